@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+# cmake --install: headers, both libraries, bin/ripc, the CMake package `ripc` and ripc.pc.
+
+if(NOT RIPC_INSTALL)
+  return()
+endif()
+
+include(CMakePackageConfigHelpers)
+set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/ripc")
+
+install(TARGETS ripc ripc_static EXPORT ripcTargets
+  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+if(TARGET ripc_cli)
+  install(TARGETS ripc_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()
+install(DIRECTORY "${RIPC_PUBLIC_INCLUDE_DIR}/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+
+install(EXPORT ripcTargets NAMESPACE ripc:: DESTINATION "${package_dir}")
+configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/ripcConfig.cmake.in"
+  "${PROJECT_BINARY_DIR}/cmake/ripcConfig.cmake"
+  INSTALL_DESTINATION "${package_dir}"
+  NO_SET_AND_CHECK_MACRO)
+# Before 1.0 a new minor version may change the interface.
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/cmake/ripcConfigVersion.cmake"
+  COMPATIBILITY SameMinorVersion)
+install(FILES
+  "${PROJECT_BINARY_DIR}/cmake/ripcConfig.cmake"
+  "${PROJECT_BINARY_DIR}/cmake/ripcConfigVersion.cmake"
+  DESTINATION "${package_dir}")
+
+# Relative to the file's own place, so that an installed tree can be moved.
+set(pkgconfig_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+file(RELATIVE_PATH RIPC_PREFIX_FROM_PKGCONFIG
+  "${CMAKE_INSTALL_PREFIX}/${pkgconfig_dir}" "${CMAKE_INSTALL_PREFIX}")
+string(REGEX REPLACE "/$" "" RIPC_PREFIX_FROM_PKGCONFIG "${RIPC_PREFIX_FROM_PKGCONFIG}")
+configure_file("${PROJECT_SOURCE_DIR}/cmake/ripc.pc.in" "${PROJECT_BINARY_DIR}/cmake/ripc.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/cmake/ripc.pc" DESTINATION "${pkgconfig_dir}")

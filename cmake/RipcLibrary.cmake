@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+# The library: libripc/src/**.cpp and resolver/**.cpp become
+#   ripc           libripc.so, only the symbols of ripc.h visible
+#   ripc_static    libripc.a
+#   ripc_internal  what tests that look inside link: libripc.a with the internal headers
+
+find_path(RIPC_XXHASH_INCLUDE_DIR xxhash.h DOC "Folder of xxhash.h (header-only use)")
+mark_as_advanced(RIPC_XXHASH_INCLUDE_DIR)
+if(NOT RIPC_XXHASH_INCLUDE_DIR)
+  message(FATAL_ERROR "xxhash.h not found: run scripts/setup, or install libxxhash-dev")
+endif()
+
+file(GLOB_RECURSE RIPC_LIBRARY_SOURCES CONFIGURE_DEPENDS
+  "${PROJECT_SOURCE_DIR}/libripc/src/*.cpp"
+  "${PROJECT_SOURCE_DIR}/resolver/*.cpp")
+if(NOT RIPC_LIBRARY_SOURCES)
+  message(FATAL_ERROR "no sources in libripc/src")
+endif()
+
+set(RIPC_PUBLIC_INCLUDE_DIR "${PROJECT_SOURCE_DIR}/libripc/include")
+set(RIPC_INTERNAL_INCLUDE_DIRS "${PROJECT_SOURCE_DIR}/libripc/src" "${PROJECT_SOURCE_DIR}")
+
+function(ripc_configure_library target)
+  ripc_configure_target(${target})
+  target_include_directories(${target}
+    PUBLIC
+      "$<BUILD_INTERFACE:${RIPC_PUBLIC_INCLUDE_DIR}>"
+      "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>"
+    PRIVATE
+      ${RIPC_INTERNAL_INCLUDE_DIRS})
+  if(NOT RIPC_XXHASH_INCLUDE_DIR STREQUAL "/usr/include")
+    target_include_directories(${target} SYSTEM PRIVATE "${RIPC_XXHASH_INCLUDE_DIR}")
+  endif()
+  target_compile_definitions(${target} PRIVATE RIPC_VERSION_STRING="${PROJECT_VERSION}")
+endfunction()
+
+add_library(ripc_objects OBJECT ${RIPC_LIBRARY_SOURCES})
+ripc_configure_library(ripc_objects)
+
+add_library(ripc_static STATIC $<TARGET_OBJECTS:ripc_objects>)
+add_library(ripc::ripc_static ALIAS ripc_static)
+ripc_configure_library(ripc_static)
+set_target_properties(ripc_static PROPERTIES OUTPUT_NAME ripc LINKER_LANGUAGE CXX)
+# A program in C that links libripc.a needs the C++ runtime too; CMake adds it only where the project has C++ enabled.
+target_link_libraries(ripc_static INTERFACE Threads::Threads "$<$<LINK_LANGUAGE:C>:stdc++;m>")
+
+# Link-time optimisation recompiles the sources: libripc.a must stay ordinary machine code, which any compiler can link.
+if(RIPC_USE_LTO)
+  add_library(ripc SHARED ${RIPC_LIBRARY_SOURCES})
+  set_target_properties(ripc PROPERTIES INTERPROCEDURAL_OPTIMIZATION ON)
+else()
+  add_library(ripc SHARED $<TARGET_OBJECTS:ripc_objects>)
+  set_target_properties(ripc PROPERTIES LINKER_LANGUAGE CXX)
+endif()
+add_library(ripc::ripc ALIAS ripc)
+ripc_configure_library(ripc)
+target_link_libraries(ripc PRIVATE Threads::Threads)
+set(version_script "${PROJECT_SOURCE_DIR}/cmake/libripc.map")
+target_link_options(ripc PRIVATE "LINKER:--version-script=${version_script}" "LINKER:-z,relro,-z,now")
+if(NOT RIPC_SANITIZE_OPTIONS)
+  target_link_options(ripc PRIVATE "LINKER:-z,defs")
+endif()
+set_target_properties(ripc PROPERTIES
+  VERSION ${PROJECT_VERSION}
+  SOVERSION ${PROJECT_VERSION_MAJOR}
+  LINK_DEPENDS "${version_script}")
+
+set_target_properties(ripc ripc_static PROPERTIES
+  LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib"
+  ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
+
+add_library(ripc_internal INTERFACE)
+target_link_libraries(ripc_internal INTERFACE ripc_static)
+target_include_directories(ripc_internal INTERFACE ${RIPC_INTERNAL_INCLUDE_DIRS})

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+# Programs: the command line (bin/ripc), the examples (examples/NAME) and the benchmark programs (tests/bench_NAME).
+
+if(RIPC_BUILD_CLI)
+  file(GLOB_RECURSE cli_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/libripc/cli/*.cpp")
+  if(cli_sources)
+    find_package(CLI11 REQUIRED)
+    find_package(nlohmann_json REQUIRED)
+    # It uses the shared library like any other program, so what it measures is what users of the library get.
+    file(RELATIVE_PATH library_from_bin
+      "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")
+    add_executable(ripc_cli ${cli_sources})
+    ripc_configure_target(ripc_cli)
+    target_include_directories(ripc_cli PRIVATE "${PROJECT_SOURCE_DIR}/libripc/cli")
+    target_link_libraries(ripc_cli PRIVATE ripc Threads::Threads CLI11::CLI11 nlohmann_json::nlohmann_json)
+    target_compile_definitions(ripc_cli PRIVATE RIPC_VERSION_STRING="${PROJECT_VERSION}")
+    set_target_properties(ripc_cli PROPERTIES
+      OUTPUT_NAME ripc
+      RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin"
+      INSTALL_RPATH "$ORIGIN/${library_from_bin}")
+  else()
+    message(STATUS "libripc: no sources in libripc/cli: bin/ripc is not built")
+  endif()
+endif()
+
+if(RIPC_BUILD_EXAMPLES)
+  file(GLOB example_sources CONFIGURE_DEPENDS
+    "${PROJECT_SOURCE_DIR}/examples/*.c" "${PROJECT_SOURCE_DIR}/examples/*.cpp")
+  set(example_names "")
+  foreach(source IN LISTS example_sources)
+    cmake_path(GET source STEM name)
+    cmake_path(GET source EXTENSION extension)
+    # The same example may exist in both languages.
+    if(name IN_LIST example_names)
+      string(REPLACE "." "_" extension "${extension}")
+      string(APPEND name "${extension}")
+    endif()
+    list(APPEND example_names "${name}")
+    add_executable(ripc_example_${name} "${source}")
+    ripc_configure_target(ripc_example_${name})
+    target_link_libraries(ripc_example_${name} PRIVATE ripc Threads::Threads)
+    set_target_properties(ripc_example_${name} PROPERTIES
+      OUTPUT_NAME "${name}"
+      RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/examples")
+  endforeach()
+endif()
+
+if(RIPC_BUILD_BENCH)
+  find_package(PkgConfig)
+  # A benchmark that compares with another library is built where that library is installed.
+  function(ripc_bench_needs target source header module)
+    file(STRINGS "${source}" uses REGEX "^#include <${header}")
+    if(NOT uses)
+      return()
+    endif()
+    if(PkgConfig_FOUND)
+      pkg_check_modules(RIPC_NEEDS_${module} QUIET IMPORTED_TARGET ${module})
+    endif()
+    if(RIPC_NEEDS_${module}_FOUND)
+      target_link_libraries(${target} PRIVATE PkgConfig::RIPC_NEEDS_${module})
+    else()
+      set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
+      message(STATUS "libripc: ${target} is not built: ${module} not found (scripts/setup bench installs it)")
+    endif()
+  endfunction()
+
+  file(GLOB bench_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/bench/*.cpp")
+  foreach(source IN LISTS bench_sources)
+    cmake_path(GET source STEM name)
+    if(NOT name MATCHES "^bench_")
+      set(name "bench_${name}")
+    endif()
+    add_executable(${name} "${source}")
+    ripc_configure_target(${name})
+    target_link_libraries(${name} PRIVATE ripc_internal)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+    ripc_bench_needs(${name} "${source}" "zmq" libzmq)
+    ripc_bench_needs(${name} "${source}" "benchmark/" benchmark)
+  endforeach()
+endif()

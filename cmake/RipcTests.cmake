@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+# The tests. Every program lands in <build>/tests. A folder under tests/ becomes
+#   unit           *.cpp together: ripc_unit_tests; may include internal headers
+#   conformance    *.cpp together: ripc_conformance_tests; sees the public headers and libripc.so only
+#   fault          each *_test.cpp a program of its own; may include internal headers
+#   fuzz           each *_fuzz.cpp a fuzzer, driven by standalone_main.cpp (or by libFuzzer: RIPC_LIBFUZZER), with the
+#                  seeds of corpus/NAME; other *.cpp are tools
+#   layers         the include arrows; each header alone
+#   package        users of an installed tree; the exported symbols
+#   any folder     *_test.sh and *_test.py are run as they are; exit code 77 means skipped
+# and examples/run.sh runs the examples. RIPC_TEST_FOLDERS picks folders; "scripts" in it stands for the last two lines.
+# In unit, conformance and fault a file *_main.cpp is a helper program of its own, named like the file; in fault, files
+# with neither ending are linked into all programs of the folder.
+#
+# A test's label is its folder: ctest --preset release -L fault
+
+find_package(GTest)
+if(NOT GTest_FOUND)
+  message(FATAL_ERROR "GoogleTest not found: run scripts/setup, install libgtest-dev and libgmock-dev, "
+    "or configure with -DRIPC_BUILD_TESTS=OFF")
+endif()
+find_package(Python3 COMPONENTS Interpreter)
+
+set(RIPC_TEST_FOLDERS "unit;conformance;fault;fuzz;layers;package;scripts" CACHE STRING "Which kinds of tests to build")
+set(RIPC_TEST_PROGRAM_DIR "${PROJECT_BINARY_DIR}/tests")
+file(MAKE_DIRECTORY "${RIPC_TEST_PROGRAM_DIR}")
+
+# Sanitizers make programs several times slower.
+set(RIPC_TIMEOUT_FACTOR 1)
+if(RIPC_SANITIZE)
+  set(RIPC_TIMEOUT_FACTOR 3)
+endif()
+
+# ripc_add_test(NAME LABEL SECONDS COMMAND...)
+function(ripc_add_test name label seconds)
+  math(EXPR timeout "${seconds} * ${RIPC_TIMEOUT_FACTOR}")
+  add_test(NAME ${name} COMMAND ${ARGN})
+  # These start several processes and have patience, but not without end: on a small machine they run alone.
+  set(processors 1)
+  if(label MATCHES "^(conformance|fault|cli|examples)$")
+    set(processors 2)
+  endif()
+  # Beside what tests need to find: what the user's shell says about libripc must not change what is tested.
+  set_tests_properties(${name} PROPERTIES
+    LABELS "${label}"
+    PROCESSORS ${processors}
+    TIMEOUT ${timeout}
+    SKIP_RETURN_CODE 77
+    ENVIRONMENT
+      "RIPC_TEST_PROGRAM_DIR=${RIPC_TEST_PROGRAM_DIR};RIPC_BUILD_DIR=${PROJECT_BINARY_DIR};RIPC_SOURCE_DIR=${PROJECT_SOURCE_DIR}"
+    ENVIRONMENT_MODIFICATION
+      "RIPC_RUNTIME_DIR=unset:;RIPC_TRANSPORTS=unset:;RIPC_RESOLVER_FILE=unset:;RIPC_SPIN_US=unset:;RIPC_PEERS=unset:")
+endfunction()
+
+# ripc_add_test_program(TARGET OUTPUT_NAME SOURCES...)
+function(ripc_add_test_program target output_name)
+  add_executable(${target} ${ARGN})
+  ripc_configure_target(${target})
+  # Where tests find other programs; the environment variables of the same names say the same to scripts.
+  target_compile_definitions(${target} PRIVATE
+    RIPC_TEST_PROGRAM_DIR="${RIPC_TEST_PROGRAM_DIR}"
+    RIPC_BUILD_DIR="${PROJECT_BINARY_DIR}"
+    RIPC_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  set_target_properties(${target} PROPERTIES
+    OUTPUT_NAME "${output_name}"
+    RUNTIME_OUTPUT_DIRECTORY "${RIPC_TEST_PROGRAM_DIR}")
+endfunction()
+
+# Takes the files *_main.cpp out of the list and makes each a helper program.
+function(ripc_add_helpers folder sources_variable library)
+  set(sources ${${sources_variable}})
+  set(helpers ${sources})
+  list(FILTER helpers INCLUDE REGEX "_main\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "_main\\.cpp$")
+  foreach(helper IN LISTS helpers)
+    cmake_path(GET helper STEM name)
+    ripc_add_test_program(ripc_${folder}_${name} ${name} "${helper}")
+    target_link_libraries(ripc_${folder}_${name} PRIVATE ${library} Threads::Threads)
+  endforeach()
+  set(${sources_variable} ${sources} PARENT_SCOPE)
+endfunction()
+
+# ---- unit ------------------------------------------------------------------------------------------------------
+
+function(ripc_tests_unit)
+  file(GLOB_RECURSE unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/*.cpp")
+  ripc_add_helpers(unit unit_sources ripc_internal)
+  if(unit_sources)
+    ripc_add_test_program(ripc_unit_tests ripc_unit_tests ${unit_sources})
+    target_link_libraries(ripc_unit_tests PRIVATE ripc_internal GTest::gmock_main)
+    ripc_add_test(unit unit 300 ripc_unit_tests)
+  endif()
+endfunction()
+
+# ---- conformance -----------------------------------------------------------------------------------------------
+
+function(ripc_tests_conformance)
+  # One run of the suite for each.
+  set(RIPC_CONFORMANCE_TRANSPORTS shm)
+  file(GLOB_RECURSE conformance_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/conformance/*.cpp")
+  ripc_add_helpers(conformance conformance_sources ripc)
+  if(conformance_sources)
+    ripc_add_test_program(ripc_conformance_tests ripc_conformance_tests ${conformance_sources})
+    target_link_libraries(ripc_conformance_tests PRIVATE ripc GTest::gmock_main)
+    foreach(transport IN LISTS RIPC_CONFORMANCE_TRANSPORTS)
+      ripc_add_test(conformance.${transport} conformance 600 ripc_conformance_tests)
+      set_property(TEST conformance.${transport} APPEND PROPERTY ENVIRONMENT "RIPC_TEST_TRANSPORTS=${transport}")
+    endforeach()
+  endif()
+endfunction()
+
+# ---- fault -----------------------------------------------------------------------------------------------------
+
+function(ripc_tests_fault)
+  file(GLOB fault_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/fault/*.cpp")
+  set(fault_tests ${fault_sources})
+  list(FILTER fault_tests INCLUDE REGEX "_test\\.cpp$")
+  list(FILTER fault_sources EXCLUDE REGEX "_test\\.cpp$")
+  set(fault_shared ${fault_sources})
+  list(FILTER fault_shared EXCLUDE REGEX "_main\\.cpp$")
+  set(fault_library ripc_internal)
+  if(fault_shared)
+    add_library(ripc_fault_shared OBJECT ${fault_shared})
+    ripc_configure_target(ripc_fault_shared)
+    target_link_libraries(ripc_fault_shared PRIVATE ripc_internal GTest::gmock)
+    list(APPEND fault_library ripc_fault_shared GTest::gmock)
+  endif()
+  ripc_add_helpers(fault fault_sources "${fault_library}")
+  foreach(source IN LISTS fault_tests)
+    cmake_path(GET source STEM name)
+    string(REGEX REPLACE "_test$" "" short_name "${name}")
+    ripc_add_test_program(ripc_fault_${name} ${name} "${source}")
+    target_link_libraries(ripc_fault_${name} PRIVATE ${fault_library} GTest::gmock_main)
+    ripc_add_test(fault.${short_name} fault 600 ripc_fault_${name})
+  endforeach()
+endfunction()
+
+# ---- fuzz ------------------------------------------------------------------------------------------------------
+
+function(ripc_tests_fuzz)
+  set(RIPC_FUZZ_RUNS 500000 CACHE STRING "Inputs that a fuzzer makes up in the test suite, after its corpus")
+  file(GLOB fuzz_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/fuzz/*_fuzz.cpp")
+  set(fuzz_main "${PROJECT_SOURCE_DIR}/tests/fuzz/standalone_main.cpp")
+  add_custom_target(ripc_fuzzers)
+  if(fuzz_sources AND NOT RIPC_LIBFUZZER AND NOT EXISTS "${fuzz_main}")
+    message(STATUS "libripc: no tests/fuzz/standalone_main.cpp: the fuzzers are not built")
+    set(fuzz_sources "")
+  endif()
+  # Everything else in the folder is a tool for working on the corpus.
+  file(GLOB fuzz_tools CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/fuzz/*.cpp")
+  list(FILTER fuzz_tools EXCLUDE REGEX "(_fuzz|/standalone_main)\\.cpp$")
+  foreach(source IN LISTS fuzz_tools)
+    cmake_path(GET source STEM name)
+    ripc_add_test_program(ripc_fuzz_${name} ${name} "${source}")
+    target_link_libraries(ripc_fuzz_${name} PRIVATE ripc_internal)
+  endforeach()
+  foreach(source IN LISTS fuzz_sources)
+    cmake_path(GET source STEM name)
+    string(REGEX REPLACE "_fuzz$" "" short_name "${name}")
+    set(target ripc_fuzz_${name})
+    if(RIPC_LIBFUZZER)
+      ripc_add_test_program(${target} ${name} "${source}")
+      target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+    else()
+      ripc_add_test_program(${target} ${name} "${source}" "${fuzz_main}")
+    endif()
+    target_link_libraries(${target} PRIVATE ripc_internal)
+    add_dependencies(ripc_fuzzers ${target})
+    # What libFuzzer finds, and the input of a crash, land in the working folder, not in the tree.
+    set(work "${RIPC_TEST_PROGRAM_DIR}/${name}.work")
+    file(MAKE_DIRECTORY "${work}")
+    ripc_add_test(fuzz.${short_name} fuzz 180
+      ${target} -runs=${RIPC_FUZZ_RUNS} -seed=1 "${work}" "${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${short_name}")
+    set_tests_properties(fuzz.${short_name} PROPERTIES WORKING_DIRECTORY "${work}")
+  endforeach()
+endfunction()
+
+# ---- layers and headers ----------------------------------------------------------------------------------------
+
+function(ripc_tests_layers)
+  if(Python3_Interpreter_FOUND)
+    set(layers "${PROJECT_SOURCE_DIR}/tests/layers")
+    ripc_add_test(layers.includes layers 60
+      "${Python3_EXECUTABLE}" "${layers}/check_includes.py" "${PROJECT_SOURCE_DIR}")
+    ripc_add_test(layers.self_test layers 60
+      "${Python3_EXECUTABLE}" "${layers}/check_includes.py" --self-test)
+    foreach(kind public internal)
+      ripc_add_test(header.${kind} header 300
+        "${Python3_EXECUTABLE}" "${layers}/check_headers.py" ${kind} --source "${PROJECT_SOURCE_DIR}"
+        --c-compiler "${CMAKE_C_COMPILER}" --cxx-compiler "${CMAKE_CXX_COMPILER}")
+    endforeach()
+  else()
+    message(STATUS "libripc: python3 not found: the tests layers, header and package.exports are not registered")
+  endif()
+endfunction()
+
+# ---- package ---------------------------------------------------------------------------------------------------
+
+function(ripc_tests_package)
+  # A library with sanitizers inside is not one to install.
+  if(RIPC_INSTALL AND NOT RIPC_SANITIZE_OPTIONS)
+    ripc_add_test(package.consumers package 300 "${PROJECT_SOURCE_DIR}/tests/package/run.sh"
+      "${CMAKE_COMMAND}" "${PROJECT_BINARY_DIR}" "${CMAKE_C_COMPILER}" "${CMAKE_CXX_COMPILER}")
+    if(Python3_Interpreter_FOUND)
+      ripc_add_test(package.exports package 60
+        "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tests/package/check_exports.py"
+        --library "$<TARGET_FILE:ripc>" --header "${RIPC_PUBLIC_INCLUDE_DIR}/ripc/ripc.h" --nm "${CMAKE_NM}")
+    endif()
+  endif()
+endfunction()
+
+# ---- scripts ---------------------------------------------------------------------------------------------------
+
+function(ripc_tests_scripts)
+  file(GLOB script_tests CONFIGURE_DEPENDS
+    "${PROJECT_SOURCE_DIR}/tests/*/*_test.sh" "${PROJECT_SOURCE_DIR}/tests/*/*_test.py")
+  foreach(script IN LISTS script_tests)
+    cmake_path(GET script STEM LAST_ONLY name)
+    cmake_path(GET script EXTENSION LAST_ONLY extension)
+    cmake_path(GET script PARENT_PATH folder)
+    cmake_path(GET folder FILENAME folder)
+    string(REGEX REPLACE "_test$" "" name "${name}")
+    if(extension STREQUAL ".py")
+      if(Python3_Interpreter_FOUND)
+        ripc_add_test(${folder}.${name} ${folder} 300 "${Python3_EXECUTABLE}" "${script}")
+      endif()
+    else()
+      ripc_add_test(${folder}.${name} ${folder} 300 bash "${script}")
+    endif()
+  endforeach()
+  set(run_examples "${PROJECT_SOURCE_DIR}/examples/run.sh")
+  if(RIPC_BUILD_EXAMPLES AND EXISTS "${run_examples}")
+    ripc_add_test(examples examples 300 bash "${run_examples}" "${PROJECT_BINARY_DIR}/examples")
+  endif()
+endfunction()
+
+# ----------------------------------------------------------------------------------------------------------------
+
+foreach(folder IN LISTS RIPC_TEST_FOLDERS)
+  if(NOT COMMAND ripc_tests_${folder})
+    message(FATAL_ERROR "RIPC_TEST_FOLDERS: '${folder}' is none of unit, conformance, fault, fuzz, layers, package, scripts")
+  endif()
+  cmake_language(CALL ripc_tests_${folder})
+endforeach()

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs the build tree into a temporary folder, moves the installed tree (it must not remember where it was), builds
+# the consumers against it in every way that users have, and runs them.
+#
+#   run.sh CMAKE BUILD_DIR C_COMPILER CXX_COMPILER
+set -euo pipefail
+
+if (($# != 4)); then
+  echo "usage: $0 CMAKE BUILD_DIR C_COMPILER CXX_COMPILER" >&2
+  exit 2
+fi
+cmake=$1 build=$2 cc=$3 cxx=$4
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+work=$(mktemp -d "${TMPDIR:-/tmp}/ripc-package.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+export RIPC_RUNTIME_DIR=$work/runtime
+export CCACHE_DISABLE=1
+mkdir -m 700 "$RIPC_RUNTIME_DIR"
+
+# Runs a command; shows what it said only if it fails.
+quietly() {
+  if ! "$@" >"$work/log" 2>&1; then
+    cat "$work/log"
+    echo "failed: $*" >&2
+    return 1
+  fi
+}
+
+echo "-- installing"
+quietly "$cmake" --install "$build" --prefix "$work/first"
+mv "$work/first" "$work/installed"
+prefix=$work/installed
+pc=$(find "$prefix" -name ripc.pc)
+libdir=$(dirname "$(dirname "$pc")")
+test -n "$pc"
+test -f "$prefix/include/ripc/ripc.h"
+test -f "$prefix/include/ripc/ripc.hpp"
+test -f "$libdir/libripc.a"
+test -L "$libdir/libripc.so"
+if readelf -d "$libdir/libripc.so" | grep -F SONAME | grep -qF '[libripc.so.0]'; then
+  echo "-- soname libripc.so.0"
+else
+  echo "libripc.so does not have the soname libripc.so.0" >&2
+  exit 1
+fi
+if grep -rIlF -e "$build" -e "$work" "$prefix/include" "$libdir/cmake" "$pc"; then
+  echo "the files above name the build tree or the place of installation" >&2
+  exit 1
+fi
+
+for language in C CXX; do
+  echo "-- find_package, language $language"
+  quietly "$cmake" -S "$here" -B "$work/$language" -DCMAKE_BUILD_TYPE=Release -DCONSUMER_LANGUAGE=$language \
+    -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx"
+  quietly "$cmake" --build "$work/$language"
+  "$work/$language/consumer_shared"
+  "$work/$language/consumer_static"
+  if ldd "$work/$language/consumer_static" | grep -F libripc; then
+    echo "consumer_static needs the shared library" >&2
+    exit 1
+  fi
+done
+
+if command -v pkg-config >/dev/null; then
+  export PKG_CONFIG_PATH=$libdir/pkgconfig
+  warnings=(-Wall -Wextra -Wpedantic -Werror)
+  # What the tools print is a list of words.
+  # shellcheck disable=SC2046
+  {
+    echo "-- pkg-config, version $(pkg-config --modversion ripc)"
+    quietly "$cc" -std=c11 "${warnings[@]}" "$here/consumer.c" -o "$work/pc_c" $(pkg-config --cflags --libs ripc)
+    quietly "$cxx" -std=c++20 "${warnings[@]}" "$here/consumer.cpp" -o "$work/pc_cpp" \
+      $(pkg-config --cflags --libs ripc)
+    LD_LIBRARY_PATH=$libdir "$work/pc_c"
+    LD_LIBRARY_PATH=$libdir "$work/pc_cpp"
+    echo "-- pkg-config --static"
+    static_libs=$(pkg-config --libs --static ripc | sed 's/-lripc/-l:libripc.a/')
+    quietly "$cc" -std=c11 "${warnings[@]}" "$here/consumer.c" -o "$work/pc_static" $(pkg-config --cflags ripc) \
+      $static_libs
+    "$work/pc_static"
+  }
+else
+  echo "pkg-config is not installed (scripts/setup installs it)" >&2
+  exit 1
+fi
+
+if [[ -x $prefix/bin/ripc ]]; then
+  echo "-- the installed command line"
+  env -u LD_LIBRARY_PATH "$prefix/bin/ripc" --help >"$work/help"
+  test -s "$work/help"
+fi
+echo "package: every consumer was built and ran"
