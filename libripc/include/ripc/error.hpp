@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// libripc for C++: the one error policy, and time. Part of ripc/ripc.hpp; include that.
+//
+// Nothing in libripc throws. A call that can fail returns an Error, or a Result that holds a value or an Error. Both
+// are
+// [[nodiscard]]. An Error is RIPC_OK, or a status code with a sentence that says what happened and what to do next.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <new>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "ripc/ripc.h"
+
+namespace libripc {
+
+// ---- Time ----------------------------------------------------------------------------------------------------
+
+using Nanoseconds = std::chrono::nanoseconds;
+
+// "No limit", for every timeout. Negative timeouts count as zero.
+inline constexpr Nanoseconds kForever = Nanoseconds::max();
+// "Do not wait".
+inline constexpr Nanoseconds kNoWait = Nanoseconds::zero();
+
+namespace detail {
+constexpr std::uint64_t to_c(Nanoseconds timeout) noexcept {
+  if (timeout == kForever) return RIPC_FOREVER;
+  return timeout.count() < 0 ? 0 : static_cast<std::uint64_t>(timeout.count());
+}
+}  // namespace detail
+
+// ---- Error ---------------------------------------------------------------------------------------------------
+
+// What a call came to. A plain value, independent of every handle; any thread may read it.
+class [[nodiscard]] Error {
+ public:
+  // RIPC_OK.
+  Error() noexcept = default;
+  // A status with the general sentence for it (ripc_status_text). Does not allocate.
+  Error(ripc_status code) noexcept : code_(code) {}  // NOLINT(google-explicit-constructor): statuses are errors
+  Error(ripc_status code, std::string text) noexcept : code_(code), text_(std::move(text)) {}
+
+  // The outcome of the call into ripc.h that this thread made last. The statuses that a working program meets all the
+  // time (RIPC_AGAIN, RIPC_EMPTY, RIPC_PENDING, RIPC_TIMEOUT, RIPC_INTERRUPTED) keep their general sentence and do not
+  // allocate; the others take the sentence from ripc_last_error().
+  static Error from_last_call(ripc_status code) noexcept {
+    if (code <= RIPC_INTERRUPTED) return Error(code);
+    try {
+      return Error(code, std::string(ripc_last_error()));
+    } catch (const std::bad_alloc&) {
+      return Error(code);
+    }
+  }
+
+  bool ok() const noexcept { return code_ == RIPC_OK; }
+  ripc_status code() const noexcept { return code_; }
+  // "RIPC_NO_SERVICE". Static.
+  const char* name() const noexcept { return ripc_status_name(code_); }
+  // The sentence. Valid as long as this Error.
+  std::string_view text() const noexcept {
+    return text_.empty() ? std::string_view(ripc_status_text(code_)) : std::string_view(text_);
+  }
+
+  friend bool operator==(const Error& error, ripc_status code) noexcept { return error.code_ == code; }
+
+ private:
+  ripc_status code_ = RIPC_OK;
+  std::string text_;
+};
+
+// ---- Result --------------------------------------------------------------------------------------------------
+
+// A value, or the Error that explains why there is none. Moves as its value does. Asking a failed Result for its value
+// is a mistake of the caller, like dereferencing an empty std::optional.
+template <typename T>
+class [[nodiscard]] Result {
+  static_assert(!std::is_same_v<T, ripc_status> && !std::is_same_v<T, Error>, "return the Error itself");
+
+ public:
+  Result(T value) noexcept : value_(std::move(value)) {}      // NOLINT(google-explicit-constructor)
+  Result(Error error) noexcept : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  Result(ripc_status) = delete;  // say Error(status): a bare status would silently become a number in Result<size_t>
+
+  bool ok() const noexcept { return value_.has_value(); }
+  explicit operator bool() const noexcept { return ok(); }
+  // RIPC_OK if there is a value.
+  const Error& error() const noexcept { return error_; }
+  ripc_status code() const noexcept { return error_.code(); }
+
+  T& value() & noexcept { return *value_; }
+  const T& value() const& noexcept { return *value_; }
+  T&& value() && noexcept { return *std::move(value_); }
+  T& operator*() & noexcept { return *value_; }
+  const T& operator*() const& noexcept { return *value_; }
+  T&& operator*() && noexcept { return *std::move(value_); }
+  T* operator->() noexcept { return &*value_; }
+  const T* operator->() const noexcept { return &*value_; }
+
+ private:
+  std::optional<T> value_;
+  Error error_;
+};
+
+}  // namespace libripc

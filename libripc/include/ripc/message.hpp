@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// libripc for C++: what is sent and received: items, messages, tickets. Part of ripc/ripc.hpp; include that.
+//
+// Message and Ticket are move-only owners of one handle. They must be gone before the Context they come from.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ranges>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "ripc/error.hpp"
+
+namespace libripc {
+
+using ServiceId = ripc_service_id;
+using Bytes = std::span<const std::byte>;
+using WritableBytes = std::span<std::byte>;
+
+// ---- Items to send -------------------------------------------------------------------------------------------
+
+// The bytes of text, or of any contiguous range of plain values (vector, array, span). Borrowed from it.
+inline Bytes bytes_of(std::string_view text) noexcept { return std::as_bytes(std::span(text)); }
+template <std::ranges::contiguous_range Range>
+requires(!std::is_convertible_v<const Range&, std::string_view> &&
+         std::is_trivially_copyable_v<std::ranges::range_value_t<Range>>) Bytes bytes_of(const Range& range)
+noexcept { return std::as_bytes(std::span(range)); }
+
+// One piece of a message: a range of the caller's memory and how it travels. Borrows the memory; see Service::send().
+using Item = ripc_item;
+
+// Short if the whole message fits, else long.
+inline Item item(Bytes bytes) noexcept { return {bytes.data(), bytes.size(), RIPC_ITEM_AUTO, 0}; }
+// In the message itself.
+inline Item short_item(Bytes bytes) noexcept { return {bytes.data(), bytes.size(), RIPC_ITEM_SHORT, 0}; }
+// Pulled by the receiver, into a window or as a lent view.
+inline Item long_item(Bytes bytes) noexcept { return {bytes.data(), bytes.size(), RIPC_ITEM_LONG, 0}; }
+// Replies only: written into return buffer `index` of the request.
+inline Item return_item(Bytes bytes, std::uint32_t index = 0) noexcept {
+  return {bytes.data(), bytes.size(), RIPC_ITEM_RETURN, index};
+}
+
+// Memory that a reply may write. It belongs to the library until the reply was received and released, or
+// Service::cancel_request() returned.
+using ReturnBuffer = ripc_return_buffer;
+inline ReturnBuffer return_buffer(WritableBytes bytes) noexcept { return {bytes.data(), bytes.size()}; }
+
+// ---- Received items ------------------------------------------------------------------------------------------
+
+// One item of a received message. A cheap copy that borrows: short items and lent views end with their Message, window
+// and return buffer bytes are the caller's own memory.
+class ItemView {
+ public:
+  ItemView() noexcept : view_{} {}
+  explicit ItemView(const ripc_item_view& view) noexcept : view_(view) {}
+
+  // Empty if the item is missing: see status().
+  Bytes bytes() const noexcept {
+    return view_.data == nullptr ? Bytes() : Bytes(static_cast<const std::byte*>(view_.data), view_.size);
+  }
+  std::string_view text() const noexcept {
+    return view_.data == nullptr ? std::string_view()
+                                 : std::string_view(static_cast<const char*>(view_.data), view_.size);
+  }
+  // As the sender announced it, also for an item that is missing.
+  std::size_t size() const noexcept { return view_.size; }
+  bool ok() const noexcept { return view_.status == RIPC_OK; }
+  // RIPC_OK, or why the item is missing.
+  ripc_status status() const noexcept { return static_cast<ripc_status>(view_.status); }
+  ripc_view_kind kind() const noexcept { return static_cast<ripc_view_kind>(view_.kind); }
+  // Of the window, for RIPC_VIEW_WINDOW.
+  std::uint64_t cookie() const noexcept { return view_.cookie; }
+  // Of the return buffer, for RIPC_VIEW_RETURNED.
+  std::uint32_t return_index() const noexcept { return view_.return_index; }
+  // How many times libripc copied the bytes on this side.
+  std::uint32_t copied() const noexcept { return view_.copied; }
+
+ private:
+  ripc_item_view view_;
+};
+
+// A received message. Owns it: the destructor gives it back, from any thread. A Message that was moved from, or made by
+// the default constructor, is empty: source 0, no items.
+class Message {
+ public:
+  Message() noexcept = default;
+  // Takes ownership of a handle from ripc_receive().
+  explicit Message(ripc_message* handle) noexcept : handle_(handle) {}
+  Message(Message&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Message& operator=(Message&& other) noexcept {
+    if (this != &other) {
+      release();
+      handle_ = std::exchange(other.handle_, nullptr);
+    }
+    return *this;
+  }
+  ~Message() { release(); }
+
+  bool empty() const noexcept { return handle_ == nullptr; }
+  // Who sent it.
+  ServiceId source() const noexcept { return ripc_message_source(handle_); }
+  std::uint32_t tag() const noexcept { return ripc_message_tag(handle_); }
+  std::size_t item_count() const noexcept { return ripc_message_item_count(handle_); }
+  // O(1). An index that does not exist gives a view with kind RIPC_VIEW_FAILED and status RIPC_INVALID_ARGUMENT.
+  ItemView item(std::size_t index) const noexcept {
+    ripc_item_view view;
+    const ripc_status status = ripc_message_item(handle_, index, &view);
+    if (status != RIPC_OK) view = {nullptr, 0, RIPC_VIEW_FAILED, static_cast<std::uint32_t>(status), 0, 0, 0};
+    return ItemView(view);
+  }
+  // The request this message answers (SendOptions::request_id); 0 if none.
+  std::uint64_t in_reply_to() const noexcept { return ripc_message_in_reply_to(handle_); }
+  // Return buffers attached by the sender, and the room in each.
+  std::size_t return_count() const noexcept { return ripc_message_return_count(handle_); }
+  std::size_t return_size(std::size_t index) const noexcept { return ripc_message_return_size(handle_, index); }
+  // Gives it back early: short items and lent views end here.
+  void release() noexcept {
+    if (handle_ != nullptr) ripc_message_release(std::exchange(handle_, nullptr));
+  }
+  // Borrowed, for calls into ripc.h.
+  ripc_message* handle() const noexcept { return handle_; }
+
+ private:
+  ripc_message* handle_ = nullptr;
+};
+
+// ---- Ticket --------------------------------------------------------------------------------------------------
+
+// The completion of a message with long items. Owns the handle: dropping it does not stop the message. An empty Ticket
+// belongs to a message without long items, which is complete when send() returns: its status is RIPC_OK. Any thread.
+class Ticket {
+ public:
+  Ticket() noexcept = default;
+  // Takes ownership of a handle from ripc_send().
+  explicit Ticket(ripc_ticket* handle) noexcept : handle_(handle) {}
+  Ticket(Ticket&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Ticket& operator=(Ticket&& other) noexcept {
+    if (this != &other) {
+      release();
+      handle_ = std::exchange(other.handle_, nullptr);
+    }
+    return *this;
+  }
+  ~Ticket() { release(); }
+
+  bool empty() const noexcept { return handle_ == nullptr; }
+  // RIPC_PENDING, or the final status: RIPC_OK (the peer has the data), RIPC_NO_WINDOW, RIPC_WINDOW_TOO_SMALL,
+  // RIPC_REFUSED, RIPC_PEER_DEAD, RIPC_TIMEOUT, RIPC_CANCELLED, RIPC_CLOSED.
+  Error poll() noexcept { return finish(empty() ? RIPC_OK : ripc_ticket_poll(handle_)); }
+  // Waits for the final status. RIPC_PENDING if the timeout ran out first.
+  Error wait(Nanoseconds timeout = kForever) noexcept {
+    return finish(empty() ? RIPC_OK : ripc_ticket_wait(handle_, detail::to_c(timeout)));
+  }
+  // Withdraws the message if the peer has not taken it yet. The final status.
+  Error cancel() noexcept { return finish(empty() ? RIPC_OK : ripc_ticket_cancel(handle_)); }
+  // Gives the handle back; the message goes on.
+  void release() noexcept {
+    if (handle_ != nullptr) ripc_ticket_release(std::exchange(handle_, nullptr));
+  }
+  // Borrowed, for calls into ripc.h.
+  ripc_ticket* handle() const noexcept { return handle_; }
+
+ private:
+  static Error finish(ripc_status status) noexcept {
+    return status == RIPC_OK ? Error() : Error::from_last_call(status);
+  }
+
+  ripc_ticket* handle_ = nullptr;
+};
+
+}  // namespace libripc

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// libripc for C++20: message passing by service ID. Header-only, over ripc.h and nothing else.
+//
+//   auto context = libripc::Context::create();
+//   auto service = context->register_service({.name = "echo"});
+//   while (auto message = service->receive())
+//     (void)service->reply(*message, message->item(0).bytes());
+//
+// Rules that hold for every declaration, unless its own comment says otherwise
+//   Ownership  Context, Service, Message, Ticket, Buffer, Registration and Notification are move-only and own one
+//   handle.
+//              Everything made from a Context must be gone before it: declare the Context first.
+//   Threads    Any thread may call; one thread at a time receives from one service. Calls on an object must not overlap
+//              its move or destruction.
+//   Errors     No exceptions: Error or Result (ripc/error.hpp). An empty (default-made, moved-from) object gives
+//              RIPC_INVALID_ARGUMENT. Functions that take or return std::string, std::vector or std::function may
+//              throw std::bad_alloc; send(), reply(), notify() and receive() never allocate here.
+//   Callbacks  Run in the context's responder thread; they must not throw and must not destroy the context.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ripc/error.hpp"
+#include "ripc/message.hpp"
+#include "ripc/service.hpp"
+
+namespace libripc {
+
+// The ID of a name. RIPC_INVALID_ARGUMENT if it is not a valid name.
+inline Result<ServiceId> id_from_name(const std::string& name) noexcept {
+  ServiceId id = 0;
+  const ripc_status status = ripc_id_from_name(name.c_str(), &id);
+  if (status != RIPC_OK) return Error::from_last_call(status);
+  return id;
+}
+
+// The library's version, "MAJOR.MINOR.PATCH". Static.
+inline const char* version() noexcept { return ripc_version(); }
+
+// ---- Options and results -------------------------------------------------------------------------------------
+
+// How the library is started. Empty, zero and UINT_MAX ask for the defaults of ripc_context_options.
+struct ContextOptions {
+  std::string runtime_directory = {};
+  std::string transports = {};  // comma-separated, first is preferred
+  std::string static_resolver = {};
+  std::uint64_t pool_limit = 0;            // bytes
+  Nanoseconds resolve_timeout = kNoWait;   // zero: 1 second
+  std::uint64_t spin = UINT64_MAX;         // nanoseconds a wait polls before it sleeps
+  std::uint32_t peer_policy = UINT32_MAX;  // ripc_peer_policy
+  std::uint32_t max_peers = 0;
+};
+
+// A living service, as Context::resolve() and Context::services() see it.
+struct ServiceInfo {
+  ServiceId id = 0;
+  std::uint64_t incarnation = 0;
+  std::uint32_t pid = 0;  // of the holder, as it wrote it; 0 if unknown
+  std::string name;       // "" if it has none
+  std::string transport;  // of the first address
+  std::string address;    // of the first address, transport:locator
+  std::string reason;     // why this path
+};
+
+// One finding of diagnose().
+struct Finding {
+  std::uint32_t level = 0;  // 0 good, 1 works but slower or limited, 2 broken
+  std::string subject;
+  std::string text;    // what was found
+  std::string advice;  // what to do; "" if nothing
+};
+
+// ---- Buffer --------------------------------------------------------------------------------------------------
+
+// A lease of registered memory from the context's pool. Owns it: the destructor ends the lease, and memory that a
+// ticket still needs is kept by the library until then.
+class Buffer {
+ public:
+  Buffer() noexcept = default;
+  Buffer(Buffer&& other) noexcept
+      : context_(other.context_), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    if (this != &other) {
+      release();
+      context_ = other.context_;
+      data_ = std::exchange(other.data_, nullptr);
+      size_ = std::exchange(other.size_, 0);
+    }
+    return *this;
+  }
+  ~Buffer() { release(); }
+
+  bool empty() const noexcept { return data_ == nullptr; }
+  std::byte* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }  // as asked for
+  WritableBytes bytes() const noexcept { return {data_, size_}; }
+  void release() noexcept {
+    if (data_ != nullptr) (void)ripc_buffer_release(context_, std::exchange(data_, nullptr));
+    size_ = 0;
+  }
+
+ private:
+  friend class Context;
+  Buffer(ripc_context* context, std::byte* data, std::size_t size) noexcept
+      : context_(context), data_(data), size_(size) {}
+
+  ripc_context* context_ = nullptr;
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// The registration of memory that the application owns. The destructor ends it: after that nothing reads the memory,
+// and messages that still travelled from it failed with RIPC_CANCELLED. Destroy it before the memory.
+class Registration {
+ public:
+  Registration() noexcept = default;
+  Registration(Registration&& other) noexcept : context_(other.context_), data_(std::exchange(other.data_, nullptr)) {}
+  Registration& operator=(Registration&& other) noexcept {
+    if (this != &other) {
+      unregister();
+      context_ = other.context_;
+      data_ = std::exchange(other.data_, nullptr);
+    }
+    return *this;
+  }
+  ~Registration() { unregister(); }
+
+  bool empty() const noexcept { return data_ == nullptr; }
+  void unregister() noexcept {
+    if (data_ != nullptr) (void)ripc_memory_unregister(context_, std::exchange(data_, nullptr));
+  }
+
+ private:
+  friend class Context;
+  Registration(ripc_context* context, void* data) noexcept : context_(context), data_(data) {}
+
+  ripc_context* context_ = nullptr;
+  void* data_ = nullptr;
+};
+
+// ---- Context -------------------------------------------------------------------------------------------------
+
+// The library in one process: transports, pool, resolver and the responder thread. Several contexts of one process are
+// independent peers. After fork() the child makes its own: calls on the parent's give RIPC_FORKED.
+class Context {
+ public:
+  // Starts the library. RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_INVALID_ARGUMENT, RIPC_SYSTEM.
+  static Result<Context> create(const ContextOptions& options = {}) noexcept {
+    const ripc_context_options c_options = to_c(options);
+    ripc_context* handle = nullptr;
+    const ripc_status status = ripc_context_create(&c_options, &handle);
+    if (status != RIPC_OK) return Error::from_last_call(status);
+    return Context(handle);
+  }
+
+  Context() noexcept = default;
+  // Takes ownership of a handle from ripc_context_create().
+  explicit Context(ripc_context* handle) noexcept : handle_(handle) {}
+  Context(Context&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Context& operator=(Context&& other) noexcept {
+    if (this != &other) {
+      destroy();
+      handle_ = std::exchange(other.handle_, nullptr);
+    }
+    return *this;
+  }
+  ~Context() { destroy(); }
+
+  bool empty() const noexcept { return handle_ == nullptr; }
+  // Ends the context now. Everything made from it must be gone.
+  void destroy() noexcept {
+    if (handle_ != nullptr) ripc_context_destroy(std::exchange(handle_, nullptr));
+  }
+  // Borrowed, for calls into ripc.h.
+  ripc_context* handle() const noexcept { return handle_; }
+
+  // Registers a service; other processes can find it when this returns. RIPC_ID_IN_USE, RIPC_NAME_COLLISION,
+  // RIPC_LIMIT, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
+  Result<Service> register_service(const ServiceOptions& options = {}) noexcept {
+    ripc_service_options c_options;
+    ripc_service_options_init(&c_options);
+    c_options.id = options.id;
+    c_options.name = options.name.empty() ? nullptr : options.name.c_str();
+    c_options.takeover = options.takeover ? 1 : 0;
+    c_options.queue_messages = options.queue_messages;
+    c_options.queue_bytes = options.queue_bytes;
+    c_options.max_senders = options.max_senders;
+    c_options.max_messages = options.max_messages;
+    ripc_service* service = nullptr;
+    const ripc_status status = ripc_service_register(handle_, &c_options, &service);
+    if (status != RIPC_OK) return Error::from_last_call(status);
+    return Service(service);
+  }
+
+  // Finds a living service. RIPC_NO_SERVICE within the resolve timeout; by name also RIPC_NAME_COLLISION.
+  Result<ServiceInfo> resolve(ServiceId id) {
+    ripc_service_info info{};
+    info.size = sizeof(info);
+    const ripc_status status = ripc_resolve(handle_, id, &info);
+    return finish(status, info);
+  }
+  Result<ServiceInfo> resolve(const std::string& name) {
+    ripc_service_info info{};
+    info.size = sizeof(info);
+    const ripc_status status = ripc_resolve_name(handle_, name.c_str(), &info);
+    return finish(status, info);
+  }
+  // Every living service that the resolvers can list.
+  Result<std::vector<ServiceInfo>> services() {
+    Collected<ServiceInfo> collected;
+    const ripc_status status = ripc_list_services(
+        handle_,
+        [](void* user, const ripc_service_info* info) {
+          static_cast<Collected<ServiceInfo>*>(user)->add([&] { return from_c(*info); });
+        },
+        &collected);
+    return std::move(collected).finish(status);
+  }
+
+  // Leases at least `size` bytes, aligned to 64 bytes (4096 from 4 KiB on), contents undefined. RIPC_NO_MEMORY: the
+  // pool limit is reached.
+  Result<Buffer> lease(std::size_t size) noexcept {
+    void* data = nullptr;
+    const ripc_status status = ripc_buffer_lease(handle_, size, &data);
+    if (status != RIPC_OK) return Error::from_last_call(status);
+    return Buffer(handle_, static_cast<std::byte*>(data), size);
+  }
+  // The lease or registration that holds `address`, borrowed. RIPC_INVALID_ARGUMENT if none does.
+  Result<WritableBytes> find_buffer(const void* address) noexcept {
+    void* data = nullptr;
+    std::size_t size = 0;
+    const ripc_status status = ripc_buffer_find(handle_, address, &data, &size);
+    if (status != RIPC_OK) return Error::from_last_call(status);
+    return WritableBytes(static_cast<std::byte*>(data), size);
+  }
+  // Registers memory the application owns, so that long sends from it need no set-up.
+  Result<Registration> register_memory(WritableBytes memory) noexcept {
+    const ripc_status status = ripc_memory_register(handle_, memory.data(), memory.size());
+    if (status != RIPC_OK) return Error::from_last_call(status);
+    return Registration(handle_, memory.data());
+  }
+  Result<ripc_pool_statistics> pool_statistics() noexcept {
+    ripc_pool_statistics statistics{};
+    statistics.size = sizeof(statistics);
+    const ripc_status status = ripc_pool_get_statistics(handle_, &statistics);
+    if (status != RIPC_OK) return Error::from_last_call(status);
+    return statistics;
+  }
+
+  // Windows that any service of this context may use, after its own. As Service::post_window().
+  Error post_window(WritableBytes window, std::uint64_t cookie = 0) noexcept {
+    const ripc_status status = ripc_context_window_post(handle_, window.data(), window.size(), cookie);
+    return status == RIPC_OK ? Error() : Error::from_last_call(status);
+  }
+  Result<std::size_t> withdraw_windows(std::uint64_t cookie) noexcept {
+    std::size_t count = 0;
+    const ripc_status status = ripc_context_window_withdraw(handle_, cookie, &count);
+    if (status != RIPC_OK) return Error::from_last_call(status);
+    return count;
+  }
+
+  // Checks this machine and this process for what libripc needs. Needs no context.
+  static Result<std::vector<Finding>> diagnose(const ContextOptions& options = {}) {
+    const ripc_context_options c_options = to_c(options);
+    Collected<Finding> collected;
+    const ripc_status status = ripc_diagnose(
+        &c_options,
+        [](void* user, const ripc_finding* finding) {
+          static_cast<Collected<Finding>*>(user)->add([&] {
+            return Finding{finding->level, finding->subject, finding->text, finding->advice};
+          });
+        },
+        &collected);
+    return std::move(collected).finish(status);
+  }
+
+ private:
+  // What a visitor gathers. Exceptions must not cross the C interface, so a lack of memory waits here.
+  template <typename Value>
+  struct Collected {
+    template <typename Make>
+    void add(Make make) noexcept {
+      try {
+        values.push_back(make());
+      } catch (const std::bad_alloc&) {
+        out_of_memory = true;
+      }
+    }
+    Result<std::vector<Value>> finish(ripc_status status) && noexcept {
+      if (status != RIPC_OK) return Error::from_last_call(status);
+      if (out_of_memory) return Error(RIPC_NO_MEMORY);
+      return std::move(values);
+    }
+    std::vector<Value> values;
+    bool out_of_memory = false;
+  };
+
+  // Borrows the strings of `options`.
+  static ripc_context_options to_c(const ContextOptions& options) noexcept {
+    const auto or_null = [](const std::string& text) { return text.empty() ? nullptr : text.c_str(); };
+    ripc_context_options result;
+    ripc_context_options_init(&result);
+    result.runtime_directory = or_null(options.runtime_directory);
+    result.transports = or_null(options.transports);
+    result.static_resolver = or_null(options.static_resolver);
+    result.pool_limit = options.pool_limit;
+    result.resolve_timeout = detail::to_c(options.resolve_timeout);
+    result.spin = options.spin;
+    result.peer_policy = options.peer_policy;
+    result.max_peers = options.max_peers;
+    return result;
+  }
+  static ServiceInfo from_c(const ripc_service_info& info) {
+    return {info.id, info.incarnation, info.pid, info.name, info.transport, info.address, info.reason};
+  }
+  static Result<ServiceInfo> finish(ripc_status status, const ripc_service_info& info) {
+    if (status != RIPC_OK) return Error::from_last_call(status);
+    return from_c(info);
+  }
+
+  ripc_context* handle_ = nullptr;
+};
+
+}  // namespace libripc

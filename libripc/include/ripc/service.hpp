@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+// libripc for C++: services, sending, receiving, windows, notifications. Part of ripc/ripc.hpp; include that.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "ripc/message.hpp"
+
+namespace libripc {
+
+// How one message is sent. All borrowed memory is only read during the call.
+struct SendOptions {
+  std::uint32_t tag = 0;                       // given to the receiver as it is; what it means is the application's
+  std::span<const ReturnBuffer> returns = {};  // attached return buffers, at most RIPC_MAX_RETURNS
+  Nanoseconds timeout = kNoWait;               // for the ticket; zero: 30 seconds
+  std::uint64_t* request_id = nullptr;         // out: names this request in its reply; 0 without return buffers
+};
+
+// What a service is registered with. 0 and empty ask for the defaults of ripc_service_options.
+struct ServiceOptions {
+  ServiceId id = 0;                  // a well-known number; 0: from the name if there is one, else random
+  std::string name = {};             // 1 to 200 bytes of UTF-8 without '\0' or '/'
+  bool takeover = false;             // fence a living holder of the ID and take its place
+  std::uint32_t queue_messages = 0;  // per sender
+  std::uint32_t queue_bytes = 0;     // per sender
+  std::uint32_t max_senders = 0;
+  std::uint32_t max_messages = 0;  // received and not yet released
+};
+
+// Runs once in the responder thread, when the ticket of a message completes. Must be short and must not throw.
+using TicketCallback = std::function<void(ripc_status)>;
+
+// Runs in the responder thread for every notification. `items` and what they point to are valid during the call. Must
+// be short and must not throw; it may send.
+using NotificationCallback = std::function<void(ServiceId source, std::span<const ripc_item_view> items)>;
+
+// ---- Notification --------------------------------------------------------------------------------------------
+
+// A registered callback. Destroying it unregisters: after that the callback does not run and never will again. It may
+// be destroyed inside its own callback; the run that is under way is then the last. It must be gone before its Service.
+class Notification {
+ public:
+  Notification() noexcept = default;
+  Notification(Notification&& other) noexcept
+      : service_(std::exchange(other.service_, nullptr)), name_(other.name_), callback_(std::move(other.callback_)) {}
+  Notification& operator=(Notification&& other) noexcept {
+    if (this != &other) {
+      unregister();
+      service_ = std::exchange(other.service_, nullptr);
+      name_ = other.name_;
+      callback_ = std::move(other.callback_);
+    }
+    return *this;
+  }
+  ~Notification() { unregister(); }
+
+  // Plain bytes that name the callback; peers invoke it with Service::notify(). Send them in a message.
+  const ripc_notification& name() const noexcept { return name_; }
+  bool empty() const noexcept { return service_ == nullptr; }
+  void unregister() noexcept {
+    if (service_ != nullptr) (void)ripc_notification_unregister(std::exchange(service_, nullptr), &name_);
+    callback_.reset();
+  }
+
+ private:
+  friend class Service;
+  // Shared with a run that is under way, so that a callback may destroy its own registration.
+  struct Callback : std::enable_shared_from_this<Callback> {
+    explicit Callback(NotificationCallback callback) : function(std::move(callback)) {}
+    static void run(void* user, ServiceId source, const ripc_item_view* items, std::size_t count) noexcept {
+      const std::shared_ptr<Callback> keep = static_cast<Callback*>(user)->shared_from_this();
+      keep->function(source, std::span(items, count));
+    }
+    NotificationCallback function;
+  };
+
+  ripc_service* service_ = nullptr;
+  ripc_notification name_{};
+  std::shared_ptr<Callback> callback_;
+};
+
+// ---- Service -------------------------------------------------------------------------------------------------
+
+// A registered service ID with its receive queue. Owns the registration: the destructor withdraws the ID. No thread may
+// be in receive() then (interrupt() it first), and its Notifications must be gone. Moving keeps the handle, so tickets,
+// messages and notifications are not disturbed. Made by Context::register_service(); must be gone before the Context.
+//
+// Any thread may call anything, except that one thread at a time receives.
+class Service {
+ public:
+  Service() noexcept = default;
+  // Takes ownership of a handle from ripc_service_register().
+  explicit Service(ripc_service* handle) noexcept : handle_(handle) {}
+  Service(Service&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Service& operator=(Service&& other) noexcept {
+    if (this != &other) {
+      unregister();
+      handle_ = std::exchange(other.handle_, nullptr);
+    }
+    return *this;
+  }
+  ~Service() { unregister(); }
+
+  bool empty() const noexcept { return handle_ == nullptr; }
+  ServiceId id() const noexcept { return ripc_service_get_id(handle_); }
+  // "" if it has none. Valid as long as the service is registered.
+  std::string_view name() const noexcept { return ripc_service_get_name(handle_); }
+  // Grows with each registration of the ID.
+  std::uint64_t incarnation() const noexcept { return ripc_service_get_incarnation(handle_); }
+  // Withdraws the ID now. Messages that are still held stay valid.
+  void unregister() noexcept {
+    if (handle_ != nullptr) ripc_service_unregister(std::exchange(handle_, nullptr));
+  }
+  // Borrowed, for calls into ripc.h.
+  ripc_service* handle() const noexcept { return handle_; }
+
+  // Sends one message; never allocates in this wrapper. Short items are gathered during the call. Memory of long items
+  // is held until the ticket completes: pool memory may be released earlier, other memory must stay mapped until then.
+  // RIPC_AGAIN (no room, nothing was sent: wait_room()), RIPC_TOO_LARGE, RIPC_NO_SERVICE, RIPC_REFUSED, RIPC_PEER_DEAD,
+  // RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY, RIPC_VERSION_MISMATCH.
+  Result<Ticket> send(ServiceId to, std::span<const Item> items, const SendOptions& options = {}) noexcept {
+    const ripc_send_options c_options = to_c(options);
+    ripc_ticket* ticket = nullptr;
+    const ripc_status status = ripc_send(handle_, to, items.data(), items.size(), &c_options, &ticket);
+    return finish(status, Ticket(ticket));
+  }
+  Result<Ticket> send(ServiceId to, std::initializer_list<Item> items, const SendOptions& options = {}) noexcept {
+    return send(to, std::span(items.begin(), items.size()), options);
+  }
+  // One item: short if it fits, else long.
+  Result<Ticket> send(ServiceId to, Bytes bytes, const SendOptions& options = {}) noexcept {
+    return send(to, {item(bytes)}, options);
+  }
+  // Like send(), and runs `callback` once when the ticket completes, also when the service or context ends first. A
+  // message without long items is complete at once: the callback then runs in this call, with RIPC_OK. Not run if this
+  // returns an error. Allocates.
+  Error send_then(ServiceId to, std::span<const Item> items, TicketCallback callback, const SendOptions& options = {}) {
+    return with_callback(std::move(callback), options, [&](const ripc_send_options& c_options, ripc_ticket*& ticket) {
+      return ripc_send(handle_, to, items.data(), items.size(), &c_options, &ticket);
+    });
+  }
+
+  // Sends to the source of `message`, as the reply to it. Items from return_item() are written into the request's
+  // return buffers; what does not fit, or has no buffer any more, travels long instead. The first reply ends the right
+  // to write. The message stays the caller's. Errors as send().
+  Result<Ticket> reply(const Message& message, std::span<const Item> items, const SendOptions& options = {}) noexcept {
+    const ripc_send_options c_options = to_c(options);
+    ripc_ticket* ticket = nullptr;
+    const ripc_status status = ripc_reply(handle_, message.handle(), items.data(), items.size(), &c_options, &ticket);
+    return finish(status, Ticket(ticket));
+  }
+  Result<Ticket> reply(const Message& message, std::initializer_list<Item> items,
+                       const SendOptions& options = {}) noexcept {
+    return reply(message, std::span(items.begin(), items.size()), options);
+  }
+  Result<Ticket> reply(const Message& message, Bytes bytes, const SendOptions& options = {}) noexcept {
+    return reply(message, {item(bytes)}, options);
+  }
+  // reply() as send_then().
+  Error reply_then(const Message& message, std::span<const Item> items, TicketCallback callback,
+                   const SendOptions& options = {}) {
+    return with_callback(std::move(callback), options, [&](const ripc_send_options& c_options, ripc_ticket*& ticket) {
+      return ripc_reply(handle_, message.handle(), items.data(), items.size(), &c_options, &ticket);
+    });
+  }
+
+  // Ends a request: its return buffers are the caller's again. RIPC_INVALID_ARGUMENT if it is unknown or was answered.
+  Error cancel_request(std::uint64_t request_id) noexcept { return finish(ripc_request_cancel(handle_, request_id)); }
+  // How many bytes the short items of a message to `to` may have in all, if it has `items` items and nothing else.
+  // Finds the path to the peer first if there is none: the errors of send().
+  Result<std::size_t> short_limit(ServiceId to, std::size_t items = 1) noexcept {
+    std::size_t bytes = 0;
+    const ripc_status status = ripc_short_limit(handle_, to, items, &bytes);
+    return finish(status, bytes);
+  }
+  // Waits until a message that gave RIPC_AGAIN may find room. RIPC_TIMEOUT, RIPC_INTERRUPTED, the errors of send().
+  Error wait_room(ServiceId to, Nanoseconds timeout = kForever) noexcept {
+    return finish(ripc_wait_room(handle_, to, detail::to_c(timeout)));
+  }
+  // The same for users of fd(): returns at once; the descriptor becomes readable when there is room.
+  Error request_room_event(ServiceId to) noexcept { return finish(ripc_request_room_event(handle_, to)); }
+
+  // Posts memory that one long item may be pulled into. It belongs to the library until the message that used it was
+  // received, or the window was withdrawn. Items take windows in posting order. RIPC_LIMIT: more than 65536 windows.
+  Error post_window(WritableBytes window, std::uint64_t cookie = 0) noexcept {
+    return finish(ripc_window_post(handle_, window.data(), window.size(), cookie));
+  }
+  // Takes back every window with this cookie that is not in use; how many.
+  Result<std::size_t> withdraw_windows(std::uint64_t cookie) noexcept {
+    std::size_t count = 0;
+    const ripc_status status = ripc_window_withdraw(handle_, cookie, &count);
+    return finish(status, count);
+  }
+
+  // Receives one message. kNoWait gives RIPC_EMPTY if there is none. RIPC_TIMEOUT, RIPC_INTERRUPTED, RIPC_FENCED,
+  // RIPC_CLOSED, RIPC_LIMIT (max_messages are held), RIPC_NO_MEMORY. `flags`: ripc_receive_flags. One thread at a time.
+  Result<Message> receive(Nanoseconds timeout = kForever, std::uint32_t flags = 0) noexcept {
+    ripc_message* message = nullptr;
+    const ripc_status status = ripc_receive(handle_, flags, detail::to_c(timeout), &message);
+    if (status != RIPC_OK) return Error::from_last_call(status);
+    return Message(message);
+  }
+  // Receives up to messages.size() messages that are there now into the front of `messages` (what those owned is
+  // released); waits only for the first. How many. Errors as receive(). One thread at a time.
+  Result<std::size_t> receive_many(std::span<Message> messages, Nanoseconds timeout = kForever,
+                                   std::uint32_t flags = 0) noexcept {
+    constexpr std::size_t kBatch = 64;
+    std::array<ripc_message*, kBatch> handles;
+    std::size_t total = 0;
+    while (total < messages.size()) {
+      const std::size_t capacity = messages.size() - total < kBatch ? messages.size() - total : kBatch;
+      std::size_t count = 0;
+      const ripc_status status =
+          ripc_receive_many(handle_, flags, total == 0 ? detail::to_c(timeout) : 0, handles.data(), capacity, &count);
+      if (status != RIPC_OK && total == 0) return Error::from_last_call(status);
+      if (status != RIPC_OK) break;  // what is wrong shows in the next call; these messages are here
+      for (std::size_t index = 0; index < count; ++index) messages[total + index] = Message(handles[index]);
+      total += count;
+      if (count < capacity) break;
+    }
+    return total;
+  }
+  // Makes the receive() or wait_room() that is running, or the next one, return RIPC_INTERRUPTED. Async-signal-safe.
+  Error interrupt() noexcept {
+    const ripc_status status = ripc_interrupt(handle_);
+    return status;
+  }
+  // A descriptor for poll and epoll (level-triggered), readable when a message, an interrupt or requested room may be
+  // there since a receive gave RIPC_EMPTY. Borrowed from the service.
+  Result<int> fd() noexcept {
+    int descriptor = -1;
+    const ripc_status status = ripc_service_get_fd(handle_, &descriptor);
+    return finish(status, descriptor);
+  }
+
+  // Registers a callback that peers can run by its name(). The result owns the registration and the callback.
+  Result<Notification> on_notification(NotificationCallback callback) {
+    Notification notification;
+    notification.callback_ = std::make_shared<Notification::Callback>(std::move(callback));
+    const ripc_status status = ripc_notification_register(handle_, &Notification::Callback::run,
+                                                          notification.callback_.get(), &notification.name_);
+    if (status != RIPC_OK) return Error::from_last_call(status);
+    notification.service_ = handle_;
+    return notification;
+  }
+  // Runs a peer's callback with up to short_limit() bytes of arguments. Unreliable, like a short message; errors as
+  // send().
+  Error notify(const ripc_notification& notification, std::span<const Item> items = {}) noexcept {
+    return finish(ripc_notify(handle_, &notification, items.data(), items.size()));
+  }
+  Error notify(const ripc_notification& notification, std::initializer_list<Item> items) noexcept {
+    return notify(notification, std::span(items.begin(), items.size()));
+  }
+
+  // Counters since the registration.
+  Result<ripc_service_statistics> statistics() noexcept {
+    ripc_service_statistics statistics{};
+    statistics.size = sizeof(statistics);
+    const ripc_status status = ripc_service_get_statistics(handle_, &statistics);
+    return finish(status, statistics);
+  }
+
+ private:
+  static ripc_send_options to_c(const SendOptions& options) noexcept {
+    ripc_send_options result;
+    ripc_send_options_init(&result);
+    result.tag = options.tag;
+    result.return_count = static_cast<std::uint32_t>(options.returns.size());
+    result.returns = options.returns.data();
+    result.timeout = detail::to_c(options.timeout);
+    result.request_id = options.request_id;
+    return result;
+  }
+  static Error finish(ripc_status status) noexcept {
+    return status == RIPC_OK ? Error() : Error::from_last_call(status);
+  }
+  template <typename Value>
+  static Result<Value> finish(ripc_status status, Value value) noexcept {
+    if (status != RIPC_OK) return Error::from_last_call(status);
+    return value;
+  }
+  template <typename Call>
+  static Error with_callback(TicketCallback callback, const SendOptions& options, Call call) {
+    auto state = std::make_unique<TicketCallback>(std::move(callback));
+    ripc_send_options c_options = to_c(options);
+    c_options.callback = [](void* user, ripc_status status) noexcept {
+      const std::unique_ptr<TicketCallback> owned(static_cast<TicketCallback*>(user));
+      (*owned)(status);
+    };
+    c_options.user = state.get();
+    ripc_ticket* ticket = nullptr;
+    const ripc_status status = call(c_options, ticket);
+    if (status != RIPC_OK) return Error::from_last_call(status);
+    if (ticket == nullptr) {
+      (*state)(RIPC_OK);
+    } else {
+      (void)state.release();  // the callback owns it, and may have run already
+      ripc_ticket_release(ticket);
+    }
+    return {};
+  }
+
+  ripc_service* handle_ = nullptr;
+};
+
+}  // namespace libripc

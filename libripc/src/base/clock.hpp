@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The monotonic clock, deadlines and a pause for spin loops.
+#pragma once
+
+#include <time.h>
+
+#include <cstdint>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace ripc {
+
+using Nanoseconds = std::uint64_t;
+
+inline Nanoseconds monotonic_now() noexcept {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<Nanoseconds>(now.tv_sec) * 1'000'000'000u + static_cast<Nanoseconds>(now.tv_nsec);
+}
+
+// Wall clock; used only where times of different processes or hosts must be comparable (incarnations).
+inline Nanoseconds realtime_now() noexcept {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<Nanoseconds>(now.tv_sec) * 1'000'000'000u + static_cast<Nanoseconds>(now.tv_nsec);
+}
+
+// A point in time after which waiting stops. UINT64_MAX nanoseconds from now means never.
+class Deadline {
+ public:
+  static Deadline after(Nanoseconds timeout) noexcept {
+    const Nanoseconds now = timeout == 0 ? 0 : monotonic_now();
+    return Deadline(timeout > UINT64_MAX - now ? UINT64_MAX : now + timeout);
+  }
+  static Deadline never() noexcept { return Deadline(UINT64_MAX); }
+
+  bool is_never() const noexcept { return at_ == UINT64_MAX; }
+  bool expired() const noexcept { return !is_never() && monotonic_now() >= at_; }
+  Nanoseconds at() const noexcept { return at_; }
+  Nanoseconds remaining() const noexcept {
+    if (is_never()) return UINT64_MAX;
+    const Nanoseconds now = monotonic_now();
+    return now >= at_ ? 0 : at_ - now;
+  }
+  // For poll() and epoll_wait(): rounded up, -1 for never.
+  int remaining_milliseconds() const noexcept {
+    const Nanoseconds left = remaining();
+    if (left == UINT64_MAX) return -1;
+    const Nanoseconds milliseconds = (left + 999'999) / 1'000'000;
+    return milliseconds > 0x7fffffff ? 0x7fffffff : static_cast<int>(milliseconds);
+  }
+
+ private:
+  explicit Deadline(Nanoseconds at) noexcept : at_(at) {}
+  Nanoseconds at_;
+};
+
+// Tells the processor that this is a spin loop.
+inline void cpu_pause() noexcept {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield" ::: "memory");
+#endif
+}
+
+}  // namespace ripc

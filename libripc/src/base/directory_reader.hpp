@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads the names in a directory.
+#pragma once
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace ripc {
+
+// One pass over a directory, in the kernel's order; needs one descriptor while it lives. Files that come or go during
+// the pass may be seen or not. Removing what was just read is allowed. One thread.
+class DirectoryReader {
+ public:
+  // `directory` may be an O_PATH descriptor; it is only used during the call.
+  explicit DirectoryReader(int directory) noexcept {
+    const int fd = ::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) stream_ = ::fdopendir(fd);
+    if (stream_ == nullptr) {
+      error_ = errno;
+      if (fd >= 0) ::close(fd);
+    }
+  }
+  ~DirectoryReader() {
+    if (stream_ != nullptr) ::closedir(stream_);
+  }
+  DirectoryReader(const DirectoryReader&) = delete;
+  DirectoryReader& operator=(const DirectoryReader&) = delete;
+
+  // The next name, valid until the next call; nullptr at the end or after an error.
+  const char* next() noexcept {
+    if (stream_ == nullptr) return nullptr;
+    errno = 0;
+    const dirent* entry = ::readdir(stream_);
+    if (entry != nullptr) return entry->d_name;
+    error_ = errno;
+    return nullptr;
+  }
+  // errno of what went wrong; 0: nothing.
+  int error() const noexcept { return error_; }
+
+ private:
+  DIR* stream_ = nullptr;
+  int error_ = 0;
+};
+
+}  // namespace ripc

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/event_loop.hpp"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <array>
+
+namespace ripc {
+
+namespace {
+
+Status add_to_epoll(int epoll, int fd, std::uint32_t events) noexcept {
+  epoll_event event{};
+  event.events = events;
+  event.data.fd = fd;
+  if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0) return {};
+  return system_error(errno, "epoll_ctl", "raise `ulimit -n` or fs.epoll.max_user_watches");
+}
+
+Status create_epoll_with_wake(UniqueFd& epoll, UniqueFd& wake, std::uint32_t wake_events) {
+  epoll.reset(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll) return system_error(errno, "epoll_create1", "raise `ulimit -n`");
+  wake.reset(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!wake) return system_error(errno, "eventfd", "raise `ulimit -n`");
+  return add_to_epoll(epoll.get(), wake.get(), wake_events);
+}
+
+void signal_eventfd(int fd) noexcept {
+  const std::uint64_t one = 1;
+  // A full counter is readable already, so a failed write loses nothing.
+  [[maybe_unused]] const ssize_t written = ::write(fd, &one, sizeof one);
+}
+
+}  // namespace
+
+// ---- EventSet ------------------------------------------------------------------------------------------------
+
+Result<EventSet> EventSet::create() {
+  EventSet set;
+  Status status = create_epoll_with_wake(set.epoll_, set.wake_, EPOLLIN | EPOLLET);
+  if (!status.ok()) return status;
+  return set;
+}
+
+Status EventSet::add(int fd) noexcept { return add_to_epoll(epoll_.get(), fd, EPOLLIN | EPOLLET); }
+
+void EventSet::remove(int fd) noexcept { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
+
+void EventSet::wake() const noexcept { signal_eventfd(wake_.get()); }
+
+void EventSet::drain() const noexcept {
+  // Edge-triggered: reporting an event is what takes it off the ready list.
+  std::array<epoll_event, 64> events;
+  while (epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0) ==
+         static_cast<int>(events.size())) {
+  }
+}
+
+ripc_status EventSet::wait(Deadline deadline) const noexcept {
+  std::array<epoll_event, 64> events;
+  const int count =
+      epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), deadline.remaining_milliseconds());
+  if (count < 0) return RIPC_INTERRUPTED;
+  if (count == 0) return RIPC_TIMEOUT;
+  if (count == static_cast<int>(events.size())) drain();
+  return RIPC_OK;
+}
+
+// ---- EventLoop -----------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<EventLoop>> EventLoop::create() {
+  std::unique_ptr<EventLoop> loop(new EventLoop);
+  Status status = create_epoll_with_wake(loop->epoll_, loop->wake_, EPOLLIN);
+  if (!status.ok()) return status;
+  return loop;
+}
+
+EventLoop::~EventLoop() = default;
+
+Status EventLoop::add(int fd, std::uint32_t events, Handler handler) {
+  {
+    const std::lock_guard lock(mutex_);
+    handlers_[fd] = std::make_shared<Handler>(std::move(handler));
+  }
+  Status status = add_to_epoll(epoll_.get(), fd, events);
+  if (!status.ok()) {
+    const std::lock_guard lock(mutex_);
+    handlers_.erase(fd);
+  }
+  return status;
+}
+
+Status EventLoop::modify(int fd, std::uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.fd = fd;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) == 0) return {};
+  return system_error(errno, "epoll_ctl");
+}
+
+void EventLoop::remove(int fd) noexcept {
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  const std::lock_guard lock(mutex_);
+  handlers_.erase(fd);
+}
+
+void EventLoop::post(Task task) {
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+  }
+  wake();
+}
+
+void EventLoop::post_top_level(Task task) {
+  {
+    const std::lock_guard lock(mutex_);
+    top_level_tasks_.push_back(std::move(task));
+  }
+  wake();
+}
+
+EventLoop::TimerId EventLoop::add_timer(Nanoseconds at, Task task) {
+  TimerId id = 0;
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    id = next_timer_++;
+    const auto [position, inserted] = timers_.emplace(std::pair{at, id}, std::move(task));
+    first = inserted && position == timers_.begin();
+    timer_times_.emplace(id, at);
+  }
+  if (first && !in_loop_thread()) wake();
+  return id;
+}
+
+void EventLoop::cancel_timer(TimerId id) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = timer_times_.find(id);
+  if (found == timer_times_.end()) return;
+  timers_.erase(std::pair{found->second, id});
+  timer_times_.erase(found);
+}
+
+void EventLoop::run() {
+  thread_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  while (!stopping_.load(std::memory_order_acquire)) run_once(UINT64_MAX, false);
+}
+
+void EventLoop::stop() noexcept {
+  stopping_.store(true, std::memory_order_release);
+  wake();
+}
+
+bool EventLoop::run_until(const std::function<bool()>& done, Deadline deadline) {
+  while (!done()) {
+    if (deadline.expired() || stopping_.load(std::memory_order_acquire)) return false;
+    run_once(deadline.at(), true);
+  }
+  return true;
+}
+
+void EventLoop::run_once(Nanoseconds until, bool nested) {
+  const Nanoseconds next_timer = run_timers();
+  run_tasks(nested);
+  bool pending = false;
+  {
+    const std::lock_guard lock(mutex_);
+    pending = !tasks_.empty() || (!nested && !top_level_tasks_.empty());
+  }
+  const Nanoseconds at = next_timer < until ? next_timer : until;
+  int timeout = -1;
+  if (pending) {
+    timeout = 0;
+  } else if (at != UINT64_MAX) {
+    const Nanoseconds now = monotonic_now();
+    timeout = at <= now ? 0 : static_cast<int>(std::min<Nanoseconds>((at - now + 999'999) / 1'000'000, 0x7fffffff));
+  }
+  std::array<epoll_event, 64> events;
+  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
+  for (int index = 0; index < count; ++index) {
+    const epoll_event& event = events[static_cast<std::size_t>(index)];
+    if (event.data.fd == wake_.get()) {
+      std::uint64_t value = 0;
+      [[maybe_unused]] const ssize_t size = ::read(wake_.get(), &value, sizeof value);
+      continue;
+    }
+    std::shared_ptr<Handler> handler;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = handlers_.find(event.data.fd);
+      if (found != handlers_.end()) handler = found->second;
+    }
+    if (handler) (*handler)(event.events);
+  }
+}
+
+void EventLoop::run_tasks(bool nested) {
+  // Only what is queued now: tasks that post tasks must not starve the descriptors.
+  std::deque<Task> tasks;
+  std::deque<Task> top_level;
+  {
+    const std::lock_guard lock(mutex_);
+    tasks.swap(tasks_);
+    if (!nested) top_level.swap(top_level_tasks_);
+  }
+  for (Task& task : tasks) task();
+  for (Task& task : top_level) task();
+}
+
+Nanoseconds EventLoop::run_timers() {
+  for (;;) {
+    Task task;
+    {
+      const std::lock_guard lock(mutex_);
+      if (timers_.empty()) return UINT64_MAX;
+      const auto first = timers_.begin();
+      if (first->first.first > monotonic_now()) return first->first.first;
+      task = std::move(first->second);
+      timer_times_.erase(first->first.second);
+      timers_.erase(first);
+    }
+    task();
+  }
+}
+
+void EventLoop::wake() noexcept { signal_eventfd(wake_.get()); }
+
+}  // namespace ripc

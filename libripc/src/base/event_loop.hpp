@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// An epoll loop for the responder thread, and the set of descriptors one service waits on.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/status.hpp"
+#include "base/unique_fd.hpp"
+
+namespace ripc {
+
+// Descriptors that wake the receiver of one service. Edge-triggered: a descriptor in it need not be drained. Any thread.
+class EventSet {
+ public:
+  static Result<EventSet> create();
+  EventSet(EventSet&&) noexcept = default;
+  EventSet& operator=(EventSet&&) noexcept = default;
+
+  Status add(int fd) noexcept;
+  // Closing a descriptor removes it only when no duplicate is open elsewhere; so remove it first.
+  void remove(int fd) noexcept;
+  int fd() const noexcept { return epoll_.get(); }
+  // Makes it readable. Async-signal-safe.
+  void wake() const noexcept;
+  // Forgets the events so far.
+  void drain() const noexcept;
+  // Sleeps until an event. RIPC_OK, RIPC_TIMEOUT, RIPC_INTERRUPTED (a signal).
+  ripc_status wait(Deadline deadline) const noexcept;
+
+ private:
+  EventSet() = default;
+  UniqueFd epoll_;
+  UniqueFd wake_;
+};
+
+// The responder's loop. Handlers run in the thread that runs the loop; that may be a nested run (see run_until).
+class EventLoop {
+ public:
+  using Handler = std::function<void(std::uint32_t events)>;  // EPOLLIN ...
+  using Task = std::function<void()>;
+  using TimerId = std::uint64_t;
+
+  static Result<std::unique_ptr<EventLoop>> create();
+  ~EventLoop();
+
+  // Any thread. The handler stays until remove(); it may remove itself.
+  Status add(int fd, std::uint32_t events, Handler handler);
+  Status modify(int fd, std::uint32_t events);
+  void remove(int fd) noexcept;
+
+  // Any thread. Runs the task in the loop soon.
+  void post(Task task);
+  // The same, but never in a nested run: for callbacks of the application.
+  void post_top_level(Task task);
+  // Any thread. Runs the task once at `at` (monotonic).
+  TimerId add_timer(Nanoseconds at, Task task);
+  void cancel_timer(TimerId id) noexcept;
+
+  bool in_loop_thread() const noexcept { return thread_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
+
+  // Runs until stop(), in the calling thread, which becomes the loop thread.
+  void run();
+  void stop() noexcept;
+  // In the loop thread: handles events until `done` or the deadline; true if done. Lets a callback wait for what only
+  // the loop itself can bring.
+  bool run_until(const std::function<bool()>& done, Deadline deadline);
+
+ private:
+  EventLoop() = default;
+  void run_once(Nanoseconds until, bool nested);
+  void run_tasks(bool nested);
+  Nanoseconds run_timers();
+  void wake() noexcept;
+
+  UniqueFd epoll_;
+  UniqueFd wake_;
+  std::atomic<std::thread::id> thread_{};
+  std::atomic<bool> stopping_{false};
+  std::mutex mutex_;
+  std::unordered_map<int, std::shared_ptr<Handler>> handlers_;
+  std::deque<Task> tasks_;
+  std::deque<Task> top_level_tasks_;
+  std::map<std::pair<Nanoseconds, TimerId>, Task> timers_;
+  std::unordered_map<TimerId, Nanoseconds> timer_times_;
+  TimerId next_timer_ = 1;
+};
+
+}  // namespace ripc

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/fork_guard.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <mutex>
+#include <unordered_map>
+
+namespace ripc {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::unordered_map<std::uint64_t, int> descriptors;  // by token
+  std::uint64_t next_token = 1;
+};
+
+Registry& registry() {
+  // Never destroyed: contexts may still be closed by destructors of other static objects, and a fork may come later.
+  static Registry* const instance = new Registry;
+  return *instance;
+}
+
+void before_fork() { registry().mutex.lock(); }
+
+void after_fork_in_parent() { registry().mutex.unlock(); }
+
+// A descriptor on which every operation but close fails. Makes room for itself if the table is full.
+int open_placeholder(int victim) {
+  int placeholder = ::open("/", O_PATH | O_CLOEXEC);
+  if (placeholder < 0) {
+    ::close(victim);
+    placeholder = ::open("/", O_PATH | O_CLOEXEC);
+  }
+  return placeholder;
+}
+
+}  // namespace
+
+void ForkGuard::after_fork_in_child() {
+  Registry& all = registry();
+  generation_.fetch_add(1, std::memory_order_relaxed);
+  if (!all.descriptors.empty()) {
+    const int placeholder = open_placeholder(all.descriptors.begin()->second);
+    bool placeholder_is_in_place = false;
+    for (const auto& [token, fd] : all.descriptors) {
+      if (fd == placeholder) {
+        placeholder_is_in_place = true;
+      } else if (placeholder < 0 || ::dup3(placeholder, fd, O_CLOEXEC) < 0) {
+        ::close(fd);
+      }
+    }
+    if (placeholder >= 0 && !placeholder_is_in_place) ::close(placeholder);
+    all.descriptors.clear();
+  }
+  all.mutex.unlock();
+}
+
+void ForkGuard::install_handlers() noexcept {
+  static const bool installed = [] {
+    registry();
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    return true;
+  }();
+  static_cast<void>(installed);
+}
+
+ForkGuard::ForkGuard(int fd) {
+  const Pause pause;
+  token_ = add_locked(fd);
+}
+
+void ForkGuard::reset() noexcept {
+  if (token_ == 0) return;
+  const std::lock_guard lock(registry().mutex);
+  registry().descriptors.erase(std::exchange(token_, 0));
+}
+
+void ForkGuard::close(UniqueFd& fd) noexcept {
+  if (token_ == 0) {
+    fd.reset();
+    return;
+  }
+  const std::lock_guard lock(registry().mutex);
+  registry().descriptors.erase(std::exchange(token_, 0));
+  fd.reset();
+}
+
+std::uint64_t ForkGuard::generation() noexcept {
+  install_handlers();
+  return generation_.load(std::memory_order_relaxed);
+}
+
+ForkGuard::Pause::Pause() {
+  install_handlers();
+  registry().mutex.lock();
+}
+
+ForkGuard::Pause::~Pause() {
+  const int error = errno;  // the caller's open() is about to be judged by it
+  registry().mutex.unlock();
+  errno = error;
+}
+
+std::uint64_t ForkGuard::add_locked(int fd) {
+  Registry& all = registry();
+  const std::uint64_t token = all.next_token++;
+  all.descriptors.emplace(token, fd);
+  return token;
+}
+
+}  // namespace ripc

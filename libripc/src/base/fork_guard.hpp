@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps a forked child from holding its parent's sockets and file locks open.
+//
+// A listening socket counts as alive, and a file lock as held, while any process has the descriptor. A program that
+// forks without exec would therefore keep a dead context "alive" in its child. Descriptors registered here are replaced
+// in the child by an inert placeholder: socket and lock end with the parent, and the descriptor number stays taken, so
+// that whatever object still thinks it owns the number can close it without hitting somebody else's file.
+//
+// This registry is the library's only process-wide state. It has to be: fork handlers (pthread_atfork) are per process
+// and cannot be removed, and a fork concerns every context of the process at once. It holds descriptor numbers and a
+// counter; contexts do not meet through it.
+//
+// Covered: fork(). Not needed: posix_spawn() and vfork() followed by exec (every descriptor is close-on-exec). Not
+// covered: a raw clone() system call, which runs no fork handlers.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+#include "base/unique_fd.hpp"
+
+namespace ripc {
+
+// The registration of one descriptor; move-only. It does not own the descriptor. Any thread.
+class ForkGuard {
+ public:
+  ForkGuard() noexcept = default;
+  // Registers an open descriptor. It must stay open as long as the guard is there: destroy the guard first, or better
+  // use close().
+  explicit ForkGuard(int fd);
+  ForkGuard(ForkGuard&& other) noexcept : token_(std::exchange(other.token_, 0)) {}
+  ForkGuard& operator=(ForkGuard&& other) noexcept {
+    if (this != &other) {
+      reset();
+      token_ = std::exchange(other.token_, 0);
+    }
+    return *this;
+  }
+  ~ForkGuard() { reset(); }
+
+  explicit operator bool() const noexcept { return token_ != 0; }
+
+  // Ends the registration; the descriptor stays open.
+  void reset() noexcept;
+
+  // Ends the registration and closes the descriptor so that no fork can happen in between.
+  void close(UniqueFd& fd) noexcept;
+
+  // Runs `open` (a callable that returns a new descriptor or -1 with errno) and registers what it returns so that no
+  // fork can happen in between. errno is that of `open`. `open` must be short: a fork in another thread waits for it.
+  template <typename Open>
+  static UniqueFd open(ForkGuard& guard, Open&& open) {
+    guard.reset();
+    const Pause pause;
+    UniqueFd fd(open());
+    if (fd) guard.token_ = add_locked(fd.get());
+    return fd;
+  }
+
+  // Grows by one with every fork on the way from the first process to this one: a value that was remembered before a
+  // fork differs from what the child sees, and stays the same in the parent. One atomic load.
+  static std::uint64_t generation() noexcept;
+  // The same for a process in which generation() or a ForkGuard was used before: one inlined load.
+  static std::uint64_t known_generation() noexcept { return generation_.load(std::memory_order_relaxed); }
+
+ private:
+  // Keeps forks of other threads waiting while it lives.
+  class Pause {
+   public:
+    Pause();
+    ~Pause();
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+  };
+  static std::uint64_t add_locked(int fd);
+  static void after_fork_in_child();
+  static void install_handlers() noexcept;
+
+  static inline std::atomic<std::uint64_t> generation_{1};
+
+  std::uint64_t token_ = 0;  // 0: none. Never re-used, so a guard copied by fork cannot remove a newer registration
+};
+
+}  // namespace ripc

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// memfd-backed memory that can be handed to another process, and mappings of what another process handed over.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "base/status.hpp"
+#include "base/unique_fd.hpp"
+
+namespace ripc {
+
+// A mapped range; unmapped on destruction.
+class Mapping {
+ public:
+  Mapping() noexcept = default;
+  Mapping(void* base, std::size_t size) noexcept : base_(static_cast<std::byte*>(base)), size_(size) {}
+  Mapping(Mapping&& other) noexcept;
+  Mapping& operator=(Mapping&& other) noexcept;
+  ~Mapping();
+
+  std::byte* data() const noexcept { return base_; }
+  std::size_t size() const noexcept { return size_; }
+  std::span<std::byte> bytes() const noexcept { return {base_, size_}; }
+  explicit operator bool() const noexcept { return base_ != nullptr; }
+
+ private:
+  std::byte* base_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+struct SharedMemory {
+  UniqueFd fd;
+  Mapping mapping;
+  bool huge_pages = false;  // explicitly reserved 2 MiB pages (not merely transparent ones)
+};
+
+enum class PeerAccess { read_write, read_only };
+
+// Creates `size` bytes (rounded up to whole pages; to 2 MiB when `prefer_huge_pages`) of zeroed memory that can neither
+// shrink nor grow, so that a mapping of it can never fault for want of a file page. With read_only, whoever gets the
+// descriptor can map it for reading only; the mapping returned here stays writable. `name` shows in /proc/PID/maps.
+// RIPC_NO_MEMORY, RIPC_NO_DESCRIPTORS, RIPC_SYSTEM.
+Result<SharedMemory> create_shared_memory(const char* name, std::size_t size, PeerAccess access,
+                                          bool prefer_huge_pages = false);
+
+// Maps a descriptor that came from another process. Refuses with RIPC_CORRUPT unless it is a memfd that is at least
+// `size` bytes and sealed against shrinking: otherwise its owner could make this process fault later.
+Result<Mapping> map_foreign_memory(int fd, std::size_t size, bool writable, bool advise_huge_pages = false);
+
+}  // namespace ripc

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/thread_epoch.hpp"
+
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "base/clock.hpp"
+
+namespace ripc {
+
+namespace {
+
+std::atomic<ThreadEpoch::Record*> first_record{nullptr};
+
+bool has_barrier() noexcept {
+  return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+// Gives the record back when the thread ends.
+struct Lease {
+  ThreadEpoch::Record* record = nullptr;
+  ~Lease() {
+    if (record != nullptr) record->in_use.store(false, std::memory_order_release);
+  }
+};
+
+ThreadEpoch::Record& take_record() noexcept {
+  for (auto* record = first_record.load(std::memory_order_acquire); record != nullptr; record = record->next) {
+    bool free = false;
+    if (record->in_use.compare_exchange_strong(free, true, std::memory_order_acq_rel)) return *record;
+  }
+  auto* record = new ThreadEpoch::Record;
+  record->next = first_record.load(std::memory_order_relaxed);
+  while (!first_record.compare_exchange_weak(record->next, record, std::memory_order_acq_rel)) {
+  }
+  return *record;
+}
+
+}  // namespace
+
+thread_local ThreadEpoch::Record* ThreadEpoch::current_ = nullptr;
+bool ThreadEpoch::needs_fence_ = !has_barrier();
+
+ThreadEpoch::Record& ThreadEpoch::attach() noexcept {
+  static thread_local Lease lease;
+  lease.record = &take_record();
+  current_ = lease.record;
+  return *current_;
+}
+
+void ThreadEpoch::barrier() noexcept {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!needs_fence_) syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+}
+
+void ThreadEpoch::synchronize(const Record& record) noexcept {
+  barrier();
+  const std::uint64_t seen = record.counter.load(std::memory_order_acquire);
+  if ((seen & 1) == 0) return;
+  for (unsigned round = 0; record.counter.load(std::memory_order_acquire) == seen; ++round) {
+    if (round < 1000) {
+      cpu_pause();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+ThreadEpoch::Waiting ThreadEpoch::Waiting::for_all() {
+  barrier();
+  Waiting waiting;
+  for (const auto* record = first_record.load(std::memory_order_acquire); record != nullptr; record = record->next) {
+    const std::uint64_t counter = record->counter.load(std::memory_order_acquire);
+    if ((counter & 1) != 0) waiting.sections_.emplace_back(record, counter);
+  }
+  return waiting;
+}
+
+bool ThreadEpoch::Waiting::over() noexcept {
+  std::erase_if(sections_, [](const auto& section) {
+    return section.first->counter.load(std::memory_order_acquire) != section.second;
+  });
+  return sections_.empty();
+}
+
+// ---- EpochDomain ---------------------------------------------------------------------------------------------
+
+void EpochDomain::retire(std::function<void()> destroy) {
+  const std::lock_guard lock(mutex_);
+  retired_.push_back(std::move(destroy));
+}
+
+bool EpochDomain::reclaim() {
+  std::vector<std::function<void()>> ready;
+  bool done = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (batch_.empty() && !retired_.empty()) {
+      batch_.swap(retired_);
+      waiting_ = ThreadEpoch::Waiting::for_all();
+    }
+    if (!batch_.empty() && waiting_.over()) ready.swap(batch_);
+    done = batch_.empty() && retired_.empty();
+  }
+  for (auto& destroy : ready) destroy();
+  return done;
+}
+
+void EpochDomain::reclaim_all() {
+  while (!reclaim()) std::this_thread::yield();
+}
+
+}  // namespace ripc

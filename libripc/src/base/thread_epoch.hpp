@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Read sections that cost two plain stores, for data that is read on every message and changed rarely.
+//
+// Each thread has a record with a counter that is odd while the thread is in a section. Whoever changes something that
+// sections read runs a barrier in all threads of the process (membarrier) and then waits, or looks again later, until
+// the sections that had begun before are over. Where the kernel has no membarrier, each section executes a fence.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace ripc {
+
+class ThreadEpoch {
+ public:
+  // One thread's. Never freed, used again by a later thread.
+  struct alignas(64) Record {
+    std::atomic<std::uint64_t> counter{0};
+    std::uint32_t depth = 0;  // the thread's own
+    std::atomic<bool> in_use{true};
+    Record* next = nullptr;
+  };
+
+  // The calling thread's record.
+  static Record& current() noexcept {
+    Record* record = current_;
+    return record != nullptr ? *record : attach();
+  }
+
+  // A read section; may nest.
+  class Section {
+   public:
+    explicit Section(Record& record) noexcept : record_(record) {
+      if (record_.depth++ != 0) return;
+      record_.counter.store(record_.counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+      if (needs_fence_) [[unlikely]] {
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+      } else {
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+      }
+    }
+    ~Section() {
+      if (--record_.depth == 0)
+        record_.counter.store(record_.counter.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    }
+    Section(const Section&) = delete;
+    Section& operator=(const Section&) = delete;
+
+   private:
+    Record& record_;
+  };
+
+  // Waits until the record's thread is in no section that began before the call.
+  static void synchronize(const Record& record) noexcept;
+
+  // Sections that had begun when it was made, and are not over yet.
+  class Waiting {
+   public:
+    Waiting() = default;
+    static Waiting for_all();
+    bool over() noexcept;
+
+   private:
+    std::vector<std::pair<const Record*, std::uint64_t>> sections_;
+  };
+
+ private:
+  static Record& attach() noexcept;
+  // Makes sure that every thread's section is visible here, and what was changed here is visible to later ones.
+  static void barrier() noexcept;
+
+  // Reached on every message: a fixed offset from the thread pointer instead of a call.
+  static thread_local Record* current_ __attribute__((tls_model("initial-exec")));
+  static bool needs_fence_;
+};
+
+// Deferred destruction of what read sections may still see.
+class EpochDomain {
+ public:
+  EpochDomain() = default;
+  ~EpochDomain() { reclaim_all(); }  // no section that reads from the domain may be going on
+  EpochDomain(const EpochDomain&) = delete;
+  EpochDomain& operator=(const EpochDomain&) = delete;
+
+  // Any thread. Runs `destroy` later, from reclaim(), when no section that could see the object is left. The object must
+  // be out of reach for new sections.
+  void retire(std::function<void()> destroy);
+
+  // Destroys what nobody sees any more; true if nothing is left to destroy. Does not wait.
+  bool reclaim();
+  // Waits for the sections that are going on.
+  void reclaim_all();
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::function<void()>> retired_;
+  std::vector<std::function<void()>> batch_;  // waits for waiting_
+  ThreadEpoch::Waiting waiting_;
+};
+
+}  // namespace ripc

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pool of registered memory: leases over memfd-backed arenas, registrations of foreign memory, lookup by address,
+// and holds that keep memory alive while a transfer needs it.
+//
+// Threads: every function may be called from any thread. Lease and release take one mutex for a few instructions;
+// creating and freeing an arena (rare) happens outside of it. A thread that finds no room while another one is creating
+// or freeing an arena waits for that.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "base/status.hpp"
+
+namespace ripc::memory {
+
+inline constexpr std::size_t kArenaSize = std::size_t{64} << 20;    // normal arenas: 64 MiB of address space
+inline constexpr std::size_t kArenaAlignment = std::size_t{2} << 20;
+inline constexpr std::size_t kLargestPooled = std::size_t{32} << 20;  // larger leases get an arena of their own
+
+// One memfd with its mapping. Immutable once made; shared by the pool and by whoever hands it to peers.
+struct Arena {
+  std::uint32_t id;  // unique in the context for its lifetime, never reused; from 1
+  int fd;            // sealed: whoever receives it can map it for reading only, at its full size
+  std::byte* base;
+  std::size_t size;
+  bool huge_pages;
+};
+
+// Keeps the memory of one transfer alive: a pool lease that is released while held is freed with its last hold.
+// Move-only; dropping it ends the hold. Any thread.
+class Hold {
+ public:
+  Hold() noexcept = default;
+  Hold(Hold&& other) noexcept;
+  Hold& operator=(Hold&& other) noexcept;
+  ~Hold() { reset(); }
+  void reset() noexcept;
+  explicit operator bool() const noexcept { return owner_ != nullptr; }
+
+  // What a transport needs to know to expose the bytes.
+  const Arena* arena() const noexcept { return arena_; }  // nullptr: foreign memory. Valid while held
+  std::uint64_t offset() const noexcept { return offset_; }  // of the range in the arena
+
+ private:
+  friend class Pool;
+  class Pool* owner_ = nullptr;
+  const Arena* arena_ = nullptr;
+  std::uint64_t offset_ = 0;
+};
+
+class Pool {
+ public:
+  // limit: bytes of arena memory at most. Arenas are smaller than kArenaSize where the limit demands it; a limit below
+  // 64 KiB leaves no room for any lease.
+  explicit Pool(std::uint64_t limit);
+  ~Pool();  // every Hold must be gone
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  // At least `size` bytes (0 counts as 1), aligned to 4096 from 4 KiB on, else to 64. Contents are undefined. The lease
+  // ends where `size` ends: bytes past it belong to nobody. RIPC_NO_MEMORY (the limit, after freeing what is unused),
+  // or what creating an arena failed with.
+  Result<std::byte*> lease(std::size_t size);
+  // Ends a lease at once for find() and hold(); the memory is used again when the last hold is gone.
+  // RIPC_INVALID_ARGUMENT if `data` is not the start of a lease.
+  Status release(void* data);
+
+  // Counted per exact range; ranges may overlap and may lie inside one lease. RIPC_INVALID_ARGUMENT: null, empty, or
+  // partly pool memory.
+  Status register_memory(void* data, std::size_t size);
+  // Removes one registration of the range that starts at `data`, of the smallest if there are several. Holds on it stay
+  // valid objects (their memory is the application's). *ended, which may be null, gets the range if that was its last
+  // registration, else an empty one. RIPC_INVALID_ARGUMENT if no registered range starts there.
+  Status unregister_memory(void* data, std::span<std::byte>* ended = nullptr);
+
+  // The lease that contains `address`, as large as it was asked for; else the smallest registration that does.
+  // RIPC_INVALID_ARGUMENT if there is none.
+  Result<std::span<std::byte>> find(const void* address) const;
+
+  // Takes a hold on [data, data+size) for a transfer. The range must lie inside one lease (then it is pooled) or is
+  // foreign memory, registered or not (an unregistered range is held as foreign memory too). Empty ranges are allowed
+  // anywhere; they hold the lease they start in, if any. RIPC_INVALID_ARGUMENT if it starts in a lease and runs past
+  // its end, if the lease was released already, or if it touches pool memory in any other way.
+  Result<Hold> hold(const void* data, std::size_t size);
+
+  // Fills everything but `size`. Now: reserved (bytes of arenas), leased (bytes asked for in leases that are not freed
+  // yet), arenas, huge_page_arenas (of 2 MiB pages reserved by the administrator), registrations (different ranges).
+  // Since the start: leases, reuses (leases that did not have to create an arena), releases, deferred_releases (those
+  // of them that waited for a hold), failures (of lease), registration_hits (of ranges that were registered already).
+  void fill_statistics(ripc_pool_statistics& statistics) const;
+
+  // Called with the id of each arena that was freed, in the thread that caused it, without a lock held. Set before
+  // other threads use the pool; an empty function ends it.
+  void set_arena_observer(std::function<void(std::uint32_t)> observer);
+
+ private:
+  friend class Hold;
+  struct Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace ripc::memory

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inside of the pool. pool.cpp has the leases, registrations and holds, pool_growth.cpp the coming and going of
+// arenas.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/status.hpp"
+#include "memory/block_allocator.hpp"
+#include "memory/pool.hpp"
+#include "memory/pool_arena.hpp"
+#include "memory/registrations.hpp"
+#include "memory/slab_allocator.hpp"
+
+namespace ripc::memory {
+
+struct Pool::Implementation {
+  using Lock = std::unique_lock<std::mutex>;
+
+  explicit Implementation(std::uint64_t limit_bytes) noexcept : limit(limit_bytes), slabs(blocks) {}
+
+  // Each of these is called with the mutex locked. Those that are given the lock may release it meanwhile.
+
+  // ---- Leases (pool.cpp) ----
+  Result<std::byte*> lease(Lock& lock, std::size_t size);
+  Result<std::byte*> lease_pooled(Lock& lock, std::size_t size);
+  Result<std::byte*> lease_own_arena(Lock& lock, std::size_t size);
+  Piece take_piece(std::size_t size);
+  // Makes the piece free again; its lease has ended and nobody holds it.
+  void free_piece(const Piece& piece) noexcept;
+  void end_hold(const Arena& arena, std::uint64_t offset) noexcept;
+
+  // ---- Lookup (pool.cpp) ----
+  // The arena with the highest address that starts at or below this one; null if there is none.
+  PoolArena* arena_below(std::uintptr_t address) const noexcept;
+  Piece piece_of(const void* address) const noexcept;
+  // Whether the range has any byte in an arena. It is not empty and does not wrap around.
+  bool touches_arena(const void* data, std::size_t size) const noexcept;
+
+  // ---- Arenas (pool_growth.cpp) ----
+  // Adds an arena: of `largest` bytes if the limit allows it after unused arenas were freed, else smaller, but of at
+  // least `smallest`. RIPC_AGAIN: something changed, look for room in the existing ones again. RIPC_NO_MEMORY and
+  // `at_limit`: there is no room. Else what creating it failed with.
+  Result<PoolArena*> grow(Lock& lock, std::size_t smallest, std::size_t largest, bool for_one_lease, bool& at_limit);
+  // The same for a normal arena; no other thread grows the pool by one meanwhile.
+  Result<PoolArena*> grow_alone(Lock& lock, std::size_t smallest, bool& at_limit);
+  ripc_status make_room(Lock& lock, std::size_t smallest, std::size_t largest) noexcept;
+  std::uint64_t unused_bytes() const noexcept;
+  PoolArena* pick_unused(std::uint64_t missing) const noexcept;
+  void destroy_arena(Lock& lock, PoolArena& arena) noexcept;
+  Status limit_reached(std::size_t size) const;
+
+  mutable std::mutex mutex;
+  std::condition_variable changed;  // `growing` or `busy` fell
+
+  std::function<void(std::uint32_t)> arena_observer;  // of freed arenas
+
+  const std::uint64_t limit;
+  std::uint64_t reserved = 0;      // bytes of arenas, also of those that are being created or freed
+  std::uint32_t busy = 0;          // threads that create or free an arena, with the mutex released
+  bool growing = false;            // a thread is adding a normal arena
+  std::uint32_t next_arena_id = 1;  // 0: all are used up
+
+  std::vector<std::unique_ptr<PoolArena>> arenas;  // by address
+  UnusedArenas unused;                             // arenas of one lease that have none
+  BlockAllocator blocks;
+  SlabAllocator slabs;
+  Registrations registrations;
+
+  std::uint64_t leased = 0;
+  std::uint64_t leases = 0;
+  std::uint64_t reuses = 0;
+  std::uint64_t releases = 0;
+  std::uint64_t deferred_releases = 0;
+  std::uint64_t failures = 0;
+  std::uint64_t huge_page_arenas = 0;
+  std::uint64_t registration_hits = 0;
+};
+
+}  // namespace ripc::memory

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranges of memory that the application registered. Not thread-safe.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <span>
+#include <utility>
+
+namespace ripc::memory {
+
+class Registrations {
+ public:
+  // Counts one registration of a range that is not empty. True if the range was registered already. Throws
+  // std::bad_alloc, with nothing changed.
+  bool add(std::byte* data, std::size_t size);
+
+  enum class Removal { unknown, others_remain, last };
+  // Removes one registration of the smallest range that starts at `data`; `range` gets the range.
+  Removal remove(const void* data, std::span<std::byte>& range) noexcept;
+
+  // The smallest range that contains the address; empty if none does. O(log n) for each power of two of sizes in use,
+  // and linear only in ranges of about the same size that overlap there.
+  std::span<std::byte> find(const void* address) const noexcept;
+
+  std::size_t size() const noexcept { return size_; }  // different ranges
+
+ private:
+  using Key = std::pair<std::uintptr_t, std::size_t>;  // start, size
+  using Ranges = std::map<Key, std::uint64_t>;         // how often each is registered
+
+  std::array<Ranges, std::numeric_limits<std::size_t>::digits> by_magnitude_;  // [n]: sizes from 2^n to 2^(n+1) - 1
+  std::size_t size_ = 0;
+};
+
+}  // namespace ripc::memory

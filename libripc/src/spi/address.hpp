@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// An address: where a service can be reached on one transport.
+#pragma once
+
+#include <string>
+
+namespace ripc::spi {
+
+struct Address {
+  std::string transport;  // "shm", "socket", "verbs"
+  std::string locator;    // means something to that transport only
+  friend bool operator==(const Address&, const Address&) = default;
+};
+
+}  // namespace ripc::spi

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The resolver SPI: from a service ID to the addresses of the program that holds it.
+//
+// The context calls a resolver from the threads that send, register and unregister; implementations are thread-safe.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/status.hpp"
+#include "spi/address.hpp"
+
+namespace ripc::spi {
+
+// What a resolver knows about one service. Addresses are in the resolver's order of preference.
+struct ServiceRecord {
+  ripc_service_id id = 0;
+  std::string name;               // empty: none
+  std::uint64_t incarnation = 0;  // 0: unknown
+  std::uint64_t context = 0;      // the holder's context id; 0: unknown
+  std::uint32_t pid = 0;          // 0: unknown
+  std::vector<Address> addresses;
+};
+
+class Resolver {
+ public:
+  virtual ~Resolver() = default;
+
+  // For messages and `ripc resolve`: "local", "static", "multicast".
+  virtual std::string_view name() const noexcept = 0;
+
+  // The living holder of `id`. RIPC_NO_SERVICE, at the latest when the deadline is over.
+  virtual Result<ServiceRecord> resolve(ripc_service_id id, Deadline deadline) = 0;
+
+  // Makes a service of this context findable, or refuses: RIPC_ID_IN_USE, RIPC_NAME_COLLISION. With `takeover` a living
+  // holder loses the ID; *displaced then gets its record, so that the context can fence it. Sets record.incarnation,
+  // larger than that of any holder known before. A resolver that cannot publish returns RIPC_OK.
+  virtual Status publish(ServiceRecord& record, bool takeover, std::vector<ServiceRecord>* displaced) = 0;
+
+  // Ends publish. Nothing happens if the ID has another holder by now.
+  virtual void withdraw(const ServiceRecord& record) noexcept = 0;
+
+  // A send to this record failed: anything cached about it is doubtful.
+  virtual void invalidate(const ServiceRecord& record) noexcept = 0;
+
+  // Visits every living service it can list.
+  virtual Status list(const std::function<void(const ServiceRecord&)>& visit) = 0;
+};
+
+}  // namespace ripc::spi

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Little-endian numbers in ranges of bytes, on any host, at any alignment; and a bounds-checked Reader and Writer for
+// the codecs whose speed does not matter. Header-only. Nothing here allocates, throws or keeps memory alive.
+#pragma once
+
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+namespace ripc::wire {
+
+template <typename T>
+concept WireInteger = std::same_as<T, std::uint8_t> || std::same_as<T, std::uint16_t> ||
+    std::same_as<T, std::uint32_t> || std::same_as<T, std::uint64_t>;
+
+// The same bytes in the opposite order.
+template <WireInteger T>
+constexpr T reverse_bytes(T value) noexcept {
+  if constexpr (sizeof(T) == 2) {
+    return __builtin_bswap16(value);
+  } else if constexpr (sizeof(T) == 4) {
+    return __builtin_bswap32(value);
+  } else if constexpr (sizeof(T) == 8) {
+    return __builtin_bswap64(value);
+  } else {
+    return value;
+  }
+}
+
+// Reads sizeof(T) bytes, unchecked. Name the type: load_le<std::uint32_t>(bytes).
+template <WireInteger T>
+T load_le(const std::byte* bytes) noexcept {
+  T value;
+  std::memcpy(&value, bytes, sizeof(T));
+  if constexpr (std::endian::native == std::endian::big) value = reverse_bytes(value);
+  return value;
+}
+
+// Writes sizeof(T) bytes, unchecked. Name the type where the argument could be of another width than the field.
+template <WireInteger T>
+void store_le(std::byte* bytes, T value) noexcept {
+  if constexpr (std::endian::native == std::endian::big) value = reverse_bytes(value);
+  std::memcpy(bytes, &value, sizeof(T));
+}
+
+// Reads fields one after the other. The first read past the end fails the reader for good: that read and all later ones
+// give zero or an empty range, and ok() is false. So a decoder may read everything first and ask once.
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes) noexcept : rest_(bytes) {}
+
+  template <WireInteger T>
+  T read() noexcept {
+    const std::span<const std::byte> field = take(sizeof(T));
+    return field.empty() ? T{0} : load_le<T>(field.data());
+  }
+
+  // The next `size` bytes, borrowed from the range that is read.
+  std::span<const std::byte> take(std::size_t size) noexcept {
+    if (!ok_ || size > rest_.size()) {
+      ok_ = false;
+      rest_ = {};
+      return {};
+    }
+    const std::span<const std::byte> taken = rest_.first(size);
+    rest_ = rest_.subspan(size);
+    return taken;
+  }
+
+  // Everything that is left, borrowed likewise; may be empty.
+  std::span<const std::byte> take_rest() noexcept { return take(rest_.size()); }
+
+  std::size_t remaining() const noexcept { return rest_.size(); }
+  bool ok() const noexcept { return ok_; }
+  // Nothing failed and nothing is left.
+  bool finished() const noexcept { return ok_ && rest_.empty(); }
+
+ private:
+  std::span<const std::byte> rest_;
+  bool ok_ = true;
+};
+
+// Writes fields one after the other. The first write that does not fit fails the writer for good: that write and all
+// later ones change nothing, and ok() is false.
+class Writer {
+ public:
+  explicit Writer(std::span<std::byte> bytes) noexcept : bytes_(bytes) {}
+
+  template <WireInteger T>
+  void write(T value) noexcept {
+    if (std::byte* field = take(sizeof(T)); field != nullptr) store_le<T>(field, value);
+  }
+
+  void write_bytes(std::span<const std::byte> bytes) noexcept {
+    if (bytes.empty()) return;
+    if (std::byte* field = take(bytes.size()); field != nullptr) std::memcpy(field, bytes.data(), bytes.size());
+  }
+
+  std::size_t size() const noexcept { return used_; }  // bytes written
+  std::size_t remaining() const noexcept { return bytes_.size() - used_; }
+  bool ok() const noexcept { return ok_; }
+
+ private:
+  std::byte* take(std::size_t size) noexcept {
+    if (!ok_ || size > remaining()) {
+      ok_ = false;
+      return nullptr;
+    }
+    std::byte* field = bytes_.data() + used_;
+    used_ += size;
+    return field;
+  }
+
+  std::span<std::byte> bytes_;
+  std::size_t used_ = 0;
+  bool ok_ = true;
+};
+
+}  // namespace ripc::wire

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "wire/control.hpp"
+
+#include <tuple>
+
+#include "wire/bytes.hpp"
+
+namespace ripc::wire::control {
+
+namespace {
+
+constexpr std::uint32_t kLastStatus = RIPC_SYSTEM;
+static_assert(std::variant_size_v<Message> == static_cast<std::size_t>(Type::bye));
+
+// ---- Layouts: the fields of each message in wire order, for both directions ------------------------------------
+
+template <typename T>
+struct Layout;
+template <>
+struct Layout<Hello> {
+  static constexpr std::tuple kFields{&Hello::context, &Hello::pid, &Hello::flags};
+};
+template <>
+struct Layout<HelloReply> {
+  static constexpr std::tuple kFields{&HelloReply::context, &HelloReply::pid, &HelloReply::flags, &HelloReply::status};
+};
+template <>
+struct Layout<Open> {
+  static constexpr std::tuple kFields{&Open::request, &Open::service, &Open::link, &Open::reserved, &Open::reserved2};
+};
+template <>
+struct Layout<Opened> {
+  static constexpr std::tuple kFields{&Opened::request, &Opened::status,     &Opened::link,       &Opened::incarnation,
+                                      &Opened::cells,   &Opened::data_bytes, &Opened::state_slot, &Opened::flags};
+};
+template <>
+struct Layout<Room> {
+  static constexpr std::tuple kFields{&Room::link};
+};
+template <>
+struct Layout<TransferDone> {
+  static constexpr std::tuple kFields{&TransferDone::link};
+};
+template <>
+struct Layout<CloseLink> {
+  static constexpr std::tuple kFields{&CloseLink::link};
+};
+template <>
+struct Layout<LinkClosed> {
+  static constexpr std::tuple kFields{&LinkClosed::link};
+};
+template <>
+struct Layout<Arena> {
+  static constexpr std::tuple kFields{&Arena::id, &Arena::flags, &Arena::size};
+};
+template <>
+struct Layout<ArenaGone> {
+  static constexpr std::tuple kFields{&ArenaGone::id};
+};
+template <>
+struct Layout<BounceRequest> {
+  static constexpr std::tuple kFields{&BounceRequest::link,   &BounceRequest::key,      &BounceRequest::offset,
+                                      &BounceRequest::length, &BounceRequest::sequence, &BounceRequest::reserved};
+};
+template <>
+struct Layout<BounceData> {
+  static constexpr std::tuple kFields{&BounceData::link,   &BounceData::key,      &BounceData::offset,
+                                      &BounceData::status, &BounceData::sequence, &BounceData::length};
+};
+template <>
+struct Layout<Control> {
+  static constexpr std::tuple kFields{&Control::link, &Control::destination, &Control::packet};
+};
+template <>
+struct Layout<Fence> {
+  static constexpr std::tuple kFields{&Fence::request, &Fence::service, &Fence::incarnation};
+};
+template <>
+struct Layout<Fenced> {
+  static constexpr std::tuple kFields{&Fenced::request, &Fenced::status};
+};
+template <>
+struct Layout<Bye> {
+  static constexpr std::tuple<> kFields{};
+};
+
+// Calls visit(field) for each field of a message, in wire order.
+template <typename T, typename M, typename Visitor>
+void for_each_field(M& message, Visitor&& visit) {
+  std::apply([&](auto... field) { (visit(message.*field), ...); }, Layout<T>::kFields);
+}
+
+// ---- What values are allowed ---------------------------------------------------------------------------------
+
+bool is_known(ripc_status status) noexcept { return static_cast<std::uint32_t>(status) <= kLastStatus; }
+
+template <typename T>
+bool is_valid(const T&) noexcept {
+  return true;
+}
+bool is_valid(const Hello& hello) noexcept { return hello.flags == 0; }
+bool is_valid(const HelloReply& reply) noexcept { return reply.flags == 0 && is_known(reply.status); }
+bool is_valid(const Open& open) noexcept { return open.link != 0 && open.reserved == 0 && open.reserved2 == 0; }
+bool is_valid(const Opened& opened) noexcept {
+  if (opened.status == RIPC_OK) return true;
+  return is_known(opened.status) && opened.incarnation == 0 && opened.cells == 0 && opened.data_bytes == 0 &&
+         opened.state_slot == 0 && opened.flags == 0;
+}
+bool is_valid(const Arena& arena) noexcept {
+  return arena.id != 0 && arena.size != 0 && (arena.flags & ~kArenaHugePages) == 0;
+}
+bool is_valid(const BounceRequest& request) noexcept { return request.length != 0 && request.reserved == 0; }
+bool is_valid(const BounceData& data) noexcept { return is_known(data.status); }
+bool is_valid(const Control& control) noexcept { return !control.packet.empty(); }
+bool is_valid(const Fenced& fenced) noexcept { return is_known(fenced.status); }
+
+// ---- Fields --------------------------------------------------------------------------------------------------
+
+std::size_t field_size(std::uint32_t) noexcept { return 4; }
+std::size_t field_size(std::uint64_t) noexcept { return 8; }
+std::size_t field_size(ripc_status) noexcept { return 4; }
+std::size_t field_size(std::span<const std::byte> bytes) noexcept { return bytes.size(); }
+
+void write_field(Writer& writer, std::uint32_t value) noexcept { writer.write<std::uint32_t>(value); }
+void write_field(Writer& writer, std::uint64_t value) noexcept { writer.write<std::uint64_t>(value); }
+void write_field(Writer& writer, ripc_status status) noexcept {
+  writer.write<std::uint32_t>(static_cast<std::uint32_t>(status));
+}
+void write_field(Writer& writer, std::span<const std::byte> bytes) noexcept { writer.write_bytes(bytes); }
+
+// Each returns false for a value that the type of the field cannot hold; a field that is not there fails the reader.
+bool read_field(Reader& reader, std::uint32_t& value) noexcept {
+  value = reader.read<std::uint32_t>();
+  return true;
+}
+bool read_field(Reader& reader, std::uint64_t& value) noexcept {
+  value = reader.read<std::uint64_t>();
+  return true;
+}
+bool read_field(Reader& reader, ripc_status& status) noexcept {
+  const auto value = reader.read<std::uint32_t>();
+  if (value > kLastStatus) return false;
+  status = static_cast<ripc_status>(value);
+  return true;
+}
+bool read_field(Reader& reader, std::span<const std::byte>& bytes) noexcept {
+  bytes = reader.take_rest();
+  return true;
+}
+
+template <typename T>
+Result<Message> decode_fields(Reader reader) noexcept {
+  T message;
+  bool readable = true;
+  for_each_field<T>(message, [&](auto& field) { readable = readable && read_field(reader, field); });
+  if (!readable || !reader.finished() || !is_valid(message)) return RIPC_CORRUPT;
+  return Message(message);
+}
+
+}  // namespace
+
+template <typename T>
+ripc_status encode(const T& message, std::vector<std::byte>& out) {
+  out.clear();
+  if (!is_valid(message)) return RIPC_INVALID_ARGUMENT;
+  std::size_t size = kPrefixSize;
+  for_each_field<T>(message, [&](const auto& field) { size += field_size(field); });
+  if (size > kMaxSize) return RIPC_TOO_LARGE;
+  out.resize(size);
+  Writer writer(out);
+  writer.write<std::uint8_t>(kProtocolVersion);
+  writer.write<std::uint8_t>(static_cast<std::uint8_t>(T::kType));
+  writer.write<std::uint16_t>(0);
+  writer.write<std::uint32_t>(static_cast<std::uint32_t>(size));
+  for_each_field<T>(message, [&](const auto& field) { write_field(writer, field); });
+  return RIPC_OK;
+}
+
+template ripc_status encode(const Hello&, std::vector<std::byte>&);
+template ripc_status encode(const HelloReply&, std::vector<std::byte>&);
+template ripc_status encode(const Open&, std::vector<std::byte>&);
+template ripc_status encode(const Opened&, std::vector<std::byte>&);
+template ripc_status encode(const Room&, std::vector<std::byte>&);
+template ripc_status encode(const TransferDone&, std::vector<std::byte>&);
+template ripc_status encode(const CloseLink&, std::vector<std::byte>&);
+template ripc_status encode(const LinkClosed&, std::vector<std::byte>&);
+template ripc_status encode(const Arena&, std::vector<std::byte>&);
+template ripc_status encode(const ArenaGone&, std::vector<std::byte>&);
+template ripc_status encode(const BounceRequest&, std::vector<std::byte>&);
+template ripc_status encode(const BounceData&, std::vector<std::byte>&);
+template ripc_status encode(const Control&, std::vector<std::byte>&);
+template ripc_status encode(const Fence&, std::vector<std::byte>&);
+template ripc_status encode(const Fenced&, std::vector<std::byte>&);
+template ripc_status encode(const Bye&, std::vector<std::byte>&);
+
+Result<Message> decode(std::span<const std::byte> datagram) noexcept {
+  // The version comes first: another version may have another header.
+  if (!datagram.empty() && datagram[0] != std::byte{kProtocolVersion}) return RIPC_VERSION_MISMATCH;
+  if (datagram.size() > kMaxSize) return RIPC_CORRUPT;
+  Reader reader(datagram);
+  reader.read<std::uint8_t>();
+  const auto type = static_cast<Type>(reader.read<std::uint8_t>());
+  const auto zero = reader.read<std::uint16_t>();
+  const auto size = reader.read<std::uint32_t>();
+  if (!reader.ok() || zero != 0 || size != datagram.size()) return RIPC_CORRUPT;
+  switch (type) {
+    case Type::hello:
+      return decode_fields<Hello>(reader);
+    case Type::hello_reply:
+      return decode_fields<HelloReply>(reader);
+    case Type::open:
+      return decode_fields<Open>(reader);
+    case Type::opened:
+      return decode_fields<Opened>(reader);
+    case Type::room:
+      return decode_fields<Room>(reader);
+    case Type::transfer_done:
+      return decode_fields<TransferDone>(reader);
+    case Type::close_link:
+      return decode_fields<CloseLink>(reader);
+    case Type::link_closed:
+      return decode_fields<LinkClosed>(reader);
+    case Type::arena:
+      return decode_fields<Arena>(reader);
+    case Type::arena_gone:
+      return decode_fields<ArenaGone>(reader);
+    case Type::bounce_request:
+      return decode_fields<BounceRequest>(reader);
+    case Type::bounce_data:
+      return decode_fields<BounceData>(reader);
+    case Type::control:
+      return decode_fields<Control>(reader);
+    case Type::fence:
+      return decode_fields<Fence>(reader);
+    case Type::fenced:
+      return decode_fields<Fenced>(reader);
+    case Type::bye:
+      return decode_fields<Bye>(reader);
+  }
+  return RIPC_CORRUPT;
+}
+
+}  // namespace ripc::wire::control

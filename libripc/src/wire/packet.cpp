@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "wire/packet.hpp"
+
+#include <limits>
+
+namespace ripc::wire {
+
+namespace {
+
+// Sizes of the bodies by item type; payload has any.
+constexpr std::array<std::uint32_t, 8> kBodySizes = {
+    0,          kDescriptorSize,       kReturnedSize,         kDirectedSize,
+    kGrantSize, sizeof(std::uint64_t), sizeof(std::uint64_t), sizeof(std::uint64_t)};
+
+void store_range(std::byte* bytes, std::uint64_t key, std::uint64_t location, std::uint64_t length) noexcept {
+  store_le<std::uint64_t>(bytes, key);
+  store_le<std::uint64_t>(bytes + 8, location);
+  store_le<std::uint64_t>(bytes + 16, length);
+}
+
+void store_descriptor(std::byte* bytes, const Descriptor& descriptor) noexcept {
+  store_range(bytes, descriptor.key, descriptor.location, descriptor.length);
+}
+
+// How many items of each type a packet has, a byte for each: no packet has more than 255 items.
+class TypeCounts {
+ public:
+  void add(std::uint32_t type) noexcept { counts_ += std::uint64_t{1} << (8 * type); }
+  std::size_t of(ItemType type) const noexcept {
+    return static_cast<std::size_t>(counts_ >> (8 * static_cast<unsigned>(type)) & 0xff);
+  }
+  bool only_payload() const noexcept { return counts_ >> 8 == 0; }
+
+ private:
+  std::uint64_t counts_ = 0;
+};
+static_assert(kMaxPacketItems <= 255);
+
+bool is_sound_message(const TypeCounts& counts, std::size_t items) noexcept {
+  if (counts.only_payload()) return items <= RIPC_MAX_ITEMS;
+  const std::size_t requests = counts.of(ItemType::request);
+  const std::size_t replies = counts.of(ItemType::reply);
+  const std::size_t grants = counts.of(ItemType::grant);
+  if (counts.of(ItemType::handle) != 0 || requests > 1 || replies > 1) return false;
+  if (grants > RIPC_MAX_RETURNS || (grants != 0 && requests == 0)) return false;
+  return items - requests - replies - grants <= RIPC_MAX_ITEMS;
+}
+
+bool is_sound_notification(const TypeCounts& counts, std::size_t items, const DecodedItem& first) noexcept {
+  return items != 0 && items - 1 <= RIPC_MAX_ITEMS && first.type == ItemType::handle &&
+         counts.of(ItemType::payload) == items - 1;
+}
+
+}  // namespace
+
+// ---- Encoder -------------------------------------------------------------------------------------------------
+
+std::byte* Encoder::add_fixed(ItemType type, std::size_t size) noexcept {
+  if (count_ == kMaxPacketItems) return nullptr;
+  std::byte* body = fixed_.data() + kHeadCapacity + fixed_used_;
+  fixed_offsets_[count_] = static_cast<std::uint16_t>(kHeadCapacity + fixed_used_);
+  add_entry(type, size);
+  fixed_used_ += size;
+  if (range_count_ == 1) {
+    leading_ += size;
+    return body;
+  }
+  Range& last = ranges_[range_count_ - 1];
+  if (last.data() + last.size() == body) {
+    last = Range(last.data(), last.size() + size);
+  } else {
+    std::construct_at(&ranges_[range_count_++], body, size);
+  }
+  return body;
+}
+
+bool Encoder::add_number(ItemType type, std::uint64_t number) noexcept {
+  std::byte* body = add_fixed(type, sizeof(number));
+  if (body == nullptr) return false;
+  store_le<std::uint64_t>(body, number);
+  return true;
+}
+
+bool Encoder::add(const Descriptor& descriptor) noexcept {
+  std::byte* body = add_fixed(ItemType::descriptor, kDescriptorSize);
+  if (body == nullptr) return false;
+  store_descriptor(body, descriptor);
+  return true;
+}
+
+bool Encoder::add(const Grant& grant) noexcept {
+  std::byte* body = add_fixed(ItemType::grant, kGrantSize);
+  if (body == nullptr) return false;
+  store_range(body, grant.key, grant.location, grant.length);
+  return true;
+}
+
+bool Encoder::add(const Returned& returned) noexcept {
+  std::byte* body = add_fixed(ItemType::returned, kReturnedSize);
+  if (body == nullptr) return false;
+  store_le<std::uint32_t>(body, returned.return_index);
+  store_le<std::uint64_t>(body + 4, returned.length);
+  return true;
+}
+
+bool Encoder::add(const Directed& directed) noexcept {
+  std::byte* body = add_fixed(ItemType::directed, kDirectedSize);
+  if (body == nullptr) return false;
+  store_le<std::uint32_t>(body, directed.return_index);
+  store_descriptor(body + 4, directed.descriptor);
+  return true;
+}
+
+bool Encoder::add_request(std::uint64_t request) noexcept { return add_number(ItemType::request, request); }
+bool Encoder::add_reply(std::uint64_t request) noexcept { return add_number(ItemType::reply, request); }
+bool Encoder::add_handle(std::uint64_t handle) noexcept { return add_number(ItemType::handle, handle); }
+
+void Encoder::replace(std::size_t index, const Descriptor& descriptor) noexcept {
+  if (index >= count_) return;
+  const auto entry = load_le<std::uint32_t>(head_.data() + kHeaderSize + index * kTableEntrySize);
+  const auto type = static_cast<ItemType>(entry >> 28);
+  if (type == ItemType::descriptor) {
+    store_descriptor(fixed_.data() + fixed_offsets_[index], descriptor);
+  } else if (type == ItemType::directed) {
+    store_descriptor(fixed_.data() + fixed_offsets_[index] + 4, descriptor);
+  }
+}
+
+// The head's size is known only at the end, so it is written apart and copied to where it touches the first body.
+const std::byte* Encoder::join_leading(std::size_t head_size) noexcept {
+  std::byte* start = fixed_.data() + kHeadCapacity - head_size;
+  std::memcpy(start, head_.data(), head_size);
+  return start;
+}
+
+// ---- Packet --------------------------------------------------------------------------------------------------
+
+Status Packet::decode(std::span<const std::byte> bytes) noexcept {
+  count_ = 0;
+  const std::size_t size = bytes.size();
+  // The version comes first: another version may have another header.
+  if (size != 0 && bytes[0] != std::byte{kVersion}) return RIPC_VERSION_MISMATCH;
+  if (size < kHeaderSize || size > std::numeric_limits<std::uint32_t>::max()) return RIPC_CORRUPT;
+
+  const std::byte* const start = bytes.data();
+  const auto kind = std::to_integer<std::uint8_t>(start[1]);
+  const auto flags = std::to_integer<std::uint8_t>(start[2]);
+  const auto items = std::to_integer<std::size_t>(start[3]);
+  const auto source = load_le<std::uint64_t>(start + 8);
+  const bool is_message = kind == static_cast<std::uint8_t>(PacketKind::message);
+  if (!is_message && kind != static_cast<std::uint8_t>(PacketKind::notification)) return RIPC_CORRUPT;
+  if (flags != 0 || source == 0 || items > kMaxPacketItems) return RIPC_CORRUPT;
+
+  // 64 bits hold the sum of all lengths a table can name, and what does not fit 32 is larger than any packet.
+  std::uint64_t offset = packet_size(items, 0);
+  if (offset > size) return RIPC_CORRUPT;
+  TypeCounts counts;
+  for (std::size_t index = 0; index < items; ++index) {
+    const auto entry = load_le<std::uint32_t>(start + kHeaderSize + index * kTableEntrySize);
+    const std::uint32_t type = entry >> 28;
+    const std::uint32_t length = entry & kMaxItemBody;
+    if (type != 0 && (type >= kBodySizes.size() || length != kBodySizes[type])) return RIPC_CORRUPT;
+    counts.add(type);
+    items_[index] = DecodedItem{static_cast<ItemType>(type), static_cast<std::uint32_t>(offset), length};
+    offset += length;
+  }
+  if (offset != size) return RIPC_CORRUPT;
+  if (!(is_message ? is_sound_message(counts, items) : is_sound_notification(counts, items, items_[0]))) {
+    return RIPC_CORRUPT;
+  }
+
+  bytes_ = bytes;
+  count_ = items;
+  kind_ = static_cast<PacketKind>(kind);
+  tag_ = load_le<std::uint32_t>(start + 4);
+  source_ = source;
+  return RIPC_OK;
+}
+
+}  // namespace ripc::wire

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0
+// The packet: the one encoding of messages, replies and notifications on every transport. docs/wire.md is its
+// specification. Little-endian, versioned; the decoder trusts nothing.
+//
+//   header   16 bytes   u8 version | u8 kind | u8 flags | u8 items | u32 tag | u64 source
+//   table    4 bytes per item   bits 0-27 length of the item's bytes in the body, bits 28-31 type
+//   body     the items' bytes, one after the other, no padding
+//
+// Every item that is not plain payload has a fixed-size body, listed with its type below.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+
+#include "base/status.hpp"
+#include "wire/bytes.hpp"
+
+namespace ripc::wire {
+
+inline constexpr std::uint8_t kVersion = 1;
+inline constexpr std::size_t kHeaderSize = 16;
+inline constexpr std::size_t kTableEntrySize = 4;
+// Items of one packet: RIPC_MAX_ITEMS of the application (payload, descriptor, returned, directed), RIPC_MAX_RETURNS
+// grants, one request and one reply item (a reply may attach return buffers of its own).
+inline constexpr std::size_t kMaxPacketItems = RIPC_MAX_ITEMS + RIPC_MAX_RETURNS + 2;
+inline constexpr std::uint32_t kMaxItemBody = (1u << 28) - 1;
+
+enum class PacketKind : std::uint8_t { message = 1, notification = 2 };
+
+enum class ItemType : std::uint8_t {
+  payload = 0,     // any length: a short item
+  descriptor = 1,  // Descriptor: a long item to be pulled
+  returned = 2,    // Returned: a long item that is already in a return buffer
+  directed = 3,    // Directed: a long item to be pulled into a return buffer
+  grant = 4,       // Grant: a return buffer attached by the sender
+  request = 5,     // u64 request id; the message carries grants
+  reply = 6,       // u64 request id that this message answers
+  handle = 7,      // u64 notification handle; first item of a notification
+};
+
+// A range of the sender's memory, exposed for one transfer. key and location belong to the transport.
+struct Descriptor {
+  std::uint64_t key;
+  std::uint64_t location;
+  std::uint64_t length;
+  friend bool operator==(const Descriptor&, const Descriptor&) = default;
+};
+inline constexpr std::size_t kDescriptorSize = 24;
+
+// A range of the requester's memory that the reply may write.
+struct Grant {
+  std::uint64_t key;
+  std::uint64_t location;
+  std::uint64_t length;
+  friend bool operator==(const Grant&, const Grant&) = default;
+};
+inline constexpr std::size_t kGrantSize = 24;
+
+struct Returned {
+  std::uint32_t return_index;
+  std::uint64_t length;
+  friend bool operator==(const Returned&, const Returned&) = default;
+};
+inline constexpr std::size_t kReturnedSize = 12;
+
+struct Directed {
+  std::uint32_t return_index;
+  Descriptor descriptor;
+  friend bool operator==(const Directed&, const Directed&) = default;
+};
+inline constexpr std::size_t kDirectedSize = 28;
+
+// ---- Encoding ------------------------------------------------------------------------------------------------
+
+// Size of a packet with this many items of which the bodies have `body` bytes in all.
+constexpr std::size_t packet_size(std::size_t items, std::size_t body) noexcept {
+  return kHeaderSize + items * kTableEntrySize + body;
+}
+
+// Writes the header, the table and the bodies of all items that are not payload. What a transport sends is the list of
+// ranges that finish() returns: encoder-owned bytes and the caller's payload, in order. Payload is neither copied nor
+// anything allocated. An Encoder is used for one packet, by one thread; the ranges are valid while it and the payload
+// live. It does not check what only the decoder can refuse, such as grants without a request.
+class Encoder {
+ public:
+  Encoder(PacketKind kind, std::uint32_t tag, std::uint64_t source) noexcept {
+    store_le<std::uint32_t>(head_.data(), kVersion | static_cast<std::uint32_t>(kind) << 8);  // flags and items are 0
+    store_le<std::uint32_t>(head_.data() + 4, tag);
+    store_le<std::uint64_t>(head_.data() + 8, source);
+  }
+  Encoder(const Encoder&) = delete;
+  Encoder& operator=(const Encoder&) = delete;
+
+  // Each returns false, and adds nothing, when the packet would hold more than kMaxPacketItems items or an item exceeds
+  // kMaxItemBody.
+  bool add_payload(std::span<const std::byte> bytes) noexcept {
+    if (count_ == kMaxPacketItems || bytes.size() > kMaxItemBody) return false;
+    add_entry(ItemType::payload, bytes.size());
+    if (!bytes.empty()) std::construct_at(&ranges_[range_count_++], bytes);
+    return true;
+  }
+  bool add(const Descriptor& descriptor) noexcept;
+  bool add(const Grant& grant) noexcept;
+  bool add(const Returned& returned) noexcept;
+  bool add(const Directed& directed) noexcept;
+  bool add_request(std::uint64_t request) noexcept;
+  bool add_reply(std::uint64_t request) noexcept;
+  bool add_handle(std::uint64_t handle) noexcept;
+
+  // Overwrites the descriptor of the packet's item `index`, which is a Descriptor or a Directed (its key is known only
+  // when it is exposed). Does nothing for any other item. May follow finish(): the ranges then show the new one.
+  void replace(std::size_t index, const Descriptor& descriptor) noexcept;
+
+  std::size_t size() const noexcept { return packet_size(count_, body_size_); }  // of the whole packet
+  std::size_t item_count() const noexcept { return count_; }
+
+  // Header and table first, then the bodies; adjacent encoder-owned bytes are one range, also those that follow the
+  // table. No range is empty. Nothing may be added afterwards.
+  std::span<const std::span<const std::byte>> finish() noexcept {
+    head_[3] = static_cast<std::byte>(count_);
+    const std::size_t head_size = packet_size(count_, 0);
+    const std::byte* head = head_.data();
+    if (leading_ != 0) head = join_leading(head_size);
+    std::construct_at(ranges_.data(), head, head_size + leading_);
+    return {ranges_.data(), range_count_};
+  }
+
+ private:
+  using Range = std::span<const std::byte>;
+  static constexpr std::size_t kHeadCapacity = kHeaderSize + kMaxPacketItems * kTableEntrySize;
+
+  void add_entry(ItemType type, std::size_t length) noexcept {
+    store_le<std::uint32_t>(head_.data() + kHeaderSize + count_ * kTableEntrySize,
+                            static_cast<std::uint32_t>(type) << 28 | static_cast<std::uint32_t>(length));
+    ++count_;
+    body_size_ += length;
+  }
+  // Room for the fixed-size body of a new item; nullptr if there is none.
+  std::byte* add_fixed(ItemType type, std::size_t size) noexcept;
+  bool add_number(ItemType type, std::uint64_t number) noexcept;
+  const std::byte* join_leading(std::size_t head_size) noexcept;
+
+  // The arrays stay uninitialised: only what is written is ever read, and the first cache lines serve small packets.
+  std::size_t count_ = 0;
+  std::size_t body_size_ = 0;    // of all items
+  std::size_t range_count_ = 1;  // the first is the head's
+  std::size_t fixed_used_ = 0;
+  std::size_t leading_ = 0;  // fixed-size bodies that come before any payload, and so join the head's range
+  std::array<std::byte, kHeadCapacity> head_;
+  union {  // a union only because the default constructor of a span would clear each of them
+    std::array<Range, kMaxPacketItems + 1> ranges_;
+  };
+  std::array<std::uint16_t, kMaxPacketItems> fixed_offsets_;  // in fixed_, of the items that have one
+  // The fixed-size bodies, behind room for the head.
+  std::array<std::byte, kHeadCapacity + kMaxPacketItems * kDirectedSize> fixed_;
+};
+
+// ---- Decoding ------------------------------------------------------------------------------------------------
+
+struct DecodedItem {
+  ItemType type;
+  std::uint32_t offset;  // of the body, from the packet's first byte
+  std::uint32_t length;
+};
+
+// A checked view of a packet's bytes. The bytes must not change any more (copy them out of shared memory first) and
+// must outlive the Packet. One thread at a time; decode() may be called again, for other bytes.
+class Packet {
+ public:
+  Packet() noexcept {}  // NOLINT(modernize-use-equals-default): then Packet{} would clear items_
+
+  // RIPC_VERSION_MISMATCH for another version; RIPC_CORRUPT for anything that does not add up: unknown kind or type,
+  // flags that are not zero, more items than allowed (in all, of the application, or grants), a fixed-size body of
+  // another size, a header, table or body that runs past the end, bytes left over, 4 GiB or more, a source of 0, grants
+  // without request, two request items or two reply items, a notification whose first item is not a handle or that has
+  // anything but payload after it, a message with a handle. After a failure there are no items, and the other values
+  // mean nothing. Never allocates. What the numbers in the items mean is for the caller to check.
+  Status decode(std::span<const std::byte> bytes) noexcept;
+
+  // The same for the packets that nearly all are: a message of at most `visit_limit` items, payload only. Calls
+  // visit(offset, length) for each. False, perhaps after some visits: decode() has to look at it.
+  template <typename Visit>
+  static bool decode_plain(std::span<const std::byte> bytes, std::size_t visit_limit, std::uint32_t& tag,
+                           std::uint64_t& source, Visit&& visit) noexcept {
+    if (bytes.size() < kHeaderSize) return false;
+    const auto head = load_le<std::uint32_t>(bytes.data());
+    constexpr std::uint32_t kPlain = kVersion | static_cast<std::uint32_t>(PacketKind::message) << 8;
+    const std::size_t count = head >> 24;
+    if ((head & 0xffffffu) != kPlain || count > visit_limit || count > RIPC_MAX_ITEMS) return false;
+    tag = load_le<std::uint32_t>(bytes.data() + 4);
+    source = load_le<std::uint64_t>(bytes.data() + 8);
+    std::size_t offset = packet_size(count, 0);
+    if (source == 0 || offset > bytes.size()) return false;
+    for (std::size_t index = 0; index < count; ++index) {
+      const auto entry = load_le<std::uint32_t>(bytes.data() + kHeaderSize + index * kTableEntrySize);
+      if (entry > kMaxItemBody || entry > bytes.size() - offset) return false;
+      visit(offset, std::size_t{entry});
+      offset += entry;
+    }
+    return offset == bytes.size();
+  }
+
+  PacketKind kind() const noexcept { return kind_; }
+  std::uint32_t tag() const noexcept { return tag_; }
+  std::uint64_t source() const noexcept { return source_; }
+  std::span<const DecodedItem> items() const noexcept { return {items_.data(), count_}; }
+  std::span<const std::byte> body(const DecodedItem& item) const noexcept {
+    return bytes_.subspan(item.offset, item.length);
+  }
+  // For items of the matching type only.
+  Descriptor descriptor(const DecodedItem& item) const noexcept { return descriptor_at(item.offset); }
+  Grant grant(const DecodedItem& item) const noexcept {
+    return {u64(item.offset), u64(item.offset + 8), u64(item.offset + 16)};
+  }
+  Returned returned(const DecodedItem& item) const noexcept { return {u32(item.offset), u64(item.offset + 4)}; }
+  Directed directed(const DecodedItem& item) const noexcept {
+    return {u32(item.offset), descriptor_at(std::size_t{item.offset} + 4)};
+  }
+  std::uint64_t number(const DecodedItem& item) const noexcept { return u64(item.offset); }  // request, reply, handle
+
+ private:
+  std::uint32_t u32(std::size_t offset) const noexcept { return load_le<std::uint32_t>(bytes_.data() + offset); }
+  std::uint64_t u64(std::size_t offset) const noexcept { return load_le<std::uint64_t>(bytes_.data() + offset); }
+  Descriptor descriptor_at(std::size_t offset) const noexcept {
+    return {u64(offset), u64(offset + 8), u64(offset + 16)};
+  }
+
+  std::span<const std::byte> bytes_;
+  std::size_t count_ = 0;
+  PacketKind kind_ = PacketKind::message;
+  std::uint32_t tag_ = 0;
+  std::uint64_t source_ = 0;
+  std::array<DecodedItem, kMaxPacketItems> items_;  // uninitialised beyond count_
+};
+
+}  // namespace ripc::wire

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes the seed files of the fuzzers with the real encoders:
+//
+//   make_corpus FOLDER        writes FOLDER/packet/* and FOLDER/control/*
+//
+// Run it again when a wire format changes; the files it writes are kept in the tree.
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "wire/control.hpp"
+#include "wire/packet.hpp"
+
+namespace {
+
+namespace control = ripc::wire::control;
+using ripc::wire::Encoder;
+using ripc::wire::PacketKind;
+using Bytes = std::vector<std::byte>;
+
+bool failed = false;
+
+void write(const std::filesystem::path& file, std::span<const std::byte> bytes) {
+  std::ofstream stream(file, std::ios::binary | std::ios::trunc);
+  stream.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  stream.close();
+  if (!stream) {
+    std::fprintf(stderr, "%s: cannot be written\n", file.c_str());
+    failed = true;
+  }
+}
+
+std::span<const std::byte> text(std::string_view characters) {
+  return std::as_bytes(std::span<const char>(characters.data(), characters.size()));
+}
+
+Bytes flatten(Encoder& encoder) {
+  Bytes bytes;
+  for (const std::span<const std::byte> range : encoder.finish()) bytes.insert(bytes.end(), range.begin(), range.end());
+  return bytes;
+}
+
+constexpr std::uint64_t kSource = 0x8000'0000'0000'0101;
+
+Bytes short_message() {
+  Encoder encoder(PacketKind::message, 7, kSource);
+  encoder.add_payload(text("ping"));
+  encoder.add_payload({});
+  return flatten(encoder);
+}
+
+void write_packets(const std::filesystem::path& folder) {
+  {
+    Encoder encoder(PacketKind::message, 0, 1);
+    write(folder / "empty_message", flatten(encoder));
+  }
+  write(folder / "short_two_items", short_message());
+  {
+    Encoder encoder(PacketKind::message, 1, kSource);
+    encoder.add_payload(text("take this"));
+    encoder.add(ripc::wire::Descriptor{.key = 1, .location = 4096, .length = 1 << 20});
+    encoder.add(ripc::wire::Descriptor{.key = 1, .location = 1 << 21, .length = 0});
+    write(folder / "long_two_descriptors", flatten(encoder));
+  }
+  {
+    Encoder encoder(PacketKind::message, 2, kSource);
+    encoder.add_request(99);
+    encoder.add(ripc::wire::Grant{.key = 2, .location = 64, .length = 65536});
+    encoder.add(ripc::wire::Grant{.key = 3, .location = 0, .length = 1});
+    encoder.add_payload(text("/etc/motd"));
+    write(folder / "request_with_grants", flatten(encoder));
+  }
+  {
+    Encoder encoder(PacketKind::message, 3, kSource);
+    encoder.add_reply(99);
+    encoder.add(ripc::wire::Returned{.return_index = 0, .length = 4000});
+    encoder.add(ripc::wire::Directed{.return_index = 1, .descriptor = {.key = 4, .location = 128, .length = 2}});
+    encoder.add_payload(text("done"));
+    write(folder / "reply_filled", flatten(encoder));
+  }
+  {
+    Encoder encoder(PacketKind::message, 4, kSource);
+    encoder.add_reply(1);
+    encoder.add_request(2);
+    encoder.add(ripc::wire::Grant{.key = 5, .location = 6, .length = 7});
+    write(folder / "reply_with_grants", flatten(encoder));
+  }
+  {
+    Encoder encoder(PacketKind::notification, 0, kSource);
+    encoder.add_handle(0x0123'4567'89ab'cdef);
+    encoder.add_payload(text("argument"));
+    write(folder / "notification", flatten(encoder));
+  }
+  {
+    Encoder encoder(PacketKind::message, 5, kSource);
+    for (std::size_t index = 0; index < RIPC_MAX_ITEMS; ++index) encoder.add_payload(text("x"));
+    write(folder / "most_payload_items", flatten(encoder));
+  }
+  {
+    Encoder encoder(PacketKind::message, 6, kSource);
+    encoder.add_reply(1);
+    encoder.add_request(2);
+    for (std::uint64_t index = 0; index < RIPC_MAX_RETURNS; ++index)
+      encoder.add(ripc::wire::Grant{index, index, index});
+    for (std::size_t index = 0; index < RIPC_MAX_ITEMS; ++index) encoder.add_payload({});
+    write(folder / "most_items", flatten(encoder));
+  }
+  // Refused ones, to begin near the edges.
+  Bytes bytes = short_message();
+  bytes.pop_back();
+  write(folder / "refused_truncated", bytes);
+  bytes = short_message();
+  bytes[0] = std::byte{2};
+  write(folder / "refused_version", bytes);
+  bytes = short_message();
+  bytes[3] = std::byte{0xff};
+  write(folder / "refused_item_count", bytes);
+  bytes = short_message();
+  bytes[ripc::wire::kHeaderSize + 3] = std::byte{0x0f};
+  write(folder / "refused_long_length", bytes);
+}
+
+template <typename T>
+void write_message(const std::filesystem::path& file, const T& message) {
+  Bytes bytes;
+  if (control::encode(message, bytes) != RIPC_OK) failed = true;
+  write(file, bytes);
+}
+
+void write_controls(const std::filesystem::path& folder) {
+  write_message(folder / "hello", control::Hello{.context = 1, .pid = 100});
+  write_message(folder / "hello_reply", control::HelloReply{.context = 2, .pid = 101});
+  write_message(folder / "hello_refused", control::HelloReply{.status = RIPC_REFUSED});
+  write_message(folder / "open", control::Open{.request = 1, .service = kSource, .link = 3});
+  write_message(
+      folder / "opened",
+      control::Opened{
+          .request = 1, .link = 3, .incarnation = 5, .cells = 128, .data_bytes = 8192, .state_slot = 9, .flags = 1});
+  write_message(folder / "open_refused", control::Opened{.request = 1, .status = RIPC_NO_SERVICE, .link = 3});
+  write_message(folder / "room", control::Room{.link = 3});
+  write_message(folder / "transfer_done", control::TransferDone{.link = 3});
+  write_message(folder / "close_link", control::CloseLink{.link = 3});
+  write_message(folder / "link_closed", control::LinkClosed{.link = 3});
+  write_message(folder / "arena", control::Arena{.id = 1, .flags = control::kArenaHugePages, .size = 64 << 20});
+  write_message(folder / "arena_gone", control::ArenaGone{.id = 1});
+  write_message(folder / "bounce_request",
+                control::BounceRequest{.link = 3, .key = 4, .offset = 65536, .length = 65536, .sequence = 2});
+  write_message(folder / "bounce_data",
+                control::BounceData{.link = 3, .key = 4, .offset = 65536, .status = RIPC_REVOKED, .sequence = 2});
+  const Bytes packet = short_message();
+  write_message(folder / "control", control::Control{.link = 3, .destination = kSource, .packet = packet});
+  write_message(folder / "fence", control::Fence{.request = 8, .service = kSource, .incarnation = 5});
+  write_message(folder / "fenced", control::Fenced{.request = 8});
+  write_message(folder / "bye", control::Bye{});
+
+  Bytes bytes;
+  control::encode(control::Arena{.id = 1, .size = 1}, bytes);
+  bytes[12] = std::byte{2};
+  write(folder / "refused_arena_flags", bytes);
+  control::encode(control::Bye{}, bytes);
+  bytes[1] = std::byte{17};
+  write(folder / "refused_type", bytes);
+  bytes[0] = std::byte{2};
+  write(folder / "refused_version", bytes);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: %s FOLDER\n", argv[0]);
+    return 2;
+  }
+  const std::filesystem::path folder = argv[1];
+  std::error_code error;
+  std::filesystem::create_directories(folder / "packet", error);
+  std::filesystem::create_directories(folder / "control", error);
+  write_packets(folder / "packet");
+  write_controls(folder / "control");
+  return failed ? 1 : 0;
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fuzzes the reader of the static resolver's file: any bytes are refused, with the line, or understood.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+
+#include "resolver/static/static_file.hpp"
+
+namespace {
+
+using ripc::Result;
+
+// Kept in builds without assert(); the fuzzer reports the input that led here.
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+Result<ripc_service_id> hash_name(std::string_view name) {
+  if (name.empty() || name.size() > 200 || name.find('/') != name.npos) return ripc::Status(RIPC_INVALID_ARGUMENT);
+  return (ripc_service_id{1} << 63) | (std::hash<std::string_view>()(name) >> 2);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto records = ripc::resolver::parse_static_file(text, "FILE", hash_name);
+  if (!records.ok()) {
+    require(records.status() == RIPC_INVALID_ARGUMENT);
+    require(records.status().text().starts_with("FILE, line "));
+    return 0;
+  }
+  std::unordered_set<ripc_service_id> ids;
+  for (const ripc::spi::ServiceRecord& record : *records) {
+    require(record.id != 0 && ids.insert(record.id).second);
+    require(record.name.empty() || *hash_name(record.name) == record.id);
+    require(!record.addresses.empty() && record.addresses.size() <= ripc::resolver::kMaxStaticAddresses);
+    for (const ripc::spi::Address& address : record.addresses) {
+      require(!address.transport.empty() && !address.locator.empty());
+      require(text.find(address.transport + ":" + address.locator) != text.npos);
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The seed files of the fuzzers belong to the wire formats of today: seeds that are all refused would fuzz nothing.
+#ifdef RIPC_SOURCE_DIR
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "wire/control.hpp"
+#include "wire/packet.hpp"
+#include "wire_helpers.hpp"
+
+namespace ripc::wire {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Calls check(bytes, is_refused, name) for each seed file; returns how many there are.
+template <typename Check>
+std::size_t for_each_seed(const char* codec, Check&& check) {
+  std::size_t count = 0;
+  std::error_code error;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(fs::path(RIPC_SOURCE_DIR "/tests/fuzz/corpus") / codec, error)) {
+    const std::string name = entry.path().filename().string();
+    std::ifstream stream(entry.path(), std::ios::binary);
+    const std::string content{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+    check(testing::text(content), name.starts_with("refused_"), name);
+    ++count;
+  }
+  return count;
+}
+
+TEST(FuzzCorpus, PacketSeedsAreUnderstoodUnlessTheirNameSaysRefused) {
+  const std::size_t count = for_each_seed("packet", [](auto bytes, bool is_refused, const std::string& name) {
+    EXPECT_EQ(Packet().decode(bytes).ok(), !is_refused) << name;
+  });
+  EXPECT_GT(count, 0u);
+}
+
+TEST(FuzzCorpus, ControlSeedsAreUnderstoodUnlessTheirNameSaysRefused) {
+  const std::size_t count = for_each_seed("control", [](auto bytes, bool is_refused, const std::string& name) {
+    EXPECT_EQ(control::decode(bytes).ok(), !is_refused) << name;
+  });
+  EXPECT_GT(count, 0u);
+}
+
+}  // namespace
+}  // namespace ripc::wire
+
+#endif
