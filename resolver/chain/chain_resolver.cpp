@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolver/chain/chain_resolver.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <unordered_set>
+#include <utility>
+
+namespace ripc::resolver {
+namespace {
+
+bool is_same_registration(const spi::ServiceRecord& one, const spi::ServiceRecord& other) noexcept {
+  return one.id == other.id && one.context == other.context && one.incarnation == other.incarnation;
+}
+
+// Other contexts only ever see the newest of our own registrations; each displaced holder is told once.
+void add_displaced(std::vector<spi::ServiceRecord>& displaced, std::vector<spi::ServiceRecord> found,
+                   const std::vector<spi::ServiceRecord>& own) {
+  for (spi::ServiceRecord& holder : found) {
+    const auto is_it = [&](const spi::ServiceRecord& other) { return is_same_registration(holder, other); };
+    if (std::none_of(own.begin(), own.end(), is_it) && std::none_of(displaced.begin(), displaced.end(), is_it))
+      displaced.push_back(std::move(holder));
+  }
+}
+
+}  // namespace
+
+ChainResolver::ChainResolver(std::vector<std::unique_ptr<spi::Resolver>> resolvers)
+    : resolvers_(std::move(resolvers)) {}
+
+ChainResolver::~ChainResolver() = default;
+
+Result<spi::ServiceRecord> ChainResolver::resolve(ripc_service_id id, Deadline deadline) {
+  Status failure(RIPC_NO_SERVICE, "No resolver knows a service with the ID " + std::to_string(id) +
+                                      ": start it, or check the ID and the runtime directory.");
+  for (const std::unique_ptr<spi::Resolver>& resolver : resolvers_) {
+    Result<spi::ServiceRecord> record = resolver->resolve(id, deadline);
+    if (record.ok()) return record;
+    if (failure == RIPC_NO_SERVICE) failure = record.status();
+  }
+  return failure;
+}
+
+Status ChainResolver::publish(spi::ServiceRecord& record, bool takeover, std::vector<spi::ServiceRecord>* displaced) {
+  std::vector<spi::ServiceRecord> published;  // what each resolver has of ours now
+  std::vector<spi::ServiceRecord> own;        // and had
+  std::vector<spi::ServiceRecord> others;
+  spi::ServiceRecord candidate = record;
+  Status status;
+  // A resolver may raise the incarnation above that of a holder only it has known; then those before it are told the
+  // new one. None raises one that is larger than all it knows, so one round is enough, or two.
+  constexpr std::size_t kMostRounds = 8;
+  std::size_t settled = 0;
+  std::size_t next = 0;
+  for (std::size_t step = 0; settled < resolvers_.size(); ++step) {
+    if (step == kMostRounds * resolvers_.size()) {
+      status =
+          Status(RIPC_SYSTEM, "The resolvers do not agree on an incarnation for the service ID " +
+                                  std::to_string(record.id) + ": another process keeps taking it. Find out which.");
+      break;
+    }
+    const std::uint64_t before = candidate.incarnation;
+    const bool again = next < published.size();
+    std::vector<spi::ServiceRecord> found;
+    if (!again || published[next].incarnation != candidate.incarnation) {
+      status = resolvers_[next]->publish(candidate, takeover || again, &found);
+      add_displaced(others, std::move(found), own);
+      if (!status.ok()) break;
+      own.push_back(candidate);
+    }
+    if (again) {
+      published[next] = candidate;
+    } else {
+      published.push_back(candidate);
+    }
+    settled = candidate.incarnation == before ? settled + 1 : 1;
+    next = (next + 1) % resolvers_.size();
+  }
+  if (!status.ok()) {
+    for (std::size_t i = 0; i < published.size(); ++i) resolvers_[i]->withdraw(published[i]);
+  } else {
+    record = std::move(candidate);
+  }
+  if (displaced != nullptr) add_displaced(*displaced, std::move(others), {});
+  return status;
+}
+
+void ChainResolver::withdraw(const spi::ServiceRecord& record) noexcept {
+  for (const std::unique_ptr<spi::Resolver>& resolver : resolvers_) resolver->withdraw(record);
+}
+
+void ChainResolver::invalidate(const spi::ServiceRecord& record) noexcept {
+  for (const std::unique_ptr<spi::Resolver>& resolver : resolvers_) resolver->invalidate(record);
+}
+
+Status ChainResolver::list(const std::function<void(const spi::ServiceRecord&)>& visit) {
+  std::unordered_set<ripc_service_id> seen;
+  Status failure;
+  for (const std::unique_ptr<spi::Resolver>& resolver : resolvers_) {
+    Status status = resolver->list([&](const spi::ServiceRecord& record) {
+      if (seen.insert(record.id).second) visit(record);
+    });
+    if (failure.ok() && !status.ok()) failure = std::move(status);
+  }
+  return failure;
+}
+
+}  // namespace ripc::resolver

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several resolvers as one.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "spi/resolver.hpp"
+
+namespace ripc::resolver {
+
+// As thread-safe as its resolvers. Owns them.
+class ChainResolver final : public spi::Resolver {
+ public:
+  // In the order in which they are asked.
+  explicit ChainResolver(std::vector<std::unique_ptr<spi::Resolver>> resolvers);
+  ~ChainResolver() override;
+
+  std::string_view name() const noexcept override { return "chain"; }
+
+  // The first answer wins. Each resolver gets the same deadline; one that is asked after it is over still says what it
+  // can say at once. A resolver that fails (its file has a mistake, its network is down) does not keep the others from
+  // answering; if nobody answers, the first failure is returned, and RIPC_NO_SERVICE only if all said so.
+  Result<spi::ServiceRecord> resolve(ripc_service_id id, Deadline deadline) override;
+
+  // Publishes to all, with one incarnation. If one refuses or fails, the others are withdrawn again and its status is
+  // returned; holders that were displaced by then stay in *displaced and have lost the ID. Each displaced holder is
+  // named once.
+  Status publish(spi::ServiceRecord& record, bool takeover, std::vector<spi::ServiceRecord>* displaced) override;
+
+  void withdraw(const spi::ServiceRecord& record) noexcept override;
+  void invalidate(const spi::ServiceRecord& record) noexcept override;
+
+  // Visits each service once, as the first resolver that lists it knows it. If one fails, the others are still listed;
+  // returns the first failure.
+  Status list(const std::function<void(const spi::ServiceRecord&)>& visit) override;
+
+ private:
+  const std::vector<std::unique_ptr<spi::Resolver>> resolvers_;
+};
+
+}  // namespace ripc::resolver

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolver/local/local_resolver.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <new>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "base/directory_reader.hpp"
+#include "resolver/local/record_file.hpp"
+#include "resolver/local/service_record.hpp"
+
+namespace ripc::resolver {
+namespace {
+
+// A lock is held for some microseconds; whoever has it for this long is stopped.
+constexpr Nanoseconds kLockTimeout = 1'000'000'000;
+
+Deadline lock_deadline() noexcept { return Deadline::after(kLockTimeout); }
+
+Deadline earlier(Deadline one, Deadline other) noexcept { return one.at() < other.at() ? one : other; }
+
+std::string holder_text(const spi::ServiceRecord& holder) {
+  std::string text =
+      holder.name.empty() ? std::string("a service without a name") : "the service '" + holder.name + "'";
+  if (holder.pid != 0) text += " of process " + std::to_string(holder.pid);
+  return text;
+}
+
+// Why a living holder keeps its ID; RIPC_OK if it does not.
+Status check_holder(const spi::ServiceRecord& record, const spi::ServiceRecord& holder, bool takeover) {
+  // Only an ID that was made from a name can be met by two names by accident.
+  const bool named = record.id >> 62 == 2;
+  if (named && holder.name != record.name)
+    return Status(RIPC_NAME_COLLISION, "The service ID " + std::to_string(record.id) + " is held by " +
+                                           holder_text(holder) + ": rename one of the two, or give one another ID.");
+  if (takeover) return {};
+  return Status(RIPC_ID_IN_USE, "The service ID " + std::to_string(record.id) + " is held by " + holder_text(holder) +
+                                    ", which is alive: take another ID, end that process, or ask for takeover.");
+}
+
+std::uint64_t next_incarnation(std::uint64_t wanted, std::uint64_t previous) noexcept {
+  // No clock gives this for two more centuries: somebody wrote it to end the counting.
+  if (previous > INT64_MAX) previous = 0;
+  if (wanted > previous) return wanted;
+  return std::max<std::uint64_t>(realtime_now(), previous + 1);
+}
+
+// What is left where a file may be overwritten but not removed.
+std::string vacant_text(const spi::ServiceRecord& record) {
+  spi::ServiceRecord vacant;
+  vacant.id = record.id;
+  vacant.name = record.name;
+  vacant.incarnation = record.incarnation;
+  Result<std::string> text = encode_service_record(vacant);
+  return text.ok() ? std::move(*text) : std::string();
+}
+
+Status no_service(ripc_service_id id, const char* why) {
+  return Status(RIPC_NO_SERVICE, "No living service on this host has the ID " + std::to_string(id) + ": " + why +
+                                     ". Start the service, or check the ID and the runtime directory.");
+}
+
+}  // namespace
+
+LocalResolver::LocalResolver(std::shared_ptr<RuntimeDirectory> directory, std::uint64_t own_context)
+    : directory_(std::move(directory)), own_context_(own_context) {
+  sweep();
+}
+
+LocalResolver::~LocalResolver() = default;
+
+// A context of 0 is that of a vacant record. One that cannot be judged keeps its record.
+bool LocalResolver::is_alive(const spi::ServiceRecord& record) const noexcept {
+  if (record.context == 0) return false;
+  return record.context == own_context_ || directory_->probe(record.context) != Liveness::dead;
+}
+
+// ---- Resolve -------------------------------------------------------------------------------------------------
+
+Result<spi::ServiceRecord> LocalResolver::resolve(ripc_service_id id, Deadline deadline) {
+  withdraw_pending();
+  Result<std::string> text = read_record(*directory_, id);
+  if (!text.ok()) {
+    if (text.status() == RIPC_NO_SERVICE) return no_service(id, "nothing is registered under it");
+    if (text.status() == RIPC_CORRUPT) return Status(RIPC_NO_SERVICE, std::string(text.status().text()));
+    return text.status();
+  }
+  Result<spi::ServiceRecord> record = decode_service_record(*text, id);
+  if (record.status() == RIPC_VERSION_MISMATCH) return record;
+  if (record.ok() && is_alive(*record)) return record;
+  return remove_stale(id, earlier(deadline, lock_deadline()));
+}
+
+// Looks again with the lock: what was read without it may have been half-written, or be replaced by now. The living
+// holder, or RIPC_NO_SERVICE, whether the file could be removed or not.
+Result<spi::ServiceRecord> LocalResolver::remove_stale(ripc_service_id id, Deadline deadline) {
+  Result<LockedRecord> locked = LockedRecord::lock(*directory_, id, deadline);
+  if (!locked.ok()) return no_service(id, "the process that registered it has ended");
+  Result<spi::ServiceRecord> record = decode_service_record(locked->text(), id);
+  if (record.status() == RIPC_VERSION_MISMATCH) return record;
+  if (!record.ok()) {
+    static_cast<void>(locked->remove({}, false));
+    return no_service(id, "what was in its place was not a service record");
+  }
+  if (is_alive(*record)) return record;
+  // A vacant record is as good as none: where it cannot be removed it stays.
+  static_cast<void>(locked->remove(vacant_text(*record), record->context != 0));
+  return no_service(id, "the process that registered it has ended");
+}
+
+// ---- Publish -------------------------------------------------------------------------------------------------
+
+Status LocalResolver::publish(spi::ServiceRecord& record, bool takeover, std::vector<spi::ServiceRecord>* displaced) {
+  if (record.context == 0)
+    return Status(RIPC_INVALID_ARGUMENT, "The service cannot be published: its record names no context.");
+  withdraw_pending();
+  const Deadline deadline = lock_deadline();
+  for (;;) {
+    spi::ServiceRecord candidate = record;
+    spi::ServiceRecord holder;
+    bool has_holder = false;
+    Status status;
+    Result<LockedRecord> locked = LockedRecord::lock(*directory_, record.id, deadline);
+    if (locked.ok()) {
+      Result<spi::ServiceRecord> old = decode_service_record(locked->text(), record.id);
+      if (old.status() == RIPC_VERSION_MISMATCH) return old.status();
+      has_holder = old.ok() && is_alive(*old);
+      if (old.ok()) holder = std::move(*old);
+      if (has_holder) {
+        status = check_holder(record, holder, takeover);
+        if (!status.ok()) return status;
+      }
+      candidate.incarnation = next_incarnation(record.incarnation, holder.incarnation);
+      const Result<std::string> text = encode_service_record(candidate);
+      if (!text.ok()) return text.status();
+      status = locked->replace(*text, old.ok());
+    } else if (locked.status() == RIPC_NO_SERVICE) {
+      candidate.incarnation = next_incarnation(record.incarnation, 0);
+      const Result<std::string> text = encode_service_record(candidate);
+      if (!text.ok()) return text.status();
+      status = create_record(*directory_, record.id, *text);
+      // Somebody else was faster: see who.
+      if (status == RIPC_AGAIN && !deadline.expired()) continue;
+      if (status == RIPC_AGAIN)
+        return Status(RIPC_TIMEOUT, "Other processes keep registering and withdrawing " +
+                                        record_path(*directory_, record.id) + ": find out which, and try again.");
+    } else {
+      return refuse_locked_out(record, takeover, locked.status());
+    }
+    if (!status.ok()) return status;
+    record.incarnation = candidate.incarnation;
+    if (has_holder && displaced != nullptr) displaced->push_back(std::move(holder));
+    return {};
+  }
+}
+
+// A record that may be read but not changed still says whether its holder is alive.
+Status LocalResolver::refuse_locked_out(const spi::ServiceRecord& record, bool takeover, Status status) const {
+  if (!(status == RIPC_PERMISSION)) return status;
+  const Result<std::string> text = read_record(*directory_, record.id);
+  if (!text.ok()) return status;
+  const Result<spi::ServiceRecord> holder = decode_service_record(*text, record.id);
+  if (!holder.ok() || !is_alive(*holder)) return status;
+  Status refused = check_holder(record, *holder, takeover);
+  return refused.ok() ? status : refused;
+}
+
+// ---- Withdraw ------------------------------------------------------------------------------------------------
+
+void LocalResolver::withdraw(const spi::ServiceRecord& record) noexcept {
+  try {
+    withdraw_pending();
+    if (try_withdraw(record, lock_deadline())) return;
+    const std::lock_guard lock(mutex_);
+    pending_.push_back(record);
+  } catch (const std::bad_alloc&) {
+    // The file stays until this context ends.
+  }
+}
+
+// False if it should be tried again later.
+bool LocalResolver::try_withdraw(const spi::ServiceRecord& record, Deadline deadline) {
+  Result<LockedRecord> locked = LockedRecord::lock(*directory_, record.id, deadline);
+  if (!locked.ok()) return locked.status() == RIPC_NO_SERVICE || locked.status() == RIPC_CORRUPT;
+  const Result<spi::ServiceRecord> holder = decode_service_record(locked->text(), record.id);
+  if (!holder.ok() || holder->context != record.context || holder->incarnation != record.incarnation) return true;
+  return locked->remove(vacant_text(*holder), true).ok();
+}
+
+void LocalResolver::withdraw_pending() {
+  std::vector<spi::ServiceRecord> pending;
+  {
+    const std::lock_guard lock(mutex_);
+    if (pending_.empty()) return;
+    pending.swap(pending_);
+  }
+  std::erase_if(pending, [this](const spi::ServiceRecord& record) { return try_withdraw(record, Deadline::after(0)); });
+  const std::lock_guard lock(mutex_);
+  pending_.insert(pending_.end(), pending.begin(), pending.end());
+}
+
+void LocalResolver::invalidate(const spi::ServiceRecord&) noexcept {}
+
+// ---- List and sweep ------------------------------------------------------------------------------------------
+
+Status LocalResolver::list(const std::function<void(const spi::ServiceRecord&)>& visit) {
+  withdraw_pending();
+  std::size_t removed = 0;
+  return visit_all(removed, kLockTimeout, visit);
+}
+
+std::size_t LocalResolver::sweep() {
+  std::size_t removed = 0;
+  static_cast<void>(visit_all(removed, 0, [](const spi::ServiceRecord&) {}));
+  return removed;
+}
+
+template <typename Visit>
+Status LocalResolver::visit_all(std::size_t& removed, Nanoseconds lock_timeout, Visit&& visit) {
+  // Many records belong to few contexts. A dead one stays dead; one that dies meanwhile is found out next time.
+  std::unordered_map<std::uint64_t, bool> alive;
+  DirectoryReader reader(directory_->services_fd());
+  while (const char* name = reader.next()) {
+    if (std::string_view(name).starts_with(kTemporaryPrefix)) {
+      if (remove_abandoned(*directory_, name)) ++removed;
+      continue;
+    }
+    const std::optional<std::uint64_t> id = RuntimeDirectory::number_of(name);
+    if (!id) continue;
+    const Result<std::string> text = read_record(*directory_, *id);
+    if (!text.ok()) {
+      // Without descriptors the list would be short without saying so.
+      if (text.status() == RIPC_NO_DESCRIPTORS) return text.status();
+      continue;
+    }
+    Result<spi::ServiceRecord> record = decode_service_record(*text, *id);
+    if (record.status() == RIPC_VERSION_MISMATCH) continue;
+    if (record.ok()) {
+      const auto [known, is_new] = alive.try_emplace(record->context, false);
+      if (is_new) known->second = is_alive(*record);
+      if (known->second) {
+        visit(*record);
+        continue;
+      }
+    }
+    record = remove_stale(*id, Deadline::after(lock_timeout));
+    if (record.ok()) {
+      visit(*record);
+    } else if (record.status() == RIPC_NO_SERVICE && read_record(*directory_, *id).status() == RIPC_NO_SERVICE) {
+      ++removed;
+    }
+  }
+  if (reader.error() != 0) return system_error(reader.error(), "Listing " + directory_->path() + "/services");
+  return {};
+}
+
+}  // namespace ripc::resolver

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The local resolver: finds the services of one host without a daemon, by one record file for each in the runtime
+// directory. Costs: resolve() is one file read and one probe of the holder; nothing is cached and no descriptor is
+// kept, so 1,000 services cost 1,000 small files.
+//
+// A record counts while its holder's context is alive (RuntimeDirectory::probe). What a dead process left is replaced
+// by whoever wants the ID next, and removed by whoever meets it. Records carry the incarnation max(wall clock in
+// nanoseconds, previous + 1): it grows even if the clock was set back while a record was there.
+//
+// Who may do what follows from the permissions: a record has the file mode of its context's peer policy, so whoever the
+// policy admits may take an ID over, as ripc_service_options.takeover allows them anyway. In a sticky directory (mode
+// 1777) a record of another user with the policy "same user" cannot be replaced, not even after its death:
+// RIPC_PERMISSION.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "base/runtime_directory.hpp"
+#include "spi/resolver.hpp"
+
+namespace ripc::resolver {
+
+// Thread-safe. For a record that another process has locked a call waits a second at most (a lock is held for some
+// microseconds, unless its process is stopped); then it is RIPC_TIMEOUT, with a sentence that says where to look.
+class LocalResolver final : public spi::Resolver {
+ public:
+  // own_context: the id of the context this resolver works for; it is taken for alive without asking. Its socket must
+  // be there before the first publish(), or others take its records for those of a dead process. Other contexts of this
+  // process are as foreign as those of other processes. Sweeps (see below).
+  LocalResolver(std::shared_ptr<RuntimeDirectory> directory, std::uint64_t own_context);
+  ~LocalResolver() override;
+
+  std::string_view name() const noexcept override { return "local"; }
+
+  // RIPC_NO_SERVICE: no record, or that of a dead holder, which is removed, or something that is not a record.
+  // RIPC_PERMISSION: there is one, but this user may not read it. RIPC_VERSION_MISMATCH: a newer libripc wrote it.
+  // RIPC_NO_DESCRIPTORS, RIPC_SYSTEM.
+  Result<spi::ServiceRecord> resolve(ripc_service_id id, Deadline deadline) override;
+
+  // The record's context must be alive. A record.incarnation that is not 0 and larger than that of the holder before is
+  // kept (a chain of resolvers needs the same one everywhere); a new registration passes 0. The holder's name is
+  // compared before takeover is considered: a service of another name is never displaced. RIPC_ID_IN_USE,
+  // RIPC_NAME_COLLISION, RIPC_INVALID_ARGUMENT (no ID, no context, not UTF-8 ...), RIPC_LIMIT (too many addresses),
+  // RIPC_PERMISSION, RIPC_TIMEOUT, RIPC_NO_MEMORY (disk full), RIPC_NO_DESCRIPTORS, RIPC_CORRUPT (not a plain file),
+  // RIPC_VERSION_MISMATCH, RIPC_SYSTEM.
+  Status publish(spi::ServiceRecord& record, bool takeover, std::vector<spi::ServiceRecord>* displaced) override;
+
+  // Removes the record if it has this context and incarnation. Should that fail (no descriptor left, locked), the next
+  // call of any function tries again.
+  void withdraw(const spi::ServiceRecord& record) noexcept override;
+
+  // Nothing to do: nothing is cached, the next resolve() reads the file and probes its holder again.
+  void invalidate(const spi::ServiceRecord& record) noexcept override;
+
+  // Visits in no particular order, without a lock held; removes the records of dead holders on the way.
+  // RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_SYSTEM if the directory cannot be read; records that cannot be read are
+  // left out.
+  Status list(const std::function<void(const spi::ServiceRecord&)>& visit) override;
+
+  // Removes the records of dead holders and files that their writers left half-made; returns how many.
+  std::size_t sweep();
+
+ private:
+  bool is_alive(const spi::ServiceRecord& record) const noexcept;
+  Result<spi::ServiceRecord> remove_stale(ripc_service_id id, Deadline deadline);
+  Status refuse_locked_out(const spi::ServiceRecord& record, bool takeover, Status status) const;
+  bool try_withdraw(const spi::ServiceRecord& record, Deadline deadline);
+  void withdraw_pending();
+  template <typename Visit>
+  Status visit_all(std::size_t& removed, Nanoseconds lock_timeout, Visit&& visit);
+
+  const std::shared_ptr<RuntimeDirectory> directory_;
+  const std::uint64_t own_context_;
+  std::mutex mutex_;
+  std::vector<spi::ServiceRecord> pending_;  // withdrawn, but their files could not be removed yet
+};
+
+}  // namespace ripc::resolver

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolver/local/record_file.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/random.hpp"
+#include "resolver/local/service_record.hpp"
+
+namespace ripc::resolver {
+namespace {
+
+// Sweeps of other processes can make a writer start again; each sweep can do so once.
+constexpr int kAttempts = 64;
+constexpr Nanoseconds kShortestPause = 50'000;
+constexpr Nanoseconds kLongestPause = 2'000'000;
+// Files here may be links, pipes or devices that somebody else put there: never follow, never block, never own a
+// terminal.
+constexpr int kCarefully = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+
+using TemporaryName = std::array<char, 32>;
+
+bool set_lock(int fd, short type) noexcept {
+  struct flock lock {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  return ::fcntl(fd, F_OFD_SETLK, &lock) == 0;
+}
+
+bool is_held_elsewhere(int error) noexcept { return error == EAGAIN || error == EACCES; }
+
+void pause_for(Nanoseconds time) noexcept {
+  const timespec duration{0, static_cast<long>(time)};
+  ::nanosleep(&duration, nullptr);
+}
+
+Status not_a_record(const std::string& path) {
+  return Status(RIPC_CORRUPT, path +
+                                  " is not a plain file: something else than libripc wrote into the runtime "
+                                  "directory. Remove it.");
+}
+
+Status file_error(int error, const char* call, const std::string& path) {
+  switch (error) {
+    case ENOENT:
+      return Status(RIPC_NO_SERVICE, "There is no " + path + ": no service on this host has this ID.");
+    case ELOOP:
+    case EISDIR:
+    case ENXIO:
+    case ENODEV:
+      return not_a_record(path);
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return Status(RIPC_PERMISSION,
+                    std::string(call) + " " + path +
+                        " is not allowed: it belongs to another user. Have that user's process end or "
+                        "start again with RIPC_PEERS=group or RIPC_PEERS=any, have the file removed, or "
+                        "take another ID.");
+    case ENOSPC:
+    case EDQUOT:
+      return Status(RIPC_NO_MEMORY,
+                    std::string(call) + " " + path +
+                        " failed: the disk, its inodes or a quota are used up. Free some space there, or "
+                        "set RIPC_RUNTIME_DIR to another directory.");
+    case ENOLCK:
+    case EOPNOTSUPP:
+      return system_error(error, std::string(call) + " " + path,
+                          "its file system may lack locks: set RIPC_RUNTIME_DIR to a directory on a local one");
+    default:
+      return system_error(error, std::string(call) + " " + path);
+  }
+}
+
+// A new file could not be made or named.
+Status publish_error(int error, const std::string& path) {
+  if (error == ENOENT)
+    return Status(RIPC_SYSTEM, "Writing " + path +
+                                   " failed: its directory was deleted while in use. Make a new context, "
+                                   "and keep whatever cleans up away from it.");
+  if (error == EACCES || error == EPERM || error == EROFS)
+    return Status(RIPC_PERMISSION, "Writing " + path +
+                                       " is not allowed: have the directory's owner let this user write there, or set "
+                                       "RIPC_RUNTIME_DIR to another directory.");
+  return file_error(error, "Writing", path);
+}
+
+// Up to kMaxRecordSize + 1 bytes: one more than a record may have tells a file that is too large.
+Result<std::string> read_all(int fd, const std::string& path) {
+  std::string text(kMaxRecordSize + 1, '\0');
+  std::size_t size = 0;
+  while (size < text.size()) {
+    const ssize_t count = ::pread(fd, text.data() + size, text.size() - size, static_cast<off_t>(size));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return file_error(errno, "Reading", path);
+    if (count == 0) break;
+    size += static_cast<std::size_t>(count);
+  }
+  text.resize(size);
+  return text;
+}
+
+// 0 or errno.
+int write_all(int fd, std::string_view text) noexcept {
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t count = ::pwrite(fd, text.data() + done, text.size() - done, static_cast<off_t>(done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return errno;
+    if (count == 0) return ENOSPC;
+    done += static_cast<std::size_t>(count);
+  }
+  return 0;
+}
+
+// Whether the name leads to the open file: 0 yes, ENOENT no (any more), else errno.
+int is_current(int fd, int directory, const char* name) noexcept {
+  struct stat opened {
+  }, named{};
+  if (::fstat(fd, &opened) != 0) return errno;
+  if (::fstatat(directory, name, &named, AT_SYMLINK_NOFOLLOW) != 0) return errno;
+  return opened.st_dev == named.st_dev && opened.st_ino == named.st_ino ? 0 : ENOENT;
+}
+
+// Writes `text` to a new file and gives it the name, atomically: in place of the file that has it (the caller holds its
+// lock), or only if none has. 0; EEXIST; or errno.
+int publish_text(const RuntimeDirectory& directory, const char* name, std::string_view text, bool replace) {
+  const int services = directory.services_fd();
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    TemporaryName temporary{};
+    snprintf(temporary.data(), temporary.size(), "%s%016llx", kTemporaryPrefix.data(),
+             static_cast<unsigned long long>(random_u64()));
+    ForkGuard guard;
+    UniqueFd fd = ForkGuard::open(
+        guard, [&] { return ::openat(services, temporary.data(), O_RDWR | O_CREAT | O_EXCL | kCarefully, 0600); });
+    if (!fd) {
+      if (errno == EEXIST) continue;
+      return errno;
+    }
+    int error = 0;
+    if (!set_lock(fd.get(), F_WRLCK)) {
+      // A sweep holds it, and removes the file.
+      error = is_held_elsewhere(errno) ? ENOENT : errno;
+    } else if (::fchmod(fd.get(), directory.file_mode()) != 0) {
+      error = errno;
+    } else {
+      error = write_all(fd.get(), text);
+    }
+    if (error == 0) {
+      if (::renameat2(services, temporary.data(), services, name, replace ? 0 : RENAME_NOREPLACE) != 0) error = errno;
+      // A file system without RENAME_NOREPLACE.
+      if (!replace && (error == EINVAL || error == ENOSYS)) {
+        error = ::linkat(services, temporary.data(), services, name, 0) == 0 ? 0 : errno;
+        ::unlinkat(services, temporary.data(), 0);
+      }
+    }
+    if (error != 0) ::unlinkat(services, temporary.data(), 0);
+    // Explicitly: were the descriptor still open somewhere, closing it here would not end the lock.
+    set_lock(fd.get(), F_UNLCK);
+    guard.close(fd);
+    if (error != ENOENT) return error;
+  }
+  return ENOENT;
+}
+
+}  // namespace
+
+std::string record_path(const RuntimeDirectory& directory, ripc_service_id id) {
+  return directory.path() + "/services/" + RuntimeDirectory::file_name(id).data();
+}
+
+// ---- LockedRecord --------------------------------------------------------------------------------------------
+
+LockedRecord::~LockedRecord() { unlock(); }
+
+void LockedRecord::unlock() noexcept {
+  if (!fd_) return;
+  set_lock(fd_.get(), F_UNLCK);
+  guard_.close(fd_);
+}
+
+Result<LockedRecord> LockedRecord::lock(const RuntimeDirectory& directory, ripc_service_id id, Deadline deadline) {
+  const RuntimeDirectory::FileName name = RuntimeDirectory::file_name(id);
+  const std::string path = record_path(directory, id);
+  Nanoseconds pause = kShortestPause;
+  for (;;) {
+    LockedRecord record(directory, id);
+    record.fd_ = ForkGuard::open(record.guard_,
+                                 [&] { return ::openat(directory.services_fd(), name.data(), O_RDWR | kCarefully); });
+    if (!record.fd_) {
+      if (errno == EINTR) continue;
+      return file_error(errno, "Opening", path);
+    }
+    struct stat info {};
+    if (::fstat(record.fd_.get(), &info) != 0) return file_error(errno, "Looking at", path);
+    if (!S_ISREG(info.st_mode)) return not_a_record(path);
+    if (set_lock(record.fd_.get(), F_WRLCK)) {
+      const int state = is_current(record.fd_.get(), directory.services_fd(), name.data());
+      if (state == 0) {
+        Result<std::string> text = read_all(record.fd_.get(), path);
+        if (!text.ok()) return text.status();
+        record.text_ = std::move(*text);
+        return record;
+      }
+      if (state != ENOENT) return file_error(state, "Looking at", path);
+      // Replaced or removed before the lock was had.
+      if (!deadline.expired()) continue;
+    } else if (!is_held_elsewhere(errno)) {
+      return file_error(errno, "Locking", path);
+    }
+    if (deadline.expired())
+      return Status(RIPC_TIMEOUT, "Another process keeps " + path + " locked: find it with `lslocks` or `fuser -v " +
+                                      path + "` and see whether it is stopped, then try again.");
+    record.unlock();
+    pause_for(std::min(pause, deadline.remaining()));
+    pause = std::min(2 * pause, kLongestPause);
+  }
+}
+
+Status LockedRecord::replace(std::string_view text, bool may_overwrite) {
+  const int error = publish_text(*directory_, RuntimeDirectory::file_name(id_).data(), text, true);
+  Status status;
+  if (error == EPERM || error == EACCES) {
+    status = overwrite(text, may_overwrite);
+  } else if (error != 0) {
+    status = publish_error(error, record_path(*directory_, id_));
+  }
+  if (status.ok()) unlock();
+  return status;
+}
+
+Status LockedRecord::remove(std::string_view vacant, bool may_overwrite) {
+  Status status;
+  if (::unlinkat(directory_->services_fd(), RuntimeDirectory::file_name(id_).data(), 0) != 0) {
+    const int error = errno;
+    if (error == EPERM || error == EACCES) {
+      status = overwrite(vacant, may_overwrite);
+    } else if (error != ENOENT) {
+      status = file_error(error, "Removing", record_path(*directory_, id_));
+    }
+  }
+  if (status.ok()) unlock();
+  return status;
+}
+
+Status LockedRecord::overwrite(std::string_view text, bool allowed) {
+  struct stat info {};
+  // A second name would mean that somebody lures this process into writing to a file of another purpose.
+  if (!allowed || ::fstat(fd_.get(), &info) != 0 || info.st_nlink != 1)
+    return file_error(EACCES, "Replacing", record_path(*directory_, id_));
+  std::string padded(text);
+  padded.resize(std::max(padded.size(), text_.size()), ' ');
+  const int error = write_all(fd_.get(), padded);
+  return error == 0 ? Status() : file_error(error, "Writing", record_path(*directory_, id_));
+}
+
+// ---- Without a lock ------------------------------------------------------------------------------------------
+
+Status create_record(const RuntimeDirectory& directory, ripc_service_id id, std::string_view text) {
+  const int error = publish_text(directory, RuntimeDirectory::file_name(id).data(), text, false);
+  if (error == 0) return {};
+  if (error == EEXIST) return RIPC_AGAIN;
+  return publish_error(error, record_path(directory, id));
+}
+
+Result<std::string> read_record(const RuntimeDirectory& directory, ripc_service_id id) {
+  const RuntimeDirectory::FileName name = RuntimeDirectory::file_name(id);
+  const UniqueFd fd(::openat(directory.services_fd(), name.data(), O_RDONLY | kCarefully));
+  if (!fd) return file_error(errno, "Reading", record_path(directory, id));
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return file_error(errno, "Looking at", record_path(directory, id));
+  if (!S_ISREG(info.st_mode)) return not_a_record(record_path(directory, id));
+  return read_all(fd.get(), record_path(directory, id));
+}
+
+bool remove_abandoned(const RuntimeDirectory& directory, const char* name) noexcept {
+  ForkGuard guard;
+  UniqueFd fd = ForkGuard::open(guard, [&] { return ::openat(directory.services_fd(), name, O_RDWR | kCarefully); });
+  struct stat info {};
+  if (!fd) return false;
+  bool removed = false;
+  if (::fstat(fd.get(), &info) == 0 && S_ISREG(info.st_mode) && set_lock(fd.get(), F_WRLCK)) {
+    removed = ::unlinkat(directory.services_fd(), name, 0) == 0;
+    set_lock(fd.get(), F_UNLCK);
+  }
+  guard.close(fd);
+  return removed;
+}
+
+}  // namespace ripc::resolver

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files that hold service records: made, replaced and removed so that a reader never sees half a record, two
+// writers never both win, and SIGKILL at any instruction leaves something the next process can use.
+//
+// How it works. Whoever changes or removes a file holds an exclusive lock on it (an OFD lock: it belongs to the open
+// file, not to the process, so threads exclude each other too, and it goes when the process dies), and has checked,
+// after getting the lock, that the name still leads to this very file. A change writes a new file under a temporary
+// name and renames it over the old one: readers, who lock nothing, see the old text or the new. A file that is not
+// there yet is made the same way with a rename that does not replace. Temporary files are locked while they are
+// written: one that can be locked has lost its writer, and anybody may remove it. If that hits a writer between
+// creating and locking, the rename fails and the writer starts again.
+//
+// The rename is not allowed where the directory is sticky and the file another user's. If that user's policy lets this
+// process write the file, it is then overwritten in place with one write, padded with spaces to its old length so that
+// it need not be cut: a reader who sees both halves at once is told by the record's check sum, and asks again with the
+// lock. Locks are held for the time of a few system calls; no descriptor is kept.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "base/clock.hpp"
+#include "base/fork_guard.hpp"
+#include "base/runtime_directory.hpp"
+#include "base/status.hpp"
+#include "base/unique_fd.hpp"
+
+namespace ripc::resolver {
+
+inline constexpr std::string_view kTemporaryPrefix = ".new-";
+
+// A record file of a service, locked while the object lives. One thread.
+class LockedRecord {
+ public:
+  // Waits for the lock, at most until the deadline. RIPC_NO_SERVICE: there is no file. RIPC_CORRUPT: it is not a plain
+  // file. RIPC_PERMISSION: this user may not write it. RIPC_TIMEOUT: another process holds the lock.
+  // RIPC_NO_DESCRIPTORS, RIPC_SYSTEM.
+  static Result<LockedRecord> lock(const RuntimeDirectory& directory, ripc_service_id id, Deadline deadline);
+  LockedRecord(LockedRecord&&) noexcept = default;
+  LockedRecord& operator=(LockedRecord&&) = delete;
+  ~LockedRecord();
+
+  // At most kMaxRecordSize + 1 bytes; nobody changes it while the lock is held.
+  const std::string& text() const noexcept { return text_; }
+
+  // `may_overwrite`: the old text was a record, so that the file may be overwritten in place if it cannot be replaced.
+  // RIPC_PERMISSION, RIPC_NO_MEMORY (disk full), RIPC_NO_DESCRIPTORS, RIPC_SYSTEM. Ends the lock when it succeeds.
+  Status replace(std::string_view text, bool may_overwrite);
+  // `vacant` is written in place of the record where the file cannot be removed.
+  Status remove(std::string_view vacant, bool may_overwrite);
+
+ private:
+  LockedRecord(const RuntimeDirectory& directory, ripc_service_id id) : directory_(&directory), id_(id) {}
+  Status overwrite(std::string_view text, bool allowed);
+  void unlock() noexcept;
+
+  const RuntimeDirectory* directory_;
+  ripc_service_id id_;
+  ForkGuard guard_;
+  UniqueFd fd_;
+  std::string text_;
+};
+
+// Makes the file of a service. RIPC_AGAIN: there is one now. Else like LockedRecord::replace().
+Status create_record(const RuntimeDirectory& directory, ripc_service_id id, std::string_view text);
+
+// The text, without a lock; at most kMaxRecordSize + 1 bytes. RIPC_NO_SERVICE, RIPC_CORRUPT, RIPC_PERMISSION,
+// RIPC_NO_DESCRIPTORS, RIPC_SYSTEM like LockedRecord::lock().
+Result<std::string> read_record(const RuntimeDirectory& directory, ripc_service_id id);
+
+// Removes a temporary file if nobody is writing it; true if it did.
+bool remove_abandoned(const RuntimeDirectory& directory, const char* name) noexcept;
+
+// For messages.
+std::string record_path(const RuntimeDirectory& directory, ripc_service_id id);
+
+}  // namespace ripc::resolver

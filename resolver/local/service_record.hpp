@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text of a service record, as the local resolver keeps it in services/<16 hex digits>. One JSON object:
+//
+//   {"format":1, "check":"16 hex digits", "record":{"addresses":[{"locator":"...", "transport":"..."}],
+//    "context":"16 hex digits", "id":"16 hex digits", "incarnation":N, "name":"...", "pid":N}}
+//
+// in this order and without spaces; a reader takes any order, members that it does not know (nested up to 8 deep in
+// all), and white space. `check` is the FNV-1a hash of the record's text: it tells a whole record from one that is just
+// being overwritten in place, not a right one from a forged one. A context of 0 marks a record that was withdrawn but
+// could not be removed.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "base/status.hpp"
+#include "spi/resolver.hpp"
+
+namespace ripc::resolver {
+
+inline constexpr std::size_t kMaxRecordSize = std::size_t{64} << 10;  // bytes of the whole text
+inline constexpr std::size_t kMaxNameSize = 200;
+inline constexpr std::size_t kMaxAddresses = 64;
+inline constexpr std::size_t kMaxTransportSize = 15;
+inline constexpr std::size_t kMaxLocatorSize = 4096;
+
+// RIPC_INVALID_ARGUMENT if the record breaks a rule that decode_service_record() checks; RIPC_LIMIT if the text would
+// be larger than kMaxRecordSize.
+Result<std::string> encode_service_record(const spi::ServiceRecord& record);
+
+// The record of the service `id`. RIPC_CORRUPT for anything that encode_service_record() does not make, also a record
+// of another ID (members that it does not know are ignored); RIPC_VERSION_MISMATCH for another format number. Any bytes
+// are allowed.
+Result<spi::ServiceRecord> decode_service_record(std::string_view text, ripc_service_id id);
+
+// The inner object alone, without format and check.
+Result<spi::ServiceRecord> decode_record_body(std::string_view text, ripc_service_id id);
+
+}  // namespace ripc::resolver

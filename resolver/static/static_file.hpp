@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text of a file of known services:
+//
+//   # comment, to the end of the line
+//   file-server         socket:10.0.0.7:7000  socket:[fd00::7]:7000
+//   "name with spaces"  shm:/run/site/ripc
+//   1000                socket:10.0.0.8:7000
+//   0x8000000000000001  socket:10.0.0.9:7000
+//
+// One service in a line: a name or an ID (decimal, or hexadecimal after 0x), then its addresses, best first, each
+// TRANSPORT:LOCATOR. What a locator means is its transport's business. A name that has spaces, or starts with a digit,
+// a '#' or a quotation mark, is written in quotation marks; there are no escapes.
+#pragma once
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "base/status.hpp"
+#include "spi/resolver.hpp"
+
+namespace ripc::resolver {
+
+inline constexpr std::size_t kMaxStaticFileSize = std::size_t{16} << 20;
+inline constexpr std::size_t kMaxStaticAddresses = 64;
+
+// The ID of a service name; an error if it is not a valid name.
+using NameHash = std::function<Result<ripc_service_id>(std::string_view)>;
+
+// In the order of the lines. RIPC_INVALID_ARGUMENT, with `file` and the line, for the first thing that is wrong; any
+// bytes are allowed. Incarnation, context and pid of the records are 0.
+Result<std::vector<spi::ServiceRecord>> parse_static_file(std::string_view text, std::string_view file,
+                                                          const NameHash& hash_name);
+
+}  // namespace ripc::resolver

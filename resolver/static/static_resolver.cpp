@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolver/static/static_resolver.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "base/unique_fd.hpp"
+
+namespace ripc::resolver {
+namespace {
+
+// A file that was changed this recently may change again without getting another time stamp (the clock that file
+// systems use is coarse; 2 seconds on the coarsest).
+constexpr Nanoseconds kUnsettled = 2'000'000'000;
+constexpr int kReadAttempts = 8;
+
+bool same_time(const timespec& one, const timespec& other) noexcept {
+  return one.tv_sec == other.tv_sec && one.tv_nsec == other.tv_nsec;
+}
+
+bool same_version(const struct stat& one, const struct stat& other) noexcept {
+  return one.st_dev == other.st_dev && one.st_ino == other.st_ino && one.st_size == other.st_size &&
+         same_time(one.st_mtim, other.st_mtim) && same_time(one.st_ctim, other.st_ctim);
+}
+
+Nanoseconds nanoseconds(const timespec& time) noexcept {
+  return time.tv_sec < 0
+             ? 0
+             : static_cast<Nanoseconds>(time.tv_sec) * 1'000'000'000 + static_cast<Nanoseconds>(time.tv_nsec);
+}
+
+constexpr const char* kAdvice =
+    "check RIPC_RESOLVER_FILE or the option static_resolver, and that this user may read it";
+
+}  // namespace
+
+StaticResolver::StaticResolver(std::string file, NameHash hash_name)
+    : file_(std::move(file)), hash_name_(std::move(hash_name)) {}
+
+StaticResolver::~StaticResolver() = default;
+
+Result<spi::ServiceRecord> StaticResolver::resolve(ripc_service_id id, Deadline) {
+  const Result<std::shared_ptr<const Table>> current = table();
+  if (!current.ok()) return current.status();
+  const auto found = (*current)->by_id.find(id);
+  if (found == (*current)->by_id.end())
+    return Status(RIPC_NO_SERVICE, "The service ID " + std::to_string(id) + " is not in " + file_ +
+                                       ": add a line for it, or check the ID.");
+  return (*current)->records[found->second];
+}
+
+Status StaticResolver::publish(spi::ServiceRecord&, bool, std::vector<spi::ServiceRecord>*) { return {}; }
+
+void StaticResolver::withdraw(const spi::ServiceRecord&) noexcept {}
+
+void StaticResolver::invalidate(const spi::ServiceRecord&) noexcept {}
+
+Status StaticResolver::list(const std::function<void(const spi::ServiceRecord&)>& visit) {
+  const Result<std::shared_ptr<const Table>> current = table();
+  if (!current.ok()) return current.status();
+  for (const spi::ServiceRecord& record : (*current)->records) visit(record);
+  return {};
+}
+
+bool StaticResolver::is_fresh(const struct stat& info) const noexcept {
+  return was_read_ && same_version(info, read_info_) && nanoseconds(info.st_mtim) + kUnsettled < read_at_;
+}
+
+Result<std::shared_ptr<const StaticResolver::Table>> StaticResolver::table() {
+  const std::lock_guard lock(mutex_);
+  struct stat info {};
+  if (::stat(file_.c_str(), &info) != 0)
+    return system_error(errno, "Reading the file of known services " + file_, kAdvice);
+  if (!is_fresh(info)) {
+    std::string text;
+    if (Status status = read_file(text); !status.ok()) return status;
+    table_.reset();
+    error_ = Status();
+    Result<std::vector<spi::ServiceRecord>> records = parse_static_file(text, file_, hash_name_);
+    if (records.ok()) {
+      auto fresh = std::make_shared<Table>();
+      fresh->records = std::move(*records);
+      for (std::size_t i = 0; i < fresh->records.size(); ++i) fresh->by_id.emplace(fresh->records[i].id, i);
+      table_ = std::move(fresh);
+    } else {
+      error_ = records.status();
+    }
+  }
+  if (table_ == nullptr) return error_;
+  return table_;
+}
+
+// Also notes which version was read. Reads again if the file was changed meanwhile.
+Status StaticResolver::read_file(std::string& text) {
+  was_read_ = false;
+  for (int attempt = 0; attempt < kReadAttempts; ++attempt) {
+    const UniqueFd fd(::open(file_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    if (!fd) return system_error(errno, "Reading the file of known services " + file_, kAdvice);
+    const Nanoseconds started = realtime_now();
+    struct stat before {
+    }, after{};
+    if (::fstat(fd.get(), &before) != 0) return system_error(errno, "Looking at " + file_);
+    if (!S_ISREG(before.st_mode))
+      return Status(RIPC_INVALID_ARGUMENT,
+                    "The file of known services " + file_ + " is not a plain file: " + kAdvice + ".");
+    if (static_cast<std::uint64_t>(before.st_size) > kMaxStaticFileSize)
+      return Status(RIPC_LIMIT, "The file of known services " + file_ +
+                                    " is larger than 16 MiB: split it, or use another "
+                                    "resolver.");
+    text.resize(static_cast<std::size_t>(before.st_size));
+    std::size_t size = 0;
+    while (size < text.size()) {
+      const ssize_t count = ::read(fd.get(), text.data() + size, text.size() - size);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) return system_error(errno, "Reading the file of known services " + file_);
+      if (count == 0) break;
+      size += static_cast<std::size_t>(count);
+    }
+    text.resize(size);
+    if (::fstat(fd.get(), &after) != 0) return system_error(errno, "Looking at " + file_);
+    read_info_ = after;
+    read_at_ = started;
+    if (same_version(before, after)) {
+      was_read_ = true;
+      return {};
+    }
+  }
+  // It keeps changing; take what was there, and look again next time.
+  return {};
+}
+
+}  // namespace ripc::resolver
