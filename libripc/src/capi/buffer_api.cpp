@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Buffers and registrations of the C interface.
+#include "capi/error.hpp"
+#include "capi/handles.hpp"
+
+using namespace ripc;        // NOLINT: the C functions stand outside of any namespace
+using namespace ripc::capi;  // NOLINT
+
+extern "C" {
+
+ripc_status ripc_buffer_lease(ripc_context* context, size_t size, void** data) {
+  return guarded([&]() -> Status {
+    if (data == nullptr) return RIPC_INVALID_ARGUMENT;
+    *data = nullptr;
+    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+    Result<std::byte*> lease = from(context)->pool().lease(size);
+    if (lease.ok()) *data = *lease;
+    return lease.status();
+  });
+}
+
+ripc_status ripc_buffer_release(ripc_context* context, void* data) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+    return from(context)->pool().release(data);
+  });
+}
+
+ripc_status ripc_buffer_find(ripc_context* context, const void* address, void** data, size_t* size) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+    if (data == nullptr || size == nullptr) return RIPC_INVALID_ARGUMENT;
+    Result<std::span<std::byte>> found = from(context)->pool().find(address);
+    if (!found.ok()) return found.status();
+    *data = found->data();
+    *size = found->size();
+    return {};
+  });
+}
+
+ripc_status ripc_memory_register(ripc_context* context, void* data, size_t size) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+    return from(context)->pool().register_memory(data, size);
+  });
+}
+
+ripc_status ripc_memory_unregister(ripc_context* context, void* data) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+    return from(context)->unregister_memory(data);
+  });
+}
+
+ripc_status ripc_pool_get_statistics(ripc_context* context, ripc_pool_statistics* statistics) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+    if (statistics == nullptr) return RIPC_INVALID_ARGUMENT;
+    ripc_pool_statistics current{};
+    current.size = sizeof current;
+    from(context)->pool().fill_statistics(current);
+    return write_sized(current, statistics) ? Status() : bad_size("ripc_pool_statistics");
+  });
+}
+
+}  // extern "C"

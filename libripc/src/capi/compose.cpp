@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capi/compose.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/random.hpp"
+#include "base/runtime_directory.hpp"
+#include "core/service_id.hpp"
+#include "resolver/chain/chain_resolver.hpp"
+#include "resolver/local/local_resolver.hpp"
+#include "resolver/local/referral_resolver.hpp"
+#include "resolver/static/static_resolver.hpp"
+#include "transport/shm/shm_transport.hpp"
+
+namespace ripc::capi {
+
+namespace {
+
+// Those of the design; this build may have fewer.
+constexpr std::array<std::string_view, 3> kKnownTransports{"shm", "socket", "verbs"};
+constexpr std::array<std::string_view, 1> kBuiltTransports{"shm"};
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+template <std::size_t Count>
+bool contains(const std::array<std::string_view, Count>& list, std::string_view item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+Result<std::vector<std::string>> read_transports(const char* option) {
+  const std::string text = option != nullptr ? std::string(option) : environment("RIPC_TRANSPORTS");
+  const bool given = option != nullptr || !text.empty();
+  std::vector<std::string> transports;
+  if (!given) {
+    transports.assign(kBuiltTransports.begin(), kBuiltTransports.end());
+    return transports;
+  }
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t end = std::min(text.find(',', start), text.size());
+    std::string name = text.substr(start, end - start);
+    start = end + 1;
+    if (!contains(kKnownTransports, name))
+      return Status(RIPC_INVALID_ARGUMENT,
+                    "'" + name + "' is not a transport: list some of shm, socket, verbs, separated by commas.");
+    if (contains(kBuiltTransports, name) && std::find(transports.begin(), transports.end(), name) == transports.end())
+      transports.push_back(std::move(name));
+  }
+  if (transports.empty())
+    return Status(RIPC_UNSUPPORTED, "None of the transports '" + text + "' is in this build: it has shm.");
+  return transports;
+}
+
+Result<Nanoseconds> read_spin(std::uint64_t option) {
+  if (option != UINT64_MAX) return option;
+  const std::string text = environment("RIPC_SPIN_US");
+  if (text.empty()) return Nanoseconds{50'000};
+  std::uint64_t microseconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), microseconds);
+  if (error != std::errc() || end != text.data() + text.size() || microseconds > 60'000'000)
+    return Status(RIPC_INVALID_ARGUMENT,
+                  "RIPC_SPIN_US is '" + text + "': give microseconds as a whole number up to 60000000.");
+  return microseconds * 1000;
+}
+
+Result<std::uint32_t> read_policy(std::uint32_t option) {
+  if (option <= RIPC_PEERS_ANY) return option;
+  if (option != UINT32_MAX) return Status(RIPC_INVALID_ARGUMENT, "peer_policy is not one of ripc_peer_policy.");
+  const std::string text = environment("RIPC_PEERS");
+  if (text.empty() || text == "user") return std::uint32_t{RIPC_PEERS_SAME_USER};
+  if (text == "group") return std::uint32_t{RIPC_PEERS_SAME_GROUP};
+  if (text == "any") return std::uint32_t{RIPC_PEERS_ANY};
+  return Status(RIPC_INVALID_ARGUMENT, "RIPC_PEERS is '" + text + "': write user, group or any.");
+}
+
+std::uint64_t default_pool_limit() {
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  const long page_size = sysconf(_SC_PAGESIZE);
+  if (pages <= 0 || page_size <= 0) return std::uint64_t{1} << 30;
+  return static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page_size) / 4;
+}
+
+std::uint64_t random_context_id() {
+  std::uint64_t id = 0;
+  while (id == 0) id = random_u64();
+  return id;
+}
+
+Result<ripc_service_id> id_of_name(std::string_view name) {
+  Status status = core::check_service_name(name);
+  if (!status.ok()) return status;
+  return core::service_id_from_name(name);
+}
+
+}  // namespace
+
+Result<Settings> read_settings(const ripc_context_options& options) {
+  Settings settings;
+  if (options.runtime_directory != nullptr) settings.runtime_directory = options.runtime_directory;
+  Result<std::vector<std::string>> transports =
+      read_transports(options.transports);
+  if (!transports.ok()) return transports.status();
+  settings.transports = std::move(*transports);
+  settings.static_resolver =
+      options.static_resolver != nullptr ? options.static_resolver : environment("RIPC_RESOLVER_FILE");
+  settings.pool_limit = options.pool_limit != 0 ? options.pool_limit : default_pool_limit();
+  settings.resolve_timeout = options.resolve_timeout != 0 ? options.resolve_timeout : 1'000'000'000;
+  Result<Nanoseconds> spin = read_spin(options.spin);
+  if (!spin.ok()) return spin.status();
+  settings.spin = *spin;
+  Result<std::uint32_t> policy = read_policy(options.peer_policy);
+  if (!policy.ok()) return policy.status();
+  settings.peer_policy = *policy;
+  settings.max_peers = options.max_peers != 0 ? options.max_peers : 4096;
+  return settings;
+}
+
+Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
+  Result<std::shared_ptr<RuntimeDirectory>> directory = RuntimeDirectory::open(
+      settings.runtime_directory.empty() ? nullptr : settings.runtime_directory.c_str(), settings.peer_policy);
+  if (!directory.ok()) return directory.status();
+  (void)(*directory)->sweep();
+
+  core::ContextParts parts;
+  parts.id = random_context_id();
+  parts.pool = std::make_unique<memory::Pool>(settings.pool_limit);
+  parts.resolve_timeout = settings.resolve_timeout;
+  parts.spin = settings.spin;
+  for (const std::string& name : settings.transports) {
+    if (name == "shm") {
+      parts.transports.push_back(std::make_unique<shm::ShmTransport>(
+          *directory, shm::TransportOptions{.context = parts.id,
+                                            .peer_policy = settings.peer_policy,
+                                            .max_peers = settings.max_peers}));
+    }
+  }
+  std::vector<std::unique_ptr<spi::Resolver>> resolvers;
+  if (!settings.static_resolver.empty()) {
+    auto known = std::make_unique<resolver::StaticResolver>(settings.static_resolver, id_of_name);
+    // A mistake in the file is told here, not at the first send.
+    Status readable = known->list([](const spi::ServiceRecord&) {});
+    if (!readable.ok()) return readable;
+    resolvers.push_back(std::make_unique<resolver::ReferralResolver>(std::move(known), settings.peer_policy));
+  }
+  resolvers.push_back(std::make_unique<resolver::LocalResolver>(*directory, parts.id));
+  parts.resolver = std::make_unique<resolver::ChainResolver>(std::move(resolvers));
+  return core::Context::create(std::move(parts));
+}
+
+}  // namespace ripc::capi

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Builds a context out of options and environment: the only place that knows every transport and resolver.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.hpp"
+#include "core/context.hpp"
+#include "ripc/ripc.h"
+
+namespace ripc::capi {
+
+// Options with the environment and the defaults filled in.
+struct Settings {
+  std::string runtime_directory;  // empty: the default
+  std::vector<std::string> transports;
+  std::string static_resolver;  // empty: none
+  std::uint64_t pool_limit = 0;
+  Nanoseconds resolve_timeout = 0;
+  Nanoseconds spin = 0;
+  std::uint32_t peer_policy = 0;
+  std::uint32_t max_peers = 0;
+};
+
+// RIPC_INVALID_ARGUMENT names the option or variable and what it may be.
+Result<Settings> read_settings(const ripc_context_options& options);
+
+Result<std::unique_ptr<core::Context>> compose(const Settings& settings);
+
+}  // namespace ripc::capi

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Contexts, services, names and counters of the C interface.
+#include "capi/compose.hpp"
+#include "capi/error.hpp"
+#include "capi/handles.hpp"
+#include "core/service_id.hpp"
+
+namespace ripc::capi {
+
+namespace {
+
+template <typename T>
+T blank() noexcept {
+  T structure;
+  std::memset(static_cast<void*>(&structure), 0, sizeof structure);
+  structure.size = sizeof structure;
+  return structure;
+}
+
+bool is_power_of_two_between(std::uint32_t value, std::uint32_t low, std::uint32_t high) noexcept {
+  return value >= low && value <= high && (value & (value - 1)) == 0;
+}
+
+Result<core::ServiceOptions> read(const ripc_service_options& given) {
+  core::ServiceOptions options;
+  options.takeover = given.takeover != 0;
+  if (given.id > RIPC_WELL_KNOWN_MAX)
+    return Status(RIPC_INVALID_ARGUMENT,
+                  "A well-known ID is at most 2^62 - 1; the rest belongs to names and random IDs: pass a name, or 0.");
+  options.id = given.id;
+  if (given.name != nullptr) {
+    Status status = core::check_service_name(given.name);
+    if (!status.ok()) return status;
+    options.name = given.name;
+    if (options.id == 0) options.id = core::service_id_from_name(options.name);
+  }
+  if (given.queue_messages != 0) options.queue_messages = given.queue_messages;
+  if (given.queue_bytes != 0) options.queue_bytes = given.queue_bytes;
+  if (given.max_senders != 0) options.max_senders = given.max_senders;
+  if (given.max_messages != 0) options.max_messages = given.max_messages;
+  if (!is_power_of_two_between(options.queue_messages, 16, 65536))
+    return Status(RIPC_INVALID_ARGUMENT, "queue_messages must be a power of two from 16 to 65536.");
+  if (!is_power_of_two_between(options.queue_bytes, 4096, 64u << 20))
+    return Status(RIPC_INVALID_ARGUMENT, "queue_bytes must be a power of two from 4096 to 67108864.");
+  return options;
+}
+
+ripc_service_info describe(const spi::ServiceRecord& record) noexcept {
+  auto info = blank<ripc_service_info>();
+  info.id = record.id;
+  info.incarnation = record.incarnation;
+  info.pid = record.pid;
+  copy_text(info.name, record.name);
+  if (!record.addresses.empty()) {
+    copy_text(info.transport, record.addresses.front().transport);
+    copy_text(info.address, record.addresses.front().transport + ":" + record.addresses.front().locator);
+  }
+  return info;
+}
+
+Status resolve(core::Context& context, ripc_service_id id, const char* name, ripc_service_info* out) {
+  Result<core::Resolution> found = context.resolve(id);
+  if (!found.ok()) return found.status();
+  if (name != nullptr && !found->record.name.empty() && found->record.name != name)
+    return Status(RIPC_NAME_COLLISION, "The ID of '" + std::string(name) + "' is held by a service named '" +
+                                           found->record.name + "': rename one of the two.");
+  ripc_service_info info = describe(found->record);
+  if (!found->address.transport.empty()) {
+    copy_text(info.transport, found->address.transport);
+    copy_text(info.address, found->address.transport + ":" + found->address.locator);
+  }
+  copy_text(info.reason, found->reason);
+  return write_sized(info, out) ? Status() : bad_size("ripc_service_info");
+}
+
+}  // namespace
+
+}  // namespace ripc::capi
+
+using namespace ripc;        // NOLINT: the C functions stand outside of any namespace
+using namespace ripc::capi;  // NOLINT
+
+extern "C" {
+
+void ripc_context_options_init(ripc_context_options* options) {
+  if (options == nullptr) return;
+  *options = blank<ripc_context_options>();
+  options->spin = UINT64_MAX;
+  options->peer_policy = UINT32_MAX;
+}
+
+ripc_status ripc_context_create(const ripc_context_options* options, ripc_context** context) {
+  return guarded([&]() -> Status {
+    if (context == nullptr) return RIPC_INVALID_ARGUMENT;
+    *context = nullptr;
+    ripc_context_options effective;
+    ripc_context_options_init(&effective);
+    if (!read_sized(options, effective)) return bad_size("ripc_context_options");
+    Result<Settings> settings = read_settings(effective);
+    if (!settings.ok()) return settings.status();
+    Result<std::unique_ptr<core::Context>> composed = compose(*settings);
+    if (!composed.ok()) return composed.status();
+    *context = handle(std::move(*composed).release());
+    return {};
+  });
+}
+
+void ripc_context_destroy(ripc_context* context) {
+  // In a forked child the responder thread does not exist: nothing can be ended there, and the parent goes on.
+  if (context == nullptr || !from(context)->usable()) return;
+  delete from(context);
+}
+
+void ripc_service_options_init(ripc_service_options* options) {
+  if (options != nullptr) *options = blank<ripc_service_options>();
+}
+
+ripc_status ripc_id_from_name(const char* name, ripc_service_id* id) {
+  return guarded([&]() -> Status {
+    if (name == nullptr || id == nullptr) return RIPC_INVALID_ARGUMENT;
+    Status status = core::check_service_name(name);
+    if (status.ok()) *id = core::service_id_from_name(name);
+    return status;
+  });
+}
+
+ripc_status ripc_service_register(ripc_context* context, const ripc_service_options* options, ripc_service** service) {
+  return guarded([&]() -> Status {
+    if (service == nullptr) return RIPC_INVALID_ARGUMENT;
+    *service = nullptr;
+    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+    auto given = blank<ripc_service_options>();
+    if (!read_sized(options, given)) return bad_size("ripc_service_options");
+    Result<core::ServiceOptions> effective = read(given);
+    if (!effective.ok()) return effective.status();
+    Result<core::Service*> registered = from(context)->register_service(*effective);
+    if (!registered.ok()) return registered.status();
+    *service = handle(*registered);
+    return {};
+  });
+}
+
+void ripc_service_unregister(ripc_service* service) {
+  if (service == nullptr || !from(service)->context().usable()) return;
+  from(service)->context().unregister_service(from(service));
+}
+
+ripc_service_id ripc_service_get_id(const ripc_service* service) { return service == nullptr ? 0 : from(service)->id(); }
+
+const char* ripc_service_get_name(const ripc_service* service) {
+  return service == nullptr ? "" : from(service)->name().c_str();
+}
+
+uint64_t ripc_service_get_incarnation(const ripc_service* service) {
+  return service == nullptr ? 0 : from(service)->incarnation();
+}
+
+ripc_context* ripc_service_get_context(const ripc_service* service) {
+  if (service == nullptr) return nullptr;
+  return handle(&const_cast<core::Service*>(from(service))->context());
+}
+
+ripc_status ripc_resolve(ripc_context* context, ripc_service_id id, ripc_service_info* info) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+    if (info == nullptr || id == 0) return RIPC_INVALID_ARGUMENT;
+    return resolve(*from(context), id, nullptr, info);
+  });
+}
+
+ripc_status ripc_resolve_name(ripc_context* context, const char* name, ripc_service_info* info) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+    if (info == nullptr || name == nullptr) return RIPC_INVALID_ARGUMENT;
+    Status valid = core::check_service_name(name);
+    if (!valid.ok()) return valid;
+    return resolve(*from(context), core::service_id_from_name(name), name, info);
+  });
+}
+
+ripc_status ripc_list_services(ripc_context* context, ripc_service_visitor visitor, void* user) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+    if (visitor == nullptr) return RIPC_INVALID_ARGUMENT;
+    return from(context)->list([&](const spi::ServiceRecord& record) {
+      const ripc_service_info info = describe(record);
+      visitor(user, &info);
+    });
+  });
+}
+
+ripc_status ripc_service_get_statistics(ripc_service* service, ripc_service_statistics* statistics) {
+  return guarded([&]() -> Status {
+    if (service == nullptr || statistics == nullptr) return RIPC_INVALID_ARGUMENT;
+    auto current = blank<ripc_service_statistics>();
+    from(service)->fill_statistics(current);
+    return write_sized(current, statistics) ? Status() : bad_size("ripc_service_statistics");
+  });
+}
+
+}  // extern "C"

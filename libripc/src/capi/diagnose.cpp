@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// The self-check behind ripc_diagnose() and `ripc doctor`: what libripc needs of this machine and this process.
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <string>
+
+#include "base/process_barrier.hpp"
+#include "base/runtime_directory.hpp"
+#include "base/shared_memory.hpp"
+#include "capi/compose.hpp"
+#include "capi/error.hpp"
+#include "capi/handles.hpp"
+
+namespace ripc::capi {
+
+namespace {
+
+enum class Level : std::uint32_t { good = 0, limited = 1, broken = 2 };
+
+class Report {
+ public:
+  Report(ripc_finding_visitor visitor, void* user) noexcept : visitor_(visitor), user_(user) {}
+
+  void add(Level level, std::string_view subject, std::string_view text, std::string_view advice = {}) {
+    ripc_finding finding{};
+    finding.size = sizeof finding;
+    finding.level = static_cast<std::uint32_t>(level);
+    copy_text(finding.subject, subject);
+    copy_text(finding.text, text);
+    copy_text(finding.advice, advice);
+    visitor_(user_, &finding);
+  }
+
+ private:
+  ripc_finding_visitor visitor_;
+  void* user_;
+};
+
+std::string first_line(const char* path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+void check_shared_memory(Report& report) {
+  Result<SharedMemory> memory = create_shared_memory("ripc-doctor", 4096, PeerAccess::read_only);
+  if (!memory.ok()) {
+    report.add(Level::broken, "shared memory", memory.status().text(),
+               "allow memfd_create(2) and sealing: the shm transport cannot work without them");
+    return;
+  }
+  report.add(Level::good, "shared memory", "sealed memfd works");
+}
+
+void check_huge_pages(Report& report) {
+  const std::string free = first_line("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
+  const std::string policy = first_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+  if (!free.empty() && free != "0") {
+    report.add(Level::good, "huge pages", free + " reserved pages of 2 MiB are free");
+  } else if (policy.find("[advise]") != std::string::npos || policy.find("[always]") != std::string::npos ||
+             policy.find("[within_size]") != std::string::npos || policy.find("[force]") != std::string::npos) {
+    report.add(Level::good, "huge pages", "transparent huge pages are on for shared memory: " + policy);
+  } else {
+    report.add(Level::limited, "huge pages",
+               "none for shared memory (" + (policy.empty() ? "no transparent huge pages" : policy) + ")",
+               "long messages run faster with 2 MiB pages: echo advise > "
+               "/sys/kernel/mm/transparent_hugepage/shmem_enabled, or reserve some with sysctl vm.nr_hugepages");
+  }
+}
+
+void check_barrier(Report& report) {
+  if (register_process_barrier() && process_barrier()) {
+    report.add(Level::good, "membarrier", "senders need no fence instruction");
+  } else {
+    report.add(Level::limited, "membarrier", "membarrier(2) is not available: every send executes a fence",
+               "allow the membarrier system call (a container's seccomp profile may forbid it)");
+  }
+}
+
+void check_process_memory(Report& report) {
+  char from = 'x';
+  char to = 0;
+  const iovec local{&to, 1};
+  const iovec remote{&from, 1};
+  if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != 1) {
+    report.add(Level::limited, "foreign memory",
+               std::string("process_vm_readv fails (") + (errno == ENOSYS ? "not in this kernel" : "forbidden") +
+                   "): long items outside of the pool go through a bounce buffer, return buffers are pulled",
+               "send from leased buffers, or allow process_vm_readv and process_vm_writev (a container's seccomp profile "
+               "may forbid them)");
+    return;
+  }
+  const std::string scope = first_line("/proc/sys/kernel/yama/ptrace_scope");
+  if (!scope.empty() && scope != "0" && geteuid() != 0) {
+    report.add(Level::limited, "foreign memory",
+               "kernel.yama.ptrace_scope is " + scope +
+                   ": processes may not read each other; long items outside of the pool go through a bounce buffer, "
+                   "return buffers are pulled",
+               "send from leased buffers, or set sysctl kernel.yama.ptrace_scope=0");
+    return;
+  }
+  report.add(Level::good, "foreign memory", "process_vm_readv works between processes of one user");
+}
+
+void check_limits(Report& report) {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const std::string text = "this process may open " + std::to_string(limit.rlim_cur) + " descriptors; a service needs 2, "
+                                                                                      "each connected peer about 4";
+  if (limit.rlim_cur < 1024) {
+    report.add(Level::limited, "descriptors", text, "raise it: ulimit -n 65536");
+  } else {
+    report.add(Level::good, "descriptors", text);
+  }
+  const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  if (processors < 2) {
+    report.add(Level::limited, "processors", "there is one processor: spinning only delays the peer",
+               "set RIPC_SPIN_US=0");
+  } else {
+    report.add(Level::good, "processors", std::to_string(processors) + " online");
+  }
+}
+
+void check_context(Report& report, const ripc_context_options& options) {
+  Result<Settings> settings = read_settings(options);
+  if (!settings.ok()) {
+    report.add(Level::broken, "settings", settings.status().text(), "correct the option or variable");
+    return;
+  }
+  Result<std::shared_ptr<RuntimeDirectory>> directory = RuntimeDirectory::open(
+      settings->runtime_directory.empty() ? nullptr : settings->runtime_directory.c_str(), settings->peer_policy);
+  if (!directory.ok()) {
+    report.add(Level::broken, "runtime directory", directory.status().text(), "set RIPC_RUNTIME_DIR to a directory of yours");
+    return;
+  }
+  report.add(Level::good, "runtime directory", (*directory)->path());
+  Result<std::unique_ptr<core::Context>> context = compose(*settings);
+  if (!context.ok()) {
+    report.add(Level::broken, "context", context.status().text(), "see docs/troubleshooting.md");
+    return;
+  }
+  std::size_t services = 0;
+  const Status listed = (*context)->list([&](const spi::ServiceRecord&) { ++services; });
+  if (listed.ok()) {
+    report.add(Level::good, "services", std::to_string(services) + " are registered here");
+  } else {
+    report.add(Level::limited, "services", listed.text(), "see docs/troubleshooting.md");
+  }
+}
+
+}  // namespace
+
+}  // namespace ripc::capi
+
+extern "C" ripc_status ripc_diagnose(const ripc_context_options* options, ripc_finding_visitor visitor, void* user) {
+  using namespace ripc::capi;  // NOLINT: the C functions stand outside of any namespace
+  return guarded([&]() -> ripc::Status {
+    if (visitor == nullptr) return RIPC_INVALID_ARGUMENT;
+    ripc_context_options effective;
+    ripc_context_options_init(&effective);
+    if (!read_sized(options, effective)) return bad_size("ripc_context_options");
+    Report report(visitor, user);
+    check_shared_memory(report);
+    check_huge_pages(report);
+    check_barrier(report);
+    check_process_memory(report);
+    check_limits(report);
+    check_context(report, effective);
+    return {};
+  });
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C handles and the C++ objects they stand for; structures that carry their size.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/context.hpp"
+#include "core/message.hpp"
+#include "core/service.hpp"
+#include "core/ticket.hpp"
+#include "ripc/ripc.h"
+
+struct ripc_ticket {
+  std::shared_ptr<ripc::core::Ticket> ticket;
+  ripc::Nanoseconds spin;
+};
+
+namespace ripc::capi {
+
+inline core::Context* from(ripc_context* handle) noexcept { return reinterpret_cast<core::Context*>(handle); }
+inline core::Service* from(ripc_service* handle) noexcept { return reinterpret_cast<core::Service*>(handle); }
+inline const core::Service* from(const ripc_service* handle) noexcept {
+  return reinterpret_cast<const core::Service*>(handle);
+}
+inline core::Message* from(ripc_message* handle) noexcept { return reinterpret_cast<core::Message*>(handle); }
+inline const core::Message* from(const ripc_message* handle) noexcept {
+  return reinterpret_cast<const core::Message*>(handle);
+}
+inline ripc_context* handle(core::Context* context) noexcept { return reinterpret_cast<ripc_context*>(context); }
+inline ripc_service* handle(core::Service* service) noexcept { return reinterpret_cast<ripc_service*>(service); }
+
+// RIPC_OK if calls on the handle make sense.
+inline ripc_status check(core::Context* context) noexcept {
+  if (context == nullptr) return RIPC_INVALID_ARGUMENT;
+  return context->usable() ? RIPC_OK : RIPC_FORKED;
+}
+inline ripc_status check(core::Service* service) noexcept {
+  if (service == nullptr) return RIPC_INVALID_ARGUMENT;
+  return service->context().usable() ? RIPC_OK : RIPC_FORKED;
+}
+
+// Structures of callers built with an older or newer library: reads what both know into `to`, whose other fields keep
+// their defaults. False if the size cannot be right.
+template <typename T>
+bool read_sized(const T* given, T& to) noexcept {
+  if (given == nullptr) return true;
+  if (given->size < sizeof(std::size_t) || given->size > 65536) return false;
+  const std::size_t size = given->size < sizeof(T) ? given->size : sizeof(T);
+  std::memcpy(static_cast<void*>(&to), static_cast<const void*>(given), size);
+  to.size = sizeof(T);
+  return true;
+}
+
+// The other way round: fills as much of the caller's structure as it has.
+template <typename T>
+bool write_sized(const T& from, T* to) noexcept {
+  if (to == nullptr || to->size < sizeof(std::size_t) || to->size > 65536) return false;
+  const std::size_t size = to->size;
+  std::memcpy(static_cast<void*>(to), static_cast<const void*>(&from), size < sizeof(T) ? size : sizeof(T));
+  to->size = size;
+  return true;
+}
+
+inline Status bad_size(const char* structure) {
+  return Status(RIPC_INVALID_ARGUMENT, std::string("The size of the ") + structure +
+                                           " structure is not set: fill it with its _init function, or set `size` to "
+                                           "its sizeof.");
+}
+
+// Copies text into a fixed field, cut if need be, always terminated.
+template <std::size_t Size>
+void copy_text(char (&to)[Size], std::string_view text) noexcept {
+  const std::size_t length = std::min(text.size(), Size - 1);
+  std::memcpy(to, text.data(), length);
+  to[length] = '\0';
+}
+
+}  // namespace ripc::capi

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sending, tickets, windows, receiving and notifications of the C interface.
+#include "capi/error.hpp"
+#include "capi/handles.hpp"
+
+using namespace ripc;        // NOLINT: the C functions stand outside of any namespace
+using namespace ripc::capi;  // NOLINT
+
+namespace {
+
+constexpr Nanoseconds kDefaultTicketTimeout = 30'000'000'000;
+
+// The fast path. RIPC_PENDING: send_message() has to look at it.
+ripc_status send_short(ripc_service* service, ripc_service_id to, std::span<const ripc_item> items,
+                       ripc_ticket** ticket) noexcept {
+  if (check(from(service)) != RIPC_OK) [[unlikely]]
+    return RIPC_PENDING;
+  if (ticket != nullptr) *ticket = nullptr;
+  return report(from(service)->send_short(to, items));
+}
+
+Status send_message(ripc_service* service, ripc_service_id to, const ripc_message* reply_to, const ripc_item* items,
+                    std::size_t count, const ripc_send_options* options, ripc_ticket** ticket) {
+  if (ticket != nullptr) *ticket = nullptr;
+  if (const ripc_status status = check(from(service)); status != RIPC_OK) [[unlikely]]
+    return status;
+  if (items == nullptr && count != 0) [[unlikely]]
+    return Status(RIPC_INVALID_ARGUMENT, "There is a count of items but no array.");
+  core::SendArguments arguments;
+  arguments.to = to;
+  arguments.items = {items, count};
+  arguments.reply_to = from(reply_to);
+  if (options != nullptr) {
+    ripc_send_options given;
+    ripc_send_options_init(&given);
+    if (!read_sized(options, given)) return bad_size("ripc_send_options");
+    if (given.returns == nullptr && given.return_count != 0)
+      return Status(RIPC_INVALID_ARGUMENT, "There is a count of return buffers but no array.");
+    arguments.tag = given.tag;
+    arguments.returns = {given.returns, given.return_count};
+    arguments.timeout = given.timeout != 0 ? given.timeout : kDefaultTicketTimeout;
+    arguments.callback = given.callback;
+    arguments.user = given.user;
+    arguments.request_id = given.request_id;
+  }
+  std::shared_ptr<core::Ticket> opened;
+  Status status = from(service)->send(arguments, ticket != nullptr ? &opened : nullptr);
+  if (opened) *ticket = new ripc_ticket{std::move(opened), from(service)->context().spin()};
+  return status;
+}
+
+}  // namespace
+
+extern "C" {
+
+// ---- Send ----------------------------------------------------------------------------------------------------
+
+void ripc_send_options_init(ripc_send_options* options) {
+  if (options == nullptr) return;
+  std::memset(static_cast<void*>(options), 0, sizeof *options);
+  options->size = sizeof *options;
+}
+
+ripc_status ripc_send(ripc_service* service, ripc_service_id to, const ripc_item* items, size_t count,
+                      const ripc_send_options* options, ripc_ticket** ticket) {
+  if (options == nullptr && items != nullptr) [[likely]] {
+    const ripc_status status = send_short(service, to, {items, count}, ticket);
+    if (status != RIPC_PENDING) [[likely]]
+      return status;
+  }
+  return guarded([&] { return send_message(service, to, nullptr, items, count, options, ticket); });
+}
+
+ripc_status ripc_reply(ripc_service* service, const ripc_message* message, const ripc_item* items, size_t count,
+                       const ripc_send_options* options, ripc_ticket** ticket) {
+  if (options == nullptr && items != nullptr && message != nullptr && from(message)->request == 0) [[likely]] {
+    const ripc_status status = send_short(service, from(message)->source, {items, count}, ticket);
+    if (status != RIPC_PENDING) [[likely]]
+      return status;
+  }
+  return guarded([&]() -> Status {
+    if (message == nullptr) return RIPC_INVALID_ARGUMENT;
+    return send_message(service, from(message)->source, message, items, count, options, ticket);
+  });
+}
+
+ripc_status ripc_request_cancel(ripc_service* service, uint64_t request_id) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
+    return from(service)->cancel_request(request_id);
+  });
+}
+
+ripc_status ripc_short_limit(ripc_service* service, ripc_service_id to, size_t items, size_t* bytes) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
+    if (bytes == nullptr || to == 0) return RIPC_INVALID_ARGUMENT;
+    Result<std::size_t> limit = from(service)->short_limit(to, items);
+    if (limit.ok()) *bytes = *limit;
+    return limit.status();
+  });
+}
+
+ripc_status ripc_wait_room(ripc_service* service, ripc_service_id to, uint64_t timeout) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
+    if (to == 0) return RIPC_INVALID_ARGUMENT;
+    return from(service)->wait_room(to, Deadline::after(timeout));
+  });
+}
+
+ripc_status ripc_request_room_event(ripc_service* service, ripc_service_id to) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
+    if (to == 0) return RIPC_INVALID_ARGUMENT;
+    return from(service)->request_room_event(to);
+  });
+}
+
+// ---- Tickets -------------------------------------------------------------------------------------------------
+
+ripc_status ripc_ticket_poll(ripc_ticket* ticket) {
+  return report(ticket == nullptr ? RIPC_INVALID_ARGUMENT : ticket->ticket->poll());
+}
+
+ripc_status ripc_ticket_wait(ripc_ticket* ticket, uint64_t timeout) {
+  return guarded([&]() -> ripc_status {
+    if (ticket == nullptr) return RIPC_INVALID_ARGUMENT;
+    return ticket->ticket->wait(Deadline::after(timeout), ticket->spin);
+  });
+}
+
+ripc_status ripc_ticket_cancel(ripc_ticket* ticket) {
+  return report(ticket == nullptr ? RIPC_INVALID_ARGUMENT : ticket->ticket->cancel());
+}
+
+void ripc_ticket_release(ripc_ticket* ticket) { delete ticket; }
+
+// ---- Windows -------------------------------------------------------------------------------------------------
+
+namespace {
+
+Status post_window(core::WindowQueue& windows, void* data, std::size_t size, std::uint64_t cookie) {
+  if (data == nullptr && size != 0) return Status(RIPC_INVALID_ARGUMENT, "A receive window has a size but no memory.");
+  return windows.post(data, size, cookie);
+}
+
+Status withdraw_windows(core::WindowQueue& windows, std::uint64_t cookie, std::size_t* count) {
+  const std::size_t withdrawn = windows.withdraw(cookie);
+  if (count != nullptr) *count = withdrawn;
+  return {};
+}
+
+}  // namespace
+
+ripc_status ripc_window_post(ripc_service* service, void* data, size_t size, uint64_t cookie) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
+    return post_window(from(service)->windows(), data, size, cookie);
+  });
+}
+
+ripc_status ripc_context_window_post(ripc_context* context, void* data, size_t size, uint64_t cookie) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+    return post_window(from(context)->windows(), data, size, cookie);
+  });
+}
+
+ripc_status ripc_window_withdraw(ripc_service* service, uint64_t cookie, size_t* count) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
+    return withdraw_windows(from(service)->windows(), cookie, count);
+  });
+}
+
+ripc_status ripc_context_window_withdraw(ripc_context* context, uint64_t cookie, size_t* count) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+    return withdraw_windows(from(context)->windows(), cookie, count);
+  });
+}
+
+// ---- Receive -------------------------------------------------------------------------------------------------
+
+namespace {
+
+ripc_status receive_messages(ripc_service* service, std::uint32_t flags, std::uint64_t timeout, ripc_message** messages,
+                             std::size_t capacity, std::size_t* count) noexcept {
+  return guarded([&]() -> ripc_status {
+    if (messages == nullptr || count == nullptr || capacity == 0 || (flags & ~std::uint32_t{RIPC_RECEIVE_LEND}) != 0)
+        [[unlikely]]
+      return RIPC_INVALID_ARGUMENT;
+    *count = 0;
+    messages[0] = nullptr;
+    if (const ripc_status status = check(from(service)); status != RIPC_OK) [[unlikely]]
+      return status;
+    return from(service)->receive(flags, timeout, {reinterpret_cast<core::Message**>(messages), capacity}, *count);
+  });
+}
+
+}  // namespace
+
+ripc_status ripc_receive(ripc_service* service, uint32_t flags, uint64_t timeout, ripc_message** message) {
+  std::size_t count = 0;
+  return receive_messages(service, flags, timeout, message, 1, &count);
+}
+
+ripc_status ripc_receive_many(ripc_service* service, uint32_t flags, uint64_t timeout, ripc_message** messages,
+                              size_t capacity, size_t* count) {
+  return receive_messages(service, flags, timeout, messages, capacity, count);
+}
+
+ripc_status ripc_interrupt(ripc_service* service) {
+  // Async-signal-safe: nothing is remembered for ripc_last_error().
+  if (service == nullptr) return RIPC_INVALID_ARGUMENT;
+  from(service)->interrupt();
+  return RIPC_OK;
+}
+
+ripc_status ripc_service_get_fd(ripc_service* service, int* fd) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
+    if (fd == nullptr) return RIPC_INVALID_ARGUMENT;
+    *fd = from(service)->event_fd();
+    return {};
+  });
+}
+
+ripc_service_id ripc_message_source(const ripc_message* message) { return message == nullptr ? 0 : from(message)->source; }
+uint32_t ripc_message_tag(const ripc_message* message) { return message == nullptr ? 0 : from(message)->tag; }
+size_t ripc_message_item_count(const ripc_message* message) { return message == nullptr ? 0 : from(message)->item_count; }
+
+ripc_status ripc_message_item(const ripc_message* message, size_t index, ripc_item_view* view) {
+  if (message == nullptr || view == nullptr || index >= from(message)->item_count) return report(RIPC_INVALID_ARGUMENT);
+  *view = from(message)->items[index];
+  return RIPC_OK;
+}
+
+uint64_t ripc_message_in_reply_to(const ripc_message* message) {
+  return message == nullptr ? 0 : from(message)->in_reply_to;
+}
+
+size_t ripc_message_return_count(const ripc_message* message) {
+  if (message == nullptr || !from(message)->attachments) return 0;
+  return from(message)->attachments->grants.size();
+}
+
+size_t ripc_message_return_size(const ripc_message* message, size_t index) {
+  if (index >= ripc_message_return_count(message)) return 0;
+  return static_cast<size_t>(from(message)->attachments->grants[index].length);
+}
+
+void ripc_message_release(ripc_message* message) {
+  if (message != nullptr) core::MessagePool::release(from(message));
+}
+
+// ---- Notifications -------------------------------------------------------------------------------------------
+
+ripc_status ripc_notification_register(ripc_service* service, ripc_notification_callback callback, void* user,
+                                       ripc_notification* notification) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
+    if (callback == nullptr || notification == nullptr) return RIPC_INVALID_ARGUMENT;
+    notification->service = from(service)->id();
+    notification->handle = from(service)->notifications().add(callback, user);
+    return {};
+  });
+}
+
+ripc_status ripc_notification_unregister(ripc_service* service, const ripc_notification* notification) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
+    if (notification == nullptr || notification->service != from(service)->id() ||
+        !from(service)->notifications().remove(notification->handle))
+      return Status(RIPC_INVALID_ARGUMENT, "This notification is not registered with this service.");
+    return {};
+  });
+}
+
+ripc_status ripc_notify(ripc_service* service, const ripc_notification* notification, const ripc_item* items,
+                        size_t count) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
+    if (notification == nullptr || notification->handle == 0 || (items == nullptr && count != 0))
+      return RIPC_INVALID_ARGUMENT;
+    return from(service)->notify(notification->service, notification->handle, {items, count});
+  });
+}
+
+}  // extern "C"

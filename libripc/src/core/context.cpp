@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/context.hpp"
+
+#include <time.h>
+
+#include <algorithm>
+
+#include "base/fork_guard.hpp"
+#include "core/service.hpp"
+#include "core/service_id.hpp"
+
+namespace ripc::core {
+
+namespace {
+
+// Between two looks at a service that is in the middle of restarting or moving.
+constexpr Nanoseconds kRetryPause = 2'000'000;
+constexpr Nanoseconds kReclaimPause = 10'000'000;
+constexpr Nanoseconds kFenceTimeout = 1'000'000'000;
+constexpr int kRandomIdAttempts = 16;
+
+}  // namespace
+
+Context::Context(ContextParts parts) : parts_(std::move(parts)), fork_generation_(ForkGuard::generation()) {}
+
+Result<std::unique_ptr<Context>> Context::create(ContextParts parts) {
+  std::unique_ptr<Context> context(new Context(std::move(parts)));
+  Status status = context->start();
+  if (!status.ok()) return status;
+  return context;
+}
+
+Status Context::start() {
+  Result<std::unique_ptr<EventLoop>> loop = EventLoop::create();
+  if (!loop.ok()) return loop.status();
+  loop_ = std::move(*loop);
+  tickets_ = std::make_unique<TicketKeeper>(*loop_);
+  for (const auto& transport : parts_.transports) {
+    Status status = transport->start(*this, *loop_);
+    if (!status.ok()) return status;
+  }
+  parts_.pool->set_arena_observer([this](std::uint32_t arena) {
+    for (const auto& transport : parts_.transports) transport->arena_gone(arena);
+  });
+  responder_ = std::thread([this] { loop_->run(); });
+  return {};
+}
+
+Context::~Context() {
+  std::vector<std::shared_ptr<Service>> services;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& [id, service] : services_) services.push_back(service);
+    services_.clear();
+  }
+  for (const auto& service : services) service->close(*parts_.resolver);
+  if (tickets_) tickets_->shut_down();
+  if (responder_.joinable()) {
+    loop_->post([this] {
+      for (const auto& transport : parts_.transports) transport->stop();
+      loop_->stop();
+    });
+    responder_.join();
+  } else if (loop_) {
+    for (const auto& transport : parts_.transports) transport->stop();
+  }
+  parts_.pool->set_arena_observer({});
+  epochs_.reclaim_all();
+}
+
+// ---- Services ------------------------------------------------------------------------------------------------
+
+Result<Service*> Context::register_service(const ServiceOptions& wanted) {
+  ServiceOptions options = wanted;
+  const bool random = options.id == 0;
+  for (int attempt = 0;; ++attempt) {
+    if (random) options.id = random_service_id();
+    std::shared_ptr<Service> present = service(options.id);
+    if (present) {
+      const bool collision = is_named(options.id) && present->name() != options.name;
+      if (!random && options.takeover && !collision) {
+        present->fence();
+      } else if (!random) {
+        if (collision)
+          return Status(RIPC_NAME_COLLISION, "This context has a service of another name under the same ID: '" +
+                                                 present->name() + "'. Rename one of the two.");
+        return Status(RIPC_ID_IN_USE,
+                      "This context has a service under this ID already: unregister it, or ask for takeover.");
+      } else {
+        continue;
+      }
+    }
+    Result<EventSet> events = EventSet::create();
+    if (!events.ok()) return events.status();
+    auto service = std::make_shared<Service>(*this, options, std::move(*events));
+    Service* const handle = service.get();
+    // Known before it is findable: a notification or a fence may arrive at once.
+    {
+      const std::lock_guard lock(mutex_);
+      if (present) displaced_.push_back(present);
+      services_[options.id] = service;
+    }
+    Status status = service->open(parts_.transports, *parts_.resolver);
+    if (status.ok()) return handle;
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto found = services_.find(options.id); found != services_.end() && found->second == service)
+        services_.erase(found);
+    }
+    service->close(*parts_.resolver);
+    if (!random || status.code() != RIPC_ID_IN_USE || attempt >= kRandomIdAttempts) return status;
+  }
+}
+
+void Context::unregister_service(Service* service) noexcept {
+  std::shared_ptr<Service> owned;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = services_.find(service->id()); found != services_.end() && found->second.get() == service) {
+      owned = std::move(found->second);
+      services_.erase(found);
+    } else {
+      const auto displaced = std::find_if(displaced_.begin(), displaced_.end(),
+                                          [&](const auto& candidate) { return candidate.get() == service; });
+      if (displaced == displaced_.end()) return;
+      owned = std::move(*displaced);
+      displaced_.erase(displaced);
+    }
+  }
+  owned->close(*parts_.resolver);
+}
+
+std::shared_ptr<Service> Context::service(ripc_service_id id) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = services_.find(id);
+  return found == services_.end() ? nullptr : found->second;
+}
+
+std::vector<std::shared_ptr<Service>> Context::services() noexcept {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<Service>> services;
+  services.reserve(services_.size());
+  for (const auto& [id, service] : services_) services.push_back(service);
+  return services;
+}
+
+void Context::fence_former(const spi::ServiceRecord& former, std::uint64_t incarnation) noexcept {
+  if (former.context == parts_.id) return;
+  for (const spi::Address& address : former.addresses) {
+    spi::Transport* transport = this->transport(address.transport);
+    // A former holder that is stopped or gone needs no answer: peers ask the resolver, and it learns when it runs again.
+    if (transport != nullptr &&
+        transport->fence(address, former.id, incarnation, Deadline::after(kFenceTimeout)).ok())
+      return;
+  }
+}
+
+Status Context::unregister_memory(void* data) {
+  std::span<std::byte> ended;
+  Status status = parts_.pool->unregister_memory(data, &ended);
+  if (status.ok() && !ended.empty()) tickets_->end_range(ended);
+  return status;
+}
+
+// ---- Paths ---------------------------------------------------------------------------------------------------
+
+spi::Transport* Context::transport(const std::string& name) noexcept {
+  const auto found = std::find_if(parts_.transports.begin(), parts_.transports.end(),
+                                  [&](const auto& transport) { return transport->name() == name; });
+  return found == parts_.transports.end() ? nullptr : found->get();
+}
+
+Result<std::shared_ptr<spi::Channel>> Context::channel_to(ripc_service_id id,
+                                                          std::atomic<std::uint64_t>& resolutions) {
+  {
+    const ThreadEpoch::Section section(ThreadEpoch::current());
+    if (const std::shared_ptr<spi::Channel>* channel = routes_.find(id); channel != nullptr && (*channel)->alive())
+      return *channel;
+  }
+  const Deadline deadline = Deadline::after(parts_.resolve_timeout);
+  for (;;) {
+    resolutions.fetch_add(1, std::memory_order_relaxed);
+    Result<spi::ServiceRecord> record = parts_.resolver->resolve(id, deadline);
+    std::vector<spi::Address> addresses;
+    if (record.ok()) {
+      addresses = record->addresses;
+    } else {
+      if (record.status().code() != RIPC_NO_SERVICE) return record.status();
+      // What a service said of itself counts only where no resolver knows better.
+      if (std::optional<spi::Address> learned = routes_.learned(id)) addresses.push_back(std::move(*learned));
+      if (addresses.empty()) return record.status();
+    }
+    Result<std::shared_ptr<spi::Channel>> channel = connect(addresses, id, deadline);
+    if (channel.ok()) return routes_.insert(id, std::move(*channel));
+    const ripc_status code = channel.status().code();
+    if (code != RIPC_PEER_DEAD && code != RIPC_NO_SERVICE) return channel.status();
+    if (!record.ok()) {
+      routes_.forget(id);
+      return record.status();
+    }
+    // The service was there a moment ago: it is ending, restarting or moving.
+    parts_.resolver->invalidate(*record);
+    if (deadline.expired()) return channel.status();
+    if (loop_->in_loop_thread()) {
+      (void)loop_->run_until([] { return false; }, Deadline::after(kRetryPause));
+    } else {
+      const timespec pause{0, static_cast<long>(kRetryPause)};
+      nanosleep(&pause, nullptr);
+    }
+  }
+}
+
+Result<std::shared_ptr<spi::Channel>> Context::connect(const std::vector<spi::Address>& addresses, ripc_service_id id,
+                                                       Deadline deadline) {
+  Status failure(RIPC_NO_SERVICE, "The service has no address on a transport that this context may use (" +
+                                      transport_names() + "): check RIPC_TRANSPORTS on both sides.");
+  for (const auto& transport : parts_.transports) {
+    for (const spi::Address& address : addresses) {
+      if (address.transport != transport->name()) continue;
+      Result<std::shared_ptr<spi::Channel>> channel = transport->connect(address, id, deadline);
+      if (channel.ok()) return channel;
+      failure = channel.status();
+    }
+  }
+  return failure;
+}
+
+std::string Context::transport_names() const {
+  std::string names;
+  for (const auto& transport : parts_.transports) {
+    if (!names.empty()) names += ',';
+    names += transport->name();
+  }
+  return names;
+}
+
+void Context::drop_channel(const spi::Channel& channel) noexcept {
+  routes_.remove(channel);
+  reclaim_soon();
+}
+
+void Context::reclaim_soon() noexcept {
+  if (reclaim_scheduled_.exchange(true, std::memory_order_acq_rel)) return;
+  loop_->add_timer(monotonic_now() + kReclaimPause, [this] {
+    reclaim_scheduled_.store(false, std::memory_order_release);
+    if (!epochs_.reclaim()) reclaim_soon();
+  });
+}
+
+Result<Resolution> Context::resolve(ripc_service_id id) {
+  Result<spi::ServiceRecord> record = parts_.resolver->resolve(id, Deadline::after(parts_.resolve_timeout));
+  if (!record.ok()) return record.status();
+  Resolution resolution;
+  resolution.record = std::move(*record);
+  for (const auto& transport : parts_.transports) {
+    for (const spi::Address& address : resolution.record.addresses) {
+      if (address.transport != transport->name() || !resolution.address.transport.empty()) continue;
+      resolution.address = address;
+      resolution.reason = "the first of this context's transports (" + transport_names() + ") that the service is on";
+    }
+  }
+  if (resolution.address.transport.empty()) {
+    if (!resolution.record.addresses.empty()) resolution.address = resolution.record.addresses.front();
+    resolution.reason = "none: the service is on none of this context's transports (" + transport_names() + ")";
+  }
+  return resolution;
+}
+
+// ---- spi::Host -----------------------------------------------------------------------------------------------
+
+void Context::control_packet(spi::Source&, ripc_service_id destination, spi::Bytes packet) noexcept {
+  if (const std::shared_ptr<Service> target = service(destination)) target->notifications().arrived(packet);
+}
+
+void Context::transfer_finished(spi::Channel& channel, std::uint64_t transfer) noexcept {
+  tickets_->transfer_finished(channel, transfer);
+}
+
+void Context::room(spi::Channel&) noexcept {
+  for (const auto& service : services()) service->room_changed();
+}
+
+void Context::channel_lost(spi::Channel& channel) noexcept {
+  tickets_->channel_lost(channel);
+  drop_channel(channel);
+  for (const auto& service : services()) service->room_changed();
+}
+
+void Context::fenced(ripc_service_id id, std::uint64_t incarnation) noexcept {
+  const std::shared_ptr<Service> target = service(id);
+  if (!target || target->incarnation() >= incarnation) return;
+  // Anyone can claim that it took over; only the resolver knows.
+  const Result<spi::ServiceRecord> record = parts_.resolver->resolve(id, Deadline::after(parts_.resolve_timeout));
+  if (record.ok() && record->context != parts_.id && record->incarnation > target->incarnation()) target->fence();
+}
+
+}  // namespace ripc::core

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library in one process: transports, resolver, pool, routes, tickets and the responder thread.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/thread_epoch.hpp"
+#include "base/event_loop.hpp"
+#include "base/fork_guard.hpp"
+#include "core/route_table.hpp"
+#include "core/ticket.hpp"
+#include "core/window_queue.hpp"
+#include "memory/pool.hpp"
+#include "spi/resolver.hpp"
+#include "spi/transport.hpp"
+
+namespace ripc::core {
+
+class Service;
+struct ServiceOptions;
+
+// What a context is made of; the caller has chosen and opened it.
+struct ContextParts {
+  std::uint64_t id = 0;
+  std::unique_ptr<memory::Pool> pool;
+  std::vector<std::unique_ptr<spi::Transport>> transports;  // preferred first
+  std::unique_ptr<spi::Resolver> resolver;
+  Nanoseconds resolve_timeout = 1'000'000'000;
+  Nanoseconds spin = 50'000;
+};
+
+// Where a service was found, and by which path it would be reached.
+struct Resolution {
+  spi::ServiceRecord record;
+  spi::Address address;
+  std::string reason;
+};
+
+class Context final : public spi::Host {
+ public:
+  static Result<std::unique_ptr<Context>> create(ContextParts parts);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  Result<Service*> register_service(const ServiceOptions& options);
+  void unregister_service(Service* service) noexcept;
+
+  Result<Resolution> resolve(ripc_service_id id);
+  Status list(const std::function<void(const spi::ServiceRecord&)>& visit) { return parts_.resolver->list(visit); }
+
+  // The channel to a service; finds, connects and remembers it if there is none. Any thread.
+  Result<std::shared_ptr<spi::Channel>> channel_to(ripc_service_id id, std::atomic<std::uint64_t>& resolutions);
+  // Tells the former holder of an ID that it was taken over.
+  void fence_former(const spi::ServiceRecord& former, std::uint64_t incarnation) noexcept;
+  // This channel is of no use any more.
+  void drop_channel(const spi::Channel& channel) noexcept;
+
+  Status unregister_memory(void* data);
+
+  memory::Pool& pool() noexcept { return *parts_.pool; }
+  EventLoop& loop() noexcept { return *loop_; }
+  EpochDomain& epochs() noexcept { return epochs_; }
+  RouteTable& routes() noexcept { return routes_; }
+  TicketKeeper& tickets() noexcept { return *tickets_; }
+  WindowQueue& windows() noexcept { return windows_; }
+  Nanoseconds spin() const noexcept { return parts_.spin; }
+  std::uint64_t id() const noexcept { return parts_.id; }
+  // False in a process forked from the one that made the context.
+  bool usable() const noexcept { return ForkGuard::known_generation() == fork_generation_; }
+
+  // spi::Host
+  void control_packet(spi::Source& source, ripc_service_id destination, spi::Bytes packet) noexcept override;
+  void transfer_finished(spi::Channel& channel, std::uint64_t transfer) noexcept override;
+  void room(spi::Channel& channel) noexcept override;
+  void channel_lost(spi::Channel& channel) noexcept override;
+  void fenced(ripc_service_id id, std::uint64_t incarnation) noexcept override;
+
+ private:
+  explicit Context(ContextParts parts);
+  Status start();
+  Result<std::shared_ptr<spi::Channel>> connect(const std::vector<spi::Address>& addresses, ripc_service_id id,
+                                                Deadline deadline);
+  spi::Transport* transport(const std::string& name) noexcept;
+  void reclaim_soon() noexcept;
+  std::shared_ptr<Service> service(ripc_service_id id) noexcept;
+  std::vector<std::shared_ptr<Service>> services() noexcept;
+  std::string transport_names() const;
+
+  ContextParts parts_;
+  std::uint64_t fork_generation_;
+  std::unique_ptr<EventLoop> loop_;
+  EpochDomain epochs_;
+  RouteTable routes_{epochs_};
+  std::unique_ptr<TicketKeeper> tickets_;
+  WindowQueue windows_;
+  std::mutex mutex_;
+  std::unordered_map<ripc_service_id, std::shared_ptr<Service>> services_;
+  std::vector<std::shared_ptr<Service>> displaced_;  // taken over by another service of this context
+  std::atomic<bool> reclaim_scheduled_{false};
+  std::thread responder_;
+};
+
+}  // namespace ripc::core

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/message.hpp"
+
+#include <cstdlib>
+#include <new>
+
+namespace ripc::core {
+
+namespace {
+
+constexpr std::size_t kSmallItems = 4;
+constexpr std::size_t kSmallStorage = 512;
+
+}  // namespace
+
+Message* MessagePool::make(bool large) const noexcept {
+  const std::size_t items = large ? RIPC_MAX_ITEMS : kSmallItems;
+  const std::size_t storage = large ? packet_limit_ : kSmallStorage;
+  const std::size_t items_offset = (sizeof(Message) + 15) & ~std::size_t{15};
+  const std::size_t storage_offset = items_offset + items * sizeof(ripc_item_view);
+  void* memory = std::malloc(storage_offset + storage);
+  if (memory == nullptr) return nullptr;
+  auto* message = new (memory) Message;
+  message->large = large;
+  message->item_capacity = static_cast<std::uint32_t>(items);
+  message->items = reinterpret_cast<ripc_item_view*>(static_cast<std::byte*>(memory) + items_offset);
+  message->storage = static_cast<std::byte*>(memory) + storage_offset;
+  message->storage_size = storage;
+  return message;
+}
+
+void MessagePool::change_owner(const ThreadEpoch::Record& thread) noexcept {
+  const ThreadEpoch::Record* former = owner_.exchange(nullptr, std::memory_order_seq_cst);
+  // The former receiver may be giving a message back as the owner that it no longer is.
+  if (former != nullptr) ThreadEpoch::synchronize(*former);
+  owner_.store(&thread, std::memory_order_seq_cst);
+}
+
+void MessagePool::collect(List& list) noexcept {
+  Message* message = list.returned.exchange(nullptr, std::memory_order_acquire);
+  while (message != nullptr) {
+    Message* next = message->next;
+    message->next = list.own;
+    list.own = message;
+    --out_;
+    message = next;
+  }
+}
+
+bool MessagePool::exhausted() noexcept {
+  if (out_ < max_messages_) [[likely]]
+    return false;
+  collect(small_);
+  collect(large_);
+  return out_ >= max_messages_;
+}
+
+Message* MessagePool::take(std::size_t packet_size, std::size_t items) noexcept {
+  if (exhausted()) return nullptr;
+  const bool large = packet_size > kSmallStorage || items > kSmallItems;
+  List& list = large ? large_ : small_;
+  if (list.own == nullptr && list.returned.load(std::memory_order_relaxed) != nullptr) collect(list);
+  Message* message = list.own;
+  if (message != nullptr) {
+    list.own = message->next;
+  } else {
+    message = make(large);
+    if (message == nullptr) return nullptr;
+  }
+  message->owner = this;
+  message->in_reply_to = 0;
+  message->request = 0;
+  message->item_count = 0;
+  ++out_;
+  return message;
+}
+
+void MessagePool::release(Message* message) noexcept {
+  if (message->attachments) [[unlikely]] {
+    Message::Attachments& attachments = *message->attachments;
+    for (const wire::Descriptor& descriptor : attachments.lent)
+      (void)attachments.source->finish(descriptor, attachments.lent_status);
+    for (std::byte* lease : attachments.leases) (void)attachments.pool->release(lease);
+    message->attachments.reset();
+  }
+  MessagePool& pool = *message->owner;
+  List& list = message->large ? pool.large_ : pool.small_;
+  ThreadEpoch::Record& thread = ThreadEpoch::current();
+  {
+    const ThreadEpoch::Section section(thread);
+    if (pool.owner_.load(std::memory_order_relaxed) == &thread) [[likely]] {
+      message->next = list.own;
+      list.own = message;
+      --pool.out_;
+      return;
+    }
+  }
+  pool.give_back_from_elsewhere(list, message);
+}
+
+void MessagePool::give_back_from_elsewhere(List& list, Message* message) noexcept {
+  Message* first = list.returned.load(std::memory_order_acquire);
+  while (first != closed_mark()) {
+    message->next = first;
+    if (list.returned.compare_exchange_weak(first, message, std::memory_order_release, std::memory_order_acquire))
+      return;
+  }
+  destroy(message);
+  if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+}
+
+void MessagePool::close() noexcept {
+  if (const ThreadEpoch::Record* former = owner_.exchange(nullptr, std::memory_order_seq_cst))
+    ThreadEpoch::synchronize(*former);
+  for (List* list : {&small_, &large_}) {
+    Message* returned = list->returned.exchange(closed_mark(), std::memory_order_acq_rel);
+    for (Message* message = returned; message != nullptr;) {
+      Message* next = message->next;
+      destroy(message);
+      --out_;
+      message = next;
+    }
+    for (Message* message = list->own; message != nullptr;) {
+      Message* next = message->next;
+      destroy(message);
+      message = next;
+    }
+  }
+  const std::int64_t out = out_;
+  // Messages that came back since the lists were closed have been counted down already.
+  if (remaining_.fetch_add(out, std::memory_order_acq_rel) + out == 0) delete this;
+}
+
+void MessagePool::destroy(Message* message) noexcept {
+  message->~Message();
+  std::free(message);
+}
+
+}  // namespace ripc::core

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Received messages and the pool they come from. The receiving thread takes messages, any thread gives them back.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/thread_epoch.hpp"
+#include "memory/pool.hpp"
+#include "ripc/ripc.h"
+#include "spi/transport.hpp"
+#include "wire/packet.hpp"
+
+namespace ripc::core {
+
+class MessagePool;
+
+struct Message {
+  // What only few messages need.
+  struct Attachments {
+    std::shared_ptr<spi::Source> source;                 // who attached the grants, or lends
+    std::vector<wire::Grant> grants;                     // return buffers for the reply
+    std::atomic<bool> replied{false};                    // the grants were used, or refused
+    std::vector<wire::Descriptor> lent;                  // a transfer to finish on release: one or none
+    ripc_status lent_status = RIPC_OK;                   // with this
+    memory::Pool* pool = nullptr;                        // of the leases
+    std::vector<std::byte*> leases;                      // items in library memory, given back on release
+  };
+
+  Message* next = nullptr;  // in the pool's lists
+  MessagePool* owner = nullptr;
+  bool large = false;
+  std::uint32_t tag = 0;
+  ripc_service_id source = 0;
+  std::uint64_t in_reply_to = 0;
+  std::uint64_t request = 0;  // the sender's name for it, if it attached return buffers
+  std::uint32_t item_count = 0;
+  std::uint32_t item_capacity = 0;
+  ripc_item_view* items = nullptr;
+  std::byte* storage = nullptr;  // the packet's bytes
+  std::size_t storage_size = 0;
+  std::unique_ptr<Attachments> attachments;
+
+  Attachments& attach() {
+    if (!attachments) attachments = std::make_unique<Attachments>();
+    return *attachments;
+  }
+};
+
+// Lives until its service is gone and all its messages are back.
+//
+// The thread that receives takes messages and, usually, gives them back: that needs no locked instruction. Any other
+// thread gives back through a list that the receiver takes whole.
+class MessagePool {
+ public:
+  // packet_limit: bytes of the largest packet. max_messages: how many may be out at once.
+  MessagePool(std::size_t packet_limit, std::uint32_t max_messages) noexcept
+      : packet_limit_(packet_limit), max_messages_(max_messages) {}
+
+  // The receiving thread, before it takes messages: from now on it is the one.
+  void enter(const ThreadEpoch::Record& thread) noexcept {
+    if (owner_.load(std::memory_order_relaxed) != &thread) [[unlikely]]
+      change_owner(thread);
+  }
+
+  // The receiving thread. nullptr: max_messages are out, or no memory. No allocation once as many as are needed at a
+  // time exist.
+  Message* take(std::size_t packet_size, std::size_t items) noexcept;
+
+  // The receiving thread. True if max_messages are out.
+  bool exhausted() noexcept;
+
+  // Any thread. Ends what the message lends and gives it back to its pool.
+  static void release(Message* message) noexcept;
+
+  // The service is gone; nobody receives any more. The pool goes with its last message.
+  void close() noexcept;
+
+ private:
+  struct List {
+    Message* own = nullptr;                   // the receiving thread's
+    std::atomic<Message*> returned{nullptr};  // by other threads; closed_mark() after close()
+  };
+  ~MessagePool() = default;
+  static Message* closed_mark() noexcept { return reinterpret_cast<Message*>(std::uintptr_t{1}); }
+  static void destroy(Message* message) noexcept;
+  Message* make(bool large) const noexcept;
+  void change_owner(const ThreadEpoch::Record& thread) noexcept;
+  void collect(List& list) noexcept;
+  void give_back_from_elsewhere(List& list, Message* message) noexcept;
+
+  std::size_t packet_limit_;
+  std::uint32_t max_messages_;
+  std::uint32_t out_ = 0;  // as far as the receiving thread knows
+  List small_;
+  List large_;
+  std::atomic<const ThreadEpoch::Record*> owner_{nullptr};
+  std::atomic<std::int64_t> remaining_{0};  // out after close(); negative before it has counted
+};
+
+}  // namespace ripc::core

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// The receiving half of a service: waiting, and the way of a short message. Long ones go through assembly.cpp.
+#include <algorithm>
+
+#include "base/copy.hpp"
+#include "core/assembly.hpp"
+#include "core/service.hpp"
+#include "wire/packet.hpp"
+
+namespace ripc::core {
+
+namespace {
+
+// How often the spin loop looks at the clock.
+constexpr unsigned kRoundsPerClock = 32;
+constexpr unsigned kRoundsPerPause = 8;
+// While bytes are on their way, the receiver looks at least this often.
+constexpr Nanoseconds kAssemblySlice = 20'000'000;
+
+void increase(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) noexcept {
+  // One writer: no need for a locked instruction.
+  counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+ripc_status Service::receive(std::uint32_t flags, Nanoseconds timeout, std::span<Message*> messages,
+                             std::size_t& count) {
+  count = 0;
+  if (armed_) disarm();
+  output_ = messages;
+  output_count_ = 0;
+  flags_ = flags;
+  pool_->enter(ThreadEpoch::current());
+  Deadline deadline = Deadline::never();
+  Nanoseconds spin_until = 0;
+  for (unsigned round = 0;; ++round) {
+    if (const ripc_status status = usable(); status != RIPC_OK) [[unlikely]]
+      return status;
+    if (poll_ports() != 0) {
+      count = output_count_;
+      return RIPC_OK;
+    }
+    if (interrupted_.load(std::memory_order_relaxed) && interrupted_.exchange(false, std::memory_order_acq_rel))
+      return RIPC_INTERRUPTED;
+    if (pool_->exhausted()) return RIPC_LIMIT;
+    if (timeout == 0) {
+      if (!uses_fd_.load(std::memory_order_relaxed)) return RIPC_EMPTY;
+      // The descriptor must become readable for whatever comes from now on, and only for that.
+      events_.drain();
+      arm();
+      if (interrupted_.exchange(false, std::memory_order_acq_rel)) return RIPC_INTERRUPTED;
+      if (poll_ports() == 0) return RIPC_EMPTY;
+      count = output_count_;
+      disarm();
+      return RIPC_OK;
+    }
+    if (round == 0) {
+      deadline = Deadline::after(timeout);
+      spin_until = std::min(monotonic_now() + context_.spin(), deadline.at());
+    } else if (round % kRoundsPerClock == 0 && monotonic_now() >= spin_until) {
+      const ripc_status status = sleep(deadline);
+      if (output_count_ != 0) {
+        count = output_count_;
+        return RIPC_OK;
+      }
+      if (status != RIPC_OK) return status;
+    }
+    // A pause on every round would add its length to the latency.
+    if (round % kRoundsPerPause == 0) cpu_pause();
+  }
+}
+
+std::size_t Service::poll_ports() noexcept {
+  while (!ready_.empty() && output_count_ < output_.size()) {
+    output_[output_count_++] = ready_.front();
+    ready_.pop_front();
+  }
+  for (const auto& port : ports_) {
+    if (output_count_ >= output_.size()) break;
+    (void)port->poll(*this, output_.size() - output_count_);
+  }
+  if (!assemblies_.empty()) [[unlikely]]
+    progress_all();
+  return output_count_;
+}
+
+ripc_status Service::sleep(Deadline deadline) noexcept {
+  ripc_status status = RIPC_OK;
+  bool slept = false;
+  for (;;) {
+    if (deadline.expired()) {
+      status = RIPC_TIMEOUT;
+      break;
+    }
+    // Armed anew after each event: a sender wakes a receiver only once for each arming.
+    arm();
+    if (poll_ports() != 0 || interrupted_.load(std::memory_order_acquire) || usable() != RIPC_OK) break;
+    if (!slept) increase(counters_.sleeps);
+    slept = true;
+    const Nanoseconds slice = assemblies_.empty() ? UINT64_MAX : kAssemblySlice;
+    status = events_.wait(slice < deadline.remaining() ? Deadline::after(slice) : deadline);
+    if (status == RIPC_INTERRUPTED) break;
+    status = RIPC_OK;
+  }
+  disarm();
+  return status;
+}
+
+void Service::arm() noexcept {
+  armed_ = true;
+  for (const auto& port : ports_) port->prepare_sleep();
+}
+
+void Service::disarm() noexcept {
+  armed_ = false;
+  for (const auto& port : ports_) port->cancel_sleep();
+}
+
+void Service::interrupt() noexcept {
+  interrupted_.store(true, std::memory_order_release);
+  events_.wake();
+}
+
+int Service::event_fd() noexcept {
+  uses_fd_.store(true, std::memory_order_relaxed);
+  return events_.fd();
+}
+
+void Service::emit(Message* message) noexcept {
+  increase(counters_.messages_received);
+  if (output_count_ < output_.size()) {
+    output_[output_count_++] = message;
+  } else {
+    ready_.push_back(message);
+  }
+}
+
+spi::Delivery Service::deliver(spi::Source& source, spi::Bytes bytes) noexcept {
+  if (!assemblies_.empty()) [[unlikely]] {
+    // What a source sends stays in order: the next packet waits until the one before is complete.
+    const auto mine = std::find_if(assemblies_.begin(), assemblies_.end(),
+                                   [&](const Assembly& assembly) { return assembly.source.get() == &source; });
+    if (mine != assemblies_.end()) return spi::Delivery::blocked;
+  }
+  if (bytes.size() < wire::kHeaderSize) [[unlikely]] {
+    increase(counters_.packets_corrupt);
+    return spi::Delivery::taken;
+  }
+  // The peer can change the bytes at any time: only the copy is looked at, but for this hint about the room needed.
+  const auto items_hint = static_cast<std::size_t>(bytes[3]);
+  Message* message = pool_->take(bytes.size(), items_hint);
+  if (message == nullptr) [[unlikely]]
+    return spi::Delivery::stop;
+  if (bytes.size() > message->storage_size) [[unlikely]] {
+    increase(counters_.packets_corrupt);
+    MessagePool::release(message);
+    return spi::Delivery::taken;
+  }
+  copy_small(message->storage, bytes.data(), bytes.size());
+  const spi::Bytes copy{message->storage, bytes.size()};
+  std::size_t short_bytes = 0;
+  const bool plain = wire::Packet::decode_plain(
+      copy, message->item_capacity, message->tag, message->source, [&](std::size_t offset, std::size_t length) {
+        message->items[message->item_count++] = {.data = message->storage + offset,
+                                                 .size = length,
+                                                 .kind = RIPC_VIEW_SHORT,
+                                                 .status = RIPC_OK,
+                                                 .cookie = 0,
+                                                 .return_index = 0,
+                                                 .copied = 1};
+        short_bytes += length;
+      });
+  if (!plain) [[unlikely]] {
+    deliver_special(source, message, copy);
+    return spi::Delivery::taken;
+  }
+  learn(source, message->source);
+  increase(counters_.short_bytes_received, short_bytes);
+  if (short_bytes != 0) increase(counters_.receive_copies);
+  emit(message);
+  return spi::Delivery::taken;
+}
+
+// Takes over a message that has more than payload, or is no message at all.
+void Service::deliver_special(spi::Source& source, Message* message, spi::Bytes copy) noexcept {
+  message->item_count = 0;
+  wire::Packet packet;
+  if (!packet.decode(copy).ok() || packet.kind() != wire::PacketKind::message) {
+    increase(counters_.packets_corrupt);
+    MessagePool::release(message);
+    return;
+  }
+  message->source = packet.source();
+  message->tag = packet.tag();
+  learn(source, message->source);
+  if (!assemble(source, message, packet)) increase(counters_.packets_corrupt);
+}
+
+void Service::learn(spi::Source& source, ripc_service_id id) noexcept {
+  if (source.learned_service == id) [[likely]]
+    return;
+  context_.routes().learn(id, source.reply_address());
+  source.learned_service = id;
+}
+
+void Service::source_gone(spi::Source& source) noexcept {
+  for (auto assembly = assemblies_.begin(); assembly != assemblies_.end();) {
+    const auto current = assembly++;
+    if (current->source.get() != &source) continue;
+    // What lies in mapped memory can still be had.
+    if (!progress(*current)) drop(*current, RIPC_PEER_DEAD);
+    assemblies_.erase(current);
+  }
+}
+
+}  // namespace ripc::core

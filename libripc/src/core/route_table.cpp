@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/route_table.hpp"
+
+#include <algorithm>
+
+namespace ripc::core {
+
+namespace {
+
+constexpr std::size_t kFirstSize = 64;
+constexpr std::size_t kMaxLearned = 65536;
+
+}  // namespace
+
+RouteTable::RouteTable(EpochDomain& epochs) : epochs_(epochs), table_(new Table(kFirstSize)) {}
+
+RouteTable::~RouteTable() {
+  Table* table = table_.load(std::memory_order_relaxed);
+  for (auto& slot : table->slots) delete slot.load(std::memory_order_relaxed);
+  delete table;
+}
+
+std::size_t RouteTable::start(ripc_service_id id, std::size_t size) noexcept {
+  return static_cast<std::size_t>((id * 0x9e3779b97f4a7c15u) >> 32) & (size - 1);
+}
+
+const std::shared_ptr<spi::Channel>* RouteTable::find(ripc_service_id id) const noexcept {
+  const Table& table = *table_.load(std::memory_order_acquire);
+  const std::size_t size = table.slots.size();
+  for (std::size_t position = start(id, size);; position = (position + 1) & (size - 1)) {
+    const Route* route = table.slots[position].load(std::memory_order_acquire);
+    if (route == nullptr) return nullptr;
+    if (route->id == id && route->channel) return &route->channel;
+  }
+}
+
+// The slot of a route that leads somewhere; removed ones keep their slot, without a channel, until the table is rebuilt.
+std::atomic<RouteTable::Route*>* RouteTable::locate(Table& table, ripc_service_id id) const noexcept {
+  const std::size_t size = table.slots.size();
+  for (std::size_t position = start(id, size);; position = (position + 1) & (size - 1)) {
+    const Route* route = table.slots[position].load(std::memory_order_relaxed);
+    if (route == nullptr) return nullptr;
+    if (route->id == id && route->channel) return &table.slots[position];
+  }
+}
+
+void RouteTable::store(Table& table, Route* route) noexcept {
+  const std::size_t size = table.slots.size();
+  std::size_t position = start(route->id, size);
+  while (table.slots[position].load(std::memory_order_relaxed) != nullptr) position = (position + 1) & (size - 1);
+  table.slots[position].store(route, std::memory_order_release);
+}
+
+void RouteTable::retire(Route* route) {
+  epochs_.retire([route] { delete route; });
+}
+
+void RouteTable::make_room() {
+  Table* old = table_.load(std::memory_order_relaxed);
+  if ((used_ + 1) * 2 <= old->slots.size()) return;
+  std::size_t living = 0;
+  for (const auto& slot : old->slots) {
+    const Route* route = slot.load(std::memory_order_relaxed);
+    if (route != nullptr && route->channel) ++living;
+  }
+  std::size_t size = kFirstSize;
+  while (size < (living + 1) * 4) size *= 2;
+  auto fresh = std::make_unique<Table>(size);
+  for (const auto& slot : old->slots) {
+    Route* route = slot.load(std::memory_order_relaxed);
+    if (route == nullptr) continue;
+    if (route->channel) {
+      store(*fresh, route);
+    } else {
+      retire(route);
+    }
+  }
+  used_ = living;
+  table_.store(fresh.release(), std::memory_order_release);
+  epochs_.retire([old] { delete old; });
+}
+
+std::shared_ptr<spi::Channel> RouteTable::insert(ripc_service_id id, std::shared_ptr<spi::Channel> channel) {
+  const std::lock_guard lock(mutex_);
+  Table* table = table_.load(std::memory_order_relaxed);
+  if (std::atomic<Route*>* slot = locate(*table, id)) {
+    Route* present = slot->load(std::memory_order_relaxed);
+    if (present->channel->alive()) return present->channel;
+    slot->store(new Route{id, channel}, std::memory_order_release);
+    retire(present);
+    return channel;
+  }
+  make_room();
+  store(*table_.load(std::memory_order_relaxed), new Route{id, channel});
+  ++used_;
+  return channel;
+}
+
+void RouteTable::remove(const spi::Channel& channel) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (auto& slot : table_.load(std::memory_order_relaxed)->slots) {
+    Route* route = slot.load(std::memory_order_relaxed);
+    if (route == nullptr || route->channel.get() != &channel) continue;
+    slot.store(new Route{route->id, nullptr}, std::memory_order_release);
+    retire(route);
+  }
+}
+
+void RouteTable::learn(ripc_service_id id, spi::Address address) {
+  const std::lock_guard lock(mutex_);
+  const auto [position, inserted] = learned_.insert_or_assign(id, std::move(address));
+  if (!inserted) return;
+  learned_order_.push_back(id);
+  if (learned_order_.size() <= kMaxLearned) return;
+  // Rare enough that dropping the older half at once is cheaper than keeping an order that can be cut in the middle.
+  const auto half = learned_order_.begin() + static_cast<std::ptrdiff_t>(kMaxLearned / 2);
+  std::for_each(learned_order_.begin(), half, [&](ripc_service_id old) { learned_.erase(old); });
+  learned_order_.erase(learned_order_.begin(), half);
+}
+
+void RouteTable::forget(ripc_service_id id) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (learned_.erase(id) != 0) std::erase(learned_order_, id);
+}
+
+std::optional<spi::Address> RouteTable::learned(ripc_service_id id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = learned_.find(id);
+  if (found == learned_.end()) return std::nullopt;
+  return found->second;
+}
+
+std::vector<std::pair<ripc_service_id, std::shared_ptr<spi::Channel>>> RouteTable::all() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::pair<ripc_service_id, std::shared_ptr<spi::Channel>>> channels;
+  for (const auto& slot : table_.load(std::memory_order_relaxed)->slots) {
+    const Route* route = slot.load(std::memory_order_relaxed);
+    if (route != nullptr && route->channel) channels.emplace_back(route->id, route->channel);
+  }
+  return channels;
+}
+
+}  // namespace ripc::core

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which channel leads to which service: read without a lock on every send, changed under one.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "base/thread_epoch.hpp"
+#include "spi/transport.hpp"
+
+namespace ripc::core {
+
+class RouteTable {
+ public:
+  explicit RouteTable(EpochDomain& epochs);
+  ~RouteTable();
+  RouteTable(const RouteTable&) = delete;
+  RouteTable& operator=(const RouteTable&) = delete;
+
+  // The channel to a service, or nullptr. Valid while the caller's ThreadEpoch::Section lives. Any thread, no lock.
+  const std::shared_ptr<spi::Channel>* find(ripc_service_id id) const noexcept;
+
+  // Adds a channel unless a living one is there already: returns the one that is in the table afterwards.
+  std::shared_ptr<spi::Channel> insert(ripc_service_id id, std::shared_ptr<spi::Channel> channel);
+  // Removes this channel, wherever it is; the caller makes the EpochDomain reclaim later.
+  void remove(const spi::Channel& channel) noexcept;
+
+  // Addresses heard from the services themselves, for those that no resolver knows. Bounded: the oldest is dropped.
+  void learn(ripc_service_id id, spi::Address address);
+  void forget(ripc_service_id id) noexcept;
+  std::optional<spi::Address> learned(ripc_service_id id) const;
+
+  // Every channel there is.
+  std::vector<std::pair<ripc_service_id, std::shared_ptr<spi::Channel>>> all() const;
+
+ private:
+  struct Route {
+    ripc_service_id id;
+    std::shared_ptr<spi::Channel> channel;
+  };
+  struct Table {
+    explicit Table(std::size_t size) : slots(size) {}
+    std::vector<std::atomic<Route*>> slots;  // a power of two
+  };
+  static std::size_t start(ripc_service_id id, std::size_t size) noexcept;
+  std::atomic<Route*>* locate(Table& table, ripc_service_id id) const noexcept;
+  void store(Table& table, Route* route) noexcept;
+  void make_room();
+  void retire(Route* route);
+
+  EpochDomain& epochs_;
+  std::atomic<Table*> table_;
+  mutable std::mutex mutex_;
+  std::size_t used_ = 0;  // slots that are not empty, with those of removed routes
+  std::unordered_map<ripc_service_id, spi::Address> learned_;
+  std::vector<ripc_service_id> learned_order_;
+};
+
+}  // namespace ripc::core

@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sending half of a service.
+#include <algorithm>
+#include <array>
+#include <bitset>
+#include <thread>
+
+#include "core/service.hpp"
+#include "wire/packet.hpp"
+
+namespace ripc::core {
+
+namespace {
+
+// How often a send that meets a dead peer looks for its successor.
+constexpr int kAttempts = 3;
+// How long ripc_wait_room() sleeps before it looks whether it was interrupted: an interrupt may come from a signal
+// handler, which cannot notify a condition variable.
+constexpr Nanoseconds kRoomSlice = 20'000'000;
+
+bool is_gone(ripc_status status) noexcept { return status == RIPC_PEER_DEAD || status == RIPC_CLOSED; }
+
+spi::Bytes bytes_of(const ripc_item& item) noexcept { return {static_cast<const std::byte*>(item.data), item.size}; }
+
+Status too_large(std::size_t size, std::size_t limit) {
+  return Status(RIPC_TOO_LARGE, "The short items make a packet of " + std::to_string(size) + " bytes; this peer takes " +
+                                    std::to_string(limit) +
+                                    ". Send the large items as RIPC_ITEM_LONG, or give the receiving service a larger "
+                                    "queue_bytes.");
+}
+
+Status check(const SendArguments& arguments) {
+  if (arguments.items.size() > RIPC_MAX_ITEMS)
+    return Status(RIPC_INVALID_ARGUMENT, "A message has at most 64 items: join some of them.");
+  if (arguments.returns.size() > RIPC_MAX_RETURNS)
+    return Status(RIPC_INVALID_ARGUMENT, "A message has at most 16 return buffers.");
+  if (arguments.to == 0) return Status(RIPC_INVALID_ARGUMENT, "0 is never a service ID.");
+  for (const ripc_item& item : arguments.items) {
+    if (item.data == nullptr && item.size != 0)
+      return Status(RIPC_INVALID_ARGUMENT, "An item has a size but no data.");
+    if (item.kind > RIPC_ITEM_RETURN) return Status(RIPC_INVALID_ARGUMENT, "An item has an unknown kind.");
+    if (item.kind == RIPC_ITEM_RETURN && arguments.reply_to == nullptr)
+      return Status(RIPC_INVALID_ARGUMENT, "RIPC_ITEM_RETURN is for ripc_reply(): only a request has return buffers.");
+  }
+  for (const ripc_return_buffer& buffer : arguments.returns) {
+    if (buffer.data == nullptr && buffer.size != 0)
+      return Status(RIPC_INVALID_ARGUMENT, "A return buffer has a size but no data.");
+  }
+  return {};
+}
+
+}  // namespace
+
+// How each item travels, and what was prepared for it. Kept over attempts with different channels.
+struct Service::Outgoing {
+  enum class Way : std::uint8_t { payload, exposed, returned, directed };
+  std::array<Way, RIPC_MAX_ITEMS> ways;
+  std::vector<memory::Hold> holds;                // one for each exposed or directed item, in order
+  std::vector<spi::Exposure> exposures;
+  std::vector<spi::Bytes> ranges;
+};
+
+ripc_status Service::send_short(ripc_service_id to, std::span<const ripc_item> items) noexcept {
+  if (usable() != RIPC_OK || items.size() > RIPC_MAX_ITEMS) [[unlikely]]
+    return RIPC_PENDING;
+  wire::Encoder encoder(wire::PacketKind::message, 0, id());
+  std::size_t bytes = 0;
+  for (const ripc_item& item : items) {
+    if (item.kind > RIPC_ITEM_SHORT || (item.data == nullptr && item.size != 0) || !encoder.add_payload(bytes_of(item)))
+        [[unlikely]]
+      return RIPC_PENDING;
+    bytes += item.size;
+  }
+  ThreadEpoch::Record& thread = ThreadEpoch::current();
+  const ThreadEpoch::Section section(thread);
+  const std::shared_ptr<spi::Channel>* channel = context_.routes().find(to);
+  if (channel == nullptr) [[unlikely]]
+    return RIPC_PENDING;
+  bool woke = false;
+  const ripc_status status = (*channel)->send(encoder.finish(), woke);
+  if (status == RIPC_OK) [[likely]] {
+    count_sent(thread, bytes);
+    if (woke) counters_.wakes_sent.fetch_add(1, std::memory_order_relaxed);
+    return RIPC_OK;
+  }
+  if (status != RIPC_AGAIN) return RIPC_PENDING;
+  counters_.again.fetch_add(1, std::memory_order_relaxed);
+  return RIPC_AGAIN;
+}
+
+Status Service::send(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket) {
+  if (arguments.request_id != nullptr) *arguments.request_id = 0;
+  if (const ripc_status status = usable(); status != RIPC_OK) [[unlikely]]
+    return status;
+  Status checked = check(arguments);
+  if (!checked.ok()) [[unlikely]]
+    return checked;
+  const bool plain = arguments.returns.empty() && (arguments.reply_to == nullptr || arguments.reply_to->request == 0) &&
+                     std::all_of(arguments.items.begin(), arguments.items.end(),
+                                 [](const ripc_item& item) { return item.kind <= RIPC_ITEM_SHORT; });
+  if (plain) {
+    bool fits = true;
+    Status status = send_plain(arguments, fits);
+    if (fits) return status;
+  }
+  return send_planned(arguments, ticket);
+}
+
+Status Service::send_plain(const SendArguments& arguments, bool& fits) {
+  wire::Encoder encoder(wire::PacketKind::message, arguments.tag, id());
+  bool encodable = true;
+  bool any_auto = false;
+  std::size_t bytes = 0;
+  for (const ripc_item& item : arguments.items) {
+    encodable = encoder.add_payload(bytes_of(item)) && encodable;
+    any_auto = any_auto || (item.kind == RIPC_ITEM_AUTO && item.size != 0);
+    bytes += item.size;
+  }
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    std::shared_ptr<spi::Channel> lost;
+    {
+      ThreadEpoch::Record& record = ThreadEpoch::current();
+      const ThreadEpoch::Section section(record);
+      if (const std::shared_ptr<spi::Channel>* channel = context_.routes().find(arguments.to)) {
+        if (!encodable || encoder.size() > (*channel)->packet_limit()) [[unlikely]] {
+          fits = !any_auto;
+          return fits ? too_large(wire::packet_size(arguments.items.size(), bytes), (*channel)->packet_limit())
+                      : Status();
+        }
+        bool woke = false;
+        const ripc_status status = (*channel)->send(encoder.finish(), woke);
+        if (status == RIPC_OK) [[likely]] {
+          count_sent(record, bytes);
+          if (woke) counters_.wakes_sent.fetch_add(1, std::memory_order_relaxed);
+          return {};
+        }
+        if (!is_gone(status)) {
+          if (status == RIPC_AGAIN) counters_.again.fetch_add(1, std::memory_order_relaxed);
+          return status;
+        }
+        lost = *channel;
+      }
+    }
+    if (lost) context_.drop_channel(*lost);
+    Result<std::shared_ptr<spi::Channel>> found = context_.channel_to(arguments.to, counters_.resolutions);
+    if (!found.ok()) return found.status();
+  }
+  return RIPC_PEER_DEAD;
+}
+
+// The thread that sent first counts in a place of its own, without locked instructions; others share one.
+void Service::count_sent(const ThreadEpoch::Record& thread, std::size_t bytes) noexcept {
+  const ThreadEpoch::Record* main = main_sender_.load(std::memory_order_relaxed);
+  if (main == nullptr && main_sender_.compare_exchange_strong(main, &thread, std::memory_order_relaxed)) main = &thread;
+  if (main == &thread) [[likely]] {
+    const auto increase = [](std::atomic<std::uint64_t>& counter, std::uint64_t by) {
+      counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+    };
+    increase(bytes == 0 ? main_counters_.empty_messages : main_counters_.payload_messages, 1);
+    increase(main_counters_.bytes, bytes);
+    return;
+  }
+  (bytes == 0 ? counters_.other_messages_sent : counters_.payload_messages_sent).fetch_add(1, std::memory_order_relaxed);
+  counters_.short_bytes_sent.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+void Service::push_returns(const SendArguments& arguments, Outgoing& outgoing) {
+  using Way = Outgoing::Way;
+  const Message& request = *arguments.reply_to;
+  Message::Attachments* attachments = request.attachments.get();
+  const bool granted = attachments != nullptr && !attachments->grants.empty() &&
+                       !attachments->replied.exchange(true, std::memory_order_acq_rel);
+  std::bitset<RIPC_MAX_RETURNS> used;
+  for (std::size_t index = 0; index < arguments.items.size(); ++index) {
+    const ripc_item& item = arguments.items[index];
+    if (item.kind != RIPC_ITEM_RETURN) continue;
+    outgoing.ways[index] = Way::exposed;
+    const std::uint32_t target = item.return_index;
+    if (!granted || target >= attachments->grants.size() || used[target]) continue;
+    const wire::Grant& grant = attachments->grants[target];
+    if (item.size > grant.length) continue;
+    const ripc_status status = attachments->source->push(grant, bytes_of(item));
+    if (status == RIPC_OK) {
+      outgoing.ways[index] = Way::returned;
+      counters_.items_returned.fetch_add(1, std::memory_order_relaxed);
+      used.set(target);
+    } else if (status == RIPC_UNSUPPORTED) {
+      outgoing.ways[index] = Way::directed;
+      used.set(target);
+    }
+  }
+}
+
+Status Service::send_planned(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket) {
+  using Way = Outgoing::Way;
+  Outgoing outgoing;
+  Result<std::shared_ptr<spi::Channel>> channel = context_.channel_to(arguments.to, counters_.resolutions);
+  if (!channel.ok()) return channel.status();
+
+  std::size_t entries = arguments.items.size() + arguments.returns.size() + 1;
+  std::size_t body = arguments.returns.size() * wire::kGrantSize + sizeof(std::uint64_t);
+  bool any_auto = false;
+  for (std::size_t index = 0; index < arguments.items.size(); ++index) {
+    const ripc_item& item = arguments.items[index];
+    outgoing.ways[index] = item.kind == RIPC_ITEM_LONG ? Way::exposed : Way::payload;
+    any_auto = any_auto || (item.kind == RIPC_ITEM_AUTO && item.size != 0);
+    body += item.kind == RIPC_ITEM_LONG     ? wire::kDescriptorSize
+            : item.kind == RIPC_ITEM_RETURN ? wire::kDirectedSize
+                                            : item.size;
+  }
+  if (wire::packet_size(entries, body) > (*channel)->packet_limit()) {
+    if (!any_auto) return too_large(wire::packet_size(entries, body), (*channel)->packet_limit());
+    for (std::size_t index = 0; index < arguments.items.size(); ++index) {
+      const ripc_item& item = arguments.items[index];
+      if (item.kind == RIPC_ITEM_AUTO && item.size != 0) outgoing.ways[index] = Way::exposed;
+    }
+  }
+  if (arguments.reply_to != nullptr) push_returns(arguments, outgoing);
+  for (std::size_t index = 0; index < arguments.items.size(); ++index) {
+    if (outgoing.ways[index] != Way::exposed && outgoing.ways[index] != Way::directed) continue;
+    Result<memory::Hold> hold = context_.pool().hold(arguments.items[index].data, arguments.items[index].size);
+    if (!hold.ok()) return hold.status();
+    outgoing.holds.push_back(std::move(*hold));
+    outgoing.ranges.push_back(bytes_of(arguments.items[index]));
+  }
+  for (std::size_t index = 0; index < outgoing.holds.size(); ++index) {
+    outgoing.exposures.push_back({outgoing.ranges[index], &outgoing.holds[index]});
+  }
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (attempt > 0) {
+      channel = context_.channel_to(arguments.to, counters_.resolutions);
+      if (!channel.ok()) return channel.status();
+    }
+    Status status = transmit(arguments, outgoing, *channel, ticket);
+    if (!is_gone(status.code())) return status;
+    context_.drop_channel(**channel);
+  }
+  return RIPC_PEER_DEAD;
+}
+
+Status Service::transmit(const SendArguments& arguments, Outgoing& outgoing,
+                         const std::shared_ptr<spi::Channel>& channel, std::shared_ptr<Ticket>* ticket) {
+  using Way = Outgoing::Way;
+  std::array<wire::Descriptor, RIPC_MAX_ITEMS> descriptors;
+  const std::size_t exposed = outgoing.exposures.size();
+  std::uint64_t transfer = 0;
+  Request request{.channel = channel, .to = arguments.to, .grants = {}, .buffers = {}};
+  std::uint64_t request_id = 0;
+  ripc_status status = RIPC_OK;
+  if (exposed != 0) {
+    status = channel->expose(outgoing.exposures, std::span(descriptors).first(exposed), transfer);
+    if (status != RIPC_OK) {
+      if (status == RIPC_AGAIN) counters_.again.fetch_add(1, std::memory_order_relaxed);
+      return status;
+    }
+  }
+  for (const ripc_return_buffer& buffer : arguments.returns) {
+    wire::Grant grant{};
+    status = channel->grant({static_cast<std::byte*>(buffer.data), buffer.size}, grant);
+    if (status != RIPC_OK) break;
+    request.grants.push_back(grant);
+    request.buffers.push_back(buffer);
+  }
+  if (status == RIPC_OK) {
+    wire::Encoder encoder(wire::PacketKind::message, arguments.tag, id());
+    std::size_t next = 0;
+    std::size_t short_bytes = 0;
+    bool encodable = true;
+    for (std::size_t index = 0; index < arguments.items.size(); ++index) {
+      const ripc_item& item = arguments.items[index];
+      switch (outgoing.ways[index]) {
+        case Way::payload:
+          encodable = encoder.add_payload(bytes_of(item)) && encodable;
+          short_bytes += item.size;
+          break;
+        case Way::exposed:
+          encodable = encoder.add(descriptors[next++]) && encodable;
+          break;
+        case Way::returned:
+          encodable = encoder.add(wire::Returned{item.return_index, item.size}) && encodable;
+          break;
+        case Way::directed:
+          encodable = encoder.add(wire::Directed{item.return_index, descriptors[next++]}) && encodable;
+          break;
+      }
+    }
+    if (!request.grants.empty()) {
+      // The reply may come before this call returns: the request must be known by then.
+      const std::vector<wire::Grant> grants = request.grants;
+      request_id = requests_.add(std::move(request));
+      encoder.add_request(request_id);
+      for (const wire::Grant& grant : grants) encoder.add(grant);
+    }
+    if (arguments.reply_to != nullptr && arguments.reply_to->request != 0)
+      encoder.add_reply(arguments.reply_to->request);
+    bool woke = false;
+    status = !encodable || encoder.size() > channel->packet_limit() ? RIPC_TOO_LARGE
+                                                                    : channel->send(encoder.finish(), woke);
+    if (status == RIPC_OK) {
+      (short_bytes != 0 ? counters_.payload_messages_sent : counters_.other_messages_sent)
+          .fetch_add(1, std::memory_order_relaxed);
+      counters_.short_bytes_sent.fetch_add(short_bytes, std::memory_order_relaxed);
+      counters_.long_items_sent.fetch_add(exposed, std::memory_order_relaxed);
+      if (woke) counters_.wakes_sent.fetch_add(1, std::memory_order_relaxed);
+    } else if (request_id != 0) {
+      if (std::optional<Request> taken = requests_.take(request_id)) request = std::move(*taken);
+    }
+  }
+  if (status != RIPC_OK) {
+    for (const wire::Grant& grant : request.grants) (void)channel->end_grant(grant);
+    if (exposed != 0) (void)channel->revoke(transfer);
+    if (status == RIPC_AGAIN) counters_.again.fetch_add(1, std::memory_order_relaxed);
+    return status;
+  }
+  if (arguments.request_id != nullptr) *arguments.request_id = request_id;
+  if (exposed == 0) return {};
+  const Deadline deadline = Deadline::after(arguments.timeout);
+  std::shared_ptr<Ticket> opened = context_.tickets().open({.channel = channel,
+                                                            .transfer = transfer,
+                                                            .service = id(),
+                                                            .holds = std::move(outgoing.holds),
+                                                            .ranges = std::move(outgoing.ranges),
+                                                            .deadline = deadline.at(),
+                                                            .callback = arguments.callback,
+                                                            .user = arguments.user});
+  if (ticket != nullptr) *ticket = std::move(opened);
+  return {};
+}
+
+Status Service::notify(ripc_service_id to, std::uint64_t handle, std::span<const ripc_item> items) {
+  if (const ripc_status status = usable(); status != RIPC_OK) return status;
+  SendArguments arguments;
+  arguments.to = to;
+  arguments.items = items;
+  Status checked = check(arguments);
+  if (!checked.ok()) return checked;
+  wire::Encoder encoder(wire::PacketKind::notification, 0, id());
+  bool encodable = encoder.add_handle(handle);
+  for (const ripc_item& item : items) {
+    if (item.kind > RIPC_ITEM_SHORT)
+      return Status(RIPC_INVALID_ARGUMENT, "A notification carries short items only.");
+    encodable = encoder.add_payload(bytes_of(item)) && encodable;
+  }
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    Result<std::shared_ptr<spi::Channel>> channel = context_.channel_to(to, counters_.resolutions);
+    if (!channel.ok()) return channel.status();
+    if (!encodable || encoder.size() > (*channel)->packet_limit() + spi::kControlAllowance)
+      return too_large(encoder.size(), (*channel)->packet_limit() + spi::kControlAllowance);
+    const ripc_status status = (*channel)->send_control(encoder.finish());
+    if (status == RIPC_OK) counters_.notifications_sent.fetch_add(1, std::memory_order_relaxed);
+    if (status == RIPC_AGAIN) counters_.again.fetch_add(1, std::memory_order_relaxed);
+    if (!is_gone(status)) return status;
+    context_.drop_channel(**channel);
+  }
+  return RIPC_PEER_DEAD;
+}
+
+Status Service::cancel_request(std::uint64_t id) {
+  std::optional<Request> request = requests_.take(id);
+  if (!request)
+    return Status(RIPC_INVALID_ARGUMENT, "There is no such request: it was answered or cancelled before, or never made.");
+  for (const wire::Grant& grant : request->grants) {
+    // A write that is going on moves at memory speed; only a peer that is stopped in the middle of it takes longer.
+    const auto ended = [&] { return request->channel->end_grant(grant) != RIPC_PENDING; };
+    while (!ended()) std::this_thread::yield();
+  }
+  return {};
+}
+
+Result<std::size_t> Service::short_limit(ripc_service_id to, std::size_t items) {
+  if (const ripc_status status = usable(); status != RIPC_OK) return status;
+  if (items > RIPC_MAX_ITEMS) return Status(RIPC_INVALID_ARGUMENT, "A message has at most 64 items.");
+  Result<std::shared_ptr<spi::Channel>> channel = context_.channel_to(to, counters_.resolutions);
+  if (!channel.ok()) return channel.status();
+  return (*channel)->packet_limit() - wire::packet_size(items, 0);
+}
+
+Status Service::wait_room(ripc_service_id to, Deadline deadline) {
+  const Nanoseconds spin_until = monotonic_now() + context_.spin();
+  for (;;) {
+    if (const ripc_status status = usable(); status != RIPC_OK) return status;
+    std::uint64_t seen = 0;
+    {
+      const std::lock_guard lock(room_mutex_);
+      seen = room_changes_;
+    }
+    Result<std::shared_ptr<spi::Channel>> channel = context_.channel_to(to, counters_.resolutions);
+    if (!channel.ok()) return channel.status();
+    if (interrupted_.exchange(false, std::memory_order_acq_rel)) return RIPC_INTERRUPTED;
+    if ((*channel)->request_room()) return {};
+    if (deadline.expired()) return RIPC_TIMEOUT;
+    if (monotonic_now() < spin_until) {
+      cpu_pause();
+      continue;
+    }
+    const auto changed = [&] {
+      const std::lock_guard lock(room_mutex_);
+      return room_changes_ != seen;
+    };
+    const Nanoseconds slice = std::min(deadline.remaining(), kRoomSlice);
+    if (context_.loop().in_loop_thread()) {
+      (void)context_.loop().run_until(changed, Deadline::after(slice));
+    } else {
+      std::unique_lock lock(room_mutex_);
+      room_changed_.wait_for(lock, std::chrono::nanoseconds(slice), [&] { return room_changes_ != seen; });
+    }
+  }
+}
+
+Status Service::request_room_event(ripc_service_id to) {
+  if (const ripc_status status = usable(); status != RIPC_OK) return status;
+  Result<std::shared_ptr<spi::Channel>> channel = context_.channel_to(to, counters_.resolutions);
+  if (!channel.ok()) return channel.status();
+  if ((*channel)->request_room()) events_.wake();
+  return {};
+}
+
+void Service::room_changed() noexcept {
+  {
+    const std::lock_guard lock(room_mutex_);
+    ++room_changes_;
+  }
+  room_changed_.notify_all();
+  if (uses_fd_.load(std::memory_order_relaxed)) events_.wake();
+}
+
+}  // namespace ripc::core

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/service.hpp"
+
+#include <unistd.h>
+
+#include "core/assembly.hpp"
+
+namespace ripc::core {
+
+Service::Service(Context& context, const ServiceOptions& options, EventSet events)
+    : context_(context),
+      options_(options),
+      events_(std::move(events)),
+      notifications_(std::make_shared<NotificationTable>(context.loop())),
+      pool_(nullptr) {
+  record_.id = options.id;
+  record_.name = options.name;
+  record_.context = context.id();
+  record_.pid = static_cast<std::uint32_t>(getpid());
+}
+
+Service::~Service() {
+  for (Message* message : ready_) MessagePool::release(message);
+  if (pool_ != nullptr) pool_->close();
+}
+
+Status Service::open(std::vector<std::unique_ptr<spi::Transport>>& transports, spi::Resolver& resolver) {
+  const spi::PortOptions port_options{.id = options_.id,
+                                      .queue_messages = options_.queue_messages,
+                                      .queue_bytes = options_.queue_bytes,
+                                      .max_senders = options_.max_senders};
+  std::size_t packet_limit = 0;
+  for (const auto& transport : transports) {
+    Result<std::unique_ptr<spi::Port>> port = transport->open_port(port_options, events_);
+    if (!port.ok()) return port.status();
+    packet_limit = std::max(packet_limit, (*port)->packet_limit());
+    ports_.push_back(std::move(*port));
+    record_.addresses.push_back(transport->address());
+  }
+  pool_ = new MessagePool(packet_limit, options_.max_messages);
+  std::vector<spi::ServiceRecord> displaced;
+  Status status = resolver.publish(record_, options_.takeover, &displaced);
+  if (!status.ok()) return status;
+  published_ = true;
+  for (const auto& port : ports_) port->published(record_.incarnation);
+  for (const spi::ServiceRecord& former : displaced) context_.fence_former(former, record_.incarnation);
+  return {};
+}
+
+void Service::close(spi::Resolver& resolver) noexcept {
+  const bool was_fenced = state_.exchange(RIPC_CLOSED, std::memory_order_acq_rel) == RIPC_FENCED;
+  if (published_ && !was_fenced) resolver.withdraw(record_);
+  for (const auto& port : ports_) port->close();
+  notifications_->remove_all();
+  context_.tickets().end_service(id());
+  for (const std::uint64_t request : requests_.ids()) (void)cancel_request(request);
+  for (Assembly& assembly : assemblies_) drop(assembly, RIPC_CLOSED);
+  assemblies_.clear();
+  ports_.clear();
+}
+
+void Service::fence() noexcept {
+  int open = RIPC_OK;
+  if (!state_.compare_exchange_strong(open, RIPC_FENCED, std::memory_order_acq_rel)) return;
+  for (const auto& port : ports_) port->close();
+  events_.wake();
+  room_changed();
+}
+
+void Service::fill_statistics(ripc_service_statistics& statistics) const noexcept {
+  const auto value = [](const std::atomic<std::uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
+  const Counters& from = counters_;
+  const std::uint64_t payload_messages = value(from.payload_messages_sent) + value(main_counters_.payload_messages);
+  statistics.messages_sent = payload_messages + value(from.other_messages_sent) + value(main_counters_.empty_messages);
+  statistics.messages_received = value(from.messages_received);
+  statistics.short_bytes_sent = value(from.short_bytes_sent) + value(main_counters_.bytes);
+  statistics.short_bytes_received = value(from.short_bytes_received);
+  statistics.long_items_sent = value(from.long_items_sent);
+  statistics.long_items_received = value(from.long_items_received);
+  statistics.long_bytes_received = value(from.long_bytes_received);
+  statistics.items_lent = value(from.items_lent);
+  statistics.items_returned = value(from.items_returned);
+  statistics.items_discarded = value(from.items_discarded);
+  statistics.again = value(from.again);
+  statistics.wakes_sent = value(from.wakes_sent);
+  statistics.sleeps = value(from.sleeps);
+  statistics.packets_lost = 0;
+  statistics.packets_corrupt = value(from.packets_corrupt);
+  statistics.notifications_sent = value(from.notifications_sent);
+  statistics.notifications_run = notifications_->run_count();
+  statistics.notifications_unknown = notifications_->unknown_count();
+  // A short message is gathered into the queue by one copy; an item in a return buffer is written by one.
+  statistics.payload_copies =
+      payload_messages + value(from.items_returned) + value(from.receive_copies);
+  statistics.resolutions = value(from.resolutions);
+  statistics.senders = 0;
+  for (const auto& port : ports_) statistics.senders += port->source_count();
+}
+
+}  // namespace ripc::core

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// A registered service: sends, receives, owns its windows, requests and notifications.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "base/event_loop.hpp"
+#include "base/thread_epoch.hpp"
+#include "core/context.hpp"
+#include "core/message.hpp"
+#include "core/notification.hpp"
+#include "core/requests.hpp"
+#include "core/window_queue.hpp"
+#include "spi/resolver.hpp"
+#include "spi/transport.hpp"
+
+namespace ripc::core {
+
+struct ServiceOptions {
+  ripc_service_id id = 0;
+  std::string name;
+  bool takeover = false;
+  std::uint32_t queue_messages = 128;
+  std::uint32_t queue_bytes = 8192;
+  std::uint32_t max_senders = 4096;
+  std::uint32_t max_messages = 65536;
+};
+
+// One send, whatever it is.
+struct SendArguments {
+  ripc_service_id to = 0;
+  std::span<const ripc_item> items;
+  std::uint32_t tag = 0;
+  std::span<const ripc_return_buffer> returns;
+  Nanoseconds timeout = 30'000'000'000;
+  ripc_ticket_callback callback = nullptr;
+  void* user = nullptr;
+  std::uint64_t* request_id = nullptr;
+  const Message* reply_to = nullptr;
+};
+
+// Written by one thread at a time, or by many where fetch_add is used; read by any.
+struct Counters {
+  std::atomic<std::uint64_t> payload_messages_sent{0}, other_messages_sent{0}, short_bytes_sent{0};
+  std::atomic<std::uint64_t> long_items_sent{0}, items_returned{0}, again{0}, wakes_sent{0}, notifications_sent{0};
+  std::atomic<std::uint64_t> resolutions{0};
+  alignas(64) std::atomic<std::uint64_t> messages_received{0};
+  std::atomic<std::uint64_t> short_bytes_received{0}, long_items_received{0}, long_bytes_received{0};
+  std::atomic<std::uint64_t> items_lent{0}, items_discarded{0}, sleeps{0}, packets_corrupt{0}, receive_copies{0};
+};
+
+class Service final : private spi::PacketSink {
+ public:
+  Service(Context& context, const ServiceOptions& options, EventSet events);
+  ~Service();
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  // Opens a port on each transport, then makes the service findable.
+  Status open(std::vector<std::unique_ptr<spi::Transport>>& transports, spi::Resolver& resolver);
+  // Withdraws it and ends what it has under way.
+  void close(spi::Resolver& resolver) noexcept;
+
+  Context& context() noexcept { return context_; }
+  ripc_service_id id() const noexcept { return record_.id; }
+  const std::string& name() const noexcept { return record_.name; }
+  std::uint64_t incarnation() const noexcept { return record_.incarnation; }
+  WindowQueue& windows() noexcept { return windows_; }
+  NotificationTable& notifications() noexcept { return *notifications_; }
+
+  // ---- Sending: any thread (send.cpp) ----
+  // A message of short items without options, where the channel is known: no allocation, no lock. RIPC_PENDING: send()
+  // has to look at it.
+  ripc_status send_short(ripc_service_id to, std::span<const ripc_item> items) noexcept;
+  Status send(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
+  Status notify(ripc_service_id to, std::uint64_t handle, std::span<const ripc_item> items);
+  Status cancel_request(std::uint64_t id);
+  Result<std::size_t> short_limit(ripc_service_id to, std::size_t items);
+  Status wait_room(ripc_service_id to, Deadline deadline);
+  Status request_room_event(ripc_service_id to);
+
+  // ---- Receiving: one thread at a time (receive.cpp) ----
+  ripc_status receive(std::uint32_t flags, Nanoseconds timeout, std::span<Message*> messages, std::size_t& count);
+  void interrupt() noexcept;
+  int event_fd() noexcept;
+
+  void fence() noexcept;
+  // A peer that had no room has some now, or is gone.
+  void room_changed() noexcept;
+  void fill_statistics(ripc_service_statistics& statistics) const noexcept;
+
+ private:
+  // A message with long items whose bytes are not all here yet.
+  struct Assembly;
+  struct Outgoing;
+
+  ripc_status usable() const noexcept {
+    return static_cast<ripc_status>(state_.load(std::memory_order_relaxed));
+  }
+
+  void count_sent(const ThreadEpoch::Record& thread, std::size_t bytes) noexcept;
+  Status send_plain(const SendArguments& arguments, bool& fits);
+  Status send_planned(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
+  Status transmit(const SendArguments& arguments, Outgoing& outgoing, const std::shared_ptr<spi::Channel>& channel,
+                  std::shared_ptr<Ticket>* ticket);
+  void push_returns(const SendArguments& arguments, Outgoing& outgoing);
+
+  spi::Delivery deliver(spi::Source& source, spi::Bytes packet) noexcept override;
+  void source_gone(spi::Source& source) noexcept override;
+  void deliver_special(spi::Source& source, Message* message, spi::Bytes copy) noexcept;
+  void learn(spi::Source& source, ripc_service_id id) noexcept;
+  void emit(Message* message) noexcept;
+  bool assemble(spi::Source& source, Message* message, const wire::Packet& packet) noexcept;
+  void plan(Assembly& assembly, const wire::Packet& packet) noexcept;
+  bool progress(Assembly& assembly) noexcept;
+  bool lend_or_lease(Assembly& assembly, std::size_t index) noexcept;
+  void finish(Assembly& assembly) noexcept;
+  void drop(Assembly& assembly, ripc_status status) noexcept;
+  void progress_all() noexcept;
+  std::size_t poll_ports() noexcept;
+  ripc_status sleep(Deadline deadline) noexcept;
+  void arm() noexcept;
+  void disarm() noexcept;
+
+  Context& context_;
+  ServiceOptions options_;
+  spi::ServiceRecord record_;
+  EventSet events_;
+  std::vector<std::unique_ptr<spi::Port>> ports_;
+  bool published_ = false;
+  std::atomic<int> state_{RIPC_OK};  // RIPC_FENCED, RIPC_CLOSED: every call says so from then on
+  std::atomic<bool> interrupted_{false};
+  std::atomic<bool> uses_fd_{false};
+
+  WindowQueue windows_;
+  RequestTable requests_;
+  std::shared_ptr<NotificationTable> notifications_;
+
+  // The receiving thread's own.
+  MessagePool* pool_;
+  std::span<Message*> output_;
+  std::size_t output_count_ = 0;
+  std::uint32_t flags_ = 0;
+  bool armed_ = false;
+  std::deque<Message*> ready_;
+  std::list<Assembly> assemblies_;
+
+  std::mutex room_mutex_;
+  std::condition_variable room_changed_;
+  std::uint64_t room_changes_ = 0;
+
+  mutable Counters counters_;
+  struct alignas(64) {
+    std::atomic<std::uint64_t> payload_messages{0}, empty_messages{0}, bytes{0};
+  } main_counters_;  // written by the main sender only
+  std::atomic<const ThreadEpoch::Record*> main_sender_{nullptr};
+};
+
+}  // namespace ripc::core

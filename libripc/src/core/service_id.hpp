@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Service IDs: well-known numbers, names and random ones, told apart by their two top bits.
+#pragma once
+
+#include <string_view>
+
+#include "base/status.hpp"
+
+namespace ripc::core {
+
+inline constexpr std::size_t kMaxNameLength = 200;
+
+// 1 to 200 bytes of valid UTF-8 without '/' and control characters.
+Status check_service_name(std::string_view name);
+
+// The top bits 10, then 62 bits of XXH3-64 over the name's bytes. The name must be valid.
+ripc_service_id service_id_from_name(std::string_view name) noexcept;
+
+// True for the IDs that service_id_from_name() makes.
+constexpr bool is_named(ripc_service_id id) noexcept { return id >> 62 == 2; }
+
+// The top bits 11, then 62 random bits.
+ripc_service_id random_service_id() noexcept;
+
+}  // namespace ripc::core

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tickets: the completion of messages with long items, and who keeps their memory until then.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/event_loop.hpp"
+#include "memory/pool.hpp"
+#include "spi/transport.hpp"
+
+namespace ripc::core {
+
+class TicketKeeper;
+
+// One message on its way. Shared by the keeper, while it is open, and the application's handle.
+class Ticket : public std::enable_shared_from_this<Ticket> {
+ public:
+  struct Parts {
+    std::shared_ptr<spi::Channel> channel;
+    std::uint64_t transfer = 0;
+    ripc_service_id service = 0;  // the sender
+    std::vector<memory::Hold> holds;
+    std::vector<spi::Bytes> ranges;  // what is exposed
+    Nanoseconds deadline = UINT64_MAX;
+    ripc_ticket_callback callback = nullptr;
+    void* user = nullptr;
+  };
+
+  // Any thread.
+  ripc_status poll() noexcept;
+  ripc_status wait(Deadline deadline, Nanoseconds spin) noexcept;
+  ripc_status cancel() noexcept;
+
+ private:
+  friend class TicketKeeper;
+  Ticket(TicketKeeper& keeper, Parts parts) : keeper_(keeper), parts_(std::move(parts)) {}
+
+  TicketKeeper& keeper_;
+  Parts parts_;
+  std::atomic<int> status_{RIPC_PENDING};
+};
+
+// All open tickets of a context. Finishes them on word from the transport, on time-out, and, where nobody asked for
+// word, by looking now and then while any are open.
+class TicketKeeper {
+ public:
+  explicit TicketKeeper(EventLoop& loop) : loop_(loop) {}
+  ~TicketKeeper();
+
+  // Any thread. Watched: the transport is asked to tell.
+  std::shared_ptr<Ticket> open(Ticket::Parts parts);
+
+  // From the transport.
+  void transfer_finished(const spi::Channel& channel, std::uint64_t transfer) noexcept;
+  void channel_lost(const spi::Channel& channel) noexcept;
+
+  // Ends the open tickets of a service (or those that expose memory overlapping a range) with `status`. When it returns
+  // no receiver reads the memory any more, except through a lent view.
+  void end_service(ripc_service_id service) noexcept;
+  void end_range(spi::Bytes range) noexcept;
+  // Ends everything; nothing is held afterwards.
+  void shut_down() noexcept;
+
+ private:
+  friend class Ticket;
+  using Key = std::pair<const spi::Channel*, std::uint64_t>;
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const noexcept {
+      return std::hash<const void*>()(key.first) ^ std::hash<std::uint64_t>()(key.second);
+    }
+  };
+  // Memory of a ticket that ended while the peer may still be reading.
+  struct Draining {
+    std::shared_ptr<spi::Channel> channel;
+    std::uint64_t transfer;
+    bool lent;
+    std::vector<memory::Hold> holds;
+  };
+
+  bool try_finish(Ticket& ticket) noexcept;                          // under the mutex
+  bool try_end(Ticket& ticket, ripc_status status) noexcept;         // under the mutex
+  void complete(Ticket& ticket, ripc_status status) noexcept;        // under the mutex
+  void end_matching(const std::function<bool(const Ticket&)>& matches, ripc_status status) noexcept;
+  void drain() noexcept;                                             // under the mutex
+  void schedule() noexcept;                                          // under the mutex
+  void look() noexcept;                                              // timer
+
+  EventLoop& loop_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::unordered_map<Key, std::shared_ptr<Ticket>, KeyHash> tickets_;
+  std::multimap<Nanoseconds, Ticket*> deadlines_;
+  std::vector<Draining> draining_;
+  EventLoop::TimerId timer_ = 0;
+  Nanoseconds timer_at_ = UINT64_MAX;
+  Nanoseconds pause_ = 0;  // until the next look
+};
+
+}  // namespace ripc::core

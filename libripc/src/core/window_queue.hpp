@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Receive windows in posting order, of one service or of a context.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+
+#include "base/status.hpp"
+
+namespace ripc::core {
+
+struct Window {
+  std::byte* data = nullptr;
+  std::size_t size = 0;
+  std::uint64_t cookie = 0;
+  std::uint64_t number = 0;  // posting order in its queue
+};
+
+// Any thread.
+class WindowQueue {
+ public:
+  static constexpr std::size_t kLimit = 65536;
+
+  Status post(void* data, std::size_t size, std::uint64_t cookie) {
+    const std::lock_guard lock(mutex_);
+    if (windows_.size() >= kLimit)
+      return Status(RIPC_LIMIT, "65536 receive windows are posted already: receive or withdraw some first.");
+    windows_.push_back({static_cast<std::byte*>(data), size, cookie, next_number_++});
+    return {};
+  }
+
+  std::optional<Window> take() {
+    const std::lock_guard lock(mutex_);
+    if (windows_.empty()) return std::nullopt;
+    const Window window = windows_.front();
+    windows_.pop_front();
+    return window;
+  }
+
+  // Puts back a window that was not used, at its old place.
+  void give_back(const Window& window) {
+    const std::lock_guard lock(mutex_);
+    auto position = windows_.begin();
+    while (position != windows_.end() && position->number < window.number) ++position;
+    windows_.insert(position, window);
+  }
+
+  std::size_t withdraw(std::uint64_t cookie) {
+    const std::lock_guard lock(mutex_);
+    return std::erase_if(windows_, [&](const Window& window) { return window.cookie == cookie; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::deque<Window> windows_;
+  std::uint64_t next_number_ = 0;
+};
+
+}  // namespace ripc::core

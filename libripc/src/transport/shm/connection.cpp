@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/shm/connection.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace ripc::shm {
+
+namespace {
+
+constexpr std::size_t kMaxQueued = 1024;
+constexpr std::size_t kMaxForeignArenas = 4096;
+
+union DescriptorBuffer {
+  cmsghdr alignment;
+  char bytes[CMSG_SPACE(sizeof(int) * kMaxDescriptors)];
+};
+
+}  // namespace
+
+Connection::Connection(UniqueFd socket) : socket_(std::move(socket)) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0) {
+    credentials_ = {peer.pid, peer.uid, peer.gid};
+  } else {
+    credentials_ = {0, static_cast<uid_t>(-1), static_cast<gid_t>(-1)};
+  }
+  peer_may_map_ = credentials_.uid == geteuid() || credentials_.uid == 0;
+  process_ = std::make_unique<PeerProcess>(open_peer_process(socket_.get(), credentials_.pid), credentials_.pid);
+}
+
+ripc_status Connection::send_now(std::span<const std::byte> message, std::span<const int> descriptors) noexcept {
+  iovec part{const_cast<std::byte*>(message.data()), message.size()};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  DescriptorBuffer buffer;
+  if (!descriptors.empty()) {
+    header.msg_control = buffer.bytes;
+    header.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+    cmsghdr* control = CMSG_FIRSTHDR(&header);
+    control->cmsg_level = SOL_SOCKET;
+    control->cmsg_type = SCM_RIGHTS;
+    control->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+    std::memcpy(CMSG_DATA(control), descriptors.data(), descriptors.size_bytes());
+  }
+  for (;;) {
+    if (sendmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return RIPC_OK;
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == ENOBUFS || errno == ETOOMANYREFS) return RIPC_AGAIN;
+    if (errno == EMSGSIZE) return RIPC_TOO_LARGE;
+    return RIPC_PEER_DEAD;
+  }
+}
+
+ripc_status Connection::send(std::span<const std::byte> message, std::span<const int> descriptors) noexcept {
+  const std::lock_guard lock(mutex_);
+  return send_locked(message, descriptors);
+}
+
+ripc_status Connection::send_locked(std::span<const std::byte> message, std::span<const int> descriptors) noexcept {
+  if (outbox_.empty()) {
+    const ripc_status status = send_now(message, descriptors);
+    if (status != RIPC_AGAIN) return status;
+  }
+  if (outbox_.size() >= kMaxQueued) return RIPC_AGAIN;
+  Queued queued;
+  queued.bytes.assign(message.begin(), message.end());
+  for (const int descriptor : descriptors) {
+    UniqueFd copy(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+    if (!copy) return RIPC_AGAIN;
+    queued.descriptors.push_back(std::move(copy));
+  }
+  outbox_.push_back(std::move(queued));
+  if (loop_ != nullptr) (void)loop_->modify(socket_.get(), EPOLLIN | EPOLLOUT);
+  return RIPC_OK;
+}
+
+void Connection::flush() noexcept {
+  const std::lock_guard lock(mutex_);
+  while (!outbox_.empty()) {
+    std::array<int, kMaxDescriptors> descriptors{};
+    const Queued& first = outbox_.front();
+    std::transform(first.descriptors.begin(), first.descriptors.end(), descriptors.begin(),
+                   [](const UniqueFd& descriptor) { return descriptor.get(); });
+    if (send_now(first.bytes, std::span(descriptors).first(first.descriptors.size())) == RIPC_AGAIN) return;
+    outbox_.pop_front();
+  }
+  if (loop_ != nullptr) (void)loop_->modify(socket_.get(), EPOLLIN);
+}
+
+Connection::Event Connection::receive(Received& received) noexcept {
+  received.bytes.resize(kMaxControlMessage);
+  for (UniqueFd& descriptor : received.descriptors) descriptor.reset();
+  iovec part{received.bytes.data(), received.bytes.size()};
+  DescriptorBuffer buffer;
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = buffer.bytes;
+  header.msg_controllen = sizeof buffer.bytes;
+  const ssize_t size = recvmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (size < 0) return errno == EAGAIN || errno == EINTR ? Event::nothing : Event::closed;
+  std::size_t count = 0;
+  for (cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr; control = CMSG_NXTHDR(&header, control)) {
+    if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t bytes = control->cmsg_len - CMSG_LEN(0);
+    for (std::size_t offset = 0; offset + sizeof(int) <= bytes; offset += sizeof(int)) {
+      int descriptor = -1;
+      std::memcpy(&descriptor, CMSG_DATA(control) + offset, sizeof descriptor);
+      if (count < received.descriptors.size()) {
+        received.descriptors[count++].reset(descriptor);
+      } else {
+        ::close(descriptor);
+      }
+    }
+  }
+  if (size == 0) return Event::closed;
+  if ((header.msg_flags & MSG_TRUNC) != 0) return Event::closed;
+  received.bytes.resize(static_cast<std::size_t>(size));
+  return Event::message;
+}
+
+void Connection::shut_down() noexcept { ::shutdown(socket_.get(), SHUT_RDWR); }
+
+ripc_status Connection::announce(const memory::Arena& arena) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (announced_.contains(arena.id)) return RIPC_OK;
+  std::vector<std::byte> message;
+  wire::control::encode(
+      wire::control::Arena{
+          .id = arena.id, .flags = arena.huge_pages ? wire::control::kArenaHugePages : 0, .size = arena.size},
+      message);
+  const std::array<int, 1> descriptor{arena.fd};
+  const ripc_status status = send_locked(message, descriptor);
+  if (status == RIPC_OK) announced_.insert(arena.id);
+  return status;
+}
+
+void Connection::retract(std::uint32_t arena) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (announced_.erase(arena) == 0) return;
+  std::vector<std::byte> message;
+  wire::control::encode(wire::control::ArenaGone{.id = arena}, message);
+  // A peer that is too busy to hear it keeps a mapping of unused memory until the connection ends: harmless.
+  (void)send_locked(message, {});
+}
+
+Status Connection::add_foreign_arena(std::uint32_t id, std::size_t size, bool huge_pages, int descriptor) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (foreign_arenas_.size() >= kMaxForeignArenas)
+      return Status(RIPC_LIMIT, "A peer announced more than 4096 memory arenas; its connection is closed.");
+  }
+  Result<Mapping> mapping = map_foreign_memory(descriptor, size, false, !huge_pages);
+  if (!mapping.ok()) return mapping.status();
+  auto shared = std::make_shared<const Mapping>(std::move(*mapping));
+  const std::lock_guard lock(mutex_);
+  foreign_arenas_[id] = std::move(shared);
+  return {};
+}
+
+void Connection::remove_foreign_arena(std::uint32_t id) noexcept {
+  std::shared_ptr<const Mapping> unmapped_outside_the_lock;
+  const std::lock_guard lock(mutex_);
+  const auto found = foreign_arenas_.find(id);
+  if (found == foreign_arenas_.end()) return;
+  unmapped_outside_the_lock = std::move(found->second);
+  foreign_arenas_.erase(found);
+}
+
+std::shared_ptr<const Mapping> Connection::foreign_arena(std::uint32_t id) const noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = foreign_arenas_.find(id);
+  return found == foreign_arenas_.end() ? nullptr : found->second;
+}
+
+}  // namespace ripc::shm

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The control connection to one other context: a Unix SOCK_SEQPACKET socket that carries control messages
+// (wire/control.hpp) and file descriptors, and tells when the other process dies.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "base/event_loop.hpp"
+#include "base/shared_memory.hpp"
+#include "base/status.hpp"
+#include "base/unique_fd.hpp"
+#include "memory/pool.hpp"
+#include "transport/shm/process_memory.hpp"
+#include "wire/control.hpp"
+
+namespace ripc::shm {
+
+struct Credentials {
+  pid_t pid = 0;  // in our PID namespace; 0: not visible
+  uid_t uid = 0;
+  gid_t gid = 0;
+};
+
+inline constexpr std::size_t kMaxControlMessage = 64 * 1024;
+inline constexpr std::size_t kMaxDescriptors = 4;  // beside one control message
+
+// One received control message.
+struct Received {
+  std::vector<std::byte> bytes;
+  std::array<UniqueFd, kMaxDescriptors> descriptors;
+};
+
+class Connection {
+ public:
+  enum class Event { message, nothing, closed };
+
+  explicit Connection(UniqueFd socket);
+
+  int fd() const noexcept { return socket_.get(); }
+  const Credentials& credentials() const noexcept { return credentials_; }
+  const PeerProcess& process() const noexcept { return *process_; }
+  // True if the kernel lets the peer's user read this process's memory anyway: then mapping the pool discloses nothing.
+  bool peer_may_map() const noexcept { return peer_may_map_; }
+
+  // Any thread. What the socket does not take now is queued, up to a limit. RIPC_OK, RIPC_AGAIN (the queue is full:
+  // nothing was sent), RIPC_TOO_LARGE, RIPC_PEER_DEAD.
+  ripc_status send(std::span<const std::byte> message, std::span<const int> descriptors = {}) noexcept;
+
+  // Before the socket is added to the loop: from then on, queued messages make the loop wait until it is writable.
+  void attach(EventLoop& loop) noexcept { loop_ = &loop; }
+
+  // Responder.
+  void flush() noexcept;
+  Event receive(Received& received) noexcept;
+
+  // Any thread. Ends both directions; the responder then sees Event::closed.
+  void shut_down() noexcept;
+
+  // ---- Arenas: pool memory that the ends map of each other ----
+
+  // Any thread. Sends the arena's descriptor once per connection. RIPC_OK, RIPC_AGAIN, RIPC_PEER_DEAD.
+  ripc_status announce(const memory::Arena& arena) noexcept;
+  // Any thread. Tells the peer that an arena is gone, if it knew it.
+  void retract(std::uint32_t arena) noexcept;
+  // Responder. Maps what the peer announced.
+  Status add_foreign_arena(std::uint32_t id, std::size_t size, bool huge_pages, int descriptor);
+  void remove_foreign_arena(std::uint32_t id) noexcept;
+  // Any thread. Empty if not announced (yet).
+  std::shared_ptr<const Mapping> foreign_arena(std::uint32_t id) const noexcept;
+
+ private:
+  struct Queued {
+    std::vector<std::byte> bytes;
+    std::vector<UniqueFd> descriptors;
+  };
+  ripc_status send_locked(std::span<const std::byte> message, std::span<const int> descriptors) noexcept;
+  ripc_status send_now(std::span<const std::byte> message, std::span<const int> descriptors) noexcept;
+
+  UniqueFd socket_;
+  Credentials credentials_;
+  bool peer_may_map_ = false;
+  std::unique_ptr<PeerProcess> process_;
+
+  mutable std::mutex mutex_;
+  std::deque<Queued> outbox_;
+  EventLoop* loop_ = nullptr;
+  std::unordered_set<std::uint32_t> announced_;
+  std::unordered_map<std::uint32_t, std::shared_ptr<const Mapping>> foreign_arenas_;
+};
+
+// Encodes and sends one control message.
+template <typename T>
+ripc_status send_message(Connection& connection, const T& message, std::span<const int> descriptors = {}) {
+  std::vector<std::byte> bytes;
+  const ripc_status status = wire::control::encode(message, bytes);
+  return status == RIPC_OK ? connection.send(bytes, descriptors) : status;
+}
+
+}  // namespace ripc::shm

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/shm/queue.hpp"
+
+#include "base/copy.hpp"
+
+namespace ripc::shm {
+
+namespace {
+
+constexpr std::uint32_t round_up_to_line(std::size_t size) noexcept {
+  return static_cast<std::uint32_t>((size + kCacheLine - 1) & ~(kCacheLine - 1));
+}
+
+constexpr std::uint64_t pack(std::uint32_t cells, std::uint32_t data) noexcept {
+  return cells | std::uint64_t{data} << 32;
+}
+
+}  // namespace
+
+ripc_status QueueWriter::write(std::span<const std::span<const std::byte>> ranges) noexcept {
+  std::size_t length = 0;
+  for (const auto& range : ranges) length += range.size();
+  if (length > geometry_.packet_limit()) return RIPC_TOO_LARGE;
+  const bool in_cell = length <= kInlineCapacity;
+  Reservation reservation;
+  if (!reserve(in_cell ? 0 : length, reservation)) return RIPC_AGAIN;
+
+  Cell& cell = cells_[reservation.cell & (geometry_.cells - 1)];
+  cell.length.store(static_cast<std::uint32_t>(length), std::memory_order_relaxed);
+  std::byte* to = cell.bytes;
+  if (!in_cell) {
+    cell.outside.data_offset = reservation.data_start & (geometry_.data_bytes - 1);
+    cell.outside.data_end = reservation.data_end;
+    to = data_ + cell.outside.data_offset;
+  }
+  for (const auto& range : ranges) {
+    copy_small(to, range.data(), range.size());
+    to += range.size();
+  }
+  cell.sequence.store(reservation.cell + 1, std::memory_order_release);
+  return RIPC_OK;
+}
+
+bool QueueWriter::reserve(std::size_t data_size, Reservation& reservation) noexcept {
+  const std::uint32_t needed = round_up_to_line(data_size);
+  std::uint64_t tail = tail_.load(std::memory_order_relaxed);
+  for (;;) {
+    const auto cell = static_cast<std::uint32_t>(tail);
+    const auto data = static_cast<std::uint32_t>(tail >> 32);
+    std::uint32_t start = data;
+    if (needed != 0) {
+      const std::uint32_t position = data & (geometry_.data_bytes - 1);
+      if (position + needed > geometry_.data_bytes) start += geometry_.data_bytes - position;
+    }
+    const std::uint32_t end = start + needed;
+
+    // A peer that writes nonsense into the heads makes this see a full queue, or room that the masks keep in bounds.
+    bool fits = cell - known_head_cells_.load(std::memory_order_relaxed) < geometry_.cells &&
+                (needed == 0 || end - known_head_data_.load(std::memory_order_relaxed) <= geometry_.data_bytes);
+    if (!fits) {
+      const std::uint32_t head_cells = control_->receiver.head_cells.load(std::memory_order_acquire);
+      const std::uint32_t head_data = control_->receiver.head_data.load(std::memory_order_relaxed);
+      known_head_cells_.store(head_cells, std::memory_order_relaxed);
+      known_head_data_.store(head_data, std::memory_order_relaxed);
+      fits = cell - head_cells < geometry_.cells && (needed == 0 || end - head_data <= geometry_.data_bytes);
+    }
+    if (!fits) {
+      // Full, unless another thread has moved the tail while we looked.
+      const std::uint64_t now = tail_.load(std::memory_order_relaxed);
+      if (now == tail) return false;
+      tail = now;
+      continue;
+    }
+    if (tail_.compare_exchange_weak(tail, pack(cell + 1, end), std::memory_order_acq_rel, std::memory_order_relaxed)) {
+      reservation = {cell, start, end};
+      return true;
+    }
+  }
+}
+
+bool QueueWriter::has_room() const noexcept {
+  const std::uint64_t tail = tail_.load(std::memory_order_relaxed);
+  const auto cell = static_cast<std::uint32_t>(tail);
+  const auto data = static_cast<std::uint32_t>(tail >> 32);
+  if (cell - control_->receiver.head_cells.load(std::memory_order_acquire) >= geometry_.cells) return false;
+  const std::uint32_t largest = round_up_to_line(geometry_.packet_limit());
+  const std::uint32_t position = data & (geometry_.data_bytes - 1);
+  const std::uint32_t padding = position + largest > geometry_.data_bytes ? geometry_.data_bytes - position : 0;
+  const std::uint32_t used = data - control_->receiver.head_data.load(std::memory_order_relaxed);
+  return used <= geometry_.data_bytes && used + padding + largest <= geometry_.data_bytes;
+}
+
+bool QueueReader::locate_outside(const Cell& cell, std::uint32_t length, std::span<const std::byte>& packet) noexcept {
+  // Each value is read once: the peer may change it at any time.
+  const std::uint32_t offset = *const_cast<const volatile std::uint32_t*>(&cell.outside.data_offset);
+  const std::uint32_t end = *const_cast<const volatile std::uint32_t*>(&cell.outside.data_end);
+  if (length > geometry_.packet_limit() || offset % kCacheLine != 0 || offset > geometry_.data_bytes ||
+      length > geometry_.data_bytes - offset) {
+    broken_ = true;
+    return false;
+  }
+  head_data_ = end;
+  packet = {data_ + offset, length};
+  return true;
+}
+
+bool QueueReader::half_is_free() noexcept {
+  // Waking the sender for every single cell would cost a system call each.
+  const Cell& halfway = cells_[(head_ + geometry_.cells / 2) & (geometry_.cells - 1)];
+  if (halfway.sequence.load(std::memory_order_relaxed) == head_ + geometry_.cells / 2 + 1) return false;
+  control_->sender.room_wanted.store(0, std::memory_order_relaxed);
+  return true;
+}
+
+}  // namespace ripc::shm

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two ends of a link's packet queue: many sending threads of one process, one receiving thread of another.
+//
+// A sender reserves a cell (and room in the data area) with one compare-and-swap on memory private to its process,
+// fills it and commits it by writing the cell's sequence number: no lock, no system call. A sender that dies in between
+// leaves a cell that is never committed; the receiver then sees an empty queue, and drops the link when the death is
+// noticed. As a cell's first word is only ever a sequence number, payload can never be mistaken for a committed cell.
+#pragma once
+
+#include <cstring>
+#include <span>
+
+#include "ripc/ripc.h"
+#include "transport/shm/layout.hpp"
+
+namespace ripc::shm {
+
+class QueueWriter {
+ public:
+  QueueWriter(std::byte* base, Geometry geometry) noexcept
+      : control_(reinterpret_cast<Control*>(base)),
+        cells_(reinterpret_cast<Cell*>(base + kControlSize)),
+        data_(base + geometry.data_offset()),
+        geometry_(geometry) {}
+
+  // RIPC_OK, RIPC_AGAIN, RIPC_TOO_LARGE. Any thread of the process that owns the writer.
+  ripc_status write(std::span<const std::span<const std::byte>> ranges) noexcept;
+
+  // True if a packet of the largest size, and a cell for it, are free now.
+  bool has_room() const noexcept;
+
+ private:
+  struct Reservation {
+    std::uint32_t cell;
+    std::uint32_t data_start;
+    std::uint32_t data_end;
+  };
+  bool reserve(std::size_t data_size, Reservation& reservation) noexcept;
+
+  Control* control_;
+  Cell* cells_;
+  std::byte* data_;
+  Geometry geometry_;
+  // Cells in the low half, end of the data area in the high half: reserved together so that both stay in order.
+  alignas(kCacheLine) std::atomic<std::uint64_t> tail_{0};
+  std::atomic<std::uint32_t> known_head_cells_{0};
+  std::atomic<std::uint32_t> known_head_data_{0};
+};
+
+class QueueReader {
+ public:
+  QueueReader(std::byte* base, Geometry geometry) noexcept
+      : control_(reinterpret_cast<Control*>(base)),
+        cells_(reinterpret_cast<Cell*>(base + kControlSize)),
+        data_(base + geometry.data_offset()),
+        geometry_(geometry) {}
+
+  // The oldest committed packet, still in shared memory. False if there is none, or if the peer wrote nonsense: then
+  // broken() is true and stays so.
+  bool peek(std::span<const std::byte>& packet) noexcept {
+    Cell& cell = cells_[head_ & (geometry_.cells - 1)];
+    // Both lines of the cell travel at the same time; without this the second would only be asked for after the first.
+    __builtin_prefetch(reinterpret_cast<const std::byte*>(&cell) + kCacheLine);
+    if (cell.sequence.load(std::memory_order_acquire) != head_ + 1) return false;
+    const std::uint32_t length = cell.length.load(std::memory_order_relaxed);
+    if (length > kInlineCapacity) [[unlikely]]
+      return locate_outside(cell, length, packet);
+    packet = {cell.bytes, length};
+    return true;
+  }
+
+  // Gives the packet's room back to the sender.
+  void pop() noexcept {
+    ++head_;
+    control_->receiver.head_data.store(head_data_, std::memory_order_relaxed);
+    control_->receiver.head_cells.store(head_, std::memory_order_release);
+  }
+
+  bool broken() const noexcept { return broken_; }
+
+  // True once, when the sender waits for room and at least half of the queue is free.
+  bool take_room_request() noexcept {
+    return control_->sender.room_wanted.load(std::memory_order_relaxed) != 0 && half_is_free();
+  }
+
+ private:
+  bool locate_outside(const Cell& cell, std::uint32_t length, std::span<const std::byte>& packet) noexcept;
+  bool half_is_free() noexcept;
+
+  Control* control_;
+  Cell* cells_;
+  const std::byte* data_;
+  Geometry geometry_;
+  std::uint32_t head_ = 0;
+  std::uint32_t head_data_ = 0;
+  bool broken_ = false;
+};
+
+}  // namespace ripc::shm

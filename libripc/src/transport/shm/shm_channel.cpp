@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/shm/shm_channel.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/process_barrier.hpp"
+#include "transport/shm/location.hpp"
+
+namespace ripc::shm {
+
+ShmChannel::ShmChannel(Parts parts)
+    : parts_(std::move(parts)),
+      line_(reinterpret_cast<const ServiceLine*>(parts_.state_page.data()) + parts_.state_slot),
+      writer_(parts_.memory.data(), parts_.geometry),
+      transfers_(parts_.memory.data()),
+      grants_(parts_.memory.data()) {}
+
+ShmChannel::~ShmChannel() {
+  if (dead_.load(std::memory_order_relaxed)) return;
+  (void)send_message(*parts_.connection, wire::control::CloseLink{.link = parts_.link});
+}
+
+ripc_status ShmChannel::send(spi::Gather packet, bool& woke) noexcept {
+  if (dead_.load(std::memory_order_relaxed)) [[unlikely]]
+    return RIPC_PEER_DEAD;
+  if (service_ended()) [[unlikely]]
+    return RIPC_CLOSED;
+  const ripc_status status = writer_.write(packet);
+  if (status != RIPC_OK) [[unlikely]]
+    return status;
+  // The receiver publishes its sleep, makes every sender's earlier stores visible from its side, and looks once more:
+  // so this load may pass the store of the packet.
+  if (parts_.must_fence) [[unlikely]] {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  } else {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+  const std::uint32_t epoch = line_->sleep_epoch.load(std::memory_order_relaxed);
+  if ((epoch & 1) != 0) [[unlikely]]
+    ring_doorbell(epoch, woke);
+  return RIPC_OK;
+}
+
+void ShmChannel::ring_doorbell(std::uint32_t epoch, bool& woke) noexcept {
+  if (last_woken_.exchange(epoch, std::memory_order_acq_rel) == epoch) return;
+  const std::uint64_t one = 1;
+  woke = true;
+  // A full counter is readable already, so a failed write loses nothing.
+  [[maybe_unused]] const ssize_t written = ::write(parts_.doorbell.get(), &one, sizeof one);
+}
+
+ripc_status ShmChannel::send_control(spi::Gather packet) noexcept {
+  if (dead_.load(std::memory_order_relaxed)) return RIPC_PEER_DEAD;
+  if (service_ended()) return RIPC_CLOSED;
+  std::vector<std::byte> whole;
+  for (const spi::Bytes range : packet) whole.insert(whole.end(), range.begin(), range.end());
+  if (whole.size() > std::min(wire::control::kMaxControlPacket, packet_limit() + spi::kControlAllowance))
+    return RIPC_TOO_LARGE;
+  return send_message(*parts_.connection,
+                      wire::control::Control{.link = parts_.link, .destination = parts_.service, .packet = whole});
+}
+
+bool ShmChannel::request_room() noexcept {
+  if (writer_.has_room()) return true;
+  reinterpret_cast<Control*>(parts_.memory.data())->sender.room_wanted.store(1, std::memory_order_seq_cst);
+  // The receiver looks at the wish after each packet it takes, without a fence of its own.
+  if (!process_barrier()) return true;
+  return writer_.has_room() || dead_.load(std::memory_order_relaxed) || service_ended();
+}
+
+ripc_status ShmChannel::expose(std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
+                               std::uint64_t& transfer) noexcept {
+  if (dead_.load(std::memory_order_relaxed)) return RIPC_PEER_DEAD;
+  std::array<ExposedItem, RIPC_MAX_ITEMS> exposed;
+  const std::size_t count = std::min(items.size(), exposed.size());
+  for (std::size_t index = 0; index < count; ++index) {
+    const spi::Exposure& item = items[index];
+    const memory::Arena* arena = item.hold->arena();
+    exposed[index] = {item.bytes.data(), item.bytes.size(), arena != nullptr ? arena->id : 0, item.hold->offset()};
+    std::uint64_t location = kNotTold;
+    if (parts_.connection->peer_may_map()) {
+      if (arena == nullptr) {
+        location = reinterpret_cast<std::uint64_t>(item.bytes.data()) & ~kPooledBit;
+      } else if (arena->id <= kMaxArenaId && item.hold->offset() <= kMaxArenaOffset) {
+        const ripc_status status = parts_.connection->announce(*arena);
+        if (status != RIPC_OK) return status;
+        location = pooled_location(arena->id, item.hold->offset());
+      }
+    }
+    descriptors[index] = {.key = 0, .location = location, .length = item.bytes.size()};
+  }
+  Key key{};
+  const ripc_status status = transfers_.expose(std::span(exposed).first(count), key);
+  if (status != RIPC_OK) return status;
+  for (std::size_t index = 0; index < count; ++index) {
+    descriptors[index].key = Key{key.generation, key.slot, static_cast<std::uint16_t>(index)}.value();
+  }
+  transfer = key.value();
+  return RIPC_OK;
+}
+
+ripc_status ShmChannel::transfer_status(std::uint64_t transfer) noexcept {
+  return transfers_.status(Key::from(transfer));
+}
+
+bool ShmChannel::watch_transfer(std::uint64_t transfer) noexcept {
+  return transfers_.watch(Key::from(transfer));
+}
+
+ripc_status ShmChannel::revoke(std::uint64_t transfer) noexcept { return transfers_.revoke(Key::from(transfer)); }
+
+bool ShmChannel::is_draining(std::uint64_t transfer) noexcept { return transfers_.is_draining(Key::from(transfer)); }
+
+ripc_status ShmChannel::grant(std::span<std::byte> memory, wire::Grant& grant) noexcept {
+  if (dead_.load(std::memory_order_relaxed)) return RIPC_PEER_DEAD;
+  Key key{};
+  const ripc_status status = grants_.grant(key);
+  if (status != RIPC_OK) return status;
+  const std::uint64_t location =
+      parts_.connection->peer_may_map() ? reinterpret_cast<std::uint64_t>(memory.data()) & ~kPooledBit : kNotTold;
+  grant = {.key = key.value(), .location = location, .length = memory.size()};
+  return RIPC_OK;
+}
+
+ripc_status ShmChannel::end_grant(const wire::Grant& grant) noexcept { return grants_.end(Key::from(grant.key)); }
+
+bool ShmChannel::alive() const noexcept { return !dead_.load(std::memory_order_acquire) && !service_ended(); }
+
+std::string ShmChannel::describe() const {
+  std::string text = "shared memory, process " + std::to_string(parts_.connection->credentials().pid);
+  text += parts_.connection->peer_may_map() ? "; pool memory is mapped by the peer"
+                                            : "; another user's process: bulk data is copied through a bounce buffer";
+  return text;
+}
+
+bool ShmChannel::mark_dead() noexcept {
+  if (dead_.exchange(true, std::memory_order_acq_rel)) return false;
+  transfers_.peer_died();
+  grants_.peer_died();
+  return true;
+}
+
+wire::control::BounceData ShmChannel::serve_bounce(const wire::control::BounceRequest& request,
+                                                   UniqueFd memory) noexcept {
+  wire::control::BounceData answer{
+      .link = request.link, .key = request.key, .offset = request.offset, .status = RIPC_OK,
+      .sequence = request.sequence, .length = request.length};
+  if (memory) {
+    Result<Mapping> mapping = map_foreign_memory(memory.get(), kBounceSize, true);
+    if (mapping.ok()) bounce_ = std::move(*mapping);
+  }
+  ExposedItem item{};
+  if (!bounce_ || request.length > bounce_.size() || !transfers_.find(Key::from(request.key), item) ||
+      request.offset > item.size || request.length > item.size - request.offset) {
+    answer.status = RIPC_REVOKED;
+    answer.length = 0;
+    return answer;
+  }
+  const std::byte* from = item.data + request.offset;
+  const auto length = static_cast<std::size_t>(request.length);
+  if (item.arena != 0) {
+    std::memcpy(bounce_.data(), from, length);
+  } else if (!copy_own_memory(bounce_.data(), from, length)) {
+    answer.status = RIPC_CANCELLED;
+    answer.length = 0;
+  }
+  return answer;
+}
+
+}  // namespace ripc::shm

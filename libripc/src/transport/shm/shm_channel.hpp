@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sending end of a link: spi::Channel over the packet queue, the transfer and the grant tables.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/shared_memory.hpp"
+#include "base/unique_fd.hpp"
+#include "spi/transport.hpp"
+#include "transport/shm/connection.hpp"
+#include "transport/shm/layout.hpp"
+#include "transport/shm/queue.hpp"
+#include "transport/shm/transfer_table.hpp"
+#include "wire/control.hpp"
+
+namespace ripc::shm {
+
+// The piece of memory through which bytes go when neither side may reach into the other's.
+inline constexpr std::size_t kBounceSize = std::size_t{512} << 10;
+
+// Bit of Opened.flags: the receiver cannot order the sender's memory accesses from afar. The other bits are the
+// registration number of the service's state line.
+inline constexpr std::uint32_t kSenderMustFence = 1u << 31;
+
+class ShmChannel final : public spi::Channel, public std::enable_shared_from_this<ShmChannel> {
+ public:
+  struct Parts {
+    std::shared_ptr<Connection> connection;
+    ripc_service_id service = 0;
+    std::uint64_t link = 0;
+    std::uint64_t incarnation = 0;
+    Geometry geometry;
+    Mapping memory;
+    Mapping state_page;
+    std::uint32_t state_slot = 0;
+    std::uint32_t registration = 0;
+    UniqueFd doorbell;
+    bool must_fence = false;
+  };
+  explicit ShmChannel(Parts parts);
+  ~ShmChannel() override;
+
+  std::size_t packet_limit() const noexcept override { return parts_.geometry.packet_limit(); }
+  std::uint64_t incarnation() const noexcept override { return parts_.incarnation; }
+  ripc_status send(spi::Gather packet, bool& woke) noexcept override;
+  ripc_status send_control(spi::Gather packet) noexcept override;
+  bool request_room() noexcept override;
+  ripc_status expose(std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
+                     std::uint64_t& transfer) noexcept override;
+  ripc_status transfer_status(std::uint64_t transfer) noexcept override;
+  bool watch_transfer(std::uint64_t transfer) noexcept override;
+  ripc_status revoke(std::uint64_t transfer) noexcept override;
+  bool is_draining(std::uint64_t transfer) noexcept override;
+  ripc_status grant(std::span<std::byte> memory, wire::Grant& grant) noexcept override;
+  ripc_status end_grant(const wire::Grant& grant) noexcept override;
+  bool alive() const noexcept override;
+  std::string describe() const override;
+
+  // ---- For the transport, in the responder ----
+  std::uint64_t link() const noexcept { return parts_.link; }
+  // The peer is gone, or took the link away. True the first time.
+  bool mark_dead() noexcept;
+  TransferOwner& transfers() noexcept { return transfers_; }
+  // Copies a piece of an exposed item where the peer can read it. `memory` comes with the first request.
+  wire::control::BounceData serve_bounce(const wire::control::BounceRequest& request, UniqueFd memory) noexcept;
+
+ private:
+  bool service_ended() const noexcept {
+    return line_->registration.load(std::memory_order_acquire) != parts_.registration;
+  }
+  void ring_doorbell(std::uint32_t epoch, bool& woke) noexcept;
+
+  Parts parts_;
+  const ServiceLine* line_;
+  QueueWriter writer_;
+  TransferOwner transfers_;
+  GrantOwner grants_;
+  std::atomic<bool> dead_{false};
+  alignas(kCacheLine) std::atomic<std::uint32_t> last_woken_{0};
+  Mapping bounce_;
+};
+
+}  // namespace ripc::shm

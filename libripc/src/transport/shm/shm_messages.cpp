@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the shared-memory transport does with each control message. All of it runs in the responder.
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "transport/shm/shm_transport.hpp"
+
+namespace ripc::shm {
+
+bool ShmTransport::handle(const PeerPointer& peer, Received& received) {
+  Result<wire::control::Message> decoded = wire::control::decode(received.bytes);
+  if (!decoded.ok()) {
+    if (decoded.status() == RIPC_VERSION_MISMATCH && !peer->greeted) {
+      if (peer->incoming) {
+        (void)send_message(*peer->connection,
+                     wire::control::HelloReply{.context = options_.context,
+                                               .pid = static_cast<std::uint32_t>(getpid()),
+                                               .flags = 0,
+                                               .status = RIPC_VERSION_MISMATCH});
+      }
+      lose(peer, Status(RIPC_VERSION_MISMATCH,
+                        "The peer speaks another version of the control protocol: run the same libripc on both sides."));
+      return true;
+    }
+    return false;
+  }
+  return std::visit(
+      [&](const auto& message) -> bool {
+        using T = std::decay_t<decltype(message)>;
+        namespace control = wire::control;
+        if constexpr (std::is_same_v<T, control::Hello> || std::is_same_v<T, control::HelloReply>) {
+          return on(peer, message);
+        } else {
+          if (!peer->greeted) return false;
+          if constexpr (std::is_same_v<T, control::Bye>) {
+            lose(peer, Status(RIPC_PEER_DEAD, "The process that held the service has ended."));
+          } else if constexpr (std::is_same_v<T, control::Arena>) {
+            return on(peer, message, received);
+          } else if constexpr (std::is_same_v<T, control::ArenaGone>) {
+            peer->connection->remove_foreign_arena(message.id);
+          } else if constexpr (std::is_same_v<T, control::Opened>) {
+            return on(peer, message, received);
+          } else if constexpr (std::is_same_v<T, control::BounceRequest>) {
+            on(peer, message, received);
+          } else if constexpr (std::is_same_v<T, control::Fenced>) {
+            return on(peer, message);
+          } else {
+            on(peer, message);
+          }
+          return true;
+        }
+      },
+      *decoded);
+}
+
+bool ShmTransport::on(const PeerPointer& peer, const wire::control::Hello& message) {
+  if (!peer->incoming || peer->greeted || message.context == 0) return false;
+  wire::control::HelloReply reply{.context = options_.context,
+                                  .pid = static_cast<std::uint32_t>(getpid()),
+                                  .flags = 0,
+                                  .status = !peer->refused && admits(peer->connection->credentials())
+                                                ? RIPC_OK
+                                                : RIPC_REFUSED};
+  (void)send_message(*peer->connection, reply);
+  if (reply.status != RIPC_OK) {
+    lose(peer, Status(RIPC_REFUSED));
+    return true;
+  }
+  const std::lock_guard lock(mutex_);
+  peer->context = message.context;
+  peer->locator = context_locator(message.context);
+  peer->greeted = true;
+  changed_.notify_all();
+  return true;
+}
+
+bool ShmTransport::on(const PeerPointer& peer, const wire::control::HelloReply& message) {
+  if (peer->incoming || peer->greeted) return false;
+  Status failure;
+  if (message.status == RIPC_REFUSED) {
+    failure = Status(RIPC_REFUSED,
+                     "The process that holds the service does not admit this one: it is connected to max_peers processes, "
+                     "or its peer policy (RIPC_PEERS=group or any) excludes this user.");
+  } else if (message.status != RIPC_OK) {
+    failure = message.status;
+  } else if (message.context != peer->context) {
+    failure = Status(RIPC_PEER_DEAD, "Another process answers at the address of the service.");
+  } else if (!admits(peer->connection->credentials())) {
+    failure = Status(RIPC_REFUSED,
+                     "The service belongs to another user, whom this context does not admit: set RIPC_PEERS to group "
+                     "or any if that user is trusted.");
+  }
+  if (!failure.ok()) {
+    lose(peer, failure);
+    return true;
+  }
+  const std::lock_guard lock(mutex_);
+  peer->greeted = true;
+  changed_.notify_all();
+  return true;
+}
+
+void ShmTransport::on(const PeerPointer& peer, const wire::control::Open& message) {
+  std::array<int, 3> descriptors{};
+  UniqueFd memory;
+  Result<wire::control::Opened> opened = accept_link(peer, message, descriptors, memory);
+  if (opened.ok()) {
+    (void)send_message(*peer->connection, *opened, descriptors);
+    return;
+  }
+  wire::control::Opened refusal;
+  refusal.request = message.request;
+  refusal.link = message.link;
+  refusal.status = opened.status().code();
+  (void)send_message(*peer->connection, refusal);
+}
+
+Result<wire::control::Opened> ShmTransport::accept_link(const PeerPointer& peer, const wire::control::Open& message,
+                                                        std::array<int, 3>& descriptors, UniqueFd& memory_descriptor) {
+  const std::lock_guard lock(mutex_);
+  const auto found = ports_.find(message.service);
+  if (found == ports_.end()) return RIPC_NO_SERVICE;
+  if (peer->sources.contains(message.link)) return RIPC_CORRUPT;
+  ShmPort& port = *found->second;
+  const spi::PortOptions& options = port.options();
+  if (port.source_count() >= options.max_senders) return RIPC_REFUSED;
+
+  const Geometry geometry{options.queue_messages, options.queue_bytes};
+  Result<SharedMemory> memory = create_shared_memory("ripc-queue", geometry.total(), PeerAccess::read_write);
+  if (!memory.ok()) return memory.status();
+  UniqueFd doorbell(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!doorbell) return system_error(errno, "eventfd", "raise `ulimit -n`");
+
+  wire::control::Opened opened{.request = message.request,
+                               .status = RIPC_OK,
+                               .link = message.link,
+                               .incarnation = port.incarnation(),
+                               .cells = geometry.cells,
+                               .data_bytes = geometry.data_bytes,
+                               .state_slot = port.state().index_in_page(),
+                               .flags = port.state().line().registration.load(std::memory_order_relaxed) &
+                                        ~kSenderMustFence};
+  if (must_fence_) opened.flags |= kSenderMustFence;
+  memory_descriptor = std::move(memory->fd);
+  descriptors = {memory_descriptor.get(), doorbell.get(), port.state().page_descriptor()};
+
+  auto source = std::make_shared<ShmSource>(ShmSource::Parts{.connection = peer->connection,
+                                                             .context = peer->context,
+                                                             .locator = peer->locator,
+                                                             .link = message.link,
+                                                             .geometry = geometry,
+                                                             .memory = std::move(memory->mapping),
+                                                             .doorbell = std::move(doorbell)});
+  Status status = port.add_source(source);
+  if (!status.ok()) return status;
+  peer->sources[message.link] = std::move(source);
+  peer->source_services[message.link] = message.service;
+  return opened;
+}
+
+bool ShmTransport::on(const PeerPointer& peer, const wire::control::Arena& message, Received& received) {
+  const Status status = peer->connection->add_foreign_arena(
+      message.id, static_cast<std::size_t>(message.size), (message.flags & wire::control::kArenaHugePages) != 0,
+      received.descriptors[0].get());
+  if (!status.ok()) return false;
+  // Pulls may be waiting for it.
+  const std::lock_guard lock(mutex_);
+  for (const auto& [link, service] : peer->source_services) nudge_port(service);
+  return true;
+}
+
+bool ShmTransport::on(const PeerPointer& peer, const wire::control::Opened& message, Received& received) {
+  const std::lock_guard lock(mutex_);
+  const auto found = questions_.find(message.request);
+  // Nobody waits any more: the asker has closed the link already.
+  if (found == questions_.end()) return true;
+  Question& question = *found->second;
+  if (question.peer != peer || question.answered) return false;
+  question.opened = message;
+  question.status = message.status;
+  question.descriptors = std::move(received.descriptors);
+  question.answered = true;
+  changed_.notify_all();
+  return true;
+}
+
+void ShmTransport::on(const PeerPointer& peer, const wire::control::Room& message) {
+  if (const auto sender = channel(peer, message.link)) host_->room(*sender);
+}
+
+void ShmTransport::on(const PeerPointer& peer, const wire::control::TransferDone& message) {
+  const auto owner = channel(peer, message.link);
+  if (!owner) return;
+  for (const Key key : owner->transfers().collect_finished()) host_->transfer_finished(*owner, key.value());
+}
+
+void ShmTransport::on(const PeerPointer& peer, const wire::control::CloseLink& message) {
+  const std::lock_guard lock(mutex_);
+  const auto found = peer->sources.find(message.link);
+  if (found == peer->sources.end()) return;
+  found->second->mark_dead();
+  nudge_port(peer->source_services[message.link]);
+  peer->sources.erase(found);
+  peer->source_services.erase(message.link);
+}
+
+void ShmTransport::on(const PeerPointer& peer, const wire::control::LinkClosed& message) {
+  const auto lost = channel(peer, message.link);
+  if (lost && lost->mark_dead()) host_->channel_lost(*lost);
+}
+
+void ShmTransport::on(const PeerPointer& peer, const wire::control::BounceRequest& message, Received& received) {
+  wire::control::BounceData data{.link = message.link,
+                                 .key = message.key,
+                                 .offset = message.offset,
+                                 .status = RIPC_REVOKED,
+                                 .sequence = message.sequence,
+                                 .length = 0};
+  if (const auto owner = channel(peer, message.link))
+    data = owner->serve_bounce(message, std::move(received.descriptors[0]));
+  (void)send_message(*peer->connection, data);
+}
+
+void ShmTransport::on(const PeerPointer& peer, const wire::control::BounceData& message) {
+  const std::lock_guard lock(mutex_);
+  const auto found = peer->sources.find(message.link);
+  if (found == peer->sources.end()) return;
+  found->second->bounce_arrived(message);
+  nudge_port(peer->source_services[message.link]);
+}
+
+void ShmTransport::on(const PeerPointer& peer, const wire::control::Control& message) {
+  std::shared_ptr<ShmSource> source;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = peer->sources.find(message.link);
+    if (found == peer->sources.end() || peer->source_services[message.link] != message.destination) return;
+    source = found->second;
+  }
+  host_->control_packet(*source, message.destination, message.packet);
+}
+
+void ShmTransport::on(const PeerPointer& peer, const wire::control::Fence& message) {
+  host_->fenced(message.service, message.incarnation);
+  (void)send_message(*peer->connection, wire::control::Fenced{.request = message.request, .status = RIPC_OK});
+}
+
+bool ShmTransport::on(const PeerPointer& peer, const wire::control::Fenced& message) {
+  const std::lock_guard lock(mutex_);
+  const auto found = questions_.find(message.request);
+  if (found == questions_.end()) return true;
+  Question& question = *found->second;
+  if (question.peer != peer || question.answered) return false;
+  question.status = message.status;
+  question.answered = true;
+  changed_.notify_all();
+  return true;
+}
+
+}  // namespace ripc::shm

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The receive side of one service: polls the queues of its sources in turn.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/event_loop.hpp"
+#include "spi/transport.hpp"
+#include "transport/shm/service_state.hpp"
+#include "transport/shm/shm_source.hpp"
+
+namespace ripc::shm {
+
+class ShmPort final : public spi::Port {
+ public:
+  // `closed` runs on destruction, before the sources are dropped: the transport forgets the port there.
+  ShmPort(const spi::PortOptions& options, EventSet& events, ServiceStateTable::Slot state,
+          std::function<void(ShmPort&)> closed);
+  ~ShmPort() override;
+
+  std::size_t poll(spi::PacketSink& sink, std::size_t budget) noexcept override;
+  void prepare_sleep() noexcept override;
+  void cancel_sleep() noexcept override;
+  std::size_t packet_limit() const noexcept override {
+    return Geometry{options_.queue_messages, options_.queue_bytes}.packet_limit();
+  }
+  std::size_t source_count() const noexcept override;
+  void published(std::uint64_t incarnation) noexcept override { incarnation_.store(incarnation); }
+  void close() noexcept override;
+
+  // ---- For the transport, in the responder ----
+  const spi::PortOptions& options() const noexcept { return options_; }
+  std::uint64_t incarnation() const noexcept { return incarnation_.load(); }
+  const ServiceStateTable::Slot& state() const noexcept { return state_; }
+  Status add_source(std::shared_ptr<ShmSource> source);
+  // Something about a source changed (it died, data for a pull arrived): makes the receiver look.
+  void nudge() noexcept;
+
+ private:
+  void refresh() noexcept;
+  std::size_t poll_source(ShmSource& source, spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
+  void remove(const std::shared_ptr<ShmSource>& source) noexcept;
+
+  spi::PortOptions options_;
+  EventSet& events_;
+  ServiceStateTable::Slot state_;
+  ServiceLine* line_;
+  std::function<void(ShmPort&)> closed_;
+  std::atomic<std::uint64_t> incarnation_{0};
+
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<ShmSource>> sources_;  // the truth
+  std::atomic<std::uint64_t> version_{0};            // of sources_
+
+  // The receiving thread's own.
+  std::vector<std::shared_ptr<ShmSource>> polled_;
+  std::uint64_t polled_version_ = 0;
+  std::size_t next_ = 0;
+};
+
+}  // namespace ripc::shm

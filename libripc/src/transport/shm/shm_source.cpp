@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/shm/shm_source.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "transport/shm/location.hpp"
+#include "transport/shm/shm_channel.hpp"
+
+namespace ripc::shm {
+
+ShmSource::ShmSource(Parts parts)
+    : parts_(std::move(parts)), reader_(parts_.memory.data(), parts_.geometry), taker_(parts_.memory.data()) {}
+
+ripc_status ShmSource::begin(const wire::Descriptor& descriptor) noexcept {
+  return taker_.begin(Key::from(descriptor.key));
+}
+
+ripc_status ShmSource::pull(spi::Pull& pull) noexcept {
+  const std::uint64_t location = pull.descriptor.location;
+  const auto length = static_cast<std::size_t>(pull.descriptor.length);
+  if (length == 0) return pull.status = RIPC_OK;
+  if (location == kNotTold) return pull_by_bounce(pull);
+  if (is_pooled(location)) {
+    const std::shared_ptr<const Mapping> arena = parts_.connection->foreign_arena(arena_of(location));
+    if (!arena) return pull.status = dead() ? RIPC_PEER_DEAD : RIPC_PENDING;
+    if (offset_of(location) > arena->size() || length > arena->size() - offset_of(location))
+      return pull.status = RIPC_CORRUPT;
+    std::memcpy(pull.destination, arena->data() + offset_of(location), length);
+    pull.copies = 1;
+    return pull.status = RIPC_OK;
+  }
+  if (!no_direct_access_.load(std::memory_order_relaxed)) {
+    const ripc_status status = parts_.connection->process().read(location, {pull.destination, length});
+    if (status != RIPC_UNSUPPORTED) {
+      pull.copies = 1;
+      return pull.status = status;
+    }
+    no_direct_access_.store(true, std::memory_order_relaxed);
+  }
+  return pull_by_bounce(pull);
+}
+
+ripc_status ShmSource::pull_by_bounce(spi::Pull& pull) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (bounce_ready_) {
+    bounce_ready_ = false;
+    bounce_waiting_ = false;
+    const std::uint64_t expected = std::min<std::uint64_t>(pull.descriptor.length - pull.progress, kBounceSize);
+    if (bounce_data_.status != RIPC_OK) return pull.status = bounce_data_.status;
+    if (bounce_data_.key != pull.descriptor.key || bounce_data_.offset != pull.progress ||
+        bounce_data_.length != expected)
+      return pull.status = RIPC_CORRUPT;
+    std::memcpy(pull.destination + pull.progress, bounce_.mapping.data(), static_cast<std::size_t>(expected));
+    pull.progress += expected;
+    pull.copies = 2;
+  }
+  if (pull.progress == pull.descriptor.length) return pull.status = RIPC_OK;
+  if (dead()) return pull.status = RIPC_PEER_DEAD;
+  if (bounce_waiting_) return pull.status = RIPC_PENDING;
+  return pull.status = request_bounce(pull);
+}
+
+ripc_status ShmSource::request_bounce(const spi::Pull& pull) noexcept {
+  if (!bounce_.mapping) {
+    Result<SharedMemory> memory = create_shared_memory("ripc-bounce", kBounceSize, PeerAccess::read_write);
+    if (!memory.ok()) return RIPC_NO_MEMORY;
+    bounce_ = std::move(*memory);
+  }
+  const wire::control::BounceRequest request{
+      .link = parts_.link,
+      .key = pull.descriptor.key,
+      .offset = pull.progress,
+      .length = std::min<std::uint64_t>(pull.descriptor.length - pull.progress, kBounceSize),
+      .sequence = ++bounce_sequence_,
+      .reserved = 0};
+  const std::array<int, 1> descriptor{bounce_.fd.get()};
+  const ripc_status status =
+      send_message(*parts_.connection, request,
+                   bounce_announced_ ? std::span<const int>{} : std::span<const int>(descriptor));
+  if (status == RIPC_AGAIN) return RIPC_PENDING;
+  if (status != RIPC_OK) return status;
+  bounce_announced_ = true;
+  bounce_waiting_ = true;
+  return RIPC_PENDING;
+}
+
+void ShmSource::bounce_arrived(const wire::control::BounceData& data) noexcept {
+  const std::lock_guard lock(mutex_);
+  // An answer to a pull that was abandoned is not for the one that goes on now.
+  if (!bounce_waiting_ || data.sequence != bounce_sequence_) return;
+  bounce_data_ = data;
+  bounce_ready_ = true;
+}
+
+void ShmSource::abandon(spi::Pull&) noexcept {
+  const std::lock_guard lock(mutex_);
+  bounce_waiting_ = false;
+  bounce_ready_ = false;
+}
+
+ripc_status ShmSource::lend(const wire::Descriptor& descriptor, spi::Bytes& view) noexcept {
+  const std::uint64_t location = descriptor.location;
+  if (location == kNotTold || !is_pooled(location)) return RIPC_UNSUPPORTED;
+  std::shared_ptr<const Mapping> arena = parts_.connection->foreign_arena(arena_of(location));
+  if (!arena) return dead() ? RIPC_PEER_DEAD : RIPC_PENDING;
+  if (offset_of(location) > arena->size() || descriptor.length > arena->size() - offset_of(location))
+    return RIPC_CORRUPT;
+  Key key = Key::from(descriptor.key);
+  const std::lock_guard lock(mutex_);
+  // One mark covers all items of the message.
+  key.item = 0;
+  if (!taker_.mark_lent(key) && !lent_.contains(key.value())) return RIPC_REVOKED;
+  view = {arena->data() + offset_of(location), static_cast<std::size_t>(descriptor.length)};
+  lent_[key.value()] = arena;
+  lent_[descriptor.key] = std::move(arena);
+  return RIPC_OK;
+}
+
+ripc_status ShmSource::finish(const wire::Descriptor& descriptor, ripc_status status) noexcept {
+  bool tell = false;
+  const Key key = Key::from(descriptor.key);
+  const ripc_status outcome = taker_.finish(key, status, tell);
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(lent_, [&](const auto& entry) {
+      const Key other = Key::from(entry.first);
+      return other.slot == key.slot && other.generation == key.generation;
+    });
+  }
+  if (tell) {
+    (void)send_message(*parts_.connection, wire::control::TransferDone{.link = parts_.link});
+  }
+  return outcome;
+}
+
+ripc_status ShmSource::push(const wire::Grant& grant, spi::Bytes bytes) noexcept {
+  if (bytes.size() > grant.length) return RIPC_TOO_LARGE;
+  if (dead()) return RIPC_PEER_DEAD;
+  if (grant.location == kNotTold || is_pooled(grant.location) || no_direct_access_.load(std::memory_order_relaxed))
+    return RIPC_UNSUPPORTED;
+  const Key key = Key::from(grant.key);
+  if (!taker_.begin_write(key)) return RIPC_REVOKED;
+  const ripc_status status =
+      bytes.empty() ? RIPC_OK : parts_.connection->process().write(grant.location, bytes);
+  taker_.end_write(key, status == RIPC_OK);
+  if (status == RIPC_UNSUPPORTED) no_direct_access_.store(true, std::memory_order_relaxed);
+  return status;
+}
+
+void ShmSource::tell_room() noexcept {
+  (void)send_message(*parts_.connection, wire::control::Room{.link = parts_.link});
+}
+
+}  // namespace ripc::shm

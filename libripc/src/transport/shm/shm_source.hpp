@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The receiving end of a link: spi::Source over what the peer exposes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/event_loop.hpp"
+#include "base/shared_memory.hpp"
+#include "base/unique_fd.hpp"
+#include "spi/transport.hpp"
+#include "transport/shm/connection.hpp"
+#include "transport/shm/layout.hpp"
+#include "transport/shm/queue.hpp"
+#include "transport/shm/transfer_table.hpp"
+#include "wire/control.hpp"
+
+namespace ripc::shm {
+
+class ShmSource final : public spi::Source {
+ public:
+  struct Parts {
+    std::shared_ptr<Connection> connection;
+    std::uint64_t context = 0;  // of the peer
+    std::string locator;        // of the peer
+    std::uint64_t link = 0;     // the peer's name for it
+    Geometry geometry;
+    Mapping memory;
+    UniqueFd doorbell;
+  };
+  explicit ShmSource(Parts parts);
+
+  spi::Address reply_address() const override { return {"shm", parts_.locator}; }
+  std::uint64_t context() const noexcept override { return parts_.context; }
+  ripc_status begin(const wire::Descriptor& descriptor) noexcept override;
+  ripc_status pull(spi::Pull& pull) noexcept override;
+  void abandon(spi::Pull& pull) noexcept override;
+  ripc_status lend(const wire::Descriptor& descriptor, spi::Bytes& view) noexcept override;
+  ripc_status finish(const wire::Descriptor& descriptor, ripc_status status) noexcept override;
+  ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept override;
+
+  // ---- For the port, in the receiving thread ----
+  QueueReader& reader() noexcept { return reader_; }
+  void tell_room() noexcept;
+
+  // ---- For the transport ----
+  std::uint64_t link() const noexcept { return parts_.link; }
+  int doorbell() const noexcept { return parts_.doorbell.get(); }
+  const std::shared_ptr<Connection>& connection() const noexcept { return parts_.connection; }
+  // The peer is gone or closed the link. What it had sent before can still be received.
+  void mark_dead() noexcept { dead_.store(true, std::memory_order_release); }
+  bool dead() const noexcept { return dead_.load(std::memory_order_acquire); }
+  void bounce_arrived(const wire::control::BounceData& data) noexcept;
+
+ private:
+  ripc_status pull_by_bounce(spi::Pull& pull) noexcept;
+  ripc_status request_bounce(const spi::Pull& pull) noexcept;
+
+  Parts parts_;
+  QueueReader reader_;
+  TransferTaker taker_;
+  std::atomic<bool> dead_{false};
+  std::atomic<bool> no_direct_access_{false};
+
+  std::mutex mutex_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<const Mapping>> lent_;  // by key: keeps views valid
+  SharedMemory bounce_;
+  bool bounce_announced_ = false;
+  bool bounce_waiting_ = false;  // a request is under way
+  bool bounce_ready_ = false;
+  std::uint32_t bounce_sequence_ = 0;
+  wire::control::BounceData bounce_data_;
+};
+
+}  // namespace ripc::shm

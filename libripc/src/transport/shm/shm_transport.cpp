@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/shm/shm_transport.hpp"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+
+#include "base/process_barrier.hpp"
+
+namespace ripc::shm {
+
+namespace {
+
+constexpr int kMessagesPerEvent = 64;
+// A full accept queue or control socket is retried at this pace.
+constexpr Nanoseconds kRetryPause = 1'000'000;
+// Connections over the limit that are kept just long enough to be told so.
+constexpr std::size_t kRefusals = 64;
+
+// "[DIRECTORY]#CONTEXT", the context in hexadecimal.
+bool parse_locator(const std::string& locator, std::string& directory, std::uint64_t& context) {
+  const std::size_t hash = locator.rfind('#');
+  if (hash == std::string::npos) return false;
+  directory = locator.substr(0, hash);
+  const char* end = locator.data() + locator.size();
+  const auto [stop, error] = std::from_chars(locator.data() + hash + 1, end, context, 16);
+  return error == std::errc() && stop == end && context != 0;
+}
+
+}  // namespace
+
+std::string context_locator(std::uint64_t context) {
+  std::array<char, 24> text{};
+  std::snprintf(text.data(), text.size(), "#%016llx", static_cast<unsigned long long>(context));
+  return text.data();
+}
+
+ShmTransport::ShmTransport(std::shared_ptr<RuntimeDirectory> directory, const TransportOptions& options)
+    : directory_(std::move(directory)), options_(options) {}
+
+ShmTransport::~ShmTransport() = default;
+
+Status ShmTransport::start(spi::Host& host, EventLoop& loop) {
+  host_ = &host;
+  loop_ = &loop;
+  must_fence_ = !register_process_barrier();
+  Result<UniqueFd> listener = directory_->listen(options_.context);
+  if (!listener.ok()) return listener.status();
+  listener_ = std::move(*listener);
+  listener_guard_ = ForkGuard(listener_.get());
+  return loop.add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_all(); });
+}
+
+void ShmTransport::stop() noexcept {
+  std::vector<PeerPointer> peers;
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    peers = peers_;
+  }
+  for (const PeerPointer& peer : peers) {
+    (void)send_message(*peer->connection, wire::control::Bye{});
+    lose(peer, Status(RIPC_CLOSED));
+  }
+  if (listener_) {
+    loop_->remove(listener_.get());
+    directory_->remove_context(options_.context);
+    listener_guard_.reset();
+    listener_.reset();
+  }
+}
+
+spi::Address ShmTransport::address() const { return {"shm", context_locator(options_.context)}; }
+
+bool ShmTransport::wait(const std::function<bool()>& done, Deadline deadline) {
+  const auto check = [&] {
+    const std::lock_guard lock(mutex_);
+    return stopped_ || done();
+  };
+  if (loop_->in_loop_thread()) {
+    return loop_->run_until(check, deadline);
+  }
+  std::unique_lock lock(mutex_);
+  while (!stopped_ && !done()) {
+    if (deadline.is_never()) {
+      changed_.wait(lock);
+    } else {
+      const Nanoseconds left = deadline.remaining();
+      if (left == 0) return false;
+      changed_.wait_for(lock, std::chrono::nanoseconds(left));
+    }
+  }
+  return true;
+}
+
+// ---- Peers ---------------------------------------------------------------------------------------------------
+
+bool ShmTransport::admits(const Credentials& credentials) const noexcept {
+  if (credentials.uid == geteuid() || credentials.uid == 0) return true;
+  if (options_.peer_policy == RIPC_PEERS_ANY) return true;
+  return options_.peer_policy == RIPC_PEERS_SAME_GROUP && credentials.gid == getegid();
+}
+
+Status ShmTransport::adopt(const PeerPointer& peer) {
+  peer->connection->attach(*loop_);
+  peer->guard = ForkGuard(peer->connection->fd());
+  {
+    const std::lock_guard lock(mutex_);
+    const std::size_t limit = options_.max_peers + (peer->incoming ? kRefusals : 0);
+    if (peers_.size() >= limit)
+      return Status(RIPC_LIMIT, "This context is connected to " + std::to_string(peers_.size()) +
+                                    " processes, its limit: raise max_peers or close services no longer needed.");
+    peer->refused = peers_.size() >= options_.max_peers;
+    peers_.push_back(peer);
+  }
+  Status status = loop_->add(peer->connection->fd(), EPOLLIN,
+                             [this, peer](std::uint32_t events) { on_event(peer, events); });
+  if (!status.ok()) {
+    const std::lock_guard lock(mutex_);
+    std::erase(peers_, peer);
+  }
+  return status;
+}
+
+void ShmTransport::accept_all() {
+  for (;;) {
+    UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket) return;
+    auto peer = std::make_shared<Peer>(std::move(socket));
+    peer->incoming = true;
+    (void)adopt(peer);  // a peer too many sees its connection closed
+  }
+}
+
+Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& locator, Deadline deadline,
+                                                             bool greeted) {
+  std::string directory_path;
+  std::uint64_t context = 0;
+  if (!parse_locator(locator, directory_path, context))
+    return Status(RIPC_INVALID_ARGUMENT,
+                  "'" + locator + "' is not a shared-memory address: write [DIRECTORY]#CONTEXT, context in hexadecimal.");
+  PeerPointer peer;
+  bool ours = false;
+  while (!peer) {
+    std::shared_ptr<RuntimeDirectory> directory = directory_;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopped_) return RIPC_CLOSED;
+      const auto known = std::find_if(peers_.begin(), peers_.end(), [&](const PeerPointer& other) {
+        return !other->lost && other->greeted && other->context == context;
+      });
+      if (known != peers_.end()) return *known;
+      if (const auto found = outgoing_.find(locator); found != outgoing_.end()) {
+        peer = found->second;
+        break;
+      }
+      if (!directory_path.empty()) {
+        std::shared_ptr<RuntimeDirectory>& other = other_directories_[directory_path];
+        if (!other) {
+          auto opened = RuntimeDirectory::open(directory_path.c_str(), options_.peer_policy);
+          if (!opened.ok()) return opened.status();
+          other = std::move(*opened);
+        }
+        directory = other;
+      }
+    }
+    Result<UniqueFd> socket = directory->connect(context);
+    if (!socket.ok()) {
+      if (socket.status().code() != RIPC_AGAIN || deadline.expired()) return socket.status();
+      (void)wait([] { return false; }, Deadline::after(kRetryPause));
+      continue;
+    }
+    peer = std::make_shared<Peer>(std::move(*socket));
+    peer->context = context;
+    peer->locator = locator;
+    ours = true;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto [position, inserted] = outgoing_.emplace(locator, peer);
+      if (!inserted) {
+        peer = position->second;
+        ours = false;
+      }
+    }
+  }
+  if (ours) {
+    Status status = adopt(peer);
+    if (status.ok()) {
+      const ripc_status sent = send_message(*peer->connection, wire::control::Hello{.context = options_.context,
+                                                                             .pid = static_cast<std::uint32_t>(getpid()),
+                                                                             .flags = 0});
+      if (sent != RIPC_OK) status = sent;
+    }
+    if (!status.ok()) {
+      lose(peer, status);
+      return status;
+    }
+  }
+  if (!greeted) return peer;
+  if (!wait([&] { return peer->greeted || peer->lost; }, deadline))
+    return Status(RIPC_TIMEOUT, "The process that holds the service does not answer; is it stopped?");
+  const std::lock_guard lock(mutex_);
+  if (peer->lost) return peer->failure;
+  if (!peer->greeted) return RIPC_CLOSED;
+  return peer;
+}
+
+void ShmTransport::lose(const PeerPointer& peer, Status reason) {
+  std::vector<std::shared_ptr<ShmChannel>> channels;
+  {
+    const std::lock_guard lock(mutex_);
+    if (peer->lost) return;
+    peer->lost = true;
+    peer->failure = reason;
+    std::erase(peers_, peer);
+    if (const auto found = outgoing_.find(peer->locator); found != outgoing_.end() && found->second == peer)
+      outgoing_.erase(found);
+    for (const auto& [link, weak] : peer->channels) {
+      if (auto strong = weak.lock()) channels.push_back(std::move(strong));
+    }
+    for (const auto& [link, source] : peer->sources) {
+      source->mark_dead();
+      nudge_port(peer->source_services[link]);
+    }
+    peer->sources.clear();
+    for (auto& [number, question] : questions_) {
+      if (question->peer != peer || question->answered) continue;
+      question->answered = true;
+      question->status = RIPC_PEER_DEAD;
+    }
+    changed_.notify_all();
+  }
+  loop_->remove(peer->connection->fd());
+  peer->connection->shut_down();
+  peer->guard.reset();
+  for (const auto& channel : channels) {
+    if (channel->mark_dead()) host_->channel_lost(*channel);
+  }
+}
+
+void ShmTransport::on_event(const PeerPointer& peer, std::uint32_t events) {
+  if ((events & EPOLLOUT) != 0) peer->connection->flush();
+  if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
+  Received received;
+  for (int count = 0; count < kMessagesPerEvent; ++count) {
+    switch (peer->connection->receive(received)) {
+      case Connection::Event::nothing:
+        return;
+      case Connection::Event::closed:
+        lose(peer, Status(RIPC_PEER_DEAD, "The process that held the service is gone."));
+        return;
+      case Connection::Event::message:
+        if (!handle(peer, received)) {
+          lose(peer, Status(RIPC_CORRUPT, "The peer broke the control protocol; its connection was closed."));
+          return;
+        }
+        if (peer->lost) return;
+    }
+  }
+}
+
+// ---- Links ---------------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<spi::Port>> ShmTransport::open_port(const spi::PortOptions& options, EventSet& events) {
+  Result<ServiceStateTable::Slot> state = states_.allocate();
+  if (!state.ok()) return state.status();
+  auto port = std::make_unique<ShmPort>(options, events, std::move(*state), [this](ShmPort& closing) {
+    const ripc_service_id id = closing.options().id;
+    const std::lock_guard lock(mutex_);
+    if (const auto found = ports_.find(id); found != ports_.end() && found->second == &closing) ports_.erase(found);
+    for (const PeerPointer& peer : peers_) {
+      std::erase_if(peer->sources, [&](const auto& entry) { return peer->source_services[entry.first] == id; });
+    }
+  });
+  const std::lock_guard lock(mutex_);
+  ports_[options.id] = port.get();
+  return std::unique_ptr<spi::Port>(std::move(port));
+}
+
+Result<std::shared_ptr<spi::Channel>> ShmTransport::connect(const spi::Address& address, ripc_service_id id,
+                                                            Deadline deadline) {
+  Result<PeerPointer> peer = connect_peer(address.locator, deadline);
+  if (!peer.ok()) return peer.status();
+  auto question = std::make_shared<Question>();
+  question->peer = *peer;
+  std::uint64_t request = 0;
+  std::uint64_t link = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if ((*peer)->lost) return RIPC_PEER_DEAD;
+    request = next_number_++;
+    link = next_number_++;
+    questions_[request] = question;
+  }
+  const ripc_status sent = send_message(*(*peer)->connection, wire::control::Open{.request = request,
+                                                                         .service = id,
+                                                                         .link = link,
+                                                                         .reserved = 0,
+                                                                         .reserved2 = 0});
+  const bool answered = sent == RIPC_OK && wait([&] { return question->answered; }, deadline);
+  {
+    const std::lock_guard lock(mutex_);
+    questions_.erase(request);
+  }
+  if (sent != RIPC_OK) return sent;
+  if (!answered) {
+    (void)send_message(*(*peer)->connection, wire::control::CloseLink{.link = link});
+    return Status(RIPC_TIMEOUT, "The process that holds the service does not answer; is it stopped?");
+  }
+  if (!question->answered) return RIPC_CLOSED;
+  if (question->status != RIPC_OK) return question->status;
+  Result<std::shared_ptr<ShmChannel>> channel = make_channel(*peer, id, *question);
+  if (!channel.ok()) return channel.status();
+  return std::shared_ptr<spi::Channel>(std::move(*channel));
+}
+
+Result<std::shared_ptr<ShmChannel>> ShmTransport::make_channel(const PeerPointer& peer, ripc_service_id id,
+                                                               Question& question) {
+  const wire::control::Opened& opened = question.opened;
+  ShmChannel::Parts parts;
+  parts.connection = peer->connection;
+  parts.service = id;
+  parts.link = opened.link;
+  parts.incarnation = opened.incarnation;
+  parts.geometry = {opened.cells, opened.data_bytes};
+  if (!parts.geometry.valid() || opened.state_slot >= kServicesPerStatePage)
+    return Status(RIPC_CORRUPT, "The peer offered a queue of impossible size.");
+  Result<Mapping> memory = map_foreign_memory(question.descriptors[0].get(), parts.geometry.total(), true);
+  if (!memory.ok()) return memory.status();
+  Result<Mapping> state = map_foreign_memory(question.descriptors[2].get(), kStatePageSize, false);
+  if (!state.ok()) return state.status();
+  parts.memory = std::move(*memory);
+  parts.state_page = std::move(*state);
+  parts.state_slot = opened.state_slot;
+  parts.registration = opened.flags & ~kSenderMustFence;
+  parts.must_fence = must_fence_ || (opened.flags & kSenderMustFence) != 0;
+  parts.doorbell = std::move(question.descriptors[1]);
+  auto channel = std::make_shared<ShmChannel>(std::move(parts));
+  const std::lock_guard lock(mutex_);
+  if (peer->lost) {
+    channel->mark_dead();
+    return RIPC_PEER_DEAD;
+  }
+  std::erase_if(peer->channels, [](const auto& entry) { return entry.second.expired(); });
+  peer->channels[channel->link()] = channel;
+  return channel;
+}
+
+Status ShmTransport::fence(const spi::Address& address, ripc_service_id id, std::uint64_t incarnation,
+                           Deadline deadline) {
+  // Sent at once, so that a holder that is stopped finds it when it runs again.
+  Result<PeerPointer> peer = connect_peer(address.locator, deadline, false);
+  if (!peer.ok()) return peer.status();
+  auto question = std::make_shared<Question>();
+  question->peer = *peer;
+  std::uint64_t request = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if ((*peer)->lost) return RIPC_PEER_DEAD;
+    request = next_number_++;
+    questions_[request] = question;
+  }
+  const ripc_status sent =
+      send_message(*(*peer)->connection, wire::control::Fence{.request = request, .service = id, .incarnation = incarnation});
+  const bool answered = sent == RIPC_OK && wait([&] { return question->answered; }, deadline);
+  const std::lock_guard lock(mutex_);
+  questions_.erase(request);
+  if (sent != RIPC_OK) return sent;
+  if (!answered) return Status(RIPC_TIMEOUT, "The former holder does not answer; it learns of it when it runs again.");
+  return question->status;
+}
+
+void ShmTransport::arena_gone(std::uint32_t arena) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (const PeerPointer& peer : peers_) peer->connection->retract(arena);
+}
+
+void ShmTransport::nudge_port(ripc_service_id service) noexcept {
+  if (const auto found = ports_.find(service); found != ports_.end()) found->second->nudge();
+}
+
+std::shared_ptr<ShmChannel> ShmTransport::channel(const PeerPointer& peer, std::uint64_t link) {
+  const std::lock_guard lock(mutex_);
+  const auto found = peer->channels.find(link);
+  return found == peer->channels.end() ? nullptr : found->second.lock();
+}
+
+}  // namespace ripc::shm

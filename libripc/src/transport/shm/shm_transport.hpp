@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shared-memory transport: contexts of one host find each other's sockets in the runtime directory, exchange
+// control messages and descriptors over them, and then talk through memory. Protocol: docs/wire.md.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/fork_guard.hpp"
+#include "base/runtime_directory.hpp"
+#include "spi/transport.hpp"
+#include "transport/shm/connection.hpp"
+#include "transport/shm/service_state.hpp"
+#include "transport/shm/shm_channel.hpp"
+#include "transport/shm/shm_port.hpp"
+#include "wire/control.hpp"
+
+namespace ripc::shm {
+
+struct TransportOptions {
+  std::uint64_t context = 0;  // this context's id
+  std::uint32_t peer_policy = RIPC_PEERS_SAME_USER;
+  std::uint32_t max_peers = 4096;
+};
+
+// "#CONTEXT": the address of a context in the runtime directory of whoever reads it.
+std::string context_locator(std::uint64_t context);
+
+class ShmTransport final : public spi::Transport {
+ public:
+  ShmTransport(std::shared_ptr<RuntimeDirectory> directory, const TransportOptions& options);
+  ~ShmTransport() override;
+
+  std::string_view name() const noexcept override { return "shm"; }
+  Status start(spi::Host& host, EventLoop& loop) override;
+  void stop() noexcept override;
+  spi::Address address() const override;
+  Result<std::unique_ptr<spi::Port>> open_port(const spi::PortOptions& options, EventSet& events) override;
+  Result<std::shared_ptr<spi::Channel>> connect(const spi::Address& address, ripc_service_id id,
+                                                Deadline deadline) override;
+  Status fence(const spi::Address& address, ripc_service_id id, std::uint64_t incarnation, Deadline deadline) override;
+  void arena_gone(std::uint32_t arena) noexcept override;
+
+ private:
+  // One connected context.
+  struct Peer {
+    explicit Peer(UniqueFd socket) : connection(std::make_shared<Connection>(std::move(socket))) {}
+    std::shared_ptr<Connection> connection;
+    ForkGuard guard;
+    bool incoming = false;
+    bool greeted = false;   // Hello, or its answer, has arrived
+    bool lost = false;
+    bool refused = false;   // there are max_peers already
+    Status failure;         // why it was lost
+    std::uint64_t context = 0;
+    std::string locator;
+    std::unordered_map<std::uint64_t, std::weak_ptr<ShmChannel>> channels;
+    std::unordered_map<std::uint64_t, std::shared_ptr<ShmSource>> sources;  // by the peer's link
+    std::unordered_map<std::uint64_t, ripc_service_id> source_services;
+  };
+  using PeerPointer = std::shared_ptr<Peer>;
+
+  // A question to a peer and, later, its answer.
+  struct Question {
+    PeerPointer peer;
+    bool answered = false;
+    ripc_status status = RIPC_PENDING;
+    wire::control::Opened opened;
+    std::array<UniqueFd, kMaxDescriptors> descriptors;
+  };
+
+  // The connected context, greeted. Without `greeted`, perhaps not yet: what is sent to it follows the greeting.
+  Result<PeerPointer> connect_peer(const std::string& locator, Deadline deadline, bool greeted = true);
+  Status adopt(const PeerPointer& peer);
+  bool admits(const Credentials& credentials) const noexcept;
+  void accept_all();
+  void on_event(const PeerPointer& peer, std::uint32_t events);
+  void lose(const PeerPointer& peer, Status reason);
+  // Waits, in any thread, until `done` (checked under the mutex) or the deadline.
+  bool wait(const std::function<bool()>& done, Deadline deadline);
+  Result<std::shared_ptr<ShmChannel>> make_channel(const PeerPointer& peer, ripc_service_id id, Question& question);
+
+  // Messages. False: the peer broke the protocol.
+  bool handle(const PeerPointer& peer, Received& received);
+  bool on(const PeerPointer& peer, const wire::control::Hello& message);
+  bool on(const PeerPointer& peer, const wire::control::HelloReply& message);
+  void on(const PeerPointer& peer, const wire::control::Open& message);
+  bool on(const PeerPointer& peer, const wire::control::Opened& message, Received& received);
+  bool on(const PeerPointer& peer, const wire::control::Arena& message, Received& received);
+  void on(const PeerPointer& peer, const wire::control::Room& message);
+  void on(const PeerPointer& peer, const wire::control::TransferDone& message);
+  void on(const PeerPointer& peer, const wire::control::CloseLink& message);
+  void on(const PeerPointer& peer, const wire::control::LinkClosed& message);
+  void on(const PeerPointer& peer, const wire::control::BounceRequest& message, Received& received);
+  void on(const PeerPointer& peer, const wire::control::BounceData& message);
+  void on(const PeerPointer& peer, const wire::control::Control& message);
+  void on(const PeerPointer& peer, const wire::control::Fence& message);
+  bool on(const PeerPointer& peer, const wire::control::Fenced& message);
+
+  Result<wire::control::Opened> accept_link(const PeerPointer& peer, const wire::control::Open& message,
+                                            std::array<int, 3>& descriptors, UniqueFd& memory);
+  std::shared_ptr<ShmChannel> channel(const PeerPointer& peer, std::uint64_t link);
+  void nudge_port(ripc_service_id service) noexcept;  // under the mutex
+
+  std::shared_ptr<RuntimeDirectory> directory_;
+  TransportOptions options_;
+  spi::Host* host_ = nullptr;
+  EventLoop* loop_ = nullptr;
+  UniqueFd listener_;
+  ForkGuard listener_guard_;
+  bool must_fence_ = false;
+  ServiceStateTable states_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopped_ = false;
+  std::uint64_t next_number_ = 1;  // of requests and links
+  std::vector<PeerPointer> peers_;
+  std::unordered_map<std::string, PeerPointer> outgoing_;  // by locator
+  std::unordered_map<std::uint64_t, std::shared_ptr<Question>> questions_;
+  std::unordered_map<ripc_service_id, ShmPort*> ports_;
+  std::unordered_map<std::string, std::shared_ptr<RuntimeDirectory>> other_directories_;
+};
+
+}  // namespace ripc::shm

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/shm/transfer_table.hpp"
+
+#include <algorithm>
+
+namespace ripc::shm {
+
+namespace {
+
+constexpr std::uint64_t word(std::uint32_t generation, TransferState state, ripc_status status = RIPC_OK) noexcept {
+  return std::uint64_t{generation} << 32 | std::uint64_t{static_cast<std::uint8_t>(status)} << 8 |
+         static_cast<std::uint8_t>(state);
+}
+constexpr std::uint64_t word(std::uint32_t generation, GrantState state) noexcept {
+  return std::uint64_t{generation} << 32 | static_cast<std::uint8_t>(state);
+}
+constexpr std::uint32_t generation_of(std::uint64_t value) noexcept { return static_cast<std::uint32_t>(value >> 32); }
+constexpr std::uint8_t state_of(std::uint64_t value) noexcept { return static_cast<std::uint8_t>(value); }
+
+// The peer writes the status: only what a receiver can honestly report is believed.
+ripc_status reported_status(std::uint64_t value) noexcept {
+  const auto status = static_cast<ripc_status>(static_cast<std::uint8_t>(value >> 8));
+  switch (status) {
+    case RIPC_OK:
+    case RIPC_NO_WINDOW:
+    case RIPC_WINDOW_TOO_SMALL:
+    case RIPC_REFUSED:
+    case RIPC_NO_MEMORY:
+    case RIPC_CLOSED:
+    case RIPC_CANCELLED:
+      return status;
+    default:
+      return RIPC_CORRUPT;
+  }
+}
+
+}  // namespace
+
+// ---- TransferOwner -------------------------------------------------------------------------------------------
+
+ripc_status TransferOwner::expose(std::span<const ExposedItem> items, Key& key) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (dead_) return RIPC_PEER_DEAD;
+  std::uint16_t slot = 0;
+  while (slot < slots_.size() && slots_[slot].used) ++slot;
+  if (slot == kTransferSlots) return RIPC_AGAIN;
+  if (slot == slots_.size()) slots_.emplace_back();
+  Slot& entry = slots_[slot];
+  entry.used = true;
+  entry.revoked = false;
+  entry.watched = false;
+  ++entry.generation;
+  entry.items.assign(items.begin(), items.end());
+  control_->transfers[slot].store(word(entry.generation, TransferState::exposed), std::memory_order_release);
+  key = {entry.generation, slot, 0};
+  return RIPC_OK;
+}
+
+ripc_status TransferOwner::status(Key key) noexcept {
+  const std::uint64_t value = control_->transfers[key.slot].load(std::memory_order_acquire);
+  const bool ours = generation_of(value) == key.generation;
+  if (ours && state_of(value) != static_cast<std::uint8_t>(TransferState::done)) return RIPC_PENDING;
+  const std::lock_guard lock(mutex_);
+  free_slot(key.slot);
+  if (ours) return reported_status(value);
+  return dead_ ? RIPC_PEER_DEAD : RIPC_CORRUPT;
+}
+
+ripc_status TransferOwner::revoke(Key key) noexcept {
+  const std::lock_guard lock(mutex_);
+  std::atomic<std::uint64_t>& shared = control_->transfers[key.slot];
+  std::uint64_t value = shared.load(std::memory_order_acquire);
+  for (;;) {
+    if (dead_ && generation_of(value) != key.generation) {
+      free_slot(key.slot);
+      return RIPC_PEER_DEAD;
+    }
+    if (generation_of(value) == key.generation) {
+      if (state_of(value) == static_cast<std::uint8_t>(TransferState::done)) {
+        free_slot(key.slot);
+        return reported_status(value);
+      }
+      if (state_of(value) == static_cast<std::uint8_t>(TransferState::lent)) return RIPC_PENDING;
+    }
+    const std::uint64_t revoked = word(key.generation, TransferState::revoked);
+    if (shared.compare_exchange_weak(value, revoked, std::memory_order_seq_cst, std::memory_order_acquire)) break;
+  }
+  if (generation_of(value) == key.generation && state_of(value) == static_cast<std::uint8_t>(TransferState::pulling)) {
+    slots_[key.slot].revoked = true;
+  } else {
+    free_slot(key.slot);
+  }
+  return RIPC_REVOKED;
+}
+
+bool TransferOwner::is_draining(Key key) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (dead_) return false;
+  if (!slots_[key.slot].used || slots_[key.slot].generation != key.generation || !slots_[key.slot].revoked)
+    return false;
+  if (control_->transfers[key.slot].load(std::memory_order_acquire) == word(key.generation, TransferState::revoked))
+    return true;
+  free_slot(key.slot);
+  return false;
+}
+
+void TransferOwner::peer_died() noexcept {
+  const std::lock_guard lock(mutex_);
+  dead_ = true;
+  // Spinning waiters look only at the word: any other generation sends them to the lock, which tells them. What the
+  // peer had finished stays finished.
+  for (std::uint16_t slot = 0; slot < slots_.size(); ++slot) {
+    if (slots_[slot].used && is_finished(slot)) continue;
+    control_->transfers[slot].store(word(slots_[slot].generation + 1, TransferState::free), std::memory_order_release);
+  }
+}
+
+bool TransferOwner::find(Key key, ExposedItem& item) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (dead_ || key.slot >= slots_.size()) return false;
+  const Slot& slot = slots_[key.slot];
+  if (!slot.used || slot.revoked || slot.generation != key.generation || key.item >= slot.items.size()) return false;
+  item = slot.items[key.item];
+  return true;
+}
+
+bool TransferOwner::is_finished(std::uint16_t slot) noexcept {
+  const std::uint64_t value = control_->transfers[slot].load(std::memory_order_seq_cst);
+  return generation_of(value) != slots_[slot].generation ||
+         state_of(value) == static_cast<std::uint8_t>(TransferState::done);
+}
+
+bool TransferOwner::watch(Key key) noexcept {
+  const std::lock_guard lock(mutex_);
+  slots_[key.slot].watched = true;
+  control_->sender.transfers_watched.store(1, std::memory_order_seq_cst);
+  return !is_finished(key.slot);
+}
+
+std::vector<Key> TransferOwner::collect_finished() {
+  const std::lock_guard lock(mutex_);
+  const auto still_watched = [&](const Slot& slot) {
+    return slot.used && slot.watched && !is_finished(static_cast<std::uint16_t>(&slot - slots_.data()));
+  };
+  // The wish was cleared when the peer acted on it; it must stand again before the words are read.
+  if (std::any_of(slots_.begin(), slots_.end(), still_watched))
+    control_->sender.transfers_watched.store(1, std::memory_order_seq_cst);
+  std::vector<Key> finished;
+  for (std::uint16_t slot = 0; slot < slots_.size(); ++slot) {
+    if (slots_[slot].used && is_finished(slot)) finished.push_back({slots_[slot].generation, slot, 0});
+  }
+  return finished;
+}
+
+void TransferOwner::free_slot(std::uint16_t slot) noexcept { slots_[slot].used = false; }
+
+// ---- GrantOwner ----------------------------------------------------------------------------------------------
+
+ripc_status GrantOwner::grant(Key& key) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (dead_) return RIPC_PEER_DEAD;
+  for (std::uint16_t slot = 0; slot < kGrantSlots; ++slot) {
+    if (used_[slot]) continue;
+    used_[slot] = true;
+    key = {++generations_[slot], slot, 0};
+    control_->grants[slot].store(word(key.generation, GrantState::open), std::memory_order_release);
+    return RIPC_OK;
+  }
+  return RIPC_AGAIN;
+}
+
+ripc_status GrantOwner::end(Key key) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (key.slot >= kGrantSlots || !used_[key.slot] || generations_[key.slot] != key.generation) return RIPC_EMPTY;
+  std::atomic<std::uint64_t>& shared = control_->grants[key.slot];
+  std::uint64_t value = shared.load(std::memory_order_acquire);
+  bool written = false;
+  for (;;) {
+    const bool ours = generation_of(value) == key.generation;
+    if (ours && state_of(value) == static_cast<std::uint8_t>(GrantState::writing) && !dead_) return RIPC_PENDING;
+    written = ours && state_of(value) == static_cast<std::uint8_t>(GrantState::written);
+    const std::uint64_t ended = word(key.generation, GrantState::ended);
+    if (shared.compare_exchange_weak(value, ended, std::memory_order_seq_cst, std::memory_order_acquire)) break;
+  }
+  used_[key.slot] = false;
+  return written ? RIPC_OK : RIPC_EMPTY;
+}
+
+void GrantOwner::peer_died() noexcept {
+  const std::lock_guard lock(mutex_);
+  dead_ = true;
+}
+
+// ---- TransferTaker -------------------------------------------------------------------------------------------
+
+ripc_status TransferTaker::begin(Key key) noexcept {
+  if (key.slot >= kTransferSlots) return RIPC_CORRUPT;
+  std::uint64_t expected = word(key.generation, TransferState::exposed);
+  if (control_->transfers[key.slot].compare_exchange_strong(expected, word(key.generation, TransferState::pulling),
+                                                            std::memory_order_seq_cst, std::memory_order_acquire))
+    return RIPC_OK;
+  // A newer generation means that this one was withdrawn and its slot used again.
+  return RIPC_REVOKED;
+}
+
+bool TransferTaker::mark_lent(Key key) noexcept {
+  std::uint64_t expected = word(key.generation, TransferState::pulling);
+  return control_->transfers[key.slot].compare_exchange_strong(
+      expected, word(key.generation, TransferState::lent), std::memory_order_seq_cst, std::memory_order_acquire);
+}
+
+ripc_status TransferTaker::finish(Key key, ripc_status status, bool& tell) noexcept {
+  if (key.slot >= kTransferSlots) return RIPC_CORRUPT;
+  std::atomic<std::uint64_t>& shared = control_->transfers[key.slot];
+  std::uint64_t value = shared.load(std::memory_order_acquire);
+  ripc_status outcome = RIPC_REVOKED;
+  while (generation_of(value) == key.generation) {
+    const auto state = static_cast<TransferState>(state_of(value));
+    if (state == TransferState::pulling || state == TransferState::lent) {
+      if (!shared.compare_exchange_weak(value, word(key.generation, TransferState::done, status),
+                                        std::memory_order_seq_cst, std::memory_order_acquire))
+        continue;
+      outcome = RIPC_OK;
+    } else if (state == TransferState::revoked) {
+      if (!shared.compare_exchange_weak(value, word(key.generation, TransferState::drained), std::memory_order_seq_cst,
+                                        std::memory_order_acquire))
+        continue;
+    }
+    break;
+  }
+  std::atomic<std::uint32_t>& watched = control_->sender.transfers_watched;
+  tell = watched.load(std::memory_order_seq_cst) != 0 && watched.exchange(0, std::memory_order_seq_cst) != 0;
+  return outcome;
+}
+
+bool TransferTaker::begin_write(Key grant) noexcept {
+  if (grant.slot >= kGrantSlots) return false;
+  std::uint64_t expected = word(grant.generation, GrantState::open);
+  return control_->grants[grant.slot].compare_exchange_strong(
+      expected, word(grant.generation, GrantState::writing), std::memory_order_seq_cst, std::memory_order_acquire);
+}
+
+void TransferTaker::end_write(Key grant, bool written) noexcept {
+  std::uint64_t expected = word(grant.generation, GrantState::writing);
+  control_->grants[grant.slot].compare_exchange_strong(
+      expected, word(grant.generation, written ? GrantState::written : GrantState::open), std::memory_order_seq_cst,
+      std::memory_order_acquire);
+}
+
+}  // namespace ripc::shm

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Transfers and grants: who may read or write which memory, and until when. One 64-bit word for each in the link's
+// control page, changed by compare-and-swap from both sides:
+//
+//   bits 32-63 generation | bits 16-31 zero | bits 8-15 status | bits 0-7 state
+//
+//   transfer   free -> exposed -> pulling [-> lent] -> done(status)          the receiver took it
+//                        |           |
+//                        +-----------+----> revoked -> drained               the sender withdrew it
+//   grant      free -> open -> writing -> written                            the replier wrote
+//                        +-------------------------> ended                   the requester withdrew it
+//
+// A receiver may use what it pulled only if its step to `done` succeeds: memory that was withdrawn during the pull
+// can therefore never be delivered torn.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "ripc/ripc.h"
+#include "spi/transport.hpp"
+#include "transport/shm/layout.hpp"
+
+namespace ripc::shm {
+
+// The `key` of a descriptor or grant.
+struct Key {
+  std::uint32_t generation;
+  std::uint16_t slot;
+  std::uint16_t item;
+
+  static constexpr Key from(std::uint64_t value) noexcept {
+    return {static_cast<std::uint32_t>(value >> 32), static_cast<std::uint16_t>(value >> 16),
+            static_cast<std::uint16_t>(value)};
+  }
+  constexpr std::uint64_t value() const noexcept {
+    return std::uint64_t{generation} << 32 | std::uint64_t{slot} << 16 | item;
+  }
+};
+
+enum class TransferState : std::uint8_t { free, exposed, pulling, lent, done, revoked, drained };
+enum class GrantState : std::uint8_t { free, open, writing, written, ended };
+
+// ---- The end that owns the memory ----------------------------------------------------------------------------
+
+// Where an exposed item lies.
+struct ExposedItem {
+  const std::byte* data;
+  std::size_t size;
+  std::uint32_t arena;  // 0: foreign memory
+  std::uint64_t offset;  // in the arena
+};
+
+class TransferOwner {
+ public:
+  explicit TransferOwner(std::byte* base) noexcept : control_(reinterpret_cast<Control*>(base)) {}
+
+  // RIPC_OK and the transfer's key (item 0), or RIPC_AGAIN.
+  ripc_status expose(std::span<const ExposedItem> items, Key& key) noexcept;
+  ripc_status status(Key key) noexcept;  // as Channel::transfer_status
+  ripc_status revoke(Key key) noexcept;  // as Channel::revoke
+  bool is_draining(Key key) noexcept;    // as Channel::is_draining
+  // The peer is gone: ends everything; nobody reads any more.
+  void peer_died() noexcept;
+  // What a peer that cannot map memory asks for. False unless it is exposed and being pulled.
+  bool find(Key key, ExposedItem& item) noexcept;
+  // Asks the receiver to tell when this transfer finishes. False if it has finished already.
+  bool watch(Key key) noexcept;
+  // The receiver has told that something finished: what has. Watched transfers that have not stay watched.
+  std::vector<Key> collect_finished();
+
+ private:
+  struct Slot {
+    std::uint32_t generation = 0;
+    bool used = false;
+    bool revoked = false;
+    bool watched = false;
+    std::vector<ExposedItem> items;
+  };
+  bool is_finished(std::uint16_t slot) noexcept;
+  void free_slot(std::uint16_t slot) noexcept;
+
+  Control* control_;
+  std::mutex mutex_;
+  bool dead_ = false;
+  std::vector<Slot> slots_;
+};
+
+class GrantOwner {
+ public:
+  explicit GrantOwner(std::byte* base) noexcept : control_(reinterpret_cast<Control*>(base)) {}
+
+  ripc_status grant(Key& key) noexcept;
+  // Ends the grant. RIPC_OK: it was written; RIPC_EMPTY: it was not; RIPC_PENDING: a write is going on, ask again.
+  ripc_status end(Key key) noexcept;
+  void peer_died() noexcept;
+
+ private:
+  Control* control_;
+  std::mutex mutex_;
+  bool dead_ = false;
+  std::array<std::uint32_t, kGrantSlots> generations_{};
+  std::array<bool, kGrantSlots> used_{};
+};
+
+// ---- The end that reads or writes it -------------------------------------------------------------------------
+
+class TransferTaker {
+ public:
+  explicit TransferTaker(std::byte* base) noexcept : control_(reinterpret_cast<Control*>(base)) {}
+
+  ripc_status begin(Key key) noexcept;
+  bool mark_lent(Key key) noexcept;
+  // As Source::finish. `tell` becomes true if the owner asked to be told.
+  ripc_status finish(Key key, ripc_status status, bool& tell) noexcept;
+
+  bool begin_write(Key grant) noexcept;
+  void end_write(Key grant, bool written) noexcept;
+
+ private:
+  Control* control_;
+};
+
+}  // namespace ripc::shm
