@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file service in a hundred lines. Small files come back in the message itself, large ones as a view of the server's
+// memory that is lent to the client until it releases the message: no window, no copy, any size.
+//
+//   file_service server DIRECTORY     serves until it is asked for the file "."
+//   file_service client FILE OUTPUT   fetches one file; with "." it ends the server
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "ripc/ripc.hpp"
+
+namespace {
+
+constexpr const char* kName = "example-files";
+enum Tag : std::uint32_t { kContents = 1, kMissing = 2, kGoodbye = 3 };
+
+int fail(const char* what, const libripc::Error& error) {
+  const std::string text(error.text());
+  std::fprintf(stderr, "file_service: %s: %s: %s\n", what, error.name(), text.c_str());
+  return 1;
+}
+
+libripc::Error answer(libripc::Context& context, libripc::Service& service, const libripc::Message& request,
+                      const std::filesystem::path& path) {
+  std::error_code missing;
+  const auto size = std::filesystem::file_size(path, missing);
+  std::ifstream file(path, std::ios::binary);
+  if (missing || !file) return service.reply(request, libripc::Bytes(), {.tag = kMissing}).error();
+  // Memory from the pool can be read by the client where it is.
+  auto buffer = context.lease(size == 0 ? 1 : size);
+  if (!buffer) return buffer.error();
+  file.read(reinterpret_cast<char*>(buffer->data()), static_cast<std::streamsize>(size));
+  const auto contents = libripc::Bytes(buffer->bytes()).first(static_cast<std::size_t>(file.gcount()));
+  // The lease ends with this function; the library keeps the memory until the client has released it.
+  return service.reply(request, contents, {.tag = kContents}).error();
+}
+
+int serve(const std::filesystem::path& directory) {
+  auto context = libripc::Context::create();
+  if (!context) return fail("no context", context.error());
+  auto service = context->register_service({.name = kName});
+  if (!service) return fail("no service", service.error());
+  std::puts("file_service: serving");
+  std::fflush(stdout);
+  for (;;) {
+    auto request = service->receive();
+    if (!request) return fail("receive", request.error());
+    // Only plain names: what a client says must not lead out of the directory.
+    const std::string name(request->item(0).text());
+    if (name == ".") return service->reply(*request, libripc::Bytes(), {.tag = kGoodbye}).ok() ? 0 : 1;
+    const bool plain = !name.empty() && name != ".." && name.find('/') == std::string::npos;
+    const auto error = answer(*context, *service, *request, plain ? directory / name : std::filesystem::path());
+    // A client that has gone is no reason to stop.
+    if (!error.ok()) fail("reply", error);
+  }
+}
+
+int fetch(const char* name, const char* output) {
+  auto context = libripc::Context::create();
+  if (!context) return fail("no context", context.error());
+  auto service = context->register_service();
+  if (!service) return fail("no service", service.error());
+  auto server = libripc::id_from_name(kName);
+  if (!server) return fail("no ID", server.error());
+  if (auto sent = service->send(*server, libripc::bytes_of(name)); !sent) return fail("send", sent.error());
+  auto reply = service->receive(std::chrono::seconds(5), RIPC_RECEIVE_LEND);
+  if (!reply) return fail("no reply", reply.error());
+  if (reply->tag() == kGoodbye) return std::puts("file_service: the server has ended") < 0;
+  if (reply->tag() == kMissing) return std::printf("file_service: %s: no such file\n", name), 1;
+  const auto contents = reply->item(0);
+  if (!contents.ok()) return fail("the contents did not arrive", contents.status());
+  std::ofstream(output, std::ios::binary).write(contents.text().data(), static_cast<std::streamsize>(contents.size()));
+  std::printf("file_service: %s: %zu bytes, %s\n", name, contents.size(),
+              contents.kind() == RIPC_VIEW_LENT ? "lent" : "in the message");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::strcmp(argv[1], "server") == 0) return serve(argv[2]);
+  if (argc == 4 && std::strcmp(argv[1], "client") == 0) return fetch(argv[2], argv[3]);
+  std::fputs("usage: file_service server DIRECTORY | file_service client FILE OUTPUT\n", stderr);
+  return 2;
+}

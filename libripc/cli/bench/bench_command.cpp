@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// ripc bench: measures this machine with and without libripc.
+#include <CLI/CLI.hpp>
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "bench/options.hpp"
+#include "command.hpp"
+#include "exit_code.hpp"
+
+namespace cli {
+namespace {
+
+using bench::BenchOptions;
+using bench::BenchResult;
+
+BenchResult run_once(const BenchOptions& options) {
+  if (options.bench == "limits") return bench::run_limits(options);
+  if (options.bench == "pool") return bench::run_pool(options);
+  if (options.bench == "pingpong") return bench::run_pingpong(options);
+  return options.kind == "short" ? bench::run_rate(options) : bench::run_stream(options);
+}
+
+// The medians of the runs, field by field; what was lost or corrupt is added up.
+Json summary_of(const std::vector<Json>& runs) {
+  Json summary = runs.front();
+  for (auto& [key, value] : summary.items()) {
+    if (value.is_object()) {
+      std::vector<Json> parts;
+      for (const Json& run : runs) parts.push_back(run[key]);
+      value = summary_of(parts);
+    } else if (key == "lost" || key == "corrupt" || key.starts_with("payloads_checked")) {
+      std::uint64_t sum = 0;
+      for (const Json& run : runs) sum += run[key].get<std::uint64_t>();
+      value = sum;
+    } else if (value.is_number_float()) {
+      std::vector<double> values;
+      for (const Json& run : runs) values.push_back(run[key].get<double>());
+      value = median(values);
+    }
+  }
+  return summary;
+}
+
+std::string describe(const std::string& key, const Json& value) {
+  if (value.is_object() && value.contains("p50")) {
+    std::string text;
+    for (const auto& [name, part] : value.items())
+      text += (text.empty() ? "" : "  ") + name + " " + format_nanoseconds(part.get<double>());
+    return text;
+  }
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_number()) return value.dump();
+  const double number = value.get<double>();
+  if (key == "size") return format_bytes(value.get<std::uint64_t>());
+  if (key.ends_with("bytes_per_second")) return format_rate(number);
+  if (key.ends_with("messages_per_second")) return format_count(number) + "/s";
+  if (key.ends_with("_ns") || key.starts_with("nanoseconds")) return format_nanoseconds(number);
+  if (!value.is_number_float()) return value.dump();
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.3f", number);
+  return text.data();
+}
+
+void print_result(const Json& json) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [key, value] : json.items())
+    if (key != "runs") rows.push_back({key, describe(key, value)});
+  print_table(rows);
+}
+
+std::string problem_with(const BenchOptions& options) {
+  if (options.size == 0 && (options.kind != "short" || options.bench == "limits" || options.bench == "pool"))
+    return "--size must be at least 1 here.";
+  if (options.bench == "rate" || options.bench == "bandwidth" || options.bench == "pingpong") {
+    if (options.kind != "short" && options.size > (std::uint64_t{4} << 30)) return "--size takes 4G at most.";
+    if (options.kind == "short" && options.size > (std::uint64_t{1} << 20))
+      return "--size takes 1M at most for short messages; use --kind long.";
+  }
+  return {};
+}
+
+int run_bench(const BenchOptions& options) {
+  if (const std::string problem = problem_with(options); !problem.empty()) {
+    print_error(problem);
+    return kUsage;
+  }
+  std::vector<Json> runs;
+  for (std::uint64_t run = 0; run < options.runs; ++run) {
+    auto result = run_once(options);
+    if (!result.ok()) return fail(result.error());
+    runs.push_back(*std::move(result));
+  }
+  Json json = {{"bench", options.bench}};
+  const bool is_pair = options.bench != "limits" && options.bench != "pool";
+  json["transport"] = options.bench == "limits" ? Json(nullptr) : Json(options.transport);
+  json["kind"] = is_pair ? Json(options.kind) : Json(nullptr);
+  json["size"] = options.size;
+  json["iterations"] = runs.front()["iterations"];
+  json["wait"] = options.wait;
+  json["version"] = libripc::version();
+  json.update(summary_of(runs));
+  if (options.runs > 1) json["runs"] = runs;
+
+  if (options.json) {
+    print_json(json);
+  } else {
+    print_result(json);
+  }
+  const std::uint64_t bad = json["lost"].get<std::uint64_t>() + json["corrupt"].get<std::uint64_t>();
+  if (bad == 0) return kOk;
+  print_error(std::to_string(bad) + " messages were lost or corrupt; the figures above are not to be trusted.");
+  return kMismatch;
+}
+
+struct BenchKind {
+  const char* name;
+  const char* description;
+  const char* kinds;   // "" if it has none
+  std::uint64_t size;  // default
+  const char* example;
+};
+
+constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
+constexpr BenchKind kBenches[] = {
+    {"pingpong", "Round trips, beside bare cache-line round trips in the same run", "short,long,return,lend", 64,
+     "ripc bench pingpong --size 64 --runs 5 --json"},
+    {"rate", "Messages per second, one sender to one receiver", "short,long,return,lend", 32,
+     "ripc bench rate --size 32"},
+    {"bandwidth", "Bytes per second, beside plain memcpy in the same run", "long,return,lend,short", kMebibyte,
+     "ripc bench bandwidth --kind long --size 64M"},
+    {"limits", "What this machine can do without libripc: cache line, memcpy, UDP, TCP", "", kMebibyte,
+     "ripc bench limits --wait block --json"},
+    {"pool", "Leasing and releasing pool memory, beside malloc and free", "", kMebibyte, "ripc bench pool --size 16M"},
+};
+
+void add_bench(CLI::App& parent, const BenchKind& kind, int& exit_code) {
+  auto options = std::make_shared<BenchOptions>();
+  options->bench = kind.name;
+  CLI::App* command = parent.add_subcommand(kind.name, kind.description);
+  const std::vector<std::string> kinds = CLI::detail::split(kind.kinds, ',');
+  const bool has_kind = kind.kinds[0] != '\0';
+  const bool is_pair = options->bench != "pool";
+  options->kind = kinds.front();
+  command->add_option("--transport", options->transport, "Path to measure")->capture_default_str();
+  if (has_kind) {
+    command->add_option("--kind", options->kind, "How the payload travels")
+        ->check(CLI::IsMember(kinds))
+        ->capture_default_str();
+  } else {
+    command->add_option("--kind", options->kind, "Accepted, as by the other benchmarks; means nothing here");
+  }
+  options->size = kind.size;
+  command->add_option("--size", options->size, "Bytes of payload, such as 64 or 1M")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
+  command->add_option("--iterations", options->iterations, "Messages, round trips or buffers of one run; 0: by size")
+      ->capture_default_str();
+  command->add_option("--runs", options->runs, "Measure so many times, with new processes; print the medians")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1000}))
+      ->capture_default_str();
+  if (is_pair) {
+    command->add_option("--wait", options->wait, "Poll while waiting, or sleep at once")
+        ->check(CLI::IsMember({"spin", "block"}))
+        ->capture_default_str();
+    command->add_flag("!--no-pin", options->pin, "Leave the two processes where the scheduler puts them");
+  }
+  if (has_kind) {
+    command->add_option("--depth", options->depth, "Messages under way at once (long, return and lend)")
+        ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{64}))
+        ->capture_default_str();
+    command->add_option("--queue-messages", options->queue_messages, "Receive queue of each side; 0: the default");
+    command->add_option("--queue-bytes", options->queue_bytes, "Receive queue of each side; 0: the default")
+        ->transform(CLI::AsSizeValue(false));
+  }
+  command->add_flag("--json", options->json, "Print one JSON object");
+  command->footer(std::string("Example: ") + kind.example + "\n" + kExitCodeHelp);
+  command->callback([options, &exit_code] { exit_code = run_bench(*options); });
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("bench", "Measure: both sides are started here, on different processors");
+  command->require_subcommand(1);
+  command->footer(std::string("Example: ripc bench pingpong --size 64 --json\n"
+                              "Every payload is checked; lost or corrupt ones make the exit code 6.\n") +
+                  kExitCodeHelp);
+  for (const BenchKind& kind : kBenches) add_bench(*command, kind, exit_code);
+}
+
+}  // namespace cli

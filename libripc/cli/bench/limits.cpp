@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the machine itself can do, without libripc: the figures that libripc is to be judged by.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "bench/options.hpp"
+#include "bench/pair.hpp"
+#include "bench/payload.hpp"
+#include "bench/sockets.hpp"
+#include "bench/tally.hpp"
+
+namespace cli::bench {
+namespace {
+
+enum Command : std::uint64_t { kFill = 1, kTwoLines, kSameLine, kUdp, kTcp, kTcpStream };
+
+libripc::Error system_error(const char* what) {
+  return {RIPC_SYSTEM, std::string(what) + ": " + std::strerror(errno) + "."};
+}
+
+// A memfd as libripc makes them: 2 MiB aligned mappings with huge pages where the kernel gives them, written by one
+// process and mapped for reading only by the other.
+class SharedFile {
+ public:
+  explicit SharedFile(std::size_t size) : size_(size) {}
+  ~SharedFile() {
+    if (fd_ >= 0) close(fd_);
+  }
+  SharedFile(const SharedFile&) = delete;
+  SharedFile& operator=(const SharedFile&) = delete;
+
+  libripc::Error create() {
+    fd_ = memfd_create("ripc-bench", MFD_CLOEXEC);
+    if (fd_ < 0) return system_error("memfd_create");
+    return ftruncate(fd_, static_cast<off_t>(size_)) == 0 ? libripc::Error() : system_error("ftruncate");
+  }
+  // Never unmapped: it lives as long as the process.
+  libripc::Result<std::byte*> map(int protection) const {
+    constexpr std::size_t kHuge = std::size_t{2} << 20;
+    void* room = mmap(nullptr, size_ + kHuge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED) return system_error("mmap");
+    const auto address = (reinterpret_cast<std::uintptr_t>(room) + kHuge - 1) / kHuge * kHuge;
+    void* base = mmap(reinterpret_cast<void*>(address), size_, protection, MAP_SHARED | MAP_FIXED, fd_, 0);
+    if (base == MAP_FAILED) return system_error("mmap");
+    (void)madvise(base, size_, MADV_HUGEPAGE);
+    return static_cast<std::byte*>(base);
+  }
+
+ private:
+  std::size_t size_;
+  int fd_ = -1;
+};
+
+libripc::Error other_side(Side& side, const BenchOptions& options, const SharedFile& file, SocketPair& sockets) {
+  pin_to(side.processor);
+  while (const auto order = side.control.receive()) {
+    libripc::Error error;
+    if (order->kind == kFill) {
+      auto memory = file.map(PROT_READ | PROT_WRITE);
+      if (!memory.ok()) return memory.error();
+      fill_pattern({*memory, options.size}, order->first);
+    }
+    if (!side.control.send(*order)) break;  // ready
+    if (order->kind == kTwoLines) answer_cacheline(side, Lines::two_lines, order->count);
+    if (order->kind == kSameLine) answer_cacheline(side, Lines::same_line, order->count);
+    if (order->kind == kUdp) error = answer_datagrams(sockets, order->count, options.wait == "spin");
+    if (order->kind == kTcp) error = answer_stream(sockets, order->count, options.wait == "spin");
+    if (order->kind == kTcpStream) error = send_stream_bytes(sockets, order->count);
+    if (!error.ok()) return error;
+  }
+  return {};
+}
+
+class Limits {
+ public:
+  Limits(Side& side, const BenchOptions& options, const SharedFile& file, SocketPair& sockets)
+      : side_(side), options_(options), file_(file), sockets_(sockets) {}
+
+  BenchResult run() {
+    pin_to(side_.processor);
+    Json json;
+    const bool spin = options_.wait == "spin";
+    const std::uint64_t rounds = options_.iterations;
+    std::vector<double> samples;
+    for (const Command command : {kTwoLines, kSameLine}) {
+      samples.clear();
+      if (!order(command, rounds)) return other_side_ended();
+      measure_cacheline(side_, command == kTwoLines ? Lines::two_lines : Lines::same_line, rounds, samples);
+      put(json, command == kTwoLines ? "cacheline_rtt" : "cacheline_same_line_rtt", samples);
+    }
+
+    auto copied = copy();
+    if (!copied.ok()) return copied.error();
+    json["memcpy_bytes_per_second"] = *copied;
+
+    const std::uint64_t socket_rounds = std::max<std::uint64_t>(rounds / 10, 100);
+    for (const Command command : {kUdp, kTcp}) {
+      samples.clear();
+      if (!order(command, socket_rounds)) return other_side_ended();
+      const auto error = command == kUdp ? measure_datagrams(sockets_, socket_rounds, spin, samples, tally_)
+                                         : measure_stream(sockets_, socket_rounds, spin, samples, tally_);
+      if (!error.ok()) return error;
+      put(json, command == kUdp ? "udp_rtt" : "tcp_rtt", samples);
+    }
+
+    constexpr std::uint64_t kStreamBytes = std::uint64_t{1} << 30;
+    if (!order(kTcpStream, kStreamBytes)) return other_side_ended();
+    auto rate = receive_stream_bytes(sockets_, kStreamBytes, tally_);
+    if (!rate.ok()) return rate.error();
+    json["tcp_bytes_per_second"] = *rate;
+    json["rtt_payload_bytes"] = kSocketPayload;
+    tally_.put(json);
+    return json;
+  }
+
+ private:
+  bool order(Command command, std::uint64_t count) {
+    return side_.control.send({command, count, 0}) && side_.control.receive().has_value();
+  }
+
+  void put(Json& json, const std::string& name, std::vector<double>& samples) {
+    const Json figures = percentiles(samples);
+    json[name + "_ns"] = figures["p50"];
+    json[name + "_percentiles_ns"] = figures;
+  }
+
+  // Median over several blocks of copies.
+  libripc::Result<double> copy() {
+    constexpr std::uint64_t kSeed = 0;
+    if (!order(kFill, 1)) return other_side_ended();
+    auto source = file_.map(PROT_READ);
+    if (!source.ok()) return source.error();
+    std::vector<std::byte> destination(options_.size);
+    constexpr std::uint64_t kBlockBytes = std::uint64_t{256} << 20;
+    const std::uint64_t copies = std::max<std::uint64_t>(kBlockBytes / options_.size, 2);
+    constexpr int kBlocks = 12;
+    std::vector<double> rates;
+    for (int block = 0; block < kBlocks; ++block) {
+      const std::uint64_t start = monotonic_now();
+      for (std::uint64_t index = 0; index < copies; ++index) {
+        std::memcpy(destination.data(), *source, options_.size);
+        asm volatile("" ::: "memory");
+      }
+      const std::uint64_t duration = std::max<std::uint64_t>(monotonic_now() - start, 1);
+      if (block > 0) rates.push_back(static_cast<double>(copies * options_.size) * 1e9 / static_cast<double>(duration));
+    }
+    tally_.check_whole(check_pattern(destination, kSeed));
+    return median(rates);
+  }
+
+  Side& side_;
+  const BenchOptions& options_;
+  const SharedFile& file_;
+  SocketPair& sockets_;
+  Tally tally_;
+};
+
+}  // namespace
+
+BenchResult run_limits(const BenchOptions& options) {
+  BenchOptions actual = options;
+  if (actual.iterations == 0) actual.iterations = 200'000;
+  SharedFile file(actual.size);
+  if (const auto error = file.create(); !error.ok()) return error;
+  SocketPair sockets;
+  if (const auto error = sockets.open(); !error.ok()) return error;
+  auto result = run_pair(
+      actual, [&](Side& side) { return other_side(side, actual, file, sockets); },
+      [&](Side& side) { return Limits(side, actual, file, sockets).run(); });
+  if (result.ok()) (*result)["iterations"] = actual.iterations;
+  return result;
+}
+
+}  // namespace cli::bench

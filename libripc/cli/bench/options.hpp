@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `ripc bench` was asked to measure.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "output.hpp"
+#include "ripc/ripc.hpp"
+
+namespace cli::bench {
+
+struct BenchOptions {
+  std::string bench;              // pingpong, rate, bandwidth, limits, pool
+  std::string transport = "shm";  // for the context
+  std::string kind = "short";     // short, long, return, lend
+  std::uint64_t size = 64;        // bytes of payload
+  std::uint64_t iterations = 0;   // of one run; 0: chosen by size
+  std::string wait = "spin";      // or block: sleep at once
+  std::uint64_t runs = 1;
+  std::uint64_t depth = 2;  // messages under way at once, for long, return and lent streams
+  std::uint32_t queue_messages = 0;
+  std::uint32_t queue_bytes = 0;
+  bool pin = true;
+  bool json = false;
+};
+
+// One measurement: the fields of its JSON object.
+using BenchResult = libripc::Result<Json>;
+
+BenchResult run_pingpong(const BenchOptions& options);
+BenchResult run_rate(const BenchOptions& options);    // short: messages_per_second; others as run_stream()
+BenchResult run_stream(const BenchOptions& options);  // long, return, lend: bytes_per_second against memcpy
+BenchResult run_limits(const BenchOptions& options);
+BenchResult run_pool(const BenchOptions& options);
+
+}  // namespace cli::bench

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two processes of a measurement. This process forks the other before any library state exists; both have their own
+// context, run on different processors, and talk about the measurement over a socket pair.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "bench/options.hpp"
+
+namespace cli::bench {
+
+// What the measuring side asks of the other.
+struct Order {
+  std::uint64_t kind = 0;  // means something to the two only
+  std::uint64_t count = 0;
+  std::uint64_t first = 0;  // sequence number
+};
+
+// One end of the socket pair.
+class Control {
+ public:
+  explicit Control(int fd) noexcept : fd_(fd) {}
+  bool send(const Order& order) const noexcept;
+  // Nothing if the other side has ended, or said nothing for a minute.
+  std::optional<Order> receive() const noexcept;
+  void close() noexcept;
+
+ private:
+  int fd_;
+};
+
+// Memory that both processes map: cache lines far enough apart that no prefetcher takes them for one.
+struct SharedLines {
+  alignas(256) std::atomic<std::uint64_t> there{0};
+  alignas(256) std::atomic<std::uint64_t> back{0};
+  alignas(256) std::atomic<std::uint64_t> same{0};
+};
+
+struct Side {
+  Control control;
+  SharedLines* shared;
+  int processor;  // -1: not pinned
+};
+
+// Runs `other` in a child process, which ends with it, and `measure` in this one. The other side should end when its
+// control says nothing any more.
+BenchResult run_pair(const BenchOptions& options, const std::function<libripc::Error(Side&)>& other,
+                     const std::function<BenchResult(Side&)>& measure);
+
+// Runs the calling thread on one processor, if it is not negative.
+void pin_to(int processor) noexcept;
+
+// The library on one side, with the way to the other side made. Pins the calling thread when all is set up.
+struct Library {
+  libripc::Context context;
+  libripc::Service service;
+  libripc::ServiceId peer = 0;
+};
+libripc::Result<Library> open_library(const Side& side, const BenchOptions& options);
+
+// Sends, waiting for room as long as it takes. Fails if there is none for some seconds.
+libripc::Result<libripc::Ticket> send_patiently(Library& library, std::span<const libripc::Item> items,
+                                                const libripc::SendOptions& options = {});
+libripc::Result<libripc::Ticket> reply_patiently(Library& library, const libripc::Message& message,
+                                                 std::span<const libripc::Item> items);
+
+// Round trips of bare cache lines between the two sides: the floor for anything over shared memory.
+//   two_lines  one line for each direction, each written by one side and read by the other, as in any pair of queues
+//   same_line  both directions in one line, which no two queues can do, and which is faster
+enum class Lines : std::uint64_t { two_lines = 0, same_line = 1 };
+// Both sides call it with the same count. samples: nanoseconds, appended.
+void measure_cacheline(const Side& side, Lines lines, std::uint64_t count, std::vector<double>& samples);
+void answer_cacheline(const Side& side, Lines lines, std::uint64_t count);
+
+// "The other side has ended": see its own message on standard error.
+libripc::Error other_side_ended();
+
+}  // namespace cli::bench

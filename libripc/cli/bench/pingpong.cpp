@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Round trips. short and long: the payload travels both ways. return and lend: a short request, and a reply with the
+// payload, which the other side writes into a return buffer or lends. Blocks of round trips alternate with blocks of
+// bare cache-line round trips between the same two processors.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "bench/options.hpp"
+#include "bench/pair.hpp"
+#include "bench/payload.hpp"
+#include "bench/tally.hpp"
+#include "bench/ticks.hpp"
+
+namespace cli::bench {
+namespace {
+
+using libripc::Item;
+
+enum Command : std::uint64_t { kEcho = 1, kCacheline = 2 };
+constexpr auto kPatience = std::chrono::seconds(2);
+constexpr std::size_t kBuffers = 4;        // a buffer is used again when the message sent from it is long complete
+constexpr std::uint64_t kWholeEvery = 16;  // of large payloads, this many go between two that are compared whole
+
+// Buffers for large payloads, and the tickets of the messages last sent from them.
+struct Buffers {
+  std::array<libripc::Buffer, kBuffers> memory;
+  std::array<libripc::Ticket, kBuffers> tickets;
+
+  libripc::Error make(libripc::Context& context, std::size_t size) {
+    for (std::size_t index = 0; index < kBuffers; ++index) {
+      auto lease = context.lease(size);
+      if (!lease.ok()) return lease.error();
+      memory[index] = *std::move(lease);
+      prepare_large(memory[index].bytes(), index);
+    }
+    return {};
+  }
+  // The buffer for message `sequence`, when the peer has what was sent from it before.
+  libripc::Result<libripc::WritableBytes> take(std::uint64_t sequence) {
+    const std::size_t index = sequence % kBuffers;
+    if (const libripc::Error error = tickets[index].wait(kPatience); !error.ok()) return error;
+    return memory[index].bytes();
+  }
+};
+
+// ---- The other side ------------------------------------------------------------------------------------------
+
+libripc::Error answer(Library& library, const BenchOptions& options, Buffers& buffers, std::uint64_t count,
+                      std::uint64_t first) {
+  const bool is_long = options.kind == "long";
+  for (std::uint64_t sequence = first; sequence < first + count; ++sequence) {
+    libripc::WritableBytes window;
+    if (is_long) {
+      auto buffer = buffers.take(sequence);
+      if (!buffer.ok()) return buffer.error();
+      window = *buffer;
+      // The first window of the block was posted before the block began.
+      if (sequence + 1 < first + count) {
+        auto next = buffers.take(sequence + 1);
+        if (!next.ok()) return next.error();
+        if (const auto error = library.service.post_window(*next, sequence + 1); !error.ok()) return error;
+      }
+    }
+    auto message = library.service.receive(kPatience);
+    if (!message.ok()) return message.error();
+    const libripc::ItemView view = message->item(0);
+    std::array<Item, 1> items;
+    if (options.kind == "short") {
+      items[0] = libripc::short_item(view.bytes());
+    } else if (is_long) {
+      if (view.kind() != RIPC_VIEW_WINDOW) return libripc::Error(view.status());
+      items[0] = libripc::long_item(window);
+    } else {
+      const std::uint64_t asked = sequence_of(view.bytes());
+      auto buffer = buffers.take(asked);
+      if (!buffer.ok()) return buffer.error();
+      write_large(*buffer, asked);
+      items[0] = options.kind == "return" ? libripc::return_item(*buffer, 0) : libripc::long_item(*buffer);
+    }
+    auto ticket = reply_patiently(library, *message, items);
+    if (!ticket.ok()) return ticket.error();
+    if (options.kind != "short") buffers.tickets[sequence % kBuffers] = *std::move(ticket);
+  }
+  return {};
+}
+
+libripc::Error other_side(Side& side, const BenchOptions& options) {
+  auto library = open_library(side, options);
+  if (!library.ok()) return library.error();
+  Buffers buffers;
+  if (options.kind != "short")
+    if (const auto error = buffers.make(library->context, options.size); !error.ok()) return error;
+  while (const auto order = side.control.receive()) {
+    if (order->kind == kEcho && options.kind == "long") {
+      auto window = buffers.take(order->first);
+      if (!window.ok()) return window.error();
+      if (const auto error = library->service.post_window(*window, order->first); !error.ok()) return error;
+    }
+    if (!side.control.send(*order)) break;  // ready
+    if (order->kind == kCacheline) {
+      answer_cacheline(side, Lines::two_lines, order->count);
+    } else if (const auto error = answer(*library, options, buffers, order->count, order->first); !error.ok()) {
+      return error;
+    }
+  }
+  // What was sent last may be travelling still; the tickets go before the context in any case.
+  for (libripc::Ticket& ticket : buffers.tickets) (void)ticket.wait(kPatience);
+  return {};
+}
+
+// ---- The measuring side --------------------------------------------------------------------------------------
+
+class Pinger {
+ public:
+  Pinger(Side& side, const BenchOptions& options, Library& library)
+      : side_(side), options_(options), library_(library), request_(sizeof(std::uint64_t)) {
+    if (options.kind == "short") request_.resize(options.size);
+    landing_.resize(options.kind == "long" || options.kind == "return" ? options.size : 0);
+  }
+
+  libripc::Error prepare() {
+    return options_.kind == "long" ? buffers_.make(library_.context, options_.size) : libripc::Error();
+  }
+
+  // `count` round trips; the times of all but the first `warm_up` go to samples.
+  libripc::Error block(std::uint64_t count, std::uint64_t warm_up, std::vector<double>& samples) {
+    if (const auto error = order(kEcho, count); !error.ok()) return error;
+    const std::uint64_t end = sequence_ + count;
+    for (std::uint64_t index = 0; sequence_ < end; ++sequence_, ++index) {
+      double nanoseconds = 0;
+      if (const auto error = round(index == 0 || sequence_ + 1 == end, nanoseconds); !error.ok()) return error;
+      if (index >= warm_up && nanoseconds > 0) samples.push_back(nanoseconds);
+    }
+    return {};
+  }
+
+  libripc::Error cacheline(std::uint64_t count, std::vector<double>& samples) {
+    if (const auto error = order(kCacheline, count); !error.ok()) return error;
+    measure_cacheline(side_, Lines::two_lines, count, samples);
+    return {};
+  }
+
+  const Tally& tally() const noexcept { return tally_; }
+
+ private:
+  libripc::Error order(std::uint64_t kind, std::uint64_t count) {
+    if (!side_.control.send({kind, count, sequence_}) || !side_.control.receive()) return other_side_ended();
+    return {};
+  }
+
+  libripc::Error round(bool is_edge, double& nanoseconds) {
+    const bool is_large = options_.kind != "short" && options_.size > kSmall;
+    const bool whole = is_large && (is_edge || sequence_ % kWholeEvery == 0);
+    if (whole) std::fill(landing_.begin(), landing_.end(), std::byte{0});
+    std::array<Item, 1> items = {libripc::short_item(request_)};
+    libripc::SendOptions send_options;
+    const libripc::ReturnBuffer landing = libripc::return_buffer(landing_);
+    if (options_.kind == "long") {
+      auto buffer = buffers_.take(sequence_);
+      if (!buffer.ok()) return buffer.error();
+      write_large(*buffer, sequence_);
+      items[0] = libripc::long_item(*buffer);
+      if (const auto error = library_.service.post_window(landing_, sequence_); !error.ok()) return error;
+    } else {
+      fill_pattern(request_, sequence_);
+      if (options_.kind == "return") send_options.returns = std::span(&landing, 1);
+    }
+    const std::uint32_t flags = options_.kind == "lend" ? std::uint32_t{RIPC_RECEIVE_LEND} : 0U;
+
+    const std::uint64_t start = clock_.now();
+    auto ticket = library_.service.send(library_.peer, items, send_options);
+    if (ticket.code() == RIPC_AGAIN) ticket = send_patiently(library_, items, send_options);
+    if (!ticket.ok()) return ticket.error();
+    auto message = library_.service.receive(kPatience, flags);
+    const std::uint64_t end = clock_.now();
+
+    if (options_.kind == "long") buffers_.tickets[sequence_ % kBuffers] = *std::move(ticket);
+    if (!message.ok()) {
+      if (message.code() != RIPC_TIMEOUT) return message.error();
+      // On a path that loses packets the rest of the block is lost with it: the other side counts messages.
+      ++tally_.lost;
+      return {RIPC_TIMEOUT,
+              "A message was lost, which a round-trip measurement cannot go on without. Use a path "
+              "without losses, or a smaller --size."};
+    }
+    nanoseconds = clock_.nanoseconds(end - start);
+    check(message->item(0), whole);
+    return {};
+  }
+
+  void check(const libripc::ItemView& view, bool whole) {
+    const bool arrived = view.ok() && view.size() == options_.size;
+    if (!arrived) {
+      ++tally_.lost;
+    } else if (options_.kind == "short") {
+      tally_.check(check_pattern(view.bytes(), sequence_));
+    } else if (whole) {
+      ++tally_.checked;
+      tally_.check_whole(check_large_whole(view.bytes(), sequence_, sequence_ % kBuffers));
+    } else {
+      tally_.check(check_large(view.bytes(), sequence_));
+    }
+  }
+
+  Side& side_;
+  const BenchOptions& options_;
+  Library& library_;
+  TickClock clock_;
+  std::vector<std::byte> request_;
+  std::vector<std::byte> landing_;  // window, or return buffer
+  Buffers buffers_;
+  std::uint64_t sequence_ = 0;
+  Tally tally_;
+};
+
+BenchResult measure(Side& side, const BenchOptions& options, std::uint64_t iterations) {
+  auto library = open_library(side, options);
+  if (!library.ok()) return library.error();
+  Pinger pinger(side, options, *library);
+  if (const auto error = pinger.prepare(); !error.ok()) return error;
+
+  constexpr std::uint64_t kBlocks = 10;
+  const std::uint64_t per_block = std::max<std::uint64_t>(iterations / kBlocks, 1);
+  const std::uint64_t warm_up = std::min<std::uint64_t>(per_block, 1000);
+  std::vector<double> samples;
+  std::vector<double> cacheline;
+  samples.reserve(iterations + kBlocks);
+  cacheline.reserve(iterations + kBlocks);
+  std::uint64_t left = iterations;
+  for (std::uint64_t block = 0; left > 0; ++block) {
+    const std::uint64_t count = std::min(left, per_block);
+    left -= count;
+    // With a sleeping receiver the floor is the scheduler's, not the cache's: one short look at the cache is enough.
+    if (options.wait == "spin" || block == 0)
+      if (const auto error = pinger.cacheline(std::min<std::uint64_t>(count, 100'000), cacheline); !error.ok())
+        return error;
+    if (const auto error = pinger.block(warm_up + count, warm_up, samples); !error.ok()) return error;
+  }
+  Json json;
+  json["rtt_ns"] = percentiles(samples);
+  const Json floor = percentiles(cacheline);
+  const double p50 = json["rtt_ns"]["p50"].get<double>();
+  json["cacheline_rtt_ns"] = floor["p50"];
+  json["ratio_to_cacheline"] = p50 / std::max(floor["p50"].get<double>(), 1.0);
+  pinger.tally().put(json);
+  return json;
+}
+
+}  // namespace
+
+BenchResult run_pingpong(const BenchOptions& options) {
+  BenchOptions actual = options;
+  if (actual.iterations == 0) {
+    const bool is_copied = options.kind == "long" || options.kind == "return";
+    const std::uint64_t by_size =
+        is_copied ? (std::uint64_t{4} << 30) / std::max<std::uint64_t>(options.size, 1) : 200'000;
+    actual.iterations = std::clamp<std::uint64_t>(by_size, 50, options.wait == "spin" ? 200'000 : 20'000);
+  }
+  auto result = run_pair(
+      actual, [&](Side& side) { return other_side(side, actual); },
+      [&](Side& side) { return measure(side, actual, actual.iterations); });
+  if (result.ok()) {
+    (*result)["iterations"] = actual.iterations;
+    (*result)["pattern"] =
+        options.kind == "short" || options.kind == "long" ? "payload both ways" : "short request, payload in the reply";
+  }
+  return result;
+}
+
+}  // namespace cli::bench

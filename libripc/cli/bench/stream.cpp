@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// Large payloads one after the other, `depth` under way at once: pulled into windows, written into return buffers, or
+// lent. Blocks of messages alternate with blocks of plain memcpy of the same size, out of lent views of the same sender
+// buffers (the mapping that the library itself copies from) into the same landing memory.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "bench/options.hpp"
+#include "bench/pair.hpp"
+#include "bench/payload.hpp"
+#include "bench/tally.hpp"
+
+namespace cli::bench {
+namespace {
+
+using libripc::Item;
+
+enum Command : std::uint64_t { kStream = 1, kLend = 2 };
+constexpr auto kPatience = std::chrono::seconds(10);
+
+// ---- The sending side ----------------------------------------------------------------------------------------
+
+struct Slot {
+  libripc::Buffer buffer;
+  libripc::Ticket ticket;
+};
+
+libripc::Error send_stream(Library& library, const BenchOptions& options, std::vector<Slot>& slots,
+                           const Order& order) {
+  libripc::SendOptions send_options;
+  send_options.timeout = libripc::kForever;  // a lent view is held as long as the measurement likes
+  for (std::uint64_t sequence = order.first; sequence < order.first + order.count; ++sequence) {
+    Slot& slot = slots[sequence % slots.size()];
+    if (const auto error = slot.ticket.wait(kPatience); !error.ok()) return error;
+    if (options.kind != "return") {
+      write_large(slot.buffer.bytes(), sequence);
+      const std::array<Item, 1> items = {libripc::long_item(slot.buffer.bytes())};
+      auto ticket = send_patiently(library, items, send_options);
+      if (!ticket.ok()) return ticket.error();
+      slot.ticket = *std::move(ticket);
+      continue;
+    }
+    auto request = library.service.receive(kPatience);
+    if (!request.ok()) return request.error();
+    const std::uint64_t asked = sequence_of(request->item(0).bytes());
+    write_large(slot.buffer.bytes(), asked);
+    const std::array<Item, 1> items = {libripc::return_item(slot.buffer.bytes(), 0)};
+    auto ticket = reply_patiently(library, *request, items);
+    if (!ticket.ok()) return ticket.error();
+    slot.ticket = *std::move(ticket);
+  }
+  for (Slot& slot : slots)
+    if (const auto error = slot.ticket.wait(kPatience); !error.ok()) return error;
+  return {};
+}
+
+libripc::Error other_side(Side& side, const BenchOptions& options) {
+  auto library = open_library(side, options);
+  if (!library.ok()) return library.error();
+  std::vector<Slot> slots(options.depth);
+  std::vector<libripc::Ticket> lent;  // released with the views, at the end
+  for (std::size_t index = 0; index < slots.size(); ++index) {
+    auto buffer = library->context.lease(options.size);
+    if (!buffer.ok()) return buffer.error();
+    prepare_large(buffer->bytes(), index);
+    slots[index].buffer = *std::move(buffer);
+  }
+  while (const auto order = side.control.receive()) {
+    if (order->kind == kLend) {
+      libripc::SendOptions send_options;
+      send_options.timeout = libripc::kForever;
+      for (const Slot& slot : slots) {
+        const std::array<Item, 1> items = {libripc::long_item(slot.buffer.bytes())};
+        auto ticket = send_patiently(*library, items, send_options);
+        if (!ticket.ok()) return ticket.error();
+        lent.push_back(*std::move(ticket));
+      }
+    } else if (const auto error = send_stream(*library, options, slots, *order); !error.ok()) {
+      return error;
+    }
+    if (!side.control.send(*order)) break;
+  }
+  return {};
+}
+
+// ---- The measuring side --------------------------------------------------------------------------------------
+
+class Receiver {
+ public:
+  Receiver(Side& side, const BenchOptions& options, Library& library)
+      : side_(side), options_(options), library_(library) {
+    // One more than is under way: a window is posted again only after its message was looked at.
+    landings_.resize(options.kind == "lend" ? 0 : options.depth + 1);
+    for (auto& landing : landings_) landing.resize(options.size);
+  }
+
+  // The views that memcpy is measured with.
+  libripc::Error borrow_views() {
+    if (!side_.control.send({kLend, options_.depth, 0})) return other_side_ended();
+    for (std::uint64_t index = 0; index < options_.depth; ++index) {
+      auto message = library_.service.receive(kPatience, RIPC_RECEIVE_LEND);
+      if (!message.ok()) return message.error();
+      if (!message->item(0).ok()) return libripc::Error(message->item(0).status());
+      is_lent_ = message->item(0).kind() == RIPC_VIEW_LENT && message->item(0).copied() == 0;
+      views_.push_back(*std::move(message));
+    }
+    return side_.control.receive() ? libripc::Error() : other_side_ended();
+  }
+
+  // Bytes per second of `count` copies.
+  double copy_block(std::uint64_t count) {
+    const std::uint64_t start = monotonic_now();
+    for (std::uint64_t index = 0; index < count; ++index) {
+      const libripc::Bytes source = views_[index % views_.size()].item(0).bytes();
+      std::memcpy(landings_[index % landings_.size()].data(), source.data(), source.size());
+      asm volatile("" ::: "memory");
+    }
+    return per_second(count, monotonic_now() - start);
+  }
+
+  // Messages per second of `count` + 1 messages: the time runs from the end of the first to the end of the last.
+  libripc::Result<double> message_block(std::uint64_t count) {
+    if (options_.size > kSmall)
+      for (auto& landing : landings_) std::fill(landing.begin(), landing.end(), std::byte{0});
+    const std::uint64_t first = sequence_;
+    const std::uint64_t total = count + 1;
+    if (options_.kind == "long")
+      for (std::uint64_t index = 0; index < landings_.size(); ++index)
+        if (const auto error = post(first + index); !error.ok()) return error;
+    if (!side_.control.send({kStream, total, first})) return other_side_ended();
+    std::uint64_t requested = first;
+    std::uint64_t start = 0;
+    for (; sequence_ < first + total; ++sequence_) {
+      while (options_.kind == "return" && requested < first + total && requested < sequence_ + options_.depth)
+        if (const auto error = request(requested++); !error.ok()) return error;
+      if (const auto error = take(); !error.ok()) return error;
+      if (sequence_ == first) start = monotonic_now();
+      // The window of the message after the ones that have theirs already; the last ones get none.
+      const std::uint64_t next = sequence_ + landings_.size();
+      if (options_.kind == "long" && next < first + total)
+        if (const auto error = post(next); !error.ok()) return error;
+    }
+    const std::uint64_t duration = monotonic_now() - start;
+    check_landed(first);
+    // Windows of a block shorter than their number were not used.
+    if (options_.kind == "long")
+      for (std::uint64_t index = 0; index < landings_.size(); ++index)
+        (void)library_.service.withdraw_windows(first + index);
+    if (!side_.control.receive()) return other_side_ended();
+    return static_cast<double>(count) * 1e9 / static_cast<double>(std::max<std::uint64_t>(duration, 1));
+  }
+
+  bool is_lent() const noexcept { return is_lent_; }
+  const Tally& tally() const noexcept { return tally_; }
+
+ private:
+  double per_second(std::uint64_t count, std::uint64_t nanoseconds) const {
+    return static_cast<double>(count) * static_cast<double>(options_.size) * 1e9 /
+           static_cast<double>(std::max<std::uint64_t>(nanoseconds, 1));
+  }
+  std::vector<std::byte>& landing_of(std::uint64_t sequence) { return landings_[sequence % landings_.size()]; }
+
+  libripc::Error post(std::uint64_t sequence) { return library_.service.post_window(landing_of(sequence), sequence); }
+
+  libripc::Error request(std::uint64_t sequence) {
+    const libripc::ReturnBuffer buffer = libripc::return_buffer(landing_of(sequence));
+    libripc::SendOptions send_options;
+    send_options.returns = std::span(&buffer, 1);
+    const std::array<Item, 1> items = {libripc::short_item(std::as_bytes(std::span(&sequence, 1)))};
+    return send_patiently(library_, items, send_options).error();
+  }
+
+  libripc::Error take() {
+    const bool is_lend = options_.kind == "lend";
+    auto message = library_.service.receive(kPatience, is_lend ? std::uint32_t{RIPC_RECEIVE_LEND} : 0U);
+    if (!message.ok()) return message.error();
+    const libripc::ItemView view = message->item(0);
+    if (!view.ok() || view.size() != options_.size) {
+      ++tally_.lost;
+      return {};
+    }
+    tally_.check(check_large(view.bytes(), sequence_));
+    constexpr std::uint64_t kWholeEvery = 64;
+    if (is_lend && options_.size > kSmall && sequence_ % kWholeEvery == 0)
+      tally_.check_whole(check_large_whole(view.bytes(), sequence_, sequence_ % options_.depth));
+    return {};
+  }
+
+  // The last messages of the block lie in the landing memory still.
+  void check_landed(std::uint64_t first) {
+    if (options_.size <= kSmall) return;
+    const std::uint64_t count = std::min<std::uint64_t>(landings_.size(), sequence_ - first);
+    for (std::uint64_t sequence = sequence_ - count; sequence < sequence_; ++sequence)
+      tally_.check_whole(check_large_whole(landing_of(sequence), sequence, sequence % options_.depth));
+  }
+
+  Side& side_;
+  const BenchOptions& options_;
+  Library& library_;
+  std::vector<std::vector<std::byte>> landings_;
+  std::vector<libripc::Message> views_;
+  bool is_lent_ = false;
+  std::uint64_t sequence_ = 0;
+  Tally tally_;
+};
+
+BenchResult measure(Side& side, const BenchOptions& options) {
+  auto library = open_library(side, options);
+  if (!library.ok()) return library.error();
+  Receiver receiver(side, options, *library);
+  const bool has_baseline = options.kind != "lend";
+  if (has_baseline)
+    if (const auto error = receiver.borrow_views(); !error.ok()) return error;
+
+  constexpr std::uint64_t kBlocks = 10;
+  const std::uint64_t per_block = std::max<std::uint64_t>(options.iterations / kBlocks, 4);
+  std::vector<double> rates;
+  std::vector<double> copies;
+  std::vector<double> ratios;
+  for (std::uint64_t block = 0; block <= kBlocks; ++block) {
+    const double copied = has_baseline ? receiver.copy_block(per_block) : 0;
+    auto rate = receiver.message_block(per_block);
+    if (!rate.ok()) return rate.error();
+    if (block == 0) continue;  // warm-up: mappings are made, pages are touched
+    rates.push_back(*rate);
+    copies.push_back(copied);
+    if (has_baseline) ratios.push_back(*rate * static_cast<double>(options.size) / copied);
+  }
+  const double rate = median(rates);
+  Json json;
+  json["messages_per_second"] = rate;
+  json["bytes_per_second"] = rate * static_cast<double>(options.size);
+  json["nanoseconds_per_message"] = rate > 0 ? 1e9 / rate : 0.0;
+  if (has_baseline) {
+    json["memcpy_bytes_per_second"] = median(copies);
+    json["ratio_to_memcpy"] = median(ratios);
+    json["memcpy_source"] = receiver.is_lent() ? "lent views of the sender's buffers" : "library memory";
+  }
+  json["depth"] = options.depth;
+  receiver.tally().put(json);
+  json["verification"] =
+      options.size <= kSmall
+          ? "every payload compared whole"
+          : "every payload: the sequence number at both ends; in each block, outside of the timed part, the last "
+            "payloads compared whole, in memory that was cleared before the block";
+  if (options.kind == "lend" && options.size > kSmall)
+    json["verification"] = "every payload: the sequence number at both ends; every 64th compared whole";
+  return json;
+}
+
+}  // namespace
+
+BenchResult run_stream(const BenchOptions& options) {
+  BenchOptions actual = options;
+  if (actual.iterations == 0) {
+    const std::uint64_t by_size = (std::uint64_t{8} << 30) / std::max<std::uint64_t>(options.size, 1);
+    actual.iterations = std::clamp<std::uint64_t>(by_size, 100, options.wait == "spin" ? 100'000 : 20'000);
+  }
+  auto result = run_pair(
+      actual, [&](Side& side) { return other_side(side, actual); }, [&](Side& side) { return measure(side, actual); });
+  if (result.ok()) (*result)["iterations"] = actual.iterations;
+  return result;
+}
+
+}  // namespace cli::bench

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands, and what they share. Each add_ function declares one command with its options; when the command line
+// names it, it runs and puts its exit code into `exit_code`.
+#pragma once
+
+#include <string>
+
+#include "output.hpp"
+#include "ripc/ripc.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace cli {
+
+void add_serve_command(CLI::App& app, int& exit_code);
+void add_get_command(CLI::App& app, int& exit_code);
+void add_watch_command(CLI::App& app, int& exit_code);
+void add_ping_command(CLI::App& app, int& exit_code);
+void add_resolve_command(CLI::App& app, int& exit_code);
+void add_services_command(CLI::App& app, int& exit_code);
+void add_doctor_command(CLI::App& app, int& exit_code);
+void add_bench_command(CLI::App& app, int& exit_code);
+
+// A service as people name it: "NAME", or "id:NUMBER" (decimal or 0x...) for one without a name.
+struct Target {
+  std::string text;  // as given
+  std::string name;  // empty: by ID
+  libripc::ServiceId id = 0;
+
+  // RIPC_INVALID_ARGUMENT with a sentence if it is neither.
+  static libripc::Result<Target> parse(const std::string& text);
+  libripc::Result<libripc::ServiceInfo> resolve(libripc::Context& context) const;
+};
+
+// Seconds from the command line to a timeout; more than 10^9 is "for ever".
+libripc::Nanoseconds to_timeout(double seconds);
+
+// Resolves the target, again and again until it is there or the time is over (RIPC_NO_SERVICE then). Zero: once.
+libripc::Result<libripc::ServiceInfo> wait_for_service(libripc::Context& context, const Target& target,
+                                                       libripc::Nanoseconds timeout);
+
+// A service as one JSON object.
+Json to_json(const libripc::ServiceInfo& info);
+
+// Makes SIGINT and SIGTERM set a flag and interrupt `service` (which then returns RIPC_INTERRUPTED from receive), while
+// this object lives. One at a time in a process.
+class StopOnSignal {
+ public:
+  explicit StopOnSignal(libripc::Service& service);
+  ~StopOnSignal();
+  StopOnSignal(const StopOnSignal&) = delete;
+  StopOnSignal& operator=(const StopOnSignal&) = delete;
+  bool requested() const noexcept;
+};
+
+}  // namespace cli

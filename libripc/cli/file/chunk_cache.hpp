@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// A bounded cache of pieces of files in leased pool memory, from which the service sends without copying. Least
+// recently used pieces go first; a piece that is still travelling is kept alive by the library.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <unordered_map>
+
+#include "file/served_directory.hpp"
+
+namespace cli::file {
+
+// One thread at a time.
+class ChunkCache {
+ public:
+  struct Chunk {
+    libripc::Buffer buffer;
+    std::optional<std::array<std::byte, 16>> digest;
+  };
+
+  // limit: bytes kept at most; a piece larger than that is read, sent and dropped. The context must outlive the cache.
+  ChunkCache(libripc::Context& context, std::uint64_t limit) noexcept : context_(context), limit_(limit) {}
+
+  // `length` bytes (not 0) from `offset` of the file, which must lie inside it. `chunk` is valid until the next call.
+  FileStatus get(OpenFile& file, std::uint64_t offset, std::uint64_t length, bool with_digest, const Chunk*& chunk);
+
+  std::uint64_t hits() const noexcept { return hits_; }
+  std::uint64_t misses() const noexcept { return misses_; }
+
+ private:
+  struct Key {
+    std::uint64_t version;
+    std::uint64_t offset;
+    std::uint64_t length;
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  struct Hash {
+    std::size_t operator()(const Key& key) const noexcept {
+      return static_cast<std::size_t>(key.version ^ (key.offset * 0x9e3779b97f4a7c15U) ^ (key.length << 1));
+    }
+  };
+  struct Entry {
+    Key key;
+    Chunk chunk;
+  };
+
+  void shrink_to(std::uint64_t bytes);
+  FileStatus read(OpenFile& file, const Key& key, libripc::Buffer& buffer);
+
+  libripc::Context& context_;
+  std::uint64_t limit_;
+  std::uint64_t used_ = 0;
+  std::uint64_t hits_ = 0;
+  std::uint64_t misses_ = 0;
+  std::list<Entry> entries_;  // most recently used first
+  std::unordered_map<Key, std::list<Entry>::iterator, Hash> index_;
+  Chunk passing_;  // a piece that is not kept
+};
+
+// Reads exactly `bytes.size()` bytes. io_error, or changed if the file ends before.
+FileStatus read_exactly(int fd, libripc::WritableBytes bytes, std::uint64_t offset) noexcept;
+
+}  // namespace cli::file

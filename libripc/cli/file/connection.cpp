@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "file/connection.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <limits>
+
+namespace cli::file {
+namespace {
+
+constexpr auto kSlice = std::chrono::milliseconds(50);  // how soon a restart of the service is noticed
+constexpr std::uint64_t kFirstReplyPatience = 5'000'000'000;
+constexpr std::uint64_t kLongestReplyPatience = 60'000'000'000;
+
+}  // namespace
+
+Connection::Connection(libripc::Context& context, libripc::Service service, Target target,
+                       libripc::Nanoseconds patience, bool wait_for_first)
+    : context_(context),
+      service_(std::move(service)),
+      target_(std::move(target)),
+      patience_(patience),
+      seen_(wait_for_first),
+      last_progress_(monotonic_now()),
+      last_request_(last_progress_),
+      reply_patience_(kFirstReplyPatience) {}
+
+libripc::Error Connection::find() {
+  auto info = target_.resolve(context_);
+  if (!info.ok() && info.code() == RIPC_NO_SERVICE && seen_) {
+    if (info_.id != 0) print_error("'" + target_.text + "' is gone; waiting for it to come back.");
+    info = wait_for_service(context_, target_, patience_);
+    progress();
+  }
+  if (!info.ok()) {
+    if (info.code() == RIPC_NO_SERVICE)
+      return {RIPC_NO_SERVICE, "No living service is called '" + target_.text +
+                                   "'. Start it, see `ripc services` for what is there, or wait with --timeout."};
+    return info.error();
+  }
+  info_ = *std::move(info);
+  seen_ = true;
+  return {};
+}
+
+Connection::Outcome Connection::send(Operation operation, const RequestHeader& header, libripc::Bytes argument,
+                                     const libripc::SendOptions& options) {
+  libripc::SendOptions tagged = options;
+  tagged.tag = static_cast<std::uint32_t>(operation);
+  const auto head = encode(header);
+  const std::array<libripc::Item, 2> items = {libripc::short_item(head), libripc::short_item(argument)};
+  last_request_ = monotonic_now();
+  while (true) {
+    auto ticket = service_.send(info_.id, items, tagged);
+    libripc::Error error = ticket.error();
+    if (error == RIPC_AGAIN) {
+      error = service_.wait_room(info_.id, kSlice);
+      if (error.ok() || error == RIPC_TIMEOUT || error == RIPC_INTERRUPTED) {
+        if (out_of_patience()) return fail({RIPC_TIMEOUT, "The service does not take requests: its queue stays full."});
+        if (!error.ok() && has_moved()) return Outcome::lost;
+        continue;
+      }
+    }
+    switch (error.code()) {
+      case RIPC_OK:
+        return Outcome::done;
+      case RIPC_NO_SERVICE:
+      case RIPC_PEER_DEAD:
+      case RIPC_CLOSED:
+      case RIPC_TIMEOUT:
+        if (out_of_patience()) return fail(error);
+        return Outcome::lost;
+      default:
+        return fail(error);
+    }
+  }
+}
+
+Connection::Outcome Connection::receive(libripc::Message& message, ReplyHeader& header) {
+  while (true) {
+    auto received = service_.receive(kSlice);
+    if (received.ok()) {
+      message = *std::move(received);
+      const libripc::ItemView first = message.item(0);
+      const auto decoded = first.kind() == RIPC_VIEW_SHORT ? decode_reply(first.bytes()) : std::nullopt;
+      if (!decoded) {
+        message.release();
+        continue;
+      }
+      header = *decoded;
+      return Outcome::done;
+    }
+    if (received.code() != RIPC_TIMEOUT && received.code() != RIPC_EMPTY && received.code() != RIPC_INTERRUPTED)
+      return fail(received.error());
+    if (out_of_patience())
+      return fail({RIPC_TIMEOUT, "'" + target_.text +
+                                     "' is there but does not answer. Is it a file service (`ripc "
+                                     "serve`), and is its process running and not stopped?"});
+    if (monotonic_now() - last_request_ > reply_patience_) {
+      reply_patience_ = std::min(reply_patience_ * 2, kLongestReplyPatience);
+      return Outcome::lost;
+    }
+    if (has_moved()) return Outcome::lost;
+  }
+}
+
+void Connection::progress() noexcept {
+  last_progress_ = monotonic_now();
+  last_request_ = last_progress_;
+}
+
+bool Connection::has_moved() {
+  const auto now = target_.resolve(context_);
+  return !now.ok() || now->incarnation != info_.incarnation || now->id != info_.id;
+}
+
+bool Connection::out_of_patience() const noexcept {
+  return patience_ != libripc::kForever &&
+         monotonic_now() - last_progress_ > static_cast<std::uint64_t>(std::max<std::int64_t>(patience_.count(), 0));
+}
+
+Connection::Outcome Connection::fail(libripc::Error error) {
+  error_ = std::move(error);
+  return Outcome::failed;
+}
+
+}  // namespace cli::file

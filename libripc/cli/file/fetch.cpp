@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "file/fetch.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+namespace cli::file {
+
+using libripc::ItemView;
+using libripc::Message;
+
+FetchReport Fetch::run() {
+  const std::uint64_t started = monotonic_now();
+  connection_.progress();
+  constexpr int kMaxReopens = 5;
+  int reopens = 0;
+  Step step = Step::again;
+  if (const libripc::Error error = connection_.find(); !error.ok())
+    step = fail(exit_code_for(error.code()), error.text());
+  while (step == Step::again || step == Step::reopen) {
+    if (step == Step::reopen && ++reopens > kMaxReopens) {
+      step = refuse(FileStatus::changed);
+      break;
+    }
+    step = open();
+  }
+  report_.transport = connection_.info().transport;
+  report_.nanoseconds = monotonic_now() - started;
+  return report_;
+}
+
+std::uint64_t Fetch::length_of(std::uint64_t index) const noexcept {
+  return std::min(options_.chunk, size_ - offset_of(index));
+}
+
+// Asks what the file is, again until there is an answer, then gets the content.
+Fetch::Step Fetch::open() {
+  RequestHeader request;
+  request.flags = static_cast<std::uint16_t>((options_.verify ? RequestHeader::kWantDigest : 0) |
+                                             (options_.return_buffer ? RequestHeader::kNoInline : 0));
+  request.request = connection_.next_request();
+  Step step = settle(connection_.send(Operation::open, request, libripc::bytes_of(path_)));
+  if (step != Step::done) return step;
+  Message message;
+  ReplyHeader header;
+  do {
+    step = settle(connection_.receive(message, header));
+    if (step != Step::done) return step;
+  } while (header.request != request.request);
+  connection_.progress();
+  if (message.tag() != static_cast<std::uint32_t>(FileStatus::ok))
+    return refuse(static_cast<FileStatus>(message.tag()));
+
+  size_ = header.size;
+  version_ = header.version;
+  completed_ = 0;
+  report_.chunks = 0;
+  report_.travelled.clear();
+  if (const libripc::Error error = output_.prepare(size_, options_.chunk); !error.ok())
+    return fail(kFailure, error.text());
+  if (message.item_count() == 2 || size_ == 0) {
+    const libripc::Bytes content = message.item(1).bytes();
+    if (content.size() != size_) return fail(kMismatch, "The service sent another size than it announced.");
+    const libripc::WritableBytes memory = size_ == 0 ? libripc::WritableBytes() : output_.memory(0, size_);
+    if (size_ > 0) std::memcpy(memory.data(), content.data(), content.size());
+    if (message.item_count() == 2 && !check_digest(header, memory))
+      return fail(kMismatch, "The checksum of the content is wrong.");
+    note_travelled("short");
+    if (const libripc::Error error = output_.complete(0, size_); !error.ok()) return fail(kFailure, error.text());
+  } else {
+    message.release();
+    step = transfer();
+    if (step != Step::done) return step;
+  }
+  if (const libripc::Error error = output_.finish(); !error.ok()) return fail(kFailure, error.text());
+  report_.bytes = size_;
+  report_.verified = options_.verify;
+  return Step::done;
+}
+
+// Keeps requests for two chunks under way. Replies come in the order of the requests; anything else starts the
+// outstanding chunks over.
+Fetch::Step Fetch::transfer() {
+  Progress progress(path_, options_.progress);
+  while (completed_ < chunk_count()) {
+    Step step = Step::done;
+    while (step == Step::done && pending_.size() < kChunksAtOnce && completed_ + pending_.size() < chunk_count())
+      step = request_chunk(completed_ + pending_.size());
+    Message message;
+    ReplyHeader header;
+    if (step == Step::done) step = settle(connection_.receive(message, header));
+    if (step == Step::done) step = take_reply(message, header);
+    message.release();
+    progress.update(std::min(offset_of(completed_), size_), size_);
+    if (step == Step::done) continue;
+    const Step given_up = give_up_pending();
+    if (given_up == Step::failed || step == Step::failed || step == Step::reopen)
+      return given_up == Step::failed ? given_up : step;
+  }
+  return Step::done;
+}
+
+Fetch::Step Fetch::request_chunk(std::uint64_t index) {
+  RequestHeader request;
+  request.flags = options_.verify ? RequestHeader::kWantDigest : std::uint16_t{0};
+  request.request = connection_.next_request();
+  request.version = version_;
+  request.offset = offset_of(index);
+  request.length = length_of(index);
+  const libripc::WritableBytes memory = output_.memory(request.offset, request.length);
+
+  pending_.push_back({request.request, index, false, 0, connection_.info().incarnation});
+  Pending& pending = pending_.back();
+  libripc::SendOptions options;
+  const libripc::ReturnBuffer buffer = libripc::return_buffer(memory);
+  if (options_.return_buffer) {
+    options.returns = std::span(&buffer, 1);
+    options.request_id = &pending.return_request;
+  } else {
+    if (const libripc::Error error = connection_.service().post_window(memory, request.request); !error.ok())
+      return fail(kFailure, error.text());
+    pending.has_window = true;
+  }
+  return settle(connection_.send(Operation::fetch, request, libripc::bytes_of(path_), options));
+}
+
+Fetch::Step Fetch::take_reply(Message& message, const ReplyHeader& header) {
+  const ItemView content = message.item(1);
+  if (content.kind() == RIPC_VIEW_WINDOW) {
+    for (Pending& pending : pending_)
+      if (pending.request == content.cookie()) pending.has_window = false;
+  }
+  if (pending_.empty() || header.request != pending_.front().request) {
+    // An answer to a request that was given up. If it took a window of a newer one, that one must be asked for again.
+    return content.kind() == RIPC_VIEW_WINDOW ? Step::again : Step::done;
+  }
+  const FileStatus status = static_cast<FileStatus>(message.tag());
+  if (status == FileStatus::changed) return Step::reopen;
+  if (status != FileStatus::ok) return refuse(status);
+  const Pending pending = pending_.front();
+  const Step step = take_content(message, header, pending);
+  if (step != Step::done) return step;
+  message.release();  // the end of the library's right to the memory
+  pending_.pop_front();
+  connection_.progress();
+  ++completed_;
+  const libripc::Error error = output_.complete(offset_of(pending.index), length_of(pending.index));
+  return error.ok() ? Step::done : fail(kFailure, error.text());
+}
+
+Fetch::Step Fetch::take_content(const Message& message, const ReplyHeader& header, const Pending& pending) {
+  const ItemView content = message.item(1);
+  const std::uint64_t length = length_of(pending.index);
+  if (header.length != length || header.offset != offset_of(pending.index) || content.size() != length)
+    return fail(kMismatch, "The service sent another piece of the file than was asked for.");
+  const libripc::WritableBytes memory = output_.memory(offset_of(pending.index), length);
+  switch (content.kind()) {
+    case RIPC_VIEW_WINDOW:
+      if (content.cookie() != pending.request) return Step::again;
+      note_travelled("long");
+      break;
+    case RIPC_VIEW_RETURNED:
+      note_travelled("return");
+      break;
+    case RIPC_VIEW_SHORT:
+      std::memcpy(memory.data(), content.bytes().data(), length);
+      note_travelled("short");
+      break;
+    default:
+      return content_failed(content);
+  }
+  if (!check_digest(header, memory)) return fail(kMismatch, "The checksum of the content is wrong.");
+  ++report_.chunks;
+  failures_ = 0;
+  return Step::done;
+}
+
+// The content was lost on the way: the service died, or its memory went away, or the path to it does not work at all.
+Fetch::Step Fetch::content_failed(const ItemView& content) {
+  constexpr unsigned kMaxFailures = 10;
+  if (++failures_ > kMaxFailures) {
+    const ripc_status status = content.ok() ? RIPC_CORRUPT : content.status();
+    return fail(exit_code_for(status), "The content does not arrive: " + std::string(ripc_status_text(status)));
+  }
+  ++report_.retries;
+  if (content.status() == RIPC_NO_WINDOW) options_.return_buffer = false;  // the service could not write: pull
+  // Nothing is being pulled into its window any more; whether it is still posted or used up does not matter.
+  Pending& pending = pending_.front();
+  if (std::exchange(pending.has_window, false)) (void)connection_.service().withdraw_windows(pending.request);
+  return Step::again;
+}
+
+// Takes back windows and return buffers of what is outstanding; when it returns the library uses none of them.
+Fetch::Step Fetch::give_up_pending() {
+  libripc::Service& service = connection_.service();
+  const auto take_back = [&](Pending& pending) {
+    if (pending.return_request != 0) (void)service.cancel_request(std::exchange(pending.return_request, 0));
+    if (!pending.has_window) return true;
+    const auto count = service.withdraw_windows(pending.request);
+    return count.ok() && *count > 0;
+  };
+  constexpr std::uint64_t kPatience = 5'000'000'000;
+  constexpr std::uint64_t kDeadPatience = 200'000'000;
+  const std::uint64_t started = monotonic_now();
+  while (true) {
+    std::erase_if(pending_, take_back);
+    if (pending_.empty()) return Step::done;
+    // A message is being pulled into this window: that ends with the message, or with the death of its sender.
+    auto message = service.receive(std::chrono::milliseconds(10));
+    for (std::size_t index = 0; message.ok() && index < message->item_count(); ++index) {
+      const ItemView view = message->item(index);
+      if (view.kind() != RIPC_VIEW_WINDOW) continue;
+      for (Pending& pending : pending_)
+        if (pending.request == view.cookie()) pending.has_window = false;
+    }
+    const std::uint64_t waited = monotonic_now() - started;
+    const auto is_dead = [&](const Pending& pending) {
+      return pending.incarnation != connection_.info().incarnation || connection_.has_moved();
+    };
+    if (waited > kDeadPatience) std::erase_if(pending_, is_dead);
+    if (waited > kPatience && !pending_.empty())
+      return fail(kFailure, "A transfer that was given up keeps its window: restart the service.");
+  }
+}
+
+// What an outcome of the connection means here; finds the service again if it was lost.
+Fetch::Step Fetch::settle(Connection::Outcome outcome) {
+  if (outcome == Connection::Outcome::done) return Step::done;
+  if (outcome == Connection::Outcome::failed)
+    return fail(exit_code_for(connection_.error().code()), connection_.error().text());
+  ++report_.retries;
+  if (const libripc::Error error = connection_.find(); !error.ok())
+    return fail(exit_code_for(error.code()), error.text());
+  return Step::again;
+}
+
+Fetch::Step Fetch::refuse(FileStatus status) {
+  return fail(kFileRefused, "'" + path_ + "': " + std::string(to_text(status)));
+}
+
+Fetch::Step Fetch::fail(int exit_code, std::string_view sentence) {
+  report_.exit_code = exit_code;
+  report_.error = sentence;
+  return Step::failed;
+}
+
+bool Fetch::check_digest(const ReplyHeader& header, libripc::Bytes content) {
+  if (!options_.verify) return true;
+  if ((header.flags & ReplyHeader::kHasDigest) == 0) return false;
+  const auto digest = digest_of(content);
+  report_.digest.clear();
+  if (content.size() == size_) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    for (const std::byte byte : digest) {
+      report_.digest += kDigits[std::to_integer<unsigned>(byte) >> 4];
+      report_.digest += kDigits[std::to_integer<unsigned>(byte) & 15];
+    }
+  }
+  return digest == header.digest;
+}
+
+void Fetch::note_travelled(const char* how) {
+  if (report_.travelled.empty()) report_.travelled = how;
+  if (report_.travelled != how) report_.travelled = "mixed";
+}
+
+}  // namespace cli::file

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "file/file_server.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "output.hpp"
+
+namespace cli::file {
+
+using libripc::Item;
+using libripc::ItemView;
+using libripc::Message;
+
+void FileServer::handle(const Message& message) {
+  ++counters_.requests;
+  if (message.tag() == static_cast<std::uint32_t>(Operation::ping)) {
+    std::array<Item, RIPC_MAX_ITEMS> items;
+    const std::size_t count = std::min<std::size_t>(message.item_count(), items.size());
+    for (std::size_t index = 0; index < count; ++index) items[index] = libripc::short_item(message.item(index).bytes());
+    send(message, message.tag(), std::span(items).first(count));
+    return;
+  }
+  const ItemView first = message.item(0);
+  const auto request = first.kind() == RIPC_VIEW_SHORT ? decode_request(first.bytes()) : std::nullopt;
+  if (!request || message.item_count() != 2 || message.item(1).kind() != RIPC_VIEW_SHORT)
+    return refuse(message, request ? request->request : 0, FileStatus::bad_request);
+  switch (static_cast<Operation>(message.tag())) {
+    case Operation::open:
+      return open(message, *request);
+    case Operation::fetch:
+      return fetch(message, *request);
+    case Operation::subscribe:
+      return subscribe(message, *request);
+    case Operation::ping:
+      break;
+  }
+  refuse(message, request->request, FileStatus::bad_request);
+}
+
+void FileServer::open(const Message& message, const RequestHeader& request) {
+  OpenFile file;
+  if (const FileStatus status = directory_.open_file(message.item(1).text(), file); status != FileStatus::ok)
+    return refuse(message, request.request, status);
+  ReplyHeader header;
+  header.request = request.request;
+  header.version = file.version;
+  header.size = file.size;
+  const auto limit = service_.short_limit(message.source(), 2);
+  const bool is_inline = (request.flags & RequestHeader::kNoInline) == 0 && limit.ok() &&
+                         *limit >= ReplyHeader::kSize && file.size <= *limit - ReplyHeader::kSize;
+  small_.clear();
+  if (is_inline) {
+    small_.resize(file.size);
+    if (const FileStatus status = read_exactly(file.descriptor.get(), small_, 0); status != FileStatus::ok)
+      return refuse(message, request.request, status);
+    header.length = file.size;
+    if ((request.flags & RequestHeader::kWantDigest) != 0) {
+      header.flags = ReplyHeader::kHasDigest;
+      header.digest = digest_of(small_);
+    }
+    ++counters_.files_inline;
+    counters_.bytes += file.size;
+  }
+  const auto head = encode(header);
+  const std::array<Item, 2> items = {libripc::short_item(head), libripc::short_item(small_)};
+  send(message, static_cast<std::uint32_t>(FileStatus::ok), std::span(items).first(is_inline ? 2 : 1));
+}
+
+void FileServer::fetch(const Message& message, const RequestHeader& request) {
+  OpenFile file;
+  if (const FileStatus status = directory_.open_file(message.item(1).text(), file); status != FileStatus::ok)
+    return refuse(message, request.request, status);
+  if (file.version != request.version) return refuse(message, request.request, FileStatus::changed);
+  if (request.length == 0 || request.length > kMaxChunk || request.offset > file.size ||
+      request.length > file.size - request.offset)
+    return refuse(message, request.request, FileStatus::bad_request);
+
+  const bool with_digest = (request.flags & RequestHeader::kWantDigest) != 0;
+  const ChunkCache::Chunk* chunk = nullptr;
+  if (const FileStatus status = cache_.get(file, request.offset, request.length, with_digest, chunk);
+      status != FileStatus::ok)
+    return refuse(message, request.request, status);
+  ReplyHeader header;
+  header.request = request.request;
+  header.version = file.version;
+  header.size = file.size;
+  header.offset = request.offset;
+  header.length = request.length;
+  if (with_digest && chunk->digest) {
+    header.flags = ReplyHeader::kHasDigest;
+    header.digest = *chunk->digest;
+  }
+  const auto head = encode(header);
+  const libripc::Bytes content = chunk->buffer.bytes();
+  const std::array<Item, 2> items = {libripc::short_item(head), message.return_count() > 0
+                                                                    ? libripc::return_item(content, 0)
+                                                                    : libripc::long_item(content)};
+  ++counters_.chunks;
+  counters_.bytes += request.length;
+  send(message, static_cast<std::uint32_t>(FileStatus::ok), items);
+}
+
+void FileServer::subscribe(const Message& message, const RequestHeader& request) {
+  const auto notification = decode_notification(message.item(1).bytes());
+  if (!notification || notification->service != message.source())
+    return refuse(message, request.request, FileStatus::bad_request);
+  // One each: a subscriber that asks again (its first request may have been lost) replaces its older entry.
+  std::erase_if(subscribers_, [&](const ripc_notification& known) { return known.service == message.source(); });
+  if (subscribers_.size() >= kMaxSubscribers) return refuse(message, request.request, FileStatus::limit);
+  subscribers_.push_back(*notification);
+  ReplyHeader header;
+  header.request = request.request;
+  const auto head = encode(header);
+  const std::array<Item, 1> items = {libripc::short_item(head)};
+  send(message, static_cast<std::uint32_t>(FileStatus::ok), items);
+}
+
+void FileServer::notify_closing() {
+  for (const ripc_notification& subscriber : subscribers_) {
+    // Who is gone, or has no room, is not waited for: watchers also look whether the service is still there.
+    (void)service_.notify(subscriber, {libripc::short_item(libripc::bytes_of("closing"))});
+  }
+  subscribers_.clear();
+}
+
+void FileServer::refuse(const Message& message, std::uint64_t request, FileStatus status) {
+  ++counters_.refused;
+  ReplyHeader header;
+  header.request = request;
+  const auto head = encode(header);
+  const std::array<Item, 2> items = {libripc::short_item(head),
+                                     libripc::short_item(libripc::bytes_of(to_text(status)))};
+  send(message, static_cast<std::uint32_t>(status), items);
+}
+
+void FileServer::send(const Message& message, std::uint32_t tag, std::span<const Item> items) {
+  libripc::SendOptions options;
+  options.tag = tag;
+  options.timeout = std::chrono::seconds(60);
+  // A client that leaves its queue full is not waited for long; it asks again when it has room.
+  constexpr auto kPatience = std::chrono::milliseconds(100);
+  auto ticket = service_.reply(message, items, options);
+  if (ticket.code() == RIPC_AGAIN && service_.wait_room(message.source(), kPatience).ok())
+    ticket = service_.reply(message, items, options);
+  if (!ticket.ok()) ++counters_.unanswered;
+  if (verbose_) log(message, tag, ticket.code());
+}
+
+void FileServer::log(const Message& message, std::uint32_t tag, ripc_status sent) const {
+  const std::string path = printable(message.item(1).text());
+  const bool is_ping = message.tag() == static_cast<std::uint32_t>(Operation::ping);
+  const bool is_subscription = message.tag() == static_cast<std::uint32_t>(Operation::subscribe);
+  const std::string_view what = is_ping ? "ping" : is_subscription ? "subscription" : std::string_view(path);
+  const std::string_view answer = is_ping ? "Answered." : to_text(static_cast<FileStatus>(tag));
+  std::fprintf(stderr, "ripc: 0x%016llx: %.*s: %.*s%s%s\n", static_cast<unsigned long long>(message.source()),
+               static_cast<int>(what.size()), what.data(), static_cast<int>(answer.size()), answer.data(),
+               sent == RIPC_OK ? "" : " Not sent: ", sent == RIPC_OK ? "" : ripc_status_text(sent));
+}
+
+}  // namespace cli::file

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The service side of the file protocol: answers requests one after the other.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "file/chunk_cache.hpp"
+
+namespace cli::file {
+
+// One thread at a time. The context and the service must outlive it.
+class FileServer {
+ public:
+  struct Counters {
+    std::uint64_t requests = 0;
+    std::uint64_t refused = 0;       // answered with a status that is not ok
+    std::uint64_t files_inline = 0;  // sent short
+    std::uint64_t chunks = 0;        // sent long or into a return buffer
+    std::uint64_t bytes = 0;
+    std::uint64_t unanswered = 0;  // replies that could not be sent; the client asks again
+  };
+
+  FileServer(libripc::Context& context, libripc::Service& service, ServedDirectory directory, std::uint64_t cache_limit,
+             bool verbose)
+      : service_(service), directory_(std::move(directory)), cache_(context, cache_limit), verbose_(verbose) {}
+
+  // Answers one message. What is no request of the file protocol, and no ping, is answered with bad_request.
+  void handle(const libripc::Message& message);
+
+  // Tells every subscriber that the service ends now.
+  void notify_closing();
+
+  const Counters& counters() const noexcept { return counters_; }
+  const ChunkCache& cache() const noexcept { return cache_; }
+
+ private:
+  static constexpr std::size_t kMaxSubscribers = 4096;
+
+  void open(const libripc::Message& message, const RequestHeader& request);
+  void fetch(const libripc::Message& message, const RequestHeader& request);
+  void subscribe(const libripc::Message& message, const RequestHeader& request);
+  void refuse(const libripc::Message& message, std::uint64_t request, FileStatus status);
+  void send(const libripc::Message& message, std::uint32_t tag, std::span<const libripc::Item> items);
+  void log(const libripc::Message& message, std::uint32_t tag, ripc_status sent) const;
+
+  libripc::Service& service_;
+  ServedDirectory directory_;
+  ChunkCache cache_;
+  bool verbose_;
+  Counters counters_;
+  std::vector<std::byte> small_;  // content of a small file, until it is sent
+  std::vector<ripc_notification> subscribers_;
+};
+
+}  // namespace cli::file

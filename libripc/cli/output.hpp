@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What people and scripts see: numbers in readable units, tables, JSON lines, errors, a progress bar.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ripc/ripc.hpp"
+
+namespace cli {
+
+using Json = nlohmann::ordered_json;
+
+std::string format_bytes(std::uint64_t bytes);       // "64 B", "1.5 MiB"
+std::string format_nanoseconds(double nanoseconds);  // "512 ns", "1.25 ms"
+std::string format_rate(double bytes_per_second);    // "9.81 GB/s": decimal units, as rates usually are
+std::string format_count(double count);              // "12.4 M"
+std::string format_id(libripc::ServiceId id);        // "0x8000000000000001"
+
+// Text from a peer, fit for a terminal: control characters become '?'.
+std::string printable(std::string_view text);
+
+// Rows of equal length; the first row is the header. Columns are two spaces apart. Goes to stdout.
+void print_table(const std::vector<std::vector<std::string>>& rows);
+
+// One line of JSON on `stream`, flushed. Bytes that are not UTF-8 are replaced.
+void print_json(const Json& json, std::FILE* stream = stdout);
+
+// "ripc: sentence" on stderr.
+void print_error(std::string_view sentence);
+// The same for a failed call; returns the exit code for it.
+int fail(const libripc::Error& error);
+
+// "min", "p50", "p90", "p99", "p999", "max" of samples, which are sorted by this call. All 0 without samples.
+Json percentiles(std::vector<double>& samples);
+double median(std::vector<double> values);
+
+// A bar on stderr for work that takes longer than half a second, if stderr is a terminal.
+class Progress {
+ public:
+  explicit Progress(std::string_view label, bool enabled);
+  ~Progress();  // clears the bar
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void update(std::uint64_t done, std::uint64_t total);
+
+ private:
+  std::string label_;
+  bool enabled_;
+  bool drawn_ = false;
+  std::uint64_t started_;
+  std::uint64_t last_drawn_ = 0;
+};
+
+// Nanoseconds on the monotonic clock.
+std::uint64_t monotonic_now() noexcept;
+
+}  // namespace cli

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// resolve, services and doctor: what is there, and whether this machine is fit.
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "command.hpp"
+#include "exit_code.hpp"
+
+namespace cli {
+namespace {
+
+libripc::Result<libripc::Context> make_context(const std::string& transport) {
+  libripc::ContextOptions options;
+  options.transports = transport;
+  return libripc::Context::create(options);
+}
+
+int run_resolve(const std::string& name, double timeout, bool json) {
+  auto target = Target::parse(name);
+  if (!target.ok()) {
+    print_error(target.error().text());
+    return kUsage;
+  }
+  auto context = make_context({});
+  if (!context.ok()) return fail(context.error());
+  auto info = wait_for_service(*context, *target, to_timeout(timeout));
+  if (!info.ok()) return fail(info.error());
+  if (json) {
+    print_json(to_json(*info));
+    return kOk;
+  }
+  print_table({{"id", format_id(info->id)},
+               {"name", info->name.empty() ? "-" : info->name},
+               {"pid", info->pid == 0 ? "-" : std::to_string(info->pid)},
+               {"incarnation", std::to_string(info->incarnation)},
+               {"path", info->transport},
+               {"address", info->address},
+               {"reason", info->reason}});
+  return kOk;
+}
+
+int run_services(bool json) {
+  auto context = make_context({});
+  if (!context.ok()) return fail(context.error());
+  auto services = context->services();
+  if (!services.ok()) return fail(services.error());
+  if (json) {
+    Json list = Json::array();
+    for (const auto& info : *services) list.push_back(to_json(info));
+    print_json({{"services", list}});
+    return kOk;
+  }
+  if (services->empty()) {
+    std::printf("no services here; start one with `ripc serve DIR --service NAME`\n");
+    return kOk;
+  }
+  std::vector<std::vector<std::string>> rows = {{"ID", "NAME", "PID", "PATH", "ADDRESS"}};
+  for (const auto& info : *services)
+    rows.push_back({format_id(info.id), info.name.empty() ? "-" : info.name,
+                    info.pid == 0 ? "-" : std::to_string(info.pid), info.transport, info.address});
+  print_table(rows);
+  return kOk;
+}
+
+int run_doctor(bool json) {
+  auto findings = libripc::Context::diagnose();
+  if (!findings.ok()) return fail(findings.error());
+  constexpr const char* kLevels[] = {"good", "limited", "broken"};
+  std::uint32_t worst = 0;
+  Json list = Json::array();
+  for (const auto& finding : *findings) {
+    const std::uint32_t level = finding.level > 2 ? 2 : finding.level;
+    worst = level > worst ? level : worst;
+    list.push_back(
+        {{"level", kLevels[level]}, {"subject", finding.subject}, {"text", finding.text}, {"advice", finding.advice}});
+    if (json) continue;
+    std::printf("%-8s %s: %s\n", kLevels[level], finding.subject.c_str(), finding.text.c_str());
+    if (!finding.advice.empty()) std::printf("         -> %s\n", finding.advice.c_str());
+  }
+  if (json) print_json({{"verdict", kLevels[worst]}, {"version", libripc::version()}, {"findings", list}});
+  if (!json)
+    std::printf("libripc %s: %s\n", libripc::version(),
+                worst == 0   ? "everything is good"
+                : worst == 1 ? "works, with the limits above"
+                             : "something is broken, see above");
+  return worst == 2 ? kFailure : kOk;
+}
+
+}  // namespace
+
+void add_resolve_command(CLI::App& app, int& exit_code) {
+  struct Options {
+    std::string name;
+    double timeout = 0;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("resolve", "Say where a service is and by which path it is reached");
+  command->add_option("NAME", options->name, "The service: a name, or id:NUMBER")->required();
+  command->add_option("--timeout", options->timeout, "Wait up to this many seconds for it to appear")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "Print one JSON object");
+  command->footer(std::string("Example: ripc resolve files --timeout 5\n") + kExitCodeHelp);
+  command->callback([options, &exit_code] { exit_code = run_resolve(options->name, options->timeout, options->json); });
+}
+
+void add_services_command(CLI::App& app, int& exit_code) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* command = app.add_subcommand("services", "List the living services");
+  command->add_flag("--json", *json, "Print one JSON object");
+  command->footer(std::string("Example: ripc services --json\n") + kExitCodeHelp);
+  command->callback([json, &exit_code] { exit_code = run_services(*json); });
+}
+
+void add_doctor_command(CLI::App& app, int& exit_code) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* command = app.add_subcommand("doctor", "Check this machine for what libripc needs");
+  command->add_flag("--json", *json, "Print one JSON object");
+  command->footer(std::string("Example: ripc doctor\nExits with 1 if something is broken.\n") + kExitCodeHelp);
+  command->callback([json, &exit_code] { exit_code = run_doctor(*json); });
+}
+
+}  // namespace cli

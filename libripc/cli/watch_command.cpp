@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// ripc watch: waits until a file service says that it ends.
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "command.hpp"
+#include "exit_code.hpp"
+#include "file/connection.hpp"
+
+namespace cli {
+namespace {
+
+struct WatchOptions {
+  std::string service;
+  std::string transport;
+  double timeout = 30;
+  bool timeout_given = false;
+  bool json = false;
+};
+
+using Outcome = file::Connection::Outcome;
+
+// What the notification's callback, which runs in the library's responder thread, leaves for the main thread.
+struct Notice {
+  std::mutex mutex;
+  std::string text;
+  std::atomic<bool> arrived{false};
+};
+
+void print_event(const WatchOptions& options, const file::Connection& connection, const char* event,
+                 const std::string& text) {
+  if (options.json) {
+    print_json({{"event", event},
+                {"service", options.service},
+                {"pid", connection.info().pid},
+                {"incarnation", connection.info().incarnation},
+                {"text", text}});
+    return;
+  }
+  std::printf("%s %s (process %u)%s%s\n", event, options.service.c_str(), connection.info().pid,
+              text.empty() ? "" : ": ", printable(text).c_str());
+  std::fflush(stdout);
+}
+
+// Asks the service to run the notification, again until it has answered. RIPC_OK.
+libripc::Error subscribe(file::Connection& connection, const ripc_notification& name, const StopOnSignal& stop) {
+  while (!stop.requested()) {
+    if (const libripc::Error error = connection.find(); !error.ok()) return error;
+    file::RequestHeader request;
+    request.request = connection.next_request();
+    Outcome outcome = connection.send(file::Operation::subscribe, request, file::encode(name));
+    libripc::Message message;
+    file::ReplyHeader header;
+    while (outcome == Outcome::done && !stop.requested()) {
+      outcome = connection.receive(message, header);
+      if (outcome == Outcome::done && header.request == request.request) break;
+    }
+    if (outcome == Outcome::failed) return connection.error();
+    if (outcome == Outcome::lost || stop.requested()) continue;
+    connection.progress();
+    if (message.tag() == static_cast<std::uint32_t>(file::FileStatus::ok)) return {};
+    return {RIPC_REFUSED, std::string(file::to_text(static_cast<file::FileStatus>(message.tag())))};
+  }
+  return RIPC_INTERRUPTED;
+}
+
+int watch(const WatchOptions& options, file::Connection& connection, Notice& notice, const ripc_notification& name,
+          const StopOnSignal& stop) {
+  constexpr auto kSlice = std::chrono::milliseconds(250);  // how soon a death without a word is noticed
+  const char* event = "watching";
+  while (!stop.requested()) {
+    const libripc::Error error = subscribe(connection, name, stop);
+    if (error == RIPC_INTERRUPTED) break;
+    if (!error.ok()) return fail(error);
+    print_event(options, connection, event, "");
+    event = "watching again";
+    while (!stop.requested() && !notice.arrived.load()) {
+      const auto message = connection.service().receive(kSlice);
+      if (message.ok() || message.code() == RIPC_INTERRUPTED) continue;
+      if (message.code() != RIPC_TIMEOUT) return fail(message.error());
+      if (!connection.has_moved()) continue;
+      // Gone. Its last word may be on its way still.
+      (void)connection.service().receive(kSlice);
+      break;
+    }
+    if (notice.arrived.load()) {
+      const std::lock_guard lock(notice.mutex);
+      print_event(options, connection, "notified by", notice.text);
+      return kOk;
+    }
+  }
+  return kFailure;
+}
+
+int run_watch(const WatchOptions& options) {
+  auto target = Target::parse(options.service);
+  if (!target.ok()) {
+    print_error(target.error().text());
+    return kUsage;
+  }
+  libripc::ContextOptions context_options;
+  context_options.transports = options.transport;
+  auto context = libripc::Context::create(context_options);
+  if (!context.ok()) return fail(context.error());
+  auto service = context->register_service();
+  if (!service.ok()) return fail(service.error());
+  file::Connection connection(*context, *std::move(service), *std::move(target), to_timeout(options.timeout),
+                              options.timeout_given);
+  Notice notice;
+  const StopOnSignal stop(connection.service());
+  auto notification =
+      connection.service().on_notification([&](libripc::ServiceId, std::span<const ripc_item_view> items) {
+        {
+          const std::lock_guard lock(notice.mutex);
+          notice.text = items.empty() ? "" : std::string(libripc::ItemView(items[0]).text());
+        }
+        notice.arrived.store(true);
+        (void)connection.service().interrupt();
+      });
+  if (!notification.ok()) return fail(notification.error());
+  return watch(options, connection, notice, notification->name(), stop);
+}
+
+}  // namespace
+
+void add_watch_command(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<WatchOptions>();
+  CLI::App* command = app.add_subcommand("watch", "Wait for the notification that a file service sends when it ends");
+  command->add_option("NAME", options->service, "The service: a name, or id:NUMBER")->required();
+  command->add_option("--transport", options->transport, "Paths to use, such as shm or shm,socket");
+  CLI::Option* timeout = command
+                             ->add_option("--timeout", options->timeout,
+                                          "Seconds the service may be gone, for instance while it restarts. If given, "
+                                          "also wait so long for a service that is not there yet")
+                             ->check(CLI::NonNegativeNumber)
+                             ->capture_default_str();
+  command->add_flag("--json", options->json, "Print one JSON object for each event");
+  command->footer(
+      std::string("Example: ripc watch files && echo files has ended\n"
+                  "A service that is killed says nothing: the watch then goes on with its next process.\n") +
+      kExitCodeHelp);
+  command->callback([options, timeout, &exit_code] {
+    options->timeout_given = timeout->count() > 0;
+    exit_code = run_watch(*options);
+  });
+}
+
+}  // namespace cli

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fields that every benchmark promises, with few iterations. No figure is judged here."""
+
+import os
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+
+from harness import CliTest  # noqa: E402
+
+TRANSPORT = os.environ.get("RIPC_TEST_TRANSPORTS", "shm").split(",")[0]
+
+
+class Bench(CliTest):
+    def bench(self, name, *arguments):
+        result = self.ripc_json("bench", name, *arguments)
+        self.assertEqual((result["bench"], result["lost"], result["corrupt"]), (name, 0, 0))
+        for field in ("size", "iterations", "wait"):
+            self.assertIn(field, result)
+        return result
+
+    def test_pingpong_reports_percentiles_and_the_cache_line_beside_them(self):
+        for kind in ("short", "long", "return", "lend"):
+            for wait in ("spin", "block"):
+                for size in ("8", "64", "5000") if kind != "short" else ("0", "1", "64"):
+                    with self.subTest(kind=kind, wait=wait, size=size):
+                        result = self.bench(
+                            "pingpong", "--transport", TRANSPORT, "--kind", kind, "--wait", wait, "--size", size,
+                            "--iterations", "100")
+                        self.assertEqual((result["transport"], result["kind"]), (TRANSPORT, kind))
+                        figures = result["rtt_ns"]
+                        for lower, upper in zip(("min", "p50", "p90", "p99", "p999"), ("p50", "p90", "p99", "p999", "max")):
+                            self.assertLessEqual(figures[lower], figures[upper])
+                        self.assertGreater(figures["min"], 0)
+                        self.assertGreater(result["cacheline_rtt_ns"], 0)
+                        self.assertGreater(result["payloads_checked"], 0)
+
+    def test_rate_checks_every_payload(self):
+        for wait in ("spin", "block"):
+            with self.subTest(wait=wait):
+                result = self.bench("rate", "--transport", TRANSPORT, "--size", "32", "--iterations", "20000", "--wait", wait)
+                self.assertGreater(result["messages_per_second"], 0)
+                self.assertGreaterEqual(result["payloads_checked"], 20000)
+
+    def test_bandwidth_reports_memcpy_beside_it(self):
+        for kind in ("long", "return"):
+            for size in ("100", "64K", "1M"):
+                with self.subTest(kind=kind, size=size):
+                    result = self.bench(
+                        "bandwidth", "--transport", TRANSPORT, "--kind", kind, "--size", size, "--iterations", "100")
+                    self.assertGreater(result["bytes_per_second"], 0)
+                    self.assertGreater(result["memcpy_bytes_per_second"], 0)
+                    self.assertGreater(result["ratio_to_memcpy"], 0)
+
+    def test_bandwidth_of_lent_views(self):
+        result = self.bench("bandwidth", "--transport", TRANSPORT, "--kind", "lend", "--size", "1M", "--iterations", "100")
+        self.assertGreater(result["messages_per_second"], 0)
+
+    def test_runs_are_listed_and_their_medians_reported(self):
+        result = self.bench("rate", "--transport", TRANSPORT, "--iterations", "5000", "--runs", "3")
+        rates = sorted(run["messages_per_second"] for run in result["runs"])
+        self.assertEqual(len(rates), 3)
+        self.assertEqual(result["messages_per_second"], rates[1])
+
+    def test_limits_need_no_library(self):
+        for wait in ("spin", "block"):
+            result = self.bench("limits", "--iterations", "1000", "--wait", wait)
+            for field in (
+                "cacheline_rtt_ns", "memcpy_bytes_per_second", "udp_rtt_ns", "tcp_rtt_ns", "tcp_bytes_per_second"):
+                self.assertGreater(result[field], 0)
+
+    def test_pool_is_measured_against_malloc(self):
+        result = self.bench("pool", "--size", "64K", "--iterations", "1000")
+        self.assertGreater(result["lease_release_ns"], 0)
+        self.assertGreater(result["malloc_free_ns"], 0)
+
+    def test_text_output_has_a_line_for_each_figure(self):
+        text = self.ripc("bench", "rate", "--transport", TRANSPORT, "--iterations", "1000")[0].decode()
+        self.assertIn("messages_per_second", text)
+
+
+if __name__ == "__main__":
+    unittest.main()

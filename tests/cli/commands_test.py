@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Help, exit codes, JSON and messages of every command."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+
+from harness import PATIENCE, CliTest  # noqa: E402
+
+COMMANDS = ["serve", "get", "watch", "ping", "resolve", "services", "doctor", "bench"]
+BENCHES = ["pingpong", "rate", "bandwidth", "limits", "pool"]
+
+
+class Help(CliTest):
+    def test_lists_every_command(self):
+        text = self.ripc("--help")[0].decode()
+        for command in COMMANDS:
+            self.assertIn(command, text)
+
+    def test_every_command_has_help_with_an_example(self):
+        for command in [[name] for name in COMMANDS] + [["bench", name] for name in BENCHES]:
+            with self.subTest(command=command):
+                text = self.ripc(*command, "--help")[0].decode()
+                self.assertIn("Example: ripc " + " ".join(command), text)
+
+    def test_every_command_that_prints_a_result_has_json(self):
+        for command in [[name] for name in COMMANDS if name != "bench"] + [["bench", name] for name in BENCHES]:
+            with self.subTest(command=command):
+                self.assertIn("--json", self.ripc(*command, "--help")[0].decode())
+
+    def test_version_is_three_numbers(self):
+        self.assertRegex(self.ripc("--version")[0].decode(), r"^\d+\.\d+\.\d+\s*$")
+
+
+class Usage(CliTest):
+    def test_wrong_usage_exits_with_2_and_says_something(self):
+        for arguments in (
+            [],
+            ["no-such-command"],
+            ["get"],
+            ["get", "files"],
+            ["get", "files", "a", "--batch"],
+            ["get", "files", "a", "-o", "x", "--chunk", "0"],
+            ["serve", self.served],
+            ["resolve", "id:0"],
+            ["resolve", "id:seven"],
+            ["resolve", "with/slash"],
+            ["ping", "files", "--count", "0"],
+            ["bench"],
+            ["bench", "rate", "--kind", "pigeon"],
+            ["bench", "bandwidth", "--kind", "long", "--size", "0"],
+            ["bench", "pingpong", "--wait", "sometimes"],
+        ):
+            with self.subTest(arguments=arguments):
+                self.assertTrue(self.ripc(*arguments, code=2)[1])
+
+
+class Services(CliTest):
+    def test_unknown_service_exits_with_3_and_says_what_to_do(self):
+        for arguments in (
+            ["resolve", "nobody"],
+            ["resolve", "id:77"],
+            ["ping", "nobody", "--timeout", "0"],
+            ["get", "nobody", "file", "-o", self.fetched],
+            ["watch", "nobody"],
+        ):
+            with self.subTest(arguments=arguments):
+                self.assertIn("ripc services", self.ripc(*arguments, code=3)[1].decode())
+
+    def test_a_service_is_resolved_listed_and_answers_pings(self):
+        service = self.serve("files")
+        info = self.ripc_json("resolve", "files")
+        self.assertEqual((info["name"], info["pid"]), ("files", service.pid))
+        listed = self.ripc_json("services")["services"]
+        self.assertIn(info["id"], [entry["id"] for entry in listed])
+        answer = self.ripc_json("ping", "files", "--count", "100")
+        self.assertEqual((answer["answered"], answer["id"]), (100, info["id"]))
+        self.assertGreater(answer["rtt_ns"]["p50"], 0)
+
+    def test_a_service_can_have_a_number_instead_of_a_name(self):
+        self.serve("id:4711")
+        self.assertEqual(int(self.ripc_json("resolve", "id:4711")["id"], 16), 4711)
+        self.assertEqual(int(self.ripc_json("ping", "id:0x1267")["id"], 16), 4711)
+
+    def test_resolve_and_ping_wait_for_a_service_to_appear(self):
+        waiters = [
+            self.start("resolve", "later", "--timeout", str(PATIENCE), "--json"),
+            self.start("ping", "later", "--timeout", str(PATIENCE), "--json"),
+        ]
+        self.serve("later")
+        for waiter in waiters:
+            out, _ = waiter.communicate(timeout=PATIENCE)
+            self.assertEqual(waiter.returncode, 0)
+            self.assertIn("transport", json.loads(out))
+
+    def test_ping_of_a_stopped_service_times_out_with_4(self):
+        service = self.serve("files")
+        service.send_signal(signal.SIGSTOP)
+        self.assertIn("does not answer", self.ripc("ping", "files", "--timeout", "1", code=4)[1].decode())
+
+    def test_an_id_in_use_is_refused_and_takeover_fences_the_holder(self):
+        first = self.serve("files")
+        _, error = self.ripc("serve", self.served, "--service", "files", code=1)
+        self.assertIn("takeover", error.decode())
+        second = self.serve("files", "--takeover")
+        self.assertEqual(first.wait(PATIENCE), 1)
+        self.assertEqual(self.ripc_json("resolve", "files")["pid"], second.pid)
+
+    def test_serve_ends_in_order_on_sigint_and_sigterm(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(signal=number):
+                service = self.serve("files")
+                service.send_signal(number)
+                self.assertEqual(service.wait(PATIENCE), 0)
+                self.ripc("resolve", "files", code=3)
+
+    def test_serve_refuses_what_is_no_directory(self):
+        self.ripc("serve", os.path.join(self.folder, "missing"), "--service", "files", code=1)
+        self.write("file", b"x")
+        self.ripc("serve", os.path.join(self.served, "file"), "--service", "files", code=1)
+
+    def test_serve_prints_json_when_ready_and_at_the_end(self):
+        service = self.start("serve", self.served, "--service", "files", "--json")
+        self.assertEqual(json.loads(service.stdout.readline())["pid"], service.pid)
+        self.ripc("ping", "files")
+        service.terminate()
+        end = json.loads(service.stdout.readline())
+        self.assertEqual((end["event"], end["requests"]), ("closed", 1))
+
+
+class Watch(CliTest):
+    def test_is_notified_when_the_service_ends(self):
+        service = self.serve("files")
+        watch = self.start("watch", "files", "--json")
+        self.assertEqual(json.loads(watch.stdout.readline())["event"], "watching")
+        service.terminate()
+        out, _ = watch.communicate(timeout=PATIENCE)
+        self.assertEqual(json.loads(out)["event"], "notified by")
+        self.assertEqual(watch.returncode, 0)
+
+    def test_goes_on_with_the_next_process_after_a_kill(self):
+        service = self.serve("files")
+        watch = self.start("watch", "files", "--json", "--timeout", str(PATIENCE), stderr=subprocess.DEVNULL)
+        self.assertEqual(json.loads(watch.stdout.readline())["event"], "watching")
+        service.kill()
+        service.wait(PATIENCE)
+        second = self.serve("files")
+        event = json.loads(watch.stdout.readline())
+        self.assertEqual((event["event"], event["pid"]), ("watching again", second.pid))
+        second.terminate()
+        self.assertEqual(json.loads(watch.stdout.readline())["event"], "notified by")
+        self.assertEqual(watch.wait(PATIENCE), 0)
+
+
+class Doctor(CliTest):
+    def test_every_finding_has_a_level_and_what_is_not_good_has_advice(self):
+        report = self.ripc_json("doctor")
+        self.assertTrue(report["findings"])
+        for finding in report["findings"]:
+            self.assertIn(finding["level"], ("good", "limited", "broken"))
+            self.assertTrue(finding["subject"] and finding["text"])
+            if finding["level"] == "broken":
+                self.assertTrue(finding["advice"])
+
+
+if __name__ == "__main__":
+    unittest.main()

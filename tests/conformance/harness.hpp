@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// The conformance suite's harness: fixtures and helpers over the public C interface, nothing else.
+//
+// Every test runs once for each transport named in $RIPC_TEST_TRANSPORTS (comma-separated; default "shm"), with contexts
+// that are restricted to it and a fresh runtime directory. To inherit the suite a new transport adds one row to the
+// table in harness.cpp and one ctest entry that sets that variable. Every wait is bounded by kLimit, every test by a
+// watchdog (main.cpp).
+#pragma once
+
+#include <gtest/gtest.h>
+#include <time.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <iterator>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "peer.hpp"
+#include "ripc/ripc.h"
+
+void PrintTo(ripc_status status, std::ostream* out);  // found by GoogleTest: statuses print as their names
+
+namespace conformance {
+
+inline constexpr std::uint64_t kMillisecond = 1'000'000;
+inline constexpr std::uint64_t kSecond = 1000 * kMillisecond;
+inline constexpr std::uint64_t kLimit = 10 * kSecond;  // no wait is longer
+
+// What a transport promises beyond the common contract. Tests of such promises skip where they do not hold.
+struct Traits {
+  std::string_view name;
+  bool lends = false;        // views of pool memory come without a copy
+  bool exact_queue = false;  // a sender's queue holds exactly queue_messages small messages
+  bool exact_costs = false;  // copies, wakes and allocations are as counted in statistics_test.cpp
+  // The locator of "a context in this runtime directory" for the static resolver's file; nullptr: none.
+  std::string (*static_locator)(const std::string& runtime_directory) = nullptr;
+};
+const Traits& traits_of(const std::string& transport);
+std::vector<std::string> transports();  // from $RIPC_TEST_TRANSPORTS
+
+// ---- Handles and values ------------------------------------------------------------------------------------------
+
+template <auto function>
+struct Release {
+  template <typename Handle>
+  void operator()(Handle* handle) const {
+    function(handle);
+  }
+};
+using Context = std::unique_ptr<ripc_context, Release<ripc_context_destroy>>;
+using Service = std::unique_ptr<ripc_service, Release<ripc_service_unregister>>;
+using Message = std::unique_ptr<ripc_message, Release<ripc_message_release>>;
+using Ticket = std::unique_ptr<ripc_ticket, Release<ripc_ticket_release>>;
+
+using Bytes = std::vector<unsigned char>;
+
+// Bytes that differ by position and seed, so that a shifted, torn or foreign copy shows.
+void fill_pattern(void* data, std::size_t size, unsigned seed);
+Bytes pattern(std::size_t size, unsigned seed);
+std::uint64_t checksum(const void* data, std::size_t size);
+
+template <typename Container>
+ripc_item item(const Container& bytes, ripc_item_kind kind = RIPC_ITEM_AUTO, std::uint32_t return_index = 0) {
+  return {std::data(bytes), std::size(bytes), static_cast<std::uint32_t>(kind), return_index};
+}
+inline ripc_item item_at(const void* data, std::size_t size, ripc_item_kind kind, std::uint32_t return_index = 0) {
+  return {data, size, static_cast<std::uint32_t>(kind), return_index};
+}
+
+inline ripc_service_id id_of(const Service& service) { return ripc_service_get_id(service.get()); }
+ripc_service_statistics statistics_of(const Service& service);
+ripc_pool_statistics pool_statistics_of(const Context& context);
+ripc_send_options send_options();
+
+// The view of one item; a failure if there is none.
+ripc_item_view view_of(const Message& message, std::size_t index);
+std::string text_of(const ripc_item_view& view);
+std::string text_of(const Message& message, std::size_t index = 0);
+// Whether an item arrived as `kind` with exactly these bytes.
+testing::AssertionResult holds(const ripc_item_view& view, ripc_view_kind kind, std::span<const unsigned char> bytes);
+testing::AssertionResult failed(const ripc_item_view& view, ripc_status status, std::size_t announced);
+
+// ---- Operations that are expected to work ------------------------------------------------------------------------
+
+using Items = std::initializer_list<ripc_item>;
+
+Service make_service(const Context& context, ripc_service_id id = 0);
+Service make_service(const Context& context, const std::function<void(ripc_service_options&)>& change);
+// ripc_send without a ticket for the caller.
+ripc_status send(const Service& from, ripc_service_id to, Items items, std::uint32_t tag = 0);
+ripc_status send_text(const Service& from, ripc_service_id to, std::string_view text, std::uint32_t tag = 0);
+// Sends until the sender has noticed that `to` is gone for good; false if it never does.
+bool is_gone(const Service& from, ripc_service_id to);
+// ripc_send of a message that must make a ticket.
+Ticket send_long(const Service& from, ripc_service_id to, Items items, const ripc_send_options* options = nullptr);
+// Waits up to kLimit for one message; nullptr and a failure if there is none.
+Message receive(const Service& service, std::uint32_t flags = 0);
+ripc_status final_status(const Ticket& ticket);  // waits up to kLimit
+std::unique_ptr<unsigned char[], std::function<void(unsigned char*)>> lease(const Context& context, std::size_t size);
+
+// Asks until the condition holds or kLimit is over.
+bool eventually(const std::function<bool()>& condition);
+// Nanoseconds.
+std::uint64_t read_clock(clockid_t clock);
+std::uint64_t now();              // monotonic
+std::uint64_t thread_cpu_time();  // used by the calling thread
+
+// ---- Fixtures ----------------------------------------------------------------------------------------------------
+
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory();
+  ~TemporaryDirectory();
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+class TransportTest : public testing::TestWithParam<std::string> {
+ protected:
+  const Traits& traits() const { return traits_of(GetParam()); }
+  const std::string& runtime_directory() const { return directory_.path(); }
+  // Options of a context on this test's transport and runtime directory; its strings live as long as the test.
+  ripc_context_options context_options() const;
+  Context make_context(const std::function<void(ripc_context_options&)>& change = nullptr) const;
+  // The setup of a peer process that differs in nothing.
+  PeerSetup peer_setup() const;
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+// Two contexts as two independent peers, with one service each.
+class PairTest : public TransportTest {
+ protected:
+  void SetUp() override;
+  ripc_service_id client_id() const { return id_of(client_); }
+  ripc_service_id server_id() const { return id_of(server_); }
+
+  Context client_context_;
+  Context server_context_;
+  Service client_;
+  Service server_;
+};
+
+#define CONFORMANCE_SUITE(suite)                                                                              \
+  INSTANTIATE_TEST_SUITE_P(Transport, suite, testing::ValuesIn(conformance::transports()),                   \
+                           [](const testing::TestParamInfo<std::string>& parameter) { return parameter.param; })
+
+}  // namespace conformance

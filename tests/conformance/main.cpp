@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the conformance suite, or one role of a peer process (peer.hpp). Tests that need a setting of the environment
+// make it themselves; what the user has set must not change the results.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "peer.hpp"
+
+namespace {
+
+constexpr unsigned kSecondsPerTest = 90;  // generous: a test under a sanitizer on a busy machine
+
+char running_test[256];
+
+// A wait of the library that never ends must not stop the whole run without a word.
+void give_up(int) {
+  static const char text[] = "\nwatchdog: this test does not end: ";
+  [[maybe_unused]] ssize_t written = ::write(STDERR_FILENO, text, sizeof text - 1);
+  written = ::write(STDERR_FILENO, running_test, std::strlen(running_test));
+  written = ::write(STDERR_FILENO, "\n", 1);
+  std::abort();
+}
+
+class Watchdog : public testing::EmptyTestEventListener {
+  void OnTestStart(const testing::TestInfo& test) override {
+    const std::string name = std::string(test.test_suite_name()) + "." + test.name();
+    std::strncpy(running_test, name.c_str(), sizeof running_test - 1);
+    ::alarm(kSecondsPerTest);
+  }
+  void OnTestEnd(const testing::TestInfo&) override { ::alarm(0); }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (const char* name : {"RIPC_RUNTIME_DIR", "RIPC_TRANSPORTS", "RIPC_RESOLVER_FILE", "RIPC_SPIN_US", "RIPC_PEERS"}) {
+    ::unsetenv(name);
+  }
+  int exit_status = 0;
+  if (conformance::run_peer_role(argc, argv, &exit_status)) return exit_status;
+  testing::InitGoogleTest(&argc, argv);
+  ::signal(SIGALRM, give_up);
+  testing::UnitTest::GetInstance()->listeners().Append(new Watchdog);
+  return RUN_ALL_TESTS();
+}

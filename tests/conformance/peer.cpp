@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "peer.hpp"
+
+#include <grp.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "harness.hpp"
+
+namespace conformance {
+namespace {
+
+constexpr unsigned kNobody = 65534;
+
+std::map<std::string, Role>& roles() {
+  static std::map<std::string, Role> map;
+  return map;
+}
+
+// Takes one line out of `pending`, reading more from `fd` until `end`; false at the end of the stream or of the time.
+bool read_line(int fd, std::string& pending, std::uint64_t end, std::string& line) {
+  for (;;) {
+    if (const std::size_t length = pending.find('\n'); length != std::string::npos) {
+      line = pending.substr(0, length);
+      pending.erase(0, length + 1);
+      return true;
+    }
+    const std::uint64_t time = now();
+    if (time >= end) return false;
+    const std::uint64_t left = (end - time) / kMillisecond + 1;
+    pollfd waited{fd, POLLIN, 0};
+    if (::poll(&waited, 1, left > 10'000 ? 10'000 : static_cast<int>(left)) <= 0) continue;
+    char bytes[4096];
+    const ssize_t got = ::read(fd, bytes, sizeof bytes);
+    if (got == 0 || (got < 0 && errno != EINTR)) return false;
+    if (got > 0) pending.append(bytes, static_cast<std::size_t>(got));
+  }
+}
+
+void write_line(int fd, std::string_view text) {
+  std::string line(text);
+  line += '\n';
+  const char* next = line.data();
+  std::size_t left = line.size();
+  while (left > 0) {
+    const ssize_t written = ::send(fd, next, left, MSG_NOSIGNAL);
+    if (written < 0 && errno != EINTR) return;  // the reader is gone: whoever waits for its answer finds out
+    if (written > 0) {
+      next += written;
+      left -= static_cast<std::size_t>(written);
+    }
+  }
+}
+
+// In the peer process: becomes what the setup asks for.
+bool change_identity(const PeerSetup& setup) {
+  if (setup.other_namespaces) {
+    // The namespaces are made already; here their mounts.
+    if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
+    if (::mount("proc", "/proc", "proc", 0, nullptr) != 0) return false;
+    if (::mount("tmpfs", "/dev/shm", "tmpfs", 0, nullptr) != 0) return false;
+  }
+  if (setup.other_user) {
+    if (::setgroups(0, nullptr) != 0) return false;
+    if (!setup.keep_group && ::setgid(kNobody) != 0) return false;
+    if (::setuid(kNobody) != 0) return false;
+    // A process that was started by that user would have this from the start.
+    if (::prctl(PR_SET_DUMPABLE, 1) != 0) return false;
+  }
+  return ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0;
+}
+
+bool bind_runtime_directory(PeerSetup& setup) {
+  if (setup.bind_directory.empty()) return true;
+  if (::mount(setup.runtime_directory.c_str(), setup.bind_directory.c_str(), nullptr, MS_BIND, nullptr) != 0) return false;
+  setup.runtime_directory = setup.bind_directory;
+  return true;
+}
+
+}  // namespace
+
+std::string why_no_other_user() {
+  return ::geteuid() == 0 ? "" : "peers of another user can only be started by root";
+}
+
+std::string why_no_other_namespaces() {
+  if (::geteuid() != 0) return "peers in other namespaces can only be started by root";
+  const long child = ::syscall(SYS_clone, CLONE_NEWPID | CLONE_NEWNS | SIGCHLD, nullptr, nullptr, nullptr, nullptr);
+  if (child == 0) {
+    PeerSetup setup;
+    setup.other_namespaces = true;
+    ::_exit(change_identity(setup) ? 0 : 1);
+  }
+  if (child < 0) return std::string("the kernel makes no namespaces for this process: ") + std::strerror(errno);
+  int status = 0;
+  ::waitpid(static_cast<pid_t>(child), &status, 0);
+  return status == 0 ? "" : "this process may not mount in new namespaces";
+}
+
+// ---- The parent's side -------------------------------------------------------------------------------------------
+
+Peer::Peer(const std::string& role, const PeerSetup& setup) {
+  std::vector<std::string> words = {"conformance-peer",  "--peer-role",           role,
+                                    "transport",         setup.transport,         "runtime_directory",
+                                    setup.runtime_directory, "bind_directory",    setup.bind_directory,
+                                    "other_user",        setup.other_user ? "1" : "0", "keep_group",
+                                    setup.keep_group ? "1" : "0", "other_namespaces", setup.other_namespaces ? "1" : "0"};
+  for (const auto& [name, value] : setup.settings) {
+    words.push_back(name);
+    words.push_back(value);
+  }
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+
+  int sockets[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
+    ADD_FAILURE() << "no sockets: " << std::strerror(errno);
+    return;
+  }
+  const unsigned long flags = setup.other_namespaces ? CLONE_NEWPID | CLONE_NEWNS : 0;
+  const long child = ::syscall(SYS_clone, flags | SIGCHLD, nullptr, nullptr, nullptr, nullptr);
+  if (child == 0) {
+    ::dup2(sockets[1], STDIN_FILENO);
+    ::dup2(sockets[1], STDOUT_FILENO);
+    ::execv("/proc/self/exe", arguments.data());
+    ::_exit(127);
+  }
+  if (child < 0) ADD_FAILURE() << "cannot start a peer process: " << std::strerror(errno);
+  ::close(sockets[1]);
+  socket_ = sockets[0];
+  pid_ = static_cast<pid_t>(child);
+  EXPECT_EQ(answer(), "started") << "role " << role;
+}
+
+Peer::~Peer() {
+  kill();
+  if (socket_ >= 0) ::close(socket_);
+}
+
+void Peer::tell(const std::string& command) { write_line(socket_, command); }
+
+std::string Peer::answer() {
+  std::string line;
+  if (!read_line(socket_, pending_, now() + kLimit, line)) ADD_FAILURE() << "the peer process does not answer";
+  return line;
+}
+
+std::string Peer::call(const std::string& command) {
+  tell(command);
+  return answer();
+}
+
+void Peer::signal(int number) const {
+  if (pid_ > 0) ::kill(pid_, number);
+}
+
+void Peer::kill() {
+  if (pid_ <= 0) return;
+  ::kill(pid_, SIGKILL);
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = -1;
+}
+
+int Peer::finish() {
+  ::shutdown(socket_, SHUT_WR);
+  int status = -1;
+  const bool ended = eventually([&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; });
+  EXPECT_TRUE(ended) << "the peer process does not end";
+  if (!ended) return -1;
+  pid_ = -1;
+  return status;
+}
+
+// ---- In the peer process -----------------------------------------------------------------------------------------
+
+std::uint64_t PeerSide::number(const std::string& name, std::uint64_t otherwise) const {
+  const auto found = setup_.settings.find(name);
+  return found == setup_.settings.end() ? otherwise : std::strtoull(found->second.c_str(), nullptr, 0);
+}
+
+ripc_context_options PeerSide::context_options() const {
+  ripc_context_options options;
+  ripc_context_options_init(&options);
+  options.transports = setup_.transport.c_str();
+  options.runtime_directory = setup_.runtime_directory.c_str();
+  options.spin = number("spin", options.spin);
+  options.pool_limit = number("pool_limit", options.pool_limit);
+  options.peer_policy = static_cast<std::uint32_t>(number("peer_policy", options.peer_policy));
+  options.max_peers = static_cast<std::uint32_t>(number("max_peers", options.max_peers));
+  return options;
+}
+
+bool PeerSide::next(std::string& command) { return read_line(STDIN_FILENO, pending_, UINT64_MAX, command); }
+void PeerSide::reply(std::string_view text) { write_line(STDOUT_FILENO, text); }
+
+RoleRegistration::RoleRegistration(const char* name, Role role) { roles()[name] = role; }
+
+bool run_peer_role(int argc, char** argv, int* exit_status) {
+  if (argc < 3 || std::string_view(argv[1]) != "--peer-role") return false;
+  PeerSetup setup;
+  for (int index = 3; index + 1 < argc; index += 2) {
+    const std::string name = argv[index];
+    const std::string value = argv[index + 1];
+    if (name == "transport") {
+      setup.transport = value;
+    } else if (name == "runtime_directory") {
+      setup.runtime_directory = value;
+    } else if (name == "bind_directory") {
+      setup.bind_directory = value;
+    } else if (name == "other_user") {
+      setup.other_user = value == "1";
+    } else if (name == "keep_group") {
+      setup.keep_group = value == "1";
+    } else if (name == "other_namespaces") {
+      setup.other_namespaces = value == "1";
+    } else {
+      setup.settings[name] = value;
+    }
+  }
+  const auto role = roles().find(argv[2]);
+  if (role == roles().end() || !change_identity(setup) || !bind_runtime_directory(setup)) {
+    std::fprintf(stderr, "peer process: cannot become role %s: %s\n", argv[2], std::strerror(errno));
+    *exit_status = 1;
+    return true;
+  }
+  PeerSide parent(std::move(setup));
+  parent.reply("started");
+  *exit_status = role->second(parent);
+  return true;
+}
+
+}  // namespace conformance

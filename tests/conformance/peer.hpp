@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Peers in other processes: this executable started again with --peer-role, spoken to in lines over a socket.
+//
+// The general role is the puppet (puppet.cpp): it does what it is told, one command a line, one answer a line.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "ripc/ripc.h"
+
+namespace conformance {
+
+// How a peer process differs from this one.
+struct PeerSetup {
+  std::string transport;
+  std::string runtime_directory;
+  bool other_user = false;        // user 65534 (needs root)
+  bool keep_group = false;        // with other_user: this process's group instead of 65534
+  bool other_namespaces = false;  // PID and mount namespaces of its own, with its own /dev/shm and /proc (needs root)
+  std::string bind_directory;     // with other_namespaces: where it sees the runtime directory; empty: the same path
+  std::map<std::string, std::string> settings;  // for the role: peer_policy, spin, pool_limit, takeover ...
+};
+
+// The parent's side. The process is killed, at the latest, when this is destroyed.
+class Peer {
+ public:
+  Peer(const std::string& role, const PeerSetup& setup);
+  ~Peer();
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+
+  pid_t pid() const { return pid_; }
+  // Sends one command and returns the answer; "" and a failure if there is none within 10 s.
+  std::string call(const std::string& command);
+  void tell(const std::string& command);
+  std::string answer();
+
+  void signal(int number) const;
+  // SIGKILL, and waits until the process is gone.
+  void kill();
+  // Lets the process end by itself (no more commands will come); the status of waitpid(), -1 and a failure if it does not.
+  int finish();
+
+ private:
+  pid_t pid_ = -1;
+  int socket_ = -1;
+  std::string pending_;
+};
+
+// Why peers of another user, or in other namespaces, cannot be started here; "" if they can.
+std::string why_no_other_user();
+std::string why_no_other_namespaces();
+
+// ---- In the peer process -----------------------------------------------------------------------------------------
+
+class PeerSide {
+ public:
+  explicit PeerSide(PeerSetup setup) : setup_(std::move(setup)) {}
+
+  const PeerSetup& setup() const { return setup_; }
+  // A number from the settings.
+  std::uint64_t number(const std::string& name, std::uint64_t otherwise) const;
+  // The options that the setup asks for; its strings live as long as this.
+  ripc_context_options context_options() const;
+
+  // The next command; false when there will be none.
+  bool next(std::string& command);
+  void reply(std::string_view text);
+
+ private:
+  PeerSetup setup_;
+  std::string pending_;
+};
+
+using Role = int (*)(PeerSide& parent);
+struct RoleRegistration {
+  RoleRegistration(const char* name, Role role);
+};
+#define PEER_ROLE(name)                                                                     \
+  static int name##_role(::conformance::PeerSide& parent);                                  \
+  static const ::conformance::RoleRegistration name##_registration(#name, name##_role);     \
+  static int name##_role(::conformance::PeerSide& parent)
+
+// Runs the role that the command line names and sets *exit_status; false if it names none.
+bool run_peer_role(int argc, char** argv, int* exit_status);
+
+}  // namespace conformance

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counters, and what a message costs: copies, wakes, allocations.
+#include <atomic>
+#include <thread>
+
+#include "allocation_counter.hpp"
+#include "harness.hpp"
+
+namespace conformance {
+namespace {
+
+class Statistics : public PairTest {};
+CONFORMANCE_SUITE(Statistics);
+
+class Costs : public PairTest {
+ protected:
+  void SetUp() override {
+    if (!traits().exact_costs) GTEST_SKIP() << "these counts are promised by other transports";
+    PairTest::SetUp();
+  }
+};
+CONFORMANCE_SUITE(Costs);
+
+// ---- Counters ----------------------------------------------------------------------------------------------------
+
+TEST_P(Statistics, StartAtZero) {
+  const ripc_service_statistics statistics = statistics_of(client_);
+  EXPECT_EQ(statistics.size, sizeof statistics);
+  EXPECT_EQ(statistics.messages_sent, 0u);
+  EXPECT_EQ(statistics.messages_received, 0u);
+  EXPECT_EQ(statistics.payload_copies, 0u);
+  EXPECT_EQ(statistics.resolutions, 0u);
+  EXPECT_EQ(statistics.senders, 0u);
+}
+
+TEST_P(Statistics, CountMessagesAndBytesOnBothSides) {
+  const std::string_view text = "12345";
+  const Bytes data = pattern(1000, 1);
+  Bytes window(1000);
+  ASSERT_EQ(ripc_window_post(server_.get(), window.data(), window.size(), 1), RIPC_OK);
+  for (int count = 0; count < 10; ++count) {
+    ASSERT_EQ(send(client_, server_id(), {item(text), item(text)}), RIPC_OK);
+    receive(server_);
+  }
+  const Ticket ticket = send_long(client_, server_id(), {item(text, RIPC_ITEM_SHORT), item(data, RIPC_ITEM_LONG)});
+  receive(server_);
+  const Ticket discarded = send_long(client_, server_id(), {item(data, RIPC_ITEM_LONG)});
+  receive(server_);
+  const Ticket lent = send_long(client_, server_id(), {item(data, RIPC_ITEM_LONG)});
+  receive(server_, RIPC_RECEIVE_LEND);
+
+  const ripc_service_statistics sent = statistics_of(client_);
+  EXPECT_EQ(sent.messages_sent, 13u);
+  EXPECT_EQ(sent.short_bytes_sent, 105u);
+  EXPECT_EQ(sent.long_items_sent, 3u);
+  EXPECT_EQ(sent.messages_received, 0u);
+  EXPECT_EQ(sent.resolutions, 1u);
+  const ripc_service_statistics received = statistics_of(server_);
+  EXPECT_EQ(received.messages_received, 13u);
+  EXPECT_EQ(received.short_bytes_received, 105u);
+  EXPECT_EQ(received.long_items_received, 2u) << "in a window and lent";
+  EXPECT_EQ(received.long_bytes_received, 2000u);
+  EXPECT_EQ(received.items_discarded, 1u);
+  EXPECT_EQ(received.items_lent, 1u);
+  EXPECT_EQ(received.messages_sent, 0u);
+  EXPECT_EQ(received.packets_lost, 0u);
+  EXPECT_EQ(received.packets_corrupt, 0u);
+  EXPECT_EQ(received.senders, 1u);
+}
+
+TEST_P(Statistics, CountRepliesIntoReturnBuffers) {
+  Bytes buffer(100);
+  const ripc_return_buffer one{buffer.data(), buffer.size()};
+  ripc_send_options options = send_options();
+  options.return_count = 1;
+  options.returns = &one;
+  ASSERT_EQ(ripc_send(client_.get(), server_id(), nullptr, 0, &options, nullptr), RIPC_OK);
+  const Message question = receive(server_);
+  const Bytes data = pattern(100, 2);
+  const ripc_item filled = item(data, RIPC_ITEM_RETURN);
+  ASSERT_EQ(ripc_reply(server_.get(), question.get(), &filled, 1, nullptr, nullptr), RIPC_OK);
+  receive(client_);
+  EXPECT_EQ(statistics_of(server_).items_returned, 1u);
+  EXPECT_EQ(statistics_of(server_).messages_sent, 1u);
+  EXPECT_EQ(statistics_of(client_).messages_received, 1u);
+}
+
+TEST_P(Statistics, BelongToTheirService) {
+  const Service neighbour = make_service(client_context_);
+  ASSERT_EQ(send(client_, server_id(), {}), RIPC_OK);
+  EXPECT_EQ(statistics_of(client_).messages_sent, 1u);
+  EXPECT_EQ(statistics_of(neighbour).messages_sent, 0u);
+}
+
+TEST_P(Statistics, AnyThreadMayReadThemMeanwhile) {
+  std::atomic<bool> finished{false};
+  std::jthread reader([&] {
+    std::uint64_t last = 0;
+    while (!finished) {
+      const std::uint64_t received = statistics_of(server_).messages_received;
+      ASSERT_GE(received, last);
+      last = received;
+    }
+  });
+  for (int count = 0; count < 2000; ++count) {
+    ASSERT_EQ(send(client_, server_id(), {}), RIPC_OK);
+    receive(server_);
+  }
+  finished = true;
+  reader.join();
+  EXPECT_EQ(statistics_of(server_).messages_received, 2000u);
+}
+
+// ---- Copies ------------------------------------------------------------------------------------------------------
+
+TEST_P(Costs, AShortMessageIsCopiedOnceOnEachSide) {
+  const Bytes data = pattern(200, 1);
+  for (int count = 0; count < 10; ++count) {
+    ASSERT_EQ(send(client_, server_id(), {item(data, RIPC_ITEM_SHORT)}), RIPC_OK);
+    EXPECT_EQ(view_of(receive(server_), 0).copied, 1u);
+  }
+  EXPECT_EQ(statistics_of(client_).payload_copies, 10u);
+  EXPECT_EQ(statistics_of(server_).payload_copies, 10u);
+}
+
+TEST_P(Costs, ALongItemFromThePoolIsCopiedOnceInAll) {
+  const auto data = lease(client_context_, 1'000'000);
+  Bytes window(1'000'000);
+  ASSERT_EQ(ripc_window_post(server_.get(), window.data(), window.size(), 1), RIPC_OK);
+  const Ticket ticket = send_long(client_, server_id(), {item_at(data.get(), window.size(), RIPC_ITEM_LONG)});
+  EXPECT_EQ(view_of(receive(server_), 0).copied, 1u);
+  EXPECT_EQ(statistics_of(client_).payload_copies + statistics_of(server_).payload_copies, 1u);
+}
+
+TEST_P(Costs, ALentItemIsNotCopied) {
+  const auto data = lease(client_context_, 1'000'000);
+  const Ticket ticket = send_long(client_, server_id(), {item_at(data.get(), 1'000'000, RIPC_ITEM_LONG)});
+  EXPECT_EQ(view_of(receive(server_, RIPC_RECEIVE_LEND), 0).copied, 0u);
+  EXPECT_EQ(statistics_of(client_).payload_copies + statistics_of(server_).payload_copies, 0u);
+}
+
+TEST_P(Costs, AReturnedItemIsCopiedOnceInAll) {
+  const auto buffer = lease(client_context_, 100'000);
+  const ripc_return_buffer one{buffer.get(), 100'000};
+  ripc_send_options options = send_options();
+  options.return_count = 1;
+  options.returns = &one;
+  ASSERT_EQ(ripc_send(client_.get(), server_id(), nullptr, 0, &options, nullptr), RIPC_OK);
+  const Message question = receive(server_);
+  const Bytes data = pattern(100'000, 2);
+  const ripc_item filled = item(data, RIPC_ITEM_RETURN);
+  ASSERT_EQ(ripc_reply(server_.get(), question.get(), &filled, 1, nullptr, nullptr), RIPC_OK);
+  EXPECT_EQ(view_of(receive(client_), 0).copied, 0u) << "the replier did it";
+  EXPECT_EQ(statistics_of(client_).payload_copies + statistics_of(server_).payload_copies, 1u);
+}
+
+// ---- Wakes -------------------------------------------------------------------------------------------------------
+
+TEST_P(Costs, NoSystemCallWakesAReceiverThatSpins) {
+  const Context context = make_context([](ripc_context_options& options) { options.spin = kLimit; });
+  const Service spinning = make_service(context);
+  std::jthread receiver([&] {
+    for (int count = 0; count < 200; ++count) receive(spinning);
+  });
+  for (int count = 0; count < 200; ++count) {
+    ripc_status status = RIPC_AGAIN;
+    ASSERT_TRUE(eventually([&] { return (status = send(client_, id_of(spinning), {})) != RIPC_AGAIN; }));
+    ASSERT_EQ(status, RIPC_OK);
+  }
+  receiver.join();
+  EXPECT_EQ(statistics_of(spinning).sleeps, 0u);
+  EXPECT_EQ(statistics_of(client_).wakes_sent, 0u);
+}
+
+TEST_P(Costs, ASleepingReceiverIsWokenExactlyOnce) {
+  const Context context = make_context([](ripc_context_options& options) { options.spin = 0; });
+  const Service sleeping = make_service(context);
+  ASSERT_EQ(send(client_, id_of(sleeping), {}), RIPC_OK);
+  receive(sleeping);
+  ASSERT_EQ(statistics_of(client_).wakes_sent, 0u) << "it was not asleep";
+  ripc_message* none = nullptr;
+  ASSERT_EQ(ripc_receive(sleeping.get(), 0, 20 * kMillisecond, &none), RIPC_TIMEOUT);  // what woke it before is over
+  for (std::uint64_t round = 1; round <= 20; ++round) {
+    const std::uint64_t before = statistics_of(sleeping).sleeps;
+    std::jthread receiver([&] { receive(sleeping); });
+    ASSERT_TRUE(eventually([&] { return statistics_of(sleeping).sleeps > before; }));
+    ASSERT_EQ(send(client_, id_of(sleeping), {}), RIPC_OK);
+    receiver.join();
+    EXPECT_EQ(statistics_of(sleeping).sleeps, before + 1);
+    EXPECT_EQ(statistics_of(client_).wakes_sent, round);
+    for (int count = 0; count < 5; ++count) ASSERT_EQ(send(client_, id_of(sleeping), {}), RIPC_OK);
+    EXPECT_EQ(statistics_of(client_).wakes_sent, round) << "it is awake";
+    for (int count = 0; count < 5; ++count) receive(sleeping);
+  }
+}
+
+// ---- Allocations -------------------------------------------------------------------------------------------------
+
+TEST_P(Costs, AfterWarmUpAShortMessageAllocatesNothing) {
+  if (!can_count_allocations()) GTEST_SKIP() << "a sanitizer has its own malloc";
+  const Bytes data = pattern(500, 1);
+  const ripc_item one = item(data, RIPC_ITEM_SHORT);
+  const auto exchange = [&](int rounds) {
+    for (int count = 0; count < rounds; ++count) {
+      ripc_message* question = nullptr;
+      ripc_message* answer = nullptr;
+      if (ripc_send(client_.get(), server_id(), &one, 1, nullptr, nullptr) != RIPC_OK) return false;
+      if (ripc_receive(server_.get(), 0, kLimit, &question) != RIPC_OK) return false;
+      if (ripc_reply(server_.get(), question, &one, 1, nullptr, nullptr) != RIPC_OK) return false;
+      if (ripc_receive(client_.get(), 0, kLimit, &answer) != RIPC_OK) return false;
+      ripc_message_release(answer);
+      ripc_message_release(question);
+    }
+    return true;
+  };
+  ASSERT_TRUE(exchange(1000));
+  const std::uint64_t control = allocation_count();
+  { const Bytes counted(10); }
+  ASSERT_EQ(allocation_count(), control + 1) << "the counter counts";
+  const std::uint64_t before = allocation_count();
+  const bool worked = exchange(1000);
+  const std::uint64_t after = allocation_count();
+  ASSERT_TRUE(worked);
+  EXPECT_EQ(after - before, 0u);
+}
+
+TEST_P(Costs, AfterWarmUpReceivingManyAllocatesNothing) {
+  if (!can_count_allocations()) GTEST_SKIP() << "a sanitizer has its own malloc";
+  const auto exchange = [&](int rounds) {
+    for (int count = 0; count < rounds; ++count) {
+      for (int index = 0; index < 50; ++index) {
+        if (ripc_send(client_.get(), server_id(), nullptr, 0, nullptr, nullptr) != RIPC_OK) return false;
+      }
+      std::size_t received = 0;
+      while (received < 50) {
+        ripc_message* messages[16];
+        std::size_t got = 0;
+        if (ripc_receive_many(server_.get(), 0, kLimit, messages, 16, &got) != RIPC_OK) return false;
+        for (std::size_t index = 0; index < got; ++index) ripc_message_release(messages[index]);
+        received += got;
+      }
+    }
+    return true;
+  };
+  ASSERT_TRUE(exchange(50));
+  const std::uint64_t before = allocation_count();
+  const bool worked = exchange(50);
+  const std::uint64_t after = allocation_count();
+  ASSERT_TRUE(worked);
+  EXPECT_EQ(after - before, 0u);
+}
+
+}  // namespace
+}  // namespace conformance

@@ -1,0 +1,457 @@
+// SPDX-License-Identifier: Apache-2.0
+// What holds for every call: statuses, error sentences, NULL handles, sized structures, contexts, fork, self-check.
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <thread>
+
+#include "puppet.hpp"
+
+namespace conformance {
+namespace {
+
+constexpr int kStatuses = 28;
+
+static_assert(RIPC_OK == 0 && RIPC_AGAIN == 1 && RIPC_EMPTY == 2 && RIPC_PENDING == 3 && RIPC_TIMEOUT == 4);
+static_assert(RIPC_INTERRUPTED == 5 && RIPC_TOO_LARGE == 6 && RIPC_NO_SERVICE == 7 && RIPC_PEER_DEAD == 8);
+static_assert(RIPC_REFUSED == 9 && RIPC_NO_WINDOW == 10 && RIPC_WINDOW_TOO_SMALL == 11 && RIPC_ID_IN_USE == 12);
+static_assert(RIPC_NAME_COLLISION == 13 && RIPC_FENCED == 14 && RIPC_CLOSED == 15 && RIPC_INVALID_ARGUMENT == 16);
+static_assert(RIPC_NO_MEMORY == 17 && RIPC_NO_DESCRIPTORS == 18 && RIPC_LIMIT == 19 && RIPC_PERMISSION == 20);
+static_assert(RIPC_VERSION_MISMATCH == 21 && RIPC_CANCELLED == 22 && RIPC_REVOKED == 23 && RIPC_CORRUPT == 24);
+static_assert(RIPC_UNSUPPORTED == 25 && RIPC_FORKED == 26 && RIPC_SYSTEM == 27);
+static_assert(RIPC_MAX_ITEMS == 64 && RIPC_MAX_RETURNS == 16 && RIPC_FOREVER == UINT64_MAX);
+
+using Calls = PairTest;
+CONFORMANCE_SUITE(Calls);
+
+// ---- Statuses and sentences --------------------------------------------------------------------------------------
+
+TEST_P(Calls, EveryStatusHasANameAndASentence) {
+  std::set<std::string> names;
+  std::set<std::string> texts;
+  for (int value = 0; value < kStatuses; ++value) {
+    const auto status = static_cast<ripc_status>(value);
+    const std::string name = ripc_status_name(status);
+    const std::string text = ripc_status_text(status);
+    EXPECT_EQ(name.rfind("RIPC_", 0), 0u) << name;
+    EXPECT_GT(text.size(), 5u) << name;
+    names.insert(name);
+    texts.insert(text);
+  }
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(kStatuses));
+  EXPECT_EQ(texts.size(), static_cast<std::size_t>(kStatuses));
+  EXPECT_STREQ(ripc_status_name(RIPC_AGAIN), "RIPC_AGAIN");
+  EXPECT_STREQ(ripc_status_name(RIPC_SYSTEM), "RIPC_SYSTEM");
+}
+
+TEST_P(Calls, UnknownStatusesHaveANameAndASentenceToo) {
+  EXPECT_NE(ripc_status_name(static_cast<ripc_status>(31)), nullptr);
+  EXPECT_NE(ripc_status_text(static_cast<ripc_status>(31)), nullptr);
+}
+
+TEST_P(Calls, TheVersionHasThreeNumbers) {
+  int major = -1;
+  int minor = -1;
+  int patch = -1;
+  char rest = 0;
+  EXPECT_EQ(std::sscanf(ripc_version(), "%d.%d.%d%c", &major, &minor, &patch, &rest), 3) << ripc_version();
+}
+
+TEST_P(Calls, TheLastErrorIsASentenceOfTheCallingThread) {
+  EXPECT_NE(ripc_last_error(), nullptr);
+  ASSERT_EQ(send_text(client_, 987654321, "hello"), RIPC_NO_SERVICE);
+  const std::string here = ripc_last_error();
+  EXPECT_GT(here.size(), 10u);
+  std::jthread other([&] {
+    EXPECT_NE(std::string(ripc_last_error()), here) << "another thread has its own";
+    EXPECT_EQ(ripc_context_create(nullptr, nullptr), RIPC_INVALID_ARGUMENT);
+    EXPECT_GT(std::strlen(ripc_last_error()), 10u);
+  });
+  other.join();
+  EXPECT_EQ(ripc_last_error(), here) << "what another thread did does not change it";
+}
+
+// ---- NULL --------------------------------------------------------------------------------------------------------
+
+TEST_P(Calls, ANullHandleOrPointerIsAnInvalidArgumentNotACrash) {
+  ripc_context* const context = client_context_.get();
+  ripc_service* const service = client_.get();
+  ripc_context* no_context = nullptr;
+  ripc_service* no_service = nullptr;
+  ripc_message* message = nullptr;
+  ripc_service_id id = 0;
+  std::size_t size = 0;
+  std::uint64_t number = 0;
+  void* data = nullptr;
+  int fd = 0;
+  char byte = 0;
+  const ripc_item one = item_at(&byte, 1, RIPC_ITEM_SHORT);
+  ripc_notification notification{};
+  ripc_service_info info = {};
+  info.size = sizeof info;
+  ripc_pool_statistics pool{};
+  pool.size = sizeof pool;
+  ripc_service_statistics statistics{};
+  statistics.size = sizeof statistics;
+  ripc_item_view view;
+  const auto visit_service = [](void*, const ripc_service_info*) {};
+  const auto visit_finding = [](void*, const ripc_finding*) {};
+  const auto ring = [](void*, ripc_service_id, const ripc_item_view*, std::size_t) {};
+
+#define EXPECT_REFUSED(call) EXPECT_EQ(call, RIPC_INVALID_ARGUMENT)
+  EXPECT_REFUSED(ripc_context_create(nullptr, nullptr));
+  EXPECT_REFUSED(ripc_id_from_name(nullptr, &id));
+  EXPECT_REFUSED(ripc_id_from_name("name", nullptr));
+  EXPECT_REFUSED(ripc_service_register(nullptr, nullptr, &no_service));
+  EXPECT_REFUSED(ripc_service_register(context, nullptr, nullptr));
+  EXPECT_REFUSED(ripc_send(nullptr, server_id(), &one, 1, nullptr, nullptr));
+  EXPECT_REFUSED(ripc_send(service, server_id(), nullptr, 1, nullptr, nullptr));
+  EXPECT_REFUSED(ripc_reply(nullptr, nullptr, nullptr, 0, nullptr, nullptr));
+  EXPECT_REFUSED(ripc_reply(service, nullptr, nullptr, 0, nullptr, nullptr));
+  EXPECT_REFUSED(ripc_request_cancel(nullptr, 1));
+  EXPECT_REFUSED(ripc_short_limit(nullptr, server_id(), 1, &size));
+  EXPECT_REFUSED(ripc_short_limit(service, server_id(), 1, nullptr));
+  EXPECT_REFUSED(ripc_wait_room(nullptr, server_id(), 0));
+  EXPECT_REFUSED(ripc_request_room_event(nullptr, server_id()));
+  EXPECT_REFUSED(ripc_ticket_poll(nullptr));
+  EXPECT_REFUSED(ripc_ticket_wait(nullptr, 0));
+  EXPECT_REFUSED(ripc_ticket_cancel(nullptr));
+  EXPECT_REFUSED(ripc_window_post(nullptr, &byte, 1, 0));
+  EXPECT_REFUSED(ripc_window_post(service, nullptr, 1, 0));
+  EXPECT_REFUSED(ripc_context_window_post(nullptr, &byte, 1, 0));
+  EXPECT_REFUSED(ripc_context_window_post(context, nullptr, 1, 0));
+  EXPECT_REFUSED(ripc_window_withdraw(nullptr, 0, &size));
+  EXPECT_REFUSED(ripc_context_window_withdraw(nullptr, 0, &size));
+  EXPECT_REFUSED(ripc_receive(nullptr, 0, 0, &message));
+  EXPECT_REFUSED(ripc_receive(service, 0, 0, nullptr));
+  EXPECT_REFUSED(ripc_receive_many(nullptr, 0, 0, &message, 1, &size));
+  EXPECT_REFUSED(ripc_receive_many(service, 0, 0, nullptr, 1, &size));
+  EXPECT_REFUSED(ripc_receive_many(service, 0, 0, &message, 1, nullptr));
+  EXPECT_REFUSED(ripc_interrupt(nullptr));
+  EXPECT_REFUSED(ripc_service_get_fd(nullptr, &fd));
+  EXPECT_REFUSED(ripc_service_get_fd(service, nullptr));
+  EXPECT_REFUSED(ripc_message_item(nullptr, 0, &view));
+  EXPECT_REFUSED(ripc_notification_register(nullptr, ring, nullptr, &notification));
+  EXPECT_REFUSED(ripc_notification_register(service, nullptr, nullptr, &notification));
+  EXPECT_REFUSED(ripc_notification_register(service, ring, nullptr, nullptr));
+  EXPECT_REFUSED(ripc_notification_unregister(nullptr, &notification));
+  EXPECT_REFUSED(ripc_notification_unregister(service, nullptr));
+  EXPECT_REFUSED(ripc_notify(nullptr, &notification, nullptr, 0));
+  EXPECT_REFUSED(ripc_notify(service, nullptr, nullptr, 0));
+  EXPECT_REFUSED(ripc_buffer_lease(nullptr, 1, &data));
+  EXPECT_REFUSED(ripc_buffer_lease(context, 1, nullptr));
+  EXPECT_REFUSED(ripc_buffer_release(nullptr, &byte));
+  EXPECT_REFUSED(ripc_buffer_release(context, nullptr));
+  EXPECT_REFUSED(ripc_buffer_find(nullptr, &byte, &data, &size));
+  EXPECT_REFUSED(ripc_buffer_find(context, nullptr, &data, &size));
+  EXPECT_REFUSED(ripc_memory_register(nullptr, &byte, 1));
+  EXPECT_REFUSED(ripc_memory_register(context, nullptr, 1));
+  EXPECT_REFUSED(ripc_memory_unregister(nullptr, &byte));
+  EXPECT_REFUSED(ripc_memory_unregister(context, nullptr));
+  EXPECT_REFUSED(ripc_pool_get_statistics(nullptr, &pool));
+  EXPECT_REFUSED(ripc_pool_get_statistics(context, nullptr));
+  EXPECT_REFUSED(ripc_resolve(nullptr, 1, &info));
+  EXPECT_REFUSED(ripc_resolve(context, 1, nullptr));
+  EXPECT_REFUSED(ripc_resolve_name(nullptr, "name", &info));
+  EXPECT_REFUSED(ripc_resolve_name(context, nullptr, &info));
+  EXPECT_REFUSED(ripc_resolve_name(context, "name", nullptr));
+  EXPECT_REFUSED(ripc_list_services(nullptr, visit_service, nullptr));
+  EXPECT_REFUSED(ripc_list_services(context, nullptr, nullptr));
+  EXPECT_REFUSED(ripc_diagnose(nullptr, nullptr, nullptr));
+  EXPECT_REFUSED(ripc_service_get_statistics(nullptr, &statistics));
+  EXPECT_REFUSED(ripc_service_get_statistics(service, nullptr));
+#undef EXPECT_REFUSED
+  EXPECT_EQ(ripc_diagnose(nullptr, visit_finding, nullptr), RIPC_OK) << "options may be NULL";
+  EXPECT_EQ(no_context, nullptr);
+  EXPECT_EQ(number, 0u);
+
+  ASSERT_EQ(send(client_, server_id(), {}), RIPC_OK);
+  const Message held = receive(server_);
+  EXPECT_EQ(ripc_message_item(held.get(), 0, nullptr), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(ripc_reply(nullptr, held.get(), nullptr, 0, nullptr, nullptr), RIPC_INVALID_ARGUMENT);
+}
+
+TEST_P(Calls, NullHasHarmlessAttributesAndIsIgnoredByDestructors) {
+  ripc_context_destroy(nullptr);
+  ripc_service_unregister(nullptr);
+  ripc_message_release(nullptr);
+  ripc_ticket_release(nullptr);
+  EXPECT_EQ(ripc_service_get_id(nullptr), 0u);
+  EXPECT_STREQ(ripc_service_get_name(nullptr), "");
+  EXPECT_EQ(ripc_service_get_incarnation(nullptr), 0u);
+  EXPECT_EQ(ripc_service_get_context(nullptr), nullptr);
+  EXPECT_EQ(ripc_message_source(nullptr), 0u);
+  EXPECT_EQ(ripc_message_tag(nullptr), 0u);
+  EXPECT_EQ(ripc_message_item_count(nullptr), 0u);
+  EXPECT_EQ(ripc_message_in_reply_to(nullptr), 0u);
+  EXPECT_EQ(ripc_message_return_count(nullptr), 0u);
+  EXPECT_EQ(ripc_message_return_size(nullptr, 0), 0u);
+  ripc_context_options_init(nullptr);
+  ripc_service_options_init(nullptr);
+  ripc_send_options_init(nullptr);
+}
+
+// ---- Sized structures --------------------------------------------------------------------------------------------
+
+TEST_P(Calls, InitFillsInTheSizeAndTheDefaults) {
+  ripc_context_options context_options;
+  std::memset(&context_options, 0xee, sizeof context_options);
+  ripc_context_options_init(&context_options);
+  EXPECT_EQ(context_options.size, sizeof context_options);
+  EXPECT_EQ(context_options.runtime_directory, nullptr);
+  EXPECT_EQ(context_options.transports, nullptr);
+  EXPECT_EQ(context_options.static_resolver, nullptr);
+  EXPECT_EQ(context_options.pool_limit, 0u);
+  EXPECT_EQ(context_options.resolve_timeout, 0u);
+  EXPECT_EQ(context_options.spin, UINT64_MAX);
+  EXPECT_EQ(context_options.peer_policy, UINT32_MAX);
+  EXPECT_EQ(context_options.max_peers, 0u);
+
+  ripc_service_options service_options;
+  std::memset(&service_options, 0xee, sizeof service_options);
+  ripc_service_options_init(&service_options);
+  EXPECT_EQ(service_options.size, sizeof service_options);
+  EXPECT_EQ(service_options.id, 0u);
+  EXPECT_EQ(service_options.name, nullptr);
+  EXPECT_EQ(service_options.takeover, 0u);
+  EXPECT_EQ(service_options.queue_messages, 0u);
+  EXPECT_EQ(service_options.queue_bytes, 0u);
+  EXPECT_EQ(service_options.max_senders, 0u);
+  EXPECT_EQ(service_options.max_messages, 0u);
+
+  ripc_send_options options;
+  std::memset(&options, 0xee, sizeof options);
+  ripc_send_options_init(&options);
+  EXPECT_EQ(options.size, sizeof options);
+  EXPECT_EQ(options.tag, 0u);
+  EXPECT_EQ(options.return_count, 0u);
+  EXPECT_EQ(options.returns, nullptr);
+  EXPECT_EQ(options.timeout, 0u);
+  EXPECT_EQ(options.callback, nullptr);
+  EXPECT_EQ(options.user, nullptr);
+  EXPECT_EQ(options.request_id, nullptr);
+}
+
+// A caller that was built with an older header has shorter structures; what it does not know has its default.
+TEST_P(Calls, OptionsOfAnOlderCallerAreAccepted) {
+  ripc_send_options send_part = send_options();
+  send_part.size = offsetof(ripc_send_options, return_count);
+  send_part.tag = 5;
+  send_part.return_count = 999;  // beyond its size
+  ASSERT_EQ(ripc_send(client_.get(), server_id(), nullptr, 0, &send_part, nullptr), RIPC_OK);
+  EXPECT_EQ(ripc_message_tag(receive(server_).get()), 5u);
+
+  ripc_service_options service_part;
+  ripc_service_options_init(&service_part);
+  service_part.size = offsetof(ripc_service_options, name);
+  service_part.id = 4711;
+  service_part.queue_messages = 999;  // beyond its size
+  ripc_service* service = nullptr;
+  ASSERT_EQ(ripc_service_register(client_context_.get(), &service_part, &service), RIPC_OK) << ripc_last_error();
+  EXPECT_EQ(ripc_service_get_id(service), 4711u);
+  ripc_service_unregister(service);
+
+  ripc_context_options context_part = context_options();
+  context_part.size = offsetof(ripc_context_options, pool_limit);
+  context_part.pool_limit = 1;
+  context_part.peer_policy = 999;
+  ripc_context* context = nullptr;
+  ASSERT_EQ(ripc_context_create(&context_part, &context), RIPC_OK) << ripc_last_error();
+  const Context older(context);
+  EXPECT_GT(pool_statistics_of(older).limit, 1u);
+}
+
+TEST_P(Calls, OptionsOfANewerCallerAreAccepted) {
+  struct {
+    ripc_send_options known;
+    char unknown[64];
+  } newer{};
+  ripc_send_options_init(&newer.known);
+  newer.known.size = sizeof newer;
+  newer.known.tag = 6;
+  std::memset(newer.unknown, 0xee, sizeof newer.unknown);
+  ASSERT_EQ(ripc_send(client_.get(), server_id(), nullptr, 0, &newer.known, nullptr), RIPC_OK);
+  EXPECT_EQ(ripc_message_tag(receive(server_).get()), 6u);
+}
+
+TEST_P(Calls, OptionsWithoutASizeAreRefused) {
+  ripc_send_options options = send_options();
+  options.size = 0;
+  EXPECT_EQ(ripc_send(client_.get(), server_id(), nullptr, 0, &options, nullptr), RIPC_INVALID_ARGUMENT);
+  ripc_service_statistics statistics{};
+  EXPECT_EQ(ripc_service_get_statistics(client_.get(), &statistics), RIPC_INVALID_ARGUMENT);
+}
+
+TEST_P(Calls, ResultsAreOnlyWrittenAsFarAsTheCallersSize) {
+  ripc_service_statistics statistics;
+  std::memset(&statistics, 0xee, sizeof statistics);
+  statistics.size = offsetof(ripc_service_statistics, short_bytes_sent);
+  ASSERT_EQ(ripc_service_get_statistics(client_.get(), &statistics), RIPC_OK);
+  EXPECT_EQ(statistics.messages_sent, 0u);
+  EXPECT_EQ(statistics.short_bytes_sent, 0xeeeeeeeeeeeeeeeeu);
+  EXPECT_EQ(statistics.senders, 0xeeeeeeeeeeeeeeeeu);
+
+  ripc_pool_statistics pool;
+  std::memset(&pool, 0xee, sizeof pool);
+  pool.size = offsetof(ripc_pool_statistics, leased);
+  ASSERT_EQ(ripc_pool_get_statistics(client_context_.get(), &pool), RIPC_OK);
+  EXPECT_EQ(pool.leased, 0xeeeeeeeeeeeeeeeeu);
+
+  ripc_service_info info;
+  std::memset(&info, 0xee, sizeof info);
+  info.size = offsetof(ripc_service_info, transport);
+  ASSERT_EQ(ripc_resolve(client_context_.get(), server_id(), &info), RIPC_OK);
+  EXPECT_EQ(info.id, server_id());
+  EXPECT_EQ(static_cast<unsigned char>(info.transport[0]), 0xeeu);
+}
+
+// ---- Contexts ----------------------------------------------------------------------------------------------------
+
+TEST_P(Calls, TwoContextsOfOneProcessAreIndependent) {
+  ASSERT_EQ(send_text(client_, server_id(), "hello"), RIPC_OK);
+  EXPECT_EQ(text_of(receive(server_)), "hello");
+  const Context third_context = make_context();
+  const Service third = make_service(third_context);
+  server_.reset();
+  server_context_.reset();
+  ASSERT_EQ(send_text(client_, id_of(third), "still here"), RIPC_OK);
+  EXPECT_EQ(text_of(receive(third)), "still here");
+}
+
+TEST_P(Calls, ContextsLeaveNothingBehind) {
+  const auto count_in = [](const char* directory) {
+    return std::distance(std::filesystem::directory_iterator(directory), std::filesystem::directory_iterator());
+  };
+  const auto round = [&] {
+    const Context one = make_context();
+    const Context other = make_context();
+    const Service from = make_service(one);
+    const Service to = make_service(other);
+    ASSERT_EQ(send_text(from, id_of(to), "hello"), RIPC_OK);
+    receive(to);
+    const auto data = lease(one, 100'000);
+    const Ticket ticket = send_long(from, id_of(to), {item_at(data.get(), 100'000, RIPC_ITEM_LONG)});
+    receive(to, RIPC_RECEIVE_LEND);
+  };
+  round();
+  const auto descriptors = count_in("/proc/self/fd");
+  const auto threads = count_in("/proc/self/task");
+  for (int count = 0; count < 10; ++count) round();
+  EXPECT_EQ(count_in("/proc/self/fd"), descriptors);
+  EXPECT_EQ(count_in("/proc/self/task"), threads);
+}
+
+TEST_P(Calls, WithoutDescriptorsTheStatusSaysSo) {
+  rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
+  const auto allow = [&](rlim_t more) {
+    const auto used = std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+    rlimit few{static_cast<rlim_t>(used) + more, usual.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  };
+  const ripc_context_options options = context_options();
+  std::set<ripc_status> outcomes;
+  for (rlim_t more = 0; more < 40; ++more) {
+    allow(more);
+    ripc_context* context = nullptr;
+    ripc_service* service = nullptr;
+    ripc_status status = ripc_context_create(&options, &context);
+    if (status == RIPC_OK) status = ripc_service_register(context, nullptr, &service);
+    if (status == RIPC_OK) status = send(client_, ripc_service_get_id(service), {});
+    if (status == RIPC_OK) status = send(server_, ripc_service_get_id(service), {});
+    outcomes.insert(status);
+    ripc_service_unregister(service);
+    ripc_context_destroy(context);
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &usual), 0);
+  }
+  EXPECT_EQ(outcomes, (std::set<ripc_status>{RIPC_OK, RIPC_NO_DESCRIPTORS}));
+  ASSERT_EQ(send_text(client_, server_id(), "well again"), RIPC_OK);
+  EXPECT_EQ(text_of(receive(server_)), "well again");
+}
+
+TEST_P(Calls, DestroyingAContextEndsWhatItStillOwns) {
+  Bytes window(100);
+  ASSERT_EQ(ripc_window_post(client_.get(), window.data(), window.size(), 1), RIPC_OK);
+  void* data = nullptr;
+  ASSERT_EQ(ripc_buffer_lease(client_context_.get(), 5000, &data), RIPC_OK);
+  ASSERT_EQ(send(server_, client_id(), {}), RIPC_OK);
+  ripc_message* message = nullptr;
+  ASSERT_EQ(ripc_receive(client_.get(), 0, kLimit, &message), RIPC_OK);  // becomes invalid with its context
+  const ripc_service_id id = client_id();
+  client_.release();
+  client_context_.reset();
+  EXPECT_TRUE(is_gone(server_, id));
+}
+
+TEST_P(Calls, AfterForkTheParentsHandlesSaySoAndAContextOfItsOwnWorks) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::alarm(20);
+    ripc_message* message = nullptr;
+    void* data = nullptr;
+    if (ripc_send(client_.get(), server_id(), nullptr, 0, nullptr, nullptr) != RIPC_FORKED) ::_exit(1);
+    if (ripc_receive(client_.get(), 0, 0, &message) != RIPC_FORKED) ::_exit(2);
+    if (ripc_service_register(client_context_.get(), nullptr, nullptr) == RIPC_OK) ::_exit(3);
+    if (ripc_buffer_lease(client_context_.get(), 100, &data) != RIPC_FORKED) ::_exit(4);
+    const ripc_context_options options = context_options();
+    ripc_context* context = nullptr;
+    if (ripc_context_create(&options, &context) != RIPC_OK) ::_exit(5);
+    ripc_service* service = nullptr;
+    if (ripc_service_register(context, nullptr, &service) != RIPC_OK) ::_exit(6);
+    const std::string_view text = "from the child";
+    const ripc_item one = item(text);
+    if (ripc_send(service, server_id(), &one, 1, nullptr, nullptr) != RIPC_OK) ::_exit(7);
+    if (ripc_receive(service, 0, kLimit, &message) != RIPC_OK) ::_exit(8);
+    // As destructors do that run when the child ends: nothing of the parent's may be touched.
+    ripc_service_unregister(client_.get());
+    ripc_context_destroy(client_context_.get());
+    ripc_context_destroy(context);
+    ::_exit(0);
+  }
+  const Message message = receive(server_);
+  EXPECT_EQ(text_of(message), "from the child");
+  EXPECT_EQ(ripc_reply(server_.get(), message.get(), nullptr, 0, nullptr, nullptr), RIPC_OK);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "the step that failed in the child";
+  ASSERT_EQ(send_text(client_, server_id(), "the parent goes on"), RIPC_OK);
+  EXPECT_EQ(text_of(receive(server_)), "the parent goes on");
+}
+
+// ---- Self-check --------------------------------------------------------------------------------------------------
+
+TEST_P(Calls, TheSelfCheckTellsWhatItFound) {
+  struct Findings {
+    int count = 0;
+    int broken = 0;
+  } findings;
+  const ripc_context_options options = context_options();
+  ASSERT_EQ(ripc_diagnose(
+                &options,
+                [](void* user, const ripc_finding* finding) {
+                  auto* self = static_cast<Findings*>(user);
+                  ++self->count;
+                  EXPECT_GE(finding->size, sizeof(ripc_finding));
+                  EXPECT_LE(finding->level, 2u);
+                  EXPECT_STRNE(finding->subject, "");
+                  EXPECT_STRNE(finding->text, "");
+                  if (finding->level > 0) {
+                    EXPECT_STRNE(finding->advice, "") << finding->subject;
+                  }
+                  if (finding->level == 2) ++self->broken;
+                },
+                &findings),
+            RIPC_OK);
+  EXPECT_GE(findings.count, 1);
+  EXPECT_EQ(findings.broken, 0) << "the tests of this machine pass, so nothing is broken";
+}
+
+}  // namespace
+}  // namespace conformance

@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tickets: how a long message ends, and what that means for the sender's memory.
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "puppet.hpp"
+
+namespace conformance {
+namespace {
+
+// What a ticket's callback was told.
+struct Completion {
+  std::atomic<int> runs{0};
+  std::atomic<int> status{-1};
+  std::thread::id thread;
+
+  static void record(void* user, ripc_status status) {
+    auto* self = static_cast<Completion*>(user);
+    self->thread = std::this_thread::get_id();
+    self->status = status;
+    self->runs.fetch_add(1);
+  }
+  void attach(ripc_send_options& options) {
+    options.callback = record;
+    options.user = this;
+  }
+  ripc_status result() const { return static_cast<ripc_status>(status.load()); }
+};
+
+class Tickets : public PairTest {
+ protected:
+  void SetUp() override {
+    PairTest::SetUp();
+    data_ = pattern(100'000, 1);
+    window_.resize(data_.size());
+  }
+  void post() { ASSERT_EQ(ripc_window_post(server_.get(), window_.data(), window_.size(), 1), RIPC_OK); }
+  // The next message is one that is sent now: nothing came before it.
+  void expect_nothing_else() {
+    ASSERT_EQ(send_text(client_, server_id(), "nothing else"), RIPC_OK);
+    EXPECT_EQ(text_of(receive(server_)), "nothing else");
+  }
+  Ticket send_data(const ripc_send_options* options = nullptr) {
+    return send_long(client_, server_id(), {item(data_, RIPC_ITEM_LONG)}, options);
+  }
+
+  Bytes data_;
+  Bytes window_;
+};
+CONFORMANCE_SUITE(Tickets);
+
+// ---- Waiting -----------------------------------------------------------------------------------------------------
+
+TEST_P(Tickets, IsPendingUntilThePeerHasTheData) {
+  post();
+  const Ticket ticket = send_data();
+  EXPECT_EQ(ripc_ticket_poll(ticket.get()), RIPC_PENDING);
+  EXPECT_EQ(ripc_ticket_wait(ticket.get(), 0), RIPC_PENDING);
+  EXPECT_EQ(ripc_ticket_wait(ticket.get(), 5 * kMillisecond), RIPC_PENDING) << "the time given ran out first";
+  receive(server_);
+  EXPECT_EQ(final_status(ticket), RIPC_OK);
+  EXPECT_EQ(ripc_ticket_poll(ticket.get()), RIPC_OK) << "and stays so";
+  EXPECT_EQ(ripc_ticket_wait(ticket.get(), 0), RIPC_OK);
+}
+
+TEST_P(Tickets, PollAloneFindsTheEnd) {
+  post();
+  const Ticket ticket = send_data();
+  receive(server_);
+  EXPECT_TRUE(eventually([&] { return ripc_ticket_poll(ticket.get()) == RIPC_OK; }));
+}
+
+TEST_P(Tickets, ABlockedWaitEndsWhenThePeerTakesTheData) {
+  post();
+  const Ticket ticket = send_data();
+  std::jthread receiver([&] { receive(server_); });
+  EXPECT_EQ(final_status(ticket), RIPC_OK);
+}
+
+TEST_P(Tickets, AWaitingThreadUsesNoCpu) {
+  const Ticket ticket = send_data();
+  const std::uint64_t before = thread_cpu_time();
+  EXPECT_EQ(ripc_ticket_wait(ticket.get(), kSecond / 2), RIPC_PENDING);
+  EXPECT_LT(thread_cpu_time() - before, 20 * kMillisecond);
+}
+
+TEST_P(Tickets, AnyThreadMayWaitAndSeveralAtOnce) {
+  post();
+  const Ticket ticket = send_data();
+  std::vector<std::jthread> waiting;
+  for (int count = 0; count < 3; ++count) {
+    waiting.emplace_back([&] { EXPECT_EQ(final_status(ticket), RIPC_OK); });
+  }
+  receive(server_);
+}
+
+TEST_P(Tickets, ReleasedBeforeTheEndTheMessageGoesOn) {
+  post();
+  Completion completion;
+  ripc_send_options options = send_options();
+  completion.attach(options);
+  send_data(&options).reset();
+  EXPECT_TRUE(holds(view_of(receive(server_), 0), RIPC_VIEW_WINDOW, data_));
+  EXPECT_TRUE(eventually([&] { return completion.runs == 1; }));
+  EXPECT_EQ(completion.result(), RIPC_OK);
+}
+
+TEST_P(Tickets, WithoutAPlaceForItTheLibraryKeepsTheTicket) {
+  post();
+  ASSERT_EQ(send(client_, server_id(), {item(data_, RIPC_ITEM_LONG)}), RIPC_OK);
+  EXPECT_TRUE(holds(view_of(receive(server_), 0), RIPC_VIEW_WINDOW, data_));
+}
+
+// ---- Callbacks ---------------------------------------------------------------------------------------------------
+
+TEST_P(Tickets, TheCallbackRunsOnceInTheResponderThread) {
+  post();
+  Completion completion;
+  Completion other;
+  ripc_send_options options = send_options();
+  completion.attach(options);
+  const Ticket ticket = send_data(&options);
+  receive(server_);
+  ASSERT_TRUE(eventually([&] { return completion.runs == 1; }));
+  EXPECT_EQ(completion.result(), RIPC_OK);
+  EXPECT_NE(completion.thread, std::this_thread::get_id());
+
+  other.attach(options);
+  const Ticket second = send_data(&options);
+  receive(server_);  // there is no window
+  ASSERT_TRUE(eventually([&] { return other.runs == 1; }));
+  EXPECT_EQ(other.result(), RIPC_NO_WINDOW);
+  EXPECT_EQ(other.thread, completion.thread) << "all callbacks of a context share one thread";
+
+  for (int count = 0; count < 10; ++count) {
+    ripc_ticket_poll(ticket.get());
+    ripc_ticket_wait(ticket.get(), 0);
+    ripc_ticket_cancel(ticket.get());
+  }
+  EXPECT_EQ(completion.runs, 1);
+}
+
+TEST_P(Tickets, TheCallbackRunsWithoutAnyoneWaitingOrHoldingTheTicket) {
+  post();
+  Completion completion;
+  ripc_send_options options = send_options();
+  completion.attach(options);
+  const ripc_item one = item(data_, RIPC_ITEM_LONG);
+  ASSERT_EQ(ripc_send(client_.get(), server_id(), &one, 1, &options, nullptr), RIPC_OK);
+  EXPECT_EQ(completion.runs, 0);
+  receive(server_);
+  EXPECT_TRUE(eventually([&] { return completion.runs == 1; }));
+}
+
+TEST_P(Tickets, TheCallbackMaySendPostWindowsAndReleaseHandles) {
+  struct Work {
+    ripc_service* from;
+    ripc_service_id to;
+    ripc_ticket* ticket;
+    Bytes window;
+    std::atomic<int> sent{-1};
+    std::atomic<int> posted{-1};
+  } work{client_.get(), server_id(), nullptr, Bytes(100), -1, -1};
+  post();
+  ripc_send_options options = send_options();
+  options.user = &work;
+  options.callback = [](void* user, ripc_status) {
+    auto* self = static_cast<Work*>(user);
+    ripc_ticket_release(self->ticket);
+    self->posted = ripc_window_post(self->from, self->window.data(), self->window.size(), 1);
+    self->sent = ripc_send(self->from, self->to, nullptr, 0, nullptr, nullptr);
+  };
+  work.ticket = send_data(&options).release();
+  receive(server_);
+  EXPECT_EQ(ripc_message_item_count(receive(server_).get()), 0u) << "what the callback sent";
+  EXPECT_TRUE(eventually([&] { return work.sent != -1; }));
+  EXPECT_EQ(work.sent, RIPC_OK);
+  EXPECT_EQ(work.posted, RIPC_OK);
+}
+
+TEST_P(Tickets, EachOfManyCallbacksRunsOnce) {
+  constexpr std::size_t kCount = 60;
+  std::vector<Completion> completions(kCount);
+  std::vector<Ticket> tickets;
+  for (Completion& completion : completions) {
+    ripc_send_options options = send_options();
+    completion.attach(options);
+    tickets.push_back(send_data(&options));
+  }
+  for (std::size_t index = 0; index < kCount; ++index) {
+    if (index % 3 == 0) post();
+    if (index % 3 == 1) {
+      EXPECT_EQ(ripc_ticket_cancel(tickets[index].get()), RIPC_CANCELLED);
+    } else {
+      receive(server_);
+    }
+  }
+  for (std::size_t index = 0; index < kCount; ++index) {
+    ASSERT_TRUE(eventually([&] { return completions[index].runs > 0; })) << index;
+    EXPECT_EQ(completions[index].result(),
+              index % 3 == 0 ? RIPC_OK : index % 3 == 1 ? RIPC_CANCELLED : RIPC_NO_WINDOW)
+        << index;
+    EXPECT_EQ(completions[index].result(), ripc_ticket_poll(tickets[index].get()));
+  }
+  tickets.clear();
+  client_.reset();
+  client_context_.reset();
+  for (const Completion& completion : completions) EXPECT_EQ(completion.runs, 1);
+}
+
+TEST_P(Tickets, DestroyingTheContextEndsTicketsAndTellsTheirCallbacks) {
+  Completion completion;
+  ripc_send_options options = send_options();
+  completion.attach(options);
+  const ripc_item one = item(data_, RIPC_ITEM_LONG);
+  ASSERT_EQ(ripc_send(client_.get(), server_id(), &one, 1, &options, nullptr), RIPC_OK);
+  client_.release();  // the context destroys it
+  client_context_.reset();
+  EXPECT_EQ(completion.runs, 1);
+  EXPECT_EQ(completion.result(), RIPC_CLOSED);
+}
+
+// ---- Cancel and time-out -----------------------------------------------------------------------------------------
+
+TEST_P(Tickets, CancelWithdrawsWhatWasNotTaken) {
+  post();
+  const Ticket ticket = send_data();
+  EXPECT_EQ(ripc_ticket_cancel(ticket.get()), RIPC_CANCELLED);
+  EXPECT_EQ(ripc_ticket_poll(ticket.get()), RIPC_CANCELLED);
+  expect_nothing_else();
+  const Ticket next = send_data();
+  EXPECT_TRUE(holds(view_of(receive(server_), 0), RIPC_VIEW_WINDOW, data_)) << "the window was not used up";
+  EXPECT_EQ(final_status(next), RIPC_OK);
+}
+
+TEST_P(Tickets, CancelAfterTheEndReturnsTheFinalStatus) {
+  post();
+  const Ticket ticket = send_data();
+  receive(server_);
+  EXPECT_EQ(final_status(ticket), RIPC_OK);
+  EXPECT_EQ(ripc_ticket_cancel(ticket.get()), RIPC_OK);
+}
+
+TEST_P(Tickets, ACancelledMessageArrivesInNoPart) {
+  const std::string_view text = "short";
+  post();
+  const Ticket ticket = send_long(client_, server_id(), {item(text, RIPC_ITEM_SHORT), item(data_, RIPC_ITEM_LONG)});
+  EXPECT_EQ(ripc_ticket_cancel(ticket.get()), RIPC_CANCELLED);
+  expect_nothing_else();
+}
+
+TEST_P(Tickets, TheTimeGivenRunsOut) {
+  Completion completion;
+  ripc_send_options options = send_options();
+  options.timeout = 20 * kMillisecond;
+  completion.attach(options);
+  const Ticket ticket = send_data(&options);
+  EXPECT_EQ(final_status(ticket), RIPC_TIMEOUT);
+  EXPECT_TRUE(eventually([&] { return completion.runs == 1; })) << "also without anyone waiting";
+  EXPECT_EQ(completion.result(), RIPC_TIMEOUT);
+  post();
+  expect_nothing_else();
+}
+
+TEST_P(Tickets, TheDefaultIsThirtySecondsAndForeverIsAllowed) {
+  if (std::getenv("RIPC_TEST_SLOW") == nullptr) GTEST_SKIP() << "takes 30 s: set RIPC_TEST_SLOW=1";
+  ripc_send_options options = send_options();
+  const std::uint64_t start = now();
+  const Ticket usual = send_data(&options);
+  options.timeout = RIPC_FOREVER;
+  const Ticket forever = send_data(&options);
+  EXPECT_EQ(ripc_ticket_wait(usual.get(), 45 * kSecond), RIPC_TIMEOUT);
+  EXPECT_GE(now() - start, 29 * kSecond);
+  EXPECT_EQ(ripc_ticket_poll(forever.get()), RIPC_PENDING);
+}
+
+TEST_P(Tickets, ATicketThatLastsForeverEndsWell) {
+  post();
+  ripc_send_options options = send_options();
+  options.timeout = RIPC_FOREVER;
+  const Ticket ticket = send_data(&options);
+  receive(server_);
+  EXPECT_EQ(ripc_ticket_wait(ticket.get(), RIPC_FOREVER), RIPC_OK);
+}
+
+// ---- The reasons -------------------------------------------------------------------------------------------------
+
+TEST_P(Tickets, NoWindowAndTooSmallAreToldApart) {
+  const Ticket none = send_data();
+  receive(server_);
+  EXPECT_EQ(final_status(none), RIPC_NO_WINDOW);
+  Bytes small(10);
+  ASSERT_EQ(ripc_window_post(server_.get(), small.data(), small.size(), 1), RIPC_OK);
+  const Ticket too_small = send_data();
+  receive(server_);
+  EXPECT_EQ(final_status(too_small), RIPC_WINDOW_TOO_SMALL);
+}
+
+TEST_P(Tickets, APeerKilledBeforeItTookTheDataIsPeerDead) {
+  Puppet puppet(peer_setup());
+  ASSERT_EQ(puppet.register_id(77), "RIPC_OK");
+  Completion completion;
+  ripc_send_options options = send_options();
+  completion.attach(options);
+  const Ticket ticket = send_long(client_, 77, {item(data_, RIPC_ITEM_LONG)}, &options);
+  EXPECT_EQ(ripc_ticket_poll(ticket.get()), RIPC_PENDING);
+  puppet.kill();
+  EXPECT_EQ(final_status(ticket), RIPC_PEER_DEAD);
+  EXPECT_TRUE(eventually([&] { return completion.runs == 1; }));
+  EXPECT_EQ(completion.result(), RIPC_PEER_DEAD);
+}
+
+TEST_P(Tickets, APeerThatClosesBeforeItTookTheDataIsPeerDead) {
+  const Ticket ticket = send_data();
+  server_.reset();
+  EXPECT_EQ(final_status(ticket), RIPC_PEER_DEAD);
+  server_ = make_service(server_context_);
+  const Ticket second = send_data();
+  server_.release();  // the context destroys it
+  server_context_.reset();
+  EXPECT_EQ(final_status(second), RIPC_PEER_DEAD);
+}
+
+TEST_P(Tickets, APeerKilledAfterItTookTheDataIsOk) {
+  Puppet puppet(peer_setup());
+  ASSERT_EQ(puppet.register_id(77), "RIPC_OK");
+  ASSERT_EQ(puppet.call("post 100000 1"), "RIPC_OK");
+  const Ticket ticket = send_long(client_, 77, {item(data_, RIPC_ITEM_LONG)});
+  ASSERT_EQ(puppet.status_of("receive"), "RIPC_OK");
+  puppet.kill();
+  EXPECT_EQ(final_status(ticket), RIPC_OK);
+}
+
+TEST_P(Tickets, ASenderKilledUnderWayLeavesTheReceiverWell) {
+  for (const char* memory : {"pool", "foreign"}) {
+    Puppet sender(peer_setup());
+    ASSERT_EQ(sender.register_id(78), "RIPC_OK");
+    ASSERT_EQ(sender.call("send_long " + std::to_string(server_id()) + " 100000 1 " + memory + " 0"), "RIPC_OK");
+    sender.kill();
+    post();
+    ripc_message* handle = nullptr;
+    // The message may be lost with its sender or arrive, whole or with the item marked as failed.
+    if (ripc_receive(server_.get(), 0, 100 * kMillisecond, &handle) == RIPC_OK) {
+      const Message message(handle);
+      const ripc_item_view view = view_of(message, 0);
+      if (view.status == RIPC_OK) {
+        EXPECT_TRUE(holds(view, RIPC_VIEW_WINDOW, data_));
+      } else {
+        EXPECT_EQ(view.kind, RIPC_VIEW_FAILED);
+      }
+    }
+    ripc_window_withdraw(server_.get(), 1, nullptr);
+    ASSERT_EQ(send_text(client_, server_id(), "still well"), RIPC_OK);
+    EXPECT_EQ(text_of(receive(server_)), "still well");
+  }
+}
+
+// ---- The sender's memory -----------------------------------------------------------------------------------------
+
+TEST_P(Tickets, PoolMemoryReleasedEarlyIsKeptUntilTheTicketCompletes) {
+  post();
+  void* data = nullptr;
+  ASSERT_EQ(ripc_buffer_lease(client_context_.get(), data_.size(), &data), RIPC_OK);
+  std::memcpy(data, data_.data(), data_.size());
+  const Ticket ticket = send_long(client_, server_id(), {item_at(data, data_.size(), RIPC_ITEM_LONG)});
+  ASSERT_EQ(ripc_buffer_release(client_context_.get(), data), RIPC_OK);
+  EXPECT_EQ(pool_statistics_of(client_context_).deferred_releases, 1u);
+  std::vector<decltype(lease(client_context_, 1))> others;
+  for (int count = 0; count < 20; ++count) {
+    others.push_back(lease(client_context_, data_.size()));
+    std::memset(others.back().get(), 0xee, data_.size());
+    EXPECT_NE(others.back().get(), data);
+  }
+  EXPECT_TRUE(holds(view_of(receive(server_), 0), RIPC_VIEW_WINDOW, data_));
+  EXPECT_EQ(final_status(ticket), RIPC_OK);
+  others.clear();
+  EXPECT_TRUE(eventually([&] { return pool_statistics_of(client_context_).leased == 0; }));
+}
+
+TEST_P(Tickets, MemoryReusedAfterATimeoutIsNeverDeliveredTorn) {
+  constexpr std::size_t kSize = std::size_t{1} << 20;
+  constexpr unsigned kRounds = 150;
+  Bytes window(kSize);
+  const auto pooled = lease(client_context_, kSize);
+  Bytes foreign(kSize);
+  std::atomic<bool> finished{false};
+  std::atomic<int> delivered{0};
+  std::jthread receiver([&] {
+    while (!finished) {
+      ripc_window_withdraw(server_.get(), 1, nullptr);
+      ASSERT_EQ(ripc_window_post(server_.get(), window.data(), kSize, 1), RIPC_OK);
+      ripc_message* handle = nullptr;
+      if (ripc_receive(server_.get(), 0, kMillisecond, &handle) != RIPC_OK) continue;
+      const Message message(handle);
+      const ripc_item_view view = view_of(message, 0);
+      ASSERT_EQ(view.status, RIPC_OK) << "what was withdrawn does not arrive";
+      const auto* bytes = static_cast<const unsigned char*>(view.data);
+      ++delivered;
+      ASSERT_EQ(std::memcmp(bytes, bytes + 1, kSize - 1), 0) << "bytes of two rounds in one item";
+    }
+  });
+  int taken = 0;
+  for (unsigned round = 0; round < kRounds; ++round) {
+    void* data = round % 2 == 0 ? static_cast<void*>(pooled.get()) : foreign.data();
+    std::memset(data, static_cast<int>(round % 251 + 1), kSize);
+    ripc_send_options options = send_options();
+    options.timeout = 1000 + round % 10 * 100'000;  // from at once to long enough
+    const Ticket ticket = send_long(client_, server_id(), {item_at(data, kSize, RIPC_ITEM_LONG)}, &options);
+    const ripc_status status = final_status(ticket);
+    EXPECT_TRUE(status == RIPC_OK || status == RIPC_TIMEOUT) << ripc_status_name(status);
+    if (status == RIPC_OK) ++taken;
+  }
+  EXPECT_TRUE(eventually([&] { return delivered >= taken; })) << "what the ticket calls taken is delivered";
+  finished = true;
+  receiver.join();
+  EXPECT_EQ(delivered, taken) << "what the ticket calls timed out is not delivered";
+}
+
+TEST_P(Tickets, UnregisteringForeignMemoryRevokesWhatTravelsFromIt) {
+  constexpr std::size_t kSize = 1'000'000;
+  Bytes window(kSize, 0xee);
+  for (int round = 0; round < 5; ++round) {
+    void* data = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(data, MAP_FAILED);
+    ASSERT_EQ(ripc_memory_register(client_context_.get(), data, kSize), RIPC_OK);
+    const Ticket ticket = send_long(client_, server_id(), {item_at(data, kSize, RIPC_ITEM_LONG)});
+    ASSERT_EQ(ripc_memory_unregister(client_context_.get(), data), RIPC_OK);
+    ASSERT_EQ(munmap(data, kSize), 0);
+    EXPECT_EQ(final_status(ticket), RIPC_CANCELLED);
+    ASSERT_EQ(ripc_window_post(server_.get(), window.data(), kSize, 1), RIPC_OK);
+    expect_nothing_else();
+    EXPECT_EQ(window, Bytes(kSize, 0xee));
+    ripc_window_withdraw(server_.get(), 1, nullptr);
+  }
+}
+
+TEST_P(Tickets, WhenUnregisterReturnsNothingReadsTheMemory) {
+  constexpr std::size_t kSize = 4'000'000;
+  Bytes window(kSize);
+  for (int round = 0; round < 20; ++round) {
+    void* data = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    ASSERT_NE(data, MAP_FAILED);
+    std::memset(data, 7, kSize);
+    ASSERT_EQ(ripc_memory_register(client_context_.get(), data, kSize), RIPC_OK);
+    ASSERT_EQ(ripc_window_post(server_.get(), window.data(), kSize, 1), RIPC_OK);
+    const Ticket ticket = send_long(client_, server_id(), {item_at(data, kSize, RIPC_ITEM_LONG)});
+    bool delivered = false;
+    std::jthread receiver([&] {
+      Message message = receive(server_);
+      if (ripc_message_tag(message.get()) != 0) return;  // the marker: the item was revoked in time
+      const Bytes expected(kSize, 7);
+      EXPECT_TRUE(holds(view_of(message, 0), RIPC_VIEW_WINDOW, expected));
+      delivered = true;
+      EXPECT_EQ(ripc_message_tag(receive(server_).get()), 1u);
+    });
+    ASSERT_EQ(ripc_memory_unregister(client_context_.get(), data), RIPC_OK);  // at some point of the copy
+    std::memset(data, 9, kSize);
+    munmap(data, kSize);
+    ASSERT_EQ(send(client_, server_id(), {}, 1), RIPC_OK);
+    receiver.join();
+    EXPECT_EQ(final_status(ticket), delivered ? RIPC_OK : RIPC_CANCELLED);
+    ripc_window_withdraw(server_.get(), 1, nullptr);
+  }
+}
+
+}  // namespace
+}  // namespace conformance

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the fault tests share: processes to be killed, items that show whether they are whole, and counts of what a
+// process holds. Linked into every program of this folder.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ripc/ripc.h"
+
+namespace fault {
+
+inline constexpr std::uint64_t kMillisecond = 1'000'000;
+inline constexpr std::uint64_t kSecond = 1000 * kMillisecond;
+inline constexpr std::uint64_t kLimit = 20 * kSecond;  // no wait is longer
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;  // allocators of sanitizers keep memory and mappings for themselves
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
+template <auto function>
+struct Release {
+  template <typename Handle>
+  void operator()(Handle* handle) const {
+    function(handle);
+  }
+};
+using Context = std::unique_ptr<ripc_context, Release<ripc_context_destroy>>;
+using Service = std::unique_ptr<ripc_service, Release<ripc_service_unregister>>;
+using Message = std::unique_ptr<ripc_message, Release<ripc_message_release>>;
+using Ticket = std::unique_ptr<ripc_ticket, Release<ripc_ticket_release>>;
+
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory();
+  ~TemporaryDirectory();
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// ---- Time and chance ---------------------------------------------------------------------------------------------
+
+std::uint64_t now();  // monotonic, nanoseconds
+// Asks until the condition holds or the limit is over.
+bool eventually(const std::function<bool()>& condition, std::uint64_t limit = kLimit);
+
+// splitmix64: the same numbers for the same seed everywhere.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next() {
+    std::uint64_t value = state_ += 0x9e3779b97f4a7c15u;
+    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
+    value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
+    return value ^ (value >> 31);
+  }
+  std::uint64_t below(std::uint64_t bound) { return next() % bound; }
+
+ private:
+  std::uint64_t state_;
+};
+
+// From the environment; `otherwise` if it is not set or not a number.
+std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise);
+
+// ---- Items that show whether they are whole ----------------------------------------------------------------------
+
+inline constexpr std::size_t kSmallestItem = 24;  // seed, size, checksum
+// Fills memory (at least kSmallestItem bytes) with an item that describes itself.
+void fill_item(void* data, std::size_t size, std::uint64_t seed);
+std::vector<std::byte> make_item(std::size_t size, std::uint64_t seed);
+// True if it is exactly what one fill_item() made.
+bool is_whole(const void* data, std::size_t size);
+// "" if every item that arrived is whole; failed items are no flaw. Else what is wrong.
+std::string flaw_of(const ripc_message* message);
+
+// ---- The library -------------------------------------------------------------------------------------------------
+
+ripc_context_options context_options(const std::string& directory);
+// A failure of the test and nullptr if it does not work.
+Context make_context(const std::string& directory, std::uint64_t pool_limit = 0);
+Service make_service(const Context& context, ripc_service_id id,
+                     const std::function<void(ripc_service_options&)>& change = nullptr);
+ripc_status send_short(const Service& from, ripc_service_id to, std::uint64_t seed, std::size_t size = 64,
+                       std::uint32_t tag = 0);
+// Waits up to `timeout`; nullptr if nothing came.
+Message receive(const Service& service, std::uint64_t timeout = kLimit, std::uint32_t flags = 0);
+ripc_service_statistics statistics_of(const Service& service);
+ripc_pool_statistics pool_statistics_of(const Context& context);
+// Two contexts exchange a checked message each way. "" or what went wrong.
+std::string exchange(const Service& left, const Service& right, std::uint64_t seed);
+
+// ---- What a process holds ----------------------------------------------------------------------------------------
+
+std::size_t descriptor_count();
+std::size_t mapping_count();
+std::size_t thread_count();
+std::size_t resident_bytes();  // private and shared
+std::vector<std::string> names_in(const std::string& directory);  // sorted; without those that start with "."
+void raise_descriptor_limit(std::size_t wanted);
+
+// ---- Processes ---------------------------------------------------------------------------------------------------
+
+// This program again, in a role of its own: roles()[name](arguments), the result is the exit status.
+using Role = std::function<int(const std::vector<std::string>& arguments)>;
+// main() of a test program with roles: runs the role that the command line asks for, else the tests, under a watchdog.
+int run(int argc, char** argv, const std::map<std::string, Role>& roles);
+
+class Process {
+ public:
+  Process() = default;
+  Process(const std::string& role, const std::vector<std::string>& arguments);  // a failure of the test if it cannot
+  // A fork of this process, which should have no context; `body` may use EXPECT; the exit status is 0 if none failed.
+  static Process forked(const std::function<void()>& body);
+  Process(Process&& other) noexcept : pid_(other.pid_) { other.pid_ = -1; }
+  Process& operator=(Process&& other) noexcept;
+  ~Process();  // kills it
+
+  pid_t pid() const { return pid_; }
+  void signal(int number) const;
+  void kill();  // SIGKILL, and waits for its end
+  // Waits up to the limit. The exit status; 128 + signal; -1 if it does not end.
+  int wait(std::uint64_t limit = kLimit);
+
+ private:
+  pid_t pid_ = -1;
+};
+
+}  // namespace fault

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// kill -9 at any moment. One process survives all rounds; in each, another starts, both send each other everything that
+// a message can do, and the other is killed after a random time: while it starts, while it sends, receives, answers,
+// lends or holds a lent view. RIPC_FAULT_ROUNDS sets the number of rounds, RIPC_FAULT_SEED the moments.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "fault_support.hpp"
+#include "traffic.hpp"
+
+namespace fault {
+namespace {
+
+constexpr ripc_service_id kSurvivor = 1001;
+constexpr ripc_service_id kVictim = 1002;
+constexpr ripc_service_id kFresh = 1003;
+constexpr std::uint64_t kPool = 256 << 20;
+
+// The one that will be killed: arguments DIRECTORY SEED.
+int victim(const std::vector<std::string>& arguments) {
+  const Context context = make_context(arguments.at(0), kPool);
+  if (!context) return 1;
+  const Service service = make_service(context, kVictim, [](ripc_service_options& options) { options.takeover = 1; });
+  if (!service) return 1;
+  Traffic traffic(context.get(), service.get(), kSurvivor, std::stoull(arguments.at(1)));
+  while (traffic.step() && traffic.flaw().empty()) {
+  }
+  if (traffic.flaw().empty()) return 0;
+  // The survivor looks for it: the exit status is lost if the kill comes first.
+  std::fprintf(stderr, "victim: %s\n", traffic.flaw().c_str());
+  std::ofstream(arguments.at(0) + "/flaw") << traffic.flaw();
+  return 1;
+}
+
+void spin(std::uint64_t duration, const std::function<void()>& work) {
+  const std::uint64_t until = now() + duration;
+  while (now() < until) work();
+}
+
+// What the survivor holds when nobody talks to it.
+struct Holdings {
+  std::size_t descriptors = 0;
+  std::size_t mappings = 0;
+  std::size_t threads = 0;
+};
+
+Holdings holdings() { return {descriptor_count(), mapping_count(), thread_count()}; }
+
+TEST(Kill, ASurvivorLosesNothingButTheMessagesOfTheDead) {
+  const std::uint64_t rounds = number_from_environment("RIPC_FAULT_ROUNDS", 200);
+  const std::uint64_t seed = number_from_environment("RIPC_FAULT_SEED", 20240229);
+  std::printf("%llu rounds, RIPC_FAULT_SEED=%llu\n", static_cast<unsigned long long>(rounds),
+              static_cast<unsigned long long>(seed));
+  Random random(seed);
+  const TemporaryDirectory directory;
+  const std::vector<std::string> shared_before = names_in("/dev/shm");
+  const Context context = make_context(directory.path(), kPool);
+  const Service service = make_service(context, kSurvivor);
+  ASSERT_TRUE(service);
+  Holdings before{};
+  std::uint64_t received = 0;
+  std::uint64_t most_leased = 0;
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    SCOPED_TRACE("round " + std::to_string(round));
+    {
+      Process process("victim", {directory.path(), std::to_string(random.next())});
+      Traffic traffic(context.get(), service.get(), kVictim, random.next());
+      // A third of the victims die while they start, the others in the midst of the traffic.
+      if (random.below(3) == 0) {
+        spin(random.below(15 * kMillisecond), [&] { traffic.receive_all(); });
+      } else {
+        ASSERT_TRUE(eventually([&] {
+          traffic.receive_all();
+          return traffic.received() != 0;
+        })) << "the victim never sent anything";
+        spin(random.below(10 * kMillisecond), [&] { (void)traffic.step(); });
+      }
+      process.kill();
+      most_leased = std::max(most_leased, pool_statistics_of(context).leased);
+      // What the dead had sent before is still received, and then its queue is gone.
+      ASSERT_TRUE(eventually([&] {
+        traffic.receive_all();
+        return statistics_of(service).senders == 0;
+      })) << "the queue of a dead process stays";
+      ASSERT_TRUE(traffic.settle()) << "a ticket of a dead process never ends";
+      ASSERT_EQ(traffic.flaw(), "");
+      ASSERT_FALSE(std::filesystem::exists(directory.path() + "/flaw")) << "the victim received something torn";
+      received += traffic.received();
+    }
+    {
+      const Context fresh = make_context(directory.path(), kPool);
+      ASSERT_TRUE(fresh);
+      EXPECT_EQ(names_in(directory.path() + "/contexts").size(), 2u) << "a new context clears what the dead left";
+      EXPECT_EQ(names_in(directory.path() + "/services").size(), 1u);
+      const Service greeter = make_service(fresh, kFresh);
+      ASSERT_TRUE(greeter);
+      ASSERT_EQ(exchange(service, greeter, round), "");
+    }
+    ASSERT_TRUE(eventually([&] { return pool_statistics_of(context).leased == 0; }))
+        << pool_statistics_of(context).leased << " bytes of the pool are never given back";
+    // The descriptors of the fresh peer go with the next look at its channel.
+    if (round == 3) before = holdings();
+    if (round <= 3) continue;
+    ASSERT_TRUE(eventually([&] { return descriptor_count() <= before.descriptors; }))
+        << descriptor_count() << " descriptors, " << before.descriptors << " at first";
+    ASSERT_TRUE(eventually([&] { return thread_count() <= before.threads; }));
+    ASSERT_LE(mapping_count(), before.mappings + (kSanitized ? 2000 : 48));
+  }
+  EXPECT_EQ(statistics_of(service).packets_corrupt, 0u);
+  EXPECT_GT(received, rounds) << "the rounds were not about anything";
+  EXPECT_GT(most_leased, 0u) << "nobody was ever killed while memory was held for him";
+  std::printf("%llu messages received; up to %llu bytes held at a death\n", static_cast<unsigned long long>(received),
+              static_cast<unsigned long long>(most_leased));
+  EXPECT_EQ(names_in("/dev/shm"), shared_before);
+}
+
+// The survivor of the test above is the receiver of half of the messages. Here it only sends, to a receiver that dies
+// while it pulls or holds views: every ticket must end, with the data taken or with the peer's death.
+TEST(Kill, EveryTicketEndsWhenItsReceiverDies) {
+  const std::uint64_t rounds = std::max<std::uint64_t>(number_from_environment("RIPC_FAULT_ROUNDS", 200) / 10, 1);
+  Random random(number_from_environment("RIPC_FAULT_SEED", 20240229) + 1);
+  const TemporaryDirectory directory;
+  const Context context = make_context(directory.path(), kPool);
+  const Service service = make_service(context, kSurvivor);
+  ASSERT_TRUE(service);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    Process process("victim", {directory.path(), std::to_string(random.next())});
+    ASSERT_TRUE(eventually([&] { return receive(service, 0) != nullptr; }));
+    std::vector<Ticket> tickets;
+    for (int count = 0; count < 32; ++count) {
+      void* lease = nullptr;
+      ASSERT_EQ(ripc_buffer_lease(context.get(), 100000, &lease), RIPC_OK) << ripc_last_error();
+      fill_item(lease, 100000, random.next());
+      const ripc_item item{lease, 100000, RIPC_ITEM_LONG, 0};
+      ripc_ticket* ticket = nullptr;
+      ripc_send_options options;
+      ripc_send_options_init(&options);
+      options.timeout = RIPC_FOREVER;
+      if (ripc_send(service.get(), kVictim, &item, 1, &options, &ticket) == RIPC_OK) tickets.emplace_back(ticket);
+      ASSERT_EQ(ripc_buffer_release(context.get(), lease), RIPC_OK);
+    }
+    spin(random.below(2 * kMillisecond), [] {});
+    process.kill();
+    for (const Ticket& ticket : tickets) {
+      const ripc_status status = ripc_ticket_wait(ticket.get(), kLimit);
+      EXPECT_TRUE(status == RIPC_OK || status == RIPC_PEER_DEAD || status == RIPC_NO_WINDOW)
+          << ripc_status_name(status);
+    }
+    EXPECT_TRUE(eventually([&] { return pool_statistics_of(context).leased == 0; }));
+    while (receive(service, 0)) {
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fault
+
+int main(int argc, char** argv) { return fault::run(argc, argv, {{"victim", fault::victim}}); }
