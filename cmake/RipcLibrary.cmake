@@ -10,6 +10,9 @@ if(NOT RIPC_XXHASH_INCLUDE_DIR)
   message(FATAL_ERROR "xxhash.h not found: run scripts/setup, or install libxxhash-dev")
 endif()
 
+# Header-only too: the local resolver's records are JSON.
+find_package(nlohmann_json REQUIRED)
+
 file(GLOB_RECURSE RIPC_LIBRARY_SOURCES CONFIGURE_DEPENDS
   "${PROJECT_SOURCE_DIR}/libripc/src/*.cpp"
   "${PROJECT_SOURCE_DIR}/resolver/*.cpp")
@@ -36,6 +39,7 @@ endfunction()
 
 add_library(ripc_objects OBJECT ${RIPC_LIBRARY_SOURCES})
 ripc_configure_library(ripc_objects)
+target_link_libraries(ripc_objects PRIVATE nlohmann_json::nlohmann_json)
 
 add_library(ripc_static STATIC $<TARGET_OBJECTS:ripc_objects>)
 add_library(ripc::ripc_static ALIAS ripc_static)
@@ -44,13 +48,17 @@ set_target_properties(ripc_static PROPERTIES OUTPUT_NAME ripc LINKER_LANGUAGE CX
 # A program in C that links libripc.a needs the C++ runtime too; CMake adds it only where the project has C++ enabled.
 target_link_libraries(ripc_static INTERFACE Threads::Threads "$<$<LINK_LANGUAGE:C>:stdc++;m>")
 
-# Link-time optimisation recompiles the sources: libripc.a must stay ordinary machine code, which any compiler can link.
+add_library(ripc SHARED $<TARGET_OBJECTS:ripc_objects>)
+set_target_properties(ripc PROPERTIES LINKER_LANGUAGE CXX)
+# With link-time optimisation each object holds machine code and what libripc.so is optimised from. The latter is removed
+# from libripc.a: only the compiler that wrote it can read it, and libripc.a is for every compiler.
 if(RIPC_USE_LTO)
-  add_library(ripc SHARED ${RIPC_LIBRARY_SOURCES})
-  set_target_properties(ripc PROPERTIES INTERPROCEDURAL_OPTIMIZATION ON)
-else()
-  add_library(ripc SHARED $<TARGET_OBJECTS:ripc_objects>)
-  set_target_properties(ripc PROPERTIES LINKER_LANGUAGE CXX)
+  target_compile_options(ripc_objects PRIVATE -flto=auto -ffat-lto-objects)
+  target_link_options(ripc PRIVATE -flto=auto -O2)
+  add_custom_command(TARGET ripc_static POST_BUILD
+    COMMAND "${CMAKE_OBJCOPY}" "--remove-section=.gnu.lto_*" "--remove-section=.gnu.debuglto_*"
+      "$<TARGET_FILE:ripc_static>"
+    VERBATIM)
 endif()
 add_library(ripc::ripc ALIAS ripc)
 ripc_configure_library(ripc)

@@ -5,7 +5,6 @@ if(RIPC_BUILD_CLI)
   file(GLOB_RECURSE cli_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/libripc/cli/*.cpp")
   if(cli_sources)
     find_package(CLI11 REQUIRED)
-    find_package(nlohmann_json REQUIRED)
     # It uses the shared library like any other program, so what it measures is what users of the library get.
     file(RELATIVE_PATH library_from_bin
       "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")

@@ -11,9 +11,8 @@ namespace ripc::core {
 
 namespace {
 
-// How often the spin loop looks at the clock.
-constexpr unsigned kRoundsPerClock = 32;
-constexpr unsigned kRoundsPerPause = 8;
+// How often the spin loop looks at anything but the queues.
+constexpr unsigned kRoundsPerCheck = 32;
 // While bytes are on their way, the receiver looks at least this often.
 constexpr Nanoseconds kAssemblySlice = 20'000'000;
 
@@ -34,31 +33,27 @@ ripc_status Service::receive(std::uint32_t flags, Nanoseconds timeout, std::span
   pool_->enter(ThreadEpoch::current());
   Deadline deadline = Deadline::never();
   Nanoseconds spin_until = 0;
-  for (unsigned round = 0;; ++round) {
+  for (bool first = true;; first = false) {
     if (const ripc_status status = usable(); status != RIPC_OK) [[unlikely]]
       return status;
-    if (poll_ports() != 0) {
-      count = output_count_;
-      return RIPC_OK;
+    // The rest is looked at less often: every instruction in this loop adds to the latency.
+    const unsigned rounds = timeout == 0 ? 1 : kRoundsPerCheck;
+    for (unsigned round = 0; round < rounds; ++round) {
+      if (poll_ports() != 0) {
+        count = output_count_;
+        return RIPC_OK;
+      }
     }
     if (interrupted_.load(std::memory_order_relaxed) && interrupted_.exchange(false, std::memory_order_acq_rel))
       return RIPC_INTERRUPTED;
     if (pool_->exhausted()) return RIPC_LIMIT;
-    if (timeout == 0) {
-      if (!uses_fd_.load(std::memory_order_relaxed)) return RIPC_EMPTY;
-      // The descriptor must become readable for whatever comes from now on, and only for that.
-      events_.drain();
-      arm();
-      if (interrupted_.exchange(false, std::memory_order_acq_rel)) return RIPC_INTERRUPTED;
-      if (poll_ports() == 0) return RIPC_EMPTY;
-      count = output_count_;
-      disarm();
-      return RIPC_OK;
-    }
-    if (round == 0) {
+    if (timeout == 0) return receive_nothing(count);
+    const Nanoseconds now = monotonic_now();
+    if (first) {
       deadline = Deadline::after(timeout);
-      spin_until = std::min(monotonic_now() + context_.spin(), deadline.at());
-    } else if (round % kRoundsPerClock == 0 && monotonic_now() >= spin_until) {
+      spin_until = std::min(now + context_.spin(), deadline.at());
+    }
+    if (now >= spin_until) {
       const ripc_status status = sleep(deadline);
       if (output_count_ != 0) {
         count = output_count_;
@@ -66,15 +61,29 @@ ripc_status Service::receive(std::uint32_t flags, Nanoseconds timeout, std::span
       }
       if (status != RIPC_OK) return status;
     }
-    // A pause on every round would add its length to the latency.
-    if (round % kRoundsPerPause == 0) cpu_pause();
+    cpu_pause();
   }
 }
 
+// The end of a receive that does not wait. Where the descriptor is used, it must become readable for whatever comes from
+// now on, and only for that.
+ripc_status Service::receive_nothing(std::size_t& count) noexcept {
+  if (!uses_fd_.load(std::memory_order_relaxed)) return RIPC_EMPTY;
+  events_.drain();
+  arm();
+  if (interrupted_.exchange(false, std::memory_order_acq_rel)) return RIPC_INTERRUPTED;
+  if (poll_ports() == 0) return RIPC_EMPTY;
+  count = output_count_;
+  disarm();
+  return RIPC_OK;
+}
+
 std::size_t Service::poll_ports() noexcept {
-  while (!ready_.empty() && output_count_ < output_.size()) {
-    output_[output_count_++] = ready_.front();
-    ready_.pop_front();
+  if (!ready_.empty()) [[unlikely]] {
+    while (!ready_.empty() && output_count_ < output_.size()) {
+      output_[output_count_++] = ready_.front();
+      ready_.pop_front();
+    }
   }
   for (const auto& port : ports_) {
     if (output_count_ >= output_.size()) break;

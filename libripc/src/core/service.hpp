@@ -128,6 +128,7 @@ class Service final : private spi::PacketSink {
   void finish(Assembly& assembly) noexcept;
   void drop(Assembly& assembly, ripc_status status) noexcept;
   void progress_all() noexcept;
+  ripc_status receive_nothing(std::size_t& count) noexcept;
   std::size_t poll_ports() noexcept;
   ripc_status sleep(Deadline deadline) noexcept;
   void arm() noexcept;

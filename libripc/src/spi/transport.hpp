@@ -59,7 +59,10 @@ class Channel {
   // handle, up to some 60 KiB.
   virtual ripc_status send_control(Gather packet) noexcept = 0;
 
-  // Any. True if a packet may find room now. If not, Host::room() will be called, once, when that changes.
+  // Any. True if there is room enough to start sending again. Cheap enough to spin on.
+  virtual bool has_room() const noexcept = 0;
+
+  // Any. The same; if not, Host::room() will be called, once, when that changes.
   virtual bool request_room() noexcept = 0;
 
   // Any. Exposes the items of one message for the peer to pull; fills one descriptor for each. `transfer` names it from

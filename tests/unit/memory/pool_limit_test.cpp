@@ -2,6 +2,7 @@
 // The pool at and near its limit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -133,6 +134,33 @@ TEST(PoolLimit, LimitWithoutRoomForOneUnitRefusesEveryLease) {
     EXPECT_EQ(pool.lease(100).status().code(), RIPC_NO_MEMORY);
     EXPECT_EQ(pool.lease(40 * kMebi).status().code(), RIPC_NO_MEMORY);
   }
+}
+
+TEST(PoolLimit, ObserverLearnsOfEveryFreedArenaWithoutALockHeld) {
+  Pool pool(100 * kMebi);
+  std::vector<std::uint32_t> freed;
+  pool.set_arena_observer([&](std::uint32_t id) {
+    statistics_of(pool);  // would wait for ever if the pool were locked
+    freed.push_back(id);
+  });
+  const auto lease_once = [&](std::size_t size) {
+    std::byte* const data = must_lease(pool, size);
+    const std::uint32_t id = must_hold(pool, data, size).arena()->id;
+    EXPECT_TRUE(pool.release(data).ok());
+    return id;
+  };
+  const std::uint32_t first = lease_once(40 * kMebi);
+  const std::uint32_t second = lease_once(50 * kMebi);
+  EXPECT_TRUE(freed.empty()) << "kept for re-use";
+  const std::uint32_t third = lease_once(100 * kMebi);
+  std::sort(freed.begin(), freed.end());
+  EXPECT_EQ(freed, (std::vector<std::uint32_t>{first, second}));
+  lease_once(100);
+  ASSERT_EQ(freed.size(), 3u);
+  EXPECT_EQ(freed.back(), third);
+  pool.set_arena_observer({});
+  lease_once(100 * kMebi);
+  EXPECT_EQ(freed.size(), 3u);
 }
 
 TEST(PoolLimit, ArenaNumbersAreNotUsedAgain) {

@@ -16,6 +16,7 @@ using test::names_in;
 using Names = std::vector<std::string>;
 
 constexpr ripc_service_id kService = 1000;
+constexpr ripc_service_id kNamed = ripc_service_id{1} << 63 | 1000;
 
 class LocalResolverTest : public ::testing::Test {
  protected:
@@ -83,17 +84,27 @@ TEST_F(LocalResolverTest, AnIdThatIsAliveIsRefusedToOthersAndToItsOwnHolder) {
   EXPECT_EQ(*two_.resolve(kService), holder);
 }
 
-TEST_F(LocalResolverTest, AnotherNameForALivingIdIsACollisionEvenWithTakeover) {
+TEST_F(LocalResolverTest, AnotherNameForTheLivingIdOfANameIsACollisionEvenWithTakeover) {
   const std::pair<const char*, const char*> names[] = {{"server", "other"}, {"server", ""}, {"", "server"}};
   for (const auto& [first, second] : names) {
-    ASSERT_TRUE(one_.publish(kService, first).ok());
+    ASSERT_TRUE(one_.publish(kNamed, first).ok());
     for (const bool takeover : {false, true}) {
-      const Status status = two_.publish(kService, second, takeover);
+      const Status status = two_.publish(kNamed, second, takeover);
       EXPECT_EQ(status.code(), RIPC_NAME_COLLISION) << first << " and " << second;
       EXPECT_TRUE(mentions(status, "rename one")) << status.text();
     }
-    EXPECT_EQ(*two_.resolve(kService), one_.last);
+    EXPECT_EQ(*two_.resolve(kNamed), one_.last);
     one_->withdraw(one_.last);
+  }
+}
+
+TEST_F(LocalResolverTest, ALivingNumberIsInUseWhateverTheNames) {
+  for (const ripc_service_id id : {kService, ripc_service_id{3} << 62 | 1}) {  // a well-known and a random one
+    ASSERT_TRUE(one_.publish(id, "server").ok());
+    const ServiceRecord old = one_.last;
+    EXPECT_EQ(two_.publish(id, "other").code(), RIPC_ID_IN_USE);
+    ASSERT_TRUE(two_.publish(id, "other", true).ok());
+    EXPECT_EQ(two_.displaced, std::vector<ServiceRecord>{old});
   }
 }
 
@@ -187,11 +198,11 @@ TEST_F(LocalResolverTest, AWantedIncarnationIsKeptIfItIsLargerThanThatBefore) {
 // ---- The dead ------------------------------------------------------------------------------------------------
 
 TEST_F(LocalResolverTest, TheRecordOfADeadHolderIsReplacedSilentlyWhateverItsName) {
-  const ServiceRecord dead = leave_dead_record(kService, "server");
-  ASSERT_TRUE(one_.publish(kService, "other").ok());
+  const ServiceRecord dead = leave_dead_record(kNamed, "server");
+  ASSERT_TRUE(one_.publish(kNamed, "other").ok());
   EXPECT_TRUE(one_.displaced.empty());
   EXPECT_GT(one_.last.incarnation, dead.incarnation);
-  EXPECT_EQ(*two_.resolve(kService), one_.last);
+  EXPECT_EQ(*two_.resolve(kNamed), one_.last);
 }
 
 TEST_F(LocalResolverTest, ResolvingADeadHolderRemovesItsRecord) {

@@ -22,7 +22,7 @@ using test::run_in_child;
 
 using Names = std::vector<std::string>;
 
-constexpr ripc_service_id kService = 1000;
+constexpr ripc_service_id kService = ripc_service_id{1} << 63 | 1000;  // as if made from a name
 
 class LocalResolverUsers : public ::testing::Test {
  protected:

@@ -97,7 +97,9 @@ void Connection::flush() noexcept {
 }
 
 Connection::Event Connection::receive(Received& received) noexcept {
-  received.bytes.resize(kMaxControlMessage);
+  // Zeroing 64 KiB for each small message would cost more than the message.
+  if (received.bytes.size() < kMaxControlMessage) received.bytes.resize(kMaxControlMessage);
+  received.size = 0;
   for (UniqueFd& descriptor : received.descriptors) descriptor.reset();
   iovec part{received.bytes.data(), received.bytes.size()};
   DescriptorBuffer buffer;
@@ -124,7 +126,8 @@ Connection::Event Connection::receive(Received& received) noexcept {
   }
   if (size == 0) return Event::closed;
   if ((header.msg_flags & MSG_TRUNC) != 0) return Event::closed;
-  received.bytes.resize(static_cast<std::size_t>(size));
+  received.descriptors_lost = (header.msg_flags & MSG_CTRUNC) != 0;
+  received.size = static_cast<std::size_t>(size);
   return Event::message;
 }
 
@@ -159,9 +162,12 @@ Status Connection::add_foreign_arena(std::uint32_t id, std::size_t size, bool hu
     if (foreign_arenas_.size() >= kMaxForeignArenas)
       return Status(RIPC_LIMIT, "A peer announced more than 4096 memory arenas; its connection is closed.");
   }
-  Result<Mapping> mapping = map_foreign_memory(descriptor, size, false, !huge_pages);
-  if (!mapping.ok()) return mapping.status();
-  auto shared = std::make_shared<const Mapping>(std::move(*mapping));
+  std::shared_ptr<const Mapping> shared;
+  if (descriptor >= 0) {
+    Result<Mapping> mapping = map_foreign_memory(descriptor, size, false, !huge_pages);
+    if (!mapping.ok() && mapping.status() == RIPC_CORRUPT) return mapping.status();
+    if (mapping.ok()) shared = std::make_shared<const Mapping>(std::move(*mapping));
+  }
   const std::lock_guard lock(mutex_);
   foreign_arenas_[id] = std::move(shared);
   return {};
@@ -176,10 +182,12 @@ void Connection::remove_foreign_arena(std::uint32_t id) noexcept {
   foreign_arenas_.erase(found);
 }
 
-std::shared_ptr<const Mapping> Connection::foreign_arena(std::uint32_t id) const noexcept {
+ripc_status Connection::foreign_arena(std::uint32_t id, std::shared_ptr<const Mapping>& mapping) const noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = foreign_arenas_.find(id);
-  return found == foreign_arenas_.end() ? nullptr : found->second;
+  if (found == foreign_arenas_.end()) return RIPC_PENDING;
+  mapping = found->second;
+  return mapping ? RIPC_OK : RIPC_UNSUPPORTED;
 }
 
 }  // namespace ripc::shm

@@ -37,8 +37,10 @@ inline constexpr std::size_t kMaxDescriptors = 4;  // beside one control message
 
 // One received control message.
 struct Received {
-  std::vector<std::byte> bytes;
+  std::vector<std::byte> bytes;  // larger than the message: room for the largest
+  std::size_t size = 0;
   std::array<UniqueFd, kMaxDescriptors> descriptors;
+  bool descriptors_lost = false;  // this process had no room for all that came
 };
 
 class Connection {
@@ -73,11 +75,11 @@ class Connection {
   ripc_status announce(const memory::Arena& arena) noexcept;
   // Any thread. Tells the peer that an arena is gone, if it knew it.
   void retract(std::uint32_t arena) noexcept;
-  // Responder. Maps what the peer announced.
+  // Responder. Maps what the peer announced. Without a descriptor (it was lost) the arena is known, but unmapped.
   Status add_foreign_arena(std::uint32_t id, std::size_t size, bool huge_pages, int descriptor);
   void remove_foreign_arena(std::uint32_t id) noexcept;
-  // Any thread. Empty if not announced (yet).
-  std::shared_ptr<const Mapping> foreign_arena(std::uint32_t id) const noexcept;
+  // Any thread. RIPC_PENDING: not announced (yet); RIPC_UNSUPPORTED: it could not be mapped.
+  ripc_status foreign_arena(std::uint32_t id, std::shared_ptr<const Mapping>& mapping) const noexcept;
 
  private:
   struct Queued {

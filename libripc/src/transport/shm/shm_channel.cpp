@@ -64,12 +64,16 @@ ripc_status ShmChannel::send_control(spi::Gather packet) noexcept {
                       wire::control::Control{.link = parts_.link, .destination = parts_.service, .packet = whole});
 }
 
+bool ShmChannel::has_room() const noexcept {
+  return writer_.has_room() || dead_.load(std::memory_order_relaxed) || service_ended();
+}
+
 bool ShmChannel::request_room() noexcept {
-  if (writer_.has_room()) return true;
+  if (has_room()) return true;
   reinterpret_cast<Control*>(parts_.memory.data())->sender.room_wanted.store(1, std::memory_order_seq_cst);
   // The receiver looks at the wish after each packet it takes, without a fence of its own.
   if (!process_barrier()) return true;
-  return writer_.has_room() || dead_.load(std::memory_order_relaxed) || service_ended();
+  return has_room();
 }
 
 ripc_status ShmChannel::expose(std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,

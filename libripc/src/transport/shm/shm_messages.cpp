@@ -8,7 +8,7 @@
 namespace ripc::shm {
 
 bool ShmTransport::handle(const PeerPointer& peer, Received& received) {
-  Result<wire::control::Message> decoded = wire::control::decode(received.bytes);
+  Result<wire::control::Message> decoded = wire::control::decode(std::span(received.bytes).first(received.size));
   if (!decoded.ok()) {
     if (decoded.status() == RIPC_VERSION_MISMATCH && !peer->greeted) {
       if (peer->incoming) {
@@ -54,7 +54,7 @@ bool ShmTransport::handle(const PeerPointer& peer, Received& received) {
 }
 
 bool ShmTransport::on(const PeerPointer& peer, const wire::control::Hello& message) {
-  if (!peer->incoming || peer->greeted || message.context == 0) return false;
+  if (!peer->incoming || peer->greeted || peer->context != 0 || message.context == 0) return false;
   wire::control::HelloReply reply{.context = options_.context,
                                   .pid = static_cast<std::uint32_t>(getpid()),
                                   .flags = 0,
@@ -159,6 +159,7 @@ Result<wire::control::Opened> ShmTransport::accept_link(const PeerPointer& peer,
 }
 
 bool ShmTransport::on(const PeerPointer& peer, const wire::control::Arena& message, Received& received) {
+  if (!received.descriptors[0] && !received.descriptors_lost) return false;
   const Status status = peer->connection->add_foreign_arena(
       message.id, static_cast<std::size_t>(message.size), (message.flags & wire::control::kArenaHugePages) != 0,
       received.descriptors[0].get());
@@ -177,7 +178,7 @@ bool ShmTransport::on(const PeerPointer& peer, const wire::control::Opened& mess
   Question& question = *found->second;
   if (question.peer != peer || question.answered) return false;
   question.opened = message;
-  question.status = message.status;
+  question.status = message.status == RIPC_OK && received.descriptors_lost ? RIPC_NO_DESCRIPTORS : message.status;
   question.descriptors = std::move(received.descriptors);
   question.answered = true;
   changed_.notify_all();

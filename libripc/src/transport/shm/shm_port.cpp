@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/clock.hpp"
 #include "base/process_barrier.hpp"
 #include "transport/shm/shm_channel.hpp"
 
@@ -11,6 +12,9 @@ namespace ripc::shm {
 namespace {
 // Packets taken from one source before the next has its turn.
 constexpr std::size_t kTurn = 32;
+// After this many packets without an empty look, the next empty look is followed by this many pauses and another look.
+constexpr std::size_t kStreak = 8;
+constexpr int kRest = 64;
 }  // namespace
 
 ShmPort::ShmPort(const spi::PortOptions& options, EventSet& events, ServiceStateTable::Slot state,
@@ -59,47 +63,68 @@ void ShmPort::refresh() noexcept {
 std::size_t ShmPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept {
   if (version_.load(std::memory_order_acquire) != polled_version_) [[unlikely]]
     refresh();
+  std::size_t taken = poll_all(sink, budget);
+  if (taken == 0 && streak_ >= kStreak) {
+    // At the heels of a sender that sends a stream, every look at its next cell takes the cell away from it: better to
+    // look a little later and find several.
+    for (int pause = 0; pause < kRest; ++pause) cpu_pause();
+    taken = poll_all(sink, budget);
+  }
+  streak_ = taken == 0 ? 0 : streak_ + taken;
+  return taken;
+}
+
+// One round over the sources.
+std::size_t ShmPort::poll_all(spi::PacketSink& sink, std::size_t budget) noexcept {
   const std::size_t count = polled_.size();
   std::size_t taken = 0;
   bool stop = false;
   for (std::size_t visited = 0; visited < count && taken < budget && !stop; ++visited) {
     if (next_ >= count) next_ = 0;
-    ShmSource& source = *polled_[next_];
+    const std::shared_ptr<ShmSource>& source = polled_[next_];
     ++next_;
-    taken += poll_source(source, sink, std::min(budget - taken, kTurn), stop);
+    std::span<const std::byte> packet;
+    if (source->reader().peek(packet)) {
+      taken += poll_source(*source, packet, sink, std::min(budget - taken, kTurn), stop);
+    } else if (source->dead() || source->reader().broken()) [[unlikely]] {
+      taken += bury(source, sink, budget - taken, stop);
+    }
   }
   return taken;
 }
 
-std::size_t ShmPort::poll_source(ShmSource& source, spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept {
+std::size_t ShmPort::poll_source(ShmSource& source, std::span<const std::byte> packet, spi::PacketSink& sink,
+                                 std::size_t budget, bool& stop) noexcept {
   QueueReader& reader = source.reader();
   std::size_t taken = 0;
-  std::span<const std::byte> packet;
-  // Death is read first: what was sent before it is in the queue by now.
-  const bool dead = source.dead();
-  while (taken < budget) {
-    if (!reader.peek(packet)) {
-      if (reader.broken()) [[unlikely]] {
-        source.mark_dead();
-        source.connection()->shut_down();
-      }
-      if (dead || reader.broken()) [[unlikely]] {
-        sink.source_gone(source);
-        remove(polled_[next_ - 1]);
-      }
-      break;
-    }
+  do {
     const spi::Delivery delivery = sink.deliver(source, packet);
-    if (delivery != spi::Delivery::taken) {
+    if (delivery != spi::Delivery::taken) [[unlikely]] {
       stop = delivery == spi::Delivery::stop;
       break;
     }
     reader.pop();
     ++taken;
-    if (reader.take_room_request()) [[unlikely]]
-      source.tell_room();
-  }
+  } while (taken < budget && reader.peek(packet));
+  reader.publish();
+  if (reader.take_room_request()) [[unlikely]]
+    source.tell_room();
   return taken;
+}
+
+// The queue of a source that is dead, or wrote nonsense, looked empty. A death was noticed after all that the dead had
+// sent: one more look tells whether something had come in between.
+std::size_t ShmPort::bury(std::shared_ptr<ShmSource> source, spi::PacketSink& sink, std::size_t budget,
+                          bool& stop) noexcept {
+  std::span<const std::byte> packet;
+  if (source->reader().peek(packet)) return poll_source(*source, packet, sink, budget, stop);
+  if (source->reader().broken()) {
+    source->mark_dead();
+    source->connection()->shut_down();
+  }
+  sink.source_gone(*source);
+  remove(source);
+  return 0;
 }
 
 void ShmPort::remove(const std::shared_ptr<ShmSource>& source) noexcept {

@@ -43,7 +43,10 @@ class ShmPort final : public spi::Port {
 
  private:
   void refresh() noexcept;
-  std::size_t poll_source(ShmSource& source, spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
+  std::size_t poll_all(spi::PacketSink& sink, std::size_t budget) noexcept;
+  std::size_t poll_source(ShmSource& source, std::span<const std::byte> packet, spi::PacketSink& sink,
+                          std::size_t budget, bool& stop) noexcept;
+  std::size_t bury(std::shared_ptr<ShmSource> source, spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
   void remove(const std::shared_ptr<ShmSource>& source) noexcept;
 
   spi::PortOptions options_;
@@ -61,6 +64,7 @@ class ShmPort final : public spi::Port {
   std::vector<std::shared_ptr<ShmSource>> polled_;
   std::uint64_t polled_version_ = 0;
   std::size_t next_ = 0;
+  std::size_t streak_ = 0;  // packets since the last look that found none
 };
 
 }  // namespace ripc::shm

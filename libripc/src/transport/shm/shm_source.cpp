@@ -23,8 +23,10 @@ ripc_status ShmSource::pull(spi::Pull& pull) noexcept {
   if (length == 0) return pull.status = RIPC_OK;
   if (location == kNotTold) return pull_by_bounce(pull);
   if (is_pooled(location)) {
-    const std::shared_ptr<const Mapping> arena = parts_.connection->foreign_arena(arena_of(location));
-    if (!arena) return pull.status = dead() ? RIPC_PEER_DEAD : RIPC_PENDING;
+    std::shared_ptr<const Mapping> arena;
+    const ripc_status known = parts_.connection->foreign_arena(arena_of(location), arena);
+    if (known == RIPC_UNSUPPORTED) return pull_by_bounce(pull);
+    if (known != RIPC_OK) return pull.status = dead() ? RIPC_PEER_DEAD : RIPC_PENDING;
     if (offset_of(location) > arena->size() || length > arena->size() - offset_of(location))
       return pull.status = RIPC_CORRUPT;
     std::memcpy(pull.destination, arena->data() + offset_of(location), length);
@@ -103,8 +105,10 @@ void ShmSource::abandon(spi::Pull&) noexcept {
 ripc_status ShmSource::lend(const wire::Descriptor& descriptor, spi::Bytes& view) noexcept {
   const std::uint64_t location = descriptor.location;
   if (location == kNotTold || !is_pooled(location)) return RIPC_UNSUPPORTED;
-  std::shared_ptr<const Mapping> arena = parts_.connection->foreign_arena(arena_of(location));
-  if (!arena) return dead() ? RIPC_PEER_DEAD : RIPC_PENDING;
+  std::shared_ptr<const Mapping> arena;
+  const ripc_status known = parts_.connection->foreign_arena(arena_of(location), arena);
+  if (known == RIPC_PENDING) return dead() ? RIPC_PEER_DEAD : RIPC_PENDING;
+  if (known != RIPC_OK) return known;
   if (offset_of(location) > arena->size() || descriptor.length > arena->size() - offset_of(location))
     return RIPC_CORRUPT;
   Key key = Key::from(descriptor.key);

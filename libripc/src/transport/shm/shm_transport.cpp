@@ -2,6 +2,8 @@
 #include "transport/shm/shm_transport.hpp"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,6 +23,10 @@ constexpr int kMessagesPerEvent = 64;
 constexpr Nanoseconds kRetryPause = 1'000'000;
 // Connections over the limit that are kept just long enough to be told so.
 constexpr std::size_t kRefusals = 64;
+constexpr int kGreetingMilliseconds = 20;
+constexpr Nanoseconds kAcceptPause = 10'000'000;
+
+UniqueFd open_reserve() noexcept { return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
 // "[DIRECTORY]#CONTEXT", the context in hexadecimal.
 bool parse_locator(const std::string& locator, std::string& directory, std::uint64_t& context) {
@@ -52,6 +58,8 @@ Status ShmTransport::start(spi::Host& host, EventLoop& loop) {
   Result<UniqueFd> listener = directory_->listen(options_.context);
   if (!listener.ok()) return listener.status();
   listener_ = std::move(*listener);
+  reserve_ = open_reserve();
+  if (!reserve_) return system_error(errno, "open", "raise `ulimit -n`");
   listener_guard_ = ForkGuard(listener_.get());
   return loop.add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_all(); });
 }
@@ -130,11 +138,46 @@ Status ShmTransport::adopt(const PeerPointer& peer) {
 void ShmTransport::accept_all() {
   for (;;) {
     UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket && (errno == EMFILE || errno == ENFILE)) {
+      if (!refuse_without_descriptors()) return;
+      continue;
+    }
     if (!socket) return;
     auto peer = std::make_shared<Peer>(std::move(socket));
     peer->incoming = true;
     (void)adopt(peer);  // a peer too many sees its connection closed
   }
+}
+
+// No descriptor is left for whoever connects. Leaving it in the queue would keep the listener readable, and the peer
+// waiting: the descriptor kept for this is spent on telling it.
+bool ShmTransport::refuse_without_descriptors() {
+  if (!reserve_) reserve_ = open_reserve();
+  if (!reserve_) {
+    // Not even that one: the listener would stay readable all the time.
+    (void)loop_->modify(listener_.get(), 0);
+    loop_->add_timer(monotonic_now() + kAcceptPause, [this] {
+      if (listener_) (void)loop_->modify(listener_.get(), EPOLLIN);
+    });
+    return false;
+  }
+  reserve_.reset();
+  if (UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)); socket) {
+    // Closing before the greeting was read would tell the peer of a reset before it sees the answer.
+    pollfd greeting{socket.get(), POLLIN, 0};
+    (void)poll(&greeting, 1, kGreetingMilliseconds);
+    std::array<std::byte, 64> bytes;
+    (void)recv(socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_TRUNC);
+    std::vector<std::byte> reply;
+    (void)wire::control::encode(wire::control::HelloReply{.context = options_.context,
+                                                          .pid = static_cast<std::uint32_t>(getpid()),
+                                                          .flags = 0,
+                                                          .status = RIPC_NO_DESCRIPTORS},
+                                reply);
+    (void)::send(socket.get(), reply.data(), reply.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+  reserve_ = open_reserve();
+  return true;
 }
 
 Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& locator, Deadline deadline,
@@ -246,7 +289,7 @@ void ShmTransport::lose(const PeerPointer& peer, Status reason) {
 void ShmTransport::on_event(const PeerPointer& peer, std::uint32_t events) {
   if ((events & EPOLLOUT) != 0) peer->connection->flush();
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
-  Received received;
+  Received& received = received_;
   for (int count = 0; count < kMessagesPerEvent; ++count) {
     switch (peer->connection->receive(received)) {
       case Connection::Event::nothing:

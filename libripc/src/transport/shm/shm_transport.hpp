@@ -80,6 +80,7 @@ class ShmTransport final : public spi::Transport {
   Status adopt(const PeerPointer& peer);
   bool admits(const Credentials& credentials) const noexcept;
   void accept_all();
+  bool refuse_without_descriptors();
   void on_event(const PeerPointer& peer, std::uint32_t events);
   void lose(const PeerPointer& peer, Status reason);
   // Waits, in any thread, until `done` (checked under the mutex) or the deadline.
@@ -113,8 +114,10 @@ class ShmTransport final : public spi::Transport {
   spi::Host* host_ = nullptr;
   EventLoop* loop_ = nullptr;
   UniqueFd listener_;
+  UniqueFd reserve_;  // given up when no other descriptor is left
   ForkGuard listener_guard_;
   bool must_fence_ = false;
+  Received received_;  // the responder's
   ServiceStateTable states_;
 
   mutable std::mutex mutex_;

@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: Apache-2.0
+// A hostile sender of the same user: it writes garbage into everything that it shares with a service, and says garbage
+// on the socket, while an honest peer talks with the same service. It is a process of its own, because an honest
+// service writes into its peers' memory where they ask for it. RIPC_FAULT_SEED chooses the garbage.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include "hostile.hpp"
+#include "transport/shm/location.hpp"
+#include "wire/packet.hpp"
+
+namespace fault {
+namespace {
+
+constexpr ripc_service_id kService = 1001;
+constexpr ripc_service_id kOther = 1002;
+constexpr ripc_service_id kHonest = 1003;
+constexpr ripc_service_id kLiar = 1004;
+
+// ---- The hostile process -----------------------------------------------------------------------------------------
+
+std::uint64_t odd_number(Random& random) {
+  switch (random.below(7)) {
+    case 0:
+      return 0;
+    case 1:
+      return random.below(200);
+    case 2:
+      return UINT64_MAX - random.below(4);
+    case 3:
+      return std::uint64_t{1} << random.below(64);
+    case 4:
+      return ripc::shm::pooled_location(static_cast<std::uint32_t>(random.below(4)), random.below(1 << 20));
+    case 5:
+      return reinterpret_cast<std::uint64_t>(&random);
+    default:
+      return random.next();
+  }
+}
+
+ripc::wire::Descriptor odd_descriptor(Random& random) {
+  const std::uint64_t key = random.below(3) << 32 | random.below(140) << 16 | random.below(3);
+  return {.key = random.below(4) == 0 ? random.next() : key,
+          .location = odd_number(random),
+          .length = random.below(2) == 0 ? random.below(5000) : odd_number(random)};
+}
+
+// A packet that may be right, half right or nothing at all.
+std::vector<std::byte> odd_packet(Random& random) {
+  ripc::wire::Encoder encoder(random.below(8) == 0 ? ripc::wire::PacketKind::notification
+                                                   : ripc::wire::PacketKind::message,
+                              static_cast<std::uint32_t>(random.next()), random.below(3) == 0 ? odd_number(random) : kLiar);
+  const std::vector<std::byte> payload = make_item(24 + random.below(60), random.next());
+  for (std::uint64_t count = random.below(5); count > 0; --count) {
+    switch (random.below(8)) {
+      case 0:
+      case 1:
+        encoder.add_payload(payload);
+        break;
+      case 2:
+      case 3:
+        encoder.add(odd_descriptor(random));
+        break;
+      case 4:
+        encoder.add(ripc::wire::Grant{odd_number(random), odd_number(random), odd_number(random)});
+        encoder.add_request(odd_number(random));
+        break;
+      case 5:
+        encoder.add(ripc::wire::Returned{static_cast<std::uint32_t>(odd_number(random)), odd_number(random)});
+        break;
+      case 6:
+        encoder.add(ripc::wire::Directed{static_cast<std::uint32_t>(random.below(20)), odd_descriptor(random)});
+        break;
+      default:
+        encoder.add_reply(random.below(2) == 0 ? random.below(50) : odd_number(random));
+    }
+  }
+  std::vector<std::byte> packet;
+  for (const auto& range : encoder.finish()) packet.insert(packet.end(), range.begin(), range.end());
+  for (std::uint64_t count = random.below(4); count > 0 && random.below(2) == 0; --count)
+    packet[random.below(packet.size())] = static_cast<std::byte>(random.next());
+  return packet;
+}
+
+void put_odd_cell(HostileLink& link, Random& random) {
+  // Mostly where the receiver looks next.
+  const std::uint32_t consumed = link.page().receiver.head_cells.load();
+  if (link.next - consumed >= link.geometry.cells) link.next = consumed;
+  ripc::shm::Cell& cell = link.cell(link.next);
+  std::vector<std::byte> packet = odd_packet(random);
+  std::uint32_t length = static_cast<std::uint32_t>(packet.size());
+  if (packet.size() > ripc::shm::kInlineCapacity) {
+    std::uint32_t offset = static_cast<std::uint32_t>(random.below(link.geometry.data_bytes / 128)) * 64;
+    std::memcpy(link.memory.data() + link.geometry.data_offset() + offset, packet.data(),
+                std::min<std::size_t>(packet.size(), link.geometry.data_bytes - offset));
+    if (random.below(200) == 0) offset = static_cast<std::uint32_t>(odd_number(random));
+    if (random.below(200) == 0) length = static_cast<std::uint32_t>(odd_number(random));
+    cell.outside.data_offset = offset;
+    cell.outside.data_end = static_cast<std::uint32_t>(odd_number(random));
+  } else {
+    std::memcpy(cell.bytes, packet.data(), packet.size());
+    if (random.below(50) == 0) length = static_cast<std::uint32_t>(random.below(121));
+  }
+  cell.length.store(length);
+  cell.sequence.store(random.below(20) == 0 ? static_cast<std::uint32_t>(random.next()) : link.next + 1);
+  if (cell.sequence.load() == link.next + 1) ++link.next;
+}
+
+std::vector<std::byte> odd_datagram(Random& random) {
+  std::vector<std::byte> bytes;
+  const std::uint64_t link = random.below(4);
+  switch (random.below(12)) {
+    case 0:
+      control::encode(control::Room{link}, bytes);
+      break;
+    case 1:
+      control::encode(control::TransferDone{link}, bytes);
+      break;
+    case 2:
+      control::encode(control::LinkClosed{link}, bytes);
+      break;
+    case 3:
+      control::encode(control::ArenaGone{static_cast<std::uint32_t>(random.below(4))}, bytes);
+      break;
+    case 4:
+      control::encode(control::BounceRequest{link, odd_number(random), odd_number(random), 1 + random.below(9), 0, 0},
+                      bytes);
+      break;
+    case 5:
+      control::encode(control::BounceData{link, odd_number(random), odd_number(random), RIPC_OK,
+                                          static_cast<std::uint32_t>(random.below(9)), odd_number(random)},
+                      bytes);
+      break;
+    case 6: {
+      const std::vector<std::byte> packet = odd_packet(random);
+      control::encode(control::Control{link, random.below(2) == 0 ? kService : odd_number(random), packet}, bytes);
+      break;
+    }
+    case 7:
+      control::encode(control::Fence{odd_number(random), random.below(2) == 0 ? kService : kOther, UINT64_MAX}, bytes);
+      break;
+    case 8:
+      control::encode(control::Fenced{odd_number(random), RIPC_OK}, bytes);
+      break;
+    case 9:
+      control::encode(control::Opened{odd_number(random), RIPC_OK, link, 0, 16, 4096, 0, 0}, bytes);
+      break;
+    case 10:
+      if (random.below(10) == 0) control::encode(control::CloseLink{link}, bytes);
+      break;
+    default:
+      // Seldom, because it ends the connection.
+      if (random.below(20) == 0) {
+        bytes.resize(1 + random.below(100));
+        for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next());
+        if (random.below(2) == 0) bytes.front() = std::byte{1};
+      }
+  }
+  return bytes;
+}
+
+// Arguments DIRECTORY CONTEXT SEED ROUNDS.
+int scribbler(const std::vector<std::string>& arguments) {
+  Random random(std::stoull(arguments.at(2)));
+  for (std::uint64_t round = std::stoull(arguments.at(3)); round > 0; --round) {
+    Hostile hostile(arguments.at(0), std::stoull(arguments.at(1)));
+    if (!hostile.connected() || !hostile.greet()) return 1;
+    const ripc::UniqueFd arena = make_memfd(1 << 20, true);
+    const std::array<int, 1> descriptor{arena.get()};
+    hostile.send(control::Arena{.id = 1, .flags = 0, .size = 1 << 20}, descriptor);
+    std::vector<HostileLink> links;
+    for (std::uint64_t number = 1; number <= 3; ++number) {
+      if (auto link = hostile.open(kService, number)) links.push_back(std::move(*link));
+    }
+    if (links.empty()) continue;
+    for (int step = 0; step < 2000 && !hostile.closed(); ++step) {
+      HostileLink& link = links[random.below(links.size())];
+      switch (random.below(10)) {
+        case 0: {
+          const std::uint64_t key = (random.below(3) << 32) | random.below(7);
+          link.page().transfers[random.below(ripc::shm::kTransferSlots)].store(
+              random.below(3) == 0 ? random.next() : key);
+          break;
+        }
+        case 1:
+          link.page().grants[random.below(ripc::shm::kGrantSlots)].store(odd_number(random));
+          break;
+        case 2:
+          link.page().sender.room_wanted.store(1);
+          link.page().sender.transfers_watched.store(1);
+          break;
+        case 3:
+          if (random.below(20) == 0) {
+            link.page().receiver.head_cells.store(static_cast<std::uint32_t>(odd_number(random)));
+            link.page().receiver.head_data.store(static_cast<std::uint32_t>(odd_number(random)));
+          }
+          break;
+        case 4: {
+          const std::vector<std::byte> bytes = odd_datagram(random);
+          if (!bytes.empty()) hostile.send_raw(bytes);
+          break;
+        }
+        case 5:
+          link.ring();
+          break;
+        default:
+          put_odd_cell(link, random);
+      }
+    }
+  }
+  return 0;
+}
+
+// Arguments DIRECTORY CONTEXT KIND. Does it, makes the file DIRECTORY/ready, and stays.
+int flooder(const std::vector<std::string>& arguments) {
+  const std::string& kind = arguments.at(2);
+  Hostile hostile(arguments.at(0), std::stoull(arguments.at(1)));
+  if (!hostile.connected() || !hostile.greet()) return 1;
+  raise_descriptor_limit(4096);
+  std::vector<std::unique_ptr<Hostile>> others;
+  if (kind == "open") {
+    for (std::uint64_t link = 1; link <= 3000; ++link) {
+      std::vector<std::byte> bytes;
+      control::encode(control::Open{link, kService, link, 0, 0}, bytes);
+      // Without reading a single answer.
+      if (!hostile.send_raw(bytes)) break;
+    }
+  } else if (kind == "arena") {
+    for (std::uint32_t id = 1; id <= 3000; ++id) {
+      const ripc::UniqueFd arena = make_memfd(4096, true);
+      const std::array<int, 1> descriptor{arena.get()};
+      if (!hostile.send(control::Arena{id, 0, 4096}, descriptor)) break;
+    }
+  } else if (kind == "huge arena") {
+    for (std::uint32_t id = 1; id <= 127; ++id) {
+      const std::size_t size = std::size_t{1} << 40;
+      const ripc::UniqueFd arena = make_memfd(size, true);
+      const std::array<int, 1> descriptor{arena.get()};
+      if (!hostile.send(control::Arena{id, 0, size}, descriptor)) break;
+    }
+  } else if (kind == "connect") {
+    for (int count = 0; count < 300; ++count)
+      others.push_back(std::make_unique<Hostile>(arguments.at(0), std::stoull(arguments.at(1))));
+  } else if (kind == "lend") {
+    // Each packet names two transfers. Only the first is the packet's; the others must not be remembered for ever.
+    const ripc::UniqueFd arena = make_memfd(4096, true);
+    const std::array<int, 1> descriptor{arena.get()};
+    hostile.send(control::Arena{1, 0, 4096}, descriptor);
+    auto link = hostile.open(kService, 1);
+    if (!link) return 1;
+    for (std::uint64_t generation = 1; generation <= 20000 && !hostile.closed(); ++generation) {
+      link->page().transfers[0].store(generation << 32 | 1);
+      link->page().transfers[1].store(generation << 32 | 2);
+      ripc::wire::Encoder encoder(ripc::wire::PacketKind::message, 0, kLiar);
+      for (std::uint64_t slot = 0; slot < 2; ++slot)
+        encoder.add(ripc::wire::Descriptor{generation << 32 | slot << 16, ripc::shm::pooled_location(1, 0), 64});
+      std::vector<std::byte> packet;
+      for (const auto& range : encoder.finish()) packet.insert(packet.end(), range.begin(), range.end());
+      link->commit(packet);
+      eventually([&] { return link->page().receiver.head_cells.load() == link->next || hostile.closed(); }, kSecond);
+    }
+  }
+  // An answer after all of it shows that everything before was read.
+  (void)hostile.closed();
+  hostile.send(control::Fence{.request = 77, .service = 1, .incarnation = 1});
+  (void)hostile.wait_for<control::Fenced>();
+  std::ofstream(arguments.at(0) + "/ready") << "ready";
+  for (;;) pause();
+}
+
+// ---- The honest processes ----------------------------------------------------------------------------------------
+
+class HostileSender : public testing::Test {
+ protected:
+  void SetUp() override {
+    context_ = make_context(directory_.path(), 256 << 20);
+    ASSERT_TRUE(context_);
+    target_ = only_context(directory_.path());
+    ASSERT_NE(target_, 0u);
+    service_ = make_service(context_, kService, [](ripc_service_options& options) { options.max_senders = 64; });
+    other_ = make_service(context_, kOther);
+    peer_context_ = make_context(directory_.path(), 256 << 20);
+    peer_ = make_service(peer_context_, kHonest);
+    ASSERT_TRUE(service_ && other_ && peer_);
+    ASSERT_EQ(exchange(service_, peer_, 1), "");
+  }
+
+  // Honest messages get through, between whatever the hostile ones look like.
+  void exchange_amid_garbage(std::uint64_t seed, std::uint32_t flags) {
+    ripc_status sent = RIPC_AGAIN;
+    ASSERT_TRUE(eventually([&] { return (sent = send_short(peer_, kService, seed)) != RIPC_AGAIN; }));
+    ASSERT_EQ(sent, RIPC_OK) << ripc_last_error();
+    std::vector<std::byte> bytes = make_item(20000, seed + 1);
+    const ripc_item item{bytes.data(), bytes.size(), RIPC_ITEM_LONG, 0};
+    ripc_ticket* ticket = nullptr;
+    const bool with_long = (flags & RIPC_RECEIVE_LEND) != 0;
+    if (with_long) {
+      ASSERT_EQ(ripc_send(peer_.get(), kService, &item, 1, nullptr, &ticket), RIPC_OK) << ripc_last_error();
+    }
+    const Ticket owned(ticket);
+    const int expected = with_long ? 2 : 1;
+    int found = 0;
+    ASSERT_TRUE(eventually([&] {
+      while (const Message message = receive(service_, 0, flags)) {
+        if (ripc_message_source(message.get()) == kHonest) {
+          EXPECT_EQ(flaw_of(message.get()), "");
+          ++found;
+          continue;
+        }
+        // Hostile views must at least be readable, and an answer to garbage must do no harm.
+        unsigned sum = 0;
+        for (std::size_t index = 0; index < ripc_message_item_count(message.get()); ++index) {
+          ripc_item_view view{};
+          EXPECT_EQ(ripc_message_item(message.get(), index, &view), RIPC_OK);
+          if (view.data == nullptr) continue;
+          const auto* data = static_cast<const unsigned char*>(view.data);
+          for (std::size_t at = 0; at < view.size; at += 512) sum += data[at];
+          if (view.size != 0) sum += data[view.size - 1];
+        }
+        guard_ = guard_ + sum;
+        const ripc_item answer{bytes.data(), 64, RIPC_ITEM_RETURN, 0};
+        ripc_send_options options;
+        ripc_send_options_init(&options);
+        options.timeout = 100 * kMillisecond;
+        if (ripc_message_return_count(message.get()) != 0 && replies_++ < 20)
+          (void)ripc_reply(service_.get(), message.get(), &answer, 1, &options, nullptr);
+      }
+      return found == expected;
+    })) << found << " of " << expected;
+    if (ticket != nullptr) {
+      EXPECT_EQ(ripc_ticket_wait(ticket, kLimit), RIPC_OK);
+    }
+  }
+
+  void expect_back_to(std::size_t descriptors) {
+    EXPECT_TRUE(eventually([&] {
+      while (receive(service_, 0)) {
+      }
+      return descriptor_count() <= descriptors;
+    })) << descriptor_count() << " descriptors, " << descriptors << " before";
+    EXPECT_TRUE(eventually([&] { return pool_statistics_of(context_).leased == 0; }));
+    EXPECT_EQ(statistics_of(service_).senders, 1u) << "only the honest sender is left";
+    EXPECT_EQ(exchange(service_, peer_, 3), "");
+    EXPECT_EQ(exchange(other_, peer_, 4), "");
+  }
+
+  void start_flood(const std::string& kind) {
+    flood_ = Process("flooder", {directory_.path(), std::to_string(target_), kind});
+    ASSERT_TRUE(eventually([&] {
+      while (receive(service_, 0, RIPC_RECEIVE_LEND)) {
+      }
+      return access((directory_.path() + "/ready").c_str(), F_OK) == 0;
+    }));
+  }
+
+  TemporaryDirectory directory_;
+  Context context_, peer_context_;
+  Service service_, other_, peer_;
+  std::uint64_t target_ = 0;
+  Process flood_;
+  int replies_ = 0;
+  volatile unsigned guard_ = 0;
+};
+
+TEST_F(HostileSender, GarbageInSharedMemoryDisturbsNoHonestPeer) {
+  const std::uint64_t seed = number_from_environment("RIPC_FAULT_SEED", 7);
+  const std::uint64_t rounds = number_from_environment("RIPC_FAULT_HOSTILE_ROUNDS", 30);
+  std::printf("RIPC_FAULT_SEED=%llu\n", static_cast<unsigned long long>(seed));
+  const std::size_t descriptors = descriptor_count();
+  const std::size_t memory = resident_bytes();
+  Process process("scribbler", {directory_.path(), std::to_string(target_), std::to_string(seed),
+                                std::to_string(rounds)});
+  std::uint64_t number = 0;
+  int status = -1;
+  while (status == -1 && !HasFatalFailure()) {
+    ++number;
+    exchange_amid_garbage(10 * number, number % 2 == 0 ? 0u : std::uint32_t{RIPC_RECEIVE_LEND});
+    ASSERT_LE(descriptor_count(), descriptors + 64);
+    status = process.wait(0);
+  }
+  EXPECT_EQ(status, 0) << "the hostile process could not even connect";
+  EXPECT_GT(statistics_of(service_).packets_corrupt, 100u);
+  std::printf("%llu honest exchanges; %llu packets refused\n", static_cast<unsigned long long>(number),
+              static_cast<unsigned long long>(statistics_of(service_).packets_corrupt));
+  expect_back_to(descriptors);
+  if (!kSanitized) {
+    EXPECT_LT(resident_bytes(), memory + (64 << 20));
+  }
+}
+
+TEST_F(HostileSender, OpeningLinksWithoutEndIsBoundedByMaxSenders) {
+  const std::size_t descriptors = descriptor_count();
+  start_flood("open");
+  EXPECT_LE(statistics_of(service_).senders, 64u);
+  // Each link one doorbell; the answers that were not read yet at most three more.
+  EXPECT_LE(descriptor_count(), descriptors + 4 * 64 + 8);
+  exchange_amid_garbage(5, 0);
+  EXPECT_EQ(exchange(other_, peer_, 6), "");
+  flood_.kill();
+  expect_back_to(descriptors);
+}
+
+TEST_F(HostileSender, AnnouncingArenasWithoutEndIsBounded) {
+  const std::size_t descriptors = descriptor_count();
+  const std::size_t mappings = mapping_count();
+  start_flood("arena");
+  EXPECT_LE(mapping_count(), mappings + 4096 + 64);
+  EXPECT_LE(descriptor_count(), descriptors + 8);
+  exchange_amid_garbage(5, RIPC_RECEIVE_LEND);
+  flood_.kill();
+  expect_back_to(descriptors);
+  EXPECT_TRUE(eventually([&] { return mapping_count() <= mappings + (kSanitized ? 2000 : 64); }));
+}
+
+TEST_F(HostileSender, HugeArenasLeaveAddressSpaceForOthers) {
+  start_flood("huge arena");
+  constexpr std::size_t size = std::size_t{2} << 40;
+  void* const space = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  EXPECT_NE(space, MAP_FAILED) << "one peer used up the address space of the process";
+  if (space != MAP_FAILED) munmap(space, size);
+  exchange_amid_garbage(5, RIPC_RECEIVE_LEND);
+}
+
+TEST_F(HostileSender, ConnectionsThatNeverGreetAreHarmless) {
+  raise_descriptor_limit(4096);
+  const std::size_t descriptors = descriptor_count();
+  start_flood("connect");
+  exchange_amid_garbage(5, RIPC_RECEIVE_LEND);
+  flood_.kill();
+  expect_back_to(descriptors);
+}
+
+TEST_F(HostileSender, LentTransfersOfOnePacketAreForgottenWithIt) {
+  const std::size_t memory = resident_bytes();
+  start_flood("lend");
+  if (!kSanitized) {
+    EXPECT_LT(resident_bytes(), memory + (1 << 20)) << "20000 small packets made this process grow";
+  }
+}
+
+TEST_F(HostileSender, WrongArenaDescriptorsEndTheConnectionOnly) {
+  const ripc::UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  const ripc::UniqueFd folder(::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const ripc::UniqueFd unsealed = make_memfd(1 << 20, false);
+  const ripc::UniqueFd small = make_memfd(4096, true);
+  for (const int descriptor : {null.get(), folder.get(), unsealed.get(), small.get(), -1}) {
+    Hostile hostile(directory_.path(), target_);
+    ASSERT_TRUE(hostile.connected() && hostile.greet());
+    const std::array<int, 1> one{descriptor};
+    ASSERT_TRUE(hostile.send(control::Arena{1, 0, 1 << 20}, descriptor < 0 ? std::span<const int>() : one));
+    EXPECT_TRUE(eventually([&] { return hostile.closed(); })) << "descriptor " << descriptor;
+    EXPECT_EQ(exchange(service_, peer_, 2), "");
+  }
+}
+
+TEST_F(HostileSender, TruncatedAndForeignDatagramsEndTheConnectionOnly) {
+  std::vector<std::byte> whole;
+  control::encode(control::Open{1, kService, 1, 0, 0}, whole);
+  for (std::size_t length = 1; length <= whole.size(); ++length) {
+    Hostile hostile(directory_.path(), target_);
+    ASSERT_TRUE(hostile.connected() && hostile.greet());
+    std::vector<std::byte> bytes = whole;
+    if (length < whole.size()) {
+      bytes.resize(length);
+    } else {
+      bytes[1] = std::byte{99};
+    }
+    ASSERT_TRUE(hostile.send_raw(bytes));
+    EXPECT_TRUE(eventually([&] { return hostile.closed(); })) << length;
+  }
+  EXPECT_EQ(exchange(service_, peer_, 2), "");
+}
+
+TEST_F(HostileSender, AMessageBeforeTheGreetingEndsTheConnectionOnly) {
+  Hostile hostile(directory_.path(), target_);
+  ASSERT_TRUE(hostile.connected());
+  ASSERT_TRUE(hostile.send(control::Open{1, kService, 1, 0, 0}));
+  EXPECT_TRUE(eventually([&] { return hostile.closed(); }));
+  EXPECT_EQ(exchange(service_, peer_, 2), "");
+}
+
+}  // namespace
+}  // namespace fault
+
+int main(int argc, char** argv) {
+  return fault::run(argc, argv, {{"scribbler", fault::scribbler}, {"flooder", fault::flooder}});
+}

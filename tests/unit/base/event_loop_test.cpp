@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/event_loop.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace ripc {
+namespace {
+
+constexpr Nanoseconds kPatience = 20'000'000'000;
+
+UniqueFd make_eventfd() { return UniqueFd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)); }
+
+void signal(const UniqueFd& fd) {
+  const std::uint64_t one = 1;
+  ASSERT_EQ(::write(fd.get(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
+}
+
+void read_eventfd(const UniqueFd& fd) {
+  std::uint64_t value = 0;
+  ASSERT_EQ(::read(fd.get(), &value, sizeof value), static_cast<ssize_t>(sizeof value));
+}
+
+// ---- EventSet --------------------------------------------------------------------------------------------------
+
+class EventSetTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    Result<EventSet> made = EventSet::create();
+    ASSERT_TRUE(made.ok()) << made.status().text();
+    set_ = std::make_unique<EventSet>(std::move(made).value());
+  }
+  std::unique_ptr<EventSet> set_;
+};
+
+TEST_F(EventSetTest, TimesOutWhenNothingHappens) {
+  EXPECT_EQ(set_->wait(Deadline::after(0)), RIPC_TIMEOUT);
+  EXPECT_EQ(set_->wait(Deadline::after(1'000'000)), RIPC_TIMEOUT);
+}
+
+TEST_F(EventSetTest, IsReadableAfterWakeUntilItWasHeard) {
+  set_->wake();
+  EXPECT_EQ(set_->wait(Deadline::after(kPatience)), RIPC_OK);
+  EXPECT_EQ(set_->wait(Deadline::after(0)), RIPC_TIMEOUT);
+  set_->wake();
+  EXPECT_EQ(set_->wait(Deadline::after(kPatience)), RIPC_OK);
+}
+
+TEST_F(EventSetTest, HearsADescriptorThatIsNeverDrained) {
+  const UniqueFd fd = make_eventfd();
+  ASSERT_TRUE(set_->add(fd.get()).ok());
+  for (int round = 0; round < 3; ++round) {
+    signal(fd);
+    EXPECT_EQ(set_->wait(Deadline::after(kPatience)), RIPC_OK) << round;
+    EXPECT_EQ(set_->wait(Deadline::after(0)), RIPC_TIMEOUT) << "edge-triggered";
+  }
+}
+
+TEST_F(EventSetTest, ForgetsARemovedDescriptor) {
+  const UniqueFd fd = make_eventfd();
+  ASSERT_TRUE(set_->add(fd.get()).ok());
+  set_->remove(fd.get());
+  signal(fd);
+  EXPECT_EQ(set_->wait(Deadline::after(0)), RIPC_TIMEOUT);
+}
+
+TEST_F(EventSetTest, DrainForgetsTheEventsSoFarHoweverMany) {
+  std::vector<UniqueFd> fds;
+  for (int i = 0; i < 150; ++i) {
+    fds.push_back(make_eventfd());
+    ASSERT_TRUE(set_->add(fds.back().get()).ok());
+    signal(fds.back());
+  }
+  set_->wake();
+  set_->drain();
+  EXPECT_EQ(set_->wait(Deadline::after(0)), RIPC_TIMEOUT);
+  for (const UniqueFd& fd : fds) signal(fd);
+  EXPECT_EQ(set_->wait(Deadline::after(kPatience)), RIPC_OK);
+}
+
+TEST_F(EventSetTest, CanBeWaitedForByItsOwnDescriptor) {
+  Result<EventSet> outer = EventSet::create();
+  ASSERT_TRUE(outer.ok());
+  ASSERT_TRUE(outer->add(set_->fd()).ok());
+  set_->wake();
+  EXPECT_EQ(outer->wait(Deadline::after(kPatience)), RIPC_OK);
+}
+
+TEST_F(EventSetTest, RefusesWhatIsNoDescriptor) { EXPECT_FALSE(set_->add(-1).ok()); }
+
+TEST_F(EventSetTest, WakesAWaitingThread) {
+  std::thread other([&] { set_->wake(); });
+  EXPECT_EQ(set_->wait(Deadline::after(kPatience)), RIPC_OK);
+  other.join();
+}
+
+// ---- EventLoop -------------------------------------------------------------------------------------------------
+
+// A loop that runs in a thread of its own until the end of the test.
+class EventLoopTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    Result<std::unique_ptr<EventLoop>> made = EventLoop::create();
+    ASSERT_TRUE(made.ok()) << made.status().text();
+    loop_ = std::move(made).value();
+  }
+  void TearDown() override { finish(); }
+  void start() {
+    thread_ = std::thread([this] { loop_->run(); });
+  }
+  void finish() {
+    if (loop_) loop_->stop();
+    if (thread_.joinable()) thread_.join();
+  }
+  template <typename Condition>
+  static bool eventually(const Condition& condition) {
+    const Deadline deadline = Deadline::after(kPatience);
+    while (!condition()) {
+      if (deadline.expired()) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+  // Everything that was posted before has run.
+  void settle() {
+    std::atomic<bool> done{false};
+    loop_->post_top_level([&] { done = true; });
+    ASSERT_TRUE(eventually([&] { return done.load(); }));
+  }
+  // The same for tasks that may run nested.
+  void settle_without_top_level() {
+    std::atomic<bool> done{false};
+    loop_->post([&] { done = true; });
+    ASSERT_TRUE(eventually([&] { return done.load(); }));
+  }
+
+  std::unique_ptr<EventLoop> loop_;
+  std::thread thread_;
+};
+
+TEST_F(EventLoopTest, RunsTasksInTheLoopInTheOrderOfPosting) {
+  std::vector<int> order;
+  bool in_loop = false;
+  for (int i = 0; i < 5; ++i) loop_->post([&, i] { order.push_back(i); });
+  start();
+  loop_->post([&] {
+    order.push_back(5);
+    in_loop = loop_->in_loop_thread();
+  });
+  settle();
+  EXPECT_FALSE(loop_->in_loop_thread());
+  finish();
+  EXPECT_TRUE(in_loop);
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4, 5}));
+}
+
+TEST_F(EventLoopTest, LosesNoTaskOfManyThreads) {
+  start();
+  std::atomic<int> run{0};
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 1000; ++i) loop_->post([&] { ++run; });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(eventually([&] { return run == 4000; }));
+  finish();
+}
+
+TEST_F(EventLoopTest, CallsTheHandlerOfAReadyDescriptor) {
+  const UniqueFd fd = make_eventfd();
+  std::atomic<int> calls{0};
+  std::atomic<std::uint32_t> events{0};
+  start();
+  ASSERT_TRUE(loop_->add(fd.get(), EPOLLIN, [&](std::uint32_t ready) {
+    read_eventfd(fd);
+    events = ready;
+    ++calls;
+  }).ok());
+  for (int round = 1; round <= 3; ++round) {
+    signal(fd);
+    ASSERT_TRUE(eventually([&] { return calls == round; }));
+  }
+  EXPECT_EQ(events, static_cast<std::uint32_t>(EPOLLIN));
+  finish();
+}
+
+TEST_F(EventLoopTest, ModifyChangesWhatIsWaitedFor) {
+  const UniqueFd fd = make_eventfd();
+  std::atomic<std::uint32_t> events{0};
+  start();
+  ASSERT_TRUE(loop_->add(fd.get(), EPOLLIN, [&](std::uint32_t ready) {
+    events = ready;
+    loop_->remove(fd.get());
+  }).ok());
+  ASSERT_TRUE(loop_->modify(fd.get(), EPOLLOUT).ok());
+  EXPECT_TRUE(eventually([&] { return events != 0; }));
+  EXPECT_EQ(events, static_cast<std::uint32_t>(EPOLLOUT));
+  finish();
+  EXPECT_FALSE(loop_->modify(fd.get(), EPOLLIN).ok()) << "it was removed";
+}
+
+TEST_F(EventLoopTest, HandlerMayRemoveItself) {
+  const UniqueFd fd = make_eventfd();
+  std::atomic<int> calls{0};
+  start();
+  ASSERT_TRUE(loop_->add(fd.get(), EPOLLIN, [&, keep = std::make_shared<int>(7)](std::uint32_t) {
+    loop_->remove(fd.get());
+    calls += *keep;  // the handler stays until it returns
+  }).ok());
+  signal(fd);
+  EXPECT_TRUE(eventually([&] { return calls != 0; }));
+  settle();
+  EXPECT_EQ(calls, 7) << "though it is still readable";
+  ASSERT_TRUE(loop_->add(fd.get(), EPOLLIN, [&](std::uint32_t) {
+    loop_->remove(fd.get());
+    calls = 100;
+  }).ok());
+  EXPECT_TRUE(eventually([&] { return calls == 100; })) << "and can be added again";
+  finish();
+}
+
+TEST_F(EventLoopTest, RefusesWhatIsNoDescriptor) {
+  EXPECT_FALSE(loop_->add(-1, EPOLLIN, [](std::uint32_t) {}).ok());
+}
+
+TEST_F(EventLoopTest, RunsTimersInTheOrderOfTheirTimes) {
+  std::vector<int> order;
+  const Nanoseconds now = monotonic_now();
+  loop_->add_timer(now + 3'000'000, [&] { order.push_back(3); });
+  loop_->add_timer(now + 1'000'000, [&] { order.push_back(1); });
+  loop_->add_timer(now + 2'000'000, [&] { order.push_back(2); });
+  loop_->add_timer(now + 4'000'000, [&] { loop_->stop(); });
+  loop_->run();
+  EXPECT_EQ(order, (std::vector<int>{1, 2, 3}));
+}
+
+TEST_F(EventLoopTest, NeverRunsATimerEarly) {
+  const Nanoseconds at = monotonic_now() + 5'000'000;
+  Nanoseconds ran = 0;
+  loop_->add_timer(at, [&] {
+    ran = monotonic_now();
+    loop_->stop();
+  });
+  loop_->run();
+  EXPECT_GE(ran, at);
+}
+
+TEST_F(EventLoopTest, ATimerOfAnotherThreadWakesTheLoop) {
+  start();
+  settle();
+  std::atomic<bool> ran{false};
+  loop_->add_timer(monotonic_now(), [&] { ran = true; });
+  EXPECT_TRUE(eventually([&] { return ran.load(); }));
+  finish();
+}
+
+TEST_F(EventLoopTest, DoesNotRunACancelledTimer) {
+  int wrong = 0;
+  const Nanoseconds now = monotonic_now();
+  const EventLoop::TimerId cancelled = loop_->add_timer(now, [&] { ++wrong; });
+  loop_->cancel_timer(cancelled);
+  loop_->cancel_timer(cancelled);
+  loop_->cancel_timer(12345);
+  loop_->add_timer(now + 1, [&] { loop_->stop(); });
+  loop_->run();
+  EXPECT_EQ(wrong, 0);
+}
+
+// In each of these the loop has nothing else to wake it.
+TEST_F(EventLoopTest, ATimerAddedByATaskRuns) {
+  start();
+  std::atomic<bool> ran{false};
+  // The second task runs when the loop has heard every wake-up.
+  loop_->post([&] {
+    loop_->post([&] { loop_->add_timer(monotonic_now() + 1'000'000, [&] { ran = true; }); });
+  });
+  EXPECT_TRUE(eventually([&] { return ran.load(); }));
+  finish();
+}
+
+TEST_F(EventLoopTest, ATimerAddedByATimerRuns) {
+  start();
+  std::atomic<bool> ran{false};
+  loop_->add_timer(monotonic_now(), [&] {
+    loop_->add_timer(monotonic_now() + 1'000'000, [&] { ran = true; });
+  });
+  EXPECT_TRUE(eventually([&] { return ran.load(); }));
+  finish();
+}
+
+TEST_F(EventLoopTest, ATimerAddedByAHandlerRuns) {
+  start();
+  const UniqueFd fd = make_eventfd();
+  std::atomic<bool> ran{false};
+  ASSERT_TRUE(loop_->add(fd.get(), EPOLLIN, [&](std::uint32_t) {
+    loop_->remove(fd.get());
+    loop_->add_timer(monotonic_now() + 1'000'000, [&] { ran = true; });
+  }).ok());
+  signal(fd);
+  EXPECT_TRUE(eventually([&] { return ran.load(); }));
+  finish();
+}
+
+TEST_F(EventLoopTest, RunUntilHandlesEventsUntilItIsDone) {
+  start();
+  const UniqueFd fd = make_eventfd();
+  std::atomic<bool> heard{false};
+  std::atomic<int> result{-1};
+  ASSERT_TRUE(loop_->add(fd.get(), EPOLLIN, [&](std::uint32_t) {
+    read_eventfd(fd);
+    heard = true;
+  }).ok());
+  loop_->post_top_level([&] {
+    result = loop_->run_until([&] { return heard.load(); }, Deadline::after(kPatience)) ? 1 : 0;
+  });
+  signal(fd);
+  EXPECT_TRUE(eventually([&] { return result >= 0; }));
+  EXPECT_EQ(result, 1);
+  finish();
+}
+
+TEST_F(EventLoopTest, RunUntilRunsTasksAndTimersThatComeMeanwhile) {
+  start();
+  std::atomic<int> step{0};
+  std::atomic<int> result{-1};
+  loop_->post_top_level([&] {
+    step = 1;
+    result = loop_->run_until([&] { return step == 3; }, Deadline::after(kPatience)) ? 1 : 0;
+  });
+  ASSERT_TRUE(eventually([&] { return step == 1; }));
+  loop_->post([&] { step = 2; });
+  ASSERT_TRUE(eventually([&] { return step == 2; }));
+  loop_->add_timer(monotonic_now(), [&] { step = 3; });
+  EXPECT_TRUE(eventually([&] { return result >= 0; }));
+  EXPECT_EQ(result, 1);
+  finish();
+}
+
+// The waited-for task runs when the loop has heard every wake-up; nothing else ends its sleep.
+TEST_F(EventLoopTest, RunUntilIsDoneWhenATaskSaysSo) {
+  start();
+  std::atomic<bool> done{false};
+  std::atomic<int> result{-1};
+  loop_->post_top_level([&] {
+    loop_->post([&] { loop_->post([&] { done = true; }); });
+    result = loop_->run_until([&] { return done.load(); }, Deadline::after(2 * kPatience)) ? 1 : 0;
+  });
+  EXPECT_TRUE(eventually([&] { return result >= 0; }));
+  EXPECT_EQ(result, 1);
+  finish();
+}
+
+TEST_F(EventLoopTest, RunUntilGivesUpAtItsDeadline) {
+  start();
+  std::atomic<int> result{-1};
+  loop_->post_top_level([&] {
+    result = loop_->run_until([] { return false; }, Deadline::after(2'000'000)) ? 1 : 0;
+  });
+  EXPECT_TRUE(eventually([&] { return result >= 0; }));
+  EXPECT_EQ(result, 0);
+  finish();
+}
+
+TEST_F(EventLoopTest, RunUntilGivesUpWhenTheLoopStops) {
+  start();
+  std::atomic<int> result{-1};
+  loop_->post_top_level([&] { result = loop_->run_until([] { return false; }, Deadline::never()) ? 1 : 0; });
+  settle_without_top_level();
+  loop_->stop();
+  EXPECT_TRUE(eventually([&] { return result >= 0; }));
+  EXPECT_EQ(result, 0);
+  finish();
+}
+
+TEST_F(EventLoopTest, TopLevelTasksNeverRunInANestedLoop) {
+  start();
+  std::atomic<int> step{0};
+  std::atomic<bool> nested{false}, wrong{false}, ran{false};
+  loop_->post_top_level([&] {
+    nested = true;
+    (void)loop_->run_until([&] { return step == 1; }, Deadline::after(kPatience));
+    nested = false;
+  });
+  ASSERT_TRUE(eventually([&] { return nested.load(); }));
+  loop_->post_top_level([&] {
+    if (nested) wrong = true;
+    ran = true;
+  });
+  for (int i = 0; i < 20; ++i) {
+    std::atomic<bool> done{false};
+    loop_->post([&] { done = true; });
+    ASSERT_TRUE(eventually([&] { return done.load(); }));
+  }
+  EXPECT_FALSE(ran);
+  loop_->post([&] { step = 1; });
+  EXPECT_TRUE(eventually([&] { return ran.load(); })) << "it runs afterwards";
+  EXPECT_FALSE(wrong);
+  finish();
+}
+
+}  // namespace
+}  // namespace ripc

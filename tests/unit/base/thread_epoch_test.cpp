@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/thread_epoch.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+#include <thread>
+#include <vector>
+
+namespace ripc {
+namespace {
+
+using Section = ThreadEpoch::Section;
+
+TEST(ThreadEpoch, HasOneRecordForEachLivingThread) {
+  ThreadEpoch::Record& mine = ThreadEpoch::current();
+  EXPECT_EQ(&mine, &ThreadEpoch::current());
+  const ThreadEpoch::Record* other = nullptr;
+  std::thread([&] { other = &ThreadEpoch::current(); }).join();
+  EXPECT_NE(other, &mine);
+}
+
+TEST(ThreadEpoch, UsesTheRecordsOfEndedThreadsAgain) {
+  std::set<const ThreadEpoch::Record*> records;
+  for (int i = 0; i < 50; ++i) std::thread([&] { records.insert(&ThreadEpoch::current()); }).join();
+  EXPECT_EQ(records.size(), 1u);
+}
+
+TEST(ThreadEpoch, CounterIsOddInASectionAlsoWhenSectionsNest) {
+  ThreadEpoch::Record& record = ThreadEpoch::current();
+  const std::uint64_t before = record.counter;
+  EXPECT_EQ(before % 2, 0u);
+  {
+    const Section outer(record);
+    EXPECT_EQ(record.counter % 2, 1u);
+    {
+      const Section inner(record);
+      EXPECT_EQ(record.counter, before + 1);
+    }
+    EXPECT_EQ(record.counter, before + 1) << "the outer one is still going on";
+  }
+  EXPECT_EQ(record.counter, before + 2);
+}
+
+TEST(ThreadEpoch, SynchronizeReturnsAtOnceWithoutASection) {
+  std::thread other([] { ThreadEpoch::synchronize(ThreadEpoch::current()); });
+  other.join();
+  ThreadEpoch::synchronize(ThreadEpoch::current());
+}
+
+TEST(ThreadEpoch, SynchronizeWaitsForTheSectionThatHadBegun) {
+  for (int round = 0; round < 200; ++round) {
+    std::atomic<const ThreadEpoch::Record*> record{nullptr};
+    std::atomic<bool> go{false};
+    int value = 0;  // not atomic: it is the order that makes reading it right
+    std::thread reader([&] {
+      const Section section(ThreadEpoch::current());
+      record = &ThreadEpoch::current();
+      while (!go) std::this_thread::yield();
+      value = 7;
+    });
+    while (record == nullptr) std::this_thread::yield();
+    go = true;
+    ThreadEpoch::synchronize(*record);
+    EXPECT_EQ(value, 7);
+    reader.join();
+  }
+}
+
+TEST(ThreadEpoch, SynchronizeDoesNotWaitForSectionsThatBeginLater) {
+  std::atomic<const ThreadEpoch::Record*> record{nullptr};
+  std::atomic<bool> stop{false};
+  std::thread reader([&] {
+    record = &ThreadEpoch::current();
+    while (!stop) const Section section(ThreadEpoch::current());
+  });
+  while (record == nullptr) std::this_thread::yield();
+  for (int i = 0; i < 500; ++i) ThreadEpoch::synchronize(*record);
+  stop = true;
+  reader.join();
+}
+
+TEST(Waiting, IsOverWhenNoSectionHadBegun) {
+  EXPECT_TRUE(ThreadEpoch::Waiting().over());
+  EXPECT_TRUE(ThreadEpoch::Waiting::for_all().over());
+}
+
+TEST(Waiting, IsOverWhenTheSectionsThatHadBegunAreEvenIfOthersHaveBegunSince) {
+  std::atomic<int> step{0};
+  const auto wait_for = [&](int value) {
+    while (step < value) std::this_thread::yield();
+  };
+  std::thread reader([&] {
+    {
+      const Section section(ThreadEpoch::current());
+      step = 1;
+      wait_for(2);
+    }
+    const Section section(ThreadEpoch::current());
+    step = 3;
+    wait_for(4);
+  });
+  wait_for(1);
+  ThreadEpoch::Waiting waiting = ThreadEpoch::Waiting::for_all();
+  EXPECT_FALSE(waiting.over());
+  step = 2;
+  wait_for(3);
+  EXPECT_TRUE(waiting.over());
+  EXPECT_TRUE(waiting.over());
+  step = 4;
+  reader.join();
+}
+
+TEST(EpochDomain, DestroysFromReclaimOnly) {
+  EpochDomain domain;
+  EXPECT_TRUE(domain.reclaim()) << "nothing to do";
+  int destroyed = 0;
+  domain.retire([&] { ++destroyed; });
+  domain.retire([&] { ++destroyed; });
+  EXPECT_EQ(destroyed, 0);
+  EXPECT_TRUE(domain.reclaim());
+  EXPECT_EQ(destroyed, 2);
+  EXPECT_TRUE(domain.reclaim());
+  EXPECT_EQ(destroyed, 2) << "once";
+}
+
+TEST(EpochDomain, KeepsWhatASectionMaySee) {
+  EpochDomain domain;
+  int destroyed = 0;
+  {
+    const Section section(ThreadEpoch::current());
+    domain.retire([&] { ++destroyed; });
+    for (int i = 0; i < 3; ++i) EXPECT_FALSE(domain.reclaim());
+    domain.retire([&] { ++destroyed; });
+    EXPECT_FALSE(domain.reclaim());
+    EXPECT_EQ(destroyed, 0);
+  }
+  domain.reclaim_all();
+  EXPECT_EQ(destroyed, 2);
+}
+
+TEST(EpochDomain, MayRetireMoreWhileItDestroys) {
+  EpochDomain domain;
+  int destroyed = 0;
+  domain.retire([&] { domain.retire([&] { ++destroyed; }); });
+  domain.reclaim_all();
+  domain.reclaim_all();
+  EXPECT_EQ(destroyed, 1);
+}
+
+TEST(EpochDomain, DestroysEverythingBeforeItGoes) {
+  int destroyed = 0;
+  {
+    EpochDomain domain;
+    for (int i = 0; i < 5; ++i) domain.retire([&] { ++destroyed; });
+  }
+  EXPECT_EQ(destroyed, 5);
+}
+
+// What a reader reaches is never destroyed under it: a sanitizer would see it, and the value says it without one.
+TEST(EpochDomain, NeverDestroysWhatAReaderReads) {
+  struct Object {
+    explicit Object(std::uint64_t number) : value(number), check(~number) {}
+    ~Object() { value = check = 0; }
+    std::uint64_t value, check;
+  };
+  EpochDomain domain;
+  std::atomic<Object*> current{new Object(0)};
+  std::atomic<bool> stop{false}, wrong{false};
+  std::vector<std::thread> readers;
+  for (int reader = 0; reader < 3; ++reader) {
+    readers.emplace_back([&] {
+      while (!stop) {
+        const Section section(ThreadEpoch::current());
+        const Object* object = current.load(std::memory_order_acquire);
+        for (int look = 0; look < 4; ++look) {
+          if (object->value != ~object->check) wrong = true;
+        }
+      }
+    });
+  }
+  for (std::uint64_t number = 1; number <= 5000; ++number) {
+    Object* former = current.exchange(new Object(number), std::memory_order_acq_rel);
+    domain.retire([former] { delete former; });
+    (void)domain.reclaim();
+  }
+  stop = true;
+  for (std::thread& reader : readers) reader.join();
+  domain.reclaim_all();
+  delete current.load();
+  EXPECT_FALSE(wrong);
+}
+
+TEST(EpochDomain, TakesRetirementsFromManyThreads) {
+  EpochDomain domain;
+  std::atomic<int> destroyed{0};
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 500; ++i) {
+        const Section section(ThreadEpoch::current());
+        domain.retire([&] { ++destroyed; });
+        (void)domain.reclaim();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  domain.reclaim_all();
+  EXPECT_EQ(destroyed, 2000);
+}
+
+}  // namespace
+}  // namespace ripc

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ticket.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "fake_transport.hpp"
+
+namespace ripc::core {
+namespace {
+
+using State = FakeChannel::State;
+
+constexpr Nanoseconds kPatience = 30'000'000'000;
+constexpr Nanoseconds kSpin = 10'000;
+
+struct Outcome {
+  std::atomic<int> calls{0};
+  std::atomic<int> status{-1};
+  static void note(void* user, ripc_status status) {
+    auto& outcome = *static_cast<Outcome*>(user);
+    outcome.status = status;
+    ++outcome.calls;
+  }
+};
+
+class TicketTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    Result<std::unique_ptr<EventLoop>> made = EventLoop::create();
+    ASSERT_TRUE(made.ok());
+    loop_ = std::move(made).value();
+    keeper_ = std::make_unique<TicketKeeper>(*loop_);
+    thread_ = std::thread([this] { loop_->run(); });
+  }
+  void TearDown() override {
+    keeper_->shut_down();
+    loop_->stop();
+    thread_.join();
+    keeper_.reset();
+    EXPECT_EQ(channel_->misuses(), 0) << "a transfer was named after its end";
+  }
+
+  std::shared_ptr<Ticket> open(std::uint64_t transfer, Nanoseconds deadline = UINT64_MAX, Outcome* outcome = nullptr,
+                               ripc_service_id service = 1) {
+    Ticket::Parts parts;
+    parts.channel = channel_;
+    parts.transfer = transfer;
+    parts.service = service;
+    parts.deadline = deadline;
+    if (outcome != nullptr) parts.callback = Outcome::note;
+    parts.user = outcome;
+    return keeper_->open(std::move(parts));
+  }
+  // A ticket that holds a lease of the pool.
+  std::shared_ptr<Ticket> open_with_lease(std::uint64_t transfer) {
+    lease_ = *pool_.lease(5000);
+    Ticket::Parts parts;
+    parts.channel = channel_;
+    parts.transfer = transfer;
+    parts.service = 1;
+    parts.ranges.push_back({lease_, 5000});
+    parts.holds.push_back(std::move(pool_.hold(lease_, 5000)).value());
+    EXPECT_TRUE(pool_.release(lease_).ok());
+    return keeper_->open(std::move(parts));
+  }
+  bool memory_is_held() {
+    ripc_pool_statistics statistics{};
+    pool_.fill_statistics(statistics);
+    return statistics.leased != 0;
+  }
+  template <typename Condition>
+  static bool eventually(const Condition& condition) {
+    const Deadline deadline = Deadline::after(kPatience);
+    while (!condition()) {
+      if (deadline.expired()) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+  static ripc_status wait(Ticket& ticket) { return ticket.wait(Deadline::after(kPatience), kSpin); }
+
+  memory::Pool pool_{std::uint64_t{128} << 20};
+  std::byte* lease_ = nullptr;
+  std::shared_ptr<FakeChannel> channel_ = std::make_shared<FakeChannel>();
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<TicketKeeper> keeper_;
+  std::thread thread_;
+};
+
+TEST_F(TicketTest, IsPendingUntilThePeerFinishes) {
+  const std::uint64_t transfer = channel_->make_transfer();
+  const auto ticket = open(transfer);
+  EXPECT_EQ(ticket->poll(), RIPC_PENDING);
+  EXPECT_EQ(ticket->wait(Deadline::after(0), 0), RIPC_PENDING);
+  channel_->finish(transfer, RIPC_NO_WINDOW);
+  EXPECT_EQ(ticket->poll(), RIPC_NO_WINDOW);
+  EXPECT_EQ(ticket->poll(), RIPC_NO_WINDOW) << "it stays final";
+  EXPECT_EQ(ticket->cancel(), RIPC_NO_WINDOW);
+  EXPECT_EQ(wait(*ticket), RIPC_NO_WINDOW);
+}
+
+TEST_F(TicketTest, AWaitThatGoesToSleepAsksThePeerToTellAndHearsIt) {
+  const std::uint64_t transfer = channel_->make_transfer();
+  const auto ticket = open(transfer);
+  std::thread peer([&] {
+    if (!eventually([&] { return channel_->is_watched(transfer); })) return;
+    channel_->finish(transfer, RIPC_OK);
+    keeper_->transfer_finished(*channel_, transfer);
+  });
+  EXPECT_EQ(wait(*ticket), RIPC_OK);
+  peer.join();
+}
+
+TEST_F(TicketTest, AWaitFindsATransferThatFinishedBeforeItWasWatched) {
+  const std::uint64_t transfer = channel_->make_transfer();
+  const auto ticket = open(transfer);
+  channel_->finish(transfer, RIPC_OK);
+  EXPECT_EQ(ticket->wait(Deadline::never(), 0), RIPC_OK);
+}
+
+TEST_F(TicketTest, FinishesWithoutAnyWordBecauseTheKeeperLooks) {
+  const std::uint64_t transfer = channel_->make_transfer();
+  (void)open_with_lease(transfer);
+  EXPECT_TRUE(memory_is_held());
+  channel_->finish(transfer, RIPC_OK);
+  EXPECT_TRUE(eventually([&] { return !memory_is_held(); }));
+  EXPECT_FALSE(channel_->is_open(transfer));
+}
+
+TEST_F(TicketTest, RunsTheCallbackOnce) {
+  Outcome outcome;
+  const std::uint64_t transfer = channel_->make_transfer();
+  const auto ticket = open(transfer, UINT64_MAX, &outcome);
+  EXPECT_TRUE(channel_->is_watched(transfer));
+  channel_->finish(transfer, RIPC_REFUSED);
+  keeper_->transfer_finished(*channel_, transfer);
+  keeper_->transfer_finished(*channel_, transfer);
+  EXPECT_TRUE(eventually([&] { return outcome.calls == 1; }));
+  EXPECT_EQ(outcome.status, RIPC_REFUSED);
+  EXPECT_EQ(ticket->poll(), RIPC_REFUSED);
+  EXPECT_EQ(outcome.calls, 1);
+}
+
+TEST_F(TicketTest, RunsTheCallbackOfATransferThatHadFinishedWhenItWasOpened) {
+  Outcome outcome;
+  const std::uint64_t transfer = channel_->make_transfer();
+  channel_->finish(transfer, RIPC_OK);
+  (void)open(transfer, UINT64_MAX, &outcome);
+  EXPECT_TRUE(eventually([&] { return outcome.calls == 1; }));
+}
+
+TEST_F(TicketTest, CancelWithdrawsWhatThePeerHasNotTaken) {
+  const std::uint64_t transfer = channel_->make_transfer();
+  const auto ticket = open_with_lease(transfer);
+  EXPECT_EQ(ticket->cancel(), RIPC_CANCELLED);
+  EXPECT_FALSE(channel_->is_open(transfer));
+  EXPECT_FALSE(memory_is_held());
+  EXPECT_EQ(ticket->poll(), RIPC_CANCELLED);
+}
+
+TEST_F(TicketTest, KeepsTheMemoryOfACancelledMessageWhileThePeerStillReads) {
+  const std::uint64_t transfer = channel_->make_transfer(State::pulling);
+  const auto ticket = open_with_lease(transfer);
+  EXPECT_EQ(ticket->cancel(), RIPC_CANCELLED);
+  EXPECT_TRUE(memory_is_held());
+  channel_->stop_draining(transfer);
+  EXPECT_TRUE(eventually([&] { return !memory_is_held(); }));
+}
+
+TEST_F(TicketTest, CannotBeCancelledWhileThePeerHoldsALentView) {
+  const std::uint64_t transfer = channel_->make_transfer(State::lent);
+  const auto ticket = open_with_lease(transfer);
+  EXPECT_EQ(ticket->cancel(), RIPC_PENDING);
+  EXPECT_TRUE(memory_is_held());
+  channel_->finish(transfer, RIPC_OK);
+  EXPECT_EQ(wait(*ticket), RIPC_OK);
+  EXPECT_FALSE(memory_is_held());
+}
+
+TEST_F(TicketTest, TimesOut) {
+  Outcome outcome;
+  const std::uint64_t transfer = channel_->make_transfer();
+  const auto ticket = open(transfer, monotonic_now() + 2'000'000, &outcome);
+  EXPECT_EQ(wait(*ticket), RIPC_TIMEOUT);
+  EXPECT_FALSE(channel_->is_open(transfer)) << "it was withdrawn";
+  EXPECT_TRUE(eventually([&] { return outcome.calls == 1; }));
+  EXPECT_EQ(outcome.status, RIPC_TIMEOUT);
+}
+
+TEST_F(TicketTest, TimesOutAlsoWhenItWasOpenedInTheLoop) {
+  Outcome outcome;
+  const std::uint64_t transfer = channel_->make_transfer();
+  loop_->post_top_level([&] {
+    loop_->post_top_level([&] { (void)open(transfer, monotonic_now() + 2'000'000, &outcome); });
+  });
+  EXPECT_TRUE(eventually([&] { return outcome.calls == 1; }));
+  EXPECT_EQ(outcome.status, RIPC_TIMEOUT);
+}
+
+TEST_F(TicketTest, ThatWasLentInTimeIsCompleteWhenTheViewIsGivenBackHoweverLate) {
+  const std::uint64_t transfer = channel_->make_transfer(State::lent), later = channel_->make_transfer();
+  const auto ticket = open(transfer, monotonic_now());
+  const auto other = open(later, monotonic_now() + 1'000'000);
+  EXPECT_EQ(wait(*other), RIPC_TIMEOUT) << "so the time of the first has passed";
+  EXPECT_EQ(ticket->poll(), RIPC_PENDING);
+  channel_->finish(transfer, RIPC_OK);
+  EXPECT_EQ(wait(*ticket), RIPC_OK);
+}
+
+TEST_F(TicketTest, EndsWhenTheChannelIsLost) {
+  const std::uint64_t done = channel_->make_transfer(), pending = channel_->make_transfer();
+  Outcome outcome;
+  const auto first = open(done), second = open(pending, UINT64_MAX, &outcome);
+  channel_->finish(done, RIPC_OK);
+  channel_->die();
+  keeper_->channel_lost(*channel_);
+  EXPECT_EQ(first->poll(), RIPC_OK) << "what the peer had finished stays finished";
+  EXPECT_EQ(second->poll(), RIPC_PEER_DEAD);
+  EXPECT_TRUE(eventually([&] { return outcome.calls == 1; }));
+}
+
+TEST_F(TicketTest, EndServiceEndsItsTicketsOnly) {
+  const std::uint64_t mine = channel_->make_transfer(), other = channel_->make_transfer();
+  const auto ticket = open(mine, UINT64_MAX, nullptr, 1), stays = open(other, UINT64_MAX, nullptr, 2);
+  keeper_->end_service(1);
+  EXPECT_EQ(ticket->poll(), RIPC_CLOSED);
+  EXPECT_EQ(stays->poll(), RIPC_PENDING);
+}
+
+TEST_F(TicketTest, EndRangeEndsTicketsThatExposeAByteOfIt) {
+  std::array<std::byte, 64> memory{};
+  const spi::Bytes bytes(memory);
+  const auto open_range = [&](spi::Bytes range) {
+    Ticket::Parts parts;
+    parts.channel = channel_;
+    parts.transfer = channel_->make_transfer();
+    parts.ranges = {range};
+    return keeper_->open(std::move(parts));
+  };
+  const auto before = open_range(bytes.subspan(0, 16)), across = open_range(bytes.subspan(8, 9)),
+             inside = open_range(bytes.subspan(20, 2)), after = open_range(bytes.subspan(32, 8));
+  keeper_->end_range(bytes.subspan(16, 16));
+  EXPECT_EQ(before->poll(), RIPC_PENDING);
+  EXPECT_EQ(across->poll(), RIPC_CANCELLED);
+  EXPECT_EQ(inside->poll(), RIPC_CANCELLED);
+  EXPECT_EQ(after->poll(), RIPC_PENDING);
+}
+
+TEST_F(TicketTest, EndServiceKeepsLentMemoryUntilTheViewIsGivenBack) {
+  const std::uint64_t transfer = channel_->make_transfer(State::lent);
+  const auto ticket = open_with_lease(transfer);
+  keeper_->end_service(1);
+  EXPECT_EQ(ticket->poll(), RIPC_CLOSED);
+  EXPECT_TRUE(memory_is_held());
+  channel_->finish(transfer, RIPC_OK);
+  EXPECT_TRUE(eventually([&] { return !memory_is_held(); }));
+}
+
+TEST_F(TicketTest, ShutDownHoldsNothing) {
+  const std::uint64_t lent = channel_->make_transfer(State::lent);
+  const auto ticket = open_with_lease(lent);
+  keeper_->shut_down();
+  EXPECT_EQ(ticket->poll(), RIPC_CLOSED);
+  EXPECT_FALSE(memory_is_held());
+}
+
+TEST_F(TicketTest, CanBeWaitedForInACallback) {
+  const std::uint64_t transfer = channel_->make_transfer();
+  const auto ticket = open(transfer);
+  std::atomic<int> status{-1};
+  loop_->post_top_level([&] { status = wait(*ticket); });
+  ASSERT_TRUE(eventually([&] { return channel_->is_watched(transfer); }));
+  channel_->finish(transfer, RIPC_OK);
+  loop_->post([&] { keeper_->transfer_finished(*channel_, transfer); });
+  EXPECT_TRUE(eventually([&] { return status >= 0; }));
+  EXPECT_EQ(status, RIPC_OK);
+}
+
+TEST_F(TicketTest, CompletesOnceWhenEverythingHappensAtOnce) {
+  for (int round = 0; round < 200; ++round) {
+    Outcome outcome;
+    const std::uint64_t transfer = channel_->make_transfer();
+    const auto ticket = open(transfer, monotonic_now() + static_cast<Nanoseconds>(round) * 1000, &outcome);
+    ripc_status cancelled = RIPC_PENDING, waited = RIPC_PENDING;
+    std::thread canceller([&] { cancelled = ticket->cancel(); });
+    std::thread waiter([&] { waited = wait(*ticket); });
+    keeper_->transfer_finished(*channel_, transfer);
+    canceller.join();
+    waiter.join();
+    EXPECT_EQ(cancelled, waited);
+    ASSERT_TRUE(eventually([&] { return outcome.calls != 0; }));
+    EXPECT_EQ(outcome.status, waited);
+    EXPECT_TRUE(waited == RIPC_CANCELLED || waited == RIPC_TIMEOUT);
+    EXPECT_EQ(outcome.calls, 1);
+  }
+}
+
+}  // namespace
+}  // namespace ripc::core

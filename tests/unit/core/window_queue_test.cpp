@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/window_queue.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace ripc::core {
+namespace {
+
+std::vector<std::uint64_t> take_all(WindowQueue& queue) {
+  std::vector<std::uint64_t> cookies;
+  while (const auto window = queue.take()) cookies.push_back(window->cookie);
+  return cookies;
+}
+
+TEST(WindowQueue, GivesWindowsInPostingOrder) {
+  WindowQueue queue;
+  std::array<std::byte, 64> memory{};
+  EXPECT_FALSE(queue.take().has_value());
+  for (std::uint64_t cookie = 0; cookie < 5; ++cookie)
+    ASSERT_TRUE(queue.post(memory.data() + cookie, 10 + cookie, cookie).ok());
+  for (std::uint64_t cookie = 0; cookie < 5; ++cookie) {
+    const auto window = queue.take();
+    ASSERT_TRUE(window.has_value());
+    EXPECT_EQ(window->data, memory.data() + cookie);
+    EXPECT_EQ(window->size, 10 + cookie);
+    EXPECT_EQ(window->cookie, cookie);
+  }
+  EXPECT_FALSE(queue.take().has_value());
+}
+
+TEST(WindowQueue, PutsUnusedWindowsBackAtTheirOldPlaces) {
+  WindowQueue queue;
+  std::byte byte{};
+  for (std::uint64_t cookie = 0; cookie < 5; ++cookie) ASSERT_TRUE(queue.post(&byte, 1, cookie).ok());
+  const auto first = queue.take(), second = queue.take(), third = queue.take();
+  queue.give_back(*second);
+  queue.give_back(*third);
+  queue.give_back(*first);
+  EXPECT_EQ(take_all(queue), (std::vector<std::uint64_t>{0, 1, 2, 3, 4}));
+  queue.give_back(*third);
+  ASSERT_TRUE(queue.post(&byte, 1, 9).ok());
+  queue.give_back(*first);
+  EXPECT_EQ(take_all(queue), (std::vector<std::uint64_t>{0, 2, 9}));
+}
+
+TEST(WindowQueue, WithdrawsEveryWindowWithTheCookie) {
+  WindowQueue queue;
+  std::byte byte{};
+  for (const std::uint64_t cookie : {1u, 2u, 1u, 3u, 1u}) ASSERT_TRUE(queue.post(&byte, 1, cookie).ok());
+  EXPECT_EQ(queue.withdraw(1), 3u);
+  EXPECT_EQ(queue.withdraw(1), 0u);
+  EXPECT_EQ(take_all(queue), (std::vector<std::uint64_t>{2, 3}));
+}
+
+TEST(WindowQueue, HoldsSoManyAndNoMore) {
+  WindowQueue queue;
+  std::byte byte{};
+  for (std::size_t i = 0; i < WindowQueue::kLimit; ++i) ASSERT_TRUE(queue.post(&byte, 1, 0).ok());
+  EXPECT_EQ(queue.post(&byte, 1, 0), RIPC_LIMIT);
+  EXPECT_TRUE(queue.take().has_value());
+  EXPECT_TRUE(queue.post(&byte, 1, 0).ok());
+}
+
+TEST(WindowQueue, GivesEachWindowToOneThread) {
+  constexpr std::uint64_t kWindows = 5000;
+  WindowQueue queue;
+  std::byte byte{};
+  std::vector<std::atomic<int>> seen(kWindows);
+  std::atomic<std::uint64_t> taken{0};
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 3; ++thread) {
+    threads.emplace_back([&] {
+      while (taken < kWindows) {
+        const auto window = queue.take();
+        if (!window) {
+          std::this_thread::yield();
+          continue;
+        }
+        ++seen[window->cookie];
+        ++taken;
+      }
+    });
+  }
+  for (std::uint64_t cookie = 0; cookie < kWindows; ++cookie) ASSERT_TRUE(queue.post(&byte, 1, cookie).ok());
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& count : seen) ASSERT_EQ(count, 1);
+}
+
+}  // namespace
+}  // namespace ripc::core

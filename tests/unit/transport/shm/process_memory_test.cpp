@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/shm/process_memory.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "../../base/process_helpers.hpp"
+
+namespace ripc::shm {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+std::uint64_t address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
+
+// A child with a copy of this process's memory at the same addresses, and the pidfd that a connection would have.
+class Peer {
+ public:
+  Peer() {
+    int sockets[2] = {-1, -1};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
+    mine_.reset(sockets[0]);
+    its_.reset(sockets[1]);
+    for (std::size_t i = 0; i < memory_.size(); ++i) memory_[i] = static_cast<std::byte>(i % 251);
+    child_.emplace([this] {
+      mine_.reset();
+      char byte = 0;
+      while (::recv(its_.get(), &byte, 1, 0) == 1) {  // 'c': check what was written; anything else: say it is there
+        bool good = true;
+        if (byte == 'c') {
+          for (std::size_t i = 0; i < memory_.size(); ++i) good &= memory_[i] == std::byte{0x77};
+        }
+        byte = good ? 'y' : 'n';
+        if (::send(its_.get(), &byte, 1, MSG_NOSIGNAL) != 1) break;
+      }
+      return 0;
+    });
+    its_.reset();
+    EXPECT_EQ(ask('?'), 'y');
+  }
+
+  char ask(char question) {
+    char answer = 0;
+    EXPECT_EQ(::send(mine_.get(), &question, 1, MSG_NOSIGNAL), 1);
+    EXPECT_EQ(::recv(mine_.get(), &answer, 1, 0), 1);
+    return answer;
+  }
+  PeerProcess process() { return PeerProcess(UniqueFd(pidfd()), child_->pid()); }
+  void end() {
+    child_->kill(SIGKILL);
+    EXPECT_EQ(child_->wait(), 1000 + SIGKILL);
+  }
+  std::vector<std::byte>& memory() { return memory_; }
+
+ private:
+  // The socket pair was made in this process, so its credentials name this process: the test goes by the number.
+  int pidfd() const { return static_cast<int>(::syscall(SYS_pidfd_open, child_->pid(), 0)); }
+
+  std::vector<std::byte> memory_ = std::vector<std::byte>(5 * kPage + 17);
+  UniqueFd mine_, its_;
+  std::optional<test::Child> child_;
+};
+
+TEST(PeerProcess, ReadsThePeersMemory) {
+  Peer peer;
+  const PeerProcess process = peer.process();
+  const std::vector<std::byte> expected = peer.memory();
+  std::fill(peer.memory().begin(), peer.memory().end(), std::byte{0});  // ours, not the peer's
+  std::vector<std::byte> read(expected.size());
+  EXPECT_EQ(process.read(address_of(peer.memory().data()), read), RIPC_OK);
+  EXPECT_EQ(read, expected);
+}
+
+TEST(PeerProcess, WritesThePeersMemory) {
+  Peer peer;
+  const PeerProcess process = peer.process();
+  EXPECT_EQ(peer.ask('c'), 'n');
+  const std::vector<std::byte> bytes(peer.memory().size(), std::byte{0x77});
+  EXPECT_EQ(process.write(address_of(peer.memory().data()), bytes), RIPC_OK);
+  EXPECT_EQ(peer.ask('c'), 'y');
+}
+
+TEST(PeerProcess, SaysCancelledForMemoryThatIsNotThere) {
+  Peer peer;
+  const PeerProcess process = peer.process();
+  std::vector<std::byte> bytes(64);
+  EXPECT_EQ(process.read(0, bytes), RIPC_CANCELLED);
+  EXPECT_EQ(process.read(UINT64_MAX - 4096, bytes), RIPC_CANCELLED);
+  EXPECT_EQ(process.write(16, bytes), RIPC_CANCELLED);
+}
+
+TEST(PeerProcess, SaysPeerDeadWhenTheProcessIsGone) {
+  Peer peer;
+  const PeerProcess process = peer.process();
+  peer.end();
+  std::vector<std::byte> bytes(64);
+  EXPECT_EQ(process.read(address_of(peer.memory().data()), bytes), RIPC_PEER_DEAD);
+  EXPECT_EQ(process.write(address_of(peer.memory().data()), bytes), RIPC_PEER_DEAD);
+}
+
+TEST(PeerProcess, RefusesAProcessThatIsNotVisible) {
+  const PeerProcess process(UniqueFd(), 0);
+  std::vector<std::byte> bytes(64);
+  EXPECT_EQ(process.read(address_of(bytes.data()), bytes), RIPC_UNSUPPORTED);
+  EXPECT_EQ(process.write(address_of(bytes.data()), bytes), RIPC_UNSUPPORTED);
+}
+
+TEST(OpenPeerProcess, NamesTheProcessAtTheOtherEnd) {
+  int sockets[2] = {-1, -1};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
+  const UniqueFd first(sockets[0]), second(sockets[1]);
+  EXPECT_FALSE(open_peer_process(first.get(), 0)) << "not visible from here";
+  UniqueFd self = open_peer_process(first.get(), ::getpid());
+  ASSERT_TRUE(self);
+  const std::array<char, 5> text{"here"};
+  std::array<std::byte, 5> read{};
+  const PeerProcess process(std::move(self), ::getpid());
+  EXPECT_EQ(process.read(address_of(text.data()), read), RIPC_OK);
+  EXPECT_EQ(std::memcmp(read.data(), text.data(), text.size()), 0);
+}
+
+TEST(CopyOwnMemory, SaysFalseInsteadOfAFault) {
+  void* memory = ::mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* bytes = static_cast<std::byte*>(memory);
+  std::memset(bytes, 0x31, 2 * kPage);
+  std::vector<std::byte> copy(2 * kPage);
+  EXPECT_TRUE(copy_own_memory(copy.data(), bytes, copy.size()));
+  EXPECT_EQ(copy.back(), std::byte{0x31});
+  EXPECT_TRUE(copy_own_memory(copy.data(), bytes, 0));
+  ASSERT_EQ(::munmap(bytes + kPage, kPage), 0);
+  EXPECT_TRUE(copy_own_memory(copy.data(), bytes, kPage));
+  EXPECT_FALSE(copy_own_memory(copy.data(), bytes, 2 * kPage)) << "half of it is gone";
+  EXPECT_FALSE(copy_own_memory(copy.data(), bytes + kPage, 1));
+  ::munmap(bytes, kPage);
+}
+
+}  // namespace
+}  // namespace ripc::shm

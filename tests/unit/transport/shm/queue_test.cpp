@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/shm/queue.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "shm_helpers.hpp"
+
+namespace ripc::shm {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+constexpr Geometry kSmall{16, 4096};
+
+// What the packet of this size and number consists of.
+std::vector<std::byte> pattern(std::size_t size, std::uint32_t number) {
+  std::vector<std::byte> bytes(size);
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(number * 31 + i * 7 + i / 256);
+  return bytes;
+}
+
+ripc_status write(QueueWriter& writer, Bytes bytes) {
+  const std::array<Bytes, 1> ranges{bytes};
+  return writer.write(ranges);
+}
+
+bool peek_equals(QueueReader& reader, const std::vector<std::byte>& expected) {
+  Bytes packet;
+  return reader.peek(packet) && packet.size() == expected.size() &&
+         std::equal(packet.begin(), packet.end(), expected.begin());
+}
+
+struct Link {
+  explicit Link(Geometry geometry = kSmall)
+      : memory(geometry.total()), writer(memory.peer(), geometry), reader(memory.owner(), geometry) {}
+  LinkMemory memory;
+  QueueWriter writer;
+  QueueReader reader;
+};
+
+TEST(QueueGeometry, TakesPowersOfTwoWithinTheLimitsOnly) {
+  EXPECT_TRUE((Geometry{kMinCells, kMinDataBytes}.valid()));
+  EXPECT_TRUE((Geometry{kMaxCells, kMaxDataBytes}.valid()));
+  for (const Geometry bad : {Geometry{}, Geometry{8, 4096}, Geometry{24, 4096}, Geometry{131072, 4096},
+                             Geometry{16, 2048}, Geometry{16, 6144}, Geometry{16, 128u << 20}, Geometry{16, 0}})
+    EXPECT_FALSE(bad.valid()) << bad.cells << " cells, " << bad.data_bytes << " bytes";
+}
+
+TEST(Queue, IsEmptyAtFirst) {
+  Link link;
+  Bytes packet;
+  EXPECT_FALSE(link.reader.peek(packet));
+  EXPECT_FALSE(link.reader.broken());
+  EXPECT_TRUE(link.writer.has_room());
+}
+
+TEST(Queue, CarriesPacketsOfEverySizeUnchanged) {
+  Link link;
+  const std::size_t limit = kSmall.packet_limit();
+  for (std::size_t size = 0; size <= limit; ++size) {
+    const auto bytes = pattern(size, static_cast<std::uint32_t>(size));
+    ASSERT_EQ(write(link.writer, bytes), RIPC_OK) << size;
+    ASSERT_TRUE(peek_equals(link.reader, bytes)) << size;
+    link.reader.pop();
+  }
+  Bytes packet;
+  EXPECT_FALSE(link.reader.peek(packet));
+  EXPECT_FALSE(link.reader.broken());
+}
+
+TEST(Queue, JoinsTheRangesInOrder) {
+  Link link;
+  for (const std::size_t size : {kInlineCapacity, kInlineCapacity + 1, kSmall.packet_limit()}) {
+    const auto bytes = pattern(size, 3);
+    const Bytes all(bytes);
+    const std::array<Bytes, 4> ranges{all.first(5), Bytes{}, all.subspan(5, 60), all.subspan(65)};
+    ASSERT_EQ(link.writer.write(ranges), RIPC_OK);
+    EXPECT_TRUE(peek_equals(link.reader, bytes)) << size;
+    link.reader.pop();
+  }
+}
+
+TEST(Queue, RefusesAPacketOverTheLimitAndStaysUsable) {
+  Link link;
+  EXPECT_EQ(write(link.writer, pattern(kSmall.packet_limit() + 1, 0)), RIPC_TOO_LARGE);
+  const auto bytes = pattern(kSmall.packet_limit(), 1);
+  EXPECT_EQ(write(link.writer, bytes), RIPC_OK);
+  EXPECT_TRUE(peek_equals(link.reader, bytes));
+}
+
+TEST(Queue, PeekKeepsThePacketUntilPop) {
+  Link link;
+  const auto first = pattern(10, 1), second = pattern(500, 2);
+  ASSERT_EQ(write(link.writer, first), RIPC_OK);
+  ASSERT_EQ(write(link.writer, second), RIPC_OK);
+  EXPECT_TRUE(peek_equals(link.reader, first));
+  EXPECT_TRUE(peek_equals(link.reader, first));
+  link.reader.pop();
+  EXPECT_TRUE(peek_equals(link.reader, second));
+  EXPECT_TRUE(peek_equals(link.reader, second));
+}
+
+TEST(Queue, SaysAgainWhenEveryCellIsTakenAndGoesOnAfterAPop) {
+  Link link;
+  for (std::uint32_t i = 0; i < kSmall.cells; ++i) {
+    EXPECT_TRUE(link.writer.has_room());
+    ASSERT_EQ(write(link.writer, pattern(8, i)), RIPC_OK) << i;
+  }
+  EXPECT_FALSE(link.writer.has_room());
+  EXPECT_EQ(write(link.writer, pattern(8, 99)), RIPC_AGAIN);
+  ASSERT_TRUE(peek_equals(link.reader, pattern(8, 0)));
+  link.reader.pop();
+  EXPECT_TRUE(link.writer.has_room());
+  EXPECT_EQ(write(link.writer, pattern(8, kSmall.cells)), RIPC_OK);
+  EXPECT_EQ(write(link.writer, pattern(8, 99)), RIPC_AGAIN);
+  for (std::uint32_t i = 1; i <= kSmall.cells; ++i) {
+    ASSERT_TRUE(peek_equals(link.reader, pattern(8, i))) << i;
+    link.reader.pop();
+  }
+}
+
+TEST(Queue, SaysAgainWhenTheDataAreaIsFullWhileSmallPacketsStillFit) {
+  Link link;
+  ASSERT_EQ(write(link.writer, pattern(kSmall.packet_limit(), 0)), RIPC_OK);
+  ASSERT_EQ(write(link.writer, pattern(kSmall.packet_limit(), 1)), RIPC_OK) << "two of the largest fit an empty queue";
+  EXPECT_FALSE(link.writer.has_room());
+  EXPECT_EQ(write(link.writer, pattern(kInlineCapacity + 1, 2)), RIPC_AGAIN);
+  EXPECT_EQ(write(link.writer, pattern(kInlineCapacity, 3)), RIPC_OK);
+  ASSERT_TRUE(peek_equals(link.reader, pattern(kSmall.packet_limit(), 0)));
+  link.reader.pop();
+  EXPECT_TRUE(link.writer.has_room());
+  EXPECT_EQ(write(link.writer, pattern(kSmall.packet_limit(), 4)), RIPC_OK);
+}
+
+// A packet never wraps, so some of the data area's end may stay unused; the largest packet must still fit.
+TEST(Queue, TakesTheLargestPacketWheneverItIsEmptyAndPromisesRoomOnlyIfThereIs) {
+  Link link;
+  Sequence random(1);
+  for (std::uint32_t i = 0; i < 2000; ++i) {
+    ASSERT_TRUE(link.writer.has_room()) << i;
+    const auto largest = pattern(kSmall.packet_limit(), i);
+    ASSERT_EQ(write(link.writer, largest), RIPC_OK) << i;
+    ASSERT_TRUE(peek_equals(link.reader, largest)) << i;
+    link.reader.pop();
+    std::uint32_t written = 0;
+    for (std::uint32_t count = random.below(12); count > 0; --count) {
+      const bool promised = link.writer.has_room();
+      const std::size_t size = promised ? kSmall.packet_limit() : random.below(900);
+      const ripc_status status = write(link.writer, pattern(random.below(2) == 0 ? size : size / 9, written));
+      if (promised) {
+        ASSERT_EQ(status, RIPC_OK);
+      }
+      if (status == RIPC_OK) ++written;
+    }
+    for (; written > 0; --written) {
+      Bytes packet;
+      ASSERT_TRUE(link.reader.peek(packet));
+      link.reader.pop();
+    }
+  }
+}
+
+// Random sizes against a plain list: order, content, and that AGAIN is only ever said when something is waiting.
+TEST(Queue, BehavesLikeAListForManyRandomPackets) {
+  Link link(Geometry{32, 8192});
+  Sequence random(7);
+  std::uint32_t written = 0, read = 0;
+  std::vector<std::size_t> sizes;
+  for (int step = 0; step < 60'000; ++step) {
+    if (random.below(2) == 0) {
+      const std::size_t size = random.below(4) == 0 ? random.below(4097) : random.below(200);
+      const ripc_status status = write(link.writer, pattern(size, written));
+      if (status == RIPC_OK) {
+        sizes.push_back(size);
+        ++written;
+      } else {
+        ASSERT_EQ(status, RIPC_AGAIN);
+        ASSERT_LT(read, written);
+      }
+    } else {
+      Bytes packet;
+      ASSERT_EQ(link.reader.peek(packet), read < written);
+      if (read == written) continue;
+      ASSERT_TRUE(peek_equals(link.reader, pattern(sizes[read], read))) << "packet " << read;
+      link.reader.pop();
+      ++read;
+    }
+  }
+  EXPECT_GT(written, 10'000u);
+  EXPECT_FALSE(link.reader.broken());
+}
+
+// The running end of the data area is a 32-bit number. Packets of half the area, behind one that puts them out of step,
+// move it by up to 64 MiB each.
+TEST(Queue, GoesOnWhenTheDataPositionPassesFourGibibytes) {
+  const Geometry geometry{16, kMaxDataBytes};
+  Link link(geometry);
+  auto bytes = pattern(geometry.packet_limit(), 1);
+  ASSERT_EQ(write(link.writer, pattern(200, 0)), RIPC_OK);
+  ASSERT_TRUE(peek_equals(link.reader, pattern(200, 0)));
+  link.reader.pop();
+  std::uint32_t former = 0;
+  bool wrapped = false;
+  for (std::uint32_t i = 0; i < 140; ++i) {
+    bytes[0] = bytes[bytes.size() / 2] = bytes[bytes.size() - 1] = static_cast<std::byte>(i);
+    ASSERT_EQ(write(link.writer, bytes), RIPC_OK) << i;
+    Bytes packet;
+    ASSERT_TRUE(link.reader.peek(packet)) << i;
+    ASSERT_EQ(packet.size(), bytes.size());
+    ASSERT_EQ(std::memcmp(packet.data(), bytes.data(), 4096), 0) << i;
+    ASSERT_EQ(packet[packet.size() / 2], static_cast<std::byte>(i));
+    ASSERT_EQ(packet.back(), static_cast<std::byte>(i));
+    link.reader.pop();
+    const std::uint32_t now = link.memory.control().receiver.head_data.load();
+    if (now < former) wrapped = true;
+    former = now;
+    if (wrapped && i > 100) break;
+  }
+  EXPECT_TRUE(wrapped);
+}
+
+TEST(Queue, AnswersARoomRequestOnceWhenHalfOfItIsFree) {
+  Link link;
+  for (std::uint32_t i = 0; i < kSmall.cells; ++i) ASSERT_EQ(write(link.writer, pattern(8, i)), RIPC_OK);
+  EXPECT_FALSE(link.reader.take_room_request()) << "nobody waits";
+  link.memory.control().sender.room_wanted.store(1);
+  for (std::uint32_t popped = 0; popped < kSmall.cells / 2; ++popped) {
+    EXPECT_FALSE(link.reader.take_room_request()) << popped;
+    Bytes packet;
+    ASSERT_TRUE(link.reader.peek(packet));
+    link.reader.pop();
+  }
+  EXPECT_TRUE(link.reader.take_room_request());
+  EXPECT_FALSE(link.reader.take_room_request());
+}
+
+// ---- Several threads -------------------------------------------------------------------------------------------
+
+struct Head {
+  std::uint32_t sender;
+  std::uint32_t number;
+};
+
+// With one mapping a race detector sees both ends; with two the ends are where they are in use.
+class QueueThreads : public testing::TestWithParam<bool> {};
+
+TEST_P(QueueThreads, KeepTheOrderOfEachSenderAndLoseNothing) {
+  constexpr std::uint32_t kSenders = 4, kPackets = 4000;
+  constexpr Geometry kGeometry{32, 8192};
+  const LinkMemory memory(kGeometry.total());
+  QueueWriter writer(GetParam() ? memory.owner() : memory.peer(), kGeometry);
+  QueueReader reader(memory.owner(), kGeometry);
+  std::atomic<bool> failed{false};
+
+  std::vector<std::thread> senders;
+  for (std::uint32_t sender = 0; sender < kSenders; ++sender) {
+    senders.emplace_back([&, sender] {
+      Sequence random(sender);
+      for (std::uint32_t number = 0; number < kPackets && !failed; ++number) {
+        const Head head{sender, number};
+        const auto body = pattern(random.below(3) == 0 ? random.below(1500) : random.below(150), number + sender);
+        const std::array<Bytes, 2> ranges{std::as_bytes(std::span(&head, 1)), Bytes(body)};
+        ripc_status status;
+        while ((status = writer.write(ranges)) == RIPC_AGAIN && !failed) std::this_thread::yield();
+        if (status != RIPC_OK) failed = true;
+      }
+    });
+  }
+
+  std::array<std::uint32_t, kSenders> next{};
+  std::uint32_t received = 0;
+  std::vector<std::byte> copy;
+  const Deadline deadline = Deadline::after(120'000'000'000u);
+  while (received < kSenders * kPackets && !failed) {
+    Bytes packet;
+    if (!reader.peek(packet)) {
+      if (reader.broken() || deadline.expired()) failed = true;
+      std::this_thread::yield();
+      continue;
+    }
+    copy.assign(packet.begin(), packet.end());
+    reader.pop();
+    Head head{};
+    if (copy.size() >= sizeof head) std::memcpy(&head, copy.data(), sizeof head);
+    const bool good = copy.size() >= sizeof head && head.sender < kSenders && head.number == next[head.sender]++;
+    const auto body = pattern(copy.size() - sizeof head, head.number + head.sender);
+    if (!good || std::memcmp(copy.data() + sizeof head, body.data(), body.size()) != 0) failed = true;
+    ++received;
+  }
+  for (std::thread& sender : senders) sender.join();
+  EXPECT_FALSE(failed);
+  EXPECT_EQ(received, kSenders * kPackets);
+  Bytes packet;
+  EXPECT_FALSE(reader.peek(packet));
+  EXPECT_FALSE(reader.broken());
+}
+
+INSTANTIATE_TEST_SUITE_P(Queue, QueueThreads, testing::Values(true, false),
+                         [](const auto& value) { return value.param ? "OneMapping" : "TwoMappings"; });
+
+// ---- A peer that writes nonsense -------------------------------------------------------------------------------
+
+struct ForgedCell {
+  const char* what;
+  std::uint32_t length, offset, end;
+};
+
+class QueueForgery : public testing::TestWithParam<ForgedCell> {};
+
+TEST_P(QueueForgery, MakesTheReaderBrokenForGood) {
+  Link link;
+  Cell& cell = link.memory.cell(0);
+  cell.length.store(GetParam().length);
+  cell.outside.data_offset = GetParam().offset;
+  cell.outside.data_end = GetParam().end;
+  cell.sequence.store(1);
+  Bytes packet;
+  EXPECT_FALSE(link.reader.peek(packet));
+  EXPECT_TRUE(link.reader.broken());
+  cell.length.store(4);
+  (void)link.reader.peek(packet);
+  EXPECT_TRUE(link.reader.broken()) << "it stays so";
+}
+
+INSTANTIATE_TEST_SUITE_P(Queue, QueueForgery,
+                         testing::Values(ForgedCell{"LongerThanTheLimit", 2049, 0, 64},
+                                         ForgedCell{"LongestNumber", UINT32_MAX, 0, 64},
+                                         ForgedCell{"OffsetBehindTheEnd", 200, 8192, 64},
+                                         ForgedCell{"OffsetWraps", 200, UINT32_MAX - 63, 64},
+                                         ForgedCell{"RunsPastTheEnd", 200, 4096 - 128, 64},
+                                         ForgedCell{"OffsetNotAligned", 200, 65, 64}),
+                         [](const auto& value) { return value.param.what; });
+
+TEST(Queue, WithOldOrFutureSequenceNumbersIsEmpty) {
+  Link link;
+  for (const std::uint32_t sequence : {2u, 17u, UINT32_MAX, 0x8000'0001u}) {
+    link.memory.cell(0).sequence.store(sequence);
+    Bytes packet;
+    EXPECT_FALSE(link.reader.peek(packet)) << sequence;
+    EXPECT_FALSE(link.reader.broken());
+  }
+}
+
+bool inside(const LinkMemory& memory, Bytes packet) {
+  return packet.data() >= memory.owner() + kControlSize &&
+         packet.size() <= static_cast<std::size_t>(memory.owner() + memory.size() - packet.data());
+}
+
+// The peer changes cells all the time, also between the checks and the use of what was checked.
+TEST(Queue, NeverGivesAPacketOutsideOfItsMemoryWhateverThePeerWrites) {
+  constexpr Geometry kGeometry{16, 4096};
+  const LinkMemory memory(kGeometry.total());
+  std::atomic<bool> stop{false};
+  std::thread peer([&] {
+    Sequence random(3);
+    auto* words = reinterpret_cast<std::atomic<std::uint32_t>*>(memory.peer());
+    const auto interesting = [&]() -> std::uint32_t {
+      constexpr std::uint32_t kEdges[] = {0, 1, 64, 120, 121, 128, 2048, 2049, 4032, 4096, UINT32_MAX, 0xffff'ffc0};
+      return random.below(2) == 0 ? kEdges[random.below(std::size(kEdges))] : random.below(4096);
+    };
+    while (!stop) {
+      const std::uint32_t cell = random.below(kGeometry.cells);
+      const std::size_t first = (kControlSize + cell * kCellSize) / sizeof(std::uint32_t);
+      words[first].store(random.below(200), std::memory_order_relaxed);
+      for (std::size_t word = 1; word < 4; ++word) words[first + word].store(interesting(), std::memory_order_relaxed);
+    }
+  });
+  std::uint64_t packets = 0, broken = 0;
+  for (int round = 0; round < 400; ++round) {
+    QueueReader reader(memory.owner(), kGeometry);
+    for (int poll = 0; poll < 500 && !reader.broken(); ++poll) {
+      Bytes packet;
+      if (!reader.peek(packet)) continue;
+      ASSERT_TRUE(inside(memory, packet));
+      ASSERT_LE(packet.size(), kGeometry.packet_limit());
+      ++packets;
+      reader.pop();
+    }
+    if (reader.broken()) ++broken;
+    std::this_thread::yield();
+  }
+  stop = true;
+  peer.join();
+  RecordProperty("packets", static_cast<int>(packets));
+  RecordProperty("broken", static_cast<int>(broken));
+}
+
+// Memory behind what the geometry describes must stay as it is, whatever the receiver claims to have read.
+TEST(Queue, WriterStaysInsideItsMemoryWhateverTheReceiverClaims) {
+  constexpr std::size_t kGuard = 8192;
+  const LinkMemory memory(kSmall.total() + kGuard);
+  std::memset(memory.owner() + kSmall.total(), 0x5a, kGuard);
+  QueueWriter writer(memory.peer(), kSmall);
+  Sequence random(11);
+  for (int step = 0; step < 20'000; ++step) {
+    memory.control().receiver.head_cells.store(random.next());
+    memory.control().receiver.head_data.store(random.next() << random.below(8));
+    const ripc_status status = write(writer, pattern(random.below(2049), 1));
+    ASSERT_TRUE(status == RIPC_OK || status == RIPC_AGAIN);
+    (void)writer.has_room();
+  }
+  for (std::size_t i = 0; i < kGuard; ++i) ASSERT_EQ(memory.owner()[kSmall.total() + i], std::byte{0x5a}) << i;
+}
+
+}  // namespace
+}  // namespace ripc::shm

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/shm/transfer_table.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <thread>
+
+#include "shm_helpers.hpp"
+
+namespace ripc::shm {
+namespace {
+
+constexpr std::array<ExposedItem, 1> kNothing{{{nullptr, 0, 0, 0}}};
+
+struct Ends {
+  LinkMemory memory;
+  TransferOwner owner{memory.owner()};
+  TransferTaker taker{memory.peer()};
+  bool tell = false;
+
+  Key expose() {
+    Key key{};
+    EXPECT_EQ(owner.expose(kNothing, key), RIPC_OK);
+    return key;
+  }
+  Key pulling() {
+    const Key key = expose();
+    EXPECT_EQ(taker.begin(key), RIPC_OK);
+    return key;
+  }
+};
+
+TEST(Key, KeepsItsPartsInOneNumber) {
+  const Key key = Key::from(Key{0x12345678, 77, 63}.value());
+  EXPECT_EQ(key.generation, 0x12345678u);
+  EXPECT_EQ(key.slot, 77);
+  EXPECT_EQ(key.item, 63);
+  EXPECT_EQ(Key::from(UINT64_MAX).value(), UINT64_MAX);
+}
+
+TEST(Transfer, GoesFromExposedOverPullingToDone) {
+  Ends ends;
+  const Key key = ends.expose();
+  EXPECT_EQ(key.item, 0);
+  EXPECT_EQ(ends.owner.status(key), RIPC_PENDING);
+  EXPECT_EQ(ends.taker.begin(key), RIPC_OK);
+  EXPECT_EQ(ends.owner.status(key), RIPC_PENDING);
+  EXPECT_EQ(ends.taker.finish(key, RIPC_OK, ends.tell), RIPC_OK);
+  EXPECT_FALSE(ends.tell) << "nobody asked";
+  EXPECT_EQ(ends.owner.status(key), RIPC_OK);
+}
+
+TEST(Transfer, CanBeBegunOnce) {
+  Ends ends;
+  const Key key = ends.pulling();
+  EXPECT_EQ(ends.taker.begin(key), RIPC_REVOKED);
+  EXPECT_EQ(ends.taker.finish(key, RIPC_OK, ends.tell), RIPC_OK);
+  EXPECT_EQ(ends.taker.begin(key), RIPC_REVOKED);
+  EXPECT_EQ(ends.taker.finish(key, RIPC_OK, ends.tell), RIPC_REVOKED) << "and finished once";
+}
+
+TEST(Transfer, TellsTheOwnerHowTheReceiverFinishedIt) {
+  Ends ends;
+  for (const ripc_status status : {RIPC_OK, RIPC_NO_WINDOW, RIPC_WINDOW_TOO_SMALL, RIPC_REFUSED, RIPC_NO_MEMORY,
+                                   RIPC_CLOSED, RIPC_CANCELLED}) {
+    const Key key = ends.pulling();
+    EXPECT_EQ(ends.taker.finish(key, status, ends.tell), RIPC_OK);
+    EXPECT_EQ(ends.owner.status(key), status);
+  }
+}
+
+TEST(Transfer, BelievesOnlyStatusesThatAReceiverCanReport) {
+  Ends ends;
+  for (const ripc_status status : {RIPC_PENDING, RIPC_TIMEOUT, RIPC_FORKED, RIPC_SYSTEM}) {
+    const Key key = ends.pulling();
+    EXPECT_EQ(ends.taker.finish(key, status, ends.tell), RIPC_OK);
+    EXPECT_EQ(ends.owner.status(key), RIPC_CORRUPT) << status;
+  }
+}
+
+TEST(Transfer, OfEverySlotAtOnceThenSaysAgain) {
+  Ends ends;
+  std::vector<Key> keys;
+  for (std::size_t i = 0; i < kTransferSlots; ++i) keys.push_back(ends.expose());
+  Key key{};
+  EXPECT_EQ(ends.owner.expose(kNothing, key), RIPC_AGAIN);
+  EXPECT_EQ(ends.owner.revoke(keys[5]), RIPC_REVOKED);
+  EXPECT_EQ(ends.owner.expose(kNothing, key), RIPC_OK);
+  EXPECT_NE(key.value(), keys[5].value()) << "a slot that is used again has another name";
+  EXPECT_EQ(ends.taker.begin(keys[5]), RIPC_REVOKED);
+  EXPECT_EQ(ends.taker.begin(key), RIPC_OK);
+  for (const Key& other : keys) {
+    if (other.value() != keys[5].value()) {
+      EXPECT_EQ(ends.taker.begin(other), RIPC_OK);
+    }
+  }
+}
+
+TEST(Transfer, RevokedBeforeItWasBegunCannotBeBegun) {
+  Ends ends;
+  const Key key = ends.expose();
+  EXPECT_EQ(ends.owner.revoke(key), RIPC_REVOKED);
+  EXPECT_FALSE(ends.owner.is_draining(key)) << "nobody reads";
+  EXPECT_EQ(ends.taker.begin(key), RIPC_REVOKED);
+}
+
+TEST(Transfer, RevokedDuringThePullCannotBeDeliveredAndDrainsUntilTheReceiverStops) {
+  Ends ends;
+  const Key key = ends.pulling();
+  EXPECT_EQ(ends.owner.revoke(key), RIPC_REVOKED);
+  EXPECT_TRUE(ends.owner.is_draining(key));
+  EXPECT_FALSE(ends.taker.mark_lent(key));
+  EXPECT_EQ(ends.taker.finish(key, RIPC_OK, ends.tell), RIPC_REVOKED);
+  EXPECT_FALSE(ends.owner.is_draining(key));
+}
+
+TEST(Transfer, RevokedAfterItWasFinishedHasTheStatusItFinishedWith) {
+  Ends ends;
+  const Key key = ends.pulling();
+  EXPECT_EQ(ends.taker.finish(key, RIPC_NO_WINDOW, ends.tell), RIPC_OK);
+  EXPECT_EQ(ends.owner.revoke(key), RIPC_NO_WINDOW);
+}
+
+TEST(Transfer, ThatIsLentCannotBeRevokedUntilItIsGivenBack) {
+  Ends ends;
+  const Key key = ends.pulling();
+  EXPECT_TRUE(ends.taker.mark_lent(key));
+  EXPECT_FALSE(ends.taker.mark_lent(key)) << "once";
+  EXPECT_EQ(ends.owner.revoke(key), RIPC_PENDING);
+  EXPECT_EQ(ends.owner.status(key), RIPC_PENDING);
+  EXPECT_EQ(ends.taker.finish(key, RIPC_OK, ends.tell), RIPC_OK);
+  EXPECT_EQ(ends.owner.status(key), RIPC_OK);
+}
+
+TEST(Transfer, IsOnlyLentWhileItIsPulled) {
+  Ends ends;
+  const Key key = ends.expose();
+  EXPECT_FALSE(ends.taker.mark_lent(key));
+  EXPECT_EQ(ends.taker.begin(key), RIPC_OK);
+  EXPECT_EQ(ends.taker.finish(key, RIPC_OK, ends.tell), RIPC_OK);
+  EXPECT_FALSE(ends.taker.mark_lent(key));
+}
+
+TEST(Transfer, FindsItsItemsWhileItIsExposed) {
+  Ends ends;
+  const std::array<std::byte, 8> bytes{};
+  const std::array<ExposedItem, 2> items{{{bytes.data(), 3, 0, 0}, {bytes.data() + 3, 5, 9, 4096}}};
+  Key key{};
+  ASSERT_EQ(ends.owner.expose(items, key), RIPC_OK);
+  ExposedItem item{};
+  ASSERT_TRUE(ends.owner.find({key.generation, key.slot, 1}, item));
+  EXPECT_EQ(item.data, bytes.data() + 3);
+  EXPECT_EQ(item.size, 5u);
+  EXPECT_EQ(item.arena, 9u);
+  EXPECT_EQ(item.offset, 4096u);
+  ASSERT_EQ(ends.taker.begin(key), RIPC_OK);
+  EXPECT_TRUE(ends.owner.find(key, item));
+  EXPECT_EQ(item.size, 3u);
+  EXPECT_FALSE(ends.owner.find({key.generation, key.slot, 2}, item)) << "no such item";
+  EXPECT_FALSE(ends.owner.find({key.generation + 1, key.slot, 0}, item)) << "another generation";
+  EXPECT_FALSE(ends.owner.find({key.generation, 100, 0}, item)) << "a slot that was never used";
+  EXPECT_FALSE(ends.owner.find(Key::from(UINT64_MAX), item)) << "no such slot";
+  EXPECT_EQ(ends.owner.revoke(key), RIPC_REVOKED);
+  EXPECT_FALSE(ends.owner.find(key, item));
+}
+
+TEST(Transfer, OfSlotsThatDoNotExistIsCorrupt) {
+  Ends ends;
+  EXPECT_EQ(ends.taker.begin({1, kTransferSlots, 0}), RIPC_CORRUPT);
+  EXPECT_EQ(ends.taker.begin({1, UINT16_MAX, 0}), RIPC_CORRUPT);
+  EXPECT_EQ(ends.taker.finish({1, kTransferSlots, 0}, RIPC_OK, ends.tell), RIPC_CORRUPT);
+}
+
+TEST(Transfer, ThatIsWatchedMakesTheReceiverTellOnce) {
+  Ends ends;
+  const Key first = ends.pulling(), second = ends.pulling();
+  EXPECT_TRUE(ends.owner.watch(first));
+  EXPECT_EQ(ends.taker.finish(first, RIPC_OK, ends.tell), RIPC_OK);
+  EXPECT_TRUE(ends.tell);
+  const std::vector<Key> finished = ends.owner.collect_finished();
+  ASSERT_EQ(finished.size(), 1u);
+  EXPECT_EQ(finished[0].value(), first.value());
+  EXPECT_EQ(ends.owner.status(first), RIPC_OK);
+  EXPECT_EQ(ends.taker.finish(second, RIPC_OK, ends.tell), RIPC_OK);
+  EXPECT_FALSE(ends.tell) << "nobody watches the second";
+}
+
+TEST(Transfer, StaysWatchedWhileOthersFinish) {
+  Ends ends;
+  const Key first = ends.pulling(), second = ends.pulling();
+  EXPECT_TRUE(ends.owner.watch(first));
+  EXPECT_TRUE(ends.owner.watch(second));
+  EXPECT_EQ(ends.taker.finish(first, RIPC_OK, ends.tell), RIPC_OK);
+  EXPECT_TRUE(ends.tell);
+  EXPECT_EQ(ends.owner.collect_finished().size(), 1u);
+  EXPECT_EQ(ends.owner.status(first), RIPC_OK);
+  EXPECT_EQ(ends.taker.finish(second, RIPC_OK, ends.tell), RIPC_OK);
+  EXPECT_TRUE(ends.tell);
+  EXPECT_EQ(ends.owner.collect_finished().size(), 1u);
+}
+
+TEST(Transfer, CannotBeWatchedWhenItHasFinished) {
+  Ends ends;
+  const Key key = ends.pulling();
+  EXPECT_EQ(ends.taker.finish(key, RIPC_OK, ends.tell), RIPC_OK);
+  EXPECT_FALSE(ends.owner.watch(key));
+}
+
+TEST(Transfer, EndsWhenThePeerDiesButKeepsWhatItHadFinished) {
+  Ends ends;
+  const Key exposed = ends.expose(), pulling = ends.pulling(), lent = ends.pulling(), done = ends.pulling(),
+            drained = ends.pulling();
+  EXPECT_TRUE(ends.taker.mark_lent(lent));
+  EXPECT_EQ(ends.taker.finish(done, RIPC_NO_WINDOW, ends.tell), RIPC_OK);
+  EXPECT_EQ(ends.owner.revoke(drained), RIPC_REVOKED);
+  EXPECT_TRUE(ends.owner.is_draining(drained));
+  ends.owner.peer_died();
+  EXPECT_FALSE(ends.owner.is_draining(drained));
+  EXPECT_EQ(ends.owner.status(exposed), RIPC_PEER_DEAD);
+  EXPECT_EQ(ends.owner.revoke(pulling), RIPC_PEER_DEAD);
+  EXPECT_EQ(ends.owner.status(lent), RIPC_PEER_DEAD);
+  EXPECT_EQ(ends.owner.status(done), RIPC_NO_WINDOW);
+  ExposedItem item{};
+  EXPECT_FALSE(ends.owner.find(exposed, item));
+  Key key{};
+  EXPECT_EQ(ends.owner.expose(kNothing, key), RIPC_PEER_DEAD);
+}
+
+TEST(Transfer, WithAForgedWordIsCorruptAndCanBeRevoked) {
+  Ends ends;
+  const Key forged = ends.expose(), revoked = ends.expose();
+  ends.memory.control().transfers[forged.slot].store(0x1234'5678'0000'0004);
+  EXPECT_EQ(ends.owner.status(forged), RIPC_CORRUPT);
+  ends.memory.control().transfers[revoked.slot].store(UINT64_MAX);
+  EXPECT_EQ(ends.owner.revoke(revoked), RIPC_REVOKED);
+  EXPECT_FALSE(ends.owner.is_draining(revoked));
+}
+
+// Memory that was withdrawn is never delivered, memory that was delivered is never said to be withdrawn.
+TEST(Transfer, IsEitherDeliveredOrRevokedWhenBothHappenAtOnce) {
+  Ends ends;
+  for (const bool lend : {false, true}) {
+    for (int round = 0; round < 1500; ++round) {
+      const Key key = ends.expose();
+      std::atomic<int> ready{0};
+      ripc_status delivered = RIPC_PENDING;
+      std::thread receiver([&] {
+        ++ready;
+        while (ready < 2) std::this_thread::yield();
+        bool tell = false;
+        if (ends.taker.begin(key) != RIPC_OK) {
+          delivered = RIPC_REVOKED;
+          return;
+        }
+        if (lend) (void)ends.taker.mark_lent(key);
+        delivered = ends.taker.finish(key, RIPC_OK, tell);
+      });
+      ++ready;
+      while (ready < 2) std::this_thread::yield();
+      ripc_status outcome = ends.owner.revoke(key);
+      receiver.join();
+      if (outcome == RIPC_PENDING) outcome = ends.owner.status(key);
+      ASSERT_EQ(outcome, delivered) << "round " << round;
+      ASSERT_FALSE(ends.owner.is_draining(key));
+    }
+  }
+}
+
+// ---- Grants ----------------------------------------------------------------------------------------------------
+
+struct GrantEnds {
+  LinkMemory memory;
+  GrantOwner owner{memory.owner()};
+  TransferTaker taker{memory.peer()};
+
+  Key grant() {
+    Key key{};
+    EXPECT_EQ(owner.grant(key), RIPC_OK);
+    return key;
+  }
+};
+
+TEST(Grant, IsWrittenOnce) {
+  GrantEnds ends;
+  const Key key = ends.grant();
+  EXPECT_TRUE(ends.taker.begin_write(key));
+  EXPECT_FALSE(ends.taker.begin_write(key));
+  EXPECT_EQ(ends.owner.end(key), RIPC_PENDING) << "a write is going on";
+  ends.taker.end_write(key, true);
+  EXPECT_FALSE(ends.taker.begin_write(key));
+  EXPECT_EQ(ends.owner.end(key), RIPC_OK);
+  EXPECT_EQ(ends.owner.end(key), RIPC_EMPTY) << "it has ended";
+}
+
+TEST(Grant, ThatEndedCannotBeWritten) {
+  GrantEnds ends;
+  const Key key = ends.grant();
+  EXPECT_EQ(ends.owner.end(key), RIPC_EMPTY);
+  EXPECT_FALSE(ends.taker.begin_write(key));
+  ends.taker.end_write(key, true);
+  const Key again = ends.grant();
+  EXPECT_NE(again.value(), key.value());
+  EXPECT_FALSE(ends.taker.begin_write(key));
+  EXPECT_TRUE(ends.taker.begin_write(again));
+}
+
+TEST(Grant, StaysOpenAfterAWriteThatFailed) {
+  GrantEnds ends;
+  const Key key = ends.grant();
+  EXPECT_TRUE(ends.taker.begin_write(key));
+  ends.taker.end_write(key, false);
+  EXPECT_TRUE(ends.taker.begin_write(key));
+  ends.taker.end_write(key, false);
+  EXPECT_EQ(ends.owner.end(key), RIPC_EMPTY);
+}
+
+TEST(Grant, OfEverySlotAtOnceThenSaysAgain) {
+  GrantEnds ends;
+  std::vector<Key> keys;
+  for (std::size_t i = 0; i < kGrantSlots; ++i) keys.push_back(ends.grant());
+  Key key{};
+  EXPECT_EQ(ends.owner.grant(key), RIPC_AGAIN);
+  EXPECT_EQ(ends.owner.end(keys[3]), RIPC_EMPTY);
+  EXPECT_EQ(ends.owner.grant(key), RIPC_OK);
+}
+
+TEST(Grant, EndsAtOnceWhenThePeerDiedDuringAWrite) {
+  GrantEnds ends;
+  const Key writing = ends.grant(), written = ends.grant();
+  EXPECT_TRUE(ends.taker.begin_write(writing));
+  EXPECT_TRUE(ends.taker.begin_write(written));
+  ends.taker.end_write(written, true);
+  ends.owner.peer_died();
+  EXPECT_EQ(ends.owner.end(writing), RIPC_EMPTY);
+  EXPECT_EQ(ends.owner.end(written), RIPC_OK);
+  Key key{};
+  EXPECT_EQ(ends.owner.grant(key), RIPC_PEER_DEAD);
+}
+
+TEST(Grant, OfSlotsThatDoNotExistIsNeitherWrittenNorEnded) {
+  GrantEnds ends;
+  EXPECT_FALSE(ends.taker.begin_write({1, kGrantSlots, 0}));
+  EXPECT_EQ(ends.owner.end({1, kGrantSlots, 0}), RIPC_EMPTY);
+  EXPECT_EQ(ends.owner.end(Key::from(UINT64_MAX)), RIPC_EMPTY);
+}
+
+TEST(Grant, IsWrittenOrEndedWhenBothHappenAtOnce) {
+  GrantEnds ends;
+  for (int round = 0; round < 1500; ++round) {
+    const Key key = ends.grant();
+    bool wrote = false;
+    std::thread replier([&] {
+      wrote = ends.taker.begin_write(key);
+      if (wrote) ends.taker.end_write(key, true);
+    });
+    ripc_status status = ends.owner.end(key);
+    replier.join();
+    if (status == RIPC_PENDING) status = ends.owner.end(key);
+    ASSERT_EQ(status, wrote ? RIPC_OK : RIPC_EMPTY);
+  }
+}
+
+}  // namespace
+}  // namespace ripc::shm

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C++ headers: ownership, errors and callbacks. What the library does behind them is tested elsewhere.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ripc/ripc.hpp"
+
+namespace {
+
+using libripc::Bytes;
+using libripc::bytes_of;
+using libripc::Context;
+using libripc::Message;
+using libripc::Service;
+using libripc::Ticket;
+
+constexpr auto kPatience = std::chrono::seconds(20);
+
+static_assert(!std::is_copy_constructible_v<Context> && std::is_nothrow_move_constructible_v<Context>);
+static_assert(!std::is_copy_constructible_v<Service> && std::is_nothrow_move_assignable_v<Service>);
+static_assert(!std::is_copy_constructible_v<Message> && std::is_nothrow_move_assignable_v<Message>);
+static_assert(!std::is_copy_constructible_v<Ticket> && std::is_nothrow_move_assignable_v<Ticket>);
+static_assert(!std::is_copy_constructible_v<libripc::Buffer> && !std::is_copy_constructible_v<libripc::Registration>);
+static_assert(!std::is_copy_constructible_v<libripc::Notification>);
+static_assert(!std::is_constructible_v<libripc::Result<std::size_t>, ripc_status>);
+
+// Two peers in a runtime directory of their own.
+class CppWrapper : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "ripc-wrapper-XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    libripc::ContextOptions options;
+    options.runtime_directory = folder_;
+    auto here = Context::create(options);
+    auto there = Context::create(options);
+    ASSERT_TRUE(here.ok()) << here.error().text();
+    ASSERT_TRUE(there.ok()) << there.error().text();
+    here_ = *std::move(here);
+    there_ = *std::move(there);
+    sender_ = registered(here_, {});
+    receiver_ = registered(there_, {.name = "receiver"});
+  }
+  void TearDown() override {
+    sender_.unregister();
+    receiver_.unregister();
+    here_.destroy();
+    there_.destroy();
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+  static Service registered(Context& context, const libripc::ServiceOptions& options) {
+    auto service = context.register_service(options);
+    EXPECT_TRUE(service.ok()) << service.error().text();
+    return service.ok() ? *std::move(service) : Service();
+  }
+
+  std::string folder_;
+  Context here_, there_;
+  Service sender_, receiver_;
+};
+
+TEST_F(CppWrapper, EmptyObjectsGiveInvalidArgumentAndDoNothing) {
+  Service service;
+  EXPECT_EQ(service.send(1, bytes_of("x")).code(), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(service.receive(libripc::kNoWait).code(), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(service.id(), 0u);
+  EXPECT_EQ(service.name(), "");
+  EXPECT_EQ(Context().lease(1).code(), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(Message().item_count(), 0u);
+  EXPECT_EQ(Message().item(0).status(), RIPC_INVALID_ARGUMENT);
+  EXPECT_TRUE(Ticket().poll().ok());
+  service.unregister();
+}
+
+TEST_F(CppWrapper, ErrorsHaveACodeANameAndASentence) {
+  const auto failed = here_.resolve("nobody-has-this-name");
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.code(), RIPC_NO_SERVICE);
+  EXPECT_STREQ(failed.error().name(), "RIPC_NO_SERVICE");
+  EXPECT_GT(failed.error().text().size(), 10u);
+  EXPECT_TRUE(libripc::Error().ok());
+  EXPECT_EQ(libripc::Error(RIPC_CLOSED).text(), ripc_status_text(RIPC_CLOSED));
+  EXPECT_EQ(libripc::Error(RIPC_CLOSED, "why").text(), "why");
+}
+
+TEST_F(CppWrapper, ShortMessageArrivesWithItsItemsAndTag) {
+  const std::vector<int> numbers = {1, 2, 3};
+  auto sent = sender_.send(receiver_.id(), {libripc::short_item(bytes_of("text")), libripc::item(bytes_of(numbers))},
+                           {.tag = 7});
+  ASSERT_TRUE(sent.ok()) << sent.error().text();
+  EXPECT_TRUE(sent->empty());
+  auto message = receiver_.receive(kPatience);
+  ASSERT_TRUE(message.ok()) << message.error().text();
+  EXPECT_EQ(message->source(), sender_.id());
+  EXPECT_EQ(message->tag(), 7u);
+  ASSERT_EQ(message->item_count(), 2u);
+  EXPECT_EQ(message->item(0).text(), "text");
+  EXPECT_EQ(message->item(1).size(), sizeof(int) * numbers.size());
+  EXPECT_EQ(message->item(2).kind(), RIPC_VIEW_FAILED);
+  ASSERT_TRUE(receiver_.reply(*message, bytes_of("answer")).ok());
+  auto reply = sender_.receive(kPatience);
+  ASSERT_TRUE(reply.ok());
+  EXPECT_EQ(reply->item(0).text(), "answer");
+}
+
+TEST_F(CppWrapper, TicketIsPendingUntilTheLongItemIsInItsWindow) {
+  auto buffer = here_.lease(100'000);
+  ASSERT_TRUE(buffer.ok());
+  buffer->bytes()[99'999] = std::byte{42};
+  std::vector<std::byte> window(100'000);
+  ASSERT_TRUE(receiver_.post_window(window, 5).ok());
+  auto ticket = sender_.send(receiver_.id(), {libripc::long_item(buffer->bytes())});
+  ASSERT_TRUE(ticket.ok()) << ticket.error().text();
+  ASSERT_FALSE(ticket->empty());
+  EXPECT_EQ(ticket->poll(), RIPC_PENDING);
+  buffer->release();  // the library keeps it
+  auto message = receiver_.receive(kPatience);
+  ASSERT_TRUE(message.ok());
+  EXPECT_EQ(message->item(0).kind(), RIPC_VIEW_WINDOW);
+  EXPECT_EQ(message->item(0).cookie(), 5u);
+  EXPECT_EQ(window[99'999], std::byte{42});
+  EXPECT_TRUE(ticket->wait(kPatience).ok());
+}
+
+TEST_F(CppWrapper, ReturnBufferIsFilledAndTheReplyNamesTheRequest) {
+  std::vector<std::byte> landing(5000);
+  const std::array<libripc::ReturnBuffer, 1> returns = {libripc::return_buffer(landing)};
+  std::uint64_t request = 0;
+  ASSERT_TRUE(sender_.send(receiver_.id(), {}, {.returns = returns, .request_id = &request}).ok());
+  EXPECT_NE(request, 0u);
+  auto message = receiver_.receive(kPatience);
+  ASSERT_TRUE(message.ok());
+  ASSERT_EQ(message->return_count(), 1u);
+  EXPECT_EQ(message->return_size(0), 5000u);
+  const std::vector<std::byte> content(5000, std::byte{9});
+  ASSERT_TRUE(receiver_.reply(*message, {libripc::return_item(content)}).ok());
+  auto reply = sender_.receive(kPatience);
+  ASSERT_TRUE(reply.ok());
+  EXPECT_EQ(reply->in_reply_to(), request);
+  EXPECT_EQ(reply->item(0).kind(), RIPC_VIEW_RETURNED);
+  EXPECT_EQ(landing, content);
+  EXPECT_EQ(sender_.cancel_request(request), RIPC_INVALID_ARGUMENT);
+}
+
+TEST_F(CppWrapper, SendThenRunsItsCallbackOnceForLongAndForShortMessages) {
+  auto token = std::make_shared<int>();
+  std::promise<ripc_status> completed;
+  auto future = completed.get_future();
+  const std::vector<std::byte> content(100'000);
+  std::vector<std::byte> window(100'000);
+  ASSERT_TRUE(receiver_.post_window(window).ok());
+  const std::array<libripc::Item, 1> items = {libripc::long_item(content)};
+  ASSERT_TRUE(
+      sender_.send_then(receiver_.id(), items, [&, token](ripc_status status) { completed.set_value(status); }).ok());
+  ASSERT_TRUE(receiver_.receive(kPatience).ok());
+  ASSERT_EQ(future.wait_for(kPatience), std::future_status::ready);
+  EXPECT_EQ(future.get(), RIPC_OK);
+
+  std::optional<ripc_status> short_status;
+  EXPECT_TRUE(
+      sender_.send_then(receiver_.id(), {}, [&, token](ripc_status status) { short_status.emplace(status); }).ok());
+  EXPECT_EQ(short_status, RIPC_OK);
+
+  bool ran = false;
+  EXPECT_FALSE(sender_.send_then(0, {}, [&, token](ripc_status) { ran = true; }).ok());
+  EXPECT_FALSE(ran);
+  sender_.unregister();
+  here_.destroy();  // ends the responder thread: no callback object is on its way out any more
+  EXPECT_EQ(token.use_count(), 1);
+}
+
+TEST_F(CppWrapper, PendingCallbackRunsWhenTheServiceEnds) {
+  std::promise<ripc_status> completed;
+  auto future = completed.get_future();
+  const std::vector<std::byte> content(100'000);
+  const std::array<libripc::Item, 1> items = {libripc::long_item(content)};
+  ASSERT_TRUE(sender_.send_then(receiver_.id(), items, [&](ripc_status status) { completed.set_value(status); }).ok());
+  sender_.unregister();
+  ASSERT_EQ(future.wait_for(kPatience), std::future_status::ready);
+  EXPECT_EQ(future.get(), RIPC_CLOSED);
+}
+
+TEST_F(CppWrapper, ReceiveManyFillsTheFrontOfTheArray) {
+  for (int index = 0; index < 100; ++index)
+    ASSERT_TRUE(sender_.send(receiver_.id(), bytes_of(std::string_view("0123456789", 1 + index % 10))).ok());
+  std::array<Message, 80> messages;
+  std::size_t total = 0;
+  while (total < 100) {
+    auto count = receiver_.receive_many(messages, kPatience);
+    ASSERT_TRUE(count.ok()) << count.error().text();
+    ASSERT_GT(*count, 0u);
+    for (std::size_t index = 0; index < *count; ++index)
+      EXPECT_EQ(messages[index].item(0).size(), 1 + (total + index) % 10);
+    total += *count;
+  }
+  EXPECT_EQ(total, 100u);
+  EXPECT_EQ(receiver_.receive_many(messages, libripc::kNoWait).code(), RIPC_EMPTY);
+}
+
+TEST_F(CppWrapper, NotificationRunsAndIsSilentAfterUnregister) {
+  std::promise<std::string> text;
+  auto future = text.get_future();
+  auto notification = receiver_.on_notification([&](libripc::ServiceId, std::span<const ripc_item_view> items) {
+    text.set_value(std::string(libripc::ItemView(items[0]).text()));
+  });
+  ASSERT_TRUE(notification.ok());
+  libripc::Notification moved = *std::move(notification);
+  ASSERT_TRUE(sender_.notify(moved.name(), {libripc::short_item(bytes_of("hello"))}).ok());
+  ASSERT_EQ(future.wait_for(kPatience), std::future_status::ready);
+  EXPECT_EQ(future.get(), "hello");
+  const ripc_notification name = moved.name();
+  moved.unregister();
+  ASSERT_TRUE(sender_.notify(name).ok());  // a second run would set the promise twice
+  ASSERT_TRUE(sender_.send(receiver_.id(), bytes_of("after")).ok());
+  EXPECT_TRUE(receiver_.receive(kPatience).ok());
+}
+
+TEST_F(CppWrapper, NotificationMayDestroyItselfInItsCallback) {
+  auto holder = std::make_unique<std::optional<libripc::Notification>>();
+  auto token = std::make_shared<int>();
+  std::promise<void> done;
+  auto future = done.get_future();
+  auto notification = receiver_.on_notification([&, token](libripc::ServiceId, std::span<const ripc_item_view>) {
+    holder->reset();
+    EXPECT_GE(token.use_count(), 2);  // the callback object lives until it returns
+    done.set_value();
+  });
+  ASSERT_TRUE(notification.ok());
+  const ripc_notification name = notification->name();
+  holder->emplace(*std::move(notification));
+  ASSERT_TRUE(sender_.notify(name).ok());
+  ASSERT_EQ(future.wait_for(kPatience), std::future_status::ready);
+  receiver_.unregister();
+  there_.destroy();  // ends the responder thread, and with it the run
+  EXPECT_EQ(token.use_count(), 1);
+}
+
+TEST_F(CppWrapper, BuffersAndRegistrationsEndWithTheirObjects) {
+  const std::byte* data = nullptr;
+  {
+    auto buffer = here_.lease(1000);
+    ASSERT_TRUE(buffer.ok());
+    EXPECT_EQ(buffer->size(), 1000u);
+    data = buffer->data();
+    EXPECT_TRUE(here_.find_buffer(data + 999).ok());
+  }
+  EXPECT_FALSE(here_.find_buffer(data).ok());
+  std::vector<std::byte> memory(5000);
+  {
+    auto registration = here_.register_memory(memory);
+    ASSERT_TRUE(registration.ok());
+    EXPECT_TRUE(here_.find_buffer(memory.data()).ok());
+  }
+  EXPECT_FALSE(here_.find_buffer(memory.data()).ok());
+}
+
+TEST_F(CppWrapper, WindowsAreTakenBackByTheirCookie) {
+  std::vector<std::byte> memory(10);
+  for (int index = 0; index < 3; ++index) ASSERT_TRUE(receiver_.post_window(memory, 8).ok());
+  ASSERT_TRUE(there_.post_window(memory, 8).ok());
+  EXPECT_EQ(receiver_.withdraw_windows(8).value(), 3u);
+  EXPECT_EQ(there_.withdraw_windows(8).value(), 1u);
+  EXPECT_EQ(receiver_.withdraw_windows(8).value(), 0u);
+}
+
+TEST_F(CppWrapper, ServicesAreFoundByNameAndInTheList) {
+  auto info = here_.resolve("receiver");
+  ASSERT_TRUE(info.ok()) << info.error().text();
+  EXPECT_EQ(info->id, receiver_.id());
+  EXPECT_EQ(info->id, libripc::id_from_name("receiver").value());
+  EXPECT_EQ(info->incarnation, receiver_.incarnation());
+  auto services = here_.services();
+  ASSERT_TRUE(services.ok());
+  EXPECT_EQ(services->size(), 2u);
+}
+
+TEST_F(CppWrapper, InterruptEndsAReceive) {
+  ASSERT_TRUE(receiver_.interrupt().ok());
+  EXPECT_EQ(receiver_.receive(kPatience).code(), RIPC_INTERRUPTED);
+  ASSERT_TRUE(sender_.send(receiver_.id(), bytes_of("x")).ok());
+  auto statistics = sender_.statistics();
+  ASSERT_TRUE(statistics.ok());
+  EXPECT_EQ(statistics->messages_sent, 1u);
+}
+
+}  // namespace
