@@ -35,7 +35,8 @@ int serve() {
     if (word.text() == "bye") break;
   }
   const auto statistics = service->statistics();
-  if (statistics) std::printf("echo: sent back %llu words\n", static_cast<unsigned long long>(statistics->messages_sent));
+  if (statistics)
+    std::printf("echo: sent back %llu words\n", static_cast<unsigned long long>(statistics->messages_sent));
   return 0;
 }
 

@@ -49,7 +49,8 @@ int ask(libripc::Service& service, libripc::ServiceId server, std::vector<std::u
   options.tag = kCount;
   options.returns = std::span(&buffer, 1);
   options.request_id = &request;
-  if (auto sent = service.send(server, std::span<const libripc::Item>(), options); !sent) return fail("send", sent.error());
+  if (auto sent = service.send(server, std::span<const libripc::Item>(), options); !sent)
+    return fail("send", sent.error());
   // From here until the reply is released the room belongs to the library.
   auto reply = service.receive(std::chrono::seconds(5));
   if (!reply) {

@@ -53,7 +53,8 @@ TEST_P(Buffers, LeasesDoNotOverlap) {
   }
   for (unsigned index = 0; index < 500; ++index) {
     const auto [data, size] = ranges[index];
-    EXPECT_EQ(std::count(data, data + size, static_cast<unsigned char>(index % 256)), static_cast<std::ptrdiff_t>(size));
+    EXPECT_EQ(std::count(data, data + size, static_cast<unsigned char>(index % 256)),
+              static_cast<std::ptrdiff_t>(size));
   }
   std::sort(ranges.begin(), ranges.end());
   for (std::size_t index = 1; index < ranges.size(); ++index) {
@@ -114,7 +115,8 @@ TEST_P(Buffers, ThePoolIsBounded) {
 
 TEST_P(Buffers, WithoutALimitItIsAQuarterOfTheMachinesMemory) {
   const long pages = sysconf(_SC_PHYS_PAGES);
-  const std::uint64_t quarter = static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) / 4;
+  const std::uint64_t quarter =
+      static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) / 4;
   const std::uint64_t limit = pool_statistics_of(context_).limit;
   EXPECT_GE(limit, quarter - quarter / 100);
   EXPECT_LE(limit, quarter + quarter / 100);

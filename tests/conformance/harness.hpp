@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The conformance suite's harness: fixtures and helpers over the public C interface, nothing else.
 //
-// Every test runs once for each transport named in $RIPC_TEST_TRANSPORTS (comma-separated; default "shm"), with contexts
-// that are restricted to it and a fresh runtime directory. To inherit the suite a new transport adds one row to the
-// table in harness.cpp and one ctest entry that sets that variable. Every wait is bounded by kLimit, every test by a
-// watchdog (main.cpp).
+// Every test runs once for each transport named in $RIPC_TEST_TRANSPORTS (comma-separated; default "shm"), with
+// contexts that are restricted to it and a fresh runtime directory. To inherit the suite a new transport adds one row
+// to the table in harness.cpp and one ctest entry that sets that variable. Every wait is bounded by kLimit, every test
+// by a watchdog (main.cpp).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -152,8 +152,8 @@ class PairTest : public TransportTest {
   Service server_;
 };
 
-#define CONFORMANCE_SUITE(suite)                                                                              \
-  INSTANTIATE_TEST_SUITE_P(Transport, suite, testing::ValuesIn(conformance::transports()),                   \
+#define CONFORMANCE_SUITE(suite)                                                           \
+  INSTANTIATE_TEST_SUITE_P(Transport, suite, testing::ValuesIn(conformance::transports()), \
                            [](const testing::TestParamInfo<std::string>& parameter) { return parameter.param; })
 
 }  // namespace conformance

@@ -84,8 +84,8 @@ TEST_P(Lend, NoWindowIsUsed) {
 
 TEST_P(Lend, ShortItemsStayShort) {
   const std::string_view text = "short";
-  const Ticket ticket = send_long(
-      client_, server_id(), {item(text, RIPC_ITEM_SHORT), item_at(pooled_.get(), data_.size(), RIPC_ITEM_LONG)});
+  const Ticket ticket = send_long(client_, server_id(),
+                                  {item(text, RIPC_ITEM_SHORT), item_at(pooled_.get(), data_.size(), RIPC_ITEM_LONG)});
   const Message message = receive(server_, RIPC_RECEIVE_LEND);
   EXPECT_EQ(view_of(message, 0).kind, RIPC_VIEW_SHORT);
   EXPECT_EQ(text_of(message, 0), "short");
@@ -93,10 +93,10 @@ TEST_P(Lend, ShortItemsStayShort) {
 }
 
 TEST_P(Lend, AViewMayBeAnyPartOfALease) {
-  const Ticket ticket = send_long(client_, server_id(),
-                                  {item_at(pooled_.get() + 1, 100, RIPC_ITEM_LONG),
-                                   item_at(pooled_.get() + data_.size() - 1, 1, RIPC_ITEM_LONG),
-                                   item_at(pooled_.get() + 77, 0, RIPC_ITEM_LONG)});
+  const Ticket ticket = send_long(
+      client_, server_id(),
+      {item_at(pooled_.get() + 1, 100, RIPC_ITEM_LONG), item_at(pooled_.get() + data_.size() - 1, 1, RIPC_ITEM_LONG),
+       item_at(pooled_.get() + 77, 0, RIPC_ITEM_LONG)});
   const Message message = receive(server_, RIPC_RECEIVE_LEND);
   EXPECT_TRUE(holds(view_of(message, 0), RIPC_VIEW_LENT, std::span(data_).subspan(1, 100)));
   EXPECT_TRUE(holds(view_of(message, 1), RIPC_VIEW_LENT, std::span(data_).last(1)));

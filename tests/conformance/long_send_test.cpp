@@ -74,10 +74,10 @@ TEST_P(LongSend, AdjacentWindowsReassembleItems) {
   post(array.data(), 100'001, 1);
   post(array.data() + 100'001, 99'999, 2);
   post(array.data() + 200'000, 100'000, 3);
-  const Ticket ticket = send_long(client_, server_id(),
-                                  {item_at(data.data(), 100'001, RIPC_ITEM_LONG),
-                                   item_at(data.data() + 100'001, 99'999, RIPC_ITEM_LONG),
-                                   item_at(data.data() + 200'000, 100'000, RIPC_ITEM_LONG)});
+  const Ticket ticket =
+      send_long(client_, server_id(),
+                {item_at(data.data(), 100'001, RIPC_ITEM_LONG), item_at(data.data() + 100'001, 99'999, RIPC_ITEM_LONG),
+                 item_at(data.data() + 200'000, 100'000, RIPC_ITEM_LONG)});
   const Message message = receive(server_);
   EXPECT_EQ(final_status(ticket), RIPC_OK);
   EXPECT_EQ(array, data);
@@ -97,8 +97,8 @@ TEST_P(LongSend, AnItemWithoutAWindowIsDiscardedAndTheOthersArrive) {
   const std::string_view text = "short";
   Bytes window(3000);
   post(window, 1);
-  const Ticket ticket = send_long(client_, server_id(),
-                                  {item(first, RIPC_ITEM_LONG), item(second, RIPC_ITEM_LONG), item(text, RIPC_ITEM_SHORT)});
+  const Ticket ticket = send_long(
+      client_, server_id(), {item(first, RIPC_ITEM_LONG), item(second, RIPC_ITEM_LONG), item(text, RIPC_ITEM_SHORT)});
   const Message message = receive(server_);
   ASSERT_EQ(ripc_message_item_count(message.get()), 3u);
   EXPECT_TRUE(holds(view_of(message, 0), RIPC_VIEW_WINDOW, first));
@@ -149,8 +149,8 @@ TEST_P(LongSend, TheServicesWindowsComeBeforeThoseOfTheContext) {
   ASSERT_EQ(ripc_context_window_post(server_context_.get(), windows[0].data(), 2000, 30), RIPC_OK);
   post(windows[1], 31);
   post(windows[2], 32);
-  const Ticket ticket = send_long(
-      client_, server_id(), {item(data, RIPC_ITEM_LONG), item(data, RIPC_ITEM_LONG), item(data, RIPC_ITEM_LONG)});
+  const Ticket ticket = send_long(client_, server_id(),
+                                  {item(data, RIPC_ITEM_LONG), item(data, RIPC_ITEM_LONG), item(data, RIPC_ITEM_LONG)});
   const Message message = receive(server_);
   EXPECT_EQ(view_of(message, 0).cookie, 31u);
   EXPECT_EQ(view_of(message, 1).cookie, 32u);
@@ -237,8 +237,8 @@ TEST_P(LongSend, OneMessageMayCarryShortAndLongItems) {
   const Bytes data = pattern(9000, 18);
   Bytes window(9000);
   post(window);
-  const Ticket ticket = send_long(client_, server_id(),
-                                  {item(head, RIPC_ITEM_SHORT), item(data, RIPC_ITEM_LONG), item(tail, RIPC_ITEM_SHORT)});
+  const Ticket ticket = send_long(
+      client_, server_id(), {item(head, RIPC_ITEM_SHORT), item(data, RIPC_ITEM_LONG), item(tail, RIPC_ITEM_SHORT)});
   const Message message = receive(server_);
   EXPECT_EQ(view_of(message, 0).kind, RIPC_VIEW_SHORT);
   EXPECT_EQ(text_of(message, 0), "head");
@@ -393,7 +393,8 @@ TEST_P(LongSend, ShortAndLongMessagesKeepTheirOrder) {
       ripc_send_options options = send_options();
       options.tag = index;
       const bool is_long = index % 3 != 0;
-      const ripc_item one = item_at(data.data(), is_long ? data.size() : 10, is_long ? RIPC_ITEM_LONG : RIPC_ITEM_SHORT);
+      const ripc_item one =
+          item_at(data.data(), is_long ? data.size() : 10, is_long ? RIPC_ITEM_LONG : RIPC_ITEM_SHORT);
       ripc_ticket* ticket = nullptr;
       ripc_status status = RIPC_OK;
       while ((status = ripc_send(client_.get(), server_id(), &one, 1, &options, &ticket)) == RIPC_AGAIN) {
@@ -430,7 +431,8 @@ TEST_P(LongSend, ManyTransfersMayBeUnderWay) {
 }
 
 TEST_P(LongSend, TooManyTransfersUnderWayAreAgainAndTheRoomComesBack) {
-  const Service roomy = make_service(server_context_, [](ripc_service_options& options) { options.queue_messages = 16384; });
+  const Service roomy =
+      make_service(server_context_, [](ripc_service_options& options) { options.queue_messages = 16384; });
   const Bytes data = pattern(3000, 5);
   const ripc_item one = item(data, RIPC_ITEM_LONG);
   std::vector<Ticket> tickets;

@@ -87,16 +87,15 @@ bool change_identity(const PeerSetup& setup) {
 
 bool bind_runtime_directory(PeerSetup& setup) {
   if (setup.bind_directory.empty()) return true;
-  if (::mount(setup.runtime_directory.c_str(), setup.bind_directory.c_str(), nullptr, MS_BIND, nullptr) != 0) return false;
+  if (::mount(setup.runtime_directory.c_str(), setup.bind_directory.c_str(), nullptr, MS_BIND, nullptr) != 0)
+    return false;
   setup.runtime_directory = setup.bind_directory;
   return true;
 }
 
 }  // namespace
 
-std::string why_no_other_user() {
-  return ::geteuid() == 0 ? "" : "peers of another user can only be started by root";
-}
+std::string why_no_other_user() { return ::geteuid() == 0 ? "" : "peers of another user can only be started by root"; }
 
 std::string why_no_other_namespaces() {
   if (::geteuid() != 0) return "peers in other namespaces can only be started by root";
@@ -115,11 +114,21 @@ std::string why_no_other_namespaces() {
 // ---- The parent's side -------------------------------------------------------------------------------------------
 
 Peer::Peer(const std::string& role, const PeerSetup& setup) {
-  std::vector<std::string> words = {"conformance-peer",  "--peer-role",           role,
-                                    "transport",         setup.transport,         "runtime_directory",
-                                    setup.runtime_directory, "bind_directory",    setup.bind_directory,
-                                    "other_user",        setup.other_user ? "1" : "0", "keep_group",
-                                    setup.keep_group ? "1" : "0", "other_namespaces", setup.other_namespaces ? "1" : "0"};
+  std::vector<std::string> words = {"conformance-peer",
+                                    "--peer-role",
+                                    role,
+                                    "transport",
+                                    setup.transport,
+                                    "runtime_directory",
+                                    setup.runtime_directory,
+                                    "bind_directory",
+                                    setup.bind_directory,
+                                    "other_user",
+                                    setup.other_user ? "1" : "0",
+                                    "keep_group",
+                                    setup.keep_group ? "1" : "0",
+                                    "other_namespaces",
+                                    setup.other_namespaces ? "1" : "0"};
   for (const auto& [name, value] : setup.settings) {
     words.push_back(name);
     words.push_back(value);

@@ -43,7 +43,8 @@ class Peer {
   void signal(int number) const;
   // SIGKILL, and waits until the process is gone.
   void kill();
-  // Lets the process end by itself (no more commands will come); the status of waitpid(), -1 and a failure if it does not.
+  // Lets the process end by itself (no more commands will come); the status of waitpid(), -1 and a failure if it does
+  // not.
   int finish();
 
  private:
@@ -81,9 +82,9 @@ using Role = int (*)(PeerSide& parent);
 struct RoleRegistration {
   RoleRegistration(const char* name, Role role);
 };
-#define PEER_ROLE(name)                                                                     \
-  static int name##_role(::conformance::PeerSide& parent);                                  \
-  static const ::conformance::RoleRegistration name##_registration(#name, name##_role);     \
+#define PEER_ROLE(name)                                                                 \
+  static int name##_role(::conformance::PeerSide& parent);                              \
+  static const ::conformance::RoleRegistration name##_registration(#name, name##_role); \
   static int name##_role(::conformance::PeerSide& parent)
 
 // Runs the role that the command line names and sets *exit_status; false if it names none.

@@ -148,7 +148,8 @@ TEST_P(ReceiveFd, AnInterruptIsReported) {
 }
 
 TEST_P(ReceiveFd, RequestedRoomIsReported) {
-  const Service small = make_service(server_context_, [](ripc_service_options& options) { options.queue_messages = 16; });
+  const Service small =
+      make_service(server_context_, [](ripc_service_options& options) { options.queue_messages = 16; });
   int client_fd = -1;
   ASSERT_EQ(ripc_service_get_fd(client_.get(), &client_fd), RIPC_OK);
   std::uint32_t tag = 0;

@@ -276,7 +276,8 @@ TEST_P(Receive, ManyDeliversLongMessagesToo) {
     ASSERT_EQ(ripc_window_post(server_.get(), window.data(), window.size(), 1), RIPC_OK);
   }
   std::vector<Ticket> tickets;
-  for (int count = 0; count < 5; ++count) tickets.push_back(send_long(client_, server_id(), {item(data, RIPC_ITEM_LONG)}));
+  for (int count = 0; count < 5; ++count)
+    tickets.push_back(send_long(client_, server_id(), {item(data, RIPC_ITEM_LONG)}));
   std::size_t received = 0;
   while (received < 5) {
     ripc_message* messages[5] = {};
@@ -305,7 +306,8 @@ TEST_P(Receive, MessagesHeldKeepTheirBytesWhileOthersCome) {
   for (std::size_t index = 0; index < 300; index += 2) held[index].reset();
   ASSERT_EQ(send_text(client_, server_id(), "late"), RIPC_OK);
   EXPECT_EQ(text_of(receive(server_)), "late");
-  for (std::size_t index = 1; index < 300; index += 2) EXPECT_EQ(text_of(held[index]), "message " + std::to_string(index));
+  for (std::size_t index = 1; index < 300; index += 2)
+    EXPECT_EQ(text_of(held[index]), "message " + std::to_string(index));
 }
 
 TEST_P(Receive, AnyThreadMayReleaseAMessage) {

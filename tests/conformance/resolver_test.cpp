@@ -81,7 +81,8 @@ TEST_P(Resolver, AServiceWithoutANameIsFoundById) {
 }
 
 TEST_P(Resolver, AnUnknownServiceAnswersWithinTheResolveTimeout) {
-  const Context context = make_context([](ripc_context_options& options) { options.resolve_timeout = 100 * kMillisecond; });
+  const Context context =
+      make_context([](ripc_context_options& options) { options.resolve_timeout = 100 * kMillisecond; });
   const std::uint64_t start = now();
   EXPECT_EQ(resolve(context, 987654), RIPC_NO_SERVICE);
   EXPECT_EQ(resolve_name(context, "nobody"), RIPC_NO_SERVICE);
@@ -179,7 +180,8 @@ TEST_P(Resolver, AnAnswerIsKeptUntilASendFails) {
 }
 
 TEST_P(Resolver, AServiceThatComesLaterIsFoundThen) {
-  const Context context = make_context([](ripc_context_options& options) { options.resolve_timeout = 10 * kMillisecond; });
+  const Context context =
+      make_context([](ripc_context_options& options) { options.resolve_timeout = 10 * kMillisecond; });
   const Service client = make_service(context);
   EXPECT_EQ(send(client, kId, {}), RIPC_NO_SERVICE);
   const Service service = make_service(context_, kId);
@@ -190,7 +192,8 @@ TEST_P(Resolver, AServiceThatComesLaterIsFoundThen) {
 
 TEST_P(Resolver, AnotherRuntimeDirectoryIsAnotherWorld) {
   TemporaryDirectory elsewhere;
-  const Context other = make_context([&](ripc_context_options& options) { options.runtime_directory = elsewhere.path().c_str(); });
+  const Context other =
+      make_context([&](ripc_context_options& options) { options.runtime_directory = elsewhere.path().c_str(); });
   const Service service = make_service(context_, kId);
   EXPECT_EQ(resolve(other, kId), RIPC_NO_SERVICE);
   EXPECT_NE(make_service(other, kId), nullptr) << "the ID is free there";
@@ -198,7 +201,8 @@ TEST_P(Resolver, AnotherRuntimeDirectoryIsAnotherWorld) {
 
 TEST_P(Resolver, TheRuntimeDirectoryIsMadeIfItIsMissing) {
   const std::string path = files_.path() + "/made";
-  const Context context = make_context([&](ripc_context_options& options) { options.runtime_directory = path.c_str(); });
+  const Context context =
+      make_context([&](ripc_context_options& options) { options.runtime_directory = path.c_str(); });
   EXPECT_TRUE(std::filesystem::is_directory(path));
 }
 

@@ -50,7 +50,8 @@ class ReturnBuffers : public PairTest {
 };
 CONFORMANCE_SUITE(ReturnBuffers);
 
-testing::AssertionResult returned(const ripc_item_view& view, std::uint32_t index, const Bytes& buffer, const Bytes& bytes) {
+testing::AssertionResult returned(const ripc_item_view& view, std::uint32_t index, const Bytes& buffer,
+                                  const Bytes& bytes) {
   if (view.return_index != index) return testing::AssertionFailure() << "return index " << view.return_index;
   if (view.data != buffer.data()) return testing::AssertionFailure() << "not in the return buffer";
   return holds(view, RIPC_VIEW_RETURNED, bytes);
@@ -129,7 +130,8 @@ TEST_P(ReturnBuffers, SixteenMayBeAttachedAndNoMore) {
   std::vector<Bytes> sent;
   std::vector<ripc_item> items;
   for (unsigned index = 0; index < RIPC_MAX_RETURNS; ++index) sent.push_back(pattern(500 - index, index));
-  for (unsigned index = 0; index < RIPC_MAX_RETURNS; ++index) items.push_back(item(sent[index], RIPC_ITEM_RETURN, index));
+  for (unsigned index = 0; index < RIPC_MAX_RETURNS; ++index)
+    items.push_back(item(sent[index], RIPC_ITEM_RETURN, index));
   ASSERT_EQ(ripc_reply(server_.get(), question.get(), items.data(), items.size(), nullptr, nullptr), RIPC_OK);
   const Message answer = receive(client_);
   for (unsigned index = 0; index < RIPC_MAX_RETURNS; ++index) {
@@ -252,8 +254,8 @@ TEST_P(ReturnBuffers, AReplyMayMixAllKinds) {
   Bytes window(20'000);
   post(window, 9);
   request(buffer);
-  const Ticket ticket = reply(receive(server_), {item(pulled, RIPC_ITEM_LONG), item(text, RIPC_ITEM_SHORT),
-                                                 item(filled, RIPC_ITEM_RETURN, 0)});
+  const Ticket ticket = reply(
+      receive(server_), {item(pulled, RIPC_ITEM_LONG), item(text, RIPC_ITEM_SHORT), item(filled, RIPC_ITEM_RETURN, 0)});
   const Message answer = receive(client_);
   EXPECT_TRUE(holds(view_of(answer, 0), RIPC_VIEW_WINDOW, pulled));
   EXPECT_EQ(text_of(answer, 1), "short");
@@ -378,7 +380,8 @@ TEST_P(ReturnBuffers, ManyRequestsMayBeOpenAndBeAnsweredInAnyOrder) {
 }
 
 TEST_P(ReturnBuffers, TooManyOpenRequestsAreAgainAndTheRoomComesBack) {
-  const Service roomy = make_service(server_context_, [](ripc_service_options& options) { options.queue_messages = 16384; });
+  const Service roomy =
+      make_service(server_context_, [](ripc_service_options& options) { options.queue_messages = 16384; });
   std::vector<Bytes> buffers;
   buffers.reserve(20'000);
   std::vector<std::uint64_t> ids;

@@ -80,8 +80,12 @@ TEST_P(Services, ANameHas1To200BytesOfUtf8WithoutASlash) {
   const std::string longest(200, 'n');
   EXPECT_EQ(ripc_id_from_name("n", &id), RIPC_OK);
   EXPECT_EQ(ripc_id_from_name(longest.c_str(), &id), RIPC_OK);
-  EXPECT_EQ(ripc_id_from_name("dr\xc3\xbc" "cker \xe2\x82\xac \xf0\x9f\x96\xa8", &id), RIPC_OK);
-  const Service service = make_service(context_, [&](ripc_service_options& options) { options.name = longest.c_str(); });
+  EXPECT_EQ(ripc_id_from_name("dr\xc3\xbc"
+                              "cker \xe2\x82\xac \xf0\x9f\x96\xa8",
+                              &id),
+            RIPC_OK);
+  const Service service =
+      make_service(context_, [&](ripc_service_options& options) { options.name = longest.c_str(); });
   EXPECT_EQ(ripc_service_get_name(service.get()), longest);
 
   const std::string too_long(201, 'n');

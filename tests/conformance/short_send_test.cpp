@@ -136,7 +136,8 @@ TEST_P(ShortSend, AMessageOfExactlyTheLimitFitsAndOneByteMoreDoesNot) {
 
     ASSERT_EQ(ripc_send(client_.get(), server_id(), items.data(), count, nullptr, nullptr), RIPC_OK) << count;
     const Message message = receive(server_);
-    EXPECT_TRUE(holds(view_of(message, count - 1), RIPC_VIEW_SHORT, std::span(data).subspan(count - 1, limit - count + 1)));
+    EXPECT_TRUE(
+        holds(view_of(message, count - 1), RIPC_VIEW_SHORT, std::span(data).subspan(count - 1, limit - count + 1)));
 
     ++items.back().size;
     EXPECT_EQ(ripc_send(client_.get(), server_id(), items.data(), count, nullptr, nullptr), RIPC_TOO_LARGE) << count;
@@ -146,7 +147,8 @@ TEST_P(ShortSend, AMessageOfExactlyTheLimitFitsAndOneByteMoreDoesNot) {
 }
 
 TEST_P(ShortSend, TheLimitIsThatOfThePeer) {
-  const Service roomy = make_service(server_context_, [](ripc_service_options& options) { options.queue_bytes = 1u << 20; });
+  const Service roomy =
+      make_service(server_context_, [](ripc_service_options& options) { options.queue_bytes = 1u << 20; });
   std::size_t limit = 0;
   std::size_t roomy_limit = 0;
   ASSERT_EQ(ripc_short_limit(client_.get(), server_id(), 1, &limit), RIPC_OK);
@@ -192,7 +194,8 @@ TEST_P(ShortSend, WithoutAKindAllItemsOfALargeMessageAreLong) {
 // ---- Unknown and dead peers --------------------------------------------------------------------------------------
 
 TEST_P(ShortSend, AnUnknownServiceIsReportedWithinTheResolveTimeout) {
-  const Context context = make_context([](ripc_context_options& options) { options.resolve_timeout = 50 * kMillisecond; });
+  const Context context =
+      make_context([](ripc_context_options& options) { options.resolve_timeout = 50 * kMillisecond; });
   const Service sender = make_service(context);
   const std::uint64_t start = now();
   EXPECT_EQ(send_text(sender, 987654321, "hello"), RIPC_NO_SERVICE);
@@ -230,7 +233,8 @@ class FullQueue : public PairTest {
     const Bytes data = pattern(size, 1);
     std::uint32_t sent = 0;
     ripc_status status = RIPC_OK;
-    while (sent < 1'000'000 && (status = send(client_, id_of(small_), {item(data, RIPC_ITEM_SHORT)}, sent)) == RIPC_OK) ++sent;
+    while (sent < 1'000'000 && (status = send(client_, id_of(small_), {item(data, RIPC_ITEM_SHORT)}, sent)) == RIPC_OK)
+      ++sent;
     EXPECT_EQ(status, RIPC_AGAIN);
     return sent;
   }

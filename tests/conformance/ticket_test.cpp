@@ -201,8 +201,9 @@ TEST_P(Tickets, EachOfManyCallbacksRunsOnce) {
   }
   for (std::size_t index = 0; index < kCount; ++index) {
     ASSERT_TRUE(eventually([&] { return completions[index].runs > 0; })) << index;
-    EXPECT_EQ(completions[index].result(),
-              index % 3 == 0 ? RIPC_OK : index % 3 == 1 ? RIPC_CANCELLED : RIPC_NO_WINDOW)
+    EXPECT_EQ(completions[index].result(), index % 3 == 0   ? RIPC_OK
+                                           : index % 3 == 1 ? RIPC_CANCELLED
+                                                            : RIPC_NO_WINDOW)
         << index;
     EXPECT_EQ(completions[index].result(), ripc_ticket_poll(tickets[index].get()));
   }

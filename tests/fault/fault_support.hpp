@@ -108,7 +108,7 @@ std::string exchange(const Service& left, const Service& right, std::uint64_t se
 std::size_t descriptor_count();
 std::size_t mapping_count();
 std::size_t thread_count();
-std::size_t resident_bytes();  // private and shared
+std::size_t resident_bytes();                                     // private and shared
 std::vector<std::string> names_in(const std::string& directory);  // sorted; without those that start with "."
 void raise_descriptor_limit(std::size_t wanted);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Applications that fork: the child's calls say so, the parent goes on, and a child that lives on does not make its dead
-// parent look alive.
+// Applications that fork: the child's calls say so, the parent goes on, and a child that lives on does not make its
+// dead parent look alive.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>

@@ -5,6 +5,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -63,7 +64,7 @@ class Hostile {
             const auto event = connection_->receive(received_);
             if (event == shm::Connection::Event::closed) closed_ = true;
             if (event != shm::Connection::Event::message) break;
-            auto decoded = control::decode(received_.bytes);
+            auto decoded = control::decode(std::span(received_.bytes).first(received_.size));
             if (!decoded.ok()) continue;
             if (const T* message = std::get_if<T>(&*decoded)) found = *message;
           }

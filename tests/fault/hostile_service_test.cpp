@@ -21,10 +21,10 @@ constexpr ripc_service_id kHonest = 1003;
 constexpr ripc_service_id kLiar = 1004;
 
 // How a service can lie in its Opened and in what it hands over.
-const std::vector<std::string> kLies{"no cells",      "odd cells",       "endless cells",  "no data",
-                                     "endless data",  "unsealed memory", "small memory",   "no memfd",
-                                     "no descriptor", "state slot",      "unsealed state", "wrong request",
-                                     "status pending", "status forked",  "garbage datagram", "silence"};
+const std::vector<std::string> kLies{"no cells",       "odd cells",       "endless cells",    "no data",
+                                     "endless data",   "unsealed memory", "small memory",     "no memfd",
+                                     "no descriptor",  "state slot",      "unsealed state",   "wrong request",
+                                     "status pending", "status forked",   "garbage datagram", "silence"};
 
 // Arguments DIRECTORY CONTEXT LIE SEED. Says hello to kService as kLiar and answers whoever then sends to kLiar.
 int liar(const std::vector<std::string>& arguments) {
@@ -187,7 +187,8 @@ TEST_P(Lie, TheSendFailsAndNothingElse) {
   EXPECT_TRUE(eventually([&] {
     (void)receive(service_, 0);
     return descriptor_count() <= descriptors;
-  })) << descriptor_count() << " descriptors, " << descriptors << " before";
+  })) << descriptor_count()
+      << " descriptors, " << descriptors << " before";
 }
 
 INSTANTIATE_TEST_SUITE_P(Opened, Lie, testing::ValuesIn(kLies), [](const auto& parameter) {
@@ -268,6 +269,4 @@ int sender(const std::vector<std::string>& arguments) {
 }  // namespace
 }  // namespace fault
 
-int main(int argc, char** argv) {
-  return fault::run(argc, argv, {{"liar", fault::liar}, {"sender", fault::sender}});
-}
+int main(int argc, char** argv) { return fault::run(argc, argv, {{"liar", fault::liar}, {"sender", fault::sender}}); }

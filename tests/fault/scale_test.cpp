@@ -51,10 +51,13 @@ int talk(const Service& service, ripc_service_id to) {
   for (std::uint64_t index = 0; index < kMessagesPerService; ++index) {
     ripc_status status = RIPC_OK;
     // So many at once: the server may be too busy to answer a new peer in time.
-    if (!eventually([&] {
-          status = send_short(service, to, index);
-          return status != RIPC_TIMEOUT && status != RIPC_AGAIN;
-        }, kPatience) || status != RIPC_OK) {
+    if (!eventually(
+            [&] {
+              status = send_short(service, to, index);
+              return status != RIPC_TIMEOUT && status != RIPC_AGAIN;
+            },
+            kPatience) ||
+        status != RIPC_OK) {
       std::fprintf(stderr, "client: %s: %s\n", ripc_status_name(status), ripc_last_error());
       return 2;
     }
@@ -187,12 +190,13 @@ TEST(Scale, AThousandServicesAndTwoHundredProcesses) {
   std::printf("1,000 services: %.2f s, %.1f KiB and %.2f descriptors each\n",
               static_cast<double>(registered - begin) / 1e9, static_cast<double>(memory) / 1024 / kServices,
               static_cast<double>(descriptors) / kServices);
-  std::printf("200 peers, both ways: %.2f s; shared memory of both sides %.1f KiB per idle peer; server: "
-              "Pss %.1f KiB, private %.1f KiB and %.2f descriptors per peer\n",
-              static_cast<double>(connected - registered) / 1e9, static_cast<double>(per_peer) / 1024,
-              static_cast<double>(rollup("Pss:") - memory) / 1024 / kClients,
-              static_cast<double>(rollup("Private_Dirty:")) / 1024 / kClients,
-              static_cast<double>(descriptor_count() - descriptors) / kClients);
+  std::printf(
+      "200 peers, both ways: %.2f s; shared memory of both sides %.1f KiB per idle peer; server: "
+      "Pss %.1f KiB, private %.1f KiB and %.2f descriptors per peer\n",
+      static_cast<double>(connected - registered) / 1e9, static_cast<double>(per_peer) / 1024,
+      static_cast<double>(rollup("Pss:") - memory) / 1024 / kClients,
+      static_cast<double>(rollup("Private_Dirty:")) / 1024 / kClients,
+      static_cast<double>(descriptor_count() - descriptors) / kClients);
   EXPECT_GT(per_peer, 0u);
   EXPECT_LE(per_peer, kMostPerPeer);
 
@@ -213,7 +217,8 @@ TEST(Scale, AThousandServicesAndTwoHundredProcesses) {
   EXPECT_TRUE(eventually([&] {
     for (const Service& service : services) (void)receive(service, 0);
     return descriptor_count() <= descriptors;
-  })) << descriptor_count() << " descriptors, " << descriptors << " before";
+  })) << descriptor_count()
+      << " descriptors, " << descriptors << " before";
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the receiving end of a shared-memory queue: a peer may have written anything anywhere in it. Whatever is there,
-// each packet lies inside the queue's memory and no more than a full queue comes out.
+// Fuzzes the receiving end of a shared-memory queue: a peer may have written anything anywhere in it. Whatever is
+// there, each packet lies inside the queue's memory and no more than a full queue comes out.
 //
-// The input: a byte that picks the geometry, a byte that says how many cells are marked as committed in advance (so that
-// the input need not guess sequence numbers), then the contents: 16 bytes for the head of each cell in turn, the rest
-// over the memory from its start on.
+// The input: a byte that picks the geometry, a byte that says how many cells are marked as committed in advance (so
+// that the input need not guess sequence numbers), then the contents: 16 bytes for the head of each cell in turn, the
+// rest over the memory from its start on.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -45,8 +45,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   // A block of exactly this size: AddressSanitizer sees a read of one byte too many.
   const std::size_t total = geometry.total();
-  const std::unique_ptr<std::byte, Free> memory(static_cast<std::byte*>(std::aligned_alloc(kControlSize, total)));
-  require(memory != nullptr);
+  void* block = nullptr;
+  require(posix_memalign(&block, kControlSize, total) == 0);
+  const std::unique_ptr<std::byte, Free> memory(static_cast<std::byte*>(block));
   std::byte* base = memory.get();
   std::memset(base, 0, total);
   for (std::uint32_t index = 0; index < geometry.cells && !input.empty(); ++index) {

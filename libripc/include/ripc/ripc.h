@@ -142,25 +142,26 @@ RIPC_API ripc_status ripc_id_from_name(const char *name, ripc_service_id *id);
 
 /* Registers a service. options may be NULL: a random ID. When it returns, other processes can find it.
  * RIPC_ID_IN_USE if the ID has a living holder and takeover is 0; RIPC_NAME_COLLISION if the ID comes from the name and
- * a living service of another name (or without one) holds it, takeover or not; RIPC_LIMIT, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM. */
+ * a living service of another name (or without one) holds it, takeover or not; RIPC_LIMIT, RIPC_NO_DESCRIPTORS,
+ * RIPC_NO_MEMORY, RIPC_SYSTEM. */
 RIPC_API ripc_status ripc_service_register(ripc_context *context, const ripc_service_options *options,
                                            ripc_service **service);
 /* Withdraws the ID, ends the service's tickets with RIPC_CLOSED, frees it. Messages still held stay valid until they
  * are released. A thread that is blocked in receive must have returned first (ripc_interrupt). NULL is ignored. */
 RIPC_API void ripc_service_unregister(ripc_service *service);
 
-RIPC_API ripc_service_id ripc_service_get_id(const ripc_service *service);     /* 0 for NULL */
-RIPC_API const char *ripc_service_get_name(const ripc_service *service);       /* "" if it has none; lives as long */
-RIPC_API uint64_t ripc_service_get_incarnation(const ripc_service *service);   /* grows with each registration */
-RIPC_API ripc_context *ripc_service_get_context(const ripc_service *service);  /* borrowed */
+RIPC_API ripc_service_id ripc_service_get_id(const ripc_service *service);    /* 0 for NULL */
+RIPC_API const char *ripc_service_get_name(const ripc_service *service);      /* "" if it has none; lives as long */
+RIPC_API uint64_t ripc_service_get_incarnation(const ripc_service *service);  /* grows with each registration */
+RIPC_API ripc_context *ripc_service_get_context(const ripc_service *service); /* borrowed */
 
 /* ---- Send --------------------------------------------------------------------------------------------------- */
 
 typedef enum ripc_item_kind {
-  RIPC_ITEM_AUTO = 0,   /* short if the whole message fits, else long */
-  RIPC_ITEM_SHORT = 1,  /* in the message itself */
-  RIPC_ITEM_LONG = 2,   /* pulled by the receiver into a window */
-  RIPC_ITEM_RETURN = 3  /* replies only: written into return buffer `return_index` of the request */
+  RIPC_ITEM_AUTO = 0,  /* short if the whole message fits, else long */
+  RIPC_ITEM_SHORT = 1, /* in the message itself */
+  RIPC_ITEM_LONG = 2,  /* pulled by the receiver into a window */
+  RIPC_ITEM_RETURN = 3 /* replies only: written into return buffer `return_index` of the request */
 } ripc_item_kind;
 
 /* One piece of a message in the caller's memory. */
@@ -252,7 +253,8 @@ RIPC_API void ripc_ticket_release(ripc_ticket *ticket);
 /* Posts memory that one long item may be pulled into. Any address and size. Item i of a message goes to the i-th window
  * in posting order: first the service's own, then those of the context. A window that is too small fails its item
  * and stays posted. The memory belongs to the library until the message that used it was received, or the window was
- * withdrawn. A message that is withdrawn while it is pulled leaves its windows posted, with any contents. `cookie` comes back with the item. RIPC_LIMIT: more than 65536 windows. */
+ * withdrawn. A message that is withdrawn while it is pulled leaves its windows posted, with any contents. `cookie`
+ * comes back with the item. RIPC_LIMIT: more than 65536 windows. */
 RIPC_API ripc_status ripc_window_post(ripc_service *service, void *data, size_t size, uint64_t cookie);
 /* The same for any service of the context. */
 RIPC_API ripc_status ripc_context_window_post(ripc_context *context, void *data, size_t size, uint64_t cookie);
@@ -332,8 +334,8 @@ RIPC_API ripc_status ripc_notification_register(ripc_service *service, ripc_noti
 /* After it returns the callback does not run and never will again. From inside the callback it returns at once, and
  * the run that is under way is the last. RIPC_INVALID_ARGUMENT: not registered. */
 RIPC_API ripc_status ripc_notification_unregister(ripc_service *service, const ripc_notification *notification);
-/* Runs the peer's callback with up to ripc_short_limit() bytes of arguments, at most 60 KiB. Unreliable, like a short message; the
- * errors of ripc_send(). A handle the peer does not know is counted there and ignored. */
+/* Runs the peer's callback with up to ripc_short_limit() bytes of arguments, at most 60 KiB. Unreliable, like a short
+ * message; the errors of ripc_send(). A handle the peer does not know is counted there and ignored. */
 RIPC_API ripc_status ripc_notify(ripc_service *service, const ripc_notification *notification, const ripc_item *items,
                                  size_t count);
 
@@ -370,11 +372,11 @@ typedef struct ripc_service_info {
   size_t size;
   ripc_service_id id;
   uint64_t incarnation;
-  uint32_t pid;         /* of the holder, as it wrote it; 0 if unknown */
-  char name[208];       /* "" if it has none */
-  char transport[16];   /* of the first address */
-  char address[256];    /* of the first address, transport:locator */
-  char reason[160];     /* why this path */
+  uint32_t pid;       /* of the holder, as it wrote it; 0 if unknown */
+  char name[208];     /* "" if it has none */
+  char transport[16]; /* of the first address */
+  char address[256];  /* of the first address, transport:locator */
+  char reason[160];   /* why this path */
 } ripc_service_info;
 
 /* Finds a living service. RIPC_NO_SERVICE within the context's resolve_timeout. */
@@ -407,15 +409,15 @@ typedef struct ripc_service_statistics {
   uint64_t short_bytes_sent, short_bytes_received;
   uint64_t long_items_sent, long_items_received, long_bytes_received;
   uint64_t items_lent, items_returned, items_discarded;
-  uint64_t again;                  /* sends that found no room */
-  uint64_t wakes_sent;             /* system calls made to wake a sleeping receiver */
-  uint64_t sleeps;                 /* times receive went to sleep */
-  uint64_t packets_lost;           /* gaps seen */
-  uint64_t packets_corrupt;        /* packets refused by the decoder */
+  uint64_t again;           /* sends that found no room */
+  uint64_t wakes_sent;      /* system calls made to wake a sleeping receiver */
+  uint64_t sleeps;          /* times receive went to sleep */
+  uint64_t packets_lost;    /* gaps seen */
+  uint64_t packets_corrupt; /* packets refused by the decoder */
   uint64_t notifications_sent, notifications_run, notifications_unknown;
-  uint64_t payload_copies;         /* copies of payload made by the CPU, send and receive side */
-  uint64_t resolutions;            /* times the resolver was asked */
-  uint64_t senders;                /* queues open now */
+  uint64_t payload_copies; /* copies of payload made by the CPU, send and receive side */
+  uint64_t resolutions;    /* times the resolver was asked */
+  uint64_t senders;        /* queues open now */
 } ripc_service_statistics;
 RIPC_API ripc_status ripc_service_get_statistics(ripc_service *service, ripc_service_statistics *statistics);
 

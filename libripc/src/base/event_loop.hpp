@@ -19,7 +19,8 @@
 
 namespace ripc {
 
-// Descriptors that wake the receiver of one service. Edge-triggered: a descriptor in it need not be drained. Any thread.
+// Descriptors that wake the receiver of one service. Edge-triggered: a descriptor in it need not be drained. Any
+// thread.
 class EventSet {
  public:
   static Result<EventSet> create();

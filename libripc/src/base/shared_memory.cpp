@@ -161,8 +161,8 @@ Result<Mapping> map_foreign_memory(int fd, std::size_t size, bool writable, bool
   if (reserved_pages) {
     // A missing page is fatal here (see create_shared_memory): all must exist, and none may be removable.
     const bool pages_stay = (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) != 0;
-    const bool complete = file.st_blocks >= 0 && static_cast<std::uint64_t>(file.st_blocks) >=
-                                                     static_cast<std::uint64_t>(file.st_size) / 512;
+    const bool complete = file.st_blocks >= 0 &&
+                          static_cast<std::uint64_t>(file.st_blocks) >= static_cast<std::uint64_t>(file.st_size) / 512;
     if (!pages_stay || !complete) return refuse("has huge pages that are missing or can be removed");
     size = round_up(size, static_cast<std::size_t>(system.f_bsize));  // munmap demands whole huge pages
   }

@@ -40,9 +40,9 @@ Status system_error(int error, std::string_view call, std::string_view advice = 
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                // NOLINT: implicit by design
-  Result(Status status) : status_(std::move(status)) {}        // NOLINT: implicit by design
-  Result(ripc_status code) : status_(code) {}                  // NOLINT: implicit by design
+  Result(T value) : value_(std::move(value)) {}          // NOLINT: implicit by design
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT: implicit by design
+  Result(ripc_status code) : status_(code) {}            // NOLINT: implicit by design
 
   bool ok() const noexcept { return value_.has_value(); }
   const Status& status() const noexcept { return status_; }

@@ -6,8 +6,8 @@
 
 namespace ripc {
 
-// The short name of a status, such as "RIPC_AGAIN"; "RIPC_UNKNOWN" for a value this version does not know. Static; never
-// null.
+// The short name of a status, such as "RIPC_AGAIN"; "RIPC_UNKNOWN" for a value this version does not know. Static;
+// never null.
 const char* status_name(ripc_status status) noexcept;
 
 // One sentence on what a status means and what to do. Static; never null, never empty.

@@ -86,8 +86,8 @@ class EpochDomain {
   EpochDomain(const EpochDomain&) = delete;
   EpochDomain& operator=(const EpochDomain&) = delete;
 
-  // Any thread. Runs `destroy` later, from reclaim(), when no section that could see the object is left. The object must
-  // be out of reach for new sections.
+  // Any thread. Runs `destroy` later, from reclaim(), when no section that could see the object is left. The object
+  // must be out of reach for new sections.
   void retire(std::function<void()> destroy);
 
   // Destroys what nobody sees any more; true if nothing is left to destroy. Does not wait.

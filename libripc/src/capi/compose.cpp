@@ -105,8 +105,7 @@ Result<ripc_service_id> id_of_name(std::string_view name) {
 Result<Settings> read_settings(const ripc_context_options& options) {
   Settings settings;
   if (options.runtime_directory != nullptr) settings.runtime_directory = options.runtime_directory;
-  Result<std::vector<std::string>> transports =
-      read_transports(options.transports);
+  Result<std::vector<std::string>> transports = read_transports(options.transports);
   if (!transports.ok()) return transports.status();
   settings.transports = std::move(*transports);
   settings.static_resolver =
@@ -137,9 +136,8 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
   for (const std::string& name : settings.transports) {
     if (name == "shm") {
       parts.transports.push_back(std::make_unique<shm::ShmTransport>(
-          *directory, shm::TransportOptions{.context = parts.id,
-                                            .peer_policy = settings.peer_policy,
-                                            .max_peers = settings.max_peers}));
+          *directory, shm::TransportOptions{
+                          .context = parts.id, .peer_policy = settings.peer_policy, .max_peers = settings.max_peers}));
     }
   }
   std::vector<std::unique_ptr<spi::Resolver>> resolvers;

@@ -145,7 +145,9 @@ void ripc_service_unregister(ripc_service* service) {
   from(service)->context().unregister_service(from(service));
 }
 
-ripc_service_id ripc_service_get_id(const ripc_service* service) { return service == nullptr ? 0 : from(service)->id(); }
+ripc_service_id ripc_service_get_id(const ripc_service* service) {
+  return service == nullptr ? 0 : from(service)->id();
+}
 
 const char* ripc_service_get_name(const ripc_service* service) {
   return service == nullptr ? "" : from(service)->name().c_str();

@@ -89,11 +89,12 @@ void check_process_memory(Report& report) {
   const iovec local{&to, 1};
   const iovec remote{&from, 1};
   if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != 1) {
-    report.add(Level::limited, "foreign memory",
-               std::string("process_vm_readv fails (") + (errno == ENOSYS ? "not in this kernel" : "forbidden") +
-                   "): long items outside of the pool go through a bounce buffer, return buffers are pulled",
-               "send from leased buffers, or allow process_vm_readv and process_vm_writev (a container's seccomp profile "
-               "may forbid them)");
+    report.add(
+        Level::limited, "foreign memory",
+        std::string("process_vm_readv fails (") + (errno == ENOSYS ? "not in this kernel" : "forbidden") +
+            "): long items outside of the pool go through a bounce buffer, return buffers are pulled",
+        "send from leased buffers, or allow process_vm_readv and process_vm_writev (a container's seccomp profile "
+        "may forbid them)");
     return;
   }
   const std::string scope = first_line("/proc/sys/kernel/yama/ptrace_scope");
@@ -111,8 +112,9 @@ void check_process_memory(Report& report) {
 void check_limits(Report& report) {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
-  const std::string text = "this process may open " + std::to_string(limit.rlim_cur) + " descriptors; a service needs 2, "
-                                                                                      "each connected peer about 4";
+  const std::string text = "this process may open " + std::to_string(limit.rlim_cur) +
+                           " descriptors; a service needs 2, "
+                           "each connected peer about 4";
   if (limit.rlim_cur < 1024) {
     report.add(Level::limited, "descriptors", text, "raise it: ulimit -n 65536");
   } else {
@@ -136,7 +138,8 @@ void check_context(Report& report, const ripc_context_options& options) {
   Result<std::shared_ptr<RuntimeDirectory>> directory = RuntimeDirectory::open(
       settings->runtime_directory.empty() ? nullptr : settings->runtime_directory.c_str(), settings->peer_policy);
   if (!directory.ok()) {
-    report.add(Level::broken, "runtime directory", directory.status().text(), "set RIPC_RUNTIME_DIR to a directory of yours");
+    report.add(Level::broken, "runtime directory", directory.status().text(),
+               "set RIPC_RUNTIME_DIR to a directory of yours");
     return;
   }
   report.add(Level::good, "runtime directory", (*directory)->path());

@@ -49,6 +49,31 @@ Status send_message(ripc_service* service, ripc_service_id to, const ripc_messag
   return status;
 }
 
+Status post_window(core::WindowQueue& windows, void* data, std::size_t size, std::uint64_t cookie) {
+  if (data == nullptr && size != 0) return Status(RIPC_INVALID_ARGUMENT, "A receive window has a size but no memory.");
+  return windows.post(data, size, cookie);
+}
+
+Status withdraw_windows(core::WindowQueue& windows, std::uint64_t cookie, std::size_t* count) {
+  const std::size_t withdrawn = windows.withdraw(cookie);
+  if (count != nullptr) *count = withdrawn;
+  return {};
+}
+
+ripc_status receive_messages(ripc_service* service, std::uint32_t flags, std::uint64_t timeout, ripc_message** messages,
+                             std::size_t capacity, std::size_t* count) noexcept {
+  return guarded([&]() -> ripc_status {
+    if (messages == nullptr || count == nullptr || capacity == 0 || (flags & ~std::uint32_t{RIPC_RECEIVE_LEND}) != 0)
+        [[unlikely]]
+      return RIPC_INVALID_ARGUMENT;
+    *count = 0;
+    messages[0] = nullptr;
+    if (const ripc_status status = check(from(service)); status != RIPC_OK) [[unlikely]]
+      return status;
+    return from(service)->receive(flags, timeout, {reinterpret_cast<core::Message**>(messages), capacity}, *count);
+  });
+}
+
 }  // namespace
 
 extern "C" {
@@ -138,21 +163,6 @@ void ripc_ticket_release(ripc_ticket* ticket) { delete ticket; }
 
 // ---- Windows -------------------------------------------------------------------------------------------------
 
-namespace {
-
-Status post_window(core::WindowQueue& windows, void* data, std::size_t size, std::uint64_t cookie) {
-  if (data == nullptr && size != 0) return Status(RIPC_INVALID_ARGUMENT, "A receive window has a size but no memory.");
-  return windows.post(data, size, cookie);
-}
-
-Status withdraw_windows(core::WindowQueue& windows, std::uint64_t cookie, std::size_t* count) {
-  const std::size_t withdrawn = windows.withdraw(cookie);
-  if (count != nullptr) *count = withdrawn;
-  return {};
-}
-
-}  // namespace
-
 ripc_status ripc_window_post(ripc_service* service, void* data, size_t size, uint64_t cookie) {
   return guarded([&]() -> Status {
     if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
@@ -183,24 +193,6 @@ ripc_status ripc_context_window_withdraw(ripc_context* context, uint64_t cookie,
 
 // ---- Receive -------------------------------------------------------------------------------------------------
 
-namespace {
-
-ripc_status receive_messages(ripc_service* service, std::uint32_t flags, std::uint64_t timeout, ripc_message** messages,
-                             std::size_t capacity, std::size_t* count) noexcept {
-  return guarded([&]() -> ripc_status {
-    if (messages == nullptr || count == nullptr || capacity == 0 || (flags & ~std::uint32_t{RIPC_RECEIVE_LEND}) != 0)
-        [[unlikely]]
-      return RIPC_INVALID_ARGUMENT;
-    *count = 0;
-    messages[0] = nullptr;
-    if (const ripc_status status = check(from(service)); status != RIPC_OK) [[unlikely]]
-      return status;
-    return from(service)->receive(flags, timeout, {reinterpret_cast<core::Message**>(messages), capacity}, *count);
-  });
-}
-
-}  // namespace
-
 ripc_status ripc_receive(ripc_service* service, uint32_t flags, uint64_t timeout, ripc_message** message) {
   std::size_t count = 0;
   return receive_messages(service, flags, timeout, message, 1, &count);
@@ -227,9 +219,13 @@ ripc_status ripc_service_get_fd(ripc_service* service, int* fd) {
   });
 }
 
-ripc_service_id ripc_message_source(const ripc_message* message) { return message == nullptr ? 0 : from(message)->source; }
+ripc_service_id ripc_message_source(const ripc_message* message) {
+  return message == nullptr ? 0 : from(message)->source;
+}
 uint32_t ripc_message_tag(const ripc_message* message) { return message == nullptr ? 0 : from(message)->tag; }
-size_t ripc_message_item_count(const ripc_message* message) { return message == nullptr ? 0 : from(message)->item_count; }
+size_t ripc_message_item_count(const ripc_message* message) {
+  return message == nullptr ? 0 : from(message)->item_count;
+}
 
 ripc_status ripc_message_item(const ripc_message* message, size_t index, ripc_item_view* view) {
   if (message == nullptr || view == nullptr || index >= from(message)->item_count) return report(RIPC_INVALID_ARGUMENT);

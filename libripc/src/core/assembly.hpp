@@ -26,7 +26,7 @@ struct Service::Assembly {
 
   std::shared_ptr<spi::Source> source;
   Message* message = nullptr;
-  std::list<Item> items;  // a pull must not move while it is under way
+  std::list<Item> items;                     // a pull must not move while it is under way
   std::optional<wire::Descriptor> transfer;  // names the message's transfer; empty: nothing to pull
   bool lend = false;
   bool any_lent = false;

@@ -148,9 +148,9 @@ void Context::fence_former(const spi::ServiceRecord& former, std::uint64_t incar
   if (former.context == parts_.id) return;
   for (const spi::Address& address : former.addresses) {
     spi::Transport* transport = this->transport(address.transport);
-    // A former holder that is stopped or gone needs no answer: peers ask the resolver, and it learns when it runs again.
-    if (transport != nullptr &&
-        transport->fence(address, former.id, incarnation, Deadline::after(kFenceTimeout)).ok())
+    // A former holder that is stopped or gone needs no answer: peers ask the resolver, and it learns when it runs
+    // again.
+    if (transport != nullptr && transport->fence(address, former.id, incarnation, Deadline::after(kFenceTimeout)).ok())
       return;
   }
 }
@@ -170,8 +170,7 @@ spi::Transport* Context::transport(const std::string& name) noexcept {
   return found == parts_.transports.end() ? nullptr : found->get();
 }
 
-Result<std::shared_ptr<spi::Channel>> Context::channel_to(ripc_service_id id,
-                                                          std::atomic<std::uint64_t>& resolutions) {
+Result<std::shared_ptr<spi::Channel>> Context::channel_to(ripc_service_id id, std::atomic<std::uint64_t>& resolutions) {
   {
     const ThreadEpoch::Section section(ThreadEpoch::current());
     if (const std::shared_ptr<spi::Channel>* channel = routes_.find(id); channel != nullptr && (*channel)->alive())

@@ -10,9 +10,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/thread_epoch.hpp"
 #include "base/event_loop.hpp"
 #include "base/fork_guard.hpp"
+#include "base/thread_epoch.hpp"
 #include "core/route_table.hpp"
 #include "core/ticket.hpp"
 #include "core/window_queue.hpp"
@@ -49,11 +49,13 @@ class Context final : public spi::Host {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  Result<Service*> register_service(const ServiceOptions& options);
+  Result<Service*> register_service(const ServiceOptions& wanted);
   void unregister_service(Service* service) noexcept;
 
   Result<Resolution> resolve(ripc_service_id id);
-  Status list(const std::function<void(const spi::ServiceRecord&)>& visit) { return parts_.resolver->list(visit); }
+  Status list(const std::function<void(const spi::ServiceRecord&)>& visit) const {
+    return parts_.resolver->list(visit);
+  }
 
   // The channel to a service; finds, connects and remembers it if there is none. Any thread.
   Result<std::shared_ptr<spi::Channel>> channel_to(ripc_service_id id, std::atomic<std::uint64_t>& resolutions);
@@ -64,8 +66,8 @@ class Context final : public spi::Host {
 
   Status unregister_memory(void* data);
 
-  memory::Pool& pool() noexcept { return *parts_.pool; }
-  EventLoop& loop() noexcept { return *loop_; }
+  memory::Pool& pool() const noexcept { return *parts_.pool; }
+  EventLoop& loop() const noexcept { return *loop_; }
   EpochDomain& epochs() noexcept { return epochs_; }
   RouteTable& routes() noexcept { return routes_; }
   TicketKeeper& tickets() noexcept { return *tickets_; }

@@ -42,7 +42,7 @@ class NotificationTable : public std::enable_shared_from_this<NotificationTable>
     bool running = false;
     bool removed = false;
   };
-  void run(const std::vector<std::byte>& packet) noexcept;
+  void run(const std::vector<std::byte>& bytes) noexcept;
 
   EventLoop& loop_;
   std::mutex mutex_;

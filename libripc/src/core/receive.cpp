@@ -65,8 +65,8 @@ ripc_status Service::receive(std::uint32_t flags, Nanoseconds timeout, std::span
   }
 }
 
-// The end of a receive that does not wait. Where the descriptor is used, it must become readable for whatever comes from
-// now on, and only for that.
+// The end of a receive that does not wait. Where the descriptor is used, it must become readable for whatever comes
+// from now on, and only for that.
 ripc_status Service::receive_nothing(std::size_t& count) noexcept {
   if (!uses_fd_.load(std::memory_order_relaxed)) return RIPC_EMPTY;
   events_.drain();

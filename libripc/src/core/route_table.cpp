@@ -34,7 +34,8 @@ const std::shared_ptr<spi::Channel>* RouteTable::find(ripc_service_id id) const 
   }
 }
 
-// The slot of a route that leads somewhere; removed ones keep their slot, without a channel, until the table is rebuilt.
+// The slot of a route that leads somewhere; removed ones keep their slot, without a channel, until the table is
+// rebuilt.
 std::atomic<RouteTable::Route*>* RouteTable::locate(Table& table, ripc_service_id id) const noexcept {
   const std::size_t size = table.slots.size();
   for (std::size_t position = start(id, size);; position = (position + 1) & (size - 1)) {

@@ -25,8 +25,8 @@ bool is_gone(ripc_status status) noexcept { return status == RIPC_PEER_DEAD || s
 spi::Bytes bytes_of(const ripc_item& item) noexcept { return {static_cast<const std::byte*>(item.data), item.size}; }
 
 Status too_large(std::size_t size, std::size_t limit) {
-  return Status(RIPC_TOO_LARGE, "The short items make a packet of " + std::to_string(size) + " bytes; this peer takes " +
-                                    std::to_string(limit) +
+  return Status(RIPC_TOO_LARGE, "The short items make a packet of " + std::to_string(size) +
+                                    " bytes; this peer takes " + std::to_string(limit) +
                                     ". Send the large items as RIPC_ITEM_LONG, or give the receiving service a larger "
                                     "queue_bytes.");
 }
@@ -38,8 +38,7 @@ Status check(const SendArguments& arguments) {
     return Status(RIPC_INVALID_ARGUMENT, "A message has at most 16 return buffers.");
   if (arguments.to == 0) return Status(RIPC_INVALID_ARGUMENT, "0 is never a service ID.");
   for (const ripc_item& item : arguments.items) {
-    if (item.data == nullptr && item.size != 0)
-      return Status(RIPC_INVALID_ARGUMENT, "An item has a size but no data.");
+    if (item.data == nullptr && item.size != 0) return Status(RIPC_INVALID_ARGUMENT, "An item has a size but no data.");
     if (item.kind > RIPC_ITEM_RETURN) return Status(RIPC_INVALID_ARGUMENT, "An item has an unknown kind.");
     if (item.kind == RIPC_ITEM_RETURN && arguments.reply_to == nullptr)
       return Status(RIPC_INVALID_ARGUMENT, "RIPC_ITEM_RETURN is for ripc_reply(): only a request has return buffers.");
@@ -57,7 +56,7 @@ Status check(const SendArguments& arguments) {
 struct Service::Outgoing {
   enum class Way : std::uint8_t { payload, exposed, returned, directed };
   std::array<Way, RIPC_MAX_ITEMS> ways;
-  std::vector<memory::Hold> holds;                // one for each exposed or directed item, in order
+  std::vector<memory::Hold> holds;  // one for each exposed or directed item, in order
   std::vector<spi::Exposure> exposures;
   std::vector<spi::Bytes> ranges;
 };
@@ -162,7 +161,8 @@ void Service::count_sent(const ThreadEpoch::Record& thread, std::size_t bytes) n
     increase(main_counters_.bytes, bytes);
     return;
   }
-  (bytes == 0 ? counters_.other_messages_sent : counters_.payload_messages_sent).fetch_add(1, std::memory_order_relaxed);
+  (bytes == 0 ? counters_.other_messages_sent : counters_.payload_messages_sent)
+      .fetch_add(1, std::memory_order_relaxed);
   counters_.short_bytes_sent.fetch_add(bytes, std::memory_order_relaxed);
 }
 
@@ -288,16 +288,15 @@ Status Service::transmit(const SendArguments& arguments, Outgoing& outgoing,
     }
     if (!request.grants.empty()) {
       // The reply may come before this call returns: the request must be known by then.
-      const std::vector<wire::Grant> grants = request.grants;
-      request_id = requests_.add(std::move(request));
+      request_id = requests_.add(request);
       encoder.add_request(request_id);
-      for (const wire::Grant& grant : grants) encoder.add(grant);
+      for (const wire::Grant& grant : request.grants) encoder.add(grant);
     }
     if (arguments.reply_to != nullptr && arguments.reply_to->request != 0)
       encoder.add_reply(arguments.reply_to->request);
     bool woke = false;
-    status = !encodable || encoder.size() > channel->packet_limit() ? RIPC_TOO_LARGE
-                                                                    : channel->send(encoder.finish(), woke);
+    status =
+        !encodable || encoder.size() > channel->packet_limit() ? RIPC_TOO_LARGE : channel->send(encoder.finish(), woke);
     if (status == RIPC_OK) {
       (short_bytes != 0 ? counters_.payload_messages_sent : counters_.other_messages_sent)
           .fetch_add(1, std::memory_order_relaxed);
@@ -305,7 +304,7 @@ Status Service::transmit(const SendArguments& arguments, Outgoing& outgoing,
       counters_.long_items_sent.fetch_add(exposed, std::memory_order_relaxed);
       if (woke) counters_.wakes_sent.fetch_add(1, std::memory_order_relaxed);
     } else if (request_id != 0) {
-      if (std::optional<Request> taken = requests_.take(request_id)) request = std::move(*taken);
+      (void)requests_.take(request_id);
     }
   }
   if (status != RIPC_OK) {
@@ -339,8 +338,7 @@ Status Service::notify(ripc_service_id to, std::uint64_t handle, std::span<const
   wire::Encoder encoder(wire::PacketKind::notification, 0, id());
   bool encodable = encoder.add_handle(handle);
   for (const ripc_item& item : items) {
-    if (item.kind > RIPC_ITEM_SHORT)
-      return Status(RIPC_INVALID_ARGUMENT, "A notification carries short items only.");
+    if (item.kind > RIPC_ITEM_SHORT) return Status(RIPC_INVALID_ARGUMENT, "A notification carries short items only.");
     encodable = encoder.add_payload(bytes_of(item)) && encodable;
   }
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -360,7 +358,8 @@ Status Service::notify(ripc_service_id to, std::uint64_t handle, std::span<const
 Status Service::cancel_request(std::uint64_t id) {
   std::optional<Request> request = requests_.take(id);
   if (!request)
-    return Status(RIPC_INVALID_ARGUMENT, "There is no such request: it was answered or cancelled before, or never made.");
+    return Status(RIPC_INVALID_ARGUMENT,
+                  "There is no such request: it was answered or cancelled before, or never made.");
   for (const wire::Grant& grant : request->grants) {
     // A write that is going on moves at memory speed; only a peer that is stopped in the middle of it takes longer.
     const auto ended = [&] { return request->channel->end_grant(grant) != RIPC_PENDING; };

@@ -11,8 +11,7 @@ Service::Service(Context& context, const ServiceOptions& options, EventSet event
     : context_(context),
       options_(options),
       events_(std::move(events)),
-      notifications_(std::make_shared<NotificationTable>(context.loop())),
-      pool_(nullptr) {
+      notifications_(std::make_shared<NotificationTable>(context.loop())) {
   record_.id = options.id;
   record_.name = options.name;
   record_.context = context.id();
@@ -90,8 +89,7 @@ void Service::fill_statistics(ripc_service_statistics& statistics) const noexcep
   statistics.notifications_run = notifications_->run_count();
   statistics.notifications_unknown = notifications_->unknown_count();
   // A short message is gathered into the queue by one copy; an item in a return buffer is written by one.
-  statistics.payload_copies =
-      payload_messages + value(from.items_returned) + value(from.receive_copies);
+  statistics.payload_copies = payload_messages + value(from.items_returned) + value(from.receive_copies);
   statistics.resolutions = value(from.resolutions);
   statistics.senders = 0;
   for (const auto& port : ports_) statistics.senders += port->source_count();

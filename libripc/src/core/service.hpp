@@ -105,9 +105,7 @@ class Service final : private spi::PacketSink {
   struct Assembly;
   struct Outgoing;
 
-  ripc_status usable() const noexcept {
-    return static_cast<ripc_status>(state_.load(std::memory_order_relaxed));
-  }
+  ripc_status usable() const noexcept { return static_cast<ripc_status>(state_.load(std::memory_order_relaxed)); }
 
   void count_sent(const ThreadEpoch::Record& thread, std::size_t bytes) noexcept;
   Status send_plain(const SendArguments& arguments, bool& fits);
@@ -116,7 +114,7 @@ class Service final : private spi::PacketSink {
                   std::shared_ptr<Ticket>* ticket);
   void push_returns(const SendArguments& arguments, Outgoing& outgoing);
 
-  spi::Delivery deliver(spi::Source& source, spi::Bytes packet) noexcept override;
+  spi::Delivery deliver(spi::Source& source, spi::Bytes bytes) noexcept override;
   void source_gone(spi::Source& source) noexcept override;
   void deliver_special(spi::Source& source, Message* message, spi::Bytes copy) noexcept;
   void learn(spi::Source& source, ripc_service_id id) noexcept;
@@ -149,7 +147,7 @@ class Service final : private spi::PacketSink {
   std::shared_ptr<NotificationTable> notifications_;
 
   // The receiving thread's own.
-  MessagePool* pool_;
+  MessagePool* pool_ = nullptr;
   std::span<Message*> output_;
   std::size_t output_count_ = 0;
   std::uint32_t flags_ = 0;

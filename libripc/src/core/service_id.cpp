@@ -48,8 +48,8 @@ std::size_t sequence_length(std::string_view text, std::size_t position) noexcep
 
 Status check_service_name(std::string_view name) {
   if (name.empty() || name.size() > kMaxNameLength)
-    return Status(RIPC_INVALID_ARGUMENT, "A service name has 1 to 200 bytes; this one has " +
-                                             std::to_string(name.size()) + ".");
+    return Status(RIPC_INVALID_ARGUMENT,
+                  "A service name has 1 to 200 bytes; this one has " + std::to_string(name.size()) + ".");
   for (std::size_t position = 0; position < name.size();) {
     const std::size_t length = sequence_length(name, position);
     if (length == 0 || name[position] == '/')

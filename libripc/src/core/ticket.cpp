@@ -118,9 +118,8 @@ void TicketKeeper::complete(Ticket& ticket, ripc_status status) noexcept {
   ticket.status_.store(status, std::memory_order_release);
   changed_.notify_all();
   if (ticket.parts_.callback != nullptr) {
-    loop_.post_top_level([callback = ticket.parts_.callback, user = ticket.parts_.user, status] {
-      callback(user, status);
-    });
+    loop_.post_top_level(
+        [callback = ticket.parts_.callback, user = ticket.parts_.user, status] { callback(user, status); });
   } else if (loop_.in_loop_thread()) {
     // A nested run of the loop may be waiting for this ticket.
     loop_.post([] {});
@@ -166,8 +165,7 @@ void TicketKeeper::end_matching(const std::function<bool(const Ticket&)>& matche
   for (const auto& ticket : affected) {
     if (try_end(*ticket, status)) continue;
     // Lent: the peer reads on; the memory is kept until it gives the view back.
-    draining_.push_back(
-        {ticket->parts_.channel, ticket->parts_.transfer, true, std::move(ticket->parts_.holds)});
+    draining_.push_back({ticket->parts_.channel, ticket->parts_.transfer, true, std::move(ticket->parts_.holds)});
     complete(*ticket, status);
   }
   pause_ = kFirstPause;

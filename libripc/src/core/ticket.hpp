@@ -86,13 +86,13 @@ class TicketKeeper {
     std::vector<memory::Hold> holds;
   };
 
-  bool try_finish(Ticket& ticket) noexcept;                          // under the mutex
-  bool try_end(Ticket& ticket, ripc_status status) noexcept;         // under the mutex
-  void complete(Ticket& ticket, ripc_status status) noexcept;        // under the mutex
+  bool try_finish(Ticket& ticket) noexcept;                    // under the mutex
+  bool try_end(Ticket& ticket, ripc_status status) noexcept;   // under the mutex
+  void complete(Ticket& ticket, ripc_status status) noexcept;  // under the mutex
   void end_matching(const std::function<bool(const Ticket&)>& matches, ripc_status status) noexcept;
-  void drain() noexcept;                                             // under the mutex
-  void schedule() noexcept;                                          // under the mutex
-  void look() noexcept;                                              // timer
+  void drain() noexcept;     // under the mutex
+  void schedule() noexcept;  // under the mutex
+  void look() noexcept;      // timer
 
   EventLoop& loop_;
   std::mutex mutex_;

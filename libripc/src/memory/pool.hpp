@@ -17,7 +17,7 @@
 
 namespace ripc::memory {
 
-inline constexpr std::size_t kArenaSize = std::size_t{64} << 20;    // normal arenas: 64 MiB of address space
+inline constexpr std::size_t kArenaSize = std::size_t{64} << 20;  // normal arenas: 64 MiB of address space
 inline constexpr std::size_t kArenaAlignment = std::size_t{2} << 20;
 inline constexpr std::size_t kLargestPooled = std::size_t{32} << 20;  // larger leases get an arena of their own
 
@@ -42,7 +42,7 @@ class Hold {
   explicit operator bool() const noexcept { return owner_ != nullptr; }
 
   // What a transport needs to know to expose the bytes.
-  const Arena* arena() const noexcept { return arena_; }  // nullptr: foreign memory. Valid while held
+  const Arena* arena() const noexcept { return arena_; }     // nullptr: foreign memory. Valid while held
   std::uint64_t offset() const noexcept { return offset_; }  // of the range in the arena
 
  private:

@@ -86,8 +86,8 @@ struct PoolArena : Arena {
 // The piece that an address is in.
 struct Piece {
   PoolArena* arena = nullptr;
-  Block* block = nullptr;  // null: an arena of one lease
-  Lease* lease = nullptr;  // null: no piece there
+  Block* block = nullptr;   // null: an arena of one lease
+  Lease* lease = nullptr;   // null: no piece there
   std::uint64_t start = 0;  // offset in the arena
 
   explicit operator bool() const noexcept { return lease != nullptr; }

@@ -42,8 +42,8 @@ Result<std::unique_ptr<PoolArena>> create_arena(std::uint32_t id, std::size_t si
 
 }  // namespace
 
-Result<PoolArena*> Pool::Implementation::grow(Lock& lock, std::size_t smallest, std::size_t largest,
-                                              bool for_one_lease, bool& at_limit) {
+Result<PoolArena*> Pool::Implementation::grow(Lock& lock, std::size_t smallest, std::size_t largest, bool for_one_lease,
+                                              bool& at_limit) {
   const ripc_status room = make_room(lock, smallest, largest);
   at_limit = room == RIPC_NO_MEMORY;
   if (room != RIPC_OK) return room;
@@ -156,9 +156,9 @@ void Pool::Implementation::destroy_arena(Lock& lock, PoolArena& arena) noexcept 
 }
 
 Status Pool::Implementation::limit_reached(std::size_t size) const {
-  return Status(RIPC_NO_MEMORY, "The buffer pool has no room for " + std::to_string(size) + " bytes: " +
-                                    std::to_string(leased) + " bytes are leased in " + std::to_string(reserved) +
-                                    " reserved of at most " + std::to_string(limit) +
+  return Status(RIPC_NO_MEMORY, "The buffer pool has no room for " + std::to_string(size) +
+                                    " bytes: " + std::to_string(leased) + " bytes are leased in " +
+                                    std::to_string(reserved) + " reserved of at most " + std::to_string(limit) +
                                     "; release buffers, or raise pool_limit.");
 }
 

@@ -61,9 +61,9 @@ struct Pool::Implementation {
   std::function<void(std::uint32_t)> arena_observer;  // of freed arenas
 
   const std::uint64_t limit;
-  std::uint64_t reserved = 0;      // bytes of arenas, also of those that are being created or freed
-  std::uint32_t busy = 0;          // threads that create or free an arena, with the mutex released
-  bool growing = false;            // a thread is adding a normal arena
+  std::uint64_t reserved = 0;       // bytes of arenas, also of those that are being created or freed
+  std::uint32_t busy = 0;           // threads that create or free an arena, with the mutex released
+  bool growing = false;             // a thread is adding a normal arena
   std::uint32_t next_arena_id = 1;  // 0: all are used up
 
   std::vector<std::unique_ptr<PoolArena>> arenas;  // by address

@@ -79,8 +79,8 @@ class Channel {
   virtual bool watch_transfer(std::uint64_t transfer) noexcept = 0;
 
   // Any. Ends the right to pull. RIPC_REVOKED: the peer has not taken the data and cannot deliver it any more; whoever
-  // still reads finds out that it was revoked. Else the status it had finished with. RIPC_PENDING: the peer holds a lent
-  // view; the memory must stay until the transfer finishes.
+  // still reads finds out that it was revoked. Else the status it had finished with. RIPC_PENDING: the peer holds a
+  // lent view; the memory must stay until the transfer finishes.
   virtual ripc_status revoke(std::uint64_t transfer) noexcept = 0;
 
   // Any. True while the peer may still be reading a transfer that was revoked; its memory must stay mapped until then.
@@ -132,12 +132,12 @@ class Source : public std::enable_shared_from_this<Source> {
   // RIPC_PENDING: not known yet, ask again.
   virtual ripc_status lend(const wire::Descriptor& descriptor, Bytes& view) noexcept = 0;
 
-  // Any. Ends a transfer that was begun and tells the sender. RIPC_REVOKED: the sender had withdrawn it; what was pulled
-  // must not be used.
+  // Any. Ends a transfer that was begun and tells the sender. RIPC_REVOKED: the sender had withdrawn it; what was
+  // pulled must not be used.
   virtual ripc_status finish(const wire::Descriptor& descriptor, ripc_status status) noexcept = 0;
 
-  // Any. Writes `bytes` to the start of a return buffer. RIPC_OK, RIPC_TOO_LARGE, RIPC_REVOKED (ended), RIPC_UNSUPPORTED
-  // (this pair of processes cannot: let the requester pull), RIPC_PEER_DEAD.
+  // Any. Writes `bytes` to the start of a return buffer. RIPC_OK, RIPC_TOO_LARGE, RIPC_REVOKED (ended),
+  // RIPC_UNSUPPORTED (this pair of processes cannot: let the requester pull), RIPC_PEER_DEAD.
   virtual ripc_status push(const wire::Grant& grant, Bytes bytes) noexcept = 0;
 
   // Core's, in the receiver: the service whose address was last learned from this source.
@@ -211,7 +211,6 @@ class Host {
  protected:
   ~Host() = default;
 };
-
 
 class Transport {
  public:

@@ -178,11 +178,14 @@ TEST_F(EventLoopTest, CallsTheHandlerOfAReadyDescriptor) {
   std::atomic<int> calls{0};
   std::atomic<std::uint32_t> events{0};
   start();
-  ASSERT_TRUE(loop_->add(fd.get(), EPOLLIN, [&](std::uint32_t ready) {
-    read_eventfd(fd);
-    events = ready;
-    ++calls;
-  }).ok());
+  ASSERT_TRUE(loop_
+                  ->add(fd.get(), EPOLLIN,
+                        [&](std::uint32_t ready) {
+                          read_eventfd(fd);
+                          events = ready;
+                          ++calls;
+                        })
+                  .ok());
   for (int round = 1; round <= 3; ++round) {
     signal(fd);
     ASSERT_TRUE(eventually([&] { return calls == round; }));
@@ -195,10 +198,13 @@ TEST_F(EventLoopTest, ModifyChangesWhatIsWaitedFor) {
   const UniqueFd fd = make_eventfd();
   std::atomic<std::uint32_t> events{0};
   start();
-  ASSERT_TRUE(loop_->add(fd.get(), EPOLLIN, [&](std::uint32_t ready) {
-    events = ready;
-    loop_->remove(fd.get());
-  }).ok());
+  ASSERT_TRUE(loop_
+                  ->add(fd.get(), EPOLLIN,
+                        [&](std::uint32_t ready) {
+                          events = ready;
+                          loop_->remove(fd.get());
+                        })
+                  .ok());
   ASSERT_TRUE(loop_->modify(fd.get(), EPOLLOUT).ok());
   EXPECT_TRUE(eventually([&] { return events != 0; }));
   EXPECT_EQ(events, static_cast<std::uint32_t>(EPOLLOUT));
@@ -210,18 +216,24 @@ TEST_F(EventLoopTest, HandlerMayRemoveItself) {
   const UniqueFd fd = make_eventfd();
   std::atomic<int> calls{0};
   start();
-  ASSERT_TRUE(loop_->add(fd.get(), EPOLLIN, [&, keep = std::make_shared<int>(7)](std::uint32_t) {
-    loop_->remove(fd.get());
-    calls += *keep;  // the handler stays until it returns
-  }).ok());
+  ASSERT_TRUE(loop_
+                  ->add(fd.get(), EPOLLIN,
+                        [&, keep = std::make_shared<int>(7)](std::uint32_t) {
+                          loop_->remove(fd.get());
+                          calls += *keep;  // the handler stays until it returns
+                        })
+                  .ok());
   signal(fd);
   EXPECT_TRUE(eventually([&] { return calls != 0; }));
   settle();
   EXPECT_EQ(calls, 7) << "though it is still readable";
-  ASSERT_TRUE(loop_->add(fd.get(), EPOLLIN, [&](std::uint32_t) {
-    loop_->remove(fd.get());
-    calls = 100;
-  }).ok());
+  ASSERT_TRUE(loop_
+                  ->add(fd.get(), EPOLLIN,
+                        [&](std::uint32_t) {
+                          loop_->remove(fd.get());
+                          calls = 100;
+                        })
+                  .ok());
   EXPECT_TRUE(eventually([&] { return calls == 100; })) << "and can be added again";
   finish();
 }
@@ -278,9 +290,7 @@ TEST_F(EventLoopTest, ATimerAddedByATaskRuns) {
   start();
   std::atomic<bool> ran{false};
   // The second task runs when the loop has heard every wake-up.
-  loop_->post([&] {
-    loop_->post([&] { loop_->add_timer(monotonic_now() + 1'000'000, [&] { ran = true; }); });
-  });
+  loop_->post([&] { loop_->post([&] { loop_->add_timer(monotonic_now() + 1'000'000, [&] { ran = true; }); }); });
   EXPECT_TRUE(eventually([&] { return ran.load(); }));
   finish();
 }
@@ -288,9 +298,7 @@ TEST_F(EventLoopTest, ATimerAddedByATaskRuns) {
 TEST_F(EventLoopTest, ATimerAddedByATimerRuns) {
   start();
   std::atomic<bool> ran{false};
-  loop_->add_timer(monotonic_now(), [&] {
-    loop_->add_timer(monotonic_now() + 1'000'000, [&] { ran = true; });
-  });
+  loop_->add_timer(monotonic_now(), [&] { loop_->add_timer(monotonic_now() + 1'000'000, [&] { ran = true; }); });
   EXPECT_TRUE(eventually([&] { return ran.load(); }));
   finish();
 }
@@ -299,10 +307,13 @@ TEST_F(EventLoopTest, ATimerAddedByAHandlerRuns) {
   start();
   const UniqueFd fd = make_eventfd();
   std::atomic<bool> ran{false};
-  ASSERT_TRUE(loop_->add(fd.get(), EPOLLIN, [&](std::uint32_t) {
-    loop_->remove(fd.get());
-    loop_->add_timer(monotonic_now() + 1'000'000, [&] { ran = true; });
-  }).ok());
+  ASSERT_TRUE(loop_
+                  ->add(fd.get(), EPOLLIN,
+                        [&](std::uint32_t) {
+                          loop_->remove(fd.get());
+                          loop_->add_timer(monotonic_now() + 1'000'000, [&] { ran = true; });
+                        })
+                  .ok());
   signal(fd);
   EXPECT_TRUE(eventually([&] { return ran.load(); }));
   finish();
@@ -313,13 +324,15 @@ TEST_F(EventLoopTest, RunUntilHandlesEventsUntilItIsDone) {
   const UniqueFd fd = make_eventfd();
   std::atomic<bool> heard{false};
   std::atomic<int> result{-1};
-  ASSERT_TRUE(loop_->add(fd.get(), EPOLLIN, [&](std::uint32_t) {
-    read_eventfd(fd);
-    heard = true;
-  }).ok());
-  loop_->post_top_level([&] {
-    result = loop_->run_until([&] { return heard.load(); }, Deadline::after(kPatience)) ? 1 : 0;
-  });
+  ASSERT_TRUE(loop_
+                  ->add(fd.get(), EPOLLIN,
+                        [&](std::uint32_t) {
+                          read_eventfd(fd);
+                          heard = true;
+                        })
+                  .ok());
+  loop_->post_top_level(
+      [&] { result = loop_->run_until([&] { return heard.load(); }, Deadline::after(kPatience)) ? 1 : 0; });
   signal(fd);
   EXPECT_TRUE(eventually([&] { return result >= 0; }));
   EXPECT_EQ(result, 1);
@@ -360,9 +373,7 @@ TEST_F(EventLoopTest, RunUntilIsDoneWhenATaskSaysSo) {
 TEST_F(EventLoopTest, RunUntilGivesUpAtItsDeadline) {
   start();
   std::atomic<int> result{-1};
-  loop_->post_top_level([&] {
-    result = loop_->run_until([] { return false; }, Deadline::after(2'000'000)) ? 1 : 0;
-  });
+  loop_->post_top_level([&] { result = loop_->run_until([] { return false; }, Deadline::after(2'000'000)) ? 1 : 0; });
   EXPECT_TRUE(eventually([&] { return result >= 0; }));
   EXPECT_EQ(result, 0);
   finish();

@@ -68,6 +68,7 @@ class FakeChannel final : public spi::Channel {
   std::uint64_t incarnation() const noexcept override { return 1; }
   ripc_status send(spi::Gather, bool&) noexcept override { return RIPC_OK; }
   ripc_status send_control(spi::Gather) noexcept override { return RIPC_OK; }
+  bool has_room() const noexcept override { return true; }
   bool request_room() noexcept override { return true; }
   ripc_status expose(std::span<const spi::Exposure>, std::span<wire::Descriptor>,
                      std::uint64_t& transfer) noexcept override {

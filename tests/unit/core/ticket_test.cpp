@@ -195,9 +195,8 @@ TEST_F(TicketTest, TimesOut) {
 TEST_F(TicketTest, TimesOutAlsoWhenItWasOpenedInTheLoop) {
   Outcome outcome;
   const std::uint64_t transfer = channel_->make_transfer();
-  loop_->post_top_level([&] {
-    loop_->post_top_level([&] { (void)open(transfer, monotonic_now() + 2'000'000, &outcome); });
-  });
+  loop_->post_top_level(
+      [&] { loop_->post_top_level([&] { (void)open(transfer, monotonic_now() + 2'000'000, &outcome); }); });
   EXPECT_TRUE(eventually([&] { return outcome.calls == 1; }));
   EXPECT_EQ(outcome.status, RIPC_TIMEOUT);
 }

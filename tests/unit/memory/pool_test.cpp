@@ -50,10 +50,11 @@ TEST(SizeClasses, EveryBlockHoldsItsLeaseAndLeavesLessThanHalfUnused) {
 
 TEST(Pool, LeaseIsAlignedAndWritableInFull) {
   Pool pool(kPlenty);
-  for (const std::size_t size : {std::size_t{1}, std::size_t{63}, std::size_t{64}, std::size_t{65}, std::size_t{1000},
-                                 std::size_t{4095}, std::size_t{4096}, std::size_t{4097}, std::size_t{6000},
-                                 48 * kKibi, 48 * kKibi + 1, 64 * kKibi, 65 * kKibi, 190 * kKibi, kMebi, 3 * kMebi,
-                                 24 * kMebi, kLargestPooled, kLargestPooled + 1, 70 * kMebi}) {
+  for (const std::size_t size :
+       {std::size_t{1},    std::size_t{63},   std::size_t{64},   std::size_t{65},    std::size_t{1000},
+        std::size_t{4095}, std::size_t{4096}, std::size_t{4097}, std::size_t{6000},  48 * kKibi,
+        48 * kKibi + 1,    64 * kKibi,        65 * kKibi,        190 * kKibi,        kMebi,
+        3 * kMebi,         24 * kMebi,        kLargestPooled,    kLargestPooled + 1, 70 * kMebi}) {
     std::byte* const data = must_lease(pool, size);
     ASSERT_NE(data, nullptr);
     EXPECT_TRUE(is_aligned(data, size >= 4096 ? 4096 : 64)) << size;
@@ -306,7 +307,7 @@ TEST(Pool, StatisticsStartAtZeroAndLeaveTheirSizeAlone) {
 
 TEST(Pool, StatisticsCountEveryEvent) {
   Pool pool(128 * kMebi);
-  std::byte* const small = must_lease(pool, 100);      // creates an arena
+  std::byte* const small = must_lease(pool, 100);  // creates an arena
   std::byte* const second = must_lease(pool, 3 * kMebi);
   std::byte* const large = must_lease(pool, 40 * kMebi);  // creates an arena
   EXPECT_FALSE(pool.lease(64 * kMebi).ok());

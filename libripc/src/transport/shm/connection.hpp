@@ -32,7 +32,7 @@ struct Credentials {
   gid_t gid = 0;
 };
 
-inline constexpr std::size_t kMaxControlMessage = 64 * 1024;
+inline constexpr std::size_t kMaxControlMessage = wire::control::kMaxSize;
 inline constexpr std::size_t kMaxDescriptors = 4;  // beside one control message
 
 // One received control message.

@@ -52,15 +52,18 @@ struct Control {
 static_assert(sizeof(Control) <= kControlSize && offsetof(Control, transfers) == 1024 &&
               offsetof(Control, grants) == 2048);
 
+// Where a packet is that does not fit into its cell.
+struct Outside {
+  std::uint32_t data_offset;  // of the packet in the data area
+  std::uint32_t data_end;     // running end of the data area after this packet, modulo 2^32
+};
+
 struct alignas(kCellSize) Cell {
   std::atomic<std::uint32_t> sequence;  // index of the packet plus one, modulo 2^32: written last
   std::atomic<std::uint32_t> length;    // of the packet
   union {
     std::byte bytes[kInlineCapacity];
-    struct {
-      std::uint32_t data_offset;  // of the packet in the data area
-      std::uint32_t data_end;     // running end of the data area after this packet, modulo 2^32
-    } outside;
+    Outside outside;
   };
 };
 static_assert(sizeof(Cell) == kCellSize);
@@ -82,7 +85,8 @@ struct Geometry {
 // The state of one service, in memory that peers can only read: one cache line of a page of 64 services.
 struct alignas(kCacheLine) ServiceLine {
   std::atomic<std::uint32_t> sleep_epoch;  // odd: the receiver sleeps or is about to
-  std::atomic<std::uint32_t> registration;  // changes when the service ends; a channel compares it with what it was told
+  std::atomic<std::uint32_t>
+      registration;  // changes when the service ends; a channel compares it with what it was told
 };
 inline constexpr std::size_t kStatePageSize = 4096;
 inline constexpr std::size_t kServicesPerStatePage = kStatePageSize / sizeof(ServiceLine);

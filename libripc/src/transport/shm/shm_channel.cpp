@@ -111,9 +111,7 @@ ripc_status ShmChannel::transfer_status(std::uint64_t transfer) noexcept {
   return transfers_.status(Key::from(transfer));
 }
 
-bool ShmChannel::watch_transfer(std::uint64_t transfer) noexcept {
-  return transfers_.watch(Key::from(transfer));
-}
+bool ShmChannel::watch_transfer(std::uint64_t transfer) noexcept { return transfers_.watch(Key::from(transfer)); }
 
 ripc_status ShmChannel::revoke(std::uint64_t transfer) noexcept { return transfers_.revoke(Key::from(transfer)); }
 
@@ -150,9 +148,12 @@ bool ShmChannel::mark_dead() noexcept {
 
 wire::control::BounceData ShmChannel::serve_bounce(const wire::control::BounceRequest& request,
                                                    UniqueFd memory) noexcept {
-  wire::control::BounceData answer{
-      .link = request.link, .key = request.key, .offset = request.offset, .status = RIPC_OK,
-      .sequence = request.sequence, .length = request.length};
+  wire::control::BounceData answer{.link = request.link,
+                                   .key = request.key,
+                                   .offset = request.offset,
+                                   .status = RIPC_OK,
+                                   .sequence = request.sequence,
+                                   .length = request.length};
   if (memory) {
     Result<Mapping> mapping = map_foreign_memory(memory.get(), kBounceSize, true);
     if (mapping.ok()) bounce_ = std::move(*mapping);

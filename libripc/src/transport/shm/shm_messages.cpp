@@ -12,14 +12,14 @@ bool ShmTransport::handle(const PeerPointer& peer, Received& received) {
   if (!decoded.ok()) {
     if (decoded.status() == RIPC_VERSION_MISMATCH && !peer->greeted) {
       if (peer->incoming) {
-        (void)send_message(*peer->connection,
-                     wire::control::HelloReply{.context = options_.context,
-                                               .pid = static_cast<std::uint32_t>(getpid()),
-                                               .flags = 0,
-                                               .status = RIPC_VERSION_MISMATCH});
+        (void)send_message(*peer->connection, wire::control::HelloReply{.context = options_.context,
+                                                                        .pid = static_cast<std::uint32_t>(getpid()),
+                                                                        .flags = 0,
+                                                                        .status = RIPC_VERSION_MISMATCH});
       }
-      lose(peer, Status(RIPC_VERSION_MISMATCH,
-                        "The peer speaks another version of the control protocol: run the same libripc on both sides."));
+      lose(peer,
+           Status(RIPC_VERSION_MISMATCH,
+                  "The peer speaks another version of the control protocol: run the same libripc on both sides."));
       return true;
     }
     return false;
@@ -27,40 +27,41 @@ bool ShmTransport::handle(const PeerPointer& peer, Received& received) {
   return std::visit(
       [&](const auto& message) -> bool {
         using T = std::decay_t<decltype(message)>;
-        namespace control = wire::control;
-        if constexpr (std::is_same_v<T, control::Hello> || std::is_same_v<T, control::HelloReply>) {
-          return on(peer, message);
-        } else {
-          if (!peer->greeted) return false;
-          if constexpr (std::is_same_v<T, control::Bye>) {
-            lose(peer, Status(RIPC_PEER_DEAD, "The process that held the service has ended."));
-          } else if constexpr (std::is_same_v<T, control::Arena>) {
+        constexpr bool kGreeting =
+            std::is_same_v<T, wire::control::Hello> || std::is_same_v<T, wire::control::HelloReply>;
+        if (!kGreeting && !peer->greeted) return false;
+        const auto handler = [&] {
+          if constexpr (requires { on(peer, message, received); }) {
             return on(peer, message, received);
-          } else if constexpr (std::is_same_v<T, control::ArenaGone>) {
-            peer->connection->remove_foreign_arena(message.id);
-          } else if constexpr (std::is_same_v<T, control::Opened>) {
-            return on(peer, message, received);
-          } else if constexpr (std::is_same_v<T, control::BounceRequest>) {
-            on(peer, message, received);
-          } else if constexpr (std::is_same_v<T, control::Fenced>) {
-            return on(peer, message);
           } else {
-            on(peer, message);
+            return on(peer, message);
           }
+        };
+        if constexpr (std::is_void_v<decltype(handler())>) {
+          handler();
           return true;
+        } else {
+          return handler();
         }
       },
       *decoded);
 }
 
+void ShmTransport::on(const PeerPointer& peer, const wire::control::Bye&) {
+  lose(peer, Status(RIPC_PEER_DEAD, "The process that held the service has ended."));
+}
+
+void ShmTransport::on(const PeerPointer& peer, const wire::control::ArenaGone& message) {
+  peer->connection->remove_foreign_arena(message.id);
+}
+
 bool ShmTransport::on(const PeerPointer& peer, const wire::control::Hello& message) {
   if (!peer->incoming || peer->greeted || peer->context != 0 || message.context == 0) return false;
-  wire::control::HelloReply reply{.context = options_.context,
-                                  .pid = static_cast<std::uint32_t>(getpid()),
-                                  .flags = 0,
-                                  .status = !peer->refused && admits(peer->connection->credentials())
-                                                ? RIPC_OK
-                                                : RIPC_REFUSED};
+  wire::control::HelloReply reply{
+      .context = options_.context,
+      .pid = static_cast<std::uint32_t>(getpid()),
+      .flags = 0,
+      .status = !peer->refused && admits(peer->connection->credentials()) ? RIPC_OK : RIPC_REFUSED};
   (void)send_message(*peer->connection, reply);
   if (reply.status != RIPC_OK) {
     lose(peer, Status(RIPC_REFUSED));
@@ -78,9 +79,10 @@ bool ShmTransport::on(const PeerPointer& peer, const wire::control::HelloReply& 
   if (peer->incoming || peer->greeted) return false;
   Status failure;
   if (message.status == RIPC_REFUSED) {
-    failure = Status(RIPC_REFUSED,
-                     "The process that holds the service does not admit this one: it is connected to max_peers processes, "
-                     "or its peer policy (RIPC_PEERS=group or any) excludes this user.");
+    failure =
+        Status(RIPC_REFUSED,
+               "The process that holds the service does not admit this one: it is connected to max_peers processes, "
+               "or its peer policy (RIPC_PEERS=group or any) excludes this user.");
   } else if (message.status != RIPC_OK) {
     failure = message.status;
   } else if (message.context != peer->context) {
@@ -131,15 +133,15 @@ Result<wire::control::Opened> ShmTransport::accept_link(const PeerPointer& peer,
   UniqueFd doorbell(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!doorbell) return system_error(errno, "eventfd", "raise `ulimit -n`");
 
-  wire::control::Opened opened{.request = message.request,
-                               .status = RIPC_OK,
-                               .link = message.link,
-                               .incarnation = port.incarnation(),
-                               .cells = geometry.cells,
-                               .data_bytes = geometry.data_bytes,
-                               .state_slot = port.state().index_in_page(),
-                               .flags = port.state().line().registration.load(std::memory_order_relaxed) &
-                                        ~kSenderMustFence};
+  wire::control::Opened opened{
+      .request = message.request,
+      .status = RIPC_OK,
+      .link = message.link,
+      .incarnation = port.incarnation(),
+      .cells = geometry.cells,
+      .data_bytes = geometry.data_bytes,
+      .state_slot = port.state().index_in_page(),
+      .flags = port.state().line().registration.load(std::memory_order_relaxed) & ~kSenderMustFence};
   if (must_fence_) opened.flags |= kSenderMustFence;
   memory_descriptor = std::move(memory->fd);
   descriptors = {memory_descriptor.get(), doorbell.get(), port.state().page_descriptor()};
@@ -160,9 +162,9 @@ Result<wire::control::Opened> ShmTransport::accept_link(const PeerPointer& peer,
 
 bool ShmTransport::on(const PeerPointer& peer, const wire::control::Arena& message, Received& received) {
   if (!received.descriptors[0] && !received.descriptors_lost) return false;
-  const Status status = peer->connection->add_foreign_arena(
-      message.id, static_cast<std::size_t>(message.size), (message.flags & wire::control::kArenaHugePages) != 0,
-      received.descriptors[0].get());
+  const Status status = peer->connection->add_foreign_arena(message.id, static_cast<std::size_t>(message.size),
+                                                            (message.flags & wire::control::kArenaHugePages) != 0,
+                                                            received.descriptors[0].get());
   if (!status.ok()) return false;
   // Pulls may be waiting for it.
   const std::lock_guard lock(mutex_);

@@ -78,9 +78,8 @@ ripc_status ShmSource::request_bounce(const spi::Pull& pull) noexcept {
       .sequence = ++bounce_sequence_,
       .reserved = 0};
   const std::array<int, 1> descriptor{bounce_.fd.get()};
-  const ripc_status status =
-      send_message(*parts_.connection, request,
-                   bounce_announced_ ? std::span<const int>{} : std::span<const int>(descriptor));
+  const ripc_status status = send_message(
+      *parts_.connection, request, bounce_announced_ ? std::span<const int>{} : std::span<const int>(descriptor));
   if (status == RIPC_AGAIN) return RIPC_PENDING;
   if (status != RIPC_OK) return status;
   bounce_announced_ = true;
@@ -146,8 +145,7 @@ ripc_status ShmSource::push(const wire::Grant& grant, spi::Bytes bytes) noexcept
     return RIPC_UNSUPPORTED;
   const Key key = Key::from(grant.key);
   if (!taker_.begin_write(key)) return RIPC_REVOKED;
-  const ripc_status status =
-      bytes.empty() ? RIPC_OK : parts_.connection->process().write(grant.location, bytes);
+  const ripc_status status = bytes.empty() ? RIPC_OK : parts_.connection->process().write(grant.location, bytes);
   taker_.end_write(key, status == RIPC_OK);
   if (status == RIPC_UNSUPPORTED) no_direct_access_.store(true, std::memory_order_relaxed);
   return status;

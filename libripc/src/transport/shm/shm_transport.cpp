@@ -126,8 +126,8 @@ Status ShmTransport::adopt(const PeerPointer& peer) {
     peer->refused = peers_.size() >= options_.max_peers;
     peers_.push_back(peer);
   }
-  Status status = loop_->add(peer->connection->fd(), EPOLLIN,
-                             [this, peer](std::uint32_t events) { on_event(peer, events); });
+  Status status =
+      loop_->add(peer->connection->fd(), EPOLLIN, [this, peer](std::uint32_t events) { on_event(peer, events); });
   if (!status.ok()) {
     const std::lock_guard lock(mutex_);
     std::erase(peers_, peer);
@@ -185,8 +185,9 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
   std::string directory_path;
   std::uint64_t context = 0;
   if (!parse_locator(locator, directory_path, context))
-    return Status(RIPC_INVALID_ARGUMENT,
-                  "'" + locator + "' is not a shared-memory address: write [DIRECTORY]#CONTEXT, context in hexadecimal.");
+    return Status(
+        RIPC_INVALID_ARGUMENT,
+        "'" + locator + "' is not a shared-memory address: write [DIRECTORY]#CONTEXT, context in hexadecimal.");
   PeerPointer peer;
   bool ours = false;
   while (!peer) {
@@ -234,9 +235,9 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
   if (ours) {
     Status status = adopt(peer);
     if (status.ok()) {
-      const ripc_status sent = send_message(*peer->connection, wire::control::Hello{.context = options_.context,
-                                                                             .pid = static_cast<std::uint32_t>(getpid()),
-                                                                             .flags = 0});
+      const ripc_status sent = send_message(
+          *peer->connection,
+          wire::control::Hello{.context = options_.context, .pid = static_cast<std::uint32_t>(getpid()), .flags = 0});
       if (sent != RIPC_OK) status = sent;
     }
     if (!status.ok()) {
@@ -340,11 +341,9 @@ Result<std::shared_ptr<spi::Channel>> ShmTransport::connect(const spi::Address& 
     link = next_number_++;
     questions_[request] = question;
   }
-  const ripc_status sent = send_message(*(*peer)->connection, wire::control::Open{.request = request,
-                                                                         .service = id,
-                                                                         .link = link,
-                                                                         .reserved = 0,
-                                                                         .reserved2 = 0});
+  const ripc_status sent =
+      send_message(*(*peer)->connection,
+                   wire::control::Open{.request = request, .service = id, .link = link, .reserved = 0, .reserved2 = 0});
   const bool answered = sent == RIPC_OK && wait([&] { return question->answered; }, deadline);
   {
     const std::lock_guard lock(mutex_);
@@ -408,8 +407,8 @@ Status ShmTransport::fence(const spi::Address& address, ripc_service_id id, std:
     request = next_number_++;
     questions_[request] = question;
   }
-  const ripc_status sent =
-      send_message(*(*peer)->connection, wire::control::Fence{.request = request, .service = id, .incarnation = incarnation});
+  const ripc_status sent = send_message(
+      *(*peer)->connection, wire::control::Fence{.request = request, .service = id, .incarnation = incarnation});
   const bool answered = sent == RIPC_OK && wait([&] { return question->answered; }, deadline);
   const std::lock_guard lock(mutex_);
   questions_.erase(request);

@@ -54,10 +54,10 @@ class ShmTransport final : public spi::Transport {
     std::shared_ptr<Connection> connection;
     ForkGuard guard;
     bool incoming = false;
-    bool greeted = false;   // Hello, or its answer, has arrived
+    bool greeted = false;  // Hello, or its answer, has arrived
     bool lost = false;
-    bool refused = false;   // there are max_peers already
-    Status failure;         // why it was lost
+    bool refused = false;  // there are max_peers already
+    Status failure;        // why it was lost
     std::uint64_t context = 0;
     std::string locator;
     std::unordered_map<std::uint64_t, std::weak_ptr<ShmChannel>> channels;
@@ -90,6 +90,8 @@ class ShmTransport final : public spi::Transport {
   // Messages. False: the peer broke the protocol.
   bool handle(const PeerPointer& peer, Received& received);
   bool on(const PeerPointer& peer, const wire::control::Hello& message);
+  void on(const PeerPointer& peer, const wire::control::Bye& message);
+  void on(const PeerPointer& peer, const wire::control::ArenaGone& message);
   bool on(const PeerPointer& peer, const wire::control::HelloReply& message);
   void on(const PeerPointer& peer, const wire::control::Open& message);
   bool on(const PeerPointer& peer, const wire::control::Opened& message, Received& received);

@@ -109,7 +109,7 @@ void TransferOwner::peer_died() noexcept {
   dead_ = true;
   // Spinning waiters look only at the word: any other generation sends them to the lock, which tells them. What the
   // peer had finished stays finished.
-  for (std::uint16_t slot = 0; slot < slots_.size(); ++slot) {
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
     if (slots_[slot].used && is_finished(slot)) continue;
     control_->transfers[slot].store(word(slots_[slot].generation + 1, TransferState::free), std::memory_order_release);
   }
@@ -124,7 +124,7 @@ bool TransferOwner::find(Key key, ExposedItem& item) noexcept {
   return true;
 }
 
-bool TransferOwner::is_finished(std::uint16_t slot) noexcept {
+bool TransferOwner::is_finished(std::size_t slot) noexcept {
   const std::uint64_t value = control_->transfers[slot].load(std::memory_order_seq_cst);
   return generation_of(value) != slots_[slot].generation ||
          state_of(value) == static_cast<std::uint8_t>(TransferState::done);
@@ -140,14 +140,15 @@ bool TransferOwner::watch(Key key) noexcept {
 std::vector<Key> TransferOwner::collect_finished() {
   const std::lock_guard lock(mutex_);
   const auto still_watched = [&](const Slot& slot) {
-    return slot.used && slot.watched && !is_finished(static_cast<std::uint16_t>(&slot - slots_.data()));
+    return slot.used && slot.watched && !is_finished(static_cast<std::size_t>(&slot - slots_.data()));
   };
   // The wish was cleared when the peer acted on it; it must stand again before the words are read.
   if (std::any_of(slots_.begin(), slots_.end(), still_watched))
     control_->sender.transfers_watched.store(1, std::memory_order_seq_cst);
   std::vector<Key> finished;
-  for (std::uint16_t slot = 0; slot < slots_.size(); ++slot) {
-    if (slots_[slot].used && is_finished(slot)) finished.push_back({slots_[slot].generation, slot, 0});
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    if (slots_[slot].used && is_finished(slot))
+      finished.push_back({slots_[slot].generation, static_cast<std::uint16_t>(slot), 0});
   }
   return finished;
 }
@@ -205,8 +206,8 @@ ripc_status TransferTaker::begin(Key key) noexcept {
 
 bool TransferTaker::mark_lent(Key key) noexcept {
   std::uint64_t expected = word(key.generation, TransferState::pulling);
-  return control_->transfers[key.slot].compare_exchange_strong(
-      expected, word(key.generation, TransferState::lent), std::memory_order_seq_cst, std::memory_order_acquire);
+  return control_->transfers[key.slot].compare_exchange_strong(expected, word(key.generation, TransferState::lent),
+                                                               std::memory_order_seq_cst, std::memory_order_acquire);
 }
 
 ripc_status TransferTaker::finish(Key key, ripc_status status, bool& tell) noexcept {
@@ -236,8 +237,8 @@ ripc_status TransferTaker::finish(Key key, ripc_status status, bool& tell) noexc
 bool TransferTaker::begin_write(Key grant) noexcept {
   if (grant.slot >= kGrantSlots) return false;
   std::uint64_t expected = word(grant.generation, GrantState::open);
-  return control_->grants[grant.slot].compare_exchange_strong(
-      expected, word(grant.generation, GrantState::writing), std::memory_order_seq_cst, std::memory_order_acquire);
+  return control_->grants[grant.slot].compare_exchange_strong(expected, word(grant.generation, GrantState::writing),
+                                                              std::memory_order_seq_cst, std::memory_order_acquire);
 }
 
 void TransferTaker::end_write(Key grant, bool written) noexcept {

@@ -50,7 +50,7 @@ enum class GrantState : std::uint8_t { free, open, writing, written, ended };
 struct ExposedItem {
   const std::byte* data;
   std::size_t size;
-  std::uint32_t arena;  // 0: foreign memory
+  std::uint32_t arena;   // 0: foreign memory
   std::uint64_t offset;  // in the arena
 };
 
@@ -80,7 +80,7 @@ class TransferOwner {
     bool watched = false;
     std::vector<ExposedItem> items;
   };
-  bool is_finished(std::uint16_t slot) noexcept;
+  bool is_finished(std::size_t slot) noexcept;
   void free_slot(std::uint16_t slot) noexcept;
 
   Control* control_;
