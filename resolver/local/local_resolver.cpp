@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "resolver/local/local_resolver.hpp"
 
+#include <time.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <new>
@@ -18,6 +20,7 @@ namespace {
 
 // A lock is held for some microseconds; whoever has it for this long is stopped.
 constexpr Nanoseconds kLockTimeout = 1'000'000'000;
+constexpr int kTornReads = 5;
 
 Deadline lock_deadline() noexcept { return Deadline::after(kLockTimeout); }
 
@@ -83,23 +86,38 @@ bool LocalResolver::is_alive(const spi::ServiceRecord& record) const noexcept {
 
 Result<spi::ServiceRecord> LocalResolver::resolve(ripc_service_id id, Deadline deadline) {
   withdraw_pending();
-  Result<std::string> text = read_record(*directory_, id);
-  if (!text.ok()) {
+  Result<spi::ServiceRecord> record = read_whole(id);
+  if (record.ok() && is_alive(*record)) return record;
+  if (record.ok() || record.status() == RIPC_CORRUPT) return remove_stale(id, earlier(deadline, lock_deadline()));
+  return record;
+}
+
+// The record without a lock. RIPC_CORRUPT: the text is not a record. Something that is not even a file is
+// RIPC_NO_SERVICE.
+Result<spi::ServiceRecord> LocalResolver::read_whole(ripc_service_id id) const {
+  for (int attempt = 1;; ++attempt) {
+    const Result<std::string> text = read_record(*directory_, id);
     if (text.status() == RIPC_NO_SERVICE) return no_service(id, "nothing is registered under it");
     if (text.status() == RIPC_CORRUPT) return Status(RIPC_NO_SERVICE, std::string(text.status().text()));
-    return text.status();
+    if (!text.ok()) return text.status();
+    Result<spi::ServiceRecord> record = decode_service_record(*text, id);
+    if (!(record.status() == RIPC_CORRUPT) || attempt == kTornReads) return record;
+    // It may just be overwritten in place, which takes some microseconds.
+    const timespec pause{0, 20'000L * attempt};
+    ::nanosleep(&pause, nullptr);
   }
-  Result<spi::ServiceRecord> record = decode_service_record(*text, id);
-  if (record.status() == RIPC_VERSION_MISMATCH) return record;
-  if (record.ok() && is_alive(*record)) return record;
-  return remove_stale(id, earlier(deadline, lock_deadline()));
 }
 
 // Looks again with the lock: what was read without it may have been half-written, or be replaced by now. The living
 // holder, or RIPC_NO_SERVICE, whether the file could be removed or not.
 Result<spi::ServiceRecord> LocalResolver::remove_stale(ripc_service_id id, Deadline deadline) {
   Result<LockedRecord> locked = LockedRecord::lock(*directory_, id, deadline);
-  if (!locked.ok()) return no_service(id, "the process that registered it has ended");
+  if (!locked.ok()) {
+    // Whoever has the lock may be making a new record.
+    Result<spi::ServiceRecord> record = read_whole(id);
+    if (record.ok() && is_alive(*record)) return record;
+    return no_service(id, "the process that registered it has ended");
+  }
   Result<spi::ServiceRecord> record = decode_service_record(locked->text(), id);
   if (record.status() == RIPC_VERSION_MISMATCH) return record;
   if (!record.ok()) {

@@ -43,11 +43,11 @@ class LocalResolver final : public spi::Resolver {
   Result<spi::ServiceRecord> resolve(ripc_service_id id, Deadline deadline) override;
 
   // The record's context must be alive. A record.incarnation that is not 0 and larger than that of the holder before is
-  // kept (a chain of resolvers needs the same one everywhere); a new registration passes 0. An ID that comes from a name
-  // (its two top bits are 10) is never taken from a living service of another name or without one, takeover or not.
-  // RIPC_ID_IN_USE, RIPC_NAME_COLLISION, RIPC_INVALID_ARGUMENT (no ID, no context, not UTF-8 ...), RIPC_LIMIT (too many
-  // addresses), RIPC_PERMISSION, RIPC_TIMEOUT, RIPC_NO_MEMORY (disk full), RIPC_NO_DESCRIPTORS, RIPC_CORRUPT (not a
-  // plain file), RIPC_VERSION_MISMATCH, RIPC_SYSTEM.
+  // kept (a chain of resolvers needs the same one everywhere); a new registration passes 0. An ID that comes from a
+  // name (its two top bits are 10) is never taken from a living service of another name or without one, takeover or
+  // not. RIPC_ID_IN_USE, RIPC_NAME_COLLISION, RIPC_INVALID_ARGUMENT (no ID, no context, not UTF-8 ...), RIPC_LIMIT (too
+  // many addresses), RIPC_PERMISSION, RIPC_TIMEOUT, RIPC_NO_MEMORY (disk full), RIPC_NO_DESCRIPTORS, RIPC_CORRUPT (not
+  // a plain file), RIPC_VERSION_MISMATCH, RIPC_SYSTEM.
   Status publish(spi::ServiceRecord& record, bool takeover, std::vector<spi::ServiceRecord>* displaced) override;
 
   // Removes the record if it has this context and incarnation. Should that fail (no descriptor left, locked), the next
@@ -67,6 +67,7 @@ class LocalResolver final : public spi::Resolver {
 
  private:
   bool is_alive(const spi::ServiceRecord& record) const noexcept;
+  Result<spi::ServiceRecord> read_whole(ripc_service_id id) const;
   Result<spi::ServiceRecord> remove_stale(ripc_service_id id, Deadline deadline);
   Status refuse_locked_out(const spi::ServiceRecord& record, bool takeover, Status status) const;
   bool try_withdraw(const spi::ServiceRecord& record, Deadline deadline);

@@ -176,6 +176,8 @@ TEST(Descriptors, AReceiverThatCannotHaveThemRefusesAndTakesPeersLater) {
     ASSERT_TRUE(eventually([&] { return access((result + ".started").c_str(), F_OK) == 0; }));
     {
       const Scarcity scarcity(0);
+      // A folder, because a file would need a descriptor.
+      ASSERT_EQ(mkdir((result + ".go").c_str(), 0700), 0);
       EXPECT_EQ(exchange(service, known, 2), "") << "those that are connected go on";
       const std::uint64_t until = now() + 300 * kMillisecond;
       while (now() < until) EXPECT_EQ(exchange(service, known, 3), "");
@@ -201,6 +203,7 @@ int newcomer(const std::vector<std::string>& arguments) {
   const Service service = make_service(context, kOther);
   if (!service) return 2;
   std::ofstream(arguments.at(1) + ".started") << "";
+  if (!eventually([&] { return access((arguments.at(1) + ".go").c_str(), F_OK) == 0; })) return 5;
   std::string heard;
   ripc_status status = RIPC_OK;
   const bool sent = eventually([&] {
@@ -335,7 +338,7 @@ int slow_reader(const std::vector<std::string>& arguments) {
     const Message message = receive(service, kLimit, RIPC_RECEIVE_LEND);
     if (!message) continue;  // a signal ends a wait
     if (!flaw_of(message.get()).empty()) return 2;
-    if (ripc_message_tag(message.get()) == 9 && send_short(service, kService, 9) != RIPC_OK) return 3;
+    if (ripc_message_tag(message.get()) == 9 && send_short(service, kService, 9, 64, 9) != RIPC_OK) return 3;
   }
 }
 

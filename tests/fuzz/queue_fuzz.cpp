@@ -72,6 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::span<const std::byte> again;
     require(reader.peek(again) && again.data() == packet.data() && again.size() == packet.size());
     reader.pop();
+    reader.publish();
     (void)reader.take_room_request();
     require(++packets <= 2 * geometry.cells);
   }

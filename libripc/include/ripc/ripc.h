@@ -219,7 +219,8 @@ RIPC_API ripc_status ripc_reply(ripc_service *service, const ripc_message *messa
                                 size_t count, const ripc_send_options *options, ripc_ticket **ticket);
 
 /* Ends a request: when it returns, its return buffers are the caller's again and no reply writes to them; a write that
- * was going on has ended. RIPC_INVALID_ARGUMENT if the request is unknown or was answered already. */
+ * was going on has ended. RIPC_INVALID_ARGUMENT if the request is unknown or was answered already; RIPC_TIMEOUT if the
+ * peer was stopped in the middle of a write: nothing has changed then. */
 RIPC_API ripc_status ripc_request_cancel(ripc_service *service, uint64_t request_id);
 
 /* How many bytes the short items of one message to `to` may have in all, if it has `items` items and no return buffers

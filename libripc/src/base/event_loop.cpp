@@ -4,12 +4,15 @@
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 
 #include <array>
 
 namespace ripc {
 
 namespace {
+
+constexpr int kEventBatch = 64;
 
 Status add_to_epoll(int epoll, int fd, std::uint32_t events) noexcept {
   epoll_event event{};
@@ -51,21 +54,30 @@ void EventSet::remove(int fd) noexcept { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, 
 void EventSet::wake() const noexcept { signal_eventfd(wake_.get()); }
 
 void EventSet::drain() const noexcept {
-  // Edge-triggered: reporting an event is what takes it off the ready list.
-  std::array<epoll_event, 64> events;
-  while (epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0) ==
-         static_cast<int>(events.size())) {
+  while (take_events(0) == kEventBatch) {
   }
 }
 
 ripc_status EventSet::wait(Deadline deadline) const noexcept {
-  std::array<epoll_event, 64> events;
-  const int count =
-      epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), deadline.remaining_milliseconds());
+  const int count = take_events(deadline.remaining_milliseconds());
   if (count < 0) return RIPC_INTERRUPTED;
   if (count == 0) return RIPC_TIMEOUT;
-  if (count == static_cast<int>(events.size())) drain();
+  if (count == kEventBatch) drain();
   return RIPC_OK;
+}
+
+int EventSet::take_events(int timeout) const noexcept {
+  std::array<epoll_event, kEventBatch> events;
+  const int count = epoll_wait(epoll_.get(), events.data(), kEventBatch, timeout);
+  for (int index = 0; index < count; ++index) {
+    const int fd = events[static_cast<std::size_t>(index)].data.fd;
+    if (fd == wake_.get()) continue;  // a counter: reporting its event is enough
+    // Emptied whole: one that stays full would take no more rings, and make no more edges.
+    std::array<char, 16> ring;
+    while (recv(fd, ring.data(), ring.size(), MSG_DONTWAIT) > 0) {
+    }
+  }
+  return count;
 }
 
 // ---- EventLoop -----------------------------------------------------------------------------------------------
@@ -163,12 +175,13 @@ bool EventLoop::run_until(const std::function<bool()>& done, Deadline deadline) 
 }
 
 void EventLoop::run_once(Nanoseconds until, bool nested) {
-  const Nanoseconds next_timer = run_timers();
-  run_tasks(nested);
-  bool pending = false;
+  Nanoseconds next_timer = UINT64_MAX;
+  // What ran may have added timers, posted tasks, or made true what run_until() waits for: then nobody sleeps.
+  bool pending = run_timers(next_timer);
+  pending = run_tasks(nested) || pending;
   {
     const std::lock_guard lock(mutex_);
-    pending = !tasks_.empty() || (!nested && !top_level_tasks_.empty());
+    pending = pending || !tasks_.empty() || (!nested && !top_level_tasks_.empty());
   }
   const Nanoseconds at = next_timer < until ? next_timer : until;
   int timeout = -1;
@@ -197,7 +210,7 @@ void EventLoop::run_once(Nanoseconds until, bool nested) {
   }
 }
 
-void EventLoop::run_tasks(bool nested) {
+bool EventLoop::run_tasks(bool nested) {
   // Only what is queued now: tasks that post tasks must not starve the descriptors.
   std::deque<Task> tasks;
   std::deque<Task> top_level;
@@ -208,21 +221,24 @@ void EventLoop::run_tasks(bool nested) {
   }
   for (Task& task : tasks) task();
   for (Task& task : top_level) task();
+  return !tasks.empty() || !top_level.empty();
 }
 
-Nanoseconds EventLoop::run_timers() {
+bool EventLoop::run_timers(Nanoseconds& next) {
+  bool any = false;
   for (;;) {
     Task task;
     {
       const std::lock_guard lock(mutex_);
-      if (timers_.empty()) return UINT64_MAX;
+      next = timers_.empty() ? UINT64_MAX : timers_.begin()->first.first;
+      if (next > monotonic_now()) return any;
       const auto first = timers_.begin();
-      if (first->first.first > monotonic_now()) return first->first.first;
       task = std::move(first->second);
       timer_times_.erase(first->first.second);
       timers_.erase(first);
     }
     task();
+    any = true;
   }
 }
 

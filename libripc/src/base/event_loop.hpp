@@ -19,8 +19,8 @@
 
 namespace ripc {
 
-// Descriptors that wake the receiver of one service. Edge-triggered: a descriptor in it need not be drained. Any
-// thread.
+// Doorbells (datagram sockets) that wake the receiver of one service. Edge-triggered; a doorbell that was reported is
+// emptied. Any thread; wait() and drain() by one at a time.
 class EventSet {
  public:
   static Result<EventSet> create();
@@ -40,6 +40,8 @@ class EventSet {
 
  private:
   EventSet() = default;
+  int take_events(int timeout) const noexcept;
+
   UniqueFd epoll_;
   UniqueFd wake_;
 };
@@ -79,8 +81,8 @@ class EventLoop {
  private:
   EventLoop() = default;
   void run_once(Nanoseconds until, bool nested);
-  void run_tasks(bool nested);
-  Nanoseconds run_timers();
+  bool run_tasks(bool nested);         // true if there were any
+  bool run_timers(Nanoseconds& next);  // likewise; next: when the next one is due
   void wake() noexcept;
 
   UniqueFd epoll_;

@@ -17,6 +17,8 @@ constexpr int kAttempts = 3;
 // How long ripc_wait_room() sleeps before it looks whether it was interrupted: an interrupt may come from a signal
 // handler, which cannot notify a condition variable.
 constexpr Nanoseconds kRoomSlice = 20'000'000;
+// A peer that is writing into a return buffer moves at memory speed; one that is stopped does not move.
+constexpr Nanoseconds kWritePatience = 2'000'000'000;
 // Between two looks at a full queue: each look takes a cache line away from the receiver.
 constexpr int kRoomPauses = 16;
 
@@ -360,10 +362,18 @@ Status Service::cancel_request(std::uint64_t id) {
   if (!request)
     return Status(RIPC_INVALID_ARGUMENT,
                   "There is no such request: it was answered or cancelled before, or never made.");
+  const Deadline deadline = Deadline::after(kWritePatience);
   for (const wire::Grant& grant : request->grants) {
-    // A write that is going on moves at memory speed; only a peer that is stopped in the middle of it takes longer.
-    const auto ended = [&] { return request->channel->end_grant(grant) != RIPC_PENDING; };
-    while (!ended()) std::this_thread::yield();
+    while (request->channel->end_grant(grant) == RIPC_PENDING) {
+      if (deadline.expired()) {
+        requests_.put_back(id, std::move(*request));
+        return Status(
+            RIPC_TIMEOUT,
+            "The peer is writing into a return buffer and does not finish; is it stopped? The buffers stay the "
+            "library's: cancel again when it runs or is dead.");
+      }
+      std::this_thread::yield();
+    }
   }
   return {};
 }

@@ -9,6 +9,8 @@ namespace {
 
 constexpr Nanoseconds kFirstPause = 5'000'000;
 constexpr Nanoseconds kLongestPause = 1'000'000'000;
+// Longer waits than a century are for ever: adding them to the clock would overflow.
+constexpr Nanoseconds kVeryLong = 3'000'000'000'000'000'000;
 
 bool overlap(spi::Bytes left, spi::Bytes right) noexcept {
   return left.data() < right.data() + right.size() && right.data() < left.data() + left.size();
@@ -49,7 +51,7 @@ ripc_status Ticket::wait(Deadline deadline, Nanoseconds spin) noexcept {
     while (!done()) {
       const Nanoseconds left = deadline.remaining();
       if (left == 0) break;
-      if (left == UINT64_MAX) {
+      if (left > kVeryLong) {
         keeper_.changed_.wait(lock);
       } else {
         keeper_.changed_.wait_for(lock, std::chrono::nanoseconds(left));

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -144,8 +145,14 @@ class Pipe {
     write_.reset(fds[1]);
   }
   void put() const { static_cast<void>(!::write(write_.get(), "x", 1)); }
-  // False if every writer has gone.
+  // False if every writer has gone, or after a minute.
   bool get() const {
+    pollfd waited{read_.get(), POLLIN, 0};
+    int ready;
+    do {
+      ready = ::poll(&waited, 1, static_cast<int>(kChildSeconds) * 1000);
+    } while (ready < 0 && errno == EINTR);
+    if (ready != 1) return false;
     char byte = 0;
     ssize_t count;
     do {

@@ -17,6 +17,12 @@ namespace {
 constexpr std::size_t kMaxQueued = 1024;
 constexpr std::size_t kMaxForeignArenas = 4096;
 
+std::size_t foreign_limit() noexcept {
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  const long page_size = sysconf(_SC_PAGESIZE);
+  return 2 * static_cast<std::size_t>(std::max(pages, 1L)) * static_cast<std::size_t>(std::max(page_size, 1L));
+}
+
 union DescriptorBuffer {
   cmsghdr alignment;
   char bytes[CMSG_SPACE(sizeof(int) * kMaxDescriptors)];
@@ -161,6 +167,8 @@ Status Connection::add_foreign_arena(std::uint32_t id, std::size_t size, bool hu
     const std::lock_guard lock(mutex_);
     if (foreign_arenas_.size() >= kMaxForeignArenas)
       return Status(RIPC_LIMIT, "A peer announced more than 4096 memory arenas; its connection is closed.");
+    // More than a machine has, an honest pool does not have. What is not mapped is copied through the bounce buffer.
+    if (size > foreign_limit() || foreign_bytes_ > foreign_limit() - size) descriptor = -1;
   }
   std::shared_ptr<const Mapping> shared;
   if (descriptor >= 0) {
@@ -169,7 +177,10 @@ Status Connection::add_foreign_arena(std::uint32_t id, std::size_t size, bool hu
     if (mapping.ok()) shared = std::make_shared<const Mapping>(std::move(*mapping));
   }
   const std::lock_guard lock(mutex_);
-  foreign_arenas_[id] = std::move(shared);
+  std::shared_ptr<const Mapping>& slot = foreign_arenas_[id];
+  if (slot) foreign_bytes_ -= slot->size();
+  if (shared) foreign_bytes_ += shared->size();
+  slot = std::move(shared);
   return {};
 }
 
@@ -178,6 +189,7 @@ void Connection::remove_foreign_arena(std::uint32_t id) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = foreign_arenas_.find(id);
   if (found == foreign_arenas_.end()) return;
+  if (found->second) foreign_bytes_ -= found->second->size();
   unmapped_outside_the_lock = std::move(found->second);
   foreign_arenas_.erase(found);
 }

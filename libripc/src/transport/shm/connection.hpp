@@ -99,6 +99,7 @@ class Connection {
   EventLoop* loop_ = nullptr;
   std::unordered_set<std::uint32_t> announced_;
   std::unordered_map<std::uint32_t, std::shared_ptr<const Mapping>> foreign_arenas_;
+  std::size_t foreign_bytes_ = 0;  // mapped
 };
 
 // Encodes and sends one control message.

@@ -78,7 +78,7 @@ struct Geometry {
   }
   constexpr std::size_t data_offset() const noexcept { return kControlSize + std::size_t{cells} * kCellSize; }
   constexpr std::size_t total() const noexcept { return data_offset() + data_bytes; }
-  // Two of the largest packets always fit.
+  // One of the largest always fits into an empty queue, wherever it starts.
   constexpr std::size_t packet_limit() const noexcept { return data_bytes / 2; }
 };
 

@@ -68,12 +68,12 @@ bool QueueWriter::reserve(std::size_t data_size, Reservation& reservation) noexc
     const std::uint32_t end = start + needed;
 
     // A peer that writes nonsense into the heads makes this see a full queue, or room that the masks keep in bounds.
-    bool fits = cell - known_head_cells_.load(std::memory_order_relaxed) < geometry_.cells &&
+    bool fits = cell - known_head_cells_.load(std::memory_order_acquire) < geometry_.cells &&
                 (needed == 0 || end - known_head_data_.load(std::memory_order_relaxed) <= geometry_.data_bytes);
     if (!fits) {
       const std::uint32_t head_cells = control_->receiver.head_cells.load(std::memory_order_acquire);
       const std::uint32_t head_data = control_->receiver.head_data.load(std::memory_order_relaxed);
-      known_head_cells_.store(head_cells, std::memory_order_relaxed);
+      known_head_cells_.store(head_cells, std::memory_order_release);
       known_head_data_.store(head_data, std::memory_order_relaxed);
       fits = cell - head_cells < geometry_.cells && (needed == 0 || end - head_data <= geometry_.data_bytes);
     }
@@ -114,7 +114,7 @@ bool QueueReader::locate_outside(const Cell& cell, std::uint32_t length, std::sp
     broken_ = true;
     return false;
   }
-  head_data_ = end;
+  peeked_data_ = end;
   packet = {data_ + offset, length};
   return true;
 }

@@ -70,12 +70,14 @@ class QueueReader {
     if (length > kInlineCapacity) [[unlikely]]
       return locate_outside(cell, length, packet);
     packet = {cell.bytes, length};
+    peeked_data_ = head_data_;
     return true;
   }
 
   // Done with the packet that peek() showed.
   void pop() noexcept {
     ++head_;
+    head_data_ = peeked_data_;
     // In the middle of a run, the cells that follow are most likely there.
     if (++run_ > kPrefetchAfter) __builtin_prefetch(&cells_[(head_ + kPrefetchDistance) & (geometry_.cells - 1)]);
   }
@@ -107,7 +109,8 @@ class QueueReader {
   Geometry geometry_;
   std::uint32_t head_ = 0;
   std::uint32_t head_data_ = 0;
-  std::uint32_t run_ = 0;  // packets since the queue was seen empty
+  std::uint32_t peeked_data_ = 0;  // head_data_ once the packet that peek() showed is popped
+  std::uint32_t run_ = 0;          // packets since the queue was seen empty
   bool uses_second_line_ = false;
   bool broken_ = false;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/shm/shm_channel.hpp"
 
-#include <unistd.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -47,10 +47,10 @@ ripc_status ShmChannel::send(spi::Gather packet, bool& woke) noexcept {
 
 void ShmChannel::ring_doorbell(std::uint32_t epoch, bool& woke) noexcept {
   if (last_woken_.exchange(epoch, std::memory_order_acq_rel) == epoch) return;
-  const std::uint64_t one = 1;
   woke = true;
-  // A full counter is readable already, so a failed write loses nothing.
-  [[maybe_unused]] const ssize_t written = ::write(parts_.doorbell.get(), &one, sizeof one);
+  // Whatever the peer handed over as its doorbell, this neither waits nor raises a signal. A doorbell that is full is
+  // readable already, so a failed send loses nothing.
+  [[maybe_unused]] const ssize_t sent = ::send(parts_.doorbell.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 ripc_status ShmChannel::send_control(spi::Gather packet) noexcept {

@@ -1,11 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the shared-memory transport does with each control message. All of it runs in the responder.
-#include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "transport/shm/shm_transport.hpp"
 
 namespace ripc::shm {
+
+namespace {
+
+// What a peer can honestly answer to a greeting or to the wish for a link. Anything else would be taken for a state of
+// this process.
+ripc_status believable(ripc_status status) noexcept {
+  switch (status) {
+    case RIPC_OK:
+    case RIPC_NO_SERVICE:
+    case RIPC_REFUSED:
+    case RIPC_NO_MEMORY:
+    case RIPC_NO_DESCRIPTORS:
+    case RIPC_LIMIT:
+    case RIPC_VERSION_MISMATCH:
+      return status;
+    default:
+      return RIPC_CORRUPT;
+  }
+}
+
+}  // namespace
 
 bool ShmTransport::handle(const PeerPointer& peer, Received& received) {
   Result<wire::control::Message> decoded = wire::control::decode(std::span(received.bytes).first(received.size));
@@ -84,7 +105,7 @@ bool ShmTransport::on(const PeerPointer& peer, const wire::control::HelloReply& 
                "The process that holds the service does not admit this one: it is connected to max_peers processes, "
                "or its peer policy (RIPC_PEERS=group or any) excludes this user.");
   } else if (message.status != RIPC_OK) {
-    failure = message.status;
+    failure = believable(message.status);
   } else if (message.context != peer->context) {
     failure = Status(RIPC_PEER_DEAD, "Another process answers at the address of the service.");
   } else if (!admits(peer->connection->credentials())) {
@@ -105,7 +126,8 @@ bool ShmTransport::on(const PeerPointer& peer, const wire::control::HelloReply& 
 void ShmTransport::on(const PeerPointer& peer, const wire::control::Open& message) {
   std::array<int, 3> descriptors{};
   UniqueFd memory;
-  Result<wire::control::Opened> opened = accept_link(peer, message, descriptors, memory);
+  UniqueFd doorbell;
+  Result<wire::control::Opened> opened = accept_link(peer, message, descriptors, memory, doorbell);
   if (opened.ok()) {
     (void)send_message(*peer->connection, *opened, descriptors);
     return;
@@ -118,7 +140,8 @@ void ShmTransport::on(const PeerPointer& peer, const wire::control::Open& messag
 }
 
 Result<wire::control::Opened> ShmTransport::accept_link(const PeerPointer& peer, const wire::control::Open& message,
-                                                        std::array<int, 3>& descriptors, UniqueFd& memory_descriptor) {
+                                                        std::array<int, 3>& descriptors, UniqueFd& memory_descriptor,
+                                                        UniqueFd& doorbell_descriptor) {
   const std::lock_guard lock(mutex_);
   const auto found = ports_.find(message.service);
   if (found == ports_.end()) return RIPC_NO_SERVICE;
@@ -130,8 +153,11 @@ Result<wire::control::Opened> ShmTransport::accept_link(const PeerPointer& peer,
   const Geometry geometry{options.queue_messages, options.queue_bytes};
   Result<SharedMemory> memory = create_shared_memory("ripc-queue", geometry.total(), PeerAccess::read_write);
   if (!memory.ok()) return memory.status();
-  UniqueFd doorbell(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!doorbell) return system_error(errno, "eventfd", "raise `ulimit -n`");
+  std::array<int, 2> bell{-1, -1};
+  if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, bell.data()) != 0)
+    return system_error(errno, "socketpair", "raise `ulimit -n`");
+  UniqueFd doorbell(bell[0]);
+  doorbell_descriptor.reset(bell[1]);
 
   wire::control::Opened opened{
       .request = message.request,
@@ -144,7 +170,7 @@ Result<wire::control::Opened> ShmTransport::accept_link(const PeerPointer& peer,
       .flags = port.state().line().registration.load(std::memory_order_relaxed) & ~kSenderMustFence};
   if (must_fence_) opened.flags |= kSenderMustFence;
   memory_descriptor = std::move(memory->fd);
-  descriptors = {memory_descriptor.get(), doorbell.get(), port.state().page_descriptor()};
+  descriptors = {memory_descriptor.get(), doorbell_descriptor.get(), port.state().page_descriptor()};
 
   auto source = std::make_shared<ShmSource>(ShmSource::Parts{.connection = peer->connection,
                                                              .context = peer->context,
@@ -180,7 +206,8 @@ bool ShmTransport::on(const PeerPointer& peer, const wire::control::Opened& mess
   Question& question = *found->second;
   if (question.peer != peer || question.answered) return false;
   question.opened = message;
-  question.status = message.status == RIPC_OK && received.descriptors_lost ? RIPC_NO_DESCRIPTORS : message.status;
+  question.status =
+      message.status == RIPC_OK && received.descriptors_lost ? RIPC_NO_DESCRIPTORS : believable(message.status);
   question.descriptors = std::move(received.descriptors);
   question.answered = true;
   changed_.notify_all();

@@ -107,7 +107,8 @@ class ShmTransport final : public spi::Transport {
   bool on(const PeerPointer& peer, const wire::control::Fenced& message);
 
   Result<wire::control::Opened> accept_link(const PeerPointer& peer, const wire::control::Open& message,
-                                            std::array<int, 3>& descriptors, UniqueFd& memory);
+                                            std::array<int, 3>& descriptors, UniqueFd& memory_descriptor,
+                                            UniqueFd& doorbell_descriptor);
   std::shared_ptr<ShmChannel> channel(const PeerPointer& peer, std::uint64_t link);
   void nudge_port(ripc_service_id service) noexcept;  // under the mutex
 

@@ -68,6 +68,7 @@ TEST(Queue, CarriesPacketsOfEverySizeUnchanged) {
     ASSERT_EQ(write(link.writer, bytes), RIPC_OK) << size;
     ASSERT_TRUE(peek_equals(link.reader, bytes)) << size;
     link.reader.pop();
+    link.reader.publish();
   }
   Bytes packet;
   EXPECT_FALSE(link.reader.peek(packet));
@@ -83,6 +84,7 @@ TEST(Queue, JoinsTheRangesInOrder) {
     ASSERT_EQ(link.writer.write(ranges), RIPC_OK);
     EXPECT_TRUE(peek_equals(link.reader, bytes)) << size;
     link.reader.pop();
+    link.reader.publish();
   }
 }
 
@@ -102,6 +104,7 @@ TEST(Queue, PeekKeepsThePacketUntilPop) {
   EXPECT_TRUE(peek_equals(link.reader, first));
   EXPECT_TRUE(peek_equals(link.reader, first));
   link.reader.pop();
+  link.reader.publish();
   EXPECT_TRUE(peek_equals(link.reader, second));
   EXPECT_TRUE(peek_equals(link.reader, second));
 }
@@ -109,20 +112,33 @@ TEST(Queue, PeekKeepsThePacketUntilPop) {
 TEST(Queue, SaysAgainWhenEveryCellIsTakenAndGoesOnAfterAPop) {
   Link link;
   for (std::uint32_t i = 0; i < kSmall.cells; ++i) {
-    EXPECT_TRUE(link.writer.has_room());
+    EXPECT_EQ(link.writer.has_room(), i <= kSmall.cells - kSmall.cells / 4) << "a quarter of the cells is free";
     ASSERT_EQ(write(link.writer, pattern(8, i)), RIPC_OK) << i;
   }
   EXPECT_FALSE(link.writer.has_room());
   EXPECT_EQ(write(link.writer, pattern(8, 99)), RIPC_AGAIN);
   ASSERT_TRUE(peek_equals(link.reader, pattern(8, 0)));
   link.reader.pop();
-  EXPECT_TRUE(link.writer.has_room());
+  link.reader.publish();
   EXPECT_EQ(write(link.writer, pattern(8, kSmall.cells)), RIPC_OK);
   EXPECT_EQ(write(link.writer, pattern(8, 99)), RIPC_AGAIN);
   for (std::uint32_t i = 1; i <= kSmall.cells; ++i) {
     ASSERT_TRUE(peek_equals(link.reader, pattern(8, i))) << i;
     link.reader.pop();
+    link.reader.publish();
   }
+}
+
+TEST(Queue, GivesRoomBackOnlyWhenItIsPublished) {
+  Link link;
+  for (std::uint32_t i = 0; i < kSmall.cells; ++i) ASSERT_EQ(write(link.writer, pattern(8, i)), RIPC_OK);
+  for (std::uint32_t i = 0; i < kSmall.cells; ++i) {
+    ASSERT_TRUE(peek_equals(link.reader, pattern(8, i)));
+    link.reader.pop();
+    EXPECT_EQ(write(link.writer, pattern(8, 99)), RIPC_AGAIN);
+  }
+  link.reader.publish();
+  for (std::uint32_t i = 0; i < kSmall.cells; ++i) EXPECT_EQ(write(link.writer, pattern(8, i)), RIPC_OK);
 }
 
 TEST(Queue, SaysAgainWhenTheDataAreaIsFullWhileSmallPacketsStillFit) {
@@ -134,6 +150,7 @@ TEST(Queue, SaysAgainWhenTheDataAreaIsFullWhileSmallPacketsStillFit) {
   EXPECT_EQ(write(link.writer, pattern(kInlineCapacity, 3)), RIPC_OK);
   ASSERT_TRUE(peek_equals(link.reader, pattern(kSmall.packet_limit(), 0)));
   link.reader.pop();
+  link.reader.publish();
   EXPECT_TRUE(link.writer.has_room());
   EXPECT_EQ(write(link.writer, pattern(kSmall.packet_limit(), 4)), RIPC_OK);
 }
@@ -148,6 +165,7 @@ TEST(Queue, TakesTheLargestPacketWheneverItIsEmptyAndPromisesRoomOnlyIfThereIs) 
     ASSERT_EQ(write(link.writer, largest), RIPC_OK) << i;
     ASSERT_TRUE(peek_equals(link.reader, largest)) << i;
     link.reader.pop();
+    link.reader.publish();
     std::uint32_t written = 0;
     for (std::uint32_t count = random.below(12); count > 0; --count) {
       const bool promised = link.writer.has_room();
@@ -162,6 +180,7 @@ TEST(Queue, TakesTheLargestPacketWheneverItIsEmptyAndPromisesRoomOnlyIfThereIs) 
       Bytes packet;
       ASSERT_TRUE(link.reader.peek(packet));
       link.reader.pop();
+      link.reader.publish();
     }
   }
 }
@@ -189,6 +208,7 @@ TEST(Queue, BehavesLikeAListForManyRandomPackets) {
       if (read == written) continue;
       ASSERT_TRUE(peek_equals(link.reader, pattern(sizes[read], read))) << "packet " << read;
       link.reader.pop();
+      link.reader.publish();
       ++read;
     }
   }
@@ -205,6 +225,7 @@ TEST(Queue, GoesOnWhenTheDataPositionPassesFourGibibytes) {
   ASSERT_EQ(write(link.writer, pattern(200, 0)), RIPC_OK);
   ASSERT_TRUE(peek_equals(link.reader, pattern(200, 0)));
   link.reader.pop();
+  link.reader.publish();
   std::uint32_t former = 0;
   bool wrapped = false;
   for (std::uint32_t i = 0; i < 140; ++i) {
@@ -217,6 +238,7 @@ TEST(Queue, GoesOnWhenTheDataPositionPassesFourGibibytes) {
     ASSERT_EQ(packet[packet.size() / 2], static_cast<std::byte>(i));
     ASSERT_EQ(packet.back(), static_cast<std::byte>(i));
     link.reader.pop();
+    link.reader.publish();
     const std::uint32_t now = link.memory.control().receiver.head_data.load();
     if (now < former) wrapped = true;
     former = now;
@@ -235,6 +257,7 @@ TEST(Queue, AnswersARoomRequestOnceWhenHalfOfItIsFree) {
     Bytes packet;
     ASSERT_TRUE(link.reader.peek(packet));
     link.reader.pop();
+    link.reader.publish();
   }
   EXPECT_TRUE(link.reader.take_room_request());
   EXPECT_FALSE(link.reader.take_room_request());
@@ -286,6 +309,7 @@ TEST_P(QueueThreads, KeepTheOrderOfEachSenderAndLoseNothing) {
     }
     copy.assign(packet.begin(), packet.end());
     reader.pop();
+    reader.publish();
     Head head{};
     if (copy.size() >= sizeof head) std::memcpy(&head, copy.data(), sizeof head);
     const bool good = copy.size() >= sizeof head && head.sender < kSenders && head.number == next[head.sender]++;
@@ -381,6 +405,7 @@ TEST(Queue, NeverGivesAPacketOutsideOfItsMemoryWhateverThePeerWrites) {
       ASSERT_LE(packet.size(), kGeometry.packet_limit());
       ++packets;
       reader.pop();
+      reader.publish();
     }
     if (reader.broken()) ++broken;
     std::this_thread::yield();
