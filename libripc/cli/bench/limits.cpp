@@ -108,9 +108,10 @@ class Limits {
       put(json, command == kUdp ? "udp_rtt" : "tcp_rtt", samples);
     }
 
-    constexpr std::uint64_t kStreamBytes = std::uint64_t{1} << 30;
-    if (!order(kTcpStream, kStreamBytes)) return other_side_ended();
-    auto rate = receive_stream_bytes(sockets_, kStreamBytes, tally_);
+    // A gibibyte at the default number of iterations.
+    const std::uint64_t stream_bytes = std::clamp<std::uint64_t>(rounds << 13, 1 << 23, 1 << 30);
+    if (!order(kTcpStream, stream_bytes)) return other_side_ended();
+    auto rate = receive_stream_bytes(sockets_, stream_bytes, tally_);
     if (!rate.ok()) return rate.error();
     json["tcp_bytes_per_second"] = *rate;
     json["rtt_payload_bytes"] = kSocketPayload;
@@ -136,8 +137,8 @@ class Limits {
     auto source = file_.map(PROT_READ);
     if (!source.ok()) return source.error();
     std::vector<std::byte> destination(options_.size);
-    constexpr std::uint64_t kBlockBytes = std::uint64_t{256} << 20;
-    const std::uint64_t copies = std::max<std::uint64_t>(kBlockBytes / options_.size, 2);
+    const std::uint64_t block_bytes = std::clamp<std::uint64_t>(options_.iterations << 12, 1 << 22, 1 << 28);
+    const std::uint64_t copies = std::max<std::uint64_t>(block_bytes / options_.size, 2);
     constexpr int kBlocks = 12;
     std::vector<double> rates;
     for (int block = 0; block < kBlocks; ++block) {

@@ -57,6 +57,16 @@ bool wait_for_child(pid_t child) {
   }
 }
 
+// Without a pause, which would add to what is measured. When the other side is not running at all, gives way.
+void spin_until(const std::atomic<std::uint64_t>& line, std::uint64_t value) noexcept {
+  constexpr int kRounds = 1 << 16;
+  while (true) {
+    for (int round = 0; round < kRounds; ++round)
+      if (line.load(std::memory_order_acquire) == value) return;
+    sched_yield();
+  }
+}
+
 template <typename Call>
 libripc::Result<libripc::Ticket> try_patiently(Library& library, Call call) {
   while (true) {
@@ -142,7 +152,8 @@ BenchResult run_pair(const BenchOptions& options, const std::function<libripc::E
 libripc::Result<Library> open_library(const Side& side, const BenchOptions& options) {
   libripc::ContextOptions context_options;
   context_options.transports = options.transport;
-  constexpr std::uint64_t kLongSpin = 10'000'000'000;
+  // Longer than any round trip, but not for ever: on a busy machine the two may be running at different times only.
+  constexpr std::uint64_t kLongSpin = 5'000'000;
   context_options.spin = options.wait == "spin" ? kLongSpin : 0;
   auto context = libripc::Context::create(context_options);
   if (!context.ok()) return context.error();
@@ -186,8 +197,7 @@ void measure_cacheline(const Side& side, Lines lines, std::uint64_t count, std::
     const std::uint64_t start = clock.now();
     there.store(answer + 1, std::memory_order_release);
     answer += step;
-    while (back.load(std::memory_order_acquire) != answer) {
-    }
+    spin_until(back, answer);
     samples.push_back(clock.nanoseconds(clock.now() - start));
   }
 }
@@ -200,8 +210,7 @@ void answer_cacheline(const Side& side, Lines lines, std::uint64_t count) {
   // The other side may have begun: on the same line its first number is odd.
   std::uint64_t answer = back.load(std::memory_order_acquire) & ~(step - 1);
   for (std::uint64_t round = 0; round < count; ++round) {
-    while (there.load(std::memory_order_acquire) != answer + 1) {
-    }
+    spin_until(there, answer + 1);
     answer += step;
     back.store(answer, std::memory_order_release);
   }

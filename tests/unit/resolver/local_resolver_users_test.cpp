@@ -207,7 +207,9 @@ TEST_F(LocalResolverUsers, AServiceThatMovesInPlaceIsFoundAtEveryMoment) {
       LocalContext& context = round % 2 == 0 ? two : one;
       ServiceRecord record = context.record(kService);
       record.addresses.assign(static_cast<std::size_t>(1 + round % 12), {"socket", std::string(1000, 'x')});
-      CHILD_CHECK(context->publish(record, true, nullptr).ok());
+      Status status = context->publish(record, true, nullptr);
+      if (status == RIPC_TIMEOUT) status = context->publish(record, true, nullptr);  // a busy machine
+      CHILD_CHECK(status.ok());
     }
     started.put();
     hold.get();

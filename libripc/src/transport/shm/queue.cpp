@@ -2,6 +2,7 @@
 #include "transport/shm/queue.hpp"
 
 #include "base/copy.hpp"
+#include "base/happens_before.hpp"
 
 namespace ripc::shm {
 
@@ -34,6 +35,8 @@ ripc_status QueueWriter::write(std::span<const std::span<const std::byte>> range
   const bool in_cell = length <= kInlineCapacity;
   Reservation reservation;
   if (!reserve(in_cell ? 0 : length, reservation)) return RIPC_AGAIN;
+  // The thread that used this room last handed it on through the receiver's head, in another process.
+  happens_after(control_);
 
   Cell& cell = cells_[reservation.cell & (geometry_.cells - 1)];
   cell.length.store(static_cast<std::uint32_t>(length), std::memory_order_relaxed);
@@ -47,6 +50,7 @@ ripc_status QueueWriter::write(std::span<const std::span<const std::byte>> range
     copy_small(to, range.data(), range.size());
     to += range.size();
   }
+  happens_before(control_);
   cell.sequence.store(reservation.cell + 1, std::memory_order_release);
   // The receiver's cache has the cells of the last round: fetching one that is needed soon hides how long it takes to
   // get it back. Not the very next ones, which an idle receiver is looking at.
@@ -69,12 +73,12 @@ bool QueueWriter::reserve(std::size_t data_size, Reservation& reservation) noexc
 
     // A peer that writes nonsense into the heads makes this see a full queue, or room that the masks keep in bounds.
     bool fits = cell - known_head_cells_.load(std::memory_order_acquire) < geometry_.cells &&
-                (needed == 0 || end - known_head_data_.load(std::memory_order_relaxed) <= geometry_.data_bytes);
+                (needed == 0 || end - known_head_data_.load(std::memory_order_acquire) <= geometry_.data_bytes);
     if (!fits) {
       const std::uint32_t head_cells = control_->receiver.head_cells.load(std::memory_order_acquire);
-      const std::uint32_t head_data = control_->receiver.head_data.load(std::memory_order_relaxed);
+      const std::uint32_t head_data = control_->receiver.head_data.load(std::memory_order_acquire);
       known_head_cells_.store(head_cells, std::memory_order_release);
-      known_head_data_.store(head_data, std::memory_order_relaxed);
+      known_head_data_.store(head_data, std::memory_order_release);
       fits = cell - head_cells < geometry_.cells && (needed == 0 || end - head_data <= geometry_.data_bytes);
     }
     if (!fits) {
@@ -101,7 +105,7 @@ bool QueueWriter::has_room() const noexcept {
   const std::uint32_t largest = round_up_to_line(geometry_.packet_limit());
   const std::uint32_t position = data & (geometry_.data_bytes - 1);
   const std::uint32_t padding = position + largest > geometry_.data_bytes ? geometry_.data_bytes - position : 0;
-  const std::uint32_t used = data - control_->receiver.head_data.load(std::memory_order_relaxed);
+  const std::uint32_t used = data - control_->receiver.head_data.load(std::memory_order_acquire);
   return used <= geometry_.data_bytes && used + padding + largest <= geometry_.data_bytes;
 }
 

@@ -85,7 +85,7 @@ class QueueReader {
   // Gives the room of all popped packets back to the sender. Each call takes a cache line away from a sender that waits
   // for room, so it is made once for several packets.
   void publish() noexcept {
-    control_->receiver.head_data.store(head_data_, std::memory_order_relaxed);
+    control_->receiver.head_data.store(head_data_, std::memory_order_release);
     control_->receiver.head_cells.store(head_, std::memory_order_release);
   }
 

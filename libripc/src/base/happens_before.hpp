@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tells ThreadSanitizer of an order that it cannot see, because it goes through another process or another mapping of
+// the same memory. Nothing at all in other builds.
+#pragma once
+
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace ripc {
+
+// What this thread did so far comes before whatever a thread does after happens_after() of the same object.
+inline void happens_before([[maybe_unused]] void* object) noexcept {
+#if defined(__SANITIZE_THREAD__)
+  __tsan_release(object);
+#endif
+}
+
+inline void happens_after([[maybe_unused]] void* object) noexcept {
+#if defined(__SANITIZE_THREAD__)
+  __tsan_acquire(object);
+#endif
+}
+
+}  // namespace ripc
