@@ -11,7 +11,7 @@
 
 #define HELLO_ID 1001 /* any number from 1 to RIPC_WELL_KNOWN_MAX that both sides agree on */
 
-static const uint64_t five_seconds = UINT64_C(5000000000);
+static const uint64_t kFiveSeconds = UINT64_C(5000000000);
 
 static int fail(const char *what) {
   fprintf(stderr, "hello: %s: %s\n", what, ripc_last_error());
@@ -53,7 +53,7 @@ static int greet(ripc_context *context) {
 
   if (ripc_service_register(context, NULL, &service) != RIPC_OK) return fail("no service");
   if (ripc_send(service, HELLO_ID, &name, 1, NULL, NULL) != RIPC_OK) return fail("send");
-  if (ripc_receive(service, 0, five_seconds, &message) != RIPC_OK) return fail("no answer");
+  if (ripc_receive(service, 0, kFiveSeconds, &message) != RIPC_OK) return fail("no answer");
   printf("hello: ");
   for (index = 0; index < ripc_message_item_count(message); ++index) {
     ripc_item_view part;

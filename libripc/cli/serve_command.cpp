@@ -31,6 +31,7 @@ Json counters_json(const file::FileServer& server) {
           {"chunks", counters.chunks},
           {"bytes", counters.bytes},
           {"unanswered", counters.unanswered},
+          {"not_taken", counters.not_taken},
           {"cache_hits", server.cache().hits()},
           {"cache_misses", server.cache().misses()}};
 }

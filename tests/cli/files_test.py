@@ -196,6 +196,7 @@ class Restart(CliTest):
     def test_kills_at_random_moments_of_a_transfer_leave_the_file_whole(self):
         content = self.write("data", os.urandom(24 << 20))
         generator = random.Random(20)
+        retries = 0
         for way in ([], ["--return-buffer"]):
             client = self.batch("--chunk", "64K", *way)
             service = self.serve("files")
@@ -210,9 +211,10 @@ class Restart(CliTest):
                     service.kill()
                     service.wait(PATIENCE)
                     service = self.serve("files")
-                    self.answer(client, content)
+                    retries += self.answer(client, content)["retries"]
             service.kill()
             service.wait(PATIENCE)
+        self.assertGreater(retries, 0, "no kill hit a transfer")
 
     def test_without_a_service_a_client_gives_up_when_its_time_is_over(self):
         self.write("data", b"x")

@@ -111,13 +111,14 @@ testing::AssertionResult holds(const ripc_item_view& view, ripc_view_kind kind, 
   if (bytes.empty()) return testing::AssertionSuccess();
   if (view.data == nullptr) return testing::AssertionFailure() << "data is NULL";
   const auto* data = static_cast<const unsigned char*>(view.data);
+  if (std::memcmp(data, bytes.data(), bytes.size()) == 0) return testing::AssertionSuccess();
   for (std::size_t index = 0; index < bytes.size(); ++index) {
     if (data[index] != bytes[index]) {
       return testing::AssertionFailure() << "byte " << index << " of " << bytes.size() << " is "
                                          << static_cast<int>(data[index]) << ", not " << static_cast<int>(bytes[index]);
     }
   }
-  return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "the bytes are changing";
 }
 
 testing::AssertionResult failed(const ripc_item_view& view, ripc_status status, std::size_t announced) {

@@ -367,9 +367,9 @@ TEST_P(LongSend, WithinOneContextToo) {
 // ---- Delivery ----------------------------------------------------------------------------------------------------
 
 TEST_P(LongSend, AMessageIsDeliveredWhenItsLastByteIsThereNeverBefore) {
-  constexpr std::size_t kSize = std::size_t{8} << 20;
+  constexpr std::size_t kSize = std::size_t{4} << 20;
   Bytes window(kSize);
-  for (unsigned round = 0; round < 10; ++round) {
+  for (unsigned round = 0; round < 5; ++round) {
     const Bytes data = pattern(kSize, round);
     window.assign(kSize, 0);
     post(window);

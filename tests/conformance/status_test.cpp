@@ -347,6 +347,9 @@ TEST_P(Calls, ContextsLeaveNothingBehind) {
 }
 
 TEST_P(Calls, WithoutDescriptorsTheStatusSaysSo) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer itself needs descriptors";
+#endif
   rlimit usual{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
   const auto allow = [&](rlim_t more) {
@@ -392,6 +395,9 @@ TEST_P(Calls, DestroyingAContextEndsWhatItStillOwns) {
 }
 
 TEST_P(Calls, AfterForkTheParentsHandlesSaySoAndAContextOfItsOwnWorks) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ThreadSanitizer does not support new threads in a child of a process that has threads";
+#endif
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {

@@ -160,7 +160,7 @@ TEST_P(Tickets, TheCallbackMaySendPostWindowsAndReleaseHandles) {
   struct Work {
     ripc_service* from;
     ripc_service_id to;
-    ripc_ticket* ticket;
+    std::atomic<ripc_ticket*> ticket;
     Bytes window;
     std::atomic<int> sent{-1};
     std::atomic<int> posted{-1};

@@ -120,7 +120,7 @@ class Limits {
   }
 
  private:
-  bool order(Command command, std::uint64_t count) {
+  bool order(Command command, std::uint64_t count) const {
     return side_.control.send({command, count, 0}) && side_.control.receive().has_value();
   }
 

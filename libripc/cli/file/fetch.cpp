@@ -35,7 +35,9 @@ std::uint64_t Fetch::length_of(std::uint64_t index) const noexcept {
   return std::min(options_.chunk, size_ - offset_of(index));
 }
 
-// Asks what the file is, again until there is an answer, then gets the content.
+// Asks what the file is, then gets the content. Also the way back into a transfer that lost something: the service
+// answers in order and no window is posted now, so that when this reply is here, late replies to requests that were
+// given up have come and gone, and none of them can take a window of the requests to come.
 Fetch::Step Fetch::open() {
   RequestHeader request;
   request.flags = static_cast<std::uint16_t>((options_.verify ? RequestHeader::kWantDigest : 0) |
@@ -53,35 +55,45 @@ Fetch::Step Fetch::open() {
   if (message.tag() != static_cast<std::uint32_t>(FileStatus::ok))
     return refuse(static_cast<FileStatus>(message.tag()));
 
-  size_ = header.size;
-  version_ = header.version;
-  completed_ = 0;
-  report_.chunks = 0;
-  report_.travelled.clear();
-  if (const libripc::Error error = output_.prepare(size_, options_.chunk); !error.ok())
-    return fail(kFailure, error.text());
-  if (message.item_count() == 2 || size_ == 0) {
-    const libripc::Bytes content = message.item(1).bytes();
-    if (content.size() != size_) return fail(kMismatch, "The service sent another size than it announced.");
-    const libripc::WritableBytes memory = size_ == 0 ? libripc::WritableBytes() : output_.memory(0, size_);
-    if (size_ > 0) std::memcpy(memory.data(), content.data(), content.size());
-    if (message.item_count() == 2 && !check_digest(header, memory))
-      return fail(kMismatch, "The checksum of the content is wrong.");
-    note_travelled("short");
-    if (const libripc::Error error = output_.complete(0, size_); !error.ok()) return fail(kFailure, error.text());
+  const bool is_resumed = completed_ > 0 && header.version == version_ && header.size == size_;
+  if (!is_resumed) {
+    size_ = header.size;
+    version_ = header.version;
+    completed_ = 0;
+    report_.chunks = 0;
+    report_.travelled.clear();
+    if (const libripc::Error error = output_.prepare(size_, options_.chunk); !error.ok())
+      return fail(kFailure, error.text());
+  }
+  if (size_ == 0 || (!is_resumed && message.item_count() == 2)) {
+    step = take_inline(message, header);
   } else {
     message.release();
     step = transfer();
-    if (step != Step::done) return step;
   }
+  if (step != Step::done) return step;
   if (const libripc::Error error = output_.finish(); !error.ok()) return fail(kFailure, error.text());
   report_.bytes = size_;
   report_.verified = options_.verify;
   return Step::done;
 }
 
-// Keeps requests for two chunks under way. Replies come in the order of the requests; anything else starts the
-// outstanding chunks over.
+// The whole file is in the reply to the first request.
+Fetch::Step Fetch::take_inline(const Message& message, const ReplyHeader& header) {
+  const libripc::Bytes content = message.item(1).bytes();
+  if (content.size() != size_) return fail(kMismatch, "The service sent another size than it announced.");
+  if (size_ > 0) {
+    const libripc::WritableBytes memory = output_.memory(0, size_);
+    std::memcpy(memory.data(), content.data(), content.size());
+    if (!check_digest(header, memory)) return fail(kMismatch, "The checksum of the content is wrong.");
+  }
+  note_travelled("short");
+  const libripc::Error error = output_.complete(0, size_);
+  return error.ok() ? Step::done : fail(kFailure, error.text());
+}
+
+// Keeps requests for two chunks under way. Replies come in the order of the requests; after anything else nothing is
+// outstanding any more and open() begins anew, with the first chunk that is missing.
 Fetch::Step Fetch::transfer() {
   Progress progress(path_, options_.progress);
   while (completed_ < chunk_count()) {
@@ -96,8 +108,7 @@ Fetch::Step Fetch::transfer() {
     progress.update(std::min(offset_of(completed_), size_), size_);
     if (step == Step::done) continue;
     const Step given_up = give_up_pending();
-    if (given_up == Step::failed || step == Step::failed || step == Step::reopen)
-      return given_up == Step::failed ? given_up : step;
+    return given_up == Step::failed && step != Step::failed ? given_up : step;
   }
   return Step::done;
 }
@@ -133,7 +144,8 @@ Fetch::Step Fetch::take_reply(Message& message, const ReplyHeader& header) {
       if (pending.request == content.cookie()) pending.has_window = false;
   }
   if (pending_.empty() || header.request != pending_.front().request) {
-    // An answer to a request that was given up. If it took a window of a newer one, that one must be asked for again.
+    // A late answer to a request that was given up, of a service that is dead by now. If it took a window of a newer
+    // request, that one must be asked for again.
     return content.kind() == RIPC_VIEW_WINDOW ? Step::again : Step::done;
   }
   const FileStatus status = static_cast<FileStatus>(message.tag());

@@ -52,6 +52,7 @@ class Fetch {
   };
 
   Step open();
+  Step take_inline(const libripc::Message& message, const ReplyHeader& header);
   Step transfer();
   Step request_chunk(std::uint64_t index);
   Step take_reply(libripc::Message& message, const ReplyHeader& header);

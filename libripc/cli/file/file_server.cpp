@@ -142,13 +142,33 @@ void FileServer::send(const Message& message, std::uint32_t tag, std::span<const
   libripc::SendOptions options;
   options.tag = tag;
   options.timeout = std::chrono::seconds(60);
+  look_at_tickets();
   // A client that leaves its queue full is not waited for long; it asks again when it has room.
-  constexpr auto kPatience = std::chrono::milliseconds(100);
+  constexpr std::uint64_t kPatience = 100'000'000;
+  constexpr auto kSlice = std::chrono::milliseconds(10);
+  const std::uint64_t started = monotonic_now();
   auto ticket = service_.reply(message, items, options);
-  if (ticket.code() == RIPC_AGAIN && service_.wait_room(message.source(), kPatience).ok())
+  while (ticket.code() == RIPC_AGAIN && monotonic_now() - started < kPatience) {
+    (void)service_.wait_room(message.source(), kSlice);
+    look_at_tickets();
     ticket = service_.reply(message, items, options);
+  }
   if (!ticket.ok()) ++counters_.unanswered;
+  if (ticket.ok() && !ticket->empty()) tickets_.push_back(*std::move(ticket));
   if (verbose_) log(message, tag, ticket.code());
+}
+
+void FileServer::look_at_tickets() {
+  const auto is_over = [&](libripc::Ticket& ticket) {
+    const libripc::Error status = ticket.poll();
+    if (status == RIPC_PENDING) return false;
+    if (!status.ok()) ++counters_.not_taken;
+    return true;
+  };
+  // They end nearly in the order they began; only where a slow client is among others the rest is looked at.
+  while (!tickets_.empty() && is_over(tickets_.front())) tickets_.pop_front();
+  if (tickets_.size() > kMaxTickets / 8) std::erase_if(tickets_, is_over);
+  if (tickets_.size() > kMaxTickets) tickets_.pop_front();  // the library goes on with it
 }
 
 void FileServer::log(const Message& message, std::uint32_t tag, ripc_status sent) const {

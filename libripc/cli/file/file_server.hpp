@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ class FileServer {
     std::uint64_t chunks = 0;        // sent long or into a return buffer
     std::uint64_t bytes = 0;
     std::uint64_t unanswered = 0;  // replies that could not be sent; the client asks again
+    std::uint64_t not_taken = 0;   // contents that were sent and that the client did not take
   };
 
   FileServer(libripc::Context& context, libripc::Service& service, ServedDirectory directory, std::uint64_t cache_limit,
@@ -37,6 +39,7 @@ class FileServer {
 
  private:
   static constexpr std::size_t kMaxSubscribers = 4096;
+  static constexpr std::size_t kMaxTickets = 1024;
 
   void open(const libripc::Message& message, const RequestHeader& request);
   void fetch(const libripc::Message& message, const RequestHeader& request);
@@ -45,6 +48,8 @@ class FileServer {
   void send(const libripc::Message& message, std::uint32_t tag, std::span<const libripc::Item> items);
   void log(const libripc::Message& message, std::uint32_t tag, ripc_status sent) const;
 
+  void look_at_tickets();
+
   libripc::Service& service_;
   ServedDirectory directory_;
   ChunkCache cache_;
@@ -52,6 +57,7 @@ class FileServer {
   Counters counters_;
   std::vector<std::byte> small_;  // content of a small file, until it is sent
   std::vector<ripc_notification> subscribers_;
+  std::deque<libripc::Ticket> tickets_;  // of contents under way
 };
 
 }  // namespace cli::file

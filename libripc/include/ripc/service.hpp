@@ -116,6 +116,8 @@ class Service {
   std::string_view name() const noexcept { return ripc_service_get_name(handle_); }
   // Grows with each registration of the ID.
   std::uint64_t incarnation() const noexcept { return ripc_service_get_incarnation(handle_); }
+  // The handle of the context it was registered with. Borrowed; nullptr if empty.
+  ripc_context* context_handle() const noexcept { return ripc_service_get_context(handle_); }
   // Withdraws the ID now. Messages that are still held stay valid.
   void unregister() noexcept {
     if (handle_ != nullptr) ripc_service_unregister(std::exchange(handle_, nullptr));
