@@ -73,6 +73,7 @@ void print_result(const Json& json) {
 std::string problem_with(const BenchOptions& options) {
   if (options.size == 0 && (options.kind != "short" || options.bench == "limits" || options.bench == "pool"))
     return "--size must be at least 1 here.";
+  if (options.kind == "lend" && options.source != "kept") return "--source is for --kind long and return.";
   if (options.bench == "rate" || options.bench == "bandwidth" || options.bench == "pingpong") {
     if (options.kind != "short" && options.size > (std::uint64_t{4} << 30)) return "--size takes 4G at most.";
     if (options.kind == "short" && options.size > (std::uint64_t{1} << 20))
@@ -169,6 +170,13 @@ void add_bench(CLI::App& parent, const BenchKind& kind, int& exit_code) {
   if (has_kind) {
     command->add_option("--depth", options->depth, "Messages under way at once (long, return and lend)")
         ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{64}))
+        ->capture_default_str();
+    command
+        ->add_option(
+            "--source", options->source,
+            "Large payloads are sent from buffers kept all the time, or got anew for every message and written "
+            "whole (rate and bandwidth)")
+        ->check(CLI::IsMember({"kept", "lease", "malloc"}))
         ->capture_default_str();
     command->add_option("--queue-messages", options->queue_messages, "Receive queue of each side; 0: the default");
     command->add_option("--queue-bytes", options->queue_bytes, "Receive queue of each side; 0: the default")

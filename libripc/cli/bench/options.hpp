@@ -19,7 +19,8 @@ struct BenchOptions {
   std::uint64_t iterations = 0;   // of one run; 0: chosen by size
   std::string wait = "spin";      // or block: sleep at once
   std::uint64_t runs = 1;
-  std::uint64_t depth = 2;  // messages under way at once, for long, return and lent streams
+  std::uint64_t depth = 2;      // messages under way at once, for long, return and lent streams
+  std::string source = "kept";  // or lease, malloc: where a stream's large payloads are sent from
   std::uint32_t queue_messages = 0;
   std::uint32_t queue_bytes = 0;
   bool pin = true;

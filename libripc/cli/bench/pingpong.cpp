@@ -22,7 +22,8 @@ using libripc::Item;
 enum Command : std::uint64_t { kEcho = 1, kCacheline = 2 };
 constexpr auto kPatience = std::chrono::seconds(2);
 constexpr std::size_t kBuffers = 4;        // a buffer is used again when the message sent from it is long complete
-constexpr std::uint64_t kWholeEvery = 16;  // of large payloads, this many go between two that are compared whole
+constexpr std::uint64_t kWholeEvery = 16;  // of large payloads at most every so-manyth is compared whole
+constexpr std::uint64_t kWholeBytes = std::uint64_t{4} << 30;  // and about this much in all
 
 // Buffers for large payloads, and the tickets of the messages last sent from them.
 struct Buffers {
@@ -116,7 +117,11 @@ libripc::Error other_side(Side& side, const BenchOptions& options) {
 class Pinger {
  public:
   Pinger(Side& side, const BenchOptions& options, Library& library)
-      : side_(side), options_(options), library_(library), request_(sizeof(std::uint64_t)) {
+      : side_(side),
+        options_(options),
+        library_(library),
+        request_(sizeof(std::uint64_t)),
+        whole_every_(std::max(kWholeEvery, options.iterations * options.size / kWholeBytes)) {
     if (options.kind == "short") request_.resize(options.size);
     landing_.resize(options.kind == "long" || options.kind == "return" ? options.size : 0);
   }
@@ -153,7 +158,7 @@ class Pinger {
 
   libripc::Error round(bool is_edge, double& nanoseconds) {
     const bool is_large = options_.kind != "short" && options_.size > kSmall;
-    const bool whole = is_large && (is_edge || sequence_ % kWholeEvery == 0);
+    const bool whole = is_large && (is_edge || sequence_ % whole_every_ == 0);
     if (whole) std::fill(landing_.begin(), landing_.end(), std::byte{0});
     std::array<Item, 1> items = {libripc::short_item(request_)};
     libripc::SendOptions send_options;
@@ -210,6 +215,7 @@ class Pinger {
   Library& library_;
   TickClock clock_;
   std::vector<std::byte> request_;
+  std::uint64_t whole_every_;
   std::vector<std::byte> landing_;  // window, or return buffer
   Buffers buffers_;
   std::uint64_t sequence_ = 0;

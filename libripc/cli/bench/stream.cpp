@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -24,9 +25,34 @@ constexpr auto kPatience = std::chrono::seconds(10);
 
 // ---- The sending side ----------------------------------------------------------------------------------------
 
+struct FreeMemory {
+  void operator()(std::byte* memory) const noexcept { std::free(memory); }
+};
+
+// One of the buffers that are sent from in turn. Kept for the whole measurement, or got anew for every message and then
+// written whole, from the pool or from malloc.
 struct Slot {
-  libripc::Buffer buffer;
-  libripc::Ticket ticket;
+  libripc::Buffer lease;
+  std::unique_ptr<std::byte, FreeMemory> heap;
+  libripc::WritableBytes bytes;
+  libripc::Ticket ticket;  // of the message last sent from it
+
+  libripc::Error renew(libripc::Context& context, const BenchOptions& options, std::uint64_t index) {
+    if (options.source == "malloc") {
+      heap.reset();
+      heap.reset(static_cast<std::byte*>(std::malloc(options.size)));
+      if (!heap) return RIPC_NO_MEMORY;
+      bytes = {heap.get(), options.size};
+    } else {
+      lease.release();
+      auto fresh = context.lease(options.size);
+      if (!fresh.ok()) return fresh.error();
+      lease = *std::move(fresh);
+      bytes = lease.bytes();
+    }
+    prepare_large(bytes, index);
+    return {};
+  }
 };
 
 libripc::Error send_stream(Library& library, const BenchOptions& options, std::vector<Slot>& slots,
@@ -36,9 +62,11 @@ libripc::Error send_stream(Library& library, const BenchOptions& options, std::v
   for (std::uint64_t sequence = order.first; sequence < order.first + order.count; ++sequence) {
     Slot& slot = slots[sequence % slots.size()];
     if (const auto error = slot.ticket.wait(kPatience); !error.ok()) return error;
+    if (options.source != "kept")
+      if (const auto error = slot.renew(library.context, options, sequence % slots.size()); !error.ok()) return error;
     if (options.kind != "return") {
-      write_large(slot.buffer.bytes(), sequence);
-      const std::array<Item, 1> items = {libripc::long_item(slot.buffer.bytes())};
+      write_large(slot.bytes, sequence);
+      const std::array<Item, 1> items = {libripc::long_item(slot.bytes)};
       auto ticket = send_patiently(library, items, send_options);
       if (!ticket.ok()) return ticket.error();
       slot.ticket = *std::move(ticket);
@@ -47,8 +75,8 @@ libripc::Error send_stream(Library& library, const BenchOptions& options, std::v
     auto request = library.service.receive(kPatience);
     if (!request.ok()) return request.error();
     const std::uint64_t asked = sequence_of(request->item(0).bytes());
-    write_large(slot.buffer.bytes(), asked);
-    const std::array<Item, 1> items = {libripc::return_item(slot.buffer.bytes(), 0)};
+    write_large(slot.bytes, asked);
+    const std::array<Item, 1> items = {libripc::return_item(slot.bytes, 0)};
     auto ticket = reply_patiently(library, *request, items);
     if (!ticket.ok()) return ticket.error();
     slot.ticket = *std::move(ticket);
@@ -64,17 +92,14 @@ libripc::Error other_side(Side& side, const BenchOptions& options) {
   std::vector<Slot> slots(options.depth);
   std::vector<libripc::Ticket> lent;  // released with the views, at the end
   for (std::size_t index = 0; index < slots.size(); ++index) {
-    auto buffer = library->context.lease(options.size);
-    if (!buffer.ok()) return buffer.error();
-    prepare_large(buffer->bytes(), index);
-    slots[index].buffer = *std::move(buffer);
+    if (const auto error = slots[index].renew(library->context, options, index); !error.ok()) return error;
   }
   while (const auto order = side.control.receive()) {
     if (order->kind == kLend) {
       libripc::SendOptions send_options;
       send_options.timeout = libripc::kForever;
       for (const Slot& slot : slots) {
-        const std::array<Item, 1> items = {libripc::long_item(slot.buffer.bytes())};
+        const std::array<Item, 1> items = {libripc::long_item(slot.bytes)};
         auto ticket = send_patiently(*library, items, send_options);
         if (!ticket.ok()) return ticket.error();
         lent.push_back(*std::move(ticket));
@@ -216,12 +241,16 @@ BenchResult measure(Side& side, const BenchOptions& options) {
   if (has_baseline)
     if (const auto error = receiver.borrow_views(); !error.ok()) return error;
 
-  constexpr std::uint64_t kBlocks = 10;
-  const std::uint64_t per_block = std::max<std::uint64_t>(options.iterations / kBlocks, 4);
+  // Short blocks: their median is hardly moved by what other programs do now and then.
+  constexpr std::uint64_t kBlockBytes = std::uint64_t{32} << 20;
+  constexpr std::uint64_t kMostBlocks = 200;
+  const std::uint64_t by_size = options.kind == "lend" ? 100 : kBlockBytes / options.size;
+  const std::uint64_t per_block = std::max({by_size, options.iterations / kMostBlocks, std::uint64_t{8}});
+  const std::uint64_t blocks = std::max<std::uint64_t>(options.iterations / per_block, 3);
   std::vector<double> rates;
   std::vector<double> copies;
   std::vector<double> ratios;
-  for (std::uint64_t block = 0; block <= kBlocks; ++block) {
+  for (std::uint64_t block = 0; block <= blocks; ++block) {
     const double copied = has_baseline ? receiver.copy_block(per_block) : 0;
     auto rate = receiver.message_block(per_block);
     if (!rate.ok()) return rate.error();
@@ -241,6 +270,8 @@ BenchResult measure(Side& side, const BenchOptions& options) {
     json["memcpy_source"] = receiver.is_lent() ? "lent views of the sender's buffers" : "library memory";
   }
   json["depth"] = options.depth;
+  json["source"] = options.source;
+  json["blocks"] = blocks;
   receiver.tally().put(json);
   json["verification"] =
       options.size <= kSmall
