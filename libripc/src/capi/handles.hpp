@@ -72,7 +72,7 @@ inline Status bad_size(const char* structure) {
 template <std::size_t Size>
 void copy_text(char (&to)[Size], std::string_view text) noexcept {
   const std::size_t length = std::min(text.size(), Size - 1);
-  std::memcpy(to, text.data(), length);
+  std::copy_n(text.begin(), length, to);
   to[length] = '\0';
 }
 

@@ -314,7 +314,7 @@ TEST_P(QueueThreads, KeepTheOrderOfEachSenderAndLoseNothing) {
     if (copy.size() >= sizeof head) std::memcpy(&head, copy.data(), sizeof head);
     const bool good = copy.size() >= sizeof head && head.sender < kSenders && head.number == next[head.sender]++;
     const auto body = pattern(copy.size() - sizeof head, head.number + head.sender);
-    if (!good || std::memcmp(copy.data() + sizeof head, body.data(), body.size()) != 0) failed = true;
+    if (!good || !std::equal(body.begin(), body.end(), copy.begin() + sizeof head)) failed = true;
     ++received;
   }
   for (std::thread& sender : senders) sender.join();
