@@ -88,9 +88,8 @@ constexpr std::size_t packet_size(std::size_t items, std::size_t body) noexcept 
 // live. It does not check what only the decoder can refuse, such as grants without a request.
 class Encoder {
  public:
-  Encoder(PacketKind kind, std::uint32_t tag, std::uint64_t source) noexcept {
-    store_le<std::uint32_t>(head_.data(), kVersion | static_cast<std::uint32_t>(kind) << 8);  // flags and items are 0
-    store_le<std::uint32_t>(head_.data() + 4, tag);
+  Encoder(PacketKind kind, std::uint32_t tag, std::uint64_t source) noexcept
+      : first_word_(kVersion | std::uint64_t{static_cast<std::uint8_t>(kind)} << 8 | std::uint64_t{tag} << 32) {
     store_le<std::uint64_t>(head_.data() + 8, source);
   }
   Encoder(const Encoder&) = delete;
@@ -122,7 +121,7 @@ class Encoder {
   // Header and table first, then the bodies; adjacent encoder-owned bytes are one range, also those that follow the
   // table. No range is empty. Nothing may be added afterwards.
   std::span<const std::span<const std::byte>> finish() noexcept {
-    head_[3] = static_cast<std::byte>(count_);
+    store_le<std::uint64_t>(head_.data(), first_word_ | std::uint64_t{count_} << 24);
     const std::size_t head_size = packet_size(count_, 0);
     const std::byte* head = head_.data();
     if (leading_ != 0) head = join_leading(head_size);
@@ -146,6 +145,7 @@ class Encoder {
   const std::byte* join_leading(std::size_t head_size) noexcept;
 
   // The arrays stay uninitialised: only what is written is ever read, and the first cache lines serve small packets.
+  std::uint64_t first_word_;  // of the header; the count of items comes in last
   std::size_t count_ = 0;
   std::size_t body_size_ = 0;    // of all items
   std::size_t range_count_ = 1;  // the first is the head's

@@ -46,8 +46,14 @@ ripc_status QueueWriter::write(std::span<const std::span<const std::byte>> range
     cell.outside.data_end = reservation.data_end;
     to = data_ + cell.outside.data_offset;
   }
+  bool is_head = true;  // written a moment ago
   for (const auto& range : ranges) {
-    copy_small(to, range.data(), range.size());
+    if (is_head) {
+      copy_fresh_words(to, range.data(), range.size());
+    } else {
+      copy_small(to, range.data(), range.size());
+    }
+    is_head = false;
     to += range.size();
   }
   happens_before(control_);
