@@ -196,8 +196,8 @@ TEST_P(Costs, ASleepingReceiverIsWokenExactlyOnce) {
 
 // ---- Allocations -------------------------------------------------------------------------------------------------
 
-// The whole process is counted, and its responder may still be tidying up after an earlier connection. An allocation per
-// message shows in every attempt.
+// The whole process is counted, and its responder may still be tidying up after an earlier connection. An allocation
+// per message shows in every attempt.
 std::uint64_t fewest_allocations(const std::function<bool()>& exchange) {
   std::uint64_t fewest = UINT64_MAX;
   for (int attempt = 0; attempt < 20 && fewest != 0; ++attempt) {
