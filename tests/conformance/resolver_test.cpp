@@ -180,8 +180,7 @@ TEST_P(Resolver, AnAnswerIsKeptUntilASendFails) {
 }
 
 TEST_P(Resolver, AServiceThatComesLaterIsFoundThen) {
-  const Context context =
-      make_context([](ripc_context_options& options) { options.resolve_timeout = 10 * kMillisecond; });
+  const Context context = make_context();
   const Service client = make_service(context);
   EXPECT_EQ(send(client, kId, {}), RIPC_NO_SERVICE);
   const Service service = make_service(context_, kId);
