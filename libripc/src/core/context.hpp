@@ -13,6 +13,7 @@
 #include "base/event_loop.hpp"
 #include "base/fork_guard.hpp"
 #include "base/thread_epoch.hpp"
+#include "core/message.hpp"
 #include "core/route_table.hpp"
 #include "core/ticket.hpp"
 #include "core/window_queue.hpp"
@@ -72,6 +73,7 @@ class Context final : public spi::Host {
   RouteTable& routes() noexcept { return routes_; }
   TicketKeeper& tickets() noexcept { return *tickets_; }
   WindowQueue& windows() noexcept { return windows_; }
+  MessagePools& message_pools() noexcept { return message_pools_; }
   Nanoseconds spin() const noexcept { return parts_.spin; }
   std::uint64_t id() const noexcept { return parts_.id; }
   // False in a process forked from the one that made the context.
@@ -96,6 +98,7 @@ class Context final : public spi::Host {
   std::string transport_names() const;
 
   ContextParts parts_;
+  MessagePools message_pools_;
   std::uint64_t fork_generation_;
   std::unique_ptr<EventLoop> loop_;
   EpochDomain epochs_;

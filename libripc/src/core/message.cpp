@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 namespace ripc::core {
 
@@ -13,7 +14,27 @@ constexpr std::size_t kSmallStorage = 512;
 
 }  // namespace
 
-Message* MessagePool::make(bool large) const noexcept {
+MessagePools::~MessagePools() {
+  for (MessagePool* pool : std::exchange(pools_, {})) delete pool;
+}
+
+MessagePool::MessagePool(MessagePools& pools, std::size_t packet_limit, std::uint32_t max_messages)
+    : pools_(pools), packet_limit_(packet_limit), max_messages_(max_messages) {
+  const std::lock_guard lock(pools_.mutex_);
+  pools_.pools_.insert(this);
+}
+
+MessagePool::~MessagePool() {
+  while (made_ != nullptr) {
+    Message* message = std::exchange(made_, made_->made_before);
+    message->~Message();
+    std::free(message);
+  }
+  const std::lock_guard lock(pools_.mutex_);
+  pools_.pools_.erase(this);
+}
+
+Message* MessagePool::make(bool large) noexcept {
   const std::size_t items = large ? RIPC_MAX_ITEMS : kSmallItems;
   const std::size_t storage = large ? packet_limit_ : kSmallStorage;
   const std::size_t items_offset = (sizeof(Message) + 15) & ~std::size_t{15};
@@ -26,6 +47,7 @@ Message* MessagePool::make(bool large) const noexcept {
   message->items = reinterpret_cast<ripc_item_view*>(static_cast<std::byte*>(memory) + items_offset);
   message->storage = static_cast<std::byte*>(memory) + storage_offset;
   message->storage_size = storage;
+  message->made_before = std::exchange(made_, message);
   return message;
 }
 
@@ -105,8 +127,7 @@ void MessagePool::give_back_from_elsewhere(List& list, Message* message) noexcep
     if (list.returned.compare_exchange_weak(first, message, std::memory_order_release, std::memory_order_acquire))
       return;
   }
-  destroy(message);
-  if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  one_is_back();
 }
 
 void MessagePool::close() noexcept {
@@ -114,26 +135,15 @@ void MessagePool::close() noexcept {
     ThreadEpoch::synchronize(*former);
   for (List* list : {&small_, &large_}) {
     Message* returned = list->returned.exchange(closed_mark(), std::memory_order_acq_rel);
-    for (Message* message = returned; message != nullptr;) {
-      Message* next = message->next;
-      destroy(message);
-      --out_;
-      message = next;
-    }
-    for (Message* message = list->own; message != nullptr;) {
-      Message* next = message->next;
-      destroy(message);
-      message = next;
-    }
+    for (const Message* message = returned; message != nullptr; message = message->next) --out_;
   }
   const std::int64_t out = out_;
   // Messages that came back since the lists were closed have been counted down already.
   if (remaining_.fetch_add(out, std::memory_order_acq_rel) + out == 0) delete this;
 }
 
-void MessagePool::destroy(Message* message) noexcept {
-  message->~Message();
-  std::free(message);
+void MessagePool::one_is_back() noexcept {
+  if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
 }
 
 }  // namespace ripc::core

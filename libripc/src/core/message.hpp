@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <unordered_set>
 #include <vector>
 
 #include "base/thread_epoch.hpp"
@@ -18,6 +20,21 @@
 namespace ripc::core {
 
 class MessagePool;
+
+// The pools of one context, so that the context can free at its end what the application never gave back.
+class MessagePools {
+ public:
+  MessagePools() = default;
+  // Frees every pool that is left, with its messages. Nobody may use or release one of them any more.
+  ~MessagePools();
+  MessagePools(const MessagePools&) = delete;
+  MessagePools& operator=(const MessagePools&) = delete;
+
+ private:
+  friend class MessagePool;
+  std::mutex mutex_;
+  std::unordered_set<MessagePool*> pools_;
+};
 
 struct Message {
   // What only few messages need.
@@ -32,6 +49,7 @@ struct Message {
   };
 
   Message* next = nullptr;  // in the pool's lists
+  Message* made_before = nullptr;
   MessagePool* owner = nullptr;
   bool large = false;
   std::uint32_t tag = 0;
@@ -51,15 +69,14 @@ struct Message {
   }
 };
 
-// Lives until its service is gone and all its messages are back.
+// Lives until its service is gone and all its messages are back, or its context is gone.
 //
 // The thread that receives takes messages and, usually, gives them back: that needs no locked instruction. Any other
 // thread gives back through a list that the receiver takes whole.
 class MessagePool {
  public:
   // packet_limit: bytes of the largest packet. max_messages: how many may be out at once.
-  MessagePool(std::size_t packet_limit, std::uint32_t max_messages) noexcept
-      : packet_limit_(packet_limit), max_messages_(max_messages) {}
+  MessagePool(MessagePools& pools, std::size_t packet_limit, std::uint32_t max_messages);
 
   // The receiving thread, before it takes messages: from now on it is the one.
   void enter(const ThreadEpoch::Record& thread) noexcept {
@@ -77,7 +94,7 @@ class MessagePool {
   // Any thread. Ends what the message lends and gives it back to its pool.
   static void release(Message* message) noexcept;
 
-  // The service is gone; nobody receives any more. The pool goes with its last message.
+  // The service is gone; nobody receives any more. The pool goes, with all its messages, when the last one is back.
   void close() noexcept;
 
  private:
@@ -85,17 +102,20 @@ class MessagePool {
     Message* own = nullptr;                   // the receiving thread's
     std::atomic<Message*> returned{nullptr};  // by other threads; closed_mark() after close()
   };
-  ~MessagePool() = default;
+  friend class MessagePools;
+  ~MessagePool();
   static Message* closed_mark() noexcept { return reinterpret_cast<Message*>(std::uintptr_t{1}); }
-  static void destroy(Message* message) noexcept;
-  Message* make(bool large) const noexcept;
+  Message* make(bool large) noexcept;
+  void one_is_back() noexcept;  // after close()
   void change_owner(const ThreadEpoch::Record& thread) noexcept;
   void collect(List& list) noexcept;
   void give_back_from_elsewhere(List& list, Message* message) noexcept;
 
+  MessagePools& pools_;
   std::size_t packet_limit_;
   std::uint32_t max_messages_;
-  std::uint32_t out_ = 0;  // as far as the receiving thread knows
+  Message* made_ = nullptr;  // every message there is; written by the receiving thread
+  std::uint32_t out_ = 0;    // as far as the receiving thread knows
   List small_;
   List large_;
   std::atomic<const ThreadEpoch::Record*> owner_{nullptr};

@@ -36,7 +36,7 @@ Status Service::open(std::vector<std::unique_ptr<spi::Transport>>& transports, s
     ports_.push_back(std::move(*port));
     record_.addresses.push_back(transport->address());
   }
-  pool_ = new MessagePool(packet_limit, options_.max_messages);
+  pool_ = new MessagePool(context_.message_pools(), packet_limit, options_.max_messages);
   std::vector<spi::ServiceRecord> displaced;
   Status status = resolver.publish(record_, options_.takeover, &displaced);
   if (!status.ok()) return status;

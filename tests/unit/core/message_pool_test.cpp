@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <set>
 #include <thread>
 #include <vector>
@@ -17,7 +18,7 @@ constexpr std::size_t kPacketLimit = 4096;
 // The pool goes with close() and its last message.
 class Pool {
  public:
-  explicit Pool(std::uint32_t max_messages) : pool_(new MessagePool(kPacketLimit, max_messages)) { enter(); }
+  explicit Pool(std::uint32_t max_messages) : pool_(new MessagePool(pools_, kPacketLimit, max_messages)) { enter(); }
   ~Pool() { close(); }
   void enter() { pool_->enter(ThreadEpoch::current()); }
   void close() {
@@ -27,6 +28,7 @@ class Pool {
   MessagePool* operator->() { return pool_; }
 
  private:
+  MessagePools pools_;
   MessagePool* pool_;
 };
 
@@ -229,6 +231,24 @@ TEST(MessagePoolThreads, MayReleaseWhileAnotherThreadBecomesTheReceiver) {
     for (Message* message : messages) MessagePool::release(message);
     other.join();
   }
+}
+
+TEST(MessagePools, FreeWhatWasNeverGivenBackOfOpenAndOfClosedPools) {
+  auto witness = std::make_shared<int>(0);
+  {
+    MessagePools pools;
+    auto* open = new MessagePool(pools, kPacketLimit, 8);
+    auto* closed = new MessagePool(pools, kPacketLimit, 8);
+    for (MessagePool* pool : {open, closed}) {
+      pool->enter(ThreadEpoch::current());
+      Message* message = pool->take(100, 1);
+      ASSERT_NE(message, nullptr);
+      message->attach().source = std::shared_ptr<spi::Source>(witness, nullptr);
+    }
+    closed->close();
+    EXPECT_EQ(witness.use_count(), 3) << "the application still holds them";
+  }
+  EXPECT_EQ(witness.use_count(), 1);
 }
 
 }  // namespace
