@@ -30,7 +30,7 @@ union DescriptorBuffer {
 
 }  // namespace
 
-Connection::Connection(UniqueFd socket) : socket_(std::move(socket)) {
+Connection::Connection(UniqueFd socket, ForkGuard guard) : socket_(std::move(socket)), guard_(std::move(guard)) {
   ucred peer{};
   socklen_t size = sizeof peer;
   if (getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0) {
@@ -41,6 +41,8 @@ Connection::Connection(UniqueFd socket) : socket_(std::move(socket)) {
   peer_may_map_ = credentials_.uid == geteuid() || credentials_.uid == 0;
   process_ = std::make_unique<PeerProcess>(open_peer_process(socket_.get(), credentials_.pid), credentials_.pid);
 }
+
+Connection::~Connection() { guard_.close(socket_); }
 
 ripc_status Connection::send_now(std::span<const std::byte> message, std::span<const int> descriptors) noexcept {
   iovec part{const_cast<std::byte*>(message.data()), message.size()};

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/event_loop.hpp"
+#include "base/fork_guard.hpp"
 #include "base/shared_memory.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
@@ -47,7 +48,11 @@ class Connection {
  public:
   enum class Event { message, nothing, closed };
 
-  explicit Connection(UniqueFd socket);
+  // `guard`: the registration of the socket, so that it ends with this process though a child of it lives on.
+  explicit Connection(UniqueFd socket, ForkGuard guard = {});
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
 
   int fd() const noexcept { return socket_.get(); }
   const Credentials& credentials() const noexcept { return credentials_; }
@@ -90,6 +95,7 @@ class Connection {
   ripc_status send_now(std::span<const std::byte> message, std::span<const int> descriptors) noexcept;
 
   UniqueFd socket_;
+  ForkGuard guard_;
   Credentials credentials_;
   bool peer_may_map_ = false;
   std::unique_ptr<PeerProcess> process_;

@@ -55,12 +55,11 @@ Status ShmTransport::start(spi::Host& host, EventLoop& loop) {
   host_ = &host;
   loop_ = &loop;
   must_fence_ = !register_process_barrier();
-  Result<UniqueFd> listener = directory_->listen(options_.context);
+  Result<UniqueFd> listener = directory_->listen(options_.context, &listener_guard_);
   if (!listener.ok()) return listener.status();
   listener_ = std::move(*listener);
   reserve_ = open_reserve();
   if (!reserve_) return system_error(errno, "open", "raise `ulimit -n`");
-  listener_guard_ = ForkGuard(listener_.get());
   return loop.add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_all(); });
 }
 
@@ -78,8 +77,7 @@ void ShmTransport::stop() noexcept {
   if (listener_) {
     loop_->remove(listener_.get());
     directory_->remove_context(options_.context);
-    listener_guard_.reset();
-    listener_.reset();
+    listener_guard_.close(listener_);
   }
 }
 
@@ -116,7 +114,6 @@ bool ShmTransport::admits(const Credentials& credentials) const noexcept {
 
 Status ShmTransport::adopt(const PeerPointer& peer) {
   peer->connection->attach(*loop_);
-  peer->guard = ForkGuard(peer->connection->fd());
   {
     const std::lock_guard lock(mutex_);
     const std::size_t limit = options_.max_peers + (peer->incoming ? kRefusals : 0);
@@ -135,15 +132,21 @@ Status ShmTransport::adopt(const PeerPointer& peer) {
   return status;
 }
 
+UniqueFd ShmTransport::accept(ForkGuard& guard) {
+  return ForkGuard::open(guard,
+                         [this] { return accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); });
+}
+
 void ShmTransport::accept_all() {
   for (;;) {
-    UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    ForkGuard guard;
+    UniqueFd socket = accept(guard);
     if (!socket && (errno == EMFILE || errno == ENFILE)) {
       if (!refuse_without_descriptors()) return;
       continue;
     }
     if (!socket) return;
-    auto peer = std::make_shared<Peer>(std::move(socket));
+    auto peer = std::make_shared<Peer>(std::move(socket), std::move(guard));
     peer->incoming = true;
     (void)adopt(peer);  // a peer too many sees its connection closed
   }
@@ -162,7 +165,8 @@ bool ShmTransport::refuse_without_descriptors() {
     return false;
   }
   reserve_.reset();
-  if (UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)); socket) {
+  ForkGuard guard;
+  if (UniqueFd socket = accept(guard)) {
     // Closing before the greeting was read would tell the peer of a reset before it sees the answer.
     pollfd greeting{socket.get(), POLLIN, 0};
     (void)poll(&greeting, 1, kGreetingMilliseconds);
@@ -175,6 +179,7 @@ bool ShmTransport::refuse_without_descriptors() {
                                                           .status = RIPC_NO_DESCRIPTORS},
                                 reply);
     (void)::send(socket.get(), reply.data(), reply.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    guard.close(socket);
   }
   reserve_ = open_reserve();
   return true;
@@ -213,13 +218,14 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
         directory = other;
       }
     }
-    Result<UniqueFd> socket = directory->connect(context);
+    ForkGuard guard;
+    Result<UniqueFd> socket = directory->connect(context, &guard);
     if (!socket.ok()) {
       if (socket.status().code() != RIPC_AGAIN || deadline.expired()) return socket.status();
       (void)wait([] { return false; }, Deadline::after(kRetryPause));
       continue;
     }
-    peer = std::make_shared<Peer>(std::move(*socket));
+    peer = std::make_shared<Peer>(std::move(*socket), std::move(guard));
     peer->context = context;
     peer->locator = locator;
     ours = true;
@@ -281,7 +287,6 @@ void ShmTransport::lose(const PeerPointer& peer, Status reason) {
   }
   loop_->remove(peer->connection->fd());
   peer->connection->shut_down();
-  peer->guard.reset();
   for (const auto& channel : channels) {
     if (channel->mark_dead()) host_->channel_lost(*channel);
   }

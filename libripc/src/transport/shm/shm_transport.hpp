@@ -50,9 +50,9 @@ class ShmTransport final : public spi::Transport {
  private:
   // One connected context.
   struct Peer {
-    explicit Peer(UniqueFd socket) : connection(std::make_shared<Connection>(std::move(socket))) {}
+    Peer(UniqueFd socket, ForkGuard guard)
+        : connection(std::make_shared<Connection>(std::move(socket), std::move(guard))) {}
     std::shared_ptr<Connection> connection;
-    ForkGuard guard;
     bool incoming = false;
     bool greeted = false;  // Hello, or its answer, has arrived
     bool lost = false;
@@ -80,6 +80,7 @@ class ShmTransport final : public spi::Transport {
   Status adopt(const PeerPointer& peer);
   bool admits(const Credentials& credentials) const noexcept;
   void accept_all();
+  UniqueFd accept(ForkGuard& guard);
   bool refuse_without_descriptors();
   void on_event(const PeerPointer& peer, std::uint32_t events);
   void lose(const PeerPointer& peer, Status reason);
