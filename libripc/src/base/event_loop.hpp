@@ -56,7 +56,8 @@ class EventLoop {
   static Result<std::unique_ptr<EventLoop>> create();
   ~EventLoop();
 
-  // Any thread. The handler stays until remove(); it may remove itself.
+  // Any thread. The handler stays until remove(); it may remove itself. RIPC_INVALID_ARGUMENT: there is one for this
+  // descriptor already, which stays as it is. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
   Status add(int fd, std::uint32_t events, Handler handler);
   Status modify(int fd, std::uint32_t events);
   void remove(int fd) noexcept;
