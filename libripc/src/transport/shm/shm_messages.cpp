@@ -9,8 +9,8 @@ namespace ripc::shm {
 
 namespace {
 
-// What a peer can honestly answer to a greeting or to the wish for a link. Anything else would be taken for a state of
-// this process.
+// What a peer can honestly answer to a greeting, to the wish for a link or to a fence. Anything else would be taken for
+// a state of this process.
 ripc_status believable(ripc_status status) noexcept {
   switch (status) {
     case RIPC_OK:
@@ -281,7 +281,7 @@ bool ShmTransport::on(const PeerPointer& peer, const wire::control::Fenced& mess
   if (found == questions_.end()) return true;
   Question& question = *found->second;
   if (question.peer != peer || question.answered) return false;
-  question.status = message.status;
+  question.status = believable(message.status);
   question.answered = true;
   changed_.notify_all();
   return true;
