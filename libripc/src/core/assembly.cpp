@@ -3,6 +3,7 @@
 #include "core/assembly.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bitset>
 
 #include "core/service.hpp"
@@ -43,18 +44,20 @@ bool Service::assemble(spi::Source& source, Message* message, const wire::Packet
   assembly.lend = (flags_ & RIPC_RECEIVE_LEND) != 0;
   assembly.deadline = Deadline::after(kPullTimeout);
   std::size_t views = 0;
+  std::array<wire::Descriptor, RIPC_MAX_ITEMS> descriptors;
+  std::size_t described = 0;
   for (const wire::DecodedItem& item : packet.items()) {
     if (item.type <= wire::ItemType::directed) ++views;
-    if (item.type == wire::ItemType::descriptor && !assembly.transfer) assembly.transfer = packet.descriptor(item);
-    if (item.type == wire::ItemType::directed && !assembly.transfer)
-      assembly.transfer = packet.directed(item).descriptor;
+    if (item.type == wire::ItemType::descriptor) descriptors[described++] = packet.descriptor(item);
+    if (item.type == wire::ItemType::directed) descriptors[described++] = packet.directed(item).descriptor;
   }
   if (views > message->item_capacity) {
     MessagePool::release(message);
     return false;
   }
-  if (assembly.transfer) {
-    const ripc_status begun = source.begin(*assembly.transfer);
+  if (described != 0) {
+    assembly.transfer = descriptors.front();
+    const ripc_status begun = source.begin(std::span(descriptors).first(described));
     if (begun != RIPC_OK) {
       // Withdrawn before it was taken: the sender knows, and for the receiver it never came.
       MessagePool::release(message);
@@ -171,11 +174,11 @@ bool Service::progress(Assembly& assembly) noexcept {
     if (item.done) continue;
     ripc_status status = RIPC_OK;
     if (item.target == Assembly::Target::lent) {
-      spi::Bytes view;
-      status = assembly.source->lend(item.pull.descriptor, view);
+      spi::Bytes bytes;
+      status = assembly.source->lend(item.pull, bytes);
       if (status == RIPC_OK) {
         assembly.any_lent = true;
-        item.pull.destination = const_cast<std::byte*>(view.data());
+        item.pull.destination = const_cast<std::byte*>(bytes.data());
       } else if (status == RIPC_UNSUPPORTED) {
         Result<std::byte*> lease = context_.pool().lease(static_cast<std::size_t>(item.pull.descriptor.length));
         if (!lease.ok()) {
@@ -220,7 +223,7 @@ void Service::finish(Assembly& assembly) noexcept {
       return;
     }
   }
-  for (const Assembly::Item& item : assembly.items) {
+  for (Assembly::Item& item : assembly.items) {
     ripc_item_view& view = message.items[item.view];
     const std::uint64_t length = item.pull.descriptor.length;
     if (item.pull.status != RIPC_OK) {
@@ -238,6 +241,7 @@ void Service::finish(Assembly& assembly) noexcept {
     increase(counters_.long_items_received);
     increase(counters_.long_bytes_received, length);
     increase(counters_.receive_copies, item.pull.copies);
+    if (item.pull.view) message.attach().views.push_back(std::move(item.pull.view));
     view = {.data = item.pull.destination,
             .size = static_cast<std::size_t>(length),
             .kind = kind,

@@ -110,6 +110,7 @@ struct Pull {
   ripc_status status = RIPC_PENDING;  // set by the transport
   std::uint64_t progress = 0;         // the transport's
   std::uint32_t copies = 0;           // how many times the bytes were copied on this side
+  std::shared_ptr<const void> view;   // set by lend(): what the lent bytes lie in
 };
 
 class Source : public std::enable_shared_from_this<Source> {
@@ -120,17 +121,18 @@ class Source : public std::enable_shared_from_this<Source> {
   virtual Address reply_address() const = 0;
   virtual std::uint64_t context() const noexcept = 0;
 
-  // Receiver. Claims the transfer that `descriptor` belongs to. RIPC_OK, RIPC_REVOKED, RIPC_CORRUPT.
-  virtual ripc_status begin(const wire::Descriptor& descriptor) noexcept = 0;
+  // Receiver. Claims the transfer that `items`, those of one message and at least one, belong to. RIPC_OK,
+  // RIPC_REVOKED, RIPC_CORRUPT (also if they belong to several). Any of them names the transfer from then on.
+  virtual ripc_status begin(std::span<const wire::Descriptor> items) noexcept = 0;
 
   // Receiver. Starts or goes on copying; RIPC_PENDING: call again, the port's events tell when. The status is also in
   // pull.status. Between calls the pull must stay where it is; abandon() forgets a pending one.
   virtual ripc_status pull(Pull& pull) noexcept = 0;
   virtual void abandon(Pull& pull) noexcept = 0;
 
-  // Receiver. A read-only view of the sender's memory, valid until finish(). RIPC_UNSUPPORTED: pull instead.
-  // RIPC_PENDING: not known yet, ask again.
-  virtual ripc_status lend(const wire::Descriptor& descriptor, Bytes& view) noexcept = 0;
+  // Receiver. A read-only view of the sender's memory: unchanged until finish(), readable as long as pull.view is kept,
+  // whatever the sender does. RIPC_UNSUPPORTED: pull instead. RIPC_PENDING: not known yet, ask again.
+  virtual ripc_status lend(Pull& pull, Bytes& bytes) noexcept = 0;
 
   // Any. Ends a transfer that was begun and tells the sender. RIPC_REVOKED: the sender had withdrawn it; what was
   // pulled must not be used.

@@ -13,8 +13,13 @@ namespace ripc::shm {
 ShmSource::ShmSource(Parts parts)
     : parts_(std::move(parts)), reader_(parts_.memory.data(), parts_.geometry), taker_(parts_.memory.data()) {}
 
-ripc_status ShmSource::begin(const wire::Descriptor& descriptor) noexcept {
-  return taker_.begin(Key::from(descriptor.key));
+ripc_status ShmSource::begin(std::span<const wire::Descriptor> items) noexcept {
+  const Key key = Key::from(items.front().key);
+  const bool one_transfer = std::all_of(items.begin(), items.end(), [&](const wire::Descriptor& item) {
+    const Key other = Key::from(item.key);
+    return other.slot == key.slot && other.generation == key.generation;
+  });
+  return one_transfer ? taker_.begin(key) : RIPC_CORRUPT;
 }
 
 ripc_status ShmSource::pull(spi::Pull& pull) noexcept {
@@ -101,37 +106,24 @@ void ShmSource::abandon(spi::Pull&) noexcept {
   bounce_ready_ = false;
 }
 
-ripc_status ShmSource::lend(const wire::Descriptor& descriptor, spi::Bytes& view) noexcept {
-  const std::uint64_t location = descriptor.location;
+ripc_status ShmSource::lend(spi::Pull& pull, spi::Bytes& bytes) noexcept {
+  const std::uint64_t location = pull.descriptor.location;
   if (location == kNotTold || !is_pooled(location)) return RIPC_UNSUPPORTED;
   std::shared_ptr<const Mapping> arena;
   const ripc_status known = parts_.connection->foreign_arena(arena_of(location), arena);
   if (known == RIPC_PENDING) return dead() ? RIPC_PEER_DEAD : RIPC_PENDING;
   if (known != RIPC_OK) return known;
-  if (offset_of(location) > arena->size() || descriptor.length > arena->size() - offset_of(location))
+  if (offset_of(location) > arena->size() || pull.descriptor.length > arena->size() - offset_of(location))
     return RIPC_CORRUPT;
-  Key key = Key::from(descriptor.key);
-  const std::lock_guard lock(mutex_);
-  // One mark covers all items of the message.
-  key.item = 0;
-  if (!taker_.mark_lent(key) && !lent_.contains(key.value())) return RIPC_REVOKED;
-  view = {arena->data() + offset_of(location), static_cast<std::size_t>(descriptor.length)};
-  lent_[key.value()] = arena;
-  lent_[descriptor.key] = std::move(arena);
+  if (!taker_.mark_lent(Key::from(pull.descriptor.key))) return RIPC_REVOKED;
+  bytes = {arena->data() + offset_of(location), static_cast<std::size_t>(pull.descriptor.length)};
+  pull.view = std::move(arena);
   return RIPC_OK;
 }
 
 ripc_status ShmSource::finish(const wire::Descriptor& descriptor, ripc_status status) noexcept {
   bool tell = false;
-  const Key key = Key::from(descriptor.key);
-  const ripc_status outcome = taker_.finish(key, status, tell);
-  {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(lent_, [&](const auto& entry) {
-      const Key other = Key::from(entry.first);
-      return other.slot == key.slot && other.generation == key.generation;
-    });
-  }
+  const ripc_status outcome = taker_.finish(Key::from(descriptor.key), status, tell);
   if (tell) {
     (void)send_message(*parts_.connection, wire::control::TransferDone{.link = parts_.link});
   }

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
 
 #include "base/event_loop.hpp"
 #include "base/shared_memory.hpp"
@@ -35,10 +34,10 @@ class ShmSource final : public spi::Source {
 
   spi::Address reply_address() const override { return {"shm", parts_.locator}; }
   std::uint64_t context() const noexcept override { return parts_.context; }
-  ripc_status begin(const wire::Descriptor& descriptor) noexcept override;
+  ripc_status begin(std::span<const wire::Descriptor> items) noexcept override;
   ripc_status pull(spi::Pull& pull) noexcept override;
   void abandon(spi::Pull& pull) noexcept override;
-  ripc_status lend(const wire::Descriptor& descriptor, spi::Bytes& view) noexcept override;
+  ripc_status lend(spi::Pull& pull, spi::Bytes& bytes) noexcept override;
   ripc_status finish(const wire::Descriptor& descriptor, ripc_status status) noexcept override;
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept override;
 
@@ -66,7 +65,6 @@ class ShmSource final : public spi::Source {
   std::atomic<bool> no_direct_access_{false};
 
   std::mutex mutex_;
-  std::unordered_map<std::uint64_t, std::shared_ptr<const Mapping>> lent_;  // by key: keeps views valid
   SharedMemory bounce_;
   bool bounce_announced_ = false;
   bool bounce_waiting_ = false;  // a request is under way
