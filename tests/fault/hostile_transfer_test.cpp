@@ -133,6 +133,85 @@ TEST_F(HostileTransfer, LentTransfersAreForgottenWithTheirMessages) {
   }
 }
 
+// A window of kWindow bytes is all that the service has.
+class HostileWindow : public HostileTransfer {
+ protected:
+  static constexpr std::size_t kWindow = 1 << 20;
+
+  void SetUp() override {
+    HostileTransfer::SetUp();
+    if (HasFatalFailure()) return;
+    window_.resize(kWindow);
+    ASSERT_EQ(ripc_window_post(service_.get(), window_.data(), window_.size(), 5), RIPC_OK) << ripc_last_error();
+  }
+  // How a message of the honest peer arrives: the status of its only item.
+  std::uint32_t honest_arrival(std::uint64_t seed) {
+    const std::vector<std::byte> bytes = make_item(20000, seed);
+    const ripc_item item{bytes.data(), bytes.size(), RIPC_ITEM_LONG, 0};
+    ripc_ticket* ticket = nullptr;
+    EXPECT_EQ(ripc_send(peer_.get(), kService, &item, 1, nullptr, &ticket), RIPC_OK) << ripc_last_error();
+    const Ticket owned(ticket);
+    const Message message = receive(service_);
+    ripc_item_view view{};
+    EXPECT_TRUE(message && ripc_message_source(message.get()) == kHonest);
+    EXPECT_EQ(ripc_message_item(message.get(), 0, &view), RIPC_OK);
+    EXPECT_EQ(flaw_of(message.get()), "");
+    EXPECT_EQ(ripc_ticket_wait(ticket, kLimit), static_cast<ripc_status>(view.status));
+    return view.status;
+  }
+
+  std::vector<std::byte> window_;
+};
+
+class Undelivered : public HostileWindow, public testing::WithParamInterface<std::uint64_t> {};
+
+TEST_P(Undelivered, MessageKeepsNoWindowFromOthers) {
+  send(1, GetParam(), 5000);
+  ASSERT_TRUE(taken());
+  EXPECT_EQ(honest_arrival(1), static_cast<std::uint32_t>(RIPC_OK));
+}
+
+TEST_F(HostileWindow, AMessageThatWaitedForItsArenaIsDeliveredInOrder) {
+  send(1, shm::pooled_location(kArena + 1, 0), 5000);
+  link_->commit(short_packet(kLiar, make_item(64, 7)));
+  EXPECT_FALSE(receive(service_, 0)) << "what was sent later does not overtake it";
+  const ripc::UniqueFd arena = make_memfd(kArenaSize, true);
+  const std::array<int, 1> descriptor{arena.get()};
+  ASSERT_TRUE(hostile_->send(control::Arena{kArena + 1, 0, kArenaSize}, descriptor));
+  for (const ripc_view_kind kind : {RIPC_VIEW_WINDOW, RIPC_VIEW_SHORT}) {
+    const Message message = receive(service_);
+    ripc_item_view view{};
+    ASSERT_EQ(ripc_message_item(message.get(), 0, &view), RIPC_OK);
+    EXPECT_EQ(view.kind, static_cast<std::uint32_t>(kind));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, Undelivered,
+                         testing::Values(shm::pooled_location(kArena + 1, 0),  // never announced
+                                         shm::kNotTold),                       // BounceRequest is never answered
+                         [](const auto& parameter) {
+                           return parameter.param == shm::kNotTold ? "ThroughTheBounceBuffer" : "InAnUnknownArena";
+                         });
+
+TEST_F(HostileWindow, ASenderThatFallsSilentInTheMiddleGivesTheWindowBack) {
+  send(1, shm::kNotTold, kWindow);
+  std::optional<control::BounceRequest> request;
+  ASSERT_TRUE(eventually([&] {
+    EXPECT_FALSE(receive(service_, 0));
+    request = hostile_->wait_for<control::BounceRequest>(0);
+    return request.has_value();
+  }));
+  control::BounceData first{request->link, request->key, request->offset, RIPC_OK, request->sequence, request->length};
+  ASSERT_TRUE(hostile_->send(first));
+  ASSERT_TRUE(eventually([&] {
+    EXPECT_FALSE(receive(service_, 0));
+    return hostile_->wait_for<control::BounceRequest>(0).has_value();
+  })) << "the second piece is asked for when the first is in the window";
+  EXPECT_EQ(honest_arrival(1), static_cast<std::uint32_t>(RIPC_NO_WINDOW)) << "it is in use";
+  std::uint64_t seed = 1;
+  EXPECT_TRUE(eventually([&] { return honest_arrival(++seed) == RIPC_OK; }, 10 * kSecond));
+}
+
 }  // namespace
 }  // namespace fault
 

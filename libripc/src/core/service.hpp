@@ -121,8 +121,8 @@ class Service final : private spi::PacketSink {
   void emit(Message* message) noexcept;
   bool assemble(spi::Source& source, Message* message, const wire::Packet& packet) noexcept;
   void plan(Assembly& assembly, const wire::Packet& packet) noexcept;
-  bool progress(Assembly& assembly) noexcept;
-  bool lend_or_lease(Assembly& assembly, std::size_t index) noexcept;
+  bool progress(Assembly& assembly, const wire::Packet* packet = nullptr) noexcept;
+  bool pull_all(Assembly& assembly) noexcept;
   void finish(Assembly& assembly) noexcept;
   void drop(Assembly& assembly, ripc_status status) noexcept;
   void progress_all() noexcept;

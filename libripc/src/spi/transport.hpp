@@ -107,10 +107,10 @@ class Channel {
 struct Pull {
   wire::Descriptor descriptor;
   std::byte* destination = nullptr;
-  ripc_status status = RIPC_PENDING;  // set by the transport
-  std::uint64_t progress = 0;         // the transport's
-  std::uint32_t copies = 0;           // how many times the bytes were copied on this side
-  std::shared_ptr<const void> view;   // set by lend(): what the lent bytes lie in
+  ripc_status status = RIPC_PENDING;   // set by the transport
+  std::uint64_t progress = 0;          // the transport's
+  std::uint32_t copies = 0;            // how many times the bytes were copied on this side
+  std::shared_ptr<const void> memory;  // the transport's: what the sender's bytes lie in, if it is mapped here
 };
 
 class Source : public std::enable_shared_from_this<Source> {
@@ -125,13 +125,21 @@ class Source : public std::enable_shared_from_this<Source> {
   // RIPC_REVOKED, RIPC_CORRUPT (also if they belong to several). Any of them names the transfer from then on.
   virtual ripc_status begin(std::span<const wire::Descriptor> items) noexcept = 0;
 
+  // Receiver, first of all. RIPC_OK: the sender has done what it must before this item can be pulled or lent.
+  // RIPC_PENDING: call again, the port's events tell when. So nothing need be held ready for a sender that does not
+  // deliver. RIPC_PEER_DEAD, RIPC_CORRUPT.
+  virtual ripc_status prepare(Pull& pull) noexcept = 0;
+
+  // Receiver. True while this process has not looked at all that the sender has said: a silence is not the sender's.
+  virtual bool is_behind() const noexcept = 0;
+
   // Receiver. Starts or goes on copying; RIPC_PENDING: call again, the port's events tell when. The status is also in
   // pull.status. Between calls the pull must stay where it is; abandon() forgets a pending one.
   virtual ripc_status pull(Pull& pull) noexcept = 0;
   virtual void abandon(Pull& pull) noexcept = 0;
 
-  // Receiver. A read-only view of the sender's memory: unchanged until finish(), readable as long as pull.view is kept,
-  // whatever the sender does. RIPC_UNSUPPORTED: pull instead. RIPC_PENDING: not known yet, ask again.
+  // Receiver. A read-only view of the sender's memory: unchanged until finish(), readable as long as pull.memory is
+  // kept, whatever the sender does. RIPC_UNSUPPORTED: pull instead. RIPC_REVOKED.
   virtual ripc_status lend(Pull& pull, Bytes& bytes) noexcept = 0;
 
   // Any. Ends a transfer that was begun and tells the sender. RIPC_REVOKED: the sender had withdrawn it; what was

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -137,6 +138,12 @@ Connection::Event Connection::receive(Received& received) noexcept {
   received.descriptors_lost = (header.msg_flags & MSG_CTRUNC) != 0;
   received.size = static_cast<std::size_t>(size);
   return Event::message;
+}
+
+bool Connection::is_behind() const noexcept {
+  pollfd descriptor{socket_.get(), POLLIN, 0};
+  // In this order: what is not in the socket any more was taken by a responder that had said before that it is busy.
+  return poll(&descriptor, 1, 0) != 0 || busy_.load(std::memory_order_acquire);
 }
 
 void Connection::shut_down() noexcept { ::shutdown(socket_.get(), SHUT_RDWR); }

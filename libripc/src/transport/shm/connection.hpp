@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -70,6 +71,11 @@ class Connection {
   // Responder.
   void flush() noexcept;
   Event receive(Received& received) noexcept;
+  // Says whether what was received is still being acted on.
+  void set_busy(bool busy) noexcept { busy_.store(busy, std::memory_order_release); }
+
+  // Any thread. True while something that the peer has sent was not received, or not acted on, yet.
+  bool is_behind() const noexcept;
 
   // Any thread. Ends both directions; the responder then sees Event::closed.
   void shut_down() noexcept;
@@ -99,6 +105,7 @@ class Connection {
   Credentials credentials_;
   bool peer_may_map_ = false;
   std::unique_ptr<PeerProcess> process_;
+  std::atomic<bool> busy_{false};
 
   mutable std::mutex mutex_;
   std::deque<Queued> outbox_;

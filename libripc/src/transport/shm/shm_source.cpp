@@ -22,23 +22,44 @@ ripc_status ShmSource::begin(std::span<const wire::Descriptor> items) noexcept {
   return one_transfer ? taker_.begin(key) : RIPC_CORRUPT;
 }
 
+ripc_status ShmSource::prepare(spi::Pull& pull) noexcept {
+  const std::uint64_t location = pull.descriptor.location;
+  const std::uint64_t length = pull.descriptor.length;
+  if (location == kNotTold || !is_pooled(location)) {
+    const bool direct = location != kNotTold && !no_direct_access_.load(std::memory_order_relaxed);
+    return direct || length == 0 ? RIPC_OK : prepare_bounce(pull);
+  }
+  std::shared_ptr<const Mapping> arena;
+  const ripc_status known = parts_.connection->foreign_arena(arena_of(location), arena);
+  if (known == RIPC_UNSUPPORTED) return prepare_bounce(pull);
+  if (known != RIPC_OK) return dead() ? RIPC_PEER_DEAD : RIPC_PENDING;
+  if (offset_of(location) > arena->size() || length > arena->size() - offset_of(location)) return RIPC_CORRUPT;
+  pull.memory = std::move(arena);
+  return RIPC_OK;
+}
+
+// The first piece is asked for before there is a place for it: only its arrival shows that the sender delivers.
+ripc_status ShmSource::prepare_bounce(const spi::Pull& pull) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!bounce_waiting_) {
+    const ripc_status status = dead() ? RIPC_PEER_DEAD : request_bounce(pull);
+    if (status != RIPC_OK) return status;
+  }
+  // Items share the bounce buffer: the first that needs it is enough.
+  if (bounce_key_ != pull.descriptor.key || bounce_ready_) return RIPC_OK;
+  return dead() ? RIPC_PEER_DEAD : RIPC_PENDING;
+}
+
 ripc_status ShmSource::pull(spi::Pull& pull) noexcept {
   const std::uint64_t location = pull.descriptor.location;
   const auto length = static_cast<std::size_t>(pull.descriptor.length);
   if (length == 0) return pull.status = RIPC_OK;
-  if (location == kNotTold) return pull_by_bounce(pull);
-  if (is_pooled(location)) {
-    std::shared_ptr<const Mapping> arena;
-    const ripc_status known = parts_.connection->foreign_arena(arena_of(location), arena);
-    if (known == RIPC_UNSUPPORTED) return pull_by_bounce(pull);
-    if (known != RIPC_OK) return pull.status = dead() ? RIPC_PEER_DEAD : RIPC_PENDING;
-    if (offset_of(location) > arena->size() || length > arena->size() - offset_of(location))
-      return pull.status = RIPC_CORRUPT;
+  if (const auto* arena = static_cast<const Mapping*>(pull.memory.get())) {
     std::memcpy(pull.destination, arena->data() + offset_of(location), length);
     pull.copies = 1;
     return pull.status = RIPC_OK;
   }
-  if (!no_direct_access_.load(std::memory_order_relaxed)) {
+  if (location != kNotTold && !is_pooled(location) && !no_direct_access_.load(std::memory_order_relaxed)) {
     const ripc_status status = parts_.connection->process().read(location, {pull.destination, length});
     if (status != RIPC_UNSUPPORTED) {
       pull.copies = 1;
@@ -51,6 +72,8 @@ ripc_status ShmSource::pull(spi::Pull& pull) noexcept {
 
 ripc_status ShmSource::pull_by_bounce(spi::Pull& pull) noexcept {
   const std::lock_guard lock(mutex_);
+  // What was asked for an item that was then discarded.
+  if (bounce_key_ != pull.descriptor.key) bounce_waiting_ = bounce_ready_ = false;
   if (bounce_ready_) {
     bounce_ready_ = false;
     bounce_waiting_ = false;
@@ -66,9 +89,11 @@ ripc_status ShmSource::pull_by_bounce(spi::Pull& pull) noexcept {
   if (pull.progress == pull.descriptor.length) return pull.status = RIPC_OK;
   if (dead()) return pull.status = RIPC_PEER_DEAD;
   if (bounce_waiting_) return pull.status = RIPC_PENDING;
-  return pull.status = request_bounce(pull);
+  const ripc_status asked = request_bounce(pull);
+  return pull.status = asked == RIPC_OK ? RIPC_PENDING : asked;
 }
 
+// RIPC_OK: it is on its way. RIPC_PENDING: ask again.
 ripc_status ShmSource::request_bounce(const spi::Pull& pull) noexcept {
   if (!bounce_.mapping) {
     Result<SharedMemory> memory = create_shared_memory("ripc-bounce", kBounceSize, PeerAccess::read_write);
@@ -89,7 +114,9 @@ ripc_status ShmSource::request_bounce(const spi::Pull& pull) noexcept {
   if (status != RIPC_OK) return status;
   bounce_announced_ = true;
   bounce_waiting_ = true;
-  return RIPC_PENDING;
+  bounce_ready_ = false;
+  bounce_key_ = pull.descriptor.key;
+  return RIPC_OK;
 }
 
 void ShmSource::bounce_arrived(const wire::control::BounceData& data) noexcept {
@@ -107,17 +134,10 @@ void ShmSource::abandon(spi::Pull&) noexcept {
 }
 
 ripc_status ShmSource::lend(spi::Pull& pull, spi::Bytes& bytes) noexcept {
-  const std::uint64_t location = pull.descriptor.location;
-  if (location == kNotTold || !is_pooled(location)) return RIPC_UNSUPPORTED;
-  std::shared_ptr<const Mapping> arena;
-  const ripc_status known = parts_.connection->foreign_arena(arena_of(location), arena);
-  if (known == RIPC_PENDING) return dead() ? RIPC_PEER_DEAD : RIPC_PENDING;
-  if (known != RIPC_OK) return known;
-  if (offset_of(location) > arena->size() || pull.descriptor.length > arena->size() - offset_of(location))
-    return RIPC_CORRUPT;
+  const auto* arena = static_cast<const Mapping*>(pull.memory.get());
+  if (arena == nullptr) return RIPC_UNSUPPORTED;
   if (!taker_.mark_lent(Key::from(pull.descriptor.key))) return RIPC_REVOKED;
-  bytes = {arena->data() + offset_of(location), static_cast<std::size_t>(pull.descriptor.length)};
-  pull.view = std::move(arena);
+  bytes = {arena->data() + offset_of(pull.descriptor.location), static_cast<std::size_t>(pull.descriptor.length)};
   return RIPC_OK;
 }
 

@@ -35,6 +35,8 @@ class ShmSource final : public spi::Source {
   spi::Address reply_address() const override { return {"shm", parts_.locator}; }
   std::uint64_t context() const noexcept override { return parts_.context; }
   ripc_status begin(std::span<const wire::Descriptor> items) noexcept override;
+  ripc_status prepare(spi::Pull& pull) noexcept override;
+  bool is_behind() const noexcept override { return parts_.connection->is_behind(); }
   ripc_status pull(spi::Pull& pull) noexcept override;
   void abandon(spi::Pull& pull) noexcept override;
   ripc_status lend(spi::Pull& pull, spi::Bytes& bytes) noexcept override;
@@ -55,6 +57,7 @@ class ShmSource final : public spi::Source {
   void bounce_arrived(const wire::control::BounceData& data) noexcept;
 
  private:
+  ripc_status prepare_bounce(const spi::Pull& pull) noexcept;
   ripc_status pull_by_bounce(spi::Pull& pull) noexcept;
   ripc_status request_bounce(const spi::Pull& pull) noexcept;
 
@@ -67,8 +70,9 @@ class ShmSource final : public spi::Source {
   std::mutex mutex_;
   SharedMemory bounce_;
   bool bounce_announced_ = false;
-  bool bounce_waiting_ = false;  // a request is under way
-  bool bounce_ready_ = false;
+  bool bounce_waiting_ = false;   // a request is under way, or its answer is there
+  bool bounce_ready_ = false;     // its answer is there
+  std::uint64_t bounce_key_ = 0;  // the item that was asked for
   std::uint32_t bounce_sequence_ = 0;
   wire::control::BounceData bounce_data_;
 };

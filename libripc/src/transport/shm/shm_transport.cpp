@@ -295,6 +295,12 @@ void ShmTransport::lose(const PeerPointer& peer, Status reason) {
 void ShmTransport::on_event(const PeerPointer& peer, std::uint32_t events) {
   if ((events & EPOLLOUT) != 0) peer->connection->flush();
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
+  peer->connection->set_busy(true);
+  receive_all(peer);
+  peer->connection->set_busy(false);
+}
+
+void ShmTransport::receive_all(const PeerPointer& peer) {
   Received& received = received_;
   for (int count = 0; count < kMessagesPerEvent; ++count) {
     switch (peer->connection->receive(received)) {
