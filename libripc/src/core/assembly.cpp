@@ -40,13 +40,19 @@ ripc_status reported(ripc_status status) noexcept {
 }
 
 // One step of a message that may have to wait for its sender. RIPC_TIMEOUT: it was silent for too long.
-template <typename Step>
-ripc_status attempt(Deadline& deadline, Nanoseconds timeout, const spi::Source& source, Step&& step) noexcept {
+template <typename Assembly, typename Step>
+ripc_status attempt(Assembly& assembly, Nanoseconds timeout, Step&& step) noexcept {
   const ripc_status status = step();
   if (status != RIPC_PENDING) return status;
-  if (deadline.is_never()) deadline = Deadline::after(timeout);
-  // This process may have been stopped, or busy in a callback: the sender's silence is not over before it was heard.
-  if (!deadline.expired() || source.is_behind()) return RIPC_PENDING;
+  if (assembly.deadline.is_never()) assembly.deadline = Deadline::after(timeout);
+  if (!assembly.deadline.expired()) return RIPC_PENDING;
+  // This process may have been stopped, or busy in a callback, and not have heard what the sender said. Once more,
+  // then; a sender that never stops talking is not waited for longer.
+  if (!assembly.extended && assembly.source->is_behind()) {
+    assembly.extended = true;
+    assembly.deadline = Deadline::after(timeout);
+    return RIPC_PENDING;
+  }
   const ripc_status last = step();
   return last == RIPC_PENDING ? RIPC_TIMEOUT : last;
 }
@@ -92,8 +98,7 @@ bool Service::assemble(spi::Source& source, Message* message, const wire::Packet
 bool Service::progress(Assembly& assembly, const wire::Packet* packet) noexcept {
   if (assembly.planned) return pull_all(assembly);
   for (Assembly::Item& item : assembly.items) {
-    const ripc_status status = attempt(assembly.deadline, kDeliveryTimeout, *assembly.source,
-                                       [&] { return assembly.source->prepare(item.pull); });
+    const ripc_status status = attempt(assembly, kDeliveryTimeout, [&] { return assembly.source->prepare(item.pull); });
     if (status == RIPC_PENDING) return false;
     if (status != RIPC_OK) {
       drop(assembly, status);
@@ -119,6 +124,7 @@ void Service::plan(Assembly& assembly, const wire::Packet& packet) noexcept {
   auto next = assembly.items.begin();
   assembly.planned = true;
   assembly.deadline = Deadline::never();
+  assembly.extended = false;
   for (const wire::DecodedItem& item : packet.items()) {
     if (item.type == wire::ItemType::request) message.request = packet.number(item);
     if (item.type == wire::ItemType::grant) {
@@ -236,7 +242,7 @@ bool Service::pull_all(Assembly& assembly) noexcept {
       }
     }
     if (item.target != Assembly::Target::lent) {
-      status = attempt(assembly.deadline, timeout, *assembly.source, [&] { return assembly.source->pull(item.pull); });
+      status = attempt(assembly, timeout, [&] { return assembly.source->pull(item.pull); });
       if (status == RIPC_PENDING) return false;
     }
     if (status != RIPC_OK) {

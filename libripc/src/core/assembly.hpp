@@ -40,6 +40,7 @@ struct Service::Assembly {
   bool any_lent = false;
   ripc_status failure = RIPC_OK;          // of the first item that was discarded
   Deadline deadline = Deadline::never();  // set when there is something to wait for
+  bool extended = false;                  // the deadline, because this process was not listening
 };
 
 }  // namespace ripc::core
