@@ -3,8 +3,10 @@
 #include <signal.h>
 
 #include <array>
+#include <barrier>
 #include <cstring>
 #include <thread>
+#include <vector>
 
 #include "puppet.hpp"
 
@@ -217,6 +219,24 @@ TEST_P(ShortSend, ADeadPeerIsNoticed) {
 }
 
 // ---- Full queues -------------------------------------------------------------------------------------------------
+
+TEST_P(ShortSend, ThreadsThatMeetAServiceAtTheSameTimeShareOneQueue) {
+  constexpr int kThreads = 16;
+  for (int round = 0; round < 10; ++round) {
+    const Service fresh = make_service(server_context_);
+    std::barrier start(kThreads);
+    std::vector<std::jthread> threads;
+    for (int thread = 0; thread < kThreads; ++thread) {
+      threads.emplace_back([&] {
+        start.arrive_and_wait();
+        EXPECT_EQ(send_text(client_, id_of(fresh), "hello"), RIPC_OK) << ripc_last_error();
+      });
+    }
+    threads.clear();
+    EXPECT_EQ(statistics_of(fresh).senders, 1u);
+    for (int thread = 0; thread < kThreads; ++thread) EXPECT_EQ(text_of(receive(fresh)), "hello");
+  }
+}
 
 class FullQueue : public PairTest {
  protected:

@@ -9,6 +9,9 @@ namespace ripc::shm {
 
 namespace {
 
+// From one context to one service. An honest one has one that is open; others may be closed, and not emptied yet.
+constexpr std::size_t kMaxLinks = 8;
+
 // What a peer can honestly answer to a greeting, to the wish for a link or to a fence. Anything else would be taken for
 // a state of this process.
 ripc_status believable(ripc_status status) noexcept {
@@ -148,7 +151,8 @@ Result<wire::control::Opened> ShmTransport::accept_link(const PeerPointer& peer,
   if (peer->sources.contains(message.link)) return RIPC_CORRUPT;
   ShmPort& port = *found->second;
   const spi::PortOptions& options = port.options();
-  if (port.source_count() >= options.max_senders) return RIPC_REFUSED;
+  if (port.source_count() >= options.max_senders || port.sources_of(*peer->connection) >= kMaxLinks)
+    return RIPC_REFUSED;
 
   const Geometry geometry{options.queue_messages, options.queue_bytes};
   Result<SharedMemory> memory = create_shared_memory("ripc-queue", geometry.total(), PeerAccess::read_write);

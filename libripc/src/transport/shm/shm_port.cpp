@@ -53,6 +53,12 @@ std::size_t ShmPort::source_count() const noexcept {
   return sources_.size();
 }
 
+std::size_t ShmPort::sources_of(const Connection& connection) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::size_t>(std::count_if(
+      sources_.begin(), sources_.end(), [&](const auto& source) { return source->connection().get() == &connection; }));
+}
+
 void ShmPort::refresh() noexcept {
   const std::lock_guard lock(mutex_);
   polled_ = sources_;

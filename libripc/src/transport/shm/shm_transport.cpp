@@ -28,6 +28,10 @@ constexpr Nanoseconds kAcceptPause = 10'000'000;
 
 UniqueFd open_reserve() noexcept { return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
+Status not_answering() {
+  return Status(RIPC_TIMEOUT, "The process that holds the service does not answer; is it stopped?");
+}
+
 // "[DIRECTORY]#CONTEXT", the context in hexadecimal.
 bool parse_locator(const std::string& locator, std::string& directory, std::uint64_t& context) {
   const std::size_t hash = locator.rfind('#');
@@ -252,8 +256,7 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
     }
   }
   if (!greeted) return peer;
-  if (!wait([&] { return peer->greeted || peer->lost; }, deadline))
-    return Status(RIPC_TIMEOUT, "The process that holds the service does not answer; is it stopped?");
+  if (!wait([&] { return peer->greeted || peer->lost; }, deadline)) return not_answering();
   const std::lock_guard lock(mutex_);
   if (peer->lost) return peer->failure;
   if (!peer->greeted) return RIPC_CLOSED;
@@ -339,21 +342,55 @@ Result<std::unique_ptr<spi::Port>> ShmTransport::open_port(const spi::PortOption
 
 Result<std::shared_ptr<spi::Channel>> ShmTransport::connect(const spi::Address& address, ripc_service_id id,
                                                             Deadline deadline) {
-  Result<PeerPointer> peer = connect_peer(address.locator, deadline);
-  if (!peer.ok()) return peer.status();
+  Result<PeerPointer> connected = connect_peer(address.locator, deadline);
+  if (!connected.ok()) return connected.status();
+  const PeerPointer& peer = *connected;
+  // One thread opens the link, whoever comes meanwhile waits and shares it.
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopped_) return RIPC_CLOSED;
+      if (peer->lost) return RIPC_PEER_DEAD;
+      if (auto open = open_channel(*peer, id)) return std::shared_ptr<spi::Channel>(std::move(open));
+      if (peer->opening.insert(id).second) break;
+    }
+    if (!wait([&] { return peer->lost || !peer->opening.contains(id); }, deadline)) return not_answering();
+  }
+  Result<std::shared_ptr<ShmChannel>> channel = open_link(peer, id, deadline);
+  {
+    const std::lock_guard lock(mutex_);
+    peer->opening.erase(id);
+    changed_.notify_all();
+  }
+  // The responder waits in its loop.
+  if (!loop_->in_loop_thread()) loop_->post([] {});
+  if (!channel.ok()) return channel.status();
+  return std::shared_ptr<spi::Channel>(std::move(*channel));
+}
+
+std::shared_ptr<ShmChannel> ShmTransport::open_channel(const Peer& peer, ripc_service_id id) const {
+  for (const auto& [link, weak] : peer.channels) {
+    auto channel = weak.lock();
+    if (channel && channel->service() == id && channel->alive()) return channel;
+  }
+  return nullptr;
+}
+
+Result<std::shared_ptr<ShmChannel>> ShmTransport::open_link(const PeerPointer& peer, ripc_service_id id,
+                                                            Deadline deadline) {
   auto question = std::make_shared<Question>();
-  question->peer = *peer;
+  question->peer = peer;
   std::uint64_t request = 0;
   std::uint64_t link = 0;
   {
     const std::lock_guard lock(mutex_);
-    if ((*peer)->lost) return RIPC_PEER_DEAD;
+    if (peer->lost) return RIPC_PEER_DEAD;
     request = next_number_++;
     link = next_number_++;
     questions_[request] = question;
   }
   const ripc_status sent =
-      send_message(*(*peer)->connection,
+      send_message(*peer->connection,
                    wire::control::Open{.request = request, .service = id, .link = link, .reserved = 0, .reserved2 = 0});
   const bool answered = sent == RIPC_OK && wait([&] { return question->answered; }, deadline);
   {
@@ -362,14 +399,12 @@ Result<std::shared_ptr<spi::Channel>> ShmTransport::connect(const spi::Address& 
   }
   if (sent != RIPC_OK) return sent;
   if (!answered) {
-    (void)send_message(*(*peer)->connection, wire::control::CloseLink{.link = link});
-    return Status(RIPC_TIMEOUT, "The process that holds the service does not answer; is it stopped?");
+    (void)send_message(*peer->connection, wire::control::CloseLink{.link = link});
+    return not_answering();
   }
   if (!question->answered) return RIPC_CLOSED;
   if (question->status != RIPC_OK) return question->status;
-  Result<std::shared_ptr<ShmChannel>> channel = make_channel(*peer, id, *question);
-  if (!channel.ok()) return channel.status();
-  return std::shared_ptr<spi::Channel>(std::move(*channel));
+  return make_channel(peer, id, *question);
 }
 
 Result<std::shared_ptr<ShmChannel>> ShmTransport::make_channel(const PeerPointer& peer, ripc_service_id id,
