@@ -193,6 +193,7 @@ void EventLoop::run_once(Nanoseconds until, bool nested) {
   }
   std::array<epoll_event, 64> events;
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
+  if (count < 0 && errno == EINTR) ++signals_;
   for (int index = 0; index < count; ++index) {
     const epoll_event& event = events[static_cast<std::size_t>(index)];
     if (event.data.fd == wake_.get()) {
@@ -242,6 +243,6 @@ bool EventLoop::run_timers(Nanoseconds& next) {
   }
 }
 
-void EventLoop::wake() noexcept { signal_eventfd(wake_.get()); }
+void EventLoop::wake() const noexcept { signal_eventfd(wake_.get()); }
 
 }  // namespace ripc

@@ -78,13 +78,16 @@ class EventLoop {
   // In the loop thread: handles events until `done` or the deadline; true if done. Lets a callback wait for what only
   // the loop itself can bring.
   bool run_until(const std::function<bool()>& done, Deadline deadline);
+  // In the loop thread. How many signal handlers have ended a sleep of this loop.
+  std::uint64_t signal_count() const noexcept { return signals_; }
+  // Any thread, async-signal-safe. Makes run_until() look whether it is done.
+  void wake() const noexcept;
 
  private:
   EventLoop() = default;
   void run_once(Nanoseconds until, bool nested);
   bool run_tasks(bool nested);         // true if there were any
   bool run_timers(Nanoseconds& next);  // likewise; next: when the next one is due
-  void wake() noexcept;
 
   UniqueFd epoll_;
   UniqueFd wake_;
@@ -97,6 +100,7 @@ class EventLoop {
   std::map<std::pair<Nanoseconds, TimerId>, Task> timers_;
   std::unordered_map<TimerId, Nanoseconds> timer_times_;
   TimerId next_timer_ = 1;
+  std::uint64_t signals_ = 0;
 };
 
 }  // namespace ripc

@@ -130,6 +130,7 @@ void Service::disarm() noexcept {
 void Service::interrupt() noexcept {
   interrupted_.store(true, std::memory_order_release);
   events_.wake();
+  wake_room_waiters();
 }
 
 int Service::event_fd() noexcept {

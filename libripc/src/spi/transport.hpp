@@ -240,8 +240,9 @@ class Transport {
   // Any. Opens the receive side of a service; its events go to `events`, which outlives the port.
   virtual Result<std::unique_ptr<Port>> open_port(const PortOptions& options, EventSet& events) = 0;
 
-  // Any, also the responder. Opens the way to a service, or returns the one that is open. RIPC_NO_SERVICE (no such service there), RIPC_PEER_DEAD
-  // (nobody there), RIPC_REFUSED, RIPC_VERSION_MISMATCH, RIPC_TIMEOUT, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY.
+  // Any, also the responder. Opens the way to a service, or returns the one that is open. RIPC_NO_SERVICE (no such
+  // service there), RIPC_PEER_DEAD (nobody there), RIPC_REFUSED, RIPC_VERSION_MISMATCH, RIPC_TIMEOUT,
+  // RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY.
   virtual Result<std::shared_ptr<Channel>> connect(const Address& address, ripc_service_id id, Deadline deadline) = 0;
 
   // Any. Tells the context at `address` that its registration of `id` has ended, and waits for its answer.

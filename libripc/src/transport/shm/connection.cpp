@@ -92,6 +92,12 @@ ripc_status Connection::send_locked(std::span<const std::byte> message, std::spa
   return RIPC_OK;
 }
 
+void Connection::notify(std::span<const std::byte> message) noexcept {
+  const std::lock_guard lock(mutex_);
+  // With a full outbox the loop waits for the socket already.
+  if (send_locked(message, {}) == RIPC_AGAIN) notices_.emplace(message.begin(), message.end());
+}
+
 void Connection::flush() noexcept {
   const std::lock_guard lock(mutex_);
   while (!outbox_.empty()) {
@@ -101,6 +107,10 @@ void Connection::flush() noexcept {
                    [](const UniqueFd& descriptor) { return descriptor.get(); });
     if (send_now(first.bytes, std::span(descriptors).first(first.descriptors.size())) == RIPC_AGAIN) return;
     outbox_.pop_front();
+  }
+  while (!notices_.empty()) {
+    if (send_now(*notices_.begin(), {}) == RIPC_AGAIN) return;
+    notices_.erase(notices_.begin());
   }
   if (loop_ != nullptr) (void)loop_->modify(socket_.get(), EPOLLIN);
 }

@@ -12,6 +12,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -65,6 +66,11 @@ class Connection {
   // nothing was sent), RIPC_TOO_LARGE, RIPC_PEER_DEAD.
   ripc_status send(std::span<const std::byte> message, std::span<const int> descriptors = {}) noexcept;
 
+  // Any thread. The same for a message that only says "look again": while the connection lives it is not lost, and
+  // those that wait for a peer with a full queue are kept once, however often they are sent. At most a few for each
+  // link.
+  void notify(std::span<const std::byte> message) noexcept;
+
   // Before the socket is added to the loop: from then on, queued messages make the loop wait until it is writable.
   void attach(EventLoop& loop) noexcept { loop_ = &loop; }
 
@@ -109,6 +115,7 @@ class Connection {
 
   mutable std::mutex mutex_;
   std::deque<Queued> outbox_;
+  std::set<std::vector<std::byte>> notices_;  // sent when the outbox is empty
   EventLoop* loop_ = nullptr;
   std::unordered_set<std::uint32_t> announced_;
   std::unordered_map<std::uint32_t, std::shared_ptr<const Mapping>> foreign_arenas_;
@@ -121,6 +128,13 @@ ripc_status send_message(Connection& connection, const T& message, std::span<con
   std::vector<std::byte> bytes;
   const ripc_status status = wire::control::encode(message, bytes);
   return status == RIPC_OK ? connection.send(bytes, descriptors) : status;
+}
+
+// The same for a notice.
+template <typename T>
+void send_notice(Connection& connection, const T& message) {
+  std::vector<std::byte> bytes;
+  if (wire::control::encode(message, bytes) == RIPC_OK) connection.notify(bytes);
 }
 
 }  // namespace ripc::shm

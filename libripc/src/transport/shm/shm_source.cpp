@@ -144,9 +144,7 @@ ripc_status ShmSource::lend(spi::Pull& pull, spi::Bytes& bytes) noexcept {
 ripc_status ShmSource::finish(const wire::Descriptor& descriptor, ripc_status status) noexcept {
   bool tell = false;
   const ripc_status outcome = taker_.finish(Key::from(descriptor.key), status, tell);
-  if (tell) {
-    (void)send_message(*parts_.connection, wire::control::TransferDone{.link = parts_.link});
-  }
+  if (tell) send_notice(*parts_.connection, wire::control::TransferDone{.link = parts_.link});
   return outcome;
 }
 
@@ -163,8 +161,6 @@ ripc_status ShmSource::push(const wire::Grant& grant, spi::Bytes bytes) noexcept
   return status;
 }
 
-void ShmSource::tell_room() noexcept {
-  (void)send_message(*parts_.connection, wire::control::Room{.link = parts_.link});
-}
+void ShmSource::tell_room() noexcept { send_notice(*parts_.connection, wire::control::Room{.link = parts_.link}); }
 
 }  // namespace ripc::shm

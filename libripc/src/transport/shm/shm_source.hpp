@@ -45,7 +45,7 @@ class ShmSource final : public spi::Source {
 
   // ---- For the port, in the receiving thread ----
   QueueReader& reader() noexcept { return reader_; }
-  void tell_room() noexcept;
+  void tell_room() noexcept;  // any thread
 
   // ---- For the transport ----
   std::uint64_t link() const noexcept { return parts_.link; }
