@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Short messages: items, limits, full queues, order.
-#include <signal.h>
-
+// Short messages: items, limits, order. What happens when there is no room: full_queue_test.cpp.
 #include <array>
+#include <barrier>
 #include <cstring>
 #include <thread>
+#include <vector>
 
 #include "puppet.hpp"
 
@@ -216,130 +216,6 @@ TEST_P(ShortSend, ADeadPeerIsNoticed) {
   EXPECT_TRUE(is_gone(client_, 77));
 }
 
-// ---- Full queues -------------------------------------------------------------------------------------------------
-
-class FullQueue : public PairTest {
- protected:
-  void SetUp() override {
-    PairTest::SetUp();
-    small_ = make_service(server_context_, [](ripc_service_options& options) {
-      options.queue_messages = 16;
-      options.queue_bytes = 4096;
-    });
-  }
-
-  // Sends numbered messages until there is no room; returns how many were accepted.
-  std::uint32_t fill(std::size_t size = 8) {
-    const Bytes data = pattern(size, 1);
-    std::uint32_t sent = 0;
-    ripc_status status = RIPC_OK;
-    while (sent < 1'000'000 && (status = send(client_, id_of(small_), {item(data, RIPC_ITEM_SHORT)}, sent)) == RIPC_OK)
-      ++sent;
-    EXPECT_EQ(status, RIPC_AGAIN);
-    return sent;
-  }
-  void drain(std::uint32_t count, std::uint32_t first = 0) {
-    for (std::uint32_t index = first; index < first + count; ++index) {
-      ASSERT_EQ(ripc_message_tag(receive(small_).get()), index);
-    }
-  }
-
-  Service small_;
-};
-CONFORMANCE_SUITE(FullQueue);
-
-TEST_P(FullQueue, AFullPeerIsAgainAndEveryAcceptedMessageArrivesInOrder) {
-  const std::uint32_t sent = fill();
-  EXPECT_GE(sent, 16u);
-  if (traits().exact_queue) {
-    EXPECT_EQ(sent, 16u);
-  }
-  EXPECT_EQ(send(client_, id_of(small_), {}), RIPC_AGAIN) << "and stays so";
-  EXPECT_GE(statistics_of(client_).again, 2u);
-  drain(sent);
-  ripc_message* message = nullptr;
-  EXPECT_EQ(ripc_receive(small_.get(), 0, 0, &message), RIPC_EMPTY) << "a refused message was not sent";
-}
-
-TEST_P(FullQueue, LargeMessagesFillItToo) {
-  const std::uint32_t sent = fill(1000);
-  EXPECT_GE(sent, 1u);
-  drain(sent);
-  EXPECT_GE(fill(1000), sent) << "the room comes back";
-}
-
-TEST_P(FullQueue, OneSendersFullQueueDoesNotStopAnother) {
-  fill();
-  const Context other = make_context();
-  const Service sender = make_service(other);
-  EXPECT_EQ(send_text(sender, id_of(small_), "hello"), RIPC_OK);
-}
-
-TEST_P(FullQueue, AFullQueueDoesNotStopOtherServices) {
-  fill();
-  ASSERT_EQ(send_text(client_, server_id(), "hello"), RIPC_OK);
-  EXPECT_EQ(text_of(receive(server_)), "hello");
-}
-
-TEST_P(FullQueue, WaitRoomRunsOutOfTimeWhileItIsFull) {
-  fill();
-  EXPECT_EQ(ripc_wait_room(client_.get(), id_of(small_), 0), RIPC_TIMEOUT);
-  EXPECT_EQ(ripc_wait_room(client_.get(), id_of(small_), 20 * kMillisecond), RIPC_TIMEOUT);
-}
-
-TEST_P(FullQueue, AThreadThatWaitsForRoomUsesNoCpu) {
-  fill();
-  const std::uint64_t before = thread_cpu_time();
-  EXPECT_EQ(ripc_wait_room(client_.get(), id_of(small_), kSecond / 2), RIPC_TIMEOUT);
-  EXPECT_LT(thread_cpu_time() - before, 20 * kMillisecond);
-}
-
-TEST_P(FullQueue, WaitRoomReturnsWhenTheReceiverDrains) {
-  for (int round = 0; round < 20; ++round) {
-    const std::uint32_t sent = fill();
-    std::jthread receiver([&] { drain(sent); });
-    EXPECT_EQ(ripc_wait_room(client_.get(), id_of(small_), kLimit), RIPC_OK);
-    EXPECT_TRUE(eventually([&] { return send(client_, id_of(small_), {}, sent) == RIPC_OK; }));
-    receiver.join();
-    drain(1, sent);
-  }
-}
-
-TEST_P(FullQueue, WaitRoomReturnsAtOnceIfThereIsRoom) {
-  EXPECT_EQ(ripc_wait_room(client_.get(), id_of(small_), 0), RIPC_OK);
-  const std::uint32_t sent = fill();
-  drain(sent);
-  EXPECT_EQ(ripc_wait_room(client_.get(), id_of(small_), kLimit), RIPC_OK);
-}
-
-TEST_P(FullQueue, WaitRoomIsInterruptible) {
-  fill();
-  ASSERT_EQ(ripc_interrupt(client_.get()), RIPC_OK);
-  EXPECT_EQ(ripc_wait_room(client_.get(), id_of(small_), kLimit), RIPC_INTERRUPTED);
-}
-
-TEST_P(FullQueue, WaitRoomEndsWhenThePeerDies) {
-  Puppet puppet(peer_setup());
-  ASSERT_EQ(puppet.register_id(77), "RIPC_OK");
-  ASSERT_TRUE(eventually([&] { return send(client_, 77, {}) == RIPC_AGAIN; }));
-  std::jthread killer([&] { puppet.kill(); });
-  const ripc_status status = ripc_wait_room(client_.get(), 77, kLimit);
-  killer.join();
-  EXPECT_TRUE(status == RIPC_PEER_DEAD || status == RIPC_NO_SERVICE) << ripc_status_name(status);
-}
-
-TEST_P(FullQueue, AStoppedPeerIsAgainNotAHang) {
-  Puppet puppet(peer_setup());
-  ASSERT_EQ(puppet.register_id(77), "RIPC_OK");
-  ASSERT_EQ(send(client_, 77, {}), RIPC_OK);
-  puppet.signal(SIGSTOP);
-  ripc_status status = RIPC_OK;
-  for (int count = 0; count < 1'000'000 && status == RIPC_OK; ++count) status = send(client_, 77, {});
-  EXPECT_EQ(status, RIPC_AGAIN);
-  puppet.signal(SIGCONT);
-  EXPECT_EQ(puppet.status_of("receive"), "RIPC_OK");
-}
-
 // ---- Order -------------------------------------------------------------------------------------------------------
 
 // Sends, waiting for room.
@@ -423,6 +299,24 @@ TEST_P(ShortSend, AnotherProcessKeepsOrderAndLosesNothing) {
     ASSERT_EQ(ripc_message_tag(receive(server_).get()), index);
   }
   EXPECT_EQ(puppet.answer(), "RIPC_OK");
+}
+
+TEST_P(ShortSend, ThreadsThatMeetAServiceAtTheSameTimeShareOneQueue) {
+  constexpr int kThreads = 16;
+  for (int round = 0; round < 10; ++round) {
+    const Service fresh = make_service(server_context_);
+    std::barrier start(kThreads);
+    std::vector<std::jthread> threads;
+    for (int thread = 0; thread < kThreads; ++thread) {
+      threads.emplace_back([&] {
+        start.arrive_and_wait();
+        EXPECT_EQ(send_text(client_, id_of(fresh), "hello"), RIPC_OK) << ripc_last_error();
+      });
+    }
+    threads.clear();
+    EXPECT_EQ(statistics_of(fresh).senders, 1u);
+    for (int thread = 0; thread < kThreads; ++thread) EXPECT_EQ(text_of(receive(fresh)), "hello");
+  }
 }
 
 }  // namespace

@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <fstream>
+#include <thread>
 
 #include "fault_support.hpp"
 
@@ -134,6 +137,51 @@ TEST(Fork, AfterTheParentsDeathItsServicesAreDeadAlthoughTheChildLives) {
   }
   EXPECT_EQ(::kill(child, 0), 0) << "the child was to live all the time";
   ::kill(child, SIGKILL);
+}
+
+// Sockets over which a process is seen to be alive: those that listen, and those between contexts.
+int sockets_of_life() {
+  int count = 0;
+  for (int fd = 0; fd < 1024; ++fd) {
+    int type = 0;
+    socklen_t size = sizeof type;
+    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_SEQPACKET) ++count;
+  }
+  return count;
+}
+
+TEST(Fork, WhateverAnotherThreadIsConnectingNoChildHoldsAListenerOrConnection) {
+  const TemporaryDirectory directory;
+  const Context context = make_context(directory.path());
+  const Service service = make_service(context, kForker);
+  ASSERT_TRUE(service);
+  std::atomic<bool> stop{false};
+  std::atomic<std::uint64_t> connected{0};
+  std::thread connecting([&] {
+    while (!stop) {
+      const Context other_context = make_context(directory.path());
+      const Service other = make_service(other_context, kWatcher);
+      if (other && send_short(other, kForker, 1) == RIPC_OK) ++connected;
+      while (receive(service, 0)) {
+      }
+    }
+  });
+  ASSERT_TRUE(eventually([&] { return connected != 0; }));
+  EXPECT_GT(sockets_of_life(), 0);
+  std::fflush(nullptr);
+  int leaks = 0;
+  for (int round = 0; round < 300; ++round) {
+    const pid_t child = fork();
+    if (child == 0) _exit(sockets_of_life() == 0 ? 0 : 1);
+    ASSERT_GT(child, 0);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) ++leaks;
+  }
+  stop = true;
+  connecting.join();
+  EXPECT_EQ(leaks, 0) << "of 300 children";
+  EXPECT_GT(connected, 10u) << "the forks met nothing";
 }
 
 }  // namespace

@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "wire/packet.hpp"
-
 namespace fault {
 
 void HostileLink::commit(const std::vector<std::byte>& packet) {
@@ -85,12 +83,26 @@ std::uint64_t only_context(const std::string& directory) {
   return names.size() == 1 ? ripc::RuntimeDirectory::number_of(names.front()).value_or(0) : 0;
 }
 
-std::vector<std::byte> short_packet(ripc_service_id source, std::span<const std::byte> item) {
-  ripc::wire::Encoder encoder(ripc::wire::PacketKind::message, 0, source);
-  encoder.add_payload(item);
+namespace {
+
+std::vector<std::byte> joined(ripc::wire::Encoder& encoder) {
   std::vector<std::byte> packet;
   for (const auto& range : encoder.finish()) packet.insert(packet.end(), range.begin(), range.end());
   return packet;
+}
+
+}  // namespace
+
+std::vector<std::byte> short_packet(ripc_service_id source, std::span<const std::byte> item) {
+  ripc::wire::Encoder encoder(ripc::wire::PacketKind::message, 0, source);
+  encoder.add_payload(item);
+  return joined(encoder);
+}
+
+std::vector<std::byte> long_packet(ripc_service_id source, std::span<const ripc::wire::Descriptor> items) {
+  ripc::wire::Encoder encoder(ripc::wire::PacketKind::message, 0, source);
+  for (const ripc::wire::Descriptor& item : items) encoder.add(item);
+  return joined(encoder);
 }
 
 ripc::UniqueFd make_memfd(std::size_t size, bool sealed) {

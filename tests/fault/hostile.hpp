@@ -15,6 +15,7 @@
 #include "transport/shm/connection.hpp"
 #include "transport/shm/layout.hpp"
 #include "wire/control.hpp"
+#include "wire/packet.hpp"
 
 namespace fault {
 
@@ -90,6 +91,8 @@ class Hostile {
 std::uint64_t only_context(const std::string& directory);
 // A packet with one short item, complete.
 std::vector<std::byte> short_packet(ripc_service_id source, std::span<const std::byte> item);
+// A packet with long items only, complete.
+std::vector<std::byte> long_packet(ripc_service_id source, std::span<const ripc::wire::Descriptor> items);
 // A memfd; -1 size errors are failures of the program that uses it.
 ripc::UniqueFd make_memfd(std::size_t size, bool sealed);
 

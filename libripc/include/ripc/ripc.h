@@ -227,8 +227,8 @@ RIPC_API ripc_status ripc_request_cancel(ripc_service *service, uint64_t request
  * or long items. Finds the path to the peer first if there is none: the errors of ripc_send(). */
 RIPC_API ripc_status ripc_short_limit(ripc_service *service, ripc_service_id to, size_t items, size_t *bytes);
 
-/* Waits until a message to `to` that gave RIPC_AGAIN may find room. RIPC_TIMEOUT, RIPC_INTERRUPTED, or the errors of
- * ripc_send(). */
+/* Waits until a message to `to` that gave RIPC_AGAIN may find room. RIPC_TIMEOUT, RIPC_INTERRUPTED (ripc_interrupt(),
+ * or a signal handler that ran in this thread), or the errors of ripc_send(). */
 RIPC_API ripc_status ripc_wait_room(ripc_service *service, ripc_service_id to, uint64_t timeout);
 
 /* The same for users of ripc_service_get_fd(): returns at once; the descriptor becomes readable when there is room. */

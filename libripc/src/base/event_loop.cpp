@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <string>
 
 namespace ripc {
 
@@ -19,6 +20,9 @@ Status add_to_epoll(int epoll, int fd, std::uint32_t events) noexcept {
   event.events = events;
   event.data.fd = fd;
   if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0) return {};
+  if (errno == EEXIST)
+    return Status(RIPC_INVALID_ARGUMENT,
+                  "Descriptor " + std::to_string(fd) + " is waited for already: remove it first, or modify it.");
   return system_error(errno, "epoll_ctl", "raise `ulimit -n` or fs.epoll.max_user_watches");
 }
 
@@ -92,15 +96,11 @@ Result<std::unique_ptr<EventLoop>> EventLoop::create() {
 EventLoop::~EventLoop() = default;
 
 Status EventLoop::add(int fd, std::uint32_t events, Handler handler) {
-  {
-    const std::lock_guard lock(mutex_);
-    handlers_[fd] = std::make_shared<Handler>(std::move(handler));
-  }
+  auto made = std::make_shared<Handler>(std::move(handler));
+  // The loop looks for the handler of an event under this lock: it finds the new one, however soon the event comes.
+  const std::lock_guard lock(mutex_);
   Status status = add_to_epoll(epoll_.get(), fd, events);
-  if (!status.ok()) {
-    const std::lock_guard lock(mutex_);
-    handlers_.erase(fd);
-  }
+  if (status.ok()) handlers_[fd] = std::move(made);
   return status;
 }
 
@@ -193,6 +193,7 @@ void EventLoop::run_once(Nanoseconds until, bool nested) {
   }
   std::array<epoll_event, 64> events;
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
+  if (count < 0 && errno == EINTR) ++signals_;
   for (int index = 0; index < count; ++index) {
     const epoll_event& event = events[static_cast<std::size_t>(index)];
     if (event.data.fd == wake_.get()) {
@@ -242,6 +243,6 @@ bool EventLoop::run_timers(Nanoseconds& next) {
   }
 }
 
-void EventLoop::wake() noexcept { signal_eventfd(wake_.get()); }
+void EventLoop::wake() const noexcept { signal_eventfd(wake_.get()); }
 
 }  // namespace ripc

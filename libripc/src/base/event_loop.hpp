@@ -56,7 +56,8 @@ class EventLoop {
   static Result<std::unique_ptr<EventLoop>> create();
   ~EventLoop();
 
-  // Any thread. The handler stays until remove(); it may remove itself.
+  // Any thread. The handler stays until remove(); it may remove itself. RIPC_INVALID_ARGUMENT: there is one for this
+  // descriptor already, which stays as it is. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
   Status add(int fd, std::uint32_t events, Handler handler);
   Status modify(int fd, std::uint32_t events);
   void remove(int fd) noexcept;
@@ -77,13 +78,16 @@ class EventLoop {
   // In the loop thread: handles events until `done` or the deadline; true if done. Lets a callback wait for what only
   // the loop itself can bring.
   bool run_until(const std::function<bool()>& done, Deadline deadline);
+  // In the loop thread. How many signal handlers have ended a sleep of this loop.
+  std::uint64_t signal_count() const noexcept { return signals_; }
+  // Any thread, async-signal-safe. Makes run_until() look whether it is done.
+  void wake() const noexcept;
 
  private:
   EventLoop() = default;
   void run_once(Nanoseconds until, bool nested);
   bool run_tasks(bool nested);         // true if there were any
   bool run_timers(Nanoseconds& next);  // likewise; next: when the next one is due
-  void wake() noexcept;
 
   UniqueFd epoll_;
   UniqueFd wake_;
@@ -96,6 +100,7 @@ class EventLoop {
   std::map<std::pair<Nanoseconds, TimerId>, Task> timers_;
   std::unordered_map<TimerId, Nanoseconds> timer_times_;
   TimerId next_timer_ = 1;
+  std::uint64_t signals_ = 0;
 };
 
 }  // namespace ripc

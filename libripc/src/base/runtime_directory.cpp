@@ -48,6 +48,10 @@ bool socket_address(bool through_proc, int fd, const std::string& path, const ch
   return length > 0 && static_cast<std::size_t>(length) < sizeof address.sun_path;
 }
 
+UniqueFd open_socket(ForkGuard& guard) {
+  return ForkGuard::open(guard, [] { return ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
+}
+
 const sockaddr* generic(const sockaddr_un& address) noexcept { return reinterpret_cast<const sockaddr*>(&address); }
 
 // Whether the kernel's way from a descriptor to its file works here.
@@ -210,8 +214,7 @@ Status RuntimeDirectory::create_subdirectory(const char* name, mode_t mode, gid_
 Result<UniqueFd> RuntimeDirectory::listen(std::uint64_t context, ForkGuard* guard) {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     ForkGuard own_guard;
-    UniqueFd fd =
-        ForkGuard::open(own_guard, [] { return ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
+    UniqueFd fd = open_socket(own_guard);
     if (!fd) return system_error(errno, "Creating the socket of a context");
     const TemporaryName temporary = temporary_name();
     const Status status = bind_and_listen(fd.get(), context, temporary.data());
@@ -258,19 +261,25 @@ Status RuntimeDirectory::bind_and_listen(int fd, std::uint64_t context, const ch
   return {};
 }
 
-Result<UniqueFd> RuntimeDirectory::connect(std::uint64_t context) {
+Result<UniqueFd> RuntimeDirectory::connect(std::uint64_t context, ForkGuard* guard) {
   const FileName name = file_name(context);
   sockaddr_un address;
   if (!socket_address(through_proc_, contexts_fd_.get(), path_, name.data(), address)) return path_too_long(path_);
-  UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  ForkGuard own_guard;
+  UniqueFd fd = open_socket(own_guard);
   if (!fd) return system_error(errno, "Creating a socket");
   int result;
   do {
     result = ::connect(fd.get(), generic(address), sizeof address);
   } while (result != 0 && errno == EINTR);
-  if (result == 0) return fd;
+  if (result == 0) {
+    if (guard != nullptr) *guard = std::move(own_guard);
+    return fd;
+  }
+  const int error = errno;
+  own_guard.close(fd);
   const std::string socket = path_ + "/contexts/" + name.data();
-  switch (errno) {
+  switch (error) {
     case ENOENT:
     case ECONNREFUSED:
       return Status(RIPC_PEER_DEAD,
@@ -287,7 +296,7 @@ Result<UniqueFd> RuntimeDirectory::connect(std::uint64_t context) {
                                       " is not the socket of a libripc context: something else wrote into the "
                                       "runtime directory. Remove it.");
     default:
-      return system_error(errno, "Connecting to " + socket);
+      return system_error(error, "Connecting to " + socket);
   }
 }
 

@@ -58,14 +58,14 @@ class RuntimeDirectory {
 
   // Makes the socket of a context: SOCK_SEQPACKET, non-blocking, listening before its name can be seen. With `guard`,
   // the socket is registered there before any fork can happen; else a fork between this call and the caller's own
-  // ForkGuard may leave the socket in a child.
+  // ForkGuard may leave the socket in a child. The same for connect().
   // RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY (disk full), RIPC_PERMISSION, RIPC_LIMIT (path too long), RIPC_SYSTEM.
   Result<UniqueFd> listen(std::uint64_t context, ForkGuard* guard = nullptr);
 
   // Connects to a context; the socket is non-blocking. RIPC_PEER_DEAD (nobody there), RIPC_AGAIN (too many wait to be
   // accepted: try again), RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_CORRUPT (not a context's socket), RIPC_LIMIT,
   // RIPC_SYSTEM.
-  Result<UniqueFd> connect(std::uint64_t context);
+  Result<UniqueFd> connect(std::uint64_t context, ForkGuard* guard = nullptr);
 
   // Asks whether a context is alive. The context does not notice, and no descriptor is needed.
   Liveness probe(std::uint64_t context) const noexcept;

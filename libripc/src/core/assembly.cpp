@@ -3,6 +3,7 @@
 #include "core/assembly.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bitset>
 
 #include "core/service.hpp"
@@ -11,8 +12,13 @@ namespace ripc::core {
 
 namespace {
 
-// A sender that does not deliver what it announced may keep windows busy no longer than this.
-constexpr Nanoseconds kPullTimeout = 30'000'000'000;
+// How long a message waits for its sender before it has windows.
+constexpr Nanoseconds kDeliveryTimeout = 30'000'000'000;
+// How long it may keep windows from other messages while its sender hands over the bytes piece by piece: this, and the
+// time that they take at the slowest rate that is waited for.
+constexpr Nanoseconds kWindowTimeout = 2'000'000'000;
+constexpr std::uint64_t kSlowestRate = 64;                  // MiB in a second
+constexpr std::uint64_t kLongest = std::uint64_t{1} << 40;  // more is not waited for longer
 
 void increase(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) noexcept {
   counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
@@ -33,6 +39,24 @@ ripc_status reported(ripc_status status) noexcept {
   return status == RIPC_WINDOW_TOO_SMALL || status == RIPC_NO_MEMORY ? status : RIPC_NO_WINDOW;
 }
 
+// One step of a message that may have to wait for its sender. RIPC_TIMEOUT: it was silent for too long.
+template <typename Assembly, typename Step>
+ripc_status attempt(Assembly& assembly, Nanoseconds timeout, Step&& step) noexcept {
+  const ripc_status status = step();
+  if (status != RIPC_PENDING) return status;
+  if (assembly.deadline.is_never()) assembly.deadline = Deadline::after(timeout);
+  if (!assembly.deadline.expired()) return RIPC_PENDING;
+  // This process may have been stopped, or busy in a callback, and not have heard what the sender said. Once more,
+  // then; a sender that never stops talking is not waited for longer.
+  if (!assembly.extended && assembly.source->is_behind()) {
+    assembly.extended = true;
+    assembly.deadline = Deadline::after(timeout);
+    return RIPC_PENDING;
+  }
+  const ripc_status last = step();
+  return last == RIPC_PENDING ? RIPC_TIMEOUT : last;
+}
+
 }  // namespace
 
 // Takes over the message. False if the packet contradicts itself: the message is gone then.
@@ -41,30 +65,54 @@ bool Service::assemble(spi::Source& source, Message* message, const wire::Packet
   assembly.source = source.shared_from_this();
   assembly.message = message;
   assembly.lend = (flags_ & RIPC_RECEIVE_LEND) != 0;
-  assembly.deadline = Deadline::after(kPullTimeout);
+  assembly.packet_size = packet.size();
   std::size_t views = 0;
+  std::array<wire::Descriptor, RIPC_MAX_ITEMS> descriptors;
+  std::size_t described = 0;
   for (const wire::DecodedItem& item : packet.items()) {
     if (item.type <= wire::ItemType::directed) ++views;
-    if (item.type == wire::ItemType::descriptor && !assembly.transfer) assembly.transfer = packet.descriptor(item);
-    if (item.type == wire::ItemType::directed && !assembly.transfer)
-      assembly.transfer = packet.directed(item).descriptor;
+    if (item.type == wire::ItemType::descriptor) descriptors[described++] = packet.descriptor(item);
+    if (item.type == wire::ItemType::directed) descriptors[described++] = packet.directed(item).descriptor;
   }
   if (views > message->item_capacity) {
     MessagePool::release(message);
     return false;
   }
-  if (assembly.transfer) {
-    const ripc_status begun = source.begin(*assembly.transfer);
+  if (described != 0) {
+    assembly.transfer = descriptors.front();
+    const ripc_status begun = source.begin(std::span(descriptors).first(described));
     if (begun != RIPC_OK) {
       // Withdrawn before it was taken: the sender knows, and for the receiver it never came.
       MessagePool::release(message);
       return begun != RIPC_CORRUPT;
     }
   }
-  plan(assembly, packet);
-  if (progress(assembly)) return true;
+  for (const wire::Descriptor& descriptor : std::span(descriptors).first(described))
+    assembly.items.emplace_back().pull.descriptor = descriptor;
+  if (progress(assembly, &packet)) return true;
   assemblies_.push_back(std::move(assembly));
   return true;
+}
+
+// Goes on as far as the sender lets it. True when nothing is left to wait for: the message was delivered or dropped.
+bool Service::progress(Assembly& assembly, const wire::Packet* packet) noexcept {
+  if (assembly.planned) return pull_all(assembly);
+  for (Assembly::Item& item : assembly.items) {
+    const ripc_status status = attempt(assembly, kDeliveryTimeout, [&] { return assembly.source->prepare(item.pull); });
+    if (status == RIPC_PENDING) return false;
+    if (status != RIPC_OK) {
+      drop(assembly, status);
+      return true;
+    }
+  }
+  if (packet != nullptr) {
+    plan(assembly, *packet);
+  } else {
+    wire::Packet again;
+    (void)again.decode({assembly.message->storage, assembly.packet_size});
+    plan(assembly, again);
+  }
+  return pull_all(assembly);
 }
 
 // Decides where each item goes.
@@ -73,6 +121,10 @@ void Service::plan(Assembly& assembly, const wire::Packet& packet) noexcept {
   std::optional<Request> request;
   std::bitset<RIPC_MAX_RETURNS> written;
   std::bitset<RIPC_MAX_RETURNS> used;
+  auto next = assembly.items.begin();
+  assembly.planned = true;
+  assembly.deadline = Deadline::never();
+  assembly.extended = false;
   for (const wire::DecodedItem& item : packet.items()) {
     if (item.type == wire::ItemType::request) message.request = packet.number(item);
     if (item.type == wire::ItemType::grant) {
@@ -123,11 +175,10 @@ void Service::plan(Assembly& assembly, const wire::Packet& packet) noexcept {
       }
       continue;
     }
-    Assembly::Item& item = assembly.items.emplace_back();
+    Assembly::Item& item = *next++;
     item.view = view_index;
     if (decoded.type == wire::ItemType::directed) {
       const wire::Directed directed = packet.directed(decoded);
-      item.pull.descriptor = directed.descriptor;
       if (usable_buffer(directed.return_index, directed.descriptor.length)) {
         used.set(directed.return_index);
         item.target = Assembly::Target::return_buffer;
@@ -135,26 +186,22 @@ void Service::plan(Assembly& assembly, const wire::Packet& packet) noexcept {
         view.return_index = directed.return_index;
         continue;
       }
-    } else {
-      item.pull.descriptor = packet.descriptor(decoded);
     }
     if (assembly.lend) {
       item.target = Assembly::Target::lent;
       continue;
     }
-    std::optional<Window> window = windows_.take();
-    if (!window) {
-      window = context_.windows().take();
-      item.shared_window = window.has_value();
+    for (WindowQueue* windows : {&windows_, &context_.windows()}) {
+      item.home = windows;
+      item.window = windows->take();
+      if (item.window) break;
     }
     ripc_status failure = RIPC_OK;
-    if (!window) {
+    if (!item.window) {
       failure = RIPC_NO_WINDOW;
-      item.window = {};
     } else {
-      item.window = *window;
-      item.pull.destination = window->data;
-      if (window->size < item.pull.descriptor.length) failure = RIPC_WINDOW_TOO_SMALL;
+      item.pull.destination = item.window->data;
+      if (item.window->size < item.pull.descriptor.length) failure = RIPC_WINDOW_TOO_SMALL;
     }
     if (failure != RIPC_OK) {
       item.done = true;
@@ -165,17 +212,21 @@ void Service::plan(Assembly& assembly, const wire::Packet& packet) noexcept {
   if (short_bytes != 0) increase(counters_.receive_copies);
 }
 
-// Pulls what can be pulled now. True when nothing is left to wait for: the message was delivered or dropped.
-bool Service::progress(Assembly& assembly) noexcept {
+bool Service::pull_all(Assembly& assembly) noexcept {
+  std::uint64_t missing = 0;
+  for (const Assembly::Item& item : assembly.items) {
+    if (!item.done) missing += std::min(item.pull.descriptor.length, kLongest) >> 20;
+  }
+  const Nanoseconds timeout = kWindowTimeout + missing * (1'000'000'000 / kSlowestRate);
   for (Assembly::Item& item : assembly.items) {
     if (item.done) continue;
     ripc_status status = RIPC_OK;
     if (item.target == Assembly::Target::lent) {
-      spi::Bytes view;
-      status = assembly.source->lend(item.pull.descriptor, view);
+      spi::Bytes bytes;
+      status = assembly.source->lend(item.pull, bytes);
       if (status == RIPC_OK) {
         assembly.any_lent = true;
-        item.pull.destination = const_cast<std::byte*>(view.data());
+        item.pull.destination = const_cast<std::byte*>(bytes.data());
       } else if (status == RIPC_UNSUPPORTED) {
         Result<std::byte*> lease = context_.pool().lease(static_cast<std::size_t>(item.pull.descriptor.length));
         if (!lease.ok()) {
@@ -190,10 +241,9 @@ bool Service::progress(Assembly& assembly) noexcept {
         item.pull.destination = *lease;
       }
     }
-    if (item.target != Assembly::Target::lent) status = assembly.source->pull(item.pull);
-    if (status == RIPC_PENDING) {
-      if (!assembly.deadline.expired()) return false;
-      status = RIPC_TIMEOUT;
+    if (item.target != Assembly::Target::lent) {
+      status = attempt(assembly, timeout, [&] { return assembly.source->pull(item.pull); });
+      if (status == RIPC_PENDING) return false;
     }
     if (status != RIPC_OK) {
       // Whole or not at all.
@@ -220,13 +270,13 @@ void Service::finish(Assembly& assembly) noexcept {
       return;
     }
   }
-  for (const Assembly::Item& item : assembly.items) {
+  for (Assembly::Item& item : assembly.items) {
     ripc_item_view& view = message.items[item.view];
     const std::uint64_t length = item.pull.descriptor.length;
     if (item.pull.status != RIPC_OK) {
       increase(counters_.items_discarded);
       view = failed_view(item.pull.status, length);
-      if (item.window.data != nullptr) (item.shared_window ? context_.windows() : windows_).give_back(item.window);
+      item.return_window();
       continue;
     }
     std::uint32_t kind = RIPC_VIEW_WINDOW;
@@ -238,11 +288,12 @@ void Service::finish(Assembly& assembly) noexcept {
     increase(counters_.long_items_received);
     increase(counters_.long_bytes_received, length);
     increase(counters_.receive_copies, item.pull.copies);
+    if (item.target == Assembly::Target::lent) message.attach().views.push_back(std::move(item.pull.memory));
     view = {.data = item.pull.destination,
             .size = static_cast<std::size_t>(length),
             .kind = kind,
             .status = RIPC_OK,
-            .cookie = item.target == Assembly::Target::window ? item.window.cookie : 0,
+            .cookie = item.target == Assembly::Target::window ? item.window->cookie : 0,
             .return_index = item.target == Assembly::Target::return_buffer ? view.return_index : 0,
             .copied = item.pull.copies};
   }
@@ -259,8 +310,7 @@ void Service::finish(Assembly& assembly) noexcept {
 void Service::drop(Assembly& assembly, ripc_status status) noexcept {
   for (Assembly::Item& item : assembly.items) {
     if (item.pull.status == RIPC_PENDING) assembly.source->abandon(item.pull);
-    if (item.window.data != nullptr || item.window.size != 0)
-      (item.shared_window ? context_.windows() : windows_).give_back(item.window);
+    item.return_window();
     increase(counters_.items_discarded);
   }
   if (assembly.transfer)

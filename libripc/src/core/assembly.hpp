@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A message with long items on its way in: where each item goes, and how far it is.
+// A message with long items on its way in: where each item goes, and how far it is. As long as the sender has still
+// something to do before its bytes can flow, the message has no windows: those are for senders that deliver.
 #pragma once
 
 #include <list>
@@ -18,20 +19,28 @@ struct Service::Assembly {
   struct Item {
     std::size_t view = 0;  // index in the message
     Target target = Target::window;
-    Window window{};
-    bool shared_window = false;  // from the context's queue
+    std::optional<Window> window;
+    WindowQueue* home = nullptr;  // of the window
     bool done = false;
     spi::Pull pull;
+
+    void return_window() {
+      if (window) home->give_back(*window);
+      window.reset();
+    }
   };
 
   std::shared_ptr<spi::Source> source;
   Message* message = nullptr;
   std::list<Item> items;                     // a pull must not move while it is under way
   std::optional<wire::Descriptor> transfer;  // names the message's transfer; empty: nothing to pull
+  std::size_t packet_size = 0;               // of the packet in the message's storage
   bool lend = false;
+  bool planned = false;  // each item has its place
   bool any_lent = false;
-  ripc_status failure = RIPC_OK;  // of the first item that was discarded
-  Deadline deadline = Deadline::never();
+  ripc_status failure = RIPC_OK;          // of the first item that was discarded
+  Deadline deadline = Deadline::never();  // set when there is something to wait for
+  bool extended = false;                  // the deadline, because this process was not listening
 };
 
 }  // namespace ripc::core

@@ -39,13 +39,14 @@ class MessagePools {
 struct Message {
   // What only few messages need.
   struct Attachments {
-    std::shared_ptr<spi::Source> source;  // who attached the grants, or lends
-    std::vector<wire::Grant> grants;      // return buffers for the reply
-    std::atomic<bool> replied{false};     // the grants were used, or refused
-    std::vector<wire::Descriptor> lent;   // a transfer to finish on release: one or none
-    ripc_status lent_status = RIPC_OK;    // with this
-    memory::Pool* pool = nullptr;         // of the leases
-    std::vector<std::byte*> leases;       // items in library memory, given back on release
+    std::shared_ptr<spi::Source> source;             // who attached the grants, or lends
+    std::vector<wire::Grant> grants;                 // return buffers for the reply
+    std::atomic<bool> replied{false};                // the grants were used, or refused
+    std::vector<wire::Descriptor> lent;              // a transfer to finish on release: one or none
+    ripc_status lent_status = RIPC_OK;               // with this
+    std::vector<std::shared_ptr<const void>> views;  // what the lent items lie in
+    memory::Pool* pool = nullptr;                    // of the leases
+    std::vector<std::byte*> leases;                  // items in library memory, given back on release
   };
 
   Message* next = nullptr;  // in the pool's lists

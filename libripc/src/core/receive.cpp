@@ -85,12 +85,13 @@ std::size_t Service::poll_ports() noexcept {
       ready_.pop_front();
     }
   }
+  // First what came first: a message that has waited for too long gives its windows back to those that come now.
+  if (!assemblies_.empty()) [[unlikely]]
+    progress_all();
   for (const auto& port : ports_) {
     if (output_count_ >= output_.size()) break;
     (void)port->poll(*this, output_.size() - output_count_);
   }
-  if (!assemblies_.empty()) [[unlikely]]
-    progress_all();
   return output_count_;
 }
 
@@ -129,6 +130,7 @@ void Service::disarm() noexcept {
 void Service::interrupt() noexcept {
   interrupted_.store(true, std::memory_order_release);
   events_.wake();
+  wake_room_waiters();
 }
 
 int Service::event_fd() noexcept {

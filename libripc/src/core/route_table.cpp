@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/route_table.hpp"
 
-#include <algorithm>
-
 namespace ripc::core {
 
 namespace {
 
 constexpr std::size_t kFirstSize = 64;
-constexpr std::size_t kMaxLearned = 65536;
 
 }  // namespace
 
@@ -109,26 +106,28 @@ void RouteTable::remove(const spi::Channel& channel) noexcept {
 
 void RouteTable::learn(ripc_service_id id, spi::Address address) {
   const std::lock_guard lock(mutex_);
-  const auto [position, inserted] = learned_.insert_or_assign(id, std::move(address));
+  const auto [position, inserted] = learned_.try_emplace(id);
+  position->second.address = std::move(address);
   if (!inserted) return;
-  learned_order_.push_back(id);
-  if (learned_order_.size() <= kMaxLearned) return;
-  // Rare enough that dropping the older half at once is cheaper than keeping an order that can be cut in the middle.
-  const auto half = learned_order_.begin() + static_cast<std::ptrdiff_t>(kMaxLearned / 2);
-  std::for_each(learned_order_.begin(), half, [&](ripc_service_id old) { learned_.erase(old); });
-  learned_order_.erase(learned_order_.begin(), half);
+  position->second.place = learned_order_.insert(learned_order_.end(), id);
+  if (learned_.size() <= kMaxLearned) return;
+  learned_.erase(learned_order_.front());
+  learned_order_.pop_front();
 }
 
 void RouteTable::forget(ripc_service_id id) noexcept {
   const std::lock_guard lock(mutex_);
-  if (learned_.erase(id) != 0) std::erase(learned_order_, id);
+  const auto found = learned_.find(id);
+  if (found == learned_.end()) return;
+  learned_order_.erase(found->second.place);
+  learned_.erase(found);
 }
 
 std::optional<spi::Address> RouteTable::learned(ripc_service_id id) const {
   const std::lock_guard lock(mutex_);
   const auto found = learned_.find(id);
   if (found == learned_.end()) return std::nullopt;
-  return found->second;
+  return found->second.address;
 }
 
 std::vector<std::pair<ripc_service_id, std::shared_ptr<spi::Channel>>> RouteTable::all() const {

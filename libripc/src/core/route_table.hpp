@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -30,7 +31,9 @@ class RouteTable {
   // Removes this channel, wherever it is; the caller makes the EpochDomain reclaim later.
   void remove(const spi::Channel& channel) noexcept;
 
-  // Addresses heard from the services themselves, for those that no resolver knows. Bounded: the oldest is dropped.
+  // Addresses heard from the services themselves, for those that no resolver knows. Bounded: of more than kMaxLearned
+  // services, the one that was heard of first is forgotten; a new address of a service does not make it newer.
+  static constexpr std::size_t kMaxLearned = 65536;
   void learn(ripc_service_id id, spi::Address address);
   void forget(ripc_service_id id) noexcept;
   std::optional<spi::Address> learned(ripc_service_id id) const;
@@ -42,6 +45,10 @@ class RouteTable {
   struct Route {
     ripc_service_id id;
     std::shared_ptr<spi::Channel> channel;
+  };
+  struct Learned {
+    spi::Address address;
+    std::list<ripc_service_id>::iterator place;  // in learned_order_
   };
   struct Table {
     explicit Table(std::size_t size) : slots(size) {}
@@ -57,8 +64,8 @@ class RouteTable {
   std::atomic<Table*> table_;
   mutable std::mutex mutex_;
   std::size_t used_ = 0;  // slots that are not empty, with those of removed routes
-  std::unordered_map<ripc_service_id, spi::Address> learned_;
-  std::vector<ripc_service_id> learned_order_;
+  std::unordered_map<ripc_service_id, Learned> learned_;
+  std::list<ripc_service_id> learned_order_;  // oldest first
 };
 
 }  // namespace ripc::core

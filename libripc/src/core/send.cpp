@@ -5,6 +5,7 @@
 #include <bitset>
 #include <thread>
 
+#include "base/futex.hpp"
 #include "core/service.hpp"
 #include "wire/packet.hpp"
 
@@ -14,9 +15,6 @@ namespace {
 
 // How often a send that meets a dead peer looks for its successor.
 constexpr int kAttempts = 3;
-// How long ripc_wait_room() sleeps before it looks whether it was interrupted: an interrupt may come from a signal
-// handler, which cannot notify a condition variable.
-constexpr Nanoseconds kRoomSlice = 20'000'000;
 // A peer that is writing into a return buffer moves at memory speed; one that is stopped does not move.
 constexpr Nanoseconds kWritePatience = 2'000'000'000;
 // Between two looks at a full queue: each look takes a cache line away from the receiver.
@@ -390,11 +388,7 @@ Status Service::wait_room(ripc_service_id to, Deadline deadline) {
   const Nanoseconds spin_until = monotonic_now() + context_.spin();
   for (;;) {
     if (const ripc_status status = usable(); status != RIPC_OK) return status;
-    std::uint64_t seen = 0;
-    {
-      const std::lock_guard lock(room_mutex_);
-      seen = room_changes_;
-    }
+    const std::uint32_t seen = room_changes_.load(std::memory_order_acquire);
     Result<std::shared_ptr<spi::Channel>> channel = context_.channel_to(to, counters_.resolutions);
     if (!channel.ok()) return channel.status();
     if (interrupted_.exchange(false, std::memory_order_acq_rel)) return RIPC_INTERRUPTED;
@@ -405,18 +399,35 @@ Status Service::wait_room(ripc_service_id to, Deadline deadline) {
       continue;
     }
     if ((*channel)->request_room()) return {};
-    const auto changed = [&] {
-      const std::lock_guard lock(room_mutex_);
-      return room_changes_ != seen;
-    };
-    const Nanoseconds slice = std::min(deadline.remaining(), kRoomSlice);
-    if (context_.loop().in_loop_thread()) {
-      (void)context_.loop().run_until(changed, Deadline::after(slice));
-    } else {
-      std::unique_lock lock(room_mutex_);
-      room_changed_.wait_for(lock, std::chrono::nanoseconds(slice), [&] { return room_changes_ != seen; });
-    }
+    if (sleep_for_room(seen, deadline) == RIPC_INTERRUPTED) return RIPC_INTERRUPTED;
   }
+}
+
+// Until room_changes_ is not `seen` any more, the deadline is over or a signal has come.
+ripc_status Service::sleep_for_room(std::uint32_t seen, Deadline deadline) {
+  EventLoop& loop = context_.loop();
+  ripc_status status = RIPC_OK;
+  room_waiters_.fetch_add(1, std::memory_order_seq_cst);
+  if (loop.in_loop_thread()) {
+    const std::uint64_t signals = loop.signal_count();
+    const auto changed = [&] {
+      return loop.signal_count() != signals || room_changes_.load(std::memory_order_seq_cst) != seen;
+    };
+    (void)loop.run_until(changed, deadline);
+    if (loop.signal_count() != signals) status = RIPC_INTERRUPTED;
+  } else {
+    status = futex_wait(room_changes_, seen, deadline);
+  }
+  room_waiters_.fetch_sub(1, std::memory_order_seq_cst);
+  return status;
+}
+
+// Also in signal handlers.
+void Service::wake_room_waiters() noexcept {
+  room_changes_.fetch_add(1, std::memory_order_seq_cst);
+  if (room_waiters_.load(std::memory_order_seq_cst) == 0) return;
+  futex_wake(room_changes_);
+  context_.loop().wake();
 }
 
 Status Service::request_room_event(ripc_service_id to) {
@@ -428,11 +439,7 @@ Status Service::request_room_event(ripc_service_id to) {
 }
 
 void Service::room_changed() noexcept {
-  {
-    const std::lock_guard lock(room_mutex_);
-    ++room_changes_;
-  }
-  room_changed_.notify_all();
+  wake_room_waiters();
   if (uses_fd_.load(std::memory_order_relaxed)) events_.wake();
 }
 

@@ -3,12 +3,10 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -121,12 +119,14 @@ class Service final : private spi::PacketSink {
   void emit(Message* message) noexcept;
   bool assemble(spi::Source& source, Message* message, const wire::Packet& packet) noexcept;
   void plan(Assembly& assembly, const wire::Packet& packet) noexcept;
-  bool progress(Assembly& assembly) noexcept;
-  bool lend_or_lease(Assembly& assembly, std::size_t index) noexcept;
+  bool progress(Assembly& assembly, const wire::Packet* packet = nullptr) noexcept;
+  bool pull_all(Assembly& assembly) noexcept;
   void finish(Assembly& assembly) noexcept;
   void drop(Assembly& assembly, ripc_status status) noexcept;
   void progress_all() noexcept;
   ripc_status receive_nothing(std::size_t& count) noexcept;
+  ripc_status sleep_for_room(std::uint32_t seen, Deadline deadline);
+  void wake_room_waiters() noexcept;
   std::size_t poll_ports() noexcept;
   ripc_status sleep(Deadline deadline) noexcept;
   void arm() noexcept;
@@ -155,9 +155,8 @@ class Service final : private spi::PacketSink {
   std::deque<Message*> ready_;
   std::list<Assembly> assemblies_;
 
-  std::mutex room_mutex_;
-  std::condition_variable room_changed_;
-  std::uint64_t room_changes_ = 0;
+  std::atomic<std::uint32_t> room_changes_{0};  // threads that wait for room sleep on it
+  std::atomic<std::uint32_t> room_waiters_{0};
 
   mutable Counters counters_;
   struct alignas(64) {

@@ -107,9 +107,10 @@ class Channel {
 struct Pull {
   wire::Descriptor descriptor;
   std::byte* destination = nullptr;
-  ripc_status status = RIPC_PENDING;  // set by the transport
-  std::uint64_t progress = 0;         // the transport's
-  std::uint32_t copies = 0;           // how many times the bytes were copied on this side
+  ripc_status status = RIPC_PENDING;   // set by the transport
+  std::uint64_t progress = 0;          // the transport's
+  std::uint32_t copies = 0;            // how many times the bytes were copied on this side
+  std::shared_ptr<const void> memory;  // the transport's: what the sender's bytes lie in, if it is mapped here
 };
 
 class Source : public std::enable_shared_from_this<Source> {
@@ -120,17 +121,26 @@ class Source : public std::enable_shared_from_this<Source> {
   virtual Address reply_address() const = 0;
   virtual std::uint64_t context() const noexcept = 0;
 
-  // Receiver. Claims the transfer that `descriptor` belongs to. RIPC_OK, RIPC_REVOKED, RIPC_CORRUPT.
-  virtual ripc_status begin(const wire::Descriptor& descriptor) noexcept = 0;
+  // Receiver. Claims the transfer that `items`, those of one message and at least one, belong to. RIPC_OK,
+  // RIPC_REVOKED, RIPC_CORRUPT (also if they belong to several). Any of them names the transfer from then on.
+  virtual ripc_status begin(std::span<const wire::Descriptor> items) noexcept = 0;
+
+  // Receiver, first of all. RIPC_OK: the sender has done what it must before this item can be pulled or lent.
+  // RIPC_PENDING: call again, the port's events tell when. So nothing need be held ready for a sender that does not
+  // deliver. RIPC_PEER_DEAD, RIPC_CORRUPT.
+  virtual ripc_status prepare(Pull& pull) noexcept = 0;
+
+  // Receiver. True while this process has not looked at all that the sender has said: a silence is not the sender's.
+  virtual bool is_behind() const noexcept = 0;
 
   // Receiver. Starts or goes on copying; RIPC_PENDING: call again, the port's events tell when. The status is also in
   // pull.status. Between calls the pull must stay where it is; abandon() forgets a pending one.
   virtual ripc_status pull(Pull& pull) noexcept = 0;
   virtual void abandon(Pull& pull) noexcept = 0;
 
-  // Receiver. A read-only view of the sender's memory, valid until finish(). RIPC_UNSUPPORTED: pull instead.
-  // RIPC_PENDING: not known yet, ask again.
-  virtual ripc_status lend(const wire::Descriptor& descriptor, Bytes& view) noexcept = 0;
+  // Receiver. A read-only view of the sender's memory: unchanged until finish(), readable as long as pull.memory is
+  // kept, whatever the sender does. RIPC_UNSUPPORTED: pull instead. RIPC_REVOKED.
+  virtual ripc_status lend(Pull& pull, Bytes& bytes) noexcept = 0;
 
   // Any. Ends a transfer that was begun and tells the sender. RIPC_REVOKED: the sender had withdrawn it; what was
   // pulled must not be used.
@@ -230,8 +240,9 @@ class Transport {
   // Any. Opens the receive side of a service; its events go to `events`, which outlives the port.
   virtual Result<std::unique_ptr<Port>> open_port(const PortOptions& options, EventSet& events) = 0;
 
-  // Any, also the responder. Opens the way to a service. RIPC_NO_SERVICE (no such service there), RIPC_PEER_DEAD
-  // (nobody there), RIPC_REFUSED, RIPC_VERSION_MISMATCH, RIPC_TIMEOUT, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY.
+  // Any, also the responder. Opens the way to a service, or returns the one that is open. RIPC_NO_SERVICE (no such
+  // service there), RIPC_PEER_DEAD (nobody there), RIPC_REFUSED, RIPC_VERSION_MISMATCH, RIPC_TIMEOUT,
+  // RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY.
   virtual Result<std::shared_ptr<Channel>> connect(const Address& address, ripc_service_id id, Deadline deadline) = 0;
 
   // Any. Tells the context at `address` that its registration of `id` has ended, and waits for its answer.

@@ -205,6 +205,7 @@ class Packet {
     return offset == bytes.size();
   }
 
+  std::size_t size() const noexcept { return bytes_.size(); }
   PacketKind kind() const noexcept { return kind_; }
   std::uint32_t tag() const noexcept { return tag_; }
   std::uint64_t source() const noexcept { return source_; }

@@ -242,6 +242,24 @@ TEST_F(EventLoopTest, RefusesWhatIsNoDescriptor) {
   EXPECT_FALSE(loop_->add(-1, EPOLLIN, [](std::uint32_t) {}).ok());
 }
 
+TEST_F(EventLoopTest, ASecondHandlerForADescriptorIsRefusedAndTheFirstStays) {
+  const UniqueFd fd = make_eventfd();
+  std::atomic<int> first{0}, second{0};
+  start();
+  ASSERT_TRUE(loop_
+                  ->add(fd.get(), EPOLLIN,
+                        [&](std::uint32_t) {
+                          read_eventfd(fd);
+                          ++first;
+                        })
+                  .ok());
+  EXPECT_EQ(loop_->add(fd.get(), EPOLLIN, [&](std::uint32_t) { ++second; }).code(), RIPC_INVALID_ARGUMENT);
+  signal(fd);
+  EXPECT_TRUE(eventually([&] { return first == 1; }));
+  finish();
+  EXPECT_EQ(second, 0);
+}
+
 TEST_F(EventLoopTest, RunsTimersInTheOrderOfTheirTimes) {
   std::vector<int> order;
   const Nanoseconds now = monotonic_now();

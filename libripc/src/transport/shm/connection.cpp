@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -30,7 +31,7 @@ union DescriptorBuffer {
 
 }  // namespace
 
-Connection::Connection(UniqueFd socket) : socket_(std::move(socket)) {
+Connection::Connection(UniqueFd socket, ForkGuard guard) : socket_(std::move(socket)), guard_(std::move(guard)) {
   ucred peer{};
   socklen_t size = sizeof peer;
   if (getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0) {
@@ -41,6 +42,8 @@ Connection::Connection(UniqueFd socket) : socket_(std::move(socket)) {
   peer_may_map_ = credentials_.uid == geteuid() || credentials_.uid == 0;
   process_ = std::make_unique<PeerProcess>(open_peer_process(socket_.get(), credentials_.pid), credentials_.pid);
 }
+
+Connection::~Connection() { guard_.close(socket_); }
 
 ripc_status Connection::send_now(std::span<const std::byte> message, std::span<const int> descriptors) noexcept {
   iovec part{const_cast<std::byte*>(message.data()), message.size()};
@@ -89,6 +92,12 @@ ripc_status Connection::send_locked(std::span<const std::byte> message, std::spa
   return RIPC_OK;
 }
 
+void Connection::notify(std::span<const std::byte> message) noexcept {
+  const std::lock_guard lock(mutex_);
+  // With a full outbox the loop waits for the socket already.
+  if (send_locked(message, {}) == RIPC_AGAIN) notices_.emplace(message.begin(), message.end());
+}
+
 void Connection::flush() noexcept {
   const std::lock_guard lock(mutex_);
   while (!outbox_.empty()) {
@@ -98,6 +107,10 @@ void Connection::flush() noexcept {
                    [](const UniqueFd& descriptor) { return descriptor.get(); });
     if (send_now(first.bytes, std::span(descriptors).first(first.descriptors.size())) == RIPC_AGAIN) return;
     outbox_.pop_front();
+  }
+  while (!notices_.empty()) {
+    if (send_now(*notices_.begin(), {}) == RIPC_AGAIN) return;
+    notices_.erase(notices_.begin());
   }
   if (loop_ != nullptr) (void)loop_->modify(socket_.get(), EPOLLIN);
 }
@@ -135,6 +148,12 @@ Connection::Event Connection::receive(Received& received) noexcept {
   received.descriptors_lost = (header.msg_flags & MSG_CTRUNC) != 0;
   received.size = static_cast<std::size_t>(size);
   return Event::message;
+}
+
+bool Connection::is_behind() const noexcept {
+  pollfd descriptor{socket_.get(), POLLIN, 0};
+  // In this order: what is not in the socket any more was taken by a responder that had said before that it is busy.
+  return poll(&descriptor, 1, 0) != 0 || busy_.load(std::memory_order_acquire);
 }
 
 void Connection::shut_down() noexcept { ::shutdown(socket_.get(), SHUT_RDWR); }

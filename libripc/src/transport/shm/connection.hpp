@@ -6,17 +6,20 @@
 #include <sys/types.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "base/event_loop.hpp"
+#include "base/fork_guard.hpp"
 #include "base/shared_memory.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
@@ -47,7 +50,11 @@ class Connection {
  public:
   enum class Event { message, nothing, closed };
 
-  explicit Connection(UniqueFd socket);
+  // `guard`: the registration of the socket, so that it ends with this process though a child of it lives on.
+  explicit Connection(UniqueFd socket, ForkGuard guard = {});
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
 
   int fd() const noexcept { return socket_.get(); }
   const Credentials& credentials() const noexcept { return credentials_; }
@@ -59,12 +66,22 @@ class Connection {
   // nothing was sent), RIPC_TOO_LARGE, RIPC_PEER_DEAD.
   ripc_status send(std::span<const std::byte> message, std::span<const int> descriptors = {}) noexcept;
 
+  // Any thread. The same for a message that only says "look again": while the connection lives it is not lost, and
+  // those that wait for a peer with a full queue are kept once, however often they are sent. At most a few for each
+  // link.
+  void notify(std::span<const std::byte> message) noexcept;
+
   // Before the socket is added to the loop: from then on, queued messages make the loop wait until it is writable.
   void attach(EventLoop& loop) noexcept { loop_ = &loop; }
 
   // Responder.
   void flush() noexcept;
   Event receive(Received& received) noexcept;
+  // Says whether what was received is still being acted on.
+  void set_busy(bool busy) noexcept { busy_.store(busy, std::memory_order_release); }
+
+  // Any thread. True while something that the peer has sent was not received, or not acted on, yet.
+  bool is_behind() const noexcept;
 
   // Any thread. Ends both directions; the responder then sees Event::closed.
   void shut_down() noexcept;
@@ -90,12 +107,15 @@ class Connection {
   ripc_status send_now(std::span<const std::byte> message, std::span<const int> descriptors) noexcept;
 
   UniqueFd socket_;
+  ForkGuard guard_;
   Credentials credentials_;
   bool peer_may_map_ = false;
   std::unique_ptr<PeerProcess> process_;
+  std::atomic<bool> busy_{false};
 
   mutable std::mutex mutex_;
   std::deque<Queued> outbox_;
+  std::set<std::vector<std::byte>> notices_;  // sent when the outbox is empty
   EventLoop* loop_ = nullptr;
   std::unordered_set<std::uint32_t> announced_;
   std::unordered_map<std::uint32_t, std::shared_ptr<const Mapping>> foreign_arenas_;
@@ -108,6 +128,13 @@ ripc_status send_message(Connection& connection, const T& message, std::span<con
   std::vector<std::byte> bytes;
   const ripc_status status = wire::control::encode(message, bytes);
   return status == RIPC_OK ? connection.send(bytes, descriptors) : status;
+}
+
+// The same for a notice.
+template <typename T>
+void send_notice(Connection& connection, const T& message) {
+  std::vector<std::byte> bytes;
+  if (wire::control::encode(message, bytes) == RIPC_OK) connection.notify(bytes);
 }
 
 }  // namespace ripc::shm

@@ -63,6 +63,7 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
 
   // ---- For the transport, in the responder ----
   std::uint64_t link() const noexcept { return parts_.link; }
+  ripc_service_id service() const noexcept { return parts_.service; }
   // The peer is gone, or took the link away. True the first time.
   bool mark_dead() noexcept;
   TransferOwner& transfers() noexcept { return transfers_; }

@@ -9,8 +9,11 @@ namespace ripc::shm {
 
 namespace {
 
-// What a peer can honestly answer to a greeting or to the wish for a link. Anything else would be taken for a state of
-// this process.
+// From one context to one service. An honest one has one that is open; others may be closed, and not emptied yet.
+constexpr std::size_t kMaxLinks = 8;
+
+// What a peer can honestly answer to a greeting, to the wish for a link or to a fence. Anything else would be taken for
+// a state of this process.
 ripc_status believable(ripc_status status) noexcept {
   switch (status) {
     case RIPC_OK:
@@ -148,7 +151,8 @@ Result<wire::control::Opened> ShmTransport::accept_link(const PeerPointer& peer,
   if (peer->sources.contains(message.link)) return RIPC_CORRUPT;
   ShmPort& port = *found->second;
   const spi::PortOptions& options = port.options();
-  if (port.source_count() >= options.max_senders) return RIPC_REFUSED;
+  if (port.source_count() >= options.max_senders || port.sources_of(*peer->connection) >= kMaxLinks)
+    return RIPC_REFUSED;
 
   const Geometry geometry{options.queue_messages, options.queue_bytes};
   Result<SharedMemory> memory = create_shared_memory("ripc-queue", geometry.total(), PeerAccess::read_write);
@@ -281,7 +285,7 @@ bool ShmTransport::on(const PeerPointer& peer, const wire::control::Fenced& mess
   if (found == questions_.end()) return true;
   Question& question = *found->second;
   if (question.peer != peer || question.answered) return false;
-  question.status = message.status;
+  question.status = believable(message.status);
   question.answered = true;
   changed_.notify_all();
   return true;

@@ -47,13 +47,26 @@ Status ShmPort::add_source(std::shared_ptr<ShmSource> source) {
   return {};
 }
 
-void ShmPort::close() noexcept { line_->registration.fetch_add(1, std::memory_order_seq_cst); }
+void ShmPort::close() noexcept {
+  line_->registration.fetch_add(1, std::memory_order_seq_cst);
+  // Who sends sees it there; who waits for room has to be told.
+  const std::lock_guard lock(mutex_);
+  for (const auto& source : sources_) {
+    if (source->reader().room_is_wanted()) source->tell_room();
+  }
+}
 
 void ShmPort::nudge() noexcept { events_.wake(); }
 
 std::size_t ShmPort::source_count() const noexcept {
   const std::lock_guard lock(mutex_);
   return sources_.size();
+}
+
+std::size_t ShmPort::sources_of(const Connection& connection) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::size_t>(std::count_if(
+      sources_.begin(), sources_.end(), [&](const auto& source) { return source->connection().get() == &connection; }));
 }
 
 void ShmPort::refresh() noexcept {

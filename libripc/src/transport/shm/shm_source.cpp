@@ -13,27 +13,53 @@ namespace ripc::shm {
 ShmSource::ShmSource(Parts parts)
     : parts_(std::move(parts)), reader_(parts_.memory.data(), parts_.geometry), taker_(parts_.memory.data()) {}
 
-ripc_status ShmSource::begin(const wire::Descriptor& descriptor) noexcept {
-  return taker_.begin(Key::from(descriptor.key));
+ripc_status ShmSource::begin(std::span<const wire::Descriptor> items) noexcept {
+  const Key key = Key::from(items.front().key);
+  const bool one_transfer = std::all_of(items.begin(), items.end(), [&](const wire::Descriptor& item) {
+    const Key other = Key::from(item.key);
+    return other.slot == key.slot && other.generation == key.generation;
+  });
+  return one_transfer ? taker_.begin(key) : RIPC_CORRUPT;
+}
+
+ripc_status ShmSource::prepare(spi::Pull& pull) noexcept {
+  const std::uint64_t location = pull.descriptor.location;
+  const std::uint64_t length = pull.descriptor.length;
+  if (location == kNotTold || !is_pooled(location)) {
+    const bool direct = location != kNotTold && !no_direct_access_.load(std::memory_order_relaxed);
+    return direct || length == 0 ? RIPC_OK : prepare_bounce(pull);
+  }
+  std::shared_ptr<const Mapping> arena;
+  const ripc_status known = parts_.connection->foreign_arena(arena_of(location), arena);
+  if (known == RIPC_UNSUPPORTED) return prepare_bounce(pull);
+  if (known != RIPC_OK) return dead() ? RIPC_PEER_DEAD : RIPC_PENDING;
+  if (offset_of(location) > arena->size() || length > arena->size() - offset_of(location)) return RIPC_CORRUPT;
+  pull.memory = std::move(arena);
+  return RIPC_OK;
+}
+
+// The first piece is asked for before there is a place for it: only its arrival shows that the sender delivers.
+ripc_status ShmSource::prepare_bounce(const spi::Pull& pull) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!bounce_waiting_) {
+    const ripc_status status = dead() ? RIPC_PEER_DEAD : request_bounce(pull);
+    if (status != RIPC_OK) return status;
+  }
+  // Items share the bounce buffer: the first that needs it is enough.
+  if (bounce_key_ != pull.descriptor.key || bounce_ready_) return RIPC_OK;
+  return dead() ? RIPC_PEER_DEAD : RIPC_PENDING;
 }
 
 ripc_status ShmSource::pull(spi::Pull& pull) noexcept {
   const std::uint64_t location = pull.descriptor.location;
   const auto length = static_cast<std::size_t>(pull.descriptor.length);
   if (length == 0) return pull.status = RIPC_OK;
-  if (location == kNotTold) return pull_by_bounce(pull);
-  if (is_pooled(location)) {
-    std::shared_ptr<const Mapping> arena;
-    const ripc_status known = parts_.connection->foreign_arena(arena_of(location), arena);
-    if (known == RIPC_UNSUPPORTED) return pull_by_bounce(pull);
-    if (known != RIPC_OK) return pull.status = dead() ? RIPC_PEER_DEAD : RIPC_PENDING;
-    if (offset_of(location) > arena->size() || length > arena->size() - offset_of(location))
-      return pull.status = RIPC_CORRUPT;
+  if (const auto* arena = static_cast<const Mapping*>(pull.memory.get())) {
     std::memcpy(pull.destination, arena->data() + offset_of(location), length);
     pull.copies = 1;
     return pull.status = RIPC_OK;
   }
-  if (!no_direct_access_.load(std::memory_order_relaxed)) {
+  if (location != kNotTold && !is_pooled(location) && !no_direct_access_.load(std::memory_order_relaxed)) {
     const ripc_status status = parts_.connection->process().read(location, {pull.destination, length});
     if (status != RIPC_UNSUPPORTED) {
       pull.copies = 1;
@@ -46,6 +72,8 @@ ripc_status ShmSource::pull(spi::Pull& pull) noexcept {
 
 ripc_status ShmSource::pull_by_bounce(spi::Pull& pull) noexcept {
   const std::lock_guard lock(mutex_);
+  // What was asked for an item that was then discarded.
+  if (bounce_key_ != pull.descriptor.key) bounce_waiting_ = bounce_ready_ = false;
   if (bounce_ready_) {
     bounce_ready_ = false;
     bounce_waiting_ = false;
@@ -61,9 +89,11 @@ ripc_status ShmSource::pull_by_bounce(spi::Pull& pull) noexcept {
   if (pull.progress == pull.descriptor.length) return pull.status = RIPC_OK;
   if (dead()) return pull.status = RIPC_PEER_DEAD;
   if (bounce_waiting_) return pull.status = RIPC_PENDING;
-  return pull.status = request_bounce(pull);
+  const ripc_status asked = request_bounce(pull);
+  return pull.status = asked == RIPC_OK ? RIPC_PENDING : asked;
 }
 
+// RIPC_OK: it is on its way. RIPC_PENDING: ask again.
 ripc_status ShmSource::request_bounce(const spi::Pull& pull) noexcept {
   if (!bounce_.mapping) {
     Result<SharedMemory> memory = create_shared_memory("ripc-bounce", kBounceSize, PeerAccess::read_write);
@@ -84,7 +114,9 @@ ripc_status ShmSource::request_bounce(const spi::Pull& pull) noexcept {
   if (status != RIPC_OK) return status;
   bounce_announced_ = true;
   bounce_waiting_ = true;
-  return RIPC_PENDING;
+  bounce_ready_ = false;
+  bounce_key_ = pull.descriptor.key;
+  return RIPC_OK;
 }
 
 void ShmSource::bounce_arrived(const wire::control::BounceData& data) noexcept {
@@ -101,40 +133,18 @@ void ShmSource::abandon(spi::Pull&) noexcept {
   bounce_ready_ = false;
 }
 
-ripc_status ShmSource::lend(const wire::Descriptor& descriptor, spi::Bytes& view) noexcept {
-  const std::uint64_t location = descriptor.location;
-  if (location == kNotTold || !is_pooled(location)) return RIPC_UNSUPPORTED;
-  std::shared_ptr<const Mapping> arena;
-  const ripc_status known = parts_.connection->foreign_arena(arena_of(location), arena);
-  if (known == RIPC_PENDING) return dead() ? RIPC_PEER_DEAD : RIPC_PENDING;
-  if (known != RIPC_OK) return known;
-  if (offset_of(location) > arena->size() || descriptor.length > arena->size() - offset_of(location))
-    return RIPC_CORRUPT;
-  Key key = Key::from(descriptor.key);
-  const std::lock_guard lock(mutex_);
-  // One mark covers all items of the message.
-  key.item = 0;
-  if (!taker_.mark_lent(key) && !lent_.contains(key.value())) return RIPC_REVOKED;
-  view = {arena->data() + offset_of(location), static_cast<std::size_t>(descriptor.length)};
-  lent_[key.value()] = arena;
-  lent_[descriptor.key] = std::move(arena);
+ripc_status ShmSource::lend(spi::Pull& pull, spi::Bytes& bytes) noexcept {
+  const auto* arena = static_cast<const Mapping*>(pull.memory.get());
+  if (arena == nullptr) return RIPC_UNSUPPORTED;
+  if (!taker_.mark_lent(Key::from(pull.descriptor.key))) return RIPC_REVOKED;
+  bytes = {arena->data() + offset_of(pull.descriptor.location), static_cast<std::size_t>(pull.descriptor.length)};
   return RIPC_OK;
 }
 
 ripc_status ShmSource::finish(const wire::Descriptor& descriptor, ripc_status status) noexcept {
   bool tell = false;
-  const Key key = Key::from(descriptor.key);
-  const ripc_status outcome = taker_.finish(key, status, tell);
-  {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(lent_, [&](const auto& entry) {
-      const Key other = Key::from(entry.first);
-      return other.slot == key.slot && other.generation == key.generation;
-    });
-  }
-  if (tell) {
-    (void)send_message(*parts_.connection, wire::control::TransferDone{.link = parts_.link});
-  }
+  const ripc_status outcome = taker_.finish(Key::from(descriptor.key), status, tell);
+  if (tell) send_notice(*parts_.connection, wire::control::TransferDone{.link = parts_.link});
   return outcome;
 }
 
@@ -151,8 +161,6 @@ ripc_status ShmSource::push(const wire::Grant& grant, spi::Bytes bytes) noexcept
   return status;
 }
 
-void ShmSource::tell_room() noexcept {
-  (void)send_message(*parts_.connection, wire::control::Room{.link = parts_.link});
-}
+void ShmSource::tell_room() noexcept { send_notice(*parts_.connection, wire::control::Room{.link = parts_.link}); }
 
 }  // namespace ripc::shm

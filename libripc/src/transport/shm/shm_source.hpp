@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
 
 #include "base/event_loop.hpp"
 #include "base/shared_memory.hpp"
@@ -35,16 +34,18 @@ class ShmSource final : public spi::Source {
 
   spi::Address reply_address() const override { return {"shm", parts_.locator}; }
   std::uint64_t context() const noexcept override { return parts_.context; }
-  ripc_status begin(const wire::Descriptor& descriptor) noexcept override;
+  ripc_status begin(std::span<const wire::Descriptor> items) noexcept override;
+  ripc_status prepare(spi::Pull& pull) noexcept override;
+  bool is_behind() const noexcept override { return parts_.connection->is_behind(); }
   ripc_status pull(spi::Pull& pull) noexcept override;
   void abandon(spi::Pull& pull) noexcept override;
-  ripc_status lend(const wire::Descriptor& descriptor, spi::Bytes& view) noexcept override;
+  ripc_status lend(spi::Pull& pull, spi::Bytes& bytes) noexcept override;
   ripc_status finish(const wire::Descriptor& descriptor, ripc_status status) noexcept override;
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept override;
 
   // ---- For the port, in the receiving thread ----
   QueueReader& reader() noexcept { return reader_; }
-  void tell_room() noexcept;
+  void tell_room() noexcept;  // any thread
 
   // ---- For the transport ----
   std::uint64_t link() const noexcept { return parts_.link; }
@@ -56,6 +57,7 @@ class ShmSource final : public spi::Source {
   void bounce_arrived(const wire::control::BounceData& data) noexcept;
 
  private:
+  ripc_status prepare_bounce(const spi::Pull& pull) noexcept;
   ripc_status pull_by_bounce(spi::Pull& pull) noexcept;
   ripc_status request_bounce(const spi::Pull& pull) noexcept;
 
@@ -66,11 +68,11 @@ class ShmSource final : public spi::Source {
   std::atomic<bool> no_direct_access_{false};
 
   std::mutex mutex_;
-  std::unordered_map<std::uint64_t, std::shared_ptr<const Mapping>> lent_;  // by key: keeps views valid
   SharedMemory bounce_;
   bool bounce_announced_ = false;
-  bool bounce_waiting_ = false;  // a request is under way
-  bool bounce_ready_ = false;
+  bool bounce_waiting_ = false;   // a request is under way, or its answer is there
+  bool bounce_ready_ = false;     // its answer is there
+  std::uint64_t bounce_key_ = 0;  // the item that was asked for
   std::uint32_t bounce_sequence_ = 0;
   wire::control::BounceData bounce_data_;
 };

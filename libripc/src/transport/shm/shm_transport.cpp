@@ -28,6 +28,10 @@ constexpr Nanoseconds kAcceptPause = 10'000'000;
 
 UniqueFd open_reserve() noexcept { return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
+Status not_answering() {
+  return Status(RIPC_TIMEOUT, "The process that holds the service does not answer; is it stopped?");
+}
+
 // "[DIRECTORY]#CONTEXT", the context in hexadecimal.
 bool parse_locator(const std::string& locator, std::string& directory, std::uint64_t& context) {
   const std::size_t hash = locator.rfind('#');
@@ -55,12 +59,11 @@ Status ShmTransport::start(spi::Host& host, EventLoop& loop) {
   host_ = &host;
   loop_ = &loop;
   must_fence_ = !register_process_barrier();
-  Result<UniqueFd> listener = directory_->listen(options_.context);
+  Result<UniqueFd> listener = directory_->listen(options_.context, &listener_guard_);
   if (!listener.ok()) return listener.status();
   listener_ = std::move(*listener);
   reserve_ = open_reserve();
   if (!reserve_) return system_error(errno, "open", "raise `ulimit -n`");
-  listener_guard_ = ForkGuard(listener_.get());
   return loop.add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_all(); });
 }
 
@@ -78,8 +81,7 @@ void ShmTransport::stop() noexcept {
   if (listener_) {
     loop_->remove(listener_.get());
     directory_->remove_context(options_.context);
-    listener_guard_.reset();
-    listener_.reset();
+    listener_guard_.close(listener_);
   }
 }
 
@@ -116,7 +118,6 @@ bool ShmTransport::admits(const Credentials& credentials) const noexcept {
 
 Status ShmTransport::adopt(const PeerPointer& peer) {
   peer->connection->attach(*loop_);
-  peer->guard = ForkGuard(peer->connection->fd());
   {
     const std::lock_guard lock(mutex_);
     const std::size_t limit = options_.max_peers + (peer->incoming ? kRefusals : 0);
@@ -135,15 +136,21 @@ Status ShmTransport::adopt(const PeerPointer& peer) {
   return status;
 }
 
+UniqueFd ShmTransport::accept(ForkGuard& guard) {
+  return ForkGuard::open(guard,
+                         [this] { return accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); });
+}
+
 void ShmTransport::accept_all() {
   for (;;) {
-    UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    ForkGuard guard;
+    UniqueFd socket = accept(guard);
     if (!socket && (errno == EMFILE || errno == ENFILE)) {
       if (!refuse_without_descriptors()) return;
       continue;
     }
     if (!socket) return;
-    auto peer = std::make_shared<Peer>(std::move(socket));
+    auto peer = std::make_shared<Peer>(std::move(socket), std::move(guard));
     peer->incoming = true;
     (void)adopt(peer);  // a peer too many sees its connection closed
   }
@@ -162,7 +169,8 @@ bool ShmTransport::refuse_without_descriptors() {
     return false;
   }
   reserve_.reset();
-  if (UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)); socket) {
+  ForkGuard guard;
+  if (UniqueFd socket = accept(guard)) {
     // Closing before the greeting was read would tell the peer of a reset before it sees the answer.
     pollfd greeting{socket.get(), POLLIN, 0};
     (void)poll(&greeting, 1, kGreetingMilliseconds);
@@ -175,6 +183,7 @@ bool ShmTransport::refuse_without_descriptors() {
                                                           .status = RIPC_NO_DESCRIPTORS},
                                 reply);
     (void)::send(socket.get(), reply.data(), reply.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    guard.close(socket);
   }
   reserve_ = open_reserve();
   return true;
@@ -213,13 +222,14 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
         directory = other;
       }
     }
-    Result<UniqueFd> socket = directory->connect(context);
+    ForkGuard guard;
+    Result<UniqueFd> socket = directory->connect(context, &guard);
     if (!socket.ok()) {
       if (socket.status().code() != RIPC_AGAIN || deadline.expired()) return socket.status();
       (void)wait([] { return false; }, Deadline::after(kRetryPause));
       continue;
     }
-    peer = std::make_shared<Peer>(std::move(*socket));
+    peer = std::make_shared<Peer>(std::move(*socket), std::move(guard));
     peer->context = context;
     peer->locator = locator;
     ours = true;
@@ -246,8 +256,7 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
     }
   }
   if (!greeted) return peer;
-  if (!wait([&] { return peer->greeted || peer->lost; }, deadline))
-    return Status(RIPC_TIMEOUT, "The process that holds the service does not answer; is it stopped?");
+  if (!wait([&] { return peer->greeted || peer->lost; }, deadline)) return not_answering();
   const std::lock_guard lock(mutex_);
   if (peer->lost) return peer->failure;
   if (!peer->greeted) return RIPC_CLOSED;
@@ -281,7 +290,6 @@ void ShmTransport::lose(const PeerPointer& peer, Status reason) {
   }
   loop_->remove(peer->connection->fd());
   peer->connection->shut_down();
-  peer->guard.reset();
   for (const auto& channel : channels) {
     if (channel->mark_dead()) host_->channel_lost(*channel);
   }
@@ -290,6 +298,12 @@ void ShmTransport::lose(const PeerPointer& peer, Status reason) {
 void ShmTransport::on_event(const PeerPointer& peer, std::uint32_t events) {
   if ((events & EPOLLOUT) != 0) peer->connection->flush();
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
+  peer->connection->set_busy(true);
+  receive_all(peer);
+  peer->connection->set_busy(false);
+}
+
+void ShmTransport::receive_all(const PeerPointer& peer) {
   Received& received = received_;
   for (int count = 0; count < kMessagesPerEvent; ++count) {
     switch (peer->connection->receive(received)) {
@@ -328,21 +342,55 @@ Result<std::unique_ptr<spi::Port>> ShmTransport::open_port(const spi::PortOption
 
 Result<std::shared_ptr<spi::Channel>> ShmTransport::connect(const spi::Address& address, ripc_service_id id,
                                                             Deadline deadline) {
-  Result<PeerPointer> peer = connect_peer(address.locator, deadline);
-  if (!peer.ok()) return peer.status();
+  Result<PeerPointer> connected = connect_peer(address.locator, deadline);
+  if (!connected.ok()) return connected.status();
+  const PeerPointer& peer = *connected;
+  // One thread opens the link, whoever comes meanwhile waits and shares it.
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopped_) return RIPC_CLOSED;
+      if (peer->lost) return RIPC_PEER_DEAD;
+      if (auto open = open_channel(*peer, id)) return std::shared_ptr<spi::Channel>(std::move(open));
+      if (peer->opening.insert(id).second) break;
+    }
+    if (!wait([&] { return peer->lost || !peer->opening.contains(id); }, deadline)) return not_answering();
+  }
+  Result<std::shared_ptr<ShmChannel>> channel = open_link(peer, id, deadline);
+  {
+    const std::lock_guard lock(mutex_);
+    peer->opening.erase(id);
+    changed_.notify_all();
+  }
+  // The responder waits in its loop.
+  if (!loop_->in_loop_thread()) loop_->post([] {});
+  if (!channel.ok()) return channel.status();
+  return std::shared_ptr<spi::Channel>(std::move(*channel));
+}
+
+std::shared_ptr<ShmChannel> ShmTransport::open_channel(const Peer& peer, ripc_service_id id) const {
+  for (const auto& [link, weak] : peer.channels) {
+    auto channel = weak.lock();
+    if (channel && channel->service() == id && channel->alive()) return channel;
+  }
+  return nullptr;
+}
+
+Result<std::shared_ptr<ShmChannel>> ShmTransport::open_link(const PeerPointer& peer, ripc_service_id id,
+                                                            Deadline deadline) {
   auto question = std::make_shared<Question>();
-  question->peer = *peer;
+  question->peer = peer;
   std::uint64_t request = 0;
   std::uint64_t link = 0;
   {
     const std::lock_guard lock(mutex_);
-    if ((*peer)->lost) return RIPC_PEER_DEAD;
+    if (peer->lost) return RIPC_PEER_DEAD;
     request = next_number_++;
     link = next_number_++;
     questions_[request] = question;
   }
   const ripc_status sent =
-      send_message(*(*peer)->connection,
+      send_message(*peer->connection,
                    wire::control::Open{.request = request, .service = id, .link = link, .reserved = 0, .reserved2 = 0});
   const bool answered = sent == RIPC_OK && wait([&] { return question->answered; }, deadline);
   {
@@ -351,14 +399,12 @@ Result<std::shared_ptr<spi::Channel>> ShmTransport::connect(const spi::Address& 
   }
   if (sent != RIPC_OK) return sent;
   if (!answered) {
-    (void)send_message(*(*peer)->connection, wire::control::CloseLink{.link = link});
-    return Status(RIPC_TIMEOUT, "The process that holds the service does not answer; is it stopped?");
+    (void)send_message(*peer->connection, wire::control::CloseLink{.link = link});
+    return not_answering();
   }
   if (!question->answered) return RIPC_CLOSED;
   if (question->status != RIPC_OK) return question->status;
-  Result<std::shared_ptr<ShmChannel>> channel = make_channel(*peer, id, *question);
-  if (!channel.ok()) return channel.status();
-  return std::shared_ptr<spi::Channel>(std::move(*channel));
+  return make_channel(peer, id, *question);
 }
 
 Result<std::shared_ptr<ShmChannel>> ShmTransport::make_channel(const PeerPointer& peer, ripc_service_id id,

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/fork_guard.hpp"
@@ -50,9 +51,9 @@ class ShmTransport final : public spi::Transport {
  private:
   // One connected context.
   struct Peer {
-    explicit Peer(UniqueFd socket) : connection(std::make_shared<Connection>(std::move(socket))) {}
+    Peer(UniqueFd socket, ForkGuard guard)
+        : connection(std::make_shared<Connection>(std::move(socket), std::move(guard))) {}
     std::shared_ptr<Connection> connection;
-    ForkGuard guard;
     bool incoming = false;
     bool greeted = false;  // Hello, or its answer, has arrived
     bool lost = false;
@@ -61,6 +62,7 @@ class ShmTransport final : public spi::Transport {
     std::uint64_t context = 0;
     std::string locator;
     std::unordered_map<std::uint64_t, std::weak_ptr<ShmChannel>> channels;
+    std::unordered_set<ripc_service_id> opening;                            // a thread asks for a link to it
     std::unordered_map<std::uint64_t, std::shared_ptr<ShmSource>> sources;  // by the peer's link
     std::unordered_map<std::uint64_t, ripc_service_id> source_services;
   };
@@ -80,11 +82,15 @@ class ShmTransport final : public spi::Transport {
   Status adopt(const PeerPointer& peer);
   bool admits(const Credentials& credentials) const noexcept;
   void accept_all();
+  UniqueFd accept(ForkGuard& guard);
   bool refuse_without_descriptors();
   void on_event(const PeerPointer& peer, std::uint32_t events);
+  void receive_all(const PeerPointer& peer);
   void lose(const PeerPointer& peer, Status reason);
   // Waits, in any thread, until `done` (checked under the mutex) or the deadline.
   bool wait(const std::function<bool()>& done, Deadline deadline);
+  Result<std::shared_ptr<ShmChannel>> open_link(const PeerPointer& peer, ripc_service_id id, Deadline deadline);
+  std::shared_ptr<ShmChannel> open_channel(const Peer& peer, ripc_service_id id) const;  // under the mutex
   Result<std::shared_ptr<ShmChannel>> make_channel(const PeerPointer& peer, ripc_service_id id, Question& question);
 
   // Messages. False: the peer broke the protocol.

@@ -205,9 +205,12 @@ ripc_status TransferTaker::begin(Key key) noexcept {
 }
 
 bool TransferTaker::mark_lent(Key key) noexcept {
+  if (key.slot >= kTransferSlots) return false;
+  const std::uint64_t lent = word(key.generation, TransferState::lent);
   std::uint64_t expected = word(key.generation, TransferState::pulling);
-  return control_->transfers[key.slot].compare_exchange_strong(expected, word(key.generation, TransferState::lent),
-                                                               std::memory_order_seq_cst, std::memory_order_acquire);
+  return control_->transfers[key.slot].compare_exchange_strong(expected, lent, std::memory_order_seq_cst,
+                                                               std::memory_order_acquire) ||
+         expected == lent;
 }
 
 ripc_status TransferTaker::finish(Key key, ripc_status status, bool& tell) noexcept {

@@ -113,6 +113,7 @@ class TransferTaker {
   explicit TransferTaker(std::byte* base) noexcept : control_(reinterpret_cast<Control*>(base)) {}
 
   ripc_status begin(Key key) noexcept;
+  // One mark covers all items of the transfer: true as long as it is neither finished nor revoked.
   bool mark_lent(Key key) noexcept;
   // As Source::finish. `tell` becomes true if the owner asked to be told.
   ripc_status finish(Key key, ripc_status status, bool& tell) noexcept;

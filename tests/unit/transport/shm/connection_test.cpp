@@ -127,6 +127,26 @@ TEST_F(ConnectionTest, QueuesWhatTheSocketDoesNotTakeUpToALimitAndSendsItLater) 
   EXPECT_EQ(left_->send(message(100, 1)), RIPC_OK);
 }
 
+TEST_F(ConnectionTest, LosesNoNoticeToAFullQueueAndKeepsEachOnce) {
+  int sent = 0;
+  while (sent < 100'000 && left_->send(message(100, 1)) == RIPC_OK) ++sent;
+  ASSERT_LT(sent, 100'000);
+  for (int count = 0; count < 10'000; ++count) left_->notify(message(16, count % 2));
+  for (; sent > 0; --sent) {
+    left_->flush();
+    ASSERT_EQ(right_->receive(received_), Event::message);
+    ASSERT_EQ(received_.size, 100u);
+  }
+  for (int number = 0; number < 2; ++number) {
+    left_->flush();
+    ASSERT_EQ(right_->receive(received_), Event::message);
+    EXPECT_EQ(content(), message(16, number));
+  }
+  left_->notify(message(16, 5));
+  ASSERT_EQ(right_->receive(received_), Event::message);
+  EXPECT_EQ(content(), message(16, 5)) << "and nothing else is left";
+}
+
 TEST_F(ConnectionTest, MakesTheLoopWaitUntilTheSocketIsWritable) {
   Result<std::unique_ptr<EventLoop>> made = EventLoop::create();
   ASSERT_TRUE(made.ok());

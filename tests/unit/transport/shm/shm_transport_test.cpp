@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// The transport against a peer that the test plays by hand: what it believes of answers.
+#include "transport/shm/shm_transport.hpp"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <thread>
+
+#include "../../base/process_helpers.hpp"
+
+namespace ripc::shm {
+namespace {
+
+namespace control = wire::control;
+
+constexpr std::uint64_t kOwn = 0x1111;
+constexpr std::uint64_t kPeer = 0x2222;
+constexpr int kPatienceMilliseconds = 20'000;
+
+struct NoHost final : spi::Host {
+  void control_packet(spi::Source&, ripc_service_id, spi::Bytes) noexcept override {}
+  void transfer_finished(spi::Channel&, std::uint64_t) noexcept override {}
+  void room(spi::Channel&) noexcept override {}
+  void channel_lost(spi::Channel&) noexcept override {}
+  void fenced(ripc_service_id, std::uint64_t) noexcept override {}
+};
+
+// A context of which there is only the control connection. The test's thread.
+class PlayedPeer {
+ public:
+  explicit PlayedPeer(RuntimeDirectory& directory) {
+    Result<UniqueFd> listener = directory.listen(kPeer);
+    EXPECT_TRUE(listener.ok()) << listener.status().text();
+    if (listener.ok()) listener_ = std::move(*listener);
+  }
+  // Waits for the transport to connect, and greets it.
+  bool accept() {
+    if (!readable(listener_.get())) return false;
+    connection_ = std::make_unique<Connection>(UniqueFd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+    if (!next<control::Hello>()) return false;
+    return send_message(*connection_, control::HelloReply{.context = kPeer, .pid = 1, .flags = 0, .status = RIPC_OK}) ==
+           RIPC_OK;
+  }
+  // The next message, if it is one of this type.
+  template <typename T>
+  std::optional<T> next() {
+    if (!readable(connection_->fd()) || connection_->receive(received_) != Connection::Event::message) return {};
+    auto decoded = control::decode(std::span(received_.bytes).first(received_.size));
+    if (!decoded.ok() || !std::holds_alternative<T>(*decoded)) return {};
+    return std::get<T>(*decoded);
+  }
+  Connection& connection() { return *connection_; }
+
+ private:
+  static bool readable(int fd) {
+    pollfd descriptor{fd, POLLIN, 0};
+    return ::poll(&descriptor, 1, kPatienceMilliseconds) == 1;
+  }
+
+  UniqueFd listener_;
+  std::unique_ptr<Connection> connection_;
+  Received received_;
+};
+
+class ShmTransportTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto directory = RuntimeDirectory::open((temporary_ / "run").c_str(), RIPC_PEERS_SAME_USER);
+    ASSERT_TRUE(directory.ok()) << directory.status().text();
+    directory_ = std::move(*directory);
+    auto loop = EventLoop::create();
+    ASSERT_TRUE(loop.ok()) << loop.status().text();
+    loop_ = std::move(*loop);
+    TransportOptions options;
+    options.context = kOwn;
+    transport_ = std::make_unique<ShmTransport>(directory_, options);
+    ASSERT_TRUE(transport_->start(host_, *loop_).ok());
+    responder_ = std::thread([this] { loop_->run(); });
+    peer_ = std::make_unique<PlayedPeer>(*directory_);
+  }
+  void TearDown() override {
+    if (!responder_.joinable()) return;
+    loop_->post([this] {
+      transport_->stop();
+      loop_->stop();
+    });
+    responder_.join();
+  }
+  spi::Address peer_address() const { return {"shm", context_locator(kPeer)}; }
+
+  const test::TemporaryDirectory temporary_;
+  std::shared_ptr<RuntimeDirectory> directory_;
+  NoHost host_;
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<ShmTransport> transport_;
+  std::thread responder_;
+  std::unique_ptr<PlayedPeer> peer_;
+};
+
+TEST_F(ShmTransportTest, AnAnswerToAFenceIsNotTakenForAStateOfThisProcess) {
+  std::thread player([this] {
+    ASSERT_TRUE(peer_->accept());
+    for (const ripc_status status :
+         {RIPC_OK, RIPC_NO_SERVICE, RIPC_PENDING, RIPC_FORKED, RIPC_FENCED, RIPC_PERMISSION}) {
+      const auto fence = peer_->next<control::Fence>();
+      ASSERT_TRUE(fence);
+      ASSERT_EQ(send_message(peer_->connection(), control::Fenced{.request = fence->request, .status = status}),
+                RIPC_OK);
+    }
+  });
+  const Deadline deadline = Deadline::after(Nanoseconds{kPatienceMilliseconds} * 1'000'000);
+  EXPECT_EQ(transport_->fence(peer_address(), 7, 1, deadline).code(), RIPC_OK);
+  EXPECT_EQ(transport_->fence(peer_address(), 7, 1, deadline).code(), RIPC_NO_SERVICE);
+  for (int lie = 0; lie < 4; ++lie)
+    EXPECT_EQ(transport_->fence(peer_address(), 7, 1, deadline).code(), RIPC_CORRUPT) << lie;
+  player.join();
+}
+
+}  // namespace
+}  // namespace ripc::shm
