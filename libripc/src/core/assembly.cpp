@@ -203,21 +203,22 @@ bool Service::progress(Assembly& assembly) noexcept {
     item.done = true;
     item.pull.status = RIPC_OK;
   }
-  finish(assembly);
-  return true;
+  return finish(assembly);
 }
 
-void Service::finish(Assembly& assembly) noexcept {
+// Ends the transfer and delivers the message. False while the sender has not said whether it may be delivered.
+bool Service::finish(Assembly& assembly) noexcept {
   Message& message = *assembly.message;
   for (const Assembly::Item& item : assembly.items) {
     if (item.pull.status != RIPC_OK && assembly.failure == RIPC_OK) assembly.failure = reported(item.pull.status);
   }
   if (assembly.transfer && !assembly.any_lent) {
     const ripc_status outcome = assembly.source->finish(*assembly.transfer, assembly.failure);
-    if (outcome == RIPC_REVOKED) {
+    if (outcome == RIPC_PENDING && assembly.failure == RIPC_OK && !assembly.deadline.expired()) return false;
+    if (outcome == RIPC_REVOKED || (outcome == RIPC_PENDING && assembly.failure == RIPC_OK)) {
       assembly.transfer.reset();
       drop(assembly, RIPC_REVOKED);
-      return;
+      return true;
     }
   }
   for (const Assembly::Item& item : assembly.items) {
@@ -253,6 +254,7 @@ void Service::finish(Assembly& assembly) noexcept {
     attachments.lent_status = assembly.failure;
   }
   emit(assembly.message);
+  return true;
 }
 
 // The message will not be delivered: windows go back to their places, the sender hears why.

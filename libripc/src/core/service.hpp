@@ -123,7 +123,7 @@ class Service final : private spi::PacketSink {
   void plan(Assembly& assembly, const wire::Packet& packet) noexcept;
   bool progress(Assembly& assembly) noexcept;
   bool lend_or_lease(Assembly& assembly, std::size_t index) noexcept;
-  void finish(Assembly& assembly) noexcept;
+  bool finish(Assembly& assembly) noexcept;
   void drop(Assembly& assembly, ripc_status status) noexcept;
   void progress_all() noexcept;
   ripc_status receive_nothing(std::size_t& count) noexcept;
