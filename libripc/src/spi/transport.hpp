@@ -164,6 +164,14 @@ class PacketSink {
   ~PacketSink() = default;
 };
 
+// What a port has seen of its sources' packets, since it was opened.
+struct PortStatistics {
+  std::uint64_t lost = 0;        // missing: sent, and neither here nor refused by the sender's side
+  std::uint64_t late = 0;        // dropped, because later ones had come before; not among the lost
+  std::uint64_t duplicates = 0;  // dropped
+  std::uint64_t corrupt = 0;     // dropped: not what this transport sends
+};
+
 class Port {
  public:
   virtual ~Port() = default;
@@ -181,6 +189,9 @@ class Port {
 
   // Any. Sources open now.
   virtual std::size_t source_count() const noexcept = 0;
+
+  // Any. All zero where the path neither loses nor reorders.
+  virtual PortStatistics statistics() const noexcept { return {}; }
 
   // Any. The service was published as this registration; peers that connect from now on are told.
   virtual void published(std::uint64_t incarnation) noexcept = 0;
