@@ -40,6 +40,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
 
   // Ends it without a word.
   void cancel() noexcept;
+  bool over() const noexcept { return step_ == Step::over; }
 
  private:
   enum class Step { connecting, hello, reply, confirm, over };

@@ -13,6 +13,8 @@ namespace {
 constexpr std::size_t kControlReserve = 16 * datagram_bytes(wire::datagram::kHeaderSize);
 // Pending errors of a socket come before its datagrams.
 constexpr int kMaxErrors = 4;
+// Batches without a packet in them that are read in one turn.
+constexpr int kMaxEmptyBatches = 8;
 
 }  // namespace
 
@@ -26,6 +28,9 @@ SocketPort::~SocketPort() {
   for (const auto& source : sources_) {
     events_.remove(source->socket().fd());
     source->session()->bulk->forget(events_);
+  }
+  for (const auto& weak : former_sessions_) {
+    if (const SessionPointer session = weak.lock()) session->bulk->forget(events_);
   }
 }
 
@@ -151,17 +156,23 @@ std::size_t SocketPort::poll_all(spi::PacketSink& sink, std::size_t budget, bool
 
 std::size_t SocketPort::poll_ready(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept {
   std::size_t taken = 0;
-  if (ready_next_ == ready_count_) {
-    const int count = epoll_wait(ready_fd_, ready_.data(), static_cast<int>(ready_.size()), 0);
-    counters_.receive_calls.store(counters_.receive_calls.load(std::memory_order_relaxed) + 1,
-                                  std::memory_order_relaxed);
-    ready_next_ = 0;
-    ready_count_ = static_cast<std::size_t>(std::max(count, 0));
-  }
-  while (ready_next_ < ready_count_ && taken < budget && !stop) {
-    auto* source = static_cast<SocketSource*>(ready_[ready_next_].data.ptr);
-    ++ready_next_;
-    taken += poll_source(std::static_pointer_cast<SocketSource>(source->shared_from_this()), sink, budget - taken, stop);
+  // What is ready may turn out to be no packet; then the next ones are asked for.
+  for (std::size_t asked = 0; taken == 0 && !stop && asked <= polled_.size(); asked += ready_.size()) {
+    const bool more = ready_next_ != ready_count_;
+    if (!more) {
+      ready_next_ = 0;
+      ready_count_ = static_cast<std::size_t>(
+          std::max(epoll_wait(ready_fd_, ready_.data(), static_cast<int>(ready_.size()), 0), 0));
+      count_call();
+    }
+    const bool last = !more && ready_count_ < ready_.size();
+    while (ready_next_ < ready_count_ && taken < budget && !stop) {
+      auto* source = static_cast<SocketSource*>(ready_[ready_next_].data.ptr);
+      ++ready_next_;
+      taken +=
+          poll_source(std::static_pointer_cast<SocketSource>(source->shared_from_this()), sink, budget - taken, stop);
+    }
+    if (last) break;
   }
   return taken;
 }
@@ -189,27 +200,35 @@ std::size_t SocketPort::poll_source(const std::shared_ptr<SocketSource>& source,
   return 0;
 }
 
-// Reads a batch. True if there is a packet in it.
+// Reads a batch. True if there is a packet in it; false only if nothing is left to read.
 bool SocketPort::fetch(SocketSource& source) noexcept {
   batch_next_ = batch_count_ = 0;
-  int count = 0;
-  for (int errors = 0; errors < kMaxErrors; ++errors) {
-    count = recvmmsg(source.socket().fd(), headers_.data(), kBatch, MSG_DONTWAIT, nullptr);
-    counters_.receive_calls.store(counters_.receive_calls.load(std::memory_order_relaxed) + 1,
-                                  std::memory_order_relaxed);
-    if (count >= 0 || errno == EAGAIN) break;
+  for (int round = 0; round < kMaxEmptyBatches; ++round) {
+    int count = 0;
+    for (int errors = 0; errors < kMaxErrors; ++errors) {
+      count = recvmmsg(source.socket().fd(), headers_.data(), kBatch, MSG_DONTWAIT, nullptr);
+      count_call();
+      if (count >= 0 || errno == EAGAIN) break;
+    }
+    if (count <= 0) return false;
+    for (int index = 0; index < count; ++index) {
+      const auto at = static_cast<std::size_t>(index);
+      // Longer than any: what came of it is no packet of ours.
+      const std::size_t size = headers_[at].msg_len > kMaxDatagram ? 0 : headers_[at].msg_len;
+      const spi::Bytes packet = source.accept({buffers_.get() + at * kStride, size}, counters_);
+      if (!packet.empty()) batch_[batch_count_++] = packet;
+    }
+    source.settle(counters_);
+    if (batch_count_ != 0) return true;
+    if (count < static_cast<int>(kBatch)) return false;
   }
-  if (count <= 0) return false;
-  for (int index = 0; index < count; ++index) {
-    const auto at = static_cast<std::size_t>(index);
-    // Longer than any: what came of it is no packet of ours.
-    const std::size_t size = std::min<std::size_t>(headers_[at].msg_len, kMaxDatagram + 1);
-    const spi::Bytes datagram{buffers_.get() + at * kStride, size > kMaxDatagram ? 0 : size};
-    const spi::Bytes packet = source.accept(datagram, counters_);
-    if (!packet.empty()) batch_[batch_count_++] = packet;
-  }
-  source.settle(counters_);
-  return batch_count_ != 0;
+  // Somebody floods the link with what is no packet. Others have a turn.
+  events_.wake();
+  return false;
+}
+
+void SocketPort::count_call() noexcept {
+  counters_.receive_calls.store(counters_.receive_calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 std::size_t SocketPort::deliver_batch(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept {
@@ -254,8 +273,10 @@ std::size_t SocketPort::deliver_backlog(SocketSource& source, spi::PacketSink& s
 
 void SocketPort::remove(const std::shared_ptr<SocketSource>& source) noexcept {
   events_.remove(source->socket().fd());
-  source->session()->bulk->forget(events_);
   if (batch_source_ == source) batch_source_.reset();
+  // A message of it may still be about to end: while this port is there, the events are.
+  std::erase_if(former_sessions_, [&](const auto& weak) { return weak.expired() || weak.lock() == source->session(); });
+  former_sessions_.push_back(source->session());
   const std::lock_guard lock(mutex_);
   if (ready_set_) (void)epoll_ctl(ready_set_.get(), EPOLL_CTL_DEL, source->socket().fd(), nullptr);
   for (std::size_t index = ready_next_; index < ready_count_; ++index) {

@@ -69,6 +69,7 @@ class SocketPort final : public spi::Port {
   void set_aside() noexcept;
   void remove(const std::shared_ptr<SocketSource>& source) noexcept;
   Status watch_locked(SocketSource& source) noexcept;
+  void count_call() noexcept;
 
   const spi::PortOptions options_;
   EventSet& events_;
@@ -89,6 +90,7 @@ class SocketPort final : public spi::Port {
   std::size_t next_ = 0;
   std::size_t unscanned_ = 0;   // sources to look at before the ready ones are enough again
   std::size_t backlogged_ = 0;  // sources with a backlog
+  std::vector<std::weak_ptr<Session>> former_sessions_;  // of sources that are gone
   int ready_fd_ = -1;
   std::array<epoll_event, kBatch> ready_{};
   std::size_t ready_next_ = 0, ready_count_ = 0;
