@@ -21,6 +21,7 @@
 #include "base/event_loop.hpp"
 #include "base/unique_fd.hpp"
 #include "spi/transport.hpp"
+#include "transport/socket/bulk_limits.hpp"
 #include "wire/packet.hpp"
 
 namespace ripc::socket {
@@ -31,9 +32,6 @@ struct BulkOptions {
   // A connection on which an answer is due is given up when nothing arrives for this long. So is a push.
   Nanoseconds stall_timeout = 5'000'000'000;
 };
-
-// Of one session, whoever dialed them; more are refused.
-inline constexpr std::size_t kMaxBulkConnections = 16;
 
 // Since the start; what one call reads belongs together only while nothing moves.
 struct BulkCounters {
@@ -56,7 +54,7 @@ class BulkPeer {
     // A watched transfer that was exposed for `owner` has finished.
     std::function<void(std::uint64_t owner, std::uint64_t transfer)> finished;
     // One more connection is wanted. Answered at any time, from any thread, with adopt() or dial_failed(); until then
-    // it is not called again.
+    // it is not called again (a connection that the peer dialed is an answer too).
     std::function<void()> dial;
   };
 
@@ -148,13 +146,9 @@ class BulkPeer {
   BulkCounters counters() const noexcept;
 
  private:
-  class Implementation;
-  explicit BulkPeer(std::shared_ptr<Implementation> implementation) noexcept;
+  explicit BulkPeer(std::shared_ptr<class BulkSession> session) noexcept;
 
-  const std::shared_ptr<Implementation> implementation_;
+  const std::shared_ptr<BulkSession> session_;
 };
-
-inline constexpr std::size_t kMaxTransfers = 4096;  // exposed by one side of a session
-inline constexpr std::size_t kMaxGrants = 1024;     // likewise
 
 }  // namespace ripc::socket
