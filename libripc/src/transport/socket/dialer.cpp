@@ -44,6 +44,7 @@ Dialer::~Dialer() { cancel(); }
 
 void Dialer::cancel() noexcept {
   over_ = true;
+  done_ = nullptr;
   if (timer_ != 0) loop_.cancel_timer(timer_);
   timer_ = 0;
   for (const auto& attempt : attempts_) {
@@ -53,8 +54,10 @@ void Dialer::cancel() noexcept {
 
 void Dialer::finish(Greeted greeted) {
   if (over_) return;
+  // What it holds may hold this.
+  const Handshake::Done done = std::move(done_);
   cancel();
-  done_(std::move(greeted));
+  done(std::move(greeted));
 }
 
 void Dialer::next() {

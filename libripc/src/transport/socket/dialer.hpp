@@ -23,6 +23,7 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
                                       Handshake::Done done);
   ~Dialer();
   void cancel() noexcept;
+  bool over() const noexcept { return over_; }
 
  private:
   Dialer(EventLoop& loop, Authenticator& authenticator, std::vector<Endpoint> endpoints,

@@ -45,7 +45,7 @@ struct Session {
 
   // ---- The responder's ----
   std::shared_ptr<Dialer> dialer;       // the control connection is being made
-  std::shared_ptr<Dialer> bulk_dialer;  // another bulk connection is being made
+  std::shared_ptr<Dialer> bulk_dialer;  // of the last bulk connection
   std::uint64_t bulk_question = 0;      // an incoming session waits for the peer to dial: which time
   Nanoseconds down_since = 0;           // 0: the control connection is there
   Nanoseconds resume_until = 0;

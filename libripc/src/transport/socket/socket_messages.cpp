@@ -169,7 +169,7 @@ bool SocketTransport::on(const SessionPointer& session, const wire::session::Fen
 bool SocketTransport::on(const SessionPointer& session, const wire::session::WantBulk&) {
   if (session->incoming) return false;
   // One at a time: the one that is being made serves both sides.
-  if (!session->bulk_dialer) dial_bulk(session);
+  if (!session->bulk_dialer || session->bulk_dialer->over()) dial_bulk(session);
   return true;
 }
 

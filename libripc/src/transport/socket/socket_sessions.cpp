@@ -211,11 +211,12 @@ void SocketTransport::accept_session(Greeted greeted) {
 
 void SocketTransport::on_event(const SessionPointer& session, std::uint32_t events) {
   if ((events & EPOLLOUT) != 0) session->stream.flush();
-  for (int count = 0; count < kFramesPerEvent; ++count) {
+  bool more = true;
+  for (int count = 0; more && count < kFramesPerEvent; ++count) {
     std::span<const std::byte> frame;
     switch (session->stream.receive(frame)) {
       case ControlStream::Event::nothing:
-        count = kFramesPerEvent;
+        more = false;
         break;
       case ControlStream::Event::closed:
         control_lost(session);
@@ -228,6 +229,8 @@ void SocketTransport::on_event(const SessionPointer& session, std::uint32_t even
         if (session->lost) return;
     }
   }
+  // What was read already makes no event.
+  if (more) loop_->post([this, session] { on_event(session, 0); });
   if (session->stream.should_acknowledge()) {
     (void)session->stream.send(wire::session::Heartbeat{.received = session->stream.received()});
     session->stream.note_acknowledgement();
@@ -327,7 +330,6 @@ void SocketTransport::dial_bulk(const SessionPointer& session) {
   session->bulk_dialer = Dialer::dial(*loop_, authenticator_, {session->remote}, hello(session, Role::bulk),
                                       session->context, Deadline::after(options_.peer_timeout),
                                       [session](Greeted greeted) {
-                                        session->bulk_dialer.reset();
                                         if (!greeted.status.ok()) {
                                           session->bulk->dial_failed();
                                           return;
