@@ -159,7 +159,12 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
     if (!readable.ok()) return readable;
     resolvers.push_back(std::make_unique<resolver::ReferralResolver>(std::move(known), settings.peer_policy));
   }
-  resolvers.push_back(std::make_unique<resolver::LocalResolver>(*directory, parts.id));
+  auto local = std::make_unique<resolver::LocalResolver>(*directory, parts.id);
+  if (std::find(settings.transports.begin(), settings.transports.end(), "shm") == settings.transports.end()) {
+    Status shown = local->show_life();
+    if (!shown.ok()) return shown;
+  }
+  resolvers.push_back(std::move(local));
   parts.resolver = std::make_unique<resolver::ChainResolver>(std::move(resolvers));
   return core::Context::create(std::move(parts));
 }
