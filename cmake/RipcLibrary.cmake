@@ -13,6 +13,14 @@ endif()
 # Header-only too: the local resolver's records are JSON.
 find_package(nlohmann_json REQUIRED)
 
+# The message authentication codes of the cluster key.
+find_path(RIPC_SODIUM_INCLUDE_DIR sodium.h DOC "Folder of sodium.h")
+find_library(RIPC_SODIUM_LIBRARY sodium DOC "libsodium")
+mark_as_advanced(RIPC_SODIUM_INCLUDE_DIR RIPC_SODIUM_LIBRARY)
+if(NOT RIPC_SODIUM_INCLUDE_DIR OR NOT RIPC_SODIUM_LIBRARY)
+  message(FATAL_ERROR "libsodium not found: run scripts/setup, or install libsodium-dev")
+endif()
+
 file(GLOB_RECURSE RIPC_LIBRARY_SOURCES CONFIGURE_DEPENDS
   "${PROJECT_SOURCE_DIR}/libripc/src/*.cpp"
   "${PROJECT_SOURCE_DIR}/resolver/*.cpp")
@@ -31,9 +39,11 @@ function(ripc_configure_library target)
       "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>"
     PRIVATE
       ${RIPC_INTERNAL_INCLUDE_DIRS})
-  if(NOT RIPC_XXHASH_INCLUDE_DIR STREQUAL "/usr/include")
-    target_include_directories(${target} SYSTEM PRIVATE "${RIPC_XXHASH_INCLUDE_DIR}")
-  endif()
+  foreach(folder IN ITEMS "${RIPC_XXHASH_INCLUDE_DIR}" "${RIPC_SODIUM_INCLUDE_DIR}")
+    if(NOT folder STREQUAL "/usr/include")
+      target_include_directories(${target} SYSTEM PRIVATE "${folder}")
+    endif()
+  endforeach()
   target_compile_definitions(${target} PRIVATE RIPC_VERSION_STRING="${PROJECT_VERSION}")
 endfunction()
 
@@ -46,7 +56,10 @@ add_library(ripc::ripc_static ALIAS ripc_static)
 ripc_configure_library(ripc_static)
 set_target_properties(ripc_static PROPERTIES OUTPUT_NAME ripc LINKER_LANGUAGE CXX)
 # A program in C that links libripc.a needs the C++ runtime too; CMake adds it only where the project has C++ enabled.
-target_link_libraries(ripc_static INTERFACE Threads::Threads "$<$<LINK_LANGUAGE:C>:stdc++;m>")
+# libsodium goes by its name, so that an installed tree does not remember where it was at the build.
+target_link_libraries(ripc_static INTERFACE
+  "$<BUILD_INTERFACE:${RIPC_SODIUM_LIBRARY}>" "$<INSTALL_INTERFACE:sodium>"
+  Threads::Threads "$<$<LINK_LANGUAGE:C>:stdc++;m>")
 
 add_library(ripc SHARED $<TARGET_OBJECTS:ripc_objects>)
 set_target_properties(ripc PROPERTIES LINKER_LANGUAGE CXX)
@@ -62,7 +75,7 @@ if(RIPC_USE_LTO)
 endif()
 add_library(ripc::ripc ALIAS ripc)
 ripc_configure_library(ripc)
-target_link_libraries(ripc PRIVATE Threads::Threads)
+target_link_libraries(ripc PRIVATE "${RIPC_SODIUM_LIBRARY}" Threads::Threads)
 set(version_script "${PROJECT_SOURCE_DIR}/cmake/libripc.map")
 target_link_options(ripc PRIVATE "LINKER:--version-script=${version_script}" "LINKER:-z,relro,-z,now")
 if(NOT RIPC_SANITIZE_OPTIONS)

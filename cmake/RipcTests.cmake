@@ -98,7 +98,7 @@ endfunction()
 
 function(ripc_tests_conformance)
   # One run of the suite for each.
-  set(RIPC_CONFORMANCE_TRANSPORTS shm)
+  set(RIPC_CONFORMANCE_TRANSPORTS shm socket)
   file(GLOB_RECURSE conformance_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/conformance/*.cpp")
   ripc_add_helpers(conformance conformance_sources ripc)
   if(conformance_sources)

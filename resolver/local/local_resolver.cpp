@@ -74,7 +74,18 @@ LocalResolver::LocalResolver(std::shared_ptr<RuntimeDirectory> directory, std::u
   sweep();
 }
 
-LocalResolver::~LocalResolver() = default;
+LocalResolver::~LocalResolver() {
+  if (!life_) return;
+  directory_->remove_context(own_context_);
+  life_guard_.close(life_);
+}
+
+Status LocalResolver::show_life() {
+  Result<UniqueFd> socket = directory_->listen(own_context_, &life_guard_);
+  if (!socket.ok()) return socket.status();
+  life_ = std::move(*socket);
+  return {};
+}
 
 // A context of 0 is that of a vacant record. One that cannot be judged keeps its record.
 bool LocalResolver::is_alive(const spi::ServiceRecord& record) const noexcept {

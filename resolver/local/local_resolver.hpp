@@ -20,7 +20,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fork_guard.hpp"
 #include "base/runtime_directory.hpp"
+#include "base/unique_fd.hpp"
 #include "spi/resolver.hpp"
 
 namespace ripc::resolver {
@@ -34,6 +36,10 @@ class LocalResolver final : public spi::Resolver {
   // process are as foreign as those of other processes. Sweeps (see below).
   LocalResolver(std::shared_ptr<RuntimeDirectory> directory, std::uint64_t own_context);
   ~LocalResolver() override;
+
+  // Makes the socket that shows others that the own context lives, for a context without a transport that does; nobody
+  // answers there. Once, before the first publish(). As RuntimeDirectory::listen().
+  Status show_life();
 
   std::string_view name() const noexcept override { return "local"; }
 
@@ -77,6 +83,8 @@ class LocalResolver final : public spi::Resolver {
 
   const std::shared_ptr<RuntimeDirectory> directory_;
   const std::uint64_t own_context_;
+  UniqueFd life_;
+  ForkGuard life_guard_;
   std::mutex mutex_;
   std::vector<spi::ServiceRecord> pending_;  // withdrawn, but their files could not be removed yet
 };

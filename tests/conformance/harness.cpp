@@ -19,6 +19,7 @@ constexpr std::array kTransports = {
            .exact_queue = true,
            .exact_costs = true,
            .static_locator = [](const std::string& directory) { return "shm:" + directory; }},
+    Traits{.name = "socket"},
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the seed files of the fuzzers with the real encoders:
 //
-//   make_corpus FOLDER        writes FOLDER/packet/* and FOLDER/control/*
+//   make_corpus FOLDER        writes FOLDER/packet/*, control/*, session/* and datagram/*
 //
 // Run it again when a wire format changes; the files it writes are kept in the tree.
 #include <cstddef>
@@ -16,11 +16,15 @@
 #include <vector>
 
 #include "wire/control.hpp"
+#include "wire/datagram.hpp"
 #include "wire/packet.hpp"
+#include "wire/session.hpp"
 
 namespace {
 
 namespace control = ripc::wire::control;
+namespace datagram = ripc::wire::datagram;
+namespace session = ripc::wire::session;
 using ripc::wire::Encoder;
 using ripc::wire::PacketKind;
 using Bytes = std::vector<std::byte>;
@@ -128,6 +132,66 @@ void write_packets(const std::filesystem::path& folder) {
 }
 
 template <typename T>
+void write_frame(const std::filesystem::path& file, const T& frame) {
+  Bytes bytes;
+  if (session::encode(frame, bytes) != RIPC_OK) failed = true;
+  write(file, bytes);
+}
+
+void write_sessions(const std::filesystem::path& folder) {
+  write_frame(folder / "hello", session::Hello{.context = 1, .session = 2, .role = 1, .port = 7000, .nonce = {}});
+  write_frame(folder / "hello_resume",
+              session::Hello{.context = 1, .session = 2, .received = 9, .role = 2, .port = 7000, .nonce = {}});
+  write_frame(folder / "hello_reply", session::HelloReply{.context = 3, .nonce = {}, .mac = {}});
+  write_frame(folder / "hello_refused", session::HelloReply{.status = RIPC_REFUSED, .nonce = {}, .mac = {}});
+  write_frame(folder / "confirm", session::Confirm{});
+  write_frame(folder / "open", session::Open{.request = 1, .service = kSource, .token = 5, .link = 6, .port = 7001});
+  write_frame(
+      folder / "opened",
+      session::Opened{.request = 1, .link = 6, .incarnation = 8, .port = 7002, .packet_limit = 1444, .credit = 4096});
+  write_frame(folder / "open_refused", session::Opened{.request = 1, .status = RIPC_NO_SERVICE, .link = 6});
+  write_frame(folder / "close_link", session::CloseLink{.link = 6, .sequence = 100});
+  write_frame(folder / "link_closed", session::LinkClosed{.link = 6, .status = RIPC_CLOSED});
+  const Bytes packet = short_message();
+  write_frame(folder / "control", session::Control{.link = 6, .destination = kSource, .packet = packet});
+  write_frame(folder / "fence", session::Fence{.request = 2, .service = kSource, .incarnation = 8});
+  write_frame(folder / "fenced", session::Fenced{.request = 2});
+  write_frame(folder / "heartbeat", session::Heartbeat{.received = 77});
+  write_frame(folder / "want_bulk", session::WantBulk{});
+  write_frame(folder / "bye", session::Bye{});
+
+  Bytes bytes;
+  session::encode(session::Bye{}, bytes);
+  bytes[5] = std::byte{14};
+  write(folder / "refused_type", bytes);
+  bytes[4] = std::byte{2};
+  write(folder / "refused_version", bytes);
+  session::encode(session::Heartbeat{}, bytes);
+  bytes[0] = std::byte{15};
+  write(folder / "refused_size", bytes);
+}
+
+void write_datagrams(const std::filesystem::path& folder) {
+  const auto write_datagram = [&](const char* name, const datagram::Header& header, std::span<const std::byte> packet) {
+    datagram::HeaderBytes head;
+    datagram::encode(header, head);
+    Bytes bytes(head.begin(), head.end());
+    bytes.insert(bytes.end(), packet.begin(), packet.end());
+    write(folder / name, bytes);
+  };
+  using Kind = datagram::Kind;
+  const Bytes packet = short_message();
+  write_datagram("data", {.kind = Kind::data, .sequence = 1, .token = 2, .spent = 13}, packet);
+  write_datagram("data_with_credit",
+                 {.kind = Kind::data, .sequence = 2, .token = 2, .spent = 26, .credit_link = 3, .credit = 4000},
+                 packet);
+  write_datagram("credit", {.kind = Kind::credit, .token = 2, .credit_link = 1, .credit = 5000}, {});
+  write_datagram("probe", {.kind = Kind::probe, .token = 2, .spent = 26}, {});
+  write_datagram("refused_empty_data", {.kind = Kind::data, .sequence = 1, .token = 2, .spent = 13}, {});
+  write_datagram("refused_credit_for_nobody", {.kind = Kind::credit, .token = 2}, {});
+}
+
+template <typename T>
 void write_message(const std::filesystem::path& file, const T& message) {
   Bytes bytes;
   if (control::encode(message, bytes) != RIPC_OK) failed = true;
@@ -182,7 +246,11 @@ int main(int argc, char** argv) {
   std::error_code error;
   std::filesystem::create_directories(folder / "packet", error);
   std::filesystem::create_directories(folder / "control", error);
+  std::filesystem::create_directories(folder / "session", error);
+  std::filesystem::create_directories(folder / "datagram", error);
   write_packets(folder / "packet");
   write_controls(folder / "control");
+  write_sessions(folder / "session");
+  write_datagrams(folder / "datagram");
   return failed ? 1 : 0;
 }

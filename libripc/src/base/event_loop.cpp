@@ -14,11 +14,13 @@ namespace ripc {
 namespace {
 
 constexpr int kEventBatch = 64;
+// Beside the descriptor in an event's data.
+constexpr std::uint64_t kDoorbell = std::uint64_t{1} << 32;
 
-Status add_to_epoll(int epoll, int fd, std::uint32_t events) noexcept {
+Status add_to_epoll(int epoll, int fd, std::uint32_t events, std::uint64_t flags = 0) noexcept {
   epoll_event event{};
   event.events = events;
-  event.data.fd = fd;
+  event.data.u64 = static_cast<std::uint32_t>(fd) | flags;
   if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0) return {};
   if (errno == EEXIST)
     return Status(RIPC_INVALID_ARGUMENT,
@@ -51,7 +53,9 @@ Result<EventSet> EventSet::create() {
   return set;
 }
 
-Status EventSet::add(int fd) noexcept { return add_to_epoll(epoll_.get(), fd, EPOLLIN | EPOLLET); }
+Status EventSet::add(int fd, Kind kind) noexcept {
+  return add_to_epoll(epoll_.get(), fd, EPOLLIN | EPOLLET, kind == Kind::doorbell ? kDoorbell : 0);
+}
 
 void EventSet::remove(int fd) noexcept { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
@@ -74,8 +78,9 @@ int EventSet::take_events(int timeout) const noexcept {
   std::array<epoll_event, kEventBatch> events;
   const int count = epoll_wait(epoll_.get(), events.data(), kEventBatch, timeout);
   for (int index = 0; index < count; ++index) {
-    const int fd = events[static_cast<std::size_t>(index)].data.fd;
-    if (fd == wake_.get()) continue;  // a counter: reporting its event is enough
+    const std::uint64_t data = events[static_cast<std::size_t>(index)].data.u64;
+    if ((data & kDoorbell) == 0) continue;  // reporting its event is enough
+    const int fd = static_cast<int>(static_cast<std::uint32_t>(data));
     // Emptied whole: one that stays full would take no more rings, and make no more edges.
     std::array<char, 16> ring;
     while (recv(fd, ring.data(), ring.size(), MSG_DONTWAIT) > 0) {

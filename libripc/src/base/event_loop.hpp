@@ -19,15 +19,19 @@
 
 namespace ripc {
 
-// Doorbells (datagram sockets) that wake the receiver of one service. Edge-triggered; a doorbell that was reported is
-// emptied. Any thread; wait() and drain() by one at a time.
+// Descriptors that wake the receiver of one service. Edge-triggered. Any thread; wait() and drain() by one at a time.
 class EventSet {
  public:
+  enum class Kind {
+    doorbell,  // a datagram socket that only wakes: emptied when it was reported
+    packets,   // a datagram socket that somebody else reads
+  };
+
   static Result<EventSet> create();
   EventSet(EventSet&&) noexcept = default;
   EventSet& operator=(EventSet&&) noexcept = default;
 
-  Status add(int fd) noexcept;
+  Status add(int fd, Kind kind = Kind::doorbell) noexcept;
   // Closing a descriptor removes it only when no duplicate is open elsewhere; so remove it first.
   void remove(int fd) noexcept;
   int fd() const noexcept { return epoll_.get(); }

@@ -11,6 +11,7 @@
 
 #include "base/random.hpp"
 #include "base/runtime_directory.hpp"
+#include "capi/socket_options.hpp"
 #include "core/service_id.hpp"
 #include "resolver/chain/chain_resolver.hpp"
 #include "resolver/local/local_resolver.hpp"
@@ -24,7 +25,7 @@ namespace {
 
 // Those of the design; this build may have fewer.
 constexpr std::array<std::string_view, 3> kKnownTransports{"shm", "socket", "verbs"};
-constexpr std::array<std::string_view, 1> kBuiltTransports{"shm"};
+constexpr std::array<std::string_view, 2> kBuiltTransports{"shm", "socket"};
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
@@ -55,7 +56,7 @@ Result<std::vector<std::string>> read_transports(const char* option) {
       transports.push_back(std::move(name));
   }
   if (transports.empty())
-    return Status(RIPC_UNSUPPORTED, "None of the transports '" + text + "' is in this build: it has shm.");
+    return Status(RIPC_UNSUPPORTED, "None of the transports '" + text + "' is in this build: it has shm and socket.");
   return transports;
 }
 
@@ -119,6 +120,12 @@ Result<Settings> read_settings(const ripc_context_options& options) {
   if (!policy.ok()) return policy.status();
   settings.peer_policy = *policy;
   settings.max_peers = options.max_peers != 0 ? options.max_peers : 4096;
+  if (std::find(settings.transports.begin(), settings.transports.end(), "socket") != settings.transports.end()) {
+    Result<socket::TransportOptions> socket = read_socket_options();
+    if (!socket.ok()) return socket.status();
+    settings.socket = std::move(*socket);
+    settings.socket.max_peers = settings.max_peers;
+  }
   return settings;
 }
 
@@ -138,6 +145,10 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
       parts.transports.push_back(std::make_unique<shm::ShmTransport>(
           *directory, shm::TransportOptions{
                           .context = parts.id, .peer_policy = settings.peer_policy, .max_peers = settings.max_peers}));
+    } else if (name == "socket") {
+      socket::TransportOptions socket_options = settings.socket;
+      socket_options.context = parts.id;
+      parts.transports.push_back(std::make_unique<socket::SocketTransport>(std::move(socket_options)));
     }
   }
   std::vector<std::unique_ptr<spi::Resolver>> resolvers;
@@ -148,7 +159,12 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
     if (!readable.ok()) return readable;
     resolvers.push_back(std::make_unique<resolver::ReferralResolver>(std::move(known), settings.peer_policy));
   }
-  resolvers.push_back(std::make_unique<resolver::LocalResolver>(*directory, parts.id));
+  auto local = std::make_unique<resolver::LocalResolver>(*directory, parts.id);
+  if (std::find(settings.transports.begin(), settings.transports.end(), "shm") == settings.transports.end()) {
+    Status shown = local->show_life();
+    if (!shown.ok()) return shown;
+  }
+  resolvers.push_back(std::move(local));
   parts.resolver = std::make_unique<resolver::ChainResolver>(std::move(resolvers));
   return core::Context::create(std::move(parts));
 }

@@ -9,6 +9,7 @@
 #include "base/status.hpp"
 #include "core/context.hpp"
 #include "ripc/ripc.h"
+#include "transport/socket/socket_transport.hpp"
 
 namespace ripc::capi {
 
@@ -22,6 +23,7 @@ struct Settings {
   Nanoseconds spin = 0;
   std::uint32_t peer_policy = 0;
   std::uint32_t max_peers = 0;
+  socket::TransportOptions socket;  // without the context
 };
 
 // RIPC_INVALID_ARGUMENT names the option or variable and what it may be.

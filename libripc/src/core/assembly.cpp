@@ -14,11 +14,6 @@ namespace {
 
 // How long a message waits for its sender before it has windows.
 constexpr Nanoseconds kDeliveryTimeout = 30'000'000'000;
-// How long it may keep windows from other messages while its sender hands over the bytes piece by piece: this, and the
-// time that they take at the slowest rate that is waited for.
-constexpr Nanoseconds kWindowTimeout = 2'000'000'000;
-constexpr std::uint64_t kSlowestRate = 64;                  // MiB in a second
-constexpr std::uint64_t kLongest = std::uint64_t{1} << 40;  // more is not waited for longer
 
 void increase(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) noexcept {
   counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
@@ -213,11 +208,12 @@ void Service::plan(Assembly& assembly, const wire::Packet& packet) noexcept {
 }
 
 bool Service::pull_all(Assembly& assembly) noexcept {
+  // How long the message may keep windows from others while its sender hands over the bytes piece by piece.
   std::uint64_t missing = 0;
   for (const Assembly::Item& item : assembly.items) {
-    if (!item.done) missing += std::min(item.pull.descriptor.length, kLongest) >> 20;
+    if (!item.done) missing += std::min(item.pull.descriptor.length, spi::kLongestPatience);
   }
-  const Nanoseconds timeout = kWindowTimeout + missing * (1'000'000'000 / kSlowestRate);
+  const Nanoseconds timeout = assembly.source->patience(missing);
   for (Assembly::Item& item : assembly.items) {
     if (item.done) continue;
     ripc_status status = RIPC_OK;
@@ -253,21 +249,28 @@ bool Service::pull_all(Assembly& assembly) noexcept {
     item.done = true;
     item.pull.status = RIPC_OK;
   }
-  finish(assembly);
-  return true;
+  return finish(assembly);
 }
 
-void Service::finish(Assembly& assembly) noexcept {
+// Ends the transfer and delivers the message. False while the sender has not said whether it may be delivered.
+bool Service::finish(Assembly& assembly) noexcept {
   Message& message = *assembly.message;
   for (const Assembly::Item& item : assembly.items) {
     if (item.pull.status != RIPC_OK && assembly.failure == RIPC_OK) assembly.failure = reported(item.pull.status);
   }
   if (assembly.transfer && !assembly.any_lent) {
-    const ripc_status outcome = assembly.source->finish(*assembly.transfer, assembly.failure);
-    if (outcome == RIPC_REVOKED) {
+    const auto end = [&] { return assembly.source->finish(*assembly.transfer, assembly.failure); };
+    ripc_status outcome = RIPC_OK;
+    if (assembly.failure == RIPC_OK) {
+      outcome = attempt(assembly, assembly.source->patience(0), end);
+      if (outcome == RIPC_PENDING) return false;
+    } else {
+      outcome = end();
+    }
+    if (outcome == RIPC_REVOKED || outcome == RIPC_TIMEOUT) {
       assembly.transfer.reset();
       drop(assembly, RIPC_REVOKED);
-      return;
+      return true;
     }
   }
   for (Assembly::Item& item : assembly.items) {
@@ -304,6 +307,7 @@ void Service::finish(Assembly& assembly) noexcept {
     attachments.lent_status = assembly.failure;
   }
   emit(assembly.message);
+  return true;
 }
 
 // The message will not be delivered: windows go back to their places, the sender hears why.

@@ -83,7 +83,6 @@ void Service::fill_statistics(ripc_service_statistics& statistics) const noexcep
   statistics.again = value(from.again);
   statistics.wakes_sent = value(from.wakes_sent);
   statistics.sleeps = value(from.sleeps);
-  statistics.packets_lost = 0;
   statistics.packets_corrupt = value(from.packets_corrupt);
   statistics.notifications_sent = value(from.notifications_sent);
   statistics.notifications_run = notifications_->run_count();
@@ -92,7 +91,15 @@ void Service::fill_statistics(ripc_service_statistics& statistics) const noexcep
   statistics.payload_copies = payload_messages + value(from.items_returned) + value(from.receive_copies);
   statistics.resolutions = value(from.resolutions);
   statistics.senders = 0;
-  for (const auto& port : ports_) statistics.senders += port->source_count();
+  statistics.packets_lost = statistics.packets_late = statistics.packets_duplicate = 0;
+  for (const auto& port : ports_) {
+    const spi::PortStatistics seen = port->statistics();
+    statistics.senders += port->source_count();
+    statistics.packets_lost += seen.lost;
+    statistics.packets_late += seen.late;
+    statistics.packets_duplicate += seen.duplicates;
+    statistics.packets_corrupt += seen.corrupt;
+  }
 }
 
 }  // namespace ripc::core

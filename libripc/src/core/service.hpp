@@ -121,7 +121,7 @@ class Service final : private spi::PacketSink {
   void plan(Assembly& assembly, const wire::Packet& packet) noexcept;
   bool progress(Assembly& assembly, const wire::Packet* packet = nullptr) noexcept;
   bool pull_all(Assembly& assembly) noexcept;
-  void finish(Assembly& assembly) noexcept;
+  bool finish(Assembly& assembly) noexcept;
   void drop(Assembly& assembly, ripc_status status) noexcept;
   void progress_all() noexcept;
   ripc_status receive_nothing(std::size_t& count) noexcept;

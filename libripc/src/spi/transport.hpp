@@ -32,6 +32,9 @@ using Gather = std::span<const Bytes>;  // ranges that make up one packet, in or
 
 inline constexpr std::size_t kControlAllowance = 12;
 
+// Bytes of one item; for more, a receiver does not wait longer.
+inline constexpr std::uint64_t kLongestPatience = std::uint64_t{1} << 40;
+
 // ---- Sending side --------------------------------------------------------------------------------------------
 
 // One long item to expose.
@@ -44,7 +47,7 @@ class Channel {
  public:
   virtual ~Channel() = default;
 
-  // The largest packet. Constant.
+  // Any. The largest packet. Changes only when the network's path does.
   virtual std::size_t packet_limit() const noexcept = 0;
 
   // The registration it leads to; 0 if unknown. Constant.
@@ -130,6 +133,10 @@ class Source : public std::enable_shared_from_this<Source> {
   // deliver. RIPC_PEER_DEAD, RIPC_CORRUPT.
   virtual ripc_status prepare(Pull& pull) noexcept = 0;
 
+  // Any. How long a receiver waits for so many bytes (up to 64 times kLongestPatience) before it takes the windows back
+  // from a sender that does not deliver: no shorter than an honest sender needs on this path.
+  virtual Nanoseconds patience(std::uint64_t bytes) const noexcept = 0;
+
   // Receiver. True while this process has not looked at all that the sender has said: a silence is not the sender's.
   virtual bool is_behind() const noexcept = 0;
 
@@ -143,7 +150,9 @@ class Source : public std::enable_shared_from_this<Source> {
   virtual ripc_status lend(Pull& pull, Bytes& bytes) noexcept = 0;
 
   // Any. Ends a transfer that was begun and tells the sender. RIPC_REVOKED: the sender had withdrawn it; what was
-  // pulled must not be used.
+  // pulled must not be used. RIPC_PENDING, only for the status RIPC_OK: the sender has been told; whether it had
+  // withdrawn the transfer is not known yet. The receiver calls again with the same arguments when the port's events
+  // tell, if it wants to know.
   virtual ripc_status finish(const wire::Descriptor& descriptor, ripc_status status) noexcept = 0;
 
   // Any. Writes `bytes` to the start of a return buffer. RIPC_OK, RIPC_TOO_LARGE, RIPC_REVOKED (ended),
@@ -172,6 +181,14 @@ class PacketSink {
   ~PacketSink() = default;
 };
 
+// What a port has seen of its sources' packets, since it was opened.
+struct PortStatistics {
+  std::uint64_t lost = 0;        // missing: sent, and neither here nor refused by the sender's side
+  std::uint64_t late = 0;        // dropped, because later ones had come before; not among the lost
+  std::uint64_t duplicates = 0;  // dropped
+  std::uint64_t corrupt = 0;     // dropped: not what this transport sends
+};
+
 class Port {
  public:
   virtual ~Port() = default;
@@ -189,6 +206,9 @@ class Port {
 
   // Any. Sources open now.
   virtual std::size_t source_count() const noexcept = 0;
+
+  // Any. All zero where the path neither loses nor reorders.
+  virtual PortStatistics statistics() const noexcept { return {}; }
 
   // Any. The service was published as this registration; peers that connect from now on are told.
   virtual void published(std::uint64_t incarnation) noexcept = 0;

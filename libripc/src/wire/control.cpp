@@ -4,12 +4,14 @@
 #include <tuple>
 
 #include "wire/bytes.hpp"
+#include "wire/fields.hpp"
 
 namespace ripc::wire::control {
 
 namespace {
 
-constexpr std::uint32_t kLastStatus = RIPC_SYSTEM;
+using fields::is_known;
+
 static_assert(std::variant_size_v<Message> == static_cast<std::size_t>(Type::bye));
 
 // ---- Layouts: the fields of each message in wire order, for both directions ------------------------------------
@@ -84,15 +86,7 @@ struct Layout<Bye> {
   static constexpr std::tuple<> kFields{};
 };
 
-// Calls visit(field) for each field of a message, in wire order.
-template <typename T, typename M, typename Visitor>
-void for_each_field(M& message, Visitor&& visit) {
-  std::apply([&](auto... field) { (visit(message.*field), ...); }, Layout<T>::kFields);
-}
-
 // ---- What values are allowed ---------------------------------------------------------------------------------
-
-bool is_known(ripc_status status) noexcept { return static_cast<std::uint32_t>(status) <= kLastStatus; }
 
 template <typename T>
 bool is_valid(const T&) noexcept {
@@ -116,44 +110,10 @@ bool is_valid(const Fenced& fenced) noexcept { return is_known(fenced.status); }
 
 // ---- Fields --------------------------------------------------------------------------------------------------
 
-std::size_t field_size(std::uint32_t) noexcept { return 4; }
-std::size_t field_size(std::uint64_t) noexcept { return 8; }
-std::size_t field_size(ripc_status) noexcept { return 4; }
-std::size_t field_size(std::span<const std::byte> bytes) noexcept { return bytes.size(); }
-
-void write_field(Writer& writer, std::uint32_t value) noexcept { writer.write<std::uint32_t>(value); }
-void write_field(Writer& writer, std::uint64_t value) noexcept { writer.write<std::uint64_t>(value); }
-void write_field(Writer& writer, ripc_status status) noexcept {
-  writer.write<std::uint32_t>(static_cast<std::uint32_t>(status));
-}
-void write_field(Writer& writer, std::span<const std::byte> bytes) noexcept { writer.write_bytes(bytes); }
-
-// Each returns false for a value that the type of the field cannot hold; a field that is not there fails the reader.
-bool read_field(Reader& reader, std::uint32_t& value) noexcept {
-  value = reader.read<std::uint32_t>();
-  return true;
-}
-bool read_field(Reader& reader, std::uint64_t& value) noexcept {
-  value = reader.read<std::uint64_t>();
-  return true;
-}
-bool read_field(Reader& reader, ripc_status& status) noexcept {
-  const auto value = reader.read<std::uint32_t>();
-  if (value > kLastStatus) return false;
-  status = static_cast<ripc_status>(value);
-  return true;
-}
-bool read_field(Reader& reader, std::span<const std::byte>& bytes) noexcept {
-  bytes = reader.take_rest();
-  return true;
-}
-
 template <typename T>
 Result<Message> decode_fields(Reader reader) noexcept {
   T message;
-  bool readable = true;
-  for_each_field<T>(message, [&](auto& field) { readable = readable && read_field(reader, field); });
-  if (!readable || !reader.finished() || !is_valid(message)) return RIPC_CORRUPT;
+  if (!fields::read_all(Layout<T>::kFields, message, reader) || !is_valid(message)) return RIPC_CORRUPT;
   return Message(message);
 }
 
@@ -163,8 +123,7 @@ template <typename T>
 ripc_status encode(const T& message, std::vector<std::byte>& out) {
   out.clear();
   if (!is_valid(message)) return RIPC_INVALID_ARGUMENT;
-  std::size_t size = kPrefixSize;
-  for_each_field<T>(message, [&](const auto& field) { size += field_size(field); });
+  const std::size_t size = kPrefixSize + fields::size_all(Layout<T>::kFields, message);
   if (size > kMaxSize) return RIPC_TOO_LARGE;
   out.resize(size);
   Writer writer(out);
@@ -172,7 +131,7 @@ ripc_status encode(const T& message, std::vector<std::byte>& out) {
   writer.write<std::uint8_t>(static_cast<std::uint8_t>(T::kType));
   writer.write<std::uint16_t>(0);
   writer.write<std::uint32_t>(static_cast<std::uint32_t>(size));
-  for_each_field<T>(message, [&](const auto& field) { write_field(writer, field); });
+  fields::write_all(Layout<T>::kFields, message, writer);
   return RIPC_OK;
 }
 

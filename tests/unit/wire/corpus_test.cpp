@@ -10,7 +10,9 @@
 #include <string>
 
 #include "wire/control.hpp"
+#include "wire/datagram.hpp"
 #include "wire/packet.hpp"
+#include "wire/session.hpp"
 #include "wire_helpers.hpp"
 
 namespace ripc::wire {
@@ -44,6 +46,21 @@ TEST(FuzzCorpus, PacketSeedsAreUnderstoodUnlessTheirNameSaysRefused) {
 TEST(FuzzCorpus, ControlSeedsAreUnderstoodUnlessTheirNameSaysRefused) {
   const std::size_t count = for_each_seed("control", [](auto bytes, bool is_refused, const std::string& name) {
     EXPECT_EQ(control::decode(bytes).ok(), !is_refused) << name;
+  });
+  EXPECT_GT(count, 0u);
+}
+
+TEST(FuzzCorpus, SessionSeedsAreUnderstoodUnlessTheirNameSaysRefused) {
+  const std::size_t count = for_each_seed("session", [](auto bytes, bool is_refused, const std::string& name) {
+    EXPECT_EQ(session::decode(bytes).ok(), !is_refused) << name;
+  });
+  EXPECT_GT(count, 0u);
+}
+
+TEST(FuzzCorpus, DatagramSeedsAreUnderstoodUnlessTheirNameSaysRefused) {
+  const std::size_t count = for_each_seed("datagram", [](auto bytes, bool is_refused, const std::string& name) {
+    datagram::Header header;
+    EXPECT_EQ(datagram::decode(bytes, header) == RIPC_OK, !is_refused) << name;
   });
   EXPECT_GT(count, 0u);
 }

@@ -19,6 +19,10 @@
 
 namespace ripc::shm {
 
+// A sender on this host hands over what the receiver cannot fetch itself without delay, and at memory speed.
+inline constexpr Nanoseconds kPatience = 2'000'000'000;
+inline constexpr std::uint64_t kSlowestRate = 64;  // MiB in a second
+
 class ShmSource final : public spi::Source {
  public:
   struct Parts {
@@ -36,6 +40,9 @@ class ShmSource final : public spi::Source {
   std::uint64_t context() const noexcept override { return parts_.context; }
   ripc_status begin(std::span<const wire::Descriptor> items) noexcept override;
   ripc_status prepare(spi::Pull& pull) noexcept override;
+  Nanoseconds patience(std::uint64_t bytes) const noexcept override {
+    return kPatience + (bytes >> 20) * (1'000'000'000 / kSlowestRate);
+  }
   bool is_behind() const noexcept override { return parts_.connection->is_behind(); }
   ripc_status pull(spi::Pull& pull) noexcept override;
   void abandon(spi::Pull& pull) noexcept override;

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cluster key: a secret that the hosts of one installation share, and the message authentication codes (MAC) made
+// with it. Whoever has the key belongs to the cluster; a packet or handshake whose MAC is right was made by a member.
+//
+// The key file is plain text: 64 hexadecimal digits (32 bytes) in a line, one line, or two while the key is changed;
+// empty lines and lines that start with '#' do not count. The first key signs, both are accepted. To change the key
+// without a gap: write "old, new" everywhere, then "new, old", then "new".
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.hpp"
+
+namespace ripc {
+
+// Immutable; any thread. The keys are overwritten when the object goes.
+class ClusterKeys {
+ public:
+  static constexpr std::size_t kKeySize = 32;  // bytes
+  static constexpr std::size_t kMacSize = 32;  // bytes
+  using Mac = std::array<std::byte, kMacSize>;
+  using Parts = std::initializer_list<std::span<const std::byte>>;
+
+  // Reads a key file. It must be a plain file that belongs to this user or to root, and neither its group nor others
+  // may have any access. RIPC_PERMISSION: that is not so, or this user may not read it. RIPC_INVALID_ARGUMENT: the text
+  // is not what is described above, or a key is no random number (all its bytes are the same). RIPC_NO_DESCRIPTORS,
+  // RIPC_SYSTEM (such as: it is missing).
+  static Result<std::shared_ptr<const ClusterKeys>> load(const std::string& path);
+
+  // The text of a key file; `origin` names it in messages. RIPC_INVALID_ARGUMENT as above.
+  static Result<std::shared_ptr<const ClusterKeys>> parse(std::string_view text, const std::string& origin);
+
+  ~ClusterKeys();
+  ClusterKeys(const ClusterKeys&) = delete;
+  ClusterKeys& operator=(const ClusterKeys&) = delete;
+
+  // The MAC of the parts under the first key. `purpose` keeps MACs of one use from being taken for those of another:
+  // each use has its own, such as "ripc multicast 1". Where a part ends counts: ("ab", "c") and ("a", "bc") differ.
+  // No allocation, no system call.
+  Mac mac(std::string_view purpose, Parts parts) const noexcept;
+
+  // Whether `mac` is that of the parts under one of the keys. The time that it takes does not depend on the bytes.
+  bool verify(std::string_view purpose, Parts parts, std::span<const std::byte> mac) const noexcept;
+
+  // 1, or 2 during a change.
+  std::size_t size() const noexcept { return size_; }
+
+ private:
+  using Key = std::array<std::byte, kKeySize>;
+  ClusterKeys() noexcept = default;
+  static Mac mac_with(const Key& key, std::string_view purpose, Parts parts) noexcept;
+
+  std::array<Key, 2> keys_{};
+  std::size_t size_ = 0;
+};
+
+}  // namespace ripc

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the environment says about the socket transport.
+#pragma once
+
+#include "base/status.hpp"
+#include "transport/socket/socket_transport.hpp"
+
+namespace ripc::capi {
+
+// From RIPC_SOCKET_* (docs/tuning.md), RIPC_PEER_TIMEOUT_MS and RIPC_CLUSTER_KEY_FILE; the context id is not set.
+// RIPC_INVALID_ARGUMENT names the variable and what it may be; or as ClusterKeys::load().
+Result<socket::TransportOptions> read_socket_options();
+
+}  // namespace ripc::capi

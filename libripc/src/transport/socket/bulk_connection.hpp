@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// One bulk connection: frames in, frames out, payload straight between the socket and the memory it belongs to.
+//
+// Reading and the writing of payload happen in the responder. Frames without payload are written by whoever has one,
+// unless a payload is in mid-frame or the socket is full; then the responder does it.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/event_loop.hpp"
+#include "base/unique_fd.hpp"
+#include "transport/socket/access.hpp"
+#include "wire/bulk.hpp"
+
+namespace ripc::socket {
+
+class OutgoingPush;
+
+// Payload to send, cut into frames on the way.
+struct Job {
+  wire::bulk::Frame frame;  // the one that is next: data or push
+  std::uint64_t end = 0;    // offset behind the last byte
+  std::uint64_t key = 0;    // data: of the item
+  std::uint64_t location = 0;
+  std::shared_ptr<OutgoingPush> push;  // push only
+};
+
+// What the connections of one session did, written by them all.
+struct BulkTally {
+  using Count = std::atomic<std::uint64_t>;
+  Count send_calls{0};
+  Count receive_calls{0};
+  Count bytes_sent{0};
+  Count bytes_received{0};
+  Count bytes_discarded{0};
+};
+
+class BulkConnection : public std::enable_shared_from_this<BulkConnection> {
+ public:
+  // What is done with frames. Called in the responder, without locks held.
+  class Handler {
+   public:
+    // A frame. If it has payload: where that goes, from frame.offset on; null: nowhere. False: the peer breaks the
+    // protocol, as in the next.
+    virtual bool frame(BulkConnection& connection, const wire::bulk::Frame& frame,
+                       std::shared_ptr<Destination>& destination) noexcept = 0;
+    // Its payload is all there; with another status than RIPC_OK it is worth nothing.
+    virtual bool payload(BulkConnection& connection, const wire::bulk::Frame& frame, ripc_status status) noexcept = 0;
+    // The payload of the job's next frame.
+    virtual Reading read(const Job& job) noexcept = 0;
+    // That memory cannot be read.
+    virtual void unreadable(const Job& job) noexcept = 0;
+    // The memory for this frame's payload cannot be written. It is thrown away.
+    virtual void unwritable(BulkConnection& connection, const wire::bulk::Frame& frame) noexcept = 0;
+    // The connection has ended, by itself; once. Nothing is called after it.
+    virtual void lost(BulkConnection& connection, bool violation) noexcept = 0;
+
+   protected:
+    ~Handler() = default;
+  };
+
+  BulkConnection(UniqueFd socket, EventLoop& loop, std::weak_ptr<Handler> handler,
+                 std::shared_ptr<BulkTally> tally) noexcept;
+
+  // Any. Joins the loop.
+  Status start() noexcept;
+  // Any. Leaves the loop and ends the connection, without Handler::lost(). The descriptor closes with the object.
+  void close() noexcept;
+
+  // Any. Ends the connection as the network would: the responder finds it lost.
+  void shut_down() noexcept;
+
+  // Any. Sends frames without payload, in this order. False: the connection is lost, or is going to be.
+  bool send(std::span<const wire::bulk::Frame> frames) noexcept;
+  bool send(const wire::bulk::Frame& frame) noexcept { return send(std::span(&frame, 1)); }
+
+  // Pushes: any; data: from inside Handler::frame(), and begun when that is through. Queues payload. Pushes take turns
+  // with the rest, data keeps its order. False as above.
+  bool add_job(Job job) noexcept;
+
+  // Any.
+  std::size_t job_count() const noexcept;
+  // Any. Changes with every byte that arrives.
+  std::uint64_t received() const noexcept { return received_.load(std::memory_order_relaxed); }
+
+ private:
+  enum class Outcome : std::uint8_t { done, blocked, more, lost, violation };
+  static constexpr std::size_t kLookahead = wire::bulk::kTrailerSize + wire::bulk::kHeaderSize;
+
+  void handle_events(std::uint32_t events) noexcept;
+
+  // Reading; responder only.
+  Outcome read_some(Handler& handler) noexcept;
+  Outcome receive(Handler& handler, std::size_t& received) noexcept;
+  Outcome receive_payload(Handler& handler, std::size_t& received) noexcept;
+  Outcome discard_payload(std::size_t& received) noexcept;
+  Outcome parse(Handler& handler) noexcept;
+  Outcome judge_receive(ssize_t result) noexcept;
+  void consume_head(std::size_t size) noexcept;
+
+  // Writing.
+  Outcome write_some(Handler& handler) noexcept;  // responder
+  Outcome write_payload(Handler& handler) noexcept;
+  void begin_frame(Handler& handler) noexcept;
+  bool end_frame() noexcept;
+  Outcome flush_outbox() noexcept;        // with the mutex held
+  void want_write(bool wanted) noexcept;  // likewise
+  Outcome judge_send(ssize_t result, std::size_t wanted) noexcept;
+
+  UniqueFd socket_;
+  EventLoop& loop_;
+  const std::weak_ptr<Handler> handler_;
+  const std::shared_ptr<BulkTally> tally_;
+  std::atomic<std::uint64_t> received_{0};
+
+  // The frame that is being read.
+  std::optional<wire::bulk::Frame> frame_;
+  std::shared_ptr<Destination> destination_;
+  std::uint32_t payload_received_ = 0;
+  std::array<std::byte, kLookahead> head_;  // the next bytes that are not payload
+  std::size_t head_size_ = 0;
+
+  // The payload frame that is being written; of whoever set writing_, which is the responder.
+  std::optional<Job> job_;
+  std::array<std::byte, wire::bulk::kHeaderSize> out_header_;
+  std::array<std::byte, wire::bulk::kTrailerSize> out_trailer_;
+  std::size_t out_position_ = 0;
+  ripc_status out_status_ = RIPC_OK;
+
+  mutable std::mutex mutex_;  // for the following
+  bool started_ = false;
+  bool ended_ = false;
+  bool writing_ = false;  // a payload frame is on its way: nobody else may write
+  bool write_wanted_ = false;
+  std::vector<std::byte> outbox_;
+  std::size_t outbox_sent_ = 0;
+  std::deque<Job> jobs_;
+};
+
+}  // namespace ripc::socket

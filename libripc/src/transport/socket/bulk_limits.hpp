@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bounds of bulk transfers, per session.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ripc::socket {
+
+inline constexpr std::size_t kMaxBulkConnections = 16;  // whoever dialed them; more are closed
+inline constexpr std::size_t kMaxTransfers = 4096;      // exposed by one side
+inline constexpr std::size_t kMaxGrants = 1024;         // likewise
+
+inline constexpr std::uint32_t kSegmentSize = std::uint32_t{1} << 20;  // that this side asks for
+inline constexpr std::size_t kSegmentsAhead = 4;                       // asked for on one connection at a time
+inline constexpr std::size_t kMaxJobs = 64;                            // that a peer may ask for on one connection
+// Frames that wait to be sent on one connection. A peer that reads its answers never makes it so many: each transfer,
+// push and segment asks for one at a time.
+inline constexpr std::size_t kMaxOutbox = std::size_t{1} << 20;
+
+}  // namespace ripc::socket

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/socket/bulk_session.hpp"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+
+namespace ripc::socket {
+
+namespace {
+
+namespace bulk = wire::bulk;
+
+constexpr Nanoseconds kFirstPause = 10'000'000;
+constexpr Nanoseconds kLongestPause = 1'000'000'000;
+// A connection is silent for too long after this many looks.
+constexpr unsigned kLooks = 4;
+
+void set_option(int socket, int level, int name, int value) noexcept {
+  // Without any of them it works, only worse.
+  (void)::setsockopt(socket, level, name, &value, sizeof value);
+}
+
+void prepare(int socket, Nanoseconds stall_timeout) noexcept {
+  const int flags = ::fcntl(socket, F_GETFL);
+  (void)::fcntl(socket, F_SETFL, flags | O_NONBLOCK);
+  const auto milliseconds = static_cast<int>(std::clamp<Nanoseconds>(stall_timeout / 1'000'000, 1, 1'000'000'000));
+  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, milliseconds);
+  // An idle connection whose peer is gone without a word ends, too.
+  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, std::max(1, milliseconds / 1000));
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+}
+
+}  // namespace
+
+// ---- Connections ---------------------------------------------------------------------------------------------
+
+void BulkSession::adopt(UniqueFd socket) noexcept {
+  prepare(socket.get(), options_.stall_timeout);
+  auto connection = std::make_shared<BulkConnection>(std::move(socket), loop_, weak_from_this(), tally_);
+  {
+    const std::lock_guard lock(mutex_);
+    dialing_ = false;
+    if (dead_.load(std::memory_order_relaxed) || connections_.size() == kMaxBulkConnections) return;
+    connections_.push_back({.connection = connection});
+  }
+  connections_made_.fetch_add(1, std::memory_order_relaxed);
+  pulls_.connection_made(connection);
+  finishes_.tell(*connection);
+  pushes_.place_all(*connection);
+  watch_for_stalls();
+  if (!connection->start().ok()) {
+    connection->close();
+    lost(*connection, false);
+    return;
+  }
+  dial_if_needed();
+}
+
+void BulkSession::lost(BulkConnection& connection, bool violation) noexcept {
+  connections_lost_.fetch_add(1, std::memory_order_relaxed);
+  if (violation) violations_.fetch_add(1, std::memory_order_relaxed);
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(connections_, [&](const Member& member) { return member.connection.get() == &connection; });
+    // One that was good for something is replaced at once.
+    pause_ = connection.received() != 0 && !violation ? 0 : std::clamp(pause_ * 2, kFirstPause, kLongestPause);
+  }
+  pulls_.connection_lost(connection);
+  finishes_.connection_lost(connection);
+  pushes_.connection_lost(connection);
+  grants_.connection_lost(&connection);
+  recover();
+}
+
+// What has lost its connection, or met one that was being lost, goes to another one.
+void BulkSession::recover() noexcept {
+  if (const auto connection = choose()) {
+    finishes_.tell(*connection);
+    pushes_.place_all(*connection);
+  }
+  dial_if_needed();
+}
+
+std::shared_ptr<BulkConnection> BulkSession::choose() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (connections_.empty()) return nullptr;
+  return connections_[turn_++ % connections_.size()].connection;
+}
+
+bool BulkSession::has_backlog() const noexcept {
+  return pulls_.has_backlog() || finishes_.has_backlog() || pushes_.has_backlog();
+}
+
+void BulkSession::dial_if_needed() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (dialing_ || dead_.load(std::memory_order_relaxed)) return;
+    if (!connections_.empty() && connections_.size() >= options_.connections) return;
+  }
+  if (has_backlog()) dial();
+}
+
+void BulkSession::dial() noexcept {
+  Nanoseconds pause = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (dialing_) return;
+    dialing_ = true;
+    pause = pause_;
+  }
+  const auto ask = [self = weak_from_this()] {
+    const std::shared_ptr<BulkSession> alive = self.lock();
+    if (alive && !alive->dead_.load(std::memory_order_acquire)) alive->hooks_.dial();
+  };
+  if (pause == 0) {
+    loop_.post(ask);
+  } else {
+    (void)loop_.add_timer(monotonic_now() + pause, ask);
+  }
+}
+
+void BulkSession::dial_failed() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    dialing_ = false;
+    pause_ = std::clamp(pause_ * 2, kFirstPause, kLongestPause);
+    if (!connections_.empty()) return;
+  }
+  pushes_.no_connection();
+  dial_if_needed();
+}
+
+void BulkSession::died() noexcept {
+  std::vector<Member> connections;
+  {
+    const std::lock_guard lock(mutex_);
+    dead_.store(true, std::memory_order_release);
+    connections.swap(connections_);
+  }
+  for (const Member& member : connections) member.connection->close();
+  pulls_.died();
+  finishes_.died();
+  pushes_.died();
+  transfers_.died();
+  grants_.died();
+}
+
+// ---- Half-open connections -----------------------------------------------------------------------------------
+
+void BulkSession::watch_for_stalls() noexcept {
+  if (watching_.load(std::memory_order_relaxed) || watching_.exchange(true, std::memory_order_acq_rel)) return;
+  (void)loop_.add_timer(monotonic_now() + options_.stall_timeout / kLooks, [self = weak_from_this()] {
+    if (const std::shared_ptr<BulkSession> alive = self.lock()) alive->look_for_stalls();
+  });
+}
+
+void BulkSession::look_for_stalls() noexcept {
+  std::vector<std::shared_ptr<BulkConnection>> connections;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Member& member : connections_) connections.push_back(member.connection);
+  }
+  // What begins from now on starts the watch again.
+  watching_.store(false, std::memory_order_release);
+  bool any_owed = has_backlog();
+  std::vector<bool> owed;
+  for (const auto& connection : connections) {
+    owed.push_back(pulls_.owed(*connection) != 0 || finishes_.is_owed(*connection));
+    any_owed = any_owed || owed.back();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    for (Member& member : connections_) {
+      const auto found = std::find(connections.begin(), connections.end(), member.connection);
+      if (found == connections.end()) continue;
+      const std::uint64_t received = member.connection->received();
+      const bool silent = owed[static_cast<std::size_t>(found - connections.begin())] && received == member.seen;
+      member.seen = received;
+      member.silent = silent ? member.silent + 1 : 0;
+      if (member.silent >= kLooks) member.connection->shut_down();
+    }
+  }
+  if (any_owed) watch_for_stalls();
+}
+
+// ---- Pulling and pushing -------------------------------------------------------------------------------------
+
+ripc_status BulkSession::pull(spi::Pull& pull, EventSet& events) noexcept {
+  const bool is_new = pull.progress == 0;
+  const ripc_status status = pulls_.pull(pull, events);
+  if (is_new && status == RIPC_PENDING) {
+    watch_for_stalls();
+    dial_if_needed();
+  }
+  return status;
+}
+
+ripc_status BulkSession::finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept {
+  bool unsent = false;
+  const ripc_status outcome = finishes_.finish(descriptor, status, events, choose(), unsent);
+  if (unsent) recover();
+  if (outcome == RIPC_PENDING) watch_for_stalls();
+  return outcome;
+}
+
+ripc_status BulkSession::push(const wire::Grant& grant, spi::Bytes bytes) noexcept {
+  if (bytes.size() > grant.length) return RIPC_TOO_LARGE;
+  const std::shared_ptr<OutgoingPush> push = pushes_.open(grant, bytes);
+  if (!push) return RIPC_PEER_DEAD;
+  const std::shared_ptr<BulkConnection> connection = choose();
+  if (!connection || !pushes_.place(*push, *connection)) recover();
+  const ripc_status status = push->wait(loop_, options_.stall_timeout);
+  pushes_.close(*push);
+  return status;
+}
+
+// ---- Frames --------------------------------------------------------------------------------------------------
+
+bool BulkSession::frame(BulkConnection& connection, const bulk::Frame& frame,
+                        std::shared_ptr<Destination>& destination) noexcept {
+  switch (frame.type) {
+    case bulk::Type::pull_request:
+      if (connection.job_count() >= kMaxJobs) return false;
+      return connection.add_job({.frame = {.type = bulk::Type::data, .id = frame.id, .offset = frame.offset},
+                                 .end = frame.offset + frame.length,
+                                 .key = frame.key,
+                                 .location = frame.location,
+                                 .push = nullptr});
+    case bulk::Type::data:
+      return pulls_.begin_data(connection, frame, destination);
+    case bulk::Type::finish: {
+      bulk::Frame answer{.type = bulk::Type::finished, .key = frame.key, .location = frame.location};
+      tell(
+          transfers_.finish(frame.key, frame.location, static_cast<ripc_status>(frame.value), [&](ripc_status outcome) {
+            answer.value = static_cast<std::uint64_t>(outcome);
+            (void)connection.send(answer);
+          }));
+      return true;
+    }
+    case bulk::Type::finished:
+      finishes_.answered(frame);
+      return true;
+    case bulk::Type::push:
+      destination = grants_.begin_frame(&connection, frame);
+      return true;
+    case bulk::Type::pushed:
+      pushes_.answered(connection, frame);
+      return true;
+  }
+  return false;
+}
+
+bool BulkSession::payload(BulkConnection& connection, const bulk::Frame& frame, ripc_status status) noexcept {
+  if (frame.type == bulk::Type::data) return pulls_.end_data(connection, frame, status);
+  const ripc_status outcome = grants_.end_frame(&connection, frame, status);
+  if (outcome == RIPC_PENDING) return true;
+  if (outcome == RIPC_REVOKED) refused_.fetch_add(1, std::memory_order_relaxed);
+  return connection.send({.type = bulk::Type::pushed, .id = frame.id, .value = static_cast<std::uint64_t>(outcome)});
+}
+
+Reading BulkSession::read(const Job& job) noexcept {
+  if (job.push) return job.push->read(job.frame.offset, job.frame.length);
+  Reading reading = transfers_.read(job.key, job.location, job.frame.offset, job.frame.length);
+  if (reading.status != RIPC_OK) refused_.fetch_add(1, std::memory_order_relaxed);
+  return reading;
+}
+
+void BulkSession::unreadable(const Job& job) noexcept {
+  if (job.push) {
+    job.push->end(RIPC_CANCELLED);
+  } else {
+    tell(transfers_.fail(job.key, job.location));
+  }
+}
+
+void BulkSession::unwritable(BulkConnection& connection, const bulk::Frame& frame) noexcept {
+  if (frame.type == bulk::Type::data) {
+    pulls_.unwritable(connection);
+  } else {
+    (void)grants_.end_frame(&connection, frame, RIPC_CANCELLED);
+  }
+}
+
+void BulkSession::tell(const TransferBook::Watcher& watcher) noexcept {
+  if (watcher.watched && !dead_.load(std::memory_order_acquire)) hooks_.finished(watcher.owner, watcher.transfer);
+}
+
+// ---- Figures -------------------------------------------------------------------------------------------------
+
+std::size_t BulkSession::connection_count() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return connections_.size();
+}
+
+BulkCounters BulkSession::counters() const noexcept {
+  const auto read = [](const std::atomic<std::uint64_t>& count) { return count.load(std::memory_order_relaxed); };
+  return {.send_calls = read(tally_->send_calls),
+          .receive_calls = read(tally_->receive_calls),
+          .bytes_sent = read(tally_->bytes_sent),
+          .bytes_received = read(tally_->bytes_received),
+          .bytes_requested = pulls_.bytes_requested(),
+          .bytes_discarded = read(tally_->bytes_discarded),
+          .connections_made = read(connections_made_),
+          .connections_lost = read(connections_lost_),
+          .refused = read(refused_),
+          .violations = read(violations_)};
+}
+
+}  // namespace ripc::socket

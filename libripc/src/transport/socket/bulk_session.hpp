@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is behind BulkPeer: the connections of one session, and what is done with the frames that they bring.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "transport/socket/bulk_connection.hpp"
+#include "transport/socket/bulk_peer.hpp"
+#include "transport/socket/finish_book.hpp"
+#include "transport/socket/grant_book.hpp"
+#include "transport/socket/pull_scheduler.hpp"
+#include "transport/socket/push_book.hpp"
+#include "transport/socket/transfer_book.hpp"
+
+namespace ripc::socket {
+
+// The calls are BulkPeer's, which says what they do. The books never call each other; each has its own lock, and the
+// session's is never held while one of them is called.
+class BulkSession final : public BulkConnection::Handler, public std::enable_shared_from_this<BulkSession> {
+ public:
+  BulkSession(EventLoop& loop, BulkPeer::Hooks hooks, const BulkOptions& options)
+      : loop_(loop), hooks_(std::move(hooks)), options_(options) {}
+
+  void adopt(UniqueFd socket) noexcept;
+  void dial_failed() noexcept;
+  void died() noexcept;
+
+  ripc_status pull(spi::Pull& pull, EventSet& events) noexcept;
+  ripc_status finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept;
+  ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept;
+
+  TransferBook& transfers() noexcept { return transfers_; }
+  GrantBook& grants() noexcept { return grants_; }
+  PullScheduler& pulls() noexcept { return pulls_; }
+  FinishBook& finishes() noexcept { return finishes_; }
+
+  std::size_t connection_count() const noexcept;
+  BulkCounters counters() const noexcept;
+
+  // ---- BulkConnection::Handler ----
+  bool frame(BulkConnection& connection, const wire::bulk::Frame& frame,
+             std::shared_ptr<Destination>& destination) noexcept override;
+  bool payload(BulkConnection& connection, const wire::bulk::Frame& frame, ripc_status status) noexcept override;
+  Reading read(const Job& job) noexcept override;
+  void unreadable(const Job& job) noexcept override;
+  void unwritable(BulkConnection& connection, const wire::bulk::Frame& frame) noexcept override;
+  void lost(BulkConnection& connection, bool violation) noexcept override;
+
+ private:
+  struct Member {
+    std::shared_ptr<BulkConnection> connection;
+    std::uint64_t seen = 0;  // bytes received when it was looked at last
+    unsigned silent = 0;     // looks since then, while something was owed
+  };
+
+  std::shared_ptr<BulkConnection> choose() noexcept;
+  bool has_backlog() const noexcept;
+  void recover() noexcept;
+  void dial_if_needed() noexcept;
+  void dial() noexcept;
+  void watch_for_stalls() noexcept;
+  void look_for_stalls() noexcept;
+  void tell(const TransferBook::Watcher& watcher) noexcept;
+
+  EventLoop& loop_;
+  const BulkPeer::Hooks hooks_;
+  const BulkOptions options_;
+  const std::shared_ptr<BulkTally> tally_ = std::make_shared<BulkTally>();
+
+  TransferBook transfers_;
+  GrantBook grants_;
+  PullScheduler pulls_;
+  FinishBook finishes_;
+  PushBook pushes_;
+
+  mutable std::mutex mutex_;  // for the following
+  std::vector<Member> connections_;
+  std::size_t turn_ = 0;
+  bool dialing_ = false;
+  Nanoseconds pause_ = 0;  // before the next dial
+  std::atomic<bool> dead_{false};
+  std::atomic<bool> watching_{false};
+  std::atomic<std::uint64_t> connections_made_{0};
+  std::atomic<std::uint64_t> connections_lost_{0};
+  std::atomic<std::uint64_t> refused_{0};
+  std::atomic<std::uint64_t> violations_{0};
+};
+
+}  // namespace ripc::socket

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The frames of bulk connections: TCP streams between two contexts that carry pulls and pushes. docs/wire.md is the
+// specification. Little-endian, versioned; the decoder trusts nothing.
+//
+//   header   48 bytes   u8 version | u8 type | u16 zero | u32 length | u64 id | u64 key | u64 location | u64 offset |
+//                       u64 value
+//   payload  `length` bytes, then a trailer of 8 bytes: u32 status | u32 zero; data and push only
+//
+// The trailer says whether the payload is what it should be: memory can end while a frame is under way.
+//
+// Everything here may be called from any thread. Nothing allocates.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "base/status.hpp"
+
+namespace ripc::wire::bulk {
+
+inline constexpr std::uint8_t kVersion = 1;
+inline constexpr std::size_t kHeaderSize = 48;
+inline constexpr std::size_t kTrailerSize = 8;
+inline constexpr std::uint32_t kMaxPayload = std::uint32_t{256} << 10;  // of one frame
+inline constexpr std::uint32_t kMaxSegment = std::uint32_t{16} << 20;   // of one pull request
+
+enum class Type : std::uint8_t {
+  pull_request = 1,  // asks for `length` bytes, at least 1, of the item (key, location) from `offset` on
+  data = 2,          // the answer, in one or more frames: the bytes of segment `id` from `offset` of the item on
+  finish = 3,        // the receiver has done with the transfer (key, location); `value`: its status
+  finished = 4,      // the answer; `value`: RIPC_OK, or RIPC_REVOKED if it had been withdrawn
+  push = 5,          // bytes for the return buffer (key, location) from `offset` on, of `value` bytes in all
+  pushed = 6,        // the answer, when all came or none will be taken; `value`: a status
+};
+
+// The header. Fields that a type has no use for are 0.
+struct Frame {
+  Type type = Type::pull_request;
+  std::uint32_t length = 0;
+  std::uint64_t id = 0;  // pull_request, data: of the segment; push, pushed: of the push; the asking side counts them
+  std::uint64_t key = 0;
+  std::uint64_t location = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t value = 0;
+  friend bool operator==(const Frame&, const Frame&) = default;
+};
+
+constexpr bool has_payload(Type type) noexcept { return type == Type::data || type == Type::push; }
+
+// Writes a header that decode() accepts.
+void encode(const Frame& frame, std::span<std::byte, kHeaderSize> out) noexcept;
+
+// RIPC_VERSION_MISMATCH for another version; RIPC_CORRUPT for anything else that does not add up: an unknown type, a
+// field that must be 0 and is not, a length over its limit or, of a request, 0, offsets that overflow or leave a push,
+// a status unknown to ripc.h or, in finished, impossible. What keys, locations and ids mean is for the caller to check.
+Result<Frame> decode(std::span<const std::byte, kHeaderSize> bytes) noexcept;
+
+std::array<std::byte, kTrailerSize> encode_trailer(ripc_status status) noexcept;
+
+// Nothing: a status unknown to ripc.h, or bytes that are not 0.
+std::optional<ripc_status> decode_trailer(std::span<const std::byte, kTrailerSize> bytes) noexcept;
+
+}  // namespace ripc::wire::bulk

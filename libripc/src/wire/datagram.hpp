@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The header of every UDP datagram of the socket transport. docs/wire.md is the specification. Little-endian,
+// versioned; the decoder trusts nothing.
+//
+//   header   28 bytes   u8 version | u8 kind | u16 zero | u32 sequence | u64 token | u32 spent | u32 credit_link |
+//                       u32 credit
+//   packet              of a data datagram (wire/packet.hpp); nothing else has one
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ripc/ripc.h"
+#include "wire/bytes.hpp"
+
+namespace ripc::wire::datagram {
+
+inline constexpr std::uint8_t kVersion = 1;
+inline constexpr std::size_t kHeaderSize = 28;
+
+enum class Kind : std::uint8_t {
+  data = 1,    // to the receiver; a packet follows
+  credit = 2,  // to the sender: room was granted
+  probe = 3,   // to the receiver: how much room is there?
+};
+
+struct Header {
+  Kind kind = Kind::data;
+  std::uint32_t sequence = 0;     // data: of this packet on its link, from 1 on, modulo 2^32 (0 comes after the last)
+  std::uint64_t token = 0;        // of the link that the datagram travels on
+  std::uint32_t spent = 0;        // data and probe: what the sender has spent so far, modulo 2^32
+  std::uint32_t credit_link = 0;  // the link that `credit` is for; 0: none
+  std::uint32_t credit = 0;       // how far that link's sender may spend, modulo 2^32
+  friend bool operator==(const Header&, const Header&) = default;
+};
+
+using HeaderBytes = std::array<std::byte, kHeaderSize>;
+
+// Any thread. Never fails: every Header has an encoding.
+inline void encode(const Header& header, HeaderBytes& bytes) noexcept {
+  store_le<std::uint32_t>(bytes.data(), kVersion | static_cast<std::uint32_t>(header.kind) << 8);
+  store_le<std::uint32_t>(bytes.data() + 4, header.sequence);
+  store_le<std::uint64_t>(bytes.data() + 8, header.token);
+  store_le<std::uint32_t>(bytes.data() + 16, header.spent);
+  store_le<std::uint32_t>(bytes.data() + 20, header.credit_link);
+  store_le<std::uint32_t>(bytes.data() + 24, header.credit);
+}
+
+// Any thread. Reads the header of a whole datagram; what follows it is not looked at. RIPC_VERSION_MISMATCH for another
+// version; RIPC_CORRUPT: shorter than a header, an unknown kind, a zero that is none, a data datagram without a packet,
+// or another one with bytes left over, or a credit datagram that names no link.
+inline ripc_status decode(std::span<const std::byte> bytes, Header& header) noexcept {
+  if (bytes.empty()) return RIPC_CORRUPT;
+  if (bytes[0] != std::byte{kVersion}) return RIPC_VERSION_MISMATCH;
+  if (bytes.size() < kHeaderSize) return RIPC_CORRUPT;
+  const auto head = load_le<std::uint32_t>(bytes.data());
+  const std::uint32_t kind = head >> 8;  // with the zeros
+  if (kind == 0 || kind > static_cast<std::uint32_t>(Kind::probe)) return RIPC_CORRUPT;
+  header.kind = static_cast<Kind>(kind);
+  header.sequence = load_le<std::uint32_t>(bytes.data() + 4);
+  header.token = load_le<std::uint64_t>(bytes.data() + 8);
+  header.spent = load_le<std::uint32_t>(bytes.data() + 16);
+  header.credit_link = load_le<std::uint32_t>(bytes.data() + 20);
+  header.credit = load_le<std::uint32_t>(bytes.data() + 24);
+  if ((header.kind == Kind::data) != (bytes.size() > kHeaderSize)) return RIPC_CORRUPT;
+  if (header.kind == Kind::credit && header.credit_link == 0) return RIPC_CORRUPT;
+  return RIPC_OK;
+}
+
+}  // namespace ripc::wire::datagram

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "wire/session.hpp"
+
+#include <tuple>
+
+#include "wire/bytes.hpp"
+#include "wire/fields.hpp"
+
+namespace ripc::wire::session {
+
+namespace {
+
+using fields::is_known;
+
+static_assert(std::variant_size_v<Frame> == static_cast<std::size_t>(Type::bye));
+
+// ---- Layouts: the fields of each frame in wire order, for both directions --------------------------------------
+
+template <typename T>
+struct Layout;
+template <>
+struct Layout<Hello> {
+  static constexpr std::tuple kFields{&Hello::context, &Hello::session, &Hello::received,
+                                      &Hello::role,    &Hello::port,    &Hello::nonce};
+};
+template <>
+struct Layout<HelloReply> {
+  static constexpr std::tuple kFields{&HelloReply::context, &HelloReply::received, &HelloReply::status,
+                                      &HelloReply::nonce, &HelloReply::mac};
+};
+template <>
+struct Layout<Confirm> {
+  static constexpr std::tuple kFields{&Confirm::mac};
+};
+template <>
+struct Layout<Open> {
+  static constexpr std::tuple kFields{&Open::request, &Open::service, &Open::token, &Open::link, &Open::port};
+};
+template <>
+struct Layout<Opened> {
+  static constexpr std::tuple kFields{&Opened::request, &Opened::status,       &Opened::link,  &Opened::incarnation,
+                                      &Opened::port,    &Opened::packet_limit, &Opened::credit};
+};
+template <>
+struct Layout<CloseLink> {
+  static constexpr std::tuple kFields{&CloseLink::link, &CloseLink::sequence};
+};
+template <>
+struct Layout<LinkClosed> {
+  static constexpr std::tuple kFields{&LinkClosed::link, &LinkClosed::status};
+};
+template <>
+struct Layout<Control> {
+  static constexpr std::tuple kFields{&Control::link, &Control::destination, &Control::packet};
+};
+template <>
+struct Layout<Fence> {
+  static constexpr std::tuple kFields{&Fence::request, &Fence::service, &Fence::incarnation};
+};
+template <>
+struct Layout<Fenced> {
+  static constexpr std::tuple kFields{&Fenced::request, &Fenced::status};
+};
+template <>
+struct Layout<Heartbeat> {
+  static constexpr std::tuple kFields{&Heartbeat::received};
+};
+template <>
+struct Layout<WantBulk> {
+  static constexpr std::tuple<> kFields{};
+};
+template <>
+struct Layout<Bye> {
+  static constexpr std::tuple<> kFields{};
+};
+
+// ---- What values are allowed ---------------------------------------------------------------------------------
+
+bool is_port(std::uint32_t port) noexcept { return port >= 1 && port <= 65535; }
+
+template <typename T>
+bool is_valid(const T&) noexcept {
+  return true;
+}
+bool is_valid(const Hello& hello) noexcept {
+  return hello.context != 0 && hello.session != 0 && hello.role >= static_cast<std::uint32_t>(Role::control) &&
+         hello.role <= static_cast<std::uint32_t>(Role::check) && is_port(hello.port);
+}
+bool is_valid(const HelloReply& reply) noexcept { return is_known(reply.status); }
+bool is_valid(const Open& open) noexcept { return open.link != 0 && is_port(open.port); }
+bool is_valid(const Opened& opened) noexcept {
+  if (opened.status == RIPC_OK) return is_port(opened.port);
+  return is_known(opened.status) && opened.incarnation == 0 && opened.port == 0 && opened.packet_limit == 0 &&
+         opened.credit == 0;
+}
+bool is_valid(const LinkClosed& closed) noexcept { return is_known(closed.status); }
+bool is_valid(const Control& control) noexcept { return !control.packet.empty(); }
+bool is_valid(const Fenced& fenced) noexcept { return is_known(fenced.status); }
+
+template <typename T>
+Result<Frame> decode_fields(Reader reader) noexcept {
+  T frame;
+  if (!fields::read_all(Layout<T>::kFields, frame, reader) || !is_valid(frame)) return RIPC_CORRUPT;
+  return Frame(frame);
+}
+
+}  // namespace
+
+template <typename T>
+ripc_status encode(const T& frame, std::vector<std::byte>& out) {
+  out.clear();
+  if (!is_valid(frame)) return RIPC_INVALID_ARGUMENT;
+  const std::size_t size = kPrefixSize + fields::size_all(Layout<T>::kFields, frame);
+  if (size > kMaxSize) return RIPC_TOO_LARGE;
+  out.resize(size);
+  Writer writer(out);
+  writer.write<std::uint32_t>(static_cast<std::uint32_t>(size));
+  writer.write<std::uint8_t>(kProtocolVersion);
+  writer.write<std::uint8_t>(static_cast<std::uint8_t>(T::kType));
+  writer.write<std::uint16_t>(0);
+  fields::write_all(Layout<T>::kFields, frame, writer);
+  return RIPC_OK;
+}
+
+template ripc_status encode(const Hello&, std::vector<std::byte>&);
+template ripc_status encode(const HelloReply&, std::vector<std::byte>&);
+template ripc_status encode(const Confirm&, std::vector<std::byte>&);
+template ripc_status encode(const Open&, std::vector<std::byte>&);
+template ripc_status encode(const Opened&, std::vector<std::byte>&);
+template ripc_status encode(const CloseLink&, std::vector<std::byte>&);
+template ripc_status encode(const LinkClosed&, std::vector<std::byte>&);
+template ripc_status encode(const Control&, std::vector<std::byte>&);
+template ripc_status encode(const Fence&, std::vector<std::byte>&);
+template ripc_status encode(const Fenced&, std::vector<std::byte>&);
+template ripc_status encode(const Heartbeat&, std::vector<std::byte>&);
+template ripc_status encode(const WantBulk&, std::vector<std::byte>&);
+template ripc_status encode(const Bye&, std::vector<std::byte>&);
+
+Result<std::size_t> frame_size(std::span<const std::byte> prefix) noexcept {
+  Reader reader(prefix);
+  const std::size_t size = reader.read<std::uint32_t>();
+  const auto version = reader.read<std::uint8_t>();
+  if (!reader.ok()) return RIPC_CORRUPT;
+  if (version != kProtocolVersion) return RIPC_VERSION_MISMATCH;
+  if (size < kPrefixSize || size > kMaxSize) return RIPC_CORRUPT;
+  return size;
+}
+
+Result<Frame> decode(std::span<const std::byte> bytes) noexcept {
+  const Result<std::size_t> size = frame_size(bytes);
+  if (!size.ok()) return size.status();
+  if (*size != bytes.size()) return RIPC_CORRUPT;
+  Reader reader(bytes.subspan(5));
+  const auto type = static_cast<Type>(reader.read<std::uint8_t>());
+  if (reader.read<std::uint16_t>() != 0 || !reader.ok()) return RIPC_CORRUPT;
+  switch (type) {
+    case Type::hello:
+      return decode_fields<Hello>(reader);
+    case Type::hello_reply:
+      return decode_fields<HelloReply>(reader);
+    case Type::confirm:
+      return decode_fields<Confirm>(reader);
+    case Type::open:
+      return decode_fields<Open>(reader);
+    case Type::opened:
+      return decode_fields<Opened>(reader);
+    case Type::close_link:
+      return decode_fields<CloseLink>(reader);
+    case Type::link_closed:
+      return decode_fields<LinkClosed>(reader);
+    case Type::control:
+      return decode_fields<Control>(reader);
+    case Type::fence:
+      return decode_fields<Fence>(reader);
+    case Type::fenced:
+      return decode_fields<Fenced>(reader);
+    case Type::heartbeat:
+      return decode_fields<Heartbeat>(reader);
+    case Type::want_bulk:
+      return decode_fields<WantBulk>(reader);
+    case Type::bye:
+      return decode_fields<Bye>(reader);
+  }
+  return RIPC_CORRUPT;
+}
+
+}  // namespace ripc::wire::session

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packets from a channel to a port, and the credits that keep them from being lost.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <numeric>
+
+#include "socket_helpers.hpp"
+
+namespace ripc::socket {
+namespace {
+
+class LinkTest : public testing::Test {
+ protected:
+  LinkTest() : events_(std::move(EventSet::create().value())), port_(receiver_.open_port(events_)) {}
+  ~LinkTest() override { port_.reset(); }
+
+  bool poll_until(std::size_t packets) {
+    return eventually([&] {
+      (void)port_->poll(sink_, 64);
+      return sink_.packets.size() >= packets;
+    });
+  }
+
+  Node receiver_;
+  Node sender_;
+  EventSet events_;
+  std::unique_ptr<SocketPort> port_;
+  CollectingSink sink_;
+};
+
+TEST_F(LinkTest, PacketsArriveOnceWholeAndInOrder) {
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  for (int number = 0; number < 100; ++number) ASSERT_EQ(send_text(*channel, std::to_string(number)), RIPC_OK);
+  ASSERT_TRUE(poll_until(100));
+  for (int number = 0; number < 100; ++number)
+    EXPECT_EQ(sink_.packets[static_cast<std::size_t>(number)].second, std::to_string(number));
+  EXPECT_EQ(port_->statistics().lost, 0u);
+  EXPECT_EQ(port_->source_count(), 1u);
+}
+
+TEST_F(LinkTest, AMessageTakesOneSystemCallToSend) {
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  for (int number = 0; number < 50; ++number) ASSERT_EQ(send_text(*channel, "x"), RIPC_OK);
+  EXPECT_EQ(channel->send_calls(), 50u);
+}
+
+TEST_F(LinkTest, WaitingMessagesShareASystemCallToReceive) {
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  for (int number = 0; number < 64; ++number) ASSERT_EQ(send_text(*channel, "x"), RIPC_OK);
+  // On loopback what was sent has arrived. One message at a time, as ripc_receive() takes them.
+  for (std::size_t number = 0; number < 64; ++number) ASSERT_EQ(port_->poll(sink_, 1), 1u);
+  EXPECT_EQ(port_->counters().receive_calls.load(), 64u / 16);
+}
+
+TEST_F(LinkTest, APollThatFindsNothingTakesOneSystemCall) {
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  const std::uint64_t before = port_->counters().receive_calls.load();
+  for (int look = 0; look < 10; ++look) EXPECT_EQ(port_->poll(sink_, 1), 0u);
+  EXPECT_EQ(port_->counters().receive_calls.load() - before, 10u);
+}
+
+TEST_F(LinkTest, APortWithoutSourcesMakesNoSystemCall) {
+  for (int look = 0; look < 10; ++look) {
+    EXPECT_EQ(port_->poll(sink_, 1), 0u);
+    port_->prepare_sleep();
+    port_->cancel_sleep();
+  }
+  EXPECT_EQ(port_->counters().receive_calls.load(), 0u);
+}
+
+TEST_F(LinkTest, AFullReceiverMakesTheSenderWaitAndLosesNothing) {
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  const std::string large(1000, 'x');
+  std::size_t sent = 0;
+  while (send_text(*channel, large) == RIPC_OK) ++sent;
+  EXPECT_EQ(send_text(*channel, large), RIPC_AGAIN);
+  EXPECT_FALSE(channel->has_room());
+  ASSERT_TRUE(poll_until(sent));
+  EXPECT_TRUE(eventually([&] {
+    (void)port_->poll(sink_, 64);
+    return channel->has_room();
+  }));
+  EXPECT_EQ(send_text(*channel, large), RIPC_OK);
+  ASSERT_TRUE(poll_until(sent + 1));
+  EXPECT_EQ(port_->statistics().lost, 0u);
+}
+
+TEST_F(LinkTest, TheLargestPacketsFillTheQueueWithoutLoss) {
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  const std::string largest(channel->packet_limit(), 'x');
+  std::size_t sent = 0;
+  for (int round = 0; round < 20; ++round) {
+    while (send_text(*channel, largest) == RIPC_OK) ++sent;
+    ASSERT_TRUE(poll_until(sent));
+    ASSERT_TRUE(eventually([&] {
+      (void)port_->poll(sink_, 64);
+      return channel->has_room();
+    }));
+  }
+  EXPECT_GE(sent, 20u);
+  EXPECT_EQ(port_->statistics().lost, 0u);
+  EXPECT_EQ(send_text(*channel, largest + 'x'), RIPC_TOO_LARGE);
+}
+
+TEST_F(LinkTest, EverySizeMayFillTheQueueWithoutLoss) {
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  std::size_t sent = 0;
+  for (const std::size_t size : {1u, 100u, 101u, 540u, 700u, 1500u, 3000u, 3700u, 7600u, 9000u, 15000u, 17000u}) {
+    const std::string packet(size, 'x');
+    while (send_text(*channel, packet) == RIPC_OK) ++sent;
+    ASSERT_TRUE(poll_until(sent)) << size;
+    ASSERT_TRUE(eventually([&] {
+      (void)port_->poll(sink_, 64);
+      return channel->has_room();
+    })) << size;
+  }
+  EXPECT_EQ(port_->statistics().lost, 0u);
+}
+
+TEST_F(LinkTest, WhoAsksForRoomIsToldOnceThereIsSome) {
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  std::size_t sent = 0;
+  while (send_text(*channel, "x") == RIPC_OK) ++sent;
+  ASSERT_FALSE(channel->request_room());
+  EXPECT_EQ(sender_.host().rooms(), 0);
+  ASSERT_TRUE(poll_until(sent));
+  EXPECT_TRUE(eventually([&] {
+    (void)port_->poll(sink_, 64);
+    return sender_.host().rooms() == 1;
+  }));
+  EXPECT_TRUE(channel->has_room());
+}
+
+TEST_F(LinkTest, ABlockedSourceKeepsItsPacketsInOrderAndOthersGoOn) {
+  Node other;
+  const auto first = sender_.channel(receiver_);
+  const auto second = other.channel(receiver_);
+  ASSERT_NE(first, nullptr);
+  ASSERT_NE(second, nullptr);
+  ASSERT_EQ(send_text(*first, "who"), RIPC_OK);
+  ASSERT_TRUE(poll_until(1));
+  sink_.refused = sink_.packets[0].first;
+  sink_.answer = spi::Delivery::blocked;
+  for (int number = 0; number < 20; ++number) ASSERT_EQ(send_text(*first, std::to_string(number)), RIPC_OK);
+  ASSERT_EQ(send_text(*second, "passes"), RIPC_OK);
+  ASSERT_TRUE(poll_until(2));
+  EXPECT_EQ(sink_.packets[1].second, "passes");
+  sink_.answer = spi::Delivery::taken;
+  ASSERT_TRUE(poll_until(22));
+  for (int number = 0; number < 20; ++number)
+    EXPECT_EQ(sink_.packets[static_cast<std::size_t>(number) + 2].second, std::to_string(number));
+}
+
+TEST_F(LinkTest, ASinkThatStopsIsOfferedTheSamePacketAgain) {
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  ASSERT_EQ(send_text(*channel, "one"), RIPC_OK);
+  ASSERT_EQ(send_text(*channel, "two"), RIPC_OK);
+  sink_.answer = spi::Delivery::stop;
+  EXPECT_EQ(port_->poll(sink_, 8), 0u);
+  sink_.answer = spi::Delivery::taken;
+  ASSERT_TRUE(poll_until(2));
+  EXPECT_EQ(sink_.packets[0].second, "one");
+  EXPECT_EQ(sink_.packets[1].second, "two");
+}
+
+TEST_F(LinkTest, ManySendersHaveTheirTurns) {
+  constexpr std::size_t kSenders = 12;
+  constexpr std::size_t kEach = 40;
+  std::vector<std::unique_ptr<Node>> nodes;
+  std::vector<std::shared_ptr<SocketChannel>> channels;
+  for (std::size_t index = 0; index < kSenders; ++index) {
+    nodes.push_back(std::make_unique<Node>());
+    channels.push_back(nodes.back()->channel(receiver_));
+    ASSERT_NE(channels.back(), nullptr);
+  }
+  EXPECT_EQ(port_->source_count(), kSenders);
+  for (const auto& channel : channels) {
+    for (std::size_t number = 0; number < kEach; ++number) ASSERT_EQ(send_text(*channel, "x"), RIPC_OK);
+  }
+  ASSERT_TRUE(poll_until(kSenders * kEach / 2));
+  std::map<spi::Source*, std::size_t> shares;
+  for (std::size_t index = 0; index < kSenders * kEach / 2; ++index) ++shares[sink_.packets[index].first];
+  EXPECT_EQ(shares.size(), kSenders) << "nobody waits until the others are through";
+  ASSERT_TRUE(poll_until(kSenders * kEach));
+  channels.clear();
+}
+
+TEST_F(LinkTest, AClosedChannelIsDrainedAndThenGone) {
+  auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  for (int number = 0; number < 30; ++number) ASSERT_EQ(send_text(*channel, "x"), RIPC_OK);
+  channel.reset();
+  ASSERT_TRUE(eventually([&] {
+    (void)port_->poll(sink_, 1);
+    return sink_.gone == 1;
+  }));
+  EXPECT_EQ(sink_.packets.size(), 30u);
+  EXPECT_EQ(port_->source_count(), 0u);
+}
+
+TEST_F(LinkTest, AClosedPortEndsItsChannels) {
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  port_->close();
+  EXPECT_TRUE(eventually([&] { return !channel->alive(); }));
+  EXPECT_EQ(send_text(*channel, "x"), RIPC_CLOSED);
+  EXPECT_TRUE(eventually([&] { return sender_.host().losses() == 1; }));
+  EXPECT_EQ(sender_.connect(receiver_).status().code(), RIPC_NO_SERVICE);
+}
+
+TEST_F(LinkTest, NotificationsGoToTheResponder) {
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  const std::string text = "hello";
+  const spi::Bytes bytes = std::as_bytes(std::span(text.data(), text.size()));
+  ASSERT_EQ(channel->send_control(std::span(&bytes, 1)), RIPC_OK);
+  ASSERT_TRUE(eventually([&] { return receiver_.host().control_packets().size() == 1; }));
+  EXPECT_EQ(receiver_.host().control_packets()[0], (std::pair<ripc_service_id, std::string>(7, text)));
+}
+
+TEST_F(LinkTest, AnythingThatCanBePolledWakesASleeper) {
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  (void)port_->poll(sink_, 1);
+  events_.drain();
+  port_->prepare_sleep();
+  ASSERT_EQ(port_->poll(sink_, 1), 0u);
+  ASSERT_EQ(send_text(*channel, "x"), RIPC_OK);
+  EXPECT_EQ(events_.wait(Deadline::after(kLimit)), RIPC_OK);
+  port_->cancel_sleep();
+  EXPECT_EQ(port_->poll(sink_, 1), 1u) << "waking reads nothing";
+}
+
+}  // namespace
+}  // namespace ripc::socket

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// How two contexts find, keep and lose each other.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "socket_helpers.hpp"
+
+namespace ripc::socket {
+namespace {
+
+std::shared_ptr<const ClusterKeys> key(char digit) {
+  // 64 hexadecimal digits that are not all the same.
+  const std::string text = std::string(63, digit) + (digit == '1' ? '2' : '1');
+  Result<std::shared_ptr<const ClusterKeys>> keys = ClusterKeys::parse(text, "test");
+  EXPECT_TRUE(keys.ok()) << keys.status().text();
+  return keys.ok() ? *keys : nullptr;
+}
+
+TransportOptions with_key(std::shared_ptr<const ClusterKeys> keys) {
+  TransportOptions options;
+  options.keys = std::move(keys);
+  return options;
+}
+
+EventSet make_events() { return std::move(EventSet::create().value()); }
+
+TEST(Session, WhoHasTheSameKeyIsAdmitted) {
+  Node server(with_key(key('1')));
+  Node client(with_key(key('1')));
+  EventSet events = make_events();
+  const auto port = server.open_port(events);
+  EXPECT_TRUE(client.connect(server).ok());
+}
+
+TEST(Session, WhoHasAnotherKeyOrNoneIsRefusedAndCounted) {
+  Node server(with_key(key('1')));
+  EventSet events = make_events();
+  const auto port = server.open_port(events);
+  Node stranger(with_key(key('3')));
+  EXPECT_EQ(stranger.connect(server).status().code(), RIPC_REFUSED);
+  EXPECT_EQ(stranger.transport().handshakes_refused(), 1u);
+  Node keyless;
+  const Result<std::shared_ptr<spi::Channel>> refused = keyless.connect(server);
+  EXPECT_EQ(refused.status().code(), RIPC_REFUSED);
+  EXPECT_NE(refused.status().text().find("RIPC_CLUSTER_KEY_FILE"), std::string_view::npos);
+}
+
+TEST(Session, WhoHasAKeyDoesNotTalkToWhoHasNone) {
+  Node server;
+  EventSet events = make_events();
+  const auto port = server.open_port(events);
+  Node client(with_key(key('1')));
+  EXPECT_EQ(client.connect(server).status().code(), RIPC_REFUSED);
+}
+
+TEST(Session, NobodyThereIsKnownAtOnce) {
+  spi::Address address;
+  {
+    Node server;
+    address = server.transport().address();
+  }
+  Node client;
+  const Nanoseconds start = monotonic_now();
+  EXPECT_EQ(client.transport().connect(address, 7, Deadline::after(kLimit)).status().code(), RIPC_PEER_DEAD);
+  EXPECT_LT(monotonic_now() - start, kLimit);
+}
+
+TEST(Session, AnotherContextAtTheAddressIsNotTheOneThatWasWanted) {
+  Node server;
+  EventSet events = make_events();
+  const auto port = server.open_port(events);
+  Node client;
+  Locator locator = Locator::parse(server.transport().address().locator).value();
+  locator.context ^= 1;
+  EXPECT_EQ(client.transport().connect({"socket", locator.text()}, 7, Deadline::after(kLimit)).status().code(),
+            RIPC_PEER_DEAD);
+}
+
+TEST(Session, AnAddressWithoutAContextLeadsToWhoeverIsThere) {
+  Node server;
+  EventSet events = make_events();
+  const auto port = server.open_port(events);
+  Node client;
+  const std::uint16_t listening = Locator::parse(server.transport().address().locator)->port;
+  EXPECT_TRUE(client.transport()
+                  .connect({"socket", "127.0.0.1:" + std::to_string(listening)}, 7, Deadline::after(kLimit))
+                  .ok());
+}
+
+TEST(Session, AServiceThatIsNotThereIsToldFromAPeerThatIsNot) {
+  Node server;
+  Node client;
+  EXPECT_EQ(client.connect(server, 8).status().code(), RIPC_NO_SERVICE);
+}
+
+TEST(Session, APeerTooManyIsRefused) {
+  TransportOptions options;
+  options.max_peers = 1;
+  Node server(options);
+  EventSet events = make_events();
+  const auto port = server.open_port(events);
+  Node first;
+  Node second;
+  const auto channel = first.channel(server);
+  ASSERT_NE(channel, nullptr);
+  EXPECT_EQ(second.connect(server).status().code(), RIPC_REFUSED);
+}
+
+TEST(Session, TheAddressASourceGivesLeadsBack) {
+  Node server;
+  Node client;
+  EventSet events = make_events();
+  EventSet client_events = make_events();
+  const auto port = server.open_port(events);
+  const auto client_port = client.open_port(client_events, 9);
+  const auto channel = client.channel(server);
+  ASSERT_NE(channel, nullptr);
+  ASSERT_EQ(send_text(*channel, "x"), RIPC_OK);
+  CollectingSink sink;
+  ASSERT_TRUE(eventually([&] { return port->poll(sink, 1) == 1; }));
+  spi::Source& source = *sink.packets[0].first;
+  EXPECT_EQ(source.context(), client.context());
+  EXPECT_TRUE(server.transport().connect(source.reply_address(), 9, Deadline::after(kLimit)).ok());
+}
+
+TEST(Session, AnEndingPeerTakesItsChannelsAndSourcesAlong) {
+  Node server;
+  EventSet events = make_events();
+  auto port = server.open_port(events);
+  Node client;
+  const auto channel = client.channel(server);
+  ASSERT_NE(channel, nullptr);
+  ASSERT_EQ(send_text(*channel, "last words"), RIPC_OK);
+  client.stop();
+  CollectingSink sink;
+  EXPECT_TRUE(eventually([&] {
+    (void)port->poll(sink, 8);
+    return sink.gone == 1;
+  }));
+  EXPECT_EQ(sink.packets.size(), 1u);
+  EXPECT_FALSE(channel->alive());
+  EXPECT_EQ(send_text(*channel, "x"), RIPC_PEER_DEAD);
+}
+
+TEST(Session, AFenceArrivesAndIsAnswered) {
+  Node server;
+  Node client;
+  EXPECT_TRUE(client.transport().fence(server.transport().address(), 7, 1, Deadline::after(kLimit)).ok());
+  EXPECT_EQ(server.host().fences(), 1);
+}
+
+// Breaks every TCP connection of this process whose one end is a port of the node: what a network can do.
+void break_connections(Node& node) {
+  const std::uint16_t listening = Locator::parse(node.transport().address().locator)->port;
+  for (int fd = 3; fd < 1024; ++fd) {
+    int type = 0;
+    int accepts = 0;
+    socklen_t size = sizeof type;
+    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM) continue;
+    size = sizeof accepts;
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepts, &size) != 0 || accepts != 0) continue;
+    const Endpoint local = Endpoint::local_of(fd);
+    if (local && (local.family() == AF_INET || local.family() == AF_INET6) && local.port() == listening)
+      (void)::shutdown(fd, SHUT_RDWR);
+  }
+}
+
+TEST(Session, ALostControlConnectionIsMadeAgainAndNothingThatWasSaidIsLost) {
+  Node server;
+  EventSet events = make_events();
+  const auto port = server.open_port(events);
+  Node client;
+  const auto channel = client.channel(server);
+  ASSERT_NE(channel, nullptr);
+  std::size_t sent = 0;
+  for (int round = 0; round < 5; ++round) {
+    for (int number = 0; number < 20; ++number, ++sent) {
+      const std::string text = std::to_string(sent);
+      const spi::Bytes bytes = std::as_bytes(std::span(text.data(), text.size()));
+      ASSERT_EQ(channel->send_control(std::span(&bytes, 1)), RIPC_OK);
+    }
+    break_connections(server);
+  }
+  ASSERT_TRUE(eventually([&] { return server.host().control_packets().size() >= sent; }));
+  const auto arrived = server.host().control_packets();
+  ASSERT_EQ(arrived.size(), sent);
+  for (std::size_t index = 0; index < sent; ++index) EXPECT_EQ(arrived[index].second, std::to_string(index));
+  EXPECT_TRUE(channel->alive());
+  EXPECT_EQ(client.host().losses(), 0);
+  EXPECT_EQ(send_text(*channel, "still there"), RIPC_OK);
+}
+
+}  // namespace
+}  // namespace ripc::socket

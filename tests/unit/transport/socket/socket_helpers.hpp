@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared by the tests of the socket transport: transports of one process, each with its own loop, that talk over
+// loopback.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/random.hpp"
+#include "transport/socket/socket_transport.hpp"
+
+namespace ripc::socket {
+
+inline constexpr Nanoseconds kLimit = 10'000'000'000;
+
+// Asks until the condition holds or the limit is over.
+inline bool eventually(const std::function<bool()>& condition) {
+  const Deadline deadline = Deadline::after(kLimit);
+  while (!condition()) {
+    if (deadline.expired()) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+// Remembers what it is told.
+class RecordingHost final : public spi::Host {
+ public:
+  void control_packet(spi::Source&, ripc_service_id destination, spi::Bytes packet) noexcept override {
+    const std::lock_guard lock(mutex_);
+    control_packets_.emplace_back(destination,
+                                  std::string(reinterpret_cast<const char*>(packet.data()), packet.size()));
+  }
+  void transfer_finished(spi::Channel&, std::uint64_t) noexcept override {}
+  void room(spi::Channel&) noexcept override { count(rooms_); }
+  void channel_lost(spi::Channel&) noexcept override { count(losses_); }
+  void fenced(ripc_service_id, std::uint64_t) noexcept override { count(fences_); }
+
+  int rooms() const { return read(rooms_); }
+  int losses() const { return read(losses_); }
+  int fences() const { return read(fences_); }
+  std::vector<std::pair<ripc_service_id, std::string>> control_packets() const {
+    const std::lock_guard lock(mutex_);
+    return control_packets_;
+  }
+
+ private:
+  void count(int& counter) noexcept {
+    const std::lock_guard lock(mutex_);
+    ++counter;
+  }
+  int read(const int& counter) const {
+    const std::lock_guard lock(mutex_);
+    return counter;
+  }
+
+  mutable std::mutex mutex_;
+  int rooms_ = 0, losses_ = 0, fences_ = 0;
+  std::vector<std::pair<ripc_service_id, std::string>> control_packets_;
+};
+
+// A transport with a responder of its own.
+class Node {
+ public:
+  explicit Node(TransportOptions options = {}) {
+    if (options.context == 0) options.context = random_u64() | 1;
+    context_ = options.context;
+    Result<std::unique_ptr<EventLoop>> loop = EventLoop::create();
+    EXPECT_TRUE(loop.ok());
+    loop_ = std::move(*loop);
+    transport_ = std::make_unique<SocketTransport>(std::move(options));
+    const Status started = transport_->start(host_, *loop_);
+    EXPECT_TRUE(started.ok()) << started.text();
+    thread_ = std::thread([this] { loop_->run(); });
+  }
+  ~Node() { stop(); }
+  void stop() {
+    if (!thread_.joinable()) return;
+    loop_->post([this] {
+      transport_->stop();
+      loop_->stop();
+    });
+    thread_.join();
+  }
+
+  SocketTransport& transport() { return *transport_; }
+  RecordingHost& host() { return host_; }
+  EventLoop& loop() { return *loop_; }
+  std::uint64_t context() const { return context_; }
+
+  std::unique_ptr<SocketPort> open_port(EventSet& events, ripc_service_id id = 7) {
+    Result<std::unique_ptr<spi::Port>> port =
+        transport_->open_port({.id = id, .queue_messages = 128, .queue_bytes = 8192, .max_senders = 4096}, events);
+    EXPECT_TRUE(port.ok());
+    return std::unique_ptr<SocketPort>(static_cast<SocketPort*>(port->release()));
+  }
+  Result<std::shared_ptr<spi::Channel>> connect(Node& to, ripc_service_id id = 7) {
+    return transport_->connect(to.transport().address(), id, Deadline::after(kLimit));
+  }
+  std::shared_ptr<SocketChannel> channel(Node& to, ripc_service_id id = 7) {
+    Result<std::shared_ptr<spi::Channel>> made = connect(to, id);
+    EXPECT_TRUE(made.ok()) << made.status().text();
+    return made.ok() ? std::static_pointer_cast<SocketChannel>(*made) : nullptr;
+  }
+
+ private:
+  RecordingHost host_;
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<SocketTransport> transport_;
+  std::thread thread_;
+  std::uint64_t context_ = 0;
+};
+
+// Keeps what it is given, until it is told not to take any more.
+class CollectingSink final : public spi::PacketSink {
+ public:
+  spi::Delivery deliver(spi::Source& source, spi::Bytes packet) noexcept override {
+    if (answer != spi::Delivery::taken && (refused == nullptr || refused == &source)) return answer;
+    packets.emplace_back(&source, std::string(reinterpret_cast<const char*>(packet.data()), packet.size()));
+    return spi::Delivery::taken;
+  }
+  void source_gone(spi::Source&) noexcept override { ++gone; }
+
+  spi::Delivery answer = spi::Delivery::taken;
+  spi::Source* refused = nullptr;  // whose packets; null: all
+  std::vector<std::pair<spi::Source*, std::string>> packets;
+  int gone = 0;
+};
+
+inline ripc_status send_text(spi::Channel& channel, std::string_view text) {
+  const spi::Bytes bytes = std::as_bytes(std::span(text.data(), text.size()));
+  bool woke = false;
+  return channel.send(std::span(&bytes, 1), woke);
+}
+
+}  // namespace ripc::socket

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "wire/datagram.hpp"
+
+#include <gtest/gtest.h>
+
+#include "wire_helpers.hpp"
+
+namespace ripc::wire::datagram {
+namespace {
+
+using testing::Bytes;
+using testing::to_bytes;
+using testing::to_hex;
+
+constexpr Header kSample{.kind = Kind::data,
+                         .sequence = 0x01020304,
+                         .token = 0x1112131415161718,
+                         .spent = 0x21222324,
+                         .credit_link = 0x31323334,
+                         .credit = 0x41424344};
+constexpr const char* kSampleHex =
+    "01 01 00 00 04 03 02 01 18 17 16 15 14 13 12 11 24 23 22 21 34 33 32 31 44 43 42 41";
+
+Bytes encoded(const Header& header, std::size_t packet = 0) {
+  HeaderBytes bytes;
+  encode(header, bytes);
+  Bytes whole(bytes.begin(), bytes.end());
+  whole.resize(whole.size() + packet, std::byte{0x55});
+  return whole;
+}
+
+ripc_status decode_status(const Bytes& bytes) {
+  const testing::ExactBytes copy(bytes);
+  Header header;
+  return decode(copy.span(), header);
+}
+
+TEST(Datagram, FieldsLieWhereTheSpecificationSays) {
+  EXPECT_EQ(to_hex(encoded(kSample)), to_hex(to_bytes(kSampleHex)));
+}
+
+TEST(Datagram, EveryKindIsReadAsItWasWritten) {
+  for (const Kind kind : {Kind::data, Kind::credit, Kind::probe}) {
+    Header header = kSample;
+    header.kind = kind;
+    Header read;
+    EXPECT_EQ(decode(encoded(header, kind == Kind::data ? 1 : 0), read), RIPC_OK);
+    EXPECT_EQ(read, header);
+  }
+}
+
+TEST(Datagram, AnotherVersionIsToldFromNonsense) {
+  Bytes bytes = encoded(kSample, 1);
+  bytes[0] = std::byte{2};
+  EXPECT_EQ(decode_status(bytes), RIPC_VERSION_MISMATCH);
+  EXPECT_EQ(decode_status({std::byte{2}}), RIPC_VERSION_MISMATCH);
+}
+
+TEST(Datagram, WhatIsShorterThanAHeaderIsRefused) {
+  const Bytes whole = encoded(kSample);
+  for (std::size_t size = 0; size < whole.size(); ++size)
+    EXPECT_EQ(decode_status(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size))), RIPC_CORRUPT);
+}
+
+TEST(Datagram, UnknownKindsAndZerosThatAreNoneAreRefused) {
+  for (const int kind : {0, 4, 255}) {
+    Bytes bytes = encoded(kSample, 1);
+    bytes[1] = static_cast<std::byte>(kind);
+    EXPECT_EQ(decode_status(bytes), RIPC_CORRUPT) << kind;
+  }
+  for (const std::size_t zero : {2u, 3u}) {
+    Bytes bytes = encoded(kSample, 1);
+    bytes[zero] = std::byte{1};
+    EXPECT_EQ(decode_status(bytes), RIPC_CORRUPT) << zero;
+  }
+}
+
+TEST(Datagram, DataHasAPacketAndNothingElseHas) {
+  Header header = kSample;
+  EXPECT_EQ(decode_status(encoded(header)), RIPC_CORRUPT);
+  for (const Kind kind : {Kind::credit, Kind::probe}) {
+    header.kind = kind;
+    EXPECT_EQ(decode_status(encoded(header, 1)), RIPC_CORRUPT);
+  }
+}
+
+TEST(Datagram, ACreditForNoLinkIsRefused) {
+  Header header = kSample;
+  header.kind = Kind::credit;
+  header.credit_link = 0;
+  EXPECT_EQ(decode_status(encoded(header)), RIPC_CORRUPT);
+}
+
+}  // namespace
+}  // namespace ripc::wire::datagram
