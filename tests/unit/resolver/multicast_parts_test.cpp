@@ -181,6 +181,21 @@ TEST(MulticastPacket, ServicesThatShareAddressesFillAPacketButNeverExceedIt) {
   EXPECT_LE(builder.finish(test::make_keys(test::kKeyText).get()).size(), resolver::kFullPacket);
 }
 
+#ifdef RIPC_SOURCE_DIR
+TEST(MulticastPacket, SeedsOfTheFuzzerAreUnderstoodUnlessTheirNameSaysRefused) {
+  std::size_t count = 0;
+  for (const std::string& name : test::names_in(RIPC_SOURCE_DIR "/tests/fuzz/corpus/multicast")) {
+    const std::string content = test::read_file(RIPC_SOURCE_DIR "/tests/fuzz/corpus/multicast/" + name);
+    const auto bytes = std::as_bytes(std::span(content.data(), content.size()));
+    Packet packet;
+    const DecodeStatus status = resolver::decode_packet(bytes, hash_service_name, packet);
+    EXPECT_EQ(status == DecodeStatus::ok, !name.starts_with("refused_")) << name;
+    ++count;
+  }
+  EXPECT_GT(count, 0U);
+}
+#endif
+
 // ---- Cache ---------------------------------------------------------------------------------------------------
 
 TEST(MulticastCache, OnlyNewerIncarnationsTakeThePlace) {
