@@ -24,6 +24,9 @@ constexpr unsigned kAnnouncementRounds = 2;
 constexpr Nanoseconds kQuiet = 60'000'000;
 constexpr Nanoseconds kShortList = 150'000'000;
 constexpr Nanoseconds kLongList = 400'000'000;
+// Channels that are kept for the next question, and packets that are read from one at a time.
+constexpr std::size_t kIdleChannels = 2;
+constexpr std::size_t kReadBurst = 64;
 constexpr double kRepliesPerSecond = 5000;
 constexpr double kReplyBurst = 1000;
 constexpr double kListsPerSecond = 20;
@@ -48,7 +51,8 @@ MulticastResolver::MulticastResolver(const MulticastOptions& options, std::uint6
 Result<std::unique_ptr<MulticastResolver>> MulticastResolver::create(const MulticastOptions& options,
                                                                      std::uint64_t own_context) {
   std::unique_ptr<MulticastResolver> resolver(new MulticastResolver(options, own_context));
-  Result<std::unique_ptr<MulticastNetwork>> network = MulticastNetwork::open(options);
+  Result<std::unique_ptr<MulticastNetwork>> network =
+      MulticastNetwork::open(options, options.hears_itself ? 0 : own_context);
   if (!network.ok()) return network.status();
   resolver->network_ = std::move(*network);
   try {
@@ -112,9 +116,40 @@ void MulticastResolver::ask(const Question& question, std::unique_lock<std::mute
   const Bytes bytes = encode_question(question);
   ++counters_.questions_sent;
   lock.unlock();
-  const Sent sent = network_->send_to_groups(bytes);
+  const Sent sent = network_->send_to_groups(bytes, question.channel);
   lock.lock();
   count(sent);
+}
+
+// For the first who asks; nullptr for the others, and where descriptors are short. The lock is held.
+std::unique_ptr<ReplyChannel> MulticastResolver::take_channel(Question& question) {
+  if (question.channel != nullptr) return nullptr;
+  std::unique_ptr<ReplyChannel> channel;
+  if (!idle_channels_.empty()) {
+    channel = std::move(idle_channels_.back());
+    idle_channels_.pop_back();
+  } else if (Result<std::unique_ptr<ReplyChannel>> made = network_->open_channel(); made.ok()) {
+    channel = std::move(*made);
+  }
+  question.channel = channel.get();
+  question.channel_owner = std::this_thread::get_id();
+  return channel;
+}
+
+// The lock is held before and after.
+void MulticastResolver::wait(Question& question, ReplyChannel* channel, Nanoseconds until,
+                             std::unique_lock<std::mutex>& lock) {
+  const Nanoseconds now = monotonic_now();
+  if (until <= now) return;
+  if (channel == nullptr) {
+    question.changed.wait_for(lock, std::chrono::nanoseconds(until - now));
+    return;
+  }
+  lock.unlock();
+  channel->wait(until - now);
+  Received received;
+  for (std::size_t i = 0; i < kReadBurst && channel->receive(received); ++i) process(received);
+  lock.lock();
 }
 
 void MulticastResolver::forget(const Question& question) noexcept {
@@ -135,6 +170,8 @@ Result<spi::ServiceRecord> MulticastResolver::resolve(ripc_service_id id, Deadli
   question->id = id;
   questions_[question->nonce] = question;
   ++question->waiters;
+  std::unique_ptr<ReplyChannel> channel;
+  if (!deadline.expired()) channel = take_channel(*question);
   while (!question->answer) {
     const Nanoseconds now = monotonic_now();
     if (!deadline.is_never() && now >= deadline.at()) break;
@@ -142,17 +179,20 @@ Result<spi::ServiceRecord> MulticastResolver::resolve(ripc_service_id id, Deadli
       if (question->older) {
         cache_.replace(*question->older, now);
         question->answer = std::move(question->older);
-        question->changed.notify_all();
+        question->notify();
         break;
       }
       question->start_round(now);
       ask(*question, lock);
       continue;
     }
-    const Nanoseconds until = std::min(deadline.at(), question->next_round);
-    question->changed.wait_for(lock, std::chrono::nanoseconds(until - now));
+    wait(*question, channel.get(), std::min(deadline.at(), question->next_round), lock);
   }
   --question->waiters;
+  if (channel) {
+    question->channel = nullptr;
+    if (idle_channels_.size() < kIdleChannels) idle_channels_.push_back(std::move(channel));
+  }
   if (question->answer || question->waiters == 0) forget(*question);
   if (question->answer) return *question->answer;
   return no_service(id, *question, monotonic_now() - started);
@@ -312,7 +352,8 @@ MulticastState MulticastResolver::state() const {
   std::unordered_set<std::uint64_t> contexts;
   const std::lock_guard lock(mutex_);
   for (const std::string& interface : state.interfaces) {
-    if (echoing_interfaces_.count(interface) == 0) state.silent_interfaces.push_back(interface);
+    if (options_.hears_itself && echoing_interfaces_.count(interface) == 0)
+      state.silent_interfaces.push_back(interface);
   }
   cache_.visit(0, [&](const spi::ServiceRecord& record) {
     contexts.insert(record.context);

@@ -40,7 +40,7 @@ namespace ripc::resolver {
 struct MulticastState {
   std::string network;                         // groups and interfaces, for people
   std::vector<std::string> interfaces;         // joined
-  std::vector<std::string> silent_interfaces;  // those of them from which nothing of ours ever came back
+  std::vector<std::string> silent_interfaces;  // with options.hears_itself: those from which nothing came back
   std::size_t contexts = 0;                    // others whose services are known
   std::size_t services = 0;                    // of others, in the cache
   MulticastCounters counters;
@@ -108,6 +108,8 @@ class MulticastResolver final : public spi::Resolver {
   Bytes encode_question(const Question& question);
   PacketHeader new_header(PacketType type);
   void ask(const Question& question, std::unique_lock<std::mutex>& lock);
+  std::unique_ptr<ReplyChannel> take_channel(Question& question);
+  void wait(Question& question, ReplyChannel* channel, Nanoseconds until, std::unique_lock<std::mutex>& lock);
   void forget(const Question& question) noexcept;
   void schedule(const spi::ServiceRecord& record, bool is_gone);
   void count(const Sent& sent) noexcept;
@@ -138,6 +140,7 @@ class MulticastResolver final : public spi::Resolver {
   std::unordered_map<ripc_service_id, std::shared_ptr<Question>> resolving_;  // those of resolve()
   std::map<ripc_service_id, Announcement> announcements_;
   std::vector<ListReply> list_replies_;
+  std::vector<std::unique_ptr<ReplyChannel>> idle_channels_;
   ServiceCache cache_;
   MulticastCounters counters_;
   std::unordered_set<std::string> echoing_interfaces_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "resolver/multicast/network.hpp"
 
+#include <linux/filter.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,6 +11,8 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+
+#include "resolver/multicast/packet.hpp"
 
 namespace ripc::resolver {
 namespace {
@@ -21,6 +24,28 @@ constexpr int kReceiveAttempts = 64;
 
 bool set_option(int fd, int level, int name, int value) noexcept {
   return ::setsockopt(fd, level, name, &value, sizeof value) == 0;
+}
+
+// Lets the kernel drop the packets of one context. Without it they are dropped later, which only costs time.
+void ignore_context(int fd, std::uint64_t context) noexcept {
+  constexpr std::uint32_t kUdpHeader = 8;
+  constexpr auto kOffset = static_cast<std::uint32_t>(kUdpHeader + kContextOffset);
+  // The filter loads words as big-endian numbers, and the packet has little-endian ones.
+  const auto first = __builtin_bswap32(static_cast<std::uint32_t>(context));
+  const auto second = __builtin_bswap32(static_cast<std::uint32_t>(context >> 32));
+  std::array<sock_filter, 8> program{{
+      BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
+      // What is too short for a context is for the decoder to count.
+      BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, kOffset + 8, 0, 4),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kOffset),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, first, 0, 2),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kOffset + 4),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, second, 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+      BPF_STMT(BPF_RET | BPF_K, 0),
+  }};
+  const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
+  static_cast<void>(::setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter));
 }
 
 Endpoint group_endpoint(const MulticastGroup& group, unsigned interface) noexcept {
@@ -42,6 +67,17 @@ Endpoint group_endpoint(const MulticastGroup& group, unsigned interface) noexcep
     endpoint.size = sizeof address;
   }
   return endpoint;
+}
+
+void signal(int event_fd) noexcept {
+  const std::uint64_t one = 1;
+  // It can only fail because the counter is full, and then the poll ends anyway.
+  static_cast<void>(!::write(event_fd, &one, sizeof one));
+}
+
+void clear(int event_fd) noexcept {
+  std::uint64_t count = 0;
+  static_cast<void>(!::read(event_fd, &count, sizeof count));
 }
 
 // Room for one control message that names an interface.
@@ -71,8 +107,9 @@ bool send(int fd, msghdr& message) noexcept {
 
 }  // namespace
 
-Result<std::unique_ptr<MulticastNetwork>> MulticastNetwork::open(const MulticastOptions& options) {
-  std::unique_ptr<MulticastNetwork> network(new MulticastNetwork(options));
+Result<std::unique_ptr<MulticastNetwork>> MulticastNetwork::open(const MulticastOptions& options,
+                                                                 std::uint64_t own_context) {
+  std::unique_ptr<MulticastNetwork> network(new MulticastNetwork(options, own_context));
   if (Status status = network->start(); !status.ok()) return status;
   return network;
 }
@@ -87,7 +124,7 @@ Status MulticastNetwork::start() {
     UniqueFd& sender = group.is_ipv6 ? sender6_ : sender4_;
     // No group socket: this system has no IPv6.
     if (sender || !groups_.back()) continue;
-    if (Status status = open_sender(group.is_ipv6); !status.ok()) return status;
+    if (Status status = open_sender(group.is_ipv6, sender); !status.ok()) return status;
   }
   refresh();
   return {};
@@ -109,6 +146,7 @@ Status MulticastNetwork::open_group(const MulticastGroup& group) {
   // Only what this socket joined, not what other sockets of the host did.
   prepared = prepared && set_option(fd.get(), level, group.is_ipv6 ? IPV6_MULTICAST_ALL : IP_MULTICAST_ALL, 0);
   static_cast<void>(set_option(fd.get(), SOL_SOCKET, SO_RCVBUF, kReceiveBuffer));
+  if (own_context_ != 0) ignore_context(fd.get(), own_context_);
   // An IPv6 group of link scope can only be bound together with one interface; receive() looks at the destination.
   MulticastGroup bound = group;
   bound.ipv6 = in6addr_any;
@@ -119,7 +157,7 @@ Status MulticastNetwork::open_group(const MulticastGroup& group) {
   return {};
 }
 
-Status MulticastNetwork::open_sender(bool ipv6) {
+Status MulticastNetwork::open_sender(bool ipv6, UniqueFd& sender) const {
   UniqueFd fd(::socket(ipv6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const auto hops = static_cast<int>(options_.ttl);
   bool prepared = static_cast<bool>(fd);
@@ -142,8 +180,46 @@ Status MulticastNetwork::open_sender(bool ipv6) {
     return system_error(errno, "Opening the socket of the multicast resolver",
                         "allow it, or switch the multicast resolver off with RIPC_MULTICAST=off");
   static_cast<void>(set_option(fd.get(), SOL_SOCKET, SO_RCVBUF, kReceiveBuffer));
-  (ipv6 ? sender6_ : sender4_) = std::move(fd);
+  sender = std::move(fd);
   return {};
+}
+
+// ---- Channels ------------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<ReplyChannel>> MulticastNetwork::open_channel() const {
+  auto channel = std::make_unique<ReplyChannel>();
+  channel->wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!channel->wake_) return system_error(errno, "Making an event descriptor for the multicast resolver");
+  Status status;
+  if (sender4_) status = open_sender(false, channel->sender4_);
+  if (status.ok() && sender6_) status = open_sender(true, channel->sender6_);
+  if (!status.ok()) return status;
+  channel->buffer_.resize(kMaxPacket);
+  return channel;
+}
+
+void ReplyChannel::wake() noexcept { signal(wake_.get()); }
+
+void ReplyChannel::wait(Nanoseconds timeout) noexcept {
+  std::array<pollfd, 3> descriptors{
+      {{sender4_.get(), POLLIN, 0}, {sender6_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
+  const timespec time{static_cast<time_t>(timeout / 1'000'000'000), static_cast<long>(timeout % 1'000'000'000)};
+  static_cast<void>(::ppoll(descriptors.data(), descriptors.size(), &time, nullptr));
+  if (descriptors[2].revents != 0) clear(wake_.get());
+}
+
+bool ReplyChannel::receive(Received& received) {
+  for (const UniqueFd* fd : {&sender4_, &sender6_}) {
+    if (!*fd) continue;
+    received = {};
+    received.from.size = sizeof received.from.address;
+    const ssize_t size = ::recvfrom(fd->get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT | MSG_TRUNC,
+                                    reinterpret_cast<sockaddr*>(&received.from.address), &received.from.size);
+    if (size < 0 || static_cast<std::size_t>(size) > buffer_.size()) continue;
+    received.bytes = std::span(buffer_).first(static_cast<std::size_t>(size));
+    return true;
+  }
+  return false;
 }
 
 // ---- Interfaces ----------------------------------------------------------------------------------------------
@@ -214,7 +290,7 @@ std::string MulticastNetwork::text() const {
 
 // ---- Packets -------------------------------------------------------------------------------------------------
 
-Sent MulticastNetwork::send_to_groups(std::span<const std::byte> bytes) {
+Sent MulticastNetwork::send_to_groups(std::span<const std::byte> bytes, const ReplyChannel* channel) {
   Sent sent;
   const std::shared_ptr<const Memberships> current = memberships();
   for (const Membership& membership : *current) {
@@ -236,7 +312,9 @@ Sent MulticastNetwork::send_to_groups(std::span<const std::byte> bytes) {
       info.ipi_ifindex = static_cast<int>(membership.interface.index);
       name_interface(message, control, IPPROTO_IP, IP_PKTINFO, info);
     }
-    if (send((group.is_ipv6 ? sender6_ : sender4_).get(), message)) {
+    const UniqueFd& from = channel == nullptr ? (group.is_ipv6 ? sender6_ : sender4_)
+                                              : (group.is_ipv6 ? channel->sender6_ : channel->sender4_);
+    if (send(from.get(), message)) {
       ++sent.packets;
       sent.bytes += bytes.size();
     } else {
@@ -271,16 +349,11 @@ std::vector<pollfd> MulticastNetwork::descriptors() const {
   return descriptors;
 }
 
-void MulticastNetwork::wake() noexcept {
-  const std::uint64_t one = 1;
-  // It can only fail because the counter is full, and then the poll ends anyway.
-  static_cast<void>(!::write(wake_.get(), &one, sizeof one));
-}
+void MulticastNetwork::wake() noexcept { signal(wake_.get()); }
 
 bool MulticastNetwork::receive(int fd, std::span<std::byte> buffer, Received& received) {
   if (fd == wake_.get()) {
-    std::uint64_t count = 0;
-    static_cast<void>(!::read(fd, &count, sizeof count));
+    clear(fd);
     return false;
   }
   if (fd == watch_.get()) {

@@ -49,14 +49,37 @@ struct Sent {
   }
 };
 
+// Sockets of one thread's own, from which it asks and where it waits for the reply itself: one thread less to wake.
+// One thread at a time; wake() may be called by any.
+class ReplyChannel {
+ public:
+  // Until a packet is there, wake() was called, or the time is over.
+  void wait(Nanoseconds timeout) noexcept;
+  void wake() noexcept;
+  // The next packet, in a buffer of this object. False: there is none.
+  bool receive(Received& received);
+
+ private:
+  friend class MulticastNetwork;
+  UniqueFd sender4_;  // invalid: no group of this family
+  UniqueFd sender6_;
+  UniqueFd wake_;
+  std::vector<std::byte> buffer_;
+};
+
 class MulticastNetwork {
  public:
-  // Opens the sockets and joins the groups. That no interface is usable is no error. RIPC_PERMISSION,
-  // RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM (such as: another program has the port for itself).
-  static Result<std::unique_ptr<MulticastNetwork>> open(const MulticastOptions& options);
+  // Opens the sockets and joins the groups. What own_context sent to them is not received (0: everything is). That no
+  // interface is usable is no error. RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM (such as:
+  // another program has the port for itself).
+  static Result<std::unique_ptr<MulticastNetwork>> open(const MulticastOptions& options, std::uint64_t own_context);
 
-  // Sends to every group on every joined interface. Never blocks. Any thread.
-  Sent send_to_groups(std::span<const std::byte> bytes);
+  // Any thread. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
+  Result<std::unique_ptr<ReplyChannel>> open_channel() const;
+
+  // Sends to every group on every joined interface. Never blocks. Any thread. Replies come to the channel; without one,
+  // to this object's own sockets.
+  Sent send_to_groups(std::span<const std::byte> bytes, const ReplyChannel* channel = nullptr);
   // Sends to one context. Never blocks. Any thread.
   Sent send_to(const Endpoint& to, std::span<const std::byte> bytes) noexcept;
 
@@ -85,14 +108,16 @@ class MulticastNetwork {
   };
   using Memberships = std::vector<Membership>;
 
-  explicit MulticastNetwork(const MulticastOptions& options) : options_(options) {}
+  MulticastNetwork(const MulticastOptions& options, std::uint64_t own_context)
+      : options_(options), own_context_(own_context) {}
   Status start();
   Status open_group(const MulticastGroup& group);
-  Status open_sender(bool ipv6);
+  Status open_sender(bool ipv6, UniqueFd& sender) const;
   bool change_membership(const Membership& membership, bool join) noexcept;
   std::shared_ptr<const Memberships> memberships() const;
 
   const MulticastOptions options_;
+  const std::uint64_t own_context_;
   std::vector<UniqueFd> groups_;  // one for each of options_.groups
   UniqueFd sender4_;
   UniqueFd sender6_;

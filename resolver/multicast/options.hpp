@@ -59,6 +59,9 @@ struct MulticastOptions {
   std::shared_ptr<const ClusterKeys> keys;  // nullptr: none, nothing is authenticated
   // Names heard from peers are checked with it; called from any thread. Must be set.
   NameHash hash_name;
+  // Our own packets come back from the group. Only a self-check wants to see them (MulticastState::silent_interfaces);
+  // otherwise the kernel drops them before they wake anybody.
+  bool hears_itself = false;
 };
 
 // The options that the text asks for, the others with their defaults; "" and "on" ask for nothing. keys and hash_name

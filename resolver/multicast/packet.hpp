@@ -19,6 +19,7 @@ namespace ripc::resolver {
 
 inline constexpr std::uint32_t kPacketMagic = 0x434d5052;  // "RPMC"
 inline constexpr std::uint8_t kPacketVersion = 1;
+inline constexpr std::size_t kContextOffset = 8;  // where the sender is in the header
 // Packets are filled up to this size, which every link carries in one piece (IPv6 demands 1280). A service whose
 // addresses take more has a packet of its own, up to the maximum.
 inline constexpr std::size_t kFullPacket = 1200;

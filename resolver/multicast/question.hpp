@@ -6,11 +6,13 @@
 #include <condition_variable>
 #include <cstdint>
 #include <optional>
+#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "base/clock.hpp"
 #include "base/random.hpp"
+#include "resolver/multicast/network.hpp"
 #include "spi/resolver.hpp"
 
 namespace ripc::resolver {
@@ -31,6 +33,9 @@ struct Question {
 
   unsigned waiters = 0;
   std::condition_variable changed;
+  // The thread that asked first waits at a channel of its own, the others for `changed`.
+  ReplyChannel* channel = nullptr;
+  std::thread::id channel_owner;
   std::optional<spi::ServiceRecord> answer;
   // The only answer so far has a smaller incarnation than the last holder known. If nobody answers with a larger one
   // until the next round, that holder is gone, and the clock of the new one's host is behind.
@@ -43,6 +48,12 @@ struct Question {
   };
   std::unordered_map<std::uint64_t, Parts> parts;
   Nanoseconds heard_last = 0;
+
+  // Wakes all who wait.
+  void notify() noexcept {
+    changed.notify_all();
+    if (channel != nullptr && channel_owner != std::this_thread::get_id()) channel->wake();
+  }
 
   // Notes that a round goes out now. The pauses vary, or contexts that began together would collide every time.
   void start_round(Nanoseconds now) noexcept {

@@ -74,6 +74,8 @@ void MulticastResolver::read_all(int fd) {
 
 // ---- What comes in -------------------------------------------------------------------------------------------
 
+// By the thread, and for replies also by whoever waits for them: only what is_welcome() refuses to others may touch the
+// replay guard.
 void MulticastResolver::process(const Received& received) {
   PacketHeader header;
   const DecodeStatus decoded = decode_header(received.bytes, header);
@@ -172,7 +174,7 @@ void MulticastResolver::learn_alive(const spi::ServiceRecord& record, Question* 
   if (is_asked && question->is_probe) {
     // A holder, or one who wants the ID too and began earlier: neither is known to be there in a moment.
     if (!question->answer) question->answer = record;
-    question->changed.notify_all();
+    question->notify();
     return;
   }
   if (const auto own = published_.find(record.id); own != published_.end()) claimed_by_other(own->second, record);
@@ -185,7 +187,7 @@ void MulticastResolver::learn_alive(const spi::ServiceRecord& record, Question* 
   // Announced in this moment is as good as an answer.
   if (const spi::ServiceRecord* known = cache_.find(record.id, now)) {
     asked.answer = *known;
-    asked.changed.notify_all();
+    asked.notify();
     resolving_.erase(waiting);
   } else if (learned == ServiceCache::Learned::outdated && question == &asked) {
     if (!asked.older || asked.older->incarnation < record.incarnation) asked.older = record;
@@ -201,7 +203,7 @@ void MulticastResolver::claimed_by_other(Published& own, const spi::ServiceRecor
 
 void MulticastResolver::end_of_list(const PacketHeader& header, Question& question) {
   question.heard_last = monotonic_now();
-  question.changed.notify_all();
+  question.notify();
   std::size_t total = 0;
   for (const auto& [context, parts] : question.parts) total += parts.numbers.size() + 1;
   if (total >= kMaxListParts) return;

@@ -46,8 +46,10 @@ void check_multicast(Report& report, const Settings& settings) {
     report.add(Level::good, "multicast", "off: only services of this host and of the static resolver are found");
     return;
   }
+  resolver::MulticastOptions options = *settings.multicast;
+  options.hears_itself = true;
   Result<std::unique_ptr<resolver::MulticastResolver>> resolver =
-      resolver::MulticastResolver::create(*settings.multicast, random_u64() | 1);
+      resolver::MulticastResolver::create(options, random_u64() | 1);
   if (!resolver.ok()) {
     report.add(Level::broken, "multicast", resolver.status().text(), "or switch it off: RIPC_MULTICAST=off");
     return;

@@ -111,7 +111,7 @@ class MulticastContext {
 class Outsider {
  public:
   explicit Outsider(const MulticastOptions& options) : options_(options) {
-    Result<std::unique_ptr<MulticastNetwork>> network = MulticastNetwork::open(options);
+    Result<std::unique_ptr<MulticastNetwork>> network = MulticastNetwork::open(options, 0);
     EXPECT_TRUE(network.ok()) << network.status().text();
     if (network.ok()) network_ = std::move(*network);
   }
@@ -166,7 +166,7 @@ class Outsider {
 inline std::string why_no_multicast() {
   static const std::string reason = [] {
     const MulticastOptions options = loopback_options();
-    Result<std::unique_ptr<MulticastNetwork>> network = MulticastNetwork::open(options);
+    Result<std::unique_ptr<MulticastNetwork>> network = MulticastNetwork::open(options, 0);
     if (!network.ok()) return std::string(network.status().text());
     if ((*network)->interfaces().empty()) return std::string("the loopback interface is down");
     std::vector<pollfd> descriptors = (*network)->descriptors();

@@ -232,6 +232,20 @@ TEST_F(MulticastResolverTest, TheCacheIsBounded) {
   EXPECT_EQ(asker->state().services, 10U);
 }
 
+TEST_F(MulticastResolverTest, ItsOwnPacketsDoNotWakeItUnlessItWantsToHearThem) {
+  MulticastContext quiet(options_);
+  MulticastOptions hearing = options_;
+  hearing.hears_itself = true;
+  MulticastContext self_check(hearing);
+  quiet.publish((ripc_service_id{3} << 62) | 1);
+  self_check.publish((ripc_service_id{3} << 62) | 2);
+  ASSERT_TRUE(eventually([&] { return self_check->counters().own_packets >= 2; }));
+  EXPECT_TRUE(self_check->state().silent_interfaces.empty());
+  ASSERT_TRUE(eventually([&] { return self_check->counters().packets_received >= 2; })) << "those of the other";
+  EXPECT_EQ(quiet->counters().own_packets, 0U);
+  EXPECT_GE(quiet->counters().packets_received, 1U);
+}
+
 TEST_F(MulticastResolverTest, WithoutAUsableInterfaceTheSentenceSaysSo) {
   MulticastOptions nowhere = options_;
   nowhere.interfaces = {"ripc-none0"};
