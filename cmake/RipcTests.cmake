@@ -40,16 +40,17 @@ function(ripc_add_test name label seconds)
   if(label MATCHES "^(conformance|fault|cli|examples)$")
     set(processors 2)
   endif()
-  # Beside what tests need to find: what the user's shell says about libripc must not change what is tested.
+  # Beside what tests need to find: what the user's shell says about libripc must not change what is tested,
+  # and no test sends to the network (those of the multicast resolver choose the loopback interface).
   set_tests_properties(${name} PROPERTIES
     LABELS "${label}"
     PROCESSORS ${processors}
     TIMEOUT ${timeout}
     SKIP_RETURN_CODE 77
     ENVIRONMENT
-      "RIPC_TEST_PROGRAM_DIR=${RIPC_TEST_PROGRAM_DIR};RIPC_BUILD_DIR=${PROJECT_BINARY_DIR};RIPC_SOURCE_DIR=${PROJECT_SOURCE_DIR}"
+      "RIPC_TEST_PROGRAM_DIR=${RIPC_TEST_PROGRAM_DIR};RIPC_BUILD_DIR=${PROJECT_BINARY_DIR};RIPC_SOURCE_DIR=${PROJECT_SOURCE_DIR};RIPC_MULTICAST=off"
     ENVIRONMENT_MODIFICATION
-      "RIPC_RUNTIME_DIR=unset:;RIPC_TRANSPORTS=unset:;RIPC_RESOLVER_FILE=unset:;RIPC_SPIN_US=unset:;RIPC_PEERS=unset:")
+      "RIPC_RUNTIME_DIR=unset:;RIPC_TRANSPORTS=unset:;RIPC_RESOLVER_FILE=unset:;RIPC_SPIN_US=unset:;RIPC_PEERS=unset:;RIPC_CLUSTER_KEY_FILE=unset:")
 endfunction()
 
 # ripc_add_test_program(TARGET OUTPUT_NAME SOURCES...)

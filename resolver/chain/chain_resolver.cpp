@@ -36,7 +36,10 @@ Result<spi::ServiceRecord> ChainResolver::resolve(ripc_service_id id, Deadline d
                                       ": start it, or check the ID and the runtime directory.");
   for (const std::unique_ptr<spi::Resolver>& resolver : resolvers_) {
     Result<spi::ServiceRecord> record = resolver->resolve(id, deadline);
-    if (record.ok()) return record;
+    if (record.ok()) {
+      record->found_by = resolver->name();
+      return record;
+    }
     if (failure == RIPC_NO_SERVICE) failure = record.status();
   }
   return failure;

@@ -3,7 +3,6 @@
 
 #include <time.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <new>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "base/directory_reader.hpp"
 #include "resolver/local/record_file.hpp"
 #include "resolver/local/service_record.hpp"
+#include "spi/holder_rules.hpp"
 
 namespace ripc::resolver {
 namespace {
@@ -25,32 +25,6 @@ constexpr int kTornReads = 5;
 Deadline lock_deadline() noexcept { return Deadline::after(kLockTimeout); }
 
 Deadline earlier(Deadline one, Deadline other) noexcept { return one.at() < other.at() ? one : other; }
-
-std::string holder_text(const spi::ServiceRecord& holder) {
-  std::string text =
-      holder.name.empty() ? std::string("a service without a name") : "the service '" + holder.name + "'";
-  if (holder.pid != 0) text += " of process " + std::to_string(holder.pid);
-  return text;
-}
-
-// Why a living holder keeps its ID; RIPC_OK if it does not.
-Status check_holder(const spi::ServiceRecord& record, const spi::ServiceRecord& holder, bool takeover) {
-  // Only an ID that was made from a name can be met by two names by accident.
-  const bool named = record.id >> 62 == 2;
-  if (named && holder.name != record.name)
-    return Status(RIPC_NAME_COLLISION, "The service ID " + std::to_string(record.id) + " is held by " +
-                                           holder_text(holder) + ": rename one of the two, or give one another ID.");
-  if (takeover) return {};
-  return Status(RIPC_ID_IN_USE, "The service ID " + std::to_string(record.id) + " is held by " + holder_text(holder) +
-                                    ", which is alive: take another ID, end that process, or ask for takeover.");
-}
-
-std::uint64_t next_incarnation(std::uint64_t wanted, std::uint64_t previous) noexcept {
-  // No clock gives this for two more centuries: somebody wrote it to end the counting.
-  if (previous > INT64_MAX) previous = 0;
-  if (wanted > previous) return wanted;
-  return std::max<std::uint64_t>(realtime_now(), previous + 1);
-}
 
 // What is left where a file may be overwritten but not removed.
 std::string vacant_text(const spi::ServiceRecord& record) {
@@ -160,15 +134,15 @@ Status LocalResolver::publish(spi::ServiceRecord& record, bool takeover, std::ve
       has_holder = old.ok() && is_alive(*old);
       if (old.ok()) holder = std::move(*old);
       if (has_holder) {
-        status = check_holder(record, holder, takeover);
+        status = spi::check_holder(record, holder, takeover);
         if (!status.ok()) return status;
       }
-      candidate.incarnation = next_incarnation(record.incarnation, holder.incarnation);
+      candidate.incarnation = spi::next_incarnation(record.incarnation, holder.incarnation);
       const Result<std::string> text = encode_service_record(candidate);
       if (!text.ok()) return text.status();
       status = locked->replace(*text, old.ok());
     } else if (locked.status() == RIPC_NO_SERVICE) {
-      candidate.incarnation = next_incarnation(record.incarnation, 0);
+      candidate.incarnation = spi::next_incarnation(record.incarnation, 0);
       const Result<std::string> text = encode_service_record(candidate);
       if (!text.ok()) return text.status();
       status = create_record(*directory_, record.id, *text);
@@ -194,7 +168,7 @@ Status LocalResolver::refuse_locked_out(const spi::ServiceRecord& record, bool t
   if (!text.ok()) return status;
   const Result<spi::ServiceRecord> holder = decode_service_record(*text, record.id);
   if (!holder.ok() || !is_alive(*holder)) return status;
-  Status refused = check_holder(record, *holder, takeover);
+  Status refused = spi::check_holder(record, *holder, takeover);
   return refused.ok() ? status : refused;
 }
 

@@ -12,7 +12,6 @@
 // a '#' or a quotation mark, is written in quotation marks; there are no escapes.
 #pragma once
 
-#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -24,8 +23,7 @@ namespace ripc::resolver {
 inline constexpr std::size_t kMaxStaticFileSize = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxStaticAddresses = 64;
 
-// The ID of a service name; an error if it is not a valid name.
-using NameHash = std::function<Result<ripc_service_id>(std::string_view)>;
+using spi::NameHash;
 
 // In the order of the lines. RIPC_INVALID_ARGUMENT, with `file` and the line, for the first thing that is wrong; any
 // bytes are allowed. Incarnation, context and pid of the records are 0.

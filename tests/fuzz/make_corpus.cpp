@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the seed files of the fuzzers with the real encoders:
 //
-//   make_corpus FOLDER        writes FOLDER/packet/*, control/*, session/* and datagram/*
+//   make_corpus FOLDER        writes FOLDER/packet/*, control/*, session/*, datagram/* and multicast/*
 //
 // Run it again when a wire format changes; the files it writes are kept in the tree.
 #include <cstddef>
@@ -15,6 +15,8 @@
 #include <system_error>
 #include <vector>
 
+#include "core/service_id.hpp"
+#include "resolver/multicast/packet.hpp"
 #include "wire/control.hpp"
 #include "wire/datagram.hpp"
 #include "wire/packet.hpp"
@@ -235,6 +237,54 @@ void write_controls(const std::filesystem::path& folder) {
   write(folder / "refused_version", bytes);
 }
 
+void write_multicast(const std::filesystem::path& folder) {
+  using ripc::resolver::PacketBuilder;
+  using ripc::resolver::PacketHeader;
+  using ripc::resolver::PacketType;
+  ripc::spi::ServiceRecord record;
+  record.id = 7;
+  record.incarnation = 1'700'000'000'000'000'000;
+  record.addresses = {{"socket", "ctx=c;port=1;ip=10.0.0.1"}, {"shm", "/run/ripc#12"}};
+  ripc::spi::ServiceRecord named = record;
+  named.name = "files";
+  named.id = ripc::core::service_id_from_name(named.name);
+  const PacketHeader question{.type = PacketType::question, .context = 12, .pid = 34, .timestamp = 56, .nonce = 78};
+
+  write(folder / "question_all", PacketBuilder(question, false).finish(nullptr));
+  PacketHeader header = question;
+  header.is_probe = true;
+  header.id = 7;
+  header.number = record.incarnation;
+  write(folder / "probe", PacketBuilder(header, false).finish(nullptr));
+  header = question;
+  header.id = 9;
+  PacketBuilder introduces(header, false);
+  introduces.add(record, false);
+  introduces.add(named, false);
+  write(folder / "question_with_services", introduces.finish(nullptr));
+  header.type = PacketType::reply;
+  header.id = 7;
+  PacketBuilder replies(header, false);
+  replies.add(record, false);
+  Bytes bytes = replies.finish(nullptr, true);
+  write(folder / "reply", bytes);
+  bytes.pop_back();
+  write(folder / "refused_cut", bytes);
+  bytes[4] = std::byte{2};
+  write(folder / "refused_version", bytes);
+  header = {.type = PacketType::announcement, .context = 12, .pid = 34, .timestamp = 57};
+  PacketBuilder announces(header, false);
+  announces.add(named, false);
+  announces.add(record, true);
+  write(folder / "announcement_and_end", announces.finish(nullptr));
+  const auto keys =
+      ripc::ClusterKeys::parse("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f", "the corpus");
+  if (!keys.ok()) failed = true;
+  PacketBuilder is_signed(header, true);
+  is_signed.add(named, false);
+  if (keys.ok()) write(folder / "signed", is_signed.finish(keys->get()));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -248,9 +298,11 @@ int main(int argc, char** argv) {
   std::filesystem::create_directories(folder / "control", error);
   std::filesystem::create_directories(folder / "session", error);
   std::filesystem::create_directories(folder / "datagram", error);
+  std::filesystem::create_directories(folder / "multicast", error);
   write_packets(folder / "packet");
   write_controls(folder / "control");
   write_sessions(folder / "session");
   write_datagrams(folder / "datagram");
+  write_multicast(folder / "multicast");
   return failed ? 1 : 0;
 }

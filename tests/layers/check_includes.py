@@ -27,7 +27,7 @@ ROOMS = {
     "spi": ("libripc/src/spi", ["wire", "memory", "base", "public C"]),
     "transport": ("libripc/src/transport/*", ["spi", "wire", "memory", "base", "public C"]),
     "core": ("libripc/src/core", ["spi", "wire", "memory", "base", "public C"]),
-    "resolver": ("resolver/*", ["spi", "base", "public C"]),
+    "resolver": ("resolver/*", ["spi", "wire", "base", "public C"]),
     "capi": ("libripc/src/capi", ["all"]),
     "cli": ("libripc/cli", ["public"]),
     "examples": ("examples", ["public"]),

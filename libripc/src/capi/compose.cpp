@@ -11,11 +11,13 @@
 
 #include "base/random.hpp"
 #include "base/runtime_directory.hpp"
+#include "capi/multicast_options.hpp"
 #include "capi/socket_options.hpp"
 #include "core/service_id.hpp"
 #include "resolver/chain/chain_resolver.hpp"
 #include "resolver/local/local_resolver.hpp"
 #include "resolver/local/referral_resolver.hpp"
+#include "resolver/multicast/multicast_resolver.hpp"
 #include "resolver/static/static_resolver.hpp"
 #include "transport/shm/shm_transport.hpp"
 
@@ -120,6 +122,9 @@ Result<Settings> read_settings(const ripc_context_options& options) {
   if (!policy.ok()) return policy.status();
   settings.peer_policy = *policy;
   settings.max_peers = options.max_peers != 0 ? options.max_peers : 4096;
+  Result<std::optional<resolver::MulticastOptions>> multicast = read_multicast_options(settings.transports, id_of_name);
+  if (!multicast.ok()) return multicast.status();
+  settings.multicast = std::move(*multicast);
   if (std::find(settings.transports.begin(), settings.transports.end(), "socket") != settings.transports.end()) {
     Result<socket::TransportOptions> socket = read_socket_options();
     if (!socket.ok()) return socket.status();
@@ -165,6 +170,13 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
     if (!shown.ok()) return shown;
   }
   resolvers.push_back(std::move(local));
+  // Last: the others know at once what they know, and only what nobody knows is worth asking the network.
+  if (settings.multicast) {
+    Result<std::unique_ptr<resolver::MulticastResolver>> multicast =
+        resolver::MulticastResolver::create(*settings.multicast, parts.id);
+    if (!multicast.ok()) return multicast.status();
+    resolvers.push_back(std::move(*multicast));
+  }
   parts.resolver = std::make_unique<resolver::ChainResolver>(std::move(resolvers));
   return core::Context::create(std::move(parts));
 }

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.hpp"
 #include "core/context.hpp"
+#include "resolver/multicast/options.hpp"
 #include "ripc/ripc.h"
 #include "transport/socket/socket_transport.hpp"
 
@@ -18,6 +20,7 @@ struct Settings {
   std::string runtime_directory;  // empty: the default
   std::vector<std::string> transports;
   std::string static_resolver;  // empty: none
+  std::optional<resolver::MulticastOptions> multicast;
   std::uint64_t pool_limit = 0;
   Nanoseconds resolve_timeout = 0;
   Nanoseconds spin = 0;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The self-check behind ripc_diagnose() and `ripc doctor`: what libripc needs of this machine and this process.
+#include "capi/diagnose.hpp"
+
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/uio.h>
@@ -14,32 +16,10 @@
 #include "base/shared_memory.hpp"
 #include "capi/compose.hpp"
 #include "capi/error.hpp"
-#include "capi/handles.hpp"
 
 namespace ripc::capi {
 
 namespace {
-
-enum class Level : std::uint32_t { good = 0, limited = 1, broken = 2 };
-
-class Report {
- public:
-  Report(ripc_finding_visitor visitor, void* user) noexcept : visitor_(visitor), user_(user) {}
-
-  void add(Level level, std::string_view subject, std::string_view text, std::string_view advice = {}) {
-    ripc_finding finding{};
-    finding.size = sizeof finding;
-    finding.level = static_cast<std::uint32_t>(level);
-    copy_text(finding.subject, subject);
-    copy_text(finding.text, text);
-    copy_text(finding.advice, advice);
-    visitor_(user_, &finding);
-  }
-
- private:
-  ripc_finding_visitor visitor_;
-  void* user_;
-};
 
 std::string first_line(const char* path) {
   std::ifstream file(path);
@@ -151,10 +131,11 @@ void check_context(Report& report, const ripc_context_options& options) {
   std::size_t services = 0;
   const Status listed = (*context)->list([&](const spi::ServiceRecord&) { ++services; });
   if (listed.ok()) {
-    report.add(Level::good, "services", std::to_string(services) + " are registered here");
+    report.add(Level::good, "services", std::to_string(services) + " can be found");
   } else {
     report.add(Level::limited, "services", listed.text(), "see docs/troubleshooting.md");
   }
+  check_multicast(report, *settings);
 }
 
 }  // namespace

@@ -262,6 +262,8 @@ Result<Resolution> Context::resolve(ripc_service_id id) {
     if (!resolution.record.addresses.empty()) resolution.address = resolution.record.addresses.front();
     resolution.reason = "none: the service is on none of this context's transports (" + transport_names() + ")";
   }
+  if (!resolution.record.found_by.empty())
+    resolution.reason += "; found by the " + std::string(resolution.record.found_by) + " resolver";
   return resolution;
 }
 

@@ -23,7 +23,11 @@ struct ServiceRecord {
   std::uint64_t context = 0;      // the holder's context id; 0: unknown
   std::uint32_t pid = 0;          // 0: unknown
   std::vector<Address> addresses;
+  std::string_view found_by;  // the name() of the resolver that gave it, static text; empty: not found by resolve()
 };
+
+// The ID of a service name; an error if it is not a valid name. Resolvers are given one: names are core's business.
+using NameHash = std::function<Result<ripc_service_id>(std::string_view)>;
 
 class Resolver {
  public:

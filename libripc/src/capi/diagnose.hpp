@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of the self-check (ripc_diagnose) and what they report to.
+#pragma once
+
+#include <string_view>
+
+#include "capi/compose.hpp"
+#include "capi/handles.hpp"
+#include "ripc/ripc.h"
+
+namespace ripc::capi {
+
+enum class Level : std::uint32_t { good = 0, limited = 1, broken = 2 };
+
+class Report {
+ public:
+  Report(ripc_finding_visitor visitor, void* user) noexcept : visitor_(visitor), user_(user) {}
+
+  void add(Level level, std::string_view subject, std::string_view text, std::string_view advice = {}) {
+    ripc_finding finding{};
+    finding.size = sizeof finding;
+    finding.level = static_cast<std::uint32_t>(level);
+    copy_text(finding.subject, subject);
+    copy_text(finding.text, text);
+    copy_text(finding.advice, advice);
+    visitor_(user_, &finding);
+  }
+
+ private:
+  ripc_finding_visitor visitor_;
+  void* user_;
+};
+
+// Whether services of other hosts can be found: listens and asks for some tenths of a second.
+void check_multicast(Report& report, const Settings& settings);
+
+}  // namespace ripc::capi

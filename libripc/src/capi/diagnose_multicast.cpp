@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+#include <string>
+
+#include "base/random.hpp"
+#include "capi/diagnose.hpp"
+#include "resolver/multicast/multicast_resolver.hpp"
+
+namespace ripc::capi {
+
+namespace {
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+// What was refused while we listened, each with what it means.
+void check_refused(Report& report, const resolver::MulticastCounters& counters, bool has_key) {
+  const auto add = [&](std::uint64_t count, std::string_view what, std::string_view advice) {
+    if (count != 0) report.add(Level::limited, "multicast", std::to_string(count) + std::string(what), advice);
+  };
+  add(counters.signed_ones, " packets were signed with a cluster key, and this process has none: they were ignored",
+      "set RIPC_CLUSTER_KEY_FILE to the key file of the cluster");
+  add(counters.unsigned_ones, " packets were not signed with the cluster key: they were ignored",
+      "give every host RIPC_CLUSTER_KEY_FILE, or another group: RIPC_MULTICAST");
+  add(counters.forged, " packets were signed with another key: they were ignored",
+      "compare the key files of the hosts; while the key is changed each needs both");
+  add(counters.stale, " packets have a time that is too far from ours: they were ignored",
+      "synchronise the clocks of the hosts (NTP): with a cluster key they may differ by 30 seconds");
+  add(counters.other_version, " packets come from another version of libripc: they were ignored",
+      "use one version, or another group for each: RIPC_MULTICAST");
+  add(counters.malformed, " packets are not of libripc: they were ignored",
+      "another program uses this group and port: choose others with RIPC_MULTICAST");
+  add(counters.send_failures, " packets could not be sent", "look at the interfaces and the firewall of this host");
+  if (!has_key)
+    report.add(Level::good, "cluster key",
+               "none: every host of the network can claim any service ID (RIPC_CLUSTER_KEY_FILE changes that)");
+}
+
+}  // namespace
+
+void check_multicast(Report& report, const Settings& settings) {
+  if (!settings.multicast) {
+    report.add(Level::good, "multicast", "off: only services of this host and of the static resolver are found");
+    return;
+  }
+  resolver::MulticastOptions options = *settings.multicast;
+  options.hears_itself = true;
+  Result<std::unique_ptr<resolver::MulticastResolver>> resolver =
+      resolver::MulticastResolver::create(options, random_u64() | 1);
+  if (!resolver.ok()) {
+    report.add(Level::broken, "multicast", resolver.status().text(), "or switch it off: RIPC_MULTICAST=off");
+    return;
+  }
+  static_cast<void>((*resolver)->list([](const spi::ServiceRecord&) {}));
+  const resolver::MulticastState state = (*resolver)->state();
+  const resolver::MulticastCounters& counters = state.counters;
+  const std::string traffic = std::to_string(counters.packets_sent) + " packets sent, " +
+                              std::to_string(counters.packets_received) + " received, " +
+                              std::to_string(state.services) + " services of " + std::to_string(state.contexts) +
+                              " other processes answered";
+  if (state.interfaces.empty()) {
+    report.add(Level::limited, "multicast", state.network + ": services of other hosts cannot be found",
+               "bring an interface with an address up, check interface= in RIPC_MULTICAST, or set RIPC_MULTICAST=off");
+  } else if (!state.silent_interfaces.empty()) {
+    report.add(
+        Level::limited, "multicast",
+        state.network + "; what is sent does not come back on " + joined(state.silent_interfaces) + "; " + traffic,
+        "allow UDP to and from port 26673 (or that of RIPC_MULTICAST) and IGMP in this host's firewall");
+  } else {
+    report.add(Level::good, "multicast",
+               state.network + ", ttl " + std::to_string(settings.multicast->ttl) + "; " + traffic);
+  }
+  check_refused(report, counters, settings.multicast->keys != nullptr);
+  if (settings.multicast->keys)
+    report.add(Level::good, "cluster key",
+               std::to_string(settings.multicast->keys->size()) + " in use: packets without it are ignored");
+}
+
+}  // namespace ripc::capi

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every resolver that publishes decides the same way: who may take an ID, and with which incarnation.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.hpp"
+#include "spi/resolver.hpp"
+
+namespace ripc::spi {
+
+// Whether `record` may take its ID from `holder`, which is alive. RIPC_NAME_COLLISION: the ID was made from a name, and
+// the names differ. RIPC_ID_IN_USE: it was not asked for takeover.
+Status check_holder(const ServiceRecord& record, const ServiceRecord& holder, bool takeover);
+
+// The incarnation of a new holder: `wanted` if it is larger than `previous`, that of the last holder known (0: none),
+// else the wall clock in nanoseconds or previous + 1, whichever is larger.
+std::uint64_t next_incarnation(std::uint64_t wanted, std::uint64_t previous) noexcept;
+
+// No clock gives more for two centuries; whoever writes more wants to end the counting.
+inline constexpr std::uint64_t kMaxIncarnation = INT64_MAX;
+
+}  // namespace ripc::spi

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the multicast resolver has heard about services of other contexts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <unordered_map>
+
+#include "base/clock.hpp"
+#include "spi/resolver.hpp"
+
+namespace ripc::resolver {
+
+// Not thread-safe. Bounded: what was heard of longest ago makes room.
+//
+// Entries only move forward: a smaller incarnation never takes the place of a larger one, unless replace() says so. An
+// entry may be *doubtful*: it still says which incarnation was the last, but is not used any more.
+class ServiceCache {
+ public:
+  ServiceCache(std::size_t max_services, Nanoseconds max_age) : max_services_(max_services), max_age_(max_age) {}
+
+  enum class Learned : std::uint8_t {
+    usable,    // the cache now has this record, and trusts it
+    doubtful,  // it is known already, and a send to it failed since then
+    outdated,  // a larger incarnation is known, or an equal one of another context
+  };
+  // `is_answer`: the holder said so just now, because we asked: ends the doubt about this incarnation.
+  Learned learn(const spi::ServiceRecord& record, bool is_answer, Nanoseconds now);
+
+  // The record, whatever is known: it is the only one that anybody answers for.
+  void replace(const spi::ServiceRecord& record, Nanoseconds now);
+
+  // The usable record that is young enough, or nullptr. Valid until the next change.
+  const spi::ServiceRecord* find(ripc_service_id id, Nanoseconds now) const;
+
+  // The incarnation heard of last, usable or not; 0: none.
+  std::uint64_t incarnation(ripc_service_id id) const noexcept;
+
+  // A send to this record failed, or its holder said that it is gone: doubtful, unless a newer one is known.
+  void doubt(const spi::ServiceRecord& record) noexcept;
+
+  // Every usable record that was heard of at `since` or later.
+  void visit(Nanoseconds since, const std::function<void(const spi::ServiceRecord&)>& visit) const;
+
+  std::size_t size() const noexcept { return entries_.size(); }
+
+ private:
+  struct Entry {
+    spi::ServiceRecord record;
+    Nanoseconds heard = 0;
+    bool is_doubtful = false;
+    std::list<ripc_service_id>::iterator order;
+  };
+  void store(const spi::ServiceRecord& record, Nanoseconds now);
+
+  const std::size_t max_services_;
+  const Nanoseconds max_age_;
+  std::unordered_map<ripc_service_id, Entry> entries_;
+  std::list<ripc_service_id> order_;  // heard of longest ago first
+};
+
+}  // namespace ripc::resolver

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the multicast resolver counts.
+#pragma once
+
+#include <cstdint>
+
+namespace ripc::resolver {
+
+// A snapshot. Packets are counted once for each interface that they leave by or come from.
+struct MulticastCounters {
+  std::uint64_t questions_sent = 0;  // rounds: one packet for each group and interface
+  std::uint64_t replies_sent = 0;
+  std::uint64_t announcements_sent = 0;  // rounds
+  std::uint64_t packets_sent = 0;
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t send_failures = 0;
+  std::uint64_t packets_received = 0;  // without our own, which come back
+  std::uint64_t bytes_received = 0;
+  std::uint64_t own_packets = 0;  // ours that came back; only with hears_itself
+  std::uint64_t copies = 0;       // without a key: the same packet by another way; with a key also: replayed
+
+  // Dropped, and nothing was changed by it:
+  std::uint64_t malformed = 0;
+  std::uint64_t other_version = 0;
+  std::uint64_t unsolicited = 0;    // replies nobody asked for
+  std::uint64_t unsigned_ones = 0;  // we have a key, the packet has no MAC
+  std::uint64_t forged = 0;         // its MAC is wrong
+  std::uint64_t stale = 0;          // its time is too far from ours
+  std::uint64_t signed_ones = 0;    // it has a MAC, and we have no key to check it
+  std::uint64_t crowded_out = 0;    // more contexts than max_peers are active
+  std::uint64_t limited = 0;        // questions that were not answered: too many at once
+  std::uint64_t outdated = 0;       // records of an older incarnation than the one known
+  std::uint64_t conflicts = 0;      // somebody else claims an ID of ours
+};
+
+}  // namespace ripc::resolver

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The network interfaces that the multicast resolver uses.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.hpp"
+#include "base/unique_fd.hpp"
+
+namespace ripc::resolver {
+
+inline constexpr std::size_t kMaxInterfaces = 16;
+
+struct Interface {
+  unsigned index = 0;
+  std::string name;
+  bool has_ipv4 = false;
+  bool has_ipv6 = false;
+  friend bool operator==(const Interface&, const Interface&) = default;
+};
+
+// The interfaces that are up and have an address, in the order of their indices, 16 at most. With `wanted` only these,
+// whatever they are. Otherwise those that can multicast and are not part of a bridge or bond; the loopback interface
+// only if there is no other. IPv6 multicast does not work over the loopback interface: has_ipv6 is false there.
+// An empty list is no error: interfaces come and go. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
+Result<std::vector<Interface>> usable_interfaces(const std::vector<std::string>& wanted);
+
+// A socket that becomes readable when an interface or address changes; whoever reads it empties it (drain_watch). An
+// invalid descriptor where the system does not allow it: changes are then not noticed.
+UniqueFd watch_interfaces();
+void drain_watch(int fd) noexcept;
+
+}  // namespace ripc::resolver

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// The multicast resolver: finds services on other hosts (and in other namespaces of this one) without a server. A
+// question goes to a multicast group that every context has joined; the holder of the ID replies to the asker alone.
+//
+// What keeps the traffic low: answers are cached until a send fails, so a living service is asked for once; threads
+// that want the same ID share one question; questions carry services of the asker, which everybody who hears them
+// learns; services that are published close together share announcements. When nothing changes nothing is sent.
+//
+// One thread of its own receives and replies; it sleeps in poll(). docs/architecture.md says more, docs/security.md
+// what holds with and without a cluster key.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "resolver/multicast/cache.hpp"
+#include "resolver/multicast/counters.hpp"
+#include "resolver/multicast/network.hpp"
+#include "resolver/multicast/options.hpp"
+#include "resolver/multicast/packet.hpp"
+#include "resolver/multicast/question.hpp"
+#include "resolver/multicast/rate_limit.hpp"
+#include "resolver/multicast/replay_guard.hpp"
+#include "spi/resolver.hpp"
+
+namespace ripc::resolver {
+
+// What the resolver hears and is heard by, for `ripc doctor`.
+struct MulticastState {
+  std::string network;                         // groups and interfaces, for people
+  std::vector<std::string> interfaces;         // joined
+  std::vector<std::string> silent_interfaces;  // with options.hears_itself: those from which nothing came back
+  std::size_t contexts = 0;                    // others whose services are known
+  std::size_t services = 0;                    // of others, in the cache
+  MulticastCounters counters;
+};
+
+// Thread-safe. No call needs the context's responder, so the responder may call too.
+class MulticastResolver final : public spi::Resolver {
+ public:
+  // own_context: the context whose services are published here; its own packets are ignored. options.groups and
+  // options.hash_name must be set. Starts the thread. RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY,
+  // RIPC_SYSTEM.
+  static Result<std::unique_ptr<MulticastResolver>> create(const MulticastOptions& options, std::uint64_t own_context);
+  // Tells what was withdrawn and not told yet, then ends. No other call may be running.
+  ~MulticastResolver() override;
+
+  std::string_view name() const noexcept override { return "multicast"; }
+
+  // From the cache if it is there, else by asking: at once, then with growing pauses until the deadline. With a
+  // deadline that is over, only from the cache. RIPC_NO_SERVICE: nobody answered.
+  Result<spi::ServiceRecord> resolve(ripc_service_id id, Deadline deadline) override;
+
+  // Asks for options.probe_time whether somebody has the ID (not for random IDs), then announces it. Two contexts that
+  // ask at the same time find each other: the one that began earlier, by its incarnation, gets the ID. RIPC_ID_IN_USE,
+  // RIPC_NAME_COLLISION, RIPC_LIMIT (its addresses do not fit in a packet), RIPC_INVALID_ARGUMENT.
+  Status publish(spi::ServiceRecord& record, bool takeover, std::vector<spi::ServiceRecord>* displaced) override;
+
+  // Announces the end.
+  void withdraw(const spi::ServiceRecord& record) noexcept override;
+
+  // The next resolve() asks again.
+  void invalidate(const spi::ServiceRecord& record) noexcept override;
+
+  // Asks everybody, and visits those who answer within some tenths of a second and the services of this context.
+  Status list(const std::function<void(const spi::ServiceRecord&)>& visit) override;
+
+  MulticastCounters counters() const;
+  MulticastState state() const;
+
+ private:
+  struct Published {
+    spi::ServiceRecord record;
+    bool is_superseded = false;  // another context has it with a larger incarnation
+  };
+  struct Announcement {
+    spi::ServiceRecord record;
+    bool is_gone = false;
+    Nanoseconds due = 0;
+    unsigned rounds = 0;  // still to be sent
+  };
+  // The reply to a question for all services, sent in portions.
+  struct ListReply {
+    Endpoint to;
+    std::uint64_t nonce = 0;
+    Nanoseconds due = 0;
+    ripc_service_id after = 0;  // services up to this ID were sent
+    std::uint64_t number = 0;
+  };
+  using Bytes = std::vector<std::byte>;
+
+  MulticastResolver(const MulticastOptions& options, std::uint64_t own_context);
+
+  // multicast_resolver.cpp: calls of the application
+  Status no_service(ripc_service_id id, const Question& question, Nanoseconds waited) const;
+  std::optional<spi::ServiceRecord> probe(const spi::ServiceRecord& candidate);
+  Bytes encode_question(const Question& question);
+  PacketHeader new_header(PacketType type);
+  void ask(const Question& question, std::unique_lock<std::mutex>& lock);
+  std::unique_ptr<ReplyChannel> take_channel(Question& question);
+  void wait(Question& question, ReplyChannel* channel, Nanoseconds until, std::unique_lock<std::mutex>& lock);
+  void forget(const Question& question) noexcept;
+  void schedule(const spi::ServiceRecord& record, bool is_gone);
+  void count(const Sent& sent) noexcept;
+
+  // responder.cpp: the thread
+  void run();
+  void read_all(int fd);
+  void process(const Received& received);
+  bool is_welcome(const Received& received, const PacketHeader& header);
+  bool is_fresh(const PacketHeader& header);
+  void learn(const Packet& packet);
+  void learn_alive(const spi::ServiceRecord& record, Question* answered);
+  void claimed_by_other(Published& own, const spi::ServiceRecord& record);
+  void end_of_list(const PacketHeader& header, Question& question);
+  void reply(const Packet& packet, const Endpoint& to);
+  void announce_due(bool is_last_chance);
+  void reply_lists_due();
+  Nanoseconds next_due() const;
+
+  const MulticastOptions options_;
+  const std::uint64_t own_context_;
+  std::unique_ptr<MulticastNetwork> network_;
+
+  mutable std::mutex mutex_;  // everything up to the next blank line; never held while packets are sent
+  std::map<ripc_service_id, Published> published_;
+  std::unordered_map<ripc_service_id, spi::ServiceRecord> probing_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Question>> questions_;    // by nonce
+  std::unordered_map<ripc_service_id, std::shared_ptr<Question>> resolving_;  // those of resolve()
+  std::map<ripc_service_id, Announcement> announcements_;
+  std::vector<ListReply> list_replies_;
+  std::vector<std::unique_ptr<ReplyChannel>> idle_channels_;
+  ServiceCache cache_;
+  MulticastCounters counters_;
+  std::unordered_set<std::string> echoing_interfaces_;
+  std::uint64_t last_timestamp_ = 0;
+  ripc_service_id introduced_ = 0;  // up to where questions have told our services
+  Nanoseconds thread_wakes_at_ = 0;
+  bool stopping_ = false;
+
+  ReplayGuard guard_;  // the thread's
+  RateLimit reply_limit_;
+  RateLimit list_limit_;
+  std::vector<std::byte> buffer_;
+  std::thread thread_;
+};
+
+}  // namespace ripc::resolver

@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolver/multicast/network.hpp"
+
+#include <linux/filter.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+#include "resolver/multicast/packet.hpp"
+
+namespace ripc::resolver {
+namespace {
+
+// Room for the replies of many contexts that are asked at once; the kernel gives what net.core.rmem_max allows.
+constexpr int kReceiveBuffer = 1 << 20;
+// Packets that are dropped at once before receive() gives others a turn.
+constexpr int kReceiveAttempts = 64;
+
+bool set_option(int fd, int level, int name, int value) noexcept {
+  return ::setsockopt(fd, level, name, &value, sizeof value) == 0;
+}
+
+// Lets the kernel drop the packets of one context. Without it they are dropped later, which only costs time.
+void ignore_context(int fd, std::uint64_t context) noexcept {
+  constexpr std::uint32_t kUdpHeader = 8;
+  constexpr auto kOffset = static_cast<std::uint32_t>(kUdpHeader + kContextOffset);
+  // The filter loads words as big-endian numbers, and the packet has little-endian ones.
+  const auto first = __builtin_bswap32(static_cast<std::uint32_t>(context));
+  const auto second = __builtin_bswap32(static_cast<std::uint32_t>(context >> 32));
+  std::array<sock_filter, 8> program{{
+      BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
+      // What is too short for a context is for the decoder to count.
+      BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, kOffset + 8, 0, 4),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kOffset),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, first, 0, 2),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kOffset + 4),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, second, 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+      BPF_STMT(BPF_RET | BPF_K, 0),
+  }};
+  const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
+  static_cast<void>(::setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter));
+}
+
+Endpoint group_endpoint(const MulticastGroup& group, unsigned interface) noexcept {
+  Endpoint endpoint;
+  if (group.is_ipv6) {
+    sockaddr_in6 address{};
+    address.sin6_family = AF_INET6;
+    address.sin6_port = htons(group.port);
+    address.sin6_addr = group.ipv6;
+    address.sin6_scope_id = interface;
+    std::memcpy(&endpoint.address, &address, sizeof address);
+    endpoint.size = sizeof address;
+  } else {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(group.port);
+    address.sin_addr = group.ipv4;
+    std::memcpy(&endpoint.address, &address, sizeof address);
+    endpoint.size = sizeof address;
+  }
+  return endpoint;
+}
+
+void signal(int event_fd) noexcept {
+  const std::uint64_t one = 1;
+  // It can only fail because the counter is full, and then the poll ends anyway.
+  static_cast<void>(!::write(event_fd, &one, sizeof one));
+}
+
+void clear(int event_fd) noexcept {
+  std::uint64_t count = 0;
+  static_cast<void>(!::read(event_fd, &count, sizeof count));
+}
+
+// Room for one control message that names an interface.
+union PacketInfo {
+  cmsghdr header;
+  std::array<char, CMSG_SPACE(sizeof(in6_pktinfo))> bytes;
+};
+
+template <typename Info>
+void name_interface(msghdr& message, PacketInfo& control, int level, int type, const Info& info) noexcept {
+  message.msg_control = control.bytes.data();
+  message.msg_controllen = CMSG_SPACE(sizeof info);
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = level;
+  header->cmsg_type = type;
+  header->cmsg_len = CMSG_LEN(sizeof info);
+  std::memcpy(CMSG_DATA(header), &info, sizeof info);
+}
+
+bool send(int fd, msghdr& message) noexcept {
+  ssize_t sent = 0;
+  do {
+    sent = ::sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  return sent >= 0;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<MulticastNetwork>> MulticastNetwork::open(const MulticastOptions& options,
+                                                                 std::uint64_t own_context) {
+  std::unique_ptr<MulticastNetwork> network(new MulticastNetwork(options, own_context));
+  if (Status status = network->start(); !status.ok()) return status;
+  return network;
+}
+
+Status MulticastNetwork::start() {
+  wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_) return system_error(errno, "Making an event descriptor for the multicast resolver");
+  // Before the first look at the interfaces, so that no change is missed.
+  watch_ = watch_interfaces();
+  for (const MulticastGroup& group : options_.groups) {
+    if (Status status = open_group(group); !status.ok()) return status;
+    UniqueFd& sender = group.is_ipv6 ? sender6_ : sender4_;
+    // No group socket: this system has no IPv6.
+    if (sender || !groups_.back()) continue;
+    if (Status status = open_sender(group.is_ipv6, sender); !status.ok()) return status;
+  }
+  refresh();
+  return {};
+}
+
+Status MulticastNetwork::open_group(const MulticastGroup& group) {
+  constexpr const char* kAdvice =
+      "choose another group or port with RIPC_MULTICAST, or switch the multicast resolver off with RIPC_MULTICAST=off";
+  UniqueFd fd(::socket(group.is_ipv6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd && errno == EAFNOSUPPORT) {
+    groups_.emplace_back();
+    return {};
+  }
+  if (!fd) return system_error(errno, "Opening a socket for the multicast group " + group.text(), kAdvice);
+  const int level = group.is_ipv6 ? IPPROTO_IPV6 : IPPROTO_IP;
+  bool prepared = set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1) &&
+                  set_option(fd.get(), level, group.is_ipv6 ? IPV6_RECVPKTINFO : IP_PKTINFO, 1);
+  if (group.is_ipv6) prepared = prepared && set_option(fd.get(), level, IPV6_V6ONLY, 1);
+  // Only what this socket joined, not what other sockets of the host did.
+  prepared = prepared && set_option(fd.get(), level, group.is_ipv6 ? IPV6_MULTICAST_ALL : IP_MULTICAST_ALL, 0);
+  static_cast<void>(set_option(fd.get(), SOL_SOCKET, SO_RCVBUF, kReceiveBuffer));
+  if (own_context_ != 0) ignore_context(fd.get(), own_context_);
+  // An IPv6 group of link scope can only be bound together with one interface; receive() looks at the destination.
+  MulticastGroup bound = group;
+  bound.ipv6 = in6addr_any;
+  const Endpoint endpoint = group_endpoint(bound, 0);
+  if (!prepared || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&endpoint.address), endpoint.size) != 0)
+    return system_error(errno, "Listening to the multicast group " + group.text(), kAdvice);
+  groups_.push_back(std::move(fd));
+  return {};
+}
+
+Status MulticastNetwork::open_sender(bool ipv6, UniqueFd& sender) const {
+  UniqueFd fd(::socket(ipv6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const auto hops = static_cast<int>(options_.ttl);
+  bool prepared = static_cast<bool>(fd);
+  if (ipv6) {
+    prepared = prepared && set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1) &&
+               set_option(fd.get(), IPPROTO_IPV6, IPV6_MULTICAST_HOPS, hops) &&
+               set_option(fd.get(), IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 1);
+  } else {
+    prepared = prepared && set_option(fd.get(), IPPROTO_IP, IP_MULTICAST_TTL, hops) &&
+               set_option(fd.get(), IPPROTO_IP, IP_MULTICAST_LOOP, 1) &&
+               set_option(fd.get(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DONT);
+  }
+  // The port must be known before the first question, or its reply could come before the kernel has chosen one.
+  MulticastGroup any;
+  any.is_ipv6 = ipv6;
+  any.ipv6 = in6addr_any;
+  any.port = 0;
+  const Endpoint endpoint = group_endpoint(any, 0);
+  if (!prepared || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&endpoint.address), endpoint.size) != 0)
+    return system_error(errno, "Opening the socket of the multicast resolver",
+                        "allow it, or switch the multicast resolver off with RIPC_MULTICAST=off");
+  static_cast<void>(set_option(fd.get(), SOL_SOCKET, SO_RCVBUF, kReceiveBuffer));
+  sender = std::move(fd);
+  return {};
+}
+
+// ---- Channels ------------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<ReplyChannel>> MulticastNetwork::open_channel() const {
+  auto channel = std::make_unique<ReplyChannel>();
+  channel->wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!channel->wake_) return system_error(errno, "Making an event descriptor for the multicast resolver");
+  Status status;
+  if (sender4_) status = open_sender(false, channel->sender4_);
+  if (status.ok() && sender6_) status = open_sender(true, channel->sender6_);
+  if (!status.ok()) return status;
+  channel->buffer_.resize(kMaxPacket);
+  return channel;
+}
+
+void ReplyChannel::wake() noexcept { signal(wake_.get()); }
+
+void ReplyChannel::wait(Nanoseconds timeout) noexcept {
+  std::array<pollfd, 3> descriptors{
+      {{sender4_.get(), POLLIN, 0}, {sender6_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
+  const timespec time{static_cast<time_t>(timeout / 1'000'000'000), static_cast<long>(timeout % 1'000'000'000)};
+  static_cast<void>(::ppoll(descriptors.data(), descriptors.size(), &time, nullptr));
+  if (descriptors[2].revents != 0) clear(wake_.get());
+}
+
+bool ReplyChannel::receive(Received& received) {
+  for (const UniqueFd* fd : {&sender4_, &sender6_}) {
+    if (!*fd) continue;
+    received = {};
+    received.from.size = sizeof received.from.address;
+    const ssize_t size = ::recvfrom(fd->get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT | MSG_TRUNC,
+                                    reinterpret_cast<sockaddr*>(&received.from.address), &received.from.size);
+    if (size < 0 || static_cast<std::size_t>(size) > buffer_.size()) continue;
+    received.bytes = std::span(buffer_).first(static_cast<std::size_t>(size));
+    return true;
+  }
+  return false;
+}
+
+// ---- Interfaces ----------------------------------------------------------------------------------------------
+
+bool MulticastNetwork::change_membership(const Membership& membership, bool join) noexcept {
+  const int fd = groups_[membership.group].get();
+  const MulticastGroup& group = options_.groups[membership.group];
+  if (group.is_ipv6) {
+    ipv6_mreq request{};
+    request.ipv6mr_multiaddr = group.ipv6;
+    request.ipv6mr_interface = membership.interface.index;
+    return ::setsockopt(fd, IPPROTO_IPV6, join ? IPV6_JOIN_GROUP : IPV6_LEAVE_GROUP, &request, sizeof request) == 0 ||
+           errno == EADDRINUSE;
+  }
+  ip_mreqn request{};
+  request.imr_multiaddr = group.ipv4;
+  request.imr_ifindex = static_cast<int>(membership.interface.index);
+  return ::setsockopt(fd, IPPROTO_IP, join ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, &request, sizeof request) == 0 ||
+         errno == EADDRINUSE;
+}
+
+void MulticastNetwork::refresh() {
+  const Result<std::vector<Interface>> usable = usable_interfaces(options_.interfaces);
+  // Without a list the old one is the best guess.
+  if (!usable.ok()) return;
+  auto fresh = std::make_shared<Memberships>();
+  const std::shared_ptr<const Memberships> old = memberships();
+  // What is gone first: the kernel limits how many a socket may have.
+  for (const Membership& membership : *old) {
+    const auto is_same = [&](const Interface& interface) { return interface == membership.interface; };
+    if (std::none_of(usable->begin(), usable->end(), is_same)) static_cast<void>(change_membership(membership, false));
+  }
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
+    if (!groups_[group]) continue;
+    for (const Interface& interface : *usable) {
+      if (!(options_.groups[group].is_ipv6 ? interface.has_ipv6 : interface.has_ipv4)) continue;
+      const Membership membership{group, interface};
+      const bool is_joined = std::find(old->begin(), old->end(), membership) != old->end();
+      if (is_joined || change_membership(membership, true)) fresh->push_back(membership);
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  memberships_ = std::move(fresh);
+}
+
+std::shared_ptr<const MulticastNetwork::Memberships> MulticastNetwork::memberships() const {
+  const std::lock_guard lock(mutex_);
+  return memberships_;
+}
+
+std::vector<std::string> MulticastNetwork::interfaces() const {
+  std::vector<std::string> names;
+  for (const Membership& membership : *memberships()) {
+    if (std::find(names.begin(), names.end(), membership.interface.name) == names.end())
+      names.push_back(membership.interface.name);
+  }
+  return names;
+}
+
+std::string MulticastNetwork::text() const {
+  std::string text;
+  for (const MulticastGroup& group : options_.groups) text += (text.empty() ? "" : ", ") + group.text();
+  text += " on ";
+  std::string names;
+  for (const std::string& name : interfaces()) names += (names.empty() ? "" : ", ") + name;
+  return text + (names.empty() ? "no interface" : names);
+}
+
+// ---- Packets -------------------------------------------------------------------------------------------------
+
+Sent MulticastNetwork::send_to_groups(std::span<const std::byte> bytes, const ReplyChannel* channel) {
+  Sent sent;
+  const std::shared_ptr<const Memberships> current = memberships();
+  for (const Membership& membership : *current) {
+    const MulticastGroup& group = options_.groups[membership.group];
+    Endpoint to = group_endpoint(group, membership.interface.index);
+    iovec data{const_cast<std::byte*>(bytes.data()), bytes.size()};
+    PacketInfo control{};
+    msghdr message{};
+    message.msg_name = &to.address;
+    message.msg_namelen = to.size;
+    message.msg_iov = &data;
+    message.msg_iovlen = 1;
+    if (group.is_ipv6) {
+      in6_pktinfo info{};
+      info.ipi6_ifindex = membership.interface.index;
+      name_interface(message, control, IPPROTO_IPV6, IPV6_PKTINFO, info);
+    } else {
+      in_pktinfo info{};
+      info.ipi_ifindex = static_cast<int>(membership.interface.index);
+      name_interface(message, control, IPPROTO_IP, IP_PKTINFO, info);
+    }
+    const UniqueFd& from = channel == nullptr ? (group.is_ipv6 ? sender6_ : sender4_)
+                                              : (group.is_ipv6 ? channel->sender6_ : channel->sender4_);
+    if (send(from.get(), message)) {
+      ++sent.packets;
+      sent.bytes += bytes.size();
+    } else {
+      ++sent.failures;
+    }
+  }
+  return sent;
+}
+
+Sent MulticastNetwork::send_to(const Endpoint& to, std::span<const std::byte> bytes) noexcept {
+  Endpoint copy = to;
+  iovec data{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  msghdr message{};
+  message.msg_name = &copy.address;
+  message.msg_namelen = copy.size;
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  if (send((to.address.ss_family == AF_INET6 ? sender6_ : sender4_).get(), message)) return {1, bytes.size(), 0};
+  return {0, 0, 1};
+}
+
+std::vector<pollfd> MulticastNetwork::descriptors() const {
+  std::vector<pollfd> descriptors;
+  const auto add = [&](const UniqueFd& fd) {
+    if (fd) descriptors.push_back({fd.get(), POLLIN, 0});
+  };
+  for (const UniqueFd& group : groups_) add(group);
+  add(sender4_);
+  add(sender6_);
+  add(watch_);
+  add(wake_);
+  return descriptors;
+}
+
+void MulticastNetwork::wake() noexcept { signal(wake_.get()); }
+
+bool MulticastNetwork::receive(int fd, std::span<std::byte> buffer, Received& received) {
+  if (fd == wake_.get()) {
+    clear(fd);
+    return false;
+  }
+  if (fd == watch_.get()) {
+    drain_watch(fd);
+    refresh();
+    return false;
+  }
+  const auto group =
+      std::find_if(groups_.begin(), groups_.end(), [&](const UniqueFd& item) { return item.get() == fd; });
+  for (int attempt = 0; attempt < kReceiveAttempts; ++attempt) {
+    received = {};
+    iovec data{buffer.data(), buffer.size()};
+    PacketInfo control{};
+    msghdr message{};
+    message.msg_name = &received.from.address;
+    message.msg_namelen = sizeof received.from.address;
+    message.msg_iov = &data;
+    message.msg_iovlen = 1;
+    message.msg_control = control.bytes.data();
+    message.msg_controllen = control.bytes.size();
+    const ssize_t size = ::recvmsg(fd, &message, MSG_DONTWAIT);
+    if (size < 0 && errno == EAGAIN) return false;
+    // Anything else is what some earlier packet of ours met (such as: nobody listens at its destination).
+    if (size < 0) continue;
+    if ((message.msg_flags & MSG_TRUNC) != 0) continue;
+    received.bytes = buffer.first(static_cast<std::size_t>(size));
+    received.from.size = message.msg_namelen;
+    if (group == groups_.end()) return true;
+    const MulticastGroup& wanted = options_.groups[static_cast<std::size_t>(group - groups_.begin())];
+    unsigned interface = 0;
+    for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+      if (wanted.is_ipv6 && header->cmsg_level == IPPROTO_IPV6 && header->cmsg_type == IPV6_PKTINFO) {
+        in6_pktinfo info;
+        std::memcpy(&info, CMSG_DATA(header), sizeof info);
+        received.to_group = IN6_ARE_ADDR_EQUAL(&info.ipi6_addr, &wanted.ipv6);
+        interface = info.ipi6_ifindex;
+      } else if (!wanted.is_ipv6 && header->cmsg_level == IPPROTO_IP && header->cmsg_type == IP_PKTINFO) {
+        in_pktinfo info;
+        std::memcpy(&info, CMSG_DATA(header), sizeof info);
+        received.to_group = info.ipi_addr.s_addr == wanted.ipv4.s_addr;
+        interface = static_cast<unsigned>(info.ipi_ifindex);
+      }
+    }
+    // Sent to the port but not to the group: nothing of ours does that.
+    if (!received.to_group) continue;
+    for (const Membership& membership : *memberships_) {
+      if (membership.interface.index == interface) received.interface = membership.interface.name;
+    }
+    return true;
+  }
+  return false;
+}
+
+}  // namespace ripc::resolver

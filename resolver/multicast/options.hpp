@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What can be chosen about the multicast resolver, and its one line of text:
+//
+//   RIPC_MULTICAST=239.255.82.73                          this group only, at the default port
+//   RIPC_MULTICAST=239.1.2.3:5000%eth0,ttl=4              another group and port, one interface, four hops
+//   RIPC_MULTICAST=[ff15::17]:5000,239.1.2.3:5000         two groups: questions go to both
+//   RIPC_MULTICAST=interface=eth0,interface=eth1          the default groups, on these interfaces
+//   RIPC_MULTICAST=off                                    no multicast (read by whoever composes the context)
+//
+// Items are separated by commas, in any order: a group is ADDRESS[:PORT][%INTERFACE] (an IPv6 address that a port
+// follows stands in brackets), an option is ttl=HOPS (0: this host only), interface=NAME or probe=MILLISECONDS.
+#pragma once
+
+#include <netinet/in.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/cluster_key.hpp"
+#include "base/status.hpp"
+#include "spi/resolver.hpp"
+
+namespace ripc::resolver {
+
+inline constexpr std::string_view kDefaultGroup4 = "239.255.82.73";    // organisation-local scope
+inline constexpr std::string_view kDefaultGroup6 = "ff12::5249:5043";  // link-local scope, not a registered group
+inline constexpr std::uint16_t kDefaultMulticastPort = 26673;
+inline constexpr std::size_t kMaxGroups = 4;
+
+struct MulticastGroup {
+  bool is_ipv6 = false;
+  in_addr ipv4{};
+  in6_addr ipv6{};
+  std::uint16_t port = kDefaultMulticastPort;
+
+  // 239.255.82.73:26673, [ff12::5249:5043]:26673
+  std::string text() const;
+};
+
+using spi::NameHash;
+
+struct MulticastOptions {
+  std::vector<MulticastGroup> groups;
+  std::vector<std::string> interfaces;  // empty: every usable one (interfaces.hpp)
+  unsigned ttl = 1;                     // hops that a question may take
+  // A service's name or fixed ID is asked for this long before it is published; 0: not at all.
+  Nanoseconds probe_time = 30'000'000;
+  // What was heard this long ago is asked for again.
+  Nanoseconds max_age = 300'000'000'000;
+  std::size_t max_cached = 16384;  // services
+  std::size_t max_peers = 4096;    // contexts whose packets are told apart from copies
+  // With keys: packets whose time differs more than this from ours are refused.
+  Nanoseconds clock_tolerance = 30'000'000'000;
+  std::shared_ptr<const ClusterKeys> keys;  // nullptr: none, nothing is authenticated
+  // Names heard from peers are checked with it; called from any thread. Must be set.
+  NameHash hash_name;
+  // Our own packets come back from the group. Only a self-check wants to see them (MulticastState::silent_interfaces);
+  // otherwise the kernel drops them before they wake anybody.
+  bool hears_itself = false;
+};
+
+// The options that the text asks for, the others with their defaults; "" and "on" ask for nothing. keys and hash_name
+// stay unset. RIPC_INVALID_ARGUMENT with the item that is wrong and what it may be.
+Result<MulticastOptions> parse_multicast_options(std::string_view text);
+
+}  // namespace ripc::resolver

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolver/multicast/packet.hpp"
+
+#include <algorithm>
+
+#include "base/plain_text.hpp"
+#include "spi/holder_rules.hpp"
+#include "wire/bytes.hpp"
+
+namespace ripc::resolver {
+namespace {
+
+constexpr std::string_view kPurpose = "ripc multicast 1";
+constexpr std::uint8_t kSignedFlag = 1;
+constexpr std::uint8_t kProbeFlag = 2;
+constexpr std::uint8_t kLastFlag = 4;
+constexpr std::size_t kHeaderSize = 56;
+constexpr std::size_t kAddressOverhead = 3;
+constexpr std::size_t kServiceOverhead = 19;
+constexpr std::size_t kMaxTransport = 15;
+constexpr std::size_t kMaxLocator = 4096;
+constexpr std::size_t kMaxName = 200;
+
+std::span<const std::byte> bytes_of(std::string_view text) noexcept {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+std::string_view text_of(std::span<const std::byte> bytes) noexcept {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::size_t size_of(const spi::Address& address) noexcept {
+  return kAddressOverhead + address.transport.size() + address.locator.size();
+}
+
+bool is_transport(std::string_view text) noexcept {
+  const auto is_plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-'; };
+  return !text.empty() && text.size() <= kMaxTransport && std::all_of(text.begin(), text.end(), is_plain);
+}
+
+bool is_locator(std::string_view text) noexcept {
+  return !text.empty() && text.size() <= kMaxLocator && is_plain_text(text);
+}
+
+// An ID that was made from a name has that name: nobody can claim the ID of a name under another one.
+bool is_name_of(std::string_view name, ripc_service_id id, const NameHash& hash_name) {
+  const bool must_have_name = id >> 62 == 2;
+  if (name.empty()) return !must_have_name;
+  const Result<ripc_service_id> hash = hash_name(name);
+  return hash.ok() && (!must_have_name || *hash == id);
+}
+
+std::uint8_t flags_of(const PacketHeader& header) noexcept {
+  return static_cast<std::uint8_t>((header.is_signed ? kSignedFlag : 0) | (header.is_probe ? kProbeFlag : 0) |
+                                   (header.is_last ? kLastFlag : 0));
+}
+
+bool is_valid(const PacketHeader& header) noexcept {
+  if (header.context == 0 || header.timestamp == 0) return false;
+  switch (header.type) {
+    case PacketType::question:
+      if (header.is_last || header.nonce == 0 || (header.is_probe && header.id == 0)) return false;
+      return header.is_probe ? header.number <= spi::kMaxIncarnation : header.number == 0;
+    case PacketType::reply:
+      return !header.is_probe && header.nonce != 0 && header.number <= 0xffff;
+    case PacketType::announcement:
+      return !header.is_probe && !header.is_last && header.nonce == 0 && header.id == 0 && header.number == 0;
+  }
+  return false;
+}
+
+bool read_addresses(wire::Reader& reader, std::size_t count, std::vector<spi::Address>& addresses) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto transport_size = reader.read<std::uint8_t>();
+    const auto locator_size = reader.read<std::uint16_t>();
+    const std::string_view transport = text_of(reader.take(transport_size));
+    const std::string_view locator = text_of(reader.take(locator_size));
+    if (!reader.ok() || !is_transport(transport) || !is_locator(locator)) return false;
+    addresses.push_back({std::string(transport), std::string(locator)});
+  }
+  return true;
+}
+
+bool read_service(wire::Reader& reader, const std::vector<spi::Address>& addresses, const PacketHeader& header,
+                  const NameHash& hash_name, PacketService& service) {
+  spi::ServiceRecord& record = service.record;
+  record.id = reader.read<std::uint64_t>();
+  record.incarnation = reader.read<std::uint64_t>();
+  const auto state = reader.read<std::uint8_t>();
+  const auto name_size = reader.read<std::uint8_t>();
+  const auto address_count = reader.read<std::uint8_t>();
+  const std::string_view name = text_of(reader.take(name_size));
+  const std::span<const std::byte> numbers = reader.take(address_count);
+  if (!reader.ok() || record.id == 0 || record.incarnation == 0 || record.incarnation > spi::kMaxIncarnation)
+    return false;
+  record.context = header.context;
+  record.pid = header.pid;
+  service.is_gone = state == 2;
+  if (service.is_gone) return header.type == PacketType::announcement && name.empty() && numbers.empty();
+  if (state != 1 || numbers.empty() || name.size() > kMaxName || !is_name_of(name, record.id, hash_name)) return false;
+  record.name = name;
+  for (const std::byte number : numbers) {
+    if (std::to_integer<std::size_t>(number) >= addresses.size()) return false;
+    record.addresses.push_back(addresses[std::to_integer<std::size_t>(number)]);
+  }
+  return true;
+}
+
+}  // namespace
+
+// ---- Writing -------------------------------------------------------------------------------------------------
+
+PacketBuilder::PacketBuilder(const PacketHeader& header, bool will_be_signed, std::size_t limit)
+    : header_(header), limit_(limit), size_(kHeaderSize + (will_be_signed ? ClusterKeys::kMacSize : 0)) {}
+
+bool PacketBuilder::add(const spi::ServiceRecord& record, bool is_gone) {
+  if (services_.size() == kMaxPacketServices) return false;
+  Service service{&record, is_gone, {}};
+  std::size_t size = kServiceOverhead;
+  const std::size_t known = addresses_.size();
+  if (!is_gone) {
+    size += record.name.size() + record.addresses.size();
+    for (const spi::Address& address : record.addresses) {
+      const auto same = [&](const spi::Address* other) { return *other == address; };
+      const auto found = std::find_if(addresses_.begin(), addresses_.end(), same);
+      service.addresses.push_back(static_cast<std::uint8_t>(found - addresses_.begin()));
+      if (found != addresses_.end()) continue;
+      size += size_of(address);
+      addresses_.push_back(&address);
+    }
+  }
+  const std::size_t limit = services_.empty() ? kMaxPacket : limit_;
+  if (size_ + size > limit || addresses_.size() > kMaxPacketAddresses) {
+    addresses_.resize(known);
+    return false;
+  }
+  size_ += size;
+  services_.push_back(std::move(service));
+  return true;
+}
+
+std::vector<std::byte> PacketBuilder::finish(const ClusterKeys* keys, bool is_last) {
+  std::vector<std::byte> bytes(size_);
+  wire::Writer writer(bytes);
+  header_.is_signed = keys != nullptr;
+  header_.is_last = header_.is_last || is_last;
+  writer.write(kPacketMagic);
+  writer.write(kPacketVersion);
+  writer.write(static_cast<std::uint8_t>(header_.type));
+  writer.write(flags_of(header_));
+  writer.write(std::uint8_t{0});
+  writer.write(header_.context);
+  writer.write(header_.timestamp);
+  writer.write(header_.nonce);
+  writer.write(header_.id);
+  writer.write(header_.number);
+  writer.write(header_.pid);
+  writer.write(static_cast<std::uint16_t>(addresses_.size()));
+  writer.write(static_cast<std::uint16_t>(services_.size()));
+  for (const spi::Address* address : addresses_) {
+    writer.write(static_cast<std::uint8_t>(address->transport.size()));
+    writer.write(static_cast<std::uint16_t>(address->locator.size()));
+    writer.write_bytes(bytes_of(address->transport));
+    writer.write_bytes(bytes_of(address->locator));
+  }
+  for (const Service& service : services_) {
+    const std::string_view name = service.is_gone ? std::string_view() : service.record->name;
+    writer.write(service.record->id);
+    writer.write(service.record->incarnation);
+    writer.write(static_cast<std::uint8_t>(service.is_gone ? 2 : 1));
+    writer.write(static_cast<std::uint8_t>(name.size()));
+    writer.write(static_cast<std::uint8_t>(service.addresses.size()));
+    writer.write_bytes(bytes_of(name));
+    writer.write_bytes(std::as_bytes(std::span(service.addresses)));
+  }
+  bytes.resize(writer.size());
+  if (keys != nullptr) {
+    const ClusterKeys::Mac mac = keys->mac(kPurpose, {bytes});
+    bytes.insert(bytes.end(), mac.begin(), mac.end());
+  }
+  return bytes;
+}
+
+Status check_packet_record(const spi::ServiceRecord& record, const NameHash& hash_name) {
+  const auto refuse = [&](ripc_status status, const char* why) {
+    return Status(status, "The service ID " + std::to_string(record.id) +
+                              " cannot be published to other hosts: " + std::string(why) + ".");
+  };
+  if (record.id == 0 || record.context == 0) return refuse(RIPC_INVALID_ARGUMENT, "it or its context has the ID 0");
+  if (record.name.size() > kMaxName || !is_name_of(record.name, record.id, hash_name))
+    return refuse(RIPC_INVALID_ARGUMENT, "its name is not valid, or not the one that its ID was made from");
+  if (record.addresses.empty())
+    return refuse(RIPC_INVALID_ARGUMENT, "it has no address: choose a transport with RIPC_TRANSPORTS");
+  std::size_t size = kHeaderSize + kServiceOverhead + record.name.size() + ClusterKeys::kMacSize;
+  for (const spi::Address& address : record.addresses) {
+    if (!is_transport(address.transport) || !is_locator(address.locator))
+      return refuse(RIPC_INVALID_ARGUMENT, "an address is empty, longer than 4096 bytes or no plain text");
+    size += size_of(address) + 1;
+  }
+  if (size > kMaxPacket || record.addresses.size() > kMaxPacketAddresses)
+    return refuse(RIPC_LIMIT,
+                  "its addresses take more than the 8192 bytes of a packet, or are more than 64: give the host fewer "
+                  "addresses, use a shorter runtime directory, or set RIPC_MULTICAST=off");
+  return {};
+}
+
+// ---- Reading -------------------------------------------------------------------------------------------------
+
+DecodeStatus decode_header(std::span<const std::byte> bytes, PacketHeader& header) noexcept {
+  wire::Reader reader(bytes);
+  if (reader.read<std::uint32_t>() != kPacketMagic) return DecodeStatus::malformed;
+  const auto version = reader.read<std::uint8_t>();
+  if (reader.ok() && version != kPacketVersion) return DecodeStatus::other_version;
+  header.type = static_cast<PacketType>(reader.read<std::uint8_t>());
+  const auto flags = reader.read<std::uint8_t>();
+  const auto zero = reader.read<std::uint8_t>();
+  header.is_signed = (flags & kSignedFlag) != 0;
+  header.is_probe = (flags & kProbeFlag) != 0;
+  header.is_last = (flags & kLastFlag) != 0;
+  header.context = reader.read<std::uint64_t>();
+  header.timestamp = reader.read<std::uint64_t>();
+  header.nonce = reader.read<std::uint64_t>();
+  header.id = reader.read<std::uint64_t>();
+  header.number = reader.read<std::uint64_t>();
+  header.pid = reader.read<std::uint32_t>();
+  const bool is_sized =
+      bytes.size() >= kHeaderSize + (header.is_signed ? ClusterKeys::kMacSize : 0) && bytes.size() <= kMaxPacket;
+  return is_sized && zero == 0 && flags < 8 && is_valid(header) ? DecodeStatus::ok : DecodeStatus::malformed;
+}
+
+DecodeStatus decode_packet(std::span<const std::byte> bytes, const NameHash& hash_name, Packet& packet) {
+  if (const DecodeStatus status = decode_header(bytes, packet.header); status != DecodeStatus::ok) return status;
+  packet.services.clear();
+  const std::size_t mac_size = packet.header.is_signed ? ClusterKeys::kMacSize : 0;
+  wire::Reader reader(bytes.first(bytes.size() - mac_size).subspan(kHeaderSize - 4));
+  const auto address_count = reader.read<std::uint16_t>();
+  const auto service_count = reader.read<std::uint16_t>();
+  if (address_count > kMaxPacketAddresses || service_count > kMaxPacketServices) return DecodeStatus::malformed;
+  std::vector<spi::Address> addresses;
+  addresses.reserve(address_count);
+  if (!read_addresses(reader, address_count, addresses)) return DecodeStatus::malformed;
+  // Few bytes can name many long addresses many times; what the packet grows to is bounded too.
+  std::size_t expanded = 0;
+  for (std::size_t i = 0; i < service_count; ++i) {
+    PacketService service;
+    if (!read_service(reader, addresses, packet.header, hash_name, service)) return DecodeStatus::malformed;
+    for (const spi::Address& address : service.record.addresses) expanded += size_of(address);
+    if (expanded > kMaxPacketServices * kMaxPacket / 8) return DecodeStatus::malformed;
+    packet.services.push_back(std::move(service));
+  }
+  return reader.finished() ? DecodeStatus::ok : DecodeStatus::malformed;
+}
+
+bool verify_packet(std::span<const std::byte> bytes, const ClusterKeys& keys) noexcept {
+  if (bytes.size() < kHeaderSize + ClusterKeys::kMacSize) return false;
+  const std::span<const std::byte> text = bytes.first(bytes.size() - ClusterKeys::kMacSize);
+  return keys.verify(kPurpose, {text}, bytes.subspan(text.size()));
+}
+
+}  // namespace ripc::resolver

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// A question on its way: who asks, when it is repeated, what was answered.
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdint>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/clock.hpp"
+#include "base/random.hpp"
+#include "resolver/multicast/network.hpp"
+#include "spi/resolver.hpp"
+
+namespace ripc::resolver {
+
+inline constexpr Nanoseconds kFirstPause = 20'000'000;
+inline constexpr Nanoseconds kLongestPause = 500'000'000;
+
+// Protected by its resolver's lock.
+struct Question {
+  ripc_service_id id = 0;         // 0: all
+  bool is_probe = false;          // somebody wants to publish the ID
+  std::uint64_t incarnation = 0;  // probe: that of the one who wants
+  std::uint64_t nonce = random_u64() | 1;
+
+  unsigned rounds = 0;         // sent so far
+  Nanoseconds next_round = 0;  // monotonic; 0: at once
+  Nanoseconds pause = kFirstPause;
+
+  unsigned waiters = 0;
+  std::condition_variable changed;
+  // The thread that asked first waits at a channel of its own, the others for `changed`.
+  ReplyChannel* channel = nullptr;
+  std::thread::id channel_owner;
+  std::optional<spi::ServiceRecord> answer;
+  // The only answer so far has a smaller incarnation than the last holder known. If nobody answers with a larger one
+  // until the next round, that holder is gone, and the clock of the new one's host is behind.
+  std::optional<spi::ServiceRecord> older;
+
+  // A list: which packets of each context came, and how many there are (0: not known).
+  struct Parts {
+    std::unordered_set<std::uint64_t> numbers;
+    std::uint64_t count = 0;
+  };
+  std::unordered_map<std::uint64_t, Parts> parts;
+  Nanoseconds heard_last = 0;
+
+  // Wakes all who wait.
+  void notify() noexcept {
+    changed.notify_all();
+    if (channel != nullptr && channel_owner != std::this_thread::get_id()) channel->wake();
+  }
+
+  // Notes that a round goes out now. The pauses vary, or contexts that began together would collide every time.
+  void start_round(Nanoseconds now) noexcept {
+    ++rounds;
+    next_round = now + pause + random_u64() % (pause / 4 + 1);
+    pause = std::min(pause * 2, kLongestPause);
+  }
+
+  bool has_all_parts() const noexcept {
+    return std::all_of(parts.begin(), parts.end(), [](const auto& item) {
+      return item.second.count != 0 && item.second.numbers.size() == item.second.count;
+    });
+  }
+};
+
+}  // namespace ripc::resolver

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// So many in a second, and a burst. Header-only.
+#pragma once
+
+#include <algorithm>
+
+#include "base/clock.hpp"
+
+namespace ripc::resolver {
+
+// Not thread-safe.
+class RateLimit {
+ public:
+  RateLimit(double per_second, double burst) noexcept : per_second_(per_second), burst_(burst), tokens_(burst) {}
+
+  // Whether one more is allowed now, and takes it.
+  bool take(Nanoseconds now) noexcept {
+    if (last_ != 0 && now > last_)
+      tokens_ = std::min(burst_, tokens_ + static_cast<double>(now - last_) * 1e-9 * per_second_);
+    last_ = now;
+    if (tokens_ < 1) return false;
+    tokens_ -= 1;
+    return true;
+  }
+
+ private:
+  const double per_second_;
+  const double burst_;
+  double tokens_;
+  Nanoseconds last_ = 0;
+};
+
+}  // namespace ripc::resolver

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolver/multicast/replay_guard.hpp"
+
+#include <algorithm>
+
+namespace ripc::resolver {
+
+// A context may be forgotten when its packets would be stale anyway.
+bool ReplayGuard::may_forget_oldest(Nanoseconds now) const {
+  if (tolerance_ == 0) return true;
+  const Context& oldest = contexts_.at(order_.front());
+  return oldest.timestamps.back() + tolerance_ < now;
+}
+
+ReplayGuard::Verdict ReplayGuard::check(std::uint64_t context, std::uint64_t timestamp, Nanoseconds now) const {
+  if (tolerance_ != 0) {
+    const Nanoseconds distance = timestamp > now ? timestamp - now : now - timestamp;
+    if (distance > tolerance_) return Verdict::stale;
+  }
+  const auto found = contexts_.find(context);
+  if (found == contexts_.end())
+    return contexts_.size() >= max_contexts_ && !may_forget_oldest(now) ? Verdict::full : Verdict::fresh;
+  const auto& seen = found->second.timestamps;
+  // Where time stamps are not authenticated, one from the far future must not make those that follow look old.
+  if (tolerance_ != 0 && timestamp <= seen.front()) return Verdict::copy;
+  if (std::find(seen.begin(), seen.end(), timestamp) != seen.end()) return Verdict::copy;
+  return Verdict::fresh;
+}
+
+ReplayGuard::Verdict ReplayGuard::accept(std::uint64_t context, std::uint64_t timestamp, Nanoseconds now) {
+  if (const Verdict verdict = check(context, timestamp, now); verdict != Verdict::fresh) return verdict;
+  auto found = contexts_.find(context);
+  if (found == contexts_.end()) {
+    if (contexts_.size() >= max_contexts_) {
+      contexts_.erase(order_.front());
+      order_.pop_front();
+    }
+    found = contexts_.try_emplace(context).first;
+    found->second.order = order_.insert(order_.end(), context);
+  } else {
+    order_.splice(order_.end(), order_, found->second.order);
+  }
+  auto& seen = found->second.timestamps;
+  seen.front() = timestamp;
+  std::sort(seen.begin(), seen.end());
+  return Verdict::fresh;
+}
+
+}  // namespace ripc::resolver

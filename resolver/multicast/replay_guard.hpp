@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tells a packet from a copy of it: the second one that took another way, or one that somebody recorded and sent again.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <unordered_map>
+
+#include "base/clock.hpp"
+
+namespace ripc::resolver {
+
+// Not thread-safe. Remembers the newest time stamps of each context: with a tolerance, what is older than all of them
+// counts as seen.
+// Bounded: at most max_contexts are remembered, and kRemembered time stamps of each.
+class ReplayGuard {
+ public:
+  static constexpr std::size_t kRemembered = 32;
+
+  // tolerance: how far a time stamp may be from our clock; 0: any (then time stamps only tell copies apart).
+  ReplayGuard(std::size_t max_contexts, Nanoseconds tolerance) : max_contexts_(max_contexts), tolerance_(tolerance) {}
+
+  enum class Verdict : std::uint8_t {
+    fresh,
+    copy,   // seen before
+    stale,  // its time is too far from ours: recorded long ago, or a clock is wrong
+    full,   // too many contexts are active to protect this one
+  };
+
+  // What accept() would say; changes nothing. `now`: wall clock in nanoseconds.
+  Verdict check(std::uint64_t context, std::uint64_t timestamp, Nanoseconds now) const;
+
+  // Remembers a packet that check() calls fresh. Only for packets that are authentic, where there is a key.
+  Verdict accept(std::uint64_t context, std::uint64_t timestamp, Nanoseconds now);
+
+ private:
+  struct Context {
+    std::array<std::uint64_t, kRemembered> timestamps{};  // sorted, oldest first; 0: none
+    std::list<std::uint64_t>::iterator order;
+  };
+  bool may_forget_oldest(Nanoseconds now) const;
+
+  const std::size_t max_contexts_;
+  const Nanoseconds tolerance_;
+  std::unordered_map<std::uint64_t, Context> contexts_;
+  std::list<std::uint64_t> order_;  // heard of longest ago first
+};
+
+}  // namespace ripc::resolver

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// The multicast resolver's thread: receives, learns, replies, announces.
+#include <poll.h>
+#include <time.h>
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "base/random.hpp"
+#include "resolver/multicast/multicast_resolver.hpp"
+
+namespace ripc::resolver {
+namespace {
+
+// Packets of one socket before the next one has its turn.
+constexpr int kReadBurst = 16;
+constexpr Nanoseconds kRepeat = 1'000'000'000;
+// All contexts hear a question for all services at once; their replies spread over this time.
+constexpr Nanoseconds kListSpread = 30'000'000;
+constexpr std::size_t kListPortion = 16;  // packets
+constexpr Nanoseconds kListPause = 2'000'000;
+constexpr std::size_t kMaxListReplies = 64;
+// What a list may make us remember, whatever is answered.
+constexpr std::size_t kMaxListParts = 65536;
+
+}  // namespace
+
+void MulticastResolver::run() {
+  std::vector<pollfd> descriptors = network_->descriptors();
+  for (;;) {
+    bool stopping = false;
+    Nanoseconds due = UINT64_MAX;
+    {
+      const std::lock_guard lock(mutex_);
+      stopping = stopping_;
+      due = next_due();
+      thread_wakes_at_ = due;
+    }
+    try {
+      if (stopping) {
+        announce_due(true);
+        return;
+      }
+      const Nanoseconds now = monotonic_now();
+      const Nanoseconds pause = due > now ? due - now : 0;
+      const timespec timeout{static_cast<time_t>(pause / 1'000'000'000), static_cast<long>(pause % 1'000'000'000)};
+      if (::ppoll(descriptors.data(), descriptors.size(), due == UINT64_MAX ? nullptr : &timeout, nullptr) > 0) {
+        for (const pollfd& descriptor : descriptors) {
+          if (descriptor.revents != 0) read_all(descriptor.fd);
+        }
+      }
+      announce_due(false);
+      reply_lists_due();
+    } catch (const std::bad_alloc&) {
+      // This packet is lost, as packets are.
+      if (stopping) return;
+    }
+  }
+}
+
+// The lock is held.
+Nanoseconds MulticastResolver::next_due() const {
+  Nanoseconds due = UINT64_MAX;
+  for (const auto& [id, announcement] : announcements_) due = std::min(due, announcement.due);
+  for (const ListReply& reply : list_replies_) due = std::min(due, reply.due);
+  return due;
+}
+
+void MulticastResolver::read_all(int fd) {
+  Received received;
+  for (int i = 0; i < kReadBurst && network_->receive(fd, buffer_, received); ++i) process(received);
+}
+
+// ---- What comes in -------------------------------------------------------------------------------------------
+
+// By the thread, and for replies also by whoever waits for them: only what is_welcome() refuses to others may touch the
+// replay guard.
+void MulticastResolver::process(const Received& received) {
+  PacketHeader header;
+  const DecodeStatus decoded = decode_header(received.bytes, header);
+  {
+    const std::lock_guard lock(mutex_);
+    if (decoded == DecodeStatus::ok && header.context == own_context_) {
+      ++counters_.own_packets;
+      if (!received.interface.empty()) echoing_interfaces_.emplace(received.interface);
+      return;
+    }
+    ++counters_.packets_received;
+    counters_.bytes_received += received.bytes.size();
+    if (decoded != DecodeStatus::ok) {
+      ++(decoded == DecodeStatus::other_version ? counters_.other_version : counters_.malformed);
+      return;
+    }
+    if (!is_welcome(received, header)) return;
+  }
+  if (header.is_signed && !verify_packet(received.bytes, *options_.keys)) {
+    const std::lock_guard lock(mutex_);
+    ++counters_.forged;
+    return;
+  }
+  Packet packet;
+  const bool is_whole = decode_packet(received.bytes, options_.hash_name, packet) == DecodeStatus::ok;
+  // Only now: what is not authentic must not make later packets look like copies.
+  if (is_whole && header.type != PacketType::reply)
+    static_cast<void>(guard_.accept(header.context, header.timestamp, realtime_now()));
+  {
+    const std::lock_guard lock(mutex_);
+    if (!is_whole) {
+      ++counters_.malformed;
+      return;
+    }
+    learn(packet);
+  }
+  if (header.type == PacketType::question) reply(packet, received.from);
+}
+
+// Everything that can be said without looking at the MAC or the services, the cheapest first. The lock is held.
+bool MulticastResolver::is_welcome(const Received& received, const PacketHeader& header) {
+  if (received.to_group == (header.type == PacketType::reply)) {
+    ++counters_.malformed;
+    return false;
+  }
+  if (header.is_signed != (options_.keys != nullptr)) {
+    ++(header.is_signed ? counters_.signed_ones : counters_.unsigned_ones);
+    return false;
+  }
+  if (header.type != PacketType::reply) return is_fresh(header);
+  const auto question = questions_.find(header.nonce);
+  if (question != questions_.end() && question->second->id == header.id) return true;
+  ++counters_.unsolicited;
+  return false;
+}
+
+// The lock is held.
+bool MulticastResolver::is_fresh(const PacketHeader& header) {
+  switch (guard_.check(header.context, header.timestamp, realtime_now())) {
+    case ReplayGuard::Verdict::fresh:
+      return true;
+    case ReplayGuard::Verdict::copy:
+      ++counters_.copies;
+      break;
+    case ReplayGuard::Verdict::stale:
+      ++counters_.stale;
+      break;
+    case ReplayGuard::Verdict::full:
+      ++counters_.crowded_out;
+      break;
+  }
+  return false;
+}
+
+// The lock is held; the packet is authentic where there is a key.
+void MulticastResolver::learn(const Packet& packet) {
+  Question* question = nullptr;
+  if (packet.header.type == PacketType::reply) {
+    // It may have been answered since the header was looked at.
+    const auto found = questions_.find(packet.header.nonce);
+    if (found == questions_.end()) return;
+    question = found->second.get();
+    if (question->id == 0) end_of_list(packet.header, *question);
+  }
+  for (const PacketService& service : packet.services) {
+    if (service.is_gone) {
+      cache_.doubt(service.record);
+    } else {
+      learn_alive(service.record, question);
+    }
+  }
+}
+
+void MulticastResolver::learn_alive(const spi::ServiceRecord& record, Question* question) {
+  const bool is_asked = question != nullptr && (question->id == 0 || question->id == record.id);
+  if (is_asked && question->is_probe) {
+    // A holder, or one who wants the ID too and began earlier: neither is known to be there in a moment.
+    if (!question->answer) question->answer = record;
+    question->notify();
+    return;
+  }
+  if (const auto own = published_.find(record.id); own != published_.end()) claimed_by_other(own->second, record);
+  const Nanoseconds now = monotonic_now();
+  const ServiceCache::Learned learned = cache_.learn(record, is_asked, now);
+  if (learned == ServiceCache::Learned::outdated) ++counters_.outdated;
+  const auto waiting = resolving_.find(record.id);
+  if (waiting == resolving_.end()) return;
+  Question& asked = *waiting->second;
+  // Announced in this moment is as good as an answer.
+  if (const spi::ServiceRecord* known = cache_.find(record.id, now)) {
+    asked.answer = *known;
+    asked.notify();
+    resolving_.erase(waiting);
+  } else if (learned == ServiceCache::Learned::outdated && question == &asked) {
+    if (!asked.older || asked.older->incarnation < record.incarnation) asked.older = record;
+  }
+}
+
+void MulticastResolver::claimed_by_other(Published& own, const spi::ServiceRecord& record) {
+  ++counters_.conflicts;
+  if (record.incarnation <= own.record.incarnation) return;
+  own.is_superseded = true;
+  announcements_.erase(record.id);
+}
+
+void MulticastResolver::end_of_list(const PacketHeader& header, Question& question) {
+  question.heard_last = monotonic_now();
+  question.notify();
+  std::size_t total = 0;
+  for (const auto& [context, parts] : question.parts) total += parts.numbers.size() + 1;
+  if (total >= kMaxListParts) return;
+  Question::Parts& parts = question.parts[header.context];
+  parts.numbers.insert(header.number);
+  if (header.is_last) parts.count = header.number + 1;
+}
+
+// ---- What goes out -------------------------------------------------------------------------------------------
+
+void MulticastResolver::reply(const Packet& packet, const Endpoint& to) {
+  const PacketHeader& asked = packet.header;
+  Bytes bytes;
+  {
+    const std::lock_guard lock(mutex_);
+    const Nanoseconds now = monotonic_now();
+    if (asked.id == 0) {
+      if (list_replies_.size() >= kMaxListReplies || !list_limit_.take(now)) {
+        ++counters_.limited;
+      } else {
+        list_replies_.push_back({to, asked.nonce, now + random_u64() % kListSpread, 0, 0});
+      }
+      return;
+    }
+    const spi::ServiceRecord* record = nullptr;
+    if (const auto own = published_.find(asked.id); own != published_.end() && !own->second.is_superseded)
+      record = &own->second.record;
+    if (const auto wanted = probing_.find(asked.id); record == nullptr && asked.is_probe && wanted != probing_.end()) {
+      // Both want it: whoever was first keeps it.
+      const spi::ServiceRecord& ours = wanted->second;
+      if (std::pair(ours.incarnation, own_context_) < std::pair(asked.number, asked.context)) record = &ours;
+    }
+    if (record == nullptr) return;
+    if (!reply_limit_.take(now)) {
+      ++counters_.limited;
+      return;
+    }
+    PacketHeader header = new_header(PacketType::reply);
+    header.nonce = asked.nonce;
+    header.id = asked.id;
+    header.is_last = true;
+    PacketBuilder builder(header, options_.keys != nullptr);
+    if (!builder.add(*record, false)) return;
+    bytes = builder.finish(options_.keys.get());
+    ++counters_.replies_sent;
+  }
+  const Sent sent = network_->send_to(to, bytes);
+  const std::lock_guard lock(mutex_);
+  count(sent);
+}
+
+// is_last_chance: the resolver ends; what is gone is told now, nothing else.
+void MulticastResolver::announce_due(bool is_last_chance) {
+  std::vector<Bytes> packets;
+  std::unique_lock lock(mutex_);
+  if (announcements_.empty()) return;
+  const Nanoseconds now = monotonic_now();
+  std::optional<PacketBuilder> builder;
+  const auto finish = [&] {
+    if (builder && !builder->empty()) packets.push_back(builder->finish(options_.keys.get()));
+    builder.reset();
+  };
+  std::vector<ripc_service_id> told;
+  for (auto& [id, announcement] : announcements_) {
+    if (is_last_chance ? !announcement.is_gone : announcement.due > now) continue;
+    if (!builder) builder.emplace(new_header(PacketType::announcement), options_.keys != nullptr);
+    if (!builder->add(announcement.record, announcement.is_gone)) {
+      finish();
+      builder.emplace(new_header(PacketType::announcement), options_.keys != nullptr);
+      static_cast<void>(builder->add(announcement.record, announcement.is_gone));
+    }
+    announcement.due = now + kRepeat;
+    if (--announcement.rounds == 0) told.push_back(id);
+  }
+  finish();
+  for (const ripc_service_id id : told) announcements_.erase(id);
+  counters_.announcements_sent += packets.size();
+  lock.unlock();
+  Sent total;
+  for (const Bytes& packet : packets) total += network_->send_to_groups(packet);
+  lock.lock();
+  count(total);
+}
+
+void MulticastResolver::reply_lists_due() {
+  std::unique_lock lock(mutex_);
+  for (std::size_t i = 0; i < list_replies_.size();) {
+    ListReply& job = list_replies_[i];
+    const Nanoseconds now = monotonic_now();
+    if (job.due > now) {
+      ++i;
+      continue;
+    }
+    std::vector<Bytes> packets;
+    auto position = published_.upper_bound(job.after);
+    bool is_last = false;
+    while (!is_last && packets.size() < kListPortion) {
+      PacketHeader header = new_header(PacketType::reply);
+      header.nonce = job.nonce;
+      header.number = job.number++;
+      PacketBuilder builder(header, options_.keys != nullptr);
+      for (; position != published_.end(); ++position) {
+        if (!position->second.is_superseded && !builder.add(position->second.record, false)) break;
+        job.after = position->first;
+      }
+      is_last = position == published_.end();
+      packets.push_back(builder.finish(options_.keys.get(), is_last));
+    }
+    job.due = now + kListPause;
+    counters_.replies_sent += packets.size();
+    const Endpoint to = job.to;
+    // Only this thread touches the list, so the place stays.
+    if (is_last || job.number > 0xffff) {
+      list_replies_.erase(list_replies_.begin() + static_cast<std::ptrdiff_t>(i));
+    } else {
+      ++i;
+    }
+    lock.unlock();
+    Sent total;
+    for (const Bytes& packet : packets) total += network_->send_to(to, packet);
+    lock.lock();
+    count(total);
+  }
+}
+
+}  // namespace ripc::resolver

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests of the multicast resolver: contexts on the loopback interface, each test on a port of its own, and an
+// outsider that can send any bytes.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <time.h>
+
+#include <memory>
+#include <string>
+
+#include "core/service_id.hpp"
+#include "resolver/multicast/multicast_resolver.hpp"
+#include "resolver_helpers.hpp"
+
+namespace ripc::test {
+
+using resolver::MulticastCounters;
+using resolver::MulticastNetwork;
+using resolver::MulticastOptions;
+using resolver::MulticastResolver;
+using resolver::PacketBuilder;
+using resolver::PacketHeader;
+using resolver::PacketType;
+
+inline constexpr Nanoseconds kMulticastPatience = 20'000'000'000;  // for what must come
+inline const std::string kKeyText = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+inline const std::string kOtherKeyText = "f0e0d0c0b0a090807060504030201000ffeeddccbbaa99887766554433221100";
+
+inline Result<ripc_service_id> hash_service_name(std::string_view name) {
+  if (Status status = core::check_service_name(name); !status.ok()) return status;
+  return core::service_id_from_name(name);
+}
+
+inline std::shared_ptr<const ClusterKeys> make_keys(const std::string& text) {
+  Result<std::shared_ptr<const ClusterKeys>> keys = ClusterKeys::parse(text, "test");
+  EXPECT_TRUE(keys.ok()) << keys.status().text();
+  return keys.ok() ? *keys : nullptr;
+}
+
+// Nobody else's packets come there: a random port, IPv4 over the loopback interface.
+inline MulticastOptions loopback_options(const std::string& keys = "") {
+  const auto port = static_cast<unsigned>(20000 + random_u64() % 12000);
+  Result<MulticastOptions> options =
+      resolver::parse_multicast_options("239.255.82.73:" + std::to_string(port) + "%lo,ttl=0");
+  EXPECT_TRUE(options.ok()) << options.status().text();
+  options->hash_name = hash_service_name;
+  if (!keys.empty()) options->keys = make_keys(keys);
+  return *options;
+}
+
+template <typename Condition>
+bool eventually(const Condition& condition) {
+  const Deadline deadline = Deadline::after(kMulticastPatience);
+  while (!condition()) {
+    if (deadline.expired()) return false;
+    const timespec pause{0, 1'000'000};
+    ::nanosleep(&pause, nullptr);
+  }
+  return true;
+}
+
+// A context as the multicast resolver sees one.
+class MulticastContext {
+ public:
+  explicit MulticastContext(const MulticastOptions& options) : id_(random_u64() | 1) {
+    Result<std::unique_ptr<MulticastResolver>> made = MulticastResolver::create(options, id_);
+    EXPECT_TRUE(made.ok()) << made.status().text();
+    if (made.ok()) resolver_ = std::move(*made);
+  }
+  MulticastResolver* operator->() { return resolver_.get(); }
+  MulticastResolver& operator*() { return *resolver_; }
+  std::uint64_t id() const { return id_; }
+  void end() { resolver_.reset(); }
+
+  spi::ServiceRecord record(ripc_service_id id, const std::string& name = "") const {
+    spi::ServiceRecord record;
+    record.id = id;
+    record.name = name;
+    record.context = id_;
+    record.pid = static_cast<std::uint32_t>(::getpid());
+    record.addresses = {{"socket", "ctx=" + std::to_string(id_) + ";port=7000;ip=127.0.0.1"}};
+    return record;
+  }
+  spi::ServiceRecord publish(ripc_service_id id, const std::string& name = "") {
+    spi::ServiceRecord record = this->record(id, name);
+    const Status status = resolver_->publish(record, false, nullptr);
+    EXPECT_TRUE(status.ok()) << status.text();
+    return record;
+  }
+  Result<spi::ServiceRecord> resolve(ripc_service_id id) {
+    return resolver_->resolve(id, Deadline::after(kMulticastPatience));
+  }
+  // What the cache says, without asking.
+  Result<spi::ServiceRecord> look(ripc_service_id id) { return resolver_->resolve(id, Deadline::after(0)); }
+  // Whether the cache has the record, or gets it in a while.
+  bool learns(const spi::ServiceRecord& record) {
+    return eventually([&] {
+      const Result<spi::ServiceRecord> known = look(record.id);
+      return known.ok() && *known == record;
+    });
+  }
+
+ private:
+  const std::uint64_t id_;
+  std::unique_ptr<MulticastResolver> resolver_;
+};
+
+// Somebody in the network who has no resolver: sends what it wants, hears everything.
+class Outsider {
+ public:
+  explicit Outsider(const MulticastOptions& options) : options_(options) {
+    Result<std::unique_ptr<MulticastNetwork>> network = MulticastNetwork::open(options, 0);
+    EXPECT_TRUE(network.ok()) << network.status().text();
+    if (network.ok()) network_ = std::move(*network);
+  }
+
+  void send(const std::vector<std::byte>& bytes) { EXPECT_EQ(network_->send_to_groups(bytes).packets, 1U); }
+  void send_to(const resolver::Endpoint& to, const std::vector<std::byte>& bytes) {
+    EXPECT_EQ(network_->send_to(to, bytes).packets, 1U);
+  }
+
+  // The next packet that `wanted(header)` says yes to; its bytes and where it came from. Empty: none came in time.
+  template <typename Wanted>
+  std::vector<std::byte> hear(const Wanted& wanted, resolver::Endpoint* from = nullptr,
+                              Nanoseconds patience = kMulticastPatience) {
+    const Deadline deadline = Deadline::after(patience);
+    std::vector<std::byte> buffer(resolver::kMaxPacket);
+    std::vector<pollfd> descriptors = network_->descriptors();
+    while (::poll(descriptors.data(), descriptors.size(), deadline.remaining_milliseconds()) > 0) {
+      for (const pollfd& descriptor : descriptors) {
+        resolver::Received received;
+        if (descriptor.revents == 0 || !network_->receive(descriptor.fd, buffer, received)) continue;
+        PacketHeader header;
+        if (resolver::decode_header(received.bytes, header) != resolver::DecodeStatus::ok || !wanted(header)) continue;
+        if (from != nullptr) *from = received.from;
+        return {received.bytes.begin(), received.bytes.end()};
+      }
+      if (deadline.expired()) break;
+    }
+    return {};
+  }
+
+  PacketHeader header(PacketType type) const {
+    PacketHeader header;
+    header.type = type;
+    header.context = 4711;
+    header.timestamp = realtime_now();
+    if (type != PacketType::announcement) header.nonce = random_u64() | 1;
+    return header;
+  }
+  std::vector<std::byte> packet(const PacketHeader& header, const std::vector<spi::ServiceRecord>& records,
+                                const ClusterKeys* keys = nullptr) const {
+    PacketBuilder builder(header, keys != nullptr);
+    for (const spi::ServiceRecord& record : records) EXPECT_TRUE(builder.add(record, false));
+    return builder.finish(keys);
+  }
+
+ private:
+  const MulticastOptions options_;
+  std::unique_ptr<MulticastNetwork> network_;
+};
+
+// Why multicast cannot be tested here; empty: it can.
+inline std::string why_no_multicast() {
+  static const std::string reason = [] {
+    const MulticastOptions options = loopback_options();
+    Result<std::unique_ptr<MulticastNetwork>> network = MulticastNetwork::open(options, 0);
+    if (!network.ok()) return std::string(network.status().text());
+    if ((*network)->interfaces().empty()) return std::string("the loopback interface is down");
+    std::vector<pollfd> descriptors = (*network)->descriptors();
+    const std::vector<std::byte> bytes(8);
+    if ((*network)->send_to_groups(bytes).packets != 1) return std::string("multicast cannot be sent over loopback");
+    if (::poll(descriptors.data(), descriptors.size(), 2000) <= 0) return std::string("multicast does not come back");
+    return std::string();
+  }();
+  return reason;
+}
+
+class MulticastTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string reason = why_no_multicast(); !reason.empty()) GTEST_SKIP() << reason;
+  }
+};
+
+}  // namespace ripc::test

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may have an ID, when its contexts know of each other by multicast only.
+#include <atomic>
+#include <thread>
+
+#include "multicast_helpers.hpp"
+
+namespace ripc {
+namespace {
+
+using test::eventually;
+using test::hash_service_name;
+using test::loopback_options;
+using test::mentions;
+using test::MulticastContext;
+using test::MulticastOptions;
+using test::MulticastTest;
+
+class MulticastPublish : public MulticastTest {
+ protected:
+  const MulticastOptions options_ = loopback_options();
+  MulticastContext holder_{options_};
+  MulticastContext other_{options_};
+};
+
+TEST_F(MulticastPublish, AnIdThatLivesElsewhereIsRefused) {
+  holder_.publish(7, "");
+  spi::ServiceRecord record = other_.record(7);
+  const Status status = other_->publish(record, false, nullptr);
+  EXPECT_EQ(status.code(), RIPC_ID_IN_USE);
+  EXPECT_TRUE(mentions(status, "takeover"));
+  EXPECT_EQ(other_.resolve(7)->context, holder_.id());
+}
+
+TEST_F(MulticastPublish, TheHashOfAnotherNameIsRefusedEvenWithTakeover) {
+  // A name whose ID another name would have too cannot be had; the record of one says the name of the other.
+  holder_.publish(*hash_service_name("files"), "files");
+  spi::ServiceRecord record = other_.record(*hash_service_name("files"), "logs");
+  EXPECT_EQ(other_->publish(record, true, nullptr).code(), RIPC_INVALID_ARGUMENT);
+}
+
+TEST_F(MulticastPublish, TakeoverGetsALargerIncarnationNamesTheFormerHolderAndSilencesIt) {
+  const spi::ServiceRecord before = holder_.publish(7);
+  spi::ServiceRecord record = other_.record(7);
+  std::vector<spi::ServiceRecord> displaced;
+  ASSERT_TRUE(other_->publish(record, true, &displaced).ok());
+  EXPECT_GT(record.incarnation, before.incarnation);
+  ASSERT_EQ(displaced.size(), 1U);
+  EXPECT_EQ(displaced.front(), before);
+  ASSERT_TRUE(eventually([&] { return holder_->counters().conflicts != 0; })) << "it hears the announcement";
+  EXPECT_EQ(*holder_.resolve(7), record) << "and knows the new holder";
+  MulticastContext asker(options_);
+  EXPECT_EQ(*asker.resolve(7), record);
+  holder_->withdraw(before);
+  MulticastContext late(options_);
+  EXPECT_EQ(*late.resolve(7), record) << "the end of the former holder does not count";
+}
+
+TEST_F(MulticastPublish, AnIncarnationAheadOfTheClockIsExceeded) {
+  spi::ServiceRecord ahead = holder_.record(7);
+  ahead.incarnation = realtime_now() + 3'600'000'000'000;
+  ASSERT_TRUE(holder_->publish(ahead, false, nullptr).ok());
+  spi::ServiceRecord record = other_.record(7);
+  ASSERT_TRUE(other_->publish(record, true, nullptr).ok());
+  EXPECT_GT(record.incarnation, ahead.incarnation);
+}
+
+TEST_F(MulticastPublish, AnIncarnationThatIsAlreadyLargerIsKept) {
+  spi::ServiceRecord record = holder_.record(7);
+  const std::uint64_t wanted = realtime_now() + 1'000'000;
+  record.incarnation = wanted;
+  ASSERT_TRUE(holder_->publish(record, false, nullptr).ok());
+  EXPECT_EQ(record.incarnation, wanted);
+}
+
+TEST_F(MulticastPublish, AnIdThatWasWithdrawnIsFree) {
+  const spi::ServiceRecord before = holder_.publish(7);
+  holder_->withdraw(before);
+  EXPECT_GT(other_.publish(7).incarnation, before.incarnation);
+}
+
+TEST_F(MulticastPublish, OfTwoWhoWantAnIdAtOnceOneGetsIt) {
+  // Long enough that on a busy machine both questions are heard while both ask.
+  MulticastOptions patient = options_;
+  patient.probe_time = 1'000'000'000;
+  MulticastContext one(patient);
+  MulticastContext two(patient);
+  for (ripc_service_id id = 20; id < 22; ++id) {
+    Status first;
+    Status second;
+    std::thread thread([&] {
+      spi::ServiceRecord record = one.record(id);
+      first = one->publish(record, false, nullptr);
+    });
+    spi::ServiceRecord record = two.record(id);
+    second = two->publish(record, false, nullptr);
+    thread.join();
+    EXPECT_NE(first.ok(), second.ok()) << id;
+    EXPECT_EQ(first.ok() ? second.code() : first.code(), RIPC_ID_IN_USE);
+  }
+}
+
+TEST_F(MulticastPublish, RandomIdsAreNotAskedFor) {
+  const std::uint64_t asked = holder_->counters().questions_sent;
+  holder_.publish((ripc_service_id{3} << 62) | 5);
+  EXPECT_EQ(holder_->counters().questions_sent, asked);
+}
+
+TEST_F(MulticastPublish, PublicationsThatComeTogetherShareAnnouncements) {
+  std::vector<spi::ServiceRecord> records;
+  for (ripc_service_id id = 1; id <= 100; ++id) records.push_back(holder_.publish((ripc_service_id{3} << 62) | id));
+  for (const spi::ServiceRecord& record : records) EXPECT_TRUE(other_.learns(record));
+  ASSERT_TRUE(eventually([&] { return holder_->counters().announcements_sent >= 2; }));
+  EXPECT_LT(holder_->counters().announcements_sent, 50U) << "each service is announced twice";
+}
+
+TEST_F(MulticastPublish, TheEndOfAContextTellsWhatWasWithdrawn) {
+  const spi::ServiceRecord record = holder_.publish(7);
+  ASSERT_TRUE(other_.learns(record));
+  holder_->withdraw(record);
+  holder_.end();
+  EXPECT_TRUE(eventually([&] { return !other_.look(7).ok(); }));
+}
+
+TEST_F(MulticastPublish, WhatFitsInNoPacketIsRefusedWithARemedy) {
+  spi::ServiceRecord record = holder_.record(7);
+  record.addresses = {
+      {"socket", std::string(4000, 'a')}, {"shm", std::string(4000, 'b')}, {"x", std::string(300, 'c')}};
+  const Status status = holder_->publish(record, false, nullptr);
+  EXPECT_EQ(status.code(), RIPC_LIMIT);
+  EXPECT_TRUE(mentions(status, "RIPC_MULTICAST=off"));
+  record.addresses.pop_back();
+  ASSERT_TRUE(holder_->publish(record, false, nullptr).ok());
+  EXPECT_EQ(*other_.resolve(7), record) << "8 KiB travel, in pieces";
+  record.addresses = {{"socket", "a\nb"}};
+  EXPECT_EQ(holder_->publish(record, false, nullptr).code(), RIPC_INVALID_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace ripc
