@@ -9,6 +9,7 @@
 #include <iterator>
 #include <string>
 
+#include "wire/bulk.hpp"
 #include "wire/control.hpp"
 #include "wire/packet.hpp"
 #include "wire_helpers.hpp"
@@ -44,6 +45,14 @@ TEST(FuzzCorpus, PacketSeedsAreUnderstoodUnlessTheirNameSaysRefused) {
 TEST(FuzzCorpus, ControlSeedsAreUnderstoodUnlessTheirNameSaysRefused) {
   const std::size_t count = for_each_seed("control", [](auto bytes, bool is_refused, const std::string& name) {
     EXPECT_EQ(control::decode(bytes).ok(), !is_refused) << name;
+  });
+  EXPECT_GT(count, 0u);
+}
+
+TEST(FuzzCorpus, BulkSeedsAreUnderstoodUnlessTheirNameSaysRefused) {
+  const std::size_t count = for_each_seed("bulk", [](auto bytes, bool is_refused, const std::string& name) {
+    ASSERT_GE(bytes.size(), bulk::kHeaderSize) << name;
+    EXPECT_EQ(bulk::decode(bytes.template first<bulk::kHeaderSize>()).ok(), !is_refused) << name;
   });
   EXPECT_GT(count, 0u);
 }

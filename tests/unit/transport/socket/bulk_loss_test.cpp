@@ -12,22 +12,24 @@ namespace {
 using namespace testing;
 
 constexpr std::size_t kMebibyte = std::size_t{1} << 20;
+// What a server sends at a time here.
+constexpr std::uint32_t kPiece = std::uint32_t{256} << 10;
 
 // Answers a request with the first `frames` whole frames of it, then a piece of one more.
 void answer_partly(RawEnd& server, const bulk::Frame& request, spi::Bytes item, std::uint64_t frames) {
   for (std::uint64_t index = 0; index < frames; ++index) {
-    const std::uint64_t offset = request.offset + index * bulk::kMaxPayload;
-    ASSERT_TRUE(server.send({.type = bulk::Type::data, .length = bulk::kMaxPayload, .id = request.id, .offset = offset},
-                            item.subspan(offset, bulk::kMaxPayload)));
+    const std::uint64_t offset = request.offset + index * kPiece;
+    ASSERT_TRUE(server.send({.type = bulk::Type::data, .length = kPiece, .id = request.id, .offset = offset},
+                            item.subspan(offset, kPiece)));
   }
-  const std::uint64_t offset = request.offset + frames * bulk::kMaxPayload;
-  ASSERT_TRUE(server.send({.type = bulk::Type::data, .length = bulk::kMaxPayload, .id = request.id, .offset = offset}));
+  const std::uint64_t offset = request.offset + frames * kPiece;
+  ASSERT_TRUE(server.send({.type = bulk::Type::data, .length = kPiece, .id = request.id, .offset = offset}));
   ASSERT_TRUE(server.write(item.subspan(offset, 1000)));
 }
 
 void answer(RawEnd& server, const bulk::Frame& request, spi::Bytes item) {
   for (std::uint64_t sent = 0; sent < request.length;) {
-    const auto length = static_cast<std::uint32_t>(std::min<std::uint64_t>(request.length - sent, bulk::kMaxPayload));
+    const auto length = static_cast<std::uint32_t>(std::min<std::uint64_t>(request.length - sent, kPiece));
     ASSERT_TRUE(
         server.send({.type = bulk::Type::data, .length = length, .id = request.id, .offset = request.offset + sent},
                     item.subspan(request.offset + sent, length)));
@@ -55,11 +57,11 @@ TEST(BulkLoss, OnlyWhatIsMissingIsAskedForAgain) {
     ASSERT_TRUE(request);
     EXPECT_EQ(request->key, 11u);
     EXPECT_EQ(request->location, 22u);
-    EXPECT_GE(request->offset, kSegmentSize + 2 * bulk::kMaxPayload);
+    EXPECT_GE(request->offset, kSegmentSize + 2 * kPiece);
     asked += request->length;
     answer(second, *request, source);
   }
-  EXPECT_EQ(asked, source.size() - kSegmentSize - 2 * bulk::kMaxPayload);
+  EXPECT_EQ(asked, source.size() - kSegmentSize - 2 * kPiece);
   EXPECT_EQ(receiver.pull(pull), RIPC_OK);
   EXPECT_EQ(source, target);
   EXPECT_EQ(receiver.peer->counters().bytes_requested, source.size() + asked);

@@ -151,7 +151,7 @@ TEST(BulkRevoke, AHoleThatIsMappedAgainIsNotDeliveredAsZeros) {
   // The frame was padded, its trailer lost with the connection; the memory is back when it is asked for again.
   Side sender;
   Pages source(2 * bulk::kMaxPayload);
-  source.forbid(bulk::kMaxPayload);
+  source.forbid(bulk::kMaxPayload / 2);
   std::uint64_t transfer = 0;
   const wire::Descriptor descriptor = sender.expose(source.bytes(), transfer);
   EXPECT_TRUE(sender.peer->watch(transfer));
