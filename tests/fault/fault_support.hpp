@@ -106,6 +106,8 @@ std::string exchange(const Service& left, const Service& right, std::uint64_t se
 // ---- What a process holds ----------------------------------------------------------------------------------------
 
 std::size_t descriptor_count();
+// Those that lead to something whose name, as in /proc/self/fd, begins so.
+std::size_t descriptor_count(const std::string& target);
 std::size_t mapping_count();
 std::size_t thread_count();
 std::size_t resident_bytes();                                     // private and shared

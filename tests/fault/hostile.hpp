@@ -61,6 +61,7 @@ class Hostile {
     std::optional<T> found;
     eventually(
         [&] {
+          connection_->flush();
           while (!closed_ && !found) {
             const auto event = connection_->receive(received_);
             if (event == shm::Connection::Event::closed) closed_ = true;

@@ -253,7 +253,7 @@ int flooder(const std::vector<std::string>& arguments) {
   // An answer after all of it shows that everything before was read.
   (void)hostile.closed();
   hostile.send(control::Fence{.request = 77, .service = 1, .incarnation = 1});
-  (void)hostile.wait_for<control::Fenced>();
+  if (!hostile.wait_for<control::Fenced>(kLimit)) return 1;
   std::ofstream(arguments.at(0) + "/ready") << "ready";
   for (;;) pause();
 }

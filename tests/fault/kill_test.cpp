@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // kill -9 at any moment. One process survives all rounds; in each, another starts, both send each other everything that
 // a message can do, and the other is killed after a random time: while it starts, while it sends, receives, answers,
-// lends or holds a lent view. RIPC_FAULT_ROUNDS sets the number of rounds, RIPC_FAULT_SEED the moments.
+// lends or holds a lent view, notifies, takes an ID over or loses it. RIPC_FAULT_ROUNDS sets the number of rounds,
+// RIPC_FAULT_SEED the moments.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -44,13 +45,15 @@ void spin(std::uint64_t duration, const std::function<void()>& work) {
 
 // What the survivor holds when nobody talks to it.
 struct Holdings {
-  std::size_t descriptors = 0;  // without the arenas that the pool keeps
+  std::size_t descriptors = 0;  // all but those of pool arenas
+  std::size_t arenas = 0;       // descriptors of pool arenas: the pool keeps as many as were needed at a time
   std::size_t mappings = 0;
   std::size_t threads = 0;
 };
 
-Holdings holdings(const Context& context) {
-  return {descriptor_count() - pool_statistics_of(context).arenas, mapping_count(), thread_count()};
+Holdings holdings() {
+  const std::size_t arenas = descriptor_count("/memfd:ripc-pool");
+  return {descriptor_count() - arenas, arenas, mapping_count(), thread_count()};
 }
 
 TEST(Kill, ASurvivorLosesNothingButTheMessagesOfTheDead) {
@@ -67,6 +70,8 @@ TEST(Kill, ASurvivorLosesNothingButTheMessagesOfTheDead) {
   Holdings before{};
   std::uint64_t received = 0;
   std::uint64_t most_leased = 0;
+  std::uint64_t rung = 0;
+  std::uint64_t fenced = 0;
   for (std::uint64_t round = 0; round < rounds; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
     {
@@ -93,6 +98,9 @@ TEST(Kill, ASurvivorLosesNothingButTheMessagesOfTheDead) {
       ASSERT_EQ(traffic.flaw(), "");
       ASSERT_FALSE(std::filesystem::exists(directory.path() + "/flaw")) << "the victim received something torn";
       received += traffic.received();
+      rung += traffic.rung();
+      fenced += traffic.fenced();
+      ASSERT_TRUE(make_service(context, kContested)) << "the ID of a dead holder stays taken";
     }
     {
       const Context fresh = make_context(directory.path(), kPool);
@@ -106,18 +114,26 @@ TEST(Kill, ASurvivorLosesNothingButTheMessagesOfTheDead) {
     ASSERT_TRUE(eventually([&] { return pool_statistics_of(context).leased == 0; }))
         << pool_statistics_of(context).leased << " bytes of the pool are never given back";
     // The descriptors of the fresh peer go with the next look at its channel.
-    if (round == 3) before = holdings(context);
+    if (round == 3) before = holdings();
     if (round <= 3) continue;
-    ASSERT_TRUE(eventually([&] { return holdings(context).descriptors <= before.descriptors; }))
-        << holdings(context).descriptors << " descriptors, " << before.descriptors << " at first";
+    ASSERT_TRUE(eventually([&] { return holdings().descriptors <= before.descriptors; }))
+        << holdings().descriptors << " descriptors, " << before.descriptors << " at first";
+    ASSERT_TRUE(eventually([&] { return holdings().arenas == pool_statistics_of(context).arenas; }))
+        << holdings().arenas << " descriptors of arenas, " << pool_statistics_of(context).arenas << " arenas";
     ASSERT_TRUE(eventually([&] { return thread_count() <= before.threads; }));
     ASSERT_LE(mapping_count(), before.mappings + (kSanitized ? 2000 : 48));
   }
   EXPECT_EQ(statistics_of(service).packets_corrupt, 0u);
   EXPECT_GT(received, rounds) << "the rounds were not about anything";
   EXPECT_GT(most_leased, 0u) << "nobody was ever killed while memory was held for him";
-  std::printf("%llu messages received; up to %llu bytes held at a death\n", static_cast<unsigned long long>(received),
-              static_cast<unsigned long long>(most_leased));
+  if (rounds >= 20) {
+    EXPECT_GT(rung, 0u) << "no notification ever ran";
+    EXPECT_GT(fenced, 0u) << "no service was ever taken over";
+  }
+  std::printf(
+      "%llu messages received, %llu notifications run, %llu takeovers suffered; up to %llu bytes held at a death\n",
+      static_cast<unsigned long long>(received), static_cast<unsigned long long>(rung),
+      static_cast<unsigned long long>(fenced), static_cast<unsigned long long>(most_leased));
   EXPECT_EQ(names_in("/dev/shm"), shared_before);
 }
 

@@ -2,6 +2,7 @@
 #include "traffic.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace fault {
 namespace {
@@ -10,6 +11,7 @@ constexpr std::size_t kLargest = 256 << 10;
 constexpr std::size_t kOpenTickets = 16;
 constexpr std::size_t kKeptMessages = 4;
 constexpr std::uint64_t kTicketTime = 5 * kSecond;
+constexpr std::uint32_t kBellTag = 7;  // of a message with the handle of a notification
 
 ripc_send_options options_with(std::uint32_t tag) {
   ripc_send_options options;
@@ -26,6 +28,8 @@ Traffic::Traffic(ripc_context* context, ripc_service* service, ripc_service_id p
   for (std::vector<std::byte>& window : windows_) window.resize(kLargest);
   for (std::uint64_t cookie = 0; cookie < windows_.size(); ++cookie)
     note(ripc_window_post(service_, windows_[cookie].data(), windows_[cookie].size(), cookie + 1), "window_post");
+  bell_.service = service;
+  take_over();
 }
 
 Traffic::~Traffic() { (void)settle(); }
@@ -56,7 +60,7 @@ bool Traffic::step() {
 
 bool Traffic::send_some() {
   ripc_status status = RIPC_OK;
-  switch (random_.below(8)) {
+  switch (random_.below(10)) {
     case 0:
     case 1:
     case 2: {
@@ -73,7 +77,11 @@ bool Traffic::send_some() {
       return send_foreign(24 + random_.below(kLargest - 24), random_.below(2) == 0);
     case 5:
       return send_request();
-    case 6: {
+    case 6:
+      return ring_or_move_bell();
+    case 7:
+      return contest();
+    case 8: {
       ripc_service* extra = nullptr;
       if (note(ripc_service_register(context_, nullptr, &extra), "register")) ripc_service_unregister(extra);
       return true;
@@ -151,6 +159,96 @@ bool Traffic::send_request() {
   return status != RIPC_NO_SERVICE && status != RIPC_PEER_DEAD;
 }
 
+// ---- Notifications -----------------------------------------------------------------------------------------------
+
+void Traffic::Bell::ring(void* user, ripc_service_id source, const ripc_item_view* items, std::size_t count) {
+  auto* const self = static_cast<Bell*>(user);
+  if (!self->registered) self->flaw = "a callback ran after it was unregistered";
+  for (std::size_t index = 0; index < count; ++index) {
+    if (!is_whole(items[index].data, items[index].size)) self->flaw = "an argument of a notification is not whole";
+  }
+  // Callbacks may send.
+  if (++self->runs % 4 != 0) return;
+  const std::vector<std::byte> bytes = make_item(64, self->runs);
+  const ripc_item item{bytes.data(), bytes.size(), RIPC_ITEM_SHORT, 0};
+  (void)ripc_send(self->service, source, &item, 1, nullptr, nullptr);
+}
+
+void Traffic::register_bell() {
+  bell_.registered = true;
+  if (!note(ripc_notification_register(service_, Bell::ring, &bell_, &bell_.handle), "notification_register"))
+    bell_.registered = false;
+}
+
+void Traffic::unregister_bell() {
+  if (!bell_.registered) return;
+  note(ripc_notification_unregister(service_, &bell_.handle), "notification_unregister");
+  bell_.registered = false;
+  if (const char* flaw = bell_.flaw; flaw != nullptr && flaw_.empty()) flaw_ = flaw;
+}
+
+// Rings the peer's bell, or hangs up another here and tells the peer.
+bool Traffic::ring_or_move_bell() {
+  ripc_status status = RIPC_OK;
+  if (peer_bell_ && random_.below(4) != 0) {
+    const std::vector<std::byte> bytes = make_item(24 + random_.below(500), random_.next());
+    const ripc_item item{bytes.data(), bytes.size(), RIPC_ITEM_SHORT, 0};
+    status = ripc_notify(service_, &*peer_bell_, &item, 1);
+    note(status, "notify");
+  } else {
+    unregister_bell();
+    register_bell();
+    const ripc_item item{&bell_.handle, sizeof bell_.handle, RIPC_ITEM_SHORT, 0};
+    const ripc_send_options options = options_with(kBellTag);
+    status = ripc_send(service_, peer_, &item, 1, &options, nullptr);
+    if (note(status, "handle")) ++sent_;
+  }
+  return status != RIPC_NO_SERVICE && status != RIPC_PEER_DEAD;
+}
+
+// ---- The contested ID --------------------------------------------------------------------------------------------
+
+void Traffic::take_over() {
+  ripc_service_options options;
+  ripc_service_options_init(&options);
+  options.id = kContested;
+  options.takeover = 1;
+  ripc_service* service = nullptr;
+  if (note(ripc_service_register(context_, &options, &service), "takeover")) contested_.reset(service);
+}
+
+void Traffic::use_contested() {
+  ripc_message* message = nullptr;
+  const ripc_status status = ripc_receive(contested_.get(), 0, 0, &message);
+  const Message owned(message);
+  if (status == RIPC_FENCED) {
+    ++fenced_;
+    contested_.reset();
+  } else if (status == RIPC_OK) {
+    if (std::string flaw = flaw_of(message); !flaw.empty() && flaw_.empty()) flaw_ = "contested: " + flaw;
+  } else if (status != RIPC_EMPTY) {
+    note(status, "contested receive");
+  }
+}
+
+// Takes it over, uses it while it is here, or writes to whoever has it. True: none of this says whether the peer lives.
+bool Traffic::contest() {
+  if (contested_) {
+    use_contested();
+    return true;
+  }
+  if (random_.below(2) == 0) {
+    take_over();
+    return true;
+  }
+  const std::vector<std::byte> bytes = make_item(24 + random_.below(500), random_.next());
+  const ripc_item item{bytes.data(), bytes.size(), RIPC_ITEM_SHORT, 0};
+  note(ripc_send(service_, kContested, &item, 1, nullptr, nullptr), "contested send");
+  return true;
+}
+
+// ---- Receiving ---------------------------------------------------------------------------------------------------
+
 void Traffic::receive_all() {
   for (int count = 0; count < 16; ++count) {
     ripc_message* message = nullptr;
@@ -164,6 +262,15 @@ void Traffic::receive_all() {
 }
 
 void Traffic::handle(Message message) {
+  if (ripc_message_tag(message.get()) == kBellTag) {
+    ripc_item_view view{};
+    if (ripc_message_item(message.get(), 0, &view) != RIPC_OK || view.size != sizeof(ripc_notification)) {
+      flaw_ = "the handle of a notification is not whole";
+      return;
+    }
+    std::memcpy(&peer_bell_.emplace(), view.data, sizeof(ripc_notification));
+    return;
+  }
   if (std::string flaw = flaw_of(message.get()); !flaw.empty() && flaw_.empty()) flaw_ = flaw;
   bool lent = false;
   for (std::size_t index = 0; index < ripc_message_item_count(message.get()); ++index) {
@@ -218,6 +325,9 @@ void Traffic::reap() {
 
 bool Traffic::settle() {
   bool ended = true;
+  unregister_bell();
+  if (contested_) use_contested();
+  contested_.reset();
   receive_all();
   for (const Message& message : kept_) {
     if (std::string flaw = flaw_of(message.get()); !flaw.empty() && flaw_.empty()) flaw_ = "kept: " + flaw;
