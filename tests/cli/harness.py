@@ -31,6 +31,8 @@ class CliTest(unittest.TestCase):
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith("RIPC_")}
         if "RIPC_TEST_TRANSPORTS" in os.environ:
             self.environment["RIPC_TRANSPORTS"] = os.environ["RIPC_TEST_TRANSPORTS"]
+        # Nothing is sent to the network.
+        self.environment["RIPC_MULTICAST"] = "off"
         self.environment["RIPC_RUNTIME_DIR"] = os.path.join(self.folder, "runtime")
         os.mkdir(self.environment["RIPC_RUNTIME_DIR"], 0o700)
         self.served = os.path.join(self.folder, "served")
