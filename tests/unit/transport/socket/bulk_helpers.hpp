@@ -112,6 +112,13 @@ class Side {
     return descriptor;
   }
 
+  // Whether so many connections were lost; what was the matter with them is counted by then.
+  [[nodiscard]] bool await_lost(std::uint64_t connections) {
+    const Deadline deadline = Deadline::after(kPatience);
+    while (peer->counters().connections_lost < connections && !deadline.expired()) std::this_thread::yield();
+    return peer->counters().connections_lost >= connections;
+  }
+
   // How a transfer that the other end has finished ended: the end is told before it can be seen here.
   ripc_status outcome(std::uint64_t transfer) {
     const Deadline deadline = Deadline::after(kPatience);
