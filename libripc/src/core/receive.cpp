@@ -85,13 +85,18 @@ std::size_t Service::poll_ports() noexcept {
       ready_.pop_front();
     }
   }
-  for (const auto& port : ports_) {
-    if (output_count_ >= output_.size()) break;
-    (void)port->poll(*this, output_.size() - output_count_);
-  }
-  if (!assemblies_.empty()) [[unlikely]]
+  for (;;) {
+    for (const auto& port : ports_) {
+      if (output_count_ >= output_.size()) break;
+      (void)port->poll(*this, output_.size() - output_count_);
+    }
+    if (assemblies_.empty()) [[likely]]
+      return output_count_;
+    const std::size_t waiting = assemblies_.size();
     progress_all();
-  return output_count_;
+    // What waited behind a message that was dropped can be had now, and nothing else will tell.
+    if (output_count_ != 0 || assemblies_.size() == waiting) return output_count_;
+  }
 }
 
 ripc_status Service::sleep(Deadline deadline) noexcept {
