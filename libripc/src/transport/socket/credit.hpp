@@ -61,7 +61,14 @@ class Purse {
 // The receiver's side. One thread at a time.
 class Granter {
  public:
-  explicit Granter(std::uint32_t budget) noexcept : budget_(budget), granted_(budget), largest_(budget) {}
+  // Credit is granted in portions of this part of the budget.
+  static constexpr std::uint32_t kPortions = 4;
+
+  explicit Granter(std::uint32_t budget) noexcept
+      : budget_(budget), granted_(first_credit(budget)), largest_(budget) {}
+
+  // What the sender has before anything was granted: as much as it has at least whenever everything was consumed.
+  static constexpr std::uint32_t first_credit(std::uint32_t budget) noexcept { return budget - budget / kPortions; }
 
   // The sender says what it has spent, and all of that has arrived or is lost. What it cannot have spent is ignored.
   void consumed(std::uint32_t spent) noexcept {

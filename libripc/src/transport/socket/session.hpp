@@ -59,6 +59,9 @@ struct Session {
   void add_channel(std::uint32_t link, const std::shared_ptr<SocketChannel>& channel);
   void remove_channel(std::uint32_t link) noexcept;
 
+  // The peer did not answer in time when it was last waited for, and has not been heard since.
+  std::atomic<bool> slow{false};
+
   // Credit that any datagram to the peer may carry: link in the upper half, credit in the lower; 0: none. Whoever sends
   // takes it; whoever offered it finds it gone.
   std::atomic<std::uint64_t> offered_credit{0};

@@ -33,8 +33,6 @@ SocketChannel::~SocketChannel() {
 }
 
 ripc_status SocketChannel::send(spi::Gather packet, bool&) noexcept {
-  if (const int ended = end_.load(std::memory_order_relaxed); ended != RIPC_OK) [[unlikely]]
-    return static_cast<ripc_status>(ended);
   const std::size_t size = std::accumulate(packet.begin(), packet.end(), std::size_t{0},
                                            [](std::size_t sum, spi::Bytes range) { return sum + range.size(); });
   if (size > packet_limit()) [[unlikely]]
@@ -42,6 +40,9 @@ ripc_status SocketChannel::send(spi::Gather packet, bool&) noexcept {
   const std::uint32_t cost = datagram_cost(size + wire::datagram::kHeaderSize);
   wire::datagram::Header header{.kind = wire::datagram::Kind::data, .token = parts_.token};
   const std::lock_guard lock(mutex_);
+  // Whoever ends the channel asks for the last number under the mutex.
+  if (const int ended = end_.load(std::memory_order_relaxed); ended != RIPC_OK) [[unlikely]]
+    return static_cast<ripc_status>(ended);
   if (purse_.left() < cost && !refresh_locked(cost)) [[unlikely]]
     return failing_ ? RIPC_PEER_DEAD : RIPC_AGAIN;
   std::uint64_t offer = 0;
@@ -235,6 +236,11 @@ bool SocketChannel::end(ripc_status reason) noexcept {
   stop_watching();
   parts_.session->bulk->end_owner(parts_.link);
   return true;
+}
+
+std::uint32_t SocketChannel::last_sequence() noexcept {
+  const std::lock_guard lock(mutex_);
+  return sequence_;
 }
 
 std::string SocketChannel::describe() const {

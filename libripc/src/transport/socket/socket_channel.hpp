@@ -56,6 +56,8 @@ class SocketChannel final : public spi::Channel, public std::enable_shared_from_
   std::uint32_t link() const noexcept { return parts_.link; }
   // Responder. No more can be sent: RIPC_PEER_DEAD or RIPC_CLOSED. True the first time.
   bool end(ripc_status reason) noexcept;
+  // Any. Of the last packet sent.
+  std::uint32_t last_sequence() noexcept;
   // Any. The receiver grants room.
   void credit_arrived(std::uint32_t credit) noexcept;
 

@@ -89,7 +89,7 @@ Result<wire::session::Opened> SocketTransport::accept_link(const SessionPointer&
                                      .incarnation = port.incarnation(),
                                      .port = socket->port(),
                                      .packet_limit = static_cast<std::uint32_t>(port.packet_limit()),
-                                     .credit = budget};
+                                     .credit = Granter::first_credit(budget)};
   auto source = std::make_shared<SocketSource>(SocketSource::Parts{.session = session,
                                                                    .link = frame.link,
                                                                    .token = frame.token,
@@ -136,7 +136,10 @@ void SocketTransport::on(const SessionPointer& session, const wire::session::Clo
 
 void SocketTransport::on(const SessionPointer& session, const wire::session::LinkClosed& frame) {
   const auto closed = session->channel(frame.link);
-  if (closed && closed->end(RIPC_CLOSED)) host_->channel_lost(*closed);
+  if (!closed || !closed->end(RIPC_CLOSED)) return;
+  // The other side waits for this: from now on nothing more is sent.
+  (void)session->stream.send(wire::session::CloseLink{.link = frame.link, .sequence = closed->last_sequence()});
+  host_->channel_lost(*closed);
 }
 
 void SocketTransport::on(const SessionPointer& session, const wire::session::Control& frame) {

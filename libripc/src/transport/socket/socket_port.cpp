@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include <algorithm>
+#include <chrono>
 
 namespace ripc::socket {
 
@@ -13,14 +14,16 @@ namespace {
 constexpr std::size_t kControlReserve = 16 * datagram_bytes(wire::datagram::kHeaderSize);
 // Pending errors of a socket come before its datagrams.
 constexpr int kMaxErrors = 4;
+// How long the end of a service waits for its senders to hear of it: some round trips.
+constexpr std::chrono::milliseconds kClosePatience{250};
 // Batches without a packet in them that are read in one turn.
 constexpr int kMaxEmptyBatches = 8;
 
 }  // namespace
 
-SocketPort::SocketPort(const spi::PortOptions& options, EventSet& events, std::size_t receive_buffer,
+SocketPort::SocketPort(const spi::PortOptions& options, EventSet& events, EventLoop& loop, std::size_t receive_buffer,
                        std::function<void(SocketPort&)> closed)
-    : options_(options), events_(events), receive_buffer_(receive_buffer), closed_(std::move(closed)) {}
+    : options_(options), events_(events), loop_(loop), receive_buffer_(receive_buffer), closed_(std::move(closed)) {}
 
 SocketPort::~SocketPort() {
   close();
@@ -86,15 +89,27 @@ Status SocketPort::add_source(std::shared_ptr<SocketSource> source) {
 
 void SocketPort::close() noexcept {
   if (closing_.exchange(true, std::memory_order_acq_rel)) return;
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   for (const auto& source : sources_) {
     if (source->dead()) continue;
     (void)source->session()->stream.send(wire::session::LinkClosed{.link = source->link(), .status = RIPC_CLOSED});
   }
+  if (loop_.in_loop_thread()) return;
+  const auto awaited = [](const auto& source) {
+    return !source->dead() && !source->session()->slow.load(std::memory_order_relaxed);
+  };
+  changed_.wait_for(lock, kClosePatience, [&] { return std::none_of(sources_.begin(), sources_.end(), awaited); });
+  for (const auto& source : sources_) {
+    if (!source->dead()) source->session()->slow.store(true, std::memory_order_relaxed);
+  }
 }
 
 void SocketPort::nudge() noexcept {
-  version_.fetch_add(1, std::memory_order_release);
+  {
+    const std::lock_guard lock(mutex_);
+    version_.fetch_add(1, std::memory_order_release);
+  }
+  changed_.notify_all();
   events_.wake();
 }
 

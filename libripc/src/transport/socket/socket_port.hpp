@@ -7,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,9 +22,9 @@ namespace ripc::socket {
 
 class SocketPort final : public spi::Port {
  public:
-  // `receive_buffer`: bytes that each source's socket has at least, whatever the options ask for. `closed` runs on
+  // `loop`: the responder's. `receive_buffer`: bytes that each source's socket has at least, whatever the options ask for. `closed` runs on
   // destruction, before the sources are dropped: the transport forgets the port there.
-  SocketPort(const spi::PortOptions& options, EventSet& events, std::size_t receive_buffer,
+  SocketPort(const spi::PortOptions& options, EventSet& events, EventLoop& loop, std::size_t receive_buffer,
              std::function<void(SocketPort&)> closed);
   ~SocketPort() override;
 
@@ -35,6 +36,7 @@ class SocketPort final : public spi::Port {
   std::size_t source_count() const noexcept override;
   spi::PortStatistics statistics() const noexcept override;
   void published(std::uint64_t incarnation) noexcept override { incarnation_.store(incarnation); }
+  // Waits a moment for the senders to hear of it, but in the responder, and not for those that did not answer before.
   void close() noexcept override;
 
   // ---- For the transport, in the responder ----
@@ -73,6 +75,7 @@ class SocketPort final : public spi::Port {
 
   const spi::PortOptions options_;
   EventSet& events_;
+  EventLoop& loop_;
   const std::size_t receive_buffer_;
   std::function<void(SocketPort&)> closed_;
   std::atomic<std::uint64_t> incarnation_{0};
@@ -80,6 +83,7 @@ class SocketPort final : public spi::Port {
   PortCounters counters_;
 
   mutable std::mutex mutex_;
+  std::condition_variable changed_;
   std::vector<std::shared_ptr<SocketSource>> sources_;  // the truth
   UniqueFd ready_set_;                                  // an epoll of all sockets, once there are many
   std::atomic<std::uint64_t> version_{0};               // of sources_, and of their deaths

@@ -222,6 +222,7 @@ void SocketTransport::on_event(const SessionPointer& session, std::uint32_t even
         control_lost(session);
         return;
       case ControlStream::Event::frame:
+        session->slow.store(false, std::memory_order_relaxed);
         if (!handle(session, frame)) {
           lose(session, Status(RIPC_CORRUPT, "The peer broke the control protocol; its session was closed."));
           return;

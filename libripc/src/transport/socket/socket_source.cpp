@@ -15,7 +15,7 @@ using wire::datagram::Kind;
 // Parts of the budget: from here on a packet that goes to the peer anyway may carry credit ...
 constexpr std::uint32_t kOfferPart = 16;
 // ... and from here on it gets a datagram of its own.
-constexpr std::uint32_t kSendPart = 4;
+constexpr std::uint32_t kSendPart = Granter::kPortions;
 // Bytes in a second that a path which many transfers share must still give to each.
 constexpr std::uint64_t kSlowestRate = 64 << 10;
 

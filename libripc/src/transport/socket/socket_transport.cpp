@@ -103,7 +103,7 @@ bool SocketTransport::wait(const std::function<bool()>& done, Deadline deadline)
 // ---- Links ---------------------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<spi::Port>> SocketTransport::open_port(const spi::PortOptions& options, EventSet& events) {
-  auto port = std::make_unique<SocketPort>(options, events, options_.receive_buffer, [this](SocketPort& closing) {
+  auto port = std::make_unique<SocketPort>(options, events, *loop_, options_.receive_buffer, [this](SocketPort& closing) {
     const ripc_service_id id = closing.options().id;
     const std::lock_guard lock(mutex_);
     // A service that took the ID over has a port of its own, and sources of its own.
