@@ -244,9 +244,11 @@ BenchResult measure(Side& side, const BenchOptions& options) {
   // Short blocks: their median is hardly moved by what other programs do now and then.
   constexpr std::uint64_t kBlockBytes = std::uint64_t{32} << 20;
   constexpr std::uint64_t kMostBlocks = 200;
+  constexpr std::uint64_t kFewestBlocks = 3;
   const std::uint64_t by_size = options.kind == "lend" ? 100 : kBlockBytes / options.size;
-  const std::uint64_t per_block = std::max({by_size, options.iterations / kMostBlocks, std::uint64_t{8}});
-  const std::uint64_t blocks = std::max<std::uint64_t>(options.iterations / per_block, 3);
+  const std::uint64_t per_block = std::max(
+      {std::min(by_size, options.iterations / kFewestBlocks), options.iterations / kMostBlocks, std::uint64_t{8}});
+  const std::uint64_t blocks = std::max(options.iterations / per_block, kFewestBlocks);
   std::vector<double> rates;
   std::vector<double> copies;
   std::vector<double> ratios;
