@@ -10,7 +10,11 @@
 namespace ripc::socket {
 namespace {
 
-using namespace testing;
+namespace bulk = wire::bulk;
+using testing::all_are;
+using testing::pattern;
+using testing::RawEnd;
+using testing::Side;
 
 // The refusal that every request without a right to it gets: nothing tells why.
 void expect_refused(RawEnd& raw, const bulk::Frame& request) {

@@ -9,7 +9,12 @@
 namespace ripc::socket {
 namespace {
 
-using namespace testing;
+namespace bulk = wire::bulk;
+using testing::BulkPair;
+using testing::kPatience;
+using testing::pattern;
+using testing::RawEnd;
+using testing::Side;
 
 constexpr std::size_t kMebibyte = std::size_t{1} << 20;
 // What a server sends at a time here.

@@ -11,7 +11,13 @@
 namespace ripc::socket {
 namespace {
 
-using namespace testing;
+namespace bulk = wire::bulk;
+using testing::all_are;
+using testing::BulkPair;
+using testing::kPatience;
+using testing::pattern;
+using testing::RawEnd;
+using testing::Side;
 
 constexpr std::size_t kMebibyte = std::size_t{1} << 20;
 

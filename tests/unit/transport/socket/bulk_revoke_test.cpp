@@ -10,7 +10,12 @@
 namespace ripc::socket {
 namespace {
 
-using namespace testing;
+namespace bulk = wire::bulk;
+using testing::all_are;
+using testing::BulkPair;
+using testing::pattern;
+using testing::RawEnd;
+using testing::Side;
 
 constexpr std::size_t kMebibyte = std::size_t{1} << 20;
 
