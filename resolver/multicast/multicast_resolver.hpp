@@ -121,7 +121,7 @@ class MulticastResolver final : public spi::Resolver {
   bool is_welcome(const Received& received, const PacketHeader& header);
   bool is_fresh(const PacketHeader& header);
   void learn(const Packet& packet);
-  void learn_alive(const spi::ServiceRecord& record, Question* answered);
+  void learn_alive(const spi::ServiceRecord& record, Question* question);
   void claimed_by_other(Published& own, const spi::ServiceRecord& record);
   void end_of_list(const PacketHeader& header, Question& question);
   void reply(const Packet& packet, const Endpoint& to);

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.hpp"
@@ -108,8 +109,8 @@ class MulticastNetwork {
   };
   using Memberships = std::vector<Membership>;
 
-  MulticastNetwork(const MulticastOptions& options, std::uint64_t own_context)
-      : options_(options), own_context_(own_context) {}
+  MulticastNetwork(MulticastOptions options, std::uint64_t own_context)
+      : options_(std::move(options)), own_context_(own_context) {}
   Status start();
   Status open_group(const MulticastGroup& group);
   Status open_sender(bool ipv6, UniqueFd& sender) const;

@@ -26,7 +26,7 @@ std::optional<std::uint64_t> number(std::string_view text, std::uint64_t most) n
 }
 
 Status add_interface(MulticastOptions& options, std::string_view item, std::string_view name) {
-  if (name.empty() || name.size() >= IF_NAMESIZE || name.find('/') != name.npos)
+  if (name.empty() || name.size() >= IF_NAMESIZE || name.find('/') != std::string_view::npos)
     return refuse(item, "names no network interface: it has 1 to 15 characters, see `ip link`");
   if (std::find(options.interfaces.begin(), options.interfaces.end(), name) == options.interfaces.end())
     options.interfaces.emplace_back(name);
@@ -41,7 +41,7 @@ bool parse_address(const std::string& text, MulticastGroup& group) noexcept {
 
 Status add_group(MulticastOptions& options, std::string_view item) {
   std::string_view rest = item;
-  if (const std::size_t percent = rest.find('%'); percent != rest.npos) {
+  if (const std::size_t percent = rest.find('%'); percent != std::string_view::npos) {
     if (Status status = add_interface(options, item, rest.substr(percent + 1)); !status.ok()) return status;
     rest = rest.substr(0, percent);
   }
@@ -49,12 +49,13 @@ Status add_group(MulticastOptions& options, std::string_view item) {
   bool has_port = false;
   if (rest.starts_with('[')) {
     const std::size_t end = rest.find(']');
-    if (end == rest.npos) return refuse(item, "lacks the closing bracket of its address");
+    if (end == std::string_view::npos) return refuse(item, "lacks the closing bracket of its address");
     has_port = end + 1 < rest.size();
     if (has_port && rest[end + 1] != ':') return refuse(item, "has something after its address that is no :PORT");
     if (has_port) port = rest.substr(end + 2);
     rest = rest.substr(1, end - 1);
-  } else if (const std::size_t colon = rest.find(':'); colon != rest.npos && rest.find(':', colon + 1) == rest.npos) {
+  } else if (const std::size_t colon = rest.find(':');
+             colon != std::string_view::npos && rest.find(':', colon + 1) == std::string_view::npos) {
     has_port = true;
     port = rest.substr(colon + 1);
     rest = rest.substr(0, colon);
@@ -113,10 +114,10 @@ Result<MulticastOptions> parse_multicast_options(std::string_view text) {
   while (!text.empty()) {
     const std::size_t end = text.find(',');
     const std::string_view item = text.substr(0, end);
-    text.remove_prefix(end == text.npos ? text.size() : end + 1);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     if (item.empty()) continue;
     const std::size_t equals = item.find('=');
-    Status status = equals == item.npos ? add_group(options, item) : add_option(options, item, equals);
+    Status status = equals == std::string_view::npos ? add_group(options, item) : add_option(options, item, equals);
     if (!status.ok()) return status;
   }
   if (options.groups.empty()) options.groups = {default_group(kDefaultGroup4), default_group(kDefaultGroup6)};

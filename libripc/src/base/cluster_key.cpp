@@ -54,7 +54,7 @@ int digit_value(char c) noexcept {
 std::string_view trimmed(std::string_view text) noexcept {
   constexpr std::string_view kBlank = " \t\r";
   const std::size_t first = text.find_first_not_of(kBlank);
-  if (first == text.npos) return {};
+  if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
@@ -109,7 +109,7 @@ Result<std::shared_ptr<const ClusterKeys>> ClusterKeys::parse(std::string_view t
   for (std::size_t number = 1; !text.empty(); ++number) {
     const std::size_t end = text.find('\n');
     const std::string_view line = trimmed(text.substr(0, end));
-    text.remove_prefix(end == text.npos ? text.size() : end + 1);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     if (line.empty() || line.front() == '#') continue;
     if (keys->size_ == keys->keys_.size())
       return not_a_key(origin, number, "this is a third key; there are two at most, while the key is changed");

@@ -21,7 +21,7 @@ Status check_service_name(std::string_view name) {
   if (name.empty() || name.size() > kMaxNameLength)
     return Status(RIPC_INVALID_ARGUMENT,
                   "A service name has 1 to 200 bytes; this one has " + std::to_string(name.size()) + ".");
-  if (!is_plain_text(name) || name.find('/') != name.npos)
+  if (!is_plain_text(name) || name.find('/') != std::string_view::npos)
     return Status(RIPC_INVALID_ARGUMENT, "A service name is UTF-8 text without '/' and control characters.");
   return {};
 }
