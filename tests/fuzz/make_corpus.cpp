@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the seed files of the fuzzers with the real encoders:
 //
-//   make_corpus FOLDER        writes FOLDER/packet/*, control/*, session/* and datagram/*
+//   make_corpus FOLDER        writes FOLDER/packet/*, control/*, session/*, datagram/* and bulk/*
 //
 // Run it again when a wire format changes; the files it writes are kept in the tree.
 #include <cstddef>
@@ -15,6 +15,7 @@
 #include <system_error>
 #include <vector>
 
+#include "wire/bulk.hpp"
 #include "wire/control.hpp"
 #include "wire/datagram.hpp"
 #include "wire/packet.hpp"
@@ -234,6 +235,36 @@ void write_controls(const std::filesystem::path& folder) {
   write(folder / "refused_version", bytes);
 }
 
+void write_bulk(const std::filesystem::path& folder) {
+  namespace bulk = ripc::wire::bulk;
+  // A header, and behind it a trailer.
+  const auto with_trailer = [](const bulk::Frame& frame, ripc_status status) {
+    Bytes bytes(bulk::kHeaderSize);
+    bulk::encode(frame, std::span<std::byte, bulk::kHeaderSize>(bytes.data(), bulk::kHeaderSize));
+    for (const std::byte byte : bulk::encode_trailer(status)) bytes.push_back(byte);
+    return bytes;
+  };
+  const bulk::Frame request{
+      .type = bulk::Type::pull_request, .length = 1 << 20, .id = 7, .key = 1, .location = 2, .offset = 3 << 20};
+  write(folder / "pull_request", with_trailer(request, RIPC_OK));
+  write(folder / "data", with_trailer({.type = bulk::Type::data, .length = 4096, .id = 7, .offset = 3 << 20}, RIPC_OK));
+  write(folder / "data_withdrawn", with_trailer({.type = bulk::Type::data, .id = 7}, RIPC_REVOKED));
+  write(folder / "finish",
+        with_trailer({.type = bulk::Type::finish, .key = 1, .location = 2, .value = RIPC_NO_WINDOW}, RIPC_OK));
+  write(folder / "finished",
+        with_trailer({.type = bulk::Type::finished, .key = 1, .location = 2, .value = RIPC_REVOKED}, RIPC_OK));
+  const bulk::Frame push{
+      .type = bulk::Type::push, .length = 100, .id = 9, .key = 4, .location = 5, .offset = 900, .value = 1000};
+  write(folder / "push", with_trailer(push, RIPC_CANCELLED));
+  write(folder / "pushed", with_trailer({.type = bulk::Type::pushed, .id = 9, .value = RIPC_OK}, RIPC_OK));
+  bulk::Frame refused = request;
+  refused.offset = UINT64_MAX;
+  write(folder / "refused_offset", with_trailer(refused, RIPC_OK));
+  refused = push;
+  refused.length = 101;
+  write(folder / "refused_push_length", with_trailer(refused, RIPC_OK));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -247,9 +278,11 @@ int main(int argc, char** argv) {
   std::filesystem::create_directories(folder / "control", error);
   std::filesystem::create_directories(folder / "session", error);
   std::filesystem::create_directories(folder / "datagram", error);
-  write_packets(folder / "packet");
-  write_controls(folder / "control");
+  std::filesystem::create_directories(folder / "bulk", error);
   write_sessions(folder / "session");
   write_datagrams(folder / "datagram");
+  write_packets(folder / "packet");
+  write_controls(folder / "control");
+  write_bulk(folder / "bulk");
   return failed ? 1 : 0;
 }

@@ -214,8 +214,8 @@ bool Service::finish(Assembly& assembly) noexcept {
   }
   if (assembly.transfer && !assembly.any_lent) {
     const ripc_status outcome = assembly.source->finish(*assembly.transfer, assembly.failure);
-    if (outcome == RIPC_PENDING && assembly.failure == RIPC_OK && !assembly.deadline.expired()) return false;
-    if (outcome == RIPC_REVOKED || (outcome == RIPC_PENDING && assembly.failure == RIPC_OK)) {
+    if (outcome == RIPC_PENDING && !assembly.deadline.expired()) return false;
+    if (outcome == RIPC_REVOKED || outcome == RIPC_PENDING) {
       assembly.transfer.reset();
       drop(assembly, RIPC_REVOKED);
       return true;

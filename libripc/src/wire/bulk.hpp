@@ -24,7 +24,7 @@ namespace ripc::wire::bulk {
 inline constexpr std::uint8_t kVersion = 1;
 inline constexpr std::size_t kHeaderSize = 48;
 inline constexpr std::size_t kTrailerSize = 8;
-inline constexpr std::uint32_t kMaxPayload = std::uint32_t{256} << 10;  // of one frame
+inline constexpr std::uint32_t kMaxPayload = std::uint32_t{1} << 20;  // of one frame
 inline constexpr std::uint32_t kMaxSegment = std::uint32_t{16} << 20;   // of one pull request
 
 enum class Type : std::uint8_t {

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <string>
 
+#include "wire/bulk.hpp"
 #include "wire/control.hpp"
 #include "wire/datagram.hpp"
 #include "wire/packet.hpp"
@@ -61,6 +62,14 @@ TEST(FuzzCorpus, DatagramSeedsAreUnderstoodUnlessTheirNameSaysRefused) {
   const std::size_t count = for_each_seed("datagram", [](auto bytes, bool is_refused, const std::string& name) {
     datagram::Header header;
     EXPECT_EQ(datagram::decode(bytes, header) == RIPC_OK, !is_refused) << name;
+  });
+  EXPECT_GT(count, 0u);
+}
+
+TEST(FuzzCorpus, BulkSeedsAreUnderstoodUnlessTheirNameSaysRefused) {
+  const std::size_t count = for_each_seed("bulk", [](auto bytes, bool is_refused, const std::string& name) {
+    ASSERT_GE(bytes.size(), bulk::kHeaderSize) << name;
+    EXPECT_EQ(bulk::decode(bytes.template first<bulk::kHeaderSize>()).ok(), !is_refused) << name;
   });
   EXPECT_GT(count, 0u);
 }

@@ -63,8 +63,8 @@ void BulkSession::adopt(UniqueFd socket) noexcept {
 }
 
 void BulkSession::lost(BulkConnection& connection, bool violation) noexcept {
-  connections_lost_.fetch_add(1, std::memory_order_relaxed);
   if (violation) violations_.fetch_add(1, std::memory_order_relaxed);
+  connections_lost_.fetch_add(1, std::memory_order_release);
   {
     const std::lock_guard lock(mutex_);
     std::erase_if(connections_, [&](const Member& member) { return member.connection.get() == &connection; });
@@ -299,7 +299,7 @@ std::size_t BulkSession::connection_count() const noexcept {
 }
 
 BulkCounters BulkSession::counters() const noexcept {
-  const auto read = [](const std::atomic<std::uint64_t>& count) { return count.load(std::memory_order_relaxed); };
+  const auto read = [](const std::atomic<std::uint64_t>& count) { return count.load(std::memory_order_acquire); };
   return {.send_calls = read(tally_->send_calls),
           .receive_calls = read(tally_->receive_calls),
           .bytes_sent = read(tally_->bytes_sent),

@@ -36,7 +36,7 @@ class SocketPort final : public spi::Port {
   std::size_t source_count() const noexcept override;
   spi::PortStatistics statistics() const noexcept override;
   void published(std::uint64_t incarnation) noexcept override { incarnation_.store(incarnation); }
-  // Waits a moment for the senders to hear of it, but in the responder, and not for those that did not answer before.
+  // Waits a moment for the senders to hear of it, but not for those that did not answer before.
   void close() noexcept override;
 
   // ---- For the transport, in the responder ----

@@ -14,7 +14,6 @@ static_assert((kMaxTransfers & kSlotMask) == 0);
 constexpr std::uint64_t kItemMask = 0xff;
 static_assert(RIPC_MAX_ITEMS <= kItemMask + 1);
 
-constexpr std::uint32_t generation_of(std::uint64_t value) noexcept { return static_cast<std::uint32_t>(value >> 32); }
 constexpr auto status_of(std::uint64_t value) noexcept {
   return static_cast<ripc_status>(static_cast<std::uint8_t>(value >> 8));
 }

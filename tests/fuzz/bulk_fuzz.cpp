@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fuzzes the decoder of bulk frames: any header is either refused or understood, and what is understood keeps every
+// limit and encodes to the same bytes again. What follows the first header is taken for a trailer.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <span>
+
+#include "wire/bulk.hpp"
+
+namespace {
+
+namespace bulk = ripc::wire::bulk;
+
+// Kept in builds without assert(); the fuzzer reports the input that led here.
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+void check_trailer(std::span<const std::byte, bulk::kTrailerSize> bytes) {
+  const std::optional<ripc_status> status = bulk::decode_trailer(bytes);
+  if (!status) return;
+  require(*status >= RIPC_OK && *status <= RIPC_SYSTEM);
+  require(std::ranges::equal(bulk::encode_trailer(*status), bytes));
+}
+
+}  // namespace
+
+// NOLINTNEXTLINE(readability-identifier-naming): the name is libFuzzer's
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
+  if (bytes.size() < bulk::kHeaderSize) return 0;
+  const auto header = bytes.first<bulk::kHeaderSize>();
+  bytes = bytes.subspan(bulk::kHeaderSize);
+  if (bytes.size() >= bulk::kTrailerSize) check_trailer(bytes.first<bulk::kTrailerSize>());
+  const ripc::Result<bulk::Frame> result = bulk::decode(header);
+  if (!result.ok()) {
+    require(result.status() == RIPC_CORRUPT ||
+            (result.status() == RIPC_VERSION_MISMATCH && header[0] != std::byte{bulk::kVersion}));
+    return 0;
+  }
+  const bulk::Frame& frame = *result;
+  require(frame.length <= (frame.type == bulk::Type::pull_request ? bulk::kMaxSegment : bulk::kMaxPayload));
+  require(frame.length == 0 || bulk::has_payload(frame.type) || frame.type == bulk::Type::pull_request);
+  require(frame.offset + frame.length >= frame.offset);
+  if (frame.type == bulk::Type::push) require(frame.offset + frame.length <= frame.value);
+  std::array<std::byte, bulk::kHeaderSize> again;
+  encode(frame, std::span(again));
+  require(std::ranges::equal(again, header));
+  return 0;
+}

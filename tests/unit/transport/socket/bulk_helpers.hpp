@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two ends of a session over real TCP connections on loopback, each with a responder of its own; and a raw end that
+// says whatever a test wants.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "transport/socket/bulk_peer.hpp"
+#include "wire/bulk.hpp"
+
+namespace ripc::socket::testing {
+
+namespace bulk = wire::bulk;
+
+inline constexpr Nanoseconds kPatience = 20'000'000'000;
+
+// The two ends of a TCP connection on loopback.
+inline std::pair<UniqueFd, UniqueFd> tcp_pair() {
+  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  UniqueFd near(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 || ::listen(listener.get(), 1) != 0 ||
+      ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
+      ::connect(near.get(), reinterpret_cast<sockaddr*>(&address), size) != 0)
+    ADD_FAILURE() << "no TCP on loopback: " << std::strerror(errno);
+  UniqueFd far(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  return {std::move(near), std::move(far)};
+}
+
+// Tells threads of each other; waits with a bound.
+class Gate {
+ public:
+  void open() {
+    const std::lock_guard lock(mutex_);
+    ++opened_;
+    changed_.notify_all();
+  }
+  // Until it was opened so often in all.
+  [[nodiscard]] bool wait(std::size_t times = 1) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::nanoseconds(kPatience), [&] { return opened_ >= times; });
+  }
+  std::size_t times() {
+    const std::lock_guard lock(mutex_);
+    return opened_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t opened_ = 0;
+};
+
+// One end: a responder's loop in its thread, and what a receiver waits on.
+class Side {
+ public:
+  explicit Side(const BulkOptions& options = {})
+      : loop_(EventLoop::create().value()), events(EventSet::create().value()) {
+    peer = BulkPeer::create(*loop_,
+                            {.finished =
+                                 [this](std::uint64_t owner, std::uint64_t transfer) {
+                                   last_finished = {owner, transfer};
+                                   finished.open();
+                                 },
+                             .dial =
+                                 [this] {
+                                   dialed.open();
+                                   if (on_dial) on_dial();
+                                 }},
+                            options);
+    thread_ = std::thread([this] { loop_->run(); });
+  }
+  ~Side() {
+    peer->died();
+    loop_->stop();
+    thread_.join();
+  }
+
+  EventLoop& loop() { return *loop_; }
+
+  // Runs a task in the responder and waits until it is through; what was ready before has been handled then.
+  void in_responder(const std::function<void()>& task) {
+    Gate done;
+    loop_->post([&] {
+      task();
+      done.open();
+    });
+    ASSERT_TRUE(done.wait());
+  }
+
+  wire::Descriptor expose(spi::Bytes bytes, std::uint64_t& transfer, std::uint64_t owner = 1) {
+    const spi::Exposure item{bytes, nullptr};
+    wire::Descriptor descriptor{};
+    EXPECT_EQ(peer->expose(owner, std::span(&item, 1), std::span(&descriptor, 1), transfer), RIPC_OK);
+    return descriptor;
+  }
+
+  // Whether so many connections were lost; what was the matter with them is counted by then.
+  [[nodiscard]] bool await_lost(std::uint64_t connections) {
+    const Deadline deadline = Deadline::after(kPatience);
+    while (peer->counters().connections_lost < connections && !deadline.expired()) std::this_thread::yield();
+    return peer->counters().connections_lost >= connections;
+  }
+
+  // How a transfer that the other end has finished ended: the end is told before it can be seen here.
+  ripc_status outcome(std::uint64_t transfer) {
+    const Deadline deadline = Deadline::after(kPatience);
+    for (;;) {
+      const ripc_status status = peer->transfer_status(transfer);
+      if (status != RIPC_PENDING || deadline.expired()) return status;
+      std::this_thread::yield();
+    }
+  }
+
+  ripc_status pull(spi::Pull& pull) {
+    for (;;) {
+      const ripc_status status = peer->pull(pull, events);
+      if (status != RIPC_PENDING || events.wait(Deadline::after(kPatience)) == RIPC_TIMEOUT) return status;
+    }
+  }
+  ripc_status finish(const wire::Descriptor& descriptor, ripc_status status) {
+    for (;;) {
+      const ripc_status outcome = peer->finish(descriptor, status, events);
+      if (outcome != RIPC_PENDING || events.wait(Deadline::after(kPatience)) == RIPC_TIMEOUT) return outcome;
+    }
+  }
+  // As core takes a message of one long item.
+  ripc_status take(const wire::Descriptor& descriptor, std::byte* destination) {
+    if (const ripc_status begun = peer->begin(descriptor); begun != RIPC_OK) return begun;
+    spi::Pull whole{.descriptor = descriptor, .destination = destination};
+    const ripc_status pulled = pull(whole);
+    return pulled == RIPC_OK ? finish(descriptor, RIPC_OK) : pulled;
+  }
+
+ private:
+  std::unique_ptr<EventLoop> loop_;
+  std::thread thread_;
+
+ public:
+  EventSet events;
+  std::shared_ptr<BulkPeer> peer;
+  Gate finished;
+  Gate dialed;
+  std::pair<std::uint64_t, std::uint64_t> last_finished;
+  std::function<void()> on_dial;
+};
+
+// Both ends. Either may dial.
+class BulkPair {
+ public:
+  explicit BulkPair(const BulkOptions& options = {}) : sender(options), receiver(options) {
+    sender.in_responder([this] { sender.on_dial = [this] { connect(); }; });
+    receiver.in_responder([this] { receiver.on_dial = [this] { connect(); }; });
+  }
+  ~BulkPair() {
+    sender.peer->died();
+    receiver.peer->died();
+  }
+
+  void connect() {
+    auto [near, far] = tcp_pair();
+    {
+      const std::lock_guard lock(mutex_);
+      cuts_.emplace_back(::dup(near.get()));
+    }
+    sender.peer->adopt(std::move(near));
+    receiver.peer->adopt(std::move(far));
+  }
+  // Ends all connections as a broken network would.
+  void cut() {
+    const std::lock_guard lock(mutex_);
+    for (const UniqueFd& socket : cuts_) ::shutdown(socket.get(), SHUT_RDWR);
+    cuts_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<UniqueFd> cuts_;
+
+ public:
+  Side sender;
+  Side receiver;
+};
+
+// An end that is no BulkPeer.
+class RawEnd {
+ public:
+  explicit RawEnd(UniqueFd socket) : socket_(std::move(socket)) {
+    const timeval patience{.tv_sec = 20, .tv_usec = 0};
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  }
+  // Connected to `side`.
+  static RawEnd of(Side& side) {
+    auto [near, far] = tcp_pair();
+    side.peer->adopt(std::move(near));
+    return RawEnd(std::move(far));
+  }
+
+  bool write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent <= 0) return false;
+      bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    }
+    return true;
+  }
+  bool read(std::span<std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t received = ::recv(socket_.get(), bytes.data(), bytes.size(), 0);
+      if (received <= 0) return false;
+      bytes = bytes.subspan(static_cast<std::size_t>(received));
+    }
+    return true;
+  }
+  bool send(const bulk::Frame& frame) {
+    std::array<std::byte, bulk::kHeaderSize> bytes;
+    encode(frame, std::span(bytes));
+    return write(bytes);
+  }
+  bool send(const bulk::Frame& frame, std::span<const std::byte> payload, ripc_status status = RIPC_OK) {
+    return send(frame) && write(payload) && write(bulk::encode_trailer(status));
+  }
+  std::optional<bulk::Frame> receive() {
+    std::array<std::byte, bulk::kHeaderSize> bytes;
+    if (!read(bytes)) return std::nullopt;
+    const Result<bulk::Frame> frame = bulk::decode(std::span(bytes));
+    return frame.ok() ? std::optional(*frame) : std::nullopt;
+  }
+  // The payload of a frame, and its status.
+  std::optional<ripc_status> receive_payload(const bulk::Frame& frame, std::vector<std::byte>& payload) {
+    payload.resize(frame.length);
+    std::array<std::byte, bulk::kTrailerSize> trailer;
+    if (!read(payload) || !read(trailer)) return std::nullopt;
+    return bulk::decode_trailer(std::span(trailer));
+  }
+  // The other end has closed it; what it had sent before is thrown away.
+  [[nodiscard]] bool is_closed() {
+    std::array<std::byte, 4096> bytes;
+    for (;;) {
+      const ssize_t received = ::recv(socket_.get(), bytes.data(), bytes.size(), 0);
+      if (received == 0 || (received < 0 && errno == ECONNRESET)) return true;
+      if (received < 0) return false;
+    }
+  }
+  void close() { socket_.reset(); }
+  int fd() const { return socket_.get(); }
+
+ private:
+  UniqueFd socket_;
+};
+
+// Bytes that tell their place.
+inline std::vector<std::byte> pattern(std::size_t size, std::uint64_t seed = 1) {
+  std::vector<std::byte> bytes(size);
+  std::uint64_t state = seed * 0x9e3779b97f4a7c15u;
+  for (std::size_t index = 0; index < size; index += 8) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    std::memcpy(bytes.data() + index, &state, std::min<std::size_t>(8, size - index));
+  }
+  return bytes;
+}
+
+inline bool all_are(std::span<const std::byte> bytes, std::byte value) {
+  return std::all_of(bytes.begin(), bytes.end(), [&](std::byte byte) { return byte == value; });
+}
+
+}  // namespace ripc::socket::testing
