@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the decoder of UDP datagrams: any bytes are either refused or understood, and what is understood encodes to the
-// same header again.
+// Fuzzes the decoder of UDP datagrams: any bytes are either refused or understood, and what is understood encodes to
+// the same header again.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

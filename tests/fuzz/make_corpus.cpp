@@ -147,9 +147,9 @@ void write_sessions(const std::filesystem::path& folder) {
   write_frame(folder / "hello_refused", session::HelloReply{.status = RIPC_REFUSED, .nonce = {}, .mac = {}});
   write_frame(folder / "confirm", session::Confirm{});
   write_frame(folder / "open", session::Open{.request = 1, .service = kSource, .token = 5, .link = 6, .port = 7001});
-  write_frame(folder / "opened",
-              session::Opened{
-                  .request = 1, .link = 6, .incarnation = 8, .port = 7002, .packet_limit = 1444, .credit = 4096});
+  write_frame(
+      folder / "opened",
+      session::Opened{.request = 1, .link = 6, .incarnation = 8, .port = 7002, .packet_limit = 1444, .credit = 4096});
   write_frame(folder / "open_refused", session::Opened{.request = 1, .status = RIPC_NO_SERVICE, .link = 6});
   write_frame(folder / "close_link", session::CloseLink{.link = 6, .sequence = 100});
   write_frame(folder / "link_closed", session::LinkClosed{.link = 6, .status = RIPC_CLOSED});
@@ -184,7 +184,8 @@ void write_datagrams(const std::filesystem::path& folder) {
   const Bytes packet = short_message();
   write_datagram("data", {.kind = Kind::data, .sequence = 1, .token = 2, .spent = 13}, packet);
   write_datagram("data_with_credit",
-                 {.kind = Kind::data, .sequence = 2, .token = 2, .spent = 26, .credit_link = 3, .credit = 4000}, packet);
+                 {.kind = Kind::data, .sequence = 2, .token = 2, .spent = 26, .credit_link = 3, .credit = 4000},
+                 packet);
   write_datagram("credit", {.kind = Kind::credit, .token = 2, .credit_link = 1, .credit = 5000}, {});
   write_datagram("probe", {.kind = Kind::probe, .token = 2, .spent = 26}, {});
   write_datagram("refused_empty_data", {.kind = Kind::data, .sequence = 1, .token = 2, .spent = 13}, {});

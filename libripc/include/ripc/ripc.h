@@ -416,9 +416,9 @@ typedef struct ripc_service_statistics {
   uint64_t packets_lost;    /* gaps seen */
   uint64_t packets_corrupt; /* packets refused by the decoder */
   uint64_t notifications_sent, notifications_run, notifications_unknown;
-  uint64_t payload_copies; /* copies of payload made by the CPU, send and receive side */
-  uint64_t resolutions;    /* times the resolver was asked */
-  uint64_t senders;        /* queues open now */
+  uint64_t payload_copies;    /* copies of payload made by the CPU, send and receive side */
+  uint64_t resolutions;       /* times the resolver was asked */
+  uint64_t senders;           /* queues open now */
   uint64_t packets_late;      /* dropped because later ones of the same sender had come before */
   uint64_t packets_duplicate; /* dropped because they had come before */
 } ripc_service_statistics;

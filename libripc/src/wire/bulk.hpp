@@ -24,8 +24,8 @@ namespace ripc::wire::bulk {
 inline constexpr std::uint8_t kVersion = 1;
 inline constexpr std::size_t kHeaderSize = 48;
 inline constexpr std::size_t kTrailerSize = 8;
-inline constexpr std::uint32_t kMaxPayload = std::uint32_t{1} << 20;  // of one frame
-inline constexpr std::uint32_t kMaxSegment = std::uint32_t{16} << 20;   // of one pull request
+inline constexpr std::uint32_t kMaxPayload = std::uint32_t{1} << 20;   // of one frame
+inline constexpr std::uint32_t kMaxSegment = std::uint32_t{16} << 20;  // of one pull request
 
 enum class Type : std::uint8_t {
   pull_request = 1,  // asks for `length` bytes, at least 1, of the item (key, location) from `offset` on

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of every UDP datagram of the socket transport. docs/wire.md is the specification. Little-endian, versioned;
-// the decoder trusts nothing.
+// The header of every UDP datagram of the socket transport. docs/wire.md is the specification. Little-endian,
+// versioned; the decoder trusts nothing.
 //
 //   header   28 bytes   u8 version | u8 kind | u16 zero | u32 sequence | u64 token | u32 spent | u32 credit_link |
 //                       u32 credit
@@ -49,8 +49,8 @@ inline void encode(const Header& header, HeaderBytes& bytes) noexcept {
 }
 
 // Any thread. Reads the header of a whole datagram; what follows it is not looked at. RIPC_VERSION_MISMATCH for another
-// version; RIPC_CORRUPT: shorter than a header, an unknown kind, a zero that is none, a data datagram without a packet, or
-// another one with bytes left over, or a credit datagram that names no link.
+// version; RIPC_CORRUPT: shorter than a header, an unknown kind, a zero that is none, a data datagram without a packet,
+// or another one with bytes left over, or a credit datagram that names no link.
 inline ripc_status decode(std::span<const std::byte> bytes, Header& header) noexcept {
   if (bytes.empty()) return RIPC_CORRUPT;
   if (bytes[0] != std::byte{kVersion}) return RIPC_VERSION_MISMATCH;

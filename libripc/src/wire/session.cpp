@@ -20,8 +20,8 @@ template <typename T>
 struct Layout;
 template <>
 struct Layout<Hello> {
-  static constexpr std::tuple kFields{&Hello::context, &Hello::session, &Hello::received, &Hello::role,
-                                      &Hello::port,    &Hello::nonce};
+  static constexpr std::tuple kFields{&Hello::context, &Hello::session, &Hello::received,
+                                      &Hello::role,    &Hello::port,    &Hello::nonce};
 };
 template <>
 struct Layout<HelloReply> {

@@ -30,8 +30,8 @@ ripc_status ControlStream::send_bytes(std::vector<std::byte> frame) noexcept {
 void ControlStream::write_locked() noexcept {
   while (next_ < kept_.size()) {
     const std::vector<std::byte>& frame = kept_[next_];
-    const ssize_t sent = ::send(socket_.fd.get(), frame.data() + written_, frame.size() - written_,
-                                MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t sent =
+        ::send(socket_.fd.get(), frame.data() + written_, frame.size() - written_, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent >= 0) {
       written_ += static_cast<std::size_t>(sent);
       if (written_ == frame.size()) {

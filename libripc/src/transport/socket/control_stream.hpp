@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The control connection of a session: a stream of frames (wire/session.hpp) that goes on over another TCP connection
-// when one is lost. Frames are numbered by counting them, kept until the peer has acknowledged them, and sent again where
-// the new connection begins.
+// when one is lost. Frames are numbered by counting them, kept until the peer has acknowledged them, and sent again
+// where the new connection begins.
 #pragma once
 
 #include <cstddef>

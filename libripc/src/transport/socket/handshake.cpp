@@ -82,8 +82,9 @@ void Handshake::begin(std::uint32_t events, Deadline deadline) {
   if (!deadline.is_never()) {
     timer_ = loop_.add_timer(deadline.at(), [weak] {
       if (const auto self = weak.lock())
-        self->finish(Status(RIPC_TIMEOUT, "The process that holds the service does not answer; is it stopped, or a "
-                                          "firewall in the way?"));
+        self->finish(Status(RIPC_TIMEOUT,
+                            "The process that holds the service does not answer; is it stopped, or a "
+                            "firewall in the way?"));
     });
   }
   // The loop keeps it alive until it is over.
@@ -136,8 +137,9 @@ void Handshake::on_event(std::uint32_t) {
       if (step_ == Step::hello) (void)send(HelloReply{.context = 1, .status = RIPC_VERSION_MISMATCH});
       finish(other_version(), true);
     } else {
-      finish(Status(status, "The peer closed the connection during the handshake: it is ending, or it has another "
-                            "cluster key (RIPC_CLUSTER_KEY_FILE)."));
+      finish(Status(status,
+                    "The peer closed the connection during the handshake: it is ending, or it has another "
+                    "cluster key (RIPC_CLUSTER_KEY_FILE)."));
     }
   }
 }

@@ -22,9 +22,8 @@ UniqueFd open_reserve() noexcept { return UniqueFd(::open("/dev/null", O_RDONLY 
 }  // namespace
 
 Result<std::unique_ptr<Listener>> Listener::open(EventLoop& loop, Authenticator& authenticator,
-                                                 const std::string& bind_address, PortRange ports,
-                                                 Nanoseconds patience, Handshake::Decide decide,
-                                                 Handshake::Done accepted) {
+                                                 const std::string& bind_address, PortRange ports, Nanoseconds patience,
+                                                 Handshake::Decide decide, Handshake::Done accepted) {
   std::unique_ptr<Listener> listener(
       new Listener(loop, authenticator, patience, std::move(decide), std::move(accepted)));
   Status status = listener->bind(bind_address, ports);
@@ -75,9 +74,8 @@ Status Listener::bind(const std::string& bind_address, PortRange ports) {
 void Listener::accept_all() {
   for (;;) {
     GuardedSocket socket;
-    socket.fd = ForkGuard::open(socket.guard, [&] {
-      return accept4(socket_.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    });
+    socket.fd = ForkGuard::open(
+        socket.guard, [&] { return accept4(socket_.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); });
     if (socket.fd) {
       greet(std::move(socket), decide_);
       continue;
@@ -107,9 +105,8 @@ void Listener::greet(GuardedSocket socket, Handshake::Decide decide) {
 bool Listener::refuse_without_descriptors() {
   reserve_.reset();
   GuardedSocket socket;
-  socket.fd = ForkGuard::open(socket.guard, [&] {
-    return accept4(socket_.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-  });
+  socket.fd = ForkGuard::open(
+      socket.guard, [&] { return accept4(socket_.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); });
   if (socket.fd) {
     // One at a time: the descriptor is free again when this one has gone.
     const auto decide = decide_;

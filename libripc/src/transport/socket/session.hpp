@@ -27,10 +27,10 @@ struct Session {
   // ---- Constant once greeted ----
   bool incoming = false;
   std::uint64_t id = 0;
-  std::uint64_t context = 0;  // of the peer
-  Endpoint local, remote;     // of the control connection
-  std::uint16_t peer_port = 0;  // where the peer listens
-  std::string locator;          // of the peer
+  std::uint64_t context = 0;        // of the peer
+  Endpoint local, remote;           // of the control connection
+  std::uint16_t peer_port = 0;      // where the peer listens
+  std::string locator;              // of the peer
   std::vector<Endpoint> endpoints;  // outgoing: all that the peer may be reached at
   std::shared_ptr<BulkPeer> bulk;
 
@@ -39,7 +39,7 @@ struct Session {
   // ---- Under the transport's mutex ----
   bool greeted = false;
   bool lost = false;
-  Status failure;  // why it was lost
+  Status failure;                                                            // why it was lost
   std::unordered_map<std::uint32_t, std::shared_ptr<SocketSource>> sources;  // by the peer's link
   std::unordered_map<std::uint32_t, ripc_service_id> source_services;
 

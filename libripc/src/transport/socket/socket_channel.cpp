@@ -170,10 +170,10 @@ void SocketChannel::credit_arrived(std::uint32_t credit) noexcept {
 // Responder. Waits for credit, and asks for it.
 void SocketChannel::watch() noexcept {
   if (!watching_ && alive()) {
-    const Status status = parts_.loop->add(parts_.socket.fd(), EPOLLIN | EPOLLOUT | EPOLLET,
-                                           [weak = weak_from_this()](std::uint32_t) {
-                                             if (const auto self = weak.lock()) self->look();
-                                           });
+    const Status status =
+        parts_.loop->add(parts_.socket.fd(), EPOLLIN | EPOLLOUT | EPOLLET, [weak = weak_from_this()](std::uint32_t) {
+          if (const auto self = weak.lock()) self->look();
+        });
     watching_ = status.ok();
   }
   look();

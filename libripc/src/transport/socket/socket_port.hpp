@@ -22,8 +22,8 @@ namespace ripc::socket {
 
 class SocketPort final : public spi::Port {
  public:
-  // `loop`: the responder's. `receive_buffer`: bytes that each source's socket has at least, whatever the options ask for. `closed` runs on
-  // destruction, before the sources are dropped: the transport forgets the port there.
+  // `loop`: the responder's. `receive_buffer`: bytes that each source's socket has at least, whatever the options ask
+  // for. `closed` runs on destruction, before the sources are dropped: the transport forgets the port there.
   SocketPort(const spi::PortOptions& options, EventSet& events, EventLoop& loop, std::size_t receive_buffer,
              std::function<void(SocketPort&)> closed);
   ~SocketPort() override;
@@ -92,8 +92,8 @@ class SocketPort final : public spi::Port {
   std::vector<std::shared_ptr<SocketSource>> polled_;
   std::uint64_t polled_version_ = 0;
   std::size_t next_ = 0;
-  std::size_t unscanned_ = 0;   // sources to look at before the ready ones are enough again
-  std::size_t backlogged_ = 0;  // sources with a backlog
+  std::size_t unscanned_ = 0;                            // sources to look at before the ready ones are enough again
+  std::size_t backlogged_ = 0;                           // sources with a backlog
   std::vector<std::weak_ptr<Session>> former_sessions_;  // of sources that are gone
   int ready_fd_ = -1;
   std::array<epoll_event, kBatch> ready_{};

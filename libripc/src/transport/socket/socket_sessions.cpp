@@ -99,20 +99,20 @@ Status SocketTransport::begin(const SessionPointer& session, GuardedSocket socke
     session->local = local;
     session->remote = remote;
     const std::weak_ptr<Session> weak = session;
-    session->bulk = BulkPeer::create(
-        *loop_,
-        {.finished =
-             [this, weak](std::uint64_t owner, std::uint64_t transfer) {
-               const SessionPointer strong = weak.lock();
-               if (!strong) return;
-               if (const auto channel = strong->channel(static_cast<std::uint32_t>(owner)))
-                 host_->transfer_finished(*channel, transfer);
-             },
-         .dial =
-             [this, weak] {
-               if (const SessionPointer strong = weak.lock()) dial_bulk(strong);
-             }},
-        {.connections = options_.bulk_connections, .stall_timeout = options_.peer_timeout});
+    session->bulk =
+        BulkPeer::create(*loop_,
+                         {.finished =
+                              [this, weak](std::uint64_t owner, std::uint64_t transfer) {
+                                const SessionPointer strong = weak.lock();
+                                if (!strong) return;
+                                if (const auto channel = strong->channel(static_cast<std::uint32_t>(owner)))
+                                  host_->transfer_finished(*channel, transfer);
+                              },
+                          .dial =
+                              [this, weak] {
+                                if (const SessionPointer strong = weak.lock()) dial_bulk(strong);
+                              }},
+                         {.connections = options_.bulk_connections, .stall_timeout = options_.peer_timeout});
   }
   session->down_since = 0;
   session->dialer.reset();
@@ -257,10 +257,10 @@ void SocketTransport::try_again(const SessionPointer& session) {
   }
   const std::vector<Endpoint> endpoints =
       session->incoming ? session->endpoints : std::vector<Endpoint>{session->remote};
-  session->dialer = Dialer::dial(*loop_, authenticator_, endpoints,
-                                 hello(session, session->incoming ? Role::check : Role::resume), session->context,
-                                 Deadline::after(session->resume_until - monotonic_now()),
-                                 [this, session](Greeted greeted) { resumed(session, std::move(greeted)); });
+  session->dialer =
+      Dialer::dial(*loop_, authenticator_, endpoints, hello(session, session->incoming ? Role::check : Role::resume),
+                   session->context, Deadline::after(session->resume_until - monotonic_now()),
+                   [this, session](Greeted greeted) { resumed(session, std::move(greeted)); });
 }
 
 void SocketTransport::resumed(const SessionPointer& session, Greeted greeted) {
@@ -328,16 +328,16 @@ void SocketTransport::dial_bulk(const SessionPointer& session) {
     });
     return;
   }
-  session->bulk_dialer = Dialer::dial(*loop_, authenticator_, {session->remote}, hello(session, Role::bulk),
-                                      session->context, Deadline::after(options_.peer_timeout),
-                                      [session](Greeted greeted) {
-                                        if (!greeted.status.ok()) {
-                                          session->bulk->dial_failed();
-                                          return;
-                                        }
-                                        greeted.socket.guard.reset();
-                                        session->bulk->adopt(std::move(greeted.socket.fd));
-                                      });
+  session->bulk_dialer =
+      Dialer::dial(*loop_, authenticator_, {session->remote}, hello(session, Role::bulk), session->context,
+                   Deadline::after(options_.peer_timeout), [session](Greeted greeted) {
+                     if (!greeted.status.ok()) {
+                       session->bulk->dial_failed();
+                       return;
+                     }
+                     greeted.socket.guard.reset();
+                     session->bulk->adopt(std::move(greeted.socket.fd));
+                   });
 }
 
 }  // namespace ripc::socket

@@ -44,8 +44,8 @@ ripc_status SocketSource::push(const wire::Grant& grant, spi::Bytes bytes) noexc
 
 spi::Bytes SocketSource::accept(spi::Bytes datagram, PortCounters& counters) noexcept {
   Header header;
-  if (wire::datagram::decode(datagram, header) != RIPC_OK || header.token != parts_.token || header.kind == Kind::credit)
-      [[unlikely]] {
+  if (wire::datagram::decode(datagram, header) != RIPC_OK || header.token != parts_.token ||
+      header.kind == Kind::credit) [[unlikely]] {
     increase(counters.corrupt);
     return {};
   }

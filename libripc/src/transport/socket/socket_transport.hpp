@@ -28,11 +28,11 @@ namespace ripc::socket {
 struct TransportOptions {
   std::uint64_t context = 0;  // this context's id
   std::uint32_t max_peers = 4096;
-  Nanoseconds peer_timeout = 5'000'000'000;  // a peer that cannot be reached for so long is dead
-  PortRange ports;                           // TCP and UDP
-  std::string bind_address;                  // an IP; empty: all addresses of the machine
-  std::string interface;                     // whose addresses are told to others; empty: all
-  std::shared_ptr<const ClusterKeys> keys;   // null: whoever can reach the port is admitted
+  Nanoseconds peer_timeout = 5'000'000'000;             // a peer that cannot be reached for so long is dead
+  PortRange ports;                                      // TCP and UDP
+  std::string bind_address;                             // an IP; empty: all addresses of the machine
+  std::string interface;                                // whose addresses are told to others; empty: all
+  std::shared_ptr<const ClusterKeys> keys;              // null: whoever can reach the port is admitted
   std::size_t receive_buffer = std::size_t{256} << 10;  // bytes that a link's socket buffer has at least
   std::size_t bulk_connections = 1;
 };

@@ -37,11 +37,11 @@ TEST(Locator, WhatIsNoneIsRefusedWithAdvice) {
   std::string many = "port=1";
   for (std::size_t index = 0; index <= kMaxIps; ++index) many += ";ip=192.0.2.1";
   for (const std::string& text :
-       {std::string(), std::string("host"), std::string("host:1"), std::string("192.0.2.1"),
-        std::string("192.0.2.1:0"), std::string("192.0.2.1:65536"), std::string("192.0.2.1:1x"),
-        std::string("2001:db8::1:7000"), std::string("port=1"), std::string("ip=192.0.2.1"),
-        std::string("port=0;ip=192.0.2.1"), std::string("port=1;ip=example.org"), std::string("ctx=0;port=1;ip=::1"),
-        std::string("ctx=g;port=1;ip=::1"), std::string("port=1;;ip=::1"), many}) {
+       {std::string(), std::string("host"), std::string("host:1"), std::string("192.0.2.1"), std::string("192.0.2.1:0"),
+        std::string("192.0.2.1:65536"), std::string("192.0.2.1:1x"), std::string("2001:db8::1:7000"),
+        std::string("port=1"), std::string("ip=192.0.2.1"), std::string("port=0;ip=192.0.2.1"),
+        std::string("port=1;ip=example.org"), std::string("ctx=0;port=1;ip=::1"), std::string("ctx=g;port=1;ip=::1"),
+        std::string("port=1;;ip=::1"), many}) {
     const Result<Locator> read = Locator::parse(text);
     EXPECT_EQ(read.status().code(), RIPC_INVALID_ARGUMENT) << text;
     EXPECT_NE(read.status().text().find("IP:PORT"), std::string_view::npos);

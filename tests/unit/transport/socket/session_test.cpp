@@ -83,10 +83,9 @@ TEST(Session, AnAddressWithoutAContextLeadsToWhoeverIsThere) {
   const auto port = server.open_port(events);
   Node client;
   const std::uint16_t listening = Locator::parse(server.transport().address().locator)->port;
-  EXPECT_TRUE(
-      client.transport()
-          .connect({"socket", "127.0.0.1:" + std::to_string(listening)}, 7, Deadline::after(kLimit))
-          .ok());
+  EXPECT_TRUE(client.transport()
+                  .connect({"socket", "127.0.0.1:" + std::to_string(listening)}, 7, Deadline::after(kLimit))
+                  .ok());
 }
 
 TEST(Session, AServiceThatIsNotThereIsToldFromAPeerThatIsNot) {

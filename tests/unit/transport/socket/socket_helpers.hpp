@@ -37,7 +37,8 @@ class RecordingHost final : public spi::Host {
  public:
   void control_packet(spi::Source&, ripc_service_id destination, spi::Bytes packet) noexcept override {
     const std::lock_guard lock(mutex_);
-    control_packets_.emplace_back(destination, std::string(reinterpret_cast<const char*>(packet.data()), packet.size()));
+    control_packets_.emplace_back(destination,
+                                  std::string(reinterpret_cast<const char*>(packet.data()), packet.size()));
   }
   void transfer_finished(spi::Channel&, std::uint64_t) noexcept override {}
   void room(spi::Channel&) noexcept override { count(rooms_); }
@@ -97,8 +98,8 @@ class Node {
   std::uint64_t context() const { return context_; }
 
   std::unique_ptr<SocketPort> open_port(EventSet& events, ripc_service_id id = 7) {
-    Result<std::unique_ptr<spi::Port>> port = transport_->open_port(
-        {.id = id, .queue_messages = 128, .queue_bytes = 8192, .max_senders = 4096}, events);
+    Result<std::unique_ptr<spi::Port>> port =
+        transport_->open_port({.id = id, .queue_messages = 128, .queue_bytes = 8192, .max_senders = 4096}, events);
     EXPECT_TRUE(port.ok());
     return std::unique_ptr<SocketPort>(static_cast<SocketPort*>(port->release()));
   }
