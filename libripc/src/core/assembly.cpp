@@ -259,14 +259,9 @@ bool Service::finish(Assembly& assembly) noexcept {
     if (item.pull.status != RIPC_OK && assembly.failure == RIPC_OK) assembly.failure = reported(item.pull.status);
   }
   if (assembly.transfer && !assembly.any_lent) {
-    const auto end = [&] { return assembly.source->finish(*assembly.transfer, assembly.failure); };
-    ripc_status outcome = RIPC_OK;
-    if (assembly.failure == RIPC_OK) {
-      outcome = attempt(assembly, assembly.source->patience(0), end);
-      if (outcome == RIPC_PENDING) return false;
-    } else {
-      outcome = end();
-    }
+    const ripc_status outcome = attempt(assembly, assembly.source->patience(0),
+                                        [&] { return assembly.source->finish(*assembly.transfer, assembly.failure); });
+    if (outcome == RIPC_PENDING) return false;
     if (outcome == RIPC_REVOKED || outcome == RIPC_TIMEOUT) {
       assembly.transfer.reset();
       drop(assembly, RIPC_REVOKED);

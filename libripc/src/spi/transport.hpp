@@ -150,9 +150,9 @@ class Source : public std::enable_shared_from_this<Source> {
   virtual ripc_status lend(Pull& pull, Bytes& bytes) noexcept = 0;
 
   // Any. Ends a transfer that was begun and tells the sender. RIPC_REVOKED: the sender had withdrawn it; what was
-  // pulled must not be used. RIPC_PENDING, only for the status RIPC_OK: the sender has been told; whether it had
-  // withdrawn the transfer is not known yet. The receiver calls again with the same arguments when the port's events
-  // tell, if it wants to know.
+  // pulled must not be used, and nothing of the message be delivered. RIPC_PENDING, but not for the statuses
+  // RIPC_REFUSED and RIPC_CANCELLED: the sender has been told; whether it had withdrawn the transfer is not known yet.
+  // The receiver calls again with the same arguments when the port's events tell, if it wants to know.
   virtual ripc_status finish(const wire::Descriptor& descriptor, ripc_status status) noexcept = 0;
 
   // Any. Writes `bytes` to the start of a return buffer. RIPC_OK, RIPC_TOO_LARGE, RIPC_REVOKED (ended),

@@ -9,7 +9,6 @@ namespace ripc::wire::datagram {
 namespace {
 
 using testing::Bytes;
-using testing::to_bytes;
 using testing::to_hex;
 
 constexpr Header kSample{.kind = Kind::data,
@@ -35,9 +34,7 @@ ripc_status decode_status(const Bytes& bytes) {
   return decode(copy.span(), header);
 }
 
-TEST(Datagram, FieldsLieWhereTheSpecificationSays) {
-  EXPECT_EQ(to_hex(encoded(kSample)), to_hex(to_bytes(kSampleHex)));
-}
+TEST(Datagram, FieldsLieWhereTheSpecificationSays) { EXPECT_EQ(to_hex(encoded(kSample)), kSampleHex); }
 
 TEST(Datagram, EveryKindIsReadAsItWasWritten) {
   for (const Kind kind : {Kind::data, Kind::credit, Kind::probe}) {

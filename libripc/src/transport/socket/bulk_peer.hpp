@@ -127,8 +127,8 @@ class BulkPeer {
   void abandon(spi::Pull& pull) noexcept;
 
   // Any. As Source::finish. RIPC_OK and RIPC_REVOKED are final. The first RIPC_PENDING is told to the peer; `events` is
-  // woken when the answer is there, and must be valid until then or until forget(). A status other than RIPC_OK is sent
-  // off at once, kept until the peer has it, and gives RIPC_OK. Transfers that were not begun give RIPC_REVOKED.
+  // woken when the answer is there, and must be valid until then or until forget(). RIPC_REFUSED and RIPC_CANCELLED are
+  // sent off at once, kept until the peer has them, and give RIPC_OK. Transfers that were not begun give RIPC_REVOKED.
   ripc_status finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept;
 
   // Any. `events` is about to go: when this has returned it will not be woken any more.

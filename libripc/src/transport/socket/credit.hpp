@@ -64,8 +64,7 @@ class Granter {
   // Credit is granted in portions of this part of the budget.
   static constexpr std::uint32_t kPortions = 4;
 
-  explicit Granter(std::uint32_t budget) noexcept
-      : budget_(budget), granted_(first_credit(budget)), largest_(budget) {}
+  explicit Granter(std::uint32_t budget) noexcept : budget_(budget), granted_(first_credit(budget)), largest_(budget) {}
 
   // What the sender has before anything was granted: as much as it has at least whenever everything was consumed.
   static constexpr std::uint32_t first_credit(std::uint32_t budget) noexcept { return budget - budget / kPortions; }

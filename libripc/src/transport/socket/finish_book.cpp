@@ -36,14 +36,16 @@ ripc_status FinishBook::finish(const wire::Descriptor& descriptor, ripc_status s
                                const std::shared_ptr<BulkConnection>& connection, bool& unsent) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(descriptor.key);
-  if (found == entries_.end()) return status == RIPC_OK ? RIPC_REVOKED : RIPC_OK;
+  // Whoever drops a message does not ask what became of it.
+  const bool wanted = status != RIPC_REFUSED && status != RIPC_CANCELLED;
+  if (found == entries_.end()) return wanted ? RIPC_REVOKED : RIPC_OK;
   Entry& entry = found->second;
   if (entry.state == State::answered || dead_) {
     const ripc_status outcome = entry.state == State::answered ? entry.outcome : RIPC_REVOKED;
     entries_.erase(found);
-    return status == RIPC_OK ? outcome : RIPC_OK;
+    return wanted ? outcome : RIPC_OK;
   }
-  entry.wanted = status == RIPC_OK;
+  entry.wanted = wanted;
   entry.events = entry.wanted ? &events : nullptr;
   if (entry.state == State::begun) {
     entry.state = State::telling;

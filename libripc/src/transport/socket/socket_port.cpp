@@ -89,16 +89,28 @@ Status SocketPort::add_source(std::shared_ptr<SocketSource> source) {
 
 void SocketPort::close() noexcept {
   if (closing_.exchange(true, std::memory_order_acq_rel)) return;
+  const auto all_heard = [this] {
+    return std::none_of(sources_.begin(), sources_.end(), [](const auto& source) {
+      return !source->dead() && !source->session()->slow.load(std::memory_order_relaxed);
+    });
+  };
   std::unique_lock lock(mutex_);
   for (const auto& source : sources_) {
     if (source->dead()) continue;
     (void)source->session()->stream.send(wire::session::LinkClosed{.link = source->link(), .status = RIPC_CLOSED});
   }
-  if (loop_.in_loop_thread()) return;
-  const auto awaited = [](const auto& source) {
-    return !source->dead() && !source->session()->slow.load(std::memory_order_relaxed);
-  };
-  changed_.wait_for(lock, kClosePatience, [&] { return std::none_of(sources_.begin(), sources_.end(), awaited); });
+  if (loop_.in_loop_thread()) {
+    lock.unlock();
+    (void)loop_.run_until(
+        [&] {
+          const std::lock_guard inner(mutex_);
+          return all_heard();
+        },
+        Deadline::after(static_cast<Nanoseconds>(std::chrono::nanoseconds(kClosePatience).count())));
+    lock.lock();
+  } else {
+    (void)changed_.wait_for(lock, kClosePatience, all_heard);
+  }
   for (const auto& source : sources_) {
     if (!source->dead()) source->session()->slow.store(true, std::memory_order_relaxed);
   }

@@ -22,8 +22,8 @@ namespace ripc::socket {
 
 class SocketPort final : public spi::Port {
  public:
-  // `loop`: the responder's. `receive_buffer`: bytes that each source's socket has at least, whatever the options ask for. `closed` runs on
-  // destruction, before the sources are dropped: the transport forgets the port there.
+  // `loop`: the responder's. `receive_buffer`: bytes that each source's socket has at least, whatever the options ask
+  // for. `closed` runs on destruction, before the sources are dropped: the transport forgets the port there.
   SocketPort(const spi::PortOptions& options, EventSet& events, EventLoop& loop, std::size_t receive_buffer,
              std::function<void(SocketPort&)> closed);
   ~SocketPort() override;
@@ -36,7 +36,7 @@ class SocketPort final : public spi::Port {
   std::size_t source_count() const noexcept override;
   spi::PortStatistics statistics() const noexcept override;
   void published(std::uint64_t incarnation) noexcept override { incarnation_.store(incarnation); }
-  // Waits a moment for the senders to hear of it, but in the responder, and not for those that did not answer before.
+  // Waits a moment for the senders to hear of it, but not for those that did not answer before.
   void close() noexcept override;
 
   // ---- For the transport, in the responder ----

@@ -103,17 +103,19 @@ bool SocketTransport::wait(const std::function<bool()>& done, Deadline deadline)
 // ---- Links ---------------------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<spi::Port>> SocketTransport::open_port(const spi::PortOptions& options, EventSet& events) {
-  auto port = std::make_unique<SocketPort>(options, events, *loop_, options_.receive_buffer, [this](SocketPort& closing) {
-    const ripc_service_id id = closing.options().id;
-    const std::lock_guard lock(mutex_);
-    // A service that took the ID over has a port of its own, and sources of its own.
-    const auto found = ports_.find(id);
-    if (found == ports_.end() || found->second != &closing) return;
-    ports_.erase(found);
-    for (const SessionPointer& session : sessions_) {
-      std::erase_if(session->sources, [&](const auto& entry) { return session->source_services[entry.first] == id; });
-    }
-  });
+  auto port =
+      std::make_unique<SocketPort>(options, events, *loop_, options_.receive_buffer, [this](SocketPort& closing) {
+        const ripc_service_id id = closing.options().id;
+        const std::lock_guard lock(mutex_);
+        // A service that took the ID over has a port of its own, and sources of its own.
+        const auto found = ports_.find(id);
+        if (found == ports_.end() || found->second != &closing) return;
+        ports_.erase(found);
+        for (const SessionPointer& session : sessions_) {
+          std::erase_if(session->sources,
+                        [&](const auto& entry) { return session->source_services[entry.first] == id; });
+        }
+      });
   const std::lock_guard lock(mutex_);
   ports_[options.id] = port.get();
   return std::unique_ptr<spi::Port>(std::move(port));

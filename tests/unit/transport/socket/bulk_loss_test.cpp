@@ -151,10 +151,10 @@ TEST(BulkLoss, AFailureThatCouldNotBeToldIsToldLater) {
   Side receiver;
   const wire::Descriptor descriptor{.key = 5, .location = 6, .length = 7};
   ASSERT_EQ(receiver.peer->begin(descriptor), RIPC_OK);
-  EXPECT_EQ(receiver.peer->finish(descriptor, RIPC_NO_WINDOW, receiver.events), RIPC_OK);
+  EXPECT_EQ(receiver.peer->finish(descriptor, RIPC_REFUSED, receiver.events), RIPC_OK);
   ASSERT_TRUE(receiver.dialed.wait());
   RawEnd raw = RawEnd::of(receiver);
-  EXPECT_EQ(raw.receive(), (bulk::Frame{.type = bulk::Type::finish, .key = 5, .location = 6, .value = RIPC_NO_WINDOW}));
+  EXPECT_EQ(raw.receive(), (bulk::Frame{.type = bulk::Type::finish, .key = 5, .location = 6, .value = RIPC_REFUSED}));
 }
 
 TEST(BulkLoss, DialingIsTriedAgainWhileSomethingWaits) {

@@ -38,6 +38,16 @@ class Pages {
   std::byte* data_;
 };
 
+TEST(BulkRevoke, AFailureOfWhatWasWithdrawnIsNotTheReceiversToTell) {
+  BulkPair pair;
+  const std::vector<std::byte> source = pattern(1000);
+  std::uint64_t transfer = 0;
+  const wire::Descriptor descriptor = pair.sender.expose(source, transfer);
+  ASSERT_EQ(pair.sender.peer->revoke(transfer), RIPC_REVOKED);
+  ASSERT_EQ(pair.receiver.peer->begin(descriptor), RIPC_OK);
+  EXPECT_EQ(pair.receiver.finish(descriptor, RIPC_NO_WINDOW), RIPC_REVOKED);
+}
+
 TEST(BulkRevoke, BeforeItIsPulledThePullIsRefused) {
   BulkPair pair;
   const std::vector<std::byte> source = pattern(1000);
