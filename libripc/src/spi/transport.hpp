@@ -110,10 +110,10 @@ class Channel {
 struct Pull {
   wire::Descriptor descriptor;
   std::byte* destination = nullptr;
-  ripc_status status = RIPC_PENDING;   // set by the transport
-  std::uint64_t progress = 0;          // the transport's
-  std::uint32_t copies = 0;            // how many times the bytes were copied on this side
-  std::shared_ptr<const void> memory;  // the transport's: what the sender's bytes lie in, if it is mapped here
+  ripc_status status = RIPC_PENDING;     // set by the transport
+  std::uint64_t progress = 0;            // the transport's
+  std::uint32_t copies = 0;              // how many times the bytes were copied on this side
+  std::shared_ptr<const void> memory{};  // the transport's: what the sender's bytes lie in, if it is mapped here
 };
 
 class Source : public std::enable_shared_from_this<Source> {
