@@ -72,9 +72,10 @@ void Dialer::next() {
       if (const auto self = weak.lock()) self->next();
     });
   }
-  auto attempt = Handshake::dial(loop_, authenticator_, endpoints_[index], hello_, deadline_, [weak](Greeted greeted) {
-    if (const auto self = weak.lock()) self->on_done(std::move(greeted));
-  });
+  auto attempt =
+      Handshake::dial(loop_, authenticator_, endpoints_[index], hello_, context_, deadline_, [weak](Greeted greeted) {
+        if (const auto self = weak.lock()) self->on_done(std::move(greeted));
+      });
   if (over_) {
     attempt->cancel();
   } else {
@@ -84,10 +85,6 @@ void Dialer::next() {
 
 void Dialer::on_done(Greeted greeted) {
   if (over_) return;
-  if (greeted.status.ok() && context_ != 0 && greeted.reply.context != context_) {
-    greeted.status = Status(RIPC_PEER_DEAD, "Another process answers at the address of the service.");
-    greeted.definite = true;
-  }
   if (greeted.status.ok()) {
     finish(std::move(greeted));
     return;

@@ -45,8 +45,10 @@ ripc_status believable(ripc_status status) noexcept {
 }  // namespace
 
 std::shared_ptr<Handshake> Handshake::dial(EventLoop& loop, Authenticator& authenticator, const Endpoint& remote,
-                                           const Hello& hello, Deadline deadline, Done done) {
+                                           const Hello& hello, std::uint64_t context, Deadline deadline, Done done) {
   std::shared_ptr<Handshake> handshake(new Handshake(loop, authenticator, Step::connecting, std::move(done)));
+  handshake->wanted_ = context;
+  handshake->remote_ = remote;
   handshake->greeted_.hello = hello;
   handshake->greeted_.hello.nonce = random_nonce();
   Result<GuardedSocket> socket = open_socket(remote.family(), SOCK_STREAM);
@@ -148,9 +150,8 @@ void Handshake::on_connected() {
   int error = 0;
   socklen_t size = sizeof error;
   (void)getsockopt(greeted_.socket.fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  const Endpoint remote = Endpoint::remote_of(greeted_.socket.fd.get());
-  if (error != 0 || !remote) {
-    finish(connect_failure(error, remote), error == ECONNREFUSED);
+  if (error != 0) {
+    finish(connect_failure(error, remote_), error == ECONNREFUSED);
     return;
   }
   if (!send(greeted_.hello)) {
@@ -223,6 +224,9 @@ void Handshake::on_frame() {
                                       : "The peer has a cluster key and this context has none: set "
                                         "RIPC_CLUSTER_KEY_FILE to the file with the key."),
              true);
+    } else if (wanted_ != 0 && greeted_.reply.context != wanted_) {
+      // Before it takes this side for a peer.
+      finish(Status(RIPC_PEER_DEAD, "Another process answers at the address of the service."), true);
     } else if (greeted_.reply.status != RIPC_OK) {
       finish(believable(greeted_.reply.status), true);
     } else if (!send(authenticator_.confirm(greeted_.hello, greeted_.reply))) {

@@ -32,8 +32,10 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   // What to answer; nonce and mac are filled in by the handshake.
   using Decide = std::function<wire::session::HelloReply(const wire::session::Hello&, const Endpoint& remote)>;
 
+  // `context`: who is wanted; 0: whoever answers.
   static std::shared_ptr<Handshake> dial(EventLoop& loop, Authenticator& authenticator, const Endpoint& remote,
-                                         const wire::session::Hello& hello, Deadline deadline, Done done);
+                                         const wire::session::Hello& hello, std::uint64_t context, Deadline deadline,
+                                         Done done);
   static std::shared_ptr<Handshake> accept(EventLoop& loop, Authenticator& authenticator, GuardedSocket socket,
                                            Deadline deadline, Decide decide, Done done);
   ~Handshake();
@@ -63,6 +65,8 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   Step step_;
   Done done_;
   Decide decide_;
+  std::uint64_t wanted_ = 0;
+  Endpoint remote_;  // what is dialed
   Greeted greeted_;
   std::vector<std::byte> frame_;
   std::size_t have_ = 0;

@@ -231,12 +231,15 @@ std::size_t SocketPort::poll_source(const std::shared_ptr<SocketSource>& source,
 bool SocketPort::fetch(SocketSource& source) noexcept {
   batch_next_ = batch_count_ = 0;
   for (int round = 0; round < kMaxEmptyBatches; ++round) {
+    const unsigned wanted = source.batch;
     int count = 0;
     for (int errors = 0; errors < kMaxErrors; ++errors) {
-      count = recvmmsg(source.socket().fd(), headers_.data(), kBatch, MSG_DONTWAIT, nullptr);
+      count = recvmmsg(source.socket().fd(), headers_.data(), wanted, MSG_DONTWAIT, nullptr);
       count_call();
       if (count >= 0 || errno == EAGAIN) break;
     }
+    const bool filled = count == static_cast<int>(wanted);
+    source.batch = filled ? std::min(2 * wanted, kBatch) : 1;
     if (count <= 0) return false;
     for (int index = 0; index < count; ++index) {
       const auto at = static_cast<std::size_t>(index);
@@ -247,7 +250,7 @@ bool SocketPort::fetch(SocketSource& source) noexcept {
     }
     source.settle(counters_);
     if (batch_count_ != 0) return true;
-    if (count < static_cast<int>(kBatch)) return false;
+    if (!filled) return false;
   }
   // Somebody floods the link with what is no packet. Others have a turn.
   events_.wake();

@@ -54,7 +54,7 @@ class SocketPort final : public spi::Port {
   const PortCounters& counters() const noexcept { return counters_; }
 
  private:
-  static constexpr std::size_t kBatch = 16;
+  static constexpr unsigned kBatch = 16;
   // With more sources than these, the system is asked which have something.
   static constexpr std::size_t kDirect = 4;
   // A datagram and, so that the first bytes of all do not meet in one cache set, a little more.

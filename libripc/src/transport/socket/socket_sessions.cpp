@@ -89,8 +89,13 @@ Status SocketTransport::begin(const SessionPointer& session, GuardedSocket socke
   const int fd = socket.fd.get();
   const Endpoint local = Endpoint::local_of(fd);
   const Endpoint remote = Endpoint::remote_of(fd);
-  if (!local || !remote) return RIPC_PEER_DEAD;
   const bool first = !session->local;
+  if (!local || !remote) {
+    // Lost again already.
+    if (first) return RIPC_PEER_DEAD;
+    try_again_soon(session);
+    return {};
+  }
   if (!first && (!local.same_ip(session->local) || !remote.same_ip(session->remote)))
     return Status(RIPC_PEER_DEAD, "The peer is reached by another address now: its links are made anew.");
   const auto patience = static_cast<unsigned>(options_.peer_timeout / 2'000'000);
@@ -137,6 +142,14 @@ SessionPointer SocketTransport::incoming_session(std::uint64_t context, std::uin
   return found == sessions_.end() ? nullptr : *found;
 }
 
+// Whether this side began that session, and would go on with it.
+bool SocketTransport::knows(const Hello& hello) {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(sessions_.begin(), sessions_.end(), [&](const SessionPointer& session) {
+    return !session->incoming && session->context == hello.context && session->id == hello.session;
+  });
+}
+
 HelloReply SocketTransport::answer(const Hello& hello) {
   HelloReply reply{.context = options_.context, .received = 0, .status = RIPC_OK, .nonce = {}, .mac = {}};
   const SessionPointer session = incoming_session(hello.context, hello.session);
@@ -159,6 +172,7 @@ HelloReply SocketTransport::answer(const Hello& hello) {
       if (!session) reply.status = RIPC_PEER_DEAD;
       break;
     case Role::check:
+      if (!knows(hello)) reply.status = RIPC_PEER_DEAD;
       break;
   }
   return reply;
@@ -275,6 +289,10 @@ void SocketTransport::resumed(const SessionPointer& session, Greeted greeted) {
     lose(session, Status(RIPC_PEER_DEAD, "The process that held the service has ended."));
     return;
   }
+  try_again_soon(session);
+}
+
+void SocketTransport::try_again_soon(const SessionPointer& session) {
   if (session->timer != 0) loop_->cancel_timer(session->timer);
   session->timer = loop_->add_timer(monotonic_now() + kRedialPause, [this, session] {
     session->timer = 0;

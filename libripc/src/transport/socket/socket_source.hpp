@@ -57,6 +57,8 @@ class SocketSource final : public spi::Source {
   void settle(PortCounters& counters) noexcept;
   // Packets that were read and cannot be delivered yet, first come first.
   std::deque<std::vector<std::byte>> backlog;
+  // How many datagrams the next read asks for: one that finds no more than it asked for costs the system a second look.
+  unsigned batch = 1;
   // The peer is gone or closed the link, and what it had sent before is here or will not come any more.
   bool is_over() const noexcept;
 

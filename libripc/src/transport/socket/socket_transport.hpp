@@ -75,6 +75,7 @@ class SocketTransport final : public spi::Transport {
   Result<SessionPointer> session_with(const std::string& locator, Deadline deadline, bool greeted = true);
   void dial(const SessionPointer& session, Deadline deadline);
   wire::session::HelloReply answer(const wire::session::Hello& hello);
+  bool knows(const wire::session::Hello& hello);
   void accepted(Greeted greeted);
   void accept_session(Greeted greeted);
   Status begin(const SessionPointer& session, GuardedSocket socket, std::uint64_t acknowledged);
@@ -82,6 +83,7 @@ class SocketTransport final : public spi::Transport {
   void on_event(const SessionPointer& session, std::uint32_t events);
   void control_lost(const SessionPointer& session);
   void try_again(const SessionPointer& session);
+  void try_again_soon(const SessionPointer& session);
   void resumed(const SessionPointer& session, Greeted greeted);
   void lose(const SessionPointer& session, Status reason);
   void tick();

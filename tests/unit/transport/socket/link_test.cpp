@@ -53,7 +53,7 @@ TEST_F(LinkTest, WaitingMessagesShareASystemCallToReceive) {
   for (int number = 0; number < 64; ++number) ASSERT_EQ(send_text(*channel, "x"), RIPC_OK);
   // On loopback what was sent has arrived. One message at a time, as ripc_receive() takes them.
   for (std::size_t number = 0; number < 64; ++number) ASSERT_EQ(port_->poll(sink_, 1), 1u);
-  EXPECT_EQ(port_->counters().receive_calls.load(), 64u / 16);
+  EXPECT_LE(port_->counters().receive_calls.load(), 64u / 16 + 4) << "batches of 16, after 1, 2, 4 and 8";
 }
 
 TEST_F(LinkTest, APollThatFindsNothingTakesOneSystemCall) {
