@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/fork_guard.hpp"
 #include "core/service.hpp"
@@ -17,6 +18,8 @@ namespace {
 constexpr Nanoseconds kRetryPause = 2'000'000;
 constexpr Nanoseconds kReclaimPause = 10'000'000;
 constexpr Nanoseconds kFenceTimeout = 1'000'000'000;
+// Of a condition variable, whose arithmetic ends before ours.
+constexpr Nanoseconds kLongestWait = 3'600'000'000'000;
 constexpr int kRandomIdAttempts = 16;
 
 }  // namespace
@@ -170,13 +173,65 @@ spi::Transport* Context::transport(const std::string& name) noexcept {
   return found == parts_.transports.end() ? nullptr : found->get();
 }
 
+std::shared_ptr<spi::Channel> Context::known_channel(ripc_service_id id) const noexcept {
+  const ThreadEpoch::Section section(ThreadEpoch::current());
+  const std::shared_ptr<spi::Channel>* channel = routes_.find(id);
+  return channel != nullptr && (*channel)->alive() ? *channel : nullptr;
+}
+
 Result<std::shared_ptr<spi::Channel>> Context::channel_to(ripc_service_id id, std::atomic<std::uint64_t>& resolutions) {
-  {
-    const ThreadEpoch::Section section(ThreadEpoch::current());
-    if (const std::shared_ptr<spi::Channel>* channel = routes_.find(id); channel != nullptr && (*channel)->alive())
-      return *channel;
-  }
+  if (auto known = known_channel(id)) return known;
   const Deadline deadline = Deadline::after(parts_.resolve_timeout);
+  // One thread looks, those that come meanwhile wait for what it finds.
+  std::shared_ptr<Search> search;
+  {
+    const std::lock_guard lock(searches_mutex_);
+    std::shared_ptr<Search>& running = searches_[id];
+    if (running) {
+      search = running;
+    } else {
+      running = std::make_shared<Search>();
+    }
+  }
+  if (search) return result_of(*search, deadline);
+  // An earlier search may have ended since the first look.
+  std::shared_ptr<spi::Channel> known = known_channel(id);
+  auto found =
+      known ? Result<std::shared_ptr<spi::Channel>>(std::move(known)) : find_channel(id, deadline, resolutions);
+  {
+    const std::lock_guard lock(searches_mutex_);
+    const auto mine = searches_.find(id);
+    mine->second->result = found;
+    searches_.erase(mine);
+  }
+  searches_changed_.notify_all();
+  // The responder waits in its loop.
+  if (!loop_->in_loop_thread()) loop_->post([] {});
+  return found;
+}
+
+Result<std::shared_ptr<spi::Channel>> Context::result_of(const Search& search, Deadline deadline) {
+  std::unique_lock lock(searches_mutex_);
+  const auto done = [&] { return search.result.has_value(); };
+  if (loop_->in_loop_thread()) {
+    lock.unlock();
+    (void)loop_->run_until(
+        [&] {
+          const std::lock_guard look(searches_mutex_);
+          return done();
+        },
+        deadline);
+    lock.lock();
+  } else {
+    while (!done() && !deadline.expired())
+      searches_changed_.wait_for(lock, std::chrono::nanoseconds(std::min(deadline.remaining(), kLongestWait)));
+  }
+  if (!done()) return RIPC_TIMEOUT;
+  return *search.result;
+}
+
+Result<std::shared_ptr<spi::Channel>> Context::find_channel(ripc_service_id id, Deadline deadline,
+                                                            std::atomic<std::uint64_t>& resolutions) {
   for (;;) {
     resolutions.fetch_add(1, std::memory_order_relaxed);
     Result<spi::ServiceRecord> record = parts_.resolver->resolve(id, deadline);

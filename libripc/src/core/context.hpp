@@ -3,8 +3,10 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -89,6 +91,14 @@ class Context final : public spi::Host {
  private:
   explicit Context(ContextParts parts);
   Status start();
+  // What one thread finds for all that want the way to the same service at that time.
+  struct Search {
+    std::optional<Result<std::shared_ptr<spi::Channel>>> result;
+  };
+  std::shared_ptr<spi::Channel> known_channel(ripc_service_id id) const noexcept;
+  Result<std::shared_ptr<spi::Channel>> result_of(const Search& search, Deadline deadline);
+  Result<std::shared_ptr<spi::Channel>> find_channel(ripc_service_id id, Deadline deadline,
+                                                     std::atomic<std::uint64_t>& resolutions);
   Result<std::shared_ptr<spi::Channel>> connect(const std::vector<spi::Address>& addresses, ripc_service_id id,
                                                 Deadline deadline);
   spi::Transport* transport(const std::string& name) noexcept;
@@ -108,6 +118,9 @@ class Context final : public spi::Host {
   std::mutex mutex_;
   std::unordered_map<ripc_service_id, std::shared_ptr<Service>> services_;
   std::vector<std::shared_ptr<Service>> displaced_;  // taken over by another service of this context
+  std::mutex searches_mutex_;
+  std::condition_variable searches_changed_;
+  std::unordered_map<ripc_service_id, std::shared_ptr<Search>> searches_;
   std::atomic<bool> reclaim_scheduled_{false};
   std::thread responder_;
 };
