@@ -73,7 +73,7 @@ libripc::Result<libripc::ServiceInfo> wait_for_service(libripc::Context& context
 Json to_json(const libripc::ServiceInfo& info) {
   return {{"id", format_id(info.id)}, {"name", info.name},           {"incarnation", info.incarnation},
           {"pid", info.pid},          {"transport", info.transport}, {"address", info.address},
-          {"reason", info.reason}};
+          {"reason", info.reason},    {"others", info.others}};
 }
 
 StopOnSignal::StopOnSignal(libripc::Service& service) {

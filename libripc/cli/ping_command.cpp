@@ -56,7 +56,8 @@ int run_ping(const PingOptions& options) {
   constexpr std::uint64_t kAskAgain = 500'000'000;  // after this long an unanswered ping counts as lost
   auto info = wait_for_service(*context, *target, to_timeout(options.timeout));
   if (!info.ok()) return fail(info.error());
-  (void)service->short_limit(info->id);  // the way there is made now, so that the first ping does not pay for it
+  // The way there is made now, so that the first ping does not pay for it.
+  if (auto path = context->find_path(info->id); path.ok()) info = std::move(path);
 
   std::uint64_t number = (std::uint64_t{std::random_device{}()} << 32) + 1;  // not an answer to another process's ping
   std::vector<double> samples;

@@ -26,6 +26,8 @@ int run_resolve(const std::string& name, double timeout, bool json) {
   if (!context.ok()) return fail(context.error());
   auto info = wait_for_service(*context, *target, to_timeout(timeout));
   if (!info.ok()) return fail(info.error());
+  info = context->find_path(info->id);
+  if (!info.ok()) return fail(info.error());
   if (json) {
     print_json(to_json(*info));
     return kOk;
@@ -36,7 +38,8 @@ int run_resolve(const std::string& name, double timeout, bool json) {
                {"incarnation", std::to_string(info->incarnation)},
                {"path", info->transport},
                {"address", info->address},
-               {"reason", info->reason}});
+               {"reason", info->reason},
+               {"others", info->others.empty() ? "-" : info->others}});
   return kOk;
 }
 

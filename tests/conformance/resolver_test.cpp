@@ -179,6 +179,19 @@ TEST_P(Resolver, AnAnswerIsKeptUntilASendFails) {
   EXPECT_EQ(statistics_of(client).resolutions, 2u);
 }
 
+TEST_P(Resolver, ThePathToAServiceIsTheOneThatAnswers) {
+  const Service service = make_service(context_, kId);
+  const Context client = make_context();
+  ripc_service_info info{};
+  info.size = sizeof info;
+  ASSERT_EQ(ripc_find_path(client.get(), kId, &info), RIPC_OK) << ripc_last_error();
+  EXPECT_EQ(info.transport, GetParam());
+  EXPECT_EQ(std::string(info.address).rfind(GetParam() + ":", 0), 0u) << info.address;
+  EXPECT_NE(std::string(info.reason), "");
+  EXPECT_EQ(std::string(info.others), "") << "there is no other";
+  EXPECT_EQ(ripc_find_path(client.get(), kId + 1, &info), RIPC_NO_SERVICE);
+}
+
 TEST_P(Resolver, AServiceThatComesLaterIsFoundThen) {
   const Context context = make_context();
   const Service client = make_service(context);

@@ -157,6 +157,9 @@ TEST_P(Calls, ANullHandleOrPointerIsAnInvalidArgumentNotACrash) {
   EXPECT_REFUSED(ripc_pool_get_statistics(context, nullptr));
   EXPECT_REFUSED(ripc_resolve(nullptr, 1, &info));
   EXPECT_REFUSED(ripc_resolve(context, 1, nullptr));
+  EXPECT_REFUSED(ripc_find_path(nullptr, 1, &info));
+  EXPECT_REFUSED(ripc_find_path(context, 1, nullptr));
+  EXPECT_REFUSED(ripc_find_path(context, 0, &info));
   EXPECT_REFUSED(ripc_resolve_name(nullptr, "name", &info));
   EXPECT_REFUSED(ripc_resolve_name(context, nullptr, &info));
   EXPECT_REFUSED(ripc_resolve_name(context, "name", nullptr));

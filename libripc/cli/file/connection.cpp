@@ -40,6 +40,8 @@ libripc::Error Connection::find() {
     return info.error();
   }
   info_ = *std::move(info);
+  // Which way it goes, for people; a service that moves just now is found by the send.
+  if (auto path = context_.find_path(info_.id); path.ok()) info_ = *std::move(path);
   seen_ = true;
   return {};
 }

@@ -378,12 +378,19 @@ typedef struct ripc_service_info {
   char transport[16]; /* of the first address */
   char address[256];  /* of the first address, transport:locator */
   char reason[160];   /* why this path */
+  char others[400];   /* ripc_find_path: each other path and what speaks against it, separated by "; " */
 } ripc_service_info;
 
 /* Finds a living service. RIPC_NO_SERVICE within the context's resolve_timeout. */
 RIPC_API ripc_status ripc_resolve(ripc_context *context, ripc_service_id id, ripc_service_info *info);
 /* The same by name; RIPC_NAME_COLLISION if the ID of the name is held by a service of another name. */
 RIPC_API ripc_status ripc_resolve_name(ripc_context *context, const char *name, ripc_service_info *info);
+
+/* Finds the path that a send to a living service takes, making it if need be: the transport and address that answered,
+ * why (reason), and what speaks against the others. Takes up to the context's resolve_timeout. RIPC_NO_SERVICE, and if
+ * no path works what the last one tried said: RIPC_PEER_DEAD, RIPC_REFUSED, RIPC_TIMEOUT, RIPC_VERSION_MISMATCH,
+ * RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY. */
+RIPC_API ripc_status ripc_find_path(ripc_context *context, ripc_service_id id, ripc_service_info *info);
 
 typedef void (*ripc_service_visitor)(void *user, const ripc_service_info *info);
 /* Visits every living service that the resolvers can list, in the calling thread. */

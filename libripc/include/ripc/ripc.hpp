@@ -65,6 +65,7 @@ struct ServiceInfo {
   std::string transport;  // of the first address
   std::string address;    // of the first address, transport:locator
   std::string reason;     // why this path
+  std::string others;     // find_path(): what speaks against each of the other paths
 };
 
 // One finding of diagnose().
@@ -210,6 +211,14 @@ class Context {
     const ripc_status status = ripc_resolve_name(handle_, name.c_str(), &info);
     return finish(status, info);
   }
+  // Finds the path that a send to a living service takes, making it if need be. As resolve(); if no path works, what
+  // the last one tried said, such as RIPC_PEER_DEAD, RIPC_REFUSED or RIPC_TIMEOUT.
+  Result<ServiceInfo> find_path(ServiceId id) {
+    ripc_service_info info{};
+    info.size = sizeof(info);
+    const ripc_status status = ripc_find_path(handle_, id, &info);
+    return finish(status, info);
+  }
   // Every living service that the resolvers can list.
   Result<std::vector<ServiceInfo>> services() {
     Collected<ServiceInfo> collected;
@@ -316,7 +325,7 @@ class Context {
     return result;
   }
   static ServiceInfo from_c(const ripc_service_info& info) {
-    return {info.id, info.incarnation, info.pid, info.name, info.transport, info.address, info.reason};
+    return {info.id, info.incarnation, info.pid, info.name, info.transport, info.address, info.reason, info.others};
   }
   static Result<ServiceInfo> finish(ripc_status status, const ripc_service_info& info) {
     if (status != RIPC_OK) return Error::from_last_call(status);

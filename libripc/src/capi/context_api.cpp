@@ -58,8 +58,7 @@ ripc_service_info describe(const spi::ServiceRecord& record) noexcept {
   return info;
 }
 
-Status resolve(core::Context& context, ripc_service_id id, const char* name, ripc_service_info* out) {
-  Result<core::Resolution> found = context.resolve(id);
+Status tell(const Result<core::Resolution>& found, const char* name, ripc_service_info* out) {
   if (!found.ok()) return found.status();
   if (name != nullptr && !found->record.name.empty() && found->record.name != name)
     return Status(RIPC_NAME_COLLISION, "The ID of '" + std::string(name) + "' is held by a service named '" +
@@ -70,6 +69,7 @@ Status resolve(core::Context& context, ripc_service_id id, const char* name, rip
     copy_text(info.address, found->address.transport + ":" + found->address.locator);
   }
   copy_text(info.reason, found->reason);
+  copy_text(info.others, found->others);
   return write_sized(info, out) ? Status() : bad_size("ripc_service_info");
 }
 
@@ -166,7 +166,15 @@ ripc_status ripc_resolve(ripc_context* context, ripc_service_id id, ripc_service
   return guarded([&]() -> Status {
     if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
     if (info == nullptr || id == 0) return RIPC_INVALID_ARGUMENT;
-    return resolve(*from(context), id, nullptr, info);
+    return tell(from(context)->resolve(id), nullptr, info);
+  });
+}
+
+ripc_status ripc_find_path(ripc_context* context, ripc_service_id id, ripc_service_info* info) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+    if (info == nullptr || id == 0) return RIPC_INVALID_ARGUMENT;
+    return tell(from(context)->find_path(id), nullptr, info);
   });
 }
 
@@ -176,7 +184,7 @@ ripc_status ripc_resolve_name(ripc_context* context, const char* name, ripc_serv
     if (info == nullptr || name == nullptr) return RIPC_INVALID_ARGUMENT;
     Status valid = core::check_service_name(name);
     if (!valid.ok()) return valid;
-    return resolve(*from(context), core::service_id_from_name(name), name, info);
+    return tell(from(context)->resolve(core::service_id_from_name(name)), name, info);
   });
 }
 

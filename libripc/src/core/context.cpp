@@ -322,6 +322,48 @@ Result<Resolution> Context::resolve(ripc_service_id id) {
   return resolution;
 }
 
+Result<Resolution> Context::find_path(ripc_service_id id) {
+  const Deadline deadline = Deadline::after(parts_.resolve_timeout);
+  Result<spi::ServiceRecord> record = parts_.resolver->resolve(id, deadline);
+  if (!record.ok()) return record.status();
+  Resolution path;
+  path.record = std::move(*record);
+  const auto other = [&](std::string_view transport, const std::string& why) {
+    if (!path.others.empty()) path.others += "; ";
+    path.others += std::string(transport) + ": " + why;
+  };
+  Status failure(RIPC_NO_SERVICE, "The service has no address on a transport that this context may use (" +
+                                      transport_names() + "): check RIPC_TRANSPORTS on both sides.");
+  for (const auto& transport : parts_.transports) {
+    bool any = false;
+    for (const spi::Address& address : path.record.addresses) {
+      if (address.transport != transport->name()) continue;
+      any = true;
+      if (!path.address.transport.empty()) {
+        other(transport->name(), "comes after " + path.address.transport + " in this context's order");
+        break;
+      }
+      Result<std::shared_ptr<spi::Channel>> channel = transport->connect(address, id, deadline);
+      if (channel.ok()) {
+        path.address = address;
+        path.reason = (*channel)->describe();
+        (void)routes_.insert(id, std::move(*channel));
+      } else {
+        failure = channel.status();
+        other(transport->name(), std::string(failure.text()));
+      }
+    }
+    if (!any) other(transport->name(), "the service has no address there");
+  }
+  for (const spi::Address& address : path.record.addresses) {
+    if (transport(address.transport) == nullptr)
+      other(address.transport, "not among this context's transports (" + transport_names() + ")");
+  }
+  if (path.address.transport.empty()) return failure;
+  if (!path.record.found_by.empty()) path.reason += "; found by the " + std::string(path.record.found_by) + " resolver";
+  return path;
+}
+
 // ---- spi::Host -----------------------------------------------------------------------------------------------
 
 void Context::control_packet(spi::Source&, ripc_service_id destination, spi::Bytes packet) noexcept {

@@ -43,6 +43,7 @@ struct Resolution {
   spi::ServiceRecord record;
   spi::Address address;
   std::string reason;
+  std::string others;  // what speaks against each of the other paths
 };
 
 class Context final : public spi::Host {
@@ -56,6 +57,8 @@ class Context final : public spi::Host {
   void unregister_service(Service* service) noexcept;
 
   Result<Resolution> resolve(ripc_service_id id);
+  // The same, with the path that answers when it is tried.
+  Result<Resolution> find_path(ripc_service_id id);
   Status list(const std::function<void(const spi::ServiceRecord&)>& visit) const {
     return parts_.resolver->list(visit);
   }
