@@ -53,12 +53,12 @@ Result<LinkSocket> LinkSocket::open(const Endpoint& local, PortRange range) {
   return link;
 }
 
-Status LinkSocket::connect(const Endpoint& remote) {
+Status LinkSocket::connect(const Endpoint& remote) const {
   if (::connect(fd(), remote.address(), remote.size()) == 0) return {};
   return system_error(errno, "connect", "check the route to " + remote.ip());
 }
 
-std::size_t LinkSocket::set_receive_buffer(std::size_t bytes) noexcept {
+std::size_t LinkSocket::set_receive_buffer(std::size_t bytes) const noexcept {
   // The system doubles what it is asked for, and counts its own needs in.
   const int half = static_cast<int>(std::min<std::size_t>(bytes / 2, 0x3fffffff));
   (void)setsockopt(fd(), SOL_SOCKET, SO_RCVBUF, &half, sizeof half);

@@ -22,9 +22,9 @@ class LinkSocket {
   // Bound to `local`, not connected yet. The port of `local` is ignored. Datagrams are never fragmented.
   static Result<LinkSocket> open(const Endpoint& local, PortRange range);
 
-  Status connect(const Endpoint& remote);
+  Status connect(const Endpoint& remote) const;
   // Asks for a receive buffer of this many bytes and tells what the system gives.
-  std::size_t set_receive_buffer(std::size_t bytes) noexcept;
+  std::size_t set_receive_buffer(std::size_t bytes) const noexcept;
   // Datagrams that the socket had to drop for want of room, modulo 2^32.
   std::uint32_t dropped() const noexcept;
   // What the path to the other end takes, in bytes of packet; at most kMaxPacket.

@@ -146,7 +146,7 @@ void SocketPort::refresh() noexcept {
   ready_next_ = ready_count_ = 0;
   unscanned_ = polled_.size();
   if (buffers_ || polled_.empty()) return;
-  buffers_.reset(new std::byte[kBatch * kStride]);  // not touched before it is needed
+  buffers_ = std::make_unique_for_overwrite<std::byte[]>(kBatch * kStride);  // not touched before it is needed
   for (std::size_t index = 0; index < kBatch; ++index) {
     parts_[index] = {buffers_.get() + index * kStride, kMaxDatagram + 1};
     headers_[index].msg_hdr.msg_iov = &parts_[index];
@@ -220,9 +220,8 @@ std::size_t SocketPort::poll_source(const std::shared_ptr<SocketSource>& source,
     return deliver_batch(sink, budget, stop);
   }
   if (over) [[unlikely]] {
-    const std::shared_ptr<SocketSource> gone = source;
-    sink.source_gone(*gone);
-    remove(gone);
+    sink.source_gone(*source);
+    remove(source);
   }
   return 0;
 }

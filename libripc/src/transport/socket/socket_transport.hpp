@@ -72,7 +72,7 @@ class SocketTransport final : public spi::Transport {
 
   // ---- Sessions (sessions.cpp) ----
   // The session with a context, greeted. Without `greeted`, perhaps not yet: what is sent to it follows the greeting.
-  Result<SessionPointer> session_with(const std::string& locator, Deadline deadline, bool greeted = true);
+  Result<SessionPointer> session_with(const std::string& text, Deadline deadline, bool greeted = true);
   void dial(const SessionPointer& session, Deadline deadline);
   wire::session::HelloReply answer(const wire::session::Hello& hello);
   bool knows(const wire::session::Hello& hello);
