@@ -26,8 +26,13 @@ int run_resolve(const std::string& name, double timeout, bool json) {
   if (!context.ok()) return fail(context.error());
   auto info = wait_for_service(*context, *target, to_timeout(timeout));
   if (!info.ok()) return fail(info.error());
-  info = context->find_path(info->id);
-  if (!info.ok()) return fail(info.error());
+  if (auto path = context->find_path(info->id); path.ok()) {
+    info = std::move(path);
+  } else {
+    // It is there; that this host cannot reach it is part of the answer.
+    info->transport = "none";
+    info->reason += "; no path works: " + std::string(path.error().text());
+  }
   if (json) {
     print_json(to_json(*info));
     return kOk;

@@ -251,9 +251,13 @@ int flooder(const std::vector<std::string>& arguments) {
       others.push_back(std::make_unique<Hostile>(arguments.at(0), std::stoull(arguments.at(1))));
   }
   // An answer after all of it shows that everything before was read.
-  (void)hostile.closed();
-  hostile.send(control::Fence{.request = 77, .service = 1, .incarnation = 1});
-  if (!hostile.wait_for<control::Fenced>(kLimit)) return 1;
+  // It may be lost among the answers that were not read: then the question is asked again.
+  const bool answered = eventually([&] {
+    (void)hostile.closed();
+    hostile.send(control::Fence{.request = 77, .service = 1, .incarnation = 1});
+    return hostile.wait_for<control::Fenced>(100 * kMillisecond).has_value();
+  });
+  if (!answered) return 1;
   std::ofstream(arguments.at(0) + "/ready") << "ready";
   for (;;) pause();
 }
