@@ -96,7 +96,8 @@ std::size_t ShmPort::poll_all(spi::PacketSink& sink, std::size_t budget) noexcep
   if (count == 1) {
     QueueReader& reader = polled_.front()->reader();
     std::span<const std::byte> packet;
-    for (int look = 0; look < kLooks; ++look) {
+    const int looks = streak_ >= kStreak ? 1 : kLooks;  // a stream is better left alone
+    for (int look = 0; look < looks; ++look) {
       bool stop = false;
       if (reader.peek(packet)) return poll_source(*polled_.front(), packet, sink, std::min(budget, kTurn), stop);
     }
