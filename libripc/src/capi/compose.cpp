@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdlib>
 #include <string_view>
 
 #include "base/random.hpp"
 #include "base/runtime_directory.hpp"
+#include "capi/environment.hpp"
 #include "capi/multicast_options.hpp"
 #include "capi/socket_options.hpp"
 #include "core/service_id.hpp"
@@ -28,11 +28,6 @@ namespace {
 // Those of the design; this build may have fewer.
 constexpr std::array<std::string_view, 3> kKnownTransports{"shm", "socket", "verbs"};
 constexpr std::array<std::string_view, 2> kBuiltTransports{"shm", "socket"};
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
 
 template <std::size_t Count>
 bool contains(const std::array<std::string_view, Count>& list, std::string_view item) {

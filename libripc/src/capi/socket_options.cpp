@@ -2,17 +2,14 @@
 #include "capi/socket_options.hpp"
 
 #include <charconv>
-#include <cstdlib>
 #include <string>
+
+#include "capi/environment.hpp"
+#include "capi/multicast_options.hpp"
 
 namespace ripc::capi {
 
 namespace {
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
 
 template <typename Number>
 bool parse_number(std::string_view text, Number& number) noexcept {
@@ -65,11 +62,9 @@ Result<socket::TransportOptions> read_socket_options() {
   options.bulk_connections = static_cast<std::size_t>(connections);
   options.bind_address = environment("RIPC_SOCKET_ADDRESS");
   options.interface = environment("RIPC_SOCKET_INTERFACE");
-  if (const std::string file = environment("RIPC_CLUSTER_KEY_FILE"); !file.empty()) {
-    Result<std::shared_ptr<const ClusterKeys>> keys = ClusterKeys::load(file);
-    if (!keys.ok()) return keys.status();
-    options.keys = std::move(*keys);
-  }
+  Result<std::shared_ptr<const ClusterKeys>> keys = read_cluster_keys();
+  if (!keys.ok()) return keys.status();
+  options.keys = std::move(*keys);
   return options;
 }
 

@@ -4,9 +4,9 @@
 #include <time.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/fork_guard.hpp"
+#include "base/loop_wait.hpp"
 #include "core/service.hpp"
 #include "core/service_id.hpp"
 
@@ -18,9 +18,12 @@ namespace {
 constexpr Nanoseconds kRetryPause = 2'000'000;
 constexpr Nanoseconds kReclaimPause = 10'000'000;
 constexpr Nanoseconds kFenceTimeout = 1'000'000'000;
-// Of a condition variable, whose arithmetic ends before ours.
-constexpr Nanoseconds kLongestWait = 3'600'000'000'000;
 constexpr int kRandomIdAttempts = 16;
+
+// What a reason ends with.
+std::string finder_of(const spi::ServiceRecord& record) {
+  return record.found_by.empty() ? std::string() : "; found by the " + std::string(record.found_by) + " resolver";
+}
 
 }  // namespace
 
@@ -213,20 +216,7 @@ Result<std::shared_ptr<spi::Channel>> Context::channel_to(ripc_service_id id, st
 Result<std::shared_ptr<spi::Channel>> Context::result_of(const Search& search, Deadline deadline) {
   std::unique_lock lock(searches_mutex_);
   const auto done = [&] { return search.result.has_value(); };
-  if (loop_->in_loop_thread()) {
-    lock.unlock();
-    (void)loop_->run_until(
-        [&] {
-          const std::lock_guard look(searches_mutex_);
-          return done();
-        },
-        deadline);
-    lock.lock();
-  } else {
-    while (!done() && !deadline.expired())
-      searches_changed_.wait_for(lock, std::chrono::nanoseconds(std::min(deadline.remaining(), kLongestWait)));
-  }
-  if (!done()) return RIPC_TIMEOUT;
+  if (!wait_in(*loop_, lock, searches_changed_, deadline, done)) return RIPC_TIMEOUT;
   return *search.result;
 }
 
@@ -266,8 +256,7 @@ Result<std::shared_ptr<spi::Channel>> Context::find_channel(ripc_service_id id, 
 
 Result<std::shared_ptr<spi::Channel>> Context::connect(const std::vector<spi::Address>& addresses, ripc_service_id id,
                                                        Deadline deadline) {
-  Status failure(RIPC_NO_SERVICE, "The service has no address on a transport that this context may use (" +
-                                      transport_names() + "): check RIPC_TRANSPORTS on both sides.");
+  Status failure = no_common_transport();
   for (const auto& transport : parts_.transports) {
     for (const spi::Address& address : addresses) {
       if (address.transport != transport->name()) continue;
@@ -277,6 +266,11 @@ Result<std::shared_ptr<spi::Channel>> Context::connect(const std::vector<spi::Ad
     }
   }
   return failure;
+}
+
+Status Context::no_common_transport() const {
+  return Status(RIPC_NO_SERVICE, "The service has no address on a transport that this context may use (" +
+                                     transport_names() + "): check RIPC_TRANSPORTS on both sides.");
 }
 
 std::string Context::transport_names() const {
@@ -317,8 +311,7 @@ Result<Resolution> Context::resolve(ripc_service_id id) {
     if (!resolution.record.addresses.empty()) resolution.address = resolution.record.addresses.front();
     resolution.reason = "none: the service is on none of this context's transports (" + transport_names() + ")";
   }
-  if (!resolution.record.found_by.empty())
-    resolution.reason += "; found by the " + std::string(resolution.record.found_by) + " resolver";
+  resolution.reason += finder_of(resolution.record);
   return resolution;
 }
 
@@ -332,13 +325,13 @@ Result<Resolution> Context::find_path(ripc_service_id id) {
     if (!path.others.empty()) path.others += "; ";
     path.others += std::string(transport) + ": " + why;
   };
-  Status failure(RIPC_NO_SERVICE, "The service has no address on a transport that this context may use (" +
-                                      transport_names() + "): check RIPC_TRANSPORTS on both sides.");
+  Status failure = no_common_transport();
   for (const auto& transport : parts_.transports) {
     bool any = false;
     for (const spi::Address& address : path.record.addresses) {
       if (address.transport != transport->name()) continue;
       any = true;
+      if (path.address.transport == transport->name()) break;
       if (!path.address.transport.empty()) {
         other(transport->name(), "comes after " + path.address.transport + " in this context's order");
         break;
@@ -360,7 +353,7 @@ Result<Resolution> Context::find_path(ripc_service_id id) {
       other(address.transport, "not among this context's transports (" + transport_names() + ")");
   }
   if (path.address.transport.empty()) return failure;
-  if (!path.record.found_by.empty()) path.reason += "; found by the " + std::string(path.record.found_by) + " resolver";
+  path.reason += finder_of(path.record);
   return path;
 }
 

@@ -109,6 +109,7 @@ class Context final : public spi::Host {
   std::shared_ptr<Service> service(ripc_service_id id) noexcept;
   std::vector<std::shared_ptr<Service>> services() noexcept;
   std::string transport_names() const;
+  Status no_common_transport() const;
 
   ContextParts parts_;
   MessagePools message_pools_;

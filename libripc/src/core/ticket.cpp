@@ -3,14 +3,14 @@
 
 #include <algorithm>
 
+#include "base/loop_wait.hpp"
+
 namespace ripc::core {
 
 namespace {
 
 constexpr Nanoseconds kFirstPause = 5'000'000;
 constexpr Nanoseconds kLongestPause = 1'000'000'000;
-// Longer waits than a century are for ever: adding them to the clock would overflow.
-constexpr Nanoseconds kVeryLong = 3'000'000'000'000'000'000;
 
 bool overlap(spi::Bytes left, spi::Bytes right) noexcept {
   return left.data() < right.data() + right.size() && right.data() < left.data() + left.size();
@@ -38,26 +38,11 @@ ripc_status Ticket::wait(Deadline deadline, Nanoseconds spin) noexcept {
     if (now >= spin_until) break;
     for (int pause = 0; pause < 8; ++pause) cpu_pause();
   }
-  {
-    const std::lock_guard lock(keeper_.mutex_);
-    if (status_.load(std::memory_order_relaxed) == RIPC_PENDING && !parts_.channel->watch_transfer(parts_.transfer))
-      (void)keeper_.try_finish(*this);
-  }
-  const auto done = [&] { return status_.load(std::memory_order_acquire) != RIPC_PENDING; };
-  if (keeper_.loop_.in_loop_thread()) {
-    (void)keeper_.loop_.run_until(done, deadline);
-  } else {
-    std::unique_lock lock(keeper_.mutex_);
-    while (!done()) {
-      const Nanoseconds left = deadline.remaining();
-      if (left == 0) break;
-      if (left > kVeryLong) {
-        keeper_.changed_.wait(lock);
-      } else {
-        keeper_.changed_.wait_for(lock, std::chrono::nanoseconds(left));
-      }
-    }
-  }
+  std::unique_lock lock(keeper_.mutex_);
+  if (status_.load(std::memory_order_relaxed) == RIPC_PENDING && !parts_.channel->watch_transfer(parts_.transfer))
+    (void)keeper_.try_finish(*this);
+  (void)wait_in(keeper_.loop_, lock, keeper_.changed_, deadline,
+                [this] { return status_.load(std::memory_order_acquire) != RIPC_PENDING; });
   return static_cast<ripc_status>(status_.load(std::memory_order_acquire));
 }
 

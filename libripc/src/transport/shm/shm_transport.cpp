@@ -12,6 +12,7 @@
 #include <charconv>
 #include <cstdio>
 
+#include "base/loop_wait.hpp"
 #include "base/process_barrier.hpp"
 
 namespace ripc::shm {
@@ -88,24 +89,8 @@ void ShmTransport::stop() noexcept {
 spi::Address ShmTransport::address() const { return {"shm", context_locator(options_.context)}; }
 
 bool ShmTransport::wait(const std::function<bool()>& done, Deadline deadline) {
-  const auto check = [&] {
-    const std::lock_guard lock(mutex_);
-    return stopped_ || done();
-  };
-  if (loop_->in_loop_thread()) {
-    return loop_->run_until(check, deadline);
-  }
   std::unique_lock lock(mutex_);
-  while (!stopped_ && !done()) {
-    if (deadline.is_never()) {
-      changed_.wait(lock);
-    } else {
-      const Nanoseconds left = deadline.remaining();
-      if (left == 0) return false;
-      changed_.wait_for(lock, std::chrono::nanoseconds(left));
-    }
-  }
-  return true;
+  return wait_in(*loop_, lock, changed_, deadline, [&] { return stopped_ || done(); });
 }
 
 // ---- Peers ---------------------------------------------------------------------------------------------------
@@ -345,25 +330,13 @@ Result<std::shared_ptr<spi::Channel>> ShmTransport::connect(const spi::Address& 
   Result<PeerPointer> connected = connect_peer(address.locator, deadline);
   if (!connected.ok()) return connected.status();
   const PeerPointer& peer = *connected;
-  // One thread opens the link, whoever comes meanwhile waits and shares it.
-  for (;;) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (stopped_) return RIPC_CLOSED;
-      if (peer->lost) return RIPC_PEER_DEAD;
-      if (auto open = open_channel(*peer, id)) return std::shared_ptr<spi::Channel>(std::move(open));
-      if (peer->opening.insert(id).second) break;
-    }
-    if (!wait([&] { return peer->lost || !peer->opening.contains(id); }, deadline)) return not_answering();
-  }
-  Result<std::shared_ptr<ShmChannel>> channel = open_link(peer, id, deadline);
   {
     const std::lock_guard lock(mutex_);
-    peer->opening.erase(id);
-    changed_.notify_all();
+    if (stopped_) return RIPC_CLOSED;
+    if (peer->lost) return RIPC_PEER_DEAD;
+    if (auto open = open_channel(*peer, id)) return std::shared_ptr<spi::Channel>(std::move(open));
   }
-  // The responder waits in its loop.
-  if (!loop_->in_loop_thread()) loop_->post([] {});
+  Result<std::shared_ptr<ShmChannel>> channel = open_link(peer, id, deadline);
   if (!channel.ok()) return channel.status();
   return std::shared_ptr<spi::Channel>(std::move(*channel));
 }

@@ -10,7 +10,6 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "base/fork_guard.hpp"
@@ -62,7 +61,6 @@ class ShmTransport final : public spi::Transport {
     std::uint64_t context = 0;
     std::string locator;
     std::unordered_map<std::uint64_t, std::weak_ptr<ShmChannel>> channels;
-    std::unordered_set<ripc_service_id> opening;                            // a thread asks for a link to it
     std::unordered_map<std::uint64_t, std::shared_ptr<ShmSource>> sources;  // by the peer's link
     std::unordered_map<std::uint64_t, ripc_service_id> source_services;
   };

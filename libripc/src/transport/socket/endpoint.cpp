@@ -40,23 +40,18 @@ bool Endpoint::parse(const std::string& ip, std::uint16_t port, Endpoint& endpoi
   return true;
 }
 
-Endpoint Endpoint::local_of(int fd) noexcept {
+Endpoint Endpoint::told_by(int (*ask)(int, sockaddr*, socklen_t*), int fd) noexcept {
   Endpoint endpoint;
   socklen_t size = sizeof endpoint.address_;
-  if (getsockname(fd, &endpoint.address_.any, &size) != 0) return {};
+  if (ask(fd, &endpoint.address_.any, &size) != 0) return {};
   endpoint.size_ = size;
   endpoint.normalize();
   return endpoint;
 }
 
-Endpoint Endpoint::remote_of(int fd) noexcept {
-  Endpoint endpoint;
-  socklen_t size = sizeof endpoint.address_;
-  if (getpeername(fd, &endpoint.address_.any, &size) != 0) return {};
-  endpoint.size_ = size;
-  endpoint.normalize();
-  return endpoint;
-}
+Endpoint Endpoint::local_of(int fd) noexcept { return told_by(getsockname, fd); }
+
+Endpoint Endpoint::remote_of(int fd) noexcept { return told_by(getpeername, fd); }
 
 void Endpoint::normalize() noexcept {
   if (family() != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&address_.v6.sin6_addr)) return;

@@ -2,7 +2,8 @@
 #include "transport/socket/push_book.hpp"
 
 #include <algorithm>
-#include <chrono>
+
+#include "base/loop_wait.hpp"
 
 namespace ripc::socket {
 
@@ -25,14 +26,11 @@ void OutgoingPush::end(ripc_status status) noexcept {
 }
 
 ripc_status OutgoingPush::wait(EventLoop& loop, Nanoseconds patience) noexcept {
-  const bool in_loop = loop.in_loop_thread();
   std::uint64_t seen = reads_.load(std::memory_order_relaxed);
   while (status() == RIPC_PENDING) {
-    if (in_loop) {
-      (void)loop.run_until([&] { return status() != RIPC_PENDING; }, Deadline::after(patience));
-    } else {
+    {
       std::unique_lock lock(mutex_);
-      (void)ended_.wait_for(lock, std::chrono::nanoseconds(patience), [&] { return status() != RIPC_PENDING; });
+      (void)wait_in(loop, lock, ended_, Deadline::after(patience), [&] { return status() != RIPC_PENDING; });
     }
     if (seen == reads_.load(std::memory_order_relaxed)) end(RIPC_UNSUPPORTED);
     seen = reads_.load(std::memory_order_relaxed);

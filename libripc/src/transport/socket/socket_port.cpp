@@ -4,7 +4,8 @@
 #include <errno.h>
 
 #include <algorithm>
-#include <chrono>
+
+#include "base/loop_wait.hpp"
 
 namespace ripc::socket {
 
@@ -15,7 +16,7 @@ constexpr std::size_t kControlReserve = 16 * datagram_bytes(wire::datagram::kHea
 // Pending errors of a socket come before its datagrams.
 constexpr int kMaxErrors = 4;
 // How long the end of a service waits for its senders to hear of it: some round trips.
-constexpr std::chrono::milliseconds kClosePatience{250};
+constexpr Nanoseconds kClosePatience = 250'000'000;
 // Batches without a packet in them that are read in one turn.
 constexpr int kMaxEmptyBatches = 8;
 
@@ -99,18 +100,7 @@ void SocketPort::close() noexcept {
     if (source->dead()) continue;
     (void)source->session()->stream.send(wire::session::LinkClosed{.link = source->link(), .status = RIPC_CLOSED});
   }
-  if (loop_.in_loop_thread()) {
-    lock.unlock();
-    (void)loop_.run_until(
-        [&] {
-          const std::lock_guard inner(mutex_);
-          return all_heard();
-        },
-        Deadline::after(static_cast<Nanoseconds>(std::chrono::nanoseconds(kClosePatience).count())));
-    lock.lock();
-  } else {
-    (void)changed_.wait_for(lock, kClosePatience, all_heard);
-  }
+  (void)wait_in(loop_, lock, changed_, Deadline::after(kClosePatience), all_heard);
   for (const auto& source : sources_) {
     if (!source->dead()) source->session()->slow.store(true, std::memory_order_relaxed);
   }

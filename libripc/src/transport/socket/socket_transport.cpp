@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/loop_wait.hpp"
 #include "base/random.hpp"
 
 namespace ripc::socket {
@@ -80,24 +81,8 @@ spi::Address SocketTransport::address() const {
 }
 
 bool SocketTransport::wait(const std::function<bool()>& done, Deadline deadline) {
-  const auto check = [&] {
-    const std::lock_guard lock(mutex_);
-    return stopped_ || done();
-  };
-  if (loop_->in_loop_thread()) {
-    return loop_->run_until(check, deadline);
-  }
   std::unique_lock lock(mutex_);
-  while (!stopped_ && !done()) {
-    if (deadline.is_never()) {
-      changed_.wait(lock);
-    } else {
-      const Nanoseconds left = deadline.remaining();
-      if (left == 0) return false;
-      changed_.wait_for(lock, std::chrono::nanoseconds(left));
-    }
-  }
-  return true;
+  return wait_in(*loop_, lock, changed_, deadline, [&] { return stopped_ || done(); });
 }
 
 // ---- Links ---------------------------------------------------------------------------------------------------
