@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "wire/packet.hpp"
+#include "wire/plain.hpp"
 
 namespace {
 
@@ -67,6 +68,24 @@ void check_encodes_again(const Packet& packet, std::span<const std::byte> bytes)
   require(std::equal(again.begin(), again.end(), bytes.begin(), bytes.end()));
 }
 
+// What the short way takes, the decoder takes too, and sees the same in it; and it takes all messages of payload only.
+void check_plain(const Packet* packet, std::span<const std::byte> bytes) {
+  const bool is_plain = packet != nullptr && packet->kind() == ripc::wire::PacketKind::message &&
+                        std::all_of(packet->items().begin(), packet->items().end(),
+                                    [](const DecodedItem& item) { return item.type == ItemType::payload; });
+  ripc::wire::PlainReader reader;
+  std::size_t index = 0;
+  const bool taken =
+      reader.read_header(bytes, RIPC_MAX_ITEMS) && reader.visit_items([&](std::size_t offset, std::size_t length) {
+        require(offset + length <= reader.body().size());
+        if (!is_plain) return;
+        const DecodedItem& item = packet->items()[index++];
+        require(reader.body().data() + offset == bytes.data() + item.offset && length == item.length);
+      });
+  require(taken == is_plain);
+  if (taken) require(reader.tag() == packet->tag() && reader.source() == packet->source());
+}
+
 }  // namespace
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name is libFuzzer's
@@ -76,12 +95,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const ripc::Status status = packet.decode(bytes);
   if (!status.ok()) {
     require(packet.items().empty());
+    check_plain(nullptr, bytes);
     require(status == RIPC_CORRUPT || (status == RIPC_VERSION_MISMATCH && bytes[0] != std::byte{1}));
     return 0;
   }
   require(packet.source() != 0);
   check_items(packet, bytes);
   check_encodes_again(packet, bytes);
+  check_plain(&packet, bytes);
   require(packet.decode(bytes.first(size - 1)) == RIPC_CORRUPT);  // no packet is the beginning of another
   require(packet.items().empty());
   return 0;

@@ -273,8 +273,8 @@ class Service {
 
  private:
   static ripc_send_options to_c(const SendOptions& options) noexcept {
-    ripc_send_options result;
-    ripc_send_options_init(&result);
+    ripc_send_options result{};
+    result.size = sizeof result;
     result.tag = options.tag;
     result.return_count = static_cast<std::uint32_t>(options.returns.size());
     result.returns = options.returns.data();

@@ -40,21 +40,4 @@ inline void copy_small(std::byte* to, const std::byte* from, std::size_t size) n
   }
 }
 
-// The same for bytes that were written a moment ago as words of 8, 8, 4, 4, ... bytes: loads as wide as the stores are
-// served from the store buffer, wider ones would wait until it has been emptied.
-inline void copy_fresh_words(std::byte* to, const std::byte* from, std::size_t size) noexcept {
-  if (size < 16 || size > 48 || size % 4 != 0) {
-    copy_small(to, from, size);
-    return;
-  }
-  const auto move = [&]<typename T>(T, std::size_t at) {
-    T value;
-    std::memcpy(&value, from + at, sizeof value);
-    std::memcpy(to + at, &value, sizeof value);
-  };
-  move(std::uint64_t{}, 0);
-  move(std::uint64_t{}, 8);
-  for (std::size_t at = 16; at < size; at += 4) move(std::uint32_t{}, at);
-}
-
 }  // namespace ripc

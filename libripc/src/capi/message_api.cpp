@@ -11,12 +11,19 @@ namespace {
 constexpr Nanoseconds kDefaultTicketTimeout = 30'000'000'000;
 
 // The fast path. RIPC_PENDING: send_message() has to look at it.
-ripc_status send_short(ripc_service* service, ripc_service_id to, std::span<const ripc_item> items,
-                       ripc_ticket** ticket) noexcept {
-  if (check(from(service)) != RIPC_OK) [[unlikely]]
+ripc_status send_short(ripc_service* service, ripc_service_id to, const ripc_item* items, std::size_t count,
+                       const ripc_send_options* options, ripc_ticket** ticket) noexcept {
+  std::uint32_t tag = 0;
+  if (options != nullptr) {
+    if (options->size != sizeof *options || options->returns != nullptr || options->return_count != 0 ||
+        options->callback != nullptr || options->request_id != nullptr)
+      return RIPC_PENDING;
+    tag = options->tag;
+  }
+  if (items == nullptr || check(from(service)) != RIPC_OK) [[unlikely]]
     return RIPC_PENDING;
   if (ticket != nullptr) *ticket = nullptr;
-  return report(from(service)->send_short(to, items));
+  return report(from(service)->send_short(to, tag, {items, count}));
 }
 
 Status send_message(ripc_service* service, ripc_service_id to, const ripc_message* reply_to, const ripc_item* items,
@@ -62,16 +69,15 @@ Status withdraw_windows(core::WindowQueue& windows, std::uint64_t cookie, std::s
 
 ripc_status receive_messages(ripc_service* service, std::uint32_t flags, std::uint64_t timeout, ripc_message** messages,
                              std::size_t capacity, std::size_t* count) noexcept {
-  return guarded([&]() -> ripc_status {
-    if (messages == nullptr || count == nullptr || capacity == 0 || (flags & ~std::uint32_t{RIPC_RECEIVE_LEND}) != 0)
-        [[unlikely]]
-      return RIPC_INVALID_ARGUMENT;
-    *count = 0;
-    messages[0] = nullptr;
-    if (const ripc_status status = check(from(service)); status != RIPC_OK) [[unlikely]]
-      return status;
-    return from(service)->receive(flags, timeout, {reinterpret_cast<core::Message**>(messages), capacity}, *count);
-  });
+  if (messages == nullptr || count == nullptr || capacity == 0 || (flags & ~std::uint32_t{RIPC_RECEIVE_LEND}) != 0)
+      [[unlikely]]
+    return report(RIPC_INVALID_ARGUMENT);
+  *count = 0;
+  messages[0] = nullptr;
+  if (const ripc_status status = check(from(service)); status != RIPC_OK) [[unlikely]]
+    return report(status);
+  return report(
+      from(service)->receive(flags, timeout, {reinterpret_cast<core::Message**>(messages), capacity}, *count));
 }
 
 }  // namespace
@@ -88,18 +94,16 @@ void ripc_send_options_init(ripc_send_options* options) {
 
 ripc_status ripc_send(ripc_service* service, ripc_service_id to, const ripc_item* items, size_t count,
                       const ripc_send_options* options, ripc_ticket** ticket) {
-  if (options == nullptr && items != nullptr) [[likely]] {
-    const ripc_status status = send_short(service, to, {items, count}, ticket);
-    if (status != RIPC_PENDING) [[likely]]
-      return status;
-  }
+  if (const ripc_status status = send_short(service, to, items, count, options, ticket); status != RIPC_PENDING)
+      [[likely]]
+    return status;
   return guarded([&] { return send_message(service, to, nullptr, items, count, options, ticket); });
 }
 
 ripc_status ripc_reply(ripc_service* service, const ripc_message* message, const ripc_item* items, size_t count,
                        const ripc_send_options* options, ripc_ticket** ticket) {
-  if (options == nullptr && items != nullptr && message != nullptr && from(message)->request == 0) [[likely]] {
-    const ripc_status status = send_short(service, from(message)->source, {items, count}, ticket);
+  if (message != nullptr && from(message)->request == 0) [[likely]] {
+    const ripc_status status = send_short(service, from(message)->source, items, count, options, ticket);
     if (status != RIPC_PENDING) [[likely]]
       return status;
   }

@@ -3,16 +3,8 @@
 
 #include <cstdlib>
 #include <new>
-#include <utility>
 
 namespace ripc::core {
-
-namespace {
-
-constexpr std::size_t kSmallItems = 4;
-constexpr std::size_t kSmallStorage = 512;
-
-}  // namespace
 
 MessagePools::~MessagePools() {
   for (MessagePool* pool : std::exchange(pools_, {})) delete pool;
@@ -47,6 +39,7 @@ Message* MessagePool::make(bool large) noexcept {
   message->items = reinterpret_cast<ripc_item_view*>(static_cast<std::byte*>(memory) + items_offset);
   message->storage = static_cast<std::byte*>(memory) + storage_offset;
   message->storage_size = storage;
+  message->owner = this;
   message->made_before = std::exchange(made_, message);
   return message;
 }
@@ -77,47 +70,20 @@ bool MessagePool::exhausted() noexcept {
   return out_ >= max_messages_;
 }
 
-Message* MessagePool::take(std::size_t packet_size, std::size_t items) noexcept {
-  if (exhausted()) return nullptr;
-  const bool large = packet_size > kSmallStorage || items > kSmallItems;
-  List& list = large ? large_ : small_;
+// Makes sure that there is one to take. False: max_messages are out, or no memory.
+bool MessagePool::provide(List& list) noexcept {
+  if (exhausted()) return false;
   if (list.own == nullptr && list.returned.load(std::memory_order_relaxed) != nullptr) collect(list);
-  Message* message = list.own;
-  if (message != nullptr) {
-    list.own = message->next;
-  } else {
-    message = make(large);
-    if (message == nullptr) return nullptr;
-  }
-  message->owner = this;
-  message->in_reply_to = 0;
-  message->request = 0;
-  message->item_count = 0;
-  ++out_;
-  return message;
+  if (list.own == nullptr) list.own = make(&list == &large_);
+  return list.own != nullptr;
 }
 
-void MessagePool::release(Message* message) noexcept {
-  if (message->attachments) [[unlikely]] {
-    Message::Attachments& attachments = *message->attachments;
-    for (const wire::Descriptor& descriptor : attachments.lent)
-      (void)attachments.source->finish(descriptor, attachments.lent_status);
-    for (std::byte* lease : attachments.leases) (void)attachments.pool->release(lease);
-    message->attachments.reset();
-  }
-  MessagePool& pool = *message->owner;
-  List& list = message->large ? pool.large_ : pool.small_;
-  ThreadEpoch::Record& thread = ThreadEpoch::current();
-  {
-    const ThreadEpoch::Section section(thread);
-    if (pool.owner_.load(std::memory_order_relaxed) == &thread) [[likely]] {
-      message->next = list.own;
-      list.own = message;
-      --pool.out_;
-      return;
-    }
-  }
-  pool.give_back_from_elsewhere(list, message);
+void MessagePool::end_attachments(Message& message) noexcept {
+  Message::Attachments& attachments = *message.attachments;
+  for (const wire::Descriptor& descriptor : attachments.lent)
+    (void)attachments.source->finish(descriptor, attachments.lent_status);
+  for (std::byte* lease : attachments.leases) (void)attachments.pool->release(lease);
+  message.attachments.reset();
 }
 
 void MessagePool::give_back_from_elsewhere(List& list, Message* message) noexcept {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "base/thread_epoch.hpp"
@@ -87,13 +88,39 @@ class MessagePool {
 
   // The receiving thread. nullptr: max_messages are out, or no memory. No allocation once as many as are needed at a
   // time exist.
-  Message* take(std::size_t packet_size, std::size_t items) noexcept;
+  Message* take(std::size_t bytes, std::size_t items) noexcept {
+    List& list = bytes > kSmallStorage || items > kSmallItems ? large_ : small_;
+    if (list.own == nullptr || out_ >= max_messages_) [[unlikely]] {
+      if (!provide(list)) return nullptr;
+    }
+    Message* message = std::exchange(list.own, list.own->next);
+    message->in_reply_to = 0;
+    message->request = 0;
+    message->item_count = 0;
+    ++out_;
+    return message;
+  }
 
   // The receiving thread. True if max_messages are out.
   bool exhausted() noexcept;
 
   // Any thread. Ends what the message lends and gives it back to its pool.
-  static void release(Message* message) noexcept;
+  static void release(Message* message) noexcept {
+    if (message->attachments) [[unlikely]]
+      end_attachments(*message);
+    MessagePool& pool = *message->owner;
+    List& list = message->large ? pool.large_ : pool.small_;
+    ThreadEpoch::Record& thread = ThreadEpoch::current();
+    {
+      const ThreadEpoch::Section section(thread);
+      if (pool.owner_.load(std::memory_order_relaxed) == &thread) [[likely]] {
+        message->next = std::exchange(list.own, message);
+        --pool.out_;
+        return;
+      }
+    }
+    pool.give_back_from_elsewhere(list, message);
+  }
 
   // The service is gone; nobody receives any more. The pool goes, with all its messages, when the last one is back.
   void close() noexcept;
@@ -105,6 +132,11 @@ class MessagePool {
   };
   friend class MessagePools;
   ~MessagePool();
+  // What nearly all messages need; the others have room for the largest.
+  static constexpr std::size_t kSmallItems = 4;
+  static constexpr std::size_t kSmallStorage = 512;
+  static void end_attachments(Message& message) noexcept;
+  bool provide(List& list) noexcept;
   static Message* closed_mark() noexcept { return reinterpret_cast<Message*>(std::uintptr_t{1}); }
   Message* make(bool large) noexcept;
   void one_is_back() noexcept;  // after close()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The receiving half of a service: waiting, and the way of a short message. Long ones go through assembly.cpp.
 #include <algorithm>
+#include <cstring>
 
 #include "base/copy.hpp"
 #include "core/assembly.hpp"
@@ -23,8 +24,28 @@ void increase(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) noexcep
 
 }  // namespace
 
+// What does not wait for a port.
+void Service::poll_pending() noexcept {
+  while (!ready_.empty() && output_count_ < output_.size()) {
+    output_[output_count_++] = ready_.front();
+    ready_.pop_front();
+  }
+  // First what came first: a message that has waited for too long gives its windows back to those that come now.
+  progress_all();
+}
+
+inline std::size_t Service::poll_ports() noexcept {
+  if (!ready_.empty() || !assemblies_.empty()) [[unlikely]]
+    poll_pending();
+  for (const auto& port : ports_) {
+    if (output_count_ >= output_.size()) break;
+    (void)port->poll(*this, output_.size() - output_count_);
+  }
+  return output_count_;
+}
+
 ripc_status Service::receive(std::uint32_t flags, Nanoseconds timeout, std::span<Message*> messages,
-                             std::size_t& count) {
+                             std::size_t& count) noexcept {
   count = 0;
   if (armed_) disarm();
   output_ = messages;
@@ -78,23 +99,6 @@ ripc_status Service::receive_nothing(std::size_t& count) noexcept {
   return RIPC_OK;
 }
 
-std::size_t Service::poll_ports() noexcept {
-  if (!ready_.empty()) [[unlikely]] {
-    while (!ready_.empty() && output_count_ < output_.size()) {
-      output_[output_count_++] = ready_.front();
-      ready_.pop_front();
-    }
-  }
-  // First what came first: a message that has waited for too long gives its windows back to those that come now.
-  if (!assemblies_.empty()) [[unlikely]]
-    progress_all();
-  for (const auto& port : ports_) {
-    if (output_count_ >= output_.size()) break;
-    (void)port->poll(*this, output_.size() - output_count_);
-  }
-  return output_count_;
-}
-
 ripc_status Service::sleep(Deadline deadline) noexcept {
   ripc_status status = RIPC_OK;
   bool slept = false;
@@ -138,13 +142,14 @@ int Service::event_fd() noexcept {
   return events_.fd();
 }
 
-void Service::emit(Message* message) noexcept {
-  increase(counters_.messages_received);
-  if (output_count_ < output_.size()) {
-    output_[output_count_++] = message;
-  } else {
-    ready_.push_back(message);
-  }
+inline void Service::learn(spi::Source& source, ripc_service_id id) noexcept {
+  if (source.learned_service != id) [[unlikely]]
+    learn_address(source, id);
+}
+
+void Service::learn_address(spi::Source& source, ripc_service_id id) noexcept {
+  context_.routes().learn(id, source.reply_address());
+  source.learned_service = id;
 }
 
 spi::Delivery Service::deliver(spi::Source& source, spi::Bytes bytes) noexcept {
@@ -154,65 +159,65 @@ spi::Delivery Service::deliver(spi::Source& source, spi::Bytes bytes) noexcept {
                                    [&](const Assembly& assembly) { return assembly.source.get() == &source; });
     if (mine != assemblies_.end()) return spi::Delivery::blocked;
   }
-  if (bytes.size() < wire::kHeaderSize) [[unlikely]] {
-    increase(counters_.packets_corrupt);
-    return spi::Delivery::taken;
-  }
-  // The peer can change the bytes at any time: only the copy is looked at, but for this hint about the room needed.
-  const auto items_hint = static_cast<std::size_t>(bytes[3]);
-  Message* message = pool_->take(bytes.size(), items_hint);
+  // The peer can change the bytes at any time: each is read once.
+  wire::PlainReader packet;
+  if (!packet.read_header(bytes, RIPC_MAX_ITEMS)) [[unlikely]]
+    return deliver_special(source, bytes);
+  const spi::Bytes body = packet.body();
+  Message* message = pool_->take(body.size(), packet.count());
   if (message == nullptr) [[unlikely]]
     return spi::Delivery::stop;
-  if (bytes.size() > message->storage_size) [[unlikely]] {
-    increase(counters_.packets_corrupt);
+  ripc_item_view* view = message->items;
+  const bool fits = body.size() <= message->storage_size;
+  if (!fits || !packet.visit_items([&](std::size_t offset, std::size_t length) {
+        *view++ = {.data = message->storage + offset,
+                   .size = length,
+                   .kind = RIPC_VIEW_SHORT,
+                   .status = RIPC_OK,
+                   .cookie = 0,
+                   .return_index = 0,
+                   .copied = 1};
+      })) [[unlikely]] {
     MessagePool::release(message);
-    return spi::Delivery::taken;
+    return fits ? deliver_special(source, bytes) : reject();
   }
-  copy_small(message->storage, bytes.data(), bytes.size());
-  const spi::Bytes copy{message->storage, bytes.size()};
-  std::size_t short_bytes = 0;
-  const bool plain = wire::Packet::decode_plain(
-      copy, message->item_capacity, message->tag, message->source, [&](std::size_t offset, std::size_t length) {
-        message->items[message->item_count++] = {.data = message->storage + offset,
-                                                 .size = length,
-                                                 .kind = RIPC_VIEW_SHORT,
-                                                 .status = RIPC_OK,
-                                                 .cookie = 0,
-                                                 .return_index = 0,
-                                                 .copied = 1};
-        short_bytes += length;
-      });
-  if (!plain) [[unlikely]] {
-    deliver_special(source, message, copy);
-    return spi::Delivery::taken;
-  }
+  copy_small(message->storage, body.data(), body.size());
+  message->item_count = static_cast<std::uint32_t>(packet.count());
+  message->tag = packet.tag();
+  message->source = packet.source();
   learn(source, message->source);
-  increase(counters_.short_bytes_received, short_bytes);
-  if (short_bytes != 0) increase(counters_.receive_copies);
+  increase(counters_.short_bytes_received, body.size());
+  if (!body.empty()) increase(counters_.receive_copies);
   emit(message);
   return spi::Delivery::taken;
 }
 
-// Takes over a message that has more than payload, or is no message at all.
-void Service::deliver_special(spi::Source& source, Message* message, spi::Bytes copy) noexcept {
-  message->item_count = 0;
+spi::Delivery Service::reject() noexcept {
+  increase(counters_.packets_corrupt);
+  return spi::Delivery::taken;
+}
+
+// A message that has more than payload, or is no message at all: a copy of it is looked at.
+spi::Delivery Service::deliver_special(spi::Source& source, spi::Bytes bytes) noexcept {
+  if (bytes.size() < wire::kHeaderSize) return reject();
+  // A hint about the room needed.
+  Message* message = pool_->take(bytes.size(), static_cast<std::size_t>(bytes[3]));
+  if (message == nullptr) return spi::Delivery::stop;
   wire::Packet packet;
-  if (!packet.decode(copy).ok() || packet.kind() != wire::PacketKind::message) {
-    increase(counters_.packets_corrupt);
+  bool sound = bytes.size() <= message->storage_size;
+  if (sound) {
+    std::memcpy(message->storage, bytes.data(), bytes.size());
+    sound = packet.decode({message->storage, bytes.size()}).ok() && packet.kind() == wire::PacketKind::message;
+  }
+  if (!sound) {
     MessagePool::release(message);
-    return;
+    return reject();
   }
   message->source = packet.source();
   message->tag = packet.tag();
   learn(source, message->source);
   if (!assemble(source, message, packet)) increase(counters_.packets_corrupt);
-}
-
-void Service::learn(spi::Source& source, ripc_service_id id) noexcept {
-  if (source.learned_service == id) [[likely]]
-    return;
-  context_.routes().learn(id, source.reply_address());
-  source.learned_service = id;
+  return spi::Delivery::taken;
 }
 
 void Service::source_gone(spi::Source& source) noexcept {

@@ -61,16 +61,15 @@ struct Service::Outgoing {
   std::vector<spi::Bytes> ranges;
 };
 
-ripc_status Service::send_short(ripc_service_id to, std::span<const ripc_item> items) noexcept {
+ripc_status Service::send_short(ripc_service_id to, std::uint32_t tag, std::span<const ripc_item> items) noexcept {
   if (usable() != RIPC_OK || items.size() > RIPC_MAX_ITEMS) [[unlikely]]
     return RIPC_PENDING;
-  wire::Encoder encoder(wire::PacketKind::message, 0, id());
-  std::size_t bytes = 0;
+  wire::Plain message{.source = id(), .tag = tag, .items = items};
   for (const ripc_item& item : items) {
-    if (item.kind > RIPC_ITEM_SHORT || (item.data == nullptr && item.size != 0) || !encoder.add_payload(bytes_of(item)))
+    if (item.kind > RIPC_ITEM_SHORT || (item.data == nullptr && item.size != 0) || item.size > wire::kMaxItemBody)
         [[unlikely]]
       return RIPC_PENDING;
-    bytes += item.size;
+    message.bytes += item.size;
   }
   ThreadEpoch::Record& thread = ThreadEpoch::current();
   const ThreadEpoch::Section section(thread);
@@ -78,9 +77,9 @@ ripc_status Service::send_short(ripc_service_id to, std::span<const ripc_item> i
   if (channel == nullptr) [[unlikely]]
     return RIPC_PENDING;
   bool woke = false;
-  const ripc_status status = (*channel)->send(encoder.finish(), woke);
+  const ripc_status status = (*channel)->send_plain(message, woke);
   if (status == RIPC_OK) [[likely]] {
-    count_sent(thread, bytes);
+    count_sent(thread, message.bytes);
     if (woke) counters_.wakes_sent.fetch_add(1, std::memory_order_relaxed);
     return RIPC_OK;
   }

@@ -78,9 +78,9 @@ class Service final : private spi::PacketSink {
   NotificationTable& notifications() noexcept { return *notifications_; }
 
   // ---- Sending: any thread (send.cpp) ----
-  // A message of short items without options, where the channel is known: no allocation, no lock. RIPC_PENDING: send()
-  // has to look at it.
-  ripc_status send_short(ripc_service_id to, std::span<const ripc_item> items) noexcept;
+  // A message of short items with no option but a tag, where the channel is known: no allocation, no lock.
+  // RIPC_PENDING: send() has to look at it.
+  ripc_status send_short(ripc_service_id to, std::uint32_t tag, std::span<const ripc_item> items) noexcept;
   Status send(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
   Status notify(ripc_service_id to, std::uint64_t handle, std::span<const ripc_item> items);
   Status cancel_request(std::uint64_t id);
@@ -89,7 +89,8 @@ class Service final : private spi::PacketSink {
   Status request_room_event(ripc_service_id to);
 
   // ---- Receiving: one thread at a time (receive.cpp) ----
-  ripc_status receive(std::uint32_t flags, Nanoseconds timeout, std::span<Message*> messages, std::size_t& count);
+  ripc_status receive(std::uint32_t flags, Nanoseconds timeout, std::span<Message*> messages,
+                      std::size_t& count) noexcept;
   void interrupt() noexcept;
   int event_fd() noexcept;
 
@@ -114,9 +115,20 @@ class Service final : private spi::PacketSink {
 
   spi::Delivery deliver(spi::Source& source, spi::Bytes bytes) noexcept override;
   void source_gone(spi::Source& source) noexcept override;
-  void deliver_special(spi::Source& source, Message* message, spi::Bytes copy) noexcept;
+  spi::Delivery deliver_special(spi::Source& source, spi::Bytes bytes) noexcept;
+  spi::Delivery reject() noexcept;
   void learn(spi::Source& source, ripc_service_id id) noexcept;
-  void emit(Message* message) noexcept;
+  void learn_address(spi::Source& source, ripc_service_id id) noexcept;
+  // To the caller of receive(), or, if there is no room left, to the next one.
+  void emit(Message* message) noexcept {
+    counters_.messages_received.store(counters_.messages_received.load(std::memory_order_relaxed) + 1,
+                                      std::memory_order_relaxed);
+    if (output_count_ < output_.size()) [[likely]] {
+      output_[output_count_++] = message;
+    } else {
+      ready_.push_back(message);
+    }
+  }
   bool assemble(spi::Source& source, Message* message, const wire::Packet& packet) noexcept;
   void plan(Assembly& assembly, const wire::Packet& packet) noexcept;
   bool progress(Assembly& assembly, const wire::Packet* packet = nullptr) noexcept;
@@ -128,6 +140,7 @@ class Service final : private spi::PacketSink {
   ripc_status sleep_for_room(std::uint32_t seen, Deadline deadline);
   void wake_room_waiters() noexcept;
   std::size_t poll_ports() noexcept;
+  void poll_pending() noexcept;
   ripc_status sleep(Deadline deadline) noexcept;
   void arm() noexcept;
   void disarm() noexcept;

@@ -24,6 +24,7 @@
 #include "memory/pool.hpp"
 #include "spi/address.hpp"
 #include "wire/packet.hpp"
+#include "wire/plain.hpp"
 
 namespace ripc::spi {
 
@@ -57,6 +58,15 @@ class Channel {
   // RIPC_TOO_LARGE, RIPC_PEER_DEAD (nothing was sent; the channel is useless from now on), RIPC_CLOSED (the service was
   // withdrawn or taken over; likewise). Sets `woke` if it took a system call to wake the peer.
   virtual ripc_status send(Gather packet, bool& woke) noexcept = 0;
+
+  // Any. The same for a plain message, for transports that write it straight to where it travels.
+  virtual ripc_status send_plain(const wire::Plain& message, bool& woke) noexcept {
+    wire::Encoder encoder(wire::PacketKind::message, message.tag, message.source);
+    for (const ripc_item& item : message.items) {
+      if (!encoder.add_payload({static_cast<const std::byte*>(item.data), item.size})) return RIPC_TOO_LARGE;
+    }
+    return send(encoder.finish(), woke);
+  }
 
   // Any. The same to the peer's responder: for notifications. Such a packet may be larger by kControlAllowance, for the
   // handle, up to some 60 KiB.

@@ -39,6 +39,17 @@ T load_le(const std::byte* bytes) noexcept {
   return value;
 }
 
+// The same from memory that another process may be changing: what the result is used for sees one and the same value.
+template <WireInteger T>
+T load_once_le(const std::byte* bytes) noexcept {
+  T value;
+  std::memcpy(&value, bytes, sizeof(T));
+  // Without this the compiler might read again instead of keeping the value.
+  asm volatile("" : "+r"(value));
+  if constexpr (std::endian::native == std::endian::big) value = reverse_bytes(value);
+  return value;
+}
+
 // Writes sizeof(T) bytes, unchecked. Name the type where the argument could be of another width than the field.
 template <WireInteger T>
 void store_le(std::byte* bytes, T value) noexcept {

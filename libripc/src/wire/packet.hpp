@@ -82,14 +82,18 @@ constexpr std::size_t packet_size(std::size_t items, std::size_t body) noexcept 
   return kHeaderSize + items * kTableEntrySize + body;
 }
 
+// The first eight bytes of a packet without the count of its items, which comes in at bit 24.
+constexpr std::uint64_t first_word(PacketKind kind, std::uint32_t tag) noexcept {
+  return kVersion | std::uint64_t{static_cast<std::uint8_t>(kind)} << 8 | std::uint64_t{tag} << 32;
+}
+
 // Writes the header, the table and the bodies of all items that are not payload. What a transport sends is the list of
 // ranges that finish() returns: encoder-owned bytes and the caller's payload, in order. Payload is neither copied nor
 // anything allocated. An Encoder is used for one packet, by one thread; the ranges are valid while it and the payload
 // live. It does not check what only the decoder can refuse, such as grants without a request.
 class Encoder {
  public:
-  Encoder(PacketKind kind, std::uint32_t tag, std::uint64_t source) noexcept
-      : first_word_(kVersion | std::uint64_t{static_cast<std::uint8_t>(kind)} << 8 | std::uint64_t{tag} << 32) {
+  Encoder(PacketKind kind, std::uint32_t tag, std::uint64_t source) noexcept : first_word_(first_word(kind, tag)) {
     store_le<std::uint64_t>(head_.data() + 8, source);
   }
   Encoder(const Encoder&) = delete;
@@ -181,29 +185,6 @@ class Packet {
   // anything but payload after it, a message with a handle. After a failure there are no items, and the other values
   // mean nothing. Never allocates. What the numbers in the items mean is for the caller to check.
   Status decode(std::span<const std::byte> bytes) noexcept;
-
-  // The same for the packets that nearly all are: a message of at most `visit_limit` items, payload only. Calls
-  // visit(offset, length) for each. False, perhaps after some visits: decode() has to look at it.
-  template <typename Visit>
-  static bool decode_plain(std::span<const std::byte> bytes, std::size_t visit_limit, std::uint32_t& tag,
-                           std::uint64_t& source, Visit&& visit) noexcept {
-    if (bytes.size() < kHeaderSize) return false;
-    const auto head = load_le<std::uint32_t>(bytes.data());
-    constexpr std::uint32_t kPlain = kVersion | static_cast<std::uint32_t>(PacketKind::message) << 8;
-    const std::size_t count = head >> 24;
-    if ((head & 0xffffffu) != kPlain || count > visit_limit || count > RIPC_MAX_ITEMS) return false;
-    tag = load_le<std::uint32_t>(bytes.data() + 4);
-    source = load_le<std::uint64_t>(bytes.data() + 8);
-    std::size_t offset = packet_size(count, 0);
-    if (source == 0 || offset > bytes.size()) return false;
-    for (std::size_t index = 0; index < count; ++index) {
-      const auto entry = load_le<std::uint32_t>(bytes.data() + kHeaderSize + index * kTableEntrySize);
-      if (entry > kMaxItemBody || entry > bytes.size() - offset) return false;
-      visit(offset, std::size_t{entry});
-      offset += entry;
-    }
-    return offset == bytes.size();
-  }
 
   std::size_t size() const noexcept { return bytes_.size(); }
   PacketKind kind() const noexcept { return kind_; }

@@ -32,7 +32,5 @@ void expect_exact(Copy copy) {
 
 TEST(Copy, SmallCopiesEveryByteAndNoOther) { expect_exact(&copy_small); }
 
-TEST(Copy, FreshWordsCopiesEveryByteAndNoOther) { expect_exact(&copy_fresh_words); }
-
 }  // namespace
 }  // namespace ripc

@@ -2,7 +2,6 @@
 #include "transport/shm/queue.hpp"
 
 #include "base/copy.hpp"
-#include "base/happens_before.hpp"
 
 namespace ripc::shm {
 
@@ -12,56 +11,17 @@ constexpr std::uint32_t round_up_to_line(std::size_t size) noexcept {
   return static_cast<std::uint32_t>((size + kCacheLine - 1) & ~(kCacheLine - 1));
 }
 
-constexpr std::uint64_t pack(std::uint32_t cells, std::uint32_t data) noexcept {
-  return cells | std::uint64_t{data} << 32;
-}
-
-constexpr std::uint32_t kPrefetchDistance = 32;
-
-inline void prefetch_for_write(const void* line) noexcept {
-#if defined(__x86_64__)
-  asm volatile("prefetchw %0" ::"m"(*static_cast<const char*>(line)));
-#else
-  __builtin_prefetch(line, 1);
-#endif
-}
-
 }  // namespace
 
 ripc_status QueueWriter::write(std::span<const std::span<const std::byte>> ranges) noexcept {
   std::size_t length = 0;
   for (const auto& range : ranges) length += range.size();
-  if (length > geometry_.packet_limit()) return RIPC_TOO_LARGE;
-  const bool in_cell = length <= kInlineCapacity;
-  Reservation reservation;
-  if (!reserve(in_cell ? 0 : length, reservation)) return RIPC_AGAIN;
-  // The thread that used this room last handed it on through the receiver's head, in another process.
-  happens_after(control_);
-
-  Cell& cell = cells_[reservation.cell & (geometry_.cells - 1)];
-  cell.length.store(static_cast<std::uint32_t>(length), std::memory_order_relaxed);
-  std::byte* to = cell.bytes;
-  if (!in_cell) {
-    cell.outside.data_offset = reservation.data_start & (geometry_.data_bytes - 1);
-    cell.outside.data_end = reservation.data_end;
-    to = data_ + cell.outside.data_offset;
-  }
-  bool is_head = true;  // written a moment ago
-  for (const auto& range : ranges) {
-    if (is_head) {
-      copy_fresh_words(to, range.data(), range.size());
-    } else {
+  return write_with(length, [&](std::byte* to) {
+    for (const auto& range : ranges) {
       copy_small(to, range.data(), range.size());
+      to += range.size();
     }
-    is_head = false;
-    to += range.size();
-  }
-  happens_before(control_);
-  cell.sequence.store(reservation.cell + 1, std::memory_order_release);
-  // The receiver's cache has the cells of the last round: fetching one that is needed soon hides how long it takes to
-  // get it back. Not the very next ones, which an idle receiver is looking at.
-  prefetch_for_write(&cells_[(reservation.cell + kPrefetchDistance) & (geometry_.cells - 1)]);
-  return RIPC_OK;
+  });
 }
 
 bool QueueWriter::reserve(std::size_t data_size, Reservation& reservation) noexcept {

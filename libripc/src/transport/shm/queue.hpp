@@ -10,6 +10,7 @@
 #include <cstring>
 #include <span>
 
+#include "base/happens_before.hpp"
 #include "ripc/ripc.h"
 #include "transport/shm/layout.hpp"
 
@@ -26,6 +27,28 @@ class QueueWriter {
   // RIPC_OK, RIPC_AGAIN, RIPC_TOO_LARGE. Any thread of the process that owns the writer.
   ripc_status write(std::span<const std::span<const std::byte>> ranges) noexcept;
 
+  // The same for a packet of `length` bytes that `fill(std::byte*)` writes straight to where it travels.
+  template <typename Fill>
+  ripc_status write_with(std::size_t length, Fill&& fill) noexcept {
+    if (length > kInlineCapacity) [[unlikely]]
+      return write_outside(length, fill);
+    std::uint64_t tail = tail_.load(std::memory_order_relaxed);
+    for (;;) {
+      const auto index = static_cast<std::uint32_t>(tail);
+      if (index - known_head_cells_.load(std::memory_order_acquire) >= geometry_.cells) [[unlikely]] {
+        Reservation reservation;
+        if (!reserve(0, reservation)) return RIPC_AGAIN;
+        commit(reservation.cell, length, [&](Cell& cell) { fill(cell.bytes); });
+        return RIPC_OK;
+      }
+      if (tail_.compare_exchange_weak(tail, pack(index + 1, static_cast<std::uint32_t>(tail >> 32)),
+                                      std::memory_order_acq_rel, std::memory_order_relaxed)) {
+        commit(index, length, [&](Cell& cell) { fill(cell.bytes); });
+        return RIPC_OK;
+      }
+    }
+  }
+
   // True if a quarter of the cells, and room for a packet of the largest size, are free now.
   bool has_room() const noexcept;
 
@@ -36,6 +59,48 @@ class QueueWriter {
     std::uint32_t data_end;
   };
   bool reserve(std::size_t data_size, Reservation& reservation) noexcept;
+
+  static constexpr std::uint64_t pack(std::uint32_t cells, std::uint32_t data) noexcept {
+    return cells | std::uint64_t{data} << 32;
+  }
+
+  template <typename Fill>
+  ripc_status write_outside(std::size_t length, Fill&& fill) noexcept {
+    if (length > geometry_.packet_limit()) return RIPC_TOO_LARGE;
+    Reservation reservation;
+    if (!reserve(length, reservation)) return RIPC_AGAIN;
+    commit(reservation.cell, length, [&](Cell& cell) {
+      cell.outside.data_offset = reservation.data_start & (geometry_.data_bytes - 1);
+      cell.outside.data_end = reservation.data_end;
+      fill(data_ + cell.outside.data_offset);
+    });
+    return RIPC_OK;
+  }
+
+  // Fills a reserved cell and makes it the receiver's.
+  template <typename Fill>
+  void commit(std::uint32_t index, std::size_t length, Fill&& fill) noexcept {
+    // The thread that used this room last handed it on through the receiver's head, in another process.
+    happens_after(control_);
+    Cell& cell = cells_[index & (geometry_.cells - 1)];
+    cell.length.store(static_cast<std::uint32_t>(length), std::memory_order_relaxed);
+    fill(cell);
+    happens_before(control_);
+    cell.sequence.store(index + 1, std::memory_order_release);
+    // The receiver's cache has the cells of the last round: fetching one that is needed soon hides how long it takes to
+    // get it back. Not one that the receiver has still to read, nor the next ones, which it looks at while it is idle.
+    if (index + kPrefetchDistance - known_head_cells_.load(std::memory_order_relaxed) < geometry_.cells)
+      prefetch_for_write(&cells_[(index + kPrefetchDistance) & (geometry_.cells - 1)]);
+  }
+
+  static constexpr std::uint32_t kPrefetchDistance = 16;
+  static void prefetch_for_write(const void* line) noexcept {
+#if defined(__x86_64__)
+    asm volatile("prefetchw %0" ::"m"(*static_cast<const char*>(line)));
+#else
+    __builtin_prefetch(line, 1);
+#endif
+  }
 
   Control* control_;
   Cell* cells_;
@@ -61,10 +126,7 @@ class QueueReader {
     Cell& cell = cells_[head_ & (geometry_.cells - 1)];
     // Both lines of the cell travel at the same time; without this the second would only be asked for after the first.
     if (uses_second_line_) __builtin_prefetch(reinterpret_cast<const std::byte*>(&cell) + kCacheLine);
-    if (cell.sequence.load(std::memory_order_acquire) != head_ + 1) {
-      run_ = 0;
-      return false;
-    }
+    if (cell.sequence.load(std::memory_order_acquire) != head_ + 1) return false;
     const std::uint32_t length = cell.length.load(std::memory_order_relaxed);
     uses_second_line_ = length > kCacheLine - kCellHeader;
     if (length > kInlineCapacity) [[unlikely]]
@@ -78,8 +140,19 @@ class QueueReader {
   void pop() noexcept {
     ++head_;
     head_data_ = peeked_data_;
-    // In the middle of a run, the cells that follow are most likely there.
-    if (++run_ > kPrefetchAfter) __builtin_prefetch(&cells_[(head_ + kPrefetchDistance) & (geometry_.cells - 1)]);
+    // A cell that is not written yet is left alone: to look at it takes its line away from the sender.
+    if (static_cast<std::int32_t>(written_ - head_) > static_cast<std::int32_t>(kPrefetchDistance))
+      __builtin_prefetch(&cells_[(head_ + kPrefetchDistance) & (geometry_.cells - 1)]);
+  }
+
+  // Whether more than kAhead packets are there. If so, their cells are fetched in time, from now on.
+  bool look_ahead() noexcept {
+    const std::uint32_t far = head_ + kAhead;
+    if (static_cast<std::int32_t>(written_ - far) > 0) return true;
+    // Senders commit in nearly the order of their cells; where not, a cell is fetched in vain.
+    if (cells_[far & (geometry_.cells - 1)].sequence.load(std::memory_order_relaxed) != far + 1) return false;
+    written_ = far + 1;
+    return true;
   }
 
   // Gives the room of all popped packets back to the sender. Each call takes a cache line away from a sender that waits
@@ -100,8 +173,8 @@ class QueueReader {
   }
 
  private:
-  static constexpr std::uint32_t kPrefetchAfter = 2;
-  static constexpr std::uint32_t kPrefetchDistance = 4;
+  static constexpr std::uint32_t kAhead = 32;
+  static constexpr std::uint32_t kPrefetchDistance = 12;
 
   bool locate_outside(const Cell& cell, std::uint32_t length, std::span<const std::byte>& packet) noexcept;
   bool half_is_free() noexcept;
@@ -113,7 +186,7 @@ class QueueReader {
   std::uint32_t head_ = 0;
   std::uint32_t head_data_ = 0;
   std::uint32_t peeked_data_ = 0;  // head_data_ once the packet that peek() showed is popped
-  std::uint32_t run_ = 0;          // packets since the queue was seen empty
+  std::uint32_t written_ = 0;      // all cells before this one, most likely; may lag behind head_
   bool uses_second_line_ = false;
   bool broken_ = false;
 };

@@ -25,13 +25,24 @@ ShmChannel::~ShmChannel() {
 }
 
 ripc_status ShmChannel::send(spi::Gather packet, bool& woke) noexcept {
-  if (dead_.load(std::memory_order_relaxed)) [[unlikely]]
-    return RIPC_PEER_DEAD;
-  if (service_ended()) [[unlikely]]
-    return RIPC_CLOSED;
-  const ripc_status status = writer_.write(packet);
+  ripc_status status = open_status();
+  if (status == RIPC_OK) status = writer_.write(packet);
+  if (status == RIPC_OK) wake_receiver(woke);
+  return status;
+}
+
+ripc_status ShmChannel::send_plain(const wire::Plain& message, bool& woke) noexcept {
+  ripc_status status = open_status();
   if (status != RIPC_OK) [[unlikely]]
     return status;
+  status = writer_.write_with(message.packet_size(), [&](std::byte* to) { wire::write_plain(message, to); });
+  if (status == RIPC_OK) [[likely]]
+    wake_receiver(woke);
+  return status;
+}
+
+// After a packet was written.
+inline void ShmChannel::wake_receiver(bool& woke) noexcept {
   // The receiver publishes its sleep, makes every sender's earlier stores visible from its side, and looks once more:
   // so this load may pass the store of the packet.
   if (parts_.must_fence) [[unlikely]] {
@@ -42,7 +53,6 @@ ripc_status ShmChannel::send(spi::Gather packet, bool& woke) noexcept {
   const std::uint32_t epoch = line_->sleep_epoch.load(std::memory_order_relaxed);
   if ((epoch & 1) != 0) [[unlikely]]
     ring_doorbell(epoch, woke);
-  return RIPC_OK;
 }
 
 void ShmChannel::ring_doorbell(std::uint32_t epoch, bool& woke) noexcept {
@@ -54,8 +64,7 @@ void ShmChannel::ring_doorbell(std::uint32_t epoch, bool& woke) noexcept {
 }
 
 ripc_status ShmChannel::send_control(spi::Gather packet) noexcept {
-  if (dead_.load(std::memory_order_relaxed)) return RIPC_PEER_DEAD;
-  if (service_ended()) return RIPC_CLOSED;
+  if (const ripc_status status = open_status(); status != RIPC_OK) return status;
   std::vector<std::byte> whole;
   for (const spi::Bytes range : packet) whole.insert(whole.end(), range.begin(), range.end());
   if (whole.size() > std::min(wire::control::kMaxControlPacket, packet_limit() + spi::kControlAllowance))
@@ -64,9 +73,7 @@ ripc_status ShmChannel::send_control(spi::Gather packet) noexcept {
                       wire::control::Control{.link = parts_.link, .destination = parts_.service, .packet = whole});
 }
 
-bool ShmChannel::has_room() const noexcept {
-  return writer_.has_room() || dead_.load(std::memory_order_relaxed) || service_ended();
-}
+bool ShmChannel::has_room() const noexcept { return writer_.has_room() || open_status() != RIPC_OK; }
 
 bool ShmChannel::request_room() noexcept {
   if (has_room()) return true;

@@ -47,6 +47,7 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   std::size_t packet_limit() const noexcept override { return parts_.geometry.packet_limit(); }
   std::uint64_t incarnation() const noexcept override { return parts_.incarnation; }
   ripc_status send(spi::Gather packet, bool& woke) noexcept override;
+  ripc_status send_plain(const wire::Plain& message, bool& woke) noexcept override;
   ripc_status send_control(spi::Gather packet) noexcept override;
   bool has_room() const noexcept override;
   bool request_room() noexcept override;
@@ -74,6 +75,13 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   bool service_ended() const noexcept {
     return line_->registration.load(std::memory_order_acquire) != parts_.registration;
   }
+  // RIPC_OK if sends make sense.
+  ripc_status open_status() const noexcept {
+    if (dead_.load(std::memory_order_relaxed)) [[unlikely]]
+      return RIPC_PEER_DEAD;
+    return service_ended() ? RIPC_CLOSED : RIPC_OK;
+  }
+  void wake_receiver(bool& woke) noexcept;
   void ring_doorbell(std::uint32_t epoch, bool& woke) noexcept;
 
   Parts parts_;

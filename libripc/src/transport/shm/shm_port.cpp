@@ -12,9 +12,11 @@ namespace ripc::shm {
 namespace {
 // Packets taken from one source before the next has its turn.
 constexpr std::size_t kTurn = 32;
-// After this many packets without an empty look, the next empty look is followed by this many pauses and another look.
-constexpr std::size_t kStreak = 8;
-constexpr int kRest = 64;
+// After this many packets without an empty look they are a stream. At the heels of its sender, every look at the next
+// cell takes the cell away from it: better to look a little later and find many.
+constexpr std::size_t kStreak = 16;
+// An empty look in a stream is followed by at most this many rests of this many pauses.
+constexpr int kRests = 4, kRest = 64;
 // A port with one source, which is what a client has, looks at its next cell this often in one poll: the way from here
 // to the caller and back costs ten such looks.
 constexpr int kLooks = 16;
@@ -79,29 +81,39 @@ void ShmPort::refresh() noexcept {
 std::size_t ShmPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept {
   if (version_.load(std::memory_order_acquire) != polled_version_) [[unlikely]]
     refresh();
-  std::size_t taken = poll_all(sink, budget);
-  if (taken == 0 && streak_ >= kStreak) {
-    // At the heels of a sender that sends a stream, every look at its next cell takes the cell away from it: better to
-    // look a little later and find several.
-    for (int pause = 0; pause < kRest; ++pause) cpu_pause();
-    taken = poll_all(sink, budget);
+  std::size_t taken = polled_.size() == 1 ? poll_only(sink, budget) : poll_all(sink, budget);
+  if (taken != 0) [[likely]] {
+    streak_ += taken;
+    return taken;
   }
-  streak_ = taken == 0 ? 0 : streak_ + taken;
+  if (streak_ >= kStreak) taken = poll_rested(sink, budget);
+  streak_ = taken;
   return taken;
+}
+
+inline std::size_t ShmPort::poll_only(spi::PacketSink& sink, std::size_t budget) noexcept {
+  ShmSource& source = *polled_.front();
+  std::span<const std::byte> packet;
+  bool stop = false;
+  const int looks = streak_ >= kStreak ? 1 : kLooks;  // a stream is better left alone
+  for (int look = 0; look < looks; ++look) {
+    if (source.reader().peek(packet)) return poll_source(source, packet, sink, std::min(budget, kTurn), stop);
+  }
+  return poll_all(sink, budget);
+}
+
+// After an empty look in a stream.
+std::size_t ShmPort::poll_rested(spi::PacketSink& sink, std::size_t budget) noexcept {
+  for (int rest = 0; rest < kRests; ++rest) {
+    for (int pause = 0; pause < kRest; ++pause) cpu_pause();
+    if (polled_.size() != 1 || polled_.front()->reader().look_ahead()) break;
+  }
+  return poll_all(sink, budget);
 }
 
 // One round over the sources.
 std::size_t ShmPort::poll_all(spi::PacketSink& sink, std::size_t budget) noexcept {
   const std::size_t count = polled_.size();
-  if (count == 1) {
-    QueueReader& reader = polled_.front()->reader();
-    std::span<const std::byte> packet;
-    const int looks = streak_ >= kStreak ? 1 : kLooks;  // a stream is better left alone
-    for (int look = 0; look < looks; ++look) {
-      bool stop = false;
-      if (reader.peek(packet)) return poll_source(*polled_.front(), packet, sink, std::min(budget, kTurn), stop);
-    }
-  }
   std::size_t taken = 0;
   bool stop = false;
   for (std::size_t visited = 0; visited < count && taken < budget && !stop; ++visited) {
@@ -122,6 +134,7 @@ std::size_t ShmPort::poll_source(ShmSource& source, std::span<const std::byte> p
                                  std::size_t budget, bool& stop) noexcept {
   QueueReader& reader = source.reader();
   std::size_t taken = 0;
+  if (streak_ >= kStreak) (void)reader.look_ahead();
   do {
     const spi::Delivery delivery = sink.deliver(source, packet);
     if (delivery != spi::Delivery::taken) [[unlikely]] {

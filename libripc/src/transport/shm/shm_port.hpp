@@ -45,6 +45,8 @@ class ShmPort final : public spi::Port {
 
  private:
   void refresh() noexcept;
+  std::size_t poll_only(spi::PacketSink& sink, std::size_t budget) noexcept;
+  std::size_t poll_rested(spi::PacketSink& sink, std::size_t budget) noexcept;
   std::size_t poll_all(spi::PacketSink& sink, std::size_t budget) noexcept;
   std::size_t poll_source(ShmSource& source, std::span<const std::byte> packet, spi::PacketSink& sink,
                           std::size_t budget, bool& stop) noexcept;

@@ -52,6 +52,21 @@ TEST(QueueGeometry, TakesPowersOfTwoWithinTheLimitsOnly) {
     EXPECT_FALSE(bad.valid()) << bad.cells << " cells, " << bad.data_bytes << " bytes";
 }
 
+TEST(Queue, LookingAheadTellsABacklogAndChangesNothing) {
+  Link link(Geometry{64, 4096});
+  constexpr std::uint32_t kMany = 40;
+  EXPECT_FALSE(link.reader.look_ahead());
+  for (std::uint32_t i = 0; i < kMany; ++i) ASSERT_EQ(write(link.writer, pattern(8, i)), RIPC_OK);
+  EXPECT_TRUE(link.reader.look_ahead());
+  for (std::uint32_t i = 0; i < kMany; ++i) {
+    ASSERT_TRUE(peek_equals(link.reader, pattern(8, i))) << i;
+    link.reader.pop();
+  }
+  EXPECT_FALSE(link.reader.look_ahead()) << "the cells of the last round are no backlog";
+  Bytes packet;
+  EXPECT_FALSE(link.reader.peek(packet));
+}
+
 TEST(Queue, IsEmptyAtFirst) {
   Link link;
   Bytes packet;

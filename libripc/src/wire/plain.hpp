@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The packets that nearly all are: a message with payload items only, at most RIPC_MAX_ITEMS of them. The same bytes
+// as Encoder writes and Packet reads (wire/packet.hpp), without the detour through a list of ranges: written straight
+// to where they travel, and read straight from there, even while the peer may be changing them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/copy.hpp"
+#include "ripc/ripc.h"
+#include "wire/bytes.hpp"
+#include "wire/packet.hpp"
+
+namespace ripc::wire {
+
+// What a plain message is made of. `items` are RIPC_ITEM_SHORT or RIPC_ITEM_AUTO, at most RIPC_MAX_ITEMS; the data of
+// those that have a size is not null, and none is larger than kMaxItemBody.
+struct Plain {
+  std::uint64_t source = 0;
+  std::uint32_t tag = 0;
+  std::span<const ripc_item> items;
+  std::size_t bytes = 0;  // of all items
+
+  std::size_t packet_size() const noexcept { return wire::packet_size(items.size(), bytes); }
+};
+
+// Writes the packet to `to`, which has room for plain.packet_size() bytes.
+inline void write_plain(const Plain& plain, std::byte* to) noexcept {
+  store_le<std::uint64_t>(to, first_word(PacketKind::message, plain.tag) | std::uint64_t{plain.items.size()} << 24);
+  store_le<std::uint64_t>(to + 8, plain.source);
+  std::byte* entry = to + kHeaderSize;
+  std::byte* body = entry + plain.items.size() * kTableEntrySize;
+  for (const ripc_item& item : plain.items) {
+    store_le<std::uint32_t>(entry, static_cast<std::uint32_t>(item.size));
+    entry += kTableEntrySize;
+    copy_small(body, static_cast<const std::byte*>(item.data), item.size);
+    body += item.size;
+  }
+}
+
+// Reads a packet that the peer may be changing meanwhile. Every byte of the header and the table is read once.
+class PlainReader {
+ public:
+  // Reads the header. False if this is no plain message, or has more than `most_items` items: Packet::decode() of a
+  // copy has to look at it.
+  bool read_header(std::span<const std::byte> packet, std::size_t most_items) noexcept {
+    if (packet.size() < kHeaderSize) return false;
+    const auto word = load_once_le<std::uint64_t>(packet.data());
+    source_ = load_once_le<std::uint64_t>(packet.data() + 8);
+    count_ = static_cast<std::uint8_t>(word >> 24);
+    tag_ = static_cast<std::uint32_t>(word >> 32);
+    table_ = packet.data() + kHeaderSize;
+    const std::size_t head = packet_size(count_, 0);
+    if ((word & 0xffffffU) != first_word(PacketKind::message, 0) || count_ > most_items || count_ > RIPC_MAX_ITEMS ||
+        source_ == 0 || head > packet.size())
+      return false;
+    body_ = packet.subspan(head);
+    return true;
+  }
+
+  std::size_t count() const noexcept { return count_; }
+  std::uint32_t tag() const noexcept { return tag_; }
+  std::uint64_t source() const noexcept { return source_; }
+  // The items' bytes, one after the other.
+  std::span<const std::byte> body() const noexcept { return body_; }
+
+  // Calls visit(offset, length) for each item, with the offset in the body. False, perhaps after some visits: one is no
+  // payload, or the lengths do not add up to the body.
+  template <typename Visit>
+  bool visit_items(Visit&& visit) const noexcept {
+    std::size_t offset = 0;
+    for (std::size_t index = 0; index < count_; ++index) {
+      const auto entry = load_once_le<std::uint32_t>(table_ + index * kTableEntrySize);
+      if (entry > kMaxItemBody || entry > body_.size() - offset) return false;
+      visit(offset, std::size_t{entry});
+      offset += entry;
+    }
+    return offset == body_.size();
+  }
+
+ private:
+  std::size_t count_ = 0;
+  std::uint32_t tag_ = 0;
+  std::uint64_t source_ = 0;
+  const std::byte* table_ = nullptr;
+  std::span<const std::byte> body_;
+};
+
+}  // namespace ripc::wire
