@@ -57,6 +57,23 @@ class Bench(CliTest):
         result = self.bench("bandwidth", "--transport", TRANSPORT, "--kind", "lend", "--size", "1M", "--iterations", "100")
         self.assertGreater(result["messages_per_second"], 0)
 
+    def test_sockets_are_measured_beside_bare_sockets(self):
+        for wait in ("spin", "block"):
+            with self.subTest(wait=wait):
+                result = self.bench("pingpong", "--transport", "socket", "--wait", wait, "--iterations", "100")
+                self.assertGreater(result["udp_rtt_ns"], 0)
+                self.assertGreater(result["ratio_to_udp"], 0)
+        for batch in ("0", "1"):
+            with self.subTest(batch=batch):
+                result = self.bench("rate", "--transport", "socket", "--batch", batch, "--iterations", "20000")
+                self.assertEqual(result["batch"], 64 if batch == "0" else 1)
+                self.assertGreater(result["bare_messages_per_second"], 0)
+                self.assertGreater(result["ratio_to_bare"], 0)
+        result = self.bench("bandwidth", "--transport", "socket", "--size", "1M", "--iterations", "100")
+        for field in ("ratio_to_tcp", "tcp_bytes_per_second", "processor_seconds_per_gigabyte",
+                      "tcp_processor_seconds_per_gigabyte"):
+            self.assertGreater(result[field], 0)
+
     def test_runs_are_listed_and_their_medians_reported(self):
         result = self.bench("rate", "--transport", TRANSPORT, "--iterations", "5000", "--runs", "3")
         rates = sorted(run["messages_per_second"] for run in result["runs"])

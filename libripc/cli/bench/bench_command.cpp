@@ -125,12 +125,12 @@ struct BenchKind {
 
 constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
 constexpr BenchKind kBenches[] = {
-    {"pingpong", "Round trips, beside bare cache-line round trips in the same run", "short,long,return,lend", 64,
+    {"pingpong", "Round trips, beside bare ones (cache line, or UDP) in the same run", "short,long,return,lend", 64,
      "ripc bench pingpong --size 64 --runs 5 --json"},
-    {"rate", "Messages per second, one sender to one receiver", "short,long,return,lend", 32,
-     "ripc bench rate --size 32"},
-    {"bandwidth", "Bytes per second, beside plain memcpy in the same run", "long,return,lend,short", kMebibyte,
-     "ripc bench bandwidth --kind long --size 64M"},
+    {"rate", "Messages per second, one sender to one receiver; sockets: beside bare datagrams",
+     "short,long,return,lend", 32, "ripc bench rate --size 32"},
+    {"bandwidth", "Bytes per second, beside plain memcpy (sockets: bare TCP) in the same run", "long,return,lend,short",
+     kMebibyte, "ripc bench bandwidth --kind long --size 64M"},
     {"limits", "What this machine can do without libripc: cache line, memcpy, UDP, TCP", "", kMebibyte,
      "ripc bench limits --wait block --json"},
     {"pool", "Leasing and releasing pool memory, beside malloc and free", "", kMebibyte, "ripc bench pool --size 16M"},
@@ -168,6 +168,9 @@ void add_bench(CLI::App& parent, const BenchKind& kind, int& exit_code) {
     command->add_flag("!--no-pin", options->pin, "Leave the two processes where the scheduler puts them");
   }
   if (has_kind) {
+    command->add_option("--batch", options->batch, "Short messages of one send call (rate); 0: 1, over sockets 64")
+        ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{4096}))
+        ->capture_default_str();
     command->add_option("--depth", options->depth, "Messages under way at once (long, return and lend)")
         ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{64}))
         ->capture_default_str();

@@ -17,6 +17,9 @@
 namespace cli::bench {
 namespace {
 
+constexpr std::size_t kRoundTrip = 64;                         // bytes each way
+constexpr std::size_t kStreamBuffer = std::size_t{256} << 10;  // sent and received again and again
+
 enum Command : std::uint64_t { kFill = 1, kTwoLines, kSameLine, kUdp, kTcp, kTcpStream };
 
 libripc::Error system_error(const char* what) {
@@ -68,9 +71,13 @@ libripc::Error other_side(Side& side, const BenchOptions& options, const SharedF
     if (!side.control.send(*order)) break;  // ready
     if (order->kind == kTwoLines) answer_cacheline(side, Lines::two_lines, order->count);
     if (order->kind == kSameLine) answer_cacheline(side, Lines::same_line, order->count);
-    if (order->kind == kUdp) error = answer_datagrams(sockets, order->count, options.wait == "spin");
-    if (order->kind == kTcp) error = answer_stream(sockets, order->count, options.wait == "spin");
-    if (order->kind == kTcpStream) error = send_stream_bytes(sockets, order->count);
+    if (order->kind == kUdp) error = answer_datagrams(sockets, kRoundTrip, order->count, options.wait == "spin");
+    if (order->kind == kTcp) error = answer_stream(sockets, kRoundTrip, order->count, options.wait == "spin");
+    if (order->kind == kTcpStream) {
+      std::vector<std::byte> buffer(kStreamBuffer);
+      fill_pattern(buffer, 0);
+      for (std::uint64_t sent = 0; sent < order->count && error.ok(); ++sent) error = send_stream(sockets, buffer);
+    }
     if (!error.ok()) return error;
   }
   return {};
@@ -102,19 +109,16 @@ class Limits {
     for (const Command command : {kUdp, kTcp}) {
       samples.clear();
       if (!order(command, socket_rounds)) return other_side_ended();
-      const auto error = command == kUdp ? measure_datagrams(sockets_, socket_rounds, spin, samples, tally_)
-                                         : measure_stream(sockets_, socket_rounds, spin, samples, tally_);
+      const auto error = command == kUdp ? measure_datagrams(sockets_, kRoundTrip, socket_rounds, spin, samples, tally_)
+                                         : measure_stream(sockets_, kRoundTrip, socket_rounds, spin, samples, tally_);
       if (!error.ok()) return error;
       put(json, command == kUdp ? "udp_rtt" : "tcp_rtt", samples);
     }
 
-    // A gibibyte at the default number of iterations.
-    const std::uint64_t stream_bytes = std::clamp<std::uint64_t>(rounds << 13, 1 << 23, 1 << 30);
-    if (!order(kTcpStream, stream_bytes)) return other_side_ended();
-    auto rate = receive_stream_bytes(sockets_, stream_bytes, tally_);
+    auto rate = stream();
     if (!rate.ok()) return rate.error();
     json["tcp_bytes_per_second"] = *rate;
-    json["rtt_payload_bytes"] = kSocketPayload;
+    json["rtt_payload_bytes"] = kRoundTrip;
     tally_.put(json);
     return json;
   }
@@ -128,6 +132,21 @@ class Limits {
     const Json figures = percentiles(samples);
     json[name + "_ns"] = figures["p50"];
     json[name + "_percentiles_ns"] = figures;
+  }
+
+  // A gibibyte at the default number of iterations.
+  libripc::Result<double> stream() {
+    const std::uint64_t buffers = std::clamp<std::uint64_t>(options_.iterations >> 5, 32, 4096);
+    if (!order(kTcpStream, buffers + 1)) return other_side_ended();
+    std::vector<std::byte> buffer(kStreamBuffer);
+    std::uint64_t start = 0;
+    for (std::uint64_t received = 0; received <= buffers; ++received) {
+      if (const auto error = receive_stream(sockets_, buffer); !error.ok()) return error;
+      if (received == 0) start = monotonic_now();
+    }
+    const std::uint64_t duration = std::max<std::uint64_t>(monotonic_now() - start, 1);
+    tally_.check_whole(check_pattern(buffer, 0));
+    return static_cast<double>(buffers * kStreamBuffer) * 1e9 / static_cast<double>(duration);
   }
 
   // Median over several blocks of copies.

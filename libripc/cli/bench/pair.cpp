@@ -95,6 +95,11 @@ std::optional<Order> Control::receive() const noexcept {
   return order;
 }
 
+bool Control::has_said() const noexcept {
+  pollfd ready = {fd_, POLLIN, 0};
+  return poll(&ready, 1, 0) != 0;
+}
+
 void Control::close() noexcept {
   if (fd_ >= 0) ::close(fd_);
   fd_ = -1;

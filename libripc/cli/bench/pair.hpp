@@ -26,6 +26,8 @@ class Control {
   bool send(const Order& order) const noexcept;
   // Nothing if the other side has ended, or said nothing for a minute.
   std::optional<Order> receive() const noexcept;
+  // True if receive() would not wait.
+  bool has_said() const noexcept;
   void close() noexcept;
 
  private:

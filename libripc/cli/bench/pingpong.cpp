@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Round trips. short and long: the payload travels both ways. return and lend: a short request, and a reply with the
 // payload, which the other side writes into a return buffer or lends. Blocks of round trips alternate with blocks of
-// bare cache-line round trips between the same two processors.
+// bare ones (floor.hpp).
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <memory>
 #include <vector>
 
+#include "bench/floor.hpp"
 #include "bench/options.hpp"
 #include "bench/pair.hpp"
 #include "bench/payload.hpp"
@@ -19,7 +20,7 @@ namespace {
 
 using libripc::Item;
 
-enum Command : std::uint64_t { kEcho = 1, kCacheline = 2 };
+enum Command : std::uint64_t { kEcho = 1, kFloor = 2 };
 constexpr auto kPatience = std::chrono::seconds(2);
 constexpr std::size_t kBuffers = 4;        // a buffer is used again when the message sent from it is long complete
 constexpr std::uint64_t kWholeEvery = 16;  // of large payloads at most every so-manyth is compared whole
@@ -88,7 +89,7 @@ libripc::Error answer(Library& library, const BenchOptions& options, Buffers& bu
   return {};
 }
 
-libripc::Error other_side(Side& side, const BenchOptions& options) {
+libripc::Error other_side(Side& side, const BenchOptions& options, Floor& floor) {
   auto library = open_library(side, options);
   if (!library.ok()) return library.error();
   Buffers buffers;
@@ -101,11 +102,9 @@ libripc::Error other_side(Side& side, const BenchOptions& options) {
       if (const auto error = library->service.post_window(*window, order->first); !error.ok()) return error;
     }
     if (!side.control.send(*order)) break;  // ready
-    if (order->kind == kCacheline) {
-      answer_cacheline(side, Lines::two_lines, order->count);
-    } else if (const auto error = answer(*library, options, buffers, order->count, order->first); !error.ok()) {
-      return error;
-    }
+    const auto error = order->kind == kFloor ? floor.answer(side, order->count)
+                                             : answer(*library, options, buffers, order->count, order->first);
+    if (!error.ok()) return error;
   }
   // What was sent last may be travelling still; the tickets go before the context in any case.
   for (libripc::Ticket& ticket : buffers.tickets) (void)ticket.wait(kPatience);
@@ -142,10 +141,10 @@ class Pinger {
     return {};
   }
 
-  libripc::Error cacheline(std::uint64_t count, std::vector<double>& samples) {
-    if (const auto error = order(kCacheline, count); !error.ok()) return error;
-    measure_cacheline(side_, Lines::two_lines, count, samples);
-    return {};
+  libripc::Error floor_block(Floor& floor, std::uint64_t count, std::vector<double>& samples) {
+    if (count == 0) return {};
+    if (const auto error = order(kFloor, count); !error.ok()) return error;
+    return floor.measure(side_, count, samples, tally_);
   }
 
   const Tally& tally() const noexcept { return tally_; }
@@ -222,35 +221,32 @@ class Pinger {
   Tally tally_;
 };
 
-BenchResult measure(Side& side, const BenchOptions& options, std::uint64_t iterations) {
+BenchResult measure(Side& side, const BenchOptions& options, Floor& floor) {
   auto library = open_library(side, options);
   if (!library.ok()) return library.error();
   Pinger pinger(side, options, *library);
   if (const auto error = pinger.prepare(); !error.ok()) return error;
 
   constexpr std::uint64_t kBlocks = 10;
-  const std::uint64_t per_block = std::max<std::uint64_t>(iterations / kBlocks, 1);
+  const std::uint64_t per_block = std::max<std::uint64_t>(options.iterations / kBlocks, 1);
   const std::uint64_t warm_up = std::min<std::uint64_t>(per_block, 1000);
   std::vector<double> samples;
-  std::vector<double> cacheline;
-  samples.reserve(iterations + kBlocks);
-  cacheline.reserve(iterations + kBlocks);
-  std::uint64_t left = iterations;
+  std::vector<double> bare;
+  samples.reserve(options.iterations + kBlocks);
+  bare.reserve(options.iterations + kBlocks);
+  std::uint64_t left = options.iterations;
   for (std::uint64_t block = 0; left > 0; ++block) {
     const std::uint64_t count = std::min(left, per_block);
     left -= count;
-    // With a sleeping receiver the floor is the scheduler's, not the cache's: one short look at the cache is enough.
-    if (options.wait == "spin" || block == 0)
-      if (const auto error = pinger.cacheline(std::min<std::uint64_t>(count, 100'000), cacheline); !error.ok())
-        return error;
+    if (const auto error = pinger.floor_block(floor, floor.rounds(count, block == 0), bare); !error.ok()) return error;
     if (const auto error = pinger.block(warm_up + count, warm_up, samples); !error.ok()) return error;
   }
   Json json;
   json["rtt_ns"] = percentiles(samples);
-  const Json floor = percentiles(cacheline);
   const double p50 = json["rtt_ns"]["p50"].get<double>();
-  json["cacheline_rtt_ns"] = floor["p50"];
-  json["ratio_to_cacheline"] = p50 / std::max(floor["p50"].get<double>(), 1.0);
+  const double bare_p50 = percentiles(bare)["p50"].get<double>();
+  json[floor.name() + "_rtt_ns"] = bare_p50;
+  json["ratio_to_" + floor.name()] = p50 / std::max(bare_p50, 1.0);
   pinger.tally().put(json);
   return json;
 }
@@ -265,9 +261,11 @@ BenchResult run_pingpong(const BenchOptions& options) {
         is_copied ? (std::uint64_t{4} << 30) / std::max<std::uint64_t>(options.size, 1) : 200'000;
     actual.iterations = std::clamp<std::uint64_t>(by_size, 50, options.wait == "spin" ? 200'000 : 20'000);
   }
+  Floor floor(actual);
+  if (const auto error = floor.open(); !error.ok()) return error;
   auto result = run_pair(
-      actual, [&](Side& side) { return other_side(side, actual); },
-      [&](Side& side) { return measure(side, actual, actual.iterations); });
+      actual, [&](Side& side) { return other_side(side, actual, floor); },
+      [&](Side& side) { return measure(side, actual, floor); });
   if (result.ok()) {
     (*result)["iterations"] = actual.iterations;
     (*result)["pattern"] =

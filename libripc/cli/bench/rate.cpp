@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One sender to one receiver, short messages as fast as they go. Every payload is compared, every gap is counted.
+// One sender to one receiver, short messages as fast as they go. Every payload is compared, every gap is counted. Over
+// sockets, blocks of messages alternate with blocks of bare datagrams of the same size.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -8,34 +9,69 @@
 #include "bench/options.hpp"
 #include "bench/pair.hpp"
 #include "bench/payload.hpp"
+#include "bench/sockets.hpp"
 #include "bench/tally.hpp"
 #include "bench/ticks.hpp"
 
 namespace cli::bench {
 namespace {
 
+enum Command : std::uint64_t { kMessages = 0, kBare = 1 };
 constexpr std::size_t kBatch = 64;
+constexpr std::uint64_t kBlocks = 10;               // of each kind, where there are two
 constexpr auto kSilence = std::chrono::seconds(2);  // after this long what is missing is lost
 
-libripc::Error other_side(Side& side, const BenchOptions& options) {
+bool has_bare(const BenchOptions& options) { return options.transport == "socket"; }
+// Room for a sequence number.
+std::size_t bare_size(const BenchOptions& options) { return std::max(options.size, sizeof(std::uint64_t)); }
+
+// Messages `first` to `first` + `count`, options.batch with each call.
+libripc::Error send_all(Library& library, const BenchOptions& options, std::uint64_t first, std::uint64_t count) {
+  std::vector<std::vector<std::byte>> payloads(options.batch, std::vector<std::byte>(options.size));
+  std::vector<libripc::Item> items;
+  std::vector<libripc::ShortMessage> messages;
+  for (const auto& payload : payloads) items.push_back(libripc::short_item(payload));
+  for (const libripc::Item& item : items) messages.push_back(libripc::short_message({&item, 1}));
+  for (std::uint64_t sent = 0; sent < count;) {
+    const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(options.batch, count - sent));
+    for (std::size_t index = 0; index < wanted; ++index) fill_pattern(payloads[index], first + sent + index);
+    std::span<const libripc::ShortMessage> rest = std::span(messages).first(wanted);
+    while (!rest.empty()) {
+      if (options.batch == 1) {
+        auto ticket = library.service.send(library.peer, {rest.front().items, 1});
+        if (ticket.code() == RIPC_AGAIN) ticket = send_patiently(library, {rest.front().items, 1});
+        if (!ticket.ok()) return ticket.error();
+        rest = rest.subspan(1);
+        continue;
+      }
+      const auto taken = library.service.send_many(library.peer, rest);
+      if (taken.ok()) {
+        rest = rest.subspan(*taken);
+      } else if (taken.code() != RIPC_AGAIN) {
+        return taken.error();
+      } else if (const auto error = library.service.wait_room(library.peer, kSilence); !error.ok()) {
+        return error;
+      }
+    }
+    sent += wanted;
+  }
+  return {};
+}
+
+libripc::Error other_side(Side& side, const BenchOptions& options, const SocketPair& sockets) {
   auto library = open_library(side, options);
   if (!library.ok()) return library.error();
-  std::vector<std::byte> payload(options.size);
-  const std::array<libripc::Item, 1> items = {libripc::short_item(payload)};
   while (const auto order = side.control.receive()) {
-    for (std::uint64_t sequence = order->first; sequence < order->first + order->count; ++sequence) {
-      fill_pattern(payload, sequence);
-      auto ticket = library->service.send(library->peer, items);
-      if (ticket.code() == RIPC_AGAIN) ticket = send_patiently(*library, items);
-      if (!ticket.ok()) return ticket.error();
-    }
+    if (order->kind == kBare)
+      if (const auto error = send_datagrams(sockets, bare_size(options), order->count); !error.ok()) return error;
+    if (order->kind == kMessages)
+      if (const auto error = send_all(*library, options, order->first, order->count); !error.ok()) return error;
     if (!side.control.send(*order)) break;
   }
   return {};
 }
 
 struct Received {
-  std::uint64_t messages = 0;
   std::uint64_t nanoseconds = 0;  // from the first batch to the last
   std::uint64_t after_first = 0;  // messages in that time
   std::vector<double> rates;      // messages per second of each of some fifty parts
@@ -68,7 +104,6 @@ libripc::Result<Received> receive_all(Library& library, const BenchOptions& opti
       part_started = now;
       part_messages = 0;
     }
-    received.messages += *batch;
     for (std::size_t index = 0; index < *batch; ++index) {
       const libripc::ItemView view = messages[index].item(0);
       bool good = view.ok() && view.size() == options.size && check_pattern(view.bytes(), expected);
@@ -91,29 +126,61 @@ libripc::Result<Received> receive_all(Library& library, const BenchOptions& opti
   return received;
 }
 
-BenchResult measure(Side& side, const BenchOptions& options) {
+// Messages per second of bare datagrams that arrived.
+libripc::Result<double> bare_block(Side& side, const BenchOptions& options, const SocketPair& sockets,
+                                   std::uint64_t count, Tally& tally) {
+  if (!side.control.send({kBare, count, 0})) return other_side_ended();
+  const auto arrived = receive_datagrams(
+      sockets, bare_size(options), [&] { return side.control.has_said(); }, tally);
+  if (!arrived.ok()) return arrived.error();
+  if (!side.control.receive()) return other_side_ended();
+  return static_cast<double>(arrived->messages) * 1e9 /
+         static_cast<double>(std::max<std::uint64_t>(arrived->nanoseconds, 1));
+}
+
+BenchResult measure(Side& side, const BenchOptions& options, const SocketPair& sockets) {
   auto library = open_library(side, options);
   if (!library.ok()) return library.error();
   Tally tally;
   Received received;
+  std::vector<double> bare;
+  std::vector<double> ratios;
+  const std::uint64_t blocks = has_bare(options) ? kBlocks : 1;
   const std::uint64_t warm_up = std::max<std::uint64_t>(options.iterations / 20, 1);
   std::uint64_t first = 0;
-  for (const std::uint64_t count : {warm_up, options.iterations}) {
-    if (!side.control.send({0, count, first})) return other_side_ended();
-    auto part = receive_all(*library, options, first, count, tally);
+  for (std::uint64_t block = 0; block <= blocks; ++block) {
+    const std::uint64_t count = block == 0 ? warm_up : std::max<std::uint64_t>(options.iterations / blocks, 1);
+    double bare_rate = 0;
+    if (has_bare(options)) {
+      const auto measured = bare_block(side, options, sockets, count, tally);
+      if (!measured.ok()) return measured.error();
+      bare_rate = *measured;
+    }
+    if (!side.control.send({kMessages, count, first})) return other_side_ended();
+    const auto part = receive_all(*library, options, first, count, tally);
     if (!part.ok()) return part.error();
-    received = *part;
     if (!side.control.receive()) return other_side_ended();
     first += count;
+    if (block == 0) continue;
+    received.after_first += part->after_first;
+    received.nanoseconds += part->nanoseconds;
+    received.rates.insert(received.rates.end(), part->rates.begin(), part->rates.end());
+    bare.push_back(bare_rate);
+    ratios.push_back(static_cast<double>(part->after_first) * 1e9 /
+                     static_cast<double>(std::max<std::uint64_t>(part->nanoseconds, 1)) / std::max(bare_rate, 1.0));
   }
-  const double rate = received.nanoseconds == 0
-                          ? 0
-                          : static_cast<double>(received.after_first) * 1e9 / static_cast<double>(received.nanoseconds);
+  const double rate = static_cast<double>(received.after_first) * 1e9 /
+                      static_cast<double>(std::max<std::uint64_t>(received.nanoseconds, 1));
   Json json;
   json["messages_per_second"] = rate;
   json["bytes_per_second"] = rate * static_cast<double>(options.size);
   // Where other programs disturb the measurement, this is nearer to what the path can do.
+  json["batch"] = options.batch;
   json["median_part_messages_per_second"] = median(received.rates);
+  if (has_bare(options)) {
+    json["bare_messages_per_second"] = median(bare);
+    json["ratio_to_bare"] = median(ratios);
+  }
   tally.put(json);
   json["verification"] = "every payload compared whole";
   if (const auto statistics = library->service.statistics(); statistics.ok()) {
@@ -131,8 +198,13 @@ BenchResult run_rate(const BenchOptions& options) {
     const std::uint64_t by_size = (std::uint64_t{4} << 30) / std::max<std::uint64_t>(options.size, 1);
     actual.iterations = std::clamp<std::uint64_t>(by_size, 1000, options.transport == "shm" ? 5'000'000 : 500'000);
   }
+  if (actual.batch == 0) actual.batch = has_bare(actual) ? kBatch : 1;
+  SocketPair sockets;
+  if (has_bare(actual))
+    if (const auto error = sockets.open(); !error.ok()) return error;
   auto result = run_pair(
-      actual, [&](Side& side) { return other_side(side, actual); }, [&](Side& side) { return measure(side, actual); });
+      actual, [&](Side& side) { return other_side(side, actual, sockets); },
+      [&](Side& side) { return measure(side, actual, sockets); });
   if (result.ok()) (*result)["iterations"] = actual.iterations;
   return result;
 }

@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::uint64_t kPatience = 5'000'000'000;
 constexpr std::size_t kPiece = std::size_t{256} << 10;  // of one read or write of the stream
+constexpr std::size_t kBatch = 64;                      // datagrams of one call
 
 libripc::Error system_error(const char* what) {
   return {RIPC_SYSTEM, std::string(what) + ": " + std::strerror(errno) + "."};
@@ -28,7 +29,7 @@ libripc::Error system_error(const char* what) {
 libripc::Error receive_exactly(int fd, libripc::WritableBytes bytes, bool spin) {
   std::uint64_t started = 0;
   while (!bytes.empty()) {
-    const ssize_t count = recv(fd, bytes.data(), bytes.size(), spin ? MSG_DONTWAIT : 0);
+    const ssize_t count = recv(fd, bytes.data(), std::min(bytes.size(), kPiece), spin ? MSG_DONTWAIT : 0);
     if (count > 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(count));
       continue;
@@ -44,7 +45,7 @@ libripc::Error receive_exactly(int fd, libripc::WritableBytes bytes, bool spin) 
 
 libripc::Error send_exactly(int fd, libripc::Bytes bytes) {
   while (!bytes.empty()) {
-    const ssize_t count = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t count = send(fd, bytes.data(), std::min(bytes.size(), kPiece), MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return system_error("send");
     bytes = bytes.subspan(static_cast<std::size_t>(count));
@@ -52,10 +53,11 @@ libripc::Error send_exactly(int fd, libripc::Bytes bytes) {
   return {};
 }
 
-libripc::Error measure_round_trips(int fd, std::uint64_t count, bool spin, std::vector<double>& samples, Tally& tally) {
+libripc::Error measure_round_trips(int fd, std::size_t size, std::uint64_t count, bool spin,
+                                   std::vector<double>& samples, Tally& tally) {
   const TickClock clock;
-  std::array<std::byte, kSocketPayload> out{};
-  std::array<std::byte, kSocketPayload> in{};
+  std::vector<std::byte> out(size);
+  std::vector<std::byte> in(size);
   for (std::uint64_t round = 0; round < count; ++round) {
     fill_pattern(out, round);
     const std::uint64_t start = clock.now();
@@ -67,8 +69,8 @@ libripc::Error measure_round_trips(int fd, std::uint64_t count, bool spin, std::
   return {};
 }
 
-libripc::Error answer_round_trips(int fd, std::uint64_t count, bool spin) {
-  std::array<std::byte, kSocketPayload> bytes{};
+libripc::Error answer_round_trips(int fd, std::size_t size, std::uint64_t count, bool spin) {
+  std::vector<std::byte> bytes(size);
   for (std::uint64_t round = 0; round < count; ++round) {
     if (const auto error = receive_exactly(fd, bytes, spin); !error.ok()) return error;
     if (const auto error = send_exactly(fd, bytes); !error.ok()) return error;
@@ -136,47 +138,91 @@ libripc::Error SocketPair::open() {
   return {};
 }
 
-libripc::Error measure_datagrams(const SocketPair& sockets, std::uint64_t count, bool spin,
+libripc::Error measure_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin,
                                  std::vector<double>& samples, Tally& tally) {
-  return measure_round_trips(sockets.datagram[0], count, spin, samples, tally);
+  return measure_round_trips(sockets.datagram[0], size, count, spin, samples, tally);
 }
-libripc::Error answer_datagrams(const SocketPair& sockets, std::uint64_t count, bool spin) {
-  return answer_round_trips(sockets.datagram[1], count, spin);
+libripc::Error answer_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin) {
+  return answer_round_trips(sockets.datagram[1], size, count, spin);
 }
-libripc::Error measure_stream(const SocketPair& sockets, std::uint64_t count, bool spin, std::vector<double>& samples,
-                              Tally& tally) {
-  return measure_round_trips(sockets.stream[0], count, spin, samples, tally);
+libripc::Error measure_stream(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin,
+                              std::vector<double>& samples, Tally& tally) {
+  return measure_round_trips(sockets.stream[0], size, count, spin, samples, tally);
 }
-libripc::Error answer_stream(const SocketPair& sockets, std::uint64_t count, bool spin) {
-  return answer_round_trips(sockets.stream[1], count, spin);
+libripc::Error answer_stream(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin) {
+  return answer_round_trips(sockets.stream[1], size, count, spin);
 }
 
-libripc::Error send_stream_bytes(const SocketPair& sockets, std::uint64_t bytes) {
-  std::vector<std::byte> piece(kPiece);
-  fill_pattern(piece, 0);
-  for (std::uint64_t sent = 0; sent < bytes; sent += kPiece) {
-    const libripc::Bytes next = libripc::Bytes(piece).first(std::min<std::uint64_t>(kPiece, bytes - sent));
-    if (const auto error = send_exactly(sockets.stream[1], next); !error.ok()) return error;
+libripc::Error send_stream(const SocketPair& sockets, libripc::Bytes bytes) {
+  return send_exactly(sockets.stream[1], bytes);
+}
+
+libripc::Error receive_stream(const SocketPair& sockets, libripc::WritableBytes bytes) {
+  return receive_exactly(sockets.stream[0], bytes, false);
+}
+
+// ---- Datagrams one way ---------------------------------------------------------------------------------------
+
+namespace {
+
+// The memory of one batch, and the headers that name it.
+struct Batch {
+  explicit Batch(std::size_t size) : memory(kBatch * size) {
+    for (std::size_t index = 0; index < kBatch; ++index) {
+      pieces[index] = {memory.data() + index * size, size};
+      headers[index].msg_hdr.msg_iov = &pieces[index];
+      headers[index].msg_hdr.msg_iovlen = 1;
+    }
+  }
+  libripc::WritableBytes payload(std::size_t index) const noexcept {
+    return {static_cast<std::byte*>(pieces[index].iov_base), pieces[index].iov_len};
+  }
+  std::vector<std::byte> memory;
+  std::array<iovec, kBatch> pieces{};
+  std::array<mmsghdr, kBatch> headers{};
+};
+
+}  // namespace
+
+libripc::Error send_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count) {
+  Batch batch(size);
+  for (std::uint64_t sent = 0; sent < count;) {
+    const auto wanted = static_cast<unsigned>(std::min<std::uint64_t>(kBatch, count - sent));
+    for (unsigned index = 0; index < wanted; ++index) fill_pattern(batch.payload(index), sent + index);
+    for (unsigned done = 0; done < wanted;) {
+      const int made = sendmmsg(sockets.datagram[1], batch.headers.data() + done, wanted - done, MSG_NOSIGNAL);
+      if (made < 0 && errno != EINTR) return system_error("sendmmsg");
+      if (made > 0) done += static_cast<unsigned>(made);
+    }
+    sent += wanted;
   }
   return {};
 }
 
-libripc::Result<double> receive_stream_bytes(const SocketPair& sockets, std::uint64_t bytes, Tally& tally) {
-  std::vector<std::byte> piece(kPiece);
+libripc::Result<Arrived> receive_datagrams(const SocketPair& sockets, std::size_t size,
+                                           const std::function<bool()>& is_over, Tally& tally) {
+  Batch batch(size);
+  Arrived arrived;
   std::uint64_t started = 0;
-  for (std::uint64_t received = 0; received < bytes; received += kPiece) {
-    const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, bytes - received));
-    if (const auto error = receive_exactly(sockets.stream[0], libripc::WritableBytes(piece).first(size), false);
-        !error.ok())
-      return error;
-    if (received == 0) {
-      tally.check(check_pattern(piece, 0));
-      started = monotonic_now();
+  while (true) {
+    const bool last = is_over();
+    int count = 0;
+    while ((count = recvmmsg(sockets.datagram[0], batch.headers.data(), kBatch, MSG_DONTWAIT, nullptr)) > 0) {
+      const std::uint64_t now = monotonic_now();
+      if (started == 0) {
+        started = now;
+      } else {
+        arrived.messages += static_cast<std::uint64_t>(count);
+        arrived.nanoseconds = now - started;
+      }
+      for (int index = 0; index < count; ++index) {
+        const libripc::Bytes payload = batch.payload(static_cast<std::size_t>(index));
+        tally.check(check_pattern(payload, sequence_of(payload)));
+      }
     }
+    if (count < 0 && errno != EAGAIN && errno != EINTR) return system_error("recvmmsg");
+    if (last) return arrived;
   }
-  const std::uint64_t duration = std::max<std::uint64_t>(monotonic_now() - started, 1);
-  tally.check(check_pattern(piece, 0));
-  return static_cast<double>(bytes - std::min<std::uint64_t>(bytes, kPiece)) * 1e9 / static_cast<double>(duration);
 }
 
 }  // namespace cli::bench

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// UDP and TCP over the loopback interface, as a program without libripc would use them.
+// UDP and TCP over the loopback interface, as a program without libripc would use them: what the socket transport is to
+// be judged by.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "bench/tally.hpp"
 #include "ripc/ripc.hpp"
 
 namespace cli::bench {
-
-inline constexpr std::size_t kSocketPayload = 64;  // bytes of a round trip, each way
 
 // Both ends of a connected UDP pair and of a TCP connection, made before the fork. Index 0 is the measuring side's.
 struct SocketPair {
@@ -25,16 +25,28 @@ struct SocketPair {
   libripc::Error open();
 };
 
-// Round trips: `count` on each side. Waiting is polling with MSG_DONTWAIT if `spin`, else a blocking call.
-libripc::Error measure_datagrams(const SocketPair& sockets, std::uint64_t count, bool spin,
+// Round trips of `size` bytes each way: `count` on each side. Waiting is polling with MSG_DONTWAIT if `spin`, else a
+// blocking call.
+libripc::Error measure_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin,
                                  std::vector<double>& samples, Tally& tally);
-libripc::Error answer_datagrams(const SocketPair& sockets, std::uint64_t count, bool spin);
-libripc::Error measure_stream(const SocketPair& sockets, std::uint64_t count, bool spin, std::vector<double>& samples,
-                              Tally& tally);
-libripc::Error answer_stream(const SocketPair& sockets, std::uint64_t count, bool spin);
+libripc::Error answer_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin);
+libripc::Error measure_stream(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin,
+                              std::vector<double>& samples, Tally& tally);
+libripc::Error answer_stream(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin);
 
-// One direction, as fast as it goes. Bytes per second.
-libripc::Error send_stream_bytes(const SocketPair& sockets, std::uint64_t bytes);
-libripc::Result<double> receive_stream_bytes(const SocketPair& sockets, std::uint64_t bytes, Tally& tally);
+// One direction, to the measuring side, as fast as it goes.
+libripc::Error send_stream(const SocketPair& sockets, libripc::Bytes bytes);
+libripc::Error receive_stream(const SocketPair& sockets, libripc::WritableBytes bytes);
+
+// Datagrams of `size` bytes (8 at least) one way, 64 for each sendmmsg() and recvmmsg(). What does not fit into the
+// socket's buffer is dropped by the kernel: they are not flow-controlled.
+libripc::Error send_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count);
+// Those that arrive until `is_over` and no more are there: how many, and nanoseconds from the first batch to the last.
+struct Arrived {
+  std::uint64_t messages = 0;  // after the first batch
+  std::uint64_t nanoseconds = 0;
+};
+libripc::Result<Arrived> receive_datagrams(const SocketPair& sockets, std::size_t size,
+                                           const std::function<bool()>& is_over, Tally& tally);
 
 }  // namespace cli::bench

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Large payloads one after the other, `depth` under way at once: pulled into windows, written into return buffers, or
-// lent. Blocks of messages alternate with blocks of plain memcpy of the same size, out of lent views of the same sender
-// buffers (the mapping that the library itself copies from) into the same landing memory.
+// lent. Blocks of messages alternate with blocks of what they are compared with: plain memcpy of the same size, out of
+// lent views of the same sender buffers (the mapping that the library itself copies from) into the same landing memory;
+// for sockets, the same bytes between the same memory over a bare TCP connection.
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <vector>
 
 #include "bench/options.hpp"
 #include "bench/pair.hpp"
 #include "bench/payload.hpp"
+#include "bench/sockets.hpp"
 #include "bench/tally.hpp"
 
 namespace cli::bench {
@@ -20,8 +23,21 @@ namespace {
 
 using libripc::Item;
 
-enum Command : std::uint64_t { kStream = 1, kLend = 2 };
+enum Command : std::uint64_t { kStream = 1, kLend = 2, kTcp = 3 };
 constexpr auto kPatience = std::chrono::seconds(10);
+
+enum class Baseline { none, memcpy, tcp };
+Baseline baseline_of(const BenchOptions& options) {
+  if (options.kind == "lend") return Baseline::none;
+  return options.transport == "socket" ? Baseline::tcp : Baseline::memcpy;
+}
+
+// Of all threads of this process, in nanoseconds.
+std::uint64_t processor_time() {
+  timespec time{};
+  (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
+}
 
 // ---- The sending side ----------------------------------------------------------------------------------------
 
@@ -86,7 +102,7 @@ libripc::Error send_stream(Library& library, const BenchOptions& options, std::v
   return {};
 }
 
-libripc::Error other_side(Side& side, const BenchOptions& options) {
+libripc::Error other_side(Side& side, const BenchOptions& options, const SocketPair& sockets) {
   auto library = open_library(side, options);
   if (!library.ok()) return library.error();
   std::vector<Slot> slots(options.depth);
@@ -95,7 +111,11 @@ libripc::Error other_side(Side& side, const BenchOptions& options) {
     if (const auto error = slots[index].renew(library->context, options, index); !error.ok()) return error;
   }
   while (const auto order = side.control.receive()) {
-    if (order->kind == kLend) {
+    const std::uint64_t started = processor_time();
+    if (order->kind == kTcp) {
+      for (std::uint64_t index = 0; index < order->count; ++index)
+        if (const auto error = send_stream(sockets, slots[index % slots.size()].bytes); !error.ok()) return error;
+    } else if (order->kind == kLend) {
       libripc::SendOptions send_options;
       send_options.timeout = libripc::kForever;
       for (const Slot& slot : slots) {
@@ -107,7 +127,7 @@ libripc::Error other_side(Side& side, const BenchOptions& options) {
     } else if (const auto error = send_stream(*library, options, slots, *order); !error.ok()) {
       return error;
     }
-    if (!side.control.send(*order)) break;
+    if (!side.control.send({order->kind, processor_time() - started, 0})) break;
   }
   return {};
 }
@@ -116,8 +136,8 @@ libripc::Error other_side(Side& side, const BenchOptions& options) {
 
 class Receiver {
  public:
-  Receiver(Side& side, const BenchOptions& options, Library& library)
-      : side_(side), options_(options), library_(library) {
+  Receiver(Side& side, const BenchOptions& options, Library& library, const SocketPair& sockets)
+      : side_(side), options_(options), library_(library), sockets_(sockets) {
     // One more than is under way: a window is posted again only after its message was looked at.
     landings_.resize(options.kind == "lend" ? 0 : options.depth + 1);
     for (auto& landing : landings_) landing.resize(options.size);
@@ -147,12 +167,29 @@ class Receiver {
     return per_second(count, monotonic_now() - start);
   }
 
+  // Bytes per second of `count` + 1 times the payload: the time runs from the end of the first to the end of the last.
+  libripc::Result<double> tcp_block(std::uint64_t count) {
+    const std::uint64_t processor_started = processor_time();
+    if (!side_.control.send({kTcp, count + 1, 0})) return other_side_ended();
+    std::uint64_t start = 0;
+    for (std::uint64_t index = 0; index <= count; ++index) {
+      if (const auto error = receive_stream(sockets_, landing_of(index)); !error.ok()) return error;
+      if (index == 0) start = monotonic_now();
+    }
+    const double rate = per_second(count, monotonic_now() - start);
+    return finish_block(processor_started, count + 1) ? libripc::Result<double>(rate) : other_side_ended();
+  }
+
+  // Seconds of processor time of both sides for each GB (10^9 bytes), in the block measured last.
+  double processor_seconds() const noexcept { return processor_seconds_; }
+
   // Messages per second of `count` + 1 messages: the time runs from the end of the first to the end of the last.
   libripc::Result<double> message_block(std::uint64_t count) {
     if (options_.size > kSmall)
       for (auto& landing : landings_) std::fill(landing.begin(), landing.end(), std::byte{0});
     const std::uint64_t first = sequence_;
     const std::uint64_t total = count + 1;
+    const std::uint64_t processor_started = processor_time();
     if (options_.kind == "long")
       for (std::uint64_t index = 0; index < landings_.size(); ++index)
         if (const auto error = post(first + index); !error.ok()) return error;
@@ -170,12 +207,12 @@ class Receiver {
         if (const auto error = post(next); !error.ok()) return error;
     }
     const std::uint64_t duration = monotonic_now() - start;
+    if (!finish_block(processor_started, total)) return other_side_ended();
     check_landed(first);
     // Windows of a block shorter than their number were not used.
     if (options_.kind == "long")
       for (std::uint64_t index = 0; index < landings_.size(); ++index)
         (void)library_.service.withdraw_windows(first + index);
-    if (!side_.control.receive()) return other_side_ended();
     return static_cast<double>(count) * 1e9 / static_cast<double>(std::max<std::uint64_t>(duration, 1));
   }
 
@@ -183,6 +220,14 @@ class Receiver {
   const Tally& tally() const noexcept { return tally_; }
 
  private:
+  // False if the other side has ended.
+  bool finish_block(std::uint64_t processor_started, std::uint64_t messages) {
+    const std::uint64_t own = processor_time() - processor_started;
+    const auto other = side_.control.receive();
+    if (!other) return false;
+    processor_seconds_ = static_cast<double>(own + other->count) / static_cast<double>(messages * options_.size);
+    return true;
+  }
   double per_second(std::uint64_t count, std::uint64_t nanoseconds) const {
     return static_cast<double>(count) * static_cast<double>(options_.size) * 1e9 /
            static_cast<double>(std::max<std::uint64_t>(nanoseconds, 1));
@@ -226,19 +271,21 @@ class Receiver {
   Side& side_;
   const BenchOptions& options_;
   Library& library_;
+  const SocketPair& sockets_;
   std::vector<std::vector<std::byte>> landings_;
   std::vector<libripc::Message> views_;
   bool is_lent_ = false;
+  double processor_seconds_ = 0;
   std::uint64_t sequence_ = 0;
   Tally tally_;
 };
 
-BenchResult measure(Side& side, const BenchOptions& options) {
+BenchResult measure(Side& side, const BenchOptions& options, const SocketPair& sockets) {
   auto library = open_library(side, options);
   if (!library.ok()) return library.error();
-  Receiver receiver(side, options, *library);
-  const bool has_baseline = options.kind != "lend";
-  if (has_baseline)
+  Receiver receiver(side, options, *library, sockets);
+  const Baseline baseline = baseline_of(options);
+  if (baseline == Baseline::memcpy)
     if (const auto error = receiver.borrow_views(); !error.ok()) return error;
 
   // Short blocks: their median is hardly moved by what other programs do now and then.
@@ -250,26 +297,39 @@ BenchResult measure(Side& side, const BenchOptions& options) {
       {std::min(by_size, options.iterations / kFewestBlocks), options.iterations / kMostBlocks, std::uint64_t{8}});
   const std::uint64_t blocks = std::max(options.iterations / per_block, kFewestBlocks);
   std::vector<double> rates;
-  std::vector<double> copies;
+  std::vector<double> bare_rates;
   std::vector<double> ratios;
+  std::vector<double> seconds;
+  std::vector<double> bare_seconds;
   for (std::uint64_t block = 0; block <= blocks; ++block) {
-    const double copied = has_baseline ? receiver.copy_block(per_block) : 0;
+    libripc::Result<double> bare = baseline == Baseline::memcpy ? receiver.copy_block(per_block) : 0.0;
+    if (baseline == Baseline::tcp) bare = receiver.tcp_block(per_block);
+    if (!bare.ok()) return bare.error();
+    const double bare_processor = receiver.processor_seconds();
     auto rate = receiver.message_block(per_block);
     if (!rate.ok()) return rate.error();
     if (block == 0) continue;  // warm-up: mappings are made, pages are touched
     rates.push_back(*rate);
-    copies.push_back(copied);
-    if (has_baseline) ratios.push_back(*rate * static_cast<double>(options.size) / copied);
+    seconds.push_back(receiver.processor_seconds());
+    bare_seconds.push_back(bare_processor);
+    bare_rates.push_back(*bare);
+    if (baseline != Baseline::none) ratios.push_back(*rate * static_cast<double>(options.size) / *bare);
   }
   const double rate = median(rates);
   Json json;
   json["messages_per_second"] = rate;
   json["bytes_per_second"] = rate * static_cast<double>(options.size);
   json["nanoseconds_per_message"] = rate > 0 ? 1e9 / rate : 0.0;
-  if (has_baseline) {
-    json["memcpy_bytes_per_second"] = median(copies);
+  if (baseline == Baseline::memcpy) {
+    json["memcpy_bytes_per_second"] = median(bare_rates);
     json["ratio_to_memcpy"] = median(ratios);
     json["memcpy_source"] = receiver.is_lent() ? "lent views of the sender's buffers" : "library memory";
+  }
+  if (baseline == Baseline::tcp) {
+    json["tcp_bytes_per_second"] = median(bare_rates);
+    json["ratio_to_tcp"] = median(ratios);
+    json["processor_seconds_per_gigabyte"] = median(seconds);
+    json["tcp_processor_seconds_per_gigabyte"] = median(bare_seconds);
   }
   json["depth"] = options.depth;
   json["source"] = options.source;
@@ -293,8 +353,12 @@ BenchResult run_stream(const BenchOptions& options) {
     const std::uint64_t by_size = (std::uint64_t{8} << 30) / std::max<std::uint64_t>(options.size, 1);
     actual.iterations = std::clamp<std::uint64_t>(by_size, 100, options.wait == "spin" ? 100'000 : 20'000);
   }
+  SocketPair sockets;
+  if (baseline_of(actual) == Baseline::tcp)
+    if (const auto error = sockets.open(); !error.ok()) return error;
   auto result = run_pair(
-      actual, [&](Side& side) { return other_side(side, actual); }, [&](Side& side) { return measure(side, actual); });
+      actual, [&](Side& side) { return other_side(side, actual, sockets); },
+      [&](Side& side) { return measure(side, actual, sockets); });
   if (result.ok()) (*result)["iterations"] = actual.iterations;
   return result;
 }

@@ -212,6 +212,20 @@ RIPC_API void ripc_send_options_init(ripc_send_options *options);
 RIPC_API ripc_status ripc_send(ripc_service *service, ripc_service_id to, const ripc_item *items, size_t count,
                                const ripc_send_options *options, ripc_ticket **ticket);
 
+/* One of several short messages. */
+typedef struct ripc_short_message {
+  const ripc_item *items; /* RIPC_ITEM_SHORT or RIPC_ITEM_AUTO; only read during the call */
+  uint32_t count;         /* of the items, 0 to RIPC_MAX_ITEMS */
+  uint32_t tag;           /* given to the receiver as it is */
+} ripc_short_message;
+
+/* Sends `count` messages of short items to one service, in their order, each as ripc_send() would, with fewer system
+ * calls where a path needs them. `sent` (may be NULL): how many were sent, the first ones. RIPC_OK: all of them. Any
+ * other status says why the message after those was not sent, as for ripc_send(); RIPC_TOO_LARGE also for an item of
+ * kind RIPC_ITEM_AUTO, and RIPC_INVALID_ARGUMENT for other kinds. Any thread. */
+RIPC_API ripc_status ripc_send_many(ripc_service *service, ripc_service_id to, const ripc_short_message *messages,
+                                    size_t count, size_t *sent);
+
 /* Sends to the source of `message`, as the reply to it. Items of kind RIPC_ITEM_RETURN are written into the request's
  * return buffers; one that does not fit, or whose buffer is gone or used, travels as a long item instead. The right to
  * write ends with the first reply. Otherwise like ripc_send(). The message stays the caller's. */

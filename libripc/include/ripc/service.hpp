@@ -142,6 +142,15 @@ class Service {
   Result<Ticket> send(ServiceId to, Bytes bytes, const SendOptions& options = {}) noexcept {
     return send(to, {item(bytes)}, options);
   }
+  // Sends messages of short items to one service, in their order, with fewer system calls where a path needs them. How
+  // many were sent, the first ones; the next call tells why the one after those was not. An error if none was sent.
+  // Errors as send().
+  Result<std::size_t> send_many(ServiceId to, std::span<const ShortMessage> messages) noexcept {
+    std::size_t sent = 0;
+    const ripc_status status = ripc_send_many(handle_, to, messages.data(), messages.size(), &sent);
+    if (sent == 0 && status != RIPC_OK) return Error::from_last_call(status);
+    return sent;
+  }
   // Like send(), and runs `callback` once when the ticket completes, also when the service or context ends first. A
   // message without long items is complete at once: the callback then runs in this call, with RIPC_OK. Not run if this
   // returns an error. Allocates.

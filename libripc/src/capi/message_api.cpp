@@ -100,6 +100,19 @@ ripc_status ripc_send(ripc_service* service, ripc_service_id to, const ripc_item
   return guarded([&] { return send_message(service, to, nullptr, items, count, options, ticket); });
 }
 
+ripc_status ripc_send_many(ripc_service* service, ripc_service_id to, const ripc_short_message* messages, size_t count,
+                           size_t* sent) {
+  return guarded([&]() -> Status {
+    std::size_t done = 0;
+    std::size_t& taken = sent != nullptr ? *sent : done;
+    taken = 0;
+    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
+    if (messages == nullptr && count != 0)
+      return Status(RIPC_INVALID_ARGUMENT, "There is a count of messages but no array.");
+    return from(service)->send_many(to, {messages, count}, taken);
+  });
+}
+
 ripc_status ripc_reply(ripc_service* service, const ripc_message* message, const ripc_item* items, size_t count,
                        const ripc_send_options* options, ripc_ticket** ticket) {
   if (message != nullptr && from(message)->request == 0) [[likely]] {

@@ -58,7 +58,7 @@ ripc_status Service::receive(std::uint32_t flags, Nanoseconds timeout, std::span
     if (const ripc_status status = usable(); status != RIPC_OK) [[unlikely]]
       return status;
     // The rest is looked at less often: every instruction in this loop adds to the latency.
-    const unsigned rounds = timeout == 0 ? 1 : kRoundsPerCheck;
+    const unsigned rounds = timeout == 0 || context_.spin() == 0 ? 1 : kRoundsPerCheck;
     for (unsigned round = 0; round < rounds; ++round) {
       if (poll_ports() != 0) {
         count = output_count_;

@@ -15,6 +15,8 @@ namespace {
 
 // How often a send that meets a dead peer looks for its successor.
 constexpr int kAttempts = 3;
+// Messages that are handed to a channel at once.
+constexpr std::size_t kSendBatch = 64;
 // A peer that is writing into a return buffer moves at memory speed; one that is stopped does not move.
 constexpr Nanoseconds kWritePatience = 2'000'000'000;
 // Between two looks at a full queue: each look takes a cache line away from the receiver.
@@ -61,16 +63,26 @@ struct Service::Outgoing {
   std::vector<spi::Bytes> ranges;
 };
 
-ripc_status Service::send_short(ripc_service_id to, std::uint32_t tag, std::span<const ripc_item> items) noexcept {
-  if (usable() != RIPC_OK || items.size() > RIPC_MAX_ITEMS) [[unlikely]]
-    return RIPC_PENDING;
-  wire::Plain message{.source = id(), .tag = tag, .items = items};
+// False if this is no plain message.
+inline bool Service::describe(std::span<const ripc_item> items, std::uint32_t tag,
+                              wire::Plain& message) const noexcept {
+  if (items.size() > RIPC_MAX_ITEMS) [[unlikely]]
+    return false;
+  std::size_t bytes = 0;
   for (const ripc_item& item : items) {
     if (item.kind > RIPC_ITEM_SHORT || (item.data == nullptr && item.size != 0) || item.size > wire::kMaxItemBody)
         [[unlikely]]
-      return RIPC_PENDING;
-    message.bytes += item.size;
+      return false;
+    bytes += item.size;
   }
+  message = {.source = id(), .tag = tag, .items = items, .bytes = bytes};
+  return true;
+}
+
+ripc_status Service::send_short(ripc_service_id to, std::uint32_t tag, std::span<const ripc_item> items) noexcept {
+  wire::Plain message;
+  if (usable() != RIPC_OK || !describe(items, tag, message)) [[unlikely]]
+    return RIPC_PENDING;
   ThreadEpoch::Record& thread = ThreadEpoch::current();
   const ThreadEpoch::Section section(thread);
   const std::shared_ptr<spi::Channel>* channel = context_.routes().find(to);
@@ -104,6 +116,62 @@ Status Service::send(const SendArguments& arguments, std::shared_ptr<Ticket>* ti
     if (fits) return status;
   }
   return send_planned(arguments, ticket);
+}
+
+Status Service::send_many(ripc_service_id to, std::span<const ripc_short_message> messages, std::size_t& sent) {
+  while (sent < messages.size()) {
+    if (const std::size_t taken = send_batch(to, messages.subspan(sent)); taken != 0) {
+      sent += taken;
+      continue;
+    }
+    // What stands in the way of this one is a matter of an ordinary send.
+    const ripc_short_message& message = messages[sent];
+    if (message.items == nullptr && message.count != 0)
+      return Status(RIPC_INVALID_ARGUMENT, "A message has a count of items but no array.");
+    SendArguments arguments;
+    arguments.to = to;
+    arguments.tag = message.tag;
+    arguments.items = {message.items, message.count};
+    if (const ripc_status status = usable(); status != RIPC_OK) return status;
+    Status status = check(arguments);
+    if (status.ok() && std::any_of(arguments.items.begin(), arguments.items.end(),
+                                   [](const ripc_item& item) { return item.kind > RIPC_ITEM_SHORT; }))
+      status =
+          Status(RIPC_INVALID_ARGUMENT, "ripc_send_many() sends short items only: send the others by ripc_send().");
+    bool fits = true;
+    if (status.ok()) status = send_plain(arguments, fits);
+    if (!status.ok()) return status;
+    if (!fits)
+      return Status(
+          RIPC_TOO_LARGE,
+          "A message does not fit into a packet for this peer: send it by ripc_send(), which makes large items "
+          "long.");
+    ++sent;
+  }
+  return {};
+}
+
+// How many of the first messages went; none also if the first is not plain, or its channel not known.
+std::size_t Service::send_batch(ripc_service_id to, std::span<const ripc_short_message> messages) noexcept {
+  if (usable() != RIPC_OK) return 0;
+  std::array<wire::Plain, kSendBatch> batch;
+  std::size_t count = 0;
+  for (const ripc_short_message& message : messages.first(std::min(messages.size(), kSendBatch))) {
+    if ((message.items == nullptr && message.count != 0) ||
+        !describe({message.items, message.count}, message.tag, batch[count]))
+      break;
+    ++count;
+  }
+  ThreadEpoch::Record& thread = ThreadEpoch::current();
+  const ThreadEpoch::Section section(thread);
+  const std::shared_ptr<spi::Channel>* channel = count != 0 ? context_.routes().find(to) : nullptr;
+  if (channel == nullptr) return 0;
+  std::size_t sent = 0;
+  bool woke = false;
+  (void)(*channel)->send_many(std::span(batch).first(count), sent, woke);
+  for (std::size_t index = 0; index < sent; ++index) count_sent(thread, batch[index].bytes);
+  if (woke) counters_.wakes_sent.fetch_add(1, std::memory_order_relaxed);
+  return sent;
 }
 
 Status Service::send_plain(const SendArguments& arguments, bool& fits) {

@@ -82,6 +82,8 @@ class Service final : private spi::PacketSink {
   // RIPC_PENDING: send() has to look at it.
   ripc_status send_short(ripc_service_id to, std::uint32_t tag, std::span<const ripc_item> items) noexcept;
   Status send(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
+  // Adds to `sent` what was sent; not ok: why the next message was not.
+  Status send_many(ripc_service_id to, std::span<const ripc_short_message> messages, std::size_t& sent);
   Status notify(ripc_service_id to, std::uint64_t handle, std::span<const ripc_item> items);
   Status cancel_request(std::uint64_t id);
   Result<std::size_t> short_limit(ripc_service_id to, std::size_t items);
@@ -107,6 +109,8 @@ class Service final : private spi::PacketSink {
   ripc_status usable() const noexcept { return static_cast<ripc_status>(state_.load(std::memory_order_relaxed)); }
 
   void count_sent(const ThreadEpoch::Record& thread, std::size_t bytes) noexcept;
+  bool describe(std::span<const ripc_item> items, std::uint32_t tag, wire::Plain& message) const noexcept;
+  std::size_t send_batch(ripc_service_id to, std::span<const ripc_short_message> messages) noexcept;
   Status send_plain(const SendArguments& arguments, bool& fits);
   Status send_planned(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
   Status transmit(const SendArguments& arguments, Outgoing& outgoing, const std::shared_ptr<spi::Channel>& channel,

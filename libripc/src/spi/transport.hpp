@@ -68,6 +68,19 @@ class Channel {
     return send(encoder.finish(), woke);
   }
 
+  // Any. Several of them, in order. RIPC_OK: the first `sent` (at least one) were sent; call again for the others. Else
+  // none was, for the reason that send_plain() gives.
+  virtual ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent, bool& woke) noexcept {
+    ripc_status status = RIPC_OK;
+    for (sent = 0; sent < messages.size() && status == RIPC_OK; ++sent) {
+      bool woke_now = false;
+      status = send_plain(messages[sent], woke_now);
+      if (status != RIPC_OK) break;
+      woke = woke || woke_now;
+    }
+    return sent != 0 ? RIPC_OK : status;
+  }
+
   // Any. The same to the peer's responder: for notifications. Such a packet may be larger by kControlAllowance, for the
   // handle, up to some 60 KiB.
   virtual ripc_status send_control(Gather packet) noexcept = 0;

@@ -27,17 +27,24 @@ struct Plain {
   std::size_t packet_size() const noexcept { return wire::packet_size(items.size(), bytes); }
 };
 
-// Writes the packet to `to`, which has room for plain.packet_size() bytes.
-inline void write_plain(const Plain& plain, std::byte* to) noexcept {
+// Writes header and table to `to`, which has room for them; the end of them.
+inline std::byte* write_plain_head(const Plain& plain, std::byte* to) noexcept {
   store_le<std::uint64_t>(to, first_word(PacketKind::message, plain.tag) | std::uint64_t{plain.items.size()} << 24);
   store_le<std::uint64_t>(to + 8, plain.source);
-  std::byte* entry = to + kHeaderSize;
-  std::byte* body = entry + plain.items.size() * kTableEntrySize;
+  to += kHeaderSize;
   for (const ripc_item& item : plain.items) {
-    store_le<std::uint32_t>(entry, static_cast<std::uint32_t>(item.size));
-    entry += kTableEntrySize;
-    copy_small(body, static_cast<const std::byte*>(item.data), item.size);
-    body += item.size;
+    store_le<std::uint32_t>(to, static_cast<std::uint32_t>(item.size));
+    to += kTableEntrySize;
+  }
+  return to;
+}
+
+// Writes the packet to `to`, which has room for plain.packet_size() bytes.
+inline void write_plain(const Plain& plain, std::byte* to) noexcept {
+  to = write_plain_head(plain, to);
+  for (const ripc_item& item : plain.items) {
+    copy_small(to, static_cast<const std::byte*>(item.data), item.size);
+    to += item.size;
   }
 }
 

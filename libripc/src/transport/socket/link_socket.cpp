@@ -101,6 +101,11 @@ ripc_status LinkSocket::send(const wire::datagram::Header& header, spi::Gather p
   }
 }
 
+ripc_status LinkSocket::send(LinkBatch& batch, std::atomic<bool>& segment, std::size_t& sent) const noexcept {
+  sent = batch.send(fd(), segment);
+  return sent == batch.size() ? RIPC_OK : status_of(errno);
+}
+
 ripc_status LinkSocket::receive(wire::datagram::Header& header) const noexcept {
   std::array<std::byte, wire::datagram::kHeaderSize + 1> bytes;
   for (;;) {

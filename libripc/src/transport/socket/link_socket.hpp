@@ -8,6 +8,7 @@
 #include "base/status.hpp"
 #include "spi/transport.hpp"
 #include "transport/socket/endpoint.hpp"
+#include "transport/socket/link_batch.hpp"
 #include "wire/datagram.hpp"
 
 namespace ripc::socket {
@@ -33,6 +34,8 @@ class LinkSocket {
   // Sends one datagram: header and packet. One system call, no copy. RIPC_OK, RIPC_AGAIN (no room in the network
   // interface, or no route now), RIPC_TOO_LARGE, RIPC_PEER_DEAD (nobody has the other socket any more).
   ripc_status send(const wire::datagram::Header& header, spi::Gather packet) const noexcept;
+  // Sends the datagrams of a batch, as many as go: `sent`. Not RIPC_OK: why the next did not, as for send().
+  ripc_status send(LinkBatch& batch, std::atomic<bool>& segment, std::size_t& sent) const noexcept;
   // Reads one datagram that has only a header. RIPC_OK, RIPC_EMPTY, RIPC_CORRUPT (was skipped), RIPC_PEER_DEAD.
   ripc_status receive(wire::datagram::Header& header) const noexcept;
 

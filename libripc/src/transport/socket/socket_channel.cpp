@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <vector>
 
@@ -38,20 +39,11 @@ ripc_status SocketChannel::send(spi::Gather packet, bool&) noexcept {
   if (size > packet_limit()) [[unlikely]]
     return RIPC_TOO_LARGE;
   const std::uint32_t cost = datagram_cost(size + wire::datagram::kHeaderSize);
-  wire::datagram::Header header{.kind = wire::datagram::Kind::data, .token = parts_.token};
   const std::lock_guard lock(mutex_);
-  // Whoever ends the channel asks for the last number under the mutex.
-  if (const int ended = end_.load(std::memory_order_relaxed); ended != RIPC_OK) [[unlikely]]
-    return static_cast<ripc_status>(ended);
-  if (purse_.left() < cost && !refresh_locked(cost)) [[unlikely]]
-    return failing_ ? RIPC_PEER_DEAD : RIPC_AGAIN;
-  std::uint64_t offer = 0;
-  if (parts_.session->offered_credit.load(std::memory_order_relaxed) != 0)
-    offer = parts_.session->offered_credit.exchange(0, std::memory_order_acq_rel);
-  header.sequence = sequence_ + 1;
-  header.spent = purse_.spent() + cost;
-  header.credit_link = static_cast<std::uint32_t>(offer >> 32);
-  header.credit = static_cast<std::uint32_t>(offer);
+  if (const ripc_status status = room_locked(cost); status != RIPC_OK) [[unlikely]]
+    return status;
+  const std::uint64_t offer = take_offer();
+  const wire::datagram::Header header = header_locked(sequence_ + 1, purse_.spent() + cost, offer);
   send_calls_.store(send_calls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   const ripc_status status = parts_.socket.send(header, packet);
   if (status == RIPC_OK) [[likely]] {
@@ -60,16 +52,90 @@ ripc_status SocketChannel::send(spi::Gather packet, bool&) noexcept {
     interface_full_ = false;
     return RIPC_OK;
   }
-  if (offer != 0) {
-    // Whoever offered it takes it for sent: here it goes back, unless there is a newer one.
-    std::uint64_t none = 0;
-    (void)parts_.session->offered_credit.compare_exchange_strong(none, offer, std::memory_order_acq_rel);
+  give_back(offer);
+  failed_locked(status);
+  return status;
+}
+
+ripc_status SocketChannel::send_many(std::span<const wire::Plain> messages, std::size_t& sent, bool& woke) noexcept {
+  sent = 0;
+  LinkBatch batch;
+  std::array<std::uint32_t, LinkBatch::kMost> costs;
+  const auto cost_of = [](const wire::Plain& message) {
+    return datagram_cost(message.packet_size() + wire::datagram::kHeaderSize);
+  };
+  const auto fits = [this](const wire::Plain& message) {
+    return message.packet_size() <= packet_limit() && message.items.size() <= LinkBatch::kMostItems;
+  };
+  if (messages.empty()) return RIPC_OK;
+  if (!fits(messages.front())) {
+    const ripc_status status = send_plain(messages.front(), woke);
+    if (status == RIPC_OK) sent = 1;
+    return status;
   }
+  const std::lock_guard lock(mutex_);
+  if (const ripc_status status = room_locked(cost_of(messages.front())); status != RIPC_OK) return status;
+  const std::uint64_t offer = take_offer();
+  std::uint32_t total = 0;
+  for (const wire::Plain& message : messages) {
+    const std::uint32_t cost = cost_of(message);
+    if (batch.full() || !fits(message) || room_locked(total + cost) != RIPC_OK) break;
+    costs[batch.size()] = cost;
+    total += cost;
+    const auto sequence = sequence_ + 1 + static_cast<std::uint32_t>(batch.size());
+    batch.add(header_locked(sequence, purse_.spent() + total, batch.size() == 0 ? offer : 0), message);
+  }
+  send_calls_.store(send_calls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  const ripc_status status = parts_.socket.send(batch, segment_, sent);
+  for (std::size_t index = 0; index < sent; ++index) purse_.spend(costs[index]);
+  sequence_ += static_cast<std::uint32_t>(sent);
+  if (status == RIPC_OK) {
+    interface_full_ = false;
+    return RIPC_OK;
+  }
+  if (sent == 0) give_back(offer);
+  failed_locked(status);
+  return sent != 0 ? RIPC_OK : status;
+}
+
+// Whether so much may be spent now.
+ripc_status SocketChannel::room_locked(std::uint32_t cost) noexcept {
+  // Whoever ends the channel asks for the last number under the mutex.
+  if (const int ended = end_.load(std::memory_order_relaxed); ended != RIPC_OK) [[unlikely]]
+    return static_cast<ripc_status>(ended);
+  if (purse_.left() < cost && !refresh_locked(cost)) [[unlikely]]
+    return failing_ ? RIPC_PEER_DEAD : RIPC_AGAIN;
+  return RIPC_OK;
+}
+
+wire::datagram::Header SocketChannel::header_locked(std::uint32_t sequence, std::uint32_t spent,
+                                                    std::uint64_t offer) const noexcept {
+  return {.kind = wire::datagram::Kind::data,
+          .sequence = sequence,
+          .token = parts_.token,
+          .spent = spent,
+          .credit_link = static_cast<std::uint32_t>(offer >> 32),
+          .credit = static_cast<std::uint32_t>(offer)};
+}
+
+// Credit for the other direction that can travel along; 0: none.
+std::uint64_t SocketChannel::take_offer() noexcept {
+  auto& offered = parts_.session->offered_credit;
+  return offered.load(std::memory_order_relaxed) == 0 ? 0 : offered.exchange(0, std::memory_order_acq_rel);
+}
+
+void SocketChannel::give_back(std::uint64_t offer) noexcept {
+  if (offer == 0) return;
+  // Whoever offered it takes it for sent: here it goes back, unless there is a newer one.
+  std::uint64_t none = 0;
+  (void)parts_.session->offered_credit.compare_exchange_strong(none, offer, std::memory_order_acq_rel);
+}
+
+void SocketChannel::failed_locked(ripc_status status) noexcept {
   if (status == RIPC_TOO_LARGE)
     packet_limit_.store(std::min(parts_.socket.packet_limit(), packet_limit()), std::memory_order_relaxed);
   if (status == RIPC_AGAIN) interface_full_ = true;
   if (status == RIPC_PEER_DEAD) fail_locked();
-  return status;
 }
 
 // Reads what was granted since the last time. True if there is as much as needed.

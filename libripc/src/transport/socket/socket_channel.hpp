@@ -38,6 +38,7 @@ class SocketChannel final : public spi::Channel, public std::enable_shared_from_
   std::size_t packet_limit() const noexcept override { return packet_limit_.load(std::memory_order_relaxed); }
   std::uint64_t incarnation() const noexcept override { return parts_.incarnation; }
   ripc_status send(spi::Gather packet, bool& woke) noexcept override;
+  ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent, bool& woke) noexcept override;
   ripc_status send_control(spi::Gather packet) noexcept override;
   bool has_room() const noexcept override;
   bool request_room() noexcept override;
@@ -67,6 +68,11 @@ class SocketChannel final : public spi::Channel, public std::enable_shared_from_
 
  private:
   std::uint32_t enough() const noexcept;
+  ripc_status room_locked(std::uint32_t cost) noexcept;
+  wire::datagram::Header header_locked(std::uint32_t sequence, std::uint32_t spent, std::uint64_t offer) const noexcept;
+  std::uint64_t take_offer() noexcept;
+  void give_back(std::uint64_t offer) noexcept;
+  void failed_locked(ripc_status status) noexcept;
   bool refresh_locked(std::uint32_t needed) noexcept;
   void probe_locked() noexcept;
   void fail_locked() noexcept;
@@ -83,6 +89,7 @@ class SocketChannel final : public spi::Channel, public std::enable_shared_from_
   std::mutex mutex_;  // packets leave in the order of their numbers
   std::uint32_t sequence_ = 0;
   bool interface_full_ = false;
+  std::atomic<bool> segment_{true};  // until the path turns out not to
   bool failing_ = false;
   Nanoseconds next_probe_ = 0;  // 0: there was room when last looked at
   Nanoseconds probe_pause_ = 0;

@@ -71,6 +71,7 @@ class SocketPort final : public spi::Port {
   void set_aside() noexcept;
   void remove(const std::shared_ptr<SocketSource>& source) noexcept;
   Status watch_locked(SocketSource& source) noexcept;
+  int read_batch(int fd, unsigned wanted) noexcept;
   void count_call() noexcept;
 
   const spi::PortOptions options_;

@@ -4,6 +4,8 @@
 
 #include <map>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "socket_helpers.hpp"
 
@@ -45,6 +47,57 @@ TEST_F(LinkTest, AMessageTakesOneSystemCallToSend) {
   ASSERT_NE(channel, nullptr);
   for (int number = 0; number < 50; ++number) ASSERT_EQ(send_text(*channel, "x"), RIPC_OK);
   EXPECT_EQ(channel->send_calls(), 50u);
+}
+
+// Messages with one item each.
+struct Plains {
+  explicit Plains(const std::vector<std::string>& texts) : texts_(texts) {
+    for (const std::string& text : texts_) items_.push_back({text.data(), text.size(), RIPC_ITEM_SHORT, 0});
+    for (const ripc_item& item : items_)
+      messages.push_back({.source = 1, .tag = 0, .items = {&item, 1}, .bytes = item.size});
+  }
+  std::vector<wire::Plain> messages;
+
+ private:
+  std::vector<std::string> texts_;
+  std::vector<ripc_item> items_;
+};
+
+TEST_F(LinkTest, SixtyFourMessagesTakeOneSystemCallToSend) {
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  std::vector<std::string> texts(30, "same");
+  for (int number = 0; number < 34; ++number) texts.push_back(std::string(static_cast<std::size_t>(number), 'x'));
+  const Plains plains(texts);
+  std::size_t sent = 0;
+  bool woke = false;
+  ASSERT_EQ(channel->send_many(plains.messages, sent, woke), RIPC_OK);
+  EXPECT_EQ(sent, 64u);
+  EXPECT_EQ(channel->send_calls(), 1u);
+  ASSERT_TRUE(poll_until(64));
+  for (std::size_t number = 0; number < 64; ++number)
+    EXPECT_EQ(sink_.packets[number].second.substr(wire::packet_size(1, 0)), texts[number]);
+  EXPECT_EQ(port_->statistics().lost, 0u);
+}
+
+TEST_F(LinkTest, NothingIsLostWhenTheSystemCutsWhatFillsTheCredit) {
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  const Plains plains(std::vector<std::string>(64, std::string(100, 'x')));
+  std::size_t taken = 0;
+  for (int round = 0; round < 200; ++round) {
+    std::size_t sent = 0;
+    bool woke = false;
+    const ripc_status status = channel->send_many(plains.messages, sent, woke);
+    ASSERT_TRUE(status == RIPC_OK || status == RIPC_AGAIN) << status;
+    taken += sent;
+    if (status == RIPC_AGAIN) {
+      ASSERT_TRUE(poll_until(taken));
+    }
+  }
+  ASSERT_TRUE(poll_until(taken));
+  EXPECT_EQ(port_->statistics().lost, 0u);
+  EXPECT_GT(taken, 64u);
 }
 
 TEST_F(LinkTest, WaitingMessagesShareASystemCallToReceive) {
