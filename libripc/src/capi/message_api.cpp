@@ -27,6 +27,8 @@ Status send_message(ripc_service* service, ripc_service_id to, const ripc_messag
   if (items == nullptr && count != 0) [[unlikely]]
     return Status(RIPC_INVALID_ARGUMENT, "There is a count of items but no array.");
   core::SendArguments arguments;
+  ripc_group_outcome* outcome_to = nullptr;
+  ripc_group_outcome outcome{sizeof outcome, 0, 0, nullptr, 0};
   arguments.to = to;
   arguments.items = {items, count};
   arguments.reply_to = from(reply_to);
@@ -42,9 +44,16 @@ Status send_message(ripc_service* service, ripc_service_id to, const ripc_messag
     arguments.callback = given.callback;
     arguments.user = given.user;
     arguments.request_id = given.request_id;
+    outcome_to = given.outcome;
+    if (outcome_to != nullptr) {
+      if (!read_sized(outcome_to, outcome)) return bad_size("ripc_group_outcome");
+      outcome.members = outcome.taken = 0;
+      arguments.outcome = &outcome;
+    }
   }
   std::shared_ptr<core::Ticket> opened;
   Status status = from(service)->send(arguments, ticket != nullptr ? &opened : nullptr);
+  if (outcome_to != nullptr) (void)write_sized(outcome, outcome_to);
   if (opened) *ticket = new ripc_ticket{std::move(opened), from(service)->context().spin()};
   return status;
 }

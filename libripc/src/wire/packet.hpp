@@ -17,6 +17,7 @@
 #include <memory>
 #include <span>
 
+#include "base/group_id.hpp"
 #include "base/status.hpp"
 #include "wire/bytes.hpp"
 
@@ -176,10 +177,11 @@ class Packet {
 
   // RIPC_VERSION_MISMATCH for another version; RIPC_CORRUPT for anything that does not add up: unknown kind or type,
   // flags that are not zero, more items than allowed (in all, of the application, or grants), a fixed-size body of
-  // another size, a header, table or body that runs past the end, bytes left over, 4 GiB or more, a source of 0, grants
-  // without request, two request items or two reply items, a notification whose first item is not a handle or that has
-  // anything but payload after it, a message with a handle. After a failure there are no items, and the other values
-  // mean nothing. Never allocates. What the numbers in the items mean is for the caller to check.
+  // another size, a header, table or body that runs past the end, bytes left over, 4 GiB or more, a source of 0 or
+  // that is a group, grants without request, two request items or two reply items, a notification whose first item is
+  // not a handle or that has anything but payload after it, a message with a handle. After a failure there are no
+  // items, and the other values mean nothing. Never allocates. What the numbers in the items mean is for the caller to
+  // check.
   Status decode(std::span<const std::byte> bytes) noexcept;
 
   // The same for the packets that nearly all are: a message of at most `visit_limit` items, payload only. Calls
@@ -195,7 +197,7 @@ class Packet {
     tag = load_le<std::uint32_t>(bytes.data() + 4);
     source = load_le<std::uint64_t>(bytes.data() + 8);
     std::size_t offset = packet_size(count, 0);
-    if (source == 0 || offset > bytes.size()) return false;
+    if (source == 0 || is_group(source) || offset > bytes.size()) return false;
     for (std::size_t index = 0; index < count; ++index) {
       const auto entry = load_le<std::uint32_t>(bytes.data() + kHeaderSize + index * kTableEntrySize);
       if (entry > kMaxItemBody || entry > bytes.size() - offset) return false;
