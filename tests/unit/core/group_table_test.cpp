@@ -144,7 +144,7 @@ TEST(GroupMember, IsLeftAloneForLongerAfterEachFailure) {
   GroupMember member(record_of(1));
   EXPECT_TRUE(member.may_try(0));
   Nanoseconds now = 1000 * kSecond;
-  for (const Nanoseconds pause : {1, 2, 4, 8, 16, 32, 60, 60}) {
+  for (const unsigned pause : {1U, 2U, 4U, 8U, 16U, 32U, 60U, 60U}) {
     member.failed(now);
     EXPECT_FALSE(member.may_try(now + pause * kSecond - 1));
     EXPECT_TRUE(member.may_try(now + pause * kSecond));
