@@ -93,7 +93,7 @@ bool read_service(wire::Reader& reader, const std::vector<spi::Address>& address
   const auto group_count = reader.read<std::uint8_t>();
   const std::string_view name = text_of(reader.take(name_size));
   const std::span<const std::byte> numbers = reader.take(address_count);
-  if (group_count > kMaxGroups) return false;
+  if (group_count > RIPC_MAX_GROUPS) return false;
   for (std::size_t i = 0; i < group_count; ++i) record.groups.push_back(reader.read<std::uint64_t>());
   if (!reader.ok() || record.id == 0 || is_group(record.id) || record.incarnation == 0 ||
       record.incarnation > spi::kMaxIncarnation)
