@@ -138,6 +138,12 @@ if try notification; then
     "notification: the server says: done"
 fi
 
+if try chat; then
+  run_client chat hello "two words" bye || fail chat "the client failed"
+  finish chat "chat: listening" "chat: hello" "chat: two words" "chat: bye" -- \
+    "chat: hello (I said so)" "chat: two words (I said so)" "chat: bye (I said so)" "chat: 2 of 2 members were told"
+fi
+
 if try hello; then
   run_client hello || fail hello "the client failed"
   finish hello "hello: serving" -- "hello: Hello, world"

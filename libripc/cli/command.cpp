@@ -22,22 +22,48 @@ extern "C" void on_stop_signal(int) {
   errno = saved;
 }
 
+// Decimal, or hexadecimal after 0x.
+bool parse_number(std::string_view digits, std::uint64_t& number) noexcept {
+  const bool is_hex = digits.starts_with("0x");
+  if (is_hex) digits.remove_prefix(2);
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number, is_hex ? 16 : 10);
+  return error == std::errc() && end == digits.data() + digits.size();
+}
+
+constexpr int kPauseMilliseconds = 10;  // between two questions; a resolver may well answer at once
+
+bool is_over(std::uint64_t started, libripc::Nanoseconds timeout) {
+  return timeout != libripc::kForever && monotonic_now() - started >= static_cast<std::uint64_t>(timeout.count());
+}
+
 }  // namespace
 
 libripc::Result<Target> Target::parse(const std::string& text) {
-  constexpr std::string_view kPrefix = "id:";
+  constexpr std::string_view kIdPrefix = "id:";
+  constexpr std::string_view kGroupPrefix = "group:";
   Target target;
   target.text = text;
-  if (text.starts_with(kPrefix)) {
-    std::string_view digits = std::string_view(text).substr(kPrefix.size());
-    const bool is_hex = digits.starts_with("0x");
-    if (is_hex) digits.remove_prefix(2);
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), target.id, is_hex ? 16 : 10);
-    if (error != std::errc() || end != digits.data() + digits.size() || target.id == 0)
+  if (text.starts_with(kIdPrefix)) {
+    if (!parse_number(std::string_view(text).substr(kIdPrefix.size()), target.id) || target.id == 0)
       return libripc::Error(
           RIPC_INVALID_ARGUMENT,
           "'" + text + "' is not a service ID: write id: and a number from 1, such as id:7 or id:0x7.");
+    return target;
+  }
+  if (text.starts_with(kGroupPrefix)) {
+    const std::string name = text.substr(kGroupPrefix.size());
+    if (!name.empty() && name.front() >= '0' && name.front() <= '9') {
+      if (!parse_number(name, target.id) || target.id > RIPC_GROUP_NUMBER_MAX)
+        return libripc::Error(RIPC_INVALID_ARGUMENT,
+                              "'" + text +
+                                  "' is not a group: write group: and a name that starts with a letter, or a " +
+                                  "number up to 2^61 - 1, such as group:7 or group:0x7.");
+      target.id = RIPC_GROUP_ID(target.id);
+      return target;
+    }
+    auto id = libripc::group_id_from_name(name);
+    if (!id.ok()) return id.error();
+    target.id = *id;
     return target;
   }
   auto id = libripc::id_from_name(text);
@@ -58,22 +84,37 @@ libripc::Nanoseconds to_timeout(double seconds) {
 
 libripc::Result<libripc::ServiceInfo> wait_for_service(libripc::Context& context, const Target& target,
                                                        libripc::Nanoseconds timeout) {
-  constexpr int kPauseMilliseconds = 10;  // between two questions; a resolver may well answer at once
   const std::uint64_t started = monotonic_now();
   while (true) {
     auto info = target.resolve(context);
     if (info.ok() || info.code() != RIPC_NO_SERVICE) return info;
-    if (timeout != libripc::kForever && monotonic_now() - started >= static_cast<std::uint64_t>(timeout.count()))
+    if (is_over(started, timeout))
       return libripc::Error(RIPC_NO_SERVICE, "No living service is called '" + target.text +
                                                  "'. Start it, or see `ripc services` for what is there.");
     poll(nullptr, 0, kPauseMilliseconds);
   }
 }
 
+libripc::Result<std::vector<libripc::ServiceInfo>> wait_for_members(libripc::Context& context, const Target& target,
+                                                                    libripc::Nanoseconds timeout) {
+  const std::uint64_t started = monotonic_now();
+  while (true) {
+    auto members = context.members(target.id);
+    if (!members.ok() || !members->empty()) return members;
+    if (is_over(started, timeout))
+      return libripc::Error(RIPC_NO_SERVICE, "The group '" + target.text +
+                                                 "' has no living member. Let services join it, or see `ripc services` "
+                                                 "for what is there.");
+    poll(nullptr, 0, kPauseMilliseconds);
+  }
+}
+
 Json to_json(const libripc::ServiceInfo& info) {
+  Json groups = Json::array();
+  for (const libripc::ServiceId group : info.groups) groups.push_back(format_id(group));
   return {{"id", format_id(info.id)}, {"name", info.name},           {"incarnation", info.incarnation},
           {"pid", info.pid},          {"transport", info.transport}, {"address", info.address},
-          {"reason", info.reason},    {"others", info.others}};
+          {"reason", info.reason},    {"others", info.others},       {"groups", std::move(groups)}};
 }
 
 StopOnSignal::StopOnSignal(libripc::Service& service) {

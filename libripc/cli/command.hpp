@@ -23,11 +23,14 @@ void add_services_command(CLI::App& app, int& exit_code);
 void add_doctor_command(CLI::App& app, int& exit_code);
 void add_bench_command(CLI::App& app, int& exit_code);
 
-// A service as people name it: "NAME", or "id:NUMBER" (decimal or 0x...) for one without a name.
+// A service as people name it: "NAME", or "id:NUMBER" (decimal or 0x...) for one without a name. A group: "group:NAME",
+// "group:NUMBER" (that of RIPC_GROUP_ID), or its whole ID after "id:".
 struct Target {
   std::string text;  // as given
-  std::string name;  // empty: by ID
+  std::string name;  // of a service; empty: by ID
   libripc::ServiceId id = 0;
+
+  bool is_group() const noexcept { return id >> 62 == 1; }
 
   // RIPC_INVALID_ARGUMENT with a sentence if it is neither.
   static libripc::Result<Target> parse(const std::string& text);
@@ -40,6 +43,10 @@ libripc::Nanoseconds to_timeout(double seconds);
 // Resolves the target, again and again until it is there or the time is over (RIPC_NO_SERVICE then). Zero: once.
 libripc::Result<libripc::ServiceInfo> wait_for_service(libripc::Context& context, const Target& target,
                                                        libripc::Nanoseconds timeout);
+
+// The living members of the group, again and again until there is one or the time is over (RIPC_NO_SERVICE then).
+libripc::Result<std::vector<libripc::ServiceInfo>> wait_for_members(libripc::Context& context, const Target& target,
+                                                                    libripc::Nanoseconds timeout);
 
 // A service as one JSON object.
 Json to_json(const libripc::ServiceInfo& info);

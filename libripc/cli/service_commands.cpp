@@ -16,6 +16,44 @@ libripc::Result<libripc::Context> make_context(const std::string& transport) {
   return libripc::Context::create(options);
 }
 
+// With the path that is taken to it. A service that is there but cannot be reached is part of the answer.
+libripc::ServiceInfo with_path(libripc::Context& context, libripc::ServiceInfo info) {
+  auto path = context.find_path(info.id);
+  if (path.ok()) return *std::move(path);
+  info.reason += "; no path works: " + std::string(path.error().text());
+  info.transport = "none";
+  return info;
+}
+
+std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
+
+std::string group_list(const libripc::ServiceInfo& info) {
+  std::string list;
+  for (const libripc::ServiceId group : info.groups) list += (list.empty() ? "" : " ") + format_id(group);
+  return or_dash(list);
+}
+
+int run_resolve_group(libripc::Context& context, const Target& target, double timeout, bool json) {
+  auto members = wait_for_members(context, target, to_timeout(timeout));
+  if (!members.ok()) return fail(members.error());
+  Json list = Json::array();
+  std::vector<std::vector<std::string>> rows = {{"MEMBER", "NAME", "PID", "PATH", "ADDRESS"}};
+  for (const auto& member : *members) {
+    const libripc::ServiceInfo info = with_path(context, member);
+    if (json) list.push_back(to_json(info));
+    rows.push_back({format_id(info.id), or_dash(info.name), info.pid == 0 ? "-" : std::to_string(info.pid),
+                    info.transport, info.address});
+  }
+  if (json) {
+    print_json({{"id", format_id(target.id)}, {"members", list}});
+    return kOk;
+  }
+  std::printf("group %s, %zu member%s\n", format_id(target.id).c_str(), members->size(),
+              members->size() == 1 ? "" : "s");
+  print_table(rows);
+  return kOk;
+}
+
 int run_resolve(const std::string& name, double timeout, bool json) {
   auto target = Target::parse(name);
   if (!target.ok()) {
@@ -24,27 +62,23 @@ int run_resolve(const std::string& name, double timeout, bool json) {
   }
   auto context = make_context({});
   if (!context.ok()) return fail(context.error());
-  auto info = wait_for_service(*context, *target, to_timeout(timeout));
-  if (!info.ok()) return fail(info.error());
-  if (auto path = context->find_path(info->id); path.ok()) {
-    info = std::move(path);
-  } else {
-    // It is there; that this host cannot reach it is part of the answer.
-    info->transport = "none";
-    info->reason += "; no path works: " + std::string(path.error().text());
-  }
+  if (target->is_group()) return run_resolve_group(*context, *target, timeout, json);
+  auto found = wait_for_service(*context, *target, to_timeout(timeout));
+  if (!found.ok()) return fail(found.error());
+  const libripc::ServiceInfo info = with_path(*context, *std::move(found));
   if (json) {
-    print_json(to_json(*info));
+    print_json(to_json(info));
     return kOk;
   }
-  print_table({{"id", format_id(info->id)},
-               {"name", info->name.empty() ? "-" : info->name},
-               {"pid", info->pid == 0 ? "-" : std::to_string(info->pid)},
-               {"incarnation", std::to_string(info->incarnation)},
-               {"path", info->transport},
-               {"address", info->address},
-               {"reason", info->reason},
-               {"others", info->others.empty() ? "-" : info->others}});
+  print_table({{"id", format_id(info.id)},
+               {"name", or_dash(info.name)},
+               {"pid", info.pid == 0 ? "-" : std::to_string(info.pid)},
+               {"incarnation", std::to_string(info.incarnation)},
+               {"groups", group_list(info)},
+               {"path", info.transport},
+               {"address", info.address},
+               {"reason", info.reason},
+               {"others", or_dash(info.others)}});
   return kOk;
 }
 
@@ -63,10 +97,10 @@ int run_services(bool json) {
     std::printf("no services here; start one with `ripc serve DIR --service NAME`\n");
     return kOk;
   }
-  std::vector<std::vector<std::string>> rows = {{"ID", "NAME", "PID", "PATH", "ADDRESS"}};
+  std::vector<std::vector<std::string>> rows = {{"ID", "NAME", "PID", "PATH", "GROUPS", "ADDRESS"}};
   for (const auto& info : *services)
-    rows.push_back({format_id(info.id), info.name.empty() ? "-" : info.name,
-                    info.pid == 0 ? "-" : std::to_string(info.pid), info.transport, info.address});
+    rows.push_back({format_id(info.id), or_dash(info.name), info.pid == 0 ? "-" : std::to_string(info.pid),
+                    info.transport, group_list(info), info.address});
   print_table(rows);
   return kOk;
 }
@@ -104,8 +138,11 @@ void add_resolve_command(CLI::App& app, int& exit_code) {
     bool json = false;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("resolve", "Say where a service is and by which path it is reached");
-  command->add_option("NAME", options->name, "The service: a name, or id:NUMBER")->required();
+  CLI::App* command = app.add_subcommand(
+      "resolve", "Say where a service, or each member of a group, is and by which path it is reached");
+  command
+      ->add_option("NAME", options->name, "The service: a name, or id:NUMBER; or the group: group:NAME, group:NUMBER")
+      ->required();
   command->add_option("--timeout", options->timeout, "Wait up to this many seconds for it to appear")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();

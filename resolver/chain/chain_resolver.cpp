@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -87,6 +88,35 @@ Status ChainResolver::publish(spi::ServiceRecord& record, bool takeover, std::ve
   }
   if (displaced != nullptr) add_displaced(*displaced, std::move(others), {});
   return status;
+}
+
+Status ChainResolver::update(const spi::ServiceRecord& record) {
+  Status failure;
+  for (const std::unique_ptr<spi::Resolver>& resolver : resolvers_) {
+    Status status = resolver->update(record);
+    if (failure.ok() && !status.ok()) failure = std::move(status);
+  }
+  return failure;
+}
+
+Status ChainResolver::members(ripc_service_id group, Deadline deadline,
+                              const std::function<void(const spi::ServiceRecord&)>& visit) {
+  std::vector<spi::ServiceRecord> found;
+  std::unordered_map<ripc_service_id, std::size_t> places;
+  Status failure;
+  for (const std::unique_ptr<spi::Resolver>& resolver : resolvers_) {
+    Status status = resolver->members(group, deadline, [&](const spi::ServiceRecord& record) {
+      const auto [place, is_new] = places.try_emplace(record.id, found.size());
+      if (is_new) found.emplace_back();
+      spi::ServiceRecord& known = found[place->second];
+      if (!is_new && record.incarnation <= known.incarnation) return;
+      known = record;
+      known.found_by = resolver->name();
+    });
+    if (failure.ok() && !status.ok()) failure = std::move(status);
+  }
+  for (const spi::ServiceRecord& record : found) visit(record);
+  return failure;
 }
 
 void ChainResolver::withdraw(const spi::ServiceRecord& record) noexcept {

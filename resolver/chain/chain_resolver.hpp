@@ -29,6 +29,14 @@ class ChainResolver final : public spi::Resolver {
   // named once.
   Status publish(spi::ServiceRecord& record, bool takeover, std::vector<spi::ServiceRecord>* displaced) override;
 
+  // Tells all of them, also after one has failed; returns the first failure.
+  Status update(const spi::ServiceRecord& record) override;
+
+  // Visits each member once: of several records of one service that with the largest incarnation, the first of equal
+  // ones. If one resolver fails, the others are still asked; returns the first failure.
+  Status members(ripc_service_id group, Deadline deadline,
+                 const std::function<void(const spi::ServiceRecord&)>& visit) override;
+
   void withdraw(const spi::ServiceRecord& record) noexcept override;
   void invalidate(const spi::ServiceRecord& record) noexcept override;
 

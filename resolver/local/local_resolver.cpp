@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "resolver/local/local_resolver.hpp"
 
+#include <errno.h>
 #include <time.h>
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "base/directory_reader.hpp"
+#include "base/file_time.hpp"
 #include "resolver/local/record_file.hpp"
 #include "resolver/local/service_record.hpp"
 #include "spi/holder_rules.hpp"
@@ -207,6 +209,61 @@ void LocalResolver::withdraw_pending() {
 }
 
 void LocalResolver::invalidate(const spi::ServiceRecord&) noexcept {}
+
+// ---- Groups --------------------------------------------------------------------------------------------------
+
+Status LocalResolver::update(const spi::ServiceRecord& record) {
+  withdraw_pending();
+  const Status fenced(RIPC_FENCED, "The service ID " + std::to_string(record.id) +
+                                       " has another holder by now: unregister the service, and register it again.");
+  Result<LockedRecord> locked = LockedRecord::lock(*directory_, record.id, lock_deadline());
+  if (locked.status() == RIPC_NO_SERVICE) return fenced;
+  if (!locked.ok()) return locked.status();
+  const Result<spi::ServiceRecord> holder = decode_service_record(locked->text(), record.id);
+  if (!holder.ok() || holder->context != record.context || holder->incarnation != record.incarnation) return fenced;
+  const Result<std::string> text = encode_service_record(record);
+  if (!text.ok()) return text.status();
+  return locked->replace(*text, true);
+}
+
+Result<std::shared_ptr<const LocalResolver::Grouped>> LocalResolver::grouped() {
+  auto fresh = std::make_shared<Grouped>();
+  fresh->read_at = realtime_now();
+  if (::fstat(directory_->services_fd(), &fresh->directory) != 0)
+    return system_error(errno, "Looking at " + directory_->path() + "/services");
+  {
+    const std::lock_guard lock(mutex_);
+    if (grouped_ && same_time(grouped_->directory.st_mtim, fresh->directory.st_mtim) &&
+        is_settled(grouped_->directory.st_mtim, grouped_->read_at))
+      return grouped_;
+  }
+  Status status = list([&](const spi::ServiceRecord& record) {
+    if (!record.groups.empty()) fresh->records.push_back(record);
+  });
+  if (!status.ok()) return status;
+  const std::lock_guard lock(mutex_);
+  grouped_ = std::move(fresh);
+  return grouped_;
+}
+
+Status LocalResolver::members(ripc_service_id group, Deadline,
+                              const std::function<void(const spi::ServiceRecord&)>& visit) {
+  const Result<std::shared_ptr<const Grouped>> known = grouped();
+  if (!known.ok()) return known.status();
+  std::unordered_map<std::uint64_t, bool> alive;
+  for (const spi::ServiceRecord& record : (*known)->records) {
+    if (!record.is_in(group)) continue;
+    const auto [context, is_new] = alive.try_emplace(record.context, false);
+    if (is_new) context->second = is_alive(record);
+    if (context->second) {
+      visit(record);
+    } else if (const Result<spi::ServiceRecord> successor = remove_stale(record.id, Deadline::after(0));
+               successor.ok() && successor->is_in(group)) {
+      visit(*successor);
+    }
+  }
+  return {};
+}
 
 // ---- List and sweep ------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The local resolver: finds the services of one host without a daemon, by one record file for each in the runtime
-// directory. Costs: resolve() is one file read and one probe of the holder; nothing is cached and no descriptor is
-// kept, so 1,000 services cost 1,000 small files.
+// directory. Costs: resolve() is one file read and one probe of the holder; no descriptor is kept, so 1,000 services
+// cost 1,000 small files. Only which services are in groups is remembered, as long as the directory does not change:
+// members() is then one stat() and one probe of each context that has members.
 //
 // A record counts while its holder's context is alive (RuntimeDirectory::probe). What a dead process left is replaced
 // by whoever wants the ID next, and removed by whoever meets it. Records carry the incarnation max(wall clock in
@@ -12,6 +13,8 @@
 // 1777) a record of another user with the policy "same user" cannot be replaced, not even after its death:
 // RIPC_PERMISSION.
 #pragma once
+
+#include <sys/stat.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -60,7 +63,14 @@ class LocalResolver final : public spi::Resolver {
   // call of any function tries again.
   void withdraw(const spi::ServiceRecord& record) noexcept override;
 
-  // Nothing to do: nothing is cached, the next resolve() reads the file and probes its holder again.
+  // RIPC_FENCED: the file has another holder or incarnation, or there is none. Else the errors of publish().
+  Status update(const spi::ServiceRecord& record) override;
+
+  // Removes the records of dead members. The errors of list().
+  Status members(ripc_service_id group, Deadline deadline,
+                 const std::function<void(const spi::ServiceRecord&)>& visit) override;
+
+  // Nothing to do: no address is cached, the next resolve() reads the file and probes its holder again.
   void invalidate(const spi::ServiceRecord& record) noexcept override;
 
   // Visits in no particular order, without a lock held; removes the records of dead holders on the way.
@@ -72,7 +82,14 @@ class LocalResolver final : public spi::Resolver {
   std::size_t sweep();
 
  private:
+  // Every service that is in groups, and what the directory looked like before they were read.
+  struct Grouped {
+    std::vector<spi::ServiceRecord> records;
+    struct stat directory {};
+    Nanoseconds read_at = 0;  // wall clock
+  };
   bool is_alive(const spi::ServiceRecord& record) const noexcept;
+  Result<std::shared_ptr<const Grouped>> grouped();
   Result<spi::ServiceRecord> read_whole(ripc_service_id id) const;
   Result<spi::ServiceRecord> remove_stale(ripc_service_id id, Deadline deadline);
   Status refuse_locked_out(const spi::ServiceRecord& record, bool takeover, Status status) const;
@@ -87,6 +104,7 @@ class LocalResolver final : public spi::Resolver {
   ForkGuard life_guard_;
   std::mutex mutex_;
   std::vector<spi::ServiceRecord> pending_;  // withdrawn, but their files could not be removed yet
+  std::shared_ptr<const Grouped> grouped_;   // nullptr: not asked for yet
 };
 
 }  // namespace ripc::resolver

@@ -257,6 +257,8 @@ Status LockedRecord::overwrite(std::string_view text, bool allowed) {
   std::string padded(text);
   padded.resize(std::max(padded.size(), text_.size()), ' ');
   const int error = write_all(fd_.get(), padded);
+  // As after a rename: whoever remembers what is in the directory sees that it has changed.
+  static_cast<void>(::futimens(directory_->services_fd(), nullptr));
   return error == 0 ? Status() : file_error(error, "Writing", record_path(*directory_, id_));
 }
 

@@ -60,6 +60,16 @@ Status ReferralResolver::publish(spi::ServiceRecord& record, bool takeover,
   return inner_->publish(record, takeover, displaced);
 }
 
+Status ReferralResolver::update(const spi::ServiceRecord& record) { return inner_->update(record); }
+
+Status ReferralResolver::members(ripc_service_id group, Deadline deadline,
+                                 const std::function<void(const spi::ServiceRecord&)>& visit) {
+  return inner_->members(group, deadline, [&](const spi::ServiceRecord& record) {
+    const Result<spi::ServiceRecord> followed = follow(record, deadline);
+    if (followed.ok()) visit(*followed);
+  });
+}
+
 void ReferralResolver::withdraw(const spi::ServiceRecord& record) noexcept { inner_->withdraw(record); }
 
 void ReferralResolver::invalidate(const spi::ServiceRecord& record) noexcept { inner_->invalidate(record); }

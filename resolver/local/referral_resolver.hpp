@@ -29,8 +29,13 @@ class ReferralResolver final : public spi::Resolver {
   Result<spi::ServiceRecord> resolve(ripc_service_id id, Deadline deadline) override;
 
   Status publish(spi::ServiceRecord& record, bool takeover, std::vector<spi::ServiceRecord>* displaced) override;
+  Status update(const spi::ServiceRecord& record) override;
   void withdraw(const spi::ServiceRecord& record) noexcept override;
   void invalidate(const spi::ServiceRecord& record) noexcept override;
+
+  // Visits the inner resolver's members that have a living holder, with the addresses that resolve() gives.
+  Status members(ripc_service_id group, Deadline deadline,
+                 const std::function<void(const spi::ServiceRecord&)>& visit) override;
 
   // Visits the services of the inner resolver that have a living holder, with the addresses that resolve() gives.
   Status list(const std::function<void(const spi::ServiceRecord&)>& visit) override;

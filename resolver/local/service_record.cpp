@@ -13,7 +13,8 @@ namespace {
 
 using Json = nlohmann::json;  // writes members sorted by name: the text of a record is the same every time
 
-constexpr int kFormat = 1;
+constexpr unsigned kFormat = 1;
+constexpr unsigned kFormatWithGroups = 2;
 constexpr int kMaxDepth = 8;  // a record needs 4
 
 std::string to_hex(std::uint64_t number) {
@@ -86,6 +87,8 @@ Json parse(std::string_view text) {
 // What is wrong with the record; nullptr: nothing. UTF-8 is the parser's and the writer's business.
 const char* find_fault(const spi::ServiceRecord& record) noexcept {
   if (record.id == 0) return "its ID is 0";
+  if (is_group(record.id)) return "its ID is that of a group";
+  if (!is_group_list(record.groups)) return "it is in more than 64 groups, or in something that is not a group";
   if (record.name.size() > kMaxNameSize) return "its name is longer than 200 bytes";
   if (record.name.find('\0') != std::string::npos || record.name.find('/') != std::string::npos)
     return "its name has a '/' or a zero byte";
@@ -105,8 +108,10 @@ Json to_json(const spi::ServiceRecord& record) {
   Json addresses = Json::array();
   for (const spi::Address& address : record.addresses)
     addresses.push_back({{"transport", address.transport}, {"locator", address.locator}});
-  return {{"id", to_hex(record.id)},           {"name", record.name}, {"incarnation", record.incarnation},
-          {"context", to_hex(record.context)}, {"pid", record.pid},   {"addresses", std::move(addresses)}};
+  Json body = {{"id", to_hex(record.id)},           {"name", record.name}, {"incarnation", record.incarnation},
+               {"context", to_hex(record.context)}, {"pid", record.pid},   {"addresses", std::move(addresses)}};
+  for (const ripc_service_id group : record.groups) body["groups"].push_back(to_hex(group));
+  return body;
 }
 
 Status corrupt(const char* what) {
@@ -141,6 +146,15 @@ Result<spi::ServiceRecord> from_json(const Json& body, ripc_service_id id) {
     if (transport == nullptr || locator == nullptr) return corrupt("an address lacks transport or locator");
     record.addresses.push_back({*transport, *locator});
   }
+  if (const Json* groups = member(body, "groups")) {
+    if (!groups->is_array() || groups->size() > kMaxGroups) return corrupt("its groups are not a list of up to 64");
+    for (const Json& group : *groups) {
+      const std::string* text = group.get_ptr<const std::string*>();
+      const std::optional<std::uint64_t> number = text == nullptr ? std::nullopt : from_hex(*text);
+      if (!number) return corrupt("a group is not an ID");
+      record.groups.push_back(*number);
+    }
+  }
   if (const char* fault = find_fault(record)) return corrupt(fault);
   return record;
 }
@@ -153,8 +167,9 @@ Result<std::string> encode_service_record(const spi::ServiceRecord& record) {
   const Json body = to_json(record);
   // The writer would throw at a byte that is not UTF-8; let it leave such bytes out, and see whether it did.
   const std::string text = body.dump(-1, ' ', false, Json::error_handler_t::ignore);
-  std::string whole = "{\"format\":" + std::to_string(kFormat) + ",\"check\":\"" + to_hex(fnv1a(text)) +
-                      "\",\"record\":" + text + "}\n";
+  const unsigned format = record.groups.empty() ? kFormat : kFormatWithGroups;
+  std::string whole =
+      "{\"format\":" + std::to_string(format) + ",\"check\":\"" + to_hex(fnv1a(text)) + "\",\"record\":" + text + "}\n";
   if (whole.size() > kMaxRecordSize)
     return Status(RIPC_LIMIT, "The service cannot be published: its record would have " + std::to_string(whole.size()) +
                                   " bytes, more than 65536. Give it fewer or shorter addresses.");
@@ -169,13 +184,15 @@ Result<spi::ServiceRecord> decode_service_record(std::string_view text, ripc_ser
   if (!whole.is_object()) return corrupt("it is not a JSON object");
   const std::optional<std::uint64_t> format = number_member(whole, "format");
   if (!format) return corrupt("it has no format number");
-  if (*format != kFormat)
-    return Status(RIPC_VERSION_MISMATCH, "The service record has format " + std::to_string(*format) +
-                                             "; this libripc knows format 1. Use one version of libripc on this host.");
+  if (*format != kFormat && *format != kFormatWithGroups)
+    return Status(RIPC_VERSION_MISMATCH,
+                  "The service record has format " + std::to_string(*format) +
+                      "; this libripc knows formats 1 and 2. Use one version of libripc on this host.");
   const std::optional<std::uint64_t> check = hex_member(whole, "check");
   const Json* body = member(whole, "record");
   if (!check || body == nullptr || !body->is_object()) return corrupt("a member is missing or of the wrong type");
   Result<spi::ServiceRecord> record = from_json(*body, id);
+  if (record.ok() && record->groups.empty() != (*format == kFormat)) return corrupt("it has groups, or lacks them");
   // Of the text as it would be written now: what a hostile text holds besides is not looked at.
   if (record.ok() && fnv1a(to_json(*record).dump()) != *check)
     return corrupt("its check sum is wrong, so it is torn or was edited");

@@ -2,12 +2,14 @@
 // The text of a service record, as the local resolver keeps it in services/<16 hex digits>. One JSON object:
 //
 //   {"format":1, "check":"16 hex digits", "record":{"addresses":[{"locator":"...", "transport":"..."}],
-//    "context":"16 hex digits", "id":"16 hex digits", "incarnation":N, "name":"...", "pid":N}}
+//    "context":"16 hex digits", "groups":["16 hex digits"], "id":"16 hex digits", "incarnation":N, "name":"...",
+//    "pid":N}}
 //
 // in this order and without spaces; a reader takes any order, members that it does not know (nested up to 8 deep in
 // all), and white space. `check` is the FNV-1a hash of the record's text: it tells a whole record from one that is just
-// being overwritten in place, not a right one from a forged one. A context of 0 marks a record that was withdrawn but
-// could not be removed.
+// being overwritten in place, not a right one from a forged one. Without groups the member is left out and the format
+// is 1, else it is 2: an older libripc leaves what it does not know alone. A context of 0 marks a record that was
+// withdrawn but could not be removed.
 #pragma once
 
 #include <cstddef>

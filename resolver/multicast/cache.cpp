@@ -3,21 +3,25 @@
 
 namespace ripc::resolver {
 
-ServiceCache::Learned ServiceCache::learn(const spi::ServiceRecord& record, bool is_answer, Nanoseconds now) {
+ServiceCache::Learned ServiceCache::learn(const spi::ServiceRecord& record, bool is_answer, Nanoseconds now,
+                                          std::uint64_t said) {
   const auto found = entries_.find(record.id);
   if (found != entries_.end()) {
     const Entry& entry = found->second;
     const bool is_same = entry.record.incarnation == record.incarnation && entry.record.context == record.context;
     if (!is_same && record.incarnation <= entry.record.incarnation) return Learned::outdated;
     if (is_same && entry.is_doubtful && !is_answer) return Learned::doubtful;
+    if (is_same && said < entry.said) return entry.is_doubtful ? Learned::doubtful : Learned::usable;
   }
-  store(record, now);
+  store(record, now, said);
   return Learned::usable;
 }
 
-void ServiceCache::replace(const spi::ServiceRecord& record, Nanoseconds now) { store(record, now); }
+void ServiceCache::replace(const spi::ServiceRecord& record, Nanoseconds now, std::uint64_t said) {
+  store(record, now, said);
+}
 
-void ServiceCache::store(const spi::ServiceRecord& record, Nanoseconds now) {
+void ServiceCache::store(const spi::ServiceRecord& record, Nanoseconds now, std::uint64_t said) {
   const auto [position, is_new] = entries_.try_emplace(record.id);
   Entry& entry = position->second;
   if (is_new) {
@@ -27,6 +31,7 @@ void ServiceCache::store(const spi::ServiceRecord& record, Nanoseconds now) {
   }
   entry.record = record;
   entry.heard = now;
+  entry.said = said;
   entry.is_doubtful = false;
   if (entries_.size() <= max_services_) return;
   entries_.erase(order_.front());
@@ -42,6 +47,11 @@ const spi::ServiceRecord* ServiceCache::find(ripc_service_id id, Nanoseconds now
 std::uint64_t ServiceCache::incarnation(ripc_service_id id) const noexcept {
   const auto found = entries_.find(id);
   return found == entries_.end() ? 0 : found->second.record.incarnation;
+}
+
+bool ServiceCache::is_doubtful(ripc_service_id id) const noexcept {
+  const auto found = entries_.find(id);
+  return found != entries_.end() && found->second.is_doubtful;
 }
 
 void ServiceCache::doubt(const spi::ServiceRecord& record) noexcept {

@@ -26,17 +26,21 @@ class ServiceCache {
     doubtful,  // it is known already, and a send to it failed since then
     outdated,  // a larger incarnation is known, or an equal one of another context
   };
-  // `is_answer`: the holder said so just now, because we asked: ends the doubt about this incarnation.
-  Learned learn(const spi::ServiceRecord& record, bool is_answer, Nanoseconds now);
+  // `is_answer`: the holder said so just now, because we asked: ends the doubt about this incarnation. `said`: when its
+  // context said so, by its own clock; what it had said before that about this incarnation changes nothing any more.
+  Learned learn(const spi::ServiceRecord& record, bool is_answer, Nanoseconds now, std::uint64_t said = 0);
 
   // The record, whatever is known: it is the only one that anybody answers for.
-  void replace(const spi::ServiceRecord& record, Nanoseconds now);
+  void replace(const spi::ServiceRecord& record, Nanoseconds now, std::uint64_t said = 0);
 
   // The usable record that is young enough, or nullptr. Valid until the next change.
   const spi::ServiceRecord* find(ripc_service_id id, Nanoseconds now) const;
 
   // The incarnation heard of last, usable or not; 0: none.
   std::uint64_t incarnation(ripc_service_id id) const noexcept;
+
+  // Whether something is known about the ID that is not used any more.
+  bool is_doubtful(ripc_service_id id) const noexcept;
 
   // A send to this record failed, or its holder said that it is gone: doubtful, unless a newer one is known.
   void doubt(const spi::ServiceRecord& record) noexcept;
@@ -50,10 +54,11 @@ class ServiceCache {
   struct Entry {
     spi::ServiceRecord record;
     Nanoseconds heard = 0;
+    std::uint64_t said = 0;
     bool is_doubtful = false;
     std::list<ripc_service_id>::iterator order;
   };
-  void store(const spi::ServiceRecord& record, Nanoseconds now);
+  void store(const spi::ServiceRecord& record, Nanoseconds now, std::uint64_t said);
 
   const std::size_t max_services_;
   const Nanoseconds max_age_;

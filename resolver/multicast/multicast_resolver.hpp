@@ -13,6 +13,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -67,6 +68,14 @@ class MulticastResolver final : public spi::Resolver {
   // RIPC_NAME_COLLISION, RIPC_LIMIT (its addresses do not fit in a packet), RIPC_INVALID_ARGUMENT.
   Status publish(spi::ServiceRecord& record, bool takeover, std::vector<spi::ServiceRecord>* displaced) override;
 
+  // Announces it. RIPC_FENCED: another context has the ID. RIPC_LIMIT, RIPC_INVALID_ARGUMENT as publish().
+  Status update(const spi::ServiceRecord& record) override;
+
+  // Those of the cache and of this context. The first time a group is asked for it asks the network and waits for 100
+  // ms; later it asks every 10 s and does not wait. Of the groups asked for last, 1024 are remembered.
+  Status members(ripc_service_id group, Deadline deadline,
+                 const std::function<void(const spi::ServiceRecord&)>& visit) override;
+
   // Announces the end.
   void withdraw(const spi::ServiceRecord& record) noexcept override;
 
@@ -90,13 +99,21 @@ class MulticastResolver final : public spi::Resolver {
     Nanoseconds due = 0;
     unsigned rounds = 0;  // still to be sent
   };
-  // The reply to a question for all services, sent in portions.
+  // The reply to a question for all services, or those in a group, sent in portions.
   struct ListReply {
     Endpoint to;
     std::uint64_t nonce = 0;
+    ripc_service_id group = 0;  // 0: all
     Nanoseconds due = 0;
     ripc_service_id after = 0;  // services up to this ID were sent
     std::uint64_t number = 0;
+  };
+  // A group that was asked for.
+  struct Interest {
+    std::shared_ptr<Question> question;  // the last one; its late replies are heard too
+    Nanoseconds started = 0;             // when the first question was asked
+    std::deque<Nanoseconds> asked;       // when the last ones were, the last at the end
+    Nanoseconds used = 0;
   };
   using Bytes = std::vector<std::byte>;
 
@@ -114,6 +131,10 @@ class MulticastResolver final : public spi::Resolver {
   void schedule(const spi::ServiceRecord& record, bool is_gone);
   void count(const Sent& sent) noexcept;
 
+  // groups.cpp
+  Interest& interest_in(ripc_service_id group, Nanoseconds now);
+  void ask_for_members(ripc_service_id group, Nanoseconds now, std::unique_lock<std::mutex>& lock);
+
   // responder.cpp: the thread
   void run();
   void read_all(int fd);
@@ -121,10 +142,11 @@ class MulticastResolver final : public spi::Resolver {
   bool is_welcome(const Received& received, const PacketHeader& header);
   bool is_fresh(const PacketHeader& header);
   void learn(const Packet& packet);
-  void learn_alive(const spi::ServiceRecord& record, Question* question);
+  void learn_alive(const spi::ServiceRecord& record, Question* question, std::uint64_t said);
   void claimed_by_other(Published& own, const spi::ServiceRecord& record);
   void end_of_list(const PacketHeader& header, Question& question);
   void reply(const Packet& packet, const Endpoint& to);
+  void reply_with_list(const PacketHeader& asked, const Endpoint& to);
   void announce_due(bool is_last_chance);
   void reply_lists_due();
   Nanoseconds next_due() const;
@@ -139,6 +161,7 @@ class MulticastResolver final : public spi::Resolver {
   std::unordered_map<std::uint64_t, std::shared_ptr<Question>> questions_;    // by nonce
   std::unordered_map<ripc_service_id, std::shared_ptr<Question>> resolving_;  // those of resolve()
   std::map<ripc_service_id, Announcement> announcements_;
+  std::unordered_map<ripc_service_id, Interest> interests_;  // by group
   std::vector<ListReply> list_replies_;
   std::vector<std::unique_ptr<ReplyChannel>> idle_channels_;
   ServiceCache cache_;

@@ -68,7 +68,7 @@ Status add_group(MulticastOptions& options, std::string_view item) {
     if (!value || *value == 0) return refuse(item, "has no port from 1 to 65535 after its address");
     group.port = static_cast<std::uint16_t>(*value);
   }
-  if (options.groups.size() == kMaxGroups) return refuse(item, "is one group too many: there may be 4");
+  if (options.groups.size() == kMaxMulticastGroups) return refuse(item, "is one group too many: there may be 4");
   options.groups.push_back(group);
   return {};
 }

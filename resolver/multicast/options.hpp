@@ -30,7 +30,7 @@ namespace ripc::resolver {
 inline constexpr std::string_view kDefaultGroup4 = "239.255.82.73";    // organisation-local scope
 inline constexpr std::string_view kDefaultGroup6 = "ff12::5249:5043";  // link-local scope, not a registered group
 inline constexpr std::uint16_t kDefaultMulticastPort = 26673;
-inline constexpr std::size_t kMaxGroups = 4;
+inline constexpr std::size_t kMaxMulticastGroups = 4;
 
 struct MulticastGroup {
   bool is_ipv6 = false;

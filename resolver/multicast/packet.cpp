@@ -16,7 +16,7 @@ constexpr std::uint8_t kProbeFlag = 2;
 constexpr std::uint8_t kLastFlag = 4;
 constexpr std::size_t kHeaderSize = 56;
 constexpr std::size_t kAddressOverhead = 3;
-constexpr std::size_t kServiceOverhead = 19;
+constexpr std::size_t kServiceOverhead = 20;
 constexpr std::size_t kMaxTransport = 15;
 constexpr std::size_t kMaxLocator = 4096;
 constexpr std::size_t kMaxName = 200;
@@ -59,7 +59,8 @@ bool is_valid(const PacketHeader& header) noexcept {
   if (header.context == 0 || header.timestamp == 0) return false;
   switch (header.type) {
     case PacketType::question:
-      if (header.is_last || header.nonce == 0 || (header.is_probe && header.id == 0)) return false;
+      if (header.is_last || header.nonce == 0) return false;
+      if (header.is_probe && (header.id == 0 || is_group(header.id))) return false;
       return header.is_probe ? header.number <= spi::kMaxIncarnation : header.number == 0;
     case PacketType::reply:
       return !header.is_probe && header.nonce != 0 && header.number <= 0xffff;
@@ -89,14 +90,20 @@ bool read_service(wire::Reader& reader, const std::vector<spi::Address>& address
   const auto state = reader.read<std::uint8_t>();
   const auto name_size = reader.read<std::uint8_t>();
   const auto address_count = reader.read<std::uint8_t>();
+  const auto group_count = reader.read<std::uint8_t>();
   const std::string_view name = text_of(reader.take(name_size));
   const std::span<const std::byte> numbers = reader.take(address_count);
-  if (!reader.ok() || record.id == 0 || record.incarnation == 0 || record.incarnation > spi::kMaxIncarnation)
+  if (group_count > RIPC_MAX_GROUPS) return false;
+  for (std::size_t i = 0; i < group_count; ++i) record.groups.push_back(reader.read<std::uint64_t>());
+  if (!reader.ok() || record.id == 0 || is_group(record.id) || record.incarnation == 0 ||
+      record.incarnation > spi::kMaxIncarnation)
     return false;
   record.context = header.context;
   record.pid = header.pid;
   service.is_gone = state == 2;
-  if (service.is_gone) return header.type == PacketType::announcement && name.empty() && numbers.empty();
+  if (service.is_gone)
+    return header.type == PacketType::announcement && name.empty() && numbers.empty() && record.groups.empty();
+  if (!is_group_list(record.groups)) return false;
   if (state != 1 || numbers.empty() || name.size() > kMaxName || !is_name_of(name, record.id, hash_name)) return false;
   record.name = name;
   for (const std::byte number : numbers) {
@@ -119,7 +126,7 @@ bool PacketBuilder::add(const spi::ServiceRecord& record, bool is_gone) {
   std::size_t size = kServiceOverhead;
   const std::size_t known = addresses_.size();
   if (!is_gone) {
-    size += record.name.size() + record.addresses.size();
+    size += record.name.size() + record.addresses.size() + record.groups.size() * sizeof(ripc_service_id);
     for (const spi::Address& address : record.addresses) {
       const auto same = [&](const spi::Address* other) { return *other == address; };
       const auto found = std::find_if(addresses_.begin(), addresses_.end(), same);
@@ -170,8 +177,12 @@ std::vector<std::byte> PacketBuilder::finish(const ClusterKeys* keys, bool is_la
     writer.write(static_cast<std::uint8_t>(service.is_gone ? 2 : 1));
     writer.write(static_cast<std::uint8_t>(name.size()));
     writer.write(static_cast<std::uint8_t>(service.addresses.size()));
+    const std::span<const ripc_service_id> groups =
+        service.is_gone ? std::span<const ripc_service_id>() : service.record->groups;
+    writer.write(static_cast<std::uint8_t>(groups.size()));
     writer.write_bytes(bytes_of(name));
     writer.write_bytes(std::as_bytes(std::span(service.addresses)));
+    for (const ripc_service_id group : groups) writer.write(group);
   }
   bytes.resize(writer.size());
   if (keys != nullptr) {
@@ -187,20 +198,24 @@ Status check_packet_record(const spi::ServiceRecord& record, const NameHash& has
                               " cannot be published to other hosts: " + std::string(why) + ".");
   };
   if (record.id == 0 || record.context == 0) return refuse(RIPC_INVALID_ARGUMENT, "it or its context has the ID 0");
+  if (is_group(record.id) || !is_group_list(record.groups))
+    return refuse(RIPC_INVALID_ARGUMENT, "it has the ID of a group, or is in more than 64 or in none that is one");
   if (record.name.size() > kMaxName || !is_name_of(record.name, record.id, hash_name))
     return refuse(RIPC_INVALID_ARGUMENT, "its name is not valid, or not the one that its ID was made from");
   if (record.addresses.empty())
     return refuse(RIPC_INVALID_ARGUMENT, "it has no address: choose a transport with RIPC_TRANSPORTS");
-  std::size_t size = kHeaderSize + kServiceOverhead + record.name.size() + ClusterKeys::kMacSize;
+  std::size_t size = kHeaderSize + kServiceOverhead + record.name.size() + ClusterKeys::kMacSize +
+                     record.groups.size() * sizeof(ripc_service_id);
   for (const spi::Address& address : record.addresses) {
     if (!is_transport(address.transport) || !is_locator(address.locator))
       return refuse(RIPC_INVALID_ARGUMENT, "an address is empty, longer than 4096 bytes or no plain text");
     size += size_of(address) + 1;
   }
   if (size > kMaxPacket || record.addresses.size() > kMaxPacketAddresses)
-    return refuse(RIPC_LIMIT,
-                  "its addresses take more than the 8192 bytes of a packet, or are more than 64: give the host fewer "
-                  "addresses, use a shorter runtime directory, or set RIPC_MULTICAST=off");
+    return refuse(
+        RIPC_LIMIT,
+        "its addresses and groups take more than the 8192 bytes of a packet, or are more than 64: give the host fewer "
+        "addresses, use a shorter runtime directory, or set RIPC_MULTICAST=off");
   return {};
 }
 

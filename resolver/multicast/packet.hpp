@@ -18,7 +18,7 @@
 namespace ripc::resolver {
 
 inline constexpr std::uint32_t kPacketMagic = 0x434d5052;  // "RPMC"
-inline constexpr std::uint8_t kPacketVersion = 1;
+inline constexpr std::uint8_t kPacketVersion = 2;
 inline constexpr std::size_t kContextOffset = 8;  // where the sender is in the header
 // Packets are filled up to this size, which every link carries in one piece (IPv6 demands 1280). A service whose
 // addresses take more has a packet of its own, up to the maximum.
@@ -38,8 +38,8 @@ struct PacketHeader {
   std::uint32_t pid = 0;        // its process; 0: unknown
   std::uint64_t timestamp = 0;  // sender's wall clock in nanoseconds; differs in all packets of one context
   std::uint64_t nonce = 0;      // question: random; reply: that of the question; announcement: 0
-  ripc_service_id id = 0;       // question: which service, 0 for all; reply: that of the question; announcement: 0
-  std::uint64_t number = 0;     // probe: the incarnation that its sender will have; reply: from 0 on; else 0
+  ripc_service_id id = 0;  // question: which service or group, 0 for all; reply: that of the question; announcement: 0
+  std::uint64_t number = 0;  // probe: the incarnation that its sender will have; reply: from 0 on; else 0
 };
 
 struct PacketService {

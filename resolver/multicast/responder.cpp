@@ -18,6 +18,8 @@ constexpr int kReadBurst = 16;
 constexpr Nanoseconds kRepeat = 1'000'000'000;
 // All contexts hear a question for all services at once; their replies spread over this time.
 constexpr Nanoseconds kListSpread = 30'000'000;
+// The same for the members of a group: few contexts, and a sender waits.
+constexpr Nanoseconds kMembersSpread = 10'000'000;
 constexpr std::size_t kListPortion = 16;  // packets
 constexpr Nanoseconds kListPause = 2'000'000;
 constexpr std::size_t kMaxListReplies = 64;
@@ -164,13 +166,14 @@ void MulticastResolver::learn(const Packet& packet) {
     if (service.is_gone) {
       cache_.doubt(service.record);
     } else {
-      learn_alive(service.record, question);
+      learn_alive(service.record, question, packet.header.timestamp);
     }
   }
 }
 
-void MulticastResolver::learn_alive(const spi::ServiceRecord& record, Question* question) {
-  const bool is_asked = question != nullptr && (question->id == 0 || question->id == record.id);
+void MulticastResolver::learn_alive(const spi::ServiceRecord& record, Question* question, std::uint64_t said) {
+  const bool is_member = question != nullptr && record.is_in(question->id);
+  const bool is_asked = question != nullptr && (question->id == 0 || question->id == record.id || is_member);
   if (is_asked && question->is_probe) {
     // A holder, or one who wants the ID too and began earlier: neither is known to be there in a moment.
     if (!question->answer) question->answer = record;
@@ -179,8 +182,11 @@ void MulticastResolver::learn_alive(const spi::ServiceRecord& record, Question* 
   }
   if (const auto own = published_.find(record.id); own != published_.end()) claimed_by_other(own->second, record);
   const Nanoseconds now = monotonic_now();
-  const ServiceCache::Learned learned = cache_.learn(record, is_asked, now);
+  const ServiceCache::Learned learned = cache_.learn(record, is_asked, now, said);
   if (learned == ServiceCache::Learned::outdated) ++counters_.outdated;
+  // The holder that was known is gone, and the clock of the new one's host is behind.
+  if (is_member && learned == ServiceCache::Learned::outdated && cache_.is_doubtful(record.id))
+    cache_.replace(record, now, said);
   const auto waiting = resolving_.find(record.id);
   if (waiting == resolving_.end()) return;
   Question& asked = *waiting->second;
@@ -216,18 +222,14 @@ void MulticastResolver::end_of_list(const PacketHeader& header, Question& questi
 
 void MulticastResolver::reply(const Packet& packet, const Endpoint& to) {
   const PacketHeader& asked = packet.header;
+  if (asked.id == 0 || is_group(asked.id)) {
+    reply_with_list(asked, to);
+    return;
+  }
   Bytes bytes;
   {
     const std::lock_guard lock(mutex_);
     const Nanoseconds now = monotonic_now();
-    if (asked.id == 0) {
-      if (list_replies_.size() >= kMaxListReplies || !list_limit_.take(now)) {
-        ++counters_.limited;
-      } else {
-        list_replies_.push_back({to, asked.nonce, now + random_u64() % kListSpread, 0, 0});
-      }
-      return;
-    }
     const spi::ServiceRecord* record = nullptr;
     if (const auto own = published_.find(asked.id); own != published_.end() && !own->second.is_superseded)
       record = &own->second.record;
@@ -253,6 +255,24 @@ void MulticastResolver::reply(const Packet& packet, const Endpoint& to) {
   const Sent sent = network_->send_to(to, bytes);
   const std::lock_guard lock(mutex_);
   count(sent);
+}
+
+// Later, in portions.
+void MulticastResolver::reply_with_list(const PacketHeader& asked, const Endpoint& to) {
+  const std::lock_guard lock(mutex_);
+  const bool is_for_group = asked.id != 0;
+  const auto is_wanted = [&](const auto& own) {
+    return !own.second.is_superseded && own.second.record.is_in(asked.id);
+  };
+  if (is_for_group && std::none_of(published_.begin(), published_.end(), is_wanted)) return;
+  const Nanoseconds now = monotonic_now();
+  if (list_replies_.size() >= kMaxListReplies || !(is_for_group ? reply_limit_ : list_limit_).take(now)) {
+    ++counters_.limited;
+    return;
+  }
+  const Nanoseconds spread = is_for_group ? kMembersSpread : kListSpread;
+  list_replies_.push_back(
+      {.to = to, .nonce = asked.nonce, .group = asked.id, .due = now + random_u64() % spread, .after = 0, .number = 0});
 }
 
 // is_last_chance: the resolver ends; what is gone is told now, nothing else.
@@ -303,10 +323,13 @@ void MulticastResolver::reply_lists_due() {
     while (!is_last && packets.size() < kListPortion) {
       PacketHeader header = new_header(PacketType::reply);
       header.nonce = job.nonce;
+      header.id = job.group;
       header.number = job.number++;
       PacketBuilder builder(header, options_.keys != nullptr);
       for (; position != published_.end(); ++position) {
-        if (!position->second.is_superseded && !builder.add(position->second.record, false)) break;
+        const auto& [record, is_superseded] = position->second;
+        const bool is_wanted = !is_superseded && (job.group == 0 || record.is_in(job.group));
+        if (is_wanted && !builder.add(record, false)) break;
         job.after = position->first;
       }
       is_last = position == published_.end();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "resolver/static/static_file.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <string>
@@ -9,6 +10,8 @@
 
 namespace ripc::resolver {
 namespace {
+
+constexpr std::string_view kGroupPrefix = "group:";
 
 bool is_space(char c) noexcept { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f'; }
 
@@ -88,6 +91,10 @@ std::optional<spi::ServiceRecord> parse_service(Line& line, const NameHash& hash
               "a name that starts with a digit in quotation marks.";
       return std::nullopt;
     }
+    if (is_group(*id)) {
+      fault = shown(word) + " is a group, not a service: write group: and its number at the end of its members' lines.";
+      return std::nullopt;
+    }
     record.id = *id;
     return record;
   }
@@ -125,8 +132,37 @@ bool parse_address(std::string_view word, spi::ServiceRecord& record, std::strin
   return true;
 }
 
+// What follows group:.
+bool parse_group(std::string_view word, const NameHash& hash_group, spi::ServiceRecord& record, std::string& fault) {
+  ripc_service_id group = 0;
+  if (!word.empty() && is_digit(word.front())) {
+    const std::optional<ripc_service_id> number = parse_id(word);
+    if (!number || *number > RIPC_GROUP_NUMBER_MAX) {
+      fault = shown(word) + " is not the number of a group: 1 to 2305843009213693951, or hexadecimal after 0x.";
+      return false;
+    }
+    group = RIPC_GROUP_ID(*number);
+  } else {
+    const Result<ripc_service_id> id = hash_group(word);
+    if (!id.ok()) {
+      fault = shown(word) + " is not the name of a group: " + std::string(id.status().text());
+      return false;
+    }
+    group = *id;
+  }
+  const auto place = std::lower_bound(record.groups.begin(), record.groups.end(), group);
+  if (place != record.groups.end() && *place == group) return true;
+  if (record.groups.size() == kMaxGroups) {
+    fault = "the service is in more than 64 groups. Leave some out.";
+    return false;
+  }
+  record.groups.insert(place, group);
+  return true;
+}
+
 // What is wrong with the line, or "" and, unless it is blank, a record.
-std::string parse_line(std::string_view text, const NameHash& hash_name, std::optional<spi::ServiceRecord>& record) {
+std::string parse_line(std::string_view text, const NameHash& hash_name, const NameHash& hash_group,
+                       std::optional<spi::ServiceRecord>& record) {
   std::string fault;
   if (text.find('\0') != text.npos) return "there is a zero byte. Correct it: the file is plain text.";
   Line line(text);
@@ -134,7 +170,11 @@ std::string parse_line(std::string_view text, const NameHash& hash_name, std::op
   record = parse_service(line, hash_name, fault);
   if (!record) return fault;
   while (!line.at_end()) {
-    if (!parse_address(line.word(), *record, fault)) return fault;
+    const std::string_view word = line.word();
+    const bool is_good = word.starts_with(kGroupPrefix)
+                             ? parse_group(word.substr(kGroupPrefix.size()), hash_group, *record, fault)
+                             : parse_address(word, *record, fault);
+    if (!is_good) return fault;
   }
   if (record->addresses.empty()) fault = "the service has no address: write TRANSPORT:LOCATOR after it.";
   return fault;
@@ -143,13 +183,13 @@ std::string parse_line(std::string_view text, const NameHash& hash_name, std::op
 }  // namespace
 
 Result<std::vector<spi::ServiceRecord>> parse_static_file(std::string_view text, std::string_view file,
-                                                          const NameHash& hash_name) {
+                                                          const NameHash& hash_name, const NameHash& hash_group) {
   std::vector<spi::ServiceRecord> records;
   std::unordered_map<ripc_service_id, std::size_t> lines;
   for (std::size_t number = 1; !text.empty(); ++number) {
     const std::size_t end = text.find('\n');
     std::optional<spi::ServiceRecord> record;
-    std::string fault = parse_line(text.substr(0, end), hash_name, record);
+    std::string fault = parse_line(text.substr(0, end), hash_name, hash_group, record);
     if (fault.empty() && record) {
       const auto [known, is_new] = lines.emplace(record->id, number);
       if (!is_new)

@@ -7,29 +7,17 @@
 
 #include <utility>
 
+#include "base/file_time.hpp"
 #include "base/unique_fd.hpp"
 
 namespace ripc::resolver {
 namespace {
 
-// A file that was changed this recently may change again without getting another time stamp (the clock that file
-// systems use is coarse; 2 seconds on the coarsest).
-constexpr Nanoseconds kUnsettled = 2'000'000'000;
 constexpr int kReadAttempts = 8;
-
-bool same_time(const timespec& one, const timespec& other) noexcept {
-  return one.tv_sec == other.tv_sec && one.tv_nsec == other.tv_nsec;
-}
 
 bool same_version(const struct stat& one, const struct stat& other) noexcept {
   return one.st_dev == other.st_dev && one.st_ino == other.st_ino && one.st_size == other.st_size &&
          same_time(one.st_mtim, other.st_mtim) && same_time(one.st_ctim, other.st_ctim);
-}
-
-Nanoseconds nanoseconds(const timespec& time) noexcept {
-  return time.tv_sec < 0
-             ? 0
-             : static_cast<Nanoseconds>(time.tv_sec) * 1'000'000'000 + static_cast<Nanoseconds>(time.tv_nsec);
 }
 
 constexpr const char* kAdvice =
@@ -37,8 +25,8 @@ constexpr const char* kAdvice =
 
 }  // namespace
 
-StaticResolver::StaticResolver(std::string file, NameHash hash_name)
-    : file_(std::move(file)), hash_name_(std::move(hash_name)) {}
+StaticResolver::StaticResolver(std::string file, NameHash hash_name, NameHash hash_group)
+    : file_(std::move(file)), hash_name_(std::move(hash_name)), hash_group_(std::move(hash_group)) {}
 
 StaticResolver::~StaticResolver() = default;
 
@@ -54,6 +42,15 @@ Result<spi::ServiceRecord> StaticResolver::resolve(ripc_service_id id, Deadline)
 
 Status StaticResolver::publish(spi::ServiceRecord&, bool, std::vector<spi::ServiceRecord>*) { return {}; }
 
+Status StaticResolver::update(const spi::ServiceRecord&) { return {}; }
+
+Status StaticResolver::members(ripc_service_id group, Deadline,
+                               const std::function<void(const spi::ServiceRecord&)>& visit) {
+  return list([&](const spi::ServiceRecord& record) {
+    if (record.is_in(group)) visit(record);
+  });
+}
+
 void StaticResolver::withdraw(const spi::ServiceRecord&) noexcept {}
 
 void StaticResolver::invalidate(const spi::ServiceRecord&) noexcept {}
@@ -66,7 +63,7 @@ Status StaticResolver::list(const std::function<void(const spi::ServiceRecord&)>
 }
 
 bool StaticResolver::is_fresh(const struct stat& info) const noexcept {
-  return was_read_ && same_version(info, read_info_) && nanoseconds(info.st_mtim) + kUnsettled < read_at_;
+  return was_read_ && same_version(info, read_info_) && is_settled(info.st_mtim, read_at_);
 }
 
 Result<std::shared_ptr<const StaticResolver::Table>> StaticResolver::table() {
@@ -79,7 +76,7 @@ Result<std::shared_ptr<const StaticResolver::Table>> StaticResolver::table() {
     if (Status status = read_file(text); !status.ok()) return status;
     table_.reset();
     error_ = Status();
-    Result<std::vector<spi::ServiceRecord>> records = parse_static_file(text, file_, hash_name_);
+    Result<std::vector<spi::ServiceRecord>> records = parse_static_file(text, file_, hash_name_, hash_group_);
     if (records.ok()) {
       auto fresh = std::make_shared<Table>();
       fresh->records = std::move(*records);

@@ -20,8 +20,8 @@ namespace ripc::resolver {
 // While it is missing or has a mistake, resolve() and list() fail with a sentence that names the file, and the line.
 class StaticResolver final : public spi::Resolver {
  public:
-  // hash_name: see static_file.hpp; called from any thread.
-  StaticResolver(std::string file, NameHash hash_name);
+  // hash_name, hash_group: see static_file.hpp; called from any thread.
+  StaticResolver(std::string file, NameHash hash_name, NameHash hash_group);
   ~StaticResolver() override;
 
   std::string_view name() const noexcept override { return "static"; }
@@ -32,9 +32,14 @@ class StaticResolver final : public spi::Resolver {
 
   // Does nothing, RIPC_OK: the file is its author's.
   Status publish(spi::ServiceRecord& record, bool takeover, std::vector<spi::ServiceRecord>* displaced) override;
+  Status update(const spi::ServiceRecord& record) override;
   void withdraw(const spi::ServiceRecord& record) noexcept override;
   // Does nothing: only an edit makes the file say something else, and that is noticed anyway.
   void invalidate(const spi::ServiceRecord& record) noexcept override;
+
+  // Visits the services of the file that have the group in their line, alive or not. The errors of resolve().
+  Status members(ripc_service_id group, Deadline deadline,
+                 const std::function<void(const spi::ServiceRecord&)>& visit) override;
 
   // Visits every service of the file in its order, alive or not. The errors of resolve().
   Status list(const std::function<void(const spi::ServiceRecord&)>& visit) override;
@@ -50,6 +55,7 @@ class StaticResolver final : public spi::Resolver {
 
   const std::string file_;
   const NameHash hash_name_;
+  const NameHash hash_group_;
   std::mutex mutex_;
   std::shared_ptr<const Table> table_;  // nullptr: not read, or a mistake in it (error_)
   Status error_;

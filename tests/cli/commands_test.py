@@ -37,6 +37,40 @@ class Help(CliTest):
         self.assertRegex(self.ripc("--version")[0].decode(), r"^\d+\.\d+\.\d+\s*$")
 
 
+class Groups(CliTest):
+    def setUp(self):
+        super().setUp()
+        self.process = self.serve("files")
+        known = os.path.join(self.folder, "known")
+        with open(known, "w", encoding="utf-8") as file:
+            file.write(f"files shm:{self.environment['RIPC_RUNTIME_DIR']} group:room group:7\n")
+            file.write("777 socket:nowhere group:room\n")
+        self.environment["RIPC_RESOLVER_FILE"] = known
+
+    def test_resolve_shows_each_member_of_a_group_with_its_path(self):
+        text = self.ripc("resolve", "group:room")[0].decode()
+        self.assertRegex(text, r"^group 0x6[0-9a-f]{15}, 2 members\n")
+        self.assertRegex(text, rf"0x[0-9a-f]{{16}} +files +{self.process.pid} +shm +shm:")
+        self.assertRegex(text, r"0x0000000000000309 +- +- +none +socket:nowhere")
+        found = self.ripc_json("resolve", "group:7")
+        self.assertEqual(found["id"], "0x4000000000000007")
+        self.assertEqual([member["pid"] for member in found["members"]], [self.process.pid])
+        self.assertEqual(self.ripc_json("resolve", "id:0x4000000000000007"), found)
+
+    def test_services_shows_the_groups_of_each(self):
+        groups = {service["name"]: service["groups"] for service in self.ripc_json("services")["services"]}
+        self.assertEqual(groups["files"][0], "0x4000000000000007")
+        self.assertIn("0x4000000000000007 0x6", self.ripc("services")[0].decode())
+
+    def test_a_group_without_members_is_an_error_that_says_what_to_do(self):
+        errors = self.ripc("resolve", "group:nobody", code=3)[1].decode()
+        self.assertIn("has no living member", errors)
+
+    def test_a_group_is_no_service(self):
+        errors = self.ripc("ping", "id:0x4000000000000007", "--count", "1", code=1)[1].decode()
+        self.assertIn("group", errors)
+
+
 class Usage(CliTest):
     def test_wrong_usage_exits_with_2_and_says_something(self):
         for arguments in (
@@ -50,6 +84,8 @@ class Usage(CliTest):
             ["resolve", "id:0"],
             ["resolve", "id:seven"],
             ["resolve", "with/slash"],
+            ["resolve", "group:with/slash"],
+            ["resolve", "group:7x"],
             ["ping", "files", "--count", "0"],
             ["bench"],
             ["bench", "rate", "--kind", "pigeon"],

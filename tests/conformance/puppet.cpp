@@ -28,6 +28,8 @@ class Stage {
     if (created_ != RIPC_OK) return name_of(created_);
     if (verb == "register") return enrol(words);
     if (verb == "unregister") return service_.reset(), "ok";
+    if (verb == "join") return name_of(ripc_group_join(service_.get(), number(words)));
+    if (verb == "leave") return name_of(ripc_group_leave(service_.get(), number(words)));
     if (verb == "destroy") return message_.reset(), ticket_.reset(), service_.reset(), context_.reset(), "ok";
     if (verb == "send") return send_text(words);
     if (verb == "send_long") return send_long(words);

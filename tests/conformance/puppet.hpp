@@ -4,6 +4,7 @@
 // Commands and their answers. STATUS is a status name; numbers may be hexadecimal with 0x.
 //   register ID [takeover]       STATUS INCARNATION
 //   unregister                   ok
+//   join GROUP / leave GROUP     STATUS
 //   destroy                      ok               ends the context
 //   send TO TAG TEXT             STATUS           one AUTO item
 //   send_long TO SIZE SEED pool|foreign TIMEOUT_MS   STATUS   a pattern; the ticket is kept

@@ -271,8 +271,17 @@ void write_multicast(const std::filesystem::path& folder) {
   write(folder / "reply", bytes);
   bytes.pop_back();
   write(folder / "refused_cut", bytes);
-  bytes[4] = std::byte{2};
+  bytes[4] = std::byte{1};
   write(folder / "refused_version", bytes);
+  ripc::spi::ServiceRecord member = record;
+  member.groups = {RIPC_GROUP_ID(7), ripc::core::group_id_from_name("caches")};
+  header.id = member.groups.front();
+  PacketBuilder members(header, false);
+  members.add(member, false);
+  bytes = members.finish(nullptr, true);
+  write(folder / "reply_members", bytes);
+  bytes.back() = std::byte{0xff};
+  write(folder / "refused_group", bytes);
   header = {.type = PacketType::announcement, .context = 12, .pid = 34, .timestamp = 57};
   PacketBuilder announces(header, false);
   announces.add(named, false);

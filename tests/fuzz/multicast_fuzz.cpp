@@ -30,6 +30,7 @@ Result<ripc_service_id> hash_name(std::string_view name) {
 
 void check(const Packet& packet) {
   require(packet.header.context != 0 && packet.header.timestamp != 0);
+  require(!packet.header.is_probe || !ripc::is_group(packet.header.id));
   require((packet.header.nonce == 0) == (packet.header.type == PacketType::announcement));
   require(packet.services.size() <= kMaxPacketServices);
   for (const PacketService& service : packet.services) {
@@ -37,6 +38,8 @@ void check(const Packet& packet) {
     require(record.id != 0 && record.incarnation != 0 && record.incarnation <= ripc::spi::kMaxIncarnation);
     require(record.context == packet.header.context && record.pid == packet.header.pid);
     require(service.is_gone == record.addresses.empty());
+    require(!ripc::is_group(record.id) && ripc::is_group_list(record.groups));
+    require(!service.is_gone || record.groups.empty());
     require(record.name.empty() || hash_name(record.name).ok());
     if (record.id >> 62 == 2 && !service.is_gone) require(*hash_name(record.name) == record.id);
     for (const ripc::spi::Address& address : record.addresses)
@@ -70,6 +73,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(again.services[i].record.id == packet.services[i].record.id);
     require(again.services[i].record.name == packet.services[i].record.name);
     require(again.services[i].record.addresses == packet.services[i].record.addresses);
+    require(again.services[i].record.groups == packet.services[i].record.groups);
   }
   return 0;
 }

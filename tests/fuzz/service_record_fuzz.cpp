@@ -40,7 +40,7 @@ void check(const Result<ServiceRecord>& record, std::uint64_t id, bool may_have_
     require(!record.status().text().empty());
     return;
   }
-  require(record->id == id && id != 0);
+  require(record->id == id && id != 0 && !ripc::is_group(id) && ripc::is_group_list(record->groups));
   const Result<std::string> text = ripc::resolver::encode_service_record(*record);
   if (!text.ok()) {
     require(record.ok() && text.status() == RIPC_LIMIT);  // the body alone can be just below the limit
@@ -49,7 +49,8 @@ void check(const Result<ServiceRecord>& record, std::uint64_t id, bool may_have_
   const Result<ServiceRecord> again = ripc::resolver::decode_service_record(*text, id);
   require(again.ok());
   require(again->id == record->id && again->name == record->name && again->incarnation == record->incarnation &&
-          again->context == record->context && again->pid == record->pid && again->addresses == record->addresses);
+          again->context == record->context && again->pid == record->pid && again->addresses == record->addresses &&
+          again->groups == record->groups);
   require(!ripc::resolver::decode_service_record(std::string_view(*text).substr(0, text->size() - 2), id).ok());
 }
 

@@ -23,11 +23,17 @@ Result<ripc_service_id> hash_name(std::string_view name) {
   return (ripc_service_id{1} << 63) | (std::hash<std::string_view>()(name) >> 2);
 }
 
+Result<ripc_service_id> hash_group(std::string_view name) {
+  const Result<ripc_service_id> service = hash_name(name);
+  if (!service.ok()) return service;
+  return (ripc_service_id{3} << 61) | (*service & RIPC_GROUP_NUMBER_MAX);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto records = ripc::resolver::parse_static_file(text, "FILE", hash_name);
+  const auto records = ripc::resolver::parse_static_file(text, "FILE", hash_name, hash_group);
   if (!records.ok()) {
     require(records.status() == RIPC_INVALID_ARGUMENT);
     require(records.status().text().starts_with("FILE, line "));
@@ -35,6 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   std::unordered_set<ripc_service_id> ids;
   for (const ripc::spi::ServiceRecord& record : *records) {
+    require(!ripc::is_group(record.id) && ripc::is_group_list(record.groups));
     require(record.id != 0 && ids.insert(record.id).second);
     require(record.name.empty() || *hash_name(record.name) == record.id);
     require(!record.addresses.empty() && record.addresses.size() <= ripc::resolver::kMaxStaticAddresses);

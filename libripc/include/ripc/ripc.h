@@ -86,9 +86,14 @@ typedef struct ripc_ticket ripc_ticket;   /* the completion of a long message */
 
 typedef uint64_t ripc_service_id; /* 0 is never a service */
 
-/* IDs come in three kinds that cannot meet: well-known numbers 1 to 2^62-1, names (the two top bits are 10) and random
- * ones (11). */
+/* IDs come in kinds that cannot meet, told apart by the two top bits: of services, well-known numbers 1 to 2^62-1 (00),
+ * names (10) and random ones (11); of groups, numbers and names (01). */
 #define RIPC_WELL_KNOWN_MAX ((UINT64_C(1) << 62) - 1)
+#define RIPC_GROUP_NUMBER_MAX ((UINT64_C(1) << 61) - 1)
+#define RIPC_GROUP_ID(number)                                                             \
+  ((UINT64_C(1) << 62) | (number)) /* the group with a number up to RIPC_GROUP_NUMBER_MAX \
+                                    */
+#define RIPC_MAX_GROUPS 64         /* that one service is in at once */
 
 /* ---- Context ------------------------------------------------------------------------------------------------ */
 
@@ -185,6 +190,15 @@ typedef void (*ripc_ticket_callback)(void *user, ripc_status status);
 #define RIPC_MAX_ITEMS 64   /* items of one message */
 #define RIPC_MAX_RETURNS 16 /* return buffers of one message */
 
+/* What became of a message to a group; ripc_send() fills it. Set `size`, `missed` and `missed_capacity` before. */
+typedef struct ripc_group_outcome {
+  size_t size;
+  uint32_t members;        /* living ones that are known; 0 if the destination is not a group */
+  uint32_t taken;          /* of these, those that the message was sent to; the others missed it */
+  ripc_service_id *missed; /* NULL, or where the first `missed_capacity` IDs of those that missed it are written */
+  size_t missed_capacity;
+} ripc_group_outcome;
+
 typedef struct ripc_send_options {
   size_t size;
   uint32_t tag;                      /* given to the receiver as it is; what it means is the application's */
@@ -194,6 +208,7 @@ typedef struct ripc_send_options {
   ripc_ticket_callback callback;     /* NULL: none */
   void *user;                        /* for the callback */
   uint64_t *request_id;              /* out, may be NULL: names this request in its reply; 0 without return buffers */
+  ripc_group_outcome *outcome;       /* out, may be NULL: who of a group took the message */
 } ripc_send_options;
 
 RIPC_API void ripc_send_options_init(ripc_send_options *options);
@@ -208,7 +223,13 @@ RIPC_API void ripc_send_options_init(ripc_send_options *options);
  *
  * RIPC_AGAIN: the peer has no room, nothing was sent; RIPC_TOO_LARGE: the short part exceeds ripc_short_limit();
  * RIPC_NO_SERVICE, RIPC_REFUSED, RIPC_PEER_DEAD (after asking the resolver again), RIPC_FENCED, RIPC_CLOSED,
- * RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY, RIPC_VERSION_MISMATCH. */
+ * RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY, RIPC_VERSION_MISMATCH.
+ *
+ * `to` may be a group: every member is sent the message once, `service` too if it is one. Short items only. Members
+ * that have no room, take smaller packets only or cannot be reached are left out and do not hold up the others; outcome
+ * says which. RIPC_OK: at least one member was sent it. RIPC_AGAIN, RIPC_TOO_LARGE or another of the errors above: none
+ * was, for this reason. RIPC_NO_SERVICE: it has no living member. RIPC_UNSUPPORTED: an item is long, or there are
+ * return buffers. */
 RIPC_API ripc_status ripc_send(ripc_service *service, ripc_service_id to, const ripc_item *items, size_t count,
                                const ripc_send_options *options, ripc_ticket **ticket);
 
@@ -238,15 +259,35 @@ RIPC_API ripc_status ripc_reply(ripc_service *service, const ripc_message *messa
 RIPC_API ripc_status ripc_request_cancel(ripc_service *service, uint64_t request_id);
 
 /* How many bytes the short items of one message to `to` may have in all, if it has `items` items and no return buffers
- * or long items. Finds the path to the peer first if there is none: the errors of ripc_send(). */
+ * or long items. Finds the path to the peer first if there is none: the errors of ripc_send(). Of a group: what all
+ * members that can be reached take. */
 RIPC_API ripc_status ripc_short_limit(ripc_service *service, ripc_service_id to, size_t items, size_t *bytes);
 
-/* Waits until a message to `to` that gave RIPC_AGAIN may find room. RIPC_TIMEOUT, RIPC_INTERRUPTED (ripc_interrupt(),
- * or a signal handler that ran in this thread), or the errors of ripc_send(). */
+/* Waits until a message to `to` that gave RIPC_AGAIN may find room; of a group, at one member. RIPC_TIMEOUT,
+ * RIPC_INTERRUPTED (ripc_interrupt(), or a signal handler that ran in this thread), or the errors of ripc_send(). */
 RIPC_API ripc_status ripc_wait_room(ripc_service *service, ripc_service_id to, uint64_t timeout);
 
 /* The same for users of ripc_service_get_fd(): returns at once; the descriptor becomes readable when there is room. */
 RIPC_API ripc_status ripc_request_room_event(ripc_service *service, ripc_service_id to);
+
+/* ---- Groups -------------------------------------------------------------------------------------------------
+
+ * A group ID stands for all services that have joined the group: a destination of ripc_send(). There is nothing to
+ * create: a group is there while it has members. Wherever a single service is meant, a group ID gives
+ * RIPC_INVALID_ARGUMENT, and so does any other ID where a group is meant. */
+
+/* The ID of a group with a name; valid names are those of services. RIPC_INVALID_ARGUMENT if it is not one. */
+RIPC_API ripc_status ripc_group_id_from_name(const char *name, ripc_service_id *group);
+
+/* Makes the service a member. When it returns, sends of this context reach it; those of other contexts do as soon as
+ * they look again (RIPC_GROUP_REFRESH_MS) or hear of it. RIPC_OK also if it is one already. Membership ends with
+ * ripc_group_leave(), with the service, or when its ID is taken over. RIPC_LIMIT: RIPC_MAX_GROUPS, or the record of the
+ * service would be too large; RIPC_FENCED, RIPC_CLOSED, RIPC_TIMEOUT, RIPC_PERMISSION, RIPC_NO_DESCRIPTORS,
+ * RIPC_NO_MEMORY, RIPC_SYSTEM: nothing has changed. */
+RIPC_API ripc_status ripc_group_join(ripc_service *service, ripc_service_id group);
+/* Ends it. Messages that were sent before may still be received. RIPC_OK also if it was no member; else as
+ * ripc_group_join(). */
+RIPC_API ripc_status ripc_group_leave(ripc_service *service, ripc_service_id group);
 
 /* ---- Ticket ------------------------------------------------------------------------------------------------- */
 
@@ -393,6 +434,8 @@ typedef struct ripc_service_info {
   char address[256];  /* of the first address, transport:locator */
   char reason[160];   /* why this path */
   char others[400];   /* ripc_find_path: each other path and what speaks against it, separated by "; " */
+  uint32_t group_count;
+  ripc_service_id groups[RIPC_MAX_GROUPS]; /* those it is in, the first `group_count` */
 } ripc_service_info;
 
 /* Finds a living service. RIPC_NO_SERVICE within the context's resolve_timeout. */
@@ -409,6 +452,11 @@ RIPC_API ripc_status ripc_find_path(ripc_context *context, ripc_service_id id, r
 typedef void (*ripc_service_visitor)(void *user, const ripc_service_info *info);
 /* Visits every living service that the resolvers can list, in the calling thread. */
 RIPC_API ripc_status ripc_list_services(ripc_context *context, ripc_service_visitor visitor, void *user);
+
+/* Visits every living member of a group, in the calling thread; RIPC_OK also if there is none. The first question of a
+ * context for a group takes 100 ms where other hosts are asked. */
+RIPC_API ripc_status ripc_group_members(ripc_context *context, ripc_service_id group, ripc_service_visitor visitor,
+                                        void *user);
 
 /* One finding of the self-check. level: 0 good, 1 works but slower or limited, 2 broken. */
 typedef struct ripc_finding {

@@ -39,6 +39,14 @@ inline Result<ServiceId> id_from_name(const std::string& name) noexcept {
   return id;
 }
 
+// The ID of a group with a name, to send() to and to join(). RIPC_INVALID_ARGUMENT if it is not a valid name.
+inline Result<ServiceId> group_id_from_name(const std::string& name) noexcept {
+  ServiceId group = 0;
+  const ripc_status status = ripc_group_id_from_name(name.c_str(), &group);
+  if (status != RIPC_OK) return Error::from_last_call(status);
+  return group;
+}
+
 // The library's version, "MAJOR.MINOR.PATCH". Static.
 inline const char* version() noexcept { return ripc_version(); }
 
@@ -66,6 +74,7 @@ struct ServiceInfo {
   std::string address;    // of the first address, transport:locator
   std::string reason;     // why this path
   std::string others;     // find_path(): what speaks against each of the other paths
+  std::vector<ServiceId> groups;
 };
 
 // One finding of diagnose().
@@ -222,12 +231,13 @@ class Context {
   // Every living service that the resolvers can list.
   Result<std::vector<ServiceInfo>> services() {
     Collected<ServiceInfo> collected;
-    const ripc_status status = ripc_list_services(
-        handle_,
-        [](void* user, const ripc_service_info* info) {
-          static_cast<Collected<ServiceInfo>*>(user)->add([&] { return from_c(*info); });
-        },
-        &collected);
+    const ripc_status status = ripc_list_services(handle_, &Context::collect, &collected);
+    return std::move(collected).finish(status);
+  }
+  // Every living member of a group. RIPC_INVALID_ARGUMENT: it is not one.
+  Result<std::vector<ServiceInfo>> members(ServiceId group) {
+    Collected<ServiceInfo> collected;
+    const ripc_status status = ripc_group_members(handle_, group, &Context::collect, &collected);
     return std::move(collected).finish(status);
   }
 
@@ -309,6 +319,10 @@ class Context {
     bool out_of_memory = false;
   };
 
+  static void collect(void* user, const ripc_service_info* info) {
+    static_cast<Collected<ServiceInfo>*>(user)->add([&] { return from_c(*info); });
+  }
+
   // Borrows the strings of `options`.
   static ripc_context_options to_c(const ContextOptions& options) noexcept {
     const auto or_null = [](const std::string& text) { return text.empty() ? nullptr : text.c_str(); };
@@ -325,7 +339,9 @@ class Context {
     return result;
   }
   static ServiceInfo from_c(const ripc_service_info& info) {
-    return {info.id, info.incarnation, info.pid, info.name, info.transport, info.address, info.reason, info.others};
+    return {info.id,     info.incarnation, info.pid,
+            info.name,   info.transport,   info.address,
+            info.reason, info.others,      {info.groups, info.groups + info.group_count}};
   }
   static Result<ServiceInfo> finish(ripc_status status, const ripc_service_info& info) {
     if (status != RIPC_OK) return Error::from_last_call(status);

@@ -17,12 +17,21 @@
 
 namespace libripc {
 
+// What became of a message to a group. `missed` is where the IDs of those that missed it are written, as far as they
+// fit.
+struct GroupOutcome {
+  std::uint32_t members = 0;  // living ones that are known; 0 if the destination is not a group
+  std::uint32_t taken = 0;    // of these, those that the message was sent to
+  std::span<ServiceId> missed = {};
+};
+
 // How one message is sent. All borrowed memory is only read during the call.
 struct SendOptions {
   std::uint32_t tag = 0;                       // given to the receiver as it is; what it means is the application's
   std::span<const ReturnBuffer> returns = {};  // attached return buffers, at most RIPC_MAX_RETURNS
   Nanoseconds timeout = kNoWait;               // for the ticket; zero: 30 seconds
   std::uint64_t* request_id = nullptr;         // out: names this request in its reply; 0 without return buffers
+  GroupOutcome* outcome = nullptr;             // out: who of a group took the message
 };
 
 // What a service is registered with. 0 and empty ask for the defaults of ripc_service_options.
@@ -129,10 +138,24 @@ class Service {
   // is held until the ticket completes: pool memory may be released earlier, other memory must stay mapped until then.
   // RIPC_AGAIN (no room, nothing was sent: wait_room()), RIPC_TOO_LARGE, RIPC_NO_SERVICE, RIPC_REFUSED, RIPC_PEER_DEAD,
   // RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY, RIPC_VERSION_MISMATCH.
+  //
+  // To a group: every member is sent the message once, short items only. RIPC_OK: at least one was; options.outcome
+  // says who missed it. RIPC_NO_SERVICE: it has no living member. RIPC_UNSUPPORTED: an item is long, or there are
+  // return buffers.
   Result<Ticket> send(ServiceId to, std::span<const Item> items, const SendOptions& options = {}) noexcept {
-    const ripc_send_options c_options = to_c(options);
+    ripc_send_options c_options = to_c(options);
     ripc_ticket* ticket = nullptr;
+    ripc_group_outcome outcome{sizeof(outcome), 0, 0, nullptr, 0};
+    if (options.outcome != nullptr) {
+      outcome.missed = options.outcome->missed.data();
+      outcome.missed_capacity = options.outcome->missed.size();
+      c_options.outcome = &outcome;
+    }
     const ripc_status status = ripc_send(handle_, to, items.data(), items.size(), &c_options, &ticket);
+    if (options.outcome != nullptr) {
+      options.outcome->members = outcome.members;
+      options.outcome->taken = outcome.taken;
+    }
     return finish(status, Ticket(ticket));
   }
   Result<Ticket> send(ServiceId to, std::initializer_list<Item> items, const SendOptions& options = {}) noexcept {
@@ -199,6 +222,13 @@ class Service {
   }
   // The same for users of fd(): returns at once; the descriptor becomes readable when there is room.
   Error request_room_event(ServiceId to) noexcept { return finish(ripc_request_room_event(handle_, to)); }
+
+  // Makes the service a member of a group; RIPC_OK also if it is one. Sends of this context reach it when this returns,
+  // those of others as soon as they look again. Ends with leave(), the service, or when its ID is taken over.
+  // RIPC_INVALID_ARGUMENT: not a group; RIPC_LIMIT: it is in RIPC_MAX_GROUPS; RIPC_FENCED, RIPC_CLOSED, RIPC_TIMEOUT,
+  // RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
+  Error join(ServiceId group) noexcept { return finish(ripc_group_join(handle_, group)); }
+  Error leave(ServiceId group) noexcept { return finish(ripc_group_leave(handle_, group)); }
 
   // Posts memory that one long item may be pulled into. It belongs to the library until the message that used it was
   // received, or the window was withdrawn. Items take windows in posting order. RIPC_LIMIT: more than 65536 windows.

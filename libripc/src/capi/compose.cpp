@@ -98,6 +98,12 @@ Result<ripc_service_id> id_of_name(std::string_view name) {
   return core::service_id_from_name(name);
 }
 
+Result<ripc_service_id> id_of_group(std::string_view name) {
+  Status status = core::check_service_name(name);
+  if (!status.ok()) return status;
+  return core::group_id_from_name(name);
+}
+
 }  // namespace
 
 Result<Settings> read_settings(const ripc_context_options& options) {
@@ -113,6 +119,10 @@ Result<Settings> read_settings(const ripc_context_options& options) {
   Result<Nanoseconds> spin = read_spin(options.spin);
   if (!spin.ok()) return spin.status();
   settings.spin = *spin;
+  std::uint64_t refresh = 250;
+  Status readable = read_number("RIPC_GROUP_REFRESH_MS", 1, 3'600'000, refresh);
+  if (!readable.ok()) return readable;
+  settings.group_refresh = refresh * 1'000'000;
   Result<std::uint32_t> policy = read_policy(options.peer_policy);
   if (!policy.ok()) return policy.status();
   settings.peer_policy = *policy;
@@ -140,6 +150,7 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
   parts.pool = std::make_unique<memory::Pool>(settings.pool_limit);
   parts.resolve_timeout = settings.resolve_timeout;
   parts.spin = settings.spin;
+  parts.group_refresh = settings.group_refresh;
   for (const std::string& name : settings.transports) {
     if (name == "shm") {
       parts.transports.push_back(std::make_unique<shm::ShmTransport>(
@@ -153,7 +164,7 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
   }
   std::vector<std::unique_ptr<spi::Resolver>> resolvers;
   if (!settings.static_resolver.empty()) {
-    auto known = std::make_unique<resolver::StaticResolver>(settings.static_resolver, id_of_name);
+    auto known = std::make_unique<resolver::StaticResolver>(settings.static_resolver, id_of_name, id_of_group);
     // A mistake in the file is told here, not at the first send.
     Status readable = known->list([](const spi::ServiceRecord&) {});
     if (!readable.ok()) return readable;

@@ -24,6 +24,7 @@ struct Settings {
   std::uint64_t pool_limit = 0;
   Nanoseconds resolve_timeout = 0;
   Nanoseconds spin = 0;
+  Nanoseconds group_refresh = 0;
   std::uint32_t peer_policy = 0;
   std::uint32_t max_peers = 0;
   socket::TransportOptions socket;  // without the context

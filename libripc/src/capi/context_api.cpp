@@ -21,9 +21,21 @@ bool is_power_of_two_between(std::uint32_t value, std::uint32_t low, std::uint32
   return value >= low && value <= high && (value & (value - 1)) == 0;
 }
 
+// RIPC_OK if the ID may be that of one service.
+Status check_single(ripc_service_id id) {
+  if (id == 0) return RIPC_INVALID_ARGUMENT;
+  if (is_group(id))
+    return Status(RIPC_INVALID_ARGUMENT,
+                  "This is the ID of a group, not of a service: ripc_group_members() finds the services in it.");
+  return {};
+}
+
 Result<core::ServiceOptions> read(const ripc_service_options& given) {
   core::ServiceOptions options;
   options.takeover = given.takeover != 0;
+  if (is_group(given.id))
+    return Status(RIPC_INVALID_ARGUMENT,
+                  "Nothing is registered under the ID of a group: register a service, and let it ripc_group_join().");
   if (given.id > RIPC_WELL_KNOWN_MAX)
     return Status(RIPC_INVALID_ARGUMENT,
                   "A well-known ID is at most 2^62 - 1; the rest belongs to names and random IDs: pass a name, or 0.");
@@ -51,6 +63,8 @@ ripc_service_info describe(const spi::ServiceRecord& record) noexcept {
   info.incarnation = record.incarnation;
   info.pid = record.pid;
   copy_text(info.name, record.name);
+  info.group_count = static_cast<std::uint32_t>(std::min(record.groups.size(), std::size(info.groups)));
+  std::copy_n(record.groups.begin(), info.group_count, info.groups);
   if (!record.addresses.empty()) {
     copy_text(info.transport, record.addresses.front().transport);
     copy_text(info.address, record.addresses.front().transport + ":" + record.addresses.front().locator);
@@ -124,6 +138,29 @@ ripc_status ripc_id_from_name(const char* name, ripc_service_id* id) {
   });
 }
 
+ripc_status ripc_group_id_from_name(const char* name, ripc_service_id* group) {
+  return guarded([&]() -> Status {
+    if (name == nullptr || group == nullptr) return RIPC_INVALID_ARGUMENT;
+    Status status = core::check_service_name(name);
+    if (status.ok()) *group = core::group_id_from_name(name);
+    return status;
+  });
+}
+
+ripc_status ripc_group_join(ripc_service* service, ripc_service_id group) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
+    return from(service)->join(group);
+  });
+}
+
+ripc_status ripc_group_leave(ripc_service* service, ripc_service_id group) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
+    return from(service)->leave(group);
+  });
+}
+
 ripc_status ripc_service_register(ripc_context* context, const ripc_service_options* options, ripc_service** service) {
   return guarded([&]() -> Status {
     if (service == nullptr) return RIPC_INVALID_ARGUMENT;
@@ -165,7 +202,8 @@ ripc_context* ripc_service_get_context(const ripc_service* service) {
 ripc_status ripc_resolve(ripc_context* context, ripc_service_id id, ripc_service_info* info) {
   return guarded([&]() -> Status {
     if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
-    if (info == nullptr || id == 0) return RIPC_INVALID_ARGUMENT;
+    if (info == nullptr) return RIPC_INVALID_ARGUMENT;
+    if (Status single = check_single(id); !single.ok()) return single;
     return tell(from(context)->resolve(id), nullptr, info);
   });
 }
@@ -173,7 +211,8 @@ ripc_status ripc_resolve(ripc_context* context, ripc_service_id id, ripc_service
 ripc_status ripc_find_path(ripc_context* context, ripc_service_id id, ripc_service_info* info) {
   return guarded([&]() -> Status {
     if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
-    if (info == nullptr || id == 0) return RIPC_INVALID_ARGUMENT;
+    if (info == nullptr) return RIPC_INVALID_ARGUMENT;
+    if (Status single = check_single(id); !single.ok()) return single;
     return tell(from(context)->find_path(id), nullptr, info);
   });
 }
@@ -185,6 +224,17 @@ ripc_status ripc_resolve_name(ripc_context* context, const char* name, ripc_serv
     Status valid = core::check_service_name(name);
     if (!valid.ok()) return valid;
     return tell(from(context)->resolve(core::service_id_from_name(name)), name, info);
+  });
+}
+
+ripc_status ripc_group_members(ripc_context* context, ripc_service_id group, ripc_service_visitor visitor, void* user) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+    if (visitor == nullptr) return RIPC_INVALID_ARGUMENT;
+    return from(context)->group_members(group, [&](const spi::ServiceRecord& record) {
+      const ripc_service_info info = describe(record);
+      visitor(user, &info);
+    });
   });
 }
 

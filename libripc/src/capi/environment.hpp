@@ -2,8 +2,13 @@
 // Variables of the environment.
 #pragma once
 
+#include <charconv>
+#include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <string_view>
+
+#include "base/status.hpp"
 
 namespace ripc::capi {
 
@@ -11,6 +16,25 @@ namespace ripc::capi {
 inline std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? std::string() : std::string(value);
+}
+
+// Whether the whole text is a number, which is then in `number`.
+template <typename Number>
+bool parse_number(std::string_view text, Number& number) noexcept {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// Sets `number` if the variable is set.
+inline Status read_number(const char* name, std::uint64_t least, std::uint64_t most, std::uint64_t& number) {
+  const std::string text = environment(name);
+  if (text.empty()) return {};
+  std::uint64_t value = 0;
+  if (!parse_number(text, value) || value < least || value > most)
+    return Status(RIPC_INVALID_ARGUMENT, std::string(name) + " is '" + text + "': give a whole number from " +
+                                             std::to_string(least) + " to " + std::to_string(most) + ".");
+  number = value;
+  return {};
 }
 
 }  // namespace ripc::capi

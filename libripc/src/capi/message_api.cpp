@@ -16,7 +16,7 @@ ripc_status send_short(ripc_service* service, ripc_service_id to, const ripc_ite
   std::uint32_t tag = 0;
   if (options != nullptr) {
     if (options->size != sizeof *options || options->returns != nullptr || options->return_count != 0 ||
-        options->callback != nullptr || options->request_id != nullptr)
+        options->callback != nullptr || options->request_id != nullptr || options->outcome != nullptr)
       return RIPC_PENDING;
     tag = options->tag;
   }
@@ -34,6 +34,8 @@ Status send_message(ripc_service* service, ripc_service_id to, const ripc_messag
   if (items == nullptr && count != 0) [[unlikely]]
     return Status(RIPC_INVALID_ARGUMENT, "There is a count of items but no array.");
   core::SendArguments arguments;
+  ripc_group_outcome* outcome_to = nullptr;
+  ripc_group_outcome outcome{sizeof outcome, 0, 0, nullptr, 0};
   arguments.to = to;
   arguments.items = {items, count};
   arguments.reply_to = from(reply_to);
@@ -49,9 +51,16 @@ Status send_message(ripc_service* service, ripc_service_id to, const ripc_messag
     arguments.callback = given.callback;
     arguments.user = given.user;
     arguments.request_id = given.request_id;
+    outcome_to = given.outcome;
+    if (outcome_to != nullptr) {
+      if (!read_sized(outcome_to, outcome)) return bad_size("ripc_group_outcome");
+      outcome.members = outcome.taken = 0;
+      arguments.outcome = &outcome;
+    }
   }
   std::shared_ptr<core::Ticket> opened;
   Status status = from(service)->send(arguments, ticket != nullptr ? &opened : nullptr);
+  if (outcome_to != nullptr) (void)write_sized(outcome, outcome_to);
   if (opened) *ticket = new ripc_ticket{std::move(opened), from(service)->context().spin()};
   return status;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capi/socket_options.hpp"
 
-#include <charconv>
 #include <string>
 
 #include "capi/environment.hpp"
@@ -10,24 +9,6 @@
 namespace ripc::capi {
 
 namespace {
-
-template <typename Number>
-bool parse_number(std::string_view text, Number& number) noexcept {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
-// Sets `number` if the variable is set.
-Status read_number(const char* name, std::uint64_t least, std::uint64_t most, std::uint64_t& number) {
-  const std::string text = environment(name);
-  if (text.empty()) return {};
-  std::uint64_t value = 0;
-  if (!parse_number(text, value) || value < least || value > most)
-    return Status(RIPC_INVALID_ARGUMENT, std::string(name) + " is '" + text + "': give a whole number from " +
-                                             std::to_string(least) + " to " + std::to_string(most) + ".");
-  number = value;
-  return {};
-}
 
 // "7000" or "7000-7999".
 Status read_ports(socket::PortRange& range) {

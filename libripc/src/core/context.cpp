@@ -27,7 +27,10 @@ std::string finder_of(const spi::ServiceRecord& record) {
 
 }  // namespace
 
-Context::Context(ContextParts parts) : parts_(std::move(parts)), fork_generation_(ForkGuard::generation()) {}
+Context::Context(ContextParts parts)
+    : parts_(std::move(parts)),
+      fork_generation_(ForkGuard::generation()),
+      groups_(*parts_.resolver, parts_.group_refresh, parts_.resolve_timeout) {}
 
 Result<std::unique_ptr<Context>> Context::create(ContextParts parts) {
   std::unique_ptr<Context> context(new Context(std::move(parts)));
@@ -268,6 +271,12 @@ Result<std::shared_ptr<spi::Channel>> Context::connect(const std::vector<spi::Ad
   return failure;
 }
 
+Result<std::shared_ptr<spi::Channel>> Context::connect_to(const spi::ServiceRecord& record, Deadline deadline) {
+  Result<std::shared_ptr<spi::Channel>> channel = connect(record.addresses, record.id, deadline);
+  if (!channel.ok()) return channel;
+  return routes_.insert(record.id, std::move(*channel));
+}
+
 Status Context::no_common_transport() const {
   return Status(RIPC_NO_SERVICE, "The service has no address on a transport that this context may use (" +
                                      transport_names() + "): check RIPC_TRANSPORTS on both sides.");
@@ -280,6 +289,14 @@ std::string Context::transport_names() const {
     names += transport->name();
   }
   return names;
+}
+
+Status Context::group_members(ripc_service_id group,
+                              const std::function<void(const spi::ServiceRecord&)>& visit) const {
+  if (!is_group(group))
+    return Status(RIPC_INVALID_ARGUMENT,
+                  "This is not the ID of a group: make one with ripc_group_id_from_name() or RIPC_GROUP_ID().");
+  return parts_.resolver->members(group, Deadline::after(parts_.resolve_timeout), visit);
 }
 
 void Context::drop_channel(const spi::Channel& channel) noexcept {

@@ -15,6 +15,7 @@
 #include "base/event_loop.hpp"
 #include "base/fork_guard.hpp"
 #include "base/thread_epoch.hpp"
+#include "core/group_table.hpp"
 #include "core/message.hpp"
 #include "core/route_table.hpp"
 #include "core/ticket.hpp"
@@ -36,6 +37,7 @@ struct ContextParts {
   std::unique_ptr<spi::Resolver> resolver;
   Nanoseconds resolve_timeout = 1'000'000'000;
   Nanoseconds spin = 50'000;
+  Nanoseconds group_refresh = 250'000'000;
 };
 
 // Where a service was found, and by which path it would be reached.
@@ -59,12 +61,18 @@ class Context final : public spi::Host {
   Result<Resolution> resolve(ripc_service_id id);
   // The same, with the path that answers when it is tried.
   Result<Resolution> find_path(ripc_service_id id);
+  // Visits the living members. RIPC_INVALID_ARGUMENT: not a group.
+  Status group_members(ripc_service_id group, const std::function<void(const spi::ServiceRecord&)>& visit) const;
   Status list(const std::function<void(const spi::ServiceRecord&)>& visit) const {
     return parts_.resolver->list(visit);
   }
 
   // The channel to a service; finds, connects and remembers it if there is none. Any thread.
   Result<std::shared_ptr<spi::Channel>> channel_to(ripc_service_id id, std::atomic<std::uint64_t>& resolutions);
+  // The living channel that there is, or nullptr.
+  std::shared_ptr<spi::Channel> known_channel(ripc_service_id id) const noexcept;
+  // Makes the channel to this registration, whatever the route table says. Any thread.
+  Result<std::shared_ptr<spi::Channel>> connect_to(const spi::ServiceRecord& record, Deadline deadline);
   // Tells the former holder of an ID that it was taken over.
   void fence_former(const spi::ServiceRecord& former, std::uint64_t incarnation) noexcept;
   // This channel is of no use any more.
@@ -76,6 +84,9 @@ class Context final : public spi::Host {
   EventLoop& loop() const noexcept { return *loop_; }
   EpochDomain& epochs() noexcept { return epochs_; }
   RouteTable& routes() noexcept { return routes_; }
+  GroupTable& groups() noexcept { return groups_; }
+  spi::Resolver& resolver() const noexcept { return *parts_.resolver; }
+  Nanoseconds resolve_timeout() const noexcept { return parts_.resolve_timeout; }
   TicketKeeper& tickets() noexcept { return *tickets_; }
   WindowQueue& windows() noexcept { return windows_; }
   MessagePools& message_pools() noexcept { return message_pools_; }
@@ -98,7 +109,6 @@ class Context final : public spi::Host {
   struct Search {
     std::optional<Result<std::shared_ptr<spi::Channel>>> result;
   };
-  std::shared_ptr<spi::Channel> known_channel(ripc_service_id id) const noexcept;
   Result<std::shared_ptr<spi::Channel>> result_of(const Search& search, Deadline deadline);
   Result<std::shared_ptr<spi::Channel>> find_channel(ripc_service_id id, Deadline deadline,
                                                      std::atomic<std::uint64_t>& resolutions);
@@ -117,6 +127,7 @@ class Context final : public spi::Host {
   std::unique_ptr<EventLoop> loop_;
   EpochDomain epochs_;
   RouteTable routes_{epochs_};
+  GroupTable groups_;
   std::unique_ptr<TicketKeeper> tickets_;
   WindowQueue windows_;
   std::mutex mutex_;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/futex.hpp"
+#include "core/sending.hpp"
 #include "core/service.hpp"
 #include "wire/packet.hpp"
 
@@ -21,10 +22,6 @@ constexpr std::size_t kSendBatch = 64;
 constexpr Nanoseconds kWritePatience = 2'000'000'000;
 // Between two looks at a full queue: each look takes a cache line away from the receiver.
 constexpr int kRoomPauses = 16;
-
-bool is_gone(ripc_status status) noexcept { return status == RIPC_PEER_DEAD || status == RIPC_CLOSED; }
-
-spi::Bytes bytes_of(const ripc_item& item) noexcept { return {static_cast<const std::byte*>(item.data), item.size}; }
 
 Status too_large(std::size_t size, std::size_t limit) {
   return Status(RIPC_TOO_LARGE, "The short items make a packet of " + std::to_string(size) +
@@ -107,6 +104,8 @@ Status Service::send(const SendArguments& arguments, std::shared_ptr<Ticket>* ti
   Status checked = check(arguments);
   if (!checked.ok()) [[unlikely]]
     return checked;
+  if (is_group(arguments.to)) [[unlikely]]
+    return send_to_group(arguments);
   const bool plain = arguments.returns.empty() && (arguments.reply_to == nullptr || arguments.reply_to->request == 0) &&
                      std::all_of(arguments.items.begin(), arguments.items.end(),
                                  [](const ripc_item& item) { return item.kind <= RIPC_ITEM_SHORT; });
@@ -139,7 +138,7 @@ Status Service::send_many(ripc_service_id to, std::span<const ripc_short_message
       status =
           Status(RIPC_INVALID_ARGUMENT, "ripc_send_many() sends short items only: send the others by ripc_send().");
     bool fits = true;
-    if (status.ok()) status = send_plain(arguments, fits);
+    if (status.ok()) status = is_group(to) ? send(arguments, nullptr) : send_plain(arguments, fits);
     if (!status.ok()) return status;
     if (!fits)
       return Status(
@@ -402,6 +401,8 @@ Status Service::notify(ripc_service_id to, std::uint64_t handle, std::span<const
   arguments.items = items;
   Status checked = check(arguments);
   if (!checked.ok()) return checked;
+  if (is_group(to))
+    return Status(RIPC_INVALID_ARGUMENT, "A notification runs a callback of one service, not of a group.");
   wire::Encoder encoder(wire::PacketKind::notification, 0, id());
   bool encodable = encoder.add_handle(handle);
   for (const ripc_item& item : items) {
@@ -446,6 +447,7 @@ Status Service::cancel_request(std::uint64_t id) {
 Result<std::size_t> Service::short_limit(ripc_service_id to, std::size_t items) {
   if (const ripc_status status = usable(); status != RIPC_OK) return status;
   if (items > RIPC_MAX_ITEMS) return Status(RIPC_INVALID_ARGUMENT, "A message has at most 64 items.");
+  if (is_group(to)) return group_short_limit(to, items);
   Result<std::shared_ptr<spi::Channel>> channel = context_.channel_to(to, counters_.resolutions);
   if (!channel.ok()) return channel.status();
   return (*channel)->packet_limit() - wire::packet_size(items, 0);
@@ -456,18 +458,28 @@ Status Service::wait_room(ripc_service_id to, Deadline deadline) {
   for (;;) {
     if (const ripc_status status = usable(); status != RIPC_OK) return status;
     const std::uint32_t seen = room_changes_.load(std::memory_order_acquire);
-    Result<std::shared_ptr<spi::Channel>> channel = context_.channel_to(to, counters_.resolutions);
-    if (!channel.ok()) return channel.status();
+    Result<bool> room = room_at(to, false);
+    if (!room.ok()) return room.status();
     if (interrupted_.exchange(false, std::memory_order_acq_rel)) return RIPC_INTERRUPTED;
-    if ((*channel)->has_room()) return {};
+    if (*room) return {};
     if (deadline.expired()) return RIPC_TIMEOUT;
     if (monotonic_now() < spin_until) {
       for (int pause = 0; pause < kRoomPauses; ++pause) cpu_pause();
       continue;
     }
-    if ((*channel)->request_room()) return {};
+    room = room_at(to, true);
+    if (!room.ok()) return room.status();
+    if (*room) return {};
     if (sleep_for_room(seen, deadline) == RIPC_INTERRUPTED) return RIPC_INTERRUPTED;
   }
+}
+
+// Whether a message may find room; `request`: if not, room_changed() will be called.
+Result<bool> Service::room_at(ripc_service_id to, bool request) {
+  if (is_group(to)) return group_room(to, request);
+  Result<std::shared_ptr<spi::Channel>> channel = context_.channel_to(to, counters_.resolutions);
+  if (!channel.ok()) return channel.status();
+  return request ? (*channel)->request_room() : (*channel)->has_room();
 }
 
 // Until room_changes_ is not `seen` any more, the deadline is over or a signal has come.
@@ -499,9 +511,9 @@ void Service::wake_room_waiters() noexcept {
 
 Status Service::request_room_event(ripc_service_id to) {
   if (const ripc_status status = usable(); status != RIPC_OK) return status;
-  Result<std::shared_ptr<spi::Channel>> channel = context_.channel_to(to, counters_.resolutions);
-  if (!channel.ok()) return channel.status();
-  if ((*channel)->request_room()) events_.wake();
+  const Result<bool> room = room_at(to, true);
+  if (!room.ok()) return room.status();
+  if (*room) events_.wake();
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include <deque>
 #include <list>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,6 +17,7 @@
 #include "base/event_loop.hpp"
 #include "base/thread_epoch.hpp"
 #include "core/context.hpp"
+#include "core/group_table.hpp"
 #include "core/message.hpp"
 #include "core/notification.hpp"
 #include "core/requests.hpp"
@@ -45,6 +47,7 @@ struct SendArguments {
   ripc_ticket_callback callback = nullptr;
   void* user = nullptr;
   std::uint64_t* request_id = nullptr;
+  ripc_group_outcome* outcome = nullptr;
   const Message* reply_to = nullptr;
 };
 
@@ -90,6 +93,10 @@ class Service final : private spi::PacketSink {
   Status wait_room(ripc_service_id to, Deadline deadline);
   Status request_room_event(ripc_service_id to);
 
+  // ---- Groups: any thread (group.cpp) ----
+  Status join(ripc_service_id group);
+  Status leave(ripc_service_id group);
+
   // ---- Receiving: one thread at a time (receive.cpp) ----
   ripc_status receive(std::uint32_t flags, Nanoseconds timeout, std::span<Message*> messages,
                       std::size_t& count) noexcept;
@@ -105,6 +112,7 @@ class Service final : private spi::PacketSink {
   // A message with long items whose bytes are not all here yet.
   struct Assembly;
   struct Outgoing;
+  struct GroupSend;
 
   ripc_status usable() const noexcept { return static_cast<ripc_status>(state_.load(std::memory_order_relaxed)); }
 
@@ -115,7 +123,17 @@ class Service final : private spi::PacketSink {
   Status send_planned(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
   Status transmit(const SendArguments& arguments, Outgoing& outgoing, const std::shared_ptr<spi::Channel>& channel,
                   std::shared_ptr<Ticket>* ticket);
+  Result<bool> room_at(ripc_service_id to, bool request);
   void push_returns(const SendArguments& arguments, Outgoing& outgoing);
+
+  Status change_groups(ripc_service_id group, bool join);
+  Status send_to_group(const SendArguments& arguments);
+  void send_to_members(const GroupList& list, GroupSend& sending);
+  ripc_status send_to_member(const GroupMember& member, GroupSend& sending);
+  Status connect_and_send(GroupMember& member, GroupSend& sending);
+  void lose_member(const GroupMember& member, ripc_service_id group);
+  Result<std::size_t> group_short_limit(ripc_service_id group, std::size_t items);
+  Result<bool> group_room(ripc_service_id group, bool request);
 
   spi::Delivery deliver(spi::Source& source, spi::Bytes bytes) noexcept override;
   void source_gone(spi::Source& source) noexcept override;
@@ -152,6 +170,7 @@ class Service final : private spi::PacketSink {
   Context& context_;
   ServiceOptions options_;
   spi::ServiceRecord record_;
+  std::mutex groups_mutex_;  // record_.groups, and what the resolver was told of them
   EventSet events_;
   std::vector<std::unique_ptr<spi::Port>> ports_;
   bool published_ = false;

@@ -12,6 +12,7 @@ namespace ripc::core {
 namespace {
 
 constexpr ripc_service_id kLowBits = (ripc_service_id{1} << 62) - 1;
+constexpr ripc_service_id kNamedGroup = ripc_service_id{3} << 61;
 constexpr ripc_service_id kNamed = ripc_service_id{2} << 62;
 constexpr ripc_service_id kRandom = ripc_service_id{3} << 62;
 
@@ -20,14 +21,18 @@ constexpr ripc_service_id kRandom = ripc_service_id{3} << 62;
 Status check_service_name(std::string_view name) {
   if (name.empty() || name.size() > kMaxNameLength)
     return Status(RIPC_INVALID_ARGUMENT,
-                  "A service name has 1 to 200 bytes; this one has " + std::to_string(name.size()) + ".");
+                  "A name has 1 to 200 bytes; this one has " + std::to_string(name.size()) + ".");
   if (!is_plain_text(name) || name.find('/') != std::string_view::npos)
-    return Status(RIPC_INVALID_ARGUMENT, "A service name is UTF-8 text without '/' and control characters.");
+    return Status(RIPC_INVALID_ARGUMENT, "A name is UTF-8 text without '/' and control characters.");
   return {};
 }
 
 ripc_service_id service_id_from_name(std::string_view name) noexcept {
   return kNamed | (XXH3_64bits(name.data(), name.size()) & kLowBits);
+}
+
+ripc_service_id group_id_from_name(std::string_view name) noexcept {
+  return kNamedGroup | (XXH3_64bits(name.data(), name.size()) & (kLowBits >> 1));
 }
 
 ripc_service_id random_service_id() noexcept { return kRandom | (random_u64() & kLowBits); }

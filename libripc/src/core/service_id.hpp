@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Service IDs: well-known numbers, names and random ones, told apart by their two top bits.
+// IDs: well-known numbers (00), groups (01), names (10) and random ones (11), told apart by their two top bits.
 #pragma once
 
 #include <string_view>
@@ -15,6 +15,9 @@ Status check_service_name(std::string_view name);
 
 // The top bits 10, then 62 bits of XXH3-64 over the name's bytes. The name must be valid.
 ripc_service_id service_id_from_name(std::string_view name) noexcept;
+
+// The top bits 011, then 61 bits of XXH3-64 over the name's bytes. The name must be valid.
+ripc_service_id group_id_from_name(std::string_view name) noexcept;
 
 // True for the IDs that service_id_from_name() makes.
 constexpr bool is_named(ripc_service_id id) noexcept { return id >> 62 == 2; }

@@ -4,12 +4,14 @@
 // The context calls a resolver from the threads that send, register and unregister; implementations are thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/group_id.hpp"
 #include "base/status.hpp"
 #include "spi/address.hpp"
 
@@ -23,10 +25,14 @@ struct ServiceRecord {
   std::uint64_t context = 0;      // the holder's context id; 0: unknown
   std::uint32_t pid = 0;          // 0: unknown
   std::vector<Address> addresses;
+  std::vector<ripc_service_id> groups;  // those it is in: is_group_list()
   std::string_view found_by;  // the name() of the resolver that gave it, static text; empty: not found by resolve()
+
+  bool is_in(ripc_service_id group) const noexcept { return std::binary_search(groups.begin(), groups.end(), group); }
 };
 
-// The ID of a service name; an error if it is not a valid name. Resolvers are given one: names are core's business.
+// The ID of a name, of a service or of a group; an error if it is not a valid name. Resolvers are given them: names are
+// core's business.
 using NameHash = std::function<Result<ripc_service_id>(std::string_view)>;
 
 class Resolver {
@@ -44,11 +50,20 @@ class Resolver {
   // larger than that of any holder known before. A resolver that cannot publish returns RIPC_OK.
   virtual Status publish(ServiceRecord& record, bool takeover, std::vector<ServiceRecord>* displaced) = 0;
 
+  // Publishes the groups of a registration that publish() was called for: the same ID, context and incarnation.
+  // RIPC_FENCED: the ID has another holder. A resolver that cannot publish returns RIPC_OK.
+  virtual Status update(const ServiceRecord& record) = 0;
+
   // Ends publish. Nothing happens if the ID has another holder by now.
   virtual void withdraw(const ServiceRecord& record) noexcept = 0;
 
   // A send to this record failed: anything cached about it is doubtful.
   virtual void invalidate(const ServiceRecord& record) noexcept = 0;
+
+  // Visits every living service that is in the group, also those of this context. With a deadline that is over: those
+  // that are known at once; asking goes on behind the caller's back where it takes time, for the next call.
+  virtual Status members(ripc_service_id group, Deadline deadline,
+                         const std::function<void(const ServiceRecord&)>& visit) = 0;
 
   // Visits every living service it can list.
   virtual Status list(const std::function<void(const ServiceRecord&)>& visit) = 0;

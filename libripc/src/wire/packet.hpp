@@ -17,6 +17,7 @@
 #include <memory>
 #include <span>
 
+#include "base/group_id.hpp"
 #include "base/status.hpp"
 #include "wire/bytes.hpp"
 
@@ -180,10 +181,11 @@ class Packet {
 
   // RIPC_VERSION_MISMATCH for another version; RIPC_CORRUPT for anything that does not add up: unknown kind or type,
   // flags that are not zero, more items than allowed (in all, of the application, or grants), a fixed-size body of
-  // another size, a header, table or body that runs past the end, bytes left over, 4 GiB or more, a source of 0, grants
-  // without request, two request items or two reply items, a notification whose first item is not a handle or that has
-  // anything but payload after it, a message with a handle. After a failure there are no items, and the other values
-  // mean nothing. Never allocates. What the numbers in the items mean is for the caller to check.
+  // another size, a header, table or body that runs past the end, bytes left over, 4 GiB or more, a source of 0 or
+  // that is a group, grants without request, two request items or two reply items, a notification whose first item is
+  // not a handle or that has anything but payload after it, a message with a handle. After a failure there are no
+  // items, and the other values mean nothing. Never allocates. What the numbers in the items mean is for the caller to
+  // check.
   Status decode(std::span<const std::byte> bytes) noexcept;
 
   std::size_t size() const noexcept { return bytes_.size(); }

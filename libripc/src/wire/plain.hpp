@@ -62,7 +62,7 @@ class PlainReader {
     table_ = packet.data() + kHeaderSize;
     const std::size_t head = packet_size(count_, 0);
     if ((word & 0xffffffU) != first_word(PacketKind::message, 0) || count_ > most_items || count_ > RIPC_MAX_ITEMS ||
-        source_ == 0 || head > packet.size())
+        source_ == 0 || is_group(source_) || head > packet.size())
       return false;
     body_ = packet.subspan(head);
     return true;

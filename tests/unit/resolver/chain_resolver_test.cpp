@@ -42,6 +42,23 @@ class FakeResolver final : public spi::Resolver {
     records[record.id] = record;
     return {};
   }
+  Status update(const ServiceRecord& record) override {
+    calls.push_back("update");
+    if (!failure.ok()) return failure;
+    const auto found = records.find(record.id);
+    if (found == records.end() || found->second.incarnation != record.incarnation) return Status(RIPC_FENCED);
+    found->second = record;
+    return {};
+  }
+  Status members(ripc_service_id group, Deadline deadline,
+                 const std::function<void(const ServiceRecord&)>& visit) override {
+    calls.push_back("members");
+    last_deadline = deadline;
+    for (const auto& [id, record] : records) {
+      if (record.is_in(group)) visit(record);
+    }
+    return failure;
+  }
   void withdraw(const ServiceRecord& record) noexcept override {
     calls.push_back("withdraw");
     const auto found = records.find(record.id);
@@ -237,8 +254,8 @@ TEST(ChainResolver, AStaticFileBeforeTheLocalResolver) {
   auto directory = RuntimeDirectory::open((temporary / "run").c_str(), RIPC_PEERS_SAME_USER);
   ASSERT_TRUE(directory.ok());
   std::vector<std::unique_ptr<spi::Resolver>> resolvers;
-  resolvers.push_back(std::make_unique<StaticResolver>(
-      file, [](std::string_view) -> Result<ripc_service_id> { return RIPC_INVALID_ARGUMENT; }));
+  const auto no_names = [](std::string_view) -> Result<ripc_service_id> { return RIPC_INVALID_ARGUMENT; };
+  resolvers.push_back(std::make_unique<StaticResolver>(file, no_names, no_names));
   resolvers.push_back(std::make_unique<LocalResolver>(*directory, kContext));
   ChainResolver chain(std::move(resolvers));
   EXPECT_EQ(chain.resolve(1000, Deadline::never())->addresses.front().locator, "from-file");
@@ -252,6 +269,54 @@ TEST(ChainResolver, AStaticFileBeforeTheLocalResolver) {
   EXPECT_EQ(chain.publish(record, false, nullptr).code(), RIPC_ID_IN_USE);
   chain.withdraw(record_of(1002, kContext, chain.resolve(1002, Deadline::never())->incarnation));
   EXPECT_EQ(chain.resolve(1002, Deadline::never()).status().code(), RIPC_NO_SERVICE);
+}
+
+// ---- Groups --------------------------------------------------------------------------------------------------
+
+constexpr ripc_service_id kGroup = RIPC_GROUP_ID(7);
+
+ServiceRecord member_of(ripc_service_id id, std::uint64_t context, std::uint64_t incarnation) {
+  ServiceRecord record = record_of(id, context, incarnation);
+  record.groups = {kGroup};
+  return record;
+}
+
+TEST_F(ChainResolverTest, EachMemberIsVisitedOnceWithItsLargestIncarnation) {
+  fakes_[0]->records[1] = member_of(1, 1, 5);
+  fakes_[0]->records[2] = member_of(2, 1, 0);  // from a file: nobody knows which registration
+  fakes_[1]->records[1] = member_of(1, 2, 6);
+  fakes_[1]->records[2] = member_of(2, 2, 1);
+  fakes_[1]->records[3] = member_of(3, 2, 7);
+  fakes_[2]->records[3] = member_of(3, 3, 7);
+  fakes_[2]->records[1] = member_of(1, 3, 4);
+  fakes_[2]->records[4] = record_of(4, 3, 4);
+  std::map<ripc_service_id, std::uint64_t> contexts;
+  const Deadline deadline = Deadline::after(1'000'000'000);
+  const Status status = chain_->members(kGroup, deadline, [&](const ServiceRecord& record) {
+    EXPECT_TRUE(contexts.emplace(record.id, record.context).second) << "visited twice";
+    EXPECT_EQ(record.found_by, "fake");
+  });
+  EXPECT_TRUE(status.ok());
+  EXPECT_EQ(contexts, (std::map<ripc_service_id, std::uint64_t>{{1, 2}, {2, 2}, {3, 2}}));
+  for (const FakeResolver* fake : fakes_) EXPECT_EQ(fake->last_deadline.at(), deadline.at());
+}
+
+TEST_F(ChainResolverTest, MembersAreVisitedThoughOneFailsAndItsFailureIsTold) {
+  fakes_[0]->failure = Status(RIPC_INVALID_ARGUMENT, "a mistake in line 3");
+  fakes_[2]->records[1] = member_of(1, 1, 5);
+  std::size_t visited = 0;
+  const Status status = chain_->members(kGroup, Deadline::never(), [&](const ServiceRecord&) { ++visited; });
+  EXPECT_EQ(status.code(), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(visited, 1u);
+}
+
+TEST_F(ChainResolverTest, AllAreToldOfTheGroupsThoughOneFails) {
+  for (FakeResolver* fake : fakes_) fake->records[1] = record_of(1, kContext, 5);
+  fakes_[1]->failure = Status(RIPC_NO_MEMORY, "disk full");
+  EXPECT_EQ(chain_->update(member_of(1, kContext, 5)).code(), RIPC_NO_MEMORY);
+  EXPECT_TRUE(fakes_[0]->records[1].is_in(kGroup));
+  EXPECT_TRUE(fakes_[2]->records[1].is_in(kGroup));
+  EXPECT_EQ(chain_->update(member_of(1, kContext, 6)).code(), RIPC_FENCED);
 }
 
 }  // namespace

@@ -106,13 +106,13 @@ TEST_F(LocalResolverHostile, AWithdrawnRecordThatCouldNotBeRemovedIsReplaced) {
 }
 
 TEST_F(LocalResolverHostile, ARecordOfAnotherVersionIsLeftAlone) {
-  test::write_file(record_, "{\"format\":2,\"something\":\"new\"}");
+  test::write_file(record_, "{\"format\":3,\"something\":\"new\"}");
   EXPECT_EQ(one_.resolve(kService).status().code(), RIPC_VERSION_MISMATCH);
   EXPECT_EQ(one_.publish(kService, "", true).code(), RIPC_VERSION_MISMATCH);
   EXPECT_EQ(one_->sweep(), 0u);
   EXPECT_EQ(listed(*one_).size(), 0u);
   one_->withdraw(one_.record(kService));
-  EXPECT_EQ(test::read_file(record_), "{\"format\":2,\"something\":\"new\"}");
+  EXPECT_EQ(test::read_file(record_), "{\"format\":3,\"something\":\"new\"}");
 }
 
 TEST_F(LocalResolverHostile, ADirectoryInPlaceOfARecordIsLeftAlone) {

@@ -108,9 +108,9 @@ TEST_F(MulticastHostile, ACopyOfAPacketIsDropped) {
 TEST_F(MulticastHostile, PacketsOfAnotherVersionAndBrokenOnesAreCountedApart) {
   const PacketHeader header = outsider_.header(PacketType::announcement);
   std::vector<std::byte> packet = outsider_.packet(header, {false_record(7)});
-  packet[4] = std::byte{2};
-  outsider_.send(packet);
   packet[4] = std::byte{1};
+  outsider_.send(packet);
+  packet[4] = std::byte{resolver::kPacketVersion};
   packet.resize(packet.size() - 1);
   outsider_.send(packet);
   outsider_.send(std::vector<std::byte>(1));

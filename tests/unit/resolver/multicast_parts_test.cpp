@@ -87,7 +87,7 @@ TEST(MulticastPacket, WhatIsWrittenIsRead) {
   ASSERT_TRUE(builder.add(two, false));
   const std::vector<std::byte> bytes = builder.finish(nullptr);
   // The layout of docs/wire.md: header, two addresses once, two services.
-  EXPECT_EQ(bytes.size(), 56U + (3 + 6 + 12) + (3 + 3 + 7) + (19 + 5 + 2) + (19 + 2));
+  EXPECT_EQ(bytes.size(), 56U + (3 + 6 + 12) + (3 + 3 + 7) + (20 + 5 + 2) + (20 + 2));
   Packet packet;
   ASSERT_EQ(resolver::decode_packet(bytes, hash_service_name, packet), DecodeStatus::ok);
   EXPECT_EQ(packet.header.nonce, 78U);

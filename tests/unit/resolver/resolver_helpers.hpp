@@ -19,7 +19,8 @@ namespace ripc::spi {
 
 inline bool operator==(const ServiceRecord& one, const ServiceRecord& other) {
   return one.id == other.id && one.name == other.name && one.incarnation == other.incarnation &&
-         one.context == other.context && one.pid == other.pid && one.addresses == other.addresses;
+         one.context == other.context && one.pid == other.pid && one.addresses == other.addresses &&
+         one.groups == other.groups;
 }
 
 inline void PrintTo(const ServiceRecord& record, std::ostream* out) {

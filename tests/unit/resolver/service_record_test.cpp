@@ -117,9 +117,9 @@ TEST(ServiceRecord, TheRecordOfAnotherIdIsRefused) {
 }
 
 TEST(ServiceRecord, AnotherFormatIsAVersionMismatch) {
-  const Status status = decode_service_record("{\"format\":2}", 1).status();
+  const Status status = decode_service_record("{\"format\":3}", 1).status();
   EXPECT_EQ(status.code(), RIPC_VERSION_MISMATCH);
-  EXPECT_TRUE(mentions(status, "format 2")) << status.text();
+  EXPECT_TRUE(mentions(status, "format 3")) << status.text();
   EXPECT_EQ(decoded_status(replaced(encoded(sample()), "\"format\":1", "\"format\":18446744073709551615")),
             RIPC_VERSION_MISMATCH);
   for (const char* format : {"-1", "1.0", "\"1\"", "null", "18446744073709551616"})

@@ -27,8 +27,14 @@ Result<ripc_service_id> hash_name(std::string_view name) {
   return kNamed + name.size();
 }
 
+// A group's is that of a name with its length.
+Result<ripc_service_id> hash_group(std::string_view name) {
+  if (name.empty() || name.starts_with("bad")) return Status(RIPC_INVALID_ARGUMENT, "a name must be better.");
+  return (ripc_service_id{3} << 61) + name.size();
+}
+
 Result<std::vector<ServiceRecord>> parse(std::string_view text) {
-  return parse_static_file(text, "/etc/known", hash_name);
+  return parse_static_file(text, "/etc/known", hash_name, hash_group);
 }
 
 // The single record of a text.
@@ -165,7 +171,7 @@ class StaticResolverTest : public ::testing::Test {
 
   const test::TemporaryDirectory temporary_;
   const std::string file_ = temporary_ / "known";
-  StaticResolver resolver_{file_, hash_name};
+  StaticResolver resolver_{file_, hash_name, hash_group};
 };
 
 TEST_F(StaticResolverTest, AServiceInTheFileIsFoundByIdOrNamesId) {

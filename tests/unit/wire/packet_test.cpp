@@ -342,7 +342,7 @@ TEST(PacketRoundTrip, EveryMessageArrivesAsItWasSent) {
     const bool is_request = random() % 2 == 0;
     const bool is_reply = random() % 2 == 0;
     const auto tag = static_cast<std::uint32_t>(random());
-    const std::uint64_t source = random() | 1;
+    const std::uint64_t source = random() | std::uint64_t{1} << 63;  // no group
     std::vector<Item> sent;
     for (std::size_t left = random() % 17; left > 0; --left) sent.push_back(random_item(random, is_request));
 

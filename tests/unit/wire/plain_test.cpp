@@ -131,6 +131,7 @@ TEST(PlainReader, RefusesWhatDoesNotAddUp) {
   Bytes nobody = good;
   std::fill(nobody.begin() + 8, nobody.begin() + 16, std::byte{0});
   EXPECT_FALSE(reads(nobody)) << "a source of 0";
+  EXPECT_FALSE(reads(changed(15, 0x40))) << "a group as its source";
 }
 
 }  // namespace

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chat: everybody joins a group, and what one says everybody hears.
+//
+//   chat server             joins, prints what is said until somebody says "bye"
+//   chat client WORD...     joins, waits until somebody else is there, says each word and hears it itself
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "ripc/ripc.hpp"
+
+namespace {
+
+constexpr const char* kRoom = "example-chat";
+
+int fail(const char* what, const libripc::Error& error) {
+  const std::string text(error.text());
+  std::fprintf(stderr, "chat: %s: %s: %s\n", what, error.name(), text.c_str());
+  return 1;
+}
+
+// Prints what is heard. False at the end.
+bool hear(libripc::Service& service) {
+  auto message = service.receive(std::chrono::seconds(30));
+  // Empty: somebody looks who is there.
+  while (message && message->item(0).size() == 0) message = service.receive(std::chrono::seconds(30));
+  if (!message) {
+    fail("receive", message.error());
+    return false;
+  }
+  const std::string text(message->item(0).text());
+  std::printf("chat: %s%s\n", text.c_str(), message->source() == service.id() ? " (I said so)" : "");
+  return text != "bye";
+}
+
+int run(int count, char** words) {
+  auto context = libripc::Context::create();
+  if (!context) return fail("no context", context.error());
+  auto service = context->register_service();
+  if (!service) return fail("no service", service.error());
+  auto room = libripc::group_id_from_name(kRoom);
+  if (!room) return fail("no ID", room.error());
+  if (auto error = service->join(*room); !error.ok()) return fail("join", error);
+  if (count == 0) {
+    std::puts("chat: listening");
+    std::fflush(stdout);
+    while (hear(*service)) {
+    }
+    return 0;
+  }
+  // A member like others: what it says it hears too. So it waits for a second one.
+  libripc::GroupOutcome outcome;
+  while (outcome.taken < 2) {
+    if (auto sent = service->send(*room, libripc::bytes_of(""), {.outcome = &outcome}); !sent)
+      return fail("looking who is there", sent.error());
+    (void)service->receive(std::chrono::milliseconds(10));
+  }
+  for (int index = 0; index < count; ++index) {
+    if (auto sent = service->send(*room, libripc::bytes_of(words[index]), {.outcome = &outcome}); !sent)
+      return fail("send", sent.error());
+    if (!hear(*service)) break;
+  }
+  std::printf("chat: %u of %u members were told\n", outcome.taken, outcome.members);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "server") == 0) return run(0, nullptr);
+  if (argc > 2 && std::strcmp(argv[1], "client") == 0) return run(argc - 2, argv + 2);
+  std::fputs("usage: chat server | chat client WORD...\n", stderr);
+  return 2;
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Group IDs: those with the top bits 01, which no service has. Bit 61 tells names (1) from numbers (0).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ripc/ripc.h"
+
+namespace ripc {
+
+inline constexpr std::size_t kMaxGroups = RIPC_MAX_GROUPS;  // of one service
+
+constexpr bool is_group(ripc_service_id id) noexcept { return id >> 62 == 1; }
+
+// Whether this can be what a service is in: at most kMaxGroups group IDs in ascending order, each once.
+constexpr bool is_group_list(std::span<const ripc_service_id> groups) noexcept {
+  if (groups.size() > kMaxGroups) return false;
+  for (std::size_t index = 0; index < groups.size(); ++index) {
+    if (!is_group(groups[index]) || (index > 0 && groups[index - 1] >= groups[index])) return false;
+  }
+  return true;
+}
+
+}  // namespace ripc

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// A service as a member of groups, and as a sender to them.
+#include <algorithm>
+
+#include "core/sending.hpp"
+#include "core/service.hpp"
+#include "wire/packet.hpp"
+
+namespace ripc::core {
+
+namespace {
+
+// Whether the channel leads to another registration of the service than the member.
+bool leads_elsewhere(const spi::Channel& channel, const spi::ServiceRecord& member) noexcept {
+  return channel.incarnation() != 0 && member.incarnation != 0 && channel.incarnation() != member.incarnation;
+}
+
+Status no_members(const GroupList& list) {
+  if (!list.failure.ok()) return list.failure;
+  return Status(RIPC_NO_SERVICE,
+                "The group has no living member: let services join it (ripc_group_join), and check the group's name or "
+                "number and that both sides use the same runtime directory or network.");
+}
+
+}  // namespace
+
+// ---- Membership ----------------------------------------------------------------------------------------------
+
+Status Service::join(ripc_service_id group) { return change_groups(group, true); }
+Status Service::leave(ripc_service_id group) { return change_groups(group, false); }
+
+Status Service::change_groups(ripc_service_id group, bool join) {
+  if (const ripc_status status = usable(); status != RIPC_OK) return status;
+  if (!is_group(group))
+    return Status(RIPC_INVALID_ARGUMENT,
+                  "This is not the ID of a group: make one with ripc_group_id_from_name() or RIPC_GROUP_ID().");
+  const std::lock_guard lock(groups_mutex_);
+  if (record_.is_in(group) == join) return {};
+  spi::ServiceRecord changed = record_;
+  if (!join) {
+    std::erase(changed.groups, group);
+  } else if (changed.groups.size() == kMaxGroups) {
+    return Status(RIPC_LIMIT, "The service is in 64 groups, which is the most: leave one that is not needed.");
+  } else {
+    changed.groups.insert(std::upper_bound(changed.groups.begin(), changed.groups.end(), group), group);
+  }
+  Status status = context_.resolver().update(changed);
+  if (!status.ok()) {
+    // Some of several resolvers may have taken it.
+    (void)context_.resolver().update(record_);
+    return status;
+  }
+  record_.groups = std::move(changed.groups);
+  context_.groups().outdate(group);
+  return {};
+}
+
+// ---- Sending -------------------------------------------------------------------------------------------------
+
+// One message on its way to the members of a group.
+struct Service::GroupSend {
+  ripc_service_id group = 0;
+  wire::Encoder& encoder;
+  std::size_t bytes = 0;
+  Deadline deadline;
+  ripc_group_outcome* outcome = nullptr;
+  std::uint32_t taken = 0;
+  std::uint32_t missed = 0;
+  Status failure{};  // why nobody took it: no room, then the size, then what the last path said
+
+  void start() noexcept {
+    taken = missed = 0;
+    failure = Status();
+  }
+  void took() noexcept { ++taken; }
+  void missed_by(const GroupMember& member, Status why) {
+    if (outcome != nullptr && outcome->missed != nullptr && missed < outcome->missed_capacity)
+      outcome->missed[missed] = member.record().id;
+    ++missed;
+    const auto rank = [](ripc_status status) { return status == RIPC_AGAIN ? 2 : status == RIPC_TOO_LARGE ? 1 : 0; };
+    if (failure.ok() || rank(why.code()) >= rank(failure.code())) failure = std::move(why);
+  }
+};
+
+Status Service::send_to_group(const SendArguments& arguments) {
+  const bool is_short = std::all_of(arguments.items.begin(), arguments.items.end(),
+                                    [](const ripc_item& item) { return item.kind <= RIPC_ITEM_SHORT; });
+  if (!is_short || !arguments.returns.empty())
+    return Status(RIPC_UNSUPPORTED,
+                  "A group takes short items only: send a short message that says what to fetch, or send to each of "
+                  "ripc_group_members().");
+  wire::Encoder encoder(wire::PacketKind::message, arguments.tag, id());
+  bool encodable = true;
+  std::size_t bytes = 0;
+  for (const ripc_item& item : arguments.items) {
+    encodable = encoder.add_payload(bytes_of(item)) && encodable;
+    bytes += item.size;
+  }
+  if (!encodable) return RIPC_TOO_LARGE;
+  GroupSend sending{.group = arguments.to,
+                    .encoder = encoder,
+                    .bytes = bytes,
+                    .deadline = Deadline::after(context_.resolve_timeout()),
+                    .outcome = arguments.outcome};
+  std::shared_ptr<const GroupList> list = context_.groups().members(arguments.to);
+  send_to_members(*list, sending);
+  if (sending.taken == 0 && is_gone(sending.failure.code())) {
+    // All that were known are gone, so nobody has it yet: those that came in their place shall.
+    list = context_.groups().members(arguments.to);
+    sending.start();
+    send_to_members(*list, sending);
+  }
+  if (arguments.outcome != nullptr) {
+    arguments.outcome->members = static_cast<std::uint32_t>(list->members.size() + list->left_out);
+    arguments.outcome->taken = sending.taken;
+  }
+  if (sending.taken != 0) return {};
+  return list->members.empty() ? no_members(*list) : sending.failure;
+}
+
+void Service::send_to_members(const GroupList& list, GroupSend& sending) {
+  std::vector<GroupMember*> without_channel;
+  for (const std::shared_ptr<GroupMember>& member : list.members) {
+    const ripc_status status = send_to_member(*member, sending);
+    if (status == RIPC_OK) {
+      sending.took();
+    } else if (is_gone(status) || status == RIPC_NO_SERVICE) {
+      without_channel.push_back(member.get());
+    } else {
+      sending.missed_by(*member, status);
+    }
+  }
+  for (GroupMember* member : without_channel) {
+    Status status = connect_and_send(*member, sending);
+    if (status.ok()) {
+      sending.took();
+    } else {
+      sending.missed_by(*member, std::move(status));
+    }
+  }
+}
+
+// By the channel that there is. RIPC_NO_SERVICE: there is none; RIPC_PEER_DEAD, RIPC_CLOSED: it was of no use, and is
+// dropped.
+ripc_status Service::send_to_member(const GroupMember& member, GroupSend& sending) {
+  const spi::ServiceRecord& record = member.record();
+  std::shared_ptr<spi::Channel> useless;
+  ripc_status status = RIPC_OK;
+  {
+    ThreadEpoch::Record& thread = ThreadEpoch::current();
+    const ThreadEpoch::Section section(thread);
+    const std::shared_ptr<spi::Channel>* channel = context_.routes().find(record.id);
+    if (channel == nullptr) return RIPC_NO_SERVICE;
+    bool woke = false;
+    if (leads_elsewhere(**channel, record)) {
+      status = RIPC_CLOSED;
+      if ((*channel)->incarnation() < record.incarnation) useless = *channel;
+    } else if (sending.encoder.size() > (*channel)->packet_limit()) {
+      status = RIPC_TOO_LARGE;
+    } else {
+      status = (*channel)->send(sending.encoder.finish(), woke);
+      if (is_gone(status)) useless = *channel;
+    }
+    if (status == RIPC_OK) count_sent(thread, sending.bytes);
+    if (woke) counters_.wakes_sent.fetch_add(1, std::memory_order_relaxed);
+  }
+  if (status == RIPC_AGAIN) counters_.again.fetch_add(1, std::memory_order_relaxed);
+  if (useless) context_.drop_channel(*useless);
+  return status;
+}
+
+Status Service::connect_and_send(GroupMember& member, GroupSend& sending) {
+  const Nanoseconds now = monotonic_now();
+  if (!member.may_try(now))
+    return Status(RIPC_PEER_DEAD,
+                  "No member of the group could be reached lately; they are tried again after a pause. Check that "
+                  "their processes run and the network lets them be reached: `ripc resolve` with the group tells.");
+  Result<std::shared_ptr<spi::Channel>> channel =
+      context_.connect_to(member.record(), Deadline::after(sending.deadline.remaining() / 2));
+  Status status = channel.ok() ? Status(send_to_member(member, sending)) : channel.status();
+  if (status.ok()) {
+    member.succeeded();
+  } else if (status.code() != RIPC_AGAIN && status.code() != RIPC_TOO_LARGE) {
+    member.failed(now);
+    if (is_gone(status.code()) || status == RIPC_NO_SERVICE) {
+      lose_member(member, sending.group);
+      // That this one does not exist does not mean that nobody does.
+      if (status == RIPC_NO_SERVICE) status = Status(RIPC_PEER_DEAD, std::string(status.text()));
+    }
+  }
+  return status;
+}
+
+void Service::lose_member(const GroupMember& member, ripc_service_id group) {
+  context_.resolver().invalidate(member.record());
+  context_.groups().outdate(group);
+}
+
+Result<std::size_t> Service::group_short_limit(ripc_service_id group, std::size_t items) {
+  const Deadline deadline = Deadline::after(context_.resolve_timeout());
+  const std::shared_ptr<const GroupList> list = context_.groups().members(group);
+  std::size_t limit = SIZE_MAX;
+  Status failure;
+  for (const std::shared_ptr<GroupMember>& member : list->members) {
+    const Nanoseconds now = monotonic_now();
+    std::shared_ptr<spi::Channel> channel = context_.known_channel(member->record().id);
+    if (!channel && member->may_try(now)) {
+      Result<std::shared_ptr<spi::Channel>> made =
+          context_.connect_to(member->record(), Deadline::after(deadline.remaining() / 2));
+      if (made.ok()) {
+        channel = std::move(*made);
+      } else {
+        failure = made.status();
+        member->failed(now);
+        lose_member(*member, group);
+      }
+    }
+    if (channel) limit = std::min(limit, channel->packet_limit());
+  }
+  if (limit != SIZE_MAX) return limit - wire::packet_size(items, 0);
+  if (list->members.empty()) return no_members(*list);
+  return failure.ok() ? Status(RIPC_PEER_DEAD) : failure;
+}
+
+// Also true while no member has a channel: the next send looks for one.
+Result<bool> Service::group_room(ripc_service_id group, bool request) {
+  const std::shared_ptr<const GroupList> list = context_.groups().members(group);
+  if (list->members.empty()) return no_members(*list);
+  bool any_channel = false;
+  for (const std::shared_ptr<GroupMember>& member : list->members) {
+    const std::shared_ptr<spi::Channel> channel = context_.known_channel(member->record().id);
+    if (!channel) continue;
+    any_channel = true;
+    if (request ? channel->request_room() : channel->has_room()) return true;
+  }
+  return !any_channel;
+}
+
+}  // namespace ripc::core

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups in the multicast resolver: what is asked when, and who counts as a member.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "resolver/multicast/multicast_resolver.hpp"
+
+namespace ripc::resolver {
+namespace {
+
+// The first question for a group is asked twice, and waited for this long.
+constexpr Nanoseconds kFirstWait = 100'000'000;
+constexpr Nanoseconds kFirstRepeat = 40'000'000;
+constexpr unsigned kFirstRounds = 2;
+// Joins, leaves and ends are announced: asking again only finds what was lost.
+constexpr Nanoseconds kAskAgain = 10'000'000'000;
+// Who has answered none of so many questions is not there.
+constexpr std::size_t kMaxSilence = 4;
+constexpr std::size_t kMaxInterests = 1024;
+
+}  // namespace
+
+Status MulticastResolver::update(const spi::ServiceRecord& record) {
+  if (Status status = check_packet_record(record, options_.hash_name); !status.ok()) return status;
+  const std::lock_guard lock(mutex_);
+  const auto own = published_.find(record.id);
+  if (own == published_.end() || own->second.is_superseded || own->second.record.incarnation != record.incarnation)
+    return Status(RIPC_FENCED, "The service ID " + std::to_string(record.id) +
+                                   " has another holder by now: unregister the service, and register it again.");
+  own->second.record = record;
+  schedule(record, false);
+  return {};
+}
+
+// The one of the group; makes room for it. The lock is held.
+MulticastResolver::Interest& MulticastResolver::interest_in(ripc_service_id group, Nanoseconds now) {
+  if (interests_.size() >= kMaxInterests && interests_.count(group) == 0) {
+    const auto oldest = std::min_element(interests_.begin(), interests_.end(), [](const auto& one, const auto& other) {
+      return one.second.used < other.second.used;
+    });
+    if (oldest->second.question) questions_.erase(oldest->second.question->nonce);
+    interests_.erase(oldest);
+  }
+  Interest& interest = interests_[group];
+  interest.used = now;
+  return interest;
+}
+
+// A question with a nonce of its own. The lock is held before and after, not meanwhile.
+void MulticastResolver::ask_for_members(ripc_service_id group, Nanoseconds now, std::unique_lock<std::mutex>& lock) {
+  Interest& interest = interest_in(group, now);
+  if (interest.question) questions_.erase(interest.question->nonce);
+  const auto question = std::make_shared<Question>();
+  question->id = group;
+  question->pause = kFirstRepeat;
+  interest.question = question;
+  interest.asked.push_back(now);
+  if (interest.asked.size() > kMaxSilence + 1) interest.asked.pop_front();
+  questions_[question->nonce] = question;
+  question->start_round(now);
+  ask(*question, lock);
+}
+
+Status MulticastResolver::members(ripc_service_id group, Deadline deadline,
+                                  const std::function<void(const spi::ServiceRecord&)>& visit) {
+  std::vector<spi::ServiceRecord> found;
+  {
+    std::unique_lock lock(mutex_);
+    const Nanoseconds began = monotonic_now();
+    Interest& interest = interest_in(group, began);
+    if (interest.started == 0) interest.started = began;
+    const Nanoseconds started = interest.started;
+    if (interest.asked.empty() || interest.asked.back() + kAskAgain < began) ask_for_members(group, began, lock);
+    // Others may ask for so many groups meanwhile that this one is forgotten: then there is nothing to wait for.
+    for (;;) {
+      const Nanoseconds now = monotonic_now();
+      const auto known = interests_.find(group);
+      const Nanoseconds end = std::min(started + kFirstWait, deadline.at());
+      if (now >= end || known == interests_.end()) break;
+      const std::shared_ptr<Question> question = known->second.question;
+      if (question->rounds < kFirstRounds && now >= question->next_round) {
+        question->start_round(now);
+        ask(*question, lock);
+        continue;
+      }
+      const Nanoseconds until = question->rounds < kFirstRounds ? std::min(end, question->next_round) : end;
+      question->changed.wait_for(lock, std::chrono::nanoseconds(until - now));
+    }
+    const auto known = interests_.find(group);
+    const bool is_judged = known != interests_.end() && known->second.asked.size() > kMaxSilence;
+    for (const auto& [id, own] : published_) {
+      if (!own.is_superseded && own.record.is_in(group)) found.push_back(own.record);
+    }
+    cache_.visit(is_judged ? known->second.asked.front() : 0, [&](const spi::ServiceRecord& record) {
+      if (record.is_in(group)) found.push_back(record);
+    });
+  }
+  for (const spi::ServiceRecord& record : found) visit(record);
+  return {};
+}
+
+}  // namespace ripc::resolver
