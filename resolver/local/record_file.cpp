@@ -91,18 +91,19 @@ Status publish_error(int error, const std::string& path) {
   return file_error(error, "Writing", path);
 }
 
-// Up to kMaxRecordSize + 1 bytes: one more than a record may have tells a file that is too large.
+// Up to kMaxRecordSize + 1 bytes: one more than a record may have tells a file that is too large. Most have some
+// hundred.
 Result<std::string> read_all(int fd, const std::string& path) {
-  std::string text(kMaxRecordSize + 1, '\0');
-  std::size_t size = 0;
-  while (size < text.size()) {
-    const ssize_t count = ::pread(fd, text.data() + size, text.size() - size, static_cast<off_t>(size));
+  std::string text;
+  std::array<char, 4096> part;
+  while (text.size() <= kMaxRecordSize) {
+    const std::size_t wanted = std::min(part.size(), kMaxRecordSize + 1 - text.size());
+    const ssize_t count = ::pread(fd, part.data(), wanted, static_cast<off_t>(text.size()));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return file_error(errno, "Reading", path);
     if (count == 0) break;
-    size += static_cast<std::size_t>(count);
+    text.append(part.data(), static_cast<std::size_t>(count));
   }
-  text.resize(size);
   return text;
 }
 
