@@ -78,6 +78,11 @@ Status file_error(int error, const char* call, const std::string& path) {
   }
 }
 
+Status locked_elsewhere(const std::string& path) {
+  return Status(RIPC_TIMEOUT, "Another process keeps " + path + " locked: find it with `lslocks` or `fuser -v " + path +
+                                  "` and see whether it is stopped, then try again.");
+}
+
 // A new file could not be made or named.
 Status publish_error(int error, const std::string& path) {
   if (error == ENOENT)
@@ -215,9 +220,7 @@ Result<LockedRecord> LockedRecord::lock(const RuntimeDirectory& directory, ripc_
     } else if (!is_held_elsewhere(errno)) {
       return file_error(errno, "Locking", path);
     }
-    if (deadline.expired())
-      return Status(RIPC_TIMEOUT, "Another process keeps " + path + " locked: find it with `lslocks` or `fuser -v " +
-                                      path + "` and see whether it is stopped, then try again.");
+    if (deadline.expired()) return locked_elsewhere(path);
     record.unlock();
     pause_for(std::min(pause, deadline.remaining()));
     pause = std::min(2 * pause, kLongestPause);
