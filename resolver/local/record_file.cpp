@@ -78,6 +78,11 @@ Status file_error(int error, const char* call, const std::string& path) {
   }
 }
 
+Status locked_elsewhere(const std::string& path) {
+  return Status(RIPC_TIMEOUT, "Another process keeps " + path + " locked: find it with `lslocks` or `fuser -v " + path +
+                                  "` and see whether it is stopped, then try again.");
+}
+
 // A new file could not be made or named.
 Status publish_error(int error, const std::string& path) {
   if (error == ENOENT)
@@ -91,18 +96,19 @@ Status publish_error(int error, const std::string& path) {
   return file_error(error, "Writing", path);
 }
 
-// Up to kMaxRecordSize + 1 bytes: one more than a record may have tells a file that is too large.
+// Up to kMaxRecordSize + 1 bytes: one more than a record may have tells a file that is too large. Most have some
+// hundred.
 Result<std::string> read_all(int fd, const std::string& path) {
-  std::string text(kMaxRecordSize + 1, '\0');
-  std::size_t size = 0;
-  while (size < text.size()) {
-    const ssize_t count = ::pread(fd, text.data() + size, text.size() - size, static_cast<off_t>(size));
+  std::string text;
+  std::array<char, 4096> part;
+  while (text.size() <= kMaxRecordSize) {
+    const std::size_t wanted = std::min(part.size(), kMaxRecordSize + 1 - text.size());
+    const ssize_t count = ::pread(fd, part.data(), wanted, static_cast<off_t>(text.size()));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return file_error(errno, "Reading", path);
     if (count == 0) break;
-    size += static_cast<std::size_t>(count);
+    text.append(part.data(), static_cast<std::size_t>(count));
   }
-  text.resize(size);
   return text;
 }
 
@@ -214,9 +220,7 @@ Result<LockedRecord> LockedRecord::lock(const RuntimeDirectory& directory, ripc_
     } else if (!is_held_elsewhere(errno)) {
       return file_error(errno, "Locking", path);
     }
-    if (deadline.expired())
-      return Status(RIPC_TIMEOUT, "Another process keeps " + path + " locked: find it with `lslocks` or `fuser -v " +
-                                      path + "` and see whether it is stopped, then try again.");
+    if (deadline.expired()) return locked_elsewhere(path);
     record.unlock();
     pause_for(std::min(pause, deadline.remaining()));
     pause = std::min(2 * pause, kLongestPause);

@@ -24,7 +24,7 @@ std::string to_hex(std::uint64_t number) {
 }
 
 std::optional<std::uint64_t> from_hex(std::string_view text) noexcept {
-  if (text.size() != 16 || text.find_first_not_of("0123456789abcdef") != text.npos) return std::nullopt;
+  if (text.size() != 16 || text.find_first_not_of("0123456789abcdef") != std::string_view::npos) return std::nullopt;
   std::uint64_t number = 0;
   std::from_chars(text.data(), text.data() + text.size(), number, 16);
   return number;

@@ -17,8 +17,6 @@ namespace {
 
 // What a question tells of its asker's services.
 constexpr std::size_t kIntroduction = 512;
-// Registrations and withdrawals that come this close together share packets.
-constexpr Nanoseconds kGather = 10'000'000;
 constexpr unsigned kAnnouncementRounds = 2;
 // A list is over when nothing came for kQuiet, but not before kShortList; if something is missing, at kLongList.
 constexpr Nanoseconds kQuiet = 60'000'000;

@@ -116,6 +116,8 @@ class MulticastResolver final : public spi::Resolver {
     Nanoseconds used = 0;
   };
   using Bytes = std::vector<std::byte>;
+  // Registrations and withdrawals that come this close together share packets.
+  static constexpr Nanoseconds kGather = 10'000'000;
 
   MulticastResolver(const MulticastOptions& options, std::uint64_t own_context);
 

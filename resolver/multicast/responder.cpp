@@ -279,8 +279,13 @@ void MulticastResolver::reply_with_list(const PacketHeader& asked, const Endpoin
 void MulticastResolver::announce_due(bool is_last_chance) {
   std::vector<Bytes> packets;
   std::unique_lock lock(mutex_);
-  if (announcements_.empty()) return;
   const Nanoseconds now = monotonic_now();
+  const auto is_due = [&](const Announcement& announcement, Nanoseconds time) {
+    return is_last_chance ? announcement.is_gone : announcement.due <= time;
+  };
+  if (std::none_of(announcements_.begin(), announcements_.end(),
+                   [&](const auto& entry) { return is_due(entry.second, now); }))
+    return;
   std::optional<PacketBuilder> builder;
   const auto finish = [&] {
     if (builder && !builder->empty()) packets.push_back(builder->finish(options_.keys.get()));
@@ -288,7 +293,8 @@ void MulticastResolver::announce_due(bool is_last_chance) {
   };
   std::vector<ripc_service_id> told;
   for (auto& [id, announcement] : announcements_) {
-    if (is_last_chance ? !announcement.is_gone : announcement.due > now) continue;
+    // The first that is due takes those along that came while it waited, or each would cost a packet of its own.
+    if (!is_due(announcement, now + kGather)) continue;
     if (!builder) builder.emplace(new_header(PacketType::announcement), options_.keys != nullptr);
     if (!builder->add(announcement.record, announcement.is_gone)) {
       finish();

@@ -39,7 +39,7 @@ class Line {
   std::optional<std::string_view> quoted() noexcept {
     rest_.remove_prefix(1);
     const std::size_t size = rest_.find('"');
-    if (size == rest_.npos) return std::nullopt;
+    if (size == std::string_view::npos) return std::nullopt;
     const std::string_view text = take(size);
     rest_.remove_prefix(1);
     if (!rest_.empty() && !is_space(rest_.front())) return std::nullopt;
@@ -120,7 +120,7 @@ std::optional<spi::ServiceRecord> parse_service(Line& line, const NameHash& hash
 
 bool parse_address(std::string_view word, spi::ServiceRecord& record, std::string& fault) {
   const std::size_t colon = word.find(':');
-  if (colon == word.npos || colon == 0 || colon + 1 == word.size()) {
+  if (colon == std::string_view::npos || colon == 0 || colon + 1 == word.size()) {
     fault = shown(word) + " is not an address: write TRANSPORT:LOCATOR, such as socket:10.0.0.7:7000.";
     return false;
   }
@@ -164,7 +164,7 @@ bool parse_group(std::string_view word, const NameHash& hash_group, spi::Service
 std::string parse_line(std::string_view text, const NameHash& hash_name, const NameHash& hash_group,
                        std::optional<spi::ServiceRecord>& record) {
   std::string fault;
-  if (text.find('\0') != text.npos) return "there is a zero byte. Correct it: the file is plain text.";
+  if (text.find('\0') != std::string_view::npos) return "there is a zero byte. Correct it: the file is plain text.";
   Line line(text);
   if (line.at_end()) return fault;
   record = parse_service(line, hash_name, fault);
@@ -199,7 +199,7 @@ Result<std::vector<spi::ServiceRecord>> parse_static_file(std::string_view text,
     if (!fault.empty())
       return Status(RIPC_INVALID_ARGUMENT, std::string(file) + ", line " + std::to_string(number) + ": " + fault);
     if (record) records.push_back(std::move(*record));
-    text.remove_prefix(end == text.npos ? text.size() : end + 1);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
   }
   return records;
 }

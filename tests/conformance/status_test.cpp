@@ -392,7 +392,7 @@ TEST_P(Calls, DestroyingAContextEndsWhatItStillOwns) {
   ripc_message* message = nullptr;
   ASSERT_EQ(ripc_receive(client_.get(), 0, kLimit, &message), RIPC_OK);  // becomes invalid with its context
   const ripc_service_id id = client_id();
-  client_.release();
+  static_cast<void>(client_.release());
   client_context_.reset();
   EXPECT_TRUE(is_gone(server_, id));
 }

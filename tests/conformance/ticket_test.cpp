@@ -219,7 +219,7 @@ TEST_P(Tickets, DestroyingTheContextEndsTicketsAndTellsTheirCallbacks) {
   completion.attach(options);
   const ripc_item one = item(data_, RIPC_ITEM_LONG);
   ASSERT_EQ(ripc_send(client_.get(), server_id(), &one, 1, &options, nullptr), RIPC_OK);
-  client_.release();  // the context destroys it
+  static_cast<void>(client_.release());  // the context destroys it
   client_context_.reset();
   EXPECT_EQ(completion.runs, 1);
   EXPECT_EQ(completion.result(), RIPC_CLOSED);
@@ -321,7 +321,7 @@ TEST_P(Tickets, APeerThatClosesBeforeItTookTheDataIsPeerDead) {
   EXPECT_EQ(final_status(ticket), RIPC_PEER_DEAD);
   server_ = make_service(server_context_);
   const Ticket second = send_data();
-  server_.release();  // the context destroys it
+  static_cast<void>(server_.release());  // the context destroys it
   server_context_.reset();
   EXPECT_EQ(final_status(second), RIPC_PEER_DEAD);
 }

@@ -20,8 +20,6 @@
 #include <fstream>
 #include <span>
 
-extern char** environ;
-
 namespace fault {
 
 TemporaryDirectory::TemporaryDirectory() {

@@ -18,7 +18,7 @@ void HostileLink::commit(const std::vector<std::byte>& packet) {
   ring();
 }
 
-void HostileLink::ring() {
+void HostileLink::ring() const {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(doorbell.get(), &one, sizeof one);
 }

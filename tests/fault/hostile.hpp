@@ -31,13 +31,13 @@ struct HostileLink {
   ripc::Mapping state_page;  // of a hostile service only
   std::uint32_t next = 0;    // packet
 
-  shm::Control& page() { return *reinterpret_cast<shm::Control*>(memory.data()); }
-  shm::Cell& cell(std::uint32_t index) {
+  shm::Control& page() const { return *reinterpret_cast<shm::Control*>(memory.data()); }
+  shm::Cell& cell(std::uint32_t index) const {
     return reinterpret_cast<shm::Cell*>(memory.data() + shm::kControlSize)[index & (geometry.cells - 1)];
   }
   // Commits a packet of up to 120 bytes as an honest sender would.
   void commit(const std::vector<std::byte>& packet);
-  void ring();
+  void ring() const;
 };
 
 class Hostile {

@@ -24,7 +24,7 @@ void require(bool condition) {
 std::uint64_t id_in(std::string_view text) {
   constexpr std::string_view kKey = "\"id\":\"";
   const std::size_t at = text.find(kKey);
-  if (at == text.npos) return 1;
+  if (at == std::string::npos) return 1;
   std::uint64_t id = 0;
   for (const char c : text.substr(at + kKey.size(), 16)) {
     const std::size_t digit = std::string_view("0123456789abcdef").find(c);

@@ -19,7 +19,8 @@ void require(bool condition) {
 }
 
 Result<ripc_service_id> hash_name(std::string_view name) {
-  if (name.empty() || name.size() > 200 || name.find('/') != name.npos) return ripc::Status(RIPC_INVALID_ARGUMENT);
+  if (name.empty() || name.size() > 200 || name.find('/') != std::string_view::npos)
+    return ripc::Status(RIPC_INVALID_ARGUMENT);
   return (ripc_service_id{1} << 63) | (std::hash<std::string_view>()(name) >> 2);
 }
 
@@ -47,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(!record.addresses.empty() && record.addresses.size() <= ripc::resolver::kMaxStaticAddresses);
     for (const ripc::spi::Address& address : record.addresses) {
       require(!address.transport.empty() && !address.locator.empty());
-      require(text.find(address.transport + ":" + address.locator) != text.npos);
+      require(text.find(address.transport + ":" + address.locator) != std::string::npos);
     }
   }
   return 0;

@@ -101,7 +101,7 @@ RuntimeDirectory::FileName RuntimeDirectory::file_name(std::uint64_t number) noe
 }
 
 std::optional<std::uint64_t> RuntimeDirectory::number_of(std::string_view name) noexcept {
-  if (name.size() != 16 || name.find_first_not_of("0123456789abcdef") != name.npos) return std::nullopt;
+  if (name.size() != 16 || name.find_first_not_of("0123456789abcdef") != std::string_view::npos) return std::nullopt;
   std::uint64_t number = 0;
   std::from_chars(name.data(), name.data() + name.size(), number, 16);
   return number;

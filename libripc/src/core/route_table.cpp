@@ -13,7 +13,10 @@ RouteTable::RouteTable(EpochDomain& epochs) : epochs_(epochs), table_(new Table(
 
 RouteTable::~RouteTable() {
   Table* table = table_.load(std::memory_order_relaxed);
-  for (auto& slot : table->slots) delete slot.load(std::memory_order_relaxed);
+  for (auto& slot : table->slots) {
+    Route* route = slot.load(std::memory_order_relaxed);
+    if (route != &removed_) delete route;
+  }
   delete table;
 }
 
@@ -31,8 +34,7 @@ const std::shared_ptr<spi::Channel>* RouteTable::find(ripc_service_id id) const 
   }
 }
 
-// The slot of a route that leads somewhere; removed ones keep their slot, without a channel, until the table is
-// rebuilt.
+// The slot of a route; removed ones keep theirs until the table is rebuilt, because the search goes on behind them.
 std::atomic<RouteTable::Route*>* RouteTable::locate(Table& table, ripc_service_id id) const noexcept {
   const std::size_t size = table.slots.size();
   for (std::size_t position = start(id, size);; position = (position + 1) & (size - 1)) {
@@ -59,19 +61,14 @@ void RouteTable::make_room() {
   std::size_t living = 0;
   for (const auto& slot : old->slots) {
     const Route* route = slot.load(std::memory_order_relaxed);
-    if (route != nullptr && route->channel) ++living;
+    if (route != nullptr && route != &removed_) ++living;
   }
   std::size_t size = kFirstSize;
   while (size < (living + 1) * 4) size *= 2;
   auto fresh = std::make_unique<Table>(size);
   for (const auto& slot : old->slots) {
     Route* route = slot.load(std::memory_order_relaxed);
-    if (route == nullptr) continue;
-    if (route->channel) {
-      store(*fresh, route);
-    } else {
-      retire(route);
-    }
+    if (route != nullptr && route != &removed_) store(*fresh, route);
   }
   used_ = living;
   table_.store(fresh.release(), std::memory_order_release);
@@ -99,7 +96,7 @@ void RouteTable::remove(const spi::Channel& channel) noexcept {
   for (auto& slot : table_.load(std::memory_order_relaxed)->slots) {
     Route* route = slot.load(std::memory_order_relaxed);
     if (route == nullptr || route->channel.get() != &channel) continue;
-    slot.store(new Route{route->id, nullptr}, std::memory_order_release);
+    slot.store(&removed_, std::memory_order_release);
     retire(route);
   }
 }

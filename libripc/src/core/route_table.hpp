@@ -62,6 +62,7 @@ class RouteTable {
 
   EpochDomain& epochs_;
   std::atomic<Table*> table_;
+  Route removed_{};  // stands in the slot of every removed route: without a channel, nobody finds it
   mutable std::mutex mutex_;
   std::size_t used_ = 0;  // slots that are not empty, with those of removed routes
   std::unordered_map<ripc_service_id, Learned> learned_;

@@ -39,7 +39,7 @@ std::string write_file(const TemporaryDirectory& directory, const std::string& t
   return path;
 }
 
-bool mentions(const Status& status, std::string_view text) { return status.text().find(text) != status.text().npos; }
+bool mentions(const Status& status, std::string_view text) { return status.text().find(text) != std::string::npos; }
 
 TEST(ClusterKeys, TheMacIsThatOfBlake2b) {
   // BLAKE2b-256 with the key 00..1f over u64(4) "test" u64(3) "abc", from an independent implementation (hashlib).

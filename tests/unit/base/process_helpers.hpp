@@ -90,7 +90,7 @@ inline mode_t mode_of(const std::string& path) {
 class Child {
  public:
   template <typename Body>
-  explicit Child(Body&& body) {
+  explicit Child(Body body) {
     pid_ = ::fork();
     if (pid_ != 0) return;
     ::alarm(kChildSeconds);
@@ -207,9 +207,9 @@ inline bool become_nobody() {
          ::setresuid(kNobody, kNobody, kNobody) == 0;
 }
 
-#define SKIP_UNLESS_ROOT(why)                                    \
-  do {                                                           \
-    if (::geteuid() != 0) GTEST_SKIP() << "needs root: " << why; \
+#define SKIP_UNLESS_ROOT(why)                                      \
+  do {                                                             \
+    if (::geteuid() != 0) GTEST_SKIP() << "needs root: " << (why); \
   } while (false)
 
 }  // namespace ripc::test

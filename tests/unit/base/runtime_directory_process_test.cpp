@@ -22,7 +22,7 @@ using Names = std::vector<std::string>;
 
 constexpr std::uint64_t kContext = 0x1234;
 
-bool mentions(const Status& status, std::string_view text) { return status.text().find(text) != status.text().npos; }
+bool mentions(const Status& status, std::string_view text) { return status.text().find(text) != std::string::npos; }
 
 std::shared_ptr<RuntimeDirectory> open_directory(const std::string& path, std::uint32_t policy = RIPC_PEERS_SAME_USER) {
   Result<std::shared_ptr<RuntimeDirectory>> directory = RuntimeDirectory::open(path.c_str(), policy);

@@ -23,7 +23,7 @@ using test::TemporaryDirectory;
 
 using Names = std::vector<std::string>;
 
-bool mentions(const Status& status, std::string_view text) { return status.text().find(text) != status.text().npos; }
+bool mentions(const Status& status, std::string_view text) { return status.text().find(text) != std::string::npos; }
 
 std::string name_of(std::uint64_t context) { return RuntimeDirectory::file_name(context).data(); }
 

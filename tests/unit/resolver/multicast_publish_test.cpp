@@ -108,10 +108,13 @@ TEST_F(MulticastPublish, RandomIdsAreNotAskedFor) {
 
 TEST_F(MulticastPublish, PublicationsThatComeTogetherShareAnnouncements) {
   std::vector<spi::ServiceRecord> records;
+  const Nanoseconds started = monotonic_now();
   for (ripc_service_id id = 1; id <= 100; ++id) records.push_back(holder_.publish((ripc_service_id{3} << 62) | id));
+  // Of what is published within 10 ms one packet tells, or a few if it does not fit into one; so it does a second
+  // later.
+  const std::uint64_t gathered = (monotonic_now() - started) / 10'000'000 + 1;
   for (const spi::ServiceRecord& record : records) EXPECT_TRUE(other_.learns(record));
-  ASSERT_TRUE(eventually([&] { return holder_->counters().announcements_sent >= 2; }));
-  EXPECT_LT(holder_->counters().announcements_sent, 50U) << "each service is announced twice";
+  EXPECT_LE(holder_->counters().announcements_sent, 2 * (gathered + 2));
 }
 
 TEST_F(MulticastPublish, TheEndOfAContextTellsWhatWasWithdrawn) {

@@ -34,8 +34,8 @@ ripc_status decoded_status(std::string_view text, ripc_service_id id = sample().
 
 std::string replaced(std::string text, std::string_view from, std::string_view to) {
   const std::size_t at = text.find(from);
-  EXPECT_NE(at, text.npos) << from;
-  return at == text.npos ? text : text.replace(at, from.size(), to);
+  EXPECT_NE(at, std::string::npos) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
 }
 
 TEST(ServiceRecord, WhatWasEncodedIsDecodedAgain) {
@@ -70,7 +70,7 @@ TEST(ServiceRecord, TheTextIsOneLineOfTheDocumentedForm) {
   EXPECT_NE(text.find("\"record\":{\"addresses\":[{\"locator\":\"#fedcba9876543210\",\"transport\":\"shm\"}],"
                       "\"context\":\"fedcba9876543210\",\"id\":\"8000000000000001\","
                       "\"incarnation\":1790000000123456789,\"name\":\"n\",\"pid\":4321}"),
-            text.npos)
+            std::string::npos)
       << text;
 }
 

@@ -122,7 +122,7 @@ TEST(StaticFile, AMistakeIsShownWithoutBytesThatHarmATerminal) {
   const std::string text = "a \x1b[2J" + std::string(300, 'x') + "\xff\n";
   const Status status = parse(text).status();
   EXPECT_EQ(status.code(), RIPC_INVALID_ARGUMENT);
-  EXPECT_EQ(status.text().find('\x1b'), status.text().npos);
+  EXPECT_EQ(status.text().find('\x1b'), std::string::npos);
   EXPECT_LT(status.text().size(), 250u);
 }
 

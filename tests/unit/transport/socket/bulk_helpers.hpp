@@ -279,7 +279,9 @@ inline std::vector<std::byte> pattern(std::size_t size, std::uint64_t seed = 1) 
 }
 
 inline bool all_are(std::span<const std::byte> bytes, std::byte value) {
-  return std::all_of(bytes.begin(), bytes.end(), [&](std::byte byte) { return byte == value; });
+  // Compared with itself, one byte on: byte by byte, hundreds of MiB take minutes where every access is checked.
+  return bytes.empty() ||
+         (bytes.front() == value && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
 }
 
 }  // namespace ripc::socket::testing
