@@ -241,8 +241,8 @@ TEST_P(Groups, TheSenderReceivesItsOwnMessageIfItIsAMember) {
 }
 
 TEST_P(Groups, EachMemberReceivesSeveralMessagesOfOneCallInOrder) {
-  const Service other = make_service(server_context_);
-  for (const Service* member : {&server_, &other}) ASSERT_EQ(ripc_group_join(member->get(), group_), RIPC_OK);
+  Service other = make_service(server_context_);
+  for (Service* member : {&server_, &other}) ASSERT_EQ(ripc_group_join(member->get(), group_), RIPC_OK);
   ASSERT_TRUE(sees_members(2));
   const std::string text = "one of several";
   const ripc_item one = item(text, RIPC_ITEM_SHORT);
@@ -251,7 +251,7 @@ TEST_P(Groups, EachMemberReceivesSeveralMessagesOfOneCallInOrder) {
   ASSERT_EQ(ripc_send_many(client_.get(), group_, messages.data(), messages.size(), &sent), RIPC_OK)
       << ripc_last_error();
   EXPECT_EQ(sent, messages.size());
-  for (const Service* member : {&server_, &other}) {
+  for (Service* member : {&server_, &other}) {
     for (const ripc_short_message& message : messages) {
       const Message received = receive(*member);
       EXPECT_EQ(ripc_message_tag(received.get()), message.tag);
