@@ -235,6 +235,11 @@ function(ripc_tests_scripts)
   if(RIPC_BUILD_EXAMPLES AND EXISTS "${run_examples}")
     ripc_add_test(examples examples 300 bash "${run_examples}" "${PROJECT_BINARY_DIR}/examples")
   endif()
+  # The other half of scripts/demo is long and holds nothing that cli.files does not.
+  if(RIPC_BUILD_CLI)
+    ripc_add_test(cli.two_hosts cli 300 "${PROJECT_SOURCE_DIR}/scripts/demo-hosts" "${PROJECT_BINARY_DIR}/bin/ripc")
+    set_tests_properties(cli.two_hosts PROPERTIES SKIP_REGULAR_EXPRESSION "Two hosts: left out")
+  endif()
 endfunction()
 
 # ----------------------------------------------------------------------------------------------------------------

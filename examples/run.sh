@@ -144,6 +144,30 @@ if try chat; then
     "chat: hello (I said so)" "chat: two words (I said so)" "chat: bye (I said so)" "chat: 2 of 2 members were told"
 fi
 
+# has_said FILE LINE: waits until the line is in the file.
+has_said() {
+  for _ in $(seq 2000); do
+    grep -qx "$2" "$1" && return 0
+    sleep 0.01
+  done
+  return 1
+}
+
+if try moving_service; then
+  first=$server
+  timeout 60 "$programs/moving_service" client 2 >"$work/client" 2>/dev/null &
+  client=$!
+  has_said "$work/client" "moving_service: answer of server 1" || fail moving_service "the first server does not answer"
+  mv "$work/server" "$work/first"
+  start_server moving_service || fail moving_service "the second server did not start"
+  wait "$first" || fail moving_service "the first server failed"
+  expect "moving_service: first server" "$work/first" \
+    "moving_service: serving" "moving_service: another server has the ID now"
+  wait "$client" || fail moving_service "the client failed"
+  finish moving_service "moving_service: serving" "moving_service: goodbye" -- \
+    "moving_service: answer of server 1" "moving_service: answer of server 2"
+fi
+
 if try hello; then
   run_client hello || fail hello "the client failed"
   finish hello "hello: serving" -- "hello: Hello, world"

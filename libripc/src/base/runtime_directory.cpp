@@ -283,7 +283,8 @@ Result<UniqueFd> RuntimeDirectory::connect(std::uint64_t context, ForkGuard* gua
     case ENOENT:
     case ECONNREFUSED:
       return Status(RIPC_PEER_DEAD,
-                    "Nobody listens on " + socket + ": the process that held it has ended. Resolve the service again.");
+                    "Nobody listens on " + socket +
+                        ": the process that held it has ended, or runs on another host. Resolve the service again.");
     case EAGAIN:
       return Status(RIPC_AGAIN, "Too many processes wait to be accepted on " + socket +
                                     ": try again soon; if it lasts, see whether its process is stopped.");
