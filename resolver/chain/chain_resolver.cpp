@@ -32,11 +32,11 @@ ChainResolver::ChainResolver(std::vector<std::unique_ptr<spi::Resolver>> resolve
 
 ChainResolver::~ChainResolver() = default;
 
-Result<spi::ServiceRecord> ChainResolver::resolve(ripc_service_id id, Deadline deadline) {
+Result<spi::ServiceRecord> ChainResolver::first_found(ripc_service_id id, const Ask& ask) {
   Status failure(RIPC_NO_SERVICE, "No resolver knows a service with the ID " + std::to_string(id) +
                                       ": start it, or check the ID and the runtime directory.");
   for (const std::unique_ptr<spi::Resolver>& resolver : resolvers_) {
-    Result<spi::ServiceRecord> record = resolver->resolve(id, deadline);
+    Result<spi::ServiceRecord> record = ask(*resolver);
     if (record.ok()) {
       record->found_by = resolver->name();
       return record;
@@ -44,6 +44,15 @@ Result<spi::ServiceRecord> ChainResolver::resolve(ripc_service_id id, Deadline d
     if (failure == RIPC_NO_SERVICE) failure = record.status();
   }
   return failure;
+}
+
+Result<spi::ServiceRecord> ChainResolver::resolve(ripc_service_id id, Deadline deadline) {
+  return first_found(id, [&](spi::Resolver& resolver) { return resolver.resolve(id, deadline); });
+}
+
+// The local one knows only the former, if the successor is on another host.
+Result<spi::ServiceRecord> ChainResolver::successor(const spi::ServiceRecord& former, Deadline deadline) {
+  return first_found(former.id, [&](spi::Resolver& resolver) { return resolver.successor(former, deadline); });
 }
 
 Status ChainResolver::publish(spi::ServiceRecord& record, bool takeover, std::vector<spi::ServiceRecord>* displaced) {

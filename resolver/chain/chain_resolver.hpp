@@ -2,6 +2,7 @@
 // Several resolvers as one.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,9 @@ class ChainResolver final : public spi::Resolver {
   // answering; if nobody answers, the first failure is returned, and RIPC_NO_SERVICE only if all said so.
   Result<spi::ServiceRecord> resolve(ripc_service_id id, Deadline deadline) override;
 
+  // The first that one of them knows of.
+  Result<spi::ServiceRecord> successor(const spi::ServiceRecord& former, Deadline deadline) override;
+
   // Publishes to all, with one incarnation. If one refuses or fails, the others are withdrawn again and its status is
   // returned; holders that were displaced by then stay in *displaced and have lost the ID. Each displaced holder is
   // named once.
@@ -45,6 +49,8 @@ class ChainResolver final : public spi::Resolver {
   Status list(const std::function<void(const spi::ServiceRecord&)>& visit) override;
 
  private:
+  using Ask = std::function<Result<spi::ServiceRecord>(spi::Resolver&)>;
+  Result<spi::ServiceRecord> first_found(ripc_service_id id, const Ask& ask);
   const std::vector<std::unique_ptr<spi::Resolver>> resolvers_;
 };
 

@@ -162,6 +162,22 @@ Result<spi::ServiceRecord> MulticastResolver::resolve(ripc_service_id id, Deadli
   if (const auto own = published_.find(id); own != published_.end() && !own->second.is_superseded)
     return own->second.record;
   if (const spi::ServiceRecord* known = cache_.find(id, started)) return *known;
+  return ask_for(id, deadline, lock);
+}
+
+Result<spi::ServiceRecord> MulticastResolver::successor(const spi::ServiceRecord& former, Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  const spi::ServiceRecord* known = cache_.find(former.id, monotonic_now());
+  if (known != nullptr && spi::displaces(*known, former)) return *known;
+  Result<spi::ServiceRecord> found = ask_for(former.id, deadline, lock);
+  if (!found.ok() || spi::displaces(*found, former)) return found;
+  return RIPC_NO_SERVICE;
+}
+
+// The lock is held.
+Result<spi::ServiceRecord> MulticastResolver::ask_for(ripc_service_id id, Deadline deadline,
+                                                      std::unique_lock<std::mutex>& lock) {
+  const Nanoseconds started = monotonic_now();
   std::shared_ptr<Question>& shared = resolving_[id];
   if (!shared) shared = std::make_shared<Question>();
   const std::shared_ptr<Question> question = shared;

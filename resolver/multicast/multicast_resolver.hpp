@@ -66,6 +66,7 @@ class MulticastResolver final : public spi::Resolver {
   // Asks for options.probe_time whether somebody has the ID (not for random IDs), then announces it. Two contexts that
   // ask at the same time find each other: the one that began earlier, by its incarnation, gets the ID. RIPC_ID_IN_USE,
   // RIPC_NAME_COLLISION, RIPC_LIMIT (its addresses do not fit in a packet), RIPC_INVALID_ARGUMENT.
+  Result<spi::ServiceRecord> successor(const spi::ServiceRecord& former, Deadline deadline) override;
   Status publish(spi::ServiceRecord& record, bool takeover, std::vector<spi::ServiceRecord>* displaced) override;
 
   // Announces it. RIPC_FENCED: another context has the ID. RIPC_LIMIT, RIPC_INVALID_ARGUMENT as publish().
@@ -89,6 +90,7 @@ class MulticastResolver final : public spi::Resolver {
   MulticastState state() const;
 
  private:
+  Result<spi::ServiceRecord> ask_for(ripc_service_id id, Deadline deadline, std::unique_lock<std::mutex>& lock);
   struct Published {
     spi::ServiceRecord record;
     bool is_superseded = false;  // another context has it with a larger incarnation

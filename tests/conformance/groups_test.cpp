@@ -208,8 +208,8 @@ TEST_P(Groups, ATakenOverServiceIsNoMemberAnyMore) {
 // ---- Sending -----------------------------------------------------------------------------------------------------
 
 TEST_P(Groups, EachMemberReceivesAMessageOnceAndNobodyElse) {
-  std::vector<Service> members;
   const Context third = make_context();
+  std::vector<Service> members;
   for (int count = 0; count < 3; ++count) {
     members.push_back(make_service(server_context_));
     members.push_back(make_service(third));

@@ -398,8 +398,11 @@ void Context::fenced(ripc_service_id id, std::uint64_t incarnation) noexcept {
   const std::shared_ptr<Service> target = service(id);
   if (!target || target->incarnation() >= incarnation) return;
   // Anyone can claim that it took over; only the resolver knows.
-  const Result<spi::ServiceRecord> record = parts_.resolver->resolve(id, Deadline::after(parts_.resolve_timeout));
-  if (record.ok() && record->context != parts_.id && record->incarnation > target->incarnation()) target->fence();
+  const spi::ServiceRecord former = target->record();
+  if (!parts_.resolver->successor(former, Deadline::after(parts_.resolve_timeout)).ok()) return;
+  target->fence();
+  // A successor on another host leaves the record on this one: who looks here first would find the former for ever.
+  parts_.resolver->withdraw(former);
 }
 
 }  // namespace ripc::core

@@ -74,7 +74,8 @@ ripc_status Service::receive(std::uint32_t flags, Nanoseconds timeout, std::span
       deadline = Deadline::after(timeout);
       spin_until = std::min(now + context_.spin(), deadline.at());
     }
-    if (now >= spin_until) {
+    // Who spins while bytes are on their way takes the processor from the threads that move them.
+    if (now >= spin_until || !assemblies_.empty()) {
       const ripc_status status = sleep(deadline);
       if (output_count_ != 0) {
         count = output_count_;

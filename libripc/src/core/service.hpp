@@ -76,6 +76,11 @@ class Service final : private spi::PacketSink {
   Context& context() noexcept { return context_; }
   ripc_service_id id() const noexcept { return record_.id; }
   const std::string& name() const noexcept { return record_.name; }
+  // As it is published now.
+  spi::ServiceRecord record() const {
+    const std::lock_guard lock(groups_mutex_);
+    return record_;
+  }
   std::uint64_t incarnation() const noexcept { return record_.incarnation; }
   WindowQueue& windows() noexcept { return windows_; }
   NotificationTable& notifications() noexcept { return *notifications_; }
@@ -170,7 +175,7 @@ class Service final : private spi::PacketSink {
   Context& context_;
   ServiceOptions options_;
   spi::ServiceRecord record_;
-  std::mutex groups_mutex_;  // record_.groups, and what the resolver was told of them
+  mutable std::mutex groups_mutex_;  // record_.groups, and what the resolver was told of them
   EventSet events_;
   std::vector<std::unique_ptr<spi::Port>> ports_;
   bool published_ = false;

@@ -31,6 +31,10 @@ struct ServiceRecord {
   bool is_in(ripc_service_id group) const noexcept { return std::binary_search(groups.begin(), groups.end(), group); }
 };
 
+inline bool displaces(const ServiceRecord& record, const ServiceRecord& former) noexcept {
+  return record.context != former.context && record.incarnation > former.incarnation;
+}
+
 // The ID of a name, of a service or of a group; an error if it is not a valid name. Resolvers are given them: names are
 // core's business.
 using NameHash = std::function<Result<ripc_service_id>(std::string_view)>;
@@ -44,6 +48,14 @@ class Resolver {
 
   // The living holder of `id`. RIPC_NO_SERVICE, at the latest when the deadline is over.
   virtual Result<ServiceRecord> resolve(ripc_service_id id, Deadline deadline) = 0;
+
+  // The registration that has displaced `former`: of the same ID, by another context, newer. RIPC_NO_SERVICE, at the
+  // latest when the deadline is over: there is none.
+  virtual Result<ServiceRecord> successor(const ServiceRecord& former, Deadline deadline) {
+    Result<ServiceRecord> found = resolve(former.id, deadline);
+    if (!found.ok() || displaces(*found, former)) return found;
+    return RIPC_NO_SERVICE;
+  }
 
   // Makes a service of this context findable, or refuses: RIPC_ID_IN_USE, RIPC_NAME_COLLISION. With `takeover` a living
   // holder loses the ID; *displaced then gets its record, so that the context can fence it. Sets record.incarnation,

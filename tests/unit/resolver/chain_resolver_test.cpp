@@ -122,6 +122,22 @@ TEST_F(ChainResolverTest, NoServiceOnlyIfAllSaySo) {
   for (const FakeResolver* fake : fakes_) EXPECT_EQ(fake->calls.size(), 1u);
 }
 
+TEST_F(ChainResolverTest, ASuccessorIsFoundThoughAnEarlierResolverKnowsOnlyTheFormer) {
+  ServiceRecord former = record_of(kService, 1);
+  former.incarnation = 10;
+  ServiceRecord newer = record_of(kService, 2);
+  newer.incarnation = 11;
+  fakes_[0]->records[kService] = former;
+  EXPECT_EQ(chain_->successor(former, Deadline::never()).status().code(), RIPC_NO_SERVICE);
+  fakes_[2]->records[kService] = newer;
+  const Result<ServiceRecord> found = chain_->successor(former, Deadline::never());
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(found->context, 2u);
+  newer.incarnation = 9;
+  fakes_[2]->records[kService] = newer;
+  EXPECT_EQ(chain_->successor(former, Deadline::never()).status().code(), RIPC_NO_SERVICE) << "an older one is none";
+}
+
 TEST_F(ChainResolverTest, AFailureDoesNotKeepOthersFromAnswering) {
   fakes_[0]->failure = Status(RIPC_INVALID_ARGUMENT, "a mistake in line 3");
   fakes_[2]->records[kService] = record_of(kService);

@@ -18,9 +18,15 @@ using test::MulticastTest;
 
 class MulticastPublish : public MulticastTest {
  protected:
+  // Asks for longer than a busy machine takes to answer.
+  static MulticastOptions patient(MulticastOptions options) {
+    options.probe_time = 1'000'000'000;
+    return options;
+  }
+
   const MulticastOptions options_ = loopback_options();
   MulticastContext holder_{options_};
-  MulticastContext other_{options_};
+  MulticastContext other_{patient(options_)};
 };
 
 TEST_F(MulticastPublish, AnIdThatLivesElsewhereIsRefused) {
@@ -54,6 +60,19 @@ TEST_F(MulticastPublish, TakeoverGetsALargerIncarnationNamesTheFormerHolderAndSi
   holder_->withdraw(before);
   MulticastContext late(options_);
   EXPECT_EQ(*late.resolve(7), record) << "the end of the former holder does not count";
+}
+
+TEST_F(MulticastPublish, AFormerHolderLearnsOfItsSuccessorByAskingThoughItHasTheIdItself) {
+  const spi::ServiceRecord former = holder_.publish(7);
+  EXPECT_EQ(holder_->successor(former, Deadline::after(100'000'000)).status().code(), RIPC_NO_SERVICE);
+  spi::ServiceRecord record = other_.record(7);
+  ASSERT_TRUE(other_->publish(record, true, nullptr).ok());
+  // At once: the announcement may still be on its way.
+  const Result<spi::ServiceRecord> found = holder_->successor(former, Deadline::after(5'000'000'000));
+  ASSERT_TRUE(found.ok()) << found.status().text();
+  EXPECT_EQ(*found, record);
+  EXPECT_EQ(other_->successor(record, Deadline::after(100'000'000)).status().code(), RIPC_NO_SERVICE)
+      << "the former is not the successor of the new one";
 }
 
 TEST_F(MulticastPublish, AnIncarnationAheadOfTheClockIsExceeded) {
