@@ -43,6 +43,8 @@ class Purse {
     const auto left = static_cast<std::int32_t>(limit_.load(std::memory_order_acquire) - spent());
     return left > 0 ? static_cast<std::uint32_t>(left) : 0;
   }
+  // What may have been spent when all is spent.
+  std::uint32_t limit() const noexcept { return limit_.load(std::memory_order_acquire); }
   void spend(std::uint32_t cost) noexcept { spent_.store(spent() + cost, std::memory_order_relaxed); }
   // False if it was known already.
   bool grant(std::uint32_t limit) noexcept {

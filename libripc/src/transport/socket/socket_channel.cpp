@@ -16,6 +16,10 @@ namespace {
 // Between two questions for room.
 constexpr Nanoseconds kFirstProbe = 1'000'000;
 constexpr Nanoseconds kLastProbe = 100'000'000;
+// Questions lie in the receiver's buffer like packets, and cost no credit. After this many that may all be there, there
+// is one in this time only.
+constexpr unsigned kMostProbes = 12;
+constexpr Nanoseconds kRareProbe = 1'000'000'000;
 
 }  // namespace
 
@@ -169,7 +173,12 @@ void SocketChannel::probe_locked() noexcept {
     return;
   }
   if (now < next_probe_) return;
-  probe_pause_ = std::min(2 * probe_pause_, kLastProbe);
+  // The limit has passed two whole buffers since the first of them: they were read.
+  if (static_cast<std::int32_t>(purse_.limit() - 2 * budget_ - probes_since_) >= 0) {
+    probes_since_ = purse_.spent();
+    probes_there_ = 0;
+  }
+  probe_pause_ = ++probes_there_ < kMostProbes ? std::min(2 * probe_pause_, kLastProbe) : kRareProbe;
   next_probe_ = now + probe_pause_;
   probes_.fetch_add(1, std::memory_order_relaxed);
   const ripc_status status =

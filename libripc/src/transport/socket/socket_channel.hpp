@@ -93,6 +93,8 @@ class SocketChannel final : public spi::Channel, public std::enable_shared_from_
   bool failing_ = false;
   Nanoseconds next_probe_ = 0;  // 0: there was room when last looked at
   Nanoseconds probe_pause_ = 0;
+  std::uint32_t probes_since_ = 0;  // what was spent when the first of probes_there_ was sent
+  unsigned probes_there_ = 0;       // that the receiver may not have read yet
   std::atomic<std::uint64_t> send_calls_{0};
   std::atomic<std::uint64_t> probes_{0};
 

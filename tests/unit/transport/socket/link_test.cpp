@@ -100,6 +100,22 @@ TEST_F(LinkTest, NothingIsLostWhenTheSystemCutsWhatFillsTheCredit) {
   EXPECT_GT(taken, 64u);
 }
 
+TEST_F(LinkTest, TheQuestionsOfASenderWithoutCreditAreFew) {
+  // They lie in the receiver's buffer, which has room for sixteen beside what there is credit for.
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  std::size_t sent = 0;
+  const Deadline asking = Deadline::after(1'700'000'000);
+  while (!asking.expired()) {
+    if (send_text(*channel, "x") == RIPC_OK) ++sent;
+  }
+  EXPECT_GT(channel->probes(), 0u);
+  EXPECT_LE(channel->probes(), 14u);
+  ASSERT_TRUE(poll_until(sent)) << sink_.packets.size() << " of " << sent;
+  EXPECT_EQ(port_->statistics().lost, 0u);
+  EXPECT_TRUE(eventually([&] { return send_text(*channel, "x") == RIPC_OK; })) << "and it goes on";
+}
+
 TEST_F(LinkTest, WaitingMessagesShareASystemCallToReceive) {
   const auto channel = sender_.channel(receiver_);
   ASSERT_NE(channel, nullptr);
