@@ -11,8 +11,9 @@ namespace ripc::socket {
 
 namespace {
 
-// Room that is not granted: for probes, whose sender has no credit.
-constexpr std::size_t kControlReserve = 16 * datagram_bytes(wire::datagram::kHeaderSize);
+// Room that is not granted: for probes, whose sender has no credit (it bounds them), and to spare, because the system's
+// accounts are only nearly as reckoned.
+constexpr std::size_t kControlReserve = 48 * datagram_bytes(wire::datagram::kHeaderSize);
 // Pending errors of a socket come before its datagrams.
 constexpr int kMaxErrors = 4;
 // How long the end of a service waits for its senders to hear of it: some round trips.

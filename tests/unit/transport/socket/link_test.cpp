@@ -101,7 +101,7 @@ TEST_F(LinkTest, NothingIsLostWhenTheSystemCutsWhatFillsTheCredit) {
 }
 
 TEST_F(LinkTest, TheQuestionsOfASenderWithoutCreditAreFew) {
-  // They lie in the receiver's buffer, which has room for sixteen beside what there is credit for.
+  // They lie in the receiver's buffer, which has set some room aside for them.
   const auto channel = sender_.channel(receiver_);
   ASSERT_NE(channel, nullptr);
   std::size_t sent = 0;
