@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "spi/outcome.hpp"
+
 namespace ripc::shm {
 
 namespace {
@@ -17,21 +19,8 @@ constexpr std::uint64_t word(std::uint32_t generation, GrantState state) noexcep
 constexpr std::uint32_t generation_of(std::uint64_t value) noexcept { return static_cast<std::uint32_t>(value >> 32); }
 constexpr std::uint8_t state_of(std::uint64_t value) noexcept { return static_cast<std::uint8_t>(value); }
 
-// The peer writes the status: only what a receiver can honestly report is believed.
 ripc_status reported_status(std::uint64_t value) noexcept {
-  const auto status = static_cast<ripc_status>(static_cast<std::uint8_t>(value >> 8));
-  switch (status) {
-    case RIPC_OK:
-    case RIPC_NO_WINDOW:
-    case RIPC_WINDOW_TOO_SMALL:
-    case RIPC_REFUSED:
-    case RIPC_NO_MEMORY:
-    case RIPC_CLOSED:
-    case RIPC_CANCELLED:
-      return status;
-    default:
-      return RIPC_CORRUPT;
-  }
+  return spi::believed_outcome(static_cast<ripc_status>(static_cast<std::uint8_t>(value >> 8)));
 }
 
 }  // namespace

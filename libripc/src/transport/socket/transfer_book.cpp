@@ -26,22 +26,6 @@ void TransferBook::Slot::set(State state, ripc_status status) noexcept {
       std::memory_order_release);
 }
 
-// The peer says it: only what a receiver can honestly report is believed.
-ripc_status TransferBook::believed(ripc_status status) noexcept {
-  switch (status) {
-    case RIPC_OK:
-    case RIPC_NO_WINDOW:
-    case RIPC_WINDOW_TOO_SMALL:
-    case RIPC_REFUSED:
-    case RIPC_NO_MEMORY:
-    case RIPC_CLOSED:
-    case RIPC_CANCELLED:
-      return status;
-    default:
-      return RIPC_CORRUPT;
-  }
-}
-
 std::uint64_t TransferBook::name_of(const Slot& slot) noexcept {
   return std::uint64_t{slot.generation} << 32 | slot.index;
 }

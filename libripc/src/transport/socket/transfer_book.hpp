@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "ripc/ripc.h"
+#include "spi/outcome.hpp"
 #include "spi/transport.hpp"
 #include "transport/socket/access.hpp"
 #include "transport/socket/bulk_limits.hpp"
@@ -67,7 +68,7 @@ class TransferBook {
     }
     answer(RIPC_OK);
     remember(key, location);
-    return end(*slot, believed(status));
+    return end(*slot, spi::believed_outcome(status));
   }
 
  private:
@@ -90,7 +91,6 @@ class TransferBook {
     void set(State state, ripc_status status = RIPC_OK) noexcept;
   };
 
-  static ripc_status believed(ripc_status status) noexcept;
   static std::uint64_t name_of(const Slot& slot) noexcept;
   Slot* find_by_key(std::uint64_t key) const noexcept;
   Slot& slot_of(std::uint64_t transfer) const noexcept;
