@@ -5,11 +5,12 @@
 #include <gtest/gtest.h>
 #include <net/if.h>
 #include <sched.h>
+#include <spawn.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -22,8 +23,18 @@ constexpr const char* kCable = "cable";
 
 int space_of_this_process() { return open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC); }
 
+// Runs the command; its arguments are separated by blanks.
 bool ip(const std::string& arguments) {
-  return std::system(("exec ip " + arguments + " >/dev/null 2>&1").c_str()) == 0;
+  std::vector<std::string> words{"ip"};
+  std::istringstream text(arguments);
+  for (std::string word; text >> word;) words.push_back(word);
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  pid_t pid = -1;
+  int status = -1;
+  return posix_spawnp(&pid, "ip", nullptr, nullptr, pointers.data(), environ) == 0 && waitpid(pid, &status, 0) == pid &&
+         status == 0;
 }
 
 // A column of the cable's line in /proc/net/dev.
@@ -47,7 +58,7 @@ Hosts::Hosts() {
     obstacle_ = "only root makes network namespaces";
     return;
   }
-  if (!ip("-V")) {
+  if (!ip("-batch /dev/null")) {
     obstacle_ = "the command ip (iproute2) is not installed";
     return;
   }
