@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hosts.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <net/if.h>
+#include <sched.h>
+#include <spawn.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+namespace fault {
+
+namespace {
+
+constexpr const char* kCable = "cable";
+
+int space_of_this_process() { return open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC); }
+
+// Runs the command; its arguments are separated by blanks.
+bool ip(const std::string& arguments) {
+  std::vector<std::string> words{"ip"};
+  std::istringstream text(arguments);
+  for (std::string word; text >> word;) words.push_back(word);
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  pid_t pid = -1;
+  int status = -1;
+  return posix_spawnp(&pid, "ip", nullptr, nullptr, pointers.data(), environ) == 0 && waitpid(pid, &status, 0) == pid &&
+         status == 0;
+}
+
+// A column of the cable's line in /proc/net/dev.
+std::uint64_t cable_counter(int column) {
+  std::ifstream file("/proc/self/net/dev");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(':');
+    if (colon == std::string::npos || line.find(kCable) >= colon) continue;
+    std::istringstream numbers(line.substr(colon + 1));
+    std::uint64_t number = 0;
+    for (int index = 0; index <= column; ++index) numbers >> number;
+    return number;
+  }
+  return 0;
+}
+
+}  // namespace
+
+Hosts::Hosts() {
+  if (geteuid() != 0) {
+    obstacle_ = "only root makes network namespaces";
+    return;
+  }
+  if (!ip("-batch /dev/null")) {
+    obstacle_ = "the command ip (iproute2) is not installed";
+    return;
+  }
+  home_ = space_of_this_process();
+  if (unshare(CLONE_NEWNET) == 0) there_ = space_of_this_process();
+  const std::string other_end = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(there_);
+  if (there_ < 0 || unshare(CLONE_NEWNET) != 0 || (here_ = space_of_this_process()) < 0 ||
+      !ip(std::string("link add ") + kCable + " type veth peer name " + kCable + " netns " + other_end)) {
+    obstacle_ = "network namespaces with a veth pair cannot be made here";
+    return;
+  }
+  for (const int space : {there_, here_}) {
+    EXPECT_TRUE(enter(space));
+    EXPECT_TRUE(ip("link set lo up"));
+    EXPECT_TRUE(ip(std::string("address add ") + (space == here_ ? kHere : kThere) + "/24 dev " + kCable));
+    EXPECT_TRUE(ip(std::string("link set ") + kCable + " up"));
+  }
+}
+
+Hosts::~Hosts() {
+  if (home_ >= 0) enter(home_);
+  for (const int space : {home_, here_, there_}) {
+    if (space >= 0) close(space);
+  }
+}
+
+bool Hosts::enter(int space) const { return setns(space, CLONE_NEWNET) == 0; }
+
+void Hosts::here(const std::string& arguments) const { EXPECT_TRUE(ip(arguments)) << "ip " << arguments; }
+
+void Hosts::there(const std::string& arguments) const {
+  EXPECT_TRUE(enter(there_));
+  here(arguments);
+  EXPECT_TRUE(enter(here_));
+}
+
+void Hosts::plug(bool up) const {
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  ifreq request{};
+  std::strncpy(request.ifr_name, kCable, sizeof request.ifr_name - 1);
+  EXPECT_EQ(ioctl(fd, SIOCGIFFLAGS, &request), 0) << std::strerror(errno);
+  const int flags = up ? request.ifr_flags | IFF_UP : request.ifr_flags & ~IFF_UP;
+  request.ifr_flags = static_cast<short>(flags);
+  EXPECT_EQ(ioctl(fd, SIOCSIFFLAGS, &request), 0) << std::strerror(errno);
+  close(fd);
+}
+
+Process Hosts::start_there(const std::string& role, const std::vector<std::string>& arguments) const {
+  EXPECT_TRUE(enter(there_));
+  Process process(role, arguments);
+  EXPECT_TRUE(enter(here_));
+  return process;
+}
+
+std::uint64_t Hosts::received() { return cable_counter(0); }
+std::uint64_t Hosts::transmitted() { return cable_counter(8); }
+
+std::size_t Hosts::connections() {
+  std::size_t count = 0;
+  for (const char* name : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
+    std::ifstream file(name);
+    std::string line;
+    std::getline(file, line);  // the heading
+    while (std::getline(file, line)) {
+      std::istringstream words(line);
+      std::string number;
+      std::string local;
+      std::string remote;
+      std::string state;
+      words >> number >> local >> remote >> state;
+      if (state == "01") ++count;
+    }
+  }
+  return count;
+}
+
+}  // namespace fault

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two hosts: network namespaces joined by a cable. The test is on one of them; what it starts there is on the other.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fault_support.hpp"
+
+namespace fault {
+
+// The interface is `cable` on both. One at a time, used by the main thread only: it is what moves to the new host.
+class Hosts {
+ public:
+  static constexpr const char* kHere = "10.78.0.1";
+  static constexpr const char* kThere = "10.78.0.2";
+
+  Hosts();
+  ~Hosts();  // back to where the test came from; the hosts are gone with their last process
+  Hosts(const Hosts&) = delete;
+  Hosts& operator=(const Hosts&) = delete;
+
+  // "", or why there are no hosts.
+  const std::string& obstacle() const { return obstacle_; }
+
+  // Arguments of the command `ip`, run on one of the hosts. A failure of the test if it fails.
+  void here(const std::string& arguments) const;
+  void there(const std::string& arguments) const;
+  // Takes this host's end of the cable down or up.
+  void plug(bool up) const;
+  Process start_there(const std::string& role, const std::vector<std::string>& arguments) const;
+
+  // What went over the cable, in bytes, with all headers.
+  static std::uint64_t transmitted();
+  static std::uint64_t received();
+  // TCP connections of this host that its kernel believes in.
+  static std::size_t connections();
+
+ private:
+  bool enter(int space) const;
+
+  int home_ = -1;
+  int here_ = -1;
+  int there_ = -1;
+  std::string obstacle_;
+};
+
+}  // namespace fault

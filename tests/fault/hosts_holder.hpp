@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two ends of the tests between hosts: a holder on the other host that takes long messages, sends some when asked
+// and tells what it got; and the test's own end.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fault_support.hpp"
+
+namespace fault {
+
+inline constexpr ripc_service_id kHolder = 3001;
+inline constexpr ripc_service_id kAsker = 3002;
+inline constexpr ripc_service_id kNobody = 3003;  // never registered
+inline constexpr std::size_t kLong = 90'000'000;
+
+// What came to the holder since it started.
+struct Told {
+  std::uint64_t question;
+  std::uint64_t whole;        // messages that were sent to be counted
+  std::uint64_t torn;         // of these, with other bytes than were sent
+  std::uint64_t most_copies;  // how often the same one was delivered
+  std::uint64_t descriptors;  // that it has open
+};
+
+// The role; arguments DIRECTORY. Ends with the process.
+int holder(const std::vector<std::string>& arguments);
+
+// A context that uses sockets only, as on a host of its own.
+Context make_far_context(const std::string& directory);
+
+// The test's end. Windows of kLong bytes: one, posted again by receive_long().
+class Asker {
+ public:
+  explicit Asker(const std::string& directory);
+  Asker(const Asker&) = delete;
+  Asker& operator=(const Asker&) = delete;
+
+  explicit operator bool() const { return service_ != nullptr; }
+  const Service& service() const { return service_; }
+
+  // Asks until the holder answers; nothing if it does not within the limit.
+  std::optional<Told> ask(std::uint64_t limit = kLimit);
+  // Whether it answers to one question within a second.
+  std::optional<Told> ask_once();
+  // A long message to the holder.
+  ripc_status send_long(std::size_t size, std::uint64_t seed, Ticket& ticket);
+  // Makes the holder send one of `size` bytes.
+  ripc_status request_long(std::size_t size, std::uint64_t seed);
+  // Receives until a message with long items came; its status, RIPC_CORRUPT if it is torn, RIPC_TIMEOUT if none comes.
+  ripc_status receive_long(std::uint64_t limit);
+  // Whether the window is still there, unused.
+  bool window_is_free();
+
+ private:
+  void post();
+
+  Context context_;
+  Service service_;
+  std::vector<std::byte> window_;
+  std::uint64_t question_ = 0;
+};
+
+}  // namespace fault

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two hosts with a network between them that fails: it is cut, for a while or for good, in both directions or in one;
+// addresses change, the MTU shrinks; and processes are killed in the midst of long transfers.
+#include "hosts.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "fault_support.hpp"
+#include "hosts_holder.hpp"
+
+namespace fault {
+namespace {
+
+// What a call may take beside the time-out that it is promised: heartbeats, and this machine, which has other work.
+constexpr std::uint64_t kLate = 2 * kSecond;
+
+// Without those of pool arenas: the pool keeps as many as were needed at a time.
+std::size_t open_descriptors() { return descriptor_count() - descriptor_count("/memfd:ripc-pool"); }
+
+class HostFaults : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!hosts_.obstacle().empty()) GTEST_SKIP() << hosts_.obstacle();
+  }
+
+  // Both ends, with the time after which a peer that cannot be reached is dead.
+  void start(std::uint64_t peer_timeout) {
+    ASSERT_EQ(setenv("RIPC_PEER_TIMEOUT_MS", std::to_string(peer_timeout / kMillisecond).c_str(), 1), 0);
+    start_holder();
+    asker_ = std::make_unique<Asker>(directory_here_.path());
+    ASSERT_TRUE(*asker_);
+    ASSERT_TRUE(asker_->ask());
+  }
+  void start_holder() { process_ = hosts_.start_there("holder", {directory_there_.path()}); }
+
+  // Sends a long message and cuts when two fifths of it are there. The holder stands still meanwhile, so that a cut
+  // that takes its time is not too late.
+  void send_and_cut(std::uint64_t seed, Ticket& ticket, const std::function<void()>& cut) {
+    const std::uint64_t before = Hosts::transmitted();
+    ASSERT_EQ(asker_->send_long(kLong, seed, ticket), RIPC_OK) << ripc_last_error();
+    ASSERT_TRUE(eventually([&] { return Hosts::transmitted() >= before + kLong / 5 * 2; }));
+    process_.signal(SIGSTOP);
+    cut();
+    const ripc_status status = ripc_ticket_poll(ticket.get());
+    process_.signal(SIGCONT);
+    ASSERT_EQ(status, RIPC_PENDING) << "the cut came too late to be one";
+  }
+  // A whole long message each way.
+  void exchange_long(std::uint64_t seed) {
+    Ticket ticket;
+    ASSERT_EQ(asker_->send_long(kLong, seed, ticket), RIPC_OK) << ripc_last_error();
+    ASSERT_EQ(ripc_ticket_wait(ticket.get(), kLimit), RIPC_OK) << ripc_last_error();
+    ASSERT_EQ(asker_->request_long(kLong, seed + 1), RIPC_OK) << ripc_last_error();
+    ASSERT_EQ(asker_->receive_long(kLimit), RIPC_OK);
+  }
+
+  void dies_in_time(const std::function<void()>& cut, const std::function<void()>& heal);
+
+  Hosts hosts_;
+  const TemporaryDirectory directory_here_;
+  const TemporaryDirectory directory_there_;
+  Process process_;
+  std::unique_ptr<Asker> asker_;
+};
+
+TEST_F(HostFaults, ALongMessageGoesOnAfterACutThatIsShorterThanThePeerTimeout) {
+  ASSERT_NO_FATAL_FAILURE(start(4 * kSecond));
+  ASSERT_NO_FATAL_FAILURE(exchange_long(100));
+  const std::size_t connections = Hosts::connections();
+  const std::uint64_t before = Hosts::transmitted();
+  Ticket ticket;
+  ASSERT_NO_FATAL_FAILURE(send_and_cut(1, ticket, [&] { hosts_.plug(false); }));
+  // The control connection is given up after half of the time; it must be made anew.
+  ASSERT_TRUE(eventually([&] { return Hosts::connections() < connections; }));
+  hosts_.plug(true);
+  EXPECT_EQ(ripc_ticket_wait(ticket.get(), kLimit), RIPC_OK) << ripc_last_error();
+  EXPECT_LT(Hosts::transmitted() - before, kLong + kLong / 5) << "it was sent from the beginning again";
+  const std::optional<Told> told = asker_->ask();
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->whole, 2u);
+  EXPECT_EQ(told->torn, 0u);
+  EXPECT_EQ(told->most_copies, 1u);
+}
+
+// A cut that stays: everything that waits for the peer ends with its death, in time; nothing is left of it; and when
+// the network works again, so does the path.
+void HostFaults::dies_in_time(const std::function<void()>& cut, const std::function<void()>& heal) {
+  constexpr std::uint64_t kPeerTimeout = kSecond;
+  ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
+  ASSERT_NO_FATAL_FAILURE(exchange_long(100));
+  ripc_service_info nobody{};
+  nobody.size = sizeof nobody;
+  // The resolver keeps the sockets of its first question for the next one.
+  ASSERT_EQ(ripc_resolve(ripc_service_get_context(asker_->service().get()), kNobody, &nobody), RIPC_NO_SERVICE);
+  const std::size_t descriptors = open_descriptors();
+  const std::optional<Told> told_before = asker_->ask();
+  ASSERT_TRUE(told_before);
+  Ticket ticket;
+  ASSERT_NO_FATAL_FAILURE(send_and_cut(1, ticket, cut));
+  const std::uint64_t cut_at = now();
+  EXPECT_EQ(ripc_ticket_wait(ticket.get(), kLimit), RIPC_PEER_DEAD);
+  EXPECT_LE(now() - cut_at, kPeerTimeout + kLate);
+  ticket.reset();  // it holds its channel
+  const std::uint64_t asked_at = now();
+  const ripc_status status = send_short(asker_->service(), kHolder, 1);
+  EXPECT_TRUE(status == RIPC_PEER_DEAD || status == RIPC_NO_SERVICE || status == RIPC_TIMEOUT)
+      << ripc_status_name(status) << ": " << ripc_last_error();
+  EXPECT_LE(now() - asked_at, kSecond + kLate) << "longer than the time for resolving";
+  heal();
+  const std::optional<Told> told = asker_->ask();
+  ASSERT_TRUE(told) << "the path does not come back: " << ripc_last_error();
+  EXPECT_EQ(told->torn, 0u);
+  EXPECT_EQ(told->whole, told_before->whole) << "a message was delivered that had failed";
+  ASSERT_NO_FATAL_FAILURE(exchange_long(200));
+  EXPECT_TRUE(eventually([&] { return open_descriptors() <= descriptors; }))
+      << open_descriptors() << " descriptors, " << descriptors << " before";
+  std::uint64_t there = 0;
+  EXPECT_TRUE(eventually([&] {
+    const std::optional<Told> last = asker_->ask();
+    there = last ? last->descriptors : 0;
+    return last && there <= told_before->descriptors;
+  })) << there
+      << " descriptors there, " << told_before->descriptors << " before";
+}
+
+TEST_F(HostFaults, APeerThatIsCutOffForGoodIsDeadInTimeAndComesBack) {
+  dies_in_time([&] { hosts_.plug(false); }, [&] { hosts_.plug(true); });
+}
+
+TEST_F(HostFaults, APeerWhoseInterfaceGoesDownIsDeadInTimeAndComesBack) {
+  dies_in_time([&] { hosts_.there("link set cable down"); }, [&] { hosts_.there("link set cable up"); });
+}
+
+// Frames to a wrong address of the link vanish without a word.
+constexpr const char* kWrong = " lladdr 02:00:00:00:00:99 nud permanent dev cable";
+
+TEST_F(HostFaults, APeerThatIsNoLongerHeardIsDeadInTimeAndComesBack) {
+  const std::string address = Hosts::kHere;
+  dies_in_time([&] { hosts_.there("neighbour replace " + address + kWrong); },
+               [&] { hosts_.there("neighbour delete " + address + " dev cable"); });
+}
+
+TEST_F(HostFaults, APeerThatNoLongerHearsIsDeadInTimeAndComesBack) {
+  const std::string address = Hosts::kThere;
+  dies_in_time([&] { hosts_.here("neighbour replace " + address + kWrong); },
+               [&] { hosts_.here("neighbour delete " + address + " dev cable"); });
+}
+
+TEST_F(HostFaults, AHostThatChangesItsAddressReachesTheServiceWithTheSecondSend) {
+  ASSERT_NO_FATAL_FAILURE(start(kSecond));
+  ASSERT_NO_FATAL_FAILURE(exchange_long(100));
+  hosts_.here("link set cable down");
+  hosts_.here(std::string("address delete ") + Hosts::kHere + "/24 dev cable");
+  hosts_.here("address add 10.78.0.3/24 dev cable");
+  hosts_.here("link set cable up");
+  // No packet leaves by the former address any more; after the peer timeout the session is given up.
+  ASSERT_TRUE(eventually([&] { return Hosts::connections() == 0; }));
+  (void)send_short(asker_->service(), kHolder, 1);
+  EXPECT_TRUE(asker_->ask_once()) << ripc_last_error();
+  ASSERT_NO_FATAL_FAILURE(exchange_long(200));
+}
+
+TEST_F(HostFaults, AnMtuThatShrinksIsToldAndKept) {
+  ASSERT_NO_FATAL_FAILURE(start(kSecond));
+  std::size_t wide = 0;
+  ASSERT_EQ(ripc_short_limit(asker_->service().get(), kHolder, 1, &wide), RIPC_OK) << ripc_last_error();
+  EXPECT_GT(wide, 1000u);
+  EXPECT_LT(wide, 1500u);
+  hosts_.there("link set cable mtu 600");
+  hosts_.here("link set cable mtu 600");
+  EXPECT_EQ(send_short(asker_->service(), kHolder, 1, wide), RIPC_TOO_LARGE);
+  std::size_t narrow = 0;
+  ASSERT_EQ(ripc_short_limit(asker_->service().get(), kHolder, 1, &narrow), RIPC_OK) << ripc_last_error();
+  EXPECT_GT(narrow, 400u);
+  EXPECT_LT(narrow, 600u);
+  EXPECT_EQ(send_short(asker_->service(), kHolder, 1, narrow + 1), RIPC_TOO_LARGE);
+  const std::optional<Told> before = asker_->ask();
+  ASSERT_TRUE(before);
+  EXPECT_EQ(send_short(asker_->service(), kHolder, 7, narrow), RIPC_OK) << ripc_last_error();
+  const std::optional<Told> after = asker_->ask();
+  ASSERT_TRUE(after);
+  EXPECT_EQ(after->whole, before->whole + 1) << "the largest message that the limit allows did not come";
+  EXPECT_EQ(after->torn, 0u);
+  ASSERT_NO_FATAL_FAILURE(exchange_long(200));
+}
+
+TEST_F(HostFaults, WhoeverIsKilledInALongTransferTheOtherGoesOnWithTheNext) {
+  const std::uint64_t rounds = std::max<std::uint64_t>(number_from_environment("RIPC_FAULT_ROUNDS", 200) / 10, 2);
+  const std::uint64_t seed = number_from_environment("RIPC_FAULT_SEED", 20240229);
+  std::printf("%llu rounds, RIPC_FAULT_SEED=%llu\n", static_cast<unsigned long long>(rounds),
+              static_cast<unsigned long long>(seed));
+  Random random(seed);
+  ASSERT_NO_FATAL_FAILURE(start(2 * kSecond));
+  std::size_t descriptors = 0;
+  std::uint64_t interrupted_sends = 0;
+  std::uint64_t interrupted_receives = 0;
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    const bool receiver_dies = round % 2 == 0;
+    SCOPED_TRACE("round " + std::to_string(round) + (receiver_dies ? ", the receiver dies" : ", the sender dies"));
+    const std::uint64_t share = random.below(kLong);
+    Ticket ticket;
+    if (receiver_dies) {
+      const std::uint64_t before = Hosts::transmitted();
+      ASSERT_EQ(asker_->send_long(kLong, random.next(), ticket), RIPC_OK) << ripc_last_error();
+      ASSERT_TRUE(eventually([&] { return Hosts::transmitted() >= before + share; }));
+      process_.kill();
+      const ripc_status status = ripc_ticket_wait(ticket.get(), kLimit);
+      EXPECT_TRUE(status == RIPC_OK || status == RIPC_PEER_DEAD) << ripc_status_name(status);
+      if (status == RIPC_PEER_DEAD) ++interrupted_sends;
+    } else {
+      const std::uint64_t before = Hosts::received();
+      ASSERT_EQ(asker_->request_long(kLong, random.next()), RIPC_OK) << ripc_last_error();
+      // The transfer goes on while this one receives.
+      ripc_status status = RIPC_TIMEOUT;
+      ASSERT_TRUE(eventually([&] {
+        if (status == RIPC_TIMEOUT) status = asker_->receive_long(kMillisecond);
+        return Hosts::received() >= before + share;
+      }));
+      process_.kill();
+      if (status == RIPC_TIMEOUT) status = asker_->receive_long(kSecond);
+      EXPECT_TRUE(status == RIPC_OK || status == RIPC_PEER_DEAD || status == RIPC_TIMEOUT) << ripc_status_name(status);
+      if (status != RIPC_OK) ++interrupted_receives;
+    }
+    ticket.reset();
+    start_holder();
+    ASSERT_TRUE(asker_->ask()) << "the process that was started again is not reached";
+    EXPECT_TRUE(eventually([&] { return asker_->window_is_free(); })) << "the window of the dead transfer stays used";
+    if (round == 1) descriptors = open_descriptors();
+    if (round <= 1) continue;
+    EXPECT_TRUE(eventually([&] { return open_descriptors() <= descriptors; }))
+        << open_descriptors() << " descriptors, " << descriptors << " at first";
+  }
+  std::printf("%llu sends and %llu receives were interrupted\n", static_cast<unsigned long long>(interrupted_sends),
+              static_cast<unsigned long long>(interrupted_receives));
+  EXPECT_GT(interrupted_sends, 0u) << "no receiver was ever killed in the midst of a transfer";
+  EXPECT_GT(interrupted_receives, 0u) << "no sender was ever killed in the midst of a transfer";
+  ASSERT_NO_FATAL_FAILURE(exchange_long(1));
+}
+
+}  // namespace
+}  // namespace fault
+
+int main(int argc, char** argv) {
+  // They find each other by multicast; nothing leaves the namespaces.
+  setenv("RIPC_MULTICAST", "", 1);
+  return fault::run(argc, argv, {{"holder", fault::holder}});
+}
