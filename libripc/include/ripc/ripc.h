@@ -222,8 +222,8 @@ RIPC_API void ripc_send_options_init(ripc_send_options *options);
  * options may be NULL.
  *
  * RIPC_AGAIN: the peer has no room, nothing was sent; RIPC_TOO_LARGE: the short part exceeds ripc_short_limit();
- * RIPC_NO_SERVICE, RIPC_REFUSED, RIPC_PEER_DEAD (after asking the resolver again), RIPC_FENCED, RIPC_CLOSED,
- * RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY, RIPC_VERSION_MISMATCH.
+ * RIPC_NO_SERVICE, RIPC_REFUSED, RIPC_PEER_DEAD (after asking the resolver again), RIPC_TIMEOUT (the peer cannot be
+ * reached), RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY, RIPC_VERSION_MISMATCH.
  *
  * `to` may be a group: every member is sent the message once, `service` too if it is one. Short items only. Members
  * that have no room, take smaller packets only or cannot be reached are left out and do not hold up the others; outcome

@@ -131,7 +131,7 @@ std::size_t ShmPort::poll_all(spi::PacketSink& sink, std::size_t budget) noexcep
 }
 
 std::size_t ShmPort::poll_source(ShmSource& source, std::span<const std::byte> packet, spi::PacketSink& sink,
-                                 std::size_t budget, bool& stop) noexcept {
+                                 std::size_t budget, bool& stop) const noexcept {
   QueueReader& reader = source.reader();
   std::size_t taken = 0;
   if (streak_ >= kStreak) (void)reader.look_ahead();

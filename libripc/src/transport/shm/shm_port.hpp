@@ -49,7 +49,7 @@ class ShmPort final : public spi::Port {
   std::size_t poll_rested(spi::PacketSink& sink, std::size_t budget) noexcept;
   std::size_t poll_all(spi::PacketSink& sink, std::size_t budget) noexcept;
   std::size_t poll_source(ShmSource& source, std::span<const std::byte> packet, spi::PacketSink& sink,
-                          std::size_t budget, bool& stop) noexcept;
+                          std::size_t budget, bool& stop) const noexcept;
   std::size_t bury(std::shared_ptr<ShmSource> source, spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
   void remove(const std::shared_ptr<ShmSource>& source) noexcept;
 
