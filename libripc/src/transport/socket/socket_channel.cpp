@@ -168,8 +168,8 @@ bool SocketChannel::refresh_locked(std::uint32_t needed) noexcept {
 void SocketChannel::probe_locked() noexcept {
   const Nanoseconds now = monotonic_now();
   if (next_probe_ == 0) {
-    probe_pause_ = kFirstProbe;
-    next_probe_ = now + probe_pause_;
+    probe_pause_.store(kFirstProbe, std::memory_order_relaxed);
+    next_probe_ = now + kFirstProbe;
     return;
   }
   if (now < next_probe_) return;
@@ -178,8 +178,10 @@ void SocketChannel::probe_locked() noexcept {
     probes_since_ = purse_.spent();
     probes_there_ = 0;
   }
-  probe_pause_ = ++probes_there_ < kMostProbes ? std::min(2 * probe_pause_, kLastProbe) : kRareProbe;
-  next_probe_ = now + probe_pause_;
+  const Nanoseconds longer = std::min(2 * probe_pause_.load(std::memory_order_relaxed), kLastProbe);
+  const Nanoseconds pause = ++probes_there_ < kMostProbes ? longer : kRareProbe;
+  probe_pause_.store(pause, std::memory_order_relaxed);
+  next_probe_ = now + pause;
   probes_.fetch_add(1, std::memory_order_relaxed);
   const ripc_status status =
       parts_.socket.send({.kind = wire::datagram::Kind::probe, .token = parts_.token, .spent = purse_.spent()}, {});
@@ -263,12 +265,13 @@ void SocketChannel::look() noexcept {
     return;
   }
   if (timer_ != 0) parts_.loop->cancel_timer(timer_);
-  timer_ = parts_.loop->add_timer(monotonic_now() + std::max(probe_pause_, kFirstProbe), [weak = weak_from_this()] {
-    if (const auto self = weak.lock()) {
-      self->timer_ = 0;
-      self->look();
-    }
-  });
+  timer_ = parts_.loop->add_timer(monotonic_now() + std::max(probe_pause_.load(std::memory_order_relaxed), kFirstProbe),
+                                  [weak = weak_from_this()] {
+                                    if (const auto self = weak.lock()) {
+                                      self->timer_ = 0;
+                                      self->look();
+                                    }
+                                  });
 }
 
 void SocketChannel::stop_watching() noexcept {

@@ -91,10 +91,10 @@ class SocketChannel final : public spi::Channel, public std::enable_shared_from_
   bool interface_full_ = false;
   std::atomic<bool> segment_{true};  // until the path turns out not to
   bool failing_ = false;
-  Nanoseconds next_probe_ = 0;  // 0: there was room when last looked at
-  Nanoseconds probe_pause_ = 0;
-  std::uint32_t probes_since_ = 0;  // what was spent when the first of probes_there_ was sent
-  unsigned probes_there_ = 0;       // that the receiver may not have read yet
+  Nanoseconds next_probe_ = 0;               // 0: there was room when last looked at
+  std::atomic<Nanoseconds> probe_pause_{0};  // also read by the responder, without the mutex
+  std::uint32_t probes_since_ = 0;           // what was spent when the first of probes_there_ was sent
+  unsigned probes_there_ = 0;                // that the receiver may not have read yet
   std::atomic<std::uint64_t> send_calls_{0};
   std::atomic<std::uint64_t> probes_{0};
 
