@@ -49,19 +49,26 @@ Status Service::open(std::vector<std::unique_ptr<spi::Transport>>& transports, s
 void Service::close(spi::Resolver& resolver) noexcept {
   const bool was_fenced = state_.exchange(RIPC_CLOSED, std::memory_order_acq_rel) == RIPC_FENCED;
   if (published_ && !was_fenced) resolver.withdraw(record_);
-  for (const auto& port : ports_) port->close();
+  close_ports();
   notifications_->remove_all();
   context_.tickets().end_service(id());
   for (const std::uint64_t request : requests_.ids()) (void)cancel_request(request);
   for (Assembly& assembly : assemblies_) drop(assembly, RIPC_CLOSED);
   assemblies_.clear();
+  // The responder may be closing them still, because the service was fenced.
+  const std::lock_guard lock(ports_mutex_);
   ports_.clear();
+}
+
+void Service::close_ports() noexcept {
+  const std::lock_guard lock(ports_mutex_);
+  for (const auto& port : ports_) port->close();
 }
 
 void Service::fence() noexcept {
   int open = RIPC_OK;
   if (!state_.compare_exchange_strong(open, RIPC_FENCED, std::memory_order_acq_rel)) return;
-  for (const auto& port : ports_) port->close();
+  close_ports();
   events_.wake();
   room_changed();
 }

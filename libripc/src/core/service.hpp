@@ -169,6 +169,7 @@ class Service final : private spi::PacketSink {
   std::size_t poll_ports() noexcept;
   void poll_pending() noexcept;
   ripc_status sleep(Deadline deadline) noexcept;
+  void close_ports() noexcept;
   void arm() noexcept;
   void disarm() noexcept;
 
@@ -178,6 +179,7 @@ class Service final : private spi::PacketSink {
   mutable std::mutex groups_mutex_;  // record_.groups, and what the resolver was told of them
   EventSet events_;
   std::vector<std::unique_ptr<spi::Port>> ports_;
+  std::recursive_mutex ports_mutex_;  // their end; what the loop does meanwhile may end the service too
   bool published_ = false;
   std::atomic<int> state_{RIPC_OK};  // RIPC_FENCED, RIPC_CLOSED: every call says so from then on
   std::atomic<bool> interrupted_{false};
