@@ -293,9 +293,7 @@ std::string Context::transport_names() const {
 
 Status Context::group_members(ripc_service_id group,
                               const std::function<void(const spi::ServiceRecord&)>& visit) const {
-  if (!is_group(group))
-    return Status(RIPC_INVALID_ARGUMENT,
-                  "This is not the ID of a group: make one with ripc_group_id_from_name() or RIPC_GROUP_ID().");
+  if (Status valid = check_group(group); !valid.ok()) return valid;
   return parts_.resolver->members(group, Deadline::after(parts_.resolve_timeout), visit);
 }
 

@@ -4,7 +4,7 @@
 
 #include "core/sending.hpp"
 #include "core/service.hpp"
-#include "wire/packet.hpp"
+#include "core/service_id.hpp"
 
 namespace ripc::core {
 
@@ -31,9 +31,7 @@ Status Service::leave(ripc_service_id group) { return change_groups(group, false
 
 Status Service::change_groups(ripc_service_id group, bool join) {
   if (const ripc_status status = usable(); status != RIPC_OK) return status;
-  if (!is_group(group))
-    return Status(RIPC_INVALID_ARGUMENT,
-                  "This is not the ID of a group: make one with ripc_group_id_from_name() or RIPC_GROUP_ID().");
+  if (Status valid = check_group(group); !valid.ok()) return valid;
   const std::lock_guard lock(groups_mutex_);
   if (record_.is_in(group) == join) return {};
   spi::ServiceRecord changed = record_;
@@ -60,8 +58,7 @@ Status Service::change_groups(ripc_service_id group, bool join) {
 // One message on its way to the members of a group.
 struct Service::GroupSend {
   ripc_service_id group = 0;
-  wire::Encoder& encoder;
-  std::size_t bytes = 0;
+  wire::Plain message;
   Deadline deadline;
   ripc_group_outcome* outcome = nullptr;
   std::uint32_t taken = 0;
@@ -89,17 +86,10 @@ Status Service::send_to_group(const SendArguments& arguments) {
     return Status(RIPC_UNSUPPORTED,
                   "A group takes short items only: send a short message that says what to fetch, or send to each of "
                   "ripc_group_members().");
-  wire::Encoder encoder(wire::PacketKind::message, arguments.tag, id());
-  bool encodable = true;
-  std::size_t bytes = 0;
-  for (const ripc_item& item : arguments.items) {
-    encodable = encoder.add_payload(bytes_of(item)) && encodable;
-    bytes += item.size;
-  }
-  if (!encodable) return RIPC_TOO_LARGE;
+  wire::Plain message;
+  if (!describe(arguments.items, arguments.tag, message)) return RIPC_TOO_LARGE;
   GroupSend sending{.group = arguments.to,
-                    .encoder = encoder,
-                    .bytes = bytes,
+                    .message = message,
                     .deadline = Deadline::after(context_.resolve_timeout()),
                     .outcome = arguments.outcome};
   std::shared_ptr<const GroupList> list = context_.groups().members(arguments.to);
@@ -151,20 +141,16 @@ ripc_status Service::send_to_member(const GroupMember& member, GroupSend& sendin
     const ThreadEpoch::Section section(thread);
     const std::shared_ptr<spi::Channel>* channel = context_.routes().find(record.id);
     if (channel == nullptr) return RIPC_NO_SERVICE;
-    bool woke = false;
     if (leads_elsewhere(**channel, record)) {
       status = RIPC_CLOSED;
       if ((*channel)->incarnation() < record.incarnation) useless = *channel;
-    } else if (sending.encoder.size() > (*channel)->packet_limit()) {
+    } else if (sending.message.packet_size() > (*channel)->packet_limit()) {
       status = RIPC_TOO_LARGE;
     } else {
-      status = (*channel)->send(sending.encoder.finish(), woke);
+      status = send_by(**channel, sending.message, thread);
       if (is_gone(status)) useless = *channel;
     }
-    if (status == RIPC_OK) count_sent(thread, sending.bytes);
-    if (woke) counters_.wakes_sent.fetch_add(1, std::memory_order_relaxed);
   }
-  if (status == RIPC_AGAIN) counters_.again.fetch_add(1, std::memory_order_relaxed);
   if (useless) context_.drop_channel(*useless);
   return status;
 }

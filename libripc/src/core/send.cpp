@@ -5,7 +5,6 @@
 #include <bitset>
 #include <thread>
 
-#include "base/futex.hpp"
 #include "core/sending.hpp"
 #include "core/service.hpp"
 #include "wire/packet.hpp"
@@ -20,14 +19,27 @@ constexpr int kAttempts = 3;
 constexpr std::size_t kSendBatch = 64;
 // A peer that is writing into a return buffer moves at memory speed; one that is stopped does not move.
 constexpr Nanoseconds kWritePatience = 2'000'000'000;
-// Between two looks at a full queue: each look takes a cache line away from the receiver.
-constexpr int kRoomPauses = 16;
+
+spi::Bytes bytes_of(const ripc_item& item) noexcept { return {static_cast<const std::byte*>(item.data), item.size}; }
 
 Status too_large(std::size_t size, std::size_t limit) {
   return Status(RIPC_TOO_LARGE, "The short items make a packet of " + std::to_string(size) +
                                     " bytes; this peer takes " + std::to_string(limit) +
                                     ". Send the large items as RIPC_ITEM_LONG, or give the receiving service a larger "
                                     "queue_bytes.");
+}
+
+// Of a message of these items and nothing else.
+std::size_t packet_size_of(std::span<const ripc_item> items) noexcept {
+  std::size_t bytes = 0;
+  for (const ripc_item& item : items) bytes += item.size;
+  return wire::packet_size(items.size(), bytes);
+}
+
+// Whether some item may travel long instead.
+bool has_auto(std::span<const ripc_item> items) noexcept {
+  return std::any_of(items.begin(), items.end(),
+                     [](const ripc_item& item) { return item.kind == RIPC_ITEM_AUTO && item.size != 0; });
 }
 
 Status check(const SendArguments& arguments) {
@@ -60,22 +72,6 @@ struct Service::Outgoing {
   std::vector<spi::Bytes> ranges;
 };
 
-// False if this is no plain message.
-inline bool Service::describe(std::span<const ripc_item> items, std::uint32_t tag,
-                              wire::Plain& message) const noexcept {
-  if (items.size() > RIPC_MAX_ITEMS) [[unlikely]]
-    return false;
-  std::size_t bytes = 0;
-  for (const ripc_item& item : items) {
-    if (item.kind > RIPC_ITEM_SHORT || (item.data == nullptr && item.size != 0) || item.size > wire::kMaxItemBody)
-        [[unlikely]]
-      return false;
-    bytes += item.size;
-  }
-  message = {.source = id(), .tag = tag, .items = items, .bytes = bytes};
-  return true;
-}
-
 ripc_status Service::send_short(ripc_service_id to, std::uint32_t tag, std::span<const ripc_item> items) noexcept {
   wire::Plain message;
   if (usable() != RIPC_OK || !describe(items, tag, message)) [[unlikely]]
@@ -85,16 +81,8 @@ ripc_status Service::send_short(ripc_service_id to, std::uint32_t tag, std::span
   const std::shared_ptr<spi::Channel>* channel = context_.routes().find(to);
   if (channel == nullptr) [[unlikely]]
     return RIPC_PENDING;
-  bool woke = false;
-  const ripc_status status = (*channel)->send_plain(message, woke);
-  if (status == RIPC_OK) [[likely]] {
-    count_sent(thread, message.bytes);
-    if (woke) counters_.wakes_sent.fetch_add(1, std::memory_order_relaxed);
-    return RIPC_OK;
-  }
-  if (status != RIPC_AGAIN) return RIPC_PENDING;
-  counters_.again.fetch_add(1, std::memory_order_relaxed);
-  return RIPC_AGAIN;
+  const ripc_status status = send_by(**channel, message, thread);
+  return status == RIPC_OK || status == RIPC_AGAIN ? status : RIPC_PENDING;
 }
 
 Status Service::send(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket) {
@@ -174,37 +162,20 @@ std::size_t Service::send_batch(ripc_service_id to, std::span<const ripc_short_m
 }
 
 Status Service::send_plain(const SendArguments& arguments, bool& fits) {
-  wire::Encoder encoder(wire::PacketKind::message, arguments.tag, id());
-  bool encodable = true;
-  bool any_auto = false;
-  std::size_t bytes = 0;
-  for (const ripc_item& item : arguments.items) {
-    encodable = encoder.add_payload(bytes_of(item)) && encodable;
-    any_auto = any_auto || (item.kind == RIPC_ITEM_AUTO && item.size != 0);
-    bytes += item.size;
-  }
+  wire::Plain message;
+  const bool encodable = describe(arguments.items, arguments.tag, message);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     std::shared_ptr<spi::Channel> lost;
     {
       ThreadEpoch::Record& record = ThreadEpoch::current();
       const ThreadEpoch::Section section(record);
       if (const std::shared_ptr<spi::Channel>* channel = context_.routes().find(arguments.to)) {
-        if (!encodable || encoder.size() > (*channel)->packet_limit()) [[unlikely]] {
-          fits = !any_auto;
-          return fits ? too_large(wire::packet_size(arguments.items.size(), bytes), (*channel)->packet_limit())
-                      : Status();
+        if (!encodable || message.packet_size() > (*channel)->packet_limit()) [[unlikely]] {
+          fits = !has_auto(arguments.items);
+          return fits ? too_large(packet_size_of(arguments.items), (*channel)->packet_limit()) : Status();
         }
-        bool woke = false;
-        const ripc_status status = (*channel)->send(encoder.finish(), woke);
-        if (status == RIPC_OK) [[likely]] {
-          count_sent(record, bytes);
-          if (woke) counters_.wakes_sent.fetch_add(1, std::memory_order_relaxed);
-          return {};
-        }
-        if (!is_gone(status)) {
-          if (status == RIPC_AGAIN) counters_.again.fetch_add(1, std::memory_order_relaxed);
-          return status;
-        }
+        const ripc_status status = send_by(**channel, message, record);
+        if (!is_gone(status)) return status;
         lost = *channel;
       }
     }
@@ -267,17 +238,15 @@ Status Service::send_planned(const SendArguments& arguments, std::shared_ptr<Tic
 
   std::size_t entries = arguments.items.size() + arguments.returns.size() + 1;
   std::size_t body = arguments.returns.size() * wire::kGrantSize + sizeof(std::uint64_t);
-  bool any_auto = false;
   for (std::size_t index = 0; index < arguments.items.size(); ++index) {
     const ripc_item& item = arguments.items[index];
     outgoing.ways[index] = item.kind == RIPC_ITEM_LONG ? Way::exposed : Way::payload;
-    any_auto = any_auto || (item.kind == RIPC_ITEM_AUTO && item.size != 0);
     body += item.kind == RIPC_ITEM_LONG     ? wire::kDescriptorSize
             : item.kind == RIPC_ITEM_RETURN ? wire::kDirectedSize
                                             : item.size;
   }
   if (wire::packet_size(entries, body) > (*channel)->packet_limit()) {
-    if (!any_auto) return too_large(wire::packet_size(entries, body), (*channel)->packet_limit());
+    if (!has_auto(arguments.items)) return too_large(wire::packet_size(entries, body), (*channel)->packet_limit());
     for (std::size_t index = 0; index < arguments.items.size(); ++index) {
       const ripc_item& item = arguments.items[index];
       if (item.kind == RIPC_ITEM_AUTO && item.size != 0) outgoing.ways[index] = Way::exposed;
@@ -451,75 +420,6 @@ Result<std::size_t> Service::short_limit(ripc_service_id to, std::size_t items) 
   Result<std::shared_ptr<spi::Channel>> channel = context_.channel_to(to, counters_.resolutions);
   if (!channel.ok()) return channel.status();
   return (*channel)->packet_limit() - wire::packet_size(items, 0);
-}
-
-Status Service::wait_room(ripc_service_id to, Deadline deadline) {
-  const Nanoseconds spin_until = monotonic_now() + context_.spin();
-  for (;;) {
-    if (const ripc_status status = usable(); status != RIPC_OK) return status;
-    const std::uint32_t seen = room_changes_.load(std::memory_order_acquire);
-    Result<bool> room = room_at(to, false);
-    if (!room.ok()) return room.status();
-    if (interrupted_.exchange(false, std::memory_order_acq_rel)) return RIPC_INTERRUPTED;
-    if (*room) return {};
-    if (deadline.expired()) return RIPC_TIMEOUT;
-    if (monotonic_now() < spin_until) {
-      for (int pause = 0; pause < kRoomPauses; ++pause) cpu_pause();
-      continue;
-    }
-    room = room_at(to, true);
-    if (!room.ok()) return room.status();
-    if (*room) return {};
-    if (sleep_for_room(seen, deadline) == RIPC_INTERRUPTED) return RIPC_INTERRUPTED;
-  }
-}
-
-// Whether a message may find room; `request`: if not, room_changed() will be called.
-Result<bool> Service::room_at(ripc_service_id to, bool request) {
-  if (is_group(to)) return group_room(to, request);
-  Result<std::shared_ptr<spi::Channel>> channel = context_.channel_to(to, counters_.resolutions);
-  if (!channel.ok()) return channel.status();
-  return request ? (*channel)->request_room() : (*channel)->has_room();
-}
-
-// Until room_changes_ is not `seen` any more, the deadline is over or a signal has come.
-ripc_status Service::sleep_for_room(std::uint32_t seen, Deadline deadline) {
-  EventLoop& loop = context_.loop();
-  ripc_status status = RIPC_OK;
-  room_waiters_.fetch_add(1, std::memory_order_seq_cst);
-  if (loop.in_loop_thread()) {
-    const std::uint64_t signals = loop.signal_count();
-    const auto changed = [&] {
-      return loop.signal_count() != signals || room_changes_.load(std::memory_order_seq_cst) != seen;
-    };
-    (void)loop.run_until(changed, deadline);
-    if (loop.signal_count() != signals) status = RIPC_INTERRUPTED;
-  } else {
-    status = futex_wait(room_changes_, seen, deadline);
-  }
-  room_waiters_.fetch_sub(1, std::memory_order_seq_cst);
-  return status;
-}
-
-// Also in signal handlers.
-void Service::wake_room_waiters() noexcept {
-  room_changes_.fetch_add(1, std::memory_order_seq_cst);
-  if (room_waiters_.load(std::memory_order_seq_cst) == 0) return;
-  futex_wake(room_changes_);
-  context_.loop().wake();
-}
-
-Status Service::request_room_event(ripc_service_id to) {
-  if (const ripc_status status = usable(); status != RIPC_OK) return status;
-  const Result<bool> room = room_at(to, true);
-  if (!room.ok()) return room.status();
-  if (*room) events_.wake();
-  return {};
-}
-
-void Service::room_changed() noexcept {
-  wake_room_waiters();
-  if (uses_fd_.load(std::memory_order_relaxed)) events_.wake();
 }
 
 }  // namespace ripc::core

@@ -2,15 +2,11 @@
 // What sends to a service and sends to a group have in common.
 #pragma once
 
-#include "spi/transport.hpp"
+#include "ripc/ripc.h"
 
 namespace ripc::core {
 
 // The channel is of no use any more.
 inline bool is_gone(ripc_status status) noexcept { return status == RIPC_PEER_DEAD || status == RIPC_CLOSED; }
-
-inline spi::Bytes bytes_of(const ripc_item& item) noexcept {
-  return {static_cast<const std::byte*>(item.data), item.size};
-}
 
 }  // namespace ripc::core

@@ -85,7 +85,7 @@ class Service final : private spi::PacketSink {
   WindowQueue& windows() noexcept { return windows_; }
   NotificationTable& notifications() noexcept { return *notifications_; }
 
-  // ---- Sending: any thread (send.cpp) ----
+  // ---- Sending: any thread (send.cpp, room.cpp) ----
   // A message of short items with no option but a tag, where the channel is known: no allocation, no lock.
   // RIPC_PENDING: send() has to look at it.
   ripc_status send_short(ripc_service_id to, std::uint32_t tag, std::span<const ripc_item> items) noexcept;
@@ -122,7 +122,30 @@ class Service final : private spi::PacketSink {
   ripc_status usable() const noexcept { return static_cast<ripc_status>(state_.load(std::memory_order_relaxed)); }
 
   void count_sent(const ThreadEpoch::Record& thread, std::size_t bytes) noexcept;
-  bool describe(std::span<const ripc_item> items, std::uint32_t tag, wire::Plain& message) const noexcept;
+  // Sends and counts. In the thread's read section, in which the channel was found.
+  ripc_status send_by(spi::Channel& channel, const wire::Plain& message, const ThreadEpoch::Record& thread) noexcept {
+    bool woke = false;
+    const ripc_status status = channel.send_plain(message, woke);
+    if (status == RIPC_OK) [[likely]]
+      count_sent(thread, message.bytes);
+    if (woke) counters_.wakes_sent.fetch_add(1, std::memory_order_relaxed);
+    if (status == RIPC_AGAIN) counters_.again.fetch_add(1, std::memory_order_relaxed);
+    return status;
+  }
+  // False if this is no plain message.
+  bool describe(std::span<const ripc_item> items, std::uint32_t tag, wire::Plain& message) const noexcept {
+    if (items.size() > RIPC_MAX_ITEMS) [[unlikely]]
+      return false;
+    std::size_t bytes = 0;
+    for (const ripc_item& item : items) {
+      if (item.kind > RIPC_ITEM_SHORT || (item.data == nullptr && item.size != 0) || item.size > wire::kMaxItemBody)
+          [[unlikely]]
+        return false;
+      bytes += item.size;
+    }
+    message = {.source = id(), .tag = tag, .items = items, .bytes = bytes};
+    return true;
+  }
   std::size_t send_batch(ripc_service_id to, std::span<const ripc_short_message> messages) noexcept;
   Status send_plain(const SendArguments& arguments, bool& fits);
   Status send_planned(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);

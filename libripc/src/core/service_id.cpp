@@ -4,6 +4,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/group_id.hpp"
 #include "base/plain_text.hpp"
 #include "base/random.hpp"
 
@@ -25,6 +26,12 @@ Status check_service_name(std::string_view name) {
   if (!is_plain_text(name) || name.find('/') != std::string_view::npos)
     return Status(RIPC_INVALID_ARGUMENT, "A name is UTF-8 text without '/' and control characters.");
   return {};
+}
+
+Status check_group(ripc_service_id id) {
+  if (is_group(id)) return {};
+  return Status(RIPC_INVALID_ARGUMENT,
+                "This is not the ID of a group: make one with ripc_group_id_from_name() or RIPC_GROUP_ID().");
 }
 
 ripc_service_id service_id_from_name(std::string_view name) noexcept {

@@ -12,6 +12,8 @@ inline constexpr std::size_t kMaxNameLength = 200;
 
 // 1 to 200 bytes of valid UTF-8 without '/' and control characters.
 Status check_service_name(std::string_view name);
+// RIPC_OK for the ID of a group.
+Status check_group(ripc_service_id id);
 
 // The top bits 10, then 62 bits of XXH3-64 over the name's bytes. The name must be valid.
 ripc_service_id service_id_from_name(std::string_view name) noexcept;

@@ -40,7 +40,7 @@ inline std::byte* write_plain_head(const Plain& plain, std::byte* to) noexcept {
 }
 
 // Writes the packet to `to`, which has room for plain.packet_size() bytes.
-inline void write_plain(const Plain& plain, std::byte* to) noexcept {
+[[gnu::always_inline]] inline void write_plain(const Plain& plain, std::byte* to) noexcept {
   to = write_plain_head(plain, to);
   for (const ripc_item& item : plain.items) {
     copy_small(to, static_cast<const std::byte*>(item.data), item.size);

@@ -32,21 +32,11 @@ class QueueWriter {
   ripc_status write_with(std::size_t length, Fill&& fill) noexcept {
     if (length > kInlineCapacity) [[unlikely]]
       return write_outside(length, fill);
-    std::uint64_t tail = tail_.load(std::memory_order_relaxed);
-    for (;;) {
-      const auto index = static_cast<std::uint32_t>(tail);
-      if (index - known_head_cells_.load(std::memory_order_acquire) >= geometry_.cells) [[unlikely]] {
-        Reservation reservation;
-        if (!reserve(0, reservation)) return RIPC_AGAIN;
-        commit(reservation.cell, length, [&](Cell& cell) { fill(cell.bytes); });
-        return RIPC_OK;
-      }
-      if (tail_.compare_exchange_weak(tail, pack(index + 1, static_cast<std::uint32_t>(tail >> 32)),
-                                      std::memory_order_acq_rel, std::memory_order_relaxed)) {
-        commit(index, length, [&](Cell& cell) { fill(cell.bytes); });
-        return RIPC_OK;
-      }
-    }
+    Reservation reservation;
+    if (!take_next_cell(reservation) && !reserve(0, reservation)) [[unlikely]]
+      return RIPC_AGAIN;
+    commit(reservation.cell, length, [&](Cell& cell) { fill(cell.bytes); });
+    return RIPC_OK;
   }
 
   // True if a quarter of the cells, and room for a packet of the largest size, are free now.
@@ -59,6 +49,15 @@ class QueueWriter {
     std::uint32_t data_end;
   };
   bool reserve(std::size_t data_size, Reservation& reservation) noexcept;
+
+  // What reserve() of a cell alone usually comes to. False: it has to look.
+  bool take_next_cell(Reservation& reservation) noexcept {
+    std::uint64_t tail = tail_.load(std::memory_order_relaxed);
+    reservation.cell = static_cast<std::uint32_t>(tail);
+    return reservation.cell - known_head_cells_.load(std::memory_order_acquire) < geometry_.cells &&
+           tail_.compare_exchange_strong(tail, pack(reservation.cell + 1, static_cast<std::uint32_t>(tail >> 32)),
+                                         std::memory_order_acq_rel, std::memory_order_relaxed);
+  }
 
   static constexpr std::uint64_t pack(std::uint32_t cells, std::uint32_t data) noexcept {
     return cells | std::uint64_t{data} << 32;
