@@ -168,7 +168,7 @@ void add_bench(CLI::App& parent, const BenchKind& kind, int& exit_code) {
     command->add_flag("!--no-pin", options->pin, "Leave the two processes where the scheduler puts them");
   }
   if (has_kind) {
-    command->add_option("--batch", options->batch, "Short messages of one send call (rate); 0: 1, over sockets 64")
+    command->add_option("--batch", options->batch, "Short messages of one send call (rate); 0: 64")
         ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{4096}))
         ->capture_default_str();
     command->add_option("--depth", options->depth, "Messages under way at once (long, return and lend)")

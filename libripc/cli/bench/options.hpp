@@ -20,7 +20,7 @@ struct BenchOptions {
   std::string wait = "spin";      // or block: sleep at once
   std::uint64_t runs = 1;
   std::uint64_t depth = 2;      // messages under way at once, for long, return and lent streams
-  std::uint64_t batch = 0;      // short messages of one send call; 0: one, over sockets as many as bare datagrams
+  std::uint64_t batch = 0;      // short messages of one send call; 0: 64, as bare datagrams
   std::string source = "kept";  // or lease, malloc: where a stream's large payloads are sent from
   std::uint32_t queue_messages = 0;
   std::uint32_t queue_bytes = 0;

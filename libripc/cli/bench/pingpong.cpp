@@ -52,7 +52,9 @@ struct Buffers {
 
 libripc::Error answer(Library& library, const BenchOptions& options, Buffers& buffers, std::uint64_t count,
                       std::uint64_t first) {
+  const bool is_short = options.kind == "short";
   const bool is_long = options.kind == "long";
+  const bool is_return = options.kind == "return";
   for (std::uint64_t sequence = first; sequence < first + count; ++sequence) {
     libripc::WritableBytes window;
     if (is_long) {
@@ -70,7 +72,7 @@ libripc::Error answer(Library& library, const BenchOptions& options, Buffers& bu
     if (!message.ok()) return message.error();
     const libripc::ItemView view = message->item(0);
     std::array<Item, 1> items;
-    if (options.kind == "short") {
+    if (is_short) {
       items[0] = libripc::short_item(view.bytes());
     } else if (is_long) {
       if (view.kind() != RIPC_VIEW_WINDOW) return libripc::Error(view.status());
@@ -80,11 +82,13 @@ libripc::Error answer(Library& library, const BenchOptions& options, Buffers& bu
       auto buffer = buffers.take(asked);
       if (!buffer.ok()) return buffer.error();
       write_large(*buffer, asked);
-      items[0] = options.kind == "return" ? libripc::return_item(*buffer, 0) : libripc::long_item(*buffer);
+      items[0] = is_return ? libripc::return_item(*buffer, 0) : libripc::long_item(*buffer);
     }
-    auto ticket = reply_patiently(library, *message, items);
+    auto ticket = library.service.reply(*message, items);
+    if (ticket.code() == RIPC_AGAIN) [[unlikely]]
+      ticket = reply_patiently(library, *message, items);
     if (!ticket.ok()) return ticket.error();
-    if (options.kind != "short") buffers.tickets[sequence % kBuffers] = *std::move(ticket);
+    if (!is_short) buffers.tickets[sequence % kBuffers] = *std::move(ticket);
   }
   return {};
 }
@@ -176,7 +180,8 @@ class Pinger {
 
     const std::uint64_t start = clock_.now();
     auto ticket = library_.service.send(library_.peer, items, send_options);
-    if (ticket.code() == RIPC_AGAIN) ticket = send_patiently(library_, items, send_options);
+    if (ticket.code() == RIPC_AGAIN) [[unlikely]]
+      ticket = send_patiently(library_, items, send_options);
     if (!ticket.ok()) return ticket.error();
     auto message = library_.service.receive(kPatience, flags);
     const std::uint64_t end = clock_.now();

@@ -198,7 +198,7 @@ BenchResult run_rate(const BenchOptions& options) {
     const std::uint64_t by_size = (std::uint64_t{4} << 30) / std::max<std::uint64_t>(options.size, 1);
     actual.iterations = std::clamp<std::uint64_t>(by_size, 1000, options.transport == "shm" ? 5'000'000 : 500'000);
   }
-  if (actual.batch == 0) actual.batch = has_bare(actual) ? kBatch : 1;
+  if (actual.batch == 0) actual.batch = kBatch;
   SocketPair sockets;
   if (has_bare(actual))
     if (const auto error = sockets.open(); !error.ok()) return error;

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <new>
 #include <optional>
 #include <string>
@@ -44,7 +45,13 @@ class [[nodiscard]] Error {
   Error() noexcept = default;
   // A status with the general sentence for it (ripc_status_text). Does not allocate.
   Error(ripc_status code) noexcept : code_(code) {}  // NOLINT(google-explicit-constructor): statuses are errors
-  Error(ripc_status code, std::string text) noexcept : code_(code), text_(std::move(text)) {}
+  // Without memory for the sentence: the general one.
+  Error(ripc_status code, std::string text) noexcept : code_(code) {
+    try {
+      if (!text.empty()) text_ = std::make_shared<const std::string>(std::move(text));
+    } catch (const std::bad_alloc&) {
+    }
+  }
 
   // The outcome of the call into ripc.h that this thread made last. The statuses that a working program meets all the
   // time (RIPC_AGAIN, RIPC_EMPTY, RIPC_PENDING, RIPC_TIMEOUT, RIPC_INTERRUPTED) keep their general sentence and do not
@@ -64,14 +71,14 @@ class [[nodiscard]] Error {
   const char* name() const noexcept { return ripc_status_name(code_); }
   // The sentence. Valid as long as this Error.
   std::string_view text() const noexcept {
-    return text_.empty() ? std::string_view(ripc_status_text(code_)) : std::string_view(text_);
+    return text_ ? std::string_view(*text_) : std::string_view(ripc_status_text(code_));
   }
 
   friend bool operator==(const Error& error, ripc_status code) noexcept { return error.code_ == code; }
 
  private:
   ripc_status code_ = RIPC_OK;
-  std::string text_;
+  std::shared_ptr<const std::string> text_;  // most errors have none: two words to move
 };
 
 // ---- Result --------------------------------------------------------------------------------------------------

@@ -151,7 +151,8 @@ class Service {
       outcome.missed_capacity = options.outcome->missed.size();
       c_options.outcome = &outcome;
     }
-    const ripc_status status = ripc_send(handle_, to, items.data(), items.size(), &c_options, &ticket);
+    const ripc_status status =
+        ripc_send(handle_, to, items.data(), items.size(), is_default(options) ? nullptr : &c_options, &ticket);
     if (options.outcome != nullptr) {
       options.outcome->members = outcome.members;
       options.outcome->taken = outcome.taken;
@@ -189,7 +190,8 @@ class Service {
   Result<Ticket> reply(const Message& message, std::span<const Item> items, const SendOptions& options = {}) noexcept {
     const ripc_send_options c_options = to_c(options);
     ripc_ticket* ticket = nullptr;
-    const ripc_status status = ripc_reply(handle_, message.handle(), items.data(), items.size(), &c_options, &ticket);
+    const ripc_status status = ripc_reply(handle_, message.handle(), items.data(), items.size(),
+                                          is_default(options) ? nullptr : &c_options, &ticket);
     return finish(status, Ticket(ticket));
   }
   Result<Ticket> reply(const Message& message, std::initializer_list<Item> items,
@@ -311,6 +313,10 @@ class Service {
   }
 
  private:
+  static bool is_default(const SendOptions& options) noexcept {
+    return options.tag == 0 && options.returns.empty() && options.timeout == kNoWait && options.request_id == nullptr &&
+           options.outcome == nullptr;
+  }
   static ripc_send_options to_c(const SendOptions& options) noexcept {
     ripc_send_options result{};
     result.size = sizeof result;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/shm/queue.hpp"
 
+#include <algorithm>
+
 #include "base/copy.hpp"
 
 namespace ripc::shm {
@@ -24,7 +26,7 @@ ripc_status QueueWriter::write(std::span<const std::span<const std::byte>> range
   });
 }
 
-bool QueueWriter::reserve(std::size_t data_size, Reservation& reservation) noexcept {
+bool QueueWriter::reserve(std::uint32_t wanted, std::size_t data_size, Reservation& reservation) noexcept {
   const std::uint32_t needed = round_up_to_line(data_size);
   std::uint64_t tail = tail_.load(std::memory_order_relaxed);
   for (;;) {
@@ -38,14 +40,16 @@ bool QueueWriter::reserve(std::size_t data_size, Reservation& reservation) noexc
     const std::uint32_t end = start + needed;
 
     // A peer that writes nonsense into the heads makes this see a full queue, or room that the masks keep in bounds.
-    bool fits = cell - known_head_cells_.load(std::memory_order_acquire) < geometry_.cells &&
+    std::uint32_t used = cell - known_head_cells_.load(std::memory_order_acquire);
+    bool fits = used < geometry_.cells &&
                 (needed == 0 || end - known_head_data_.load(std::memory_order_acquire) <= geometry_.data_bytes);
     if (!fits) {
       const std::uint32_t head_cells = control_->receiver.head_cells.load(std::memory_order_acquire);
       const std::uint32_t head_data = control_->receiver.head_data.load(std::memory_order_acquire);
       known_head_cells_.store(head_cells, std::memory_order_release);
       known_head_data_.store(head_data, std::memory_order_release);
-      fits = cell - head_cells < geometry_.cells && (needed == 0 || end - head_data <= geometry_.data_bytes);
+      used = cell - head_cells;
+      fits = used < geometry_.cells && (needed == 0 || end - head_data <= geometry_.data_bytes);
     }
     if (!fits) {
       // Full, unless another thread has moved the tail while we looked.
@@ -54,8 +58,10 @@ bool QueueWriter::reserve(std::size_t data_size, Reservation& reservation) noexc
       tail = now;
       continue;
     }
-    if (tail_.compare_exchange_weak(tail, pack(cell + 1, end), std::memory_order_acq_rel, std::memory_order_relaxed)) {
-      reservation = {cell, start, end};
+    const std::uint32_t count = std::min(wanted, geometry_.cells - used);
+    if (tail_.compare_exchange_weak(tail, pack(cell + count, end), std::memory_order_acq_rel,
+                                    std::memory_order_relaxed)) {
+      reservation = {cell, count, start, end};
       return true;
     }
   }

@@ -33,10 +33,22 @@ class QueueWriter {
     if (length > kInlineCapacity) [[unlikely]]
       return write_outside(length, fill);
     Reservation reservation;
-    if (!take_next_cell(reservation) && !reserve(0, reservation)) [[unlikely]]
+    if (!take_next_cell(reservation) && !reserve(1, 0, reservation)) [[unlikely]]
       return RIPC_AGAIN;
     commit(reservation.cell, length, [&](Cell& cell) { fill(cell.bytes); });
     return RIPC_OK;
+  }
+
+  // Several packets in order, each of at most kInlineCapacity bytes: packet `index` of length_of(index) bytes, made by
+  // fill(index, to). How many found room. Any thread.
+  template <typename Length, typename Fill>
+  std::size_t write_inline(std::size_t count, Length&& length_of, Fill&& fill) noexcept {
+    Reservation reservation;
+    if (!reserve(static_cast<std::uint32_t>(count), 0, reservation)) return 0;
+    for (std::uint32_t index = 0; index < reservation.cells; ++index) {
+      commit(reservation.cell + index, length_of(index), [&](Cell& cell) { fill(index, cell.bytes); });
+    }
+    return reservation.cells;
   }
 
   // True if a quarter of the cells, and room for a packet of the largest size, are free now.
@@ -44,11 +56,13 @@ class QueueWriter {
 
  private:
   struct Reservation {
-    std::uint32_t cell;
+    std::uint32_t cell;   // the first
+    std::uint32_t cells;  // one after the other
     std::uint32_t data_start;
     std::uint32_t data_end;
   };
-  bool reserve(std::size_t data_size, Reservation& reservation) noexcept;
+  // Up to `wanted` cells, at least one, and so much of the data area. False: there is no room.
+  bool reserve(std::uint32_t wanted, std::size_t data_size, Reservation& reservation) noexcept;
 
   // What reserve() of a cell alone usually comes to. False: it has to look.
   bool take_next_cell(Reservation& reservation) noexcept {
@@ -67,7 +81,7 @@ class QueueWriter {
   ripc_status write_outside(std::size_t length, Fill&& fill) noexcept {
     if (length > geometry_.packet_limit()) return RIPC_TOO_LARGE;
     Reservation reservation;
-    if (!reserve(length, reservation)) return RIPC_AGAIN;
+    if (!reserve(1, length, reservation)) return RIPC_AGAIN;
     commit(reservation.cell, length, [&](Cell& cell) {
       cell.outside.data_offset = reservation.data_start & (geometry_.data_bytes - 1);
       cell.outside.data_end = reservation.data_end;

@@ -41,6 +41,29 @@ ripc_status ShmChannel::send_plain(const wire::Plain& message, bool& woke) noexc
   return status;
 }
 
+// Those that fit into a cell each are written with one reservation, and wake the receiver once.
+ripc_status ShmChannel::send_many(std::span<const wire::Plain> messages, std::size_t& sent, bool& woke) noexcept {
+  const auto end = std::find_if(messages.begin(), messages.end(),
+                                [](const wire::Plain& message) { return message.packet_size() > kInlineCapacity; });
+  const auto count = static_cast<std::size_t>(end - messages.begin());
+  sent = 0;
+  ripc_status status = RIPC_OK;
+  if (count < 2) {
+    if (!messages.empty()) status = send_plain(messages.front(), woke);
+    if (status == RIPC_OK) sent = std::min<std::size_t>(messages.size(), 1);
+    return status;
+  }
+  status = open_status();
+  if (status != RIPC_OK) [[unlikely]]
+    return status;
+  sent = writer_.write_inline(
+      count, [&](std::size_t index) { return messages[index].packet_size(); },
+      [&](std::size_t index, std::byte* to) { wire::write_plain(messages[index], to); });
+  if (sent == 0) return RIPC_AGAIN;
+  wake_receiver(woke);
+  return RIPC_OK;
+}
+
 // After a packet was written.
 inline void ShmChannel::wake_receiver(bool& woke) noexcept {
   // The receiver publishes its sleep, makes every sender's earlier stores visible from its side, and looks once more:

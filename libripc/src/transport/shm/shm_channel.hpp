@@ -48,6 +48,7 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   std::uint64_t incarnation() const noexcept override { return parts_.incarnation; }
   ripc_status send(spi::Gather packet, bool& woke) noexcept override;
   ripc_status send_plain(const wire::Plain& message, bool& woke) noexcept override;
+  ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent, bool& woke) noexcept override;
   ripc_status send_control(spi::Gather packet) noexcept override;
   bool has_room() const noexcept override;
   bool request_room() noexcept override;

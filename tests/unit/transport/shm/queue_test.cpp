@@ -144,6 +144,32 @@ TEST(Queue, SaysAgainWhenEveryCellIsTakenAndGoesOnAfterAPop) {
   }
 }
 
+TEST(Queue, WritesSeveralPacketsAtOnceInOrderAsFarAsThereIsRoom) {
+  Link link;
+  ASSERT_EQ(write(link.writer, pattern(8, 0)), RIPC_OK);
+  const auto size_of = [](std::size_t index) { return index % 4 == 3 ? kInlineCapacity : index; };
+  const auto write_inline = [&](std::size_t count) {
+    return link.writer.write_inline(count, size_of, [&](std::size_t index, std::byte* to) {
+      const auto bytes = pattern(size_of(index), static_cast<std::uint32_t>(index));
+      std::copy(bytes.begin(), bytes.end(), to);
+    });
+  };
+  EXPECT_EQ(write_inline(3), 3u);
+  EXPECT_EQ(write_inline(64), kSmall.cells - 4u);
+  EXPECT_EQ(write_inline(64), 0u) << "full";
+  EXPECT_EQ(write_inline(0), 0u);
+  ASSERT_TRUE(peek_equals(link.reader, pattern(8, 0)));
+  link.reader.pop();
+  for (const std::size_t count : {std::size_t{3}, std::size_t{kSmall.cells - 4}}) {
+    for (std::size_t index = 0; index < count; ++index) {
+      ASSERT_TRUE(peek_equals(link.reader, pattern(size_of(index), static_cast<std::uint32_t>(index)))) << index;
+      link.reader.pop();
+    }
+  }
+  link.reader.publish();
+  EXPECT_EQ(write_inline(1), 1u) << "there is room again";
+}
+
 TEST(Queue, GivesRoomBackOnlyWhenItIsPublished) {
   Link link;
   for (std::uint32_t i = 0; i < kSmall.cells; ++i) ASSERT_EQ(write(link.writer, pattern(8, i)), RIPC_OK);
@@ -301,6 +327,17 @@ TEST_P(QueueThreads, KeepTheOrderOfEachSenderAndLoseNothing) {
     senders.emplace_back([&, sender] {
       Sequence random(sender);
       for (std::uint32_t number = 0; number < kPackets && !failed; ++number) {
+        if (random.below(4) == 0) {
+          // Several at once, without a body.
+          const std::size_t left = kPackets - number;
+          number += static_cast<std::uint32_t>(writer.write_inline(
+              std::min<std::size_t>(left, 1 + random.below(6)), [](std::size_t) { return sizeof(Head); },
+              [&](std::size_t index, std::byte* to) {
+                const Head head{sender, number + static_cast<std::uint32_t>(index)};
+                std::memcpy(to, &head, sizeof head);
+              }));
+          if (number == kPackets) break;
+        }
         const Head head{sender, number};
         const auto body = pattern(random.below(3) == 0 ? random.below(1500) : random.below(150), number + sender);
         const std::array<Bytes, 2> ranges{std::as_bytes(std::span(&head, 1)), Bytes(body)};
