@@ -7,6 +7,7 @@
 #                  seeds of corpus/NAME; other *.cpp are tools
 #   layers         the include arrows; each header alone
 #   package        users of an installed tree; the exported symbols
+#   support        headers for all of them, over the public C header
 #   any folder     *_test.sh and *_test.py are run as they are; exit code 77 means skipped
 # and examples/run.sh runs the examples. RIPC_TEST_FOLDERS picks folders; "scripts" in it stands for the last two lines.
 # In unit, conformance and fault a file *_main.cpp is a helper program of its own, named like the file; in fault, files
@@ -59,6 +60,7 @@ function(ripc_add_test_program target output_name)
   ripc_configure_target(${target})
   # GoogleTest's templates take long to optimise; the library under test is what must be fast.
   target_compile_options(${target} PRIVATE "$<IF:$<BOOL:${RIPC_SANITIZE}>,-O0,-O1>" -g1)
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")  # for support/
   # Where tests find other programs; the environment variables of the same names say the same to scripts.
   target_compile_definitions(${target} PRIVATE
     RIPC_TEST_PROGRAM_DIR="${RIPC_TEST_PROGRAM_DIR}"
@@ -125,6 +127,7 @@ function(ripc_tests_fault)
   if(fault_shared)
     add_library(ripc_fault_shared OBJECT ${fault_shared})
     ripc_configure_target(ripc_fault_shared)
+    target_include_directories(ripc_fault_shared PRIVATE "${PROJECT_SOURCE_DIR}/tests")
     target_link_libraries(ripc_fault_shared PRIVATE ripc_internal GTest::gmock)
     list(APPEND fault_library ripc_fault_shared GTest::gmock)
   endif()

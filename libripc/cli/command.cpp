@@ -77,6 +77,16 @@ libripc::Result<libripc::ServiceInfo> Target::resolve(libripc::Context& context)
   return name.empty() ? context.resolve(id) : context.resolve(name);
 }
 
+libripc::Result<Client> Client::open(const std::string& transports) {
+  libripc::ContextOptions options;
+  options.transports = transports;
+  auto context = libripc::Context::create(options);
+  if (!context.ok()) return context.error();
+  auto service = context->register_service();
+  if (!service.ok()) return service.error();
+  return Client{*std::move(context), *std::move(service)};
+}
+
 libripc::Nanoseconds to_timeout(double seconds) {
   if (seconds > 1e9) return libripc::kForever;
   return libripc::Nanoseconds(seconds <= 0 ? 0 : static_cast<std::int64_t>(seconds * 1e9));

@@ -37,6 +37,15 @@ struct Target {
   libripc::Result<libripc::ServiceInfo> resolve(libripc::Context& context) const;
 };
 
+// A context, and a service to talk from.
+struct Client {
+  libripc::Context context;
+  libripc::Service service;
+
+  // On these transports, separated by commas; empty: the default ones.
+  static libripc::Result<Client> open(const std::string& transports);
+};
+
 // Seconds from the command line to a timeout; more than 10^9 is "for ever".
 libripc::Nanoseconds to_timeout(double seconds);
 

@@ -132,14 +132,10 @@ int run_get(const GetOptions& options) {
     output = "-";
   }
 
-  libripc::ContextOptions context_options;
-  context_options.transports = options.transport;
-  auto context = libripc::Context::create(context_options);
-  if (!context.ok()) return fail(context.error());
-  auto service = context->register_service();
-  if (!service.ok()) return fail(service.error());
-  file::Connection connection(*context, *std::move(service), *std::move(target), to_timeout(options.timeout),
-                              options.timeout_given);
+  auto client = Client::open(options.transport);
+  if (!client.ok()) return fail(client.error());
+  file::Connection connection(client->context, std::move(client->service), *std::move(target),
+                              to_timeout(options.timeout), options.timeout_given);
   if (options.batch) return get_batch(options, connection);
   return get_one(options, connection, options.path, output, options.fetch.return_buffer);
 }

@@ -43,21 +43,17 @@ int run_ping(const PingOptions& options) {
     print_error(target.error().text());
     return kUsage;
   }
-  libripc::ContextOptions context_options;
-  context_options.transports = options.transport;
-  auto context = libripc::Context::create(context_options);
-  if (!context.ok()) return fail(context.error());
-  auto service = context->register_service();
-  if (!service.ok()) return fail(service.error());
+  auto client = Client::open(options.transport);
+  if (!client.ok()) return fail(client.error());
 
   const std::uint64_t started = monotonic_now();
   const auto timeout = static_cast<std::uint64_t>(to_timeout(options.timeout).count());
   const std::uint64_t deadline = started + timeout;
   constexpr std::uint64_t kAskAgain = 500'000'000;  // after this long an unanswered ping counts as lost
-  auto info = wait_for_service(*context, *target, to_timeout(options.timeout));
+  auto info = wait_for_service(client->context, *target, to_timeout(options.timeout));
   if (!info.ok()) return fail(info.error());
   // The way there is made now, so that the first ping does not pay for it.
-  if (auto path = context->find_path(info->id); path.ok()) info = std::move(path);
+  if (auto path = client->context.find_path(info->id); path.ok()) info = std::move(path);
 
   std::uint64_t number = (std::uint64_t{std::random_device{}()} << 32) + 1;  // not an answer to another process's ping
   std::vector<double> samples;
@@ -69,9 +65,10 @@ int run_ping(const PingOptions& options) {
     ++number;
     libripc::SendOptions send_options;
     send_options.tag = static_cast<std::uint32_t>(file::Operation::ping);
-    auto ticket = service->send(info->id, {libripc::short_item(std::as_bytes(std::span(&number, 1)))}, send_options);
+    auto ticket =
+        client->service.send(info->id, {libripc::short_item(std::as_bytes(std::span(&number, 1)))}, send_options);
     ++sent;
-    last = ticket.ok() ? await_ping(*service, number, std::min(deadline, sent_at + kAskAgain)) : ticket.error();
+    last = ticket.ok() ? await_ping(client->service, number, std::min(deadline, sent_at + kAskAgain)) : ticket.error();
     if (last.ok()) {
       samples.push_back(static_cast<double>(monotonic_now() - sent_at));
       continue;
@@ -81,7 +78,7 @@ int run_ping(const PingOptions& options) {
     if (!may_come_back) return fail(last);
     // It may have restarted between the question and the answer.
     const std::uint64_t now = monotonic_now();
-    info = wait_for_service(*context, *target,
+    info = wait_for_service(client->context, *target,
                             libripc::Nanoseconds(static_cast<std::int64_t>(now < deadline ? deadline - now : 0)));
     if (!info.ok()) return fail(info.error());
   }

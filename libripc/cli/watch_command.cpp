@@ -102,14 +102,10 @@ int run_watch(const WatchOptions& options) {
     print_error(target.error().text());
     return kUsage;
   }
-  libripc::ContextOptions context_options;
-  context_options.transports = options.transport;
-  auto context = libripc::Context::create(context_options);
-  if (!context.ok()) return fail(context.error());
-  auto service = context->register_service();
-  if (!service.ok()) return fail(service.error());
-  file::Connection connection(*context, *std::move(service), *std::move(target), to_timeout(options.timeout),
-                              options.timeout_given);
+  auto client = Client::open(options.transport);
+  if (!client.ok()) return fail(client.error());
+  file::Connection connection(client->context, std::move(client->service), *std::move(target),
+                              to_timeout(options.timeout), options.timeout_given);
   Notice notice;
   const StopOnSignal stop(connection.service());
   auto notification =

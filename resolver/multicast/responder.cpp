@@ -306,11 +306,11 @@ void MulticastResolver::announce_due(bool is_last_chance) {
   }
   finish();
   for (const ripc_service_id id : told) announcements_.erase(id);
-  counters_.announcements_sent += packets.size();
   lock.unlock();
   Sent total;
   for (const Bytes& packet : packets) total += network_->send_to_groups(packet);
   lock.lock();
+  counters_.announcements_sent += packets.size();
   count(total);
 }
 

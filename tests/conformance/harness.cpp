@@ -191,40 +191,9 @@ std::unique_ptr<unsigned char[], std::function<void(unsigned char*)>> lease(cons
           }};
 }
 
-std::uint64_t read_clock(clockid_t clock) {
-  timespec time;
-  clock_gettime(clock, &time);
-  return static_cast<std::uint64_t>(time.tv_sec) * kSecond + static_cast<std::uint64_t>(time.tv_nsec);
-}
-
-std::uint64_t now() { return read_clock(CLOCK_MONOTONIC); }
 std::uint64_t thread_cpu_time() { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
 
-bool eventually(const std::function<bool()>& condition) {
-  const std::uint64_t end = now() + kLimit;
-  while (!condition()) {
-    if (now() >= end) return false;
-    const timespec pause{0, 200'000};
-    nanosleep(&pause, nullptr);
-  }
-  return true;
-}
-
 // ---- Fixtures ----------------------------------------------------------------------------------------------------
-
-TemporaryDirectory::TemporaryDirectory() {
-  std::string name = (std::filesystem::temp_directory_path() / "ripc-conformance-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) {
-    ADD_FAILURE() << "no temporary directory: " << std::strerror(errno);
-  } else {
-    path_ = name;
-  }
-}
-
-TemporaryDirectory::~TemporaryDirectory() {
-  std::error_code ignored;
-  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-}
 
 ripc_context_options TransportTest::context_options() const {
   ripc_context_options options;

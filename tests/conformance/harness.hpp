@@ -8,7 +8,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <time.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -23,14 +22,25 @@
 
 #include "peer.hpp"
 #include "ripc/ripc.h"
+#include "support/handles.hpp"
+#include "support/temporary_directory.hpp"
+#include "support/waiting.hpp"
 
 void PrintTo(ripc_status status, std::ostream* out);  // found by GoogleTest: statuses print as their names
 
 namespace conformance {
 
-inline constexpr std::uint64_t kMillisecond = 1'000'000;
-inline constexpr std::uint64_t kSecond = 1000 * kMillisecond;
-inline constexpr std::uint64_t kLimit = 10 * kSecond;  // no wait is longer
+using support::Context;
+using support::eventually;
+using support::kLimit;
+using support::kMillisecond;
+using support::kSecond;
+using support::Message;
+using support::now;
+using support::read_clock;
+using support::Service;
+using support::TemporaryDirectory;
+using support::Ticket;
 
 // What a transport promises beyond the common contract. Tests of such promises skip where they do not hold.
 struct Traits {
@@ -45,18 +55,6 @@ const Traits& traits_of(const std::string& transport);
 std::vector<std::string> transports();  // from $RIPC_TEST_TRANSPORTS
 
 // ---- Handles and values ------------------------------------------------------------------------------------------
-
-template <auto function>
-struct Release {
-  template <typename Handle>
-  void operator()(Handle* handle) const {
-    function(handle);
-  }
-};
-using Context = std::unique_ptr<ripc_context, Release<ripc_context_destroy>>;
-using Service = std::unique_ptr<ripc_service, Release<ripc_service_unregister>>;
-using Message = std::unique_ptr<ripc_message, Release<ripc_message_release>>;
-using Ticket = std::unique_ptr<ripc_ticket, Release<ripc_ticket_release>>;
 
 using Bytes = std::vector<unsigned char>;
 
@@ -104,26 +102,9 @@ Message receive(const Service& service, std::uint32_t flags = 0);
 ripc_status final_status(const Ticket& ticket);  // waits up to kLimit
 std::unique_ptr<unsigned char[], std::function<void(unsigned char*)>> lease(const Context& context, std::size_t size);
 
-// Asks until the condition holds or kLimit is over.
-bool eventually(const std::function<bool()>& condition);
-// Nanoseconds.
-std::uint64_t read_clock(clockid_t clock);
-std::uint64_t now();              // monotonic
-std::uint64_t thread_cpu_time();  // used by the calling thread
+std::uint64_t thread_cpu_time();  // used by the calling thread, nanoseconds
 
 // ---- Fixtures ----------------------------------------------------------------------------------------------------
-
-class TemporaryDirectory {
- public:
-  TemporaryDirectory();
-  ~TemporaryDirectory();
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 class TransportTest : public testing::TestWithParam<std::string> {
  protected:

@@ -22,34 +22,6 @@
 
 namespace fault {
 
-TemporaryDirectory::TemporaryDirectory() {
-  std::string name = (std::filesystem::temp_directory_path() / "ripc-fault-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "no temporary directory: " << std::strerror(errno);
-  path_ = name;
-}
-
-TemporaryDirectory::~TemporaryDirectory() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
-std::uint64_t now() {
-  timespec time{};
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<std::uint64_t>(time.tv_sec) * kSecond + static_cast<std::uint64_t>(time.tv_nsec);
-}
-
-bool eventually(const std::function<bool()>& condition, std::uint64_t limit) {
-  const std::uint64_t until = now() + limit;
-  for (;;) {
-    if (condition()) return true;
-    if (now() >= until) return false;
-    // Only to leave the processor to whoever makes the condition true.
-    const timespec pause{0, 500'000};
-    nanosleep(&pause, nullptr);
-  }
-}
-
 std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
   if (text == nullptr || *text == '\0') return otherwise;

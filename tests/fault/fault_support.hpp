@@ -14,12 +14,22 @@
 #include <vector>
 
 #include "ripc/ripc.h"
+#include "support/handles.hpp"
+#include "support/temporary_directory.hpp"
+#include "support/waiting.hpp"
 
 namespace fault {
 
-inline constexpr std::uint64_t kMillisecond = 1'000'000;
-inline constexpr std::uint64_t kSecond = 1000 * kMillisecond;
-inline constexpr std::uint64_t kLimit = 20 * kSecond;  // no wait is longer
+using support::Context;
+using support::eventually;
+using support::kLimit;
+using support::kMillisecond;
+using support::kSecond;
+using support::Message;
+using support::now;
+using support::Service;
+using support::TemporaryDirectory;
+using support::Ticket;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kSanitized = true;  // allocators of sanitizers keep memory and mappings for themselves
@@ -27,35 +37,7 @@ inline constexpr bool kSanitized = true;  // allocators of sanitizers keep memor
 inline constexpr bool kSanitized = false;
 #endif
 
-template <auto function>
-struct Release {
-  template <typename Handle>
-  void operator()(Handle* handle) const {
-    function(handle);
-  }
-};
-using Context = std::unique_ptr<ripc_context, Release<ripc_context_destroy>>;
-using Service = std::unique_ptr<ripc_service, Release<ripc_service_unregister>>;
-using Message = std::unique_ptr<ripc_message, Release<ripc_message_release>>;
-using Ticket = std::unique_ptr<ripc_ticket, Release<ripc_ticket_release>>;
-
-class TemporaryDirectory {
- public:
-  TemporaryDirectory();
-  ~TemporaryDirectory();
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-// ---- Time and chance ---------------------------------------------------------------------------------------------
-
-std::uint64_t now();  // monotonic, nanoseconds
-// Asks until the condition holds or the limit is over.
-bool eventually(const std::function<bool()>& condition, std::uint64_t limit = kLimit);
+// ---- Chance ---------------------------------------------------------------------------------------------
 
 // splitmix64: the same numbers for the same seed everywhere.
 class Random {

@@ -31,10 +31,11 @@ ROOMS = {
     "capi": ("libripc/src/capi", ["all"]),
     "cli": ("libripc/cli", ["public"]),
     "examples": ("examples", ["public"]),
-    "conformance tests": ("tests/conformance", ["public"]),
+    "test support": ("tests/support", ["public C"]),
+    "conformance tests": ("tests/conformance", ["public", "test support"]),
     "package tests": ("tests/package", ["public"]),
-    "unit tests": ("tests/unit", ["all", "public", "cli"]),
-    "fault tests": ("tests/fault", ["all", "public"]),
+    "unit tests": ("tests/unit", ["all", "public", "cli", "test support"]),
+    "fault tests": ("tests/fault", ["all", "public", "test support"]),
     "fuzz tests": ("tests/fuzz", ["all", "public"]),
     "bench tests": ("tests/bench", ["all", "public"]),
 }
@@ -43,7 +44,7 @@ C_HEADER = "libripc/include/ripc/ripc.h"
 LIBRARY = ["public C", "base", "wire", "memory", "spi", "transport", "core", "resolver", "capi"]
 # Every source below these folders must lie in a room; in the others only the rooms are looked at.
 WITHOUT_GAPS = ["libripc", "resolver"]
-INCLUDE_PATH = ["libripc/include", "libripc/src", ""]
+INCLUDE_PATH = ["libripc/include", "libripc/src", "", "tests"]
 # Rooms whose own folder is on the include path too.
 OWN_INCLUDE_PATH = ["libripc/cli"]
 SOURCE_SUFFIXES = {".h", ".hpp", ".c", ".cpp", ".inc", ".ipp"}

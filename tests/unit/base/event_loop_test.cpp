@@ -9,8 +9,12 @@
 #include <thread>
 #include <vector>
 
+#include "support/waiting.hpp"
+
 namespace ripc {
 namespace {
+
+using support::eventually;
 
 constexpr Nanoseconds kPatience = 20'000'000'000;
 
@@ -116,15 +120,6 @@ class EventLoopTest : public testing::Test {
   void finish() {
     if (loop_) loop_->stop();
     if (thread_.joinable()) thread_.join();
-  }
-  template <typename Condition>
-  static bool eventually(const Condition& condition) {
-    const Deadline deadline = Deadline::after(kPatience);
-    while (!condition()) {
-      if (deadline.expired()) return false;
-      std::this_thread::yield();
-    }
-    return true;
   }
   // Everything that was posted before has run.
   void settle() {

@@ -26,43 +26,14 @@
 #include <vector>
 
 #include "base/unique_fd.hpp"
+#include "support/temporary_directory.hpp"
 
 namespace ripc::test {
 
 inline constexpr uid_t kNobody = 65534;
 inline constexpr unsigned kChildSeconds = 60;  // then SIGALRM ends a child that hangs
 
-// A directory of its own, mode 0711, removed with all that is in it.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string pattern = "/tmp/ripc-test-XXXXXX";
-    if (::mkdtemp(pattern.data()) != nullptr) path_ = pattern;
-    EXPECT_FALSE(path_.empty());
-    EXPECT_EQ(::chmod(path_.c_str(), 0711), 0);
-  }
-  ~TemporaryDirectory() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-    EXPECT_FALSE(error) << path_ << ": " << error.message();
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
-  // A directory in it with exactly these permission bits.
-  std::string make(const std::string& name, mode_t mode) const {
-    const std::string full = path_ + "/" + name;
-    EXPECT_EQ(::mkdir(full.c_str(), 0700), 0);
-    EXPECT_EQ(::chmod(full.c_str(), mode), 0);
-    return full;
-  }
-
- private:
-  std::string path_;
-};
+using support::TemporaryDirectory;
 
 // Sorted; without "." and "..".
 inline std::vector<std::string> names_in(const std::string& path) {

@@ -11,10 +11,13 @@
 #include <thread>
 #include <vector>
 
+#include "support/waiting.hpp"
 #include "wire/packet.hpp"
 
 namespace ripc::core {
 namespace {
+
+using support::eventually;
 
 constexpr Nanoseconds kPatience = 20'000'000'000;
 
@@ -58,15 +61,6 @@ class NotificationTest : public testing::Test {
   void finish() {
     loop_->stop();
     if (thread_.joinable()) thread_.join();
-  }
-  template <typename Condition>
-  static bool eventually(const Condition& condition) {
-    const Deadline deadline = Deadline::after(kPatience);
-    while (!condition()) {
-      if (deadline.expired()) return false;
-      std::this_thread::yield();
-    }
-    return true;
   }
 
   std::unique_ptr<EventLoop> loop_;

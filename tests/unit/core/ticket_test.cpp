@@ -9,9 +9,12 @@
 #include <vector>
 
 #include "fake_transport.hpp"
+#include "support/waiting.hpp"
 
 namespace ripc::core {
 namespace {
+
+using support::eventually;
 
 using State = FakeChannel::State;
 
@@ -72,15 +75,6 @@ class TicketTest : public testing::Test {
     ripc_pool_statistics statistics{};
     pool_.fill_statistics(statistics);
     return statistics.leased != 0;
-  }
-  template <typename Condition>
-  static bool eventually(const Condition& condition) {
-    const Deadline deadline = Deadline::after(kPatience);
-    while (!condition()) {
-      if (deadline.expired()) return false;
-      std::this_thread::yield();
-    }
-    return true;
   }
   static ripc_status wait(Ticket& ticket) { return ticket.wait(Deadline::after(kPatience), kSpin); }
 

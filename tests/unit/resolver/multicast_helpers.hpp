@@ -13,6 +13,7 @@
 #include "core/service_id.hpp"
 #include "resolver/multicast/multicast_resolver.hpp"
 #include "resolver_helpers.hpp"
+#include "support/waiting.hpp"
 
 namespace ripc::test {
 
@@ -50,16 +51,7 @@ inline MulticastOptions loopback_options(const std::string& keys = "") {
   return *options;
 }
 
-template <typename Condition>
-bool eventually(const Condition& condition) {
-  const Deadline deadline = Deadline::after(kMulticastPatience);
-  while (!condition()) {
-    if (deadline.expired()) return false;
-    const timespec pause{0, 1'000'000};
-    ::nanosleep(&pause, nullptr);
-  }
-  return true;
-}
+using support::eventually;
 
 // A context as the multicast resolver sees one.
 class MulticastContext {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C++ headers: ownership, errors and callbacks. What the library does behind them is tested elsewhere.
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <array>
 #include <chrono>
-#include <filesystem>
 #include <future>
 #include <memory>
 #include <optional>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "ripc/ripc.hpp"
+#include "support/temporary_directory.hpp"
 
 namespace {
 
@@ -38,11 +37,8 @@ static_assert(!std::is_constructible_v<libripc::Result<std::size_t>, ripc_status
 class CppWrapper : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "ripc-wrapper-XXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
     libripc::ContextOptions options;
-    options.runtime_directory = folder_;
+    options.runtime_directory = folder_.path();
     auto here = Context::create(options);
     auto there = Context::create(options);
     ASSERT_TRUE(here.ok()) << here.error().text();
@@ -57,8 +53,6 @@ class CppWrapper : public testing::Test {
     receiver_.unregister();
     here_.destroy();
     there_.destroy();
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
   }
 
   static Service registered(Context& context, const libripc::ServiceOptions& options) {
@@ -67,7 +61,7 @@ class CppWrapper : public testing::Test {
     return service.ok() ? *std::move(service) : Service();
   }
 
-  std::string folder_;
+  support::TemporaryDirectory folder_;
   Context here_, there_;
   Service sender_, receiver_;
 };

@@ -16,21 +16,14 @@
 #include <vector>
 
 #include "base/random.hpp"
+#include "support/waiting.hpp"
 #include "transport/socket/socket_transport.hpp"
 
 namespace ripc::socket {
 
 inline constexpr Nanoseconds kLimit = 10'000'000'000;
 
-// Asks until the condition holds or the limit is over.
-inline bool eventually(const std::function<bool()>& condition) {
-  const Deadline deadline = Deadline::after(kLimit);
-  while (!condition()) {
-    if (deadline.expired()) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
+using support::eventually;
 
 // Remembers what it is told.
 class RecordingHost final : public spi::Host {
