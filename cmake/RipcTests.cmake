@@ -8,8 +8,9 @@
 #   layers         the include arrows; each header alone
 #   package        users of an installed tree; the exported symbols
 #   support        headers for all of them, over the public C header
+#   rdma-lab       the suite of conformance in guests with RDMA devices, and the tests of the lab; with "scripts"
 #   any folder     *_test.sh and *_test.py are run as they are; exit code 77 means skipped
-# and examples/run.sh runs the examples. RIPC_TEST_FOLDERS picks folders; "scripts" in it stands for the last two lines.
+# and examples/run.sh runs the examples. RIPC_TEST_FOLDERS picks folders; "scripts" in it stands for the last three lines.
 # In unit, conformance and fault a file *_main.cpp is a helper program of its own, named like the file; in fault, files
 # with neither ending are linked into all programs of the folder.
 #
@@ -38,7 +39,7 @@ function(ripc_add_test name label seconds)
   add_test(NAME ${name} COMMAND ${ARGN})
   # These start several processes and have patience, but not without end: on a small machine they run alone.
   set(processors 1)
-  if(label MATCHES "^(conformance|fault|cli|examples)$")
+  if(label MATCHES "^(conformance|fault|cli|examples|lab)$")
     set(processors 2)
   endif()
   # Beside what tests need to find: what the user's shell says about libripc must not change what is tested,
@@ -215,11 +216,35 @@ function(ripc_tests_package)
   endif()
 endfunction()
 
+# ---- rdma-lab --------------------------------------------------------------------------------------------------
+
+# Skipped, with the reason, where the lab's kernel is not built (tests/rdma-lab/build-kernel) or cannot run.
+function(ripc_tests_rdma_lab)
+  # One run of the conformance suite in a guest for each.
+  set(RIPC_LAB_TRANSPORTS socket)
+  set(lab "${PROJECT_SOURCE_DIR}/tests/rdma-lab")
+  foreach(program switch registers)
+    ripc_add_test_program(ripc_lab_${program} lab_${program} "${lab}/${program}.cpp")
+  endforeach()
+  if(Python3_Interpreter_FOUND)
+    ripc_add_test(lab.switch lab 60 "${Python3_EXECUTABLE}" "${lab}/switch_test.py")
+    ripc_add_test(lab.self_test lab 300 "${Python3_EXECUTABLE}" "${lab}/self_test.py")
+    foreach(transport IN LISTS RIPC_LAB_TRANSPORTS)
+      ripc_add_test(lab.conformance.${transport} lab 900
+        "${Python3_EXECUTABLE}" "${lab}/node" --timeout 840 -- "$<TARGET_FILE:ripc_conformance_tests>")
+      set_property(TEST lab.conformance.${transport} APPEND PROPERTY ENVIRONMENT "RIPC_TEST_TRANSPORTS=${transport}")
+      # All processes of a guest share one processor.
+      set_tests_properties(lab.conformance.${transport} PROPERTIES PROCESSORS 1)
+    endforeach()
+  endif()
+endfunction()
+
 # ---- scripts ---------------------------------------------------------------------------------------------------
 
 function(ripc_tests_scripts)
   file(GLOB script_tests CONFIGURE_DEPENDS
     "${PROJECT_SOURCE_DIR}/tests/*/*_test.sh" "${PROJECT_SOURCE_DIR}/tests/*/*_test.py")
+  list(FILTER script_tests EXCLUDE REGEX "/rdma-lab/")
   foreach(script IN LISTS script_tests)
     cmake_path(GET script STEM LAST_ONLY name)
     cmake_path(GET script EXTENSION LAST_ONLY extension)
@@ -237,6 +262,9 @@ function(ripc_tests_scripts)
   set(run_examples "${PROJECT_SOURCE_DIR}/examples/run.sh")
   if(RIPC_BUILD_EXAMPLES AND EXISTS "${run_examples}")
     ripc_add_test(examples examples 300 bash "${run_examples}" "${PROJECT_BINARY_DIR}/examples")
+  endif()
+  if(TARGET ripc_conformance_tests)
+    ripc_tests_rdma_lab()
   endif()
   # The other half of scripts/demo is long and holds nothing that cli.files does not.
   if(RIPC_BUILD_CLI)
