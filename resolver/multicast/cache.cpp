@@ -10,7 +10,9 @@ ServiceCache::Learned ServiceCache::learn(const spi::ServiceRecord& record, bool
     const Entry& entry = found->second;
     const bool is_same = entry.record.incarnation == record.incarnation && entry.record.context == record.context;
     if (!is_same && record.incarnation <= entry.record.incarnation) return Learned::outdated;
-    if (is_same && entry.is_doubtful && !is_answer) return Learned::doubtful;
+    // What failed was the way to the addresses that were known.
+    const bool is_elsewhere = said > entry.said && record.addresses != entry.record.addresses;
+    if (is_same && entry.is_doubtful && !is_answer && !is_elsewhere) return Learned::doubtful;
     if (is_same && said < entry.said) return entry.is_doubtful ? Learned::doubtful : Learned::usable;
   }
   store(record, now, said);

@@ -26,8 +26,9 @@ class ServiceCache {
     doubtful,  // it is known already, and a send to it failed since then
     outdated,  // a larger incarnation is known, or an equal one of another context
   };
-  // `is_answer`: the holder said so just now, because we asked: ends the doubt about this incarnation. `said`: when its
-  // context said so, by its own clock; what it had said before that about this incarnation changes nothing any more.
+  // `is_answer`: the holder said so just now, because we asked: ends the doubt about this incarnation, and so do other
+  // addresses. `said`: when its context said so, by its own clock; what it had said before that about this incarnation
+  // changes nothing any more.
   Learned learn(const spi::ServiceRecord& record, bool is_answer, Nanoseconds now, std::uint64_t said = 0);
 
   // The record, whatever is known: it is the only one that anybody answers for.

@@ -2,14 +2,11 @@
 #include "resolver/multicast/interfaces.hpp"
 
 #include <ifaddrs.h>
-#include <linux/netlink.h>
-#include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <map>
 #include <memory>
@@ -60,23 +57,6 @@ Result<std::vector<Interface>> usable_interfaces(const std::vector<std::string>&
     if (usable.size() < kMaxInterfaces) usable.push_back(std::move(item.interface));
   }
   return usable;
-}
-
-UniqueFd watch_interfaces() {
-  UniqueFd fd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
-  if (!fd) return fd;
-  sockaddr_nl address{};
-  address.nl_family = AF_NETLINK;
-  address.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
-  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) fd.reset();
-  return fd;
-}
-
-void drain_watch(int fd) noexcept {
-  std::array<char, 8192> buffer;
-  // ENOBUFS says that some messages were lost: which ones does not matter.
-  while (::recv(fd, buffer.data(), buffer.size(), MSG_DONTWAIT) >= 0 || errno == EINTR || errno == ENOBUFS) {
-  }
 }
 
 }  // namespace ripc::resolver

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/status.hpp"
-#include "base/unique_fd.hpp"
 
 namespace ripc::resolver {
 
@@ -25,10 +24,5 @@ struct Interface {
 // only if there is no other. IPv6 multicast does not work over the loopback interface: has_ipv6 is false there.
 // An empty list is no error: interfaces come and go. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
 Result<std::vector<Interface>> usable_interfaces(const std::vector<std::string>& wanted);
-
-// A socket that becomes readable when an interface or address changes; whoever reads it empties it (drain_watch). An
-// invalid descriptor where the system does not allow it: changes are then not noticed.
-UniqueFd watch_interfaces();
-void drain_watch(int fd) noexcept;
 
 }  // namespace ripc::resolver

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/interface_watch.hpp"
 #include "resolver/multicast/packet.hpp"
 
 namespace ripc::resolver {

@@ -326,6 +326,30 @@ TEST_P(Tickets, APeerThatClosesBeforeItTookTheDataIsPeerDead) {
   EXPECT_EQ(final_status(second), RIPC_PEER_DEAD);
 }
 
+TEST_P(Tickets, APeerThatClosesInTheMidstOfATransferIsPeerDead) {
+  data_ = pattern(64 << 20, 2);
+  window_.resize(data_.size());
+  post();
+  const Ticket ticket = send_data();
+  // A window that cannot be withdrawn is in use.
+  bool is_pulling = false;
+  ASSERT_TRUE(eventually([&] {
+    ripc_message* message = nullptr;
+    if (ripc_receive(server_.get(), 0, 0, &message) == RIPC_OK) {
+      ripc_message_release(message);
+      return true;
+    }
+    std::size_t count = 0;
+    EXPECT_EQ(ripc_window_withdraw(server_.get(), 1, &count), RIPC_OK);
+    is_pulling = count == 0;
+    if (!is_pulling) post();
+    return is_pulling;
+  }));
+  if (!is_pulling) GTEST_SKIP() << "one receive takes it all";
+  server_.reset();
+  EXPECT_EQ(final_status(ticket), RIPC_PEER_DEAD);
+}
+
 TEST_P(Tickets, APeerKilledAfterItTookTheDataIsOk) {
   Puppet puppet(peer_setup());
   ASSERT_EQ(puppet.register_id(77), "RIPC_OK");

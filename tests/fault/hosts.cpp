@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/if_tun.h>
 #include <net/if.h>
 #include <sched.h>
 #include <spawn.h>
@@ -37,6 +38,17 @@ bool ip(const std::string& arguments) {
          status == 0;
 }
 
+// Makes the interface in this thread's namespace.
+int open_tun() {
+  const int fd = open("/dev/net/tun", O_RDWR | O_CLOEXEC | O_NONBLOCK);
+  ifreq request{};
+  std::strncpy(request.ifr_name, kCable, sizeof request.ifr_name - 1);
+  request.ifr_flags = IFF_TUN | IFF_NO_PI;
+  if (fd < 0 || ioctl(fd, TUNSETIFF, &request) == 0) return fd;
+  close(fd);
+  return -1;
+}
+
 // A column of the cable's line in /proc/net/dev.
 std::uint64_t cable_counter(int column) {
   std::ifstream file("/proc/self/net/dev");
@@ -53,7 +65,7 @@ std::uint64_t cable_counter(int column) {
 
 }  // namespace
 
-Hosts::Hosts() {
+Hosts::Hosts(Cable cable) {
   if (geteuid() != 0) {
     obstacle_ = "only root makes network namespaces";
     return;
@@ -64,17 +76,16 @@ Hosts::Hosts() {
   }
   home_ = space_of_this_process();
   if (unshare(CLONE_NEWNET) == 0) there_ = space_of_this_process();
-  const std::string other_end = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(there_);
-  if (there_ < 0 || unshare(CLONE_NEWNET) != 0 || (here_ = space_of_this_process()) < 0 ||
-      !ip(std::string("link add ") + kCable + " type veth peer name " + kCable + " netns " + other_end)) {
-    obstacle_ = "network namespaces with a veth pair cannot be made here";
+  if (there_ < 0 || unshare(CLONE_NEWNET) != 0 || (here_ = space_of_this_process()) < 0 || !lay_cable(cable)) {
+    obstacle_ = "network namespaces with a veth pair or TUN interfaces cannot be made here";
     return;
   }
   for (const int space : {there_, here_}) {
     EXPECT_TRUE(enter(space));
     EXPECT_TRUE(ip("link set lo up"));
     EXPECT_TRUE(ip(std::string("address add ") + (space == here_ ? kHere : kThere) + "/24 dev " + kCable));
-    EXPECT_TRUE(ip(std::string("link set ") + kCable + " up"));
+    // Long enough for all that credits allow: the relay alone decides what is lost.
+    EXPECT_TRUE(ip(std::string("link set ") + kCable + " up txqueuelen 10000"));
   }
 }
 
@@ -83,6 +94,23 @@ Hosts::~Hosts() {
   for (const int space : {home_, here_, there_}) {
     if (space >= 0) close(space);
   }
+}
+
+bool Hosts::lay_cable(Cable cable) {
+  if (cable == Cable::direct) {
+    const std::string other_end = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(there_);
+    return ip(std::string("link add ") + kCable + " type veth peer name " + kCable + " netns " + other_end);
+  }
+  const int one = open_tun();
+  const int other = enter(there_) ? open_tun() : -1;
+  if (!enter(here_) || one < 0 || other < 0) {
+    if (one >= 0) close(one);
+    if (other >= 0) close(other);
+    return false;
+  }
+  const std::uint64_t seed = number_from_environment("RIPC_FAULT_SEED", 20240229);
+  relay_ = std::make_unique<Relay>(one, other, seed);
+  return true;
 }
 
 bool Hosts::enter(int space) const { return setns(space, CLONE_NEWNET) == 0; }

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "fault_support.hpp"
+#include "relay.hpp"
 
 namespace fault {
 
@@ -16,7 +18,8 @@ class Hosts {
   static constexpr const char* kHere = "10.78.0.1";
   static constexpr const char* kThere = "10.78.0.2";
 
-  Hosts();
+  enum class Cable { direct, relayed };
+  explicit Hosts(Cable cable = Cable::direct);
   ~Hosts();  // back to where the test came from; the hosts are gone with their last process
   Hosts(const Hosts&) = delete;
   Hosts& operator=(const Hosts&) = delete;
@@ -29,6 +32,8 @@ class Hosts {
   void there(const std::string& arguments) const;
   // Takes this host's end of the cable down or up.
   void plug(bool up) const;
+  // The weather on a relayed cable.
+  Relay& relay() const { return *relay_; }
   Process start_there(const std::string& role, const std::vector<std::string>& arguments) const;
 
   // What went over the cable, in bytes, with all headers.
@@ -39,11 +44,13 @@ class Hosts {
 
  private:
   bool enter(int space) const;
+  bool lay_cable(Cable cable);
 
   int home_ = -1;
   int here_ = -1;
   int there_ = -1;
   std::string obstacle_;
+  std::unique_ptr<Relay> relay_;
 };
 
 }  // namespace fault

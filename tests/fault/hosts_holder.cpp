@@ -38,6 +38,14 @@ bool read_value(const Message& message, Value& value) {
   return true;
 }
 
+void tell_statistics(const Service& service, Told& told) {
+  const ripc_service_statistics statistics = statistics_of(service);
+  told.taken = statistics.messages_received;
+  told.lost = statistics.packets_lost;
+  told.late = statistics.packets_late;
+  told.duplicates = statistics.packets_duplicate;
+}
+
 ripc_status send_item(const Context& context, const Service& from, ripc_service_id to, const Wanted& wanted,
                       Ticket& ticket) {
   void* lease = nullptr;
@@ -58,16 +66,16 @@ ripc_status send_item(const Context& context, const Service& from, ripc_service_
 
 }  // namespace
 
-Context make_far_context(const std::string& directory) {
+Context make_far_context(const std::string& directory, const char* transports) {
   ripc_context_options options = context_options(directory);
-  options.transports = "socket";
+  options.transports = transports;
   ripc_context* context = nullptr;
   EXPECT_EQ(ripc_context_create(&options, &context), RIPC_OK) << ripc_last_error();
   return Context(context);
 }
 
 int holder(const std::vector<std::string>& arguments) {
-  const Context context = make_far_context(arguments.at(0));
+  const Context context = make_far_context(arguments.at(0), arguments.size() > 1 ? arguments[1].c_str() : "socket");
   const Service service = make_service(context, kHolder, [](ripc_service_options& options) { options.takeover = 1; });
   if (!service) return 1;
   std::vector<std::byte> window(kLong);
@@ -89,12 +97,15 @@ int holder(const std::vector<std::string>& arguments) {
       case kTell:
         if (!read_value(message, told.question)) return 1;
         told.descriptors = descriptor_count() - descriptor_count("/memfd:ripc-pool");
+        tell_statistics(service, told);
         // If it does not get there it is asked for again.
         (void)send_value(service, source, kTell, told);
         break;
       case kFetch:
         if (!read_value(message, wanted)) return 1;
         (void)send_item(context, service, source, wanted, ticket);
+        break;
+      case kIgnored:
         break;
       default: {
         ripc_item_view view{};
@@ -110,8 +121,8 @@ int holder(const std::vector<std::string>& arguments) {
   }
 }
 
-Asker::Asker(const std::string& directory)
-    : context_(make_far_context(directory)), service_(make_service(context_, kAsker)), window_(kLong) {
+Asker::Asker(const std::string& directory, const char* transports)
+    : context_(make_far_context(directory, transports)), service_(make_service(context_, kAsker)), window_(kLong) {
   post();
 }
 

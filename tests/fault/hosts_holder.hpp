@@ -15,6 +15,7 @@ inline constexpr ripc_service_id kHolder = 3001;
 inline constexpr ripc_service_id kAsker = 3002;
 inline constexpr ripc_service_id kNobody = 3003;  // never registered
 inline constexpr std::size_t kLong = 90'000'000;
+inline constexpr std::uint32_t kIgnored = 4;  // the tag of messages that the holder only takes
 
 // What came to the holder since it started.
 struct Told {
@@ -23,23 +24,29 @@ struct Told {
   std::uint64_t torn;         // of these, with other bytes than were sent
   std::uint64_t most_copies;  // how often the same one was delivered
   std::uint64_t descriptors;  // that it has open
+  // Messages of any kind: taken, and what its statistics say of the others.
+  std::uint64_t taken;
+  std::uint64_t lost;
+  std::uint64_t late;
+  std::uint64_t duplicates;
 };
 
-// The role; arguments DIRECTORY. Ends with the process.
+// The role; arguments DIRECTORY [TRANSPORTS]. Ends with the process.
 int holder(const std::vector<std::string>& arguments);
 
 // A context that uses sockets only, as on a host of its own.
-Context make_far_context(const std::string& directory);
+Context make_far_context(const std::string& directory, const char* transports = "socket");
 
 // The test's end. Windows of kLong bytes: one, posted again by receive_long().
 class Asker {
  public:
-  explicit Asker(const std::string& directory);
+  explicit Asker(const std::string& directory, const char* transports = "socket");
   Asker(const Asker&) = delete;
   Asker& operator=(const Asker&) = delete;
 
   explicit operator bool() const { return service_ != nullptr; }
   const Service& service() const { return service_; }
+  const Context& context() const { return context_; }
 
   // Asks until the holder answers; nothing if it does not within the limit.
   std::optional<Told> ask(std::uint64_t limit = kLimit);

@@ -153,8 +153,8 @@ class Ticket {
   ~Ticket() { release(); }
 
   bool empty() const noexcept { return handle_ == nullptr; }
-  // RIPC_PENDING, or the final status: RIPC_OK (the peer has the data), RIPC_NO_WINDOW, RIPC_WINDOW_TOO_SMALL,
-  // RIPC_REFUSED, RIPC_PEER_DEAD, RIPC_TIMEOUT, RIPC_CANCELLED, RIPC_CLOSED.
+  // RIPC_PENDING, or the final status. ripc_ticket_poll() in ripc.h has what each says of the message: delivered, not
+  // delivered, unknown.
   Error poll() noexcept { return finish(empty() ? RIPC_OK : ripc_ticket_poll(handle_)); }
   // Waits for the final status. RIPC_PENDING if the timeout ran out first.
   Error wait(Nanoseconds timeout = kForever) noexcept {

@@ -40,11 +40,11 @@ typedef enum ripc_status {
   RIPC_EMPTY = 2,             /* nothing to receive now */
   RIPC_PENDING = 3,           /* the ticket is not complete */
   RIPC_TIMEOUT = 4,           /* the time given ran out */
-  RIPC_INTERRUPTED = 5,       /* ripc_interrupt() or a signal ended the wait */
+  RIPC_INTERRUPTED = 5,       /* ripc_interrupt(), a signal or a stop of the process ended the wait */
   RIPC_TOO_LARGE = 6,         /* larger than the peer's short limit, or than a documented limit */
   RIPC_NO_SERVICE = 7,        /* no living service has this ID */
   RIPC_PEER_DEAD = 8,         /* the peer died or closed before it took the message */
-  RIPC_REFUSED = 9,           /* the peer does not accept this process (user, limit, cluster) */
+  RIPC_REFUSED = 9,           /* the peer does not accept this process (user, limit, cluster), or this message */
   RIPC_NO_WINDOW = 10,        /* the receiver had no receive window left for a long item */
   RIPC_WINDOW_TOO_SMALL = 11, /* the receive window for a long item was smaller than the item */
   RIPC_ID_IN_USE = 12,        /* a living service holds this ID: take another, or ask for takeover */
@@ -264,7 +264,7 @@ RIPC_API ripc_status ripc_request_cancel(ripc_service *service, uint64_t request
 RIPC_API ripc_status ripc_short_limit(ripc_service *service, ripc_service_id to, size_t items, size_t *bytes);
 
 /* Waits until a message to `to` that gave RIPC_AGAIN may find room; of a group, at one member. RIPC_TIMEOUT,
- * RIPC_INTERRUPTED (ripc_interrupt(), or a signal handler that ran in this thread), or the errors of ripc_send(). */
+ * RIPC_INTERRUPTED (as ripc_receive()), or the errors of ripc_send(). */
 RIPC_API ripc_status ripc_wait_room(ripc_service *service, ripc_service_id to, uint64_t timeout);
 
 /* The same for users of ripc_service_get_fd(): returns at once; the descriptor becomes readable when there is room. */
@@ -291,10 +291,20 @@ RIPC_API ripc_status ripc_group_leave(ripc_service *service, ripc_service_id gro
 
 /* ---- Ticket ------------------------------------------------------------------------------------------------- */
 
-/* RIPC_PENDING, or the final status: RIPC_OK (the peer has the data), RIPC_NO_WINDOW, RIPC_WINDOW_TOO_SMALL,
- * RIPC_REFUSED, RIPC_PEER_DEAD, RIPC_TIMEOUT, RIPC_CANCELLED, RIPC_CLOSED. With several long items, the first failure.
- * After RIPC_TIMEOUT or RIPC_CANCELLED the message is never delivered: a pull under way is discarded by the peer. A
- * message that the peer took as a lent view in time is complete when the view is given back, however late. */
+/* RIPC_PENDING, or the final status. It says what became of the message:
+ *
+ *   delivered                 RIPC_OK: the peer has all of it. If the peer ends, or is cut off for good, in the very
+ *                             moment in which it is told that all is well, it drops the message: only an answer of the
+ *                             application says more.
+ *   delivered, but not all    RIPC_NO_WINDOW, RIPC_WINDOW_TOO_SMALL, RIPC_NO_MEMORY: without the long items that found
+ *                             no place; the first failure.
+ *   not delivered, and never  RIPC_PEER_DEAD, RIPC_REFUSED (the peer gave it up: the bytes did not come in time),
+ *   will be                   RIPC_TIMEOUT, RIPC_CANCELLED, RIPC_CLOSED (this service or context ended): sending it
+ *                             again does not make it come twice. A pull under way is discarded by the peer.
+ *   unknown                   RIPC_CORRUPT: the peer broke the protocol. RIPC_PEER_DEAD or RIPC_CLOSED while the peer
+ *                             held a lent view: it has seen the bytes.
+ *
+ * A message that the peer took as a lent view in time is complete when the view is given back, however late. */
 RIPC_API ripc_status ripc_ticket_poll(ripc_ticket *ticket);
 /* Waits for the final status. RIPC_PENDING if `timeout` ran out first. */
 RIPC_API ripc_status ripc_ticket_wait(ripc_ticket *ticket, uint64_t timeout);
@@ -325,7 +335,8 @@ typedef enum ripc_receive_flags {
                            elsewhere; no window is used */
 } ripc_receive_flags;
 
-/* Receives one message. timeout 0: RIPC_EMPTY if there is none. RIPC_TIMEOUT, RIPC_INTERRUPTED, RIPC_FENCED,
+/* Receives one message. timeout 0: RIPC_EMPTY if there is none. RIPC_TIMEOUT, RIPC_INTERRUPTED (ripc_interrupt(), a
+ * signal handler that ran in this thread, or a process that was stopped and goes on: receive again), RIPC_FENCED,
  * RIPC_CLOSED, RIPC_LIMIT (max_messages are held: release some), RIPC_NO_MEMORY. */
 RIPC_API ripc_status ripc_receive(ripc_service *service, uint32_t flags, uint64_t timeout, ripc_message **message);
 

@@ -7,6 +7,7 @@
 #include <bitset>
 
 #include "core/service.hpp"
+#include "spi/outcome.hpp"
 
 namespace ripc::core {
 
@@ -313,7 +314,7 @@ void Service::drop(Assembly& assembly, ripc_status status) noexcept {
     increase(counters_.items_discarded);
   }
   if (assembly.transfer)
-    (void)assembly.source->finish(*assembly.transfer, status == RIPC_CANCELLED ? RIPC_CANCELLED : RIPC_REFUSED);
+    (void)assembly.source->finish(*assembly.transfer, spi::drops_message(status) ? status : RIPC_REFUSED);
   MessagePool::release(assembly.message);
   assembly.message = nullptr;
 }

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/fork_guard.hpp"
 #include "base/loop_wait.hpp"
@@ -17,8 +18,14 @@ namespace {
 // Between two looks at a service that is in the middle of restarting or moving.
 constexpr Nanoseconds kRetryPause = 2'000'000;
 constexpr Nanoseconds kReclaimPause = 10'000'000;
+// After addresses could not be published.
+constexpr Nanoseconds kPublishPause = 1'000'000'000;
 constexpr Nanoseconds kFenceTimeout = 1'000'000'000;
 constexpr int kRandomIdAttempts = 16;
+
+Deadline half_of(Deadline deadline) noexcept {
+  return deadline.is_never() ? deadline : Deadline::after(deadline.remaining() / 2);
+}
 
 // What a reason ends with.
 std::string finder_of(const spi::ServiceRecord& record) {
@@ -164,6 +171,23 @@ void Context::fence_former(const spi::ServiceRecord& former, std::uint64_t incar
   }
 }
 
+std::vector<spi::Address> Context::addresses() const {
+  std::vector<spi::Address> addresses;
+  for (const auto& transport : parts_.transports) addresses.push_back(transport->address());
+  return addresses;
+}
+
+void Context::publish_addresses(Service& service) noexcept {
+  const ripc_status status = service.publish_addresses(addresses()).code();
+  // Fenced: it is another holder's business now. A record that is too large stays so.
+  if (status == RIPC_OK || status == RIPC_FENCED || status == RIPC_LIMIT || status == RIPC_INVALID_ARGUMENT) return;
+  if (publish_scheduled_.exchange(true, std::memory_order_acq_rel)) return;
+  loop_->add_timer(monotonic_now() + kPublishPause, [this] {
+    publish_scheduled_.store(false, std::memory_order_release);
+    address_changed();
+  });
+}
+
 Status Context::unregister_memory(void* data) {
   std::span<std::byte> ended;
   Status status = parts_.pool->unregister_memory(data, &ended);
@@ -227,14 +251,16 @@ Result<std::shared_ptr<spi::Channel>> Context::find_channel(ripc_service_id id, 
                                                             std::atomic<std::uint64_t>& resolutions) {
   for (;;) {
     resolutions.fetch_add(1, std::memory_order_relaxed);
-    Result<spi::ServiceRecord> record = parts_.resolver->resolve(id, deadline);
+    std::optional<spi::Address> learned = routes_.learned(id);
+    // The way back to a service that no resolver knows takes time, too.
+    Result<spi::ServiceRecord> record = parts_.resolver->resolve(id, learned ? half_of(deadline) : deadline);
     std::vector<spi::Address> addresses;
     if (record.ok()) {
       addresses = record->addresses;
     } else {
       if (record.status().code() != RIPC_NO_SERVICE) return record.status();
       // What a service said of itself counts only where no resolver knows better.
-      if (std::optional<spi::Address> learned = routes_.learned(id)) addresses.push_back(std::move(*learned));
+      if (learned) addresses.push_back(std::move(*learned));
       if (addresses.empty()) return record.status();
     }
     Result<std::shared_ptr<spi::Channel>> channel = connect(addresses, id, deadline);
@@ -260,15 +286,26 @@ Result<std::shared_ptr<spi::Channel>> Context::find_channel(ripc_service_id id, 
 Result<std::shared_ptr<spi::Channel>> Context::connect(const std::vector<spi::Address>& addresses, ripc_service_id id,
                                                        Deadline deadline) {
   Status failure = no_common_transport();
-  for (const auto& transport : parts_.transports) {
-    for (const spi::Address& address : addresses) {
-      if (address.transport != transport->name()) continue;
-      Result<std::shared_ptr<spi::Channel>> channel = transport->connect(address, id, deadline);
-      if (channel.ok()) return channel;
-      failure = channel.status();
-    }
+  for (const Way& way : ways_to(addresses)) {
+    std::size_t answered = 0;
+    Result<std::shared_ptr<spi::Channel>> channel =
+        way.transport->connect_any(way.addresses, id, way.is_last ? deadline : half_of(deadline), answered);
+    if (channel.ok()) return channel;
+    failure = channel.status();
   }
   return failure;
+}
+
+std::vector<Context::Way> Context::ways_to(const std::vector<spi::Address>& addresses) const {
+  std::vector<Way> ways;
+  for (const auto& transport : parts_.transports) {
+    Way way{.transport = transport.get(), .addresses = {}, .is_last = false};
+    std::copy_if(addresses.begin(), addresses.end(), std::back_inserter(way.addresses),
+                 [&](const spi::Address& address) { return address.transport == transport->name(); });
+    if (!way.addresses.empty()) ways.push_back(std::move(way));
+  }
+  if (!ways.empty()) ways.back().is_last = true;
+  return ways;
 }
 
 Result<std::shared_ptr<spi::Channel>> Context::connect_to(const spi::ServiceRecord& record, Deadline deadline) {
@@ -341,27 +378,29 @@ Result<Resolution> Context::find_path(ripc_service_id id) {
     path.others += std::string(transport) + ": " + why;
   };
   Status failure = no_common_transport();
+  const std::vector<Way> ways = ways_to(path.record.addresses);
   for (const auto& transport : parts_.transports) {
-    bool any = false;
-    for (const spi::Address& address : path.record.addresses) {
-      if (address.transport != transport->name()) continue;
-      any = true;
-      if (path.address.transport == transport->name()) break;
-      if (!path.address.transport.empty()) {
-        other(transport->name(), "comes after " + path.address.transport + " in this context's order");
-        break;
-      }
-      Result<std::shared_ptr<spi::Channel>> channel = transport->connect(address, id, deadline);
-      if (channel.ok()) {
-        path.address = address;
-        path.reason = (*channel)->describe();
-        (void)routes_.insert(id, std::move(*channel));
-      } else {
-        failure = channel.status();
-        other(transport->name(), std::string(failure.text()));
-      }
+    const auto way =
+        std::find_if(ways.begin(), ways.end(), [&](const Way& known) { return known.transport == transport.get(); });
+    if (way == ways.end()) {
+      other(transport->name(), "the service has no address there");
+      continue;
     }
-    if (!any) other(transport->name(), "the service has no address there");
+    if (!path.address.transport.empty()) {
+      other(transport->name(), "comes after " + path.address.transport + " in this context's order");
+      continue;
+    }
+    std::size_t answered = 0;
+    Result<std::shared_ptr<spi::Channel>> channel =
+        transport->connect_any(way->addresses, id, way->is_last ? deadline : half_of(deadline), answered);
+    if (channel.ok()) {
+      path.address = way->addresses[answered];
+      path.reason = (*channel)->describe();
+      (void)routes_.insert(id, std::move(*channel));
+    } else {
+      failure = channel.status();
+      other(transport->name(), std::string(failure.text()));
+    }
   }
   for (const spi::Address& address : path.record.addresses) {
     if (transport(address.transport) == nullptr)
@@ -401,6 +440,10 @@ void Context::fenced(ripc_service_id id, std::uint64_t incarnation) noexcept {
   target->fence();
   // A successor on another host leaves the record on this one: who looks here first would find the former for ever.
   parts_.resolver->withdraw(former);
+}
+
+void Context::address_changed() noexcept {
+  for (const auto& service : services()) publish_addresses(*service);
 }
 
 }  // namespace ripc::core

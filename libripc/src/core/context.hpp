@@ -73,6 +73,10 @@ class Context final : public spi::Host {
   std::shared_ptr<spi::Channel> known_channel(ripc_service_id id) const noexcept;
   // Makes the channel to this registration, whatever the route table says. Any thread.
   Result<std::shared_ptr<spi::Channel>> connect_to(const spi::ServiceRecord& record, Deadline deadline);
+  // Where this context can be reached now, one address for each transport.
+  std::vector<spi::Address> addresses() const;
+  // Publishes them for the service, if others were published; goes on trying if that fails.
+  void publish_addresses(Service& service) noexcept;
   // Tells the former holder of an ID that it was taken over.
   void fence_former(const spi::ServiceRecord& former, std::uint64_t incarnation) noexcept;
   // This channel is of no use any more.
@@ -101,6 +105,7 @@ class Context final : public spi::Host {
   void room(spi::Channel& channel) noexcept override;
   void channel_lost(spi::Channel& channel) noexcept override;
   void fenced(ripc_service_id id, std::uint64_t incarnation) noexcept override;
+  void address_changed() noexcept override;
 
  private:
   explicit Context(ContextParts parts);
@@ -112,6 +117,14 @@ class Context final : public spi::Host {
   Result<std::shared_ptr<spi::Channel>> result_of(const Search& search, Deadline deadline);
   Result<std::shared_ptr<spi::Channel>> find_channel(ripc_service_id id, Deadline deadline,
                                                      std::atomic<std::uint64_t>& resolutions);
+  // The addresses of a service on one transport.
+  struct Way {
+    spi::Transport* transport;
+    std::vector<spi::Address> addresses;
+    bool is_last;  // others must be left some time
+  };
+  // Preferred first.
+  std::vector<Way> ways_to(const std::vector<spi::Address>& addresses) const;
   Result<std::shared_ptr<spi::Channel>> connect(const std::vector<spi::Address>& addresses, ripc_service_id id,
                                                 Deadline deadline);
   spi::Transport* transport(const std::string& name) noexcept;
@@ -137,6 +150,7 @@ class Context final : public spi::Host {
   std::condition_variable searches_changed_;
   std::unordered_map<ripc_service_id, std::shared_ptr<Search>> searches_;
   std::atomic<bool> reclaim_scheduled_{false};
+  std::atomic<bool> publish_scheduled_{false};
   std::thread responder_;
 };
 

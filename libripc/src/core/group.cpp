@@ -32,7 +32,7 @@ Status Service::leave(ripc_service_id group) { return change_groups(group, false
 Status Service::change_groups(ripc_service_id group, bool join) {
   if (const ripc_status status = usable(); status != RIPC_OK) return status;
   if (Status valid = check_group(group); !valid.ok()) return valid;
-  const std::lock_guard lock(groups_mutex_);
+  const std::lock_guard lock(record_mutex_);
   if (record_.is_in(group) == join) return {};
   spi::ServiceRecord changed = record_;
   if (!join) {

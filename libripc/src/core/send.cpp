@@ -330,8 +330,12 @@ Status Service::transmit(const SendArguments& arguments, Outgoing& outgoing,
     if (arguments.reply_to != nullptr && arguments.reply_to->request != 0)
       encoder.add_reply(arguments.reply_to->request);
     bool woke = false;
-    status =
-        !encodable || encoder.size() > channel->packet_limit() ? RIPC_TOO_LARGE : channel->send(encoder.finish(), woke);
+    if (!encodable || encoder.size() > channel->packet_limit()) {
+      status = RIPC_TOO_LARGE;
+    } else {
+      status = exposed != 0 ? channel->send_telling(transfer, encoder.finish(), woke)
+                            : channel->send(encoder.finish(), woke);
+    }
     if (status == RIPC_OK) {
       (short_bytes != 0 ? counters_.payload_messages_sent : counters_.other_messages_sent)
           .fetch_add(1, std::memory_order_relaxed);

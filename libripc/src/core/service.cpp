@@ -34,21 +34,40 @@ Status Service::open(std::vector<std::unique_ptr<spi::Transport>>& transports, s
     if (!port.ok()) return port.status();
     packet_limit = std::max(packet_limit, (*port)->packet_limit());
     ports_.push_back(std::move(*port));
-    record_.addresses.push_back(transport->address());
   }
+  record_.addresses = context_.addresses();
   pool_ = new MessagePool(context_.message_pools(), packet_limit, options_.max_messages);
   std::vector<spi::ServiceRecord> displaced;
   Status status = resolver.publish(record_, options_.takeover, &displaced);
   if (!status.ok()) return status;
-  published_ = true;
+  {
+    const std::lock_guard lock(record_mutex_);
+    published_ = true;
+  }
   for (const auto& port : ports_) port->published(record_.incarnation);
   for (const spi::ServiceRecord& former : displaced) context_.fence_former(former, record_.incarnation);
+  // They may have changed before the service was known to be published.
+  context_.publish_addresses(*this);
   return {};
+}
+
+Status Service::publish_addresses(const std::vector<spi::Address>& addresses) {
+  const std::lock_guard lock(record_mutex_);
+  if (!published_ || usable() != RIPC_OK || record_.addresses == addresses) return {};
+  spi::ServiceRecord changed = record_;
+  changed.addresses = addresses;
+  Status status = context_.resolver().update(changed);
+  if (status.ok()) record_.addresses = std::move(changed.addresses);
+  return status;
 }
 
 void Service::close(spi::Resolver& resolver) noexcept {
   const bool was_fenced = state_.exchange(RIPC_CLOSED, std::memory_order_acq_rel) == RIPC_FENCED;
-  if (published_ && !was_fenced) resolver.withdraw(record_);
+  {
+    const std::lock_guard lock(record_mutex_);
+    if (published_ && !was_fenced) resolver.withdraw(record_);
+    published_ = false;
+  }
   close_ports();
   notifications_->remove_all();
   context_.tickets().end_service(id());

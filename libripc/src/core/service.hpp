@@ -70,6 +70,8 @@ class Service final : private spi::PacketSink {
 
   // Opens a port on each transport, then makes the service findable.
   Status open(std::vector<std::unique_ptr<spi::Transport>>& transports, spi::Resolver& resolver);
+  // Publishes these addresses, if others were published. Any thread. The errors of Resolver::update().
+  Status publish_addresses(const std::vector<spi::Address>& addresses);
   // Withdraws it and ends what it has under way.
   void close(spi::Resolver& resolver) noexcept;
 
@@ -78,7 +80,7 @@ class Service final : private spi::PacketSink {
   const std::string& name() const noexcept { return record_.name; }
   // As it is published now.
   spi::ServiceRecord record() const {
-    const std::lock_guard lock(groups_mutex_);
+    const std::lock_guard lock(record_mutex_);
     return record_;
   }
   std::uint64_t incarnation() const noexcept { return record_.incarnation; }
@@ -199,7 +201,7 @@ class Service final : private spi::PacketSink {
   Context& context_;
   ServiceOptions options_;
   spi::ServiceRecord record_;
-  mutable std::mutex groups_mutex_;  // record_.groups, and what the resolver was told of them
+  mutable std::mutex record_mutex_;  // the groups and addresses of record_, published_, and what the resolver was told
   EventSet events_;
   std::vector<std::unique_ptr<spi::Port>> ports_;
   std::recursive_mutex ports_mutex_;  // their end; what the loop does meanwhile may end the service too

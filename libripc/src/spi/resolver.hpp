@@ -62,7 +62,8 @@ class Resolver {
   // larger than that of any holder known before. A resolver that cannot publish returns RIPC_OK.
   virtual Status publish(ServiceRecord& record, bool takeover, std::vector<ServiceRecord>* displaced) = 0;
 
-  // Publishes the groups of a registration that publish() was called for: the same ID, context and incarnation.
+  // Publishes the groups and addresses of a registration that publish() was called for: the same ID, context and
+  // incarnation. Whoever hears it from its holder takes them for those that were known before.
   // RIPC_FENCED: the ID has another holder. A resolver that cannot publish returns RIPC_OK.
   virtual Status update(const ServiceRecord& record) = 0;
 

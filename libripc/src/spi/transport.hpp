@@ -59,6 +59,12 @@ class Channel {
   // withdrawn or taken over; likewise). Sets `woke` if it took a system call to wake the peer.
   virtual ripc_status send(Gather packet, bool& woke) noexcept = 0;
 
+  // Any. The same for a packet that tells of a transfer. A path that loses packets repeats it until the peer asks for
+  // the transfer: long messages do not get lost.
+  virtual ripc_status send_telling(std::uint64_t /*transfer*/, Gather packet, bool& woke) noexcept {
+    return send(packet, woke);
+  }
+
   // Any. The same for a plain message, for transports that write it straight to where it travels.
   virtual ripc_status send_plain(const wire::Plain& message, bool& woke) noexcept {
     wire::Encoder encoder(wire::PacketKind::message, message.tag, message.source);
@@ -173,8 +179,8 @@ class Source : public std::enable_shared_from_this<Source> {
   virtual ripc_status lend(Pull& pull, Bytes& bytes) noexcept = 0;
 
   // Any. Ends a transfer that was begun and tells the sender. RIPC_REVOKED: the sender had withdrawn it; what was
-  // pulled must not be used, and nothing of the message be delivered. RIPC_PENDING, but not for the statuses
-  // RIPC_REFUSED and RIPC_CANCELLED: the sender has been told; whether it had withdrawn the transfer is not known yet.
+  // pulled must not be used, and nothing of the message be delivered. RIPC_PENDING, but not if drops_message(status):
+  // the sender has been told; whether it had withdrawn the transfer is not known yet.
   // The receiver calls again with the same arguments when the port's events tell, if it wants to know.
   virtual ripc_status finish(const wire::Descriptor& descriptor, ripc_status status) noexcept = 0;
 
@@ -260,6 +266,8 @@ class Host {
   virtual void channel_lost(Channel& channel) noexcept = 0;
   // Another context took this ID over.
   virtual void fenced(ripc_service_id id, std::uint64_t incarnation) noexcept = 0;
+  // A transport's address() says something else than before.
+  virtual void address_changed() noexcept = 0;
 
  protected:
   ~Host() = default;
@@ -277,7 +285,7 @@ class Transport {
   // In the responder, when core is done with all channels and ports. Ends every connection.
   virtual void stop() noexcept = 0;
 
-  // Where this context can be reached.
+  // Any. Where this context can be reached now.
   virtual Address address() const = 0;
 
   // Any. Opens the receive side of a service; its events go to `events`, which outlives the port.
@@ -287,6 +295,18 @@ class Transport {
   // service there), RIPC_PEER_DEAD (nobody there), RIPC_REFUSED, RIPC_VERSION_MISMATCH, RIPC_TIMEOUT,
   // RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY.
   virtual Result<std::shared_ptr<Channel>> connect(const Address& address, ripc_service_id id, Deadline deadline) = 0;
+
+  // The same for a service that has one or more addresses, best first; `answered`: the index of the one that works. A
+  // transport whose addresses may be silent tries them side by side.
+  virtual Result<std::shared_ptr<Channel>> connect_any(std::span<const Address> addresses, ripc_service_id id,
+                                                       Deadline deadline, std::size_t& answered) {
+    Result<std::shared_ptr<Channel>> channel = RIPC_NO_SERVICE;
+    for (answered = 0; answered < addresses.size(); ++answered) {
+      channel = connect(addresses[answered], id, deadline);
+      if (channel.ok()) break;
+    }
+    return channel;
+  }
 
   // Any. Tells the context at `address` that its registration of `id` has ended, and waits for its answer.
   virtual Status fence(const Address& address, ripc_service_id id, std::uint64_t incarnation, Deadline deadline) = 0;

@@ -230,6 +230,25 @@ TEST(MulticastCache, DoubtEndsWithAnAnswerOrANewerIncarnation) {
   EXPECT_NE(cache.find(9, 4), nullptr) << "doubt about an older one does not count";
 }
 
+TEST(MulticastCache, AHolderThatTellsOtherAddressesIsBelievedAndWhatItHadSaidBeforeIsNot) {
+  ServiceCache cache(10, 1000);
+  spi::ServiceRecord before = make_record(9);
+  before.addresses = {{"socket", "10.0.0.1:7000"}};
+  spi::ServiceRecord after = before;
+  after.addresses = {{"socket", "10.0.0.2:7000"}};
+  EXPECT_EQ(cache.learn(before, false, 1, 10), ServiceCache::Learned::usable);
+  EXPECT_EQ(cache.learn(after, false, 2, 20), ServiceCache::Learned::usable);
+  EXPECT_EQ(cache.find(9, 2)->addresses, after.addresses);
+  EXPECT_EQ(cache.learn(before, false, 3, 15), ServiceCache::Learned::usable);
+  EXPECT_EQ(cache.find(9, 3)->addresses, after.addresses) << "said before, came later";
+  cache.doubt(after);
+  EXPECT_EQ(cache.learn(before, false, 4, 16), ServiceCache::Learned::doubtful);
+  EXPECT_EQ(cache.learn(after, false, 5, 30), ServiceCache::Learned::doubtful) << "the address that failed";
+  EXPECT_EQ(cache.learn(before, false, 6, 40), ServiceCache::Learned::usable)
+      << "another address than the one that failed";
+  EXPECT_EQ(cache.find(9, 6)->addresses, before.addresses);
+}
+
 TEST(MulticastCache, AgeAndNumberAreBounded) {
   ServiceCache cache(3, 1000);
   for (ripc_service_id id = 1; id <= 5; ++id) static_cast<void>(cache.learn(make_record(id), false, id));

@@ -20,6 +20,7 @@ ripc_status BulkPeer::expose(std::uint64_t owner, std::span<const spi::Exposure>
                              std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept {
   return session_->transfers().expose(owner, items, descriptors, transfer);
 }
+void BulkPeer::told(std::uint64_t transfer, spi::Gather packet) noexcept { session_->told(transfer, packet); }
 ripc_status BulkPeer::transfer_status(std::uint64_t transfer) noexcept {
   return session_->transfers().status(transfer);
 }

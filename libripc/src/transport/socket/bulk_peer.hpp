@@ -49,13 +49,15 @@ struct BulkCounters {
 
 class BulkPeer {
  public:
-  // Both are called in the responder, without locks held, and not after died() (one that runs may be finishing).
+  // All are called in the responder, without locks held, and not after died() (one that runs may be finishing).
   struct Hooks {
     // A watched transfer that was exposed for `owner` has finished.
     std::function<void(std::uint64_t owner, std::uint64_t transfer)> finished;
     // One more connection is wanted. Answered at any time, from any thread, with adopt() or dial_failed(); until then
     // it is not called again (a connection that the peer dialed is an answer too).
     std::function<void()> dial;
+    // A packet that told of a transfer of `owner` seems to be lost: it is to be sent once more.
+    std::function<void(std::uint64_t owner, spi::Bytes packet)> repeat;
   };
 
   // `loop` is the responder's and outlives the peer.
@@ -87,6 +89,10 @@ class BulkPeer {
   // Channel::revoke).
   ripc_status expose(std::uint64_t owner, std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
                      std::uint64_t& transfer) noexcept;
+
+  // Any. This packet told the peer of a transfer. It is repeated, with growing pauses, until the peer has asked for the
+  // transfer or it ends.
+  void told(std::uint64_t transfer, spi::Gather packet) noexcept;
 
   // Any. As Channel::transfer_status: one atomic load while it is pending. RIPC_CANCELLED: the memory could not be read
   // any more.
@@ -127,8 +133,8 @@ class BulkPeer {
   void abandon(spi::Pull& pull) noexcept;
 
   // Any. As Source::finish. RIPC_OK and RIPC_REVOKED are final. The first RIPC_PENDING is told to the peer; `events` is
-  // woken when the answer is there, and must be valid until then or until forget(). RIPC_REFUSED and RIPC_CANCELLED are
-  // sent off at once, kept until the peer has them, and give RIPC_OK. Transfers that were not begun give RIPC_REVOKED.
+  // woken when the answer is there, and must be valid until then or until forget(). What drops a message is sent off
+  // at once, kept until the peer has it, and gives RIPC_OK. Transfers that were not begun give RIPC_REVOKED.
   ripc_status finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept;
 
   // Any. `events` is about to go: when this has returned it will not be woken any more.

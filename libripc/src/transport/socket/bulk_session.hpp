@@ -30,6 +30,7 @@ class BulkSession final : public BulkConnection::Handler, public std::enable_sha
   void dial_failed() noexcept;
   void died() noexcept;
 
+  void told(std::uint64_t transfer, spi::Gather packet) noexcept;
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept;
   ripc_status finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept;
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept;
@@ -65,6 +66,8 @@ class BulkSession final : public BulkConnection::Handler, public std::enable_sha
   void dial() noexcept;
   void watch_for_stalls() noexcept;
   void look_for_stalls() noexcept;
+  void watch_for_silence() noexcept;
+  void repeat_what_is_due() noexcept;
   void tell(const TransferBook::Watcher& watcher) noexcept;
 
   EventLoop& loop_;
@@ -85,6 +88,7 @@ class BulkSession final : public BulkConnection::Handler, public std::enable_sha
   Nanoseconds pause_ = 0;  // before the next dial
   std::atomic<bool> dead_{false};
   std::atomic<bool> watching_{false};
+  std::atomic<bool> listening_{false};  // for requests for the transfers that the peer was told of
   std::atomic<std::uint64_t> connections_made_{0};
   std::atomic<std::uint64_t> connections_lost_{0};
   std::atomic<std::uint64_t> refused_{0};

@@ -116,10 +116,11 @@ Result<GuardedSocket> open_socket(int family, int type) {
   return socket;
 }
 
-Status bind_in_range(int fd, const Endpoint& address, PortRange range) {
+Status bind_in_range(int fd, const Endpoint& address, PortRange range, PortOrder order) {
   const std::uint32_t count = range.first == 0 ? 1 : std::uint32_t{range.last} - range.first + 1;
   // Not every context of a machine should try the same ports in the same order.
-  const std::uint32_t start = count == 1 ? 0 : static_cast<std::uint32_t>(random_u64() % count);
+  const std::uint32_t start =
+      count == 1 || order == PortOrder::lowest_first ? 0 : static_cast<std::uint32_t>(random_u64() % count);
   for (std::uint32_t index = 0; index < count; ++index) {
     const auto port = static_cast<std::uint16_t>(range.first == 0 ? 0 : range.first + (start + index) % count);
     const Endpoint wanted = address.with_port(port);

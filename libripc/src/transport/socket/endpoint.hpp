@@ -76,8 +76,9 @@ struct GuardedSocket {
 
 // A non-blocking socket of this type. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
 Result<GuardedSocket> open_socket(int family, int type);
+enum class PortOrder : std::uint8_t { any, lowest_first };
 // Binds to the address, and to a port of the range. RIPC_SYSTEM names what is in the way.
-Status bind_in_range(int fd, const Endpoint& address, PortRange range);
+Status bind_in_range(int fd, const Endpoint& address, PortRange range, PortOrder order = PortOrder::any);
 
 // The unicast addresses that others can use to reach this machine, loopback last. With `interface` only that one's.
 std::vector<std::string> own_addresses(const std::string& interface);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "spi/outcome.hpp"
 #include "transport/socket/bulk_limits.hpp"
 
 namespace ripc::socket {
@@ -22,13 +23,15 @@ bulk::Frame FinishBook::frame_of(std::uint64_t key, const Entry& entry) noexcept
 ripc_status FinishBook::begin(const wire::Descriptor& descriptor) noexcept {
   const std::lock_guard lock(mutex_);
   if (dead_) return RIPC_REVOKED;
-  if (entries_.contains(descriptor.key)) return RIPC_REVOKED;
+  std::uint64_t& place = begun_[(descriptor.key / kMaxTransfers) % begun_.size()];
+  if (place == descriptor.key || entries_.contains(descriptor.key)) return RIPC_REVOKED;
   if (entries_.size() >= kMaxTransfers) {
     // Answers that nobody came for: the receiver had given up.
     std::erase_if(entries_, [](const auto& entry) { return entry.second.state == State::answered; });
     if (entries_.size() >= kMaxTransfers) return RIPC_CORRUPT;
   }
   entries_[descriptor.key].location = descriptor.location;
+  place = descriptor.key;
   return RIPC_OK;
 }
 
@@ -37,7 +40,7 @@ ripc_status FinishBook::finish(const wire::Descriptor& descriptor, ripc_status s
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(descriptor.key);
   // Whoever drops a message does not ask what became of it.
-  const bool wanted = status != RIPC_REFUSED && status != RIPC_CANCELLED;
+  const bool wanted = !spi::drops_message(status);
   if (found == entries_.end()) return wanted ? RIPC_REVOKED : RIPC_OK;
   Entry& entry = found->second;
   if (entry.state == State::answered || dead_) {

@@ -6,6 +6,7 @@
 // Any thread may call anything. The lock is held while a frame is written.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -57,6 +58,8 @@ class FinishBook {
   mutable std::mutex mutex_;
   bool dead_ = false;
   std::unordered_map<std::uint64_t, Entry> entries_;  // by key
+  // Keys of transfers that were begun, each in the place that it gives: a packet that told of one may come again.
+  std::array<std::uint64_t, 256> begun_{};
 };
 
 }  // namespace ripc::socket

@@ -51,7 +51,8 @@ Status Listener::bind(const std::string& bind_address, PortRange ports) {
     const int off = 0;
     (void)setsockopt(socket->fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (where.family() == AF_INET6) (void)setsockopt(socket->fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    Status status = bind_in_range(socket->fd.get(), where, ports);
+    // The first context of a machine is where a file of known services says that it is.
+    Status status = bind_in_range(socket->fd.get(), where, ports, PortOrder::lowest_first);
     if (status.ok()) socket_ = std::move(*socket);
     return status;
   };

@@ -96,4 +96,11 @@ std::vector<Endpoint> Locator::endpoints(const std::string& own_host) const {
   return result;
 }
 
+bool Locator::leads_to(std::uint64_t found, const Endpoint& at, const std::string& own_host) const {
+  if (context != 0) return context == found;
+  const std::vector<Endpoint> all = endpoints(own_host);
+  return std::any_of(all.begin(), all.end(),
+                     [&](const Endpoint& endpoint) { return endpoint.port() == at.port() && endpoint.same_ip(at); });
+}
+
 }  // namespace ripc::socket

@@ -29,6 +29,8 @@ struct Locator {
   // What to dial, best first. `own_host`: host_identity() of whoever dials: loopback is left out unless it is the same
   // machine, and first if it is. Without host, all.
   std::vector<Endpoint> endpoints(const std::string& own_host) const;
+  // Whether it is the way to that context, found at that address.
+  bool leads_to(std::uint64_t found, const Endpoint& at, const std::string& own_host) const;
 };
 
 inline constexpr std::size_t kMaxIps = 16;

@@ -61,6 +61,12 @@ ripc_status SocketChannel::send(spi::Gather packet, bool&) noexcept {
   return status;
 }
 
+ripc_status SocketChannel::send_telling(std::uint64_t transfer, spi::Gather packet, bool& woke) noexcept {
+  const ripc_status status = send(packet, woke);
+  if (status == RIPC_OK) parts_.session->bulk->told(transfer, packet);
+  return status;
+}
+
 ripc_status SocketChannel::send_many(std::span<const wire::Plain> messages, std::size_t& sent, bool& woke) noexcept {
   sent = 0;
   LinkBatch batch;

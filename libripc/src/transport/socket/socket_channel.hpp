@@ -38,6 +38,7 @@ class SocketChannel final : public spi::Channel, public std::enable_shared_from_
   std::size_t packet_limit() const noexcept override { return packet_limit_.load(std::memory_order_relaxed); }
   std::uint64_t incarnation() const noexcept override { return parts_.incarnation; }
   ripc_status send(spi::Gather packet, bool& woke) noexcept override;
+  ripc_status send_telling(std::uint64_t transfer, spi::Gather packet, bool& woke) noexcept override;
   ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent, bool& woke) noexcept override;
   ripc_status send_control(spi::Gather packet) noexcept override;
   bool has_room() const noexcept override;

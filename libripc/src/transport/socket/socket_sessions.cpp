@@ -21,6 +21,15 @@ constexpr int kFramesPerEvent = 64;
 // Between two attempts to reach a peer again.
 constexpr Nanoseconds kRedialPause = 50'000'000;
 
+// Of a peer that was seen at this address.
+std::string locator_of(const Session& session, const Endpoint& seen) {
+  Locator locator;
+  locator.context = session.context;
+  locator.port = seen.port();
+  locator.ips = {seen.ip()};
+  return locator.text();
+}
+
 }  // namespace
 
 Hello SocketTransport::hello(const SessionPointer& session, Role role) const {
@@ -34,15 +43,25 @@ Hello SocketTransport::hello(const SessionPointer& session, Role role) const {
 
 // ---- Ours ----------------------------------------------------------------------------------------------------
 
-Result<SessionPointer> SocketTransport::session_with(const std::string& text, Deadline deadline, bool greeted) {
-  const Result<Locator> locator = Locator::parse(text);
-  if (!locator.ok()) return locator.status();
+Result<SessionPointer> SocketTransport::session_with(std::span<const Locator> locators, Deadline deadline,
+                                                     bool greeted) {
+  std::string text;
+  std::vector<Endpoint> endpoints;
+  std::uint64_t context = locators.front().context;
+  for (const Locator& locator : locators) {
+    text += locator.text() + ' ';
+    // If several could be meant it is whoever answers first.
+    if (locator.context != context) context = 0;
+    const std::vector<Endpoint> more = locator.endpoints(host_identity_);
+    endpoints.insert(endpoints.end(), more.begin(), more.end());
+  }
   SessionPointer session;
   {
     const std::lock_guard lock(mutex_);
     if (stopped_) return RIPC_CLOSED;
     const auto known = std::find_if(sessions_.begin(), sessions_.end(), [&](const SessionPointer& other) {
-      return other->greeted && other->context == locator->context;
+      return other->greeted && std::any_of(locators.begin(), locators.end(),
+                                           [&](const Locator& locator) { return locator.context == other->context; });
     });
     if (known != sessions_.end()) return *known;
     SessionPointer& slot = outgoing_[text];
@@ -54,9 +73,10 @@ Result<SessionPointer> SocketTransport::session_with(const std::string& text, De
       }
       slot = std::make_shared<Session>(*loop_);
       slot->id = random_u64() | 1;
-      slot->context = locator->context;
-      slot->locator = text;
-      slot->endpoints = locator->endpoints(host_identity_);
+      slot->context = context;
+      slot->dialled_by = text;
+      if (locators.size() == 1) slot->locator = locators.front().text();
+      slot->endpoints = std::move(endpoints);
       sessions_.push_back(slot);
       loop_->post([this, created = slot] { dial(created, Deadline::after(options_.peer_timeout)); });
     }
@@ -78,6 +98,9 @@ void SocketTransport::dial(const SessionPointer& session, Deadline deadline) {
                                    Status status = std::move(greeted.status);
                                    if (status.ok()) {
                                      session->context = greeted.reply.context;
+                                     if (session->locator.empty())
+                                       session->locator =
+                                           locator_of(*session, Endpoint::remote_of(greeted.socket.fd.get()));
                                      status = begin(session, std::move(greeted.socket), 0);
                                    }
                                    if (!status.ok()) lose(session, status);
@@ -116,6 +139,15 @@ Status SocketTransport::begin(const SessionPointer& session, GuardedSocket socke
                           .dial =
                               [this, weak] {
                                 if (const SessionPointer strong = weak.lock()) dial_bulk(strong);
+                              },
+                          .repeat =
+                              [weak](std::uint64_t owner, spi::Bytes packet) {
+                                const SessionPointer strong = weak.lock();
+                                if (!strong) return;
+                                bool woke = false;
+                                // Without room, or with a limit that has shrunk, it is tried again later.
+                                if (const auto channel = strong->channel(static_cast<std::uint32_t>(owner)))
+                                  (void)channel->send({&packet, 1}, woke);
                               }},
                          {.connections = options_.bulk_connections, .stall_timeout = options_.peer_timeout});
   }
@@ -205,13 +237,8 @@ void SocketTransport::accept_session(Greeted greeted) {
   session->id = greeted.hello.session;
   session->context = greeted.hello.context;
   // Where it says that it listens, on the machine that it is seen to be.
-  const auto port = static_cast<std::uint16_t>(greeted.hello.port);
-  session->endpoints = {remote.with_port(port)};
-  Locator locator;
-  locator.context = session->context;
-  locator.port = port;
-  locator.ips = {remote.ip()};
-  session->locator = locator.text();
+  session->endpoints = {remote.with_port(static_cast<std::uint16_t>(greeted.hello.port))};
+  session->locator = locator_of(*session, session->endpoints.front());
   {
     const std::lock_guard lock(mutex_);
     if (stopped_) return;
@@ -307,7 +334,7 @@ void SocketTransport::lose(const SessionPointer& session, Status reason) {
     session->lost = true;
     session->failure = std::move(reason);
     std::erase(sessions_, session);
-    if (const auto found = outgoing_.find(session->locator); found != outgoing_.end() && found->second == session)
+    if (const auto found = outgoing_.find(session->dialled_by); found != outgoing_.end() && found->second == session)
       outgoing_.erase(found);
     for (const auto& [link, source] : session->sources) {
       source->mark_dead();

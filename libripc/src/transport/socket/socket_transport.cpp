@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/socket/socket_transport.hpp"
 
+#include <sys/epoll.h>
+
 #include <algorithm>
 
+#include "base/interface_watch.hpp"
 #include "base/loop_wait.hpp"
 #include "base/random.hpp"
 
@@ -12,6 +15,8 @@ namespace {
 
 // How many heartbeats fit into the time after which a peer is dead.
 constexpr Nanoseconds kHeartbeats = 8;
+// What changes at once is told at once: an interface that goes down loses its addresses one by one.
+constexpr Nanoseconds kSettle = 20'000'000;
 
 }  // namespace
 
@@ -29,6 +34,13 @@ Status SocketTransport::start(spi::Host& host, EventLoop& loop) {
       [this](Greeted greeted) { accepted(std::move(greeted)); });
   if (!listener.ok()) return listener.status();
   listener_ = std::move(*listener);
+  if (options_.bind_address.empty()) {
+    // Before the first look, so that no change is missed.
+    watch_ = watch_interfaces();
+    if (watch_ && !loop.add(watch_.get(), EPOLLIN, [this](std::uint32_t) { interfaces_changed(); }).ok())
+      watch_.reset();
+  }
+  address_ = present_address();
   timer_ = loop.add_timer(monotonic_now() + options_.peer_timeout / kHeartbeats, [this] { tick(); });
   return {};
 }
@@ -61,10 +73,35 @@ void SocketTransport::stop() noexcept {
     lose(session, Status(RIPC_CLOSED));
   }
   loop_->cancel_timer(timer_);
+  if (watch_) loop_->remove(watch_.get());
+  if (address_timer_ != 0) loop_->cancel_timer(address_timer_);
   listener_.reset();
 }
 
 spi::Address SocketTransport::address() const {
+  if (!watch_ && options_.bind_address.empty()) return present_address();
+  const std::lock_guard lock(mutex_);
+  return address_;
+}
+
+void SocketTransport::interfaces_changed() {
+  drain_watch(watch_.get());
+  if (address_timer_ != 0) return;
+  address_timer_ = loop_->add_timer(monotonic_now() + kSettle, [this] { look_at_addresses(); });
+}
+
+void SocketTransport::look_at_addresses() {
+  address_timer_ = 0;
+  spi::Address present = present_address();
+  {
+    const std::lock_guard lock(mutex_);
+    if (address_ == present) return;
+    address_ = std::move(present);
+  }
+  host_->address_changed();
+}
+
+spi::Address SocketTransport::present_address() const {
   Locator locator;
   locator.context = options_.context;
   locator.host = host_identity_;
@@ -130,9 +167,50 @@ Result<SocketTransport::QuestionPointer> SocketTransport::ask(const SessionPoint
 
 Result<std::shared_ptr<spi::Channel>> SocketTransport::connect(const spi::Address& address, ripc_service_id id,
                                                                Deadline deadline) {
-  Result<SessionPointer> found = session_with(address.locator, deadline);
-  if (!found.ok()) return found.status();
-  const SessionPointer& session = *found;
+  std::size_t answered = 0;
+  return connect_any({&address, 1}, id, deadline, answered);
+}
+
+Result<std::shared_ptr<spi::Channel>> SocketTransport::connect_any(std::span<const spi::Address> addresses,
+                                                                   ripc_service_id id, Deadline deadline,
+                                                                   std::size_t& answered) {
+  std::vector<Locator> locators;
+  std::vector<std::size_t> indices;
+  Status failure = RIPC_NO_SERVICE;
+  for (std::size_t index = 0; index < addresses.size(); ++index) {
+    Result<Locator> locator = Locator::parse(addresses[index].locator);
+    if (!locator.ok()) {
+      failure = locator.status();
+      continue;
+    }
+    locators.push_back(std::move(*locator));
+    indices.push_back(index);
+  }
+  while (!locators.empty()) {
+    Result<SessionPointer> session = session_with(locators, deadline);
+    if (!session.ok()) return session.status();
+    const auto leads_there = [&](const Locator& locator) {
+      return locator.leads_to((*session)->context, (*session)->remote, host_identity_);
+    };
+    const auto chosen = std::find_if(locators.begin(), locators.end(), leads_there);
+    if (chosen != locators.end()) answered = indices[static_cast<std::size_t>(chosen - locators.begin())];
+    Result<std::shared_ptr<spi::Channel>> channel = open_link(*session, id, deadline);
+    const ripc_status code = channel.status().code();
+    if (code != RIPC_NO_SERVICE && code != RIPC_PEER_DEAD) return channel;
+    failure = channel.status();
+    if (chosen == locators.end()) break;
+    // Whoever answered first does not have it; perhaps somebody at another address does.
+    for (std::size_t index = locators.size(); index-- != 0;) {
+      if (!leads_there(locators[index])) continue;
+      locators.erase(locators.begin() + static_cast<std::ptrdiff_t>(index));
+      indices.erase(indices.begin() + static_cast<std::ptrdiff_t>(index));
+    }
+  }
+  return failure;
+}
+
+Result<std::shared_ptr<spi::Channel>> SocketTransport::open_link(const SessionPointer& session, ripc_service_id id,
+                                                                 Deadline deadline) {
   Result<LinkSocket> socket = LinkSocket::open(session->local, options_.ports);
   if (!socket.ok()) return socket.status();
   wire::session::Open open{.service = id, .token = random_u64(), .port = socket->port()};
@@ -178,7 +256,9 @@ Result<std::shared_ptr<spi::Channel>> SocketTransport::connect(const spi::Addres
 Status SocketTransport::fence(const spi::Address& address, ripc_service_id id, std::uint64_t incarnation,
                               Deadline deadline) {
   // Sent at once, so that a holder that is stopped finds it when it runs again.
-  Result<SessionPointer> session = session_with(address.locator, deadline, false);
+  const Result<Locator> locator = Locator::parse(address.locator);
+  if (!locator.ok()) return locator.status();
+  Result<SessionPointer> session = session_with({&*locator, 1}, deadline, false);
   if (!session.ok()) return session.status();
   Result<QuestionPointer> question =
       ask(*session, wire::session::Fence{.service = id, .incarnation = incarnation}, deadline);

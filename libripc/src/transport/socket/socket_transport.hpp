@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -49,6 +50,8 @@ class SocketTransport final : public spi::Transport {
   Result<std::unique_ptr<spi::Port>> open_port(const spi::PortOptions& options, EventSet& events) override;
   Result<std::shared_ptr<spi::Channel>> connect(const spi::Address& address, ripc_service_id id,
                                                 Deadline deadline) override;
+  Result<std::shared_ptr<spi::Channel>> connect_any(std::span<const spi::Address> addresses, ripc_service_id id,
+                                                    Deadline deadline, std::size_t& answered) override;
   Status fence(const spi::Address& address, ripc_service_id id, std::uint64_t incarnation, Deadline deadline) override;
   void arena_gone(std::uint32_t) noexcept override {}
 
@@ -67,12 +70,19 @@ class SocketTransport final : public spi::Transport {
 
   // Waits, in any thread, until `done` (checked under the mutex) or the deadline.
   bool wait(const std::function<bool()>& done, Deadline deadline);
+  Result<std::shared_ptr<spi::Channel>> open_link(const SessionPointer& session, ripc_service_id id, Deadline deadline);
   template <typename T>
   Result<QuestionPointer> ask(const SessionPointer& session, T frame, Deadline deadline);
 
+  // ---- Own addresses: responder ----
+  spi::Address present_address() const;
+  void interfaces_changed();
+  void look_at_addresses();
+
   // ---- Sessions (sessions.cpp) ----
-  // The session with a context, greeted. Without `greeted`, perhaps not yet: what is sent to it follows the greeting.
-  Result<SessionPointer> session_with(const std::string& text, Deadline deadline, bool greeted = true);
+  // The session with the context that the locators lead to, greeted; all their addresses are tried side by side.
+  // Without `greeted`, perhaps not yet: what is sent to it follows the greeting.
+  Result<SessionPointer> session_with(std::span<const Locator> locators, Deadline deadline, bool greeted = true);
   void dial(const SessionPointer& session, Deadline deadline);
   wire::session::HelloReply answer(const wire::session::Hello& hello);
   bool knows(const wire::session::Hello& hello);
@@ -113,14 +123,17 @@ class SocketTransport final : public spi::Transport {
   EventLoop* loop_ = nullptr;
   std::unique_ptr<Listener> listener_;
   EventLoop::TimerId timer_ = 0;
+  UniqueFd watch_;  // of the interfaces; invalid: the addresses are looked up each time
+  EventLoop::TimerId address_timer_ = 0;
 
   mutable std::mutex mutex_;
+  spi::Address address_;
   std::condition_variable changed_;
   bool stopped_ = false;
   std::uint64_t next_request_ = 1;
   std::uint32_t next_link_ = 1;
   std::vector<SessionPointer> sessions_;
-  std::unordered_map<std::string, SessionPointer> outgoing_;  // by locator
+  std::unordered_map<std::string, SessionPointer> outgoing_;  // by what they were dialled by
   std::unordered_map<std::uint64_t, QuestionPointer> questions_;
   std::unordered_map<ripc_service_id, SocketPort*> ports_;
 };

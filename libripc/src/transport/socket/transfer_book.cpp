@@ -14,6 +14,10 @@ static_assert((kMaxTransfers & kSlotMask) == 0);
 constexpr std::uint64_t kItemMask = 0xff;
 static_assert(RIPC_MAX_ITEMS <= kItemMask + 1);
 
+// A receiver that is slow to receive is not to be flooded.
+constexpr Nanoseconds kFirstRepeat = 100'000'000;
+constexpr Nanoseconds kLongestPause = 2'000'000'000;
+
 constexpr auto status_of(std::uint64_t value) noexcept {
   return static_cast<ripc_status>(static_cast<std::uint8_t>(value >> 8));
 }
@@ -49,6 +53,8 @@ ripc_status TransferBook::expose(std::uint64_t owner, std::span<const spi::Expos
   slot->index = index;
   ++slot->generation;
   slot->watched = false;
+  slot->is_heard = false;
+  slot->packet.clear();
   slot->owner = owner;
   slot->key = (random_u64() & ~kSlotMask) | index;
   slot->nonce = random_u64() >> 8;
@@ -60,6 +66,30 @@ ripc_status TransferBook::expose(std::uint64_t owner, std::span<const spi::Expos
   transfer = name_of(*slot);
   slot->set(State::exposed);
   return RIPC_OK;
+}
+
+bool TransferBook::told(std::uint64_t transfer, spi::Gather packet) noexcept {
+  Slot& slot = slot_of(transfer);
+  const std::lock_guard lock(slot.mutex);
+  if (!slot.is(State::exposed) || slot.is_heard) return false;
+  for (const spi::Bytes range : packet) slot.packet.insert(slot.packet.end(), range.begin(), range.end());
+  slot.pause = kFirstRepeat;
+  slot.repeat_at = monotonic_now() + slot.pause;
+  return true;
+}
+
+bool TransferBook::find_unheard(Nanoseconds now, std::vector<Unheard>& due) noexcept {
+  bool any = false;
+  slots_.for_each([&](Slot& slot) {
+    const std::lock_guard lock(slot.mutex);
+    if (!slot.is(State::exposed) || slot.is_heard || slot.packet.empty()) return;
+    any = true;
+    if (now < slot.repeat_at) return;
+    due.push_back({slot.owner, slot.packet});
+    slot.pause = std::min(2 * slot.pause, kLongestPause);
+    slot.repeat_at = now + slot.pause;
+  });
+  return any;
 }
 
 ripc_status TransferBook::status(std::uint64_t transfer) noexcept {
@@ -119,6 +149,7 @@ Reading TransferBook::read(std::uint64_t key, std::uint64_t location, std::uint6
   std::unique_lock lock(slot->mutex);
   const std::uint64_t item = location & kItemMask;
   if (slot->is_named(key, location) && item < slot->items.size()) {
+    slot->is_heard = true;
     const spi::Bytes bytes = slot->items[item];
     if (slot->is(State::exposed) && offset <= bytes.size() && length <= bytes.size() - offset)
       return {std::move(lock), bytes.subspan(offset, length), RIPC_OK};

@@ -18,6 +18,7 @@
 #include <span>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "ripc/ripc.h"
 #include "spi/outcome.hpp"
 #include "spi/transport.hpp"
@@ -32,11 +33,22 @@ class TransferBook {
   // ---- For the owner; any thread. As the calls of BulkPeer with these names. ----
   ripc_status expose(std::uint64_t owner, std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
                      std::uint64_t& transfer) noexcept;
+  // False: the peer has asked for it already.
+  bool told(std::uint64_t transfer, spi::Gather packet) noexcept;
   ripc_status status(std::uint64_t transfer) noexcept;
   bool watch(std::uint64_t transfer) noexcept;
   ripc_status revoke(std::uint64_t transfer) noexcept;
   void end_owner(std::uint64_t owner) noexcept;
   void died() noexcept;
+
+  // A packet to be sent again.
+  struct Unheard {
+    std::uint64_t owner = 0;
+    std::vector<std::byte> packet;
+  };
+  // In the responder. Those that are due, of the transfers that the peer was told of and has not asked for; true if
+  // there are any such transfers.
+  bool find_unheard(Nanoseconds now, std::vector<Unheard>& due) noexcept;
 
   // ---- For the peer's requests; in the responder ----
   // Who has to be told that a transfer finished.
@@ -67,6 +79,7 @@ class TransferBook {
       return {};
     }
     answer(RIPC_OK);
+    slot->is_heard = true;
     remember(key, location);
     return end(*slot, spi::believed_outcome(status));
   }
@@ -79,10 +92,14 @@ class TransferBook {
     std::uint32_t generation = 0;
     std::uint16_t index = 0;
     bool watched = false;
+    bool is_heard = false;  // the peer knows of it
     std::uint64_t owner = 0;
     std::uint64_t key = 0;
     std::uint64_t nonce = 0;  // of the location
     std::vector<spi::Bytes> items;
+    std::vector<std::byte> packet;  // that told the peer of it; empty: not told yet
+    Nanoseconds repeat_at = 0;
+    Nanoseconds pause = 0;
 
     bool is(State state) const noexcept { return static_cast<State>(word.load(std::memory_order_relaxed)) == state; }
     bool is_named(std::uint64_t other_key, std::uint64_t location) const noexcept {

@@ -25,6 +25,7 @@ struct NoHost final : spi::Host {
   void room(spi::Channel&) noexcept override {}
   void channel_lost(spi::Channel&) noexcept override {}
   void fenced(ripc_service_id, std::uint64_t) noexcept override {}
+  void address_changed() noexcept override {}
 };
 
 // A context of which there is only the control connection. The test's thread.

@@ -64,11 +64,14 @@ TEST(Transfer, CanBeBegunOnce) {
 TEST(Transfer, TellsTheOwnerHowTheReceiverFinishedIt) {
   Ends ends;
   for (const ripc_status status :
-       {RIPC_OK, RIPC_NO_WINDOW, RIPC_WINDOW_TOO_SMALL, RIPC_REFUSED, RIPC_NO_MEMORY, RIPC_CLOSED, RIPC_CANCELLED}) {
+       {RIPC_OK, RIPC_NO_WINDOW, RIPC_WINDOW_TOO_SMALL, RIPC_REFUSED, RIPC_NO_MEMORY, RIPC_CANCELLED}) {
     const Key key = ends.pulling();
     EXPECT_EQ(ends.taker.finish(key, status, ends.tell), RIPC_OK);
     EXPECT_EQ(ends.owner.status(key), status);
   }
+  const Key key = ends.pulling();
+  EXPECT_EQ(ends.taker.finish(key, RIPC_CLOSED, ends.tell), RIPC_OK);
+  EXPECT_EQ(ends.owner.status(key), RIPC_PEER_DEAD) << "a service that was closed is gone for its senders";
 }
 
 TEST(Transfer, BelievesOnlyStatusesThatAReceiverCanReport) {

@@ -83,7 +83,8 @@ class Side {
                                  [this] {
                                    dialed.open();
                                    if (on_dial) on_dial();
-                                 }},
+                                 },
+                             .repeat = [](std::uint64_t, spi::Bytes) {}},
                             options);
     thread_ = std::thread([this] { loop_->run(); });
   }

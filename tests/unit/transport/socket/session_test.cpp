@@ -2,6 +2,7 @@
 // How two contexts find, keep and lose each other.
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "socket_helpers.hpp"
@@ -86,6 +87,45 @@ TEST(Session, AnAddressWithoutAContextLeadsToWhoeverIsThere) {
   EXPECT_TRUE(client.transport()
                   .connect({"socket", "127.0.0.1:" + std::to_string(listening)}, 7, Deadline::after(kLimit))
                   .ok());
+}
+
+// Addresses that a person wrote down, without contexts.
+spi::Address written(Node& node) {
+  return {"socket", "127.0.0.1:" + std::to_string(Locator::parse(node.transport().address().locator)->port)};
+}
+
+TEST(Session, OfSeveralAddressesTheOneThatWorksIsUsedThoughOneBeforeItIsSilent) {
+  // Takes connections, and says nothing.
+  Endpoint loopback;
+  ASSERT_TRUE(Endpoint::parse("127.0.0.1", 0, loopback));
+  Result<GuardedSocket> silent = open_socket(AF_INET, SOCK_STREAM);
+  ASSERT_TRUE(silent.ok());
+  ASSERT_TRUE(bind_in_range(silent->fd.get(), loopback, {}).ok());
+  ASSERT_EQ(::listen(silent->fd.get(), 8), 0);
+  Node server;
+  EventSet events = make_events();
+  const auto port = server.open_port(events);
+  Node client;
+  const std::vector<spi::Address> addresses{
+      {"socket", Endpoint::local_of(silent->fd.get()).text()}, {"socket", "nonsense"}, written(server)};
+  std::size_t answered = 0;
+  const auto channel = client.transport().connect_any(addresses, 7, Deadline::after(kLimit), answered);
+  ASSERT_TRUE(channel.ok()) << channel.status().text();
+  EXPECT_EQ(answered, 2u);
+}
+
+TEST(Session, OfSeveralContextsTheOneThatHasTheServiceIsUsed) {
+  Node without;
+  Node server;
+  EventSet events = make_events();
+  const auto port = server.open_port(events);
+  Node client;
+  std::size_t answered = 0;
+  const std::vector<spi::Address> addresses{written(without), written(server)};
+  EXPECT_TRUE(client.transport().connect_any(addresses, 7, Deadline::after(kLimit), answered).ok());
+  EXPECT_EQ(answered, 1u);
+  EXPECT_EQ(client.transport().connect_any(addresses, 8, Deadline::after(kLimit), answered).status().code(),
+            RIPC_NO_SERVICE);
 }
 
 TEST(Session, AServiceThatIsNotThereIsToldFromAPeerThatIsNot) {

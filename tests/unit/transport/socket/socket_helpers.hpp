@@ -37,10 +37,12 @@ class RecordingHost final : public spi::Host {
   void room(spi::Channel&) noexcept override { count(rooms_); }
   void channel_lost(spi::Channel&) noexcept override { count(losses_); }
   void fenced(ripc_service_id, std::uint64_t) noexcept override { count(fences_); }
+  void address_changed() noexcept override { count(address_changes_); }
 
   int rooms() const { return read(rooms_); }
   int losses() const { return read(losses_); }
   int fences() const { return read(fences_); }
+  int address_changes() const { return read(address_changes_); }
   std::vector<std::pair<ripc_service_id, std::string>> control_packets() const {
     const std::lock_guard lock(mutex_);
     return control_packets_;
@@ -57,7 +59,7 @@ class RecordingHost final : public spi::Host {
   }
 
   mutable std::mutex mutex_;
-  int rooms_ = 0, losses_ = 0, fences_ = 0;
+  int rooms_ = 0, losses_ = 0, fences_ = 0, address_changes_ = 0;
   std::vector<std::pair<ripc_service_id, std::string>> control_packets_;
 };
 

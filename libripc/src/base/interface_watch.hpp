@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// News about the network interfaces of this machine.
+#pragma once
+
+#include "base/unique_fd.hpp"
+
+namespace ripc {
+
+// A socket that becomes readable when an interface or address changes; whoever reads it empties it (drain_watch). An
+// invalid descriptor where the system does not allow it: changes are then not noticed.
+UniqueFd watch_interfaces();
+void drain_watch(int fd) noexcept;
+
+}  // namespace ripc

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tests between two hosts share: the hosts, a holder on the other one, and the test's own end.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "hosts.hpp"
+#include "hosts_holder.hpp"
+
+namespace fault {
+
+class HostTest : public testing::Test {
+ protected:
+  explicit HostTest(Hosts::Cable cable = Hosts::Cable::direct) : hosts_(cable) {}
+  void SetUp() override {
+    if (!hosts_.obstacle().empty()) GTEST_SKIP() << hosts_.obstacle();
+    // They find each other by multicast; nothing leaves the namespaces.
+    ASSERT_EQ(setenv("RIPC_MULTICAST", "", 1), 0);
+  }
+
+  // Both ends, with the time after which a peer that cannot be reached is dead.
+  void start(std::uint64_t peer_timeout) {
+    ASSERT_EQ(setenv("RIPC_PEER_TIMEOUT_MS", std::to_string(peer_timeout / kMillisecond).c_str(), 1), 0);
+    start_holder();
+    asker_ = std::make_unique<Asker>(directory_here_.path());
+    ASSERT_TRUE(*asker_);
+    ASSERT_TRUE(asker_->ask()) << ripc_last_error();
+  }
+  void start_holder() { process_ = hosts_.start_there("holder", {directory_there_.path()}); }
+
+  // A whole long message each way.
+  void exchange_long(std::uint64_t seed) {
+    Ticket ticket;
+    ASSERT_EQ(asker_->send_long(kLong, seed, ticket), RIPC_OK) << ripc_last_error();
+    ASSERT_EQ(ripc_ticket_wait(ticket.get(), kLimit), RIPC_OK) << ripc_last_error();
+    ASSERT_EQ(asker_->request_long(kLong, seed + 1), RIPC_OK) << ripc_last_error();
+    ASSERT_EQ(asker_->receive_long(kLimit), RIPC_OK);
+  }
+
+  Hosts hosts_;
+  const TemporaryDirectory directory_here_;
+  const TemporaryDirectory directory_there_;
+  Process process_;
+  std::unique_ptr<Asker> asker_;
+};
+
+}  // namespace fault

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "relay.hpp"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <functional>
+
+namespace fault {
+
+namespace {
+
+constexpr std::size_t kLargestPacket = 65536;
+// Packets of one end before the other has its turn.
+constexpr int kBurst = 64;
+// How much later a reordered packet comes: at least, and at most beyond that.
+constexpr std::uint64_t kDetour = 2 * kMillisecond;
+constexpr std::uint64_t kLongestDetour = 4 * kMillisecond;
+
+}  // namespace
+
+Relay::Relay(int one, int other, std::uint64_t seed)
+    : ends_{one, other}, wake_(eventfd(0, EFD_CLOEXEC)), random_(seed), thread_([this] { run(); }) {}
+
+Relay::~Relay() {
+  stopping_ = true;
+  const std::uint64_t once = 1;
+  (void)!::write(wake_, &once, sizeof once);
+  thread_.join();
+  for (const int fd : {ends_[0], ends_[1], wake_}) close(fd);
+}
+
+void Relay::set(const Weather& weather) {
+  const std::lock_guard lock(mutex_);
+  weather_ = weather;
+}
+
+void Relay::run() {
+  std::array<pollfd, 3> descriptors{{{ends_[0], POLLIN, 0}, {ends_[1], POLLIN, 0}, {wake_, POLLIN, 0}}};
+  while (!stopping_) {
+    timespec pause{};
+    if (!packets_.empty()) {
+      const std::uint64_t at = now();
+      const std::uint64_t left = packets_.top().due > at ? packets_.top().due - at : 0;
+      pause = {static_cast<time_t>(left / kSecond), static_cast<long>(left % kSecond)};
+    }
+    if (ppoll(descriptors.data(), descriptors.size(), packets_.empty() ? nullptr : &pause, nullptr) > 0) {
+      if (descriptors[0].revents != 0) take(ends_[0], ends_[1]);
+      if (descriptors[1].revents != 0) take(ends_[1], ends_[0]);
+    }
+    deliver_due();
+  }
+}
+
+void Relay::take(int from, int to) {
+  Weather weather;
+  {
+    const std::lock_guard lock(mutex_);
+    weather = weather_;
+  }
+  const auto happens = [&](std::uint64_t permille) { return permille != 0 && random_.below(1000) < permille; };
+  std::array<std::byte, kLargestPacket> buffer;
+  for (int count = 0; count < kBurst; ++count) {
+    const ssize_t size = ::read(from, buffer.data(), buffer.size());
+    if (size <= 0) return;
+    if (happens(weather.lost)) {
+      ++lost_;
+      continue;
+    }
+    std::uint64_t due = now() + weather.delay;
+    if (happens(weather.reordered)) {
+      ++reordered_;
+      due += kDetour + random_.below(kLongestDetour);
+    }
+    const std::vector<std::byte> bytes(buffer.begin(), buffer.begin() + size);
+    if (happens(weather.duplicated)) {
+      ++duplicated_;
+      packets_.push({due, next_number_++, to, bytes});
+    }
+    packets_.push({due, next_number_++, to, bytes});
+  }
+}
+
+void Relay::deliver_due() {
+  for (const std::uint64_t at = now(); !packets_.empty() && packets_.top().due <= at; packets_.pop()) {
+    const Packet& packet = packets_.top();
+    // An interface that is down takes none: they are lost, as on any cable.
+    (void)!::write(packet.to, packet.bytes.data(), packet.bytes.size());
+  }
+}
+
+}  // namespace fault

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// A cable with bad weather: moves IP packets between two interfaces and loses, delays, reorders and duplicates some, by
+// a seeded generator. For machines whose kernel has no netem.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <queue>
+#include <thread>
+#include <vector>
+
+#include "fault_support.hpp"
+
+namespace fault {
+
+// Of a thousand packets; each is decided about alone.
+struct Weather {
+  std::uint64_t lost = 0;
+  std::uint64_t duplicated = 0;
+  std::uint64_t reordered = 0;  // kept for some milliseconds, so that those behind overtake
+  std::uint64_t delay = 0;      // of all, in nanoseconds
+};
+
+class Relay {
+ public:
+  // The ends are TUN descriptors, which it owns.
+  Relay(int one, int other, std::uint64_t seed);
+  ~Relay();
+  Relay(const Relay&) = delete;
+  Relay& operator=(const Relay&) = delete;
+
+  // Any thread.
+  void set(const Weather& weather);
+  std::uint64_t lost() const { return lost_.load(); }
+  std::uint64_t duplicated() const { return duplicated_.load(); }
+  std::uint64_t reordered() const { return reordered_.load(); }
+
+ private:
+  struct Packet {
+    std::uint64_t due;
+    std::uint64_t number;  // packets that are due together keep their order
+    int to;
+    std::vector<std::byte> bytes;
+    friend bool operator>(const Packet& left, const Packet& right) {
+      return left.due != right.due ? left.due > right.due : left.number > right.number;
+    }
+  };
+  void run();
+  void take(int from, int to);
+  void deliver_due();
+
+  const int ends_[2];
+  int wake_ = -1;
+  std::mutex mutex_;
+  Weather weather_;
+  std::atomic<std::uint64_t> lost_{0}, duplicated_{0}, reordered_{0};
+  std::atomic<bool> stopping_{false};
+  // The thread's.
+  Random random_;
+  std::priority_queue<Packet, std::vector<Packet>, std::greater<>> packets_;
+  std::uint64_t next_number_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace fault
