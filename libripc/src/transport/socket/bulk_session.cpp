@@ -287,7 +287,7 @@ void BulkSession::unwritable(BulkConnection& connection, const bulk::Frame& fram
   }
 }
 
-void BulkSession::tell(const TransferBook::Watcher& watcher) noexcept {
+void BulkSession::tell(const network::TransferBook::Watcher& watcher) noexcept {
   if (watcher.watched && !dead_.load(std::memory_order_acquire)) hooks_.finished(watcher.owner, watcher.transfer);
 }
 
