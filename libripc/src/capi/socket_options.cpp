@@ -5,13 +5,14 @@
 
 #include "capi/environment.hpp"
 #include "capi/multicast_options.hpp"
+#include "transport/socket/bulk_limits.hpp"
 
 namespace ripc::capi {
 
 namespace {
 
 // "7000" or "7000-7999".
-Status read_ports(socket::PortRange& range) {
+Status read_ports(network::PortRange& range) {
   const std::string text = environment("RIPC_SOCKET_PORTS");
   if (text.empty()) return {};
   const std::size_t dash = text.find('-');

@@ -20,10 +20,14 @@
 
 #include "base/event_loop.hpp"
 #include "base/unique_fd.hpp"
-#include "transport/socket/access.hpp"
+#include "network/access.hpp"
+#include "network/bulk.hpp"
 #include "wire/bulk.hpp"
 
 namespace ripc::socket {
+
+using network::Destination;
+using network::Reading;
 
 class OutgoingPush;
 
@@ -46,7 +50,7 @@ struct BulkTally {
   Count bytes_discarded{0};
 };
 
-class BulkConnection : public std::enable_shared_from_this<BulkConnection> {
+class BulkConnection final : public network::FrameSender, public std::enable_shared_from_this<BulkConnection> {
  public:
   // What is done with frames. Called in the responder, without locks held.
   class Handler {
@@ -82,8 +86,8 @@ class BulkConnection : public std::enable_shared_from_this<BulkConnection> {
   void shut_down() noexcept;
 
   // Any. Sends frames without payload, in this order. False: the connection is lost, or is going to be.
-  bool send(std::span<const wire::bulk::Frame> frames) noexcept;
-  bool send(const wire::bulk::Frame& frame) noexcept { return send(std::span(&frame, 1)); }
+  bool send(std::span<const wire::bulk::Frame> frames) noexcept override;
+  using FrameSender::send;
 
   // Pushes: any; data: from inside Handler::frame(), and begun when that is through. Queues payload. Pushes take turns
   // with the rest, data keeps its order. False as above.

@@ -8,8 +8,6 @@
 namespace ripc::socket {
 
 inline constexpr std::size_t kMaxBulkConnections = 16;  // whoever dialed them; more are closed
-inline constexpr std::size_t kMaxTransfers = 4096;      // exposed by one side
-inline constexpr std::size_t kMaxGrants = 1024;         // likewise
 
 inline constexpr std::uint32_t kSegmentSize = std::uint32_t{1} << 20;  // that this side asks for
 inline constexpr std::size_t kSegmentsAhead = 4;                       // asked for on one connection at a time

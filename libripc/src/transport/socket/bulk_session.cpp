@@ -207,9 +207,9 @@ void BulkSession::watch_for_silence() noexcept {
 void BulkSession::repeat_what_is_due() noexcept {
   // What is told from now on starts the watch again.
   listening_.store(false, std::memory_order_release);
-  std::vector<TransferBook::Unheard> due;
+  std::vector<network::TransferBook::Unheard> due;
   if (transfers_.find_unheard(monotonic_now(), due)) watch_for_silence();
-  for (const TransferBook::Unheard& unheard : due) {
+  for (const network::TransferBook::Unheard& unheard : due) {
     if (!dead_.load(std::memory_order_acquire)) hooks_.repeat(unheard.owner, unheard.packet);
   }
 }
@@ -312,7 +312,7 @@ void BulkSession::unwritable(BulkConnection& connection, const bulk::Frame& fram
   }
 }
 
-void BulkSession::tell(const TransferBook::Watcher& watcher) noexcept {
+void BulkSession::tell(const network::TransferBook::Watcher& watcher) noexcept {
   if (watcher.watched && !dead_.load(std::memory_order_acquire)) hooks_.finished(watcher.owner, watcher.transfer);
 }
 

@@ -9,13 +9,13 @@
 #include <mutex>
 #include <vector>
 
+#include "network/finish_book.hpp"
+#include "network/grant_book.hpp"
+#include "network/transfer_book.hpp"
 #include "transport/socket/bulk_connection.hpp"
 #include "transport/socket/bulk_peer.hpp"
-#include "transport/socket/finish_book.hpp"
-#include "transport/socket/grant_book.hpp"
 #include "transport/socket/pull_scheduler.hpp"
 #include "transport/socket/push_book.hpp"
-#include "transport/socket/transfer_book.hpp"
 
 namespace ripc::socket {
 
@@ -23,7 +23,7 @@ namespace ripc::socket {
 // session's is never held while one of them is called.
 class BulkSession final : public BulkConnection::Handler, public std::enable_shared_from_this<BulkSession> {
  public:
-  BulkSession(EventLoop& loop, BulkPeer::Hooks hooks, const BulkOptions& options)
+  BulkSession(EventLoop& loop, network::BulkHooks hooks, const BulkOptions& options)
       : loop_(loop), hooks_(std::move(hooks)), options_(options) {}
 
   void adopt(UniqueFd socket) noexcept;
@@ -35,10 +35,10 @@ class BulkSession final : public BulkConnection::Handler, public std::enable_sha
   ripc_status finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept;
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept;
 
-  TransferBook& transfers() noexcept { return transfers_; }
-  GrantBook& grants() noexcept { return grants_; }
+  network::TransferBook& transfers() noexcept { return transfers_; }
+  network::GrantBook& grants() noexcept { return grants_; }
   PullScheduler& pulls() noexcept { return pulls_; }
-  FinishBook& finishes() noexcept { return finishes_; }
+  network::FinishBook& finishes() noexcept { return finishes_; }
 
   std::size_t connection_count() const noexcept;
   BulkCounters counters() const noexcept;
@@ -68,17 +68,17 @@ class BulkSession final : public BulkConnection::Handler, public std::enable_sha
   void look_for_stalls() noexcept;
   void watch_for_silence() noexcept;
   void repeat_what_is_due() noexcept;
-  void tell(const TransferBook::Watcher& watcher) noexcept;
+  void tell(const network::TransferBook::Watcher& watcher) noexcept;
 
   EventLoop& loop_;
-  const BulkPeer::Hooks hooks_;
+  const network::BulkHooks hooks_;
   const BulkOptions options_;
   const std::shared_ptr<BulkTally> tally_ = std::make_shared<BulkTally>();
 
-  TransferBook transfers_;
-  GrantBook grants_;
+  network::TransferBook transfers_;
+  network::GrantBook grants_;
   PullScheduler pulls_;
-  FinishBook finishes_;
+  network::FinishBook finishes_;
   PushBook pushes_;
 
   mutable std::mutex mutex_;  // for the following

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/event_loop.hpp"
+#include "network/access.hpp"
 #include "spi/transport.hpp"
-#include "transport/socket/access.hpp"
 #include "transport/socket/bulk_connection.hpp"
 #include "transport/socket/bulk_limits.hpp"
 

@@ -13,7 +13,7 @@
 
 #include "base/clock.hpp"
 #include "base/event_loop.hpp"
-#include "transport/socket/access.hpp"
+#include "network/access.hpp"
 #include "transport/socket/bulk_connection.hpp"
 #include "wire/packet.hpp"
 

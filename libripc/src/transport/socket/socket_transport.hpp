@@ -1,141 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// The socket transport: contexts that have nothing but IP between them. Each listens on a TCP port; short messages
-// travel as UDP datagrams, long ones over further TCP connections. Protocol: docs/wire.md.
+// The socket transport: contexts that have nothing but IP between them. Short messages travel as UDP datagrams, long
+// ones over TCP connections.
 #pragma once
 
-#include <condition_variable>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <mutex>
-#include <span>
-#include <string>
-#include <unordered_map>
-#include <vector>
+#include <cstddef>
+#include <string_view>
 
-#include "base/cluster_key.hpp"
-#include "spi/transport.hpp"
-#include "transport/socket/authenticator.hpp"
-#include "transport/socket/dialer.hpp"
-#include "transport/socket/listener.hpp"
-#include "transport/socket/locator.hpp"
-#include "transport/socket/session.hpp"
-#include "transport/socket/socket_channel.hpp"
-#include "transport/socket/socket_port.hpp"
-#include "wire/session.hpp"
+#include "network/session_transport.hpp"
 
 namespace ripc::socket {
 
-struct TransportOptions {
-  std::uint64_t context = 0;  // this context's id
-  std::uint32_t max_peers = 4096;
-  Nanoseconds peer_timeout = 5'000'000'000;             // a peer that cannot be reached for so long is dead
-  PortRange ports;                                      // TCP and UDP
-  std::string bind_address;                             // an IP; empty: all addresses of the machine
-  std::string interface;                                // whose addresses are told to others; empty: all
-  std::shared_ptr<const ClusterKeys> keys;              // null: whoever can reach the port is admitted
-  std::size_t receive_buffer = std::size_t{256} << 10;  // bytes that a link's socket buffer has at least
+struct TransportOptions : network::SessionOptions {
   std::size_t bulk_connections = 1;
 };
 
-class SocketTransport final : public spi::Transport {
+class SocketTransport final : public network::SessionTransport {
  public:
   explicit SocketTransport(TransportOptions options);
-  ~SocketTransport() override;
 
   std::string_view name() const noexcept override { return "socket"; }
-  Status start(spi::Host& host, EventLoop& loop) override;
-  void stop() noexcept override;
-  spi::Address address() const override;
-  Result<std::unique_ptr<spi::Port>> open_port(const spi::PortOptions& options, EventSet& events) override;
-  Result<std::shared_ptr<spi::Channel>> connect(const spi::Address& address, ripc_service_id id,
-                                                Deadline deadline) override;
-  Result<std::shared_ptr<spi::Channel>> connect_any(std::span<const spi::Address> addresses, ripc_service_id id,
-                                                    Deadline deadline, std::size_t& answered) override;
-  Status fence(const spi::Address& address, ripc_service_id id, std::uint64_t incarnation, Deadline deadline) override;
-  void arena_gone(std::uint32_t) noexcept override {}
 
-  // Handshakes refused because of a missing or wrong key.
-  std::uint64_t handshakes_refused() const noexcept { return authenticator_.refused(); }
+ protected:
+  Result<std::shared_ptr<network::Bulk>> make_bulk(const network::SessionPointer& session,
+                                                   network::BulkHooks hooks) override;
+  void connect_bulk(const network::SessionPointer& session) override;
+  void bulk_accepted(const network::SessionPointer& session, network::GuardedSocket socket) override;
+  std::vector<std::string> own_ips() const override;
 
  private:
-  // A question to a peer and, later, its answer.
-  struct Question {
-    SessionPointer session;
-    bool answered = false;
-    ripc_status status = RIPC_PENDING;
-    wire::session::Opened opened;
-  };
-  using QuestionPointer = std::shared_ptr<Question>;
-
-  // Waits, in any thread, until `done` (checked under the mutex) or the deadline.
-  bool wait(const std::function<bool()>& done, Deadline deadline);
-  Result<std::shared_ptr<spi::Channel>> open_link(const SessionPointer& session, ripc_service_id id, Deadline deadline);
-  template <typename T>
-  Result<QuestionPointer> ask(const SessionPointer& session, T frame, Deadline deadline);
-
-  // ---- Own addresses: responder ----
-  spi::Address present_address() const;
-  void interfaces_changed();
-  void look_at_addresses();
-
-  // ---- Sessions (sessions.cpp) ----
-  // The session with the context that the locators lead to, greeted; all their addresses are tried side by side.
-  // Without `greeted`, perhaps not yet: what is sent to it follows the greeting.
-  Result<SessionPointer> session_with(std::span<const Locator> locators, Deadline deadline, bool greeted = true);
-  void dial(const SessionPointer& session, Deadline deadline);
-  wire::session::HelloReply answer(const wire::session::Hello& hello);
-  bool knows(const wire::session::Hello& hello);
-  void accepted(Greeted greeted);
-  void accept_session(Greeted greeted);
-  Status begin(const SessionPointer& session, GuardedSocket socket, std::uint64_t acknowledged);
-  SessionPointer incoming_session(std::uint64_t context, std::uint64_t id);
-  void on_event(const SessionPointer& session, std::uint32_t events);
-  void control_lost(const SessionPointer& session);
-  void try_again(const SessionPointer& session);
-  void try_again_soon(const SessionPointer& session);
-  void resumed(const SessionPointer& session, Greeted greeted);
-  void lose(const SessionPointer& session, Status reason);
-  void tick();
-  void dial_bulk(const SessionPointer& session);
-  wire::session::Hello hello(const SessionPointer& session, wire::session::Role role) const;
-
-  // ---- Frames (messages.cpp). False: the peer broke the protocol. ----
-  bool handle(const SessionPointer& session, std::span<const std::byte> frame);
-  void on(const SessionPointer& session, const wire::session::Open& frame);
-  bool on(const SessionPointer& session, const wire::session::Opened& frame);
-  void on(const SessionPointer& session, const wire::session::CloseLink& frame);
-  void on(const SessionPointer& session, const wire::session::LinkClosed& frame);
-  void on(const SessionPointer& session, const wire::session::Control& frame);
-  void on(const SessionPointer& session, const wire::session::Fence& frame);
-  bool on(const SessionPointer& session, const wire::session::Fenced& frame);
-  void on(const SessionPointer& session, const wire::session::Heartbeat& frame);
-  bool on(const SessionPointer& session, const wire::session::WantBulk& frame);
-  void on(const SessionPointer& session, const wire::session::Bye& frame);
-  Result<wire::session::Opened> accept_link(const SessionPointer& session, const wire::session::Open& frame);
-  void nudge_port(ripc_service_id service) noexcept;  // under the mutex
-  void link_failed(const std::shared_ptr<SocketChannel>& channel, const SessionPointer& session);
-
-  TransportOptions options_;
-  std::string host_identity_;
-  Authenticator authenticator_;
-  spi::Host* host_ = nullptr;
-  EventLoop* loop_ = nullptr;
-  std::unique_ptr<Listener> listener_;
-  EventLoop::TimerId timer_ = 0;
-  UniqueFd watch_;  // of the interfaces; invalid: the addresses are looked up each time
-  EventLoop::TimerId address_timer_ = 0;
-
-  mutable std::mutex mutex_;
-  spi::Address address_;
-  std::condition_variable changed_;
-  bool stopped_ = false;
-  std::uint64_t next_request_ = 1;
-  std::uint32_t next_link_ = 1;
-  std::vector<SessionPointer> sessions_;
-  std::unordered_map<std::string, SessionPointer> outgoing_;  // by what they were dialled by
-  std::unordered_map<std::uint64_t, QuestionPointer> questions_;
-  std::unordered_map<ripc_service_id, SocketPort*> ports_;
+  const std::size_t bulk_connections_;
 };
 
 }  // namespace ripc::socket

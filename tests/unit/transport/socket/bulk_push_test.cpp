@@ -223,7 +223,8 @@ TEST(BulkPush, GrantsAreBounded) {
   Side side;
   std::vector<std::byte> buffer(10);
   wire::Grant grant{};
-  for (std::size_t index = 0; index < kMaxGrants; ++index) ASSERT_EQ(side.peer->grant(1, buffer, grant), RIPC_OK);
+  for (std::size_t index = 0; index < network::kMaxGrants; ++index)
+    ASSERT_EQ(side.peer->grant(1, buffer, grant), RIPC_OK);
   wire::Grant one_more{};
   EXPECT_EQ(side.peer->grant(1, buffer, one_more), RIPC_AGAIN);
   EXPECT_EQ(side.peer->end_grant(grant), RIPC_EMPTY);

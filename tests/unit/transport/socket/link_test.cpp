@@ -27,7 +27,7 @@ class LinkTest : public testing::Test {
   Node receiver_;
   Node sender_;
   EventSet events_;
-  std::unique_ptr<SocketPort> port_;
+  std::unique_ptr<network::UdpPort> port_;
   CollectingSink sink_;
 };
 
@@ -246,7 +246,7 @@ TEST_F(LinkTest, ManySendersHaveTheirTurns) {
   constexpr std::size_t kSenders = 12;
   constexpr std::size_t kEach = 40;
   std::vector<std::unique_ptr<Node>> nodes;
-  std::vector<std::shared_ptr<SocketChannel>> channels;
+  std::vector<std::shared_ptr<network::UdpChannel>> channels;
   for (std::size_t index = 0; index < kSenders; ++index) {
     nodes.push_back(std::make_unique<Node>());
     channels.push_back(nodes.back()->channel(receiver_));

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of the application that a connection reads or writes, and that may be taken away at any time: whoever takes
+// it away waits for the lock, which is held for one system call on a non-blocking socket at most.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+
+#include "ripc/ripc.h"
+#include "spi/transport.hpp"
+
+namespace ripc::network {
+
+// May be read while the lock is held.
+struct Reading {
+  std::unique_lock<std::mutex> lock;
+  spi::Bytes bytes;
+  ripc_status status = RIPC_OK;  // anything else: there is none, and nothing is locked
+};
+
+// May be written while the mutex is held.
+struct Destination {
+  std::mutex mutex;
+  std::byte* memory = nullptr;  // null: not any more
+
+  // Afterwards nothing writes it.
+  void take_away() noexcept {
+    const std::lock_guard lock(mutex);
+    memory = nullptr;
+  }
+};
+
+}  // namespace ripc::network

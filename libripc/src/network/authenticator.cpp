@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "network/authenticator.hpp"
+
+#include <cstring>
+#include <vector>
+
+#include "base/random.hpp"
+
+namespace ripc::network {
+
+namespace {
+
+using wire::session::Confirm;
+using wire::session::Hello;
+using wire::session::HelloReply;
+
+constexpr std::string_view kReplyPurpose = "ripc socket reply 1";
+constexpr std::string_view kConfirmPurpose = "ripc socket confirm 1";
+
+// Both sides sign all that was said, in the form in which it travelled.
+struct Transcript {
+  std::vector<std::byte> hello;
+  std::vector<std::byte> reply;
+
+  Transcript(const Hello& question, HelloReply answer) {
+    answer.mac = {};
+    (void)wire::session::encode(question, hello);
+    (void)wire::session::encode(answer, reply);
+  }
+};
+
+}  // namespace
+
+void Authenticator::sign(const Hello& hello, HelloReply& reply) const {
+  reply.mac = {};
+  if (!keys_) return;
+  const Transcript transcript(hello, reply);
+  reply.mac = keys_->mac(kReplyPurpose, {transcript.hello, transcript.reply});
+}
+
+bool Authenticator::verify(const Hello& hello, const HelloReply& reply) const {
+  // Whoever has a key does not admit those without: better to say so than to be thrown out.
+  if (!keys_) return reply.mac == wire::session::Mac{};
+  const Transcript transcript(hello, reply);
+  return keys_->verify(kReplyPurpose, {transcript.hello, transcript.reply}, reply.mac);
+}
+
+Confirm Authenticator::confirm(const Hello& hello, const HelloReply& reply) const {
+  Confirm confirm;
+  if (!keys_) return confirm;
+  const Transcript transcript(hello, reply);
+  confirm.mac = keys_->mac(kConfirmPurpose, {transcript.hello, transcript.reply});
+  return confirm;
+}
+
+bool Authenticator::verify(const Hello& hello, const HelloReply& reply, const Confirm& confirm) {
+  if (!keys_) return true;
+  const Transcript transcript(hello, reply);
+  if (keys_->verify(kConfirmPurpose, {transcript.hello, transcript.reply}, confirm.mac)) return true;
+  count_refused();
+  return false;
+}
+
+wire::session::Nonce random_nonce() noexcept {
+  wire::session::Nonce nonce;
+  for (std::size_t offset = 0; offset < nonce.size(); offset += sizeof(std::uint64_t)) {
+    const std::uint64_t random = random_u64();
+    std::memcpy(nonce.data() + offset, &random, sizeof random);
+  }
+  return nonce;
+}
+
+}  // namespace ripc::network

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "network/control_stream.hpp"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <cstring>
+
+namespace ripc::network {
+
+namespace {
+
+// Frames that the peer has not acknowledged.
+constexpr std::size_t kMaxKept = 4096;
+constexpr std::size_t kMaxKeptBytes = std::size_t{4} << 20;
+constexpr std::uint64_t kAcknowledgeAfter = 64;
+
+}  // namespace
+
+ripc_status ControlStream::send_bytes(std::vector<std::byte> frame) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (kept_.size() >= kMaxKept || kept_bytes_ + frame.size() > kMaxKeptBytes) return RIPC_AGAIN;
+  kept_bytes_ += frame.size();
+  kept_.push_back(std::move(frame));
+  if (socket_.fd && !waiting_) write_locked();
+  return RIPC_OK;
+}
+
+void ControlStream::write_locked() noexcept {
+  while (next_ < kept_.size()) {
+    const std::vector<std::byte>& frame = kept_[next_];
+    const ssize_t sent =
+        ::send(socket_.fd.get(), frame.data() + written_, frame.size() - written_, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent >= 0) {
+      written_ += static_cast<std::size_t>(sent);
+      if (written_ == frame.size()) {
+        ++next_;
+        written_ = 0;
+      }
+      continue;
+    }
+    if (errno == EINTR) continue;
+    // An error shows to the responder, which reads; until then the frames are kept for the next connection.
+    if (!waiting_) (void)loop_.modify(socket_.fd.get(), EPOLLIN | EPOLLOUT);
+    waiting_ = true;
+    return;
+  }
+  if (waiting_) (void)loop_.modify(socket_.fd.get(), EPOLLIN);
+  waiting_ = false;
+}
+
+void ControlStream::flush() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (socket_.fd) write_locked();
+}
+
+void ControlStream::drop_acknowledged_locked(std::uint64_t frames) noexcept {
+  // Never one that is partly written: what follows would begin in its middle.
+  while (first_ < frames && next_ > 0 && !kept_.empty()) {
+    kept_bytes_ -= kept_.front().size();
+    kept_.pop_front();
+    ++first_;
+    --next_;
+  }
+}
+
+void ControlStream::acknowledged(std::uint64_t frames) noexcept {
+  const std::lock_guard lock(mutex_);
+  drop_acknowledged_locked(frames);
+}
+
+Status ControlStream::attach(GuardedSocket socket, std::uint64_t acknowledged, EventLoop::Handler handler) {
+  detach();
+  begin_ = end_ = 0;
+  const std::lock_guard lock(mutex_);
+  if (acknowledged < first_ || acknowledged > first_ + kept_.size())
+    return Status(RIPC_CORRUPT, "The peer wants to go on with a session at a place where it cannot be.");
+  next_ = kept_.size();
+  drop_acknowledged_locked(acknowledged);
+  next_ = 0;
+  written_ = 0;
+  waiting_ = false;
+  Status status = loop_.add(socket.fd.get(), EPOLLIN, std::move(handler));
+  if (!status.ok()) return status;
+  socket_ = std::move(socket);
+  write_locked();
+  return {};
+}
+
+void ControlStream::detach() noexcept {
+  if (!socket_.fd) return;
+  loop_.remove(socket_.fd.get());
+  const std::lock_guard lock(mutex_);
+  (void)::shutdown(socket_.fd.get(), SHUT_RDWR);
+  socket_.close();
+  waiting_ = false;
+}
+
+ControlStream::Event ControlStream::receive(std::span<const std::byte>& frame) noexcept {
+  if (!socket_.fd) return Event::nothing;
+  if (buffer_.empty()) buffer_.resize(2 * wire::session::kMaxSize);
+  for (;;) {
+    const std::size_t have = end_ - begin_;
+    if (have >= wire::session::kPrefixSize) {
+      const Result<std::size_t> size = wire::session::frame_size(std::span(buffer_).subspan(begin_, have));
+      if (!size.ok()) return Event::closed;
+      if (have >= *size) {
+        frame = std::span(buffer_).subspan(begin_, *size);
+        begin_ += *size;
+        ++received_;
+        return Event::frame;
+      }
+    }
+    if (begin_ != 0) {
+      std::memmove(buffer_.data(), buffer_.data() + begin_, have);
+      begin_ = 0;
+      end_ = have;
+    }
+    const ssize_t got = recv(socket_.fd.get(), buffer_.data() + end_, buffer_.size() - end_, MSG_DONTWAIT);
+    if (got > 0) {
+      end_ += static_cast<std::size_t>(got);
+    } else if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+      return Event::nothing;
+    } else {
+      return Event::closed;
+    }
+  }
+}
+
+bool ControlStream::should_acknowledge() const noexcept { return received_ - told_ >= kAcknowledgeAfter; }
+
+}  // namespace ripc::network

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The control connection of a session: a stream of frames (wire/session.hpp) that goes on over another TCP connection
+// when one is lost. Frames are numbered by counting them, kept until the peer has acknowledged them, and sent again
+// where the new connection begins.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/event_loop.hpp"
+#include "network/endpoint.hpp"
+#include "wire/session.hpp"
+
+namespace ripc::network {
+
+class ControlStream {
+ public:
+  enum class Event { frame, nothing, closed };
+
+  explicit ControlStream(EventLoop& loop) noexcept : loop_(loop) {}
+  ~ControlStream() { detach(); }
+
+  // Any thread. What the connection does not take now, or there is none, is kept, up to a limit. RIPC_OK, RIPC_AGAIN
+  // (the peer has not acknowledged too many frames; nothing was sent), RIPC_TOO_LARGE, RIPC_INVALID_ARGUMENT.
+  template <typename T>
+  ripc_status send(const T& frame) {
+    std::vector<std::byte> bytes;
+    const ripc_status status = wire::session::encode(frame, bytes);
+    return status == RIPC_OK ? send_bytes(std::move(bytes)) : status;
+  }
+
+  // ---- Responder ----
+
+  // From now on over this connection. `acknowledged`: frames that the peer has received so far; the rest is sent again.
+  // RIPC_CORRUPT: it cannot have received so many, or those it lacks are gone.
+  Status attach(GuardedSocket socket, std::uint64_t acknowledged, EventLoop::Handler handler);
+  void detach() noexcept;
+  bool attached() const noexcept { return static_cast<bool>(socket_.fd); }
+  int fd() const noexcept { return socket_.fd.get(); }
+  // Writes what waits.
+  void flush() noexcept;
+  // The next frame; it is valid until the next call.
+  Event receive(std::span<const std::byte>& frame) noexcept;
+  // Frames received over all connections so far.
+  std::uint64_t received() const noexcept { return received_; }
+  void acknowledged(std::uint64_t frames) noexcept;
+  // Frames, or bytes, that came since this was last said to the peer make it worth saying.
+  bool should_acknowledge() const noexcept;
+  void note_acknowledgement() noexcept { told_ = received_; }
+
+ private:
+  ripc_status send_bytes(std::vector<std::byte> frame) noexcept;
+  void write_locked() noexcept;
+  void drop_acknowledged_locked(std::uint64_t frames) noexcept;
+
+  EventLoop& loop_;
+
+  std::mutex mutex_;
+  GuardedSocket socket_;  // changed by the responder under the mutex
+  std::deque<std::vector<std::byte>> kept_;
+  std::size_t kept_bytes_ = 0;
+  std::uint64_t first_ = 0;  // number of kept_.front()
+  std::size_t next_ = 0;     // in kept_: the first that was not written whole over this connection
+  std::size_t written_ = 0;  // bytes of it that were
+  bool waiting_ = false;     // the loop watches for room
+
+  // The responder's.
+  std::vector<std::byte> buffer_;
+  std::size_t begin_ = 0, end_ = 0;  // of what was read and not given out
+  std::uint64_t received_ = 0;
+  std::uint64_t told_ = 0;
+};
+
+}  // namespace ripc::network

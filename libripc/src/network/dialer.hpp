@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Connects to a context that has several addresses: tries them side by side and takes the first that answers as the
+// context that is wanted.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/event_loop.hpp"
+#include "network/authenticator.hpp"
+#include "network/endpoint.hpp"
+#include "network/handshake.hpp"
+
+namespace ripc::network {
+
+// Responder only. Lives until it has called `done`, once, or was cancelled.
+class Dialer : public std::enable_shared_from_this<Dialer> {
+ public:
+  // `context`: who is wanted; 0: whoever answers. The addresses are tried in their order, each a moment after the one
+  // before it, or as soon as that one has failed.
+  static std::shared_ptr<Dialer> dial(EventLoop& loop, Authenticator& authenticator, std::vector<Endpoint> endpoints,
+                                      const wire::session::Hello& hello, std::uint64_t context, Deadline deadline,
+                                      Handshake::Done done);
+  ~Dialer();
+  void cancel() noexcept;
+  bool over() const noexcept { return over_; }
+
+ private:
+  Dialer(EventLoop& loop, Authenticator& authenticator, std::vector<Endpoint> endpoints,
+         const wire::session::Hello& hello, std::uint64_t context, Deadline deadline, Handshake::Done done)
+      : loop_(loop),
+        authenticator_(authenticator),
+        endpoints_(std::move(endpoints)),
+        hello_(hello),
+        context_(context),
+        deadline_(deadline),
+        done_(std::move(done)) {}
+  void next();
+  void on_done(Greeted greeted);
+  void finish(Greeted greeted);
+
+  EventLoop& loop_;
+  Authenticator& authenticator_;
+  const std::vector<Endpoint> endpoints_;
+  const wire::session::Hello hello_;
+  const std::uint64_t context_;
+  const Deadline deadline_;
+  Handshake::Done done_;
+  std::vector<std::shared_ptr<Handshake>> attempts_;
+  std::size_t failed_ = 0;
+  bool over_ = false;
+  bool all_definite_ = true;
+  Status failure_;
+  EventLoop::TimerId timer_ = 0;
+};
+
+}  // namespace ripc::network

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "network/finish_book.hpp"
+
+#include <algorithm>
+
+#include "spi/outcome.hpp"
+
+namespace ripc::network {
+
+namespace bulk = wire::bulk;
+
+bulk::Frame FinishBook::frame_of(std::uint64_t key, const Entry& entry) noexcept {
+  return {.type = bulk::Type::finish,
+          .length = 0,
+          .id = 0,
+          .key = key,
+          .location = entry.location,
+          .offset = 0,
+          .value = static_cast<std::uint64_t>(entry.status)};
+}
+
+ripc_status FinishBook::begin(const wire::Descriptor& descriptor) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (dead_) return RIPC_REVOKED;
+  std::uint64_t& place = begun_[(descriptor.key / kMaxTransfers) % begun_.size()];
+  if (place == descriptor.key || entries_.contains(descriptor.key)) return RIPC_REVOKED;
+  if (entries_.size() >= kMaxTransfers) {
+    // Answers that nobody came for: the receiver had given up.
+    std::erase_if(entries_, [](const auto& entry) { return entry.second.state == State::answered; });
+    if (entries_.size() >= kMaxTransfers) return RIPC_CORRUPT;
+  }
+  entries_[descriptor.key].location = descriptor.location;
+  place = descriptor.key;
+  return RIPC_OK;
+}
+
+ripc_status FinishBook::finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events,
+                               const std::shared_ptr<FrameSender>& connection, bool& unsent) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(descriptor.key);
+  // Whoever drops a message does not ask what became of it.
+  const bool wanted = !spi::drops_message(status);
+  if (found == entries_.end()) return wanted ? RIPC_REVOKED : RIPC_OK;
+  Entry& entry = found->second;
+  if (entry.state == State::answered || dead_) {
+    const ripc_status outcome = entry.state == State::answered ? entry.outcome : RIPC_REVOKED;
+    entries_.erase(found);
+    return wanted ? outcome : RIPC_OK;
+  }
+  entry.wanted = wanted;
+  entry.events = entry.wanted ? &events : nullptr;
+  if (entry.state == State::begun) {
+    entry.state = State::telling;
+    entry.status = status;
+    unsent = !connection || !connection->send(frame_of(descriptor.key, entry));
+    if (!unsent) entry.connection = connection.get();
+  }
+  return entry.wanted ? RIPC_PENDING : RIPC_OK;
+}
+
+void FinishBook::forget(const EventSet& events) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (auto& [key, entry] : entries_) {
+    if (entry.events == &events) entry.events = nullptr;
+  }
+}
+
+void FinishBook::died() noexcept {
+  const std::lock_guard lock(mutex_);
+  dead_ = true;
+  for (auto& [key, entry] : entries_) {
+    if (entry.events != nullptr) entry.events->wake();
+    entry.events = nullptr;
+  }
+}
+
+void FinishBook::tell(FrameSender& connection) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (auto& [key, entry] : entries_) {
+    if (entry.state != State::telling || entry.connection != nullptr) continue;
+    if (!connection.send(frame_of(key, entry))) return;
+    entry.connection = &connection;
+  }
+}
+
+void FinishBook::connection_lost(const FrameSender& connection) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (auto& [key, entry] : entries_) {
+    if (entry.connection == &connection) entry.connection = nullptr;
+  }
+}
+
+void FinishBook::answered(const bulk::Frame& frame) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(frame.key);
+  if (found == entries_.end()) return;
+  Entry& entry = found->second;
+  if (entry.state != State::telling || entry.location != frame.location) return;
+  if (!entry.wanted) {
+    entries_.erase(found);
+    return;
+  }
+  entry.state = State::answered;
+  entry.outcome = static_cast<ripc_status>(frame.value);
+  entry.connection = nullptr;
+  if (entry.events != nullptr) entry.events->wake();
+  entry.events = nullptr;
+}
+
+bool FinishBook::is_owed(const FrameSender& connection) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [&](const auto& entry) { return entry.second.connection == &connection; });
+}
+
+bool FinishBook::has_backlog() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
+    return entry.second.state == State::telling && entry.second.connection == nullptr;
+  });
+}
+
+}  // namespace ripc::network

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The transfers of the peer that this side has begun, until the peer has answered how they end.
+//
+//   begun -> telling -> answered(outcome)    gone when the receiver has asked; at once if it does not want to know
+//
+// Any thread may call anything. The lock is held while a frame is written.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/event_loop.hpp"
+#include "network/bulk.hpp"
+#include "wire/packet.hpp"
+
+namespace ripc::network {
+
+class FinishBook {
+ public:
+  // As Bulk::begin, forget, died.
+  ripc_status begin(const wire::Descriptor& descriptor) noexcept;
+  void forget(const EventSet& events) noexcept;
+  void died() noexcept;
+
+  // As Bulk::finish. Tells it over `connection`; if that is null or lost, waits for tell(). `unsent`
+  // becomes true if it does.
+  ripc_status finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events,
+                     const std::shared_ptr<FrameSender>& connection, bool& unsent) noexcept;
+
+  // Sends what could not be sent so far, or not any more.
+  void tell(FrameSender& connection) noexcept;
+  void connection_lost(const FrameSender& connection) noexcept;
+  // The peer's answer. One that nobody waits for is not looked at.
+  void answered(const wire::bulk::Frame& frame) noexcept;
+
+  // Whether an answer is due: on this connection; to something that was not even sent.
+  bool is_owed(const FrameSender& connection) const noexcept;
+  bool has_backlog() const noexcept;
+
+ private:
+  enum class State : std::uint8_t { begun, telling, answered };
+  struct Entry {
+    std::uint64_t location = 0;
+    State state = State::begun;
+    ripc_status status = RIPC_OK;   // what the peer is told
+    ripc_status outcome = RIPC_OK;  // what it said
+    bool wanted = false;            // somebody will ask for the outcome
+    EventSet* events = nullptr;
+    const FrameSender* connection = nullptr;  // where it was told; null: nowhere
+  };
+
+  static wire::bulk::Frame frame_of(std::uint64_t key, const Entry& entry) noexcept;
+
+  mutable std::mutex mutex_;
+  bool dead_ = false;
+  std::unordered_map<std::uint64_t, Entry> entries_;  // by key
+  // Keys of transfers that were begun, each in the place that it gives: a packet that told of one may come again.
+  std::array<std::uint64_t, 256> begun_{};
+};
+
+}  // namespace ripc::network

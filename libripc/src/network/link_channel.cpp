@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "network/link_channel.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+namespace ripc::network {
+
+namespace {
+
+// Between two questions for room.
+constexpr Nanoseconds kFirstProbe = 1'000'000;
+constexpr Nanoseconds kLastProbe = 100'000'000;
+// Questions lie in the receiver's buffer like packets, and cost no credit. After this many that may all be there, there
+// is one in this time only.
+constexpr unsigned kMostProbes = 12;
+constexpr Nanoseconds kRareProbe = 1'000'000'000;
+
+}  // namespace
+
+LinkChannel::LinkChannel(Parts parts, std::size_t packet_limit)
+    : parts_(std::move(parts)), packet_limit_(packet_limit), purse_(parts_.credit), budget_(parts_.credit) {}
+
+LinkChannel::~LinkChannel() {
+  parts_.session->remove_channel(parts_.link);
+  parts_.session->bulk->end_owner(parts_.link);
+  if (end_.load(std::memory_order_relaxed) != RIPC_OK) return;
+  (void)parts_.session->stream.send(wire::session::CloseLink{.link = parts_.link, .sequence = sequence_});
+}
+
+ripc_status LinkChannel::send(spi::Gather packet, bool&) noexcept {
+  const std::size_t size = std::accumulate(packet.begin(), packet.end(), std::size_t{0},
+                                           [](std::size_t sum, spi::Bytes range) { return sum + range.size(); });
+  if (size > packet_limit()) [[unlikely]]
+    return RIPC_TOO_LARGE;
+  const std::uint32_t cost = cost_of(size);
+  const std::lock_guard lock(mutex_);
+  if (const ripc_status status = room_locked(cost); status != RIPC_OK) [[unlikely]]
+    return status;
+  const std::uint64_t offer = take_offer();
+  const ripc_status status = transmit(header_locked(sequence_ + 1, purse_.spent() + cost, offer), packet);
+  sent_locked(std::span(&cost, status == RIPC_OK ? 1 : 0), status);
+  if (status != RIPC_OK) [[unlikely]]
+    give_back(offer);
+  return status;
+}
+
+ripc_status LinkChannel::send_telling(std::uint64_t transfer, spi::Gather packet, bool& woke) noexcept {
+  const ripc_status status = send(packet, woke);
+  if (status == RIPC_OK) parts_.session->bulk->told(transfer, packet);
+  return status;
+}
+
+void LinkChannel::sent_locked(std::span<const std::uint32_t> costs, ripc_status status) noexcept {
+  for (const std::uint32_t cost : costs) purse_.spend(cost);
+  sequence_ += static_cast<std::uint32_t>(costs.size());
+  interface_full_ = status == RIPC_AGAIN;
+  if (status == RIPC_PEER_DEAD) fail_locked();
+}
+
+// Whether so much may be spent now.
+ripc_status LinkChannel::room_locked(std::uint32_t cost) noexcept {
+  // Whoever ends the channel asks for the last number under the mutex.
+  if (const int ended = end_.load(std::memory_order_relaxed); ended != RIPC_OK) [[unlikely]]
+    return static_cast<ripc_status>(ended);
+  if (purse_.left() < cost && !refresh_locked(cost)) [[unlikely]]
+    return failing_ ? RIPC_PEER_DEAD : RIPC_AGAIN;
+  return RIPC_OK;
+}
+
+wire::datagram::Header LinkChannel::header_locked(std::uint32_t sequence, std::uint32_t spent,
+                                                  std::uint64_t offer) const noexcept {
+  return {.kind = wire::datagram::Kind::data,
+          .sequence = sequence,
+          .token = parts_.token,
+          .spent = spent,
+          .credit_link = static_cast<std::uint32_t>(offer >> 32),
+          .credit = static_cast<std::uint32_t>(offer)};
+}
+
+// Credit for the other direction that can travel along; 0: none.
+std::uint64_t LinkChannel::take_offer() noexcept {
+  auto& offered = parts_.session->offered_credit;
+  return offered.load(std::memory_order_relaxed) == 0 ? 0 : offered.exchange(0, std::memory_order_acq_rel);
+}
+
+void LinkChannel::give_back(std::uint64_t offer) noexcept {
+  if (offer == 0) return;
+  // Whoever offered it takes it for sent: here it goes back, unless there is a newer one.
+  std::uint64_t none = 0;
+  (void)parts_.session->offered_credit.compare_exchange_strong(none, offer, std::memory_order_acq_rel);
+}
+
+// Reads what was granted since the last time. True if there is as much as needed.
+bool LinkChannel::refresh_locked(std::uint32_t needed) noexcept {
+  if (!read_grants()) {
+    fail_locked();
+    return false;
+  }
+  if (purse_.left() >= needed) {
+    next_probe_ = 0;
+    return true;
+  }
+  probe_locked();
+  return false;
+}
+
+// Credit may have been lost, and all that was sent too: then only a question brings things to life again.
+void LinkChannel::probe_locked() noexcept {
+  const Nanoseconds now = monotonic_now();
+  if (next_probe_ == 0) {
+    probe_pause_.store(kFirstProbe, std::memory_order_relaxed);
+    next_probe_ = now + kFirstProbe;
+    return;
+  }
+  if (now < next_probe_) return;
+  // The limit has passed two whole buffers since the first of them: they were read.
+  if (static_cast<std::int32_t>(purse_.limit() - 2 * budget_ - probes_since_) >= 0) {
+    probes_since_ = purse_.spent();
+    probes_there_ = 0;
+  }
+  const Nanoseconds longer = std::min(2 * probe_pause_.load(std::memory_order_relaxed), kLastProbe);
+  const Nanoseconds pause = ++probes_there_ < kMostProbes ? longer : kRareProbe;
+  probe_pause_.store(pause, std::memory_order_relaxed);
+  next_probe_ = now + pause;
+  probes_.fetch_add(1, std::memory_order_relaxed);
+  const ripc_status status =
+      transmit({.kind = wire::datagram::Kind::probe, .token = parts_.token, .spent = purse_.spent()}, {});
+  if (status == RIPC_PEER_DEAD) fail_locked();
+}
+
+// The other end of the link is gone. Its process may live, so that the session says nothing.
+void LinkChannel::fail_locked() noexcept {
+  if (failing_) return;
+  failing_ = true;
+  if (auto self = weak_from_this().lock()) parts_.failed(self);
+}
+
+ripc_status LinkChannel::send_control(spi::Gather packet) noexcept {
+  if (const int ended = end_.load(std::memory_order_relaxed); ended != RIPC_OK) return static_cast<ripc_status>(ended);
+  std::vector<std::byte> whole;
+  for (const spi::Bytes range : packet) whole.insert(whole.end(), range.begin(), range.end());
+  if (whole.size() > std::min(wire::session::kMaxControlPacket, packet_limit() + spi::kControlAllowance))
+    return RIPC_TOO_LARGE;
+  return parts_.session->stream.send(
+      wire::session::Control{.link = parts_.link, .destination = parts_.service, .packet = whole});
+}
+
+// ---- Room ----------------------------------------------------------------------------------------------------
+
+// What makes it worth starting again: a part of the budget, so that senders do not wake for each packet, and in any
+// case the largest packet.
+std::uint32_t LinkChannel::enough() const noexcept { return std::max(budget_ / 4, cost_of(packet_limit())); }
+
+bool LinkChannel::has_room() const noexcept {
+  if (!alive()) return true;
+  auto* self = const_cast<LinkChannel*>(this);
+  const std::unique_lock lock(self->mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;  // another thread sends: it finds out
+  if (self->failing_) return true;
+  if (interface_full_) {
+    if (!self->can_transmit()) return false;
+    self->interface_full_ = false;
+  }
+  return purse_.left() >= enough() || self->refresh_locked(enough());
+}
+
+bool LinkChannel::request_room() noexcept {
+  if (has_room()) return true;
+  if (!room_wanted_.exchange(true, std::memory_order_acq_rel)) {
+    parts_.loop->post([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->watch();
+    });
+  }
+  return false;
+}
+
+void LinkChannel::credit_arrived(std::uint32_t credit) noexcept {
+  if (!purse_.grant(credit) || !room_wanted_.load(std::memory_order_acquire)) return;
+  parts_.loop->post([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->look();
+  });
+}
+
+// Responder. Waits for credit, and asks for it.
+void LinkChannel::watch() noexcept {
+  if (!watching_ && alive()) {
+    const Status status = watch_grants([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->look();
+    });
+    watching_ = status.ok();
+  }
+  look();
+}
+
+void LinkChannel::look() noexcept {
+  if (!room_wanted_.load(std::memory_order_acquire)) return;
+  if (has_room()) {
+    stop_watching();
+    room_wanted_.store(false, std::memory_order_release);
+    parts_.host->room(*this);
+    return;
+  }
+  if (timer_ != 0) parts_.loop->cancel_timer(timer_);
+  timer_ = parts_.loop->add_timer(monotonic_now() + std::max(probe_pause_.load(std::memory_order_relaxed), kFirstProbe),
+                                  [weak = weak_from_this()] {
+                                    if (const auto self = weak.lock()) {
+                                      self->timer_ = 0;
+                                      self->look();
+                                    }
+                                  });
+}
+
+void LinkChannel::stop_watching() noexcept {
+  if (timer_ != 0) parts_.loop->cancel_timer(timer_);
+  timer_ = 0;
+  if (watching_) unwatch_grants();
+  watching_ = false;
+}
+
+// ---- Long items ----------------------------------------------------------------------------------------------
+
+ripc_status LinkChannel::expose(std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
+                                std::uint64_t& transfer) noexcept {
+  if (!alive()) return RIPC_PEER_DEAD;
+  return parts_.session->bulk->expose(parts_.link, items, descriptors, transfer);
+}
+
+ripc_status LinkChannel::transfer_status(std::uint64_t transfer) noexcept {
+  return parts_.session->bulk->transfer_status(transfer);
+}
+
+bool LinkChannel::watch_transfer(std::uint64_t transfer) noexcept { return parts_.session->bulk->watch(transfer); }
+
+ripc_status LinkChannel::revoke(std::uint64_t transfer) noexcept { return parts_.session->bulk->revoke(transfer); }
+
+ripc_status LinkChannel::grant(std::span<std::byte> memory, wire::Grant& grant) noexcept {
+  if (!alive()) return RIPC_PEER_DEAD;
+  return parts_.session->bulk->grant(parts_.link, memory, grant);
+}
+
+ripc_status LinkChannel::end_grant(const wire::Grant& grant) noexcept { return parts_.session->bulk->end_grant(grant); }
+
+// ---- The end -------------------------------------------------------------------------------------------------
+
+bool LinkChannel::end(ripc_status reason) noexcept {
+  int open = RIPC_OK;
+  if (!end_.compare_exchange_strong(open, reason, std::memory_order_acq_rel)) return false;
+  stop_watching();
+  parts_.session->bulk->end_owner(parts_.link);
+  return true;
+}
+
+std::uint32_t LinkChannel::last_sequence() noexcept {
+  const std::lock_guard lock(mutex_);
+  return sequence_;
+}
+
+}  // namespace ripc::network

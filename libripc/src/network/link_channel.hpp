@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sending end of a link: spi::Channel with credits over a session. How a datagram travels is for those that derive
+// from it: udp_channel.hpp, and what transports add.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/event_loop.hpp"
+#include "network/credit.hpp"
+#include "network/session.hpp"
+#include "spi/transport.hpp"
+#include "wire/datagram.hpp"
+
+namespace ripc::network {
+
+class LinkChannel : public spi::Channel, public std::enable_shared_from_this<LinkChannel> {
+ public:
+  struct Parts {
+    SessionPointer session;
+    EventLoop* loop = nullptr;
+    spi::Host* host = nullptr;
+    ripc_service_id service = 0;
+    std::uint32_t link = 0;
+    std::uint64_t token = 0;
+    std::uint64_t incarnation = 0;
+    std::uint32_t credit = 0;
+    std::function<void(const std::shared_ptr<LinkChannel>&)> failed;  // any thread: the other end of the link is gone
+  };
+  ~LinkChannel() override;
+
+  std::size_t packet_limit() const noexcept override { return packet_limit_.load(std::memory_order_relaxed); }
+  std::uint64_t incarnation() const noexcept override { return parts_.incarnation; }
+  ripc_status send(spi::Gather packet, bool& woke) noexcept override;
+  ripc_status send_telling(std::uint64_t transfer, spi::Gather packet, bool& woke) noexcept override;
+  ripc_status send_control(spi::Gather packet) noexcept override;
+  bool has_room() const noexcept override;
+  bool request_room() noexcept override;
+  ripc_status expose(std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
+                     std::uint64_t& transfer) noexcept override;
+  ripc_status transfer_status(std::uint64_t transfer) noexcept override;
+  bool watch_transfer(std::uint64_t transfer) noexcept override;
+  ripc_status revoke(std::uint64_t transfer) noexcept override;
+  bool is_draining(std::uint64_t) noexcept override { return false; }
+  ripc_status grant(std::span<std::byte> memory, wire::Grant& grant) noexcept override;
+  ripc_status end_grant(const wire::Grant& grant) noexcept override;
+  bool alive() const noexcept override { return end_.load(std::memory_order_acquire) == RIPC_OK; }
+
+  // ---- For the transport and for sources ----
+  std::uint32_t link() const noexcept { return parts_.link; }
+  // Responder. No more can be sent: RIPC_PEER_DEAD or RIPC_CLOSED. True the first time.
+  bool end(ripc_status reason) noexcept;
+  // Any. Of the last packet sent.
+  std::uint32_t last_sequence() noexcept;
+  // Any. The receiver grants room.
+  void credit_arrived(std::uint32_t credit) noexcept;
+
+  // Questions for room; for tests.
+  std::uint64_t probes() const noexcept { return probes_.load(std::memory_order_relaxed); }
+
+ protected:
+  LinkChannel(Parts parts, std::size_t packet_limit);
+
+  // ---- What carries the datagrams; but for cost_of() with mutex_ held ----
+  // What the receiver counts for a datagram with a packet of this size.
+  virtual std::uint32_t cost_of(std::size_t packet) const noexcept = 0;
+  // Sends one datagram, gathered during the call. RIPC_OK, RIPC_AGAIN (no room on this machine), RIPC_TOO_LARGE (then
+  // packet_limit_ is set), RIPC_PEER_DEAD (the other end of the link is gone).
+  virtual ripc_status transmit(const wire::datagram::Header& header, spi::Gather packet) noexcept = 0;
+  // Takes in what the receiver has granted, with credit_arrived(). False: the other end of the link is gone.
+  virtual bool read_grants() noexcept = 0;
+  // Whether there is room again on this machine, after RIPC_AGAIN.
+  virtual bool can_transmit() noexcept = 0;
+  // Responder, without the mutex. Calls `look` in the loop whenever read_grants() or can_transmit() may have news.
+  virtual Status watch_grants(std::function<void()> look) = 0;
+  virtual void unwatch_grants() noexcept = 0;
+
+  // ---- For sending, with mutex_ held ----
+  ripc_status room_locked(std::uint32_t cost) noexcept;
+  wire::datagram::Header header_locked(std::uint32_t sequence, std::uint32_t spent, std::uint64_t offer) const noexcept;
+  std::uint64_t take_offer() noexcept;
+  void give_back(std::uint64_t offer) noexcept;
+  // Enters what was sent, in order: these costs, and why the next was not sent.
+  void sent_locked(std::span<const std::uint32_t> costs, ripc_status status) noexcept;
+  // Before the parts of a derived class go.
+  void stop_watching() noexcept;
+
+  const Parts parts_;
+  std::atomic<std::size_t> packet_limit_;
+  mutable Purse purse_;
+  std::mutex mutex_;  // packets leave in the order of their numbers
+  std::uint32_t sequence_ = 0;
+
+ private:
+  std::uint32_t enough() const noexcept;
+  bool refresh_locked(std::uint32_t needed) noexcept;
+  void probe_locked() noexcept;
+  void fail_locked() noexcept;
+  void look() noexcept;
+  void watch() noexcept;
+
+  std::atomic<int> end_{RIPC_OK};
+  const std::uint32_t budget_;
+  bool interface_full_ = false;
+  bool failing_ = false;
+  Nanoseconds next_probe_ = 0;               // 0: there was room when last looked at
+  std::atomic<Nanoseconds> probe_pause_{0};  // also read by the responder, without the mutex
+  std::uint32_t probes_since_ = 0;           // what was spent when the first of probes_there_ was sent
+  unsigned probes_there_ = 0;                // that the receiver may not have read yet
+  std::atomic<std::uint64_t> probes_{0};
+
+  std::atomic<bool> room_wanted_{false};
+  // The responder's.
+  bool watching_ = false;
+  EventLoop::TimerId timer_ = 0;
+};
+
+}  // namespace ripc::network

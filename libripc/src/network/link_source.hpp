@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The receiving end of a link: spi::Source over a session. What it hears datagrams from is for those that derive from
+// it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "base/event_loop.hpp"
+#include "network/credit.hpp"
+#include "network/replay_window.hpp"
+#include "network/session.hpp"
+#include "spi/transport.hpp"
+#include "wire/datagram.hpp"
+
+namespace ripc::network {
+
+// Counted by the receiving thread, read by any.
+struct PortCounters {
+  std::atomic<std::uint64_t> lost{0}, late{0}, duplicates{0}, corrupt{0};
+  std::atomic<std::uint64_t> receive_calls{0};  // system calls made to receive packets
+  std::atomic<std::uint64_t> credit_calls{0};   // likewise to send credits
+};
+
+class LinkSource : public spi::Source {
+ public:
+  struct Parts {
+    SessionPointer session;
+    std::uint32_t link = 0;  // the peer's name for it
+    std::uint64_t token = 0;
+    std::uint32_t budget = 0;  // of credits
+    EventSet* events = nullptr;
+    Nanoseconds peer_timeout = 0;
+  };
+
+  spi::Address reply_address() const override {
+    return {std::string(parts_.session->transport), parts_.session->locator};
+  }
+  std::uint64_t context() const noexcept override { return parts_.session->context; }
+  ripc_status begin(std::span<const wire::Descriptor> items) noexcept override;
+  ripc_status prepare(spi::Pull&) noexcept override { return RIPC_OK; }
+  Nanoseconds patience(std::uint64_t bytes) const noexcept override;
+  bool is_behind() const noexcept override { return false; }
+  ripc_status pull(spi::Pull& pull) noexcept override;
+  void abandon(spi::Pull& pull) noexcept override;
+  ripc_status lend(spi::Pull&, spi::Bytes&) noexcept override { return RIPC_UNSUPPORTED; }
+  ripc_status finish(const wire::Descriptor& descriptor, ripc_status status) noexcept override;
+  ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept override;
+
+  // ---- For the port, in the receiving thread ----
+
+  // Looks at one datagram that has just been read. The packet to be delivered; empty if there is none.
+  spi::Bytes accept(spi::Bytes datagram, PortCounters& counters) noexcept;
+  // After each batch of datagrams: tells the sender of room, if it is time to.
+  void settle(PortCounters& counters) noexcept;
+  // Packets that were read and cannot be delivered yet, first come first.
+  std::deque<std::vector<std::byte>> backlog;
+  // The peer is gone or closed the link, and what it had sent before is here or will not come any more.
+  bool is_over() const noexcept;
+
+  // ---- For the transport ----
+  std::uint32_t link() const noexcept { return parts_.link; }
+  const SessionPointer& session() const noexcept { return parts_.session; }
+  // Any. The peer is gone, or has closed the link after the packet of this number (it may still be on its way).
+  void mark_dead() noexcept { dead_.store(true, std::memory_order_release); }
+  void mark_closed(std::uint32_t last_sequence, Nanoseconds patience_until) noexcept;
+  bool dead() const noexcept { return dead_.load(std::memory_order_acquire); }
+
+ protected:
+  explicit LinkSource(Parts parts);
+
+  // Sends the sender a datagram that has only a header.
+  virtual ripc_status transmit(const wire::datagram::Header& header) noexcept = 0;
+  // The cost of the largest datagram, in credits.
+  virtual std::uint32_t largest_cost() const noexcept = 0;
+  // Datagrams that this machine had to drop for want of room, modulo 2^32.
+  virtual std::uint32_t dropped() noexcept { return 0; }
+
+  const Parts parts_;
+
+ private:
+  void pass_credit(std::uint32_t link, std::uint32_t credit) noexcept;
+  void send_credit(PortCounters& counters) noexcept;
+
+  Granter granter_;
+  ReplayWindow window_;
+  std::uint64_t offered_ = 0;  // what this source has left in Session::offered_credit
+  bool asked_ = false;         // the sender wants to know
+  bool missed_ = false;        // packets are missing since the last look at why
+  std::uint32_t dropped_ = 0;
+  std::weak_ptr<LinkChannel> credited_;  // the last channel that this source brought credit for
+  std::uint32_t credited_link_ = 0;
+
+  std::atomic<bool> dead_{false};
+  std::atomic<std::uint32_t> last_sequence_{0};
+  std::atomic<Nanoseconds> patience_until_{0};
+};
+
+}  // namespace ripc::network

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "network/session.hpp"
+
+#include "network/link_channel.hpp"
+
+namespace ripc::network {
+
+std::shared_ptr<LinkChannel> Session::channel(std::uint32_t link) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = channels_.find(link);
+  return found == channels_.end() ? nullptr : found->second.lock();
+}
+
+std::vector<std::shared_ptr<LinkChannel>> Session::channels() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<LinkChannel>> result;
+  for (const auto& [link, weak] : channels_) {
+    if (auto strong = weak.lock()) result.push_back(std::move(strong));
+  }
+  return result;
+}
+
+void Session::add_channel(std::uint32_t link, const std::shared_ptr<LinkChannel>& channel) {
+  const std::lock_guard lock(mutex_);
+  channels_[link] = channel;
+}
+
+void Session::remove_channel(std::uint32_t link) noexcept {
+  const std::lock_guard lock(mutex_);
+  channels_.erase(link);
+}
+
+}  // namespace ripc::network

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The relation of this context to one other: its control connection, the links both ways, and everything long.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.hpp"
+#include "network/bulk.hpp"
+#include "network/control_stream.hpp"
+#include "network/dialer.hpp"
+#include "network/endpoint.hpp"
+
+namespace ripc::network {
+
+class LinkChannel;
+class LinkSource;
+
+struct Session {
+  Session(EventLoop& loop, std::string_view name) noexcept : transport(name), stream(loop) {}
+  virtual ~Session() = default;
+
+  // ---- Constant once greeted ----
+  std::string_view transport;  // its name
+  bool incoming = false;
+  std::uint64_t id = 0;
+  std::uint64_t context = 0;        // of the peer
+  Endpoint local, remote;           // of the control connection
+  std::uint16_t peer_port = 0;      // where the peer listens
+  std::string locator;              // of the peer
+  std::string dialled_by;           // outgoing: the locators that led to it
+  std::vector<Endpoint> endpoints;  // outgoing: all that the peer may be reached at
+  std::shared_ptr<Bulk> bulk;
+
+  ControlStream stream;
+
+  // ---- Under the transport's mutex ----
+  bool greeted = false;
+  bool lost = false;
+  Status failure;                                                          // why it was lost
+  std::unordered_map<std::uint32_t, std::shared_ptr<LinkSource>> sources;  // by the peer's link
+  std::unordered_map<std::uint32_t, ripc_service_id> source_services;
+
+  // ---- The responder's ----
+  std::shared_ptr<Dialer> dialer;       // the control connection is being made
+  std::shared_ptr<Dialer> bulk_dialer;  // of the last bulk connection
+  std::uint64_t bulk_question = 0;      // an incoming session waits for the peer to dial: which time
+  Nanoseconds down_since = 0;           // 0: the control connection is there
+  Nanoseconds resume_until = 0;
+  EventLoop::TimerId timer = 0;  // of the next attempt
+
+  // ---- Any thread ----
+
+  // The channel of a link that this side opened; empty if it is gone.
+  std::shared_ptr<LinkChannel> channel(std::uint32_t link) const;
+  std::vector<std::shared_ptr<LinkChannel>> channels() const;
+  void add_channel(std::uint32_t link, const std::shared_ptr<LinkChannel>& channel);
+  void remove_channel(std::uint32_t link) noexcept;
+
+  // The peer did not answer in time when it was last waited for, and has not been heard since.
+  std::atomic<bool> slow{false};
+
+  // Credit that any datagram to the peer may carry: link in the upper half, credit in the lower; 0: none. Whoever sends
+  // takes it; whoever offered it finds it gone.
+  std::atomic<std::uint64_t> offered_credit{0};
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_map<std::uint32_t, std::weak_ptr<LinkChannel>> channels_;
+};
+
+using SessionPointer = std::shared_ptr<Session>;
+
+}  // namespace ripc::network

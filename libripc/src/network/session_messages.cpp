@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the socket transport does with each control frame. All of it runs in the responder.
+#include "network/session_transport.hpp"
+
+namespace ripc::network {
+
+namespace {
+
+// How long packets may still be on their way when the sender's last word has come by the control connection.
+constexpr Nanoseconds kPacketPatience = 1'000'000'000;
+
+// What a peer can honestly answer to the wish for a link. Anything else would be taken for a state of this process.
+ripc_status believable(ripc_status status) noexcept {
+  switch (status) {
+    case RIPC_OK:
+    case RIPC_NO_SERVICE:
+    case RIPC_REFUSED:
+    case RIPC_NO_MEMORY:
+    case RIPC_NO_DESCRIPTORS:
+    case RIPC_LIMIT:
+      return status;
+    default:
+      return RIPC_CORRUPT;
+  }
+}
+
+}  // namespace
+
+bool SessionTransport::handle(const SessionPointer& session, std::span<const std::byte> frame) {
+  const Result<wire::session::Frame> decoded = wire::session::decode(frame);
+  if (!decoded.ok()) return false;
+  return std::visit(
+      [&](const auto& message) -> bool {
+        const auto handler = [&] {
+          if constexpr (requires { on(session, message); }) {
+            return on(session, message);
+          } else {
+            return false;  // part of a handshake
+          }
+        };
+        if constexpr (std::is_void_v<decltype(handler())>) {
+          handler();
+          return true;
+        } else {
+          return handler();
+        }
+      },
+      *decoded);
+}
+
+void SessionTransport::on(const SessionPointer& session, const wire::session::Bye&) {
+  lose(session, Status(RIPC_PEER_DEAD, "The process that held the service has ended."));
+}
+
+void SessionTransport::on(const SessionPointer& session, const wire::session::Heartbeat& frame) {
+  session->stream.acknowledged(frame.received);
+}
+
+void SessionTransport::on(const SessionPointer& session, const wire::session::Open& frame) {
+  Result<wire::session::Opened> opened = accept_link(session, frame);
+  if (opened.ok()) {
+    (void)session->stream.send(*opened);
+    return;
+  }
+  wire::session::Opened refusal;
+  refusal.request = frame.request;
+  refusal.link = frame.link;
+  refusal.status = opened.status().code();
+  (void)session->stream.send(refusal);
+}
+
+Result<wire::session::Opened> SessionTransport::accept_link(const SessionPointer& session,
+                                                            const wire::session::Open& frame) {
+  const std::lock_guard lock(mutex_);
+  const auto found = ports_.find(frame.service);
+  if (found == ports_.end() || found->second->closed()) return RIPC_NO_SERVICE;
+  if (session->sources.contains(frame.link)) return RIPC_CORRUPT;
+  UdpPort& port = *found->second;
+  if (port.source_count() >= port.options().max_senders) return RIPC_REFUSED;
+
+  Result<LinkSocket> socket = LinkSocket::open(session->local, options_.ports);
+  if (!socket.ok()) return socket.status();
+  const std::uint32_t budget = port.budget(socket->set_receive_buffer(port.wanted_buffer()));
+  Status status = socket->connect(session->remote.with_port(static_cast<std::uint16_t>(frame.port)));
+  if (!status.ok()) return status;
+  const wire::session::Opened opened{.request = frame.request,
+                                     .status = RIPC_OK,
+                                     .link = frame.link,
+                                     .incarnation = port.incarnation(),
+                                     .port = socket->port(),
+                                     .packet_limit = static_cast<std::uint32_t>(port.packet_limit()),
+                                     .credit = Granter::first_credit(budget)};
+  auto source = std::make_shared<UdpSource>(LinkSource::Parts{.session = session,
+                                                              .link = frame.link,
+                                                              .token = frame.token,
+                                                              .budget = budget,
+                                                              .events = &port.events(),
+                                                              .peer_timeout = options_.peer_timeout},
+                                            std::move(*socket));
+  status = port.add_source(source);
+  if (!status.ok()) return status;
+  session->sources[frame.link] = std::move(source);
+  session->source_services[frame.link] = frame.service;
+  return opened;
+}
+
+bool SessionTransport::on(const SessionPointer& session, const wire::session::Opened& frame) {
+  const std::lock_guard lock(mutex_);
+  const auto found = questions_.find(frame.request);
+  // Nobody waits any more: the asker has closed the link already.
+  if (found == questions_.end()) return true;
+  Question& question = *found->second;
+  if (question.session != session || question.answered) return false;
+  question.opened = frame;
+  question.status = believable(frame.status);
+  question.answered = true;
+  changed_.notify_all();
+  return true;
+}
+
+void SessionTransport::on(const SessionPointer& session, const wire::session::CloseLink& frame) {
+  const std::lock_guard lock(mutex_);
+  const auto found = session->sources.find(frame.link);
+  if (found == session->sources.end()) return;
+  const Nanoseconds until = monotonic_now() + kPacketPatience;
+  const ripc_service_id service = session->source_services[frame.link];
+  found->second->mark_closed(frame.sequence, until);
+  nudge_port(service);
+  session->sources.erase(found);
+  session->source_services.erase(frame.link);
+  loop_->add_timer(until, [this, service] {
+    const std::lock_guard later(mutex_);
+    nudge_port(service);
+  });
+}
+
+void SessionTransport::on(const SessionPointer& session, const wire::session::LinkClosed& frame) {
+  const auto closed = session->channel(frame.link);
+  if (!closed || !closed->end(RIPC_CLOSED)) return;
+  // The other side waits for this: from now on nothing more is sent.
+  (void)session->stream.send(wire::session::CloseLink{.link = frame.link, .sequence = closed->last_sequence()});
+  host_->channel_lost(*closed);
+}
+
+void SessionTransport::on(const SessionPointer& session, const wire::session::Control& frame) {
+  std::shared_ptr<LinkSource> source;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = session->sources.find(frame.link);
+    if (found == session->sources.end() || session->source_services[frame.link] != frame.destination) return;
+    source = found->second;
+  }
+  host_->control_packet(*source, frame.destination, frame.packet);
+}
+
+void SessionTransport::on(const SessionPointer& session, const wire::session::Fence& frame) {
+  host_->fenced(frame.service, frame.incarnation);
+  (void)session->stream.send(wire::session::Fenced{.request = frame.request, .status = RIPC_OK});
+}
+
+bool SessionTransport::on(const SessionPointer& session, const wire::session::Fenced& frame) {
+  const std::lock_guard lock(mutex_);
+  const auto found = questions_.find(frame.request);
+  if (found == questions_.end()) return true;
+  Question& question = *found->second;
+  if (question.session != session || question.answered) return false;
+  question.status = frame.status;
+  question.answered = true;
+  changed_.notify_all();
+  return true;
+}
+
+bool SessionTransport::on(const SessionPointer& session, const wire::session::WantBulk&) {
+  if (session->incoming) return false;
+  connect_bulk(session);
+  return true;
+}
+
+}  // namespace ripc::network

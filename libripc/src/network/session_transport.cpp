@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "network/session_transport.hpp"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+
+#include "base/interface_watch.hpp"
+#include "base/loop_wait.hpp"
+#include "base/random.hpp"
+
+namespace ripc::network {
+
+namespace {
+
+// How many heartbeats fit into the time after which a peer is dead.
+constexpr Nanoseconds kHeartbeats = 8;
+// What changes at once is told at once: an interface that goes down loses its addresses one by one.
+constexpr Nanoseconds kSettle = 20'000'000;
+
+}  // namespace
+
+SessionTransport::SessionTransport(SessionOptions options)
+    : options_(std::move(options)), host_identity_(network::host_identity()), authenticator_(options_.keys) {}
+
+SessionTransport::~SessionTransport() = default;
+
+Status SessionTransport::start(spi::Host& host, EventLoop& loop) {
+  host_ = &host;
+  loop_ = &loop;
+  Result<std::unique_ptr<Listener>> listener = Listener::open(
+      loop, authenticator_, options_.bind_address, options_.ports, options_.peer_timeout,
+      [this](const wire::session::Hello& hello, const Endpoint&) { return answer(hello); },
+      [this](Greeted greeted) { accepted(std::move(greeted)); });
+  if (!listener.ok()) return listener.status();
+  listener_ = std::move(*listener);
+  if (options_.bind_address.empty()) {
+    // Before the first look, so that no change is missed.
+    watch_ = watch_interfaces();
+    if (watch_ && !loop.add(watch_.get(), EPOLLIN, [this](std::uint32_t) { interfaces_changed(); }).ok())
+      watch_.reset();
+  }
+  address_ = present_address();
+  timer_ = loop.add_timer(monotonic_now() + options_.peer_timeout / kHeartbeats, [this] { tick(); });
+  return {};
+}
+
+void SessionTransport::tick() {
+  std::vector<SessionPointer> sessions;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopped_) return;
+    sessions = sessions_;
+  }
+  for (const SessionPointer& session : sessions) {
+    if (!session->stream.attached()) continue;
+    (void)session->stream.send(wire::session::Heartbeat{.received = session->stream.received()});
+    session->stream.note_acknowledgement();
+  }
+  timer_ = loop_->add_timer(monotonic_now() + options_.peer_timeout / kHeartbeats, [this] { tick(); });
+}
+
+void SessionTransport::stop() noexcept {
+  std::vector<SessionPointer> sessions;
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    sessions = sessions_;
+    changed_.notify_all();
+  }
+  for (const SessionPointer& session : sessions) {
+    if (session->stream.attached()) (void)session->stream.send(wire::session::Bye{});
+    lose(session, Status(RIPC_CLOSED));
+  }
+  loop_->cancel_timer(timer_);
+  if (watch_) loop_->remove(watch_.get());
+  if (address_timer_ != 0) loop_->cancel_timer(address_timer_);
+  listener_.reset();
+}
+
+spi::Address SessionTransport::address() const {
+  if (!watch_ && options_.bind_address.empty()) return present_address();
+  const std::lock_guard lock(mutex_);
+  return address_;
+}
+
+void SessionTransport::interfaces_changed() {
+  drain_watch(watch_.get());
+  if (address_timer_ != 0) return;
+  address_timer_ = loop_->add_timer(monotonic_now() + kSettle, [this] { look_at_addresses(); });
+}
+
+void SessionTransport::look_at_addresses() {
+  address_timer_ = 0;
+  spi::Address present = present_address();
+  {
+    const std::lock_guard lock(mutex_);
+    if (address_ == present) return;
+    address_ = std::move(present);
+  }
+  host_->address_changed();
+}
+
+spi::Address SessionTransport::present_address() const {
+  Locator locator;
+  locator.context = options_.context;
+  locator.host = host_identity_;
+  locator.port = listener_->port();
+  locator.ips = own_ips();
+  if (locator.ips.size() > kMaxIps) locator.ips.resize(kMaxIps);
+  return {std::string(name()), locator.text()};
+}
+
+bool SessionTransport::wait(const std::function<bool()>& done, Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  return wait_in(*loop_, lock, changed_, deadline, [&] { return stopped_ || done(); });
+}
+
+// ---- Links ---------------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<spi::Port>> SessionTransport::open_port(const spi::PortOptions& options, EventSet& events) {
+  auto port = std::make_unique<UdpPort>(options, events, *loop_, options_.receive_buffer, [this](LinkPort& closing) {
+    const ripc_service_id id = closing.options().id;
+    const std::lock_guard lock(mutex_);
+    // A service that took the ID over has a port of its own, and sources of its own.
+    const auto found = ports_.find(id);
+    if (found == ports_.end() || found->second != &closing) return;
+    ports_.erase(found);
+    for (const SessionPointer& session : sessions_) {
+      std::erase_if(session->sources, [&](const auto& entry) { return session->source_services[entry.first] == id; });
+    }
+  });
+  const std::lock_guard lock(mutex_);
+  ports_[options.id] = port.get();
+  return std::unique_ptr<spi::Port>(std::move(port));
+}
+
+// Asks, and waits for the answer.
+template <typename T>
+Result<SessionTransport::QuestionPointer> SessionTransport::ask(const SessionPointer& session, T frame,
+                                                                Deadline deadline) {
+  auto question = std::make_shared<Question>();
+  question->session = session;
+  {
+    const std::lock_guard lock(mutex_);
+    if (session->lost) return RIPC_PEER_DEAD;
+    frame.request = next_request_++;
+    questions_[frame.request] = question;
+  }
+  const ripc_status sent = session->stream.send(frame);
+  const bool answered = sent == RIPC_OK && wait([&] { return question->answered; }, deadline);
+  const std::lock_guard lock(mutex_);
+  questions_.erase(frame.request);
+  if (sent != RIPC_OK) return sent;
+  if (!answered) return Status(RIPC_TIMEOUT, "The process that holds the service does not answer; is it stopped?");
+  if (!question->answered) return RIPC_CLOSED;
+  return question;
+}
+
+Result<std::shared_ptr<spi::Channel>> SessionTransport::connect(const spi::Address& address, ripc_service_id id,
+                                                                Deadline deadline) {
+  std::size_t answered = 0;
+  return connect_any({&address, 1}, id, deadline, answered);
+}
+
+Result<std::shared_ptr<spi::Channel>> SessionTransport::connect_any(std::span<const spi::Address> addresses,
+                                                                    ripc_service_id id, Deadline deadline,
+                                                                    std::size_t& answered) {
+  std::vector<Locator> locators;
+  std::vector<std::size_t> indices;
+  Status failure = RIPC_NO_SERVICE;
+  for (std::size_t index = 0; index < addresses.size(); ++index) {
+    Result<Locator> locator = Locator::parse(addresses[index].locator);
+    if (!locator.ok()) {
+      failure = locator.status();
+      continue;
+    }
+    locators.push_back(std::move(*locator));
+    indices.push_back(index);
+  }
+  while (!locators.empty()) {
+    Result<SessionPointer> session = session_with(locators, deadline);
+    if (!session.ok()) return session.status();
+    const auto leads_there = [&](const Locator& locator) {
+      return locator.leads_to((*session)->context, (*session)->remote, host_identity_);
+    };
+    const auto chosen = std::find_if(locators.begin(), locators.end(), leads_there);
+    if (chosen != locators.end()) answered = indices[static_cast<std::size_t>(chosen - locators.begin())];
+    Result<std::shared_ptr<spi::Channel>> channel = open_link(*session, id, deadline);
+    const ripc_status code = channel.status().code();
+    if (code != RIPC_NO_SERVICE && code != RIPC_PEER_DEAD) return channel;
+    failure = channel.status();
+    if (chosen == locators.end()) break;
+    // Whoever answered first does not have it; perhaps somebody at another address does.
+    for (std::size_t index = locators.size(); index-- != 0;) {
+      if (!leads_there(locators[index])) continue;
+      locators.erase(locators.begin() + static_cast<std::ptrdiff_t>(index));
+      indices.erase(indices.begin() + static_cast<std::ptrdiff_t>(index));
+    }
+  }
+  return failure;
+}
+
+Result<std::shared_ptr<spi::Channel>> SessionTransport::open_link(const SessionPointer& session, ripc_service_id id,
+                                                                  Deadline deadline) {
+  Result<LinkSocket> socket = LinkSocket::open(session->local, options_.ports);
+  if (!socket.ok()) return socket.status();
+  wire::session::Open open{.service = id, .token = random_u64(), .port = socket->port()};
+  {
+    const std::lock_guard lock(mutex_);
+    open.link = next_link_++;
+    if (next_link_ == 0) next_link_ = 1;
+  }
+  Result<QuestionPointer> question = ask(session, open, deadline);
+  if (!question.ok()) {
+    if (question.status().code() == RIPC_TIMEOUT)
+      (void)session->stream.send(wire::session::CloseLink{.link = open.link});
+    return question.status();
+  }
+  if ((*question)->status != RIPC_OK) return (*question)->status;
+  const wire::session::Opened& opened = (*question)->opened;
+  Status status = socket->connect(session->remote.with_port(static_cast<std::uint16_t>(opened.port)));
+  if (!status.ok()) {
+    (void)session->stream.send(wire::session::CloseLink{.link = open.link});
+    return status;
+  }
+  auto channel = std::make_shared<UdpChannel>(
+      LinkChannel::Parts{
+          .session = session,
+          .loop = loop_,
+          .host = host_,
+          .service = id,
+          .link = open.link,
+          .token = open.token,
+          .incarnation = opened.incarnation,
+          .credit = std::min<std::uint32_t>(opened.credit, INT32_MAX),
+          .failed = [this, session](const std::shared_ptr<LinkChannel>& failed) { link_failed(failed, session); }},
+      std::move(*socket), opened.packet_limit);
+  const std::lock_guard lock(mutex_);
+  if (session->lost) {
+    (void)channel->end(RIPC_PEER_DEAD);
+    return RIPC_PEER_DEAD;
+  }
+  session->add_channel(open.link, channel);
+  return std::shared_ptr<spi::Channel>(std::move(channel));
+}
+
+Status SessionTransport::fence(const spi::Address& address, ripc_service_id id, std::uint64_t incarnation,
+                               Deadline deadline) {
+  // Sent at once, so that a holder that is stopped finds it when it runs again.
+  const Result<Locator> locator = Locator::parse(address.locator);
+  if (!locator.ok()) return locator.status();
+  Result<SessionPointer> session = session_with({&*locator, 1}, deadline, false);
+  if (!session.ok()) return session.status();
+  Result<QuestionPointer> question =
+      ask(*session, wire::session::Fence{.service = id, .incarnation = incarnation}, deadline);
+  if (!question.ok()) return question.status();
+  return (*question)->status;
+}
+
+void SessionTransport::link_failed(const std::shared_ptr<LinkChannel>& channel, const SessionPointer& session) {
+  loop_->post([this, channel, session] {
+    if (!channel->end(RIPC_PEER_DEAD)) return;
+    (void)session->stream.send(wire::session::CloseLink{.link = channel->link()});
+    host_->channel_lost(*channel);
+  });
+}
+
+void SessionTransport::nudge_port(ripc_service_id service) noexcept {
+  if (const auto found = ports_.find(service); found != ports_.end()) found->second->nudge();
+}
+
+}  // namespace ripc::network

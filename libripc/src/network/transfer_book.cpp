@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "network/transfer_book.hpp"
+
+#include <algorithm>
+
+#include "base/random.hpp"
+
+namespace ripc::network {
+
+namespace {
+
+constexpr std::uint64_t kSlotMask = kMaxTransfers - 1;
+static_assert((kMaxTransfers & kSlotMask) == 0);
+constexpr std::uint64_t kItemMask = 0xff;
+static_assert(RIPC_MAX_ITEMS <= kItemMask + 1);
+
+// A receiver that is slow to receive is not to be flooded.
+constexpr Nanoseconds kFirstRepeat = 100'000'000;
+constexpr Nanoseconds kLongestPause = 2'000'000'000;
+
+constexpr auto status_of(std::uint64_t value) noexcept {
+  return static_cast<ripc_status>(static_cast<std::uint8_t>(value >> 8));
+}
+
+}  // namespace
+
+void TransferBook::Slot::set(State state, ripc_status status) noexcept {
+  word.store(
+      std::uint64_t{generation} << 32 | static_cast<std::uint64_t>(status) << 8 | static_cast<std::uint8_t>(state),
+      std::memory_order_release);
+}
+
+std::uint64_t TransferBook::name_of(const Slot& slot) noexcept {
+  return std::uint64_t{slot.generation} << 32 | slot.index;
+}
+TransferBook::Slot* TransferBook::find_by_key(std::uint64_t key) const noexcept { return slots_.find(key & kSlotMask); }
+TransferBook::Slot& TransferBook::slot_of(std::uint64_t transfer) const noexcept {
+  return *slots_.find(transfer & kSlotMask);
+}
+
+// ---- The owner -----------------------------------------------------------------------------------------------
+
+ripc_status TransferBook::expose(std::uint64_t owner, std::span<const spi::Exposure> items,
+                                 std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept {
+  std::uint16_t index = 0;
+  Slot* slot = slots_.acquire(index);
+  if (slot == nullptr) return RIPC_AGAIN;
+  const std::lock_guard lock(slot->mutex);
+  if (dead_.load(std::memory_order_acquire)) {
+    slots_.release(index);
+    return RIPC_PEER_DEAD;
+  }
+  slot->index = index;
+  ++slot->generation;
+  slot->watched = false;
+  slot->is_heard = false;
+  slot->packet.clear();
+  slot->owner = owner;
+  slot->key = (random_u64() & ~kSlotMask) | index;
+  slot->nonce = random_u64() >> 8;
+  slot->items.clear();
+  for (std::size_t item = 0; item < items.size(); ++item) {
+    slot->items.push_back(items[item].bytes);
+    descriptors[item] = {.key = slot->key, .location = slot->nonce << 8 | item, .length = items[item].bytes.size()};
+  }
+  transfer = name_of(*slot);
+  slot->set(State::exposed);
+  return RIPC_OK;
+}
+
+bool TransferBook::told(std::uint64_t transfer, spi::Gather packet) noexcept {
+  Slot& slot = slot_of(transfer);
+  const std::lock_guard lock(slot.mutex);
+  if (!slot.is(State::exposed) || slot.is_heard) return false;
+  for (const spi::Bytes range : packet) slot.packet.insert(slot.packet.end(), range.begin(), range.end());
+  slot.pause = kFirstRepeat;
+  slot.repeat_at = monotonic_now() + slot.pause;
+  return true;
+}
+
+bool TransferBook::find_unheard(Nanoseconds now, std::vector<Unheard>& due) noexcept {
+  bool any = false;
+  slots_.for_each([&](Slot& slot) {
+    const std::lock_guard lock(slot.mutex);
+    if (!slot.is(State::exposed) || slot.is_heard || slot.packet.empty()) return;
+    any = true;
+    if (now < slot.repeat_at) return;
+    due.push_back({slot.owner, slot.packet});
+    slot.pause = std::min(2 * slot.pause, kLongestPause);
+    slot.repeat_at = now + slot.pause;
+  });
+  return any;
+}
+
+ripc_status TransferBook::status(std::uint64_t transfer) noexcept {
+  Slot& slot = slot_of(transfer);
+  if (static_cast<State>(slot.word.load(std::memory_order_acquire)) == State::exposed) return RIPC_PENDING;
+  ripc_status status = RIPC_OK;
+  {
+    const std::lock_guard lock(slot.mutex);
+    status = status_of(slot.word.load(std::memory_order_relaxed));
+    slot.set(State::free);
+  }
+  slots_.release(slot.index);
+  return status;
+}
+
+bool TransferBook::watch(std::uint64_t transfer) noexcept {
+  Slot& slot = slot_of(transfer);
+  const std::lock_guard lock(slot.mutex);
+  slot.watched = true;
+  return slot.is(State::exposed);
+}
+
+ripc_status TransferBook::revoke(std::uint64_t transfer) noexcept {
+  Slot& slot = slot_of(transfer);
+  ripc_status status = RIPC_REVOKED;
+  {
+    const std::lock_guard lock(slot.mutex);
+    if (slot.is(State::done)) status = status_of(slot.word.load(std::memory_order_relaxed));
+    slot.set(State::free);
+  }
+  slots_.release(slot.index);
+  return status;
+}
+
+void TransferBook::end_owner(std::uint64_t owner) noexcept {
+  slots_.for_each([&](Slot& slot) {
+    const std::lock_guard lock(slot.mutex);
+    if (slot.is(State::exposed) && slot.owner == owner) (void)end(slot, RIPC_PEER_DEAD);
+  });
+}
+
+void TransferBook::died() noexcept {
+  // Whoever exposes looks at it with the slot's mutex held, so either sees it or is found below.
+  dead_.store(true, std::memory_order_release);
+  slots_.for_each([](Slot& slot) {
+    const std::lock_guard lock(slot.mutex);
+    if (slot.is(State::exposed)) (void)end(slot, RIPC_PEER_DEAD);
+  });
+}
+
+// ---- The peer ------------------------------------------------------------------------------------------------
+
+Reading TransferBook::read(std::uint64_t key, std::uint64_t location, std::uint64_t offset,
+                           std::uint64_t length) noexcept {
+  Slot* slot = find_by_key(key);
+  if (slot == nullptr) return {.lock = {}, .bytes = {}, .status = RIPC_REVOKED};
+  std::unique_lock lock(slot->mutex);
+  const std::uint64_t item = location & kItemMask;
+  if (slot->is_named(key, location) && item < slot->items.size()) {
+    slot->is_heard = true;
+    const spi::Bytes bytes = slot->items[item];
+    if (slot->is(State::exposed) && offset <= bytes.size() && length <= bytes.size() - offset)
+      return {std::move(lock), bytes.subspan(offset, length), RIPC_OK};
+    if (slot->is(State::done) && status_of(slot->word.load(std::memory_order_relaxed)) == RIPC_CANCELLED)
+      return {.lock = {}, .bytes = {}, .status = RIPC_CANCELLED};
+  }
+  return {.lock = {}, .bytes = {}, .status = RIPC_REVOKED};
+}
+
+TransferBook::Watcher TransferBook::fail(std::uint64_t key, std::uint64_t location) noexcept {
+  Slot* slot = find_by_key(key);
+  if (slot == nullptr) return {};
+  const std::lock_guard lock(slot->mutex);
+  if (!slot->is(State::exposed) || !slot->is_named(key, location)) return {};
+  return end(*slot, RIPC_CANCELLED);
+}
+
+TransferBook::Watcher TransferBook::end(Slot& slot, ripc_status status) noexcept {
+  slot.set(State::done, status);
+  return {slot.watched, slot.owner, name_of(slot)};
+}
+
+bool TransferBook::was_taken(std::uint64_t key, std::uint64_t location) noexcept {
+  const std::lock_guard lock(taken_mutex_);
+  return std::any_of(taken_.begin(), taken_.end(),
+                     [&](const Taken& taken) { return taken.key == key && taken.nonce == location >> 8; });
+}
+
+void TransferBook::remember(std::uint64_t key, std::uint64_t location) noexcept {
+  const std::lock_guard lock(taken_mutex_);
+  if (taken_.size() == kMaxTransfers) taken_.pop_front();
+  taken_.push_back({key, location >> 8});
+}
+
+}  // namespace ripc::network

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this side of a session exposes to the peer. The book is the one truth about a transfer: the peer may deliver
+// what it pulled only if its Finish finds the transfer still exposed.
+//
+//   free -> exposed -> done(status)     the peer finished it; it could not be read; the session or its channel ended
+//              +-----> free             withdrawn
+//
+// A descriptor's key holds the slot in its low 12 bits and 52 random ones; its location the item in its low 8 bits and
+// 56 random ones, the same for all items of a transfer. Both must fit, and both end with the transfer.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "network/access.hpp"
+#include "network/bulk.hpp"
+#include "network/slot_table.hpp"
+#include "ripc/ripc.h"
+#include "spi/outcome.hpp"
+#include "spi/transport.hpp"
+
+namespace ripc::network {
+
+class TransferBook {
+ public:
+  // ---- For the owner; any thread. As the calls of Bulk with these names. ----
+  ripc_status expose(std::uint64_t owner, std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
+                     std::uint64_t& transfer) noexcept;
+  // False: the peer has asked for it already.
+  bool told(std::uint64_t transfer, spi::Gather packet) noexcept;
+  ripc_status status(std::uint64_t transfer) noexcept;
+  bool watch(std::uint64_t transfer) noexcept;
+  ripc_status revoke(std::uint64_t transfer) noexcept;
+  void end_owner(std::uint64_t owner) noexcept;
+  void died() noexcept;
+
+  // A packet to be sent again.
+  struct Unheard {
+    std::uint64_t owner = 0;
+    std::vector<std::byte> packet;
+  };
+  // In the responder. Those that are due, of the transfers that the peer was told of and has not asked for; true if
+  // there are any such transfers.
+  bool find_unheard(Nanoseconds now, std::vector<Unheard>& due) noexcept;
+
+  // ---- For the peer's requests; in the responder ----
+  // Who has to be told that a transfer finished.
+  struct Watcher {
+    bool watched = false;
+    std::uint64_t owner = 0;
+    std::uint64_t transfer = 0;
+  };
+
+  // The part of an item. RIPC_REVOKED: it is not exposed to this peer, or not that long.
+  Reading read(std::uint64_t key, std::uint64_t location, std::uint64_t offset, std::uint64_t length) noexcept;
+
+  // The memory behind it cannot be read: the transfer ends with RIPC_CANCELLED.
+  Watcher fail(std::uint64_t key, std::uint64_t location) noexcept;
+
+  // The peer's Finish. Calls answer(RIPC_OK or RIPC_REVOKED) before the owner can see the end: an owner that exits as
+  // soon as it knows must not take the answer with it. The same Finish gets the same answer again.
+  template <typename Answer>
+  Watcher finish(std::uint64_t key, std::uint64_t location, ripc_status status, Answer&& answer) noexcept {
+    Slot* slot = find_by_key(key);
+    if (slot == nullptr) {
+      answer(RIPC_REVOKED);
+      return {};
+    }
+    const std::lock_guard lock(slot->mutex);
+    if (!slot->is(State::exposed) || !slot->is_named(key, location)) {
+      answer(was_taken(key, location) ? RIPC_OK : RIPC_REVOKED);
+      return {};
+    }
+    answer(RIPC_OK);
+    slot->is_heard = true;
+    remember(key, location);
+    return end(*slot, spi::believed_outcome(status));
+  }
+
+ private:
+  enum class State : std::uint8_t { free, exposed, done };
+  struct Slot {
+    std::atomic<std::uint64_t> word{0};  // generation << 32 | status << 8 | state
+    std::mutex mutex;                    // held while the memory is read, and for all below
+    std::uint32_t generation = 0;
+    std::uint16_t index = 0;
+    bool watched = false;
+    bool is_heard = false;  // the peer knows of it
+    std::uint64_t owner = 0;
+    std::uint64_t key = 0;
+    std::uint64_t nonce = 0;  // of the location
+    std::vector<spi::Bytes> items;
+    std::vector<std::byte> packet;  // that told the peer of it; empty: not told yet
+    Nanoseconds repeat_at = 0;
+    Nanoseconds pause = 0;
+
+    bool is(State state) const noexcept { return static_cast<State>(word.load(std::memory_order_relaxed)) == state; }
+    bool is_named(std::uint64_t other_key, std::uint64_t location) const noexcept {
+      return key == other_key && nonce == location >> 8;
+    }
+    void set(State state, ripc_status status = RIPC_OK) noexcept;
+  };
+
+  static std::uint64_t name_of(const Slot& slot) noexcept;
+  Slot* find_by_key(std::uint64_t key) const noexcept;
+  Slot& slot_of(std::uint64_t transfer) const noexcept;
+  static Watcher end(Slot& slot, ripc_status status) noexcept;  // with its mutex held
+  bool was_taken(std::uint64_t key, std::uint64_t location) noexcept;
+  void remember(std::uint64_t key, std::uint64_t location) noexcept;
+
+  SlotTable<Slot, kMaxTransfers> slots_;
+  std::atomic<bool> dead_{false};
+  std::mutex taken_mutex_;
+  // What was finished last, so that a Finish that is repeated after the loss of a connection finds its answer. The peer
+  // waits for no more answers than there can be transfers.
+  struct Taken {
+    std::uint64_t key;
+    std::uint64_t nonce;
+  };
+  std::deque<Taken> taken_;
+};
+
+}  // namespace ripc::network

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a sender remembers of the transfers that it has told its peer of, and the peer of those that it has begun.
+#include "network/transfer_book.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace ripc::network {
+namespace {
+
+std::vector<std::byte> pattern(std::size_t size) {
+  std::vector<std::byte> bytes(size);
+  for (std::size_t index = 0; index < size; ++index) bytes[index] = static_cast<std::byte>(index * 7 + 1);
+  return bytes;
+}
+
+constexpr std::uint64_t kOwner = 3;
+constexpr Nanoseconds kLong = 3'600'000'000'000;
+
+class ToldTransfer : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const spi::Exposure exposure{item_, nullptr};
+    ASSERT_EQ(book_.expose(kOwner, {&exposure, 1}, {&descriptor_, 1}, transfer_), RIPC_OK);
+  }
+  bool tell() {
+    const std::vector<spi::Bytes> ranges{spi::Bytes(packet_).first(10), spi::Bytes(packet_).subspan(10)};
+    return book_.told(transfer_, ranges);
+  }
+  // What is to be sent again at that time from now; `waits`: whether the peer has still not asked.
+  std::vector<TransferBook::Unheard> due(Nanoseconds later, bool& waits) {
+    std::vector<TransferBook::Unheard> found;
+    waits = book_.find_unheard(monotonic_now() + later, found);
+    return found;
+  }
+
+  TransferBook book_;
+  const std::vector<std::byte> item_ = pattern(1000);
+  const std::vector<std::byte> packet_ = pattern(100);
+  wire::Descriptor descriptor_{};
+  std::uint64_t transfer_ = 0;
+};
+
+TEST_F(ToldTransfer, ThePacketIsRepeatedWithGrowingPausesUntilThePeerAsks) {
+  ASSERT_TRUE(tell());
+  bool waits = false;
+  EXPECT_TRUE(due(0, waits).empty());
+  EXPECT_TRUE(waits);
+  const std::vector<TransferBook::Unheard> first = due(1'000'000'000, waits);
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_EQ(first[0].owner, kOwner);
+  EXPECT_EQ(first[0].packet, packet_);
+  EXPECT_TRUE(due(1'000'000'000, waits).empty()) << "only just sent";
+  EXPECT_EQ(due(kLong, waits).size(), 1u);
+  EXPECT_EQ(book_.read(descriptor_.key, descriptor_.location, 0, 1).status, RIPC_OK);
+  EXPECT_TRUE(due(2 * kLong, waits).empty());
+  EXPECT_FALSE(waits);
+}
+
+TEST_F(ToldTransfer, APeerThatAsksAtOnceIsNotToldAgain) {
+  EXPECT_EQ(book_.read(descriptor_.key, descriptor_.location, 0, 1).status, RIPC_OK);
+  EXPECT_FALSE(tell());
+  bool waits = true;
+  EXPECT_TRUE(due(kLong, waits).empty());
+  EXPECT_FALSE(waits);
+}
+
+TEST_F(ToldTransfer, WhatHasEndedIsNotToldAgain) {
+  ASSERT_TRUE(tell());
+  EXPECT_EQ(book_.revoke(transfer_), RIPC_REVOKED);
+  bool waits = true;
+  EXPECT_TRUE(due(kLong, waits).empty());
+  EXPECT_FALSE(waits);
+}
+
+TEST(ToldTwice, ATransferIsBegunOnceHoweverOftenAndLateItIsToldOf) {
+  testing::Side receiver;
+  const wire::Descriptor descriptor{.key = 0x123456789, .location = 22, .length = 1};
+  EXPECT_EQ(receiver.peer->begin(descriptor), RIPC_OK);
+  EXPECT_EQ(receiver.peer->begin(descriptor), RIPC_REVOKED);
+  EXPECT_EQ(receiver.peer->finish(descriptor, RIPC_REFUSED, receiver.events), RIPC_OK);
+  EXPECT_EQ(receiver.peer->begin(descriptor), RIPC_REVOKED);
+}
+
+}  // namespace
+}  // namespace ripc::network
