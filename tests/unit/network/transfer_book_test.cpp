@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a sender remembers of the transfers that it has told its peer of, and the peer of those that it has begun.
+// What a sender remembers of the transfers that it has told its peer of.
 #include "network/transfer_book.hpp"
 
 #include <gtest/gtest.h>
@@ -72,15 +72,6 @@ TEST_F(ToldTransfer, WhatHasEndedIsNotToldAgain) {
   bool waits = true;
   EXPECT_TRUE(due(kLong, waits).empty());
   EXPECT_FALSE(waits);
-}
-
-TEST(ToldTwice, ATransferIsBegunOnceHoweverOftenAndLateItIsToldOf) {
-  testing::Side receiver;
-  const wire::Descriptor descriptor{.key = 0x123456789, .location = 22, .length = 1};
-  EXPECT_EQ(receiver.peer->begin(descriptor), RIPC_OK);
-  EXPECT_EQ(receiver.peer->begin(descriptor), RIPC_REVOKED);
-  EXPECT_EQ(receiver.peer->finish(descriptor, RIPC_REFUSED, receiver.events), RIPC_OK);
-  EXPECT_EQ(receiver.peer->begin(descriptor), RIPC_REVOKED);
 }
 
 }  // namespace

@@ -280,5 +280,14 @@ TEST(BulkPull, DescriptorsCannotBeGuessedFromEachOther) {
   EXPECT_NE(first.location >> 8, second.location >> 8);
 }
 
+TEST(BulkPull, ATransferIsBegunOnceHoweverOftenAndLateItIsToldOf) {
+  Side receiver;
+  const wire::Descriptor descriptor{.key = 0x123456789, .location = 22, .length = 1};
+  EXPECT_EQ(receiver.peer->begin(descriptor), RIPC_OK);
+  EXPECT_EQ(receiver.peer->begin(descriptor), RIPC_REVOKED);
+  EXPECT_EQ(receiver.peer->finish(descriptor, RIPC_REFUSED, receiver.events), RIPC_OK);
+  EXPECT_EQ(receiver.peer->begin(descriptor), RIPC_REVOKED);
+}
+
 }  // namespace
 }  // namespace ripc::socket
