@@ -21,9 +21,24 @@ if(NOT RIPC_SODIUM_INCLUDE_DIR OR NOT RIPC_SODIUM_LIBRARY)
   message(FATAL_ERROR "libsodium not found: run scripts/setup, or install libsodium-dev")
 endif()
 
+# RDMA: only the headers are needed; the libraries are loaded when the program runs, if the host has them.
+find_path(RIPC_VERBS_INCLUDE_DIR infiniband/verbs.h DOC "Folder of infiniband/verbs.h (libibverbs-dev)")
+find_path(RIPC_RDMACM_INCLUDE_DIR rdma/rdma_cma.h DOC "Folder of rdma/rdma_cma.h (librdmacm-dev)")
+mark_as_advanced(RIPC_VERBS_INCLUDE_DIR RIPC_RDMACM_INCLUDE_DIR)
+set(RIPC_WITH_VERBS OFF)
+if(RIPC_VERBS AND RIPC_VERBS_INCLUDE_DIR AND RIPC_RDMACM_INCLUDE_DIR)
+  set(RIPC_WITH_VERBS ON)
+elseif(RIPC_VERBS)
+  message(STATUS "libripc: no RDMA transport: infiniband/verbs.h or rdma/rdma_cma.h not found "
+    "(scripts/setup installs libibverbs-dev and librdmacm-dev)")
+endif()
+
 file(GLOB_RECURSE RIPC_LIBRARY_SOURCES CONFIGURE_DEPENDS
   "${PROJECT_SOURCE_DIR}/libripc/src/*.cpp"
   "${PROJECT_SOURCE_DIR}/resolver/*.cpp")
+if(NOT RIPC_WITH_VERBS)
+  list(FILTER RIPC_LIBRARY_SOURCES EXCLUDE REGEX "/(transport/verbs/|capi/verbs_options)")
+endif()
 if(NOT RIPC_LIBRARY_SOURCES)
   message(FATAL_ERROR "no sources in libripc/src")
 endif()
@@ -39,12 +54,14 @@ function(ripc_configure_library target)
       "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>"
     PRIVATE
       ${RIPC_INTERNAL_INCLUDE_DIRS})
-  foreach(folder IN ITEMS "${RIPC_XXHASH_INCLUDE_DIR}" "${RIPC_SODIUM_INCLUDE_DIR}")
-    if(NOT folder STREQUAL "/usr/include")
+  foreach(folder IN ITEMS "${RIPC_XXHASH_INCLUDE_DIR}" "${RIPC_SODIUM_INCLUDE_DIR}"
+      "${RIPC_VERBS_INCLUDE_DIR}" "${RIPC_RDMACM_INCLUDE_DIR}")
+    if(folder AND NOT folder STREQUAL "/usr/include")
       target_include_directories(${target} SYSTEM PRIVATE "${folder}")
     endif()
   endforeach()
-  target_compile_definitions(${target} PRIVATE RIPC_VERSION_STRING="${PROJECT_VERSION}")
+  target_compile_definitions(${target} PRIVATE RIPC_VERSION_STRING="${PROJECT_VERSION}"
+    $<$<BOOL:${RIPC_WITH_VERBS}>:RIPC_WITH_VERBS>)
 endfunction()
 
 add_library(ripc_objects OBJECT ${RIPC_LIBRARY_SOURCES})
@@ -59,7 +76,7 @@ set_target_properties(ripc_static PROPERTIES OUTPUT_NAME ripc LINKER_LANGUAGE CX
 # libsodium goes by its name, so that an installed tree does not remember where it was at the build.
 target_link_libraries(ripc_static INTERFACE
   "$<BUILD_INTERFACE:${RIPC_SODIUM_LIBRARY}>" "$<INSTALL_INTERFACE:sodium>"
-  Threads::Threads "$<$<LINK_LANGUAGE:C>:stdc++;m>")
+  Threads::Threads ${CMAKE_DL_LIBS} "$<$<LINK_LANGUAGE:C>:stdc++;m>")
 
 add_library(ripc SHARED $<TARGET_OBJECTS:ripc_objects>)
 set_target_properties(ripc PROPERTIES LINKER_LANGUAGE CXX)
@@ -75,7 +92,7 @@ if(RIPC_USE_LTO)
 endif()
 add_library(ripc::ripc ALIAS ripc)
 ripc_configure_library(ripc)
-target_link_libraries(ripc PRIVATE "${RIPC_SODIUM_LIBRARY}" Threads::Threads)
+target_link_libraries(ripc PRIVATE "${RIPC_SODIUM_LIBRARY}" Threads::Threads ${CMAKE_DL_LIBS})
 set(version_script "${PROJECT_SOURCE_DIR}/cmake/libripc.map")
 target_link_options(ripc PRIVATE "LINKER:--version-script=${version_script}" "LINKER:-z,relro,-z,now")
 if(NOT RIPC_SANITIZE_OPTIONS)

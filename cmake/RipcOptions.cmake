@@ -7,6 +7,7 @@ option(RIPC_BUILD_TESTS "Build the tests and register them with CTest" ${PROJECT
 option(RIPC_BUILD_BENCH "Build the programs in tests/bench/" ${PROJECT_IS_TOP_LEVEL})
 option(RIPC_INSTALL "Define what cmake --install installs" ${PROJECT_IS_TOP_LEVEL})
 option(RIPC_WERROR "Treat warnings in our own code as errors" ${PROJECT_IS_TOP_LEVEL})
+option(RIPC_VERBS "Build the RDMA transport, where the headers of libibverbs and librdmacm are installed" ON)
 option(RIPC_LTO "Optimise libripc.so across source files, where the compiler can" OFF)
 option(RIPC_LIBFUZZER "Link the fuzzers with clang's libFuzzer instead of the standalone driver" OFF)
 set(RIPC_SANITIZE "" CACHE STRING "Sanitizers for everything that is built: a list such as address;undefined")

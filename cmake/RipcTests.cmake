@@ -52,7 +52,7 @@ function(ripc_add_test name label seconds)
     ENVIRONMENT
       "RIPC_TEST_PROGRAM_DIR=${RIPC_TEST_PROGRAM_DIR};RIPC_BUILD_DIR=${PROJECT_BINARY_DIR};RIPC_SOURCE_DIR=${PROJECT_SOURCE_DIR};RIPC_MULTICAST=off"
     ENVIRONMENT_MODIFICATION
-      "RIPC_RUNTIME_DIR=unset:;RIPC_TRANSPORTS=unset:;RIPC_RESOLVER_FILE=unset:;RIPC_SPIN_US=unset:;RIPC_PEERS=unset:;RIPC_SOCKET_PORTS=unset:;RIPC_SOCKET_ADDRESS=unset:;RIPC_SOCKET_INTERFACE=unset:;RIPC_SOCKET_RECEIVE_BUFFER=unset:;RIPC_SOCKET_BULK_CONNECTIONS=unset:;RIPC_PEER_TIMEOUT_MS=unset:;RIPC_CLUSTER_KEY_FILE=unset:")
+      "RIPC_RUNTIME_DIR=unset:;RIPC_TRANSPORTS=unset:;RIPC_RESOLVER_FILE=unset:;RIPC_SPIN_US=unset:;RIPC_PEERS=unset:;RIPC_SOCKET_PORTS=unset:;RIPC_SOCKET_ADDRESS=unset:;RIPC_SOCKET_INTERFACE=unset:;RIPC_SOCKET_RECEIVE_BUFFER=unset:;RIPC_SOCKET_BULK_CONNECTIONS=unset:;RIPC_VERBS_CONNECTIONS=unset:;RIPC_PEER_TIMEOUT_MS=unset:;RIPC_CLUSTER_KEY_FILE=unset:")
 endfunction()
 
 # ripc_add_test_program(TARGET OUTPUT_NAME SOURCES...)
@@ -90,6 +90,9 @@ endfunction()
 
 function(ripc_tests_unit)
   file(GLOB_RECURSE unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/*.cpp")
+  if(NOT RIPC_WITH_VERBS)
+    list(FILTER unit_sources EXCLUDE REGEX "/transport/verbs/")
+  endif()
   ripc_add_helpers(unit unit_sources ripc_internal)
   if(unit_sources)
     ripc_add_test_program(ripc_unit_tests ripc_unit_tests ${unit_sources})

@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
   for (const char* name :
        {"RIPC_RUNTIME_DIR", "RIPC_TRANSPORTS", "RIPC_RESOLVER_FILE", "RIPC_SPIN_US", "RIPC_PEERS", "RIPC_SOCKET_PORTS",
         "RIPC_SOCKET_ADDRESS", "RIPC_SOCKET_INTERFACE", "RIPC_SOCKET_RECEIVE_BUFFER", "RIPC_SOCKET_BULK_CONNECTIONS",
-        "RIPC_PEER_TIMEOUT_MS", "RIPC_CLUSTER_KEY_FILE"}) {
+        "RIPC_VERBS_CONNECTIONS", "RIPC_PEER_TIMEOUT_MS", "RIPC_CLUSTER_KEY_FILE"}) {
     ::unsetenv(name);
   }
   int exit_status = 0;

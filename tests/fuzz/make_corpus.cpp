@@ -162,10 +162,24 @@ void write_sessions(const std::filesystem::path& folder) {
   write_frame(folder / "heartbeat", session::Heartbeat{.received = 77});
   write_frame(folder / "want_bulk", session::WantBulk{});
   write_frame(folder / "bye", session::Bye{});
+  write_frame(folder / "bulk_port", session::BulkPort{.port = 7003});
+  write_frame(
+      folder / "open_datagram",
+      session::OpenDatagram{
+          .request = 1, .service = kSource, .token = 5, .link = 6, .queue_pair = 17, .queue_key = 9, .mtu = 4096});
+  write_frame(folder / "datagram_opened", session::DatagramOpened{.request = 1,
+                                                                  .link = 6,
+                                                                  .incarnation = 8,
+                                                                  .queue_pair = 18,
+                                                                  .queue_key = 10,
+                                                                  .packet_limit = 4068,
+                                                                  .credit = 200});
+  write_frame(folder / "datagram_refused",
+              session::DatagramOpened{.request = 1, .status = RIPC_UNSUPPORTED, .link = 6});
 
   Bytes bytes;
   session::encode(session::Bye{}, bytes);
-  bytes[5] = std::byte{14};
+  bytes[5] = std::byte{17};
   write(folder / "refused_type", bytes);
   bytes[4] = std::byte{2};
   write(folder / "refused_version", bytes);

@@ -20,6 +20,9 @@
 #include "resolver/multicast/multicast_resolver.hpp"
 #include "resolver/static/static_resolver.hpp"
 #include "transport/shm/shm_transport.hpp"
+#ifdef RIPC_WITH_VERBS
+#include "capi/verbs_options.hpp"
+#endif
 
 namespace ripc::capi {
 
@@ -27,7 +30,13 @@ namespace {
 
 // Those of the design; this build may have fewer.
 constexpr std::array<std::string_view, 3> kKnownTransports{"shm", "socket", "verbs"};
+#ifdef RIPC_WITH_VERBS
+constexpr std::array<std::string_view, 3> kBuiltTransports{"shm", "verbs", "socket"};
+constexpr std::string_view kBuilt = "shm, socket and verbs";
+#else
 constexpr std::array<std::string_view, 2> kBuiltTransports{"shm", "socket"};
+constexpr std::string_view kBuilt = "shm and socket";
+#endif
 
 template <std::size_t Count>
 bool contains(const std::array<std::string_view, Count>& list, std::string_view item) {
@@ -53,7 +62,8 @@ Result<std::vector<std::string>> read_transports(const char* option) {
       transports.push_back(std::move(name));
   }
   if (transports.empty())
-    return Status(RIPC_UNSUPPORTED, "None of the transports '" + text + "' is in this build: it has shm and socket.");
+    return Status(RIPC_UNSUPPORTED,
+                  "None of the transports '" + text + "' is in this build: it has " + std::string(kBuilt) + ".");
   return transports;
 }
 
@@ -136,6 +146,14 @@ Result<Settings> read_settings(const ripc_context_options& options) {
     settings.socket = std::move(*socket);
     settings.socket.max_peers = settings.max_peers;
   }
+#ifdef RIPC_WITH_VERBS
+  if (std::find(settings.transports.begin(), settings.transports.end(), "verbs") != settings.transports.end()) {
+    Result<verbs::TransportOptions> verbs = read_verbs_options();
+    if (!verbs.ok()) return verbs.status();
+    settings.verbs = std::move(*verbs);
+    settings.verbs.max_peers = settings.max_peers;
+  }
+#endif
   return settings;
 }
 
@@ -160,6 +178,19 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
       socket::TransportOptions socket_options = settings.socket;
       socket_options.context = parts.id;
       parts.transports.push_back(std::make_unique<socket::SocketTransport>(std::move(socket_options)));
+#ifdef RIPC_WITH_VERBS
+    } else if (name == "verbs") {
+      Result<std::shared_ptr<const verbs::Fabric>> fabric = verbs::Fabric::open();
+      if (!fabric.ok()) {
+        // Without a device the others do; `ripc doctor` says what is missing.
+        if (fabric.status().code() == RIPC_UNSUPPORTED && settings.transports.size() > 1) continue;
+        return fabric.status();
+      }
+      verbs::TransportOptions verbs_options = settings.verbs;
+      verbs_options.context = parts.id;
+      parts.transports.push_back(
+          std::make_unique<verbs::VerbsTransport>(std::move(verbs_options), std::move(*fabric), *parts.pool));
+#endif
     }
   }
   std::vector<std::unique_ptr<spi::Resolver>> resolvers;

@@ -12,6 +12,9 @@
 #include "resolver/multicast/options.hpp"
 #include "ripc/ripc.h"
 #include "transport/socket/socket_transport.hpp"
+#ifdef RIPC_WITH_VERBS
+#include "transport/verbs/verbs_transport.hpp"
+#endif
 
 namespace ripc::capi {
 
@@ -28,6 +31,9 @@ struct Settings {
   std::uint32_t peer_policy = 0;
   std::uint32_t max_peers = 0;
   socket::TransportOptions socket;  // without the context
+#ifdef RIPC_WITH_VERBS
+  verbs::TransportOptions verbs;  // likewise
+#endif
 };
 
 // RIPC_INVALID_ARGUMENT names the option or variable and what it may be.

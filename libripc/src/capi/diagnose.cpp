@@ -155,6 +155,9 @@ extern "C" ripc_status ripc_diagnose(const ripc_context_options* options, ripc_f
     check_barrier(report);
     check_process_memory(report);
     check_limits(report);
+#ifdef RIPC_WITH_VERBS
+    check_verbs(report);
+#endif
     check_context(report, effective);
     return {};
   });

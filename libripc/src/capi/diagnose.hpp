@@ -34,4 +34,9 @@ class Report {
 // Whether services of other hosts can be found: listens and asks for some tenths of a second.
 void check_multicast(Report& report, const Settings& settings);
 
+#ifdef RIPC_WITH_VERBS
+// Which RDMA devices, ports and addresses can be used, and what is wrong with the others.
+void check_verbs(Report& report);
+#endif
+
 }  // namespace ripc::capi

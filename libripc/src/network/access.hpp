@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <mutex>
 
 #include "ripc/ripc.h"
@@ -21,12 +22,14 @@ struct Reading {
 // May be written while the mutex is held.
 struct Destination {
   std::mutex mutex;
-  std::byte* memory = nullptr;  // null: not any more
+  std::byte* memory = nullptr;        // null: not any more
+  std::shared_ptr<const void> right;  // lets the peer's device write it, as long as it lives
 
   // Afterwards nothing writes it.
   void take_away() noexcept {
     const std::lock_guard lock(mutex);
     memory = nullptr;
+    right.reset();
   }
 };
 

@@ -53,6 +53,19 @@ Endpoint Endpoint::local_of(int fd) noexcept { return told_by(getsockname, fd); 
 
 Endpoint Endpoint::remote_of(int fd) noexcept { return told_by(getpeername, fd); }
 
+Endpoint Endpoint::of(const sockaddr& address) noexcept {
+  Endpoint endpoint;
+  if (address.sa_family == AF_INET) {
+    std::memcpy(&endpoint.address_.v4, &address, sizeof(sockaddr_in));
+    endpoint.size_ = sizeof(sockaddr_in);
+  } else if (address.sa_family == AF_INET6) {
+    std::memcpy(&endpoint.address_.v6, &address, sizeof(sockaddr_in6));
+    endpoint.size_ = sizeof(sockaddr_in6);
+  }
+  endpoint.normalize();
+  return endpoint;
+}
+
 void Endpoint::normalize() noexcept {
   if (family() != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&address_.v6.sin6_addr)) return;
   sockaddr_in v4{};

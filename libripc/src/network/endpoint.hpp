@@ -26,6 +26,9 @@ class Endpoint {
   static Endpoint local_of(int fd) noexcept;
   static Endpoint remote_of(int fd) noexcept;
 
+  // Of an IPv4 or IPv6 address; empty for any other family.
+  static Endpoint of(const sockaddr& address) noexcept;
+
   explicit operator bool() const noexcept { return size_ != 0; }
   int family() const noexcept { return address_.any.sa_family; }
   const sockaddr* address() const noexcept { return &address_.any; }

@@ -99,6 +99,17 @@ ripc_status GrantBook::end_frame(const void* connection, const wire::bulk::Frame
   return status;
 }
 
+ripc_status GrantBook::complete(const void* connection, const wire::bulk::Frame& frame) noexcept {
+  Slot* slot = slots_.find(frame.key & kSlotMask);
+  if (slot == nullptr) return RIPC_REVOKED;
+  const std::lock_guard lock(slot->mutex);
+  if (!slot->is_written_by(connection, frame)) return RIPC_REVOKED;
+  slot->destination->take_away();
+  slot->destination.reset();
+  slot->state = State::written;
+  return RIPC_OK;
+}
+
 void GrantBook::connection_lost(const void* connection) noexcept {
   slots_.for_each([&](Slot& slot) {
     const std::lock_guard lock(slot.mutex);

@@ -38,6 +38,8 @@ class GrantBook {
   // Its payload is there, or with another status than RIPC_OK: will not be. RIPC_OK: that was all of it;
   // RIPC_PENDING: go on; else the push has ended.
   ripc_status end_frame(const void* connection, const wire::bulk::Frame& frame, ripc_status status) noexcept;
+  // All `value` bytes of a push that was begun are there. RIPC_OK, RIPC_REVOKED.
+  ripc_status complete(const void* connection, const wire::bulk::Frame& frame) noexcept;
   // What it was writing may be written again.
   void connection_lost(const void* connection) noexcept;
 

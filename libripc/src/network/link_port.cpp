@@ -2,6 +2,7 @@
 #include "network/link_port.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/loop_wait.hpp"
 
@@ -19,8 +20,9 @@ LinkPort::LinkPort(const spi::PortOptions& options, EventSet& events, EventLoop&
     : options_(options), events_(events), loop_(loop), closed_(std::move(closed)) {}
 
 void LinkPort::leave() noexcept {
+  if (!closed_) return;
   LinkPort::close();
-  closed_(*this);
+  std::exchange(closed_, nullptr)(*this);
   for (const auto& source : sources_) source->session()->bulk->forget(events_);
   for (const auto& weak : former_sessions_) {
     if (const SessionPointer session = weak.lock()) session->bulk->forget(events_);

@@ -37,7 +37,7 @@ class LinkPort : public spi::Port {
  protected:
   // `loop`: the responder's. `closed` runs in leave(): the transport forgets the port there.
   LinkPort(const spi::PortOptions& options, EventSet& events, EventLoop& loop, std::function<void(LinkPort&)> closed);
-  // Closes the port and lets go of the sources. The first thing that the destructor of a derived class does.
+  // Closes the port and lets go of the sources. The first thing that the destructors of derived classes do; once.
   void leave() noexcept;
   // With mutex_ held.
   void insert_locked(std::shared_ptr<LinkSource> source);

@@ -174,6 +174,14 @@ SessionPointer SessionTransport::incoming_session(std::uint64_t context, std::ui
   return found == sessions_.end() ? nullptr : *found;
 }
 
+SessionPointer SessionTransport::session_named(std::uint64_t id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(sessions_.begin(), sessions_.end(), [&](const SessionPointer& session) {
+    return session->incoming && session->id == id;
+  });
+  return found == sessions_.end() ? nullptr : *found;
+}
+
 // Whether this side began that session, and would go on with it.
 bool SessionTransport::knows(const Hello& hello) {
   const std::lock_guard lock(mutex_);

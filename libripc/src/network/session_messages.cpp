@@ -18,6 +18,7 @@ ripc_status believable(ripc_status status) noexcept {
     case RIPC_NO_MEMORY:
     case RIPC_NO_DESCRIPTORS:
     case RIPC_LIMIT:
+    case RIPC_UNSUPPORTED:
       return status;
     default:
       return RIPC_CORRUPT;
@@ -69,14 +70,44 @@ void SessionTransport::on(const SessionPointer& session, const wire::session::Op
   (void)session->stream.send(refusal);
 }
 
+// Under the mutex. The port that takes one more link.
+Result<UdpPort*> SessionTransport::port_for(const SessionPointer& session, ripc_service_id service,
+                                            std::uint32_t link) {
+  const auto found = ports_.find(service);
+  if (found == ports_.end() || found->second->closed()) return RIPC_NO_SERVICE;
+  if (session->sources.contains(link)) return RIPC_CORRUPT;
+  if (found->second->source_count() >= found->second->options().max_senders) return RIPC_REFUSED;
+  return found->second;
+}
+
+void SessionTransport::on(const SessionPointer& session, const wire::session::OpenDatagram& frame) {
+  wire::session::DatagramOpened answer{.request = frame.request, .link = frame.link};
+  {
+    const std::lock_guard lock(mutex_);
+    const Result<UdpPort*> port = port_for(session, frame.service, frame.link);
+    answer.status = port.status().code();
+    if (port.ok()) {
+      auto accepted = accept_datagrams(session, frame, **port);
+      answer.status = accepted.status().code();
+      if (accepted.ok()) {
+        answer = accepted->second;
+        answer.request = frame.request;
+        answer.link = frame.link;
+        answer.incarnation = (*port)->incarnation();
+        session->sources[frame.link] = std::move(accepted->first);
+        session->source_services[frame.link] = frame.service;
+      }
+    }
+  }
+  (void)session->stream.send(answer);
+}
+
 Result<wire::session::Opened> SessionTransport::accept_link(const SessionPointer& session,
                                                             const wire::session::Open& frame) {
   const std::lock_guard lock(mutex_);
-  const auto found = ports_.find(frame.service);
-  if (found == ports_.end() || found->second->closed()) return RIPC_NO_SERVICE;
-  if (session->sources.contains(frame.link)) return RIPC_CORRUPT;
-  UdpPort& port = *found->second;
-  if (port.source_count() >= port.options().max_senders) return RIPC_REFUSED;
+  const Result<UdpPort*> found = port_for(session, frame.service, frame.link);
+  if (!found.ok()) return found.status();
+  UdpPort& port = **found;
 
   Result<LinkSocket> socket = LinkSocket::open(session->local, options_.ports);
   if (!socket.ok()) return socket.status();
@@ -104,18 +135,33 @@ Result<wire::session::Opened> SessionTransport::accept_link(const SessionPointer
   return opened;
 }
 
-bool SessionTransport::on(const SessionPointer& session, const wire::session::Opened& frame) {
+// An answer to a question of this side. False: nobody can have given it.
+template <typename Frame, typename Keep>
+bool SessionTransport::answered(const SessionPointer& session, const Frame& frame, Keep&& keep) {
   const std::lock_guard lock(mutex_);
   const auto found = questions_.find(frame.request);
   // Nobody waits any more: the asker has closed the link already.
   if (found == questions_.end()) return true;
   Question& question = *found->second;
   if (question.session != session || question.answered) return false;
-  question.opened = frame;
-  question.status = believable(frame.status);
+  keep(question);
   question.answered = true;
   changed_.notify_all();
   return true;
+}
+
+bool SessionTransport::on(const SessionPointer& session, const wire::session::Opened& frame) {
+  return answered(session, frame, [&](Question& question) {
+    question.opened = frame;
+    question.status = believable(frame.status);
+  });
+}
+
+bool SessionTransport::on(const SessionPointer& session, const wire::session::DatagramOpened& frame) {
+  return answered(session, frame, [&](Question& question) {
+    question.datagram_opened = frame;
+    question.status = believable(frame.status);
+  });
 }
 
 void SessionTransport::on(const SessionPointer& session, const wire::session::CloseLink& frame) {
@@ -159,15 +205,11 @@ void SessionTransport::on(const SessionPointer& session, const wire::session::Fe
 }
 
 bool SessionTransport::on(const SessionPointer& session, const wire::session::Fenced& frame) {
-  const std::lock_guard lock(mutex_);
-  const auto found = questions_.find(frame.request);
-  if (found == questions_.end()) return true;
-  Question& question = *found->second;
-  if (question.session != session || question.answered) return false;
-  question.status = frame.status;
-  question.answered = true;
-  changed_.notify_all();
-  return true;
+  return answered(session, frame, [&](Question& question) { question.status = frame.status; });
+}
+
+bool SessionTransport::on(const SessionPointer& session, const wire::session::BulkPort& frame) {
+  return !session->incoming && bulk_port_told(session, frame);
 }
 
 bool SessionTransport::on(const SessionPointer& session, const wire::session::WantBulk&) {

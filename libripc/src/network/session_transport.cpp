@@ -61,6 +61,7 @@ void SessionTransport::tick() {
 }
 
 void SessionTransport::stop() noexcept {
+  if (loop_ == nullptr) return;  // it could not be started
   std::vector<SessionPointer> sessions;
   {
     const std::lock_guard lock(mutex_);
@@ -118,8 +119,13 @@ bool SessionTransport::wait(const std::function<bool()>& done, Deadline deadline
 
 // ---- Links ---------------------------------------------------------------------------------------------------
 
+std::unique_ptr<UdpPort> SessionTransport::make_port(const spi::PortOptions& options, EventSet& events,
+                                                     std::function<void(LinkPort&)> closed) {
+  return std::make_unique<UdpPort>(options, events, *loop_, options_.receive_buffer, std::move(closed));
+}
+
 Result<std::unique_ptr<spi::Port>> SessionTransport::open_port(const spi::PortOptions& options, EventSet& events) {
-  auto port = std::make_unique<UdpPort>(options, events, *loop_, options_.receive_buffer, [this](LinkPort& closing) {
+  auto port = make_port(options, events, [this](LinkPort& closing) {
     const ripc_service_id id = closing.options().id;
     const std::lock_guard lock(mutex_);
     // A service that took the ID over has a port of its own, and sources of its own.
@@ -157,6 +163,26 @@ Result<SessionTransport::QuestionPointer> SessionTransport::ask(const SessionPoi
   return question;
 }
 
+std::uint32_t SessionTransport::next_link() {
+  const std::lock_guard lock(mutex_);
+  const std::uint32_t link = next_link_++;
+  if (next_link_ == 0) next_link_ = 1;
+  return link;
+}
+
+LinkChannel::Parts SessionTransport::parts_of(const SessionPointer& session, ripc_service_id id, std::uint32_t link,
+                                              std::uint64_t token, std::uint64_t incarnation, std::uint32_t credit) {
+  return {.session = session,
+          .loop = loop_,
+          .host = host_,
+          .service = id,
+          .link = link,
+          .token = token,
+          .incarnation = incarnation,
+          .credit = std::min<std::uint32_t>(credit, INT32_MAX),
+          .failed = [this, session](const std::shared_ptr<LinkChannel>& failed) { link_failed(failed, session); }};
+}
+
 Result<std::shared_ptr<spi::Channel>> SessionTransport::connect(const spi::Address& address, ripc_service_id id,
                                                                 Deadline deadline) {
   std::size_t answered = 0;
@@ -186,7 +212,7 @@ Result<std::shared_ptr<spi::Channel>> SessionTransport::connect_any(std::span<co
     };
     const auto chosen = std::find_if(locators.begin(), locators.end(), leads_there);
     if (chosen != locators.end()) answered = indices[static_cast<std::size_t>(chosen - locators.begin())];
-    Result<std::shared_ptr<spi::Channel>> channel = open_link(*session, id, deadline);
+    Result<std::shared_ptr<spi::Channel>> channel = connect_over(*session, id, deadline);
     const ripc_status code = channel.status().code();
     if (code != RIPC_NO_SERVICE && code != RIPC_PEER_DEAD) return channel;
     failure = channel.status();
@@ -201,16 +227,24 @@ Result<std::shared_ptr<spi::Channel>> SessionTransport::connect_any(std::span<co
   return failure;
 }
 
-Result<std::shared_ptr<spi::Channel>> SessionTransport::open_link(const SessionPointer& session, ripc_service_id id,
-                                                                  Deadline deadline) {
+Result<std::shared_ptr<spi::Channel>> SessionTransport::connect_over(const SessionPointer& session, ripc_service_id id,
+                                                                     Deadline deadline) {
+  Result<std::shared_ptr<LinkChannel>> channel = open_link(session, id, deadline);
+  if (!channel.ok()) return channel.status();
+  const std::lock_guard lock(mutex_);
+  if (session->lost) {
+    (void)(*channel)->end(RIPC_PEER_DEAD);
+    return RIPC_PEER_DEAD;
+  }
+  session->add_channel((*channel)->link(), *channel);
+  return std::shared_ptr<spi::Channel>(std::move(*channel));
+}
+
+Result<std::shared_ptr<LinkChannel>> SessionTransport::open_link(const SessionPointer& session, ripc_service_id id,
+                                                                 Deadline deadline) {
   Result<LinkSocket> socket = LinkSocket::open(session->local, options_.ports);
   if (!socket.ok()) return socket.status();
-  wire::session::Open open{.service = id, .token = random_u64(), .port = socket->port()};
-  {
-    const std::lock_guard lock(mutex_);
-    open.link = next_link_++;
-    if (next_link_ == 0) next_link_ = 1;
-  }
+  const wire::session::Open open{.service = id, .token = random_u64(), .link = next_link(), .port = socket->port()};
   Result<QuestionPointer> question = ask(session, open, deadline);
   if (!question.ok()) {
     if (question.status().code() == RIPC_TIMEOUT)
@@ -224,25 +258,24 @@ Result<std::shared_ptr<spi::Channel>> SessionTransport::open_link(const SessionP
     (void)session->stream.send(wire::session::CloseLink{.link = open.link});
     return status;
   }
-  auto channel = std::make_shared<UdpChannel>(
-      LinkChannel::Parts{
-          .session = session,
-          .loop = loop_,
-          .host = host_,
-          .service = id,
-          .link = open.link,
-          .token = open.token,
-          .incarnation = opened.incarnation,
-          .credit = std::min<std::uint32_t>(opened.credit, INT32_MAX),
-          .failed = [this, session](const std::shared_ptr<LinkChannel>& failed) { link_failed(failed, session); }},
-      std::move(*socket), opened.packet_limit);
-  const std::lock_guard lock(mutex_);
-  if (session->lost) {
-    (void)channel->end(RIPC_PEER_DEAD);
-    return RIPC_PEER_DEAD;
+  return std::shared_ptr<LinkChannel>(
+      std::make_shared<UdpChannel>(parts_of(session, id, open.link, open.token, opened.incarnation, opened.credit),
+                                   std::move(*socket), opened.packet_limit));
+}
+
+Result<wire::session::DatagramOpened> SessionTransport::ask_for_datagrams(const SessionPointer& session,
+                                                                          wire::session::OpenDatagram& question,
+                                                                          Deadline deadline) {
+  question.token = random_u64();
+  question.link = next_link();
+  Result<QuestionPointer> asked = ask(session, question, deadline);
+  if (!asked.ok()) {
+    if (asked.status().code() == RIPC_TIMEOUT)
+      (void)session->stream.send(wire::session::CloseLink{.link = question.link});
+    return asked.status();
   }
-  session->add_channel(open.link, channel);
-  return std::shared_ptr<spi::Channel>(std::move(channel));
+  if ((*asked)->status != RIPC_OK) return (*asked)->status;
+  return (*asked)->datagram_opened;
 }
 
 Status SessionTransport::fence(const spi::Address& address, ripc_service_id id, std::uint64_t incarnation,

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/cluster_key.hpp"
@@ -42,6 +43,7 @@ class SessionTransport : public spi::Transport {
  public:
   ~SessionTransport() override;
 
+  // Those that derive from it begin before, and end after.
   Status start(spi::Host& host, EventLoop& loop) override;
   void stop() noexcept override;
   spi::Address address() const override;
@@ -67,15 +69,39 @@ class SessionTransport : public spi::Transport {
   virtual void connect_bulk(const SessionPointer& session) = 0;
   // The peer has made a bulk connection with a handshake like that of a control connection.
   virtual void bulk_accepted(const SessionPointer& session, GuardedSocket socket) = 0;
+  // The peer has said where it accepts bulk connections. False: this transport has no use for it.
+  virtual bool bulk_port_told(const SessionPointer&, const wire::session::BulkPort&) { return false; }
+  // Any thread. The receive side of a service.
+  virtual std::unique_ptr<UdpPort> make_port(const spi::PortOptions& options, EventSet& events,
+                                             std::function<void(LinkPort&)> closed);
+  // Any thread. A link to a service of the peer.
+  virtual Result<std::shared_ptr<LinkChannel>> open_link(const SessionPointer& session, ripc_service_id id,
+                                                         Deadline deadline);
+  // The peer wants a link over datagrams of a device, to a service that takes one more: its end, which is in the port
+  // then, and what the peer is told but for request, link and incarnation. With the transport's mutex held.
+  // RIPC_UNSUPPORTED: it should ask for UDP.
+  virtual Result<std::pair<std::shared_ptr<LinkSource>, wire::session::DatagramOpened>> accept_datagrams(
+      const SessionPointer&, const wire::session::OpenDatagram&, UdpPort&) {
+    return RIPC_UNSUPPORTED;
+  }
   // Any thread. The addresses of this machine that others may dial, best first.
   virtual std::vector<std::string> own_ips() const = 0;
 
   // The answer to the wish for a bulk connection that an incoming session has told the peer of.
   void bulk_arrived(const SessionPointer& session) noexcept { session->bulk_question = 0; }
+  // The session that a peer began with this name; null: none.
+  SessionPointer session_named(std::uint64_t id) const;
   wire::session::Hello hello(const SessionPointer& session, wire::session::Role role) const;
   const SessionOptions& options() const noexcept { return options_; }
   EventLoop& loop() const noexcept { return *loop_; }
   Authenticator& authenticator() noexcept { return authenticator_; }
+  // Any thread. Asks the peer for a link over datagrams; link and token of the question are filled in. Its answer, or
+  // why there is none.
+  Result<wire::session::DatagramOpened> ask_for_datagrams(const SessionPointer& session,
+                                                          wire::session::OpenDatagram& question, Deadline deadline);
+  // The parts of a channel that are the same for every kind of link.
+  LinkChannel::Parts parts_of(const SessionPointer& session, ripc_service_id id, std::uint32_t link,
+                              std::uint64_t token, std::uint64_t incarnation, std::uint32_t credit);
   bool dual_stack() const noexcept { return listener_->dual_stack(); }
 
  private:
@@ -85,12 +111,14 @@ class SessionTransport : public spi::Transport {
     bool answered = false;
     ripc_status status = RIPC_PENDING;
     wire::session::Opened opened;
+    wire::session::DatagramOpened datagram_opened;
   };
   using QuestionPointer = std::shared_ptr<Question>;
 
   // Waits, in any thread, until `done` (checked under the mutex) or the deadline.
   bool wait(const std::function<bool()>& done, Deadline deadline);
-  Result<std::shared_ptr<spi::Channel>> open_link(const SessionPointer& session, ripc_service_id id, Deadline deadline);
+  Result<std::shared_ptr<spi::Channel>> connect_over(const SessionPointer& session, ripc_service_id id,
+                                                     Deadline deadline);
   template <typename T>
   Result<QuestionPointer> ask(const SessionPointer& session, T frame, Deadline deadline);
 
@@ -131,6 +159,13 @@ class SessionTransport : public spi::Transport {
   void on(const SessionPointer& session, const wire::session::Heartbeat& frame);
   bool on(const SessionPointer& session, const wire::session::WantBulk& frame);
   void on(const SessionPointer& session, const wire::session::Bye& frame);
+  bool on(const SessionPointer& session, const wire::session::BulkPort& frame);
+  void on(const SessionPointer& session, const wire::session::OpenDatagram& frame);
+  bool on(const SessionPointer& session, const wire::session::DatagramOpened& frame);
+  Result<UdpPort*> port_for(const SessionPointer& session, ripc_service_id service, std::uint32_t link);
+  template <typename Frame, typename Keep>
+  bool answered(const SessionPointer& session, const Frame& frame, Keep&& keep);
+  std::uint32_t next_link();
   Result<wire::session::Opened> accept_link(const SessionPointer& session, const wire::session::Open& frame);
   void nudge_port(ripc_service_id service) noexcept;  // under the mutex
   void link_failed(const std::shared_ptr<LinkChannel>& channel, const SessionPointer& session);

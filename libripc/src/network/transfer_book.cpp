@@ -11,8 +11,7 @@ namespace {
 
 constexpr std::uint64_t kSlotMask = kMaxTransfers - 1;
 static_assert((kMaxTransfers & kSlotMask) == 0);
-constexpr std::uint64_t kItemMask = 0xff;
-static_assert(RIPC_MAX_ITEMS <= kItemMask + 1);
+static_assert(RIPC_MAX_ITEMS <= 0x100);
 
 // A receiver that is slow to receive is not to be flooded.
 constexpr Nanoseconds kFirstRepeat = 100'000'000;
@@ -24,7 +23,13 @@ constexpr auto status_of(std::uint64_t value) noexcept {
 
 }  // namespace
 
+bool TransferBook::Slot::is_cancelled() const noexcept {
+  return is(State::done) && status_of(word.load(std::memory_order_relaxed)) == RIPC_CANCELLED;
+}
+
+// What is not exposed is open to nobody, before anyone can see that it is not.
 void TransferBook::Slot::set(State state, ripc_status status) noexcept {
+  if (state != State::exposed) rights.clear();
   word.store(
       std::uint64_t{generation} << 32 | static_cast<std::uint64_t>(status) << 8 | static_cast<std::uint8_t>(state),
       std::memory_order_release);
@@ -60,7 +65,8 @@ ripc_status TransferBook::expose(std::uint64_t owner, std::span<const spi::Expos
   slot->nonce = random_u64() >> 8;
   slot->items.clear();
   for (std::size_t item = 0; item < items.size(); ++item) {
-    slot->items.push_back(items[item].bytes);
+    const memory::Hold* hold = items[item].hold;
+    slot->items.push_back({.bytes = items[item].bytes, .arena = hold != nullptr ? hold->arena() : nullptr});
     descriptors[item] = {.key = slot->key, .location = slot->nonce << 8 | item, .length = items[item].bytes.size()};
   }
   transfer = name_of(*slot);
@@ -147,14 +153,13 @@ Reading TransferBook::read(std::uint64_t key, std::uint64_t location, std::uint6
   Slot* slot = find_by_key(key);
   if (slot == nullptr) return {.lock = {}, .bytes = {}, .status = RIPC_REVOKED};
   std::unique_lock lock(slot->mutex);
-  const std::uint64_t item = location & kItemMask;
+  const std::uint64_t item = item_of(location);
   if (slot->is_named(key, location) && item < slot->items.size()) {
     slot->is_heard = true;
-    const spi::Bytes bytes = slot->items[item];
+    const spi::Bytes bytes = slot->items[item].bytes;
     if (slot->is(State::exposed) && offset <= bytes.size() && length <= bytes.size() - offset)
       return {std::move(lock), bytes.subspan(offset, length), RIPC_OK};
-    if (slot->is(State::done) && status_of(slot->word.load(std::memory_order_relaxed)) == RIPC_CANCELLED)
-      return {.lock = {}, .bytes = {}, .status = RIPC_CANCELLED};
+    if (slot->is_cancelled()) return {.lock = {}, .bytes = {}, .status = RIPC_CANCELLED};
   }
   return {.lock = {}, .bytes = {}, .status = RIPC_REVOKED};
 }

@@ -61,6 +61,29 @@ class TransferBook {
   // The part of an item. RIPC_REVOKED: it is not exposed to this peer, or not that long.
   Reading read(std::uint64_t key, std::uint64_t location, std::uint64_t offset, std::uint64_t length) noexcept;
 
+  // The memory of an item, as it was exposed.
+  struct Item {
+    spi::Bytes bytes;
+    const memory::Arena* arena = nullptr;  // what it lies in; null: memory of the application
+  };
+  // Calls make(item), which opens the memory to the peer's device, and keeps what it returns until the transfer ends: a
+  // Result of a shared_ptr that ends the right when it goes. RIPC_REVOKED as for read(); else what make() fails with.
+  template <typename Make>
+  ripc_status admit(std::uint64_t key, std::uint64_t location, Make&& make) noexcept {
+    Slot* slot = find_by_key(key);
+    if (slot == nullptr) return RIPC_REVOKED;
+    const std::lock_guard lock(slot->mutex);
+    const std::uint64_t item = item_of(location);
+    if (!slot->is_named(key, location) || item >= slot->items.size()) return RIPC_REVOKED;
+    if (!slot->is(State::exposed)) return slot->is_cancelled() ? RIPC_CANCELLED : RIPC_REVOKED;
+    slot->rights.resize(slot->items.size());
+    slot->rights[item].reset();
+    auto made = make(slot->items[item]);
+    if (!made.ok()) return made.status().code();
+    slot->rights[item] = std::move(*made);
+    return RIPC_OK;
+  }
+
   // The memory behind it cannot be read: the transfer ends with RIPC_CANCELLED.
   Watcher fail(std::uint64_t key, std::uint64_t location) noexcept;
 
@@ -96,7 +119,8 @@ class TransferBook {
     std::uint64_t owner = 0;
     std::uint64_t key = 0;
     std::uint64_t nonce = 0;  // of the location
-    std::vector<spi::Bytes> items;
+    std::vector<Item> items;
+    std::vector<std::shared_ptr<const void>> rights;  // by item; empty: none was ever given
     std::vector<std::byte> packet;  // that told the peer of it; empty: not told yet
     Nanoseconds repeat_at = 0;
     Nanoseconds pause = 0;
@@ -105,9 +129,11 @@ class TransferBook {
     bool is_named(std::uint64_t other_key, std::uint64_t location) const noexcept {
       return key == other_key && nonce == location >> 8;
     }
+    bool is_cancelled() const noexcept;
     void set(State state, ripc_status status = RIPC_OK) noexcept;
   };
 
+  static std::uint64_t item_of(std::uint64_t location) noexcept { return location & 0xff; }
   static std::uint64_t name_of(const Slot& slot) noexcept;
   Slot* find_by_key(std::uint64_t key) const noexcept;
   Slot& slot_of(std::uint64_t transfer) const noexcept;

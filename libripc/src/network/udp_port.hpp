@@ -19,7 +19,7 @@
 
 namespace ripc::network {
 
-class UdpPort final : public LinkPort {
+class UdpPort : public LinkPort {
  public:
   // As LinkPort. `receive_buffer`: bytes that each source's socket has at least, whatever the options ask for.
   UdpPort(const spi::PortOptions& options, EventSet& events, EventLoop& loop, std::size_t receive_buffer,

@@ -27,8 +27,32 @@ bool is_valid(const Frame& frame) noexcept {
       return frame.length <= kMaxPayload && frame.offset <= frame.value && frame.length <= frame.value - frame.offset;
     case Type::pushed:
       return frame.length == 0 && names_nothing && frame.offset == 0 && is_status(frame.value);
+    case Type::ask_read:
+      return frame.length == 0 && frame.offset == 0 && frame.value == 0;
+    case Type::ask_write:
+      return frame.length == 0 && frame.offset == 0 && frame.value != 0;
+    case Type::written:
+      return frame.length == 0 && frame.offset == 0;
+    case Type::right:
+      return frame.length == 0 && frame.offset == 0 && frame.key <= UINT32_MAX && is_status(frame.value) &&
+             (frame.value == RIPC_OK || names_nothing);
   }
   return false;
+}
+
+bool travels_over(Type type, Carrier carrier) noexcept {
+  switch (type) {
+    case Type::finish:
+    case Type::finished:
+    case Type::pushed:
+      return true;
+    case Type::pull_request:
+    case Type::data:
+    case Type::push:
+      return carrier == Carrier::stream;
+    default:
+      return carrier == Carrier::rdma;
+  }
 }
 
 }  // namespace
@@ -43,7 +67,7 @@ void encode(const Frame& frame, std::span<std::byte, kHeaderSize> out) noexcept 
     writer.write<std::uint64_t>(field);
 }
 
-Result<Frame> decode(std::span<const std::byte, kHeaderSize> bytes) noexcept {
+Result<Frame> decode(std::span<const std::byte, kHeaderSize> bytes, Carrier carrier) noexcept {
   if (bytes[0] != std::byte{kVersion}) return RIPC_VERSION_MISMATCH;
   Reader reader(bytes);
   reader.read<std::uint8_t>();
@@ -53,7 +77,7 @@ Result<Frame> decode(std::span<const std::byte, kHeaderSize> bytes) noexcept {
   frame.length = reader.read<std::uint32_t>();
   for (std::uint64_t* field : {&frame.id, &frame.key, &frame.location, &frame.offset, &frame.value})
     *field = reader.read<std::uint64_t>();
-  if (zero != 0 || !is_valid(frame)) return RIPC_CORRUPT;
+  if (zero != 0 || !is_valid(frame) || !travels_over(frame.type, carrier)) return RIPC_CORRUPT;
   return frame;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The frames of bulk connections: TCP streams between two contexts that carry pulls and pushes. docs/wire.md is the
+// The frames of bulk connections between two contexts, which carry pulls and pushes: TCP streams, where the payload
+// follows its frame, and RDMA connections, where the frames only say what may be read and written. docs/wire.md is the
 // specification. Little-endian, versioned; the decoder trusts nothing.
 //
 //   header   48 bytes   u8 version | u8 type | u16 zero | u32 length | u64 id | u64 key | u64 location | u64 offset |
@@ -34,13 +35,20 @@ enum class Type : std::uint8_t {
   finished = 4,      // the answer; `value`: RIPC_OK, or RIPC_REVOKED if it had been withdrawn
   push = 5,          // bytes for the return buffer (key, location) from `offset` on, of `value` bytes in all
   pushed = 6,        // the answer, when all came or none will be taken; `value`: a status
+  ask_read = 7,      // asks for the right to read the item (key, location)
+  ask_write = 8,     // asks for the right to write `value` bytes, at least 1, to the return buffer (key, location)
+  right = 9,         // the answer: where (`location`), with which key of the device (`key`); `value`: a status
+  written = 10,      // the return buffer (key, location) has its `value` bytes; answered with pushed
 };
+
+// What the frames travel over. Data, push and pull_request are of streams only, 7 to 10 of RDMA only.
+enum class Carrier : std::uint8_t { stream, rdma };
 
 // The header. Fields that a type has no use for are 0.
 struct Frame {
   Type type = Type::pull_request;
   std::uint32_t length = 0;
-  std::uint64_t id = 0;  // pull_request, data: of the segment; push, pushed: of the push; the asking side counts them
+  std::uint64_t id = 0;  // of the segment, push or question; the asking side counts them
   std::uint64_t key = 0;
   std::uint64_t location = 0;
   std::uint64_t offset = 0;
@@ -55,8 +63,9 @@ void encode(const Frame& frame, std::span<std::byte, kHeaderSize> out) noexcept;
 
 // RIPC_VERSION_MISMATCH for another version; RIPC_CORRUPT for anything else that does not add up: an unknown type, a
 // field that must be 0 and is not, a length over its limit or, of a request, 0, offsets that overflow or leave a push,
-// a status unknown to ripc.h or, in finished, impossible. What keys, locations and ids mean is for the caller to check.
-Result<Frame> decode(std::span<const std::byte, kHeaderSize> bytes) noexcept;
+// a type that this carrier does not have, a status unknown to ripc.h or, in finished, impossible. What keys, locations
+// and ids mean is for the caller to check.
+Result<Frame> decode(std::span<const std::byte, kHeaderSize> bytes, Carrier carrier = Carrier::stream) noexcept;
 
 std::array<std::byte, kTrailerSize> encode_trailer(ripc_status status) noexcept;
 

@@ -12,7 +12,7 @@ namespace {
 
 using fields::is_known;
 
-static_assert(std::variant_size_v<Frame> == static_cast<std::size_t>(Type::bye));
+static_assert(std::variant_size_v<Frame> == static_cast<std::size_t>(Type::datagram_opened));
 
 // ---- Layouts: the fields of each frame in wire order, for both directions --------------------------------------
 
@@ -73,6 +73,23 @@ template <>
 struct Layout<Bye> {
   static constexpr std::tuple<> kFields{};
 };
+template <>
+struct Layout<BulkPort> {
+  static constexpr std::tuple kFields{&BulkPort::port, &BulkPort::nonce};
+};
+template <>
+struct Layout<OpenDatagram> {
+  static constexpr std::tuple kFields{&OpenDatagram::request,    &OpenDatagram::service,   &OpenDatagram::token,
+                                      &OpenDatagram::link,       &OpenDatagram::gid,       &OpenDatagram::lid,
+                                      &OpenDatagram::queue_pair, &OpenDatagram::queue_key, &OpenDatagram::mtu};
+};
+template <>
+struct Layout<DatagramOpened> {
+  static constexpr std::tuple kFields{
+      &DatagramOpened::request,      &DatagramOpened::status, &DatagramOpened::link,       &DatagramOpened::incarnation,
+      &DatagramOpened::gid,          &DatagramOpened::lid,    &DatagramOpened::queue_pair, &DatagramOpened::queue_key,
+      &DatagramOpened::packet_limit, &DatagramOpened::credit};
+};
 
 // ---- What values are allowed ---------------------------------------------------------------------------------
 
@@ -92,6 +109,16 @@ bool is_valid(const Opened& opened) noexcept {
   if (opened.status == RIPC_OK) return is_port(opened.port);
   return is_known(opened.status) && opened.incarnation == 0 && opened.port == 0 && opened.packet_limit == 0 &&
          opened.credit == 0;
+}
+bool is_valid(const BulkPort& bulk) noexcept { return is_port(bulk.port); }
+bool is_queue_pair(std::uint32_t number) noexcept { return number != 0 && number < 1u << 24; }
+bool is_valid(const OpenDatagram& open) noexcept {
+  return open.link != 0 && open.lid <= 65535 && is_queue_pair(open.queue_pair) && open.mtu != 0;
+}
+bool is_valid(const DatagramOpened& opened) noexcept {
+  if (opened.status == RIPC_OK) return opened.lid <= 65535 && is_queue_pair(opened.queue_pair);
+  return is_known(opened.status) &&
+         opened == DatagramOpened{.request = opened.request, .status = opened.status, .link = opened.link};
 }
 bool is_valid(const LinkClosed& closed) noexcept { return is_known(closed.status); }
 bool is_valid(const Control& control) noexcept { return !control.packet.empty(); }
@@ -135,6 +162,9 @@ template ripc_status encode(const Fenced&, std::vector<std::byte>&);
 template ripc_status encode(const Heartbeat&, std::vector<std::byte>&);
 template ripc_status encode(const WantBulk&, std::vector<std::byte>&);
 template ripc_status encode(const Bye&, std::vector<std::byte>&);
+template ripc_status encode(const BulkPort&, std::vector<std::byte>&);
+template ripc_status encode(const OpenDatagram&, std::vector<std::byte>&);
+template ripc_status encode(const DatagramOpened&, std::vector<std::byte>&);
 
 Result<std::size_t> frame_size(std::span<const std::byte> prefix) noexcept {
   Reader reader(prefix);
@@ -180,6 +210,12 @@ Result<Frame> decode(std::span<const std::byte> bytes) noexcept {
       return decode_fields<WantBulk>(reader);
     case Type::bye:
       return decode_fields<Bye>(reader);
+    case Type::bulk_port:
+      return decode_fields<BulkPort>(reader);
+    case Type::open_datagram:
+      return decode_fields<OpenDatagram>(reader);
+    case Type::datagram_opened:
+      return decode_fields<DatagramOpened>(reader);
   }
   return RIPC_CORRUPT;
 }

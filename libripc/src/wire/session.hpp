@@ -40,6 +40,9 @@ enum class Type : std::uint8_t {
   heartbeat = 11,
   want_bulk = 12,
   bye = 13,
+  bulk_port = 14,
+  open_datagram = 15,
+  datagram_opened = 16,
 };
 
 using Nonce = std::array<std::byte, 16>;
@@ -173,9 +176,52 @@ struct Bye {
   friend bool operator==(const Bye&, const Bye&) = default;
 };
 
+// Sessions of the RDMA transport only, from whoever accepted the session, before anything else: where RDMA connections
+// are accepted, and what they must know.
+struct BulkPort {
+  static constexpr Type kType = Type::bulk_port;
+  std::uint32_t port = 0;  // of RDMA_PS_TCP; 1 to 65535
+  Nonce nonce{};
+  friend bool operator==(const BulkPort&, const BulkPort&) = default;
+};
+
+using Gid = std::array<std::byte, 16>;
+
+// Sessions of the RDMA transport only. As Open, for a link over unreliable datagrams of the device: from there to here
+// comes only credit, to this queue pair.
+struct OpenDatagram {
+  static constexpr Type kType = Type::open_datagram;
+  std::uint64_t request = 0;
+  std::uint64_t service = 0;
+  std::uint64_t token = 0;
+  std::uint32_t link = 0;        // not 0
+  Gid gid{};                     // of the opener's port
+  std::uint32_t lid = 0;         // likewise; at most 65535
+  std::uint32_t queue_pair = 0;  // less than 2^24, not 0
+  std::uint32_t queue_key = 0;
+  std::uint32_t mtu = 0;  // bytes of the largest datagram of the opener's port, headers of the device not included
+  friend bool operator==(const OpenDatagram&, const OpenDatagram&) = default;
+};
+
+// Its answer. Unless status is RIPC_OK, all but request and link is 0.
+struct DatagramOpened {
+  static constexpr Type kType = Type::datagram_opened;
+  std::uint64_t request = 0;
+  ripc_status status = RIPC_OK;
+  std::uint32_t link = 0;
+  std::uint64_t incarnation = 0;
+  Gid gid{};  // of the receiver's port, and so on
+  std::uint32_t lid = 0;
+  std::uint32_t queue_pair = 0;
+  std::uint32_t queue_key = 0;
+  std::uint32_t packet_limit = 0;  // as in Opened
+  std::uint32_t credit = 0;        // in datagrams
+  friend bool operator==(const DatagramOpened&, const DatagramOpened&) = default;
+};
+
 // In the order of their types.
 using Frame = std::variant<Hello, HelloReply, Confirm, Open, Opened, CloseLink, LinkClosed, Control, Fence, Fenced,
-                           Heartbeat, WantBulk, Bye>;
+                           Heartbeat, WantBulk, Bye, BulkPort, OpenDatagram, DatagramOpened>;
 
 // Makes `out` exactly the frame of one of the structures above; its capacity is reused. RIPC_TOO_LARGE: more than
 // kMaxSize; RIPC_INVALID_ARGUMENT: a field has a value that decode() refuses. `out` is then empty.

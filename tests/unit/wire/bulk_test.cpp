@@ -112,6 +112,46 @@ TEST(BulkFrame, WhatDoesNotAddUpIsCorrupt) {
   EXPECT_EQ(decode(std::span(bytes)).status(), RIPC_CORRUPT);
 }
 
+TEST(BulkFrame, OfRdmaConnectionsComesBackAndIsRefusedOnStreams) {
+  const std::vector<Frame> only_rdma{
+      {.type = Type::ask_read, .id = 2, .key = 1, .location = 2},
+      {.type = Type::ask_write, .id = 3, .key = 1, .location = 2, .value = 1000},
+      {.type = Type::right, .id = 2, .key = UINT32_MAX, .location = UINT64_MAX, .value = RIPC_OK},
+      {.type = Type::right, .id = 2, .value = RIPC_REVOKED},
+      {.type = Type::written, .id = 3, .key = 1, .location = 2, .value = 0},
+  };
+  for (const Frame& frame : only_rdma) {
+    const Header bytes = bytes_of(frame);
+    const Result<Frame> again = decode(std::span(bytes), Carrier::rdma);
+    ASSERT_TRUE(again.ok());
+    EXPECT_EQ(*again, frame);
+    EXPECT_EQ(decode(std::span(bytes), Carrier::stream).status(), RIPC_CORRUPT);
+  }
+  for (const Frame& frame : frames()) {
+    const Header bytes = bytes_of(frame);
+    const bool shared = frame.type == Type::finish || frame.type == Type::finished || frame.type == Type::pushed;
+    EXPECT_EQ(decode(std::span(bytes), Carrier::rdma).ok(), shared);
+  }
+}
+
+TEST(BulkFrame, OfRdmaConnectionsThatDoesNotAddUpIsCorrupt) {
+  const std::vector<Frame> bad{
+      {.type = Type::ask_read, .id = 2, .key = 1, .location = 2, .value = 1},
+      {.type = Type::ask_read, .length = 1, .id = 2, .key = 1, .location = 2},
+      {.type = Type::ask_write, .id = 3, .key = 1, .location = 2, .value = 0},
+      {.type = Type::ask_write, .id = 3, .key = 1, .location = 2, .offset = 1, .value = 5},
+      {.type = Type::right, .id = 2, .key = std::uint64_t{1} << 32},
+      {.type = Type::right, .id = 2, .key = 1, .value = RIPC_REVOKED},
+      {.type = Type::right, .id = 2, .value = RIPC_SYSTEM + 1},
+      {.type = Type::written, .length = 1, .id = 3, .key = 1, .location = 2, .value = 5},
+      {.type = static_cast<Type>(11)},
+  };
+  for (const Frame& frame : bad) {
+    const Header bytes = bytes_of(frame);
+    EXPECT_EQ(decode(std::span(bytes), Carrier::rdma).status(), RIPC_CORRUPT) << static_cast<int>(frame.type);
+  }
+}
+
 TEST(BulkTrailer, ComesBackOrIsRefused) {
   for (const ripc_status status : {RIPC_OK, RIPC_REVOKED, RIPC_SYSTEM}) {
     const std::array<std::byte, kTrailerSize> bytes = encode_trailer(status);

@@ -58,6 +58,32 @@ std::vector<Sample> samples() {
       {"heartbeat", Heartbeat{.received = 1}, "01 00 00 00 00 00 00 00"},
       {"want_bulk", WantBulk{}, ""},
       {"bye", Bye{}, ""},
+      {"bulk_port", BulkPort{.port = 5, .nonce = nonce()}, std::string("05 00 00 00 ") + kNonce},
+      {"open_datagram",
+       OpenDatagram{.request = 1,
+                    .service = 2,
+                    .token = 3,
+                    .link = 4,
+                    .gid = nonce(),
+                    .lid = 5,
+                    .queue_pair = 6,
+                    .queue_key = 7,
+                    .mtu = 8},
+       std::string("01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 03 00 00 00 00 00 00 00 04 00 00 00 ") + kNonce +
+           " 05 00 00 00 06 00 00 00 07 00 00 00 08 00 00 00"},
+      {"datagram_opened",
+       DatagramOpened{.request = 1,
+                      .status = RIPC_OK,
+                      .link = 2,
+                      .incarnation = 3,
+                      .gid = nonce(),
+                      .lid = 4,
+                      .queue_pair = 5,
+                      .queue_key = 6,
+                      .packet_limit = 7,
+                      .credit = 8},
+       std::string("01 00 00 00 00 00 00 00 00 00 00 00 02 00 00 00 03 00 00 00 00 00 00 00 ") + kNonce +
+           " 04 00 00 00 05 00 00 00 06 00 00 00 07 00 00 00 08 00 00 00"},
   };
 }
 

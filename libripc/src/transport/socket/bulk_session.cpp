@@ -277,6 +277,8 @@ bool BulkSession::frame(BulkConnection& connection, const bulk::Frame& frame,
     case bulk::Type::pushed:
       pushes_.answered(connection, frame);
       return true;
+    default:
+      break;  // of RDMA connections
   }
   return false;
 }

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capi/session_options.hpp"
+
+#include <string>
+
+#include "capi/environment.hpp"
+#include "capi/multicast_options.hpp"
+
+namespace ripc::capi {
+
+namespace {
+
+// "7000" or "7000-7999".
+Status read_ports(network::PortRange& range) {
+  const std::string text = environment("RIPC_SOCKET_PORTS");
+  if (text.empty()) return {};
+  const std::size_t dash = text.find('-');
+  const bool good = parse_number(std::string_view(text).substr(0, dash), range.first) &&
+                    (dash == std::string::npos || parse_number(std::string_view(text).substr(dash + 1), range.last));
+  if (dash == std::string::npos) range.last = range.first;
+  if (good && range.first != 0 && range.first <= range.last) return {};
+  return Status(RIPC_INVALID_ARGUMENT,
+                "RIPC_SOCKET_PORTS is '" + text + "': give a port or a range of ports, such as 7000-7999.");
+}
+
+}  // namespace
+
+Status read_session_options(network::SessionOptions& options) {
+  Status status = read_ports(options.ports);
+  if (!status.ok()) return status;
+  std::uint64_t timeout = options.peer_timeout / 1'000'000;
+  status = read_number("RIPC_PEER_TIMEOUT_MS", 100, 3'600'000, timeout);
+  if (!status.ok()) return status;
+  options.peer_timeout = timeout * 1'000'000;
+  std::uint64_t buffer = options.receive_buffer;
+  status = read_number("RIPC_SOCKET_RECEIVE_BUFFER", 4096, std::uint64_t{1} << 30, buffer);
+  if (!status.ok()) return status;
+  options.receive_buffer = static_cast<std::size_t>(buffer);
+  Result<std::shared_ptr<const ClusterKeys>> keys = read_cluster_keys();
+  if (!keys.ok()) return keys.status();
+  options.keys = std::move(*keys);
+  return {};
+}
+
+}  // namespace ripc::capi

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the environment says about the RDMA transport.
+#pragma once
+
+#include "base/status.hpp"
+#include "transport/verbs/verbs_transport.hpp"
+
+namespace ripc::capi {
+
+// As read_session_options(), and RIPC_VERBS_CONNECTIONS (docs/tuning.md); the context id is not set.
+Result<verbs::TransportOptions> read_verbs_options();
+
+}  // namespace ripc::capi

@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/connection.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "wire/bytes.hpp"
+
+namespace ripc::verbs {
+
+namespace {
+
+namespace bulk = wire::bulk;
+
+// Messages without a frame need buffers, too: so many are left to them.
+constexpr std::uint32_t kForAcknowledgements = 8;
+// The peer is told that there are buffers again after this many.
+constexpr std::uint32_t kAcknowledgeAfter = Connection::kReceives / 4;
+// One completion for so many work requests.
+constexpr std::uint32_t kSignalEvery = 16;
+// Of a receive in the number of its work request; those of sends count from 0.
+constexpr std::uint64_t kReceiveMark = std::uint64_t{1} << 63;
+constexpr std::size_t kMostWaiting = 16384;
+constexpr int kBatchesPerEvent = 16;
+
+ripc_status status_of(ibv_wc_status status) noexcept {
+  switch (status) {
+    case IBV_WC_SUCCESS:
+      return RIPC_OK;
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+      return RIPC_REVOKED;
+    case IBV_WC_LOC_PROT_ERR:
+      return RIPC_CANCELLED;
+    default:
+      return RIPC_PEER_DEAD;
+  }
+}
+
+}  // namespace
+
+// ---- Making --------------------------------------------------------------------------------------------------
+
+Connection::Connection(std::shared_ptr<Registrar> registrar, IdPointer id, EventLoop& loop,
+                       std::shared_ptr<Tally> tally)
+    : registrar_(std::move(registrar)), id_(std::move(id)), loop_(loop), tally_(std::move(tally)) {}
+
+Result<std::shared_ptr<Connection>> Connection::create(std::shared_ptr<Registrar> registrar, IdPointer id,
+                                                       EventLoop& loop, std::shared_ptr<Tally> tally) {
+  std::shared_ptr<Connection> connection(new Connection(std::move(registrar), std::move(id), loop, std::move(tally)));
+  Status status = connection->make();
+  if (!status.ok()) return status;
+  return connection;
+}
+
+Status Connection::make() {
+  const Library& library = *device().library;
+  buffers_ = std::make_unique<std::byte[]>(kReceives * kSlot);
+  Result<RegionPointer> region = registrar_->range(buffers_.get(), kReceives * kSlot, IBV_ACCESS_LOCAL_WRITE);
+  if (!region.ok()) return region.status();
+  buffers_region_ = std::move(*region);
+  channel_ = library.create_comp_channel(device().context);
+  if (channel_ == nullptr) return system_error(errno, "ibv_create_comp_channel", "raise `ulimit -n`");
+  channel_guard_ = ForkGuard(channel_->fd);
+  (void)fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
+  queue_ = library.create_cq(device().context, static_cast<int>(kReceives + kSends), nullptr, channel_, 0);
+  if (queue_ == nullptr) return system_error(errno, "ibv_create_cq");
+  ibv_qp_init_attr attributes{};
+  attributes.send_cq = queue_;
+  attributes.recv_cq = queue_;
+  attributes.qp_type = IBV_QPT_RC;
+  attributes.cap = {.max_send_wr = kSends,
+                    .max_recv_wr = kReceives,
+                    .max_send_sge = 1,
+                    .max_recv_sge = 1,
+                    .max_inline_data = kMessage};
+  if (library.create_connected_qp(id_->get(), device().pd, &attributes) != 0)
+    return system_error(errno, "rdma_create_qp", "see the device's limits in `ripc doctor`");
+  const std::lock_guard lock(mutex_);
+  open_ = true;
+  return post_receives(0, kReceives);
+}
+
+Status Connection::post_receives(std::uint32_t first, std::uint32_t count) noexcept {
+  std::array<ibv_sge, 64> ranges;
+  std::array<ibv_recv_wr, 64> requests;
+  while (count != 0) {
+    const std::uint32_t part = std::min<std::uint32_t>(count, ranges.size());
+    for (std::uint32_t index = 0; index < part; ++index) {
+      const std::uint32_t slot = (first + index) % kReceives;
+      ranges[index] = {.addr = reinterpret_cast<std::uint64_t>(buffers_.get() + slot * kSlot),
+                       .length = kSlot,
+                       .lkey = buffers_region_->local_key()};
+      requests[index] = {.wr_id = kReceiveMark | slot,
+                         .next = index + 1 == part ? nullptr : &requests[index + 1],
+                         .sg_list = &ranges[index],
+                         .num_sge = 1};
+    }
+    ibv_recv_wr* bad = nullptr;
+    if (const int error = ibv_post_recv(id_->get()->qp, requests.data(), &bad); error != 0)
+      return system_error(error, "ibv_post_recv");
+    first += part;
+    count -= part;
+  }
+  return {};
+}
+
+Status Connection::start(std::weak_ptr<Handler> handler, bool dialed) {
+  handler_ = std::move(handler);
+  last_use_.store(monotonic_now(), std::memory_order_relaxed);
+  if (ibv_req_notify_cq(queue_, 0) != 0) return system_error(errno, "ibv_req_notify_cq");
+  Status status = loop_.add(channel_->fd, EPOLLIN, [weak = weak_from_this()](std::uint32_t) {
+    if (const auto self = weak.lock()) self->on_event();
+  });
+  if (!status.ok()) return status;
+  in_loop_ = true;
+  if (dialed) {
+    const std::lock_guard lock(mutex_);
+    may_send_ = true;
+    if (open_) (void)send_message_locked(nullptr);
+  }
+  // What has come before makes no event.
+  loop_.post([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->on_event();
+  });
+  return {};
+}
+
+void Connection::close() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    silent_ = true;
+  }
+  end_device_use();
+}
+
+void Connection::cut() noexcept {
+  end_device_use();
+  fail(false);
+}
+
+void Connection::end_device_use() noexcept {
+  const std::lock_guard polling(poll_mutex_);
+  std::vector<std::weak_ptr<Right>> rights;
+  {
+    const std::lock_guard lock(mutex_);
+    open_ = false;
+    if (ended_) return;
+    ended_ = true;
+    rights.swap(rights_);
+  }
+  const Library& library = *device().library;
+  // A window keeps the queue pair that it is bound to.
+  for (const auto& weak : rights) {
+    if (const auto right = weak.lock()) right->end();
+  }
+  if (id_->get()->qp != nullptr) {
+    (void)library.disconnect(id_->get());
+    library.destroy_connected_qp(id_->get());
+  }
+  if (in_loop_) loop_.remove(channel_->fd);
+  if (queue_ != nullptr) (void)library.destroy_cq(queue_);
+  queue_ = nullptr;
+  if (channel_ != nullptr) {
+    channel_guard_.reset();
+    (void)library.destroy_comp_channel(channel_);
+  }
+  channel_ = nullptr;
+}
+
+// Told in the responder, whoever noticed it.
+void Connection::fail(bool violation) noexcept {
+  const std::lock_guard lock(mutex_);
+  fail_locked(violation);
+}
+
+void Connection::fail_locked(bool violation) noexcept {
+  open_ = false;
+  if (failed_) return;
+  failed_ = true;
+  loop_.post([self = shared_from_this(), violation] {
+    self->end_device_use();
+    std::deque<Posted> posted;
+    {
+      const std::lock_guard lock(self->mutex_);
+      if (self->silent_) return;
+      posted.swap(self->posted_);
+    }
+    const auto handler = self->handler_.lock();
+    if (!handler) return;
+    for (const Posted& one : posted) {
+      if (one.kind == Kind::operation) handler->operation_done(*self, one.id, RIPC_PEER_DEAD);
+    }
+    handler->lost(*self, violation);
+  });
+}
+
+// ---- Sending -------------------------------------------------------------------------------------------------
+
+bool Connection::post_locked(ibv_send_wr& request, Posted posted) noexcept {
+  if (posted_.size() >= kSends) return false;
+  request.wr_id = next_request_;
+  // Whoever waits for an operation is told; the others are known to be through when a later one is.
+  if (posted.kind == Kind::operation || ++unsignalled_ >= kSignalEvery) {
+    request.send_flags |= IBV_SEND_SIGNALED;
+    unsignalled_ = 0;
+  }
+  ibv_send_wr* bad = nullptr;
+  tally_->doorbells.fetch_add(1, std::memory_order_relaxed);
+  if (ibv_post_send(id_->get()->qp, &request, &bad) != 0) {
+    fail_locked(false);
+    return false;
+  }
+  tally_->work_requests.fetch_add(1, std::memory_order_relaxed);
+  posted_.push_back(posted);
+  ++next_request_;
+  return true;
+}
+
+bool Connection::send_message_locked(const bulk::Frame* frame) noexcept {
+  std::array<std::byte, kMessage> message;
+  wire::store_le<std::uint32_t>(message.data(), taken_);
+  wire::store_le<std::uint32_t>(message.data() + 4, 0);
+  if (frame != nullptr) encode(*frame, std::span(message).subspan<kPrefix>());
+  ibv_sge range{.addr = reinterpret_cast<std::uint64_t>(message.data()),
+                .length = static_cast<std::uint32_t>(frame != nullptr ? kMessage : kPrefix),
+                .lkey = 0};
+  ibv_send_wr request{};
+  request.sg_list = &range;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_SEND;
+  request.send_flags = IBV_SEND_INLINE;
+  if (!post_locked(request, {.kind = Kind::message, .id = 0, .bytes = 0, .write = false})) return false;
+  ++sent_;
+  told_ = taken_;
+  return true;
+}
+
+void Connection::flush_locked() noexcept {
+  while (open_ && may_send_ && !waiting_.empty() && sent_ - peer_taken_ < kReceives - kForAcknowledgements) {
+    if (!send_message_locked(&waiting_.front())) return;
+    waiting_.pop_front();
+  }
+}
+
+void Connection::acknowledge_locked() noexcept {
+  if (open_ && may_send_ && taken_ - told_ >= kAcknowledgeAfter && sent_ - peer_taken_ < kReceives)
+    (void)send_message_locked(nullptr);
+}
+
+bool Connection::send(std::span<const bulk::Frame> frames) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!open_) return false;
+  if (waiting_.size() + frames.size() > kMostWaiting) {
+    fail_locked(true);
+    return false;
+  }
+  last_use_.store(monotonic_now(), std::memory_order_relaxed);
+  waiting_.insert(waiting_.end(), frames.begin(), frames.end());
+  flush_locked();
+  return open_;
+}
+
+bool Connection::post(const Operation& operation) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!open_ || operations_ >= kSends / 2) return false;
+  last_use_.store(monotonic_now(), std::memory_order_relaxed);
+  ibv_sge range{.addr = reinterpret_cast<std::uint64_t>(operation.local),
+                .length = operation.length,
+                .lkey = operation.local_key};
+  ibv_send_wr request{};
+  request.sg_list = &range;
+  request.num_sge = 1;
+  request.opcode = operation.write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+  request.wr.rdma = {.remote_addr = operation.remote, .rkey = operation.remote_key};
+  if (!post_locked(request,
+                   {.kind = Kind::operation, .id = operation.id, .bytes = operation.length, .write = operation.write}))
+    return false;
+  ++operations_;
+  return true;
+}
+
+Result<std::shared_ptr<Right>> Connection::open(std::span<const std::byte> bytes, const memory::Arena* arena,
+                                                bool writable) {
+  const unsigned remote = writable ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
+  const unsigned local = writable ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0u;
+  std::shared_ptr<Right> right;
+  RegionPointer bound;
+  if (device().windows) {
+    const bool whole = arena != nullptr && device().narrow_windows;
+    Result<RegionPointer> region =
+        whole ? registrar_->arena(*arena)
+              : registrar_->range(bytes.data(), bytes.size(), unsigned{IBV_ACCESS_LOCAL_WRITE} | IBV_ACCESS_MW_BIND);
+    // A window needs memory that can be written; what cannot is registered for reading.
+    if (!region.ok() && region.status().code() != RIPC_CANCELLED) return region.status();
+    if (region.ok()) bound = std::move(*region);
+  }
+  if (bound) {
+    Result<std::shared_ptr<Right>> made = Right::by_window(bound, registrar_->device());
+    if (!made.ok()) return made.status();
+    right = std::move(*made);
+  } else {
+    Result<RegionPointer> region = registrar_->range(bytes.data(), bytes.size(), remote | local);
+    if (!region.ok()) return region.status();
+    right = Right::by_region(std::move(*region), registrar_->device());
+  }
+  const std::lock_guard lock(mutex_);
+  if (!open_) return RIPC_PEER_DEAD;
+  if (bound) {
+    ibv_send_wr request{};
+    request.opcode = IBV_WR_BIND_MW;
+    request.bind_mw.mw = right->window();
+    request.bind_mw.rkey = right->key();
+    request.bind_mw.bind_info = {.mr = bound->mr(),
+                                 .addr = reinterpret_cast<std::uint64_t>(bytes.data()),
+                                 .length = bytes.size(),
+                                 .mw_access_flags = remote};
+    if (!post_locked(request, {.kind = Kind::bind, .id = 0, .bytes = 0, .write = false})) return RIPC_PEER_DEAD;
+  }
+  std::erase_if(rights_, [](const auto& weak) { return weak.expired(); });
+  rights_.push_back(right);
+  tally_->rights.fetch_add(1, std::memory_order_relaxed);
+  return right;
+}
+
+// ---- Completions ---------------------------------------------------------------------------------------------
+
+std::size_t Connection::take(std::array<ibv_wc, 32>& completions) noexcept {
+  const std::lock_guard polling(poll_mutex_);
+  if (queue_ == nullptr) return 0;
+  const int count = ibv_poll_cq(queue_, static_cast<int>(completions.size()), completions.data());
+  return static_cast<std::size_t>(std::max(count, 0));
+}
+
+void Connection::on_event() noexcept {
+  const auto self = shared_from_this();
+  const auto handler = handler_.lock();
+  if (!handler) return;
+  {
+    const std::lock_guard polling(poll_mutex_);
+    if (queue_ == nullptr) return;
+    ibv_cq* which = nullptr;
+    void* context = nullptr;
+    unsigned events = 0;
+    while (device().library->get_cq_event(channel_, &which, &context) == 0) ++events;
+    if (events != 0) device().library->ack_cq_events(queue_, events);
+    // Whatever comes from now on makes an event; what has come is polled below.
+    if (ibv_req_notify_cq(queue_, 0) != 0) fail(false);
+  }
+  std::array<ibv_wc, 32> completions;
+  for (int batch = 0; batch < kBatchesPerEvent; ++batch) {
+    const std::size_t count = take(completions);
+    for (std::size_t index = 0; index < count; ++index) {
+      const ibv_wc& completion = completions[index];
+      // The opcode of one that failed is not defined; those of receives have no number of a work request.
+      const bool is_receive = (completion.wr_id & kReceiveMark) != 0;
+      if (!is_receive) {
+        on_sent(*handler, completion);
+      } else if (completion.status != IBV_WC_SUCCESS) {
+        fail(false);
+      } else if (!on_message(*handler, completion)) {
+        fail(true);
+      }
+    }
+    if (count < completions.size()) {
+      const std::lock_guard lock(mutex_);
+      flush_locked();
+      acknowledge_locked();
+      return;
+    }
+  }
+  loop_.post([self] { self->on_event(); });
+}
+
+bool Connection::on_message(Handler& handler, const ibv_wc& completion) noexcept {
+  const auto slot = static_cast<std::uint32_t>(completion.wr_id & UINT32_MAX);
+  std::array<std::byte, kMessage> message;
+  if (completion.byte_len != kPrefix && completion.byte_len != kMessage) return false;
+  std::memcpy(message.data(), buffers_.get() + slot * kSlot, completion.byte_len);
+  const auto peer_taken = wire::load_le<std::uint32_t>(message.data());
+  if (wire::load_le<std::uint32_t>(message.data() + 4) != 0) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!open_) return true;
+    if (peer_taken - peer_taken_ > sent_ - peer_taken_) return false;
+    peer_taken_ = peer_taken;
+    may_send_ = true;
+    if (!post_receives(slot, 1).ok()) return false;
+    ++taken_;
+  }
+  last_use_.store(monotonic_now(), std::memory_order_relaxed);
+  if (completion.byte_len == kPrefix) return true;
+  const Result<bulk::Frame> frame = bulk::decode(std::span(message).subspan<kPrefix>(), bulk::Carrier::rdma);
+  return frame.ok() && handler.frame(*this, *frame);
+}
+
+void Connection::on_sent(Handler& handler, const ibv_wc& completion) noexcept {
+  tally_->completions.fetch_add(1, std::memory_order_relaxed);
+  std::array<Posted, kSends> done;
+  std::size_t count = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    while (!posted_.empty() && first_request_ <= completion.wr_id) {
+      done[count] = posted_.front();
+      if (done[count].kind == Kind::operation) --operations_;
+      ++count;
+      posted_.pop_front();
+      ++first_request_;
+    }
+    flush_locked();
+  }
+  for (std::size_t index = 0; index < count; ++index) {
+    const Posted& one = done[index];
+    if (one.kind != Kind::operation) continue;
+    // All before the one that the completion is for have gone well.
+    const ripc_status status = index + 1 == count ? status_of(completion.status) : RIPC_OK;
+    if (status == RIPC_OK) (one.write ? tally_->bytes_written : tally_->bytes_read) += one.bytes;
+    handler.operation_done(*this, one.id, status);
+  }
+  if (completion.status != IBV_WC_SUCCESS) {
+    fail(false);
+  }
+}
+
+}  // namespace ripc::verbs

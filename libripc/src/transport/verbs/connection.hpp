@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// One RDMA connection (a connected pair of RC queue pairs) between two contexts: frames both ways, RDMA reads and
+// writes, and the rights that the peer has over it.
+//
+// A message is 8 bytes, u32 how many messages the sender has taken in so far | u32 zero, and perhaps a frame
+// (wire/bulk.hpp). The number says how many receive buffers the other side may count on: nothing is ever sent to a
+// queue pair that has none, which some devices answer by ending the connection.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/event_loop.hpp"
+#include "base/fork_guard.hpp"
+#include "network/bulk.hpp"
+#include "transport/verbs/connection_manager.hpp"
+#include "transport/verbs/registrar.hpp"
+#include "transport/verbs/right.hpp"
+#include "wire/bulk.hpp"
+
+namespace ripc::verbs {
+
+// What the connections of one session did, written by them all.
+struct Tally {
+  using Count = std::atomic<std::uint64_t>;
+  Count work_requests{0};
+  Count doorbells{0};    // calls of ibv_post_send
+  Count completions{0};  // of the send queue
+  Count bytes_read{0};
+  Count bytes_written{0};
+  Count rights{0};  // given to the peer
+};
+
+// One RDMA operation to be posted.
+struct Operation {
+  bool write = false;  // else read
+  std::byte* local = nullptr;
+  std::uint32_t local_key = 0;
+  std::uint64_t remote = 0;
+  std::uint32_t remote_key = 0;
+  std::uint32_t length = 0;
+  std::uint64_t id = 0;  // the caller's
+};
+
+class Connection final : public network::FrameSender, public std::enable_shared_from_this<Connection> {
+ public:
+  static constexpr std::uint32_t kReceives = 256;  // buffers for messages of the peer
+  static constexpr std::uint32_t kSends = 512;     // work requests under way
+
+  // What is done with what it brings. Called in the responder, without locks held.
+  class Handler {
+   public:
+    // False: the peer breaks the protocol.
+    virtual bool frame(Connection& connection, const wire::bulk::Frame& frame) noexcept = 0;
+    // An operation has ended. RIPC_OK; RIPC_REVOKED: the peer does not let us (any more); RIPC_CANCELLED: the memory of
+    // this process; RIPC_PEER_DEAD: it may be tried again over another connection.
+    virtual void operation_done(Connection& connection, std::uint64_t id, ripc_status status) noexcept = 0;
+    // The connection has ended, by itself; once. Its operations have been reported.
+    virtual void lost(Connection& connection, bool violation) noexcept = 0;
+
+   protected:
+    ~Handler() = default;
+  };
+
+  // With a queue pair of its own on the id, which has a device. RIPC_NO_MEMORY, RIPC_SYSTEM ...
+  static Result<std::shared_ptr<Connection>> create(std::shared_ptr<Registrar> registrar, IdPointer id, EventLoop& loop,
+                                                    std::shared_ptr<Tally> tally);
+  ~Connection() { close(); }
+
+  // Responder. The handshake is over: begins to work. Whoever dialed says the first word, as iWARP wants it.
+  Status start(std::weak_ptr<Handler> handler, bool dialed);
+  // Any. Ends the connection without Handler::lost(): when it has returned, neither side's device touches memory for
+  // it any more.
+  void close() noexcept;
+  // Any. The same, but the handler is told, later, as if the network had failed.
+  void cut() noexcept;
+
+  // Any. Sends frames; what the peer has no buffer for waits. False: the connection is lost.
+  bool send(std::span<const wire::bulk::Frame> frames) noexcept override;
+  using FrameSender::send;
+
+  // Any. Posts an operation; false: the connection is lost, or there are kSends / 2 under way.
+  bool post(const Operation& operation) noexcept;
+
+  // Any. Opens `bytes` to the peer; the answer that tells it of it must be sent afterwards. `arena`, if not null: what
+  // the bytes lie in. The right ends with the object, and with the connection. RIPC_CANCELLED: the memory cannot be
+  // accessed; RIPC_PEER_DEAD; RIPC_NO_MEMORY.
+  Result<std::shared_ptr<Right>> open(std::span<const std::byte> bytes, const memory::Arena* arena, bool writable);
+
+  const IdPointer& id() const noexcept { return id_; }
+  const Device& device() const noexcept { return *registrar_->device(); }
+  // Any. When it was used last.
+  Nanoseconds last_use() const noexcept { return last_use_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::size_t kPrefix = 8;
+  static constexpr std::size_t kMessage = kPrefix + wire::bulk::kHeaderSize;
+  static constexpr std::size_t kSlot = 64;
+  enum class Kind : std::uint8_t { message, operation, bind };
+  struct Posted {
+    Kind kind;
+    std::uint64_t id;     // of an operation
+    std::uint32_t bytes;  // likewise
+    bool write;
+  };
+
+  Connection(std::shared_ptr<Registrar> registrar, IdPointer id, EventLoop& loop, std::shared_ptr<Tally> tally);
+  Status make();
+  Status post_receives(std::uint32_t first, std::uint32_t count) noexcept;
+  bool post_locked(ibv_send_wr& request, Posted posted) noexcept;
+  bool send_message_locked(const wire::bulk::Frame* frame) noexcept;
+  void flush_locked() noexcept;
+  void acknowledge_locked() noexcept;
+  void on_event() noexcept;
+  std::size_t take(std::array<ibv_wc, 32>& completions) noexcept;
+  bool on_message(Handler& handler, const ibv_wc& completion) noexcept;
+  void on_sent(Handler& handler, const ibv_wc& completion) noexcept;
+  void fail(bool violation) noexcept;
+  void fail_locked(bool violation) noexcept;
+  void end_device_use() noexcept;
+
+  const std::shared_ptr<Registrar> registrar_;
+  const IdPointer id_;
+  EventLoop& loop_;
+  const std::shared_ptr<Tally> tally_;
+  std::weak_ptr<Handler> handler_;
+  ibv_comp_channel* channel_ = nullptr;
+  ForkGuard channel_guard_;
+  ibv_cq* queue_ = nullptr;
+  std::unique_ptr<std::byte[]> buffers_;  // kReceives slots
+  RegionPointer buffers_region_;
+  bool in_loop_ = false;
+
+  std::mutex poll_mutex_;  // taken before mutex_; for the completion queue and the end
+
+  std::mutex mutex_;  // for the following
+  bool open_ = false;
+  bool may_send_ = false;            // this side dialed, or has heard the other
+  bool ended_ = false;               // the device is through with it
+  bool silent_ = false;              // nobody is to be told
+  bool failed_ = false;              // whoever is to be told will be
+  std::deque<Posted> posted_;        // in order
+  std::uint64_t next_request_ = 0;   // number of what is posted next
+  std::uint64_t first_request_ = 0;  // of posted_.front()
+  std::uint32_t unsignalled_ = 0;
+  std::deque<wire::bulk::Frame> waiting_;
+  std::uint32_t sent_ = 0;        // messages
+  std::uint32_t peer_taken_ = 0;  // of those
+  std::uint32_t taken_ = 0;       // messages of the peer
+  std::uint32_t told_ = 0;        // what the peer knows of that
+  std::size_t operations_ = 0;
+  std::vector<std::weak_ptr<Right>> rights_;
+
+  std::atomic<Nanoseconds> last_use_{0};
+};
+
+}  // namespace ripc::verbs

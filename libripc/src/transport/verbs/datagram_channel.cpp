@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/datagram_channel.hpp"
+
+#include <array>
+
+namespace ripc::verbs {
+
+DatagramChannel::DatagramChannel(Parts parts, std::shared_ptr<DatagramSender> sender, const DatagramRoute& route,
+                                 std::size_t packet_limit)
+    : LinkChannel(std::move(parts), packet_limit), sender_(std::move(sender)), route_(route) {
+  sender_->listen(parts_.link, parts_.token, [this](std::uint32_t credit) { (void)purse_.grant(credit); });
+}
+
+DatagramChannel::~DatagramChannel() {
+  sender_->unlisten(parts_.link);
+  stop_watching();
+}
+
+ripc_status DatagramChannel::send_many(std::span<const wire::Plain> messages, std::size_t& sent, bool& woke) noexcept {
+  sent = 0;
+  if (messages.empty()) return RIPC_OK;
+  const std::size_t limit = packet_limit();
+  if (messages.size() == 1 || messages.front().packet_size() > limit) {
+    const ripc_status status = send_plain(messages.front(), woke);
+    if (status == RIPC_OK) sent = 1;
+    return status;
+  }
+  static constexpr auto kCosts = [] {
+    std::array<std::uint32_t, DatagramSender::kMostMessages> costs{};
+    costs.fill(1);
+    return costs;
+  }();
+  const std::lock_guard lock(mutex_);
+  std::uint32_t count = 0;
+  ripc_status status = RIPC_OK;
+  while (count < messages.size() && count < kCosts.size() && messages[count].packet_size() <= limit) {
+    status = room_locked(count + 1);
+    if (status != RIPC_OK) break;
+    ++count;
+  }
+  if (count == 0) return status;
+  const std::uint64_t offer = take_offer();
+  sent = sender_->send_many(route_, messages.first(count), [&](std::size_t index) {
+    const auto number = static_cast<std::uint32_t>(index) + 1;
+    return header_locked(sequence_ + number, purse_.spent() + number, index == 0 ? offer : 0);
+  });
+  sent_locked(std::span(kCosts).first(sent), sent != 0 ? RIPC_OK : RIPC_AGAIN);
+  if (sent != 0) return RIPC_OK;
+  give_back(offer);
+  return RIPC_AGAIN;
+}
+
+std::string DatagramChannel::describe() const {
+  const FabricPort& port = sender_->port();
+  return "RDMA, " + port.device->name + " port " + std::to_string(port.number) + " (" + port.ip + ") to " +
+         parts_.session->remote.ip() + "; datagrams of up to " + std::to_string(packet_limit()) + " bytes, " +
+         parts_.session->bulk->describe();
+}
+
+}  // namespace ripc::verbs

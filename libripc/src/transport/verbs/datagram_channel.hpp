@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Both ends of a link whose packets travel as datagrams of an RDMA device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "network/link_channel.hpp"
+#include "network/link_source.hpp"
+#include "transport/verbs/datagram_sender.hpp"
+
+namespace ripc::verbs {
+
+class DatagramChannel final : public network::LinkChannel {
+ public:
+  DatagramChannel(Parts parts, std::shared_ptr<DatagramSender> sender, const DatagramRoute& route,
+                  std::size_t packet_limit);
+  ~DatagramChannel() override;
+
+  ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent, bool& woke) noexcept override;
+  std::string describe() const override;
+
+ protected:
+  // The receiver has a buffer of the same size for each.
+  std::uint32_t cost_of(std::size_t) const noexcept override { return 1; }
+  ripc_status transmit(const wire::datagram::Header& header, spi::Gather packet) noexcept override {
+    return sender_->send(route_, header, packet);
+  }
+  // A datagram to a queue pair that is gone vanishes: the session says so.
+  bool read_grants() noexcept override {
+    sender_->read_credits();
+    return true;
+  }
+  bool can_transmit() noexcept override { return sender_->has_room(); }
+  Status watch_grants(std::function<void()> look) override { return sender_->watch(parts_.link, std::move(look)); }
+  void unwatch_grants() noexcept override { sender_->unwatch(parts_.link); }
+
+ private:
+  const std::shared_ptr<DatagramSender> sender_;
+  const DatagramRoute route_;
+};
+
+class DatagramSource final : public network::LinkSource {
+ public:
+  DatagramSource(Parts parts, std::shared_ptr<DatagramSender> sender, const DatagramRoute& back)
+      : LinkSource(std::move(parts)), sender_(std::move(sender)), back_(back) {}
+
+  std::uint64_t token() const noexcept { return parts_.token; }
+  std::uint32_t budget() const noexcept { return parts_.budget; }
+  // The queue pair that its datagrams come from.
+  std::uint32_t queue_pair() const noexcept { return back_.queue_pair; }
+
+ protected:
+  ripc_status transmit(const wire::datagram::Header& header) noexcept override {
+    return sender_->send(back_, header, {});
+  }
+  std::uint32_t largest_cost() const noexcept override { return 1; }
+
+ private:
+  const std::shared_ptr<DatagramSender> sender_;
+  const DatagramRoute back_;
+};
+
+}  // namespace ripc::verbs

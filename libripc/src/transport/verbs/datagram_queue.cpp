@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/random.hpp"
+#include "transport/verbs/datagram_sender.hpp"
+
+namespace ripc::verbs {
+
+Result<std::unique_ptr<DatagramQueue>> DatagramQueue::create(const FabricPort& port, const DevicePointer& device,
+                                                             const Sizes& sizes) {
+  std::unique_ptr<DatagramQueue> queue(new DatagramQueue(device));
+  Status status = queue->make(port, sizes);
+  if (!status.ok()) return status;
+  return queue;
+}
+
+Status DatagramQueue::make(const FabricPort& port, const Sizes& sizes) {
+  const Library& library = *device_->library;
+  channel_ = library.create_comp_channel(device_->context);
+  if (channel_ == nullptr) return system_error(errno, "ibv_create_comp_channel", "raise `ulimit -n`");
+  guard_ = ForkGuard(channel_->fd);
+  (void)fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
+  sends_ = library.create_cq(device_->context, static_cast<int>(sizes.sends), nullptr, nullptr, 0);
+  receives_ = library.create_cq(device_->context, static_cast<int>(sizes.receives), nullptr, channel_, 0);
+  if (sends_ == nullptr || receives_ == nullptr) return system_error(errno, "ibv_create_cq");
+  // Devices refuse more than they can, and do not say how much that is.
+  for (std::uint32_t inlined = sizes.inlined;; inlined /= 2) {
+    ibv_qp_init_attr attributes{};
+    attributes.send_cq = sends_;
+    attributes.recv_cq = receives_;
+    attributes.qp_type = IBV_QPT_UD;
+    attributes.cap = {.max_send_wr = sizes.sends,
+                      .max_recv_wr = sizes.receives,
+                      .max_send_sge = sizes.ranges,
+                      .max_recv_sge = 1,
+                      .max_inline_data = inlined};
+    pair_ = library.create_qp(device_->pd, &attributes);
+    if (pair_ != nullptr) {
+      inlined_ = std::min(attributes.cap.max_inline_data, sizes.inlined);
+      break;
+    }
+    if (inlined == 0) return system_error(errno, "ibv_create_qp", "see the device's limits in `ripc doctor`");
+  }
+  // The upper half of the keys is the kernel's.
+  key_ = static_cast<std::uint32_t>(random_u64()) & 0x7fffffff;
+  ibv_qp_attr change{};
+  change.qp_state = IBV_QPS_INIT;
+  change.port_num = port.number;
+  change.qkey = key_;
+  int error = library.modify_qp(pair_, &change, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+  change.qp_state = IBV_QPS_RTR;
+  if (error == 0) error = library.modify_qp(pair_, &change, IBV_QP_STATE);
+  change.qp_state = IBV_QPS_RTS;
+  if (error == 0) error = library.modify_qp(pair_, &change, IBV_QP_STATE | IBV_QP_SQ_PSN);
+  if (error != 0) return system_error(error, "ibv_modify_qp", "see `ripc doctor`");
+  return {};
+}
+
+DatagramQueue::~DatagramQueue() {
+  const Library& library = *device_->library;
+  if (pair_ != nullptr) (void)library.destroy_qp(pair_);
+  if (sends_ != nullptr) (void)library.destroy_cq(sends_);
+  if (receives_ != nullptr) (void)library.destroy_cq(receives_);
+  guard_.reset();
+  if (channel_ != nullptr) (void)library.destroy_comp_channel(channel_);
+}
+
+void DatagramQueue::arm() noexcept {
+  ibv_cq* which = nullptr;
+  void* context = nullptr;
+  unsigned events = 0;
+  while (device_->library->get_cq_event(channel_, &which, &context) == 0) ++events;
+  if (events != 0) device_->library->ack_cq_events(receives_, events);
+  (void)ibv_req_notify_cq(receives_, 0);
+}
+
+DatagramAddress DatagramQueue::address(const FabricPort& port) const noexcept {
+  DatagramAddress address{.gid = {}, .lid = port.lid, .queue_pair = pair_->qp_num, .queue_key = key_};
+  std::memcpy(address.gid.data(), port.gid.raw, address.gid.size());
+  return address;
+}
+
+}  // namespace ripc::verbs

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/datagram_sender.hpp"
+
+#include <errno.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+namespace ripc::verbs {
+
+namespace {
+
+using wire::datagram::Header;
+using wire::datagram::HeaderBytes;
+using wire::datagram::Kind;
+
+// Up to so much is copied into the work request: docs/performance.md.
+constexpr std::uint32_t kInline = 256;
+constexpr std::uint32_t kMostRanges = 16;
+constexpr std::uint8_t kHops = 64;
+
+}  // namespace
+
+Result<std::shared_ptr<DatagramSender>> DatagramSender::create(const FabricPort& port,
+                                                               std::shared_ptr<Registrar> registrar, EventLoop& loop) {
+  std::shared_ptr<DatagramSender> sender(new DatagramSender(port, std::move(registrar), loop));
+  Status status = sender->make();
+  if (!status.ok()) return status;
+  return sender;
+}
+
+Status DatagramSender::make() {
+  const DevicePointer& device = registrar_->device();
+  ranges_ = std::clamp<std::uint32_t>(static_cast<std::uint32_t>(device->attributes.max_sge), 1, kMostRanges);
+  Result<std::unique_ptr<DatagramQueue>> queue = DatagramQueue::create(
+      port_, device, {.sends = kSends, .receives = kReceives, .ranges = ranges_, .inlined = kInline});
+  if (!queue.ok()) return queue.status();
+  queue_ = std::move(*queue);
+  stride_ = port_.mtu;
+  slots_ = std::make_unique_for_overwrite<std::byte[]>(kSends * stride_);
+  Result<RegionPointer> region = registrar_->range(slots_.get(), kSends * stride_, IBV_ACCESS_LOCAL_WRITE);
+  if (!region.ok()) return region.status();
+  slots_region_ = std::move(*region);
+  credits_ = std::make_unique<std::byte[]>(kReceives * kCreditSlot);
+  region = registrar_->range(credits_.get(), kReceives * kCreditSlot, IBV_ACCESS_LOCAL_WRITE);
+  if (!region.ok()) return region.status();
+  credits_region_ = std::move(*region);
+  for (std::uint32_t slot = 0; slot < kReceives; ++slot) post_receive(slot);
+  return {};
+}
+
+DatagramSender::~DatagramSender() {
+  if (watching_) loop_.remove(queue_->fd());
+  for (const auto& [address, handle] : handles_) (void)registrar_->device()->library->destroy_ah(handle);
+}
+
+// ---- Routes --------------------------------------------------------------------------------------------------
+
+Result<DatagramRoute> DatagramSender::route(const DatagramAddress& address) {
+  const std::lock_guard lock(routes_mutex_);
+  ibv_ah*& handle = handles_[{address.gid, address.lid}];
+  if (handle == nullptr) {
+    ibv_ah_attr attributes{};
+    attributes.port_num = port_.number;
+    attributes.dlid = static_cast<std::uint16_t>(address.lid);
+    // Within a subnet of InfiniBand a LID is enough.
+    constexpr std::size_t kPrefix = 8;
+    attributes.is_global =
+        port_.ethernet || address.lid == 0 || std::memcmp(port_.gid.raw, address.gid.data(), kPrefix) != 0 ? 1 : 0;
+    std::memcpy(attributes.grh.dgid.raw, address.gid.data(), address.gid.size());
+    attributes.grh.sgid_index = port_.gid_index;
+    attributes.grh.hop_limit = kHops;
+    handle = registrar_->device()->library->create_ah(registrar_->device()->pd, &attributes);
+    if (handle == nullptr) {
+      const int error = errno;
+      handles_.erase({address.gid, address.lid});
+      return Status(RIPC_PEER_DEAD, "The device " + registrar_->device()->name + " finds no way to the peer (" +
+                                        std::strerror(error) + "): check the addresses with `ripc doctor`.");
+    }
+  }
+  return DatagramRoute{.handle = handle, .queue_pair = address.queue_pair, .queue_key = address.queue_key};
+}
+
+// ---- Sending -------------------------------------------------------------------------------------------------
+
+// With the lock held. Whether so many more can be posted.
+bool DatagramSender::reap_locked(std::uint32_t wanted) noexcept {
+  if (posted_ - completed_ + wanted <= kSends) return true;
+  std::array<ibv_wc, 16> completions;
+  for (;;) {
+    const int count = ibv_poll_cq(queue_->sends(), static_cast<int>(completions.size()), completions.data());
+    if (count <= 0) break;
+    counters_.completions += static_cast<std::uint64_t>(count);
+    completed_ = completions[static_cast<std::size_t>(count) - 1].wr_id + 1;
+  }
+  return posted_ - completed_ + wanted <= kSends;
+}
+
+bool DatagramSender::has_room() noexcept {
+  const std::lock_guard lock(mutex_);
+  return reap_locked(1);
+}
+
+void DatagramSender::prepare_locked(ibv_send_wr& request, const DatagramRoute& route,
+                                    std::uint64_t number) const noexcept {
+  request = {};
+  request.wr_id = number;
+  request.opcode = IBV_WR_SEND;
+  if ((number + 1) % kSignalEvery == 0) request.send_flags = IBV_SEND_SIGNALED;
+  request.wr.ud = {.ah = route.handle, .remote_qpn = route.queue_pair, .remote_qkey = route.queue_key};
+}
+
+bool DatagramSender::post_locked(ibv_send_wr& first, std::uint32_t count) noexcept {
+  ibv_send_wr* bad = nullptr;
+  ++counters_.doorbells;
+  if (ibv_post_send(queue_->pair(), &first, &bad) != 0) return false;
+  counters_.work_requests += count;
+  posted_ += count;
+  return true;
+}
+
+ripc_status DatagramSender::send(const DatagramRoute& route, const Header& header, spi::Gather packet) noexcept {
+  HeaderBytes head;
+  wire::datagram::encode(header, head);
+  const std::size_t size = std::accumulate(packet.begin(), packet.end(), head.size(),
+                                           [](std::size_t sum, spi::Bytes range) { return sum + range.size(); });
+  if (size > port_.mtu) return RIPC_TOO_LARGE;
+  std::array<ibv_sge, kMostRanges> ranges;
+  ibv_send_wr request;
+  const std::lock_guard lock(mutex_);
+  if (!reap_locked(1)) return RIPC_AGAIN;
+  prepare_locked(request, route, posted_);
+  request.sg_list = ranges.data();
+  if (size <= queue_->inlined() && packet.size() < ranges_) {
+    ranges[0] = {.addr = reinterpret_cast<std::uint64_t>(head.data()),
+                 .length = static_cast<std::uint32_t>(head.size()),
+                 .lkey = 0};
+    int count = 1;
+    for (const spi::Bytes range : packet) {
+      if (range.empty()) continue;
+      ranges[static_cast<std::size_t>(count++)] = {.addr = reinterpret_cast<std::uint64_t>(range.data()),
+                                                   .length = static_cast<std::uint32_t>(range.size()),
+                                                   .lkey = 0};
+    }
+    request.num_sge = count;
+    request.send_flags |= IBV_SEND_INLINE;
+    ++counters_.inlined;
+  } else {
+    std::byte* const slot = slot_of(posted_);
+    std::byte* at = std::copy(head.begin(), head.end(), slot);
+    for (const spi::Bytes range : packet) at = std::copy(range.begin(), range.end(), at);
+    ranges[0] = {.addr = reinterpret_cast<std::uint64_t>(slot),
+                 .length = static_cast<std::uint32_t>(size),
+                 .lkey = slots_region_->local_key()};
+    request.num_sge = 1;
+    ++counters_.copied;
+  }
+  return post_locked(request, 1) ? RIPC_OK : RIPC_AGAIN;
+}
+
+std::size_t DatagramSender::send_many(const DatagramRoute& route, std::span<const wire::Plain> messages,
+                                      const std::function<Header(std::size_t)>& header) noexcept {
+  std::array<ibv_send_wr, kMostMessages> requests;
+  std::array<ibv_sge, kMostMessages> ranges;
+  const std::lock_guard lock(mutex_);
+  std::size_t count = std::min(messages.size(), kMostMessages);
+  while (count > 0 && !reap_locked(static_cast<std::uint32_t>(count))) count /= 2;
+  for (std::size_t index = 0; index < count; ++index) {
+    const std::uint64_t number = posted_ + index;
+    std::byte* const slot = slot_of(number);
+    HeaderBytes head;
+    wire::datagram::encode(header(index), head);
+    std::byte* const packet = std::copy(head.begin(), head.end(), slot);
+    wire::write_plain(messages[index], packet);
+    const auto size = static_cast<std::uint32_t>(head.size() + messages[index].packet_size());
+    ranges[index] = {.addr = reinterpret_cast<std::uint64_t>(slot), .length = size, .lkey = slots_region_->local_key()};
+    prepare_locked(requests[index], route, number);
+    requests[index].sg_list = &ranges[index];
+    requests[index].num_sge = 1;
+    if (index != 0) requests[index - 1].next = &requests[index];
+  }
+  if (count == 0 || !post_locked(requests.front(), static_cast<std::uint32_t>(count))) return 0;
+  counters_.copied += count;
+  return count;
+}
+
+DatagramCounters DatagramSender::counters() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+// ---- Credit --------------------------------------------------------------------------------------------------
+
+void DatagramSender::post_receive(std::uint32_t slot) noexcept {
+  ibv_sge range{.addr = reinterpret_cast<std::uint64_t>(credits_.get() + slot * kCreditSlot),
+                .length = kCreditSlot,
+                .lkey = credits_region_->local_key()};
+  ibv_recv_wr request{.wr_id = slot, .next = nullptr, .sg_list = &range, .num_sge = 1};
+  ibv_recv_wr* bad = nullptr;
+  (void)ibv_post_recv(queue_->pair(), &request, &bad);
+}
+
+void DatagramSender::listen(std::uint32_t link, std::uint64_t token, Listener listener) {
+  const std::lock_guard lock(credits_mutex_);
+  listeners_[link] = {token, std::move(listener)};
+}
+
+void DatagramSender::unlisten(std::uint32_t link) noexcept {
+  const std::lock_guard lock(credits_mutex_);
+  listeners_.erase(link);
+}
+
+void DatagramSender::read_credits() noexcept {
+  const std::lock_guard lock(credits_mutex_);
+  std::array<ibv_wc, 16> completions;
+  for (;;) {
+    const int count = ibv_poll_cq(queue_->receives(), static_cast<int>(completions.size()), completions.data());
+    for (int index = 0; index < count; ++index) {
+      const ibv_wc& completion = completions[static_cast<std::size_t>(index)];
+      const auto slot = static_cast<std::uint32_t>(completion.wr_id);
+      if (completion.status != IBV_WC_SUCCESS) continue;  // the queue pair is gone
+      Header header;
+      const std::size_t size = completion.byte_len > kGrh ? completion.byte_len - kGrh : 0;
+      const spi::Bytes datagram(credits_.get() + slot * kCreditSlot + kGrh, size);
+      if (wire::datagram::decode(datagram, header) == RIPC_OK && header.kind == Kind::credit) {
+        const auto found = listeners_.find(header.credit_link);
+        if (found != listeners_.end() && found->second.token == header.token) found->second.listener(header.credit);
+      }
+      post_receive(slot);
+    }
+    if (count < static_cast<int>(completions.size())) return;
+  }
+}
+
+Status DatagramSender::watch(std::uint32_t link, std::function<void()> look) {
+  {
+    const std::lock_guard lock(watchers_mutex_);
+    watchers_[link] = std::move(look);
+  }
+  if (!watching_) {
+    Status status = loop_.add(queue_->fd(), EPOLLIN, [this](std::uint32_t) { on_event(); });
+    if (!status.ok()) return status;
+    watching_ = true;
+  }
+  queue_->arm();
+  return {};
+}
+
+void DatagramSender::unwatch(std::uint32_t link) noexcept {
+  const std::lock_guard lock(watchers_mutex_);
+  watchers_.erase(link);
+}
+
+// Nothing is armed while nobody waits.
+void DatagramSender::on_event() noexcept {
+  std::unordered_map<std::uint32_t, std::function<void()>> watchers;
+  {
+    const std::lock_guard lock(watchers_mutex_);
+    watchers = watchers_;
+  }
+  queue_->arm();
+  read_credits();
+  for (const auto& [link, look] : watchers) look();
+}
+
+}  // namespace ripc::verbs

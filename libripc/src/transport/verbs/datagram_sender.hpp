@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// The queue pair over which a context sends datagrams from one port of a device, to any service: what is small is
+// copied into the work request by the device's library, the rest once into registered memory. Nobody waits for a
+// completion: one of kSignalEvery work requests has one, which frees the room of all before it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <utility>
+
+#include "base/event_loop.hpp"
+#include "base/fork_guard.hpp"
+#include "spi/transport.hpp"
+#include "transport/verbs/registrar.hpp"
+#include "wire/datagram.hpp"
+#include "wire/plain.hpp"
+#include "wire/session.hpp"
+
+namespace ripc::verbs {
+
+// Where a queue pair for datagrams is.
+struct DatagramAddress {
+  wire::session::Gid gid{};
+  std::uint32_t lid = 0;
+  std::uint32_t queue_pair = 0;
+  std::uint32_t queue_key = 0;
+};
+
+// The way to one.
+struct DatagramRoute {
+  ibv_ah* handle = nullptr;  // the sender's
+  std::uint32_t queue_pair = 0;
+  std::uint32_t queue_key = 0;
+};
+
+struct DatagramCounters {
+  std::uint64_t work_requests = 0;
+  std::uint64_t doorbells = 0;    // calls of ibv_post_send
+  std::uint64_t completions = 0;  // looked at, of sends
+  std::uint64_t inlined = 0;      // datagrams that were copied by nobody but the device's library
+  std::uint64_t copied = 0;       // datagrams that were copied once
+};
+
+// A queue pair for datagrams with its completion queues; both directions. Any thread, but for the queues themselves.
+class DatagramQueue {
+ public:
+  struct Sizes {
+    std::uint32_t sends = 1;
+    std::uint32_t receives = 1;
+    std::uint32_t ranges = 1;   // of one send
+    std::uint32_t inlined = 0;  // bytes wanted; what there is may be less
+  };
+  static Result<std::unique_ptr<DatagramQueue>> create(const FabricPort& port, const DevicePointer& device,
+                                                       const Sizes& sizes);
+  ~DatagramQueue();
+  DatagramQueue(const DatagramQueue&) = delete;
+  DatagramQueue& operator=(const DatagramQueue&) = delete;
+
+  ibv_qp* pair() const noexcept { return pair_; }
+  ibv_cq* sends() const noexcept { return sends_; }
+  ibv_cq* receives() const noexcept { return receives_; }
+  int fd() const noexcept { return channel_->fd; }  // readable when arm() was called and something has come
+  void arm() noexcept;
+  std::uint32_t inlined() const noexcept { return inlined_; }
+  DatagramAddress address(const FabricPort& port) const noexcept;
+
+ private:
+  explicit DatagramQueue(DevicePointer device) noexcept : device_(std::move(device)) {}
+  Status make(const FabricPort& port, const Sizes& sizes);
+
+  const DevicePointer device_;
+  ibv_comp_channel* channel_ = nullptr;
+  ForkGuard guard_;
+  ibv_cq* sends_ = nullptr;
+  ibv_cq* receives_ = nullptr;
+  ibv_qp* pair_ = nullptr;
+  std::uint32_t key_ = 0;
+  std::uint32_t inlined_ = 0;
+};
+
+class DatagramSender {
+ public:
+  static constexpr std::uint32_t kSends = 256;       // under way
+  static constexpr std::uint32_t kSignalEvery = 32;  // work requests for one completion
+  static constexpr std::size_t kMostMessages = 32;   // of one send_many()
+
+  static Result<std::shared_ptr<DatagramSender>> create(const FabricPort& port, std::shared_ptr<Registrar> registrar,
+                                                        EventLoop& loop);
+  ~DatagramSender();
+
+  const FabricPort& port() const noexcept { return port_; }
+  // Where credit for its links goes.
+  DatagramAddress address() const noexcept { return queue_->address(port_); }
+  // Any. The way to this address; kept as long as the sender lives. May take a while the first time.
+  Result<DatagramRoute> route(const DatagramAddress& address);
+
+  // Any. RIPC_OK, RIPC_AGAIN (too many under way), RIPC_TOO_LARGE.
+  ripc_status send(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet) noexcept;
+  // Any. Several messages with one doorbell; `header(index)` gives their headers. How many were sent.
+  std::size_t send_many(const DatagramRoute& route, std::span<const wire::Plain> messages,
+                        const std::function<wire::datagram::Header(std::size_t)>& header) noexcept;
+  bool has_room() noexcept;
+
+  // ---- Credit ----
+  using Listener = std::function<void(std::uint32_t credit)>;
+  // Any. Calls the listener, from inside read_credits(), with what the receiver of the link grants.
+  void listen(std::uint32_t link, std::uint64_t token, Listener listener);
+  void unlisten(std::uint32_t link) noexcept;
+  // Any. Looks at what has come.
+  void read_credits() noexcept;
+  // Responder. Calls `look` in the loop whenever there may be something for this link.
+  Status watch(std::uint32_t link, std::function<void()> look);
+  void unwatch(std::uint32_t link) noexcept;
+
+  DatagramCounters counters() const noexcept;
+
+ private:
+  static constexpr std::uint32_t kReceives = 512;
+  static constexpr std::size_t kGrh = 40;
+  static constexpr std::size_t kCreditSlot = 128;
+  struct Listening {
+    std::uint64_t token;
+    Listener listener;
+  };
+
+  DatagramSender(const FabricPort& port, std::shared_ptr<Registrar> registrar, EventLoop& loop)
+      : port_(port), registrar_(std::move(registrar)), loop_(loop) {}
+  Status make();
+  std::byte* slot_of(std::uint64_t request) const noexcept {
+    return slots_.get() + static_cast<std::size_t>(request % kSends) * stride_;
+  }
+  bool reap_locked(std::uint32_t wanted) noexcept;
+  void prepare_locked(ibv_send_wr& request, const DatagramRoute& route, std::uint64_t number) const noexcept;
+  bool post_locked(ibv_send_wr& first, std::uint32_t count) noexcept;
+  void post_receive(std::uint32_t slot) noexcept;
+  void on_event() noexcept;
+
+  const FabricPort port_;
+  const std::shared_ptr<Registrar> registrar_;
+  EventLoop& loop_;
+  std::unique_ptr<DatagramQueue> queue_;
+  std::size_t stride_ = 0;
+  std::unique_ptr<std::byte[]> slots_;  // kSends
+  RegionPointer slots_region_;
+  std::uint32_t ranges_ = 1;  // of one work request
+
+  mutable std::mutex mutex_;  // for sending
+  std::uint64_t posted_ = 0;
+  std::uint64_t completed_ = 0;
+  DatagramCounters counters_;
+
+  std::mutex routes_mutex_;
+  std::map<std::pair<wire::session::Gid, std::uint32_t>, ibv_ah*> handles_;  // by GID and LID
+
+  std::mutex credits_mutex_;
+  std::unique_ptr<std::byte[]> credits_;  // kReceives
+  RegionPointer credits_region_;
+  std::unordered_map<std::uint32_t, Listening> listeners_;
+
+  std::mutex watchers_mutex_;
+  std::unordered_map<std::uint32_t, std::function<void()>> watchers_;
+  bool watching_ = false;  // the responder's
+};
+
+}  // namespace ripc::verbs

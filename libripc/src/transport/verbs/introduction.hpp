@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the two ends of an RDMA connection say to each other before there is one: which session it belongs to, and that
+// they are the two that have this session. docs/wire.md is the specification.
+//
+//   56 bytes   u8 version | 7 zero | u64 session | u64 number | MAC (32)
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/cluster_key.hpp"
+#include "transport/verbs/connection_manager.hpp"
+#include "wire/session.hpp"
+
+namespace ripc::verbs {
+
+struct Introduction {
+  std::uint64_t session = 0;
+  std::uint64_t number = 0;  // of the attempt in its session; grows
+  ClusterKeys::Mac mac{};
+};
+
+enum class Side : std::uint8_t { dialing, accepting };
+
+// The MAC is over the nonce that the accepting side has told over the control connection; zero without keys.
+PrivateData introduce(const ClusterKeys* keys, Side side, const wire::session::Nonce& nonce, std::uint64_t session,
+                      std::uint64_t number);
+// False: it is none, or of another version.
+bool parse(const PrivateData& words, Introduction& introduction);
+bool is_proven(const ClusterKeys* keys, Side side, const wire::session::Nonce& nonce, const Introduction& introduction);
+
+}  // namespace ripc::verbs

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernel says about the RDMA devices of this machine, read from sysfs: no device is opened and no library is
+// needed, so that a machine without devices loses no time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ripc::verbs {
+
+struct GidInfo {
+  unsigned index = 0;
+  std::string gid;     // as the kernel writes it: eight groups of four hexadecimal digits
+  std::string type;    // "RoCE v2", "IB/RoCE v1"; empty if the kernel does not say
+  std::string netdev;  // the network interface that it belongs to; empty: none
+};
+
+struct PortInfo {
+  unsigned number = 0;
+  std::string state;          // "ACTIVE", "DOWN" ...
+  std::string link_layer;     // "InfiniBand", "Ethernet"
+  std::vector<GidInfo> gids;  // those that are not zero
+  bool active() const noexcept { return state == "ACTIVE"; }
+};
+
+struct DeviceInfo {
+  std::string name;
+  bool iwarp = false;
+  std::string node;  // the file through which programs use it; empty: the kernel offers none
+  std::vector<PortInfo> ports;
+};
+
+// By name. `sys`: where sysfs is mounted.
+std::vector<DeviceInfo> read_inventory(const std::string& sys = "/sys");
+
+// "RoCE", "InfiniBand" or "iWARP".
+std::string kind_of(const DeviceInfo& device, const PortInfo& port);
+
+}  // namespace ripc::verbs

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/pull_book.hpp"
+
+#include <algorithm>
+
+#include "base/loop_wait.hpp"
+
+namespace ripc::verbs {
+
+namespace {
+
+namespace bulk = wire::bulk;
+
+// Of one read: long enough to be cheap, short enough for the others to have their turns.
+constexpr std::uint32_t kPiece = std::uint32_t{1} << 20;
+// How long whoever takes a destination away waits for the reads into it, before the connection is cut.
+constexpr Nanoseconds kReadPatience = 100'000'000;
+
+}  // namespace
+
+PullBook::Entry* PullBook::entry_of(const spi::Pull& pull) noexcept { return reinterpret_cast<Entry*>(pull.progress); }
+
+// ---- The receiver --------------------------------------------------------------------------------------------
+
+ripc_status PullBook::pull(spi::Pull& pull, EventSet& events) noexcept {
+  if (pull.progress != 0) {
+    const Entry* entry = entry_of(pull);
+    const ripc_status status = entry->status.load(std::memory_order_acquire);
+    if (status == RIPC_PENDING) return pull.status = status;
+    const std::lock_guard lock(mutex_);
+    entries_.erase(entry_of(pull));
+    pull.progress = 0;
+    if (status == RIPC_OK) pull.copies = 1;
+    return pull.status = status;
+  }
+  if (pull.descriptor.length == 0) return pull.status = RIPC_OK;
+  Result<LocalMemory> memory = registrar_->local(pull.destination, pull.descriptor.length, true);
+  if (!memory.ok()) return pull.status = memory.status().code();
+  auto entry = std::make_shared<Entry>();
+  entry->descriptor = pull.descriptor;
+  entry->destination = pull.destination;
+  entry->memory = std::move(*memory);
+  entry->events = &events;
+  const std::lock_guard lock(mutex_);
+  if (dead_) return pull.status = RIPC_PEER_DEAD;
+  pull.progress = reinterpret_cast<std::uint64_t>(entry.get());
+  entries_.emplace(entry.get(), entry);
+  ask(entry);
+  return pull.status = RIPC_PENDING;
+}
+
+void PullBook::abandon(spi::Pull& pull) noexcept {
+  if (pull.progress == 0) return;
+  std::unique_lock lock(mutex_);
+  const auto found = entries_.find(entry_of(pull));
+  pull.progress = 0;
+  if (found == entries_.end()) return;
+  const EntryPointer entry = std::move(found->second);
+  entries_.erase(found);
+  questions_.erase(entry->question);
+  if (entry->ready) std::erase(ready_, entry);
+  entry->ready = false;
+  entry->events = nullptr;
+  if (entry->failure == RIPC_OK) entry->failure = RIPC_CANCELLED;
+  const auto done = [&] { return entry->reads == 0; };
+  if (!done() && !loop_.in_loop_thread()) (void)wait_in(loop_, lock, changed_, Deadline::after(kReadPatience), done);
+  if (!done()) {
+    // Nothing else keeps the device from writing there.
+    const std::shared_ptr<Connection> connection = connection_;
+    lock.unlock();
+    if (connection) connection->cut();
+    return;
+  }
+  end(*entry, RIPC_CANCELLED);
+}
+
+void PullBook::forget(const EventSet& events) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (auto& [address, entry] : entries_) {
+    if (entry->events == &events) entry->events = nullptr;
+  }
+}
+
+// The connection has ended before.
+void PullBook::died() noexcept {
+  const std::lock_guard lock(mutex_);
+  dead_ = true;
+  connection_.reset();
+  ready_.clear();
+  reads_.clear();
+  questions_.clear();
+  for (auto& [address, entry] : entries_) {
+    entry->ready = false;
+    entry->reads = 0;
+    end(*entry, RIPC_PEER_DEAD);
+  }
+  changed_.notify_all();
+}
+
+// ---- Asking and reading; with the lock held ------------------------------------------------------------------
+
+void PullBook::ask(const EntryPointer& entry) noexcept {
+  if (!connection_) return;
+  const std::uint64_t id = next_id_;
+  if (!connection_->send({.type = bulk::Type::ask_read,
+                          .id = id,
+                          .key = entry->descriptor.key,
+                          .location = entry->descriptor.location}))
+    return;
+  next_id_ += 2;
+  entry->step = Step::asked;
+  entry->question = id;
+  questions_.emplace(id, entry);
+}
+
+void PullBook::ask_all() noexcept {
+  for (const auto& [address, entry] : entries_) {
+    if (entry->step == Step::waiting && entry->status.load(std::memory_order_relaxed) == RIPC_PENDING &&
+        entry->failure == RIPC_OK)
+      ask(entry);
+  }
+}
+
+void PullBook::read_some() noexcept {
+  if (!connection_) return;
+  const std::size_t depth = registrar_->device()->read_depth;
+  const std::uint32_t piece = std::min(kPiece, registrar_->device()->max_message);
+  while (!ready_.empty() && reads_.size() < depth) {
+    const EntryPointer entry = std::move(ready_.front());
+    ready_.pop_front();
+    entry->ready = false;
+    const auto length =
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(piece, entry->descriptor.length - entry->next));
+    const std::uint64_t id = next_id_;
+    if (!connection_->post({.write = false,
+                            .local = entry->destination + entry->next,
+                            .local_key = entry->memory.region->local_key(),
+                            .remote = entry->remote + entry->next,
+                            .remote_key = entry->remote_key,
+                            .length = length,
+                            .id = id}))
+      return;  // the connection is being lost, and everything begins anew
+    next_id_ += 2;
+    reads_.emplace(id, Read{entry, entry->next, length});
+    entry->next += length;
+    ++entry->reads;
+    if (entry->next != entry->descriptor.length) {
+      entry->ready = true;
+      ready_.push_back(entry);
+    }
+  }
+}
+
+// What was read is read again: pieces end in any order.
+void PullBook::restart(Entry& entry) noexcept {
+  if (entry.ready) std::erase_if(ready_, [&](const auto& other) { return other.get() == &entry; });
+  entry.ready = false;
+  entry.step = Step::waiting;
+  entry.next = 0;
+  entry.landed = 0;
+}
+
+// Ends it if it has failed and the device is through with it.
+void PullBook::settle(Entry& entry) noexcept {
+  if (entry.reads == 0 && entry.failure != RIPC_OK) end(entry, entry.failure);
+}
+
+// The status comes last: whoever sees it may free the destination.
+void PullBook::end(Entry& entry, ripc_status status) noexcept {
+  if (entry.ready) std::erase_if(ready_, [&](const auto& other) { return other.get() == &entry; });
+  entry.ready = false;
+  if (entry.status.load(std::memory_order_relaxed) != RIPC_PENDING) return;
+  entry.memory = {};
+  EventSet* const events = entry.events;
+  entry.events = nullptr;
+  entry.status.store(status, std::memory_order_release);
+  if (events != nullptr) events->wake();
+}
+
+// ---- Connections and what they bring -------------------------------------------------------------------------
+
+void PullBook::connection_made(std::shared_ptr<Connection> connection) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (dead_) return;
+  connection_ = std::move(connection);
+  ask_all();
+}
+
+void PullBook::connection_lost(const Connection& connection) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (connection_.get() != &connection) return;
+  connection_.reset();
+  questions_.clear();
+  ready_.clear();
+  reads_.clear();
+  for (auto& [address, entry] : entries_) {
+    entry->ready = false;
+    entry->reads = 0;
+    settle(*entry);
+    if (entry->status.load(std::memory_order_relaxed) == RIPC_PENDING) restart(*entry);
+  }
+  changed_.notify_all();
+}
+
+void PullBook::answered(const Connection& connection, const bulk::Frame& frame) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (connection_.get() != &connection) return;
+  const auto found = questions_.find(frame.id);
+  if (found == questions_.end()) return;
+  const EntryPointer entry = std::move(found->second);
+  questions_.erase(found);
+  entry->question = 0;
+  const auto status = static_cast<ripc_status>(frame.value);
+  if (status != RIPC_OK) {
+    // Whatever else the peer claims, what this means is that it does not hand out the bytes.
+    end(*entry, status == RIPC_CANCELLED ? RIPC_CANCELLED : RIPC_REVOKED);
+    return;
+  }
+  entry->step = Step::open;
+  entry->remote = frame.location;
+  entry->remote_key = static_cast<std::uint32_t>(frame.key);
+  entry->ready = true;
+  ready_.push_back(entry);
+  read_some();
+}
+
+bool PullBook::read_done(const Connection& connection, std::uint64_t id, ripc_status status) noexcept {
+  if (id % 2 != 0) return false;
+  const std::lock_guard lock(mutex_);
+  const auto found = reads_.find(id);
+  if (found == reads_.end() || connection_.get() != &connection) return true;
+  const Read read = std::move(found->second);
+  reads_.erase(found);
+  Entry& entry = *read.entry;
+  --entry.reads;
+  changed_.notify_all();
+  if (status == RIPC_OK) {
+    entry.landed += read.length;
+    if (entry.landed == entry.descriptor.length) end(entry, RIPC_OK);
+  } else if (status != RIPC_PEER_DEAD && entry.failure == RIPC_OK) {
+    entry.failure = status;
+  }
+  settle(entry);
+  read_some();
+  return true;
+}
+
+bool PullBook::has_backlog() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
+    return entry.second->step == Step::waiting && entry.second->status.load(std::memory_order_relaxed) == RIPC_PENDING;
+  });
+}
+
+bool PullBook::busy() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return !reads_.empty() || !questions_.empty();
+}
+
+}  // namespace ripc::verbs

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pulls of one session over RDMA: asks the peer for the right to read each item, reads it in pieces that all pulls
+// take turns with, and asks anew over another connection for what a lost one has left undone.
+//
+// Any thread may call anything, unless a line says otherwise.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "base/event_loop.hpp"
+#include "spi/transport.hpp"
+#include "transport/verbs/connection.hpp"
+
+namespace ripc::verbs {
+
+class PullBook {
+ public:
+  // `registrar`: of the device that the session's connections are made over.
+  PullBook(std::shared_ptr<Registrar> registrar, EventLoop& loop) : registrar_(std::move(registrar)), loop_(loop) {}
+
+  // As network::Bulk::pull, abandon, forget, died.
+  ripc_status pull(spi::Pull& pull, EventSet& events) noexcept;
+  void abandon(spi::Pull& pull) noexcept;
+  void forget(const EventSet& events) noexcept;
+  void died() noexcept;
+
+  // Responder.
+  void connection_made(std::shared_ptr<Connection> connection) noexcept;
+  void connection_lost(const Connection& connection) noexcept;
+  // The peer's answer to a question of this book. One that nobody asked is not looked at.
+  void answered(const Connection& connection, const wire::bulk::Frame& frame) noexcept;
+  // A read of this book has ended. False: it is none of this book's.
+  bool read_done(const Connection& connection, std::uint64_t id, ripc_status status) noexcept;
+
+  // Something waits for a connection.
+  bool has_backlog() const noexcept;
+  // Something is under way.
+  bool busy() const noexcept;
+
+ private:
+  enum class Step : std::uint8_t { waiting, asked, open };
+  // Between pull() and its end; the pull's `progress` is its address.
+  struct Entry {
+    std::atomic<ripc_status> status{RIPC_PENDING};
+    // For the rest, the book's lock.
+    wire::Descriptor descriptor{};
+    std::byte* destination = nullptr;
+    LocalMemory memory;
+    EventSet* events = nullptr;
+    Step step = Step::waiting;
+    std::uint64_t question = 0;
+    std::uint64_t remote = 0;
+    std::uint32_t remote_key = 0;
+    std::uint64_t next = 0;         // first byte that no read was posted for
+    std::uint64_t landed = 0;       // bytes that are there
+    std::size_t reads = 0;          // under way
+    ripc_status failure = RIPC_OK;  // how it ends when no read is under way any more
+    bool ready = false;             // in ready_
+  };
+  using EntryPointer = std::shared_ptr<Entry>;
+  struct Read {
+    EntryPointer entry;
+    std::uint64_t offset;
+    std::uint32_t length;
+  };
+
+  static Entry* entry_of(const spi::Pull& pull) noexcept;
+  void ask(const EntryPointer& entry) noexcept;
+  void ask_all() noexcept;
+  void read_some() noexcept;
+  void restart(Entry& entry) noexcept;
+  void settle(Entry& entry) noexcept;
+  void end(Entry& entry, ripc_status status) noexcept;
+
+  const std::shared_ptr<Registrar> registrar_;
+  EventLoop& loop_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;  // a read has ended
+  bool dead_ = false;
+  std::shared_ptr<Connection> connection_;
+  std::unordered_map<Entry*, EntryPointer> entries_;
+  std::unordered_map<std::uint64_t, EntryPointer> questions_;  // by their ids
+  std::unordered_map<std::uint64_t, Read> reads_;              // likewise
+  std::deque<EntryPointer> ready_;                             // have something to read; taken in turns
+  std::uint64_t next_id_ = 2;                                  // even: pulls
+};
+
+}  // namespace ripc::verbs

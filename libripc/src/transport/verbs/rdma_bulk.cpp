@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/rdma_bulk.hpp"
+
+#include <algorithm>
+
+namespace ripc::verbs {
+
+namespace {
+
+namespace bulk = wire::bulk;
+
+constexpr Nanoseconds kFirstPause = 10'000'000;
+constexpr Nanoseconds kLongestPause = 1'000'000'000;
+
+}  // namespace
+
+RdmaBulk::RdmaBulk(std::shared_ptr<Registrar> registrar, memory::Pool& pool, EventLoop& loop, network::BulkHooks hooks,
+                   Nanoseconds stall_timeout)
+    : registrar_(std::move(registrar)),
+      pool_(pool),
+      loop_(loop),
+      hooks_(std::move(hooks)),
+      pulls_(registrar_, loop),
+      pushes_(registrar_, loop, stall_timeout) {}
+
+std::string RdmaBulk::describe() const {
+  const Device& device = *registrar_->device();
+  return "RDMA reads over " + device.name + " for long items" +
+         (device.windows ? ", by memory windows" : ", by registrations");
+}
+
+// ---- Connections ---------------------------------------------------------------------------------------------
+
+std::shared_ptr<Connection> RdmaBulk::connection() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return connection_;
+}
+
+void RdmaBulk::adopt(std::shared_ptr<Connection> connection, bool dialed) noexcept {
+  std::shared_ptr<Connection> former;
+  {
+    const std::lock_guard lock(mutex_);
+    dialing_ = false;
+    if (dead_.load(std::memory_order_relaxed)) return;
+    former = std::exchange(connection_, connection);
+    pause_ = 0;
+  }
+  if (former) {
+    former->close();
+    pulls_.connection_lost(*former);
+    finishes_.connection_lost(*former);
+    pushes_.connection_lost(*former);
+    grants_.connection_lost(former.get());
+  }
+  made_.fetch_add(1, std::memory_order_relaxed);
+  if (!connection->start(weak_from_this(), dialed).ok()) {
+    connection->cut();
+    return;
+  }
+  pulls_.connection_made(connection);
+  finishes_.tell(*connection);
+  pushes_.connection_made(connection);
+}
+
+void RdmaBulk::lost(Connection& connection, bool violation) noexcept {
+  lost_.fetch_add(1, std::memory_order_relaxed);
+  {
+    const std::lock_guard lock(mutex_);
+    if (connection_.get() != &connection) return;
+    connection_.reset();
+    // One that broke is replaced at once, one that keeps breaking with pauses.
+    pause_ = violation ? std::clamp(pause_ * 2, kFirstPause, kLongestPause) : pause_;
+  }
+  pulls_.connection_lost(connection);
+  finishes_.connection_lost(connection);
+  pushes_.connection_lost(connection);
+  grants_.connection_lost(&connection);
+  dial_if_needed();
+}
+
+void RdmaBulk::dial_if_needed() noexcept {
+  if (!pulls_.has_backlog() && !finishes_.has_backlog() && !pushes_.has_backlog()) return;
+  Nanoseconds pause = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (dialing_ || connection_ || dead_.load(std::memory_order_relaxed)) return;
+    dialing_ = true;
+    pause = pause_;
+  }
+  const auto ask = [self = weak_from_this()] {
+    const std::shared_ptr<RdmaBulk> alive = self.lock();
+    if (alive && !alive->dead_.load(std::memory_order_acquire)) alive->hooks_.dial();
+  };
+  if (pause == 0) {
+    loop_.post(ask);
+  } else {
+    (void)loop_.add_timer(monotonic_now() + pause, ask);
+  }
+}
+
+void RdmaBulk::dial_failed() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    dialing_ = false;
+    pause_ = std::clamp(pause_ * 2, kFirstPause, kLongestPause);
+    if (connection_) return;
+  }
+  pushes_.no_connection();
+  dial_if_needed();
+}
+
+void RdmaBulk::died() noexcept {
+  std::shared_ptr<Connection> connection;
+  {
+    const std::lock_guard lock(mutex_);
+    dead_.store(true, std::memory_order_release);
+    connection = std::move(connection_);
+  }
+  if (connection) connection->close();
+  pulls_.died();
+  finishes_.died();
+  pushes_.died();
+  transfers_.died();
+  grants_.died();
+}
+
+bool RdmaBulk::idle() const noexcept {
+  return !pulls_.busy() && !pushes_.busy() && !pulls_.has_backlog() && !finishes_.has_backlog();
+}
+
+// ---- network::Bulk -------------------------------------------------------------------------------------------
+
+ripc_status RdmaBulk::expose(std::uint64_t owner, std::span<const spi::Exposure> items,
+                             std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept {
+  return transfers_.expose(owner, items, descriptors, transfer);
+}
+ripc_status RdmaBulk::transfer_status(std::uint64_t transfer) noexcept { return transfers_.status(transfer); }
+bool RdmaBulk::watch(std::uint64_t transfer) noexcept { return transfers_.watch(transfer); }
+ripc_status RdmaBulk::revoke(std::uint64_t transfer) noexcept { return transfers_.revoke(transfer); }
+ripc_status RdmaBulk::grant(std::uint64_t owner, std::span<std::byte> memory, wire::Grant& grant) noexcept {
+  return grants_.grant(owner, memory, grant);
+}
+ripc_status RdmaBulk::end_grant(const wire::Grant& grant) noexcept { return grants_.end_grant(grant); }
+void RdmaBulk::end_owner(std::uint64_t owner) noexcept {
+  transfers_.end_owner(owner);
+  grants_.end_owner(owner);
+}
+ripc_status RdmaBulk::begin(const wire::Descriptor& descriptor) noexcept { return finishes_.begin(descriptor); }
+
+ripc_status RdmaBulk::pull(spi::Pull& pull, EventSet& events) noexcept {
+  const bool is_new = pull.progress == 0;
+  const ripc_status status = pulls_.pull(pull, events);
+  if (is_new && status == RIPC_PENDING) dial_if_needed();
+  return status;
+}
+
+void RdmaBulk::abandon(spi::Pull& pull) noexcept { pulls_.abandon(pull); }
+
+ripc_status RdmaBulk::finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept {
+  bool unsent = false;
+  const ripc_status outcome = finishes_.finish(descriptor, status, events, connection(), unsent);
+  if (unsent) {
+    if (const auto now = connection()) finishes_.tell(*now);
+    dial_if_needed();
+  }
+  return outcome;
+}
+
+void RdmaBulk::forget(const EventSet& events) noexcept {
+  pulls_.forget(events);
+  finishes_.forget(events);
+}
+
+ripc_status RdmaBulk::push(const wire::Grant& grant, spi::Bytes bytes) noexcept {
+  if (bytes.size() > grant.length) return RIPC_TOO_LARGE;
+  return pushes_.push(grant, bytes, [this] { dial_if_needed(); });
+}
+
+// ---- What the connection brings ------------------------------------------------------------------------------
+
+bool RdmaBulk::frame(Connection& connection, const bulk::Frame& frame) noexcept {
+  switch (frame.type) {
+    case bulk::Type::ask_read:
+      return on_ask_read(connection, frame);
+    case bulk::Type::ask_write:
+      return on_ask_write(connection, frame);
+    case bulk::Type::right:
+      if (!pushes_.answered(connection, frame)) pulls_.answered(connection, frame);
+      return true;
+    case bulk::Type::written:
+      return on_written(connection, frame);
+    case bulk::Type::pushed:
+      pushes_.pushed(connection, frame);
+      return true;
+    case bulk::Type::finish: {
+      bulk::Frame answer{.type = bulk::Type::finished, .key = frame.key, .location = frame.location};
+      tell(
+          transfers_.finish(frame.key, frame.location, static_cast<ripc_status>(frame.value), [&](ripc_status outcome) {
+            answer.value = static_cast<std::uint64_t>(outcome);
+            (void)connection.send(answer);
+          }));
+      return true;
+    }
+    case bulk::Type::finished:
+      finishes_.answered(frame);
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool RdmaBulk::on_ask_read(Connection& connection, const bulk::Frame& frame) noexcept {
+  bulk::Frame answer{.type = bulk::Type::right, .id = frame.id};
+  const ripc_status status = transfers_.admit(
+      frame.key, frame.location, [&](const network::TransferBook::Item& item) -> Result<std::shared_ptr<Right>> {
+        if (item.bytes.empty()) return RIPC_CANCELLED;
+        Result<std::shared_ptr<Right>> right = connection.open(item.bytes, item.arena, false);
+        if (right.ok()) {
+          answer.key = (*right)->key();
+          answer.location = reinterpret_cast<std::uint64_t>(item.bytes.data());
+        }
+        return right;
+      });
+  if (status == RIPC_PEER_DEAD) return true;  // the connection is being lost
+  if (status != RIPC_OK && status != RIPC_REVOKED) tell(transfers_.fail(frame.key, frame.location));
+  answer.value = static_cast<std::uint64_t>(status == RIPC_OK || status == RIPC_REVOKED ? status : RIPC_CANCELLED);
+  (void)connection.send(answer);
+  return true;
+}
+
+bool RdmaBulk::on_ask_write(Connection& connection, const bulk::Frame& frame) noexcept {
+  bulk::Frame answer{.type = bulk::Type::right, .id = frame.id};
+  const std::shared_ptr<network::Destination> destination = grants_.begin_frame(&connection, frame);
+  ripc_status status = RIPC_REVOKED;
+  if (destination) {
+    const std::lock_guard lock(destination->mutex);
+    if (destination->memory != nullptr) {
+      const std::span<std::byte> memory(destination->memory, frame.value);
+      const Result<memory::Hold> hold = pool_.hold(memory.data(), memory.size());
+      Result<std::shared_ptr<Right>> right = connection.open(memory, hold.ok() ? hold->arena() : nullptr, true);
+      status = right.ok() ? RIPC_OK : right.status().code();
+      if (right.ok()) {
+        answer.key = (*right)->key();
+        answer.location = reinterpret_cast<std::uint64_t>(memory.data());
+        destination->right = std::move(*right);
+      }
+    }
+  }
+  if (destination && status != RIPC_OK) (void)grants_.end_frame(&connection, frame, RIPC_CANCELLED);
+  if (status == RIPC_PEER_DEAD) return true;
+  answer.value = static_cast<std::uint64_t>(status == RIPC_OK || status == RIPC_REVOKED ? status : RIPC_UNSUPPORTED);
+  (void)connection.send(answer);
+  return true;
+}
+
+bool RdmaBulk::on_written(Connection& connection, const bulk::Frame& frame) noexcept {
+  if (frame.value == 0) (void)grants_.begin_frame(&connection, frame);
+  const ripc_status status = grants_.complete(&connection, frame);
+  (void)connection.send({.type = bulk::Type::pushed, .id = frame.id, .value = static_cast<std::uint64_t>(status)});
+  return true;
+}
+
+void RdmaBulk::operation_done(Connection& connection, std::uint64_t id, ripc_status status) noexcept {
+  if (!pulls_.read_done(connection, id, status)) pushes_.write_done(connection, id, status);
+}
+
+void RdmaBulk::tell(const network::TransferBook::Watcher& watcher) noexcept {
+  if (watcher.watched && !dead_.load(std::memory_order_acquire)) hooks_.finished(watcher.owner, watcher.transfer);
+}
+
+}  // namespace ripc::verbs

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything long of one session over RDMA: one connection at a time, made when there is something to move, and the
+// books that say what moves over it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "network/bulk.hpp"
+#include "network/finish_book.hpp"
+#include "network/grant_book.hpp"
+#include "network/transfer_book.hpp"
+#include "transport/verbs/connection.hpp"
+#include "transport/verbs/pull_book.hpp"
+#include "transport/verbs/push_book.hpp"
+
+namespace ripc::verbs {
+
+// The books never call each other; each has its own lock, and the one here is never held while one of them is called.
+class RdmaBulk final : public network::Bulk, public Connection::Handler, public std::enable_shared_from_this<RdmaBulk> {
+ public:
+  RdmaBulk(std::shared_ptr<Registrar> registrar, memory::Pool& pool, EventLoop& loop, network::BulkHooks hooks,
+           Nanoseconds stall_timeout);
+  ~RdmaBulk() override { died(); }
+
+  // Responder. A connection of this session whose handshake is over, and whether this side dialed it. Takes the place
+  // of one that is there.
+  void adopt(std::shared_ptr<Connection> connection, bool dialed) noexcept;
+  // Any. Nothing is under way, so that the connection may go until it is needed again.
+  bool idle() const noexcept;
+  // Any. The connection; null: none.
+  std::shared_ptr<Connection> connection() const noexcept;
+  const std::shared_ptr<Registrar>& registrar() const noexcept { return registrar_; }
+  const std::shared_ptr<Tally>& tally() const noexcept { return tally_; }
+  // Connections made and lost; for people and tests.
+  std::uint64_t connections_made() const noexcept { return made_.load(std::memory_order_relaxed); }
+  std::uint64_t connections_lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
+
+  // ---- network::Bulk ----
+  void dial_failed() noexcept override;
+  void died() noexcept override;
+  std::string describe() const override;
+  ripc_status expose(std::uint64_t owner, std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
+                     std::uint64_t& transfer) noexcept override;
+  ripc_status transfer_status(std::uint64_t transfer) noexcept override;
+  bool watch(std::uint64_t transfer) noexcept override;
+  ripc_status revoke(std::uint64_t transfer) noexcept override;
+  ripc_status grant(std::uint64_t owner, std::span<std::byte> memory, wire::Grant& grant) noexcept override;
+  ripc_status end_grant(const wire::Grant& grant) noexcept override;
+  void end_owner(std::uint64_t owner) noexcept override;
+  ripc_status begin(const wire::Descriptor& descriptor) noexcept override;
+  ripc_status pull(spi::Pull& pull, EventSet& events) noexcept override;
+  void abandon(spi::Pull& pull) noexcept override;
+  ripc_status finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept override;
+  void forget(const EventSet& events) noexcept override;
+  ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept override;
+
+  // ---- Connection::Handler ----
+  bool frame(Connection& connection, const wire::bulk::Frame& frame) noexcept override;
+  void operation_done(Connection& connection, std::uint64_t id, ripc_status status) noexcept override;
+  void lost(Connection& connection, bool violation) noexcept override;
+
+ private:
+  void dial_if_needed() noexcept;
+  void tell(const network::TransferBook::Watcher& watcher) noexcept;
+  bool on_ask_read(Connection& connection, const wire::bulk::Frame& frame) noexcept;
+  bool on_ask_write(Connection& connection, const wire::bulk::Frame& frame) noexcept;
+  bool on_written(Connection& connection, const wire::bulk::Frame& frame) noexcept;
+
+  const std::shared_ptr<Registrar> registrar_;
+  memory::Pool& pool_;
+  EventLoop& loop_;
+  const network::BulkHooks hooks_;
+  const std::shared_ptr<Tally> tally_ = std::make_shared<Tally>();
+
+  network::TransferBook transfers_;
+  network::GrantBook grants_;
+  network::FinishBook finishes_;
+  PullBook pulls_;
+  PushBook pushes_;
+
+  mutable std::mutex mutex_;  // for the following
+  std::shared_ptr<Connection> connection_;
+  bool dialing_ = false;
+  Nanoseconds pause_ = 0;  // before the next dial
+  std::atomic<bool> dead_{false};
+  std::atomic<std::uint64_t> made_{0};
+  std::atomic<std::uint64_t> lost_{0};
+};
+
+}  // namespace ripc::verbs

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory as a device needs to know it. A pool arena is registered once, when it is first used, and stays so until the
+// pool frees it. Memory of the application is registered for one use: nobody tells the library when it is unmapped, and
+// a registration that outlives its mapping would go on showing pages that nobody sees any more.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/status.hpp"
+#include "memory/pool.hpp"
+#include "spi/transport.hpp"
+#include "transport/verbs/fabric.hpp"
+
+namespace ripc::verbs {
+
+// One registration. Immutable; any thread.
+class Region {
+ public:
+  Region(DevicePointer device, ibv_mr* mr) noexcept : device_(std::move(device)), mr_(mr) {}
+  ~Region() { (void)device_->library->dereg_mr(mr_); }
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+
+  ibv_mr* mr() const noexcept { return mr_; }
+  std::uint32_t local_key() const noexcept { return mr_->lkey; }
+  std::uint32_t remote_key() const noexcept { return mr_->rkey; }
+
+ private:
+  const DevicePointer device_;
+  ibv_mr* const mr_;
+};
+using RegionPointer = std::shared_ptr<const Region>;
+
+// Memory that the device may read and write on behalf of this process, as long as this lives.
+struct LocalMemory {
+  RegionPointer region;
+  memory::Hold hold;  // of pool memory
+};
+
+// Any thread.
+class Registrar {
+ public:
+  Registrar(DevicePointer device, memory::Pool& pool) : device_(std::move(device)), pool_(pool) {}
+
+  // What an arena is registered as; registers it if this is the first time. RIPC_NO_MEMORY (the limit of locked
+  // memory), RIPC_SYSTEM.
+  Result<RegionPointer> arena(const memory::Arena& arena);
+  // A registration of this range only, with these rights. RIPC_CANCELLED: it cannot be accessed like that. Else as
+  // above.
+  Result<RegionPointer> range(const void* data, std::size_t size, unsigned access);
+  // For RDMA of this process's own: reads into the memory if `writable`, else writes out of it.
+  Result<LocalMemory> local(const void* data, std::size_t size, bool writable);
+  // The pool freed it.
+  void arena_gone(std::uint32_t id) noexcept;
+
+  const DevicePointer& device() const noexcept { return device_; }
+  // Registrations made since the start: of arenas, of ranges.
+  std::uint64_t arena_count() const noexcept { return arena_count_.load(std::memory_order_relaxed); }
+  std::uint64_t range_count() const noexcept { return range_count_.load(std::memory_order_relaxed); }
+
+ private:
+  const DevicePointer device_;
+  memory::Pool& pool_;
+  std::mutex mutex_;
+  std::unordered_map<std::uint32_t, RegionPointer> arenas_;  // by id
+  std::atomic<std::uint64_t> arena_count_{0};
+  std::atomic<std::uint64_t> range_count_{0};
+};
+
+}  // namespace ripc::verbs

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The right of one peer to read or write one range of this process's memory, by RDMA over one connection. It ends when
+// the object goes: then the device refuses the key, whatever is still on its way.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "transport/verbs/registrar.hpp"
+
+namespace ripc::verbs {
+
+class Right {
+ public:
+  // By a type 2 window on the region, which the caller binds with key() afterwards. RIPC_NO_MEMORY, RIPC_SYSTEM.
+  static Result<std::shared_ptr<Right>> by_window(RegionPointer region, const DevicePointer& device);
+  // By a registration that has no more than the range.
+  static std::shared_ptr<Right> by_region(RegionPointer region, const DevicePointer& device);
+  ~Right() { end(); }
+  Right(const Right&) = delete;
+  Right& operator=(const Right&) = delete;
+
+  // Any thread. When it has returned, the device lets nobody in any more. Idempotent.
+  void end() noexcept;
+
+  ibv_mw* window() const noexcept { return window_; }  // null: none
+  std::uint32_t key() const noexcept { return key_; }
+
+ private:
+  Right(RegionPointer region, DevicePointer device, ibv_mw* window, std::uint32_t key) noexcept
+      : device_(std::move(device)), key_(key), region_(std::move(region)), window_(window) {}
+
+  const DevicePointer device_;
+  const std::uint32_t key_;
+  std::mutex mutex_;
+  RegionPointer region_;  // null: ended
+  ibv_mw* window_;
+};
+
+}  // namespace ripc::verbs

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/verbs_port.hpp"
+
+#include <algorithm>
+
+namespace ripc::verbs {
+
+namespace {
+
+// Buffers in the queue of a service at most; they are made as senders come.
+constexpr std::uint32_t kDepth = 32767;
+// Beside what is granted: questions for room need no credit, and what was read is posted again in batches.
+constexpr std::uint32_t kReserve = 128;
+// A sender that gets less than this is better off elsewhere.
+constexpr std::uint32_t kLeastBudget = 8;
+// Buffers that were read are posted again so many at a time.
+constexpr std::size_t kPostAfter = 16;
+// So that the first bytes of all do not meet in one cache set.
+constexpr std::size_t kPadding = 88;
+
+}  // namespace
+
+VerbsPort::~VerbsPort() {
+  leave();
+  for (const auto& receiver : receivers_) events_.remove(receiver->queue->fd());
+}
+
+// ---- Links ---------------------------------------------------------------------------------------------------
+
+Result<VerbsPort::Receiver*> VerbsPort::receiver_for(const FabricPort& port,
+                                                     const std::shared_ptr<Registrar>& registrar) {
+  for (const auto& known : receivers_) {
+    if (known->port.device == port.device && known->port.number == port.number &&
+        known->port.gid_index == port.gid_index)
+      return known.get();
+  }
+  auto receiver = std::make_unique<Receiver>();
+  const ibv_device_attr& limits = port.device->attributes;
+  receiver->port = port;
+  receiver->registrar = registrar;
+  receiver->depth = std::min<std::uint32_t>(
+      kDepth, static_cast<std::uint32_t>(std::max(std::min(limits.max_qp_wr, limits.max_cqe), 1)));
+  receiver->stride = kGrh + port.mtu + kPadding;
+  Result<std::unique_ptr<DatagramQueue>> queue =
+      DatagramQueue::create(port, registrar->device(), {.sends = 1, .receives = receiver->depth});
+  if (!queue.ok()) return queue.status();
+  receiver->queue = std::move(*queue);
+  Status status = add_slots(*receiver, std::min(kReserve, receiver->depth));
+  if (status.ok()) status = events_.add(receiver->queue->fd(), EventSet::Kind::packets);
+  if (!status.ok()) return status;
+  receivers_.push_back(std::move(receiver));
+  return receivers_.back().get();
+}
+
+Status VerbsPort::add_slots(Receiver& receiver, std::uint32_t count) {
+  Chunk chunk;
+  const std::size_t size = count * receiver.stride;
+  chunk.memory = std::make_unique_for_overwrite<std::byte[]>(size);
+  Result<RegionPointer> region = receiver.registrar->range(chunk.memory.get(), size, IBV_ACCESS_LOCAL_WRITE);
+  if (!region.ok()) return region.status();
+  chunk.region = std::move(*region);
+  for (std::uint32_t index = 0; index < count; ++index)
+    chunk.slots.push_back({chunk.memory.get() + index * receiver.stride, chunk.region->local_key()});
+  receiver.chunks.push_back(std::move(chunk));
+  receiver.slots += count;
+  std::vector<Slot*> slots;
+  for (Slot& slot : receiver.chunks.back().slots) slots.push_back(&slot);
+  post(receiver, slots);
+  return {};
+}
+
+void VerbsPort::post(Receiver& receiver, std::vector<Slot*>& slots) noexcept {
+  std::array<ibv_sge, kPostAfter> ranges;
+  std::array<ibv_recv_wr, kPostAfter> requests;
+  for (std::size_t first = 0; first < slots.size(); first += kPostAfter) {
+    const std::size_t count = std::min(kPostAfter, slots.size() - first);
+    for (std::size_t index = 0; index < count; ++index) {
+      Slot* const slot = slots[first + index];
+      ranges[index] = {.addr = reinterpret_cast<std::uint64_t>(slot->memory),
+                       .length = static_cast<std::uint32_t>(receiver.stride - kPadding),
+                       .lkey = slot->local_key};
+      requests[index] = {.wr_id = reinterpret_cast<std::uint64_t>(slot),
+                         .next = index + 1 == count ? nullptr : &requests[index + 1],
+                         .sg_list = &ranges[index],
+                         .num_sge = 1};
+    }
+    ibv_recv_wr* bad = nullptr;
+    // It can only fail for a device that is gone, which its sessions notice.
+    (void)ibv_post_recv(receiver.queue->pair(), requests.data(), &bad);
+  }
+  slots.clear();
+}
+
+// As many as the service's options ask for, and half as many again, because credit is granted in portions; less for
+// those that come when most of the queue is taken.
+std::uint32_t VerbsPort::budget_locked(const Receiver& receiver) const noexcept {
+  const std::uint32_t wanted = options_.queue_messages + options_.queue_messages / 2 + kLeastBudget;
+  const std::uint32_t left = receiver.depth - std::min(receiver.depth, receiver.committed + kReserve);
+  return std::min(wanted, left / 2);
+}
+
+Result<VerbsPort::Accepted> VerbsPort::accept(network::LinkSource::Parts parts, std::shared_ptr<DatagramSender> sender,
+                                              std::shared_ptr<Registrar> registrar, const DatagramRoute& back) {
+  const std::lock_guard lock(mutex_);
+  const Result<Receiver*> found = receiver_for(sender->port(), registrar);
+  if (!found.ok()) return found.status();
+  Receiver& receiver = **found;
+  parts.budget = budget_locked(receiver);
+  if (parts.budget < kLeastBudget) return RIPC_LIMIT;
+  const std::uint32_t needed = receiver.committed + parts.budget + kReserve;
+  if (needed > receiver.slots) {
+    Status status = add_slots(receiver, needed - receiver.slots);
+    if (!status.ok()) return status;
+  }
+  receiver.committed += parts.budget;
+  const std::uint32_t budget = parts.budget;
+  Accepted accepted{.source = std::make_shared<DatagramSource>(std::move(parts), std::move(sender), back),
+                    .address = receiver.queue->address(receiver.port),
+                    .packet_limit = static_cast<std::uint32_t>(receiver.port.mtu - wire::datagram::kHeaderSize)};
+  at_[accepted.source.get()] = {&receiver, budget};
+  insert_locked(accepted.source);
+  return accepted;
+}
+
+// ---- Receiving -----------------------------------------------------------------------------------------------
+
+void VerbsPort::refresh() noexcept {
+  const std::lock_guard lock(mutex_);
+  seen_version_ = version_.load(std::memory_order_relaxed);
+  by_token_.clear();
+  dying_.clear();
+  polled_receivers_.clear();
+  for (const auto& receiver : receivers_) polled_receivers_.push_back(receiver.get());
+  for (const auto& source : sources_) {
+    auto datagrams = std::dynamic_pointer_cast<DatagramSource>(source);
+    if (!datagrams) continue;
+    if (datagrams->dead()) dying_.push_back(datagrams);
+    const std::uint64_t token = datagrams->token();
+    by_token_.emplace(token, std::move(datagrams));
+  }
+}
+
+void VerbsPort::prepare_sleep() noexcept {
+  if (version_.load(std::memory_order_acquire) != seen_version_) refresh();
+  for (Receiver* receiver : polled_receivers_) receiver->queue->arm();
+  UdpPort::prepare_sleep();
+}
+
+std::size_t VerbsPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept {
+  if (version_.load(std::memory_order_acquire) != seen_version_) [[unlikely]]
+    refresh();
+  bool stop = false;
+  std::size_t taken = blocked_.empty() ? 0 : poll_backlogs(sink, budget, stop);
+  for (Receiver* receiver : polled_receivers_) {
+    if (stop || taken >= budget) return taken;
+    taken += poll_receiver(*receiver, sink, budget - taken, stop);
+  }
+  if (stop || taken >= budget) return taken;
+  // What a dead source had sent before has been taken in.
+  if (taken == 0 && !dying_.empty()) [[unlikely]]
+    bury(sink);
+  return taken + UdpPort::poll(sink, budget - taken);
+}
+
+std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, std::size_t budget,
+                                     bool& stop) noexcept {
+  std::size_t taken = 0;
+  if (receiver.next == receiver.count) {
+    const int count = ibv_poll_cq(receiver.queue->receives(), static_cast<int>(kBatch), receiver.batch.data());
+    receiver.next = 0;
+    receiver.count = static_cast<std::size_t>(std::max(count, 0));
+    if (receiver.count == 0) return 0;
+  }
+  DatagramSource* last = nullptr;
+  for (; receiver.next != receiver.count && taken < budget; ++receiver.next) {
+    const ibv_wc& completion = receiver.batch[receiver.next];
+    auto* const slot = reinterpret_cast<Slot*>(completion.wr_id);
+    if (completion.status != IBV_WC_SUCCESS) continue;  // the device is going
+    const std::size_t size = completion.byte_len > kGrh ? completion.byte_len - kGrh : 0;
+    const spi::Bytes datagram(slot->memory + kGrh, size);
+    const auto found = size < wire::datagram::kHeaderSize
+                           ? by_token_.end()
+                           : by_token_.find(wire::load_le<std::uint64_t>(datagram.data() + 8));
+    if (found == by_token_.end() || found->second->queue_pair() != completion.src_qp) {
+      counters_.corrupt.store(counters_.corrupt.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+      receiver.used.push_back(slot);
+      continue;
+    }
+    const std::shared_ptr<DatagramSource>& source = found->second;
+    // The header has been taken in when a packet is offered again.
+    spi::Bytes packet = datagram.subspan(wire::datagram::kHeaderSize);
+    if (!receiver.offered) packet = source->accept(datagram, counters_);
+    receiver.offered = false;
+    if (last != source.get()) settle(last);
+    last = source.get();
+    if (!packet.empty()) {
+      if (!source->backlog.empty()) {
+        source->backlog.emplace_back(packet.begin(), packet.end());
+      } else {
+        const spi::Delivery delivery = sink.deliver(*source, packet);
+        if (delivery == spi::Delivery::stop) {
+          receiver.offered = true;
+          stop = true;
+          break;
+        }
+        if (delivery == spi::Delivery::blocked) {
+          source->backlog.emplace_back(packet.begin(), packet.end());
+          blocked_.push_back(source);
+        } else {
+          ++taken;
+        }
+      }
+    }
+    receiver.used.push_back(slot);
+  }
+  if (receiver.used.size() >= kPostAfter || receiver.next == receiver.count) post(receiver, receiver.used);
+  settle(last);
+  return taken;
+}
+
+// A sender whose packets wait gets no room for more.
+void VerbsPort::settle(DatagramSource* source) noexcept {
+  if (source != nullptr && source->backlog.empty()) source->settle(counters_);
+}
+
+std::size_t VerbsPort::poll_backlogs(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept {
+  std::size_t taken = 0;
+  for (const auto& source : blocked_) {
+    while (!source->backlog.empty() && taken < budget && !stop) {
+      const spi::Delivery delivery = sink.deliver(*source, source->backlog.front());
+      if (delivery != spi::Delivery::taken) {
+        stop = delivery == spi::Delivery::stop;
+        break;
+      }
+      source->backlog.pop_front();
+      ++taken;
+    }
+    settle(source.get());
+  }
+  std::erase_if(blocked_, [](const auto& source) { return source->backlog.empty(); });
+  return taken;
+}
+
+void VerbsPort::bury(spi::PacketSink& sink) noexcept {
+  for (const auto& source : std::exchange(dying_, {})) {
+    if (!source->is_over() || !source->backlog.empty()) {
+      dying_.push_back(source);
+      continue;
+    }
+    sink.source_gone(*source);
+    remember_session_of(*source);
+    const std::lock_guard lock(mutex_);
+    if (const auto found = at_.find(source.get()); found != at_.end()) {
+      found->second.first->committed -= found->second.second;
+      at_.erase(found);
+    }
+    erase_locked(*source);
+  }
+}
+
+}  // namespace ripc::verbs

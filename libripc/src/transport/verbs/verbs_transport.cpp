@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/verbs_transport.hpp"
+
+#include <algorithm>
+
+#include "transport/verbs/datagram_channel.hpp"
+#include "transport/verbs/verbs_port.hpp"
+
+namespace ripc::verbs {
+
+using network::SessionPointer;
+
+// A connection on its way: before the other side has agreed it is nobody else's.
+struct VerbsTransport::Making {
+  std::shared_ptr<Connection> connection;
+  std::weak_ptr<Connection> made;
+  bool is_made = false;
+
+  std::shared_ptr<Connection> finish() {
+    is_made = true;
+    made = connection;
+    return std::move(connection);
+  }
+  // librdmacm says that it has ended.
+  void end() {
+    if (connection) connection->close();
+    connection.reset();
+    if (const auto alive = made.lock()) alive->cut();
+  }
+};
+
+VerbsTransport::VerbsTransport(TransportOptions options, std::shared_ptr<const Fabric> fabric, memory::Pool& pool)
+    : SessionTransport(options), max_connections_(options.max_connections), fabric_(std::move(fabric)), pool_(pool) {
+  for (const DevicePointer& device : fabric_->devices())
+    registrars_.push_back(std::make_shared<Registrar>(device, pool));
+}
+
+VerbsTransport::~VerbsTransport() = default;
+
+Status VerbsTransport::start(spi::Host& host, EventLoop& loop) {
+  std::vector<std::string> ips;
+  for (const FabricPort& port : fabric_->ports()) ips.push_back(port.ip);
+  Result<std::unique_ptr<ConnectionManager>> manager =
+      ConnectionManager::start(fabric_->library(), loop, ips,
+                               [this](const IdPointer& id, const PrivateData& words) { return requested(id, words); });
+  if (!manager.ok()) return manager.status();
+  manager_ = std::move(*manager);
+  return SessionTransport::start(host, loop);
+}
+
+void VerbsTransport::stop() noexcept {
+  SessionTransport::stop();
+  manager_.reset();
+}
+
+void VerbsTransport::arena_gone(std::uint32_t arena) noexcept {
+  for (const auto& registrar : registrars_) registrar->arena_gone(arena);
+}
+
+std::vector<std::string> VerbsTransport::own_ips() const {
+  std::vector<std::string> ips;
+  for (const FabricPort& port : fabric_->ports()) {
+    const bool v4 = port.ip.find(':') == std::string::npos;
+    if ((options().bind_address.empty() || options().bind_address == port.ip) && (v4 || dual_stack()))
+      ips.push_back(port.ip);
+  }
+  return ips;
+}
+
+std::shared_ptr<Registrar> VerbsTransport::registrar_of(const std::string& ip) const {
+  const FabricPort* const port = fabric_->port_of(ip);
+  if (port == nullptr) return nullptr;
+  const auto found = std::find_if(registrars_.begin(), registrars_.end(),
+                                  [&](const auto& registrar) { return registrar->device() == port->device; });
+  return found == registrars_.end() ? nullptr : *found;
+}
+
+// ---- Sessions ------------------------------------------------------------------------------------------------
+
+Result<std::shared_ptr<network::Bulk>> VerbsTransport::make_bulk(const SessionPointer& session,
+                                                                 network::BulkHooks hooks) {
+  std::shared_ptr<Registrar> registrar = registrar_of(session->local.ip());
+  if (!registrar)
+    return Status(RIPC_PEER_DEAD, "The way to " + session->remote.ip() + " leaves by " + session->local.ip() +
+                                      ", which belongs to no RDMA device: check the routes (`ip route get`).");
+  auto peer = std::make_shared<Peer>();
+  peer->bulk =
+      std::make_shared<RdmaBulk>(std::move(registrar), pool_, loop(), std::move(hooks), options().peer_timeout);
+  if (session->incoming) {
+    peer->nonce = network::random_nonce();
+    (void)session->stream.send(
+        wire::session::BulkPort{.port = manager_->port_at(session->local), .nonce = peer->nonce});
+  }
+  const std::lock_guard lock(peers_mutex_);
+  std::erase_if(peers_, [](const auto& entry) { return entry.first.expired(); });
+  peers_.emplace_back(session, peer);
+  return std::shared_ptr<network::Bulk>(peer->bulk);
+}
+
+std::shared_ptr<VerbsTransport::Peer> VerbsTransport::peer_of(const SessionPointer& session) {
+  const std::lock_guard lock(peers_mutex_);
+  const auto found =
+      std::find_if(peers_.begin(), peers_.end(), [&](const auto& entry) { return entry.first.lock() == session; });
+  return found == peers_.end() ? nullptr : found->second;
+}
+
+std::vector<std::shared_ptr<RdmaBulk>> VerbsTransport::bulks() const {
+  const std::lock_guard lock(peers_mutex_);
+  std::vector<std::shared_ptr<RdmaBulk>> result;
+  for (const auto& [session, peer] : peers_) result.push_back(peer->bulk);
+  return result;
+}
+
+std::size_t VerbsTransport::connection_count() const {
+  const std::vector<std::shared_ptr<RdmaBulk>> all = bulks();
+  return static_cast<std::size_t>(
+      std::count_if(all.begin(), all.end(), [](const auto& bulk) { return bulk->connection() != nullptr; }));
+}
+
+// ---- Datagrams -----------------------------------------------------------------------------------------------
+
+std::unique_ptr<network::UdpPort> VerbsTransport::make_port(const spi::PortOptions& port_options, EventSet& events,
+                                                            std::function<void(network::LinkPort&)> closed) {
+  return std::make_unique<VerbsPort>(port_options, events, loop(), options().receive_buffer, std::move(closed));
+}
+
+Result<std::shared_ptr<DatagramSender>> VerbsTransport::sender_of(const std::string& ip) {
+  const FabricPort* const port = fabric_->port_of(ip);
+  if (port == nullptr || port->mtu == 0) return std::shared_ptr<DatagramSender>();
+  const std::lock_guard lock(senders_mutex_);
+  for (const auto& sender : senders_) {
+    if (sender->port().ip == ip) return sender;
+  }
+  Result<std::shared_ptr<DatagramSender>> made = DatagramSender::create(*port, registrar_of(ip), loop());
+  if (made.ok()) senders_.push_back(*made);
+  return made;
+}
+
+DatagramCounters VerbsTransport::datagram_counters() {
+  const std::lock_guard lock(senders_mutex_);
+  DatagramCounters sum;
+  for (const auto& sender : senders_) {
+    const DatagramCounters one = sender->counters();
+    sum.work_requests += one.work_requests;
+    sum.doorbells += one.doorbells;
+    sum.completions += one.completions;
+    sum.inlined += one.inlined;
+    sum.copied += one.copied;
+  }
+  return sum;
+}
+
+Result<std::shared_ptr<network::LinkChannel>> VerbsTransport::open_link(const SessionPointer& session,
+                                                                        ripc_service_id id, Deadline deadline) {
+  Result<std::shared_ptr<DatagramSender>> sender = sender_of(session->local.ip());
+  if (!sender.ok()) return sender.status();
+  if (!*sender) return SessionTransport::open_link(session, id, deadline);
+  const DatagramAddress own = (*sender)->address();
+  wire::session::OpenDatagram question{.service = id,
+                                       .gid = own.gid,
+                                       .lid = own.lid,
+                                       .queue_pair = own.queue_pair,
+                                       .queue_key = own.queue_key,
+                                       .mtu = (*sender)->port().mtu};
+  Result<wire::session::DatagramOpened> opened = ask_for_datagrams(session, question, deadline);
+  if (!opened.ok()) {
+    // The peer's device has none.
+    if (opened.status().code() == RIPC_UNSUPPORTED) return SessionTransport::open_link(session, id, deadline);
+    return opened.status();
+  }
+  const Result<DatagramRoute> route = (*sender)->route(
+      {.gid = opened->gid, .lid = opened->lid, .queue_pair = opened->queue_pair, .queue_key = opened->queue_key});
+  if (!route.ok()) {
+    (void)session->stream.send(wire::session::CloseLink{.link = question.link});
+    return route.status();
+  }
+  const std::size_t limit =
+      std::min<std::size_t>((*sender)->port().mtu - wire::datagram::kHeaderSize, opened->packet_limit);
+  return std::shared_ptr<network::LinkChannel>(std::make_shared<DatagramChannel>(
+      parts_of(session, id, question.link, question.token, opened->incarnation, opened->credit), std::move(*sender),
+      *route, limit));
+}
+
+Result<std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOpened>> VerbsTransport::accept_datagrams(
+    const SessionPointer& session, const wire::session::OpenDatagram& frame, network::UdpPort& port) {
+  Result<std::shared_ptr<DatagramSender>> sender = sender_of(session->local.ip());
+  if (!sender.ok()) return sender.status();
+  if (!*sender) return RIPC_UNSUPPORTED;
+  const Result<DatagramRoute> back = (*sender)->route(
+      {.gid = frame.gid, .lid = frame.lid, .queue_pair = frame.queue_pair, .queue_key = frame.queue_key});
+  if (!back.ok()) return RIPC_UNSUPPORTED;
+  Result<VerbsPort::Accepted> accepted =
+      static_cast<VerbsPort&>(port).accept({.session = session,
+                                            .link = frame.link,
+                                            .token = frame.token,
+                                            .budget = 0,
+                                            .events = &port.events(),
+                                            .peer_timeout = options().peer_timeout},
+                                           *sender, registrar_of(session->local.ip()), *back);
+  if (!accepted.ok()) return accepted.status();
+  const wire::session::DatagramOpened answer{
+      .status = RIPC_OK,
+      .gid = accepted->address.gid,
+      .lid = accepted->address.lid,
+      .queue_pair = accepted->address.queue_pair,
+      .queue_key = accepted->address.queue_key,
+      .packet_limit =
+          std::min(accepted->packet_limit, frame.mtu - std::min<std::uint32_t>(frame.mtu, wire::datagram::kHeaderSize)),
+      .credit = network::Granter::first_credit(accepted->source->budget())};
+  return std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOpened>(std::move(accepted->source),
+                                                                                        answer);
+}
+
+// ---- Connections ---------------------------------------------------------------------------------------------
+
+bool VerbsTransport::bulk_port_told(const SessionPointer& session, const wire::session::BulkPort& frame) {
+  const std::shared_ptr<Peer> peer = peer_of(session);
+  if (!peer || peer->port != 0) return false;
+  peer->port = static_cast<std::uint16_t>(frame.port);
+  peer->nonce = frame.nonce;
+  if (peer->wanted) dial(session, peer);
+  return true;
+}
+
+void VerbsTransport::connect_bulk(const SessionPointer& session) {
+  const std::shared_ptr<Peer> peer = peer_of(session);
+  if (!peer || peer->attempt != 0) return;
+  // A connection that only the other side has lost so far is as good as lost.
+  peer->wanted = true;
+  if (peer->port != 0) dial(session, peer);
+}
+
+void VerbsTransport::dial(const SessionPointer& session, const std::shared_ptr<Peer>& peer) {
+  peer->wanted = false;
+  const ClusterKeys* const keys = options().keys.get();
+  const std::uint64_t number = ++peer->number;
+  auto making = std::make_shared<Making>();
+  peer->attempt = manager_->dial(
+      session->local, session->remote.with_port(peer->port),
+      introduce(keys, Side::dialing, peer->nonce, session->id, number), peer->bulk->registrar()->device()->read_depth,
+      options().peer_timeout,
+      {.prepare = [this, session, peer, making](const IdPointer& id) { return prepare(session, *peer, *making, id); },
+       .accepted = [this, peer, making, number, keys](const IdPointer&, const PrivateData& words) -> Status {
+         Introduction answer;
+         if (!parse(words, answer) || answer.number != number ||
+             !is_proven(keys, Side::accepting, peer->nonce, answer)) {
+           authenticator().count_refused();
+           return Status(RIPC_REFUSED, "Another process answers at the RDMA address of the peer.");
+         }
+         peer->attempt = 0;
+         made(*peer, *making, true);
+         return {};
+       },
+       .ended =
+           [peer, making](Status) {
+             making->end();
+             if (making->is_made) return;
+             peer->attempt = 0;
+             peer->bulk->dial_failed();
+           }});
+}
+
+Status VerbsTransport::prepare(const SessionPointer& session, const Peer& peer, Making& making, const IdPointer& id) {
+  if (id->get()->verbs != peer.bulk->registrar()->device()->context)
+    return Status(RIPC_PEER_DEAD, "The way to " + session->remote.ip() + " has changed to another RDMA device.");
+  Result<std::shared_ptr<Connection>> made = Connection::create(peer.bulk->registrar(), id, loop(), peer.bulk->tally());
+  if (!made.ok()) return made.status();
+  making.connection = std::move(*made);
+  return {};
+}
+
+Result<ConnectionManager::Welcome> VerbsTransport::requested(const IdPointer& id, const PrivateData& words) {
+  Introduction introduction;
+  if (!parse(words, introduction)) return RIPC_VERSION_MISMATCH;
+  const SessionPointer session = session_named(introduction.session);
+  const std::shared_ptr<Peer> peer = session ? peer_of(session) : nullptr;
+  if (!peer || !id->remote().same_ip(session->remote) || introduction.number <= peer->number) return RIPC_REFUSED;
+  const ClusterKeys* const keys = options().keys.get();
+  if (!is_proven(keys, Side::dialing, peer->nonce, introduction)) {
+    authenticator().count_refused();
+    return RIPC_REFUSED;
+  }
+  peer->number = introduction.number;
+  auto making = std::make_shared<Making>();
+  return ConnectionManager::Welcome{
+      .words = introduce(keys, Side::accepting, peer->nonce, session->id, introduction.number),
+      .read_depth = peer->bulk->registrar()->device()->read_depth,
+      .hooks = {.prepare = [this, session, peer,
+                            making](const IdPointer& own) { return prepare(session, *peer, *making, own); },
+                .accepted = [this, session, peer, making](const IdPointer&, const PrivateData&) -> Status {
+                  bulk_arrived(session);
+                  made(*peer, *making, false);
+                  return {};
+                },
+                .ended = [making](Status) { making->end(); }}};
+}
+
+void VerbsTransport::made(const Peer& peer, Making& making, bool dialed) {
+  peer.bulk->adopt(making.finish(), dialed);
+  limit_connections();
+}
+
+// The one that was used longest ago makes room, if nothing goes over it.
+void VerbsTransport::limit_connections() {
+  std::vector<std::pair<Nanoseconds, std::shared_ptr<Connection>>> idle;
+  std::size_t count = 0;
+  for (const auto& bulk : bulks()) {
+    const std::shared_ptr<Connection> connection = bulk->connection();
+    if (!connection) continue;
+    ++count;
+    if (bulk->idle()) idle.emplace_back(connection->last_use(), connection);
+  }
+  if (count <= max_connections_) return;
+  std::sort(idle.begin(), idle.end());
+  const std::size_t excess = std::min(count - max_connections_, idle.size());
+  for (std::size_t index = 0; index < excess; ++index) idle[index].second->cut();
+}
+
+}  // namespace ripc::verbs

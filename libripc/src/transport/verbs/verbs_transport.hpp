@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The RDMA transport: sessions as for sockets, between addresses of RDMA devices; long items by RDMA over connections
+// that are made when they are first needed. Protocol: docs/wire.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "memory/pool.hpp"
+#include "network/session_transport.hpp"
+#include "transport/verbs/connection_manager.hpp"
+#include "transport/verbs/datagram_sender.hpp"
+#include "transport/verbs/fabric.hpp"
+#include "transport/verbs/introduction.hpp"
+#include "transport/verbs/rdma_bulk.hpp"
+#include "transport/verbs/registrar.hpp"
+
+namespace ripc::verbs {
+
+struct TransportOptions : network::SessionOptions {
+  std::size_t max_connections = 256;  // RDMA connections; more close the one that was used longest ago
+};
+
+class VerbsTransport final : public network::SessionTransport {
+ public:
+  // `pool`: the context's, which outlives the transport.
+  VerbsTransport(TransportOptions options, std::shared_ptr<const Fabric> fabric, memory::Pool& pool);
+  ~VerbsTransport() override;
+
+  std::string_view name() const noexcept override { return "verbs"; }
+  Status start(spi::Host& host, EventLoop& loop) override;
+  void stop() noexcept override;
+  void arena_gone(std::uint32_t arena) noexcept override;
+
+  // Any. RDMA connections open now; for people and tests.
+  std::size_t connection_count() const;
+  // Any. What was sent as datagrams so far, credit included; for tests.
+  DatagramCounters datagram_counters();
+  // Any. The bulk sides of all sessions so far; for tests.
+  std::vector<std::shared_ptr<RdmaBulk>> bulks() const;
+
+ protected:
+  Result<std::shared_ptr<network::Bulk>> make_bulk(const network::SessionPointer& session,
+                                                   network::BulkHooks hooks) override;
+  void connect_bulk(const network::SessionPointer& session) override;
+  void bulk_accepted(const network::SessionPointer&, network::GuardedSocket) override {}
+  bool bulk_port_told(const network::SessionPointer& session, const wire::session::BulkPort& frame) override;
+  std::unique_ptr<network::UdpPort> make_port(const spi::PortOptions& options, EventSet& events,
+                                              std::function<void(network::LinkPort&)> closed) override;
+  Result<std::shared_ptr<network::LinkChannel>> open_link(const network::SessionPointer& session, ripc_service_id id,
+                                                          Deadline deadline) override;
+  Result<std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOpened>> accept_datagrams(
+      const network::SessionPointer& session, const wire::session::OpenDatagram& frame,
+      network::UdpPort& port) override;
+  std::vector<std::string> own_ips() const override;
+
+ private:
+  // What a session needs to make connections.
+  struct Peer {
+    std::shared_ptr<RdmaBulk> bulk;
+    wire::session::Nonce nonce{};  // of whoever accepts
+    std::uint16_t port = 0;        // where the peer accepts; 0: not told yet
+    bool wanted = false;           // as soon as that is known
+    std::uint64_t number = 0;      // of the last attempt
+    std::uint64_t attempt = 0;     // the name of the one that goes on; 0: none
+  };
+
+  struct Making;
+
+  Result<ConnectionManager::Welcome> requested(const IdPointer& id, const PrivateData& words);
+  void dial(const network::SessionPointer& session, const std::shared_ptr<Peer>& peer);
+  Status prepare(const network::SessionPointer& session, const Peer& peer, Making& making, const IdPointer& id);
+  void made(const Peer& peer, Making& making, bool dialed);
+  void limit_connections();
+  std::shared_ptr<Peer> peer_of(const network::SessionPointer& session);
+  std::shared_ptr<Registrar> registrar_of(const std::string& ip) const;
+  // Any. What sends datagrams from this address of this machine; null: its device has none.
+  Result<std::shared_ptr<DatagramSender>> sender_of(const std::string& ip);
+
+  const std::size_t max_connections_;
+  const std::shared_ptr<const Fabric> fabric_;
+  memory::Pool& pool_;
+  std::vector<std::shared_ptr<Registrar>> registrars_;  // one for each device
+  std::unique_ptr<ConnectionManager> manager_;
+  std::mutex senders_mutex_;
+  std::vector<std::shared_ptr<DatagramSender>> senders_;  // made when they are first needed
+  // The responder's, but for reading the bulks.
+  mutable std::mutex peers_mutex_;
+  std::vector<std::pair<std::weak_ptr<network::Session>, std::shared_ptr<Peer>>> peers_;
+};
+
+}  // namespace ripc::verbs

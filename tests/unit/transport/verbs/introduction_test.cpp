@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/introduction.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace ripc::verbs {
+namespace {
+
+const wire::session::Nonce kNonce{std::byte{1}, std::byte{2}};
+
+std::shared_ptr<const ClusterKeys> keys(char digit) {
+  const std::string text = std::string(63, digit) + '0';
+  Result<std::shared_ptr<const ClusterKeys>> parsed = ClusterKeys::parse(text, "test");
+  EXPECT_TRUE(parsed.ok()) << parsed.status().text();
+  return parsed.ok() ? *parsed : nullptr;
+}
+
+TEST(Introduction, SaysWhichSessionAndWhichAttempt) {
+  Introduction said;
+  ASSERT_TRUE(parse(introduce(nullptr, Side::dialing, kNonce, 77, 5), said));
+  EXPECT_EQ(said.session, 77u);
+  EXPECT_EQ(said.number, 5u);
+  EXPECT_TRUE(is_proven(nullptr, Side::dialing, kNonce, said));
+}
+
+TEST(Introduction, OfAnotherVersionIsNone) {
+  PrivateData words = introduce(nullptr, Side::dialing, kNonce, 77, 5);
+  words[0] = std::byte{2};
+  Introduction said;
+  EXPECT_FALSE(parse(words, said));
+}
+
+TEST(Introduction, ProvesTheKeyTheSideTheSessionAndTheNonce) {
+  const auto key = keys('7');
+  Introduction said;
+  ASSERT_TRUE(parse(introduce(key.get(), Side::dialing, kNonce, 77, 5), said));
+  EXPECT_TRUE(is_proven(key.get(), Side::dialing, kNonce, said));
+  EXPECT_FALSE(is_proven(key.get(), Side::accepting, kNonce, said)) << "it could be sent back as the answer";
+  EXPECT_FALSE(is_proven(key.get(), Side::dialing, {}, said));
+  EXPECT_FALSE(is_proven(keys('8').get(), Side::dialing, kNonce, said));
+  EXPECT_FALSE(is_proven(nullptr, Side::dialing, kNonce, said)) << "whoever has no key does not take one for nothing";
+  Introduction other = said;
+  other.session = 78;
+  EXPECT_FALSE(is_proven(key.get(), Side::dialing, kNonce, other));
+  other = said;
+  other.number = 6;
+  EXPECT_FALSE(is_proven(key.get(), Side::dialing, kNonce, other));
+}
+
+TEST(Introduction, WithoutProofIsRefusedByWhoeverHasAKey) {
+  Introduction said;
+  ASSERT_TRUE(parse(introduce(nullptr, Side::dialing, kNonce, 77, 5), said));
+  EXPECT_FALSE(is_proven(keys('7').get(), Side::dialing, kNonce, said));
+}
+
+}  // namespace
+}  // namespace ripc::verbs
