@@ -106,6 +106,7 @@ class TransferBook {
       return key == other_key && nonce == location >> 8;
     }
     void set(State state, ripc_status status = RIPC_OK) noexcept;
+    void free() noexcept;
   };
 
   static std::uint64_t name_of(const Slot& slot) noexcept;
