@@ -178,7 +178,7 @@ std::vector<spi::Address> Context::addresses() const {
 }
 
 void Context::publish_addresses(Service& service) noexcept {
-  const ripc_status status = service.publish_addresses(addresses()).code();
+  const ripc_status status = service.publish_addresses().code();
   // Fenced: it is another holder's business now. A record that is too large stays so.
   if (status == RIPC_OK || status == RIPC_FENCED || status == RIPC_LIMIT || status == RIPC_INVALID_ARGUMENT) return;
   if (publish_scheduled_.exchange(true, std::memory_order_acq_rel)) return;

@@ -37,9 +37,10 @@ void Service::poll_pending() noexcept {
 inline std::size_t Service::poll_ports() noexcept {
   if (!ready_.empty() || !assemblies_.empty()) [[unlikely]]
     poll_pending();
+  took_ = false;
   for (const auto& port : ports_) {
     if (output_count_ >= output_.size()) break;
-    (void)port->poll(*this, output_.size() - output_count_);
+    if (port->poll(*this, output_.size() - output_count_) != 0) took_ = true;
   }
   return output_count_;
 }
@@ -94,7 +95,10 @@ ripc_status Service::receive_nothing(std::size_t& count) noexcept {
   events_.drain();
   arm();
   if (interrupted_.exchange(false, std::memory_order_acq_rel)) return RIPC_INTERRUPTED;
-  if (poll_ports() == 0) return RIPC_EMPTY;
+  // A packet that made no message may hide others, of which no event tells.
+  while (poll_ports() == 0) {
+    if (!took_) return RIPC_EMPTY;
+  }
   count = output_count_;
   disarm();
   return RIPC_OK;
@@ -111,6 +115,8 @@ ripc_status Service::sleep(Deadline deadline) noexcept {
     // Armed anew after each event: a sender wakes a receiver only once for each arming.
     arm();
     if (poll_ports() != 0 || interrupted_.load(std::memory_order_acquire) || usable() != RIPC_OK) break;
+    // What made no message may hide others, of which no event tells.
+    if (took_) continue;
     if (!slept) increase(counters_.sleeps);
     slept = true;
     const Nanoseconds slice = assemblies_.empty() ? UINT64_MAX : kAssemblySlice;

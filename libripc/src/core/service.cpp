@@ -51,11 +51,14 @@ Status Service::open(std::vector<std::unique_ptr<spi::Transport>>& transports, s
   return {};
 }
 
-Status Service::publish_addresses(const std::vector<spi::Address>& addresses) {
+Status Service::publish_addresses() {
   const std::lock_guard lock(record_mutex_);
-  if (!published_ || usable() != RIPC_OK || record_.addresses == addresses) return {};
+  if (!published_ || usable() != RIPC_OK) return {};
+  // Read under the lock: of two that publish at once, the last one has the newest.
+  std::vector<spi::Address> addresses = context_.addresses();
+  if (record_.addresses == addresses) return {};
   spi::ServiceRecord changed = record_;
-  changed.addresses = addresses;
+  changed.addresses = std::move(addresses);
   Status status = context_.resolver().update(changed);
   if (status.ok()) record_.addresses = std::move(changed.addresses);
   return status;

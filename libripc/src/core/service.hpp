@@ -70,8 +70,8 @@ class Service final : private spi::PacketSink {
 
   // Opens a port on each transport, then makes the service findable.
   Status open(std::vector<std::unique_ptr<spi::Transport>>& transports, spi::Resolver& resolver);
-  // Publishes these addresses, if others were published. Any thread. The errors of Resolver::update().
-  Status publish_addresses(const std::vector<spi::Address>& addresses);
+  // Publishes the context's addresses, if others were published. Any thread. The errors of Resolver::update().
+  Status publish_addresses();
   // Withdraws it and ends what it has under way.
   void close(spi::Resolver& resolver) noexcept;
 
@@ -220,6 +220,7 @@ class Service final : private spi::PacketSink {
   std::size_t output_count_ = 0;
   std::uint32_t flags_ = 0;
   bool armed_ = false;
+  bool took_ = false;  // the last look at the ports took packets, whether they made messages or not
   std::deque<Message*> ready_;
   std::list<Assembly> assemblies_;
 

@@ -22,7 +22,9 @@ bulk::Frame FinishBook::frame_of(std::uint64_t key, const Entry& entry) noexcept
 ripc_status FinishBook::begin(const wire::Descriptor& descriptor) noexcept {
   const std::lock_guard lock(mutex_);
   if (dead_) return RIPC_REVOKED;
-  std::uint64_t& place = begun_[(descriptor.key / kMaxTransfers) % begun_.size()];
+  const std::size_t slot = descriptor.key % kMaxTransfers;
+  if (slot >= begun_.size()) begun_.resize(slot + 1);
+  std::uint64_t& place = begun_[slot];
   if (place == descriptor.key || entries_.contains(descriptor.key)) return RIPC_REVOKED;
   if (entries_.size() >= kMaxTransfers) {
     // Answers that nobody came for: the receiver had given up.

@@ -6,12 +6,12 @@
 // Any thread may call anything. The lock is held while a frame is written.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "base/event_loop.hpp"
 #include "network/bulk.hpp"
@@ -58,8 +58,8 @@ class FinishBook {
   mutable std::mutex mutex_;
   bool dead_ = false;
   std::unordered_map<std::uint64_t, Entry> entries_;  // by key
-  // Keys of transfers that were begun, each in the place that it gives: a packet that told of one may come again.
-  std::array<std::uint64_t, 256> begun_{};
+  // The last key that was begun of each of the peer's slots: a packet that told of a transfer may come again.
+  std::vector<std::uint64_t> begun_;
 };
 
 }  // namespace ripc::network

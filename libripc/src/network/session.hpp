@@ -34,7 +34,7 @@ struct Session {
   Endpoint local, remote;           // of the control connection
   std::uint16_t peer_port = 0;      // where the peer listens
   std::string locator;              // of the peer
-  std::string dialled_by;           // outgoing: the locators that led to it
+  std::string dialed_by;            // outgoing: the locators that led to it
   std::vector<Endpoint> endpoints;  // outgoing: all that the peer may be reached at
   std::shared_ptr<Bulk> bulk;
 

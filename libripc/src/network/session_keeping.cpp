@@ -74,7 +74,7 @@ Result<SessionPointer> SessionTransport::session_with(std::span<const Locator> l
       slot = std::make_shared<Session>(*loop_, name());
       slot->id = random_u64() | 1;
       slot->context = context;
-      slot->dialled_by = text;
+      slot->dialed_by = text;
       if (locators.size() == 1) slot->locator = locators.front().text();
       slot->endpoints = std::move(endpoints);
       sessions_.push_back(slot);
@@ -340,7 +340,7 @@ void SessionTransport::lose(const SessionPointer& session, Status reason) {
     session->lost = true;
     session->failure = std::move(reason);
     std::erase(sessions_, session);
-    if (const auto found = outgoing_.find(session->dialled_by); found != outgoing_.end() && found->second == session)
+    if (const auto found = outgoing_.find(session->dialed_by); found != outgoing_.end() && found->second == session)
       outgoing_.erase(found);
     for (const auto& [link, source] : session->sources) {
       source->mark_dead();

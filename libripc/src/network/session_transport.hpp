@@ -187,7 +187,7 @@ class SessionTransport : public spi::Transport {
   std::uint64_t next_request_ = 1;
   std::uint32_t next_link_ = 1;
   std::vector<SessionPointer> sessions_;
-  std::unordered_map<std::string, SessionPointer> outgoing_;  // by what they were dialled by
+  std::unordered_map<std::string, SessionPointer> outgoing_;  // by what they were dialed by
   std::unordered_map<std::uint64_t, QuestionPointer> questions_;
   std::unordered_map<ripc_service_id, UdpPort*> ports_;
 };

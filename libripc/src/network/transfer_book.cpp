@@ -16,6 +16,9 @@ static_assert(RIPC_MAX_ITEMS <= 0x100);
 // A receiver that is slow to receive is not to be flooded.
 constexpr Nanoseconds kFirstRepeat = 100'000'000;
 constexpr Nanoseconds kLongestPause = 2'000'000'000;
+constexpr std::size_t kMostAtATime = 8;
+
+constexpr std::size_t kKeptPacket = 2048;
 
 constexpr auto status_of(std::uint64_t value) noexcept {
   return static_cast<ripc_status>(static_cast<std::uint8_t>(value >> 8));
@@ -33,6 +36,12 @@ void TransferBook::Slot::set(State state, ripc_status status) noexcept {
   word.store(
       std::uint64_t{generation} << 32 | static_cast<std::uint64_t>(status) << 8 | static_cast<std::uint8_t>(state),
       std::memory_order_release);
+}
+
+void TransferBook::Slot::free() noexcept {
+  set(State::free);
+  // The next one that uses the slot needs a place, but not so large a one.
+  if (packet.capacity() > kKeptPacket) std::vector<std::byte>().swap(packet);
 }
 
 std::uint64_t TransferBook::name_of(const Slot& slot) noexcept {
@@ -90,7 +99,7 @@ bool TransferBook::find_unheard(Nanoseconds now, std::vector<Unheard>& due) noex
     const std::lock_guard lock(slot.mutex);
     if (!slot.is(State::exposed) || slot.is_heard || slot.packet.empty()) return;
     any = true;
-    if (now < slot.repeat_at) return;
+    if (now < slot.repeat_at || due.size() == kMostAtATime) return;
     due.push_back({slot.owner, slot.packet});
     slot.pause = std::min(2 * slot.pause, kLongestPause);
     slot.repeat_at = now + slot.pause;
@@ -105,7 +114,7 @@ ripc_status TransferBook::status(std::uint64_t transfer) noexcept {
   {
     const std::lock_guard lock(slot.mutex);
     status = status_of(slot.word.load(std::memory_order_relaxed));
-    slot.set(State::free);
+    slot.free();
   }
   slots_.release(slot.index);
   return status;
@@ -124,7 +133,7 @@ ripc_status TransferBook::revoke(std::uint64_t transfer) noexcept {
   {
     const std::lock_guard lock(slot.mutex);
     if (slot.is(State::done)) status = status_of(slot.word.load(std::memory_order_relaxed));
-    slot.set(State::free);
+    slot.free();
   }
   slots_.release(slot.index);
   return status;

@@ -131,6 +131,7 @@ class TransferBook {
     }
     bool is_cancelled() const noexcept;
     void set(State state, ripc_status status = RIPC_OK) noexcept;
+    void free() noexcept;
   };
 
   static std::uint64_t item_of(std::uint64_t location) noexcept { return location & 0xff; }
