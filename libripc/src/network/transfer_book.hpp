@@ -75,6 +75,7 @@ class TransferBook {
     const std::lock_guard lock(slot->mutex);
     const std::uint64_t item = item_of(location);
     if (!slot->is_named(key, location) || item >= slot->items.size()) return RIPC_REVOKED;
+    slot->is_heard = true;
     if (!slot->is(State::exposed)) return slot->is_cancelled() ? RIPC_CANCELLED : RIPC_REVOKED;
     slot->rights.resize(slot->items.size());
     slot->rights[item].reset();
@@ -121,7 +122,7 @@ class TransferBook {
     std::uint64_t nonce = 0;  // of the location
     std::vector<Item> items;
     std::vector<std::shared_ptr<const void>> rights;  // by item; empty: none was ever given
-    std::vector<std::byte> packet;  // that told the peer of it; empty: not told yet
+    std::vector<std::byte> packet;                    // that told the peer of it; empty: not told yet
     Nanoseconds repeat_at = 0;
     Nanoseconds pause = 0;
 

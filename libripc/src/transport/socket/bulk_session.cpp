@@ -18,8 +18,6 @@ constexpr Nanoseconds kFirstPause = 10'000'000;
 constexpr Nanoseconds kLongestPause = 1'000'000'000;
 // A connection is silent for too long after this many looks.
 constexpr unsigned kLooks = 4;
-// Between two looks at the transfers that nobody has asked for.
-constexpr Nanoseconds kSilenceLook = 50'000'000;
 
 void set_option(int socket, int level, int name, int value) noexcept {
   // Without any of them it works, only worse.
@@ -149,6 +147,7 @@ void BulkSession::died() noexcept {
   pulls_.died();
   finishes_.died();
   pushes_.died();
+  repeater_.stop();
   transfers_.died();
   grants_.died();
 }
@@ -189,29 +188,6 @@ void BulkSession::look_for_stalls() noexcept {
     }
   }
   if (any_owed) watch_for_stalls();
-}
-
-// ---- Packets that got lost -----------------------------------------------------------------------------------
-
-void BulkSession::told(std::uint64_t transfer, spi::Gather packet) noexcept {
-  if (transfers_.told(transfer, packet)) watch_for_silence();
-}
-
-void BulkSession::watch_for_silence() noexcept {
-  if (listening_.load(std::memory_order_relaxed) || listening_.exchange(true, std::memory_order_acq_rel)) return;
-  (void)loop_.add_timer(monotonic_now() + kSilenceLook, [self = weak_from_this()] {
-    if (const std::shared_ptr<BulkSession> alive = self.lock()) alive->repeat_what_is_due();
-  });
-}
-
-void BulkSession::repeat_what_is_due() noexcept {
-  // What is told from now on starts the watch again.
-  listening_.store(false, std::memory_order_release);
-  std::vector<network::TransferBook::Unheard> due;
-  if (transfers_.find_unheard(monotonic_now(), due)) watch_for_silence();
-  for (const network::TransferBook::Unheard& unheard : due) {
-    if (!dead_.load(std::memory_order_acquire)) hooks_.repeat(unheard.owner, unheard.packet);
-  }
 }
 
 // ---- Pulling and pushing -------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@
 
 #include "network/finish_book.hpp"
 #include "network/grant_book.hpp"
+#include "network/repeater.hpp"
 #include "network/transfer_book.hpp"
 #include "transport/socket/bulk_connection.hpp"
 #include "transport/socket/bulk_peer.hpp"
@@ -30,7 +31,7 @@ class BulkSession final : public BulkConnection::Handler, public std::enable_sha
   void dial_failed() noexcept;
   void died() noexcept;
 
-  void told(std::uint64_t transfer, spi::Gather packet) noexcept;
+  void told(std::uint64_t transfer, spi::Gather packet) noexcept { repeater_.told(weak_from_this(), transfer, packet); }
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept;
   ripc_status finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept;
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept;
@@ -66,8 +67,6 @@ class BulkSession final : public BulkConnection::Handler, public std::enable_sha
   void dial() noexcept;
   void watch_for_stalls() noexcept;
   void look_for_stalls() noexcept;
-  void watch_for_silence() noexcept;
-  void repeat_what_is_due() noexcept;
   void tell(const network::TransferBook::Watcher& watcher) noexcept;
 
   EventLoop& loop_;
@@ -76,6 +75,7 @@ class BulkSession final : public BulkConnection::Handler, public std::enable_sha
   const std::shared_ptr<BulkTally> tally_ = std::make_shared<BulkTally>();
 
   network::TransferBook transfers_;
+  network::Repeater repeater_{loop_, transfers_, hooks_};
   network::GrantBook grants_;
   PullScheduler pulls_;
   network::FinishBook finishes_;
@@ -88,7 +88,6 @@ class BulkSession final : public BulkConnection::Handler, public std::enable_sha
   Nanoseconds pause_ = 0;  // before the next dial
   std::atomic<bool> dead_{false};
   std::atomic<bool> watching_{false};
-  std::atomic<bool> listening_{false};  // for requests for the transfers that the peer was told of
   std::atomic<std::uint64_t> connections_made_{0};
   std::atomic<std::uint64_t> connections_lost_{0};
   std::atomic<std::uint64_t> refused_{0};

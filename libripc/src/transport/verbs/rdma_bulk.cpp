@@ -120,6 +120,7 @@ void RdmaBulk::died() noexcept {
   pulls_.died();
   finishes_.died();
   pushes_.died();
+  repeater_.stop();
   transfers_.died();
   grants_.died();
 }

@@ -12,6 +12,7 @@
 #include "network/bulk.hpp"
 #include "network/finish_book.hpp"
 #include "network/grant_book.hpp"
+#include "network/repeater.hpp"
 #include "network/transfer_book.hpp"
 #include "transport/verbs/connection.hpp"
 #include "transport/verbs/pull_book.hpp"
@@ -45,6 +46,9 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   std::string describe() const override;
   ripc_status expose(std::uint64_t owner, std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
                      std::uint64_t& transfer) noexcept override;
+  void told(std::uint64_t transfer, spi::Gather packet) noexcept override {
+    repeater_.told(weak_from_this(), transfer, packet);
+  }
   ripc_status transfer_status(std::uint64_t transfer) noexcept override;
   bool watch(std::uint64_t transfer) noexcept override;
   ripc_status revoke(std::uint64_t transfer) noexcept override;
@@ -77,6 +81,7 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   const std::shared_ptr<Tally> tally_ = std::make_shared<Tally>();
 
   network::TransferBook transfers_;
+  network::Repeater repeater_{loop_, transfers_, hooks_};
   network::GrantBook grants_;
   network::FinishBook finishes_;
   PullBook pulls_;

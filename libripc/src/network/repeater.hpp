@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sends a packet that told the peer of a transfer once more, until the peer has asked for the transfer: such packets
+// are datagrams, which may be lost.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "base/event_loop.hpp"
+#include "network/bulk.hpp"
+#include "network/transfer_book.hpp"
+
+namespace ripc::network {
+
+class Repeater {
+ public:
+  // All of them outlive the repeater.
+  Repeater(EventLoop& loop, TransferBook& transfers, const BulkHooks& hooks) noexcept
+      : loop_(loop), transfers_(transfers), hooks_(hooks) {}
+
+  // Any. As Bulk::told. `owner` is what the repeater is a part of.
+  void told(const std::weak_ptr<void>& owner, std::uint64_t transfer, spi::Gather packet) noexcept;
+  // Any. Nothing is repeated any more (what is being repeated may be finishing).
+  void stop() noexcept { stopped_.store(true, std::memory_order_release); }
+
+ private:
+  void watch(const std::weak_ptr<void>& owner) noexcept;
+  void repeat_what_is_due(const std::weak_ptr<void>& owner) noexcept;
+
+  EventLoop& loop_;
+  TransferBook& transfers_;
+  const BulkHooks& hooks_;
+  std::atomic<bool> watching_{false};
+  std::atomic<bool> stopped_{false};
+};
+
+}  // namespace ripc::network
