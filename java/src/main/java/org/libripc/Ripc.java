@@ -337,17 +337,17 @@ public final class Ripc implements AutoCloseable {
    */
   @Override
   public void close() {
-    if (guard.isClosed()) return;
+    if (!guard.tryEnter()) return;
+    if (!guard.close()) {
+      guard.leave();
+      return;
+    }
+    LINGERING.incrementAndGet();
     Callbacks.outside(
         () -> {
           for (Service service : services) service.close();
-          if (!guard.tryEnter()) return;
-          boolean first = guard.close();
-          // One that was registered meanwhile.
-          for (Service service : services) service.close();
           for (MessageHandle each : handles) each.close();
           pool.close();
-          if (first) LINGERING.incrementAndGet();
           guard.leave();
         });
   }

@@ -101,6 +101,8 @@ public final class ServiceBuilder {
           ripc.binding().serviceRegister(ripc.handle(), block.address, created.address));
       Service service = new Service(ripc, created.bytes.getLong(0), name == null ? "" : name);
       registered = true;
+      // The context was closed meanwhile, and may not have seen this one.
+      if (ripc.guard().isClosed()) service.close();
       return service;
     } finally {
       NativeBlock.keep(block, text);
