@@ -55,8 +55,10 @@ public final class Message implements AutoCloseable {
 
   /** Takes over the record at an offset. Returns its size. */
   int load(Chunk records, int at) {
-    chunk = records;
-    bytes = records.block.bytes;
+    if (chunk != records) {
+      chunk = records;
+      bytes = records.block.bytes;
+    }
     offset = at;
     itemCount = bytes.getInt(at + Record.ITEM_COUNT);
     handle = null;
@@ -328,6 +330,11 @@ public final class Message implements AutoCloseable {
   /** Gives it back: short items and lent views end here. */
   @Override
   public void close() {
+    if (reused && handle == null) {
+      // Its batch is one thread's, and it has nothing that could be given back twice.
+      STATE.setRelease(this, 0);
+      return;
+    }
     if (!STATE.compareAndSet(this, OPEN, 0)) return;
     if (handle != null) {
       handle.close();

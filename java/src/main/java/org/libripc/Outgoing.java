@@ -39,14 +39,22 @@ public final class Outgoing {
   private static final int BYTES = MISSED_IDS + MISSED * 8;
   private static final int TOTAL = BYTES + INLINE;
 
+  private static final int AUTO = ItemKind.AUTO.ordinal();
+  private static final int SHORT = ItemKind.SHORT.ordinal();
+  private static final int LONG = ItemKind.LONG.ordinal();
+  private static final int RETURN = ItemKind.RETURN.ordinal();
+
   private final NativeBlock block = new NativeBlock(TOTAL);
   private final ByteBuffer memory = block.bytes;
-  private final ByteBuffer[] sources = new ByteBuffer[Layout.MAX_ITEMS];
+  private final ByteBuffer[]
+      sources = // of items that are not inline: a reference costs more than it looks
+      new ByteBuffer[Layout.MAX_ITEMS];
   private final boolean[] inline = new boolean[Layout.MAX_ITEMS];
-  private final ItemKind[] kinds = new ItemKind[Layout.MAX_ITEMS];
+  private final int[] kinds = new int[Layout.MAX_ITEMS];
   private final ReturnBuffer[] attached = new ReturnBuffer[Layout.MAX_RETURNS];
   private int count;
   private int returnCount;
+  private boolean referring;
   private int inlineUsed;
   private int tag;
   private long timeout;
@@ -60,8 +68,9 @@ public final class Outgoing {
 
   /** Empties it. Returns this. */
   public Outgoing clear() {
-    Arrays.fill(sources, 0, count, null);
-    Arrays.fill(attached, 0, returnCount, null);
+    if (referring) Arrays.fill(sources, 0, count, null);
+    if (returnCount != 0) Arrays.fill(attached, 0, returnCount, null);
+    referring = false;
     count = 0;
     returnCount = 0;
     inlineUsed = 0;
@@ -116,8 +125,7 @@ public final class Outgoing {
     boolean copied = size <= INLINE_ITEM || !item.isDirect();
     inline[count] =
         copied && size <= INLINE - inlineUsed && (kind == ItemKind.AUTO || kind == ItemKind.SHORT);
-    sources[count] = item;
-    kinds[count] = kind;
+    kinds[count] = kind.ordinal();
     int at = ITEMS + count * Item.BYTES;
     memory.putLong(at + Item.SIZE, size);
     memory.putInt(at + Item.RETURN_INDEX, returnIndex);
@@ -125,6 +133,9 @@ public final class Outgoing {
       memory.put(BYTES + inlineUsed, item, item.position(), size);
       memory.putLong(at + Item.DATA, block.address + BYTES + inlineUsed);
       inlineUsed += (size + 7) & ~7;
+    } else {
+      sources[count] = item;
+      referring = true;
     }
     ++count;
     return this;
@@ -160,9 +171,7 @@ public final class Outgoing {
 
   /** Whether nothing but what is in here is needed: short items, no return buffers. */
   boolean isPlain() {
-    if (returnCount != 0) return false;
-    for (int index = 0; index < count; ++index) if (!inline[index]) return false;
-    return true;
+    return returnCount == 0 && !referring;
   }
 
   int count() {
@@ -186,7 +195,7 @@ public final class Outgoing {
   }
 
   boolean mayBeLong() {
-    for (int index = 0; index < count; ++index) if (kinds[index] != ItemKind.SHORT) return true;
+    for (int index = 0; index < count; ++index) if (kinds[index] != SHORT) return true;
     return false;
   }
 
@@ -196,7 +205,7 @@ public final class Outgoing {
    */
   long preparePlain() {
     for (int index = 0; index < count; ++index) {
-      memory.putInt(ITEMS + index * Item.BYTES + Item.KIND, ItemKind.SHORT.ordinal());
+      memory.putInt(ITEMS + index * Item.BYTES + Item.KIND, SHORT);
     }
     if (tag == 0) return 0;
     clearOptions();
@@ -222,13 +231,12 @@ public final class Outgoing {
   void prepare(Ripc ripc, List<Object> held, long user, boolean group, boolean returns) {
     for (int index = 0; index < count; ++index) {
       int at = ITEMS + index * Item.BYTES;
-      ItemKind kind = kinds[index];
-      if (kind == ItemKind.AUTO && group) kind = ItemKind.SHORT;
-      if (kind == ItemKind.RETURN && !returns) kind = ItemKind.LONG;
-      memory.putInt(at + Item.KIND, kind.ordinal());
-      if (kind != ItemKind.SHORT || !inline[index]) {
-        memory.putLong(at + Item.DATA, stableAddress(ripc, sources[index], held));
-      }
+      int kind = kinds[index];
+      if (kind == AUTO && group) kind = SHORT;
+      if (kind == RETURN && !returns) kind = LONG;
+      memory.putInt(at + Item.KIND, kind);
+      if (kind != SHORT || !inline[index])
+        memory.putLong(at + Item.DATA, stableAddress(ripc, source(index), held));
     }
     clearOptions();
     memory.putInt(OPTIONS + SendOptions.RETURN_COUNT, returnCount);
@@ -251,6 +259,16 @@ public final class Outgoing {
       memory.putLong(at + Layout.ReturnBuffer.DATA, ripc.binding().addressOf(buffer));
       memory.putLong(at + Layout.ReturnBuffer.SIZE, buffer.capacity());
     }
+  }
+
+  private ByteBuffer source(int index) {
+    if (!inline[index]) return sources[index];
+    int at = ITEMS + index * Item.BYTES;
+    int start = (int) (memory.getLong(at + Item.DATA) - block.address);
+    // This memory is used again at once: of heap buffers there is a copy for the ticket.
+    byte[] copy = new byte[(int) memory.getLong(at + Item.SIZE)];
+    memory.get(start, copy);
+    return ByteBuffer.wrap(copy);
   }
 
   private static long stableAddress(Ripc ripc, ByteBuffer source, List<Object> held) {

@@ -50,6 +50,11 @@ final class Receiver {
     return prefetched != 0;
   }
 
+  boolean isBusy() {
+    return busy != 0;
+  }
+
+  // While this thread is in here the service is not unregistered: close() waits for it.
   private void begin() {
     if (!BUSY.compareAndSet(this, 0, 1)) {
       throw new IllegalStateException(

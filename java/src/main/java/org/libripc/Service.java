@@ -423,7 +423,7 @@ public final class Service implements AutoCloseable {
     Callbacks.outside(
         () -> {
           // Each wait in turn: one interrupt ends one.
-          while (guard.inside() > 1) {
+          while (guard.inside() > 1 || receiver.isBusy()) {
             binding.interrupt(handle);
             LockSupport.parkNanos(CLOSE_PAUSE);
             // An interrupted thread does not park; it closes all the same.

@@ -123,13 +123,10 @@ final class Waiting {
             left));
   }
 
+  // The receiver is the guard: it is entered by one thread only, and close() waits until it has
+  // left.
   private int receiveOnce(long buffer, int size, int capacity, int flags, long timeout) {
-    service.enter();
-    try {
-      return binding.receiveBatch(service.handle(), flags, timeout, buffer, size, capacity);
-    } finally {
-      service.guard().leave();
-    }
+    return binding.receiveBatch(service.handle(), flags, timeout, buffer, size, capacity);
   }
 
   /** Without waiting. */

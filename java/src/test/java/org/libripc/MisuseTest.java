@@ -197,7 +197,7 @@ class MisuseTest extends PairTest {
           user(
               wrong,
               () -> {
-                right.post(new ReceiveWindow(other.lease(20_000)));
+                right.post(new ReceiveWindow(ByteBuffer.allocateDirect(20_000)));
                 selector.select(1, TimeUnit.MILLISECONDS);
                 Message message = right.receive(1, TimeUnit.MILLISECONDS);
                 if (message == null) return;
@@ -226,11 +226,18 @@ class MisuseTest extends PairTest {
     ByteBuffer source = pattern(20_000, 1);
     switch (ThreadLocalRandom.current().nextInt(6)) {
       case 0 -> service.send(to, new Outgoing().add(source, ItemKind.LONG)).cancel(true);
-      case 1 -> ripc.lease(20_000).buffer().put(0, (byte) 1);
-      case 2 -> service.send(to, new Outgoing().attach(new ReturnBuffer(ripc.lease(100))));
+      case 1 -> useLease(ripc);
+      case 2 ->
+          service.send(to, new Outgoing().attach(new ReturnBuffer(ByteBuffer.allocateDirect(100))));
       case 3 -> service.unregister(service.register((from, items) -> {}));
       case 4 -> service.shortLimit(to, 1);
       default -> service.send(to, bytes("short"));
+    }
+  }
+
+  private static void useLease(Ripc ripc) {
+    try (RegisteredBuffer buffer = ripc.lease(20_000)) {
+      buffer.buffer().put(0, (byte) 1);
     }
   }
 
