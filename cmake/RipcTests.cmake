@@ -7,6 +7,7 @@
 #                  seeds of corpus/NAME; other *.cpp are tools
 #   layers         the include arrows; each header alone
 #   package        users of an installed tree; the exported symbols
+#   java           Maven's tests (RipcJava.cmake)
 #   any folder     *_test.sh and *_test.py are run as they are; exit code 77 means skipped
 # and examples/run.sh runs the examples. RIPC_TEST_FOLDERS picks folders; "scripts" in it stands for the last two lines.
 # In unit, conformance and fault a file *_main.cpp is a helper program of its own, named like the file; in fault, files
@@ -21,7 +22,7 @@ if(NOT GTest_FOUND)
 endif()
 find_package(Python3 COMPONENTS Interpreter)
 
-set(RIPC_TEST_FOLDERS "unit;conformance;fault;fuzz;layers;package;scripts" CACHE STRING "Which kinds of tests to build")
+set(RIPC_TEST_FOLDERS "unit;conformance;fault;fuzz;layers;package;java;scripts" CACHE STRING "Which kinds of tests to build")
 set(RIPC_TEST_PROGRAM_DIR "${PROJECT_BINARY_DIR}/tests")
 file(MAKE_DIRECTORY "${RIPC_TEST_PROGRAM_DIR}")
 
@@ -37,7 +38,7 @@ function(ripc_add_test name label seconds)
   add_test(NAME ${name} COMMAND ${ARGN})
   # These start several processes and have patience, but not without end: on a small machine they run alone.
   set(processors 1)
-  if(label MATCHES "^(conformance|fault|cli|examples)$")
+  if(label MATCHES "^(conformance|fault|cli|examples|java)$")
     set(processors 2)
   endif()
   # Beside what tests need to find: what the user's shell says about libripc must not change what is tested,
@@ -212,6 +213,16 @@ function(ripc_tests_package)
   endif()
 endfunction()
 
+# ---- java ------------------------------------------------------------------------------------------------------
+
+function(ripc_tests_java)
+  if(TARGET java)
+    ripc_add_test(java java 1200 ${maven_verify})
+  elseif(RIPC_WHY_NO_JAVA)
+    ripc_add_test(java java 10 bash -c "echo \"$0\"; exit 77" "${RIPC_WHY_NO_JAVA}")
+  endif()
+endfunction()
+
 # ---- scripts ---------------------------------------------------------------------------------------------------
 
 function(ripc_tests_scripts)
@@ -246,7 +257,7 @@ endfunction()
 
 foreach(folder IN LISTS RIPC_TEST_FOLDERS)
   if(NOT COMMAND ripc_tests_${folder})
-    message(FATAL_ERROR "RIPC_TEST_FOLDERS: '${folder}' is none of unit, conformance, fault, fuzz, layers, package, scripts")
+    message(FATAL_ERROR "RIPC_TEST_FOLDERS: '${folder}' is none of unit, conformance, fault, fuzz, layers, package, java, scripts")
   endif()
   cmake_language(CALL ripc_tests_${folder})
 endforeach()
