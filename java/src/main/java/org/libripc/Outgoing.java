@@ -49,7 +49,8 @@ public final class Outgoing {
   private final ByteBuffer[]
       sources = // of items that are not inline: a reference costs more than it looks
       new ByteBuffer[Layout.MAX_ITEMS];
-  private final boolean[] inline = new boolean[Layout.MAX_ITEMS];
+  // Where an item's copy is; -1: it is not inline.
+  private final int[] inlineAt = new int[Layout.MAX_ITEMS];
   private final int[] kinds = new int[Layout.MAX_ITEMS];
   private final ReturnBuffer[] attached = new ReturnBuffer[Layout.MAX_RETURNS];
   private int count;
@@ -123,17 +124,18 @@ public final class Outgoing {
       throw new IllegalStateException("a message has at most 64 items");
     int size = item.remaining();
     boolean copied = size <= INLINE_ITEM || !item.isDirect();
-    inline[count] =
+    boolean inline =
         copied && size <= INLINE - inlineUsed && (kind == ItemKind.AUTO || kind == ItemKind.SHORT);
     kinds[count] = kind.ordinal();
     int at = ITEMS + count * Item.BYTES;
     memory.putLong(at + Item.SIZE, size);
     memory.putInt(at + Item.RETURN_INDEX, returnIndex);
-    if (inline[count]) {
+    if (inline) {
+      inlineAt[count] = BYTES + inlineUsed;
       memory.put(BYTES + inlineUsed, item, item.position(), size);
-      memory.putLong(at + Item.DATA, block.address + BYTES + inlineUsed);
       inlineUsed += (size + 7) & ~7;
     } else {
+      inlineAt[count] = -1;
       sources[count] = item;
       referring = true;
     }
@@ -205,7 +207,9 @@ public final class Outgoing {
    */
   long preparePlain() {
     for (int index = 0; index < count; ++index) {
-      memory.putInt(ITEMS + index * Item.BYTES + Item.KIND, SHORT);
+      int at = ITEMS + index * Item.BYTES;
+      memory.putInt(at + Item.KIND, SHORT);
+      memory.putLong(at + Item.DATA, block.address + inlineAt[index]);
     }
     if (tag == 0) return 0;
     clearOptions();
@@ -235,8 +239,10 @@ public final class Outgoing {
       if (kind == AUTO && group) kind = SHORT;
       if (kind == RETURN && !returns) kind = LONG;
       memory.putInt(at + Item.KIND, kind);
-      if (kind != SHORT || !inline[index])
-        memory.putLong(at + Item.DATA, stableAddress(ripc, source(index), held));
+      boolean here = kind == SHORT && inlineAt[index] >= 0;
+      long address =
+          here ? block.address + inlineAt[index] : stableAddress(ripc, source(index), held);
+      memory.putLong(at + Item.DATA, address);
     }
     clearOptions();
     memory.putInt(OPTIONS + SendOptions.RETURN_COUNT, returnCount);
@@ -262,12 +268,10 @@ public final class Outgoing {
   }
 
   private ByteBuffer source(int index) {
-    if (!inline[index]) return sources[index];
-    int at = ITEMS + index * Item.BYTES;
-    int start = (int) (memory.getLong(at + Item.DATA) - block.address);
+    if (inlineAt[index] < 0) return sources[index];
     // This memory is used again at once: of heap buffers there is a copy for the ticket.
-    byte[] copy = new byte[(int) memory.getLong(at + Item.SIZE)];
-    memory.get(start, copy);
+    byte[] copy = new byte[(int) memory.getLong(ITEMS + index * Item.BYTES + Item.SIZE)];
+    memory.get(inlineAt[index], copy);
     return ByteBuffer.wrap(copy);
   }
 

@@ -7,9 +7,9 @@ import java.util.concurrent.CompletableFuture;
 /**
  * Stands for a message that was sent: completes when the peer has all of it, or with a {@link
  * RipcException} that says why not: {@link Status#NO_WINDOW}, {@link Status#WINDOW_TOO_SMALL},
- * {@link Status#REFUSED}, {@link Status#PEER_DEAD}, {@link Status#TIMEOUT}, {@link
- * Status#CANCELLED}, {@link Status#CLOSED}. A message of short items is complete when the send
- * returns. Until then the ticket keeps the memory of the long items.
+ * {@link Status#REFUSED}, {@link Status#PEER_DEAD}, {@link Status#TIMEOUT}, {@link Status#CLOSED}.
+ * One that was withdrawn is {@link #isCancelled}. A message of short items is complete when the
+ * send returns. Until then the ticket keeps the memory of the long items.
  *
  * <p>What depends on a ticket without an executor of its own ({@code thenRun}) runs in the thread
  * that completes it, mostly the context's responder thread, like a {@link NotificationHandler}: be
@@ -85,6 +85,8 @@ public final class Ticket extends CompletableFuture<Void> {
   private void finish(int status) {
     if (status == 0) {
       super.complete(null);
+    } else if (status == Status.CANCELLED.code()) {
+      super.cancel(false); // whoever is first, this or cancel(): it ends the same
     } else {
       Status reason = Status.of(status);
       super.completeExceptionally(RipcException.of(reason, reason.text()));

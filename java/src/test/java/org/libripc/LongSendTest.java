@@ -74,11 +74,21 @@ class LongSendTest extends PairTest {
     int limit = (int) client.shortLimit(narrow.id(), 4);
     int size = Math.min(1000, limit / 4 + 100);
     for (int index = 0; index < 4; ++index)
+      serverContext.post(new ReceiveWindow(ByteBuffer.allocateDirect(size)));
+    for (int index = 0; index < 4; ++index)
       narrow.post(new ReceiveWindow(ByteBuffer.allocateDirect(size)));
     Outgoing message = new Outgoing();
     for (int index = 0; index < 4; ++index) message.add(pattern(size, index));
     Ticket ticket = client.send(narrow.id(), message);
+    // The same message as a short one to whom it fits: what was made for the first send is not used
+    // again.
+    Service roomy = serverContext.service().queueBytes(1 << 20).register();
+    client.send(roomy.id(), message);
     message.clear().add(pattern(size, 99));
+    try (Message received = receive(roomy)) {
+      for (int index = 0; index < 4; ++index)
+        assertEquals(pattern(size, index), received.item(index));
+    }
     try (Message received = receive(narrow)) {
       for (int index = 0; index < 4; ++index)
         assertEquals(pattern(size, index), received.item(index));
