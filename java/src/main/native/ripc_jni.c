@@ -9,32 +9,31 @@
 #include "layouts.h"
 #include "ripc/ripc.h"
 
-typedef ripc_status (*send_function)(ripc_service *, ripc_service_id, const ripc_item *, size_t,
-                                     const ripc_send_options *, ripc_ticket **);
-typedef ripc_status (*send_many_function)(ripc_service *, ripc_service_id, const ripc_short_message *, size_t,
-                                          size_t *);
-typedef ripc_status (*receive_many_function)(ripc_service *, uint32_t, uint64_t, ripc_message **, size_t, size_t *);
-typedef ripc_service_id (*source_function)(const ripc_message *);
-typedef uint32_t (*tag_function)(const ripc_message *);
-typedef size_t (*count_function)(const ripc_message *);
-typedef ripc_status (*item_function)(const ripc_message *, size_t, ripc_item_view *);
-typedef uint64_t (*in_reply_to_function)(const ripc_message *);
-typedef size_t (*return_size_function)(const ripc_message *, size_t);
-typedef void (*release_function)(ripc_message *);
+typedef ripc_status (*SendFunction)(ripc_service *, ripc_service_id, const ripc_item *, size_t,
+                                    const ripc_send_options *, ripc_ticket **);
+typedef ripc_status (*SendManyFunction)(ripc_service *, ripc_service_id, const ripc_short_message *, size_t, size_t *);
+typedef ripc_status (*ReceiveManyFunction)(ripc_service *, uint32_t, uint64_t, ripc_message **, size_t, size_t *);
+typedef ripc_service_id (*SourceFunction)(const ripc_message *);
+typedef uint32_t (*TagFunction)(const ripc_message *);
+typedef size_t (*CountFunction)(const ripc_message *);
+typedef ripc_status (*ItemFunction)(const ripc_message *, size_t, ripc_item_view *);
+typedef uint64_t (*InReplyToFunction)(const ripc_message *);
+typedef size_t (*ReturnSizeFunction)(const ripc_message *, size_t);
+typedef void (*ReleaseFunction)(ripc_message *);
 
 // In the order of JniCalls.FUNCTIONS.
 static struct {
-  send_function send;
-  send_many_function send_many;
-  receive_many_function receive_many;
-  source_function source;
-  tag_function tag;
-  count_function item_count;
-  item_function item;
-  in_reply_to_function in_reply_to;
-  count_function return_count;
-  return_size_function return_size;
-  release_function release;
+  SendFunction send;
+  SendManyFunction send_many;
+  ReceiveManyFunction receive_many;
+  SourceFunction source;
+  TagFunction tag;
+  CountFunction item_count;
+  ItemFunction item;
+  InReplyToFunction in_reply_to;
+  CountFunction return_count;
+  ReturnSizeFunction return_size;
+  ReleaseFunction release;
 } ripc;
 
 enum { kFunctions = sizeof ripc / sizeof(void *) };
@@ -43,8 +42,6 @@ enum { kFunctions = sizeof ripc / sizeof(void *) };
 enum { kMostMessages = 64 };
 
 static void *pointer(jlong address) { return (void *)(uintptr_t)address; }
-
-static jlong address(const void *memory) { return (jlong)(uintptr_t)memory; }
 
 static size_t rounded(size_t size) { return (size + 7) & ~(size_t)7; }
 
@@ -88,7 +85,9 @@ static size_t write_record(ripc_message *message, unsigned char *out, size_t roo
   return used;
 }
 
-JNIEXPORT jint JNICALL Java_org_libripc_internal_JniCalls_initialize(JNIEnv *env, jclass type, jlongArray functions) {
+// ---- The methods of JniCalls -----------------------------------------------------------------------------------
+
+static jint initialize(JNIEnv *env, jclass type, jlongArray functions) {
   (void)type;
   if ((*env)->GetArrayLength(env, functions) != kFunctions) return RIPC_INVALID_ARGUMENT;
   jlong addresses[kFunctions];
@@ -97,28 +96,26 @@ JNIEXPORT jint JNICALL Java_org_libripc_internal_JniCalls_initialize(JNIEnv *env
   return RIPC_OK;
 }
 
-JNIEXPORT jlong JNICALL Java_org_libripc_internal_JniCalls_addressOf(JNIEnv *env, jclass type, jobject buffer) {
+static jlong address_of(JNIEnv *env, jclass type, jobject buffer) {
   (void)type;
-  return address((*env)->GetDirectBufferAddress(env, buffer));
+  return (jlong)(uintptr_t)(*env)->GetDirectBufferAddress(env, buffer);
 }
 
-JNIEXPORT jint JNICALL Java_org_libripc_internal_JniCalls_send(JNIEnv *env, jclass type, jlong service, jlong to,
-                                                               jlong items, jint count, jlong options, jlong ticket) {
+static jint send_message(JNIEnv *env, jclass type, jlong service, jlong to, jlong items, jint count, jlong options,
+                         jlong ticket) {
   (void)env, (void)type;
   return (jint)ripc.send(pointer(service), (ripc_service_id)to, pointer(items), (size_t)count, pointer(options),
                          pointer(ticket));
 }
 
-JNIEXPORT jint JNICALL Java_org_libripc_internal_JniCalls_sendMany(JNIEnv *env, jclass type, jlong service, jlong to,
-                                                                   jlong messages, jint count, jlong sent) {
+static jint send_many(JNIEnv *env, jclass type, jlong service, jlong to, jlong messages, jint count, jlong sent) {
   (void)env, (void)type;
   return (jint)ripc.send_many(pointer(service), (ripc_service_id)to, pointer(messages), (size_t)count, pointer(sent));
 }
 
 // The number of records written, or a status as a negative number.
-JNIEXPORT jint JNICALL Java_org_libripc_internal_JniCalls_receiveBatch(JNIEnv *env, jclass type, jlong service,
-                                                                       jint flags, jlong timeout, jlong buffer,
-                                                                       jint size, jint capacity) {
+static jint receive_batch(JNIEnv *env, jclass type, jlong service, jint flags, jlong timeout, jlong buffer, jint size,
+                          jint capacity) {
   (void)env, (void)type;
   ripc_message *messages[kMostMessages];
   size_t count = 0;
@@ -137,7 +134,27 @@ JNIEXPORT jint JNICALL Java_org_libripc_internal_JniCalls_receiveBatch(JNIEnv *e
   return (jint)count;
 }
 
-JNIEXPORT void JNICALL Java_org_libripc_internal_JniCalls_releaseMessage(JNIEnv *env, jclass type, jlong message) {
+static void release_message(JNIEnv *env, jclass type, jlong message) {
   (void)env, (void)type;
   ripc.release(pointer(message));
+}
+
+// By System.load(). The name is the JVM's.
+JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM *machine, void *reserved) {  // NOLINT(readability-identifier-naming)
+  (void)reserved;
+  static const JNINativeMethod kMethods[] = {
+      {"initialize", "([J)I", (void *)(uintptr_t)initialize},
+      {"addressOf", "(Ljava/nio/ByteBuffer;)J", (void *)(uintptr_t)address_of},
+      {"send", "(JJJIJJ)I", (void *)(uintptr_t)send_message},
+      {"sendMany", "(JJJIJ)I", (void *)(uintptr_t)send_many},
+      {"receiveBatch", "(JIJJII)I", (void *)(uintptr_t)receive_batch},
+      {"releaseMessage", "(J)V", (void *)(uintptr_t)release_message},
+  };
+  void *env = NULL;
+  if ((*machine)->GetEnv(machine, &env, JNI_VERSION_10) != JNI_OK) return JNI_ERR;
+  JNIEnv *const here = env;
+  const jclass type = (*here)->FindClass(here, "org/libripc/internal/JniCalls");
+  if (type == NULL) return JNI_ERR;
+  const jint count = sizeof kMethods / sizeof kMethods[0];
+  return (*here)->RegisterNatives(here, type, kMethods, count) == JNI_OK ? JNI_VERSION_10 : JNI_ERR;
 }
