@@ -8,6 +8,7 @@
 #   layers         the include arrows; each header alone
 #   package        users of an installed tree; the exported symbols
 #   support        headers for all of them, over the public C header
+#   java           Maven's tests (RipcJava.cmake)
 #   rdma-lab       the suite of conformance in guests with RDMA devices, and the tests of the lab; with "scripts"
 #   any folder     *_test.sh and *_test.py are run as they are; exit code 77 means skipped
 # and examples/run.sh runs the examples. RIPC_TEST_FOLDERS picks folders; "scripts" in it stands for the last three lines.
@@ -23,7 +24,7 @@ if(NOT GTest_FOUND)
 endif()
 find_package(Python3 COMPONENTS Interpreter)
 
-set(RIPC_TEST_FOLDERS "unit;conformance;fault;fuzz;layers;package;scripts" CACHE STRING "Which kinds of tests to build")
+set(RIPC_TEST_FOLDERS "unit;conformance;fault;fuzz;layers;package;java;scripts" CACHE STRING "Which kinds of tests to build")
 set(RIPC_TEST_PROGRAM_DIR "${PROJECT_BINARY_DIR}/tests")
 file(MAKE_DIRECTORY "${RIPC_TEST_PROGRAM_DIR}")
 
@@ -39,7 +40,7 @@ function(ripc_add_test name label seconds)
   add_test(NAME ${name} COMMAND ${ARGN})
   # These start several processes and have patience, but not without end: on a small machine they run alone.
   set(processors 1)
-  if(label MATCHES "^(conformance|fault|cli|examples|lab)$")
+  if(label MATCHES "^(conformance|fault|cli|examples|java|lab)$")
     set(processors 2)
   endif()
   # Beside what tests need to find: what the user's shell says about libripc must not change what is tested,
@@ -224,7 +225,7 @@ endfunction()
 # Skipped, with the reason, where the lab's kernel is not built (tests/rdma-lab/build-kernel) or cannot run.
 function(ripc_tests_rdma_lab)
   # One run of the conformance suite in a guest for each.
-  set(RIPC_LAB_TRANSPORTS socket)
+  set(RIPC_LAB_TRANSPORTS socket verbs)
   set(lab "${PROJECT_SOURCE_DIR}/tests/rdma-lab")
   foreach(program switch registers)
     ripc_add_test_program(ripc_lab_${program} lab_${program} "${lab}/${program}.cpp")
@@ -239,6 +240,16 @@ function(ripc_tests_rdma_lab)
       # All processes of a guest share one processor.
       set_tests_properties(lab.conformance.${transport} PROPERTIES PROCESSORS 1)
     endforeach()
+  endif()
+endfunction()
+
+# ---- java ------------------------------------------------------------------------------------------------------
+
+function(ripc_tests_java)
+  if(TARGET java)
+    ripc_add_test(java java 1200 ${maven_verify})
+  elseif(RIPC_WHY_NO_JAVA)
+    ripc_add_test(java java 10 bash -c "echo \"$0\" && exit 77" "${RIPC_WHY_NO_JAVA}")
   endif()
 endfunction()
 
@@ -280,7 +291,7 @@ endfunction()
 
 foreach(folder IN LISTS RIPC_TEST_FOLDERS)
   if(NOT COMMAND ripc_tests_${folder})
-    message(FATAL_ERROR "RIPC_TEST_FOLDERS: '${folder}' is none of unit, conformance, fault, fuzz, layers, package, scripts")
+    message(FATAL_ERROR "RIPC_TEST_FOLDERS: '${folder}' is none of unit, conformance, fault, fuzz, layers, package, java, scripts")
   endif()
   cmake_language(CALL ripc_tests_${folder})
 endforeach()

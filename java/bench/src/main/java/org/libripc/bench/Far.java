@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.bench;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
+import java.nio.file.Path;
+import java.util.concurrent.TimeUnit;
+import org.libripc.Message;
+import org.libripc.MessageBatch;
+import org.libripc.Outgoing;
+import org.libripc.Ripc;
+import org.libripc.RipcException;
+import org.libripc.Service;
+
+/** The other process of a benchmark: `Far DIRECTORY echo|sink`. Ends with its standard input. */
+final class Far {
+  private Far() {}
+
+  public static void main(String[] arguments) throws Exception {
+    try (Ripc ripc = Pair.open(Path.of(arguments[0]))) {
+      Service service = ripc.service().name(Pair.NAME).queueMessages(1024).register();
+      Thread end =
+          new Thread(
+              () -> {
+                try {
+                  while (System.in.read() >= 0) {}
+                } catch (IOException problem) {
+                  throw new UncheckedIOException(problem);
+                } finally {
+                  service.close();
+                }
+              });
+      end.start();
+      System.out.println("ready");
+      Pair.pin(1);
+      try (MessageBatch batch = service.batch(64, 1 << 16)) {
+        if (arguments[1].equals("echo")) {
+          echo(service, batch);
+        } else {
+          sink(service, batch);
+        }
+      } catch (RipcException.Closed over) {
+        end.join();
+      }
+    }
+  }
+
+  private static void echo(Service service, MessageBatch batch) throws InterruptedException {
+    Outgoing back = new Outgoing();
+    while (true) {
+      int count = service.receive(batch, 1, TimeUnit.SECONDS);
+      for (int index = 0; index < count; ++index) {
+        Message received = batch.get(index);
+        service.send(received.source(), back.clear().add(received.item(0)));
+      }
+    }
+  }
+
+  private static void sink(Service service, MessageBatch batch) throws InterruptedException {
+    ByteBuffer expected = Pair.payload(Rate.SIZE);
+    while (true) {
+      int count = service.receive(batch, 1, TimeUnit.SECONDS);
+      for (int index = 0; index < count; ++index) {
+        if (!expected.equals(batch.get(index).item(0)))
+          throw new IllegalStateException("another payload came");
+      }
+    }
+  }
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import java.util.ArrayDeque;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.concurrent.ConcurrentSkipListMap;
+import org.libripc.internal.NativeBlock;
+
+/**
+ * The leases of a context that Java has, those in use and those kept for the next who wants one of
+ * their size.
+ */
+final class BufferPool {
+  private static final int SMALLEST = 256;
+  private static final int STEP = 1 << 20; // above it sizes are multiples of it, below powers of 2
+  private static final int ATTEMPTS = 20;
+
+  private final Ripc ripc;
+  private final long keep;
+  private final ConcurrentSkipListMap<Long, PoolMemory> byAddress = new ConcurrentSkipListMap<>();
+  private final Map<Integer, ArrayDeque<PoolMemory>> free = new HashMap<>();
+  private long freeBytes;
+  private boolean closed;
+
+  BufferPool(Ripc ripc, long keep) {
+    this.ripc = ripc;
+    this.keep = keep;
+  }
+
+  Ripc ripc() {
+    return ripc;
+  }
+
+  /** Memory of at least this size, with one user. */
+  PoolMemory lease(int size) {
+    int capacity = sizeClass(size);
+    synchronized (free) {
+      ArrayDeque<PoolMemory> sameSize = free.get(capacity);
+      PoolMemory memory = sameSize == null ? null : sameSize.pollLast();
+      if (memory != null) {
+        freeBytes -= capacity;
+        memory.retain();
+        return memory;
+      }
+    }
+    PoolMemory memory = leaseNative(capacity);
+    memory.retain();
+    byAddress.put(memory.address, memory);
+    return memory;
+  }
+
+  private PoolMemory leaseNative(int capacity) {
+    NativeBlock data = new NativeBlock(8);
+    for (int attempt = 0; ; ++attempt) {
+      ripc.enter();
+      int status = ripc.binding().bufferLease(ripc.handle(), capacity, data.address);
+      if (status == 0) return new PoolMemory(this, data.bytes.getLong(0), capacity);
+      RipcException failure = RipcException.ofLastCall(status);
+      ripc.guard().leave();
+      if (failure.status() != Status.NO_MEMORY || attempt == ATTEMPTS) throw failure;
+      // Released memory waits until no buffer over it can be reached: have the JVM find that out.
+      dropFree();
+      if (attempt % 5 == 0) System.gc();
+      pause();
+    }
+  }
+
+  private static void pause() {
+    try {
+      Thread.sleep(5);
+    } catch (InterruptedException interrupted) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  /** From the last user. */
+  void takeBack(PoolMemory memory) {
+    synchronized (free) {
+      if (!closed && !memory.isAbandoned() && freeBytes + memory.capacity <= keep) {
+        free.computeIfAbsent(memory.capacity, size -> new ArrayDeque<>()).addLast(memory);
+        freeBytes += memory.capacity;
+        return;
+      }
+    }
+    drop(memory);
+  }
+
+  /** The memory that holds an address, retained for the caller; null if none does. */
+  PoolMemory findAndRetain(long address) {
+    Map.Entry<Long, PoolMemory> before = byAddress.floorEntry(address);
+    if (before == null || address >= before.getKey() + before.getValue().capacity) return null;
+    before.getValue().retain();
+    return before.getValue();
+  }
+
+  void close() {
+    synchronized (free) {
+      closed = true;
+    }
+    dropFree();
+  }
+
+  private void dropFree() {
+    Map<Integer, ArrayDeque<PoolMemory>> dropped;
+    synchronized (free) {
+      dropped = new HashMap<>(free);
+      free.clear();
+      freeBytes = 0;
+    }
+    dropped.values().forEach(sameSize -> sameSize.forEach(this::drop));
+  }
+
+  private void drop(PoolMemory memory) {
+    byAddress.remove(memory.address);
+    memory.drop(memory.shown);
+  }
+
+  private static int sizeClass(int size) {
+    if (size <= SMALLEST) return SMALLEST;
+    if (size <= STEP) return Integer.highestOneBit(size - 1) << 1;
+    long rounded = (size + (long) STEP - 1) / STEP * STEP;
+    return (int) Math.min(rounded, Integer.MAX_VALUE);
+  }
+}

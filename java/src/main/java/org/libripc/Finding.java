@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+/**
+ * One finding of {@link Ripc#diagnose}. Immutable.
+ *
+ * @param level 0 good, 1 works but slower or limited, 2 broken
+ * @param subject what was looked at
+ * @param text what was found
+ * @param advice what to do; empty if nothing
+ */
+public record Finding(int level, String subject, String text, String advice) {}

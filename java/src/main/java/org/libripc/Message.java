@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.lang.ref.Cleaner;
+import java.nio.ByteBuffer;
+import org.libripc.internal.Chunk;
+import org.libripc.internal.Layout.Record;
+import org.libripc.internal.Layout.View;
+
+/**
+ * A received message. It is the receiver's until {@link #close}; what is called on it afterwards
+ * throws {@link IllegalStateException}.
+ *
+ * <p>Where an item is, {@link #kind} says. A view of a short item ({@link #item}) shows memory of
+ * the JVM: used after the close it may show other bytes, and nothing worse. Those of windows and
+ * return buffers show the application's own memory. Lent items are in the sender's memory: {@link
+ * #item} and {@link #copyTo} copy them out, {@link #borrow} does not.
+ *
+ * <p>Any thread, one at a time; {@link #close} also while another thread is in a call.
+ */
+public final class Message implements AutoCloseable {
+  private static final VarHandle STATE;
+  private static final int OPEN = 1;
+
+  static {
+    try {
+      STATE = MethodHandles.lookup().findVarHandle(Message.class, "state", int.class);
+    } catch (ReflectiveOperationException impossible) {
+      throw new ExceptionInInitializerError(impossible);
+    }
+  }
+
+  private final Service service;
+  private final boolean reused; // one of a MessageBatch
+  private Chunk chunk;
+  private ByteBuffer bytes;
+  private int offset;
+  private int itemCount;
+  private MessageHandle handle;
+  private Cleaner.Cleanable cleanable;
+  private ReceiveWindow[] windows;
+  private ReturnBuffer[] returned;
+  private ByteBuffer[] copies; // of items that are not in the record
+  private ByteBuffer[] views;
+
+  @SuppressWarnings("unused") // through STATE
+  private volatile int state;
+
+  Message(Service service, boolean reused) {
+    this.service = service;
+    this.reused = reused;
+  }
+
+  /** Takes over the record at an offset. Returns its size. */
+  int load(Chunk records, int at) {
+    if (chunk != records) {
+      chunk = records;
+      bytes = records.block.bytes;
+    }
+    offset = at;
+    itemCount = bytes.getInt(at + Record.ITEM_COUNT);
+    handle = null;
+    cleanable = null;
+    windows = null;
+    returned = null;
+    copies = null;
+    long address = bytes.getLong(at + Record.HANDLE);
+    for (int index = 0; index < itemCount; ++index) {
+      int view = viewAt(index);
+      switch (bytes.getInt(view + View.KIND)) {
+        case View.WINDOW -> takeWindow(index, bytes.getLong(view + View.COOKIE));
+        case View.SHORT_IN_PLACE -> takeBytes(index, view);
+        default -> {}
+      }
+    }
+    long request = bytes.getLong(at + Record.IN_REPLY_TO);
+    if (request != 0) returned = service.requestAnswered(request);
+    if (address != 0) takeHandle(address);
+    STATE.setRelease(this, OPEN);
+    return bytes.getInt(at + Record.RECORD_SIZE);
+  }
+
+  private void takeWindow(int index, long id) {
+    ReceiveWindow window = service.ripc().windowFilled(id);
+    if (window == null) return;
+    if (windows == null) windows = new ReceiveWindow[itemCount];
+    windows[index] = window;
+  }
+
+  private void takeBytes(int index, int view) {
+    long size = bytes.getLong(view + View.SIZE);
+    ByteBuffer copy = ByteBuffer.allocateDirect(Math.toIntExact(size));
+    service
+        .binding()
+        .copy(service.binding().addressOf(copy), bytes.getLong(view + View.DATA), size);
+    if (copies == null) copies = new ByteBuffer[itemCount];
+    copies[index] = copy.asReadOnlyBuffer();
+  }
+
+  private void takeHandle(long address) {
+    boolean needed = bytes.getInt(offset + Record.RETURN_COUNT) != 0;
+    for (int index = 0; index < itemCount && !needed; ++index) {
+      needed = bytes.getInt(viewAt(index) + View.KIND) == View.LENT;
+    }
+    if (needed && service.ripc().guard().tryEnter()) {
+      handle = new MessageHandle(service.ripc(), address);
+      cleanable = Leaks.CLEANER.register(this, handle);
+    } else {
+      service.binding().releaseMessage(address);
+    }
+  }
+
+  private int viewAt(int index) {
+    return offset + Record.HEAD + index * View.BYTES;
+  }
+
+  private int open(int index) {
+    open();
+    if (index < 0 || index >= itemCount) throw new IndexOutOfBoundsException(index);
+    return viewAt(index);
+  }
+
+  private void open() {
+    if ((int) STATE.getAcquire(this) != OPEN) {
+      throw new IllegalStateException("This message was closed: it cannot be used any more.");
+    }
+  }
+
+  /** The service that received it. */
+  public Service service() {
+    return service;
+  }
+
+  /** Who sent it. */
+  public ServiceId source() {
+    open();
+    return service.idOfPeer(bytes.getLong(offset + Record.SOURCE));
+  }
+
+  /** The number that the sender gave it. */
+  public int tag() {
+    open();
+    return bytes.getInt(offset + Record.TAG);
+  }
+
+  /** How many items it has. */
+  public int itemCount() {
+    open();
+    return itemCount;
+  }
+
+  /** Where an item is. */
+  public ViewKind kind(int index) {
+    return switch (bytes.getInt(open(index) + View.KIND)) {
+      case View.WINDOW -> ViewKind.WINDOW;
+      case View.LENT -> ViewKind.LENT;
+      case View.RETURNED -> ViewKind.RETURNED;
+      case View.FAILED -> ViewKind.FAILED;
+      default -> ViewKind.SHORT;
+    };
+  }
+
+  /** {@link Status#OK}, or why an item is missing. */
+  public Status status(int index) {
+    return Status.of(bytes.getInt(open(index) + View.STATUS));
+  }
+
+  /** The size of an item in bytes; of a missing one, what was announced. */
+  public long size(int index) {
+    return bytes.getLong(open(index) + View.SIZE);
+  }
+
+  /** How many times libripc's native part has copied the bytes on this side. */
+  public int copies(int index) {
+    return bytes.getInt(open(index) + View.COPIED);
+  }
+
+  /**
+   * The bytes of an item, from position to limit; read only but in windows and return buffers,
+   * which are the application's memory. A lent item is copied (once, the first time). Messages of a
+   * {@link MessageBatch} return the same buffer each time, whose position need not be 0.
+   *
+   * @throws IllegalStateException if the item is missing ({@link #status}) or larger than 2 GB
+   *     ({@link #copyTo})
+   */
+  public ByteBuffer item(int index) {
+    int view = open(index);
+    int kind = bytes.getInt(view + View.KIND);
+    long size = bytes.getLong(view + View.SIZE);
+    if (kind == View.SHORT)
+      return shortItem(index, offset + (int) bytes.getLong(view + View.DATA), (int) size);
+    if (kind == View.FAILED) {
+      throw new IllegalStateException(
+          "Item " + index + " is missing (" + status(index) + "): look at status() first.");
+    }
+    if (size > Integer.MAX_VALUE) {
+      throw new IllegalStateException(
+          "Item " + index + " is too large for one buffer: take it with copyTo().");
+    }
+    if (kind == View.WINDOW) {
+      if (windows == null || windows[index] == null)
+        throw new IllegalStateException("This window is gone.");
+      return windows[index].buffer().slice(0, (int) size);
+    }
+    if (kind == View.RETURNED) {
+      int buffer = bytes.getInt(view + View.RETURN_INDEX);
+      if (returned == null)
+        throw new IllegalStateException("The request that this answers was given up.");
+      return returned[buffer].buffer().slice(0, (int) size);
+    }
+    return copiedItem(index, size);
+  }
+
+  private ByteBuffer shortItem(int index, int at, int size) {
+    if (!reused) return chunk.readOnly.slice(at, size);
+    if (views == null || views.length < itemCount) views = new ByteBuffer[Math.max(4, itemCount)];
+    ByteBuffer view = views[index];
+    if (view == null) views[index] = view = chunk.readOnly.duplicate();
+    return view.clear().position(at).limit(at + size);
+  }
+
+  private ByteBuffer copiedItem(int index, long size) {
+    if (copies == null) copies = new ByteBuffer[itemCount];
+    if (copies[index] == null) {
+      ByteBuffer copy = ByteBuffer.allocateDirect((int) size);
+      copyTo(index, 0, copy);
+      copies[index] = copy.flip().asReadOnlyBuffer();
+    }
+    return copies[index].duplicate();
+  }
+
+  /**
+   * Copies bytes of an item, from {@code from} on, as many as there are and {@code to} has room
+   * for, whose position moves. Of lent items this is the one copy there is.
+   *
+   * @return how many
+   */
+  public int copyTo(int index, long from, ByteBuffer to) {
+    int view = open(index);
+    long size = bytes.getLong(view + View.SIZE);
+    if (from < 0 || from > size)
+      throw new IndexOutOfBoundsException("byte " + from + " of " + size);
+    int count = (int) Math.min(size - from, to.remaining());
+    if (bytes.getInt(view + View.KIND) != View.LENT) {
+      ByteBuffer item = item(index);
+      to.put(item.slice(item.position() + (int) from, count));
+      return count;
+    }
+    if (to.isReadOnly()) throw new java.nio.ReadOnlyBufferException();
+    ByteBuffer direct = to.isDirect() ? to : ByteBuffer.allocateDirect(count);
+    int position = to.isDirect() ? to.position() : 0;
+    MessageHandle lent = lent();
+    lent.enter();
+    try {
+      long target = service.binding().addressOf(direct) + position;
+      service.binding().copy(target, bytes.getLong(view + View.DATA) + from, count);
+    } finally {
+      lent.leave();
+    }
+    if (to.isDirect()) {
+      to.position(position + count);
+    } else {
+      to.put(direct);
+    }
+    return count;
+  }
+
+  private MessageHandle lent() {
+    if (handle == null) throw new IllegalStateException("The context is closed.");
+    return handle;
+  }
+
+  /**
+   * A lent item where it is, without a copy; read only. Of other items the same as {@link #item}.
+   *
+   * <p>This is the one buffer that Java cannot check: drop it before the message is closed. Used
+   * afterwards it shows what the sender has made of its memory, or, once the sender is gone, ends
+   * the JVM.
+   */
+  public ByteBuffer borrow(int index) {
+    int view = open(index);
+    if (bytes.getInt(view + View.KIND) != View.LENT) return item(index);
+    long size = bytes.getLong(view + View.SIZE);
+    if (size > Integer.MAX_VALUE)
+      throw new IllegalStateException("Item " + index + " is too large for one buffer.");
+    MessageHandle lent = lent();
+    lent.enter();
+    try {
+      return service.binding().view(bytes.getLong(view + View.DATA), size).asReadOnlyBuffer();
+    } finally {
+      lent.leave();
+    }
+  }
+
+  /** The window that an item is in; null if it is in none. */
+  public ReceiveWindow window(int index) {
+    open(index);
+    return windows == null ? null : windows[index];
+  }
+
+  /** The {@link Outgoing#requestId} of the request that this answers; 0 if none. */
+  public long inReplyTo() {
+    open();
+    return bytes.getLong(offset + Record.IN_REPLY_TO);
+  }
+
+  /** How many return buffers the sender has attached. */
+  public int returnCount() {
+    open();
+    return bytes.getInt(offset + Record.RETURN_COUNT);
+  }
+
+  /** The room in one of them, in bytes. */
+  public long returnSize(int index) {
+    if (index < 0 || index >= returnCount()) throw new IndexOutOfBoundsException(index);
+    return bytes.getLong(offset + Record.HEAD + itemCount * View.BYTES + 8 * index);
+  }
+
+  /**
+   * The native message to reply to, to be left afterwards; null if there is nothing but its source
+   * to know.
+   */
+  MessageHandle handle() {
+    open();
+    return handle;
+  }
+
+  /** Gives it back: short items and lent views end here. */
+  @Override
+  public void close() {
+    if (reused && handle == null) {
+      // Its batch is one thread's, and it has nothing that could be given back twice.
+      STATE.setRelease(this, 0);
+      return;
+    }
+    if (!STATE.compareAndSet(this, OPEN, 0)) return;
+    if (handle != null) {
+      handle.close();
+      cleanable.clean();
+    }
+    if (!reused) chunk.release();
+  }
+}

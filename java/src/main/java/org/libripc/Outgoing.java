@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import org.libripc.internal.Layout;
+import org.libripc.internal.Layout.Item;
+import org.libripc.internal.Layout.Outcome;
+import org.libripc.internal.Layout.SendOptions;
+import org.libripc.internal.NativeBlock;
+
+/**
+ * A message to send: up to 64 items, a tag, return buffers. Made once and used again and again
+ * ({@link #clear}) it makes no garbage. One thread at a time.
+ *
+ * <p>Items are buffers from position to limit, which stay as they are. Of items of up to {@value
+ * #INLINE_ITEM} bytes, and of heap buffers, the bytes are copied when they are added; larger direct
+ * buffers are only referred to, and must not change until the send has returned, or the ticket is
+ * complete if they travel as long items.
+ */
+public final class Outgoing {
+  /** Items up to this size are copied by {@link #add}. */
+  public static final int INLINE_ITEM = 1024;
+
+  private static final int INLINE = 4096;
+  private static final int MISSED = 64;
+
+  // The arguments of one native call, in one piece of memory.
+  private static final int OPTIONS = 0;
+  private static final int ITEMS = OPTIONS + SendOptions.BYTES;
+  private static final int RETURNS = ITEMS + Layout.MAX_ITEMS * Item.BYTES;
+  private static final int OUTCOME = RETURNS + Layout.MAX_RETURNS * Layout.ReturnBuffer.BYTES;
+  private static final int TICKET = OUTCOME + Outcome.BYTES;
+  private static final int REQUEST = TICKET + 8;
+  private static final int MISSED_IDS = REQUEST + 8;
+  private static final int BYTES = MISSED_IDS + MISSED * 8;
+  private static final int TOTAL = BYTES + INLINE;
+
+  private static final int AUTO = ItemKind.AUTO.ordinal();
+  private static final int SHORT = ItemKind.SHORT.ordinal();
+  private static final int LONG = ItemKind.LONG.ordinal();
+  private static final int RETURN = ItemKind.RETURN.ordinal();
+
+  private final NativeBlock block = new NativeBlock(TOTAL);
+  private final ByteBuffer memory = block.bytes;
+  private final ByteBuffer[]
+      sources = // of items that are not inline: a reference costs more than it looks
+      new ByteBuffer[Layout.MAX_ITEMS];
+  // Where an item's copy is; -1: it is not inline.
+  private final int[] inlineAt = new int[Layout.MAX_ITEMS];
+  private final int[] kinds = new int[Layout.MAX_ITEMS];
+  private final ReturnBuffer[] attached = new ReturnBuffer[Layout.MAX_RETURNS];
+  private int count;
+  private int returnCount;
+  private boolean referring;
+  private int inlineUsed;
+  private int tag;
+  private long timeout;
+  private long requestId;
+  private GroupOutcome outcome;
+
+  /** An empty message. */
+  public Outgoing() {
+    memory.putLong(OPTIONS, SendOptions.BYTES);
+  }
+
+  /** Empties it. Returns this. */
+  public Outgoing clear() {
+    if (referring) Arrays.fill(sources, 0, count, null);
+    if (returnCount != 0) Arrays.fill(attached, 0, returnCount, null);
+    referring = false;
+    count = 0;
+    returnCount = 0;
+    inlineUsed = 0;
+    tag = 0;
+    timeout = 0;
+    return this;
+  }
+
+  /** A number for the receiver; what it means is the application's. Returns this. */
+  public Outgoing tag(int number) {
+    tag = number;
+    return this;
+  }
+
+  /** How long a message with long items may take; 30 seconds if it is not set. Returns this. */
+  public Outgoing timeout(long time, TimeUnit unit) {
+    if (time <= 0) throw new IllegalArgumentException("the time must be more than 0");
+    timeout = unit.toNanos(time);
+    return this;
+  }
+
+  /** Adds an item that travels as it fits. Returns this. */
+  public Outgoing add(ByteBuffer item) {
+    return add(item, ItemKind.AUTO);
+  }
+
+  /** Adds an item. Returns this. */
+  public Outgoing add(ByteBuffer item, ItemKind kind) {
+    if (kind == ItemKind.RETURN)
+      throw new IllegalArgumentException("say which return buffer: addReturn()");
+    return add(item, kind, 0);
+  }
+
+  /** Adds all of a leased buffer. Returns this. */
+  public Outgoing add(RegisteredBuffer item, ItemKind kind) {
+    return add(item.buffer(), kind);
+  }
+
+  /**
+   * Adds an item of a reply that is written into return buffer {@code index} of the request.
+   * Returns this.
+   */
+  public Outgoing addReturn(ByteBuffer item, int index) {
+    if (index < 0 || index >= Layout.MAX_RETURNS) throw new IndexOutOfBoundsException(index);
+    return add(item, ItemKind.RETURN, index);
+  }
+
+  private Outgoing add(ByteBuffer item, ItemKind kind, int returnIndex) {
+    if (count == Layout.MAX_ITEMS)
+      throw new IllegalStateException("a message has at most 64 items");
+    int size = item.remaining();
+    boolean copied = size <= INLINE_ITEM || !item.isDirect();
+    boolean inline =
+        copied && size <= INLINE - inlineUsed && (kind == ItemKind.AUTO || kind == ItemKind.SHORT);
+    kinds[count] = kind.ordinal();
+    int at = ITEMS + count * Item.BYTES;
+    memory.putLong(at + Item.SIZE, size);
+    memory.putInt(at + Item.RETURN_INDEX, returnIndex);
+    if (inline) {
+      inlineAt[count] = BYTES + inlineUsed;
+      memory.put(BYTES + inlineUsed, item, item.position(), size);
+      inlineUsed += (size + 7) & ~7;
+    } else {
+      inlineAt[count] = -1;
+      sources[count] = item;
+      referring = true;
+    }
+    ++count;
+    return this;
+  }
+
+  /**
+   * Lets the reply write into a buffer. It is return buffer 0, 1 ... in the order of the calls.
+   * Returns this.
+   */
+  public Outgoing attach(ReturnBuffer buffer) {
+    if (returnCount == Layout.MAX_RETURNS)
+      throw new IllegalStateException("a message has at most 16 return buffers");
+    attached[returnCount++] = buffer;
+    return this;
+  }
+
+  /**
+   * After a send with return buffers: names the request in {@link Message#inReplyTo}; 0 without.
+   */
+  public long requestId() {
+    return requestId;
+  }
+
+  /**
+   * After a send to a group, also one that failed: who took it. Null if the destination was no
+   * group.
+   */
+  public GroupOutcome outcome() {
+    return outcome;
+  }
+
+  // ---- For the sender ----
+
+  /** Whether nothing but what is in here is needed: short items, no return buffers. */
+  boolean isPlain() {
+    return returnCount == 0 && !referring;
+  }
+
+  int count() {
+    return count;
+  }
+
+  long items() {
+    return block.address + ITEMS;
+  }
+
+  int tagNumber() {
+    return tag;
+  }
+
+  int returnCount() {
+    return returnCount;
+  }
+
+  ReturnBuffer returnBuffer(int index) {
+    return attached[index];
+  }
+
+  boolean mayBeLong() {
+    for (int index = 0; index < count; ++index) if (kinds[index] != SHORT) return true;
+    return false;
+  }
+
+  /**
+   * For a plain message: its AUTO items as short ones. The address of the options, 0 if none are
+   * needed.
+   */
+  long preparePlain() {
+    for (int index = 0; index < count; ++index) {
+      int at = ITEMS + index * Item.BYTES;
+      memory.putInt(at + Item.KIND, SHORT);
+      memory.putLong(at + Item.DATA, block.address + inlineAt[index]);
+    }
+    if (tag == 0) return 0;
+    clearOptions();
+    return block.address + OPTIONS;
+  }
+
+  private void clearOptions() {
+    memory.putInt(OPTIONS + SendOptions.TAG, tag);
+    memory.putInt(OPTIONS + SendOptions.RETURN_COUNT, 0);
+    for (int at = SendOptions.RETURNS; at < SendOptions.BYTES; at += 8)
+      memory.putLong(OPTIONS + at, 0);
+  }
+
+  /**
+   * For any other message: every item gets memory that may be held, and the options are filled.
+   *
+   * @param held gets what the ticket has to keep: the sources, and the pool memory of each,
+   *     retained
+   * @param user of the ticket; 0 without
+   * @param group whether it goes to a group, which takes short items only
+   * @param returns whether there may be return buffers to write into
+   */
+  void prepare(Ripc ripc, List<Object> held, long user, boolean group, boolean returns) {
+    for (int index = 0; index < count; ++index) {
+      int at = ITEMS + index * Item.BYTES;
+      int kind = kinds[index];
+      if (kind == AUTO && group) kind = SHORT;
+      if (kind == RETURN && !returns) kind = LONG;
+      memory.putInt(at + Item.KIND, kind);
+      boolean here = kind == SHORT && inlineAt[index] >= 0;
+      long address =
+          here ? block.address + inlineAt[index] : stableAddress(ripc, source(index), held);
+      memory.putLong(at + Item.DATA, address);
+    }
+    clearOptions();
+    memory.putInt(OPTIONS + SendOptions.RETURN_COUNT, returnCount);
+    memory.putLong(OPTIONS + SendOptions.RETURNS, returnCount == 0 ? 0 : block.address + RETURNS);
+    memory.putLong(OPTIONS + SendOptions.TIMEOUT, timeout);
+    memory.putLong(OPTIONS + SendOptions.CALLBACK, user == 0 ? 0 : Callbacks.TICKET_ADDRESS);
+    memory.putLong(OPTIONS + SendOptions.USER, user);
+    memory.putLong(
+        OPTIONS + SendOptions.REQUEST_ID, returnCount == 0 ? 0 : block.address + REQUEST);
+    memory.putLong(OPTIONS + SendOptions.OUTCOME, group ? block.address + OUTCOME : 0);
+    memory.putLong(TICKET, 0);
+    memory.putLong(REQUEST, 0);
+    memory.putLong(OUTCOME, Outcome.BYTES);
+    memory.putLong(OUTCOME + Outcome.MEMBERS, 0);
+    memory.putLong(OUTCOME + Outcome.MISSED, block.address + MISSED_IDS);
+    memory.putLong(OUTCOME + Outcome.MISSED_CAPACITY, MISSED);
+    for (int index = 0; index < returnCount; ++index) {
+      ByteBuffer buffer = attached[index].buffer();
+      int at = RETURNS + index * Layout.ReturnBuffer.BYTES;
+      memory.putLong(at + Layout.ReturnBuffer.DATA, ripc.binding().addressOf(buffer));
+      memory.putLong(at + Layout.ReturnBuffer.SIZE, buffer.capacity());
+    }
+  }
+
+  private ByteBuffer source(int index) {
+    if (inlineAt[index] < 0) return sources[index];
+    // This memory is used again at once: of heap buffers there is a copy for the ticket.
+    byte[] copy = new byte[(int) memory.getLong(ITEMS + index * Item.BYTES + Item.SIZE)];
+    memory.get(inlineAt[index], copy);
+    return ByteBuffer.wrap(copy);
+  }
+
+  private static long stableAddress(Ripc ripc, ByteBuffer source, List<Object> held) {
+    if (source.isDirect()) {
+      long start = ripc.binding().addressOf(source);
+      long address = start + source.position();
+      PoolMemory pool = ripc.pool().findAndRetain(start);
+      held.add(pool != null ? pool : source);
+      if (pool != null) held.add(source);
+      return address;
+    }
+    PoolMemory copy = ripc.pool().lease(Math.max(1, source.remaining()));
+    held.add(copy);
+    copy.root().put(0, source, source.position(), source.remaining());
+    return copy.address;
+  }
+
+  long options() {
+    return block.address + OPTIONS;
+  }
+
+  long ticketAddress() {
+    return block.address + TICKET;
+  }
+
+  /** The handle of the ticket that the call has made, 0 if none. */
+  long ticketHandle() {
+    return memory.getLong(TICKET);
+  }
+
+  /** The request that the call has made. */
+  long request() {
+    return memory.getLong(REQUEST);
+  }
+
+  void readResults(boolean group) {
+    requestId = returnCount == 0 ? 0 : memory.getLong(REQUEST);
+    outcome = null;
+    if (!group) return;
+    int members = memory.getInt(OUTCOME + Outcome.MEMBERS);
+    int taken = memory.getInt(OUTCOME + Outcome.TAKEN);
+    List<ServiceId> missed = new ArrayList<>();
+    for (int index = 0; index < Math.min(members - taken, MISSED); ++index) {
+      missed.add(ServiceId.of(memory.getLong(MISSED_IDS + 8 * index)));
+    }
+    outcome = new GroupOutcome(members, taken, List.copyOf(missed));
+  }
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import java.nio.ByteBuffer;
+import java.util.Objects;
+
+/**
+ * Memory that one long item may be received into. Made once, posted as often as wanted: {@link
+ * Service#post} or {@link Ripc#post}. While it is posted its memory is the library's; it is the
+ * application's again when the message that used it was received ({@link Message#window}), the
+ * window was withdrawn, or the service was closed.
+ */
+public final class ReceiveWindow {
+  private final ByteBuffer buffer;
+  private final RegisteredBuffer registered;
+  // Guarded by this; what it is posted at: a Service or a Ripc.
+  private Object owner;
+  private PoolMemory held;
+  private long id;
+
+  /** Of memory of the application: a direct buffer, from its position to its limit. */
+  public ReceiveWindow(ByteBuffer direct) {
+    if (!direct.isDirect() || direct.isReadOnly()) {
+      throw new IllegalArgumentException(
+          "a window needs a direct buffer that can be written: lease() one");
+    }
+    buffer = direct.slice();
+    registered = null;
+  }
+
+  /**
+   * Of pool memory. The buffer stays the application's to release, and is kept while the window is
+   * posted.
+   */
+  public ReceiveWindow(RegisteredBuffer registered) {
+    this.registered = Objects.requireNonNull(registered);
+    buffer = registered.buffer();
+  }
+
+  /** A new view of all of it. */
+  public ByteBuffer buffer() {
+    return buffer.duplicate();
+  }
+
+  /** Its size in bytes. */
+  public int size() {
+    return buffer.capacity();
+  }
+
+  /** Whether it is posted. */
+  public synchronized boolean isPosted() {
+    return owner != null;
+  }
+
+  synchronized void posting(Object newOwner, long newId) {
+    if (owner != null)
+      throw new IllegalStateException("This window is posted already: withdraw it first.");
+    if (registered != null) {
+      held = registered.memory();
+      held.retain();
+    }
+    owner = newOwner;
+    id = newId;
+  }
+
+  /** It is the application's again. */
+  synchronized void returned() {
+    owner = null;
+    if (held != null) held.release();
+    held = null;
+  }
+
+  synchronized long idAt(Object expected) {
+    return owner == expected ? id : 0;
+  }
+}

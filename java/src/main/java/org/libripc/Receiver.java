@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.util.ArrayList;
+import java.util.List;
+import org.libripc.internal.Chunk;
+import org.libripc.internal.Layout.Record;
+
+/**
+ * The receiving half of a service: many messages with one native call, given out one by one or as a
+ * batch.
+ */
+final class Receiver {
+  private static final VarHandle BUSY;
+  private static final int LEND = 1; // RIPC_RECEIVE_LEND
+  private static final int MOST_CHUNKS = 8;
+  private static final int MOST_AT_ONCE = 16;
+
+  static {
+    try {
+      BUSY = MethodHandles.lookup().findVarHandle(Receiver.class, "busy", int.class);
+    } catch (ReflectiveOperationException impossible) {
+      throw new ExceptionInInitializerError(impossible);
+    }
+  }
+
+  private final Service service;
+  private volatile int flags;
+
+  @SuppressWarnings("unused") // through BUSY
+  private volatile int busy;
+
+  // All below: the thread that is busy.
+  private final List<Chunk> chunks = new ArrayList<>();
+  private Chunk chunk;
+  private int next; // of the messages received but not given out: where the first one is
+  private volatile int prefetched; // and how many there are
+
+  Receiver(Service service) {
+    this.service = service;
+  }
+
+  void lending(boolean on) {
+    flags = on ? LEND : 0;
+  }
+
+  boolean hasPrefetched() {
+    return prefetched != 0;
+  }
+
+  boolean isBusy() {
+    return busy != 0;
+  }
+
+  // While this thread is in here the service is not unregistered: close() waits for it.
+  private void begin() {
+    if (!BUSY.compareAndSet(this, 0, 1)) {
+      throw new IllegalStateException(
+          "Another thread receives from this service: one at a time may.");
+    }
+    if (service.isClosed()) {
+      end();
+      throw Service.closed();
+    }
+  }
+
+  private void end() {
+    BUSY.setRelease(this, 0);
+  }
+
+  Message receive(long timeout) throws InterruptedException {
+    begin();
+    try {
+      if (prefetched == 0) {
+        makeRoom();
+        got(service.waiting().receive(address(), left(), capacity(), flags, timeout));
+      } else if (Thread.interrupted()) {
+        throw new InterruptedException();
+      }
+      return giveOut();
+    } finally {
+      end();
+    }
+  }
+
+  Message poll() {
+    begin();
+    try {
+      if (prefetched == 0) {
+        makeRoom();
+        got(service.waiting().receiveNow(address(), left(), capacity(), flags));
+      }
+      return giveOut();
+    } finally {
+      end();
+    }
+  }
+
+  int receive(MessageBatch batch, long timeout) throws InterruptedException {
+    prepare(batch);
+    begin();
+    try {
+      if (prefetched != 0) return refuse();
+      Chunk to = batch.chunk();
+      int count =
+          service
+              .waiting()
+              .receive(
+                  to.block.address, to.block.bytes.capacity(), batch.capacity(), flags, timeout);
+      batch.load(count);
+      return count;
+    } finally {
+      end();
+    }
+  }
+
+  int poll(MessageBatch batch) {
+    prepare(batch);
+    begin();
+    try {
+      if (prefetched != 0) return refuse();
+      Chunk to = batch.chunk();
+      int count =
+          service
+              .waiting()
+              .receiveNow(to.block.address, to.block.bytes.capacity(), batch.capacity(), flags);
+      batch.load(count);
+      return count;
+    } finally {
+      end();
+    }
+  }
+
+  private void prepare(MessageBatch batch) {
+    if (batch.service() != service)
+      throw new IllegalArgumentException("this batch belongs to another service");
+    batch.close();
+  }
+
+  private static int refuse() {
+    throw new IllegalStateException(
+        "receive() has fetched more messages than it has returned: take those first, until poll() returns null.");
+  }
+
+  // ---- Chunks ----
+
+  private long address() {
+    return chunk.block.address + chunk.end;
+  }
+
+  private int left() {
+    return Chunk.BYTES - chunk.end;
+  }
+
+  private int capacity() {
+    return Math.min(MOST_AT_ONCE, left() / Record.LARGEST);
+  }
+
+  /** Makes `chunk` one with room for a few messages. */
+  private void makeRoom() {
+    if (chunk != null && chunk.isFree()) chunk.end = 0; // the memory that is in the cache
+    if (chunk != null && capacity() >= 4) return;
+    chunk = null;
+    for (Chunk each : chunks) {
+      if (each.isFree()) chunk = each;
+    }
+    if (chunk == null) {
+      // Messages that are held for long keep theirs, without being in the list.
+      if (chunks.size() == MOST_CHUNKS) chunks.remove(0);
+      chunks.add(chunk = new Chunk(Chunk.BYTES));
+    }
+    chunk.end = 0;
+  }
+
+  private void got(int count) {
+    if (count == 0) return;
+    next = chunk.end;
+    chunk.retain(count);
+    int end = next;
+    for (int index = 0; index < count; ++index) {
+      end += chunk.block.bytes.getInt(end + Record.RECORD_SIZE);
+    }
+    chunk.end = end;
+    prefetched = count;
+  }
+
+  private Message giveOut() {
+    if (prefetched == 0) return null;
+    Message message = new Message(service, false);
+    next += message.load(chunk, next);
+    prefetched = prefetched - 1;
+    return message;
+  }
+
+  /** The service is being closed, and nobody is inside: what nobody will ask for is given back. */
+  void drop() {
+    while (!BUSY.compareAndSet(this, 0, 1)) Thread.onSpinWait();
+    try {
+      for (Message message = giveOut(); message != null; message = giveOut()) message.close();
+      chunks.clear();
+      chunk = null;
+    } finally {
+      end();
+    }
+  }
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import java.lang.ref.Cleaner;
+import java.nio.ByteBuffer;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/**
+ * Memory of the context's pool, which peers read without a system call: what long messages are best
+ * sent from and received into. From {@link Ripc#lease}.
+ *
+ * <p>Counted: it starts with one user, {@link #retain} adds one, {@link #release} (or {@link
+ * #close}) takes one away, and the last one gives the memory back to the pool. Tickets, posted
+ * windows and attached return buffers count too, so it may be released while a message still
+ * travels from it. What is called after the last release throws {@link IllegalStateException}.
+ *
+ * <p>A {@link ByteBuffer} of it that is used after the release does not crash the JVM: the memory
+ * stays mapped as long as any such buffer can be reached. But the bytes may be someone else's by
+ * then.
+ *
+ * <p>One that is never released is found by the garbage collector, given back and reported as a
+ * leak.
+ */
+public final class RegisteredBuffer implements AutoCloseable {
+  /** What the garbage collector's net needs to know. Refers to the memory, never to the buffer. */
+  private static final class Net implements Runnable {
+    private final PoolMemory memory;
+    private final Throwable trace = Leaks.trace();
+    private final AtomicInteger users = new AtomicInteger(1);
+
+    Net(PoolMemory memory) {
+      this.memory = memory;
+    }
+
+    @Override
+    public void run() {
+      if (users.getAndSet(0) > 0) {
+        Leaks.report(
+            "A RegisteredBuffer of " + memory.capacity + " bytes was never released", trace);
+        // A buffer over it may be in use.
+        memory.abandon();
+        memory.release();
+      }
+    }
+  }
+
+  private final Net net;
+  private final Cleaner.Cleanable cleanable;
+  private final int size;
+
+  RegisteredBuffer(PoolMemory memory, int size) {
+    this.size = size;
+    net = new Net(memory);
+    cleanable = Leaks.CLEANER.register(this, net);
+  }
+
+  /** Its size in bytes, as it was asked for. */
+  public int size() {
+    return size;
+  }
+
+  /** A new view of all of it, big-endian, with position 0. Contents are undefined at first. */
+  public ByteBuffer buffer() {
+    return memory().slice(size);
+  }
+
+  /** One user more. Returns this. */
+  public RegisteredBuffer retain() {
+    int before;
+    do {
+      before = net.users.get();
+      if (before == 0) throw released();
+    } while (!net.users.compareAndSet(before, before + 1));
+    return this;
+  }
+
+  /**
+   * One user less.
+   *
+   * @return true if it was the last one
+   * @throws IllegalStateException if there was none
+   */
+  public boolean release() {
+    int before;
+    do {
+      before = net.users.get();
+      if (before == 0) throw released();
+    } while (!net.users.compareAndSet(before, before - 1));
+    if (before > 1) return false;
+    net.memory.release();
+    cleanable.clean();
+    return true;
+  }
+
+  /** How many users there are; 0 after the last release. */
+  public int users() {
+    return net.users.get();
+  }
+
+  /** Releases it once if it has a user; may be called again. */
+  @Override
+  public void close() {
+    if (net.users.get() > 0) release();
+  }
+
+  /** The memory, shown to the application from now on. */
+  PoolMemory memory() {
+    if (net.users.get() == 0) throw released();
+    net.memory.shown = true;
+    return net.memory;
+  }
+
+  private static IllegalStateException released() {
+    return new IllegalStateException(
+        "This buffer was released: lease another one, or retain() it for each user.");
+  }
+}

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.LongConsumer;
+import java.util.function.ToIntFunction;
+import org.libripc.internal.Binding;
+import org.libripc.internal.Guard;
+import org.libripc.internal.Layout;
+import org.libripc.internal.NativeBinding;
+import org.libripc.internal.NativeBlock;
+
+/**
+ * The library in this process: a context with its thread, its pool of registered memory and its
+ * services. Two of them are two independent peers. {@link #open}, or {@link #builder} for what is
+ * not the default.
+ *
+ * <p>It is to be closed; what belongs to it is closed with it.
+ */
+public final class Ripc implements AutoCloseable {
+  // Contexts that are closed, but live on for buffers of theirs that the garbage collector has not
+  // found yet.
+  private static final int MOST_LINGERING = 4;
+  private static final AtomicInteger LINGERING = new AtomicInteger();
+
+  private final NativeBinding binding = Binding.get();
+  private final long handle;
+  private final long spinNanos;
+  private final Guard guard = new Guard(() -> Callbacks.outside(this::destroy));
+  private final BufferPool pool;
+  private final Set<Service> services = ConcurrentHashMap.newKeySet();
+  private final Set<MessageHandle> handles = ConcurrentHashMap.newKeySet();
+  private final Map<Long, ReceiveWindow> windows = new ConcurrentHashMap<>();
+  private final AtomicLong nextWindow = new AtomicLong(1);
+
+  Ripc(RipcBuilder options) {
+    collectLingering();
+    NativeBlock created = new NativeBlock(8);
+    options.create(binding, created.address);
+    handle = created.bytes.getLong(0);
+    spinNanos = options.effectiveSpin();
+    pool = new BufferPool(this, options.keptPoolBytes());
+  }
+
+  /** With the defaults and what the environment says. */
+  public static Ripc open() {
+    return builder().open();
+  }
+
+  /** To open one with other options. */
+  public static RipcBuilder builder() {
+    return new RipcBuilder();
+  }
+
+  /** The version of the native library. */
+  public static String version() {
+    return Binding.get().version();
+  }
+
+  /** How native code is called: "jni" or "jna". */
+  public static String bindingName() {
+    return Binding.get().name();
+  }
+
+  /** How many objects were found unclosed by the garbage collector since this JVM started. */
+  public static long leaksReported() {
+    return Leaks.reported();
+  }
+
+  /** Checks this machine and this process for what libripc needs. */
+  public static List<Finding> diagnose() {
+    NativeBinding binding = Binding.get();
+    List<Finding> findings = new ArrayList<>();
+    visit(
+        Layout.Finding.BYTES,
+        bytes ->
+            findings.add(
+                new Finding(
+                    bytes.getInt(Layout.Finding.LEVEL),
+                    NativeBlock.text(
+                        bytes,
+                        Layout.Finding.SUBJECT,
+                        Layout.Finding.TEXT - Layout.Finding.SUBJECT),
+                    NativeBlock.text(
+                        bytes, Layout.Finding.TEXT, Layout.Finding.ADVICE - Layout.Finding.TEXT),
+                    NativeBlock.text(
+                        bytes,
+                        Layout.Finding.ADVICE,
+                        Layout.Finding.BYTES - Layout.Finding.ADVICE))),
+        visitor -> RipcException.check(binding.diagnose(0, visitor)));
+    return findings;
+  }
+
+  private static void visit(
+      int size, java.util.function.Consumer<ByteBuffer> reader, LongConsumer body) {
+    Callbacks.visit(found -> reader.accept(Binding.get().view(found, size)), body);
+  }
+
+  // ---- Services ----
+
+  /** Registers a service with a random ID. */
+  public Service register() {
+    return service().register();
+  }
+
+  /** To register a service with a name, a number or other options. */
+  public ServiceBuilder service() {
+    return new ServiceBuilder(this);
+  }
+
+  /**
+   * Finds a living service.
+   *
+   * @throws RipcException.NoService if there is none, within the resolve timeout
+   */
+  public ServiceInfo resolve(ServiceId id) {
+    return info(info -> binding.resolve(handle, id.value(), info));
+  }
+
+  /**
+   * The same by name. {@link Status#NAME_COLLISION} if the ID of the name is held by a service of
+   * another name.
+   */
+  public ServiceInfo resolve(String name) {
+    ServiceId.ofName(name);
+    NativeBlock text = NativeBlock.of(name);
+    ServiceInfo found = info(info -> binding.resolveName(handle, text.address, info));
+    NativeBlock.keep(text);
+    return found;
+  }
+
+  /**
+   * Finds the path that a send to a living service takes, making it if need be, and what speaks
+   * against the others.
+   */
+  public ServiceInfo findPath(ServiceId id) {
+    return info(info -> binding.findPath(handle, id.value(), info));
+  }
+
+  private ServiceInfo info(ToIntFunction<Long> call) {
+    NativeBlock info = new NativeBlock(Layout.Info.BYTES);
+    info.bytes.putLong(0, Layout.Info.BYTES);
+    enter();
+    try {
+      RipcException.check(call.applyAsInt(info.address));
+    } finally {
+      guard.leave();
+    }
+    return ServiceInfo.read(info.bytes);
+  }
+
+  /** Every living service that the resolvers can list. */
+  public List<ServiceInfo> services() {
+    return infos(visitor -> RipcException.check(binding.listServices(handle, visitor)));
+  }
+
+  /** Every living member of a group. */
+  public List<ServiceInfo> members(ServiceId group) {
+    return infos(
+        visitor -> RipcException.check(binding.groupMembers(handle, group.value(), visitor)));
+  }
+
+  private List<ServiceInfo> infos(LongConsumer call) {
+    List<ServiceInfo> found = new ArrayList<>();
+    enter();
+    try {
+      visit(Layout.Info.BYTES, bytes -> found.add(ServiceInfo.read(bytes)), call);
+    } finally {
+      guard.leave();
+    }
+    return found;
+  }
+
+  // ---- Memory ----
+
+  /**
+   * Leases memory of the pool.
+   *
+   * @param size in bytes, from 0
+   * @throws RipcException {@link Status#NO_MEMORY} if the pool's limit is reached
+   */
+  public RegisteredBuffer lease(int size) {
+    if (size < 0) throw new IllegalArgumentException("the size is negative");
+    return new RegisteredBuffer(pool.lease(size), size);
+  }
+
+  /** What the pool holds. */
+  public PoolStatistics poolStatistics() {
+    NativeBlock block = new NativeBlock(Layout.POOL_STATISTICS);
+    block.bytes.putLong(0, Layout.POOL_STATISTICS);
+    enter();
+    try {
+      RipcException.check(binding.poolStatistics(handle, block.address));
+    } finally {
+      guard.leave();
+    }
+    ByteBuffer b = block.bytes;
+    return new PoolStatistics(
+        b.getLong(8),
+        b.getLong(16),
+        b.getLong(24),
+        b.getLong(32),
+        b.getLong(40),
+        b.getLong(48),
+        b.getLong(56),
+        b.getLong(64),
+        b.getLong(72),
+        b.getLong(80),
+        b.getLong(88),
+        b.getLong(96));
+  }
+
+  /**
+   * Posts a window for any service of this context; it is used after those of the service itself.
+   */
+  public void post(ReceiveWindow window) {
+    enter();
+    try {
+      postAt(this, window, (data, size, id) -> binding.contextWindowPost(handle, data, size, id));
+    } finally {
+      guard.leave();
+    }
+  }
+
+  /**
+   * Takes back a window that was posted here.
+   *
+   * @return false if it was not posted, or is in use
+   */
+  public boolean withdraw(ReceiveWindow window) {
+    enter();
+    try {
+      return withdrawAt(
+          this, window, (id, count) -> binding.contextWindowWithdraw(handle, id, count));
+    } finally {
+      guard.leave();
+    }
+  }
+
+  interface PostCall {
+    int post(long data, long size, long id);
+  }
+
+  interface WithdrawCall {
+    int withdraw(long id, long count);
+  }
+
+  void postAt(Object owner, ReceiveWindow window, PostCall call) {
+    long id = nextWindow.getAndIncrement();
+    window.posting(owner, id);
+    windows.put(id, window);
+    ByteBuffer buffer = window.buffer();
+    int status = call.post(binding.addressOf(buffer), buffer.capacity(), id);
+    if (status != 0) {
+      windows.remove(id);
+      window.returned();
+      throw RipcException.ofLastCall(status);
+    }
+  }
+
+  boolean withdrawAt(Object owner, ReceiveWindow window, WithdrawCall call) {
+    long id = window.idAt(Objects.requireNonNull(owner));
+    if (id == 0) return false;
+    NativeBlock count = new NativeBlock(8);
+    RipcException.check(call.withdraw(id, count.address));
+    if (count.bytes.getLong(0) == 0) return false;
+    windowFilled(id);
+    return true;
+  }
+
+  /** The window is the application's again; null if it was never posted. */
+  ReceiveWindow windowFilled(long id) {
+    ReceiveWindow window = windows.remove(id);
+    if (window != null) window.returned();
+    return window;
+  }
+
+  void windowsReturnedOf(Object owner) {
+    windows.forEach(
+        (id, window) -> {
+          if (window.idAt(owner) == id) windowFilled(id);
+        });
+  }
+
+  // ---- For the other classes ----
+
+  NativeBinding binding() {
+    return binding;
+  }
+
+  long handle() {
+    return handle;
+  }
+
+  Guard guard() {
+    return guard;
+  }
+
+  BufferPool pool() {
+    return pool;
+  }
+
+  Set<Service> registered() {
+    return services;
+  }
+
+  Set<MessageHandle> handles() {
+    return handles;
+  }
+
+  long spinNanos() {
+    return spinNanos;
+  }
+
+  /** To be left afterwards. */
+  void enter() {
+    if (!guard.tryEnter())
+      throw new RipcException.Closed("This context was closed: open another one.");
+  }
+
+  // ---- The end ----
+
+  /**
+   * Closes every service, message and ticket of the context and ends it. Memory that the
+   * application still has buffers of stays mapped until the garbage collector has found that they
+   * are gone, and a rest of the context with it.
+   *
+   * <p>From inside a callback it returns before that is done.
+   */
+  @Override
+  public void close() {
+    if (!guard.tryEnter()) return;
+    if (!guard.close()) {
+      guard.leave();
+      return;
+    }
+    LINGERING.incrementAndGet();
+    Callbacks.outside(
+        () -> {
+          for (Service service : services) service.close();
+          for (MessageHandle each : handles) each.close();
+          pool.close();
+          guard.leave();
+        });
+  }
+
+  private void destroy() {
+    binding.contextDestroy(handle);
+    windowsReturnedOf(this);
+    LINGERING.decrementAndGet();
+  }
+
+  private static void collectLingering() {
+    for (int attempt = 0; attempt < 20 && LINGERING.get() > MOST_LINGERING; ++attempt) {
+      if (attempt % 10 == 0) System.gc();
+      try {
+        Thread.sleep(5);
+      } catch (InterruptedException interrupted) {
+        Thread.currentThread().interrupt();
+        return;
+      }
+    }
+  }
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import java.nio.ByteBuffer;
+import java.nio.file.Path;
+import java.util.concurrent.TimeUnit;
+import org.libripc.internal.Layout.ContextOptions;
+import org.libripc.internal.NativeBinding;
+import org.libripc.internal.NativeBlock;
+
+/**
+ * The options of a context. What is not set is as the environment says (README, "Settings"). May be
+ * used for several contexts; one thread at a time.
+ */
+public final class RipcBuilder {
+  /** Which users' processes a context talks to; root is always admitted. */
+  public enum Peers {
+    /** Those of the same user. */
+    SAME_USER,
+    /** Also processes whose effective group is this process's. */
+    SAME_GROUP,
+    /** Whoever the runtime directory's permissions let in. */
+    ANY
+  }
+
+  private static final long DEFAULT_SPIN = 50_000;
+  private static final long DEFAULT_KEPT = 64L << 20;
+
+  private String runtimeDirectory;
+  private String transports;
+  private String staticResolver;
+  private long poolLimit;
+  private long keptPoolBytes = DEFAULT_KEPT;
+  private long resolveTimeout;
+  private long spin = -1;
+  private Peers peers;
+  private int maxPeers;
+
+  RipcBuilder() {}
+
+  /** Where services of one host meet. */
+  public RipcBuilder runtimeDirectory(Path directory) {
+    runtimeDirectory = directory.toString();
+    return this;
+  }
+
+  /** Which transports, the preferred one first. */
+  public RipcBuilder transports(String... names) {
+    transports = String.join(",", names);
+    return this;
+  }
+
+  /** A file of known services, asked first. */
+  public RipcBuilder staticResolver(Path file) {
+    staticResolver = file.toString();
+    return this;
+  }
+
+  /** The most bytes of registered pool memory; 1/4 of the machine's memory if it is not set. */
+  public RipcBuilder poolLimit(long bytes) {
+    poolLimit = positive(bytes);
+    return this;
+  }
+
+  /**
+   * The most bytes of released leases that are kept for the next lease of the same size; 64 MiB if
+   * it is not set.
+   */
+  public RipcBuilder keepReleased(long bytes) {
+    if (bytes < 0) throw new IllegalArgumentException("the number of bytes is negative");
+    keptPoolBytes = bytes;
+    return this;
+  }
+
+  /** An unknown ID answers within this time; 1 second if it is not set. */
+  public RipcBuilder resolveTimeout(long time, TimeUnit unit) {
+    resolveTimeout = positive(unit.toNanos(time));
+    return this;
+  }
+
+  /** How long a wait polls before it sleeps, from 0. */
+  public RipcBuilder spin(long time, TimeUnit unit) {
+    if (time < 0) throw new IllegalArgumentException("the time is negative");
+    spin = unit.toNanos(time);
+    return this;
+  }
+
+  /** Whom it talks to. */
+  public RipcBuilder peers(Peers policy) {
+    peers = policy;
+    return this;
+  }
+
+  /** The most processes that are connected at once; 4096 if it is not set. */
+  public RipcBuilder maxPeers(int count) {
+    maxPeers = (int) positive(count);
+    return this;
+  }
+
+  private static long positive(long value) {
+    if (value <= 0) throw new IllegalArgumentException(value + " is not more than 0");
+    return value;
+  }
+
+  /**
+   * Opens a context: opens the runtime directory, clears what dead processes left there, starts a
+   * thread.
+   *
+   * @throws RipcException with the reason
+   * @throws UnsatisfiedLinkError if the native library does not load: says why, and what to install
+   */
+  public Ripc open() {
+    return new Ripc(this);
+  }
+
+  long keptPoolBytes() {
+    return keptPoolBytes;
+  }
+
+  /** In nanoseconds, as the native library sees it. */
+  long effectiveSpin() {
+    if (spin >= 0) return spin;
+    String variable = System.getenv("RIPC_SPIN_US");
+    try {
+      return variable == null || variable.isEmpty()
+          ? DEFAULT_SPIN
+          : Long.parseLong(variable) * 1000;
+    } catch (NumberFormatException notANumber) {
+      return DEFAULT_SPIN;
+    }
+  }
+
+  void create(NativeBinding binding, long context) {
+    NativeBlock block = new NativeBlock(ContextOptions.BYTES);
+    binding.contextOptionsInit(block.address);
+    NativeBlock directory = NativeBlock.of(runtimeDirectory);
+    NativeBlock names = NativeBlock.of(transports);
+    NativeBlock resolver = NativeBlock.of(staticResolver);
+    ByteBuffer options = block.bytes;
+    options.putLong(ContextOptions.RUNTIME_DIRECTORY, NativeBlock.addressOf(directory));
+    options.putLong(ContextOptions.TRANSPORTS, NativeBlock.addressOf(names));
+    options.putLong(ContextOptions.STATIC_RESOLVER, NativeBlock.addressOf(resolver));
+    options.putLong(ContextOptions.POOL_LIMIT, poolLimit);
+    options.putLong(ContextOptions.RESOLVE_TIMEOUT, resolveTimeout);
+    if (spin >= 0) options.putLong(ContextOptions.SPIN, spin);
+    if (peers != null) options.putInt(ContextOptions.PEER_POLICY, peers.ordinal());
+    options.putInt(ContextOptions.MAX_PEERS, maxPeers);
+    try {
+      RipcException.check(binding.contextCreate(block.address, context));
+    } finally {
+      NativeBlock.keep(block, directory, names, resolver);
+    }
+  }
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import com.sun.jna.LastErrorException;
+import java.util.ArrayList;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import org.libripc.internal.Epoll;
+import org.libripc.internal.Guard;
+import org.libripc.internal.InterruptHook;
+import org.libripc.internal.NativeBlock;
+
+/**
+ * Waits for many services with one thread: for messages, and for room at peers that had none. Like
+ * {@link java.nio.channels.Selector}, but a service that was selected is to be received from until
+ * {@link Service#poll} returns null: only then is it selected again for what comes later.
+ *
+ * <p>One thread selects at a time; any thread may register, cancel, {@link #wakeup} and close.
+ */
+public final class RipcSelector implements AutoCloseable {
+  /** A service's registration with a selector. Any thread. */
+  public static final class Key {
+    private final RipcSelector selector;
+    private final Service service;
+    private final Object attachment;
+    private final long number;
+    private final int descriptor;
+    // Guarded by this.
+    private final Set<ServiceId> wanted = new LinkedHashSet<>();
+    private List<ServiceId> writable = List.of();
+    private boolean readable;
+    private boolean cancelled;
+
+    private Key(
+        RipcSelector selector, Service service, Object attachment, long number, int descriptor) {
+      this.selector = selector;
+      this.service = service;
+      this.attachment = attachment;
+      this.number = number;
+      this.descriptor = descriptor;
+    }
+
+    /** The service. */
+    public Service service() {
+      return service;
+    }
+
+    /** What was given at the registration; may be null. */
+    public Object attachment() {
+      return attachment;
+    }
+
+    /** Whether the last select found that there may be messages: receive until there are none. */
+    public synchronized boolean isReadable() {
+      return readable;
+    }
+
+    /**
+     * The peers, of those asked for, that the last select found to have room (or to be gone: the
+     * send will tell).
+     */
+    public synchronized List<ServiceId> writable() {
+      return writable;
+    }
+
+    /** Has the selector wait for room at a peer, once, after a send found none. */
+    public void requestRoom(ServiceId peer) {
+      synchronized (this) {
+        wanted.add(peer);
+      }
+      service.call(() -> service.binding().requestRoomEvent(service.handle(), peer.value()));
+    }
+
+    /** Whether it is registered no longer: cancelled, or the service or the selector was closed. */
+    public synchronized boolean isCancelled() {
+      return cancelled;
+    }
+
+    /** Ends the registration. */
+    public void cancel() {
+      synchronized (this) {
+        if (cancelled) return;
+        cancelled = true;
+      }
+      service.keys().remove(this);
+      selector.remove(this);
+    }
+
+    private synchronized boolean update(boolean ready) {
+      writable = List.of();
+      readable = ready || service.hasPrefetched();
+      if (ready && !wanted.isEmpty()) {
+        List<ServiceId> found = new ArrayList<>();
+        for (ServiceId peer : wanted) if (mayHaveRoom(peer)) found.add(peer);
+        found.forEach(wanted::remove);
+        writable = List.copyOf(found);
+      }
+      return readable || !writable.isEmpty();
+    }
+
+    private boolean mayHaveRoom(ServiceId peer) {
+      int status = service.binding().waitRoom(service.handle(), peer.value(), 0);
+      if (status == Status.INTERRUPTED.code())
+        status = service.binding().waitRoom(service.handle(), peer.value(), 0);
+      if (status != Status.TIMEOUT.code()) return true;
+      return service.binding().requestRoomEvent(service.handle(), peer.value()) != 0;
+    }
+  }
+
+  private static final int MOST_EVENTS = 64;
+
+  private final Epoll epoll;
+  private final Guard guard;
+  private final InterruptHook hook = new InterruptHook(this::wakeup);
+  private final Map<Long, Key> keys = new ConcurrentHashMap<>();
+  private final AtomicLong nextKey = new AtomicLong(1);
+
+  private RipcSelector() {
+    epoll = new Epoll(MOST_EVENTS);
+    guard = new Guard(epoll::close);
+  }
+
+  /**
+   * Opens one.
+   *
+   * @throws RipcException {@link Status#NO_DESCRIPTORS} if it needs more descriptors than there are
+   */
+  public static RipcSelector open() {
+    try {
+      return new RipcSelector();
+    } catch (LastErrorException problem) {
+      throw RipcException.of(
+          Status.NO_DESCRIPTORS,
+          "A selector needs two descriptors (" + problem.getMessage() + "): raise `ulimit -n`.");
+    }
+  }
+
+  /**
+   * Registers a service, of any context. It may be registered with several selectors, once with
+   * each.
+   */
+  public Key register(Service service, Object attachment) {
+    enter();
+    try {
+      NativeBlock descriptor = new NativeBlock(4);
+      service.enter();
+      try {
+        for (Key each : service.keys()) {
+          if (each.selector == this)
+            throw new IllegalStateException("This service is registered here already.");
+        }
+        int status = service.binding().serviceDescriptor(service.handle(), descriptor.address);
+        RipcException.check(status);
+        Key key =
+            new Key(
+                this, service, attachment, nextKey.getAndIncrement(), descriptor.bytes.getInt(0));
+        keys.put(key.number, key);
+        service.keys().add(key);
+        epoll.add(key.descriptor, key.number);
+        return key;
+      } finally {
+        service.guard().leave();
+      }
+    } finally {
+      guard.leave();
+    }
+  }
+
+  private void remove(Key key) {
+    keys.remove(key.number);
+    if (!guard.tryEnter()) return;
+    try {
+      epoll.remove(key.descriptor);
+    } finally {
+      guard.leave();
+    }
+  }
+
+  /** The registrations. */
+  public Set<Key> keys() {
+    return Set.copyOf(keys.values());
+  }
+
+  /** Waits until a service is ready, or {@link #wakeup}. */
+  public List<Key> select() throws InterruptedException {
+    return select(-1);
+  }
+
+  /** Waits for a time. The ready ones; empty if there are none, also after {@link #wakeup}. */
+  public List<Key> select(long time, TimeUnit unit) throws InterruptedException {
+    return select(Math.max(0, unit.toNanos(time)));
+  }
+
+  private List<Key> select(long nanos) throws InterruptedException {
+    if (Thread.interrupted()) throw new InterruptedException();
+    boolean prefetched = false;
+    for (Key key : keys.values()) prefetched |= key.service.hasPrefetched();
+    Set<Long> ready;
+    enter();
+    try {
+      hook.enter();
+      try {
+        ready = epoll.await(prefetched ? 0 : nanos);
+      } finally {
+        hook.leave();
+      }
+    } finally {
+      guard.leave();
+    }
+    if (guard.isClosed()) throw closed();
+    if (Thread.interrupted()) throw new InterruptedException();
+    List<Key> found = new ArrayList<>();
+    for (Key key : keys.values()) {
+      if (!key.service.guard().tryEnter()) continue;
+      try {
+        if (key.update(ready.contains(key.number))) found.add(key);
+      } finally {
+        key.service.guard().leave();
+      }
+    }
+    return found;
+  }
+
+  /** Ends the select that is running, or the next one. */
+  public void wakeup() {
+    if (!guard.tryEnter()) return;
+    try {
+      epoll.wake();
+    } finally {
+      guard.leave();
+    }
+  }
+
+  private void enter() {
+    if (!guard.tryEnter()) throw closed();
+  }
+
+  private static RipcException closed() {
+    return new RipcException.Closed("This selector was closed: open another one.");
+  }
+
+  /** Ends it: a select that is running throws {@link RipcException.Closed}. The services go on. */
+  @Override
+  public void close() {
+    if (!guard.tryEnter()) return;
+    for (Key key : keys.values()) key.cancel();
+    guard.close();
+    epoll.wake();
+    guard.leave();
+  }
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import java.lang.ref.Reference;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.libripc.internal.Layout.ShortMessage;
+import org.libripc.internal.NativeBinding;
+import org.libripc.internal.NativeBlock;
+
+/** The sending half of a service. */
+final class Sender {
+  private static final int MOST_AT_ONCE = 64;
+  private static final ThreadLocal<Outgoing> SINGLE = ThreadLocal.withInitial(Outgoing::new);
+  private static final ThreadLocal<NativeBlock> MANY =
+      ThreadLocal.withInitial(() -> new NativeBlock(MOST_AT_ONCE * ShortMessage.BYTES + 8));
+
+  private final Service service;
+  private final Ripc ripc;
+  private final NativeBinding binding;
+  // The lock is held from before a request is sent until its buffers are in here: its reply may be
+  // faster.
+  private final Map<Long, ReturnBuffer[]> requests = new HashMap<>();
+
+  Sender(Service service) {
+    this.service = service;
+    ripc = service.ripc();
+    binding = service.binding();
+  }
+
+  Ticket send(ServiceId to, ByteBuffer item, int tag) {
+    Outgoing message = SINGLE.get();
+    try {
+      return send(to, message.clear().tag(tag).add(item));
+    } finally {
+      message.clear();
+    }
+  }
+
+  Ticket send(ServiceId to, Outgoing message) {
+    Ticket ticket = trySend(to, message);
+    if (ticket == null) throw RipcException.ofLastCall(Status.AGAIN.code());
+    return ticket;
+  }
+
+  Ticket send(ServiceId to, Outgoing message, long timeout) throws InterruptedException {
+    long started = System.nanoTime();
+    for (; ; ) {
+      Ticket ticket = trySend(to, message);
+      if (ticket != null) return ticket;
+      long left = timeout - (System.nanoTime() - started);
+      if (!service.waiting().waitRoom(to.value(), Math.max(0, left))) {
+        throw RipcException.of(
+            Status.TIMEOUT, "The peer had no room in this time: is it receiving?");
+      }
+    }
+  }
+
+  /** Null: no room. */
+  Ticket trySend(ServiceId to, Outgoing message) {
+    boolean group = to.isGroup();
+    if (!group && message.isPlain()) {
+      int status = sendPlain(to.value(), message);
+      if (status == 0) return Ticket.DONE;
+      if (status == Status.AGAIN.code()) return null;
+      if (status != Status.TOO_LARGE.code() || !message.mayBeLong())
+        throw RipcException.ofLastCall(status);
+    }
+    return sendAny(to.value(), message, group, null);
+  }
+
+  Ticket reply(Message to, Outgoing message) {
+    MessageHandle handle = to.handle();
+    Ticket ticket;
+    if (handle == null) {
+      ticket = trySend(to.source(), message);
+    } else {
+      ticket = sendAny(0, message, false, handle);
+    }
+    if (ticket == null) throw RipcException.ofLastCall(Status.AGAIN.code());
+    return ticket;
+  }
+
+  private int sendPlain(long to, Outgoing message) {
+    long options = message.preparePlain();
+    service.enter();
+    try {
+      return binding.send(service.handle(), to, message.items(), message.count(), options, 0);
+    } finally {
+      service.guard().leave();
+      Reference.reachabilityFence(message);
+    }
+  }
+
+  // Long items, return buffers, groups.
+  private Ticket sendAny(long to, Outgoing message, boolean group, MessageHandle replyTo) {
+    List<Object> held = new ArrayList<>();
+    Ticket ticket = !group && message.mayBeLong() ? new Ticket(ripc, held) : null;
+    boolean kept = false;
+    int status;
+    service.enter();
+    try {
+      message.prepare(ripc, held, ticket == null ? 0 : ticket.user(), group, replyTo != null);
+      status =
+          message.returnCount() == 0 ? call(to, message, replyTo) : request(to, message, replyTo);
+      message.readResults(group);
+      if (status == 0 && ticket != null && message.ticketHandle() != 0) {
+        ticket.sent(message.ticketHandle());
+        kept = true;
+      }
+    } finally {
+      service.guard().leave();
+      if (ticket != null && !kept) ticket.unused();
+      if (ticket == null) PoolMemory.releaseAll(held);
+      Reference.reachabilityFence(message);
+    }
+    if (status == Status.AGAIN.code()) return null;
+    RipcException.check(status);
+    return kept ? ticket : Ticket.DONE;
+  }
+
+  private int call(long to, Outgoing message, MessageHandle replyTo) {
+    if (replyTo == null) {
+      return binding.send(
+          service.handle(),
+          to,
+          message.items(),
+          message.count(),
+          message.options(),
+          message.ticketAddress());
+    }
+    long request = replyTo.enter();
+    try {
+      return binding.reply(
+          service.handle(),
+          request,
+          message.items(),
+          message.count(),
+          message.options(),
+          message.ticketAddress());
+    } finally {
+      replyTo.leave();
+    }
+  }
+
+  private int request(long to, Outgoing message, MessageHandle replyTo) {
+    ReturnBuffer[] buffers = new ReturnBuffer[message.returnCount()];
+    synchronized (requests) {
+      int status = -1;
+      int attached = 0;
+      try {
+        for (; attached < buffers.length; ++attached) {
+          message.returnBuffer(attached).attached();
+          buffers[attached] = message.returnBuffer(attached);
+        }
+        status = call(to, message, replyTo);
+        if (status == 0) requests.put(message.request(), buffers);
+        return status;
+      } finally {
+        if (status != 0) for (int index = 0; index < attached; ++index) buffers[index].returned();
+      }
+    }
+  }
+
+  /** The buffers are the application's again; null if the request is unknown. */
+  ReturnBuffer[] requestAnswered(long request) {
+    ReturnBuffer[] buffers;
+    synchronized (requests) {
+      buffers = requests.remove(request);
+    }
+    if (buffers != null) for (ReturnBuffer buffer : buffers) buffer.returned();
+    return buffers;
+  }
+
+  void cancelRequest(long request) {
+    service.call(() -> binding.requestCancel(service.handle(), request));
+    requestAnswered(request);
+  }
+
+  int sendMany(ServiceId to, Outgoing[] messages, int count) {
+    if (count < 0 || count > messages.length) throw new IndexOutOfBoundsException(count);
+    int sent = 0;
+    while (sent < count) {
+      int part = Math.min(MOST_AT_ONCE, count - sent);
+      int done = sendPart(to.value(), messages, sent, part);
+      sent += done;
+      if (done < part) break;
+    }
+    return sent;
+  }
+
+  private int sendPart(long to, Outgoing[] messages, int first, int count) {
+    NativeBlock block = MANY.get();
+    for (int index = 0; index < count; ++index) {
+      Outgoing message = messages[first + index];
+      if (!message.isPlain()) {
+        throw new IllegalArgumentException(
+            "sendMany() takes messages of short items, at most 4 KiB in all, without return buffers: send() takes any");
+      }
+      message.preparePlain();
+      block.bytes.putLong(index * ShortMessage.BYTES + ShortMessage.ITEMS, message.items());
+      block.bytes.putInt(index * ShortMessage.BYTES + ShortMessage.COUNT, message.count());
+      block.bytes.putInt(index * ShortMessage.BYTES + ShortMessage.TAG, message.tagNumber());
+    }
+    int status;
+    long sentAt = block.address + MOST_AT_ONCE * ShortMessage.BYTES;
+    service.enter();
+    try {
+      status = binding.sendMany(service.handle(), to, block.address, count, sentAt);
+    } finally {
+      service.guard().leave();
+      Reference.reachabilityFence(messages);
+    }
+    int sent = (int) block.bytes.getLong(MOST_AT_ONCE * ShortMessage.BYTES);
+    if (status != 0 && status != Status.AGAIN.code() && first == 0 && sent == 0) {
+      throw RipcException.ofLastCall(status);
+    }
+    return sent;
+  }
+
+  void notify(NativeBlock name, Outgoing arguments) {
+    List<Object> held = new ArrayList<>();
+    service.enter();
+    try {
+      arguments.prepare(ripc, held, 0, false, false);
+      RipcException.check(
+          binding.notify(service.handle(), name.address, arguments.items(), arguments.count()));
+    } finally {
+      service.guard().leave();
+      PoolMemory.releaseAll(held);
+      Reference.reachabilityFence(arguments);
+      NativeBlock.keep(name);
+    }
+  }
+
+  /** The service is gone: no reply will come. */
+  void drop() {
+    synchronized (requests) {
+      requests.values().forEach(buffers -> List.of(buffers).forEach(ReturnBuffer::returned));
+      requests.clear();
+    }
+  }
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import java.util.Objects;
+import org.libripc.internal.Binding;
+import org.libripc.internal.NativeBlock;
+
+/**
+ * Names a service, or a group of services, wherever it runs: 64 bits. Immutable; equal IDs are
+ * {@link #equals}.
+ *
+ * <p>Programs that send often keep the object rather than make it again: making one is the only
+ * garbage of a send.
+ */
+public final class ServiceId implements Comparable<ServiceId> {
+  /** The largest well-known number: 2^62 - 1. */
+  public static final long WELL_KNOWN_MAX = (1L << 62) - 1;
+
+  /** The largest number of a group: 2^61 - 1. */
+  public static final long GROUP_NUMBER_MAX = (1L << 61) - 1;
+
+  private final long value;
+
+  private ServiceId(long value) {
+    this.value = value;
+  }
+
+  /** The ID with these bits: of any kind; 0 is no ID. */
+  public static ServiceId of(long value) {
+    if (value == 0) throw new IllegalArgumentException("0 is never a service ID");
+    return new ServiceId(value);
+  }
+
+  /** The ID of a service with a name: 1 to 200 bytes of UTF-8 without 0 and '/'. */
+  public static ServiceId ofName(String name) {
+    NativeBlock text = NativeBlock.of(checked(name));
+    NativeBlock id = new NativeBlock(8);
+    RipcException.check(Binding.get().idFromName(text.address, id.address));
+    NativeBlock.keep(text);
+    return new ServiceId(id.bytes.getLong(0));
+  }
+
+  /** The ID of a group with a name; valid names are those of services. */
+  public static ServiceId ofGroup(String name) {
+    NativeBlock text = NativeBlock.of(checked(name));
+    NativeBlock id = new NativeBlock(8);
+    RipcException.check(Binding.get().groupIdFromName(text.address, id.address));
+    NativeBlock.keep(text);
+    return new ServiceId(id.bytes.getLong(0));
+  }
+
+  /** The ID of the group with a number from 0 to {@link #GROUP_NUMBER_MAX}. */
+  public static ServiceId ofGroup(long number) {
+    if (number < 0 || number > GROUP_NUMBER_MAX) {
+      throw new IllegalArgumentException(number + " is no group number: take 0 to 2^61 - 1");
+    }
+    return new ServiceId((1L << 62) | number);
+  }
+
+  // What C would take for the end of the name must not reach it.
+  private static String checked(String name) {
+    if (Objects.requireNonNull(name, "name").indexOf('\0') >= 0) {
+      throw new IllegalArgumentException("a name has a character 0: leave it out");
+    }
+    return name;
+  }
+
+  /** The 64 bits. */
+  public long value() {
+    return value;
+  }
+
+  /** Whether it names a group. */
+  public boolean isGroup() {
+    return value >>> 62 == 1;
+  }
+
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof ServiceId && ((ServiceId) other).value == value;
+  }
+
+  @Override
+  public int hashCode() {
+    return Long.hashCode(value);
+  }
+
+  @Override
+  public int compareTo(ServiceId other) {
+    return Long.compareUnsigned(value, other.value);
+  }
+
+  /** 0x and 16 digits. */
+  @Override
+  public String toString() {
+    return String.format("0x%016x", value);
+  }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+
+/**
+ * Stands for a message that was sent: completes when the peer has all of it, or with a {@link
+ * RipcException} that says why not: {@link Status#NO_WINDOW}, {@link Status#WINDOW_TOO_SMALL},
+ * {@link Status#REFUSED}, {@link Status#PEER_DEAD}, {@link Status#TIMEOUT}, {@link Status#CLOSED}.
+ * One that was withdrawn is {@link #isCancelled}. A message of short items is complete when the
+ * send returns. Until then the ticket keeps the memory of the long items.
+ *
+ * <p>What depends on a ticket without an executor of its own ({@code thenRun}) runs in the thread
+ * that completes it, mostly the context's responder thread, like a {@link NotificationHandler}: be
+ * short, or use {@code thenRunAsync}.
+ *
+ * <p>Nobody else can complete a ticket: {@link #complete} and the like return false or throw.
+ */
+public final class Ticket extends CompletableFuture<Void> {
+  /** Of messages without long items. */
+  static final Ticket DONE = new Ticket();
+
+  static {
+    DONE.finish(0);
+  }
+
+  private final Ripc ripc;
+  private final long user;
+  private List<Object> memory;
+  private long handle;
+  private boolean ended;
+
+  private Ticket() {
+    ripc = null;
+    user = 0;
+  }
+
+  /**
+   * @param memory what must stay reachable; {@link PoolMemory} in it is released at the end
+   */
+  Ticket(Ripc ripc, List<Object> memory) {
+    this.ripc = ripc;
+    this.memory = memory;
+    user = Callbacks.add(this);
+  }
+
+  long user() {
+    return user;
+  }
+
+  /** After the send. The callback may have been here before. */
+  void sent(long ticketHandle) {
+    synchronized (this) {
+      if (!ended && ripc.guard().tryEnter()) {
+        handle = ticketHandle;
+        return;
+      }
+    }
+    ripc.binding().ticketRelease(ticketHandle);
+  }
+
+  /** The send has failed, or sent everything short. */
+  void unused() {
+    Callbacks.removeTicket(user);
+    dropMemory();
+  }
+
+  /** From the callback. */
+  void completed(int status) {
+    long released;
+    synchronized (this) {
+      ended = true;
+      released = handle;
+      handle = 0;
+    }
+    if (released != 0) {
+      ripc.binding().ticketRelease(released);
+      ripc.guard().leave();
+    }
+    dropMemory();
+    finish(status);
+  }
+
+  private void finish(int status) {
+    if (status == 0) {
+      super.complete(null);
+    } else if (status == Status.CANCELLED.code()) {
+      super.cancel(false); // whoever is first, this or cancel(): it ends the same
+    } else {
+      Status reason = Status.of(status);
+      super.completeExceptionally(RipcException.of(reason, reason.text()));
+    }
+  }
+
+  private void dropMemory() {
+    List<Object> dropped = memory;
+    memory = null;
+    if (dropped != null) PoolMemory.releaseAll(dropped);
+  }
+
+  /**
+   * Withdraws the message if the peer has not taken it yet: it is then never delivered, its short
+   * items neither.
+   *
+   * @param mayInterruptIfRunning has no effect
+   * @return true if it was withdrawn; false if it is complete, or the peer holds a lent view of it
+   */
+  @Override
+  public boolean cancel(boolean mayInterruptIfRunning) {
+    synchronized (this) {
+      if (handle == 0 || Status.of(ripc.binding().ticketCancel(handle)) != Status.CANCELLED)
+        return isCancelled();
+    }
+    return super.cancel(mayInterruptIfRunning);
+  }
+
+  /** Does nothing: only the library completes a ticket. */
+  @Override
+  public boolean complete(Void value) {
+    return false;
+  }
+
+  /** Does nothing: only the library completes a ticket. */
+  @Override
+  public boolean completeExceptionally(Throwable problem) {
+    return false;
+  }
+
+  /** Not supported. */
+  @Override
+  public void obtrudeValue(Void value) {
+    throw new UnsupportedOperationException("only the library completes a ticket");
+  }
+
+  /** Not supported. */
+  @Override
+  public void obtrudeException(Throwable problem) {
+    throw new UnsupportedOperationException("only the library completes a ticket");
+  }
+
+  /** Dependents are plain futures. */
+  @Override
+  public <U> CompletableFuture<U> newIncompleteFuture() {
+    return new CompletableFuture<>();
+  }
+}

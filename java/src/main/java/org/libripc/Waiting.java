@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
+import org.libripc.internal.InterruptHook;
+import org.libripc.internal.Layout;
+import org.libripc.internal.NativeBinding;
+
+/**
+ * The waits of a service: receive and waiting for room. Thread.interrupt(), close and interrupt()
+ * end them by way of ripc_interrupt(), which ends one wait, not necessarily the one that was meant:
+ * who was not meant passes it on.
+ */
+final class Waiting {
+  // The first look of a wait is this long and needs no hook: a thread that is interrupted meanwhile
+  // waits no longer.
+  private static final long FIRST_LOOK = 20_000;
+  private static final long PASS_ON = 1_000_000;
+
+  private final Service service;
+  private final NativeBinding binding;
+  private final InterruptHook hook = new InterruptHook(this::wake);
+  private final AtomicInteger waiting = new AtomicInteger();
+  private volatile boolean interruptWanted;
+
+  Waiting(Service service) {
+    this.service = service;
+    binding = service.binding();
+  }
+
+  private void wake() {
+    if (!service.guard().tryEnter()) return;
+    try {
+      binding.interrupt(service.handle());
+    } finally {
+      service.guard().leave();
+    }
+  }
+
+  void interrupt() {
+    interruptWanted = true;
+    wake();
+  }
+
+  /** One native wait. */
+  interface Wait {
+    /** The result for the caller if it is not negative, else a status. */
+    int run(long timeout);
+  }
+
+  /**
+   * Runs a wait until it has a result other than "interrupted" that is not for it, in up to {@code
+   * timeout} ns.
+   */
+  private int run(Wait wait, long timeout) throws InterruptedException {
+    if (Thread.interrupted()) throw new InterruptedException();
+    long started = System.nanoTime();
+    for (; ; ) {
+      long left = timeout > 0 ? Math.max(0, timeout - (System.nanoTime() - started)) : timeout;
+      int result;
+      waiting.incrementAndGet();
+      hook.enter();
+      try {
+        result = once(wait, left);
+      } finally {
+        hook.leave();
+        waiting.decrementAndGet();
+      }
+      if (result != -Status.INTERRUPTED.code()) return result;
+      checkInterrupts();
+      if (waiting.get() > 0) {
+        // It may have been for the other thread.
+        wake();
+        LockSupport.parkNanos(PASS_ON);
+      }
+    }
+  }
+
+  private int once(Wait wait, long timeout) {
+    service.enter();
+    try {
+      return wait.run(timeout);
+    } finally {
+      service.guard().leave();
+    }
+  }
+
+  private void checkInterrupts() throws InterruptedException {
+    if (service.isClosed()) throw Service.closed();
+    if (Thread.interrupted()) throw new InterruptedException();
+    checkWanted();
+  }
+
+  private void checkWanted() {
+    if (!interruptWanted) return;
+    interruptWanted = false;
+    throw RipcException.of(Status.INTERRUPTED, "Service.interrupt() was called.");
+  }
+
+  /** A native receive into a buffer; the number of messages, 0 if there are none in the time. */
+  int receive(long buffer, int size, int capacity, int flags, long timeout)
+      throws InterruptedException {
+    if (Thread.interrupted()) throw new InterruptedException();
+    if (timeout == 0) return receiveNow(buffer, size, capacity, flags);
+    // Most receives end in the first look, which makes no garbage.
+    long first = Math.min(FIRST_LOOK, service.ripc().spinNanos());
+    if (first > 0 && (timeout == Layout.FOREVER || timeout > first)) {
+      int result = receiveOnce(buffer, size, capacity, flags, first);
+      if (result > 0) return result;
+      if (result == -Status.INTERRUPTED.code()) {
+        checkInterrupts();
+      } else if (result != -Status.TIMEOUT.code()) {
+        return checked(result);
+      }
+    } else {
+      first = 0;
+    }
+    long left = timeout == Layout.FOREVER ? timeout : timeout - first;
+    return checked(
+        run(
+            time -> binding.receiveBatch(service.handle(), flags, time, buffer, size, capacity),
+            left));
+  }
+
+  // The receiver is the guard: it is entered by one thread only, and close() waits until it has
+  // left.
+  private int receiveOnce(long buffer, int size, int capacity, int flags, long timeout) {
+    return binding.receiveBatch(service.handle(), flags, timeout, buffer, size, capacity);
+  }
+
+  /** Without waiting. */
+  int receiveNow(long buffer, int size, int capacity, int flags) {
+    int result;
+    do {
+      result = receiveOnce(buffer, size, capacity, flags, 0);
+      if (result == -Status.INTERRUPTED.code()) checkWanted();
+    } while (result == -Status.INTERRUPTED.code());
+    return checked(result);
+  }
+
+  private static int checked(int result) {
+    if (result >= 0) return result;
+    if (result == -Status.EMPTY.code() || result == -Status.TIMEOUT.code()) return 0;
+    throw RipcException.ofLastCall(-result);
+  }
+
+  boolean waitRoom(long to, long timeout) throws InterruptedException {
+    int result = run(time -> -binding.waitRoom(service.handle(), to, time), Math.max(0, timeout));
+    if (result == -Status.TIMEOUT.code()) return false;
+    checked(result);
+    return true;
+  }
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.internal;
+
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.nio.ByteBuffer;
+
+/**
+ * Memory that received messages are written to as records, one after the other. The thread that
+ * receives fills it; it is used again when every message in it was given back, by any thread. One
+ * that never is, is the garbage collector's.
+ */
+public final class Chunk {
+  public static final int BYTES = 64 << 10;
+
+  private static final VarHandle LIVE;
+
+  static {
+    try {
+      LIVE = MethodHandles.lookup().findVarHandle(Chunk.class, "live", int.class);
+    } catch (ReflectiveOperationException impossible) {
+      throw new ExceptionInInitializerError(impossible);
+    }
+  }
+
+  /** The memory. */
+  public final NativeBlock block;
+
+  /** The same, read only. */
+  public final ByteBuffer readOnly;
+
+  /** Where the next record goes; the receiving thread's. */
+  public int end;
+
+  @SuppressWarnings("unused") // through LIVE
+  private volatile int live;
+
+  public Chunk(int size) {
+    block = new NativeBlock(size);
+    readOnly = block.bytes.asReadOnlyBuffer();
+  }
+
+  public void retain(int messages) {
+    LIVE.getAndAdd(this, messages);
+  }
+
+  public void release() {
+    LIVE.getAndAdd(this, -1);
+  }
+
+  public boolean isFree() {
+    return live == 0;
+  }
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.internal;
+
+import java.nio.channels.SelectionKey;
+import java.nio.channels.Selector;
+import java.nio.channels.spi.AbstractSelectableChannel;
+import java.nio.channels.spi.AbstractSelector;
+import java.util.Set;
+
+/**
+ * Lets {@link Thread#interrupt} end a native wait. The JVM tells a thread's interruption to the
+ * selector that the thread is blocked in, so this is a selector, of which only {@link #wakeup} does
+ * anything.
+ */
+public final class InterruptHook extends AbstractSelector {
+  private final Runnable wake;
+
+  /**
+   * @param wake ends the wait; runs in the thread that interrupts, and may come when the wait is
+   *     over already
+   */
+  public InterruptHook(Runnable wake) {
+    super(null);
+    this.wake = wake;
+  }
+
+  /** Before a wait. If the thread is interrupted already, {@code wake} runs at once. */
+  public void enter() {
+    begin();
+  }
+
+  /** After it. */
+  public void leave() {
+    end();
+  }
+
+  @Override
+  public Selector wakeup() {
+    wake.run();
+    return this;
+  }
+
+  @Override
+  protected void implCloseSelector() {}
+
+  @Override
+  protected SelectionKey register(
+      AbstractSelectableChannel channel, int operations, Object attachment) {
+    throw new UnsupportedOperationException();
+  }
+
+  @Override
+  public Set<SelectionKey> keys() {
+    return Set.of();
+  }
+
+  @Override
+  public Set<SelectionKey> selectedKeys() {
+    return Set.of();
+  }
+
+  @Override
+  public int selectNow() {
+    throw new UnsupportedOperationException();
+  }
+
+  @Override
+  public int select(long timeout) {
+    throw new UnsupportedOperationException();
+  }
+
+  @Override
+  public int select() {
+    throw new UnsupportedOperationException();
+  }
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.internal;
+
+/**
+ * The functions of ripc.h by JNA's direct mapping: size_t and pointers are long, so 64-bit systems
+ * only.
+ */
+final class JnaCalls {
+  private JnaCalls() {}
+
+  static native int ripc_send(
+      long service, long to, long items, long count, long options, long ticket);
+
+  static native int ripc_send_many(long service, long to, long messages, long count, long sent);
+
+  static native int ripc_receive_many(
+      long service, int flags, long timeout, long messages, long capacity, long count);
+
+  static native long ripc_message_source(long message);
+
+  static native int ripc_message_tag(long message);
+
+  static native long ripc_message_item_count(long message);
+
+  static native int ripc_message_item(long message, long index, long view);
+
+  static native long ripc_message_in_reply_to(long message);
+
+  static native long ripc_message_return_count(long message);
+
+  static native long ripc_message_return_size(long message, long index);
+
+  static native void ripc_message_release(long message);
+
+  static native long ripc_last_error();
+
+  static native long ripc_status_text(int status);
+
+  static native long ripc_version();
+
+  static native void ripc_context_options_init(long options);
+
+  static native int ripc_context_create(long options, long context);
+
+  static native void ripc_context_destroy(long context);
+
+  static native int ripc_id_from_name(long name, long id);
+
+  static native int ripc_group_id_from_name(long name, long id);
+
+  static native void ripc_service_options_init(long options);
+
+  static native int ripc_service_register(long context, long options, long service);
+
+  static native void ripc_service_unregister(long service);
+
+  static native long ripc_service_get_id(long service);
+
+  static native long ripc_service_get_incarnation(long service);
+
+  static native int ripc_service_get_statistics(long service, long statistics);
+
+  static native int ripc_reply(
+      long service, long message, long items, long count, long options, long ticket);
+
+  static native int ripc_request_cancel(long service, long request);
+
+  static native int ripc_short_limit(long service, long to, long items, long bytes);
+
+  static native int ripc_wait_room(long service, long to, long timeout);
+
+  static native int ripc_request_room_event(long service, long to);
+
+  static native int ripc_ticket_cancel(long ticket);
+
+  static native void ripc_ticket_release(long ticket);
+
+  static native int ripc_group_join(long service, long group);
+
+  static native int ripc_group_leave(long service, long group);
+
+  static native int ripc_window_post(long service, long data, long size, long cookie);
+
+  static native int ripc_context_window_post(long context, long data, long size, long cookie);
+
+  static native int ripc_window_withdraw(long service, long cookie, long count);
+
+  static native int ripc_context_window_withdraw(long context, long cookie, long count);
+
+  static native int ripc_interrupt(long service);
+
+  static native int ripc_service_get_fd(long service, long descriptor);
+
+  static native int ripc_notification_register(
+      long service, long callback, long user, long notification);
+
+  static native int ripc_notification_unregister(long service, long notification);
+
+  static native int ripc_notify(long service, long notification, long items, long count);
+
+  static native int ripc_buffer_lease(long context, long size, long data);
+
+  static native int ripc_buffer_release(long context, long data);
+
+  static native int ripc_memory_register(long context, long data, long size);
+
+  static native int ripc_memory_unregister(long context, long data);
+
+  static native int ripc_pool_get_statistics(long context, long statistics);
+
+  static native int ripc_resolve(long context, long id, long info);
+
+  static native int ripc_resolve_name(long context, long name, long info);
+
+  static native int ripc_find_path(long context, long id, long info);
+
+  static native int ripc_list_services(long context, long visitor, long user);
+
+  static native int ripc_group_members(long context, long group, long visitor, long user);
+
+  static native int ripc_diagnose(long options, long visitor, long user);
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.internal;
+
+/**
+ * Sizes and offsets of the structures of ripc.h; java/src/main/native/layouts.h checks them when it
+ * is compiled.
+ */
+public final class Layout {
+  private Layout() {}
+
+  /** The most items of one message. */
+  public static final int MAX_ITEMS = 64;
+
+  /** The most return buffers of one message. */
+  public static final int MAX_RETURNS = 16;
+
+  /** The most groups of one service. */
+  public static final int MAX_GROUPS = 64;
+
+  /** No limit of time. */
+  public static final long FOREVER = -1L;
+
+  static final int SIZE = 0;
+
+  /** ripc_context_options. */
+  public static final class ContextOptions {
+    private ContextOptions() {}
+
+    public static final int BYTES = 64;
+    public static final int RUNTIME_DIRECTORY = 8;
+    public static final int TRANSPORTS = 16;
+    public static final int STATIC_RESOLVER = 24;
+    public static final int POOL_LIMIT = 32;
+    public static final int RESOLVE_TIMEOUT = 40;
+    public static final int SPIN = 48;
+    public static final int PEER_POLICY = 56;
+    public static final int MAX_PEERS = 60;
+  }
+
+  /** ripc_service_options. */
+  public static final class ServiceOptions {
+    private ServiceOptions() {}
+
+    public static final int BYTES = 48;
+    public static final int ID = 8;
+    public static final int NAME = 16;
+    public static final int TAKEOVER = 24;
+    public static final int QUEUE_MESSAGES = 28;
+    public static final int QUEUE_BYTES = 32;
+    public static final int MAX_SENDERS = 36;
+    public static final int MAX_MESSAGES = 40;
+  }
+
+  /** ripc_item. */
+  public static final class Item {
+    private Item() {}
+
+    public static final int BYTES = 24;
+    public static final int DATA = 0;
+    public static final int SIZE = 8;
+    public static final int KIND = 16;
+    public static final int RETURN_INDEX = 20;
+  }
+
+  /** ripc_short_message. */
+  public static final class ShortMessage {
+    private ShortMessage() {}
+
+    public static final int BYTES = 16;
+    public static final int ITEMS = 0;
+    public static final int COUNT = 8;
+    public static final int TAG = 12;
+  }
+
+  /** ripc_return_buffer. */
+  public static final class ReturnBuffer {
+    private ReturnBuffer() {}
+
+    public static final int BYTES = 16;
+    public static final int DATA = 0;
+    public static final int SIZE = 8;
+  }
+
+  /** ripc_group_outcome. */
+  public static final class Outcome {
+    private Outcome() {}
+
+    public static final int BYTES = 32;
+    public static final int MEMBERS = 8;
+    public static final int TAKEN = 12;
+    public static final int MISSED = 16;
+    public static final int MISSED_CAPACITY = 24;
+  }
+
+  /** ripc_send_options. */
+  public static final class SendOptions {
+    private SendOptions() {}
+
+    public static final int BYTES = 64;
+    public static final int TAG = 8;
+    public static final int RETURN_COUNT = 12;
+    public static final int RETURNS = 16;
+    public static final int TIMEOUT = 24;
+    public static final int CALLBACK = 32;
+    public static final int USER = 40;
+    public static final int REQUEST_ID = 48;
+    public static final int OUTCOME = 56;
+  }
+
+  /** ripc_item_view. */
+  public static final class View {
+    private View() {}
+
+    public static final int BYTES = 40;
+    public static final int DATA = 0;
+    public static final int SIZE = 8;
+    public static final int KIND = 16;
+    public static final int STATUS = 20;
+    public static final int COOKIE = 24;
+    public static final int RETURN_INDEX = 32;
+    public static final int COPIED = 36;
+
+    public static final int SHORT = 0;
+    public static final int WINDOW = 1;
+    public static final int LENT = 2;
+    public static final int RETURNED = 3;
+    public static final int FAILED = 4;
+
+    /** Ours: a short item that did not fit its record; DATA is its address. */
+    public static final int SHORT_IN_PLACE = 256;
+  }
+
+  /** A received message as a binding writes it down: struct record_head of layouts.h. */
+  public static final class Record {
+    private Record() {}
+
+    public static final int RECORD_SIZE = 0;
+    public static final int TAG = 4;
+    public static final int SOURCE = 8;
+    public static final int IN_REPLY_TO = 16;
+    public static final int HANDLE = 24;
+    public static final int ITEM_COUNT = 32;
+    public static final int RETURN_COUNT = 36;
+    public static final int HEAD = 40;
+
+    /** Of one message, without the bytes of its items. */
+    public static final int LARGEST = HEAD + MAX_ITEMS * View.BYTES + MAX_RETURNS * 8;
+  }
+
+  /** ripc_notification. */
+  public static final class NotificationName {
+    private NotificationName() {}
+
+    public static final int BYTES = 16;
+    public static final int SERVICE = 0;
+    public static final int HANDLE = 8;
+  }
+
+  /** ripc_service_info. */
+  public static final class Info {
+    private Info() {}
+
+    public static final int BYTES = 1584;
+    public static final int ID = 8;
+    public static final int INCARNATION = 16;
+    public static final int PID = 24;
+    public static final int NAME = 28;
+    public static final int TRANSPORT = 236;
+    public static final int ADDRESS = 252;
+    public static final int REASON = 508;
+    public static final int OTHERS = 668;
+    public static final int GROUP_COUNT = 1068;
+    public static final int GROUPS = 1072;
+  }
+
+  /** ripc_finding. */
+  public static final class Finding {
+    private Finding() {}
+
+    public static final int BYTES = 864;
+    public static final int LEVEL = 8;
+    public static final int SUBJECT = 12;
+    public static final int TEXT = 60;
+    public static final int ADVICE = 460;
+  }
+
+  /** ripc_pool_statistics: its size, then 12 counters. */
+  public static final int POOL_STATISTICS = 104;
+
+  /** ripc_service_statistics: its size, then 23 counters. */
+  public static final int SERVICE_STATISTICS = 192;
+}

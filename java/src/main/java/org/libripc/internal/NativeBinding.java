@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.internal;
+
+import java.nio.ByteBuffer;
+
+/**
+ * The calls of ripc.h, by numbers: handles and pointers are addresses, statuses are their codes.
+ * Nothing is checked here: callers hold a {@link Guard} for each handle. Where a call takes memory,
+ * the caller keeps it reachable.
+ *
+ * <p>The first group is called for every message, and is what the two implementations differ in.
+ */
+public interface NativeBinding {
+  /** "jni" or "jna". */
+  String name();
+
+  // ---- For every message ----
+
+  int send(long service, long to, long items, int count, long options, long ticket);
+
+  int sendMany(long service, long to, long messages, int count, long sent);
+
+  /**
+   * Receives up to {@code capacity} messages and writes each as a record ({@link Layout.Record})
+   * into {@code buffer}, one after the other. {@code size} must be at least {@code capacity *
+   * Layout.Record.LARGEST}. Returns how many, or a status as a negative number.
+   */
+  int receiveBatch(long service, int flags, long timeout, long buffer, int size, int capacity);
+
+  void releaseMessage(long message);
+
+  /** Where a direct buffer starts, at its index 0. */
+  long addressOf(ByteBuffer direct);
+
+  // ---- Texts ----
+
+  String lastError();
+
+  String statusText(int status);
+
+  String version();
+
+  // ---- Context and service ----
+
+  void contextOptionsInit(long options);
+
+  int contextCreate(long options, long context);
+
+  void contextDestroy(long context);
+
+  int idFromName(long name, long id);
+
+  int groupIdFromName(long name, long id);
+
+  void serviceOptionsInit(long options);
+
+  int serviceRegister(long context, long options, long service);
+
+  void serviceUnregister(long service);
+
+  long serviceId(long service);
+
+  long serviceIncarnation(long service);
+
+  int serviceStatistics(long service, long statistics);
+
+  // ---- Send ----
+
+  int reply(long service, long message, long items, int count, long options, long ticket);
+
+  int requestCancel(long service, long request);
+
+  int shortLimit(long service, long to, long items, long bytes);
+
+  int waitRoom(long service, long to, long timeout);
+
+  int requestRoomEvent(long service, long to);
+
+  int ticketCancel(long ticket);
+
+  void ticketRelease(long ticket);
+
+  int groupJoin(long service, long group);
+
+  int groupLeave(long service, long group);
+
+  // ---- Windows and receive ----
+
+  int windowPost(long service, long data, long size, long cookie);
+
+  int contextWindowPost(long context, long data, long size, long cookie);
+
+  int windowWithdraw(long service, long cookie, long count);
+
+  int contextWindowWithdraw(long context, long cookie, long count);
+
+  int interrupt(long service);
+
+  int serviceDescriptor(long service, long descriptor);
+
+  // ---- Notifications ----
+
+  int notificationRegister(long service, long callback, long user, long notification);
+
+  int notificationUnregister(long service, long notification);
+
+  int notify(long service, long notification, long items, int count);
+
+  // ---- Buffers ----
+
+  int bufferLease(long context, long size, long data);
+
+  int bufferRelease(long context, long data);
+
+  int memoryRegister(long context, long data, long size);
+
+  int memoryUnregister(long context, long data);
+
+  int poolStatistics(long context, long statistics);
+
+  // ---- Names and paths ----
+
+  int resolve(long context, long id, long info);
+
+  int resolveName(long context, long name, long info);
+
+  int findPath(long context, long id, long info);
+
+  int listServices(long context, long visitor);
+
+  int groupMembers(long context, long group, long visitor);
+
+  int diagnose(long options, long visitor);
+
+  // ---- Memory ----
+
+  /** Memory that libripc or a peer owns, as a direct buffer in native byte order. */
+  ByteBuffer view(long address, long size);
+
+  void copy(long to, long from, long size);
+}

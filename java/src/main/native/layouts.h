@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Java knows by number (org.libripc.internal.Layout), checked when this is compiled.
+#pragma once
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ripc/ripc.h"
+
+// A received message as Java reads it: this, `item_count` ripc_item_view, `return_count` sizes of return buffers as
+// uint64_t, the bytes of the short items. `data` of a short item is its offset in the record.
+struct record_head {
+  uint32_t record_size;
+  uint32_t tag;
+  uint64_t source;
+  uint64_t in_reply_to;
+  uint64_t handle;  // the ripc_message if Java has to release it, else 0
+  uint32_t item_count;
+  uint32_t return_count;
+};
+
+enum {
+  kShortInPlace = 256,  // a ripc_view_kind of ours: a short item that did not fit the record: `data` is its address
+  kLargestRecord = 40 + RIPC_MAX_ITEMS * 40 + RIPC_MAX_RETURNS * 8  // without bytes
+};
+
+#define RIPC_CHECK_SIZE(type, expected) static_assert(sizeof(type) == (expected), #type)
+#define RIPC_CHECK_OFFSET(type, field, expected) static_assert(offsetof(type, field) == (expected), #type "." #field)
+
+RIPC_CHECK_SIZE(struct record_head, 40);
+RIPC_CHECK_SIZE(ripc_context_options, 64);
+RIPC_CHECK_OFFSET(ripc_context_options, runtime_directory, 8);
+RIPC_CHECK_OFFSET(ripc_context_options, transports, 16);
+RIPC_CHECK_OFFSET(ripc_context_options, static_resolver, 24);
+RIPC_CHECK_OFFSET(ripc_context_options, pool_limit, 32);
+RIPC_CHECK_OFFSET(ripc_context_options, resolve_timeout, 40);
+RIPC_CHECK_OFFSET(ripc_context_options, spin, 48);
+RIPC_CHECK_OFFSET(ripc_context_options, peer_policy, 56);
+RIPC_CHECK_OFFSET(ripc_context_options, max_peers, 60);
+RIPC_CHECK_SIZE(ripc_service_options, 48);
+RIPC_CHECK_OFFSET(ripc_service_options, id, 8);
+RIPC_CHECK_OFFSET(ripc_service_options, name, 16);
+RIPC_CHECK_OFFSET(ripc_service_options, takeover, 24);
+RIPC_CHECK_OFFSET(ripc_service_options, queue_messages, 28);
+RIPC_CHECK_OFFSET(ripc_service_options, queue_bytes, 32);
+RIPC_CHECK_OFFSET(ripc_service_options, max_senders, 36);
+RIPC_CHECK_OFFSET(ripc_service_options, max_messages, 40);
+RIPC_CHECK_SIZE(ripc_item, 24);
+RIPC_CHECK_OFFSET(ripc_item, size, 8);
+RIPC_CHECK_OFFSET(ripc_item, kind, 16);
+RIPC_CHECK_OFFSET(ripc_item, return_index, 20);
+RIPC_CHECK_SIZE(ripc_short_message, 16);
+RIPC_CHECK_OFFSET(ripc_short_message, count, 8);
+RIPC_CHECK_OFFSET(ripc_short_message, tag, 12);
+RIPC_CHECK_SIZE(ripc_return_buffer, 16);
+RIPC_CHECK_OFFSET(ripc_return_buffer, size, 8);
+RIPC_CHECK_SIZE(ripc_group_outcome, 32);
+RIPC_CHECK_OFFSET(ripc_group_outcome, members, 8);
+RIPC_CHECK_OFFSET(ripc_group_outcome, taken, 12);
+RIPC_CHECK_OFFSET(ripc_group_outcome, missed, 16);
+RIPC_CHECK_OFFSET(ripc_group_outcome, missed_capacity, 24);
+RIPC_CHECK_SIZE(ripc_send_options, 64);
+RIPC_CHECK_OFFSET(ripc_send_options, tag, 8);
+RIPC_CHECK_OFFSET(ripc_send_options, return_count, 12);
+RIPC_CHECK_OFFSET(ripc_send_options, returns, 16);
+RIPC_CHECK_OFFSET(ripc_send_options, timeout, 24);
+RIPC_CHECK_OFFSET(ripc_send_options, callback, 32);
+RIPC_CHECK_OFFSET(ripc_send_options, user, 40);
+RIPC_CHECK_OFFSET(ripc_send_options, request_id, 48);
+RIPC_CHECK_OFFSET(ripc_send_options, outcome, 56);
+RIPC_CHECK_SIZE(ripc_item_view, 40);
+RIPC_CHECK_OFFSET(ripc_item_view, size, 8);
+RIPC_CHECK_OFFSET(ripc_item_view, kind, 16);
+RIPC_CHECK_OFFSET(ripc_item_view, status, 20);
+RIPC_CHECK_OFFSET(ripc_item_view, cookie, 24);
+RIPC_CHECK_OFFSET(ripc_item_view, return_index, 32);
+RIPC_CHECK_OFFSET(ripc_item_view, copied, 36);
+RIPC_CHECK_SIZE(ripc_notification, 16);
+RIPC_CHECK_OFFSET(ripc_notification, handle, 8);
+RIPC_CHECK_SIZE(ripc_pool_statistics, 104);
+RIPC_CHECK_OFFSET(ripc_pool_statistics, registration_hits, 96);
+RIPC_CHECK_SIZE(ripc_service_info, 1584);
+RIPC_CHECK_OFFSET(ripc_service_info, incarnation, 16);
+RIPC_CHECK_OFFSET(ripc_service_info, pid, 24);
+RIPC_CHECK_OFFSET(ripc_service_info, name, 28);
+RIPC_CHECK_OFFSET(ripc_service_info, transport, 236);
+RIPC_CHECK_OFFSET(ripc_service_info, address, 252);
+RIPC_CHECK_OFFSET(ripc_service_info, reason, 508);
+RIPC_CHECK_OFFSET(ripc_service_info, others, 668);
+RIPC_CHECK_OFFSET(ripc_service_info, group_count, 1068);
+RIPC_CHECK_OFFSET(ripc_service_info, groups, 1072);
+RIPC_CHECK_SIZE(ripc_finding, 864);
+RIPC_CHECK_OFFSET(ripc_finding, level, 8);
+RIPC_CHECK_OFFSET(ripc_finding, subject, 12);
+RIPC_CHECK_OFFSET(ripc_finding, text, 60);
+RIPC_CHECK_OFFSET(ripc_finding, advice, 460);
+RIPC_CHECK_SIZE(ripc_service_statistics, 192);
+RIPC_CHECK_OFFSET(ripc_service_statistics, again, 88);
+RIPC_CHECK_OFFSET(ripc_service_statistics, packets_duplicate, 184);

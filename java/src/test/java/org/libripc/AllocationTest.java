@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.lang.management.ManagementFactory;
+import java.nio.ByteBuffer;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+
+/** How much garbage a message makes: what docs/java.md says. */
+class AllocationTest extends PairTest {
+  private static final int WARM_UP = 20_000;
+  private static final int COUNT = 20_000;
+
+  private static double bytesPerRound(ThrowingRunnable body) throws Throwable {
+    com.sun.management.ThreadMXBean threads =
+        (com.sun.management.ThreadMXBean) ManagementFactory.getThreadMXBean();
+    for (int round = 0; round < WARM_UP; ++round) body.run();
+    long id = Thread.currentThread().getId();
+    long before = threads.getThreadAllocatedBytes(id);
+    for (int round = 0; round < COUNT; ++round) body.run();
+    return (double) (threads.getThreadAllocatedBytes(id) - before) / COUNT;
+  }
+
+  @Test
+  void sendingAndReceivingABatchMakesNoGarbage() throws Throwable {
+    ByteBuffer payload = pattern(64, 1);
+    Outgoing message = new Outgoing();
+    try (MessageBatch batch = server.batch(16, 4096)) {
+      double bytes =
+          bytesPerRound(
+              () -> {
+                client.send(server.id(), message.clear().tag(3).add(payload));
+                while (server.receive(batch, LIMIT, TimeUnit.SECONDS) == 0) {}
+                Message received = batch.get(0);
+                if (received.item(0).remaining() != 64 || !received.source().equals(client.id())) {
+                  throw new AssertionError("wrong message");
+                }
+              });
+      System.out.printf(
+          "garbage, %s over %s, batch: %.2f bytes a message%n",
+          Ripc.bindingName(), transport, bytes);
+      // A receive that waits longer than its first look makes one small object.
+      double most = Ripc.bindingName().equals("jni") ? 2 : 200;
+      assertTrue(bytes <= (isShm() ? most : most + 40), bytes + " bytes for each message");
+    }
+  }
+
+  @Test
+  void aSingleMessageIsOneObjectAndOneView() throws Throwable {
+    ByteBuffer payload = pattern(64, 1);
+    double bytes =
+        bytesPerRound(
+            () -> {
+              client.send(server.id(), payload);
+              try (Message received = receive(server)) {
+                if (received.item(0).remaining() != 64) throw new AssertionError("wrong message");
+              }
+            });
+    System.out.printf(
+        "garbage, %s over %s, single: %.2f bytes a message%n",
+        Ripc.bindingName(), transport, bytes);
+    assertTrue(
+        bytes <= (Ripc.bindingName().equals("jni") ? 250 : 500), bytes + " bytes for each message");
+  }
+}

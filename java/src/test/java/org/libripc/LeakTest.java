@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+
+/** Nothing grows over many cycles: native memory, threads, descriptors. */
+class LeakTest extends PairTest {
+  private static long entries(String folder) {
+    try (Stream<Path> list = Files.list(Path.of(folder))) {
+      return list.count();
+    } catch (IOException problem) {
+      throw new UncheckedIOException(problem);
+    }
+  }
+
+  private static long residentKilobytes() {
+    try {
+      for (String line : Files.readAllLines(Path.of("/proc/self/status"))) {
+        if (line.startsWith("RssAnon:")) return Long.parseLong(line.replaceAll("\\D", ""));
+      }
+    } catch (IOException problem) {
+      throw new UncheckedIOException(problem);
+    }
+    throw new IllegalStateException("no RssAnon");
+  }
+
+  // After a warm-up, and with the garbage collected: what is reached now may be reached again, not
+  // more.
+  private void staysAt(String what, LongSupplier value, long slack, long before)
+      throws InterruptedException {
+    long[] last = {0};
+    assertTrue(
+        eventually(
+            () -> {
+              System.gc();
+              last[0] = value.getAsLong();
+              return last[0] <= before + slack;
+            }),
+        () -> what + ": " + before + " before, " + last[0] + " after");
+  }
+
+  private void cycles(int count, ThrowingRunnable body) throws Throwable {
+    // As often as afterwards: what the C library has freed it does not give back to the system.
+    for (int round = 0; round < count; ++round) body.run();
+    for (int round = 0; round < 3; ++round) {
+      System.gc();
+      Thread.sleep(20);
+    }
+    long threads = entries("/proc/self/task");
+    long descriptors = entries("/proc/self/fd");
+    long resident = residentKilobytes();
+    for (int round = 0; round < count; ++round) body.run();
+    staysAt("threads", () -> entries("/proc/self/task"), 4, threads);
+    staysAt("descriptors", () -> entries("/proc/self/fd"), 4, descriptors);
+    staysAt("resident kilobytes", LeakTest::residentKilobytes, 40_000, resident);
+  }
+
+  @Test
+  void contextsLeaveNothing() throws Throwable {
+    cycles(
+        300,
+        () -> {
+          try (Ripc ripc = context()) {
+            Service service = ripc.register();
+            ripc.lease(100_000).release();
+            service.send(server.id(), bytes("hello"));
+            receive(server).close();
+          }
+        });
+  }
+
+  @Test
+  void servicesLeaveNothing() throws Throwable {
+    cycles(
+        2000,
+        () -> {
+          try (Service service = clientContext.register()) {
+            service.send(server.id(), bytes("hello"));
+            service.register((source, items) -> {});
+            service.post(new ReceiveWindow(ByteBuffer.allocateDirect(100)));
+            receive(server).close();
+          }
+        });
+  }
+
+  @Test
+  void messagesLeaveNothing() throws Throwable {
+    server.lending(true);
+    ByteBuffer copy = ByteBuffer.allocateDirect(100_000);
+    ByteBuffer returned = ByteBuffer.allocateDirect(100);
+    try (RegisteredBuffer buffer = clientContext.lease(100_000);
+        RipcSelector selector = RipcSelector.open()) {
+      cycles(
+          5000,
+          () -> {
+            RipcSelector.Key key = selector.register(server, null);
+            Outgoing message = new Outgoing().add(bytes("head")).add(buffer, ItemKind.LONG);
+            message.attach(new ReturnBuffer(returned));
+            Ticket ticket = client.send(server.id(), message);
+            try (Message received = receive(server)) {
+              received.copyTo(1, 0, copy.clear());
+              server
+                  .reply(received, new Outgoing().addReturn(bytes("back"), 0))
+                  .get(LIMIT, TimeUnit.SECONDS);
+            }
+            ticket.get(LIMIT, TimeUnit.SECONDS);
+            receive(client).close();
+            key.cancel();
+          });
+    }
+  }
+}

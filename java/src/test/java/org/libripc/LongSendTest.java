@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.nio.ByteBuffer;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+
+/** Long messages: windows, tickets, lending, and whose memory it is. */
+class LongSendTest extends PairTest {
+  private ReceiveWindow post(int size) {
+    ReceiveWindow window = new ReceiveWindow(ByteBuffer.allocateDirect(size));
+    server.post(window);
+    return window;
+  }
+
+  private RegisteredBuffer leased(int size, long seed) {
+    RegisteredBuffer buffer = clientContext.lease(size);
+    buffer.buffer().put(pattern(size, seed));
+    return buffer;
+  }
+
+  @Test
+  void longItemsLandInWindowsInPostingOrder() throws Exception {
+    ReceiveWindow first = post(100_000);
+    ReceiveWindow second = post(200_000);
+    assertTrue(first.isPosted());
+    try (RegisteredBuffer one = leased(100_000, 1)) {
+      Outgoing message = new Outgoing().tag(9).add(bytes("head")).add(one, ItemKind.LONG);
+      message.add(pattern(150_000, 2), ItemKind.LONG);
+      Ticket ticket = client.send(server.id(), message);
+      try (Message received = receive(server)) {
+        assertEquals("head", text(received.item(0)));
+        assertEquals(ViewKind.WINDOW, received.kind(1));
+        assertSame(first, received.window(1));
+        assertSame(second, received.window(2));
+        assertNull(received.window(0));
+        assertFalse(first.isPosted());
+        assertEquals(pattern(100_000, 1), received.item(1));
+        assertEquals(pattern(150_000, 2), received.item(2));
+        assertEquals(pattern(100_000, 1), first.buffer());
+      }
+      assertEquals(Status.OK, finalStatus(ticket));
+    }
+    server.post(first);
+    assertTrue(first.isPosted(), "a window may be posted again");
+  }
+
+  @Test
+  void autoIsLongWhenItDoesNotFit() throws Exception {
+    post(1 << 20);
+    byte[] heap = new byte[1 << 20];
+    pattern(1 << 20, 3).get(heap);
+    Ticket ticket = client.send(server.id(), ByteBuffer.wrap(heap));
+    heap[5] ^= 1; // what is sent was copied
+    try (Message received = receive(server)) {
+      assertEquals(ViewKind.WINDOW, received.kind(0));
+      assertEquals(pattern(1 << 20, 3), received.item(0));
+    }
+    assertEquals(Status.OK, finalStatus(ticket));
+  }
+
+  @Test
+  void smallItemsThatAreLongTogetherArriveTooAndAreTheCallersAtOnce() throws Exception {
+    Service narrow = serverContext.service().queueBytes(4096).register();
+    int limit = (int) client.shortLimit(narrow.id(), 4);
+    int size = Math.min(1000, limit / 4 + 100);
+    for (int index = 0; index < 4; ++index)
+      serverContext.post(new ReceiveWindow(ByteBuffer.allocateDirect(size)));
+    for (int index = 0; index < 4; ++index)
+      narrow.post(new ReceiveWindow(ByteBuffer.allocateDirect(size)));
+    Outgoing message = new Outgoing();
+    for (int index = 0; index < 4; ++index) message.add(pattern(size, index));
+    Ticket ticket = client.send(narrow.id(), message);
+    // The same message as a short one to whom it fits: what was made for the first send is not used
+    // again.
+    Service roomy = serverContext.service().queueBytes(1 << 20).register();
+    client.send(roomy.id(), message);
+    message.clear().add(pattern(size, 99));
+    try (Message received = receive(roomy)) {
+      for (int index = 0; index < 4; ++index)
+        assertEquals(pattern(size, index), received.item(index));
+    }
+    try (Message received = receive(narrow)) {
+      for (int index = 0; index < 4; ++index)
+        assertEquals(pattern(size, index), received.item(index));
+    }
+    assertEquals(Status.OK, finalStatus(ticket));
+  }
+
+  @Test
+  void aLeasedBufferMayBeReleasedBeforeItsTicketCompletes() throws Exception {
+    RegisteredBuffer buffer = leased(500_000, 4);
+    Ticket ticket = client.send(server.id(), new Outgoing().add(buffer, ItemKind.LONG));
+    assertTrue(buffer.release());
+    // Another lease of the size must not get the memory that still travels.
+    try (RegisteredBuffer other = leased(500_000, 5)) {
+      assertEquals(500_000, other.size());
+      post(500_000);
+      try (Message received = receive(server)) {
+        assertEquals(pattern(500_000, 4), received.item(0));
+      }
+    }
+    assertEquals(Status.OK, finalStatus(ticket));
+  }
+
+  @Test
+  void aDirectBufferThatNobodyHoldsLivesUntilItsTicketCompletes() throws Exception {
+    Ticket ticket =
+        client.send(server.id(), new Outgoing().add(pattern(300_000, 6), ItemKind.LONG));
+    for (int count = 0; count < 3; ++count) System.gc();
+    post(300_000);
+    try (Message received = receive(server)) {
+      assertEquals(pattern(300_000, 6), received.item(0));
+    }
+    assertEquals(Status.OK, finalStatus(ticket));
+  }
+
+  @Test
+  void withoutAWindowTheItemFailsOnBothSides() throws Exception {
+    Ticket ticket = client.send(server.id(), new Outgoing().add(pattern(50_000, 7), ItemKind.LONG));
+    try (Message received = receive(server)) {
+      assertEquals(ViewKind.FAILED, received.kind(0));
+      assertEquals(Status.NO_WINDOW, received.status(0));
+      assertEquals(50_000, received.size(0));
+      assertThrows(IllegalStateException.class, () -> received.item(0));
+    }
+    assertEquals(Status.NO_WINDOW, finalStatus(ticket));
+  }
+
+  @Test
+  void aWindowThatIsTooSmallStaysPosted() throws Exception {
+    ReceiveWindow small = post(100);
+    Ticket ticket = client.send(server.id(), new Outgoing().add(pattern(50_000, 8), ItemKind.LONG));
+    try (Message received = receive(server)) {
+      assertEquals(Status.WINDOW_TOO_SMALL, received.status(0));
+    }
+    assertEquals(Status.WINDOW_TOO_SMALL, finalStatus(ticket));
+    assertTrue(small.isPosted());
+    assertTrue(server.withdraw(small));
+    assertFalse(small.isPosted());
+    assertFalse(server.withdraw(small), "once");
+  }
+
+  @Test
+  void windowsOfTheContextServeEveryService() throws Exception {
+    ReceiveWindow window = new ReceiveWindow(serverContext.lease(60_000));
+    serverContext.post(window);
+    assertFalse(server.withdraw(window), "it was not posted there");
+    client.send(server.id(), new Outgoing().add(pattern(60_000, 9), ItemKind.LONG));
+    try (Message received = receive(server)) {
+      assertSame(window, received.window(0));
+      assertEquals(pattern(60_000, 9), received.item(0));
+    }
+    serverContext.post(window);
+    assertTrue(serverContext.withdraw(window));
+  }
+
+  @Test
+  void aTicketThatIsCancelledIsNeverDelivered() throws Exception {
+    Ticket ticket =
+        client.send(server.id(), new Outgoing().add(pattern(50_000, 10), ItemKind.LONG));
+    assertTrue(ticket.cancel(false));
+    assertTrue(ticket.isCancelled());
+    assertThrows(CancellationException.class, () -> ticket.get(LIMIT, TimeUnit.SECONDS));
+    assertFalse(Ticket.DONE.cancel(false));
+    client.send(server.id(), bytes("next"));
+    assertEquals("next", receiveText(server));
+  }
+
+  @Test
+  void aTicketRunsOutOfItsTime() throws Exception {
+    Outgoing message =
+        new Outgoing().add(pattern(50_000, 11), ItemKind.LONG).timeout(20, TimeUnit.MILLISECONDS);
+    assertEquals(Status.TIMEOUT, finalStatus(client.send(server.id(), message)));
+  }
+
+  @Test
+  void whatDependsOnATicketRunsWhenItCompletes() throws Exception {
+    post(50_000);
+    Ticket ticket =
+        client.send(server.id(), new Outgoing().add(pattern(50_000, 12), ItemKind.LONG));
+    CompletableFuture<String> after = ticket.thenApply(done -> "taken");
+    assertFalse(ticket.complete(null), "only the library completes it");
+    assertFalse(ticket.completeExceptionally(new IllegalStateException()));
+    assertFalse(after.isDone());
+    receive(server).close();
+    assertEquals("taken", after.get(LIMIT, TimeUnit.SECONDS));
+  }
+
+  @Test
+  void closingTheServiceCompletesItsTickets() throws Exception {
+    Ticket ticket =
+        client.send(server.id(), new Outgoing().add(pattern(50_000, 13), ItemKind.LONG));
+    client.close();
+    assertEquals(Status.CLOSED, finalStatus(ticket));
+  }
+
+  @Test
+  void lentItemsAreReadInPlaceOrCopiedOnce() throws Exception {
+    server.lending(true);
+    try (RegisteredBuffer buffer = leased(300_000, 14)) {
+      Ticket ticket = client.send(server.id(), new Outgoing().add(buffer, ItemKind.LONG));
+      Message received = receive(server);
+      if (isShm()) {
+        assertEquals(ViewKind.LENT, received.kind(0));
+        assertEquals(0, received.copies(0));
+        assertFalse(ticket.isDone(), "it is lent");
+      }
+      assertEquals(pattern(300_000, 14), received.borrow(0));
+      assertTrue(received.borrow(0).isReadOnly());
+      assertEquals(pattern(300_000, 14), received.item(0));
+      for (ByteBuffer part :
+          new ByteBuffer[] {
+            ByteBuffer.allocate(1000), ByteBuffer.allocateDirect(1000).position(1)
+          }) {
+        int room = part.remaining();
+        int start = part.position();
+        assertEquals(room, received.copyTo(0, 500, part));
+        assertEquals(pattern(300_000, 14).slice(500, room), part.flip().position(start));
+      }
+      ByteBuffer end = ByteBuffer.allocate(100);
+      assertEquals(10, received.copyTo(0, 299_990, end));
+      assertThrows(IndexOutOfBoundsException.class, () -> received.copyTo(0, 300_001, end));
+      received.close();
+      assertEquals(Status.OK, finalStatus(ticket));
+      assertThrows(IllegalStateException.class, () -> received.borrow(0));
+      assertThrows(IllegalStateException.class, () -> received.copyTo(0, 0, end));
+    }
+  }
+
+  @Test
+  void aMessageOf64MegabytesArrivesWhole() throws Exception {
+    int size = 64 << 20;
+    ReceiveWindow window = new ReceiveWindow(serverContext.lease(size));
+    server.post(window);
+    try (RegisteredBuffer buffer = leased(size, 15)) {
+      Ticket ticket = client.send(server.id(), new Outgoing().add(buffer, ItemKind.LONG));
+      try (Message received = receive(server)) {
+        assertEquals(buffer.buffer(), received.item(0));
+      }
+      assertEquals(Status.OK, finalStatus(ticket));
+    }
+  }
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintWriter;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * A peer in another JVM ({@link PeerMain}), told what to do in lines. Killed, at the latest, when
+ * it is closed.
+ */
+final class PeerProcess implements AutoCloseable {
+  private final Process process;
+  private final BufferedReader answers;
+  private final PrintWriter commands;
+
+  PeerProcess(String transport, Path directory) {
+    try {
+      process =
+          new ProcessBuilder(
+                  Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                  "-XX:TieredStopAtLevel=1",
+                  "-Dorg.libripc.binding=" + System.getProperty("org.libripc.binding", ""),
+                  "-cp",
+                  classPath(),
+                  PeerMain.class.getName(),
+                  transport,
+                  directory.toString())
+              .redirectError(ProcessBuilder.Redirect.INHERIT)
+              .start();
+    } catch (IOException problem) {
+      throw new UncheckedIOException(problem);
+    }
+    answers =
+        new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
+    commands = new PrintWriter(process.getOutputStream(), true, StandardCharsets.UTF_8);
+  }
+
+  static String classPath() {
+    return System.getProperty("surefire.test.class.path", System.getProperty("java.class.path"));
+  }
+
+  /** Sends a command; its answer. */
+  String call(String... words) {
+    tell(words);
+    return answer();
+  }
+
+  void tell(String... words) {
+    commands.println(String.join(" ", List.of(words)));
+  }
+
+  String answer() {
+    try {
+      return answers.readLine();
+    } catch (IOException problem) {
+      throw new UncheckedIOException(problem);
+    }
+  }
+
+  /** SIGKILL, and waits until it is gone. */
+  void kill() {
+    process.destroyForcibly();
+    try {
+      if (!process.waitFor(PairTest.LIMIT, TimeUnit.SECONDS))
+        throw new IllegalStateException("it does not die");
+    } catch (InterruptedException interrupted) {
+      throw new IllegalStateException(interrupted);
+    }
+  }
+
+  @Override
+  public void close() {
+    kill();
+  }
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.nio.ByteBuffer;
+import org.junit.jupiter.api.Test;
+
+/** Requests with return buffers, and their replies. */
+class ReturnBufferTest extends PairTest {
+  @Test
+  void aReplyIsWrittenIntoTheReturnBuffer() throws Exception {
+    ReturnBuffer buffer = new ReturnBuffer(clientContext.lease(100_000));
+    ReturnBuffer other = new ReturnBuffer(ByteBuffer.allocateDirect(10));
+    Outgoing request = new Outgoing().add(bytes("please")).attach(buffer).attach(other);
+    client.send(server.id(), request);
+    assertTrue(buffer.isAttached());
+    assertThrows(
+        IllegalStateException.class, () -> client.send(server.id(), request), "it is under way");
+    Ticket ticket;
+    try (Message asked = receive(server)) {
+      assertEquals(2, asked.returnCount());
+      assertEquals(100_000, asked.returnSize(0));
+      assertEquals(10, asked.returnSize(1));
+      Outgoing reply = new Outgoing().tag(5).add(bytes("here")).addReturn(pattern(70_000, 1), 0);
+      ticket = server.reply(asked, reply);
+    }
+    try (Message answer = receive(client)) {
+      assertEquals(request.requestId(), answer.inReplyTo());
+      assertEquals(5, answer.tag());
+      assertEquals("here", text(answer.item(0)));
+      assertEquals(ViewKind.RETURNED, answer.kind(1));
+      assertEquals(pattern(70_000, 1), answer.item(1));
+      assertEquals(pattern(70_000, 1), buffer.buffer().limit(70_000));
+    }
+    assertFalse(buffer.isAttached());
+    assertFalse(other.isAttached(), "the right to write ends with the reply");
+    assertEquals(Status.OK, finalStatus(ticket));
+    client.send(server.id(), request);
+    assertTrue(buffer.isAttached(), "it may be attached again");
+    receive(server).close();
+  }
+
+  @Test
+  void whatDoesNotFitTheReturnBufferTravelsAsALongItem() throws Exception {
+    client.send(
+        server.id(), new Outgoing().attach(new ReturnBuffer(ByteBuffer.allocateDirect(10))));
+    client.post(new ReceiveWindow(ByteBuffer.allocateDirect(50_000)));
+    try (Message asked = receive(server)) {
+      server.reply(asked, new Outgoing().addReturn(pattern(50_000, 2), 0));
+    }
+    try (Message answer = receive(client)) {
+      assertEquals(ViewKind.WINDOW, answer.kind(0));
+      assertEquals(pattern(50_000, 2), answer.item(0));
+    }
+  }
+
+  @Test
+  void aReplyToAMessageWithoutReturnBuffersGoesToItsSource() throws Exception {
+    client.send(server.id(), bytes("ask"));
+    client.post(new ReceiveWindow(ByteBuffer.allocateDirect(50_000)));
+    try (Message asked = receive(server)) {
+      server.reply(asked, bytes("answer"));
+      server.reply(asked, new Outgoing().addReturn(pattern(50_000, 3), 0));
+    }
+    assertEquals("answer", receiveText(client));
+    try (Message answer = receive(client)) {
+      assertEquals(0, answer.inReplyTo());
+      assertEquals(pattern(50_000, 3), answer.item(0));
+    }
+  }
+
+  @Test
+  void aCancelledRequestGivesItsBuffersBack() throws Exception {
+    ReturnBuffer buffer = new ReturnBuffer(ByteBuffer.allocateDirect(1000));
+    Outgoing request = new Outgoing().attach(buffer);
+    client.send(server.id(), request);
+    client.cancelRequest(request.requestId());
+    assertFalse(buffer.isAttached());
+    RipcException again =
+        assertThrows(RipcException.class, () -> client.cancelRequest(request.requestId()));
+    assertEquals(Status.INVALID_ARGUMENT, again.status());
+    try (Message asked = receive(server)) {
+      Ticket ticket = server.reply(asked, new Outgoing().addReturn(pattern(1000, 4), 0));
+      receive(client).close();
+      finalStatus(ticket);
+    }
+    assertEquals(ByteBuffer.allocate(1000), buffer.buffer(), "nothing was written");
+  }
+
+  @Test
+  void aClosedServiceGivesReturnBuffersAndWindowsBack() {
+    ReturnBuffer buffer = new ReturnBuffer(clientContext.lease(1000));
+    ReceiveWindow window = new ReceiveWindow(clientContext.lease(1000));
+    client.post(window);
+    client.send(server.id(), new Outgoing().attach(buffer));
+    client.close();
+    assertFalse(buffer.isAttached());
+    assertFalse(window.isPosted());
+  }
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+
+/** Full peers and waiting for room; many services waited on by one thread. */
+class SelectorTest extends PairTest {
+  private static int drain(Service service) {
+    int count = 0;
+    for (Message message = service.poll(); message != null; message = service.poll()) {
+      message.close();
+      ++count;
+    }
+    return count;
+  }
+
+  private Service full() {
+    Service small = serverContext.service().queueMessages(16).register();
+    Outgoing message = new Outgoing();
+    while (client.trySend(small.id(), message) != null) {}
+    return small;
+  }
+
+  @Test
+  void aFullPeerIsNoRoomAndNothingIsSent() throws Exception {
+    Service small = full();
+    assertThrows(RipcException.NoRoom.class, () -> client.send(small.id(), bytes("more")));
+    assertFalse(client.waitRoom(small.id(), 20, TimeUnit.MILLISECONDS));
+    Outgoing message = new Outgoing();
+    assertThrows(
+        RipcException.TimedOut.class,
+        () -> client.send(small.id(), message, 20, TimeUnit.MILLISECONDS));
+    assertTrue(drain(small) >= 16);
+    assertTrue(client.waitRoom(small.id(), LIMIT, TimeUnit.SECONDS));
+    client.send(small.id(), message);
+  }
+
+  @Test
+  void waitRoomReturnsWhenTheReceiverDrains() throws Exception {
+    for (int round = 0; round < 10; ++round) {
+      Service small = full();
+      Thread receiver = thread(() -> drain(small));
+      assertTrue(client.waitRoom(small.id(), LIMIT, TimeUnit.SECONDS));
+      receiver.join();
+      small.close();
+    }
+  }
+
+  @Test
+  void threadInterruptEndsAWaitForRoom() throws Exception {
+    Service small = full();
+    Thread waiter =
+        thread(
+            () ->
+                assertThrows(
+                    InterruptedException.class,
+                    () -> client.waitRoom(small.id(), 60, TimeUnit.SECONDS)));
+    assertTrue(eventually(() -> waiter.getState() == Thread.State.RUNNABLE));
+    waiter.interrupt();
+    waiter.join();
+  }
+
+  @Test
+  void oneThreadWaitsForManyServices() throws Exception {
+    try (RipcSelector selector = RipcSelector.open()) {
+      Service[] services = new Service[20];
+      for (int index = 0; index < services.length; ++index) {
+        services[index] = (index % 2 == 0 ? serverContext : clientContext).register();
+        selector.register(services[index], index);
+        assertNull(services[index].poll());
+      }
+      for (int round = 0; round < 200; ++round) {
+        int target = round * 7 % services.length;
+        client.send(services[target].id(), bytes("round " + round));
+        int received = 0;
+        while (received == 0) {
+          List<RipcSelector.Key> ready = selector.select(LIMIT, TimeUnit.SECONDS);
+          assertFalse(ready.isEmpty(), "missed round " + round);
+          for (RipcSelector.Key key : ready) {
+            assertTrue(key.isReadable());
+            int count = drain(key.service());
+            if (count > 0) assertEquals(target, key.attachment());
+            received += count;
+          }
+        }
+        assertEquals(1, received);
+      }
+    }
+  }
+
+  @Test
+  void noEventIsMissedWhileAnotherProcessStreams() throws Exception {
+    try (PeerProcess peer = peer();
+        RipcSelector selector = RipcSelector.open()) {
+      assertEquals("OK", peer.call("register", "77"));
+      selector.register(server, null);
+      peer.tell("stream", String.valueOf(server.id().value()), "20000");
+      int received = 0;
+      while (received < 20_000) {
+        assertFalse(selector.select(LIMIT, TimeUnit.SECONDS).isEmpty(), "after " + received);
+        received += drain(server);
+      }
+      assertEquals("OK", peer.answer());
+    }
+  }
+
+  @Test
+  void messagesThatWereFetchedButNotTakenAreReady() throws Exception {
+    try (RipcSelector selector = RipcSelector.open()) {
+      selector.register(server, null);
+      for (int count = 0; count < 10; ++count) client.send(server.id(), bytes("x"));
+      for (int count = 0; count < 10; ++count) {
+        assertFalse(selector.select(LIMIT, TimeUnit.SECONDS).isEmpty());
+        Message message = server.poll();
+        assertNotNull(message);
+        message.close();
+      }
+    }
+  }
+
+  @Test
+  void roomAtAPeerIsReportedOnce() throws Exception {
+    try (RipcSelector selector = RipcSelector.open()) {
+      RipcSelector.Key key = selector.register(client, null);
+      Service small = full();
+      drain(client);
+      key.requestRoom(small.id());
+      for (RipcSelector.Key ready : selector.select(50, TimeUnit.MILLISECONDS)) {
+        assertEquals(List.of(), ready.writable(), "there is none");
+        drain(ready.service());
+      }
+      drain(small);
+      long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(LIMIT);
+      while (key.writable().isEmpty() && System.nanoTime() < end) {
+        for (RipcSelector.Key ready : selector.select(LIMIT, TimeUnit.SECONDS))
+          drain(ready.service());
+      }
+      assertEquals(List.of(small.id()), key.writable());
+      client.send(small.id(), bytes("there is room"));
+      selector.select(1, TimeUnit.MILLISECONDS);
+      assertEquals(List.of(), key.writable());
+    }
+  }
+
+  @Test
+  void wakeupEndsTheSelectThatRunsOrTheNextOne() throws Exception {
+    try (RipcSelector selector = RipcSelector.open()) {
+      selector.wakeup();
+      assertEquals(List.of(), selector.select());
+      assertEquals(List.of(), selector.select(1, TimeUnit.MILLISECONDS), "once");
+      Thread other = thread(() -> assertEquals(List.of(), selector.select()));
+      selector.wakeup();
+      other.join();
+      Thread interrupted =
+          thread(() -> assertThrows(InterruptedException.class, () -> selector.select()));
+      interrupted.interrupt();
+      interrupted.join();
+    }
+  }
+
+  @Test
+  void closedServicesAndSelectorsLeaveEachOther() throws Exception {
+    RipcSelector selector = RipcSelector.open();
+    RipcSelector.Key key = selector.register(server, "attachment");
+    assertThrows(IllegalStateException.class, () -> selector.register(server, null));
+    assertSame(server, key.service());
+    server.close();
+    assertTrue(key.isCancelled());
+    assertTrue(selector.keys().isEmpty());
+    assertThrows(RipcException.Closed.class, () -> key.requestRoom(client.id()));
+    RipcSelector.Key second = selector.register(client, null);
+    Thread waiter = thread(() -> assertThrows(RipcException.Closed.class, () -> selector.select()));
+    selector.close();
+    waiter.join();
+    assertTrue(second.isCancelled());
+    assertThrows(RipcException.Closed.class, () -> selector.register(client, null));
+    selector.close();
+    selector.wakeup();
+    assertNull(client.poll(), "the service goes on");
+  }
+}
