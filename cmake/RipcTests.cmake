@@ -107,6 +107,10 @@ endfunction()
 function(ripc_tests_conformance)
   # One run of the suite for each.
   set(RIPC_CONFORMANCE_TRANSPORTS shm socket)
+  # On a machine without an RDMA device it is skipped, and says so.
+  if(RIPC_WITH_VERBS)
+    list(APPEND RIPC_CONFORMANCE_TRANSPORTS verbs)
+  endif()
   file(GLOB_RECURSE conformance_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/conformance/*.cpp")
   ripc_add_helpers(conformance conformance_sources ripc)
   if(conformance_sources)

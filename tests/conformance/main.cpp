@@ -5,10 +5,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
+#include "harness.hpp"
 #include "peer.hpp"
 
 namespace {
@@ -24,6 +26,20 @@ void give_up(int) {
   written = ::write(STDERR_FILENO, running_test, std::strlen(running_test));
   written = ::write(STDERR_FILENO, "\n", 1);
   std::abort();
+}
+
+// Whether this machine has what the transport needs; says what is missing.
+bool can_run(const std::string& transport) {
+  ripc_context_options options;
+  ripc_context_options_init(&options);
+  options.transports = transport.c_str();
+  const conformance::TemporaryDirectory directory;
+  options.runtime_directory = directory.path().c_str();
+  ripc_context* context = nullptr;
+  const ripc_status status = ripc_context_create(&options, &context);
+  ripc_context_destroy(context);
+  if (status == RIPC_UNSUPPORTED) std::printf("skipped: %s: %s\n", transport.c_str(), ripc_last_error());
+  return status != RIPC_UNSUPPORTED;
 }
 
 class Watchdog : public testing::EmptyTestEventListener {
@@ -47,6 +63,10 @@ int main(int argc, char** argv) {
   int exit_status = 0;
   if (conformance::run_peer_role(argc, argv, &exit_status)) return exit_status;
   testing::InitGoogleTest(&argc, argv);
+  constexpr int kSkipped = 77;
+  for (const std::string& transport : conformance::transports()) {
+    if (!can_run(transport)) return kSkipped;
+  }
   ::signal(SIGALRM, give_up);
   testing::UnitTest::GetInstance()->listeners().Append(new Watchdog);
   return RUN_ALL_TESTS();

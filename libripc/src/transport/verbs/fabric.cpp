@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/unique_fd.hpp"
@@ -16,6 +18,8 @@ namespace {
 
 // More reads under way gain nothing, and cost the peer memory.
 constexpr int kMostReads = 16;
+// What opening a device takes.
+constexpr std::size_t kDescriptors = 8;
 // The vendor of rdma_rxe. Linux 6.1 looks only whether an access stays within what a window is bound to.
 constexpr std::uint32_t kSoftRoce = 0xffffff;
 
@@ -109,8 +113,14 @@ Device::~Device() {
 }
 
 Result<std::shared_ptr<const Fabric>> Fabric::open() {
-  const UniqueFd probe(::open("/sys/class", O_PATH | O_CLOEXEC));
-  if (!probe && lacks_descriptors(errno)) return system_error(errno, "open", "raise `ulimit -n`");
+  // The libraries do not say when it is for want of descriptors that they find no device.
+  if (access("/sys/class/infiniband", F_OK) == 0) {
+    std::array<UniqueFd, kDescriptors> probes;
+    for (UniqueFd& probe : probes) {
+      probe.reset(::open("/sys/class", O_PATH | O_CLOEXEC));
+      if (!probe && lacks_descriptors(errno)) return system_error(errno, "open", "raise `ulimit -n`");
+    }
+  }
   const std::vector<DeviceInfo> inventory = read_inventory();
   if (inventory.empty()) return unusable("This machine has no RDMA device (`ls /sys/class/infiniband`).");
   Result<std::shared_ptr<const Library>> library = Library::load();
