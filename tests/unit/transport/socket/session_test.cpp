@@ -10,6 +10,12 @@
 namespace ripc::socket {
 namespace {
 
+using network::bind_in_range;
+using network::Endpoint;
+using network::GuardedSocket;
+using network::Locator;
+using network::open_socket;
+
 std::shared_ptr<const ClusterKeys> key(char digit) {
   // 64 hexadecimal digits that are not all the same.
   const std::string text = std::string(63, digit) + (digit == '1' ? '2' : '1');
@@ -72,7 +78,7 @@ TEST(Session, AnotherContextAtTheAddressIsNotTheOneThatWasWanted) {
   EventSet events = make_events();
   const auto port = server.open_port(events);
   Node client;
-  network::Locator locator = network::Locator::parse(server.transport().address().locator).value();
+  Locator locator = Locator::parse(server.transport().address().locator).value();
   locator.context ^= 1;
   EXPECT_EQ(client.transport().connect({"socket", locator.text()}, 7, Deadline::after(kLimit)).status().code(),
             RIPC_PEER_DEAD);
@@ -83,7 +89,7 @@ TEST(Session, AnAddressWithoutAContextLeadsToWhoeverIsThere) {
   EventSet events = make_events();
   const auto port = server.open_port(events);
   Node client;
-  const std::uint16_t listening = network::Locator::parse(server.transport().address().locator)->port;
+  const std::uint16_t listening = Locator::parse(server.transport().address().locator)->port;
   EXPECT_TRUE(client.transport()
                   .connect({"socket", "127.0.0.1:" + std::to_string(listening)}, 7, Deadline::after(kLimit))
                   .ok());
@@ -192,7 +198,7 @@ TEST(Session, AFenceArrivesAndIsAnswered) {
 
 // Breaks every TCP connection of this process whose one end is a port of the node: what a network can do.
 void break_connections(Node& node) {
-  const std::uint16_t listening = network::Locator::parse(node.transport().address().locator)->port;
+  const std::uint16_t listening = Locator::parse(node.transport().address().locator)->port;
   for (int fd = 3; fd < 1024; ++fd) {
     int type = 0;
     int accepts = 0;
@@ -200,7 +206,7 @@ void break_connections(Node& node) {
     if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM) continue;
     size = sizeof accepts;
     if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepts, &size) != 0 || accepts != 0) continue;
-    const network::Endpoint local = network::Endpoint::local_of(fd);
+    const Endpoint local = Endpoint::local_of(fd);
     if (local && (local.family() == AF_INET || local.family() == AF_INET6) && local.port() == listening)
       (void)::shutdown(fd, SHUT_RDWR);
   }
