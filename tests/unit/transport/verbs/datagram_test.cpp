@@ -23,6 +23,7 @@ class QuietHost final : public spi::Host {
   void room(spi::Channel&) noexcept override {}
   void channel_lost(spi::Channel&) noexcept override {}
   void fenced(ripc_service_id, std::uint64_t) noexcept override {}
+  void address_changed() noexcept override {}
 };
 
 // A transport with a responder of its own.
