@@ -310,6 +310,7 @@ Result<std::shared_ptr<Right>> Connection::open(std::span<const std::byte> bytes
   }
   const std::lock_guard lock(mutex_);
   if (!open_) return RIPC_PEER_DEAD;
+  if (bound && posted_.size() >= kSends) return RIPC_AGAIN;
   if (bound) {
     ibv_send_wr request{};
     request.opcode = IBV_WR_BIND_MW;

@@ -91,7 +91,7 @@ class Connection final : public network::FrameSender, public std::enable_shared_
 
   // Any. Opens `bytes` to the peer; the answer that tells it of it must be sent afterwards. `arena`, if not null: what
   // the bytes lie in. The right ends with the object, and with the connection. RIPC_CANCELLED: the memory cannot be
-  // accessed; RIPC_PEER_DEAD; RIPC_NO_MEMORY.
+  // accessed; RIPC_AGAIN: too much is under way; RIPC_PEER_DEAD; RIPC_NO_MEMORY.
   Result<std::shared_ptr<Right>> open(std::span<const std::byte> bytes, const memory::Arena* arena, bool writable);
 
   const IdPointer& id() const noexcept { return id_; }

@@ -210,6 +210,15 @@ bool RdmaBulk::frame(Connection& connection, const bulk::Frame& frame) noexcept 
   }
 }
 
+// The completions that make room are looked at before the loop comes to this.
+void RdmaBulk::ask_again(Connection& connection, const bulk::Frame& frame) noexcept {
+  loop_.post([self = weak_from_this(), again = connection.weak_from_this(), frame] {
+    const auto alive = self.lock();
+    const auto target = again.lock();
+    if (alive && target) (void)alive->frame(*target, frame);
+  });
+}
+
 bool RdmaBulk::on_ask_read(Connection& connection, const bulk::Frame& frame) noexcept {
   bulk::Frame answer{.type = bulk::Type::right, .id = frame.id};
   const ripc_status status = transfers_.admit(
@@ -223,6 +232,10 @@ bool RdmaBulk::on_ask_read(Connection& connection, const bulk::Frame& frame) noe
         return right;
       });
   if (status == RIPC_PEER_DEAD) return true;  // the connection is being lost
+  if (status == RIPC_AGAIN) {
+    ask_again(connection, frame);
+    return true;
+  }
   if (status != RIPC_OK && status != RIPC_REVOKED) tell(transfers_.fail(frame.key, frame.location));
   answer.value = static_cast<std::uint64_t>(status == RIPC_OK || status == RIPC_REVOKED ? status : RIPC_CANCELLED);
   (void)connection.send(answer);
@@ -249,6 +262,10 @@ bool RdmaBulk::on_ask_write(Connection& connection, const bulk::Frame& frame) no
   }
   if (destination && status != RIPC_OK) (void)grants_.end_frame(&connection, frame, RIPC_CANCELLED);
   if (status == RIPC_PEER_DEAD) return true;
+  if (status == RIPC_AGAIN) {
+    ask_again(connection, frame);
+    return true;
+  }
   answer.value = static_cast<std::uint64_t>(status == RIPC_OK || status == RIPC_REVOKED ? status : RIPC_UNSUPPORTED);
   (void)connection.send(answer);
   return true;

@@ -70,6 +70,7 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
  private:
   void dial_if_needed() noexcept;
   void tell(const network::TransferBook::Watcher& watcher) noexcept;
+  void ask_again(Connection& connection, const wire::bulk::Frame& frame) noexcept;
   bool on_ask_read(Connection& connection, const wire::bulk::Frame& frame) noexcept;
   bool on_ask_write(Connection& connection, const wire::bulk::Frame& frame) noexcept;
   bool on_written(Connection& connection, const wire::bulk::Frame& frame) noexcept;
