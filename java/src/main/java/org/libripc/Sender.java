@@ -72,6 +72,15 @@ final class Sender {
     return sendAny(to.value(), message, group, null);
   }
 
+  Ticket reply(Message to, ByteBuffer item) {
+    Outgoing message = SINGLE.get();
+    try {
+      return reply(to, message.clear().add(item));
+    } finally {
+      message.clear();
+    }
+  }
+
   Ticket reply(Message to, Outgoing message) {
     MessageHandle handle = to.handle();
     Ticket ticket;

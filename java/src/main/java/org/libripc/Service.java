@@ -145,7 +145,7 @@ public final class Service implements AutoCloseable {
 
   /** Replies with one item and tag 0. */
   public Ticket reply(Message to, ByteBuffer item) {
-    return sender.send(to.source(), item, 0);
+    return sender.reply(to, item);
   }
 
   /**

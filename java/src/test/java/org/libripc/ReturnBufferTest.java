@@ -45,6 +45,21 @@ class ReturnBufferTest extends PairTest {
   }
 
   @Test
+  void aReplyThatUsesNoReturnBufferAnswersTheRequestToo() throws Exception {
+    ReturnBuffer buffer = new ReturnBuffer(ByteBuffer.allocateDirect(1000));
+    Outgoing request = new Outgoing().attach(buffer);
+    client.send(server.id(), request);
+    try (Message asked = receive(server)) {
+      server.reply(asked, bytes("no need"));
+    }
+    try (Message answer = receive(client)) {
+      assertEquals(request.requestId(), answer.inReplyTo());
+      assertEquals("no need", text(answer.item(0)));
+    }
+    assertFalse(buffer.isAttached());
+  }
+
+  @Test
   void whatDoesNotFitTheReturnBufferTravelsAsALongItem() throws Exception {
     client.send(
         server.id(), new Outgoing().attach(new ReturnBuffer(ByteBuffer.allocateDirect(10))));
