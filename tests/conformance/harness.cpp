@@ -20,7 +20,7 @@ constexpr std::array kTransports = {
            .exact_costs = true,
            .static_locator = [](const std::string& directory) { return "shm:" + directory; }},
     Traits{.name = "socket"},
-    Traits{.name = "verbs"},
+    Traits{.name = "verbs", .in_children = false},
 };
 
 }  // namespace
