@@ -14,8 +14,6 @@ namespace {
 
 namespace bulk = wire::bulk;
 
-constexpr Nanoseconds kFirstPause = 10'000'000;
-constexpr Nanoseconds kLongestPause = 1'000'000'000;
 // A connection is silent for too long after this many looks.
 constexpr unsigned kLooks = 4;
 
@@ -45,7 +43,7 @@ void BulkSession::adopt(UniqueFd socket) noexcept {
   auto connection = std::make_shared<BulkConnection>(std::move(socket), loop_, weak_from_this(), tally_);
   {
     const std::lock_guard lock(mutex_);
-    dialing_ = false;
+    dialling_.over();
     if (dead_.load(std::memory_order_relaxed) || connections_.size() == kMaxBulkConnections) return;
     connections_.push_back({.connection = connection});
   }
@@ -69,7 +67,11 @@ void BulkSession::lost(BulkConnection& connection, bool violation) noexcept {
     const std::lock_guard lock(mutex_);
     std::erase_if(connections_, [&](const Member& member) { return member.connection.get() == &connection; });
     // One that was good for something is replaced at once.
-    pause_ = connection.received() != 0 && !violation ? 0 : std::clamp(pause_ * 2, kFirstPause, kLongestPause);
+    if (connection.received() != 0 && !violation) {
+      dialling_.forgive();
+    } else {
+      dialling_.back_off();
+    }
   }
   pulls_.connection_lost(connection);
   finishes_.connection_lost(connection);
@@ -100,36 +102,26 @@ bool BulkSession::has_backlog() const noexcept {
 void BulkSession::dial_if_needed() noexcept {
   {
     const std::lock_guard lock(mutex_);
-    if (dialing_ || dead_.load(std::memory_order_relaxed)) return;
+    if (dialling_.under_way() || dead_.load(std::memory_order_relaxed)) return;
     if (!connections_.empty() && connections_.size() >= options_.connections) return;
   }
   if (has_backlog()) dial();
 }
 
 void BulkSession::dial() noexcept {
-  Nanoseconds pause = 0;
+  std::optional<Nanoseconds> pause;
   {
     const std::lock_guard lock(mutex_);
-    if (dialing_) return;
-    dialing_ = true;
-    pause = pause_;
+    pause = dialling_.begin();
   }
-  const auto ask = [self = weak_from_this()] {
-    const std::shared_ptr<BulkSession> alive = self.lock();
-    if (alive && !alive->dead_.load(std::memory_order_acquire)) alive->hooks_.dial();
-  };
-  if (pause == 0) {
-    loop_.post(ask);
-  } else {
-    (void)loop_.add_timer(monotonic_now() + pause, ask);
-  }
+  if (pause) dialling_.ask(weak_from_this(), *pause);
 }
 
 void BulkSession::dial_failed() noexcept {
   {
     const std::lock_guard lock(mutex_);
-    dialing_ = false;
-    pause_ = std::clamp(pause_ * 2, kFirstPause, kLongestPause);
+    dialling_.over();
+    dialling_.back_off();
     if (!connections_.empty()) return;
   }
   pushes_.no_connection();

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "network/dialling.hpp"
 #include "network/finish_book.hpp"
 #include "network/grant_book.hpp"
 #include "network/repeater.hpp"
@@ -84,9 +85,8 @@ class BulkSession final : public BulkConnection::Handler, public std::enable_sha
   mutable std::mutex mutex_;  // for the following
   std::vector<Member> connections_;
   std::size_t turn_ = 0;
-  bool dialing_ = false;
-  Nanoseconds pause_ = 0;  // before the next dial
   std::atomic<bool> dead_{false};
+  network::Dialling dialling_{loop_, hooks_, dead_};
   std::atomic<bool> watching_{false};
   std::atomic<std::uint64_t> connections_made_{0};
   std::atomic<std::uint64_t> connections_lost_{0};

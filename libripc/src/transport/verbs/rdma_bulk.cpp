@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/verbs/rdma_bulk.hpp"
 
-#include <algorithm>
-
 namespace ripc::verbs {
 
 namespace {
 
 namespace bulk = wire::bulk;
-
-constexpr Nanoseconds kFirstPause = 10'000'000;
-constexpr Nanoseconds kLongestPause = 1'000'000'000;
 
 }  // namespace
 
@@ -40,10 +35,10 @@ void RdmaBulk::adopt(std::shared_ptr<Connection> connection, bool dialed) noexce
   std::shared_ptr<Connection> former;
   {
     const std::lock_guard lock(mutex_);
-    dialing_ = false;
+    dialling_.over();
     if (dead_.load(std::memory_order_relaxed)) return;
     former = std::exchange(connection_, connection);
-    pause_ = 0;
+    dialling_.forgive();
   }
   if (former) {
     former->close();
@@ -69,7 +64,7 @@ void RdmaBulk::lost(Connection& connection, bool violation) noexcept {
     if (connection_.get() != &connection) return;
     connection_.reset();
     // One that broke is replaced at once, one that keeps breaking with pauses.
-    pause_ = violation ? std::clamp(pause_ * 2, kFirstPause, kLongestPause) : pause_;
+    if (violation) dialling_.back_off();
   }
   pulls_.connection_lost(connection);
   finishes_.connection_lost(connection);
@@ -80,29 +75,20 @@ void RdmaBulk::lost(Connection& connection, bool violation) noexcept {
 
 void RdmaBulk::dial_if_needed() noexcept {
   if (!pulls_.has_backlog() && !finishes_.has_backlog() && !pushes_.has_backlog()) return;
-  Nanoseconds pause = 0;
+  std::optional<Nanoseconds> pause;
   {
     const std::lock_guard lock(mutex_);
-    if (dialing_ || connection_ || dead_.load(std::memory_order_relaxed)) return;
-    dialing_ = true;
-    pause = pause_;
+    if (connection_ || dead_.load(std::memory_order_relaxed)) return;
+    pause = dialling_.begin();
   }
-  const auto ask = [self = weak_from_this()] {
-    const std::shared_ptr<RdmaBulk> alive = self.lock();
-    if (alive && !alive->dead_.load(std::memory_order_acquire)) alive->hooks_.dial();
-  };
-  if (pause == 0) {
-    loop_.post(ask);
-  } else {
-    (void)loop_.add_timer(monotonic_now() + pause, ask);
-  }
+  if (pause) dialling_.ask(weak_from_this(), *pause);
 }
 
 void RdmaBulk::dial_failed() noexcept {
   {
     const std::lock_guard lock(mutex_);
-    dialing_ = false;
-    pause_ = std::clamp(pause_ * 2, kFirstPause, kLongestPause);
+    dialling_.over();
+    dialling_.back_off();
     if (connection_) return;
   }
   pushes_.no_connection();

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "network/bulk.hpp"
+#include "network/dialling.hpp"
 #include "network/finish_book.hpp"
 #include "network/grant_book.hpp"
 #include "network/repeater.hpp"
@@ -90,9 +91,8 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
 
   mutable std::mutex mutex_;  // for the following
   std::shared_ptr<Connection> connection_;
-  bool dialing_ = false;
-  Nanoseconds pause_ = 0;  // before the next dial
   std::atomic<bool> dead_{false};
+  network::Dialling dialling_{loop_, hooks_, dead_};
   std::atomic<std::uint64_t> made_{0};
   std::atomic<std::uint64_t> lost_{0};
 };
