@@ -2,7 +2,6 @@
 package org.libripc;
 
 import java.nio.ByteBuffer;
-import java.util.Objects;
 
 /**
  * Memory that one long item may be received into. Made once, posted as often as wanted: {@link
@@ -11,21 +10,14 @@ import java.util.Objects;
  * window was withdrawn, or the service was closed.
  */
 public final class ReceiveWindow {
-  private final ByteBuffer buffer;
-  private final RegisteredBuffer registered;
+  private final WritableMemory memory;
   // Guarded by this; what it is posted at: a Service or a Ripc.
   private Object owner;
-  private PoolMemory held;
   private long id;
 
   /** Of memory of the application: a direct buffer, from its position to its limit. */
   public ReceiveWindow(ByteBuffer direct) {
-    if (!direct.isDirect() || direct.isReadOnly()) {
-      throw new IllegalArgumentException(
-          "a window needs a direct buffer that can be written: lease() one");
-    }
-    buffer = direct.slice();
-    registered = null;
+    memory = new WritableMemory(direct, "a window");
   }
 
   /**
@@ -33,18 +25,17 @@ public final class ReceiveWindow {
    * posted.
    */
   public ReceiveWindow(RegisteredBuffer registered) {
-    this.registered = Objects.requireNonNull(registered);
-    buffer = registered.buffer();
+    memory = new WritableMemory(registered);
   }
 
   /** A new view of all of it. */
   public ByteBuffer buffer() {
-    return buffer.duplicate();
+    return memory.buffer();
   }
 
   /** Its size in bytes. */
   public int size() {
-    return buffer.capacity();
+    return memory.size();
   }
 
   /** Whether it is posted. */
@@ -55,10 +46,7 @@ public final class ReceiveWindow {
   synchronized void posting(Object newOwner, long newId) {
     if (owner != null)
       throw new IllegalStateException("This window is posted already: withdraw it first.");
-    if (registered != null) {
-      held = registered.memory();
-      held.retain();
-    }
+    memory.hold();
     owner = newOwner;
     id = newId;
   }
@@ -66,8 +54,7 @@ public final class ReceiveWindow {
   /** It is the application's again. */
   synchronized void returned() {
     owner = null;
-    if (held != null) held.release();
-    held = null;
+    memory.letGo();
   }
 
   synchronized long idAt(Object expected) {

@@ -2,7 +2,6 @@
 package org.libripc;
 
 import java.nio.ByteBuffer;
-import java.util.Objects;
 
 /**
  * Memory that the reply to a request may be written into: {@link Outgoing#attach}. From the send on
@@ -10,20 +9,13 @@ import java.util.Objects;
  * Service#cancelRequest}) or the service was closed. It can then be attached again.
  */
 public final class ReturnBuffer {
-  private final ByteBuffer buffer;
-  private final RegisteredBuffer registered;
+  private final WritableMemory memory;
   // Guarded by this.
   private boolean attached;
-  private PoolMemory held;
 
   /** Of memory of the application: a direct buffer, from its position to its limit. */
   public ReturnBuffer(ByteBuffer direct) {
-    if (!direct.isDirect() || direct.isReadOnly()) {
-      throw new IllegalArgumentException(
-          "a return buffer needs a direct buffer that can be written: lease() one");
-    }
-    buffer = direct.slice();
-    registered = null;
+    memory = new WritableMemory(direct, "a return buffer");
   }
 
   /**
@@ -31,18 +23,17 @@ public final class ReturnBuffer {
    * attached.
    */
   public ReturnBuffer(RegisteredBuffer registered) {
-    this.registered = Objects.requireNonNull(registered);
-    buffer = registered.buffer();
+    memory = new WritableMemory(registered);
   }
 
   /** A new view of all of it. */
   public ByteBuffer buffer() {
-    return buffer.duplicate();
+    return memory.buffer();
   }
 
   /** Its size in bytes. */
   public int size() {
-    return buffer.capacity();
+    return memory.size();
   }
 
   /** Whether a request that has it is under way. */
@@ -53,16 +44,12 @@ public final class ReturnBuffer {
   synchronized void attached() {
     if (attached)
       throw new IllegalStateException("This return buffer belongs to a request that is under way.");
-    if (registered != null) {
-      held = registered.memory();
-      held.retain();
-    }
+    memory.hold();
     attached = true;
   }
 
   synchronized void returned() {
     attached = false;
-    if (held != null) held.release();
-    held = null;
+    memory.letGo();
   }
 }
