@@ -51,7 +51,11 @@ class Peer {
     EXPECT_EQ(::recv(mine_.get(), &answer, 1, 0), 1);
     return answer;
   }
-  PeerProcess process() { return PeerProcess(UniqueFd(pidfd()), child_->pid()); }
+  PeerProcess process() { return of(child_->pid()); }
+  // The socket pair was made in this process, so its credentials name this process: the test goes by the number.
+  static PeerProcess of(pid_t pid) {
+    return PeerProcess(UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))), pid);
+  }
   void end() {
     child_->kill(SIGKILL);
     EXPECT_EQ(child_->wait(), 1000 + SIGKILL);
@@ -59,9 +63,6 @@ class Peer {
   std::vector<std::byte>& memory() { return memory_; }
 
  private:
-  // The socket pair was made in this process, so its credentials name this process: the test goes by the number.
-  int pidfd() const { return static_cast<int>(::syscall(SYS_pidfd_open, child_->pid(), 0)); }
-
   std::vector<std::byte> memory_ = std::vector<std::byte>(5 * kPage + 17);
   UniqueFd mine_, its_;
   std::optional<test::Child> child_;
@@ -84,6 +85,47 @@ TEST(PeerProcess, WritesThePeersMemory) {
   const std::vector<std::byte> bytes(peer.memory().size(), std::byte{0x77});
   EXPECT_EQ(process.write(address_of(peer.memory().data()), bytes), RIPC_OK);
   EXPECT_EQ(peer.ask('c'), 'y');
+}
+
+// Some distances within a page are copied by way of memory of ours: every byte has to come whole there too.
+TEST(PeerProcess, MovesEveryByteAtEveryDistanceWithinAPage) {
+  constexpr std::size_t kSize = (std::size_t{1} << 20) + 3 * kPage + 5;
+  auto* memory = static_cast<std::byte*>(
+      ::mmap(nullptr, kSize + kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(static_cast<void*>(memory), MAP_FAILED);
+  const PeerProcess process = Peer::of(::getpid());
+  std::vector<std::byte> local(kSize + 2 * kPage);
+  std::byte* const page = local.data() + (kPage - address_of(local.data()) % kPage) % kPage;
+  for (const std::size_t distance : std::to_array<std::size_t>({0, 1, 16, 31, 32, 2048, 4064, 4065, 4095})) {
+    for (std::size_t i = 0; i < kSize; ++i) page[i] = static_cast<std::byte>((i * 7 + distance) % 251);
+    std::memset(memory, 0, kSize + kPage);
+    ASSERT_EQ(process.write(address_of(memory + distance), std::span(page, kSize)), RIPC_OK);
+    EXPECT_EQ(std::memcmp(memory + distance, page, kSize), 0) << "written at a distance of " << distance;
+    std::memset(page, 0, kSize);
+    ASSERT_EQ(process.read(address_of(memory + distance), std::span(page, kSize)), RIPC_OK);
+    EXPECT_EQ(std::memcmp(memory + distance, page, kSize), 0) << "read at a distance of " << distance;
+  }
+  ::munmap(memory, kSize + kPage);
+}
+
+TEST(PeerProcess, SaysCancelledWhenTheEndOfEitherMemoryIsGone) {
+  constexpr std::size_t kSize = std::size_t{1} << 20;
+  const PeerProcess process = Peer::of(::getpid());
+  for (const std::size_t distance : std::to_array<std::size_t>({0, 16})) {
+    auto* whole = static_cast<std::byte*>(
+        ::mmap(nullptr, kSize + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    auto* half = static_cast<std::byte*>(
+        ::mmap(nullptr, kSize + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    ASSERT_NE(static_cast<void*>(whole), MAP_FAILED);
+    ASSERT_NE(static_cast<void*>(half), MAP_FAILED);
+    ASSERT_EQ(::munmap(half + kSize / 2, kSize / 2 + kPage), 0);
+    EXPECT_EQ(process.write(address_of(half + distance), std::span(whole, kSize)), RIPC_CANCELLED);
+    EXPECT_EQ(process.write(address_of(whole + distance), std::span(half, kSize)), RIPC_CANCELLED);
+    EXPECT_EQ(process.read(address_of(half + distance), std::span(whole, kSize)), RIPC_CANCELLED);
+    EXPECT_EQ(process.read(address_of(whole), std::span(half + distance, kSize)), RIPC_CANCELLED);
+    ::munmap(whole, kSize + kPage);
+    ::munmap(half, kSize / 2);
+  }
 }
 
 TEST(PeerProcess, SaysCancelledForMemoryThatIsNotThere) {
