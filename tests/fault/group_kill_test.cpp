@@ -20,17 +20,9 @@ constexpr ripc_service_id kGroup = RIPC_GROUP_ID(2000);
 constexpr std::uint32_t kEnd = UINT32_MAX;  // the tag of the last message
 constexpr std::array kPaths = {"shm", "socket", "shm,socket"};
 
-Context make_context_on(const std::string& directory, const char* transports) {
-  ripc_context_options options = context_options(directory);
-  options.transports = transports;
-  ripc_context* context = nullptr;
-  EXPECT_EQ(ripc_context_create(&options, &context), RIPC_OK) << ripc_last_error();
-  return Context(context);
-}
-
 // Arguments DIRECTORY ID TRANSPORTS. Receives the messages 1, 2, 3 ... to the end; exits with 0 if it had each once.
 int member(const std::vector<std::string>& arguments) {
-  const Context context = make_context_on(arguments.at(0), arguments.at(2).c_str());
+  const Context context = make_context(arguments.at(0), 0, arguments.at(2).c_str());
   if (!context) return 1;
   const Service service = make_service(context, std::stoull(arguments.at(1)));
   if (!service || ripc_group_join(service.get(), kGroup) != RIPC_OK) return 2;
@@ -92,7 +84,7 @@ TEST(GroupKill, TheOthersReceiveEachMessageOnceAndTheDeadLeaveTheList) {
   const std::uint64_t rounds = std::max<std::uint64_t>(number_from_environment("RIPC_FAULT_ROUNDS", 200) / 10, 1);
   Random random(number_from_environment("RIPC_FAULT_SEED", 20240229));
   const TemporaryDirectory directory;
-  const Context context = make_context_on(directory.path(), "shm,socket");
+  const Context context = make_context(directory.path(), 0, "shm,socket");
   const Service sender = make_service(context, kSender);
   ASSERT_TRUE(sender);
   for (std::uint64_t round = 0; round < rounds; ++round) {

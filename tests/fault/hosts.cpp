@@ -74,33 +74,64 @@ Hosts::Hosts(Cable cable) {
     obstacle_ = "the command ip (iproute2) is not installed";
     return;
   }
-  home_ = space_of_this_process();
-  if (unshare(CLONE_NEWNET) == 0) there_ = space_of_this_process();
-  if (there_ < 0 || unshare(CLONE_NEWNET) != 0 || (here_ = space_of_this_process()) < 0 || !lay_cable(cable)) {
-    obstacle_ = "network namespaces with a veth pair or TUN interfaces cannot be made here";
+  if (!make_spaces(cable) || !lay_cable(cable)) {
+    obstacle_ = "network namespaces with veth pairs, a bridge or TUN interfaces cannot be made here";
     return;
   }
-  for (const int space : {there_, here_}) {
+  const bool ipv6 = cable == Cable::direct_ipv6;
+  const auto set_up = [&](int space, const char* address) {
+    if (space < 0) return;
     EXPECT_TRUE(enter(space));
     EXPECT_TRUE(ip("link set lo up"));
-    EXPECT_TRUE(ip(std::string("address add ") + (space == here_ ? kHere : kThere) + "/24 dev " + kCable));
+    EXPECT_TRUE(ip(std::string("address add ") + address + (ipv6 ? "/64 nodad dev " : "/24 dev ") + kCable));
     // Long enough for all that credits allow: the relay alone decides what is lost.
     EXPECT_TRUE(ip(std::string("link set ") + kCable + " up txqueuelen 10000"));
-  }
+  };
+  set_up(third_, kThird);
+  set_up(there_, ipv6 ? kThere6 : kThere);
+  set_up(here_, ipv6 ? kHere6 : kHere);
 }
 
 Hosts::~Hosts() {
   if (home_ >= 0) enter(home_);
-  for (const int space : {home_, here_, there_}) {
+  for (const int space : {home_, here_, there_, third_, switch_}) {
     if (space >= 0) close(space);
   }
 }
 
+// Ends in the one that is here.
+bool Hosts::make_spaces(Cable cable) {
+  home_ = space_of_this_process();
+  const auto make = [](int& space) {
+    if (unshare(CLONE_NEWNET) == 0) space = space_of_this_process();
+    return space >= 0;
+  };
+  if (cable == Cable::three_on_a_switch && !(make(switch_) && make(third_))) return false;
+  return make(there_) && make(here_);
+}
+
 bool Hosts::lay_cable(Cable cable) {
-  if (cable == Cable::direct) {
-    const std::string other_end = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(there_);
-    return ip(std::string("link add ") + kCable + " type veth peer name " + kCable + " netns " + other_end);
+  switch (cable) {
+    case Cable::relayed:
+      return lay_relayed_cable();
+    case Cable::three_on_a_switch:
+      return enter(switch_) && ip("link add switch type bridge") && ip("link set switch up") &&
+             plug_into_switch(third_) && plug_into_switch(there_) && plug_into_switch(here_);
+    default: {
+      const std::string other_end = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(there_);
+      return ip(std::string("link add ") + kCable + " type veth peer name " + kCable + " netns " + other_end);
+    }
   }
+}
+
+bool Hosts::plug_into_switch(int space) const {
+  const std::string socket = "socket" + std::to_string(space);
+  const std::string host = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(space);
+  return enter(switch_) && ip("link add " + socket + " type veth peer name " + kCable + " netns " + host) &&
+         ip("link set " + socket + " master switch up") && enter(space);
+}
+
+bool Hosts::lay_relayed_cable() {
   const int one = open_tun();
   const int other = enter(there_) ? open_tun() : -1;
   if (!enter(here_) || one < 0 || other < 0) {
@@ -117,8 +148,8 @@ bool Hosts::enter(int space) const { return setns(space, CLONE_NEWNET) == 0; }
 
 void Hosts::here(const std::string& arguments) const { EXPECT_TRUE(ip(arguments)) << "ip " << arguments; }
 
-void Hosts::there(const std::string& arguments) const {
-  EXPECT_TRUE(enter(there_));
+void Hosts::there(const std::string& arguments, Host host) const {
+  EXPECT_TRUE(enter(space_of(host)));
   here(arguments);
   EXPECT_TRUE(enter(here_));
 }
@@ -134,8 +165,8 @@ void Hosts::plug(bool up) const {
   close(fd);
 }
 
-Process Hosts::start_there(const std::string& role, const std::vector<std::string>& arguments) const {
-  EXPECT_TRUE(enter(there_));
+Process Hosts::start_there(const std::string& role, const std::vector<std::string>& arguments, Host host) const {
+  EXPECT_TRUE(enter(space_of(host)));
   Process process(role, arguments);
   EXPECT_TRUE(enter(here_));
   return process;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two hosts: network namespaces joined by a cable. The test is on one of them; what it starts there is on the other.
+// Two or three hosts: network namespaces joined by a cable or a switch. The test is on one of them; what it starts
+// there is on another.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,14 @@ class Hosts {
  public:
   static constexpr const char* kHere = "10.78.0.1";
   static constexpr const char* kThere = "10.78.0.2";
+  static constexpr const char* kThird = "10.78.0.9";
+  // The addresses of hosts without IPv4.
+  static constexpr const char* kHere6 = "fd78::1";
+  static constexpr const char* kThere6 = "fd78::2";
 
-  enum class Cable { direct, relayed };
+  enum class Cable { direct, direct_ipv6, relayed, three_on_a_switch };
+  // Those beside the one that the test is on.
+  enum class Host { there, third };
   explicit Hosts(Cable cable = Cable::direct);
   ~Hosts();  // back to where the test came from; the hosts are gone with their last process
   Hosts(const Hosts&) = delete;
@@ -29,12 +36,13 @@ class Hosts {
 
   // Arguments of the command `ip`, run on one of the hosts. A failure of the test if it fails.
   void here(const std::string& arguments) const;
-  void there(const std::string& arguments) const;
+  void there(const std::string& arguments, Host host = Host::there) const;
   // Takes this host's end of the cable down or up.
   void plug(bool up) const;
   // The weather on a relayed cable.
   Relay& relay() const { return *relay_; }
-  Process start_there(const std::string& role, const std::vector<std::string>& arguments) const;
+  Process start_there(const std::string& role, const std::vector<std::string>& arguments,
+                      Host host = Host::there) const;
 
   // What went over the cable, in bytes, with all headers.
   static std::uint64_t transmitted();
@@ -44,11 +52,17 @@ class Hosts {
 
  private:
   bool enter(int space) const;
+  int space_of(Host host) const { return host == Host::there ? there_ : third_; }
+  bool make_spaces(Cable cable);
   bool lay_cable(Cable cable);
+  bool lay_relayed_cable();
+  bool plug_into_switch(int space) const;
 
   int home_ = -1;
   int here_ = -1;
   int there_ = -1;
+  int third_ = -1;
+  int switch_ = -1;
   std::string obstacle_;
   std::unique_ptr<Relay> relay_;
 };

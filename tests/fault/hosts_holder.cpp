@@ -67,11 +67,7 @@ ripc_status send_item(const Context& context, const Service& from, ripc_service_
 }  // namespace
 
 Context make_far_context(const std::string& directory, const char* transports) {
-  ripc_context_options options = context_options(directory);
-  options.transports = transports;
-  ripc_context* context = nullptr;
-  EXPECT_EQ(ripc_context_create(&options, &context), RIPC_OK) << ripc_last_error();
-  return Context(context);
+  return make_context(directory, 0, transports);
 }
 
 int holder(const std::vector<std::string>& arguments) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// kill -9 at any moment. One process survives all rounds; in each, another starts, both send each other everything that
-// a message can do, and the other is killed after a random time: while it starts, while it sends, receives, answers,
-// lends or holds a lent view, notifies, takes an ID over or loses it. RIPC_FAULT_ROUNDS sets the number of rounds,
-// RIPC_FAULT_SEED the moments.
+// kill -9 at any moment, over shared memory and over sockets. One process survives all rounds; in each, another starts,
+// both send each other everything that a message can do, and the other is killed after a random time: while it starts,
+// while it sends, receives, answers, lends or holds a lent view, notifies, takes an ID over or loses it.
+// RIPC_FAULT_ROUNDS sets the number of rounds, RIPC_FAULT_SEED the moments.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -22,9 +22,9 @@ constexpr ripc_service_id kVictim = 1002;
 constexpr ripc_service_id kFresh = 1003;
 constexpr std::uint64_t kPool = 256 << 20;
 
-// The one that will be killed: arguments DIRECTORY SEED.
+// The one that will be killed: arguments DIRECTORY SEED TRANSPORT.
 int victim(const std::vector<std::string>& arguments) {
-  const Context context = make_context(arguments.at(0), kPool);
+  const Context context = make_context(arguments.at(0), kPool, arguments.at(2).c_str());
   if (!context) return 1;
   const Service service = make_service(context, kVictim, [](ripc_service_options& options) { options.takeover = 1; });
   if (!service) return 1;
@@ -56,7 +56,11 @@ Holdings holdings() {
   return {descriptor_count() - arenas, arenas, mapping_count(), thread_count()};
 }
 
-TEST(Kill, ASurvivorLosesNothingButTheMessagesOfTheDead) {
+class Kill : public testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(Over, Kill, testing::Values("shm", "socket"), [](const auto& one) { return one.param; });
+
+TEST_P(Kill, ASurvivorLosesNothingButTheMessagesOfTheDead) {
   const std::uint64_t rounds = number_from_environment("RIPC_FAULT_ROUNDS", 200);
   const std::uint64_t seed = number_from_environment("RIPC_FAULT_SEED", 20240229);
   std::printf("%llu rounds, RIPC_FAULT_SEED=%llu\n", static_cast<unsigned long long>(rounds),
@@ -64,7 +68,7 @@ TEST(Kill, ASurvivorLosesNothingButTheMessagesOfTheDead) {
   Random random(seed);
   const TemporaryDirectory directory;
   const std::vector<std::string> shared_before = names_in("/dev/shm");
-  const Context context = make_context(directory.path(), kPool);
+  const Context context = make_context(directory.path(), kPool, GetParam());
   const Service service = make_service(context, kSurvivor);
   ASSERT_TRUE(service);
   Holdings before{};
@@ -75,7 +79,7 @@ TEST(Kill, ASurvivorLosesNothingButTheMessagesOfTheDead) {
   for (std::uint64_t round = 0; round < rounds; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
     {
-      Process process("victim", {directory.path(), std::to_string(random.next())});
+      Process process("victim", {directory.path(), std::to_string(random.next()), GetParam()});
       Traffic traffic(context.get(), service.get(), kVictim, random.next());
       // A third of the victims die while they start, the others in the midst of the traffic.
       if (random.below(3) == 0) {
@@ -103,7 +107,7 @@ TEST(Kill, ASurvivorLosesNothingButTheMessagesOfTheDead) {
       ASSERT_TRUE(make_service(context, kContested)) << "the ID of a dead holder stays taken";
     }
     {
-      const Context fresh = make_context(directory.path(), kPool);
+      const Context fresh = make_context(directory.path(), kPool, GetParam());
       ASSERT_TRUE(fresh);
       EXPECT_EQ(names_in(directory.path() + "/contexts").size(), 2u) << "a new context clears what the dead left";
       EXPECT_EQ(names_in(directory.path() + "/services").size(), 1u);
@@ -139,15 +143,15 @@ TEST(Kill, ASurvivorLosesNothingButTheMessagesOfTheDead) {
 
 // The survivor of the test above is the receiver of half of the messages. Here it only sends, to a receiver that dies
 // while it pulls or holds views: every ticket must end, with the data taken or with the peer's death.
-TEST(Kill, EveryTicketEndsWhenItsReceiverDies) {
+TEST_P(Kill, EveryTicketEndsWhenItsReceiverDies) {
   const std::uint64_t rounds = std::max<std::uint64_t>(number_from_environment("RIPC_FAULT_ROUNDS", 200) / 10, 1);
   Random random(number_from_environment("RIPC_FAULT_SEED", 20240229) + 1);
   const TemporaryDirectory directory;
-  const Context context = make_context(directory.path(), kPool);
+  const Context context = make_context(directory.path(), kPool, GetParam());
   const Service service = make_service(context, kSurvivor);
   ASSERT_TRUE(service);
   for (std::uint64_t round = 0; round < rounds; ++round) {
-    Process process("victim", {directory.path(), std::to_string(random.next())});
+    Process process("victim", {directory.path(), std::to_string(random.next()), GetParam()});
     ASSERT_TRUE(eventually([&] { return receive(service, 0) != nullptr; }));
     std::vector<Ticket> tickets;
     for (int count = 0; count < 32; ++count) {

@@ -19,9 +19,9 @@ constexpr std::uint64_t kPool = 256 << 20;
 constexpr std::uint64_t kLifeTime = 5 * kSecond;
 constexpr std::size_t kMayGrow = 32 << 20;  // bytes: what allocators keep
 
-// Arguments DIRECTORY SEED.
+// Arguments DIRECTORY SEED TRANSPORT.
 int other(const std::vector<std::string>& arguments) {
-  const Context context = make_context(arguments.at(0), kPool);
+  const Context context = make_context(arguments.at(0), kPool, arguments.at(2).c_str());
   const Service service = make_service(context, kThere, [](ripc_service_options& options) { options.takeover = 1; });
   if (!service) return 1;
   Traffic traffic(context.get(), service.get(), kHere, std::stoull(arguments.at(1)));
@@ -31,9 +31,9 @@ int other(const std::vector<std::string>& arguments) {
   return traffic.flaw().empty() ? 0 : 2;
 }
 
-int soak(std::uint64_t minutes) {
+int soak(std::uint64_t minutes, const std::string& transport) {
   const TemporaryDirectory directory;
-  const Context context = make_context(directory.path(), kPool);
+  const Context context = make_context(directory.path(), kPool, transport.c_str());
   const Service service = make_service(context, kHere);
   if (!service) return 1;
   Random random(number_from_environment("RIPC_FAULT_SEED", 1));
@@ -43,7 +43,7 @@ int soak(std::uint64_t minutes) {
   const std::uint64_t begin = now();
   for (std::uint64_t minute = 1; minute <= minutes; ++minute) {
     while (now() < begin + minute * 60 * kSecond) {
-      Process process("other", {directory.path(), std::to_string(random.next())});
+      Process process("other", {directory.path(), std::to_string(random.next()), transport});
       ++lives;
       Traffic traffic(context.get(), service.get(), kThere, random.next());
       const std::uint64_t until = now() + kLifeTime / 2 + random.below(kLifeTime);
@@ -93,9 +93,10 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]).starts_with("--role="))
     return fault::run(argc, argv, {{"other", fault::other}});
   const std::uint64_t minutes = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 60;
-  if (minutes == 0 || argc > 2) {
-    std::fprintf(stderr, "usage: %s [MINUTES]\n", argv[0]);
+  const std::string transport = argc > 2 ? argv[2] : "shm";
+  if (minutes == 0 || argc > 3 || (transport != "shm" && transport != "socket")) {
+    std::fprintf(stderr, "usage: %s [MINUTES [shm|socket]]\n", argv[0]);
     return 2;
   }
-  return fault::soak(minutes);
+  return fault::soak(minutes, transport);
 }
