@@ -108,31 +108,19 @@ bool is_valid(const BounceData& data) noexcept { return is_known(data.status); }
 bool is_valid(const Control& control) noexcept { return !control.packet.empty(); }
 bool is_valid(const Fenced& fenced) noexcept { return is_known(fenced.status); }
 
-// ---- Fields --------------------------------------------------------------------------------------------------
-
-template <typename T>
-Result<Message> decode_fields(Reader reader) noexcept {
-  T message;
-  if (!fields::read_all(Layout<T>::kFields, message, reader) || !is_valid(message)) return RIPC_CORRUPT;
-  return Message(message);
-}
-
 }  // namespace
 
 template <typename T>
 ripc_status encode(const T& message, std::vector<std::byte>& out) {
   out.clear();
   if (!is_valid(message)) return RIPC_INVALID_ARGUMENT;
-  const std::size_t size = kPrefixSize + fields::size_all(Layout<T>::kFields, message);
-  if (size > kMaxSize) return RIPC_TOO_LARGE;
-  out.resize(size);
-  Writer writer(out);
-  writer.write<std::uint8_t>(kProtocolVersion);
-  writer.write<std::uint8_t>(static_cast<std::uint8_t>(T::kType));
-  writer.write<std::uint16_t>(0);
-  writer.write<std::uint32_t>(static_cast<std::uint32_t>(size));
-  fields::write_all(Layout<T>::kFields, message, writer);
-  return RIPC_OK;
+  const auto write_prefix = [](Writer& writer, std::uint32_t size) {
+    writer.write<std::uint8_t>(kProtocolVersion);
+    writer.write<std::uint8_t>(static_cast<std::uint8_t>(T::kType));
+    writer.write<std::uint16_t>(0);
+    writer.write<std::uint32_t>(size);
+  };
+  return fields::encode(Layout<T>::kFields, message, kPrefixSize, kMaxSize, write_prefix, out);
 }
 
 template ripc_status encode(const Hello&, std::vector<std::byte>&);
@@ -162,41 +150,7 @@ Result<Message> decode(std::span<const std::byte> datagram) noexcept {
   const auto zero = reader.read<std::uint16_t>();
   const auto size = reader.read<std::uint32_t>();
   if (!reader.ok() || zero != 0 || size != datagram.size()) return RIPC_CORRUPT;
-  switch (type) {
-    case Type::hello:
-      return decode_fields<Hello>(reader);
-    case Type::hello_reply:
-      return decode_fields<HelloReply>(reader);
-    case Type::open:
-      return decode_fields<Open>(reader);
-    case Type::opened:
-      return decode_fields<Opened>(reader);
-    case Type::room:
-      return decode_fields<Room>(reader);
-    case Type::transfer_done:
-      return decode_fields<TransferDone>(reader);
-    case Type::close_link:
-      return decode_fields<CloseLink>(reader);
-    case Type::link_closed:
-      return decode_fields<LinkClosed>(reader);
-    case Type::arena:
-      return decode_fields<Arena>(reader);
-    case Type::arena_gone:
-      return decode_fields<ArenaGone>(reader);
-    case Type::bounce_request:
-      return decode_fields<BounceRequest>(reader);
-    case Type::bounce_data:
-      return decode_fields<BounceData>(reader);
-    case Type::control:
-      return decode_fields<Control>(reader);
-    case Type::fence:
-      return decode_fields<Fence>(reader);
-    case Type::fenced:
-      return decode_fields<Fenced>(reader);
-    case Type::bye:
-      return decode_fields<Bye>(reader);
-  }
-  return RIPC_CORRUPT;
+  return fields::decode<Layout, Message>(type, reader, [](const auto& message) { return is_valid(message); });
 }
 
 }  // namespace ripc::wire::control

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages as lists of fields, for the codecs of control messages: one layout (a tuple of pointers to members, in wire
-// order) serves both directions. Fields are numbers of 32 and 64 bits, statuses, fixed-size arrays of bytes, and, last
-// in a message, all the bytes that are left. Little-endian, no padding.
+// order) serves both directions. A codec has a Layout<T> for each message T, with the tuple as kFields; T says its
+// kType. Fields are numbers of 32 and 64 bits, statuses, fixed-size arrays of bytes, and, last in a message, all the
+// bytes that are left. Little-endian, no padding.
 #pragma once
 
 #include <array>
@@ -10,7 +11,10 @@
 #include <cstring>
 #include <span>
 #include <tuple>
+#include <variant>
+#include <vector>
 
+#include "base/status.hpp"
 #include "ripc/ripc.h"
 #include "wire/bytes.hpp"
 
@@ -85,6 +89,38 @@ bool read_all(const Layout& layout, T& message, Reader& reader) noexcept {
   bool readable = true;
   std::apply([&](auto... field) { ((readable = readable && read(reader, message.*field)), ...); }, layout);
   return readable && reader.finished();
+}
+
+// Makes `out` exactly the message, after `prefix_size` bytes that write_prefix(writer, size of it all) writes.
+// RIPC_TOO_LARGE: more than `max_size`; `out` is then as it was.
+template <typename Layout, typename T, typename WritePrefix>
+ripc_status encode(const Layout& layout, const T& message, std::size_t prefix_size, std::size_t max_size,
+                   WritePrefix&& write_prefix, std::vector<std::byte>& out) {
+  const std::size_t size = prefix_size + size_all(layout, message);
+  if (size > max_size) return RIPC_TOO_LARGE;
+  out.resize(size);
+  Writer writer(out);
+  write_prefix(writer, static_cast<std::uint32_t>(size));
+  write_all(layout, message, writer);
+  return RIPC_OK;
+}
+
+// Reads the alternative of `Variant` whose type this is. RIPC_CORRUPT: none has it, read_all() says false, or
+// is_valid(message) does.
+template <template <typename> typename Layout, typename Variant, typename Type, typename IsValid>
+Result<Variant> decode(Type type, const Reader& reader, const IsValid& is_valid) noexcept {
+  Result<Variant> result = RIPC_CORRUPT;
+  const auto try_one = [&]<typename T>(const T*) {
+    if (T::kType != type) return false;
+    T message;
+    Reader own = reader;
+    if (read_all(Layout<T>::kFields, message, own) && is_valid(message)) result = Variant(message);
+    return true;
+  };
+  [&]<typename... T>(const std::variant<T...>*) {
+    (void)(try_one(static_cast<const T*>(nullptr)) || ...);
+  }(static_cast<const Variant*>(nullptr));
+  return result;
 }
 
 }  // namespace ripc::wire::fields

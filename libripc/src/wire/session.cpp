@@ -124,29 +124,19 @@ bool is_valid(const LinkClosed& closed) noexcept { return is_known(closed.status
 bool is_valid(const Control& control) noexcept { return !control.packet.empty(); }
 bool is_valid(const Fenced& fenced) noexcept { return is_known(fenced.status); }
 
-template <typename T>
-Result<Frame> decode_fields(Reader reader) noexcept {
-  T frame;
-  if (!fields::read_all(Layout<T>::kFields, frame, reader) || !is_valid(frame)) return RIPC_CORRUPT;
-  return Frame(frame);
-}
-
 }  // namespace
 
 template <typename T>
 ripc_status encode(const T& frame, std::vector<std::byte>& out) {
   out.clear();
   if (!is_valid(frame)) return RIPC_INVALID_ARGUMENT;
-  const std::size_t size = kPrefixSize + fields::size_all(Layout<T>::kFields, frame);
-  if (size > kMaxSize) return RIPC_TOO_LARGE;
-  out.resize(size);
-  Writer writer(out);
-  writer.write<std::uint32_t>(static_cast<std::uint32_t>(size));
-  writer.write<std::uint8_t>(kProtocolVersion);
-  writer.write<std::uint8_t>(static_cast<std::uint8_t>(T::kType));
-  writer.write<std::uint16_t>(0);
-  fields::write_all(Layout<T>::kFields, frame, writer);
-  return RIPC_OK;
+  const auto write_prefix = [](Writer& writer, std::uint32_t size) {
+    writer.write<std::uint32_t>(size);
+    writer.write<std::uint8_t>(kProtocolVersion);
+    writer.write<std::uint8_t>(static_cast<std::uint8_t>(T::kType));
+    writer.write<std::uint16_t>(0);
+  };
+  return fields::encode(Layout<T>::kFields, frame, kPrefixSize, kMaxSize, write_prefix, out);
 }
 
 template ripc_status encode(const Hello&, std::vector<std::byte>&);
@@ -183,41 +173,7 @@ Result<Frame> decode(std::span<const std::byte> bytes) noexcept {
   Reader reader(bytes.subspan(5));
   const auto type = static_cast<Type>(reader.read<std::uint8_t>());
   if (reader.read<std::uint16_t>() != 0 || !reader.ok()) return RIPC_CORRUPT;
-  switch (type) {
-    case Type::hello:
-      return decode_fields<Hello>(reader);
-    case Type::hello_reply:
-      return decode_fields<HelloReply>(reader);
-    case Type::confirm:
-      return decode_fields<Confirm>(reader);
-    case Type::open:
-      return decode_fields<Open>(reader);
-    case Type::opened:
-      return decode_fields<Opened>(reader);
-    case Type::close_link:
-      return decode_fields<CloseLink>(reader);
-    case Type::link_closed:
-      return decode_fields<LinkClosed>(reader);
-    case Type::control:
-      return decode_fields<Control>(reader);
-    case Type::fence:
-      return decode_fields<Fence>(reader);
-    case Type::fenced:
-      return decode_fields<Fenced>(reader);
-    case Type::heartbeat:
-      return decode_fields<Heartbeat>(reader);
-    case Type::want_bulk:
-      return decode_fields<WantBulk>(reader);
-    case Type::bye:
-      return decode_fields<Bye>(reader);
-    case Type::bulk_port:
-      return decode_fields<BulkPort>(reader);
-    case Type::open_datagram:
-      return decode_fields<OpenDatagram>(reader);
-    case Type::datagram_opened:
-      return decode_fields<DatagramOpened>(reader);
-  }
-  return RIPC_CORRUPT;
+  return fields::decode<Layout, Frame>(type, reader, [](const auto& frame) { return is_valid(frame); });
 }
 
 }  // namespace ripc::wire::session
