@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the decoder of bulk frames: any header is either refused or understood, and what is understood keeps every
-// limit and encodes to the same bytes again. What follows the first header is taken for a trailer.
+// Fuzzes the decoder of bulk frames: any header is either refused or understood, on either carrier, and what is
+// understood keeps every limit and encodes to the same bytes again. What follows the first header is taken for a
+// trailer.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +27,25 @@ void check_trailer(std::span<const std::byte, bulk::kTrailerSize> bytes) {
   require(std::ranges::equal(bulk::encode_trailer(*status), bytes));
 }
 
+void check_header(std::span<const std::byte, bulk::kHeaderSize> header, bulk::Carrier carrier) {
+  const ripc::Result<bulk::Frame> result = bulk::decode(header, carrier);
+  if (!result.ok()) {
+    require(result.status() == RIPC_CORRUPT ||
+            (result.status() == RIPC_VERSION_MISMATCH && header[0] != std::byte{bulk::kVersion}));
+    return;
+  }
+  const bulk::Frame& frame = *result;
+  const bool of_stream = frame.type == bulk::Type::pull_request || bulk::has_payload(frame.type);
+  require(carrier == bulk::Carrier::stream ? frame.type <= bulk::Type::pushed : !of_stream);
+  require(frame.length <= (frame.type == bulk::Type::pull_request ? bulk::kMaxSegment : bulk::kMaxPayload));
+  require(frame.length == 0 || bulk::has_payload(frame.type) || frame.type == bulk::Type::pull_request);
+  require(frame.offset + frame.length >= frame.offset);
+  if (frame.type == bulk::Type::push) require(frame.offset + frame.length <= frame.value);
+  std::array<std::byte, bulk::kHeaderSize> again;
+  encode(frame, std::span(again));
+  require(std::ranges::equal(again, header));
+}
+
 }  // namespace
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name is libFuzzer's
@@ -35,19 +55,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto header = bytes.first<bulk::kHeaderSize>();
   bytes = bytes.subspan(bulk::kHeaderSize);
   if (bytes.size() >= bulk::kTrailerSize) check_trailer(bytes.first<bulk::kTrailerSize>());
-  const ripc::Result<bulk::Frame> result = bulk::decode(header);
-  if (!result.ok()) {
-    require(result.status() == RIPC_CORRUPT ||
-            (result.status() == RIPC_VERSION_MISMATCH && header[0] != std::byte{bulk::kVersion}));
-    return 0;
-  }
-  const bulk::Frame& frame = *result;
-  require(frame.length <= (frame.type == bulk::Type::pull_request ? bulk::kMaxSegment : bulk::kMaxPayload));
-  require(frame.length == 0 || bulk::has_payload(frame.type) || frame.type == bulk::Type::pull_request);
-  require(frame.offset + frame.length >= frame.offset);
-  if (frame.type == bulk::Type::push) require(frame.offset + frame.length <= frame.value);
-  std::array<std::byte, bulk::kHeaderSize> again;
-  encode(frame, std::span(again));
-  require(std::ranges::equal(again, header));
+  check_header(header, bulk::Carrier::stream);
+  check_header(header, bulk::Carrier::rdma);
   return 0;
 }

@@ -331,6 +331,12 @@ void write_bulk(const std::filesystem::path& folder) {
       .type = bulk::Type::push, .length = 100, .id = 9, .key = 4, .location = 5, .offset = 900, .value = 1000};
   write(folder / "push", with_trailer(push, RIPC_CANCELLED));
   write(folder / "pushed", with_trailer({.type = bulk::Type::pushed, .id = 9, .value = RIPC_OK}, RIPC_OK));
+  write(folder / "ask_read", with_trailer({.type = bulk::Type::ask_read, .id = 11, .key = 1, .location = 2}, RIPC_OK));
+  write(folder / "ask_write",
+        with_trailer({.type = bulk::Type::ask_write, .id = 12, .key = 4, .location = 5, .value = 1000}, RIPC_OK));
+  write(folder / "right", with_trailer({.type = bulk::Type::right, .id = 12, .key = 77, .location = 4096}, RIPC_OK));
+  write(folder / "written",
+        with_trailer({.type = bulk::Type::written, .id = 13, .key = 4, .location = 5, .value = 1000}, RIPC_OK));
   bulk::Frame refused = request;
   refused.offset = UINT64_MAX;
   write(folder / "refused_offset", with_trailer(refused, RIPC_OK));
