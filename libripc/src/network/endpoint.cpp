@@ -19,6 +19,8 @@ namespace ripc::network {
 
 bool Endpoint::parse(const std::string& ip, std::uint16_t port, Endpoint& endpoint) {
   endpoint = Endpoint();
+  // The calls below would take it for the end.
+  if (ip.find('\0') != std::string::npos) return false;
   if (inet_pton(AF_INET, ip.c_str(), &endpoint.address_.v4.sin_addr) == 1) {
     endpoint.address_.v4.sin_family = AF_INET;
     endpoint.address_.v4.sin_port = htons(port);

@@ -41,7 +41,7 @@ TEST(Locator, WhatIsNoneIsRefusedWithAdvice) {
         std::string("192.0.2.1:65536"), std::string("192.0.2.1:1x"), std::string("2001:db8::1:7000"),
         std::string("port=1"), std::string("ip=192.0.2.1"), std::string("port=0;ip=192.0.2.1"),
         std::string("port=1;ip=example.org"), std::string("ctx=0;port=1;ip=::1"), std::string("ctx=g;port=1;ip=::1"),
-        std::string("port=1;;ip=::1"), many}) {
+        std::string("port=1;;ip=::1"), std::string("[::1\0;]:1", 9), std::string("port=1;ip=::1\0x", 15), many}) {
     const Result<Locator> read = Locator::parse(text);
     EXPECT_EQ(read.status().code(), RIPC_INVALID_ARGUMENT) << text;
     EXPECT_NE(read.status().text().find("IP:PORT"), std::string_view::npos);

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fuzzes the reader of socket addresses: any text is either refused with advice or understood, and what is understood
+// is within its limits and reads the same after it was written.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "network/locator.hpp"
+
+namespace {
+
+using ripc::network::Endpoint;
+using ripc::network::Locator;
+
+// Kept in builds without assert(); the fuzzer reports the input that led here.
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+}  // namespace
+
+// NOLINTNEXTLINE(readability-identifier-naming): the name is libFuzzer's
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  const ripc::Result<Locator> read = Locator::parse(text);
+  if (!read.ok()) {
+    require(read.status() == RIPC_INVALID_ARGUMENT);
+    return 0;
+  }
+  require(read->port != 0 && !read->ips.empty() && read->ips.size() <= ripc::network::kMaxIps);
+  const ripc::Result<Locator> again = Locator::parse(read->text());
+  require(again.ok());
+  require(again->context == read->context && again->host == read->host && again->port == read->port);
+  require(again->ips == read->ips);
+  const std::vector<Endpoint> all = read->endpoints(read->host);
+  require(all.size() == read->ips.size());
+  for (const Endpoint& endpoint : all) {
+    require(endpoint.port() == read->port);
+    require(read->context != 0 || read->leads_to(1, endpoint, read->host));
+  }
+  return 0;
+}
