@@ -89,7 +89,9 @@ TEST_P(Kill, ASurvivorLosesNothingButTheMessagesOfTheDead) {
           traffic.receive_all();
           return traffic.received() != 0;
         })) << "the victim never sent anything";
-        spin(random.below(10 * kMillisecond), [&] { (void)traffic.step(); });
+        // By steps, not by time: a slow machine gets as far.
+        for (std::uint64_t steps = random.below(300); steps > 0 && traffic.step(); --steps) {
+        }
       }
       process.kill();
       most_leased = std::max(most_leased, pool_statistics_of(context).leased);
@@ -130,7 +132,7 @@ TEST_P(Kill, ASurvivorLosesNothingButTheMessagesOfTheDead) {
   EXPECT_EQ(statistics_of(service).packets_corrupt, 0u);
   EXPECT_GT(received, rounds) << "the rounds were not about anything";
   EXPECT_GT(most_leased, 0u) << "nobody was ever killed while memory was held for him";
-  if (rounds >= 20) {
+  if (rounds >= 200) {
     EXPECT_GT(rung, 0u) << "no notification ever ran";
     EXPECT_GT(fenced, 0u) << "no service was ever taken over";
   }

@@ -203,7 +203,7 @@ TEST_F(LocalResolverUsers, AServiceThatMovesInPlaceIsFoundAtEveryMoment) {
     LocalContext one(path_, RIPC_PEERS_ANY), two(path_, RIPC_PEERS_ANY);
     CHILD_CHECK(one && two && one.publish(kService).ok());
     started.put();
-    for (int round = 0; round < 500; ++round) {
+    for (int round = 0; round < 200; ++round) {
       LocalContext& context = round % 2 == 0 ? two : one;
       ServiceRecord record = context.record(kService);
       record.addresses.assign(static_cast<std::size_t>(1 + round % 12), {"socket", std::string(1000, 'x')});
