@@ -41,6 +41,7 @@ using support::read_clock;
 using support::Service;
 using support::TemporaryDirectory;
 using support::Ticket;
+using support::ViewHold;
 
 // What a transport promises beyond the common contract. Tests of such promises skip where they do not hold.
 struct Traits {

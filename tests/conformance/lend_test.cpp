@@ -222,6 +222,49 @@ TEST_P(Lend, AViewSurvivesItsOwnService) {
   EXPECT_TRUE(status == RIPC_OK || status == RIPC_PEER_DEAD) << ripc_status_name(status);
 }
 
+ViewHold hold_of(const Message& message) {
+  ripc_view_hold* hold = nullptr;
+  EXPECT_EQ(ripc_message_hold_views(message.get(), &hold), RIPC_OK) << ripc_last_error();
+  return ViewHold(hold);
+}
+
+TEST_P(Lend, AHoldKeepsTheViewReadableAfterTheMessageTheSenderAndItsProcess) {
+  ViewHold hold;
+  ripc_item_view view{};
+  {
+    Puppet puppet(peer_setup());
+    ASSERT_EQ(puppet.register_id(77), "RIPC_OK");
+    ASSERT_EQ(puppet.call("send_long " + std::to_string(server_id()) + " 300000 9 pool 0"), "RIPC_OK");
+    Message message = receive(server_, RIPC_RECEIVE_LEND);
+    view = view_of(message, 0);
+    hold = hold_of(message);
+    message.reset();
+    puppet.kill();
+    EXPECT_TRUE(is_gone(server_, 77));
+  }
+  server_.reset();
+  // Unchanged, because nobody is there who could change it; or the pool's, which nobody has leased again.
+  EXPECT_TRUE(holds(view, RIPC_VIEW_LENT, pattern(300'000, 9)));
+}
+
+TEST_P(Lend, AHoldDoesNotHoldUpTheTicket) {
+  const Ticket ticket = send_pooled();
+  Message message = receive(server_, RIPC_RECEIVE_LEND);
+  const ViewHold hold = hold_of(message);
+  message.reset();
+  EXPECT_EQ(final_status(ticket), RIPC_OK);
+}
+
+TEST_P(Lend, OnlyLentItemsAreHeld) {
+  ASSERT_EQ(send_text(client_, server_id(), "short"), RIPC_OK);
+  const Message message = receive(server_, RIPC_RECEIVE_LEND);
+  auto* hold = reinterpret_cast<ripc_view_hold*>(&data_);
+  EXPECT_EQ(ripc_message_hold_views(message.get(), &hold), RIPC_EMPTY);
+  EXPECT_EQ(hold, nullptr);
+  EXPECT_EQ(ripc_message_hold_views(nullptr, &hold), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(ripc_message_hold_views(message.get(), nullptr), RIPC_INVALID_ARGUMENT);
+}
+
 TEST_P(Lend, ABorrowerCannotWriteToTheSendersMemory) {
   if (!traits().lends) GTEST_SKIP() << "this transport copies instead of lending";
   Puppet puppet(peer_setup());

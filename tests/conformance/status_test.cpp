@@ -183,6 +183,7 @@ TEST_P(Calls, NullHasHarmlessAttributesAndIsIgnoredByDestructors) {
   ripc_context_destroy(nullptr);
   ripc_service_unregister(nullptr);
   ripc_message_release(nullptr);
+  ripc_view_hold_release(nullptr);
   ripc_ticket_release(nullptr);
   EXPECT_EQ(ripc_service_get_id(nullptr), 0u);
   EXPECT_STREQ(ripc_service_get_name(nullptr), "");

@@ -79,10 +79,11 @@ RIPC_API const char *ripc_version(void);
 
 /* ---- Handles ------------------------------------------------------------------------------------------------ */
 
-typedef struct ripc_context ripc_context; /* the library in one process; owns everything below */
-typedef struct ripc_service ripc_service; /* a registered service ID with its receive queue */
-typedef struct ripc_message ripc_message; /* a received message; owned by the receiver until released */
-typedef struct ripc_ticket ripc_ticket;   /* the completion of a long message */
+typedef struct ripc_context ripc_context;     /* the library in one process; owns everything below */
+typedef struct ripc_service ripc_service;     /* a registered service ID with its receive queue */
+typedef struct ripc_message ripc_message;     /* a received message; owned by the receiver until released */
+typedef struct ripc_ticket ripc_ticket;       /* the completion of a long message */
+typedef struct ripc_view_hold ripc_view_hold; /* keeps memory of lent items readable */
 
 typedef uint64_t ripc_service_id; /* 0 is never a service */
 
@@ -383,6 +384,14 @@ RIPC_API size_t ripc_message_return_count(const ripc_message *message);
 RIPC_API size_t ripc_message_return_size(const ripc_message *message, size_t index);
 /* Gives the message back: short items and lent views end here. Any thread. NULL is ignored. */
 RIPC_API void ripc_message_release(ripc_message *message);
+
+/* Keeps what the lent items of a message lie in readable, though not unchanged, after the message was given back and
+ * its sender has ended: for languages whose views may outlive their messages. It does not hold up the sender's ticket.
+ * Release it before the context is destroyed. RIPC_EMPTY: no item is lent; RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY: as
+ * RIPC_EMPTY, *hold is NULL. While the message is held, any thread. */
+RIPC_API ripc_status ripc_message_hold_views(const ripc_message *message, ripc_view_hold **hold);
+/* Any thread. NULL is ignored. */
+RIPC_API void ripc_view_hold_release(ripc_view_hold *hold);
 
 /* ---- Notifications ------------------------------------------------------------------------------------------ */
 

@@ -27,6 +27,8 @@ inline core::Message* from(ripc_message* handle) noexcept { return reinterpret_c
 inline const core::Message* from(const ripc_message* handle) noexcept {
   return reinterpret_cast<const core::Message*>(handle);
 }
+inline core::ViewHold* from(ripc_view_hold* handle) noexcept { return reinterpret_cast<core::ViewHold*>(handle); }
+inline ripc_view_hold* handle(core::ViewHold* hold) noexcept { return reinterpret_cast<ripc_view_hold*>(hold); }
 inline ripc_context* handle(core::Context* context) noexcept { return reinterpret_cast<ripc_context*>(context); }
 inline ripc_service* handle(core::Service* service) noexcept { return reinterpret_cast<ripc_service*>(service); }
 

@@ -277,6 +277,19 @@ void ripc_message_release(ripc_message* message) {
   if (message != nullptr) core::MessagePool::release(from(message));
 }
 
+ripc_status ripc_message_hold_views(const ripc_message* message, ripc_view_hold** hold) {
+  return guarded([&]() -> Status {
+    if (hold != nullptr) *hold = nullptr;
+    if (message == nullptr || hold == nullptr) return RIPC_INVALID_ARGUMENT;
+    Result<std::unique_ptr<core::ViewHold>> held = core::hold_views(*from(message));
+    if (!held.ok()) return held.status();
+    *hold = handle(held->release());
+    return {};
+  });
+}
+
+void ripc_view_hold_release(ripc_view_hold* hold) { delete from(hold); }
+
 // ---- Notifications -------------------------------------------------------------------------------------------
 
 ripc_status ripc_notification_register(ripc_service* service, ripc_notification_callback callback, void* user,

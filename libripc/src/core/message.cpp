@@ -86,6 +86,19 @@ void MessagePool::end_attachments(Message& message) noexcept {
   message.attachments.reset();
 }
 
+Result<std::unique_ptr<ViewHold>> hold_views(const Message& message) {
+  const Message::Attachments* attachments = message.attachments.get();
+  if (attachments == nullptr || (attachments->views.empty() && attachments->leases.empty())) return RIPC_EMPTY;
+  auto hold = std::make_unique<ViewHold>();
+  hold->views = attachments->views;
+  for (const std::byte* lease : attachments->leases) {
+    Result<memory::Hold> held = attachments->pool->hold(lease, 0);
+    if (!held.ok()) return held.status();
+    hold->leases.push_back(std::move(*held));
+  }
+  return hold;
+}
+
 void MessagePool::give_back_from_elsewhere(List& list, Message* message) noexcept {
   Message* first = list.returned.load(std::memory_order_acquire);
   while (first != closed_mark()) {

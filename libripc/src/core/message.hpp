@@ -71,6 +71,14 @@ struct Message {
   }
 };
 
+// What keeps the memory of lent items where it is, without their messages. Gone before the context.
+struct ViewHold {
+  std::vector<std::shared_ptr<const void>> views;
+  std::vector<memory::Hold> leases;
+};
+// Any thread. RIPC_EMPTY if nothing is lent.
+Result<std::unique_ptr<ViewHold>> hold_views(const Message& message);
+
 // Lives until its service is gone and all its messages are back, or its context is gone.
 //
 // The thread that receives takes messages and, usually, gives them back: that needs no locked instruction. Any other

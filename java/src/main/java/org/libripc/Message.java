@@ -275,9 +275,9 @@ public final class Message implements AutoCloseable {
   /**
    * A lent item where it is, without a copy; read only. Of other items the same as {@link #item}.
    *
-   * <p>This is the one buffer that Java cannot check: drop it before the message is closed. Used
-   * afterwards it shows what the sender has made of its memory, or, once the sender is gone, ends
-   * the JVM.
+   * <p>Drop it before the message is closed: afterwards it shows what the sender, or the pool, has
+   * made of the memory, which stays readable as long as the buffer can be reached. What came over
+   * sockets or RDMA is in memory of the pool, which has it back only then.
    */
   public ByteBuffer borrow(int index) {
     int view = open(index);
@@ -285,13 +285,7 @@ public final class Message implements AutoCloseable {
     long size = bytes.getLong(view + View.SIZE);
     if (size > Integer.MAX_VALUE)
       throw new IllegalStateException("Item " + index + " is too large for one buffer.");
-    MessageHandle lent = lent();
-    lent.enter();
-    try {
-      return service.binding().view(bytes.getLong(view + View.DATA), size).asReadOnlyBuffer();
-    } finally {
-      lent.leave();
-    }
+    return lent().borrow(bytes.getLong(view + View.DATA), size);
   }
 
   /** The window that an item is in; null if it is in none. */

@@ -64,6 +64,26 @@ class PeerDeathTest extends PairTest {
   }
 
   @Test
+  void aBorrowedItemStaysReadableAfterItsMessageItsSenderAndItsContext() throws Exception {
+    server.lending(true);
+    ByteBuffer borrowed;
+    try (PeerProcess peer = registered()) {
+      assertEquals(
+          "OK", peer.call("send_long", String.valueOf(server.id().value()), "3000000", "5"));
+      try (Message message = receive(server)) {
+        borrowed = message.borrow(0).slice();
+      }
+      peer.kill();
+    }
+    server.close();
+    serverContext.close();
+    long sum = 0;
+    for (int index = 0; index < borrowed.limit(); ++index) sum += borrowed.get(index);
+    if (isShm()) assertEquals(pattern(3_000_000, 5), borrowed, "nobody is there to change it");
+    assertTrue(borrowed.isReadOnly(), "read to the end: " + sum);
+  }
+
+  @Test
   void aRequestToAKilledPeerGivesItsBuffersBackWhenItIsCancelled() throws Exception {
     ReturnBuffer buffer = new ReturnBuffer(clientContext.lease(1000));
     try (PeerProcess peer = registered()) {

@@ -86,6 +86,16 @@ class JnaBinding implements NativeBinding {
   }
 
   @Override
+  public int holdViews(long message, long hold) {
+    return JnaCalls.ripc_message_hold_views(message, hold);
+  }
+
+  @Override
+  public void releaseViews(long hold) {
+    JnaCalls.ripc_view_hold_release(hold);
+  }
+
+  @Override
   public void copy(long to, long from, long size) {
     if (size != 0) LibC.memcpy(to, from, size);
   }

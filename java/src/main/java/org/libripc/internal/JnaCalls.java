@@ -32,6 +32,10 @@ final class JnaCalls {
 
   static native void ripc_message_release(long message);
 
+  static native int ripc_message_hold_views(long message, long hold);
+
+  static native void ripc_view_hold_release(long hold);
+
   static native long ripc_last_error();
 
   static native long ripc_status_text(int status);

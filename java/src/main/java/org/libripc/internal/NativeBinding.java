@@ -137,5 +137,10 @@ public interface NativeBinding {
   /** Memory that libripc or a peer owns, as a direct buffer in native byte order. */
   ByteBuffer view(long address, long size);
 
+  /** Keeps the memory of a message's lent items readable until {@link #releaseViews}. */
+  int holdViews(long message, long hold);
+
+  void releaseViews(long hold);
+
   void copy(long to, long from, long size);
 }
