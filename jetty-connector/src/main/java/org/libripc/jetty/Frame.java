@@ -12,7 +12,7 @@ import java.nio.ByteOrder;
  * @param flags {@link #END}, {@link #FILLER}
  * @param reason of a RESET
  * @param sequence place of a DATA or CLOSE among those of its direction
- * @param consumed bytes of the other direction that its application has read
+ * @param consumed of the window of the other direction: what its reader is through with
  * @param window of OPEN and ACCEPT: bytes that the other side may send ahead of that
  */
 record Frame(Type type, int flags, Reason reason, int sequence, long consumed, int window) {
@@ -45,6 +45,9 @@ record Frame(Type type, int flags, Reason reason, int sequence, long consumed, i
   }
 
   static final int BYTES = 20;
+
+  /** What a message of the stream uses of the window besides its bytes. */
+  static final int COST = 256;
 
   /** The sender has nothing more to send after this. */
   static final int END = 1;

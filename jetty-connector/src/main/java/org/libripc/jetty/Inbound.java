@@ -18,8 +18,8 @@ import org.libripc.ViewKind;
  * <p>Any thread; everything is guarded by this.
  */
 final class Inbound {
-  /** Messages that one connection may have waiting, in their order or not. */
-  static final int MOST_MESSAGES = 4096;
+  /** Messages that may be ahead of one that is still on its way. */
+  private static final int MOST_EARLY = 4096;
 
   private record Part(Message message, Frame frame) {}
 
@@ -38,7 +38,7 @@ final class Inbound {
   /**
    * Takes over a message of the stream.
    *
-   * @param window bytes that the sender may be ahead of the reader, before its last message
+   * @param window how far the sender may be ahead of the reader, before its last message
    * @return false if the sender has broken the protocol; the message is closed then
    */
   synchronized boolean accept(Message message, Frame frame, long window) {
@@ -47,8 +47,7 @@ final class Inbound {
       message.close();
       return true;
     }
-    if (distance >= MOST_MESSAGES
-        || ready.size() >= MOST_MESSAGES
+    if (distance >= MOST_EARLY
         || received - consumed > window
         || early.containsKey(frame.sequence())) {
       message.close();
@@ -79,7 +78,7 @@ final class Inbound {
       }
     }
     if (failure == null && size > 0) {
-      received += size;
+      received += size + Frame.COST;
       ready.add(part);
     } else {
       message.close();
@@ -105,6 +104,7 @@ final class Inbound {
       }
       if (item == message.itemCount()) {
         ready.poll().message.close();
+        consumed += Frame.COST;
         item = 1;
       }
     }
@@ -125,12 +125,12 @@ final class Inbound {
     return ended && ready.isEmpty();
   }
 
-  /** Bytes that were read so far. */
+  /** What was read so far: its bytes, and {@link Frame#COST} for each message. */
   synchronized long consumed() {
     return consumed;
   }
 
-  /** Bytes that have come and were not read yet. */
+  /** The same of what has come and was not read yet. */
   synchronized long waiting() {
     return received - consumed;
   }
@@ -147,5 +147,17 @@ final class Inbound {
     ready.clear();
     early.values().forEach(part -> part.message.close());
     early.clear();
+  }
+
+  @Override
+  public synchronized String toString() {
+    return String.format(
+        "read=%d/%d,ready=%d,early=%d%s%s",
+        consumed,
+        received,
+        ready.size(),
+        early.size(),
+        ended ? ",ended" : "",
+        failure == null ? "" : ",failed");
   }
 }

@@ -72,6 +72,7 @@ final class Multiplexer extends ContainerLifeCycle {
   private final CountDownLatch ended = new CountDownLatch(1);
   private final ExecutionStrategy strategy;
   private RegisteredBuffer filler;
+  private ByteBuffer fillerBytes;
   private RipcSelector selector;
   private RipcSelector.Key key;
   private volatile boolean running;
@@ -98,7 +99,7 @@ final class Multiplexer extends ContainerLifeCycle {
   protected void doStart() throws Exception {
     service.lending(true);
     filler = service.ripc().lease(FILLER_BYTES);
-    filler.buffer().put(new byte[FILLER_BYTES]);
+    fillerBytes = filler.buffer().put(new byte[FILLER_BYTES]).flip();
     selector = RipcSelector.open();
     key = selector.register(service, null);
     running = true;
@@ -165,7 +166,7 @@ final class Multiplexer extends ContainerLifeCycle {
 
   /** A byte that stands for itself. */
   ByteBuffer filler() {
-    return filler.buffer();
+    return fillerBytes.duplicate();
   }
 
   /** A message is under way that its writer knows nothing of any more. */

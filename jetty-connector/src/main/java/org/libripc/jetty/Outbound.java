@@ -68,6 +68,7 @@ final class Outbound {
   private long acknowledged;
   private int window;
   private long told; // what the other side knows to be consumed
+  private long telling; // and will by the message that is being sent
   private int shortLimit;
   private boolean reliable; // short messages are
   private Wait wait = Wait.NOTHING;
@@ -174,7 +175,7 @@ final class Outbound {
     }
     if (flight.ticket == null) return 0;
     ++nextSequence;
-    sent += size;
+    sent += size + Frame.COST;
     flights.add(flight);
     watch(flight);
     return size;
@@ -320,11 +321,10 @@ final class Outbound {
   }
 
   private Outgoing header(Frame.Type type, int flags, Frame.Reason reason, int ownWindow) {
-    long consumed = endPoint.consumed();
-    Frame frame = new Frame(type, flags, reason, nextSequence, consumed, ownWindow);
+    telling = endPoint.consumed();
+    Frame frame = new Frame(type, flags, reason, nextSequence, telling, ownWindow);
     Outgoing message = multiplexer.outgoing().clear().tag(endPoint.number());
     message.timeout(TICKET_DAYS, TimeUnit.DAYS).add(frame.encode(), ItemKind.SHORT);
-    told = Math.max(told, consumed);
     return message;
   }
 
@@ -334,6 +334,8 @@ final class Outbound {
     if (ticket == null) {
       wait = Wait.ROOM;
       roomRequested = true;
+    } else {
+      told = Math.max(told, telling);
     }
     return ticket;
   }
@@ -429,5 +431,20 @@ final class Outbound {
     } else if (!gone && !(complete && wasEnded)) {
       control(Frame.Type.CLOSE, Frame.END, Frame.Reason.NONE);
     }
+  }
+
+  @Override
+  public synchronized String toString() {
+    return String.format(
+        "sent=%d/%d+%d,told=%d,flights=%d,controls=%d,wait=%s%s%s",
+        sent,
+        acknowledged,
+        window,
+        told,
+        flights.size(),
+        controls.size(),
+        writerWaits ? wait : "-",
+        ended ? ",ended" : "",
+        failure == null ? "" : ",failed");
   }
 }

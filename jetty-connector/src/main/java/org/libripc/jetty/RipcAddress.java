@@ -45,10 +45,13 @@ public final class RipcAddress extends SocketAddress {
     return Objects.hash(service, connection);
   }
 
-  /** "ripc:" and the ID, at a client "/" and the number of the connection. */
+  /**
+   * "ripc-" and the ID, at a client "-" and the number. Looks like the name of a host, because Jetty
+   * takes it for that where a request names none.
+   */
   @Override
   public String toString() {
-    String text = "ripc:" + service();
-    return connection == 0 ? text : text + "/" + Integer.toUnsignedString(connection);
+    String host = "ripc-" + Long.toHexString(service);
+    return connection == 0 ? host : host + "-" + Integer.toUnsignedString(connection);
   }
 }

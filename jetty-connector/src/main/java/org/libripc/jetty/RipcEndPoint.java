@@ -165,6 +165,11 @@ public final class RipcEndPoint extends AbstractEndPoint {
         });
   }
 
+  @Override
+  public String toEndPointString() {
+    return super.toEndPointString() + "{in:" + in + "}{out:" + out + "}";
+  }
+
   // ---- The multiplexer ----
 
   /** The next write may go on; from any thread, with locks held. */

@@ -31,16 +31,12 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.Parameter;
-import org.junit.jupiter.params.ParameterizedClass;
-import org.junit.jupiter.params.provider.ValueSource;
 import org.libripc.Ripc;
 
 /**
  * A Jetty server and a Jetty client, the same over TCP and over libripc's transports: what holds
- * for one holds for all.
+ * for one holds for all. Subclasses say which.
  */
-@ParameterizedClass(name = "{0}")
-@ValueSource(strings = {"tcp", "shm", "socket"})
 @Timeout(60)
 abstract class HttpPairTest {
   /** No wait is longer, in seconds. */

@@ -20,8 +20,12 @@ import org.eclipse.jetty.server.handler.ResourceHandler;
 import org.eclipse.jetty.util.Callback;
 import org.eclipse.jetty.util.resource.ResourceFactory;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedClass;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Requests and answers of all sizes and forms. */
+@ParameterizedClass(name = "{0}")
+@ValueSource(strings = {"tcp", "shm", "socket"})
 class HttpTest extends HttpPairTest {
   /** Sends back what it was sent. */
   static final class Echo extends Handler.Abstract {
