@@ -1,9 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Fetches a file over HTTP from a Jetty server that is a libripc service, with Jetty's HttpClient.
-//
-//   JettyFetch SERVICE PATH FILE
-
 import java.io.InputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;

@@ -1,12 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Serves a directory over HTTP: over libripc under the name of a service, and over TCP beside it if
-// a port is given (0: any).
-//
-//   JettyFiles DIRECTORY SERVICE [PORT]
-//
-// Ends when its standard input does.
-
 import java.io.IOException;
 import java.nio.file.Path;
 import org.eclipse.jetty.server.Server;

@@ -46,8 +46,8 @@ public final class RipcAddress extends SocketAddress {
   }
 
   /**
-   * "ripc-" and the ID, at a client "-" and the number. Looks like the name of a host, because Jetty
-   * takes it for that where a request names none.
+   * "ripc-" and the ID, at a client "-" and the number. Looks like the name of a host, because
+   * Jetty takes it for that where a request names none.
    */
   @Override
   public String toString() {

@@ -103,8 +103,7 @@ class ConnectorTest extends HttpPairTest {
       assertEquals(200, request("/").send().getStatus());
       server.stop();
       server.start();
-      assertTrue(
-          eventually(() -> ripcClient.getConnections() == 0), "the old connection is known");
+      assertTrue(eventually(() -> ripcClient.getConnections() == 0), "the old connection is known");
     }
     client.stop();
     client.start();
@@ -123,8 +122,7 @@ class ConnectorTest extends HttpPairTest {
                 request.getComponents().getByteBufferPool().acquire(size, true);
             used.set(request.getComponents().getByteBufferPool());
             BufferUtil.append(buffer.getByteBuffer(), ByteBuffer.wrap(pattern(size, 5)));
-            response.write(
-                true, buffer.getByteBuffer(), Callback.from(buffer::release, callback));
+            response.write(true, buffer.getByteBuffer(), Callback.from(buffer::release, callback));
             return true;
           }
         });

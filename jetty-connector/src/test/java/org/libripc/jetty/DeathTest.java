@@ -5,7 +5,6 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
@@ -33,18 +32,12 @@ class DeathTest extends HttpPairTest {
                 System.getProperty(
                     "surefire.test.class.path", System.getProperty("java.class.path")),
                 FetchMain.class.getName(),
-                isTcp() ? "tcp:" + address : "ripc:" + SERVICE,
-                "/large",
-                "1000000",
-                "4",
-                String.valueOf(size),
-                "kill")
+                isTcp() ? "tcp:" + address : "ripc:" + SERVICE)
             .redirectError(ProcessBuilder.Redirect.DISCARD);
     builder.environment().put("RIPC_RUNTIME_DIR", directory.resolve("run").toString());
     builder.environment().put("RIPC_TRANSPORTS", isTcp() ? "shm" : over);
     Process process = builder.start();
-    BufferedReader said = process.inputReader();
-    assertEquals("ready", said.readLine());
+    process.outputWriter().append("/large 1000000 2 " + size + " any\n").flush();
     return process;
   }
 
@@ -58,16 +51,14 @@ class DeathTest extends HttpPairTest {
     start(resources);
     HttpTest test = new HttpTest();
     assertArrayEquals(pattern(size, 1), test.send(request("/large")).getContent());
-    System.err.println("T first "+System.currentTimeMillis());
     List<Process> clients = new ArrayList<>();
     for (int count = 0; count < 2; ++count) clients.add(fetcher(size));
-    System.err.println("T started "+System.currentTimeMillis());
+    for (Process each : clients) assertEquals("ready", each.inputReader().readLine());
     assertTrue(eventually(() -> connector.getConnectedEndPoints().size() >= 3));
     for (Process each : clients) {
       each.destroyForcibly(); // SIGKILL, while it fetches
       assertTrue(each.waitFor(LIMIT, TimeUnit.SECONDS));
     }
-    System.err.println("T killed "+System.currentTimeMillis()+" "+connector.getConnectedEndPoints());
     assertTrue(
         eventually(() -> connector.getConnectedEndPoints().size() == 1),
         () -> "left: " + connector.getConnectedEndPoints());

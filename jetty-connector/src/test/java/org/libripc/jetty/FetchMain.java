@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.jetty;
 
+import com.sun.management.OperatingSystemMXBean;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.lang.management.ManagementFactory;
 import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.zip.CRC32C;
+import java.util.zip.CRC32;
 import org.eclipse.jetty.client.HttpClient;
 import org.eclipse.jetty.client.Request;
 import org.eclipse.jetty.client.Response;
@@ -14,32 +19,25 @@ import org.eclipse.jetty.client.Result;
 import org.libripc.Ripc;
 
 /**
- * A client process: fetches one path again and again with Jetty's HttpClient, from so many threads,
- * one request at a time each, and prints what that took.
+ * A client process: fetches with Jetty's HttpClient what it is told to in lines, and prints what
+ * each took.
  *
- * <p>Arguments: {@code tcp:PORT} or {@code ripc:NAME}, the path, requests of each thread, threads,
- * bytes to expect, their CRC32C in hexadecimal. Says "ready" when connected; with "kill" as the
- * checksum it does not check, so that it is always fetching when it is killed.
+ * <p>Argument: {@code tcp:PORT} or {@code ripc:NAME}. A line: the path, requests of each thread,
+ * threads, bytes to expect, their CRC-32 as a decimal number or "any".
  */
 final class FetchMain {
+  private static final int MOST_THREADS = 64;
+
   private final HttpClient client = new HttpClient();
   private final RipcClient services;
   private final String target;
-  private final String path;
-  private final long expected;
-  private final String checksum;
 
-  private FetchMain(String[] arguments, Ripc ripc) throws Exception {
-    target = arguments[0];
-    path = arguments[1];
-    expected = Long.parseLong(arguments[4]);
-    checksum = arguments[5];
+  private FetchMain(String target, Ripc ripc) throws Exception {
+    this.target = target;
     services = new RipcClient(ripc);
     if (!isTcp()) client.addBean(services);
-    client.setMaxConnectionsPerDestination(Integer.parseInt(arguments[3]));
-    client.setMaxRequestsQueuedPerDestination(100_000);
-    int buffer = Integer.getInteger("buffer", 0);
-    if (buffer > 0) client.setResponseBufferSize(buffer);
+    client.setMaxConnectionsPerDestination(MOST_THREADS);
+    client.setResponseBufferSize(256 << 10);
     client.start();
   }
 
@@ -47,16 +45,16 @@ final class FetchMain {
     return target.startsWith("tcp:");
   }
 
-  private Request request() {
+  private Request request(String path) {
     String rest = target.substring(target.indexOf(':') + 1);
-    Request request =
-        client.newRequest("http://127.0.0.1:" + (isTcp() ? rest : "80") + path);
+    Request request = client.newRequest("http://127.0.0.1:" + (isTcp() ? rest : "80") + path);
     return isTcp() ? request : request.transport(services.transport(rest));
   }
 
   /** Fetches once; the time in nanoseconds. */
-  private long fetch(boolean check) throws Exception {
-    CRC32C sum = new CRC32C();
+  private long fetch(String path, long size, String checksum) throws Exception {
+    CRC32 sum = new CRC32();
+    boolean check = !checksum.equals("any");
     AtomicLong bytes = new AtomicLong();
     CompletableFuture<Result> done = new CompletableFuture<>();
     long began = System.nanoTime();
@@ -65,63 +63,66 @@ final class FetchMain {
           bytes.addAndGet(chunk.remaining());
           if (check) sum.update(chunk.duplicate());
         };
-    request().onResponseContent(content).send(done::complete);
-    Result result = done.get(60, TimeUnit.SECONDS);
+    request(path).onResponseContent(content).send(done::complete);
+    Result result = done.get(120, TimeUnit.SECONDS);
     long took = System.nanoTime() - began;
     if (result.isFailed()) throw new IllegalStateException(result.getFailure());
-    if (bytes.get() != expected || result.getResponse().getStatus() != 200) {
+    if (bytes.get() != size || result.getResponse().getStatus() != 200) {
       throw new IllegalStateException(result.getResponse() + ", " + bytes + " bytes");
     }
-    if (check && !Long.toHexString(sum.getValue()).equals(checksum)) {
+    if (check && !Long.toString(sum.getValue()).equals(checksum)) {
       throw new IllegalStateException("the bytes are others");
     }
     return took;
   }
 
   public static void main(String[] arguments) throws Exception {
-    int requests = Integer.parseInt(arguments[2]);
-    int threads = Integer.parseInt(arguments[3]);
+    BufferedReader lines =
+        new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     try (Ripc ripc = Ripc.open()) {
-      FetchMain main = new FetchMain(arguments, ripc);
-      boolean kill = main.checksum.equals("kill");
-      main.fetch(!kill);
-      System.out.println("ready");
-      for (int round = 0; round < requests / 2; ++round) main.fetch(false);
-      long[][] times = new long[threads][requests];
-      CompletableFuture<?>[] all = new CompletableFuture<?>[threads];
-      long cpu = cpuNanos();
-      long began = System.nanoTime();
-      for (int index = 0; index < threads; ++index) {
-        long[] own = times[index];
-        all[index] = CompletableFuture.runAsync(() -> main.run(own), task -> new Thread(task).start());
+      FetchMain main = new FetchMain(arguments[0], ripc);
+      for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+        main.measure(line.split(" "));
       }
-      CompletableFuture.allOf(all).get();
-      long took = System.nanoTime() - began;
-      cpu = cpuNanos() - cpu;
-      long[] sorted = Arrays.stream(times).flatMapToLong(Arrays::stream).sorted().toArray();
-      System.out.printf(
-          "{\"median_ns\": %d, \"p99_ns\": %d, \"requests\": %d, \"seconds\": %.6f, \"cpu_seconds\": %.6f}%n",
-          sorted[sorted.length / 2],
-          sorted[sorted.length * 99 / 100],
-          sorted.length,
-          took / 1e9,
-          cpu / 1e9);
-      main.fetch(!kill);
       main.client.stop();
     }
   }
 
-  private void run(long[] times) {
+  private void measure(String[] words) throws Exception {
+    String path = words[0];
+    int requests = Integer.parseInt(words[1]);
+    int threads = Integer.parseInt(words[2]);
+    long size = Long.parseLong(words[3]);
+    fetch(path, size, words[4]);
+    System.out.println("ready");
+    long[][] times = new long[threads][requests];
+    CompletableFuture<?>[] all = new CompletableFuture<?>[threads];
+    long cpu = cpuNanos();
+    long began = System.nanoTime();
+    for (int index = 0; index < threads; ++index) {
+      long[] own = times[index];
+      all[index] =
+          CompletableFuture.runAsync(() -> run(path, size, own), task -> new Thread(task).start());
+    }
+    CompletableFuture.allOf(all).get();
+    long took = System.nanoTime() - began;
+    cpu = cpuNanos() - cpu;
+    long[] sorted = Arrays.stream(times).flatMapToLong(Arrays::stream).sorted().toArray();
+    System.out.printf(
+        "{\"median_ns\": %d, \"requests\": %d, \"seconds\": %.6f, \"cpu_seconds\": %.6f}%n",
+        sorted[sorted.length / 2], sorted.length, took / 1e9, cpu / 1e9);
+    fetch(path, size, words[4]);
+  }
+
+  private void run(String path, long size, long[] times) {
     try {
-      for (int index = 0; index < times.length; ++index) times[index] = fetch(false);
+      for (int index = 0; index < times.length; ++index) times[index] = fetch(path, size, "any");
     } catch (Exception problem) {
       throw new IllegalStateException(problem);
     }
   }
 
   private static long cpuNanos() {
-    return java.lang.management.ManagementFactory.getPlatformMXBean(
-            com.sun.management.OperatingSystemMXBean.class)
-        .getProcessCpuTime();
+    return ManagementFactory.getPlatformMXBean(OperatingSystemMXBean.class).getProcessCpuTime();
   }
 }

@@ -9,8 +9,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.concurrent.TimeUnit;
 import org.eclipse.jetty.client.BytesRequestContent;
-import org.eclipse.jetty.client.ContentResponse;
 import org.eclipse.jetty.client.CompletableResponseListener;
+import org.eclipse.jetty.client.ContentResponse;
 import org.eclipse.jetty.http.HttpMethod;
 import org.eclipse.jetty.io.Content;
 import org.eclipse.jetty.server.Handler;
@@ -39,9 +39,7 @@ class HttpTest extends HttpPairTest {
   static final int[] SIZES = {0, 1, 1000, 5_000, 20_000, 70_000, 300_000, 5_000_000};
 
   ContentResponse send(org.eclipse.jetty.client.Request request) throws Exception {
-    return new CompletableResponseListener(request, 200 << 20)
-        .send()
-        .get(LIMIT, TimeUnit.SECONDS);
+    return new CompletableResponseListener(request, 200 << 20).send().get(LIMIT, TimeUnit.SECONDS);
   }
 
   @Test
