@@ -94,13 +94,19 @@ public final class RipcSelector implements AutoCloseable {
     private synchronized boolean update(boolean ready) {
       writable = List.of();
       readable = ready || service.hasPrefetched();
-      if (ready && !wanted.isEmpty()) {
+      if (!wanted.isEmpty()) {
         List<ServiceId> found = new ArrayList<>();
         for (ServiceId peer : wanted) if (mayHaveRoom(peer)) found.add(peer);
         found.forEach(wanted::remove);
         writable = List.copyOf(found);
       }
       return readable || !writable.isEmpty();
+    }
+
+    // A receive may have taken the event that told of room.
+    private synchronized boolean hasRoom() {
+      for (ServiceId peer : wanted) if (mayHaveRoom(peer)) return true;
+      return false;
     }
 
     private boolean mayHaveRoom(ServiceId peer) {
@@ -198,14 +204,21 @@ public final class RipcSelector implements AutoCloseable {
 
   private List<Key> select(long nanos) throws InterruptedException {
     if (Thread.interrupted()) throw new InterruptedException();
-    boolean prefetched = false;
-    for (Key key : keys.values()) prefetched |= key.service.hasPrefetched();
+    boolean atOnce = false;
+    for (Key key : keys.values()) {
+      if (!key.service.guard().tryEnter()) continue;
+      try {
+        atOnce |= key.service.hasPrefetched() || key.hasRoom();
+      } finally {
+        key.service.guard().leave();
+      }
+    }
     Set<Long> ready;
     enter();
     try {
       hook.enter();
       try {
-        ready = epoll.await(prefetched ? 0 : nanos);
+        ready = epoll.await(atOnce ? 0 : nanos);
       } finally {
         hook.leave();
       }

@@ -99,6 +99,20 @@ class SelectorTest extends PairTest {
   }
 
   @Test
+  void roomIsReportedAlsoIfAReceiveHasTakenItsEvent() throws Exception {
+    try (RipcSelector selector = RipcSelector.open()) {
+      RipcSelector.Key key = selector.register(client, null);
+      Service small = full();
+      key.requestRoom(small.id());
+      assertTrue(drain(small) >= 16);
+      assertTrue(client.waitRoom(small.id(), LIMIT, TimeUnit.SECONDS));
+      for (int count = 0; count < 100; ++count) assertNull(client.poll());
+      assertFalse(selector.select(LIMIT, TimeUnit.SECONDS).isEmpty());
+      assertEquals(List.of(small.id()), key.writable());
+    }
+  }
+
+  @Test
   void noEventIsMissedWhileAnotherProcessStreams() throws Exception {
     try (PeerProcess peer = peer();
         RipcSelector selector = RipcSelector.open()) {

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+import java.io.IOException;
+import java.nio.file.Path;
+import org.eclipse.jetty.server.Server;
+import org.eclipse.jetty.server.ServerConnector;
+import org.eclipse.jetty.server.handler.ResourceHandler;
+import org.eclipse.jetty.util.resource.ResourceFactory;
+import org.eclipse.jetty.util.thread.QueuedThreadPool;
+import org.libripc.Ripc;
+import org.libripc.jetty.RipcByteBufferPool;
+import org.libripc.jetty.RipcConnector;
+
+public final class JettyFiles {
+  public static void main(String[] arguments) throws Exception {
+    try (Ripc ripc = Ripc.open()) {
+      // Everything that takes its buffers from this pool is sent without a copy: the cache of
+      // static files, too.
+      Server server = new Server(new QueuedThreadPool(), null, new RipcByteBufferPool(ripc));
+      server.addConnector(new RipcConnector(server, ripc, arguments[1]));
+      ServerConnector tcp = new ServerConnector(server);
+      tcp.setHost("127.0.0.1");
+      if (arguments.length > 2) {
+        tcp.setPort(Integer.parseInt(arguments[2]));
+        server.addConnector(tcp);
+      }
+      ResourceHandler files = new ResourceHandler();
+      files.setBaseResource(ResourceFactory.of(server).newResource(Path.of(arguments[0])));
+      files.setDirAllowed(true);
+      server.setHandler(files);
+      server.start();
+      System.out.println("JettyFiles: serving" + (tcp.isStarted() ? " " + tcp.getLocalPort() : ""));
+      awaitEnd();
+      server.stop();
+    }
+  }
+
+  private static void awaitEnd() throws IOException {
+    while (System.in.read() >= 0) {}
+  }
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.jetty;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.util.ArrayDeque;
+import java.util.Deque;
+import java.util.Map;
+import java.util.TreeMap;
+import org.libripc.Message;
+import org.libripc.ViewKind;
+
+/**
+ * The receiving half of a connection: messages in their order, until their bytes were read. Those
+ * of long items are lent by the sender: reading is the one copy of theirs, and the sender has them
+ * back when they were read.
+ *
+ * <p>Any thread; everything is guarded by this.
+ */
+final class Inbound {
+  /** Messages that may be ahead of one that is still on its way. */
+  private static final int MOST_EARLY = 4096;
+
+  private record Part(Message message, Frame frame) {}
+
+  private final Deque<Part> ready = new ArrayDeque<>();
+  private final Map<Integer, Part> early = new TreeMap<>();
+  private int nextSequence;
+  private long received;
+  private long consumed;
+  // Where the reader is in the first message that is ready.
+  private int item = 1;
+  private long offset;
+  private boolean ended; // no more messages are taken: the stream is at its end
+  private IOException failure; // nor after what is ready already
+  private boolean closed;
+
+  /**
+   * Takes over a message of the stream.
+   *
+   * @param window how far the sender may be ahead of the reader, before its last message
+   * @return false if the sender has broken the protocol; the message is closed then
+   */
+  synchronized boolean accept(Message message, Frame frame, long window) {
+    int distance = frame.sequence() - nextSequence;
+    if (closed || distance < 0) {
+      message.close();
+      return true;
+    }
+    if (distance >= MOST_EARLY
+        || received - consumed > window
+        || early.containsKey(frame.sequence())) {
+      message.close();
+      return false;
+    }
+    early.put(frame.sequence(), new Part(message, frame));
+    for (Part next = early.remove(nextSequence); next != null; ) {
+      ++nextSequence;
+      take(next);
+      next = early.remove(nextSequence);
+    }
+    return true;
+  }
+
+  private void take(Part part) {
+    Message message = part.message;
+    if (ended || failure != null) {
+      message.close();
+      return;
+    }
+    boolean filler = part.frame.has(Frame.FILLER);
+    long size = 0;
+    for (int index = 1; index < message.itemCount(); ++index) {
+      if (message.kind(index) == ViewKind.FAILED) {
+        failure = new IOException("A part of the stream was lost: " + message.status(index));
+      } else if (!filler) {
+        size += message.size(index);
+      }
+    }
+    if (failure == null && size > 0) {
+      received += size + Frame.COST;
+      ready.add(part);
+    } else {
+      message.close();
+    }
+    if (part.frame.has(Frame.END)) ended = true;
+  }
+
+  /**
+   * Copies what is there into a buffer, from its position on.
+   *
+   * @return how many bytes; 0 if there are none now, -1 at the end of the stream
+   * @throws IOException why there will be no more
+   */
+  synchronized int read(ByteBuffer to) throws IOException {
+    int before = to.position();
+    while (to.hasRemaining() && !ready.isEmpty()) {
+      Message message = ready.peek().message;
+      if (item < message.itemCount()) {
+        offset += message.copyTo(item, offset, to);
+        if (offset < message.size(item)) break;
+        ++item;
+        offset = 0;
+      }
+      if (item == message.itemCount()) {
+        ready.poll().message.close();
+        consumed += Frame.COST;
+        item = 1;
+      }
+    }
+    int count = to.position() - before;
+    consumed += count;
+    if (count > 0 || !ready.isEmpty()) return count;
+    if (failure != null) throw failure;
+    return ended ? -1 : 0;
+  }
+
+  /** Whether a read would return something else than 0. */
+  synchronized boolean isReadable() {
+    return !ready.isEmpty() || ended || failure != null;
+  }
+
+  /** Whether the sender has ended the stream, and everything was read. */
+  synchronized boolean isAtEnd() {
+    return ended && ready.isEmpty();
+  }
+
+  /** What was read so far: its bytes, and {@link Frame#COST} for each message. */
+  synchronized long consumed() {
+    return consumed;
+  }
+
+  /** The same of what has come and was not read yet. */
+  synchronized long waiting() {
+    return received - consumed;
+  }
+
+  /** After what is ready, reads fail. */
+  synchronized void fail(IOException cause) {
+    if (failure == null && !ended) failure = cause;
+  }
+
+  /** Gives everything back; nothing is taken any more. */
+  synchronized void close() {
+    closed = true;
+    ready.forEach(part -> part.message.close());
+    ready.clear();
+    early.values().forEach(part -> part.message.close());
+    early.clear();
+  }
+
+  @Override
+  public synchronized String toString() {
+    return String.format(
+        "read=%d/%d,ready=%d,early=%d%s%s",
+        consumed,
+        received,
+        ready.size(),
+        early.size(),
+        ended ? ",ended" : "",
+        failure == null ? "" : ",failed");
+  }
+}

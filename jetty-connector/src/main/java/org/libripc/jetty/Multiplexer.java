@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.jetty;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Map;
+import java.util.Queue;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Executor;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.eclipse.jetty.util.component.ContainerLifeCycle;
+import org.eclipse.jetty.util.thread.ExecutionStrategy;
+import org.eclipse.jetty.util.thread.Scheduler;
+import org.eclipse.jetty.util.thread.strategy.AdaptiveExecutionStrategy;
+import org.libripc.ItemKind;
+import org.libripc.Message;
+import org.libripc.Outgoing;
+import org.libripc.RegisteredBuffer;
+import org.libripc.Ripc;
+import org.libripc.RipcException;
+import org.libripc.RipcSelector;
+import org.libripc.Service;
+import org.libripc.ServiceId;
+import org.libripc.Ticket;
+import org.libripc.ViewKind;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * All stream connections of one service: receives its messages, gives each to its connection, and
+ * runs what follows in threads of an executor. One thread receives at a time; it also runs what a
+ * message has caused, after another one has taken over the receiving if that may block ({@link
+ * AdaptiveExecutionStrategy}).
+ *
+ * <p>Owns the service from start to stop. Any thread, but for {@link #produce}.
+ */
+final class Multiplexer extends ContainerLifeCycle {
+  private static final Logger LOG = LoggerFactory.getLogger(Multiplexer.class);
+  private static final ThreadLocal<Outgoing> OUTGOING = ThreadLocal.withInitial(Outgoing::new);
+  private static final int FILLER_BYTES = 64;
+  // Messages received in a row after which those who wait for room are looked at all the same.
+  private static final int ROOM_EVERY = 64;
+
+  /** Who takes new connections. */
+  interface Acceptor {
+    /**
+     * What is to be run to accept one, or null, with the message closed and answered. From the
+     * thread that receives.
+     */
+    Runnable open(Message message, Frame frame);
+  }
+
+  private record Key(ServiceId peer, int number) {}
+
+  private final Service service;
+  private final StreamOptions options;
+  private final Executor executor;
+  private final Scheduler scheduler;
+  private final Acceptor acceptor;
+  private final Map<Key, RipcEndPoint> endPoints = new ConcurrentHashMap<>();
+  private final Map<ServiceId, Set<RipcEndPoint>> roomWaiters = new ConcurrentHashMap<>();
+  private final Set<CompletableFuture<?>> tickets = ConcurrentHashMap.newKeySet();
+  private final Queue<Runnable> tasks = new ConcurrentLinkedQueue<>();
+  private final CountDownLatch ended = new CountDownLatch(1);
+  private final ExecutionStrategy strategy;
+  private RegisteredBuffer filler;
+  private ByteBuffer fillerBytes;
+  private RipcSelector selector;
+  private RipcSelector.Key key;
+  private volatile boolean running;
+  private int sinceRoom;
+
+  /** Takes over the service. Null as the acceptor: nobody may connect to it. */
+  Multiplexer(
+      Service service,
+      StreamOptions options,
+      Executor executor,
+      Scheduler scheduler,
+      Acceptor acceptor) {
+    this.service = service;
+    this.options = options;
+    this.executor = executor;
+    this.scheduler = scheduler;
+    this.acceptor = acceptor;
+    AdaptiveExecutionStrategy adaptive = new AdaptiveExecutionStrategy(this::produce, executor);
+    strategy = adaptive;
+    installBean(adaptive);
+  }
+
+  @Override
+  protected void doStart() throws Exception {
+    service.lending(true);
+    filler = service.ripc().lease(FILLER_BYTES);
+    fillerBytes = filler.buffer().put(new byte[FILLER_BYTES]).flip();
+    selector = RipcSelector.open();
+    key = selector.register(service, null);
+    running = true;
+    super.doStart();
+    executor.execute(strategy::produce);
+  }
+
+  /** Ends all connections; waits for what was written and is still travelling, for a time. */
+  @Override
+  protected void doStop() throws Exception {
+    for (RipcEndPoint each : endPoints.values()) each.close();
+    CompletableFuture<?> travelled =
+        CompletableFuture.allOf(tickets.toArray(new CompletableFuture<?>[0]));
+    try {
+      travelled.get(options.lingerMillis(), TimeUnit.MILLISECONDS);
+    } catch (ExecutionException | TimeoutException gone) {
+      LOG.debug("some messages were not taken", gone);
+    }
+    running = false;
+    selector.wakeup();
+    if (!ended.await(options.lingerMillis(), TimeUnit.MILLISECONDS)) {
+      LOG.warn("The thread that receives for {} does not end: a handler holds it", service);
+    }
+    super.doStop();
+    selector.close();
+    service.close();
+    filler.release();
+  }
+
+  // ---- For connections ----
+
+  Service service() {
+    return service;
+  }
+
+  Scheduler scheduler() {
+    return scheduler;
+  }
+
+  int window() {
+    return options.window();
+  }
+
+  int copyLimit() {
+    return options.copyLimit();
+  }
+
+  void execute(Runnable task) {
+    try {
+      executor.execute(task);
+    } catch (RejectedExecutionException stopped) {
+      LOG.debug("the executor has stopped", stopped);
+    }
+  }
+
+  RegisteredBuffer lease(int size) {
+    return service.ripc().lease(size);
+  }
+
+  /** One of the calling thread. */
+  Outgoing outgoing() {
+    return OUTGOING.get();
+  }
+
+  /** A byte that stands for itself. */
+  ByteBuffer filler() {
+    return fillerBytes.duplicate();
+  }
+
+  /** A message is under way that its writer knows nothing of any more. */
+  void track(CompletableFuture<?> ticket) {
+    tickets.add(ticket);
+    ticket.whenComplete((nothing, problem) -> tickets.remove(ticket));
+  }
+
+  /** Null if there is no room: {@link Outbound#room} comes when there may be some. */
+  Ticket send(RipcEndPoint from, Outgoing message) {
+    Ticket ticket = service.trySend(from.peer(), message);
+    if (ticket != null) return ticket;
+    roomWaiters.compute(
+        from.peer(),
+        (peer, waiters) -> {
+          Set<RipcEndPoint> all = waiters == null ? ConcurrentHashMap.newKeySet() : waiters;
+          all.add(from);
+          return all;
+        });
+    key.requestRoom(from.peer());
+    selector.wakeup();
+    return null;
+  }
+
+  /**
+   * How a peer is reached.
+   *
+   * @return the most bytes of a short message; negative if short messages may get lost
+   */
+  int shortLimit(ServiceId peer) {
+    Ripc ripc = service.ripc();
+    boolean withoutLoss = ripc.findPath(peer).transport().equals("shm");
+    int limit = (int) Math.min(service.shortLimit(peer, 8), options.shortLimit());
+    return withoutLoss ? limit : -limit;
+  }
+
+  /** False if there is one of that name. */
+  boolean add(RipcEndPoint endPoint) {
+    return endPoints.putIfAbsent(new Key(endPoint.peer(), endPoint.number()), endPoint) == null;
+  }
+
+  void remove(RipcEndPoint endPoint) {
+    endPoints.remove(new Key(endPoint.peer(), endPoint.number()), endPoint);
+  }
+
+  int connections() {
+    return endPoints.size();
+  }
+
+  /** Answers for a connection that there is not. */
+  void refuse(ServiceId peer, int number, Frame.Reason reason) {
+    Frame frame = new Frame(Frame.Type.RESET, Frame.FILLER, reason, 0, 0, 0);
+    Outgoing message = outgoing().clear().tag(number).add(frame.encode(), ItemKind.SHORT);
+    try {
+      // Lost if there is no room, or on the way: whoever sends again is answered again.
+      service.trySend(peer, message);
+    } catch (RipcException gone) {
+      LOG.debug("{} is gone", peer, gone);
+    } finally {
+      message.clear();
+    }
+  }
+
+  // ---- Receiving ----
+
+  /** The next thing to run; null at the end. One thread at a time. */
+  private Runnable produce() {
+    long idleSince = 0;
+    while (running) {
+      Runnable task = tasks.poll();
+      if (task != null) return task;
+      try {
+        Message message = service.poll();
+        if (message != null) {
+          idleSince = 0;
+          task = dispatch(message);
+          if (!roomWaiters.isEmpty() && ++sinceRoom >= ROOM_EVERY) roomForAll();
+          if (task != null) return task;
+          continue;
+        }
+        if (roomWaiters.isEmpty() && options.spinNanos() > 0) {
+          long now = System.nanoTime();
+          if (idleSince == 0) idleSince = now;
+          if (now - idleSince < options.spinNanos()) {
+            Thread.onSpinWait();
+            continue;
+          }
+        }
+        for (RipcSelector.Key ready : selector.select()) ready.writable().forEach(this::roomAt);
+        idleSince = 0;
+      } catch (InterruptedException interrupted) {
+        LOG.debug("interrupted", interrupted);
+      } catch (RipcException problem) {
+        if (running) stopped(problem);
+      }
+    }
+    ended.countDown();
+    return null;
+  }
+
+  private void stopped(RipcException problem) {
+    switch (problem.status()) {
+      case INTERRUPTED -> LOG.debug("interrupted", problem);
+      case CLOSED, FENCED -> {
+        running = false;
+        LOG.warn("{} ends: {}", service, problem.getMessage());
+        IOException cause = new IOException(problem);
+        for (RipcEndPoint each : endPoints.values()) each.fail(cause);
+      }
+      default -> LOG.warn("Receiving for {} failed", service, problem);
+    }
+  }
+
+  private void roomAt(ServiceId peer) {
+    Set<RipcEndPoint> waiters = roomWaiters.remove(peer);
+    if (waiters != null) for (RipcEndPoint each : waiters) each.out().room();
+  }
+
+  private void roomForAll() {
+    sinceRoom = 0;
+    new ArrayList<>(roomWaiters.keySet()).forEach(this::roomAt);
+  }
+
+  private Runnable dispatch(Message message) {
+    Frame frame = null;
+    if (message.itemCount() > 0 && message.kind(0) == ViewKind.SHORT) {
+      frame = Frame.decode(message.item(0));
+    }
+    if (frame == null) {
+      refuse(message.source(), message.tag(), Frame.Reason.VERSION);
+      message.close();
+      return null;
+    }
+    RipcEndPoint endPoint = endPoints.get(new Key(message.source(), message.tag()));
+    if (endPoint != null && frame.type() != Frame.Type.OPEN) {
+      return endPoint.received(message, frame);
+    }
+    if (acceptor != null && endPoint == null && frame.type() == Frame.Type.OPEN) {
+      return acceptor.open(message, frame);
+    }
+    if (frame.type() == Frame.Type.DATA || frame.type() == Frame.Type.ACCEPT) {
+      refuse(message.source(), message.tag(), Frame.Reason.UNKNOWN);
+    }
+    message.close();
+    return null;
+  }
+}

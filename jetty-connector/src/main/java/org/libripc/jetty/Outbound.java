@@ -1,0 +1,450 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.jetty;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.util.ArrayDeque;
+import java.util.Deque;
+import java.util.concurrent.TimeUnit;
+import org.eclipse.jetty.io.EofException;
+import org.libripc.ItemKind;
+import org.libripc.Outgoing;
+import org.libripc.RegisteredBuffer;
+import org.libripc.RipcException;
+import org.libripc.Ticket;
+
+/**
+ * The sending half of a connection: turns buffers into messages, as far as the other side gives
+ * credit and has room.
+ *
+ * <p>What is small is copied, into the message or into memory of its own, and is the writer's again
+ * at once. What is large is sent where it lies: it counts as written when the ticket says that the
+ * other side has it, so the writer keeps it unchanged until then.
+ *
+ * <p>Any thread; everything is guarded by this. What a writer waits for comes to {@link
+ * RipcEndPoint#writable}, without the lock.
+ */
+final class Outbound {
+  /** Messages of one connection whose memory may be away at once. */
+  private static final int MOST_FLIGHTS = 4;
+
+  /** Message parts up to this size are copied into the message that a long part travels in. */
+  private static final int SMALL_PART = 1024;
+
+  /** The most bytes of one message where the receiver needs memory for them. */
+  private static final int LARGEST_PULLED = 1 << 20;
+
+  // Tickets end when the other side is gone; how long it may take to read is the idle time-out's.
+  private static final long TICKET_DAYS = 365;
+
+  /** What the writer waits for. */
+  private enum Wait {
+    NOTHING,
+    CREDIT,
+    ROOM,
+    TICKET
+  }
+
+  /** Bytes of the writer that were sent, and how far that is. */
+  private static final class Flight {
+    final long bytes;
+    Ticket ticket;
+    boolean landed;
+
+    Flight(long bytes, boolean landed) {
+      this.bytes = bytes;
+      this.landed = landed;
+    }
+  }
+
+  private record Control(Frame.Type type, int flags, Frame.Reason reason) {}
+
+  private final RipcEndPoint endPoint;
+  private final Multiplexer multiplexer;
+  private final Deque<Flight> flights = new ArrayDeque<>();
+  private final Deque<Control> controls = new ArrayDeque<>();
+  private int nextSequence;
+  private long sent;
+  private long acknowledged;
+  private int window;
+  private long told; // what the other side knows to be consumed
+  private long telling; // and will by the message that is being sent
+  private int shortLimit;
+  private boolean reliable; // short messages are
+  private Wait wait = Wait.NOTHING;
+  private boolean writerWaits;
+  private boolean roomRequested;
+  private boolean ended;
+  private boolean closed;
+  private IOException failure;
+
+  Outbound(RipcEndPoint endPoint, Multiplexer multiplexer) {
+    this.endPoint = endPoint;
+    this.multiplexer = multiplexer;
+  }
+
+  /**
+   * What the way to the other side can do, before the first byte is sent: {@link
+   * Multiplexer#shortLimit}.
+   */
+  synchronized void path(int limit) {
+    shortLimit = Math.abs(limit);
+    reliable = limit > 0;
+  }
+
+  // ---- Bytes of the stream ----
+
+  /**
+   * Sends what can be sent now. The buffers' positions move over what is the writer's again; it is
+   * called again with the rest.
+   *
+   * @return whether everything is
+   */
+  boolean flush(ByteBuffer[] buffers) throws IOException {
+    IOException broken;
+    synchronized (this) {
+      if (failure != null) throw new EofException(failure);
+      if (ended) throw new EofException("the output was shut down");
+      land(buffers);
+      try {
+        long ahead = 0;
+        for (Flight flight : flights) ahead += flight.bytes;
+        wait = Wait.TICKET;
+        for (long left = remaining(buffers) - ahead; left > 0; ) {
+          long bytes = sendData(buffers, ahead, left);
+          if (bytes == 0) break;
+          ahead += bytes;
+          left -= bytes;
+        }
+        land(buffers);
+        return remaining(buffers) == 0;
+      } catch (RipcException problem) {
+        broken = new IOException(problem);
+      }
+    }
+    endPoint.fail(broken);
+    throw new EofException(broken);
+  }
+
+  private void land(ByteBuffer[] buffers) {
+    while (!flights.isEmpty() && flights.peek().landed) {
+      long left = flights.poll().bytes;
+      for (ByteBuffer buffer : buffers) {
+        int part = (int) Math.min(left, buffer.remaining());
+        buffer.position(buffer.position() + part);
+        left -= part;
+      }
+    }
+  }
+
+  private static long remaining(ByteBuffer[] buffers) {
+    long bytes = 0;
+    for (ByteBuffer buffer : buffers) bytes += buffer.remaining();
+    return bytes;
+  }
+
+  /** How many bytes, of the `left` ones that begin at `from`, have gone in one message; 0: none. */
+  private long sendData(ByteBuffer[] buffers, long from, long left) {
+    if (sent - acknowledged >= window) {
+      wait = Wait.CREDIT;
+      return 0;
+    }
+    if (flights.size() >= MOST_FLIGHTS) return 0;
+    if (!sendControls()) return 0;
+    long size = reliable ? left : Math.min(left, LARGEST_PULLED);
+    Outgoing message = header(Frame.Type.DATA, 0, Frame.Reason.NONE, 0);
+    Flight flight;
+    RegisteredBuffer copy = null;
+    try {
+      if (reliable && size + Frame.BYTES <= shortLimit) {
+        flight = new Flight(size, true);
+        addParts(message, buffers, from, size, false);
+      } else if (size <= multiplexer.copyLimit() || !fits(buffers, from, size)) {
+        size = Math.min(size, LARGEST_PULLED);
+        flight = new Flight(size, true);
+        copy = multiplexer.lease((int) size);
+        message.add(gather(copy, buffers, from, size), ItemKind.LONG);
+      } else {
+        flight = new Flight(size, false);
+        addParts(message, buffers, from, size, true);
+      }
+      flight.ticket = send(message);
+    } finally {
+      message.clear();
+      if (copy != null) copy.release();
+    }
+    if (flight.ticket == null) return 0;
+    ++nextSequence;
+    sent += size + Frame.COST;
+    flights.add(flight);
+    watch(flight);
+    return size;
+  }
+
+  /** Whether the parts can be sent where they lie, in one message. */
+  private boolean fits(ByteBuffer[] buffers, long from, long size) {
+    int smallBytes = Frame.BYTES;
+    int parts = 0;
+    for (ByteBuffer buffer : buffers) {
+      long skipped = Math.min(from, buffer.remaining());
+      long part = Math.min(size, buffer.remaining() - skipped);
+      from -= skipped;
+      size -= part;
+      if (part == 0) continue;
+      ++parts;
+      if (reliable && part <= SMALL_PART) smallBytes += (int) part;
+      else if (!buffer.isDirect()) return false;
+    }
+    return parts < 60 && smallBytes <= Math.min(shortLimit / 2, 3 * SMALL_PART);
+  }
+
+  private void addParts(
+      Outgoing message, ByteBuffer[] buffers, long from, long size, boolean asLong) {
+    for (ByteBuffer buffer : buffers) {
+      int skipped = (int) Math.min(from, buffer.remaining());
+      int part = (int) Math.min(size, buffer.remaining() - skipped);
+      from -= skipped;
+      size -= part;
+      if (part == 0) continue;
+      ByteBuffer item = buffer.slice(buffer.position() + skipped, part);
+      boolean small = reliable && part <= SMALL_PART;
+      message.add(item, asLong && !small ? ItemKind.LONG : ItemKind.SHORT);
+    }
+  }
+
+  private static ByteBuffer gather(
+      RegisteredBuffer copy, ByteBuffer[] buffers, long from, long size) {
+    ByteBuffer all = copy.buffer();
+    for (ByteBuffer buffer : buffers) {
+      int skipped = (int) Math.min(from, buffer.remaining());
+      int part = (int) Math.min(size, buffer.remaining() - skipped);
+      from -= skipped;
+      size -= part;
+      all.put(buffer.slice(buffer.position() + skipped, part));
+    }
+    return all.flip();
+  }
+
+  private void watch(Flight flight) {
+    Ticket ticket = flight.ticket;
+    if (ticket.isDone() && !ticket.isCompletedExceptionally()) {
+      flight.landed = true;
+      return;
+    }
+    multiplexer.track(ticket);
+    ticket.whenComplete((nothing, problem) -> landed(flight, problem));
+  }
+
+  // From the ticket, in the responder thread.
+  private void landed(Flight flight, Throwable problem) {
+    boolean broken;
+    synchronized (this) {
+      flight.landed = true;
+      broken = problem != null && !closed;
+      if (!broken) wakeWriter();
+    }
+    if (broken) endPoint.fail(new IOException("A part of the stream was not taken", problem));
+  }
+
+  // ---- Control messages ----
+
+  /** Sends it now, or when there is room. */
+  void control(Frame.Type type, int flags, Frame.Reason reason) {
+    IOException broken = null;
+    synchronized (this) {
+      controls.add(new Control(type, flags, reason));
+      try {
+        sendControls();
+      } catch (RipcException problem) {
+        controls.clear();
+        broken = new IOException(problem);
+      }
+    }
+    if (broken != null) endPoint.fail(broken);
+  }
+
+  /** Ends the stream. */
+  void end() {
+    synchronized (this) {
+      if (ended || failure != null) return;
+      ended = true;
+    }
+    control(Frame.Type.DATA, Frame.END, Frame.Reason.NONE);
+  }
+
+  /** Tells what was consumed if the other side may be waiting for that. */
+  void credit(long consumed, long waiting) {
+    synchronized (this) {
+      long untold = consumed - told;
+      long half = multiplexer.window() / 2;
+      boolean mayWait = untold >= half && waiting < multiplexer.window();
+      if (closed || !mayWait && untold < 16 * half) return;
+      for (Control each : controls) if (each.type == Frame.Type.CREDIT) return;
+    }
+    control(Frame.Type.CREDIT, 0, Frame.Reason.NONE);
+  }
+
+  private boolean sendControls() {
+    for (Control next = controls.peek(); next != null; next = controls.peek()) {
+      int credit = next.type == Frame.Type.OPEN || next.type == Frame.Type.ACCEPT ? 1 : 0;
+      Outgoing message =
+          header(
+              next.type,
+              next.flags | Frame.FILLER,
+              next.reason,
+              credit == 0 ? 0 : multiplexer.window());
+      try {
+        if (credit != 0 || !reliable) message.add(multiplexer.filler(), ItemKind.LONG);
+        Ticket ticket = send(message);
+        if (ticket == null) return false;
+        if (next.type == Frame.Type.DATA || next.type == Frame.Type.CLOSE) ++nextSequence;
+        if (credit != 0 || next.type == Frame.Type.CREDIT) watchLife(ticket);
+        controls.poll();
+      } finally {
+        message.clear();
+      }
+    }
+    return true;
+  }
+
+  // What the other side holds as long as the connection lives tells of its death.
+  private void watchLife(Ticket ticket) {
+    if (ticket.isDone() && !ticket.isCompletedExceptionally()) return;
+    ticket.whenComplete(
+        (nothing, problem) -> {
+          boolean broken;
+          synchronized (this) {
+            broken = problem != null && !closed;
+          }
+          if (broken) endPoint.fail(new IOException("The other side is gone", problem));
+        });
+  }
+
+  private Outgoing header(Frame.Type type, int flags, Frame.Reason reason, int ownWindow) {
+    telling = endPoint.consumed();
+    Frame frame = new Frame(type, flags, reason, nextSequence, telling, ownWindow);
+    Outgoing message = multiplexer.outgoing().clear().tag(endPoint.number());
+    message.timeout(TICKET_DAYS, TimeUnit.DAYS).add(frame.encode(), ItemKind.SHORT);
+    return message;
+  }
+
+  /** Null, and an event will come, if there is no room. */
+  private Ticket send(Outgoing message) {
+    Ticket ticket = multiplexer.send(endPoint, message);
+    if (ticket == null) {
+      wait = Wait.ROOM;
+      roomRequested = true;
+    } else {
+      told = Math.max(told, telling);
+    }
+    return ticket;
+  }
+
+  // ---- Events ----
+
+  /** The other side takes up to so many bytes ahead of what it has read. */
+  synchronized void window(int bytes) {
+    window = bytes;
+  }
+
+  /** The other side has read so much; false if it cannot have. */
+  synchronized boolean acknowledge(long bytes) {
+    if (bytes > sent) return false;
+    acknowledged = Math.max(acknowledged, bytes);
+    wakeWriter();
+    return true;
+  }
+
+  /** The other side may have room again. */
+  void room() {
+    boolean broken = false;
+    RipcException cause = null;
+    synchronized (this) {
+      roomRequested = false;
+      try {
+        if (sendControls()) wakeWriter();
+      } catch (RipcException problem) {
+        controls.clear();
+        broken = true;
+        cause = problem;
+      }
+    }
+    if (broken) endPoint.fail(new IOException(cause));
+  }
+
+  /** The writer waits until {@link RipcEndPoint#writable}, which comes at once if it can go on. */
+  synchronized void await() {
+    writerWaits = true;
+    wakeWriter();
+  }
+
+  private void wakeWriter() {
+    if (!writerWaits || !canProgress()) return;
+    writerWaits = false;
+    endPoint.writable();
+  }
+
+  private boolean canProgress() {
+    if (failure != null || closed) return true;
+    if (!flights.isEmpty() && flights.peek().landed) return true;
+    return switch (wait) {
+      case NOTHING -> true;
+      case CREDIT -> sent - acknowledged < window;
+      case ROOM -> !roomRequested;
+      case TICKET -> false;
+    };
+  }
+
+  /** Writes fail from now on. */
+  synchronized void fail(IOException cause) {
+    if (failure == null) failure = cause;
+    wakeWriter();
+  }
+
+  /**
+   * Ends it. What the writer has not got back is withdrawn, and the other side told that the stream
+   * broke off; else that it is closed.
+   *
+   * @param complete whether the other side knows already, because both streams have ended
+   */
+  void close(boolean complete) {
+    Deque<Flight> withdrawn;
+    boolean gone;
+    boolean wasEnded;
+    synchronized (this) {
+      if (closed) return;
+      closed = true;
+      gone = failure != null;
+      wasEnded = ended;
+      ended = true;
+      withdrawn = new ArrayDeque<>(flights);
+      flights.clear();
+    }
+    boolean torn = false;
+    for (Flight flight : withdrawn) {
+      if (flight.landed) continue;
+      torn = true;
+      flight.ticket.cancel(false);
+    }
+    if (torn) {
+      control(Frame.Type.RESET, 0, Frame.Reason.ABORTED);
+    } else if (!gone && !(complete && wasEnded)) {
+      control(Frame.Type.CLOSE, Frame.END, Frame.Reason.NONE);
+    }
+  }
+
+  @Override
+  public synchronized String toString() {
+    return String.format(
+        "sent=%d/%d+%d,told=%d,flights=%d,controls=%d,wait=%s%s%s",
+        sent,
+        acknowledged,
+        window,
+        told,
+        flights.size(),
+        controls.size(),
+        writerWaits ? wait : "-",
+        ended ? ",ended" : "",
+        failure == null ? "" : ",failed");
+  }
+}

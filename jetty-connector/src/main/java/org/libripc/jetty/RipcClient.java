@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.jetty;
+
+import java.io.IOException;
+import java.net.ConnectException;
+import java.util.Objects;
+import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.eclipse.jetty.util.Promise;
+import org.eclipse.jetty.util.component.ContainerLifeCycle;
+import org.eclipse.jetty.util.thread.QueuedThreadPool;
+import org.eclipse.jetty.util.thread.ScheduledExecutorScheduler;
+import org.eclipse.jetty.util.thread.Scheduler;
+import org.libripc.Ripc;
+import org.libripc.RipcException;
+import org.libripc.Service;
+import org.libripc.ServiceBuilder;
+import org.libripc.ServiceId;
+
+/**
+ * The client's side of stream connections: a service of its own, over which it connects to any
+ * number of servers. {@link #transport} makes what an {@code HttpClient} takes.
+ *
+ * <p>It registers its service when it starts and closes it, with all connections, when it stops;
+ * add it to the {@code HttpClient} as a bean, so that it is started and stopped with it. The
+ * context is the application's. The setters are for before the start; the rest is for any thread.
+ */
+public final class RipcClient extends ContainerLifeCycle {
+  private final Ripc ripc;
+  private final AtomicInteger nextNumber = new AtomicInteger(1);
+  private StreamOptions options = StreamOptions.DEFAULT;
+  private String serviceName;
+  private Executor executor;
+  private Scheduler scheduler;
+  private volatile Multiplexer multiplexer;
+
+  /** Of a context. */
+  public RipcClient(Ripc ripc) {
+    this.ripc = Objects.requireNonNull(ripc, "ripc");
+  }
+
+  /** Where its threads come from; a pool of its own if it is not set. */
+  public void setExecutor(Executor threads) {
+    executor = threads;
+  }
+
+  /** For time-outs; one of its own if it is not set. */
+  public void setScheduler(Scheduler timer) {
+    scheduler = timer;
+  }
+
+  /** The name of its service, for servers that admit some only; a random ID if it is not set. */
+  public void setServiceName(String name) {
+    ServiceId.ofName(name);
+    serviceName = name;
+  }
+
+  /** How connections use memory and time. */
+  public void setOptions(StreamOptions stream) {
+    options = Objects.requireNonNull(stream);
+  }
+
+  /** The ID that servers see; null while it is not started. */
+  public ServiceId getServiceId() {
+    Multiplexer started = multiplexer;
+    return started == null ? null : started.service().id();
+  }
+
+  /** How many connections there are. */
+  public int getConnections() {
+    Multiplexer started = multiplexer;
+    return started == null ? 0 : started.connections();
+  }
+
+  /** A transport to a server. Those to one server are equal. */
+  public RipcTransport transport(ServiceId server) {
+    return new RipcTransport(this, server);
+  }
+
+  /** The same by name. */
+  public RipcTransport transport(String serverName) {
+    return transport(ServiceId.ofName(serverName));
+  }
+
+  @Override
+  protected void doStart() throws Exception {
+    if (executor == null) {
+      QueuedThreadPool threads = new QueuedThreadPool();
+      threads.setName("ripc-client");
+      executor = threads;
+    }
+    if (scheduler == null) scheduler = new ScheduledExecutorScheduler("ripc-client-timer", true);
+    if (getBean(Executor.class) == null) addBean(executor);
+    if (getBean(Scheduler.class) == null) addBean(scheduler);
+    ServiceBuilder builder = ripc.service().queueBytes(options.queueBytes());
+    if (serviceName != null) builder.name(serviceName);
+    Service service = builder.register();
+    try {
+      multiplexer = new Multiplexer(service, options, executor, scheduler, null);
+      addBean(multiplexer, true);
+      super.doStart();
+    } catch (Throwable problem) {
+      service.close();
+      throw problem;
+    }
+  }
+
+  @Override
+  protected void doStop() throws Exception {
+    Multiplexer stopped = multiplexer;
+    multiplexer = null;
+    super.doStop();
+    removeBean(stopped);
+  }
+
+  /**
+   * Connects to a server.
+   *
+   * @param timeoutMillis until it is given up; 0: no limit
+   * @param promise gets the end of the connection, open, or why there is none; in any thread
+   */
+  void connect(ServiceId server, long timeoutMillis, Promise<RipcEndPoint> promise) {
+    Multiplexer started = multiplexer;
+    if (started == null) {
+      promise.failed(
+          new ConnectException(
+              "The RipcClient is not started: start it, or add it to the HttpClient."));
+      return;
+    }
+    Attempt attempt = new Attempt(started, promise);
+    do {
+      attempt.endPoint =
+          new RipcEndPoint(started, server, nextNumber.getAndIncrement(), true, attempt);
+    } while (!started.add(attempt.endPoint));
+    if (timeoutMillis > 0) {
+      attempt.timeout =
+          scheduler.schedule(
+              () -> attempt.endPoint.fail(new IOException("no answer in " + timeoutMillis + " ms")),
+              timeoutMillis,
+              TimeUnit.MILLISECONDS);
+    }
+    executor.execute(attempt);
+  }
+
+  private static final class Attempt implements RipcEndPoint.Listener, Runnable {
+    private final Multiplexer multiplexer;
+    private final Promise<RipcEndPoint> promise;
+    private RipcEndPoint endPoint;
+    private volatile Scheduler.Task timeout;
+
+    Attempt(Multiplexer multiplexer, Promise<RipcEndPoint> promise) {
+      this.multiplexer = multiplexer;
+      this.promise = promise;
+    }
+
+    @Override
+    public void run() {
+      try {
+        endPoint.out().path(multiplexer.shortLimit(endPoint.peer()));
+        endPoint.out().control(Frame.Type.OPEN, 0, Frame.Reason.NONE);
+      } catch (RipcException problem) {
+        endPoint.fail(new IOException(problem));
+      }
+    }
+
+    @Override
+    public void accepted() {
+      if (timeout != null) timeout.cancel();
+      multiplexer.execute(() -> promise.succeeded(endPoint));
+    }
+
+    @Override
+    public void refused(IOException cause) {
+      if (timeout != null) timeout.cancel();
+      endPoint.close();
+      ConnectException problem =
+          new ConnectException("No connection to " + endPoint.peer() + ": " + cause.getMessage());
+      problem.initCause(cause);
+      multiplexer.execute(() -> promise.failed(problem));
+    }
+  }
+}

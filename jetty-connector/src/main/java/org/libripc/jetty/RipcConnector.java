@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.jetty;
+
+import java.util.Objects;
+import java.util.function.Predicate;
+import org.eclipse.jetty.io.ByteBufferPool;
+import org.eclipse.jetty.io.Connection;
+import org.eclipse.jetty.server.AbstractConnector;
+import org.eclipse.jetty.server.ConnectionFactory;
+import org.eclipse.jetty.server.HttpConnectionFactory;
+import org.eclipse.jetty.server.Server;
+import org.libripc.Message;
+import org.libripc.Ripc;
+import org.libripc.RipcException;
+import org.libripc.Service;
+import org.libripc.ServiceBuilder;
+import org.libripc.ServiceId;
+
+/**
+ * Serves Jetty's protocols under a service ID: clients connect to the ID, wherever it runs, over
+ * shared memory, RDMA or sockets. Handlers, servlets and static files run unchanged, also beside
+ * connectors of other kinds.
+ *
+ * <p>It registers its service when it starts and closes it when it stops. The context ({@link
+ * Ripc}) is the application's; its options say which users may connect ({@code RipcBuilder.peers}),
+ * {@link #setAccess} which service IDs.
+ *
+ * <p>The setters are for before the start.
+ */
+public final class RipcConnector extends AbstractConnector {
+  private static final int DEFAULT_MAX_CONNECTIONS = 8192;
+
+  private final Ripc ripc;
+  private String serviceName;
+  private long serviceNumber;
+  private boolean takeover;
+  private Predicate<ServiceId> access = client -> true;
+  private int maxConnections = DEFAULT_MAX_CONNECTIONS;
+  private StreamOptions options = StreamOptions.DEFAULT;
+  private volatile Multiplexer multiplexer;
+
+  /**
+   * With a random ID, unless {@link #setServiceName} or {@link #setServiceNumber} says otherwise.
+   *
+   * <p>Buffers come from the server's pool if that is a {@link RipcByteBufferPool} of this context,
+   * else from one that the connector makes.
+   *
+   * @param factories of the protocols, the default one first; HTTP/1.1 if there are none
+   */
+  public RipcConnector(Server server, Ripc ripc, ConnectionFactory... factories) {
+    super(server, null, null, pool(server, ripc), 0, orHttp(factories));
+    this.ripc = ripc;
+  }
+
+  /** With the name of its service. */
+  public RipcConnector(
+      Server server, Ripc ripc, String serviceName, ConnectionFactory... factories) {
+    this(server, ripc, factories);
+    setServiceName(serviceName);
+  }
+
+  private static ByteBufferPool pool(Server server, Ripc ripc) {
+    Objects.requireNonNull(ripc, "ripc");
+    ByteBufferPool pool = server.getByteBufferPool();
+    boolean same = pool instanceof RipcByteBufferPool && ((RipcByteBufferPool) pool).ripc() == ripc;
+    return same ? pool : new RipcByteBufferPool(ripc);
+  }
+
+  private static ConnectionFactory[] orHttp(ConnectionFactory[] factories) {
+    return factories.length != 0
+        ? factories
+        : new ConnectionFactory[] {new HttpConnectionFactory()};
+  }
+
+  /** The name of the service, of which its ID is made. */
+  public void setServiceName(String name) {
+    ServiceId.ofName(name);
+    serviceName = name;
+  }
+
+  /** The well-known number of the service. */
+  public void setServiceNumber(long number) {
+    serviceNumber = number;
+  }
+
+  /** Whether the ID is taken from a living holder, which is fenced. */
+  public void setTakeover(boolean on) {
+    takeover = on;
+  }
+
+  /** Which services may connect: called with the ID of each, in the receiving thread. */
+  public void setAccess(Predicate<ServiceId> policy) {
+    access = Objects.requireNonNull(policy);
+  }
+
+  /** The most connections at once; further ones are refused. 8192 if it is not set. */
+  public void setMaxConnections(int count) {
+    if (count < 1) throw new IllegalArgumentException("at least one connection");
+    maxConnections = count;
+  }
+
+  /** How connections use memory and time. */
+  public void setOptions(StreamOptions stream) {
+    options = Objects.requireNonNull(stream);
+  }
+
+  /** The ID of the service; null while it is not started. */
+  public ServiceId getServiceId() {
+    Multiplexer started = multiplexer;
+    return started == null ? null : started.service().id();
+  }
+
+  /** The context. */
+  @Override
+  public Ripc getTransport() {
+    return ripc;
+  }
+
+  @Override
+  protected void accept(int acceptor) {
+    throw new UnsupportedOperationException("connections are accepted by the receiving thread");
+  }
+
+  @Override
+  protected void doStart() throws Exception {
+    ServiceBuilder builder = ripc.service().queueBytes(options.queueBytes());
+    if (serviceName != null) builder.name(serviceName);
+    if (serviceNumber != 0) builder.id(serviceNumber);
+    if (takeover) builder.takeover();
+    Service service = builder.register();
+    try {
+      multiplexer = new Multiplexer(service, options, getExecutor(), getScheduler(), this::open);
+      addBean(multiplexer, true);
+      super.doStart();
+    } catch (Throwable problem) {
+      service.close();
+      throw problem;
+    }
+  }
+
+  @Override
+  protected void doStop() throws Exception {
+    super.doStop();
+    removeBean(multiplexer);
+    multiplexer = null;
+  }
+
+  private Runnable open(Message message, Frame frame) {
+    ServiceId client = message.source();
+    int number = message.tag();
+    Frame.Reason reason = Frame.Reason.NONE;
+    if (isShutdown() || !isAccepting() || !isRunning()) {
+      reason = Frame.Reason.STOPPING;
+    } else if (!access.test(client)) {
+      reason = Frame.Reason.REFUSED;
+    } else if (multiplexer.connections() >= maxConnections) {
+      reason = Frame.Reason.LIMIT;
+    }
+    if (reason == Frame.Reason.NONE) return () -> accept(client, number, message, frame);
+    message.close();
+    multiplexer.refuse(client, number, reason);
+    return null;
+  }
+
+  private void accept(ServiceId client, int number, Message message, Frame frame) {
+    RipcEndPoint endPoint = new RipcEndPoint(multiplexer, client, number, false, new Closing());
+    try {
+      endPoint.out().path(multiplexer.shortLimit(client));
+    } catch (RipcException gone) {
+      LOG.debug("{} is gone", client, gone);
+      message.close();
+      return;
+    }
+    if (!multiplexer.add(endPoint)) {
+      message.close();
+      return;
+    }
+    endPoint.setIdleTimeout(getIdleTimeout());
+    Connection connection = getDefaultConnectionFactory().newConnection(this, endPoint);
+    endPoint.setConnection(connection);
+    endPoint.onOpen();
+    onEndPointOpened(endPoint);
+    endPoint.opened(message, frame);
+    connection.onOpen();
+  }
+
+  private final class Closing implements RipcEndPoint.Listener {
+    @Override
+    public void closed(RipcEndPoint endPoint) {
+      onEndPointClosed(endPoint);
+    }
+  }
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.jetty;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import org.eclipse.jetty.io.AbstractEndPoint;
+import org.eclipse.jetty.io.Connection;
+import org.eclipse.jetty.io.EofException;
+import org.eclipse.jetty.util.BufferUtil;
+import org.eclipse.jetty.util.thread.Invocable;
+import org.libripc.Message;
+import org.libripc.Service;
+import org.libripc.ServiceId;
+
+/**
+ * One end of a stream connection between two services, as Jetty's connections use it.
+ *
+ * <p>A write is complete when its buffers are the writer's again: at once for what is small, when
+ * the other side has taken it for the rest. {@link #flush} does not move the position of a buffer
+ * before that either.
+ */
+public final class RipcEndPoint extends AbstractEndPoint {
+  /** What the owner of the connection does at its ends. */
+  interface Listener {
+    /** The other side has accepted it; at a client only. */
+    default void accepted() {}
+
+    /** It was refused, or given up before it was accepted; at a client only. */
+    default void refused(IOException cause) {}
+
+    /** It is closed, and its connection knows. */
+    default void closed(RipcEndPoint endPoint) {}
+  }
+
+  private final Multiplexer multiplexer;
+  private final ServiceId peer;
+  private final int number;
+  private final RipcAddress local;
+  private final RipcAddress remote;
+  private final Listener listener;
+  private final Inbound in = new Inbound();
+  private final Outbound out;
+  private final Runnable fillable = new Fillable();
+  private final Runnable completeWrite = new CompleteWrite();
+  // Guarded by this.
+  private Message life; // what tells the other side, once closed, that this one is alive no more
+  private boolean accepted;
+
+  RipcEndPoint(
+      Multiplexer multiplexer, ServiceId peer, int number, boolean client, Listener listener) {
+    super(multiplexer.scheduler());
+    this.multiplexer = multiplexer;
+    this.peer = peer;
+    this.number = number;
+    this.listener = listener;
+    ServiceId own = multiplexer.service().id();
+    local = new RipcAddress(own, client ? number : 0);
+    remote = new RipcAddress(peer, client ? 0 : number);
+    out = new Outbound(this, multiplexer);
+  }
+
+  /** The service at the other end. */
+  public ServiceId peer() {
+    return peer;
+  }
+
+  int number() {
+    return number;
+  }
+
+  Outbound out() {
+    return out;
+  }
+
+  long consumed() {
+    return in.consumed();
+  }
+
+  @Override
+  public RipcAddress getLocalSocketAddress() {
+    return local;
+  }
+
+  @Override
+  public RipcAddress getRemoteSocketAddress() {
+    return remote;
+  }
+
+  /** The service that the connection uses. */
+  @Override
+  public Service getTransport() {
+    return multiplexer.service();
+  }
+
+  // ---- Jetty reads and writes ----
+
+  @Override
+  public int fill(ByteBuffer buffer) throws IOException {
+    if (!isOpen()) throw new EofException("the connection is closed");
+    if (isInputShutdown()) return -1;
+    int position = BufferUtil.flipToFill(buffer);
+    int count;
+    try {
+      count = in.read(buffer);
+    } catch (IOException broken) {
+      shutdownInput();
+      throw new EofException(broken);
+    } finally {
+      BufferUtil.flipToFlush(buffer, position);
+    }
+    if (count > 0) {
+      notIdle();
+      out.credit(in.consumed(), in.waiting());
+    } else if (count < 0) {
+      shutdownInput();
+    }
+    return count;
+  }
+
+  @Override
+  public boolean flush(ByteBuffer... buffers) throws IOException {
+    if (!isOpen()) throw new EofException("the connection is closed");
+    long before = BufferUtil.remaining(buffers);
+    boolean complete = out.flush(buffers);
+    if (BufferUtil.remaining(buffers) < before) notIdle();
+    return complete;
+  }
+
+  @Override
+  protected void onIncompleteFlush() {
+    out.await();
+  }
+
+  @Override
+  protected void needsFillInterest() {
+    if (in.isReadable()) multiplexer.execute(fillable);
+  }
+
+  @Override
+  protected void doShutdownOutput() {
+    out.end();
+  }
+
+  @Override
+  protected void doClose() {
+    out.close(in.isAtEnd());
+    in.close();
+    Message held;
+    synchronized (this) {
+      held = life;
+      life = null;
+    }
+    if (held != null) held.close();
+    multiplexer.remove(this);
+  }
+
+  @Override
+  public void onClose(Throwable failure) {
+    super.onClose(failure);
+    multiplexer.execute(
+        () -> {
+          Connection connection = getConnection();
+          if (connection != null) connection.onClose(failure);
+          listener.closed(this);
+        });
+  }
+
+  @Override
+  public String toEndPointString() {
+    return super.toEndPointString() + "{in:" + in + "}{out:" + out + "}";
+  }
+
+  // ---- The multiplexer ----
+
+  /** The next write may go on; from any thread, with locks held. */
+  void writable() {
+    multiplexer.execute(completeWrite);
+  }
+
+  /** The connection is broken: reads fail after what has come, writes at once. Any thread. */
+  void fail(IOException cause) {
+    in.fail(cause);
+    out.fail(cause);
+    boolean refused;
+    synchronized (this) {
+      refused = !accepted;
+      accepted = true;
+    }
+    if (refused) listener.refused(cause);
+    multiplexer.execute(fillable);
+  }
+
+  /** Keeps a message of the other side until the connection is closed here. */
+  private void keep(Message message) {
+    synchronized (this) {
+      if (isOpen()) {
+        life = message;
+        return;
+      }
+    }
+    message.close();
+  }
+
+  /** At a server: the connection was accepted. Takes over the message. */
+  void opened(Message message, Frame frame) {
+    keep(message);
+    synchronized (this) {
+      accepted = true;
+    }
+    out.window(frame.window());
+    out.control(Frame.Type.ACCEPT, 0, Frame.Reason.NONE);
+  }
+
+  /**
+   * A message for the connection, which it takes over. From the thread that receives.
+   *
+   * @return what is to be run for it; null if nothing is
+   */
+  Runnable received(Message message, Frame frame) {
+    notIdle();
+    boolean sane = out.acknowledge(frame.consumed());
+    switch (frame.type()) {
+      case ACCEPT -> {
+        keep(message);
+        boolean first;
+        synchronized (this) {
+          first = !accepted;
+          accepted = true;
+        }
+        out.window(frame.window());
+        if (first) listener.accepted();
+        return null;
+      }
+      case DATA, CLOSE -> {
+        sane &= in.accept(message, frame, multiplexer.window());
+        if (sane && frame.type() == Frame.Type.CLOSE) {
+          out.fail(new EofException("the other side has closed the connection"));
+        }
+      }
+      case RESET -> {
+        message.close();
+        fail(new IOException("The connection to " + remote + " " + frame.reason().text));
+        return null;
+      }
+      default -> message.close();
+    }
+    if (!sane) {
+      out.control(Frame.Type.RESET, 0, Frame.Reason.PROTOCOL);
+      fail(new IOException("The connection to " + remote + " broke the protocol"));
+      return null;
+    }
+    return in.isReadable() && isFillInterested() ? fillable : null;
+  }
+
+  private final class Fillable implements Invocable.Task {
+    @Override
+    public void run() {
+      getFillInterest().fillable();
+    }
+
+    @Override
+    public InvocationType getInvocationType() {
+      return getFillInterest().getCallbackInvocationType();
+    }
+  }
+
+  private final class CompleteWrite implements Invocable.Task {
+    @Override
+    public void run() {
+      getWriteFlusher().completeWrite();
+    }
+
+    @Override
+    public InvocationType getInvocationType() {
+      return getWriteFlusher().getCallbackInvocationType();
+    }
+  }
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.jetty;
+
+/**
+ * How stream connections use memory and time. Immutable; {@link #DEFAULT} and the {@code with...}
+ * methods make one.
+ *
+ * @param window bytes that the other side of a connection may send ahead of the reader, from 4096
+ * @param shortLimit up to so many bytes travel in a message, copied twice, from 1024
+ * @param copyLimit up to so many bytes of a larger write are copied into memory of their own, so
+ *     that the writer need not wait until the other side has taken them, from 0
+ * @param spinNanos how long the receiving thread looks for the next message before it sleeps
+ * @param lingerMillis how long a stop waits for what was written to be taken
+ */
+public record StreamOptions(
+    int window, int shortLimit, int copyLimit, long spinNanos, long lingerMillis) {
+  /** Those that suit most programs. */
+  public static final StreamOptions DEFAULT =
+      new StreamOptions(1 << 20, 16 << 10, 64 << 10, 50_000, 5_000);
+
+  /** Checks the ranges. */
+  public StreamOptions {
+    if (window < 4096) throw new IllegalArgumentException("the window is less than 4096 bytes");
+    if (shortLimit < 1024)
+      throw new IllegalArgumentException("the short limit is less than 1024 bytes");
+    if (copyLimit < 0 || spinNanos < 0 || lingerMillis < 0)
+      throw new IllegalArgumentException("a limit is negative");
+  }
+
+  /** With another window. */
+  public StreamOptions withWindow(int bytes) {
+    return new StreamOptions(bytes, shortLimit, copyLimit, spinNanos, lingerMillis);
+  }
+
+  /** With another limit for short messages. */
+  public StreamOptions withShortLimit(int bytes) {
+    return new StreamOptions(window, bytes, copyLimit, spinNanos, lingerMillis);
+  }
+
+  /** With another limit for copies. */
+  public StreamOptions withCopyLimit(int bytes) {
+    return new StreamOptions(window, shortLimit, bytes, spinNanos, lingerMillis);
+  }
+
+  /** With another time before the receiving thread sleeps. */
+  public StreamOptions withSpinNanos(long nanos) {
+    return new StreamOptions(window, shortLimit, copyLimit, nanos, lingerMillis);
+  }
+
+  /** With another time for a stop to wait. */
+  public StreamOptions withLingerMillis(long millis) {
+    return new StreamOptions(window, shortLimit, copyLimit, spinNanos, millis);
+  }
+
+  /** What the queue of a service needs for messages of the short limit. */
+  int queueBytes() {
+    int wanted = Integer.highestOneBit(Math.max(8192, 4 * shortLimit) - 1) << 1;
+    return Math.min(wanted, 64 << 20);
+  }
+}

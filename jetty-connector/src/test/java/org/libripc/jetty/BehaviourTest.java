@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.jetty;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Exchanger;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import org.eclipse.jetty.client.AsyncRequestContent;
+import org.eclipse.jetty.client.BytesRequestContent;
+import org.eclipse.jetty.client.CompletableResponseListener;
+import org.eclipse.jetty.client.ContentResponse;
+import org.eclipse.jetty.client.Result;
+import org.eclipse.jetty.http.HttpHeader;
+import org.eclipse.jetty.http.HttpMethod;
+import org.eclipse.jetty.io.Content;
+import org.eclipse.jetty.io.EndPoint;
+import org.eclipse.jetty.server.Handler;
+import org.eclipse.jetty.server.Request;
+import org.eclipse.jetty.server.Response;
+import org.eclipse.jetty.server.handler.GracefulHandler;
+import org.eclipse.jetty.util.Callback;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedClass;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** How connections behave: order, waiting, ends. */
+@ParameterizedClass(name = "{0}")
+@ValueSource(strings = {"tcp", "shm", "socket"})
+class BehaviourTest extends HttpPairTest {
+  private interface Body {
+    void handle(Request request, Response response, Callback callback) throws Exception;
+  }
+
+  private static Handler handler(Body body) {
+    return new Handler.Abstract() {
+      @Override
+      public boolean handle(Request request, Response response, Callback callback)
+          throws Exception {
+        body.handle(request, response, callback);
+        return true;
+      }
+    };
+  }
+
+  private static Handler path() {
+    return handler(
+        (request, response, callback) ->
+            Content.Sink.write(response, true, request.getHttpURI().getPath(), callback));
+  }
+
+  @Test
+  void pipelinedRequestsAreAnsweredInOrder() throws Exception {
+    startServer(path(), ignored -> {});
+    try (RawConnection connection = raw()) {
+      StringBuilder requests = new StringBuilder();
+      for (int number = 0; number < 50; ++number) {
+        requests.append("GET /").append(number).append(" HTTP/1.1\r\nHost: x\r\n\r\n");
+      }
+      requests.append("GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+      connection.write(requests.toString());
+      String answers = connection.readAll();
+      int at = 0;
+      for (int number = 0; number < 50; ++number) {
+        at = answers.indexOf("\r\n\r\n/" + number, at + 1);
+        assertTrue(at >= 0, "answer " + number);
+      }
+      assertTrue(answers.endsWith("/last"));
+    }
+  }
+
+  @Test
+  void aRequestInManyPiecesIsOneRequest() throws Exception {
+    startServer(path(), ignored -> {});
+    try (RawConnection connection = raw()) {
+      for (char each : "GET /slow HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".toCharArray()) {
+        connection.write(String.valueOf(each));
+      }
+      assertTrue(connection.readAll().endsWith("/slow"));
+    }
+  }
+
+  @Test
+  void parallelRequestsUseConnectionsOfTheirOwn() throws Exception {
+    CountDownLatch together = new CountDownLatch(8);
+    start(
+        handler(
+            (request, response, callback) -> {
+              together.countDown();
+              assertTrue(together.await(LIMIT, TimeUnit.SECONDS));
+              callback.succeeded();
+            }));
+    List<CompletableFuture<ContentResponse>> all = new ArrayList<>();
+    for (int number = 0; number < 8; ++number) {
+      all.add(new CompletableResponseListener(request("/" + number)).send());
+    }
+    for (CompletableFuture<ContentResponse> each : all) {
+      assertEquals(200, each.get(LIMIT, TimeUnit.SECONDS).getStatus());
+    }
+  }
+
+  @Test
+  void theServerContinuesWhatTheClientAsksItTo() throws Exception {
+    start(new HttpTest.Echo());
+    byte[] body = pattern(200_000, 1);
+    ContentResponse response =
+        request("/")
+            .method(HttpMethod.POST)
+            .headers(headers -> headers.put(HttpHeader.EXPECT, "100-continue"))
+            .body(new BytesRequestContent(body))
+            .send();
+    assertArrayEquals(body, response.getContent());
+    try (RawConnection connection = raw()) {
+      connection.write(
+          "POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+      assertTrue(connection.readUntil("\r\n\r\n").startsWith("HTTP/1.1 100"));
+      connection.write("later");
+      assertTrue(connection.readUntil("later").contains("HTTP/1.1 200"));
+    }
+  }
+
+  @Test
+  void chunkedBodiesTravelBothWays() throws Exception {
+    start(new HttpTest.Echo());
+    AsyncRequestContent content = new AsyncRequestContent();
+    CompletableFuture<ContentResponse> answer =
+        new CompletableResponseListener(
+                request("/").method(HttpMethod.POST).body(content), 10 << 20)
+            .send();
+    byte[] body = pattern(100 * 30_000, 2);
+    for (int at = 0; at < body.length; at += 30_000) {
+      content.write(ByteBuffer.wrap(body, at, 30_000), Callback.NOOP);
+    }
+    content.close();
+    ContentResponse response = answer.get(LIMIT, TimeUnit.SECONDS);
+    assertEquals("chunked", response.getHeaders().get(HttpHeader.TRANSFER_ENCODING));
+    assertArrayEquals(body, response.getContent());
+  }
+
+  @Test
+  void aLargeUploadArrives() throws Exception {
+    AtomicLong bytes = new AtomicLong();
+    int size = 40_000_000;
+    start(
+        handler(
+            (request, response, callback) -> {
+              ByteBuffer all = Content.Source.asByteBuffer(request);
+              assertEquals(ByteBuffer.wrap(pattern(size, 3)), all);
+              bytes.set(all.remaining());
+              callback.succeeded();
+            }));
+    ContentResponse response =
+        request("/").method(HttpMethod.PUT).body(new BytesRequestContent(pattern(size, 3))).send();
+    assertEquals(200, response.getStatus());
+    assertEquals(size, bytes.get());
+  }
+
+  @Test
+  void aClientThatHasSentEverythingStillGetsItsAnswer() throws Exception {
+    startServer(new HttpTest.Echo(), ignored -> {});
+    try (RawConnection connection = raw()) {
+      connection.write("POST / HTTP/1.0\r\nContent-Length: 4\r\n\r\nhalf");
+      connection.shutdownOutput();
+      assertTrue(connection.readAll().endsWith("half"));
+    }
+    assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()));
+  }
+
+  @Test
+  void aClientThatGoesAwayIsForgotten() throws Exception {
+    startServer(path(), ignored -> {});
+    RawConnection connection = raw();
+    connection.write("GET /a HTTP/1.1\r\nHost: x\r\n\r\n");
+    assertTrue(connection.readUntil("/a").startsWith("HTTP/1.1 200"));
+    EndPoint endPoint = serverEndPoint();
+    connection.close();
+    assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()));
+    assertFalse(endPoint.isOpen());
+  }
+
+  @Test
+  void anIdleConnectionIsClosed() throws Exception {
+    startServer(path(), changed -> changed.setIdleTimeout(300));
+    try (RawConnection connection = raw()) {
+      connection.write("GET /a HTTP/1.1\r\nHost: x\r\n\r\n");
+      String answer = connection.readAll(); // ends because the server closes
+      assertTrue(answer.endsWith("/a"), answer);
+    }
+    assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()));
+  }
+
+  @Test
+  void aBusyConnectionIsNotIdle() throws Exception {
+    start(path(), changed -> changed.setIdleTimeout(400));
+    long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(1500);
+    assertEquals(200, request("/").send().getStatus());
+    EndPoint endPoint = serverEndPoint();
+    while (System.nanoTime() < end) {
+      assertEquals(200, request("/").send().getStatus());
+      Thread.sleep(20);
+    }
+    assertTrue(endPoint.isOpen());
+  }
+
+  @Test
+  void theHandlerWaitsForAClientThatDoesNotRead() throws Exception {
+    AtomicLong written = new AtomicLong();
+    CompletableFuture<Void> complete = new CompletableFuture<>();
+    int piece = 300_000;
+    int pieces = 100;
+    startServer(
+        handler(
+            (request, response, callback) -> {
+              response.getHeaders().put(HttpHeader.CONTENT_LENGTH, (long) piece * pieces);
+              for (int count = 0; count < pieces; ++count) {
+                Content.Sink.write(
+                    response, count == pieces - 1, ByteBuffer.wrap(pattern(piece, count)));
+                written.addAndGet(piece);
+              }
+              complete.complete(null);
+              callback.succeeded();
+            }),
+        ignored -> {});
+    try (RawConnection connection = raw()) {
+      connection.write("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+      String head = connection.readUntil("\r\n\r\n");
+      long before = -1;
+      while (before != written.get()) {
+        before = written.get();
+        Thread.sleep(200);
+      }
+      assertFalse(complete.isDone());
+      assertTrue(before <= 15_000_000, before + " bytes were written ahead");
+      int total = head.length() - head.indexOf("\r\n\r\n") - 4;
+      byte[] some = new byte[100_000];
+      for (int count = connection.read(some); count >= 0; count = connection.read(some)) {
+        total += count;
+      }
+      assertEquals(piece * pieces, total);
+    }
+    complete.get(LIMIT, TimeUnit.SECONDS);
+  }
+
+  @Test
+  void manySmallWritesArriveInOrder() throws Exception {
+    int count = 3_000;
+    startServer(
+        handler(
+            (request, response, callback) -> {
+              for (int number = 0; number < count; ++number) {
+                byte[] line = String.format("%07d\n", number).getBytes();
+                Content.Sink.write(response, number == count - 1, ByteBuffer.wrap(line));
+              }
+              callback.succeeded();
+            }),
+        ignored -> {});
+    try (RawConnection connection = raw()) {
+      connection.write("GET / HTTP/1.0\r\n\r\n");
+      String answer = connection.readAll();
+      String[] lines = answer.substring(answer.indexOf("\r\n\r\n") + 4).split("\n");
+      assertEquals(count, lines.length);
+      for (int number = 0; number < count; ++number) {
+        assertEquals(number, Integer.parseInt(lines[number]));
+      }
+    }
+  }
+
+  @Test
+  void aClientThatGivesUpFreesTheHandler() throws Exception {
+    Exchanger<Throwable> failure = new Exchanger<>();
+    start(
+        handler(
+            (request, response, callback) -> {
+              try {
+                for (; ; ) {
+                  Content.Sink.write(response, false, ByteBuffer.wrap(pattern(500_000, 1)));
+                }
+              } catch (Exception broken) {
+                failure.exchange(broken, LIMIT, TimeUnit.SECONDS);
+                callback.failed(broken);
+              }
+            }));
+    CompletableFuture<Result> done = new CompletableFuture<>();
+    request("/")
+        .onResponseContent((response, chunk) -> response.abort(new Exception("enough")))
+        .send(done::complete);
+    assertTrue(done.get(LIMIT, TimeUnit.SECONDS).isFailed());
+    assertTrue(failure.exchange(null, LIMIT, TimeUnit.SECONDS) != null);
+    assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()));
+  }
+
+  @Test
+  void aGracefulStopLetsARequestEnd() throws Exception {
+    CountDownLatch inside = new CountDownLatch(1);
+    CountDownLatch go = new CountDownLatch(1);
+    GracefulHandler graceful = new GracefulHandler();
+    graceful.setHandler(
+        handler(
+            (request, response, callback) -> {
+              inside.countDown();
+              go.await();
+              Content.Sink.write(response, true, "done".repeat(100_000), callback);
+            }));
+    start(graceful);
+    server.setStopTimeout(LIMIT * 1000);
+    CompletableFuture<ContentResponse> answer =
+        new CompletableResponseListener(request("/")).send();
+    assertTrue(inside.await(LIMIT, TimeUnit.SECONDS));
+    CompletableFuture<Void> stopped =
+        CompletableFuture.runAsync(
+            () -> {
+              try {
+                server.stop();
+              } catch (Exception problem) {
+                throw new IllegalStateException(problem);
+              }
+            });
+    assertTrue(eventually(() -> connector.isShutdown() || !connector.isRunning()));
+    go.countDown();
+    assertEquals("done".repeat(100_000), answer.get(LIMIT, TimeUnit.SECONDS).getContentAsString());
+    stopped.get(LIMIT, TimeUnit.SECONDS);
+  }
+
+  @Test
+  void nobodyConnectsToAServerThatHasStopped() throws Exception {
+    start(path());
+    assertEquals(200, request("/").send().getStatus());
+    server.stop();
+    assertThrows(ExecutionException.class, () -> request("/").send());
+  }
+
+  @Test
+  void http2Works() throws Exception {
+    startServer(new HttpTest.Echo(), ignored -> {});
+    startHttp2Client();
+    client.setMaxConnectionsPerDestination(1);
+    List<CompletableFuture<ContentResponse>> all = new ArrayList<>();
+    for (int size : HttpTest.SIZES) {
+      all.add(
+          new CompletableResponseListener(
+                  request("/")
+                      .method(HttpMethod.POST)
+                      .body(new BytesRequestContent(pattern(size, size))),
+                  10 << 20)
+              .send());
+    }
+    for (int index = 0; index < all.size(); ++index) {
+      int size = HttpTest.SIZES[index];
+      ContentResponse response = all.get(index).get(LIMIT, TimeUnit.SECONDS);
+      assertEquals("HTTP/2.0", response.getVersion().asString());
+      assertArrayEquals(pattern(size, size), response.getContent(), () -> size + " bytes");
+    }
+    assertEquals(1, connector.getConnectedEndPoints().size());
+  }
+
+  @Test
+  void sixtyFourClientsAtOnceGetTheirOwn() throws Exception {
+    start(new HttpTest.Echo());
+    client.setMaxConnectionsPerDestination(64);
+    List<CompletableFuture<Void>> all = new ArrayList<>();
+    for (int number = 0; number < 64; ++number) {
+      int seed = number;
+      all.add(
+          CompletableFuture.runAsync(
+              () -> {
+                try {
+                  for (int round = 0; round < 6; ++round) {
+                    byte[] body = pattern(round % 2 == 0 ? 2_000 : 150_000, seed + round);
+                    ContentResponse response =
+                        request("/")
+                            .method(HttpMethod.POST)
+                            .body(new BytesRequestContent(body))
+                            .send();
+                    assertArrayEquals(body, response.getContent());
+                  }
+                } catch (Exception problem) {
+                  throw new IllegalStateException(problem);
+                }
+              },
+              task -> new Thread(task).start()));
+    }
+    for (CompletableFuture<Void> each : all) each.get(2 * LIMIT, TimeUnit.SECONDS);
+    assertTrue(connector.getConnectedEndPoints().size() > 8);
+  }
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.jetty;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
+import org.eclipse.jetty.client.BytesRequestContent;
+import org.eclipse.jetty.http.HttpMethod;
+import org.eclipse.jetty.io.Content;
+import org.eclipse.jetty.io.RetainableByteBuffer;
+import org.eclipse.jetty.server.Handler;
+import org.eclipse.jetty.server.Request;
+import org.eclipse.jetty.server.Response;
+import org.eclipse.jetty.util.BufferUtil;
+import org.eclipse.jetty.util.Callback;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedClass;
+import org.junit.jupiter.params.provider.ValueSource;
+import org.libripc.ItemKind;
+import org.libripc.Message;
+import org.libripc.Outgoing;
+import org.libripc.Service;
+import org.libripc.ServiceId;
+
+/** What only libripc has: who may connect, registered memory, peers that break the protocol. */
+@ParameterizedClass(name = "{0}")
+@ValueSource(strings = {"shm", "socket"})
+class ConnectorTest extends HttpPairTest {
+  private static final Handler OK =
+      new Handler.Abstract.NonBlocking() {
+        @Override
+        public boolean handle(Request request, Response response, Callback callback) {
+          callback.succeeded();
+          return true;
+        }
+      };
+
+  @Test
+  void onlyServicesThatAreAdmittedMayConnect() throws Exception {
+    List<ServiceId> asked = new ArrayList<>();
+    ServiceId friend = ServiceId.ofName("a friend");
+    start(
+        OK,
+        changed ->
+            ((RipcConnector) changed)
+                .setAccess(
+                    id -> {
+                      asked.add(id);
+                      return id.equals(friend);
+                    }));
+    ExecutionException refused = assertThrows(ExecutionException.class, () -> request("/").send());
+    assertTrue(refused.getMessage().contains("does not admit"), refused.getMessage());
+    assertEquals(List.of(ripcClient.getServiceId()), asked);
+    ripcClient.stop();
+    ripcClient.setServiceName("a friend");
+    ripcClient.start();
+    assertEquals(200, request("/").send().getStatus());
+  }
+
+  @Test
+  void connectionsAreLimited() throws Exception {
+    startServer(OK, changed -> ((RipcConnector) changed).setMaxConnections(2));
+    RawConnection first = raw();
+    RawConnection second = raw();
+    ExecutionException refused = assertThrows(ExecutionException.class, this::raw);
+    assertTrue(refused.getMessage().contains("as many connections"), refused.getMessage());
+    first.close();
+    assertTrue(eventually(() -> connector.getConnectedEndPoints().size() == 1));
+    raw().close();
+    second.close();
+  }
+
+  @Test
+  void aServerThatDoesNotExistIsAnError() throws Exception {
+    start(OK);
+    ExecutionException none =
+        assertThrows(
+            ExecutionException.class,
+            () ->
+                client
+                    .newRequest("http://nobody/")
+                    .transport(ripcClient.transport("nobody at all"))
+                    .timeout(LIMIT, TimeUnit.SECONDS)
+                    .send());
+    assertTrue(none.getMessage().contains("NO_SERVICE"), none.getMessage());
+    assertEquals(0, ripcClient.getConnections());
+  }
+
+  @Test
+  void serversAndClientsRestart() throws Exception {
+    start(OK);
+    for (int round = 0; round < 3; ++round) {
+      assertEquals(200, request("/").send().getStatus());
+      server.stop();
+      server.start();
+      assertTrue(eventually(() -> ripcClient.getConnections() == 0), "the old connection is known");
+    }
+    client.stop();
+    client.start();
+    assertEquals(200, request("/").send().getStatus());
+  }
+
+  @Test
+  void whatAHandlerWritesFromThePoolIsNotCopied() throws Exception {
+    int size = 4_000_000;
+    AtomicReference<Object> used = new AtomicReference<>();
+    start(
+        new Handler.Abstract() {
+          @Override
+          public boolean handle(Request request, Response response, Callback callback) {
+            RetainableByteBuffer buffer =
+                request.getComponents().getByteBufferPool().acquire(size, true);
+            used.set(request.getComponents().getByteBufferPool());
+            BufferUtil.append(buffer.getByteBuffer(), ByteBuffer.wrap(pattern(size, 5)));
+            response.write(true, buffer.getByteBuffer(), Callback.from(buffer::release, callback));
+            return true;
+          }
+        });
+    client.setResponseBufferSize(1 << 20);
+    long before = serverContext.poolStatistics().leases();
+    HttpTest test = new HttpTest();
+    assertArrayEquals(pattern(size, 5), test.send(request("/")).getContent());
+    assertTrue(used.get() instanceof RipcByteBufferPool);
+    // One of the handler's, and small ones: nowhere a second one of this size.
+    long leased = serverContext.poolStatistics().leased();
+    assertTrue(leased < 2L * size, leased + " bytes");
+    assertTrue(serverContext.poolStatistics().leases() >= before);
+  }
+
+  @Test
+  void memoryComesBackWhenTheConnectionIsOver() throws Exception {
+    start(new HttpTest.Echo());
+    for (int round = 0; round < 20; ++round) {
+      byte[] body = pattern(900_000, round);
+      assertEquals(
+          200,
+          request("/")
+              .method(HttpMethod.POST)
+              .body(new BytesRequestContent(body))
+              .send()
+              .getStatus());
+    }
+    long leased = serverContext.poolStatistics().leased();
+    assertTrue(leased < 40_000_000, leased + " bytes are leased");
+  }
+
+  @Test
+  void whoBreaksTheProtocolIsToldAndForgotten() throws Exception {
+    startServer(OK, ignored -> {});
+    clientContext = context();
+    ServiceId to = ServiceId.ofName(SERVICE);
+    try (Service rough = clientContext.register()) {
+      rough.lending(true);
+      byte[][] nonsense = {{}, new byte[20], new byte[5000], {1, 9, 0, 0}};
+      for (byte[] each : nonsense) {
+        rough.send(to, new Outgoing().tag(7).add(ByteBuffer.wrap(each), ItemKind.LONG));
+        rough.send(to, new Outgoing().tag(7));
+      }
+      // A message of a connection that there is not.
+      Frame data = new Frame(Frame.Type.DATA, 0, Frame.Reason.NONE, 0, 0, 0);
+      rough.send(to, new Outgoing().tag(8).add(data.encode(), ItemKind.SHORT));
+      assertEquals(Frame.Reason.UNKNOWN, next(rough, 8).reason());
+      // One that is opened, and then has a message from far ahead.
+      Frame open = new Frame(Frame.Type.OPEN, Frame.FILLER, Frame.Reason.NONE, 0, 0, 4096);
+      rough.send(to, new Outgoing().tag(9).add(open.encode(), ItemKind.SHORT));
+      assertEquals(Frame.Type.ACCEPT, next(rough, 9).type());
+      assertEquals(1, connector.getConnectedEndPoints().size());
+      Frame ahead = new Frame(Frame.Type.DATA, 0, Frame.Reason.NONE, 1 << 30, 0, 0);
+      rough.send(to, new Outgoing().tag(9).add(ahead.encode(), ItemKind.SHORT));
+      assertEquals(Frame.Reason.PROTOCOL, next(rough, 9).reason());
+      assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()));
+      // And one that has read what was never sent.
+      rough.send(to, new Outgoing().tag(10).add(open.encode(), ItemKind.SHORT));
+      assertEquals(Frame.Type.ACCEPT, next(rough, 10).type());
+      Frame greedy = new Frame(Frame.Type.CREDIT, 0, Frame.Reason.NONE, 0, 1L << 40, 0);
+      rough.send(to, new Outgoing().tag(10).add(greedy.encode(), ItemKind.SHORT));
+      assertEquals(Frame.Reason.PROTOCOL, next(rough, 10).reason());
+    }
+    try (RawConnection good = raw()) {
+      good.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+      assertTrue(good.readUntil("\r\n\r\n").startsWith("HTTP/1.1 200"));
+    }
+  }
+
+  private static Frame next(Service service, int connection) throws InterruptedException {
+    for (; ; ) {
+      try (Message message = service.receive(LIMIT, TimeUnit.SECONDS)) {
+        assertTrue(message != null, "an answer");
+        if (message.tag() == connection) return Frame.decode(message.item(0));
+      }
+    }
+  }
+
+  @Test
+  void theAddressesOfAConnectionAreThoseOfItsServices() throws Exception {
+    AtomicReference<String> seen = new AtomicReference<>();
+    start(
+        new Handler.Abstract.NonBlocking() {
+          @Override
+          public boolean handle(Request request, Response response, Callback callback) {
+            seen.set(request.getConnectionMetaData().getRemoteSocketAddress().toString());
+            Content.Sink.write(response, true, "", callback);
+            return true;
+          }
+        });
+    assertEquals(200, request("/").send().getStatus());
+    RipcAddress remote = (RipcAddress) serverEndPoint().getRemoteSocketAddress();
+    assertEquals(ripcClient.getServiceId(), remote.service());
+    assertEquals(remote.toString(), seen.get());
+    assertEquals(new RipcAddress(ServiceId.ofName(SERVICE), 0), transport().getSocketAddress());
+    assertFalse(remote.equals(transport().getSocketAddress()));
+    assertTrue(StandardCharsets.US_ASCII.newEncoder().canEncode(remote.toString()));
+  }
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.jetty;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import org.eclipse.jetty.server.handler.ResourceHandler;
+import org.eclipse.jetty.util.resource.ResourceFactory;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedClass;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Clients that are killed, at any moment, and connections that come and go. */
+@ParameterizedClass(name = "{0}")
+@ValueSource(strings = {"tcp", "shm", "socket"})
+class DeathTest extends HttpPairTest {
+  private Process fetcher(int size) throws Exception {
+    String address = url("").substring("http://127.0.0.1:".length());
+    ProcessBuilder builder =
+        new ProcessBuilder(
+                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                "-XX:TieredStopAtLevel=1",
+                "-cp",
+                System.getProperty(
+                    "surefire.test.class.path", System.getProperty("java.class.path")),
+                FetchMain.class.getName(),
+                isTcp() ? "tcp:" + address : "ripc:" + SERVICE)
+            .redirectError(ProcessBuilder.Redirect.DISCARD);
+    builder.environment().put("RIPC_RUNTIME_DIR", directory.resolve("run").toString());
+    builder.environment().put("RIPC_TRANSPORTS", isTcp() ? "shm" : over);
+    Process process = builder.start();
+    process.outputWriter().append("/large 1000000 2 " + size + " any\n").flush();
+    return process;
+  }
+
+  @Test
+  void clientsThatAreKilledAreForgottenWithWhatTheyHeld() throws Exception {
+    int size = 3_000_000;
+    Path files = Files.createDirectory(directory.resolve("files"));
+    Files.write(files.resolve("large"), pattern(size, 1));
+    ResourceHandler resources = new ResourceHandler();
+    resources.setBaseResource(ResourceFactory.root().newResource(files));
+    start(resources);
+    HttpTest test = new HttpTest();
+    assertArrayEquals(pattern(size, 1), test.send(request("/large")).getContent());
+    List<Process> clients = new ArrayList<>();
+    for (int count = 0; count < 2; ++count) clients.add(fetcher(size));
+    for (Process each : clients) assertEquals("ready", each.inputReader().readLine());
+    assertTrue(eventually(() -> connector.getConnectedEndPoints().size() >= 3));
+    for (Process each : clients) {
+      each.destroyForcibly(); // SIGKILL, while it fetches
+      assertTrue(each.waitFor(LIMIT, TimeUnit.SECONDS));
+    }
+    assertTrue(
+        eventually(() -> connector.getConnectedEndPoints().size() == 1),
+        () -> "left: " + connector.getConnectedEndPoints());
+    assertArrayEquals(pattern(size, 1), test.send(request("/large")).getContent());
+    if (!isTcp()) {
+      assertTrue(
+          eventually(() -> serverContext.poolStatistics().leased() < 4L * size),
+          () -> serverContext.poolStatistics().toString());
+    }
+  }
+
+  private static long entries(String folder) {
+    return Path.of(folder).toFile().list().length;
+  }
+
+  private static long residentKilobytes() {
+    try {
+      for (String line : Files.readAllLines(Path.of("/proc/self/status"))) {
+        if (line.startsWith("RssAnon:")) return Long.parseLong(line.replaceAll("\\D", ""));
+      }
+    } catch (IOException problem) {
+      throw new UncheckedIOException(problem);
+    }
+    throw new IllegalStateException("no RssAnon");
+  }
+
+  private void connections(int count) throws Exception {
+    for (int number = 0; number < count; ++number) {
+      try (RawConnection connection = raw()) {
+        connection.write(
+            "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + "x".repeat(100_000));
+        assertTrue(connection.readUntil("x".repeat(100)).startsWith("HTTP/1.1 200"));
+      }
+    }
+    assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()));
+  }
+
+  /** {@code -Dorg.libripc.jetty.soak=N} makes it N times as long. */
+  @Test
+  void connectionsThatComeAndGoLeaveNothing() throws Exception {
+    int count = 150 * Integer.getInteger("org.libripc.jetty.soak", 1);
+    startServer(new HttpTest.Echo(), ignored -> {});
+    connections(count);
+    System.gc();
+    Thread.sleep(50);
+    long threads = entries("/proc/self/task");
+    long descriptors = entries("/proc/self/fd");
+    long resident = residentKilobytes();
+    connections(count);
+    assertTrue(eventually(() -> entries("/proc/self/task") <= threads + 4), "threads");
+    assertTrue(
+        eventually(
+            () -> {
+              System.gc();
+              return entries("/proc/self/fd") <= descriptors + 2;
+            }),
+        "descriptors");
+    assertTrue(
+        eventually(
+            () -> {
+              System.gc();
+              return residentKilobytes() <= resident + 24_000;
+            }),
+        () -> resident + " KiB before, " + residentKilobytes() + " after");
+    if (!isTcp()) {
+      assertTrue(
+          eventually(() -> serverContext.poolStatistics().leased() < 10_000_000),
+          () -> serverContext.poolStatistics().toString());
+    }
+    assertEquals(0, ripcClient == null ? 0 : ripcClient.getConnections());
+  }
+}
