@@ -27,10 +27,13 @@ public final class JettyFiles {
       files.setBaseResource(ResourceFactory.of(server).newResource(Path.of(arguments[0])));
       files.setDirAllowed(true);
       server.setHandler(files);
-      server.start();
-      System.out.println("JettyFiles: serving" + (tcp.isStarted() ? " " + tcp.getLocalPort() : ""));
-      awaitEnd();
-      server.stop();
+      try {
+        server.start();
+        System.out.println("JettyFiles: serving" + (tcp.isStarted() ? " " + tcp.getLocalPort() : ""));
+        awaitEnd();
+      } finally {
+        server.stop();
+      }
     }
   }
 

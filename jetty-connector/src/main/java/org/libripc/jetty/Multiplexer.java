@@ -171,6 +171,7 @@ final class Multiplexer extends ContainerLifeCycle {
 
   /** A message is under way that its writer knows nothing of any more. */
   void track(CompletableFuture<?> ticket) {
+    if (ticket.isDone()) return;
     tickets.add(ticket);
     ticket.whenComplete((nothing, problem) -> tickets.remove(ticket));
   }
@@ -251,7 +252,8 @@ final class Multiplexer extends ContainerLifeCycle {
           long now = System.nanoTime();
           if (idleSince == 0) idleSince = now;
           if (now - idleSince < options.spinNanos()) {
-            Thread.onSpinWait();
+            // Not a pause: where cores are few, those who would bring the next message need this one.
+            Thread.yield();
             continue;
           }
         }

@@ -299,6 +299,7 @@ final class Outbound {
         if (ticket == null) return false;
         if (next.type == Frame.Type.DATA || next.type == Frame.Type.CLOSE) ++nextSequence;
         if (credit != 0 || next.type == Frame.Type.CREDIT) watchLife(ticket);
+        if (credit == 0) multiplexer.track(ticket);
         controls.poll();
       } finally {
         message.clear();

@@ -15,12 +15,14 @@ import java.util.concurrent.TimeUnit;
 import org.eclipse.jetty.server.handler.ResourceHandler;
 import org.eclipse.jetty.util.resource.ResourceFactory;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Clients that are killed, at any moment, and connections that come and go. */
 @ParameterizedClass(name = "{0}")
 @ValueSource(strings = {"tcp", "shm", "socket"})
+@Timeout(180) // two JVMs are started
 class DeathTest extends HttpPairTest {
   private Process fetcher(int size) throws Exception {
     String address = url("").substring("http://127.0.0.1:".length());
@@ -28,6 +30,7 @@ class DeathTest extends HttpPairTest {
         new ProcessBuilder(
                 Path.of(System.getProperty("java.home"), "bin", "java").toString(),
                 "-XX:TieredStopAtLevel=1",
+                "-XX:+UseSerialGC",
                 "-cp",
                 System.getProperty(
                     "surefire.test.class.path", System.getProperty("java.class.path")),

@@ -81,10 +81,13 @@ final class FetchMain {
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     try (Ripc ripc = Ripc.open()) {
       FetchMain main = new FetchMain(arguments[0], ripc);
-      for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-        main.measure(line.split(" "));
+      try {
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+          main.measure(line.split(" "));
+        }
+      } finally {
+        main.client.stop();
       }
-      main.client.stop();
     }
   }
 
