@@ -29,7 +29,8 @@ public final class JettyFiles {
       server.setHandler(files);
       try {
         server.start();
-        System.out.println("JettyFiles: serving" + (tcp.isStarted() ? " " + tcp.getLocalPort() : ""));
+        System.out.println(
+            "JettyFiles: serving" + (tcp.isStarted() ? " " + tcp.getLocalPort() : ""));
         awaitEnd();
       } finally {
         server.stop();

@@ -252,8 +252,7 @@ final class Multiplexer extends ContainerLifeCycle {
           long now = System.nanoTime();
           if (idleSince == 0) idleSince = now;
           if (now - idleSince < options.spinNanos()) {
-            // Not a pause: where cores are few, those who would bring the next message need this one.
-            Thread.yield();
+            Thread.onSpinWait();
             continue;
           }
         }
