@@ -37,14 +37,14 @@ void* malloc(size_t size) {
   return __libc_malloc(size);
 }
 
-void* calloc(size_t count, size_t size) {
+void* calloc(size_t nmemb, size_t size) {
   allocations.fetch_add(1, std::memory_order_relaxed);
-  return __libc_calloc(count, size);
+  return __libc_calloc(nmemb, size);
 }
 
-void* realloc(void* data, size_t size) {
+void* realloc(void* ptr, size_t size) {
   allocations.fetch_add(1, std::memory_order_relaxed);
-  return __libc_realloc(data, size);
+  return __libc_realloc(ptr, size);
 }
 
 void* memalign(size_t alignment, size_t size) {
@@ -54,10 +54,10 @@ void* memalign(size_t alignment, size_t size) {
 
 void* aligned_alloc(size_t alignment, size_t size) { return memalign(alignment, size); }
 
-int posix_memalign(void** data, size_t alignment, size_t size) {
+int posix_memalign(void** memptr, size_t alignment, size_t size) {
   void* result = memalign(alignment, size);
   if (result == nullptr) return ENOMEM;
-  *data = result;
+  *memptr = result;
   return 0;
 }
 

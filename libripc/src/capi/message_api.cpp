@@ -112,13 +112,14 @@ ripc_status ripc_send(ripc_service* service, ripc_service_id to, const ripc_item
 ripc_status ripc_send_many(ripc_service* service, ripc_service_id to, const ripc_short_message* messages, size_t count,
                            size_t* sent) {
   return guarded([&]() -> Status {
-    std::size_t done = 0;
-    std::size_t& taken = sent != nullptr ? *sent : done;
-    taken = 0;
+    if (sent != nullptr) *sent = 0;
     if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
     if (messages == nullptr && count != 0)
       return Status(RIPC_INVALID_ARGUMENT, "There is a count of messages but no array.");
-    return from(service)->send_many(to, {messages, count}, taken);
+    std::size_t taken = 0;
+    Status status = from(service)->send_many(to, {messages, count}, taken);
+    if (sent != nullptr) *sent = taken;
+    return status;
   });
 }
 

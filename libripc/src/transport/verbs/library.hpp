@@ -61,6 +61,7 @@ struct Library {
   // RIPC_UNSUPPORTED: the libraries are not installed, or too old.
   static Result<std::shared_ptr<const Library>> load();
 
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name that is declared
 #define RIPC_MEMBER(member, function) decltype(&::function) member = nullptr;
   RIPC_VERBS_FUNCTIONS(RIPC_MEMBER)
   RIPC_RDMACM_FUNCTIONS(RIPC_MEMBER)
