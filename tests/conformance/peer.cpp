@@ -3,7 +3,6 @@
 
 #include <grp.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -17,10 +16,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
 #include "harness.hpp"
+#include "lines.hpp"
+#include "peer_host.hpp"
 
 namespace conformance {
 namespace {
@@ -30,41 +32,6 @@ constexpr unsigned kNobody = 65534;
 std::map<std::string, Role>& roles() {
   static std::map<std::string, Role> map;
   return map;
-}
-
-// Takes one line out of `pending`, reading more from `fd` until `end`; false at the end of the stream or of the time.
-bool read_line(int fd, std::string& pending, std::uint64_t end, std::string& line) {
-  for (;;) {
-    if (const std::size_t length = pending.find('\n'); length != std::string::npos) {
-      line = pending.substr(0, length);
-      pending.erase(0, length + 1);
-      return true;
-    }
-    const std::uint64_t time = now();
-    if (time >= end) return false;
-    const std::uint64_t left = (end - time) / kMillisecond + 1;
-    pollfd waited{fd, POLLIN, 0};
-    if (::poll(&waited, 1, left > 10'000 ? 10'000 : static_cast<int>(left)) <= 0) continue;
-    char bytes[4096];
-    const ssize_t got = ::read(fd, bytes, sizeof bytes);
-    if (got == 0 || (got < 0 && errno != EINTR)) return false;
-    if (got > 0) pending.append(bytes, static_cast<std::size_t>(got));
-  }
-}
-
-void write_line(int fd, std::string_view text) {
-  std::string line(text);
-  line += '\n';
-  const char* next = line.data();
-  std::size_t left = line.size();
-  while (left > 0) {
-    const ssize_t written = ::send(fd, next, left, MSG_NOSIGNAL);
-    if (written < 0 && errno != EINTR) return;  // the reader is gone: whoever waits for its answer finds out
-    if (written > 0) {
-      next += written;
-      left -= static_cast<std::size_t>(written);
-    }
-  }
 }
 
 // In the peer process: becomes what the setup asks for.
@@ -113,6 +80,26 @@ std::string why_no_other_namespaces() {
 
 // ---- The parent's side -------------------------------------------------------------------------------------------
 
+pid_t start_process(std::vector<std::string> words, int socket, unsigned long namespaces, Announced announced) {
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const long child = ::syscall(SYS_clone, namespaces | SIGCHLD, nullptr, nullptr, nullptr, nullptr);
+  if (child == 0) {
+    if (announced == Announced::yes) {
+      // Without memory of the heap: another thread may have had its lock.
+      char line[16];
+      const int length = std::snprintf(line, sizeof line, "%d\n", ::getpid());
+      [[maybe_unused]] const ssize_t written = ::write(socket, line, static_cast<std::size_t>(length));
+    }
+    ::dup2(socket, STDIN_FILENO);
+    ::dup2(socket, STDOUT_FILENO);
+    ::execv("/proc/self/exe", arguments.data());
+    ::_exit(127);
+  }
+  return static_cast<pid_t>(child);
+}
+
 Peer::Peer(const std::string& role, const PeerSetup& setup) {
   std::vector<std::string> words = {"conformance-peer",
                                     "--peer-role",
@@ -133,27 +120,20 @@ Peer::Peer(const std::string& role, const PeerSetup& setup) {
     words.push_back(name);
     words.push_back(value);
   }
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-
-  int sockets[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
-    ADD_FAILURE() << "no sockets: " << std::strerror(errno);
-    return;
+  if (PeerHost* const host = peer_host()) {
+    socket_ = host->start(words, pid_);
+    is_far_ = true;
+  } else {
+    int sockets[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
+      ADD_FAILURE() << "no sockets: " << std::strerror(errno);
+      return;
+    }
+    pid_ = start_process(words, sockets[1], setup.other_namespaces ? CLONE_NEWPID | CLONE_NEWNS : 0, Announced::no);
+    if (pid_ < 0) ADD_FAILURE() << "cannot start a peer process: " << std::strerror(errno);
+    ::close(sockets[1]);
+    socket_ = sockets[0];
   }
-  const unsigned long flags = setup.other_namespaces ? CLONE_NEWPID | CLONE_NEWNS : 0;
-  const long child = ::syscall(SYS_clone, flags | SIGCHLD, nullptr, nullptr, nullptr, nullptr);
-  if (child == 0) {
-    ::dup2(sockets[1], STDIN_FILENO);
-    ::dup2(sockets[1], STDOUT_FILENO);
-    ::execv("/proc/self/exe", arguments.data());
-    ::_exit(127);
-  }
-  if (child < 0) ADD_FAILURE() << "cannot start a peer process: " << std::strerror(errno);
-  ::close(sockets[1]);
-  socket_ = sockets[0];
-  pid_ = static_cast<pid_t>(child);
   EXPECT_EQ(answer(), "started") << "role " << role;
 }
 
@@ -176,13 +156,22 @@ std::string Peer::call(const std::string& command) {
 }
 
 void Peer::signal(int number) const {
-  if (pid_ > 0) ::kill(pid_, number);
+  if (pid_ <= 0) return;
+  if (is_far_) {
+    peer_host()->signal(pid_, number);
+  } else {
+    ::kill(pid_, number);
+  }
 }
 
 void Peer::kill() {
   if (pid_ <= 0) return;
-  ::kill(pid_, SIGKILL);
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  signal(SIGKILL);
+  if (is_far_) {
+    (void)peer_host()->wait(pid_);
+  } else {
+    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
   }
   pid_ = -1;
 }
@@ -190,7 +179,8 @@ void Peer::kill() {
 int Peer::finish() {
   ::shutdown(socket_, SHUT_WR);
   int status = -1;
-  const bool ended = eventually([&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; });
+  const bool ended = is_far_ ? (status = peer_host()->wait(pid_)) != -1
+                             : eventually([&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; });
   EXPECT_TRUE(ended) << "the peer process does not end";
   if (!ended) return -1;
   pid_ = -1;
@@ -243,6 +233,9 @@ bool run_peer_role(int argc, char** argv, int* exit_status) {
       setup.settings[name] = value;
     }
   }
+  // On another host than the test's.
+  std::error_code failed;
+  std::filesystem::create_directories(setup.runtime_directory, failed);
   const auto role = roles().find(argv[2]);
   if (role == roles().end() || !change_identity(setup) || !bind_runtime_directory(setup)) {
     std::fprintf(stderr, "peer process: cannot become role %s: %s\n", argv[2], std::strerror(errno));

@@ -2,6 +2,9 @@
 // Peers in other processes: this executable started again with --peer-role, spoken to in lines over a socket.
 //
 // The general role is the puppet (puppet.cpp): it does what it is told, one command a line, one answer a line.
+//
+// With $RIPC_TEST_PEER_HOST they are processes of another machine (peer_host.hpp), and the tests say what holds between
+// machines. Those that look at their peer with the means of one machine skip.
 #pragma once
 
 #include <sys/types.h>
@@ -10,6 +13,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ripc/ripc.h"
 
@@ -49,9 +53,15 @@ class Peer {
 
  private:
   pid_t pid_ = -1;
+  bool is_far_ = false;  // a process of the peer host
   int socket_ = -1;
   std::string pending_;
 };
+
+// In the parent: starts this executable with these words and the socket as its input and output, in new namespaces
+// (CLONE_NEWPID ...). Announced: it says its number first. -1 and errno if there is no new process.
+enum class Announced : bool { no, yes };
+pid_t start_process(std::vector<std::string> words, int socket, unsigned long namespaces, Announced announced);
 
 // Why peers of another user, or in other namespaces, cannot be started here; "" if they can.
 std::string why_no_other_user();

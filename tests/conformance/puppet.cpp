@@ -114,7 +114,8 @@ class Stage {
     ripc_send_options options = send_options();
     options.return_count = 1;
     options.returns = &buffer;
-    return name_of(ripc_send(service_.get(), to, nullptr, 0, &options, nullptr));
+    const ripc_status status = ripc_send(service_.get(), to, nullptr, 0, &options, nullptr);
+    return name_of(status) + " " + std::to_string(reinterpret_cast<std::uintptr_t>(buffer.data));
   }
 
   std::string post(std::istringstream& words) {

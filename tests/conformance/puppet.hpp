@@ -9,7 +9,7 @@
 //   send TO TAG TEXT             STATUS           one AUTO item
 //   send_long TO SIZE SEED pool|foreign TIMEOUT_MS   STATUS   a pattern; the ticket is kept
 //   ticket / wait                STATUS           of the ticket kept
-//   request TO SIZE              STATUS           an empty message with one return buffer
+//   request TO SIZE              STATUS ADDRESS   an empty message with one return buffer, which is there
 //   post SIZE COOKIE             STATUS           a window
 //   receive [lend]               STATUS or RIPC_OK and describe() of each item; the message is held
 //   look                         describe() of the items of the message held

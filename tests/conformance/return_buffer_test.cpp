@@ -327,7 +327,7 @@ TEST_P(ReturnBuffers, CancelDuringAWriteWaitsForItsEnd) {
 TEST_P(ReturnBuffers, ARequesterThatDiedDoesNotHurtTheReplier) {
   Puppet puppet(peer_setup());
   ASSERT_EQ(puppet.register_id(77), "RIPC_OK");
-  ASSERT_EQ(puppet.call("request " + std::to_string(server_id()) + " 100000"), "RIPC_OK");
+  ASSERT_EQ(puppet.status_of("request " + std::to_string(server_id()) + " 100000"), "RIPC_OK");
   const Message question = receive(server_);
   ASSERT_EQ(ripc_message_return_count(question.get()), 1u);
   puppet.kill();

@@ -286,6 +286,12 @@ bool Connection::post(const Operation& operation) noexcept {
 
 Result<std::shared_ptr<Right>> Connection::open(std::span<const std::byte> bytes, const memory::Arena* arena,
                                                 bool writable) {
+  {
+    // Before anything is registered for nothing.
+    const std::lock_guard lock(mutex_);
+    if (!open_) return RIPC_PEER_DEAD;
+    if (device().windows && posted_.size() >= kSends) return RIPC_AGAIN;
+  }
   const unsigned remote = writable ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
   const unsigned local = writable ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0u;
   std::shared_ptr<Right> right;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/random.hpp"
@@ -47,9 +48,15 @@ Status DatagramQueue::make(const FabricPort& port, const Sizes& sizes) {
   }
   // The upper half of the keys is the kernel's.
   key_ = static_cast<std::uint32_t>(random_u64()) & 0x7fffffff;
+  port_number_ = port.number;
+  return bring_up();
+}
+
+Status DatagramQueue::bring_up() {
+  const Library& library = *device_->library;
   ibv_qp_attr change{};
   change.qp_state = IBV_QPS_INIT;
-  change.port_num = port.number;
+  change.port_num = port_number_;
   change.qkey = key_;
   int error = library.modify_qp(pair_, &change, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
   change.qp_state = IBV_QPS_RTR;
@@ -58,6 +65,20 @@ Status DatagramQueue::make(const FabricPort& port, const Sizes& sizes) {
   if (error == 0) error = library.modify_qp(pair_, &change, IBV_QP_STATE | IBV_QP_SQ_PSN);
   if (error != 0) return system_error(error, "ibv_modify_qp", "see `ripc doctor`");
   return {};
+}
+
+Status DatagramQueue::restart() {
+  ibv_qp_attr change{};
+  change.qp_state = IBV_QPS_RESET;
+  if (const int error = device_->library->modify_qp(pair_, &change, IBV_QP_STATE); error != 0)
+    return system_error(error, "ibv_modify_qp", "see `ripc doctor`");
+  // What is left of before would be taken for what is posted from now on.
+  std::array<ibv_wc, 16> completions;
+  for (ibv_cq* queue : {sends_, receives_}) {
+    while (ibv_poll_cq(queue, static_cast<int>(completions.size()), completions.data()) > 0) {
+    }
+  }
+  return bring_up();
 }
 
 DatagramQueue::~DatagramQueue() {

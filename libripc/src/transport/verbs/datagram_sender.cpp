@@ -89,13 +89,28 @@ Result<DatagramRoute> DatagramSender::route(const DatagramAddress& address) {
 bool DatagramSender::reap_locked(std::uint32_t wanted) noexcept {
   if (posted_ - completed_ + wanted <= kSends) return true;
   std::array<ibv_wc, 16> completions;
+  bool failed = false;
   for (;;) {
     const int count = ibv_poll_cq(queue_->sends(), static_cast<int>(completions.size()), completions.data());
     if (count <= 0) break;
     counters_.completions += static_cast<std::uint64_t>(count);
-    completed_ = completions[static_cast<std::size_t>(count) - 1].wr_id + 1;
+    const std::span polled(completions.data(), static_cast<std::size_t>(count));
+    failed = failed || std::any_of(polled.begin(), polled.end(),
+                                   [](const ibv_wc& completion) { return completion.status != IBV_WC_SUCCESS; });
+    completed_ = polled.back().wr_id + 1;
   }
+  if (failed) restart_locked();
   return posted_ - completed_ + wanted <= kSends;
+}
+
+// The queue pair has stopped with an error: whatever was under way is lost, as datagrams may be.
+void DatagramSender::restart_locked() noexcept {
+  const std::lock_guard lock(credits_mutex_);
+  ++counters_.restarts;
+  // Only a device that is gone stays broken, which its sessions notice.
+  if (!queue_->restart().ok()) return;
+  completed_ = posted_;
+  for (std::uint32_t slot = 0; slot < kReceives; ++slot) post_receive(slot);
 }
 
 bool DatagramSender::has_room() noexcept {
@@ -213,25 +228,38 @@ void DatagramSender::unlisten(std::uint32_t link) noexcept {
 }
 
 void DatagramSender::read_credits() noexcept {
-  const std::lock_guard lock(credits_mutex_);
-  std::array<ibv_wc, 16> completions;
-  for (;;) {
-    const int count = ibv_poll_cq(queue_->receives(), static_cast<int>(completions.size()), completions.data());
-    for (int index = 0; index < count; ++index) {
-      const ibv_wc& completion = completions[static_cast<std::size_t>(index)];
-      const auto slot = static_cast<std::uint32_t>(completion.wr_id);
-      if (completion.status != IBV_WC_SUCCESS) continue;  // the queue pair is gone
-      Header header;
-      const std::size_t size = completion.byte_len > kGrh ? completion.byte_len - kGrh : 0;
-      const spi::Bytes datagram(credits_.get() + slot * kCreditSlot + kGrh, size);
-      if (wire::datagram::decode(datagram, header) == RIPC_OK && header.kind == Kind::credit) {
-        const auto found = listeners_.find(header.credit_link);
-        if (found != listeners_.end() && found->second.token == header.token) found->second.listener(header.credit);
+  bool failed = false;
+  {
+    const std::lock_guard lock(credits_mutex_);
+    std::array<ibv_wc, 16> completions;
+    int count = 0;
+    do {
+      count = ibv_poll_cq(queue_->receives(), static_cast<int>(completions.size()), completions.data());
+      for (int index = 0; index < count; ++index) {
+        const ibv_wc& completion = completions[static_cast<std::size_t>(index)];
+        if (completion.status == IBV_WC_SUCCESS) {
+          on_credit(completion);
+        } else {
+          failed = true;
+        }
       }
-      post_receive(slot);
-    }
-    if (count < static_cast<int>(completions.size())) return;
+    } while (count == static_cast<int>(completions.size()));
   }
+  if (!failed) return;
+  const std::lock_guard lock(mutex_);
+  restart_locked();
+}
+
+void DatagramSender::on_credit(const ibv_wc& completion) noexcept {
+  const auto slot = static_cast<std::uint32_t>(completion.wr_id);
+  Header header;
+  const std::size_t size = completion.byte_len > kGrh ? completion.byte_len - kGrh : 0;
+  const spi::Bytes datagram(credits_.get() + slot * kCreditSlot + kGrh, size);
+  if (wire::datagram::decode(datagram, header) == RIPC_OK && header.kind == Kind::credit) {
+    const auto found = listeners_.find(header.credit_link);
+    if (found != listeners_.end() && found->second.token == header.token) found->second.listener(header.credit);
+  }
+  post_receive(slot);
 }
 
 Status DatagramSender::watch(std::uint32_t link, std::function<void()> look) {

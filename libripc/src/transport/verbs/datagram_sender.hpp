@@ -47,6 +47,7 @@ struct DatagramCounters {
   std::uint64_t completions = 0;  // looked at, of sends
   std::uint64_t inlined = 0;      // datagrams that were copied by nobody but the device's library
   std::uint64_t copied = 0;       // datagrams that were copied once
+  std::uint64_t restarts = 0;     // of queue pairs, after errors
 };
 
 // A queue pair for datagrams with its completion queues; both directions. Any thread, but for the queues themselves.
@@ -71,10 +72,14 @@ class DatagramQueue {
   void arm() noexcept;
   std::uint32_t inlined() const noexcept { return inlined_; }
   DatagramAddress address(const FabricPort& port) const noexcept;
+  // After an error: forgets what was posted and what has completed, and works again under the same number. Nothing else
+  // may be done with the queue meanwhile.
+  Status restart();
 
  private:
   explicit DatagramQueue(DevicePointer device) noexcept : device_(std::move(device)) {}
   Status make(const FabricPort& port, const Sizes& sizes);
+  Status bring_up();
 
   const DevicePointer device_;
   ibv_comp_channel* channel_ = nullptr;
@@ -84,6 +89,7 @@ class DatagramQueue {
   ibv_qp* pair_ = nullptr;
   std::uint32_t key_ = 0;
   std::uint32_t inlined_ = 0;
+  std::uint8_t port_number_ = 0;
 };
 
 class DatagramSender {
@@ -121,6 +127,7 @@ class DatagramSender {
   void unwatch(std::uint32_t link) noexcept;
 
   DatagramCounters counters() const noexcept;
+  ibv_qp* pair() const noexcept { return queue_->pair(); }  // for tests
 
  private:
   static constexpr std::uint32_t kReceives = 512;
@@ -141,6 +148,8 @@ class DatagramSender {
   void prepare_locked(ibv_send_wr& request, const DatagramRoute& route, std::uint64_t number) const noexcept;
   bool post_locked(ibv_send_wr& first, std::uint32_t count) noexcept;
   void post_receive(std::uint32_t slot) noexcept;
+  void on_credit(const ibv_wc& completion) noexcept;
+  void restart_locked() noexcept;
   void on_event() noexcept;
 
   const FabricPort port_;
@@ -152,7 +161,7 @@ class DatagramSender {
   RegionPointer slots_region_;
   std::uint32_t ranges_ = 1;  // of one work request
 
-  mutable std::mutex mutex_;  // for sending
+  mutable std::mutex mutex_;  // for sending; taken before credits_mutex_
   std::uint64_t posted_ = 0;
   std::uint64_t completed_ = 0;
   DatagramCounters counters_;

@@ -175,7 +175,10 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
   for (; receiver.next != receiver.count && taken < budget; ++receiver.next) {
     const ibv_wc& completion = receiver.batch[receiver.next];
     auto* const slot = reinterpret_cast<Slot*>(completion.wr_id);
-    if (completion.status != IBV_WC_SUCCESS) continue;  // the device is going
+    if (completion.status != IBV_WC_SUCCESS) {
+      receiver.failed = true;
+      continue;
+    }
     const std::size_t size = completion.byte_len > kGrh ? completion.byte_len - kGrh : 0;
     const spi::Bytes datagram(slot->memory + kGrh, size);
     const auto found = size < wire::datagram::kHeaderSize
@@ -215,7 +218,30 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
   }
   if (receiver.used.size() >= kPostAfter || receiver.next == receiver.count) post(receiver, receiver.used);
   settle(last);
+  if (receiver.failed && receiver.next == receiver.count) [[unlikely]]
+    restart(receiver);
   return taken;
+}
+
+// What was under way is lost, as datagrams may be; the senders need not know.
+void VerbsPort::restart(Receiver& receiver) noexcept {
+  const std::lock_guard lock(mutex_);
+  receiver.failed = false;
+  receiver.used.clear();
+  // Only a device that is gone stays broken, which its sessions notice.
+  if (!receiver.queue->restart().ok()) return;
+  std::vector<Slot*> slots;
+  for (Chunk& chunk : receiver.chunks) {
+    for (Slot& slot : chunk.slots) slots.push_back(&slot);
+  }
+  post(receiver, slots);
+}
+
+std::vector<ibv_qp*> VerbsPort::pairs() {
+  const std::lock_guard lock(mutex_);
+  std::vector<ibv_qp*> pairs;
+  for (const auto& receiver : receivers_) pairs.push_back(receiver->queue->pair());
+  return pairs;
 }
 
 // A sender whose packets wait gets no room for more.

@@ -39,6 +39,8 @@ class VerbsPort final : public network::UdpPort {
   // Takes a link whose datagrams come from `back`. RIPC_LIMIT: the device's queue has no room for one more sender.
   Result<Accepted> accept(network::LinkSource::Parts parts, std::shared_ptr<DatagramSender> sender,
                           std::shared_ptr<Registrar> registrar, const DatagramRoute& back);
+  // The queue pairs for datagrams; for tests.
+  std::vector<ibv_qp*> pairs();
 
  private:
   static constexpr std::size_t kGrh = 40;
@@ -71,6 +73,7 @@ class VerbsPort final : public network::UdpPort {
     std::size_t next = 0, count = 0;
     bool offered = false;     // the next one was looked at already
     std::vector<Slot*> used;  // to be posted again
+    bool failed = false;      // the queue pair has stopped with an error
   };
 
   Result<Receiver*> receiver_for(const FabricPort& port, const std::shared_ptr<Registrar>& registrar);
@@ -81,6 +84,7 @@ class VerbsPort final : public network::UdpPort {
   std::size_t poll_receiver(Receiver& receiver, spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
   std::size_t poll_backlogs(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
   void settle(DatagramSource* source) noexcept;
+  void restart(Receiver& receiver) noexcept;
   void bury(spi::PacketSink& sink) noexcept;
 
   std::deque<std::unique_ptr<Receiver>> receivers_;                                         // under mutex_

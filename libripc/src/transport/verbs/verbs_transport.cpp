@@ -146,8 +146,16 @@ DatagramCounters VerbsTransport::datagram_counters() {
     sum.completions += one.completions;
     sum.inlined += one.inlined;
     sum.copied += one.copied;
+    sum.restarts += one.restarts;
   }
   return sum;
+}
+
+std::vector<ibv_qp*> VerbsTransport::datagram_pairs() {
+  const std::lock_guard lock(senders_mutex_);
+  std::vector<ibv_qp*> pairs;
+  for (const auto& sender : senders_) pairs.push_back(sender->pair());
+  return pairs;
 }
 
 Result<std::shared_ptr<network::LinkChannel>> VerbsTransport::open_link(const SessionPointer& session,

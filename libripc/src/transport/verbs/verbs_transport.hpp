@@ -41,6 +41,8 @@ class VerbsTransport final : public network::SessionTransport {
   std::size_t connection_count() const;
   // Any. What was sent as datagrams so far, credit included; for tests.
   DatagramCounters datagram_counters();
+  // Any. The queue pairs that send datagrams; for tests.
+  std::vector<ibv_qp*> datagram_pairs();
   // Any. The bulk sides of all sessions so far; for tests.
   std::vector<std::shared_ptr<RdmaBulk>> bulks() const;
 

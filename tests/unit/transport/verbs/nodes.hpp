@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two ends of the RDMA transport in this process, over a real device.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/random.hpp"
+#include "transport/verbs/verbs_transport.hpp"
+
+namespace ripc::verbs {
+
+inline constexpr Nanoseconds kLimit = 20'000'000'000;
+
+class QuietHost final : public spi::Host {
+ public:
+  void control_packet(spi::Source&, ripc_service_id, spi::Bytes) noexcept override {}
+  void transfer_finished(spi::Channel&, std::uint64_t) noexcept override {}
+  void room(spi::Channel&) noexcept override {}
+  void channel_lost(spi::Channel&) noexcept override {}
+  void fenced(ripc_service_id, std::uint64_t) noexcept override {}
+  void address_changed() noexcept override {}
+};
+
+// A transport with a responder of its own.
+class Node {
+ public:
+  explicit Node(std::shared_ptr<const Fabric> fabric) {
+    loop_ = EventLoop::create().value();
+    TransportOptions options;
+    options.context = random_u64() | 1;
+    transport_ = std::make_unique<VerbsTransport>(options, std::move(fabric), pool_);
+    const Status started = transport_->start(host_, *loop_);
+    EXPECT_TRUE(started.ok()) << started.text();
+    thread_ = std::thread([this] { loop_->run(); });
+  }
+  ~Node() {
+    loop_->post([this] {
+      transport_->stop();
+      loop_->stop();
+    });
+    thread_.join();
+  }
+  VerbsTransport& transport() { return *transport_; }
+  memory::Pool& pool() { return pool_; }
+
+ private:
+  memory::Pool pool_{std::uint64_t{64} << 20};
+  QuietHost host_;
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<VerbsTransport> transport_;
+  std::thread thread_;
+};
+
+class Sink final : public spi::PacketSink {
+ public:
+  spi::Delivery deliver(spi::Source& from, spi::Bytes packet) noexcept override {
+    source = from.shared_from_this();
+    packets.emplace_back(reinterpret_cast<const char*>(packet.data()), packet.size());
+    return spi::Delivery::taken;
+  }
+  void source_gone(spi::Source&) noexcept override {}
+  std::vector<std::string> packets;
+  std::shared_ptr<spi::Source> source;  // of the last one
+};
+
+// A client with a channel to a service of the server, over the first device that there is.
+class Nodes : public testing::Test {
+ protected:
+  void SetUp() override {
+    Result<std::shared_ptr<const Fabric>> fabric = Fabric::open();
+    if (!fabric.ok()) GTEST_SKIP() << fabric.status().text();
+    fabric_ = *fabric;
+    server_ = std::make_unique<Node>(*fabric);
+    client_ = std::make_unique<Node>(*fabric);
+    Result<std::unique_ptr<spi::Port>> port = server_->transport().open_port(
+        {.id = 7, .queue_messages = 1024, .queue_bytes = 8192, .max_senders = 16}, events_);
+    ASSERT_TRUE(port.ok()) << port.status().text();
+    port_ = std::move(*port);
+    Result<std::shared_ptr<spi::Channel>> channel =
+        client_->transport().connect(server_->transport().address(), 7, Deadline::after(kLimit));
+    ASSERT_TRUE(channel.ok()) << channel.status().text();
+    channel_ = *channel;
+  }
+  void TearDown() override {
+    sink_.source.reset();
+    channel_.reset();
+    port_.reset();
+  }
+
+  ripc_status send(std::size_t size, char fill) {
+    const std::string text(size, fill);
+    const spi::Bytes bytes = std::as_bytes(std::span(text));
+    bool woke = false;
+    return channel_->send(std::span(&bytes, 1), woke);
+  }
+  void receive(std::size_t count) {
+    const Deadline deadline = Deadline::after(kLimit);
+    while (sink_.packets.size() < count && !deadline.expired()) (void)port_->poll(sink_, 64);
+    ASSERT_EQ(sink_.packets.size(), count);
+  }
+  DatagramCounters counters() { return client_->transport().datagram_counters(); }
+
+  // The device takes nothing from this queue pair any more, and gives it nothing.
+  void fail(ibv_qp* pair) {
+    ibv_qp_attr change{};
+    change.qp_state = IBV_QPS_ERR;
+    ASSERT_EQ(fabric_->library()->modify_qp(pair, &change, IBV_QP_STATE), 0);
+  }
+
+  std::shared_ptr<const Fabric> fabric_;
+  EventSet events_ = EventSet::create().value();
+  std::unique_ptr<Node> server_, client_;
+  std::unique_ptr<spi::Port> port_;
+  std::shared_ptr<spi::Channel> channel_;
+  Sink sink_;
+};
+
+}  // namespace ripc::verbs
