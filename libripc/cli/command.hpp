@@ -8,7 +8,7 @@
 #include "output.hpp"
 #include "ripc/ripc.hpp"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's
 class App;
 }
 

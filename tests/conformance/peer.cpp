@@ -142,7 +142,7 @@ Peer::~Peer() {
   if (socket_ >= 0) ::close(socket_);
 }
 
-void Peer::tell(const std::string& command) { write_line(socket_, command); }
+void Peer::tell(const std::string& command) const { write_line(socket_, command); }
 
 std::string Peer::answer() {
   std::string line;

@@ -41,7 +41,7 @@ class Peer {
   pid_t pid() const { return pid_; }
   // Sends one command and returns the answer; "" and a failure if there is none within 10 s.
   std::string call(const std::string& command);
-  void tell(const std::string& command);
+  void tell(const std::string& command) const;
   std::string answer();
 
   void signal(int number) const;

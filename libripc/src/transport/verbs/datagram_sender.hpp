@@ -138,8 +138,8 @@ class DatagramSender {
     Listener listener;
   };
 
-  DatagramSender(const FabricPort& port, std::shared_ptr<Registrar> registrar, EventLoop& loop)
-      : port_(port), registrar_(std::move(registrar)), loop_(loop) {}
+  DatagramSender(FabricPort port, std::shared_ptr<Registrar> registrar, EventLoop& loop)
+      : port_(std::move(port)), registrar_(std::move(registrar)), loop_(loop) {}
   Status make();
   std::byte* slot_of(std::uint64_t request) const noexcept {
     return slots_.get() + static_cast<std::size_t>(request % kSends) * stride_;

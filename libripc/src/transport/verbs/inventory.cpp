@@ -37,18 +37,27 @@ std::vector<std::string> names_in(const std::string& path) {
   return names;
 }
 
+std::string below(std::string folder, const std::string& name) {
+  folder += '/';
+  folder += name;
+  return folder;
+}
+
 PortInfo read_port(const std::string& path, unsigned number) {
   PortInfo port;
   port.number = number;
   port.state = after_colon(line_of(path + "/state"));
   port.link_layer = line_of(path + "/link_layer");
+  const std::string gids = path + "/gids";
+  const std::string types = path + "/gid_attrs/types";
+  const std::string devices = path + "/gid_attrs/ndevs";
   for (unsigned index = 0; index < kMostGids; ++index) {
     const std::string text = std::to_string(index);
-    GidInfo gid{.index = index, .gid = line_of(path + "/gids/" + text), .type = {}, .netdev = {}};
+    GidInfo gid{.index = index, .gid = line_of(below(gids, text)), .type = {}, .netdev = {}};
     if (gid.gid.empty()) break;
     if (gid.gid.find_first_not_of("0:") == std::string::npos) continue;
-    gid.type = line_of(path + "/gid_attrs/types/" + text);
-    gid.netdev = line_of(path + "/gid_attrs/ndevs/" + text);
+    gid.type = line_of(below(types, text));
+    gid.netdev = line_of(below(devices, text));
     port.gids.push_back(std::move(gid));
   }
   return port;
@@ -59,17 +68,20 @@ PortInfo read_port(const std::string& path, unsigned number) {
 std::vector<DeviceInfo> read_inventory(const std::string& sys) {
   std::vector<DeviceInfo> devices;
   const std::string root = sys + "/class/infiniband";
+  const std::string nodes = sys + "/class/infiniband_verbs";
   for (const std::string& name : names_in(root)) {
     DeviceInfo device;
     device.name = name;
-    device.iwarp = after_colon(line_of(root + "/" + name + "/node_type")) == "RNIC";
-    for (const std::string& node : names_in(sys + "/class/infiniband_verbs")) {
-      if (line_of(sys + "/class/infiniband_verbs/" + node + "/ibdev") == name) device.node = "/dev/infiniband/" + node;
+    const std::string path = below(root, name);
+    device.iwarp = after_colon(line_of(below(path, "node_type"))) == "RNIC";
+    for (const std::string& node : names_in(nodes)) {
+      if (line_of(below(below(nodes, node), "ibdev")) == name) device.node = below("/dev/infiniband", node);
     }
-    for (const std::string& number : names_in(root + "/" + name + "/ports")) {
+    const std::string ports = below(path, "ports");
+    for (const std::string& number : names_in(ports)) {
       unsigned value = 0;
       std::from_chars(number.data(), number.data() + number.size(), value);
-      if (value != 0) device.ports.push_back(read_port(root + "/" + name + "/ports/" + number, value));
+      if (value != 0) device.ports.push_back(read_port(below(ports, number), value));
     }
     devices.push_back(std::move(device));
   }

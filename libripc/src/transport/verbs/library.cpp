@@ -34,9 +34,11 @@ Result<std::shared_ptr<const Library>> Library::load() {
   if (!rdmacm.ok()) return rdmacm.status();
   auto library = std::make_shared<Library>();
   // POSIX has functions and data in one address space, C++ does not know it.
+  // NOLINTBEGIN(bugprone-macro-parentheses): names that are declared
 #define RIPC_LOAD(handle, member, function)                                             \
   library->member = reinterpret_cast<decltype(&::function)>(dlsym(*handle, #function)); \
   if (library->member == nullptr) return missing(#function);
+  // NOLINTEND(bugprone-macro-parentheses)
 #define RIPC_LOAD_VERBS(member, function) RIPC_LOAD(verbs, member, function)
 #define RIPC_LOAD_RDMACM(member, function) RIPC_LOAD(rdmacm, member, function)
   RIPC_VERBS_FUNCTIONS(RIPC_LOAD_VERBS)
