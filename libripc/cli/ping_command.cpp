@@ -2,6 +2,7 @@
 // ripc ping: is a service alive, and how fast does it answer.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -73,9 +74,9 @@ int run_ping(const PingOptions& options) {
       samples.push_back(static_cast<double>(monotonic_now() - sent_at));
       continue;
     }
-    const bool may_come_back = last == RIPC_TIMEOUT || last == RIPC_AGAIN || last == RIPC_NO_SERVICE ||
-                               last == RIPC_PEER_DEAD || last == RIPC_CLOSED;
-    if (!may_come_back) return fail(last);
+    // A service that starts again is any of these for a while.
+    constexpr std::array kPassing = {RIPC_TIMEOUT, RIPC_AGAIN, RIPC_NO_SERVICE, RIPC_PEER_DEAD, RIPC_CLOSED};
+    if (std::ranges::find(kPassing, last.code()) == kPassing.end()) return fail(last);
     // It may have restarted between the question and the answer.
     const std::uint64_t now = monotonic_now();
     info = wait_for_service(client->context, *target,
