@@ -249,7 +249,7 @@ function(ripc_tests_rdma_lab)
         set(devices rxe,siw)
       endif()
       # In one node, and with the peers on another one.
-      ripc_add_test(lab.conformance.${run} lab 900 "${Python3_EXECUTABLE}" "${lab}/node" --timeout 840
+      ripc_add_test(lab.conformance.${run} lab 1800 "${Python3_EXECUTABLE}" "${lab}/node" --timeout 1740
         --devices ${devices} -- "$<TARGET_FILE:ripc_conformance_tests>")
       ripc_add_test(lab.pair.${run} lab 900 "${Python3_EXECUTABLE}" "${lab}/cluster" --nodes 2 --timeout 840
         --devices ${devices} -- "${lab}/conformance-pair" "$<TARGET_FILE:ripc_conformance_tests>")
