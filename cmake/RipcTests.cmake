@@ -228,9 +228,8 @@ endfunction()
 
 # Skipped, with the reason, where the lab's kernel is not built (tests/rdma-lab/build-kernel) or cannot run.
 function(ripc_tests_rdma_lab)
-  # One run of the conformance suite in a guest for each. With verbs some runs hang in the guest, so that is asked for by
-  # hand: -DRIPC_LAB_TRANSPORTS="socket;verbs".
-  set(RIPC_LAB_TRANSPORTS socket CACHE STRING "Transports whose conformance tests run in the RDMA lab: socket, verbs")
+  # One run of the conformance suite in a guest for each: the transport `socket`, and `verbs` over one device.
+  set(RIPC_LAB_CONFORMANCE socket rxe siw CACHE STRING "Conformance runs in the RDMA lab: socket, rxe, siw")
   set(lab "${PROJECT_SOURCE_DIR}/tests/rdma-lab")
   foreach(program switch registers)
     ripc_add_test_program(ripc_lab_${program} lab_${program} "${lab}/${program}.cpp")
@@ -238,12 +237,27 @@ function(ripc_tests_rdma_lab)
   if(Python3_Interpreter_FOUND)
     ripc_add_test(lab.switch lab 60 "${Python3_EXECUTABLE}" "${lab}/switch_test.py")
     ripc_add_test(lab.self_test lab 300 "${Python3_EXECUTABLE}" "${lab}/self_test.py")
-    foreach(transport IN LISTS RIPC_LAB_TRANSPORTS)
-      ripc_add_test(lab.conformance.${transport} lab 900
-        "${Python3_EXECUTABLE}" "${lab}/node" --timeout 840 -- "$<TARGET_FILE:ripc_conformance_tests>")
-      set_property(TEST lab.conformance.${transport} APPEND PROPERTY ENVIRONMENT "RIPC_TEST_TRANSPORTS=${transport}")
-      # All processes of a guest share one processor.
-      set_tests_properties(lab.conformance.${transport} PROPERTIES PROCESSORS 1)
+    ripc_add_test(lab.fault lab 900 "${Python3_EXECUTABLE}" "${lab}/fault_test.py")
+    set_tests_properties(lab.fault PROPERTIES PROCESSORS 1)
+    ripc_add_test(lab.unit lab 300 "${Python3_EXECUTABLE}" "${lab}/node" --
+      "$<TARGET_FILE:ripc_unit_tests>" "--gtest_filter=Rights.*:Datagrams.*:Transfers.*")
+    foreach(run IN LISTS RIPC_LAB_CONFORMANCE)
+      set(transport verbs)
+      set(devices ${run})
+      if(run STREQUAL "socket")
+        set(transport socket)
+        set(devices rxe,siw)
+      endif()
+      # In one node, and with the peers on another one.
+      ripc_add_test(lab.conformance.${run} lab 1800 "${Python3_EXECUTABLE}" "${lab}/node" --timeout 1740
+        --devices ${devices} -- "$<TARGET_FILE:ripc_conformance_tests>")
+      ripc_add_test(lab.pair.${run} lab 900 "${Python3_EXECUTABLE}" "${lab}/cluster" --nodes 2 --timeout 840
+        --devices ${devices} -- "${lab}/conformance-pair" "$<TARGET_FILE:ripc_conformance_tests>")
+      foreach(kind conformance pair)
+        set_property(TEST lab.${kind}.${run} APPEND PROPERTY ENVIRONMENT "RIPC_TEST_TRANSPORTS=${transport}")
+        # All processes of a guest share one processor.
+        set_tests_properties(lab.${kind}.${run} PROPERTIES PROCESSORS 1)
+      endforeach()
     endforeach()
   endif()
 endfunction()

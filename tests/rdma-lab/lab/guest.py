@@ -16,6 +16,15 @@ from lab import machine
 OWN_ENVIRONMENT = {"PATH", "HOME", "PWD", "OLDPWD", "TERM", "SHLVL", "TMPDIR", "_"}
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 BOOT_SECONDS = 60  # it takes one; a machine may be busy
+DEVICES = ("rxe", "siw")
+
+
+def device_names(text):
+    """For argparse: some of DEVICES, with commas between them."""
+    names = text.split(",")
+    if not set(names) <= set(DEVICES):
+        raise ValueError(text)
+    return names
 
 
 class Guest:
@@ -25,17 +34,18 @@ class Guest:
     output    called with each piece of the command's standard output, from a thread of the guest's own
     error     the same for standard error
     port      a descriptor of the lab's switch, or None: a node by itself; the caller may close it afterwards
+    devices   as of device_names()
     """
 
     def __init__(self, *, kernel, folder, command, output, error, node=1, port=None, memory=1024, writable=(),
-                 environment=None, processor=0):
+                 environment=None, processor=0, devices=DEVICES):
         self.node = node
         self.folder = folder
         self.exit_status = None  # of the command
         self.ready = threading.Event()  # the devices are there
         self.ended = threading.Event()  # the kernel is gone, and all its output was handed on
         self.failure = None  # why the devices are not there
-        self._write_orders(command, writable, environment or {}, "alone" if port is None else "switched")
+        self._write_orders(command, writable, environment or {}, "alone" if port is None else "switched", devices)
 
         self._control, far_control = socket.socketpair()
         read_output, write_output = os.pipe()
@@ -65,7 +75,7 @@ class Guest:
             thread.start()
         threading.Thread(target=self._await_end, daemon=True).start()
 
-    def _write_orders(self, command, writable, environment, network):
+    def _write_orders(self, command, writable, environment, network, devices):
         """What guest/init and guest/session read."""
         shutil.copytree(machine.HERE / "guest", self.folder / "guest")
         folders = [self.folder, *writable]
@@ -73,7 +83,8 @@ class Guest:
         passed = {name: value for name, value in {**os.environ, **environment}.items()
                   if IDENTIFIER.fullmatch(name) and name not in OWN_ENVIRONMENT}
         (self.folder / "settings").write_text("\n".join([
-            f"node={self.node}", f"network={network}", f"directory={shlex.quote(os.getcwd())}",
+            f"node={self.node}", f"network={network}", f"devices={','.join(devices)}",
+            f"directory={shlex.quote(os.getcwd())}",
             f"environment=({shlex.join(f'{name}={value}' for name, value in passed.items())})",
             f"command=({shlex.join(command)})", ""]), encoding="utf-8", errors="surrogateescape")
         with open("/proc/cpuinfo", encoding="utf-8") as file:
