@@ -266,7 +266,7 @@ endfunction()
 
 function(ripc_tests_java)
   if(TARGET java)
-    ripc_add_test(java java 1200 ${maven_verify})
+    ripc_add_test(java java 1800 ${maven_verify})
   elseif(RIPC_WHY_NO_JAVA)
     ripc_add_test(java java 10 bash -c "echo \"$0\" && exit 77" "${RIPC_WHY_NO_JAVA}")
   endif()

@@ -160,7 +160,7 @@ int fetch(Connection& connection, const std::string& path, std::vector<char>& bo
 
 int main(int argc, char** argv) {
   if (argc < 4) die("usage: http_get SERVICE PATH OUTPUT [COUNT]");
-  auto context = need(libripc::Context::create(), "no context");
+  auto context = need(libripc::Context::create({.resolve_timeout = kPatience}), "no context");
   std::vector<char> body;
   std::vector<double> times(argc > 4 ? std::strtoul(argv[4], nullptr, 10) : 1);
   int status = 0;

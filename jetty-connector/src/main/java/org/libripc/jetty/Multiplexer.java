@@ -243,7 +243,7 @@ final class Multiplexer extends ContainerLifeCycle {
         Message message = service.poll();
         if (message != null) {
           idleSince = 0;
-          task = dispatch(message);
+          task = dispatchSafely(message);
           if (!roomWaiters.isEmpty() && ++sinceRoom >= ROOM_EVERY) roomForAll();
           if (task != null) return task;
           continue;
@@ -289,6 +289,20 @@ final class Multiplexer extends ContainerLifeCycle {
   private void roomForAll() {
     sinceRoom = 0;
     new ArrayList<>(roomWaiters.keySet()).forEach(this::roomAt);
+  }
+
+  // Nothing that one message causes may end the receiving.
+  private Runnable dispatchSafely(Message message) {
+    ServiceId source = message.source();
+    int number = message.tag();
+    try {
+      return dispatch(message);
+    } catch (RuntimeException problem) {
+      LOG.warn("A message from {} to {} failed", source, service, problem);
+      refuse(source, number, Frame.Reason.ABORTED);
+      message.close();
+      return null;
+    }
   }
 
   private Runnable dispatch(Message message) {

@@ -176,12 +176,18 @@ public final class RipcConnector extends AbstractConnector {
       return;
     }
     endPoint.setIdleTimeout(getIdleTimeout());
-    Connection connection = getDefaultConnectionFactory().newConnection(this, endPoint);
-    endPoint.setConnection(connection);
-    endPoint.onOpen();
-    onEndPointOpened(endPoint);
-    endPoint.opened(message, frame);
-    connection.onOpen();
+    try {
+      Connection connection = getDefaultConnectionFactory().newConnection(this, endPoint);
+      endPoint.setConnection(connection);
+      endPoint.onOpen();
+      onEndPointOpened(endPoint);
+      endPoint.opened(message, frame);
+      connection.onOpen();
+    } catch (RuntimeException problem) {
+      endPoint.close(problem);
+      message.close();
+      throw problem;
+    }
   }
 
   private final class Closing implements RipcEndPoint.Listener {

@@ -68,6 +68,23 @@ class ConnectorTest extends HttpPairTest {
   }
 
   @Test
+  void aPolicyThatFailsHarmsNobodyElse() throws Exception {
+    AtomicReference<RuntimeException> failure = new AtomicReference<>(new RuntimeException("no"));
+    start(
+        OK,
+        changed ->
+            ((RipcConnector) changed)
+                .setAccess(
+                    id -> {
+                      RuntimeException first = failure.getAndSet(null);
+                      if (first != null) throw first;
+                      return true;
+                    }));
+    assertThrows(ExecutionException.class, () -> request("/").send());
+    assertEquals(200, request("/").send().getStatus());
+  }
+
+  @Test
   void connectionsAreLimited() throws Exception {
     startServer(OK, changed -> ((RipcConnector) changed).setMaxConnections(2));
     RawConnection first = raw();

@@ -81,7 +81,7 @@ class ExamplesTest {
   @Test
   void jettyClientsGetTheSameBytesOverLibripcAndTcp() throws Exception {
     HttpClient tcp = HttpClient.newHttpClient();
-    for (int size : new int[] {0, 5_000, 5_000_000}) {
+    for (int size : new int[] {5_000, 5_000_000}) {
       Path copy = directory.resolve("copy");
       assertEquals(
           "JettyFetch: /f" + size + ": 200, " + size + " bytes",
