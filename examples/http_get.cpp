@@ -153,7 +153,7 @@ int fetch(Connection& connection, const std::string& path, std::vector<char>& bo
   std::size_t have = std::min(head.size() - end - 4, body.size());
   std::memcpy(body.data(), head.data() + end + 4, have);
   while (have < body.size()) have += connection.read(body.data() + have, body.size() - have);
-  return std::atoi(head.c_str() + 9);
+  return static_cast<int>(std::strtol(head.c_str() + 9, nullptr, 10));
 }
 
 }  // namespace

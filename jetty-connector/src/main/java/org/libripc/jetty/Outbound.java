@@ -92,6 +92,11 @@ final class Outbound {
     reliable = limit > 0;
   }
 
+  /** Whether the death of the other side shows only when something is sent to it. */
+  synchronized boolean needsProbes() {
+    return !reliable && !closed;
+  }
+
   // ---- Bytes of the stream ----
 
   /**
@@ -346,6 +351,11 @@ final class Outbound {
   /** The other side takes up to so many bytes ahead of what it has read. */
   synchronized void window(int bytes) {
     window = bytes;
+  }
+
+  /** Whether this is more than the other side has told before. */
+  synchronized boolean isNews(long bytes) {
+    return bytes > acknowledged;
   }
 
   /** The other side has read so much; false if it cannot have. */

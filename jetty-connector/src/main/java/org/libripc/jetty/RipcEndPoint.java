@@ -3,6 +3,7 @@ package org.libripc.jetty;
 
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.util.concurrent.TimeUnit;
 import org.eclipse.jetty.io.AbstractEndPoint;
 import org.eclipse.jetty.io.Connection;
 import org.eclipse.jetty.io.EofException;
@@ -31,6 +32,8 @@ public final class RipcEndPoint extends AbstractEndPoint {
     /** It is closed, and its connection knows. */
     default void closed(RipcEndPoint endPoint) {}
   }
+
+  private static final long PROBE_MILLIS = 5_000;
 
   private final Multiplexer multiplexer;
   private final ServiceId peer;
@@ -209,6 +212,21 @@ public final class RipcEndPoint extends AbstractEndPoint {
     }
     out.window(frame.window());
     out.control(Frame.Type.ACCEPT, 0, Frame.Reason.NONE);
+    scheduleProbe();
+  }
+
+  // Where no ticket tells of the death of the other side, a message to it does.
+  private void scheduleProbe() {
+    if (!isOpen() || !out.needsProbes()) return;
+    multiplexer
+        .scheduler()
+        .schedule(() -> multiplexer.execute(this::probe), PROBE_MILLIS, TimeUnit.MILLISECONDS);
+  }
+
+  private void probe() {
+    if (!isOpen()) return;
+    if (getIdleFor() >= PROBE_MILLIS) out.control(Frame.Type.CREDIT, 0, Frame.Reason.NONE);
+    scheduleProbe();
   }
 
   /**
@@ -217,7 +235,8 @@ public final class RipcEndPoint extends AbstractEndPoint {
    * @return what is to be run for it; null if nothing is
    */
   Runnable received(Message message, Frame frame) {
-    notIdle();
+    // A probe of the other side is no use of the connection.
+    if (frame.type() != Frame.Type.CREDIT || out.isNews(frame.consumed())) notIdle();
     boolean sane = out.acknowledge(frame.consumed());
     switch (frame.type()) {
       case ACCEPT -> {
@@ -228,6 +247,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
           accepted = true;
         }
         out.window(frame.window());
+        scheduleProbe();
         if (first) listener.accepted();
         return null;
       }

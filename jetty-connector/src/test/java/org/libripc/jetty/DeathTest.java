@@ -51,7 +51,7 @@ class DeathTest extends HttpPairTest {
     Files.write(files.resolve("large"), pattern(size, 1));
     ResourceHandler resources = new ResourceHandler();
     resources.setBaseResource(ResourceFactory.root().newResource(files));
-    start(resources);
+    start(resources, changed -> changed.setIdleTimeout(600_000)); // it is not what ends them
     HttpTest test = new HttpTest();
     assertArrayEquals(pattern(size, 1), test.send(request("/large")).getContent());
     List<Process> clients = new ArrayList<>();
