@@ -15,6 +15,7 @@ import org.libripc.RipcException;
 import org.libripc.Service;
 import org.libripc.ServiceBuilder;
 import org.libripc.ServiceId;
+import org.libripc.Status;
 
 /**
  * Serves Jetty's protocols under a service ID: clients connect to the ID, wherever it runs, over
@@ -29,6 +30,8 @@ import org.libripc.ServiceId;
  */
 public final class RipcConnector extends AbstractConnector {
   private static final int DEFAULT_MAX_CONNECTIONS = 8192;
+  // Of a second each, unless the context has another time for resolving.
+  private static final int PATH_ATTEMPTS = 10;
 
   private final Ripc ripc;
   private String serviceName;
@@ -162,12 +165,24 @@ public final class RipcConnector extends AbstractConnector {
     return null;
   }
 
+  // A client that has only started, on a busy machine, may be slow to answer.
+  private int pathTo(ServiceId client) {
+    for (int attempt = 1; ; ++attempt) {
+      try {
+        return multiplexer.shortLimit(client);
+      } catch (RipcException problem) {
+        boolean passing = problem.status() == Status.TIMEOUT || problem.status() == Status.AGAIN;
+        if (!passing || attempt == PATH_ATTEMPTS || !isRunning()) throw problem;
+      }
+    }
+  }
+
   private void accept(ServiceId client, int number, Message message, Frame frame) {
     RipcEndPoint endPoint = new RipcEndPoint(multiplexer, client, number, false, new Closing());
     try {
-      endPoint.out().path(multiplexer.shortLimit(client));
+      endPoint.out().path(pathTo(client));
     } catch (RipcException gone) {
-      LOG.debug("{} is gone", client, gone);
+      LOG.warn("No way back to {}, which asked for a connection", client, gone);
       message.close();
       return;
     }

@@ -14,9 +14,17 @@ package org.libripc.jetty;
  */
 public record StreamOptions(
     int window, int shortLimit, int copyLimit, long spinNanos, long lingerMillis) {
-  /** Those that suit most programs. */
+  // With fewer, a thread that spins takes the processor of the one it waits for.
+  private static final int PROCESSORS_TO_SPIN = 4;
+
+  /** Those that suit most programs. They spin for 50 us if there are 4 processors, else not. */
   public static final StreamOptions DEFAULT =
-      new StreamOptions(1 << 20, 16 << 10, 64 << 10, 50_000, 5_000);
+      new StreamOptions(
+          1 << 20,
+          16 << 10,
+          64 << 10,
+          Runtime.getRuntime().availableProcessors() >= PROCESSORS_TO_SPIN ? 50_000 : 0,
+          5_000);
 
   /** Checks the ranges. */
   public StreamOptions {
