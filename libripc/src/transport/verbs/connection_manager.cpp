@@ -13,6 +13,7 @@ namespace ripc::verbs {
 namespace {
 
 constexpr int kBacklog = 128;
+constexpr int kPortsTried = 64;
 constexpr Nanoseconds kAcceptPatience = 5'000'000'000;
 // A packet that is not acknowledged is repeated after 4.096 us x 2^14 = 67 ms, six times: a peer that is gone is
 // noticed after half a second. Seven times stands for ever with some devices.
@@ -66,19 +67,24 @@ Result<std::unique_ptr<ConnectionManager>> ConnectionManager::start(std::shared_
   return manager;
 }
 
+// librdmacm chooses a port that is free among its own; devices with iWARP listen on TCP, where it may be taken.
 Status ConnectionManager::listen(const std::string& ip) {
   const Library& library = channel_->library();
-  rdma_cm_id* raw = nullptr;
-  if (library.create_id(channel_->get(), &raw, nullptr, RDMA_PS_TCP) != 0)
-    return system_error(errno, "rdma_create_id", "see `ripc doctor`");
-  auto id = std::make_shared<const Id>(channel_, raw);
   network::Endpoint endpoint;
   (void)network::Endpoint::parse(ip, 0, endpoint);
-  if (library.bind_addr(raw, const_cast<sockaddr*>(endpoint.address())) != 0)
-    return system_error(errno, "rdma_bind_addr", "see `ripc doctor`");
-  if (library.listen(raw, kBacklog) != 0) return system_error(errno, "rdma_listen", "see `ripc doctor`");
-  listeners_.push_back(std::move(id));
-  return {};
+  for (int attempt = 1;; ++attempt) {
+    rdma_cm_id* raw = nullptr;
+    if (library.create_id(channel_->get(), &raw, nullptr, RDMA_PS_TCP) != 0)
+      return system_error(errno, "rdma_create_id", "see `ripc doctor`");
+    auto id = std::make_shared<const Id>(channel_, raw);
+    if (library.bind_addr(raw, const_cast<sockaddr*>(endpoint.address())) != 0)
+      return system_error(errno, "rdma_bind_addr", "see `ripc doctor`");
+    if (library.listen(raw, kBacklog) == 0) {
+      listeners_.push_back(std::move(id));
+      return {};
+    }
+    if (errno != EADDRINUSE || attempt == kPortsTried) return system_error(errno, "rdma_listen", "see `ripc doctor`");
+  }
 }
 
 std::uint16_t ConnectionManager::port_at(const network::Endpoint& address) const noexcept {
