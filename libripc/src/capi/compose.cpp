@@ -37,7 +37,7 @@ constexpr std::string_view kBuilt = "shm, socket and verbs";
 constexpr std::array<std::string_view, 2> kBuiltTransports{"shm", "socket"};
 constexpr std::string_view kBuilt = "shm and socket";
 #endif
-// RDMA is for those who ask for it, until no run of the conformance suite hangs on Soft-RoCE any more.
+// RDMA is for those who ask for it, until it was seen on hardware.
 constexpr std::array<std::string_view, 2> kDefaultTransports{"shm", "socket"};
 
 template <std::size_t Count>

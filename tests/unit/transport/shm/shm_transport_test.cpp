@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "../../base/process_helpers.hpp"
+#include "../quiet_host.hpp"
 
 namespace ripc::shm {
 namespace {
@@ -18,15 +19,6 @@ namespace control = wire::control;
 constexpr std::uint64_t kOwn = 0x1111;
 constexpr std::uint64_t kPeer = 0x2222;
 constexpr int kPatienceMilliseconds = 20'000;
-
-struct NoHost final : spi::Host {
-  void control_packet(spi::Source&, ripc_service_id, spi::Bytes) noexcept override {}
-  void transfer_finished(spi::Channel&, std::uint64_t) noexcept override {}
-  void room(spi::Channel&) noexcept override {}
-  void channel_lost(spi::Channel&) noexcept override {}
-  void fenced(ripc_service_id, std::uint64_t) noexcept override {}
-  void address_changed() noexcept override {}
-};
 
 // A context of which there is only the control connection. The test's thread.
 class PlayedPeer {
@@ -93,7 +85,7 @@ class ShmTransportTest : public testing::Test {
 
   const test::TemporaryDirectory temporary_;
   std::shared_ptr<RuntimeDirectory> directory_;
-  NoHost host_;
+  test::QuietHost host_;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<ShmTransport> transport_;
   std::thread responder_;

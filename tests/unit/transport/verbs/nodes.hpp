@@ -10,22 +10,13 @@
 #include <utility>
 #include <vector>
 
+#include "../quiet_host.hpp"
 #include "base/random.hpp"
 #include "transport/verbs/verbs_transport.hpp"
 
 namespace ripc::verbs {
 
 inline constexpr Nanoseconds kLimit = 20'000'000'000;
-
-class QuietHost final : public spi::Host {
- public:
-  void control_packet(spi::Source&, ripc_service_id, spi::Bytes) noexcept override {}
-  void transfer_finished(spi::Channel&, std::uint64_t) noexcept override {}
-  void room(spi::Channel&) noexcept override {}
-  void channel_lost(spi::Channel&) noexcept override {}
-  void fenced(ripc_service_id, std::uint64_t) noexcept override {}
-  void address_changed() noexcept override {}
-};
 
 // A transport with a responder of its own.
 class Node {
@@ -51,7 +42,7 @@ class Node {
 
  private:
   memory::Pool pool_{std::uint64_t{64} << 20};
-  QuietHost host_;
+  test::QuietHost host_;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<VerbsTransport> transport_;
   std::thread thread_;

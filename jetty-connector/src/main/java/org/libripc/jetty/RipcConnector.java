@@ -165,14 +165,17 @@ public final class RipcConnector extends AbstractConnector {
     return null;
   }
 
+  private static boolean isSlow(RipcException problem) {
+    return problem.status() == Status.TIMEOUT || problem.status() == Status.AGAIN;
+  }
+
   // A client that has only started, on a busy machine, may be slow to answer.
   private int pathTo(ServiceId client) {
     for (int attempt = 1; ; ++attempt) {
       try {
         return multiplexer.shortLimit(client);
       } catch (RipcException problem) {
-        boolean passing = problem.status() == Status.TIMEOUT || problem.status() == Status.AGAIN;
-        if (!passing || attempt == PATH_ATTEMPTS || !isRunning()) throw problem;
+        if (!isSlow(problem) || attempt == PATH_ATTEMPTS || !isRunning()) throw problem;
       }
     }
   }
@@ -182,7 +185,11 @@ public final class RipcConnector extends AbstractConnector {
     try {
       endPoint.out().path(pathTo(client));
     } catch (RipcException gone) {
-      LOG.warn("No way back to {}, which asked for a connection", client, gone);
+      if (isSlow(gone)) {
+        LOG.warn("{} asked for a connection and does not answer", client, gone);
+      } else {
+        LOG.debug("{} is gone", client, gone);
+      }
       message.close();
       return;
     }

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// A core for transports, for tests to which it does not matter what a transport tells.
+#pragma once
+
+#include "spi/transport.hpp"
+
+namespace ripc::test {
+
+class QuietHost final : public spi::Host {
+ public:
+  void control_packet(spi::Source&, ripc_service_id, spi::Bytes) noexcept override {}
+  void transfer_finished(spi::Channel&, std::uint64_t) noexcept override {}
+  void room(spi::Channel&) noexcept override {}
+  void channel_lost(spi::Channel&) noexcept override {}
+  void fenced(ripc_service_id, std::uint64_t) noexcept override {}
+  void address_changed() noexcept override {}
+};
+
+}  // namespace ripc::test
