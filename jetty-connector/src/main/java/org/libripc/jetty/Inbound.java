@@ -5,7 +5,7 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import java.util.Deque;
-import java.util.Map;
+import java.util.NavigableMap;
 import java.util.TreeMap;
 import org.libripc.Message;
 import org.libripc.ViewKind;
@@ -21,12 +21,15 @@ final class Inbound {
   /** Messages that may be ahead of one that is still on its way. */
   private static final int MOST_EARLY = 4096;
 
-  private record Part(Message message, Frame frame) {}
+  /** A message, and what it takes of the window. */
+  private record Part(Message message, Frame frame, long cost) {}
 
   private final Deque<Part> ready = new ArrayDeque<>();
-  private final Map<Integer, Part> early = new TreeMap<>();
+  private final NavigableMap<Integer, Part> early =
+      new TreeMap<>((left, right) -> Integer.signum(left - right)); // numbers go round
   private int nextSequence;
   private long received;
+  private long receivedEarly;
   private long consumed;
   // Where the reader is in the first message that is ready.
   private int item = 1;
@@ -47,19 +50,41 @@ final class Inbound {
       message.close();
       return true;
     }
+    Part part = new Part(message, frame, cost(message, frame));
     if (distance >= MOST_EARLY
-        || received - consumed > window
-        || early.containsKey(frame.sequence())) {
+        || early.containsKey(frame.sequence())
+        || part.cost > 0 && ahead(part) >= window) {
       message.close();
       return false;
     }
-    early.put(frame.sequence(), new Part(message, frame));
+    early.put(frame.sequence(), part);
+    receivedEarly += part.cost;
     for (Part next = early.remove(nextSequence); next != null; ) {
       ++nextSequence;
+      receivedEarly -= next.cost;
       take(next);
       next = early.remove(nextSequence);
     }
     return true;
+  }
+
+  // A filler takes nothing, so an end may come when the window is full.
+  private static long cost(Message message, Frame frame) {
+    if (frame.has(Frame.FILLER)) return 0;
+    long size = 0;
+    for (int index = 1; index < message.itemCount(); ++index) {
+      if (message.kind(index) != ViewKind.FAILED) size += message.size(index);
+    }
+    return size == 0 ? 0 : size + Frame.COST;
+  }
+
+  // How far ahead of the reader the sender was when it sent the last of what is here, with a part.
+  private long ahead(Part part) {
+    Part last = part;
+    for (Part each : early.tailMap(part.frame.sequence(), false).values()) {
+      if (each.cost > 0) last = each;
+    }
+    return received - consumed + receivedEarly + part.cost - last.cost;
   }
 
   private void take(Part part) {
@@ -68,17 +93,13 @@ final class Inbound {
       message.close();
       return;
     }
-    boolean filler = part.frame.has(Frame.FILLER);
-    long size = 0;
     for (int index = 1; index < message.itemCount(); ++index) {
       if (message.kind(index) == ViewKind.FAILED) {
         failure = new IOException("A part of the stream was lost: " + message.status(index));
-      } else if (!filler) {
-        size += message.size(index);
       }
     }
-    if (failure == null && size > 0) {
-      received += size + Frame.COST;
+    if (failure == null && part.cost > 0) {
+      received += part.cost;
       ready.add(part);
     } else {
       message.close();
@@ -147,6 +168,7 @@ final class Inbound {
     ready.clear();
     early.values().forEach(part -> part.message.close());
     early.clear();
+    receivedEarly = 0;
   }
 
   @Override

@@ -252,6 +252,29 @@ class BehaviourTest extends HttpPairTest {
   }
 
   @Test
+  void anEndMayComeWhenTheWindowIsFull() throws Exception {
+    int first = 1_000_000;
+    int second = 300_000;
+    startServer(
+        handler(
+            (request, response, callback) -> {
+              response.getHeaders().put(HttpHeader.CONTENT_LENGTH, (long) first + second);
+              Content.Sink.write(response, false, ByteBuffer.wrap(pattern(first, 1)));
+              Content.Sink.write(response, true, ByteBuffer.wrap(pattern(second, 2)));
+              callback.succeeded();
+            }),
+        ignored -> {});
+    try (RawConnection connection = raw()) {
+      connection.write("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+      if (connection instanceof RawConnection.Stream stream) {
+        assertTrue(eventually(() -> stream.endPoint.toString().contains(",ended")), "the end");
+      }
+      String answer = connection.readAll();
+      assertEquals(first + second, answer.length() - answer.indexOf("\r\n\r\n") - 4);
+    }
+  }
+
+  @Test
   void manySmallWritesArriveInOrder() throws Exception {
     int count = 3_000;
     startServer(
