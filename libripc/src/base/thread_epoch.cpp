@@ -42,6 +42,7 @@ ThreadEpoch::Record& take_record() noexcept {
 
 thread_local ThreadEpoch::Record* ThreadEpoch::current_ = nullptr;
 bool ThreadEpoch::needs_fence_ = !has_barrier();
+std::atomic<std::uint64_t> ThreadEpoch::barriers_{0};
 
 ThreadEpoch::Record& ThreadEpoch::attach() noexcept {
   static thread_local Lease lease;
@@ -51,6 +52,7 @@ ThreadEpoch::Record& ThreadEpoch::attach() noexcept {
 }
 
 void ThreadEpoch::barrier() noexcept {
+  barriers_.fetch_add(1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!needs_fence_) syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 }

@@ -57,6 +57,9 @@ class ThreadEpoch {
   // Waits until the record's thread is in no section that began before the call.
   static void synchronize(const Record& record) noexcept;
 
+  // How often a barrier ran in all threads: each interrupts the processors that run them.
+  static std::uint64_t barriers() noexcept { return barriers_.load(std::memory_order_relaxed); }
+
   // Sections that had begun when it was made, and are not over yet.
   class Waiting {
    public:
@@ -76,6 +79,7 @@ class ThreadEpoch {
   // Reached on every message: a fixed offset from the thread pointer instead of a call.
   static thread_local Record* current_ __attribute__((tls_model("initial-exec")));
   static bool needs_fence_;
+  static std::atomic<std::uint64_t> barriers_;
 };
 
 // Deferred destruction of what read sections may still see.

@@ -6,6 +6,13 @@
 
 namespace ripc::core {
 
+namespace {
+
+// A thread that receives so often in a row is not one of several that take turns.
+constexpr std::uint32_t kCallsToOwn = 256;
+
+}  // namespace
+
 MessagePools::~MessagePools() {
   for (MessagePool* pool : std::exchange(pools_, {})) delete pool;
 }
@@ -44,11 +51,19 @@ Message* MessagePool::make(bool large) noexcept {
   return message;
 }
 
+// To take over from an owner costs a barrier, which interrupts every processor that runs a thread of this process.
 void MessagePool::change_owner(const ThreadEpoch::Record& thread) noexcept {
-  const ThreadEpoch::Record* former = owner_.exchange(nullptr, std::memory_order_seq_cst);
-  // The former receiver may be giving a message back as the owner that it no longer is.
-  if (former != nullptr) ThreadEpoch::synchronize(*former);
-  owner_.store(&thread, std::memory_order_seq_cst);
+  if (const ThreadEpoch::Record* former = owner_.exchange(nullptr, std::memory_order_seq_cst)) {
+    // It may be giving a message back as the owner that it no longer is.
+    ThreadEpoch::synchronize(*former);
+    candidate_ = &thread;
+    entered_ = 0;
+    return;
+  }
+  const bool is_first = candidate_ == nullptr;
+  if (candidate_ != &thread) entered_ = 0;
+  candidate_ = &thread;
+  if (is_first || ++entered_ >= kCallsToOwn) owner_.store(&thread, std::memory_order_seq_cst);
 }
 
 void MessagePool::collect(List& list) noexcept {

@@ -88,7 +88,8 @@ class MessagePool {
   // packet_limit: bytes of the largest packet. max_messages: how many may be out at once.
   MessagePool(MessagePools& pools, std::size_t packet_limit, std::uint32_t max_messages);
 
-  // The receiving thread, before it takes messages: from now on it is the one.
+  // The receiving thread, before it takes messages: from now on it is the one. Threads that take turns all give back
+  // through the list, until one of them has stayed for a while.
   void enter(const ThreadEpoch::Record& thread) noexcept {
     if (owner_.load(std::memory_order_relaxed) != &thread) [[unlikely]]
       change_owner(thread);
@@ -159,8 +160,10 @@ class MessagePool {
   std::uint32_t out_ = 0;    // as far as the receiving thread knows
   List small_;
   List large_;
-  std::atomic<const ThreadEpoch::Record*> owner_{nullptr};
-  std::atomic<std::int64_t> remaining_{0};  // out after close(); negative before it has counted
+  std::atomic<const ThreadEpoch::Record*> owner_{nullptr};  // the receiving thread, or none: threads take turns
+  const ThreadEpoch::Record* candidate_ = nullptr;          // where there is none: who receives
+  std::uint32_t entered_ = 0;                               // how often, without another thread in between
+  std::atomic<std::int64_t> remaining_{0};                  // out after close(); negative before it has counted
 };
 
 }  // namespace ripc::core

@@ -145,6 +145,33 @@ TEST(MessagePool, CanMoveToAnotherReceivingThread) {
   for (Message* message : all) MessagePool::release(message);
 }
 
+TEST(MessagePool, ThreadsThatTakeTurnsCostOneBarrierInAll) {
+  Pool pool(4);
+  const std::uint64_t before = ThreadEpoch::barriers();
+  const auto take_a_turn = [&] {
+    pool.enter();
+    Message* message = pool->take(10, 1);
+    ASSERT_NE(message, nullptr);
+    MessagePool::release(message);
+  };
+  for (int turn = 0; turn < 20; ++turn) {
+    std::thread(take_a_turn).join();
+    take_a_turn();
+  }
+  EXPECT_EQ(ThreadEpoch::barriers() - before, 1u);
+  pool.enter();
+  EXPECT_FALSE(pool->exhausted());
+}
+
+TEST(MessagePool, AThreadThatStaysOwnsThePoolAgain) {
+  Pool pool(4);
+  std::thread([&] { pool.enter(); }).join();
+  for (int call = 0; call < 1000; ++call) pool.enter();
+  const std::uint64_t before = ThreadEpoch::barriers();
+  std::thread([&] { pool.enter(); }).join();
+  EXPECT_EQ(ThreadEpoch::barriers() - before, 1u) << "there was no owner to take over from";
+}
+
 // Each message carries a number in its storage: two owners at once would be seen, by a race detector too.
 TEST(MessagePoolThreads, NeverGiveOneMessageTwice) {
   constexpr int kMessages = 20'000, kReleasers = 3;

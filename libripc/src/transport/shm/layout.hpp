@@ -84,10 +84,14 @@ struct Geometry {
 
 // The state of one service, in memory that peers can only read: one cache line of a page of 64 services.
 struct alignas(kCacheLine) ServiceLine {
-  std::atomic<std::uint32_t> sleep_epoch;  // odd: the receiver sleeps or is about to
+  std::atomic<std::uint32_t> sleep_epoch;  // kAsleep, kDrowsy, and above them the number of the sleep
   std::atomic<std::uint32_t>
       registration;  // changes when the service ends; a channel compares it with what it was told
 };
+inline constexpr std::uint32_t kAsleep = 1;  // the receiver sleeps or is about to
+inline constexpr std::uint32_t kDrowsy =
+    2;  // it sleeps often: senders execute a fence before they look whether it does
+inline constexpr std::uint32_t kOneSleep = 4;
 inline constexpr std::size_t kStatePageSize = 4096;
 inline constexpr std::size_t kServicesPerStatePage = kStatePageSize / sizeof(ServiceLine);
 

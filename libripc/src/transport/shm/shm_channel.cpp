@@ -73,9 +73,14 @@ inline void ShmChannel::wake_receiver(bool& woke) noexcept {
   } else {
     std::atomic_signal_fence(std::memory_order_seq_cst);
   }
+  if ((line_->sleep_epoch.load(std::memory_order_relaxed) & (kAsleep | kDrowsy)) != 0) [[unlikely]]
+    wake_drowsy_receiver(woke);
+}
+
+void ShmChannel::wake_drowsy_receiver(bool& woke) noexcept {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   const std::uint32_t epoch = line_->sleep_epoch.load(std::memory_order_relaxed);
-  if ((epoch & 1) != 0) [[unlikely]]
-    ring_doorbell(epoch, woke);
+  if ((epoch & kAsleep) != 0) ring_doorbell(epoch, woke);
 }
 
 void ShmChannel::ring_doorbell(std::uint32_t epoch, bool& woke) noexcept {

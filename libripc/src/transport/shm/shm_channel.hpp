@@ -83,6 +83,7 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
     return service_ended() ? RIPC_CLOSED : RIPC_OK;
   }
   void wake_receiver(bool& woke) noexcept;
+  void wake_drowsy_receiver(bool& woke) noexcept;
   void ring_doorbell(std::uint32_t epoch, bool& woke) noexcept;
 
   Parts parts_;

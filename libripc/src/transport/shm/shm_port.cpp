@@ -17,6 +17,9 @@ constexpr std::size_t kTurn = 32;
 constexpr std::size_t kStreak = 16;
 // An empty look in a stream is followed by at most this many rests of this many pauses.
 constexpr int kRests = 4, kRest = 64;
+// After this many packets without a sleep the receiver is awake for good. A barrier costs as much as hundreds of
+// fences.
+constexpr std::size_t kWakeAfter = 256;
 // A port with one source, which is what a client has, looks at its next cell this often in one poll: the way from here
 // to the caller and back costs ten such looks.
 constexpr int kLooks = 16;
@@ -26,8 +29,7 @@ ShmPort::ShmPort(const spi::PortOptions& options, EventSet& events, ServiceState
                  std::function<void(ShmPort&)> closed)
     : options_(options), events_(events), state_(std::move(state)), line_(&state_.line()), closed_(std::move(closed)) {
   // A line may have served another service before; it starts awake.
-  if ((line_->sleep_epoch.load(std::memory_order_relaxed) & 1) != 0)
-    line_->sleep_epoch.fetch_add(1, std::memory_order_seq_cst);
+  line_->sleep_epoch.fetch_and(~(kAsleep | kDrowsy), std::memory_order_seq_cst);
 }
 
 ShmPort::~ShmPort() {
@@ -84,6 +86,8 @@ std::size_t ShmPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept {
   std::size_t taken = polled_.size() == 1 ? poll_only(sink, budget) : poll_all(sink, budget);
   if (taken != 0) [[likely]] {
     streak_ += taken;
+    if (drowsy_ && (since_sleep_ += taken) >= kWakeAfter) [[unlikely]]
+      end_drowsiness();
     return taken;
   }
   if (streak_ >= kStreak) taken = poll_rested(sink, budget);
@@ -172,15 +176,31 @@ void ShmPort::remove(const std::shared_ptr<ShmSource>& source) noexcept {
   version_.fetch_add(1, std::memory_order_release);
 }
 
+// A sender that sees kDrowsy executes a fence between its packet and its look at kAsleep, and so does this between
+// kAsleep and the last look at the queues. Only senders that may not have seen kDrowsy need the barrier, which
+// interrupts every processor that runs one: many microseconds in a virtual machine.
 void ShmPort::prepare_sleep() noexcept {
   const std::uint32_t epoch = line_->sleep_epoch.load(std::memory_order_relaxed);
-  line_->sleep_epoch.store((epoch & 1) != 0 ? epoch + 2 : epoch + 1, std::memory_order_seq_cst);
-  process_barrier();
+  line_->sleep_epoch.store(((epoch & ~(kAsleep | kDrowsy)) + kOneSleep) | kAsleep | kDrowsy, std::memory_order_seq_cst);
+  if ((epoch & kDrowsy) == 0) {
+    process_barrier();
+  } else {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+  since_sleep_ = 0;
+  drowsy_ = true;
 }
 
 void ShmPort::cancel_sleep() noexcept {
   const std::uint32_t epoch = line_->sleep_epoch.load(std::memory_order_relaxed);
-  if ((epoch & 1) != 0) line_->sleep_epoch.store(epoch + 1, std::memory_order_release);
+  if ((epoch & kAsleep) != 0) line_->sleep_epoch.store(epoch & ~kAsleep, std::memory_order_release);
+}
+
+// Senders may do without the fence again.
+void ShmPort::end_drowsiness() noexcept {
+  drowsy_ = false;
+  const std::uint32_t epoch = line_->sleep_epoch.load(std::memory_order_relaxed);
+  line_->sleep_epoch.store(epoch & ~(kAsleep | kDrowsy), std::memory_order_release);
 }
 
 }  // namespace ripc::shm

@@ -52,6 +52,7 @@ class ShmPort final : public spi::Port {
                           std::size_t budget, bool& stop) const noexcept;
   std::size_t bury(std::shared_ptr<ShmSource> source, spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
   void remove(const std::shared_ptr<ShmSource>& source) noexcept;
+  void end_drowsiness() noexcept;
 
   spi::PortOptions options_;
   EventSet& events_;
@@ -68,7 +69,9 @@ class ShmPort final : public spi::Port {
   std::vector<std::shared_ptr<ShmSource>> polled_;
   std::uint64_t polled_version_ = 0;
   std::size_t next_ = 0;
-  std::size_t streak_ = 0;  // packets since the last look that found none
+  bool drowsy_ = false;          // senders see kDrowsy
+  std::size_t since_sleep_ = 0;  // packets, while it is
+  std::size_t streak_ = 0;       // packets since the last look that found none
 };
 
 }  // namespace ripc::shm

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// What it costs the processors of senders that a receiver sleeps.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "../../base/process_helpers.hpp"
+#include "base/process_barrier.hpp"
+#include "ripc/ripc.h"
+
+namespace ripc::shm {
+namespace {
+
+constexpr std::uint64_t kMoment = 1'000'000;
+constexpr std::uint64_t kPatience = 20'000'000'000;
+constexpr int kAwakeAgain = 256;
+
+// A context without spinning, with one service.
+class Side {
+ public:
+  explicit Side(const std::string& directory) {
+    ripc_context_options options;
+    ripc_context_options_init(&options);
+    options.runtime_directory = directory.c_str();
+    options.transports = "shm";
+    options.spin = 0;
+    EXPECT_EQ(ripc_context_create(&options, &context_), RIPC_OK) << ripc_last_error();
+    EXPECT_EQ(ripc_service_register(context_, nullptr, &service_), RIPC_OK) << ripc_last_error();
+  }
+  ~Side() {
+    (void)ripc_service_unregister(service_);
+    (void)ripc_context_destroy(context_);
+  }
+  Side(const Side&) = delete;
+  Side& operator=(const Side&) = delete;
+
+  ripc_service* get() const { return service_; }
+  ripc_status send_to(const Side& other) const {
+    return ripc_send(service_, ripc_service_get_id(other.service_), &item_, 1, nullptr, nullptr);
+  }
+  ripc_status receive(std::uint64_t timeout) const {
+    ripc_message* message = nullptr;
+    const ripc_status status = ripc_receive(service_, 0, timeout, &message);
+    ripc_message_release(message);
+    return status;
+  }
+  std::uint64_t sleeps() const {
+    ripc_service_statistics statistics{};
+    statistics.size = sizeof statistics;
+    EXPECT_EQ(ripc_service_get_statistics(service_, &statistics), RIPC_OK);
+    return statistics.sleeps;
+  }
+
+ private:
+  static constexpr ripc_item item_{"x", 1, RIPC_ITEM_SHORT, 0};
+  ripc_context* context_ = nullptr;
+  ripc_service* service_ = nullptr;
+};
+
+class ShmSleep : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!register_process_barrier()) GTEST_SKIP() << "the kernel has no membarrier";
+  }
+  const test::TemporaryDirectory directory_;
+  const Side one_{directory_.path()};
+  const Side other_{directory_.path()};
+};
+
+TEST_F(ShmSleep, ManyInARowTakeOneBarrier) {
+  constexpr int kRounds = 200;
+  ASSERT_EQ(one_.send_to(other_), RIPC_OK);
+  ASSERT_EQ(other_.receive(kPatience), RIPC_OK);
+  std::atomic<bool> failed{false};
+  std::thread answering([&] {
+    for (int round = 0; round < kRounds && !failed; ++round)
+      failed = other_.receive(kPatience) != RIPC_OK || other_.send_to(one_) != RIPC_OK;
+  });
+  const std::uint64_t before = process_barriers();
+  for (int round = 0; round < kRounds && !failed; ++round)
+    failed = one_.send_to(other_) != RIPC_OK || one_.receive(kPatience) != RIPC_OK;
+  answering.join();
+  EXPECT_FALSE(failed);
+  EXPECT_GT(one_.sleeps() + other_.sleeps(), 20u) << "they did not sleep";
+  EXPECT_LE(process_barriers() - before, 2u);
+}
+
+TEST_F(ShmSleep, IsWithoutCostForTheSendersOfAReceiverThatWasAwakeForAWhile) {
+  EXPECT_EQ(other_.receive(kMoment), RIPC_TIMEOUT);
+  std::uint64_t before = process_barriers();
+  EXPECT_EQ(other_.receive(kMoment), RIPC_TIMEOUT);
+  EXPECT_EQ(process_barriers(), before) << "senders knew that it sleeps often";
+  for (int number = 0; number < kAwakeAgain; ++number) {
+    ASSERT_EQ(one_.send_to(other_), RIPC_OK);
+    ASSERT_EQ(other_.receive(0), RIPC_OK);
+  }
+  before = process_barriers();
+  EXPECT_EQ(other_.receive(kMoment), RIPC_TIMEOUT);
+  EXPECT_EQ(process_barriers() - before, 1u) << "senders were not told that they need no fence";
+}
+
+}  // namespace
+}  // namespace ripc::shm
