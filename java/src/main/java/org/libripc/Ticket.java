@@ -100,6 +100,23 @@ public final class Ticket extends CompletableFuture<Void> {
   }
 
   /**
+   * Looks whether the peer has taken the message, and completes this in the calling thread if so.
+   * On shared memory that is known before the responder thread has heard of it; elsewhere this is
+   * {@link #isDone}.
+   *
+   * @return whether it is complete
+   */
+  public boolean poll() {
+    int status;
+    synchronized (this) {
+      if (handle == 0) return isDone();
+      status = ripc.binding().ticketPoll(handle);
+    }
+    if (Status.of(status) != Status.PENDING) finish(status);
+    return isDone();
+  }
+
+  /**
    * Withdraws the message if the peer has not taken it yet: it is then never delivered, its short
    * items neither.
    *

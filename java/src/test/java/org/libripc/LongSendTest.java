@@ -11,6 +11,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.nio.ByteBuffer;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 
@@ -194,6 +195,44 @@ class LongSendTest extends PairTest {
     assertFalse(after.isDone());
     receive(server).close();
     assertEquals("taken", after.get(LIMIT, TimeUnit.SECONDS));
+  }
+
+  @Test
+  void pollingCompletesATicketWithoutTheResponder() throws Exception {
+    server.lending(true);
+    CountDownLatch busy = new CountDownLatch(1);
+    CountDownLatch goOn = new CountDownLatch(1);
+    try (RegisteredBuffer lease = leased(200_000, 4)) {
+      // From now on the responder of the sender is held up.
+      Ticket holding = client.send(server.id(), new Outgoing().add(lease, ItemKind.LONG));
+      CompletableFuture<Void> held =
+          holding.thenRun(
+              () -> {
+                busy.countDown();
+                await(goOn);
+              });
+      receive(server).close();
+      await(busy);
+      Ticket ticket = client.send(server.id(), new Outgoing().add(lease, ItemKind.LONG));
+      if (isShm()) {
+        assertFalse(ticket.poll(), "nobody has taken it");
+        receive(server).close();
+        assertTrue(ticket.poll());
+      }
+      goOn.countDown();
+      held.get(10, TimeUnit.SECONDS);
+      if (!isShm()) receive(server).close();
+      assertEquals(Status.OK, finalStatus(ticket));
+      assertTrue(ticket.poll(), "it stays complete");
+    }
+  }
+
+  private static void await(CountDownLatch latch) {
+    try {
+      assertTrue(latch.await(10, TimeUnit.SECONDS));
+    } catch (InterruptedException interrupted) {
+      throw new IllegalStateException(interrupted);
+    }
   }
 
   @Test

@@ -185,6 +185,11 @@ class JnaBinding implements NativeBinding {
   }
 
   @Override
+  public int ticketPoll(long ticket) {
+    return JnaCalls.ripc_ticket_poll(ticket);
+  }
+
+  @Override
   public int ticketCancel(long ticket) {
     return JnaCalls.ripc_ticket_cancel(ticket);
   }

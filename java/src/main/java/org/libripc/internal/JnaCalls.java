@@ -75,6 +75,8 @@ final class JnaCalls {
 
   static native int ripc_request_room_event(long service, long to);
 
+  static native int ripc_ticket_poll(long ticket);
+
   static native int ripc_ticket_cancel(long ticket);
 
   static native void ripc_ticket_release(long ticket);

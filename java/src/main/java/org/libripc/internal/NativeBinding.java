@@ -76,6 +76,8 @@ public interface NativeBinding {
 
   int requestRoomEvent(long service, long to);
 
+  int ticketPoll(long ticket);
+
   int ticketCancel(long ticket);
 
   void ticketRelease(long ticket);

@@ -45,6 +45,9 @@ public final class RipcEndPoint extends AbstractEndPoint {
   private final Outbound out;
   private final Runnable fillable = new Fillable();
   private final Runnable completeWrite = new CompleteWrite();
+  // A thread finds itself here only if it is the one that receives, in received().
+  private Thread receiving;
+  private boolean mayWrite; // that thread's
   // Guarded by this.
   private Message life; // what tells the other side, once closed, that this one is alive no more
   private boolean accepted;
@@ -177,7 +180,11 @@ public final class RipcEndPoint extends AbstractEndPoint {
 
   /** The next write may go on; from any thread, with locks held. */
   void writable() {
-    multiplexer.execute(completeWrite);
+    if (Thread.currentThread() == receiving) {
+      mayWrite = true;
+    } else {
+      multiplexer.execute(completeWrite);
+    }
   }
 
   /** The connection is broken: reads fail after what has come, writes at once. Any thread. */
@@ -235,9 +242,26 @@ public final class RipcEndPoint extends AbstractEndPoint {
    * @return what is to be run for it; null if nothing is
    */
   Runnable received(Message message, Frame frame) {
+    Runnable task;
+    receiving = Thread.currentThread();
+    try {
+      task = take(message, frame);
+    } finally {
+      receiving = null;
+    }
+    if (!mayWrite) return task;
+    mayWrite = false;
+    if (task == null) return completeWrite;
+    // Either may wait for the other.
+    multiplexer.execute(completeWrite);
+    return task;
+  }
+
+  private Runnable take(Message message, Frame frame) {
     // A probe of the other side is no use of the connection.
     if (frame.type() != Frame.Type.CREDIT || out.isNews(frame.consumed())) notIdle();
     boolean sane = out.acknowledge(frame.consumed());
+    out.look();
     switch (frame.type()) {
       case ACCEPT -> {
         keep(message);
