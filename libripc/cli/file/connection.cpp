@@ -46,6 +46,11 @@ libripc::Error Connection::find() {
   return {};
 }
 
+std::string Connection::transport() const {
+  const auto path = context_.find_path(info_.id);
+  return path.ok() ? path->transport : info_.transport;
+}
+
 Connection::Outcome Connection::send(Operation operation, const RequestHeader& header, libripc::Bytes argument,
                                      const libripc::SendOptions& options) {
   libripc::SendOptions tagged = options;

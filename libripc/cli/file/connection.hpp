@@ -40,6 +40,8 @@ class Connection {
 
   const libripc::Error& error() const noexcept { return error_; }
   const libripc::ServiceInfo& info() const noexcept { return info_; }
+  // Of the path that is in use now: a service may have moved since find().
+  std::string transport() const;
   libripc::Service& service() noexcept { return service_; }
   const Target& target() const noexcept { return target_; }
   std::uint64_t next_request() noexcept { return ++request_; }

@@ -26,8 +26,8 @@ FetchReport Fetch::run() {
     }
     step = open();
   }
-  report_.transport = connection_.info().transport;
   report_.nanoseconds = monotonic_now() - started;
+  report_.transport = step == Step::done ? connection_.transport() : connection_.info().transport;
   return report_;
 }
 

@@ -82,15 +82,15 @@ final class Sender {
   }
 
   Ticket reply(Message to, Outgoing message) {
-    MessageHandle handle = to.handle();
-    Ticket ticket;
-    if (handle == null) {
-      ticket = trySend(to.source(), message);
-    } else {
-      ticket = sendAny(0, message, false, handle);
-    }
+    Ticket ticket = tryReply(to, message);
     if (ticket == null) throw RipcException.ofLastCall(Status.AGAIN.code());
     return ticket;
+  }
+
+  /** Null: no room. */
+  Ticket tryReply(Message to, Outgoing message) {
+    MessageHandle handle = to.handle();
+    return handle == null ? trySend(to.source(), message) : sendAny(0, message, false, handle);
   }
 
   private int sendPlain(long to, Outgoing message) {

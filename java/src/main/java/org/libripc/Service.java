@@ -143,6 +143,11 @@ public final class Service implements AutoCloseable {
     return sender.reply(to, message);
   }
 
+  /** Like {@link #reply(Message, Outgoing)}, but returns null if the peer has no room. */
+  public Ticket tryReply(Message to, Outgoing message) {
+    return sender.tryReply(to, message);
+  }
+
   /** Replies with one item and tag 0. */
   public Ticket reply(Message to, ByteBuffer item) {
     return sender.reply(to, item);

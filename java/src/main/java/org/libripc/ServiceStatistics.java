@@ -12,7 +12,7 @@ package org.libripc;
  * @param longItemsReceived long items received
  * @param longBytesReceived bytes of long items received
  * @param itemsLent items received as lent views
- * @param itemsReturned items received in return buffers
+ * @param itemsReturned items written into return buffers of peers
  * @param itemsDiscarded items that could not be delivered
  * @param again sends that found no room
  * @param wakesSent system calls made to wake a sleeping receiver

@@ -22,21 +22,32 @@ final class Inbound {
   private static final int MOST_EARLY = 4096;
 
   /** A message, and what it takes of the window. */
+  /** Who gets the messages whose bytes were read. */
+  interface Reader {
+    /** Takes it over. With the lock held. */
+    void finished(Message message);
+  }
+
   private record Part(Message message, Frame frame, long cost) {}
 
+  private final Reader reader;
   private final Deque<Part> ready = new ArrayDeque<>();
   private final NavigableMap<Integer, Part> early =
       new TreeMap<>((left, right) -> Integer.signum(left - right)); // numbers go round
   private int nextSequence;
   private long received;
   private long receivedEarly;
-  private long consumed;
+  private volatile long consumed; // written with the lock held
   // Where the reader is in the first message that is ready.
   private int item = 1;
   private long offset;
   private boolean ended; // no more messages are taken: the stream is at its end
   private IOException failure; // nor after what is ready already
   private boolean closed;
+
+  Inbound(Reader reader) {
+    this.reader = reader;
+  }
 
   /**
    * Takes over a message of the stream.
@@ -124,7 +135,7 @@ final class Inbound {
         offset = 0;
       }
       if (item == message.itemCount()) {
-        ready.poll().message.close();
+        reader.finished(ready.poll().message);
         consumed += Frame.COST;
         item = 1;
       }
@@ -147,7 +158,7 @@ final class Inbound {
   }
 
   /** What was read so far: its bytes, and {@link Frame#COST} for each message. */
-  synchronized long consumed() {
+  long consumed() {
     return consumed;
   }
 

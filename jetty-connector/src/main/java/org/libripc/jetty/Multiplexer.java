@@ -16,6 +16,7 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.LongAdder;
 import org.eclipse.jetty.util.component.ContainerLifeCycle;
 import org.eclipse.jetty.util.thread.ExecutionStrategy;
 import org.eclipse.jetty.util.thread.Scheduler;
@@ -77,6 +78,7 @@ final class Multiplexer extends ContainerLifeCycle {
   private RipcSelector.Key key;
   private volatile boolean running;
   private int sinceRoom;
+  private final LongAdder returnedParts = new LongAdder();
 
   /** Takes over the service. Null as the acceptor: nobody may connect to it. */
   Multiplexer(
@@ -155,6 +157,19 @@ final class Multiplexer extends ContainerLifeCycle {
     }
   }
 
+  int returnBytes() {
+    return options.returnBytes();
+  }
+
+  /** An answer has come that lies in a return buffer. */
+  void partReturned() {
+    returnedParts.increment();
+  }
+
+  long returnedParts() {
+    return returnedParts.sum();
+  }
+
   RegisteredBuffer lease(int size) {
     return service.ripc().lease(size);
   }
@@ -178,7 +193,15 @@ final class Multiplexer extends ContainerLifeCycle {
 
   /** Null if there is no room: {@link Outbound#room} comes when there may be some. */
   Ticket send(RipcEndPoint from, Outgoing message) {
-    Ticket ticket = service.trySend(from.peer(), message);
+    return orRoom(from, service.trySend(from.peer(), message));
+  }
+
+  /** The same, as the reply to a message. */
+  Ticket reply(RipcEndPoint from, Message request, Outgoing message) {
+    return orRoom(from, service.tryReply(request, message));
+  }
+
+  private Ticket orRoom(RipcEndPoint from, Ticket ticket) {
     if (ticket != null) return ticket;
     roomWaiters.compute(
         from.peer(),

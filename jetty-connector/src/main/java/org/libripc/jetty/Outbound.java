@@ -9,6 +9,7 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.eclipse.jetty.io.EofException;
 import org.libripc.ItemKind;
+import org.libripc.Message;
 import org.libripc.Outgoing;
 import org.libripc.RegisteredBuffer;
 import org.libripc.RipcException;
@@ -28,9 +29,6 @@ import org.libripc.Ticket;
 final class Outbound {
   /** Messages of one connection whose memory may be away at once. */
   private static final int MOST_FLIGHTS = 4;
-
-  /** Message parts up to this size are copied into the message that a long part travels in. */
-  private static final int SMALL_PART = 1024;
 
   /** The most bytes of one message where the receiver needs memory for them. */
   private static final int LARGEST_PULLED = 1 << 20;
@@ -62,8 +60,11 @@ final class Outbound {
 
   private final RipcEndPoint endPoint;
   private final Multiplexer multiplexer;
+  private final boolean offers;
   private final Deque<Flight> flights = new ArrayDeque<>();
   private final Deque<Control> controls = new ArrayDeque<>();
+  private Offer offer; // the return buffer of this side
+  private Message request; // has one of the other side
   private int nextSequence;
   private long sent;
   private long acknowledged;
@@ -79,9 +80,13 @@ final class Outbound {
   private boolean closed;
   private IOException failure;
 
-  Outbound(RipcEndPoint endPoint, Multiplexer multiplexer) {
+  /**
+   * @param offers whether a return buffer is offered to the other side, if the options ask for it
+   */
+  Outbound(RipcEndPoint endPoint, Multiplexer multiplexer, boolean offers) {
     this.endPoint = endPoint;
     this.multiplexer = multiplexer;
+    this.offers = offers && multiplexer.returnBytes() != 0;
   }
 
   /**
@@ -116,14 +121,14 @@ final class Outbound {
         long ahead = 0;
         for (Flight flight : flights) ahead += flight.bytes;
         wait = Wait.TICKET;
-        for (long left = remaining(buffers) - ahead; left > 0; ) {
+        for (long left = Parts.remaining(buffers) - ahead; left > 0; ) {
           long bytes = sendData(buffers, ahead, left);
           if (bytes == 0) break;
           ahead += bytes;
           left -= bytes;
         }
         land(buffers);
-        return remaining(buffers) == 0;
+        return Parts.remaining(buffers) == 0;
       } catch (RipcException problem) {
         broken = new IOException(problem);
       }
@@ -143,12 +148,6 @@ final class Outbound {
     }
   }
 
-  private static long remaining(ByteBuffer[] buffers) {
-    long bytes = 0;
-    for (ByteBuffer buffer : buffers) bytes += buffer.remaining();
-    return bytes;
-  }
-
   /** How many bytes, of the `left` ones that begin at `from`, have gone in one message; 0: none. */
   private long sendData(ByteBuffer[] buffers, long from, long left) {
     if (sent - acknowledged >= window) {
@@ -157,78 +156,56 @@ final class Outbound {
     }
     if (flights.size() >= MOST_FLIGHTS) return 0;
     if (!sendControls()) return 0;
-    long size = reliable ? left : Math.min(left, LARGEST_PULLED);
+    Parts parts = parts(buffers, from, reliable ? left : Math.min(left, LARGEST_PULLED));
     Outgoing message = header(Frame.Type.DATA, 0, Frame.Reason.NONE, 0);
     Flight flight;
     RegisteredBuffer copy = null;
+    Message into = null;
     try {
-      if (reliable && size + Frame.BYTES <= shortLimit) {
-        flight = new Flight(size, true);
-        addParts(message, buffers, from, size, false);
-      } else if (size <= multiplexer.copyLimit() || !fits(buffers, from, size)) {
-        size = Math.min(size, LARGEST_PULLED);
-        flight = new Flight(size, true);
-        copy = multiplexer.lease((int) size);
-        message.add(gather(copy, buffers, from, size), ItemKind.LONG);
+      boolean offering = offers && offer().attachTo(message);
+      if (reliable && parts.bytes() + Frame.BYTES <= shortLimit) {
+        flight = new Flight(parts.bytes(), true);
+        parts.addTo(message, ItemKind.SHORT);
+      } else if (request != null && parts.cutToReturn(request.returnSize(0))) {
+        flight = new Flight(parts.bytes(), false);
+        parts.addTo(message, ItemKind.RETURN);
+        into = request;
+      } else if (parts.bytes() <= multiplexer.copyLimit() || !parts.canStay(shortLimit)) {
+        if (parts.bytes() > LARGEST_PULLED) parts = parts(buffers, from, LARGEST_PULLED);
+        flight = new Flight(parts.bytes(), true);
+        copy = multiplexer.lease((int) parts.bytes());
+        message.add(parts.copyTo(copy.buffer()), ItemKind.LONG);
       } else {
-        flight = new Flight(size, false);
-        addParts(message, buffers, from, size, true);
+        flight = new Flight(parts.bytes(), false);
+        parts.addTo(message, ItemKind.LONG);
       }
-      flight.ticket = send(message);
+      flight.ticket = send(message, into);
+      if (offering && flight.ticket != null) offer.sent(message.requestId());
     } finally {
       message.clear();
       if (copy != null) copy.release();
     }
     if (flight.ticket == null) return 0;
+    if (into != null) dropRequest();
     ++nextSequence;
-    sent += size + Frame.COST;
+    sent += flight.bytes + Frame.COST;
     flights.add(flight);
     watch(flight);
-    return size;
+    return flight.bytes;
   }
 
-  /** Whether the parts can be sent where they lie, in one message. */
-  private boolean fits(ByteBuffer[] buffers, long from, long size) {
-    int smallBytes = Frame.BYTES;
-    int parts = 0;
-    for (ByteBuffer buffer : buffers) {
-      long skipped = Math.min(from, buffer.remaining());
-      long part = Math.min(size, buffer.remaining() - skipped);
-      from -= skipped;
-      size -= part;
-      if (part == 0) continue;
-      ++parts;
-      if (reliable && part <= SMALL_PART) smallBytes += (int) part;
-      else if (!buffer.isDirect()) return false;
-    }
-    return parts < 60 && smallBytes <= Math.min(shortLimit / 2, 3 * SMALL_PART);
+  private Parts parts(ByteBuffer[] buffers, long from, long size) {
+    return new Parts(buffers, from, size, reliable);
   }
 
-  private void addParts(
-      Outgoing message, ByteBuffer[] buffers, long from, long size, boolean asLong) {
-    for (ByteBuffer buffer : buffers) {
-      int skipped = (int) Math.min(from, buffer.remaining());
-      int part = (int) Math.min(size, buffer.remaining() - skipped);
-      from -= skipped;
-      size -= part;
-      if (part == 0) continue;
-      ByteBuffer item = buffer.slice(buffer.position() + skipped, part);
-      boolean small = reliable && part <= SMALL_PART;
-      message.add(item, asLong && !small ? ItemKind.LONG : ItemKind.SHORT);
-    }
+  private Offer offer() {
+    if (offer == null) offer = new Offer(multiplexer.lease(multiplexer.returnBytes()));
+    return offer;
   }
 
-  private static ByteBuffer gather(
-      RegisteredBuffer copy, ByteBuffer[] buffers, long from, long size) {
-    ByteBuffer all = copy.buffer();
-    for (ByteBuffer buffer : buffers) {
-      int skipped = (int) Math.min(from, buffer.remaining());
-      int part = (int) Math.min(size, buffer.remaining() - skipped);
-      from -= skipped;
-      size -= part;
-      all.put(buffer.slice(buffer.position() + skipped, part));
-    }
-    return all.flip();
+  private void dropRequest() {
+    if (request != null) request.close();
+    request = null;
   }
 
   private void watch(Flight flight) {
@@ -311,7 +288,7 @@ final class Outbound {
               credit == 0 ? 0 : multiplexer.window());
       try {
         if (credit != 0 || !reliable) message.add(multiplexer.filler(), ItemKind.LONG);
-        Ticket ticket = send(message);
+        Ticket ticket = send(message, null);
         if (ticket == null) return false;
         if (next.type == Frame.Type.DATA || next.type == Frame.Type.CLOSE) ++nextSequence;
         if (credit != 0 || next.type == Frame.Type.CREDIT) watchLife(ticket);
@@ -346,8 +323,11 @@ final class Outbound {
   }
 
   /** Null, and an event will come, if there is no room. */
-  private Ticket send(Outgoing message) {
-    Ticket ticket = multiplexer.send(endPoint, message);
+  private Ticket send(Outgoing message, Message replyTo) {
+    Ticket ticket =
+        replyTo == null
+            ? multiplexer.send(endPoint, message)
+            : multiplexer.reply(endPoint, replyTo, message);
     if (ticket == null) {
       wait = Wait.ROOM;
       roomRequested = true;
@@ -355,6 +335,25 @@ final class Outbound {
       told = Math.max(told, telling);
     }
     return ticket;
+  }
+
+  // ---- Return buffers ----
+
+  /** A message with a return buffer, whose bytes were read. Takes it over. */
+  synchronized void offered(Message message) {
+    dropRequest();
+    request = message;
+    if (closed) dropRequest();
+  }
+
+  /** An answer to the message with the return buffer of this side has come. */
+  synchronized void answered(long requestId) {
+    if (offer != null) offer.answered(requestId);
+  }
+
+  /** And was read. */
+  synchronized void answerRead() {
+    if (offer != null) offer.read();
   }
 
   // ---- Events ----
@@ -431,6 +430,7 @@ final class Outbound {
    */
   void close(boolean complete) {
     Deque<Flight> withdrawn;
+    Offer given;
     boolean gone;
     boolean wasEnded;
     synchronized (this) {
@@ -441,7 +441,10 @@ final class Outbound {
       ended = true;
       withdrawn = new ArrayDeque<>(flights);
       flights.clear();
+      dropRequest();
+      given = offer;
     }
+    if (given != null) given.close(multiplexer.service());
     boolean torn = false;
     for (Flight flight : withdrawn) {
       if (flight.landed) continue;

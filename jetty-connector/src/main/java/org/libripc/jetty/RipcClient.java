@@ -67,6 +67,12 @@ public final class RipcClient extends ContainerLifeCycle {
     return started == null ? null : started.service().id();
   }
 
+  /** How many parts of answers were written into return buffers: {@link StreamOptions}. */
+  public long getReturnedParts() {
+    Multiplexer started = multiplexer;
+    return started == null ? 0 : started.returnedParts();
+  }
+
   /** How many connections there are. */
   public int getConnections() {
     Multiplexer started = multiplexer;

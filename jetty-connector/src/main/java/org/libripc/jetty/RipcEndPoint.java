@@ -12,6 +12,7 @@ import org.eclipse.jetty.util.thread.Invocable;
 import org.libripc.Message;
 import org.libripc.Service;
 import org.libripc.ServiceId;
+import org.libripc.ViewKind;
 
 /**
  * One end of a stream connection between two services, as Jetty's connections use it.
@@ -41,7 +42,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
   private final RipcAddress local;
   private final RipcAddress remote;
   private final Listener listener;
-  private final Inbound in = new Inbound();
+  private final Inbound in = new Inbound(this::finished);
   private final Outbound out;
   private final Runnable fillable = new Fillable();
   private final Runnable completeWrite = new CompleteWrite();
@@ -62,7 +63,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
     ServiceId own = multiplexer.service().id();
     local = new RipcAddress(own, client ? number : 0);
     remote = new RipcAddress(peer, client ? 0 : number);
-    out = new Outbound(this, multiplexer);
+    out = new Outbound(this, multiplexer, client);
   }
 
   /** The service at the other end. */
@@ -276,6 +277,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
         return null;
       }
       case DATA, CLOSE -> {
+        if (message.inReplyTo() != 0) answered(message);
         sane &= in.accept(message, frame, multiplexer.window());
         if (sane && frame.type() == Frame.Type.CLOSE) {
           out.fail(new EofException("the other side has closed the connection"));
@@ -294,6 +296,22 @@ public final class RipcEndPoint extends AbstractEndPoint {
       return null;
     }
     return in.isReadable() && isFillInterested() ? fillable : null;
+  }
+
+  private void answered(Message message) {
+    out.answered(message.inReplyTo());
+    if (message.kind(message.itemCount() - 1) == ViewKind.RETURNED) multiplexer.partReturned();
+  }
+
+  // Its bytes were read.
+  private void finished(Message message) {
+    if (message.returnCount() != 0) {
+      out.offered(message);
+      return;
+    }
+    boolean answer = message.inReplyTo() != 0;
+    message.close();
+    if (answer) out.answerRead();
   }
 
   private final class Fillable implements Invocable.Task {

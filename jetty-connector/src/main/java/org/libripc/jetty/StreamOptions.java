@@ -9,11 +9,13 @@ package org.libripc.jetty;
  * @param shortLimit up to so many bytes travel in a message, copied twice, from 1024
  * @param copyLimit up to so many bytes of a larger write are copied into memory of their own, so
  *     that the writer need not wait until the other side has taken them, from 0
+ * @param returnBytes the size of the return buffer that each connection of a client offers to its
+ *     server, which then writes into it instead of waiting until the client fetches; 0: none
  * @param spinNanos how long the receiving thread looks for the next message before it sleeps
  * @param lingerMillis how long a stop waits for what was written to be taken
  */
 public record StreamOptions(
-    int window, int shortLimit, int copyLimit, long spinNanos, long lingerMillis) {
+    int window, int shortLimit, int copyLimit, int returnBytes, long spinNanos, long lingerMillis) {
   // With fewer, a thread that spins takes the processor of the one it waits for.
   private static final int PROCESSORS_TO_SPIN = 4;
 
@@ -23,6 +25,7 @@ public record StreamOptions(
           1 << 20,
           16 << 10,
           64 << 10,
+          0,
           Runtime.getRuntime().availableProcessors() >= PROCESSORS_TO_SPIN ? 50_000 : 0,
           5_000);
 
@@ -31,33 +34,38 @@ public record StreamOptions(
     if (window < 4096) throw new IllegalArgumentException("the window is less than 4096 bytes");
     if (shortLimit < 1024)
       throw new IllegalArgumentException("the short limit is less than 1024 bytes");
-    if (copyLimit < 0 || spinNanos < 0 || lingerMillis < 0)
+    if (copyLimit < 0 || returnBytes < 0 || spinNanos < 0 || lingerMillis < 0)
       throw new IllegalArgumentException("a limit is negative");
   }
 
   /** With another window. */
   public StreamOptions withWindow(int bytes) {
-    return new StreamOptions(bytes, shortLimit, copyLimit, spinNanos, lingerMillis);
+    return new StreamOptions(bytes, shortLimit, copyLimit, returnBytes, spinNanos, lingerMillis);
   }
 
   /** With another limit for short messages. */
   public StreamOptions withShortLimit(int bytes) {
-    return new StreamOptions(window, bytes, copyLimit, spinNanos, lingerMillis);
+    return new StreamOptions(window, bytes, copyLimit, returnBytes, spinNanos, lingerMillis);
   }
 
   /** With another limit for copies. */
   public StreamOptions withCopyLimit(int bytes) {
-    return new StreamOptions(window, shortLimit, bytes, spinNanos, lingerMillis);
+    return new StreamOptions(window, shortLimit, bytes, returnBytes, spinNanos, lingerMillis);
+  }
+
+  /** With another size of the return buffer. */
+  public StreamOptions withReturnBytes(int bytes) {
+    return new StreamOptions(window, shortLimit, copyLimit, bytes, spinNanos, lingerMillis);
   }
 
   /** With another time before the receiving thread sleeps. */
   public StreamOptions withSpinNanos(long nanos) {
-    return new StreamOptions(window, shortLimit, copyLimit, nanos, lingerMillis);
+    return new StreamOptions(window, shortLimit, copyLimit, returnBytes, nanos, lingerMillis);
   }
 
   /** With another time for a stop to wait. */
   public StreamOptions withLingerMillis(long millis) {
-    return new StreamOptions(window, shortLimit, copyLimit, spinNanos, millis);
+    return new StreamOptions(window, shortLimit, copyLimit, returnBytes, spinNanos, millis);
   }
 
   /** What the queue of a service needs for messages of the short limit. */

@@ -55,6 +55,11 @@ abstract class HttpPairTest {
   RipcClient ripcClient;
   private int port;
 
+  /** How connections of the client use memory and time. */
+  StreamOptions clientOptions() {
+    return StreamOptions.DEFAULT;
+  }
+
   boolean isTcp() {
     return over.equals("tcp");
   }
@@ -118,6 +123,7 @@ abstract class HttpPairTest {
     if (!isTcp()) {
       clientContext = context();
       ripcClient = new RipcClient(clientContext);
+      ripcClient.setOptions(clientOptions());
       ripcClient.setExecutor(threads);
       client.addBean(ripcClient);
     }
