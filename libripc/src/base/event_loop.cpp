@@ -128,7 +128,7 @@ void EventLoop::post(Task task) {
     const std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
   }
-  wake();
+  wake_from_elsewhere();
 }
 
 void EventLoop::post_top_level(Task task) {
@@ -136,7 +136,7 @@ void EventLoop::post_top_level(Task task) {
     const std::lock_guard lock(mutex_);
     top_level_tasks_.push_back(std::move(task));
   }
-  wake();
+  wake_from_elsewhere();
 }
 
 EventLoop::TimerId EventLoop::add_timer(Nanoseconds at, Task task) {
@@ -149,7 +149,7 @@ EventLoop::TimerId EventLoop::add_timer(Nanoseconds at, Task task) {
     first = inserted && position == timers_.begin();
     timer_times_.emplace(id, at);
   }
-  if (first && !in_loop_thread()) wake();
+  if (first) wake_from_elsewhere();
   return id;
 }
 
@@ -180,13 +180,15 @@ bool EventLoop::run_until(const std::function<bool()>& done, Deadline deadline) 
 }
 
 void EventLoop::run_once(Nanoseconds until, bool nested) {
+  const bool timers_ran = run_timers();
+  const bool tasks_ran = run_tasks(nested);
+  // What ran may have made true what run_until() waits for: then nobody sleeps. Nor with work that it left behind.
+  bool pending = nested && (timers_ran || tasks_ran);
   Nanoseconds next_timer = UINT64_MAX;
-  // What ran may have added timers, posted tasks, or made true what run_until() waits for: then nobody sleeps.
-  bool pending = run_timers(next_timer);
-  pending = run_tasks(nested) || pending;
   {
     const std::lock_guard lock(mutex_);
     pending = pending || !tasks_.empty() || (!nested && !top_level_tasks_.empty());
+    if (!timers_.empty()) next_timer = timers_.begin()->first.first;
   }
   const Nanoseconds at = next_timer < until ? next_timer : until;
   int timeout = -1;
@@ -230,14 +232,13 @@ bool EventLoop::run_tasks(bool nested) {
   return !tasks.empty() || !top_level.empty();
 }
 
-bool EventLoop::run_timers(Nanoseconds& next) {
+bool EventLoop::run_timers() {
   bool any = false;
   for (;;) {
     Task task;
     {
       const std::lock_guard lock(mutex_);
-      next = timers_.empty() ? UINT64_MAX : timers_.begin()->first.first;
-      if (next > monotonic_now()) return any;
+      if (timers_.empty() || timers_.begin()->first.first > monotonic_now()) return any;
       const auto first = timers_.begin();
       task = std::move(first->second);
       timer_times_.erase(first->first.second);
@@ -249,5 +250,10 @@ bool EventLoop::run_timers(Nanoseconds& next) {
 }
 
 void EventLoop::wake() const noexcept { signal_eventfd(wake_.get()); }
+
+// The loop looks at all there is before it sleeps.
+void EventLoop::wake_from_elsewhere() const noexcept {
+  if (!in_loop_thread()) wake();
+}
 
 }  // namespace ripc

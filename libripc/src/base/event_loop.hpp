@@ -86,12 +86,13 @@ class EventLoop {
   std::uint64_t signal_count() const noexcept { return signals_; }
   // Any thread, async-signal-safe. Makes run_until() look whether it is done.
   void wake() const noexcept;
+  void wake_from_elsewhere() const noexcept;
 
  private:
   EventLoop() = default;
   void run_once(Nanoseconds until, bool nested);
-  bool run_tasks(bool nested);         // true if there were any
-  bool run_timers(Nanoseconds& next);  // likewise; next: when the next one is due
+  bool run_tasks(bool nested);  // true if there were any
+  bool run_timers();            // likewise
 
   UniqueFd epoll_;
   UniqueFd wake_;

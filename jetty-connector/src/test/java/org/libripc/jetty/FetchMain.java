@@ -16,6 +16,7 @@ import org.eclipse.jetty.client.HttpClient;
 import org.eclipse.jetty.client.Request;
 import org.eclipse.jetty.client.Response;
 import org.eclipse.jetty.client.Result;
+import org.eclipse.jetty.io.ArrayByteBufferPool;
 import org.libripc.Ripc;
 
 /**
@@ -27,6 +28,7 @@ import org.libripc.Ripc;
  */
 final class FetchMain {
   private static final int MOST_THREADS = 64;
+  private static final int BUFFER_BYTES = 256 << 10;
 
   private final HttpClient client = new HttpClient();
   private final RipcClient services;
@@ -37,7 +39,10 @@ final class FetchMain {
     services = new RipcClient(ripc);
     if (!isTcp()) client.addBean(services);
     client.setMaxConnectionsPerDestination(MOST_THREADS);
-    client.setResponseBufferSize(256 << 10);
+    // Either with a pool that keeps buffers of this size.
+    client.setResponseBufferSize(BUFFER_BYTES);
+    client.setByteBufferPool(
+        isTcp() ? new ArrayByteBufferPool(0, 4096, BUFFER_BYTES) : new RipcByteBufferPool(ripc));
     client.start();
   }
 
@@ -112,8 +117,12 @@ final class FetchMain {
     cpu = cpuNanos() - cpu;
     long[] sorted = Arrays.stream(times).flatMapToLong(Arrays::stream).sorted().toArray();
     System.out.printf(
-        "{\"median_ns\": %d, \"requests\": %d, \"seconds\": %.6f, \"cpu_seconds\": %.6f}%n",
-        sorted[sorted.length / 2], sorted.length, took / 1e9, cpu / 1e9);
+        "{\"median_ns\": %d, \"p99_ns\": %d, \"requests\": %d, \"seconds\": %.6f, \"cpu_seconds\": %.6f}%n",
+        sorted[sorted.length / 2],
+        sorted[sorted.length * 99 / 100],
+        sorted.length,
+        took / 1e9,
+        cpu / 1e9);
     fetch(path, size, words[4]);
   }
 
