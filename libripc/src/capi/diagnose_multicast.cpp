@@ -61,18 +61,24 @@ void check_multicast(Report& report, const Settings& settings) {
                               std::to_string(counters.packets_received) + " received, " +
                               std::to_string(state.services) + " services of " + std::to_string(state.contexts) +
                               " other processes answered";
-  if (state.interfaces.empty()) {
-    report.add(Level::limited, "multicast", state.network + ": services of other hosts cannot be found",
-               "bring an interface with an address up, check interface= in RIPC_MULTICAST, or set RIPC_MULTICAST=off");
-  } else if (!state.silent_interfaces.empty()) {
-    report.add(
-        Level::limited, "multicast",
-        state.network + "; what is sent does not come back on " + joined(state.silent_interfaces) + "; " + traffic,
-        "allow UDP to and from port 26673 (or that of RIPC_MULTICAST) and IGMP in this host's firewall");
-  } else {
-    report.add(Level::good, "multicast",
-               state.network + ", ttl " + std::to_string(settings.multicast->ttl) + "; " + traffic);
+  for (const resolver::MulticastState::Network& network : state.networks) {
+    const bool is_udp = network.name == "udp";
+    if (network.interfaces.empty()) {
+      report.add(Level::limited, "multicast", network.text + ": services of other hosts cannot be found by it",
+                 is_udp ? "bring an interface with an address up, check interface= in RIPC_MULTICAST, or set "
+                          "RIPC_MULTICAST=off"
+                        : "see docs/rdma.md, or set RIPC_MULTICAST=udp");
+    } else if (!network.silent_interfaces.empty()) {
+      report.add(Level::limited, "multicast",
+                 network.text + "; what is sent does not come back on " + joined(network.silent_interfaces),
+                 is_udp
+                     ? "allow UDP to and from port 26673 (or that of RIPC_MULTICAST) and IGMP in this host's firewall"
+                     : "on RoCE allow UDP to port 4791 and IGMP in this host's firewall");
+    } else {
+      report.add(Level::good, "multicast", network.text + ", ttl " + std::to_string(settings.multicast->ttl));
+    }
   }
+  report.add(Level::good, "multicast", traffic);
   check_refused(report, counters, settings.multicast->keys != nullptr);
   if (settings.multicast->keys)
     report.add(Level::good, "cluster key",
