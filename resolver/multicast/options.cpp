@@ -129,6 +129,8 @@ Result<MulticastOptions> parse_multicast_options(std::string_view text) {
     Status status = equals == std::string_view::npos ? add_group(options, item) : add_option(options, item, equals);
     if (!status.ok()) return status;
   }
+  if (!options.udp && options.ttl == 0)
+    return refuse("ttl=0", "keeps questions on this host, and 'fabric' alone cannot: add 'udp', or leave it out");
   if (options.groups.empty()) options.groups = {default_group(kDefaultGroup4), default_group(kDefaultGroup6)};
   return options;
 }

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "base/random.hpp"
 #include "capi/diagnose.hpp"
 #include "resolver/multicast/multicast_resolver.hpp"
+#ifdef RIPC_WITH_VERBS
+#include "capi/fabric_multicast.hpp"
+#endif
 
 namespace ripc::capi {
 
@@ -48,8 +53,18 @@ void check_multicast(Report& report, const Settings& settings) {
   }
   resolver::MulticastOptions options = *settings.multicast;
   options.hears_itself = true;
+  resolver::MulticastResolver::Networks networks;
+#ifdef RIPC_WITH_VERBS
+  if (std::find(settings.transports.begin(), settings.transports.end(), "verbs") != settings.transports.end()) {
+    const Result<std::shared_ptr<const verbs::Fabric>> fabric = verbs::Fabric::open();
+    Result<resolver::MulticastResolver::Networks> opened =
+        fabric.ok() ? fabric_networks(options, *fabric) : fabric.status();
+    // What is wrong with the devices is told elsewhere.
+    if (opened.ok()) networks = std::move(*opened);
+  }
+#endif
   Result<std::unique_ptr<resolver::MulticastResolver>> resolver =
-      resolver::MulticastResolver::create(options, random_u64() | 1);
+      resolver::MulticastResolver::create(options, random_u64() | 1, std::move(networks));
   if (!resolver.ok()) {
     report.add(Level::broken, "multicast", resolver.status().text(), "or switch it off: RIPC_MULTICAST=off");
     return;

@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "core/service_id.hpp"
 #include "resolver/multicast/multicast_resolver.hpp"
@@ -57,8 +58,9 @@ using support::eventually;
 // A context as the multicast resolver sees one.
 class MulticastContext {
  public:
-  explicit MulticastContext(const MulticastOptions& options) : id_(random_u64() | 1) {
-    Result<std::unique_ptr<MulticastResolver>> made = MulticastResolver::create(options, id_);
+  explicit MulticastContext(const MulticastOptions& options, MulticastResolver::Networks networks = {})
+      : id_(random_u64() | 1) {
+    Result<std::unique_ptr<MulticastResolver>> made = MulticastResolver::create(options, id_, std::move(networks));
     EXPECT_TRUE(made.ok()) << made.status().text();
     if (made.ok()) resolver_ = std::move(*made);
   }
