@@ -8,7 +8,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -20,6 +23,7 @@ constexpr Nanoseconds kFirstPause = 1'000'000'000;
 constexpr Nanoseconds kLongestPause = 64'000'000'000;
 // Subnet managers make groups for datagrams of this size, and do not say so when a group is joined.
 constexpr std::size_t kMostOfGroup = 2048;
+constexpr std::size_t kReadyAtOnce = 16;
 
 // The network interface that has the address; empty: none.
 std::string interface_of(const std::string& ip) {
@@ -42,6 +46,7 @@ bool contains(const std::vector<Item>& list, const Item& item) {
 Status watch(int epoll, int fd) {
   epoll_event event{};
   event.events = EPOLLIN;
+  event.data.fd = fd;
   if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0) return {};
   return system_error(errno, "epoll_ctl", "raise fs.epoll.max_user_watches");
 }
@@ -182,6 +187,7 @@ void MulticastNetwork::joined(Membership& membership, const rdma_ud_param& told)
   Result<std::shared_ptr<GroupQueue>> queue = GroupQueue::create(membership.port, group, options_.hears_itself);
   Status status = queue.ok() ? watch(epoll_.get(), (*queue)->fd()) : queue.status();
   if (!status.ok()) return retry_later(membership, std::string(status.text()));
+  (*queue)->arm();
   membership.pause = 0;
   has_joined_ = true;
   const std::lock_guard lock(mutex_);
@@ -313,19 +319,32 @@ bool MulticastNetwork::take_packet(std::span<std::byte> buffer, spi::ReceivedPac
   return false;
 }
 
+void MulticastNetwork::handle_ready(int fd) {
+  if (fd == timer_.get()) {
+    std::uint64_t expirations = 0;
+    (void)!::read(fd, &expirations, sizeof expirations);
+    retry_due();
+    set_timer(false);
+  } else if (fd == channel_->get()->fd) {
+    handle_events();
+    set_timer(false);
+  } else {
+    for (const Membership& membership : memberships_) {
+      if (membership.queue && membership.queue->fd() == fd) membership.queue->arm();
+    }
+  }
+}
+
 spi::Arrival MulticastNetwork::receive(int, std::span<std::byte> buffer, spi::ReceivedPacket& received) {
   if (take_packet(buffer, received)) return spi::Arrival::packet;
-  std::uint64_t expirations = 0;
-  (void)!::read(timer_.get(), &expirations, sizeof expirations);
-  handle_events();
-  retry_due();
-  for (const Membership& membership : memberships_) {
-    if (membership.queue) membership.queue->arm();
+  std::array<epoll_event, kReadyAtOnce> ready{};
+  const int count = epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()), 0);
+  for (int index = 0; index < count; ++index) handle_ready(ready[static_cast<std::size_t>(index)].data.fd);
+  if (take_packet(buffer, received)) {
+    // What had come before arm() does not make the descriptor readable any more, so that the timer has to.
+    set_timer(true);
+    return spi::Arrival::packet;
   }
-  // What had come before does not make the descriptor readable any more.
-  const bool has_more = take_packet(buffer, received);
-  set_timer(has_more);
-  if (has_more) return spi::Arrival::packet;
   return std::exchange(has_joined_, false) ? spi::Arrival::joined : spi::Arrival::nothing;
 }
 

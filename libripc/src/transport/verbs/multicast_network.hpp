@@ -89,6 +89,7 @@ class MulticastNetwork final : public spi::MulticastNetwork {
   void handle_events();
   void handle(Membership& membership, const rdma_cm_event& event);
   void retry_due();
+  void handle_ready(int fd);
   void set_timer(bool at_once) noexcept;
   bool take_packet(std::span<std::byte> buffer, spi::ReceivedPacket& received);
   void tell_members();
