@@ -84,16 +84,16 @@ void check_multicast(Report& report, const Settings& settings) {
                           "RIPC_MULTICAST=off"
                         : "see docs/rdma.md, or set RIPC_MULTICAST=udp");
     } else if (!network.silent_interfaces.empty()) {
-      report.add(Level::limited, "multicast",
-                 network.text + "; what is sent does not come back on " + joined(network.silent_interfaces),
-                 is_udp
-                     ? "allow UDP to and from port 26673 (or that of RIPC_MULTICAST) and IGMP in this host's firewall"
-                     : "on RoCE allow UDP to port 4791 and IGMP in this host's firewall");
+      report.add(
+          Level::limited, "multicast",
+          network.text + "; what is sent does not come back on " + joined(network.silent_interfaces) + "; " + traffic,
+          is_udp ? "allow UDP to and from port 26673 (or that of RIPC_MULTICAST) and IGMP in this host's firewall"
+                 : "on RoCE allow UDP to port 4791 and IGMP in this host's firewall");
     } else {
-      report.add(Level::good, "multicast", network.text + ", ttl " + std::to_string(settings.multicast->ttl));
+      report.add(Level::good, "multicast",
+                 network.text + ", ttl " + std::to_string(settings.multicast->ttl) + "; " + traffic);
     }
   }
-  report.add(Level::good, "multicast", traffic);
   check_refused(report, counters, settings.multicast->keys != nullptr);
   if (settings.multicast->keys)
     report.add(Level::good, "cluster key",

@@ -28,17 +28,17 @@ class PeerAddress {
 
   template <typename T>
   static PeerAddress of(const T& value) noexcept {
-    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kCapacity);
+    static_assert(std::is_class_v<T> && std::is_trivially_copyable_v<T> && sizeof(T) <= kCapacity);
     PeerAddress address;
-    std::memcpy(address.bytes_.data(), &value, sizeof value);
+    std::memcpy(address.bytes_.data(), &value, sizeof(T));
     return address;
   }
   // The value that it was made of; T must be the same.
   template <typename T>
   T as() const noexcept {
-    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kCapacity);
+    static_assert(std::is_class_v<T> && std::is_trivially_copyable_v<T> && sizeof(T) <= kCapacity);
     T value;
-    std::memcpy(&value, bytes_.data(), sizeof value);
+    std::memcpy(&value, bytes_.data(), sizeof(T));
     return value;
   }
 

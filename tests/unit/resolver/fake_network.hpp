@@ -67,7 +67,7 @@ class FakeNetwork final : public spi::MulticastNetwork {
   spi::SentPackets send_to(const spi::PeerAddress& to, std::span<const std::byte> bytes) noexcept override {
     if (wire_.cannot_send || bytes.size() > wire_.packet_limit) return {0, 0, 1};
     const std::lock_guard lock(wire_.mutex);
-    const auto found = std::find(wire_.networks.begin(), wire_.networks.end(), to.as<FakeNetwork*>());
+    const auto found = std::find(wire_.networks.begin(), wire_.networks.end(), to.as<Sender>().network);
     if (found != wire_.networks.end() && !wire_.loses_replies) {
       ++wire_.to_one;
       (*found)->take(bytes, this, false);
@@ -87,7 +87,7 @@ class FakeNetwork final : public spi::MulticastNetwork {
     packets_.pop_front();
     std::copy(packet.bytes.begin(), packet.bytes.end(), buffer.begin());
     received.bytes = buffer.first(packet.bytes.size());
-    received.from = spi::PeerAddress::of(packet.from);
+    received.from = spi::PeerAddress::of(Sender{packet.from});
     received.to_group = packet.to_group;
     return spi::Arrival::packet;
   }
@@ -96,6 +96,9 @@ class FakeNetwork final : public spi::MulticastNetwork {
   std::vector<std::string> interfaces() const override { return {wire_.name}; }
 
  private:
+  struct Sender {
+    FakeNetwork* network;
+  };
   struct Packet {
     std::vector<std::byte> bytes;
     FakeNetwork* from;

@@ -18,7 +18,6 @@ using test::MulticastContext;
 using test::MulticastOptions;
 using test::MulticastTest;
 using test::Outsider;
-using test::PacketType;
 
 ripc_service_id id_of(const std::string& name) { return *hash_service_name(name); }
 

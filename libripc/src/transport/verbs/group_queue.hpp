@@ -11,6 +11,7 @@
 #include <mutex>
 #include <span>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "transport/verbs/datagram_sender.hpp"
@@ -82,8 +83,8 @@ class GroupQueue {
   };
   using WayKey = std::tuple<wire::session::Gid, std::uint16_t, std::uint8_t>;
 
-  GroupQueue(const FabricPort& port, const JoinedGroup& group, bool hears_itself)
-      : port_(port), group_(group), hears_itself_(hears_itself) {}
+  GroupQueue(FabricPort port, const JoinedGroup& group, bool hears_itself)
+      : port_(std::move(port)), group_(group), hears_itself_(hears_itself) {}
   Status make();
   bool accept(const ibv_wc& completion, std::span<std::byte> buffer, GroupPacket& packet) noexcept;
   bool post_send_locked(ibv_ah* way, std::uint32_t queue_pair, std::span<const std::byte> bytes) noexcept;

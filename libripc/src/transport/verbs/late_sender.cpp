@@ -10,7 +10,7 @@ namespace ripc::verbs {
 
 Status LateSender::start() {
   try {
-    thread_ = std::thread([this] { run(); });
+    thread_ = std::thread([this] { serve(); });
   } catch (const std::system_error& error) {
     return system_error(error.code().value(), "Starting a thread of the multicast resolver", "raise ulimit -u");
   }
@@ -18,7 +18,7 @@ Status LateSender::start() {
   return {};
 }
 
-LateSender::~LateSender() {
+void LateSender::stop() noexcept {
   if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
@@ -28,11 +28,19 @@ LateSender::~LateSender() {
   thread_.join();
 }
 
+void LateSender::run(std::function<void()> work) {
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back({.queue = {}, .peer = {}, .bytes = {}, .work = std::move(work)});
+  }
+  changed_.notify_one();
+}
+
 bool LateSender::send(std::shared_ptr<GroupQueue> queue, const GroupPeer& peer, std::span<const std::byte> bytes) {
   {
     const std::lock_guard lock(mutex_);
     if (jobs_.size() >= kMostWaiting) return false;
-    jobs_.push_back({std::move(queue), peer, {bytes.begin(), bytes.end()}});
+    jobs_.push_back({.queue = std::move(queue), .peer = peer, .bytes = {bytes.begin(), bytes.end()}, .work = {}});
   }
   changed_.notify_one();
   return true;
@@ -43,7 +51,7 @@ std::size_t LateSender::take_failures() noexcept {
   return std::exchange(failures_, 0);
 }
 
-void LateSender::run() {
+void LateSender::serve() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return is_stopping_ || !jobs_.empty(); });
@@ -51,6 +59,11 @@ void LateSender::run() {
     const Job job = std::move(jobs_.front());
     jobs_.pop_front();
     lock.unlock();
+    if (job.work) {
+      job.work();
+      lock.lock();
+      continue;
+    }
     GroupQueue::Sending sending = job.queue->send_to(job.peer, job.bytes);
     if (sending == GroupQueue::Sending::no_way && job.queue->find_way(job.peer).ok())
       sending = job.queue->send_to(job.peer, job.bytes);
@@ -59,8 +72,9 @@ void LateSender::run() {
     ++failures_;
     if (sending == GroupQueue::Sending::failed) continue;
     // The others for the same address would wait as long for nothing.
-    failures_ += std::erase_if(
-        jobs_, [&](const Job& other) { return other.queue == job.queue && other.peer.gid == job.peer.gid; });
+    failures_ += std::erase_if(jobs_, [&](const Job& other) {
+      return other.queue && other.queue == job.queue && other.peer.gid == job.peer.gid;
+    });
   }
 }
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <ifaddrs.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -70,7 +71,9 @@ Status MulticastNetwork::start() {
   Result<std::shared_ptr<EventChannel>> channel = EventChannel::open(fabric_->library());
   if (!channel.ok()) return channel.status();
   channel_ = std::move(*channel);
-  for (const int fd : {timer_.get(), channel_->get()->fd}) {
+  made_event_ = ForkGuard::open(made_guard_, [] { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); });
+  if (!made_event_) return system_error(errno, "eventfd", "raise `ulimit -n`");
+  for (const int fd : {timer_.get(), made_event_.get(), channel_->get()->fd}) {
     if (Status status = watch(epoll_.get(), fd); !status.ok()) return status;
   }
   if (Status status = late_sender_.start(); !status.ok()) return status;
@@ -82,9 +85,11 @@ Status MulticastNetwork::start() {
 }
 
 MulticastNetwork::~MulticastNetwork() {
+  late_sender_.stop();
   for (Membership& membership : memberships_) leave(membership);
   epoll_guard_.close(epoll_);
   timer_guard_.close(timer_);
+  made_guard_.close(made_event_);
 }
 
 // One address of each network interface is enough, and IPv4 groups need one of IPv4.
@@ -184,7 +189,34 @@ void MulticastNetwork::joined(Membership& membership, const rdma_ud_param& told)
   JoinedGroup group{
       .way = told.ah_attr, .queue_pair = told.qp_num, .queue_key = told.qkey, .world = membership.group.port()};
   group.way.grh.hop_limit = static_cast<std::uint8_t>(std::clamp(options_.hops, 1U, 255U));
-  Result<std::shared_ptr<GroupQueue>> queue = GroupQueue::create(membership.port, group, options_.hears_itself);
+  // Registering memory and attaching takes the kernel some milliseconds, in which packets of other networks would wait.
+  late_sender_.run([this, index = static_cast<std::size_t>(&membership - memberships_.data()), id = membership.id,
+                    port = membership.port, group] {
+    Made made{.membership = index, .id = id, .queue = GroupQueue::create(port, group, options_.hears_itself)};
+    {
+      const std::lock_guard lock(mutex_);
+      made_.push_back(std::move(made));
+    }
+    const std::uint64_t one = 1;
+    (void)!::write(made_event_.get(), &one, sizeof one);
+  });
+}
+
+void MulticastNetwork::adopt_made() {
+  std::vector<Made> made;
+  {
+    const std::lock_guard lock(mutex_);
+    made.swap(made_);
+  }
+  for (Made& item : made) {
+    Membership& membership = memberships_[item.membership];
+    // It may have been left, and joined anew, meanwhile.
+    if (membership.id == item.id && !membership.queue) adopt(membership, std::move(item.queue));
+  }
+  tell_members();
+}
+
+void MulticastNetwork::adopt(Membership& membership, Result<std::shared_ptr<GroupQueue>> queue) {
   Status status = queue.ok() ? watch(epoll_.get(), (*queue)->fd()) : queue.status();
   if (!status.ok()) return retry_later(membership, std::string(status.text()));
   (*queue)->arm();
@@ -324,6 +356,11 @@ void MulticastNetwork::handle_ready(int fd) {
     std::uint64_t expirations = 0;
     (void)!::read(fd, &expirations, sizeof expirations);
     retry_due();
+    set_timer(false);
+  } else if (fd == made_event_.get()) {
+    std::uint64_t count = 0;
+    (void)!::read(fd, &count, sizeof count);
+    adopt_made();
     set_timer(false);
   } else if (fd == channel_->get()->fd) {
     handle_events();

@@ -72,6 +72,12 @@ class MulticastNetwork final : public spi::MulticastNetwork {
     std::shared_ptr<GroupQueue> queue;
   };
   using Members = std::vector<Member>;
+  // A queue pair that was made for a membership, or why not.
+  struct Made {
+    std::size_t membership = 0;
+    IdPointer id;
+    Result<std::shared_ptr<GroupQueue>> queue;
+  };
   // What a PeerAddress has in it.
   struct Peer {
     std::uint64_t member = 0;
@@ -86,6 +92,8 @@ class MulticastNetwork final : public spi::MulticastNetwork {
   void leave(Membership& membership) noexcept;
   void retry_later(Membership& membership, std::string why);
   void joined(Membership& membership, const rdma_ud_param& told);
+  void adopt_made();
+  void adopt(Membership& membership, Result<std::shared_ptr<GroupQueue>> queue);
   void handle_events();
   void handle(Membership& membership, const rdma_cm_event& event);
   void retry_due();
@@ -101,8 +109,10 @@ class MulticastNetwork final : public spi::MulticastNetwork {
   std::string no_port_;  // why there is none
   UniqueFd epoll_;
   UniqueFd timer_;
+  UniqueFd made_event_;
   ForkGuard epoll_guard_;
   ForkGuard timer_guard_;
+  ForkGuard made_guard_;
   std::shared_ptr<EventChannel> channel_;
   bool has_joined_ = false;  // and has not told yet
   LateSender late_sender_;
@@ -111,6 +121,7 @@ class MulticastNetwork final : public spi::MulticastNetwork {
   std::vector<Membership> memberships_;
   std::uint64_t last_number_ = 0;
   mutable std::mutex mutex_;
+  std::vector<Made> made_;                                                // by the other thread, not looked at yet
   std::shared_ptr<const Members> members_ = std::make_shared<Members>();  // as memberships_, those without a queue too
 };
 
