@@ -22,7 +22,7 @@ constexpr std::size_t kMaxInterests = 1024;
 }  // namespace
 
 Status MulticastResolver::update(const spi::ServiceRecord& record) {
-  if (Status status = check_packet_record(record, options_.hash_name); !status.ok()) return status;
+  if (Status status = check_packet_record(record, options_.hash_name, largest_limit_); !status.ok()) return status;
   const std::lock_guard lock(mutex_);
   const auto own = published_.find(record.id);
   if (own == published_.end() || own->second.is_superseded || own->second.record.incarnation != record.incarnation)

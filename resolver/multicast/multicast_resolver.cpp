@@ -2,14 +2,17 @@
 #include "resolver/multicast/multicast_resolver.hpp"
 
 #include <pthread.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <new>
 #include <system_error>
 #include <utility>
 
+#include "resolver/multicast/udp_network.hpp"
 #include "spi/holder_rules.hpp"
 
 namespace ripc::resolver {
@@ -47,12 +50,21 @@ MulticastResolver::MulticastResolver(const MulticastOptions& options, std::uint6
       buffer_(kMaxPacket) {}
 
 Result<std::unique_ptr<MulticastResolver>> MulticastResolver::create(const MulticastOptions& options,
-                                                                     std::uint64_t own_context) {
+                                                                     std::uint64_t own_context, Networks others) {
   std::unique_ptr<MulticastResolver> resolver(new MulticastResolver(options, own_context));
-  Result<std::unique_ptr<MulticastNetwork>> network =
-      MulticastNetwork::open(options, options.hears_itself ? 0 : own_context);
-  if (!network.ok()) return network.status();
-  resolver->network_ = std::move(*network);
+  resolver->wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!resolver->wake_) return system_error(errno, "Making an event descriptor for the multicast resolver");
+  if (options.udp) {
+    Result<std::unique_ptr<UdpNetwork>> udp = UdpNetwork::open(options, options.hears_itself ? 0 : own_context);
+    if (!udp.ok()) return udp.status();
+    resolver->networks_.push_back(std::move(*udp));
+  }
+  for (auto& other : others) resolver->networks_.push_back(std::move(other));
+  resolver->largest_limit_ = 0;
+  for (const auto& network : resolver->networks_) {
+    resolver->common_limit_ = std::min(resolver->common_limit_, network->packet_limit());
+    resolver->largest_limit_ = std::max(resolver->largest_limit_, std::min(kMaxPacket, network->packet_limit()));
+  }
   try {
     resolver->thread_ = std::thread([raw = resolver.get()] { raw->run(); });
   } catch (const std::system_error& error) {
@@ -68,11 +80,17 @@ MulticastResolver::~MulticastResolver() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  network_->wake();
+  wake_thread();
   thread_.join();
 }
 
-void MulticastResolver::count(const Sent& sent) noexcept {
+void MulticastResolver::wake_thread() const noexcept {
+  const std::uint64_t one = 1;
+  // It can only fail because the counter is full, and then the poll ends anyway.
+  static_cast<void>(!::write(wake_.get(), &one, sizeof one));
+}
+
+void MulticastResolver::count(const spi::SentPackets& sent) noexcept {
   counters_.packets_sent += sent.packets;
   counters_.bytes_sent += sent.bytes;
   counters_.send_failures += sent.failures;
@@ -97,7 +115,7 @@ MulticastResolver::Bytes MulticastResolver::encode_question(const Question& ques
   header.nonce = question.nonce;
   header.id = question.id;
   header.number = question.incarnation;
-  PacketBuilder builder(header, options_.keys != nullptr, kIntroduction);
+  PacketBuilder builder(header, options_.keys != nullptr, kIntroduction, common_limit_);
   // The next services each time, so that in the end all were told.
   auto position = published_.upper_bound(introduced_);
   for (std::size_t i = 0; i < published_.size(); ++i, ++position) {
@@ -111,42 +129,59 @@ MulticastResolver::Bytes MulticastResolver::encode_question(const Question& ques
 
 // Sends a round of the question; without the lock, which is held before and after.
 void MulticastResolver::ask(const Question& question, std::unique_lock<std::mutex>& lock) {
-  const Bytes bytes = encode_question(question);
+  // Only its owner may use the channel now: it can be gone as soon as the lock is given up.
+  const bool is_owner = question.channel != nullptr && question.channel_owner == std::this_thread::get_id();
+  spi::ReplyChannel* const channel = is_owner ? question.channel : nullptr;
+  const spi::MulticastNetwork* const channel_network = is_owner ? question.channel_network : nullptr;
+  const bool is_repeated = question.rounds > 1;
   ++counters_.questions_sent;
-  lock.unlock();
-  const Sent sent = network_->send_to_groups(bytes, question.channel);
-  lock.lock();
+  Bytes bytes;
+  spi::SentPackets sent;
+  for (const auto& network : networks_) {
+    // Who hears the first round by two networks answers by the faster one: the second packet is a copy. Its repetitions
+    // differ, and are answered by each, because an answer by the faster one may be what was lost.
+    if (bytes.empty() || is_repeated) bytes = encode_question(question);
+    lock.unlock();
+    sent += network.get() == channel_network ? channel->send_to_groups(bytes) : network->send_to_groups(bytes);
+    lock.lock();
+  }
   count(sent);
 }
 
-// For the first who asks; nullptr for the others, and where descriptors are short. The lock is held.
-std::unique_ptr<ReplyChannel> MulticastResolver::take_channel(Question& question) {
-  if (question.channel != nullptr) return nullptr;
-  std::unique_ptr<ReplyChannel> channel;
+// For the first who asks, by the first network that has channels; none for the others, and where descriptors are short.
+// The lock is held.
+MulticastResolver::Channel MulticastResolver::take_channel(Question& question) {
+  Channel channel;
+  if (question.channel != nullptr) return channel;
   if (!idle_channels_.empty()) {
     channel = std::move(idle_channels_.back());
     idle_channels_.pop_back();
-  } else if (Result<std::unique_ptr<ReplyChannel>> made = network_->open_channel(); made.ok()) {
-    channel = std::move(*made);
   }
-  question.channel = channel.get();
+  for (std::size_t i = 0; i < networks_.size() && !channel.channel; ++i) {
+    Result<std::unique_ptr<spi::ReplyChannel>> made = networks_[i]->open_channel();
+    if (made.ok()) channel = {std::move(*made), networks_[i].get()};
+  }
+  question.channel = channel.channel.get();
+  question.channel_network = channel.network;
   question.channel_owner = std::this_thread::get_id();
   return channel;
 }
 
 // The lock is held before and after.
-void MulticastResolver::wait(Question& question, ReplyChannel* channel, Nanoseconds until,
+void MulticastResolver::wait(Question& question, const Channel& channel, Nanoseconds until,
                              std::unique_lock<std::mutex>& lock) {
   const Nanoseconds now = monotonic_now();
   if (until <= now) return;
-  if (channel == nullptr) {
+  if (!channel.channel) {
     question.changed.wait_for(lock, std::chrono::nanoseconds(until - now));
     return;
   }
   lock.unlock();
-  channel->wait(until - now);
-  Received received;
-  for (std::size_t i = 0; i < kReadBurst && channel->receive(received); ++i) process(received);
+  channel.channel->wait(until - now);
+  spi::ReceivedPacket received;
+  // Replies only: whoever waits at a channel answers nobody.
+  for (std::size_t i = 0; i < kReadBurst && channel.channel->receive(received); ++i)
+    process(*channel.network, received);
   lock.lock();
 }
 
@@ -184,7 +219,7 @@ Result<spi::ServiceRecord> MulticastResolver::ask_for(ripc_service_id id, Deadli
   question->id = id;
   questions_[question->nonce] = question;
   ++question->waiters;
-  std::unique_ptr<ReplyChannel> channel;
+  Channel channel;
   if (!deadline.expired()) channel = take_channel(*question);
   while (!question->answer) {
     const Nanoseconds now = monotonic_now();
@@ -200,10 +235,10 @@ Result<spi::ServiceRecord> MulticastResolver::ask_for(ripc_service_id id, Deadli
       ask(*question, lock);
       continue;
     }
-    wait(*question, channel.get(), std::min(deadline.at(), question->next_round), lock);
+    wait(*question, channel, std::min(deadline.at(), question->next_round), lock);
   }
   --question->waiters;
-  if (channel) {
+  if (channel.channel) {
     question->channel = nullptr;
     if (idle_channels_.size() < kIdleChannels) idle_channels_.push_back(std::move(channel));
   }
@@ -217,12 +252,11 @@ Status MulticastResolver::no_service(ripc_service_id id, const Question& questio
   if (question.rounds == 0)
     return Status(RIPC_NO_SERVICE,
                   "There was no time left to ask other hosts for " + which + ": allow a longer resolve_timeout.");
-  const std::vector<std::string> interfaces = network_->interfaces();
-  if (interfaces.empty())
-    return Status(RIPC_NO_SERVICE, "Other hosts could not be asked for " + which + " (" + network_->text() +
+  if (reaches_nobody())
+    return Status(RIPC_NO_SERVICE, "Other hosts could not be asked for " + which + " (" + text() +
                                        "): bring a network interface up, or check interface= in RIPC_MULTICAST.");
-  return Status(RIPC_NO_SERVICE, "Nobody answered for " + which + " on " + network_->text() + " within " +
-                                     milliseconds(waited) + " (asked " + std::to_string(question.rounds) +
+  return Status(RIPC_NO_SERVICE, "Nobody answered for " + which + " on " + text() + " within " + milliseconds(waited) +
+                                     " (asked " + std::to_string(question.rounds) +
                                      " times): start the service, check the ID, or run `ripc doctor` on both hosts.");
 }
 
@@ -261,7 +295,7 @@ std::optional<spi::ServiceRecord> MulticastResolver::probe(const spi::ServiceRec
 
 Status MulticastResolver::publish(spi::ServiceRecord& record, bool takeover,
                                   std::vector<spi::ServiceRecord>* displaced) {
-  if (Status status = check_packet_record(record, options_.hash_name); !status.ok()) return status;
+  if (Status status = check_packet_record(record, options_.hash_name, largest_limit_); !status.ok()) return status;
   spi::ServiceRecord candidate = record;
   std::uint64_t last_known = 0;
   bool is_ours = false;
@@ -313,7 +347,7 @@ void MulticastResolver::schedule(const spi::ServiceRecord& record, bool is_gone)
   // The thread looks at what is due when it wakes; only if it would sleep for longer it must be told.
   if (due >= thread_wakes_at_) return;
   thread_wakes_at_ = due;
-  network_->wake();
+  wake_thread();
 }
 
 // ---- List and state ------------------------------------------------------------------------------------------
@@ -336,7 +370,8 @@ Status MulticastResolver::list(const std::function<void(const spi::ServiceRecord
       const Nanoseconds end =
           complete ? std::max(started + kShortList, question->heard_last + kQuiet) : started + kLongList;
       if (now >= end) break;
-      if (question->rounds == 0 || (question->rounds == 1 && !complete && now >= second_round)) {
+      if (question->rounds == 0 || question->is_heard_by_more ||
+          (question->rounds == 1 && !complete && now >= second_round)) {
         question->start_round(now);
         ask(*question, lock);
         continue;
@@ -359,15 +394,28 @@ MulticastCounters MulticastResolver::counters() const {
   return counters_;
 }
 
+std::string MulticastResolver::text() const {
+  std::string text;
+  for (const auto& network : networks_) text += (text.empty() ? "" : "; ") + network->text();
+  return text;
+}
+
+bool MulticastResolver::reaches_nobody() const {
+  return std::all_of(networks_.begin(), networks_.end(),
+                     [](const auto& network) { return network->interfaces().empty(); });
+}
+
 MulticastState MulticastResolver::state() const {
   MulticastState state;
-  state.network = network_->text();
-  state.interfaces = network_->interfaces();
+  for (const auto& network : networks_)
+    state.networks.push_back({network->name(), network->text(), network->interfaces(), {}});
   std::unordered_set<std::uint64_t> contexts;
   const std::lock_guard lock(mutex_);
-  for (const std::string& interface : state.interfaces) {
-    if (options_.hears_itself && echoing_interfaces_.count(interface) == 0)
-      state.silent_interfaces.push_back(interface);
+  for (MulticastState::Network& network : state.networks) {
+    for (const std::string& interface : network.interfaces) {
+      if (options_.hears_itself && echoing_interfaces_.count(interface) == 0)
+        network.silent_interfaces.push_back(interface);
+    }
   }
   cache_.visit(0, [&](const spi::ServiceRecord& record) {
     contexts.insert(record.context);

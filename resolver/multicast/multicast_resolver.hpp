@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The multicast resolver: finds services on other hosts (and in other namespaces of this one) without a server. A
 // question goes to a multicast group that every context has joined; the holder of the ID replies to the asker alone.
+// Packets travel by UDP, by the datagrams of RDMA devices, or by both: a question goes out on every network, and
+// whatever comes back by any feeds the one cache.
 //
 // What keeps the traffic low: answers are cached until a send fails, so a living service is asked for once; threads
 // that want the same ID share one question; questions carry services of the asker, which everybody who hears them
@@ -25,35 +27,43 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/unique_fd.hpp"
 #include "resolver/multicast/cache.hpp"
 #include "resolver/multicast/counters.hpp"
-#include "resolver/multicast/network.hpp"
 #include "resolver/multicast/options.hpp"
 #include "resolver/multicast/packet.hpp"
 #include "resolver/multicast/question.hpp"
 #include "resolver/multicast/rate_limit.hpp"
 #include "resolver/multicast/replay_guard.hpp"
+#include "spi/multicast_network.hpp"
 #include "spi/resolver.hpp"
 
 namespace ripc::resolver {
 
 // What the resolver hears and is heard by, for `ripc doctor`.
 struct MulticastState {
-  std::string network;                         // groups and interfaces, for people
-  std::vector<std::string> interfaces;         // joined
-  std::vector<std::string> silent_interfaces;  // with options.hears_itself: those from which nothing came back
-  std::size_t contexts = 0;                    // others whose services are known
-  std::size_t services = 0;                    // of others, in the cache
+  struct Network {
+    std::string_view name;                       // "udp", "fabric"
+    std::string text;                            // groups and interfaces, for people
+    std::vector<std::string> interfaces;         // joined
+    std::vector<std::string> silent_interfaces;  // with options.hears_itself: those from which nothing came back
+  };
+  std::vector<Network> networks;
+  std::size_t contexts = 0;  // others whose services are known
+  std::size_t services = 0;  // of others, in the cache
   MulticastCounters counters;
 };
 
 // Thread-safe. No call needs the context's responder, so the responder may call too.
 class MulticastResolver final : public spi::Resolver {
  public:
+  using Networks = std::vector<std::unique_ptr<spi::MulticastNetwork>>;
+
   // own_context: the context whose services are published here; its own packets are ignored. options.groups and
-  // options.hash_name must be set. Starts the thread. RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY,
-  // RIPC_SYSTEM.
-  static Result<std::unique_ptr<MulticastResolver>> create(const MulticastOptions& options, std::uint64_t own_context);
+  // options.hash_name must be set. `others`: what it uses beside UDP, or without options.udp instead of it. Starts the
+  // thread. RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
+  static Result<std::unique_ptr<MulticastResolver>> create(const MulticastOptions& options, std::uint64_t own_context,
+                                                           Networks others = {});
   // Tells what was withdrawn and not told yet, then ends. No other call may be running.
   ~MulticastResolver() override;
 
@@ -103,7 +113,8 @@ class MulticastResolver final : public spi::Resolver {
   };
   // The reply to a question for all services, or those in a group, sent in portions.
   struct ListReply {
-    Endpoint to;
+    spi::MulticastNetwork* network = nullptr;
+    spi::PeerAddress to;
     std::uint64_t nonce = 0;
     ripc_service_id group = 0;  // 0: all
     Nanoseconds due = 0;
@@ -117,6 +128,10 @@ class MulticastResolver final : public spi::Resolver {
     std::deque<Nanoseconds> asked;       // when the last ones were, the last at the end
     Nanoseconds used = 0;
   };
+  struct Channel {
+    std::unique_ptr<spi::ReplyChannel> channel;  // nullptr: none
+    spi::MulticastNetwork* network = nullptr;
+  };
   using Bytes = std::vector<std::byte>;
   // Registrations and withdrawals that come this close together share packets.
   static constexpr Nanoseconds kGather = 10'000'000;
@@ -129,11 +144,14 @@ class MulticastResolver final : public spi::Resolver {
   Bytes encode_question(const Question& question);
   PacketHeader new_header(PacketType type);
   void ask(const Question& question, std::unique_lock<std::mutex>& lock);
-  std::unique_ptr<ReplyChannel> take_channel(Question& question);
-  void wait(Question& question, ReplyChannel* channel, Nanoseconds until, std::unique_lock<std::mutex>& lock);
+  Channel take_channel(Question& question);
+  void wait(Question& question, const Channel& channel, Nanoseconds until, std::unique_lock<std::mutex>& lock);
   void forget(const Question& question) noexcept;
   void schedule(const spi::ServiceRecord& record, bool is_gone);
-  void count(const Sent& sent) noexcept;
+  void count(const spi::SentPackets& sent) noexcept;
+  void wake_thread() const noexcept;
+  std::string text() const;
+  bool reaches_nobody() const;
 
   // groups.cpp
   Interest& interest_in(ripc_service_id group, Nanoseconds now);
@@ -141,23 +159,27 @@ class MulticastResolver final : public spi::Resolver {
 
   // responder.cpp: the thread
   void run();
-  void read_all(int fd);
-  void process(const Received& received);
-  bool is_welcome(const Received& received, const PacketHeader& header);
+  void read_all(spi::MulticastNetwork& network, int fd);
+  void ask_again();
+  void process(spi::MulticastNetwork& network, const spi::ReceivedPacket& received);
+  bool is_welcome(const spi::ReceivedPacket& received, const PacketHeader& header);
   bool is_fresh(const PacketHeader& header);
   void learn(const Packet& packet);
   void learn_alive(const spi::ServiceRecord& record, Question* question, std::uint64_t said);
   void claimed_by_other(Published& own, const spi::ServiceRecord& record);
   void end_of_list(const PacketHeader& header, Question& question);
-  void reply(const Packet& packet, const Endpoint& to);
-  void reply_with_list(const PacketHeader& asked, const Endpoint& to);
+  void reply(const Packet& packet, spi::MulticastNetwork& network, const spi::PeerAddress& to);
+  void reply_with_list(const PacketHeader& asked, spi::MulticastNetwork& network, const spi::PeerAddress& to);
   void announce_due(bool is_last_chance);
   void reply_lists_due();
   Nanoseconds next_due() const;
 
   const MulticastOptions options_;
   const std::uint64_t own_context_;
-  std::unique_ptr<MulticastNetwork> network_;
+  Networks networks_;
+  std::size_t common_limit_ = kMaxPacket;   // bytes of a packet that every network carries
+  std::size_t largest_limit_ = kMaxPacket;  // that one of them does
+  UniqueFd wake_;
 
   mutable std::mutex mutex_;  // everything up to the next blank line; never held while packets are sent
   std::map<ripc_service_id, Published> published_;
@@ -167,7 +189,7 @@ class MulticastResolver final : public spi::Resolver {
   std::map<ripc_service_id, Announcement> announcements_;
   std::unordered_map<ripc_service_id, Interest> interests_;  // by group
   std::vector<ListReply> list_replies_;
-  std::vector<std::unique_ptr<ReplyChannel>> idle_channels_;
+  std::vector<Channel> idle_channels_;
   ServiceCache cache_;
   MulticastCounters counters_;
   std::unordered_set<std::string> echoing_interfaces_;

@@ -62,7 +62,9 @@ Status add_group(MulticastOptions& options, std::string_view item) {
   }
   MulticastGroup group;
   if (!parse_address(std::string(rest), group))
-    return refuse(item, "is not a multicast group, such as 239.255.82.73:26673, [ff12::5249:5043]:26673 or 'off'");
+    return refuse(item,
+                  "is not a multicast group, such as 239.255.82.73:26673 or [ff12::5249:5043]:26673, and not 'udp', "
+                  "'fabric' or 'off'");
   if (has_port) {
     const std::optional<std::uint64_t> value = number(port, 65535);
     if (!value || *value == 0) return refuse(item, "has no port from 1 to 65535 after its address");
@@ -110,16 +112,25 @@ std::string MulticastGroup::text() const {
 
 Result<MulticastOptions> parse_multicast_options(std::string_view text) {
   MulticastOptions options;
+  bool names_networks = false;
   if (text == "on") text = {};
   while (!text.empty()) {
     const std::size_t end = text.find(',');
     const std::string_view item = text.substr(0, end);
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     if (item.empty()) continue;
+    if (item == "udp" || item == "fabric") {
+      if (!names_networks) options.udp = options.fabric = false;
+      names_networks = true;
+      (item == "udp" ? options.udp : options.fabric) = true;
+      continue;
+    }
     const std::size_t equals = item.find('=');
     Status status = equals == std::string_view::npos ? add_group(options, item) : add_option(options, item, equals);
     if (!status.ok()) return status;
   }
+  if (!options.udp && options.ttl == 0)
+    return refuse("ttl=0", "keeps questions on this host, and 'fabric' alone cannot: add 'udp', or leave it out");
   if (options.groups.empty()) options.groups = {default_group(kDefaultGroup4), default_group(kDefaultGroup6)};
   return options;
 }

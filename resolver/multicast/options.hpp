@@ -5,10 +5,12 @@
 //   RIPC_MULTICAST=239.1.2.3:5000%eth0,ttl=4              another group and port, one interface, four hops
 //   RIPC_MULTICAST=[ff15::17]:5000,239.1.2.3:5000         two groups: questions go to both
 //   RIPC_MULTICAST=interface=eth0,interface=eth1          the default groups, on these interfaces
+//   RIPC_MULTICAST=fabric                                 only the datagrams of RDMA devices, no UDP
 //   RIPC_MULTICAST=off                                    no multicast (read by whoever composes the context)
 //
-// Items are separated by commas, in any order: a group is ADDRESS[:PORT][%INTERFACE] (an IPv6 address that a port
-// follows stands in brackets), an option is ttl=HOPS (0: this host only), interface=NAME or probe=MILLISECONDS.
+// Items are separated by commas, in any order: `udp` and `fabric` name the networks to use (without either: both, as
+// far as there are RDMA devices), a group is ADDRESS[:PORT][%INTERFACE] (an IPv6 address that a port follows stands in
+// brackets), an option is ttl=HOPS (0: this host only), interface=NAME or probe=MILLISECONDS.
 #pragma once
 
 #include <netinet/in.h>
@@ -45,8 +47,10 @@ struct MulticastGroup {
 using spi::NameHash;
 
 struct MulticastOptions {
+  bool udp = true;
+  bool fabric = true;  // the datagrams of RDMA devices, if whoever composes the context has some
   std::vector<MulticastGroup> groups;
-  std::vector<std::string> interfaces;  // empty: every usable one (interfaces.hpp)
+  std::vector<std::string> interfaces;  // network interfaces; empty: every usable one (interfaces.hpp)
   unsigned ttl = 1;                     // hops that a question may take
   // A service's name or fixed ID is asked for this long before it is published; 0: not at all.
   Nanoseconds probe_time = 30'000'000;

@@ -117,8 +117,11 @@ bool read_service(wire::Reader& reader, const std::vector<spi::Address>& address
 
 // ---- Writing -------------------------------------------------------------------------------------------------
 
-PacketBuilder::PacketBuilder(const PacketHeader& header, bool will_be_signed, std::size_t limit)
-    : header_(header), limit_(limit), size_(kHeaderSize + (will_be_signed ? ClusterKeys::kMacSize : 0)) {}
+PacketBuilder::PacketBuilder(const PacketHeader& header, bool will_be_signed, std::size_t limit, std::size_t largest)
+    : header_(header),
+      limit_(limit),
+      largest_(largest),
+      size_(kHeaderSize + (will_be_signed ? ClusterKeys::kMacSize : 0)) {}
 
 bool PacketBuilder::add(const spi::ServiceRecord& record, bool is_gone) {
   if (services_.size() == kMaxPacketServices) return false;
@@ -136,7 +139,7 @@ bool PacketBuilder::add(const spi::ServiceRecord& record, bool is_gone) {
       addresses_.push_back(&address);
     }
   }
-  const std::size_t limit = services_.empty() ? kMaxPacket : limit_;
+  const std::size_t limit = services_.empty() ? largest_ : limit_;
   if (size_ + size > limit || addresses_.size() > kMaxPacketAddresses) {
     addresses_.resize(known);
     return false;
@@ -192,8 +195,8 @@ std::vector<std::byte> PacketBuilder::finish(const ClusterKeys* keys, bool is_la
   return bytes;
 }
 
-Status check_packet_record(const spi::ServiceRecord& record, const NameHash& hash_name) {
-  const auto refuse = [&](ripc_status status, const char* why) {
+Status check_packet_record(const spi::ServiceRecord& record, const NameHash& hash_name, std::size_t largest) {
+  const auto refuse = [&](ripc_status status, std::string_view why) {
     return Status(status, "The service ID " + std::to_string(record.id) +
                               " cannot be published to other hosts: " + std::string(why) + ".");
   };
@@ -211,11 +214,12 @@ Status check_packet_record(const spi::ServiceRecord& record, const NameHash& has
       return refuse(RIPC_INVALID_ARGUMENT, "an address is empty, longer than 4096 bytes or no plain text");
     size += size_of(address) + 1;
   }
-  if (size > kMaxPacket || record.addresses.size() > kMaxPacketAddresses)
+  if (size > largest || record.addresses.size() > kMaxPacketAddresses)
     return refuse(
         RIPC_LIMIT,
-        "its addresses and groups take more than the 8192 bytes of a packet, or are more than 64: give the host fewer "
-        "addresses, use a shorter runtime directory, or set RIPC_MULTICAST=off");
+        "its addresses and groups take more than the " + std::to_string(largest) +
+            " bytes of a packet, or are more than 64: give the host fewer addresses, use a shorter runtime directory, "
+            "or set RIPC_MULTICAST=off");
   return {};
 }
 

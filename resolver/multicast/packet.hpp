@@ -55,8 +55,9 @@ struct Packet {
 // Collects services until the packet is full.
 class PacketBuilder {
  public:
-  // limit: bytes that the encoded packet may have, with its MAC; a first service may exceed it, up to kMaxPacket.
-  PacketBuilder(const PacketHeader& header, bool will_be_signed, std::size_t limit = kFullPacket);
+  // limit: bytes that the encoded packet may have, with its MAC; a first service may exceed it, up to `largest`.
+  PacketBuilder(const PacketHeader& header, bool will_be_signed, std::size_t limit = kFullPacket,
+                std::size_t largest = kMaxPacket);
 
   // False if it does not fit any more; then nothing was added. The record must outlive finish(); it is not copied.
   bool add(const spi::ServiceRecord& record, bool is_gone);
@@ -73,13 +74,16 @@ class PacketBuilder {
   };
   PacketHeader header_;
   std::size_t limit_;
+  std::size_t largest_;
   std::size_t size_;
   std::vector<const spi::Address*> addresses_;
   std::vector<Service> services_;
 };
 
-// Whether the record can be sent at all: RIPC_LIMIT with what is too long, RIPC_INVALID_ARGUMENT.
-Status check_packet_record(const spi::ServiceRecord& record, const NameHash& hash_name);
+// Whether the record can be sent at all, in packets of up to `largest` bytes: RIPC_LIMIT with what is too long,
+// RIPC_INVALID_ARGUMENT.
+Status check_packet_record(const spi::ServiceRecord& record, const NameHash& hash_name,
+                           std::size_t largest = kMaxPacket);
 
 enum class DecodeStatus : std::uint8_t { ok, other_version, malformed };
 

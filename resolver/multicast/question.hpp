@@ -12,7 +12,7 @@
 
 #include "base/clock.hpp"
 #include "base/random.hpp"
-#include "resolver/multicast/network.hpp"
+#include "spi/multicast_network.hpp"
 #include "spi/resolver.hpp"
 
 namespace ripc::resolver {
@@ -30,11 +30,13 @@ struct Question {
   unsigned rounds = 0;         // sent so far
   Nanoseconds next_round = 0;  // monotonic; 0: at once
   Nanoseconds pause = kFirstPause;
+  bool is_heard_by_more = false;  // than the last round was: a group was joined meanwhile
 
   unsigned waiters = 0;
   std::condition_variable changed;
   // The thread that asked first waits at a channel of its own, the others for `changed`.
-  ReplyChannel* channel = nullptr;
+  spi::ReplyChannel* channel = nullptr;
+  const spi::MulticastNetwork* channel_network = nullptr;
   std::thread::id channel_owner;
   std::optional<spi::ServiceRecord> answer;
   // The only answer so far has a smaller incarnation than the last holder known. If nobody answers with a larger one
@@ -55,9 +57,17 @@ struct Question {
     if (channel != nullptr && channel_owner != std::this_thread::get_id()) channel->wake();
   }
 
+  // The next round goes out now.
+  void ask_again(Nanoseconds now) noexcept {
+    is_heard_by_more = true;
+    next_round = std::min(next_round, now);
+    notify();
+  }
+
   // Notes that a round goes out now. The pauses vary, or contexts that began together would collide every time.
   void start_round(Nanoseconds now) noexcept {
     ++rounds;
+    is_heard_by_more = false;
     next_round = now + pause + random_u64() % (pause / 4 + 1);
     pause = std::min(pause * 2, kLongestPause);
   }

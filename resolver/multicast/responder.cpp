@@ -2,8 +2,10 @@
 // The multicast resolver's thread: receives, learns, replies, announces.
 #include <poll.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <new>
 #include <utility>
 
@@ -29,7 +31,14 @@ constexpr std::size_t kMaxListParts = 65536;
 }  // namespace
 
 void MulticastResolver::run() {
-  std::vector<pollfd> descriptors = network_->descriptors();
+  // The first one is our own, the others belong to these networks.
+  std::vector<pollfd> descriptors{{wake_.get(), POLLIN, 0}};
+  std::vector<spi::MulticastNetwork*> owners{nullptr};
+  for (const auto& network : networks_) {
+    const std::vector<pollfd> some = network->descriptors();
+    descriptors.insert(descriptors.end(), some.begin(), some.end());
+    owners.insert(owners.end(), some.size(), network.get());
+  }
   for (;;) {
     bool stopping = false;
     Nanoseconds due = UINT64_MAX;
@@ -48,8 +57,10 @@ void MulticastResolver::run() {
       const Nanoseconds pause = due > now ? due - now : 0;
       const timespec timeout{static_cast<time_t>(pause / 1'000'000'000), static_cast<long>(pause % 1'000'000'000)};
       if (::ppoll(descriptors.data(), descriptors.size(), due == UINT64_MAX ? nullptr : &timeout, nullptr) > 0) {
-        for (const pollfd& descriptor : descriptors) {
-          if (descriptor.revents != 0) read_all(descriptor.fd);
+        std::uint64_t count = 0;
+        if (descriptors[0].revents != 0) static_cast<void>(!::read(wake_.get(), &count, sizeof count));
+        for (std::size_t i = 1; i < descriptors.size(); ++i) {
+          if (descriptors[i].revents != 0) read_all(*owners[i], descriptors[i].fd);
         }
       }
       announce_due(false);
@@ -69,16 +80,34 @@ Nanoseconds MulticastResolver::next_due() const {
   return due;
 }
 
-void MulticastResolver::read_all(int fd) {
-  Received received;
-  for (int i = 0; i < kReadBurst && network_->receive(fd, buffer_, received); ++i) process(received);
+void MulticastResolver::read_all(spi::MulticastNetwork& network, int fd) {
+  for (int i = 0; i < kReadBurst; ++i) {
+    spi::ReceivedPacket received;
+    const spi::Arrival arrival = network.receive(fd, buffer_, received);
+    if (arrival == spi::Arrival::nothing) return;
+    if (arrival == spi::Arrival::packet) {
+      process(network, received);
+    } else {
+      ask_again();
+    }
+  }
+}
+
+// Whoever could not hear the last round shall not have to wait for the next one.
+void MulticastResolver::ask_again() {
+  const std::lock_guard lock(mutex_);
+  const Nanoseconds now = monotonic_now();
+  for (const auto& [nonce, question] : questions_) {
+    // With an older answer, a round more would mean that there is no better one.
+    if (!question->older) question->ask_again(now);
+  }
 }
 
 // ---- What comes in -------------------------------------------------------------------------------------------
 
 // By the thread, and for replies also by whoever waits for them: only what is_welcome() refuses to others may touch the
 // replay guard.
-void MulticastResolver::process(const Received& received) {
+void MulticastResolver::process(spi::MulticastNetwork& network, const spi::ReceivedPacket& received) {
   PacketHeader header;
   const DecodeStatus decoded = decode_header(received.bytes, header);
   {
@@ -114,11 +143,11 @@ void MulticastResolver::process(const Received& received) {
     }
     learn(packet);
   }
-  if (header.type == PacketType::question) reply(packet, received.from);
+  if (header.type == PacketType::question) reply(packet, network, received.from);
 }
 
 // Everything that can be said without looking at the MAC or the services, the cheapest first. The lock is held.
-bool MulticastResolver::is_welcome(const Received& received, const PacketHeader& header) {
+bool MulticastResolver::is_welcome(const spi::ReceivedPacket& received, const PacketHeader& header) {
   if (received.to_group == (header.type == PacketType::reply)) {
     ++counters_.malformed;
     return false;
@@ -220,10 +249,10 @@ void MulticastResolver::end_of_list(const PacketHeader& header, Question& questi
 
 // ---- What goes out -------------------------------------------------------------------------------------------
 
-void MulticastResolver::reply(const Packet& packet, const Endpoint& to) {
+void MulticastResolver::reply(const Packet& packet, spi::MulticastNetwork& network, const spi::PeerAddress& to) {
   const PacketHeader& asked = packet.header;
   if (asked.id == 0 || is_group(asked.id)) {
-    reply_with_list(asked, to);
+    reply_with_list(asked, network, to);
     return;
   }
   Bytes bytes;
@@ -250,15 +279,21 @@ void MulticastResolver::reply(const Packet& packet, const Endpoint& to) {
     PacketBuilder builder(header, options_.keys != nullptr);
     if (!builder.add(*record, false)) return;
     bytes = builder.finish(options_.keys.get());
+    if (bytes.size() > network.packet_limit()) {
+      // Told by a network that carries it. What is announced while somebody asks is an answer.
+      schedule(*record, false);
+      return;
+    }
     ++counters_.replies_sent;
   }
-  const Sent sent = network_->send_to(to, bytes);
+  const spi::SentPackets sent = network.send_to(to, bytes);
   const std::lock_guard lock(mutex_);
   count(sent);
 }
 
 // Later, in portions.
-void MulticastResolver::reply_with_list(const PacketHeader& asked, const Endpoint& to) {
+void MulticastResolver::reply_with_list(const PacketHeader& asked, spi::MulticastNetwork& network,
+                                        const spi::PeerAddress& to) {
   const std::lock_guard lock(mutex_);
   const bool is_for_group = asked.id != 0;
   const auto is_wanted = [&](const auto& own) {
@@ -271,8 +306,13 @@ void MulticastResolver::reply_with_list(const PacketHeader& asked, const Endpoin
     return;
   }
   const Nanoseconds spread = is_for_group ? kMembersSpread : kListSpread;
-  list_replies_.push_back(
-      {.to = to, .nonce = asked.nonce, .group = asked.id, .due = now + random_u64() % spread, .after = 0, .number = 0});
+  list_replies_.push_back({.network = &network,
+                           .to = to,
+                           .nonce = asked.nonce,
+                           .group = asked.id,
+                           .due = now + random_u64() % spread,
+                           .after = 0,
+                           .number = 0});
 }
 
 // is_last_chance: the resolver ends; what is gone is told now, nothing else.
@@ -286,6 +326,7 @@ void MulticastResolver::announce_due(bool is_last_chance) {
   if (std::none_of(announcements_.begin(), announcements_.end(),
                    [&](const auto& entry) { return is_due(entry.second, now); }))
     return;
+  const std::size_t limit = std::min(kFullPacket, common_limit_);
   std::optional<PacketBuilder> builder;
   const auto finish = [&] {
     if (builder && !builder->empty()) packets.push_back(builder->finish(options_.keys.get()));
@@ -295,10 +336,10 @@ void MulticastResolver::announce_due(bool is_last_chance) {
   for (auto& [id, announcement] : announcements_) {
     // The first that is due takes those along that came while it waited, or each would cost a packet of its own.
     if (!is_due(announcement, now + kGather)) continue;
-    if (!builder) builder.emplace(new_header(PacketType::announcement), options_.keys != nullptr);
+    if (!builder) builder.emplace(new_header(PacketType::announcement), options_.keys != nullptr, limit);
     if (!builder->add(announcement.record, announcement.is_gone)) {
       finish();
-      builder.emplace(new_header(PacketType::announcement), options_.keys != nullptr);
+      builder.emplace(new_header(PacketType::announcement), options_.keys != nullptr, limit);
       static_cast<void>(builder->add(announcement.record, announcement.is_gone));
     }
     announcement.due = now + kRepeat;
@@ -307,8 +348,13 @@ void MulticastResolver::announce_due(bool is_last_chance) {
   finish();
   for (const ripc_service_id id : told) announcements_.erase(id);
   lock.unlock();
-  Sent total;
-  for (const Bytes& packet : packets) total += network_->send_to_groups(packet);
+  spi::SentPackets total;
+  for (const Bytes& packet : packets) {
+    for (const auto& network : networks_) {
+      // One of them carries it: check_packet_record().
+      if (packet.size() <= network->packet_limit()) total += network->send_to_groups(packet);
+    }
+  }
   lock.lock();
   counters_.announcements_sent += packets.size();
   count(total);
@@ -324,6 +370,7 @@ void MulticastResolver::reply_lists_due() {
       continue;
     }
     std::vector<Bytes> packets;
+    const std::size_t largest = std::min(kMaxPacket, job.network->packet_limit());
     auto position = published_.upper_bound(job.after);
     bool is_last = false;
     while (!is_last && packets.size() < kListPortion) {
@@ -331,11 +378,15 @@ void MulticastResolver::reply_lists_due() {
       header.nonce = job.nonce;
       header.id = job.group;
       header.number = job.number++;
-      PacketBuilder builder(header, options_.keys != nullptr);
+      PacketBuilder builder(header, options_.keys != nullptr, std::min(kFullPacket, largest), largest);
       for (; position != published_.end(); ++position) {
         const auto& [record, is_superseded] = position->second;
         const bool is_wanted = !is_superseded && (job.group == 0 || record.is_in(job.group));
-        if (is_wanted && !builder.add(record, false)) break;
+        if (is_wanted && !builder.add(record, false)) {
+          if (!builder.empty()) break;
+          // Too large for this network: told by one that carries it.
+          schedule(record, false);
+        }
         job.after = position->first;
       }
       is_last = position == published_.end();
@@ -343,7 +394,8 @@ void MulticastResolver::reply_lists_due() {
     }
     job.due = now + kListPause;
     counters_.replies_sent += packets.size();
-    const Endpoint to = job.to;
+    spi::MulticastNetwork& network = *job.network;
+    const spi::PeerAddress to = job.to;
     // Only this thread touches the list, so the place stays.
     if (is_last || job.number > 0xffff) {
       list_replies_.erase(list_replies_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -351,8 +403,8 @@ void MulticastResolver::reply_lists_due() {
       ++i;
     }
     lock.unlock();
-    Sent total;
-    for (const Bytes& packet : packets) total += network_->send_to(to, packet);
+    spi::SentPackets total;
+    for (const Bytes& packet : packets) total += network.send_to(to, packet);
     lock.lock();
     count(total);
   }

@@ -3,7 +3,8 @@
 // each of them a context with its share of the services.
 //
 //   bench_multicast_traffic [SERVICES [CONTEXTS]]      default: 1000 services, 100 contexts
-//   bench_multicast_traffic latency                    a cold resolve between two contexts beside a bare UDP round trip
+//   bench_multicast_traffic latency                    a cold resolve between two contexts beside a bare UDP round
+//                                                      trip; over the datagrams of an RDMA device too, if there is one
 //
 // Prints one JSON object. "sent" counts a packet once, as the wire of a switched network would; "heard" is what each
 // context must look at, on average.
@@ -20,12 +21,16 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/random.hpp"
 #include "base/unique_fd.hpp"
 #include "core/service_id.hpp"
 #include "resolver/multicast/multicast_resolver.hpp"
+#ifdef RIPC_WITH_VERBS
+#include "capi/fabric_multicast.hpp"
+#endif
 
 namespace {
 
@@ -60,8 +65,9 @@ MulticastOptions make_options() {
 }
 
 struct Context {
-  explicit Context(const MulticastOptions& options) : id(ripc::random_u64() | 1) {
-    Result<std::unique_ptr<MulticastResolver>> made = MulticastResolver::create(options, id);
+  explicit Context(const MulticastOptions& options, MulticastResolver::Networks networks = {})
+      : id(ripc::random_u64() | 1) {
+    Result<std::unique_ptr<MulticastResolver>> made = MulticastResolver::create(options, id, std::move(networks));
     if (!made.ok()) fail(std::string(made.status().text()));
     resolver = std::move(*made);
   }
@@ -250,6 +256,43 @@ std::vector<Nanoseconds> measure_udp(std::size_t iterations) {
   return times;
 }
 
+// Two contexts on the datagrams of an RDMA device alone; none, where there is no such device.
+class FabricPair {
+ public:
+  explicit FabricPair(const MulticastOptions& usual) {
+#ifdef RIPC_WITH_VERBS
+    const Result<std::shared_ptr<const ripc::verbs::Fabric>> fabric = ripc::verbs::Fabric::open();
+    if (!fabric.ok()) return;
+    MulticastOptions options = usual;
+    options.udp = false;
+    options.ttl = 1;
+    options.interfaces.clear();
+    for (std::unique_ptr<Context>* context : {&holder_, &asker_}) {
+      Result<MulticastResolver::Networks> networks = ripc::capi::fabric_networks(options, *fabric);
+      if (!networks.ok()) fail(std::string(networks.status().text()));
+      *context = std::make_unique<Context>(options, std::move(*networks));
+    }
+    record_ = holder_->publish("files");
+    is_there_ = asker_->resolver->resolve(record_.id, Deadline::after(kSecond)).ok();
+#else
+    static_cast<void>(usual);
+#endif
+  }
+  std::vector<Nanoseconds> measure_resolves(std::size_t count) const {
+    if (!is_there_) return {};
+    return measure(count, [&](std::size_t) {
+      asker_->resolver->invalidate(record_);
+      if (!asker_->resolver->resolve(record_.id, Deadline::after(kSecond)).ok()) fail("not found over the fabric");
+    });
+  }
+
+ private:
+  std::unique_ptr<Context> holder_;
+  std::unique_ptr<Context> asker_;
+  ripc::spi::ServiceRecord record_;
+  bool is_there_ = false;
+};
+
 int run_latency() {
   constexpr std::size_t kIterations = 2000;
   const MulticastOptions options = make_options();
@@ -257,20 +300,25 @@ int run_latency() {
   const Context asker(options);
   const ripc::spi::ServiceRecord record = holder.publish("files");
   static_cast<void>(asker.resolver->resolve(record.id, Deadline::after(kSecond)));
-  // Alternating, so that both see the same machine.
+  const FabricPair fabric(options);
+  // Alternating, so that all see the same machine.
   std::vector<Nanoseconds> udp;
   std::vector<Nanoseconds> resolve;
+  std::vector<Nanoseconds> by_fabric;
   for (int round = 0; round < 5; ++round) {
     const std::vector<Nanoseconds> bare = measure_udp(kIterations);
     const std::vector<Nanoseconds> cold = measure(kIterations, [&](std::size_t) {
       asker.resolver->invalidate(record);
       if (!asker.resolver->resolve(record.id, Deadline::after(kSecond)).ok()) fail("not found");
     });
+    const std::vector<Nanoseconds> other = fabric.measure_resolves(kIterations);
+    by_fabric.insert(by_fabric.end(), other.begin(), other.end());
     udp.insert(udp.end(), bare.begin(), bare.end());
     resolve.insert(resolve.end(), cold.begin(), cold.end());
   }
   std::sort(udp.begin(), udp.end());
   std::sort(resolve.begin(), resolve.end());
+  std::sort(by_fabric.begin(), by_fabric.end());
   const auto at = [](const std::vector<Nanoseconds>& times, double part) {
     return times[static_cast<std::size_t>(static_cast<double>(times.size() - 1) * part)];
   };
@@ -280,6 +328,9 @@ int run_latency() {
       at(udp, 0.5), at(udp, 0.99), at(resolve, 0.5), at(resolve, 0.99),
       static_cast<double>(at(resolve, 0.5)) / static_cast<double>(at(udp, 0.5)),
       asker.resolver->counters().questions_sent, resolve.size());
+  if (!by_fabric.empty())
+    std::printf("{\"fabric_cold_resolve_ns\": {\"p50\": %lu, \"p99\": %lu}}\n", at(by_fabric, 0.5),
+                at(by_fabric, 0.99));
   return 0;
 }
 

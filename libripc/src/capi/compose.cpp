@@ -21,6 +21,7 @@
 #include "resolver/static/static_resolver.hpp"
 #include "transport/shm/shm_transport.hpp"
 #ifdef RIPC_WITH_VERBS
+#include "capi/fabric_multicast.hpp"
 #include "capi/verbs_options.hpp"
 #endif
 
@@ -171,6 +172,9 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
   parts.resolve_timeout = settings.resolve_timeout;
   parts.spin = settings.spin;
   parts.group_refresh = settings.group_refresh;
+#ifdef RIPC_WITH_VERBS
+  std::shared_ptr<const verbs::Fabric> used_fabric;
+#endif
   for (const std::string& name : settings.transports) {
     if (name == "shm") {
       parts.transports.push_back(std::make_unique<shm::ShmTransport>(
@@ -185,9 +189,11 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
       Result<std::shared_ptr<const verbs::Fabric>> fabric = verbs::Fabric::open();
       if (!fabric.ok()) {
         // Without a device the others do; `ripc doctor` says what is missing.
-        if (fabric.status().code() == RIPC_UNSUPPORTED && settings.transports.size() > 1) continue;
+        const bool is_needed = settings.transports.size() == 1 || (settings.multicast && !settings.multicast->udp);
+        if (fabric.status().code() == RIPC_UNSUPPORTED && !is_needed) continue;
         return fabric.status();
       }
+      used_fabric = *fabric;
       verbs::TransportOptions verbs_options = settings.verbs;
       verbs_options.context = parts.id;
       parts.transports.push_back(
@@ -211,8 +217,16 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
   resolvers.push_back(std::move(local));
   // Last: the others know at once what they know, and only what nobody knows is worth asking the network.
   if (settings.multicast) {
+    resolver::MulticastResolver::Networks networks;
+#ifdef RIPC_WITH_VERBS
+    if (used_fabric) {
+      Result<resolver::MulticastResolver::Networks> opened = fabric_networks(*settings.multicast, used_fabric);
+      if (!opened.ok()) return opened.status();
+      networks = std::move(*opened);
+    }
+#endif
     Result<std::unique_ptr<resolver::MulticastResolver>> multicast =
-        resolver::MulticastResolver::create(*settings.multicast, parts.id);
+        resolver::MulticastResolver::create(*settings.multicast, parts.id, std::move(networks));
     if (!multicast.ok()) return multicast.status();
     resolvers.push_back(std::move(*multicast));
   }

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "base/random.hpp"
 #include "capi/diagnose.hpp"
 #include "resolver/multicast/multicast_resolver.hpp"
+#ifdef RIPC_WITH_VERBS
+#include "capi/fabric_multicast.hpp"
+#endif
 
 namespace ripc::capi {
 
@@ -48,8 +53,18 @@ void check_multicast(Report& report, const Settings& settings) {
   }
   resolver::MulticastOptions options = *settings.multicast;
   options.hears_itself = true;
+  resolver::MulticastResolver::Networks networks;
+#ifdef RIPC_WITH_VERBS
+  if (std::find(settings.transports.begin(), settings.transports.end(), "verbs") != settings.transports.end()) {
+    const Result<std::shared_ptr<const verbs::Fabric>> fabric = verbs::Fabric::open();
+    Result<resolver::MulticastResolver::Networks> opened =
+        fabric.ok() ? fabric_networks(options, *fabric) : fabric.status();
+    // What is wrong with the devices is told elsewhere.
+    if (opened.ok()) networks = std::move(*opened);
+  }
+#endif
   Result<std::unique_ptr<resolver::MulticastResolver>> resolver =
-      resolver::MulticastResolver::create(options, random_u64() | 1);
+      resolver::MulticastResolver::create(options, random_u64() | 1, std::move(networks));
   if (!resolver.ok()) {
     report.add(Level::broken, "multicast", resolver.status().text(), "or switch it off: RIPC_MULTICAST=off");
     return;
@@ -61,17 +76,23 @@ void check_multicast(Report& report, const Settings& settings) {
                               std::to_string(counters.packets_received) + " received, " +
                               std::to_string(state.services) + " services of " + std::to_string(state.contexts) +
                               " other processes answered";
-  if (state.interfaces.empty()) {
-    report.add(Level::limited, "multicast", state.network + ": services of other hosts cannot be found",
-               "bring an interface with an address up, check interface= in RIPC_MULTICAST, or set RIPC_MULTICAST=off");
-  } else if (!state.silent_interfaces.empty()) {
-    report.add(
-        Level::limited, "multicast",
-        state.network + "; what is sent does not come back on " + joined(state.silent_interfaces) + "; " + traffic,
-        "allow UDP to and from port 26673 (or that of RIPC_MULTICAST) and IGMP in this host's firewall");
-  } else {
-    report.add(Level::good, "multicast",
-               state.network + ", ttl " + std::to_string(settings.multicast->ttl) + "; " + traffic);
+  for (const resolver::MulticastState::Network& network : state.networks) {
+    const bool is_udp = network.name == "udp";
+    if (network.interfaces.empty()) {
+      report.add(Level::limited, "multicast", network.text + ": services of other hosts cannot be found by it",
+                 is_udp ? "bring an interface with an address up, check interface= in RIPC_MULTICAST, or set "
+                          "RIPC_MULTICAST=off"
+                        : "see docs/rdma.md, or set RIPC_MULTICAST=udp");
+    } else if (!network.silent_interfaces.empty()) {
+      report.add(
+          Level::limited, "multicast",
+          network.text + "; what is sent does not come back on " + joined(network.silent_interfaces) + "; " + traffic,
+          is_udp ? "allow UDP to and from port 26673 (or that of RIPC_MULTICAST) and IGMP in this host's firewall"
+                 : "on RoCE allow UDP to port 4791 and IGMP in this host's firewall");
+    } else {
+      report.add(Level::good, "multicast",
+                 network.text + ", ttl " + std::to_string(settings.multicast->ttl) + "; " + traffic);
+    }
   }
   check_refused(report, counters, settings.multicast->keys != nullptr);
   if (settings.multicast->keys)

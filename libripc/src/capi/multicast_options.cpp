@@ -28,6 +28,10 @@ Result<std::optional<resolver::MulticastOptions>> read_multicast_options(const s
   if (text == "off") return chosen;
   Result<resolver::MulticastOptions> options = resolver::parse_multicast_options(text);
   if (!options.ok()) return options.status();
+  if (!options->udp && std::find(transports.begin(), transports.end(), "verbs") == transports.end())
+    return Status(
+        RIPC_INVALID_ARGUMENT,
+        "RIPC_MULTICAST: 'fabric' alone needs the transport verbs: add it to RIPC_TRANSPORTS, or 'udp' here.");
   Result<std::shared_ptr<const ClusterKeys>> keys = read_cluster_keys();
   if (!keys.ok()) return keys.status();
   options->keys = std::move(*keys);

@@ -203,7 +203,7 @@ TEST_F(MulticastGroups, ForgedAndUnaskedRepliesMakeNobodyAMember) {
   EXPECT_TRUE(members(asker, kGroup, 0).empty());
 
   // Whoever hears the question still needs the key to answer.
-  resolver::Endpoint from;
+  spi::PeerAddress from;
   const std::vector<std::byte> question =
       outsider.hear([](const PacketHeader& heard) { return heard.id == kGroup; }, &from);
   ASSERT_FALSE(question.empty());

@@ -9,21 +9,23 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "core/service_id.hpp"
 #include "resolver/multicast/multicast_resolver.hpp"
+#include "resolver/multicast/udp_network.hpp"
 #include "resolver_helpers.hpp"
 #include "support/waiting.hpp"
 
 namespace ripc::test {
 
 using resolver::MulticastCounters;
-using resolver::MulticastNetwork;
 using resolver::MulticastOptions;
 using resolver::MulticastResolver;
 using resolver::PacketBuilder;
 using resolver::PacketHeader;
 using resolver::PacketType;
+using resolver::UdpNetwork;
 
 inline constexpr Nanoseconds kMulticastPatience = 20'000'000'000;  // for what must come
 inline const std::string kKeyText = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -56,8 +58,9 @@ using support::eventually;
 // A context as the multicast resolver sees one.
 class MulticastContext {
  public:
-  explicit MulticastContext(const MulticastOptions& options) : id_(random_u64() | 1) {
-    Result<std::unique_ptr<MulticastResolver>> made = MulticastResolver::create(options, id_);
+  explicit MulticastContext(const MulticastOptions& options, MulticastResolver::Networks networks = {})
+      : id_(random_u64() | 1) {
+    Result<std::unique_ptr<MulticastResolver>> made = MulticastResolver::create(options, id_, std::move(networks));
     EXPECT_TRUE(made.ok()) << made.status().text();
     if (made.ok()) resolver_ = std::move(*made);
   }
@@ -103,27 +106,28 @@ class MulticastContext {
 class Outsider {
  public:
   explicit Outsider(const MulticastOptions& options) : options_(options) {
-    Result<std::unique_ptr<MulticastNetwork>> network = MulticastNetwork::open(options, 0);
+    Result<std::unique_ptr<UdpNetwork>> network = UdpNetwork::open(options, 0);
     EXPECT_TRUE(network.ok()) << network.status().text();
     if (network.ok()) network_ = std::move(*network);
   }
 
   void send(const std::vector<std::byte>& bytes) { EXPECT_EQ(network_->send_to_groups(bytes).packets, 1U); }
-  void send_to(const resolver::Endpoint& to, const std::vector<std::byte>& bytes) {
+  void send_to(const spi::PeerAddress& to, const std::vector<std::byte>& bytes) {
     EXPECT_EQ(network_->send_to(to, bytes).packets, 1U);
   }
 
   // The next packet that `wanted(header)` says yes to; its bytes and where it came from. Empty: none came in time.
   template <typename Wanted>
-  std::vector<std::byte> hear(const Wanted& wanted, resolver::Endpoint* from = nullptr,
+  std::vector<std::byte> hear(const Wanted& wanted, spi::PeerAddress* from = nullptr,
                               Nanoseconds patience = kMulticastPatience) {
     const Deadline deadline = Deadline::after(patience);
     std::vector<std::byte> buffer(resolver::kMaxPacket);
     std::vector<pollfd> descriptors = network_->descriptors();
     while (::poll(descriptors.data(), descriptors.size(), deadline.remaining_milliseconds()) > 0) {
       for (const pollfd& descriptor : descriptors) {
-        resolver::Received received;
-        if (descriptor.revents == 0 || !network_->receive(descriptor.fd, buffer, received)) continue;
+        spi::ReceivedPacket received;
+        if (descriptor.revents == 0 || network_->receive(descriptor.fd, buffer, received) != spi::Arrival::packet)
+          continue;
         PacketHeader header;
         if (resolver::decode_header(received.bytes, header) != resolver::DecodeStatus::ok || !wanted(header)) continue;
         if (from != nullptr) *from = received.from;
@@ -151,14 +155,14 @@ class Outsider {
 
  private:
   const MulticastOptions options_;
-  std::unique_ptr<MulticastNetwork> network_;
+  std::unique_ptr<UdpNetwork> network_;
 };
 
 // Why multicast cannot be tested here; empty: it can.
 inline std::string why_no_multicast() {
   static const std::string reason = [] {
     const MulticastOptions options = loopback_options();
-    Result<std::unique_ptr<MulticastNetwork>> network = MulticastNetwork::open(options, 0);
+    Result<std::unique_ptr<UdpNetwork>> network = UdpNetwork::open(options, 0);
     if (!network.ok()) return std::string(network.status().text());
     if ((*network)->interfaces().empty()) return std::string("the loopback interface is down");
     std::vector<pollfd> descriptors = (*network)->descriptors();

@@ -5,7 +5,6 @@
 namespace ripc {
 namespace {
 
-using resolver::Endpoint;
 using test::eventually;
 using test::kKeyText;
 using test::kOtherKeyText;
@@ -41,7 +40,7 @@ class MulticastHostile : public MulticastTest {
 TEST_F(MulticastHostile, RepliesNobodyAskedForChangeNothing) {
   // The victim asks, so that the outsider knows where it listens; then the answer is to another nonce or ID.
   std::thread asking([&] { EXPECT_FALSE(victim_->resolve(50, Deadline::after(500'000'000)).ok()); });
-  Endpoint to;
+  spi::PeerAddress to;
   const std::vector<std::byte> question =
       outsider_.hear([](const PacketHeader& header) { return is_question_for(header, 50); }, &to);
   ASSERT_FALSE(question.empty());
@@ -62,7 +61,7 @@ TEST_F(MulticastHostile, RepliesNobodyAskedForChangeNothing) {
 
 TEST_F(MulticastHostile, AReplyThatComesAfterTheQuestionIsOverChangesNothing) {
   std::thread asking([&] { EXPECT_FALSE(victim_->resolve(50, Deadline::after(50'000'000)).ok()); });
-  Endpoint to;
+  spi::PeerAddress to;
   const std::vector<std::byte> question =
       outsider_.hear([](const PacketHeader& header) { return is_question_for(header, 50); }, &to);
   asking.join();
@@ -167,7 +166,7 @@ TEST_F(MulticastKeyed, PacketsWithAWrongMacChangeNothing) {
 
 TEST_F(MulticastKeyed, AForgedReplyToAQuestionChangesNothing) {
   std::thread asking([&] { EXPECT_FALSE(victim_->resolve(50, Deadline::after(500'000'000)).ok()); });
-  Endpoint to;
+  spi::PeerAddress to;
   const std::vector<std::byte> question =
       outsider_.hear([](const PacketHeader& header) { return is_question_for(header, 50); }, &to);
   PacketHeader reply;

@@ -119,13 +119,13 @@ TEST_F(MulticastHosts, AnInterfaceThatComesLaterIsUsed) {
   ASSERT_TRUE(run("ip -n " + hosts_->b() + " link set rb down"));
   const auto holder = hosts_->context(hosts_->a(), options("239.255.82.73%ra,interface=rb"));
   const auto asker = hosts_->context(hosts_->b(), options("239.255.82.73%ra,interface=rb"));
-  EXPECT_TRUE((*asker)->state().interfaces.empty());
+  EXPECT_TRUE((*asker)->state().networks.front().interfaces.empty());
   const spi::ServiceRecord record = holder->publish(7);
   ASSERT_TRUE(run("ip -n " + hosts_->b() + " link set rb up"));
-  EXPECT_TRUE(eventually([&] { return !(*asker)->state().interfaces.empty(); }));
+  EXPECT_TRUE(eventually([&] { return !(*asker)->state().networks.front().interfaces.empty(); }));
   EXPECT_EQ(*asker->resolve(7), record);
   ASSERT_TRUE(run("ip -n " + hosts_->b() + " link set rb down"));
-  EXPECT_TRUE(eventually([&] { return (*asker)->state().interfaces.empty(); }));
+  EXPECT_TRUE(eventually([&] { return (*asker)->state().networks.front().interfaces.empty(); }));
 }
 
 TEST_F(MulticastHosts, WithHalfOfThePacketsLostServicesAreStillFound) {

@@ -44,6 +44,27 @@ TEST(MulticastOptionsText, GroupsPortsInterfacesAndOptionsAreRead) {
   EXPECT_EQ(options->probe_time, 5'000'000U);
 }
 
+TEST(MulticastOptionsText, NetworksAreBothUsedUnlessSomeAreNamed) {
+  const auto used = [](const char* text) {
+    const Result<MulticastOptions> options = parse_multicast_options(text);
+    EXPECT_TRUE(options.ok()) << text;
+    return std::pair(options->udp, options->fabric);
+  };
+  EXPECT_EQ(used(""), std::pair(true, true));
+  EXPECT_EQ(used("ttl=2"), std::pair(true, true));
+  EXPECT_EQ(used("udp"), std::pair(true, false));
+  EXPECT_EQ(used("239.1.2.3,fabric"), std::pair(false, true));
+  EXPECT_EQ(used("fabric,udp"), std::pair(true, true));
+}
+
+TEST(MulticastOptionsText, TheFabricAloneIsNoWayToStayOnThisHost) {
+  const Result<MulticastOptions> options = parse_multicast_options("fabric,ttl=0");
+  ASSERT_FALSE(options.ok());
+  EXPECT_EQ(options.status().code(), RIPC_INVALID_ARGUMENT);
+  EXPECT_TRUE(mentions(options.status(), "udp")) << options.status().text();
+  EXPECT_TRUE(parse_multicast_options("fabric,udp,ttl=0").ok());
+}
+
 TEST(MulticastOptionsText, WhatIsWrongIsNamed) {
   for (const char* item :
        {"10.0.0.1", "239.1.2.3:0", "239.1.2.3:65536", "239.1.2.3:", "fe80::1", "[ff12::1", "ttl=256", "ttl=", "ttl=-1",

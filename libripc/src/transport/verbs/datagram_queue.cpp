@@ -47,7 +47,7 @@ Status DatagramQueue::make(const FabricPort& port, const Sizes& sizes) {
     if (inlined == 0) return system_error(errno, "ibv_create_qp", "see the device's limits in `ripc doctor`");
   }
   // The upper half of the keys is the kernel's.
-  key_ = static_cast<std::uint32_t>(random_u64()) & 0x7fffffff;
+  key_ = sizes.key != 0 ? sizes.key : static_cast<std::uint32_t>(random_u64()) & 0x7fffffff;
   port_number_ = port.number;
   return bring_up();
 }

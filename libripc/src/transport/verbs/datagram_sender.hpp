@@ -58,6 +58,7 @@ class DatagramQueue {
     std::uint32_t receives = 1;
     std::uint32_t ranges = 1;   // of one send
     std::uint32_t inlined = 0;  // bytes wanted; what there is may be less
+    std::uint32_t key = 0;      // the queue key; 0: a random one
   };
   static Result<std::unique_ptr<DatagramQueue>> create(const FabricPort& port, const DevicePointer& device,
                                                        const Sizes& sizes);

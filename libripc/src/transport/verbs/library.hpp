@@ -32,6 +32,8 @@ namespace ripc::verbs {
   X(destroy_qp, ibv_destroy_qp)                     \
   X(create_ah, ibv_create_ah)                       \
   X(destroy_ah, ibv_destroy_ah)                     \
+  X(attach_mcast, ibv_attach_mcast)                 \
+  X(detach_mcast, ibv_detach_mcast)                 \
   X(open_device, ibv_open_device)                   \
   X(close_device, ibv_close_device)                 \
   X(get_async_event, ibv_get_async_event)           \
@@ -51,6 +53,8 @@ namespace ripc::verbs {
   X(accept, rdma_accept)                               \
   X(reject, rdma_reject)                               \
   X(disconnect, rdma_disconnect)                       \
+  X(join_multicast, rdma_join_multicast)               \
+  X(leave_multicast, rdma_leave_multicast)             \
   X(get_cm_event, rdma_get_cm_event)                   \
   X(ack_cm_event, rdma_ack_cm_event)                   \
   X(create_connected_qp, rdma_create_qp)               \

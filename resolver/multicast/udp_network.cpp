@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "resolver/multicast/network.hpp"
+#include "resolver/multicast/udp_network.hpp"
 
 #include <linux/filter.h>
 #include <sys/eventfd.h>
@@ -13,7 +13,6 @@
 #include <cstring>
 
 #include "base/interface_watch.hpp"
-#include "resolver/multicast/packet.hpp"
 
 namespace ripc::resolver {
 namespace {
@@ -70,17 +69,6 @@ Endpoint group_endpoint(const MulticastGroup& group, unsigned interface) noexcep
   return endpoint;
 }
 
-void signal(int event_fd) noexcept {
-  const std::uint64_t one = 1;
-  // It can only fail because the counter is full, and then the poll ends anyway.
-  static_cast<void>(!::write(event_fd, &one, sizeof one));
-}
-
-void clear(int event_fd) noexcept {
-  std::uint64_t count = 0;
-  static_cast<void>(!::read(event_fd, &count, sizeof count));
-}
-
 // Room for one control message that names an interface.
 union PacketInfo {
   cmsghdr header;
@@ -108,16 +96,13 @@ bool send(int fd, msghdr& message) noexcept {
 
 }  // namespace
 
-Result<std::unique_ptr<MulticastNetwork>> MulticastNetwork::open(const MulticastOptions& options,
-                                                                 std::uint64_t own_context) {
-  std::unique_ptr<MulticastNetwork> network(new MulticastNetwork(options, own_context));
+Result<std::unique_ptr<UdpNetwork>> UdpNetwork::open(const MulticastOptions& options, std::uint64_t own_context) {
+  std::unique_ptr<UdpNetwork> network(new UdpNetwork(options, own_context));
   if (Status status = network->start(); !status.ok()) return status;
   return network;
 }
 
-Status MulticastNetwork::start() {
-  wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake_) return system_error(errno, "Making an event descriptor for the multicast resolver");
+Status UdpNetwork::start() {
   // Before the first look at the interfaces, so that no change is missed.
   watch_ = watch_interfaces();
   for (const MulticastGroup& group : options_.groups) {
@@ -131,7 +116,7 @@ Status MulticastNetwork::start() {
   return {};
 }
 
-Status MulticastNetwork::open_group(const MulticastGroup& group) {
+Status UdpNetwork::open_group(const MulticastGroup& group) {
   constexpr const char* kAdvice =
       "choose another group or port with RIPC_MULTICAST, or switch the multicast resolver off with RIPC_MULTICAST=off";
   UniqueFd fd(::socket(group.is_ipv6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -158,7 +143,7 @@ Status MulticastNetwork::open_group(const MulticastGroup& group) {
   return {};
 }
 
-Status MulticastNetwork::open_sender(bool ipv6, UniqueFd& sender) const {
+Status UdpNetwork::open_sender(bool ipv6, UniqueFd& sender) const {
   UniqueFd fd(::socket(ipv6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const auto hops = static_cast<int>(options_.ttl);
   bool prepared = static_cast<bool>(fd);
@@ -187,45 +172,72 @@ Status MulticastNetwork::open_sender(bool ipv6, UniqueFd& sender) const {
 
 // ---- Channels ------------------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<ReplyChannel>> MulticastNetwork::open_channel() const {
-  auto channel = std::make_unique<ReplyChannel>();
-  channel->wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!channel->wake_) return system_error(errno, "Making an event descriptor for the multicast resolver");
-  Status status;
-  if (sender4_) status = open_sender(false, channel->sender4_);
-  if (status.ok() && sender6_) status = open_sender(true, channel->sender6_);
-  if (!status.ok()) return status;
-  channel->buffer_.resize(kMaxPacket);
-  return channel;
-}
+class UdpNetwork::Channel final : public spi::ReplyChannel {
+ public:
+  explicit Channel(const UdpNetwork& network) : network_(network) {}
 
-void ReplyChannel::wake() noexcept { signal(wake_.get()); }
-
-void ReplyChannel::wait(Nanoseconds timeout) noexcept {
-  std::array<pollfd, 3> descriptors{
-      {{sender4_.get(), POLLIN, 0}, {sender6_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
-  const timespec time{static_cast<time_t>(timeout / 1'000'000'000), static_cast<long>(timeout % 1'000'000'000)};
-  static_cast<void>(::ppoll(descriptors.data(), descriptors.size(), &time, nullptr));
-  if (descriptors[2].revents != 0) clear(wake_.get());
-}
-
-bool ReplyChannel::receive(Received& received) {
-  for (const UniqueFd* fd : {&sender4_, &sender6_}) {
-    if (!*fd) continue;
-    received = {};
-    received.from.size = sizeof received.from.address;
-    const ssize_t size = ::recvfrom(fd->get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT | MSG_TRUNC,
-                                    reinterpret_cast<sockaddr*>(&received.from.address), &received.from.size);
-    if (size < 0 || static_cast<std::size_t>(size) > buffer_.size()) continue;
-    received.bytes = std::span(buffer_).first(static_cast<std::size_t>(size));
-    return true;
+  Status open() {
+    wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!wake_) return system_error(errno, "Making an event descriptor for the multicast resolver");
+    Status status;
+    if (network_.sender4_) status = network_.open_sender(false, sender4_);
+    if (status.ok() && network_.sender6_) status = network_.open_sender(true, sender6_);
+    buffer_.resize(kMaxPacket);
+    return status;
   }
-  return false;
+
+  spi::SentPackets send_to_groups(std::span<const std::byte> bytes) noexcept override {
+    return network_.send_to_groups(bytes, sender4_, sender6_);
+  }
+
+  void wait(Nanoseconds timeout) noexcept override {
+    std::array<pollfd, 3> descriptors{
+        {{sender4_.get(), POLLIN, 0}, {sender6_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
+    const timespec time{static_cast<time_t>(timeout / 1'000'000'000), static_cast<long>(timeout % 1'000'000'000)};
+    static_cast<void>(::ppoll(descriptors.data(), descriptors.size(), &time, nullptr));
+    std::uint64_t count = 0;
+    if (descriptors[2].revents != 0) static_cast<void>(!::read(wake_.get(), &count, sizeof count));
+  }
+
+  void wake() noexcept override {
+    const std::uint64_t one = 1;
+    // It can only fail because the counter is full, and then the poll ends anyway.
+    static_cast<void>(!::write(wake_.get(), &one, sizeof one));
+  }
+
+  bool receive(spi::ReceivedPacket& received) noexcept override {
+    for (const UniqueFd* fd : {&sender4_, &sender6_}) {
+      if (!*fd) continue;
+      Endpoint from;
+      from.size = sizeof from.address;
+      const ssize_t size = ::recvfrom(fd->get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT | MSG_TRUNC,
+                                      reinterpret_cast<sockaddr*>(&from.address), &from.size);
+      if (size < 0 || static_cast<std::size_t>(size) > buffer_.size()) continue;
+      received = {};
+      received.from = spi::PeerAddress::of(from);
+      received.bytes = std::span(buffer_).first(static_cast<std::size_t>(size));
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  const UdpNetwork& network_;
+  UniqueFd sender4_;  // invalid: no group of this family
+  UniqueFd sender6_;
+  UniqueFd wake_;
+  std::vector<std::byte> buffer_;
+};
+
+Result<std::unique_ptr<spi::ReplyChannel>> UdpNetwork::open_channel() const {
+  auto channel = std::make_unique<Channel>(*this);
+  if (Status status = channel->open(); !status.ok()) return status;
+  return std::unique_ptr<spi::ReplyChannel>(std::move(channel));
 }
 
 // ---- Interfaces ----------------------------------------------------------------------------------------------
 
-bool MulticastNetwork::change_membership(const Membership& membership, bool join) noexcept {
+bool UdpNetwork::change_membership(const Membership& membership, bool join) noexcept {
   const int fd = groups_[membership.group].get();
   const MulticastGroup& group = options_.groups[membership.group];
   if (group.is_ipv6) {
@@ -242,7 +254,7 @@ bool MulticastNetwork::change_membership(const Membership& membership, bool join
          errno == EADDRINUSE;
 }
 
-void MulticastNetwork::refresh() {
+void UdpNetwork::refresh() {
   const Result<std::vector<Interface>> usable = usable_interfaces(options_.interfaces);
   // Without a list the old one is the best guess.
   if (!usable.ok()) return;
@@ -266,12 +278,12 @@ void MulticastNetwork::refresh() {
   memberships_ = std::move(fresh);
 }
 
-std::shared_ptr<const MulticastNetwork::Memberships> MulticastNetwork::memberships() const {
+std::shared_ptr<const UdpNetwork::Memberships> UdpNetwork::memberships() const {
   const std::lock_guard lock(mutex_);
   return memberships_;
 }
 
-std::vector<std::string> MulticastNetwork::interfaces() const {
+std::vector<std::string> UdpNetwork::interfaces() const {
   std::vector<std::string> names;
   for (const Membership& membership : *memberships()) {
     if (std::find(names.begin(), names.end(), membership.interface.name) == names.end())
@@ -280,7 +292,7 @@ std::vector<std::string> MulticastNetwork::interfaces() const {
   return names;
 }
 
-std::string MulticastNetwork::text() const {
+std::string UdpNetwork::text() const {
   std::string text;
   for (const MulticastGroup& group : options_.groups) text += (text.empty() ? "" : ", ") + group.text();
   text += " on ";
@@ -291,8 +303,13 @@ std::string MulticastNetwork::text() const {
 
 // ---- Packets -------------------------------------------------------------------------------------------------
 
-Sent MulticastNetwork::send_to_groups(std::span<const std::byte> bytes, const ReplyChannel* channel) {
-  Sent sent;
+spi::SentPackets UdpNetwork::send_to_groups(std::span<const std::byte> bytes) noexcept {
+  return send_to_groups(bytes, sender4_, sender6_);
+}
+
+spi::SentPackets UdpNetwork::send_to_groups(std::span<const std::byte> bytes, const UniqueFd& from4,
+                                            const UniqueFd& from6) const noexcept {
+  spi::SentPackets sent;
   const std::shared_ptr<const Memberships> current = memberships();
   for (const Membership& membership : *current) {
     const MulticastGroup& group = options_.groups[membership.group];
@@ -313,9 +330,7 @@ Sent MulticastNetwork::send_to_groups(std::span<const std::byte> bytes, const Re
       info.ipi_ifindex = static_cast<int>(membership.interface.index);
       name_interface(message, control, IPPROTO_IP, IP_PKTINFO, info);
     }
-    const UniqueFd& from = channel == nullptr ? (group.is_ipv6 ? sender6_ : sender4_)
-                                              : (group.is_ipv6 ? channel->sender6_ : channel->sender4_);
-    if (send(from.get(), message)) {
+    if (send((group.is_ipv6 ? from6 : from4).get(), message)) {
       ++sent.packets;
       sent.bytes += bytes.size();
     } else {
@@ -325,19 +340,19 @@ Sent MulticastNetwork::send_to_groups(std::span<const std::byte> bytes, const Re
   return sent;
 }
 
-Sent MulticastNetwork::send_to(const Endpoint& to, std::span<const std::byte> bytes) noexcept {
-  Endpoint copy = to;
+spi::SentPackets UdpNetwork::send_to(const spi::PeerAddress& peer, std::span<const std::byte> bytes) noexcept {
+  auto to = peer.as<Endpoint>();
   iovec data{const_cast<std::byte*>(bytes.data()), bytes.size()};
   msghdr message{};
-  message.msg_name = &copy.address;
-  message.msg_namelen = copy.size;
+  message.msg_name = &to.address;
+  message.msg_namelen = to.size;
   message.msg_iov = &data;
   message.msg_iovlen = 1;
   if (send((to.address.ss_family == AF_INET6 ? sender6_ : sender4_).get(), message)) return {1, bytes.size(), 0};
   return {0, 0, 1};
 }
 
-std::vector<pollfd> MulticastNetwork::descriptors() const {
+std::vector<pollfd> UdpNetwork::descriptors() const {
   std::vector<pollfd> descriptors;
   const auto add = [&](const UniqueFd& fd) {
     if (fd) descriptors.push_back({fd.get(), POLLIN, 0});
@@ -346,21 +361,14 @@ std::vector<pollfd> MulticastNetwork::descriptors() const {
   add(sender4_);
   add(sender6_);
   add(watch_);
-  add(wake_);
   return descriptors;
 }
 
-void MulticastNetwork::wake() noexcept { signal(wake_.get()); }
-
-bool MulticastNetwork::receive(int fd, std::span<std::byte> buffer, Received& received) {
-  if (fd == wake_.get()) {
-    clear(fd);
-    return false;
-  }
+spi::Arrival UdpNetwork::receive(int fd, std::span<std::byte> buffer, spi::ReceivedPacket& received) {
   if (fd == watch_.get()) {
     drain_watch(fd);
     refresh();
-    return false;
+    return spi::Arrival::nothing;
   }
   const auto group =
       std::find_if(groups_.begin(), groups_.end(), [&](const UniqueFd& item) { return item.get() == fd; });
@@ -368,21 +376,23 @@ bool MulticastNetwork::receive(int fd, std::span<std::byte> buffer, Received& re
     received = {};
     iovec data{buffer.data(), buffer.size()};
     PacketInfo control{};
+    Endpoint from;
     msghdr message{};
-    message.msg_name = &received.from.address;
-    message.msg_namelen = sizeof received.from.address;
+    message.msg_name = &from.address;
+    message.msg_namelen = sizeof from.address;
     message.msg_iov = &data;
     message.msg_iovlen = 1;
     message.msg_control = control.bytes.data();
     message.msg_controllen = control.bytes.size();
     const ssize_t size = ::recvmsg(fd, &message, MSG_DONTWAIT);
-    if (size < 0 && errno == EAGAIN) return false;
+    if (size < 0 && errno == EAGAIN) return spi::Arrival::nothing;
     // Anything else is what some earlier packet of ours met (such as: nobody listens at its destination).
     if (size < 0) continue;
     if ((message.msg_flags & MSG_TRUNC) != 0) continue;
     received.bytes = buffer.first(static_cast<std::size_t>(size));
-    received.from.size = message.msg_namelen;
-    if (group == groups_.end()) return true;
+    from.size = message.msg_namelen;
+    received.from = spi::PeerAddress::of(from);
+    if (group == groups_.end()) return spi::Arrival::packet;
     const MulticastGroup& wanted = options_.groups[static_cast<std::size_t>(group - groups_.begin())];
     unsigned interface = 0;
     for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
@@ -403,9 +413,9 @@ bool MulticastNetwork::receive(int fd, std::span<std::byte> buffer, Received& re
     for (const Membership& membership : *memberships_) {
       if (membership.interface.index == interface) received.interface = membership.interface.name;
     }
-    return true;
+    return spi::Arrival::packet;
   }
-  return false;
+  return spi::Arrival::nothing;
 }
 
 }  // namespace ripc::resolver

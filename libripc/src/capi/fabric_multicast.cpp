@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifdef RIPC_WITH_VERBS
+
+#include "capi/fabric_multicast.hpp"
+
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "transport/verbs/multicast_network.hpp"
+
+namespace ripc::capi {
+
+namespace {
+
+network::Endpoint endpoint_of(const resolver::MulticastGroup& group) {
+  if (group.is_ipv6) {
+    sockaddr_in6 address{};
+    address.sin6_family = AF_INET6;
+    address.sin6_addr = group.ipv6;
+    address.sin6_port = htons(group.port);
+    return network::Endpoint::of(reinterpret_cast<const sockaddr&>(address));
+  }
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr = group.ipv4;
+  address.sin_port = htons(group.port);
+  return network::Endpoint::of(reinterpret_cast<const sockaddr&>(address));
+}
+
+bool has_datagrams(const verbs::FabricPort& port) { return port.mtu != 0; }
+
+}  // namespace
+
+Result<resolver::MulticastResolver::Networks> fabric_networks(const resolver::MulticastOptions& options,
+                                                              const std::shared_ptr<const verbs::Fabric>& fabric) {
+  resolver::MulticastResolver::Networks networks;
+  const bool is_of_use = !options.udp || std::any_of(fabric->ports().begin(), fabric->ports().end(), has_datagrams);
+  if (!options.fabric || options.ttl == 0 || !is_of_use) return networks;
+  verbs::MulticastNetworkOptions chosen{
+      .groups = {}, .interfaces = options.interfaces, .hops = options.ttl, .hears_itself = options.hears_itself};
+  for (const resolver::MulticastGroup& group : options.groups) chosen.groups.push_back(endpoint_of(group));
+  Result<std::unique_ptr<verbs::MulticastNetwork>> network = verbs::MulticastNetwork::open(fabric, chosen);
+  if (!network.ok()) return network.status();
+  networks.push_back(std::move(*network));
+  return networks;
+}
+
+}  // namespace ripc::capi
+
+#endif

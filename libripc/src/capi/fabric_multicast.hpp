@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The multicast resolver's network over RDMA devices, out of the options of the resolver.
+#pragma once
+
+#ifdef RIPC_WITH_VERBS
+
+#include <memory>
+
+#include "base/status.hpp"
+#include "resolver/multicast/multicast_resolver.hpp"
+#include "transport/verbs/fabric.hpp"
+
+namespace ripc::capi {
+
+// One network; or none, if the options leave it out, keep to this host (ttl=0), or have UDP too and no port of the
+// fabric has datagrams. The errors of verbs::MulticastNetwork::open().
+Result<resolver::MulticastResolver::Networks> fabric_networks(const resolver::MulticastOptions& options,
+                                                              const std::shared_ptr<const verbs::Fabric>& fabric);
+
+}  // namespace ripc::capi
+
+#endif

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// What carries the packets of the multicast resolver: one group that every context has joined, and ways back to single
+// contexts. A network may lose packets, bring them twice and change their order; it never changes or joins them.
+#pragma once
+
+#include <poll.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/status.hpp"
+
+namespace ripc::spi {
+
+// Where a packet came from, in the terms of the network that brought it; only that one can read it.
+class PeerAddress {
+ public:
+  static constexpr std::size_t kCapacity = 144;
+
+  template <typename T>
+  static PeerAddress of(const T& value) noexcept {
+    static_assert(std::is_class_v<T> && std::is_trivially_copyable_v<T> && sizeof(T) <= kCapacity);
+    PeerAddress address;
+    std::memcpy(address.bytes_.data(), &value, sizeof(T));
+    return address;
+  }
+  // The value that it was made of; T must be the same.
+  template <typename T>
+  T as() const noexcept {
+    static_assert(std::is_class_v<T> && std::is_trivially_copyable_v<T> && sizeof(T) <= kCapacity);
+    T value;
+    std::memcpy(&value, bytes_.data(), sizeof(T));
+    return value;
+  }
+
+ private:
+  std::array<std::byte, kCapacity> bytes_{};
+};
+
+struct ReceivedPacket {
+  std::span<const std::byte> bytes;  // in the receiver's buffer
+  PeerAddress from;
+  bool to_group = false;       // it came to the group, not to this context alone
+  std::string_view interface;  // where it arrived, valid until the next receive(); empty: unknown
+};
+
+// What was sent, for the counters.
+struct SentPackets {
+  std::size_t packets = 0;
+  std::size_t bytes = 0;
+  std::size_t failures = 0;  // interfaces on which it could not be sent
+  SentPackets& operator+=(const SentPackets& other) noexcept {
+    packets += other.packets;
+    bytes += other.bytes;
+    failures += other.failures;
+    return *this;
+  }
+};
+
+enum class Arrival : std::uint8_t {
+  nothing,  // no packet is there; or it was the network's own business, which is done
+  packet,
+  joined,  // from now on more contexts can be asked than before
+};
+
+// A place of one thread's own, from which it asks and where it waits for the reply itself: one thread less to wake.
+// One thread at a time; wake() may be called by any. The network outlives it.
+class ReplyChannel {
+ public:
+  virtual ~ReplyChannel() = default;
+  // As that of its network; replies come to the channel.
+  virtual SentPackets send_to_groups(std::span<const std::byte> bytes) noexcept = 0;
+  // Until a packet is there, wake() was called, or the time is over.
+  virtual void wait(Nanoseconds timeout) noexcept = 0;
+  virtual void wake() noexcept = 0;
+  // The next packet, in a buffer of this object. False: there is none.
+  virtual bool receive(ReceivedPacket& received) noexcept = 0;
+};
+
+class MulticastNetwork {
+ public:
+  virtual ~MulticastNetwork() = default;
+
+  // Any thread. Bytes of the largest packet that it carries; the same as long as the object lives.
+  virtual std::size_t packet_limit() const noexcept = 0;
+
+  // Any thread. RIPC_UNSUPPORTED: this network has none, replies come to its descriptors. RIPC_NO_DESCRIPTORS,
+  // RIPC_NO_MEMORY, RIPC_SYSTEM.
+  virtual Result<std::unique_ptr<ReplyChannel>> open_channel() const = 0;
+
+  // Any thread; never blocks. To everybody who has joined, on each interface; replies come to the network's own
+  // descriptors.
+  virtual SentPackets send_to_groups(std::span<const std::byte> bytes) noexcept = 0;
+  // Any thread; never blocks. To one context, that a packet of this network came from.
+  virtual SentPackets send_to(const PeerAddress& to, std::span<const std::byte> bytes) noexcept = 0;
+
+  // ---- One thread ----
+  // What to poll; the same as long as the object lives.
+  virtual std::vector<pollfd> descriptors() const = 0;
+  // The next packet of a descriptor that poll() said is readable. What is larger than the buffer is dropped.
+  virtual Arrival receive(int fd, std::span<std::byte> buffer, ReceivedPacket& received) = 0;
+
+  // ---- For messages; any thread ----
+  // "udp", "fabric".
+  virtual std::string_view name() const noexcept = 0;
+  // "239.255.82.73:26673 on eth0, lo"; "... on no interface", with the reason if it is known.
+  virtual std::string text() const = 0;
+  // By which the groups can be reached now.
+  virtual std::vector<std::string> interfaces() const = 0;
+};
+
+}  // namespace ripc::spi

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// A queue pair in a multicast group, on one port: sends to the group and to single queue pairs, and hears what comes to
+// either.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "transport/verbs/datagram_sender.hpp"
+#include "transport/verbs/fabric.hpp"
+#include "transport/verbs/grh.hpp"
+#include "transport/verbs/registrar.hpp"
+#include "wire/session.hpp"
+
+namespace ripc::verbs {
+
+// A group as librdmacm has told it when it was joined.
+struct JoinedGroup {
+  ibv_ah_attr way{};
+  std::uint32_t queue_pair = 0;
+  std::uint32_t queue_key = 0;
+  // Told apart from others who use the group: travels with each datagram as its immediate data.
+  std::uint32_t world = 0;
+};
+
+// Whoever has sent a datagram.
+struct GroupPeer {
+  wire::session::Gid gid{};
+  std::uint16_t lid = 0;  // on InfiniBand
+  std::uint8_t service_level = 0;
+  std::uint32_t queue_pair = 0;
+};
+
+struct GroupPacket {
+  std::span<const std::byte> bytes;  // in the receiver's buffer
+  GroupPeer from;
+  bool to_group = false;
+};
+
+// Any thread, but for create().
+class GroupQueue {
+ public:
+  // Attaches it to the group, which must have been joined on this port. hears_itself: what it sends comes back, if the
+  // device sees to it; otherwise it is dropped. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY (the limit of locked memory, too),
+  // RIPC_SYSTEM.
+  static Result<std::shared_ptr<GroupQueue>> create(const FabricPort& port, const JoinedGroup& group,
+                                                    bool hears_itself);
+  ~GroupQueue();
+  GroupQueue(const GroupQueue&) = delete;
+  GroupQueue& operator=(const GroupQueue&) = delete;
+
+  // Never blocks. False: it is larger than the port's MTU, or the device takes nothing now.
+  bool send_to_group(std::span<const std::byte> bytes) noexcept;
+  enum class Sending : std::uint8_t { sent, failed, no_way };
+  // Never blocks. no_way: find_way() must be called first.
+  Sending send_to(const GroupPeer& peer, std::span<const std::byte> bytes) noexcept;
+  // May take a second, if nobody has that address. The ways found last are kept.
+  Status find_way(const GroupPeer& peer);
+
+  // The next datagram; larger ones than the buffer are dropped. False: there is none.
+  bool receive(std::span<std::byte> buffer, GroupPacket& packet) noexcept;
+  int fd() const noexcept { return queue_->fd(); }  // readable when something has come since arm()
+  void arm() noexcept;
+
+  ibv_qp* pair() const noexcept { return queue_->pair(); }  // for tests
+
+ private:
+  static constexpr std::uint32_t kSends = 64;  // under way
+  static constexpr std::uint32_t kReceives = 256;
+  static constexpr std::size_t kPostAfter = 16;  // buffers that were read
+  static constexpr std::size_t kMostWays = 256;
+  struct Way {
+    ibv_ah* handle = nullptr;
+    std::uint64_t last_use = 0;  // the number of the send
+  };
+  using WayKey = std::tuple<wire::session::Gid, std::uint16_t, std::uint8_t>;
+
+  GroupQueue(FabricPort port, const JoinedGroup& group, bool hears_itself)
+      : port_(std::move(port)), group_(group), hears_itself_(hears_itself) {}
+  Status make();
+  bool accept(const ibv_wc& completion, std::span<std::byte> buffer, GroupPacket& packet) noexcept;
+  bool post_send_locked(ibv_ah* way, std::uint32_t queue_pair, std::span<const std::byte> bytes) noexcept;
+  void reap_locked() noexcept;
+  void post_receives_locked(std::span<const std::uint32_t> slots) noexcept;
+  void restart_locked() noexcept;
+  std::byte* receive_slot(std::uint32_t slot) const noexcept { return memory_.get() + slot * (kGrhSize + mtu()); }
+  std::byte* send_slot(std::uint64_t number) const noexcept {
+    return memory_.get() + kReceives * (kGrhSize + mtu()) + (number % kSends) * mtu();
+  }
+  std::size_t mtu() const noexcept { return port_.mtu; }
+
+  const FabricPort port_;
+  const JoinedGroup group_;
+  const bool hears_itself_;
+  wire::session::Gid own_gid_{};
+  wire::session::Gid group_gid_{};
+  std::unique_ptr<DatagramQueue> queue_;
+  std::unique_ptr<std::byte[]> memory_;  // of the receives, then of the sends
+  RegionPointer region_;
+  bool is_attached_ = false;
+
+  std::mutex mutex_;
+  ibv_ah* group_way_ = nullptr;
+  std::map<WayKey, Way> ways_;
+  std::uint64_t posted_ = 0;
+  std::uint64_t completed_ = 0;
+  std::array<std::uint32_t, kPostAfter> used_{};  // receive buffers to be posted again
+  std::size_t used_count_ = 0;
+  bool has_failed_ = false;
+};
+
+}  // namespace ripc::verbs

@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/multicast_network.hpp"
+
+#include <errno.h>
+#include <ifaddrs.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <new>
+#include <utility>
+
+namespace ripc::verbs {
+
+namespace {
+
+constexpr Nanoseconds kFirstPause = 1'000'000'000;
+constexpr Nanoseconds kLongestPause = 64'000'000'000;
+// Subnet managers make groups for datagrams of this size, and do not say so when a group is joined.
+constexpr std::size_t kMostOfGroup = 2048;
+constexpr std::size_t kReadyAtOnce = 16;
+
+// The network interface that has the address; empty: none.
+std::string interface_of(const std::string& ip) {
+  network::Endpoint wanted;
+  std::string name;
+  ifaddrs* list = nullptr;
+  if (!network::Endpoint::parse(ip, 0, wanted) || getifaddrs(&list) != 0) return name;
+  for (const ifaddrs* entry = list; entry != nullptr && name.empty(); entry = entry->ifa_next) {
+    if (entry->ifa_addr != nullptr && network::Endpoint::of(*entry->ifa_addr).same_ip(wanted)) name = entry->ifa_name;
+  }
+  freeifaddrs(list);
+  return name;
+}
+
+template <typename Item>
+bool contains(const std::vector<Item>& list, const Item& item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+Status watch(int epoll, int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0) return {};
+  return system_error(errno, "epoll_ctl", "raise fs.epoll.max_user_watches");
+}
+
+}  // namespace
+
+// ---- Begin and end -------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<MulticastNetwork>> MulticastNetwork::open(std::shared_ptr<const Fabric> fabric,
+                                                                 const MulticastNetworkOptions& options) {
+  std::unique_ptr<MulticastNetwork> network(new MulticastNetwork(std::move(fabric), options));
+  if (Status status = network->start(); !status.ok()) return status;
+  return network;
+}
+
+Status MulticastNetwork::start() {
+  epoll_ = ForkGuard::open(epoll_guard_, [] { return epoll_create1(EPOLL_CLOEXEC); });
+  if (!epoll_) return system_error(errno, "epoll_create1", "raise `ulimit -n`");
+  timer_ = ForkGuard::open(timer_guard_, [] { return timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK); });
+  if (!timer_) return system_error(errno, "timerfd_create", "raise `ulimit -n`");
+  Result<std::shared_ptr<EventChannel>> channel = EventChannel::open(fabric_->library());
+  if (!channel.ok()) return channel.status();
+  channel_ = std::move(*channel);
+  made_event_ = ForkGuard::open(made_guard_, [] { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); });
+  if (!made_event_) return system_error(errno, "eventfd", "raise `ulimit -n`");
+  for (const int fd : {timer_.get(), made_event_.get(), channel_->get()->fd}) {
+    if (Status status = watch(epoll_.get(), fd); !status.ok()) return status;
+  }
+  if (Status status = late_sender_.start(); !status.ok()) return status;
+  choose_ports();
+  for (Membership& membership : memberships_) join(membership);
+  tell_members();
+  set_timer(false);
+  return {};
+}
+
+MulticastNetwork::~MulticastNetwork() {
+  late_sender_.stop();
+  for (Membership& membership : memberships_) leave(membership);
+  epoll_guard_.close(epoll_);
+  timer_guard_.close(timer_);
+  made_guard_.close(made_event_);
+}
+
+// One address of each network interface is enough, and IPv4 groups need one of IPv4.
+void MulticastNetwork::choose_ports() {
+  std::vector<network::Endpoint> groups;
+  for (const int family : {AF_INET, AF_INET6}) {
+    if (!groups.empty()) break;
+    std::copy_if(options_.groups.begin(), options_.groups.end(), std::back_inserter(groups),
+                 [&](const network::Endpoint& group) { return group.family() == family; });
+  }
+  std::vector<std::pair<const FabricPort*, std::string>> chosen;
+  for (const FabricPort& port : fabric_->ports()) {
+    const std::string interface = interface_of(port.ip);
+    if (!options_.interfaces.empty() && !contains(options_.interfaces, interface)) continue;
+    if (port.mtu == 0) {
+      if (no_port_.find(port.device->name) == std::string::npos)
+        no_port_ += (no_port_.empty() ? "" : ", ") + port.device->name + " has no datagrams";
+      continue;
+    }
+    network::Endpoint address;
+    if (!network::Endpoint::parse(port.ip, 0, address)) continue;
+    const bool fits = std::any_of(groups.begin(), groups.end(),
+                                  [&](const network::Endpoint& group) { return group.family() == address.family(); });
+    const auto same = std::find_if(chosen.begin(), chosen.end(), [&](const auto& other) {
+      return other.first->device == port.device && other.first->number == port.number && other.second == interface;
+    });
+    if (same == chosen.end()) {
+      chosen.emplace_back(&port, interface);
+    } else if (fits && (same->first->ip.find(':') != std::string::npos) != (port.ip.find(':') != std::string::npos)) {
+      same->first = &port;
+    }
+  }
+  packet_limit_ = kMostOfGroup;
+  for (const auto& [port, interface] : chosen) {
+    packet_limit_ = std::min<std::size_t>(packet_limit_, port->mtu);
+    for (const network::Endpoint& group : groups)
+      memberships_.push_back({.port = *port,
+                              .group = group,
+                              .name = port->device->name + ":" + std::to_string(port->number) + " (" + interface + ")",
+                              .id = {},
+                              .queue = {},
+                              .obstacle = "joining"});
+  }
+  if (chosen.empty() && no_port_.empty()) no_port_ = "no device has one of these interfaces";
+}
+
+// ---- Joining -------------------------------------------------------------------------------------------------
+
+void MulticastNetwork::join(Membership& membership) {
+  network::Endpoint own;
+  (void)network::Endpoint::parse(membership.port.ip, 0, own);
+  if (membership.port.ethernet && own.family() != membership.group.family()) {
+    const std::lock_guard lock(mutex_);
+    membership.obstacle = std::string("RoCE needs an address of the group's kind, ") +
+                          (own.family() == AF_INET6 ? "IPv4" : "IPv6") + ", on the interface";
+    return;
+  }
+  const Library& library = channel_->library();
+  const auto index = static_cast<std::uintptr_t>(&membership - memberships_.data());
+  rdma_cm_id* raw = nullptr;
+  if (library.create_id(channel_->get(), &raw, reinterpret_cast<void*>(index), RDMA_PS_UDP) != 0)
+    return retry_later(membership, std::string("rdma_create_id: ") + std::strerror(errno));
+  membership.id = std::make_shared<const Id>(channel_, raw);
+  if (library.bind_addr(raw, const_cast<sockaddr*>(own.address())) != 0)
+    return retry_later(membership, std::string("rdma_bind_addr: ") + std::strerror(errno));
+  if (raw->verbs != membership.port.device->context)
+    return retry_later(membership, membership.port.ip + " leads to another device now");
+  if (library.join_multicast(raw, const_cast<sockaddr*>(membership.group.address()), nullptr) != 0)
+    return retry_later(membership, std::string("rdma_join_multicast: ") + std::strerror(errno));
+  const std::lock_guard lock(mutex_);
+  membership.obstacle = "joining";
+}
+
+// Others may be sending by the queue for another moment.
+void MulticastNetwork::leave(Membership& membership) noexcept {
+  std::shared_ptr<GroupQueue> queue;
+  {
+    const std::lock_guard lock(mutex_);
+    queue = std::move(membership.queue);
+  }
+  if (queue) (void)epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, queue->fd(), nullptr);
+  if (!membership.id) return;
+  // Refused if it was not joined; the end of the id is enough then.
+  (void)channel_->library().leave_multicast(membership.id->get(), const_cast<sockaddr*>(membership.group.address()));
+  membership.id.reset();
+}
+
+void MulticastNetwork::retry_later(Membership& membership, std::string why) {
+  leave(membership);
+  membership.pause = membership.pause == 0 ? kFirstPause : std::min(membership.pause * 2, kLongestPause);
+  membership.retry_at = monotonic_now() + membership.pause;
+  const std::lock_guard lock(mutex_);
+  membership.obstacle = std::move(why);
+}
+
+void MulticastNetwork::joined(Membership& membership, const rdma_ud_param& told) {
+  JoinedGroup group{
+      .way = told.ah_attr, .queue_pair = told.qp_num, .queue_key = told.qkey, .world = membership.group.port()};
+  group.way.grh.hop_limit = static_cast<std::uint8_t>(std::clamp(options_.hops, 1U, 255U));
+  // Registering memory and attaching takes the kernel some milliseconds, in which packets of other networks would wait.
+  late_sender_.run([this, index = static_cast<std::size_t>(&membership - memberships_.data()), id = membership.id,
+                    port = membership.port, group] {
+    Made made{.membership = index, .id = id, .queue = GroupQueue::create(port, group, options_.hears_itself)};
+    {
+      const std::lock_guard lock(mutex_);
+      made_.push_back(std::move(made));
+    }
+    const std::uint64_t one = 1;
+    (void)!::write(made_event_.get(), &one, sizeof one);
+  });
+}
+
+void MulticastNetwork::adopt_made() {
+  std::vector<Made> made;
+  {
+    const std::lock_guard lock(mutex_);
+    made.swap(made_);
+  }
+  for (Made& item : made) {
+    Membership& membership = memberships_[item.membership];
+    // It may have been left, and joined anew, meanwhile.
+    if (membership.id == item.id && !membership.queue) adopt(membership, std::move(item.queue));
+  }
+  tell_members();
+}
+
+void MulticastNetwork::adopt(Membership& membership, Result<std::shared_ptr<GroupQueue>> queue) {
+  Status status = queue.ok() ? watch(epoll_.get(), (*queue)->fd()) : queue.status();
+  if (!status.ok()) return retry_later(membership, std::string(status.text()));
+  (*queue)->arm();
+  membership.pause = 0;
+  has_joined_ = true;
+  const std::lock_guard lock(mutex_);
+  membership.queue = std::move(*queue);
+  membership.obstacle.clear();
+}
+
+// librdmacm's. An event is given back before an id may end.
+void MulticastNetwork::handle_events() {
+  rdma_cm_event* event = nullptr;
+  bool has_changed = false;
+  while (channel_->library().get_cm_event(channel_->get(), &event) == 0) {
+    const rdma_cm_event copy = *event;
+    const auto index = reinterpret_cast<std::uintptr_t>(event->id->context);
+    (void)channel_->library().ack_cm_event(event);
+    if (index < memberships_.size()) handle(memberships_[index], copy);
+    has_changed = true;
+  }
+  if (has_changed) tell_members();
+}
+
+void MulticastNetwork::handle(Membership& membership, const rdma_cm_event& event) {
+  switch (event.event) {
+    case RDMA_CM_EVENT_MULTICAST_JOIN:
+      if (!membership.queue) joined(membership, event.param.ud);
+      break;
+    case RDMA_CM_EVENT_MULTICAST_ERROR:
+      retry_later(membership, std::string("the group could not be joined: ") + std::strerror(std::abs(event.status)));
+      break;
+    case RDMA_CM_EVENT_ADDR_CHANGE:
+      retry_later(membership, "its address has changed");
+      break;
+    case RDMA_CM_EVENT_DEVICE_REMOVAL: {
+      leave(membership);
+      membership.retry_at = 0;
+      const std::lock_guard lock(mutex_);
+      membership.obstacle = "the device was removed";
+      break;
+    }
+    default:
+      break;
+  }
+}
+
+void MulticastNetwork::retry_due() {
+  const Nanoseconds now = monotonic_now();
+  for (Membership& membership : memberships_) {
+    if (membership.retry_at == 0 || membership.retry_at > now) continue;
+    membership.retry_at = 0;
+    join(membership);
+  }
+}
+
+void MulticastNetwork::set_timer(bool at_once) noexcept {
+  Nanoseconds due = 0;
+  for (const Membership& membership : memberships_) {
+    if (membership.retry_at != 0 && (due == 0 || membership.retry_at < due)) due = membership.retry_at;
+  }
+  if (at_once) due = 1;  // long ago
+  itimerspec time{};
+  time.it_value = {static_cast<time_t>(due / 1'000'000'000), static_cast<long>(due % 1'000'000'000)};
+  (void)timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &time, nullptr);
+}
+
+void MulticastNetwork::tell_members() {
+  auto fresh = std::make_shared<Members>();
+  const std::shared_ptr<const Members> former = members();
+  for (std::size_t index = 0; index < memberships_.size(); ++index) {
+    const std::shared_ptr<GroupQueue>& queue = memberships_[index].queue;
+    const bool is_same = index < former->size() && (*former)[index].queue == queue;
+    fresh->push_back(is_same ? (*former)[index] : Member{++last_number_, queue});
+  }
+  const std::lock_guard lock(mutex_);
+  members_ = std::move(fresh);
+}
+
+std::shared_ptr<const MulticastNetwork::Members> MulticastNetwork::members() const {
+  const std::lock_guard lock(mutex_);
+  return members_;
+}
+
+// ---- Packets -------------------------------------------------------------------------------------------------
+
+spi::SentPackets MulticastNetwork::send_to_groups(std::span<const std::byte> bytes) noexcept {
+  spi::SentPackets sent{.failures = late_sender_.take_failures()};
+  for (const Member& member : *members()) {
+    if (!member.queue) continue;
+    if (member.queue->send_to_group(bytes)) {
+      ++sent.packets;
+      sent.bytes += bytes.size();
+    } else {
+      ++sent.failures;
+    }
+  }
+  return sent;
+}
+
+spi::SentPackets MulticastNetwork::send_to(const spi::PeerAddress& to, std::span<const std::byte> bytes) noexcept {
+  const auto peer = to.as<Peer>();
+  const std::shared_ptr<const Members> current = members();
+  const auto found = std::find_if(current->begin(), current->end(),
+                                  [&](const Member& member) { return member.number == peer.member; });
+  if (found == current->end() || !found->queue) return {0, 0, 1};
+  GroupQueue::Sending sending = found->queue->send_to(peer.peer, bytes);
+  try {
+    if (sending == GroupQueue::Sending::no_way && late_sender_.send(found->queue, peer.peer, bytes))
+      sending = GroupQueue::Sending::sent;
+  } catch (const std::bad_alloc&) {
+    // It is lost, as packets are.
+  }
+  if (sending == GroupQueue::Sending::sent) return {1, bytes.size(), 0};
+  return {0, 0, 1};
+}
+
+std::vector<pollfd> MulticastNetwork::descriptors() const { return {{epoll_.get(), POLLIN, 0}}; }
+
+// The descriptor of a queue stays readable until arm(), so what is left in it will be read.
+bool MulticastNetwork::take_packet(std::span<std::byte> buffer, spi::ReceivedPacket& received) {
+  for (std::size_t index = 0; index < memberships_.size(); ++index) {
+    Membership& membership = memberships_[index];
+    GroupPacket packet;
+    if (!membership.queue || !membership.queue->receive(buffer, packet)) continue;
+    received.bytes = packet.bytes;
+    received.to_group = packet.to_group;
+    received.interface = membership.name;
+    received.from = spi::PeerAddress::of(Peer{.member = (*members())[index].number, .peer = packet.from});
+    return true;
+  }
+  return false;
+}
+
+void MulticastNetwork::handle_ready(int fd) {
+  if (fd == timer_.get()) {
+    std::uint64_t expirations = 0;
+    (void)!::read(fd, &expirations, sizeof expirations);
+    retry_due();
+    set_timer(false);
+  } else if (fd == made_event_.get()) {
+    std::uint64_t count = 0;
+    (void)!::read(fd, &count, sizeof count);
+    adopt_made();
+    set_timer(false);
+  } else if (fd == channel_->get()->fd) {
+    handle_events();
+    set_timer(false);
+  } else {
+    for (const Membership& membership : memberships_) {
+      if (membership.queue && membership.queue->fd() == fd) membership.queue->arm();
+    }
+  }
+}
+
+spi::Arrival MulticastNetwork::receive(int, std::span<std::byte> buffer, spi::ReceivedPacket& received) {
+  if (take_packet(buffer, received)) return spi::Arrival::packet;
+  std::array<epoll_event, kReadyAtOnce> ready{};
+  const int count = epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()), 0);
+  for (int index = 0; index < count; ++index) handle_ready(ready[static_cast<std::size_t>(index)].data.fd);
+  if (take_packet(buffer, received)) {
+    // What had come before arm() does not make the descriptor readable any more, so that the timer has to.
+    set_timer(true);
+    return spi::Arrival::packet;
+  }
+  return std::exchange(has_joined_, false) ? spi::Arrival::joined : spi::Arrival::nothing;
+}
+
+// ---- For messages --------------------------------------------------------------------------------------------
+
+std::string MulticastNetwork::text() const {
+  std::vector<std::string> groups;
+  std::string there;
+  std::string elsewhere;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Membership& membership : memberships_) {
+      if (std::string group = membership.group.text(); !contains(groups, group)) groups.push_back(std::move(group));
+      if (membership.queue) {
+        if (there.find(membership.name) == std::string::npos) there += (there.empty() ? "" : ", ") + membership.name;
+      } else {
+        elsewhere += (elsewhere.empty() ? "" : ", ") + membership.name + ": " + membership.obstacle;
+      }
+    }
+  }
+  std::string text = "the fabric";
+  for (const std::string& group : groups) text += (&group == groups.data() ? ", " : " and ") + group;
+  text += " on " + (there.empty() ? "no port" : there);
+  if (elsewhere.empty() && there.empty()) elsewhere = no_port_;
+  return elsewhere.empty() ? text : text + " (" + elsewhere + ")";
+}
+
+std::vector<std::string> MulticastNetwork::interfaces() const {
+  std::vector<std::string> names;
+  const std::lock_guard lock(mutex_);
+  for (const Membership& membership : memberships_) {
+    if (membership.queue && !contains(names, membership.name)) names.push_back(membership.name);
+  }
+  return names;
+}
+
+std::vector<ibv_qp*> MulticastNetwork::pairs() const {
+  std::vector<ibv_qp*> pairs;
+  for (const Member& member : *members()) {
+    if (member.queue) pairs.push_back(member.queue->pair());
+  }
+  return pairs;
+}
+
+}  // namespace ripc::verbs

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The multicast resolver's packets as UDP datagrams: for each group a socket that hears it, and for each address family
+// one from which everything is sent and to which replies come.
+//
+// Several contexts of one host share the group's port (SO_REUSEADDR: the kernel gives each a copy of every multicast
+// packet). Questions go out on each joined interface by its number, so no route is needed.
+#pragma once
+
+#include <netinet/in.h>
+#include <poll.h>
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.hpp"
+#include "base/unique_fd.hpp"
+#include "resolver/multicast/interfaces.hpp"
+#include "resolver/multicast/options.hpp"
+#include "resolver/multicast/packet.hpp"
+#include "spi/multicast_network.hpp"
+
+namespace ripc::resolver {
+
+// A socket's address.
+struct Endpoint {
+  sockaddr_storage address{};
+  socklen_t size = 0;
+};
+
+class UdpNetwork final : public spi::MulticastNetwork {
+ public:
+  // Opens the sockets and joins the groups. What own_context sent to them is not received (0: everything is). That no
+  // interface is usable is no error. RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM (such as:
+  // another program has the port for itself).
+  static Result<std::unique_ptr<UdpNetwork>> open(const MulticastOptions& options, std::uint64_t own_context);
+
+  std::size_t packet_limit() const noexcept override { return kMaxPacket; }
+  Result<std::unique_ptr<spi::ReplyChannel>> open_channel() const override;
+  spi::SentPackets send_to_groups(std::span<const std::byte> bytes) noexcept override;
+  spi::SentPackets send_to(const spi::PeerAddress& to, std::span<const std::byte> bytes) noexcept override;
+  std::vector<pollfd> descriptors() const override;
+  // News about interfaces are dealt with here: new ones are joined, those that are gone left.
+  spi::Arrival receive(int fd, std::span<std::byte> buffer, spi::ReceivedPacket& received) override;
+  std::string_view name() const noexcept override { return "udp"; }
+  std::string text() const override;
+  std::vector<std::string> interfaces() const override;
+
+ private:
+  struct Membership {
+    std::size_t group = 0;
+    Interface interface;
+    friend bool operator==(const Membership&, const Membership&) = default;
+  };
+  using Memberships = std::vector<Membership>;
+  class Channel;
+
+  UdpNetwork(MulticastOptions options, std::uint64_t own_context)
+      : options_(std::move(options)), own_context_(own_context) {}
+  Status start();
+  void refresh();
+  spi::SentPackets send_to_groups(std::span<const std::byte> bytes, const UniqueFd& from4,
+                                  const UniqueFd& from6) const noexcept;
+  Status open_group(const MulticastGroup& group);
+  Status open_sender(bool ipv6, UniqueFd& sender) const;
+  bool change_membership(const Membership& membership, bool join) noexcept;
+  std::shared_ptr<const Memberships> memberships() const;
+
+  const MulticastOptions options_;
+  const std::uint64_t own_context_;
+  std::vector<UniqueFd> groups_;  // one for each of options_.groups
+  UniqueFd sender4_;
+  UniqueFd sender6_;
+  UniqueFd watch_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Memberships> memberships_ = std::make_shared<Memberships>();
+};
+
+}  // namespace ripc::resolver

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// The multicast resolver over several networks at once.
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "fake_network.hpp"
+#include "multicast_helpers.hpp"
+
+namespace ripc {
+namespace {
+
+using test::eventually;
+using test::FakeNetwork;
+using test::FakeWire;
+using test::mentions;
+using test::MulticastContext;
+using test::MulticastOptions;
+using test::MulticastResolver;
+
+class MulticastNetworks : public ::testing::Test {
+ protected:
+  static MulticastOptions options() {
+    MulticastOptions options = test::loopback_options();
+    options.udp = false;
+    options.probe_time = 0;
+    return options;
+  }
+  template <typename... Wires>
+  static MulticastResolver::Networks on(Wires&... wires) {
+    MulticastResolver::Networks networks;
+    (networks.push_back(std::make_unique<FakeNetwork>(wires)), ...);
+    return networks;
+  }
+  // A record that takes about so many bytes.
+  static spi::ServiceRecord large_record(const MulticastContext& holder, ripc_service_id id, std::size_t size) {
+    spi::ServiceRecord record = holder.record(id);
+    record.addresses.push_back({"shm", std::string(size, 'x')});
+    return record;
+  }
+
+  FakeWire one_, other_;
+  const MulticastOptions options_ = options();
+};
+
+TEST_F(MulticastNetworks, AQuestionGoesOutOnEachAndAnAnswerFromAnyIsTaken) {
+  MulticastContext here(options_, on(one_));
+  MulticastContext there(options_, on(other_));
+  MulticastContext asker(options_, on(one_, other_));
+  const spi::ServiceRecord first = here.publish(7);
+  const spi::ServiceRecord second = there.publish(8);
+  const Result<spi::ServiceRecord> found = asker.resolve(7);
+  ASSERT_TRUE(found.ok()) << found.status().text();
+  EXPECT_EQ(*found, first);
+  const Result<spi::ServiceRecord> found_there = asker.resolve(8);
+  ASSERT_TRUE(found_there.ok()) << found_there.status().text();
+  EXPECT_EQ(*found_there, second);
+}
+
+TEST_F(MulticastNetworks, WhoHearsAQuestionByBothAnswersItOnce) {
+  MulticastContext holder(options_, on(one_, other_));
+  const spi::ServiceRecord record = holder.publish(7);
+  ASSERT_TRUE(eventually([&] { return one_.to_group == 2 && other_.to_group == 2; })) << "both announcements";
+  MulticastContext asker(options_, on(one_, other_));
+  const Result<spi::ServiceRecord> found = asker.resolve(7);
+  ASSERT_TRUE(found.ok()) << found.status().text();
+  EXPECT_EQ(*found, record);
+  ASSERT_EQ(asker->counters().questions_sent, 1U) << "nothing was lost";
+  EXPECT_TRUE(eventually([&] { return holder->counters().copies == 1; }));
+  EXPECT_EQ(holder->counters().replies_sent, 1U);
+}
+
+TEST_F(MulticastNetworks, IfRepliesByOneAreLostThoseByTheOtherAreHeard) {
+  for (FakeWire* lossy : {&one_, &other_}) {
+    one_.loses_replies = other_.loses_replies = false;
+    lossy->loses_replies = true;
+    MulticastContext holder(options_, on(one_, other_));
+    const spi::ServiceRecord record = holder.publish(7);
+    // The announcements are over.
+    ASSERT_TRUE(eventually([&] { return holder->counters().announcements_sent == 2; }));
+    MulticastContext asker(options_, on(one_, other_));
+    const Result<spi::ServiceRecord> found = asker.resolve(7);
+    ASSERT_TRUE(found.ok()) << found.status().text();
+    EXPECT_EQ(*found, record);
+  }
+}
+
+TEST_F(MulticastNetworks, ASecondAnswerChangesNothing) {
+  MulticastContext holder(options_, on(one_, other_));
+  const spi::ServiceRecord record = holder.publish(7);
+  ASSERT_TRUE(eventually([&] { return holder->counters().announcements_sent == 2; }));
+  MulticastContext asker(options_, on(one_, other_));
+  one_.lost_questions = other_.lost_questions = 1;
+  const Result<spi::ServiceRecord> found = asker.resolve(7);
+  ASSERT_TRUE(found.ok()) << found.status().text();
+  ASSERT_TRUE(eventually([&] { return asker->counters().packets_received >= 2; })) << "one by each network";
+  const Result<spi::ServiceRecord> known = asker.look(7);
+  ASSERT_TRUE(known.ok()) << known.status().text();
+  EXPECT_EQ(*known, record);
+  EXPECT_EQ(asker->counters().malformed, 0U);
+}
+
+TEST_F(MulticastNetworks, OneThatCannotSendIsCountedAndTheOtherFinds) {
+  MulticastContext holder(options_, on(one_, other_));
+  const spi::ServiceRecord record = holder.publish(7);
+  one_.cannot_send = true;
+  MulticastContext asker(options_, on(one_, other_));
+  const Result<spi::ServiceRecord> found = asker.resolve(7);
+  ASSERT_TRUE(found.ok()) << found.status().text();
+  EXPECT_EQ(*found, record);
+  EXPECT_GE(asker->counters().send_failures, 1U);
+}
+
+TEST_F(MulticastNetworks, AnnouncementsAreHeardByEither) {
+  MulticastContext left(options_, on(one_));
+  MulticastContext right(options_, on(other_));
+  MulticastContext holder(options_, on(one_, other_));
+  const spi::ServiceRecord record = holder.publish(7);
+  EXPECT_TRUE(left.learns(record));
+  EXPECT_TRUE(right.learns(record));
+}
+
+TEST_F(MulticastNetworks, WhatIsTooLargeForOneIsToldByTheOther) {
+  one_.packet_limit = 512;
+  MulticastContext holder(options_, on(one_, other_));
+  spi::ServiceRecord record = large_record(holder, 7, 800);
+  ASSERT_TRUE(holder->publish(record, false, nullptr).ok());
+  ASSERT_TRUE(eventually([&] { return holder->counters().announcements_sent == 2; }));
+  MulticastContext asker(options_, on(one_, other_));
+  const Result<spi::ServiceRecord> found = asker.resolve(7);
+  ASSERT_TRUE(found.ok()) << found.status().text();
+  EXPECT_EQ(*found, record);
+  MulticastContext lister(options_, on(one_, other_));
+  EXPECT_TRUE(eventually([&] {
+    bool is_listed = false;
+    EXPECT_TRUE(
+        lister->list([&](const spi::ServiceRecord& listed) { is_listed = is_listed || listed == record; }).ok());
+    return is_listed;
+  }));
+  EXPECT_EQ(holder->counters().send_failures, 0U);
+}
+
+TEST_F(MulticastNetworks, WhatIsTooLargeForAllIsRefusedWithTheLimit) {
+  one_.packet_limit = 512;
+  other_.packet_limit = 700;
+  MulticastContext holder(options_, on(one_, other_));
+  spi::ServiceRecord record = large_record(holder, 7, 800);
+  const Status status = holder->publish(record, false, nullptr);
+  EXPECT_EQ(status.code(), RIPC_LIMIT);
+  EXPECT_TRUE(mentions(status, "700 bytes")) << status.text();
+}
+
+TEST_F(MulticastNetworks, WhoeverWaitsAsksAgainWhenAGroupIsJoined) {
+  one_.joins_at_first_question = true;
+  MulticastContext asker(options_, on(one_));
+  EXPECT_TRUE(asker->list([](const spi::ServiceRecord&) {}).ok());
+  EXPECT_EQ(asker->counters().questions_sent, 2U) << "a list that hears nothing has one round otherwise";
+}
+
+TEST_F(MulticastNetworks, WithoutAnyWhatIsWrongIsSaid) {
+  MulticastContext asker(options_);
+  const Result<spi::ServiceRecord> found = asker->resolve(7, Deadline::after(30'000'000));
+  EXPECT_EQ(found.status().code(), RIPC_NO_SERVICE);
+  EXPECT_TRUE(mentions(found.status(), "could not be asked")) << found.status().text();
+}
+
+}  // namespace
+}  // namespace ripc
