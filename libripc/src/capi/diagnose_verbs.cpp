@@ -12,6 +12,7 @@
 #include <string>
 
 #include "capi/diagnose.hpp"
+#include "memory/mapping_watch.hpp"
 #include "transport/verbs/fabric.hpp"
 #include "transport/verbs/inventory.hpp"
 
@@ -91,6 +92,17 @@ void check_locked_memory(Report& report) {
              "raise it: ulimit -l unlimited, or LimitMEMLOCK=infinity in the unit");
 }
 
+void check_registration_cache(Report& report) {
+  const Status status = memory::MappingWatch::available();
+  if (status.ok()) {
+    report.add(Level::good, "rdma cache", "registrations of memory outside of the pool are kept for the next use");
+  } else {
+    report.add(Level::limited, "rdma cache",
+               "memory outside of the pool is registered for each use: nobody tells when it is unmapped",
+               std::string(status.text()));
+  }
+}
+
 }  // namespace
 
 void check_verbs(Report& report) {
@@ -107,6 +119,7 @@ void check_verbs(Report& report) {
     for (const PortInfo& port : device.ports) check_port(report, fabric.ok() ? fabric->get() : nullptr, device, port);
   }
   check_locked_memory(report);
+  check_registration_cache(report);
 }
 
 }  // namespace ripc::capi

@@ -7,7 +7,8 @@
 
 namespace ripc::capi {
 
-// As read_session_options(), and RIPC_VERBS_CONNECTIONS (docs/tuning.md); the context id is not set.
+// As read_session_options(), RIPC_VERBS_CONNECTIONS and RIPC_VERBS_CACHE_BYTES (docs/tuning.md); the context id is not
+// set.
 Result<verbs::TransportOptions> read_verbs_options();
 
 }  // namespace ripc::capi

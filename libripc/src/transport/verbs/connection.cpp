@@ -299,8 +299,7 @@ Result<std::shared_ptr<Right>> Connection::open(std::span<const std::byte> bytes
   if (device().windows) {
     const bool whole = arena != nullptr && device().narrow_windows;
     Result<RegionPointer> region =
-        whole ? registrar_->arena(*arena)
-              : registrar_->range(bytes.data(), bytes.size(), unsigned{IBV_ACCESS_LOCAL_WRITE} | IBV_ACCESS_MW_BIND);
+        whole ? registrar_->arena(*arena) : registrar_->for_window(bytes.data(), bytes.size());
     // A window needs memory that can be written; what cannot is registered for reading.
     if (!region.ok() && region.status().code() != RIPC_CANCELLED) return region.status();
     if (region.ok()) bound = std::move(*region);

@@ -15,9 +15,7 @@ constexpr const char* kAdvice =
 Result<RegionPointer> Registrar::arena(const memory::Arena& arena) {
   const std::lock_guard lock(mutex_);
   if (const auto found = arenas_.find(arena.id); found != arenas_.end()) return found->second;
-  // Nothing remote: a window, or a registration of the range, opens what a peer may see.
-  const unsigned access = IBV_ACCESS_LOCAL_WRITE | (device_->windows ? unsigned{IBV_ACCESS_MW_BIND} : 0u);
-  ibv_mr* const mr = device_->library->reg_mr(device_->pd, arena.base, arena.size, static_cast<int>(access));
+  ibv_mr* const mr = device_->library->reg_mr(device_->pd, arena.base, arena.size, static_cast<int>(own_access()));
   if (mr == nullptr) return system_error(errno, "ibv_reg_mr", kAdvice);
   arena_count_.fetch_add(1, std::memory_order_relaxed);
   auto region = std::make_shared<const Region>(device_, mr);
@@ -25,8 +23,18 @@ Result<RegionPointer> Registrar::arena(const memory::Arena& arena) {
   return RegionPointer(std::move(region));
 }
 
+// Nothing remote: a window, or a registration of the range, opens what a peer may see.
+unsigned Registrar::own_access() const noexcept {
+  return IBV_ACCESS_LOCAL_WRITE | (device_->windows ? unsigned{IBV_ACCESS_MW_BIND} : 0u);
+}
+
 Result<RegionPointer> Registrar::range(const void* data, std::size_t size, unsigned access) {
-  ibv_mr* const mr = device_->library->reg_mr(device_->pd, const_cast<void*>(data), size, static_cast<int>(access));
+  const auto make = [&] {
+    return device_->library->reg_mr(device_->pd, const_cast<void*>(data), size, static_cast<int>(access));
+  };
+  ibv_mr* mr = make();
+  // What is only kept must not use up what may be locked.
+  if (mr == nullptr && errno == ENOMEM && cache_->drop_idle()) mr = make();
   if (mr == nullptr) {
     if (errno == EFAULT || errno == EINVAL) return RIPC_CANCELLED;
     return system_error(errno, "ibv_reg_mr", kAdvice);
@@ -35,17 +43,42 @@ Result<RegionPointer> Registrar::range(const void* data, std::size_t size, unsig
   return RegionPointer(std::make_shared<const Region>(device_, mr));
 }
 
+// RIPC_UNSUPPORTED: this memory is not kept.
+Result<RegionPointer> Registrar::kept(const void* data, std::size_t size, bool exact) {
+  if (const auto found = cache_->find(device_->pd, data, size, exact))
+    return std::static_pointer_cast<const Region>(found);
+  const RegistrationCache::Making making = cache_->begin(device_->pd, data, size);
+  if (!making) return RIPC_UNSUPPORTED;
+  Result<RegionPointer> region = range(data, size, own_access());
+  if (!region.ok()) {
+    cache_->abandon(making);
+    return RIPC_UNSUPPORTED;
+  }
+  cache_->commit(making, *region);
+  return region;
+}
+
+Result<RegionPointer> Registrar::for_window(const void* data, std::size_t size) {
+  // A window that is no narrower than what it is bound to must be bound to no more than the range.
+  Result<RegionPointer> region = kept(data, size, !device_->narrow_windows);
+  return region.ok() ? std::move(region) : range(data, size, own_access());
+}
+
 Result<LocalMemory> Registrar::local(const void* data, std::size_t size, bool writable) {
-  // An RDMA read of iWARP is answered by a write of the peer, which needs the right to it: then no more than the range.
-  if (!device_->iwarp || !writable) {
+  // An RDMA read of iWARP is answered by a write of the peer, which needs the right to it: then no more than the range,
+  // and no longer than the read.
+  const bool opens_to_peer = device_->iwarp && writable;
+  if (!opens_to_peer) {
     Result<memory::Hold> hold = pool_.hold(data, size);
     if (hold.ok() && hold->arena() != nullptr) {
       Result<RegionPointer> region = arena(*hold->arena());
       if (region.ok()) return LocalMemory{std::move(*region), std::move(*hold)};
+    } else if (Result<RegionPointer> region = kept(data, size, false); region.ok()) {
+      return LocalMemory{std::move(*region), {}};
     }
   }
   unsigned access = writable ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0u;
-  if (device_->iwarp && writable) access |= IBV_ACCESS_REMOTE_WRITE;
+  if (opens_to_peer) access |= IBV_ACCESS_REMOTE_WRITE;
   Result<RegionPointer> region = range(data, size, access);
   if (!region.ok()) return region.status();
   return LocalMemory{std::move(*region), {}};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory as a device needs to know it. A pool arena is registered once, when it is first used, and stays so until the
-// pool frees it. Memory of the application is registered for one use: nobody tells the library when it is unmapped, and
-// a registration that outlives its mapping would go on showing pages that nobody sees any more.
+// pool frees it. Registrations of memory of the application are kept where the kernel tells when it is unmapped
+// (registration_cache); a registration that outlives its mapping would go on showing pages that nobody sees any more.
+// Elsewhere they are made for one use.
 #pragma once
 
 #include <atomic>
@@ -15,6 +16,7 @@
 #include "memory/pool.hpp"
 #include "spi/transport.hpp"
 #include "transport/verbs/fabric.hpp"
+#include "transport/verbs/registration_cache.hpp"
 
 namespace ripc::verbs {
 
@@ -45,14 +47,19 @@ struct LocalMemory {
 // Any thread.
 class Registrar {
  public:
-  Registrar(DevicePointer device, memory::Pool& pool) : device_(std::move(device)), pool_(pool) {}
+  // `cache`: may be that of other devices too.
+  Registrar(DevicePointer device, memory::Pool& pool, std::shared_ptr<RegistrationCache> cache)
+      : device_(std::move(device)), pool_(pool), cache_(std::move(cache)) {}
 
   // What an arena is registered as; registers it if this is the first time. RIPC_NO_MEMORY (the limit of locked
   // memory), RIPC_SYSTEM.
   Result<RegionPointer> arena(const memory::Arena& arena);
-  // A registration of this range only, with these rights. RIPC_CANCELLED: it cannot be accessed like that. Else as
+  // A new registration of this range only, with these rights. RIPC_CANCELLED: it cannot be accessed like that. Else as
   // above.
   Result<RegionPointer> range(const void* data, std::size_t size, unsigned access);
+  // What a window is bound to that opens a part of the range, on a device that has windows. Nothing remote by itself.
+  // Statuses as range().
+  Result<RegionPointer> for_window(const void* data, std::size_t size);
   // For RDMA of this process's own: reads into the memory if `writable`, else writes out of it.
   Result<LocalMemory> local(const void* data, std::size_t size, bool writable);
   // The pool freed it.
@@ -64,8 +71,12 @@ class Registrar {
   std::uint64_t range_count() const noexcept { return range_count_.load(std::memory_order_relaxed); }
 
  private:
+  Result<RegionPointer> kept(const void* data, std::size_t size, bool exact);
+  unsigned own_access() const noexcept;
+
   const DevicePointer device_;
   memory::Pool& pool_;
+  const std::shared_ptr<RegistrationCache> cache_;
   std::mutex mutex_;
   std::unordered_map<std::uint32_t, RegionPointer> arenas_;  // by id
   std::atomic<std::uint64_t> arena_count_{0};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/verbs/verbs_transport.hpp"
 
+#include <sys/epoll.h>
+
 #include <algorithm>
 
 #include "transport/verbs/datagram_channel.hpp"
@@ -30,9 +32,13 @@ struct VerbsTransport::Making {
 };
 
 VerbsTransport::VerbsTransport(TransportOptions options, std::shared_ptr<const Fabric> fabric, memory::Pool& pool)
-    : SessionTransport(options), max_connections_(options.max_connections), fabric_(std::move(fabric)), pool_(pool) {
+    : SessionTransport(options),
+      max_connections_(options.max_connections),
+      fabric_(std::move(fabric)),
+      pool_(pool),
+      cache_(std::make_shared<RegistrationCache>(options.cache)) {
   for (const DevicePointer& device : fabric_->devices())
-    registrars_.push_back(std::make_shared<Registrar>(device, pool));
+    registrars_.push_back(std::make_shared<Registrar>(device, pool, cache_));
 }
 
 VerbsTransport::~VerbsTransport() = default;
@@ -45,11 +51,18 @@ Status VerbsTransport::start(spi::Host& host, EventLoop& loop) {
                                [this](const IdPointer& id, const PrivateData& words) { return requested(id, words); });
   if (!manager.ok()) return manager.status();
   manager_ = std::move(*manager);
+  if (cache_->changed_fd() >= 0) {
+    Status status = loop.add(cache_->changed_fd(), EPOLLIN, [this](std::uint32_t) { cache_->reap(); });
+    if (!status.ok()) return status;
+    cache_loop_ = &loop;
+  }
   return SessionTransport::start(host, loop);
 }
 
 void VerbsTransport::stop() noexcept {
   SessionTransport::stop();
+  if (cache_loop_ != nullptr) cache_loop_->remove(cache_->changed_fd());
+  cache_loop_ = nullptr;
   manager_.reset();
 }
 

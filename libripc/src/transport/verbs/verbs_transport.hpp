@@ -24,6 +24,7 @@ namespace ripc::verbs {
 
 struct TransportOptions : network::SessionOptions {
   std::size_t max_connections = 256;  // RDMA connections; more close the one that was used longest ago
+  RegistrationCache::Limits cache;    // of registrations of the application's memory
 };
 
 class VerbsTransport final : public network::SessionTransport {
@@ -43,6 +44,8 @@ class VerbsTransport final : public network::SessionTransport {
   DatagramCounters datagram_counters();
   // Any. The queue pairs that send datagrams; for tests.
   std::vector<ibv_qp*> datagram_pairs();
+  // Any. What became of registrations of the application's memory; for tests.
+  RegistrationCache::Counters cache_counters() const { return cache_->counters(); }
   // Any. The bulk sides of all sessions so far; for tests.
   std::vector<std::shared_ptr<RdmaBulk>> bulks() const;
 
@@ -87,6 +90,8 @@ class VerbsTransport final : public network::SessionTransport {
   const std::size_t max_connections_;
   const std::shared_ptr<const Fabric> fabric_;
   memory::Pool& pool_;
+  const std::shared_ptr<RegistrationCache> cache_;
+  EventLoop* cache_loop_ = nullptr;                     // where it waits for changes
   std::vector<std::shared_ptr<Registrar>> registrars_;  // one for each device
   std::unique_ptr<ConnectionManager> manager_;
   std::mutex senders_mutex_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a peer may reach by RDMA, and that it ends: over a real device, both ends in this process.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -93,7 +94,7 @@ class Rights : public testing::Test {
 
   // Connects both ends over this port.
   void connect(const FabricPort& port) {
-    registrar_ = std::make_shared<Registrar>(port.device, pool_);
+    registrar_ = std::make_shared<Registrar>(port.device, pool_, cache_);
     network::Endpoint here;
     ASSERT_TRUE(network::Endpoint::parse(port.ip, 0, here));
     const auto make = [this](std::shared_ptr<Connection>& end, const IdPointer& id) -> Status {
@@ -182,6 +183,7 @@ class Rights : public testing::Test {
   std::shared_ptr<const Fabric> fabric_;
   std::unique_ptr<EventLoop> loop_;
   std::thread thread_;
+  std::shared_ptr<RegistrationCache> cache_ = std::make_shared<RegistrationCache>(RegistrationCache::Limits{});
   std::shared_ptr<Registrar> registrar_;
   std::shared_ptr<Tally> tally_ = std::make_shared<Tally>();
   std::unique_ptr<ConnectionManager> manager_;
@@ -277,6 +279,70 @@ TEST_F(Rights, ReachNoFurtherThanTheirRangeAndTheirDirection) {
           std::all_of(memory.data, memory.data + 3 * kSize, [](std::byte byte) { return byte == std::byte{0x11}; }));
       disconnect();
     }
+  }
+}
+
+// What a naive cache would do, for comparison: the device keeps to the pages that were registered.
+TEST_F(Rights, ARegistrationThatOutlivesItsMappingShowsTheOldBytes) {
+  const FabricPort& port = fabric_->ports().front();
+  connect(port);
+  if (HasFatalFailure()) return;
+  const auto map = [](void* at) {
+    return ::mmap(at, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (at != nullptr ? MAP_FIXED : 0), -1,
+                  0);
+  };
+  auto* const exposed = static_cast<std::byte*>(map(nullptr));
+  std::fill_n(exposed, kSize, std::byte{0x11});
+  Lease destination = lease(kSize, std::byte{0});
+  const RegionPointer local = registrar_->local(destination.data, kSize, true)->region;
+  const Result<RegionPointer> naive = registrar_->range(exposed, kSize, IBV_ACCESS_REMOTE_READ);
+  ASSERT_TRUE(naive.ok()) << naive.status().text();
+  let_the_owner_speak();
+  ASSERT_EQ(map(exposed), exposed);
+  std::fill_n(exposed, kSize, std::byte{0x22});
+  EXPECT_EQ(operate(false, destination.data, *local, exposed, (*naive)->remote_key(), kSize), RIPC_OK);
+  EXPECT_EQ(destination.data[0], std::byte{0x11});
+  ::munmap(exposed, kSize);
+  disconnect();
+}
+
+// The registration below the window stays; the right does not.
+TEST_F(Rights, AKeptRegistrationOpensNothingWhenTheRightHasEnded) {
+  for (const FabricPort& port : fabric_->ports()) {
+    if (!port.device->windows || !memory::MappingWatch::available().ok()) continue;
+    SCOPED_TRACE(port.device->name);
+    auto* const exposed =
+        static_cast<std::byte*>(::mmap(nullptr, 2 * kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    std::fill_n(exposed, 2 * kSize, std::byte{0x11});
+    const std::uint64_t before = cache_->counters().hits;
+    for (const int attempt : {0, 1, 2}) {
+      connect(port);
+      if (HasFatalFailure()) return;
+      Lease destination = lease(kSize, std::byte{0x22});
+      const RegionPointer local = registrar_->local(destination.data, kSize, true)->region;
+      Result<std::shared_ptr<Right>> right = owner_->open(std::span(exposed, kSize), nullptr, false);
+      ASSERT_TRUE(right.ok()) << right.status().text();
+      let_the_owner_speak();
+      EXPECT_EQ(operate(false, destination.data, *local, exposed, (*right)->key(), kSize), RIPC_OK);
+      EXPECT_EQ(destination.data[0], std::byte{0x11});
+      std::fill_n(destination.data, kSize, std::byte{0x22});
+      const RegionPointer kept = *registrar_->for_window(exposed, kSize);
+      // By the ended right, by the registration itself, and past the end of the right that there is.
+      if (attempt == 0) {
+        const std::uint32_t key = (*right)->key();
+        (*right)->end();
+        EXPECT_NE(operate(false, destination.data, *local, exposed, key, kSize), RIPC_OK);
+      } else if (attempt == 1) {
+        EXPECT_NE(operate(false, destination.data, *local, exposed, kept->remote_key(), kSize), RIPC_OK);
+      } else {
+        EXPECT_NE(operate(false, destination.data, *local, exposed + kSize - 64, (*right)->key(), 128), RIPC_OK);
+      }
+      EXPECT_TRUE(std::all_of(destination.data, destination.data + kSize,
+                              [](std::byte byte) { return byte == std::byte{0x22}; }));
+      disconnect();
+    }
+    EXPECT_GE(cache_->counters().hits, before + 3) << "nothing was kept";
+    ::munmap(exposed, 2 * kSize);
   }
 }
 

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a registration of memory of the application costs, and what a kept one does, on the first RDMA device.
+//
+//   bench_registration [ROUNDS]      default: 200
+//
+// Prints one JSON object a size: medians, in nanoseconds. register: made and ended for one use. keep: the first use of
+// memory, which is watched from then on. hit: each later use. unmap: munmap() of memory that is kept, unmap_plain: of
+// other memory.
+#include <cstdio>
+
+#if __has_include(<infiniband/verbs.h>) && __has_include(<rdma/rdma_cma.h>)
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "transport/verbs/fabric.hpp"
+#include "transport/verbs/registrar.hpp"
+
+namespace {
+
+using ripc::Nanoseconds;
+
+Nanoseconds time_of(const std::function<void()>& task) {
+  const Nanoseconds start = ripc::monotonic_now();
+  task();
+  return ripc::monotonic_now() - start;
+}
+
+long long median(std::vector<Nanoseconds>& times) {
+  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
+  return static_cast<long long>(times[times.size() / 2]);
+}
+
+void* map(std::size_t size) {
+  void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) std::abort();
+  std::memset(memory, 1, size);
+  return memory;
+}
+
+[[noreturn]] void fail(const ripc::Status& status) {
+  std::fprintf(stderr, "bench_registration: %s\n", std::string(status.text()).c_str());
+  std::exit(77);
+}
+
+void measure(ripc::verbs::Registrar& registrar, ripc::verbs::RegistrationCache& cache, std::size_t size, int rounds) {
+  std::vector<Nanoseconds> once, keep, hit, unmap, unmap_plain;
+  for (int round = 0; round < rounds; ++round) {
+    void* const memory = map(size);
+    once.push_back(time_of([&] {
+      const auto region = registrar.range(memory, size, IBV_ACCESS_LOCAL_WRITE);
+      if (!region.ok()) fail(region.status());
+    }));
+    const auto use = [&] {
+      const auto local = registrar.local(memory, size, false);
+      if (!local.ok()) fail(local.status());
+    };
+    keep.push_back(time_of(use));
+    const std::uint64_t made = registrar.range_count();
+    hit.push_back(time_of(use));
+    if (registrar.range_count() != made) fail(RIPC_UNSUPPORTED);
+    unmap.push_back(time_of([&] { ::munmap(memory, size); }));
+    cache.reap();
+    void* const other = map(size);
+    unmap_plain.push_back(time_of([&] { ::munmap(other, size); }));
+  }
+  std::printf(
+      "{\"size\":%zu,\"rounds\":%d,\"register_ns\":%lld,\"keep_ns\":%lld,\"hit_ns\":%lld,\"unmap_ns\":%lld,"
+      "\"unmap_plain_ns\":%lld}\n",
+      size, rounds, median(once), median(keep), median(hit), median(unmap), median(unmap_plain));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 200;
+  if (const ripc::Status status = ripc::memory::MappingWatch::available(); !status.ok()) fail(status);
+  const auto fabric = ripc::verbs::Fabric::open();
+  if (!fabric.ok()) fail(fabric.status());
+  ripc::memory::Pool pool(std::uint64_t{64} << 20);
+  const auto cache = std::make_shared<ripc::verbs::RegistrationCache>(ripc::verbs::RegistrationCache::Limits{});
+  ripc::verbs::Registrar registrar((*fabric)->devices().front(), pool, cache);
+  for (const std::size_t size : {std::size_t{4} << 10, std::size_t{1} << 20, std::size_t{64} << 20})
+    measure(registrar, *cache, size, rounds);
+  return 0;
+}
+
+#else
+
+int main() {
+  std::puts("bench_registration: this libripc was built without RDMA");
+  return 77;
+}
+
+#endif
