@@ -15,7 +15,8 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdio>
+#include <charconv>
+#include <string_view>
 #include <system_error>
 
 namespace ripc::memory {
@@ -31,9 +32,14 @@ constexpr std::uint64_t kFeatures = UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVEN
 // what was looked at is 6.1.
 bool kernel_is_new_enough() noexcept {
   utsname names{};
+  if (::uname(&names) != 0) return false;
+  const std::string_view release(names.release);  // such as 6.1.0-28-amd64
   unsigned major = 0;
   unsigned minor = 0;
-  if (::uname(&names) != 0 || std::sscanf(names.release, "%u.%u", &major, &minor) != 2) return false;
+  const char* const end = release.data() + release.size();
+  const std::from_chars_result dot = std::from_chars(release.data(), end, major);
+  if (dot.ec != std::errc{} || dot.ptr == end || *dot.ptr != '.') return false;
+  if (std::from_chars(dot.ptr + 1, end, minor).ec != std::errc{}) return false;
   return major > 6 || (major == 6 && minor >= 1);
 }
 
