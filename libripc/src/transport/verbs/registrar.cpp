@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include <algorithm>
+
 namespace ripc::verbs {
 
 namespace {
@@ -43,10 +45,22 @@ Result<RegionPointer> Registrar::range(const void* data, std::size_t size, unsig
   return RegionPointer(std::make_shared<const Region>(device_, mr));
 }
 
+// Whether it is not the first time, as far as that is remembered.
+bool Registrar::was_used(const void* data, std::size_t size) noexcept {
+  const std::lock_guard lock(mutex_);
+  const std::pair range(data, size);
+  if (std::find(used_.begin(), used_.end(), range) != used_.end()) return true;
+  used_[next_used_] = range;
+  next_used_ = (next_used_ + 1) % used_.size();
+  return false;
+}
+
 // RIPC_UNSUPPORTED: this memory is not kept.
 Result<RegionPointer> Registrar::kept(const void* data, std::size_t size, bool exact) {
   if (const auto found = cache_->find(device_->pd, data, size, exact))
     return std::static_pointer_cast<const Region>(found);
+  // To keep memory costs several registrations, which memory that is used once would never bring back.
+  if (!was_used(data, size)) return RIPC_UNSUPPORTED;
   const RegistrationCache::Making making = cache_->begin(device_->pd, data, size);
   if (!making) return RIPC_UNSUPPORTED;
   Result<RegionPointer> region = range(data, size, own_access());

@@ -5,6 +5,7 @@
 // Elsewhere they are made for one use.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -72,6 +73,7 @@ class Registrar {
 
  private:
   Result<RegionPointer> kept(const void* data, std::size_t size, bool exact);
+  bool was_used(const void* data, std::size_t size) noexcept;
   unsigned own_access() const noexcept;
 
   const DevicePointer device_;
@@ -79,6 +81,9 @@ class Registrar {
   const std::shared_ptr<RegistrationCache> cache_;
   std::mutex mutex_;
   std::unordered_map<std::uint32_t, RegionPointer> arenas_;  // by id
+  // Ranges that were registered for one use lately.
+  std::array<std::pair<const void*, std::size_t>, 64> used_{};
+  std::size_t next_used_ = 0;
   std::atomic<std::uint64_t> arena_count_{0};
   std::atomic<std::uint64_t> range_count_{0};
 };

@@ -37,7 +37,7 @@ class Side {
 
   ripc_service* get() const { return service_; }
   ripc_status send_to(const Side& other) const {
-    return ripc_send(service_, ripc_service_get_id(other.service_), &item_, 1, nullptr, nullptr);
+    return ripc_send(service_, ripc_service_get_id(other.service_), &kItem, 1, nullptr, nullptr);
   }
   ripc_status receive(std::uint64_t timeout) const {
     ripc_message* message = nullptr;
@@ -53,7 +53,7 @@ class Side {
   }
 
  private:
-  static constexpr ripc_item item_{"x", 1, RIPC_ITEM_SHORT, 0};
+  static constexpr ripc_item kItem{"x", 1, RIPC_ITEM_SHORT, 0};
   ripc_context* context_ = nullptr;
   ripc_service* service_ = nullptr;
 };

@@ -56,7 +56,7 @@ class KeptMemory : public Nodes {
   }
 };
 
-TEST_F(KeptMemory, IsRegisteredOnceForManyTransfers) {
+TEST_F(KeptMemory, IsRegisteredForItsFirstUseAndOnceForAllLaterOnes) {
   std::byte* const from = map_memory(std::byte{1});
   std::byte* const to = map_memory(std::byte{0});
   for (int round = 1; round <= 20; ++round) {
@@ -66,8 +66,8 @@ TEST_F(KeptMemory, IsRegisteredOnceForManyTransfers) {
     ASSERT_TRUE(std::equal(from, from + kSize, to)) << "round " << round;
   }
   for (Node* const node : {client_.get(), server_.get()}) {
-    EXPECT_EQ(node->transport().cache_counters().misses, 1u);
-    EXPECT_EQ(node->transport().cache_counters().hits, 19u);
+    EXPECT_EQ(node->transport().cache_counters().misses, 2u);
+    EXPECT_EQ(node->transport().cache_counters().hits, 18u);
   }
   ::munmap(from, kSize);
   ::munmap(to, kSize);
@@ -83,7 +83,8 @@ TEST_F(KeptMemory, ThatHadOnlyBeenReadShowsWhatIsWrittenLater) {
     const std::byte value = read[index];
     ASSERT_EQ(value, std::byte{0});
   }
-  for (const std::byte fill : {std::byte{0}, std::byte{7}}) {
+  // The first use keeps nothing.
+  for (const std::byte fill : {std::byte{0}, std::byte{0}, std::byte{7}}) {
     if (fill != std::byte{0}) std::fill_n(from, kSize, fill);
     transfer(from, to);
     if (HasFatalFailure()) return;
