@@ -48,14 +48,14 @@ class Link {
   Link& operator=(const Link&) = delete;
   ~Link() { ::close(socket_); }
 
-  void send(const std::vector<char>& bytes) {
+  void send(const std::vector<char>& bytes) const {
     for (std::size_t done = 0; done < bytes.size();) {
       const ssize_t count = ::send(socket_, bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL);
       if (count < 0) fail("send");
       done += static_cast<std::size_t>(count);
     }
   }
-  void receive(std::vector<char>& bytes) {
+  void receive(std::vector<char>& bytes) const {
     for (std::size_t done = 0; done < bytes.size();) {
       const ssize_t count = ::recv(socket_, bytes.data() + done, bytes.size() - done, 0);
       if (count <= 0) fail("recv");

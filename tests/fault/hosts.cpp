@@ -6,15 +6,15 @@
 #include <linux/if_tun.h>
 #include <net/if.h>
 #include <sched.h>
-#include <spawn.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <fstream>
 #include <sstream>
+
+#include "support/command.hpp"
 
 namespace fault {
 
@@ -24,19 +24,7 @@ constexpr const char* kCable = "cable";
 
 int space_of_this_process() { return open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC); }
 
-// Runs the command; its arguments are separated by blanks.
-bool ip(const std::string& arguments) {
-  std::vector<std::string> words{"ip"};
-  std::istringstream text(arguments);
-  for (std::string word; text >> word;) words.push_back(word);
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  pid_t pid = -1;
-  int status = -1;
-  return posix_spawnp(&pid, "ip", nullptr, nullptr, pointers.data(), environ) == 0 && waitpid(pid, &status, 0) == pid &&
-         status == 0;
-}
+bool ip(const std::string& arguments) { return support::run_command("ip " + arguments); }
 
 // Makes the interface in this thread's namespace.
 int open_tun() {

@@ -153,9 +153,10 @@ void FileServer::send(const Message& message, std::uint32_t tag, std::span<const
     look_at_tickets();
     ticket = service_.reply(message, items, options);
   }
-  if (!ticket.ok()) ++counters_.unanswered;
-  if (ticket.ok() && !ticket->empty()) tickets_.push_back(*std::move(ticket));
-  if (verbose_) log(message, tag, ticket.code());
+  const ripc_status answered = ticket.code();
+  if (answered != RIPC_OK) ++counters_.unanswered;
+  if (answered == RIPC_OK && !ticket->empty()) tickets_.push_back(*std::move(ticket));
+  if (verbose_) log(message, tag, answered);
 }
 
 void FileServer::look_at_tickets() {

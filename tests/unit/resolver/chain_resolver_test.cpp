@@ -20,7 +20,7 @@ class FakeResolver final : public spi::Resolver {
  public:
   std::string_view name() const noexcept override { return "fake"; }
   Result<ServiceRecord> resolve(ripc_service_id id, Deadline deadline) override {
-    calls.push_back("resolve");
+    calls.emplace_back("resolve");
     last_deadline = deadline;
     if (!failure.ok()) return failure;
     const auto found = records.find(id);
@@ -28,7 +28,7 @@ class FakeResolver final : public spi::Resolver {
     return found->second;
   }
   Status publish(ServiceRecord& record, bool takeover, std::vector<ServiceRecord>* displaced) override {
-    calls.push_back("publish");
+    calls.emplace_back("publish");
     if (!failure.ok()) return failure;
     const auto found = records.find(record.id);
     if (found != records.end()) {
@@ -43,7 +43,7 @@ class FakeResolver final : public spi::Resolver {
     return {};
   }
   Status update(const ServiceRecord& record) override {
-    calls.push_back("update");
+    calls.emplace_back("update");
     if (!failure.ok()) return failure;
     const auto found = records.find(record.id);
     if (found == records.end() || found->second.incarnation != record.incarnation) return Status(RIPC_FENCED);
@@ -52,7 +52,7 @@ class FakeResolver final : public spi::Resolver {
   }
   Status members(ripc_service_id group, Deadline deadline,
                  const std::function<void(const ServiceRecord&)>& visit) override {
-    calls.push_back("members");
+    calls.emplace_back("members");
     last_deadline = deadline;
     for (const auto& [id, record] : records) {
       if (record.is_in(group)) visit(record);
@@ -60,13 +60,13 @@ class FakeResolver final : public spi::Resolver {
     return failure;
   }
   void withdraw(const ServiceRecord& record) noexcept override {
-    calls.push_back("withdraw");
+    calls.emplace_back("withdraw");
     const auto found = records.find(record.id);
     if (found != records.end() && found->second == record) records.erase(found);
   }
-  void invalidate(const ServiceRecord&) noexcept override { calls.push_back("invalidate"); }
+  void invalidate(const ServiceRecord&) noexcept override { calls.emplace_back("invalidate"); }
   Status list(const std::function<void(const ServiceRecord&)>& visit) override {
-    calls.push_back("list");
+    calls.emplace_back("list");
     for (const auto& [id, record] : records) visit(record);
     return failure;
   }

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "multicast_helpers.hpp"
+#include "support/command.hpp"
 
 namespace ripc {
 namespace {
@@ -17,7 +18,7 @@ using test::eventually;
 using test::MulticastContext;
 using test::MulticastOptions;
 
-bool run(const std::string& command) { return std::system((command + " >/dev/null 2>&1").c_str()) == 0; }
+bool run(const std::string& command) { return support::run_command(command, support::Output::dropped); }
 
 // Two namespaces, `a` with the interface ra and `b` with rb.
 class TwoHosts {

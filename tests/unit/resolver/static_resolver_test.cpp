@@ -14,7 +14,6 @@ namespace {
 
 using spi::Address;
 using spi::ServiceRecord;
-using test::listed;
 using test::mentions;
 
 using Addresses = std::vector<Address>;
@@ -135,7 +134,7 @@ TEST(StaticFile, TooManyAddressesAreRefused) {
 
 TEST(StaticFile, AnyBytesAreUnderstoodOrRefused) {
   std::mt19937_64 random(1);
-  const std::string_view alphabet("ab1 \t\n\r#\":x0\0\xff", 15);
+  const std::string_view alphabet("ab1 \t\n\r#\":x0\0\xff", 14);
   for (int round = 0; round < 5000; ++round) {
     std::string text(random() % 60, '\0');
     for (char& byte : text) byte = alphabet[random() % alphabet.size()];

@@ -81,7 +81,7 @@ class VerbsTransport final : public network::SessionTransport {
   void dial(const network::SessionPointer& session, const std::shared_ptr<Peer>& peer);
   Status prepare(const network::SessionPointer& session, const Peer& peer, Making& making, const IdPointer& id);
   void made(const Peer& peer, Making& making, bool dialed);
-  void limit_connections();
+  void limit_connections() const;
   std::shared_ptr<Peer> peer_of(const network::SessionPointer& session);
   std::shared_ptr<Registrar> registrar_of(const std::string& ip) const;
   // Any. What sends datagrams from this address of this machine; null: its device has none.

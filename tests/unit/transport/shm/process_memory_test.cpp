@@ -34,7 +34,7 @@ class Peer {
       while (::recv(its_.get(), &byte, 1, 0) == 1) {  // 'c': check what was written; anything else: say it is there
         bool good = true;
         if (byte == 'c') {
-          for (std::size_t i = 0; i < memory_.size(); ++i) good &= memory_[i] == std::byte{0x77};
+          for (const std::byte byte_there : memory_) good &= byte_there == std::byte{0x77};
         }
         byte = good ? 'y' : 'n';
         if (::send(its_.get(), &byte, 1, MSG_NOSIGNAL) != 1) break;
