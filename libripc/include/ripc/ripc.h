@@ -499,11 +499,11 @@ typedef struct ripc_service_statistics {
   uint64_t short_bytes_sent, short_bytes_received;
   uint64_t long_items_sent, long_items_received, long_bytes_received;
   uint64_t items_lent, items_returned, items_discarded; /* returned: written into a peer's return buffer */
-  uint64_t again;           /* sends that found no room */
-  uint64_t wakes_sent;      /* system calls made to wake a sleeping receiver */
-  uint64_t sleeps;          /* times receive went to sleep */
-  uint64_t packets_lost;    /* gaps seen */
-  uint64_t packets_corrupt; /* packets refused by the decoder */
+  uint64_t again;                                       /* sends that found no room */
+  uint64_t wakes_sent;                                  /* system calls made to wake a sleeping receiver */
+  uint64_t sleeps;                                      /* times receive went to sleep */
+  uint64_t packets_lost;                                /* gaps seen */
+  uint64_t packets_corrupt;                             /* packets refused by the decoder */
   uint64_t notifications_sent, notifications_run, notifications_unknown;
   uint64_t payload_copies;    /* copies of payload made by the CPU, send and receive side */
   uint64_t resolutions;       /* times the resolver was asked */
