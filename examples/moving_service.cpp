@@ -71,7 +71,7 @@ int ask(int count) {
 int main(int count, char** arguments) {
   const std::string role = count > 1 ? arguments[1] : "";
   if (role == "server" && count == 2) return serve();
-  if (role == "client" && count == 3) return ask(std::atoi(arguments[2]));
+  if (role == "client" && count == 3) return ask(static_cast<int>(std::strtol(arguments[2], nullptr, 10)));
   std::fputs("usage: moving_service server | moving_service client COUNT\n", stderr);
   return 2;
 }

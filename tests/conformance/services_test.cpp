@@ -233,7 +233,7 @@ TEST_P(Services, UnregisterWithdrawsTheId) {
 
 TEST_P(Services, DestroyingTheContextEndsItsServices) {
   const Context other = make_context();
-  make_service(context_, kId).release();  // the context destroys it
+  (void)make_service(context_, kId).release();  // the context destroys it
   context_.reset();
   EXPECT_EQ(try_register(other, kId), RIPC_OK);
 }

@@ -66,7 +66,7 @@ class TicketTest : public testing::Test {
     parts.channel = channel_;
     parts.transfer = transfer;
     parts.service = 1;
-    parts.ranges.push_back({lease_, 5000});
+    parts.ranges.emplace_back(lease_, 5000);
     parts.holds.push_back(std::move(pool_.hold(lease_, 5000)).value());
     EXPECT_TRUE(pool_.release(lease_).ok());
     return keeper_->open(std::move(parts));

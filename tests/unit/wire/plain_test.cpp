@@ -14,8 +14,6 @@ namespace {
 
 using testing::Bytes;
 using testing::flatten;
-using testing::text;
-using testing::to_bytes;
 
 constexpr std::uint64_t kSource = 0x8000'0000'0000'0101;
 constexpr std::uint32_t kTag = 0xfedcba98;

@@ -51,7 +51,7 @@ TEST_F(LinkTest, AMessageTakesOneSystemCallToSend) {
 
 // Messages with one item each.
 struct Plains {
-  explicit Plains(const std::vector<std::string>& texts) : texts_(texts) {
+  explicit Plains(std::vector<std::string> texts) : texts_(std::move(texts)) {
     for (const std::string& text : texts_) items_.push_back({text.data(), text.size(), RIPC_ITEM_SHORT, 0});
     for (const ripc_item& item : items_)
       messages.push_back({.source = 1, .tag = 0, .items = {&item, 1}, .bytes = item.size});
@@ -67,7 +67,7 @@ TEST_F(LinkTest, SixtyFourMessagesTakeOneSystemCallToSend) {
   const auto channel = sender_.channel(receiver_);
   ASSERT_NE(channel, nullptr);
   std::vector<std::string> texts(30, "same");
-  for (int number = 0; number < 34; ++number) texts.push_back(std::string(static_cast<std::size_t>(number), 'x'));
+  for (int number = 0; number < 34; ++number) texts.emplace_back(static_cast<std::size_t>(number), 'x');
   const Plains plains(texts);
   std::size_t sent = 0;
   bool woke = false;
