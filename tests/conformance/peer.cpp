@@ -203,6 +203,7 @@ ripc_context_options PeerSide::context_options() const {
   options.pool_limit = number("pool_limit", options.pool_limit);
   options.peer_policy = static_cast<std::uint32_t>(number("peer_policy", options.peer_policy));
   options.max_peers = static_cast<std::uint32_t>(number("max_peers", options.max_peers));
+  options.resolve_timeout = number("resolve_timeout", options.resolve_timeout);
   return options;
 }
 

@@ -282,7 +282,10 @@ TEST_P(Peers, ManyProcessesTalkToOneService) {
   const Service service = make_service(context_, kId);
   std::vector<std::unique_ptr<Puppet>> puppets;
   for (ripc_service_id index = 0; index < 10; ++index) {
-    puppets.push_back(std::make_unique<Puppet>(peer_setup()));
+    PeerSetup setup = peer_setup();
+    // They all connect at once, on one processor perhaps.
+    setup.settings["resolve_timeout"] = std::to_string(kLimit);
+    puppets.push_back(std::make_unique<Puppet>(setup));
     ASSERT_EQ(puppets.back()->register_id(1000 + index), "RIPC_OK");
   }
   for (const auto& puppet : puppets) puppet->tell("stream 77 100");
