@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/event_signal.hpp"
 #include "resolver/multicast/udp_network.hpp"
 #include "spi/holder_rules.hpp"
 
@@ -84,11 +85,7 @@ MulticastResolver::~MulticastResolver() {
   thread_.join();
 }
 
-void MulticastResolver::wake_thread() const noexcept {
-  const std::uint64_t one = 1;
-  // It can only fail because the counter is full, and then the poll ends anyway.
-  static_cast<void>(!::write(wake_.get(), &one, sizeof one));
-}
+void MulticastResolver::wake_thread() const noexcept { signal_event(wake_.get()); }
 
 void MulticastResolver::count(const spi::SentPackets& sent) noexcept {
   counters_.packets_sent += sent.packets;

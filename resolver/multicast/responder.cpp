@@ -9,6 +9,7 @@
 #include <new>
 #include <utility>
 
+#include "base/event_signal.hpp"
 #include "base/random.hpp"
 #include "resolver/multicast/multicast_resolver.hpp"
 
@@ -57,8 +58,7 @@ void MulticastResolver::run() {
       const Nanoseconds pause = due > now ? due - now : 0;
       const timespec timeout{static_cast<time_t>(pause / 1'000'000'000), static_cast<long>(pause % 1'000'000'000)};
       if (::ppoll(descriptors.data(), descriptors.size(), due == UINT64_MAX ? nullptr : &timeout, nullptr) > 0) {
-        std::uint64_t count = 0;
-        if (descriptors[0].revents != 0) static_cast<void>(!::read(wake_.get(), &count, sizeof count));
+        if (descriptors[0].revents != 0) clear_event(wake_.get());
         for (std::size_t i = 1; i < descriptors.size(); ++i) {
           if (descriptors[i].revents != 0) read_all(*owners[i], descriptors[i].fd);
         }

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/event_signal.hpp"
 #include "base/interface_watch.hpp"
 
 namespace ripc::resolver {
@@ -195,15 +196,10 @@ class UdpNetwork::Channel final : public spi::ReplyChannel {
         {{sender4_.get(), POLLIN, 0}, {sender6_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
     const timespec time{static_cast<time_t>(timeout / 1'000'000'000), static_cast<long>(timeout % 1'000'000'000)};
     static_cast<void>(::ppoll(descriptors.data(), descriptors.size(), &time, nullptr));
-    std::uint64_t count = 0;
-    if (descriptors[2].revents != 0) static_cast<void>(!::read(wake_.get(), &count, sizeof count));
+    if (descriptors[2].revents != 0) clear_event(wake_.get());
   }
 
-  void wake() noexcept override {
-    const std::uint64_t one = 1;
-    // It can only fail because the counter is full, and then the poll ends anyway.
-    static_cast<void>(!::write(wake_.get(), &one, sizeof one));
-  }
+  void wake() noexcept override { signal_event(wake_.get()); }
 
   bool receive(spi::ReceivedPacket& received) noexcept override {
     for (const UniqueFd* fd : {&sender4_, &sender6_}) {

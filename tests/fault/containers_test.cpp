@@ -60,12 +60,7 @@ class Containers : public HostTest {
     asker_ = std::make_unique<Asker>(directory_here_.path(), kTransports);
     ASSERT_TRUE(asker_->ask()) << ripc_last_error();
   }
-  ripc_service_info path() const {
-    ripc_service_info info{};
-    info.size = sizeof info;
-    EXPECT_EQ(ripc_find_path(asker_->context().get(), kHolder, &info), RIPC_OK) << ripc_last_error();
-    return info;
-  }
+  ripc_service_info path() const { return path_to_holder(asker_->context()); }
 };
 
 TEST_F(Containers, ThatShareTheRuntimeDirectoryUseSharedMemoryThoughAllElseIsTheirOwn) {

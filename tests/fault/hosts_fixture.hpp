@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -32,6 +33,17 @@ class HostTest : public testing::Test {
     ASSERT_TRUE(asker_->ask()) << ripc_last_error();
   }
   void start_holder() { process_ = hosts_.start_there("holder", {directory_there_.path()}); }
+
+  // The path that a context takes to the holder; if there is none, no transport, and why as its reason.
+  static ripc_service_info path_to_holder(const Context& context) {
+    ripc_service_info info{};
+    info.size = sizeof info;
+    if (ripc_find_path(context.get(), kHolder, &info) != RIPC_OK) {
+      info = {};
+      std::snprintf(info.reason, sizeof info.reason, "%s", ripc_last_error());
+    }
+    return info;
+  }
 
   // A whole long message each way.
   void exchange_long(std::uint64_t seed) {

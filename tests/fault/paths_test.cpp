@@ -30,9 +30,8 @@ class Paths : public HostTest {
   }
   // The path that is taken, as ripc_find_path() tells it; "" if there is none.
   static std::string path_by(const Context& context) {
-    ripc_service_info info = empty_info();
-    return ripc_find_path(context.get(), kHolder, &info) == RIPC_OK ? std::string(info.transport) + ": " + info.reason
-                                                                    : "";
+    const ripc_service_info info = path_to_holder(context);
+    return info.transport[0] != '\0' ? std::string(info.transport) + ": " + info.reason : "";
   }
   static bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
   static std::string ip(const std::string& address) { return "ip=" + address + ";"; }
@@ -56,8 +55,7 @@ TEST_F(Paths, AServiceWhoseHostChangesItsAddressIsPublishedAnewAndKeepsItsIncarn
       return has(address, ip(kOther)) && !has(address, ip(Hosts::kThere));
     })) << address_by(*context);
   }
-  ripc_service_info after = empty_info();
-  ASSERT_EQ(ripc_find_path(listener.get(), kHolder, &after), RIPC_OK) << ripc_last_error();
+  const ripc_service_info after = path_to_holder(listener);
   EXPECT_EQ(after.incarnation, before.incarnation);
   EXPECT_TRUE(has(after.reason, kOther)) << after.reason;
   // Whoever had a path to the former address finds the new one by itself.
@@ -139,8 +137,7 @@ TEST_F(Paths, AServiceInAFileIsReachedWithoutAnyOtherResolver) {
   ASSERT_EQ(setenv("RIPC_RESOLVER_FILE", file.c_str(), 1), 0);
   Asker asker(directory_here_.path());
   EXPECT_TRUE(asker.ask()) << ripc_last_error();
-  ripc_service_info info = empty_info();
-  EXPECT_EQ(ripc_find_path(asker.context().get(), kHolder, &info), RIPC_OK) << ripc_last_error();
+  const ripc_service_info info = path_to_holder(asker.context());
   EXPECT_EQ(info.address, std::string("socket:") + kOther + ":27500");
   EXPECT_TRUE(has(info.reason, "found by the static resolver")) << info.reason;
   EXPECT_EQ(asker.request_long(kLong, 7), RIPC_OK);

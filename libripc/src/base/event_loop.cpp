@@ -9,6 +9,8 @@
 #include <array>
 #include <string>
 
+#include "base/event_signal.hpp"
+
 namespace ripc {
 
 namespace {
@@ -36,12 +38,6 @@ Status create_epoll_with_wake(UniqueFd& epoll, UniqueFd& wake, std::uint32_t wak
   return add_to_epoll(epoll.get(), wake.get(), wake_events);
 }
 
-void signal_eventfd(int fd) noexcept {
-  const std::uint64_t one = 1;
-  // A full counter is readable already, so a failed write loses nothing.
-  [[maybe_unused]] const ssize_t written = ::write(fd, &one, sizeof one);
-}
-
 }  // namespace
 
 // ---- EventSet ------------------------------------------------------------------------------------------------
@@ -59,7 +55,7 @@ Status EventSet::add(int fd, Kind kind) noexcept {
 
 void EventSet::remove(int fd) noexcept { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
-void EventSet::wake() const noexcept { signal_eventfd(wake_.get()); }
+void EventSet::wake() const noexcept { signal_event(wake_.get()); }
 
 void EventSet::drain() const noexcept {
   while (take_events(0) == kEventBatch) {
@@ -204,8 +200,7 @@ void EventLoop::run_once(Nanoseconds until, bool nested) {
   for (int index = 0; index < count; ++index) {
     const epoll_event& event = events[static_cast<std::size_t>(index)];
     if (event.data.fd == wake_.get()) {
-      std::uint64_t value = 0;
-      [[maybe_unused]] const ssize_t size = ::read(wake_.get(), &value, sizeof value);
+      clear_event(wake_.get());
       continue;
     }
     std::shared_ptr<Handler> handler;
@@ -249,7 +244,7 @@ bool EventLoop::run_timers() {
   }
 }
 
-void EventLoop::wake() const noexcept { signal_eventfd(wake_.get()); }
+void EventLoop::wake() const noexcept { signal_event(wake_.get()); }
 
 // The loop looks at all there is before it sleeps.
 void EventLoop::wake_from_elsewhere() const noexcept {

@@ -19,6 +19,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/event_signal.hpp"
+
 namespace ripc::memory {
 
 namespace {
@@ -144,8 +146,7 @@ MappingWatch::~MappingWatch() {
     ::munmap(probe_, page_size());
   }
   if (thread_.joinable()) {
-    const std::uint64_t one = 1;
-    (void)!::write(stop_.get(), &one, sizeof one);
+    signal_event(stop_.get());
     thread_.join();
   }
   // The kernel lets go whoever waits for an event, and forgets the ranges.

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "transport/verbs/grh.hpp"
+
 namespace ripc::verbs {
 
 namespace {
@@ -253,8 +255,8 @@ void DatagramSender::read_credits() noexcept {
 void DatagramSender::on_credit(const ibv_wc& completion) noexcept {
   const auto slot = static_cast<std::uint32_t>(completion.wr_id);
   Header header;
-  const std::size_t size = completion.byte_len > kGrh ? completion.byte_len - kGrh : 0;
-  const spi::Bytes datagram(credits_.get() + slot * kCreditSlot + kGrh, size);
+  const std::size_t size = completion.byte_len > kGrhSize ? completion.byte_len - kGrhSize : 0;
+  const spi::Bytes datagram(credits_.get() + slot * kCreditSlot + kGrhSize, size);
   if (wire::datagram::decode(datagram, header) == RIPC_OK && header.kind == Kind::credit) {
     const auto found = listeners_.find(header.credit_link);
     if (found != listeners_.end() && found->second.token == header.token) found->second.listener(header.credit);

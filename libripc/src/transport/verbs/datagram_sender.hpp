@@ -132,7 +132,6 @@ class DatagramSender {
 
  private:
   static constexpr std::uint32_t kReceives = 512;
-  static constexpr std::size_t kGrh = 40;
   static constexpr std::size_t kCreditSlot = 128;
   struct Listening {
     std::uint64_t token;

@@ -16,6 +16,8 @@
 #include <new>
 #include <utility>
 
+#include "base/event_signal.hpp"
+
 namespace ripc::verbs {
 
 namespace {
@@ -197,8 +199,7 @@ void MulticastNetwork::joined(Membership& membership, const rdma_ud_param& told)
       const std::lock_guard lock(mutex_);
       made_.push_back(std::move(made));
     }
-    const std::uint64_t one = 1;
-    (void)!::write(made_event_.get(), &one, sizeof one);
+    signal_event(made_event_.get());
   });
 }
 
@@ -353,13 +354,11 @@ bool MulticastNetwork::take_packet(std::span<std::byte> buffer, spi::ReceivedPac
 
 void MulticastNetwork::handle_ready(int fd) {
   if (fd == timer_.get()) {
-    std::uint64_t expirations = 0;
-    (void)!::read(fd, &expirations, sizeof expirations);
+    clear_event(fd);
     retry_due();
     set_timer(false);
   } else if (fd == made_event_.get()) {
-    std::uint64_t count = 0;
-    (void)!::read(fd, &count, sizeof count);
+    clear_event(fd);
     adopt_made();
     set_timer(false);
   } else if (fd == channel_->get()->fd) {

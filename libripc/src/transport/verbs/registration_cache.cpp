@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/event_signal.hpp"
+
 namespace ripc::verbs {
 
 using memory::MappingWatch;
@@ -155,8 +157,7 @@ void RegistrationCache::drop(Slot& slot, const Range& changed) noexcept {
   if (was_kept) {
     slot.use = Use::dropped;
     ++counters_.invalidations;
-    const std::uint64_t one = 1;
-    (void)!::write(changed_fd_.get(), &one, sizeof one);
+    signal_event(changed_fd_.get());
   }
   if (changed.empty()) {
     unwatch(pages);
@@ -236,8 +237,7 @@ void RegistrationCache::take_dropped(Registrations& ended) noexcept {
 
 void RegistrationCache::reap() {
   if (!works_.load(std::memory_order_acquire)) return;
-  std::uint64_t count = 0;
-  (void)!::read(changed_fd_.get(), &count, sizeof count);
+  clear_event(changed_fd_.get());
   Registrations ended;
   ended.reserve(slots_.size());
   const std::lock_guard lock(watch_->mutex());

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "transport/verbs/grh.hpp"
+
 namespace ripc::verbs {
 
 namespace {
@@ -40,7 +42,7 @@ Result<VerbsPort::Receiver*> VerbsPort::receiver_for(const FabricPort& port,
   receiver->registrar = registrar;
   receiver->depth = std::min<std::uint32_t>(
       kDepth, static_cast<std::uint32_t>(std::max(std::min(limits.max_qp_wr, limits.max_cqe), 1)));
-  receiver->stride = kGrh + port.mtu + kPadding;
+  receiver->stride = kGrhSize + port.mtu + kPadding;
   Result<std::unique_ptr<DatagramQueue>> queue =
       DatagramQueue::create(port, registrar->device(), {.sends = 1, .receives = receiver->depth});
   if (!queue.ok()) return queue.status();
@@ -179,8 +181,8 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
       receiver.failed = true;
       continue;
     }
-    const std::size_t size = completion.byte_len > kGrh ? completion.byte_len - kGrh : 0;
-    const spi::Bytes datagram(slot->memory + kGrh, size);
+    const std::size_t size = completion.byte_len > kGrhSize ? completion.byte_len - kGrhSize : 0;
+    const spi::Bytes datagram(slot->memory + kGrhSize, size);
     const auto found = size < wire::datagram::kHeaderSize
                            ? by_token_.end()
                            : by_token_.find(wire::load_le<std::uint64_t>(datagram.data() + 8));

@@ -43,7 +43,6 @@ class VerbsPort final : public network::UdpPort {
   std::vector<ibv_qp*> pairs();
 
  private:
-  static constexpr std::size_t kGrh = 40;
   static constexpr std::size_t kBatch = 16;
 
   // A receive buffer; its address is the number of its work request.

@@ -8,6 +8,7 @@
 #include "../../base/process_helpers.hpp"
 #include "base/process_barrier.hpp"
 #include "ripc/ripc.h"
+#include "support/handles.hpp"
 
 namespace ripc::shm {
 namespace {
@@ -25,37 +26,34 @@ class Side {
     options.runtime_directory = directory.c_str();
     options.transports = "shm";
     options.spin = 0;
-    EXPECT_EQ(ripc_context_create(&options, &context_), RIPC_OK) << ripc_last_error();
-    EXPECT_EQ(ripc_service_register(context_, nullptr, &service_), RIPC_OK) << ripc_last_error();
+    ripc_context* context = nullptr;
+    EXPECT_EQ(ripc_context_create(&options, &context), RIPC_OK) << ripc_last_error();
+    context_.reset(context);
+    ripc_service* service = nullptr;
+    EXPECT_EQ(ripc_service_register(context, nullptr, &service), RIPC_OK) << ripc_last_error();
+    service_.reset(service);
   }
-  ~Side() {
-    (void)ripc_service_unregister(service_);
-    (void)ripc_context_destroy(context_);
-  }
-  Side(const Side&) = delete;
-  Side& operator=(const Side&) = delete;
 
-  ripc_service* get() const { return service_; }
   ripc_status send_to(const Side& other) const {
-    return ripc_send(service_, ripc_service_get_id(other.service_), &kItem, 1, nullptr, nullptr);
+    return ripc_send(service_.get(), ripc_service_get_id(other.service_.get()), &kItem, 1, nullptr, nullptr);
   }
   ripc_status receive(std::uint64_t timeout) const {
     ripc_message* message = nullptr;
-    const ripc_status status = ripc_receive(service_, 0, timeout, &message);
+    const ripc_status status = ripc_receive(service_.get(), 0, timeout, &message);
     ripc_message_release(message);
     return status;
   }
   std::uint64_t sleeps() const {
     ripc_service_statistics statistics{};
     statistics.size = sizeof statistics;
-    EXPECT_EQ(ripc_service_get_statistics(service_, &statistics), RIPC_OK);
+    EXPECT_EQ(ripc_service_get_statistics(service_.get(), &statistics), RIPC_OK);
     return statistics.sleeps;
   }
 
  private:
   static constexpr ripc_item kItem{"x", 1, RIPC_ITEM_SHORT, 0};
-  ripc_context* context_ = nullptr;
-  ripc_service* service_ = nullptr;
+  support::Context context_;
+  support::Service service_;
 };
 
 class ShmSleep : public testing::Test {

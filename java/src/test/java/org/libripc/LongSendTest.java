@@ -220,7 +220,7 @@ class LongSendTest extends PairTest {
         assertTrue(ticket.poll());
       }
       goOn.countDown();
-      held.get(10, TimeUnit.SECONDS);
+      held.get(LIMIT, TimeUnit.SECONDS);
       if (!isShm()) receive(server).close();
       assertEquals(Status.OK, finalStatus(ticket));
       assertTrue(ticket.poll(), "it stays complete");
@@ -229,7 +229,7 @@ class LongSendTest extends PairTest {
 
   private static void await(CountDownLatch latch) {
     try {
-      assertTrue(latch.await(10, TimeUnit.SECONDS));
+      assertTrue(latch.await(LIMIT, TimeUnit.SECONDS));
     } catch (InterruptedException interrupted) {
       throw new IllegalStateException(interrupted);
     }

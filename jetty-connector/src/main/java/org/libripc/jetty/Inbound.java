@@ -21,13 +21,13 @@ final class Inbound {
   /** Messages that may be ahead of one that is still on its way. */
   private static final int MOST_EARLY = 4096;
 
-  /** A message, and what it takes of the window. */
   /** Who gets the messages whose bytes were read. */
   interface Reader {
     /** Takes it over. With the lock held. */
     void finished(Message message);
   }
 
+  /** A message, and what it takes of the window. */
   private record Part(Message message, Frame frame, long cost) {}
 
   private final Reader reader;
@@ -92,8 +92,10 @@ final class Inbound {
   // How far ahead of the reader the sender was when it sent the last of what is here, with a part.
   private long ahead(Part part) {
     Part last = part;
-    for (Part each : early.tailMap(part.frame.sequence(), false).values()) {
-      if (each.cost > 0) last = each;
+    for (Part each : early.tailMap(part.frame.sequence(), false).descendingMap().values()) {
+      if (each.cost == 0) continue;
+      last = each;
+      break;
     }
     return received - consumed + receivedEarly + part.cost - last.cost;
   }

@@ -191,17 +191,16 @@ final class Multiplexer extends ContainerLifeCycle {
     ticket.whenComplete((nothing, problem) -> tickets.remove(ticket));
   }
 
-  /** Null if there is no room: {@link Outbound#room} comes when there may be some. */
-  Ticket send(RipcEndPoint from, Outgoing message) {
-    return orRoom(from, service.trySend(from.peer(), message));
-  }
-
-  /** The same, as the reply to a message. */
-  Ticket reply(RipcEndPoint from, Message request, Outgoing message) {
-    return orRoom(from, service.tryReply(request, message));
-  }
-
-  private Ticket orRoom(RipcEndPoint from, Ticket ticket) {
+  /**
+   * Null if there is no room: {@link Outbound#room} comes when there may be some.
+   *
+   * @param request what the message is the reply to; null: to nothing
+   */
+  Ticket send(RipcEndPoint from, Outgoing message, Message request) {
+    Ticket ticket =
+        request == null
+            ? service.trySend(from.peer(), message)
+            : service.tryReply(request, message);
     if (ticket != null) return ticket;
     roomWaiters.compute(
         from.peer(),

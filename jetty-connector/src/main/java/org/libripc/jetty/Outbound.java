@@ -324,10 +324,7 @@ final class Outbound {
 
   /** Null, and an event will come, if there is no room. */
   private Ticket send(Outgoing message, Message replyTo) {
-    Ticket ticket =
-        replyTo == null
-            ? multiplexer.send(endPoint, message)
-            : multiplexer.reply(endPoint, replyTo, message);
+    Ticket ticket = multiplexer.send(endPoint, message, replyTo);
     if (ticket == null) {
       wait = Wait.ROOM;
       roomRequested = true;
