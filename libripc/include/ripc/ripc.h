@@ -333,7 +333,8 @@ RIPC_API ripc_status ripc_context_window_withdraw(ripc_context *context, uint64_
 
 typedef enum ripc_receive_flags {
   RIPC_RECEIVE_LEND = 1 /* long items come as views of the sender's memory where the path can, in library memory
-                           elsewhere; no window is used */
+                           elsewhere; no window is used. What begins to arrive during a call with the flag comes so to
+                           a later one without it, and the other way round: over a network, several messages may */
 } ripc_receive_flags;
 
 /* Receives one message. timeout 0: RIPC_EMPTY if there is none. RIPC_TIMEOUT, RIPC_INTERRUPTED (ripc_interrupt(), a

@@ -15,6 +15,8 @@ namespace {
 
 // How long a message waits for its sender before it has windows.
 constexpr Nanoseconds kDeliveryTimeout = 30'000'000'000;
+// No message is begun behind others that have as many bytes: with so many under way, the path is not idle.
+constexpr std::uint64_t kMostAhead = 4 << 20;
 
 void increase(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) noexcept {
   counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
@@ -90,25 +92,109 @@ bool Service::assemble(spi::Source& source, Message* message, const wire::Packet
   return true;
 }
 
-// Goes on as far as the sender lets it. True when nothing is left to wait for: the message was delivered or dropped.
-bool Service::progress(Assembly& assembly, const wire::Packet* packet) noexcept {
-  if (assembly.planned) return pull_all(assembly);
-  for (Assembly::Item& item : assembly.items) {
-    const ripc_status status = attempt(assembly, kDeliveryTimeout, [&] { return assembly.source->prepare(item.pull); });
-    if (status == RIPC_PENDING) return false;
-    if (status != RIPC_OK) {
-      drop(assembly, status);
-      return true;
+Service::Ahead Service::look_ahead_of(const spi::Source& source, const Assembly* until) const noexcept {
+  Ahead ahead;
+  for (const Assembly& assembly : assemblies_) {
+    if (&assembly == until) break;
+    if (assembly.source.get() != &source) continue;
+    ++ahead.messages;
+    ahead.bytes += assembly.bytes();
+    ahead.planned = ahead.planned && assembly.stage != Assembly::Stage::prepare;
+  }
+  return ahead;
+}
+
+// Whether a message behind these may be begun.
+bool Service::may_begin(const spi::Source& source, const Ahead& ahead) const noexcept {
+  return ahead.messages < source.messages_at_once() && ahead.bytes < kMostAhead && pool_->is_roomy();
+}
+
+// Whether some window is held by a message that has to wait for another one.
+bool Service::windows_are_ahead() const noexcept {
+  return std::any_of(assemblies_.begin(), assemblies_.end(), [&](const Assembly& assembly) {
+    return std::any_of(assembly.items.begin(), assembly.items.end(),
+                       [](const Assembly::Item& item) { return item.window.has_value(); }) &&
+           look_ahead_of(*assembly.source, &assembly).messages != 0;
+  });
+}
+
+// A message in its turn takes the windows there are; if they are too few, only when the application has had what came
+// before, and so could post some, and when none are held ahead, which come back. One ahead of its turn takes them in
+// the order of its source's messages, if it finds all it needs and leaves one for each other source.
+bool Service::may_plan(const Assembly& assembly, const wire::Packet& packet) const noexcept {
+  const Ahead ahead = look_ahead_of(*assembly.source, &assembly);
+  if (!ahead.planned) return false;
+  std::uint64_t reply = 0;
+  for (const wire::DecodedItem& item : packet.items()) {
+    if (item.type == wire::ItemType::reply) reply = packet.number(item);
+  }
+  std::array<std::uint64_t, RIPC_MAX_ITEMS> sizes;
+  std::size_t count = 0;
+  std::bitset<RIPC_MAX_RETURNS> used;
+  for (const wire::DecodedItem& item : packet.items()) {
+    if (item.type == wire::ItemType::directed) {
+      const wire::Directed directed = packet.directed(item);
+      const std::uint32_t index = directed.return_index;
+      if (requests_.has_room_for(reply, packet.source(), index, directed.descriptor.length) && !used[index]) {
+        used.set(index);
+        continue;
+      }
+      sizes[count++] = directed.descriptor.length;
+    } else if (item.type == wire::ItemType::descriptor) {
+      sizes[count++] = packet.descriptor(item).length;
     }
   }
-  if (packet != nullptr) {
-    plan(assembly, *packet);
-  } else {
+  if (assembly.lend || count == 0) return true;
+  const std::span needed = std::span(sizes).first(count);
+  if (ahead.messages == 0)
+    return windows_.has_room_for(needed, 0) || (output_count_ < output_.size() && !windows_are_ahead());
+  std::size_t sources = 0;
+  for (const auto& port : ports_) sources += port->source_count();
+  return windows_.has_room_for(needed, sources - std::min<std::size_t>(sources, 1));
+}
+
+// Goes on as far as the sender lets it, and the messages before it. True when nothing is left to wait for: the message
+// was delivered or dropped.
+bool Service::progress(Assembly& assembly, const wire::Packet* packet) noexcept {
+  using Stage = Assembly::Stage;
+  ripc_status status = RIPC_OK;
+  if (assembly.stage == Stage::prepare) {
+    status = prepare_all(assembly);
     wire::Packet again;
-    (void)again.decode({assembly.message->storage, assembly.packet_size});
-    plan(assembly, again);
+    if (packet == nullptr && status == RIPC_OK) {
+      (void)again.decode({assembly.message->storage, assembly.packet_size});
+      packet = &again;
+    }
+    if (status == RIPC_OK) {
+      if (!may_plan(assembly, *packet)) return false;
+      plan(assembly, *packet);
+      assembly.enter(Stage::pull);
+    }
   }
-  return pull_all(assembly);
+  if (status == RIPC_OK && assembly.stage == Stage::pull) {
+    status = pull_all(assembly);
+    if (status == RIPC_OK) assembly.enter(Stage::finish);
+  }
+  if (status == RIPC_OK && assembly.stage == Stage::finish) {
+    status = finish(assembly);
+    if (status == RIPC_OK) assembly.enter(Stage::deliver);
+  }
+  if (status == RIPC_PENDING) return false;
+  if (status != RIPC_OK) {
+    drop(assembly, status);
+    return true;
+  }
+  if (look_ahead_of(*assembly.source, &assembly).messages != 0) return false;
+  emit(assembly.message);
+  return true;
+}
+
+ripc_status Service::prepare_all(Assembly& assembly) noexcept {
+  for (Assembly::Item& item : assembly.items) {
+    const ripc_status status = attempt(assembly, kDeliveryTimeout, [&] { return assembly.source->prepare(item.pull); });
+    if (status != RIPC_OK) return status;
+  }
+  return RIPC_OK;
 }
 
 // Decides where each item goes.
@@ -118,9 +204,6 @@ void Service::plan(Assembly& assembly, const wire::Packet& packet) noexcept {
   std::bitset<RIPC_MAX_RETURNS> written;
   std::bitset<RIPC_MAX_RETURNS> used;
   auto next = assembly.items.begin();
-  assembly.planned = true;
-  assembly.deadline = Deadline::never();
-  assembly.extended = false;
   for (const wire::DecodedItem& item : packet.items()) {
     if (item.type == wire::ItemType::request) message.request = packet.number(item);
     if (item.type == wire::ItemType::grant) {
@@ -208,13 +291,15 @@ void Service::plan(Assembly& assembly, const wire::Packet& packet) noexcept {
   if (short_bytes != 0) increase(counters_.receive_copies);
 }
 
-bool Service::pull_all(Assembly& assembly) noexcept {
+// Whole or not at all.
+ripc_status Service::pull_all(Assembly& assembly) noexcept {
   // How long the message may keep windows from others while its sender hands over the bytes piece by piece.
   std::uint64_t missing = 0;
   for (const Assembly::Item& item : assembly.items) {
     if (!item.done) missing += std::min(item.pull.descriptor.length, spi::kLongestPatience);
   }
   const Nanoseconds timeout = assembly.source->patience(missing);
+  bool all_done = true;
   for (Assembly::Item& item : assembly.items) {
     if (item.done) continue;
     ripc_status status = RIPC_OK;
@@ -240,21 +325,23 @@ bool Service::pull_all(Assembly& assembly) noexcept {
     }
     if (item.target != Assembly::Target::lent) {
       status = attempt(assembly, timeout, [&] { return assembly.source->pull(item.pull); });
-      if (status == RIPC_PENDING) return false;
+      if (status == RIPC_PENDING) {
+        all_done = false;
+        // Another one would go on only while this process copies.
+        if (assembly.source->messages_at_once() == 1) break;
+        continue;
+      }
     }
-    if (status != RIPC_OK) {
-      // Whole or not at all.
-      drop(assembly, status);
-      return true;
-    }
+    if (status != RIPC_OK) return status;
     item.done = true;
     item.pull.status = RIPC_OK;
   }
-  return finish(assembly);
+  return all_done ? RIPC_OK : RIPC_PENDING;
 }
 
-// Ends the transfer and delivers the message. False while the sender has not said whether it may be delivered.
-bool Service::finish(Assembly& assembly) noexcept {
+// Ends the transfer and fills in the views. RIPC_PENDING while the sender has not said whether the message may be
+// delivered.
+ripc_status Service::finish(Assembly& assembly) noexcept {
   Message& message = *assembly.message;
   for (const Assembly::Item& item : assembly.items) {
     if (item.pull.status != RIPC_OK && assembly.failure == RIPC_OK) assembly.failure = reported(item.pull.status);
@@ -262,11 +349,10 @@ bool Service::finish(Assembly& assembly) noexcept {
   if (assembly.transfer && !assembly.any_lent) {
     const ripc_status outcome = attempt(assembly, assembly.source->patience(0),
                                         [&] { return assembly.source->finish(*assembly.transfer, assembly.failure); });
-    if (outcome == RIPC_PENDING) return false;
+    if (outcome == RIPC_PENDING) return RIPC_PENDING;
     if (outcome == RIPC_REVOKED || outcome == RIPC_TIMEOUT) {
       assembly.transfer.reset();
-      drop(assembly, RIPC_REVOKED);
-      return true;
+      return RIPC_REVOKED;
     }
   }
   for (Assembly::Item& item : assembly.items) {
@@ -302,8 +388,8 @@ bool Service::finish(Assembly& assembly) noexcept {
     attachments.lent.push_back(*assembly.transfer);
     attachments.lent_status = assembly.failure;
   }
-  emit(assembly.message);
-  return true;
+  assembly.transfer.reset();
+  return RIPC_OK;
 }
 
 // The message will not be delivered: windows go back to their places, the sender hears why.

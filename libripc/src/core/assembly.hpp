@@ -3,6 +3,7 @@
 // something to do before its bytes can flow, the message has no windows: those are for senders that deliver.
 #pragma once
 
+#include <algorithm>
 #include <list>
 #include <memory>
 #include <optional>
@@ -30,17 +31,32 @@ struct Service::Assembly {
     }
   };
 
+  // What there is to do next.
+  enum class Stage : std::uint8_t { prepare, pull, finish, deliver };
+
   std::shared_ptr<spi::Source> source;
   Message* message = nullptr;
+  Stage stage = Stage::prepare;
   std::list<Item> items;                     // a pull must not move while it is under way
   std::optional<wire::Descriptor> transfer;  // names the message's transfer; empty: nothing to pull
   std::size_t packet_size = 0;               // of the packet in the message's storage
   bool lend = false;
-  bool planned = false;  // each item has its place
   bool any_lent = false;
   ripc_status failure = RIPC_OK;          // of the first item that was discarded
   Deadline deadline = Deadline::never();  // set when there is something to wait for
   bool extended = false;                  // the deadline, because this process was not listening
+
+  // Of all items.
+  std::uint64_t bytes() const noexcept {
+    std::uint64_t sum = 0;
+    for (const Item& item : items) sum += std::min(item.pull.descriptor.length, spi::kLongestPatience);
+    return sum;
+  }
+  void enter(Stage next) noexcept {
+    stage = next;
+    deadline = Deadline::never();
+    extended = false;
+  }
 };
 
 }  // namespace ripc::core

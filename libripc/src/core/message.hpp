@@ -112,6 +112,8 @@ class MessagePool {
 
   // The receiving thread. True if max_messages are out.
   bool exhausted() noexcept;
+  // The receiving thread. True if most of them are not.
+  bool is_roomy() const noexcept { return out_ < max_messages_ / 2; }
 
   // Any thread. Ends what the message lends and gives it back to its pool.
   static void release(Message* message) noexcept {

@@ -161,10 +161,9 @@ void Service::learn_address(spi::Source& source, ripc_service_id id) noexcept {
 
 spi::Delivery Service::deliver(spi::Source& source, spi::Bytes bytes) noexcept {
   if (!assemblies_.empty()) [[unlikely]] {
-    // What a source sends stays in order: the next packet waits until the one before is complete.
-    const auto mine = std::find_if(assemblies_.begin(), assemblies_.end(),
-                                   [&](const Assembly& assembly) { return assembly.source.get() == &source; });
-    if (mine != assemblies_.end()) return spi::Delivery::blocked;
+    // What a source sends stays in order: what comes behind a message that is not complete waits its turn.
+    if (const Ahead ahead = look_ahead_of(source); ahead.messages != 0)
+      return may_begin(source, ahead) ? deliver_special(source, bytes) : spi::Delivery::blocked;
   }
   // The peer can change the bytes at any time: each is read once.
   wire::PlainReader packet;

@@ -181,11 +181,23 @@ class Service final : private spi::PacketSink {
       ready_.push_back(message);
     }
   }
+  // Messages of one source that are being assembled.
+  struct Ahead {
+    std::size_t messages = 0;
+    std::uint64_t bytes = 0;
+    bool planned = true;  // all of them have their windows
+  };
+  // Of all, or of those that come before one of them.
+  Ahead look_ahead_of(const spi::Source& source, const Assembly* until = nullptr) const noexcept;
+  bool may_begin(const spi::Source& source, const Ahead& ahead) const noexcept;
+  bool windows_are_ahead() const noexcept;
+  bool may_plan(const Assembly& assembly, const wire::Packet& packet) const noexcept;
   bool assemble(spi::Source& source, Message* message, const wire::Packet& packet) noexcept;
   void plan(Assembly& assembly, const wire::Packet& packet) noexcept;
   bool progress(Assembly& assembly, const wire::Packet* packet = nullptr) noexcept;
-  bool pull_all(Assembly& assembly) noexcept;
-  bool finish(Assembly& assembly) noexcept;
+  ripc_status prepare_all(Assembly& assembly) noexcept;
+  ripc_status pull_all(Assembly& assembly) noexcept;
+  ripc_status finish(Assembly& assembly) noexcept;
   void drop(Assembly& assembly, ripc_status status) noexcept;
   void progress_all() noexcept;
   ripc_status receive_nothing(std::size_t& count) noexcept;

@@ -2,6 +2,7 @@
 // Receive windows in posting order, of one service or of a context.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -40,6 +41,15 @@ class WindowQueue {
     return window;
   }
 
+  // Whether items of these sizes would each find a window now, in this order, with `spare` windows left.
+  template <typename Sizes>
+  bool has_room_for(const Sizes& sizes, std::size_t spare) const {
+    const std::lock_guard lock(mutex_);
+    if (windows_.size() < spare || windows_.size() - spare < sizes.size()) return false;
+    return std::equal(sizes.begin(), sizes.end(), windows_.begin(),
+                      [](std::uint64_t size, const Window& window) { return size <= window.size; });
+  }
+
   // Puts back a window that was not used, at its old place.
   void give_back(const Window& window) {
     const std::lock_guard lock(mutex_);
@@ -54,7 +64,7 @@ class WindowQueue {
   }
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::deque<Window> windows_;
   std::uint64_t next_number_ = 0;
 };

@@ -27,6 +27,9 @@ struct PortCounters {
 
 class LinkSource : public spi::Source {
  public:
+  // Enough to hide the way there and back of one behind the bytes of the others.
+  static constexpr std::size_t kMessagesAtOnce = 8;
+
   struct Parts {
     SessionPointer session;
     std::uint32_t link = 0;  // the peer's name for it
@@ -40,6 +43,7 @@ class LinkSource : public spi::Source {
     return {std::string(parts_.session->transport), parts_.session->locator};
   }
   std::uint64_t context() const noexcept override { return parts_.session->context; }
+  std::size_t messages_at_once() const noexcept override { return kMessagesAtOnce; }
   ripc_status begin(std::span<const wire::Descriptor> items) noexcept override;
   ripc_status prepare(spi::Pull&) noexcept override { return RIPC_OK; }
   Nanoseconds patience(std::uint64_t bytes) const noexcept override;

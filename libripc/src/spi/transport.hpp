@@ -153,6 +153,10 @@ class Source : public std::enable_shared_from_this<Source> {
   virtual Address reply_address() const = 0;
   virtual std::uint64_t context() const noexcept = 0;
 
+  // Constant. How many messages core may begin before the first of them is complete. More than one where a pull takes
+  // its time, and not that of the receiver.
+  virtual std::size_t messages_at_once() const noexcept { return 1; }
+
   // Receiver. Claims the transfer that `items`, those of one message and at least one, belong to. RIPC_OK,
   // RIPC_REVOKED, RIPC_CORRUPT (also if they belong to several). Any of them names the transfer from then on.
   virtual ripc_status begin(std::span<const wire::Descriptor> items) noexcept = 0;

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "fake_source.hpp"
+
+namespace ripc::core {
+namespace {
+
+constexpr int kLooks = 10;                                // more than there are packets in any test
+constexpr std::uint64_t kLarge = std::uint64_t{5} << 20;  // more than may be under way before something else begins
+
+class Assembly : public testing::Test {
+ protected:
+  void SetUp() override {
+    ContextParts parts;
+    parts.id = 1;
+    parts.pool = std::make_unique<memory::Pool>(std::uint64_t{64} << 20);
+    parts.transports.push_back(std::make_unique<FakeTransport>(sources_));
+    parts.resolver = std::make_unique<FakeResolver>();
+    Result<std::unique_ptr<Context>> context = Context::create(std::move(parts));
+    ASSERT_TRUE(context.ok()) << context.status().text();
+    context_ = std::move(*context);
+    ASSERT_NO_FATAL_FAILURE(open({}));
+  }
+  void TearDown() override {
+    if (service_ != nullptr) context_->unregister_service(service_);
+  }
+  void open(const ServiceOptions& options) {
+    if (service_ != nullptr) context_->unregister_service(service_);
+    Result<Service*> service = context_->register_service(options);
+    ASSERT_TRUE(service.ok()) << service.status().text();
+    service_ = *service;
+  }
+
+  FakeSource& peer(std::size_t messages_at_once = 8) {
+    sources_.push_back(std::make_shared<FakeSource>(messages_at_once));
+    return *sources_.back();
+  }
+  void post(std::size_t count, std::size_t size = FakeSource::kLength) {
+    for (std::size_t index = 0; index < count; ++index) {
+      landings_.push_back(std::vector<std::byte>(size));
+      ASSERT_TRUE(service_->windows().post(landings_.back().data(), size, landings_.size() - 1).ok());
+    }
+  }
+
+  // One message, if one is there, which is given back.
+  struct Received {
+    ripc_status status = RIPC_OK;
+    std::uint32_t tag = 0;
+    std::vector<ripc_item_view> views;
+    int first_byte = -1;  // of the first item
+  };
+  Received receive(std::uint32_t flags = 0) {
+    std::array<Message*, 1> messages{};
+    std::size_t count = 0;
+    Received received;
+    // One look takes one packet, whether it makes a message or not.
+    for (int look = 0; look < kLooks && count == 0; ++look)
+      received.status = service_->receive(flags, 0, messages, count);
+    if (received.status != RIPC_OK) return received;
+    const Message& message = *messages[0];
+    received.tag = message.tag;
+    received.views.assign(message.items, message.items + message.item_count);
+    if (!received.views.empty() && received.views[0].data != nullptr)
+      received.first_byte = static_cast<const unsigned char*>(received.views[0].data)[0];
+    MessagePool::release(messages[0]);
+    return received;
+  }
+  void expect_nothing(std::uint32_t flags = 0) { EXPECT_EQ(receive(flags).status, RIPC_EMPTY); }
+  // The message with this tag, its first item in the window with this cookie, filled with the key.
+  void expect_in_window(std::uint32_t tag, std::uint64_t cookie, int key) {
+    const Received received = receive();
+    ASSERT_EQ(received.status, RIPC_OK);
+    EXPECT_EQ(received.tag, tag);
+    ASSERT_EQ(received.views.size(), 1u);
+    EXPECT_EQ(received.views[0].kind, static_cast<std::uint32_t>(RIPC_VIEW_WINDOW));
+    EXPECT_EQ(received.views[0].cookie, cookie);
+    EXPECT_EQ(received.first_byte, key);
+  }
+
+  FakeSources sources_;
+  std::unique_ptr<Context> context_;
+  Service* service_ = nullptr;
+  std::deque<std::vector<std::byte>> landings_;
+};
+
+TEST_F(Assembly, MessagesBehindOneThatIsNotCompleteArePulledBesideItAndComeInOrder) {
+  FakeSource& source = peer();
+  post(3);
+  source.send_long(1, {11});
+  source.send_long(2, {12});
+  source.send_long(3, {13});
+  expect_nothing();
+  for (const std::uint64_t key : {11u, 12u, 13u}) EXPECT_TRUE(source.is_pulling(key)) << key;
+  source.complete(13);
+  source.complete(12);
+  expect_nothing();
+  EXPECT_EQ(source.finished(12), RIPC_OK) << "its sender need not wait for the first one";
+  source.complete(11);
+  for (std::uint32_t tag = 1; tag <= 3; ++tag) expect_in_window(tag, tag - 1, static_cast<int>(10 + tag));
+  expect_nothing();
+}
+
+TEST_F(Assembly, ShortMessagesKeepTheirPlaceBetweenLongOnes) {
+  FakeSource& source = peer();
+  post(2);
+  source.send_long(1, {11});
+  source.send_short(2);
+  source.send_long(3, {13});
+  source.send_short(4);
+  expect_nothing();
+  EXPECT_TRUE(source.is_pulling(13));
+  source.complete(11);
+  expect_in_window(1, 0, 11);
+  EXPECT_EQ(receive().tag, 2u);
+  expect_nothing();
+  source.complete(13);
+  expect_in_window(3, 1, 13);
+  EXPECT_EQ(receive().tag, 4u);
+}
+
+TEST_F(Assembly, TheItemsOfAMessageArePulledSideBySide) {
+  FakeSource& source = peer();
+  post(2);
+  source.send_long(1, {11, 12});
+  expect_nothing();
+  EXPECT_TRUE(source.is_pulling(11));
+  EXPECT_TRUE(source.is_pulling(12));
+  source.complete(12);
+  expect_nothing();
+  source.complete(11);
+  EXPECT_EQ(receive().views.size(), 2u);
+}
+
+TEST_F(Assembly, WhereThePathAllowsNoMoreOneMessageIsBegunAtATime) {
+  FakeSource& source = peer(1);
+  post(2);
+  source.send_long(1, {11});
+  source.send_long(2, {12});
+  expect_nothing();
+  EXPECT_TRUE(source.is_pulling(11));
+  EXPECT_FALSE(source.is_pulling(12));
+  source.complete(11);
+  expect_in_window(1, 0, 11);
+  expect_nothing();
+  EXPECT_TRUE(source.is_pulling(12));
+}
+
+TEST_F(Assembly, NoMoreMessagesAreBegunThanThePathAllows) {
+  FakeSource& source = peer(3);
+  post(10);
+  for (std::uint32_t tag = 1; tag <= 5; ++tag) source.send_long(tag, {10 + tag});
+  expect_nothing();
+  EXPECT_TRUE(source.is_pulling(13));
+  EXPECT_EQ(source.packets.size(), 2u);
+}
+
+TEST_F(Assembly, NothingIsBegunBehindMessagesThatFillThePath) {
+  FakeSource& source = peer();
+  post(3, kLarge);
+  source.send_long(1, {11}, kLarge);
+  source.send_long(2, {12});
+  expect_nothing();
+  EXPECT_EQ(source.packets.size(), 1u);
+}
+
+TEST_F(Assembly, NothingIsBegunAheadWhileTheApplicationHoldsHalfOfItsMessages) {
+  ServiceOptions few;
+  few.max_messages = 4;
+  ASSERT_NO_FATAL_FAILURE(open(few));
+  FakeSource& source = peer();
+  post(4);
+  for (std::uint32_t tag = 1; tag <= 4; ++tag) source.send_long(tag, {10 + tag});
+  expect_nothing();
+  EXPECT_EQ(source.packets.size(), 2u);
+}
+
+// ---- Windows -----------------------------------------------------------------------------------------------------
+
+TEST_F(Assembly, AMessageWithoutAWindowFailsOnlyInItsTurnAfterTheApplicationCouldPostOne) {
+  FakeSource& source = peer();
+  post(1);
+  source.send_long(1, {11});
+  source.send_long(2, {12});
+  source.send_long(3, {13});
+  expect_nothing();
+  EXPECT_FALSE(source.is_pulling(12));
+  source.complete(11);
+  expect_in_window(1, 0, 11);
+  post(1);
+  expect_nothing();
+  source.complete(12);
+  expect_in_window(2, 1, 12);
+  const Received last = receive();
+  ASSERT_EQ(last.status, RIPC_OK);
+  EXPECT_EQ(last.tag, 3u);
+  EXPECT_EQ(last.views[0].status, static_cast<std::uint32_t>(RIPC_NO_WINDOW));
+  EXPECT_EQ(source.finished(13), RIPC_NO_WINDOW);
+}
+
+TEST_F(Assembly, WhatIsAheadLeavesAWindowForEachOtherSender) {
+  FakeSource& first = peer();
+  FakeSource& second = peer();
+  post(3);
+  for (std::uint32_t tag = 1; tag <= 3; ++tag) first.send_long(tag, {10 + tag});
+  expect_nothing();
+  EXPECT_TRUE(first.is_pulling(12));
+  EXPECT_FALSE(first.is_pulling(13));
+  second.send_long(4, {24});
+  expect_nothing();
+  EXPECT_TRUE(second.is_pulling(24));
+}
+
+TEST_F(Assembly, ANewSenderWaitsForWindowsThatAreHeldAhead) {
+  FakeSource& first = peer();
+  post(2);
+  first.send_long(1, {11});
+  first.send_long(2, {12});
+  expect_nothing();
+  FakeSource& second = peer();
+  second.send_long(3, {23});
+  expect_nothing();
+  EXPECT_EQ(second.finished(23), RIPC_PENDING);
+  first.complete(11);
+  first.complete(12);
+  expect_in_window(1, 0, 11);
+  post(1);
+  expect_in_window(2, 1, 12);
+  expect_nothing();
+  second.complete(23);
+  expect_in_window(3, 2, 23);
+}
+
+TEST_F(Assembly, WindowsGoToTheMessagesOfASenderInTheirOrder) {
+  FakeSource& source = peer();
+  post(2);
+  source.unprepared[11] = RIPC_PENDING;
+  source.send_long(1, {11});
+  source.send_long(2, {12});
+  expect_nothing();
+  EXPECT_FALSE(source.is_pulling(12)) << "it would have taken the first window";
+  source.unprepared.clear();
+  expect_nothing();
+  source.complete(11);
+  source.complete(12);
+  expect_in_window(1, 0, 11);
+  expect_in_window(2, 1, 12);
+}
+
+TEST_F(Assembly, ContextWindowsAreNotTakenAhead) {
+  FakeSource& source = peer();
+  std::array<std::byte, 2 * FakeSource::kLength> memory;
+  for (const std::size_t offset : {std::size_t{0}, std::size_t{FakeSource::kLength}})
+    ASSERT_TRUE(context_->windows().post(memory.data() + offset, FakeSource::kLength, 5).ok());
+  source.send_long(1, {11});
+  source.send_long(2, {12});
+  expect_nothing();
+  EXPECT_TRUE(source.is_pulling(11));
+  EXPECT_FALSE(source.is_pulling(12)) << "other services may need it";
+}
+
+// ---- Lending, failures, the end ----------------------------------------------------------------------------------
+
+TEST_F(Assembly, LentMessagesNeedNoWindowsToBeAhead) {
+  FakeSource& source = peer();
+  source.send_long(1, {11});
+  source.send_long(2, {12});
+  expect_nothing(RIPC_RECEIVE_LEND);
+  source.complete(11);
+  source.complete(12);
+  for (std::uint32_t tag = 1; tag <= 2; ++tag) {
+    const Received received = receive(RIPC_RECEIVE_LEND);
+    ASSERT_EQ(received.status, RIPC_OK);
+    EXPECT_EQ(received.tag, tag);
+    EXPECT_EQ(received.views[0].kind, static_cast<std::uint32_t>(RIPC_VIEW_LENT));
+    EXPECT_EQ(received.first_byte, static_cast<int>(10 + tag));
+  }
+}
+
+TEST_F(Assembly, WhatBeganToComeUnderTheFlagComesSoWithoutIt) {
+  FakeSource& source = peer();
+  post(1);
+  source.send_long(1, {11});
+  expect_nothing(RIPC_RECEIVE_LEND);
+  source.complete(11);
+  EXPECT_EQ(receive().views.at(0).kind, static_cast<std::uint32_t>(RIPC_VIEW_LENT));
+}
+
+TEST_F(Assembly, OneThatIsWithdrawnIsNotDeliveredAndHoldsUpNothing) {
+  FakeSource& source = peer();
+  post(3);
+  for (std::uint32_t tag = 1; tag <= 3; ++tag) source.send_long(tag, {10 + tag});
+  expect_nothing();
+  source.complete(11);
+  source.complete(12, RIPC_REVOKED);
+  source.complete(13);
+  expect_in_window(1, 0, 11);
+  expect_in_window(3, 2, 13);
+  expect_nothing();
+  // Its window has its place back.
+  source.send_long(4, {14});
+  source.complete(14);
+  expect_in_window(4, 1, 14);
+}
+
+TEST_F(Assembly, OfASourceThatEndsWhatIsCompleteComesAndTheRestIsDropped) {
+  FakeSource& source = peer();
+  const std::shared_ptr<FakeSource> kept = sources_.front();
+  post(3);
+  for (std::uint32_t tag = 1; tag <= 3; ++tag) source.send_long(tag, {10 + tag});
+  expect_nothing();
+  source.complete(12);
+  expect_nothing();
+  source.end();
+  expect_in_window(2, 1, 12);
+  expect_nothing();
+  EXPECT_NE(kept->finished(11), RIPC_OK);
+  EXPECT_NE(kept->finished(13), RIPC_OK);
+  EXPECT_FALSE(kept->is_pulling(11));
+}
+
+TEST_F(Assembly, AServiceThatEndsTellsTheSendersOfWhatIsNotComplete) {
+  FakeSource& source = peer();
+  post(2);
+  source.send_long(1, {11});
+  source.send_long(2, {12});
+  expect_nothing();
+  source.complete(12);
+  expect_nothing();
+  context_->unregister_service(std::exchange(service_, nullptr));
+  EXPECT_EQ(source.finished(11), RIPC_CLOSED);
+  EXPECT_EQ(source.finished(12), RIPC_OK) << "that it is here was said before";
+  EXPECT_FALSE(source.is_pulling(11));
+}
+
+}  // namespace
+}  // namespace ripc::core

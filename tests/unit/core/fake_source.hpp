@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// A context whose peers are the test: it offers packets in their name, and says when what they exposed has come.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/context.hpp"
+#include "core/service.hpp"
+#include "spi/resolver.hpp"
+#include "spi/transport.hpp"
+
+namespace ripc::core {
+
+// One peer. Its transfers are named by their keys. One thread.
+class FakeSource final : public spi::Source {
+ public:
+  explicit FakeSource(std::size_t messages_at_once) : messages_at_once_(messages_at_once) {}
+
+  // ---- What the test, as the peer, does ----
+
+  // A message with a long item for each key; the bytes of each are the key.
+  void send_long(std::uint32_t tag, std::initializer_list<std::uint64_t> keys, std::uint64_t length = kLength) {
+    wire::Encoder encoder(wire::PacketKind::message, tag, kService);
+    for (const std::uint64_t key : keys) encoder.add(wire::Descriptor{.key = key, .location = 0, .length = length});
+    send(encoder);
+  }
+  void send_short(std::uint32_t tag) {
+    const std::byte payload{1};
+    wire::Encoder encoder(wire::PacketKind::message, tag, kService);
+    encoder.add_payload({&payload, 1});
+    send(encoder);
+  }
+  // The bytes of this item are here, or will not come.
+  void complete(std::uint64_t key, ripc_status status = RIPC_OK) { outcomes_[key] = status; }
+  void end() { ended = true; }
+
+  // ---- What the test asks ----
+
+  bool is_pulling(std::uint64_t key) const { return pulls_.contains(key); }
+  // How the receiver ended the message of which this was the first item; RIPC_PENDING: not yet.
+  ripc_status finished(std::uint64_t key) const {
+    const auto found = finished_.find(key);
+    return found == finished_.end() ? RIPC_PENDING : found->second;
+  }
+
+  static constexpr std::uint64_t kLength = 100;
+  static constexpr ripc_service_id kService = 77;
+  std::deque<std::vector<std::byte>> packets;  // not taken yet
+  bool ended = false;
+
+  // ---- spi::Source ----
+
+  spi::Address reply_address() const override { return {"fake", "peer"}; }
+  std::uint64_t context() const noexcept override { return 2; }
+  std::size_t messages_at_once() const noexcept override { return messages_at_once_; }
+  ripc_status begin(std::span<const wire::Descriptor>) noexcept override { return RIPC_OK; }
+  ripc_status prepare(spi::Pull& pull) noexcept override {
+    const auto found = unprepared.find(pull.descriptor.key);
+    return found == unprepared.end() ? RIPC_OK : found->second;
+  }
+  Nanoseconds patience(std::uint64_t) const noexcept override { return 60'000'000'000; }
+  bool is_behind() const noexcept override { return false; }
+  ripc_status pull(spi::Pull& pull) noexcept override {
+    const std::uint64_t key = pull.descriptor.key;
+    pulls_[key] = &pull;
+    const auto found = outcomes_.find(key);
+    if (found == outcomes_.end()) return RIPC_PENDING;
+    if (found->second == RIPC_OK)
+      std::memset(pull.destination, static_cast<int>(key), static_cast<std::size_t>(pull.descriptor.length));
+    pull.status = found->second;
+    pulls_.erase(key);
+    return pull.status;
+  }
+  void abandon(spi::Pull& pull) noexcept override { pulls_.erase(pull.descriptor.key); }
+  ripc_status lend(spi::Pull&, spi::Bytes&) noexcept override { return RIPC_UNSUPPORTED; }
+  ripc_status finish(const wire::Descriptor& descriptor, ripc_status status) noexcept override {
+    finished_[descriptor.key] = status;
+    return RIPC_OK;
+  }
+  ripc_status push(const wire::Grant&, spi::Bytes) noexcept override { return RIPC_UNSUPPORTED; }
+
+  std::map<std::uint64_t, ripc_status> unprepared;  // by key: what prepare() says
+
+ private:
+  void send(wire::Encoder& encoder) {
+    std::vector<std::byte> packet;
+    for (const spi::Bytes range : encoder.finish()) packet.insert(packet.end(), range.begin(), range.end());
+    packets.push_back(std::move(packet));
+  }
+
+  const std::size_t messages_at_once_;
+  std::map<std::uint64_t, ripc_status> outcomes_, finished_;
+  std::map<std::uint64_t, spi::Pull*> pulls_;
+};
+
+// The test's list of peers, as a port sees it.
+using FakeSources = std::vector<std::shared_ptr<FakeSource>>;
+
+class FakePort final : public spi::Port {
+ public:
+  explicit FakePort(FakeSources& sources) : sources_(sources) {}
+  std::size_t poll(spi::PacketSink& sink, std::size_t budget) noexcept override {
+    std::size_t taken = 0;
+    for (const auto& source : sources_) {
+      while (!source->packets.empty() && taken < budget) {
+        const spi::Delivery delivery = sink.deliver(*source, source->packets.front());
+        if (delivery == spi::Delivery::stop) return taken;
+        if (delivery == spi::Delivery::blocked) break;
+        source->packets.pop_front();
+        ++taken;
+      }
+      if (source->ended && source->packets.empty()) sink.source_gone(*source);
+    }
+    std::erase_if(sources_, [](const auto& source) { return source->ended && source->packets.empty(); });
+    return taken;
+  }
+  void prepare_sleep() noexcept override {}
+  void cancel_sleep() noexcept override {}
+  std::size_t packet_limit() const noexcept override { return 4096; }
+  std::size_t source_count() const noexcept override { return sources_.size(); }
+  void published(std::uint64_t) noexcept override {}
+  void close() noexcept override {}
+
+ private:
+  FakeSources& sources_;
+};
+
+class FakeTransport final : public spi::Transport {
+ public:
+  explicit FakeTransport(FakeSources& sources) : sources_(sources) {}
+  std::string_view name() const noexcept override { return "fake"; }
+  Status start(spi::Host&, EventLoop&) override { return {}; }
+  void stop() noexcept override {}
+  spi::Address address() const override { return {"fake", "here"}; }
+  Result<std::unique_ptr<spi::Port>> open_port(const spi::PortOptions&, EventSet&) override {
+    return std::unique_ptr<spi::Port>(std::make_unique<FakePort>(sources_));
+  }
+  Result<std::shared_ptr<spi::Channel>> connect(const spi::Address&, ripc_service_id, Deadline) override {
+    return RIPC_PEER_DEAD;
+  }
+  Status fence(const spi::Address&, ripc_service_id, std::uint64_t, Deadline) override { return {}; }
+  void arena_gone(std::uint32_t) noexcept override {}
+
+ private:
+  FakeSources& sources_;
+};
+
+class FakeResolver final : public spi::Resolver {
+ public:
+  std::string_view name() const noexcept override { return "fake"; }
+  Result<spi::ServiceRecord> resolve(ripc_service_id, Deadline) override { return RIPC_NO_SERVICE; }
+  Status publish(spi::ServiceRecord& record, bool, std::vector<spi::ServiceRecord>*) override {
+    record.incarnation = 1;
+    return {};
+  }
+  Status update(const spi::ServiceRecord&) override { return {}; }
+  void withdraw(const spi::ServiceRecord&) noexcept override {}
+  void invalidate(const spi::ServiceRecord&) noexcept override {}
+  Status members(ripc_service_id, Deadline, const std::function<void(const spi::ServiceRecord&)>&) override {
+    return {};
+  }
+  Status list(const std::function<void(const spi::ServiceRecord&)>&) override { return {}; }
+};
+
+}  // namespace ripc::core
