@@ -243,7 +243,8 @@ function(ripc_tests_rdma_lab)
     set_tests_properties(lab.fabric PROPERTIES PROCESSORS 1)
     ripc_add_test(lab.unit lab 300 "${Python3_EXECUTABLE}" "${lab}/node" --
       "$<TARGET_FILE:ripc_unit_tests>"
-      "--gtest_filter=Rights.*:Datagrams.*:Transfers.*:FabricMulticast.*:KeptMemory.*:Cache*.*:NotKept.*")
+      "--gtest_filter=Rights.*:Datagrams.*:Transfers.*:FabricMulticast.*:KeptMemory.*:Cache*.*:NotKept.*:Ports.*")
+    set_property(TEST lab.unit APPEND PROPERTY ENVIRONMENT RIPC_TEST_MAY_CUT=1)
     foreach(run IN LISTS RIPC_LAB_CONFORMANCE)
       set(transport verbs)
       set(devices ${run})

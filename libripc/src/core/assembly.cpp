@@ -124,25 +124,13 @@ bool Service::windows_are_ahead() const noexcept {
 bool Service::may_plan(const Assembly& assembly, const wire::Packet& packet) const noexcept {
   const Ahead ahead = look_ahead_of(*assembly.source, &assembly);
   if (!ahead.planned) return false;
-  std::uint64_t reply = 0;
-  for (const wire::DecodedItem& item : packet.items()) {
-    if (item.type == wire::ItemType::reply) reply = packet.number(item);
-  }
   std::array<std::uint64_t, RIPC_MAX_ITEMS> sizes;
   std::size_t count = 0;
-  std::bitset<RIPC_MAX_RETURNS> used;
   for (const wire::DecodedItem& item : packet.items()) {
-    if (item.type == wire::ItemType::directed) {
-      const wire::Directed directed = packet.directed(item);
-      const std::uint32_t index = directed.return_index;
-      if (requests_.has_room_for(reply, packet.source(), index, directed.descriptor.length) && !used[index]) {
-        used.set(index);
-        continue;
-      }
-      sizes[count++] = directed.descriptor.length;
-    } else if (item.type == wire::ItemType::descriptor) {
-      sizes[count++] = packet.descriptor(item).length;
-    }
+    // Until it is delivered, the application may cancel the request, and have its return buffers back.
+    if (item.type == wire::ItemType::reply && ahead.messages != 0) return false;
+    if (item.type == wire::ItemType::descriptor) sizes[count++] = packet.descriptor(item).length;
+    if (item.type == wire::ItemType::directed) sizes[count++] = packet.directed(item).descriptor.length;
   }
   if (assembly.lend || count == 0) return true;
   const std::span needed = std::span(sizes).first(count);

@@ -173,7 +173,10 @@ void Context::fence_former(const spi::ServiceRecord& former, std::uint64_t incar
 
 std::vector<spi::Address> Context::addresses() const {
   std::vector<spi::Address> addresses;
-  for (const auto& transport : parts_.transports) addresses.push_back(transport->address());
+  for (const auto& transport : parts_.transports) {
+    spi::Address address = transport->address();
+    if (!address.locator.empty()) addresses.push_back(std::move(address));
+  }
   return addresses;
 }
 

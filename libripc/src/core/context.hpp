@@ -73,7 +73,7 @@ class Context final : public spi::Host {
   std::shared_ptr<spi::Channel> known_channel(ripc_service_id id) const noexcept;
   // Makes the channel to this registration, whatever the route table says. Any thread.
   Result<std::shared_ptr<spi::Channel>> connect_to(const spi::ServiceRecord& record, Deadline deadline);
-  // Where this context can be reached now, one address for each transport.
+  // Where this context can be reached now, one address for each transport by which it can.
   std::vector<spi::Address> addresses() const;
   // Publishes them for the service, if others were published; goes on trying if that fails.
   void publish_addresses(Service& service) noexcept;

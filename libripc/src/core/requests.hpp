@@ -45,14 +45,6 @@ class RequestTable {
     return request;
   }
 
-  // Whether a reply of `from` to this request finds its return buffer, for so many bytes.
-  bool has_room_for(std::uint64_t id, ripc_service_id from, std::uint32_t index, std::uint64_t length) const {
-    const std::lock_guard lock(mutex_);
-    const auto found = requests_.find(id);
-    return found != requests_.end() && found->second.to == from && index < found->second.buffers.size() &&
-           length <= found->second.buffers[index].size;
-  }
-
   void put_back(std::uint64_t id, Request request) {
     const std::lock_guard lock(mutex_);
     requests_.emplace(id, std::move(request));

@@ -366,6 +366,17 @@ void SessionTransport::lose(const SessionPointer& session, Status reason) {
   }
 }
 
+void SessionTransport::lose_sessions_at(std::span<const std::string> ips, const Status& reason) {
+  std::vector<SessionPointer> sessions;
+  {
+    const std::lock_guard lock(mutex_);
+    sessions = sessions_;
+  }
+  for (const SessionPointer& session : sessions) {
+    if (std::find(ips.begin(), ips.end(), session->local.ip()) != ips.end()) lose(session, reason);
+  }
+}
+
 // ---- Bulk connections ----------------------------------------------------------------------------------------
 
 // Whoever began the session makes them, so that only one side needs to be reachable.

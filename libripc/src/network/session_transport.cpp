@@ -91,6 +91,10 @@ void SessionTransport::interfaces_changed() {
   address_timer_ = loop_->add_timer(monotonic_now() + kSettle, [this] { look_at_addresses(); });
 }
 
+void SessionTransport::own_ips_changed() {
+  if (address_timer_ == 0) look_at_addresses();
+}
+
 void SessionTransport::look_at_addresses() {
   address_timer_ = 0;
   spi::Address present = present_address();
@@ -108,6 +112,7 @@ spi::Address SessionTransport::present_address() const {
   locator.host = host_identity_;
   locator.port = listener_->port();
   locator.ips = own_ips();
+  if (locator.ips.empty()) return {std::string(name()), ""};
   if (locator.ips.size() > kMaxIps) locator.ips.resize(kMaxIps);
   return {std::string(name()), locator.text()};
 }

@@ -87,6 +87,10 @@ class SessionTransport : public spi::Transport {
   // Any thread. The addresses of this machine that others may dial, best first.
   virtual std::vector<std::string> own_ips() const = 0;
 
+  // Responder. own_ips() says something else than before.
+  void own_ips_changed();
+  // Responder. Loses the sessions that leave by these addresses of this machine.
+  void lose_sessions_at(std::span<const std::string> ips, const Status& reason);
   // The answer to the wish for a bulk connection that an incoming session has told the peer of.
   void bulk_arrived(const SessionPointer& session) noexcept { session->bulk_question = 0; }
   // The session that a peer began with this name; null: none.

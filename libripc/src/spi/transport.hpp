@@ -289,7 +289,7 @@ class Transport {
   // In the responder, when core is done with all channels and ports. Ends every connection.
   virtual void stop() noexcept = 0;
 
-  // Any. Where this context can be reached now.
+  // Any. Where this context can be reached now; without a locator: nowhere.
   virtual Address address() const = 0;
 
   // Any. Opens the receive side of a service; its events go to `events`, which outlives the port.

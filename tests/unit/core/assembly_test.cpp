@@ -265,6 +265,19 @@ TEST_F(Assembly, ContextWindowsAreNotTakenAhead) {
   EXPECT_FALSE(source.is_pulling(12)) << "other services may need it";
 }
 
+TEST_F(Assembly, AReplyIsNotBegunAheadOfItsTurn) {
+  FakeSource& source = peer();
+  post(2);
+  source.send_long(1, {11});
+  source.send_long_reply(2, 5, 12);
+  expect_nothing();
+  EXPECT_FALSE(source.is_pulling(12)) << "its request may still be cancelled";
+  source.complete(11);
+  expect_in_window(1, 0, 11);
+  expect_nothing();
+  EXPECT_TRUE(source.is_pulling(12));
+}
+
 // ---- Lending, failures, the end ----------------------------------------------------------------------------------
 
 TEST_F(Assembly, LentMessagesNeedNoWindowsToBeAhead) {

@@ -32,6 +32,13 @@ class FakeSource final : public spi::Source {
     for (const std::uint64_t key : keys) encoder.add(wire::Descriptor{.key = key, .location = 0, .length = length});
     send(encoder);
   }
+  // The same, as the reply to a request.
+  void send_long_reply(std::uint32_t tag, std::uint64_t request, std::uint64_t key) {
+    wire::Encoder encoder(wire::PacketKind::message, tag, kService);
+    encoder.add(wire::Descriptor{.key = key, .location = 0, .length = kLength});
+    encoder.add_reply(request);
+    send(encoder);
+  }
   void send_short(std::uint32_t tag) {
     const std::byte payload{1};
     wire::Encoder encoder(wire::PacketKind::message, tag, kService);

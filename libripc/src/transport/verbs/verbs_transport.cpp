@@ -35,6 +35,7 @@ VerbsTransport::VerbsTransport(TransportOptions options, std::shared_ptr<const F
     : SessionTransport(options),
       max_connections_(options.max_connections),
       fabric_(std::move(fabric)),
+      ports_(fabric_),
       pool_(pool),
       cache_(std::make_shared<RegistrationCache>(options.cache)) {
   for (const DevicePointer& device : fabric_->devices())
@@ -56,10 +57,12 @@ Status VerbsTransport::start(spi::Host& host, EventLoop& loop) {
     if (!status.ok()) return status;
     cache_loop_ = &loop;
   }
+  ports_.start(loop, [this](const std::vector<std::string>& changed, bool up) { ports_changed(changed, up); });
   return SessionTransport::start(host, loop);
 }
 
 void VerbsTransport::stop() noexcept {
+  ports_.stop();
   SessionTransport::stop();
   if (cache_loop_ != nullptr) cache_loop_->remove(cache_->changed_fd());
   cache_loop_ = nullptr;
@@ -74,10 +77,17 @@ std::vector<std::string> VerbsTransport::own_ips() const {
   std::vector<std::string> ips;
   for (const FabricPort& port : fabric_->ports()) {
     const bool v4 = port.ip.find(':') == std::string::npos;
-    if ((options().bind_address.empty() || options().bind_address == port.ip) && (v4 || dual_stack()))
+    if ((options().bind_address.empty() || options().bind_address == port.ip) && (v4 || dual_stack()) &&
+        ports_.is_up(port))
       ips.push_back(port.ip);
   }
   return ips;
+}
+
+// Peers that were reached by a port that is down are looked for by other paths at once, not after their timeout.
+void VerbsTransport::ports_changed(const std::vector<std::string>& ips, bool up) {
+  own_ips_changed();
+  if (!up) lose_sessions_at(ips, Status(RIPC_PEER_DEAD, "The port of the RDMA device is down: check the cable."));
 }
 
 std::shared_ptr<Registrar> VerbsTransport::registrar_of(const std::string& ip) const {
@@ -96,6 +106,10 @@ Result<std::shared_ptr<network::Bulk>> VerbsTransport::make_bulk(const SessionPo
   if (!registrar)
     return Status(RIPC_PEER_DEAD, "The way to " + session->remote.ip() + " leaves by " + session->local.ip() +
                                       ", which belongs to no RDMA device: check the routes (`ip route get`).");
+  if (const FabricPort& port = *fabric_->port_of(session->local.ip()); !ports_.is_up(port))
+    return Status(RIPC_PEER_DEAD, "Port " + std::to_string(port.number) + " of the RDMA device " + port.device->name +
+                                      ", by which the way to " + session->remote.ip() +
+                                      " leaves, is down: check the cable and `ip link`.");
   auto peer = std::make_shared<Peer>();
   peer->bulk =
       std::make_shared<RdmaBulk>(std::move(registrar), pool_, loop(), std::move(hooks), options().peer_timeout);

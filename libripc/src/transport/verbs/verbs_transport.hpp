@@ -17,6 +17,7 @@
 #include "transport/verbs/datagram_sender.hpp"
 #include "transport/verbs/fabric.hpp"
 #include "transport/verbs/introduction.hpp"
+#include "transport/verbs/port_watch.hpp"
 #include "transport/verbs/rdma_bulk.hpp"
 #include "transport/verbs/registrar.hpp"
 
@@ -82,6 +83,7 @@ class VerbsTransport final : public network::SessionTransport {
   Status prepare(const network::SessionPointer& session, const Peer& peer, Making& making, const IdPointer& id);
   void made(const Peer& peer, Making& making, bool dialed);
   void limit_connections() const;
+  void ports_changed(const std::vector<std::string>& ips, bool up);
   std::shared_ptr<Peer> peer_of(const network::SessionPointer& session);
   std::shared_ptr<Registrar> registrar_of(const std::string& ip) const;
   // Any. What sends datagrams from this address of this machine; null: its device has none.
@@ -89,6 +91,7 @@ class VerbsTransport final : public network::SessionTransport {
 
   const std::size_t max_connections_;
   const std::shared_ptr<const Fabric> fabric_;
+  PortWatch ports_;
   memory::Pool& pool_;
   const std::shared_ptr<RegistrationCache> cache_;
   EventLoop* cache_loop_ = nullptr;                     // where it waits for changes

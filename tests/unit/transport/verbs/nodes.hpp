@@ -21,9 +21,10 @@ inline constexpr Nanoseconds kLimit = 20'000'000'000;
 // A transport with a responder of its own.
 class Node {
  public:
-  explicit Node(std::shared_ptr<const Fabric> fabric) {
+  explicit Node(std::shared_ptr<const Fabric> fabric, Nanoseconds peer_timeout = TransportOptions().peer_timeout) {
     loop_ = EventLoop::create().value();
     TransportOptions options;
+    options.peer_timeout = peer_timeout;
     options.context = random_u64() | 1;
     transport_ = std::make_unique<VerbsTransport>(options, std::move(fabric), pool_);
     const Status started = transport_->start(host_, *loop_);
@@ -37,7 +38,7 @@ class Node {
     });
     thread_.join();
   }
-  VerbsTransport& transport() { return *transport_; }
+  VerbsTransport& transport() const { return *transport_; }
   memory::Pool& pool() { return pool_; }
 
  private:
@@ -63,20 +64,18 @@ class Sink final : public spi::PacketSink {
 // A client with a channel to a service of the server, over the first device that there is.
 class Nodes : public testing::Test {
  protected:
+  explicit Nodes(Nanoseconds peer_timeout = TransportOptions().peer_timeout) : peer_timeout_(peer_timeout) {}
   void SetUp() override {
     Result<std::shared_ptr<const Fabric>> fabric = Fabric::open();
     if (!fabric.ok()) GTEST_SKIP() << fabric.status().text();
     fabric_ = *fabric;
-    server_ = std::make_unique<Node>(*fabric);
-    client_ = std::make_unique<Node>(*fabric);
+    server_ = std::make_unique<Node>(*fabric, peer_timeout_);
+    client_ = std::make_unique<Node>(*fabric, peer_timeout_);
     Result<std::unique_ptr<spi::Port>> port = server_->transport().open_port(
         {.id = 7, .queue_messages = 1024, .queue_bytes = 8192, .max_senders = 16}, events_);
     ASSERT_TRUE(port.ok()) << port.status().text();
     port_ = std::move(*port);
-    Result<std::shared_ptr<spi::Channel>> channel =
-        client_->transport().connect(server_->transport().address(), 7, Deadline::after(kLimit));
-    ASSERT_TRUE(channel.ok()) << channel.status().text();
-    channel_ = *channel;
+    ASSERT_TRUE(connect());
   }
   void TearDown() override {
     sink_.source.reset();
@@ -84,6 +83,12 @@ class Nodes : public testing::Test {
     port_.reset();
   }
 
+  bool connect() {
+    Result<std::shared_ptr<spi::Channel>> channel =
+        client_->transport().connect(server_->transport().address(), 7, Deadline::after(kLimit));
+    if (channel.ok()) channel_ = *channel;
+    return channel.ok();
+  }
   ripc_status send(std::size_t size, char fill) {
     const std::string text(size, fill);
     const spi::Bytes bytes = std::as_bytes(std::span(text));
@@ -104,6 +109,7 @@ class Nodes : public testing::Test {
     ASSERT_EQ(fabric_->library()->modify_qp(pair, &change, IBV_QP_STATE), 0);
   }
 
+  const Nanoseconds peer_timeout_;
   std::shared_ptr<const Fabric> fabric_;
   EventSet events_ = EventSet::create().value();
   std::unique_ptr<Node> server_, client_;

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ports that cease to work while they are used. The interfaces of this machine go down for that, so it must be one of
+// the RDMA lab's: RIPC_TEST_MAY_CUT says so.
+#include <gtest/gtest.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "network/endpoint.hpp"
+#include "nodes.hpp"
+#include "support/command.hpp"
+#include "support/waiting.hpp"
+
+namespace ripc::verbs {
+namespace {
+
+class Ports : public Nodes {
+ protected:
+  // Nothing that is noticed is noticed by waiting.
+  Ports() : Nodes(std::uint64_t{3600} * 1'000'000'000) {}
+  void SetUp() override {
+    if (std::getenv("RIPC_TEST_MAY_CUT") == nullptr) GTEST_SKIP() << "cuts the network: for the RDMA lab";
+    Nodes::SetUp();
+    if (IsSkipped()) return;
+    ip_ = fabric_->ports().front().ip;
+    ifaddrs* list = nullptr;
+    ASSERT_EQ(getifaddrs(&list), 0);
+    for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+      if (entry->ifa_addr != nullptr && entry->ifa_addr->sa_family == AF_INET &&
+          network::Endpoint::of(*entry->ifa_addr).ip() == ip_)
+        interface_ = entry->ifa_name;
+    }
+    freeifaddrs(list);
+    if (interface_.empty()) GTEST_SKIP() << "the device has no IPv4 address, which would stay";
+  }
+  void TearDown() override {
+    if (!interface_.empty()) set("up");
+    Nodes::TearDown();
+  }
+  void set(const char* state) { ASSERT_TRUE(support::run_command("ip link set dev " + interface_ + " " + state)); }
+  bool is_published() const {
+    return (server_->transport().address().locator + ";").find("ip=" + ip_ + ";") != std::string::npos;
+  }
+
+  std::string ip_, interface_;
+};
+
+TEST_F(Ports, ThatGoDownEndTheirSessionsAndAreNotPublishedUntilTheyAreUpAgain) {
+  ASSERT_EQ(send(100, 'a'), RIPC_OK);
+  ASSERT_NO_FATAL_FAILURE(receive(1));
+  ASSERT_TRUE(is_published());
+  const spi::Address address = server_->transport().address();
+  set("down");
+  EXPECT_TRUE(support::eventually([&] { return !channel_->alive(); }));
+  EXPECT_EQ(send(100, 'b'), RIPC_PEER_DEAD);
+  EXPECT_TRUE(support::eventually([&] { return !is_published(); }));
+
+  set("up");
+  EXPECT_TRUE(support::eventually([&] { return is_published(); }));
+  EXPECT_EQ(server_->transport().address(), address);
+  EXPECT_TRUE(support::eventually([&] { return connect(); }));
+  ASSERT_EQ(send(100, 'c'), RIPC_OK);
+  ASSERT_NO_FATAL_FAILURE(receive(2));
+  EXPECT_EQ(sink_.packets.back(), std::string(100, 'c'));
+}
+
+TEST_F(Ports, ThatAreDownFromTheBeginningAreNotPublished) {
+  set("down");
+  EXPECT_TRUE(support::eventually([&] { return !is_published(); }));
+  const Node late(fabric_);
+  EXPECT_EQ(late.transport().address().locator.find("ip=" + ip_), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ripc::verbs
