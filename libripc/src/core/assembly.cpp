@@ -87,6 +87,7 @@ bool Service::assemble(spi::Source& source, Message* message, const wire::Packet
   }
   for (const wire::Descriptor& descriptor : std::span(descriptors).first(described))
     assembly.items.emplace_back().pull.descriptor = descriptor;
+  const std::lock_guard lock(assemblies_mutex_);
   if (progress(assembly, &packet)) return true;
   assemblies_.push_back(std::move(assembly));
   return true;
@@ -324,16 +325,17 @@ ripc_status Service::pull_all(Assembly& assembly) noexcept {
     item.done = true;
     item.pull.status = RIPC_OK;
   }
-  return all_done ? RIPC_OK : RIPC_PENDING;
+  if (!all_done) return RIPC_PENDING;
+  for (const Assembly::Item& item : assembly.items) {
+    if (item.pull.status != RIPC_OK && assembly.failure == RIPC_OK) assembly.failure = reported(item.pull.status);
+  }
+  return RIPC_OK;
 }
 
 // Ends the transfer and fills in the views. RIPC_PENDING while the sender has not said whether the message may be
 // delivered.
 ripc_status Service::finish(Assembly& assembly) noexcept {
   Message& message = *assembly.message;
-  for (const Assembly::Item& item : assembly.items) {
-    if (item.pull.status != RIPC_OK && assembly.failure == RIPC_OK) assembly.failure = reported(item.pull.status);
-  }
   if (assembly.transfer && !assembly.any_lent) {
     const ripc_status outcome = attempt(assembly, assembly.source->patience(0),
                                         [&] { return assembly.source->finish(*assembly.transfer, assembly.failure); });
@@ -393,7 +395,26 @@ void Service::drop(Assembly& assembly, ripc_status status) noexcept {
   assembly.message = nullptr;
 }
 
+// The request is cancelled while the reply to it is on its way into its return buffers: nothing writes them any more
+// when this has returned, and their items fail. False: there is no such reply.
+bool Service::cancel_answer(std::uint64_t request) noexcept {
+  const std::lock_guard lock(assemblies_mutex_);
+  bool found = false;
+  for (Assembly& assembly : assemblies_) {
+    if (assembly.stage == Assembly::Stage::prepare || assembly.message->in_reply_to != request) continue;
+    for (Assembly::Item& item : assembly.items) {
+      if (item.target != Assembly::Target::return_buffer) continue;
+      if (!item.done) assembly.source->abandon(item.pull);
+      item.done = true;
+      item.pull.status = RIPC_CANCELLED;
+      found = true;
+    }
+  }
+  return found;
+}
+
 void Service::progress_all() noexcept {
+  const std::lock_guard lock(assemblies_mutex_);
   for (auto assembly = assemblies_.begin(); assembly != assemblies_.end();) {
     const auto current = assembly++;
     if (progress(*current)) assemblies_.erase(current);

@@ -227,6 +227,7 @@ spi::Delivery Service::deliver_special(spi::Source& source, spi::Bytes bytes) no
 }
 
 void Service::source_gone(spi::Source& source) noexcept {
+  const std::lock_guard lock(assemblies_mutex_);
   for (auto assembly = assemblies_.begin(); assembly != assemblies_.end();) {
     const auto current = assembly++;
     if (current->source.get() != &source) continue;

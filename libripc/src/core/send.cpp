@@ -398,9 +398,11 @@ Status Service::notify(ripc_service_id to, std::uint64_t handle, std::span<const
 
 Status Service::cancel_request(std::uint64_t id) {
   std::optional<Request> request = requests_.take(id);
-  if (!request)
+  if (!request) {
+    if (cancel_answer(id)) return {};
     return Status(RIPC_INVALID_ARGUMENT,
                   "There is no such request: it was answered or cancelled before, or never made.");
+  }
   const Deadline deadline = Deadline::after(kWritePatience);
   for (const wire::Grant& grant : request->grants) {
     while (request->channel->end_grant(grant) == RIPC_PENDING) {

@@ -75,8 +75,11 @@ void Service::close(spi::Resolver& resolver) noexcept {
   notifications_->remove_all();
   context_.tickets().end_service(id());
   for (const std::uint64_t request : requests_.ids()) (void)cancel_request(request);
-  for (Assembly& assembly : assemblies_) drop(assembly, RIPC_CLOSED);
-  assemblies_.clear();
+  {
+    const std::lock_guard lock(assemblies_mutex_);
+    for (Assembly& assembly : assemblies_) drop(assembly, RIPC_CLOSED);
+    assemblies_.clear();
+  }
   // The responder may be closing them still, because the service was fenced.
   const std::lock_guard lock(ports_mutex_);
   ports_.clear();

@@ -200,6 +200,7 @@ class Service final : private spi::PacketSink {
   ripc_status finish(Assembly& assembly) noexcept;
   void drop(Assembly& assembly, ripc_status status) noexcept;
   void progress_all() noexcept;
+  bool cancel_answer(std::uint64_t request) noexcept;
   ripc_status receive_nothing(std::size_t& count) noexcept;
   ripc_status sleep_for_room(std::uint32_t seen, Deadline deadline);
   void wake_room_waiters() noexcept;
@@ -234,7 +235,8 @@ class Service final : private spi::PacketSink {
   bool armed_ = false;
   bool took_ = false;  // the last look at the ports took packets, whether they made messages or not
   std::deque<Message*> ready_;
-  std::list<Assembly> assemblies_;
+  std::list<Assembly> assemblies_;  // written under assemblies_mutex_
+  std::mutex assemblies_mutex_;     // taken before any lock of a transport: cancel_answer() comes from other threads
 
   std::atomic<std::uint32_t> room_changes_{0};  // threads that wait for room sleep on it
   std::atomic<std::uint32_t> room_waiters_{0};

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "fake_source.hpp"
@@ -47,6 +49,19 @@ class Assembly : public testing::Test {
       landings_.push_back(std::vector<std::byte>(size));
       ASSERT_TRUE(service_->windows().post(landings_.back().data(), size, landings_.size() - 1).ok());
     }
+  }
+
+  // A request with this return buffer.
+  std::uint64_t ask(std::span<std::byte> buffer) {
+    const ripc_return_buffer landing{buffer.data(), buffer.size()};
+    std::uint64_t request = 0;
+    SendArguments arguments;
+    arguments.to = FakeSource::kService;
+    arguments.returns = std::span(&landing, 1);
+    arguments.request_id = &request;
+    const Status sent = service_->send(arguments, nullptr);
+    EXPECT_TRUE(sent.ok()) << sent.text();
+    return request;
   }
 
   // One message, if one is there, which is given back.
@@ -265,17 +280,43 @@ TEST_F(Assembly, ContextWindowsAreNotTakenAhead) {
   EXPECT_FALSE(source.is_pulling(12)) << "other services may need it";
 }
 
+// ---- Replies -----------------------------------------------------------------------------------------------------
+
 TEST_F(Assembly, AReplyIsNotBegunAheadOfItsTurn) {
   FakeSource& source = peer();
   post(2);
+  std::vector<std::byte> buffer(FakeSource::kLength);
+  const std::uint64_t request = ask(buffer);
   source.send_long(1, {11});
-  source.send_long_reply(2, 5, 12);
+  source.send_directed(2, request, 12);
   expect_nothing();
   EXPECT_FALSE(source.is_pulling(12)) << "its request may still be cancelled";
   source.complete(11);
   expect_in_window(1, 0, 11);
+  source.complete(12);
+  const Received reply = receive();
+  ASSERT_EQ(reply.status, RIPC_OK);
+  EXPECT_EQ(reply.views[0].kind, static_cast<std::uint32_t>(RIPC_VIEW_RETURNED));
+  EXPECT_EQ(reply.views[0].data, buffer.data());
+  EXPECT_EQ(reply.first_byte, 12);
+}
+
+TEST_F(Assembly, CancellingARequestEndsThePullOfItsReply) {
+  FakeSource& source = peer();
+  std::vector<std::byte> buffer(FakeSource::kLength);
+  const std::uint64_t request = ask(buffer);
+  source.send_directed(2, request, 12);
   expect_nothing();
-  EXPECT_TRUE(source.is_pulling(12));
+  ASSERT_TRUE(source.is_pulling(12));
+  EXPECT_TRUE(service_->cancel_request(request).ok());
+  EXPECT_FALSE(source.is_pulling(12)) << "the buffer is the caller's again";
+  source.complete(12);
+  const Received reply = receive();
+  ASSERT_EQ(reply.status, RIPC_OK);
+  EXPECT_EQ(reply.views[0].kind, static_cast<std::uint32_t>(RIPC_VIEW_FAILED));
+  EXPECT_EQ(reply.views[0].status, static_cast<std::uint32_t>(RIPC_CANCELLED));
+  EXPECT_EQ(buffer, std::vector<std::byte>(FakeSource::kLength)) << "written to after the request was cancelled";
+  EXPECT_EQ(service_->cancel_request(request).code(), RIPC_INVALID_ARGUMENT);
 }
 
 // ---- Lending, failures, the end ----------------------------------------------------------------------------------

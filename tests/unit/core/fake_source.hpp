@@ -14,6 +14,7 @@
 
 #include "core/context.hpp"
 #include "core/service.hpp"
+#include "fake_transport.hpp"
 #include "spi/resolver.hpp"
 #include "spi/transport.hpp"
 
@@ -32,10 +33,10 @@ class FakeSource final : public spi::Source {
     for (const std::uint64_t key : keys) encoder.add(wire::Descriptor{.key = key, .location = 0, .length = length});
     send(encoder);
   }
-  // The same, as the reply to a request.
-  void send_long_reply(std::uint32_t tag, std::uint64_t request, std::uint64_t key) {
+  // The same, as the reply to a request, for its first return buffer.
+  void send_directed(std::uint32_t tag, std::uint64_t request, std::uint64_t key) {
     wire::Encoder encoder(wire::PacketKind::message, tag, kService);
-    encoder.add(wire::Descriptor{.key = key, .location = 0, .length = kLength});
+    encoder.add(wire::Directed{0, {.key = key, .location = 0, .length = kLength}});
     encoder.add_reply(request);
     send(encoder);
   }
@@ -151,7 +152,7 @@ class FakeTransport final : public spi::Transport {
     return std::unique_ptr<spi::Port>(std::make_unique<FakePort>(sources_));
   }
   Result<std::shared_ptr<spi::Channel>> connect(const spi::Address&, ripc_service_id, Deadline) override {
-    return RIPC_PEER_DEAD;
+    return std::shared_ptr<spi::Channel>(std::make_shared<FakeChannel>());
   }
   Status fence(const spi::Address&, ripc_service_id, std::uint64_t, Deadline) override { return {}; }
   void arena_gone(std::uint32_t) noexcept override {}
@@ -163,7 +164,14 @@ class FakeTransport final : public spi::Transport {
 class FakeResolver final : public spi::Resolver {
  public:
   std::string_view name() const noexcept override { return "fake"; }
-  Result<spi::ServiceRecord> resolve(ripc_service_id, Deadline) override { return RIPC_NO_SERVICE; }
+  Result<spi::ServiceRecord> resolve(ripc_service_id id, Deadline) override {
+    spi::ServiceRecord record;
+    record.id = id;
+    record.incarnation = 1;
+    record.context = 2;
+    record.addresses = {{"fake", "peer"}};
+    return record;
+  }
   Status publish(spi::ServiceRecord& record, bool, std::vector<spi::ServiceRecord>*) override {
     record.incarnation = 1;
     return {};

@@ -110,7 +110,10 @@ class FakeChannel final : public spi::Channel {
     const std::lock_guard lock(mutex_);
     return draining_.contains(transfer);
   }
-  ripc_status grant(std::span<std::byte>, wire::Grant&) noexcept override { return RIPC_AGAIN; }
+  ripc_status grant(std::span<std::byte> memory, wire::Grant& grant) noexcept override {
+    grant = {.key = 1, .location = 0, .length = memory.size()};
+    return RIPC_OK;
+  }
   ripc_status end_grant(const wire::Grant&) noexcept override { return RIPC_EMPTY; }
   bool alive() const noexcept override {
     const std::lock_guard lock(mutex_);
