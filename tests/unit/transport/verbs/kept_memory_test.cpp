@@ -49,10 +49,7 @@ class KeptMemory : public Nodes {
     ripc_status status = RIPC_PENDING;
     while (status == RIPC_PENDING && !deadline.expired()) status = sink_.source->finish(descriptor, RIPC_OK);
     ASSERT_EQ(status, RIPC_OK);
-    // The receiver is told first.
-    do status = channel_->transfer_status(number);
-    while (status == RIPC_PENDING && !deadline.expired());
-    ASSERT_EQ(status, RIPC_OK);
+    ASSERT_EQ(outcome_of(number), RIPC_OK);
   }
 };
 

@@ -100,6 +100,13 @@ class Nodes : public testing::Test {
     while (sink_.packets.size() < count && !deadline.expired()) (void)port_->poll(sink_, 64);
     ASSERT_EQ(sink_.packets.size(), count);
   }
+  // How a transfer of the client's ends. Its receiver may hear it before.
+  ripc_status outcome_of(std::uint64_t transfer) const {
+    const Deadline deadline = Deadline::after(kLimit);
+    ripc_status status = RIPC_PENDING;
+    while (status == RIPC_PENDING && !deadline.expired()) status = channel_->transfer_status(transfer);
+    return status;
+  }
   DatagramCounters counters() { return client_->transport().datagram_counters(); }
 
   // The device takes nothing from this queue pair any more, and gives it nothing.

@@ -75,7 +75,7 @@ TEST_F(Transfers, AQueuePairInErrorIsReplacedAndTheReadsAreDoneAgain) {
       EXPECT_EQ(pulls[index].status, RIPC_OK);
       EXPECT_EQ(items[index].window, items[index].bytes);
       EXPECT_EQ(finish(items[index]), RIPC_OK);
-      EXPECT_EQ(channel_->transfer_status(items[index].transfer), RIPC_OK);
+      EXPECT_EQ(outcome_of(items[index].transfer), RIPC_OK);
     }
     EXPECT_GT(bulk_of(*server_).connections_made(), made) << "there is no new connection";
   }
