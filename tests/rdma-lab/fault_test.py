@@ -14,6 +14,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 CLUSTER = HERE / "cluster"
+NODE = HERE / "node"
 RIPC = Path(os.environ.get("RIPC_TEST_PROGRAM_DIR", HERE / "../../build/release/tests"), "../bin/ripc").resolve()
 PATIENCE = 240  # seconds, for any run
 
@@ -43,15 +44,38 @@ before=$(received)
 END = """
 until busybox nc 10.77.0.1 7000 </dev/null; do :; done
 """
+# Both ends on one node, while the port of its device goes down and comes back.
+PORT = """
+export RIPC_TRANSPORTS=verbs,socket RIPC_MULTICAST=off
+seq 3000000 >/tmp/files/big
+ripc serve /tmp/files --service files &
+server=$!
+until ripc ping files >/dev/null 2>&1; do :; done
+path() { ripc resolve files | awk '$1 == "path" { print $2 }'; }
+interface=$(rdma link | awk '{ print $NF }')
+echo "before: $(path)"
+ripc get files big --chunk 256K --verify --json -o - 2>/tmp/report |
+  { head -c 8000000 >/dev/null; ip link set dev "$interface" down; cat >/dev/null; }
+cat /tmp/report
+echo "down: $(path)"
+ip link set dev "$interface" up
+until [[ $(path) == verbs ]]; do :; done
+echo "up: $(path)"
+kill "$server"
+wait "$server"
+true
+"""
 
 
 class FaultTest(unittest.TestCase):
     def run_pair(self, client, *options, device="rxe", end=END):
         """What node 2 prints, after the server and its client have ended well."""
         script = f"set -u; {COMMON}\nif ((LAB_NODE == 1)); then {SERVER} else {CLIENT}{client}{end} fi"
-        done = subprocess.run([CLUSTER, "--nodes", "2", "--devices", device, "--timeout", str(PATIENCE), *options, "--",
-                               "bash", "-c", script], capture_output=True, text=True, timeout=PATIENCE + 60,
-                              check=False)
+        return self.run_lab(CLUSTER, script, "--nodes", "2", "--devices", device, *options)
+
+    def run_lab(self, program, script, *options):
+        done = subprocess.run([program, "--timeout", str(PATIENCE), *options, "--", "bash", "-c", script],
+                              capture_output=True, text=True, timeout=PATIENCE + 60, check=False)
         if done.returncode == 77:
             print(done.stderr)
             sys.exit(77)
@@ -97,6 +121,13 @@ class FaultTest(unittest.TestCase):
             with self.subTest(device):
                 self.fetched(self.run_pair("ripc get files big --return-buffer --verify --json\n", device=device),
                              "return")
+
+    def test_a_port_that_goes_down_is_replaced_by_sockets_in_the_midst_of_a_transfer(self):
+        for device in ("rxe", "siw"):
+            with self.subTest(device):
+                output = self.run_lab(NODE, f"set -u; {COMMON}\n{PORT}", "--devices", device)
+                self.assertRegex(output, r'(?s)before: verbs.*"ok":true.*"transport":"socket".*"verified":true.*'
+                                         r"down: socket.*up: verbs")
 
     def test_a_power_failure_of_the_peer_is_noticed(self):
         output = self.run_pair("""
