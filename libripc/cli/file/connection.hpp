@@ -37,6 +37,8 @@ class Connection {
 
   // Called when something arrived that was waited for: the patience starts anew.
   void progress() noexcept;
+  // Nothing has arrived for as long as the service may be silent.
+  bool out_of_patience() const noexcept;
 
   const libripc::Error& error() const noexcept { return error_; }
   const libripc::ServiceInfo& info() const noexcept { return info_; }
@@ -50,7 +52,6 @@ class Connection {
   bool has_moved();
 
  private:
-  bool out_of_patience() const noexcept;
   Outcome fail(libripc::Error error);
 
   libripc::Context& context_;

@@ -232,7 +232,7 @@ Fetch::Step Fetch::give_up_pending() {
       return pending.incarnation != connection_.info().incarnation || connection_.has_moved();
     };
     if (waited > kDeadPatience) std::erase_if(pending_, is_dead);
-    if (waited > kPatience && !pending_.empty())
+    if (waited > kPatience && !pending_.empty() && connection_.out_of_patience())
       return fail(kFailure, "A transfer that was given up keeps its window: restart the service.");
   }
 }

@@ -360,6 +360,7 @@ void Connection::on_event() noexcept {
   std::array<ibv_wc, 32> completions;
   for (int batch = 0; batch < kBatchesPerEvent; ++batch) {
     const std::size_t count = take(completions);
+    heard_.fetch_add(count, std::memory_order_relaxed);
     for (std::size_t index = 0; index < count; ++index) {
       const ibv_wc& completion = completions[index];
       // The opcode of one that failed is not defined; those of receives have no number of a work request.

@@ -98,6 +98,8 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   const Device& device() const noexcept { return *registrar_->device(); }
   // Any. When it was used last.
   Nanoseconds last_use() const noexcept { return last_use_.load(std::memory_order_relaxed); }
+  // Any. Grows with everything that the device says of it.
+  std::uint64_t heard() const noexcept { return heard_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr std::size_t kPrefix = 8;
@@ -159,6 +161,7 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   std::vector<std::weak_ptr<Right>> rights_;
 
   std::atomic<Nanoseconds> last_use_{0};
+  std::atomic<std::uint64_t> heard_{0};
 };
 
 }  // namespace ripc::verbs

@@ -7,6 +7,9 @@ namespace {
 
 namespace bulk = wire::bulk;
 
+// A connection is silent for too long after this many looks.
+constexpr unsigned kLooks = 4;
+
 }  // namespace
 
 RdmaBulk::RdmaBulk(std::shared_ptr<Registrar> registrar, memory::Pool& pool, EventLoop& loop, network::BulkHooks hooks,
@@ -15,6 +18,7 @@ RdmaBulk::RdmaBulk(std::shared_ptr<Registrar> registrar, memory::Pool& pool, Eve
       pool_(pool),
       loop_(loop),
       hooks_(std::move(hooks)),
+      stall_timeout_(stall_timeout),
       pulls_(registrar_, loop),
       pushes_(registrar_, loop, stall_timeout) {}
 
@@ -95,6 +99,31 @@ void RdmaBulk::dial_failed() noexcept {
   dial_if_needed();
 }
 
+// ---- Connections that are silent -----------------------------------------------------------------------------
+
+// A device repeats what is not acknowledged, and says so when it gives up. Some forget to: rdma_rxe of Linux 6.1 now
+// and then, when packets of a read are lost.
+void RdmaBulk::watch_for_stalls() noexcept {
+  if (watching_.load(std::memory_order_relaxed) || watching_.exchange(true, std::memory_order_acq_rel)) return;
+  (void)loop_.add_timer(monotonic_now() + stall_timeout_ / kLooks, [self = weak_from_this()] {
+    if (const std::shared_ptr<RdmaBulk> alive = self.lock()) alive->look_for_stalls();
+  });
+}
+
+void RdmaBulk::look_for_stalls() noexcept {
+  const std::shared_ptr<Connection> present = connection();
+  // What begins from now on starts the watch again.
+  watching_.store(false, std::memory_order_release);
+  const bool owed = present && (pulls_.busy() || finishes_.is_owed(*present));
+  const std::uint64_t heard = present ? present->heard() : 0;
+  const bool silent = owed && watched_.lock() == present && heard == seen_;
+  watched_ = present;
+  seen_ = heard;
+  silent_ = silent ? silent_ + 1 : 0;
+  if (silent_ >= kLooks) present->cut();
+  if (owed || pulls_.has_backlog() || finishes_.has_backlog()) watch_for_stalls();
+}
+
 void RdmaBulk::died() noexcept {
   std::shared_ptr<Connection> connection;
   {
@@ -137,7 +166,10 @@ ripc_status RdmaBulk::begin(const wire::Descriptor& descriptor) noexcept { retur
 ripc_status RdmaBulk::pull(spi::Pull& pull, EventSet& events) noexcept {
   const bool is_new = pull.progress == 0;
   const ripc_status status = pulls_.pull(pull, events);
-  if (is_new && status == RIPC_PENDING) dial_if_needed();
+  if (is_new && status == RIPC_PENDING) {
+    watch_for_stalls();
+    dial_if_needed();
+  }
   return status;
 }
 
@@ -150,6 +182,7 @@ ripc_status RdmaBulk::finish(const wire::Descriptor& descriptor, ripc_status sta
     if (const auto now = connection()) finishes_.tell(*now);
     dial_if_needed();
   }
+  if (outcome == RIPC_PENDING) watch_for_stalls();
   return outcome;
 }
 

@@ -70,6 +70,8 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
 
  private:
   void dial_if_needed() noexcept;
+  void watch_for_stalls() noexcept;
+  void look_for_stalls() noexcept;
   void tell(const network::TransferBook::Watcher& watcher) noexcept;
   void ask_again(Connection& connection, const wire::bulk::Frame& frame) noexcept;
   bool on_ask_read(Connection& connection, const wire::bulk::Frame& frame) noexcept;
@@ -80,6 +82,7 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   memory::Pool& pool_;
   EventLoop& loop_;
   const network::BulkHooks hooks_;
+  const Nanoseconds stall_timeout_;
   const std::shared_ptr<Tally> tally_ = std::make_shared<Tally>();
 
   network::TransferBook transfers_;
@@ -95,6 +98,12 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   network::Dialling dialling_{loop_, hooks_, dead_};
   std::atomic<std::uint64_t> made_{0};
   std::atomic<std::uint64_t> lost_{0};
+
+  std::atomic<bool> watching_{false};
+  // The responder's: the connection that was looked at last, what had been heard of it, and how often nothing new.
+  std::weak_ptr<Connection> watched_;
+  std::uint64_t seen_ = 0;
+  unsigned silent_ = 0;
 };
 
 }  // namespace ripc::verbs

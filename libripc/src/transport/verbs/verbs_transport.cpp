@@ -12,6 +12,14 @@ namespace ripc::verbs {
 
 using network::SessionPointer;
 
+namespace {
+
+// librdmacm repeats what is lost of a handshake after 4.3 s. A new attempt is sooner there; each waits twice as long.
+constexpr Nanoseconds kFirstPatience = 1'000'000'000;
+constexpr unsigned kMostDoublings = 8;
+
+}  // namespace
+
 // A connection on its way: before the other side has agreed it is nobody else's.
 struct VerbsTransport::Making {
   std::shared_ptr<Connection> connection;
@@ -269,11 +277,13 @@ void VerbsTransport::dial(const SessionPointer& session, const std::shared_ptr<P
   peer->wanted = false;
   const ClusterKeys* const keys = options().keys.get();
   const std::uint64_t number = ++peer->number;
+  const Nanoseconds patience =
+      std::min(options().peer_timeout, kFirstPatience << std::min(peer->failures, kMostDoublings));
   auto making = std::make_shared<Making>();
   peer->attempt = manager_->dial(
       session->local, session->remote.with_port(peer->port),
       introduce(keys, Side::dialing, peer->nonce, session->id, number), peer->bulk->registrar()->device()->read_depth,
-      options().peer_timeout,
+      patience,
       {.prepare = [this, session, peer, making](const IdPointer& id) { return prepare(session, *peer, *making, id); },
        .accepted = [this, peer, making, number, keys](const IdPointer&, const PrivateData& words) -> Status {
          Introduction answer;
@@ -283,6 +293,7 @@ void VerbsTransport::dial(const SessionPointer& session, const std::shared_ptr<P
            return Status(RIPC_REFUSED, "Another process answers at the RDMA address of the peer.");
          }
          peer->attempt = 0;
+         peer->failures = 0;
          made(*peer, *making, true);
          return {};
        },
@@ -291,6 +302,7 @@ void VerbsTransport::dial(const SessionPointer& session, const std::shared_ptr<P
              making->end();
              if (making->is_made) return;
              peer->attempt = 0;
+             ++peer->failures;
              peer->bulk->dial_failed();
            }});
 }

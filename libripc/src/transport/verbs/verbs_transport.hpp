@@ -74,6 +74,7 @@ class VerbsTransport final : public network::SessionTransport {
     bool wanted = false;           // as soon as that is known
     std::uint64_t number = 0;      // of the last attempt
     std::uint64_t attempt = 0;     // the name of the one that goes on; 0: none
+    unsigned failures = 0;         // attempts since one succeeded
   };
 
   struct Making;

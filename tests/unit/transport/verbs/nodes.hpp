@@ -110,9 +110,9 @@ class Nodes : public testing::Test {
   DatagramCounters counters() { return client_->transport().datagram_counters(); }
 
   // The device takes nothing from this queue pair any more, and gives it nothing.
-  void fail(ibv_qp* pair) {
+  void fail(ibv_qp* pair, ibv_qp_state state = IBV_QPS_ERR) {
     ibv_qp_attr change{};
-    change.qp_state = IBV_QPS_ERR;
+    change.qp_state = state;
     ASSERT_EQ(fabric_->library()->modify_qp(pair, &change, IBV_QP_STATE), 0);
   }
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <vector>
 
 #include "nodes.hpp"
@@ -14,6 +16,9 @@ constexpr std::size_t kSize = std::size_t{32} << 20;
 
 class Transfers : public Nodes {
  protected:
+  // A connection is silent for too long after two seconds.
+  Transfers() : Nodes(2'000'000'000) {}
+
   // An item of the client's, exposed, and its message taken by the server.
   struct Item {
     std::vector<std::byte> bytes;
@@ -38,26 +43,20 @@ class Transfers : public Nodes {
     while (status == RIPC_PENDING && !deadline.expired()) status = sink_.source->finish(item.descriptor, RIPC_OK);
     return status;
   }
-  RdmaBulk& bulk_of(Node& node) { return *node.transport().bulks().front(); }
-  ibv_qp* pair_of(Node& node) { return bulk_of(node).connection()->id()->get()->qp; }
-};
-
-// Whoever notices it.
-TEST_F(Transfers, AQueuePairInErrorIsReplacedAndTheReadsAreDoneAgain) {
-  ASSERT_EQ(send(8, 'a'), RIPC_OK);
-  receive(1);
-  for (Node* node : {server_.get(), client_.get()}) {
-    SCOPED_TRACE(node == server_.get() ? "the reader's queue pair" : "the owner's queue pair");
-    const std::uint64_t made = server_->transport().bulks().front()->connections_made();
+  // Two items are read while this happens to their connection.
+  void replaced_after(const std::function<void()>& damage) {
+    const std::size_t received = sink_.packets.size();
+    ASSERT_EQ(send(8, 'a'), RIPC_OK);
+    ASSERT_NO_FATAL_FAILURE(receive(received + 1));
+    const std::uint64_t made = bulk_of(*server_).connections_made();
     std::array<Item, 2> items;
     std::array<spi::Pull, 2> pulls;
     for (std::size_t index = 0; index < items.size(); ++index) {
-      expose(items[index], std::byte(index + 1));
-      if (HasFatalFailure()) return;
+      ASSERT_NO_FATAL_FAILURE(expose(items[index], std::byte(index + 1)));
       pulls[index] = pull_of(items[index]);
       ASSERT_EQ(sink_.source->prepare(pulls[index]), RIPC_OK);
     }
-    bool failed = false;
+    bool damaged = false;
     const Deadline deadline = Deadline::after(kLimit);
     const auto is_under_way = [](const spi::Pull& pull) { return pull.status == RIPC_PENDING; };
     do {
@@ -65,12 +64,12 @@ TEST_F(Transfers, AQueuePairInErrorIsReplacedAndTheReadsAreDoneAgain) {
         if (is_under_way(pull)) (void)sink_.source->pull(pull);
       }
       const auto* const first = static_cast<const volatile std::byte*>(items[0].window.data());
-      if (!failed && *first != std::byte{0} && is_under_way(pulls[0])) {
-        fail(pair_of(*node));
-        failed = true;
+      if (!damaged && *first != std::byte{0} && is_under_way(pulls[0])) {
+        damage();
+        damaged = true;
       }
     } while (std::any_of(pulls.begin(), pulls.end(), is_under_way) && !deadline.expired());
-    ASSERT_TRUE(failed) << "the transfer was over too soon";
+    ASSERT_TRUE(damaged) << "the transfer was over too soon";
     for (std::size_t index = 0; index < items.size(); ++index) {
       EXPECT_EQ(pulls[index].status, RIPC_OK);
       EXPECT_EQ(items[index].window, items[index].bytes);
@@ -78,10 +77,23 @@ TEST_F(Transfers, AQueuePairInErrorIsReplacedAndTheReadsAreDoneAgain) {
       EXPECT_EQ(outcome_of(items[index].transfer), RIPC_OK);
     }
     EXPECT_GT(bulk_of(*server_).connections_made(), made) << "there is no new connection";
+    EXPECT_TRUE(channel_->alive());
   }
-  ASSERT_EQ(send(8, 'b'), RIPC_OK);
-  receive(2);
-  EXPECT_TRUE(channel_->alive());
+  RdmaBulk& bulk_of(Node& node) { return *node.transport().bulks().front(); }
+  ibv_qp* pair_of(Node& node) { return bulk_of(node).connection()->id()->get()->qp; }
+};
+
+// Whoever notices it.
+TEST_F(Transfers, AQueuePairInErrorIsReplacedAndTheReadsAreDoneAgain) {
+  for (Node* node : {server_.get(), client_.get()}) {
+    SCOPED_TRACE(node == server_.get() ? "the reader's queue pair" : "the owner's queue pair");
+    replaced_after([&] { fail(pair_of(*node)); });
+  }
+}
+
+// A queue pair that is reset says nothing of what was posted to it.
+TEST_F(Transfers, AConnectionOfWhichNothingIsHeardIsReplacedAndTheReadsAreDoneAgain) {
+  replaced_after([&] { fail(pair_of(*server_), IBV_QPS_RESET); });
 }
 
 }  // namespace
