@@ -14,9 +14,6 @@ namespace {
 
 namespace bulk = wire::bulk;
 
-// A connection is silent for too long after this many looks.
-constexpr unsigned kLooks = 4;
-
 void set_option(int socket, int level, int name, int value) noexcept {
   // Without any of them it works, only worse.
   (void)::setsockopt(socket, level, name, &value, sizeof value);
@@ -148,7 +145,7 @@ void BulkSession::died() noexcept {
 
 void BulkSession::watch_for_stalls() noexcept {
   if (watching_.load(std::memory_order_relaxed) || watching_.exchange(true, std::memory_order_acq_rel)) return;
-  (void)loop_.add_timer(monotonic_now() + options_.stall_timeout / kLooks, [self = weak_from_this()] {
+  (void)loop_.add_timer(monotonic_now() + options_.stall_timeout / network::Silence::kLooks, [self = weak_from_this()] {
     if (const std::shared_ptr<BulkSession> alive = self.lock()) alive->look_for_stalls();
   });
 }
@@ -172,11 +169,8 @@ void BulkSession::look_for_stalls() noexcept {
     for (Member& member : connections_) {
       const auto found = std::find(connections.begin(), connections.end(), member.connection);
       if (found == connections.end()) continue;
-      const std::uint64_t received = member.connection->received();
-      const bool silent = owed[static_cast<std::size_t>(found - connections.begin())] && received == member.seen;
-      member.seen = received;
-      member.silent = silent ? member.silent + 1 : 0;
-      if (member.silent >= kLooks) member.connection->shut_down();
+      const bool is_owed = owed[static_cast<std::size_t>(found - connections.begin())];
+      if (member.silence.look(is_owed, member.connection->received())) member.connection->shut_down();
     }
   }
   if (any_owed) watch_for_stalls();

@@ -13,6 +13,7 @@
 #include "network/finish_book.hpp"
 #include "network/grant_book.hpp"
 #include "network/repeater.hpp"
+#include "network/silence.hpp"
 #include "network/transfer_book.hpp"
 #include "transport/socket/bulk_connection.hpp"
 #include "transport/socket/bulk_peer.hpp"
@@ -57,8 +58,7 @@ class BulkSession final : public BulkConnection::Handler, public std::enable_sha
  private:
   struct Member {
     std::shared_ptr<BulkConnection> connection;
-    std::uint64_t seen = 0;  // bytes received when it was looked at last
-    unsigned silent = 0;     // looks since then, while something was owed
+    network::Silence silence{};
   };
 
   std::shared_ptr<BulkConnection> choose() noexcept;

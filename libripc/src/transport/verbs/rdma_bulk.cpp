@@ -7,9 +7,6 @@ namespace {
 
 namespace bulk = wire::bulk;
 
-// A connection is silent for too long after this many looks.
-constexpr unsigned kLooks = 4;
-
 }  // namespace
 
 RdmaBulk::RdmaBulk(std::shared_ptr<Registrar> registrar, memory::Pool& pool, EventLoop& loop, network::BulkHooks hooks,
@@ -105,7 +102,7 @@ void RdmaBulk::dial_failed() noexcept {
 // and then, when packets of a read are lost.
 void RdmaBulk::watch_for_stalls() noexcept {
   if (watching_.load(std::memory_order_relaxed) || watching_.exchange(true, std::memory_order_acq_rel)) return;
-  (void)loop_.add_timer(monotonic_now() + stall_timeout_ / kLooks, [self = weak_from_this()] {
+  (void)loop_.add_timer(monotonic_now() + stall_timeout_ / network::Silence::kLooks, [self = weak_from_this()] {
     if (const std::shared_ptr<RdmaBulk> alive = self.lock()) alive->look_for_stalls();
   });
 }
@@ -115,12 +112,9 @@ void RdmaBulk::look_for_stalls() noexcept {
   // What begins from now on starts the watch again.
   watching_.store(false, std::memory_order_release);
   const bool owed = present && (pulls_.busy() || finishes_.is_owed(*present));
-  const std::uint64_t heard = present ? present->heard() : 0;
-  const bool silent = owed && watched_.lock() == present && heard == seen_;
+  if (watched_.lock() != present) silence_ = {};
   watched_ = present;
-  seen_ = heard;
-  silent_ = silent ? silent_ + 1 : 0;
-  if (silent_ >= kLooks) present->cut();
+  if (present && silence_.look(owed, present->heard())) present->cut();
   if (owed || pulls_.has_backlog() || finishes_.has_backlog()) watch_for_stalls();
 }
 

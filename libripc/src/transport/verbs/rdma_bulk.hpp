@@ -14,6 +14,7 @@
 #include "network/finish_book.hpp"
 #include "network/grant_book.hpp"
 #include "network/repeater.hpp"
+#include "network/silence.hpp"
 #include "network/transfer_book.hpp"
 #include "transport/verbs/connection.hpp"
 #include "transport/verbs/pull_book.hpp"
@@ -100,10 +101,9 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   std::atomic<std::uint64_t> lost_{0};
 
   std::atomic<bool> watching_{false};
-  // The responder's: the connection that was looked at last, what had been heard of it, and how often nothing new.
+  // The responder's: the connection that was looked at last.
   std::weak_ptr<Connection> watched_;
-  std::uint64_t seen_ = 0;
-  unsigned silent_ = 0;
+  network::Silence silence_;
 };
 
 }  // namespace ripc::verbs

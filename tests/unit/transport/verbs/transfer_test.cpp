@@ -92,7 +92,7 @@ TEST_F(Transfers, AQueuePairInErrorIsReplacedAndTheReadsAreDoneAgain) {
 }
 
 // A queue pair that is reset says nothing of what was posted to it.
-TEST_F(Transfers, AConnectionOfWhichNothingIsHeardIsReplacedAndTheReadsAreDoneAgain) {
+TEST_F(Transfers, AQueuePairThatIsResetIsReplacedAndTheReadsAreDoneAgain) {
   replaced_after([&] { fail(pair_of(*server_), IBV_QPS_RESET); });
 }
 
