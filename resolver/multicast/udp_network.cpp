@@ -336,15 +336,15 @@ spi::SentPackets UdpNetwork::send_to_groups(std::span<const std::byte> bytes, co
   return sent;
 }
 
-spi::SentPackets UdpNetwork::send_to(const spi::PeerAddress& peer, std::span<const std::byte> bytes) noexcept {
-  auto to = peer.as<Endpoint>();
+spi::SentPackets UdpNetwork::send_to(const spi::PeerAddress& to, std::span<const std::byte> bytes) noexcept {
+  auto peer = to.as<Endpoint>();
   iovec data{const_cast<std::byte*>(bytes.data()), bytes.size()};
   msghdr message{};
-  message.msg_name = &to.address;
-  message.msg_namelen = to.size;
+  message.msg_name = &peer.address;
+  message.msg_namelen = peer.size;
   message.msg_iov = &data;
   message.msg_iovlen = 1;
-  if (send((to.address.ss_family == AF_INET6 ? sender6_ : sender4_).get(), message)) return {1, bytes.size(), 0};
+  if (send((peer.address.ss_family == AF_INET6 ? sender6_ : sender4_).get(), message)) return {1, bytes.size(), 0};
   return {0, 0, 1};
 }
 

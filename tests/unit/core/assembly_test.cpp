@@ -46,7 +46,7 @@ class Assembly : public testing::Test {
   }
   void post(std::size_t count, std::size_t size = FakeSource::kLength) {
     for (std::size_t index = 0; index < count; ++index) {
-      landings_.push_back(std::vector<std::byte>(size));
+      landings_.emplace_back(size);
       ASSERT_TRUE(service_->windows().post(landings_.back().data(), size, landings_.size() - 1).ok());
     }
   }

@@ -84,8 +84,8 @@ class MulticastNetwork final : public spi::MulticastNetwork {
     GroupPeer peer;
   };
 
-  MulticastNetwork(std::shared_ptr<const Fabric> fabric, const MulticastNetworkOptions& options)
-      : fabric_(std::move(fabric)), options_(options) {}
+  MulticastNetwork(std::shared_ptr<const Fabric> fabric, MulticastNetworkOptions options)
+      : fabric_(std::move(fabric)), options_(std::move(options)) {}
   Status start();
   void choose_ports();
   void join(Membership& membership);
