@@ -23,13 +23,12 @@ class DeviceEvents {
   // A port works, or works no more. 0: none of the device's, for good; nothing comes after that.
   using Handler = std::function<void(std::uint8_t port, bool up)>;
 
-  // The handler is called from the loop only. RIPC_UNSUPPORTED, RIPC_SYSTEM: the device cannot be opened once more.
+  // The handler is called from the loop only. The errors of the system: the device cannot be opened once more.
   static Result<std::unique_ptr<DeviceEvents>> open(DevicePointer device, EventLoop& loop, Handler handler);
   ~DeviceEvents();
   DeviceEvents(const DeviceEvents&) = delete;
   DeviceEvents& operator=(const DeviceEvents&) = delete;
 
-  const DevicePointer& device() const noexcept { return device_; }
   // Whether a port works, as the device says now.
   bool is_up(std::uint8_t port) const noexcept;
 

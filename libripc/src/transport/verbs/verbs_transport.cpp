@@ -110,17 +110,17 @@ std::shared_ptr<Registrar> VerbsTransport::registrar_of(const std::string& ip) c
 
 Result<std::shared_ptr<network::Bulk>> VerbsTransport::make_bulk(const SessionPointer& session,
                                                                  network::BulkHooks hooks) {
-  std::shared_ptr<Registrar> registrar = registrar_of(session->local.ip());
-  if (!registrar)
+  const FabricPort* const port = fabric_->port_of(session->local.ip());
+  if (port == nullptr)
     return Status(RIPC_PEER_DEAD, "The way to " + session->remote.ip() + " leaves by " + session->local.ip() +
                                       ", which belongs to no RDMA device: check the routes (`ip route get`).");
-  if (const FabricPort& port = *fabric_->port_of(session->local.ip()); !ports_.is_up(port))
-    return Status(RIPC_PEER_DEAD, "Port " + std::to_string(port.number) + " of the RDMA device " + port.device->name +
+  if (!ports_.is_up(*port))
+    return Status(RIPC_PEER_DEAD, "Port " + std::to_string(port->number) + " of the RDMA device " + port->device->name +
                                       ", by which the way to " + session->remote.ip() +
                                       " leaves, is down: check the cable and `ip link`.");
   auto peer = std::make_shared<Peer>();
   peer->bulk =
-      std::make_shared<RdmaBulk>(std::move(registrar), pool_, loop(), std::move(hooks), options().peer_timeout);
+      std::make_shared<RdmaBulk>(registrar_of(port->ip), pool_, loop(), std::move(hooks), options().peer_timeout);
   if (session->incoming) {
     peer->nonce = network::random_nonce();
     (void)session->stream.send(
