@@ -48,7 +48,7 @@ void BulkSession::adopt(UniqueFd socket) noexcept {
   pulls_.connection_made(connection);
   finishes_.tell(*connection);
   pushes_.place_all(*connection);
-  watch_for_stalls();
+  silence_.look_soon(weak_from_this());
   if (!connection->start().ok()) {
     connection->close();
     lost(*connection, false);
@@ -143,21 +143,12 @@ void BulkSession::died() noexcept {
 
 // ---- Half-open connections -----------------------------------------------------------------------------------
 
-void BulkSession::watch_for_stalls() noexcept {
-  if (watching_.load(std::memory_order_relaxed) || watching_.exchange(true, std::memory_order_acq_rel)) return;
-  (void)loop_.add_timer(monotonic_now() + options_.stall_timeout / network::Silence::kLooks, [self = weak_from_this()] {
-    if (const std::shared_ptr<BulkSession> alive = self.lock()) alive->look_for_stalls();
-  });
-}
-
-void BulkSession::look_for_stalls() noexcept {
+void BulkSession::look_for_silence() noexcept {
   std::vector<std::shared_ptr<BulkConnection>> connections;
   {
     const std::lock_guard lock(mutex_);
     for (const Member& member : connections_) connections.push_back(member.connection);
   }
-  // What begins from now on starts the watch again.
-  watching_.store(false, std::memory_order_release);
   bool any_owed = has_backlog();
   std::vector<bool> owed;
   for (const auto& connection : connections) {
@@ -173,7 +164,7 @@ void BulkSession::look_for_stalls() noexcept {
       if (member.silence.look(is_owed, member.connection->received())) member.connection->shut_down();
     }
   }
-  if (any_owed) watch_for_stalls();
+  if (any_owed) silence_.look_soon(weak_from_this());
 }
 
 // ---- Pulling and pushing -------------------------------------------------------------------------------------
@@ -182,7 +173,7 @@ ripc_status BulkSession::pull(spi::Pull& pull, EventSet& events) noexcept {
   const bool is_new = pull.progress == 0;
   const ripc_status status = pulls_.pull(pull, events);
   if (is_new && status == RIPC_PENDING) {
-    watch_for_stalls();
+    silence_.look_soon(weak_from_this());
     dial_if_needed();
   }
   return status;
@@ -192,7 +183,7 @@ ripc_status BulkSession::finish(const wire::Descriptor& descriptor, ripc_status 
   bool unsent = false;
   const ripc_status outcome = finishes_.finish(descriptor, status, events, choose(), unsent);
   if (unsent) recover();
-  if (outcome == RIPC_PENDING) watch_for_stalls();
+  if (outcome == RIPC_PENDING) silence_.look_soon(weak_from_this());
   return outcome;
 }
 

@@ -55,6 +55,9 @@ class BulkSession final : public BulkConnection::Handler, public std::enable_sha
   void unwritable(BulkConnection& connection, const wire::bulk::Frame& frame) noexcept override;
   void lost(BulkConnection& connection, bool violation) noexcept override;
 
+  // Responder, for the watch over silent connections.
+  void look_for_silence() noexcept;
+
  private:
   struct Member {
     std::shared_ptr<BulkConnection> connection;
@@ -66,8 +69,6 @@ class BulkSession final : public BulkConnection::Handler, public std::enable_sha
   void recover() noexcept;
   void dial_if_needed() noexcept;
   void dial() noexcept;
-  void watch_for_stalls() noexcept;
-  void look_for_stalls() noexcept;
   void tell(const network::TransferBook::Watcher& watcher) noexcept;
 
   EventLoop& loop_;
@@ -87,7 +88,7 @@ class BulkSession final : public BulkConnection::Handler, public std::enable_sha
   std::size_t turn_ = 0;
   std::atomic<bool> dead_{false};
   network::Dialling dialling_{loop_, hooks_, dead_};
-  std::atomic<bool> watching_{false};
+  network::SilenceWatch silence_{loop_, options_.stall_timeout};
   std::atomic<std::uint64_t> connections_made_{0};
   std::atomic<std::uint64_t> connections_lost_{0};
   std::atomic<std::uint64_t> refused_{0};

@@ -34,8 +34,7 @@ void DeviceEvents::close() noexcept {
 
 bool DeviceEvents::is_up(std::uint8_t port) const noexcept {
   ibv_port_attr attributes{};
-  return context_ != nullptr &&
-         device_->library->query_port(context_, port, reinterpret_cast<_compat_ibv_port_attr*>(&attributes)) == 0 &&
+  return context_ != nullptr && device_->library->read_port(context_, port, attributes) &&
          attributes.state == IBV_PORT_ACTIVE;
 }
 

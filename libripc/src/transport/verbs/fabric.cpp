@@ -45,9 +45,7 @@ Result<DevicePointer> open_device(const std::shared_ptr<const Library>& library,
   device->read_depth = static_cast<std::uint8_t>(
       std::clamp(std::min(attributes.max_qp_rd_atom, attributes.max_qp_init_rd_atom), 1, kMostReads));
   ibv_port_attr port{};
-  // The plain function fills in the first part of the structure, which is all that is looked at.
-  if (library->query_port(device->context, id->port_num, reinterpret_cast<_compat_ibv_port_attr*>(&port)) != 0 ||
-      port.max_msg_sz == 0)
+  if (!library->read_port(device->context, id->port_num, port) || port.max_msg_sz == 0)
     return unusable("A port of the device " + device->name + " does not answer: see dmesg.");
   device->max_message = port.max_msg_sz;
   device->pd = library->alloc_pd(device->context);
@@ -88,8 +86,7 @@ void prepare_datagrams(const std::vector<DeviceInfo>& inventory, const Library& 
                        FabricPort& port) {
   if (port.device->iwarp) return;
   ibv_port_attr attributes{};
-  if (library.query_port(port.device->context, port.number, reinterpret_cast<_compat_ibv_port_attr*>(&attributes)) != 0)
-    return;
+  if (!library.read_port(port.device->context, port.number, attributes)) return;
   port.ethernet = attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
   port.lid = attributes.lid;
   const auto info = std::find_if(inventory.begin(), inventory.end(),

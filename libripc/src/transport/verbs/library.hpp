@@ -6,6 +6,7 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
+#include <cstdint>
 #include <memory>
 
 #include "base/status.hpp"
@@ -64,6 +65,12 @@ namespace ripc::verbs {
 struct Library {
   // RIPC_UNSUPPORTED: the libraries are not installed, or too old.
   static Result<std::shared_ptr<const Library>> load();
+
+  // What a device says of a port. False, with errno: it does not answer. The plain function fills in the first part of
+  // the structure, which is all that is looked at.
+  bool read_port(ibv_context* context, std::uint8_t number, ibv_port_attr& attributes) const noexcept {
+    return query_port(context, number, reinterpret_cast<_compat_ibv_port_attr*>(&attributes)) == 0;
+  }
 
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a name that is declared
 #define RIPC_MEMBER(member, function) decltype(&::function) member = nullptr;

@@ -15,9 +15,9 @@ RdmaBulk::RdmaBulk(std::shared_ptr<Registrar> registrar, memory::Pool& pool, Eve
       pool_(pool),
       loop_(loop),
       hooks_(std::move(hooks)),
-      stall_timeout_(stall_timeout),
       pulls_(registrar_, loop),
-      pushes_(registrar_, loop, stall_timeout) {}
+      pushes_(registrar_, loop, stall_timeout),
+      silence_watch_(loop, stall_timeout) {}
 
 std::string RdmaBulk::describe() const {
   const Device& device = *registrar_->device();
@@ -100,22 +100,13 @@ void RdmaBulk::dial_failed() noexcept {
 
 // A device repeats what is not acknowledged, and says so when it gives up. Some forget to: rdma_rxe of Linux 6.1 now
 // and then, when packets of a read are lost.
-void RdmaBulk::watch_for_stalls() noexcept {
-  if (watching_.load(std::memory_order_relaxed) || watching_.exchange(true, std::memory_order_acq_rel)) return;
-  (void)loop_.add_timer(monotonic_now() + stall_timeout_ / network::Silence::kLooks, [self = weak_from_this()] {
-    if (const std::shared_ptr<RdmaBulk> alive = self.lock()) alive->look_for_stalls();
-  });
-}
-
-void RdmaBulk::look_for_stalls() noexcept {
+void RdmaBulk::look_for_silence() noexcept {
   const std::shared_ptr<Connection> present = connection();
-  // What begins from now on starts the watch again.
-  watching_.store(false, std::memory_order_release);
   const bool owed = present && (pulls_.busy() || finishes_.is_owed(*present));
   if (watched_.lock() != present) silence_ = {};
   watched_ = present;
   if (present && silence_.look(owed, present->heard())) present->cut();
-  if (owed || pulls_.has_backlog() || finishes_.has_backlog()) watch_for_stalls();
+  if (owed || pulls_.has_backlog() || finishes_.has_backlog()) silence_watch_.look_soon(weak_from_this());
 }
 
 void RdmaBulk::died() noexcept {
@@ -161,7 +152,7 @@ ripc_status RdmaBulk::pull(spi::Pull& pull, EventSet& events) noexcept {
   const bool is_new = pull.progress == 0;
   const ripc_status status = pulls_.pull(pull, events);
   if (is_new && status == RIPC_PENDING) {
-    watch_for_stalls();
+    silence_watch_.look_soon(weak_from_this());
     dial_if_needed();
   }
   return status;
@@ -176,7 +167,7 @@ ripc_status RdmaBulk::finish(const wire::Descriptor& descriptor, ripc_status sta
     if (const auto now = connection()) finishes_.tell(*now);
     dial_if_needed();
   }
-  if (outcome == RIPC_PENDING) watch_for_stalls();
+  if (outcome == RIPC_PENDING) silence_watch_.look_soon(weak_from_this());
   return outcome;
 }
 

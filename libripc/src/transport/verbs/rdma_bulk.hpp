@@ -42,6 +42,9 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   std::uint64_t connections_made() const noexcept { return made_.load(std::memory_order_relaxed); }
   std::uint64_t connections_lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
 
+  // Responder, for the watch over silent connections.
+  void look_for_silence() noexcept;
+
   // ---- network::Bulk ----
   void dial_failed() noexcept override;
   void died() noexcept override;
@@ -71,8 +74,6 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
 
  private:
   void dial_if_needed() noexcept;
-  void watch_for_stalls() noexcept;
-  void look_for_stalls() noexcept;
   void tell(const network::TransferBook::Watcher& watcher) noexcept;
   void ask_again(Connection& connection, const wire::bulk::Frame& frame) noexcept;
   bool on_ask_read(Connection& connection, const wire::bulk::Frame& frame) noexcept;
@@ -83,7 +84,6 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   memory::Pool& pool_;
   EventLoop& loop_;
   const network::BulkHooks hooks_;
-  const Nanoseconds stall_timeout_;
   const std::shared_ptr<Tally> tally_ = std::make_shared<Tally>();
 
   network::TransferBook transfers_;
@@ -100,7 +100,7 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   std::atomic<std::uint64_t> made_{0};
   std::atomic<std::uint64_t> lost_{0};
 
-  std::atomic<bool> watching_{false};
+  network::SilenceWatch silence_watch_;
   // The responder's: the connection that was looked at last.
   std::weak_ptr<Connection> watched_;
   network::Silence silence_;
