@@ -297,9 +297,7 @@ Result<std::shared_ptr<Right>> Connection::open(std::span<const std::byte> bytes
   std::shared_ptr<Right> right;
   RegionPointer bound;
   if (device().windows) {
-    const bool whole = arena != nullptr && device().narrow_windows;
-    Result<RegionPointer> region =
-        whole ? registrar_->arena(*arena) : registrar_->for_window(bytes.data(), bytes.size());
+    Result<RegionPointer> region = registrar_->for_window(bytes.data(), bytes.size(), arena);
     // A window needs memory that can be written; what cannot is registered for reading.
     if (!region.ok() && region.status().code() != RIPC_CANCELLED) return region.status();
     if (region.ok()) bound = std::move(*region);

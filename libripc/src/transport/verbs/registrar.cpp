@@ -36,7 +36,7 @@ Result<RegionPointer> Registrar::range(const void* data, std::size_t size, unsig
   };
   ibv_mr* mr = make();
   // What is only kept must not use up what may be locked.
-  if (mr == nullptr && errno == ENOMEM && cache_->drop_idle()) mr = make();
+  if (mr == nullptr && errno == ENOMEM && (cache_->drop_idle() | drop_parts())) mr = make();
   if (mr == nullptr) {
     if (errno == EFAULT || errno == EINVAL) return RIPC_CANCELLED;
     return system_error(errno, "ibv_reg_mr", kAdvice);
@@ -72,8 +72,36 @@ Result<RegionPointer> Registrar::kept(const void* data, std::size_t size, bool e
   return region;
 }
 
-Result<RegionPointer> Registrar::for_window(const void* data, std::size_t size) {
+// What the pool has mapped stays mapped until it says so: nothing has to be watched.
+Result<RegionPointer> Registrar::part(const memory::Arena& arena, const void* data, std::size_t size) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find_if(parts_.begin(), parts_.end(),
+                                    [&](const Part& one) { return one.data == data && one.size == size; });
+    if (found != parts_.end()) {
+      parts_.splice(parts_.end(), parts_, found);
+      return RegionPointer(parts_.back().region);
+    }
+  }
+  Result<RegionPointer> region = range(data, size, own_access());
+  if (!region.ok()) return region;
+  std::list<Part> oldest;  // let go without the lock
+  const std::lock_guard lock(mutex_);
+  if (parts_.size() == kParts) oldest.splice(oldest.end(), parts_, parts_.begin());
+  parts_.push_back({arena.id, data, size, *region});
+  return region;
+}
+
+bool Registrar::drop_parts() noexcept {
+  std::list<Part> dropped;
+  const std::lock_guard lock(mutex_);
+  dropped.swap(parts_);
+  return !dropped.empty();
+}
+
+Result<RegionPointer> Registrar::for_window(const void* data, std::size_t size, const memory::Arena* arena) {
   // A window that is no narrower than what it is bound to must be bound to no more than the range.
+  if (arena != nullptr) return device_->narrow_windows ? this->arena(*arena) : part(*arena, data, size);
   Result<RegionPointer> region = kept(data, size, !device_->narrow_windows);
   return region.ok() ? std::move(region) : range(data, size, own_access());
 }
@@ -99,11 +127,16 @@ Result<LocalMemory> Registrar::local(const void* data, std::size_t size, bool wr
 }
 
 void Registrar::arena_gone(std::uint32_t id) noexcept {
-  RegionPointer gone;  // let go without the lock
+  std::list<Part> parts;  // let go without the lock
+  RegionPointer whole;    // likewise
   const std::lock_guard lock(mutex_);
+  for (auto next = parts_.begin(); next != parts_.end();) {
+    const auto part = next++;
+    if (part->arena == id) parts.splice(parts.end(), parts_, part);
+  }
   const auto found = arenas_.find(id);
   if (found == arenas_.end()) return;
-  gone = std::move(found->second);
+  whole = std::move(found->second);
   arenas_.erase(found);
 }
 

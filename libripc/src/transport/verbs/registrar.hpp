@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory as a device needs to know it. A pool arena is registered once, when it is first used, and stays so until the
-// pool frees it. Registrations of memory of the application are kept where the kernel tells when it is unmapped
-// (registration_cache); a registration that outlives its mapping would go on showing pages that nobody sees any more.
-// Elsewhere they are made for one use.
+// pool frees it; on a device whose windows reach further than they should, so are the parts of it that are opened.
+// Registrations of memory of the application are kept where the kernel tells when it is unmapped (registration_cache);
+// a registration that outlives its mapping would go on showing pages that nobody sees any more. Elsewhere they are made
+// for one use.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -58,9 +60,9 @@ class Registrar {
   // A new registration of this range only, with these rights. RIPC_CANCELLED: it cannot be accessed like that. Else as
   // above.
   Result<RegionPointer> range(const void* data, std::size_t size, unsigned access);
-  // What a window is bound to that opens a part of the range, on a device that has windows. Nothing remote by itself.
-  // Statuses as range().
-  Result<RegionPointer> for_window(const void* data, std::size_t size);
+  // What a window is bound to that opens the range, or a part of it, on a device that has windows. Nothing remote by
+  // itself. `arena`: the pool's that the range is of; null: none. Statuses as range().
+  Result<RegionPointer> for_window(const void* data, std::size_t size, const memory::Arena* arena);
   // For RDMA of this process's own: reads into the memory if `writable`, else writes out of it.
   Result<LocalMemory> local(const void* data, std::size_t size, bool writable);
   // The pool freed it.
@@ -72,7 +74,18 @@ class Registrar {
   std::uint64_t range_count() const noexcept { return range_count_.load(std::memory_order_relaxed); }
 
  private:
+  // A part of an arena that is registered by itself.
+  struct Part {
+    std::uint32_t arena;
+    const void* data;
+    std::size_t size;
+    RegionPointer region;
+  };
+  static constexpr std::size_t kParts = 64;
+
   Result<RegionPointer> kept(const void* data, std::size_t size, bool exact);
+  Result<RegionPointer> part(const memory::Arena& arena, const void* data, std::size_t size);
+  bool drop_parts() noexcept;
   bool was_used(const void* data, std::size_t size) noexcept;
   unsigned own_access() const noexcept;
 
@@ -81,6 +94,7 @@ class Registrar {
   const std::shared_ptr<RegistrationCache> cache_;
   std::mutex mutex_;
   std::unordered_map<std::uint32_t, RegionPointer> arenas_;  // by id
+  std::list<Part> parts_;                                    // the one used last is the last; at most kParts
   // Ranges that were registered for one use lately.
   std::array<std::pair<const void*, std::size_t>, 64> used_{};
   std::size_t next_used_ = 0;

@@ -326,7 +326,7 @@ TEST_F(Rights, AKeptRegistrationOpensNothingWhenTheRightHasEnded) {
       EXPECT_EQ(operate(false, destination.data, *local, exposed, (*right)->key(), kSize), RIPC_OK);
       EXPECT_EQ(destination.data[0], std::byte{0x11});
       std::fill_n(destination.data, kSize, std::byte{0x22});
-      const RegionPointer kept = *registrar_->for_window(exposed, kSize);
+      const RegionPointer kept = *registrar_->for_window(exposed, kSize, nullptr);
       // By the ended right, by the registration itself, and past the end of the right that there is.
       if (attempt == 0) {
         const std::uint32_t key = (*right)->key();
@@ -343,6 +343,30 @@ TEST_F(Rights, AKeptRegistrationOpensNothingWhenTheRightHasEnded) {
     }
     EXPECT_GE(cache_->counters().hits, before + 3) << "nothing was kept";
     ::munmap(exposed, 2 * kSize);
+  }
+}
+
+// Or with its arena, where a window reaches no further than its range.
+TEST_F(Rights, APartOfAnArenaThatIsOpenedAgainAndAgainIsRegisteredOnce) {
+  for (const FabricPort& port : fabric_->ports()) {
+    if (!port.device->windows) continue;
+    SCOPED_TRACE(port.device->name);
+    connect(port);
+    if (HasFatalFailure()) return;
+    std::uint64_t made = 0;
+    {
+      Lease exposed = lease(kSize, std::byte{0x11});
+      const std::uint64_t before = registrar_->arena_count() + registrar_->range_count();
+      for (int round = 0; round < 10; ++round)
+        EXPECT_TRUE(owner_->open(std::span(exposed.data, kSize), exposed.hold.arena(), false).ok());
+      made = registrar_->arena_count() + registrar_->range_count();
+      EXPECT_EQ(made, before + 1);
+      // The pool has freed it: nothing may be left that stands for other memory at the same place.
+      registrar_->arena_gone(exposed.hold.arena()->id);
+      EXPECT_TRUE(owner_->open(std::span(exposed.data, kSize), exposed.hold.arena(), false).ok());
+      EXPECT_EQ(registrar_->arena_count() + registrar_->range_count(), made + 1);
+    }
+    disconnect();
   }
 }
 
