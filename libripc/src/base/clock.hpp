@@ -30,8 +30,8 @@ inline Nanoseconds realtime_now() noexcept {
 // A point in time after which waiting stops. UINT64_MAX nanoseconds from now means never.
 class Deadline {
  public:
-  static Deadline after(Nanoseconds timeout) noexcept {
-    const Nanoseconds now = timeout == 0 ? 0 : monotonic_now();
+  static Deadline after(Nanoseconds timeout) noexcept { return after(timeout, timeout == 0 ? 0 : monotonic_now()); }
+  static Deadline after(Nanoseconds timeout, Nanoseconds now) noexcept {
     return Deadline(timeout > UINT64_MAX - now ? UINT64_MAX : now + timeout);
   }
   static Deadline never() noexcept { return Deadline(UINT64_MAX); }
@@ -39,16 +39,16 @@ class Deadline {
   bool is_never() const noexcept { return at_ == UINT64_MAX; }
   bool expired() const noexcept { return !is_never() && monotonic_now() >= at_; }
   Nanoseconds at() const noexcept { return at_; }
-  Nanoseconds remaining() const noexcept {
+  Nanoseconds remaining() const noexcept { return is_never() ? UINT64_MAX : remaining(monotonic_now()); }
+  Nanoseconds remaining(Nanoseconds now) const noexcept {
     if (is_never()) return UINT64_MAX;
-    const Nanoseconds now = monotonic_now();
     return now >= at_ ? 0 : at_ - now;
   }
   // For poll() and epoll_wait(): rounded up, -1 for never.
-  int remaining_milliseconds() const noexcept {
-    const Nanoseconds left = remaining();
-    if (left == UINT64_MAX) return -1;
-    const Nanoseconds milliseconds = (left + 999'999) / 1'000'000;
+  int remaining_milliseconds() const noexcept { return is_never() ? -1 : remaining_milliseconds(monotonic_now()); }
+  int remaining_milliseconds(Nanoseconds now) const noexcept {
+    if (is_never()) return -1;
+    const Nanoseconds milliseconds = (remaining(now) + 999'999) / 1'000'000;
     return milliseconds > 0x7fffffff ? 0x7fffffff : static_cast<int>(milliseconds);
   }
 

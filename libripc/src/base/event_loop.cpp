@@ -62,8 +62,8 @@ void EventSet::drain() const noexcept {
   }
 }
 
-ripc_status EventSet::wait(Deadline deadline) const noexcept {
-  const int count = take_events(deadline.remaining_milliseconds());
+ripc_status EventSet::wait(Deadline deadline, Nanoseconds now) const noexcept {
+  const int count = take_events(deadline.remaining_milliseconds(now));
   if (count < 0) return RIPC_INTERRUPTED;
   if (count == 0) return RIPC_TIMEOUT;
   if (count == kEventBatch) drain();
@@ -176,10 +176,13 @@ bool EventLoop::run_until(const std::function<bool()>& done, Deadline deadline) 
 }
 
 void EventLoop::run_once(Nanoseconds until, bool nested) {
-  const bool timers_ran = run_timers();
+  // Read once, unless something takes its time: there are machines where it is a system call.
+  Nanoseconds now = monotonic_now();
+  const bool timers_ran = run_timers(now);
   const bool tasks_ran = run_tasks(nested);
   // What ran may have made true what run_until() waits for: then nobody sleeps. Nor with work that it left behind.
   bool pending = nested && (timers_ran || tasks_ran);
+  if (timers_ran || tasks_ran) now = monotonic_now();
   Nanoseconds next_timer = UINT64_MAX;
   {
     const std::lock_guard lock(mutex_);
@@ -191,7 +194,6 @@ void EventLoop::run_once(Nanoseconds until, bool nested) {
   if (pending) {
     timeout = 0;
   } else if (at != UINT64_MAX) {
-    const Nanoseconds now = monotonic_now();
     timeout = at <= now ? 0 : static_cast<int>(std::min<Nanoseconds>((at - now + 999'999) / 1'000'000, 0x7fffffff));
   }
   std::array<epoll_event, 64> events;
@@ -227,13 +229,13 @@ bool EventLoop::run_tasks(bool nested) {
   return !tasks.empty() || !top_level.empty();
 }
 
-bool EventLoop::run_timers() {
+bool EventLoop::run_timers(Nanoseconds now) {
   bool any = false;
   for (;;) {
     Task task;
     {
       const std::lock_guard lock(mutex_);
-      if (timers_.empty() || timers_.begin()->first.first > monotonic_now()) return any;
+      if (timers_.empty() || timers_.begin()->first.first > now) return any;
       const auto first = timers_.begin();
       task = std::move(first->second);
       timer_times_.erase(first->first.second);

@@ -39,8 +39,8 @@ class EventSet {
   void wake() const noexcept;
   // Forgets the events so far.
   void drain() const noexcept;
-  // Sleeps until an event. RIPC_OK, RIPC_TIMEOUT, RIPC_INTERRUPTED (a signal).
-  ripc_status wait(Deadline deadline) const noexcept;
+  // Sleeps until an event, from `now` at most until the deadline. RIPC_OK, RIPC_TIMEOUT, RIPC_INTERRUPTED (a signal).
+  ripc_status wait(Deadline deadline, Nanoseconds now) const noexcept;
 
  private:
   EventSet() = default;
@@ -91,8 +91,8 @@ class EventLoop {
  private:
   EventLoop() = default;
   void run_once(Nanoseconds until, bool nested);
-  bool run_tasks(bool nested);  // true if there were any
-  bool run_timers();            // likewise
+  bool run_tasks(bool nested);       // true if there were any
+  bool run_timers(Nanoseconds now);  // likewise
 
   UniqueFd epoll_;
   UniqueFd wake_;

@@ -2,9 +2,10 @@
 // Waiting, in any thread, for something that a mutex guards and that the loop may have to bring about.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
+#include <limits>
 #include <mutex>
 
 #include "base/clock.hpp"
@@ -19,8 +20,6 @@ namespace ripc {
 template <typename Done>
 bool wait_in(EventLoop& loop, std::unique_lock<std::mutex>& lock, std::condition_variable& changed, Deadline deadline,
              Done done) {
-  // Of a condition variable, whose arithmetic ends before ours.
-  constexpr Nanoseconds kLongestWait = 3'600'000'000'000;
   if (loop.in_loop_thread()) {
     std::mutex& mutex = *lock.mutex();
     lock.unlock();
@@ -32,8 +31,17 @@ bool wait_in(EventLoop& loop, std::unique_lock<std::mutex>& lock, std::condition
         deadline);
     lock.lock();
   } else {
-    while (!done() && !deadline.expired())
-      changed.wait_for(lock, std::chrono::nanoseconds(std::min(deadline.remaining(), kLongestWait)));
+    // The arithmetic of a condition variable ends before ours: later than that is never.
+    const bool is_never = deadline.at() > static_cast<Nanoseconds>(std::numeric_limits<std::int64_t>::max());
+    const std::chrono::steady_clock::time_point until{
+        std::chrono::nanoseconds(static_cast<std::int64_t>(is_never ? 0 : deadline.at()))};
+    while (!done()) {
+      if (is_never) {
+        changed.wait(lock);
+      } else if (changed.wait_until(lock, until) == std::cv_status::timeout) {
+        break;
+      }
+    }
   }
   return done();
 }

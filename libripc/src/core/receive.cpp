@@ -72,12 +72,12 @@ ripc_status Service::receive(std::uint32_t flags, Nanoseconds timeout, std::span
     if (timeout == 0) return receive_nothing(count);
     const Nanoseconds now = monotonic_now();
     if (first) {
-      deadline = Deadline::after(timeout);
+      deadline = Deadline::after(timeout, now);
       spin_until = std::min(now + context_.spin(), deadline.at());
     }
     // Who spins while bytes are on their way takes the processor from the threads that move them.
     if (now >= spin_until || !assemblies_.empty()) {
-      const ripc_status status = sleep(deadline);
+      const ripc_status status = sleep(deadline, now);
       if (output_count_ != 0) {
         count = output_count_;
         return RIPC_OK;
@@ -104,23 +104,27 @@ ripc_status Service::receive_nothing(std::size_t& count) noexcept {
   return RIPC_OK;
 }
 
-ripc_status Service::sleep(Deadline deadline) noexcept {
+ripc_status Service::sleep(Deadline deadline, Nanoseconds now) noexcept {
   ripc_status status = RIPC_OK;
   bool slept = false;
   for (;;) {
-    if (deadline.expired()) {
-      status = RIPC_TIMEOUT;
-      break;
-    }
+    // What woke us usually is a message: then nothing needs to be armed.
+    if (slept && poll_ports() != 0) break;
     // Armed anew after each event: a sender wakes a receiver only once for each arming.
     arm();
     if (poll_ports() != 0 || interrupted_.load(std::memory_order_acquire) || usable() != RIPC_OK) break;
     // What made no message may hide others, of which no event tells.
     if (took_) continue;
+    // The clock is read once for each sleep.
+    if (slept) now = monotonic_now();
+    if (deadline.remaining(now) == 0) {
+      status = RIPC_TIMEOUT;
+      break;
+    }
     if (!slept) increase(counters_.sleeps);
     slept = true;
-    const Nanoseconds slice = assemblies_.empty() ? UINT64_MAX : kAssemblySlice;
-    status = events_.wait(slice < deadline.remaining() ? Deadline::after(slice) : deadline);
+    const Deadline look = assemblies_.empty() ? Deadline::never() : Deadline::after(kAssemblySlice, now);
+    status = events_.wait(look.at() < deadline.at() ? look : deadline, now);
     if (status == RIPC_INTERRUPTED) break;
     status = RIPC_OK;
   }

@@ -206,7 +206,7 @@ class Service final : private spi::PacketSink {
   void wake_room_waiters() noexcept;
   std::size_t poll_ports() noexcept;
   void poll_pending() noexcept;
-  ripc_status sleep(Deadline deadline) noexcept;
+  ripc_status sleep(Deadline deadline, Nanoseconds now) noexcept;
   void close_ports() noexcept;
   void arm() noexcept;
   void disarm() noexcept;

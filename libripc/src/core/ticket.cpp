@@ -29,11 +29,14 @@ ripc_status Ticket::poll() noexcept {
 }
 
 ripc_status Ticket::wait(Deadline deadline, Nanoseconds spin) noexcept {
-  const Nanoseconds spin_until = monotonic_now() + spin;
+  Nanoseconds spin_until = 0;
   for (;;) {
     const ripc_status status = poll();
     if (status != RIPC_PENDING) return status;
+    if (deadline.at() == 0) return RIPC_PENDING;
+    if (spin == 0) break;
     const Nanoseconds now = monotonic_now();
+    if (spin_until == 0) spin_until = now + spin;
     if (now >= deadline.at()) return RIPC_PENDING;
     if (now >= spin_until) break;
     for (int pause = 0; pause < 8; ++pause) cpu_pause();

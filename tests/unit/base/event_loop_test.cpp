@@ -43,16 +43,16 @@ class EventSetTest : public testing::Test {
 };
 
 TEST_F(EventSetTest, TimesOutWhenNothingHappens) {
-  EXPECT_EQ(set_->wait(Deadline::after(0)), RIPC_TIMEOUT);
-  EXPECT_EQ(set_->wait(Deadline::after(1'000'000)), RIPC_TIMEOUT);
+  EXPECT_EQ(set_->wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
+  EXPECT_EQ(set_->wait(Deadline::after(1'000'000), monotonic_now()), RIPC_TIMEOUT);
 }
 
 TEST_F(EventSetTest, IsReadableAfterWakeUntilItWasHeard) {
   set_->wake();
-  EXPECT_EQ(set_->wait(Deadline::after(kPatience)), RIPC_OK);
-  EXPECT_EQ(set_->wait(Deadline::after(0)), RIPC_TIMEOUT);
+  EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+  EXPECT_EQ(set_->wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
   set_->wake();
-  EXPECT_EQ(set_->wait(Deadline::after(kPatience)), RIPC_OK);
+  EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
 }
 
 TEST_F(EventSetTest, HearsADescriptorThatIsNeverDrained) {
@@ -60,8 +60,8 @@ TEST_F(EventSetTest, HearsADescriptorThatIsNeverDrained) {
   ASSERT_TRUE(set_->add(fd.get()).ok());
   for (int round = 0; round < 3; ++round) {
     signal(fd);
-    EXPECT_EQ(set_->wait(Deadline::after(kPatience)), RIPC_OK) << round;
-    EXPECT_EQ(set_->wait(Deadline::after(0)), RIPC_TIMEOUT) << "edge-triggered";
+    EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK) << round;
+    EXPECT_EQ(set_->wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT) << "edge-triggered";
   }
 }
 
@@ -70,7 +70,7 @@ TEST_F(EventSetTest, ForgetsARemovedDescriptor) {
   ASSERT_TRUE(set_->add(fd.get()).ok());
   set_->remove(fd.get());
   signal(fd);
-  EXPECT_EQ(set_->wait(Deadline::after(0)), RIPC_TIMEOUT);
+  EXPECT_EQ(set_->wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
 }
 
 TEST_F(EventSetTest, DrainForgetsTheEventsSoFarHoweverMany) {
@@ -82,9 +82,9 @@ TEST_F(EventSetTest, DrainForgetsTheEventsSoFarHoweverMany) {
   }
   set_->wake();
   set_->drain();
-  EXPECT_EQ(set_->wait(Deadline::after(0)), RIPC_TIMEOUT);
+  EXPECT_EQ(set_->wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
   for (const UniqueFd& fd : fds) signal(fd);
-  EXPECT_EQ(set_->wait(Deadline::after(kPatience)), RIPC_OK);
+  EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
 }
 
 TEST_F(EventSetTest, CanBeWaitedForByItsOwnDescriptor) {
@@ -92,14 +92,14 @@ TEST_F(EventSetTest, CanBeWaitedForByItsOwnDescriptor) {
   ASSERT_TRUE(outer.ok());
   ASSERT_TRUE(outer->add(set_->fd()).ok());
   set_->wake();
-  EXPECT_EQ(outer->wait(Deadline::after(kPatience)), RIPC_OK);
+  EXPECT_EQ(outer->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
 }
 
 TEST_F(EventSetTest, RefusesWhatIsNoDescriptor) { EXPECT_FALSE(set_->add(-1).ok()); }
 
 TEST_F(EventSetTest, WakesAWaitingThread) {
   std::thread other([&] { set_->wake(); });
-  EXPECT_EQ(set_->wait(Deadline::after(kPatience)), RIPC_OK);
+  EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
   other.join();
 }
 

@@ -111,7 +111,7 @@ Status Connection::post_receives(std::uint32_t first, std::uint32_t count) noexc
 
 Status Connection::start(std::weak_ptr<Handler> handler, bool dialed) {
   handler_ = std::move(handler);
-  last_use_.store(monotonic_now(), std::memory_order_relaxed);
+  note_use();
   if (ibv_req_notify_cq(queue_, 0) != 0) return system_error(errno, "ibv_req_notify_cq");
   Status status = loop_.add(channel_->fd, EPOLLIN, [weak = weak_from_this()](std::uint32_t) {
     if (const auto self = weak.lock()) self->on_event();
@@ -259,7 +259,7 @@ bool Connection::send(std::span<const bulk::Frame> frames) noexcept {
     fail_locked(true);
     return false;
   }
-  last_use_.store(monotonic_now(), std::memory_order_relaxed);
+  note_use();
   waiting_.insert(waiting_.end(), frames.begin(), frames.end());
   flush_locked();
   return open_;
@@ -268,7 +268,7 @@ bool Connection::send(std::span<const bulk::Frame> frames) noexcept {
 bool Connection::post(const Operation& operation) noexcept {
   const std::lock_guard lock(mutex_);
   if (!open_ || operations_ >= kSends / 2) return false;
-  last_use_.store(monotonic_now(), std::memory_order_relaxed);
+  note_use();
   ibv_sge range{.addr = reinterpret_cast<std::uint64_t>(operation.local),
                 .length = operation.length,
                 .lkey = operation.local_key};
@@ -349,9 +349,8 @@ void Connection::on_event() noexcept {
     if (queue_ == nullptr) return;
     ibv_cq* which = nullptr;
     void* context = nullptr;
-    unsigned events = 0;
-    while (device().library->get_cq_event(channel_, &which, &context) == 0) ++events;
-    if (events != 0) device().library->ack_cq_events(queue_, events);
+    // One is all that there usually is; what is left brings the loop here again.
+    if (device().library->get_cq_event(channel_, &which, &context) == 0) device().library->ack_cq_events(queue_, 1);
     // Whatever comes from now on makes an event; what has come is polled below.
     if (ibv_req_notify_cq(queue_, 0) != 0) fail(false);
   }
@@ -397,7 +396,7 @@ bool Connection::on_message(Handler& handler, const ibv_wc& completion) noexcept
     if (!post_receives(slot, 1).ok()) return false;
     ++taken_;
   }
-  last_use_.store(monotonic_now(), std::memory_order_relaxed);
+  note_use();
   if (completion.byte_len == kPrefix) return true;
   const Result<bulk::Frame> frame = bulk::decode(std::span(message).subspan<kPrefix>(), bulk::Carrier::rdma);
   return frame.ok() && handler.frame(*this, *frame);

@@ -36,6 +36,7 @@ struct Tally {
   Count bytes_read{0};
   Count bytes_written{0};
   Count rights{0};  // given to the peer
+  Count uses{0};    // of connections
 };
 
 // One RDMA operation to be posted.
@@ -96,8 +97,8 @@ class Connection final : public network::FrameSender, public std::enable_shared_
 
   const IdPointer& id() const noexcept { return id_; }
   const Device& device() const noexcept { return *registrar_->device(); }
-  // Any. When it was used last.
-  Nanoseconds last_use() const noexcept { return last_use_.load(std::memory_order_relaxed); }
+  // Any. Greater than that of any connection of the tally that was not used since.
+  std::uint64_t last_use() const noexcept { return last_use_.load(std::memory_order_relaxed); }
   // Any. Grows with everything that the device says of it.
   std::uint64_t heard() const noexcept { return heard_.load(std::memory_order_relaxed); }
 
@@ -127,6 +128,9 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   void fail(bool violation) noexcept;
   void fail_locked(bool violation) noexcept;
   void end_device_use() noexcept;
+  void note_use() noexcept {
+    last_use_.store(tally_->uses.fetch_add(1, std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
 
   const std::shared_ptr<Registrar> registrar_;
   const IdPointer id_;
@@ -160,7 +164,7 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   std::size_t operations_ = 0;
   std::vector<std::weak_ptr<Right>> rights_;
 
-  std::atomic<Nanoseconds> last_use_{0};
+  std::atomic<std::uint64_t> last_use_{0};
   std::atomic<std::uint64_t> heard_{0};
 };
 

@@ -72,6 +72,7 @@ Status DatagramQueue::restart() {
   change.qp_state = IBV_QPS_RESET;
   if (const int error = device_->library->modify_qp(pair_, &change, IBV_QP_STATE); error != 0)
     return system_error(error, "ibv_modify_qp", "see `ripc doctor`");
+  taken_ = true;
   // What is left of before would be taken for what is posted from now on.
   std::array<ibv_wc, 16> completions;
   for (ibv_cq* queue : {sends_, receives_}) {
@@ -91,12 +92,24 @@ DatagramQueue::~DatagramQueue() {
 }
 
 void DatagramQueue::arm() noexcept {
+  // At most one event is made for each call, and one that comes late is read by the next.
   ibv_cq* which = nullptr;
   void* context = nullptr;
-  unsigned events = 0;
-  while (device_->library->get_cq_event(channel_, &which, &context) == 0) ++events;
-  if (events != 0) device_->library->ack_cq_events(receives_, events);
+  if (device_->library->get_cq_event(channel_, &which, &context) == 0) device_->library->ack_cq_events(receives_, 1);
   (void)ibv_req_notify_cq(receives_, 0);
+  armed_ = true;
+  taken_ = false;
+}
+
+std::size_t DatagramQueue::take(std::span<ibv_wc> completions) noexcept {
+  const int count = ibv_poll_cq(receives_, static_cast<int>(completions.size()), completions.data());
+  if (count <= 0) return 0;
+  taken_ = true;
+  return static_cast<std::size_t>(count);
+}
+
+void DatagramQueue::arm_if_taken() noexcept {
+  if (!armed_ || taken_) arm();
 }
 
 DatagramAddress DatagramQueue::address(const FabricPort& port) const noexcept {

@@ -70,7 +70,12 @@ class DatagramQueue {
   ibv_cq* sends() const noexcept { return sends_; }
   ibv_cq* receives() const noexcept { return receives_; }
   int fd() const noexcept { return channel_->fd; }  // readable when arm() was called and something has come
+  // Makes the descriptor unreadable, though it may take several calls, and readable for what comes from now on.
   void arm() noexcept;
+  // For one thread that takes all that comes, and waits for the edges of the descriptor: takes completions of receives;
+  // and arms it unless it is armed still.
+  std::size_t take(std::span<ibv_wc> completions) noexcept;
+  void arm_if_taken() noexcept;
   std::uint32_t inlined() const noexcept { return inlined_; }
   DatagramAddress address(const FabricPort& port) const noexcept;
   // After an error: forgets what was posted and what has completed, and works again under the same number. Nothing else
@@ -91,6 +96,8 @@ class DatagramQueue {
   std::uint32_t key_ = 0;
   std::uint32_t inlined_ = 0;
   std::uint8_t port_number_ = 0;
+  bool armed_ = false;
+  bool taken_ = false;  // something, since it was armed
 };
 
 class DatagramSender {

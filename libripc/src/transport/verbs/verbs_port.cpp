@@ -144,7 +144,7 @@ void VerbsPort::refresh() noexcept {
 
 void VerbsPort::prepare_sleep() noexcept {
   if (version_.load(std::memory_order_acquire) != seen_version_) refresh();
-  for (Receiver* receiver : polled_receivers_) receiver->queue->arm();
+  for (Receiver* receiver : polled_receivers_) receiver->queue->arm_if_taken();
   UdpPort::prepare_sleep();
 }
 
@@ -168,9 +168,8 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
                                      bool& stop) noexcept {
   std::size_t taken = 0;
   if (receiver.next == receiver.count) {
-    const int count = ibv_poll_cq(receiver.queue->receives(), static_cast<int>(kBatch), receiver.batch.data());
     receiver.next = 0;
-    receiver.count = static_cast<std::size_t>(std::max(count, 0));
+    receiver.count = receiver.queue->take(receiver.batch);
     if (receiver.count == 0) return 0;
   }
   DatagramSource* last = nullptr;

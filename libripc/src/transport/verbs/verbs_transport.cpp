@@ -349,7 +349,7 @@ void VerbsTransport::made(const Peer& peer, Making& making, bool dialed) {
 
 // The one that was used longest ago makes room, if nothing goes over it.
 void VerbsTransport::limit_connections() const {
-  std::vector<std::pair<Nanoseconds, std::shared_ptr<Connection>>> idle;
+  std::vector<std::pair<std::uint64_t, std::shared_ptr<Connection>>> idle;
   std::size_t count = 0;
   for (const auto& bulk : bulks()) {
     const std::shared_ptr<Connection> connection = bulk->connection();

@@ -133,13 +133,15 @@ class Side {
   ripc_status pull(spi::Pull& pull) {
     for (;;) {
       const ripc_status status = peer->pull(pull, events);
-      if (status != RIPC_PENDING || events.wait(Deadline::after(kPatience)) == RIPC_TIMEOUT) return status;
+      if (status != RIPC_PENDING || events.wait(Deadline::after(kPatience), monotonic_now()) == RIPC_TIMEOUT)
+        return status;
     }
   }
   ripc_status finish(const wire::Descriptor& descriptor, ripc_status status) {
     for (;;) {
       const ripc_status outcome = peer->finish(descriptor, status, events);
-      if (outcome != RIPC_PENDING || events.wait(Deadline::after(kPatience)) == RIPC_TIMEOUT) return outcome;
+      if (outcome != RIPC_PENDING || events.wait(Deadline::after(kPatience), monotonic_now()) == RIPC_TIMEOUT)
+        return outcome;
     }
   }
   // As core takes a message of one long item.

@@ -305,7 +305,7 @@ TEST_F(LinkTest, AnythingThatCanBePolledWakesASleeper) {
   port_->prepare_sleep();
   ASSERT_EQ(port_->poll(sink_, 1), 0u);
   ASSERT_EQ(send_text(*channel, "x"), RIPC_OK);
-  EXPECT_EQ(events_.wait(Deadline::after(kLimit)), RIPC_OK);
+  EXPECT_EQ(events_.wait(Deadline::after(kLimit), monotonic_now()), RIPC_OK);
   port_->cancel_sleep();
   EXPECT_EQ(port_->poll(sink_, 1), 1u) << "waking reads nothing";
 }
