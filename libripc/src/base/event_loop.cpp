@@ -198,6 +198,7 @@ void EventLoop::run_once(Nanoseconds until, bool nested) {
   }
   std::array<epoll_event, 64> events;
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
+  ++turn_;
   if (count < 0 && errno == EINTR) ++signals_;
   for (int index = 0; index < count; ++index) {
     const epoll_event& event = events[static_cast<std::size_t>(index)];

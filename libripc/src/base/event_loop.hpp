@@ -82,6 +82,8 @@ class EventLoop {
   // In the loop thread: handles events until `done` or the deadline; true if done. Lets a callback wait for what only
   // the loop itself can bring.
   bool run_until(const std::function<bool()>& done, Deadline deadline);
+  // In the loop thread. Grows with every look at the descriptors: an order of what happens there, without a clock.
+  std::uint64_t turn() const noexcept { return turn_; }
   // In the loop thread. How many signal handlers have ended a sleep of this loop.
   std::uint64_t signal_count() const noexcept { return signals_; }
   // Any thread, async-signal-safe. Makes run_until() look whether it is done.
@@ -105,6 +107,7 @@ class EventLoop {
   std::map<std::pair<Nanoseconds, TimerId>, Task> timers_;
   std::unordered_map<TimerId, Nanoseconds> timer_times_;
   TimerId next_timer_ = 1;
+  std::uint64_t turn_ = 0;
   std::uint64_t signals_ = 0;
 };
 

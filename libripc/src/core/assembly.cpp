@@ -42,13 +42,14 @@ template <typename Assembly, typename Step>
 ripc_status attempt(Assembly& assembly, Nanoseconds timeout, Step&& step) noexcept {
   const ripc_status status = step();
   if (status != RIPC_PENDING) return status;
-  if (assembly.deadline.is_never()) assembly.deadline = Deadline::after(timeout);
-  if (!assembly.deadline.expired()) return RIPC_PENDING;
+  const Nanoseconds now = monotonic_now();
+  if (assembly.deadline.is_never()) assembly.deadline = Deadline::after(timeout, now);
+  if (assembly.deadline.remaining(now) != 0) return RIPC_PENDING;
   // This process may have been stopped, or busy in a callback, and not have heard what the sender said. Once more,
   // then; a sender that never stops talking is not waited for longer.
   if (!assembly.extended && assembly.source->is_behind()) {
     assembly.extended = true;
-    assembly.deadline = Deadline::after(timeout);
+    assembly.deadline = Deadline::after(timeout, now);
     return RIPC_PENDING;
   }
   const ripc_status last = step();
@@ -313,6 +314,7 @@ ripc_status Service::pull_all(Assembly& assembly) noexcept {
       }
     }
     if (item.target != Assembly::Target::lent) {
+      item.pull.finishes = assembly.ends_with(item);
       status = attempt(assembly, timeout, [&] { return assembly.source->pull(item.pull); });
       if (status == RIPC_PENDING) {
         all_done = false;

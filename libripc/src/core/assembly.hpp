@@ -52,6 +52,13 @@ struct Service::Assembly {
     for (const Item& item : items) sum += std::min(item.pull.descriptor.length, spi::kLongestPatience);
     return sum;
   }
+  // Whether there is no more to say to the sender than that this item is there. A reply into a return buffer may still
+  // be cancelled.
+  bool ends_with(const Item& last) const noexcept {
+    return last.target != Target::return_buffer && !any_lent &&
+           std::all_of(items.begin(), items.end(),
+                       [&](const Item& item) { return &item == &last || (item.done && item.pull.status == RIPC_OK); });
+  }
   void enter(Stage next) noexcept {
     stage = next;
     deadline = Deadline::never();

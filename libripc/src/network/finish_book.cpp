@@ -60,6 +60,20 @@ ripc_status FinishBook::finish(const wire::Descriptor& descriptor, ripc_status s
   return entry.wanted ? RIPC_PENDING : RIPC_OK;
 }
 
+bool FinishBook::tell_early(const wire::Descriptor& descriptor, EventSet& events, FrameSender& connection) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(descriptor.key);
+  if (found == entries_.end() || found->second.state != State::begun || dead_) return false;
+  Entry& entry = found->second;
+  entry.status = RIPC_OK;
+  if (!connection.send(frame_of(descriptor.key, entry))) return false;
+  entry.state = State::telling;
+  entry.wanted = true;
+  entry.events = &events;
+  entry.connection = &connection;
+  return true;
+}
+
 void FinishBook::forget(const EventSet& events) noexcept {
   const std::lock_guard lock(mutex_);
   for (auto& [key, entry] : entries_) {

@@ -31,6 +31,10 @@ class FinishBook {
   ripc_status finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events,
                      const std::shared_ptr<FrameSender>& connection, bool& unsent) noexcept;
 
+  // Tells RIPC_OK before finish() is called, which then only asks for the outcome; `events` are woken when it is there.
+  // False: nothing was told.
+  bool tell_early(const wire::Descriptor& descriptor, EventSet& events, FrameSender& connection) noexcept;
+
   // Sends what could not be sent so far, or not any more.
   void tell(FrameSender& connection) noexcept;
   void connection_lost(const FrameSender& connection) noexcept;

@@ -120,23 +120,31 @@ ripc_status TransferBook::status(std::uint64_t transfer) noexcept {
   return status;
 }
 
-bool TransferBook::watch(std::uint64_t transfer) noexcept {
-  Slot& slot = slot_of(transfer);
-  const std::lock_guard lock(slot.mutex);
-  slot.watched = true;
-  return slot.is(State::exposed);
+ripc_status TransferBook::revoke(std::uint64_t transfer) noexcept {
+  std::vector<Closed> closed;
+  return revoke(transfer, closed);
 }
 
-ripc_status TransferBook::revoke(std::uint64_t transfer) noexcept {
+ripc_status TransferBook::revoke(std::uint64_t transfer, std::vector<Closed>& closed) noexcept {
   Slot& slot = slot_of(transfer);
   ripc_status status = RIPC_REVOKED;
   {
     const std::lock_guard lock(slot.mutex);
     if (slot.is(State::done)) status = status_of(slot.word.load(std::memory_order_relaxed));
+    for (std::size_t item = 0; item < slot.rights.size(); ++item) {
+      if (slot.rights[item]) closed.push_back({slot.key, slot.nonce << 8 | item});
+    }
     slot.free();
   }
   slots_.release(slot.index);
   return status;
+}
+
+bool TransferBook::watch(std::uint64_t transfer) noexcept {
+  Slot& slot = slot_of(transfer);
+  const std::lock_guard lock(slot.mutex);
+  slot.watched = true;
+  return slot.is(State::exposed);
 }
 
 void TransferBook::end_owner(std::uint64_t owner) noexcept {

@@ -38,6 +38,12 @@ class TransferBook {
   ripc_status status(std::uint64_t transfer) noexcept;
   bool watch(std::uint64_t transfer) noexcept;
   ripc_status revoke(std::uint64_t transfer) noexcept;
+  // The same; adds the items that were open to the peer's device.
+  struct Closed {
+    std::uint64_t key = 0;
+    std::uint64_t location = 0;
+  };
+  ripc_status revoke(std::uint64_t transfer, std::vector<Closed>& closed) noexcept;
   void end_owner(std::uint64_t owner) noexcept;
   void died() noexcept;
 
@@ -66,22 +72,24 @@ class TransferBook {
     spi::Bytes bytes;
     const memory::Arena* arena = nullptr;  // what it lies in; null: memory of the application
   };
-  // Calls make(item), which opens the memory to the peer's device, and keeps what it returns until the transfer ends: a
-  // Result of a shared_ptr that ends the right when it goes. RIPC_REVOKED as for read(); else what make() fails with.
-  template <typename Make>
-  ripc_status admit(std::uint64_t key, std::uint64_t location, Make&& make) noexcept {
+  // Calls make(item, former), which opens the memory to the peer's device, and keeps what it returns until the transfer
+  // ends: a Result of a shared_ptr<Right> that ends the right when it goes. `former`: what is kept so far; null:
+  // nothing. `asked`: the peer has asked for it. RIPC_REVOKED as for read(); else what make() fails with.
+  template <typename Right, typename Make>
+  ripc_status admit(std::uint64_t key, std::uint64_t location, bool asked, Make&& make) noexcept {
     Slot* slot = find_by_key(key);
     if (slot == nullptr) return RIPC_REVOKED;
     const std::lock_guard lock(slot->mutex);
     const std::uint64_t item = item_of(location);
     if (!slot->is_named(key, location) || item >= slot->items.size()) return RIPC_REVOKED;
-    slot->is_heard = true;
+    slot->is_heard = slot->is_heard || asked;
     if (!slot->is(State::exposed)) return slot->is_cancelled() ? RIPC_CANCELLED : RIPC_REVOKED;
     slot->rights.resize(slot->items.size());
-    slot->rights[item].reset();
-    auto made = make(slot->items[item]);
+    std::shared_ptr<void>& right = slot->rights[item];
+    Result<std::shared_ptr<Right>> made = make(slot->items[item], std::static_pointer_cast<Right>(std::move(right)));
+    right.reset();
     if (!made.ok()) return made.status().code();
-    slot->rights[item] = std::move(*made);
+    right = std::move(*made);
     return RIPC_OK;
   }
 
@@ -121,8 +129,8 @@ class TransferBook {
     std::uint64_t key = 0;
     std::uint64_t nonce = 0;  // of the location
     std::vector<Item> items;
-    std::vector<std::shared_ptr<const void>> rights;  // by item; empty: none was ever given
-    std::vector<std::byte> packet;                    // that told the peer of it; empty: not told yet
+    std::vector<std::shared_ptr<void>> rights;  // by item; empty: none was ever given
+    std::vector<std::byte> packet;              // that told the peer of it; empty: not told yet
     Nanoseconds repeat_at = 0;
     Nanoseconds pause = 0;
 

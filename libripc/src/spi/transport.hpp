@@ -139,6 +139,7 @@ class Channel {
 struct Pull {
   wire::Descriptor descriptor;
   std::byte* destination = nullptr;
+  bool finishes = false;                 // with these bytes its transfer may end as if finish() were told RIPC_OK
   ripc_status status = RIPC_PENDING;     // set by the transport
   std::uint64_t progress = 0;            // the transport's
   std::uint32_t copies = 0;              // how many times the bytes were copied on this side

@@ -33,6 +33,8 @@ bool is_valid(const Frame& frame) noexcept {
       return frame.length == 0 && frame.offset == 0 && frame.value != 0;
     case Type::written:
       return frame.length == 0 && frame.offset == 0;
+    case Type::offer:
+      return frame.length == 0 && frame.offset == 0 && frame.id <= UINT32_MAX && (frame.value != 0 || frame.id == 0);
     case Type::right:
       return frame.length == 0 && frame.offset == 0 && frame.key <= UINT32_MAX && is_status(frame.value) &&
              (frame.value == RIPC_OK || names_nothing);

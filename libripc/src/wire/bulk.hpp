@@ -39,9 +39,11 @@ enum class Type : std::uint8_t {
   ask_write = 8,     // asks for the right to write `value` bytes, at least 1, to the return buffer (key, location)
   right = 9,         // the answer: where (`location`), with which key of the device (`key`); `value`: a status
   written = 10,      // the return buffer (key, location) has its `value` bytes; answered with pushed
+  offer = 11,  // the item (key, location) may be read without asking: where (`value`), with which key of the device
+               // (`id`); or, if both are 0, no more
 };
 
-// What the frames travel over. Data, push and pull_request are of streams only, 7 to 10 of RDMA only.
+// What the frames travel over. Data, push and pull_request are of streams only, 7 to 11 of RDMA only.
 enum class Carrier : std::uint8_t { stream, rdma };
 
 // The header. Fields that a type has no use for are 0.

@@ -153,6 +153,45 @@ TEST_F(Assembly, TheItemsOfAMessageArePulledSideBySide) {
   EXPECT_EQ(receive().views.size(), 2u);
 }
 
+// There is nothing else that the receiver could say to its sender.
+TEST_F(Assembly, TheLastItemMayFinishTheTransferIfAllOthersAreThere) {
+  post(3);
+  FakeSource& source = peer();
+  source.send_long(1, {11});
+  expect_nothing();
+  EXPECT_TRUE(source.may_finish(11));
+  source.complete(11);
+  expect_in_window(1, 0, 11);
+
+  source.send_long(2, {21, 22});
+  expect_nothing();
+  EXPECT_FALSE(source.may_finish(21));
+  EXPECT_FALSE(source.may_finish(22));
+  source.complete(21);
+  expect_nothing();
+  EXPECT_TRUE(source.may_finish(22));
+}
+
+TEST_F(Assembly, AnItemBesideOneWithoutAWindowDoesNotFinishTheTransfer) {
+  post(1);
+  FakeSource& source = peer();
+  source.send_long(1, {11, 12});
+  expect_nothing();
+  EXPECT_TRUE(source.is_pulling(11));
+  EXPECT_FALSE(source.may_finish(11));
+}
+
+// The request may still be cancelled, and then the item fails.
+TEST_F(Assembly, AReplyIntoAReturnBufferDoesNotFinishTheTransfer) {
+  std::vector<std::byte> buffer(FakeSource::kLength);
+  FakeSource& source = peer();
+  const std::uint64_t request = ask(buffer);
+  source.send_directed(1, request, 11);
+  expect_nothing();
+  EXPECT_TRUE(source.is_pulling(11));
+  EXPECT_FALSE(source.may_finish(11));
+}
+
 TEST_F(Assembly, WhereThePathAllowsNoMoreOneMessageIsBegunAtATime) {
   FakeSource& source = peer(1);
   post(2);

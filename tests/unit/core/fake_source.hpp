@@ -53,6 +53,8 @@ class FakeSource final : public spi::Source {
   // ---- What the test asks ----
 
   bool is_pulling(std::uint64_t key) const { return pulls_.contains(key); }
+  // Whether the pull of this item may end its transfer.
+  bool may_finish(std::uint64_t key) const { return is_pulling(key) && pulls_.at(key)->finishes; }
   // How the receiver ended the message of which this was the first item; RIPC_PENDING: not yet.
   ripc_status finished(std::uint64_t key) const {
     const auto found = finished_.find(key);

@@ -119,6 +119,8 @@ TEST(BulkFrame, OfRdmaConnectionsComesBackAndIsRefusedOnStreams) {
       {.type = Type::right, .id = 2, .key = UINT32_MAX, .location = UINT64_MAX, .value = RIPC_OK},
       {.type = Type::right, .id = 2, .value = RIPC_REVOKED},
       {.type = Type::written, .id = 3, .key = 1, .location = 2, .value = 0},
+      {.type = Type::offer, .id = UINT32_MAX, .key = 1, .location = 2, .value = UINT64_MAX},
+      {.type = Type::offer, .key = 1, .location = 2},
   };
   for (const Frame& frame : only_rdma) {
     const Header bytes = bytes_of(frame);
@@ -144,7 +146,11 @@ TEST(BulkFrame, OfRdmaConnectionsThatDoesNotAddUpIsCorrupt) {
       {.type = Type::right, .id = 2, .key = 1, .value = RIPC_REVOKED},
       {.type = Type::right, .id = 2, .value = RIPC_SYSTEM + 1},
       {.type = Type::written, .length = 1, .id = 3, .key = 1, .location = 2, .value = 5},
-      {.type = static_cast<Type>(11)},
+      {.type = Type::offer, .length = 1, .id = 7, .key = 1, .location = 2, .value = 5},
+      {.type = Type::offer, .id = 7, .key = 1, .location = 2, .offset = 1, .value = 5},
+      {.type = Type::offer, .id = std::uint64_t{1} << 32, .key = 1, .location = 2, .value = 5},
+      {.type = Type::offer, .id = 7, .key = 1, .location = 2, .value = 0},
+      {.type = static_cast<Type>(12)},
   };
   for (const Frame& frame : bad) {
     const Header bytes = bytes_of(frame);

@@ -79,8 +79,8 @@ class BulkSession final : public BulkConnection::Handler, public std::enable_sha
   network::TransferBook transfers_;
   network::Repeater repeater_{loop_, transfers_, hooks_};
   network::GrantBook grants_;
-  PullScheduler pulls_;
   network::FinishBook finishes_;
+  PullScheduler pulls_{finishes_};
   PushBook pushes_;
 
   mutable std::mutex mutex_;  // for the following

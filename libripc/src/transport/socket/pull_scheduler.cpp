@@ -42,6 +42,7 @@ ripc_status PullScheduler::pull(spi::Pull& pull, EventSet& events) noexcept {
   entry->memory = pull.destination;
   entry->descriptor = pull.descriptor;
   entry->events = &events;
+  entry->finishes = pull.finishes;
   const std::lock_guard lock(mutex_);
   if (dead_) return pull.status = RIPC_PEER_DEAD;
   pull.progress = reinterpret_cast<std::uint64_t>(entry.get());
@@ -202,7 +203,13 @@ bool PullScheduler::end_data(const BulkConnection& connection, const bulk::Frame
   if (frame.length == 0) return false;
   segment.rest.begin += frame.length;
   if (pending) entry.landed += frame.length;
-  if (pending && entry.landed == entry.descriptor.length) end(entry, RIPC_OK);
+  if (pending && entry.landed == entry.descriptor.length) {
+    // The receiver has nothing to do before the answer, which wakes it.
+    if (entry.finishes && entry.events != nullptr &&
+        finishes_.tell_early(entry.descriptor, *entry.events, *lane->connection))
+      entry.events = nullptr;
+    end(entry, RIPC_OK);
+  }
   if (segment.rest.begin == segment.rest.end) {
     lane->segments.pop_front();
     ask();

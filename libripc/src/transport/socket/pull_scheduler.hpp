@@ -17,6 +17,7 @@
 
 #include "base/event_loop.hpp"
 #include "network/access.hpp"
+#include "network/finish_book.hpp"
 #include "spi/transport.hpp"
 #include "transport/socket/bulk_connection.hpp"
 #include "transport/socket/bulk_limits.hpp"
@@ -25,6 +26,9 @@ namespace ripc::socket {
 
 class PullScheduler {
  public:
+  // `finishes`: of the same session.
+  explicit PullScheduler(network::FinishBook& finishes) noexcept : finishes_(finishes) {}
+
   // As BulkPeer::pull, abandon, forget, died.
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept;
   void abandon(spi::Pull& pull) noexcept;
@@ -63,6 +67,7 @@ class PullScheduler {
     std::uint64_t landed = 0;     // bytes that are there
     std::vector<Range> returned;  // asked for and lost
     bool ready = false;           // in ready_
+    bool finishes = false;        // the transfer, when it ends well
     EventSet* events = nullptr;
 
     bool has_unasked() const noexcept { return next != descriptor.length || !returned.empty(); }
@@ -85,6 +90,7 @@ class PullScheduler {
   void ask() noexcept;
   void end(Entry& entry, ripc_status status) noexcept;
 
+  network::FinishBook& finishes_;
   mutable std::mutex mutex_;
   bool dead_ = false;
   std::unordered_map<Entry*, std::shared_ptr<Entry>> entries_;

@@ -111,7 +111,7 @@ Status Connection::post_receives(std::uint32_t first, std::uint32_t count) noexc
 
 Status Connection::start(std::weak_ptr<Handler> handler, bool dialed) {
   handler_ = std::move(handler);
-  note_use();
+  last_use_.store(loop_.turn(), std::memory_order_relaxed);
   if (ibv_req_notify_cq(queue_, 0) != 0) return system_error(errno, "ibv_req_notify_cq");
   Status status = loop_.add(channel_->fd, EPOLLIN, [weak = weak_from_this()](std::uint32_t) {
     if (const auto self = weak.lock()) self->on_event();
@@ -259,7 +259,6 @@ bool Connection::send(std::span<const bulk::Frame> frames) noexcept {
     fail_locked(true);
     return false;
   }
-  note_use();
   waiting_.insert(waiting_.end(), frames.begin(), frames.end());
   flush_locked();
   return open_;
@@ -268,7 +267,6 @@ bool Connection::send(std::span<const bulk::Frame> frames) noexcept {
 bool Connection::post(const Operation& operation) noexcept {
   const std::lock_guard lock(mutex_);
   if (!open_ || operations_ >= kSends / 2) return false;
-  note_use();
   ibv_sge range{.addr = reinterpret_cast<std::uint64_t>(operation.local),
                 .length = operation.length,
                 .lkey = operation.local_key};
@@ -303,13 +301,13 @@ Result<std::shared_ptr<Right>> Connection::open(std::span<const std::byte> bytes
     if (region.ok()) bound = std::move(*region);
   }
   if (bound) {
-    Result<std::shared_ptr<Right>> made = Right::by_window(bound, registrar_->device());
+    Result<std::shared_ptr<Right>> made = Right::by_window(bound, registrar_->device(), this);
     if (!made.ok()) return made.status();
     right = std::move(*made);
   } else {
     Result<RegionPointer> region = registrar_->range(bytes.data(), bytes.size(), remote | local);
     if (!region.ok()) return region.status();
-    right = Right::by_region(std::move(*region), registrar_->device());
+    right = Right::by_region(std::move(*region), registrar_->device(), this);
   }
   const std::lock_guard lock(mutex_);
   if (!open_) return RIPC_PEER_DEAD;
@@ -331,6 +329,12 @@ Result<std::shared_ptr<Right>> Connection::open(std::span<const std::byte> bytes
   return right;
 }
 
+std::size_t Connection::right_count() noexcept {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(rights_, [](const auto& weak) { return weak.expired(); });
+  return rights_.size();
+}
+
 // ---- Completions ---------------------------------------------------------------------------------------------
 
 std::size_t Connection::take(std::array<ibv_wc, 32>& completions) noexcept {
@@ -344,6 +348,7 @@ void Connection::on_event() noexcept {
   const auto self = shared_from_this();
   const auto handler = handler_.lock();
   if (!handler) return;
+  last_use_.store(loop_.turn(), std::memory_order_relaxed);
   {
     const std::lock_guard polling(poll_mutex_);
     if (queue_ == nullptr) return;
@@ -396,7 +401,6 @@ bool Connection::on_message(Handler& handler, const ibv_wc& completion) noexcept
     if (!post_receives(slot, 1).ok()) return false;
     ++taken_;
   }
-  note_use();
   if (completion.byte_len == kPrefix) return true;
   const Result<bulk::Frame> frame = bulk::decode(std::span(message).subspan<kPrefix>(), bulk::Carrier::rdma);
   return frame.ok() && handler.frame(*this, *frame);

@@ -36,7 +36,6 @@ struct Tally {
   Count bytes_read{0};
   Count bytes_written{0};
   Count rights{0};  // given to the peer
-  Count uses{0};    // of connections
 };
 
 // One RDMA operation to be posted.
@@ -95,9 +94,12 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   // accessed; RIPC_AGAIN: too much is under way; RIPC_PEER_DEAD; RIPC_NO_MEMORY.
   Result<std::shared_ptr<Right>> open(std::span<const std::byte> bytes, const memory::Arena* arena, bool writable);
 
+  // Any. Rights that have not ended.
+  std::size_t right_count() noexcept;
+
   const IdPointer& id() const noexcept { return id_; }
   const Device& device() const noexcept { return *registrar_->device(); }
-  // Any. Greater than that of any connection of the tally that was not used since.
+  // Any. The turn of the loop in which something was heard on it last.
   std::uint64_t last_use() const noexcept { return last_use_.load(std::memory_order_relaxed); }
   // Any. Grows with everything that the device says of it.
   std::uint64_t heard() const noexcept { return heard_.load(std::memory_order_relaxed); }
@@ -128,9 +130,6 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   void fail(bool violation) noexcept;
   void fail_locked(bool violation) noexcept;
   void end_device_use() noexcept;
-  void note_use() noexcept {
-    last_use_.store(tally_->uses.fetch_add(1, std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  }
 
   const std::shared_ptr<Registrar> registrar_;
   const IdPointer id_;

@@ -41,6 +41,7 @@ ripc_status PullBook::pull(spi::Pull& pull, EventSet& events) noexcept {
   entry->destination = pull.destination;
   entry->memory = std::move(*memory);
   entry->events = &events;
+  entry->finishes = pull.finishes;
   const std::lock_guard lock(mutex_);
   if (dead_) return pull.status = RIPC_PEER_DEAD;
   pull.progress = reinterpret_cast<std::uint64_t>(entry.get());
@@ -89,6 +90,7 @@ void PullBook::died() noexcept {
   ready_.clear();
   reads_.clear();
   questions_.clear();
+  offers_.clear();
   for (auto& [address, entry] : entries_) {
     entry->ready = false;
     entry->reads = 0;
@@ -99,8 +101,28 @@ void PullBook::died() noexcept {
 
 // ---- Asking and reading; with the lock held ------------------------------------------------------------------
 
+void PullBook::open(const EntryPointer& entry, std::uint64_t remote, std::uint32_t remote_key) noexcept {
+  entry->step = Step::open;
+  entry->remote = remote;
+  entry->remote_key = remote_key;
+  entry->ready = true;
+  ready_.push_back(entry);
+  read_some();
+}
+
+bool PullBook::take_offer(const EntryPointer& entry) noexcept {
+  const auto found = std::find_if(offers_.begin(), offers_.end(), [&](const Offer& offer) {
+    return offer.key == entry->descriptor.key && offer.location == entry->descriptor.location;
+  });
+  if (found == offers_.end()) return false;
+  const Offer offer = *found;
+  offers_.erase(found);
+  open(entry, offer.remote, offer.remote_key);
+  return true;
+}
+
 void PullBook::ask(const EntryPointer& entry) noexcept {
-  if (!connection_) return;
+  if (!connection_ || take_offer(entry)) return;
   const std::uint64_t id = next_id_;
   if (!connection_->send({.type = bulk::Type::ask_read,
                           .id = id,
@@ -191,6 +213,7 @@ void PullBook::connection_lost(const Connection& connection) noexcept {
   if (connection_.get() != &connection) return;
   connection_.reset();
   questions_.clear();
+  offers_.clear();
   ready_.clear();
   reads_.clear();
   for (auto& [address, entry] : entries_) {
@@ -216,12 +239,20 @@ void PullBook::answered(const Connection& connection, const bulk::Frame& frame) 
     end(*entry, status == RIPC_CANCELLED ? RIPC_CANCELLED : RIPC_REVOKED);
     return;
   }
-  entry->step = Step::open;
-  entry->remote = frame.location;
-  entry->remote_key = static_cast<std::uint32_t>(frame.key);
-  entry->ready = true;
-  ready_.push_back(entry);
-  read_some();
+  open(entry, frame.location, static_cast<std::uint32_t>(frame.key));
+}
+
+// To an item that was asked for the answer comes too.
+void PullBook::offered(const Connection& connection, const bulk::Frame& frame) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (connection_.get() != &connection) return;
+  if (frame.value == 0) {
+    std::erase_if(offers_,
+                  [&](const Offer& offer) { return offer.key == frame.key && offer.location == frame.location; });
+    return;
+  }
+  if (offers_.size() == kOffers) offers_.pop_front();
+  offers_.push_back({frame.key, frame.location, frame.value, static_cast<std::uint32_t>(frame.id)});
 }
 
 bool PullBook::read_done(const Connection& connection, std::uint64_t id, ripc_status status) noexcept {
@@ -236,7 +267,13 @@ bool PullBook::read_done(const Connection& connection, std::uint64_t id, ripc_st
   changed_.notify_all();
   if (status == RIPC_OK) {
     entry.landed += read.length;
-    if (entry.landed == entry.descriptor.length) end(entry, RIPC_OK);
+    if (entry.landed == entry.descriptor.length) {
+      // The receiver has nothing to do before the answer, which wakes it.
+      if (entry.finishes && entry.events != nullptr &&
+          finishes_.tell_early(entry.descriptor, *entry.events, *connection_))
+        entry.events = nullptr;
+      end(entry, RIPC_OK);
+    }
   } else if (status != RIPC_PEER_DEAD && entry.failure == RIPC_OK) {
     entry.failure = status;
   }
@@ -250,6 +287,11 @@ bool PullBook::has_backlog() const noexcept {
   return std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
     return entry.second->step == Step::waiting && entry.second->status.load(std::memory_order_relaxed) == RIPC_PENDING;
   });
+}
+
+std::size_t PullBook::offers() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return offers_.size();
 }
 
 bool PullBook::busy() const noexcept {

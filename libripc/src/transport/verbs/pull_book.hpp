@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/event_loop.hpp"
+#include "network/finish_book.hpp"
 #include "spi/transport.hpp"
 #include "transport/verbs/connection.hpp"
 
@@ -23,8 +24,9 @@ namespace ripc::verbs {
 
 class PullBook {
  public:
-  // `registrar`: of the device that the session's connections are made over.
-  PullBook(std::shared_ptr<Registrar> registrar, EventLoop& loop) : registrar_(std::move(registrar)), loop_(loop) {}
+  // `registrar`: of the device that the session's connections are made over; `finishes`: of the same session.
+  PullBook(std::shared_ptr<Registrar> registrar, EventLoop& loop, network::FinishBook& finishes)
+      : registrar_(std::move(registrar)), loop_(loop), finishes_(finishes) {}
 
   // As network::Bulk::pull, abandon, forget, died.
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept;
@@ -37,6 +39,8 @@ class PullBook {
   void connection_lost(const Connection& connection) noexcept;
   // The peer's answer to a question of this book. One that nobody asked is not looked at.
   void answered(const Connection& connection, const wire::bulk::Frame& frame) noexcept;
+  // The peer lets an item be read before it was asked; or, without an address, does so no more.
+  void offered(const Connection& connection, const wire::bulk::Frame& frame) noexcept;
   // A read of this book has ended. False: it is none of this book's.
   bool read_done(const Connection& connection, std::uint64_t id, ripc_status status) noexcept;
 
@@ -44,6 +48,8 @@ class PullBook {
   bool has_backlog() const noexcept;
   // Something is under way.
   bool busy() const noexcept;
+  // Items that the peer has offered and nobody has pulled.
+  std::size_t offers() const noexcept;
 
  private:
   enum class Step : std::uint8_t { waiting, asked, open };
@@ -64,8 +70,17 @@ class PullBook {
     std::size_t reads = 0;          // under way
     ripc_status failure = RIPC_OK;  // how it ends when no read is under way any more
     bool ready = false;             // in ready_
+    bool finishes = false;          // the transfer, when it ends well
   };
   using EntryPointer = std::shared_ptr<Entry>;
+  // What the peer offered, and nobody has pulled so far.
+  struct Offer {
+    std::uint64_t key;
+    std::uint64_t location;
+    std::uint64_t remote;
+    std::uint32_t remote_key;
+  };
+  static constexpr std::size_t kOffers = 128;
   struct Read {
     EntryPointer entry;
     std::uint64_t offset;
@@ -73,6 +88,8 @@ class PullBook {
   };
 
   static Entry* entry_of(const spi::Pull& pull) noexcept;
+  void open(const EntryPointer& entry, std::uint64_t remote, std::uint32_t remote_key) noexcept;
+  bool take_offer(const EntryPointer& entry) noexcept;
   void ask(const EntryPointer& entry) noexcept;
   void ask_all() noexcept;
   void read_some() noexcept;
@@ -82,11 +99,13 @@ class PullBook {
 
   const std::shared_ptr<Registrar> registrar_;
   EventLoop& loop_;
+  network::FinishBook& finishes_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;  // a read has ended
   bool dead_ = false;
   std::shared_ptr<Connection> connection_;
   std::unordered_map<Entry*, EntryPointer> entries_;
+  std::deque<Offer> offers_;                                   // the oldest first; at most kOffers
   std::unordered_map<std::uint64_t, EntryPointer> questions_;  // by their ids
   std::unordered_map<std::uint64_t, Read> reads_;              // likewise
   std::deque<EntryPointer> ready_;                             // have something to read; taken in turns

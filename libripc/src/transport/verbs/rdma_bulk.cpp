@@ -7,6 +7,10 @@ namespace {
 
 namespace bulk = wire::bulk;
 
+// Items of one message, and rights of one connection, beyond which the peer has to ask.
+constexpr std::size_t kMostOffered = 4;
+constexpr std::size_t kMostOpen = 32;
+
 }  // namespace
 
 RdmaBulk::RdmaBulk(std::shared_ptr<Registrar> registrar, memory::Pool& pool, EventLoop& loop, network::BulkHooks hooks,
@@ -15,7 +19,7 @@ RdmaBulk::RdmaBulk(std::shared_ptr<Registrar> registrar, memory::Pool& pool, Eve
       pool_(pool),
       loop_(loop),
       hooks_(std::move(hooks)),
-      pulls_(registrar_, loop),
+      pulls_(registrar_, loop, finishes_),
       pushes_(registrar_, loop, stall_timeout),
       silence_watch_(loop, stall_timeout) {}
 
@@ -133,11 +137,25 @@ bool RdmaBulk::idle() const noexcept {
 
 ripc_status RdmaBulk::expose(std::uint64_t owner, std::span<const spi::Exposure> items,
                              std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept {
-  return transfers_.expose(owner, items, descriptors, transfer);
+  const ripc_status status = transfers_.expose(owner, items, descriptors, transfer);
+  if (status == RIPC_OK) offer(descriptors.first(items.size()));
+  return status;
 }
 ripc_status RdmaBulk::transfer_status(std::uint64_t transfer) noexcept { return transfers_.status(transfer); }
 bool RdmaBulk::watch(std::uint64_t transfer) noexcept { return transfers_.watch(transfer); }
-ripc_status RdmaBulk::revoke(std::uint64_t transfer) noexcept { return transfers_.revoke(transfer); }
+
+// What was offered is taken back, so that the peer asks, and hears why it gets nothing: to read by a key that has ended
+// costs the connection.
+ripc_status RdmaBulk::revoke(std::uint64_t transfer) noexcept {
+  std::vector<network::TransferBook::Closed> closed;
+  const ripc_status status = transfers_.revoke(transfer, closed);
+  const std::shared_ptr<Connection> present = closed.empty() ? nullptr : connection();
+  for (const auto& item : closed) {
+    if (present) (void)present->send({.type = bulk::Type::offer, .key = item.key, .location = item.location});
+  }
+  return status;
+}
+
 ripc_status RdmaBulk::grant(std::uint64_t owner, std::span<std::byte> memory, wire::Grant& grant) noexcept {
   return grants_.grant(owner, memory, grant);
 }
@@ -192,6 +210,9 @@ bool RdmaBulk::frame(Connection& connection, const bulk::Frame& frame) noexcept 
     case bulk::Type::right:
       if (!pushes_.answered(connection, frame)) pulls_.answered(connection, frame);
       return true;
+    case bulk::Type::offer:
+      pulls_.offered(connection, frame);
+      return true;
     case bulk::Type::written:
       return on_written(connection, frame);
     case bulk::Type::pushed:
@@ -223,18 +244,47 @@ void RdmaBulk::ask_again(Connection& connection, const bulk::Frame& frame) noexc
   });
 }
 
+// As admit(). An item that is open to the connection already stays so.
+ripc_status RdmaBulk::open_item(Connection& connection, std::uint64_t key, std::uint64_t location, bool asked,
+                                std::uint64_t& address, std::uint32_t& remote_key) noexcept {
+  return transfers_.admit<Right>(key, location, asked,
+                                 [&](const network::TransferBook::Item& item,
+                                     const std::shared_ptr<Right>& former) -> Result<std::shared_ptr<Right>> {
+                                   if (item.bytes.empty()) return RIPC_CANCELLED;
+                                   address = reinterpret_cast<std::uint64_t>(item.bytes.data());
+                                   Result<std::shared_ptr<Right>> right = former;
+                                   if (!former || !former->is_open(&connection))
+                                     right = connection.open(item.bytes, item.arena, false);
+                                   if (right.ok()) remote_key = (*right)->key();
+                                   return right;
+                                 });
+}
+
+// So that the peer can read as soon as it knows of the message, without asking first.
+void RdmaBulk::offer(std::span<const wire::Descriptor> items) noexcept {
+  const std::shared_ptr<Connection> present = connection();
+  if (!present || items.size() > kMostOffered || present->right_count() >= kMostOpen) return;
+  std::array<bulk::Frame, kMostOffered> frames;
+  std::size_t count = 0;
+  for (const wire::Descriptor& item : items) {
+    std::uint64_t address = 0;
+    std::uint32_t remote_key = 0;
+    if (open_item(*present, item.key, item.location, false, address, remote_key) != RIPC_OK) continue;
+    frames[count++] = {
+        .type = bulk::Type::offer, .id = remote_key, .key = item.key, .location = item.location, .value = address};
+  }
+  if (count != 0) (void)present->send(std::span(frames).first(count));
+}
+
 bool RdmaBulk::on_ask_read(Connection& connection, const bulk::Frame& frame) noexcept {
   bulk::Frame answer{.type = bulk::Type::right, .id = frame.id};
-  const ripc_status status = transfers_.admit(
-      frame.key, frame.location, [&](const network::TransferBook::Item& item) -> Result<std::shared_ptr<Right>> {
-        if (item.bytes.empty()) return RIPC_CANCELLED;
-        Result<std::shared_ptr<Right>> right = connection.open(item.bytes, item.arena, false);
-        if (right.ok()) {
-          answer.key = (*right)->key();
-          answer.location = reinterpret_cast<std::uint64_t>(item.bytes.data());
-        }
-        return right;
-      });
+  std::uint32_t remote_key = 0;
+  const ripc_status status = open_item(connection, frame.key, frame.location, true, answer.location, remote_key);
+  if (status == RIPC_OK) {
+    answer.key = remote_key;
+  } else {
+    answer.location = 0;
+  }
   if (status == RIPC_PEER_DEAD) return true;  // the connection is being lost
   if (status == RIPC_AGAIN) {
     ask_again(connection, frame);

@@ -42,6 +42,9 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   std::uint64_t connections_made() const noexcept { return made_.load(std::memory_order_relaxed); }
   std::uint64_t connections_lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
 
+  // Items of the peer's that can be read without asking; for tests.
+  std::size_t offers() const noexcept { return pulls_.offers(); }
+
   // Responder, for the watch over silent connections.
   void look_for_silence() noexcept;
 
@@ -75,6 +78,9 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
  private:
   void dial_if_needed() noexcept;
   void tell(const network::TransferBook::Watcher& watcher) noexcept;
+  void offer(std::span<const wire::Descriptor> items) noexcept;
+  ripc_status open_item(Connection& connection, std::uint64_t key, std::uint64_t location, bool asked,
+                        std::uint64_t& address, std::uint32_t& remote_key) noexcept;
   void ask_again(Connection& connection, const wire::bulk::Frame& frame) noexcept;
   bool on_ask_read(Connection& connection, const wire::bulk::Frame& frame) noexcept;
   bool on_ask_write(Connection& connection, const wire::bulk::Frame& frame) noexcept;
@@ -90,7 +96,7 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   network::Repeater repeater_{loop_, transfers_, hooks_};
   network::GrantBook grants_;
   network::FinishBook finishes_;
-  PullBook pulls_;
+  PullBook pulls_;  // after finishes_
   PushBook pushes_;
 
   mutable std::mutex mutex_;  // for the following

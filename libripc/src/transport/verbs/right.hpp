@@ -15,13 +15,20 @@ namespace ripc::verbs {
 class Right {
  public:
   // By a type 2 window on the region, which the caller binds with key() afterwards. RIPC_NO_MEMORY, RIPC_SYSTEM.
-  static Result<std::shared_ptr<Right>> by_window(RegionPointer region, const DevicePointer& device);
+  // `connection`: that the peer comes over.
+  static Result<std::shared_ptr<Right>> by_window(RegionPointer region, const DevicePointer& device,
+                                                  const void* connection);
   // By a registration that has no more than the range.
-  static std::shared_ptr<Right> by_region(RegionPointer region, const DevicePointer& device);
+  static std::shared_ptr<Right> by_region(RegionPointer region, const DevicePointer& device, const void* connection);
   ~Right() { end(); }
   Right(const Right&) = delete;
   Right& operator=(const Right&) = delete;
 
+  // Any thread. Whether it is of this connection, and has not ended.
+  bool is_open(const void* connection) noexcept {
+    const std::lock_guard lock(mutex_);
+    return region_ != nullptr && connection_ == connection;
+  }
   // Any thread. When it has returned, the device lets nobody in any more. Idempotent.
   void end() noexcept;
 
@@ -29,10 +36,11 @@ class Right {
   std::uint32_t key() const noexcept { return key_; }
 
  private:
-  Right(RegionPointer region, DevicePointer device, ibv_mw* window, std::uint32_t key) noexcept
-      : device_(std::move(device)), key_(key), region_(std::move(region)), window_(window) {}
+  Right(RegionPointer region, DevicePointer device, const void* connection, ibv_mw* window, std::uint32_t key) noexcept
+      : device_(std::move(device)), connection_(connection), key_(key), region_(std::move(region)), window_(window) {}
 
   const DevicePointer device_;
+  const void* const connection_;
   const std::uint32_t key_;
   std::mutex mutex_;
   RegionPointer region_;  // null: ended

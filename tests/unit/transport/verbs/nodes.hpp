@@ -21,10 +21,8 @@ inline constexpr Nanoseconds kLimit = 20'000'000'000;
 // A transport with a responder of its own.
 class Node {
  public:
-  explicit Node(std::shared_ptr<const Fabric> fabric, Nanoseconds peer_timeout = TransportOptions().peer_timeout) {
+  explicit Node(std::shared_ptr<const Fabric> fabric, TransportOptions options = {}) {
     loop_ = EventLoop::create().value();
-    TransportOptions options;
-    options.peer_timeout = peer_timeout;
     options.context = random_u64() | 1;
     transport_ = std::make_unique<VerbsTransport>(options, std::move(fabric), pool_);
     const Status started = transport_->start(host_, *loop_);
@@ -64,13 +62,18 @@ class Sink final : public spi::PacketSink {
 // A client with a channel to a service of the server, over the first device that there is.
 class Nodes : public testing::Test {
  protected:
-  explicit Nodes(Nanoseconds peer_timeout = TransportOptions().peer_timeout) : peer_timeout_(peer_timeout) {}
+  static TransportOptions patience_of(Nanoseconds peer_timeout) {
+    TransportOptions options;
+    options.peer_timeout = peer_timeout;
+    return options;
+  }
+  explicit Nodes(TransportOptions options = {}) : options_(std::move(options)) {}
   void SetUp() override {
     Result<std::shared_ptr<const Fabric>> fabric = Fabric::open();
     if (!fabric.ok()) GTEST_SKIP() << fabric.status().text();
     fabric_ = *fabric;
-    server_ = std::make_unique<Node>(*fabric, peer_timeout_);
-    client_ = std::make_unique<Node>(*fabric, peer_timeout_);
+    server_ = std::make_unique<Node>(*fabric, options_);
+    client_ = std::make_unique<Node>(*fabric, options_);
     Result<std::unique_ptr<spi::Port>> port = server_->transport().open_port(
         {.id = 7, .queue_messages = 1024, .queue_bytes = 8192, .max_senders = 16}, events_);
     ASSERT_TRUE(port.ok()) << port.status().text();
@@ -84,10 +87,14 @@ class Nodes : public testing::Test {
   }
 
   bool connect() {
+    channel_ = connect(*client_);
+    return channel_ != nullptr;
+  }
+  // A channel to the service; null: there is none.
+  std::shared_ptr<spi::Channel> connect(Node& client) {
     Result<std::shared_ptr<spi::Channel>> channel =
-        client_->transport().connect(server_->transport().address(), 7, Deadline::after(kLimit));
-    if (channel.ok()) channel_ = *channel;
-    return channel.ok();
+        client.transport().connect(server_->transport().address(), 7, Deadline::after(kLimit));
+    return channel.ok() ? *channel : nullptr;
   }
   ripc_status send(std::size_t size, char fill) {
     const std::string text(size, fill);
@@ -116,7 +123,7 @@ class Nodes : public testing::Test {
     ASSERT_EQ(fabric_->library()->modify_qp(pair, &change, IBV_QP_STATE), 0);
   }
 
-  const Nanoseconds peer_timeout_;
+  const TransportOptions options_;
   std::shared_ptr<const Fabric> fabric_;
   EventSet events_ = EventSet::create().value();
   std::unique_ptr<Node> server_, client_;

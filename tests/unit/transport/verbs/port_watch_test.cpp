@@ -19,7 +19,7 @@ namespace {
 class Ports : public Nodes {
  protected:
   // Nothing that is noticed is noticed by waiting.
-  Ports() : Nodes(std::uint64_t{3600} * 1'000'000'000) {}
+  Ports() : Nodes(patience_of(std::uint64_t{3600} * 1'000'000'000)) {}
   void SetUp() override {
     if (std::getenv("RIPC_TEST_MAY_CUT") == nullptr) GTEST_SKIP() << "cuts the network: for the RDMA lab";
     Nodes::SetUp();

@@ -17,7 +17,7 @@ constexpr std::size_t kSize = std::size_t{32} << 20;
 class Transfers : public Nodes {
  protected:
   // A connection is silent for too long after two seconds.
-  Transfers() : Nodes(2'000'000'000) {}
+  Transfers() : Nodes(patience_of(2'000'000'000)) {}
 
   // An item of the client's, exposed, and its message taken by the server.
   struct Item {

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Long items that their owner opens before it is asked, over a real device; and what one costs.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <vector>
+
+#include "nodes.hpp"
+
+namespace ripc::verbs {
+namespace {
+
+constexpr std::size_t kSize = 64 << 10;
+
+class Offers : public Nodes {
+ protected:
+  void SetUp() override {
+    Nodes::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    ASSERT_EQ(send(8, 'a'), RIPC_OK);
+    ASSERT_NO_FATAL_FAILURE(receive(1));
+    bytes_ = client_->pool().lease(kSize).value();
+    window_ = server_->pool().lease(kSize).value();
+  }
+  void TearDown() override {
+    if (bytes_ != nullptr) (void)client_->pool().release(bytes_);
+    if (window_ != nullptr) (void)server_->pool().release(window_);
+    Nodes::TearDown();
+  }
+
+  // An item of the client's, exposed, and its message taken by the server.
+  struct Item {
+    wire::Descriptor descriptor{};
+    std::uint64_t transfer = 0;
+  };
+  Item expose(std::byte fill) {
+    std::fill_n(bytes_, kSize, fill);
+    Item item;
+    const memory::Hold hold = client_->pool().hold(bytes_, kSize).value();
+    const spi::Exposure exposure{.bytes = {bytes_, kSize}, .hold = &hold};
+    EXPECT_EQ(channel_->expose(std::span(&exposure, 1), std::span(&item.descriptor, 1), item.transfer), RIPC_OK);
+    EXPECT_EQ(sink_.source->begin(std::span(&item.descriptor, 1)), RIPC_OK);
+    return item;
+  }
+  ripc_status pull(const Item& item, bool finishes = false) {
+    spi::Pull pull{.descriptor = item.descriptor, .destination = window_, .finishes = finishes};
+    const Deadline deadline = Deadline::after(kLimit);
+    while (sink_.source->pull(pull) == RIPC_PENDING && !deadline.expired()) {
+    }
+    return pull.status;
+  }
+  ripc_status finish(const Item& item, ripc_status with = RIPC_OK) {
+    const Deadline deadline = Deadline::after(kLimit);
+    ripc_status status = RIPC_PENDING;
+    while (status == RIPC_PENDING && !deadline.expired()) status = sink_.source->finish(item.descriptor, with);
+    return status;
+  }
+  // Nothing is opened before there is a connection.
+  void make_connection() {
+    const Item item = expose(std::byte{1});
+    ASSERT_EQ(pull(item), RIPC_OK);
+    ASSERT_EQ(finish(item), RIPC_OK);
+    ASSERT_EQ(outcome_of(item.transfer), RIPC_OK);
+  }
+  bool becomes(const std::function<bool()>& state) const {
+    const Deadline deadline = Deadline::after(kLimit);
+    while (!state() && !deadline.expired()) std::this_thread::yield();
+    return state();
+  }
+  static RdmaBulk& bulk_of(Node& node) { return *node.transport().bulks().front(); }
+
+  std::byte* bytes_ = nullptr;
+  std::byte* window_ = nullptr;
+};
+
+TEST_F(Offers, AreReadWithoutAskingAndALongMessageCostsThisMuch) {
+  ASSERT_NO_FATAL_FAILURE(make_connection());
+  RdmaBulk& server = bulk_of(*server_);
+  RdmaBulk& client = bulk_of(*client_);
+  const std::uint64_t reader = server.tally()->work_requests;
+  const std::uint64_t owner = client.tally()->work_requests;
+  const std::uint64_t doorbells = server.tally()->doorbells + client.tally()->doorbells;
+  const Item item = expose(std::byte{2});
+  ASSERT_TRUE(becomes([&] { return server.offers() == 1; }));
+  EXPECT_EQ(pull(item, true), RIPC_OK);
+  EXPECT_EQ(server.offers(), 0u);
+  EXPECT_EQ(window_[0], std::byte{2});
+  EXPECT_EQ(window_[kSize - 1], std::byte{2});
+  // Was told with the last byte: this only asks for the answer.
+  EXPECT_EQ(finish(item), RIPC_OK);
+  EXPECT_EQ(outcome_of(item.transfer), RIPC_OK);
+  EXPECT_EQ(server.tally()->work_requests - reader, 2u) << "a read and the end";
+  // The window, if the device has them, the offer, and the answer to the end.
+  const std::uint64_t windows = fabric_->devices().front()->windows ? 1 : 0;
+  EXPECT_EQ(client.tally()->work_requests - owner, windows + 2);
+  EXPECT_EQ(server.tally()->doorbells + client.tally()->doorbells - doorbells, windows + 4);
+  EXPECT_EQ(server.connections_made(), 1u);
+}
+
+// To read by a key that has ended would cost the connection.
+TEST_F(Offers, AreTakenBackWithTheTransfer) {
+  ASSERT_NO_FATAL_FAILURE(make_connection());
+  RdmaBulk& server = bulk_of(*server_);
+  const Item item = expose(std::byte{2});
+  ASSERT_TRUE(becomes([&] { return server.offers() == 1; }));
+  EXPECT_EQ(channel_->revoke(item.transfer), RIPC_REVOKED);
+  ASSERT_TRUE(becomes([&] { return server.offers() == 0; }));
+  EXPECT_EQ(pull(item), RIPC_REVOKED);
+  (void)finish(item, RIPC_REFUSED);
+  ASSERT_NO_FATAL_FAILURE(make_connection());
+  EXPECT_EQ(server.connections_made(), 1u);
+}
+
+// A sender that is far ahead has only so much open; the rest is opened when it is asked for.
+TEST_F(Offers, AreLimitedAndWhatIsNotOfferedCanBePulled) {
+  ASSERT_NO_FATAL_FAILURE(make_connection());
+  RdmaBulk& server = bulk_of(*server_);
+  std::vector<Item> items;
+  constexpr std::size_t kItems = 100;
+  for (std::size_t index = 0; index < kItems; ++index) items.push_back(expose(std::byte{3}));
+  ASSERT_TRUE(becomes([&] { return server.offers() != 0; }));
+  for (const Item& item : items) {
+    ASSERT_EQ(pull(item), RIPC_OK);
+    ASSERT_EQ(finish(item), RIPC_OK);
+    EXPECT_LE(server.offers(), kItems / 2);
+  }
+  for (const Item& item : items) EXPECT_EQ(outcome_of(item.transfer), RIPC_OK);
+  EXPECT_EQ(server.connections_made(), 1u);
+}
+
+}  // namespace
+}  // namespace ripc::verbs
