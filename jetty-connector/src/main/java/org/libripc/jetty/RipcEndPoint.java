@@ -45,10 +45,11 @@ public final class RipcEndPoint extends AbstractEndPoint {
   private final Inbound in = new Inbound(this::finished);
   private final Outbound out;
   private final Runnable fillable = new Fillable();
-  private final Runnable completeWrite = new CompleteWrite();
+  private final CompleteWrite completeWrite = new CompleteWrite();
   // A thread finds itself here only if it is the one that receives, in received().
   private Thread receiving;
   private boolean mayWrite; // that thread's
+  private boolean mayFill; // likewise
   // Guarded by this.
   private Message life; // what tells the other side, once closed, that this one is alive no more
   private boolean accepted;
@@ -140,7 +141,12 @@ public final class RipcEndPoint extends AbstractEndPoint {
 
   @Override
   protected void needsFillInterest() {
-    if (in.isReadable()) multiplexer.execute(fillable);
+    if (!in.isReadable()) return;
+    if (Thread.currentThread() == receiving) {
+      mayFill = true;
+    } else {
+      multiplexer.execute(fillable);
+    }
   }
 
   @Override
@@ -247,9 +253,21 @@ public final class RipcEndPoint extends AbstractEndPoint {
     receiving = Thread.currentThread();
     try {
       task = take(message, frame);
+      // A request often tells that the response before it was taken; whoever waits for that reads
+      // it next.
+      if (mayWrite && completeWrite.getInvocationType() == Invocable.InvocationType.NON_BLOCKING) {
+        mayWrite = false;
+        try {
+          completeWrite.run();
+        } catch (RuntimeException problem) {
+          fail(new IOException(problem));
+        }
+      }
     } finally {
       receiving = null;
     }
+    if (mayFill && task == null) task = fillable;
+    mayFill = false;
     if (!mayWrite) return task;
     mayWrite = false;
     if (task == null) return completeWrite;

@@ -24,7 +24,7 @@ public record StreamOptions(
       new StreamOptions(
           1 << 20,
           16 << 10,
-          64 << 10,
+          256 << 10,
           0,
           Runtime.getRuntime().availableProcessors() >= PROCESSORS_TO_SPIN ? 50_000 : 0,
           5_000);
