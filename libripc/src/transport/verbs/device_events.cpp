@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/epoll.h>
 
+#include <cstring>
 #include <utility>
 
 namespace ripc::verbs {
@@ -32,10 +33,15 @@ void DeviceEvents::close() noexcept {
   (void)device_->library->close_device(std::exchange(context_, nullptr));
 }
 
-bool DeviceEvents::is_up(std::uint8_t port) const noexcept {
+bool DeviceEvents::is_up(const FabricPort& port) const noexcept {
   ibv_port_attr attributes{};
-  return context_ != nullptr && device_->library->read_port(context_, port, attributes) &&
-         attributes.state == IBV_PORT_ACTIVE;
+  if (context_ == nullptr || !device_->library->read_port(context_, port.number, attributes) ||
+      attributes.state != IBV_PORT_ACTIVE)
+    return false;
+  if (port.mtu == 0) return true;
+  ibv_gid gid{};
+  return attributes.lid == port.lid && device_->library->query_gid(context_, port.number, port.gid_index, &gid) == 0 &&
+         std::memcmp(gid.raw, port.gid.raw, sizeof gid.raw) == 0;
 }
 
 void DeviceEvents::on_events() {
@@ -45,8 +51,14 @@ void DeviceEvents::on_events() {
     device_->library->ack_async_event(&event);
     switch (event.event_type) {
       case IBV_EVENT_PORT_ACTIVE:
+        handler_(static_cast<std::uint8_t>(event.element.port_num), Change::up);
+        break;
       case IBV_EVENT_PORT_ERR:
-        handler_(static_cast<std::uint8_t>(event.element.port_num), event.event_type == IBV_EVENT_PORT_ACTIVE);
+        handler_(static_cast<std::uint8_t>(event.element.port_num), Change::down);
+        break;
+      case IBV_EVENT_LID_CHANGE:
+      case IBV_EVENT_GID_CHANGE:
+        handler_(static_cast<std::uint8_t>(event.element.port_num), Change::address);
         break;
       case IBV_EVENT_DEVICE_FATAL:
         gone = true;
@@ -59,7 +71,7 @@ void DeviceEvents::on_events() {
   if (!gone && errno != EAGAIN && errno != EINTR) gone = true;
   if (!gone) return;
   close();
-  handler_(0, false);
+  handler_(0, Change::down);
 }
 
 }  // namespace ripc::verbs

@@ -20,8 +20,10 @@ namespace ripc::verbs {
 // Responder only, but for the creation.
 class DeviceEvents {
  public:
-  // A port works, or works no more. 0: none of the device's, for good; nothing comes after that.
-  using Handler = std::function<void(std::uint8_t port, bool up)>;
+  // What has become of a port: it works, it works no more, or its addresses are others. 0: none of the device's works,
+  // for good; nothing comes after that.
+  enum class Change : std::uint8_t { up, down, address };
+  using Handler = std::function<void(std::uint8_t port, Change change)>;
 
   // The handler is called from the loop only. The errors of the system: the device cannot be opened once more.
   static Result<std::unique_ptr<DeviceEvents>> open(DevicePointer device, EventLoop& loop, Handler handler);
@@ -29,8 +31,8 @@ class DeviceEvents {
   DeviceEvents(const DeviceEvents&) = delete;
   DeviceEvents& operator=(const DeviceEvents&) = delete;
 
-  // Whether a port works, as the device says now.
-  bool is_up(std::uint8_t port) const noexcept;
+  // Whether a port works, and has the address that it had when the fabric was opened, as the device says now.
+  bool is_up(const FabricPort& port) const noexcept;
 
  private:
   DeviceEvents(DevicePointer device, EventLoop& loop, Handler handler)

@@ -7,13 +7,14 @@ void PortWatch::start(EventLoop& loop, Changed changed) {
   changed_ = std::move(changed);
   for (const DevicePointer& device : fabric_->devices()) {
     Result<std::unique_ptr<DeviceEvents>> events = DeviceEvents::open(
-        device, loop, [this, device](std::uint8_t number, bool up) { on_event(device, number, up); });
+        device, loop,
+        [this, device](std::uint8_t number, DeviceEvents::Change change) { on_event(device, number, change); });
     if (!events.ok()) continue;
     for (const FabricPort& port : fabric_->ports()) {
       const std::lock_guard lock(mutex_);
-      if (port.device == device && !(*events)->is_up(port.number)) down_.emplace(device.get(), port.number);
+      if (port.device == device && !(*events)->is_up(port)) down_.insert(port.ip);
     }
-    devices_.push_back(std::move(*events));
+    devices_.emplace(device.get(), std::move(*events));
   }
 }
 
@@ -21,22 +22,22 @@ void PortWatch::stop() noexcept { devices_.clear(); }
 
 bool PortWatch::is_up(const FabricPort& port) const {
   const std::lock_guard lock(mutex_);
-  return !down_.contains({port.device.get(), port.number});
+  return !down_.contains(port.ip);
 }
 
-void PortWatch::on_event(const DevicePointer& device, std::uint8_t number, bool up) {
-  std::vector<std::string> ips;
+void PortWatch::on_event(const DevicePointer& device, std::uint8_t number, DeviceEvents::Change change) {
+  // Another address of a port makes no difference to those that it had, nor does a port that is up already.
+  std::vector<std::string> up;
+  std::vector<std::string> down;
   for (const FabricPort& port : fabric_->ports()) {
     if (port.device != device || (number != 0 && port.number != number)) continue;
+    const bool works = change != DeviceEvents::Change::down && devices_.at(device.get())->is_up(port);
     const std::lock_guard lock(mutex_);
-    if (up) {
-      down_.erase({device.get(), port.number});
-    } else {
-      down_.emplace(device.get(), port.number);
-    }
-    ips.push_back(port.ip);
+    if (works && down_.erase(port.ip) != 0) up.push_back(port.ip);
+    if (!works && down_.insert(port.ip).second) down.push_back(port.ip);
   }
-  if (!ips.empty()) changed_(ips, up);
+  if (!down.empty()) changed_(down, false);
+  if (!up.empty()) changed_(up, true);
 }
 
 }  // namespace ripc::verbs

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -18,7 +19,7 @@ namespace ripc::verbs {
 
 class PortWatch {
  public:
-  // The addresses of a port that has begun or ceased to work. From the loop.
+  // The addresses that have begun or ceased to work: with their port, or because it has others now. From the loop.
   using Changed = std::function<void(const std::vector<std::string>& ips, bool up)>;
 
   explicit PortWatch(std::shared_ptr<const Fabric> fabric) : fabric_(std::move(fabric)) {}
@@ -32,13 +33,13 @@ class PortWatch {
   bool is_up(const FabricPort& port) const;
 
  private:
-  void on_event(const DevicePointer& device, std::uint8_t number, bool up);
+  void on_event(const DevicePointer& device, std::uint8_t number, DeviceEvents::Change change);
 
   const std::shared_ptr<const Fabric> fabric_;
   Changed changed_;
-  std::vector<std::unique_ptr<DeviceEvents>> devices_;
+  std::map<const Device*, std::unique_ptr<DeviceEvents>> devices_;
   mutable std::mutex mutex_;
-  std::set<std::pair<const Device*, std::uint8_t>> down_;
+  std::set<std::string> down_;  // IP addresses
 };
 
 }  // namespace ripc::verbs
