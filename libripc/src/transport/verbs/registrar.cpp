@@ -36,7 +36,11 @@ Result<RegionPointer> Registrar::range(const void* data, std::size_t size, unsig
   };
   ibv_mr* mr = make();
   // What is only kept must not use up what may be locked.
-  if (mr == nullptr && errno == ENOMEM && (cache_->drop_idle() | drop_parts())) mr = make();
+  if (mr == nullptr && errno == ENOMEM) {
+    (void)cache_->drop_idle();
+    drop_parts();
+    mr = make();
+  }
   if (mr == nullptr) {
     if (errno == EFAULT || errno == EINVAL) return RIPC_CANCELLED;
     return system_error(errno, "ibv_reg_mr", kAdvice);
@@ -92,11 +96,10 @@ Result<RegionPointer> Registrar::part(const memory::Arena& arena, const void* da
   return region;
 }
 
-bool Registrar::drop_parts() noexcept {
-  std::list<Part> dropped;
+void Registrar::drop_parts() noexcept {
+  std::list<Part> dropped;  // let go without the lock
   const std::lock_guard lock(mutex_);
   dropped.swap(parts_);
-  return !dropped.empty();
 }
 
 Result<RegionPointer> Registrar::for_window(const void* data, std::size_t size, const memory::Arena* arena) {

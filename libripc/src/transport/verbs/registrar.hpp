@@ -85,7 +85,7 @@ class Registrar {
 
   Result<RegionPointer> kept(const void* data, std::size_t size, bool exact);
   Result<RegionPointer> part(const memory::Arena& arena, const void* data, std::size_t size);
-  bool drop_parts() noexcept;
+  void drop_parts() noexcept;
   bool was_used(const void* data, std::size_t size) noexcept;
   unsigned own_access() const noexcept;
 
