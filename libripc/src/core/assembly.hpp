@@ -55,9 +55,10 @@ struct Service::Assembly {
   // Whether there is no more to say to the sender than that this item is there. A reply into a return buffer may still
   // be cancelled.
   bool ends_with(const Item& last) const noexcept {
-    return last.target != Target::return_buffer && !any_lent &&
-           std::all_of(items.begin(), items.end(),
-                       [&](const Item& item) { return &item == &last || (item.done && item.pull.status == RIPC_OK); });
+    return !any_lent && std::all_of(items.begin(), items.end(), [&](const Item& item) {
+      const bool is_there = &item == &last || (item.done && item.pull.status == RIPC_OK);
+      return is_there && item.target != Target::return_buffer;
+    });
   }
   void enter(Stage next) noexcept {
     stage = next;

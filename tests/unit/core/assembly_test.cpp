@@ -186,10 +186,15 @@ TEST_F(Assembly, AReplyIntoAReturnBufferDoesNotFinishTheTransfer) {
   std::vector<std::byte> buffer(FakeSource::kLength);
   FakeSource& source = peer();
   const std::uint64_t request = ask(buffer);
-  source.send_directed(1, request, 11);
+  post(1);
+  source.send_directed(1, request, 11, {12});
   expect_nothing();
   EXPECT_TRUE(source.is_pulling(11));
   EXPECT_FALSE(source.may_finish(11));
+  source.complete(11);
+  expect_nothing();
+  EXPECT_TRUE(source.is_pulling(12));
+  EXPECT_FALSE(source.may_finish(12));
 }
 
 TEST_F(Assembly, WhereThePathAllowsNoMoreOneMessageIsBegunAtATime) {

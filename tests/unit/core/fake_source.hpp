@@ -33,10 +33,13 @@ class FakeSource final : public spi::Source {
     for (const std::uint64_t key : keys) encoder.add(wire::Descriptor{.key = key, .location = 0, .length = length});
     send(encoder);
   }
-  // The same, as the reply to a request, for its first return buffer.
-  void send_directed(std::uint32_t tag, std::uint64_t request, std::uint64_t key) {
+  // The same, as the reply to a request, for its first return buffer; the others are for windows.
+  void send_directed(std::uint32_t tag, std::uint64_t request, std::uint64_t key,
+                     std::initializer_list<std::uint64_t> others = {}) {
     wire::Encoder encoder(wire::PacketKind::message, tag, kService);
     encoder.add(wire::Directed{0, {.key = key, .location = 0, .length = kLength}});
+    for (const std::uint64_t other : others)
+      encoder.add(wire::Descriptor{.key = other, .location = 0, .length = kLength});
     encoder.add_reply(request);
     send(encoder);
   }
