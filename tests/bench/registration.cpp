@@ -3,8 +3,8 @@
 //
 //   bench_registration [ROUNDS]      default: 200
 //
-// Prints one JSON object a size: medians, in nanoseconds. register: made and ended for one use. keep: the first use of
-// memory, which is watched from then on. hit: each later use. unmap: munmap() of memory that is kept, unmap_plain: of
+// Prints one JSON object a size: medians, in nanoseconds. register: made and ended for one use. keep: the use from
+// which on the memory is watched. hit: each later use. unmap: munmap() of memory that is kept, unmap_plain: of
 // other memory.
 #include <cstdio>
 
@@ -62,8 +62,11 @@ void measure(ripc::verbs::Registrar& registrar, ripc::verbs::RegistrationCache& 
       const auto local = registrar.local(memory, size, false);
       if (!local.ok()) fail(local.status());
     };
-    use();  // the first one keeps nothing
-    keep.push_back(time_of(use));
+    // The second use keeps it, or the first where the same range was used in the round before.
+    const std::size_t before = cache.counters().kept;
+    Nanoseconds took = 0;
+    for (int attempt = 0; attempt < 2 && cache.counters().kept == before; ++attempt) took = time_of(use);
+    keep.push_back(took);
     const std::uint64_t made = registrar.range_count();
     hit.push_back(time_of(use));
     if (registrar.range_count() != made) fail(RIPC_UNSUPPORTED);
