@@ -290,6 +290,26 @@ TEST_P(Groups, MessagesOfOneSenderArriveInOrder) {
   for (std::uint32_t index = 1; index <= 50; ++index) EXPECT_EQ(ripc_message_tag(receive(server_).get()), index);
 }
 
+TEST_P(Groups, AStreamOfMessagesToAllAndToOneComesOnceAndInOrder) {
+  const Context third = make_context();
+  const Service second = make_service(server_context_);
+  const Service other = make_service(third);
+  const std::array<const Service*, 3> members = {&server_, &second, &other};
+  for (const Service* member : members) ASSERT_EQ(ripc_group_join(member->get(), group_), RIPC_OK);
+  ASSERT_TRUE(sees_members(3));
+  // Long enough for a network to find out whether one packet reaches them all.
+  const std::uint64_t end = now() + 1000 * kMillisecond;
+  std::uint32_t sent = 0;
+  while (sent < 500 || (sent < 20'000 && now() < end)) {
+    ASSERT_EQ(send_to_group("stream " + std::to_string(++sent)).taken, 3u) << ripc_last_error();
+    const std::string direct = "direct " + std::to_string(sent);
+    ASSERT_EQ(send_text(client_, id_of(second), direct), RIPC_OK);
+    for (const Service* member : members) ASSERT_EQ(text_of(receive(*member)), "stream " + std::to_string(sent));
+    ASSERT_EQ(text_of(receive(second)), direct);
+  }
+  for (const Service* member : members) expect_nothing_more(*member);
+}
+
 TEST_P(Groups, AMemberCanBeAnswered) {
   ASSERT_EQ(ripc_group_join(server_.get(), group_), RIPC_OK);
   ASSERT_TRUE(sees_members(1));

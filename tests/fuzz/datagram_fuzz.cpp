@@ -30,7 +30,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   require(size >= datagram::kHeaderSize);
-  require((header.kind == datagram::Kind::data) == (size > datagram::kHeaderSize));
+  require(header.kind == datagram::Kind::multicast ||
+          (header.kind == datagram::Kind::data) == (size > datagram::kHeaderSize));
   require(header.kind != datagram::Kind::credit || header.credit_link != 0);
   datagram::HeaderBytes again;
   datagram::encode(header, again);

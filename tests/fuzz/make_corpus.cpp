@@ -176,10 +176,13 @@ void write_sessions(const std::filesystem::path& folder) {
                                                                   .credit = 200});
   write_frame(folder / "datagram_refused",
               session::DatagramOpened{.request = 1, .status = RIPC_UNSUPPORTED, .link = 6});
+  write_frame(folder / "hear", session::Hear{.link = 6, .token = 11, .group = kSource >> 1});
+  write_frame(folder / "heard", session::Heard{.link = 6, .token = 11});
+  write_frame(folder / "hear_no_more", session::HearNoMore{.link = 6, .token = 11});
 
   Bytes bytes;
   session::encode(session::Bye{}, bytes);
-  bytes[5] = std::byte{17};
+  bytes[5] = std::byte{255};
   write(folder / "refused_type", bytes);
   bytes[4] = std::byte{2};
   write(folder / "refused_version", bytes);
@@ -204,6 +207,8 @@ void write_datagrams(const std::filesystem::path& folder) {
                  packet);
   write_datagram("credit", {.kind = Kind::credit, .token = 2, .credit_link = 1, .credit = 5000}, {});
   write_datagram("probe", {.kind = Kind::probe, .token = 2, .spent = 26}, {});
+  write_datagram("multicast", {.kind = Kind::multicast, .sequence = 1, .token = 11}, packet);
+  write_datagram("greeting", {.kind = Kind::multicast, .token = 11}, {});
   write_datagram("refused_empty_data", {.kind = Kind::data, .sequence = 1, .token = 2, .spent = 13}, {});
   write_datagram("refused_credit_for_nobody", {.kind = Kind::credit, .token = 2}, {});
 }

@@ -37,4 +37,13 @@ inline Status read_number(const char* name, std::uint64_t least, std::uint64_t m
   return {};
 }
 
+// Sets `choice` if the variable is "on" or "off".
+inline Status read_switch(const char* name, bool& choice) {
+  const std::string text = environment(name);
+  if (!text.empty() && text != "on" && text != "off")
+    return Status(RIPC_INVALID_ARGUMENT, std::string(name) + " is '" + text + "': set it to on or off.");
+  if (!text.empty()) choice = text == "on";
+  return {};
+}
+
 }  // namespace ripc::capi

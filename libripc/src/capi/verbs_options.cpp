@@ -18,6 +18,8 @@ Result<verbs::TransportOptions> read_verbs_options() {
   options.max_connections = static_cast<std::size_t>(connections);
   status = read_number("RIPC_VERBS_CACHE_BYTES", 0, std::uint64_t{1} << 46, options.cache.bytes);
   if (!status.ok()) return status;
+  status = read_switch("RIPC_VERBS_GROUPS", options.multicast_groups);
+  if (!status.ok()) return status;
   return options;
 }
 

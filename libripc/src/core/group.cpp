@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A service as a member of groups, and as a sender to them.
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <iterator>
+#include <memory_resource>
+#include <vector>
 
 #include "core/sending.hpp"
 #include "core/service.hpp"
@@ -57,19 +63,44 @@ Status Service::change_groups(ripc_service_id group, bool join) {
 
 // One message on its way to the members of a group.
 struct Service::GroupSend {
-  ripc_service_id group = 0;
-  wire::Plain message;
-  Deadline deadline;
-  ripc_group_outcome* outcome = nullptr;
+  GroupSend(ripc_service_id to, const wire::Plain& plain, Deadline until, ripc_group_outcome* told)
+      : group(to), message(plain), deadline(until), outcome(told) {}
+
+  const ripc_service_id group;
+  const wire::Plain message;
+  const Deadline deadline;
+  ripc_group_outcome* const outcome;
   std::uint32_t taken = 0;
   std::uint32_t missed = 0;
   Status failure{};  // why nobody took it: no room, then the size, then what the last path said
+  // Members that their network may reach with one packet.
+  struct Reachable {
+    GroupMember* member;
+    std::shared_ptr<spi::Channel> channel;
+  };
+  // Enough that a send to some dozens of members allocates nothing.
+  std::array<std::byte, 8192> memory;
+  std::pmr::monotonic_buffer_resource resource{memory.data(), memory.size()};
+  std::pmr::vector<Reachable> together{&resource};
+  std::pmr::vector<GroupMember*> without_channel{&resource};
 
   void start() noexcept {
     taken = missed = 0;
     failure = Status();
+    together.clear();
+    without_channel.clear();
   }
   void took() noexcept { ++taken; }
+  // What became of the message to a member that had a channel, or none.
+  void settle(GroupMember& member, ripc_status status) {
+    if (status == RIPC_OK) {
+      took();
+    } else if (is_gone(status) || status == RIPC_NO_SERVICE) {
+      without_channel.push_back(&member);
+    } else {
+      missed_by(member, status);
+    }
+  }
   void missed_by(const GroupMember& member, Status why) {
     if (outcome != nullptr && outcome->missed != nullptr && missed < outcome->missed_capacity)
       outcome->missed[missed] = member.record().id;
@@ -88,10 +119,7 @@ Status Service::send_to_group(const SendArguments& arguments) {
                   "ripc_group_members().");
   wire::Plain message;
   if (!describe(arguments.items, arguments.tag, message)) return RIPC_TOO_LARGE;
-  GroupSend sending{.group = arguments.to,
-                    .message = message,
-                    .deadline = Deadline::after(context_.resolve_timeout()),
-                    .outcome = arguments.outcome};
+  GroupSend sending(arguments.to, message, Deadline::after(context_.resolve_timeout()), arguments.outcome);
   std::shared_ptr<const GroupList> list = context_.groups().members(arguments.to);
   send_to_members(*list, sending);
   if (sending.taken == 0 && is_gone(sending.failure.code())) {
@@ -109,18 +137,12 @@ Status Service::send_to_group(const SendArguments& arguments) {
 }
 
 void Service::send_to_members(const GroupList& list, GroupSend& sending) {
-  std::vector<GroupMember*> without_channel;
   for (const std::shared_ptr<GroupMember>& member : list.members) {
-    const ripc_status status = send_to_member(*member, sending);
-    if (status == RIPC_OK) {
-      sending.took();
-    } else if (is_gone(status) || status == RIPC_NO_SERVICE) {
-      without_channel.push_back(member.get());
-    } else {
-      sending.missed_by(*member, status);
-    }
+    const ripc_status status = send_to_member(*member, sending, false);
+    if (status != RIPC_PENDING) sending.settle(*member, status);
   }
-  for (GroupMember* member : without_channel) {
+  if (!sending.together.empty()) send_together(sending);
+  for (GroupMember* member : sending.without_channel) {
     Status status = connect_and_send(*member, sending);
     if (status.ok()) {
       sending.took();
@@ -130,9 +152,30 @@ void Service::send_to_members(const GroupList& list, GroupSend& sending) {
   }
 }
 
+void Service::send_together(GroupSend& sending) {
+  auto& all = sending.together;
+  std::sort(all.begin(), all.end(), [](const auto& one, const auto& other) {
+    return std::less<>()(one.channel->multicast(), other.channel->multicast());
+  });
+  std::pmr::vector<spi::Channel*> channels(&sending.resource);
+  std::pmr::vector<std::uint8_t> sent(&sending.resource);
+  for (auto first = all.begin(); first != all.end();) {
+    spi::Multicast* const by = first->channel->multicast();
+    const auto end = std::find_if(first, all.end(), [&](const auto& one) { return one.channel->multicast() != by; });
+    channels.clear();
+    std::transform(first, end, std::back_inserter(channels), [](const auto& one) { return one.channel.get(); });
+    sent.assign(channels.size(), 0);
+    if (channels.size() > 1) by->send(sending.group, channels, sending.message, sent);
+    for (std::size_t index = 0; first != end; ++index, ++first) {
+      if (sent[index] != 0) count_sent(ThreadEpoch::current(), sending.message.bytes);
+      sending.settle(*first->member, sent[index] != 0 ? RIPC_OK : send_to_member(*first->member, sending));
+    }
+  }
+}
+
 // By the channel that there is. RIPC_NO_SERVICE: there is none; RIPC_PEER_DEAD, RIPC_CLOSED: it was of no use, and is
-// dropped.
-ripc_status Service::send_to_member(const GroupMember& member, GroupSend& sending) {
+// dropped. RIPC_PENDING, unless it is to be sent to alone: nothing was sent, it is in sending.together now.
+ripc_status Service::send_to_member(GroupMember& member, GroupSend& sending, bool alone) {
   const spi::ServiceRecord& record = member.record();
   std::shared_ptr<spi::Channel> useless;
   ripc_status status = RIPC_OK;
@@ -146,6 +189,9 @@ ripc_status Service::send_to_member(const GroupMember& member, GroupSend& sendin
       if ((*channel)->incarnation() < record.incarnation) useless = *channel;
     } else if (sending.message.packet_size() > (*channel)->packet_limit()) {
       status = RIPC_TOO_LARGE;
+    } else if (!alone && (*channel)->multicast() != nullptr) {
+      sending.together.push_back({&member, *channel});
+      return RIPC_PENDING;
     } else {
       status = send_by(**channel, sending.message, thread);
       if (is_gone(status)) useless = *channel;

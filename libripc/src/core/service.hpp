@@ -159,7 +159,8 @@ class Service final : private spi::PacketSink {
   Status change_groups(ripc_service_id group, bool join);
   Status send_to_group(const SendArguments& arguments);
   void send_to_members(const GroupList& list, GroupSend& sending);
-  ripc_status send_to_member(const GroupMember& member, GroupSend& sending);
+  void send_together(GroupSend& sending);
+  ripc_status send_to_member(GroupMember& member, GroupSend& sending, bool alone = true);
   Status connect_and_send(GroupMember& member, GroupSend& sending);
   void lose_member(const GroupMember& member, ripc_service_id group);
   Result<std::size_t> group_short_limit(ripc_service_id group, std::size_t items);

@@ -53,7 +53,7 @@ ripc_status LinkSource::push(const wire::Grant& grant, spi::Bytes bytes) noexcep
 spi::Bytes LinkSource::accept(spi::Bytes datagram, PortCounters& counters) noexcept {
   Header header;
   if (wire::datagram::decode(datagram, header) != RIPC_OK || header.token != parts_.token ||
-      header.kind == Kind::credit) [[unlikely]] {
+      header.kind == Kind::credit || header.kind == Kind::multicast) [[unlikely]] {
     increase(counters.corrupt);
     return {};
   }
@@ -65,28 +65,55 @@ spi::Bytes LinkSource::accept(spi::Bytes datagram, PortCounters& counters) noexc
     return {};
   }
   std::uint32_t missing = 0;
-  switch (window_.note(header.sequence, missing)) {
+  if (!is_fresh(window_, header.sequence, missing, counters)) [[unlikely]]
+    return {};
+  granter_.consumed(header.spent);
+  return datagram.subspan(wire::datagram::kHeaderSize);
+}
+
+spi::Bytes LinkSource::accept_multicast(spi::Bytes datagram, ReplayWindow& window, std::uint32_t cost,
+                                        PortCounters& counters) noexcept {
+  Header header;
+  if (wire::datagram::decode(datagram, header) != RIPC_OK || header.kind != Kind::multicast) [[unlikely]] {
+    increase(counters.corrupt);
+    return {};
+  }
+  const spi::Bytes packet = datagram.subspan(wire::datagram::kHeaderSize);
+  if (packet.empty()) [[unlikely]] {
+    (void)parts_.session->stream.send(wire::session::Heard{.link = parts_.link, .token = header.token});
+    return {};
+  }
+  std::uint32_t missing = 0;
+  if (!is_fresh(window, header.sequence, missing, counters)) [[unlikely]]
+    return {};
+  granter_.consumed_more((missing + 1) * cost);
+  return packet;
+}
+
+// Whether this number is one that is to be taken. Counts what that says of others.
+bool LinkSource::is_fresh(ReplayWindow& window, std::uint32_t sequence, std::uint32_t& missing,
+                          PortCounters& counters) noexcept {
+  switch (window.note(sequence, missing)) {
     case ReplayWindow::Verdict::fresh:
       break;
     case ReplayWindow::Verdict::late: {
       increase(counters.late);
       const std::uint64_t lost = counters.lost.load(std::memory_order_relaxed);
       if (lost != 0) counters.lost.store(lost - 1, std::memory_order_relaxed);
-      return {};
+      return false;
     }
     case ReplayWindow::Verdict::duplicate:
       increase(counters.duplicates);
-      return {};
+      return false;
     case ReplayWindow::Verdict::absurd:
       increase(counters.corrupt);
-      return {};
+      return false;
   }
   if (missing != 0) [[unlikely]] {
     increase(counters.lost, missing);
     missed_ = true;
   }
-  granter_.consumed(header.spent);
-  return datagram.subspan(wire::datagram::kHeaderSize);
+  return true;
 }
 
 void LinkSource::pass_credit(std::uint32_t link, std::uint32_t credit) noexcept {

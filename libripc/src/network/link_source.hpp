@@ -58,6 +58,10 @@ class LinkSource : public spi::Source {
 
   // Looks at one datagram that has just been read. The packet to be delivered; empty if there is none.
   spi::Bytes accept(spi::Bytes datagram, PortCounters& counters) noexcept;
+  // The same for one that the sender has sent to several at once: its number is one of `window`, and it has cost the
+  // link `cost`. Empty also for a greeting, which is answered.
+  spi::Bytes accept_multicast(spi::Bytes datagram, ReplayWindow& window, std::uint32_t cost,
+                              PortCounters& counters) noexcept;
   // After each batch of datagrams: tells the sender of room, if it is time to.
   void settle(PortCounters& counters) noexcept;
   // Packets that were read and cannot be delivered yet, first come first.
@@ -86,6 +90,7 @@ class LinkSource : public spi::Source {
   const Parts parts_;
 
  private:
+  bool is_fresh(ReplayWindow& window, std::uint32_t sequence, std::uint32_t& missing, PortCounters& counters) noexcept;
   void pass_credit(std::uint32_t link, std::uint32_t credit) noexcept;
   void send_credit(PortCounters& counters) noexcept;
 

@@ -218,4 +218,32 @@ bool SessionTransport::on(const SessionPointer& session, const wire::session::Wa
   return true;
 }
 
+// Calls use(port, source) with the receiving end of a link of the peer, under the mutex. It may be gone.
+template <typename Use>
+void SessionTransport::with_source(const SessionPointer& session, std::uint32_t link, Use&& use) {
+  const std::lock_guard lock(mutex_);
+  const auto source = session->sources.find(link);
+  if (source == session->sources.end()) return;
+  const auto port = ports_.find(session->source_services[link]);
+  if (port != ports_.end() && !port->second->closed()) use(*port->second, source->second);
+}
+
+void SessionTransport::on(const SessionPointer& session, const wire::session::Hear& frame) {
+  with_source(session, frame.link, [&](UdpPort& port, const auto& source) { asked_to_hear(port, source, frame); });
+}
+
+void SessionTransport::on(const SessionPointer& session, const wire::session::HearNoMore& frame) {
+  with_source(session, frame.link,
+              [&](UdpPort& port, const auto& source) { asked_to_hear_no_more(port, *source, frame); });
+}
+
+void SessionTransport::on(const SessionPointer& session, const wire::session::Heard& frame) {
+  if (const auto channel = session->channel(frame.link)) heard(*channel, frame);
+}
+
+void SessionTransport::for_each_port(const std::function<void(UdpPort&)>& visit) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [service, port] : ports_) visit(*port);
+}
+
 }  // namespace ripc::network

@@ -84,6 +84,14 @@ class SessionTransport : public spi::Transport {
       const SessionPointer&, const wire::session::OpenDatagram&, UdpPort&) {
     return RIPC_UNSUPPORTED;
   }
+  // The peer asks the service of one of its links to listen to a multicast group, or no more. With the transport's
+  // mutex held.
+  virtual void asked_to_hear(UdpPort&, const std::shared_ptr<LinkSource>&, const wire::session::Hear&) {}
+  virtual void asked_to_hear_no_more(UdpPort&, const LinkSource&, const wire::session::HearNoMore&) {}
+  // The other end of a channel of this side has heard a greeting.
+  virtual void heard(LinkChannel&, const wire::session::Heard&) {}
+  // Calls `visit` for each port, with the transport's mutex held.
+  void for_each_port(const std::function<void(UdpPort&)>& visit);
   // Any thread. The addresses of this machine that others may dial, best first.
   virtual std::vector<std::string> own_ips() const = 0;
 
@@ -166,6 +174,11 @@ class SessionTransport : public spi::Transport {
   bool on(const SessionPointer& session, const wire::session::BulkPort& frame);
   void on(const SessionPointer& session, const wire::session::OpenDatagram& frame);
   bool on(const SessionPointer& session, const wire::session::DatagramOpened& frame);
+  void on(const SessionPointer& session, const wire::session::Hear& frame);
+  void on(const SessionPointer& session, const wire::session::HearNoMore& frame);
+  void on(const SessionPointer& session, const wire::session::Heard& frame);
+  template <typename Use>
+  void with_source(const SessionPointer& session, std::uint32_t link, Use&& use);
   Result<UdpPort*> port_for(const SessionPointer& session, ripc_service_id service, std::uint32_t link);
   template <typename Frame, typename Keep>
   bool answered(const SessionPointer& session, const Frame& frame, Keep&& keep);

@@ -44,6 +44,21 @@ struct Exposure {
   const memory::Hold* hold;  // tells pooled from foreign memory; stays with core
 };
 
+class Channel;
+
+// A network's way to send one packet to several channels at once.
+class Multicast {
+ public:
+  // Any. The message of `group` to these channels, whose multicast() this is: sent[i] becomes 1 for each that has it
+  // as if its send_plain() had returned RIPC_OK. The others are sent to one by one, by whoever calls: they have no
+  // room, or cannot be reached together, now or ever.
+  virtual void send(ripc_service_id group, std::span<Channel* const> channels, const wire::Plain& message,
+                    std::span<std::uint8_t> sent) noexcept = 0;
+
+ protected:
+  ~Multicast() = default;
+};
+
 class Channel {
  public:
   virtual ~Channel() = default;
@@ -68,10 +83,7 @@ class Channel {
   // Any. The same for a plain message, for transports that write it straight to where it travels.
   virtual ripc_status send_plain(const wire::Plain& message, bool& woke) noexcept {
     wire::Encoder encoder(wire::PacketKind::message, message.tag, message.source);
-    for (const ripc_item& item : message.items) {
-      if (!encoder.add_payload({static_cast<const std::byte*>(item.data), item.size})) return RIPC_TOO_LARGE;
-    }
-    return send(encoder.finish(), woke);
+    return wire::add_items(message, encoder) ? send(encoder.finish(), woke) : RIPC_TOO_LARGE;
   }
 
   // Any. Several of them, in order. RIPC_OK: the first `sent` (at least one) were sent; call again for the others. Else
@@ -128,6 +140,9 @@ class Channel {
 
   // Any. False once the peer is known to be gone.
   virtual bool alive() const noexcept = 0;
+
+  // Any. What can send to this channel and to others at once, those that have the same; null: nothing.
+  virtual Multicast* multicast() noexcept { return nullptr; }
 
   // Any. One line for people: which path and why.
   virtual std::string describe() const = 0;

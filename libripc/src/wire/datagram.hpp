@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of every UDP datagram of the socket transport. docs/wire.md is the specification. Little-endian,
-// versioned; the decoder trusts nothing.
+// The header of every datagram of a link. docs/wire.md is the specification. Little-endian, versioned; the decoder
+// trusts nothing.
 //
 //   header   28 bytes   u8 version | u8 kind | u16 zero | u32 sequence | u64 token | u32 spent | u32 credit_link |
 //                       u32 credit
-//   packet              of a data datagram (wire/packet.hpp); nothing else has one
+//   packet              of a data datagram, and perhaps of a multicast one (wire/packet.hpp); nothing else has one
 #pragma once
 
 #include <array>
@@ -24,12 +24,15 @@ enum class Kind : std::uint8_t {
   data = 1,    // to the receiver; a packet follows
   credit = 2,  // to the sender: room was granted
   probe = 3,   // to the receiver: how much room is there?
+  // To many receivers, by a network's multicast group; a packet may follow, else it is a greeting.
+  multicast = 4,
 };
 
 struct Header {
   Kind kind = Kind::data;
-  std::uint32_t sequence = 0;     // data: of this packet on its link, from 1 on, modulo 2^32 (0 comes after the last)
-  std::uint64_t token = 0;        // of the link that the datagram travels on
+  // data: of this packet on its link, from 1 on, modulo 2^32 (0 comes after the last); multicast: with its token
+  std::uint32_t sequence = 0;
+  std::uint64_t token = 0;        // of the link that the datagram travels on; multicast: of a round (session.hpp, Hear)
   std::uint32_t spent = 0;        // data and probe: what the sender has spent so far, modulo 2^32
   std::uint32_t credit_link = 0;  // the link that `credit` is for; 0: none
   std::uint32_t credit = 0;       // how far that link's sender may spend, modulo 2^32
@@ -57,14 +60,15 @@ inline ripc_status decode(std::span<const std::byte> bytes, Header& header) noex
   if (bytes.size() < kHeaderSize) return RIPC_CORRUPT;
   const auto head = load_le<std::uint32_t>(bytes.data());
   const std::uint32_t kind = head >> 8;  // with the zeros
-  if (kind == 0 || kind > static_cast<std::uint32_t>(Kind::probe)) return RIPC_CORRUPT;
+  if (kind == 0 || kind > static_cast<std::uint32_t>(Kind::multicast)) return RIPC_CORRUPT;
   header.kind = static_cast<Kind>(kind);
   header.sequence = load_le<std::uint32_t>(bytes.data() + 4);
   header.token = load_le<std::uint64_t>(bytes.data() + 8);
   header.spent = load_le<std::uint32_t>(bytes.data() + 16);
   header.credit_link = load_le<std::uint32_t>(bytes.data() + 20);
   header.credit = load_le<std::uint32_t>(bytes.data() + 24);
-  if ((header.kind == Kind::data) != (bytes.size() > kHeaderSize)) return RIPC_CORRUPT;
+  const bool has_packet = bytes.size() > kHeaderSize;
+  if (header.kind != Kind::multicast && (header.kind == Kind::data) != has_packet) return RIPC_CORRUPT;
   if (header.kind == Kind::credit && header.credit_link == 0) return RIPC_CORRUPT;
   return RIPC_OK;
 }

@@ -48,6 +48,14 @@ inline std::byte* write_plain_head(const Plain& plain, std::byte* to) noexcept {
   }
 }
 
+// The same packet for transports that send a list of ranges: `encoder` was made with the message's tag and source.
+// False: it has no room for an item.
+inline bool add_items(const Plain& plain, Encoder& encoder) noexcept {
+  return std::all_of(plain.items.begin(), plain.items.end(), [&](const ripc_item& item) {
+    return encoder.add_payload({static_cast<const std::byte*>(item.data), item.size});
+  });
+}
+
 // Reads a packet that the peer may be changing meanwhile. Every byte of the header and the table is read once.
 class PlainReader {
  public:

@@ -3,6 +3,7 @@
 
 #include <tuple>
 
+#include "base/group_id.hpp"
 #include "wire/bytes.hpp"
 #include "wire/fields.hpp"
 
@@ -12,7 +13,7 @@ namespace {
 
 using fields::is_known;
 
-static_assert(std::variant_size_v<Frame> == static_cast<std::size_t>(Type::datagram_opened));
+static_assert(std::variant_size_v<Frame> == static_cast<std::size_t>(Type::hear_no_more));
 
 // ---- Layouts: the fields of each frame in wire order, for both directions --------------------------------------
 
@@ -90,6 +91,18 @@ struct Layout<DatagramOpened> {
       &DatagramOpened::gid,          &DatagramOpened::lid,    &DatagramOpened::queue_pair, &DatagramOpened::queue_key,
       &DatagramOpened::packet_limit, &DatagramOpened::credit};
 };
+template <>
+struct Layout<Hear> {
+  static constexpr std::tuple kFields{&Hear::link, &Hear::token, &Hear::group};
+};
+template <>
+struct Layout<Heard> {
+  static constexpr std::tuple kFields{&Heard::link, &Heard::token};
+};
+template <>
+struct Layout<HearNoMore> {
+  static constexpr std::tuple kFields{&HearNoMore::link, &HearNoMore::token};
+};
 
 // ---- What values are allowed ---------------------------------------------------------------------------------
 
@@ -120,6 +133,9 @@ bool is_valid(const DatagramOpened& opened) noexcept {
   return is_known(opened.status) &&
          opened == DatagramOpened{.request = opened.request, .status = opened.status, .link = opened.link};
 }
+bool is_valid(const Hear& hear) noexcept { return hear.token != 0 && is_group(hear.group); }
+bool is_valid(const Heard& heard) noexcept { return heard.token != 0; }
+bool is_valid(const HearNoMore& hear) noexcept { return hear.token != 0; }
 bool is_valid(const LinkClosed& closed) noexcept { return is_known(closed.status); }
 bool is_valid(const Control& control) noexcept { return !control.packet.empty(); }
 bool is_valid(const Fenced& fenced) noexcept { return is_known(fenced.status); }
@@ -155,6 +171,9 @@ template ripc_status encode(const Bye&, std::vector<std::byte>&);
 template ripc_status encode(const BulkPort&, std::vector<std::byte>&);
 template ripc_status encode(const OpenDatagram&, std::vector<std::byte>&);
 template ripc_status encode(const DatagramOpened&, std::vector<std::byte>&);
+template ripc_status encode(const Hear&, std::vector<std::byte>&);
+template ripc_status encode(const Heard&, std::vector<std::byte>&);
+template ripc_status encode(const HearNoMore&, std::vector<std::byte>&);
 
 Result<std::size_t> frame_size(std::span<const std::byte> prefix) noexcept {
   Reader reader(prefix);

@@ -43,6 +43,9 @@ enum class Type : std::uint8_t {
   bulk_port = 14,
   open_datagram = 15,
   datagram_opened = 16,
+  hear = 17,
+  heard = 18,
+  hear_no_more = 19,
 };
 
 using Nonce = std::array<std::byte, 16>;
@@ -219,9 +222,35 @@ struct DatagramOpened {
   friend bool operator==(const DatagramOpened&, const DatagramOpened&) = default;
 };
 
+// Sessions of the RDMA transport only, from the opener of a link over datagrams: what comes to the network's multicast
+// address of the group with this token is sent to the link's service too.
+struct Hear {
+  static constexpr Type kType = Type::hear;
+  std::uint32_t link = 0;
+  std::uint64_t token = 0;  // not 0; another for each question
+  std::uint64_t group = 0;  // service id of a group
+  friend bool operator==(const Hear&, const Hear&) = default;
+};
+
+// Its answer, each time that a greeting with the token has come.
+struct Heard {
+  static constexpr Type kType = Type::heard;
+  std::uint32_t link = 0;
+  std::uint64_t token = 0;
+  friend bool operator==(const Heard&, const Heard&) = default;
+};
+
+// From whoever asked: no more is sent with this token.
+struct HearNoMore {
+  static constexpr Type kType = Type::hear_no_more;
+  std::uint32_t link = 0;
+  std::uint64_t token = 0;
+  friend bool operator==(const HearNoMore&, const HearNoMore&) = default;
+};
+
 // In the order of their types.
 using Frame = std::variant<Hello, HelloReply, Confirm, Open, Opened, CloseLink, LinkClosed, Control, Fence, Fenced,
-                           Heartbeat, WantBulk, Bye, BulkPort, OpenDatagram, DatagramOpened>;
+                           Heartbeat, WantBulk, Bye, BulkPort, OpenDatagram, DatagramOpened, Hear, Heard, HearNoMore>;
 
 // Makes `out` exactly the frame of one of the structures above; its capacity is reused. RIPC_TOO_LARGE: more than
 // kMaxSize; RIPC_INVALID_ARGUMENT: a field has a value that decode() refuses. `out` is then empty.

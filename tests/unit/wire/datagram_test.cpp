@@ -37,7 +37,7 @@ ripc_status decode_status(const Bytes& bytes) {
 TEST(Datagram, FieldsLieWhereTheSpecificationSays) { EXPECT_EQ(to_hex(encoded(kSample)), kSampleHex); }
 
 TEST(Datagram, EveryKindIsReadAsItWasWritten) {
-  for (const Kind kind : {Kind::data, Kind::credit, Kind::probe}) {
+  for (const Kind kind : {Kind::data, Kind::credit, Kind::probe, Kind::multicast}) {
     Header header = kSample;
     header.kind = kind;
     Header read;
@@ -60,7 +60,7 @@ TEST(Datagram, WhatIsShorterThanAHeaderIsRefused) {
 }
 
 TEST(Datagram, UnknownKindsAndZerosThatAreNoneAreRefused) {
-  for (const int kind : {0, 4, 255}) {
+  for (const int kind : {0, 5, 255}) {
     Bytes bytes = encoded(kSample, 1);
     bytes[1] = static_cast<std::byte>(kind);
     EXPECT_EQ(decode_status(bytes), RIPC_CORRUPT) << kind;
@@ -72,13 +72,16 @@ TEST(Datagram, UnknownKindsAndZerosThatAreNoneAreRefused) {
   }
 }
 
-TEST(Datagram, DataHasAPacketAndNothingElseHas) {
+TEST(Datagram, DataHasAPacketMulticastMayHaveOneAndNothingElseHas) {
   Header header = kSample;
   EXPECT_EQ(decode_status(encoded(header)), RIPC_CORRUPT);
   for (const Kind kind : {Kind::credit, Kind::probe}) {
     header.kind = kind;
     EXPECT_EQ(decode_status(encoded(header, 1)), RIPC_CORRUPT);
   }
+  header.kind = Kind::multicast;
+  EXPECT_EQ(decode_status(encoded(header)), RIPC_OK) << "a greeting";
+  EXPECT_EQ(decode_status(encoded(header, 1)), RIPC_OK);
 }
 
 TEST(Datagram, ACreditForNoLinkIsRefused) {

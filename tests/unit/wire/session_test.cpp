@@ -84,6 +84,10 @@ std::vector<Sample> samples() {
                       .credit = 8},
        std::string("01 00 00 00 00 00 00 00 00 00 00 00 02 00 00 00 03 00 00 00 00 00 00 00 ") + kNonce +
            " 04 00 00 00 05 00 00 00 06 00 00 00 07 00 00 00 08 00 00 00"},
+      {"hear", Hear{.link = 1, .token = 2, .group = ripc_service_id{1} << 62},
+       "01 00 00 00 02 00 00 00 00 00 00 00 00 00 00 00 00 00 00 40"},
+      {"heard", Heard{.link = 1, .token = 2}, "01 00 00 00 02 00 00 00 00 00 00 00"},
+      {"hear_no_more", HearNoMore{.link = 1, .token = 2}, "01 00 00 00 02 00 00 00 00 00 00 00"},
   };
 }
 
@@ -202,6 +206,10 @@ TEST(SessionFrame, ValuesThatTheirCommentsExcludeAreNeitherWrittenNorRead) {
       changed(opened, [](Opened& frame) { frame.port = 0; }),
       changed(opened, [](Opened& frame) { frame.status = RIPC_NO_SERVICE; }),
       Frame(Control{.link = 1, .destination = 1, .packet = {}}),
+      Frame(Hear{.link = 1, .token = 0, .group = ripc_service_id{1} << 62}),
+      Frame(Hear{.link = 1, .token = 1, .group = 1}),
+      Frame(Heard{.link = 1, .token = 0}),
+      Frame(HearNoMore{.link = 1, .token = 0}),
   };
   for (const Frame& frame : excluded) {
     Bytes bytes;

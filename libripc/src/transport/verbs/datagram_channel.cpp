@@ -5,9 +5,13 @@
 
 namespace ripc::verbs {
 
-DatagramChannel::DatagramChannel(Parts parts, std::shared_ptr<DatagramSender> sender, const DatagramRoute& route,
+DatagramChannel::DatagramChannel(Parts parts, std::shared_ptr<DatagramSender> sender,
+                                 std::shared_ptr<GroupSender> groups, const DatagramRoute& route,
                                  std::size_t packet_limit)
-    : LinkChannel(std::move(parts), packet_limit), sender_(std::move(sender)), route_(route) {
+    : LinkChannel(std::move(parts), packet_limit),
+      sender_(std::move(sender)),
+      groups_(std::move(groups)),
+      route_(route) {
   sender_->listen(parts_.link, parts_.token, [this](std::uint32_t credit) { (void)purse_.grant(credit); });
 }
 
@@ -48,6 +52,26 @@ ripc_status DatagramChannel::send_many(std::span<const wire::Plain> messages, st
   if (sent != 0) return RIPC_OK;
   give_back(offer);
   return RIPC_AGAIN;
+}
+
+bool DatagramChannel::send_together(std::span<DatagramChannel* const> channels, DatagramSender& sender,
+                                    const DatagramRoute& route, const wire::datagram::Header& header,
+                                    spi::Gather packet) noexcept {
+  // The datagram comes at the same place among those of each link.
+  std::size_t locked = 0;
+  bool has_room = true;
+  for (DatagramChannel* channel : channels) {
+    channel->mutex_.lock();
+    ++locked;
+    has_room = channel->room_locked(1) == RIPC_OK;
+    if (!has_room) break;
+  }
+  const bool sent = has_room && sender.send(route, header, packet) == RIPC_OK;
+  for (DatagramChannel* channel : channels.first(locked)) {
+    if (sent) channel->purse_.spend(1);
+    channel->mutex_.unlock();
+  }
+  return sent;
 }
 
 std::string DatagramChannel::describe() const {

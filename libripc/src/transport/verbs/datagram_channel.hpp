@@ -12,17 +12,27 @@
 #include "network/link_channel.hpp"
 #include "network/link_source.hpp"
 #include "transport/verbs/datagram_sender.hpp"
+#include "transport/verbs/group_sender.hpp"
 
 namespace ripc::verbs {
 
 class DatagramChannel final : public network::LinkChannel {
  public:
-  DatagramChannel(Parts parts, std::shared_ptr<DatagramSender> sender, const DatagramRoute& route,
-                  std::size_t packet_limit);
+  DatagramChannel(Parts parts, std::shared_ptr<DatagramSender> sender, std::shared_ptr<GroupSender> groups,
+                  const DatagramRoute& route, std::size_t packet_limit);
   ~DatagramChannel() override;
 
   ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent, bool& woke) noexcept override;
   std::string describe() const override;
+  spi::Multicast* multicast() noexcept override { return groups_.get(); }
+
+  const network::SessionPointer& session() const noexcept { return parts_.session; }
+  const std::shared_ptr<GroupSender>& groups() const noexcept { return groups_; }
+  // Sends one datagram to a multicast group that all these channels' receivers hear, at the expense of each. They are
+  // in the order of their links, by one sender. False: one has no room, or the sender; nothing was sent.
+  static bool send_together(std::span<DatagramChannel* const> channels, DatagramSender& sender,
+                            const DatagramRoute& route, const wire::datagram::Header& header,
+                            spi::Gather packet) noexcept;
 
  protected:
   // The receiver has a buffer of the same size for each.
@@ -41,18 +51,21 @@ class DatagramChannel final : public network::LinkChannel {
 
  private:
   const std::shared_ptr<DatagramSender> sender_;
+  const std::shared_ptr<GroupSender> groups_;  // null: it sends to no groups
   const DatagramRoute route_;
 };
 
 class DatagramSource final : public network::LinkSource {
  public:
-  DatagramSource(Parts parts, std::shared_ptr<DatagramSender> sender, const DatagramRoute& back)
-      : LinkSource(std::move(parts)), sender_(std::move(sender)), back_(back) {}
+  DatagramSource(Parts parts, std::shared_ptr<DatagramSender> sender, const DatagramRoute& back,
+                 const wire::session::Gid& gid)
+      : LinkSource(std::move(parts)), sender_(std::move(sender)), back_(back), gid_(gid) {}
 
   std::uint64_t token() const noexcept { return parts_.token; }
   std::uint32_t budget() const noexcept { return parts_.budget; }
   // The queue pair that its datagrams come from.
   std::uint32_t queue_pair() const noexcept { return back_.queue_pair; }
+  const wire::session::Gid& gid() const noexcept { return gid_; }
 
  protected:
   ripc_status transmit(const wire::datagram::Header& header) noexcept override {
@@ -63,6 +76,7 @@ class DatagramSource final : public network::LinkSource {
  private:
   const std::shared_ptr<DatagramSender> sender_;
   const DatagramRoute back_;
+  const wire::session::Gid gid_;  // of the port that they come from
 };
 
 }  // namespace ripc::verbs

@@ -21,12 +21,18 @@ Result<std::unique_ptr<DatagramQueue>> DatagramQueue::create(const FabricPort& p
 
 Status DatagramQueue::make(const FabricPort& port, const Sizes& sizes) {
   const Library& library = *device_->library;
-  channel_ = library.create_comp_channel(device_->context);
-  if (channel_ == nullptr) return system_error(errno, "ibv_create_comp_channel", "raise `ulimit -n`");
-  guard_ = ForkGuard(channel_->fd);
-  (void)fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
+  shares_receives_ = sizes.receives_of != nullptr;
+  if (shares_receives_) {
+    channel_ = sizes.receives_of->channel_;
+    receives_ = sizes.receives_of->receives_;
+  } else {
+    channel_ = library.create_comp_channel(device_->context);
+    if (channel_ == nullptr) return system_error(errno, "ibv_create_comp_channel", "raise `ulimit -n`");
+    guard_ = ForkGuard(channel_->fd);
+    (void)fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
+    receives_ = library.create_cq(device_->context, static_cast<int>(sizes.receives), nullptr, channel_, 0);
+  }
   sends_ = library.create_cq(device_->context, static_cast<int>(sizes.sends), nullptr, nullptr, 0);
-  receives_ = library.create_cq(device_->context, static_cast<int>(sizes.receives), nullptr, channel_, 0);
   if (sends_ == nullptr || receives_ == nullptr) return system_error(errno, "ibv_create_cq");
   // Devices refuse more than they can, and do not say how much that is.
   for (std::uint32_t inlined = sizes.inlined;; inlined /= 2) {
@@ -86,6 +92,7 @@ DatagramQueue::~DatagramQueue() {
   const Library& library = *device_->library;
   if (pair_ != nullptr) (void)library.destroy_qp(pair_);
   if (sends_ != nullptr) (void)library.destroy_cq(sends_);
+  if (shares_receives_) return;
   if (receives_ != nullptr) (void)library.destroy_cq(receives_);
   guard_.reset();
   if (channel_ != nullptr) (void)library.destroy_comp_channel(channel_);

@@ -56,6 +56,7 @@ Status DatagramSender::make() {
 DatagramSender::~DatagramSender() {
   if (watching_) loop_.remove(queue_->fd());
   for (const auto& [address, handle] : handles_) (void)registrar_->device()->library->destroy_ah(handle);
+  for (ibv_ah* handle : group_handles_) (void)registrar_->device()->library->destroy_ah(handle);
 }
 
 // ---- Routes --------------------------------------------------------------------------------------------------
@@ -83,6 +84,15 @@ Result<DatagramRoute> DatagramSender::route(const DatagramAddress& address) {
     }
   }
   return DatagramRoute{.handle = handle, .queue_pair = address.queue_pair, .queue_key = address.queue_key};
+}
+
+Result<DatagramRoute> DatagramSender::route_to_group(ibv_ah_attr way, std::uint32_t queue_pair,
+                                                     std::uint32_t queue_key) {
+  ibv_ah* const handle = registrar_->device()->library->create_ah(registrar_->device()->pd, &way);
+  if (handle == nullptr) return system_error(errno, "ibv_create_ah", "see `ripc doctor`");
+  const std::lock_guard lock(routes_mutex_);
+  group_handles_.push_back(handle);
+  return DatagramRoute{.handle = handle, .queue_pair = queue_pair, .queue_key = queue_key};
 }
 
 // ---- Sending -------------------------------------------------------------------------------------------------

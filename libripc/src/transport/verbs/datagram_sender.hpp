@@ -15,6 +15,7 @@
 #include <span>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "base/event_loop.hpp"
 #include "base/fork_guard.hpp"
@@ -59,6 +60,9 @@ class DatagramQueue {
     std::uint32_t ranges = 1;   // of one send
     std::uint32_t inlined = 0;  // bytes wanted; what there is may be less
     std::uint32_t key = 0;      // the queue key; 0: a random one
+    // Whose completions of receives these come among, in the order of arrival; it lives longer. Null: they have a queue
+    // of their own.
+    DatagramQueue* receives_of = nullptr;
   };
   static Result<std::unique_ptr<DatagramQueue>> create(const FabricPort& port, const DevicePointer& device,
                                                        const Sizes& sizes);
@@ -88,6 +92,7 @@ class DatagramQueue {
   Status bring_up();
 
   const DevicePointer device_;
+  bool shares_receives_ = false;
   ibv_comp_channel* channel_ = nullptr;
   ForkGuard guard_;
   ibv_cq* sends_ = nullptr;
@@ -115,6 +120,8 @@ class DatagramSender {
   DatagramAddress address() const noexcept { return queue_->address(port_); }
   // Any. The way to this address; kept as long as the sender lives. May take a while the first time.
   Result<DatagramRoute> route(const DatagramAddress& address);
+  // Any. The way to a multicast group, as librdmacm tells it; kept likewise.
+  Result<DatagramRoute> route_to_group(ibv_ah_attr way, std::uint32_t queue_pair, std::uint32_t queue_key);
 
   // Any. RIPC_OK, RIPC_AGAIN (too many under way), RIPC_TOO_LARGE.
   ripc_status send(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet) noexcept;
@@ -175,6 +182,7 @@ class DatagramSender {
 
   std::mutex routes_mutex_;
   std::map<std::pair<wire::session::Gid, std::uint32_t>, ibv_ah*> handles_;  // by GID and LID
+  std::vector<ibv_ah*> group_handles_;
 
   std::mutex credits_mutex_;
   std::unique_ptr<std::byte[]> credits_;  // kReceives

@@ -2,6 +2,8 @@
 #include "transport/verbs/verbs_port.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 
 #include "transport/verbs/grh.hpp"
 
@@ -24,7 +26,7 @@ constexpr std::size_t kPadding = 88;
 
 VerbsPort::~VerbsPort() {
   leave();
-  for (const auto& receiver : receivers_) events_.remove(receiver->queue->fd());
+  for (const auto& receiver : receivers_) events_.remove(receiver->own.queue->fd());
 }
 
 // ---- Links ---------------------------------------------------------------------------------------------------
@@ -46,15 +48,15 @@ Result<VerbsPort::Receiver*> VerbsPort::receiver_for(const FabricPort& port,
   Result<std::unique_ptr<DatagramQueue>> queue =
       DatagramQueue::create(port, registrar->device(), {.sends = 1, .receives = receiver->depth});
   if (!queue.ok()) return queue.status();
-  receiver->queue = std::move(*queue);
-  Status status = add_slots(*receiver, std::min(kReserve, receiver->depth));
-  if (status.ok()) status = events_.add(receiver->queue->fd(), EventSet::Kind::packets);
+  receiver->own.queue = std::move(*queue);
+  Status status = add_slots(*receiver, receiver->own, std::min(kReserve, receiver->depth));
+  if (status.ok()) status = events_.add(receiver->own.queue->fd(), EventSet::Kind::packets);
   if (!status.ok()) return status;
   receivers_.push_back(std::move(receiver));
   return receivers_.back().get();
 }
 
-Status VerbsPort::add_slots(Receiver& receiver, std::uint32_t count) {
+Status VerbsPort::add_slots(const Receiver& receiver, Buffers& buffers, std::uint32_t count) {
   Chunk chunk;
   const std::size_t size = count * receiver.stride;
   chunk.memory = std::make_unique_for_overwrite<std::byte[]>(size);
@@ -62,22 +64,23 @@ Status VerbsPort::add_slots(Receiver& receiver, std::uint32_t count) {
   if (!region.ok()) return region.status();
   chunk.region = std::move(*region);
   for (std::uint32_t index = 0; index < count; ++index)
-    chunk.slots.push_back({chunk.memory.get() + index * receiver.stride, chunk.region->local_key()});
-  receiver.chunks.push_back(std::move(chunk));
-  receiver.slots += count;
+    chunk.slots.push_back({chunk.memory.get() + index * receiver.stride, chunk.region->local_key(), &buffers});
+  buffers.chunks.push_back(std::move(chunk));
+  buffers.slots += count;
   std::vector<Slot*> slots;
-  for (Slot& slot : receiver.chunks.back().slots) slots.push_back(&slot);
-  post(receiver, slots);
+  for (Slot& slot : buffers.chunks.back().slots) slots.push_back(&slot);
+  post(receiver, buffers, slots);
   return {};
 }
 
-void VerbsPort::post(Receiver& receiver, std::vector<Slot*>& slots) noexcept {
+void VerbsPort::post(const Receiver& receiver, Buffers& buffers, std::vector<Slot*>& slots) noexcept {
   std::array<ibv_sge, kPostAfter> ranges;
   std::array<ibv_recv_wr, kPostAfter> requests;
   for (std::size_t first = 0; first < slots.size(); first += kPostAfter) {
     const std::size_t count = std::min(kPostAfter, slots.size() - first);
     for (std::size_t index = 0; index < count; ++index) {
       Slot* const slot = slots[first + index];
+      if (buffers.of_groups) *slot->memory = std::byte{0};  // read_grh()
       ranges[index] = {.addr = reinterpret_cast<std::uint64_t>(slot->memory),
                        .length = static_cast<std::uint32_t>(receiver.stride - kPadding),
                        .lkey = slot->local_key};
@@ -88,36 +91,45 @@ void VerbsPort::post(Receiver& receiver, std::vector<Slot*>& slots) noexcept {
     }
     ibv_recv_wr* bad = nullptr;
     // It can only fail for a device that is gone, which its sessions notice.
-    (void)ibv_post_recv(receiver.queue->pair(), requests.data(), &bad);
+    (void)ibv_post_recv(buffers.queue->pair(), requests.data(), &bad);
   }
   slots.clear();
+}
+
+// Buffers that were read; all, or where there are enough.
+void VerbsPort::post_used(Receiver& receiver, bool all) noexcept {
+  for (Buffers* buffers : {&receiver.own, &receiver.groups}) {
+    if (buffers->used.size() >= kPostAfter || (all && !buffers->used.empty())) post(receiver, *buffers, buffers->used);
+  }
 }
 
 // As many as the service's options ask for, and half as many again, because credit is granted in portions; less for
 // those that come when most of the queue is taken.
 std::uint32_t VerbsPort::budget_locked(const Receiver& receiver) const noexcept {
   const std::uint32_t wanted = options_.queue_messages + options_.queue_messages / 2 + kLeastBudget;
-  const std::uint32_t left = receiver.depth - std::min(receiver.depth, receiver.committed + kReserve);
+  const std::uint32_t left =
+      receiver.depth - std::min(receiver.depth, receiver.own.committed + kReserve + receiver.groups.slots);
   return std::min(wanted, left / 2);
 }
 
 Result<VerbsPort::Accepted> VerbsPort::accept(network::LinkSource::Parts parts, std::shared_ptr<DatagramSender> sender,
-                                              std::shared_ptr<Registrar> registrar, const DatagramRoute& back) {
+                                              std::shared_ptr<Registrar> registrar, const DatagramRoute& back,
+                                              const wire::session::Gid& gid) {
   const std::lock_guard lock(mutex_);
   const Result<Receiver*> found = receiver_for(sender->port(), registrar);
   if (!found.ok()) return found.status();
   Receiver& receiver = **found;
   parts.budget = budget_locked(receiver);
   if (parts.budget < kLeastBudget) return RIPC_LIMIT;
-  const std::uint32_t needed = receiver.committed + parts.budget + kReserve;
-  if (needed > receiver.slots) {
-    Status status = add_slots(receiver, needed - receiver.slots);
+  const std::uint32_t needed = receiver.own.committed + parts.budget + kReserve;
+  if (needed > receiver.own.slots) {
+    Status status = add_slots(receiver, receiver.own, needed - receiver.own.slots);
     if (!status.ok()) return status;
   }
-  receiver.committed += parts.budget;
+  receiver.own.committed += parts.budget;
   const std::uint32_t budget = parts.budget;
-  Accepted accepted{.source = std::make_shared<DatagramSource>(std::move(parts), std::move(sender), back),
-                    .address = receiver.queue->address(receiver.port),
+  Accepted accepted{.source = std::make_shared<DatagramSource>(std::move(parts), std::move(sender), back, gid),
+                    .address = receiver.own.queue->address(receiver.port),
                     .packet_limit = static_cast<std::uint32_t>(receiver.port.mtu - wire::datagram::kHeaderSize)};
   at_[accepted.source.get()] = {&receiver, budget};
   insert_locked(accepted.source);
@@ -138,13 +150,18 @@ void VerbsPort::refresh() noexcept {
     if (!datagrams) continue;
     if (datagrams->dead()) dying_.push_back(datagrams);
     const std::uint64_t token = datagrams->token();
-    by_token_.emplace(token, std::move(datagrams));
+    by_token_.emplace(token, Sender{std::move(datagrams), nullptr});
+  }
+  some_are_over_ = false;
+  for (const HearingPointer& hearing : hearings_) {
+    if (hearing->is_attached) by_token_.emplace(hearing->token, Sender{hearing->source, hearing});
+    some_are_over_ = some_are_over_ || hearing->is_over;
   }
 }
 
 void VerbsPort::prepare_sleep() noexcept {
   if (version_.load(std::memory_order_acquire) != seen_version_) refresh();
-  for (Receiver* receiver : polled_receivers_) receiver->queue->arm_if_taken();
+  for (Receiver* receiver : polled_receivers_) receiver->own.queue->arm_if_taken();
   UdpPort::prepare_sleep();
 }
 
@@ -159,7 +176,7 @@ std::size_t VerbsPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept 
   }
   if (stop || taken >= budget) return taken;
   // What a dead source had sent before has been taken in.
-  if (taken == 0 && !dying_.empty()) [[unlikely]]
+  if (taken == 0 && (!dying_.empty() || some_are_over_)) [[unlikely]]
     bury(sink);
   return taken + UdpPort::poll(sink, budget - taken);
 }
@@ -169,7 +186,7 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
   std::size_t taken = 0;
   if (receiver.next == receiver.count) {
     receiver.next = 0;
-    receiver.count = receiver.queue->take(receiver.batch);
+    receiver.count = receiver.own.queue->take(receiver.batch);
     if (receiver.count == 0) return 0;
   }
   DatagramSource* last = nullptr;
@@ -182,18 +199,17 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
     }
     const std::size_t size = completion.byte_len > kGrhSize ? completion.byte_len - kGrhSize : 0;
     const spi::Bytes datagram(slot->memory + kGrhSize, size);
-    const auto found = size < wire::datagram::kHeaderSize
-                           ? by_token_.end()
-                           : by_token_.find(wire::load_le<std::uint64_t>(datagram.data() + 8));
-    if (found == by_token_.end() || found->second->queue_pair() != completion.src_qp) {
-      counters_.corrupt.store(counters_.corrupt.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-      receiver.used.push_back(slot);
+    const Sender* const sender = sender_of(*slot, completion, datagram);
+    if (sender == nullptr) {
+      slot->of->used.push_back(slot);
       continue;
     }
-    const std::shared_ptr<DatagramSource>& source = found->second;
+    const std::shared_ptr<DatagramSource>& source = sender->source;
     // The header has been taken in when a packet is offered again.
     spi::Bytes packet = datagram.subspan(wire::datagram::kHeaderSize);
-    if (!receiver.offered) packet = source->accept(datagram, counters_);
+    if (!receiver.offered)
+      packet = sender->hearing ? source->accept_multicast(datagram, sender->hearing->window, 1, counters_)
+                               : source->accept(datagram, counters_);
     receiver.offered = false;
     if (last != source.get()) settle(last);
     last = source.get();
@@ -215,33 +231,60 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
         }
       }
     }
-    receiver.used.push_back(slot);
+    slot->of->used.push_back(slot);
   }
-  if (receiver.used.size() >= kPostAfter || receiver.next == receiver.count) post(receiver, receiver.used);
+  post_used(receiver, receiver.next == receiver.count);
   settle(last);
   if (receiver.failed && receiver.next == receiver.count) [[unlikely]]
     restart(receiver);
   return taken;
 }
 
+// Null, and counted unless other groups may have the same address: it is from nobody.
+const VerbsPort::Sender* VerbsPort::sender_of(const Slot& slot, const ibv_wc& completion,
+                                              spi::Bytes datagram) noexcept {
+  const auto found = datagram.size() < wire::datagram::kHeaderSize
+                         ? by_token_.end()
+                         : by_token_.find(wire::load_le<std::uint64_t>(datagram.data() + 8));
+  const bool is_known = found != by_token_.end();
+  if (!is_known && slot.of->of_groups) return nullptr;
+  bool is_right = is_known && found->second.source->queue_pair() == completion.src_qp &&
+                  (found->second.hearing != nullptr) == slot.of->of_groups;
+  if (is_right && slot.of->of_groups) {
+    // Whoever listens to the group knows the token: the address must be right too.
+    const std::optional<DatagramEnds> ends = (completion.wc_flags & IBV_WC_GRH) != 0
+                                                 ? read_grh(std::span<const std::byte, kGrhSize>(slot.memory, kGrhSize))
+                                                 : std::nullopt;
+    is_right = ends && ends->source == found->second.source->gid();
+  }
+  if (is_right) return &found->second;
+  counters_.corrupt.store(counters_.corrupt.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  return nullptr;
+}
+
 // What was under way is lost, as datagrams may be; the senders need not know.
 void VerbsPort::restart(Receiver& receiver) noexcept {
   const std::lock_guard lock(mutex_);
   receiver.failed = false;
-  receiver.used.clear();
-  // Only a device that is gone stays broken, which its sessions notice.
-  if (!receiver.queue->restart().ok()) return;
-  std::vector<Slot*> slots;
-  for (Chunk& chunk : receiver.chunks) {
-    for (Slot& slot : chunk.slots) slots.push_back(&slot);
+  for (Buffers* buffers : {&receiver.own, &receiver.groups}) {
+    buffers->used.clear();
+    // Only a device that is gone stays broken, which its sessions notice.
+    if (!buffers->queue || !buffers->queue->restart().ok()) continue;
+    std::vector<Slot*> slots;
+    for (Chunk& chunk : buffers->chunks) {
+      for (Slot& slot : chunk.slots) slots.push_back(&slot);
+    }
+    post(receiver, *buffers, slots);
   }
-  post(receiver, slots);
 }
 
 std::vector<ibv_qp*> VerbsPort::pairs() {
   const std::lock_guard lock(mutex_);
   std::vector<ibv_qp*> pairs;
-  for (const auto& receiver : receivers_) pairs.push_back(receiver->queue->pair());
+  for (const auto& receiver : receivers_) {
+    pairs.push_back(receiver->own.queue->pair());
+    if (receiver->groups.queue) pairs.push_back(receiver->groups.queue->pair());
+  }
   return pairs;
 }
 
@@ -269,6 +312,13 @@ std::size_t VerbsPort::poll_backlogs(spi::PacketSink& sink, std::size_t budget, 
 }
 
 void VerbsPort::bury(spi::PacketSink& sink) noexcept {
+  // Groups are left without the lock.
+  std::vector<HearingPointer> gone;
+  if (some_are_over_) {
+    const std::lock_guard lock(mutex_);
+    gone = forget_locked([](const Hearing& hearing) { return hearing.is_over; });
+    some_are_over_ = false;
+  }
   for (const auto& source : std::exchange(dying_, {})) {
     if (!source->is_over() || !source->backlog.empty()) {
       dying_.push_back(source);
@@ -277,8 +327,10 @@ void VerbsPort::bury(spi::PacketSink& sink) noexcept {
     sink.source_gone(*source);
     remember_session_of(*source);
     const std::lock_guard lock(mutex_);
+    const auto heard = forget_locked([&](const Hearing& hearing) { return hearing.source == source; });
+    gone.insert(gone.end(), heard.begin(), heard.end());
     if (const auto found = at_.find(source.get()); found != at_.end()) {
-      found->second.first->committed -= found->second.second;
+      found->second.first->own.committed -= found->second.second;
       at_.erase(found);
     }
     erase_locked(*source);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The receive side of one service: a queue pair for datagrams on each port of a device that peers reach it by, made
-// when the first of them comes; and the UDP links of peers whose devices have no datagrams.
+// when the first of them comes, and one for multicast groups where peers ask for it; and the UDP links of peers whose
+// devices have no datagrams.
 #pragma once
 
 #include <array>
@@ -14,9 +15,11 @@
 #include <utility>
 #include <vector>
 
+#include "network/replay_window.hpp"
 #include "network/udp_port.hpp"
 #include "transport/verbs/datagram_channel.hpp"
 #include "transport/verbs/datagram_sender.hpp"
+#include "transport/verbs/group_memberships.hpp"
 
 namespace ripc::verbs {
 
@@ -38,17 +41,26 @@ class VerbsPort final : public network::UdpPort {
   };
   // Takes a link whose datagrams come from `back`. RIPC_LIMIT: the device's queue has no room for one more sender.
   Result<Accepted> accept(network::LinkSource::Parts parts, std::shared_ptr<DatagramSender> sender,
-                          std::shared_ptr<Registrar> registrar, const DatagramRoute& back);
+                          std::shared_ptr<Registrar> registrar, const DatagramRoute& back,
+                          const wire::session::Gid& gid);
+  // What comes to the multicast group with the token counts as come by the link of this source, as soon as the group is
+  // joined. If there is no room for that, never.
+  void hear(const std::shared_ptr<DatagramSource>& source, std::uint64_t token, MembershipPointer membership);
+  void hear_no_more(const network::LinkSource& source, std::uint64_t token) noexcept;
+  // Groups have been joined.
+  void attach_joined();
   // The queue pairs for datagrams; for tests.
   std::vector<ibv_qp*> pairs();
 
  private:
   static constexpr std::size_t kBatch = 16;
 
+  struct Buffers;
   // A receive buffer; its address is the number of its work request.
   struct Slot {
     std::byte* memory;
     std::uint32_t local_key;
+    Buffers* of;
   };
   // Some of them.
   struct Chunk {
@@ -56,28 +68,69 @@ class VerbsPort final : public network::UdpPort {
     RegionPointer region;
     std::vector<Slot> slots;
   };
-  // One queue pair.
-  struct Receiver {
-    FabricPort port;
-    std::shared_ptr<Registrar> registrar;
+  // A queue pair with its buffers.
+  struct Buffers {
     std::unique_ptr<DatagramQueue> queue;
-    std::uint32_t depth = 0;
-    std::size_t stride = 0;
+    bool of_groups = false;
     // Under mutex_.
     std::deque<Chunk> chunks;
     std::uint32_t slots = 0;      // posted or with the receiver
-    std::uint32_t committed = 0;  // to the sources
+    std::uint32_t committed = 0;  // to sources
+    // The receiver's.
+    std::vector<Slot*> used;  // to be posted again
+  };
+  // A queue pair that is in a multicast group, for as long as this is there.
+  struct Attachment {
+    const Library* library;
+    ibv_qp* pair;
+    ibv_gid gid;
+    std::uint16_t lid;
+    ~Attachment() { (void)library->detach_mcast(pair, &gid, lid); }
+  };
+  // One port of a device.
+  struct Receiver {
+    FabricPort port;
+    std::shared_ptr<Registrar> registrar;
+    std::uint32_t depth = 0;  // of the completion queue
+    std::size_t stride = 0;
+    Buffers own;
+    Buffers groups;  // made when a peer asks for it; completes among its own
+    // Under mutex_.
+    std::uint32_t groups_key = 0;
+    std::vector<std::unique_ptr<Attachment>> attachments;
     // The receiver's.
     std::array<ibv_wc, kBatch> batch{};
     std::size_t next = 0, count = 0;
-    bool offered = false;     // the next one was looked at already
-    std::vector<Slot*> used;  // to be posted again
-    bool failed = false;      // the queue pair has stopped with an error
+    bool offered = false;  // the next one was looked at already
+    bool failed = false;   // a queue pair has stopped with an error
+  };
+  // A token that a peer sends with to a multicast group, for one of its links.
+  struct Hearing {
+    std::shared_ptr<DatagramSource> source;
+    std::uint64_t token;
+    MembershipPointer membership;
+    bool is_attached = false;        // under mutex_
+    bool is_over = false;            // likewise: goes when all that had come is taken
+    ibv_gid gid{};                   // likewise: the group's, once it is attached
+    network::ReplayWindow window{};  // the receiver's
+  };
+  using HearingPointer = std::shared_ptr<Hearing>;
+  // What a datagram belongs to.
+  struct Sender {
+    std::shared_ptr<DatagramSource> source;
+    HearingPointer hearing;  // null: it came by the link itself
   };
 
   Result<Receiver*> receiver_for(const FabricPort& port, const std::shared_ptr<Registrar>& registrar);
-  static Status add_slots(Receiver& receiver, std::uint32_t count);
-  static void post(Receiver& receiver, std::vector<Slot*>& slots) noexcept;
+  static Status add_slots(const Receiver& receiver, Buffers& buffers, std::uint32_t count);
+  static void post(const Receiver& receiver, Buffers& buffers, std::vector<Slot*>& slots) noexcept;
+  static void post_used(Receiver& receiver, bool all) noexcept;
+  const Sender* sender_of(const Slot& slot, const ibv_wc& completion, spi::Bytes datagram) noexcept;
+  void attach_joined_locked();
+  bool attach_locked(Hearing& hearing);
+  static Status open_groups(Receiver& receiver, std::uint32_t key);
+  bool hears_locked(const network::LinkSource& source) const noexcept;
+  std::vector<HearingPointer> forget_locked(const std::function<bool(const Hearing&)>& goes);
   std::uint32_t budget_locked(const Receiver& receiver) const noexcept;
   void refresh() noexcept;
   std::size_t poll_receiver(Receiver& receiver, spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
@@ -88,11 +141,13 @@ class VerbsPort final : public network::UdpPort {
 
   std::deque<std::unique_ptr<Receiver>> receivers_;                                         // under mutex_
   std::unordered_map<const network::LinkSource*, std::pair<Receiver*, std::uint32_t>> at_;  // likewise: with budget
+  std::vector<HearingPointer> hearings_;                                                    // likewise
 
   // The receiving thread's own.
   std::uint64_t seen_version_ = 0;
   std::vector<Receiver*> polled_receivers_;
-  std::unordered_map<std::uint64_t, std::shared_ptr<DatagramSource>> by_token_;
+  std::unordered_map<std::uint64_t, Sender> by_token_;
+  bool some_are_over_ = false;  // hearings
   std::vector<std::shared_ptr<DatagramSource>> dying_;
   std::vector<std::shared_ptr<DatagramSource>> blocked_;  // have a backlog
 };

@@ -45,7 +45,8 @@ VerbsTransport::VerbsTransport(TransportOptions options, std::shared_ptr<const F
       fabric_(std::move(fabric)),
       ports_(fabric_),
       pool_(pool),
-      cache_(std::make_shared<RegistrationCache>(options.cache)) {
+      cache_(std::make_shared<RegistrationCache>(options.cache)),
+      multicast_groups_(options.multicast_groups && !options.keys) {
   for (const DevicePointer& device : fabric_->devices())
     registrars_.push_back(std::make_shared<Registrar>(device, pool, cache_));
 }
@@ -65,6 +66,12 @@ Status VerbsTransport::start(spi::Host& host, EventLoop& loop) {
     if (!status.ok()) return status;
     cache_loop_ = &loop;
   }
+  if (multicast_groups_) {
+    Result<std::unique_ptr<GroupMemberships>> memberships =
+        GroupMemberships::start(fabric_->library(), loop, [this] { groups_joined(); });
+    if (!memberships.ok()) return memberships.status();
+    memberships_ = std::move(*memberships);
+  }
   ports_.start(loop, [this](const std::vector<std::string>& changed, bool up) { ports_changed(changed, up); });
   return SessionTransport::start(host, loop);
 }
@@ -74,6 +81,7 @@ void VerbsTransport::stop() noexcept {
   SessionTransport::stop();
   if (cache_loop_ != nullptr) cache_loop_->remove(cache_->changed_fd());
   cache_loop_ = nullptr;
+  memberships_.reset();
   manager_.reset();
 }
 
@@ -159,23 +167,24 @@ std::unique_ptr<network::UdpPort> VerbsTransport::make_port(const spi::PortOptio
   return std::make_unique<VerbsPort>(port_options, events, loop(), options().receive_buffer, std::move(closed));
 }
 
-Result<std::shared_ptr<DatagramSender>> VerbsTransport::sender_of(const std::string& ip) {
+Result<VerbsTransport::Senders> VerbsTransport::senders_of(const std::string& ip) {
   const FabricPort* const port = fabric_->port_of(ip);
-  if (port == nullptr || port->mtu == 0) return std::shared_ptr<DatagramSender>();
+  if (port == nullptr || port->mtu == 0) return Senders();
   const std::lock_guard lock(senders_mutex_);
-  for (const auto& sender : senders_) {
-    if (sender->port().ip == ip) return sender;
+  for (const Senders& senders : senders_) {
+    if (senders.datagrams->port().ip == ip) return senders;
   }
   Result<std::shared_ptr<DatagramSender>> made = DatagramSender::create(*port, registrar_of(ip), loop());
-  if (made.ok()) senders_.push_back(*made);
-  return made;
+  if (!made.ok()) return made.status();
+  senders_.push_back({*made, multicast_groups_ ? make_group_sender(*made) : nullptr});
+  return senders_.back();
 }
 
 DatagramCounters VerbsTransport::datagram_counters() {
   const std::lock_guard lock(senders_mutex_);
   DatagramCounters sum;
   for (const auto& sender : senders_) {
-    const DatagramCounters one = sender->counters();
+    const DatagramCounters one = sender.datagrams->counters();
     sum.work_requests += one.work_requests;
     sum.doorbells += one.doorbells;
     sum.completions += one.completions;
@@ -189,48 +198,50 @@ DatagramCounters VerbsTransport::datagram_counters() {
 std::vector<ibv_qp*> VerbsTransport::datagram_pairs() {
   const std::lock_guard lock(senders_mutex_);
   std::vector<ibv_qp*> pairs;
-  for (const auto& sender : senders_) pairs.push_back(sender->pair());
+  for (const auto& sender : senders_) pairs.push_back(sender.datagrams->pair());
   return pairs;
 }
 
 Result<std::shared_ptr<network::LinkChannel>> VerbsTransport::open_link(const SessionPointer& session,
                                                                         ripc_service_id id, Deadline deadline) {
-  Result<std::shared_ptr<DatagramSender>> sender = sender_of(session->local.ip());
-  if (!sender.ok()) return sender.status();
-  if (!*sender) return SessionTransport::open_link(session, id, deadline);
-  const DatagramAddress own = (*sender)->address();
+  Result<Senders> senders = senders_of(session->local.ip());
+  if (!senders.ok()) return senders.status();
+  const std::shared_ptr<DatagramSender>& sender = senders->datagrams;
+  if (!sender) return SessionTransport::open_link(session, id, deadline);
+  const DatagramAddress own = sender->address();
   wire::session::OpenDatagram question{.service = id,
                                        .gid = own.gid,
                                        .lid = own.lid,
                                        .queue_pair = own.queue_pair,
                                        .queue_key = own.queue_key,
-                                       .mtu = (*sender)->port().mtu};
+                                       .mtu = sender->port().mtu};
   Result<wire::session::DatagramOpened> opened = ask_for_datagrams(session, question, deadline);
   if (!opened.ok()) {
     // The peer's device has none.
     if (opened.status().code() == RIPC_UNSUPPORTED) return SessionTransport::open_link(session, id, deadline);
     return opened.status();
   }
-  const Result<DatagramRoute> route = (*sender)->route(
+  const Result<DatagramRoute> route = sender->route(
       {.gid = opened->gid, .lid = opened->lid, .queue_pair = opened->queue_pair, .queue_key = opened->queue_key});
   if (!route.ok()) {
     (void)session->stream.send(wire::session::CloseLink{.link = question.link});
     return route.status();
   }
   const std::size_t limit =
-      std::min<std::size_t>((*sender)->port().mtu - wire::datagram::kHeaderSize, opened->packet_limit);
+      std::min<std::size_t>(sender->port().mtu - wire::datagram::kHeaderSize, opened->packet_limit);
   return std::shared_ptr<network::LinkChannel>(std::make_shared<DatagramChannel>(
-      parts_of(session, id, question.link, question.token, opened->incarnation, opened->credit), std::move(*sender),
-      *route, limit));
+      parts_of(session, id, question.link, question.token, opened->incarnation, opened->credit), sender,
+      senders->groups, *route, limit));
 }
 
 Result<std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOpened>> VerbsTransport::accept_datagrams(
     const SessionPointer& session, const wire::session::OpenDatagram& frame, network::UdpPort& port) {
-  Result<std::shared_ptr<DatagramSender>> sender = sender_of(session->local.ip());
-  if (!sender.ok()) return sender.status();
-  if (!*sender) return RIPC_UNSUPPORTED;
-  const Result<DatagramRoute> back = (*sender)->route(
-      {.gid = frame.gid, .lid = frame.lid, .queue_pair = frame.queue_pair, .queue_key = frame.queue_key});
+  Result<Senders> senders = senders_of(session->local.ip());
+  if (!senders.ok()) return senders.status();
+  const std::shared_ptr<DatagramSender>& sender = senders->datagrams;
+  if (!sender) return RIPC_UNSUPPORTED;
+  const Result<DatagramRoute> back =
+      sender->route({.gid = frame.gid, .lid = frame.lid, .queue_pair = frame.queue_pair, .queue_key = frame.queue_key});
   if (!back.ok()) return RIPC_UNSUPPORTED;
   Result<VerbsPort::Accepted> accepted =
       static_cast<VerbsPort&>(port).accept({.session = session,
@@ -239,7 +250,7 @@ Result<std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOp
                                             .budget = 0,
                                             .events = &port.events(),
                                             .peer_timeout = options().peer_timeout},
-                                           *sender, registrar_of(session->local.ip()), *back);
+                                           sender, registrar_of(session->local.ip()), *back, frame.gid);
   if (!accepted.ok()) return accepted.status();
   const wire::session::DatagramOpened answer{
       .status = RIPC_OK,
@@ -252,6 +263,41 @@ Result<std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOp
       .credit = network::Granter::first_credit(accepted->source->budget())};
   return std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOpened>(std::move(accepted->source),
                                                                                         answer);
+}
+
+// ---- Groups --------------------------------------------------------------------------------------------------
+
+std::shared_ptr<GroupSender> VerbsTransport::make_group_sender(const std::shared_ptr<DatagramSender>& datagrams) {
+  return std::make_shared<GroupSender>(
+      datagrams,
+      [this, port = datagrams->port()](ripc_service_id group, std::function<void(MembershipPointer)> joined) {
+        loop().post([this, port, group, joined = std::move(joined)] {
+          if (memberships_) joined(memberships_->join(port, group));
+        });
+      });
+}
+
+void VerbsTransport::asked_to_hear(network::UdpPort& port, const std::shared_ptr<network::LinkSource>& source,
+                                   const wire::session::Hear& frame) {
+  const auto datagrams = std::dynamic_pointer_cast<DatagramSource>(source);
+  const FabricPort* const leaves_by = fabric_->port_of(source->session()->local.ip());
+  if (!datagrams || !memberships_ || leaves_by == nullptr) return;
+  if (MembershipPointer membership = memberships_->join(*leaves_by, frame.group))
+    static_cast<VerbsPort&>(port).hear(datagrams, frame.token, std::move(membership));
+}
+
+void VerbsTransport::asked_to_hear_no_more(network::UdpPort& port, const network::LinkSource& source,
+                                           const wire::session::HearNoMore& frame) {
+  static_cast<VerbsPort&>(port).hear_no_more(source, frame.token);
+}
+
+void VerbsTransport::heard(network::LinkChannel& channel, const wire::session::Heard& frame) {
+  if (auto* const datagrams = dynamic_cast<DatagramChannel*>(&channel); datagrams != nullptr && datagrams->groups())
+    datagrams->groups()->heard(frame.link, frame.token);
+}
+
+void VerbsTransport::groups_joined() {
+  for_each_port([](network::UdpPort& port) { static_cast<VerbsPort&>(port).attach_joined(); });
 }
 
 // ---- Connections ---------------------------------------------------------------------------------------------

@@ -16,6 +16,8 @@
 #include "transport/verbs/connection_manager.hpp"
 #include "transport/verbs/datagram_sender.hpp"
 #include "transport/verbs/fabric.hpp"
+#include "transport/verbs/group_memberships.hpp"
+#include "transport/verbs/group_sender.hpp"
 #include "transport/verbs/introduction.hpp"
 #include "transport/verbs/port_watch.hpp"
 #include "transport/verbs/rdma_bulk.hpp"
@@ -26,6 +28,7 @@ namespace ripc::verbs {
 struct TransportOptions : network::SessionOptions {
   std::size_t max_connections = 256;  // RDMA connections; more close the one that was used longest ago
   RegistrationCache::Limits cache;    // of registrations of the application's memory
+  bool multicast_groups = true;       // messages to groups by the network's multicast, unless there is a cluster key
 };
 
 class VerbsTransport final : public network::SessionTransport {
@@ -64,6 +67,11 @@ class VerbsTransport final : public network::SessionTransport {
       const network::SessionPointer& session, const wire::session::OpenDatagram& frame,
       network::UdpPort& port) override;
   std::vector<std::string> own_ips() const override;
+  void asked_to_hear(network::UdpPort& port, const std::shared_ptr<network::LinkSource>& source,
+                     const wire::session::Hear& frame) override;
+  void asked_to_hear_no_more(network::UdpPort& port, const network::LinkSource& source,
+                             const wire::session::HearNoMore& frame) override;
+  void heard(network::LinkChannel& channel, const wire::session::Heard& frame) override;
 
  private:
   // What a session needs to make connections.
@@ -85,10 +93,17 @@ class VerbsTransport final : public network::SessionTransport {
   void made(const Peer& peer, Making& making, bool dialed);
   void limit_connections() const;
   void ports_changed(const std::vector<std::string>& ips, bool up);
+  void groups_joined();
   std::shared_ptr<Peer> peer_of(const network::SessionPointer& session);
   std::shared_ptr<Registrar> registrar_of(const std::string& ip) const;
-  // Any. What sends datagrams from this address of this machine; null: its device has none.
-  Result<std::shared_ptr<DatagramSender>> sender_of(const std::string& ip);
+  // What sends datagrams from one address of this machine.
+  struct Senders {
+    std::shared_ptr<DatagramSender> datagrams;  // null: the address' device has none
+    std::shared_ptr<GroupSender> groups;        // null: not used
+  };
+  // Any. Made when they are first needed.
+  Result<Senders> senders_of(const std::string& ip);
+  std::shared_ptr<GroupSender> make_group_sender(const std::shared_ptr<DatagramSender>& datagrams);
 
   const std::size_t max_connections_;
   const std::shared_ptr<const Fabric> fabric_;
@@ -99,7 +114,9 @@ class VerbsTransport final : public network::SessionTransport {
   std::vector<std::shared_ptr<Registrar>> registrars_;  // one for each device
   std::unique_ptr<ConnectionManager> manager_;
   std::mutex senders_mutex_;
-  std::vector<std::shared_ptr<DatagramSender>> senders_;  // made when they are first needed
+  std::vector<Senders> senders_;
+  const bool multicast_groups_;
+  std::unique_ptr<GroupMemberships> memberships_;  // the responder's; null: not used
   // The responder's, but for reading the bulks.
   mutable std::mutex peers_mutex_;
   std::vector<std::pair<std::weak_ptr<network::Session>, std::shared_ptr<Peer>>> peers_;
