@@ -38,22 +38,17 @@ constexpr std::string_view kBuilt = "shm, socket and verbs";
 constexpr std::array<std::string_view, 2> kBuiltTransports{"shm", "socket"};
 constexpr std::string_view kBuilt = "shm and socket";
 #endif
-// RDMA is for those who ask for it, until it was seen on hardware.
-constexpr std::array<std::string_view, 2> kDefaultTransports{"shm", "socket"};
 
 template <std::size_t Count>
 bool contains(const std::array<std::string_view, Count>& list, std::string_view item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
-Result<std::vector<std::string>> read_transports(const char* option) {
+// nullopt: nobody has chosen any.
+Result<std::optional<std::vector<std::string>>> read_transports(const char* option) {
   const std::string text = option != nullptr ? std::string(option) : environment("RIPC_TRANSPORTS");
-  const bool given = option != nullptr || !text.empty();
+  if (option == nullptr && text.empty()) return std::optional<std::vector<std::string>>();
   std::vector<std::string> transports;
-  if (!given) {
-    transports.assign(kDefaultTransports.begin(), kDefaultTransports.end());
-    return transports;
-  }
   for (std::size_t start = 0; start <= text.size();) {
     const std::size_t end = std::min(text.find(',', start), text.size());
     std::string name = text.substr(start, end - start);
@@ -67,7 +62,7 @@ Result<std::vector<std::string>> read_transports(const char* option) {
   if (transports.empty())
     return Status(RIPC_UNSUPPORTED,
                   "None of the transports '" + text + "' is in this build: it has " + std::string(kBuilt) + ".");
-  return transports;
+  return std::optional(std::move(transports));
 }
 
 Result<Nanoseconds> read_spin(std::uint64_t option) {
@@ -122,9 +117,11 @@ Result<ripc_service_id> id_of_group(std::string_view name) {
 Result<Settings> read_settings(const ripc_context_options& options) {
   Settings settings;
   if (options.runtime_directory != nullptr) settings.runtime_directory = options.runtime_directory;
-  Result<std::vector<std::string>> transports = read_transports(options.transports);
+  Result<std::optional<std::vector<std::string>>> transports = read_transports(options.transports);
   if (!transports.ok()) return transports.status();
-  settings.transports = std::move(*transports);
+  settings.may_lack_rdma = !transports->has_value();
+  settings.transports =
+      transports->value_or(std::vector<std::string>(kBuiltTransports.begin(), kBuiltTransports.end()));
   settings.static_resolver =
       options.static_resolver != nullptr ? options.static_resolver : environment("RIPC_RESOLVER_FILE");
   settings.pool_limit = options.pool_limit != 0 ? options.pool_limit : default_pool_limit();
@@ -190,7 +187,7 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
       if (!fabric.ok()) {
         // Without a device the others do; `ripc doctor` says what is missing.
         const bool is_needed = settings.transports.size() == 1 || (settings.multicast && !settings.multicast->udp);
-        if (fabric.status().code() == RIPC_UNSUPPORTED && !is_needed) continue;
+        if ((fabric.status().code() == RIPC_UNSUPPORTED || settings.may_lack_rdma) && !is_needed) continue;
         return fabric.status();
       }
       used_fabric = *fabric;
@@ -198,6 +195,7 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
       verbs_options.context = parts.id;
       parts.transports.push_back(
           std::make_unique<verbs::VerbsTransport>(std::move(verbs_options), std::move(*fabric), *parts.pool));
+      if (settings.may_lack_rdma) parts.optional.push_back(name);
 #endif
     }
   }

@@ -22,6 +22,7 @@ namespace ripc::capi {
 struct Settings {
   std::string runtime_directory;  // empty: the default
   std::vector<std::string> transports;
+  bool may_lack_rdma = false;   // nobody has asked for it: without a device that works, the others do
   std::string static_resolver;  // empty: none
   std::optional<resolver::MulticastOptions> multicast;
   std::uint64_t pool_limit = 0;

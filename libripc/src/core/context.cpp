@@ -51,9 +51,18 @@ Status Context::start() {
   if (!loop.ok()) return loop.status();
   loop_ = std::move(*loop);
   tickets_ = std::make_unique<TicketKeeper>(*loop_);
-  for (const auto& transport : parts_.transports) {
-    Status status = transport->start(*this, *loop_);
-    if (!status.ok()) return status;
+  auto& transports = parts_.transports;
+  for (auto transport = transports.begin(); transport != transports.end();) {
+    Status status = (*transport)->start(*this, *loop_);
+    if (status.ok()) {
+      ++transport;
+    } else if (std::find(parts_.optional.begin(), parts_.optional.end(), (*transport)->name()) !=
+               parts_.optional.end()) {
+      (*transport)->stop();
+      transport = transports.erase(transport);
+    } else {
+      return status;
+    }
   }
   parts_.pool->set_arena_observer([this](std::uint32_t arena) {
     for (const auto& transport : parts_.transports) transport->arena_gone(arena);

@@ -34,6 +34,7 @@ struct ContextParts {
   std::uint64_t id = 0;
   std::unique_ptr<memory::Pool> pool;
   std::vector<std::unique_ptr<spi::Transport>> transports;  // preferred first
+  std::vector<std::string> optional;                        // transports that are left out if they cannot start
   std::unique_ptr<spi::Resolver> resolver;
   Nanoseconds resolve_timeout = 1'000'000'000;
   Nanoseconds spin = 50'000;

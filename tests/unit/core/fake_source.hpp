@@ -148,9 +148,10 @@ class FakePort final : public spi::Port {
 
 class FakeTransport final : public spi::Transport {
  public:
-  explicit FakeTransport(FakeSources& sources) : sources_(sources) {}
-  std::string_view name() const noexcept override { return "fake"; }
-  Status start(spi::Host&, EventLoop&) override { return {}; }
+  explicit FakeTransport(FakeSources& sources, std::string_view name = "fake", Status start = {})
+      : sources_(sources), name_(name), start_(std::move(start)) {}
+  std::string_view name() const noexcept override { return name_; }
+  Status start(spi::Host&, EventLoop&) override { return start_; }
   void stop() noexcept override {}
   spi::Address address() const override { return {"fake", "here"}; }
   Result<std::unique_ptr<spi::Port>> open_port(const spi::PortOptions&, EventSet&) override {
@@ -164,6 +165,8 @@ class FakeTransport final : public spi::Transport {
 
  private:
   FakeSources& sources_;
+  const std::string_view name_;
+  const Status start_;
 };
 
 class FakeResolver final : public spi::Resolver {

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which transports a context begins with.
+#include "core/context.hpp"
+
+#include <gtest/gtest.h>
+
+#include "fake_source.hpp"
+
+namespace ripc::core {
+namespace {
+
+class Contexts : public testing::Test {
+ protected:
+  // With one transport that starts, and before it one that does not.
+  Result<std::unique_ptr<Context>> make(std::vector<std::string> optional) {
+    ContextParts parts;
+    parts.id = 1;
+    parts.pool = std::make_unique<memory::Pool>(std::uint64_t{64} << 20);
+    parts.transports.push_back(
+        std::make_unique<FakeTransport>(sources_, "broken", Status(RIPC_PERMISSION, "not allowed")));
+    parts.transports.push_back(std::make_unique<FakeTransport>(sources_));
+    parts.optional = std::move(optional);
+    parts.resolver = std::make_unique<FakeResolver>();
+    return Context::create(std::move(parts));
+  }
+
+  FakeSources sources_;
+};
+
+TEST_F(Contexts, ATransportThatWasAskedForMustStart) {
+  const Result<std::unique_ptr<Context>> context = make({"fake"});
+  EXPECT_EQ(context.status().code(), RIPC_PERMISSION);
+  EXPECT_EQ(context.status().text(), "not allowed");
+}
+
+TEST_F(Contexts, AnOptionalTransportThatCannotStartIsLeftOut) {
+  const Result<std::unique_ptr<Context>> context = make({"broken"});
+  ASSERT_TRUE(context.ok()) << context.status().text();
+  const std::vector<spi::Address> addresses = (*context)->addresses();
+  ASSERT_EQ(addresses.size(), 1u);
+  EXPECT_EQ(addresses.front().transport, "fake");
+}
+
+}  // namespace
+}  // namespace ripc::core
