@@ -231,9 +231,10 @@ function(ripc_tests_rdma_lab)
   # One run of the conformance suite in a guest for each: the transport `socket`, and `verbs` over one device.
   set(RIPC_LAB_CONFORMANCE socket rxe siw CACHE STRING "Conformance runs in the RDMA lab: socket, rxe, siw")
   set(lab "${PROJECT_SOURCE_DIR}/tests/rdma-lab")
-  foreach(program switch registers)
+  foreach(program switch registers group)
     ripc_add_test_program(ripc_lab_${program} lab_${program} "${lab}/${program}.cpp")
   endforeach()
+  target_link_libraries(ripc_lab_group PRIVATE ripc_static)
   if(Python3_Interpreter_FOUND)
     ripc_add_test(lab.switch lab 60 "${Python3_EXECUTABLE}" "${lab}/switch_test.py")
     ripc_add_test(lab.self_test lab 300 "${Python3_EXECUTABLE}" "${lab}/self_test.py")
@@ -243,7 +244,8 @@ function(ripc_tests_rdma_lab)
     set_tests_properties(lab.fabric PROPERTIES PROCESSORS 1)
     ripc_add_test(lab.unit lab 300 "${Python3_EXECUTABLE}" "${lab}/node" --
       "$<TARGET_FILE:ripc_unit_tests>"
-      "--gtest_filter=Rights.*:Datagrams.*:Transfers.*:FabricMulticast.*:KeptMemory.*:Cache*.*:NotKept.*:Ports.*")
+      "--gtest_filter=Rights.*:Datagrams.*:Transfers.*:FabricMulticast.*:KeptMemory.*:Cache*.*:NotKept.*:Ports.*:Offers.*\
+:ConnectionLimit.*:GroupSends.*")
     set_property(TEST lab.unit APPEND PROPERTY ENVIRONMENT RIPC_TEST_MAY_CUT=1)
     foreach(run IN LISTS RIPC_LAB_CONFORMANCE)
       set(transport verbs)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Services of other machines are found over the datagrams of RDMA devices alone, without UDP multicast.
+"""Services of other machines are found over the datagrams of RDMA devices alone, without UDP multicast; and messages to
+groups go to many by one of them.
 
 Exit code 77 and the reason where the lab cannot run on this machine."""
 
@@ -14,6 +15,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 RIPC = Path(os.environ.get("RIPC_TEST_PROGRAM_DIR", HERE / "../../build/release/tests"), "../bin/ripc").resolve()
+GROUP = RIPC.parent / "../tests/lab_group"
 PATIENCE = 240  # seconds, for any run
 
 COMMON = f"""
@@ -77,6 +79,20 @@ class FabricTest(unittest.TestCase):
         self.assertEqual(pings["answered"], 20000, output)
         self.assertGreater(pings["sent"], pings["answered"], "the service was gone for a moment")
         self.assertNotIn("UDP is used", output)
+
+    def test_a_message_to_a_group_is_one_packet_for_all_and_what_is_lost_is_counted(self):
+        output = self.run_lab("cluster", "--nodes", "2", "--devices", "rxe", "--on", "multicast", "loss 1 2 5",
+                              "--on", "end", "heal", f"""
+            if ((LAB_NODE == 1)); then {GROUP} listen 3; else {GROUP} send 3 1000; fi
+            """)
+        sent = json.loads(re.search(r"node2\| (\{.*\})", output).group(1))
+        heard = json.loads(re.search(r"node1\| (\{.*\})", output).group(1))
+        # Where room was lost too, each has a copy of its own: that would be three for each of the 1000.
+        self.assertLess(sent["packets"], 1500, output)
+        for lost in heard["lost"]:
+            self.assertGreater(lost, 0, output)
+        unseen = sum(heard["of"]) - sum(heard["received"]) - sum(heard["lost"])
+        self.assertEqual(unseen, sent["missed"], output)
 
     def test_the_doctor_tells_what_it_hears(self):
         output = self.run_lab("cluster", "--nodes", "2", "--devices", "rxe", """

@@ -76,8 +76,8 @@ class Granter {
     if (granted_ - spent > largest_) return;
     if (static_cast<std::int32_t>(spent - consumed_) > 0) consumed_ = spent;
   }
-  // One more datagram of this cost has arrived, or is lost, that tells nothing.
-  void consumed_more(std::uint32_t cost) noexcept { consumed(consumed_ + cost); }
+  // So much more has arrived, or is lost, that tells nothing.
+  void consumed_more(std::uint32_t spent) noexcept { consumed(consumed_ + spent); }
   // What can be granted now, whether or not it was.
   std::uint32_t credit() const noexcept { return consumed_ + budget_; }
   // How much of that the sender was not told.

@@ -67,30 +67,57 @@ spi::Bytes LinkSource::accept(spi::Bytes datagram, PortCounters& counters) noexc
   std::uint32_t missing = 0;
   if (!is_fresh(window_, header.sequence, missing, counters)) [[unlikely]]
     return {};
+  if (missing != 0) [[unlikely]]
+    count_lost(missing, counters);
+  if (hears_) multicast_told(header.spent - header.sequence, counters);
   granter_.consumed(header.spent);
   return datagram.subspan(wire::datagram::kHeaderSize);
 }
 
-spi::Bytes LinkSource::accept_multicast(spi::Bytes datagram, ReplayWindow& window, std::uint32_t cost,
-                                        PortCounters& counters) noexcept {
+spi::Bytes LinkSource::accept_multicast(spi::Bytes datagram, ReplayWindow& window, PortCounters& counters) noexcept {
   Header header;
   if (wire::datagram::decode(datagram, header) != RIPC_OK || header.kind != Kind::multicast) [[unlikely]] {
     increase(counters.corrupt);
     return {};
   }
   const spi::Bytes packet = datagram.subspan(wire::datagram::kHeaderSize);
+  hears_ = true;
   if (packet.empty()) [[unlikely]] {
     (void)parts_.session->stream.send(wire::session::Heard{.link = parts_.link, .token = header.token});
     return {};
   }
+  const bool is_first = window.highest() == 0;
   std::uint32_t missing = 0;
   if (!is_fresh(window, header.sequence, missing, counters)) [[unlikely]]
     return {};
-  granter_.consumed_more((missing + 1) * cost);
+  // What was lost at the end of an earlier round has no number in this one.
+  if (is_first) multicast_early_ = 0;
+  const std::uint32_t known = std::min(missing, multicast_early_);
+  multicast_early_ -= known;
+  missing -= known;
+  if (missing != 0) [[unlikely]]
+    count_lost(missing, counters);
+  multicast_ += missing + 1;
+  granter_.consumed_more(missing + 1);
   return packet;
 }
 
-// Whether this number is one that is to be taken. Counts what that says of others.
+// A datagram that came by the link says how many the sender has sent to many before it: each costs 1 credit, as one by
+// the link does, and has no number there.
+void LinkSource::multicast_told(std::uint32_t sent, PortCounters& counters) noexcept {
+  const std::uint32_t missing = sent - multicast_;
+  if (missing == 0 || missing > ReplayWindow::kMaxJump) return;
+  multicast_ = sent;
+  multicast_early_ += missing;
+  count_lost(missing, counters);
+}
+
+void LinkSource::count_lost(std::uint32_t missing, PortCounters& counters) noexcept {
+  increase(counters.lost, missing);
+  missed_ = true;
+}
+
+// Whether this number is one that is to be taken; if so, how many are missing before it.
 bool LinkSource::is_fresh(ReplayWindow& window, std::uint32_t sequence, std::uint32_t& missing,
                           PortCounters& counters) noexcept {
   switch (window.note(sequence, missing)) {
@@ -108,10 +135,6 @@ bool LinkSource::is_fresh(ReplayWindow& window, std::uint32_t sequence, std::uin
     case ReplayWindow::Verdict::absurd:
       increase(counters.corrupt);
       return false;
-  }
-  if (missing != 0) [[unlikely]] {
-    increase(counters.lost, missing);
-    missed_ = true;
   }
   return true;
 }

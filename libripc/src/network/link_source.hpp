@@ -58,10 +58,9 @@ class LinkSource : public spi::Source {
 
   // Looks at one datagram that has just been read. The packet to be delivered; empty if there is none.
   spi::Bytes accept(spi::Bytes datagram, PortCounters& counters) noexcept;
-  // The same for one that the sender has sent to several at once: its number is one of `window`, and it has cost the
-  // link `cost`. Empty also for a greeting, which is answered.
-  spi::Bytes accept_multicast(spi::Bytes datagram, ReplayWindow& window, std::uint32_t cost,
-                              PortCounters& counters) noexcept;
+  // The same for one that the sender has sent to several at once: its number is one of `window`. On such links every
+  // datagram costs 1. Empty also for a greeting, which is answered.
+  spi::Bytes accept_multicast(spi::Bytes datagram, ReplayWindow& window, PortCounters& counters) noexcept;
   // After each batch of datagrams: tells the sender of room, if it is time to.
   void settle(PortCounters& counters) noexcept;
   // Packets that were read and cannot be delivered yet, first come first.
@@ -91,14 +90,19 @@ class LinkSource : public spi::Source {
 
  private:
   bool is_fresh(ReplayWindow& window, std::uint32_t sequence, std::uint32_t& missing, PortCounters& counters) noexcept;
+  void count_lost(std::uint32_t missing, PortCounters& counters) noexcept;
+  void multicast_told(std::uint32_t sent, PortCounters& counters) noexcept;
   void pass_credit(std::uint32_t link, std::uint32_t credit) noexcept;
   void send_credit(PortCounters& counters) noexcept;
 
   Granter granter_;
   ReplayWindow window_;
-  std::uint64_t offered_ = 0;  // what this source has left in Session::offered_credit
-  bool asked_ = false;         // the sender wants to know
-  bool missed_ = false;        // packets are missing since the last look at why
+  std::uint64_t offered_ = 0;          // what this source has left in Session::offered_credit
+  bool asked_ = false;                 // the sender wants to know
+  bool missed_ = false;                // packets are missing since the last look at why
+  bool hears_ = false;                 // multicast, too
+  std::uint32_t multicast_ = 0;        // that have come or are known to be lost, modulo 2^32
+  std::uint32_t multicast_early_ = 0;  // of those, lost ones whose numbers are not known to be missing yet
   std::uint32_t dropped_ = 0;
   std::weak_ptr<LinkChannel> credited_;  // the last channel that this source brought credit for
   std::uint32_t credited_link_ = 0;

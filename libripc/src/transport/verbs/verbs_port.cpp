@@ -208,7 +208,7 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
     // The header has been taken in when a packet is offered again.
     spi::Bytes packet = datagram.subspan(wire::datagram::kHeaderSize);
     if (!receiver.offered)
-      packet = sender->hearing ? source->accept_multicast(datagram, sender->hearing->window, 1, counters_)
+      packet = sender->hearing ? source->accept_multicast(datagram, sender->hearing->window, counters_)
                                : source->accept(datagram, counters_);
     receiver.offered = false;
     if (last != source.get()) settle(last);

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs on the nodes of the lab: services in a group, and who sends to them, over RDMA.
+//
+//   lab_group listen MEMBERS    so many services in the group, until each has received a goodbye; prints
+//                               {"of": [...], "received": [...], "lost": [...]}, "of" the number of its goodbye,
+//                               "lost" also those that came behind later ones
+//   lab_group send MEMBERS COUNT
+//                               sends to them until the device sends one packet for each message; prints "multicast",
+//                               sends COUNT messages, prints "end", and says goodbye until all have answered; prints
+//                               {"missed": N, "packets": P}: messages that a member had no room for, and the device's
+//                               packets for the COUNT
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ripc/ripc.hpp"
+
+namespace {
+
+using libripc::Nanoseconds;
+
+constexpr const char* kGroup = "lab-group";
+constexpr Nanoseconds kMoment{10'000'000};  // for an answer
+constexpr Nanoseconds kLook{1'000'000};
+// In a tag, with the number of the message: both are answered.
+constexpr std::uint32_t kQuestion = 1u << 30;
+constexpr std::uint32_t kGoodbye = 1u << 31;
+constexpr std::uint32_t kSample = 20;  // messages
+constexpr int kMostLooks = 20'000;
+constexpr int kMostFailures = 100;  // of sends to members that were all there
+
+[[noreturn]] void fail(const char* what, const libripc::Error& error) {
+  const std::string text(error.text());
+  std::fprintf(stderr, "lab_group: %s: %s: %s\n", what, error.name(), text.c_str());
+  std::exit(1);
+}
+
+template <typename T>
+T expect(const char* what, libripc::Result<T> result) {
+  if (!result.ok()) fail(what, result.error());
+  return std::move(*result);
+}
+
+std::uint64_t packets() {
+  std::uint64_t count = 0;
+  std::ifstream("/sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts") >> count;
+  return count;
+}
+
+template <typename T>
+std::string list(const std::vector<T>& values) {
+  std::string text;
+  for (const T& value : values) text += (text.empty() ? "" : ", ") + std::to_string(value);
+  return "[" + text + "]";
+}
+
+int listen(libripc::Context& context, std::size_t members) {
+  std::vector<libripc::Service> services;
+  for (std::size_t index = 0; index < members; ++index) {
+    services.push_back(expect("no service", context.register_service()));
+    const auto joined = services.back().join(expect("no group", libripc::group_id_from_name(kGroup)));
+    if (!joined.ok()) fail("join", joined);
+  }
+  std::vector<std::uint32_t> of(members);
+  std::vector<std::uint64_t> received(members), lost(members);
+  while (std::count(of.begin(), of.end(), 0u) != 0) {
+    for (std::size_t index = 0; index < members; ++index) {
+      auto message = services[index].receive(kLook);
+      if (!message.ok()) continue;
+      if (of[index] == 0) ++received[index];
+      if ((message->tag() & (kGoodbye | kQuestion)) == 0) continue;
+      if ((message->tag() & kGoodbye) != 0 && of[index] == 0) {
+        of[index] = message->tag() - kGoodbye;
+        const auto seen = expect("no statistics", services[index].statistics());
+        lost[index] = seen.packets_lost + seen.packets_late;
+      }
+      (void)services[index].reply(*message, std::span<const libripc::Item>());
+    }
+  }
+  std::printf("{\"of\": %s, \"received\": %s, \"lost\": %s}\n", list(of).c_str(), list(received).c_str(),
+              list(lost).c_str());
+  return 0;
+}
+
+class Sender {
+ public:
+  Sender(libripc::Context& context, std::size_t members)
+      : members_(members), service_(expect("no service", context.register_service())) {}
+
+  // How many packets of the device that took.
+  std::uint64_t send(std::uint32_t count) {
+    const std::uint64_t before = packets();
+    for (std::uint32_t index = 1; index <= count; ++index) {
+      const bool asks = index % kSample == 0;
+      (void)send_one(asks ? kQuestion : 0);
+      // Answers may be lost.
+      for (std::size_t answers = 0; asks && answers < members_ && service_.receive(kMoment).ok(); ++answers) {
+      }
+    }
+    return packets() - before;
+  }
+  // Until all have answered, or are gone: the last answers may be lost.
+  void say_goodbye() {
+    std::set<libripc::ServiceId> answered;
+    for (int failures = 0; answered.size() < members_ && failures < kMostFailures;) {
+      failures = send_one(kGoodbye) ? 0 : failures + 1;
+      for (auto said = service_.receive(kMoment); said.ok(); said = service_.receive(kMoment))
+        answered.insert(said->source());
+    }
+  }
+  std::uint64_t missed() const { return missed_; }
+
+ private:
+  // False: no member has it.
+  bool send_one(std::uint32_t flags) {
+    for (int look = 0; look < kMostLooks; ++look) {
+      libripc::GroupOutcome outcome;
+      const auto sent =
+          service_.send(group_, std::span<const libripc::Item>(), {.tag = (sent_ + 1) | flags, .outcome = &outcome});
+      if (sent.ok() && (outcome.members == members_ || flags == kGoodbye)) {
+        ++sent_;
+        missed_ += outcome.members - outcome.taken;
+        return true;
+      }
+      if (flags == kGoodbye) return false;
+      // Not all are known yet, or none has room for a moment.
+      if (sent.ok()) fail("some members are not known", {});
+      (void)service_.receive(kMoment);
+    }
+    fail("send", {});
+  }
+
+  const std::size_t members_;
+  const libripc::ServiceId group_ = expect("no group", libripc::group_id_from_name(kGroup));
+  libripc::Service service_;
+  std::uint32_t sent_ = 0;
+  std::uint64_t missed_ = 0;
+};
+
+int send(libripc::Context& context, std::size_t members, std::uint32_t count) {
+  const auto group = expect("no group", libripc::group_id_from_name(kGroup));
+  for (int look = 0; expect("no members", context.members(group)).size() < members; ++look) {
+    if (look == kMostLooks) fail("there are not so many members", {});
+    usleep(1000);
+  }
+  Sender sender(context, members);
+  int looks = 0;
+  while (sender.send(kSample) > kSample + kSample / 2) {
+    if (++looks == kMostLooks) fail("it is never one packet for all", {});
+    usleep(1000);
+  }
+  std::puts("multicast");
+  std::fflush(stdout);
+  const std::uint64_t taken = sender.send(count);
+  std::puts("end");
+  std::fflush(stdout);
+  sender.say_goodbye();
+  std::printf("{\"missed\": %llu, \"packets\": %llu}\n", static_cast<unsigned long long>(sender.missed()),
+              static_cast<unsigned long long>(taken));
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string_view role = argc > 2 ? argv[1] : "";
+  if (!(role == "listen" && argc == 3) && !(role == "send" && argc == 4)) {
+    std::fputs("usage: lab_group listen MEMBERS | lab_group send MEMBERS COUNT\n", stderr);
+    return 2;
+  }
+  auto context = expect("no context", libripc::Context::create());
+  const std::size_t members = std::strtoul(argv[2], nullptr, 10);
+  return role == "listen" ? listen(context, members)
+                          : send(context, members, static_cast<std::uint32_t>(std::strtoul(argv[3], nullptr, 10)));
+}
