@@ -6,33 +6,37 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 namespace ripc {
 
-// The ranges do not overlap.
-inline void copy_small(std::byte* to, const std::byte* from, std::size_t size) noexcept {
-  struct Block {
-    std::uint64_t words[2];
+template <std::size_t Value>
+using FixedLength = std::integral_constant<std::size_t, Value>;
+
+// The ranges do not overlap. `size` is at most Most.
+template <std::size_t Most = SIZE_MAX>
+[[gnu::always_inline]] inline void copy_small(std::byte* to, const std::byte* from, std::size_t size) noexcept {
+  // Both ends, which may overlap: no size needs a loop. The last one first: wire::write_single() says why.
+  const auto move_ends = [&](auto length) {
+    std::memcpy(to + size - length, from + size - length, length);
+    std::memcpy(to, from, length);
   };
-  const auto move = [&]<typename T>(T, std::size_t at) {
-    T value;
-    std::memcpy(&value, from + at, sizeof value);
-    std::memcpy(to + at, &value, sizeof value);
-  };
-  if (size >= sizeof(Block)) {
-    if (size > 256) {
+  if (size > 32) {
+    if (size <= 64) {
+      move_ends(FixedLength<32>());
+    } else if (Most <= 128 || size <= 128) {
+      move_ends(FixedLength<64>());
+    } else if (Most <= 256 || size <= 256) {
+      move_ends(FixedLength<128>());
+    } else {
       std::memcpy(to, from, size);
-      return;
     }
-    // The last block may overlap the one before it.
-    for (std::size_t at = 0; at + sizeof(Block) < size; at += sizeof(Block)) move(Block{}, at);
-    move(Block{}, size - sizeof(Block));
+  } else if (size >= 16) {
+    move_ends(FixedLength<16>());
   } else if (size >= 8) {
-    move(std::uint64_t{}, 0);
-    move(std::uint64_t{}, size - 8);
+    move_ends(FixedLength<8>());
   } else if (size >= 4) {
-    move(std::uint32_t{}, 0);
-    move(std::uint32_t{}, size - 4);
+    move_ends(FixedLength<4>());
   } else if (size != 0) {
     to[0] = from[0];
     to[size / 2] = from[size / 2];

@@ -40,7 +40,7 @@ ThreadEpoch::Record& take_record() noexcept {
 
 }  // namespace
 
-thread_local ThreadEpoch::Record* ThreadEpoch::current_ = nullptr;
+constinit thread_local ThreadEpoch::Record* ThreadEpoch::current_ = nullptr;
 bool ThreadEpoch::needs_fence_ = !has_barrier();
 std::atomic<std::uint64_t> ThreadEpoch::barriers_{0};
 

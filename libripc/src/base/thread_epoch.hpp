@@ -20,7 +20,6 @@ class ThreadEpoch {
   // One thread's. Never freed, used again by a later thread.
   struct alignas(64) Record {
     std::atomic<std::uint64_t> counter{0};
-    std::uint32_t depth = 0;  // the thread's own
     std::atomic<bool> in_use{true};
     Record* next = nullptr;
   };
@@ -31,12 +30,15 @@ class ThreadEpoch {
     return record != nullptr ? *record : attach();
   }
 
+  // Whether it has one already: current() is then two loads.
+  static bool has_current() noexcept { return current_ != nullptr; }
+
   // A read section; may nest.
   class Section {
    public:
-    explicit Section(Record& record) noexcept : record_(record) {
-      if (record_.depth++ != 0) return;
-      record_.counter.store(record_.counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    explicit Section(Record& record) noexcept
+        : record_(record), before_(record.counter.load(std::memory_order_relaxed)) {
+      record_.counter.store(before_ | 1, std::memory_order_relaxed);
       if (needs_fence_) [[unlikely]] {
         std::atomic_thread_fence(std::memory_order_seq_cst);
       } else {
@@ -44,14 +46,15 @@ class ThreadEpoch {
       }
     }
     ~Section() {
-      if (--record_.depth == 0)
-        record_.counter.store(record_.counter.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+      if ((before_ & 1) == 0) [[likely]]  // else another section of the thread goes on
+        record_.counter.store(before_ + 2, std::memory_order_release);
     }
     Section(const Section&) = delete;
     Section& operator=(const Section&) = delete;
 
    private:
     Record& record_;
+    std::uint64_t before_;
   };
 
   // Waits until the record's thread is in no section that began before the call.
@@ -77,7 +80,7 @@ class ThreadEpoch {
   static void barrier() noexcept;
 
   // Reached on every message: a fixed offset from the thread pointer instead of a call.
-  static thread_local Record* current_ __attribute__((tls_model("initial-exec")));
+  static constinit thread_local Record* current_ __attribute__((tls_model("initial-exec")));
   static bool needs_fence_;
   static std::atomic<std::uint64_t> barriers_;
 };

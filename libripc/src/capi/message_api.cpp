@@ -10,24 +10,35 @@ namespace {
 
 constexpr Nanoseconds kDefaultTicketTimeout = 30'000'000'000;
 
+// What ripc_send() and ripc_reply() were asked for. In memory, so that the fast path keeps no register for what only
+// the other one needs.
+struct Sending {
+  ripc_service* service;
+  ripc_service_id to;
+  const ripc_message* reply_to;
+  const ripc_item* items;
+  std::size_t count;
+  const ripc_send_options* options;
+  ripc_ticket** ticket;
+};
+
 // The fast path. RIPC_PENDING: send_message() has to look at it.
-ripc_status send_short(ripc_service* service, ripc_service_id to, const ripc_item* items, std::size_t count,
-                       const ripc_send_options* options, ripc_ticket** ticket) noexcept {
+[[gnu::always_inline]] inline ripc_status send_short(const Sending& sending) noexcept {
   std::uint32_t tag = 0;
-  if (options != nullptr) {
+  if (const ripc_send_options* options = sending.options; options != nullptr) {
     if (options->size != sizeof *options || options->returns != nullptr || options->return_count != 0 ||
         options->callback != nullptr || options->request_id != nullptr || options->outcome != nullptr)
       return RIPC_PENDING;
     tag = options->tag;
   }
-  if (items == nullptr || check(from(service)) != RIPC_OK) [[unlikely]]
+  if (sending.items == nullptr || check(from(sending.service)) != RIPC_OK) [[unlikely]]
     return RIPC_PENDING;
-  if (ticket != nullptr) *ticket = nullptr;
-  return report(from(service)->send_short(to, tag, {items, count}));
+  if (sending.ticket != nullptr) *sending.ticket = nullptr;
+  return report(from(sending.service)->send_short(sending.to, tag, {sending.items, sending.count}));
 }
 
-Status send_message(ripc_service* service, ripc_service_id to, const ripc_message* reply_to, const ripc_item* items,
-                    std::size_t count, const ripc_send_options* options, ripc_ticket** ticket) {
+Status send_message(const Sending& sending) {
+  const auto& [service, to, reply_to, items, count, options, ticket] = sending;
   if (ticket != nullptr) *ticket = nullptr;
   if (const ripc_status status = check(from(service)); status != RIPC_OK) [[unlikely]]
     return status;
@@ -65,6 +76,11 @@ Status send_message(ripc_service* service, ripc_service_id to, const ripc_messag
   return status;
 }
 
+// Apart from the fast path, which does without its registers.
+[[gnu::noinline]] ripc_status send_any(const Sending& sending) noexcept {
+  return guarded([&] { return send_message(sending); });
+}
+
 Status post_window(core::WindowQueue& windows, void* data, std::size_t size, std::uint64_t cookie) {
   if (data == nullptr && size != 0) return Status(RIPC_INVALID_ARGUMENT, "A receive window has a size but no memory.");
   return windows.post(data, size, cookie);
@@ -76,8 +92,9 @@ Status withdraw_windows(core::WindowQueue& windows, std::uint64_t cookie, std::s
   return {};
 }
 
-ripc_status receive_messages(ripc_service* service, std::uint32_t flags, std::uint64_t timeout, ripc_message** messages,
-                             std::size_t capacity, std::size_t* count) noexcept {
+[[gnu::always_inline]] inline ripc_status receive_messages(ripc_service* service, std::uint32_t flags,
+                                                           std::uint64_t timeout, ripc_message** messages,
+                                                           std::size_t capacity, std::size_t* count) noexcept {
   if (messages == nullptr || count == nullptr || capacity == 0 || (flags & ~std::uint32_t{RIPC_RECEIVE_LEND}) != 0)
       [[unlikely]]
     return report(RIPC_INVALID_ARGUMENT);
@@ -103,10 +120,9 @@ void ripc_send_options_init(ripc_send_options* options) {
 
 ripc_status ripc_send(ripc_service* service, ripc_service_id to, const ripc_item* items, size_t count,
                       const ripc_send_options* options, ripc_ticket** ticket) {
-  if (const ripc_status status = send_short(service, to, items, count, options, ticket); status != RIPC_PENDING)
-      [[likely]]
-    return status;
-  return guarded([&] { return send_message(service, to, nullptr, items, count, options, ticket); });
+  const Sending sending{service, to, nullptr, items, count, options, ticket};
+  const ripc_status status = send_short(sending);
+  return status != RIPC_PENDING ? status : send_any(sending);
 }
 
 ripc_status ripc_send_many(ripc_service* service, ripc_service_id to, const ripc_short_message* messages, size_t count,
@@ -125,15 +141,11 @@ ripc_status ripc_send_many(ripc_service* service, ripc_service_id to, const ripc
 
 ripc_status ripc_reply(ripc_service* service, const ripc_message* message, const ripc_item* items, size_t count,
                        const ripc_send_options* options, ripc_ticket** ticket) {
-  if (message != nullptr && from(message)->request == 0) [[likely]] {
-    const ripc_status status = send_short(service, from(message)->source, items, count, options, ticket);
-    if (status != RIPC_PENDING) [[likely]]
-      return status;
-  }
-  return guarded([&]() -> Status {
-    if (message == nullptr) return RIPC_INVALID_ARGUMENT;
-    return send_message(service, from(message)->source, message, items, count, options, ticket);
-  });
+  if (message == nullptr) [[unlikely]]
+    return report(RIPC_INVALID_ARGUMENT);
+  const Sending sending{service, from(message)->source, message, items, count, options, ticket};
+  const ripc_status status = from(message)->request == 0 ? send_short(sending) : RIPC_PENDING;
+  return status != RIPC_PENDING ? status : send_any(sending);
 }
 
 ripc_status ripc_request_cancel(ripc_service* service, uint64_t request_id) {

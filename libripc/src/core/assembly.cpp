@@ -18,10 +18,6 @@ constexpr Nanoseconds kDeliveryTimeout = 30'000'000'000;
 // No message is begun behind others that have as many bytes: with so many under way, the path is not idle.
 constexpr std::uint64_t kMostAhead = 4 << 20;
 
-void increase(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) noexcept {
-  counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
-}
-
 ripc_item_view failed_view(ripc_status status, std::uint64_t size, std::uint32_t return_index = 0) noexcept {
   return {.data = nullptr,
           .size = static_cast<std::size_t>(size),
@@ -91,6 +87,7 @@ bool Service::assemble(spi::Source& source, Message* message, const wire::Packet
   const std::lock_guard lock(assemblies_mutex_);
   if (progress(assembly, &packet)) return true;
   assemblies_.push_back(std::move(assembly));
+  pending_ = true;
   return true;
 }
 
@@ -175,6 +172,7 @@ bool Service::progress(Assembly& assembly, const wire::Packet* packet) noexcept 
     return true;
   }
   if (look_ahead_of(*assembly.source, &assembly).messages != 0) return false;
+  increase(counters_.other_messages_received);
   emit(assembly.message);
   return true;
 }

@@ -101,6 +101,13 @@ void MessagePool::end_attachments(Message& message) noexcept {
   message.attachments.reset();
 }
 
+// Apart from release(), which then calls nothing and has no registers to save.
+void MessagePool::release_prepared(Message* message) noexcept {
+  if (message->attachments) end_attachments(*message);
+  (void)ThreadEpoch::current();
+  release(message);
+}
+
 Result<std::unique_ptr<ViewHold>> hold_views(const Message& message) {
   const Message::Attachments* attachments = message.attachments.get();
   if (attachments == nullptr || (attachments->views.empty() && attachments->leases.empty())) return RIPC_EMPTY;

@@ -95,6 +95,10 @@ class MessagePool {
       change_owner(thread);
   }
 
+  // What nearly all messages need; the others have room for the largest.
+  static constexpr std::size_t kSmallItems = 4;
+  static constexpr std::size_t kSmallStorage = 512;
+
   // The receiving thread. nullptr: max_messages are out, or no memory. No allocation once as many as are needed at a
   // time exist.
   Message* take(std::size_t bytes, std::size_t items) noexcept {
@@ -102,12 +106,14 @@ class MessagePool {
     if (list.own == nullptr || out_ >= max_messages_) [[unlikely]] {
       if (!provide(list)) return nullptr;
     }
-    Message* message = std::exchange(list.own, list.own->next);
-    message->in_reply_to = 0;
-    message->request = 0;
-    message->item_count = 0;
-    ++out_;
-    return message;
+    return take_from(list);
+  }
+
+  // What take() of up to kSingleStorage bytes and an item usually comes to. nullptr: it has to look.
+  static constexpr std::size_t kSingleStorage = 256;
+  Message* take_single() noexcept {
+    static_assert(kSingleStorage <= kSmallStorage);
+    return small_.own != nullptr && out_ < max_messages_ ? take_from(small_) : nullptr;
   }
 
   // The receiving thread. True if max_messages are out.
@@ -117,8 +123,8 @@ class MessagePool {
 
   // Any thread. Ends what the message lends and gives it back to its pool.
   static void release(Message* message) noexcept {
-    if (message->attachments) [[unlikely]]
-      end_attachments(*message);
+    if (message->attachments || !ThreadEpoch::has_current()) [[unlikely]]
+      return release_prepared(message);
     MessagePool& pool = *message->owner;
     List& list = message->large ? pool.large_ : pool.small_;
     ThreadEpoch::Record& thread = ThreadEpoch::current();
@@ -143,11 +149,17 @@ class MessagePool {
   };
   friend class MessagePools;
   ~MessagePool();
-  // What nearly all messages need; the others have room for the largest.
-  static constexpr std::size_t kSmallItems = 4;
-  static constexpr std::size_t kSmallStorage = 512;
   static void end_attachments(Message& message) noexcept;
+  static void release_prepared(Message* message) noexcept;
   bool provide(List& list) noexcept;
+  Message* take_from(List& list) noexcept {
+    Message* message = std::exchange(list.own, list.own->next);
+    message->in_reply_to = 0;
+    message->request = 0;
+    message->item_count = 0;
+    ++out_;
+    return message;
+  }
   static Message* closed_mark() noexcept { return reinterpret_cast<Message*>(std::uintptr_t{1}); }
   Message* make(bool large) noexcept;
   void one_is_back() noexcept;  // after close()

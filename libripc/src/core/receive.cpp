@@ -17,9 +17,15 @@ constexpr unsigned kRoundsPerCheck = 32;
 // While bytes are on their way, the receiver looks at least this often.
 constexpr Nanoseconds kAssemblySlice = 20'000'000;
 
-void increase(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) noexcept {
-  // One writer: no need for a locked instruction.
-  counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+// Of an item that lies in its message.
+inline ripc_item_view short_view(const std::byte* data, std::size_t size) noexcept {
+  return {.data = data,
+          .size = size,
+          .kind = RIPC_VIEW_SHORT,
+          .status = RIPC_OK,
+          .cookie = 0,
+          .return_index = 0,
+          .copied = 1};
 }
 
 }  // namespace
@@ -32,27 +38,17 @@ void Service::poll_pending() noexcept {
   }
   // First what came first: a message that has waited for too long gives its windows back to those that come now.
   progress_all();
+  pending_ = !ready_.empty() || !assemblies_.empty();
 }
 
-inline std::size_t Service::poll_ports() noexcept {
-  if (!ready_.empty() || !assemblies_.empty()) [[unlikely]]
-    poll_pending();
-  took_ = false;
-  for (const auto& port : ports_) {
-    if (output_count_ >= output_.size()) break;
-    if (port->poll(*this, output_.size() - output_count_) != 0) took_ = true;
-  }
-  return output_count_;
+void Service::emit_later(Message* message) noexcept {
+  ready_.push_back(message);
+  pending_ = true;
 }
 
-ripc_status Service::receive(std::uint32_t flags, Nanoseconds timeout, std::span<Message*> messages,
-                             std::size_t& count) noexcept {
+// The first look, in receive(), found nothing.
+ripc_status Service::receive_later(Nanoseconds timeout, std::size_t& count) noexcept {
   count = 0;
-  if (armed_) disarm();
-  output_ = messages;
-  output_count_ = 0;
-  flags_ = flags;
-  pool_->enter(ThreadEpoch::current());
   Deadline deadline = Deadline::never();
   Nanoseconds spin_until = 0;
   for (bool first = true;; first = false) {
@@ -60,7 +56,7 @@ ripc_status Service::receive(std::uint32_t flags, Nanoseconds timeout, std::span
       return status;
     // The rest is looked at less often: every instruction in this loop adds to the latency.
     const unsigned rounds = timeout == 0 || context_.spin() == 0 ? 1 : kRoundsPerCheck;
-    for (unsigned round = 0; round < rounds; ++round) {
+    for (unsigned round = first ? 1 : 0; round < rounds; ++round) {
       if (poll_ports() != 0) {
         count = output_count_;
         return RIPC_OK;
@@ -163,7 +159,20 @@ void Service::learn_address(spi::Source& source, ripc_service_id id) noexcept {
   source.learned_service = id;
 }
 
+// Nearly every packet. What it calls ends it, so that it has no registers to save.
 spi::Delivery Service::deliver(spi::Source& source, spi::Bytes bytes) noexcept {
+  wire::Single packet;
+  Message* message = nullptr;
+  if (pending_ || !wire::read_single<MessagePool::kSingleStorage>(bytes, source.learned_service, packet) ||
+      (message = pool_->take_single()) == nullptr) [[unlikely]]
+    return deliver_plain(source, bytes);
+  message->items[0] = short_view(message->storage, packet.body.size());
+  copy_small<MessagePool::kSingleStorage>(message->storage, packet.body.data(), packet.body.size());
+  emit_plain(message, packet.source, packet.tag, 1, packet.body.size());
+  return spi::Delivery::taken;
+}
+
+spi::Delivery Service::deliver_plain(spi::Source& source, spi::Bytes bytes) noexcept {
   if (!assemblies_.empty()) [[unlikely]] {
     // What a source sends stays in order: what comes behind a message that is not complete waits its turn.
     if (const Ahead ahead = look_ahead_of(source); ahead.messages != 0)
@@ -180,25 +189,14 @@ spi::Delivery Service::deliver(spi::Source& source, spi::Bytes bytes) noexcept {
   ripc_item_view* view = message->items;
   const bool fits = body.size() <= message->storage_size;
   if (!fits || !packet.visit_items([&](std::size_t offset, std::size_t length) {
-        *view++ = {.data = message->storage + offset,
-                   .size = length,
-                   .kind = RIPC_VIEW_SHORT,
-                   .status = RIPC_OK,
-                   .cookie = 0,
-                   .return_index = 0,
-                   .copied = 1};
+        *view++ = short_view(message->storage + offset, length);
       })) [[unlikely]] {
     MessagePool::release(message);
     return fits ? deliver_special(source, bytes) : reject();
   }
   copy_small(message->storage, body.data(), body.size());
-  message->item_count = static_cast<std::uint32_t>(packet.count());
-  message->tag = packet.tag();
-  message->source = packet.source();
-  learn(source, message->source);
-  increase(counters_.short_bytes_received, body.size());
-  if (!body.empty()) increase(counters_.receive_copies);
-  emit(message);
+  learn(source, packet.source());
+  emit_plain(message, packet.source(), packet.tag(), packet.count(), body.size());
   return spi::Delivery::taken;
 }
 

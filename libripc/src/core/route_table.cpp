@@ -20,24 +20,9 @@ RouteTable::~RouteTable() {
   delete table;
 }
 
-std::size_t RouteTable::start(ripc_service_id id, std::size_t size) noexcept {
-  return static_cast<std::size_t>((id * 0x9e3779b97f4a7c15u) >> 32) & (size - 1);
-}
-
-const std::shared_ptr<spi::Channel>* RouteTable::find(ripc_service_id id) const noexcept {
-  const Table& table = *table_.load(std::memory_order_acquire);
-  const std::size_t size = table.slots.size();
-  for (std::size_t position = start(id, size);; position = (position + 1) & (size - 1)) {
-    const Route* route = table.slots[position].load(std::memory_order_acquire);
-    if (route == nullptr) return nullptr;
-    if (route->id == id && route->channel) return &route->channel;
-  }
-}
-
 // The slot of a route; removed ones keep theirs until the table is rebuilt, because the search goes on behind them.
 std::atomic<RouteTable::Route*>* RouteTable::locate(Table& table, ripc_service_id id) const noexcept {
-  const std::size_t size = table.slots.size();
-  for (std::size_t position = start(id, size);; position = (position + 1) & (size - 1)) {
+  for (std::size_t position = start(id, table);; position = (position + 1) & table.mask) {
     const Route* route = table.slots[position].load(std::memory_order_relaxed);
     if (route == nullptr) return nullptr;
     if (route->id == id && route->channel) return &table.slots[position];
@@ -45,9 +30,8 @@ std::atomic<RouteTable::Route*>* RouteTable::locate(Table& table, ripc_service_i
 }
 
 void RouteTable::store(Table& table, Route* route) noexcept {
-  const std::size_t size = table.slots.size();
-  std::size_t position = start(route->id, size);
-  while (table.slots[position].load(std::memory_order_relaxed) != nullptr) position = (position + 1) & (size - 1);
+  std::size_t position = start(route->id, table);
+  while (table.slots[position].load(std::memory_order_relaxed) != nullptr) position = (position + 1) & table.mask;
   table.slots[position].store(route, std::memory_order_release);
 }
 

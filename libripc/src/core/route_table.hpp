@@ -24,7 +24,14 @@ class RouteTable {
   RouteTable& operator=(const RouteTable&) = delete;
 
   // The channel to a service, or nullptr. Valid while the caller's ThreadEpoch::Section lives. Any thread, no lock.
-  const std::shared_ptr<spi::Channel>* find(ripc_service_id id) const noexcept;
+  const std::shared_ptr<spi::Channel>* find(ripc_service_id id) const noexcept {
+    const Table& table = *table_.load(std::memory_order_acquire);
+    for (std::size_t position = start(id, table);; position = (position + 1) & table.mask) {
+      const Route* route = table.slots[position].load(std::memory_order_acquire);
+      if (route == nullptr) return nullptr;
+      if (route->id == id && route->channel) return &route->channel;
+    }
+  }
 
   // Adds a channel unless a living one is there already: returns the one that is in the table afterwards.
   std::shared_ptr<spi::Channel> insert(ripc_service_id id, std::shared_ptr<spi::Channel> channel);
@@ -51,10 +58,13 @@ class RouteTable {
     std::list<ripc_service_id>::iterator place;  // in learned_order_
   };
   struct Table {
-    explicit Table(std::size_t size) : slots(size) {}
+    explicit Table(std::size_t size) : slots(size), mask(size - 1) {}
     std::vector<std::atomic<Route*>> slots;  // a power of two
+    std::size_t mask;                        // of the index of one
   };
-  static std::size_t start(ripc_service_id id, std::size_t size) noexcept;
+  static std::size_t start(ripc_service_id id, const Table& table) noexcept {
+    return static_cast<std::size_t>((id * 0x9e3779b97f4a7c15u) >> 32) & table.mask;
+  }
   std::atomic<Route*>* locate(Table& table, ripc_service_id id) const noexcept;
   void store(Table& table, Route* route) noexcept;
   void make_room();

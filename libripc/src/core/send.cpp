@@ -72,19 +72,6 @@ struct Service::Outgoing {
   std::vector<spi::Bytes> ranges;
 };
 
-ripc_status Service::send_short(ripc_service_id to, std::uint32_t tag, std::span<const ripc_item> items) noexcept {
-  wire::Plain message;
-  if (usable() != RIPC_OK || !describe(items, tag, message)) [[unlikely]]
-    return RIPC_PENDING;
-  ThreadEpoch::Record& thread = ThreadEpoch::current();
-  const ThreadEpoch::Section section(thread);
-  const std::shared_ptr<spi::Channel>* channel = context_.routes().find(to);
-  if (channel == nullptr) [[unlikely]]
-    return RIPC_PENDING;
-  const ripc_status status = send_by(**channel, message, thread);
-  return status == RIPC_OK || status == RIPC_AGAIN ? status : RIPC_PENDING;
-}
-
 Status Service::send(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket) {
   if (arguments.request_id != nullptr) *arguments.request_id = 0;
   if (const ripc_status status = usable(); status != RIPC_OK) [[unlikely]]
@@ -186,18 +173,9 @@ Status Service::send_plain(const SendArguments& arguments, bool& fits) {
   return RIPC_PEER_DEAD;
 }
 
-// The thread that sent first counts in a place of its own, without locked instructions; others share one.
-void Service::count_sent(const ThreadEpoch::Record& thread, std::size_t bytes) noexcept {
-  const ThreadEpoch::Record* main = main_sender_.load(std::memory_order_relaxed);
-  if (main == nullptr && main_sender_.compare_exchange_strong(main, &thread, std::memory_order_relaxed)) main = &thread;
-  if (main == &thread) [[likely]] {
-    const auto increase = [](std::atomic<std::uint64_t>& counter, std::uint64_t by) {
-      counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
-    };
-    increase(bytes == 0 ? main_counters_.empty_messages : main_counters_.payload_messages, 1);
-    increase(main_counters_.bytes, bytes);
-    return;
-  }
+void Service::count_sent_first(const ThreadEpoch::Record& thread, std::size_t bytes) noexcept {
+  const ThreadEpoch::Record* main = nullptr;
+  if (main_sender_.compare_exchange_strong(main, &thread, std::memory_order_relaxed)) return count_sent(thread, bytes);
   (bytes == 0 ? counters_.other_messages_sent : counters_.payload_messages_sent)
       .fetch_add(1, std::memory_order_relaxed);
   counters_.short_bytes_sent.fetch_add(bytes, std::memory_order_relaxed);

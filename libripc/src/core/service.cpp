@@ -103,7 +103,8 @@ void Service::fill_statistics(ripc_service_statistics& statistics) const noexcep
   const Counters& from = counters_;
   const std::uint64_t payload_messages = value(from.payload_messages_sent) + value(main_counters_.payload_messages);
   statistics.messages_sent = payload_messages + value(from.other_messages_sent) + value(main_counters_.empty_messages);
-  statistics.messages_received = value(from.messages_received);
+  const std::uint64_t payload_messages_received = value(from.payload_messages_received);
+  statistics.messages_received = payload_messages_received + value(from.other_messages_received);
   statistics.short_bytes_sent = value(from.short_bytes_sent) + value(main_counters_.bytes);
   statistics.short_bytes_received = value(from.short_bytes_received);
   statistics.long_items_sent = value(from.long_items_sent);
@@ -120,7 +121,8 @@ void Service::fill_statistics(ripc_service_statistics& statistics) const noexcep
   statistics.notifications_run = notifications_->run_count();
   statistics.notifications_unknown = notifications_->unknown_count();
   // A short message is gathered into the queue by one copy; an item in a return buffer is written by one.
-  statistics.payload_copies = payload_messages + value(from.items_returned) + value(from.receive_copies);
+  statistics.payload_copies =
+      payload_messages + value(from.items_returned) + payload_messages_received + value(from.receive_copies);
   statistics.resolutions = value(from.resolutions);
   statistics.senders = 0;
   statistics.packets_lost = statistics.packets_late = statistics.packets_duplicate = 0;

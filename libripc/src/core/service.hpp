@@ -56,10 +56,17 @@ struct Counters {
   std::atomic<std::uint64_t> payload_messages_sent{0}, other_messages_sent{0}, short_bytes_sent{0};
   std::atomic<std::uint64_t> long_items_sent{0}, items_returned{0}, again{0}, wakes_sent{0}, notifications_sent{0};
   std::atomic<std::uint64_t> resolutions{0};
-  alignas(64) std::atomic<std::uint64_t> messages_received{0};
-  std::atomic<std::uint64_t> short_bytes_received{0}, long_items_received{0}, long_bytes_received{0};
+  // Those with payload only, which cost one copy each; the others.
+  alignas(64) std::atomic<std::uint64_t> payload_messages_received{0};
+  std::atomic<std::uint64_t> short_bytes_received{0}, other_messages_received{0};
+  std::atomic<std::uint64_t> long_items_received{0}, long_bytes_received{0};
   std::atomic<std::uint64_t> items_lent{0}, items_discarded{0}, sleeps{0}, packets_corrupt{0}, receive_copies{0};
 };
+
+// One writer: no need for a locked instruction.
+inline void increase(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) noexcept {
+  counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+}
 
 class Service final : private spi::PacketSink {
  public:
@@ -123,7 +130,18 @@ class Service final : private spi::PacketSink {
 
   ripc_status usable() const noexcept { return static_cast<ripc_status>(state_.load(std::memory_order_relaxed)); }
 
-  void count_sent(const ThreadEpoch::Record& thread, std::size_t bytes) noexcept;
+  // The thread that sent first counts in a place of its own, without locked instructions; others share one.
+  void count_sent(const ThreadEpoch::Record& thread, std::size_t bytes) noexcept {
+    if (main_sender_.load(std::memory_order_relaxed) != &thread) [[unlikely]]
+      return count_sent_first(thread, bytes);
+    if (bytes != 0) [[likely]] {
+      increase(main_counters_.payload_messages);
+      increase(main_counters_.bytes, bytes);
+    } else {
+      increase(main_counters_.empty_messages);
+    }
+  }
+  [[gnu::noinline]] void count_sent_first(const ThreadEpoch::Record& thread, std::size_t bytes) noexcept;
   // Sends and counts. In the thread's read section, in which the channel was found.
   ripc_status send_by(spi::Channel& channel, const wire::Plain& message, const ThreadEpoch::Record& thread) noexcept {
     bool woke = false;
@@ -134,17 +152,22 @@ class Service final : private spi::PacketSink {
     if (status == RIPC_AGAIN) counters_.again.fetch_add(1, std::memory_order_relaxed);
     return status;
   }
-  // False if this is no plain message.
-  bool describe(std::span<const ripc_item> items, std::uint32_t tag, wire::Plain& message) const noexcept {
+  // Whether this makes a plain message; of how many bytes.
+  static bool is_plain(std::span<const ripc_item> items, std::size_t& bytes) noexcept {
     if (items.size() > RIPC_MAX_ITEMS) [[unlikely]]
       return false;
-    std::size_t bytes = 0;
     for (const ripc_item& item : items) {
       if (item.kind > RIPC_ITEM_SHORT || (item.data == nullptr && item.size != 0) || item.size > wire::kMaxItemBody)
           [[unlikely]]
         return false;
       bytes += item.size;
     }
+    return true;
+  }
+  // False if this is no plain message.
+  bool describe(std::span<const ripc_item> items, std::uint32_t tag, wire::Plain& message) const noexcept {
+    std::size_t bytes = 0;
+    if (!is_plain(items, bytes)) return false;
     message = {.source = id(), .tag = tag, .items = items, .bytes = bytes};
     return true;
   }
@@ -168,20 +191,33 @@ class Service final : private spi::PacketSink {
 
   spi::Delivery deliver(spi::Source& source, spi::Bytes bytes) noexcept override;
   void source_gone(spi::Source& source) noexcept override;
+  [[gnu::noinline]] spi::Delivery deliver_plain(spi::Source& source, spi::Bytes bytes) noexcept;
   spi::Delivery deliver_special(spi::Source& source, spi::Bytes bytes) noexcept;
   spi::Delivery reject() noexcept;
   void learn(spi::Source& source, ripc_service_id id) noexcept;
   void learn_address(spi::Source& source, ripc_service_id id) noexcept;
+  void emit_plain(Message* message, std::uint64_t source, std::uint32_t tag, std::size_t items,
+                  std::size_t bytes) noexcept {
+    message->item_count = static_cast<std::uint32_t>(items);
+    message->tag = tag;
+    message->source = source;
+    if (bytes != 0) [[likely]] {
+      increase(counters_.payload_messages_received);
+      increase(counters_.short_bytes_received, bytes);
+    } else {
+      increase(counters_.other_messages_received);
+    }
+    emit(message);
+  }
   // To the caller of receive(), or, if there is no room left, to the next one.
   void emit(Message* message) noexcept {
-    counters_.messages_received.store(counters_.messages_received.load(std::memory_order_relaxed) + 1,
-                                      std::memory_order_relaxed);
     if (output_count_ < output_.size()) [[likely]] {
       output_[output_count_++] = message;
     } else {
-      ready_.push_back(message);
+      emit_later(message);
     }
   }
+  [[gnu::noinline]] void emit_later(Message* message) noexcept;
   // Messages of one source that are being assembled.
   struct Ahead {
     std::size_t messages = 0;
@@ -205,7 +241,17 @@ class Service final : private spi::PacketSink {
   ripc_status receive_nothing(std::size_t& count) noexcept;
   ripc_status sleep_for_room(std::uint32_t seen, Deadline deadline);
   void wake_room_waiters() noexcept;
-  std::size_t poll_ports() noexcept;
+  [[gnu::noinline]] ripc_status receive_later(Nanoseconds timeout, std::size_t& count) noexcept;
+  std::size_t poll_ports() noexcept {
+    if (pending_) [[unlikely]]
+      poll_pending();
+    took_ = false;
+    for (const auto& port : ports_) {
+      if (output_count_ >= output_.size()) break;
+      if (port->poll(*this, output_.size() - output_count_) != 0) took_ = true;
+    }
+    return output_count_;
+  }
   void poll_pending() noexcept;
   ripc_status sleep(Deadline deadline, Nanoseconds now) noexcept;
   void close_ports() noexcept;
@@ -234,7 +280,8 @@ class Service final : private spi::PacketSink {
   std::size_t output_count_ = 0;
   std::uint32_t flags_ = 0;
   bool armed_ = false;
-  bool took_ = false;  // the last look at the ports took packets, whether they made messages or not
+  bool took_ = false;     // the last look at the ports took packets, whether they made messages or not
+  bool pending_ = false;  // ready_ or assemblies_ may hold something
   std::deque<Message*> ready_;
   std::list<Assembly> assemblies_;  // written under assemblies_mutex_
   std::mutex assemblies_mutex_;     // taken before any lock of a transport: cancel_answer() comes from other threads
@@ -248,5 +295,33 @@ class Service final : private spi::PacketSink {
   } main_counters_;  // written by the main sender only
   std::atomic<const ThreadEpoch::Record*> main_sender_{nullptr};
 };
+
+[[gnu::always_inline]] inline ripc_status Service::send_short(ripc_service_id to, std::uint32_t tag,
+                                                              std::span<const ripc_item> items) noexcept {
+  std::size_t bytes = 0;
+  if (usable() != RIPC_OK || !is_plain(items, bytes)) [[unlikely]]
+    return RIPC_PENDING;
+  const wire::Plain message{.source = id(), .tag = tag, .items = items, .bytes = bytes};
+  ThreadEpoch::Record& thread = ThreadEpoch::current();
+  const ThreadEpoch::Section section(thread);
+  const std::shared_ptr<spi::Channel>* channel = context_.routes().find(to);
+  if (channel == nullptr) [[unlikely]]
+    return RIPC_PENDING;
+  const ripc_status status = send_by(**channel, message, thread);
+  return status == RIPC_OK || status == RIPC_AGAIN ? status : RIPC_PENDING;
+}
+
+[[gnu::always_inline]] inline ripc_status Service::receive(std::uint32_t flags, Nanoseconds timeout,
+                                                           std::span<Message*> messages, std::size_t& count) noexcept {
+  if (armed_) [[unlikely]]
+    disarm();
+  output_ = messages;
+  output_count_ = 0;
+  flags_ = flags;
+  pool_->enter(ThreadEpoch::current());
+  if (usable() != RIPC_OK || poll_ports() == 0) return receive_later(timeout, count);
+  count = output_count_;
+  return RIPC_OK;
+}
 
 }  // namespace ripc::core

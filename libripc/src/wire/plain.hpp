@@ -27,11 +27,16 @@ struct Plain {
   std::size_t packet_size() const noexcept { return wire::packet_size(items.size(), bytes); }
 };
 
+// Writes the header to `to`, of a message with so many items; the end of it.
+inline std::byte* write_plain_header(const Plain& plain, std::size_t items, std::byte* to) noexcept {
+  store_le<std::uint64_t>(to, first_word(PacketKind::message, plain.tag) | std::uint64_t{items} << 24);
+  store_le<std::uint64_t>(to + 8, plain.source);
+  return to + kHeaderSize;
+}
+
 // Writes header and table to `to`, which has room for them; the end of them.
 inline std::byte* write_plain_head(const Plain& plain, std::byte* to) noexcept {
-  store_le<std::uint64_t>(to, first_word(PacketKind::message, plain.tag) | std::uint64_t{plain.items.size()} << 24);
-  store_le<std::uint64_t>(to + 8, plain.source);
-  to += kHeaderSize;
+  to = write_plain_header(plain, plain.items.size(), to);
   for (const ripc_item& item : plain.items) {
     store_le<std::uint32_t>(to, static_cast<std::uint32_t>(item.size));
     to += kTableEntrySize;
@@ -39,13 +44,57 @@ inline std::byte* write_plain_head(const Plain& plain, std::byte* to) noexcept {
   return to;
 }
 
-// Writes the packet to `to`, which has room for plain.packet_size() bytes.
+// Writes the packet to `to`, which has room for plain.packet_size() bytes; these are at most Most.
+template <std::size_t Most = SIZE_MAX>
 [[gnu::always_inline]] inline void write_plain(const Plain& plain, std::byte* to) noexcept {
-  to = write_plain_head(plain, to);
-  for (const ripc_item& item : plain.items) {
-    copy_small(to, static_cast<const std::byte*>(item.data), item.size);
-    to += item.size;
+  // What is written could be the message itself, for all that the compiler knows.
+  const std::span<const ripc_item> items = plain.items;
+  std::byte* table = write_plain_header(plain, items.size(), to);
+  std::byte* body = table + items.size() * kTableEntrySize;
+  for (const ripc_item& item : items) {
+    const std::size_t size = item.size;
+    const auto* data = static_cast<const std::byte*>(item.data);
+    store_le<std::uint32_t>(table, static_cast<std::uint32_t>(size));
+    table += kTableEntrySize;
+    copy_small<Most>(body, data, size);
+    body += size;
   }
+}
+
+// The same for one item: nearly every message has one. From its end to its beginning: a receiver that waits for the
+// first cache line takes it away between two writes to it, so nothing that has still to be fetched may come between
+// them.
+template <std::size_t Most = SIZE_MAX>
+[[gnu::always_inline]] inline void write_single(const Plain& plain, std::byte* to) noexcept {
+  std::byte* table = to + kHeaderSize;
+  copy_small<Most>(table + kTableEntrySize, static_cast<const std::byte*>(plain.items.front().data), plain.bytes);
+  store_le<std::uint32_t>(table, static_cast<std::uint32_t>(plain.bytes));
+  write_plain_header(plain, 1, to);
+}
+
+// A plain message of one item, read while the peer may be changing it.
+struct Single {
+  std::uint32_t tag;
+  std::uint64_t source;
+  std::span<const std::byte> body;
+};
+
+// False: PlainReader has to look at it, because it is not one of at most Most bytes from `known`, a source that
+// PlainReader has approved before, or 0.
+template <std::size_t Most>
+[[gnu::always_inline]] inline bool read_single(std::span<const std::byte> packet, std::uint64_t known,
+                                               Single& single) noexcept {
+  static_assert(Most <= kMaxItemBody);
+  constexpr std::size_t kHead = packet_size(1, 0);
+  // Of a packet that is too short for its head, this is a very large number.
+  const std::size_t length = packet.size() - kHead;
+  if (length > Most) return false;
+  const auto word = load_once_le<std::uint64_t>(packet.data());
+  const auto source = load_once_le<std::uint64_t>(packet.data() + 8);
+  const auto entry = load_once_le<std::uint32_t>(packet.data() + kHeaderSize);
+  single = {static_cast<std::uint32_t>(word >> 32), source, packet.subspan(kHead)};
+  return static_cast<std::uint32_t>(word) == (first_word(PacketKind::message, 0) | 1u << 24) && entry == length &&
+         source == known && source != 0;
 }
 
 // The same packet for transports that send a list of ranges: `encoder` was made with the message's tag and source.

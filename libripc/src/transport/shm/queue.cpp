@@ -30,8 +30,8 @@ bool QueueWriter::reserve(std::uint32_t wanted, std::size_t data_size, Reservati
   const std::uint32_t needed = round_up_to_line(data_size);
   std::uint64_t tail = tail_.load(std::memory_order_relaxed);
   for (;;) {
-    const auto cell = static_cast<std::uint32_t>(tail);
-    const auto data = static_cast<std::uint32_t>(tail >> 32);
+    const std::uint32_t cell = cells_of(tail);
+    const std::uint32_t data = data_of(tail);
     std::uint32_t start = data;
     if (needed != 0) {
       const std::uint32_t position = data & (geometry_.data_bytes - 1);
@@ -69,8 +69,8 @@ bool QueueWriter::reserve(std::uint32_t wanted, std::size_t data_size, Reservati
 
 bool QueueWriter::has_room() const noexcept {
   const std::uint64_t tail = tail_.load(std::memory_order_relaxed);
-  const auto cell = static_cast<std::uint32_t>(tail);
-  const auto data = static_cast<std::uint32_t>(tail >> 32);
+  const std::uint32_t cell = cells_of(tail);
+  const std::uint32_t data = data_of(tail);
   // A sender that starts again for every single free cell takes turns with the receiver on the same cache lines.
   const std::uint32_t enough = geometry_.cells - geometry_.cells / 4;
   if (cell - control_->receiver.head_cells.load(std::memory_order_acquire) > enough) return false;
@@ -81,8 +81,10 @@ bool QueueWriter::has_room() const noexcept {
   return used <= geometry_.data_bytes && used + padding + largest <= geometry_.data_bytes;
 }
 
-bool QueueReader::locate_outside(const Cell& cell, std::uint32_t length, std::span<const std::byte>& packet) noexcept {
-  // Each value is read once: the peer may change it at any time.
+bool QueueReader::peek_outside(std::span<const std::byte>& packet) noexcept {
+  const Cell& cell = next_cell();
+  // Each value is read once: the peer may change it at any time. What peek_inside() saw of the length is forgotten.
+  const std::uint32_t length = cell.length.load(std::memory_order_relaxed);
   const std::uint32_t offset = *const_cast<const volatile std::uint32_t*>(&cell.outside.data_offset);
   const std::uint32_t end = *const_cast<const volatile std::uint32_t*>(&cell.outside.data_end);
   if (length > geometry_.packet_limit() || offset % kCacheLine != 0 || offset > geometry_.data_bytes ||
@@ -97,7 +99,7 @@ bool QueueReader::locate_outside(const Cell& cell, std::uint32_t length, std::sp
 
 bool QueueReader::half_is_free() noexcept {
   // Waking the sender for every single cell would cost a system call each.
-  const Cell& halfway = cells_[(head_ + geometry_.cells / 2) & (geometry_.cells - 1)];
+  const Cell& halfway = cells_[(head_ + geometry_.cells / 2) & mask_];
   if (halfway.sequence.load(std::memory_order_relaxed) == head_ + geometry_.cells / 2 + 1) return false;
   control_->sender.room_wanted.store(0, std::memory_order_relaxed);
   return true;

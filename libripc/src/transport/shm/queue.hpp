@@ -22,7 +22,8 @@ class QueueWriter {
       : control_(reinterpret_cast<Control*>(base)),
         cells_(reinterpret_cast<Cell*>(base + kControlSize)),
         data_(base + geometry.data_offset()),
-        geometry_(geometry) {}
+        geometry_(geometry),
+        mask_(geometry.cells - 1) {}
 
   // RIPC_OK, RIPC_AGAIN, RIPC_TOO_LARGE. Any thread of the process that owns the writer.
   ripc_status write(std::span<const std::span<const std::byte>> ranges) noexcept;
@@ -32,11 +33,25 @@ class QueueWriter {
   ripc_status write_with(std::size_t length, Fill&& fill) noexcept {
     if (length > kInlineCapacity) [[unlikely]]
       return write_outside(length, fill);
-    Reservation reservation;
-    if (!take_next_cell(reservation) && !reserve(1, 0, reservation)) [[unlikely]]
-      return RIPC_AGAIN;
-    commit(reservation.cell, length, [&](Cell& cell) { fill(cell.bytes); });
-    return RIPC_OK;
+    if (write_next(length, fill)) [[likely]]
+      return RIPC_OK;
+    const std::size_t written = write_inline(
+        1, [&](std::size_t) { return length; }, [&](std::size_t, std::byte* to) { fill(to); });
+    return written != 0 ? RIPC_OK : RIPC_AGAIN;
+  }
+
+  // The same for at most kInlineCapacity bytes, if it takes neither a look at the receiver's side nor a second attempt.
+  // False: write_with() has to do it.
+  template <typename Fill>
+  bool write_next(std::size_t length, Fill&& fill) noexcept {
+    std::uint64_t tail = tail_.load(std::memory_order_relaxed);
+    const std::uint32_t cell = cells_of(tail);
+    if (cell - known_head_cells_.load(std::memory_order_acquire) > mask_ ||
+        !tail_.compare_exchange_strong(tail, tail + kOneCell, std::memory_order_acq_rel, std::memory_order_relaxed))
+        [[unlikely]]
+      return false;
+    commit(cell, length, [&](Cell& to) { fill(to.bytes); });
+    return true;
   }
 
   // Several packets in order, each of at most kInlineCapacity bytes: packet `index` of length_of(index) bytes, made by
@@ -64,18 +79,15 @@ class QueueWriter {
   // Up to `wanted` cells, at least one, and so much of the data area. False: there is no room.
   bool reserve(std::uint32_t wanted, std::size_t data_size, Reservation& reservation) noexcept;
 
-  // What reserve() of a cell alone usually comes to. False: it has to look.
-  bool take_next_cell(Reservation& reservation) noexcept {
-    std::uint64_t tail = tail_.load(std::memory_order_relaxed);
-    reservation.cell = static_cast<std::uint32_t>(tail);
-    return reservation.cell - known_head_cells_.load(std::memory_order_acquire) < geometry_.cells &&
-           tail_.compare_exchange_strong(tail, pack(reservation.cell + 1, static_cast<std::uint32_t>(tail >> 32)),
-                                         std::memory_order_acq_rel, std::memory_order_relaxed);
-  }
-
+  // The cells are in the high half: where their number wraps, nothing is carried into the other.
+  static constexpr std::uint64_t kOneCell = std::uint64_t{1} << 32;
   static constexpr std::uint64_t pack(std::uint32_t cells, std::uint32_t data) noexcept {
-    return cells | std::uint64_t{data} << 32;
+    return cells * kOneCell | data;
   }
+  static constexpr std::uint32_t cells_of(std::uint64_t tail) noexcept {
+    return static_cast<std::uint32_t>(tail >> 32);
+  }
+  static constexpr std::uint32_t data_of(std::uint64_t tail) noexcept { return static_cast<std::uint32_t>(tail); }
 
   template <typename Fill>
   ripc_status write_outside(std::size_t length, Fill&& fill) noexcept {
@@ -95,15 +107,15 @@ class QueueWriter {
   void commit(std::uint32_t index, std::size_t length, Fill&& fill) noexcept {
     // The thread that used this room last handed it on through the receiver's head, in another process.
     happens_after(control_);
-    Cell& cell = cells_[index & (geometry_.cells - 1)];
-    cell.length.store(static_cast<std::uint32_t>(length), std::memory_order_relaxed);
+    Cell& cell = cells_[index & mask_];
     fill(cell);
+    cell.length.store(static_cast<std::uint32_t>(length), std::memory_order_relaxed);
     happens_before(control_);
     cell.sequence.store(index + 1, std::memory_order_release);
     // The receiver's cache has the cells of the last round: fetching one that is needed soon hides how long it takes to
     // get it back. Not one that the receiver has still to read, nor the next ones, which it looks at while it is idle.
-    if (index + kPrefetchDistance - known_head_cells_.load(std::memory_order_relaxed) < geometry_.cells)
-      prefetch_for_write(&cells_[(index + kPrefetchDistance) & (geometry_.cells - 1)]);
+    const std::uint32_t later = index + kPrefetchDistance;
+    if (later - known_head_cells_.load(std::memory_order_relaxed) <= mask_) prefetch_for_write(&cells_[later & mask_]);
   }
 
   static constexpr std::uint32_t kPrefetchDistance = 16;
@@ -119,7 +131,8 @@ class QueueWriter {
   Cell* cells_;
   std::byte* data_;
   Geometry geometry_;
-  // Cells in the low half, end of the data area in the high half: reserved together so that both stay in order.
+  std::uint32_t mask_;  // of the index of a cell
+  // Cells and the end of the data area: reserved together so that both stay in order.
   alignas(kCacheLine) std::atomic<std::uint64_t> tail_{0};
   std::atomic<std::uint32_t> known_head_cells_{0};
   std::atomic<std::uint32_t> known_head_data_{0};
@@ -131,22 +144,30 @@ class QueueReader {
       : control_(reinterpret_cast<Control*>(base)),
         cells_(reinterpret_cast<Cell*>(base + kControlSize)),
         data_(base + geometry.data_offset()),
-        geometry_(geometry) {}
+        geometry_(geometry),
+        mask_(geometry.cells - 1) {}
 
   // The oldest committed packet, still in shared memory. False if there is none, or if the peer wrote nonsense: then
   // broken() is true and stays so.
   bool peek(std::span<const std::byte>& packet) noexcept {
-    Cell& cell = cells_[head_ & (geometry_.cells - 1)];
+    return has_packet() && (peek_inside(packet) || peek_outside(packet));
+  }
+
+  // Whether there is one. Cheap enough to spin on.
+  bool has_packet() const noexcept {
+    const Cell& cell = next_cell();
     // Both lines of the cell travel at the same time; without this the second would only be asked for after the first.
     if (uses_second_line_) __builtin_prefetch(reinterpret_cast<const std::byte*>(&cell) + kCacheLine);
-    if (cell.sequence.load(std::memory_order_acquire) != head_ + 1) return false;
+    return cell.sequence.load(std::memory_order_acquire) == head_ + 1;
+  }
+
+  // What peek() does where has_packet() and the packet lies in its cell. False: it does not.
+  bool peek_inside(std::span<const std::byte>& packet) noexcept {
+    const Cell& cell = next_cell();
     const std::uint32_t length = cell.length.load(std::memory_order_relaxed);
     uses_second_line_ = length > kCacheLine - kCellHeader;
-    if (length > kInlineCapacity) [[unlikely]]
-      return locate_outside(cell, length, packet);
     packet = {cell.bytes, length};
-    peeked_data_ = head_data_;
-    return true;
+    return length <= kInlineCapacity;
   }
 
   // Done with the packet that peek() showed.
@@ -155,7 +176,7 @@ class QueueReader {
     head_data_ = peeked_data_;
     // A cell that is not written yet is left alone: to look at it takes its line away from the sender.
     if (static_cast<std::int32_t>(written_ - head_) > static_cast<std::int32_t>(kPrefetchDistance))
-      __builtin_prefetch(&cells_[(head_ + kPrefetchDistance) & (geometry_.cells - 1)]);
+      __builtin_prefetch(&cells_[(head_ + kPrefetchDistance) & mask_]);
   }
 
   // Whether more than kAhead packets are there. If so, their cells are fetched in time, from now on.
@@ -163,7 +184,7 @@ class QueueReader {
     const std::uint32_t far = head_ + kAhead;
     if (static_cast<std::int32_t>(written_ - far) > 0) return true;
     // Senders commit in nearly the order of their cells; where not, a cell is fetched in vain.
-    if (cells_[far & (geometry_.cells - 1)].sequence.load(std::memory_order_relaxed) != far + 1) return false;
+    if (cells_[far & mask_].sequence.load(std::memory_order_relaxed) != far + 1) return false;
     written_ = far + 1;
     return true;
   }
@@ -171,8 +192,9 @@ class QueueReader {
   // Gives the room of all popped packets back to the sender. Each call takes a cache line away from a sender that waits
   // for room, so it is made once for several packets.
   void publish() noexcept {
-    control_->receiver.head_data.store(head_data_, std::memory_order_release);
-    control_->receiver.head_cells.store(head_, std::memory_order_release);
+    ReceiverLine& line = control_->receiver;
+    line.head_data.store(head_data_, std::memory_order_release);
+    line.head_cells.store(head_, std::memory_order_release);
   }
 
   bool broken() const noexcept { return broken_; }
@@ -189,17 +211,19 @@ class QueueReader {
   static constexpr std::uint32_t kAhead = 32;
   static constexpr std::uint32_t kPrefetchDistance = 12;
 
-  bool locate_outside(const Cell& cell, std::uint32_t length, std::span<const std::byte>& packet) noexcept;
+  const Cell& next_cell() const noexcept { return cells_[head_ & mask_]; }
+  bool peek_outside(std::span<const std::byte>& packet) noexcept;
   bool half_is_free() noexcept;
 
   Control* control_;
   Cell* cells_;
   const std::byte* data_;
   Geometry geometry_;
+  std::uint32_t mask_;  // of the index of a cell
   std::uint32_t head_ = 0;
+  std::uint32_t written_ = 0;  // all cells before this one, most likely; may lag behind head_
   std::uint32_t head_data_ = 0;
   std::uint32_t peeked_data_ = 0;  // head_data_ once the packet that peek() showed is popped
-  std::uint32_t written_ = 0;      // all cells before this one, most likely; may lag behind head_
   bool uses_second_line_ = false;
   bool broken_ = false;
 };

@@ -32,12 +32,20 @@ ripc_status ShmChannel::send(spi::Gather packet, bool& woke) noexcept {
 }
 
 ripc_status ShmChannel::send_plain(const wire::Plain& message, bool& woke) noexcept {
+  const std::size_t size = wire::packet_size(1, message.bytes);
+  const auto write = [&](std::byte* to) { wire::write_single<kInlineCapacity>(message, to); };
+  if (open_status() != RIPC_OK || message.items.size() != 1 || size > kInlineCapacity ||
+      !writer_.write_next(size, write)) [[unlikely]]
+    return send_any(message, woke);
+  wake_receiver(woke);
+  return RIPC_OK;
+}
+
+ripc_status ShmChannel::send_any(const wire::Plain& message, bool& woke) noexcept {
   ripc_status status = open_status();
-  if (status != RIPC_OK) [[unlikely]]
-    return status;
-  status = writer_.write_with(message.packet_size(), [&](std::byte* to) { wire::write_plain(message, to); });
-  if (status == RIPC_OK) [[likely]]
-    wake_receiver(woke);
+  if (status == RIPC_OK)
+    status = writer_.write_with(message.packet_size(), [&](std::byte* to) { wire::write_plain(message, to); });
+  if (status == RIPC_OK) wake_receiver(woke);
   return status;
 }
 
@@ -58,7 +66,7 @@ ripc_status ShmChannel::send_many(std::span<const wire::Plain> messages, std::si
     return status;
   sent = writer_.write_inline(
       count, [&](std::size_t index) { return messages[index].packet_size(); },
-      [&](std::size_t index, std::byte* to) { wire::write_plain(messages[index], to); });
+      [&](std::size_t index, std::byte* to) { wire::write_plain<kInlineCapacity>(messages[index], to); });
   if (sent == 0) return RIPC_AGAIN;
   wake_receiver(woke);
   return RIPC_OK;

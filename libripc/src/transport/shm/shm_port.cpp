@@ -23,6 +23,14 @@ constexpr std::size_t kWakeAfter = 256;
 // A port with one source, which is what a client has, looks at its next cell this often in one poll: the way from here
 // to the caller and back costs ten such looks.
 constexpr int kLooks = 16;
+
+inline void give_room_back(ShmSource& source) noexcept {
+  QueueReader& reader = source.reader();
+  reader.publish();
+  if (reader.take_room_request()) [[unlikely]]
+    source.tell_room();
+}
+
 }  // namespace
 
 ShmPort::ShmPort(const spi::PortOptions& options, EventSet& events, ServiceStateTable::Slot state,
@@ -76,34 +84,60 @@ std::size_t ShmPort::sources_of(const Connection& connection) const noexcept {
 void ShmPort::refresh() noexcept {
   const std::lock_guard lock(mutex_);
   polled_ = sources_;
+  only_ = polled_.size() == 1 ? polled_.front().get() : nullptr;
   polled_version_ = version_.load(std::memory_order_relaxed);
   next_ = 0;
 }
 
+// The answer of the only peer takes the shortest way: each step of it ends in the next, and so has no registers to
+// save.
 std::size_t ShmPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept {
   if (version_.load(std::memory_order_acquire) != polled_version_) [[unlikely]]
-    refresh();
-  std::size_t taken = polled_.size() == 1 ? poll_only(sink, budget) : poll_all(sink, budget);
-  if (taken != 0) [[likely]] {
-    streak_ += taken;
-    if (drowsy_ && (since_sleep_ += taken) >= kWakeAfter) [[unlikely]]
-      end_drowsiness();
-    return taken;
+    return poll_refreshed(sink, budget);
+  if (only_ != nullptr) {
+    QueueReader& reader = only_->reader();
+    const int looks = streak_ >= kStreak ? 1 : kLooks;  // a stream is better left alone
+    for (int look = 0; look < looks; ++look) {
+      if (!reader.has_packet()) continue;
+      std::span<const std::byte> packet;
+      if (budget != 1 || !reader.peek_inside(packet)) break;
+      return take_one(packet, sink);
+    }
   }
-  if (streak_ >= kStreak) taken = poll_rested(sink, budget);
-  streak_ = taken;
+  return poll_sources(sink, budget);
+}
+
+std::size_t ShmPort::poll_refreshed(spi::PacketSink& sink, std::size_t budget) noexcept {
+  refresh();
+  return poll(sink, budget);
+}
+
+std::size_t ShmPort::poll_sources(spi::PacketSink& sink, std::size_t budget) noexcept {
+  const std::size_t taken = poll_all(sink, budget);
+  return taken != 0 ? count(taken) : after_none(sink, budget);
+}
+
+// From the only source.
+std::size_t ShmPort::take_one(std::span<const std::byte> packet, spi::PacketSink& sink) noexcept {
+  ShmSource& source = *only_;
+  QueueReader& reader = source.reader();
+  if (streak_ >= kStreak) (void)reader.look_ahead();
+  const bool taken = sink.deliver(source, packet) == spi::Delivery::taken;
+  if (taken) [[likely]]
+    reader.pop();
+  give_room_back(source);
+  return taken ? count(1) : after_none(sink, 1);
+}
+
+inline std::size_t ShmPort::count(std::size_t taken) noexcept {
+  streak_ += taken;
+  if (drowsy_ && (since_sleep_ += taken) >= kWakeAfter) [[unlikely]]
+    end_drowsiness();
   return taken;
 }
 
-inline std::size_t ShmPort::poll_only(spi::PacketSink& sink, std::size_t budget) noexcept {
-  ShmSource& source = *polled_.front();
-  std::span<const std::byte> packet;
-  bool stop = false;
-  const int looks = streak_ >= kStreak ? 1 : kLooks;  // a stream is better left alone
-  for (int look = 0; look < looks; ++look) {
-    if (source.reader().peek(packet)) return poll_source(source, packet, sink, std::min(budget, kTurn), stop);
-  }
-  return poll_all(sink, budget);
+std::size_t ShmPort::after_none(spi::PacketSink& sink, std::size_t budget) noexcept {
+  return streak_ = streak_ >= kStreak ? poll_rested(sink, budget) : 0;
 }
 
 // After an empty look in a stream.
@@ -148,9 +182,7 @@ std::size_t ShmPort::poll_source(ShmSource& source, std::span<const std::byte> p
     reader.pop();
     ++taken;
   } while (taken < budget && reader.peek(packet));
-  reader.publish();
-  if (reader.take_room_request()) [[unlikely]]
-    source.tell_room();
+  give_room_back(source);
   return taken;
 }
 

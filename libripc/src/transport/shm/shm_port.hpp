@@ -45,7 +45,11 @@ class ShmPort final : public spi::Port {
 
  private:
   void refresh() noexcept;
-  std::size_t poll_only(spi::PacketSink& sink, std::size_t budget) noexcept;
+  [[gnu::noinline]] std::size_t poll_refreshed(spi::PacketSink& sink, std::size_t budget) noexcept;
+  [[gnu::noinline]] std::size_t poll_sources(spi::PacketSink& sink, std::size_t budget) noexcept;
+  [[gnu::noinline]] std::size_t take_one(std::span<const std::byte> packet, spi::PacketSink& sink) noexcept;
+  std::size_t count(std::size_t taken) noexcept;
+  [[gnu::noinline]] std::size_t after_none(spi::PacketSink& sink, std::size_t budget) noexcept;
   std::size_t poll_rested(spi::PacketSink& sink, std::size_t budget) noexcept;
   std::size_t poll_all(spi::PacketSink& sink, std::size_t budget) noexcept;
   std::size_t poll_source(ShmSource& source, std::span<const std::byte> packet, spi::PacketSink& sink,
@@ -67,6 +71,7 @@ class ShmPort final : public spi::Port {
 
   // The receiving thread's own.
   std::vector<std::shared_ptr<ShmSource>> polled_;
+  ShmSource* only_ = nullptr;  // of polled_, if there is one only
   std::uint64_t polled_version_ = 0;
   std::size_t next_ = 0;
   bool drowsy_ = false;          // senders see kDrowsy
