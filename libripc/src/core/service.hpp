@@ -206,7 +206,11 @@ class Service final : private spi::PacketSink {
   void wake_room_waiters() noexcept;
   std::size_t poll_ports() noexcept;
   void poll_pending() noexcept;
-  ripc_status sleep(Deadline deadline, Nanoseconds now) noexcept;
+  ripc_status sleep(Deadline deadline) noexcept;
+  // In the receiving thread. What the clock said when it was read last; 0 in now_: it has to be read again.
+  Nanoseconds time() noexcept { return now_ != 0 ? now_ : now_ = monotonic_now(); }
+  template <typename Step>
+  ripc_status attempt(Assembly& assembly, Nanoseconds timeout, Step&& step) noexcept;
   void close_ports() noexcept;
   void arm() noexcept;
   void disarm() noexcept;
@@ -233,7 +237,8 @@ class Service final : private spi::PacketSink {
   std::size_t output_count_ = 0;
   std::uint32_t flags_ = 0;
   bool armed_ = false;
-  bool took_ = false;  // the last look at the ports took packets, whether they made messages or not
+  bool took_ = false;    // the last look at the ports took packets, whether they made messages or not
+  Nanoseconds now_ = 0;  // see time(): since the last sleep, or some work
   std::deque<Message*> ready_;
   std::list<Assembly> assemblies_;  // written under assemblies_mutex_
   std::mutex assemblies_mutex_;     // taken before any lock of a transport: cancel_answer() comes from other threads
