@@ -92,12 +92,14 @@ class EventLoop {
 
  private:
   EventLoop() = default;
-  void run_once(Nanoseconds until, bool nested);
-  bool run_tasks(bool nested);       // true if there were any
-  bool run_timers(Nanoseconds now);  // likewise
+  void run_once(Deadline deadline, bool nested);
+  bool run_tasks(bool nested);  // true if there were any
+  void run_timers();
+  void set_alarm_locked() noexcept;
 
   UniqueFd epoll_;
   UniqueFd wake_;
+  UniqueFd alarm_;  // a timerfd: so the loop needs no clock to sleep
   std::atomic<std::thread::id> thread_{};
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;
@@ -107,6 +109,7 @@ class EventLoop {
   std::map<std::pair<Nanoseconds, TimerId>, Task> timers_;
   std::unordered_map<TimerId, Nanoseconds> timer_times_;
   TimerId next_timer_ = 1;
+  Nanoseconds alarm_at_ = UINT64_MAX;  // what alarm_ is set to; never later than the first timer while the loop sleeps
   std::uint64_t turn_ = 0;
   std::uint64_t signals_ = 0;
 };

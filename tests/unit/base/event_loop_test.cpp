@@ -255,6 +255,27 @@ TEST_F(EventLoopTest, ASecondHandlerForADescriptorIsRefusedAndTheFirstStays) {
   EXPECT_EQ(second, 0);
 }
 
+TEST_F(EventLoopTest, HearsWhatHasComeBeforeItRunsTimersThatAreDue) {
+  std::vector<int> order;
+  // As after a stop of the process: the time is over, and what was waited for has come meanwhile.
+  loop_->add_timer(monotonic_now(), [&] {
+    order.push_back(2);
+    loop_->stop();
+  });
+  const UniqueFd fd = make_eventfd();
+  ASSERT_TRUE(loop_
+                  ->add(fd.get(), EPOLLIN,
+                        [&](std::uint32_t) {
+                          read_eventfd(fd);
+                          order.push_back(1);
+                        })
+                  .ok());
+  signal(fd);
+  start();
+  thread_.join();
+  EXPECT_EQ(order, (std::vector<int>{1, 2}));
+}
+
 TEST_F(EventLoopTest, RunsTimersInTheOrderOfTheirTimes) {
   std::vector<int> order;
   const Nanoseconds now = monotonic_now();
