@@ -47,8 +47,10 @@ Status create_epoll_with_wake(UniqueFd& epoll, UniqueFd& wake, std::uint32_t wak
 
 Result<EventSet> EventSet::create() {
   EventSet set;
-  Status status = create_epoll_with_wake(set.epoll_, set.wake_, EPOLLIN | EPOLLET);
+  UniqueFd wake;
+  Status status = create_epoll_with_wake(set.epoll_, wake, EPOLLIN | EPOLLET);
   if (!status.ok()) return status;
+  set.wake_ = std::make_shared<const UniqueFd>(std::move(wake));
   return set;
 }
 
@@ -58,7 +60,11 @@ Status EventSet::add(int fd, Kind kind) noexcept {
 
 void EventSet::remove(int fd) noexcept { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
-void EventSet::wake() const noexcept { signal_event(wake_.get()); }
+void EventSet::wake() const noexcept { signal_event(wake_->get()); }
+
+EventSet::Waker::~Waker() {
+  if (wake_) signal_event(wake_->get());
+}
 
 void EventSet::drain() const noexcept {
   while (take_events(0) == kEventBatch) {

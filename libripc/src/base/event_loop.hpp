@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -37,6 +38,19 @@ class EventSet {
   int fd() const noexcept { return epoll_.get(); }
   // Makes it readable. Async-signal-safe.
   void wake() const noexcept;
+  // Makes it readable when it goes, if the set is still there.
+  class Waker {
+   public:
+    Waker() = default;
+    explicit Waker(std::shared_ptr<const UniqueFd> wake) noexcept : wake_(std::move(wake)) {}
+    Waker(Waker&&) noexcept = default;
+    Waker& operator=(Waker&&) noexcept = default;
+    ~Waker();
+
+   private:
+    std::shared_ptr<const UniqueFd> wake_;
+  };
+  Waker waker() const noexcept { return Waker(wake_); }
   // Forgets the events so far.
   void drain() const noexcept;
   // Sleeps until an event, from `now` at most until the deadline. RIPC_OK, RIPC_TIMEOUT, RIPC_INTERRUPTED (a signal).
@@ -47,7 +61,7 @@ class EventSet {
   int take_events(int timeout) const noexcept;
 
   UniqueFd epoll_;
-  UniqueFd wake_;
+  std::shared_ptr<const UniqueFd> wake_;
 };
 
 // The responder's loop. Handlers run in the thread that runs the loop; that may be a nested run (see run_until).

@@ -55,6 +55,18 @@ TEST_F(EventSetTest, IsReadableAfterWakeUntilItWasHeard) {
   EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
 }
 
+TEST_F(EventSetTest, AWakerWakesWhenItGoesUnlessItWasMovedAndMayOutliveTheSet) {
+  {
+    EventSet::Waker waker = set_->waker();
+    const EventSet::Waker moved = std::move(waker);
+    waker = {};
+    EXPECT_EQ(set_->wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
+  }
+  EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+  const EventSet::Waker late = set_->waker();
+  set_.reset();
+}
+
 TEST_F(EventSetTest, HearsADescriptorThatIsNeverDrained) {
   const UniqueFd fd = make_eventfd();
   ASSERT_TRUE(set_->add(fd.get()).ok());
