@@ -30,7 +30,9 @@ inline Nanoseconds realtime_now() noexcept {
 // A point in time after which waiting stops. UINT64_MAX nanoseconds from now means never.
 class Deadline {
  public:
-  static Deadline after(Nanoseconds timeout) noexcept { return after(timeout, timeout == 0 ? 0 : monotonic_now()); }
+  static Deadline after(Nanoseconds timeout) noexcept {
+    return after(timeout, timeout == 0 || timeout == UINT64_MAX ? 0 : monotonic_now());
+  }
   static Deadline after(Nanoseconds timeout, Nanoseconds now) noexcept {
     return Deadline(timeout > UINT64_MAX - now ? UINT64_MAX : now + timeout);
   }

@@ -5,8 +5,11 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 
+#include <algorithm>
 #include <array>
+#include <limits>
 #include <string>
 
 #include "base/event_signal.hpp"
@@ -44,8 +47,10 @@ Status create_epoll_with_wake(UniqueFd& epoll, UniqueFd& wake, std::uint32_t wak
 
 Result<EventSet> EventSet::create() {
   EventSet set;
-  Status status = create_epoll_with_wake(set.epoll_, set.wake_, EPOLLIN | EPOLLET);
+  UniqueFd wake;
+  Status status = create_epoll_with_wake(set.epoll_, wake, EPOLLIN | EPOLLET);
   if (!status.ok()) return status;
+  set.wake_ = std::make_shared<const UniqueFd>(std::move(wake));
   return set;
 }
 
@@ -55,7 +60,11 @@ Status EventSet::add(int fd, Kind kind) noexcept {
 
 void EventSet::remove(int fd) noexcept { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
-void EventSet::wake() const noexcept { signal_event(wake_.get()); }
+void EventSet::wake() const noexcept { signal_event(wake_->get()); }
+
+EventSet::Waker::~Waker() {
+  if (wake_) signal_event(wake_->get());
+}
 
 void EventSet::drain() const noexcept {
   while (take_events(0) == kEventBatch) {
@@ -90,6 +99,11 @@ int EventSet::take_events(int timeout) const noexcept {
 Result<std::unique_ptr<EventLoop>> EventLoop::create() {
   std::unique_ptr<EventLoop> loop(new EventLoop);
   Status status = create_epoll_with_wake(loop->epoll_, loop->wake_, EPOLLIN);
+  if (!status.ok()) return status;
+  loop->alarm_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+  if (!loop->alarm_) return system_error(errno, "timerfd_create", "raise `ulimit -n`");
+  // Setting it anew makes it unreadable: nobody has to read it.
+  status = add_to_epoll(loop->epoll_.get(), loop->alarm_.get(), EPOLLIN | EPOLLET);
   if (!status.ok()) return status;
   return loop;
 }
@@ -136,16 +150,12 @@ void EventLoop::post_top_level(Task task) {
 }
 
 EventLoop::TimerId EventLoop::add_timer(Nanoseconds at, Task task) {
-  TimerId id = 0;
-  bool first = false;
-  {
-    const std::lock_guard lock(mutex_);
-    id = next_timer_++;
-    const auto [position, inserted] = timers_.emplace(std::pair{at, id}, std::move(task));
-    first = inserted && position == timers_.begin();
-    timer_times_.emplace(id, at);
-  }
-  if (first) wake_from_elsewhere();
+  const std::lock_guard lock(mutex_);
+  const TimerId id = next_timer_++;
+  timers_.emplace(std::pair{at, id}, std::move(task));
+  timer_times_.emplace(id, at);
+  // In the loop it is time enough before it sleeps.
+  if (!in_loop_thread()) set_alarm_locked();
   return id;
 }
 
@@ -159,7 +169,7 @@ void EventLoop::cancel_timer(TimerId id) noexcept {
 
 void EventLoop::run() {
   thread_.store(std::this_thread::get_id(), std::memory_order_relaxed);
-  while (!stopping_.load(std::memory_order_acquire)) run_once(UINT64_MAX, false);
+  while (!stopping_.load(std::memory_order_acquire)) run_once(Deadline::never(), false);
 }
 
 void EventLoop::stop() noexcept {
@@ -170,40 +180,34 @@ void EventLoop::stop() noexcept {
 bool EventLoop::run_until(const std::function<bool()>& done, Deadline deadline) {
   while (!done()) {
     if (deadline.expired() || stopping_.load(std::memory_order_acquire)) return false;
-    run_once(deadline.at(), true);
+    run_once(deadline, true);
   }
   return true;
 }
 
-void EventLoop::run_once(Nanoseconds until, bool nested) {
-  // Read once, unless something takes its time: there are machines where it is a system call.
-  Nanoseconds now = monotonic_now();
-  const bool timers_ran = run_timers(now);
+void EventLoop::run_once(Deadline deadline, bool nested) {
   const bool tasks_ran = run_tasks(nested);
   // What ran may have made true what run_until() waits for: then nobody sleeps. Nor with work that it left behind.
-  bool pending = nested && (timers_ran || tasks_ran);
-  if (timers_ran || tasks_ran) now = monotonic_now();
-  Nanoseconds next_timer = UINT64_MAX;
+  bool pending = nested && tasks_ran;
   {
     const std::lock_guard lock(mutex_);
     pending = pending || !tasks_.empty() || (!nested && !top_level_tasks_.empty());
-    if (!timers_.empty()) next_timer = timers_.begin()->first.first;
+    set_alarm_locked();
   }
-  const Nanoseconds at = next_timer < until ? next_timer : until;
-  int timeout = -1;
-  if (pending) {
-    timeout = 0;
-  } else if (at != UINT64_MAX) {
-    timeout = at <= now ? 0 : static_cast<int>(std::min<Nanoseconds>((at - now + 999'999) / 1'000'000, 0x7fffffff));
-  }
+  const int timeout = pending ? 0 : deadline.remaining_milliseconds();
   std::array<epoll_event, 64> events;
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
   ++turn_;
   if (count < 0 && errno == EINTR) ++signals_;
+  bool timers_are_due = false;
   for (int index = 0; index < count; ++index) {
     const epoll_event& event = events[static_cast<std::size_t>(index)];
     if (event.data.fd == wake_.get()) {
       clear_event(wake_.get());
+      continue;
+    }
+    if (event.data.fd == alarm_.get()) {
+      timers_are_due = true;
       continue;
     }
     std::shared_ptr<Handler> handler;
@@ -214,6 +218,8 @@ void EventLoop::run_once(Nanoseconds until, bool nested) {
     }
     if (handler) (*handler)(event.events);
   }
+  // At last: a process that was stopped first hears what has come, then what has not come in time.
+  if (timers_are_due) run_timers();
 }
 
 bool EventLoop::run_tasks(bool nested) {
@@ -230,21 +236,33 @@ bool EventLoop::run_tasks(bool nested) {
   return !tasks.empty() || !top_level.empty();
 }
 
-bool EventLoop::run_timers(Nanoseconds now) {
-  bool any = false;
+void EventLoop::run_timers() {
+  const Nanoseconds now = monotonic_now();
   for (;;) {
     Task task;
     {
       const std::lock_guard lock(mutex_);
-      if (timers_.empty() || timers_.begin()->first.first > now) return any;
+      alarm_at_ = UINT64_MAX;
+      if (timers_.empty() || timers_.begin()->first.first > now) return;
       const auto first = timers_.begin();
       task = std::move(first->second);
       timer_times_.erase(first->first.second);
       timers_.erase(first);
     }
     task();
-    any = true;
   }
+}
+
+// An alarm for a timer that was cancelled stays: it costs a look when it goes off, and nothing if it is set before.
+void EventLoop::set_alarm_locked() noexcept {
+  if (timers_.empty() || timers_.begin()->first.first >= alarm_at_) return;
+  alarm_at_ = timers_.begin()->first.first;
+  constexpr Nanoseconds kSecond = 1'000'000'000;
+  // 0 would mean: none.
+  const Nanoseconds at = std::clamp<Nanoseconds>(alarm_at_, 1, std::numeric_limits<std::int64_t>::max());
+  itimerspec alarm{};
+  alarm.it_value = {static_cast<time_t>(at / kSecond), static_cast<long>(at % kSecond)};
+  (void)timerfd_settime(alarm_.get(), TFD_TIMER_ABSTIME, &alarm, nullptr);
 }
 
 void EventLoop::wake() const noexcept { signal_event(wake_.get()); }

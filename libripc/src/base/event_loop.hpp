@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -37,6 +38,19 @@ class EventSet {
   int fd() const noexcept { return epoll_.get(); }
   // Makes it readable. Async-signal-safe.
   void wake() const noexcept;
+  // Makes it readable when it goes, if the set is still there.
+  class Waker {
+   public:
+    Waker() = default;
+    explicit Waker(std::shared_ptr<const UniqueFd> wake) noexcept : wake_(std::move(wake)) {}
+    Waker(Waker&&) noexcept = default;
+    Waker& operator=(Waker&&) noexcept = default;
+    ~Waker();
+
+   private:
+    std::shared_ptr<const UniqueFd> wake_;
+  };
+  Waker waker() const noexcept { return Waker(wake_); }
   // Forgets the events so far.
   void drain() const noexcept;
   // Sleeps until an event, from `now` at most until the deadline. RIPC_OK, RIPC_TIMEOUT, RIPC_INTERRUPTED (a signal).
@@ -47,7 +61,7 @@ class EventSet {
   int take_events(int timeout) const noexcept;
 
   UniqueFd epoll_;
-  UniqueFd wake_;
+  std::shared_ptr<const UniqueFd> wake_;
 };
 
 // The responder's loop. Handlers run in the thread that runs the loop; that may be a nested run (see run_until).
@@ -92,12 +106,14 @@ class EventLoop {
 
  private:
   EventLoop() = default;
-  void run_once(Nanoseconds until, bool nested);
-  bool run_tasks(bool nested);       // true if there were any
-  bool run_timers(Nanoseconds now);  // likewise
+  void run_once(Deadline deadline, bool nested);
+  bool run_tasks(bool nested);  // true if there were any
+  void run_timers();
+  void set_alarm_locked() noexcept;
 
   UniqueFd epoll_;
   UniqueFd wake_;
+  UniqueFd alarm_;  // a timerfd: so the loop needs no clock to sleep
   std::atomic<std::thread::id> thread_{};
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;
@@ -107,6 +123,7 @@ class EventLoop {
   std::map<std::pair<Nanoseconds, TimerId>, Task> timers_;
   std::unordered_map<TimerId, Nanoseconds> timer_times_;
   TimerId next_timer_ = 1;
+  Nanoseconds alarm_at_ = UINT64_MAX;  // what alarm_ is set to; never later than the first timer while the loop sleeps
   std::uint64_t turn_ = 0;
   std::uint64_t signals_ = 0;
 };

@@ -3,9 +3,14 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstddef>
+
+#include "base/fork_guard.hpp"
 #include "base/unique_fd.hpp"
 
 namespace ripc {
@@ -13,23 +18,47 @@ namespace {
 
 constexpr int kRetryMilliseconds = 10;
 
-bool read_urandom(std::uint64_t& value) noexcept {
+// Numbers that nobody has had yet. As much as getrandom() gives at once, whatever happens meanwhile.
+struct Block {
+  std::array<std::uint64_t, 32> numbers;
+  std::size_t left;
+  std::uint64_t generation;  // of the process that they were read in
+};
+static_assert(sizeof Block::numbers <= 256);
+
+bool read_urandom(Block& block) noexcept {
   const UniqueFd device(::open("/dev/urandom", O_RDONLY | O_CLOEXEC));
-  return device && ::read(device.get(), &value, sizeof value) == static_cast<ssize_t>(sizeof value);
+  return device &&
+         ::read(device.get(), block.numbers.data(), sizeof block.numbers) == static_cast<ssize_t>(sizeof block.numbers);
+}
+
+void fill(Block& block) noexcept {
+  for (;;) {
+    // Blocks until the kernel's pool is ready, then never again; a signal can only interrupt it before that.
+    if (::getrandom(block.numbers.data(), sizeof block.numbers, 0) == static_cast<ssize_t>(sizeof block.numbers))
+      return;
+    // A sandbox may forbid the call but leave the device.
+    if (read_urandom(block)) return;
+    // Anything else would be guessable.
+    ::poll(nullptr, 0, kRetryMilliseconds);
+  }
 }
 
 }  // namespace
 
 std::uint64_t random_u64() noexcept {
-  std::uint64_t value = 0;
-  for (;;) {
-    // Blocks until the kernel's pool is ready, then never again; a signal can only interrupt it before that.
-    if (::getrandom(&value, sizeof value, 0) == static_cast<ssize_t>(sizeof value)) return value;
-    // A sandbox may forbid the call but leave the device.
-    if (read_urandom(value)) return value;
-    // Anything else would be guessable.
-    ::poll(nullptr, 0, kRetryMilliseconds);
+  thread_local Block block{};
+  // Before it is filled: a fork in between must not leave the child with numbers of its parent.
+  const std::uint64_t generation = ForkGuard::generation();
+  if (block.left == 0 || block.generation != generation) {
+    fill(block);
+    block.left = block.numbers.size();
+    block.generation = generation;
   }
+  std::uint64_t& number = block.numbers[--block.left];
+  const std::uint64_t value = number;
+  explicit_bzero(&number, sizeof number);
+  return value;
 }
 
 }  // namespace ripc

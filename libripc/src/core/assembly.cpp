@@ -33,26 +33,25 @@ ripc_status reported(ripc_status status) noexcept {
   return status == RIPC_WINDOW_TOO_SMALL || status == RIPC_NO_MEMORY ? status : RIPC_NO_WINDOW;
 }
 
+}  // namespace
+
 // One step of a message that may have to wait for its sender. RIPC_TIMEOUT: it was silent for too long.
-template <typename Assembly, typename Step>
-ripc_status attempt(Assembly& assembly, Nanoseconds timeout, Step&& step) noexcept {
+template <typename Step>
+ripc_status Service::attempt(Assembly& assembly, Nanoseconds timeout, Step&& step) noexcept {
   const ripc_status status = step();
   if (status != RIPC_PENDING) return status;
-  const Nanoseconds now = monotonic_now();
-  if (assembly.deadline.is_never()) assembly.deadline = Deadline::after(timeout, now);
-  if (assembly.deadline.remaining(now) != 0) return RIPC_PENDING;
+  if (assembly.deadline.is_never()) assembly.deadline = Deadline::after(timeout, time());
+  if (assembly.deadline.remaining(time()) != 0) return RIPC_PENDING;
   // This process may have been stopped, or busy in a callback, and not have heard what the sender said. Once more,
   // then; a sender that never stops talking is not waited for longer.
   if (!assembly.extended && assembly.source->is_behind()) {
     assembly.extended = true;
-    assembly.deadline = Deadline::after(timeout, now);
+    assembly.deadline = Deadline::after(timeout, time());
     return RIPC_PENDING;
   }
   const ripc_status last = step();
   return last == RIPC_PENDING ? RIPC_TIMEOUT : last;
 }
-
-}  // namespace
 
 // Takes over the message. False if the packet contradicts itself: the message is gone then.
 bool Service::assemble(spi::Source& source, Message* message, const wire::Packet& packet) noexcept {

@@ -52,6 +52,7 @@ ripc_status Service::receive_later(Nanoseconds timeout, std::size_t& count) noex
   Deadline deadline = Deadline::never();
   Nanoseconds spin_until = 0;
   for (bool first = true;; first = false) {
+    now_ = 0;
     if (const ripc_status status = usable(); status != RIPC_OK) [[unlikely]]
       return status;
     // The rest is looked at less often: every instruction in this loop adds to the latency.
@@ -66,14 +67,14 @@ ripc_status Service::receive_later(Nanoseconds timeout, std::size_t& count) noex
       return RIPC_INTERRUPTED;
     if (pool_->exhausted()) return RIPC_LIMIT;
     if (timeout == 0) return receive_nothing(count);
-    const Nanoseconds now = monotonic_now();
+    const Nanoseconds now = time();
     if (first) {
       deadline = Deadline::after(timeout, now);
       spin_until = std::min(now + context_.spin(), deadline.at());
     }
     // Who spins while bytes are on their way takes the processor from the threads that move them.
     if (now >= spin_until || !assemblies_.empty()) {
-      const ripc_status status = sleep(deadline, now);
+      const ripc_status status = sleep(deadline);
       if (output_count_ != 0) {
         count = output_count_;
         return RIPC_OK;
@@ -94,13 +95,14 @@ ripc_status Service::receive_nothing(std::size_t& count) noexcept {
   // A packet that made no message may hide others, of which no event tells.
   while (poll_ports() == 0) {
     if (!took_) return RIPC_EMPTY;
+    now_ = 0;
   }
   count = output_count_;
   disarm();
   return RIPC_OK;
 }
 
-ripc_status Service::sleep(Deadline deadline, Nanoseconds now) noexcept {
+ripc_status Service::sleep(Deadline deadline) noexcept {
   ripc_status status = RIPC_OK;
   bool slept = false;
   for (;;) {
@@ -110,9 +112,12 @@ ripc_status Service::sleep(Deadline deadline, Nanoseconds now) noexcept {
     arm();
     if (poll_ports() != 0 || interrupted_.load(std::memory_order_acquire) || usable() != RIPC_OK) break;
     // What made no message may hide others, of which no event tells.
-    if (took_) continue;
+    if (took_) {
+      now_ = 0;
+      continue;
+    }
     // The clock is read once for each sleep.
-    if (slept) now = monotonic_now();
+    const Nanoseconds now = time();
     if (deadline.remaining(now) == 0) {
       status = RIPC_TIMEOUT;
       break;
@@ -121,6 +126,7 @@ ripc_status Service::sleep(Deadline deadline, Nanoseconds now) noexcept {
     slept = true;
     const Deadline look = assemblies_.empty() ? Deadline::never() : Deadline::after(kAssemblySlice, now);
     status = events_.wait(look.at() < deadline.at() ? look : deadline, now);
+    now_ = 0;
     if (status == RIPC_INTERRUPTED) break;
     status = RIPC_OK;
   }

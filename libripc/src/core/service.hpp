@@ -253,7 +253,11 @@ class Service final : private spi::PacketSink {
     return output_count_;
   }
   void poll_pending() noexcept;
-  ripc_status sleep(Deadline deadline, Nanoseconds now) noexcept;
+  ripc_status sleep(Deadline deadline) noexcept;
+  // In the receiving thread. What the clock said when it was read last; 0 in now_: it has to be read again.
+  Nanoseconds time() noexcept { return now_ != 0 ? now_ : now_ = monotonic_now(); }
+  template <typename Step>
+  ripc_status attempt(Assembly& assembly, Nanoseconds timeout, Step&& step) noexcept;
   void close_ports() noexcept;
   void arm() noexcept;
   void disarm() noexcept;
@@ -282,6 +286,7 @@ class Service final : private spi::PacketSink {
   bool armed_ = false;
   bool took_ = false;     // the last look at the ports took packets, whether they made messages or not
   bool pending_ = false;  // ready_ or assemblies_ may hold something
+  Nanoseconds now_ = 0;   // see time(): since the last sleep, or some work
   std::deque<Message*> ready_;
   std::list<Assembly> assemblies_;  // written under assemblies_mutex_
   std::mutex assemblies_mutex_;     // taken before any lock of a transport: cancel_answer() comes from other threads
@@ -318,6 +323,7 @@ class Service final : private spi::PacketSink {
   output_ = messages;
   output_count_ = 0;
   flags_ = flags;
+  now_ = 0;
   pool_->enter(ThreadEpoch::current());
   if (usable() != RIPC_OK || poll_ports() == 0) return receive_later(timeout, count);
   count = output_count_;

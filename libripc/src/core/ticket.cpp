@@ -22,8 +22,8 @@ bool overlap(spi::Bytes left, spi::Bytes right) noexcept {
 
 ripc_status Ticket::poll() noexcept {
   const auto known = static_cast<ripc_status>(status_.load(std::memory_order_acquire));
-  if (known != RIPC_PENDING) return known;
-  const std::lock_guard lock(keeper_.mutex_);
+  if (known != RIPC_PENDING || parts_.channel->watches_for_free()) return known;
+  const TicketKeeper::Section section(keeper_);
   (void)keeper_.try_finish(*this);
   return static_cast<ripc_status>(status_.load(std::memory_order_relaxed));
 }
@@ -41,16 +41,17 @@ ripc_status Ticket::wait(Deadline deadline, Nanoseconds spin) noexcept {
     if (now >= spin_until) break;
     for (int pause = 0; pause < 8; ++pause) cpu_pause();
   }
-  std::unique_lock lock(keeper_.mutex_);
-  if (status_.load(std::memory_order_relaxed) == RIPC_PENDING && !parts_.channel->watch_transfer(parts_.transfer))
+  TicketKeeper::Section section(keeper_);
+  if (status_.load(std::memory_order_relaxed) == RIPC_PENDING && !parts_.channel->watches_for_free() &&
+      !parts_.channel->watch_transfer(parts_.transfer))
     (void)keeper_.try_finish(*this);
-  (void)wait_in(keeper_.loop_, lock, keeper_.changed_, deadline,
+  (void)wait_in(keeper_.loop_, section.lock(), keeper_.changed_, deadline,
                 [this] { return status_.load(std::memory_order_acquire) != RIPC_PENDING; });
   return static_cast<ripc_status>(status_.load(std::memory_order_acquire));
 }
 
 ripc_status Ticket::cancel() noexcept {
-  const std::lock_guard lock(keeper_.mutex_);
+  const TicketKeeper::Section section(keeper_);
   if (status_.load(std::memory_order_relaxed) == RIPC_PENDING) (void)keeper_.try_end(*this, RIPC_CANCELLED);
   return static_cast<ripc_status>(status_.load(std::memory_order_relaxed));
 }
@@ -61,10 +62,13 @@ TicketKeeper::~TicketKeeper() { shut_down(); }
 
 std::shared_ptr<Ticket> TicketKeeper::open(Ticket::Parts parts) {
   std::shared_ptr<Ticket> ticket(new Ticket(*this, std::move(parts)));
-  const std::lock_guard lock(mutex_);
+  const Section section(*this);
   tickets_.emplace(Key{ticket->parts_.channel.get(), ticket->parts_.transfer}, ticket);
   if (ticket->parts_.deadline != UINT64_MAX) deadlines_.emplace(ticket->parts_.deadline, ticket.get());
-  if (ticket->parts_.callback != nullptr && !ticket->parts_.channel->watch_transfer(ticket->parts_.transfer)) {
+  const bool is_told = ticket->parts_.channel->watches_for_free();
+  if (!is_told) ++looked_for_;
+  if ((is_told || ticket->parts_.callback != nullptr) &&
+      !ticket->parts_.channel->watch_transfer(ticket->parts_.transfer)) {
     (void)try_finish(*ticket);
   }
   pause_ = kFirstPause;
@@ -99,6 +103,7 @@ void TicketKeeper::complete(Ticket& ticket, ripc_status status) noexcept {
   const std::shared_ptr<Ticket> alive = ticket.shared_from_this();
   ticket.parts_.holds.clear();
   tickets_.erase(Key{ticket.parts_.channel.get(), ticket.parts_.transfer});
+  if (!ticket.parts_.channel->watches_for_free()) --looked_for_;
   const auto [first, last] = deadlines_.equal_range(ticket.parts_.deadline);
   for (auto entry = first; entry != last; ++entry) {
     if (entry->second != &ticket) continue;
@@ -106,7 +111,7 @@ void TicketKeeper::complete(Ticket& ticket, ripc_status status) noexcept {
     break;
   }
   ticket.status_.store(status, std::memory_order_release);
-  changed_.notify_all();
+  completed_ = true;
   if (ticket.parts_.callback != nullptr) {
     loop_.post_top_level(
         [callback = ticket.parts_.callback, user = ticket.parts_.user, status] { callback(user, status); });
@@ -117,14 +122,14 @@ void TicketKeeper::complete(Ticket& ticket, ripc_status status) noexcept {
 }
 
 void TicketKeeper::transfer_finished(const spi::Channel& channel, std::uint64_t transfer) noexcept {
-  const std::lock_guard lock(mutex_);
+  const Section section(*this);
   if (const auto found = tickets_.find(Key{&channel, transfer}); found != tickets_.end())
     (void)try_finish(*found->second);
   drain();
 }
 
 void TicketKeeper::channel_lost(const spi::Channel& channel) noexcept {
-  const std::lock_guard lock(mutex_);
+  const Section section(*this);
   std::vector<std::shared_ptr<Ticket>> affected;
   for (const auto& [key, ticket] : tickets_) {
     if (key.first == &channel) affected.push_back(ticket);
@@ -147,7 +152,7 @@ void TicketKeeper::end_range(spi::Bytes range) noexcept {
 }
 
 void TicketKeeper::end_matching(const std::function<bool(const Ticket&)>& matches, ripc_status status) noexcept {
-  const std::lock_guard lock(mutex_);
+  const Section section(*this);
   std::vector<std::shared_ptr<Ticket>> affected;
   for (const auto& [key, ticket] : tickets_) {
     if (matches(*ticket)) affected.push_back(ticket);
@@ -164,7 +169,7 @@ void TicketKeeper::end_matching(const std::function<bool(const Ticket&)>& matche
 
 void TicketKeeper::shut_down() noexcept {
   end_matching([](const Ticket&) { return true; }, RIPC_CLOSED);
-  const std::lock_guard lock(mutex_);
+  const Section section(*this);
   if (timer_ != 0) loop_.cancel_timer(timer_);
   timer_ = 0;
   draining_.clear();
@@ -179,7 +184,7 @@ void TicketKeeper::drain() noexcept {
 
 void TicketKeeper::schedule() noexcept {
   Nanoseconds at = deadlines_.empty() ? UINT64_MAX : deadlines_.begin()->first;
-  if (!tickets_.empty() || !draining_.empty()) at = std::min(at, monotonic_now() + pause_);
+  if (looked_for_ != 0 || !draining_.empty()) at = std::min(at, monotonic_now() + pause_);
   if (timer_ != 0 && timer_at_ <= at) return;
   if (timer_ != 0) loop_.cancel_timer(timer_);
   timer_ = 0;
@@ -188,7 +193,7 @@ void TicketKeeper::schedule() noexcept {
 }
 
 void TicketKeeper::look() noexcept {
-  const std::lock_guard lock(mutex_);
+  const Section section(*this);
   timer_ = 0;
   std::vector<std::shared_ptr<Ticket>> open;
   for (const auto& [key, ticket] : tickets_) open.push_back(ticket);

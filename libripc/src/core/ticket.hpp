@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -49,14 +50,14 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
   std::atomic<int> status_{RIPC_PENDING};
 };
 
-// All open tickets of a context. Finishes them on word from the transport, on time-out, and, where nobody asked for
-// word, by looking now and then while any are open.
+// All open tickets of a context. Finishes them on word from the transport, on time-out, and, where word costs the peer
+// something and is asked for only if somebody waits, by looking now and then while any are open.
 class TicketKeeper {
  public:
   explicit TicketKeeper(EventLoop& loop) : loop_(loop) {}
   ~TicketKeeper();
 
-  // Any thread. Watched: the transport is asked to tell.
+  // Any thread.
   std::shared_ptr<Ticket> open(Ticket::Parts parts);
 
   // From the transport.
@@ -86,6 +87,24 @@ class TicketKeeper {
     std::vector<memory::Hold> holds;
   };
 
+  // Holds the mutex. Whoever waits for what ended meanwhile is woken when it was let go: it takes the mutex at once.
+  class Section {
+   public:
+    explicit Section(TicketKeeper& keeper) : keeper_(keeper), lock_(keeper.mutex_) {}
+    ~Section() {
+      const bool completed = std::exchange(keeper_.completed_, false);
+      lock_.unlock();
+      if (completed) keeper_.changed_.notify_all();
+    }
+    Section(const Section&) = delete;
+    Section& operator=(const Section&) = delete;
+    std::unique_lock<std::mutex>& lock() noexcept { return lock_; }
+
+   private:
+    TicketKeeper& keeper_;
+    std::unique_lock<std::mutex> lock_;
+  };
+
   bool try_finish(Ticket& ticket) noexcept;                    // under the mutex
   bool try_end(Ticket& ticket, ripc_status status) noexcept;   // under the mutex
   void complete(Ticket& ticket, ripc_status status) noexcept;  // under the mutex
@@ -97,7 +116,9 @@ class TicketKeeper {
   EventLoop& loop_;
   std::mutex mutex_;
   std::condition_variable changed_;
+  bool completed_ = false;  // some ticket, since changed_ was notified
   std::unordered_map<Key, std::shared_ptr<Ticket>, KeyHash> tickets_;
+  std::size_t looked_for_ = 0;  // of them: those that nobody may tell of
   std::multimap<Nanoseconds, Ticket*> deadlines_;
   std::vector<Draining> draining_;
   EventLoop::TimerId timer_ = 0;

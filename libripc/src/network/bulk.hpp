@@ -41,6 +41,10 @@ class FrameSender {
   // Sends the frames in this order. False: the connection is lost, or is going to be.
   virtual bool send(std::span<const wire::bulk::Frame> frames) noexcept = 0;
   bool send(const wire::bulk::Frame& frame) noexcept { return send(std::span(&frame, 1)); }
+  // The same for callers that hold locks which others want as soon as the frames are there: they may wait for flush(),
+  // which is to be called soon, without locks.
+  virtual bool enqueue(const wire::bulk::Frame& frame) noexcept { return send(frame); }
+  virtual void flush() noexcept {}
 
  protected:
   ~FrameSender() = default;

@@ -54,7 +54,7 @@ ripc_status FinishBook::finish(const wire::Descriptor& descriptor, ripc_status s
   if (entry.state == State::begun) {
     entry.state = State::telling;
     entry.status = status;
-    unsent = !connection || !connection->send(frame_of(descriptor.key, entry));
+    unsent = !connection || !connection->enqueue(frame_of(descriptor.key, entry));
     if (!unsent) entry.connection = connection.get();
   }
   return entry.wanted ? RIPC_PENDING : RIPC_OK;
@@ -66,7 +66,7 @@ bool FinishBook::tell_early(const wire::Descriptor& descriptor, EventSet& events
   if (found == entries_.end() || found->second.state != State::begun || dead_) return false;
   Entry& entry = found->second;
   entry.status = RIPC_OK;
-  if (!connection.send(frame_of(descriptor.key, entry))) return false;
+  if (!connection.enqueue(frame_of(descriptor.key, entry))) return false;
   entry.state = State::telling;
   entry.wanted = true;
   entry.events = &events;
@@ -94,7 +94,7 @@ void FinishBook::tell(FrameSender& connection) noexcept {
   const std::lock_guard lock(mutex_);
   for (auto& [key, entry] : entries_) {
     if (entry.state != State::telling || entry.connection != nullptr) continue;
-    if (!connection.send(frame_of(key, entry))) return;
+    if (!connection.enqueue(frame_of(key, entry))) return;
     entry.connection = &connection;
   }
 }
@@ -107,6 +107,8 @@ void FinishBook::connection_lost(const FrameSender& connection) noexcept {
 }
 
 void FinishBook::answered(const bulk::Frame& frame) noexcept {
+  // Without the lock: whoever is woken takes it at once.
+  EventSet::Waker waker;
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(frame.key);
   if (found == entries_.end()) return;
@@ -119,7 +121,7 @@ void FinishBook::answered(const bulk::Frame& frame) noexcept {
   entry.state = State::answered;
   entry.outcome = static_cast<ripc_status>(frame.value);
   entry.connection = nullptr;
-  if (entry.events != nullptr) entry.events->wake();
+  if (entry.events != nullptr) waker = entry.events->waker();
   entry.events = nullptr;
 }
 

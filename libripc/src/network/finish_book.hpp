@@ -3,7 +3,7 @@
 //
 //   begun -> telling -> answered(outcome)    gone when the receiver has asked; at once if it does not want to know
 //
-// Any thread may call anything. The lock is held while a frame is written.
+// Any thread may call anything. What is told is told by FrameSender::enqueue(): the caller flushes.
 #pragma once
 
 #include <cstddef>

@@ -44,6 +44,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
                      std::uint64_t& transfer) noexcept override;
   ripc_status transfer_status(std::uint64_t transfer) noexcept override;
   bool watch_transfer(std::uint64_t transfer) noexcept override;
+  bool watches_for_free() const noexcept override { return true; }
   ripc_status revoke(std::uint64_t transfer) noexcept override;
   bool is_draining(std::uint64_t) noexcept override { return false; }
   ripc_status grant(std::span<std::byte> memory, wire::Grant& grant) noexcept override;

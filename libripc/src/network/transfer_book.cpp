@@ -89,7 +89,7 @@ bool TransferBook::told(std::uint64_t transfer, spi::Gather packet) noexcept {
   if (!slot.is(State::exposed) || slot.is_heard) return false;
   for (const spi::Bytes range : packet) slot.packet.insert(slot.packet.end(), range.begin(), range.end());
   slot.pause = kFirstRepeat;
-  slot.repeat_at = monotonic_now() + slot.pause;
+  slot.repeat_at = 0;
   return true;
 }
 
@@ -99,6 +99,8 @@ bool TransferBook::find_unheard(Nanoseconds now, std::vector<Unheard>& due) noex
     const std::lock_guard lock(slot.mutex);
     if (!slot.is(State::exposed) || slot.is_heard || slot.packet.empty()) return;
     any = true;
+    // Whoever tells does not read the clock: what it tells of mostly is heard before the first look.
+    if (slot.repeat_at == 0) slot.repeat_at = now + slot.pause;
     if (now < slot.repeat_at || due.size() == kMostAtATime) return;
     due.push_back({slot.owner, slot.packet});
     slot.pause = std::min(2 * slot.pause, kLongestPause);

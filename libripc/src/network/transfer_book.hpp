@@ -131,7 +131,7 @@ class TransferBook {
     std::vector<Item> items;
     std::vector<std::shared_ptr<void>> rights;  // by item; empty: none was ever given
     std::vector<std::byte> packet;              // that told the peer of it; empty: not told yet
-    Nanoseconds repeat_at = 0;
+    Nanoseconds repeat_at = 0;                  // 0: nobody has looked since the peer was told
     Nanoseconds pause = 0;
 
     bool is(State state) const noexcept { return static_cast<State>(word.load(std::memory_order_relaxed)) == state; }

@@ -122,6 +122,9 @@ class Channel {
   // Returns false if it has finished already.
   virtual bool watch_transfer(std::uint64_t transfer) noexcept = 0;
 
+  // Constant. True if watch_transfer() asks nothing of the peer, who tells of each end as it is: then all are watched.
+  virtual bool watches_for_free() const noexcept { return false; }
+
   // Any. Ends the right to pull. RIPC_REVOKED: the peer has not taken the data and cannot deliver it any more; whoever
   // still reads finds out that it was revoked. Else the status it had finished with. RIPC_PENDING: the peer holds a
   // lent view; the memory must stay until the transfer finishes.

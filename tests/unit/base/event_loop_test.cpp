@@ -55,6 +55,18 @@ TEST_F(EventSetTest, IsReadableAfterWakeUntilItWasHeard) {
   EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
 }
 
+TEST_F(EventSetTest, AWakerWakesWhenItGoesUnlessItWasMovedAndMayOutliveTheSet) {
+  {
+    EventSet::Waker waker = set_->waker();
+    const EventSet::Waker moved = std::move(waker);
+    waker = {};
+    EXPECT_EQ(set_->wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
+  }
+  EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+  const EventSet::Waker late = set_->waker();
+  set_.reset();
+}
+
 TEST_F(EventSetTest, HearsADescriptorThatIsNeverDrained) {
   const UniqueFd fd = make_eventfd();
   ASSERT_TRUE(set_->add(fd.get()).ok());
@@ -253,6 +265,27 @@ TEST_F(EventLoopTest, ASecondHandlerForADescriptorIsRefusedAndTheFirstStays) {
   EXPECT_TRUE(eventually([&] { return first == 1; }));
   finish();
   EXPECT_EQ(second, 0);
+}
+
+TEST_F(EventLoopTest, HearsWhatHasComeBeforeItRunsTimersThatAreDue) {
+  std::vector<int> order;
+  // As after a stop of the process: the time is over, and what was waited for has come meanwhile.
+  loop_->add_timer(monotonic_now(), [&] {
+    order.push_back(2);
+    loop_->stop();
+  });
+  const UniqueFd fd = make_eventfd();
+  ASSERT_TRUE(loop_
+                  ->add(fd.get(), EPOLLIN,
+                        [&](std::uint32_t) {
+                          read_eventfd(fd);
+                          order.push_back(1);
+                        })
+                  .ok());
+  signal(fd);
+  start();
+  thread_.join();
+  EXPECT_EQ(order, (std::vector<int>{1, 2}));
 }
 
 TEST_F(EventLoopTest, RunsTimersInTheOrderOfTheirTimes) {

@@ -45,6 +45,9 @@ class FakeChannel final : public spi::Channel {
     }
   }
 
+  // From now on. Before any ticket.
+  void watch_for_free() { watches_for_free_ = true; }
+
   // ---- What the test asks ----
 
   bool is_watched(std::uint64_t transfer) const {
@@ -93,6 +96,7 @@ class FakeChannel final : public spi::Channel {
     const auto found = transfers_.find(transfer);
     return found != transfers_.end() && found->second.state != State::done;
   }
+  bool watches_for_free() const noexcept override { return watches_for_free_; }
   ripc_status revoke(std::uint64_t transfer) noexcept override {
     const std::lock_guard lock(mutex_);
     const auto found = transfers_.find(transfer);
@@ -131,6 +135,7 @@ class FakeChannel final : public spi::Channel {
   std::set<std::uint64_t> watched_, draining_;
   std::uint64_t last_ = 0;
   bool alive_ = true;
+  bool watches_for_free_ = false;
   int misuses_ = 0;
 };
 

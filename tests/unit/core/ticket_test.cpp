@@ -126,6 +126,40 @@ TEST_F(TicketTest, FinishesWithoutAnyWordBecauseTheKeeperLooks) {
   EXPECT_FALSE(channel_->is_open(transfer));
 }
 
+TEST_F(TicketTest, OfAChannelThatTellsOfEachEndIsWatchedFromTheStartAndEndsByThat) {
+  channel_->watch_for_free();
+  const std::uint64_t transfer = channel_->make_transfer();
+  const auto ticket = open_with_lease(transfer);
+  EXPECT_TRUE(channel_->is_watched(transfer));
+  EXPECT_EQ(ticket->poll(), RIPC_PENDING);
+  channel_->finish(transfer, RIPC_OK);
+  EXPECT_EQ(ticket->poll(), RIPC_PENDING) << "nobody looks";
+  keeper_->transfer_finished(*channel_, transfer);
+  EXPECT_FALSE(memory_is_held());
+  EXPECT_EQ(ticket->poll(), RIPC_OK);
+  EXPECT_EQ(wait(*ticket), RIPC_OK);
+}
+
+TEST_F(TicketTest, OfAChannelThatTellsOfEachEndMayHaveEndedBeforeItWasOpened) {
+  channel_->watch_for_free();
+  const std::uint64_t transfer = channel_->make_transfer();
+  channel_->finish(transfer, RIPC_REFUSED);
+  EXPECT_EQ(open(transfer)->poll(), RIPC_REFUSED);
+}
+
+TEST_F(TicketTest, OfAChannelThatTellsOfEachEndTimesOutAndEndsWithTheChannel) {
+  channel_->watch_for_free();
+  const std::uint64_t late = channel_->make_transfer(), lost = channel_->make_transfer();
+  const auto first = open(late, monotonic_now() + 2'000'000), second = open(lost);
+  EXPECT_EQ(wait(*first), RIPC_TIMEOUT);
+  std::thread peer([&] {
+    channel_->die();
+    keeper_->channel_lost(*channel_);
+  });
+  EXPECT_EQ(wait(*second), RIPC_PEER_DEAD);
+  peer.join();
+}
+
 TEST_F(TicketTest, RunsTheCallbackOnce) {
   Outcome outcome;
   const std::uint64_t transfer = channel_->make_transfer();

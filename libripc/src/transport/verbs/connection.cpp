@@ -21,7 +21,8 @@ constexpr std::uint32_t kForAcknowledgements = 8;
 // The peer is told that there are buffers again after this many.
 constexpr std::uint32_t kAcknowledgeAfter = Connection::kReceives / 4;
 // One completion for so many work requests.
-constexpr std::uint32_t kSignalEvery = 16;
+constexpr std::uint32_t kSignalEvery = 64;
+static_assert(kSignalEvery <= Connection::kSends / 4);
 // Of a receive in the number of its work request; those of sends count from 0.
 constexpr std::uint64_t kReceiveMark = std::uint64_t{1} << 63;
 constexpr std::size_t kMostWaiting = 16384;
@@ -119,9 +120,10 @@ Status Connection::start(std::weak_ptr<Handler> handler, bool dialed) {
   if (!status.ok()) return status;
   in_loop_ = true;
   if (dialed) {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     may_send_ = true;
-    if (open_) (void)send_message_locked(nullptr);
+    if (open_) (void)enqueue_message_locked(nullptr);
+    (void)hand_over(std::move(lock), true);
   }
   // What has come before makes no event.
   loop_.post([weak = weak_from_this()] {
@@ -147,11 +149,12 @@ void Connection::end_device_use() noexcept {
   const std::lock_guard polling(poll_mutex_);
   std::vector<std::weak_ptr<Right>> rights;
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     open_ = false;
     if (ended_) return;
     ended_ = true;
     rights.swap(rights_);
+    rung_.wait(lock, [this] { return ringing_.empty(); });
   }
   const Library& library = *device().library;
   // A window keeps the queue pair that it is bound to.
@@ -201,89 +204,131 @@ void Connection::fail_locked(bool violation) noexcept {
 
 // ---- Sending -------------------------------------------------------------------------------------------------
 
-bool Connection::post_locked(ibv_send_wr& request, Posted posted) noexcept {
-  if (posted_.size() >= kSends) return false;
-  request.wr_id = next_request_;
+// Null: too much is under way. The caller fills in what the device is to do.
+Connection::Request* Connection::enqueue_locked(const Posted& posted) noexcept {
+  if (posted_.size() >= kSends) return nullptr;
+  Request& added = queued_.emplace_back();
+  added.request.wr_id = next_request_;
   // Whoever waits for an operation is told; the others are known to be through when a later one is.
   if (posted.kind == Kind::operation || ++unsignalled_ >= kSignalEvery) {
-    request.send_flags |= IBV_SEND_SIGNALED;
+    added.request.send_flags = IBV_SEND_SIGNALED;
     unsignalled_ = 0;
   }
-  ibv_send_wr* bad = nullptr;
-  tally_->doorbells.fetch_add(1, std::memory_order_relaxed);
-  if (ibv_post_send(id_->get()->qp, &request, &bad) != 0) {
-    fail_locked(false);
-    return false;
-  }
-  tally_->work_requests.fetch_add(1, std::memory_order_relaxed);
   posted_.push_back(posted);
   ++next_request_;
-  return true;
+  return &added;
 }
 
-bool Connection::send_message_locked(const bulk::Frame* frame) noexcept {
-  std::array<std::byte, kMessage> message;
-  wire::store_le<std::uint32_t>(message.data(), taken_);
-  wire::store_le<std::uint32_t>(message.data() + 4, 0);
-  if (frame != nullptr) encode(*frame, std::span(message).subspan<kPrefix>());
-  ibv_sge range{.addr = reinterpret_cast<std::uint64_t>(message.data()),
-                .length = static_cast<std::uint32_t>(frame != nullptr ? kMessage : kPrefix),
-                .lkey = 0};
-  ibv_send_wr request{};
-  request.sg_list = &range;
-  request.num_sge = 1;
-  request.opcode = IBV_WR_SEND;
-  request.send_flags = IBV_SEND_INLINE;
-  if (!post_locked(request, {.kind = Kind::message, .id = 0, .bytes = 0, .write = false})) return false;
+bool Connection::enqueue_message_locked(const bulk::Frame* frame) noexcept {
+  Request* const added = enqueue_locked({.kind = Kind::message, .id = 0, .bytes = 0, .write = false});
+  if (added == nullptr) return false;
+  wire::store_le<std::uint32_t>(added->message.data(), taken_);
+  wire::store_le<std::uint32_t>(added->message.data() + 4, 0);
+  if (frame != nullptr) encode(*frame, std::span(added->message).subspan<kPrefix>());
+  added->range.length = static_cast<std::uint32_t>(frame != nullptr ? kMessage : kPrefix);
+  added->request.opcode = IBV_WR_SEND;
+  added->request.send_flags |= IBV_SEND_INLINE;
   ++sent_;
   told_ = taken_;
   return true;
 }
 
-void Connection::flush_locked() noexcept {
+void Connection::enqueue_waiting_locked() noexcept {
   while (open_ && may_send_ && !waiting_.empty() && sent_ - peer_taken_ < kReceives - kForAcknowledgements) {
-    if (!send_message_locked(&waiting_.front())) return;
+    if (!enqueue_message_locked(&waiting_.front())) return;
     waiting_.pop_front();
   }
 }
 
 void Connection::acknowledge_locked() noexcept {
   if (open_ && may_send_ && taken_ - told_ >= kAcknowledgeAfter && sent_ - peer_taken_ < kReceives)
-    (void)send_message_locked(nullptr);
+    (void)enqueue_message_locked(nullptr);
 }
 
-bool Connection::send(std::span<const bulk::Frame> frames) noexcept {
-  const std::lock_guard lock(mutex_);
+// Tells the device of what is enqueued, with one doorbell. Meanwhile without the lock, because those whom it wakes by
+// that take it at once. If another thread is at it, that one goes on with what is ours; `wait`: until it has.
+bool Connection::hand_over(std::unique_lock<std::mutex> lock, bool wait) noexcept {
+  const std::uint64_t wanted = next_request_;
+  bool rang = false;
+  for (;;) {
+    if (!ringing_.empty()) {
+      if (!wait || handed_ >= wanted) break;
+      rung_.wait(lock);
+      continue;
+    }
+    if (!open_ || queued_.empty()) break;
+    ringing_.swap(queued_);
+    lock.unlock();
+    const bool taken = ring();
+    lock.lock();
+    handed_ += ringing_.size();
+    ringing_.clear();
+    rang = true;
+    if (!taken) fail_locked(false);
+  }
+  const bool is_open = open_;
+  lock.unlock();
+  if (rang) rung_.notify_all();
+  return is_open;
+}
+
+bool Connection::ring() noexcept {
+  for (std::size_t index = 0; index < ringing_.size(); ++index) {
+    Request& one = ringing_[index];
+    if (one.request.opcode == IBV_WR_SEND) one.range.addr = reinterpret_cast<std::uint64_t>(one.message.data());
+    if (one.request.opcode != IBV_WR_BIND_MW) {
+      one.request.sg_list = &one.range;
+      one.request.num_sge = 1;
+    }
+    one.request.next = index + 1 == ringing_.size() ? nullptr : &ringing_[index + 1].request;
+  }
+  ibv_send_wr* bad = nullptr;
+  tally_->doorbells.fetch_add(1, std::memory_order_relaxed);
+  if (ibv_post_send(id_->get()->qp, &ringing_.front().request, &bad) != 0) return false;
+  tally_->work_requests.fetch_add(ringing_.size(), std::memory_order_relaxed);
+  return true;
+}
+
+bool Connection::enqueue_frames_locked(std::span<const bulk::Frame> frames) noexcept {
   if (!open_) return false;
   if (waiting_.size() + frames.size() > kMostWaiting) {
     fail_locked(true);
     return false;
   }
   waiting_.insert(waiting_.end(), frames.begin(), frames.end());
-  flush_locked();
-  return open_;
+  enqueue_waiting_locked();
+  return true;
 }
+
+bool Connection::send(std::span<const bulk::Frame> frames) noexcept {
+  std::unique_lock lock(mutex_);
+  return enqueue_frames_locked(frames) && hand_over(std::move(lock), true);
+}
+
+bool Connection::enqueue(const bulk::Frame& frame) noexcept {
+  const std::lock_guard lock(mutex_);
+  return enqueue_frames_locked(std::span(&frame, 1));
+}
+
+void Connection::flush() noexcept { (void)hand_over(std::unique_lock(mutex_), false); }
 
 bool Connection::post(const Operation& operation) noexcept {
   const std::lock_guard lock(mutex_);
   if (!open_ || operations_ >= kSends / 2) return false;
-  ibv_sge range{.addr = reinterpret_cast<std::uint64_t>(operation.local),
-                .length = operation.length,
-                .lkey = operation.local_key};
-  ibv_send_wr request{};
-  request.sg_list = &range;
-  request.num_sge = 1;
-  request.opcode = operation.write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
-  request.wr.rdma = {.remote_addr = operation.remote, .rkey = operation.remote_key};
-  if (!post_locked(request,
-                   {.kind = Kind::operation, .id = operation.id, .bytes = operation.length, .write = operation.write}))
-    return false;
+  Request* const added = enqueue_locked(
+      {.kind = Kind::operation, .id = operation.id, .bytes = operation.length, .write = operation.write});
+  if (added == nullptr) return false;
+  added->range = {.addr = reinterpret_cast<std::uint64_t>(operation.local),
+                  .length = operation.length,
+                  .lkey = operation.local_key};
+  added->request.opcode = operation.write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+  added->request.wr.rdma = {.remote_addr = operation.remote, .rkey = operation.remote_key};
   ++operations_;
   return true;
 }
 
 Result<std::shared_ptr<Right>> Connection::open(std::span<const std::byte> bytes, const memory::Arena* arena,
-                                                bool writable) {
+                                                bool writable, const Telling& telling) {
   {
     // Before anything is registered for nothing.
     const std::lock_guard lock(mutex_);
@@ -309,23 +354,25 @@ Result<std::shared_ptr<Right>> Connection::open(std::span<const std::byte> bytes
     if (!region.ok()) return region.status();
     right = Right::by_region(std::move(*region), registrar_->device(), this);
   }
-  const std::lock_guard lock(mutex_);
+  const bulk::Frame frame = telling(right->key());
+  std::unique_lock lock(mutex_);
   if (!open_) return RIPC_PEER_DEAD;
-  if (bound && posted_.size() >= kSends) return RIPC_AGAIN;
   if (bound) {
-    ibv_send_wr request{};
-    request.opcode = IBV_WR_BIND_MW;
-    request.bind_mw.mw = right->window();
-    request.bind_mw.rkey = right->key();
-    request.bind_mw.bind_info = {.mr = bound->mr(),
-                                 .addr = reinterpret_cast<std::uint64_t>(bytes.data()),
-                                 .length = bytes.size(),
-                                 .mw_access_flags = remote};
-    if (!post_locked(request, {.kind = Kind::bind, .id = 0, .bytes = 0, .write = false})) return RIPC_PEER_DEAD;
+    Request* const added = enqueue_locked({.kind = Kind::bind, .id = 0, .bytes = 0, .write = false});
+    if (added == nullptr) return RIPC_AGAIN;
+    added->request.opcode = IBV_WR_BIND_MW;
+    added->request.bind_mw = {.mw = right->window(),
+                              .rkey = right->key(),
+                              .bind_info = {.mr = bound->mr(),
+                                            .addr = reinterpret_cast<std::uint64_t>(bytes.data()),
+                                            .length = bytes.size(),
+                                            .mw_access_flags = remote}};
   }
   std::erase_if(rights_, [](const auto& weak) { return weak.expired(); });
   rights_.push_back(right);
   tally_->rights.fetch_add(1, std::memory_order_relaxed);
+  // The window must be there until the device was told of it.
+  if (!enqueue_frames_locked(std::span(&frame, 1)) || !hand_over(std::move(lock), true)) return RIPC_PEER_DEAD;
   return right;
 }
 
@@ -375,12 +422,13 @@ void Connection::on_event() noexcept {
         fail(true);
       }
     }
-    if (count < completions.size()) {
-      const std::lock_guard lock(mutex_);
-      flush_locked();
+    {
+      std::unique_lock lock(mutex_);
+      enqueue_waiting_locked();
       acknowledge_locked();
-      return;
+      (void)hand_over(std::move(lock), false);
     }
+    if (count < completions.size()) return;
   }
   loop_.post([self] { self->on_event(); });
 }
@@ -419,7 +467,7 @@ void Connection::on_sent(Handler& handler, const ibv_wc& completion) noexcept {
       posted_.pop_front();
       ++first_request_;
     }
-    flush_locked();
+    enqueue_waiting_locked();
   }
   for (std::size_t index = 0; index < count; ++index) {
     const Posted& one = done[index];

@@ -9,9 +9,11 @@
 
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -85,14 +87,20 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   // Any. Sends frames; what the peer has no buffer for waits. False: the connection is lost.
   bool send(std::span<const wire::bulk::Frame> frames) noexcept override;
   using FrameSender::send;
+  // Any. In a handler nobody need flush: that is done when all of what has come was handled.
+  bool enqueue(const wire::bulk::Frame& frame) noexcept override;
+  void flush() noexcept override;
 
-  // Any. Posts an operation; false: the connection is lost, or there are kSends / 2 under way.
+  // Any. Enqueues an operation, as enqueue() does frames; false: the connection is lost, or there are kSends / 2 under
+  // way.
   bool post(const Operation& operation) noexcept;
 
-  // Any. Opens `bytes` to the peer; the answer that tells it of it must be sent afterwards. `arena`, if not null: what
+  // Any. Opens `bytes` to the peer, and sends the frame that tells it of it, by the key. `arena`, if not null: what
   // the bytes lie in. The right ends with the object, and with the connection. RIPC_CANCELLED: the memory cannot be
   // accessed; RIPC_AGAIN: too much is under way; RIPC_PEER_DEAD; RIPC_NO_MEMORY.
-  Result<std::shared_ptr<Right>> open(std::span<const std::byte> bytes, const memory::Arena* arena, bool writable);
+  using Telling = std::function<wire::bulk::Frame(std::uint32_t key)>;
+  Result<std::shared_ptr<Right>> open(std::span<const std::byte> bytes, const memory::Arena* arena, bool writable,
+                                      const Telling& telling);
 
   // Any. Rights that have not ended.
   std::size_t right_count() noexcept;
@@ -115,14 +123,23 @@ class Connection final : public network::FrameSender, public std::enable_shared_
     std::uint32_t bytes;  // likewise
     bool write;
   };
+  // As the device wants it.
+  struct Request {
+    ibv_send_wr request;
+    ibv_sge range;
+    std::array<std::byte, kMessage> message;  // that the range is, if kind is message
+  };
 
   Connection(std::shared_ptr<Registrar> registrar, IdPointer id, EventLoop& loop, std::shared_ptr<Tally> tally);
   Status make();
   Status post_receives(std::uint32_t first, std::uint32_t count) noexcept;
-  bool post_locked(ibv_send_wr& request, Posted posted) noexcept;
-  bool send_message_locked(const wire::bulk::Frame* frame) noexcept;
-  void flush_locked() noexcept;
+  Request* enqueue_locked(const Posted& posted) noexcept;
+  bool enqueue_message_locked(const wire::bulk::Frame* frame) noexcept;
+  bool enqueue_frames_locked(std::span<const wire::bulk::Frame> frames) noexcept;
+  void enqueue_waiting_locked() noexcept;
   void acknowledge_locked() noexcept;
+  bool hand_over(std::unique_lock<std::mutex> lock, bool wait) noexcept;
+  bool ring() noexcept;
   void on_event() noexcept;
   std::size_t take(std::array<ibv_wc, 32>& completions) noexcept;
   bool on_message(Handler& handler, const ibv_wc& completion) noexcept;
@@ -145,14 +162,18 @@ class Connection final : public network::FrameSender, public std::enable_shared_
 
   std::mutex poll_mutex_;  // taken before mutex_; for the completion queue and the end
 
-  std::mutex mutex_;  // for the following
+  std::mutex mutex_;  // for the following; not held while the device is told of requests
   bool open_ = false;
-  bool may_send_ = false;            // this side dialed, or has heard the other
-  bool ended_ = false;               // the device is through with it
-  bool silent_ = false;              // nobody is to be told
-  bool failed_ = false;              // whoever is to be told will be
-  std::deque<Posted> posted_;        // in order
-  std::uint64_t next_request_ = 0;   // number of what is posted next
+  bool may_send_ = false;         // this side dialed, or has heard the other
+  bool ended_ = false;            // the device is through with it
+  bool silent_ = false;           // nobody is to be told
+  bool failed_ = false;           // whoever is to be told will be
+  std::deque<Posted> posted_;     // in order, what is enqueued included
+  std::vector<Request> queued_;   // the last of them: what the device was not told of
+  std::vector<Request> ringing_;  // what it is being told of, by one thread; empty: nothing
+  std::condition_variable rung_;
+  std::uint64_t handed_ = 0;         // number of the first request that the device was not told of
+  std::uint64_t next_request_ = 0;   // number of what is enqueued next
   std::uint64_t first_request_ = 0;  // of posted_.front()
   std::uint32_t unsignalled_ = 0;
   std::deque<wire::bulk::Frame> waiting_;

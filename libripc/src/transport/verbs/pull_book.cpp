@@ -124,10 +124,10 @@ bool PullBook::take_offer(const EntryPointer& entry) noexcept {
 void PullBook::ask(const EntryPointer& entry) noexcept {
   if (!connection_ || take_offer(entry)) return;
   const std::uint64_t id = next_id_;
-  if (!connection_->send({.type = bulk::Type::ask_read,
-                          .id = id,
-                          .key = entry->descriptor.key,
-                          .location = entry->descriptor.location}))
+  if (!connection_->enqueue({.type = bulk::Type::ask_read,
+                             .id = id,
+                             .key = entry->descriptor.key,
+                             .location = entry->descriptor.location}))
     return;
   next_id_ += 2;
   entry->step = Step::asked;

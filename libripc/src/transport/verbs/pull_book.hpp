@@ -2,7 +2,8 @@
 // The pulls of one session over RDMA: asks the peer for the right to read each item, reads it in pieces that all pulls
 // take turns with, and asks anew over another connection for what a lost one has left undone.
 //
-// Any thread may call anything, unless a line says otherwise.
+// Any thread may call anything, unless a line says otherwise. What pull() and connection_made() send is enqueued: the
+// caller flushes the connection.
 #pragma once
 
 #include <atomic>

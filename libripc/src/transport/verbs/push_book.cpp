@@ -31,12 +31,17 @@ PushBook::EntryPointer PushBook::begin(const wire::Grant& grant, spi::Bytes byte
       entry->status = memory.status().code() == RIPC_CANCELLED ? RIPC_CANCELLED : RIPC_UNSUPPORTED;
     }
   }
-  const std::lock_guard lock(mutex_);
-  if (dead_) return nullptr;
-  entry->id = next_id_;
-  next_id_ += 2;
-  entries_.emplace(entry->id, entry);
-  if (entry->status == RIPC_PENDING) place(*entry);
+  std::shared_ptr<Connection> connection;
+  {
+    const std::lock_guard lock(mutex_);
+    if (dead_) return nullptr;
+    entry->id = next_id_;
+    next_id_ += 2;
+    entries_.emplace(entry->id, entry);
+    if (entry->status == RIPC_PENDING) place(*entry);
+    connection = connection_;
+  }
+  if (connection) connection->flush();
   return entry;
 }
 
@@ -89,7 +94,7 @@ void PushBook::place(Entry& entry) noexcept {
   if (!connection_) return;
   if (entry.bytes.empty()) {
     tell(entry);
-  } else if (connection_->send(frame_of(entry, bulk::Type::ask_write))) {
+  } else if (connection_->enqueue(frame_of(entry, bulk::Type::ask_write))) {
     entry.step = Step::asked;
   }
 }
@@ -122,7 +127,7 @@ void PushBook::write_some(Entry& entry) noexcept {
 }
 
 void PushBook::tell(Entry& entry) noexcept {
-  if (connection_->send(frame_of(entry, bulk::Type::written))) entry.step = Step::told;
+  if (connection_->enqueue(frame_of(entry, bulk::Type::written))) entry.step = Step::told;
 }
 
 void PushBook::end(Entry& entry, ripc_status status) noexcept {

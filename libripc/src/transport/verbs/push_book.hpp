@@ -33,7 +33,7 @@ class PushBook {
   }
   void died() noexcept;
 
-  // Responder.
+  // Responder. The caller of the first flushes the connection.
   void connection_made(std::shared_ptr<Connection> connection) noexcept;
   void connection_lost(const Connection& connection) noexcept;
   // There will be no connection for those that have none.

@@ -60,6 +60,7 @@ void RdmaBulk::adopt(std::shared_ptr<Connection> connection, bool dialed) noexce
   pulls_.connection_made(connection);
   finishes_.tell(*connection);
   pushes_.connection_made(connection);
+  connection->flush();
 }
 
 void RdmaBulk::lost(Connection& connection, bool violation) noexcept {
@@ -170,6 +171,7 @@ ripc_status RdmaBulk::pull(spi::Pull& pull, EventSet& events) noexcept {
   const bool is_new = pull.progress == 0;
   const ripc_status status = pulls_.pull(pull, events);
   if (is_new && status == RIPC_PENDING) {
+    if (const auto present = connection()) present->flush();
     silence_watch_.look_soon(weak_from_this());
     dial_if_needed();
   }
@@ -180,11 +182,14 @@ void RdmaBulk::abandon(spi::Pull& pull) noexcept { pulls_.abandon(pull); }
 
 ripc_status RdmaBulk::finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept {
   bool unsent = false;
-  const ripc_status outcome = finishes_.finish(descriptor, status, events, connection(), unsent);
+  std::shared_ptr<Connection> present = connection();
+  const ripc_status outcome = finishes_.finish(descriptor, status, events, present, unsent);
   if (unsent) {
-    if (const auto now = connection()) finishes_.tell(*now);
+    present = connection();
+    if (present) finishes_.tell(*present);
     dial_if_needed();
   }
+  if (present) present->flush();
   if (outcome == RIPC_PENDING) silence_watch_.look_soon(weak_from_this());
   return outcome;
 }
@@ -244,19 +249,21 @@ void RdmaBulk::ask_again(Connection& connection, const bulk::Frame& frame) noexc
   });
 }
 
-// As admit(). An item that is open to the connection already stays so.
+// As admit(), and sends the frame that tells of it. An item that is open to the connection already stays so.
 ripc_status RdmaBulk::open_item(Connection& connection, std::uint64_t key, std::uint64_t location, bool asked,
-                                std::uint64_t& address, std::uint32_t& remote_key) noexcept {
+                                const Telling& telling) noexcept {
   return transfers_.admit<Right>(key, location, asked,
                                  [&](const network::TransferBook::Item& item,
                                      const std::shared_ptr<Right>& former) -> Result<std::shared_ptr<Right>> {
                                    if (item.bytes.empty()) return RIPC_CANCELLED;
-                                   address = reinterpret_cast<std::uint64_t>(item.bytes.data());
-                                   Result<std::shared_ptr<Right>> right = former;
-                                   if (!former || !former->is_open(&connection))
-                                     right = connection.open(item.bytes, item.arena, false);
-                                   if (right.ok()) remote_key = (*right)->key();
-                                   return right;
+                                   const auto address = reinterpret_cast<std::uint64_t>(item.bytes.data());
+                                   if (former && former->is_open(&connection)) {
+                                     if (!connection.send(telling(address, former->key()))) return RIPC_PEER_DEAD;
+                                     return former;
+                                   }
+                                   return connection.open(item.bytes, item.arena, false, [&](std::uint32_t remote_key) {
+                                     return telling(address, remote_key);
+                                   });
                                  });
 }
 
@@ -264,40 +271,36 @@ ripc_status RdmaBulk::open_item(Connection& connection, std::uint64_t key, std::
 void RdmaBulk::offer(std::span<const wire::Descriptor> items) noexcept {
   const std::shared_ptr<Connection> present = connection();
   if (!present || items.size() > kMostOffered || present->right_count() >= kMostOpen) return;
-  std::array<bulk::Frame, kMostOffered> frames;
-  std::size_t count = 0;
   for (const wire::Descriptor& item : items) {
-    std::uint64_t address = 0;
-    std::uint32_t remote_key = 0;
-    if (open_item(*present, item.key, item.location, false, address, remote_key) != RIPC_OK) continue;
-    frames[count++] = {
-        .type = bulk::Type::offer, .id = remote_key, .key = item.key, .location = item.location, .value = address};
+    (void)open_item(*present, item.key, item.location, false, [&](std::uint64_t address, std::uint32_t remote_key) {
+      return bulk::Frame{
+          .type = bulk::Type::offer, .id = remote_key, .key = item.key, .location = item.location, .value = address};
+    });
   }
-  if (count != 0) (void)present->send(std::span(frames).first(count));
 }
 
 bool RdmaBulk::on_ask_read(Connection& connection, const bulk::Frame& frame) noexcept {
-  bulk::Frame answer{.type = bulk::Type::right, .id = frame.id};
-  std::uint32_t remote_key = 0;
-  const ripc_status status = open_item(connection, frame.key, frame.location, true, answer.location, remote_key);
-  if (status == RIPC_OK) {
-    answer.key = remote_key;
-  } else {
-    answer.location = 0;
-  }
-  if (status == RIPC_PEER_DEAD) return true;  // the connection is being lost
+  const ripc_status status =
+      open_item(connection, frame.key, frame.location, true, [&](std::uint64_t address, std::uint32_t remote_key) {
+        return bulk::Frame{.type = bulk::Type::right,
+                           .id = frame.id,
+                           .key = remote_key,
+                           .location = address,
+                           .value = static_cast<std::uint64_t>(RIPC_OK)};
+      });
+  // Answered; or the connection is being lost.
+  if (status == RIPC_OK || status == RIPC_PEER_DEAD) return true;
   if (status == RIPC_AGAIN) {
     ask_again(connection, frame);
     return true;
   }
-  if (status != RIPC_OK && status != RIPC_REVOKED) tell(transfers_.fail(frame.key, frame.location));
-  answer.value = static_cast<std::uint64_t>(status == RIPC_OK || status == RIPC_REVOKED ? status : RIPC_CANCELLED);
-  (void)connection.send(answer);
+  if (status != RIPC_REVOKED) tell(transfers_.fail(frame.key, frame.location));
+  const ripc_status told = status == RIPC_REVOKED ? RIPC_REVOKED : RIPC_CANCELLED;
+  (void)connection.send({.type = bulk::Type::right, .id = frame.id, .value = static_cast<std::uint64_t>(told)});
   return true;
 }
 
 bool RdmaBulk::on_ask_write(Connection& connection, const bulk::Frame& frame) noexcept {
-  bulk::Frame answer{.type = bulk::Type::right, .id = frame.id};
   const std::shared_ptr<network::Destination> destination = grants_.begin_frame(&connection, frame);
   ripc_status status = RIPC_REVOKED;
   if (destination) {
@@ -305,23 +308,27 @@ bool RdmaBulk::on_ask_write(Connection& connection, const bulk::Frame& frame) no
     if (destination->memory != nullptr) {
       const std::span<std::byte> memory(destination->memory, frame.value);
       const Result<memory::Hold> hold = pool_.hold(memory.data(), memory.size());
-      Result<std::shared_ptr<Right>> right = connection.open(memory, hold.ok() ? hold->arena() : nullptr, true);
+      Result<std::shared_ptr<Right>> right =
+          connection.open(memory, hold.ok() ? hold->arena() : nullptr, true, [&](std::uint32_t key) {
+            return bulk::Frame{.type = bulk::Type::right,
+                               .id = frame.id,
+                               .key = key,
+                               .location = reinterpret_cast<std::uint64_t>(memory.data()),
+                               .value = static_cast<std::uint64_t>(RIPC_OK)};
+          });
       status = right.ok() ? RIPC_OK : right.status().code();
-      if (right.ok()) {
-        answer.key = (*right)->key();
-        answer.location = reinterpret_cast<std::uint64_t>(memory.data());
-        destination->right = std::move(*right);
-      }
+      if (right.ok()) destination->right = std::move(*right);
     }
   }
-  if (destination && status != RIPC_OK) (void)grants_.end_frame(&connection, frame, RIPC_CANCELLED);
+  if (status == RIPC_OK) return true;
+  if (destination) (void)grants_.end_frame(&connection, frame, RIPC_CANCELLED);
   if (status == RIPC_PEER_DEAD) return true;
   if (status == RIPC_AGAIN) {
     ask_again(connection, frame);
     return true;
   }
-  answer.value = static_cast<std::uint64_t>(status == RIPC_OK || status == RIPC_REVOKED ? status : RIPC_UNSUPPORTED);
-  (void)connection.send(answer);
+  const ripc_status told = status == RIPC_REVOKED ? RIPC_REVOKED : RIPC_UNSUPPORTED;
+  (void)connection.send({.type = bulk::Type::right, .id = frame.id, .value = static_cast<std::uint64_t>(told)});
   return true;
 }
 

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -79,8 +80,9 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   void dial_if_needed() noexcept;
   void tell(const network::TransferBook::Watcher& watcher) noexcept;
   void offer(std::span<const wire::Descriptor> items) noexcept;
+  using Telling = std::function<wire::bulk::Frame(std::uint64_t address, std::uint32_t remote_key)>;
   ripc_status open_item(Connection& connection, std::uint64_t key, std::uint64_t location, bool asked,
-                        std::uint64_t& address, std::uint32_t& remote_key) noexcept;
+                        const Telling& telling) noexcept;
   void ask_again(Connection& connection, const wire::bulk::Frame& frame) noexcept;
   bool on_ask_read(Connection& connection, const wire::bulk::Frame& frame) noexcept;
   bool on_ask_write(Connection& connection, const wire::bulk::Frame& frame) noexcept;

@@ -159,13 +159,18 @@ class Rights : public testing::Test {
                       .length = length,
                       .id = id}))
       return RIPC_PEER_DEAD;
+    peer_->flush();
     return peer_ends_->of(id);
   }
-  // An answer that the owner sends after it has opened memory: only then the peer may use it.
-  void let_the_owner_speak() {
-    ASSERT_TRUE(owner_->send({.type = wire::bulk::Type::right, .id = 1, .key = 1}));
-    ASSERT_TRUE(peer_ends_->heard(1));
+  // Opens memory of the owner to the peer.
+  Result<std::shared_ptr<Right>> open(const std::byte* data, std::size_t size, const memory::Arena* arena,
+                                      bool writable) {
+    return owner_->open(std::span(data, size), arena, writable, [](std::uint32_t key) {
+      return wire::bulk::Frame{.type = wire::bulk::Type::right, .id = 1, .key = key};
+    });
   }
+  // Only then the peer may use it.
+  void let_the_peer_hear_of_it() { ASSERT_TRUE(peer_ends_->heard(1)); }
 
   // A lease with its hold, which knows the arena.
   struct Lease {
@@ -207,10 +212,9 @@ TEST_F(Rights, ALateReadFailsAndBringsNothing) {
       Lease exposed = lease(kSize, std::byte{0x11});
       Lease destination = lease(kSize, std::byte{0x22});
       const RegionPointer local = registrar_->local(destination.data, kSize, true)->region;
-      Result<std::shared_ptr<Right>> right =
-          owner_->open(std::span(exposed.data, kSize), pooled ? exposed.hold.arena() : nullptr, false);
+      Result<std::shared_ptr<Right>> right = open(exposed.data, kSize, pooled ? exposed.hold.arena() : nullptr, false);
       ASSERT_TRUE(right.ok()) << right.status().text();
-      let_the_owner_speak();
+      let_the_peer_hear_of_it();
       const std::uint32_t key = (*right)->key();
       EXPECT_EQ(operate(false, destination.data, *local, exposed.data, key, kSize), RIPC_OK);
       EXPECT_TRUE(std::all_of(destination.data, destination.data + kSize,
@@ -234,10 +238,9 @@ TEST_F(Rights, ALateWriteFailsAndTouchesNothing) {
       Lease granted = lease(kSize, std::byte{0x11});
       Lease bytes = lease(kSize, std::byte{0x33});
       const RegionPointer local = registrar_->local(bytes.data, kSize, false)->region;
-      Result<std::shared_ptr<Right>> right =
-          owner_->open(std::span(granted.data, kSize), pooled ? granted.hold.arena() : nullptr, true);
+      Result<std::shared_ptr<Right>> right = open(granted.data, kSize, pooled ? granted.hold.arena() : nullptr, true);
       ASSERT_TRUE(right.ok()) << right.status().text();
-      let_the_owner_speak();
+      let_the_peer_hear_of_it();
       const std::uint32_t key = (*right)->key();
       EXPECT_EQ(operate(true, bytes.data, *local, granted.data, key, kSize / 2), RIPC_OK);
       EXPECT_TRUE(
@@ -263,9 +266,9 @@ TEST_F(Rights, ReachNoFurtherThanTheirRangeAndTheirDirection) {
       Lease own = lease(kSize, std::byte{0x22});
       const RegionPointer local = registrar_->local(own.data, kSize, true)->region;
       std::byte* const middle = memory.data + kSize;
-      Result<std::shared_ptr<Right>> right = owner_->open(std::span(middle, kSize), memory.hold.arena(), false);
+      Result<std::shared_ptr<Right>> right = open(middle, kSize, memory.hold.arena(), false);
       ASSERT_TRUE(right.ok()) << right.status().text();
-      let_the_owner_speak();
+      let_the_peer_hear_of_it();
       const std::uint32_t key = (*right)->key();
       if (attempt == 0) {
         EXPECT_NE(operate(false, own.data, *local, middle - 64, key, 128), RIPC_OK);
@@ -297,7 +300,8 @@ TEST_F(Rights, ARegistrationThatOutlivesItsMappingShowsTheOldBytes) {
   const RegionPointer local = registrar_->local(destination.data, kSize, true)->region;
   const Result<RegionPointer> naive = registrar_->range(exposed, kSize, IBV_ACCESS_REMOTE_READ);
   ASSERT_TRUE(naive.ok()) << naive.status().text();
-  let_the_owner_speak();
+  ASSERT_TRUE(owner_->send({.type = wire::bulk::Type::right, .id = 1, .key = 1}));
+  let_the_peer_hear_of_it();
   ASSERT_EQ(map(exposed), exposed);
   std::fill_n(exposed, kSize, std::byte{0x22});
   EXPECT_EQ(operate(false, destination.data, *local, exposed, (*naive)->remote_key(), kSize), RIPC_OK);
@@ -320,9 +324,9 @@ TEST_F(Rights, AKeptRegistrationOpensNothingWhenTheRightHasEnded) {
       if (HasFatalFailure()) return;
       Lease destination = lease(kSize, std::byte{0x22});
       const RegionPointer local = registrar_->local(destination.data, kSize, true)->region;
-      Result<std::shared_ptr<Right>> right = owner_->open(std::span(exposed, kSize), nullptr, false);
+      Result<std::shared_ptr<Right>> right = open(exposed, kSize, nullptr, false);
       ASSERT_TRUE(right.ok()) << right.status().text();
-      let_the_owner_speak();
+      let_the_peer_hear_of_it();
       EXPECT_EQ(operate(false, destination.data, *local, exposed, (*right)->key(), kSize), RIPC_OK);
       EXPECT_EQ(destination.data[0], std::byte{0x11});
       std::fill_n(destination.data, kSize, std::byte{0x22});
@@ -357,13 +361,12 @@ TEST_F(Rights, APartOfAnArenaThatIsOpenedAgainAndAgainIsRegisteredOnce) {
     {
       Lease exposed = lease(kSize, std::byte{0x11});
       const std::uint64_t before = registrar_->arena_count() + registrar_->range_count();
-      for (int round = 0; round < 10; ++round)
-        EXPECT_TRUE(owner_->open(std::span(exposed.data, kSize), exposed.hold.arena(), false).ok());
+      for (int round = 0; round < 10; ++round) EXPECT_TRUE(open(exposed.data, kSize, exposed.hold.arena(), false).ok());
       made = registrar_->arena_count() + registrar_->range_count();
       EXPECT_EQ(made, before + 1);
       // The pool has freed it: nothing may be left that stands for other memory at the same place.
       registrar_->arena_gone(exposed.hold.arena()->id);
-      EXPECT_TRUE(owner_->open(std::span(exposed.data, kSize), exposed.hold.arena(), false).ok());
+      EXPECT_TRUE(open(exposed.data, kSize, exposed.hold.arena(), false).ok());
       EXPECT_EQ(registrar_->arena_count() + registrar_->range_count(), made + 1);
     }
     disconnect();
