@@ -2,13 +2,14 @@
 // Runs on the nodes of the lab: services in a group, and who sends to them, over RDMA.
 //
 //   lab_group listen MEMBERS    so many services in the group, until each has received a goodbye; prints
-//                               {"of": [...], "received": [...], "lost": [...]}, "of" the number of its goodbye,
-//                               "lost" also those that came behind later ones
+//                               {"received": [...], "goodbyes": [...], "lost": [...]}: messages to the group, the
+//                               number of the first goodbye that came, and what is missing before that, or came too
+//                               late
 //   lab_group send MEMBERS COUNT
 //                               sends to them until the device sends one packet for each message; prints "multicast",
-//                               sends COUNT messages, prints "end", and says goodbye until all have answered; prints
-//                               {"missed": N, "packets": P}: messages that a member had no room for, and the device's
-//                               packets for the COUNT
+//                               sends COUNT messages, prints "end", and says goodbye to each until it answers; prints
+//                               {"messages": N, "missed": M, "packets": P}: all to the group, those that a member had
+//                               no room for, and the device's packets for the COUNT
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +17,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,10 +31,10 @@ using libripc::Nanoseconds;
 constexpr const char* kGroup = "lab-group";
 constexpr Nanoseconds kMoment{10'000'000};  // for an answer
 constexpr Nanoseconds kLook{1'000'000};
-// In a tag, with the number of the message: both are answered.
-constexpr std::uint32_t kQuestion = 1u << 30;
-constexpr std::uint32_t kGoodbye = 1u << 31;
-constexpr std::uint32_t kSample = 20;  // messages
+// Tags that are answered, with the same.
+constexpr std::uint32_t kQuestion = 1;
+constexpr std::uint32_t kGoodbye = 1u << 31;  // with its number
+constexpr std::uint32_t kSample = 20;         // messages
 constexpr int kMostLooks = 20'000;
 constexpr int kMostFailures = 100;  // of sends to members that were all there
 
@@ -70,23 +70,26 @@ int listen(libripc::Context& context, std::size_t members) {
     const auto joined = services.back().join(expect("no group", libripc::group_id_from_name(kGroup)));
     if (!joined.ok()) fail("join", joined);
   }
-  std::vector<std::uint32_t> of(members);
+  std::vector<std::uint32_t> goodbyes(members);
   std::vector<std::uint64_t> received(members), lost(members);
-  while (std::count(of.begin(), of.end(), 0u) != 0) {
+  while (std::count(goodbyes.begin(), goodbyes.end(), 0u) != 0) {
     for (std::size_t index = 0; index < members; ++index) {
       auto message = services[index].receive(kLook);
       if (!message.ok()) continue;
-      if (of[index] == 0) ++received[index];
-      if ((message->tag() & (kGoodbye | kQuestion)) == 0) continue;
-      if ((message->tag() & kGoodbye) != 0 && of[index] == 0) {
-        of[index] = message->tag() - kGoodbye;
+      const bool is_goodbye = (message->tag() & kGoodbye) != 0;
+      if (is_goodbye && goodbyes[index] == 0) {
+        goodbyes[index] = message->tag() - kGoodbye;
+        // A message to one shows what of the messages to all is missing before it, too.
         const auto seen = expect("no statistics", services[index].statistics());
         lost[index] = seen.packets_lost + seen.packets_late;
       }
-      (void)services[index].reply(*message, std::span<const libripc::Item>());
+      if (!is_goodbye) ++received[index];
+      if (message->tag() != 0)
+        (void)services[index].reply(*message, std::span<const libripc::Item>(),
+                                    {.tag = is_goodbye ? kGoodbye : kQuestion});
     }
   }
-  std::printf("{\"of\": %s, \"received\": %s, \"lost\": %s}\n", list(of).c_str(), list(received).c_str(),
+  std::printf("{\"received\": %s, \"goodbyes\": %s, \"lost\": %s}\n", list(received).c_str(), list(goodbyes).c_str(),
               list(lost).c_str());
   return 0;
 }
@@ -101,38 +104,41 @@ class Sender {
     const std::uint64_t before = packets();
     for (std::uint32_t index = 1; index <= count; ++index) {
       const bool asks = index % kSample == 0;
-      (void)send_one(asks ? kQuestion : 0);
+      send_one(asks ? kQuestion : 0);
       // Answers may be lost.
       for (std::size_t answers = 0; asks && answers < members_ && service_.receive(kMoment).ok(); ++answers) {
       }
     }
     return packets() - before;
   }
-  // Until all have answered, or are gone: the last answers may be lost.
-  void say_goodbye() {
-    std::set<libripc::ServiceId> answered;
-    for (int failures = 0; answered.size() < members_ && failures < kMostFailures;) {
-      failures = send_one(kGoodbye) ? 0 : failures + 1;
-      for (auto said = service_.receive(kMoment); said.ok(); said = service_.receive(kMoment))
-        answered.insert(said->source());
+  // Until each has answered, or is gone: the last answer may be lost.
+  void say_goodbye(libripc::Context& context) {
+    for (const libripc::ServiceInfo& member : expect("no members", context.members(group_))) {
+      int failures = 0;
+      for (std::uint32_t number = 1; failures < kMostFailures; ++number) {
+        const auto sent = service_.send(member.id, std::span<const libripc::Item>(), {.tag = kGoodbye | number});
+        if (!sent.ok()) --number;
+        failures = sent.ok() ? 0 : failures + 1;
+        auto said = service_.receive(10 * kMoment);
+        while (said.ok() && said->source() != member.id) said = service_.receive(10 * kMoment);
+        if (said.ok() && said->tag() == kGoodbye) break;
+      }
     }
   }
+  std::uint32_t sent() const { return sent_; }
   std::uint64_t missed() const { return missed_; }
 
  private:
-  // False: no member has it.
-  bool send_one(std::uint32_t flags) {
+  void send_one(std::uint32_t tag) {
     for (int look = 0; look < kMostLooks; ++look) {
       libripc::GroupOutcome outcome;
-      const auto sent =
-          service_.send(group_, std::span<const libripc::Item>(), {.tag = (sent_ + 1) | flags, .outcome = &outcome});
-      if (sent.ok() && (outcome.members == members_ || flags == kGoodbye)) {
+      const auto sent = service_.send(group_, std::span<const libripc::Item>(), {.tag = tag, .outcome = &outcome});
+      if (sent.ok() && outcome.members == members_) {
         ++sent_;
         missed_ += outcome.members - outcome.taken;
-        return true;
+        return;
       }
-      if (flags == kGoodbye) return false;
-      // Not all are known yet, or none has room for a moment.
+      // None has room for a moment.
       if (sent.ok()) fail("some members are not known", {});
       (void)service_.receive(kMoment);
     }
@@ -163,9 +169,9 @@ int send(libripc::Context& context, std::size_t members, std::uint32_t count) {
   const std::uint64_t taken = sender.send(count);
   std::puts("end");
   std::fflush(stdout);
-  sender.say_goodbye();
-  std::printf("{\"missed\": %llu, \"packets\": %llu}\n", static_cast<unsigned long long>(sender.missed()),
-              static_cast<unsigned long long>(taken));
+  sender.say_goodbye(context);
+  std::printf("{\"messages\": %u, \"missed\": %llu, \"packets\": %llu}\n", sender.sent(),
+              static_cast<unsigned long long>(sender.missed()), static_cast<unsigned long long>(taken));
   return 0;
 }
 
