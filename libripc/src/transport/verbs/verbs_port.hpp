@@ -81,11 +81,16 @@ class VerbsPort final : public network::UdpPort {
   };
   // A queue pair that is in a multicast group, for as long as this is there.
   struct Attachment {
-    const Library* library;
-    ibv_qp* pair;
-    ibv_gid gid;
-    std::uint16_t lid;
-    ~Attachment() { (void)library->detach_mcast(pair, &gid, lid); }
+    Attachment(const Library& through, ibv_qp* attached, const ibv_gid& group, std::uint16_t group_lid) noexcept
+        : library(through), pair(attached), gid(group), lid(group_lid) {}
+    Attachment(const Attachment&) = delete;
+    Attachment& operator=(const Attachment&) = delete;
+    ~Attachment() { (void)library.detach_mcast(pair, &gid, lid); }
+
+    const Library& library;
+    ibv_qp* const pair;
+    const ibv_gid gid;
+    const std::uint16_t lid;
   };
   // One port of a device.
   struct Receiver {

@@ -78,7 +78,7 @@ bool VerbsPort::attach_locked(Hearing& hearing) {
   if (!is_in) {
     const Library& library = *receiver.port.device->library;
     if (library.attach_mcast(groups.queue->pair(), &gid, joined->way.dlid) != 0) return false;
-    receiver.attachments.push_back(std::make_unique<Attachment>(&library, groups.queue->pair(), gid, joined->way.dlid));
+    receiver.attachments.push_back(std::make_unique<Attachment>(library, groups.queue->pair(), gid, joined->way.dlid));
   }
   groups.committed += budget;
   hearing.gid = gid;
