@@ -52,7 +52,9 @@ TEST_F(CacheChange, MemoryMappedAgainAtTheSameAddressIsRegisteredAnew) {
 // The address is free some time before munmap() returns, and before anything is told.
 TEST_F(CacheChange, MappedAgainBeforeTheOtherThreadsUnmappingHasReturnedItIsRegisteredAnew) {
   constexpr std::size_t kPages = 2;
-  void* const address = Memory(kPages).data();
+  // Before the thread begins: its memory could come to lie there.
+  Memory memory(kPages, 'a');
+  void* const address = memory.data();
   std::barrier meet(2);
   std::atomic<bool> stop{false};
   std::thread other([&] {
@@ -62,7 +64,6 @@ TEST_F(CacheChange, MappedAgainBeforeTheOtherThreadsUnmappingHasReturnedItIsRegi
       ::munmap(address, kPages * kPage);
     }
   });
-  Memory memory(kPages, 'a', address);
   for (int round = 1; round <= kRounds; ++round) {
     const Held before = use(memory);
     const std::weak_ptr<const HeldPages> old = before;
