@@ -31,6 +31,9 @@ struct JoinedGroup {
   std::uint32_t world = 0;
 };
 
+// Subnet managers make groups for datagrams of this size, and do not say so when a group is joined.
+inline constexpr std::size_t kMostOfGroup = 2048;
+
 // Whoever has sent a datagram.
 struct GroupPeer {
   wire::session::Gid gid{};

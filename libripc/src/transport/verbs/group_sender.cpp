@@ -14,8 +14,6 @@ namespace {
 using wire::datagram::Header;
 using wire::datagram::Kind;
 
-// Subnet managers make groups for datagrams of this size, and do not say so when a group is joined.
-constexpr std::size_t kMostOfInfiniBand = 2048;
 constexpr Nanoseconds kAskPause = 60'000'000'000;
 constexpr Nanoseconds kFirstGreeting = 1'000'000;
 constexpr Nanoseconds kLongestGreeting = 64'000'000;
@@ -33,8 +31,10 @@ bool has_links(const Round& round, const std::vector<std::uint32_t>& links) noex
 
 template <typename Round>
 void end_round(Round& round) {
-  for (const auto& member : round.members)
-    (void)member.session->stream.send(wire::session::HearNoMore{.link = member.link, .token = round.token});
+  for (const auto& member : round.members) {
+    if (const auto session = member.session.lock())
+      (void)session->stream.send(wire::session::HearNoMore{.link = member.link, .token = round.token});
+  }
   round = Round();
 }
 
@@ -43,7 +43,7 @@ void end_round(Round& round) {
 void GroupSender::send(ripc_service_id group, std::span<spi::Channel* const> channels, const wire::Plain& message,
                        std::span<std::uint8_t> sent) noexcept {
   const FabricPort& port = sender_->port();
-  const std::size_t limit = port.ethernet ? port.mtu : std::min<std::size_t>(port.mtu, kMostOfInfiniBand);
+  const std::size_t limit = port.ethernet ? port.mtu : std::min<std::size_t>(port.mtu, kMostOfGroup);
   if (message.packet_size() + wire::datagram::kHeaderSize > limit) return;
   try {
     const std::lock_guard lock(mutex_);
@@ -154,14 +154,13 @@ void GroupSender::begin_round_locked(ripc_service_id id, Group& group, Nanosecon
   round.began = now;
   round.greet_at = now + kFirstGreeting;
   round.greet_pause = kFirstGreeting;
-  for (const std::uint32_t link : candidates_)
-    round.members.push_back(
-        {.link = link, .session = find_present_locked(link)->channel->session(), .has_heard = false});
+  for (const std::uint32_t link : candidates_) {
+    const network::SessionPointer& session = find_present_locked(link)->channel->session();
+    round.members.push_back({.link = link, .session = session, .has_heard = false});
+    (void)session->stream.send(wire::session::Hear{.link = link, .token = round.token, .group = id});
+  }
   group.round_at = now + kRoundPause;
   group.pending = std::move(round);
-  for (const Member& member : group.pending.members)
-    (void)member.session->stream.send(
-        wire::session::Hear{.link = member.link, .token = group.pending.token, .group = id});
 }
 
 void GroupSender::greet_locked(const Group& group, Round& round, Nanoseconds now) noexcept {

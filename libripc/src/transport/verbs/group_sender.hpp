@@ -43,7 +43,7 @@ class GroupSender final : public spi::Multicast, public std::enable_shared_from_
  private:
   struct Member {
     std::uint32_t link = 0;
-    network::SessionPointer session;
+    std::weak_ptr<network::Session> session;  // a round must not keep one that is lost
     bool has_heard = false;
   };
   struct Round {

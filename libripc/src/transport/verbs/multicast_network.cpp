@@ -24,8 +24,6 @@ namespace {
 
 constexpr Nanoseconds kFirstPause = 1'000'000'000;
 constexpr Nanoseconds kLongestPause = 64'000'000'000;
-// Subnet managers make groups for datagrams of this size, and do not say so when a group is joined.
-constexpr std::size_t kMostOfGroup = 2048;
 constexpr std::size_t kReadyAtOnce = 16;
 
 // The network interface that has the address; empty: none.

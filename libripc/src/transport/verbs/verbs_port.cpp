@@ -13,8 +13,6 @@ namespace {
 
 // Buffers in the queue of a service at most; they are made as senders come.
 constexpr std::uint32_t kDepth = 32767;
-// Beside what is granted: questions for room need no credit, and what was read is posted again in batches.
-constexpr std::uint32_t kReserve = 128;
 // A sender that gets less than this is better off elsewhere.
 constexpr std::uint32_t kLeastBudget = 8;
 // Buffers that were read are posted again so many at a time.

@@ -54,6 +54,9 @@ class VerbsPort final : public network::UdpPort {
 
  private:
   static constexpr std::size_t kBatch = 16;
+  // Buffers beside those that are granted: questions for room and greetings need no credit, others may send to the same
+  // group, and what was read is posted again in batches.
+  static constexpr std::uint32_t kReserve = 128;
 
   struct Buffers;
   // A receive buffer; its address is the number of its work request.

@@ -11,8 +11,6 @@ namespace ripc::verbs {
 
 namespace {
 
-// Beside what is committed: greetings, and what others send to the same address.
-constexpr std::uint32_t kReserve = 128;
 // Part of a completion queue that groups may have.
 constexpr std::uint32_t kGroupsPart = 2;
 // Of one link.
