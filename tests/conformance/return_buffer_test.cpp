@@ -411,6 +411,51 @@ TEST_P(ReturnBuffers, TooManyOpenRequestsAreAgainAndTheRoomComesBack) {
   EXPECT_EQ(ripc_request_cancel(client_.get(), id), RIPC_OK);
 }
 
+TEST_P(ReturnBuffers, AReplyThatFoundNoRoomFillsThemWhenItIsSentAgain) {
+  const Service roomy =
+      make_service(client_context_, [](ripc_service_options& options) { options.queue_messages = 16384; });
+  // Of two replies, one finds no room for a packet, the other none for one more transfer.
+  for (const bool with_long_item : {false, true}) {
+    const Service& asking = with_long_item ? roomy : client_;
+    Bytes buffer(1000);
+    const ripc_return_buffer offered{buffer.data(), buffer.size()};
+    ripc_send_options options = send_options();
+    options.return_count = 1;
+    options.returns = &offered;
+    ASSERT_EQ(ripc_send(asking.get(), server_id(), nullptr, 0, &options, nullptr), RIPC_OK);
+    const Message question = receive(server_);
+
+    const Bytes filler = pattern(100, 1);
+    const ripc_item small = item(filler, with_long_item ? RIPC_ITEM_LONG : RIPC_ITEM_SHORT);
+    ripc_send_options patient = send_options();
+    patient.timeout = 10 * kLimit;
+    std::size_t sent = 0;
+    ripc_status status = RIPC_OK;
+    while (status == RIPC_OK && sent < 20'000) {
+      status = ripc_send(server_.get(), id_of(asking), &small, 1, &patient, nullptr);
+      if (status == RIPC_OK) ++sent;
+    }
+    ASSERT_EQ(status, RIPC_AGAIN);
+
+    Bytes first = pattern(1000, 2);
+    std::vector<ripc_item> reply = {item(first, RIPC_ITEM_RETURN)};
+    if (with_long_item) reply.push_back(small);
+    ASSERT_EQ(ripc_reply(server_.get(), question.get(), reply.data(), reply.size(), nullptr, nullptr), RIPC_AGAIN);
+    for (std::size_t count = 0; count < sent; ++count) receive(asking, RIPC_RECEIVE_LEND);
+    // What is said may have changed meanwhile.
+    const Bytes second = pattern(900, 3);
+    reply.front() = item(second, RIPC_ITEM_RETURN);
+    do {
+      ASSERT_EQ(ripc_wait_room(server_.get(), id_of(asking), kLimit), RIPC_OK);
+      status = ripc_reply(server_.get(), question.get(), reply.data(), reply.size(), nullptr, nullptr);
+    } while (status == RIPC_AGAIN);
+    ASSERT_EQ(status, RIPC_OK) << ripc_last_error();
+    const Message answer = receive(asking, RIPC_RECEIVE_LEND);
+    EXPECT_EQ(ripc_message_in_reply_to(answer.get()) != 0, true);
+    EXPECT_TRUE(returned(view_of(answer, 0), 0, buffer, second)) << (with_long_item ? "transfers" : "packets");
+  }
+}
+
 TEST_P(ReturnBuffers, AReplyMayItselfOfferReturnBuffers) {
   Bytes client_buffer(100);
   Bytes server_buffer(100);

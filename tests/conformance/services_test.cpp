@@ -2,6 +2,7 @@
 // Services: IDs, registration, incarnations, takeover, restart.
 #include <signal.h>
 
+#include <array>
 #include <atomic>
 #include <latch>
 #include <set>
@@ -318,6 +319,101 @@ TEST_P(Services, UnregisteringAFencedServiceLeavesTheNewHolderAlone) {
   ASSERT_EQ(send_text(sender, kId, "hello"), RIPC_OK);
   EXPECT_EQ(text_of(receive(new_holder)), "hello");
   EXPECT_EQ(try_register(context_, kId), RIPC_ID_IN_USE);
+}
+
+TEST_P(Services, TheEndOfTheOldHolderOfTheSameContextTakesNothingFromTheNewOne) {
+  const Context other = make_context();
+  const Service client = make_service(other);
+  Service old_holder = make_service(context_, kId);
+  ASSERT_EQ(send_text(client, kId, "to the old one"), RIPC_OK);
+  const Service new_holder = make_service(context_, [](ripc_service_options& options) {
+    options.id = kId;
+    options.takeover = 1;
+  });
+  ASSERT_EQ(send_text(client, kId, "to the new one"), RIPC_OK);
+  EXPECT_EQ(text_of(receive(new_holder)), "to the new one");
+  std::atomic<int> rung{0};
+  const auto ring = [](void* user, ripc_service_id, const ripc_item_view*, std::size_t) {
+    ++*static_cast<std::atomic<int>*>(user);
+  };
+  ripc_notification bell;
+  ASSERT_EQ(ripc_notification_register(new_holder.get(), ring, &rung, &bell), RIPC_OK);
+  const Bytes data = pattern(3000, 1);
+  const Ticket ticket = send_long(new_holder, id_of(client), {item(data, RIPC_ITEM_LONG)});
+
+  old_holder.reset();
+
+  ASSERT_EQ(ripc_notify(client.get(), &bell, nullptr, 0), RIPC_OK);
+  EXPECT_TRUE(eventually([&] { return rung == 1; })) << "its links are known no more";
+  Bytes window(data.size());
+  ASSERT_EQ(ripc_window_post(client.get(), window.data(), window.size(), 0), RIPC_OK);
+  EXPECT_TRUE(holds(view_of(receive(client), 0), RIPC_VIEW_WINDOW, data)) << "its tickets were ended";
+  EXPECT_EQ(final_status(ticket), RIPC_OK);
+  ASSERT_EQ(send_text(client, kId, "again"), RIPC_OK);
+  EXPECT_EQ(text_of(receive(new_holder)), "again");
+}
+
+TEST_P(Services, OfSeveralThreadsOfAContextThatRegisterAnIdOneWins) {
+  constexpr int kThreads = 4;
+  for (int round = 0; round < 30; ++round) {
+    std::atomic<int> refused{0};
+    std::array<ripc_service*, kThreads> services{};
+    std::latch start(kThreads);
+    std::vector<std::jthread> threads;
+    for (ripc_service*& service : services) {
+      threads.emplace_back([&] {
+        ripc_service_options options;
+        ripc_service_options_init(&options);
+        options.id = kId;
+        start.arrive_and_wait();
+        if (ripc_service_register(context_.get(), &options, &service) == RIPC_ID_IN_USE) ++refused;
+      });
+    }
+    threads.clear();
+    ASSERT_EQ(refused, kThreads - 1);
+    for (ripc_service* service : services) {
+      if (service != nullptr) {
+        EXPECT_EQ(ripc_service_get_id(service), kId);
+      }
+      ripc_service_unregister(service);
+    }
+    ASSERT_EQ(try_register(context_, kId), RIPC_OK) << "the one that won is gone, and its ID free";
+  }
+}
+
+TEST_P(Services, OfSeveralThreadsOfAContextThatTakeAnIdOverTheLastOneHasIt) {
+  constexpr int kThreads = 4;
+  const Context other = make_context();
+  const Service client = make_service(other);
+  std::array<ripc_service*, kThreads> services{};
+  std::latch start(kThreads);
+  std::vector<std::jthread> threads;
+  for (ripc_service*& service : services) {
+    threads.emplace_back([&] {
+      ripc_service_options options;
+      ripc_service_options_init(&options);
+      options.id = kId;
+      options.takeover = 1;
+      start.arrive_and_wait();
+      EXPECT_EQ(ripc_service_register(context_.get(), &options, &service), RIPC_OK) << ripc_last_error();
+    });
+  }
+  threads.clear();
+  ASSERT_EQ(send_text(client, kId, "to whoever has it"), RIPC_OK);
+  int holders = 0;
+  for (ripc_service* service : services) {
+    ripc_message* message = nullptr;
+    const ripc_status status = ripc_receive(service, 0, 0, &message);
+    if (status != RIPC_FENCED) ++holders;
+    if (status == RIPC_EMPTY) {
+      EXPECT_EQ(ripc_receive(service, 0, kLimit, &message), RIPC_OK);
+    }
+    if (message != nullptr) {
+      EXPECT_EQ(text_of(Message(message)), "to whoever has it");
+    }
+  }
+  EXPECT_EQ(holders, 1);
+  for (ripc_service* service : services) ripc_service_unregister(service);
 }
 
 TEST_P(Services, TakeoverReachesAHolderInAnotherProcess) {

@@ -185,7 +185,7 @@ typedef struct ripc_return_buffer {
   size_t size;
 } ripc_return_buffer;
 
-/* Runs once, when the ticket completes. */
+/* Runs once, when the ticket completes; not for a message without long items, which has no ticket. */
 typedef void (*ripc_ticket_callback)(void *user, ripc_status status);
 
 #define RIPC_MAX_ITEMS 64   /* items of one message */
@@ -256,7 +256,7 @@ RIPC_API ripc_status ripc_reply(ripc_service *service, const ripc_message *messa
 
 /* Ends a request: when it returns, its return buffers are the caller's again and no reply writes to them; a write that
  * was going on has ended. RIPC_INVALID_ARGUMENT if the request is unknown or was answered already; RIPC_TIMEOUT if the
- * peer was stopped in the middle of a write: nothing has changed then. */
+ * peer was stopped in the middle of a write: the request goes on then, without the buffers that it was not writing. */
 RIPC_API ripc_status ripc_request_cancel(ripc_service *service, uint64_t request_id);
 
 /* How many bytes the short items of one message to `to` may have in all, if it has `items` items and no return buffers
@@ -339,7 +339,8 @@ typedef enum ripc_receive_flags {
 
 /* Receives one message. timeout 0: RIPC_EMPTY if there is none. RIPC_TIMEOUT, RIPC_INTERRUPTED (ripc_interrupt(), a
  * signal handler that ran in this thread, or a process that was stopped and goes on: receive again), RIPC_FENCED,
- * RIPC_CLOSED, RIPC_LIMIT (max_messages are held: release some), RIPC_NO_MEMORY. */
+ * RIPC_CLOSED, RIPC_LIMIT (max_messages are held: release some), RIPC_NO_MEMORY. A signal ends the wait while it
+ * sleeps; a handler that is to end it in any case, also while it still spins, calls ripc_interrupt(). */
 RIPC_API ripc_status ripc_receive(ripc_service *service, uint32_t flags, uint64_t timeout, ripc_message **message);
 
 /* Receives up to `capacity` messages that are there now; waits only for the first. */

@@ -236,7 +236,8 @@ void Service::plan(Assembly& assembly, const wire::Packet& packet) noexcept {
                 .return_index = returned.return_index,
                 .copied = 0};
       } else {
-        view = failed_view(request ? RIPC_CORRUPT : RIPC_CANCELLED, returned.length, returned.return_index);
+        const bool is_due = request && !request->cancelling;
+        view = failed_view(is_due ? RIPC_CORRUPT : RIPC_CANCELLED, returned.length, returned.return_index);
         increase(counters_.items_discarded);
       }
       continue;

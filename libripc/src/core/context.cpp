@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 
 #include "base/fork_guard.hpp"
 #include "base/loop_wait.hpp"
@@ -77,6 +78,8 @@ Context::~Context() {
     const std::lock_guard lock(mutex_);
     for (auto& [id, service] : services_) services.push_back(service);
     services_.clear();
+    services.insert(services.end(), displaced_.begin(), displaced_.end());
+    displaced_.clear();
   }
   for (const auto& service : services) service->close(*parts_.resolver);
   if (tickets_) tickets_->shut_down();
@@ -95,46 +98,83 @@ Context::~Context() {
 
 // ---- Services ------------------------------------------------------------------------------------------------
 
-Result<Service*> Context::register_service(const ServiceOptions& wanted) {
-  ServiceOptions options = wanted;
-  const bool random = options.id == 0;
-  for (int attempt = 0;; ++attempt) {
-    if (random) options.id = random_service_id();
-    std::shared_ptr<Service> present = service(options.id);
-    if (present) {
-      const bool collision = is_named(options.id) && present->name() != options.name;
-      if (!random && options.takeover && !collision) {
-        present->fence();
-      } else if (!random) {
-        if (collision)
-          return Status(RIPC_NAME_COLLISION, "This context has a service of another name under the same ID: '" +
-                                                 present->name() + "'. Rename one of the two.");
-        return Status(RIPC_ID_IN_USE,
-                      "This context has a service under this ID already: unregister it, or ask for takeover.");
-      } else {
-        continue;
-      }
-    }
-    Result<EventSet> events = EventSet::create();
-    if (!events.ok()) return events.status();
-    auto service = std::make_shared<Service>(*this, options, std::move(*events));
-    Service* const handle = service.get();
-    // Known before it is findable: a notification or a fence may arrive at once.
-    {
-      const std::lock_guard lock(mutex_);
-      if (present) displaced_.push_back(present);
-      services_[options.id] = service;
-    }
-    Status status = service->open(parts_.transports, *parts_.resolver);
-    if (status.ok()) return handle;
-    {
-      const std::lock_guard lock(mutex_);
-      if (const auto found = services_.find(options.id); found != services_.end() && found->second == service)
-        services_.erase(found);
-    }
-    service->close(*parts_.resolver);
-    if (!random || status.code() != RIPC_ID_IN_USE || attempt >= kRandomIdAttempts) return status;
+class Context::Registering {
+ public:
+  Registering(Context& context, ripc_service_id id) : context_(context), id_(id) {
+    std::unique_lock lock(context_.mutex_);
+    (void)wait_in(*context_.loop_, lock, context_.registering_changed_, Deadline::never(),
+                  [this] { return !context_.registering_.contains(id_); });
+    context_.registering_.insert(id_);
   }
+  ~Registering() {
+    {
+      const std::lock_guard lock(context_.mutex_);
+      context_.registering_.erase(id_);
+    }
+    context_.registering_changed_.notify_all();
+    // The responder waits in its loop.
+    if (!context_.loop_->in_loop_thread()) context_.loop_->post([] {});
+  }
+  Registering(const Registering&) = delete;
+  Registering& operator=(const Registering&) = delete;
+
+ private:
+  Context& context_;
+  ripc_service_id id_;
+};
+
+Status Context::check_present(const Service& present, const ServiceOptions& options) const {
+  if (is_named(options.id) && present.name() != options.name)
+    return Status(RIPC_NAME_COLLISION, "This context has a service of another name under the same ID: '" +
+                                           present.name() + "'. Rename one of the two.");
+  if (!options.takeover)
+    return Status(RIPC_ID_IN_USE,
+                  "This context has a service under this ID already: unregister it, or ask for takeover.");
+  return {};
+}
+
+Result<Service*> Context::register_service(const ServiceOptions& wanted) {
+  if (wanted.id != 0) return register_as(wanted);
+  ServiceOptions options = wanted;
+  for (int attempt = 0;; ++attempt) {
+    options.id = random_service_id();
+    Result<Service*> registered = register_as(options);
+    if (registered.ok() || registered.status().code() != RIPC_ID_IN_USE || attempt >= kRandomIdAttempts)
+      return registered;
+  }
+}
+
+Result<Service*> Context::register_as(const ServiceOptions& options) {
+  const Registering registering(*this, options.id);
+  const std::shared_ptr<Service> present = service(options.id);
+  if (present) {
+    if (Status status = check_present(*present, options); !status.ok()) return status;
+  }
+  Result<EventSet> events = EventSet::create();
+  if (!events.ok()) return events.status();
+  auto service = std::make_shared<Service>(*this, options, std::move(*events));
+  Service* const handle = service.get();
+  // Known before it is findable: a notification or a fence may arrive at once.
+  {
+    const std::lock_guard lock(mutex_);
+    if (present) displaced_.push_back(present);
+    services_[options.id] = service;
+  }
+  Status status = service->open(parts_.transports, *parts_.resolver);
+  if (status.ok()) {
+    if (present) present->fence();
+    return handle;
+  }
+  // The present one goes on, if it was not unregistered meanwhile.
+  {
+    const std::lock_guard lock(mutex_);
+    services_.erase(options.id);
+    if (std::erase(displaced_, present) != 0) services_[options.id] = present;
+  }
+  service->close(*parts_.resolver);
+  // What told that it was taken over by yet another one did not find it.
+  if (present) fenced(options.id, UINT64_MAX);
+  return status;
 }
 
 void Context::unregister_service(Service* service) noexcept {
@@ -237,9 +277,15 @@ Result<std::shared_ptr<spi::Channel>> Context::channel_to(ripc_service_id id, st
   }
   if (search) return result_of(*search, deadline);
   // An earlier search may have ended since the first look.
-  std::shared_ptr<spi::Channel> known = known_channel(id);
-  auto found =
-      known ? Result<std::shared_ptr<spi::Channel>>(std::move(known)) : find_channel(id, deadline, resolutions);
+  Result<std::shared_ptr<spi::Channel>> found = known_channel(id);
+  if (*found == nullptr) {
+    try {
+      found = find_channel(id, deadline, resolutions);
+    } catch (const std::bad_alloc&) {
+      // Those that wait must not wait for ever.
+      found = RIPC_NO_MEMORY;
+    }
+  }
   {
     const std::lock_guard lock(searches_mutex_);
     const auto mine = searches_.find(id);

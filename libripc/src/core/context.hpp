@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/event_loop.hpp"
@@ -130,6 +131,10 @@ class Context final : public spi::Host {
                                                 Deadline deadline);
   spi::Transport* transport(const std::string& name) noexcept;
   void reclaim_soon() noexcept;
+  // What a thread holds while it registers an ID: others that register the same one wait for it.
+  class Registering;
+  Result<Service*> register_as(const ServiceOptions& options);
+  Status check_present(const Service& present, const ServiceOptions& options) const;
   std::shared_ptr<Service> service(ripc_service_id id) noexcept;
   std::vector<std::shared_ptr<Service>> services() noexcept;
   std::string transport_names() const;
@@ -146,6 +151,8 @@ class Context final : public spi::Host {
   WindowQueue windows_;
   std::mutex mutex_;
   std::unordered_map<ripc_service_id, std::shared_ptr<Service>> services_;
+  std::unordered_set<ripc_service_id> registering_;
+  std::condition_variable registering_changed_;
   std::vector<std::shared_ptr<Service>> displaced_;  // taken over by another service of this context
   std::mutex searches_mutex_;
   std::condition_variable searches_changed_;

@@ -20,6 +20,7 @@ struct Request {
   ripc_service_id to = 0;
   std::vector<wire::Grant> grants;
   std::vector<ripc_return_buffer> buffers;
+  bool cancelling = false;  // some grants have ended
 };
 
 // Any thread.

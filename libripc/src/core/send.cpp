@@ -181,25 +181,22 @@ void Service::count_sent_first(const ThreadEpoch::Record& thread, std::size_t by
   counters_.short_bytes_sent.fetch_add(bytes, std::memory_order_relaxed);
 }
 
-void Service::push_returns(const SendArguments& arguments, Outgoing& outgoing) {
+// Writes what the reply returns, and decides how each item of it travels.
+void Service::push_returns(const SendArguments& arguments, Outgoing& outgoing, bool may_write) {
   using Way = Outgoing::Way;
-  const Message& request = *arguments.reply_to;
-  Message::Attachments* attachments = request.attachments.get();
-  const bool granted = attachments != nullptr && !attachments->grants.empty() &&
-                       !attachments->replied.exchange(true, std::memory_order_acq_rel);
+  const Message::Attachments* attachments = arguments.reply_to->attachments.get();
   std::bitset<RIPC_MAX_RETURNS> used;
   for (std::size_t index = 0; index < arguments.items.size(); ++index) {
     const ripc_item& item = arguments.items[index];
     if (item.kind != RIPC_ITEM_RETURN) continue;
     outgoing.ways[index] = Way::exposed;
     const std::uint32_t target = item.return_index;
-    if (!granted || target >= attachments->grants.size() || used[target]) continue;
+    if (!may_write || target >= attachments->grants.size() || used[target]) continue;
     const wire::Grant& grant = attachments->grants[target];
     if (item.size > grant.length) continue;
     const ripc_status status = attachments->source->push(grant, bytes_of(item));
     if (status == RIPC_OK) {
       outgoing.ways[index] = Way::returned;
-      counters_.items_returned.fetch_add(1, std::memory_order_relaxed);
       used.set(target);
     } else if (status == RIPC_UNSUPPORTED) {
       outgoing.ways[index] = Way::directed;
@@ -230,7 +227,27 @@ Status Service::send_planned(const SendArguments& arguments, std::shared_ptr<Tic
       if (item.kind == RIPC_ITEM_AUTO && item.size != 0) outgoing.ways[index] = Way::exposed;
     }
   }
-  if (arguments.reply_to != nullptr) push_returns(arguments, outgoing);
+  if (arguments.reply_to == nullptr || arguments.reply_to->request == 0) {
+    if (arguments.reply_to != nullptr) push_returns(arguments, outgoing, false);
+    return send_prepared(arguments, outgoing, std::move(*channel), ticket);
+  }
+  // What is large is not written for a reply that will not go.
+  if (!(*channel)->has_room()) {
+    counters_.again.fetch_add(1, std::memory_order_relaxed);
+    return RIPC_AGAIN;
+  }
+  Message::Attachments* attachments = arguments.reply_to->attachments.get();
+  const bool is_first = attachments != nullptr && !attachments->replied.exchange(true, std::memory_order_acq_rel);
+  push_returns(arguments, outgoing, is_first);
+  Status status = send_prepared(arguments, outgoing, std::move(*channel), ticket);
+  // It may be sent again, and written anew.
+  if (is_first && !status.ok()) attachments->replied.store(false, std::memory_order_release);
+  return status;
+}
+
+Status Service::send_prepared(const SendArguments& arguments, Outgoing& outgoing, std::shared_ptr<spi::Channel> channel,
+                              std::shared_ptr<Ticket>* ticket) {
+  using Way = Outgoing::Way;
   for (std::size_t index = 0; index < arguments.items.size(); ++index) {
     if (outgoing.ways[index] != Way::exposed && outgoing.ways[index] != Way::directed) continue;
     Result<memory::Hold> hold = context_.pool().hold(arguments.items[index].data, arguments.items[index].size);
@@ -243,12 +260,13 @@ Status Service::send_planned(const SendArguments& arguments, std::shared_ptr<Tic
   }
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (attempt > 0) {
-      channel = context_.channel_to(arguments.to, counters_.resolutions);
-      if (!channel.ok()) return channel.status();
+      Result<std::shared_ptr<spi::Channel>> found = context_.channel_to(arguments.to, counters_.resolutions);
+      if (!found.ok()) return found.status();
+      channel = std::move(*found);
     }
-    Status status = transmit(arguments, outgoing, *channel, ticket);
+    Status status = transmit(arguments, outgoing, channel, ticket);
     if (!is_gone(status.code())) return status;
-    context_.drop_channel(**channel);
+    context_.drop_channel(*channel);
   }
   return RIPC_PEER_DEAD;
 }
@@ -280,6 +298,7 @@ Status Service::transmit(const SendArguments& arguments, Outgoing& outgoing,
     wire::Encoder encoder(wire::PacketKind::message, arguments.tag, id());
     std::size_t next = 0;
     std::size_t short_bytes = 0;
+    std::size_t returned = 0;
     bool encodable = true;
     for (std::size_t index = 0; index < arguments.items.size(); ++index) {
       const ripc_item& item = arguments.items[index];
@@ -293,6 +312,7 @@ Status Service::transmit(const SendArguments& arguments, Outgoing& outgoing,
           break;
         case Way::returned:
           encodable = encoder.add(wire::Returned{item.return_index, item.size}) && encodable;
+          ++returned;
           break;
         case Way::directed:
           encodable = encoder.add(wire::Directed{item.return_index, descriptors[next++]}) && encodable;
@@ -319,6 +339,7 @@ Status Service::transmit(const SendArguments& arguments, Outgoing& outgoing,
           .fetch_add(1, std::memory_order_relaxed);
       counters_.short_bytes_sent.fetch_add(short_bytes, std::memory_order_relaxed);
       counters_.long_items_sent.fetch_add(exposed, std::memory_order_relaxed);
+      counters_.items_returned.fetch_add(returned, std::memory_order_relaxed);
       if (woke) counters_.wakes_sent.fetch_add(1, std::memory_order_relaxed);
     } else if (request_id != 0) {
       (void)requests_.take(request_id);
@@ -335,7 +356,7 @@ Status Service::transmit(const SendArguments& arguments, Outgoing& outgoing,
   const Deadline deadline = Deadline::after(arguments.timeout);
   std::shared_ptr<Ticket> opened = context_.tickets().open({.channel = channel,
                                                             .transfer = transfer,
-                                                            .service = id(),
+                                                            .sender = this,
                                                             .holds = std::move(outgoing.holds),
                                                             .ranges = std::move(outgoing.ranges),
                                                             .deadline = deadline.at(),
@@ -385,6 +406,7 @@ Status Service::cancel_request(std::uint64_t id) {
   for (const wire::Grant& grant : request->grants) {
     while (request->channel->end_grant(grant) == RIPC_PENDING) {
       if (deadline.expired()) {
+        request->cancelling = true;
         requests_.put_back(id, std::move(*request));
         return Status(
             RIPC_TIMEOUT,

@@ -73,7 +73,7 @@ void Service::close(spi::Resolver& resolver) noexcept {
   }
   close_ports();
   notifications_->remove_all();
-  context_.tickets().end_service(id());
+  context_.tickets().end_sender(this);
   for (const std::uint64_t request : requests_.ids()) (void)cancel_request(request);
   {
     const std::lock_guard lock(assemblies_mutex_);

@@ -174,10 +174,12 @@ class Service final : private spi::PacketSink {
   std::size_t send_batch(ripc_service_id to, std::span<const ripc_short_message> messages) noexcept;
   Status send_plain(const SendArguments& arguments, bool& fits);
   Status send_planned(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
+  Status send_prepared(const SendArguments& arguments, Outgoing& outgoing, std::shared_ptr<spi::Channel> channel,
+                       std::shared_ptr<Ticket>* ticket);
   Status transmit(const SendArguments& arguments, Outgoing& outgoing, const std::shared_ptr<spi::Channel>& channel,
                   std::shared_ptr<Ticket>* ticket);
   Result<bool> room_at(ripc_service_id to, bool request);
-  void push_returns(const SendArguments& arguments, Outgoing& outgoing);
+  void push_returns(const SendArguments& arguments, Outgoing& outgoing, bool may_write);
 
   Status change_groups(ripc_service_id group, bool join);
   Status send_to_group(const SendArguments& arguments);

@@ -138,8 +138,8 @@ void TicketKeeper::channel_lost(const spi::Channel& channel) noexcept {
   drain();
 }
 
-void TicketKeeper::end_service(ripc_service_id service) noexcept {
-  end_matching([&](const Ticket& ticket) { return ticket.parts_.service == service; }, RIPC_CLOSED);
+void TicketKeeper::end_sender(const void* sender) noexcept {
+  end_matching([&](const Ticket& ticket) { return ticket.parts_.sender == sender; }, RIPC_CLOSED);
 }
 
 void TicketKeeper::end_range(spi::Bytes range) noexcept {

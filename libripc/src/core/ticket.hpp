@@ -28,7 +28,7 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
   struct Parts {
     std::shared_ptr<spi::Channel> channel;
     std::uint64_t transfer = 0;
-    ripc_service_id service = 0;  // the sender
+    const void* sender = nullptr;  // the service, which another one may follow under its ID
     std::vector<memory::Hold> holds;
     std::vector<spi::Bytes> ranges;  // what is exposed
     Nanoseconds deadline = UINT64_MAX;
@@ -66,7 +66,7 @@ class TicketKeeper {
 
   // Ends the open tickets of a service (or those that expose memory overlapping a range) with `status`. When it returns
   // no receiver reads the memory any more, except through a lent view.
-  void end_service(ripc_service_id service) noexcept;
+  void end_sender(const void* sender) noexcept;
   void end_range(spi::Bytes range) noexcept;
   // Ends everything; nothing is held afterwards.
   void shut_down() noexcept;

@@ -71,8 +71,9 @@ std::shared_ptr<Destination> GrantBook::begin_frame(const void* connection, cons
   Slot* slot = slots_.find(frame.key & kSlotMask);
   if (slot == nullptr) return nullptr;
   const std::lock_guard lock(slot->mutex);
-  if (slot->state == State::open && slot->is_named(frame.key, frame.location) && frame.offset == 0 &&
-      frame.value <= slot->size) {
+  // Written before: the reply that was to tell of it could not be sent.
+  const bool may_write = slot->state == State::open || slot->state == State::written;
+  if (may_write && slot->is_named(frame.key, frame.location) && frame.offset == 0 && frame.value <= slot->size) {
     slot->state = State::writing;
     slot->connection = connection;
     slot->push = frame.id;

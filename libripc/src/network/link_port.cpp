@@ -72,6 +72,11 @@ void LinkPort::nudge() noexcept {
   events_.wake();
 }
 
+bool LinkPort::has(const LinkSource& source) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(sources_.begin(), sources_.end(), [&](const auto& own) { return own.get() == &source; });
+}
+
 std::size_t LinkPort::source_count() const noexcept {
   const std::lock_guard lock(mutex_);
   return sources_.size();

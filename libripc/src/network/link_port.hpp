@@ -28,6 +28,7 @@ class LinkPort : public spi::Port {
   const spi::PortOptions& options() const noexcept { return options_; }
   std::uint64_t incarnation() const noexcept { return incarnation_.load(); }
   EventSet& events() const noexcept { return events_; }
+  bool has(const LinkSource& source) const noexcept;
   bool closed() const noexcept { return closing_.load(std::memory_order_acquire); }
   // A source has died or been closed: makes the receiver look.
   void nudge() noexcept;

@@ -73,11 +73,11 @@ void SessionTransport::on(const SessionPointer& session, const wire::session::Op
 // Under the mutex. The port that takes one more link.
 Result<UdpPort*> SessionTransport::port_for(const SessionPointer& session, ripc_service_id service,
                                             std::uint32_t link) {
-  const auto found = ports_.find(service);
-  if (found == ports_.end() || found->second->closed()) return RIPC_NO_SERVICE;
+  UdpPort* const port = ports_.find(service);
+  if (port == nullptr || port->closed()) return RIPC_NO_SERVICE;
   if (session->sources.contains(link)) return RIPC_CORRUPT;
-  if (found->second->source_count() >= found->second->options().max_senders) return RIPC_REFUSED;
-  return found->second;
+  if (port->source_count() >= port->options().max_senders) return RIPC_REFUSED;
+  return port;
 }
 
 void SessionTransport::on(const SessionPointer& session, const wire::session::OpenDatagram& frame) {
@@ -224,8 +224,8 @@ void SessionTransport::with_source(const SessionPointer& session, std::uint32_t 
   const std::lock_guard lock(mutex_);
   const auto source = session->sources.find(link);
   if (source == session->sources.end()) return;
-  const auto port = ports_.find(session->source_services[link]);
-  if (port != ports_.end() && !port->second->closed()) use(*port->second, source->second);
+  UdpPort* const port = ports_.find(session->source_services[link]);
+  if (port != nullptr && !port->closed() && port->has(*source->second)) use(*port, source->second);
 }
 
 void SessionTransport::on(const SessionPointer& session, const wire::session::Hear& frame) {
@@ -243,7 +243,7 @@ void SessionTransport::on(const SessionPointer& session, const wire::session::He
 
 void SessionTransport::for_each_port(const std::function<void(UdpPort&)>& visit) {
   const std::lock_guard lock(mutex_);
-  for (const auto& [service, port] : ports_) visit(*port);
+  ports_.for_each(visit);
 }
 
 }  // namespace ripc::network

@@ -133,16 +133,16 @@ Result<std::unique_ptr<spi::Port>> SessionTransport::open_port(const spi::PortOp
   auto port = make_port(options, events, [this](LinkPort& closing) {
     const ripc_service_id id = closing.options().id;
     const std::lock_guard lock(mutex_);
+    ports_.remove(id, static_cast<UdpPort&>(closing));
     // A service that took the ID over has a port of its own, and sources of its own.
-    const auto found = ports_.find(id);
-    if (found == ports_.end() || found->second != &closing) return;
-    ports_.erase(found);
     for (const SessionPointer& session : sessions_) {
-      std::erase_if(session->sources, [&](const auto& entry) { return session->source_services[entry.first] == id; });
+      std::erase_if(session->sources, [&](const auto& entry) {
+        return session->source_services[entry.first] == id && closing.has(*entry.second);
+      });
     }
   });
   const std::lock_guard lock(mutex_);
-  ports_[options.id] = port.get();
+  ports_.add(options.id, *port);
   return std::unique_ptr<spi::Port>(std::move(port));
 }
 
@@ -305,7 +305,7 @@ void SessionTransport::link_failed(const std::shared_ptr<LinkChannel>& channel, 
 }
 
 void SessionTransport::nudge_port(ripc_service_id service) noexcept {
-  if (const auto found = ports_.find(service); found != ports_.end()) found->second->nudge();
+  ports_.for_each_of(service, [](UdpPort& port) { port.nudge(); });
 }
 
 }  // namespace ripc::network

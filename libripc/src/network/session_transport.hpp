@@ -23,6 +23,7 @@
 #include "network/session.hpp"
 #include "network/udp_channel.hpp"
 #include "network/udp_port.hpp"
+#include "spi/port_table.hpp"
 #include "spi/transport.hpp"
 #include "wire/session.hpp"
 
@@ -206,7 +207,7 @@ class SessionTransport : public spi::Transport {
   std::vector<SessionPointer> sessions_;
   std::unordered_map<std::string, SessionPointer> outgoing_;  // by what they were dialed by
   std::unordered_map<std::uint64_t, QuestionPointer> questions_;
-  std::unordered_map<ripc_service_id, UdpPort*> ports_;
+  spi::PortTable<UdpPort> ports_;
 };
 
 }  // namespace ripc::network

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
+#include "core/service.hpp"
 #include "fake_source.hpp"
 
 namespace ripc::core {
@@ -39,6 +42,36 @@ TEST_F(Contexts, AnOptionalTransportThatCannotStartIsLeftOut) {
   const std::vector<spi::Address> addresses = (*context)->addresses();
   ASSERT_EQ(addresses.size(), 1u);
   EXPECT_EQ(addresses.front().transport, "fake");
+}
+
+TEST_F(Contexts, ATakeoverThatFailsLeavesTheHolderWhatItHas) {
+  ContextParts parts;
+  parts.id = 1;
+  parts.pool = std::make_unique<memory::Pool>(std::uint64_t{64} << 20);
+  parts.transports.push_back(std::make_unique<FakeTransport>(sources_));
+  auto made = std::make_unique<FakeResolver>();
+  FakeResolver& resolver = *made;
+  parts.resolver = std::move(made);
+  Result<std::unique_ptr<Context>> context = Context::create(std::move(parts));
+  ASSERT_TRUE(context.ok());
+  ServiceOptions options;
+  options.id = 42;
+  Result<Service*> holder = (*context)->register_service(options);
+  ASSERT_TRUE(holder.ok());
+
+  resolver.publication = RIPC_TIMEOUT;
+  options.takeover = true;
+  EXPECT_EQ((*context)->register_service(options).status().code(), RIPC_TIMEOUT);
+  std::array<Message*, 1> messages{};
+  std::size_t count = 0;
+  EXPECT_EQ((*holder)->receive(0, 0, messages, count), RIPC_EMPTY) << "not RIPC_FENCED";
+  options.takeover = false;
+  resolver.publication = {};
+  EXPECT_EQ((*context)->register_service(options).status().code(), RIPC_ID_IN_USE);
+
+  options.takeover = true;
+  EXPECT_TRUE((*context)->register_service(options).ok());
+  EXPECT_EQ((*holder)->receive(0, 0, messages, count), RIPC_FENCED);
 }
 
 }  // namespace

@@ -171,6 +171,8 @@ class FakeTransport final : public spi::Transport {
 
 class FakeResolver final : public spi::Resolver {
  public:
+  Status publication;  // what a service that wants to be published is told
+
   std::string_view name() const noexcept override { return "fake"; }
   Result<spi::ServiceRecord> resolve(ripc_service_id id, Deadline) override {
     spi::ServiceRecord record;
@@ -182,7 +184,7 @@ class FakeResolver final : public spi::Resolver {
   }
   Status publish(spi::ServiceRecord& record, bool, std::vector<spi::ServiceRecord>*) override {
     record.incarnation = 1;
-    return {};
+    return publication;
   }
   Status update(const spi::ServiceRecord&) override { return {}; }
   void withdraw(const spi::ServiceRecord&) noexcept override {}

@@ -20,6 +20,8 @@ using State = FakeChannel::State;
 
 constexpr Nanoseconds kPatience = 30'000'000'000;
 constexpr Nanoseconds kSpin = 10'000;
+// Stand for services.
+constexpr char kSender = 0, kOther = 0;
 
 struct Outcome {
   std::atomic<int> calls{0};
@@ -49,11 +51,11 @@ class TicketTest : public testing::Test {
   }
 
   std::shared_ptr<Ticket> open(std::uint64_t transfer, Nanoseconds deadline = UINT64_MAX, Outcome* outcome = nullptr,
-                               ripc_service_id service = 1) {
+                               const void* sender = &kSender) {
     Ticket::Parts parts;
     parts.channel = channel_;
     parts.transfer = transfer;
-    parts.service = service;
+    parts.sender = sender;
     parts.deadline = deadline;
     if (outcome != nullptr) parts.callback = Outcome::note;
     parts.user = outcome;
@@ -65,7 +67,7 @@ class TicketTest : public testing::Test {
     Ticket::Parts parts;
     parts.channel = channel_;
     parts.transfer = transfer;
-    parts.service = 1;
+    parts.sender = &kSender;
     parts.ranges.emplace_back(lease_, 5000);
     parts.holds.push_back(std::move(pool_.hold(lease_, 5000)).value());
     EXPECT_TRUE(pool_.release(lease_).ok());
@@ -251,10 +253,10 @@ TEST_F(TicketTest, EndsWhenTheChannelIsLost) {
   EXPECT_TRUE(eventually([&] { return outcome.calls == 1; }));
 }
 
-TEST_F(TicketTest, EndServiceEndsItsTicketsOnly) {
+TEST_F(TicketTest, EndSenderEndsItsTicketsOnly) {
   const std::uint64_t mine = channel_->make_transfer(), other = channel_->make_transfer();
-  const auto ticket = open(mine, UINT64_MAX, nullptr, 1), stays = open(other, UINT64_MAX, nullptr, 2);
-  keeper_->end_service(1);
+  const auto ticket = open(mine), stays = open(other, UINT64_MAX, nullptr, &kOther);
+  keeper_->end_sender(&kSender);
   EXPECT_EQ(ticket->poll(), RIPC_CLOSED);
   EXPECT_EQ(stays->poll(), RIPC_PENDING);
 }
@@ -278,10 +280,10 @@ TEST_F(TicketTest, EndRangeEndsTicketsThatExposeAByteOfIt) {
   EXPECT_EQ(after->poll(), RIPC_PENDING);
 }
 
-TEST_F(TicketTest, EndServiceKeepsLentMemoryUntilTheViewIsGivenBack) {
+TEST_F(TicketTest, EndSenderKeepsLentMemoryUntilTheViewIsGivenBack) {
   const std::uint64_t transfer = channel_->make_transfer(State::lent);
   const auto ticket = open_with_lease(transfer);
-  keeper_->end_service(1);
+  keeper_->end_sender(&kSender);
   EXPECT_EQ(ticket->poll(), RIPC_CLOSED);
   EXPECT_TRUE(memory_is_held());
   channel_->finish(transfer, RIPC_OK);

@@ -146,10 +146,10 @@ Result<wire::control::Opened> ShmTransport::accept_link(const PeerPointer& peer,
                                                         std::array<int, 3>& descriptors, UniqueFd& memory_descriptor,
                                                         UniqueFd& doorbell_descriptor) {
   const std::lock_guard lock(mutex_);
-  const auto found = ports_.find(message.service);
-  if (found == ports_.end()) return RIPC_NO_SERVICE;
+  ShmPort* const found = ports_.find(message.service);
+  if (found == nullptr) return RIPC_NO_SERVICE;
   if (peer->sources.contains(message.link)) return RIPC_CORRUPT;
-  ShmPort& port = *found->second;
+  ShmPort& port = *found;
   const spi::PortOptions& options = port.options();
   if (port.source_count() >= options.max_senders || port.sources_of(*peer->connection) >= kMaxLinks)
     return RIPC_REFUSED;

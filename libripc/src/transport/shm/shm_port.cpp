@@ -75,6 +75,11 @@ std::size_t ShmPort::source_count() const noexcept {
   return sources_.size();
 }
 
+bool ShmPort::has(const ShmSource& source) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(sources_.begin(), sources_.end(), [&](const auto& own) { return own.get() == &source; });
+}
+
 std::size_t ShmPort::sources_of(const Connection& connection) const noexcept {
   const std::lock_guard lock(mutex_);
   return static_cast<std::size_t>(std::count_if(

@@ -38,6 +38,7 @@ class ShmPort final : public spi::Port {
   std::uint64_t incarnation() const noexcept { return incarnation_.load(); }
   const ServiceStateTable::Slot& state() const noexcept { return state_; }
   Status add_source(std::shared_ptr<ShmSource> source);
+  bool has(const ShmSource& source) const noexcept;
   // Its sources, also those that are dead and not yet emptied by the receiver.
   std::size_t sources_of(const Connection& connection) const noexcept;
   // Something about a source changed (it died, data for a pull arrived): makes the receiver look.

@@ -315,13 +315,16 @@ Result<std::unique_ptr<spi::Port>> ShmTransport::open_port(const spi::PortOption
   auto port = std::make_unique<ShmPort>(options, events, std::move(*state), [this](ShmPort& closing) {
     const ripc_service_id id = closing.options().id;
     const std::lock_guard lock(mutex_);
-    if (const auto found = ports_.find(id); found != ports_.end() && found->second == &closing) ports_.erase(found);
+    ports_.remove(id, closing);
+    // A service that took the ID over has a port of its own, and sources of its own.
     for (const PeerPointer& peer : peers_) {
-      std::erase_if(peer->sources, [&](const auto& entry) { return peer->source_services[entry.first] == id; });
+      std::erase_if(peer->sources, [&](const auto& entry) {
+        return peer->source_services[entry.first] == id && closing.has(*entry.second);
+      });
     }
   });
   const std::lock_guard lock(mutex_);
-  ports_[options.id] = port.get();
+  ports_.add(options.id, *port);
   return std::unique_ptr<spi::Port>(std::move(port));
 }
 
@@ -442,7 +445,7 @@ void ShmTransport::arena_gone(std::uint32_t arena) noexcept {
 }
 
 void ShmTransport::nudge_port(ripc_service_id service) noexcept {
-  if (const auto found = ports_.find(service); found != ports_.end()) found->second->nudge();
+  ports_.for_each_of(service, [](ShmPort& port) { port.nudge(); });
 }
 
 std::shared_ptr<ShmChannel> ShmTransport::channel(const PeerPointer& peer, std::uint64_t link) {

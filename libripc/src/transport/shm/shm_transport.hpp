@@ -14,6 +14,7 @@
 
 #include "base/fork_guard.hpp"
 #include "base/runtime_directory.hpp"
+#include "spi/port_table.hpp"
 #include "spi/transport.hpp"
 #include "transport/shm/connection.hpp"
 #include "transport/shm/service_state.hpp"
@@ -134,7 +135,7 @@ class ShmTransport final : public spi::Transport {
   std::vector<PeerPointer> peers_;
   std::unordered_map<std::string, PeerPointer> outgoing_;  // by locator
   std::unordered_map<std::uint64_t, std::shared_ptr<Question>> questions_;
-  std::unordered_map<ripc_service_id, ShmPort*> ports_;
+  spi::PortTable<ShmPort> ports_;
   std::unordered_map<std::string, std::shared_ptr<RuntimeDirectory>> other_directories_;
 };
 

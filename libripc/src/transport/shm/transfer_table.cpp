@@ -228,9 +228,16 @@ ripc_status TransferTaker::finish(Key key, ripc_status status, bool& tell) noexc
 
 bool TransferTaker::begin_write(Key grant) noexcept {
   if (grant.slot >= kGrantSlots) return false;
-  std::uint64_t expected = word(grant.generation, GrantState::open);
-  return control_->grants[grant.slot].compare_exchange_strong(expected, word(grant.generation, GrantState::writing),
-                                                              std::memory_order_seq_cst, std::memory_order_acquire);
+  const std::uint64_t open = word(grant.generation, GrantState::open);
+  const std::uint64_t written = word(grant.generation, GrantState::written);
+  std::uint64_t value = open;
+  do {
+    if (control_->grants[grant.slot].compare_exchange_strong(value, word(grant.generation, GrantState::writing),
+                                                             std::memory_order_seq_cst, std::memory_order_acquire))
+      return true;
+    // Written before: the reply that was to tell of it could not be sent.
+  } while (value == open || value == written);
+  return false;
 }
 
 void TransferTaker::end_write(Key grant, bool written) noexcept {

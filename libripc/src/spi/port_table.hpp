@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The open ports of a transport by their services. While a service takes over an ID of its own context, both have one.
+#pragma once
+
+#include <algorithm>
+#include <unordered_map>
+#include <vector>
+
+#include "ripc/ripc.h"
+
+namespace ripc::spi {
+
+// For the thread that holds the transport's mutex. Owns no port.
+template <typename P>
+class PortTable {
+ public:
+  void add(ripc_service_id id, P& port) { ports_[id].push_back(&port); }
+
+  // From now on the port that was opened before it, if that is still there, is the service's again.
+  void remove(ripc_service_id id, const P& port) noexcept {
+    const auto found = ports_.find(id);
+    if (found == ports_.end()) return;
+    std::erase(found->second, &port);
+    if (found->second.empty()) ports_.erase(found);
+  }
+
+  // The one that takes new links: opened last. nullptr: there is no such service.
+  P* find(ripc_service_id id) const noexcept {
+    const auto found = ports_.find(id);
+    return found == ports_.end() ? nullptr : found->second.back();
+  }
+
+  template <typename Visit>
+  void for_each_of(ripc_service_id id, Visit&& visit) const {
+    if (const auto found = ports_.find(id); found != ports_.end()) {
+      for (P* port : found->second) visit(*port);
+    }
+  }
+
+  template <typename Visit>
+  void for_each(Visit&& visit) const {
+    for (const auto& [id, ports] : ports_) {
+      for (P* port : ports) visit(*port);
+    }
+  }
+
+ private:
+  std::unordered_map<ripc_service_id, std::vector<P*>> ports_;
+};
+
+}  // namespace ripc::spi
