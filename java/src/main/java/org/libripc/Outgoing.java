@@ -16,10 +16,10 @@ import org.libripc.internal.NativeBlock;
  * A message to send: up to 64 items, a tag, return buffers. Made once and used again and again
  * ({@link #clear}) it makes no garbage. One thread at a time.
  *
- * <p>Items are buffers from position to limit, which stay as they are. Of items of up to {@value
- * #INLINE_ITEM} bytes, and of heap buffers, the bytes are copied when they are added; larger direct
- * buffers are only referred to, and must not change until the send has returned, or the ticket is
- * complete if they travel as long items.
+ * <p>Items are buffers from position to limit as they are when they are added; those stay as they
+ * are. Of items of up to {@value #INLINE_ITEM} bytes, and of heap buffers, the bytes are copied
+ * when they are added; larger direct buffers are only referred to, and must not change until the
+ * send has returned, or the ticket is complete if they travel as long items.
  */
 public final class Outgoing {
   /** Items up to this size are copied by {@link #add}. */
@@ -49,6 +49,9 @@ public final class Outgoing {
   private final ByteBuffer[]
       sources = // of items that are not inline: a reference costs more than it looks
       new ByteBuffer[Layout.MAX_ITEMS];
+  // Where an item's bytes were in its source when it was added: the buffer is the application's.
+  private final int[] positions = new int[Layout.MAX_ITEMS];
+  private final int[] sizes = new int[Layout.MAX_ITEMS];
   // Where an item's copy is; -1: it is not inline.
   private final int[] inlineAt = new int[Layout.MAX_ITEMS];
   private final int[] kinds = new int[Layout.MAX_ITEMS];
@@ -127,6 +130,7 @@ public final class Outgoing {
     boolean inline =
         copied && size <= INLINE - inlineUsed && (kind == ItemKind.AUTO || kind == ItemKind.SHORT);
     kinds[count] = kind.ordinal();
+    sizes[count] = size;
     int at = ITEMS + count * Item.BYTES;
     memory.putLong(at + Item.SIZE, size);
     memory.putInt(at + Item.RETURN_INDEX, returnIndex);
@@ -136,6 +140,7 @@ public final class Outgoing {
       inlineUsed += (size + 7) & ~7;
     } else {
       inlineAt[count] = -1;
+      positions[count] = item.position();
       sources[count] = item;
       referring = true;
     }
@@ -240,8 +245,7 @@ public final class Outgoing {
       if (kind == RETURN && !returns) kind = LONG;
       memory.putInt(at + Item.KIND, kind);
       boolean here = kind == SHORT && inlineAt[index] >= 0;
-      long address =
-          here ? block.address + inlineAt[index] : stableAddress(ripc, source(index), held);
+      long address = here ? block.address + inlineAt[index] : stableAddress(ripc, index, held);
       memory.putLong(at + Item.DATA, address);
     }
     clearOptions();
@@ -267,26 +271,24 @@ public final class Outgoing {
     }
   }
 
-  private ByteBuffer source(int index) {
-    if (inlineAt[index] < 0) return sources[index];
-    // This memory is used again at once: of heap buffers there is a copy for the ticket.
-    byte[] copy = new byte[(int) memory.getLong(ITEMS + index * Item.BYTES + Item.SIZE)];
-    memory.get(inlineAt[index], copy);
-    return ByteBuffer.wrap(copy);
-  }
-
-  private static long stableAddress(Ripc ripc, ByteBuffer source, List<Object> held) {
-    if (source.isDirect()) {
+  private long stableAddress(Ripc ripc, int index, List<Object> held) {
+    ByteBuffer source = sources[index];
+    if (inlineAt[index] < 0 && source.isDirect()) {
       long start = ripc.binding().addressOf(source);
-      long address = start + source.position();
       PoolMemory pool = ripc.pool().findAndRetain(start);
       held.add(pool != null ? pool : source);
       if (pool != null) held.add(source);
-      return address;
+      return start + positions[index];
     }
-    PoolMemory copy = ripc.pool().lease(Math.max(1, source.remaining()));
+    // The memory of inline items is used again at once.
+    PoolMemory copy = ripc.pool().lease(sizes[index]);
     held.add(copy);
-    copy.root().put(0, source, source.position(), source.remaining());
+    if (inlineAt[index] < 0) {
+      // Its limit may have moved too.
+      copy.root().put(0, source.duplicate().clear(), positions[index], sizes[index]);
+    } else {
+      copy.root().put(0, memory, inlineAt[index], sizes[index]);
+    }
     return copy.address;
   }
 

@@ -126,6 +126,30 @@ class LongSendTest extends PairTest {
   }
 
   @Test
+  void anItemIsWhatWasBetweenPositionAndLimitWhenItWasAdded() throws Exception {
+    byte[] heap = new byte[100_000];
+    pattern(100_000, 16).get(heap);
+    for (ItemKind kind : new ItemKind[] {ItemKind.LONG, ItemKind.SHORT, ItemKind.AUTO}) {
+      int size = kind == ItemKind.SHORT ? 3000 : 90_000;
+      for (ByteBuffer source : new ByteBuffer[] {pattern(100_000, 16), ByteBuffer.wrap(heap)}) {
+        Outgoing message = new Outgoing();
+        for (int round = 0; round < 2; ++round) {
+          if (kind != ItemKind.SHORT) post(size);
+          source.clear().position(10).limit(10 + size);
+          message.clear().add(source, kind);
+          if (round == 0) source.position(source.limit()); // as what reads from it does
+          if (round == 1) source.limit(20);
+          Ticket ticket = client.send(server.id(), message, LIMIT, TimeUnit.SECONDS);
+          try (Message received = receive(server)) {
+            assertEquals(pattern(100_000, 16).slice(10, size), received.item(0));
+          }
+          assertEquals(Status.OK, finalStatus(ticket));
+        }
+      }
+    }
+  }
+
+  @Test
   void withoutAWindowTheItemFailsOnBothSides() throws Exception {
     Ticket ticket = client.send(server.id(), new Outgoing().add(pattern(50_000, 7), ItemKind.LONG));
     try (Message received = receive(server)) {
