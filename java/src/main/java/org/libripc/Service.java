@@ -208,12 +208,15 @@ public final class Service implements AutoCloseable {
    * A batch to receive into.
    *
    * @param capacity the most messages at once, from 1 to 64
-   * @param bytes room for the bytes of their short items; larger ones get memory of their own
+   * @param bytes room for the bytes of their short items; larger ones get memory of their own. With
+   *     2728 bytes for each message it must fit one direct buffer, of less than 2 GB
    */
   public MessageBatch batch(int capacity, int bytes) {
     if (capacity < 1 || capacity > 64)
       throw new IllegalArgumentException("the capacity of a batch is 1 to 64");
-    if (bytes < 0) throw new IllegalArgumentException("the number of bytes is negative");
+    if (bytes < 0 || bytes > Integer.MAX_VALUE - capacity * Layout.Record.LARGEST)
+      throw new IllegalArgumentException(
+          "a batch has no room for " + bytes + " bytes: it takes 0 to 2 GB");
     return new MessageBatch(this, capacity, bytes);
   }
 

@@ -146,6 +146,11 @@ class MisuseTest extends PairTest {
     assertThrows(RipcException.class, () -> Ripc.builder().transports("pigeons").open());
     assertThrows(NullPointerException.class, () -> client.send(null, bytes("x")));
     assertThrows(NullPointerException.class, () -> client.send(server.id(), (ByteBuffer) null));
+    assertThrows(IllegalArgumentException.class, () -> server.batch(0, 100));
+    assertThrows(IllegalArgumentException.class, () -> server.batch(65, 100));
+    assertThrows(IllegalArgumentException.class, () -> server.batch(1, -1));
+    assertThrows(IllegalArgumentException.class, () -> server.batch(64, Integer.MAX_VALUE));
+    assertThrows(IllegalArgumentException.class, () -> server.batch(1, Integer.MAX_VALUE - 2727));
     ReceiveWindow window = new ReceiveWindow(ByteBuffer.allocateDirect(10));
     client.post(window);
     assertThrows(IllegalStateException.class, () -> client.post(window));
