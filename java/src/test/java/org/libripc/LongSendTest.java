@@ -14,6 +14,8 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
+import org.libripc.internal.Layout;
+import org.libripc.internal.NativeBlock;
 
 /** Long messages: windows, tickets, lending, and whose memory it is. */
 class LongSendTest extends PairTest {
@@ -297,6 +299,29 @@ class LongSendTest extends PairTest {
       assertEquals(Status.OK, finalStatus(ticket));
       assertThrows(IllegalStateException.class, () -> received.borrow(0));
       assertThrows(IllegalStateException.class, () -> received.copyTo(0, 0, end));
+    }
+  }
+
+  @Test
+  void aLentItemIsReadWhereItLiesAlsoIfItsRecordIsWrittenOver() throws Exception {
+    server.lending(true);
+    try (RegisteredBuffer buffer = leased(300_000, 17);
+        MessageBatch batch = server.batch(1, 0)) {
+      client.send(server.id(), new Outgoing().add(buffer, ItemKind.LONG));
+      assertEquals(1, server.receive(batch, LIMIT, TimeUnit.SECONDS));
+      Message received = batch.get(0);
+      assertEquals(ViewKind.LENT, received.kind(0));
+      // What another thread's receive does to it while this one is in a call.
+      NativeBlock other = new NativeBlock(1000);
+      ByteBuffer record = batch.chunk().block.bytes;
+      record.putLong(Layout.Record.HEAD + Layout.View.DATA, other.address);
+      record.putLong(Layout.Record.HEAD + Layout.View.SIZE, 1L << 40);
+      ByteBuffer copy = ByteBuffer.allocateDirect(1000);
+      assertEquals(1000, received.copyTo(0, 0, copy));
+      assertEquals(pattern(300_000, 17).slice(0, 1000), copy.flip());
+      assertEquals(pattern(300_000, 17), received.borrow(0));
+      assertThrows(IndexOutOfBoundsException.class, () -> received.copyTo(0, 300_001, copy));
+      NativeBlock.keep(other);
     }
   }
 
