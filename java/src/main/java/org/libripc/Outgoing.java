@@ -69,6 +69,7 @@ public final class Outgoing {
   private final ByteBuffer[]
       sources = // of items that are not inline: a reference costs more than it looks
       new ByteBuffer[Layout.MAX_ITEMS];
+  private final RegisteredBuffer[] leases = new RegisteredBuffer[Layout.MAX_ITEMS];
   // Where an item's bytes were in its source when it was added: the buffer is the application's.
   private final int[] positions = new int[Layout.MAX_ITEMS];
   private final int[] sizes = new int[Layout.MAX_ITEMS];
@@ -99,7 +100,10 @@ public final class Outgoing {
 
   /** Empties it. Returns this. */
   public Outgoing clear() {
-    if (referring) Arrays.fill(sources, 0, count, null);
+    if (referring) {
+      Arrays.fill(sources, 0, count, null);
+      Arrays.fill(leases, 0, count, null);
+    }
     if (returnCount != 0) Arrays.fill(attached, 0, returnCount, null);
     referring = false;
     count = 0;
@@ -135,9 +139,12 @@ public final class Outgoing {
     return add(item, kind, 0);
   }
 
-  /** Adds all of a leased buffer. Returns this. */
+  /** Adds all of a leased buffer, which is not released before the send. Returns this. */
   public Outgoing add(RegisteredBuffer item, ItemKind kind) {
-    return add(item.buffer(), kind);
+    int index = count;
+    add(item.buffer(), kind);
+    if (inlineAt[index] < 0) leases[index] = item;
+    return this;
   }
 
   /**
@@ -169,6 +176,7 @@ public final class Outgoing {
       inlineAt[index] = -1;
       positions[index] = item.position();
       sources[index] = item;
+      leases[index] = null;
       referring = true;
     }
     count = index + 1;
@@ -328,7 +336,8 @@ public final class Outgoing {
     if (source == null || size > source.capacity() - position) throw mixture();
     if (from < 0 && source.isDirect()) {
       long start = ripc.binding().addressOf(source);
-      PoolMemory pool = ripc.pool().findAndRetain(start);
+      RegisteredBuffer lease = leases[index];
+      PoolMemory pool = lease != null ? lease.retainedMemory() : ripc.pool().findAndRetain(start);
       held.add(pool != null ? pool : source);
       if (pool != null) held.add(source);
       return start + position;

@@ -110,7 +110,14 @@ public final class RegisteredBuffer implements AutoCloseable {
     return net.memory;
   }
 
-  private static IllegalStateException released() {
+  /** The memory with one user more, shown to the application or to peers. */
+  PoolMemory retainedMemory() {
+    PoolMemory memory = memory();
+    if (!memory.tryRetain()) throw released();
+    return memory;
+  }
+
+  static IllegalStateException released() {
     return new IllegalStateException(
         "This buffer was released: lease another one, or retain() it for each user.");
   }
