@@ -75,6 +75,19 @@ class BufferTest extends PairTest {
   }
 
   @Test
+  void closingItTwiceTakesNobodyElsesUse() throws Exception {
+    RegisteredBuffer buffer = clientContext.lease(70_000).retain();
+    List<Thread> closers = new ArrayList<>();
+    for (int number = 0; number < 4; ++number) closers.add(thread(buffer::close));
+    for (Thread closer : closers) closer.join();
+    buffer.close();
+    assertEquals(1, buffer.users(), "the one that has retained it");
+    assertTrue(buffer.release());
+    buffer.close();
+    assertThrows(IllegalStateException.class, buffer::release);
+  }
+
+  @Test
   void whatIsSentAfterItsReleaseIsDetectedAndThePoolStaysWhole() throws Exception {
     Outgoing message = new Outgoing();
     ByteBuffer view;
