@@ -448,8 +448,7 @@ public final class Service implements AutoCloseable {
     ripc.windowsReturnedOf(this);
     sender.drop();
     notifications.values().forEach(Callbacks::removeHandler);
-    ripc.registered().remove(this);
-    ripc.guard().leave();
+    ripc.gone(this);
   }
 
   @Override

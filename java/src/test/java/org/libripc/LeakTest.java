@@ -73,6 +73,10 @@ class LeakTest extends PairTest {
           try (Ripc ripc = context()) {
             Service service = ripc.register();
             ripc.lease(100_000).release();
+            try (RegisteredBuffer window = ripc.lease(5000)) {
+              ripc.post(new ReceiveWindow(window));
+            }
+            ripc.post(new ReceiveWindow(ByteBuffer.allocateDirect(100)));
             service.send(server.id(), bytes("hello"));
             receive(server).close();
           }
