@@ -118,12 +118,13 @@ final class Sender {
 
   private Ticket sendBegun(long to, Outgoing message, boolean group, MessageHandle replyTo) {
     List<Object> held = new ArrayList<>();
-    Ticket ticket = !group && message.mayBeLong() ? new Ticket(ripc, held) : null;
     ReturnBuffer[] returns = message.returnBuffers();
+    Ticket ticket = null;
     boolean kept = false;
     int status;
     service.enter();
     try {
+      if (!group && message.mayBeLong()) ticket = new Ticket(ripc, held);
       long user = ticket == null ? 0 : ticket.user();
       int items = message.prepare(ripc, held, user, group, replyTo != null, returns);
       status =

@@ -294,21 +294,24 @@ public final class Service implements AutoCloseable {
 
   /** Lets peers run a handler. The notification is to be passed to them. */
   public Notification register(NotificationHandler handler) {
-    long user = Callbacks.add(Objects.requireNonNull(handler));
+    Objects.requireNonNull(handler);
     NativeBlock block = new NativeBlock(Layout.NotificationName.BYTES);
+    enter();
     try {
-      call(
-          () ->
-              binding.notificationRegister(
-                  handle, Callbacks.NOTIFICATION_ADDRESS, user, block.address));
-    } catch (RuntimeException failure) {
-      Callbacks.removeHandler(user);
-      throw failure;
+      long user = Callbacks.add(handler);
+      int status =
+          binding.notificationRegister(handle, Callbacks.NOTIFICATION_ADDRESS, user, block.address);
+      if (status != 0) {
+        Callbacks.removeHandler(user);
+        throw RipcException.ofLastCall(status);
+      }
+      Notification notification =
+          new Notification(id, block.bytes.getLong(Layout.NotificationName.HANDLE));
+      notifications.put(notification, user); // in here: the end of the service removes the handlers
+      return notification;
+    } finally {
+      guard.leave();
     }
-    Notification notification =
-        new Notification(id, block.bytes.getLong(Layout.NotificationName.HANDLE));
-    notifications.put(notification, user);
-    return notification;
   }
 
   /**
