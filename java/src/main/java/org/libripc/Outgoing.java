@@ -20,12 +20,13 @@ import org.libripc.internal.NativeBlock;
  * IllegalStateException}, or a message that is a mixture, and nothing worse.
  *
  * <p>Items are buffers from position to limit as they are when they are added; those stay as they
- * are. Of items of up to {@value #INLINE_ITEM} bytes, and of heap buffers, the bytes are copied
- * when they are added; larger direct buffers are only referred to, and must not change until the
- * send has returned, or the ticket is complete if they travel as long items.
+ * are. Their bytes must not change until the send has returned, or, of direct buffers that travel
+ * as long items, until the ticket is complete. Only of items of kind {@link ItemKind#AUTO} and
+ * {@link ItemKind#SHORT} that are in a heap buffer or have up to {@value #INLINE_ITEM} bytes, and
+ * as long as all of those together have up to 4 KiB, the bytes are copied when they are added.
  */
 public final class Outgoing {
-  /** Items up to this size are copied by {@link #add}. */
+  /** Short items up to this size are copied by {@link #add}, while there is room for them. */
   public static final int INLINE_ITEM = 1024;
 
   private static final int INLINE = 4096;

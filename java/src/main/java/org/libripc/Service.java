@@ -82,7 +82,7 @@ public final class Service implements AutoCloseable {
    *
    * <p>Short items are gathered during the call. Long items travel until the ticket is complete:
    * memory of the pool may be released before, other direct buffers are kept by the ticket and must
-   * not change; heap buffers are copied.
+   * not change; heap buffers are copied by this call.
    *
    * @return complete already if all items are short
    * @throws RipcException.NoRoom if the peer has no room: nothing was sent

@@ -152,6 +152,30 @@ class LongSendTest extends PairTest {
   }
 
   @Test
+  void whatAddCopiesMayChangeBeforeTheSendAndTheRestAfterIt() throws Exception {
+    byte[] small = new byte[Outgoing.INLINE_ITEM];
+    byte[] inline = new byte[2000];
+    byte[] large = new byte[50_000];
+    post(100_000);
+    post(100_000);
+    Outgoing message = new Outgoing();
+    message.add(ByteBuffer.wrap(small), ItemKind.SHORT);
+    message.add(ByteBuffer.wrap(inline), ItemKind.SHORT);
+    small[0] = inline[0] = 1;
+    message.add(ByteBuffer.wrap(large), ItemKind.LONG);
+    message.add(ByteBuffer.wrap(small), ItemKind.LONG);
+    Ticket ticket = client.send(server.id(), message);
+    small[1] = large[1] = 1;
+    try (Message received = receive(server)) {
+      assertEquals(ByteBuffer.wrap(new byte[small.length]), received.item(0));
+      assertEquals(ByteBuffer.wrap(new byte[inline.length]), received.item(1));
+      assertEquals(ByteBuffer.wrap(new byte[large.length]), received.item(2));
+      assertEquals(0, received.item(3).get(1));
+    }
+    assertEquals(Status.OK, finalStatus(ticket));
+  }
+
+  @Test
   void withoutAWindowTheItemFailsOnBothSides() throws Exception {
     Ticket ticket = client.send(server.id(), new Outgoing().add(pattern(50_000, 7), ItemKind.LONG));
     try (Message received = receive(server)) {
