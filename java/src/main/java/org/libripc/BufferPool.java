@@ -40,12 +40,12 @@ final class BufferPool {
       PoolMemory memory = sameSize == null ? null : sameSize.pollLast();
       if (memory != null) {
         freeBytes -= capacity;
-        memory.retain();
+        memory.lend();
         return memory;
       }
     }
     PoolMemory memory = leaseNative(capacity);
-    memory.retain();
+    memory.lend();
     byAddress.put(memory.address, memory);
     return memory;
   }
@@ -86,11 +86,15 @@ final class BufferPool {
     drop(memory);
   }
 
-  /** The memory that holds an address, retained for the caller; null if none does. */
+  /**
+   * The memory that holds an address, retained for the caller; null if none does.
+   *
+   * @throws IllegalStateException if it was released
+   */
   PoolMemory findAndRetain(long address) {
     Map.Entry<Long, PoolMemory> before = byAddress.floorEntry(address);
     if (before == null || address >= before.getKey() + before.getValue().capacity) return null;
-    before.getValue().retain();
+    if (!before.getValue().tryRetain()) throw RegisteredBuffer.released();
     return before.getValue();
   }
 

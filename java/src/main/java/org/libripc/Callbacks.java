@@ -75,6 +75,11 @@ final class Callbacks {
     HANDLERS.remove(user);
   }
 
+  /** How many tickets and handlers may still be called. */
+  static int waiting() {
+    return TICKETS.size() + HANDLERS.size();
+  }
+
   // ---- Where callbacks run ----
 
   /**

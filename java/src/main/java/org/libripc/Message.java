@@ -101,11 +101,17 @@ public final class Message implements AutoCloseable {
 
   private void takeHandle(long address) {
     boolean needed = bytes.getInt(offset + Record.RETURN_COUNT) != 0;
-    for (int index = 0; index < itemCount && !needed; ++index) {
-      needed = bytes.getInt(viewAt(index) + View.KIND) == View.LENT;
+    MessageHandle.Lent[] lent = null;
+    for (int index = 0; index < itemCount; ++index) {
+      int view = viewAt(index);
+      if (bytes.getInt(view + View.KIND) != View.LENT) continue;
+      needed = true;
+      if (lent == null) lent = new MessageHandle.Lent[itemCount];
+      lent[index] =
+          new MessageHandle.Lent(bytes.getLong(view + View.DATA), bytes.getLong(view + View.SIZE));
     }
     if (needed && service.ripc().guard().tryEnter()) {
-      handle = new MessageHandle(service.ripc(), address);
+      handle = new MessageHandle(service.ripc(), address, lent);
       cleanable = Leaks.CLEANER.register(this, handle);
     } else {
       service.binding().releaseMessage(address);
@@ -239,31 +245,12 @@ public final class Message implements AutoCloseable {
    */
   public int copyTo(int index, long from, ByteBuffer to) {
     int view = open(index);
+    if (bytes.getInt(view + View.KIND) == View.LENT) return lent().copyTo(index, from, to);
     long size = bytes.getLong(view + View.SIZE);
-    if (from < 0 || from > size)
-      throw new IndexOutOfBoundsException("byte " + from + " of " + size);
+    MessageHandle.checkFrom(from, size);
     int count = (int) Math.min(size - from, to.remaining());
-    if (bytes.getInt(view + View.KIND) != View.LENT) {
-      ByteBuffer item = item(index);
-      to.put(item.slice(item.position() + (int) from, count));
-      return count;
-    }
-    if (to.isReadOnly()) throw new java.nio.ReadOnlyBufferException();
-    ByteBuffer direct = to.isDirect() ? to : ByteBuffer.allocateDirect(count);
-    int position = to.isDirect() ? to.position() : 0;
-    MessageHandle lent = lent();
-    lent.enter();
-    try {
-      long target = service.binding().addressOf(direct) + position;
-      service.binding().copy(target, bytes.getLong(view + View.DATA) + from, count);
-    } finally {
-      lent.leave();
-    }
-    if (to.isDirect()) {
-      to.position(position + count);
-    } else {
-      to.put(direct);
-    }
+    ByteBuffer item = item(index);
+    to.put(item.slice(item.position() + (int) from, count));
     return count;
   }
 
@@ -281,11 +268,7 @@ public final class Message implements AutoCloseable {
    */
   public ByteBuffer borrow(int index) {
     int view = open(index);
-    if (bytes.getInt(view + View.KIND) != View.LENT) return item(index);
-    long size = bytes.getLong(view + View.SIZE);
-    if (size > Integer.MAX_VALUE)
-      throw new IllegalStateException("Item " + index + " is too large for one buffer.");
-    return lent().borrow(bytes.getLong(view + View.DATA), size);
+    return bytes.getInt(view + View.KIND) == View.LENT ? lent().borrow(index) : item(index);
   }
 
   /** The window that an item is in; null if it is in none. */

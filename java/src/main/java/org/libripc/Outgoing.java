@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc;
 
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -14,44 +16,68 @@ import org.libripc.internal.NativeBlock;
 
 /**
  * A message to send: up to 64 items, a tag, return buffers. Made once and used again and again
- * ({@link #clear}) it makes no garbage. One thread at a time.
+ * ({@link #clear}) it makes no garbage. One thread at a time: others may get an {@link
+ * IllegalStateException}, or a message that is a mixture, and nothing worse.
  *
- * <p>Items are buffers from position to limit, which stay as they are. Of items of up to {@value
- * #INLINE_ITEM} bytes, and of heap buffers, the bytes are copied when they are added; larger direct
- * buffers are only referred to, and must not change until the send has returned, or the ticket is
- * complete if they travel as long items.
+ * <p>Items are buffers from position to limit as they are when they are added; those stay as they
+ * are. Their bytes must not change until the send has returned, or, of direct buffers that travel
+ * as long items, until the ticket is complete. Only of items of kind {@link ItemKind#AUTO} and
+ * {@link ItemKind#SHORT} that are in a heap buffer or have up to {@value #INLINE_ITEM} bytes, and
+ * as long as all of those together have up to 4 KiB, the bytes are copied when they are added.
  */
 public final class Outgoing {
-  /** Items up to this size are copied by {@link #add}. */
+  /** Short items up to this size are copied by {@link #add}, while there is room for them. */
   public static final int INLINE_ITEM = 1024;
 
   private static final int INLINE = 4096;
   private static final int MISSED = 64;
 
-  // The arguments of one native call, in one piece of memory.
-  private static final int OPTIONS = 0;
+  // The copies of items, then the arguments of native calls, in one piece of memory.
+  //
+  // The arguments of plain messages are apart. They only ever hold numbers that are harmless in any
+  // mixture: short items that start in the first INLINE bytes and have at most INLINE bytes, so
+  // that
+  // they end in here whatever threads that share this object do. The others are written by one
+  // thread at a time (IN_USE).
+  private static final int PLAIN_OPTIONS = INLINE;
+  private static final int PLAIN_ITEMS = PLAIN_OPTIONS + SendOptions.BYTES;
+  private static final int OPTIONS = PLAIN_ITEMS + Layout.MAX_ITEMS * Item.BYTES;
   private static final int ITEMS = OPTIONS + SendOptions.BYTES;
   private static final int RETURNS = ITEMS + Layout.MAX_ITEMS * Item.BYTES;
   private static final int OUTCOME = RETURNS + Layout.MAX_RETURNS * Layout.ReturnBuffer.BYTES;
   private static final int TICKET = OUTCOME + Outcome.BYTES;
   private static final int REQUEST = TICKET + 8;
   private static final int MISSED_IDS = REQUEST + 8;
-  private static final int BYTES = MISSED_IDS + MISSED * 8;
-  private static final int TOTAL = BYTES + INLINE;
+  private static final int TOTAL = Math.max(MISSED_IDS + MISSED * 8, 2 * INLINE);
 
   private static final int AUTO = ItemKind.AUTO.ordinal();
   private static final int SHORT = ItemKind.SHORT.ordinal();
   private static final int LONG = ItemKind.LONG.ordinal();
   private static final int RETURN = ItemKind.RETURN.ordinal();
 
+  private static final VarHandle IN_USE;
+
+  static {
+    try {
+      IN_USE = MethodHandles.lookup().findVarHandle(Outgoing.class, "inUse", int.class);
+    } catch (ReflectiveOperationException impossible) {
+      throw new ExceptionInInitializerError(impossible);
+    }
+  }
+
   private final NativeBlock block = new NativeBlock(TOTAL);
   private final ByteBuffer memory = block.bytes;
   private final ByteBuffer[]
       sources = // of items that are not inline: a reference costs more than it looks
       new ByteBuffer[Layout.MAX_ITEMS];
+  private final RegisteredBuffer[] leases = new RegisteredBuffer[Layout.MAX_ITEMS];
+  // Where an item's bytes were in its source when it was added: the buffer is the application's.
+  private final int[] positions = new int[Layout.MAX_ITEMS];
+  private final int[] sizes = new int[Layout.MAX_ITEMS];
   // Where an item's copy is; -1: it is not inline.
   private final int[] inlineAt = new int[Layout.MAX_ITEMS];
   private final int[] kinds = new int[Layout.MAX_ITEMS];
+  private final int[] returnIndexes = new int[Layout.MAX_ITEMS];
   private final ReturnBuffer[] attached = new ReturnBuffer[Layout.MAX_RETURNS];
   private int count;
   private int returnCount;
@@ -62,14 +88,23 @@ public final class Outgoing {
   private long requestId;
   private GroupOutcome outcome;
 
+  @SuppressWarnings("unused") // through IN_USE
+  private volatile int inUse;
+
   /** An empty message. */
   public Outgoing() {
+    memory.putLong(PLAIN_OPTIONS, SendOptions.BYTES);
     memory.putLong(OPTIONS, SendOptions.BYTES);
+    for (int index = 0; index < Layout.MAX_ITEMS; ++index)
+      memory.putInt(PLAIN_ITEMS + index * Item.BYTES + Item.KIND, SHORT);
   }
 
   /** Empties it. Returns this. */
   public Outgoing clear() {
-    if (referring) Arrays.fill(sources, 0, count, null);
+    if (referring) {
+      Arrays.fill(sources, 0, count, null);
+      Arrays.fill(leases, 0, count, null);
+    }
     if (returnCount != 0) Arrays.fill(attached, 0, returnCount, null);
     referring = false;
     count = 0;
@@ -105,9 +140,12 @@ public final class Outgoing {
     return add(item, kind, 0);
   }
 
-  /** Adds all of a leased buffer. Returns this. */
+  /** Adds all of a leased buffer, which is not released before the send. Returns this. */
   public Outgoing add(RegisteredBuffer item, ItemKind kind) {
-    return add(item.buffer(), kind);
+    int index = count;
+    add(item.buffer(), kind);
+    if (inlineAt[index] < 0) leases[index] = item;
+    return this;
   }
 
   /**
@@ -120,26 +158,29 @@ public final class Outgoing {
   }
 
   private Outgoing add(ByteBuffer item, ItemKind kind, int returnIndex) {
-    if (count == Layout.MAX_ITEMS)
+    int index = count;
+    if (index == Layout.MAX_ITEMS)
       throw new IllegalStateException("a message has at most 64 items");
     int size = item.remaining();
+    int free = inlineUsed;
     boolean copied = size <= INLINE_ITEM || !item.isDirect();
     boolean inline =
-        copied && size <= INLINE - inlineUsed && (kind == ItemKind.AUTO || kind == ItemKind.SHORT);
-    kinds[count] = kind.ordinal();
-    int at = ITEMS + count * Item.BYTES;
-    memory.putLong(at + Item.SIZE, size);
-    memory.putInt(at + Item.RETURN_INDEX, returnIndex);
+        copied && size <= INLINE - free && (kind == ItemKind.AUTO || kind == ItemKind.SHORT);
+    kinds[index] = kind.ordinal();
+    sizes[index] = size;
+    returnIndexes[index] = returnIndex;
     if (inline) {
-      inlineAt[count] = BYTES + inlineUsed;
-      memory.put(BYTES + inlineUsed, item, item.position(), size);
-      inlineUsed += (size + 7) & ~7;
+      inlineAt[index] = free;
+      memory.put(free, item, item.position(), size);
+      inlineUsed = free + ((size + 7) & ~7);
     } else {
-      inlineAt[count] = -1;
-      sources[count] = item;
+      inlineAt[index] = -1;
+      positions[index] = item.position();
+      sources[index] = item;
+      leases[index] = null;
       referring = true;
     }
-    ++count;
+    count = index + 1;
     return this;
   }
 
@@ -176,24 +217,8 @@ public final class Outgoing {
     return returnCount == 0 && !referring;
   }
 
-  int count() {
-    return count;
-  }
-
-  long items() {
-    return block.address + ITEMS;
-  }
-
   int tagNumber() {
     return tag;
-  }
-
-  int returnCount() {
-    return returnCount;
-  }
-
-  ReturnBuffer returnBuffer(int index) {
-    return attached[index];
   }
 
   boolean mayBeLong() {
@@ -201,57 +226,95 @@ public final class Outgoing {
     return false;
   }
 
-  /**
-   * For a plain message: its AUTO items as short ones. The address of the options, 0 if none are
-   * needed.
-   */
-  long preparePlain() {
-    for (int index = 0; index < count; ++index) {
-      int at = ITEMS + index * Item.BYTES;
-      memory.putInt(at + Item.KIND, SHORT);
-      memory.putLong(at + Item.DATA, block.address + inlineAt[index]);
+  /** For a plain message: its AUTO items as short ones. Returns how many there are. */
+  int preparePlain() {
+    int items = count;
+    for (int index = 0; index < items; ++index) {
+      int from = inlineAt[index];
+      int size = sizes[index];
+      if (from < 0 || size > INLINE) throw mixture();
+      int at = PLAIN_ITEMS + index * Item.BYTES;
+      memory.putLong(at + Item.DATA, block.address + from);
+      memory.putLong(at + Item.SIZE, size);
     }
-    if (tag == 0) return 0;
-    clearOptions();
-    return block.address + OPTIONS;
+    memory.putInt(PLAIN_OPTIONS + SendOptions.TAG, tag);
+    return items;
   }
 
-  private void clearOptions() {
-    memory.putInt(OPTIONS + SendOptions.TAG, tag);
-    memory.putInt(OPTIONS + SendOptions.RETURN_COUNT, 0);
-    for (int at = SendOptions.RETURNS; at < SendOptions.BYTES; at += 8)
-      memory.putLong(OPTIONS + at, 0);
+  long plainItems() {
+    return block.address + PLAIN_ITEMS;
+  }
+
+  /** The address of the options of a plain message, 0 if none are needed. */
+  long plainOptions() {
+    return tag == 0 ? 0 : block.address + PLAIN_OPTIONS;
+  }
+
+  private static IllegalStateException mixture() {
+    return new IllegalStateException(
+        "Another thread uses this message, or a buffer in it: one at a time may.");
+  }
+
+  /** For any other message: keeps other threads from sending it. To be ended. */
+  void begin() {
+    if (!IN_USE.compareAndSet(this, 0, 1)) throw mixture();
+  }
+
+  void end() {
+    IN_USE.setRelease(this, 0);
+  }
+
+  /** The return buffers. */
+  ReturnBuffer[] returnBuffers() {
+    return Arrays.copyOf(attached, returnCount);
   }
 
   /**
-   * For any other message: every item gets memory that may be held, and the options are filled.
+   * Between {@link #begin} and {@link #end}: every item gets memory that may be held, and the
+   * options are filled.
    *
    * @param held gets what the ticket has to keep: the sources, and the pool memory of each,
    *     retained
    * @param user of the ticket; 0 without
    * @param group whether it goes to a group, which takes short items only
    * @param returns whether there may be return buffers to write into
+   * @param buffers of this message
+   * @return how many items there are
    */
-  void prepare(Ripc ripc, List<Object> held, long user, boolean group, boolean returns) {
-    for (int index = 0; index < count; ++index) {
+  int prepare(
+      Ripc ripc,
+      List<Object> held,
+      long user,
+      boolean group,
+      boolean returns,
+      ReturnBuffer[] buffers) {
+    int items = count;
+    for (int index = 0; index < items; ++index) {
       int at = ITEMS + index * Item.BYTES;
       int kind = kinds[index];
       if (kind == AUTO && group) kind = SHORT;
       if (kind == RETURN && !returns) kind = LONG;
       memory.putInt(at + Item.KIND, kind);
-      boolean here = kind == SHORT && inlineAt[index] >= 0;
+      memory.putInt(at + Item.RETURN_INDEX, returnIndexes[index]);
+      int from = inlineAt[index];
+      int size = sizes[index];
+      memory.putLong(at + Item.SIZE, size);
+      if (from >= 0 && size > INLINE) throw mixture();
       long address =
-          here ? block.address + inlineAt[index] : stableAddress(ripc, source(index), held);
+          from >= 0 && kind == SHORT
+              ? block.address + from
+              : stableAddress(ripc, index, from, size, held);
       memory.putLong(at + Item.DATA, address);
     }
-    clearOptions();
-    memory.putInt(OPTIONS + SendOptions.RETURN_COUNT, returnCount);
-    memory.putLong(OPTIONS + SendOptions.RETURNS, returnCount == 0 ? 0 : block.address + RETURNS);
+    memory.putInt(OPTIONS + SendOptions.TAG, tag);
+    memory.putInt(OPTIONS + SendOptions.RETURN_COUNT, buffers.length);
+    memory.putLong(
+        OPTIONS + SendOptions.RETURNS, buffers.length == 0 ? 0 : block.address + RETURNS);
     memory.putLong(OPTIONS + SendOptions.TIMEOUT, timeout);
     memory.putLong(OPTIONS + SendOptions.CALLBACK, user == 0 ? 0 : Callbacks.TICKET_ADDRESS);
     memory.putLong(OPTIONS + SendOptions.USER, user);
     memory.putLong(
-        OPTIONS + SendOptions.REQUEST_ID, returnCount == 0 ? 0 : block.address + REQUEST);
+        OPTIONS + SendOptions.REQUEST_ID, buffers.length == 0 ? 0 : block.address + REQUEST);
     memory.putLong(OPTIONS + SendOptions.OUTCOME, group ? block.address + OUTCOME : 0);
     memory.putLong(TICKET, 0);
     memory.putLong(REQUEST, 0);
@@ -259,35 +322,36 @@ public final class Outgoing {
     memory.putLong(OUTCOME + Outcome.MEMBERS, 0);
     memory.putLong(OUTCOME + Outcome.MISSED, block.address + MISSED_IDS);
     memory.putLong(OUTCOME + Outcome.MISSED_CAPACITY, MISSED);
-    for (int index = 0; index < returnCount; ++index) {
-      ByteBuffer buffer = attached[index].buffer();
+    for (int index = 0; index < buffers.length; ++index) {
+      ByteBuffer buffer = buffers[index].buffer();
       int at = RETURNS + index * Layout.ReturnBuffer.BYTES;
       memory.putLong(at + Layout.ReturnBuffer.DATA, ripc.binding().addressOf(buffer));
       memory.putLong(at + Layout.ReturnBuffer.SIZE, buffer.capacity());
     }
+    return items;
   }
 
-  private ByteBuffer source(int index) {
-    if (inlineAt[index] < 0) return sources[index];
-    // This memory is used again at once: of heap buffers there is a copy for the ticket.
-    byte[] copy = new byte[(int) memory.getLong(ITEMS + index * Item.BYTES + Item.SIZE)];
-    memory.get(inlineAt[index], copy);
-    return ByteBuffer.wrap(copy);
-  }
-
-  private static long stableAddress(Ripc ripc, ByteBuffer source, List<Object> held) {
-    if (source.isDirect()) {
+  private long stableAddress(Ripc ripc, int index, int from, int size, List<Object> held) {
+    ByteBuffer source = from < 0 ? sources[index] : memory; // which is used again at once
+    int position = from < 0 ? positions[index] : from;
+    if (source == null || size > source.capacity() - position) throw mixture();
+    if (from < 0 && source.isDirect()) {
       long start = ripc.binding().addressOf(source);
-      long address = start + source.position();
-      PoolMemory pool = ripc.pool().findAndRetain(start);
+      RegisteredBuffer lease = leases[index];
+      PoolMemory pool = lease != null ? lease.retainedMemory() : ripc.pool().findAndRetain(start);
       held.add(pool != null ? pool : source);
       if (pool != null) held.add(source);
-      return address;
+      return start + position;
     }
-    PoolMemory copy = ripc.pool().lease(Math.max(1, source.remaining()));
+    PoolMemory copy = ripc.pool().lease(size);
     held.add(copy);
-    copy.root().put(0, source, source.position(), source.remaining());
+    // Its limit may have moved since it was added.
+    copy.root().put(0, source.duplicate().clear(), position, size);
     return copy.address;
+  }
+
+  long items() {
+    return block.address + ITEMS;
   }
 
   long options() {
@@ -309,7 +373,7 @@ public final class Outgoing {
   }
 
   void readResults(boolean group) {
-    requestId = returnCount == 0 ? 0 : memory.getLong(REQUEST);
+    requestId = memory.getLong(REQUEST);
     outcome = null;
     if (!group) return;
     int members = memory.getInt(OUTCOME + Outcome.MEMBERS);

@@ -49,8 +49,19 @@ final class PoolMemory {
     return root;
   }
 
-  void retain() {
-    users.incrementAndGet();
+  /** Its first user, of memory that nobody else can have. */
+  void lend() {
+    users.set(1);
+  }
+
+  /** One user more; false if there is none any more: it is, or will be, someone else's. */
+  boolean tryRetain() {
+    int before;
+    do {
+      before = users.get();
+      if (before == 0) return false;
+    } while (!users.compareAndSet(before, before + 1));
+    return true;
   }
 
   void release() {

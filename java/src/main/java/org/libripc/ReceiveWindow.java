@@ -7,7 +7,7 @@ import java.nio.ByteBuffer;
  * Memory that one long item may be received into. Made once, posted as often as wanted: {@link
  * Service#post} or {@link Ripc#post}. While it is posted its memory is the library's; it is the
  * application's again when the message that used it was received ({@link Message#window}), the
- * window was withdrawn, or the service was closed.
+ * window was withdrawn, or the service or context that it was posted at was closed.
  */
 public final class ReceiveWindow {
   private final WritableMemory memory;

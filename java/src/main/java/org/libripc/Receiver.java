@@ -99,10 +99,10 @@ final class Receiver {
   }
 
   int receive(MessageBatch batch, long timeout) throws InterruptedException {
-    prepare(batch);
     begin();
     try {
       if (prefetched != 0) return refuse();
+      prepare(batch);
       Chunk to = batch.chunk();
       int count =
           service
@@ -117,10 +117,10 @@ final class Receiver {
   }
 
   int poll(MessageBatch batch) {
-    prepare(batch);
     begin();
     try {
       if (prefetched != 0) return refuse();
+      prepare(batch);
       Chunk to = batch.chunk();
       int count =
           service

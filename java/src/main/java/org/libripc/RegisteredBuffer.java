@@ -3,16 +3,18 @@ package org.libripc;
 
 import java.lang.ref.Cleaner;
 import java.nio.ByteBuffer;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
  * Memory of the context's pool, which peers read without a system call: what long messages are best
  * sent from and received into. From {@link Ripc#lease}.
  *
- * <p>Counted: it starts with one user, {@link #retain} adds one, {@link #release} (or {@link
- * #close}) takes one away, and the last one gives the memory back to the pool. Tickets, posted
- * windows and attached return buffers count too, so it may be released while a message still
- * travels from it. What is called after the last release throws {@link IllegalStateException}.
+ * <p>Counted: it starts with one user, whoever leased it, who ends with {@link #close}. Each {@link
+ * #retain} adds one, who ends with {@link #release}. The last one gives the memory back to the
+ * pool. Tickets, posted windows and attached return buffers count too, so it may be released while
+ * a message still travels from it. What is called after the last release throws {@link
+ * IllegalStateException}.
  *
  * <p>A {@link ByteBuffer} of it that is used after the release does not crash the JVM: the memory
  * stays mapped as long as any such buffer can be reached. But the bytes may be someone else's by
@@ -47,6 +49,7 @@ public final class RegisteredBuffer implements AutoCloseable {
   private final Net net;
   private final Cleaner.Cleanable cleanable;
   private final int size;
+  private final AtomicBoolean closed = new AtomicBoolean();
 
   RegisteredBuffer(PoolMemory memory, int size) {
     this.size = size;
@@ -64,7 +67,7 @@ public final class RegisteredBuffer implements AutoCloseable {
     return memory().slice(size);
   }
 
-  /** One user more. Returns this. */
+  /** One user more, who is to {@link #release} it. Returns this. */
   public RegisteredBuffer retain() {
     int before;
     do {
@@ -81,15 +84,23 @@ public final class RegisteredBuffer implements AutoCloseable {
    * @throws IllegalStateException if there was none
    */
   public boolean release() {
+    int before = oneLess();
+    if (before == 0) throw released();
+    return before == 1;
+  }
+
+  /** How many users there were. */
+  private int oneLess() {
     int before;
     do {
       before = net.users.get();
-      if (before == 0) throw released();
+      if (before == 0) return 0;
     } while (!net.users.compareAndSet(before, before - 1));
-    if (before > 1) return false;
-    net.memory.release();
-    cleanable.clean();
-    return true;
+    if (before == 1) {
+      net.memory.release();
+      cleanable.clean();
+    }
+    return before;
   }
 
   /** How many users there are; 0 after the last release. */
@@ -97,10 +108,13 @@ public final class RegisteredBuffer implements AutoCloseable {
     return net.users.get();
   }
 
-  /** Releases it once if it has a user; may be called again. */
+  /**
+   * Ends the use of whoever leased it: releases it once, however often it is called, if it has a
+   * user. Who has called {@link #release} instead does not call this while others use it.
+   */
   @Override
   public void close() {
-    if (net.users.get() > 0) release();
+    if (closed.compareAndSet(false, true)) oneLess();
   }
 
   /** The memory, shown to the application from now on. */
@@ -110,7 +124,14 @@ public final class RegisteredBuffer implements AutoCloseable {
     return net.memory;
   }
 
-  private static IllegalStateException released() {
+  /** The memory with one user more, shown to the application or to peers. */
+  PoolMemory retainedMemory() {
+    PoolMemory memory = memory();
+    if (!memory.tryRetain()) throw released();
+    return memory;
+  }
+
+  static IllegalStateException released() {
     return new IllegalStateException(
         "This buffer was released: lease another one, or retain() it for each user.");
   }

@@ -225,6 +225,8 @@ public final class Ripc implements AutoCloseable {
     enter();
     try {
       postAt(this, window, (data, size, id) -> binding.contextWindowPost(handle, data, size, id));
+      // It was closed meanwhile, and may not have seen this one.
+      if (guard.isClosed()) withdrawAll();
     } finally {
       guard.leave();
     }
@@ -274,6 +276,25 @@ public final class Ripc implements AutoCloseable {
     if (count.bytes.getLong(0) == 0) return false;
     windowFilled(id);
     return true;
+  }
+
+  /**
+   * The windows that are posted here are the application's again, but those in use. A closed
+   * context must not refer to them: their memory keeps it.
+   */
+  private void withdrawAll() {
+    for (ReceiveWindow window : windows.values()) {
+      if (window.idAt(this) != 0)
+        withdrawAt(this, window, (id, count) -> binding.contextWindowWithdraw(handle, id, count));
+    }
+  }
+
+  /** The last thing of a service, when it is not registered any more. The context is left. */
+  void gone(Service service) {
+    services.remove(service);
+    // What it received into is not in use any more.
+    if (guard.isClosed()) withdrawAll();
+    guard.leave();
   }
 
   /** The window is the application's again; null if it was never posted. */
@@ -329,9 +350,9 @@ public final class Ripc implements AutoCloseable {
   // ---- The end ----
 
   /**
-   * Closes every service, message and ticket of the context and ends it. Memory that the
-   * application still has buffers of stays mapped until the garbage collector has found that they
-   * are gone, and a rest of the context with it.
+   * Closes every service, message and ticket of the context and ends it. Windows that are posted
+   * here are the application's again. Memory that the application still has buffers of stays mapped
+   * until the garbage collector has found that they are gone, and a rest of the context with it.
    *
    * <p>From inside a callback it returns before that is done.
    */
@@ -347,6 +368,7 @@ public final class Ripc implements AutoCloseable {
         () -> {
           for (Service service : services) service.close();
           for (MessageHandle each : handles) each.close();
+          withdrawAll();
           pool.close();
           guard.leave();
         });

@@ -111,8 +111,10 @@ public final class RipcSelector implements AutoCloseable {
 
     private boolean mayHaveRoom(ServiceId peer) {
       int status = service.binding().waitRoom(service.handle(), peer.value(), 0);
-      if (status == Status.INTERRUPTED.code())
+      if (status == Status.INTERRUPTED.code()) {
         status = service.binding().waitRoom(service.handle(), peer.value(), 0);
+        service.waiting().passOn();
+      }
       if (status != Status.TIMEOUT.code()) return true;
       return service.binding().requestRoomEvent(service.handle(), peer.value()) != 0;
     }

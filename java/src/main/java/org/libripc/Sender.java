@@ -94,10 +94,11 @@ final class Sender {
   }
 
   private int sendPlain(long to, Outgoing message) {
-    long options = message.preparePlain();
+    int items = message.preparePlain();
     service.enter();
     try {
-      return binding.send(service.handle(), to, message.items(), message.count(), options, 0);
+      return binding.send(
+          service.handle(), to, message.plainItems(), items, message.plainOptions(), 0);
     } finally {
       service.guard().leave();
       Reference.reachabilityFence(message);
@@ -106,15 +107,30 @@ final class Sender {
 
   // Long items, return buffers, groups.
   private Ticket sendAny(long to, Outgoing message, boolean group, MessageHandle replyTo) {
+    message.begin();
+    try {
+      return sendBegun(to, message, group, replyTo);
+    } finally {
+      message.end();
+      Reference.reachabilityFence(message);
+    }
+  }
+
+  private Ticket sendBegun(long to, Outgoing message, boolean group, MessageHandle replyTo) {
     List<Object> held = new ArrayList<>();
-    Ticket ticket = !group && message.mayBeLong() ? new Ticket(ripc, held) : null;
+    ReturnBuffer[] returns = message.returnBuffers();
+    Ticket ticket = null;
     boolean kept = false;
     int status;
     service.enter();
     try {
-      message.prepare(ripc, held, ticket == null ? 0 : ticket.user(), group, replyTo != null);
+      if (!group && message.mayBeLong()) ticket = new Ticket(ripc, held);
+      long user = ticket == null ? 0 : ticket.user();
+      int items = message.prepare(ripc, held, user, group, replyTo != null, returns);
       status =
-          message.returnCount() == 0 ? call(to, message, replyTo) : request(to, message, replyTo);
+          returns.length == 0
+              ? call(to, message, items, replyTo)
+              : request(to, message, items, returns, replyTo);
       message.readResults(group);
       if (status == 0 && ticket != null && message.ticketHandle() != 0) {
         ticket.sent(message.ticketHandle());
@@ -124,22 +140,16 @@ final class Sender {
       service.guard().leave();
       if (ticket != null && !kept) ticket.unused();
       if (ticket == null) PoolMemory.releaseAll(held);
-      Reference.reachabilityFence(message);
     }
     if (status == Status.AGAIN.code()) return null;
     RipcException.check(status);
     return kept ? ticket : Ticket.DONE;
   }
 
-  private int call(long to, Outgoing message, MessageHandle replyTo) {
+  private int call(long to, Outgoing message, int items, MessageHandle replyTo) {
     if (replyTo == null) {
       return binding.send(
-          service.handle(),
-          to,
-          message.items(),
-          message.count(),
-          message.options(),
-          message.ticketAddress());
+          service.handle(), to, message.items(), items, message.options(), message.ticketAddress());
     }
     long request = replyTo.enter();
     try {
@@ -147,7 +157,7 @@ final class Sender {
           service.handle(),
           request,
           message.items(),
-          message.count(),
+          items,
           message.options(),
           message.ticketAddress());
     } finally {
@@ -155,17 +165,14 @@ final class Sender {
     }
   }
 
-  private int request(long to, Outgoing message, MessageHandle replyTo) {
-    ReturnBuffer[] buffers = new ReturnBuffer[message.returnCount()];
+  private int request(
+      long to, Outgoing message, int items, ReturnBuffer[] buffers, MessageHandle replyTo) {
     synchronized (requests) {
       int status = -1;
       int attached = 0;
       try {
-        for (; attached < buffers.length; ++attached) {
-          message.returnBuffer(attached).attached();
-          buffers[attached] = message.returnBuffer(attached);
-        }
-        status = call(to, message, replyTo);
+        for (; attached < buffers.length; ++attached) buffers[attached].attached();
+        status = call(to, message, items, replyTo);
         if (status == 0) requests.put(message.request(), buffers);
         return status;
       } finally {
@@ -209,9 +216,9 @@ final class Sender {
         throw new IllegalArgumentException(
             "sendMany() takes messages of short items, at most 4 KiB in all, without return buffers: send() takes any");
       }
-      message.preparePlain();
-      block.bytes.putLong(index * ShortMessage.BYTES + ShortMessage.ITEMS, message.items());
-      block.bytes.putInt(index * ShortMessage.BYTES + ShortMessage.COUNT, message.count());
+      int items = message.preparePlain();
+      block.bytes.putLong(index * ShortMessage.BYTES + ShortMessage.ITEMS, message.plainItems());
+      block.bytes.putInt(index * ShortMessage.BYTES + ShortMessage.COUNT, items);
       block.bytes.putInt(index * ShortMessage.BYTES + ShortMessage.TAG, message.tagNumber());
     }
     int status;
@@ -234,9 +241,8 @@ final class Sender {
     List<Object> held = new ArrayList<>();
     service.enter();
     try {
-      arguments.prepare(ripc, held, 0, false, false);
-      RipcException.check(
-          binding.notify(service.handle(), name.address, arguments.items(), arguments.count()));
+      int items = arguments.prepare(ripc, held, 0, false, false, new ReturnBuffer[0]);
+      RipcException.check(binding.notify(service.handle(), name.address, arguments.items(), items));
     } finally {
       service.guard().leave();
       PoolMemory.releaseAll(held);

@@ -82,7 +82,7 @@ public final class Service implements AutoCloseable {
    *
    * <p>Short items are gathered during the call. Long items travel until the ticket is complete:
    * memory of the pool may be released before, other direct buffers are kept by the ticket and must
-   * not change; heap buffers are copied.
+   * not change; heap buffers are copied by this call.
    *
    * @return complete already if all items are short
    * @throws RipcException.NoRoom if the peer has no room: nothing was sent
@@ -208,12 +208,15 @@ public final class Service implements AutoCloseable {
    * A batch to receive into.
    *
    * @param capacity the most messages at once, from 1 to 64
-   * @param bytes room for the bytes of their short items; larger ones get memory of their own
+   * @param bytes room for the bytes of their short items; larger ones get memory of their own. With
+   *     2728 bytes for each message it must fit one direct buffer, of less than 2 GB
    */
   public MessageBatch batch(int capacity, int bytes) {
     if (capacity < 1 || capacity > 64)
       throw new IllegalArgumentException("the capacity of a batch is 1 to 64");
-    if (bytes < 0) throw new IllegalArgumentException("the number of bytes is negative");
+    if (bytes < 0 || bytes > Integer.MAX_VALUE - capacity * Layout.Record.LARGEST)
+      throw new IllegalArgumentException(
+          "a batch has no room for " + bytes + " bytes: it takes 0 to 2 GB");
     return new MessageBatch(this, capacity, bytes);
   }
 
@@ -291,21 +294,24 @@ public final class Service implements AutoCloseable {
 
   /** Lets peers run a handler. The notification is to be passed to them. */
   public Notification register(NotificationHandler handler) {
-    long user = Callbacks.add(Objects.requireNonNull(handler));
+    Objects.requireNonNull(handler);
     NativeBlock block = new NativeBlock(Layout.NotificationName.BYTES);
+    enter();
     try {
-      call(
-          () ->
-              binding.notificationRegister(
-                  handle, Callbacks.NOTIFICATION_ADDRESS, user, block.address));
-    } catch (RuntimeException failure) {
-      Callbacks.removeHandler(user);
-      throw failure;
+      long user = Callbacks.add(handler);
+      int status =
+          binding.notificationRegister(handle, Callbacks.NOTIFICATION_ADDRESS, user, block.address);
+      if (status != 0) {
+        Callbacks.removeHandler(user);
+        throw RipcException.ofLastCall(status);
+      }
+      Notification notification =
+          new Notification(id, block.bytes.getLong(Layout.NotificationName.HANDLE));
+      notifications.put(notification, user); // in here: the end of the service removes the handlers
+      return notification;
+    } finally {
+      guard.leave();
     }
-    Notification notification =
-        new Notification(id, block.bytes.getLong(Layout.NotificationName.HANDLE));
-    notifications.put(notification, user);
-    return notification;
   }
 
   /**
@@ -445,8 +451,7 @@ public final class Service implements AutoCloseable {
     ripc.windowsReturnedOf(this);
     sender.drop();
     notifications.values().forEach(Callbacks::removeHandler);
-    ripc.registered().remove(this);
-    ripc.guard().leave();
+    ripc.gone(this);
   }
 
   @Override

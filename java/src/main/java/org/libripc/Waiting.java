@@ -9,8 +9,8 @@ import org.libripc.internal.NativeBinding;
 
 /**
  * The waits of a service: receive and waiting for room. Thread.interrupt(), close and interrupt()
- * end them by way of ripc_interrupt(), which ends one wait, not necessarily the one that was meant:
- * who was not meant passes it on.
+ * end them by way of ripc_interrupt(), which ends one wait, not necessarily the one that was meant,
+ * and of which two at once are one: whoever is ended by it passes it on.
  */
 final class Waiting {
   // The first look of a wait is this long and needs no hook: a thread that is interrupted meanwhile
@@ -68,13 +68,21 @@ final class Waiting {
         waiting.decrementAndGet();
       }
       if (result != -Status.INTERRUPTED.code()) return result;
-      checkInterrupts();
-      if (waiting.get() > 0) {
-        // It may have been for the other thread.
-        wake();
-        LockSupport.parkNanos(PASS_ON);
-      }
+      interrupted();
     }
+  }
+
+  // A wait of this thread was ended; it may have been for another thread, or for both.
+  private void interrupted() throws InterruptedException {
+    boolean others = waiting.get() > 0;
+    if (others) wake();
+    checkInterrupts();
+    if (others) LockSupport.parkNanos(PASS_ON);
+  }
+
+  /** For a call that does not wait, after an interrupt that it has taken by the way. */
+  void passOn() {
+    if (interruptWanted || waiting.get() > 0) wake();
   }
 
   private int once(Wait wait, long timeout) {
@@ -109,7 +117,7 @@ final class Waiting {
       int result = receiveOnce(buffer, size, capacity, flags, first);
       if (result > 0) return result;
       if (result == -Status.INTERRUPTED.code()) {
-        checkInterrupts();
+        interrupted();
       } else if (result != -Status.TIMEOUT.code()) {
         return checked(result);
       }
@@ -131,12 +139,17 @@ final class Waiting {
 
   /** Without waiting. */
   int receiveNow(long buffer, int size, int capacity, int flags) {
-    int result;
-    do {
-      result = receiveOnce(buffer, size, capacity, flags, 0);
-      if (result == -Status.INTERRUPTED.code()) checkWanted();
-    } while (result == -Status.INTERRUPTED.code());
-    return checked(result);
+    int result = receiveOnce(buffer, size, capacity, flags, 0);
+    if (result != -Status.INTERRUPTED.code()) return checked(result);
+    try {
+      checkWanted();
+      do {
+        result = receiveOnce(buffer, size, capacity, flags, 0);
+      } while (result == -Status.INTERRUPTED.code());
+      return checked(result);
+    } finally {
+      passOn();
+    }
   }
 
   private static int checked(int result) {

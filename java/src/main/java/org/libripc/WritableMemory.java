@@ -39,8 +39,7 @@ final class WritableMemory {
 
   void hold() {
     if (registered == null) return;
-    held = registered.memory();
-    held.retain();
+    held = registered.retainedMemory();
   }
 
   void letGo() {

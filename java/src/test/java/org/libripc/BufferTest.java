@@ -3,6 +3,7 @@ package org.libripc;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -71,6 +72,41 @@ class BufferTest extends PairTest {
     assertThrows(IllegalStateException.class, () -> new Outgoing().add(buffer, ItemKind.LONG));
     assertThrows(IllegalStateException.class, () -> new ReceiveWindow(buffer));
     buffer.close();
+  }
+
+  @Test
+  void closingItTwiceTakesNobodyElsesUse() throws Exception {
+    RegisteredBuffer buffer = clientContext.lease(70_000).retain();
+    List<Thread> closers = new ArrayList<>();
+    for (int number = 0; number < 4; ++number) closers.add(thread(buffer::close));
+    for (Thread closer : closers) closer.join();
+    buffer.close();
+    assertEquals(1, buffer.users(), "the one that has retained it");
+    assertTrue(buffer.release());
+    buffer.close();
+    assertThrows(IllegalStateException.class, buffer::release);
+  }
+
+  @Test
+  void whatIsSentAfterItsReleaseIsDetectedAndThePoolStaysWhole() throws Exception {
+    Outgoing message = new Outgoing();
+    ByteBuffer view;
+    try (RegisteredBuffer buffer = clientContext.lease(70_000)) {
+      message.add(buffer, ItemKind.LONG);
+      view = buffer.buffer();
+    }
+    assertThrows(IllegalStateException.class, () -> client.send(server.id(), message));
+    Outgoing same = new Outgoing().add(view, ItemKind.LONG);
+    assertThrows(IllegalStateException.class, () -> client.send(server.id(), same));
+    try (RegisteredBuffer one = clientContext.lease(70_000);
+        RegisteredBuffer other = clientContext.lease(70_000)) {
+      one.buffer().put(0, (byte) 1);
+      other.buffer().put(0, (byte) 2);
+      assertEquals(1, one.buffer().get(0));
+      assertThrows(
+          IllegalStateException.class, () -> client.send(server.id(), message), "it is another's");
+    }
+    assertNull(server.poll(), "nothing was sent");
   }
 
   @Test

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc;
 
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
@@ -73,6 +74,10 @@ class LeakTest extends PairTest {
           try (Ripc ripc = context()) {
             Service service = ripc.register();
             ripc.lease(100_000).release();
+            try (RegisteredBuffer window = ripc.lease(5000)) {
+              ripc.post(new ReceiveWindow(window));
+            }
+            ripc.post(new ReceiveWindow(ByteBuffer.allocateDirect(100)));
             service.send(server.id(), bytes("hello"));
             receive(server).close();
           }
@@ -118,5 +123,45 @@ class LeakTest extends PairTest {
             key.cancel();
           });
     }
+  }
+
+  @Test
+  void callsThatFailLeaveNobodyToCall() throws Exception {
+    int before = Callbacks.waiting();
+    server.lending(true);
+    Outgoing message = new Outgoing().add(pattern(10_000, 1)).attach(returnBuffer());
+    client.send(server.id(), message);
+    try (Message asked = receive(server)) {
+      server.close();
+      client.close();
+      assertTrue(eventually(() -> Callbacks.waiting() <= before));
+      Outgoing again = new Outgoing().add(pattern(10_000, 1)).attach(returnBuffer());
+      assertThrows(RipcException.Closed.class, () -> client.send(server.id(), again));
+      assertThrows(RipcException.Closed.class, () -> server.reply(asked, again));
+      assertThrows(RipcException.Closed.class, () -> client.register((source, items) -> {}));
+      assertTrue(Callbacks.waiting() <= before);
+    }
+  }
+
+  @Test
+  void handlersThatAreRegisteredWhileTheirServiceIsClosedAreForgotten() throws Exception {
+    int before = Callbacks.waiting();
+    for (int round = 0; round < 200; ++round) {
+      Service service = clientContext.register();
+      Thread closer = thread(service::close);
+      try {
+        for (; ; ) service.register((source, items) -> {});
+      } catch (RipcException end) {
+        assertTrue(end.status() == Status.CLOSED || end.status() == Status.LIMIT, end.toString());
+      }
+      closer.join();
+      service.close();
+    }
+    assertTrue(
+        eventually(() -> Callbacks.waiting() <= before), () -> Callbacks.waiting() + " are left");
+  }
+
+  private static ReturnBuffer returnBuffer() {
+    return new ReturnBuffer(ByteBuffer.allocateDirect(100));
   }
 }

@@ -14,6 +14,8 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
+import org.libripc.internal.Layout;
+import org.libripc.internal.NativeBlock;
 
 /** Long messages: windows, tickets, lending, and whose memory it is. */
 class LongSendTest extends PairTest {
@@ -121,6 +123,54 @@ class LongSendTest extends PairTest {
     post(300_000);
     try (Message received = receive(server)) {
       assertEquals(pattern(300_000, 6), received.item(0));
+    }
+    assertEquals(Status.OK, finalStatus(ticket));
+  }
+
+  @Test
+  void anItemIsWhatWasBetweenPositionAndLimitWhenItWasAdded() throws Exception {
+    byte[] heap = new byte[100_000];
+    pattern(100_000, 16).get(heap);
+    for (ItemKind kind : new ItemKind[] {ItemKind.LONG, ItemKind.SHORT, ItemKind.AUTO}) {
+      int size = kind == ItemKind.SHORT ? 3000 : 90_000;
+      for (ByteBuffer source : new ByteBuffer[] {pattern(100_000, 16), ByteBuffer.wrap(heap)}) {
+        Outgoing message = new Outgoing();
+        for (int round = 0; round < 2; ++round) {
+          if (kind != ItemKind.SHORT) post(size);
+          source.clear().position(10).limit(10 + size);
+          message.clear().add(source, kind);
+          if (round == 0) source.position(source.limit()); // as what reads from it does
+          if (round == 1) source.limit(20);
+          Ticket ticket = client.send(server.id(), message, LIMIT, TimeUnit.SECONDS);
+          try (Message received = receive(server)) {
+            assertEquals(pattern(100_000, 16).slice(10, size), received.item(0));
+          }
+          assertEquals(Status.OK, finalStatus(ticket));
+        }
+      }
+    }
+  }
+
+  @Test
+  void whatAddCopiesMayChangeBeforeTheSendAndTheRestAfterIt() throws Exception {
+    byte[] small = new byte[Outgoing.INLINE_ITEM];
+    byte[] inline = new byte[2000];
+    byte[] large = new byte[50_000];
+    post(100_000);
+    post(100_000);
+    Outgoing message = new Outgoing();
+    message.add(ByteBuffer.wrap(small), ItemKind.SHORT);
+    message.add(ByteBuffer.wrap(inline), ItemKind.SHORT);
+    small[0] = inline[0] = 1;
+    message.add(ByteBuffer.wrap(large), ItemKind.LONG);
+    message.add(ByteBuffer.wrap(small), ItemKind.LONG);
+    Ticket ticket = client.send(server.id(), message);
+    small[1] = large[1] = 1;
+    try (Message received = receive(server)) {
+      assertEquals(ByteBuffer.wrap(new byte[small.length]), received.item(0));
+      assertEquals(ByteBuffer.wrap(new byte[inline.length]), received.item(1));
+      assertEquals(ByteBuffer.wrap(new byte[large.length]), received.item(2));
+      assertEquals(0, received.item(3).get(1));
     }
     assertEquals(Status.OK, finalStatus(ticket));
   }
@@ -273,6 +323,29 @@ class LongSendTest extends PairTest {
       assertEquals(Status.OK, finalStatus(ticket));
       assertThrows(IllegalStateException.class, () -> received.borrow(0));
       assertThrows(IllegalStateException.class, () -> received.copyTo(0, 0, end));
+    }
+  }
+
+  @Test
+  void aLentItemIsReadWhereItLiesAlsoIfItsRecordIsWrittenOver() throws Exception {
+    server.lending(true);
+    try (RegisteredBuffer buffer = leased(300_000, 17);
+        MessageBatch batch = server.batch(1, 0)) {
+      client.send(server.id(), new Outgoing().add(buffer, ItemKind.LONG));
+      assertEquals(1, server.receive(batch, LIMIT, TimeUnit.SECONDS));
+      Message received = batch.get(0);
+      assertEquals(ViewKind.LENT, received.kind(0));
+      // What another thread's receive does to it while this one is in a call.
+      NativeBlock other = new NativeBlock(1000);
+      ByteBuffer record = batch.chunk().block.bytes;
+      record.putLong(Layout.Record.HEAD + Layout.View.DATA, other.address);
+      record.putLong(Layout.Record.HEAD + Layout.View.SIZE, 1L << 40);
+      ByteBuffer copy = ByteBuffer.allocateDirect(1000);
+      assertEquals(1000, received.copyTo(0, 0, copy));
+      assertEquals(pattern(300_000, 17).slice(0, 1000), copy.flip());
+      assertEquals(pattern(300_000, 17), received.borrow(0));
+      assertThrows(IndexOutOfBoundsException.class, () -> received.copyTo(0, 300_001, copy));
+      NativeBlock.keep(other);
     }
   }
 

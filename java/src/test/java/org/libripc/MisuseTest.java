@@ -146,6 +146,11 @@ class MisuseTest extends PairTest {
     assertThrows(RipcException.class, () -> Ripc.builder().transports("pigeons").open());
     assertThrows(NullPointerException.class, () -> client.send(null, bytes("x")));
     assertThrows(NullPointerException.class, () -> client.send(server.id(), (ByteBuffer) null));
+    assertThrows(IllegalArgumentException.class, () -> server.batch(0, 100));
+    assertThrows(IllegalArgumentException.class, () -> server.batch(65, 100));
+    assertThrows(IllegalArgumentException.class, () -> server.batch(1, -1));
+    assertThrows(IllegalArgumentException.class, () -> server.batch(64, Integer.MAX_VALUE));
+    assertThrows(IllegalArgumentException.class, () -> server.batch(1, Integer.MAX_VALUE - 2727));
     ReceiveWindow window = new ReceiveWindow(ByteBuffer.allocateDirect(10));
     client.post(window);
     assertThrows(IllegalStateException.class, () -> client.post(window));
@@ -177,6 +182,39 @@ class MisuseTest extends PairTest {
     clientContext.close();
     assertTrue(Thread.interrupted());
     assertTrue(client.isClosed());
+  }
+
+  /** One thread fills a message while another one sends it. */
+  @Test
+  void aMessageThatThreadsShareNeverSendsMemoryThatIsNotInIt() throws Exception {
+    Service roomy = serverContext.service().queueBytes(1 << 20).register();
+    ByteBuffer all = ByteBuffer.allocateDirect(30_000);
+    while (all.hasRemaining()) all.put((byte) 'x');
+    ByteBuffer[] items = {all.slice(0, 100), all.slice(1000, 1100), all.slice(10_000, 8000)};
+    for (ByteBuffer item : items) while (item.hasRemaining()) item.put((byte) 'a');
+    for (ByteBuffer item : items) item.clear();
+    Outgoing message = new Outgoing();
+    AtomicReference<Throwable> wrong = new AtomicReference<>();
+    Thread sender =
+        user(wrong, () -> client.send(roomy.id(), message, LIMIT, TimeUnit.SECONDS), 20_000);
+    Thread filler =
+        thread(
+            () -> {
+              for (int count = 0; sender.isAlive(); ++count)
+                message.clear().add(items[count % items.length], ItemKind.SHORT);
+            });
+    while (sender.isAlive()) {
+      try (Message received = roomy.receive(1, TimeUnit.MILLISECONDS)) {
+        if (received == null || received.itemCount() == 0) continue;
+        ByteBuffer item = received.item(0);
+        while (item.hasRemaining()) {
+          byte each = item.get(); // 0: memory of the message that was never written
+          assertTrue(each == 'a' || each == 0, "byte " + each);
+        }
+      }
+    }
+    filler.join();
+    if (wrong.get() != null) throw new AssertionError(wrong.get());
   }
 
   /** Threads use everything while others close it, in any order. */

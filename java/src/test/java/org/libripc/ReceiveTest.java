@@ -153,6 +153,31 @@ class ReceiveTest extends PairTest {
   }
 
   @Test
+  void threadInterruptEndsBothWaitsOfTwoThreadsThatAreInterruptedAtOnce() throws Exception {
+    Service small = serverContext.service().queueMessages(16).register();
+    while (client.trySend(small.id(), new Outgoing()) != null) {}
+    for (int round = 0; round < 50; ++round) {
+      long before = client.statistics().sleeps();
+      Thread receiver =
+          thread(
+              () ->
+                  assertThrows(
+                      InterruptedException.class,
+                      () -> client.receive(2 * LIMIT, TimeUnit.SECONDS)));
+      Thread waiter =
+          thread(
+              () ->
+                  assertThrows(
+                      InterruptedException.class,
+                      () -> client.waitRoom(small.id(), 2 * LIMIT, TimeUnit.SECONDS)));
+      assertTrue(sleepsAgain(client, before));
+      waiter.interrupt();
+      receiver.interrupt();
+      assertTrue(eventually(() -> !waiter.isAlive() && !receiver.isAlive()), "round " + round);
+    }
+  }
+
+  @Test
   void interruptEndsTheReceiveThatRunsOrTheNextOne() throws Exception {
     server.interrupt();
     RipcException early = assertThrows(RipcException.class, () -> server.receive());

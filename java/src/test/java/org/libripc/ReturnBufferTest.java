@@ -107,6 +107,19 @@ class ReturnBufferTest extends PairTest {
   }
 
   @Test
+  void aClosedContextGivesItsWindowsBack() {
+    ReceiveWindow unused = new ReceiveWindow(serverContext.lease(1000));
+    ReceiveWindow used = new ReceiveWindow(serverContext.lease(100_000));
+    serverContext.post(used);
+    serverContext.post(unused);
+    client.send(server.id(), new Outgoing().add(pattern(100_000, 5), ItemKind.LONG));
+    assertTrue(used.isPosted() && unused.isPosted());
+    serverContext.close();
+    assertFalse(used.isPosted());
+    assertFalse(unused.isPosted());
+  }
+
+  @Test
   void aClosedServiceGivesReturnBuffersAndWindowsBack() {
     ReturnBuffer buffer = new ReturnBuffer(clientContext.lease(1000));
     ReceiveWindow window = new ReceiveWindow(clientContext.lease(1000));

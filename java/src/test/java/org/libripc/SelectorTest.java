@@ -71,6 +71,43 @@ class SelectorTest extends PairTest {
   }
 
   @Test
+  void threadInterruptEndsAWaitForRoomWhileAnotherThreadPolls() throws Exception {
+    Service small = full();
+    for (int round = 0; round < 20; ++round) {
+      Thread waiter =
+          thread(
+              () ->
+                  assertThrows(
+                      InterruptedException.class,
+                      () -> client.waitRoom(small.id(), 2 * LIMIT, TimeUnit.SECONDS)));
+      // It may be interrupted before it waits, or when it does.
+      waiter.interrupt();
+      assertTrue(
+          eventually(
+              () -> {
+                for (int count = 0; count < 1000; ++count) assertNull(client.poll());
+                return !waiter.isAlive();
+              }),
+          "round " + round);
+    }
+  }
+
+  @Test
+  void interruptIsKeptForTheNextReceiveWhenASelectComesFirst() throws Exception {
+    try (RipcSelector selector = RipcSelector.open()) {
+      RipcSelector.Key key = selector.register(client, null);
+      Service small = full();
+      key.requestRoom(small.id());
+      client.interrupt();
+      selector.select(1, TimeUnit.MILLISECONDS);
+      RipcException end =
+          assertThrows(RipcException.class, () -> client.receive(LIMIT, TimeUnit.SECONDS));
+      assertEquals(Status.INTERRUPTED, end.status());
+      assertNull(client.poll(), "once");
+    }
+  }
+
+  @Test
   void oneThreadWaitsForManyServices() throws Exception {
     try (RipcSelector selector = RipcSelector.open()) {
       Service[] services = new Service[20];

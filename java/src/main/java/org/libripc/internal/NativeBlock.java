@@ -21,7 +21,9 @@ public final class NativeBlock {
   public final long address;
 
   public NativeBlock(int size) {
-    bytes = ByteBuffer.allocateDirect(Math.max(size, 1)).order(ByteOrder.nativeOrder());
+    // Of 0 bytes too there is an address; a negative size is an overflow, which is refused here.
+    int room = size == 0 ? 1 : size;
+    bytes = ByteBuffer.allocateDirect(room).order(ByteOrder.nativeOrder());
     address = Pointer.nativeValue(Native.getDirectBufferPointer(bytes));
   }
 
