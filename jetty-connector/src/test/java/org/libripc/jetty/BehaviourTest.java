@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.jetty;
 
+import static java.nio.charset.StandardCharsets.US_ASCII;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -30,6 +31,7 @@ import org.eclipse.jetty.server.Request;
 import org.eclipse.jetty.server.Response;
 import org.eclipse.jetty.server.handler.GracefulHandler;
 import org.eclipse.jetty.util.Callback;
+import org.eclipse.jetty.util.thread.QueuedThreadPool;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -87,6 +89,37 @@ class BehaviourTest extends HttpPairTest {
         connection.write(String.valueOf(each));
       }
       assertTrue(connection.readAll().endsWith("/slow"));
+    }
+  }
+
+  @Test
+  void aWriteOfManyBuffersIsOneStream() throws Exception {
+    startServer(
+        handler(
+            (request, response, callback) -> {
+              ByteBuffer all = Content.Source.asByteBuffer(request);
+              int size = Integer.parseInt(request.getHttpURI().getPath().substring(1));
+              boolean same = all.equals(ByteBuffer.wrap(pattern(size, 1)));
+              Content.Sink.write(response, true, same ? "same" : "other", callback);
+            }),
+        ignored -> {});
+    try (RawConnection connection = raw()) {
+      for (int size : new int[] {1, 7, 120, 1000, 3000}) {
+        for (int count : new int[] {59, 60, 61, 64, 300}) {
+          byte[] body = pattern(size * count, 1);
+          ByteBuffer[] buffers = new ByteBuffer[count + 1];
+          buffers[0] =
+              US_ASCII.encode(
+                  String.format(
+                      "POST /%d HTTP/1.1\r\nHost: x\r\nContent-Length: %1$d\r\n\r\n", body.length));
+          for (int index = 0; index < count; ++index) {
+            buffers[index + 1] = ByteBuffer.wrap(body, index * size, size);
+          }
+          connection.write(buffers);
+          String answer = connection.readUntil("same");
+          assertTrue(answer.endsWith("same"), answer);
+        }
+      }
     }
   }
 
@@ -382,6 +415,31 @@ class BehaviourTest extends HttpPairTest {
       ContentResponse response = all.get(index).get(LIMIT, TimeUnit.SECONDS);
       assertEquals("HTTP/2.0", response.getVersion().asString());
       assertArrayEquals(pattern(size, size), response.getContent(), () -> size + " bytes");
+    }
+    assertEquals(1, connector.getConnectedEndPoints().size());
+  }
+
+  @Test
+  void http2AnswersManyStreamsOfOneConnectionTogether() throws Exception {
+    int streams = 100;
+    CountDownLatch together = new CountDownLatch(streams);
+    startServer(
+        handler(
+            (request, response, callback) -> {
+              together.countDown();
+              assertTrue(together.await(LIMIT, TimeUnit.SECONDS));
+              Content.Sink.write(response, true, "x".repeat(200), callback);
+            }),
+        ignored -> {});
+    ((QueuedThreadPool) server.getThreadPool()).setMaxThreads(2 * streams);
+    startHttp2Client();
+    client.setMaxConnectionsPerDestination(1);
+    List<CompletableFuture<ContentResponse>> all = new ArrayList<>();
+    for (int number = 0; number < streams; ++number) {
+      all.add(new CompletableResponseListener(request("/" + number)).send());
+    }
+    for (CompletableFuture<ContentResponse> each : all) {
+      assertEquals("x".repeat(200), each.get(LIMIT, TimeUnit.SECONDS).getContentAsString());
     }
     assertEquals(1, connector.getConnectedEndPoints().size());
   }
