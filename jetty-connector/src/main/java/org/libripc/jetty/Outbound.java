@@ -36,6 +36,10 @@ final class Outbound {
   // Tickets end when the other side is gone; how long it may take to read is the idle time-out's.
   private static final long TICKET_DAYS = 365;
 
+  // A reader that has not come to the end of a message tells so often how far it is: a writer that
+  // hears nothing for its idle time-out, which is a second when its server stops, gives it up.
+  private static final long TELL_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
+
   /** What the writer waits for. */
   private enum Wait {
     NOTHING,
@@ -70,6 +74,7 @@ final class Outbound {
   private long acknowledged;
   private int window;
   private long told; // what the other side knows to be consumed
+  private long toldAt = System.nanoTime();
   private long telling; // and will by the message that is being sent
   private int shortLimit;
   private boolean reliable; // short messages are
@@ -265,13 +270,13 @@ final class Outbound {
     control(Frame.Type.DATA, Frame.END, Frame.Reason.NONE);
   }
 
-  /** Tells what was consumed if the other side may be waiting for that. */
+  /** Tells what was consumed if the other side may be waiting for that, or for a sign of life. */
   void credit(long consumed, long waiting) {
     synchronized (this) {
       long untold = consumed - told;
-      long half = multiplexer.window() / 2;
-      boolean mayWait = untold >= half && waiting < multiplexer.window();
-      if (closed || !mayWait && untold < 16 * half) return;
+      boolean mayWait = untold >= multiplexer.window() / 2 && waiting < multiplexer.window();
+      boolean slow = untold > 0 && waiting > 0 && System.nanoTime() - toldAt >= TELL_NANOS;
+      if (closed || !mayWait && !slow) return;
       for (Control each : controls) if (each.type == Frame.Type.CREDIT) return;
     }
     control(Frame.Type.CREDIT, 0, Frame.Reason.NONE);
@@ -330,6 +335,7 @@ final class Outbound {
       roomRequested = true;
     } else {
       told = Math.max(told, telling);
+      toldAt = System.nanoTime();
     }
     return ticket;
   }

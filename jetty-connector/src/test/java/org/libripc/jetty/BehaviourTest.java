@@ -26,6 +26,7 @@ import org.eclipse.jetty.http.HttpHeader;
 import org.eclipse.jetty.http.HttpMethod;
 import org.eclipse.jetty.io.Content;
 import org.eclipse.jetty.io.EndPoint;
+import org.eclipse.jetty.io.RetainableByteBuffer;
 import org.eclipse.jetty.server.Handler;
 import org.eclipse.jetty.server.Request;
 import org.eclipse.jetty.server.Response;
@@ -243,6 +244,58 @@ class BehaviourTest extends HttpPairTest {
       Thread.sleep(20);
     }
     assertTrue(endPoint.isOpen());
+  }
+
+  // Answers with one buffer of the pool, as the cache of static content does.
+  private Handler whole(byte[] body, Callback.Completable written) {
+    return handler(
+        (request, response, callback) -> {
+          RetainableByteBuffer.Mutable buffer =
+              server.getByteBufferPool().acquire(body.length, true);
+          buffer.append(ByteBuffer.wrap(body));
+          response.getHeaders().put(HttpHeader.CONTENT_LENGTH, body.length);
+          written.whenComplete((nothing, problem) -> buffer.release());
+          callback.completeWith(written);
+          response.write(true, buffer.getByteBuffer(), written);
+        });
+  }
+
+  // In some 3 seconds. What is read between two pauses is small beside all that one write may be.
+  private void readSlowly(RawConnection connection, int size, String begun) throws Exception {
+    byte[] some = new byte[100_000];
+    int total = begun.length() - begun.indexOf("\r\n\r\n") - 4;
+    while (total < size) {
+      int count = connection.read(some);
+      assertTrue(count > 0, total + " bytes of " + size + ", then " + count);
+      total += count;
+      TimeUnit.MILLISECONDS.sleep(count / 4_000);
+    }
+  }
+
+  @Test
+  void aConnectionWhoseClientReadsSlowlyIsNotIdle() throws Exception {
+    byte[] body = pattern(12_000_000, 1);
+    Callback.Completable written = new Callback.Completable();
+    startServer(whole(body, written), changed -> changed.setIdleTimeout(1000));
+    try (RawConnection connection = raw()) {
+      connection.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+      readSlowly(connection, body.length, connection.readUntil("\r\n\r\n"));
+      written.get(LIMIT, TimeUnit.SECONDS);
+    }
+  }
+
+  @Test
+  void aGracefulStopLetsAClientReadSlowly() throws Exception {
+    byte[] body = pattern(12_000_000, 1);
+    Callback.Completable written = new Callback.Completable();
+    startServer(whole(body, written), ignored -> {});
+    try (RawConnection connection = raw()) {
+      connection.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+      String begun = connection.readUntil("\r\n\r\n");
+      connector.shutdown(); // gives connections a second
+      readSlowly(connection, body.length, begun);
+      written.get(LIMIT, TimeUnit.SECONDS);
+    }
   }
 
   @Test
