@@ -361,9 +361,12 @@ final class Outbound {
 
   // ---- Events ----
 
-  /** The other side takes up to so many bytes ahead of what it has read. */
+  /**
+   * The other side takes up to so many bytes ahead of what it has read. Those are copies that are
+   * kept here until then, so there are never more than the window of this side.
+   */
   synchronized void window(int bytes) {
-    window = bytes;
+    window = Math.min(bytes, multiplexer.window());
   }
 
   /** Whether this is more than the other side has told before. */

@@ -13,10 +13,12 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import org.eclipse.jetty.client.BytesRequestContent;
 import org.eclipse.jetty.http.HttpMethod;
 import org.eclipse.jetty.io.Content;
+import org.eclipse.jetty.io.EndPoint;
 import org.eclipse.jetty.io.RetainableByteBuffer;
 import org.eclipse.jetty.server.Handler;
 import org.eclipse.jetty.server.Request;
@@ -206,6 +208,41 @@ class ConnectorTest extends HttpPairTest {
     try (RawConnection good = raw()) {
       good.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
       assertTrue(good.readUntil("\r\n\r\n").startsWith("HTTP/1.1 200"));
+    }
+  }
+
+  @Test
+  void aClientThatAllowsMoreThanTheWindowGetsTheWindow() throws Exception {
+    AtomicLong written = new AtomicLong();
+    startServer(
+        new Handler.Abstract() {
+          @Override
+          public boolean handle(Request request, Response response, Callback callback)
+              throws Exception {
+            for (int count = 0; count < 100; ++count) {
+              Content.Sink.write(response, false, ByteBuffer.wrap(pattern(200_000, count)));
+              written.addAndGet(200_000);
+            }
+            callback.succeeded();
+            return true;
+          }
+        },
+        ignored -> {});
+    clientContext = context();
+    ServiceId to = ServiceId.ofName(SERVICE);
+    try (Service greedy = clientContext.register()) {
+      greedy.lending(true);
+      Frame open =
+          new Frame(Frame.Type.OPEN, Frame.FILLER, Frame.Reason.NONE, 0, 0, Integer.MAX_VALUE);
+      greedy.send(to, new Outgoing().tag(1).add(open.encode(), ItemKind.SHORT));
+      assertEquals(Frame.Type.ACCEPT, next(greedy, 1).type());
+      Frame data = new Frame(Frame.Type.DATA, 0, Frame.Reason.NONE, 0, 0, 0);
+      ByteBuffer request = StandardCharsets.US_ASCII.encode("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+      greedy.send(
+          to, new Outgoing().tag(1).add(data.encode(), ItemKind.SHORT).add(request, ItemKind.LONG));
+      EndPoint endPoint = serverEndPoint();
+      assertTrue(eventually(() -> endPoint.toString().contains("wait=CREDIT")), endPoint::toString);
+      assertTrue(written.get() <= 2_000_000, written + " bytes were written ahead");
     }
   }
 
