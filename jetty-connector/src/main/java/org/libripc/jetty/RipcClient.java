@@ -27,6 +27,9 @@ import org.libripc.ServiceId;
  * context is the application's. The setters are for before the start; the rest is for any thread.
  */
 public final class RipcClient extends ContainerLifeCycle {
+  // That can all have unread messages at once; it is no limit of connections.
+  private static final int MOST_CONNECTIONS = 8192;
+
   private final Ripc ripc;
   private final AtomicInteger nextNumber = new AtomicInteger(1);
   private StreamOptions options = StreamOptions.DEFAULT;
@@ -99,7 +102,10 @@ public final class RipcClient extends ContainerLifeCycle {
     if (scheduler == null) scheduler = new ScheduledExecutorScheduler("ripc-client-timer", true);
     if (getBean(Executor.class) == null) addBean(executor);
     if (getBean(Scheduler.class) == null) addBean(scheduler);
-    ServiceBuilder builder = ripc.service().queueBytes(options.queueBytes());
+    ServiceBuilder builder =
+        ripc.service()
+            .queueBytes(options.queueBytes())
+            .maxMessages(options.messages(MOST_CONNECTIONS));
     if (serviceName != null) builder.name(serviceName);
     Service service = builder.register();
     try {

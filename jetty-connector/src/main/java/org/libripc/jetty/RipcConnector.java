@@ -126,7 +126,10 @@ public final class RipcConnector extends AbstractConnector {
 
   @Override
   protected void doStart() throws Exception {
-    ServiceBuilder builder = ripc.service().queueBytes(options.queueBytes());
+    ServiceBuilder builder =
+        ripc.service()
+            .queueBytes(options.queueBytes())
+            .maxMessages(options.messages(maxConnections));
     if (serviceName != null) builder.name(serviceName);
     if (serviceNumber != 0) builder.id(serviceNumber);
     if (takeover) builder.takeover();

@@ -11,6 +11,8 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
@@ -209,6 +211,50 @@ class ConnectorTest extends HttpPairTest {
       good.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
       assertTrue(good.readUntil("\r\n\r\n").startsWith("HTTP/1.1 200"));
     }
+  }
+
+  @Test
+  void whatOneConnectionLeavesUnreadTakesNoMessagesFromTheOthers() throws Exception {
+    int size = 2_000;
+    CountDownLatch go = new CountDownLatch(1);
+    CompletableFuture<Boolean> same = new CompletableFuture<>();
+    byte[] body = pattern(size, 1);
+    start(
+        new Handler.Abstract() {
+          @Override
+          public boolean handle(Request request, Response response, Callback callback)
+              throws Exception {
+            if (request.getLength() == size) {
+              go.await();
+              same.complete(Content.Source.asByteBuffer(request).equals(ByteBuffer.wrap(body)));
+            }
+            callback.succeeded();
+            return true;
+          }
+        },
+        changed -> ((RipcConnector) changed).setMaxConnections(4)); // so it needs few
+    ServiceId to = ServiceId.ofName(SERVICE);
+    try (Service sender = clientContext.register()) {
+      sender.lending(true);
+      Frame open = new Frame(Frame.Type.OPEN, Frame.FILLER, Frame.Reason.NONE, 0, 0, 1 << 20);
+      sender.send(to, new Outgoing().tag(1).add(open.encode(), ItemKind.SHORT));
+      assertEquals(Frame.Type.ACCEPT, next(sender, 1).type());
+      String head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: " + size + "\r\n\r\n";
+      data(sender, 0, StandardCharsets.US_ASCII.encode(head));
+      for (int index = 0; index < size; ++index) {
+        data(sender, index + 1, ByteBuffer.wrap(body, index, 1));
+      }
+      assertEquals(200, request("/").send().getStatus());
+      go.countDown();
+      assertTrue(same.get(LIMIT, TimeUnit.SECONDS));
+    }
+  }
+
+  private void data(Service sender, int sequence, ByteBuffer bytes) throws Exception {
+    Frame data = new Frame(Frame.Type.DATA, 0, Frame.Reason.NONE, sequence, 0, 0);
+    Outgoing message = new Outgoing().tag(1).add(data.encode(), ItemKind.SHORT);
+    sender.send(
+        ServiceId.ofName(SERVICE), message.add(bytes, ItemKind.LONG), LIMIT, TimeUnit.SECONDS);
   }
 
   @Test
