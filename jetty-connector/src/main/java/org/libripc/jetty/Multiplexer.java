@@ -21,7 +21,6 @@ import org.eclipse.jetty.util.component.ContainerLifeCycle;
 import org.eclipse.jetty.util.thread.ExecutionStrategy;
 import org.eclipse.jetty.util.thread.Scheduler;
 import org.eclipse.jetty.util.thread.strategy.AdaptiveExecutionStrategy;
-import org.libripc.ItemKind;
 import org.libripc.Message;
 import org.libripc.Outgoing;
 import org.libripc.RegisteredBuffer;
@@ -70,6 +69,7 @@ final class Multiplexer extends ContainerLifeCycle {
   private final Map<ServiceId, Set<RipcEndPoint>> roomWaiters = new ConcurrentHashMap<>();
   private final Set<CompletableFuture<?>> tickets = ConcurrentHashMap.newKeySet();
   private final Queue<Runnable> tasks = new ConcurrentLinkedQueue<>();
+  private final Refusals refusals = new Refusals(this);
   private final CountDownLatch ended = new CountDownLatch(1);
   private final ExecutionStrategy strategy;
   private RegisteredBuffer filler;
@@ -239,18 +239,9 @@ final class Multiplexer extends ContainerLifeCycle {
     return endPoints.size();
   }
 
-  /** Answers for a connection that there is not. */
+  /** Answers for a connection that there is not, soon. */
   void refuse(ServiceId peer, int number, Frame.Reason reason) {
-    Frame frame = new Frame(Frame.Type.RESET, Frame.FILLER, reason, 0, 0, 0);
-    Outgoing message = outgoing().clear().tag(number).add(frame.encode(), ItemKind.SHORT);
-    try {
-      // Lost if there is no room, or on the way: whoever sends again is answered again.
-      service.trySend(peer, message);
-    } catch (RipcException gone) {
-      LOG.debug("{} is gone", peer, gone);
-    } finally {
-      message.clear();
-    }
+    refusals.add(peer, number, reason);
   }
 
   // ---- Receiving ----

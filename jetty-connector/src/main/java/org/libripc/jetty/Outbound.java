@@ -388,6 +388,7 @@ final class Outbound {
     RipcException cause = null;
     synchronized (this) {
       roomRequested = false;
+      if (failure != null) controls.clear(); // the other side may be gone: nobody looks for it here
       try {
         if (sendControls()) wakeWriter();
       } catch (RipcException problem) {

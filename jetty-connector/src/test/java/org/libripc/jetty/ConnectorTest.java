@@ -7,11 +7,14 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
@@ -33,6 +36,8 @@ import org.junit.jupiter.params.provider.ValueSource;
 import org.libripc.ItemKind;
 import org.libripc.Message;
 import org.libripc.Outgoing;
+import org.libripc.Ripc;
+import org.libripc.RipcBuilder;
 import org.libripc.Service;
 import org.libripc.ServiceId;
 
@@ -115,6 +120,49 @@ class ConnectorTest extends HttpPairTest {
                     .send());
     assertTrue(none.getMessage().contains("NO_SERVICE"), none.getMessage());
     assertEquals(0, ripcClient.getConnections());
+  }
+
+  // Ends when a peer that does not answer is given up: not before the test.
+  private RipcBuilder patient = Ripc.builder();
+
+  @Override
+  RipcBuilder options() {
+    return patient;
+  }
+
+  private static void signal(Process process, String name) {
+    try {
+      new ProcessBuilder("kill", "-" + name, Long.toString(process.pid())).start().waitFor();
+    } catch (IOException | InterruptedException problem) {
+      throw new IllegalStateException(problem);
+    }
+  }
+
+  @Test
+  void aStoppedClientThatIsRefusedHoldsUpNobodyElse() throws Exception {
+    patient = Ripc.builder().resolveTimeout(3 * LIMIT, TimeUnit.SECONDS);
+    CompletableFuture<Process> process = new CompletableFuture<>();
+    CountDownLatch asked = new CountDownLatch(1);
+    Set<ServiceId> friends = ConcurrentHashMap.newKeySet();
+    start(
+        OK,
+        changed ->
+            ((RipcConnector) changed)
+                .setAccess(
+                    id -> {
+                      if (friends.contains(id)) return true;
+                      signal(process.join(), "STOP");
+                      asked.countDown();
+                      return false;
+                    }));
+    friends.add(ripcClient.getServiceId());
+    process.complete(fetcher("/ 1 1 0 any\n"));
+    try {
+      assertTrue(asked.await(LIMIT, TimeUnit.SECONDS), "it connects");
+      assertEquals(200, request("/").send().getStatus());
+    } finally {
+      process.join().destroyForcibly().waitFor();
+    }
   }
 
   @Test
