@@ -17,6 +17,7 @@ import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.LongAdder;
+import java.util.concurrent.locks.LockSupport;
 import org.eclipse.jetty.util.component.ContainerLifeCycle;
 import org.eclipse.jetty.util.thread.ExecutionStrategy;
 import org.eclipse.jetty.util.thread.Scheduler;
@@ -48,6 +49,7 @@ final class Multiplexer extends ContainerLifeCycle {
   private static final int FILLER_BYTES = 64;
   // Messages received in a row after which those who wait for room are looked at all the same.
   private static final int ROOM_EVERY = 64;
+  private static final long PAUSE_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
 
   /** Who takes new connections. */
   interface Acceptor {
@@ -275,6 +277,8 @@ final class Multiplexer extends ContainerLifeCycle {
         LOG.debug("interrupted", interrupted);
       } catch (RipcException problem) {
         if (running) stopped(problem);
+      } catch (Throwable problem) {
+        failed(problem);
       }
     }
     ended.countDown();
@@ -290,8 +294,14 @@ final class Multiplexer extends ContainerLifeCycle {
         IOException cause = new IOException(problem);
         for (RipcEndPoint each : endPoints.values()) each.fail(cause);
       }
-      default -> LOG.warn("Receiving for {} failed", service, problem);
+      default -> failed(problem);
     }
+  }
+
+  // What is wrong may last: memory, messages that are not given back.
+  private void failed(Throwable problem) {
+    LOG.warn("Receiving for {} failed", service, problem);
+    LockSupport.parkNanos(PAUSE_NANOS);
   }
 
   private void roomAt(ServiceId peer) {
@@ -306,14 +316,15 @@ final class Multiplexer extends ContainerLifeCycle {
 
   // Nothing that one message causes may end the receiving.
   private Runnable dispatchSafely(Message message) {
-    ServiceId source = message.source();
-    int number = message.tag();
+    Key key = new Key(message.source(), message.tag());
     try {
       return dispatch(message);
-    } catch (RuntimeException problem) {
-      LOG.warn("A message from {} to {} failed", source, service, problem);
-      refuse(source, number, Frame.Reason.ABORTED);
+    } catch (Throwable problem) {
+      LOG.warn("A message from {} to {} failed", key.peer, service, problem);
       message.close();
+      refuse(key.peer, key.number, Frame.Reason.ABORTED);
+      RipcEndPoint endPoint = endPoints.get(key);
+      if (endPoint != null) endPoint.fail(new IOException("A message failed", problem));
       return null;
     }
   }
@@ -335,7 +346,12 @@ final class Multiplexer extends ContainerLifeCycle {
     if (acceptor != null && endPoint == null && frame.type() == Frame.Type.OPEN) {
       return acceptor.open(message, frame);
     }
-    if (frame.type() == Frame.Type.DATA || frame.type() == Frame.Type.ACCEPT) {
+    boolean answered =
+        switch (frame.type()) {
+          case ACCEPT, DATA, CREDIT -> true;
+          default -> false;
+        };
+    if (answered) {
       refuse(message.source(), message.tag(), Frame.Reason.UNKNOWN);
     }
     message.close();

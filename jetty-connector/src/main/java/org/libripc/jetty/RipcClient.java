@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.net.ConnectException;
 import java.util.Objects;
 import java.util.concurrent.Executor;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.eclipse.jetty.util.Promise;
@@ -31,7 +32,8 @@ public final class RipcClient extends ContainerLifeCycle {
   private static final int MOST_CONNECTIONS = 8192;
 
   private final Ripc ripc;
-  private final AtomicInteger nextNumber = new AtomicInteger(1);
+  // A server may still have connections of a process that died and had the same name.
+  private final AtomicInteger nextNumber = new AtomicInteger(ThreadLocalRandom.current().nextInt());
   private StreamOptions options = StreamOptions.DEFAULT;
   private String serviceName;
   private Executor executor;
@@ -142,8 +144,7 @@ public final class RipcClient extends ContainerLifeCycle {
     }
     Attempt attempt = new Attempt(started, promise);
     do {
-      attempt.endPoint =
-          new RipcEndPoint(started, server, nextNumber.getAndIncrement(), true, attempt);
+      attempt.endPoint = new RipcEndPoint(started, server, nextNumber(), true, attempt);
     } while (!started.add(attempt.endPoint));
     if (timeoutMillis > 0) {
       attempt.timeout =
@@ -153,6 +154,11 @@ public final class RipcClient extends ContainerLifeCycle {
               TimeUnit.MILLISECONDS);
     }
     executor.execute(attempt);
+  }
+
+  // Never 0, which is the number in the address of a server.
+  private int nextNumber() {
+    return nextNumber.updateAndGet(number -> number == -1 ? 1 : number + 1);
   }
 
   private static final class Attempt implements RipcEndPoint.Listener, Runnable {

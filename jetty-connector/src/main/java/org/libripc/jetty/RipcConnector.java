@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.jetty;
 
+import java.io.IOException;
 import java.util.Objects;
 import java.util.function.Predicate;
 import org.eclipse.jetty.io.ByteBufferPool;
@@ -208,7 +209,9 @@ public final class RipcConnector extends AbstractConnector {
       onEndPointOpened(endPoint);
       endPoint.opened(message, frame);
       connection.onOpen();
-    } catch (RuntimeException problem) {
+    } catch (Throwable problem) {
+      multiplexer.refuse(client, number, Frame.Reason.ABORTED);
+      endPoint.fail(new IOException(problem));
       endPoint.close(problem);
       message.close();
       throw problem;

@@ -39,6 +39,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
   private final Multiplexer multiplexer;
   private final ServiceId peer;
   private final int number;
+  private final boolean client;
   private final RipcAddress local;
   private final RipcAddress remote;
   private final Listener listener;
@@ -60,6 +61,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
     this.multiplexer = multiplexer;
     this.peer = peer;
     this.number = number;
+    this.client = client;
     this.listener = listener;
     ServiceId own = multiplexer.service().id();
     local = new RipcAddress(own, client ? number : 0);
@@ -283,16 +285,20 @@ public final class RipcEndPoint extends AbstractEndPoint {
     out.look();
     switch (frame.type()) {
       case ACCEPT -> {
-        keep(message);
-        boolean first;
+        boolean awaited;
         synchronized (this) {
-          first = !accepted;
-          accepted = true;
+          awaited = client && !accepted;
+          accepted |= awaited;
         }
-        out.window(frame.window());
-        scheduleProbe();
-        if (first) listener.accepted();
-        return null;
+        if (awaited) {
+          keep(message);
+          out.window(frame.window());
+          scheduleProbe();
+          listener.accepted();
+          return null;
+        }
+        message.close();
+        sane = false;
       }
       case DATA, CLOSE -> {
         if (message.inReplyTo() != 0) answered(message);

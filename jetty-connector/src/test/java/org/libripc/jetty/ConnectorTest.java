@@ -22,10 +22,13 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import org.eclipse.jetty.client.BytesRequestContent;
 import org.eclipse.jetty.http.HttpMethod;
+import org.eclipse.jetty.io.Connection;
 import org.eclipse.jetty.io.Content;
 import org.eclipse.jetty.io.EndPoint;
 import org.eclipse.jetty.io.RetainableByteBuffer;
+import org.eclipse.jetty.server.Connector;
 import org.eclipse.jetty.server.Handler;
+import org.eclipse.jetty.server.HttpConnectionFactory;
 import org.eclipse.jetty.server.Request;
 import org.eclipse.jetty.server.Response;
 import org.eclipse.jetty.util.BufferUtil;
@@ -86,6 +89,41 @@ class ConnectorTest extends HttpPairTest {
                 .setAccess(
                     id -> {
                       RuntimeException first = failure.getAndSet(null);
+                      if (first != null) throw first;
+                      return true;
+                    }));
+    assertThrows(ExecutionException.class, () -> request("/").send());
+    assertEquals(200, request("/").send().getStatus());
+  }
+
+  @Test
+  void aConnectionThatCannotBeMadeIsRefusedAtOnce() throws Exception {
+    startServer(
+        OK,
+        changed ->
+            changed.setConnectionFactories(
+                List.of(
+                    new HttpConnectionFactory() {
+                      @Override
+                      public Connection newConnection(Connector connector, EndPoint endPoint) {
+                        throw new IllegalStateException("no connection");
+                      }
+                    })));
+    ExecutionException refused = assertThrows(ExecutionException.class, this::raw);
+    assertTrue(refused.getMessage().contains("given up"), refused.getMessage());
+    assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()));
+  }
+
+  @Test
+  void anErrorInAPolicyHarmsNobodyElse() throws Exception {
+    AtomicReference<Error> failure = new AtomicReference<>(new LinkageError("no"));
+    start(
+        OK,
+        changed ->
+            ((RipcConnector) changed)
+                .setAccess(
+                    id -> {
+                      Error first = failure.getAndSet(null);
                       if (first != null) throw first;
                       return true;
                     }));
@@ -162,6 +200,45 @@ class ConnectorTest extends HttpPairTest {
       assertEquals(200, request("/").send().getStatus());
     } finally {
       process.join().destroyForcibly().waitFor();
+    }
+  }
+
+  // What a client of this name has left behind that was killed.
+  private void leaveConnection(String name) throws Exception {
+    try (Ripc other = context();
+        Service killed = other.service().name(name).register()) {
+      killed.lending(true);
+      Frame open = new Frame(Frame.Type.OPEN, Frame.FILLER, Frame.Reason.NONE, 0, 0, 4096);
+      killed.send(
+          ServiceId.ofName(SERVICE), new Outgoing().tag(1).add(open.encode(), ItemKind.SHORT));
+      assertEquals(Frame.Type.ACCEPT, next(killed, 1).type());
+    }
+  }
+
+  @Test
+  void aClientThatComesBackUnderItsNameConnectsBesideWhatItLeft() throws Exception {
+    startServer(OK, ignored -> {});
+    leaveConnection("comes back");
+    clientContext = context();
+    ripcClient = new RipcClient(clientContext);
+    ripcClient.setServiceName("comes back");
+    ripcClient.start();
+    try (RawConnection connection = raw()) {
+      connection.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+      assertTrue(connection.readUntil("\r\n\r\n").startsWith("HTTP/1.1 200"));
+    }
+  }
+
+  @Test
+  void whoIsToldOfCreditForAnUnknownConnectionSaysSo() throws Exception {
+    startServer(OK, ignored -> {});
+    clientContext = context();
+    try (Service rough = clientContext.register()) {
+      rough.lending(true);
+      Frame probe = new Frame(Frame.Type.CREDIT, Frame.FILLER, Frame.Reason.NONE, 0, 0, 0);
+      rough.send(
+          ServiceId.ofName(SERVICE), new Outgoing().tag(5).add(probe.encode(), ItemKind.SHORT));
+      assertEquals(Frame.Reason.UNKNOWN, next(rough, 5).reason());
     }
   }
 
@@ -254,6 +331,12 @@ class ConnectorTest extends HttpPairTest {
       Frame greedy = new Frame(Frame.Type.CREDIT, 0, Frame.Reason.NONE, 0, 1L << 40, 0);
       rough.send(to, new Outgoing().tag(10).add(greedy.encode(), ItemKind.SHORT));
       assertEquals(Frame.Reason.PROTOCOL, next(rough, 10).reason());
+      // And one that accepts what it has asked for itself.
+      rough.send(to, new Outgoing().tag(11).add(open.encode(), ItemKind.SHORT));
+      assertEquals(Frame.Type.ACCEPT, next(rough, 11).type());
+      Frame accept = new Frame(Frame.Type.ACCEPT, Frame.FILLER, Frame.Reason.NONE, 0, 0, 4096);
+      rough.send(to, new Outgoing().tag(11).add(accept.encode(), ItemKind.SHORT));
+      assertEquals(Frame.Reason.PROTOCOL, next(rough, 11).reason());
     }
     try (RawConnection good = raw()) {
       good.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
