@@ -6,7 +6,10 @@ import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.List;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import org.eclipse.jetty.io.EofException;
 import org.libripc.ItemKind;
 import org.libripc.Message;
@@ -84,6 +87,9 @@ final class Outbound {
   private boolean ended;
   private boolean closed;
   private IOException failure;
+  // What is to be done without the lock, soon: a ticket that has failed calls back at once, and
+  // the reader's lock comes before this one.
+  private final Queue<Runnable> unlocked = new ConcurrentLinkedQueue<>();
 
   /**
    * @param offers whether a return buffer is offered to the other side, if the options ask for it
@@ -117,29 +123,32 @@ final class Outbound {
    * @return whether everything is
    */
   boolean flush(ByteBuffer[] buffers) throws IOException {
-    IOException broken;
-    synchronized (this) {
-      if (failure != null) throw new EofException(failure);
-      if (ended) throw new EofException("the output was shut down");
-      land(buffers);
-      try {
-        long ahead = 0;
-        for (Flight flight : flights) ahead += flight.bytes;
-        wait = Wait.TICKET;
-        for (long left = Parts.remaining(buffers) - ahead; left > 0; ) {
-          long bytes = sendData(buffers, ahead, left);
-          if (bytes == 0) break;
-          ahead += bytes;
-          left -= bytes;
-        }
-        land(buffers);
-        return Parts.remaining(buffers) == 0;
-      } catch (RipcException problem) {
-        broken = new IOException(problem);
-      }
+    try {
+      return send(buffers);
+    } catch (RipcException problem) {
+      IOException broken = new IOException(problem);
+      endPoint.fail(broken);
+      throw new EofException(broken);
+    } finally {
+      watchAll();
     }
-    endPoint.fail(broken);
-    throw new EofException(broken);
+  }
+
+  private synchronized boolean send(ByteBuffer[] buffers) throws IOException {
+    if (failure != null) throw new EofException(failure);
+    if (ended) throw new EofException("the output was shut down");
+    land(buffers);
+    long ahead = 0;
+    for (Flight flight : flights) ahead += flight.bytes;
+    wait = Wait.TICKET;
+    for (long left = Parts.remaining(buffers) - ahead; left > 0; ) {
+      long bytes = sendData(buffers, ahead, left);
+      if (bytes == 0) break;
+      ahead += bytes;
+      left -= bytes;
+    }
+    land(buffers);
+    return Parts.remaining(buffers) == 0;
   }
 
   private void land(ByteBuffer[] buffers) {
@@ -220,14 +229,22 @@ final class Outbound {
       return;
     }
     multiplexer.track(ticket);
-    ticket.whenComplete((nothing, problem) -> landed(flight, problem));
+    whenComplete(ticket, problem -> landed(flight, problem));
+  }
+
+  private void whenComplete(Ticket ticket, Consumer<Throwable> action) {
+    unlocked.add(() -> ticket.whenComplete((nothing, problem) -> action.accept(problem)));
+  }
+
+  private void watchAll() {
+    for (Runnable next = unlocked.poll(); next != null; next = unlocked.poll()) next.run();
   }
 
   // From the ticket, in the responder thread.
   private void landed(Flight flight, Throwable problem) {
     boolean broken;
     synchronized (this) {
-      flight.landed = true;
+      flight.landed = problem == null;
       broken = problem != null && !closed;
       if (!broken) wakeWriter();
     }
@@ -258,6 +275,7 @@ final class Outbound {
         broken = new IOException(problem);
       }
     }
+    watchAll();
     if (broken != null) endPoint.fail(broken);
   }
 
@@ -309,8 +327,9 @@ final class Outbound {
   // What the other side holds as long as the connection lives tells of its death.
   private void watchLife(Ticket ticket) {
     if (ticket.isDone() && !ticket.isCompletedExceptionally()) return;
-    ticket.whenComplete(
-        (nothing, problem) -> {
+    whenComplete(
+        ticket,
+        problem -> {
           boolean broken;
           synchronized (this) {
             broken = problem != null && !closed;
@@ -397,6 +416,7 @@ final class Outbound {
         cause = problem;
       }
     }
+    watchAll();
     if (broken) endPoint.fail(new IOException(cause));
   }
 
@@ -454,7 +474,7 @@ final class Outbound {
     if (given != null) given.close(multiplexer.service());
     boolean torn = false;
     for (Flight flight : withdrawn) {
-      if (flight.landed) continue;
+      if (flight.landed || flight.ticket.isDone()) continue;
       torn = true;
       flight.ticket.cancel(false);
     }
