@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.jetty;
 
+import java.io.Closeable;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Map;
-import java.util.Queue;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
@@ -62,6 +61,24 @@ final class Multiplexer extends ContainerLifeCycle {
 
   private record Key(ServiceId peer, int number) {}
 
+  private final class Accept implements Runnable, Closeable {
+    private final Runnable task;
+
+    Accept(Runnable task) {
+      this.task = task;
+    }
+
+    @Override
+    public void run() {
+      task.run();
+    }
+
+    @Override
+    public void close() {
+      executeLater(this);
+    }
+  }
+
   private final Service service;
   private final StreamOptions options;
   private final Executor executor;
@@ -70,7 +87,6 @@ final class Multiplexer extends ContainerLifeCycle {
   private final Map<Key, RipcEndPoint> endPoints = new ConcurrentHashMap<>();
   private final Map<ServiceId, Set<RipcEndPoint>> roomWaiters = new ConcurrentHashMap<>();
   private final Set<CompletableFuture<?>> tickets = ConcurrentHashMap.newKeySet();
-  private final Queue<Runnable> tasks = new ConcurrentLinkedQueue<>();
   private final Refusals refusals = new Refusals(this);
   private final CountDownLatch ended = new CountDownLatch(1);
   private final ExecutionStrategy strategy;
@@ -108,7 +124,7 @@ final class Multiplexer extends ContainerLifeCycle {
     key = selector.register(service, null);
     running = true;
     super.doStart();
-    executor.execute(strategy::produce);
+    execute(strategy::produce);
   }
 
   /** Ends all connections; waits for what was written and is still travelling, for a time. */
@@ -154,9 +170,16 @@ final class Multiplexer extends ContainerLifeCycle {
   void execute(Runnable task) {
     try {
       executor.execute(task);
-    } catch (RejectedExecutionException stopped) {
-      LOG.debug("the executor has stopped", stopped);
+    } catch (RejectedExecutionException full) {
+      LOG.debug("the executor is full", full);
+      executeLater(task);
     }
+  }
+
+  /** A task that the executor has refused: somebody waits for what it does. */
+  void executeLater(Runnable task) {
+    if (isStopped()) return;
+    scheduler.schedule(() -> execute(task), PAUSE_NANOS, TimeUnit.NANOSECONDS);
   }
 
   int returnBytes() {
@@ -252,13 +275,11 @@ final class Multiplexer extends ContainerLifeCycle {
   private Runnable produce() {
     long idleSince = 0;
     while (running) {
-      Runnable task = tasks.poll();
-      if (task != null) return task;
       try {
         Message message = service.poll();
         if (message != null) {
           idleSince = 0;
-          task = dispatchSafely(message);
+          Runnable task = dispatchSafely(message);
           if (!roomWaiters.isEmpty() && ++sinceRoom >= ROOM_EVERY) roomForAll();
           if (task != null) return task;
           continue;
@@ -344,7 +365,8 @@ final class Multiplexer extends ContainerLifeCycle {
       return endPoint.received(message, frame);
     }
     if (acceptor != null && endPoint == null && frame.type() == Frame.Type.OPEN) {
-      return acceptor.open(message, frame);
+      Runnable accept = acceptor.open(message, frame);
+      return accept == null ? null : new Accept(accept);
     }
     boolean answered =
         switch (frame.type()) {

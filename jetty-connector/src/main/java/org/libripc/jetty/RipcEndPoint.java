@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.jetty;
 
+import java.io.Closeable;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.concurrent.TimeUnit;
@@ -198,6 +199,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
 
   /** The connection is broken: reads fail after what has come, writes at once. Any thread. */
   void fail(IOException cause) {
+    assert !Thread.holdsLock(out) : "the reader's lock comes first";
     in.fail(cause);
     out.fail(cause);
     boolean refused;
@@ -338,7 +340,15 @@ public final class RipcEndPoint extends AbstractEndPoint {
     if (answer) out.answerRead();
   }
 
-  private final class Fillable implements Invocable.Task {
+  private abstract class Task implements Invocable.Task, Closeable {
+    /** The strategy does this where its executor has refused the task. */
+    @Override
+    public void close() {
+      multiplexer.executeLater(this);
+    }
+  }
+
+  private final class Fillable extends Task {
     @Override
     public void run() {
       getFillInterest().fillable();
@@ -350,7 +360,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
     }
   }
 
-  private final class CompleteWrite implements Invocable.Task {
+  private final class CompleteWrite extends Task {
     @Override
     public void run() {
       getWriteFlusher().completeWrite();

@@ -17,10 +17,13 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import org.eclipse.jetty.client.BytesRequestContent;
+import org.eclipse.jetty.client.CompletableResponseListener;
+import org.eclipse.jetty.client.ContentResponse;
 import org.eclipse.jetty.http.HttpMethod;
 import org.eclipse.jetty.io.Connection;
 import org.eclipse.jetty.io.Content;
@@ -33,6 +36,7 @@ import org.eclipse.jetty.server.Request;
 import org.eclipse.jetty.server.Response;
 import org.eclipse.jetty.util.BufferUtil;
 import org.eclipse.jetty.util.Callback;
+import org.eclipse.jetty.util.thread.QueuedThreadPool;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -142,6 +146,51 @@ class ConnectorTest extends HttpPairTest {
     assertTrue(eventually(() -> connector.getConnectedEndPoints().size() == 1));
     raw().close();
     second.close();
+  }
+
+  // Refuses each task of the connector once, as a pool that is full does.
+  private static final class Overloaded extends QueuedThreadPool {
+    private final Set<Runnable> refused = ConcurrentHashMap.newKeySet();
+    final AtomicLong count = new AtomicLong();
+    volatile boolean full;
+
+    @Override
+    public void execute(Runnable task) {
+      boolean ours = task.getClass().getName().startsWith("org.libripc.jetty.");
+      if (full && ours && !refused.remove(task)) {
+        refused.add(task);
+        count.incrementAndGet();
+        throw new RejectedExecutionException("full");
+      }
+      super.execute(task);
+    }
+  }
+
+  private final Overloaded threads = new Overloaded();
+
+  @Override
+  QueuedThreadPool serverThreads() {
+    return threads;
+  }
+
+  @Test
+  void whatAFullPoolRefusesIsDoneLater() throws Exception {
+    start(new HttpTest.Echo());
+    threads.full = true;
+    for (int round = 0; round < 10; ++round) {
+      byte[] body = pattern(1_500_000, round);
+      List<CompletableFuture<ContentResponse>> all = new ArrayList<>();
+      for (int number = 0; number < 4; ++number) {
+        var request = request("/").method(HttpMethod.POST).body(new BytesRequestContent(body));
+        all.add(new CompletableResponseListener(request, 2_000_000).send());
+      }
+      for (CompletableFuture<ContentResponse> each : all) {
+        assertArrayEquals(body, each.get(LIMIT, TimeUnit.SECONDS).getContent());
+      }
+    }
+    client.stop();
+    assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()));
+    assertTrue(threads.count.get() > 10, threads.count + " tasks were refused");
   }
 
   @Test

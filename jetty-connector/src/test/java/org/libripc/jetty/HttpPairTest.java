@@ -65,6 +65,10 @@ abstract class HttpPairTest {
     return over.equals("tcp");
   }
 
+  QueuedThreadPool serverThreads() {
+    return new QueuedThreadPool();
+  }
+
   /** Of contexts. */
   RipcBuilder options() {
     return Ripc.builder();
@@ -90,7 +94,7 @@ abstract class HttpPairTest {
     ConnectionFactory[] factories = {
       new HttpConnectionFactory(configuration), new HTTP2CServerConnectionFactory(configuration)
     };
-    QueuedThreadPool threads = new QueuedThreadPool();
+    QueuedThreadPool threads = serverThreads();
     threads.setName("server");
     if (isTcp()) {
       server = new Server(threads);
