@@ -24,8 +24,10 @@ import org.libripc.Status;
  * connectors of other kinds.
  *
  * <p>It registers its service when it starts and closes it when it stops. The context ({@link
- * Ripc}) is the application's; its options say which users may connect ({@code RipcBuilder.peers}),
- * {@link #setAccess} which service IDs.
+ * Ripc}) is the application's; its options say who may connect: users of this host over shared
+ * memory ({@code RipcBuilder.peers}), and over sockets and RDMA, which are on by default, whoever
+ * has the cluster key, or anybody if there is none. {@link #setAccess} says which service IDs of
+ * those.
  *
  * <p>The setters are for before the start.
  */
@@ -92,7 +94,11 @@ public final class RipcConnector extends AbstractConnector {
     takeover = on;
   }
 
-  /** Which services may connect: called with the ID of each, in the receiving thread. */
+  /**
+   * Which services may connect: called with the ID of each, in the receiving thread. An ID is a
+   * name and no proof: it sorts clients that the context admits, and keeps out none that means
+   * harm.
+   */
   public void setAccess(Predicate<ServiceId> policy) {
     access = Objects.requireNonNull(policy);
   }
