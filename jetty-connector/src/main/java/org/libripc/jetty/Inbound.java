@@ -21,6 +21,13 @@ final class Inbound {
   /** Messages that may be ahead of one that is still on its way. */
   private static final int MOST_EARLY = 4096;
 
+  // A service can hold only so many messages that lie in memory of others. Where a connection has
+  // this many unread ones, further small ones are copied, so that none takes those of the others.
+  private static final int MOST_LENT = 64;
+  private static final int SMALL = 16 << 10;
+  private static final ThreadLocal<ByteBuffer> SCRATCH =
+      ThreadLocal.withInitial(() -> ByteBuffer.allocateDirect(SMALL));
+
   /** Who gets the messages whose bytes were read. */
   interface Reader {
     /** Takes it over. With the lock held. */
@@ -28,7 +35,45 @@ final class Inbound {
   }
 
   /** A message, and what it takes of the window. */
-  private record Part(Message message, Frame frame, long cost) {}
+  private static final class Part {
+    final Frame frame;
+    final long cost;
+    final boolean lent;
+    Message message; // null if there is nothing to read, or a copy of it
+    ByteBuffer copy;
+    IOException lost; // why a part of it is missing
+
+    Part(Message message, Frame frame) {
+      this.message = message;
+      this.frame = frame;
+      long size = 0;
+      boolean elsewhere = message.returnCount() != 0;
+      for (int index = 1; index < message.itemCount(); ++index) {
+        ViewKind kind = message.kind(index);
+        elsewhere |= kind != ViewKind.SHORT;
+        if (kind != ViewKind.FAILED) {
+          size += message.size(index);
+        } else {
+          lost = new IOException("A part of the stream was lost: " + message.status(index));
+        }
+      }
+      // A filler takes nothing, so an end may come when the window is full.
+      cost = size == 0 || frame.has(Frame.FILLER) ? 0 : size + Frame.COST;
+      lent = elsewhere;
+    }
+
+    void copy() {
+      byte[] all = new byte[(int) (cost - Frame.COST)];
+      ByteBuffer scratch = SCRATCH.get().clear();
+      for (int index = 1; index < message.itemCount(); ++index) message.copyTo(index, 0, scratch);
+      scratch.flip().get(all);
+      copy = ByteBuffer.wrap(all);
+    }
+
+    void close() {
+      if (message != null) message.close();
+    }
+  }
 
   private final Reader reader;
   private final Deque<Part> ready = new ArrayDeque<>();
@@ -37,6 +82,7 @@ final class Inbound {
   private int nextSequence;
   private long received;
   private long receivedEarly;
+  private int lent; // of those that are here
   private volatile long consumed; // written with the lock held
   // Where the reader is in the first message that is ready.
   private int item = 1;
@@ -61,13 +107,14 @@ final class Inbound {
       message.close();
       return true;
     }
-    Part part = new Part(message, frame, cost(message, frame));
+    Part part = new Part(message, frame);
     if (distance >= MOST_EARLY
         || early.containsKey(frame.sequence())
         || part.cost > 0 && ahead(part) >= window) {
       message.close();
       return false;
     }
+    keep(part);
     early.put(frame.sequence(), part);
     receivedEarly += part.cost;
     for (Part next = early.remove(nextSequence); next != null; ) {
@@ -79,14 +126,24 @@ final class Inbound {
     return true;
   }
 
-  // A filler takes nothing, so an end may come when the window is full.
-  private static long cost(Message message, Frame frame) {
-    if (frame.has(Frame.FILLER)) return 0;
-    long size = 0;
-    for (int index = 1; index < message.itemCount(); ++index) {
-      if (message.kind(index) != ViewKind.FAILED) size += message.size(index);
+  /** How many messages with lent items a connection holds at most, for a window. */
+  static long mostLent(int window) {
+    return MOST_LENT
+        + window / SMALL
+        + 2; // what is larger goes beyond the window once; the opening
+  }
+
+  private void keep(Part part) {
+    if (part.cost == 0) {
+      part.close();
+      part.message = null;
+    } else if (part.lent && lent >= MOST_LENT && part.cost <= SMALL && part.lost == null) {
+      part.copy();
+      reader.finished(part.message);
+      part.message = null;
+    } else if (part.lent) {
+      ++lent;
     }
-    return size == 0 ? 0 : size + Frame.COST;
   }
 
   // How far ahead of the reader the sender was when it sent the last of what is here, with a part.
@@ -101,23 +158,24 @@ final class Inbound {
   }
 
   private void take(Part part) {
-    Message message = part.message;
     if (ended || failure != null) {
-      message.close();
+      drop(part);
       return;
     }
-    for (int index = 1; index < message.itemCount(); ++index) {
-      if (message.kind(index) == ViewKind.FAILED) {
-        failure = new IOException("A part of the stream was lost: " + message.status(index));
-      }
-    }
+    failure = part.lost;
     if (failure == null && part.cost > 0) {
       received += part.cost;
       ready.add(part);
     } else {
-      message.close();
+      drop(part);
     }
     if (part.frame.has(Frame.END)) ended = true;
+  }
+
+  private void drop(Part part) {
+    if (part.message == null) return;
+    if (part.lent) --lent;
+    part.close();
   }
 
   /**
@@ -129,24 +187,37 @@ final class Inbound {
   synchronized int read(ByteBuffer to) throws IOException {
     int before = to.position();
     while (to.hasRemaining() && !ready.isEmpty()) {
-      Message message = ready.peek().message;
-      if (item < message.itemCount()) {
-        offset += message.copyTo(item, offset, to);
-        if (offset < message.size(item)) break;
-        ++item;
-        offset = 0;
-      }
-      if (item == message.itemCount()) {
-        reader.finished(ready.poll().message);
-        consumed += Frame.COST;
-        item = 1;
-      }
+      if (!readFirst(to)) continue;
+      Part read = ready.poll();
+      if (read.lent && read.message != null) --lent;
+      if (read.message != null) reader.finished(read.message);
+      consumed += Frame.COST;
+      item = 1;
     }
     int count = to.position() - before;
     consumed += count;
     if (count > 0 || !ready.isEmpty()) return count;
     if (failure != null) throw failure;
     return ended ? -1 : 0;
+  }
+
+  /** Some of the first message that is ready; whether that was the rest. */
+  private boolean readFirst(ByteBuffer to) {
+    ByteBuffer copy = ready.peek().copy;
+    if (copy != null) {
+      int count = Math.min(copy.remaining(), to.remaining());
+      to.put(copy.slice(copy.position(), count));
+      copy.position(copy.position() + count);
+      return !copy.hasRemaining();
+    }
+    Message message = ready.peek().message;
+    if (item < message.itemCount()) {
+      offset += message.copyTo(item, offset, to);
+      if (offset < message.size(item)) return false;
+      ++item;
+      offset = 0;
+    }
+    return item == message.itemCount();
   }
 
   /** Whether a read would return something else than 0. */
@@ -177,9 +248,9 @@ final class Inbound {
   /** Gives everything back; nothing is taken any more. */
   synchronized void close() {
     closed = true;
-    ready.forEach(part -> part.message.close());
+    ready.forEach(Part::close);
     ready.clear();
-    early.values().forEach(part -> part.message.close());
+    early.values().forEach(Part::close);
     early.clear();
     receivedEarly = 0;
   }

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.jetty;
 
+import java.io.Closeable;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Map;
-import java.util.Queue;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
@@ -17,11 +16,11 @@ import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.LongAdder;
+import java.util.concurrent.locks.LockSupport;
 import org.eclipse.jetty.util.component.ContainerLifeCycle;
 import org.eclipse.jetty.util.thread.ExecutionStrategy;
 import org.eclipse.jetty.util.thread.Scheduler;
 import org.eclipse.jetty.util.thread.strategy.AdaptiveExecutionStrategy;
-import org.libripc.ItemKind;
 import org.libripc.Message;
 import org.libripc.Outgoing;
 import org.libripc.RegisteredBuffer;
@@ -49,6 +48,7 @@ final class Multiplexer extends ContainerLifeCycle {
   private static final int FILLER_BYTES = 64;
   // Messages received in a row after which those who wait for room are looked at all the same.
   private static final int ROOM_EVERY = 64;
+  private static final long PAUSE_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
 
   /** Who takes new connections. */
   interface Acceptor {
@@ -61,6 +61,24 @@ final class Multiplexer extends ContainerLifeCycle {
 
   private record Key(ServiceId peer, int number) {}
 
+  private final class Accept implements Runnable, Closeable {
+    private final Runnable task;
+
+    Accept(Runnable task) {
+      this.task = task;
+    }
+
+    @Override
+    public void run() {
+      task.run();
+    }
+
+    @Override
+    public void close() {
+      executeLater(this);
+    }
+  }
+
   private final Service service;
   private final StreamOptions options;
   private final Executor executor;
@@ -69,7 +87,7 @@ final class Multiplexer extends ContainerLifeCycle {
   private final Map<Key, RipcEndPoint> endPoints = new ConcurrentHashMap<>();
   private final Map<ServiceId, Set<RipcEndPoint>> roomWaiters = new ConcurrentHashMap<>();
   private final Set<CompletableFuture<?>> tickets = ConcurrentHashMap.newKeySet();
-  private final Queue<Runnable> tasks = new ConcurrentLinkedQueue<>();
+  private final Refusals refusals = new Refusals(this);
   private final CountDownLatch ended = new CountDownLatch(1);
   private final ExecutionStrategy strategy;
   private RegisteredBuffer filler;
@@ -106,7 +124,7 @@ final class Multiplexer extends ContainerLifeCycle {
     key = selector.register(service, null);
     running = true;
     super.doStart();
-    executor.execute(strategy::produce);
+    execute(strategy::produce);
   }
 
   /** Ends all connections; waits for what was written and is still travelling, for a time. */
@@ -152,9 +170,16 @@ final class Multiplexer extends ContainerLifeCycle {
   void execute(Runnable task) {
     try {
       executor.execute(task);
-    } catch (RejectedExecutionException stopped) {
-      LOG.debug("the executor has stopped", stopped);
+    } catch (RejectedExecutionException full) {
+      LOG.debug("the executor is full", full);
+      executeLater(task);
     }
+  }
+
+  /** A task that the executor has refused: somebody waits for what it does. */
+  void executeLater(Runnable task) {
+    if (isStopped()) return;
+    scheduler.schedule(() -> execute(task), PAUSE_NANOS, TimeUnit.NANOSECONDS);
   }
 
   int returnBytes() {
@@ -239,18 +264,9 @@ final class Multiplexer extends ContainerLifeCycle {
     return endPoints.size();
   }
 
-  /** Answers for a connection that there is not. */
+  /** Answers for a connection that there is not, soon. */
   void refuse(ServiceId peer, int number, Frame.Reason reason) {
-    Frame frame = new Frame(Frame.Type.RESET, Frame.FILLER, reason, 0, 0, 0);
-    Outgoing message = outgoing().clear().tag(number).add(frame.encode(), ItemKind.SHORT);
-    try {
-      // Lost if there is no room, or on the way: whoever sends again is answered again.
-      service.trySend(peer, message);
-    } catch (RipcException gone) {
-      LOG.debug("{} is gone", peer, gone);
-    } finally {
-      message.clear();
-    }
+    refusals.add(peer, number, reason);
   }
 
   // ---- Receiving ----
@@ -259,13 +275,11 @@ final class Multiplexer extends ContainerLifeCycle {
   private Runnable produce() {
     long idleSince = 0;
     while (running) {
-      Runnable task = tasks.poll();
-      if (task != null) return task;
       try {
         Message message = service.poll();
         if (message != null) {
           idleSince = 0;
-          task = dispatchSafely(message);
+          Runnable task = dispatchSafely(message);
           if (!roomWaiters.isEmpty() && ++sinceRoom >= ROOM_EVERY) roomForAll();
           if (task != null) return task;
           continue;
@@ -284,6 +298,8 @@ final class Multiplexer extends ContainerLifeCycle {
         LOG.debug("interrupted", interrupted);
       } catch (RipcException problem) {
         if (running) stopped(problem);
+      } catch (Throwable problem) {
+        failed(problem);
       }
     }
     ended.countDown();
@@ -299,8 +315,14 @@ final class Multiplexer extends ContainerLifeCycle {
         IOException cause = new IOException(problem);
         for (RipcEndPoint each : endPoints.values()) each.fail(cause);
       }
-      default -> LOG.warn("Receiving for {} failed", service, problem);
+      default -> failed(problem);
     }
+  }
+
+  // What is wrong may last: memory, messages that are not given back.
+  private void failed(Throwable problem) {
+    LOG.warn("Receiving for {} failed", service, problem);
+    LockSupport.parkNanos(PAUSE_NANOS);
   }
 
   private void roomAt(ServiceId peer) {
@@ -315,14 +337,15 @@ final class Multiplexer extends ContainerLifeCycle {
 
   // Nothing that one message causes may end the receiving.
   private Runnable dispatchSafely(Message message) {
-    ServiceId source = message.source();
-    int number = message.tag();
+    Key key = new Key(message.source(), message.tag());
     try {
       return dispatch(message);
-    } catch (RuntimeException problem) {
-      LOG.warn("A message from {} to {} failed", source, service, problem);
-      refuse(source, number, Frame.Reason.ABORTED);
+    } catch (Throwable problem) {
+      LOG.warn("A message from {} to {} failed", key.peer, service, problem);
       message.close();
+      refuse(key.peer, key.number, Frame.Reason.ABORTED);
+      RipcEndPoint endPoint = endPoints.get(key);
+      if (endPoint != null) endPoint.fail(new IOException("A message failed", problem));
       return null;
     }
   }
@@ -342,9 +365,15 @@ final class Multiplexer extends ContainerLifeCycle {
       return endPoint.received(message, frame);
     }
     if (acceptor != null && endPoint == null && frame.type() == Frame.Type.OPEN) {
-      return acceptor.open(message, frame);
+      Runnable accept = acceptor.open(message, frame);
+      return accept == null ? null : new Accept(accept);
     }
-    if (frame.type() == Frame.Type.DATA || frame.type() == Frame.Type.ACCEPT) {
+    boolean answered =
+        switch (frame.type()) {
+          case ACCEPT, DATA, CREDIT -> true;
+          default -> false;
+        };
+    if (answered) {
       refuse(message.source(), message.tag(), Frame.Reason.UNKNOWN);
     }
     message.close();

@@ -6,7 +6,10 @@ import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.List;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import org.eclipse.jetty.io.EofException;
 import org.libripc.ItemKind;
 import org.libripc.Message;
@@ -35,6 +38,10 @@ final class Outbound {
 
   // Tickets end when the other side is gone; how long it may take to read is the idle time-out's.
   private static final long TICKET_DAYS = 365;
+
+  // A reader that has not come to the end of a message tells so often how far it is: a writer that
+  // hears nothing for its idle time-out, which is a second when its server stops, gives it up.
+  private static final long TELL_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
 
   /** What the writer waits for. */
   private enum Wait {
@@ -70,6 +77,7 @@ final class Outbound {
   private long acknowledged;
   private int window;
   private long told; // what the other side knows to be consumed
+  private long toldAt = System.nanoTime();
   private long telling; // and will by the message that is being sent
   private int shortLimit;
   private boolean reliable; // short messages are
@@ -79,6 +87,9 @@ final class Outbound {
   private boolean ended;
   private boolean closed;
   private IOException failure;
+  // What is to be done without the lock, soon: a ticket that has failed calls back at once, and
+  // the reader's lock comes before this one.
+  private final Queue<Runnable> unlocked = new ConcurrentLinkedQueue<>();
 
   /**
    * @param offers whether a return buffer is offered to the other side, if the options ask for it
@@ -112,29 +123,32 @@ final class Outbound {
    * @return whether everything is
    */
   boolean flush(ByteBuffer[] buffers) throws IOException {
-    IOException broken;
-    synchronized (this) {
-      if (failure != null) throw new EofException(failure);
-      if (ended) throw new EofException("the output was shut down");
-      land(buffers);
-      try {
-        long ahead = 0;
-        for (Flight flight : flights) ahead += flight.bytes;
-        wait = Wait.TICKET;
-        for (long left = Parts.remaining(buffers) - ahead; left > 0; ) {
-          long bytes = sendData(buffers, ahead, left);
-          if (bytes == 0) break;
-          ahead += bytes;
-          left -= bytes;
-        }
-        land(buffers);
-        return Parts.remaining(buffers) == 0;
-      } catch (RipcException problem) {
-        broken = new IOException(problem);
-      }
+    try {
+      return send(buffers);
+    } catch (RipcException problem) {
+      IOException broken = new IOException(problem);
+      endPoint.fail(broken);
+      throw new EofException(broken);
+    } finally {
+      watchAll();
     }
-    endPoint.fail(broken);
-    throw new EofException(broken);
+  }
+
+  private synchronized boolean send(ByteBuffer[] buffers) throws IOException {
+    if (failure != null) throw new EofException(failure);
+    if (ended) throw new EofException("the output was shut down");
+    land(buffers);
+    long ahead = 0;
+    for (Flight flight : flights) ahead += flight.bytes;
+    wait = Wait.TICKET;
+    for (long left = Parts.remaining(buffers) - ahead; left > 0; ) {
+      long bytes = sendData(buffers, ahead, left);
+      if (bytes == 0) break;
+      ahead += bytes;
+      left -= bytes;
+    }
+    land(buffers);
+    return Parts.remaining(buffers) == 0;
   }
 
   private void land(ByteBuffer[] buffers) {
@@ -215,14 +229,22 @@ final class Outbound {
       return;
     }
     multiplexer.track(ticket);
-    ticket.whenComplete((nothing, problem) -> landed(flight, problem));
+    whenComplete(ticket, problem -> landed(flight, problem));
+  }
+
+  private void whenComplete(Ticket ticket, Consumer<Throwable> action) {
+    unlocked.add(() -> ticket.whenComplete((nothing, problem) -> action.accept(problem)));
+  }
+
+  private void watchAll() {
+    for (Runnable next = unlocked.poll(); next != null; next = unlocked.poll()) next.run();
   }
 
   // From the ticket, in the responder thread.
   private void landed(Flight flight, Throwable problem) {
     boolean broken;
     synchronized (this) {
-      flight.landed = true;
+      flight.landed = problem == null;
       broken = problem != null && !closed;
       if (!broken) wakeWriter();
     }
@@ -253,6 +275,7 @@ final class Outbound {
         broken = new IOException(problem);
       }
     }
+    watchAll();
     if (broken != null) endPoint.fail(broken);
   }
 
@@ -265,13 +288,13 @@ final class Outbound {
     control(Frame.Type.DATA, Frame.END, Frame.Reason.NONE);
   }
 
-  /** Tells what was consumed if the other side may be waiting for that. */
+  /** Tells what was consumed if the other side may be waiting for that, or for a sign of life. */
   void credit(long consumed, long waiting) {
     synchronized (this) {
       long untold = consumed - told;
-      long half = multiplexer.window() / 2;
-      boolean mayWait = untold >= half && waiting < multiplexer.window();
-      if (closed || !mayWait && untold < 16 * half) return;
+      boolean mayWait = untold >= multiplexer.window() / 2 && waiting < multiplexer.window();
+      boolean slow = untold > 0 && waiting > 0 && System.nanoTime() - toldAt >= TELL_NANOS;
+      if (closed || !mayWait && !slow) return;
       for (Control each : controls) if (each.type == Frame.Type.CREDIT) return;
     }
     control(Frame.Type.CREDIT, 0, Frame.Reason.NONE);
@@ -304,8 +327,9 @@ final class Outbound {
   // What the other side holds as long as the connection lives tells of its death.
   private void watchLife(Ticket ticket) {
     if (ticket.isDone() && !ticket.isCompletedExceptionally()) return;
-    ticket.whenComplete(
-        (nothing, problem) -> {
+    whenComplete(
+        ticket,
+        problem -> {
           boolean broken;
           synchronized (this) {
             broken = problem != null && !closed;
@@ -330,6 +354,7 @@ final class Outbound {
       roomRequested = true;
     } else {
       told = Math.max(told, telling);
+      toldAt = System.nanoTime();
     }
     return ticket;
   }
@@ -355,9 +380,12 @@ final class Outbound {
 
   // ---- Events ----
 
-  /** The other side takes up to so many bytes ahead of what it has read. */
+  /**
+   * The other side takes up to so many bytes ahead of what it has read. Those are copies that are
+   * kept here until then, so there are never more than the window of this side.
+   */
   synchronized void window(int bytes) {
-    window = bytes;
+    window = Math.min(bytes, multiplexer.window());
   }
 
   /** Whether this is more than the other side has told before. */
@@ -379,6 +407,7 @@ final class Outbound {
     RipcException cause = null;
     synchronized (this) {
       roomRequested = false;
+      if (failure != null) controls.clear(); // the other side may be gone: nobody looks for it here
       try {
         if (sendControls()) wakeWriter();
       } catch (RipcException problem) {
@@ -387,6 +416,7 @@ final class Outbound {
         cause = problem;
       }
     }
+    watchAll();
     if (broken) endPoint.fail(new IOException(cause));
   }
 
@@ -444,7 +474,7 @@ final class Outbound {
     if (given != null) given.close(multiplexer.service());
     boolean torn = false;
     for (Flight flight : withdrawn) {
-      if (flight.landed) continue;
+      if (flight.landed || flight.ticket.isDone()) continue;
       torn = true;
       flight.ticket.cancel(false);
     }

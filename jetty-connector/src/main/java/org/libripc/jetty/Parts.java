@@ -15,6 +15,7 @@ final class Parts {
   /** Up to this size a part is copied into the message that a large part travels in. */
   private static final int SMALL = 1024;
 
+  /** Items of one message, besides the header. */
   private static final int MOST = 60;
 
   private final List<ByteBuffer> parts = new ArrayList<>();
@@ -57,7 +58,7 @@ final class Parts {
       if (isSmall(part)) smallBytes += part.remaining();
       else if (!part.isDirect()) return false;
     }
-    return parts.size() < MOST && smallBytes <= Math.min(shortLimit / 2, 3 * SMALL);
+    return parts.size() <= MOST && smallBytes <= Math.min(shortLimit / 2, 3 * SMALL);
   }
 
   private boolean isSmall(ByteBuffer part) {
@@ -70,7 +71,7 @@ final class Parts {
    */
   boolean cutToReturn(long room) {
     long before = 0;
-    for (int index = 0; index < parts.size(); ++index) {
+    for (int index = 0; index < Math.min(parts.size(), MOST); ++index) {
       ByteBuffer part = parts.get(index);
       if (part.remaining() <= SMALL) {
         before += part.remaining();
@@ -90,9 +91,13 @@ final class Parts {
   /**
    * Adds them to a message.
    *
-   * @param large how the large ones travel
+   * @param large how the large ones travel; if short too, there may be more of them than items
    */
   void addTo(Outgoing message, ItemKind large) {
+    if (parts.size() > MOST) {
+      message.add(copyTo(ByteBuffer.allocate((int) bytes)), large);
+      return;
+    }
     for (ByteBuffer part : parts) {
       if (large == ItemKind.SHORT || isSmall(part)) {
         message.add(part, ItemKind.SHORT);

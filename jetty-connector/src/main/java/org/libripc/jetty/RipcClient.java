@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.net.ConnectException;
 import java.util.Objects;
 import java.util.concurrent.Executor;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.eclipse.jetty.util.Promise;
@@ -27,8 +28,12 @@ import org.libripc.ServiceId;
  * context is the application's. The setters are for before the start; the rest is for any thread.
  */
 public final class RipcClient extends ContainerLifeCycle {
+  // That can all have unread messages at once; it is no limit of connections.
+  private static final int MOST_CONNECTIONS = 8192;
+
   private final Ripc ripc;
-  private final AtomicInteger nextNumber = new AtomicInteger(1);
+  // A server may still have connections of a process that died and had the same name.
+  private final AtomicInteger nextNumber = new AtomicInteger(ThreadLocalRandom.current().nextInt());
   private StreamOptions options = StreamOptions.DEFAULT;
   private String serviceName;
   private Executor executor;
@@ -99,7 +104,10 @@ public final class RipcClient extends ContainerLifeCycle {
     if (scheduler == null) scheduler = new ScheduledExecutorScheduler("ripc-client-timer", true);
     if (getBean(Executor.class) == null) addBean(executor);
     if (getBean(Scheduler.class) == null) addBean(scheduler);
-    ServiceBuilder builder = ripc.service().queueBytes(options.queueBytes());
+    ServiceBuilder builder =
+        ripc.service()
+            .queueBytes(options.queueBytes())
+            .maxMessages(options.messages(MOST_CONNECTIONS));
     if (serviceName != null) builder.name(serviceName);
     Service service = builder.register();
     try {
@@ -136,8 +144,7 @@ public final class RipcClient extends ContainerLifeCycle {
     }
     Attempt attempt = new Attempt(started, promise);
     do {
-      attempt.endPoint =
-          new RipcEndPoint(started, server, nextNumber.getAndIncrement(), true, attempt);
+      attempt.endPoint = new RipcEndPoint(started, server, nextNumber(), true, attempt);
     } while (!started.add(attempt.endPoint));
     if (timeoutMillis > 0) {
       attempt.timeout =
@@ -147,6 +154,11 @@ public final class RipcClient extends ContainerLifeCycle {
               TimeUnit.MILLISECONDS);
     }
     executor.execute(attempt);
+  }
+
+  // Never 0, which is the number in the address of a server.
+  private int nextNumber() {
+    return nextNumber.updateAndGet(number -> number == -1 ? 1 : number + 1);
   }
 
   private static final class Attempt implements RipcEndPoint.Listener, Runnable {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.jetty;
 
+import java.io.IOException;
 import java.util.Objects;
 import java.util.function.Predicate;
 import org.eclipse.jetty.io.ByteBufferPool;
@@ -23,8 +24,10 @@ import org.libripc.Status;
  * connectors of other kinds.
  *
  * <p>It registers its service when it starts and closes it when it stops. The context ({@link
- * Ripc}) is the application's; its options say which users may connect ({@code RipcBuilder.peers}),
- * {@link #setAccess} which service IDs.
+ * Ripc}) is the application's; its options say who may connect: users of this host over shared
+ * memory ({@code RipcBuilder.peers}), and over sockets and RDMA, which are on by default, whoever
+ * has the cluster key, or anybody if there is none. {@link #setAccess} says which service IDs of
+ * those.
  *
  * <p>The setters are for before the start.
  */
@@ -91,7 +94,11 @@ public final class RipcConnector extends AbstractConnector {
     takeover = on;
   }
 
-  /** Which services may connect: called with the ID of each, in the receiving thread. */
+  /**
+   * Which services may connect: called with the ID of each, in the receiving thread. An ID is a
+   * name and no proof: it sorts clients that the context admits, and keeps out none that means
+   * harm.
+   */
   public void setAccess(Predicate<ServiceId> policy) {
     access = Objects.requireNonNull(policy);
   }
@@ -126,7 +133,10 @@ public final class RipcConnector extends AbstractConnector {
 
   @Override
   protected void doStart() throws Exception {
-    ServiceBuilder builder = ripc.service().queueBytes(options.queueBytes());
+    ServiceBuilder builder =
+        ripc.service()
+            .queueBytes(options.queueBytes())
+            .maxMessages(options.messages(maxConnections));
     if (serviceName != null) builder.name(serviceName);
     if (serviceNumber != 0) builder.id(serviceNumber);
     if (takeover) builder.takeover();
@@ -205,7 +215,9 @@ public final class RipcConnector extends AbstractConnector {
       onEndPointOpened(endPoint);
       endPoint.opened(message, frame);
       connection.onOpen();
-    } catch (RuntimeException problem) {
+    } catch (Throwable problem) {
+      multiplexer.refuse(client, number, Frame.Reason.ABORTED);
+      endPoint.fail(new IOException(problem));
       endPoint.close(problem);
       message.close();
       throw problem;

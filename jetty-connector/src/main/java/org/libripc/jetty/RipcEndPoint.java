@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.jetty;
 
+import java.io.Closeable;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.concurrent.TimeUnit;
@@ -39,6 +40,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
   private final Multiplexer multiplexer;
   private final ServiceId peer;
   private final int number;
+  private final boolean client;
   private final RipcAddress local;
   private final RipcAddress remote;
   private final Listener listener;
@@ -60,6 +62,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
     this.multiplexer = multiplexer;
     this.peer = peer;
     this.number = number;
+    this.client = client;
     this.listener = listener;
     ServiceId own = multiplexer.service().id();
     local = new RipcAddress(own, client ? number : 0);
@@ -196,6 +199,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
 
   /** The connection is broken: reads fail after what has come, writes at once. Any thread. */
   void fail(IOException cause) {
+    assert !Thread.holdsLock(out) : "the reader's lock comes first";
     in.fail(cause);
     out.fail(cause);
     boolean refused;
@@ -283,16 +287,20 @@ public final class RipcEndPoint extends AbstractEndPoint {
     out.look();
     switch (frame.type()) {
       case ACCEPT -> {
-        keep(message);
-        boolean first;
+        boolean awaited;
         synchronized (this) {
-          first = !accepted;
-          accepted = true;
+          awaited = client && !accepted;
+          accepted |= awaited;
         }
-        out.window(frame.window());
-        scheduleProbe();
-        if (first) listener.accepted();
-        return null;
+        if (awaited) {
+          keep(message);
+          out.window(frame.window());
+          scheduleProbe();
+          listener.accepted();
+          return null;
+        }
+        message.close();
+        sane = false;
       }
       case DATA, CLOSE -> {
         if (message.inReplyTo() != 0) answered(message);
@@ -332,7 +340,15 @@ public final class RipcEndPoint extends AbstractEndPoint {
     if (answer) out.answerRead();
   }
 
-  private final class Fillable implements Invocable.Task {
+  private abstract class Task implements Invocable.Task, Closeable {
+    /** The strategy does this where its executor has refused the task. */
+    @Override
+    public void close() {
+      multiplexer.executeLater(this);
+    }
+  }
+
+  private final class Fillable extends Task {
     @Override
     public void run() {
       getFillInterest().fillable();
@@ -344,7 +360,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
     }
   }
 
-  private final class CompleteWrite implements Invocable.Task {
+  private final class CompleteWrite extends Task {
     @Override
     public void run() {
       getWriteFlusher().completeWrite();

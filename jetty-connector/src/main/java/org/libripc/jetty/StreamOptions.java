@@ -68,6 +68,11 @@ public record StreamOptions(
     return new StreamOptions(window, shortLimit, copyLimit, returnBytes, spinNanos, millis);
   }
 
+  /** The messages that a service with so many connections may hold. */
+  int messages(int connections) {
+    return (int) Math.min(Integer.MAX_VALUE, (connections + 1L) * Inbound.mostLent(window));
+  }
+
   /** What the queue of a service needs for messages of the short limit. */
   int queueBytes() {
     int wanted = Integer.highestOneBit(Math.max(8192, 4 * shortLimit) - 1) << 1;

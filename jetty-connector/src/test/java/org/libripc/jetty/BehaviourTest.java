@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.jetty;
 
+import static java.nio.charset.StandardCharsets.US_ASCII;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -25,11 +26,13 @@ import org.eclipse.jetty.http.HttpHeader;
 import org.eclipse.jetty.http.HttpMethod;
 import org.eclipse.jetty.io.Content;
 import org.eclipse.jetty.io.EndPoint;
+import org.eclipse.jetty.io.RetainableByteBuffer;
 import org.eclipse.jetty.server.Handler;
 import org.eclipse.jetty.server.Request;
 import org.eclipse.jetty.server.Response;
 import org.eclipse.jetty.server.handler.GracefulHandler;
 import org.eclipse.jetty.util.Callback;
+import org.eclipse.jetty.util.thread.QueuedThreadPool;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -87,6 +90,37 @@ class BehaviourTest extends HttpPairTest {
         connection.write(String.valueOf(each));
       }
       assertTrue(connection.readAll().endsWith("/slow"));
+    }
+  }
+
+  @Test
+  void aWriteOfManyBuffersIsOneStream() throws Exception {
+    startServer(
+        handler(
+            (request, response, callback) -> {
+              ByteBuffer all = Content.Source.asByteBuffer(request);
+              int size = Integer.parseInt(request.getHttpURI().getPath().substring(1));
+              boolean same = all.equals(ByteBuffer.wrap(pattern(size, 1)));
+              Content.Sink.write(response, true, same ? "same" : "other", callback);
+            }),
+        ignored -> {});
+    try (RawConnection connection = raw()) {
+      for (int size : new int[] {1, 7, 120, 1000, 3000}) {
+        for (int count : new int[] {59, 60, 61, 64, 300}) {
+          byte[] body = pattern(size * count, 1);
+          ByteBuffer[] buffers = new ByteBuffer[count + 1];
+          buffers[0] =
+              US_ASCII.encode(
+                  String.format(
+                      "POST /%d HTTP/1.1\r\nHost: x\r\nContent-Length: %1$d\r\n\r\n", body.length));
+          for (int index = 0; index < count; ++index) {
+            buffers[index + 1] = ByteBuffer.wrap(body, index * size, size);
+          }
+          connection.write(buffers);
+          String answer = connection.readUntil("same");
+          assertTrue(answer.endsWith("same"), answer);
+        }
+      }
     }
   }
 
@@ -210,6 +244,58 @@ class BehaviourTest extends HttpPairTest {
       Thread.sleep(20);
     }
     assertTrue(endPoint.isOpen());
+  }
+
+  // Answers with one buffer of the pool, as the cache of static content does.
+  private Handler whole(byte[] body, Callback.Completable written) {
+    return handler(
+        (request, response, callback) -> {
+          RetainableByteBuffer.Mutable buffer =
+              server.getByteBufferPool().acquire(body.length, true);
+          buffer.append(ByteBuffer.wrap(body));
+          response.getHeaders().put(HttpHeader.CONTENT_LENGTH, body.length);
+          written.whenComplete((nothing, problem) -> buffer.release());
+          callback.completeWith(written);
+          response.write(true, buffer.getByteBuffer(), written);
+        });
+  }
+
+  // In some 3 seconds. What is read between two pauses is small beside all that one write may be.
+  private void readSlowly(RawConnection connection, int size, String begun) throws Exception {
+    byte[] some = new byte[100_000];
+    int total = begun.length() - begun.indexOf("\r\n\r\n") - 4;
+    while (total < size) {
+      int count = connection.read(some);
+      assertTrue(count > 0, total + " bytes of " + size + ", then " + count);
+      total += count;
+      TimeUnit.MILLISECONDS.sleep(count / 4_000);
+    }
+  }
+
+  @Test
+  void aConnectionWhoseClientReadsSlowlyIsNotIdle() throws Exception {
+    byte[] body = pattern(12_000_000, 1);
+    Callback.Completable written = new Callback.Completable();
+    startServer(whole(body, written), changed -> changed.setIdleTimeout(1000));
+    try (RawConnection connection = raw()) {
+      connection.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+      readSlowly(connection, body.length, connection.readUntil("\r\n\r\n"));
+      written.get(LIMIT, TimeUnit.SECONDS);
+    }
+  }
+
+  @Test
+  void aGracefulStopLetsAClientReadSlowly() throws Exception {
+    byte[] body = pattern(12_000_000, 1);
+    Callback.Completable written = new Callback.Completable();
+    startServer(whole(body, written), ignored -> {});
+    try (RawConnection connection = raw()) {
+      connection.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+      String begun = connection.readUntil("\r\n\r\n");
+      connector.shutdown(); // gives connections a second
+      readSlowly(connection, body.length, begun);
+      written.get(LIMIT, TimeUnit.SECONDS);
+    }
   }
 
   @Test
@@ -382,6 +468,31 @@ class BehaviourTest extends HttpPairTest {
       ContentResponse response = all.get(index).get(LIMIT, TimeUnit.SECONDS);
       assertEquals("HTTP/2.0", response.getVersion().asString());
       assertArrayEquals(pattern(size, size), response.getContent(), () -> size + " bytes");
+    }
+    assertEquals(1, connector.getConnectedEndPoints().size());
+  }
+
+  @Test
+  void http2AnswersManyStreamsOfOneConnectionTogether() throws Exception {
+    int streams = 100;
+    CountDownLatch together = new CountDownLatch(streams);
+    startServer(
+        handler(
+            (request, response, callback) -> {
+              together.countDown();
+              assertTrue(together.await(LIMIT, TimeUnit.SECONDS));
+              Content.Sink.write(response, true, "x".repeat(200), callback);
+            }),
+        ignored -> {});
+    ((QueuedThreadPool) server.getThreadPool()).setMaxThreads(2 * streams);
+    startHttp2Client();
+    client.setMaxConnectionsPerDestination(1);
+    List<CompletableFuture<ContentResponse>> all = new ArrayList<>();
+    for (int number = 0; number < streams; ++number) {
+      all.add(new CompletableResponseListener(request("/" + number)).send());
+    }
+    for (CompletableFuture<ContentResponse> each : all) {
+      assertEquals("x".repeat(200), each.get(LIMIT, TimeUnit.SECONDS).getContentAsString());
     }
     assertEquals(1, connector.getConnectedEndPoints().size());
   }

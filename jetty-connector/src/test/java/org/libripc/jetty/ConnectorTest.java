@@ -7,28 +7,44 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import org.eclipse.jetty.client.BytesRequestContent;
+import org.eclipse.jetty.client.CompletableResponseListener;
+import org.eclipse.jetty.client.ContentResponse;
 import org.eclipse.jetty.http.HttpMethod;
+import org.eclipse.jetty.io.Connection;
 import org.eclipse.jetty.io.Content;
+import org.eclipse.jetty.io.EndPoint;
 import org.eclipse.jetty.io.RetainableByteBuffer;
+import org.eclipse.jetty.server.Connector;
 import org.eclipse.jetty.server.Handler;
+import org.eclipse.jetty.server.HttpConnectionFactory;
 import org.eclipse.jetty.server.Request;
 import org.eclipse.jetty.server.Response;
 import org.eclipse.jetty.util.BufferUtil;
 import org.eclipse.jetty.util.Callback;
+import org.eclipse.jetty.util.thread.QueuedThreadPool;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
 import org.libripc.ItemKind;
 import org.libripc.Message;
 import org.libripc.Outgoing;
+import org.libripc.Ripc;
+import org.libripc.RipcBuilder;
 import org.libripc.Service;
 import org.libripc.ServiceId;
 
@@ -85,6 +101,41 @@ class ConnectorTest extends HttpPairTest {
   }
 
   @Test
+  void aConnectionThatCannotBeMadeIsRefusedAtOnce() throws Exception {
+    startServer(
+        OK,
+        changed ->
+            changed.setConnectionFactories(
+                List.of(
+                    new HttpConnectionFactory() {
+                      @Override
+                      public Connection newConnection(Connector connector, EndPoint endPoint) {
+                        throw new IllegalStateException("no connection");
+                      }
+                    })));
+    ExecutionException refused = assertThrows(ExecutionException.class, this::raw);
+    assertTrue(refused.getMessage().contains("given up"), refused.getMessage());
+    assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()));
+  }
+
+  @Test
+  void anErrorInAPolicyHarmsNobodyElse() throws Exception {
+    AtomicReference<Error> failure = new AtomicReference<>(new LinkageError("no"));
+    start(
+        OK,
+        changed ->
+            ((RipcConnector) changed)
+                .setAccess(
+                    id -> {
+                      Error first = failure.getAndSet(null);
+                      if (first != null) throw first;
+                      return true;
+                    }));
+    assertThrows(ExecutionException.class, () -> request("/").send());
+    assertEquals(200, request("/").send().getStatus());
+  }
+
+  @Test
   void connectionsAreLimited() throws Exception {
     startServer(OK, changed -> ((RipcConnector) changed).setMaxConnections(2));
     RawConnection first = raw();
@@ -95,6 +146,51 @@ class ConnectorTest extends HttpPairTest {
     assertTrue(eventually(() -> connector.getConnectedEndPoints().size() == 1));
     raw().close();
     second.close();
+  }
+
+  // Refuses each task of the connector once, as a pool that is full does.
+  private static final class Overloaded extends QueuedThreadPool {
+    private final Set<Runnable> refused = ConcurrentHashMap.newKeySet();
+    final AtomicLong count = new AtomicLong();
+    volatile boolean full;
+
+    @Override
+    public void execute(Runnable task) {
+      boolean ours = task.getClass().getName().startsWith("org.libripc.jetty.");
+      if (full && ours && !refused.remove(task)) {
+        refused.add(task);
+        count.incrementAndGet();
+        throw new RejectedExecutionException("full");
+      }
+      super.execute(task);
+    }
+  }
+
+  private final Overloaded threads = new Overloaded();
+
+  @Override
+  QueuedThreadPool serverThreads() {
+    return threads;
+  }
+
+  @Test
+  void whatAFullPoolRefusesIsDoneLater() throws Exception {
+    start(new HttpTest.Echo());
+    threads.full = true;
+    for (int round = 0; round < 10; ++round) {
+      byte[] body = pattern(1_500_000, round);
+      List<CompletableFuture<ContentResponse>> all = new ArrayList<>();
+      for (int number = 0; number < 4; ++number) {
+        var request = request("/").method(HttpMethod.POST).body(new BytesRequestContent(body));
+        all.add(new CompletableResponseListener(request, 2_000_000).send());
+      }
+      for (CompletableFuture<ContentResponse> each : all) {
+        assertArrayEquals(body, each.get(LIMIT, TimeUnit.SECONDS).getContent());
+      }
+    }
+    client.stop();
+    assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()));
+    assertTrue(threads.count.get() > 10, threads.count + " tasks were refused");
   }
 
   @Test
@@ -111,6 +207,88 @@ class ConnectorTest extends HttpPairTest {
                     .send());
     assertTrue(none.getMessage().contains("NO_SERVICE"), none.getMessage());
     assertEquals(0, ripcClient.getConnections());
+  }
+
+  // Ends when a peer that does not answer is given up: not before the test.
+  private RipcBuilder patient = Ripc.builder();
+
+  @Override
+  RipcBuilder options() {
+    return patient;
+  }
+
+  private static void signal(Process process, String name) {
+    try {
+      new ProcessBuilder("kill", "-" + name, Long.toString(process.pid())).start().waitFor();
+    } catch (IOException | InterruptedException problem) {
+      throw new IllegalStateException(problem);
+    }
+  }
+
+  @Test
+  void aStoppedClientThatIsRefusedHoldsUpNobodyElse() throws Exception {
+    patient = Ripc.builder().resolveTimeout(3 * LIMIT, TimeUnit.SECONDS);
+    CompletableFuture<Process> process = new CompletableFuture<>();
+    CountDownLatch asked = new CountDownLatch(1);
+    Set<ServiceId> friends = ConcurrentHashMap.newKeySet();
+    start(
+        OK,
+        changed ->
+            ((RipcConnector) changed)
+                .setAccess(
+                    id -> {
+                      if (friends.contains(id)) return true;
+                      signal(process.join(), "STOP");
+                      asked.countDown();
+                      return false;
+                    }));
+    friends.add(ripcClient.getServiceId());
+    process.complete(fetcher("/ 1 1 0 any\n"));
+    try {
+      assertTrue(asked.await(LIMIT, TimeUnit.SECONDS), "it connects");
+      assertEquals(200, request("/").send().getStatus());
+    } finally {
+      process.join().destroyForcibly().waitFor();
+    }
+  }
+
+  // What a client of this name has left behind that was killed.
+  private void leaveConnection(String name) throws Exception {
+    try (Ripc other = context();
+        Service killed = other.service().name(name).register()) {
+      killed.lending(true);
+      Frame open = new Frame(Frame.Type.OPEN, Frame.FILLER, Frame.Reason.NONE, 0, 0, 4096);
+      killed.send(
+          ServiceId.ofName(SERVICE), new Outgoing().tag(1).add(open.encode(), ItemKind.SHORT));
+      assertEquals(Frame.Type.ACCEPT, next(killed, 1).type());
+    }
+  }
+
+  @Test
+  void aClientThatComesBackUnderItsNameConnectsBesideWhatItLeft() throws Exception {
+    startServer(OK, ignored -> {});
+    leaveConnection("comes back");
+    clientContext = context();
+    ripcClient = new RipcClient(clientContext);
+    ripcClient.setServiceName("comes back");
+    ripcClient.start();
+    try (RawConnection connection = raw()) {
+      connection.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+      assertTrue(connection.readUntil("\r\n\r\n").startsWith("HTTP/1.1 200"));
+    }
+  }
+
+  @Test
+  void whoIsToldOfCreditForAnUnknownConnectionSaysSo() throws Exception {
+    startServer(OK, ignored -> {});
+    clientContext = context();
+    try (Service rough = clientContext.register()) {
+      rough.lending(true);
+      Frame probe = new Frame(Frame.Type.CREDIT, Frame.FILLER, Frame.Reason.NONE, 0, 0, 0);
+      rough.send(
+          ServiceId.ofName(SERVICE), new Outgoing().tag(5).add(probe.encode(), ItemKind.SHORT));
+      assertEquals(Frame.Reason.UNKNOWN, next(rough, 5).reason());
+    }
   }
 
   @Test
@@ -202,10 +380,95 @@ class ConnectorTest extends HttpPairTest {
       Frame greedy = new Frame(Frame.Type.CREDIT, 0, Frame.Reason.NONE, 0, 1L << 40, 0);
       rough.send(to, new Outgoing().tag(10).add(greedy.encode(), ItemKind.SHORT));
       assertEquals(Frame.Reason.PROTOCOL, next(rough, 10).reason());
+      // And one that accepts what it has asked for itself.
+      rough.send(to, new Outgoing().tag(11).add(open.encode(), ItemKind.SHORT));
+      assertEquals(Frame.Type.ACCEPT, next(rough, 11).type());
+      Frame accept = new Frame(Frame.Type.ACCEPT, Frame.FILLER, Frame.Reason.NONE, 0, 0, 4096);
+      rough.send(to, new Outgoing().tag(11).add(accept.encode(), ItemKind.SHORT));
+      assertEquals(Frame.Reason.PROTOCOL, next(rough, 11).reason());
     }
     try (RawConnection good = raw()) {
       good.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
       assertTrue(good.readUntil("\r\n\r\n").startsWith("HTTP/1.1 200"));
+    }
+  }
+
+  @Test
+  void whatOneConnectionLeavesUnreadTakesNoMessagesFromTheOthers() throws Exception {
+    int size = 2_000;
+    CountDownLatch go = new CountDownLatch(1);
+    CompletableFuture<Boolean> same = new CompletableFuture<>();
+    byte[] body = pattern(size, 1);
+    start(
+        new Handler.Abstract() {
+          @Override
+          public boolean handle(Request request, Response response, Callback callback)
+              throws Exception {
+            if (request.getLength() == size) {
+              go.await();
+              same.complete(Content.Source.asByteBuffer(request).equals(ByteBuffer.wrap(body)));
+            }
+            callback.succeeded();
+            return true;
+          }
+        },
+        changed -> ((RipcConnector) changed).setMaxConnections(4)); // so it needs few
+    ServiceId to = ServiceId.ofName(SERVICE);
+    try (Service sender = clientContext.register()) {
+      sender.lending(true);
+      Frame open = new Frame(Frame.Type.OPEN, Frame.FILLER, Frame.Reason.NONE, 0, 0, 1 << 20);
+      sender.send(to, new Outgoing().tag(1).add(open.encode(), ItemKind.SHORT));
+      assertEquals(Frame.Type.ACCEPT, next(sender, 1).type());
+      String head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: " + size + "\r\n\r\n";
+      data(sender, 0, StandardCharsets.US_ASCII.encode(head));
+      for (int index = 0; index < size; ++index) {
+        data(sender, index + 1, ByteBuffer.wrap(body, index, 1));
+      }
+      assertEquals(200, request("/").send().getStatus());
+      go.countDown();
+      assertTrue(same.get(LIMIT, TimeUnit.SECONDS));
+    }
+  }
+
+  private void data(Service sender, int sequence, ByteBuffer bytes) throws Exception {
+    Frame data = new Frame(Frame.Type.DATA, 0, Frame.Reason.NONE, sequence, 0, 0);
+    Outgoing message = new Outgoing().tag(1).add(data.encode(), ItemKind.SHORT);
+    sender.send(
+        ServiceId.ofName(SERVICE), message.add(bytes, ItemKind.LONG), LIMIT, TimeUnit.SECONDS);
+  }
+
+  @Test
+  void aClientThatAllowsMoreThanTheWindowGetsTheWindow() throws Exception {
+    AtomicLong written = new AtomicLong();
+    startServer(
+        new Handler.Abstract() {
+          @Override
+          public boolean handle(Request request, Response response, Callback callback)
+              throws Exception {
+            for (int count = 0; count < 100; ++count) {
+              Content.Sink.write(response, false, ByteBuffer.wrap(pattern(200_000, count)));
+              written.addAndGet(200_000);
+            }
+            callback.succeeded();
+            return true;
+          }
+        },
+        ignored -> {});
+    clientContext = context();
+    ServiceId to = ServiceId.ofName(SERVICE);
+    try (Service greedy = clientContext.register()) {
+      greedy.lending(true);
+      Frame open =
+          new Frame(Frame.Type.OPEN, Frame.FILLER, Frame.Reason.NONE, 0, 0, Integer.MAX_VALUE);
+      greedy.send(to, new Outgoing().tag(1).add(open.encode(), ItemKind.SHORT));
+      assertEquals(Frame.Type.ACCEPT, next(greedy, 1).type());
+      Frame data = new Frame(Frame.Type.DATA, 0, Frame.Reason.NONE, 0, 0, 0);
+      ByteBuffer request = StandardCharsets.US_ASCII.encode("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+      greedy.send(
+          to, new Outgoing().tag(1).add(data.encode(), ItemKind.SHORT).add(request, ItemKind.LONG));
+      EndPoint endPoint = serverEndPoint();
+      assertTrue(eventually(() -> endPoint.toString().contains("wait=CREDIT")), endPoint::toString);
+      assertTrue(written.get() <= 2_000_000, written + " bytes were written ahead");
     }
   }
 

@@ -25,26 +25,6 @@ import org.junit.jupiter.params.provider.ValueSource;
 @ValueSource(strings = {"tcp", "shm", "socket"})
 @Timeout(180) // two JVMs are started
 class DeathTest extends HttpPairTest {
-  private Process fetcher(int size) throws Exception {
-    String address = url("").substring("http://127.0.0.1:".length());
-    ProcessBuilder builder =
-        new ProcessBuilder(
-                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
-                "-XX:TieredStopAtLevel=1",
-                "-XX:+UseSerialGC",
-                "-cp",
-                System.getProperty(
-                    "surefire.test.class.path", System.getProperty("java.class.path")),
-                FetchMain.class.getName(),
-                isTcp() ? "tcp:" + address : "ripc:" + SERVICE)
-            .redirectError(ProcessBuilder.Redirect.DISCARD);
-    builder.environment().put("RIPC_RUNTIME_DIR", directory.resolve("run").toString());
-    builder.environment().put("RIPC_TRANSPORTS", isTcp() ? "shm" : over);
-    Process process = builder.start();
-    process.outputWriter().append("/large 1000000 2 " + size + " any\n").flush();
-    return process;
-  }
-
   @Test
   void clientsThatAreKilledAreForgottenWithWhatTheyHeld() throws Exception {
     int size = 3_000_000;
@@ -56,7 +36,8 @@ class DeathTest extends HttpPairTest {
     HttpTest test = new HttpTest();
     assertArrayEquals(pattern(size, 1), test.send(request("/large")).getContent());
     List<Process> clients = new ArrayList<>();
-    for (int count = 0; count < 2; ++count) clients.add(fetcher(size));
+    for (int count = 0; count < 2; ++count)
+      clients.add(fetcher("/large 1000000 2 " + size + " any\n"));
     for (Process each : clients) assertEquals("ready", each.inputReader().readLine());
     assertTrue(eventually(() -> connector.getConnectedEndPoints().size() >= 3));
     for (Process each : clients) {

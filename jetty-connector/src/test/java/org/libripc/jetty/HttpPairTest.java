@@ -32,6 +32,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.Parameter;
 import org.libripc.Ripc;
+import org.libripc.RipcBuilder;
 
 /**
  * A Jetty server and a Jetty client, the same over TCP and over libripc's transports: what holds
@@ -64,8 +65,17 @@ abstract class HttpPairTest {
     return over.equals("tcp");
   }
 
+  QueuedThreadPool serverThreads() {
+    return new QueuedThreadPool();
+  }
+
+  /** Of contexts. */
+  RipcBuilder options() {
+    return Ripc.builder();
+  }
+
   Ripc context() {
-    return Ripc.builder().runtimeDirectory(directory.resolve("run")).transports(over).open();
+    return options().runtimeDirectory(directory.resolve("run")).transports(over).open();
   }
 
   void start(Handler handler) throws Exception {
@@ -84,7 +94,7 @@ abstract class HttpPairTest {
     ConnectionFactory[] factories = {
       new HttpConnectionFactory(configuration), new HTTP2CServerConnectionFactory(configuration)
     };
-    QueuedThreadPool threads = new QueuedThreadPool();
+    QueuedThreadPool threads = serverThreads();
     threads.setName("server");
     if (isTcp()) {
       server = new Server(threads);
@@ -141,6 +151,26 @@ abstract class HttpPairTest {
 
   Transport transport() {
     return isTcp() ? Transport.TCP_IP : ripcClient.transport(SERVICE);
+  }
+
+  /** A process of {@link FetchMain} that is told a line. */
+  Process fetcher(String line) throws Exception {
+    ProcessBuilder builder =
+        new ProcessBuilder(
+                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                "-XX:TieredStopAtLevel=1",
+                "-XX:+UseSerialGC",
+                "-cp",
+                System.getProperty(
+                    "surefire.test.class.path", System.getProperty("java.class.path")),
+                FetchMain.class.getName(),
+                isTcp() ? "tcp:" + port : "ripc:" + SERVICE)
+            .redirectError(ProcessBuilder.Redirect.DISCARD);
+    builder.environment().put("RIPC_RUNTIME_DIR", directory.resolve("run").toString());
+    builder.environment().put("RIPC_TRANSPORTS", isTcp() ? "shm" : over);
+    Process process = builder.start();
+    process.outputWriter().append(line).flush();
+    return process;
   }
 
   /** A connection of bytes, without HTTP at this side. */

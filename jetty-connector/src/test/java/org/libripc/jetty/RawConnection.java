@@ -14,7 +14,8 @@ import org.eclipse.jetty.util.Callback;
 
 /** A connection that a test speaks bytes over, blocking. */
 interface RawConnection extends Closeable {
-  void write(ByteBuffer bytes) throws IOException;
+  /** In one write where there is such a thing. */
+  void write(ByteBuffer... bytes) throws IOException;
 
   /** Some bytes; -1 at the end of the stream. */
   int read(byte[] to) throws IOException;
@@ -55,10 +56,12 @@ interface RawConnection extends Closeable {
     }
 
     @Override
-    public void write(ByteBuffer bytes) throws IOException {
-      byte[] copy = new byte[bytes.remaining()];
-      bytes.get(copy);
-      socket.getOutputStream().write(copy);
+    public void write(ByteBuffer... bytes) throws IOException {
+      for (ByteBuffer each : bytes) {
+        byte[] copy = new byte[each.remaining()];
+        each.get(copy);
+        socket.getOutputStream().write(copy);
+      }
     }
 
     @Override
@@ -88,7 +91,7 @@ interface RawConnection extends Closeable {
     }
 
     @Override
-    public void write(ByteBuffer bytes) throws IOException {
+    public void write(ByteBuffer... bytes) throws IOException {
       Callback.Completable written = new Callback.Completable();
       endPoint.write(written, bytes);
       await(written);
