@@ -314,10 +314,16 @@ void Connection::flush() noexcept { (void)hand_over(std::unique_lock(mutex_), fa
 
 bool Connection::post(const Operation& operation) noexcept {
   const std::lock_guard lock(mutex_);
-  if (!open_ || operations_ >= kSends / 2) return false;
-  Request* const added = enqueue_locked(
-      {.kind = Kind::operation, .id = operation.id, .bytes = operation.length, .write = operation.write});
-  if (added == nullptr) return false;
+  if (!open_) return false;
+  Request* const added =
+      operations_ >= kSends / 2
+          ? nullptr
+          : enqueue_locked(
+                {.kind = Kind::operation, .id = operation.id, .bytes = operation.length, .write = operation.write});
+  if (added == nullptr) {
+    room_wanted_ = true;
+    return false;
+  }
   added->range = {.addr = reinterpret_cast<std::uint64_t>(operation.local),
                   .length = operation.length,
                   .lkey = operation.local_key};
@@ -458,6 +464,7 @@ void Connection::on_sent(Handler& handler, const ibv_wc& completion) noexcept {
   tally_->completions.fetch_add(1, std::memory_order_relaxed);
   std::array<Posted, kSends> done;
   std::size_t count = 0;
+  bool tell_room = false;
   {
     const std::lock_guard lock(mutex_);
     while (!posted_.empty() && first_request_ <= completion.wr_id) {
@@ -468,7 +475,10 @@ void Connection::on_sent(Handler& handler, const ibv_wc& completion) noexcept {
       ++first_request_;
     }
     enqueue_waiting_locked();
+    if (open_ && count != 0) tell_room = std::exchange(room_wanted_, false);
   }
+  // Before those that are told of their ends take the room again.
+  if (tell_room) handler.room(*this);
   for (std::size_t index = 0; index < count; ++index) {
     const Posted& one = done[index];
     if (one.kind != Kind::operation) continue;

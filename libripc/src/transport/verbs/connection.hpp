@@ -64,6 +64,8 @@ class Connection final : public network::FrameSender, public std::enable_shared_
     // An operation has ended. RIPC_OK; RIPC_REVOKED: the peer does not let us (any more); RIPC_CANCELLED: the memory of
     // this process; RIPC_PEER_DEAD: it may be tried again over another connection.
     virtual void operation_done(Connection& connection, std::uint64_t id, ripc_status status) noexcept = 0;
+    // post() was refused for want of room, and now there is some.
+    virtual void room(Connection& connection) noexcept = 0;
     // The connection has ended, by itself; once. Its operations have been reported.
     virtual void lost(Connection& connection, bool violation) noexcept = 0;
 
@@ -91,8 +93,8 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   bool enqueue(const wire::bulk::Frame& frame) noexcept override;
   void flush() noexcept override;
 
-  // Any. Enqueues an operation, as enqueue() does frames; false: the connection is lost, or there are kSends / 2 under
-  // way.
+  // Any. Enqueues an operation, as enqueue() does frames; false: the connection is lost, or too much is under way
+  // (kSends / 2 operations, kSends work requests): then Handler::room() is called when there is room.
   bool post(const Operation& operation) noexcept;
 
   // Any. Opens `bytes` to the peer, and sends the frame that tells it of it, by the key. `arena`, if not null: what
@@ -182,6 +184,7 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   std::uint32_t taken_ = 0;       // messages of the peer
   std::uint32_t told_ = 0;        // what the peer knows of that
   std::size_t operations_ = 0;
+  bool room_wanted_ = false;  // post() was refused
   std::vector<std::weak_ptr<Right>> rights_;
 
   std::atomic<std::uint64_t> last_use_{0};

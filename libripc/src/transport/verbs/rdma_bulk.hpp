@@ -74,6 +74,7 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   // ---- Connection::Handler ----
   bool frame(Connection& connection, const wire::bulk::Frame& frame) noexcept override;
   void operation_done(Connection& connection, std::uint64_t id, ripc_status status) noexcept override;
+  void room(Connection& connection) noexcept override { pulls_.room(connection); }
   void lost(Connection& connection, bool violation) noexcept override;
 
  private:

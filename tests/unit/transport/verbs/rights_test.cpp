@@ -40,6 +40,7 @@ class Ends final : public Connection::Handler {
     ends_[id] = status;
     changed_.notify_all();
   }
+  void room(Connection&) noexcept override {}
   void lost(Connection&, bool) noexcept override {}
   ripc_status of(std::uint64_t id) {
     std::unique_lock lock(mutex_);
