@@ -378,8 +378,9 @@ Result<std::shared_ptr<Right>> Connection::open(std::span<const std::byte> bytes
   rights_.push_back(right);
   tally_->rights.fetch_add(1, std::memory_order_relaxed);
   // The window must be there until the device was told of it.
-  if (!enqueue_frames_locked(std::span(&frame, 1)) || !hand_over(std::move(lock), true)) return RIPC_PEER_DEAD;
-  return right;
+  if (enqueue_frames_locked(std::span(&frame, 1)) && hand_over(std::move(lock), true)) return right;
+  right->end();
+  return RIPC_PEER_DEAD;
 }
 
 std::size_t Connection::right_count() noexcept {

@@ -98,7 +98,7 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   bool post(const Operation& operation) noexcept;
 
   // Any. Opens `bytes` to the peer, and sends the frame that tells it of it, by the key. `arena`, if not null: what
-  // the bytes lie in. The right ends with the object, and with the connection. RIPC_CANCELLED: the memory cannot be
+  // the bytes lie in. The right ends with end(), the object, or the connection. RIPC_CANCELLED: the memory cannot be
   // accessed; RIPC_AGAIN: too much is under way; RIPC_PEER_DEAD; RIPC_NO_MEMORY.
   using Telling = std::function<wire::bulk::Frame(std::uint32_t key)>;
   Result<std::shared_ptr<Right>> open(std::span<const std::byte> bytes, const memory::Arena* arena, bool writable,

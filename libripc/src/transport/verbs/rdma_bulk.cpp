@@ -317,7 +317,7 @@ bool RdmaBulk::on_ask_write(Connection& connection, const bulk::Frame& frame) no
                                .value = static_cast<std::uint64_t>(RIPC_OK)};
           });
       status = right.ok() ? RIPC_OK : right.status().code();
-      if (right.ok()) destination->right = std::move(*right);
+      if (right.ok()) destination->let_in(std::move(*right));
     }
   }
   if (status == RIPC_OK) return true;
