@@ -189,12 +189,12 @@ Reading TransferBook::read(std::uint64_t key, std::uint64_t location, std::uint6
   return {.lock = {}, .bytes = {}, .status = RIPC_REVOKED};
 }
 
-TransferBook::Watcher TransferBook::fail(std::uint64_t key, std::uint64_t location) noexcept {
+TransferBook::Watcher TransferBook::fail(std::uint64_t key, std::uint64_t location, ripc_status status) noexcept {
   Slot* slot = find_by_key(key);
   if (slot == nullptr) return {};
   const std::lock_guard lock(slot->mutex);
   if (!slot->is(State::exposed) || !slot->is_named(key, location)) return {};
-  return end(*slot, RIPC_CANCELLED);
+  return end(*slot, status);
 }
 
 TransferBook::Watcher TransferBook::end(Slot& slot, ripc_status status) noexcept {

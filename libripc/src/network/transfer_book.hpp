@@ -94,8 +94,8 @@ class TransferBook {
     return RIPC_OK;
   }
 
-  // The memory behind it cannot be read: the transfer ends with RIPC_CANCELLED.
-  Watcher fail(std::uint64_t key, std::uint64_t location) noexcept;
+  // The memory behind it cannot be read: the transfer ends with this status, RIPC_CANCELLED or RIPC_LIMIT.
+  Watcher fail(std::uint64_t key, std::uint64_t location, ripc_status status = RIPC_CANCELLED) noexcept;
 
   // The peer's Finish. Calls answer(RIPC_OK or RIPC_REVOKED) before the owner can see the end: an owner that exits as
   // soon as it knows must not take the answer with it. The same Finish gets the same answer again.
