@@ -55,6 +55,8 @@ class Connection final : public network::FrameSender, public std::enable_shared_
  public:
   static constexpr std::uint32_t kReceives = 256;  // buffers for messages of the peer
   static constexpr std::uint32_t kSends = 512;     // work requests under way
+  // Of a message, in the work request itself; a device that takes less reads it out of registered memory.
+  static constexpr std::uint32_t kMostInline = 8 + wire::bulk::kHeaderSize;
 
   // What is done with what it brings. Called in the responder, without locks held.
   class Handler {
@@ -73,9 +75,11 @@ class Connection final : public network::FrameSender, public std::enable_shared_
     ~Handler() = default;
   };
 
-  // With a queue pair of its own on the id, which has a device. RIPC_NO_MEMORY, RIPC_SYSTEM ...
+  // With a queue pair of its own on the id, which has a device. `most_inline`: what the device is asked for.
+  // RIPC_NO_MEMORY, RIPC_SYSTEM ...
   static Result<std::shared_ptr<Connection>> create(std::shared_ptr<Registrar> registrar, IdPointer id, EventLoop& loop,
-                                                    std::shared_ptr<Tally> tally);
+                                                    std::shared_ptr<Tally> tally,
+                                                    std::uint32_t most_inline = kMostInline);
   ~Connection() { close(); }
 
   // Responder. The handshake is over: begins to work. Whoever dialed says the first word, as iWARP wants it.
@@ -117,11 +121,12 @@ class Connection final : public network::FrameSender, public std::enable_shared_
  private:
   static constexpr std::size_t kPrefix = 8;
   static constexpr std::size_t kMessage = kPrefix + wire::bulk::kHeaderSize;
+  static_assert(kMessage == kMostInline);
   static constexpr std::size_t kSlot = 64;
   enum class Kind : std::uint8_t { message, operation, bind };
   struct Posted {
     Kind kind;
-    std::uint64_t id;     // of an operation
+    std::uint64_t id;     // of an operation; of a window, its key
     std::uint32_t bytes;  // likewise
     bool write;
   };
@@ -129,11 +134,12 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   struct Request {
     ibv_send_wr request;
     ibv_sge range;
-    std::array<std::byte, kMessage> message;  // that the range is, if kind is message
+    std::array<std::byte, kMessage> message;  // that the range is, if it goes inline
   };
 
   Connection(std::shared_ptr<Registrar> registrar, IdPointer id, EventLoop& loop, std::shared_ptr<Tally> tally);
-  Status make();
+  Status make(std::uint32_t most_inline);
+  Status make_pair(std::uint32_t most_inline) noexcept;
   Status post_receives(std::uint32_t first, std::uint32_t count) noexcept;
   Request* enqueue_locked(const Posted& posted) noexcept;
   bool enqueue_message_locked(const wire::bulk::Frame* frame) noexcept;
@@ -146,6 +152,7 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   std::size_t take(std::array<ibv_wc, 32>& completions) noexcept;
   bool on_message(Handler& handler, const ibv_wc& completion) noexcept;
   void on_sent(Handler& handler, const ibv_wc& completion) noexcept;
+  bool is_open(std::uint32_t key) noexcept;
   void fail(bool violation) noexcept;
   void fail_locked(bool violation) noexcept;
   void end_device_use() noexcept;
@@ -158,7 +165,8 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   ibv_comp_channel* channel_ = nullptr;
   ForkGuard channel_guard_;
   ibv_cq* queue_ = nullptr;
-  std::unique_ptr<std::byte[]> buffers_;  // kReceives slots
+  bool messages_inline_ = true;
+  std::unique_ptr<std::byte[]> buffers_;  // kReceives slots; and kSends for messages that do not go inline
   RegionPointer buffers_region_;
   bool in_loop_ = false;
 
