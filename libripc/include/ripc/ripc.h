@@ -299,9 +299,9 @@ RIPC_API ripc_status ripc_group_leave(ripc_service *service, ripc_service_id gro
  *                             application says more.
  *   delivered, but not all    RIPC_NO_WINDOW, RIPC_WINDOW_TOO_SMALL, RIPC_NO_MEMORY: without the long items that found
  *                             no place; the first failure.
- *   not delivered, and never  RIPC_PEER_DEAD, RIPC_REFUSED (the peer gave it up: the bytes did not come in time),
- *   will be                   RIPC_TIMEOUT, RIPC_CANCELLED, RIPC_CLOSED (this service or context ended): sending it
- *                             again does not make it come twice. A pull under way is discarded by the peer.
+ *   not delivered, and never  RIPC_PEER_DEAD, RIPC_REFUSED (given up: the bytes did not come in time), RIPC_LIMIT (no
+ *   will be                   memory may be locked, RDMA), RIPC_TIMEOUT, RIPC_CANCELLED, RIPC_CLOSED (this side ended):
+ *                             sending it again does not make it come twice. A pull under way is discarded by the peer.
  *   unknown                   RIPC_CORRUPT: the peer broke the protocol. RIPC_PEER_DEAD or RIPC_CLOSED while the peer
  *                             held a lent view: it has seen the bytes.
  *

@@ -50,12 +50,14 @@ constexpr std::array kEntries{
     Entry{RIPC_INVALID_ARGUMENT, "RIPC_INVALID_ARGUMENT",
           "An argument breaks the contract of the call; compare the call with its comment in ripc.h."},
     Entry{RIPC_NO_MEMORY, "RIPC_NO_MEMORY",
-          "Memory, or the limit of the buffer pool, is exhausted; release buffers and messages, or raise pool_limit."},
+          "Memory, or the limit of the buffer pool, is exhausted; release buffers and messages, or raise pool_limit. "
+          "An item "
+          "that came by RDMA may have met the limit of locked memory: `ulimit -l unlimited`."},
     Entry{RIPC_NO_DESCRIPTORS, "RIPC_NO_DESCRIPTORS",
           "No file descriptors are left; raise the limit with `ulimit -n`, or close descriptors that are not needed."},
     Entry{RIPC_LIMIT, "RIPC_LIMIT",
           "A documented limit is reached; give back what is not needed (messages, windows), or raise the option that "
-          "sets the limit."},
+          "sets the limit. Of a ticket: this process may not lock the memory for RDMA; `ulimit -l unlimited`."},
     Entry{RIPC_PERMISSION, "RIPC_PERMISSION",
           "The operating system forbids it; check the owner and mode of the runtime directory and the user of both "
           "processes."},

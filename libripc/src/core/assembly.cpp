@@ -321,9 +321,10 @@ ripc_status Service::pull_all(Assembly& assembly) noexcept {
         continue;
       }
     }
-    if (status != RIPC_OK) return status;
+    // Its place is none that the transport can write to: the others are delivered.
+    if (status != RIPC_OK && status != RIPC_NO_MEMORY) return status;
     item.done = true;
-    item.pull.status = RIPC_OK;
+    item.pull.status = status;
   }
   if (!all_done) return RIPC_PENDING;
   for (const Assembly::Item& item : assembly.items) {

@@ -6,11 +6,22 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "ripc/ripc.h"
 #include "spi/transport.hpp"
 
 namespace ripc::network {
+
+// What lets the peer's device reach memory of this process.
+class DeviceRight {
+ public:
+  // Any. When it has returned, the device lets nobody in any more, whoever else still holds the object. Idempotent.
+  virtual void end() noexcept = 0;
+
+ protected:
+  ~DeviceRight() = default;
+};
 
 // May be read while the lock is held.
 struct Reading {
@@ -22,14 +33,19 @@ struct Reading {
 // May be written while the mutex is held.
 struct Destination {
   std::mutex mutex;
-  std::byte* memory = nullptr;        // null: not any more
-  std::shared_ptr<const void> right;  // lets the peer's device write it, as long as it lives
+  std::byte* memory = nullptr;         // null: not any more
+  std::shared_ptr<DeviceRight> right;  // lets the peer's device write it; null: none was given
 
+  // With the mutex held.
+  void let_in(std::shared_ptr<DeviceRight> device) noexcept {
+    if (right) right->end();
+    right = std::move(device);
+  }
   // Afterwards nothing writes it.
   void take_away() noexcept {
     const std::lock_guard lock(mutex);
     memory = nullptr;
-    right.reset();
+    let_in(nullptr);
   }
 };
 

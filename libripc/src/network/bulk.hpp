@@ -81,7 +81,7 @@ class Bulk {
   virtual void told(std::uint64_t transfer, spi::Gather packet) noexcept = 0;
 
   // Any. As Channel::transfer_status: one atomic load while it is pending. RIPC_CANCELLED: the memory could not be read
-  // any more.
+  // any more. RIPC_LIMIT: this process may not lock it for the device.
   virtual ripc_status transfer_status(std::uint64_t transfer) noexcept = 0;
 
   // Any. As Channel::watch_transfer.
@@ -112,7 +112,7 @@ class Bulk {
   // Receiver. As Source::pull. `events` is woken when the pull ends; it must be valid until then, or until abandon() or
   // forget(). `pull.progress` is 0 at the first call and belongs to the peer from then on. RIPC_OK, RIPC_PENDING,
   // RIPC_REVOKED (withdrawn, or never ours), RIPC_CANCELLED (the memory of either side cannot be accessed),
-  // RIPC_PEER_DEAD.
+  // RIPC_NO_MEMORY (the destination cannot be registered; nothing is pending then), RIPC_PEER_DEAD.
   virtual ripc_status pull(spi::Pull& pull, EventSet& events) noexcept = 0;
 
   // Receiver. As Source::abandon: when it has returned, nothing writes the destination any more.

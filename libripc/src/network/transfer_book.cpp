@@ -30,9 +30,15 @@ bool TransferBook::Slot::is_cancelled() const noexcept {
   return is(State::done) && status_of(word.load(std::memory_order_relaxed)) == RIPC_CANCELLED;
 }
 
-// What is not exposed is open to nobody, before anyone can see that it is not.
+// What is not exposed is open to nobody, before anyone can see that it is not: whoever ends a connection may hold a
+// right, too, and only be about to end it.
 void TransferBook::Slot::set(State state, ripc_status status) noexcept {
-  if (state != State::exposed) rights.clear();
+  if (state != State::exposed) {
+    for (const auto& right : rights) {
+      if (right) right->end();
+    }
+    rights.clear();
+  }
   word.store(
       std::uint64_t{generation} << 32 | static_cast<std::uint64_t>(status) << 8 | static_cast<std::uint8_t>(state),
       std::memory_order_release);
@@ -183,12 +189,12 @@ Reading TransferBook::read(std::uint64_t key, std::uint64_t location, std::uint6
   return {.lock = {}, .bytes = {}, .status = RIPC_REVOKED};
 }
 
-TransferBook::Watcher TransferBook::fail(std::uint64_t key, std::uint64_t location) noexcept {
+TransferBook::Watcher TransferBook::fail(std::uint64_t key, std::uint64_t location, ripc_status status) noexcept {
   Slot* slot = find_by_key(key);
   if (slot == nullptr) return {};
   const std::lock_guard lock(slot->mutex);
   if (!slot->is(State::exposed) || !slot->is_named(key, location)) return {};
-  return end(*slot, RIPC_CANCELLED);
+  return end(*slot, status);
 }
 
 TransferBook::Watcher TransferBook::end(Slot& slot, ripc_status status) noexcept {

@@ -16,6 +16,7 @@
 #include <deque>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -72,9 +73,9 @@ class TransferBook {
     spi::Bytes bytes;
     const memory::Arena* arena = nullptr;  // what it lies in; null: memory of the application
   };
-  // Calls make(item, former), which opens the memory to the peer's device, and keeps what it returns until the transfer
-  // ends: a Result of a shared_ptr<Right> that ends the right when it goes. `former`: what is kept so far; null:
-  // nothing. `asked`: the peer has asked for it. RIPC_REVOKED as for read(); else what make() fails with.
+  // Calls make(item, former), which opens the memory to the peer's device, and keeps what it returns, a Result of a
+  // shared_ptr<Right>, a DeviceRight, until the transfer ends; then it ends the right. `former`: what is kept so far;
+  // null: nothing. `asked`: the peer has asked for it. RIPC_REVOKED as for read(); else what make() fails with.
   template <typename Right, typename Make>
   ripc_status admit(std::uint64_t key, std::uint64_t location, bool asked, Make&& make) noexcept {
     Slot* slot = find_by_key(key);
@@ -85,16 +86,16 @@ class TransferBook {
     slot->is_heard = slot->is_heard || asked;
     if (!slot->is(State::exposed)) return slot->is_cancelled() ? RIPC_CANCELLED : RIPC_REVOKED;
     slot->rights.resize(slot->items.size());
-    std::shared_ptr<void>& right = slot->rights[item];
-    Result<std::shared_ptr<Right>> made = make(slot->items[item], std::static_pointer_cast<Right>(std::move(right)));
-    right.reset();
+    std::shared_ptr<DeviceRight>& right = slot->rights[item];
+    Result<std::shared_ptr<Right>> made = make(slot->items[item], std::static_pointer_cast<Right>(right));
+    if (right && (!made.ok() || *made != right)) std::exchange(right, nullptr)->end();
     if (!made.ok()) return made.status().code();
     right = std::move(*made);
     return RIPC_OK;
   }
 
-  // The memory behind it cannot be read: the transfer ends with RIPC_CANCELLED.
-  Watcher fail(std::uint64_t key, std::uint64_t location) noexcept;
+  // The memory behind it cannot be read: the transfer ends with this status, RIPC_CANCELLED or RIPC_LIMIT.
+  Watcher fail(std::uint64_t key, std::uint64_t location, ripc_status status = RIPC_CANCELLED) noexcept;
 
   // The peer's Finish. Calls answer(RIPC_OK or RIPC_REVOKED) before the owner can see the end: an owner that exits as
   // soon as it knows must not take the answer with it. The same Finish gets the same answer again.
@@ -129,9 +130,9 @@ class TransferBook {
     std::uint64_t key = 0;
     std::uint64_t nonce = 0;  // of the location
     std::vector<Item> items;
-    std::vector<std::shared_ptr<void>> rights;  // by item; empty: none was ever given
-    std::vector<std::byte> packet;              // that told the peer of it; empty: not told yet
-    Nanoseconds repeat_at = 0;                  // 0: nobody has looked since the peer was told
+    std::vector<std::shared_ptr<DeviceRight>> rights;  // by item; empty: none was ever given
+    std::vector<std::byte> packet;                     // that told the peer of it; empty: not told yet
+    Nanoseconds repeat_at = 0;                         // 0: nobody has looked since the peer was told
     Nanoseconds pause = 0;
 
     bool is(State state) const noexcept { return static_cast<State>(word.load(std::memory_order_relaxed)) == state; }

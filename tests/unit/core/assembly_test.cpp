@@ -122,6 +122,22 @@ TEST_F(Assembly, MessagesBehindOneThatIsNotCompleteArePulledBesideItAndComeInOrd
   expect_nothing();
 }
 
+// As when the limit of locked memory is reached.
+TEST_F(Assembly, AMessageIsDeliveredWithoutAnItemWhoseWindowCannotBeWritten) {
+  FakeSource& source = peer();
+  post(2);
+  source.send_long(1, {11, 12});
+  source.complete(11, RIPC_NO_MEMORY);
+  source.complete(12);
+  const Received received = receive();
+  ASSERT_EQ(received.status, RIPC_OK);
+  ASSERT_EQ(received.views.size(), 2u);
+  EXPECT_EQ(received.views[0].kind, static_cast<std::uint32_t>(RIPC_VIEW_FAILED));
+  EXPECT_EQ(received.views[0].status, static_cast<std::uint32_t>(RIPC_NO_MEMORY));
+  EXPECT_EQ(received.views[1].kind, static_cast<std::uint32_t>(RIPC_VIEW_WINDOW));
+  EXPECT_EQ(source.finished(11), RIPC_NO_MEMORY);
+}
+
 TEST_F(Assembly, ShortMessagesKeepTheirPlaceBetweenLongOnes) {
   FakeSource& source = peer();
   post(2);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <vector>
 
 namespace ripc::network {
@@ -72,6 +73,52 @@ TEST_F(ToldTransfer, WhatHasEndedIsNotToldAgain) {
   bool waits = true;
   EXPECT_TRUE(due(kLong, waits).empty());
   EXPECT_FALSE(waits);
+}
+
+class CountedRight final : public DeviceRight {
+ public:
+  void end() noexcept override { has_ended = true; }
+  bool has_ended = false;
+};
+
+class OpenTransfer : public ToldTransfer {
+ protected:
+  void SetUp() override {
+    ToldTransfer::SetUp();
+    ASSERT_EQ(admit(right_), RIPC_OK);
+  }
+  ripc_status admit(const std::shared_ptr<CountedRight>& right) {
+    return book_.admit<CountedRight>(
+        descriptor_.key, descriptor_.location, true,
+        [&](const TransferBook::Item&, const std::shared_ptr<CountedRight>&) { return Result(right); });
+  }
+  // Held here too, as by whoever ends a connection at the same time.
+  const std::shared_ptr<CountedRight> right_ = std::make_shared<CountedRight>();
+};
+
+TEST_F(OpenTransfer, IsClosedToTheDeviceWhenThePeerHasFinishedIt) {
+  (void)book_.finish(descriptor_.key, descriptor_.location, RIPC_OK, [](ripc_status) {});
+  EXPECT_TRUE(right_->has_ended);
+  EXPECT_EQ(book_.status(transfer_), RIPC_OK);
+}
+
+TEST_F(OpenTransfer, IsClosedToTheDeviceWhenItIsWithdrawn) {
+  EXPECT_EQ(book_.revoke(transfer_), RIPC_REVOKED);
+  EXPECT_TRUE(right_->has_ended);
+}
+
+TEST_F(OpenTransfer, IsClosedToTheDeviceWhenTheSessionEnds) {
+  book_.died();
+  EXPECT_TRUE(right_->has_ended);
+}
+
+TEST_F(OpenTransfer, HasOneRightForEachItem) {
+  const auto next = std::make_shared<CountedRight>();
+  EXPECT_EQ(admit(next), RIPC_OK);
+  EXPECT_TRUE(right_->has_ended);
+  EXPECT_FALSE(next->has_ended);
+  EXPECT_EQ(admit(next), RIPC_OK);
+  EXPECT_FALSE(next->has_ended) << "it was kept";
 }
 
 }  // namespace

@@ -51,25 +51,37 @@ Connection::Connection(std::shared_ptr<Registrar> registrar, IdPointer id, Event
     : registrar_(std::move(registrar)), id_(std::move(id)), loop_(loop), tally_(std::move(tally)) {}
 
 Result<std::shared_ptr<Connection>> Connection::create(std::shared_ptr<Registrar> registrar, IdPointer id,
-                                                       EventLoop& loop, std::shared_ptr<Tally> tally) {
+                                                       EventLoop& loop, std::shared_ptr<Tally> tally,
+                                                       std::uint32_t most_inline) {
   std::shared_ptr<Connection> connection(new Connection(std::move(registrar), std::move(id), loop, std::move(tally)));
-  Status status = connection->make();
+  Status status = connection->make(most_inline);
   if (!status.ok()) return status;
   return connection;
 }
 
-Status Connection::make() {
+Status Connection::make(std::uint32_t most_inline) {
   const Library& library = *device().library;
-  buffers_ = std::make_unique<std::byte[]>(kReceives * kSlot);
-  Result<RegionPointer> region = registrar_->range(buffers_.get(), kReceives * kSlot, IBV_ACCESS_LOCAL_WRITE);
-  if (!region.ok()) return region.status();
-  buffers_region_ = std::move(*region);
   channel_ = library.create_comp_channel(device().context);
   if (channel_ == nullptr) return system_error(errno, "ibv_create_comp_channel", "raise `ulimit -n`");
   channel_guard_ = ForkGuard(channel_->fd);
   (void)fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
   queue_ = library.create_cq(device().context, static_cast<int>(kReceives + kSends), nullptr, channel_, 0);
   if (queue_ == nullptr) return system_error(errno, "ibv_create_cq");
+  // What is more than some devices have, they refuse; others give less.
+  Status status = make_pair(most_inline);
+  if (!status.ok() && most_inline != 0) status = make_pair(0);
+  if (!status.ok()) return status;
+  const std::size_t size = (messages_inline_ ? kReceives : kReceives + kSends) * kSlot;
+  buffers_ = std::make_unique<std::byte[]>(size);
+  Result<RegionPointer> region = registrar_->range(buffers_.get(), size, IBV_ACCESS_LOCAL_WRITE);
+  if (!region.ok()) return region.status();
+  buffers_region_ = std::move(*region);
+  const std::lock_guard lock(mutex_);
+  open_ = true;
+  return post_receives(0, kReceives);
+}
+
+Status Connection::make_pair(std::uint32_t most_inline) noexcept {
   ibv_qp_init_attr attributes{};
   attributes.send_cq = queue_;
   attributes.recv_cq = queue_;
@@ -78,12 +90,11 @@ Status Connection::make() {
                     .max_recv_wr = kReceives,
                     .max_send_sge = 1,
                     .max_recv_sge = 1,
-                    .max_inline_data = kMessage};
-  if (library.create_connected_qp(id_->get(), device().pd, &attributes) != 0)
+                    .max_inline_data = most_inline};
+  if (device().library->create_connected_qp(id_->get(), device().pd, &attributes) != 0)
     return system_error(errno, "rdma_create_qp", "see the device's limits in `ripc doctor`");
-  const std::lock_guard lock(mutex_);
-  open_ = true;
-  return post_receives(0, kReceives);
+  messages_inline_ = std::min(most_inline, attributes.cap.max_inline_data) >= kMessage;
+  return {};
 }
 
 Status Connection::post_receives(std::uint32_t first, std::uint32_t count) noexcept {
@@ -222,12 +233,21 @@ Connection::Request* Connection::enqueue_locked(const Posted& posted) noexcept {
 bool Connection::enqueue_message_locked(const bulk::Frame* frame) noexcept {
   Request* const added = enqueue_locked({.kind = Kind::message, .id = 0, .bytes = 0, .write = false});
   if (added == nullptr) return false;
-  wire::store_le<std::uint32_t>(added->message.data(), taken_);
-  wire::store_le<std::uint32_t>(added->message.data() + 4, 0);
-  if (frame != nullptr) encode(*frame, std::span(added->message).subspan<kPrefix>());
-  added->range.length = static_cast<std::uint32_t>(frame != nullptr ? kMessage : kPrefix);
   added->request.opcode = IBV_WR_SEND;
-  added->request.send_flags |= IBV_SEND_INLINE;
+  std::byte* message = added->message.data();
+  if (messages_inline_) {
+    added->request.send_flags |= IBV_SEND_INLINE;
+  } else {
+    // There are as many slots as there can be work requests under way.
+    message = buffers_.get() + (kReceives + added->request.wr_id % kSends) * kSlot;
+    added->range = {
+        .addr = reinterpret_cast<std::uint64_t>(message), .length = 0, .lkey = buffers_region_->local_key()};
+  }
+  wire::store_le<std::uint32_t>(message, taken_);
+  wire::store_le<std::uint32_t>(message + 4, 0);
+  if (frame != nullptr)
+    encode(*frame, std::span<std::byte, wire::bulk::kHeaderSize>(message + kPrefix, wire::bulk::kHeaderSize));
+  added->range.length = static_cast<std::uint32_t>(frame != nullptr ? kMessage : kPrefix);
   ++sent_;
   told_ = taken_;
   return true;
@@ -275,7 +295,8 @@ bool Connection::hand_over(std::unique_lock<std::mutex> lock, bool wait) noexcep
 bool Connection::ring() noexcept {
   for (std::size_t index = 0; index < ringing_.size(); ++index) {
     Request& one = ringing_[index];
-    if (one.request.opcode == IBV_WR_SEND) one.range.addr = reinterpret_cast<std::uint64_t>(one.message.data());
+    if ((one.request.send_flags & IBV_SEND_INLINE) != 0)
+      one.range.addr = reinterpret_cast<std::uint64_t>(one.message.data());
     if (one.request.opcode != IBV_WR_BIND_MW) {
       one.request.sg_list = &one.range;
       one.request.num_sge = 1;
@@ -284,7 +305,10 @@ bool Connection::ring() noexcept {
   }
   ibv_send_wr* bad = nullptr;
   tally_->doorbells.fetch_add(1, std::memory_order_relaxed);
-  if (ibv_post_send(id_->get()->qp, &ringing_.front().request, &bad) != 0) return false;
+  if (ibv_post_send(id_->get()->qp, &ringing_.front().request, &bad) != 0) {
+    if (bad != nullptr && bad->opcode == IBV_WR_BIND_MW) registrar_->give_up_windows();
+    return false;
+  }
   tally_->work_requests.fetch_add(ringing_.size(), std::memory_order_relaxed);
   return true;
 }
@@ -314,10 +338,16 @@ void Connection::flush() noexcept { (void)hand_over(std::unique_lock(mutex_), fa
 
 bool Connection::post(const Operation& operation) noexcept {
   const std::lock_guard lock(mutex_);
-  if (!open_ || operations_ >= kSends / 2) return false;
-  Request* const added = enqueue_locked(
-      {.kind = Kind::operation, .id = operation.id, .bytes = operation.length, .write = operation.write});
-  if (added == nullptr) return false;
+  if (!open_) return false;
+  Request* const added =
+      operations_ >= kSends / 2
+          ? nullptr
+          : enqueue_locked(
+                {.kind = Kind::operation, .id = operation.id, .bytes = operation.length, .write = operation.write});
+  if (added == nullptr) {
+    room_wanted_ = true;
+    return false;
+  }
   added->range = {.addr = reinterpret_cast<std::uint64_t>(operation.local),
                   .length = operation.length,
                   .lkey = operation.local_key};
@@ -329,27 +359,30 @@ bool Connection::post(const Operation& operation) noexcept {
 
 Result<std::shared_ptr<Right>> Connection::open(std::span<const std::byte> bytes, const memory::Arena* arena,
                                                 bool writable, const Telling& telling) {
+  const bool has_windows = registrar_->has_windows();
   {
     // Before anything is registered for nothing.
     const std::lock_guard lock(mutex_);
     if (!open_) return RIPC_PEER_DEAD;
-    if (device().windows && posted_.size() >= kSends) return RIPC_AGAIN;
+    if (has_windows && posted_.size() >= kSends) return RIPC_AGAIN;
   }
   const unsigned remote = writable ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
   const unsigned local = writable ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0u;
   std::shared_ptr<Right> right;
   RegionPointer bound;
-  if (device().windows) {
+  if (has_windows) {
     Result<RegionPointer> region = registrar_->for_window(bytes.data(), bytes.size(), arena);
     // A window needs memory that can be written; what cannot is registered for reading.
     if (!region.ok() && region.status().code() != RIPC_CANCELLED) return region.status();
-    if (region.ok()) bound = std::move(*region);
+    if (region.ok()) {
+      // A device may have no more of them: a registration opens the range as well.
+      if (Result<std::shared_ptr<Right>> made = Right::by_window(*region, registrar_->device(), this); made.ok()) {
+        bound = std::move(*region);
+        right = std::move(*made);
+      }
+    }
   }
-  if (bound) {
-    Result<std::shared_ptr<Right>> made = Right::by_window(bound, registrar_->device(), this);
-    if (!made.ok()) return made.status();
-    right = std::move(*made);
-  } else {
+  if (!right) {
     Result<RegionPointer> region = registrar_->range(bytes.data(), bytes.size(), remote | local);
     if (!region.ok()) return region.status();
     right = Right::by_region(std::move(*region), registrar_->device(), this);
@@ -358,7 +391,7 @@ Result<std::shared_ptr<Right>> Connection::open(std::span<const std::byte> bytes
   std::unique_lock lock(mutex_);
   if (!open_) return RIPC_PEER_DEAD;
   if (bound) {
-    Request* const added = enqueue_locked({.kind = Kind::bind, .id = 0, .bytes = 0, .write = false});
+    Request* const added = enqueue_locked({.kind = Kind::bind, .id = right->key(), .bytes = 0, .write = false});
     if (added == nullptr) return RIPC_AGAIN;
     added->request.opcode = IBV_WR_BIND_MW;
     added->request.bind_mw = {.mw = right->window(),
@@ -372,14 +405,28 @@ Result<std::shared_ptr<Right>> Connection::open(std::span<const std::byte> bytes
   rights_.push_back(right);
   tally_->rights.fetch_add(1, std::memory_order_relaxed);
   // The window must be there until the device was told of it.
-  if (!enqueue_frames_locked(std::span(&frame, 1)) || !hand_over(std::move(lock), true)) return RIPC_PEER_DEAD;
-  return right;
+  if (enqueue_frames_locked(std::span(&frame, 1)) && hand_over(std::move(lock), true)) return right;
+  right->end();
+  return RIPC_PEER_DEAD;
 }
 
 std::size_t Connection::right_count() noexcept {
   const std::lock_guard lock(mutex_);
   std::erase_if(rights_, [](const auto& weak) { return weak.expired(); });
   return rights_.size();
+}
+
+// Whether the right with this key has not ended.
+bool Connection::is_open(std::uint32_t key) noexcept {
+  std::vector<std::weak_ptr<Right>> rights;
+  {
+    const std::lock_guard lock(mutex_);
+    rights = rights_;
+  }
+  return std::any_of(rights.begin(), rights.end(), [&](const auto& weak) {
+    const auto right = weak.lock();
+    return right && right->key() == key && right->is_open(this);
+  });
 }
 
 // ---- Completions ---------------------------------------------------------------------------------------------
@@ -458,6 +505,7 @@ void Connection::on_sent(Handler& handler, const ibv_wc& completion) noexcept {
   tally_->completions.fetch_add(1, std::memory_order_relaxed);
   std::array<Posted, kSends> done;
   std::size_t count = 0;
+  bool tell_room = false;
   {
     const std::lock_guard lock(mutex_);
     while (!posted_.empty() && first_request_ <= completion.wr_id) {
@@ -468,7 +516,10 @@ void Connection::on_sent(Handler& handler, const ibv_wc& completion) noexcept {
       ++first_request_;
     }
     enqueue_waiting_locked();
+    if (open_ && count != 0) tell_room = std::exchange(room_wanted_, false);
   }
+  // Before those that are told of their ends take the room again.
+  if (tell_room) handler.room(*this);
   for (std::size_t index = 0; index < count; ++index) {
     const Posted& one = done[index];
     if (one.kind != Kind::operation) continue;
@@ -477,9 +528,12 @@ void Connection::on_sent(Handler& handler, const ibv_wc& completion) noexcept {
     if (status == RIPC_OK) (one.write ? tally_->bytes_written : tally_->bytes_read) += one.bytes;
     handler.operation_done(*this, one.id, status);
   }
-  if (completion.status != IBV_WC_SUCCESS) {
-    fail(false);
-  }
+  if (completion.status == IBV_WC_SUCCESS) return;
+  // The next connection would break on it, too. A window whose right has ended by now could not be bound any more.
+  if (count != 0 && done[count - 1].kind == Kind::bind && completion.status != IBV_WC_WR_FLUSH_ERR &&
+      is_open(static_cast<std::uint32_t>(done[count - 1].id)))
+    registrar_->give_up_windows();
+  fail(false);
 }
 
 }  // namespace ripc::verbs

@@ -55,6 +55,8 @@ class Connection final : public network::FrameSender, public std::enable_shared_
  public:
   static constexpr std::uint32_t kReceives = 256;  // buffers for messages of the peer
   static constexpr std::uint32_t kSends = 512;     // work requests under way
+  // Of a message, in the work request itself; a device that takes less reads it out of registered memory.
+  static constexpr std::uint32_t kMostInline = 8 + wire::bulk::kHeaderSize;
 
   // What is done with what it brings. Called in the responder, without locks held.
   class Handler {
@@ -64,6 +66,8 @@ class Connection final : public network::FrameSender, public std::enable_shared_
     // An operation has ended. RIPC_OK; RIPC_REVOKED: the peer does not let us (any more); RIPC_CANCELLED: the memory of
     // this process; RIPC_PEER_DEAD: it may be tried again over another connection.
     virtual void operation_done(Connection& connection, std::uint64_t id, ripc_status status) noexcept = 0;
+    // post() was refused for want of room, and now there is some.
+    virtual void room(Connection& connection) noexcept = 0;
     // The connection has ended, by itself; once. Its operations have been reported.
     virtual void lost(Connection& connection, bool violation) noexcept = 0;
 
@@ -71,9 +75,11 @@ class Connection final : public network::FrameSender, public std::enable_shared_
     ~Handler() = default;
   };
 
-  // With a queue pair of its own on the id, which has a device. RIPC_NO_MEMORY, RIPC_SYSTEM ...
+  // With a queue pair of its own on the id, which has a device. `most_inline`: what the device is asked for.
+  // RIPC_NO_MEMORY, RIPC_SYSTEM ...
   static Result<std::shared_ptr<Connection>> create(std::shared_ptr<Registrar> registrar, IdPointer id, EventLoop& loop,
-                                                    std::shared_ptr<Tally> tally);
+                                                    std::shared_ptr<Tally> tally,
+                                                    std::uint32_t most_inline = kMostInline);
   ~Connection() { close(); }
 
   // Responder. The handshake is over: begins to work. Whoever dialed says the first word, as iWARP wants it.
@@ -91,12 +97,12 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   bool enqueue(const wire::bulk::Frame& frame) noexcept override;
   void flush() noexcept override;
 
-  // Any. Enqueues an operation, as enqueue() does frames; false: the connection is lost, or there are kSends / 2 under
-  // way.
+  // Any. Enqueues an operation, as enqueue() does frames; false: the connection is lost, or too much is under way
+  // (kSends / 2 operations, kSends work requests): then Handler::room() is called when there is room.
   bool post(const Operation& operation) noexcept;
 
   // Any. Opens `bytes` to the peer, and sends the frame that tells it of it, by the key. `arena`, if not null: what
-  // the bytes lie in. The right ends with the object, and with the connection. RIPC_CANCELLED: the memory cannot be
+  // the bytes lie in. The right ends with end(), the object, or the connection. RIPC_CANCELLED: the memory cannot be
   // accessed; RIPC_AGAIN: too much is under way; RIPC_PEER_DEAD; RIPC_NO_MEMORY.
   using Telling = std::function<wire::bulk::Frame(std::uint32_t key)>;
   Result<std::shared_ptr<Right>> open(std::span<const std::byte> bytes, const memory::Arena* arena, bool writable,
@@ -115,11 +121,12 @@ class Connection final : public network::FrameSender, public std::enable_shared_
  private:
   static constexpr std::size_t kPrefix = 8;
   static constexpr std::size_t kMessage = kPrefix + wire::bulk::kHeaderSize;
+  static_assert(kMessage == kMostInline);
   static constexpr std::size_t kSlot = 64;
   enum class Kind : std::uint8_t { message, operation, bind };
   struct Posted {
     Kind kind;
-    std::uint64_t id;     // of an operation
+    std::uint64_t id;     // of an operation; of a window, its key
     std::uint32_t bytes;  // likewise
     bool write;
   };
@@ -127,11 +134,12 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   struct Request {
     ibv_send_wr request;
     ibv_sge range;
-    std::array<std::byte, kMessage> message;  // that the range is, if kind is message
+    std::array<std::byte, kMessage> message;  // that the range is, if it goes inline
   };
 
   Connection(std::shared_ptr<Registrar> registrar, IdPointer id, EventLoop& loop, std::shared_ptr<Tally> tally);
-  Status make();
+  Status make(std::uint32_t most_inline);
+  Status make_pair(std::uint32_t most_inline) noexcept;
   Status post_receives(std::uint32_t first, std::uint32_t count) noexcept;
   Request* enqueue_locked(const Posted& posted) noexcept;
   bool enqueue_message_locked(const wire::bulk::Frame* frame) noexcept;
@@ -144,6 +152,7 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   std::size_t take(std::array<ibv_wc, 32>& completions) noexcept;
   bool on_message(Handler& handler, const ibv_wc& completion) noexcept;
   void on_sent(Handler& handler, const ibv_wc& completion) noexcept;
+  bool is_open(std::uint32_t key) noexcept;
   void fail(bool violation) noexcept;
   void fail_locked(bool violation) noexcept;
   void end_device_use() noexcept;
@@ -156,7 +165,8 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   ibv_comp_channel* channel_ = nullptr;
   ForkGuard channel_guard_;
   ibv_cq* queue_ = nullptr;
-  std::unique_ptr<std::byte[]> buffers_;  // kReceives slots
+  bool messages_inline_ = true;
+  std::unique_ptr<std::byte[]> buffers_;  // kReceives slots; and kSends for messages that do not go inline
   RegionPointer buffers_region_;
   bool in_loop_ = false;
 
@@ -182,6 +192,7 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   std::uint32_t taken_ = 0;       // messages of the peer
   std::uint32_t told_ = 0;        // what the peer knows of that
   std::size_t operations_ = 0;
+  bool room_wanted_ = false;  // post() was refused
   std::vector<std::weak_ptr<Right>> rights_;
 
   std::atomic<std::uint64_t> last_use_{0};

@@ -148,9 +148,7 @@ void PullBook::read_some() noexcept {
   const std::size_t depth = registrar_->device()->read_depth;
   const std::uint32_t piece = std::min(kPiece, registrar_->device()->max_message);
   while (!ready_.empty() && reads_.size() < depth) {
-    const EntryPointer entry = std::move(ready_.front());
-    ready_.pop_front();
-    entry->ready = false;
+    const EntryPointer entry = ready_.front();
     const auto length =
         static_cast<std::uint32_t>(std::min<std::uint64_t>(piece, entry->descriptor.length - entry->next));
     const std::uint64_t id = next_id_;
@@ -161,7 +159,9 @@ void PullBook::read_some() noexcept {
                             .remote_key = entry->remote_key,
                             .length = length,
                             .id = id}))
-      return;  // the connection is being lost, and everything begins anew
+      return;  // until there is room; or the connection is being lost, and everything begins anew
+    ready_.pop_front();
+    entry->ready = false;
     next_id_ += 2;
     reads_.emplace(id, Read{entry, entry->next, length});
     entry->next += length;
@@ -282,6 +282,11 @@ bool PullBook::read_done(const Connection& connection, std::uint64_t id, ripc_st
   return true;
 }
 
+void PullBook::room(const Connection& connection) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (connection_.get() == &connection) read_some();
+}
+
 bool PullBook::has_backlog() const noexcept {
   const std::lock_guard lock(mutex_);
   return std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
@@ -296,7 +301,7 @@ std::size_t PullBook::offers() const noexcept {
 
 bool PullBook::busy() const noexcept {
   const std::lock_guard lock(mutex_);
-  return !reads_.empty() || !questions_.empty();
+  return !reads_.empty() || !questions_.empty() || !ready_.empty();
 }
 
 }  // namespace ripc::verbs

@@ -44,6 +44,8 @@ class PullBook {
   void offered(const Connection& connection, const wire::bulk::Frame& frame) noexcept;
   // A read of this book has ended. False: it is none of this book's.
   bool read_done(const Connection& connection, std::uint64_t id, ripc_status status) noexcept;
+  // The connection has refused a read for want of room, and now it has some.
+  void room(const Connection& connection) noexcept;
 
   // Something waits for a connection.
   bool has_backlog() const noexcept;

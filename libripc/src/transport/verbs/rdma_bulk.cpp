@@ -26,7 +26,7 @@ RdmaBulk::RdmaBulk(std::shared_ptr<Registrar> registrar, memory::Pool& pool, Eve
 std::string RdmaBulk::describe() const {
   const Device& device = *registrar_->device();
   return "RDMA reads over " + device.name + " for long items" +
-         (device.windows ? ", by memory windows" : ", by registrations");
+         (registrar_->has_windows() ? ", by memory windows" : ", by registrations");
 }
 
 // ---- Connections ---------------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ void RdmaBulk::adopt(std::shared_ptr<Connection> connection, bool dialed) noexce
     dialling_.over();
     if (dead_.load(std::memory_order_relaxed)) return;
     former = std::exchange(connection_, connection);
-    dialling_.forgive();
+    proven_.store(false, std::memory_order_relaxed);
   }
   if (former) {
     former->close();
@@ -69,14 +69,21 @@ void RdmaBulk::lost(Connection& connection, bool violation) noexcept {
     const std::lock_guard lock(mutex_);
     if (connection_.get() != &connection) return;
     connection_.reset();
-    // One that broke is replaced at once, one that keeps breaking with pauses.
-    if (violation) dialling_.back_off();
+    // One that broke is replaced at once; those that break before anything has gone over them, with pauses.
+    if (violation || !proven_.load(std::memory_order_relaxed)) dialling_.back_off();
   }
   pulls_.connection_lost(connection);
   finishes_.connection_lost(connection);
   pushes_.connection_lost(connection);
   grants_.connection_lost(&connection);
   dial_if_needed();
+}
+
+void RdmaBulk::prove() noexcept {
+  if (proven_.load(std::memory_order_relaxed)) return;
+  const std::lock_guard lock(mutex_);
+  proven_.store(true, std::memory_order_relaxed);
+  dialling_.forgive();
 }
 
 void RdmaBulk::dial_if_needed() noexcept {
@@ -131,6 +138,9 @@ void RdmaBulk::died() noexcept {
 }
 
 bool RdmaBulk::idle() const noexcept {
+  // Whoever reads or writes over a right of ours makes no completion here.
+  const std::shared_ptr<Connection> present = connection();
+  if (present && (present->right_count() != 0 || finishes_.is_owed(*present))) return false;
   return !pulls_.busy() && !pushes_.busy() && !pulls_.has_backlog() && !finishes_.has_backlog();
 }
 
@@ -224,6 +234,7 @@ bool RdmaBulk::frame(Connection& connection, const bulk::Frame& frame) noexcept 
       pushes_.pushed(connection, frame);
       return true;
     case bulk::Type::finish: {
+      prove();
       bulk::Frame answer{.type = bulk::Type::finished, .key = frame.key, .location = frame.location};
       tell(
           transfers_.finish(frame.key, frame.location, static_cast<ripc_status>(frame.value), [&](ripc_status outcome) {
@@ -294,7 +305,9 @@ bool RdmaBulk::on_ask_read(Connection& connection, const bulk::Frame& frame) noe
     ask_again(connection, frame);
     return true;
   }
-  if (status != RIPC_REVOKED) tell(transfers_.fail(frame.key, frame.location));
+  // It cannot be read at all; or it could, but may not be registered: the limit of locked memory, or one of the device.
+  if (status != RIPC_REVOKED)
+    tell(transfers_.fail(frame.key, frame.location, status == RIPC_CANCELLED ? RIPC_CANCELLED : RIPC_LIMIT));
   const ripc_status told = status == RIPC_REVOKED ? RIPC_REVOKED : RIPC_CANCELLED;
   (void)connection.send({.type = bulk::Type::right, .id = frame.id, .value = static_cast<std::uint64_t>(told)});
   return true;
@@ -317,7 +330,7 @@ bool RdmaBulk::on_ask_write(Connection& connection, const bulk::Frame& frame) no
                                .value = static_cast<std::uint64_t>(RIPC_OK)};
           });
       status = right.ok() ? RIPC_OK : right.status().code();
-      if (right.ok()) destination->right = std::move(*right);
+      if (right.ok()) destination->let_in(std::move(*right));
     }
   }
   if (status == RIPC_OK) return true;
@@ -333,6 +346,7 @@ bool RdmaBulk::on_ask_write(Connection& connection, const bulk::Frame& frame) no
 }
 
 bool RdmaBulk::on_written(Connection& connection, const bulk::Frame& frame) noexcept {
+  prove();
   if (frame.value == 0) (void)grants_.begin_frame(&connection, frame);
   const ripc_status status = grants_.complete(&connection, frame);
   (void)connection.send({.type = bulk::Type::pushed, .id = frame.id, .value = static_cast<std::uint64_t>(status)});
@@ -340,6 +354,7 @@ bool RdmaBulk::on_written(Connection& connection, const bulk::Frame& frame) noex
 }
 
 void RdmaBulk::operation_done(Connection& connection, std::uint64_t id, ripc_status status) noexcept {
+  if (status == RIPC_OK) prove();
   if (!pulls_.read_done(connection, id, status)) pushes_.write_done(connection, id, status);
 }
 

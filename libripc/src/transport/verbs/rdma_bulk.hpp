@@ -33,7 +33,7 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   // Responder. A connection of this session whose handshake is over, and whether this side dialed it. Takes the place
   // of one that is there.
   void adopt(std::shared_ptr<Connection> connection, bool dialed) noexcept;
-  // Any. Nothing is under way, so that the connection may go until it is needed again.
+  // Any. Nothing is under way, on either side, so that the connection may go until it is needed again.
   bool idle() const noexcept;
   // Any. The connection; null: none.
   std::shared_ptr<Connection> connection() const noexcept;
@@ -74,10 +74,12 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   // ---- Connection::Handler ----
   bool frame(Connection& connection, const wire::bulk::Frame& frame) noexcept override;
   void operation_done(Connection& connection, std::uint64_t id, ripc_status status) noexcept override;
+  void room(Connection& connection) noexcept override { pulls_.room(connection); }
   void lost(Connection& connection, bool violation) noexcept override;
 
  private:
   void dial_if_needed() noexcept;
+  void prove() noexcept;
   void tell(const network::TransferBook::Watcher& watcher) noexcept;
   void offer(std::span<const wire::Descriptor> items) noexcept;
   using Telling = std::function<wire::bulk::Frame(std::uint64_t address, std::uint32_t remote_key)>;
@@ -103,6 +105,7 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
 
   mutable std::mutex mutex_;  // for the following
   std::shared_ptr<Connection> connection_;
+  std::atomic<bool> proven_{false};  // something has gone over it
   std::atomic<bool> dead_{false};
   network::Dialling dialling_{loop_, hooks_, dead_};
   std::atomic<std::uint64_t> made_{0};

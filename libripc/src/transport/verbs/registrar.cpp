@@ -15,14 +15,36 @@ constexpr const char* kAdvice =
 }  // namespace
 
 Result<RegionPointer> Registrar::arena(const memory::Arena& arena) {
-  const std::lock_guard lock(mutex_);
-  if (const auto found = arenas_.find(arena.id); found != arenas_.end()) return found->second;
-  ibv_mr* const mr = device_->library->reg_mr(device_->pd, arena.base, arena.size, static_cast<int>(own_access()));
-  if (mr == nullptr) return system_error(errno, "ibv_reg_mr", kAdvice);
-  arena_count_.fetch_add(1, std::memory_order_relaxed);
-  auto region = std::make_shared<const Region>(device_, mr);
-  arenas_.emplace(arena.id, region);
-  return RegionPointer(std::move(region));
+  const std::lock_guard lock(arenas_mutex_);
+  const auto [entry, is_new] = arenas_.try_emplace(arena.id);
+  if (is_new) {
+    ibv_mr* const mr = make(arena.base, arena.size, own_access());
+    if (mr != nullptr) {
+      arena_count_.fetch_add(1, std::memory_order_relaxed);
+      entry->second = std::make_shared<const Region>(device_, mr);
+    } else if (errno != ENOMEM) {
+      arenas_.erase(entry);
+      return system_error(errno, "ibv_reg_mr", kAdvice);
+    }
+  }
+  // Each attempt would let go what is kept.
+  if (!entry->second) return system_error(ENOMEM, "ibv_reg_mr", kAdvice);
+  return entry->second;
+}
+
+// Null: see errno. What is only kept must not use up what may be locked.
+ibv_mr* Registrar::make(const void* data, std::size_t size, unsigned access) noexcept {
+  const auto attempt = [&] {
+    ibv_mr* const mr = device_->library->reg_mr(device_->pd, const_cast<void*>(data), size, static_cast<int>(access));
+    // The kernel's word for a limit of nothing at all.
+    if (mr == nullptr && errno == EPERM) errno = ENOMEM;
+    return mr;
+  };
+  ibv_mr* const mr = attempt();
+  if (mr != nullptr || errno != ENOMEM) return mr;
+  (void)cache_->drop_idle();
+  drop_parts();
+  return attempt();
 }
 
 // Nothing remote: a window, or a registration of the range, opens what a peer may see.
@@ -31,16 +53,7 @@ unsigned Registrar::own_access() const noexcept {
 }
 
 Result<RegionPointer> Registrar::range(const void* data, std::size_t size, unsigned access) {
-  const auto make = [&] {
-    return device_->library->reg_mr(device_->pd, const_cast<void*>(data), size, static_cast<int>(access));
-  };
-  ibv_mr* mr = make();
-  // What is only kept must not use up what may be locked.
-  if (mr == nullptr && errno == ENOMEM) {
-    (void)cache_->drop_idle();
-    drop_parts();
-    mr = make();
-  }
+  ibv_mr* const mr = make(data, size, access);
   if (mr == nullptr) {
     if (errno == EFAULT || errno == EINVAL) return RIPC_CANCELLED;
     return system_error(errno, "ibv_reg_mr", kAdvice);
@@ -96,6 +109,11 @@ Result<RegionPointer> Registrar::part(const memory::Arena& arena, const void* da
   return region;
 }
 
+Result<RegionPointer> Registrar::arena_or_part(const memory::Arena& arena, const void* data, std::size_t size) {
+  Result<RegionPointer> whole = this->arena(arena);
+  return whole.ok() ? std::move(whole) : part(arena, data, size);
+}
+
 void Registrar::drop_parts() noexcept {
   std::list<Part> dropped;  // let go without the lock
   const std::lock_guard lock(mutex_);
@@ -104,7 +122,7 @@ void Registrar::drop_parts() noexcept {
 
 Result<RegionPointer> Registrar::for_window(const void* data, std::size_t size, const memory::Arena* arena) {
   // A window that is no narrower than what it is bound to must be bound to no more than the range.
-  if (arena != nullptr) return device_->narrow_windows ? this->arena(*arena) : part(*arena, data, size);
+  if (arena != nullptr) return device_->narrow_windows ? arena_or_part(*arena, data, size) : part(*arena, data, size);
   Result<RegionPointer> region = kept(data, size, !device_->narrow_windows);
   return region.ok() ? std::move(region) : range(data, size, own_access());
 }
@@ -116,7 +134,7 @@ Result<LocalMemory> Registrar::local(const void* data, std::size_t size, bool wr
   if (!opens_to_peer) {
     Result<memory::Hold> hold = pool_.hold(data, size);
     if (hold.ok() && hold->arena() != nullptr) {
-      Result<RegionPointer> region = arena(*hold->arena());
+      Result<RegionPointer> region = arena_or_part(*hold->arena(), data, size);
       if (region.ok()) return LocalMemory{std::move(*region), std::move(*hold)};
     } else if (Result<RegionPointer> region = kept(data, size, false); region.ok()) {
       return LocalMemory{std::move(*region), {}};
@@ -132,6 +150,7 @@ Result<LocalMemory> Registrar::local(const void* data, std::size_t size, bool wr
 void Registrar::arena_gone(std::uint32_t id) noexcept {
   std::list<Part> parts;  // let go without the lock
   RegionPointer whole;    // likewise
+  const std::lock_guard arenas_lock(arenas_mutex_);
   const std::lock_guard lock(mutex_);
   for (auto next = parts_.begin(); next != parts_.end();) {
     const auto part = next++;

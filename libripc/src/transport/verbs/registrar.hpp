@@ -52,10 +52,10 @@ class Registrar {
  public:
   // `cache`: may be that of other devices too.
   Registrar(DevicePointer device, memory::Pool& pool, std::shared_ptr<RegistrationCache> cache)
-      : device_(std::move(device)), pool_(pool), cache_(std::move(cache)) {}
+      : device_(std::move(device)), pool_(pool), cache_(std::move(cache)), has_windows_(device_->windows) {}
 
   // What an arena is registered as; registers it if this is the first time. RIPC_NO_MEMORY (the limit of locked
-  // memory), RIPC_SYSTEM.
+  // memory; this arena is not tried again), RIPC_SYSTEM.
   Result<RegionPointer> arena(const memory::Arena& arena);
   // A new registration of this range only, with these rights. RIPC_CANCELLED: it cannot be accessed like that. Else as
   // above.
@@ -69,6 +69,9 @@ class Registrar {
   void arena_gone(std::uint32_t id) noexcept;
 
   const DevicePointer& device() const noexcept { return device_; }
+  // Whether rights are given by windows. No more once the device has refused to bind one.
+  bool has_windows() const noexcept { return has_windows_.load(std::memory_order_relaxed); }
+  void give_up_windows() noexcept { has_windows_.store(false, std::memory_order_relaxed); }
   // Registrations made since the start: of arenas, of ranges.
   std::uint64_t arena_count() const noexcept { return arena_count_.load(std::memory_order_relaxed); }
   std::uint64_t range_count() const noexcept { return range_count_.load(std::memory_order_relaxed); }
@@ -83,7 +86,9 @@ class Registrar {
   };
   static constexpr std::size_t kParts = 64;
 
+  ibv_mr* make(const void* data, std::size_t size, unsigned access) noexcept;
   Result<RegionPointer> kept(const void* data, std::size_t size, bool exact);
+  Result<RegionPointer> arena_or_part(const memory::Arena& arena, const void* data, std::size_t size);
   Result<RegionPointer> part(const memory::Arena& arena, const void* data, std::size_t size);
   void drop_parts() noexcept;
   bool was_used(const void* data, std::size_t size) noexcept;
@@ -92,8 +97,10 @@ class Registrar {
   const DevicePointer device_;
   memory::Pool& pool_;
   const std::shared_ptr<RegistrationCache> cache_;
-  std::mutex mutex_;
-  std::unordered_map<std::uint32_t, RegionPointer> arenas_;  // by id
+  std::atomic<bool> has_windows_;
+  std::mutex arenas_mutex_;                                  // taken before mutex_; for the next
+  std::unordered_map<std::uint32_t, RegionPointer> arenas_;  // by id; null: it is more than may be locked
+  std::mutex mutex_;                                         // for the following
   std::list<Part> parts_;                                    // the one used last is the last; at most kParts
   // Ranges that were registered for one use lately.
   std::array<std::pair<const void*, std::size_t>, 64> used_{};

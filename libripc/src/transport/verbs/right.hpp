@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The right of one peer to read or write one range of this process's memory, by RDMA over one connection. It ends when
-// the object goes: then the device refuses the key, whatever is still on its way.
+// The right of one peer to read or write one range of this process's memory, by RDMA over one connection. When it has
+// ended, the device refuses the key, whatever is still on its way.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,12 @@
 #include <memory>
 #include <mutex>
 
+#include "network/access.hpp"
 #include "transport/verbs/registrar.hpp"
 
 namespace ripc::verbs {
 
-class Right {
+class Right final : public network::DeviceRight {
  public:
   // By a type 2 window on the region, which the caller binds with key() afterwards. RIPC_NO_MEMORY, RIPC_SYSTEM.
   // `connection`: that the peer comes over.
@@ -29,8 +30,7 @@ class Right {
     const std::lock_guard lock(mutex_);
     return region_ != nullptr && connection_ == connection;
   }
-  // Any thread. When it has returned, the device lets nobody in any more. Idempotent.
-  void end() noexcept;
+  void end() noexcept override;
 
   ibv_mw* window() const noexcept { return window_; }  // null: none
   std::uint32_t key() const noexcept { return key_; }

@@ -18,6 +18,10 @@ namespace {
 constexpr Nanoseconds kFirstPatience = 1'000'000'000;
 constexpr unsigned kMostDoublings = 8;
 
+// When there are too many connections and all are in use.
+constexpr Nanoseconds kFirstLook = 10'000'000;
+constexpr Nanoseconds kLongestPause = 1'000'000'000;
+
 }  // namespace
 
 // A connection on its way: before the other side has agreed it is nobody else's.
@@ -82,6 +86,8 @@ void VerbsTransport::stop() noexcept {
   if (cache_loop_ != nullptr) cache_loop_->remove(cache_->changed_fd());
   cache_loop_ = nullptr;
   memberships_.reset();
+  if (limit_timer_ != 0) loop().cancel_timer(limit_timer_);
+  limit_timer_ = 0;
   manager_.reset();
 }
 
@@ -389,24 +395,35 @@ Result<ConnectionManager::Welcome> VerbsTransport::requested(const IdPointer& id
 }
 
 void VerbsTransport::made(const Peer& peer, Making& making, bool dialed) {
-  peer.bulk->adopt(making.finish(), dialed);
-  limit_connections();
+  const std::shared_ptr<Connection> connection = making.finish();
+  peer.bulk->adopt(connection, dialed);
+  limit_connections(connection.get());
 }
 
-// The one that was used longest ago makes room, if nothing goes over it.
-void VerbsTransport::limit_connections() const {
+// Those that were used longest ago make room, if nothing goes over them; if there are too few of those now, later.
+// The newest stays, for what it was made for is only coming.
+void VerbsTransport::limit_connections(const Connection* newest) {
   std::vector<std::pair<std::uint64_t, std::shared_ptr<Connection>>> idle;
   std::size_t count = 0;
   for (const auto& bulk : bulks()) {
     const std::shared_ptr<Connection> connection = bulk->connection();
     if (!connection) continue;
     ++count;
-    if (bulk->idle()) idle.emplace_back(connection->last_use(), connection);
+    if (connection.get() != newest && bulk->idle()) idle.emplace_back(connection->last_use(), connection);
   }
-  if (count <= max_connections_) return;
+  const std::size_t excess = count - std::min(count, max_connections_);
   std::sort(idle.begin(), idle.end());
-  const std::size_t excess = std::min(count - max_connections_, idle.size());
-  for (std::size_t index = 0; index < excess; ++index) idle[index].second->cut();
+  if (idle.size() > excess) idle.resize(excess);
+  for (const auto& [last_use, connection] : idle) connection->cut();
+  if (idle.size() == excess) {
+    limit_pause_ = 0;
+  } else if (limit_timer_ == 0) {
+    limit_pause_ = std::clamp(2 * limit_pause_, kFirstLook, kLongestPause);
+    limit_timer_ = loop().add_timer(monotonic_now() + limit_pause_, [this] {
+      limit_timer_ = 0;
+      limit_connections();
+    });
+  }
 }
 
 }  // namespace ripc::verbs

@@ -26,7 +26,7 @@
 namespace ripc::verbs {
 
 struct TransportOptions : network::SessionOptions {
-  std::size_t max_connections = 256;  // RDMA connections; more close the one that was used longest ago
+  std::size_t max_connections = 256;  // RDMA connections; more close the idle one that was used longest ago
   RegistrationCache::Limits cache;    // of registrations of the application's memory
   bool multicast_groups = true;       // messages to groups by the network's multicast, unless there is a cluster key
 };
@@ -91,7 +91,7 @@ class VerbsTransport final : public network::SessionTransport {
   void dial(const network::SessionPointer& session, const std::shared_ptr<Peer>& peer);
   Status prepare(const network::SessionPointer& session, const Peer& peer, Making& making, const IdPointer& id);
   void made(const Peer& peer, Making& making, bool dialed);
-  void limit_connections() const;
+  void limit_connections(const Connection* newest = nullptr);
   void ports_changed(const std::vector<std::string>& ips, bool up);
   void groups_joined();
   std::shared_ptr<Peer> peer_of(const network::SessionPointer& session);
@@ -113,6 +113,9 @@ class VerbsTransport final : public network::SessionTransport {
   EventLoop* cache_loop_ = nullptr;                     // where it waits for changes
   std::vector<std::shared_ptr<Registrar>> registrars_;  // one for each device
   std::unique_ptr<ConnectionManager> manager_;
+  // The responder's: when it looks whether one of too many connections has become idle.
+  EventLoop::TimerId limit_timer_ = 0;
+  Nanoseconds limit_pause_ = 0;
   std::mutex senders_mutex_;
   std::vector<Senders> senders_;
   const bool multicast_groups_;

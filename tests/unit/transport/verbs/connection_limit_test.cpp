@@ -98,5 +98,92 @@ TEST_F(ConnectionLimit, TheOneThatWasUsedLongestAgoMakesRoomAndIsMadeAgainWhenIt
   for (Peer& peer : peers) peer.source.reset();
 }
 
+// A service of a context of its own, that pulls what the client exposes to it.
+class Reader {
+ public:
+  Reader(const std::shared_ptr<const Fabric>& fabric, Node& client) : node_(fabric), client_(client) {
+    port_ = node_.transport()
+                .open_port({.id = 7, .queue_messages = 16, .queue_bytes = 8192, .max_senders = 16}, events_)
+                .value();
+    channel_ = client.transport().connect(node_.transport().address(), 7, Deadline::after(kLimit)).value();
+    const std::byte payload{1};
+    const spi::Bytes bytes(&payload, 1);
+    bool woke = false;
+    EXPECT_EQ(channel_->send(std::span(&bytes, 1), woke), RIPC_OK);
+    const Deadline deadline = Deadline::after(kLimit);
+    while (sink_.packets.empty() && !deadline.expired()) (void)port_->poll(sink_, 1);
+    hold_ = client.pool().hold(bytes_.data(), kSize).value();
+  }
+  ~Reader() {
+    if (!is_finished_) finish();
+    sink_.source.reset();
+    channel_.reset();
+    port_.reset();
+  }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  // The bytes are read, and may be read again.
+  void read() {
+    is_finished_ = false;
+    const spi::Exposure exposure{.bytes = bytes_, .hold = &hold_};
+    ASSERT_EQ(channel_->expose(std::span(&exposure, 1), std::span(&descriptor_, 1), transfer_), RIPC_OK);
+    ASSERT_EQ(sink_.source->begin(std::span(&descriptor_, 1)), RIPC_OK);
+    spi::Pull pull{.descriptor = descriptor_, .destination = window_.data()};
+    const Deadline deadline = Deadline::after(kLimit);
+    while (sink_.source->pull(pull) == RIPC_PENDING && !deadline.expired()) {
+    }
+    ASSERT_EQ(pull.status, RIPC_OK);
+  }
+  void finish() {
+    is_finished_ = true;
+    const Deadline deadline = Deadline::after(kLimit);
+    while (sink_.source->finish(descriptor_, RIPC_OK) == RIPC_PENDING && !deadline.expired()) {
+    }
+    while (channel_->transfer_status(transfer_) == RIPC_PENDING && !deadline.expired()) {
+    }
+  }
+  bool has_connection() const { return node_.transport().connection_count() != 0; }
+
+ private:
+  Node node_;
+  Node& client_;
+  EventSet events_ = EventSet::create().value();
+  Sink sink_;
+  std::unique_ptr<spi::Port> port_;
+  std::shared_ptr<spi::Channel> channel_;
+  std::vector<std::byte> bytes_ = std::vector<std::byte>(kSize, std::byte{7});
+  std::vector<std::byte> window_ = std::vector<std::byte>(kSize);
+  memory::Hold hold_;
+  wire::Descriptor descriptor_{};
+  std::uint64_t transfer_ = 0;
+  bool is_finished_ = true;
+};
+
+TEST_F(ConnectionLimit, AConnectionThatThePeerReadsOverIsNotTheOneThatMakesRoom) {
+  Reader reading(fabric_, *client_);
+  Reader idle(fabric_, *client_);
+  Reader next(fabric_, *client_);
+  ASSERT_NO_FATAL_FAILURE(reading.read());
+  ASSERT_NO_FATAL_FAILURE(idle.read());
+  idle.finish();
+  ASSERT_NO_FATAL_FAILURE(next.read());
+  EXPECT_TRUE(becomes([&] { return !idle.has_connection(); }));
+  EXPECT_TRUE(reading.has_connection());
+  EXPECT_TRUE(next.has_connection());
+}
+
+TEST_F(ConnectionLimit, TooManyThatAreAllInUseBecomeFewerWhenOneIsNotAnyMore) {
+  Reader first(fabric_, *client_);
+  Reader second(fabric_, *client_);
+  Reader third(fabric_, *client_);
+  for (Reader* reader : {&first, &second, &third}) ASSERT_NO_FATAL_FAILURE(reader->read());
+  EXPECT_EQ(client_->transport().connection_count(), 3u);
+  second.finish();
+  EXPECT_TRUE(becomes([&] { return !second.has_connection(); }));
+  EXPECT_TRUE(first.has_connection());
+  EXPECT_TRUE(third.has_connection());
+}
+
 }  // namespace
 }  // namespace ripc::verbs

@@ -129,5 +129,21 @@ TEST_F(Offers, AreLimitedAndWhatIsNotOfferedCanBePulled) {
   EXPECT_EQ(server.connections_made(), 1u);
 }
 
+// As the writes of many answers do it.
+TEST_F(Offers, AreReadAsSoonAsAFullQueueHasRoom) {
+  ASSERT_NO_FATAL_FAILURE(make_connection());
+  RdmaBulk& server = bulk_of(*server_);
+  const Item item = expose(std::byte{2});
+  ASSERT_TRUE(becomes([&] { return server.offers() == 1; }));
+  // Writes of nothing; the device is told of them with what pull() enqueues.
+  while (server.connection()->post({.write = true, .id = 1})) {
+  }
+  EXPECT_EQ(pull(item), RIPC_OK);
+  EXPECT_EQ(window_[kSize - 1], std::byte{2});
+  EXPECT_EQ(finish(item), RIPC_OK);
+  EXPECT_EQ(outcome_of(item.transfer), RIPC_OK);
+  EXPECT_EQ(server.connections_made(), 1u);
+}
+
 }  // namespace
 }  // namespace ripc::verbs

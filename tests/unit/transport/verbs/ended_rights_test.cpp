@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// When a ticket or a return buffer has ended, the peer's old key opens nothing: over each device, the owner's side as
+// it is, the peer's made by hand.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "connected_ends.hpp"
+#include "core/ticket.hpp"
+#include "transport/verbs/rdma_bulk.hpp"
+
+namespace ripc::verbs {
+namespace {
+
+namespace bulk = wire::bulk;
+
+constexpr std::size_t kSize = 64 << 10;
+constexpr std::uint64_t kOwner = 1;
+
+// What a ticket needs of a channel.
+class BulkChannel final : public spi::Channel {
+ public:
+  explicit BulkChannel(RdmaBulk& bulk) : bulk_(bulk) {}
+  std::size_t packet_limit() const noexcept override { return 0; }
+  std::uint64_t incarnation() const noexcept override { return 0; }
+  ripc_status send(spi::Gather, bool&) noexcept override { return RIPC_UNSUPPORTED; }
+  ripc_status send_control(spi::Gather) noexcept override { return RIPC_UNSUPPORTED; }
+  bool has_room() const noexcept override { return true; }
+  bool request_room() noexcept override { return true; }
+  ripc_status expose(std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
+                     std::uint64_t& transfer) noexcept override {
+    return bulk_.expose(kOwner, items, descriptors, transfer);
+  }
+  ripc_status transfer_status(std::uint64_t transfer) noexcept override { return bulk_.transfer_status(transfer); }
+  bool watch_transfer(std::uint64_t transfer) noexcept override { return bulk_.watch(transfer); }
+  bool watches_for_free() const noexcept override { return true; }
+  ripc_status revoke(std::uint64_t transfer) noexcept override { return bulk_.revoke(transfer); }
+  bool is_draining(std::uint64_t) noexcept override { return false; }
+  ripc_status grant(std::span<std::byte> memory, wire::Grant& grant) noexcept override {
+    return bulk_.grant(kOwner, memory, grant);
+  }
+  ripc_status end_grant(const wire::Grant& grant) noexcept override { return bulk_.end_grant(grant); }
+  bool alive() const noexcept override { return true; }
+  std::string describe() const override { return {}; }
+
+ private:
+  RdmaBulk& bulk_;
+};
+
+class EndedRights : public ConnectedEnds {
+ protected:
+  Status start_owner() override {
+    network::BulkHooks hooks{
+        .finished = [this](std::uint64_t, std::uint64_t transfer) { keeper_->transfer_finished(*channel_, transfer); },
+        .dial = [] {},
+        .repeat = [](std::uint64_t, spi::Bytes) {}};
+    bulk_ = std::make_shared<RdmaBulk>(registrar_, pool_, *loop_, std::move(hooks), kConnectionLimit);
+    channel_ = std::make_shared<BulkChannel>(*bulk_);
+    keeper_ = std::make_unique<core::TicketKeeper>(*loop_);
+    bulk_->adopt(owner_, false);
+    return {};
+  }
+  void TearDown() override {
+    end();
+    ConnectedEnds::TearDown();
+  }
+  void end() {
+    if (!bulk_) return;
+    keeper_->shut_down();
+    bulk_->died();
+    disconnect();
+    keeper_.reset();
+    channel_.reset();
+    bulk_.reset();
+  }
+
+  // The peer's memory, and what it holds.
+  void prepare(std::byte fill) {
+    own_ = std::make_unique<Lease>(lease(kSize, fill));
+    local_ = registrar_->local(own_->data, kSize, true)->region;
+  }
+  static bool is_full_of(const Lease& lease, std::byte fill) {
+    return std::all_of(lease.data, lease.data + lease.size, [&](std::byte byte) { return byte == fill; });
+  }
+
+  std::shared_ptr<RdmaBulk> bulk_;
+  std::shared_ptr<BulkChannel> channel_;
+  std::unique_ptr<core::TicketKeeper> keeper_;
+  std::unique_ptr<Lease> own_;
+  RegionPointer local_;
+};
+
+TEST_F(EndedRights, ReadNothingWhenTheTicketIsComplete) {
+  for (const FabricPort& port : fabric_->ports()) {
+    for (const ripc_status ending : {RIPC_OK, RIPC_TIMEOUT, RIPC_CANCELLED}) {
+      SCOPED_TRACE(port.device->name + ", status " + std::to_string(ending));
+      ASSERT_NO_FATAL_FAILURE(connect(port));
+      prepare(std::byte{0x22});
+      Lease item = lease(kSize, std::byte{0x11});
+      const spi::Exposure exposure{.bytes = {item.data, kSize}, .hold = &item.hold};
+      wire::Descriptor descriptor{};
+      std::uint64_t transfer = 0;
+      ASSERT_EQ(channel_->expose(std::span(&exposure, 1), std::span(&descriptor, 1), transfer), RIPC_OK);
+      ASSERT_TRUE(peer_ends_->heard(1));
+      const bulk::Frame offer = peer_ends_->frames().front();
+      ASSERT_EQ(offer.type, bulk::Type::offer);
+      const auto key = static_cast<std::uint32_t>(offer.id);
+      ASSERT_EQ(operate(false, own_->data, *local_, item.data, key, kSize), RIPC_OK);
+      ASSERT_TRUE(is_full_of(*own_, std::byte{0x11}));
+
+      core::Ticket::Parts parts;
+      parts.channel = channel_;
+      parts.transfer = transfer;
+      if (ending == RIPC_TIMEOUT) parts.deadline = monotonic_now();
+      const std::shared_ptr<core::Ticket> ticket = keeper_->open(std::move(parts));
+      if (ending == RIPC_CANCELLED) (void)ticket->cancel();
+      if (ending == RIPC_OK) {
+        ASSERT_TRUE(peer_->send({.type = bulk::Type::finish, .key = descriptor.key, .location = descriptor.location}));
+      }
+      ASSERT_EQ(ticket->wait(Deadline::after(kConnectionLimit), 0), ending);
+
+      std::fill_n(item.data, kSize, std::byte{0x44});
+      EXPECT_NE(operate(false, own_->data, *local_, item.data, key, kSize), RIPC_OK);
+      EXPECT_TRUE(is_full_of(*own_, std::byte{0x11})) << "what the memory was used for next was read";
+      end();
+    }
+  }
+}
+
+// Which is what the cancelling of a request does to each of its return buffers.
+TEST_F(EndedRights, WriteNothingWhenTheReturnBufferIsTakenBack) {
+  for (const FabricPort& port : fabric_->ports()) {
+    SCOPED_TRACE(port.device->name);
+    ASSERT_NO_FATAL_FAILURE(connect(port));
+    prepare(std::byte{0x33});
+    Lease buffer = lease(kSize, std::byte{0x11});
+    wire::Grant grant{};
+    ASSERT_EQ(channel_->grant({buffer.data, kSize}, grant), RIPC_OK);
+    ASSERT_TRUE(peer_->send(
+        {.type = bulk::Type::ask_write, .id = 1, .key = grant.key, .location = grant.location, .value = kSize}));
+    ASSERT_TRUE(peer_ends_->heard(1));
+    const bulk::Frame right = peer_ends_->frames().front();
+    ASSERT_EQ(right.type, bulk::Type::right);
+    ASSERT_EQ(right.value, std::uint64_t{RIPC_OK});
+    const auto key = static_cast<std::uint32_t>(right.key);
+    ASSERT_EQ(operate(true, own_->data, *local_, buffer.data, key, kSize / 2), RIPC_OK);
+
+    ASSERT_EQ(channel_->end_grant(grant), RIPC_EMPTY);
+    std::fill_n(buffer.data, kSize, std::byte{0x44});
+    // A device may report a write as done before it is refused; it is refused all the same.
+    (void)operate(true, own_->data, *local_, buffer.data, key, kSize);
+    EXPECT_TRUE(is_full_of(buffer, std::byte{0x44}));
+    end();
+  }
+}
+
+}  // namespace
+}  // namespace ripc::verbs

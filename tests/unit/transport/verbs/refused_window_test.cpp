@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices that say that they have memory windows, and refuse them: over a real device, both ends in this process.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "altered_device.hpp"
+#include "connected_ends.hpp"
+
+namespace ripc::verbs {
+namespace {
+
+constexpr std::size_t kSize = 64 << 10;
+
+class RefusedWindows : public ConnectedEnds {
+ protected:
+  // The peer can read what the owner opens.
+  void expect_that_rights_work(const FabricPort& port) {
+    Lease exposed = lease(kSize, std::byte{0x11});
+    Lease own = lease(kSize, std::byte{0x22});
+    // Without what is altered: what the peer does by itself needs no windows.
+    Registrar registrar(port.device, pool_, cache_);
+    const RegionPointer local = registrar.local(own.data, kSize, true)->region;
+    const Result<std::shared_ptr<Right>> right = open(exposed.data, kSize, exposed.hold.arena(), false);
+    ASSERT_TRUE(right.ok()) << right.status().text();
+    EXPECT_EQ((*right)->window(), nullptr);
+    let_the_peer_hear_of_it();
+    EXPECT_EQ(operate(false, own.data, *local, exposed.data, (*right)->key(), kSize), RIPC_OK);
+    EXPECT_EQ(own.data[kSize - 1], std::byte{0x11});
+  }
+};
+
+TEST_F(RefusedWindows, WhenTheyCannotBeAllocatedLeaveRegistrations) {
+  bool any = false;
+  for (const FabricPort& port : fabric_->ports()) {
+    if (port.device->windows) continue;
+    any = true;
+    SCOPED_TRACE(port.device->name);
+    device_ = with_narrow_windows(port.device);
+    ASSERT_NO_FATAL_FAILURE(connect(port));
+    expect_that_rights_work(port);
+    disconnect();
+  }
+  if (!any) GTEST_SKIP() << "each device here has windows";
+}
+
+TEST_F(RefusedWindows, WhenTheyCannotBeBoundLeaveRegistrationsOnTheNextConnection) {
+  bool any = false;
+  for (const FabricPort& port : fabric_->ports()) {
+    if (!port.device->windows) continue;
+    any = true;
+    SCOPED_TRACE(port.device->name);
+    device_ = with_narrow_windows(port.device);
+    ASSERT_NO_FATAL_FAILURE(connect(port));
+    // What is bound to has not got the range: this arena is not the one that it lies in.
+    const Lease other = lease(kSize, std::byte{0});
+    const std::vector<std::byte> outside(kSize, std::byte{0x11});
+    const Result<std::shared_ptr<Right>> right = open(outside.data(), kSize, other.hold.arena(), false);
+    ASSERT_TRUE(owner_ends_->lost());
+    EXPECT_FALSE(registrar_->has_windows());
+    disconnect();
+    ASSERT_NO_FATAL_FAILURE(connect(port, registrar_));
+    expect_that_rights_work(port);
+    disconnect();
+  }
+  if (!any) GTEST_SKIP() << "no device here has windows";
+}
+
+// The window of a transfer that was withdrawn at once: the device is right to refuse it.
+TEST_F(RefusedWindows, ThatHadEndedBeforeAreNotHeldAgainstTheDevice) {
+  for (const FabricPort& port : fabric_->ports()) {
+    if (!port.device->windows) continue;
+    SCOPED_TRACE(port.device->name);
+    device_ = with_narrow_windows(port.device);
+    ASSERT_NO_FATAL_FAILURE(connect(port));
+    const Lease other = lease(kSize, std::byte{0});
+    const std::vector<std::byte> outside(kSize, std::byte{0x11});
+    // The responder, which reads the completions, is busy meanwhile.
+    on_loop([&] {
+      const Result<std::shared_ptr<Right>> right = open(outside.data(), kSize, other.hold.arena(), false);
+      ASSERT_TRUE(right.ok()) << right.status().text();
+      (*right)->end();
+    });
+    ASSERT_TRUE(owner_ends_->lost());
+    EXPECT_TRUE(registrar_->has_windows());
+    disconnect();
+  }
+}
+
+}  // namespace
+}  // namespace ripc::verbs
