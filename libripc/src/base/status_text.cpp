@@ -51,8 +51,7 @@ constexpr std::array kEntries{
           "An argument breaks the contract of the call; compare the call with its comment in ripc.h."},
     Entry{RIPC_NO_MEMORY, "RIPC_NO_MEMORY",
           "Memory, or the limit of the buffer pool, is exhausted; release buffers and messages, or raise pool_limit. "
-          "An item "
-          "that came by RDMA may have met the limit of locked memory: `ulimit -l unlimited`."},
+          "An item that came by RDMA may have met the limit of locked memory: `ulimit -l unlimited`."},
     Entry{RIPC_NO_DESCRIPTORS, "RIPC_NO_DESCRIPTORS",
           "No file descriptors are left; raise the limit with `ulimit -n`, or close descriptors that are not needed."},
     Entry{RIPC_LIMIT, "RIPC_LIMIT",

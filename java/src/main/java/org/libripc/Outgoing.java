@@ -36,9 +36,8 @@ public final class Outgoing {
   //
   // The arguments of plain messages are apart. They only ever hold numbers that are harmless in any
   // mixture: short items that start in the first INLINE bytes and have at most INLINE bytes, so
-  // that
-  // they end in here whatever threads that share this object do. The others are written by one
-  // thread at a time (IN_USE).
+  // that they end in here whatever threads that share this object do. The others are written by
+  // one thread at a time (IN_USE).
   private static final int PLAIN_OPTIONS = INLINE;
   private static final int PLAIN_ITEMS = PLAIN_OPTIONS + SendOptions.BYTES;
   private static final int OPTIONS = PLAIN_ITEMS + Layout.MAX_ITEMS * Item.BYTES;
