@@ -231,11 +231,6 @@ Status Service::send_planned(const SendArguments& arguments, std::shared_ptr<Tic
     if (arguments.reply_to != nullptr) push_returns(arguments, outgoing, false);
     return send_prepared(arguments, outgoing, std::move(*channel), ticket);
   }
-  // What is large is not written for a reply that will not go.
-  if (!(*channel)->has_room()) {
-    counters_.again.fetch_add(1, std::memory_order_relaxed);
-    return RIPC_AGAIN;
-  }
   Message::Attachments* attachments = arguments.reply_to->attachments.get();
   const bool is_first = attachments != nullptr && !attachments->replied.exchange(true, std::memory_order_acq_rel);
   push_returns(arguments, outgoing, is_first);
