@@ -85,6 +85,45 @@ TEST_P(Peers, AnotherProcessIsAPeerInEveryWay) {
   exchange(puppet, service);
 }
 
+// ---- Forbidden system calls --------------------------------------------------------------------------------------
+
+TEST_P(Peers, ForeignMemoryTravelsBetweenProcessesThatMayReadNoMemoryAtAll) {
+  PeerSetup setup = peer_setup();
+  setup.no_process_memory = true;
+  Puppet asker(setup);
+  Puppet answerer(setup);
+  ASSERT_EQ(asker.register_id(kId), "RIPC_OK");
+  ASSERT_EQ(answerer.register_id(kId + 1), "RIPC_OK");
+  const Bytes data = pattern(1'300'000, 3);
+
+  ASSERT_EQ(answerer.call("post 1300000 1"), "RIPC_OK");
+  ASSERT_EQ(asker.call("send_long 78 1300000 3 foreign 0"), "RIPC_OK");
+  EXPECT_EQ(answerer.call("receive"), "RIPC_OK " + describe(RIPC_VIEW_WINDOW, data));
+  EXPECT_EQ(asker.call("wait"), "RIPC_OK");
+
+  ASSERT_EQ(asker.status_of("request 78 1300000"), "RIPC_OK");
+  ASSERT_EQ(answerer.status_of("receive"), "RIPC_OK");
+  ASSERT_EQ(answerer.call("reply_return 1300000 3"), "RIPC_OK");
+  EXPECT_EQ(asker.call("receive"), "RIPC_OK " + describe(RIPC_VIEW_RETURNED, data));
+}
+
+TEST_P(Peers, WithoutMembarrierASenderWaitsForRoomAsLongAsThereIsNone) {
+  context_ = make_context();
+  const Service small = make_service(context_, [](ripc_service_options& options) { options.queue_messages = 16; });
+  PeerSetup setup = peer_setup();
+  setup.no_membarrier = true;
+  Puppet puppet(setup);
+  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
+  const std::string to = std::to_string(id_of(small));
+  ASSERT_EQ(puppet.call("fill " + to), "RIPC_AGAIN");
+  EXPECT_EQ(puppet.call("wait_room " + to + " 50"), "RIPC_TIMEOUT");
+  puppet.tell("wait_room " + to + " " + std::to_string(kLimit / 2 / kMillisecond));
+  ripc_message* message = nullptr;
+  while (ripc_receive(small.get(), 0, 0, &message) == RIPC_OK) ripc_message_release(message);
+  EXPECT_EQ(puppet.answer(), "RIPC_OK");
+  EXPECT_EQ(puppet.send_text(id_of(small), "there is room"), "RIPC_OK");
+}
+
 // ---- Other users -------------------------------------------------------------------------------------------------
 
 class OtherUsers : public Peers {

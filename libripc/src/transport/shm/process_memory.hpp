@@ -37,7 +37,8 @@ class PeerProcess {
   pid_t pid_;
 };
 
-// Copies memory of this process that the application may have unmapped meanwhile: false instead of a fault.
-bool copy_own_memory(std::byte* to, const std::byte* from, std::size_t size) noexcept;
+// Copies memory of this process that the application may have unmapped meanwhile: RIPC_CANCELLED instead of a fault.
+// RIPC_NO_DESCRIPTORS, where the kernel forbids the way that needs none.
+ripc_status copy_own_memory(std::byte* to, const std::byte* from, std::size_t size) noexcept;
 
 }  // namespace ripc::shm

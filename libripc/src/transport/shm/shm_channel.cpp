@@ -212,9 +212,9 @@ wire::control::BounceData ShmChannel::serve_bounce(const wire::control::BounceRe
   const auto length = static_cast<std::size_t>(request.length);
   if (item.arena != 0) {
     std::memcpy(bounce_.data(), from, length);
-  } else if (!copy_own_memory(bounce_.data(), from, length)) {
-    answer.status = RIPC_CANCELLED;
-    answer.length = 0;
+  } else {
+    answer.status = copy_own_memory(bounce_.data(), from, length);
+    if (answer.status != RIPC_OK) answer.length = 0;
   }
   return answer;
 }
