@@ -220,6 +220,39 @@ TEST_P(OtherUsers, ADirectoryWithoutPermissionIsAClearError) {
   EXPECT_EQ(puppet.register_id(kId), "RIPC_PERMISSION");
 }
 
+// A privileged process could; but the other one may have become a program that its user may not touch.
+TEST_P(OtherUsers, NobodyReachesIntoTheProcessOfAnotherUser) {
+  if (GetParam() != "shm") GTEST_SKIP() << "with this transport no process reaches into another";
+  start(RIPC_PEERS_ANY);
+  Puppet puppet(other_user(RIPC_PEERS_ANY));
+  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
+  const std::string to = std::to_string(id_of(service_));
+  const Bytes data = pattern(1000, 3);
+  ASSERT_EQ(puppet.status_of("request " + to + " 1000"), "RIPC_OK");
+  const Message question = receive(service_);
+  ASSERT_EQ(send_text(service_, kId, "the way back"), RIPC_OK);  // needs the puppet's responder
+  ASSERT_EQ(puppet.status_of("receive"), "RIPC_OK");
+  Bytes window(data.size());
+  ASSERT_EQ(ripc_window_post(service_.get(), window.data(), window.size(), 1), RIPC_OK);
+  ASSERT_EQ(puppet.call("send_long " + to + " 1000 3 foreign 0"), "RIPC_OK");
+
+  puppet.signal(SIGSTOP);
+  int status = 0;
+  ASSERT_EQ(::waitpid(puppet.pid(), &status, WUNTRACED), puppet.pid());
+  ripc_message* message = nullptr;
+  EXPECT_EQ(ripc_receive(service_.get(), 0, 50 * kMillisecond, &message), RIPC_TIMEOUT) << "its memory was read";
+  const ripc_item one = item(data, RIPC_ITEM_RETURN);
+  ripc_ticket* ticket = nullptr;
+  ASSERT_EQ(ripc_reply(service_.get(), question.get(), &one, 1, nullptr, &ticket), RIPC_OK) << ripc_last_error();
+  const Ticket pulled(ticket);
+  EXPECT_EQ(statistics_of(service_).items_returned, 0u) << "its memory was written";
+
+  puppet.signal(SIGCONT);
+  EXPECT_TRUE(holds(view_of(receive(service_), 0), RIPC_VIEW_WINDOW, data));
+  EXPECT_EQ(puppet.call("receive"), "RIPC_OK " + describe(RIPC_VIEW_RETURNED, data));
+  EXPECT_EQ(final_status(pulled), RIPC_OK);
+}
+
 TEST_P(OtherUsers, InOtherNamespacesToo) {
   if (const std::string reason = why_no_other_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
   start(RIPC_PEERS_ANY);

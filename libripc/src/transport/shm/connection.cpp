@@ -40,7 +40,9 @@ Connection::Connection(UniqueFd socket, ForkGuard guard) : socket_(std::move(soc
     credentials_ = {0, static_cast<uid_t>(-1), static_cast<gid_t>(-1)};
   }
   peer_may_map_ = credentials_.uid == geteuid() || credentials_.uid == 0;
-  process_ = std::make_unique<PeerProcess>(open_peer_process(socket_.get(), credentials_.pid), credentials_.pid);
+  process_ = credentials_.uid == geteuid()
+                 ? std::make_unique<PeerProcess>(open_peer_process(socket_.get(), credentials_.pid), credentials_.pid)
+                 : std::make_unique<PeerProcess>(Reach::other_user);
 }
 
 Connection::~Connection() { guard_.close(socket_); }

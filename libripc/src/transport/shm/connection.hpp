@@ -58,6 +58,8 @@ class Connection {
 
   int fd() const noexcept { return socket_.get(); }
   const Credentials& credentials() const noexcept { return credentials_; }
+  // Only a process of our own user is ever accessed. A privileged one is let into others by the kernel, but these may
+  // have become, by exec(), a program that is trusted with more than whoever names the addresses.
   const PeerProcess& process() const noexcept { return *process_; }
   // True if the kernel lets the peer's user read this process's memory anyway: then mapping the pool discloses nothing.
   bool peer_may_map() const noexcept { return peer_may_map_; }

@@ -112,6 +112,18 @@ UniqueFd open_peer_process(int socket, pid_t pid) noexcept {
   return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
 
+PeerProcess::PeerProcess(UniqueFd process, pid_t pid) noexcept
+    : process_(std::move(process)), pid_(pid), reach_(probe()) {}
+
+// Permission is checked before the address, and there is nothing at 0.
+Reach PeerProcess::probe() const noexcept {
+  if (!process_ || pid_ <= 0) return Reach::not_visible;
+  std::byte byte{};
+  if (move(pid_, &byte, 0, 1, false) >= 0 || errno == EFAULT || errno == ESRCH) return Reach::direct;
+  if (move(getpid(), &byte, 0, 1, false) < 0 && errno != EFAULT) return Reach::no_system_call;
+  return Reach::not_traceable;
+}
+
 bool PeerProcess::exited() const noexcept {
   pollfd descriptor{process_.get(), POLLIN, 0};
   return poll(&descriptor, 1, 0) != 0;
@@ -127,7 +139,7 @@ ripc_status PeerProcess::write(std::uint64_t address, std::span<const std::byte>
 
 ripc_status PeerProcess::transfer(std::uint64_t address, std::byte* local, std::size_t size,
                                   bool writing) const noexcept {
-  if (!process_ || pid_ <= 0) return RIPC_UNSUPPORTED;
+  if (reach_ != Reach::direct) return RIPC_UNSUPPORTED;
   const auto here = reinterpret_cast<std::uintptr_t>(local);
   const Detour detour(size >= kDetourStep && in_slow_distance(writing ? address : here, writing ? here : address),
                       address);

@@ -11,7 +11,10 @@
 namespace ripc::shm {
 
 ShmSource::ShmSource(Parts parts)
-    : parts_(std::move(parts)), reader_(parts_.memory.data(), parts_.geometry), taker_(parts_.memory.data()) {}
+    : parts_(std::move(parts)),
+      reader_(parts_.memory.data(), parts_.geometry),
+      taker_(parts_.memory.data()),
+      no_direct_access_(parts_.connection->process().reach() != Reach::direct) {}
 
 ripc_status ShmSource::begin(std::span<const wire::Descriptor> items) noexcept {
   const Key key = Key::from(items.front().key);
