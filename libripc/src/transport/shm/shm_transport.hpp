@@ -77,6 +77,9 @@ class ShmTransport final : public spi::Transport {
 
   // The connected context, greeted. Without `greeted`, perhaps not yet: what is sent to it follows the greeting.
   Result<PeerPointer> connect_peer(const std::string& locator, Deadline deadline, bool greeted = true);
+  // Under the mutex. The connection of a context; nullptr: none.
+  enum class Belief { proven, claimed };
+  PeerPointer greeted_peer(std::uint64_t context, Belief belief) const;
   Status adopt(const PeerPointer& peer);
   bool admits(const Credentials& credentials) const noexcept;
   void accept_all();
