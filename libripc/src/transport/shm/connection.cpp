@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace ripc::shm {
 
@@ -115,6 +116,22 @@ void Connection::flush() noexcept {
     notices_.erase(notices_.begin());
   }
   if (loop_ != nullptr) (void)loop_->modify(socket_.get(), EPOLLIN);
+}
+
+bool Connection::has_room() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return outbox_.size() < kMaxQueued;
+}
+
+bool Connection::request_room() noexcept {
+  const std::lock_guard lock(mutex_);
+  room_wanted_ = outbox_.size() >= kMaxQueued;
+  return !room_wanted_;
+}
+
+bool Connection::take_room() noexcept {
+  const std::lock_guard lock(mutex_);
+  return outbox_.size() < kMaxQueued && std::exchange(room_wanted_, false);
 }
 
 Connection::Event Connection::receive(Received& received) noexcept {

@@ -73,6 +73,13 @@ class Connection {
   // link.
   void notify(std::span<const std::byte> message) noexcept;
 
+  // Any thread. True if send() would not say RIPC_AGAIN.
+  bool has_room() const noexcept;
+  // Any thread. The same; if not, take_room() will be true, once, when that has changed.
+  bool request_room() noexcept;
+  // Responder, after flush().
+  bool take_room() noexcept;
+
   // Before the socket is added to the loop: from then on, queued messages make the loop wait until it is writable.
   void attach(EventLoop& loop) noexcept { loop_ = &loop; }
 
@@ -117,6 +124,7 @@ class Connection {
 
   mutable std::mutex mutex_;
   std::deque<Queued> outbox_;
+  bool room_wanted_ = false;
   std::set<std::vector<std::byte>> notices_;  // sent when the outbox is empty
   EventLoop* loop_ = nullptr;
   std::unordered_set<std::uint32_t> announced_;

@@ -199,8 +199,11 @@ class QueueReader {
 
   bool broken() const noexcept { return broken_; }
 
-  // Any thread. True while the sender waits for room.
-  bool room_is_wanted() const noexcept { return control_->sender.room_wanted.load(std::memory_order_seq_cst) != 0; }
+  // Any thread. True while the sender waits for room, or for the end of a transfer.
+  bool sender_waits() const noexcept {
+    return control_->sender.room_wanted.load(std::memory_order_seq_cst) != 0 ||
+           control_->sender.transfers_watched.load(std::memory_order_seq_cst) != 0;
+  }
 
   // True once, when the sender waits for room and at least half of the queue is free.
   bool take_room_request() noexcept {

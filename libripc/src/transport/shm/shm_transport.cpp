@@ -293,11 +293,26 @@ void ShmTransport::lose(const PeerPointer& peer, Status reason) {
 }
 
 void ShmTransport::on_event(const PeerPointer& peer, std::uint32_t events) {
-  if ((events & EPOLLOUT) != 0) peer->connection->flush();
+  if ((events & EPOLLOUT) != 0) {
+    peer->connection->flush();
+    if (peer->connection->take_room()) tell_room(*peer);
+  }
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
   peer->connection->set_busy(true);
   receive_all(peer);
   peer->connection->set_busy(false);
+}
+
+// There is room again for what goes to the peer's responder.
+void ShmTransport::tell_room(const Peer& peer) {
+  std::vector<std::shared_ptr<ShmChannel>> channels;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [link, weak] : peer.channels) {
+      if (auto channel = weak.lock()) channels.push_back(std::move(channel));
+    }
+  }
+  for (const auto& channel : channels) host_->room(*channel);
 }
 
 void ShmTransport::receive_all(const PeerPointer& peer) {
@@ -397,6 +412,8 @@ Result<std::shared_ptr<ShmChannel>> ShmTransport::make_channel(const PeerPointer
   const wire::control::Opened& opened = question.opened;
   ShmChannel::Parts parts;
   parts.connection = peer->connection;
+  parts.loop = loop_;
+  parts.host = host_;
   parts.service = id;
   parts.link = opened.link;
   parts.incarnation = opened.incarnation;

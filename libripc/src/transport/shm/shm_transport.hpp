@@ -86,6 +86,7 @@ class ShmTransport final : public spi::Transport {
   UniqueFd accept(ForkGuard& guard);
   bool refuse_without_descriptors();
   void on_event(const PeerPointer& peer, std::uint32_t events);
+  void tell_room(const Peer& peer);
   void receive_all(const PeerPointer& peer);
   void lose(const PeerPointer& peer, Status reason);
   // Waits, in any thread, until `done` (checked under the mutex) or the deadline.
