@@ -300,9 +300,14 @@ wire::control::BounceData ShmChannel::serve_bounce(const wire::control::BounceRe
     Result<Mapping> mapping = map_foreign_memory(memory.get(), kBounceSize, true);
     if (mapping.ok()) bounce_ = std::move(*mapping);
   }
+  if (!bounce_) {
+    answer.status = RIPC_NO_DESCRIPTORS;
+    answer.length = 0;
+    return answer;
+  }
   ExposedItem item{};
-  if (!bounce_ || request.length > bounce_.size() || !transfers_.find(Key::from(request.key), item) ||
-      request.offset > item.size || request.length > item.size - request.offset) {
+  if (request.length > bounce_.size() || !transfers_.find(Key::from(request.key), item) || request.offset > item.size ||
+      request.length > item.size - request.offset) {
     answer.status = RIPC_REVOKED;
     answer.length = 0;
     return answer;
