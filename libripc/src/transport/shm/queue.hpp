@@ -94,10 +94,12 @@ class QueueWriter {
     if (length > geometry_.packet_limit()) return RIPC_TOO_LARGE;
     Reservation reservation;
     if (!reserve(1, length, reservation)) return RIPC_AGAIN;
+    // Not read back from the cell: the receiver may write there.
+    const std::uint32_t offset = reservation.data_start & (geometry_.data_bytes - 1);
     commit(reservation.cell, length, [&](Cell& cell) {
-      cell.outside.data_offset = reservation.data_start & (geometry_.data_bytes - 1);
+      cell.outside.data_offset = offset;
       cell.outside.data_end = reservation.data_end;
-      fill(data_ + cell.outside.data_offset);
+      fill(data_ + offset);
     });
     return RIPC_OK;
   }
