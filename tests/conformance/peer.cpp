@@ -23,6 +23,7 @@
 #include "harness.hpp"
 #include "lines.hpp"
 #include "peer_host.hpp"
+#include "support/forbidden_calls.hpp"
 
 namespace conformance {
 namespace {
@@ -49,6 +50,8 @@ bool change_identity(const PeerSetup& setup) {
     // A process that was started by that user would have this from the start.
     if (::prctl(PR_SET_DUMPABLE, 1) != 0) return false;
   }
+  if (setup.no_process_memory && !support::forbid({SYS_process_vm_readv, SYS_process_vm_writev}, EPERM)) return false;
+  if (setup.no_membarrier && !support::forbid({SYS_membarrier}, EPERM)) return false;
   return ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0;
 }
 
@@ -115,7 +118,11 @@ Peer::Peer(const std::string& role, const PeerSetup& setup) {
                                     "keep_group",
                                     setup.keep_group ? "1" : "0",
                                     "other_namespaces",
-                                    setup.other_namespaces ? "1" : "0"};
+                                    setup.other_namespaces ? "1" : "0",
+                                    "no_process_memory",
+                                    setup.no_process_memory ? "1" : "0",
+                                    "no_membarrier",
+                                    setup.no_membarrier ? "1" : "0"};
   for (const auto& [name, value] : setup.settings) {
     words.push_back(name);
     words.push_back(value);
@@ -230,6 +237,10 @@ bool run_peer_role(int argc, char** argv, int* exit_status) {
       setup.keep_group = value == "1";
     } else if (name == "other_namespaces") {
       setup.other_namespaces = value == "1";
+    } else if (name == "no_process_memory") {
+      setup.no_process_memory = value == "1";
+    } else if (name == "no_membarrier") {
+      setup.no_membarrier = value == "1";
     } else {
       setup.settings[name] = value;
     }

@@ -85,6 +85,45 @@ TEST_P(Peers, AnotherProcessIsAPeerInEveryWay) {
   exchange(puppet, service);
 }
 
+// ---- Forbidden system calls --------------------------------------------------------------------------------------
+
+TEST_P(Peers, ForeignMemoryTravelsBetweenProcessesThatMayReadNoMemoryAtAll) {
+  PeerSetup setup = peer_setup();
+  setup.no_process_memory = true;
+  Puppet asker(setup);
+  Puppet answerer(setup);
+  ASSERT_EQ(asker.register_id(kId), "RIPC_OK");
+  ASSERT_EQ(answerer.register_id(kId + 1), "RIPC_OK");
+  const Bytes data = pattern(1'300'000, 3);
+
+  ASSERT_EQ(answerer.call("post 1300000 1"), "RIPC_OK");
+  ASSERT_EQ(asker.call("send_long 78 1300000 3 foreign 0"), "RIPC_OK");
+  EXPECT_EQ(answerer.call("receive"), "RIPC_OK " + describe(RIPC_VIEW_WINDOW, data));
+  EXPECT_EQ(asker.call("wait"), "RIPC_OK");
+
+  ASSERT_EQ(asker.status_of("request 78 1300000"), "RIPC_OK");
+  ASSERT_EQ(answerer.status_of("receive"), "RIPC_OK");
+  ASSERT_EQ(answerer.call("reply_return 1300000 3"), "RIPC_OK");
+  EXPECT_EQ(asker.call("receive"), "RIPC_OK " + describe(RIPC_VIEW_RETURNED, data));
+}
+
+TEST_P(Peers, WithoutMembarrierASenderWaitsForRoomAsLongAsThereIsNone) {
+  context_ = make_context();
+  const Service small = make_service(context_, [](ripc_service_options& options) { options.queue_messages = 16; });
+  PeerSetup setup = peer_setup();
+  setup.no_membarrier = true;
+  Puppet puppet(setup);
+  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
+  const std::string to = std::to_string(id_of(small));
+  ASSERT_EQ(puppet.call("fill " + to), "RIPC_AGAIN");
+  EXPECT_EQ(puppet.call("wait_room " + to + " 50"), "RIPC_TIMEOUT");
+  puppet.tell("wait_room " + to + " " + std::to_string(kLimit / 2 / kMillisecond));
+  ripc_message* message = nullptr;
+  while (ripc_receive(small.get(), 0, 0, &message) == RIPC_OK) ripc_message_release(message);
+  EXPECT_EQ(puppet.answer(), "RIPC_OK");
+  EXPECT_EQ(puppet.send_text(id_of(small), "there is room"), "RIPC_OK");
+}
+
 // ---- Other users -------------------------------------------------------------------------------------------------
 
 class OtherUsers : public Peers {
@@ -179,6 +218,39 @@ TEST_P(OtherUsers, ADirectoryWithoutPermissionIsAClearError) {
   ASSERT_EQ(::chmod(runtime_directory().c_str(), 0700), 0);
   Puppet puppet(other_user(RIPC_PEERS_ANY));
   EXPECT_EQ(puppet.register_id(kId), "RIPC_PERMISSION");
+}
+
+// A privileged process could; but the other one may have become a program that its user may not touch.
+TEST_P(OtherUsers, NobodyReachesIntoTheProcessOfAnotherUser) {
+  if (GetParam() != "shm") GTEST_SKIP() << "with this transport no process reaches into another";
+  start(RIPC_PEERS_ANY);
+  Puppet puppet(other_user(RIPC_PEERS_ANY));
+  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
+  const std::string to = std::to_string(id_of(service_));
+  const Bytes data = pattern(1000, 3);
+  ASSERT_EQ(puppet.status_of("request " + to + " 1000"), "RIPC_OK");
+  const Message question = receive(service_);
+  ASSERT_EQ(send_text(service_, kId, "the way back"), RIPC_OK);  // needs the puppet's responder
+  ASSERT_EQ(puppet.status_of("receive"), "RIPC_OK");
+  Bytes window(data.size());
+  ASSERT_EQ(ripc_window_post(service_.get(), window.data(), window.size(), 1), RIPC_OK);
+  ASSERT_EQ(puppet.call("send_long " + to + " 1000 3 foreign 0"), "RIPC_OK");
+
+  puppet.signal(SIGSTOP);
+  int status = 0;
+  ASSERT_EQ(::waitpid(puppet.pid(), &status, WUNTRACED), puppet.pid());
+  ripc_message* message = nullptr;
+  EXPECT_EQ(ripc_receive(service_.get(), 0, 50 * kMillisecond, &message), RIPC_TIMEOUT) << "its memory was read";
+  const ripc_item one = item(data, RIPC_ITEM_RETURN);
+  ripc_ticket* ticket = nullptr;
+  ASSERT_EQ(ripc_reply(service_.get(), question.get(), &one, 1, nullptr, &ticket), RIPC_OK) << ripc_last_error();
+  const Ticket pulled(ticket);
+  EXPECT_EQ(statistics_of(service_).items_returned, 0u) << "its memory was written";
+
+  puppet.signal(SIGCONT);
+  EXPECT_TRUE(holds(view_of(receive(service_), 0), RIPC_VIEW_WINDOW, data));
+  EXPECT_EQ(puppet.call("receive"), "RIPC_OK " + describe(RIPC_VIEW_RETURNED, data));
+  EXPECT_EQ(final_status(pulled), RIPC_OK);
 }
 
 TEST_P(OtherUsers, InOtherNamespacesToo) {

@@ -48,6 +48,8 @@ class Stage {
     if (verb == "notified") return std::to_string(notified_.load());
     if (verb == "resolve") return resolve(words);
     if (verb == "stream") return stream(words);
+    if (verb == "fill") return fill(words);
+    if (verb == "wait_room") return wait_room(words);
     return "unknown command";
   }
 
@@ -203,6 +205,18 @@ class Stage {
       if (status != RIPC_OK) return name_of(status);
     }
     return "RIPC_OK";
+  }
+
+  std::string fill(std::istringstream& words) {
+    const ripc_service_id to = number(words);
+    ripc_status status = RIPC_OK;
+    while (status == RIPC_OK) status = ripc_send(service_.get(), to, nullptr, 0, nullptr, nullptr);
+    return name_of(status);
+  }
+
+  std::string wait_room(std::istringstream& words) {
+    const ripc_service_id to = number(words);
+    return name_of(ripc_wait_room(service_.get(), to, number(words) * kMillisecond));
   }
 
   ripc_status created_ = RIPC_OK;

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "base/event_loop.hpp"
+#include "spi/shortage.hpp"
 #include "spi/transport.hpp"
 #include "wire/bulk.hpp"
 #include "wire/packet.hpp"
@@ -97,6 +98,9 @@ class Bulk {
   // Any. As Channel::end_grant, never RIPC_PENDING: a write that is going on is cut off (RIPC_EMPTY, the memory has
   // then some of it), and nothing writes the memory any more.
   virtual ripc_status end_grant(const wire::Grant& grant) noexcept = 0;
+
+  // Any. True if expose() or grant(), so many times, would not say RIPC_AGAIN.
+  virtual bool has_room(spi::Need need) const noexcept = 0;
 
   // Any. The channel `owner` is lost while the session lives on: what it exposed ends with RIPC_PEER_DEAD unless it had
   // finished, its grants end; each is still to be collected by transfer_status(), revoke() or end_grant(). Nothing

@@ -27,6 +27,11 @@ ripc_status ControlStream::send_bytes(std::vector<std::byte> frame) noexcept {
   return RIPC_OK;
 }
 
+bool ControlStream::has_room() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return kept_.size() < kMaxKept && kept_bytes_ + wire::session::kMaxSize <= kMaxKeptBytes;
+}
+
 void ControlStream::write_locked() noexcept {
   while (next_ < kept_.size()) {
     const std::vector<std::byte>& frame = kept_[next_];

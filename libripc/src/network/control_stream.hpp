@@ -33,6 +33,9 @@ class ControlStream {
     return status == RIPC_OK ? send_bytes(std::move(bytes)) : status;
   }
 
+  // Any thread. True if there is room for the largest frame.
+  bool has_room() const noexcept;
+
   // ---- Responder ----
 
   // From now on over this connection. `acknowledged`: frames that the peer has received so far; the rest is sent again.
@@ -59,7 +62,7 @@ class ControlStream {
 
   EventLoop& loop_;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   GuardedSocket socket_;  // changed by the responder under the mutex
   std::deque<std::vector<std::byte>> kept_;
   std::size_t kept_bytes_ = 0;

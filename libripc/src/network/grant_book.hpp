@@ -29,6 +29,7 @@ class GrantBook {
   // ---- For the owner; any thread. As the calls of Bulk with these names. ----
   ripc_status grant(std::uint64_t owner, std::span<std::byte> memory, wire::Grant& grant) noexcept;
   ripc_status end_grant(const wire::Grant& grant) noexcept;
+  bool has_room(std::size_t count) const noexcept { return slots_.has(count); }
   void end_owner(std::uint64_t owner) noexcept;
   void died() noexcept;
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace ripc::network {
@@ -16,6 +17,10 @@ constexpr Nanoseconds kLastProbe = 100'000'000;
 // is one in this time only.
 constexpr unsigned kMostProbes = 12;
 constexpr Nanoseconds kRareProbe = 1'000'000'000;
+// Between two looks whether another channel of the session has freed what this one waits for.
+constexpr Nanoseconds kSlotPause = 10'000'000;
+
+constexpr unsigned bit_of(spi::Resource resource) noexcept { return 1u << static_cast<unsigned>(resource); }
 
 }  // namespace
 
@@ -43,7 +48,7 @@ ripc_status LinkChannel::send(spi::Gather packet, bool&) noexcept {
   sent_locked(std::span(&cost, status == RIPC_OK ? 1 : 0), status);
   if (status != RIPC_OK) [[unlikely]]
     give_back(offer);
-  return status;
+  return shortage_.note(status, spi::Resource::queue);
 }
 
 ripc_status LinkChannel::send_telling(std::uint64_t transfer, spi::Gather packet, bool& woke) noexcept {
@@ -56,6 +61,7 @@ void LinkChannel::sent_locked(std::span<const std::uint32_t> costs, ripc_status 
   for (const std::uint32_t cost : costs) purse_.spend(cost);
   sequence_ += static_cast<std::uint32_t>(costs.size());
   interface_full_ = status == RIPC_AGAIN;
+  if (interface_full_) (void)shortage_.note(status, spi::Resource::queue);
   if (status == RIPC_PEER_DEAD) fail_locked();
 }
 
@@ -65,7 +71,7 @@ ripc_status LinkChannel::room_locked(std::uint32_t cost) noexcept {
   if (const int ended = end_.load(std::memory_order_relaxed); ended != RIPC_OK) [[unlikely]]
     return static_cast<ripc_status>(ended);
   if (purse_.left() < cost && !refresh_locked(cost)) [[unlikely]]
-    return failing_ ? RIPC_PEER_DEAD : RIPC_AGAIN;
+    return failing_ ? RIPC_PEER_DEAD : shortage_.note(RIPC_AGAIN, spi::Resource::queue);
   return RIPC_OK;
 }
 
@@ -143,8 +149,8 @@ ripc_status LinkChannel::send_control(spi::Gather packet) noexcept {
   for (const spi::Bytes range : packet) whole.insert(whole.end(), range.begin(), range.end());
   if (whole.size() > std::min(wire::session::kMaxControlPacket, packet_limit() + spi::kControlAllowance))
     return RIPC_TOO_LARGE;
-  return parts_.session->stream.send(
-      wire::session::Control{.link = parts_.link, .destination = parts_.service, .packet = whole});
+  const wire::session::Control frame{.link = parts_.link, .destination = parts_.service, .packet = whole};
+  return shortage_.note(parts_.session->stream.send(frame), spi::Resource::control);
 }
 
 // ---- Room ----------------------------------------------------------------------------------------------------
@@ -154,6 +160,12 @@ ripc_status LinkChannel::send_control(spi::Gather packet) noexcept {
 std::uint32_t LinkChannel::enough() const noexcept { return std::max(budget_ / 4, cost_of(packet_limit())); }
 
 bool LinkChannel::has_room() const noexcept {
+  if (!alive()) return true;
+  const spi::Need need = shortage_.need();
+  return need.resource == spi::Resource::queue ? has_credit() : has_slot(need);
+}
+
+bool LinkChannel::has_credit() const noexcept {
   if (!alive()) return true;
   auto* self = const_cast<LinkChannel*>(this);
   const std::unique_lock lock(self->mutex_, std::try_to_lock);
@@ -166,8 +178,17 @@ bool LinkChannel::has_room() const noexcept {
   return purse_.left() >= enough() || self->refresh_locked(enough());
 }
 
+bool LinkChannel::has_slot(spi::Need need) const noexcept {
+  if (need.resource == spi::Resource::control) return parts_.session->stream.has_room();
+  return parts_.session->bulk->has_room(need);
+}
+
 bool LinkChannel::request_room() noexcept {
   if (has_room()) return true;
+  if (const spi::Resource resource = shortage_.need().resource; resource != spi::Resource::queue) {
+    request_slot(resource);
+    return has_room();
+  }
   if (!room_wanted_.exchange(true, std::memory_order_acq_rel)) {
     parts_.loop->post([weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->watch();
@@ -196,7 +217,7 @@ void LinkChannel::watch() noexcept {
 
 void LinkChannel::look() noexcept {
   if (!room_wanted_.load(std::memory_order_acquire)) return;
-  if (has_room()) {
+  if (has_credit()) {
     stop_watching();
     room_wanted_.store(false, std::memory_order_release);
     parts_.host->room(*this);
@@ -212,6 +233,35 @@ void LinkChannel::look() noexcept {
                                   });
 }
 
+void LinkChannel::request_slot(spi::Resource resource) noexcept {
+  slots_wanted_.fetch_or(bit_of(resource), std::memory_order_seq_cst);
+  parts_.loop->post([weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (self && !std::exchange(self->looking_for_slots_, true)) self->look_for_slots();
+  });
+}
+
+// Responder.
+void LinkChannel::look_for_slots() noexcept {
+  const unsigned wanted = slots_wanted_.load(std::memory_order_seq_cst);
+  for (const auto resource : {spi::Resource::transfers, spi::Resource::grants, spi::Resource::control}) {
+    if ((wanted & bit_of(resource)) != 0 && has_slot({resource})) slot_freed();
+  }
+  looking_for_slots_ = alive() && slots_wanted_.load(std::memory_order_seq_cst) != 0;
+  if (!looking_for_slots_) return;
+  parts_.loop->add_timer(monotonic_now() + kSlotPause, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->look_for_slots();
+  });
+}
+
+void LinkChannel::slot_freed() noexcept {
+  if (slots_wanted_.load(std::memory_order_seq_cst) == 0 || slots_wanted_.exchange(0, std::memory_order_seq_cst) == 0)
+    return;
+  parts_.loop->post([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->parts_.host->room(*self);
+  });
+}
+
 void LinkChannel::stop_watching() noexcept {
   if (timer_ != 0) parts_.loop->cancel_timer(timer_);
   timer_ = 0;
@@ -224,23 +274,34 @@ void LinkChannel::stop_watching() noexcept {
 ripc_status LinkChannel::expose(std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
                                 std::uint64_t& transfer) noexcept {
   if (!alive()) return RIPC_PEER_DEAD;
-  return parts_.session->bulk->expose(parts_.link, items, descriptors, transfer);
+  return shortage_.note(parts_.session->bulk->expose(parts_.link, items, descriptors, transfer),
+                        spi::Resource::transfers);
 }
 
 ripc_status LinkChannel::transfer_status(std::uint64_t transfer) noexcept {
-  return parts_.session->bulk->transfer_status(transfer);
+  const ripc_status status = parts_.session->bulk->transfer_status(transfer);
+  if (status != RIPC_PENDING) slot_freed();
+  return status;
 }
 
 bool LinkChannel::watch_transfer(std::uint64_t transfer) noexcept { return parts_.session->bulk->watch(transfer); }
 
-ripc_status LinkChannel::revoke(std::uint64_t transfer) noexcept { return parts_.session->bulk->revoke(transfer); }
+ripc_status LinkChannel::revoke(std::uint64_t transfer) noexcept {
+  const ripc_status status = parts_.session->bulk->revoke(transfer);
+  if (status != RIPC_PENDING) slot_freed();
+  return status;
+}
 
 ripc_status LinkChannel::grant(std::span<std::byte> memory, wire::Grant& grant) noexcept {
   if (!alive()) return RIPC_PEER_DEAD;
-  return parts_.session->bulk->grant(parts_.link, memory, grant);
+  return shortage_.note(parts_.session->bulk->grant(parts_.link, memory, grant), spi::Resource::grants);
 }
 
-ripc_status LinkChannel::end_grant(const wire::Grant& grant) noexcept { return parts_.session->bulk->end_grant(grant); }
+ripc_status LinkChannel::end_grant(const wire::Grant& grant) noexcept {
+  const ripc_status status = parts_.session->bulk->end_grant(grant);
+  if (status != RIPC_PENDING) slot_freed();
+  return status;
+}
 
 // ---- The end -------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@
 #include "base/event_loop.hpp"
 #include "network/credit.hpp"
 #include "network/session.hpp"
+#include "spi/shortage.hpp"
 #include "spi/transport.hpp"
 #include "wire/datagram.hpp"
 
@@ -98,11 +99,16 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
 
  private:
   std::uint32_t enough() const noexcept;
+  bool has_credit() const noexcept;
   bool refresh_locked(std::uint32_t needed) noexcept;
   void probe_locked() noexcept;
   void fail_locked() noexcept;
   void look() noexcept;
   void watch() noexcept;
+  bool has_slot(spi::Need need) const noexcept;
+  void request_slot(spi::Resource resource) noexcept;
+  void look_for_slots() noexcept;
+  void slot_freed() noexcept;
 
   std::atomic<int> end_{RIPC_OK};
   const std::uint32_t budget_;
@@ -114,10 +120,13 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   unsigned probes_there_ = 0;                // that the receiver may not have read yet
   std::atomic<std::uint64_t> probes_{0};
 
+  spi::Shortage shortage_;
   std::atomic<bool> room_wanted_{false};
+  std::atomic<unsigned> slots_wanted_{0};  // a bit for each resource but the queue
   // The responder's.
   bool watching_ = false;
   EventLoop::TimerId timer_ = 0;
+  bool looking_for_slots_ = false;
 };
 
 }  // namespace ripc::network

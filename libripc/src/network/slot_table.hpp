@@ -49,6 +49,12 @@ class SlotTable {
     return find(index);
   }
 
+  // True if so many can be acquired.
+  bool has(std::size_t count) const {
+    const std::lock_guard lock(mutex_);
+    return free_.size() + kLimit - used_ >= count;
+  }
+
   void release(std::uint16_t index) {
     const std::lock_guard lock(mutex_);
     free_.push_back(index);
@@ -69,7 +75,7 @@ class SlotTable {
   using Chunk = std::array<Slot, kChunk>;
 
   std::array<std::atomic<Chunk*>, kLimit / kChunk> chunks_{};
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::size_t used_ = 0;
   std::vector<std::uint16_t> free_;
 };

@@ -39,6 +39,7 @@ class TransferBook {
   ripc_status status(std::uint64_t transfer) noexcept;
   bool watch(std::uint64_t transfer) noexcept;
   ripc_status revoke(std::uint64_t transfer) noexcept;
+  bool has_room() const noexcept { return slots_.has(1); }
   // The same; adds the items that were open to the peer's device.
   struct Closed {
     std::uint64_t key = 0;

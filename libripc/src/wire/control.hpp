@@ -43,6 +43,9 @@ enum class Type : std::uint8_t {
   bye = 16,
 };
 
+// The largest answer to whether one context can read the other's memory (shm::Reach).
+inline constexpr std::uint32_t kMaxReach = 4;
+
 // First message of whoever connected.
 struct Hello {
   static constexpr Type kType = Type::hello;

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace ripc::shm {
 
@@ -40,7 +41,9 @@ Connection::Connection(UniqueFd socket, ForkGuard guard) : socket_(std::move(soc
     credentials_ = {0, static_cast<uid_t>(-1), static_cast<gid_t>(-1)};
   }
   peer_may_map_ = credentials_.uid == geteuid() || credentials_.uid == 0;
-  process_ = std::make_unique<PeerProcess>(open_peer_process(socket_.get(), credentials_.pid), credentials_.pid);
+  process_ = credentials_.uid == geteuid()
+                 ? std::make_unique<PeerProcess>(open_peer_process(socket_.get(), credentials_.pid), credentials_.pid)
+                 : std::make_unique<PeerProcess>(Reach::other_user);
 }
 
 Connection::~Connection() { guard_.close(socket_); }
@@ -113,6 +116,22 @@ void Connection::flush() noexcept {
     notices_.erase(notices_.begin());
   }
   if (loop_ != nullptr) (void)loop_->modify(socket_.get(), EPOLLIN);
+}
+
+bool Connection::has_room() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return outbox_.size() < kMaxQueued;
+}
+
+bool Connection::request_room() noexcept {
+  const std::lock_guard lock(mutex_);
+  room_wanted_ = outbox_.size() >= kMaxQueued;
+  return !room_wanted_;
+}
+
+bool Connection::take_room() noexcept {
+  const std::lock_guard lock(mutex_);
+  return outbox_.size() < kMaxQueued && std::exchange(room_wanted_, false);
 }
 
 Connection::Event Connection::receive(Received& received) noexcept {

@@ -58,6 +58,8 @@ class Connection {
 
   int fd() const noexcept { return socket_.get(); }
   const Credentials& credentials() const noexcept { return credentials_; }
+  // Only a process of our own user is ever accessed. A privileged one is let into others by the kernel, but these may
+  // have become, by exec(), a program that is trusted with more than whoever names the addresses.
   const PeerProcess& process() const noexcept { return *process_; }
   // True if the kernel lets the peer's user read this process's memory anyway: then mapping the pool discloses nothing.
   bool peer_may_map() const noexcept { return peer_may_map_; }
@@ -70,6 +72,13 @@ class Connection {
   // those that wait for a peer with a full queue are kept once, however often they are sent. At most a few for each
   // link.
   void notify(std::span<const std::byte> message) noexcept;
+
+  // Any thread. True if send() would not say RIPC_AGAIN.
+  bool has_room() const noexcept;
+  // Any thread. The same; if not, take_room() will be true, once, when that has changed.
+  bool request_room() noexcept;
+  // Responder, after flush().
+  bool take_room() noexcept;
 
   // Before the socket is added to the loop: from then on, queued messages make the loop wait until it is writable.
   void attach(EventLoop& loop) noexcept { loop_ = &loop; }
@@ -115,6 +124,7 @@ class Connection {
 
   mutable std::mutex mutex_;
   std::deque<Queued> outbox_;
+  bool room_wanted_ = false;
   std::set<std::vector<std::byte>> notices_;  // sent when the outbox is empty
   EventLoop* loop_ = nullptr;
   std::unordered_set<std::uint32_t> announced_;

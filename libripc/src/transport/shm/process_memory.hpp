@@ -12,6 +12,7 @@
 
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
+#include "wire/control.hpp"
 
 namespace ripc::shm {
 
@@ -19,10 +20,24 @@ namespace ripc::shm {
 // the process is not visible from here (another PID namespace) or gone.
 UniqueFd open_peer_process(int socket, pid_t pid) noexcept;
 
+// Whether one process may read and write another's memory, and if not, why. The numbers are those of docs/wire.md.
+enum class Reach : std::uint8_t {
+  direct,
+  other_user,      // see Connection
+  not_visible,     // it lives in another PID namespace
+  not_traceable,   // the kernel forbids it: it is not dumpable, or has rights of its own; Yama; a security module
+  no_system_call,  // process_vm_readv(2) is missing or forbidden
+};
+static_assert(static_cast<std::uint32_t>(Reach::no_system_call) == wire::control::kMaxReach);
+
 class PeerProcess {
  public:
-  // pid 0: the process is not visible from here; every access is then refused.
-  PeerProcess(UniqueFd process, pid_t pid) noexcept : process_(std::move(process)), pid_(pid) {}
+  // pid 0: the process is not visible from here. Without Reach::direct every access is refused.
+  PeerProcess(UniqueFd process, pid_t pid) noexcept;
+  // A process that is not to be accessed, whatever the kernel allows.
+  explicit PeerProcess(Reach reach) noexcept : pid_(0), reach_(reach) {}
+
+  Reach reach() const noexcept { return reach_; }
 
   // RIPC_OK; RIPC_UNSUPPORTED (not visible, or the kernel forbids it: permanent for this peer); RIPC_PEER_DEAD;
   // RIPC_CANCELLED (the peer has no such memory any more). Any thread.
@@ -30,14 +45,17 @@ class PeerProcess {
   ripc_status write(std::uint64_t address, std::span<const std::byte> from) const noexcept;
 
  private:
+  Reach probe() const noexcept;
   bool exited() const noexcept;
   ripc_status transfer(std::uint64_t address, std::byte* local, std::size_t size, bool writing) const noexcept;
 
   UniqueFd process_;
   pid_t pid_;
+  Reach reach_;
 };
 
-// Copies memory of this process that the application may have unmapped meanwhile: false instead of a fault.
-bool copy_own_memory(std::byte* to, const std::byte* from, std::size_t size) noexcept;
+// Copies memory of this process that the application may have unmapped meanwhile: RIPC_CANCELLED instead of a fault.
+// RIPC_NO_DESCRIPTORS, where the kernel forbids the way that needs none.
+ripc_status copy_own_memory(std::byte* to, const std::byte* from, std::size_t size) noexcept;
 
 }  // namespace ripc::shm

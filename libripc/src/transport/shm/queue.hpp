@@ -94,10 +94,12 @@ class QueueWriter {
     if (length > geometry_.packet_limit()) return RIPC_TOO_LARGE;
     Reservation reservation;
     if (!reserve(1, length, reservation)) return RIPC_AGAIN;
+    // Not read back from the cell: the receiver may write there.
+    const std::uint32_t offset = reservation.data_start & (geometry_.data_bytes - 1);
     commit(reservation.cell, length, [&](Cell& cell) {
-      cell.outside.data_offset = reservation.data_start & (geometry_.data_bytes - 1);
+      cell.outside.data_offset = offset;
       cell.outside.data_end = reservation.data_end;
-      fill(data_ + cell.outside.data_offset);
+      fill(data_ + offset);
     });
     return RIPC_OK;
   }
@@ -199,8 +201,11 @@ class QueueReader {
 
   bool broken() const noexcept { return broken_; }
 
-  // Any thread. True while the sender waits for room.
-  bool room_is_wanted() const noexcept { return control_->sender.room_wanted.load(std::memory_order_seq_cst) != 0; }
+  // Any thread. True while the sender waits for room, or for the end of a transfer.
+  bool sender_waits() const noexcept {
+    return control_->sender.room_wanted.load(std::memory_order_seq_cst) != 0 ||
+           control_->sender.transfers_watched.load(std::memory_order_seq_cst) != 0;
+  }
 
   // True once, when the sender waits for room and at least half of the queue is free.
   bool take_room_request() noexcept {

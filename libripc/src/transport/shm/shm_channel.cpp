@@ -12,6 +12,30 @@
 
 namespace ripc::shm {
 
+namespace {
+
+using spi::Resource;
+
+// Between two looks for room where the receiver may not see at once that it is wanted.
+constexpr Nanoseconds kFirstLook = 1'000'000;
+constexpr Nanoseconds kLastLook = 128'000'000;
+
+// Why the peer does not read this process's memory.
+std::string reason_of(Reach reach) {
+  switch (reach) {
+    case Reach::other_user:
+      return "the peer is of another user";
+    case Reach::not_visible:
+      return "the peer is in another PID namespace";
+    case Reach::not_traceable:
+      return "the kernel does not let the peer read this process (not dumpable, Yama, a security module)";
+    default:
+      return "the peer has no process_vm_readv (seccomp, or not in its kernel)";
+  }
+}
+
+}  // namespace
+
 ShmChannel::ShmChannel(Parts parts)
     : parts_(std::move(parts)),
       line_(reinterpret_cast<const ServiceLine*>(parts_.state_page.data()) + parts_.state_slot),
@@ -28,7 +52,7 @@ ripc_status ShmChannel::send(spi::Gather packet, bool& woke) noexcept {
   ripc_status status = open_status();
   if (status == RIPC_OK) status = writer_.write(packet);
   if (status == RIPC_OK) wake_receiver(woke);
-  return status;
+  return shortage_.note(status, Resource::queue);
 }
 
 ripc_status ShmChannel::send_plain(const wire::Plain& message, bool& woke) noexcept {
@@ -45,6 +69,7 @@ ripc_status ShmChannel::send_any(const wire::Plain& message, bool& woke) noexcep
   ripc_status status = open_status();
   if (status == RIPC_OK)
     status = writer_.write_with(message.packet_size(), [&](std::byte* to) { wire::write_plain(message, to); });
+  if (status == RIPC_AGAIN) return shortage_.note(status, Resource::queue);
   if (status == RIPC_OK) wake_receiver(woke);
   return status;
 }
@@ -67,7 +92,7 @@ ripc_status ShmChannel::send_many(std::span<const wire::Plain> messages, std::si
   sent = writer_.write_inline(
       count, [&](std::size_t index) { return messages[index].packet_size(); },
       [&](std::size_t index, std::byte* to) { wire::write_plain<kInlineCapacity>(messages[index], to); });
-  if (sent == 0) return RIPC_AGAIN;
+  if (sent == 0) return shortage_.note(RIPC_AGAIN, Resource::queue);
   wake_receiver(woke);
   return RIPC_OK;
 }
@@ -105,19 +130,75 @@ ripc_status ShmChannel::send_control(spi::Gather packet) noexcept {
   for (const spi::Bytes range : packet) whole.insert(whole.end(), range.begin(), range.end());
   if (whole.size() > std::min(wire::control::kMaxControlPacket, packet_limit() + spi::kControlAllowance))
     return RIPC_TOO_LARGE;
-  return send_message(*parts_.connection,
-                      wire::control::Control{.link = parts_.link, .destination = parts_.service, .packet = whole});
+  const wire::control::Control message{.link = parts_.link, .destination = parts_.service, .packet = whole};
+  return shortage_.note(send_message(*parts_.connection, message), Resource::control);
 }
 
-bool ShmChannel::has_room() const noexcept { return writer_.has_room() || open_status() != RIPC_OK; }
+// ---- Room ----------------------------------------------------------------------------------------------------
+
+bool ShmChannel::has_room() const noexcept { return open_status() != RIPC_OK || has_room_for(shortage_.need()); }
+
+bool ShmChannel::has_room_for(spi::Need need) const noexcept {
+  switch (need.resource) {
+    case Resource::transfers:
+      return transfers_.has_room();
+    case Resource::grants:
+      return grants_.has_room(need.count);
+    case Resource::control:
+      return parts_.connection->has_room();
+    default:
+      return writer_.has_room();
+  }
+}
 
 bool ShmChannel::request_room() noexcept {
   if (has_room()) return true;
+  const spi::Need need = shortage_.need();
+  if (need.resource == Resource::control) return parts_.connection->request_room();
+  if (need.resource != Resource::queue) {
+    slot_wanted_.store(true, std::memory_order_seq_cst);
+    if (has_room()) return true;
+    // Some may have finished, and nobody has looked.
+    transfers_.watch_all();
+    parts_.loop->post([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->transfers_finished();
+    });
+    return false;
+  }
   reinterpret_cast<Control*>(parts_.memory.data())->sender.room_wanted.store(1, std::memory_order_seq_cst);
   // The receiver looks at the wish after each packet it takes, without a fence of its own.
-  if (!process_barrier()) return true;
+  if ((parts_.must_fence || !process_barrier()) && !looking_.exchange(true, std::memory_order_acq_rel)) {
+    parts_.loop->post([weak = weak_from_this()] {
+      const auto self = weak.lock();
+      if (!self) return;
+      self->look_pause_ = kFirstLook;
+      self->look_for_room();
+    });
+  }
   return has_room();
 }
+
+// Responder. The receiver mostly tells; it may just have missed the wish.
+void ShmChannel::look_for_room() noexcept {
+  if (open_status() != RIPC_OK || writer_.has_room()) {
+    looking_.store(false, std::memory_order_release);
+    parts_.host->room(*this);
+    return;
+  }
+  parts_.loop->add_timer(monotonic_now() + look_pause_, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->look_for_room();
+  });
+  look_pause_ = std::min(2 * look_pause_, kLastLook);
+}
+
+void ShmChannel::slot_freed() noexcept {
+  if (!slot_wanted_.load(std::memory_order_seq_cst) || !slot_wanted_.exchange(false, std::memory_order_seq_cst)) return;
+  parts_.loop->post([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->parts_.host->room(*self);
+  });
+}
+
+// ---- Long items ----------------------------------------------------------------------------------------------
 
 ripc_status ShmChannel::expose(std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
                                std::uint64_t& transfer) noexcept {
@@ -134,7 +215,7 @@ ripc_status ShmChannel::expose(std::span<const spi::Exposure> items, std::span<w
         location = reinterpret_cast<std::uint64_t>(item.bytes.data()) & ~kPooledBit;
       } else if (arena->id <= kMaxArenaId && item.hold->offset() <= kMaxArenaOffset) {
         const ripc_status status = parts_.connection->announce(*arena);
-        if (status != RIPC_OK) return status;
+        if (status != RIPC_OK) return shortage_.note(status, Resource::control);
         location = pooled_location(arena->id, item.hold->offset());
       }
     }
@@ -142,7 +223,7 @@ ripc_status ShmChannel::expose(std::span<const spi::Exposure> items, std::span<w
   }
   Key key{};
   const ripc_status status = transfers_.expose(std::span(exposed).first(count), key);
-  if (status != RIPC_OK) return status;
+  if (status != RIPC_OK) return shortage_.note(status, Resource::transfers);
   for (std::size_t index = 0; index < count; ++index) {
     descriptors[index].key = Key{key.generation, key.slot, static_cast<std::uint16_t>(index)}.value();
   }
@@ -151,19 +232,33 @@ ripc_status ShmChannel::expose(std::span<const spi::Exposure> items, std::span<w
 }
 
 ripc_status ShmChannel::transfer_status(std::uint64_t transfer) noexcept {
-  return transfers_.status(Key::from(transfer));
+  const ripc_status status = transfers_.status(Key::from(transfer));
+  if (status != RIPC_PENDING) slot_freed();
+  return status;
 }
 
 bool ShmChannel::watch_transfer(std::uint64_t transfer) noexcept { return transfers_.watch(Key::from(transfer)); }
 
-ripc_status ShmChannel::revoke(std::uint64_t transfer) noexcept { return transfers_.revoke(Key::from(transfer)); }
+void ShmChannel::transfers_finished() noexcept {
+  for (const Key key : transfers_.collect_finished()) parts_.host->transfer_finished(*this, key.value());
+}
 
-bool ShmChannel::is_draining(std::uint64_t transfer) noexcept { return transfers_.is_draining(Key::from(transfer)); }
+ripc_status ShmChannel::revoke(std::uint64_t transfer) noexcept {
+  const ripc_status status = transfers_.revoke(Key::from(transfer));
+  if (status != RIPC_PENDING) slot_freed();
+  return status;
+}
+
+bool ShmChannel::is_draining(std::uint64_t transfer) noexcept {
+  const bool draining = transfers_.is_draining(Key::from(transfer));
+  if (!draining) slot_freed();
+  return draining;
+}
 
 ripc_status ShmChannel::grant(std::span<std::byte> memory, wire::Grant& grant) noexcept {
   if (dead_.load(std::memory_order_relaxed)) return RIPC_PEER_DEAD;
   Key key{};
-  const ripc_status status = grants_.grant(key);
+  const ripc_status status = shortage_.note(grants_.grant(key), Resource::grants);
   if (status != RIPC_OK) return status;
   const std::uint64_t location =
       parts_.connection->peer_may_map() ? reinterpret_cast<std::uint64_t>(memory.data()) & ~kPooledBit : kNotTold;
@@ -171,7 +266,11 @@ ripc_status ShmChannel::grant(std::span<std::byte> memory, wire::Grant& grant) n
   return RIPC_OK;
 }
 
-ripc_status ShmChannel::end_grant(const wire::Grant& grant) noexcept { return grants_.end(Key::from(grant.key)); }
+ripc_status ShmChannel::end_grant(const wire::Grant& grant) noexcept {
+  const ripc_status status = grants_.end(Key::from(grant.key));
+  if (status != RIPC_PENDING) slot_freed();
+  return status;
+}
 
 bool ShmChannel::alive() const noexcept { return !dead_.load(std::memory_order_acquire) && !service_ended(); }
 
@@ -201,9 +300,14 @@ wire::control::BounceData ShmChannel::serve_bounce(const wire::control::BounceRe
     Result<Mapping> mapping = map_foreign_memory(memory.get(), kBounceSize, true);
     if (mapping.ok()) bounce_ = std::move(*mapping);
   }
+  if (!bounce_) {
+    answer.status = RIPC_NO_DESCRIPTORS;
+    answer.length = 0;
+    return answer;
+  }
   ExposedItem item{};
-  if (!bounce_ || request.length > bounce_.size() || !transfers_.find(Key::from(request.key), item) ||
-      request.offset > item.size || request.length > item.size - request.offset) {
+  if (request.length > bounce_.size() || !transfers_.find(Key::from(request.key), item) || request.offset > item.size ||
+      request.length > item.size - request.offset) {
     answer.status = RIPC_REVOKED;
     answer.length = 0;
     return answer;
@@ -212,9 +316,9 @@ wire::control::BounceData ShmChannel::serve_bounce(const wire::control::BounceRe
   const auto length = static_cast<std::size_t>(request.length);
   if (item.arena != 0) {
     std::memcpy(bounce_.data(), from, length);
-  } else if (!copy_own_memory(bounce_.data(), from, length)) {
-    answer.status = RIPC_CANCELLED;
-    answer.length = 0;
+  } else {
+    answer.status = copy_own_memory(bounce_.data(), from, length);
+    if (answer.status != RIPC_OK) answer.length = 0;
   }
   return answer;
 }

@@ -8,8 +8,10 @@
 #include <mutex>
 #include <string>
 
+#include "base/event_loop.hpp"
 #include "base/shared_memory.hpp"
 #include "base/unique_fd.hpp"
+#include "spi/shortage.hpp"
 #include "spi/transport.hpp"
 #include "transport/shm/connection.hpp"
 #include "transport/shm/layout.hpp"
@@ -30,6 +32,8 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
  public:
   struct Parts {
     std::shared_ptr<Connection> connection;
+    EventLoop* loop = nullptr;
+    spi::Host* host = nullptr;
     ripc_service_id service = 0;
     std::uint64_t link = 0;
     std::uint64_t incarnation = 0;
@@ -68,8 +72,10 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   ripc_service_id service() const noexcept { return parts_.service; }
   // The peer is gone, or took the link away. True the first time.
   bool mark_dead() noexcept;
-  TransferOwner& transfers() noexcept { return transfers_; }
-  // Copies a piece of an exposed item where the peer can read it. `memory` comes with the first request.
+  // The peer has told that transfers have finished.
+  void transfers_finished() noexcept;
+  // Copies a piece of an exposed item where the peer can read it. `memory` comes with the first request, and again
+  // after RIPC_NO_DESCRIPTORS: it was lost, or could not be mapped.
   wire::control::BounceData serve_bounce(const wire::control::BounceRequest& request, UniqueFd memory) noexcept;
 
  private:
@@ -87,13 +93,20 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   void wake_receiver(bool& woke) noexcept;
   [[gnu::noinline]] void wake_drowsy_receiver(bool& woke) noexcept;
   void ring_doorbell(std::uint32_t epoch, bool& woke) noexcept;
+  bool has_room_for(spi::Need need) const noexcept;
+  void slot_freed() noexcept;
+  void look_for_room() noexcept;
 
   Parts parts_;
   const ServiceLine* line_;
   QueueWriter writer_;
   TransferOwner transfers_;
   GrantOwner grants_;
+  spi::Shortage shortage_;
   std::atomic<bool> dead_{false};
+  std::atomic<bool> slot_wanted_{false};  // of transfers or grants
+  std::atomic<bool> looking_{false};      // look_for_room() will be called
+  Nanoseconds look_pause_ = 0;            // the responder's
   alignas(kCacheLine) std::atomic<std::uint32_t> last_woken_{0};
   Mapping bounce_;
 };

@@ -223,9 +223,7 @@ void ShmTransport::on(const PeerPointer& peer, const wire::control::Room& messag
 }
 
 void ShmTransport::on(const PeerPointer& peer, const wire::control::TransferDone& message) {
-  const auto owner = channel(peer, message.link);
-  if (!owner) return;
-  for (const Key key : owner->transfers().collect_finished()) host_->transfer_finished(*owner, key.value());
+  if (const auto owner = channel(peer, message.link)) owner->transfers_finished();
 }
 
 void ShmTransport::on(const PeerPointer& peer, const wire::control::CloseLink& message) {

@@ -61,10 +61,10 @@ Status ShmPort::add_source(std::shared_ptr<ShmSource> source) {
 
 void ShmPort::close() noexcept {
   line_->registration.fetch_add(1, std::memory_order_seq_cst);
-  // Who sends sees it there; who waits for room has to be told.
+  // Who sends sees it there; who waits, for room in the queue or for the end of a transfer, has to be told.
   const std::lock_guard lock(mutex_);
   for (const auto& source : sources_) {
-    if (source->reader().room_is_wanted()) source->tell_room();
+    if (source->reader().sender_waits()) source->tell_room();
   }
 }
 

@@ -11,7 +11,10 @@
 namespace ripc::shm {
 
 ShmSource::ShmSource(Parts parts)
-    : parts_(std::move(parts)), reader_(parts_.memory.data(), parts_.geometry), taker_(parts_.memory.data()) {}
+    : parts_(std::move(parts)),
+      reader_(parts_.memory.data(), parts_.geometry),
+      taker_(parts_.memory.data()),
+      no_direct_access_(parts_.connection->process().reach() != Reach::direct) {}
 
 ripc_status ShmSource::begin(std::span<const wire::Descriptor> items) noexcept {
   const Key key = Key::from(items.front().key);
@@ -78,6 +81,8 @@ ripc_status ShmSource::pull_by_bounce(spi::Pull& pull) noexcept {
     bounce_ready_ = false;
     bounce_waiting_ = false;
     const std::uint64_t expected = std::min<std::uint64_t>(pull.descriptor.length - pull.progress, kBounceSize);
+    // The next one may find the sender with room for the descriptor.
+    if (bounce_data_.status == RIPC_NO_DESCRIPTORS) bounce_announced_ = false;
     if (bounce_data_.status != RIPC_OK) return pull.status = bounce_data_.status;
     if (bounce_data_.key != pull.descriptor.key || bounce_data_.offset != pull.progress ||
         bounce_data_.length != expected)

@@ -72,7 +72,7 @@ class ShmSource final : public spi::Source {
   QueueReader reader_;
   TransferTaker taker_;
   std::atomic<bool> dead_{false};
-  std::atomic<bool> no_direct_access_{false};
+  std::atomic<bool> no_direct_access_;
 
   std::mutex mutex_;
   SharedMemory bounce_;

@@ -189,10 +189,7 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
     {
       const std::lock_guard lock(mutex_);
       if (stopped_) return RIPC_CLOSED;
-      const auto known = std::find_if(peers_.begin(), peers_.end(), [&](const PeerPointer& other) {
-        return !other->lost && other->greeted && other->context == context;
-      });
-      if (known != peers_.end()) return *known;
+      if (PeerPointer known = greeted_peer(context, Belief::proven)) return known;
       if (const auto found = outgoing_.find(locator); found != outgoing_.end()) {
         peer = found->second;
         break;
@@ -210,6 +207,11 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
     ForkGuard guard;
     Result<UniqueFd> socket = directory->connect(context, &guard);
     if (!socket.ok()) {
+      if (socket.status().code() == RIPC_PEER_DEAD) {
+        // It may have come from another runtime directory: this is the only way back to it.
+        const std::lock_guard lock(mutex_);
+        if (PeerPointer known = greeted_peer(context, Belief::claimed)) return known;
+      }
       if (socket.status().code() != RIPC_AGAIN || deadline.expired()) return socket.status();
       (void)wait([] { return false; }, Deadline::after(kRetryPause));
       continue;
@@ -248,6 +250,16 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
   return peer;
 }
 
+// A peer says itself which context it is. Another user may lie, to get what is meant for that context.
+ShmTransport::PeerPointer ShmTransport::greeted_peer(std::uint64_t context, Belief belief) const {
+  const auto found = std::find_if(peers_.begin(), peers_.end(), [&](const PeerPointer& peer) {
+    const uid_t user = peer->connection->credentials().uid;
+    const bool proven = !peer->incoming || user == geteuid() || user == 0;
+    return !peer->lost && peer->greeted && peer->context == context && (proven || belief == Belief::claimed);
+  });
+  return found == peers_.end() ? nullptr : *found;
+}
+
 void ShmTransport::lose(const PeerPointer& peer, Status reason) {
   std::vector<std::shared_ptr<ShmChannel>> channels;
   {
@@ -281,11 +293,26 @@ void ShmTransport::lose(const PeerPointer& peer, Status reason) {
 }
 
 void ShmTransport::on_event(const PeerPointer& peer, std::uint32_t events) {
-  if ((events & EPOLLOUT) != 0) peer->connection->flush();
+  if ((events & EPOLLOUT) != 0) {
+    peer->connection->flush();
+    if (peer->connection->take_room()) tell_room(*peer);
+  }
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
   peer->connection->set_busy(true);
   receive_all(peer);
   peer->connection->set_busy(false);
+}
+
+// There is room again for what goes to the peer's responder.
+void ShmTransport::tell_room(const Peer& peer) {
+  std::vector<std::shared_ptr<ShmChannel>> channels;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [link, weak] : peer.channels) {
+      if (auto channel = weak.lock()) channels.push_back(std::move(channel));
+    }
+  }
+  for (const auto& channel : channels) host_->room(*channel);
 }
 
 void ShmTransport::receive_all(const PeerPointer& peer) {
@@ -388,6 +415,8 @@ Result<std::shared_ptr<ShmChannel>> ShmTransport::make_channel(const PeerPointer
   const wire::control::Opened& opened = question.opened;
   ShmChannel::Parts parts;
   parts.connection = peer->connection;
+  parts.loop = loop_;
+  parts.host = host_;
   parts.service = id;
   parts.link = opened.link;
   parts.incarnation = opened.incarnation;

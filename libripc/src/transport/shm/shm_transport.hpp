@@ -78,12 +78,16 @@ class ShmTransport final : public spi::Transport {
 
   // The connected context, greeted. Without `greeted`, perhaps not yet: what is sent to it follows the greeting.
   Result<PeerPointer> connect_peer(const std::string& locator, Deadline deadline, bool greeted = true);
+  // Under the mutex. The connection of a context; nullptr: none.
+  enum class Belief { proven, claimed };
+  PeerPointer greeted_peer(std::uint64_t context, Belief belief) const;
   Status adopt(const PeerPointer& peer);
   bool admits(const Credentials& credentials) const noexcept;
   void accept_all();
   UniqueFd accept(ForkGuard& guard);
   bool refuse_without_descriptors();
   void on_event(const PeerPointer& peer, std::uint32_t events);
+  void tell_room(const Peer& peer);
   void receive_all(const PeerPointer& peer);
   void lose(const PeerPointer& peer, Status reason);
   // Waits, in any thread, until `done` (checked under the mutex) or the deadline.

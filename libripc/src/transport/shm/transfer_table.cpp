@@ -36,6 +36,7 @@ ripc_status TransferOwner::expose(std::span<const ExposedItem> items, Key& key) 
   if (slot == slots_.size()) slots_.emplace_back();
   Slot& entry = slots_[slot];
   entry.used = true;
+  used_.fetch_add(1, std::memory_order_relaxed);
   entry.revoked = false;
   entry.watched = false;
   ++entry.generation;
@@ -126,6 +127,12 @@ bool TransferOwner::watch(Key key) noexcept {
   return !is_finished(key.slot);
 }
 
+void TransferOwner::watch_all() noexcept {
+  const std::lock_guard lock(mutex_);
+  for (Slot& slot : slots_) slot.watched = slot.used;
+  control_->sender.transfers_watched.store(1, std::memory_order_seq_cst);
+}
+
 std::vector<Key> TransferOwner::collect_finished() {
   const std::lock_guard lock(mutex_);
   const auto still_watched = [&](const Slot& slot) {
@@ -142,7 +149,11 @@ std::vector<Key> TransferOwner::collect_finished() {
   return finished;
 }
 
-void TransferOwner::free_slot(std::uint16_t slot) noexcept { slots_[slot].used = false; }
+void TransferOwner::free_slot(std::uint16_t slot) noexcept {
+  if (!slots_[slot].used) return;
+  slots_[slot].used = false;
+  used_.fetch_sub(1, std::memory_order_seq_cst);
+}
 
 // ---- GrantOwner ----------------------------------------------------------------------------------------------
 
@@ -152,6 +163,7 @@ ripc_status GrantOwner::grant(Key& key) noexcept {
   for (std::uint16_t slot = 0; slot < kGrantSlots; ++slot) {
     if (used_[slot]) continue;
     used_[slot] = true;
+    count_.fetch_add(1, std::memory_order_relaxed);
     key = {++generations_[slot], slot, 0};
     control_->grants[slot].store(word(key.generation, GrantState::open), std::memory_order_release);
     return RIPC_OK;
@@ -173,6 +185,7 @@ ripc_status GrantOwner::end(Key key) noexcept {
     if (shared.compare_exchange_weak(value, ended, std::memory_order_seq_cst, std::memory_order_acquire)) break;
   }
   used_[key.slot] = false;
+  count_.fetch_sub(1, std::memory_order_seq_cst);
   return written ? RIPC_OK : RIPC_EMPTY;
 }
 

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <span>
@@ -69,6 +70,10 @@ class TransferOwner {
   bool find(Key key, ExposedItem& item) noexcept;
   // Asks the receiver to tell when this transfer finishes. False if it has finished already.
   bool watch(Key key) noexcept;
+  // The same for all of them; a receiver that closes tells too.
+  void watch_all() noexcept;
+  // True if expose() finds a free slot, or tells of a death.
+  bool has_room() const noexcept { return used_.load(std::memory_order_seq_cst) < kTransferSlots; }
   // The receiver has told that something finished: what has. Watched transfers that have not stay watched.
   std::vector<Key> collect_finished();
 
@@ -87,6 +92,7 @@ class TransferOwner {
   std::mutex mutex_;
   bool dead_ = false;
   std::vector<Slot> slots_;
+  std::atomic<std::size_t> used_{0};
 };
 
 class GrantOwner {
@@ -96,6 +102,10 @@ class GrantOwner {
   ripc_status grant(Key& key) noexcept;
   // Ends the grant. RIPC_OK: it was written; RIPC_EMPTY: it was not; RIPC_PENDING: a write is going on, ask again.
   ripc_status end(Key key) noexcept;
+  // True if so many can be granted.
+  bool has_room(std::size_t count) const noexcept {
+    return kGrantSlots - count_.load(std::memory_order_seq_cst) >= count;
+  }
   void peer_died() noexcept;
 
  private:
@@ -104,6 +114,7 @@ class GrantOwner {
   bool dead_ = false;
   std::array<std::uint32_t, kGrantSlots> generations_{};
   std::array<bool, kGrantSlots> used_{};
+  std::atomic<std::size_t> count_{0};  // of used_
 };
 
 // ---- The end that reads or writes it -------------------------------------------------------------------------

@@ -30,6 +30,10 @@ ripc_status BulkPeer::grant(std::uint64_t owner, std::span<std::byte> memory, wi
   return session_->grants().grant(owner, memory, grant);
 }
 ripc_status BulkPeer::end_grant(const wire::Grant& grant) noexcept { return session_->grants().end_grant(grant); }
+bool BulkPeer::has_room(spi::Need need) const noexcept {
+  return need.resource == spi::Resource::transfers ? session_->transfers().has_room()
+                                                   : session_->grants().has_room(need.count);
+}
 void BulkPeer::end_owner(std::uint64_t owner) noexcept {
   session_->transfers().end_owner(owner);
   session_->grants().end_owner(owner);

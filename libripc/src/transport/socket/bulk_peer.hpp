@@ -72,6 +72,7 @@ class BulkPeer final : public network::Bulk {
   ripc_status revoke(std::uint64_t transfer) noexcept override;
   ripc_status grant(std::uint64_t owner, std::span<std::byte> memory, wire::Grant& grant) noexcept override;
   ripc_status end_grant(const wire::Grant& grant) noexcept override;
+  bool has_room(spi::Need need) const noexcept override;
   void end_owner(std::uint64_t owner) noexcept override;
   ripc_status begin(const wire::Descriptor& descriptor) noexcept override;
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept override;

@@ -171,6 +171,9 @@ ripc_status RdmaBulk::grant(std::uint64_t owner, std::span<std::byte> memory, wi
   return grants_.grant(owner, memory, grant);
 }
 ripc_status RdmaBulk::end_grant(const wire::Grant& grant) noexcept { return grants_.end_grant(grant); }
+bool RdmaBulk::has_room(spi::Need need) const noexcept {
+  return need.resource == spi::Resource::transfers ? transfers_.has_room() : grants_.has_room(need.count);
+}
 void RdmaBulk::end_owner(std::uint64_t owner) noexcept {
   transfers_.end_owner(owner);
   grants_.end_owner(owner);

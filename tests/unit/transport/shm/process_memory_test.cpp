@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "../../base/process_helpers.hpp"
+#include "support/forbidden_calls.hpp"
 
 namespace ripc::shm {
 namespace {
@@ -167,20 +169,61 @@ TEST(OpenPeerProcess, NamesTheProcessAtTheOtherEnd) {
   EXPECT_EQ(std::memcmp(read.data(), text.data(), text.size()), 0);
 }
 
-TEST(CopyOwnMemory, SaysFalseInsteadOfAFault) {
+// In this process or, with its status as the exit code, in a child that may not use process_vm_readv().
+void check_copy_own_memory() {
   void* memory = ::mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(memory, MAP_FAILED);
+  CHILD_CHECK(memory != MAP_FAILED);
   auto* bytes = static_cast<std::byte*>(memory);
   std::memset(bytes, 0x31, 2 * kPage);
   std::vector<std::byte> copy(2 * kPage);
-  EXPECT_TRUE(copy_own_memory(copy.data(), bytes, copy.size()));
-  EXPECT_EQ(copy.back(), std::byte{0x31});
-  EXPECT_TRUE(copy_own_memory(copy.data(), bytes, 0));
-  ASSERT_EQ(::munmap(bytes + kPage, kPage), 0);
-  EXPECT_TRUE(copy_own_memory(copy.data(), bytes, kPage));
-  EXPECT_FALSE(copy_own_memory(copy.data(), bytes, 2 * kPage)) << "half of it is gone";
-  EXPECT_FALSE(copy_own_memory(copy.data(), bytes + kPage, 1));
+  CHILD_CHECK(copy_own_memory(copy.data(), bytes, copy.size()) == RIPC_OK);
+  CHILD_CHECK(copy.back() == std::byte{0x31});
+  CHILD_CHECK(copy_own_memory(copy.data(), bytes, 0) == RIPC_OK);
+  CHILD_CHECK(::munmap(bytes + kPage, kPage) == 0);
+  CHILD_CHECK(copy_own_memory(copy.data(), bytes, kPage) == RIPC_OK);
+  CHILD_CHECK(copy_own_memory(copy.data(), bytes, 2 * kPage) == RIPC_CANCELLED);
+  CHILD_CHECK(copy_own_memory(copy.data(), bytes + kPage, 1) == RIPC_CANCELLED);
   ::munmap(bytes, kPage);
+  // More than a pipe holds.
+  std::vector<std::byte> from(std::size_t{1} << 20);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i % 251);
+  std::vector<std::byte> to(from.size());
+  CHILD_CHECK(copy_own_memory(to.data(), from.data(), from.size()) == RIPC_OK);
+  CHILD_CHECK(to == from);
+}
+
+TEST(CopyOwnMemory, SaysCancelledInsteadOfAFault) {
+  EXPECT_EQ(test::run_in_child([] {
+              check_copy_own_memory();
+              return 0;
+            }),
+            0);
+}
+
+TEST(CopyOwnMemory, WorksWhereNoProcessMayBeRead) {
+  for (const int error : {EPERM, ENOSYS}) {
+    EXPECT_EQ(test::run_in_child([error] {
+                CHILD_CHECK(support::forbid({SYS_process_vm_readv, SYS_process_vm_writev}, error));
+                std::byte from{1};
+                std::byte to{0};
+                const PeerProcess self = Peer::of(::getpid());
+                CHILD_CHECK(self.read(address_of(&from), std::span(&to, 1)) == RIPC_UNSUPPORTED);
+                check_copy_own_memory();
+                return 0;
+              }),
+              0);
+  }
+}
+
+TEST(CopyOwnMemory, WorksForAProcessThatNobodyMayTrace) {
+  EXPECT_EQ(test::run_in_child([] {
+              CHILD_CHECK(::geteuid() != 0 || test::become_nobody());
+              CHILD_CHECK(::prctl(PR_SET_DUMPABLE, 0) == 0);
+              CHILD_CHECK(support::forbid({SYS_process_vm_readv, SYS_process_vm_writev}, EPERM));
+              check_copy_own_memory();
+              return 0;
+            }),
+            0);
 }
 
 }  // namespace

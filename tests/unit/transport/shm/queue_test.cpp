@@ -485,5 +485,30 @@ TEST(Queue, WriterStaysInsideItsMemoryWhateverTheReceiverClaims) {
   for (std::size_t i = 0; i < kGuard; ++i) ASSERT_EQ(memory.owner()[kSmall.total() + i], std::byte{0x5a}) << i;
 }
 
+TEST(Queue, WriterStaysInsideItsMemoryWhileTheReceiverWritesIntoTheCells) {
+  constexpr std::size_t kSize = 1000;
+  const LinkMemory memory(kSmall.total());
+  std::jthread scribbler([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      for (std::uint32_t index = 0; index < kSmall.cells; ++index)
+        *const_cast<volatile std::uint32_t*>(&memory.cell(index).outside.data_offset) = 0x40000000u + index;
+    }
+  });
+  QueueWriter writer(memory.peer(), kSmall);
+  const std::byte* const begin = memory.peer() + kSmall.data_offset();
+  std::uint32_t written = 0;
+  while (written < 200'000) {
+    const ripc_status status = writer.write_with(kSize, [&](std::byte* to) {
+      ASSERT_GE(to, begin);
+      ASSERT_LE(to + kSize, begin + kSmall.data_bytes);
+    });
+    if (HasFatalFailure()) return;
+    if (status == RIPC_OK) ++written;
+    // Read at once.
+    memory.control().receiver.head_cells.store(written);
+    memory.control().receiver.head_data.store(memory.cell((written - 1) % kSmall.cells).outside.data_end);
+  }
+}
+
 }  // namespace
 }  // namespace ripc::shm

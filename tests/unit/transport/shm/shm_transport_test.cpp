@@ -60,7 +60,7 @@ class PlayedPeer {
 class ShmTransportTest : public testing::Test {
  protected:
   void SetUp() override {
-    auto directory = RuntimeDirectory::open((temporary_ / "run").c_str(), RIPC_PEERS_SAME_USER);
+    auto directory = RuntimeDirectory::open((temporary_ / "run").c_str(), policy());
     ASSERT_TRUE(directory.ok()) << directory.status().text();
     directory_ = std::move(*directory);
     auto loop = EventLoop::create();
@@ -68,6 +68,7 @@ class ShmTransportTest : public testing::Test {
     loop_ = std::move(*loop);
     TransportOptions options;
     options.context = kOwn;
+    options.peer_policy = policy();
     transport_ = std::make_unique<ShmTransport>(directory_, options);
     ASSERT_TRUE(transport_->start(host_, *loop_).ok());
     responder_ = std::thread([this] { loop_->run(); });
@@ -81,6 +82,7 @@ class ShmTransportTest : public testing::Test {
     });
     responder_.join();
   }
+  virtual std::uint32_t policy() const { return RIPC_PEERS_SAME_USER; }
   spi::Address peer_address() const { return {"shm", context_locator(kPeer)}; }
 
   const test::TemporaryDirectory temporary_;
@@ -109,6 +111,66 @@ TEST_F(ShmTransportTest, AnAnswerToAFenceIsNotTakenForAStateOfThisProcess) {
   for (int lie = 0; lie < 4; ++lie)
     EXPECT_EQ(transport_->fence(peer_address(), 7, 1, deadline).code(), RIPC_CORRUPT) << lie;
   player.join();
+}
+
+// ---- Other users -------------------------------------------------------------------------------------------------
+
+class ShmTransportOtherUsers : public ShmTransportTest {
+ protected:
+  void SetUp() override {
+    SKIP_UNLESS_ROOT("it has a peer of another user");
+    temporary_.make("run", 01777);
+    ShmTransportTest::SetUp();
+  }
+  std::uint32_t policy() const override { return RIPC_PEERS_ANY; }
+
+  // A process of another user that has connected, says that it is this context, and refuses fences.
+  test::Child stranger(std::uint64_t context) {
+    test::Pipe greeted;
+    test::Child child([&] {
+      CHILD_CHECK(test::become_nobody());
+      auto directory = RuntimeDirectory::open((temporary_ / "run").c_str(), RIPC_PEERS_ANY);
+      CHILD_CHECK(directory.ok());
+      auto socket = (*directory)->connect(kOwn);
+      CHILD_CHECK(socket.ok());
+      Connection connection(std::move(*socket));
+      CHILD_CHECK(send_message(connection, control::Hello{.context = context, .pid = 1, .flags = 0}) == RIPC_OK);
+      Received received;
+      for (;;) {
+        pollfd descriptor{connection.fd(), POLLIN, 0};
+        CHILD_CHECK(::poll(&descriptor, 1, -1) == 1);
+        if (connection.receive(received) != Connection::Event::message) return 0;
+        auto decoded = control::decode(std::span(received.bytes).first(received.size));
+        CHILD_CHECK(decoded.ok());
+        if (std::holds_alternative<control::HelloReply>(*decoded)) greeted.put();
+        if (const auto* fence = std::get_if<control::Fence>(&*decoded))
+          (void)send_message(connection, control::Fenced{.request = fence->request, .status = RIPC_REFUSED});
+      }
+    });
+    EXPECT_TRUE(greeted.get());
+    return child;
+  }
+};
+
+TEST_F(ShmTransportOtherUsers, WhoSaysThatItIsAnotherContextGetsNothingThatIsMeantForThatOne) {
+  const test::Child impostor = stranger(kPeer);
+  std::thread player([this] {
+    ASSERT_TRUE(peer_->accept()) << "the impostor was believed";
+    const auto fence = peer_->next<control::Fence>();
+    ASSERT_TRUE(fence);
+    ASSERT_EQ(send_message(peer_->connection(), control::Fenced{.request = fence->request, .status = RIPC_OK}),
+              RIPC_OK);
+  });
+  const Deadline deadline = Deadline::after(Nanoseconds{kPatienceMilliseconds} * 1'000'000);
+  EXPECT_EQ(transport_->fence(peer_address(), 7, 1, deadline).code(), RIPC_OK);
+  player.join();
+}
+
+TEST_F(ShmTransportOtherUsers, AContextThatIsNowhereElseIsReachedOverItsOwnConnection) {
+  constexpr std::uint64_t kElsewhere = 0x3333;
+  const test::Child peer = stranger(kElsewhere);
+  const Deadline deadline = Deadline::after(Nanoseconds{kPatienceMilliseconds} * 1'000'000);
+  EXPECT_EQ(transport_->fence({"shm", context_locator(kElsewhere)}, 7, 1, deadline).code(), RIPC_REFUSED);
 }
 
 }  // namespace

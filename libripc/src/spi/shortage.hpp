@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a channel was short of when it last said RIPC_AGAIN: who waits for room then waits for that, and not for what
+// the message does not need.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "ripc/ripc.h"
+
+namespace ripc::spi {
+
+enum class Resource : std::uint8_t {
+  queue,      // room for packets
+  transfers,  // slots for messages with long items
+  grants,     // slots for return buffers
+  control,    // room for what goes to the peer's responder
+};
+
+struct Need {
+  Resource resource = Resource::queue;
+  std::uint32_t count = 1;
+};
+
+// One of each channel. Any thread. Several threads may be short of different things: each waits for its own; one that
+// waits for others, without having tried itself, for what the last of them needed.
+class Shortage {
+ public:
+  // The status of an attempt to get one of these; returns it. A message needs all its grants at once, then room in the
+  // queue: it gives them back if there are too few, or no room. How many it wants is not known, only that one more than
+  // it got is needed.
+  ripc_status note(ripc_status status, Resource resource) noexcept {
+    Attempt& attempt = this_threads();
+    if (attempt.channel != this) attempt = {.channel = this};
+    if (status == RIPC_AGAIN) {
+      attempt.need = {resource, resource == Resource::grants ? attempt.grants + 1 : 1};
+      latest_.store(attempt.need, std::memory_order_relaxed);
+    } else if (status == RIPC_OK && resource == Resource::grants) {
+      attempt.grants = std::min<std::uint32_t>(attempt.grants + 1, RIPC_MAX_RETURNS - 1);
+      return status;
+    } else if (status == RIPC_OK && resource == Resource::queue && attempt.need.resource != Resource::queue) {
+      attempt.need = {};
+      latest_.store({}, std::memory_order_relaxed);
+    }
+    attempt.grants = 0;
+    return status;
+  }
+
+  Need need() const noexcept {
+    const Attempt& attempt = this_threads();
+    return attempt.channel == this ? attempt.need : latest_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  struct Attempt {
+    const Shortage* channel = nullptr;
+    Need need{};
+    std::uint32_t grants = 0;  // that the message being sent has
+  };
+  static Attempt& this_threads() noexcept {
+    static thread_local Attempt attempt;
+    return attempt;
+  }
+
+  std::atomic<Need> latest_{};
+};
+
+}  // namespace ripc::spi

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The receiving end of a link against a sender that the test plays by hand: the bounce buffer.
+#include "transport/shm/shm_source.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <optional>
+
+#include "shm_helpers.hpp"
+#include "transport/shm/location.hpp"
+#include "transport/shm/shm_channel.hpp"
+
+namespace ripc::shm {
+namespace {
+
+namespace control = wire::control;
+
+constexpr Geometry kGeometry{16, 4096};
+constexpr std::uint64_t kLink = 7;
+
+Mapping some_memory(std::size_t size) {
+  Result<SharedMemory> memory = create_shared_memory("ripc-test", size, PeerAccess::read_write);
+  EXPECT_TRUE(memory.ok()) << memory.status().text();
+  return std::move(memory->mapping);
+}
+
+class Bounce : public testing::Test {
+ protected:
+  void SetUp() override {
+    int sockets[2] = {-1, -1};
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets), 0);
+    sender_ = std::make_shared<Connection>(UniqueFd(sockets[1]));
+    ShmSource::Parts parts;
+    parts.connection = std::make_shared<Connection>(UniqueFd(sockets[0]));
+    parts.link = kLink;
+    parts.geometry = kGeometry;
+    parts.memory = some_memory(kGeometry.total());
+    source_ = std::make_shared<ShmSource>(std::move(parts));
+  }
+  std::optional<control::BounceRequest> asked() {
+    if (sender_->receive(received_) != Connection::Event::message) return {};
+    auto decoded = control::decode(std::span(received_.bytes).first(received_.size));
+    if (!decoded.ok() || !std::holds_alternative<control::BounceRequest>(*decoded)) return {};
+    return std::get<control::BounceRequest>(*decoded);
+  }
+  static spi::Pull pull_into(std::span<std::byte> window) {
+    spi::Pull pull;
+    pull.descriptor = {.key = 1, .location = kNotTold, .length = window.size()};
+    pull.destination = window.data();
+    return pull;
+  }
+
+  std::shared_ptr<Connection> sender_;
+  std::shared_ptr<ShmSource> source_;
+  Received received_;
+};
+
+TEST_F(Bounce, ASenderThatHasLostItsMemoryGetsItAgainWithTheNextItem) {
+  std::array<std::byte, 64> window{};
+  for (const bool lost : {true, false}) {
+    spi::Pull pull = pull_into(window);
+    ASSERT_EQ(source_->pull(pull), RIPC_PENDING);
+    const auto request = asked();
+    ASSERT_TRUE(request);
+    EXPECT_TRUE(received_.descriptors[0]);
+    control::BounceData data{.link = kLink,
+                             .key = request->key,
+                             .offset = request->offset,
+                             .status = lost ? RIPC_NO_DESCRIPTORS : RIPC_OK,
+                             .sequence = request->sequence,
+                             .length = lost ? 0 : request->length};
+    source_->bounce_arrived(data);
+    EXPECT_EQ(source_->pull(pull), data.status);
+  }
+  spi::Pull pull = pull_into(window);
+  ASSERT_EQ(source_->pull(pull), RIPC_PENDING);
+  ASSERT_TRUE(asked());
+  EXPECT_FALSE(received_.descriptors[0]) << "it has it";
+}
+
+TEST_F(Bounce, ASenderWithoutTheMemorySaysWhy) {
+  ShmChannel::Parts parts;
+  parts.connection = sender_;
+  parts.link = kLink;
+  parts.geometry = kGeometry;
+  parts.memory = some_memory(kGeometry.total());
+  parts.state_page = some_memory(kStatePageSize);
+  const auto channel = std::make_shared<ShmChannel>(std::move(parts));
+  const control::BounceRequest request{
+      .link = kLink, .key = 1, .offset = 0, .length = 64, .sequence = 1, .reserved = 0};
+  EXPECT_EQ(channel->serve_bounce(request, UniqueFd()).status, RIPC_NO_DESCRIPTORS);
+}
+
+}  // namespace
+}  // namespace ripc::shm
