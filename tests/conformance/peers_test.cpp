@@ -289,6 +289,16 @@ TEST_P(OtherNamespaces, APeerInOtherPidAndMountNamespacesIsAPeerInEveryWay) {
   exchange(puppet, service_);
 }
 
+TEST_P(OtherNamespaces, ThePathSaysWhyForeignMemoryIsNotReadDirectly) {
+  if (GetParam() != "shm") GTEST_SKIP() << "with this transport it never is";
+  Puppet puppet(other_namespaces());
+  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
+  ripc_service_info info{};
+  info.size = sizeof info;
+  ASSERT_EQ(ripc_find_path(context_.get(), kId, &info), RIPC_OK) << ripc_last_error();
+  EXPECT_NE(std::string_view(info.reason).find("another PID namespace"), std::string_view::npos) << info.reason;
+}
+
 TEST_P(OtherNamespaces, APeerThatSeesTheRuntimeDirectoryElsewhereToo) {
   TemporaryDirectory place;
   PeerSetup setup = other_namespaces();

@@ -4,10 +4,8 @@
 
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <fstream>
 #include <string>
 
@@ -19,14 +17,14 @@
 
 namespace ripc::capi {
 
-namespace {
-
 std::string first_line(const char* path) {
   std::ifstream file(path);
   std::string line;
   std::getline(file, line);
   return line;
 }
+
+namespace {
 
 void check_shared_memory(Report& report) {
   Result<SharedMemory> memory = create_shared_memory("ripc-doctor", 4096, PeerAccess::read_only);
@@ -61,32 +59,6 @@ void check_barrier(Report& report) {
     report.add(Level::limited, "membarrier", "membarrier(2) is not available: every send executes a fence",
                "allow the membarrier system call (a container's seccomp profile may forbid it)");
   }
-}
-
-void check_process_memory(Report& report) {
-  char from = 'x';
-  char to = 0;
-  const iovec local{&to, 1};
-  const iovec remote{&from, 1};
-  if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != 1) {
-    report.add(
-        Level::limited, "foreign memory",
-        std::string("process_vm_readv fails (") + (errno == ENOSYS ? "not in this kernel" : "forbidden") +
-            "): long items outside of the pool go through a bounce buffer, return buffers are pulled",
-        "send from leased buffers, or allow process_vm_readv and process_vm_writev (a container's seccomp profile "
-        "may forbid them)");
-    return;
-  }
-  const std::string scope = first_line("/proc/sys/kernel/yama/ptrace_scope");
-  if (!scope.empty() && scope != "0" && geteuid() != 0) {
-    report.add(Level::limited, "foreign memory",
-               "kernel.yama.ptrace_scope is " + scope +
-                   ": processes may not read each other; long items outside of the pool go through a bounce buffer, "
-                   "return buffers are pulled",
-               "send from leased buffers, or set sysctl kernel.yama.ptrace_scope=0");
-    return;
-  }
-  report.add(Level::good, "foreign memory", "process_vm_readv works between processes of one user");
 }
 
 void check_limits(Report& report) {

@@ -2,6 +2,7 @@
 // The parts of the self-check (ripc_diagnose) and what they report to.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "capi/compose.hpp"
@@ -30,6 +31,12 @@ class Report {
   ripc_finding_visitor visitor_;
   void* user_;
 };
+
+// Of a file; "" if it cannot be read.
+std::string first_line(const char* path);
+
+// Whether processes of one user may read each other's memory, and if not, why.
+void check_process_memory(Report& report);
 
 // Whether services of other hosts can be found: listens and asks for some tenths of a second.
 void check_multicast(Report& report, const Settings& settings);

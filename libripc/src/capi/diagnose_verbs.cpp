@@ -3,18 +3,20 @@
 // others.
 #ifdef RIPC_WITH_VERBS
 
+#include "capi/diagnose_verbs.hpp"
+
+#include <linux/capability.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <string>
 
-#include "capi/diagnose.hpp"
 #include "memory/mapping_watch.hpp"
-#include "transport/verbs/fabric.hpp"
-#include "transport/verbs/inventory.hpp"
 
 namespace ripc::capi {
 
@@ -34,43 +36,6 @@ std::string interface_of(const PortInfo& port) {
   return {};
 }
 
-std::string addresses_of(const verbs::Fabric* fabric, const DeviceInfo& device, const PortInfo& port) {
-  std::string text;
-  if (fabric == nullptr) return text;
-  for (const verbs::FabricPort& found : fabric->ports()) {
-    if (found.device->name != device.name || found.number != port.number) continue;
-    text += (text.empty() ? "" : ", ") + found.ip;
-  }
-  return text;
-}
-
-void check_port(Report& report, const verbs::Fabric* fabric, const DeviceInfo& device, const PortInfo& port) {
-  const std::string subject = "rdma " + device.name + ":" + std::to_string(port.number);
-  const std::string kind = verbs::kind_of(device, port);
-  const std::string interface = interface_of(port);
-  const std::string shown = interface.empty() ? "its network interface" : interface;
-  if (!port.active()) {
-    report.add(Level::limited, subject, kind + ", the port is " + (port.state.empty() ? "not there" : port.state),
-               kind == "InfiniBand" ? "check the cable and that a subnet manager (opensm) runs"
-                                    : "bring the interface up: ip link set " + shown + " up");
-    return;
-  }
-  const std::string addresses = addresses_of(fabric, device, port);
-  if (addresses.empty()) {
-    report.add(Level::limited, subject,
-               kind + ", active, but no IP address leads to it (" + std::to_string(port.gids.size()) + " GIDs)",
-               kind == "InfiniBand" ? "load ib_ipoib and give the interface an address: connections are set up by IP"
-                                    : "give " + shown + " an address: ip address add ADDRESS/PREFIX dev " + shown);
-    return;
-  }
-  std::string text = kind + ", active, " + addresses;
-  for (const verbs::DevicePointer& opened : fabric->devices()) {
-    if (opened->name == device.name)
-      text += opened->windows ? "; memory windows" : "; no memory windows: each transfer is registered by itself";
-  }
-  report.add(Level::good, subject, text);
-}
-
 void check_permissions(Report& report, const DeviceInfo& device) {
   const std::string subject = "rdma " + device.name;
   if (device.node.empty()) {
@@ -82,14 +47,11 @@ void check_permissions(Report& report, const DeviceInfo& device) {
   }
 }
 
-void check_locked_memory(Report& report) {
-  rlimit limit{};
-  getrlimit(RLIMIT_MEMLOCK, &limit);
-  if (limit.rlim_cur >= kEnoughLocked || geteuid() == 0) return;
-  report.add(Level::limited, "rdma memory",
-             "this process may lock " + std::to_string(limit.rlim_cur >> 10) +
-                 " KiB of memory; one arena of the pool has 65536",
-             "raise it: ulimit -l unlimited, or LimitMEMLOCK=infinity in the unit");
+// The limit does not hold for it. Root has not always that right: not in a container.
+bool may_lock_anything() {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> sets{};
+  return syscall(SYS_capget, &header, sets.data()) == 0 && (sets[0].effective >> CAP_IPC_LOCK & 1) != 0;
 }
 
 void check_registration_cache(Report& report) {
@@ -105,6 +67,58 @@ void check_registration_cache(Report& report) {
 
 }  // namespace
 
+void check_port(Report& report, std::span<const verbs::FabricPort> paths, const DeviceInfo& device,
+                const PortInfo& port) {
+  const std::string subject = "rdma " + device.name + ":" + std::to_string(port.number);
+  const std::string kind = verbs::kind_of(device, port);
+  const std::string interface = interface_of(port);
+  const std::string shown = interface.empty() ? "its network interface" : interface;
+  if (!port.active()) {
+    report.add(Level::limited, subject, kind + ", the port is " + (port.state.empty() ? "not there" : port.state),
+               kind == "InfiniBand" ? "check the cable and that a subnet manager (opensm) runs"
+                                    : "bring the interface up: ip link set " + shown + " up");
+    return;
+  }
+  std::string addresses;
+  std::string without_gid;
+  bool windows = false;
+  for (const verbs::FabricPort& path : paths) {
+    if (path.device->name != device.name || path.number != port.number) continue;
+    addresses += (addresses.empty() ? "" : ", ") + path.ip;
+    if (!device.iwarp && path.mtu == 0) without_gid += (without_gid.empty() ? "" : ", ") + path.ip;
+    windows = path.device->windows;
+  }
+  if (addresses.empty()) {
+    report.add(Level::limited, subject,
+               kind + ", active, but no IP address leads to it (" + std::to_string(port.gids.size()) + " GIDs)",
+               kind == "InfiniBand" ? "load ib_ipoib and give the interface an address: connections are set up by IP"
+                                    : "give " + shown + " an address: ip address add ADDRESS/PREFIX dev " + shown);
+    return;
+  }
+  if (!without_gid.empty()) {
+    report.add(
+        Level::limited, subject,
+        kind + ", active, " + addresses + "; no GID for " + without_gid + ": no datagrams from there",
+        "take " + shown + " down and up, so that the kernel makes the GID (rdma-core's ibv_devinfo -v lists them)");
+    return;
+  }
+  report.add(Level::good, subject,
+             kind + ", active, " + addresses +
+                 (windows ? "; memory windows" : "; no memory windows: each transfer is registered by itself"));
+}
+
+void check_locked_memory(Report& report) {
+  rlimit limit{};
+  getrlimit(RLIMIT_MEMLOCK, &limit);
+  if (limit.rlim_cur >= kEnoughLocked || may_lock_anything()) return;
+  report.add(
+      Level::limited, "rdma memory",
+      "this process may lock " + std::to_string(limit.rlim_cur >> 10) +
+          " KiB of memory; one arena of the pool has 65536",
+      "raise it: ulimit -l unlimited, or LimitMEMLOCK=infinity in the unit; root in a container needs it too, or "
+      "CAP_IPC_LOCK");
+}
+
 void check_verbs(Report& report) {
   const std::vector<DeviceInfo> devices = verbs::read_inventory();
   if (devices.empty()) {
@@ -114,9 +128,11 @@ void check_verbs(Report& report) {
   const Result<std::shared_ptr<const verbs::Fabric>> fabric = verbs::Fabric::open();
   if (!fabric.ok())
     report.add(Level::limited, "rdma", fabric.status().text(), "until then the socket transport is used; docs/rdma.md");
+  const std::span<const verbs::FabricPort> paths =
+      fabric.ok() ? std::span((*fabric)->ports()) : std::span<const verbs::FabricPort>();
   for (const DeviceInfo& device : devices) {
     check_permissions(report, device);
-    for (const PortInfo& port : device.ports) check_port(report, fabric.ok() ? fabric->get() : nullptr, device, port);
+    for (const PortInfo& port : device.ports) check_port(report, paths, device, port);
   }
   check_locked_memory(report);
   check_registration_cache(report);

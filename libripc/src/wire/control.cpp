@@ -92,8 +92,8 @@ template <typename T>
 bool is_valid(const T&) noexcept {
   return true;
 }
-bool is_valid(const Hello& hello) noexcept { return hello.flags == 0; }
-bool is_valid(const HelloReply& reply) noexcept { return reply.flags == 0 && is_known(reply.status); }
+bool is_valid(const Hello& hello) noexcept { return hello.flags <= kMaxReach; }
+bool is_valid(const HelloReply& reply) noexcept { return reply.flags <= kMaxReach && is_known(reply.status); }
 bool is_valid(const Open& open) noexcept { return open.link != 0 && open.reserved == 0 && open.reserved2 == 0; }
 bool is_valid(const Opened& opened) noexcept {
   if (opened.status == RIPC_OK) return true;

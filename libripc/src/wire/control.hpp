@@ -51,7 +51,7 @@ struct Hello {
   static constexpr Type kType = Type::hello;
   std::uint64_t context = 0;  // the sender's context id
   std::uint32_t pid = 0;      // as the sender sees itself
-  std::uint32_t flags = 0;    // must be 0
+  std::uint32_t flags = 0;    // whether the sender can read the receiver's memory; at most kMaxReach
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 
@@ -60,7 +60,7 @@ struct HelloReply {
   static constexpr Type kType = Type::hello_reply;
   std::uint64_t context = 0;
   std::uint32_t pid = 0;
-  std::uint32_t flags = 0;  // must be 0
+  std::uint32_t flags = 0;  // as in Hello
   ripc_status status = RIPC_OK;
   friend bool operator==(const HelloReply&, const HelloReply&) = default;
 };

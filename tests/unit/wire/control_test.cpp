@@ -132,8 +132,8 @@ TEST(ControlCodec, TheLargestPacketFitsADatagramAndOneByteMoreIsTooLarge) {
 
 TEST(ControlCodec, EncodeRefusesWhatDecodeWouldRefuse) {
   const Message refused[] = {
-      Hello{.flags = 1},
-      HelloReply{.flags = 1},
+      Hello{.flags = 5},
+      HelloReply{.flags = 5},
       HelloReply{.status = static_cast<ripc_status>(RIPC_SYSTEM + 1)},
       Open{.link = 0},
       Open{.link = 1, .reserved = 1},
@@ -247,8 +247,8 @@ TEST(ControlHostile, EachRejectionReasonIsRecognised) {
       {"a field missing", to_bytes({1, 5, 0, 0, 12, 0, 0, 0, 1, 0, 0, 0}), RIPC_CORRUPT},
       {"all fields missing", to_bytes({1, 5, 0, 0, 8, 0, 0, 0}), RIPC_CORRUPT},
       {"bytes left over", to_bytes({1, 16, 0, 0, 9, 0, 0, 0, 0}), RIPC_CORRUPT},
-      {"hello flags", changed<std::uint32_t>(hello, 20, 1), RIPC_CORRUPT},
-      {"hello_reply flags", changed<std::uint32_t>(hello_reply, 20, 1), RIPC_CORRUPT},
+      {"hello flags", changed<std::uint32_t>(hello, 20, 5), RIPC_CORRUPT},
+      {"hello_reply flags", changed<std::uint32_t>(hello_reply, 20, 5), RIPC_CORRUPT},
       {"hello_reply status", changed<std::uint32_t>(hello_reply, 24, kUnknownStatus), RIPC_CORRUPT},
       {"open link 0", changed<std::uint64_t>(open, 24, 0), RIPC_CORRUPT},
       {"open reserved", changed<std::uint32_t>(open, 32, 1), RIPC_CORRUPT},

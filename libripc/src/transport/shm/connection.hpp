@@ -61,6 +61,9 @@ class Connection {
   // Only a process of our own user is ever accessed. A privileged one is let into others by the kernel, but these may
   // have become, by exec(), a program that is trusted with more than whoever names the addresses.
   const PeerProcess& process() const noexcept { return *process_; }
+  // Whether the peer reaches this process, as it says.
+  Reach reach_of_peer() const noexcept { return reach_of_peer_.load(std::memory_order_relaxed); }
+  void set_reach_of_peer(Reach reach) noexcept { reach_of_peer_.store(reach, std::memory_order_relaxed); }
   // True if the kernel lets the peer's user read this process's memory anyway: then mapping the pool discloses nothing.
   bool peer_may_map() const noexcept { return peer_may_map_; }
 
@@ -120,6 +123,7 @@ class Connection {
   Credentials credentials_;
   bool peer_may_map_ = false;
   std::unique_ptr<PeerProcess> process_;
+  std::atomic<Reach> reach_of_peer_{Reach::direct};
   std::atomic<bool> busy_{false};
 
   mutable std::mutex mutex_;

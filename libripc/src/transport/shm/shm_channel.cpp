@@ -24,13 +24,13 @@ constexpr Nanoseconds kLastLook = 128'000'000;
 std::string reason_of(Reach reach) {
   switch (reach) {
     case Reach::other_user:
-      return "the peer is of another user";
+      return "another user";
     case Reach::not_visible:
-      return "the peer is in another PID namespace";
+      return "another PID namespace";
     case Reach::not_traceable:
-      return "the kernel does not let the peer read this process (not dumpable, Yama, a security module)";
+      return "not dumpable, Yama or a security module";
     default:
-      return "the peer has no process_vm_readv (seccomp, or not in its kernel)";
+      return "no process_vm_readv there";
   }
 }
 
@@ -276,9 +276,11 @@ bool ShmChannel::alive() const noexcept { return !dead_.load(std::memory_order_a
 
 std::string ShmChannel::describe() const {
   std::string text = "shared memory, process " + std::to_string(parts_.connection->credentials().pid);
-  text += parts_.connection->peer_may_map() ? "; pool memory is mapped by the peer"
-                                            : "; another user's process: bulk data is copied through a bounce buffer";
-  return text;
+  if (!parts_.connection->peer_may_map())
+    return text + "; another user's process: bulk data is copied through a bounce buffer";
+  const Reach reach = parts_.connection->reach_of_peer();
+  if (reach == Reach::direct) return text + "; pool memory is mapped by the peer, other memory read";
+  return text + "; pool memory is mapped, other memory bounced: " + reason_of(reach);
 }
 
 bool ShmChannel::mark_dead() noexcept {

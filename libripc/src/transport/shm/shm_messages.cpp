@@ -84,13 +84,14 @@ bool ShmTransport::on(const PeerPointer& peer, const wire::control::Hello& messa
   wire::control::HelloReply reply{
       .context = options_.context,
       .pid = static_cast<std::uint32_t>(getpid()),
-      .flags = 0,
+      .flags = static_cast<std::uint32_t>(peer->connection->process().reach()),
       .status = !peer->refused && admits(peer->connection->credentials()) ? RIPC_OK : RIPC_REFUSED};
   (void)send_message(*peer->connection, reply);
   if (reply.status != RIPC_OK) {
     lose(peer, Status(RIPC_REFUSED));
     return true;
   }
+  peer->connection->set_reach_of_peer(static_cast<Reach>(message.flags));
   const std::lock_guard lock(mutex_);
   peer->context = message.context;
   peer->locator = context_locator(message.context);
@@ -120,6 +121,7 @@ bool ShmTransport::on(const PeerPointer& peer, const wire::control::HelloReply& 
     lose(peer, failure);
     return true;
   }
+  peer->connection->set_reach_of_peer(static_cast<Reach>(message.flags));
   const std::lock_guard lock(mutex_);
   peer->greeted = true;
   changed_.notify_all();

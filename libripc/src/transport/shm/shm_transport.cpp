@@ -232,9 +232,11 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
   if (ours) {
     Status status = adopt(peer);
     if (status.ok()) {
-      const ripc_status sent = send_message(
-          *peer->connection,
-          wire::control::Hello{.context = options_.context, .pid = static_cast<std::uint32_t>(getpid()), .flags = 0});
+      const ripc_status sent =
+          send_message(*peer->connection,
+                       wire::control::Hello{.context = options_.context,
+                                            .pid = static_cast<std::uint32_t>(getpid()),
+                                            .flags = static_cast<std::uint32_t>(peer->connection->process().reach())});
       if (sent != RIPC_OK) status = sent;
     }
     if (!status.ok()) {

@@ -13,6 +13,7 @@
 
 #include "../../base/process_helpers.hpp"
 #include "support/forbidden_calls.hpp"
+#include "support/waiting.hpp"
 
 namespace ripc::shm {
 namespace {
@@ -153,6 +154,24 @@ TEST(PeerProcess, RefusesAProcessThatIsNotVisible) {
   std::vector<std::byte> bytes(64);
   EXPECT_EQ(process.read(address_of(bytes.data()), bytes), RIPC_UNSUPPORTED);
   EXPECT_EQ(process.write(address_of(bytes.data()), bytes), RIPC_UNSUPPORTED);
+}
+
+TEST(PeerProcess, KnowsWhyItDoesNotReachThePeer) {
+  EXPECT_EQ(Peer::of(::getpid()).reach(), Reach::direct);
+  EXPECT_EQ(PeerProcess(UniqueFd(), 0).reach(), Reach::not_visible);
+  EXPECT_EQ(test::run_in_child([] {
+              CHILD_CHECK(::geteuid() != 0 || test::become_nobody());
+              const test::Child hidden([] {
+                CHILD_CHECK(::prctl(PR_SET_DUMPABLE, 0) == 0);
+                return ::pause();
+              });
+              // It takes the child a moment to hide.
+              CHILD_CHECK(support::eventually([&] { return Peer::of(hidden.pid()).reach() == Reach::not_traceable; }));
+              CHILD_CHECK(support::forbid({SYS_process_vm_readv, SYS_process_vm_writev}, EPERM));
+              CHILD_CHECK(Peer::of(::getpid()).reach() == Reach::no_system_call);
+              return 0;
+            }),
+            0);
 }
 
 TEST(OpenPeerProcess, NamesTheProcessAtTheOtherEnd) {

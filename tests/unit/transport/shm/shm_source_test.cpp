@@ -7,6 +7,8 @@
 
 #include <array>
 #include <optional>
+#include <set>
+#include <string>
 
 #include "shm_helpers.hpp"
 #include "transport/shm/location.hpp"
@@ -52,6 +54,16 @@ class Bounce : public testing::Test {
     return pull;
   }
 
+  std::shared_ptr<ShmChannel> make_channel() const {
+    ShmChannel::Parts parts;
+    parts.connection = sender_;
+    parts.link = kLink;
+    parts.geometry = kGeometry;
+    parts.memory = some_memory(kGeometry.total());
+    parts.state_page = some_memory(kStatePageSize);
+    return std::make_shared<ShmChannel>(std::move(parts));
+  }
+
   std::shared_ptr<Connection> sender_;
   std::shared_ptr<ShmSource> source_;
   Received received_;
@@ -81,16 +93,23 @@ TEST_F(Bounce, ASenderThatHasLostItsMemoryGetsItAgainWithTheNextItem) {
 }
 
 TEST_F(Bounce, ASenderWithoutTheMemorySaysWhy) {
-  ShmChannel::Parts parts;
-  parts.connection = sender_;
-  parts.link = kLink;
-  parts.geometry = kGeometry;
-  parts.memory = some_memory(kGeometry.total());
-  parts.state_page = some_memory(kStatePageSize);
-  const auto channel = std::make_shared<ShmChannel>(std::move(parts));
+  const auto channel = make_channel();
   const control::BounceRequest request{
       .link = kLink, .key = 1, .offset = 0, .length = 64, .sequence = 1, .reserved = 0};
   EXPECT_EQ(channel->serve_bounce(request, UniqueFd()).status, RIPC_NO_DESCRIPTORS);
+}
+
+TEST_F(Bounce, ThePathSaysWhyTheBufferIsUsed) {
+  const auto channel = make_channel();
+  EXPECT_EQ(channel->describe().find("bounced"), std::string::npos);
+  std::set<std::string> reasons;
+  for (const Reach reach : {Reach::other_user, Reach::not_visible, Reach::not_traceable, Reach::no_system_call}) {
+    sender_->set_reach_of_peer(reach);
+    reasons.insert(channel->describe());
+    EXPECT_NE(channel->describe().find("bounced"), std::string::npos);
+    EXPECT_LT(channel->describe().size(), sizeof(ripc_service_info::reason) - 32) << "something is added to it";
+  }
+  EXPECT_EQ(reasons.size(), 4u);
 }
 
 }  // namespace

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of the self-check of the RDMA transport.
+#pragma once
+
+#include <span>
+
+#include "capi/diagnose.hpp"
+#include "transport/verbs/fabric.hpp"
+#include "transport/verbs/inventory.hpp"
+
+namespace ripc::capi {
+
+// What a port can be used for. `paths`: all addresses that lead to devices.
+void check_port(Report& report, std::span<const verbs::FabricPort> paths, const verbs::DeviceInfo& device,
+                const verbs::PortInfo& port);
+
+// Reports nothing if enough memory may be locked.
+void check_locked_memory(Report& report);
+
+}  // namespace ripc::capi

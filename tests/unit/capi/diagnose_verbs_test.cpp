@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the self-check says of RDMA ports and of the memory for them.
+#include "capi/diagnose_verbs.hpp"
+
+#include <gtest/gtest.h>
+#include <linux/capability.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "../base/process_helpers.hpp"
+
+namespace ripc::capi {
+namespace {
+
+std::vector<ripc_finding> findings_of(const std::function<void(Report&)>& check) {
+  std::vector<ripc_finding> findings;
+  Report report([](void* user,
+                   const ripc_finding* finding) { static_cast<std::vector<ripc_finding>*>(user)->push_back(*finding); },
+                &findings);
+  check(report);
+  return findings;
+}
+
+class DiagnosePort : public testing::Test {
+ protected:
+  DiagnosePort() {
+    device_.name = "roce0";
+    port_ = {.number = 1, .state = "ACTIVE", .link_layer = "Ethernet", .gids = {}};
+    auto opened = std::make_shared<verbs::Device>();
+    opened->name = device_.name;
+    path_.device = opened;
+    path_.number = 1;
+    path_.ip = "10.0.0.1";
+    path_.mtu = 1024;
+  }
+  ripc_finding finding(std::span<const verbs::FabricPort> paths) const {
+    const auto findings = findings_of([&](Report& report) { check_port(report, paths, device_, port_); });
+    EXPECT_EQ(findings.size(), 1u);
+    return findings.empty() ? ripc_finding{} : findings.front();
+  }
+
+  verbs::DeviceInfo device_;
+  verbs::PortInfo port_;
+  verbs::FabricPort path_;
+};
+
+TEST_F(DiagnosePort, IsGoodWithAnAddressThatHasAGid) {
+  EXPECT_EQ(finding(std::span(&path_, 1)).level, static_cast<std::uint32_t>(Level::good));
+}
+
+TEST_F(DiagnosePort, WithoutAGidForItsAddressCarriesNoDatagrams) {
+  path_.mtu = 0;
+  const ripc_finding found = finding(std::span(&path_, 1));
+  EXPECT_EQ(found.level, static_cast<std::uint32_t>(Level::limited));
+  EXPECT_NE(std::string(found.text).find("no GID for 10.0.0.1"), std::string::npos) << found.text;
+  EXPECT_NE(found.advice[0], '\0');
+  device_.iwarp = true;  // has no datagrams anyway
+  EXPECT_EQ(finding(std::span(&path_, 1)).level, static_cast<std::uint32_t>(Level::good));
+}
+
+TEST_F(DiagnosePort, WithoutAnAddressIsNotUsed) {
+  const ripc_finding found = finding({});
+  EXPECT_EQ(found.level, static_cast<std::uint32_t>(Level::limited));
+  EXPECT_NE(std::string(found.text).find("no IP address"), std::string::npos) << found.text;
+}
+
+TEST_F(DiagnosePort, ThatIsDownIsNotUsed) {
+  port_.state = "DOWN";
+  const ripc_finding found = finding(std::span(&path_, 1));
+  EXPECT_EQ(found.level, static_cast<std::uint32_t>(Level::limited));
+  EXPECT_NE(std::string(found.text).find("DOWN"), std::string::npos) << found.text;
+}
+
+TEST(DiagnoseLockedMemory, TheLimitCountsForRootWithoutTheRightToLockAnything) {
+  SKIP_UNLESS_ROOT("it gives up a right of root");
+  EXPECT_EQ(test::run_in_child([] {
+              const rlimit limit{8 << 20, 8 << 20};
+              CHILD_CHECK(::setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+              __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+              __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3]{};
+              CHILD_CHECK(::syscall(SYS_capget, &header, sets) == 0);
+              sets[0].effective &= ~(1u << CAP_IPC_LOCK);
+              CHILD_CHECK(::syscall(SYS_capset, &header, sets) == 0);
+              CHILD_CHECK(::geteuid() == 0);
+              CHILD_CHECK(findings_of(check_locked_memory).size() == 1);
+              return 0;
+            }),
+            0);
+}
+
+}  // namespace
+}  // namespace ripc::capi
