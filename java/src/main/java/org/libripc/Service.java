@@ -446,7 +446,7 @@ public final class Service implements AutoCloseable {
 
   private void destroy() {
     receiver.drop();
-    for (RipcSelector.Key key : keys) key.cancel();
+    for (RipcSelector.Key key : keys) key.end();
     binding.serviceUnregister(handle);
     ripc.windowsReturnedOf(this);
     sender.drop();
