@@ -404,8 +404,8 @@ public final class Service implements AutoCloseable {
     return receiver.hasPrefetched();
   }
 
-  ReturnBuffer[] requestAnswered(long request) {
-    return sender.requestAnswered(request);
+  ReturnBuffer[] requestAnswered(long request, long from) {
+    return sender.requestAnswered(request, from);
   }
 
   ServiceId idOfPeer(long value) {
