@@ -76,7 +76,8 @@ public final class Message implements AutoCloseable {
       }
     }
     long request = bytes.getLong(at + Record.IN_REPLY_TO);
-    if (request != 0) returned = service.requestAnswered(request);
+    if (request != 0)
+      returned = service.requestAnswered(request, bytes.getLong(at + Record.SOURCE));
     if (address != 0) takeHandle(address);
     STATE.setRelease(this, OPEN);
     return bytes.getInt(at + Record.RECORD_SIZE);

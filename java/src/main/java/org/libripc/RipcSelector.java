@@ -9,10 +9,12 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import org.libripc.internal.Epoll;
 import org.libripc.internal.Guard;
 import org.libripc.internal.InterruptHook;
+import org.libripc.internal.LibC;
 import org.libripc.internal.NativeBlock;
 
 /**
@@ -20,7 +22,8 @@ import org.libripc.internal.NativeBlock;
  * {@link java.nio.channels.Selector}, but a service that was selected is to be received from until
  * {@link Service#poll} returns null: only then is it selected again for what comes later.
  *
- * <p>One thread selects at a time; any thread may register, cancel, {@link #wakeup} and close.
+ * <p>One thread selects at a time, a second one gets an {@link IllegalStateException}; any thread
+ * may register, cancel, {@link #wakeup} and close.
  */
 public final class RipcSelector implements AutoCloseable {
   /** A service's registration with a selector. Any thread. */
@@ -34,6 +37,7 @@ public final class RipcSelector implements AutoCloseable {
     private final Set<ServiceId> wanted = new LinkedHashSet<>();
     private List<ServiceId> writable = List.of();
     private boolean readable;
+    private boolean watched; // the selector has the service's descriptor
     private boolean cancelled;
 
     private Key(
@@ -84,11 +88,40 @@ public final class RipcSelector implements AutoCloseable {
     /** Ends the registration. */
     public void cancel() {
       synchronized (this) {
-        if (cancelled) return;
         cancelled = true;
       }
+      selector.keys.remove(number);
+      // Of a service that is being closed, its end does the rest.
+      if (!service.guard().tryEnter()) return;
+      try {
+        unwatch();
+      } finally {
+        service.guard().leave();
+      }
+    }
+
+    /** While the service is registered: its descriptor may be anybody's afterwards. */
+    void end() {
+      synchronized (this) {
+        cancelled = true;
+      }
+      selector.keys.remove(number);
+      unwatch();
+    }
+
+    private void watch() {
+      synchronized (this) {
+        selector.epoll.add(descriptor, number);
+        watched = true;
+      }
+    }
+
+    private void unwatch() {
+      synchronized (this) {
+        if (watched) selector.unwatch(descriptor);
+        watched = false;
+      }
       service.keys().remove(this);
-      selector.remove(this);
     }
 
     private synchronized boolean update(boolean ready) {
@@ -127,6 +160,7 @@ public final class RipcSelector implements AutoCloseable {
   private final InterruptHook hook = new InterruptHook(this::wakeup);
   private final Map<Long, Key> keys = new ConcurrentHashMap<>();
   private final AtomicLong nextKey = new AtomicLong(1);
+  private final AtomicBoolean selecting = new AtomicBoolean();
 
   private RipcSelector() {
     epoll = new Epoll(MOST_EVENTS);
@@ -151,6 +185,8 @@ public final class RipcSelector implements AutoCloseable {
   /**
    * Registers a service, of any context. It may be registered with several selectors, once with
    * each.
+   *
+   * @throws RipcException {@link Status#LIMIT} if the system watches no more descriptors
    */
   public Key register(Service service, Object attachment) {
     enter();
@@ -158,18 +194,12 @@ public final class RipcSelector implements AutoCloseable {
       NativeBlock descriptor = new NativeBlock(4);
       service.enter();
       try {
-        for (Key each : service.keys()) {
-          if (each.selector == this)
-            throw new IllegalStateException("This service is registered here already.");
-        }
         int status = service.binding().serviceDescriptor(service.handle(), descriptor.address);
         RipcException.check(status);
         Key key =
             new Key(
                 this, service, attachment, nextKey.getAndIncrement(), descriptor.bytes.getInt(0));
-        keys.put(key.number, key);
-        service.keys().add(key);
-        epoll.add(key.descriptor, key.number);
+        add(key);
         return key;
       } finally {
         service.guard().leave();
@@ -179,11 +209,31 @@ public final class RipcSelector implements AutoCloseable {
     }
   }
 
-  private void remove(Key key) {
-    keys.remove(key.number);
+  private void add(Key key) {
+    keys.put(key.number, key);
+    key.service.keys().add(key);
+    try {
+      key.watch();
+    } catch (LastErrorException problem) {
+      key.end();
+      if (problem.getErrorCode() == LibC.EEXIST)
+        throw new IllegalStateException("This service is registered here already.");
+      throw RipcException.of(
+          Status.LIMIT,
+          "The service cannot be watched ("
+              + problem.getMessage()
+              + "): raise fs.epoll.max_user_watches.");
+    }
+    // It was closed meanwhile, and may not have seen this one.
+    if (!guard.isClosed()) return;
+    key.end();
+    throw closed();
+  }
+
+  private void unwatch(int descriptor) {
     if (!guard.tryEnter()) return;
     try {
-      epoll.remove(key.descriptor);
+      epoll.remove(descriptor);
     } finally {
       guard.leave();
     }
@@ -205,6 +255,16 @@ public final class RipcSelector implements AutoCloseable {
   }
 
   private List<Key> select(long nanos) throws InterruptedException {
+    if (!selecting.compareAndSet(false, true))
+      throw new IllegalStateException("Another thread selects: one at a time may.");
+    try {
+      return selectAlone(nanos);
+    } finally {
+      selecting.set(false);
+    }
+  }
+
+  private List<Key> selectAlone(long nanos) throws InterruptedException {
     if (Thread.interrupted()) throw new InterruptedException();
     boolean atOnce = false;
     for (Key key : keys.values()) {

@@ -21,9 +21,10 @@ final class Sender {
   private final Service service;
   private final Ripc ripc;
   private final NativeBinding binding;
-  // The lock is held from before a request is sent until its buffers are in here: its reply may be
-  // faster.
   private final Map<Long, ReturnBuffer[]> requests = new HashMap<>();
+  // Guarded by requests: where requests are being sent to. The reply of one may be received before
+  // its buffers are in there.
+  private final List<Long> beingSentTo = new ArrayList<>();
 
   Sender(Service service) {
     this.service = service;
@@ -90,7 +91,9 @@ final class Sender {
   /** Null: no room. */
   Ticket tryReply(Message to, Outgoing message) {
     MessageHandle handle = to.handle();
-    return handle == null ? trySend(to.source(), message) : sendAny(0, message, false, handle);
+    return handle == null
+        ? trySend(to.source(), message)
+        : sendAny(to.source().value(), message, false, handle);
   }
 
   private int sendPlain(long to, Outgoing message) {
@@ -166,34 +169,55 @@ final class Sender {
   }
 
   private int request(
-      long to, Outgoing message, int items, ReturnBuffer[] buffers, MessageHandle replyTo) {
-    synchronized (requests) {
-      int status = -1;
-      int attached = 0;
-      try {
-        for (; attached < buffers.length; ++attached) buffers[attached].attached();
-        status = call(to, message, items, replyTo);
-        if (status == 0) requests.put(message.request(), buffers);
-        return status;
-      } finally {
-        if (status != 0) for (int index = 0; index < attached; ++index) buffers[index].returned();
+      Long to, Outgoing message, int items, ReturnBuffer[] buffers, MessageHandle replyTo) {
+    int status = -1;
+    int attached = 0;
+    try {
+      for (; attached < buffers.length; ++attached) buffers[attached].attached();
+      synchronized (requests) {
+        beingSentTo.add(to);
       }
+      try {
+        status = call(to, message, items, replyTo);
+      } finally {
+        synchronized (requests) {
+          beingSentTo.remove(to);
+          if (status == 0) requests.put(message.request(), buffers);
+          requests.notifyAll();
+        }
+      }
+      return status;
+    } finally {
+      if (status != 0) for (int index = 0; index < attached; ++index) buffers[index].returned();
     }
   }
 
-  /** The buffers are the application's again; null if the request is unknown. */
-  ReturnBuffer[] requestAnswered(long request) {
+  /**
+   * The buffers are the application's again; null if the request is unknown.
+   *
+   * @param from who has answered; 0: nobody
+   */
+  ReturnBuffer[] requestAnswered(long request, long from) {
     ReturnBuffer[] buffers;
+    boolean interrupted = false;
     synchronized (requests) {
-      buffers = requests.remove(request);
+      while ((buffers = requests.remove(request)) == null && beingSentTo.contains(from)) {
+        // It was sent, so that the call that has done so is about to return.
+        try {
+          requests.wait();
+        } catch (InterruptedException later) {
+          interrupted = true;
+        }
+      }
     }
+    if (interrupted) Thread.currentThread().interrupt();
     if (buffers != null) for (ReturnBuffer buffer : buffers) buffer.returned();
     return buffers;
   }
 
   void cancelRequest(long request) {
     service.call(() -> binding.requestCancel(service.handle(), request));
-    requestAnswered(request);
+    requestAnswered(request, 0);
   }
 
   int sendMany(ServiceId to, Outgoing[] messages, int count) {

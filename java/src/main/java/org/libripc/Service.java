@@ -404,8 +404,8 @@ public final class Service implements AutoCloseable {
     return receiver.hasPrefetched();
   }
 
-  ReturnBuffer[] requestAnswered(long request) {
-    return sender.requestAnswered(request);
+  ReturnBuffer[] requestAnswered(long request, long from) {
+    return sender.requestAnswered(request, from);
   }
 
   ServiceId idOfPeer(long value) {
@@ -446,7 +446,7 @@ public final class Service implements AutoCloseable {
 
   private void destroy() {
     receiver.drop();
-    for (RipcSelector.Key key : keys) key.cancel();
+    for (RipcSelector.Key key : keys) key.end();
     binding.serviceUnregister(handle);
     ripc.windowsReturnedOf(this);
     sender.drop();

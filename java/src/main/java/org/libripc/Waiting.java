@@ -17,6 +17,10 @@ final class Waiting {
   // waits no longer.
   private static final long FIRST_LOOK = 20_000;
   private static final long PASS_ON = 1_000_000;
+  // Thread.interrupt() looks who is to be told, and only then sets the flag of the thread: who
+  // begins
+  // to wait in between sees neither. So a wait looks at the flag once more after this time.
+  private static final long SECOND_LOOK = 10_000_000;
 
   private final Service service;
   private final NativeBinding binding;
@@ -56,19 +60,25 @@ final class Waiting {
   private int run(Wait wait, long timeout) throws InterruptedException {
     if (Thread.interrupted()) throw new InterruptedException();
     long started = System.nanoTime();
-    for (; ; ) {
+    for (boolean first = true; ; first = false) {
       long left = timeout > 0 ? Math.max(0, timeout - (System.nanoTime() - started)) : timeout;
+      boolean part = first && (left == Layout.FOREVER || left > SECOND_LOOK);
       int result;
       waiting.incrementAndGet();
       hook.enter();
       try {
-        result = once(wait, left);
+        result = once(wait, part ? SECOND_LOOK : left);
       } finally {
         hook.leave();
         waiting.decrementAndGet();
       }
-      if (result != -Status.INTERRUPTED.code()) return result;
-      interrupted();
+      if (result == -Status.INTERRUPTED.code()) {
+        interrupted();
+      } else if (!part || result != -Status.TIMEOUT.code()) {
+        return result;
+      } else if (Thread.interrupted()) {
+        throw new InterruptedException();
+      }
     }
   }
 

@@ -42,7 +42,7 @@ class AllocationTest extends PairTest {
           "garbage, %s over %s, batch: %.2f bytes a message%n",
           Ripc.bindingName(), transport, bytes);
       // A receive that waits longer than its first look makes one small object.
-      double most = Ripc.bindingName().equals("jni") ? 2 : 200;
+      double most = Ripc.bindingName().equals("jni") ? 2 : 28;
       assertTrue(bytes <= (isShm() ? most : most + 40), bytes + " bytes for each message");
     }
   }
@@ -61,7 +61,7 @@ class AllocationTest extends PairTest {
     System.out.printf(
         "garbage, %s over %s, single: %.2f bytes a message%n",
         Ripc.bindingName(), transport, bytes);
-    assertTrue(
-        bytes <= (Ripc.bindingName().equals("jni") ? 250 : 500), bytes + " bytes for each message");
+    double most = Ripc.bindingName().equals("jni") ? 132 : 156;
+    assertTrue(bytes <= (isShm() ? most : most + 40), bytes + " bytes for each message");
   }
 }

@@ -27,20 +27,27 @@ class LoaderTest {
 
     public static void main(String[] arguments) {
       try {
+        if (arguments.length > 0) ServiceId.ofName(arguments[0]);
         System.out.print(Ripc.bindingName() + " " + Ripc.version());
       } catch (UnsatisfiedLinkError problem) {
         System.out.print(problem.getMessage());
+        if (arguments.length > 1) main(new String[] {arguments[1]});
       }
     }
   }
 
   private static String run(String... options) throws Exception {
+    return run(ProcessBuilder.Redirect.INHERIT, List.of(), options);
+  }
+
+  private static String run(
+      ProcessBuilder.Redirect errors, List<String> arguments, String... options) throws Exception {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
     command.addAll(List.of(options));
     command.addAll(List.of("-cp", PeerProcess.classPath(), Main.class.getName()));
-    Process process =
-        new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+    command.addAll(arguments);
+    Process process = new ProcessBuilder(command).redirectError(errors).start();
     String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
     assertEquals(0, process.waitFor());
     return said;
@@ -105,5 +112,33 @@ class LoaderTest {
     String nowhere =
         run("-Djava.io.tmpdir=" + directory.resolve("absent"), "-Djna.tmpdir=" + directory);
     assertTrue(nowhere.contains("java.io.tmpdir"), nowhere);
+  }
+
+  @Test
+  void jnaThatDoesNotLoadSaysSoEachTimeWhateverIsCalledFirst() throws Exception {
+    String said =
+        run(
+            ProcessBuilder.Redirect.INHERIT,
+            List.of("a name", "another name"),
+            "-Djna.nounpack=true",
+            "-Djna.nosys=true",
+            "-Djna.boot.library.path=" + directory);
+    String sentence = "JNA's own library does not load";
+    assertTrue(said.startsWith(sentence) && said.lastIndexOf(sentence) > 0, said);
+    assertTrue(said.contains("jna.tmpdir"), said);
+  }
+
+  @Test
+  void jniThatDoesNotLoadIsLogged() throws Exception {
+    copyOf("libripc.so");
+    Files.writeString(directory.resolve("libripc-jni.so"), "no library");
+    Path log = directory.resolve("log");
+    String binding =
+        run(
+            ProcessBuilder.Redirect.to(log.toFile()),
+            List.of(),
+            "-Dorg.libripc.library.path=" + directory);
+    assertEquals("jna " + Ripc.version(), binding);
+    assertTrue(Files.readString(log).contains("libripc-jni.so"), Files.readString(log));
   }
 }

@@ -64,6 +64,16 @@ final class PeerProcess implements AutoCloseable {
     }
   }
 
+  /** SIGSTOP: it lives, and does nothing any more. */
+  void stop() {
+    try {
+      if (new ProcessBuilder("kill", "-STOP", String.valueOf(process.pid())).start().waitFor() != 0)
+        throw new IllegalStateException("it does not stop");
+    } catch (IOException | InterruptedException problem) {
+      throw new IllegalStateException(problem);
+    }
+  }
+
   /** SIGKILL, and waits until it is gone. */
   void kill() {
     process.destroyForcibly();

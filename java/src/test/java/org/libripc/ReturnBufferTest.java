@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.ByteBuffer;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 
 /** Requests with return buffers, and their replies. */
@@ -86,6 +87,72 @@ class ReturnBufferTest extends PairTest {
       assertEquals(0, answer.inReplyTo());
       assertEquals(pattern(50_000, 3), answer.item(0));
     }
+  }
+
+  @Test
+  void aReplyIsReceivedWhileAnotherRequestIsConnecting() throws Exception {
+    try (PeerProcess stopped = peer();
+        Ripc patient = context(options -> options.resolveTimeout(4, TimeUnit.SECONDS))) {
+      assertEquals("OK", stopped.call("register", "77"));
+      stopped.stop();
+      Service asking = patient.register();
+      asking.send(
+          server.id(), new Outgoing().attach(new ReturnBuffer(ByteBuffer.allocateDirect(100))));
+      ReturnBuffer other = new ReturnBuffer(ByteBuffer.allocateDirect(100));
+      Thread connecting =
+          thread(
+              () ->
+                  assertThrows(
+                      RipcException.class,
+                      () -> asking.send(ServiceId.of(77), new Outgoing().attach(other))));
+      assertTrue(eventually(other::isAttached));
+      try (Message asked = receive(server)) {
+        server.reply(asked, new Outgoing().addReturn(bytes("here"), 0));
+      }
+      try (Message answer = receive(asking)) {
+        assertEquals("here", text(answer.item(0)));
+        assertEquals(ViewKind.RETURNED, answer.kind(0));
+      }
+      assertTrue(connecting.isAlive(), "it does not know yet");
+      stopped.kill();
+      connecting.join();
+      assertFalse(other.isAttached());
+    }
+  }
+
+  @Test
+  void manyThreadsSendRequestsWhileOneReceivesTheReplies() throws Exception {
+    int each = 500;
+    Thread answering =
+        thread(
+            () -> {
+              for (int count = 0; count < 3 * each; ++count) {
+                try (Message asked = receive(server)) {
+                  server.reply(asked, new Outgoing().addReturn(bytes("answer"), 0));
+                }
+              }
+            });
+    Thread[] asking = new Thread[3];
+    for (int number = 0; number < asking.length; ++number) {
+      asking[number] =
+          thread(
+              () -> {
+                ReturnBuffer buffer = new ReturnBuffer(ByteBuffer.allocateDirect(100));
+                Outgoing request = new Outgoing().attach(buffer);
+                for (int count = 0; count < each; ++count) {
+                  client.send(server.id(), request, LIMIT, TimeUnit.SECONDS);
+                  while (buffer.isAttached()) Thread.onSpinWait();
+                }
+              });
+    }
+    for (int count = 0; count < 3 * each; ++count) {
+      try (Message answer = receive(client)) {
+        assertTrue(answer.inReplyTo() != 0);
+        assertEquals("answer", text(answer.item(0)));
+      }
+    }
+    answering.join();
+    for (Thread thread : asking) thread.join();
   }
 
   @Test

@@ -10,7 +10,9 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 
 /** Full peers and waiting for room; many services waited on by one thread. */
@@ -238,5 +240,68 @@ class SelectorTest extends PairTest {
     selector.close();
     selector.wakeup();
     assertNull(client.poll(), "the service goes on");
+  }
+
+  @Test
+  void oneThreadAtATimeSelects() throws Exception {
+    try (RipcSelector selector = RipcSelector.open()) {
+      AtomicInteger refused = new AtomicInteger();
+      ThrowingRunnable select =
+          () -> {
+            try {
+              selector.select();
+            } catch (IllegalStateException second) {
+              refused.incrementAndGet();
+            }
+          };
+      Thread one = thread(select);
+      Thread other = thread(select);
+      assertTrue(eventually(() -> refused.get() == 1));
+      selector.wakeup();
+      one.join();
+      other.join();
+      assertEquals(1, refused.get());
+    }
+  }
+
+  /** The descriptor of a service that is closed may be another one's at once. */
+  @Test
+  void aKeyThatIsCancelledWhileItsServiceIsClosedTouchesNoOtherService() throws Exception {
+    try (RipcSelector selector = RipcSelector.open()) {
+      for (int round = 0; round < 300; ++round) {
+        Service ending = clientContext.register();
+        RipcSelector.Key key = selector.register(ending, null);
+        Thread closer = thread(ending::close);
+        Thread canceller = thread(key::cancel);
+        Service next = serverContext.register();
+        selector.register(next, "next");
+        closer.join();
+        canceller.join();
+        assertTrue(key.isCancelled());
+        assertNull(next.poll());
+        client.send(next.id(), bytes("hello"));
+        assertFalse(selector.select(LIMIT, TimeUnit.SECONDS).isEmpty(), "round " + round);
+        assertEquals("hello", receiveText(next));
+        next.close();
+      }
+      assertTrue(selector.keys().isEmpty());
+    }
+  }
+
+  @Test
+  void aServiceThatIsRegisteredTwiceStaysRegisteredOnce() throws Exception {
+    try (RipcSelector selector = RipcSelector.open()) {
+      RipcSelector.Key key = selector.register(server, null);
+      for (int count = 0; count < 3; ++count)
+        assertThrows(IllegalStateException.class, () -> selector.register(server, null));
+      assertEquals(Set.of(key), selector.keys());
+      assertEquals(Set.of(key), server.keys());
+      key.cancel();
+      key.cancel();
+      assertEquals(Set.of(), server.keys());
+      selector.register(server, null);
+      client.send(server.id(), bytes("hello"));
+      assertFalse(selector.select(LIMIT, TimeUnit.SECONDS).isEmpty());
+    }
   }
 }

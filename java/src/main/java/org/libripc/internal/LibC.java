@@ -21,6 +21,7 @@ public final class LibC {
   public static final int EFD_CLOEXEC = 02000000;
   public static final int EFD_NONBLOCK = 04000;
   public static final int EINTR = 4;
+  public static final int EEXIST = 17;
 
   public static native int epoll_create1(int flags) throws LastErrorException;
 

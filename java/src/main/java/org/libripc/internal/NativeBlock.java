@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.internal;
 
-import com.sun.jna.Native;
-import com.sun.jna.Pointer;
 import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -24,7 +22,7 @@ public final class NativeBlock {
     // Of 0 bytes too there is an address; a negative size is an overflow, which is refused here.
     int room = size == 0 ? 1 : size;
     bytes = ByteBuffer.allocateDirect(room).order(ByteOrder.nativeOrder());
-    address = Pointer.nativeValue(Native.getDirectBufferPointer(bytes));
+    address = Binding.get().addressOf(bytes);
   }
 
   /** A C string; null stays null. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.internal;
 
+import com.sun.jna.Native;
 import com.sun.jna.NativeLibrary;
 import java.io.IOException;
 import java.io.InputStream;
@@ -35,10 +36,24 @@ final class NativeLoader {
       throw new UnsatisfiedLinkError(
           "libripc runs on 64-bit Linux, on x86-64 and ARM; this JVM is for " + system + ".");
     }
+    loadJna();
     String path = System.getProperty(PATH_PROPERTY, "");
     if (!path.isEmpty())
       return loadFrom(directoryOf(Path.of(path)), wanted, PATH_PROPERTY + "=" + path);
     return loadFromJar("META-INF/native/linux-" + System.getProperty("os.arch"), wanted);
+  }
+
+  private static void loadJna() {
+    try {
+      Native.getNativeSize(long.class);
+    } catch (UnsatisfiedLinkError | NoClassDefFoundError problem) {
+      throw linkError(
+          "JNA's own library does not load: "
+              + problem.getMessage()
+              + ". JNA (net.java.dev.jna:jna) must be on the class path, and java.io.tmpdir or jna.tmpdir a directory"
+              + " that is writable and not mounted noexec.",
+          problem);
+    }
   }
 
   private static Path directoryOf(Path path) {
@@ -124,7 +139,18 @@ final class NativeLoader {
       System.load(jni.toAbsolutePath().toString());
       return new JniBinding(library);
     } catch (UnsatisfiedLinkError problem) {
-      if (wanted.isEmpty()) return new JnaBinding(library);
+      if (wanted.isEmpty()) {
+        System.getLogger("org.libripc")
+            .log(
+                System.Logger.Level.WARNING,
+                JNI_LIBRARY
+                    + " ("
+                    + origin
+                    + ") does not load: "
+                    + problem.getMessage()
+                    + ". JNA does its work, at several times the cost for each message.");
+        return new JnaBinding(library);
+      }
       throw linkError(
           JNI_LIBRARY
               + " ("
