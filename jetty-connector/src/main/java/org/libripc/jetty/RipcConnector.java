@@ -120,6 +120,15 @@ public final class RipcConnector extends AbstractConnector {
     return started == null ? null : started.service().id();
   }
 
+  /**
+   * How many bytes above {@code shortLimit} were copied to be sent, since the start: answers on the
+   * heap, and those up to {@code copyLimit} ({@link StreamOptions}).
+   */
+  public long getCopiedBytes() {
+    Multiplexer started = multiplexer;
+    return started == null ? 0 : started.copiedBytes();
+  }
+
   /** The context. */
   @Override
   public Ripc getTransport() {
