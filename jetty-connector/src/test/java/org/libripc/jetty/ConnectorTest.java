@@ -473,6 +473,47 @@ class ConnectorTest extends HttpPairTest {
   }
 
   @Test
+  void connectionsThatAreBeingAcceptedCountForTheLimit() throws Exception {
+    contextOptions = Ripc.builder().resolveTimeout(3 * LIMIT, TimeUnit.SECONDS);
+    CompletableFuture<Process> process = new CompletableFuture<>();
+    CountDownLatch asked = new CountDownLatch(1);
+    Set<ServiceId> friends = ConcurrentHashMap.newKeySet();
+    start(
+        OK,
+        changed -> {
+          RipcConnector ripc = (RipcConnector) changed;
+          ripc.setMaxConnections(1);
+          ripc.setAccess(
+              id -> {
+                if (!friends.contains(id)) {
+                  signal(process.join(), "STOP");
+                  asked.countDown();
+                }
+                return true;
+              });
+        });
+    friends.add(ripcClient.getServiceId());
+    process.complete(fetcher("/ 1 1 0 any\n"));
+    try {
+      assertTrue(asked.await(LIMIT, TimeUnit.SECONDS), "it connects");
+      ExecutionException refused =
+          assertThrows(ExecutionException.class, () -> request("/").send());
+      assertTrue(refused.getMessage().contains("as many connections"), refused.getMessage());
+    } finally {
+      process.join().destroyForcibly().waitFor();
+    }
+    assertTrue(eventually(() -> answers()), "there is room when it is given up");
+  }
+
+  private boolean answers() {
+    try {
+      return request("/").send().getStatus() == 200;
+    } catch (Exception refused) {
+      return false;
+    }
+  }
+
+  @Test
   void whatOneConnectionLeavesUnreadTakesNoMessagesFromTheOthers() throws Exception {
     int size = 2_000;
     CountDownLatch go = new CountDownLatch(1);
