@@ -97,6 +97,7 @@ final class Multiplexer extends ContainerLifeCycle {
   private volatile boolean running;
   private int sinceRoom;
   private final LongAdder returnedParts = new LongAdder();
+  private final LongAdder copiedBytes = new LongAdder();
 
   /** Takes over the service. Null as the acceptor: nobody may connect to it. */
   Multiplexer(
@@ -193,6 +194,15 @@ final class Multiplexer extends ContainerLifeCycle {
 
   long returnedParts() {
     return returnedParts.sum();
+  }
+
+  /** Bytes of a writer go by a copy in memory of their own. */
+  void copied(long bytes) {
+    copiedBytes.add(bytes);
+  }
+
+  long copiedBytes() {
+    return copiedBytes.sum();
   }
 
   RegisteredBuffer lease(int size) {

@@ -188,6 +188,7 @@ final class Outbound {
         if (parts.bytes() > LARGEST_PULLED) parts = parts(buffers, from, LARGEST_PULLED);
         flight = new Flight(parts.bytes(), true);
         copy = multiplexer.lease((int) parts.bytes());
+        multiplexer.copied(parts.bytes());
         message.add(parts.copyTo(copy.buffer()), ItemKind.LONG);
       } else {
         flight = new Flight(parts.bytes(), false);

@@ -2,6 +2,10 @@
 package org.libripc.jetty;
 
 import java.io.IOException;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
 import java.util.Objects;
 import java.util.function.Predicate;
 import org.eclipse.jetty.io.ByteBufferPool;
@@ -44,6 +48,10 @@ public final class RipcConnector extends AbstractConnector {
   private int maxConnections = DEFAULT_MAX_CONNECTIONS;
   private StreamOptions options = StreamOptions.DEFAULT;
   private volatile Multiplexer multiplexer;
+  // Those of clients to which the way is being looked for. Guarded by itself.
+  private final Map<ServiceId, List<Opening>> openings = new HashMap<>();
+
+  private record Opening(RipcEndPoint endPoint, Message message, Frame frame) {}
 
   /**
    * With a random ID, unless {@link #setServiceName} or {@link #setServiceNumber} says otherwise.
@@ -120,6 +128,15 @@ public final class RipcConnector extends AbstractConnector {
     return started == null ? null : started.service().id();
   }
 
+  /**
+   * How many bytes above {@code shortLimit} were copied to be sent, since the start: answers on the
+   * heap, and those up to {@code copyLimit} ({@link StreamOptions}).
+   */
+  public long getCopiedBytes() {
+    Multiplexer started = multiplexer;
+    return started == null ? 0 : started.copiedBytes();
+  }
+
   /** The context. */
   @Override
   public Ripc getTransport() {
@@ -169,10 +186,23 @@ public final class RipcConnector extends AbstractConnector {
     } else if (multiplexer.connections() >= maxConnections) {
       reason = Frame.Reason.LIMIT;
     }
-    if (reason == Frame.Reason.NONE) return () -> accept(client, number, message, frame);
-    message.close();
-    multiplexer.refuse(client, number, reason);
-    return null;
+    if (reason != Frame.Reason.NONE) {
+      message.close();
+      multiplexer.refuse(client, number, reason);
+      return null;
+    }
+    RipcEndPoint endPoint = new RipcEndPoint(multiplexer, client, number, false, new Closing());
+    multiplexer.add(endPoint); // it counts from now on
+    Opening opening = new Opening(endPoint, message, frame);
+    synchronized (openings) {
+      List<Opening> others = openings.get(client);
+      if (others != null) {
+        others.add(opening);
+        return null;
+      }
+      openings.put(client, new ArrayList<>(List.of(opening)));
+    }
+    return () -> accept(client);
   }
 
   private static boolean isSlow(RipcException problem) {
@@ -190,37 +220,57 @@ public final class RipcConnector extends AbstractConnector {
     }
   }
 
-  private void accept(ServiceId client, int number, Message message, Frame frame) {
-    RipcEndPoint endPoint = new RipcEndPoint(multiplexer, client, number, false, new Closing());
+  // One thread looks for the way to a client, however many connections that wants meanwhile.
+  private void accept(ServiceId client) {
+    Integer path = null;
+    RuntimeException gone = null;
     try {
-      endPoint.out().path(pathTo(client));
-    } catch (RipcException gone) {
-      if (isSlow(gone)) {
+      path = pathTo(client);
+    } catch (RuntimeException problem) {
+      gone = problem;
+      if (problem instanceof RipcException slow && isSlow(slow)) {
         LOG.warn("{} asked for a connection and does not answer", client, gone);
       } else {
         LOG.debug("{} is gone", client, gone);
       }
+    }
+    List<Opening> found;
+    synchronized (openings) {
+      found = openings.remove(client);
+    }
+    for (Opening each : found) {
+      if (path != null) {
+        accept(each, path);
+      } else {
+        each.message.close();
+        each.endPoint.fail(new IOException(gone));
+        each.endPoint.close(gone);
+      }
+    }
+  }
+
+  private void accept(Opening opening, int path) {
+    RipcEndPoint endPoint = opening.endPoint;
+    Message message = opening.message;
+    if (!endPoint.isOpen()) {
       message.close();
       return;
     }
-    if (!multiplexer.add(endPoint)) {
-      message.close();
-      return;
-    }
+    endPoint.out().path(path);
     endPoint.setIdleTimeout(getIdleTimeout());
     try {
       Connection connection = getDefaultConnectionFactory().newConnection(this, endPoint);
       endPoint.setConnection(connection);
       endPoint.onOpen();
       onEndPointOpened(endPoint);
-      endPoint.opened(message, frame);
+      endPoint.opened(message, opening.frame);
       connection.onOpen();
     } catch (Throwable problem) {
-      multiplexer.refuse(client, number, Frame.Reason.ABORTED);
+      LOG.warn("A connection of {} cannot be made", endPoint.peer(), problem);
+      multiplexer.refuse(endPoint.peer(), endPoint.number(), Frame.Reason.ABORTED);
       endPoint.fail(new IOException(problem));
       endPoint.close(problem);
       message.close();
-      throw problem;
     }
   }
 

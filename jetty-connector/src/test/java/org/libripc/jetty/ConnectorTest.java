@@ -10,6 +10,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
@@ -34,9 +36,12 @@ import org.eclipse.jetty.server.Handler;
 import org.eclipse.jetty.server.HttpConnectionFactory;
 import org.eclipse.jetty.server.Request;
 import org.eclipse.jetty.server.Response;
+import org.eclipse.jetty.server.handler.ResourceHandler;
 import org.eclipse.jetty.util.BufferUtil;
 import org.eclipse.jetty.util.Callback;
+import org.eclipse.jetty.util.resource.ResourceFactory;
 import org.eclipse.jetty.util.thread.QueuedThreadPool;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -49,6 +54,7 @@ import org.libripc.Service;
 import org.libripc.ServiceId;
 
 /** What only libripc has: who may connect, registered memory, peers that break the protocol. */
+@Tag("jna")
 @ParameterizedClass(name = "{0}")
 @ValueSource(strings = {"shm", "socket"})
 class ConnectorTest extends HttpPairTest {
@@ -209,12 +215,11 @@ class ConnectorTest extends HttpPairTest {
     assertEquals(0, ripcClient.getConnections());
   }
 
-  // Ends when a peer that does not answer is given up: not before the test.
-  private RipcBuilder patient = Ripc.builder();
+  private RipcBuilder contextOptions = Ripc.builder();
 
   @Override
   RipcBuilder options() {
-    return patient;
+    return contextOptions;
   }
 
   private static void signal(Process process, String name) {
@@ -227,7 +232,7 @@ class ConnectorTest extends HttpPairTest {
 
   @Test
   void aStoppedClientThatIsRefusedHoldsUpNobodyElse() throws Exception {
-    patient = Ripc.builder().resolveTimeout(3 * LIMIT, TimeUnit.SECONDS);
+    contextOptions = Ripc.builder().resolveTimeout(3 * LIMIT, TimeUnit.SECONDS);
     CompletableFuture<Process> process = new CompletableFuture<>();
     CountDownLatch asked = new CountDownLatch(1);
     Set<ServiceId> friends = ConcurrentHashMap.newKeySet();
@@ -321,20 +326,53 @@ class ConnectorTest extends HttpPairTest {
             return true;
           }
         });
-    client.setResponseBufferSize(1 << 20);
-    long before = serverContext.poolStatistics().leases();
-    HttpTest test = new HttpTest();
-    assertArrayEquals(pattern(size, 5), test.send(request("/")).getContent());
+    assertArrayEquals(pattern(size, 5), new HttpTest().send(request("/")).getContent());
     assertTrue(used.get() instanceof RipcByteBufferPool);
-    // One of the handler's, and small ones: nowhere a second one of this size.
+    assertEquals(0, ((RipcConnector) connector).getCopiedBytes());
+  }
+
+  @Test
+  void whatLiesOnTheHeapIsCopiedOnce() throws Exception {
+    int size = 4_000_000;
+    start(
+        new Handler.Abstract() {
+          @Override
+          public boolean handle(Request request, Response response, Callback callback) {
+            response.write(true, ByteBuffer.wrap(pattern(size, 5)), callback);
+            return true;
+          }
+        });
+    assertArrayEquals(pattern(size, 5), new HttpTest().send(request("/")).getContent());
+    long copied = ((RipcConnector) connector).getCopiedBytes();
+    assertTrue(copied >= size && copied < size + 10_000, copied + " bytes were copied");
+  }
+
+  @Test
+  void aCachedFileIsRegisteredOnceAndSentWithoutACopy() throws Exception {
+    int size = StreamOptions.DEFAULT.copyLimit() + 50_000;
+    Path files = Files.createDirectory(directory.resolve("files"));
+    Files.write(files.resolve("file"), pattern(size, 1));
+    ResourceHandler resources = new ResourceHandler();
+    resources.setBaseResource(ResourceFactory.root().newResource(files));
+    start(resources);
+    HttpTest test = new HttpTest();
+    assertArrayEquals(pattern(size, 1), test.send(request("/file")).getContent());
+    long copied = ((RipcConnector) connector).getCopiedBytes();
     long leased = serverContext.poolStatistics().leased();
-    assertTrue(leased < 2L * size, leased + " bytes");
-    assertTrue(serverContext.poolStatistics().leases() >= before);
+    for (int count = 0; count < 20; ++count) {
+      assertArrayEquals(pattern(size, 1), test.send(request("/file")).getContent());
+    }
+    assertEquals(copied, ((RipcConnector) connector).getCopiedBytes());
+    long more = serverContext.poolStatistics().leased() - leased;
+    assertTrue(more < size, more + " bytes were leased for requests after the first");
   }
 
   @Test
   void memoryComesBackWhenTheConnectionIsOver() throws Exception {
+    contextOptions = Ripc.builder().keepReleased(0);
     start(new HttpTest.Echo());
+    long leaks = Ripc.leaksReported();
+    long before = serverContext.poolStatistics().leased();
     for (int round = 0; round < 20; ++round) {
       byte[] body = pattern(900_000, round);
       assertEquals(
@@ -345,8 +383,49 @@ class ConnectorTest extends HttpPairTest {
               .send()
               .getStatus());
     }
-    long leased = serverContext.poolStatistics().leased();
-    assertTrue(leased < 40_000_000, leased + " bytes are leased");
+    client.stop();
+    assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()));
+    assertTrue(
+        eventually(() -> leasedAfterCollection() <= before),
+        () -> before + " bytes before, then " + serverContext.poolStatistics());
+    assertEquals(leaks, Ripc.leaksReported());
+  }
+
+  @Test
+  void sixtyFourServicesAtOnceGetTheirOwn() throws Exception {
+    start(new HttpTest.Echo());
+    List<RipcClient> services = new ArrayList<>();
+    List<CompletableFuture<ContentResponse>> all = new ArrayList<>();
+    try {
+      for (int number = 0; number < 64; ++number) {
+        RipcClient service = new RipcClient(clientContext);
+        services.add(service);
+        service.setExecutor(client.getExecutor());
+        service.setScheduler(client.getScheduler());
+        service.start();
+      }
+      for (int round = 0; round < 4; ++round) {
+        all.clear();
+        for (int number = 0; number < 64; ++number) {
+          var request = client.newRequest(url("/")).timeout(LIMIT, TimeUnit.SECONDS);
+          request.method(HttpMethod.POST).transport(services.get(number).transport(SERVICE));
+          request.body(new BytesRequestContent(pattern(round % 2 == 0 ? 2_000 : 150_000, number)));
+          all.add(new CompletableResponseListener(request).send());
+        }
+        for (int number = 0; number < 64; ++number) {
+          byte[] content = all.get(number).get(2 * LIMIT, TimeUnit.SECONDS).getContent();
+          assertArrayEquals(pattern(round % 2 == 0 ? 2_000 : 150_000, number), content);
+        }
+      }
+      assertEquals(
+          64,
+          connector.getConnectedEndPoints().stream()
+              .map(each -> ((RipcAddress) each.getRemoteSocketAddress()).service())
+              .distinct()
+              .count());
+    } finally {
+      for (RipcClient each : services) each.stop(); // before the threads they share
+    }
   }
 
   @Test
@@ -390,6 +469,47 @@ class ConnectorTest extends HttpPairTest {
     try (RawConnection good = raw()) {
       good.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
       assertTrue(good.readUntil("\r\n\r\n").startsWith("HTTP/1.1 200"));
+    }
+  }
+
+  @Test
+  void connectionsThatAreBeingAcceptedCountForTheLimit() throws Exception {
+    contextOptions = Ripc.builder().resolveTimeout(3 * LIMIT, TimeUnit.SECONDS);
+    CompletableFuture<Process> process = new CompletableFuture<>();
+    CountDownLatch asked = new CountDownLatch(1);
+    Set<ServiceId> friends = ConcurrentHashMap.newKeySet();
+    start(
+        OK,
+        changed -> {
+          RipcConnector ripc = (RipcConnector) changed;
+          ripc.setMaxConnections(1);
+          ripc.setAccess(
+              id -> {
+                if (!friends.contains(id)) {
+                  signal(process.join(), "STOP");
+                  asked.countDown();
+                }
+                return true;
+              });
+        });
+    friends.add(ripcClient.getServiceId());
+    process.complete(fetcher("/ 1 1 0 any\n"));
+    try {
+      assertTrue(asked.await(LIMIT, TimeUnit.SECONDS), "it connects");
+      ExecutionException refused =
+          assertThrows(ExecutionException.class, () -> request("/").send());
+      assertTrue(refused.getMessage().contains("as many connections"), refused.getMessage());
+    } finally {
+      process.join().destroyForcibly().waitFor();
+    }
+    assertTrue(eventually(() -> answers()), "there is room when it is given up");
+  }
+
+  private boolean answers() {
+    try {
+      return request("/").send().getStatus() == 200;
+    } catch (Exception refused) {
+      return false;
     }
   }
 

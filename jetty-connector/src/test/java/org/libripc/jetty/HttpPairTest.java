@@ -200,6 +200,12 @@ abstract class HttpPairTest {
     if (serverContext != null) serverContext.close();
   }
 
+  /** Of the server. What was given back is, where no buffers are kept, when no one can reach it. */
+  long leasedAfterCollection() {
+    System.gc();
+    return serverContext.poolStatistics().leased();
+  }
+
   static byte[] pattern(int size, long seed) {
     byte[] bytes = new byte[size];
     new Random(seed).nextBytes(bytes);

@@ -12,6 +12,10 @@ import org.eclipse.jetty.client.BytesRequestContent;
 import org.eclipse.jetty.client.CompletableResponseListener;
 import org.eclipse.jetty.client.ContentResponse;
 import org.eclipse.jetty.http.HttpMethod;
+import org.eclipse.jetty.http.content.FileMappingHttpContentFactory;
+import org.eclipse.jetty.http.content.HttpContent;
+import org.eclipse.jetty.http.content.ResourceHttpContentFactory;
+import org.eclipse.jetty.io.ByteBufferPool;
 import org.eclipse.jetty.io.Content;
 import org.eclipse.jetty.server.Handler;
 import org.eclipse.jetty.server.Request;
@@ -55,10 +59,38 @@ class HttpTest extends HttpPairTest {
   }
 
   @Test
-  void filesAreServedFromTheCacheAndWithoutIt() throws Exception {
+  void filesAreServedFromTheCache() throws Exception {
+    filesAreServed(new ResourceHandler());
+  }
+
+  @Test
+  void filesAreServedWithoutTheCache() throws Exception {
+    filesAreServed(
+        new ResourceHandler() {
+          @Override
+          protected HttpContent.Factory newHttpContentFactory(ByteBufferPool.Sized pool) {
+            return new ResourceHttpContentFactory(getBaseResource(), getMimeTypes(), pool);
+          }
+        });
+  }
+
+  @Test
+  void filesAreServedFromMappings() throws Exception {
+    filesAreServed(
+        new ResourceHandler() {
+          @Override
+          protected HttpContent.Factory newHttpContentFactory(ByteBufferPool.Sized pool) {
+            return new FileMappingHttpContentFactory(
+                new ResourceHttpContentFactory(getBaseResource(), getMimeTypes(), pool),
+                1000,
+                2 << 20); // a large file has several
+          }
+        });
+  }
+
+  private void filesAreServed(ResourceHandler resources) throws Exception {
     Path files = Files.createDirectory(directory.resolve("files"));
     for (int size : SIZES) Files.write(files.resolve("f" + size), pattern(size, size));
-    ResourceHandler resources = new ResourceHandler();
     resources.setBaseResource(ResourceFactory.root().newResource(files));
     start(resources);
     for (int round = 0; round < 3; ++round) {

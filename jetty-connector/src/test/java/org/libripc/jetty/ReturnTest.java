@@ -14,11 +14,13 @@ import org.eclipse.jetty.server.Handler;
 import org.eclipse.jetty.server.Request;
 import org.eclipse.jetty.server.Response;
 import org.eclipse.jetty.util.Callback;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Clients that offer return buffers, and servers that use them. */
+@Tag("jna")
 @ParameterizedClass(name = "{0}")
 @ValueSource(strings = {"shm", "socket"})
 class ReturnTest extends HttpPairTest {
