@@ -77,8 +77,13 @@ class SessionTransport : public spi::Transport {
   // Any thread. A link to a service of the peer.
   virtual Result<std::shared_ptr<LinkChannel>> open_link(const SessionPointer& session, ripc_service_id id,
                                                          Deadline deadline);
-  // The peer wants a link over datagrams of a device, to a service that takes one more: its end, which is in the port
-  // then, and what the peer is told but for request, link and incarnation. With the transport's mutex held.
+  // The peer wants a link over datagrams of a device. What may take a moment is done here, without locks held. Not
+  // RIPC_OK: it is refused.
+  virtual Status prepare_datagrams(const SessionPointer&, const wire::session::OpenDatagram&) {
+    return RIPC_UNSUPPORTED;
+  }
+  // Then, that takes one more: the end of the link, which is in the port afterwards, and what the peer is told but
+  // for request, link and incarnation. With the transport's mutex held.
   // RIPC_UNSUPPORTED: it should ask for UDP.
   virtual Result<std::pair<std::shared_ptr<LinkSource>, wire::session::DatagramOpened>> accept_datagrams(
       const SessionPointer&, const wire::session::OpenDatagram&, UdpPort&) {

@@ -55,44 +55,38 @@ Status DatagramSender::make() {
 
 DatagramSender::~DatagramSender() {
   if (watching_) loop_.remove(queue_->fd());
-  for (const auto& [address, handle] : handles_) (void)registrar_->device()->library->destroy_ah(handle);
-  for (ibv_ah* handle : group_handles_) (void)registrar_->device()->library->destroy_ah(handle);
 }
 
 // ---- Routes --------------------------------------------------------------------------------------------------
 
-Result<DatagramRoute> DatagramSender::route(const DatagramAddress& address) {
-  const std::lock_guard lock(routes_mutex_);
-  ibv_ah*& handle = handles_[{address.gid, address.lid}];
-  if (handle == nullptr) {
-    ibv_ah_attr attributes{};
-    attributes.port_num = port_.number;
-    attributes.dlid = static_cast<std::uint16_t>(address.lid);
-    // Within a subnet of InfiniBand a LID is enough.
-    constexpr std::size_t kPrefix = 8;
-    attributes.is_global =
-        port_.ethernet || address.lid == 0 || std::memcmp(port_.gid.raw, address.gid.data(), kPrefix) != 0 ? 1 : 0;
-    std::memcpy(attributes.grh.dgid.raw, address.gid.data(), address.gid.size());
-    attributes.grh.sgid_index = port_.gid_index;
-    attributes.grh.hop_limit = kHops;
-    handle = registrar_->device()->library->create_ah(registrar_->device()->pd, &attributes);
-    if (handle == nullptr) {
-      const int error = errno;
-      handles_.erase({address.gid, address.lid});
-      return Status(RIPC_PEER_DEAD, "The device " + registrar_->device()->name + " finds no way to the peer (" +
-                                        std::strerror(error) + "): check the addresses with `ripc doctor`.");
-    }
-  }
-  return DatagramRoute{.handle = handle, .queue_pair = address.queue_pair, .queue_key = address.queue_key};
+// Null, and errno.
+AddressHandle DatagramSender::create_handle(ibv_ah_attr& way) {
+  ibv_ah* const handle = registrar_->device()->library->create_ah(registrar_->device()->pd, &way);
+  if (handle == nullptr) return nullptr;
+  return AddressHandle(handle,
+                       [device = registrar_->device()](ibv_ah* gone) { (void)device->library->destroy_ah(gone); });
+}
+
+Result<AddressHandle> DatagramSender::find_way(const wire::session::Gid& gid, std::uint32_t lid) {
+  ibv_ah_attr attributes{};
+  attributes.port_num = port_.number;
+  attributes.dlid = static_cast<std::uint16_t>(lid);
+  // Within a subnet of InfiniBand a LID is enough.
+  constexpr std::size_t kPrefix = 8;
+  attributes.is_global = port_.ethernet || lid == 0 || std::memcmp(port_.gid.raw, gid.data(), kPrefix) != 0 ? 1 : 0;
+  std::memcpy(attributes.grh.dgid.raw, gid.data(), gid.size());
+  attributes.grh.sgid_index = port_.gid_index;
+  attributes.grh.hop_limit = kHops;
+  if (AddressHandle handle = create_handle(attributes)) return handle;
+  return Status(RIPC_PEER_DEAD, "The device " + registrar_->device()->name + " finds no way to the peer (" +
+                                    std::strerror(errno) + "): check the addresses with `ripc doctor`.");
 }
 
 Result<DatagramRoute> DatagramSender::route_to_group(ibv_ah_attr way, std::uint32_t queue_pair,
                                                      std::uint32_t queue_key) {
-  ibv_ah* const handle = registrar_->device()->library->create_ah(registrar_->device()->pd, &way);
-  if (handle == nullptr) return system_error(errno, "ibv_create_ah", "see `ripc doctor`");
-  const std::lock_guard lock(routes_mutex_);
-  group_handles_.push_back(handle);
-  return DatagramRoute{.handle = handle, .queue_pair = queue_pair, .queue_key = queue_key};
+  AddressHandle handle = create_handle(way);
+  if (!handle) return system_error(errno, "ibv_create_ah", "see `ripc doctor`");
+  return DatagramRoute{.handle = std::move(handle), .queue_pair = queue_pair, .queue_key = queue_key};
 }
 
 // ---- Sending -------------------------------------------------------------------------------------------------
@@ -130,13 +124,15 @@ bool DatagramSender::has_room() noexcept {
   return reap_locked(1);
 }
 
-void DatagramSender::prepare_locked(ibv_send_wr& request, const DatagramRoute& route,
-                                    std::uint64_t number) const noexcept {
+void DatagramSender::prepare_locked(ibv_send_wr& request, const DatagramRoute& route, std::uint64_t number) noexcept {
+  // Mostly it is the same as before.
+  AddressHandle& handle = in_use_[number % kSends];
+  if (handle != route.handle) handle = route.handle;
   request = {};
   request.wr_id = number;
   request.opcode = IBV_WR_SEND;
   if ((number + 1) % kSignalEvery == 0) request.send_flags = IBV_SEND_SIGNALED;
-  request.wr.ud = {.ah = route.handle, .remote_qpn = route.queue_pair, .remote_qkey = route.queue_key};
+  request.wr.ud = {.ah = handle.get(), .remote_qpn = route.queue_pair, .remote_qkey = route.queue_key};
 }
 
 bool DatagramSender::post_locked(ibv_send_wr& first, std::uint32_t count) noexcept {

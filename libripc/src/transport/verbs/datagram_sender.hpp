@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -35,9 +34,12 @@ struct DatagramAddress {
   std::uint32_t queue_key = 0;
 };
 
-// The way to one.
+// The way to a port; it goes when nobody has it any more. Shared with the work requests that use it.
+using AddressHandle = std::shared_ptr<ibv_ah>;
+
+// The way to a queue pair.
 struct DatagramRoute {
-  ibv_ah* handle = nullptr;  // the sender's
+  AddressHandle handle;
   std::uint32_t queue_pair = 0;
   std::uint32_t queue_key = 0;
 };
@@ -118,9 +120,10 @@ class DatagramSender {
   const FabricPort& port() const noexcept { return port_; }
   // Where credit for its links goes.
   DatagramAddress address() const noexcept { return queue_->address(port_); }
-  // Any. The way to this address; kept as long as the sender lives. May take a while the first time.
-  Result<DatagramRoute> route(const DatagramAddress& address);
-  // Any. The way to a multicast group, as librdmacm tells it; kept likewise.
+  // Any; takes no lock. The way to this port, as it is now. May wait for the network (ARP): a second, if nobody has
+  // that address.
+  Result<AddressHandle> find_way(const wire::session::Gid& gid, std::uint32_t lid);
+  // Any. The way to a multicast group, as librdmacm tells it.
   Result<DatagramRoute> route_to_group(ibv_ah_attr way, std::uint32_t queue_pair, std::uint32_t queue_key);
 
   // Any. RIPC_OK, RIPC_AGAIN (too many under way), RIPC_TOO_LARGE.
@@ -159,7 +162,8 @@ class DatagramSender {
     return slots_.get() + static_cast<std::size_t>(request % kSends) * stride_;
   }
   bool reap_locked(std::uint32_t wanted) noexcept;
-  void prepare_locked(ibv_send_wr& request, const DatagramRoute& route, std::uint64_t number) const noexcept;
+  AddressHandle create_handle(ibv_ah_attr& way);
+  void prepare_locked(ibv_send_wr& request, const DatagramRoute& route, std::uint64_t number) noexcept;
   bool post_locked(ibv_send_wr& first, std::uint32_t count) noexcept;
   void post_receive(std::uint32_t slot) noexcept;
   void on_credit(const ibv_wc& completion) noexcept;
@@ -169,6 +173,8 @@ class DatagramSender {
   const FabricPort port_;
   const std::shared_ptr<Registrar> registrar_;
   EventLoop& loop_;
+  // Under mutex_. What work requests that are under way go by: a handle must not end before they have.
+  std::array<AddressHandle, kSends> in_use_;
   std::unique_ptr<DatagramQueue> queue_;
   std::size_t stride_ = 0;
   std::unique_ptr<std::byte[]> slots_;  // kSends
@@ -179,10 +185,6 @@ class DatagramSender {
   std::uint64_t posted_ = 0;
   std::uint64_t completed_ = 0;
   DatagramCounters counters_;
-
-  std::mutex routes_mutex_;
-  std::map<std::pair<wire::session::Gid, std::uint32_t>, ibv_ah*> handles_;  // by GID and LID
-  std::vector<ibv_ah*> group_handles_;
 
   std::mutex credits_mutex_;
   std::unique_ptr<std::byte[]> credits_;  // kReceives

@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "transport/verbs/datagram_channel.hpp"
 #include "transport/verbs/verbs_port.hpp"
@@ -221,17 +222,47 @@ Result<std::shared_ptr<network::LinkChannel>> VerbsTransport::open_link(const Se
     if (opened.status().code() == RIPC_UNSUPPORTED) return SessionTransport::open_link(session, id, deadline);
     return opened.status();
   }
-  const Result<DatagramRoute> route = sender->route(
-      {.gid = opened->gid, .lid = opened->lid, .queue_pair = opened->queue_pair, .queue_key = opened->queue_key});
-  if (!route.ok()) {
+  const Result<AddressHandle> way = way_to(session, *sender, opened->gid, opened->lid);
+  if (!way.ok()) {
     (void)session->stream.send(wire::session::CloseLink{.link = question.link});
-    return route.status();
+    if (way.status().code() == RIPC_UNSUPPORTED) return SessionTransport::open_link(session, id, deadline);
+    return way.status();
   }
+  const DatagramRoute route{.handle = *way, .queue_pair = opened->queue_pair, .queue_key = opened->queue_key};
   const std::size_t limit =
       std::min<std::size_t>(sender->port().mtu - wire::datagram::kHeaderSize, opened->packet_limit);
   return std::shared_ptr<network::LinkChannel>(std::make_shared<DatagramChannel>(
       parts_of(session, id, question.link, question.token, opened->incarnation, opened->credit), sender,
-      senders->groups, *route, limit));
+      senders->groups, route, limit));
+}
+
+// A session goes to one port of the peer's, and has one way there, which is found once: whatever a peer says, it cannot
+// make this side look for others' addresses, nor for more than one. What was found ends with the session, because the
+// address may move to another machine.
+Result<AddressHandle> VerbsTransport::way_to(const SessionPointer& session, DatagramSender& sender,
+                                             const wire::session::Gid& gid, std::uint32_t lid) {
+  const std::shared_ptr<Peer> peer = peer_of(session);
+  if (!peer) return RIPC_PEER_DEAD;
+  {
+    const std::lock_guard lock(peers_mutex_);
+    if (const auto& way = peer->way) return way->gid == gid && way->lid == lid ? way->handle : RIPC_UNSUPPORTED;
+  }
+  const union ibv_gid expected = gid_of(session->remote);
+  if (sender.port().ethernet && std::memcmp(expected.raw, gid.data(), gid.size()) != 0)
+    return Status(RIPC_UNSUPPORTED,
+                  "The peer tells of an address for datagrams that is not " + session->remote.ip() + ".");
+  Result<AddressHandle> found = sender.find_way(gid, lid);
+  const std::lock_guard lock(peers_mutex_);
+  // Two links may have been opened at once.
+  if (!peer->way) peer->way = Peer::Way{.gid = gid, .lid = lid, .handle = std::move(found)};
+  return peer->way->gid == gid && peer->way->lid == lid ? peer->way->handle : RIPC_UNSUPPORTED;
+}
+
+Status VerbsTransport::prepare_datagrams(const SessionPointer& session, const wire::session::OpenDatagram& frame) {
+  const Result<Senders> senders = senders_of(session->local.ip());
+  if (!senders.ok()) return senders.status();
+  if (!senders->datagrams) return RIPC_UNSUPPORTED;
+  return way_to(session, *senders->datagrams, frame.gid, frame.lid).ok() ? RIPC_OK : RIPC_UNSUPPORTED;
 }
 
 Result<std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOpened>> VerbsTransport::accept_datagrams(
@@ -239,10 +270,9 @@ Result<std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOp
   Result<Senders> senders = senders_of(session->local.ip());
   if (!senders.ok()) return senders.status();
   const std::shared_ptr<DatagramSender>& sender = senders->datagrams;
-  if (!sender) return RIPC_UNSUPPORTED;
-  const Result<DatagramRoute> back =
-      sender->route({.gid = frame.gid, .lid = frame.lid, .queue_pair = frame.queue_pair, .queue_key = frame.queue_key});
-  if (!back.ok()) return RIPC_UNSUPPORTED;
+  const Result<AddressHandle> way = way_to(session, *sender, frame.gid, frame.lid);  // known since prepare_datagrams()
+  if (!way.ok()) return RIPC_UNSUPPORTED;
+  const DatagramRoute back{.handle = *way, .queue_pair = frame.queue_pair, .queue_key = frame.queue_key};
   Result<VerbsPort::Accepted> accepted =
       static_cast<VerbsPort&>(port).accept({.session = session,
                                             .link = frame.link,
@@ -250,7 +280,7 @@ Result<std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOp
                                             .budget = 0,
                                             .events = &port.events(),
                                             .peer_timeout = options().peer_timeout},
-                                           sender, registrar_of(session->local.ip()), *back, frame.gid);
+                                           sender, registrar_of(session->local.ip()), back, frame.gid);
   if (!accepted.ok()) return accepted.status();
   const wire::session::DatagramOpened answer{
       .status = RIPC_OK,

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -63,6 +64,7 @@ class VerbsTransport final : public network::SessionTransport {
                                               std::function<void(network::LinkPort&)> closed) override;
   Result<std::shared_ptr<network::LinkChannel>> open_link(const network::SessionPointer& session, ripc_service_id id,
                                                           Deadline deadline) override;
+  Status prepare_datagrams(const network::SessionPointer& session, const wire::session::OpenDatagram& frame) override;
   Result<std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOpened>> accept_datagrams(
       const network::SessionPointer& session, const wire::session::OpenDatagram& frame,
       network::UdpPort& port) override;
@@ -83,6 +85,13 @@ class VerbsTransport final : public network::SessionTransport {
     std::uint64_t number = 0;      // of the last attempt
     std::uint64_t attempt = 0;     // the name of the one that goes on; 0: none
     unsigned failures = 0;         // attempts since one succeeded
+    // The way to the port of the peer's that the session goes to, or why there is none. Under peers_mutex_.
+    struct Way {
+      wire::session::Gid gid{};
+      std::uint32_t lid = 0;
+      Result<AddressHandle> handle;
+    };
+    std::optional<Way> way;
   };
 
   struct Making;
@@ -94,6 +103,8 @@ class VerbsTransport final : public network::SessionTransport {
   void limit_connections() const;
   void ports_changed(const std::vector<std::string>& ips, bool up);
   void groups_joined();
+  Result<AddressHandle> way_to(const network::SessionPointer& session, DatagramSender& sender,
+                               const wire::session::Gid& gid, std::uint32_t lid);
   std::shared_ptr<Peer> peer_of(const network::SessionPointer& session);
   std::shared_ptr<Registrar> registrar_of(const std::string& ip) const;
   // What sends datagrams from one address of this machine.
@@ -117,7 +128,7 @@ class VerbsTransport final : public network::SessionTransport {
   std::vector<Senders> senders_;
   const bool multicast_groups_;
   std::unique_ptr<GroupMemberships> memberships_;  // the responder's; null: not used
-  // The responder's, but for reading the bulks.
+  // The responder's, but for reading the bulks, and the ways.
   mutable std::mutex peers_mutex_;
   std::vector<std::pair<std::weak_ptr<network::Session>, std::shared_ptr<Peer>>> peers_;
 };
