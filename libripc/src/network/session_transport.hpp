@@ -102,6 +102,10 @@ class SessionTransport : public spi::Transport {
 
   // Responder. own_ips() says something else than before.
   void own_ips_changed();
+  // Responder. Ends the session; what is under way over it ends with RIPC_PEER_DEAD.
+  void lose(const SessionPointer& session, Status reason);
+  // Any thread. Waits until `done` (checked under the mutex), the end of the transport or the deadline; false then.
+  bool wait(const std::function<bool()>& done, Deadline deadline);
   // Responder. Loses the sessions that leave by these addresses of this machine.
   void lose_sessions_at(std::span<const std::string> ips, const Status& reason);
   // The answer to the wish for a bulk connection that an incoming session has told the peer of.
@@ -132,8 +136,6 @@ class SessionTransport : public spi::Transport {
   };
   using QuestionPointer = std::shared_ptr<Question>;
 
-  // Waits, in any thread, until `done` (checked under the mutex) or the deadline.
-  bool wait(const std::function<bool()>& done, Deadline deadline);
   Result<std::shared_ptr<spi::Channel>> connect_over(const SessionPointer& session, ripc_service_id id,
                                                      Deadline deadline);
   template <typename T>
@@ -160,7 +162,6 @@ class SessionTransport : public spi::Transport {
   void try_again(const SessionPointer& session);
   void try_again_soon(const SessionPointer& session);
   void resumed(const SessionPointer& session, Greeted greeted);
-  void lose(const SessionPointer& session, Status reason);
   void tick();
   void dial_bulk(const SessionPointer& session);
 
