@@ -245,7 +245,7 @@ function(ripc_tests_rdma_lab)
     ripc_add_test(lab.unit lab 300 "${Python3_EXECUTABLE}" "${lab}/node" --
       "$<TARGET_FILE:ripc_unit_tests>"
       "--gtest_filter=Rights.*:Datagrams.*:Transfers.*:FabricMulticast.*:KeptMemory.*:Cache*.*:NotKept.*:Ports.*:Offers.*\
-:ConnectionLimit.*:GroupSends.*")
+:ConnectionLimit.*:GroupSends.*:Ways.*:Reach.*")
     set_property(TEST lab.unit APPEND PROPERTY ENVIRONMENT RIPC_TEST_MAY_CUT=1)
     foreach(run IN LISTS RIPC_LAB_CONFORMANCE)
       set(transport verbs)

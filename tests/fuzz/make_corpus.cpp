@@ -173,7 +173,9 @@ void write_sessions(const std::filesystem::path& folder) {
                                                                   .queue_pair = 18,
                                                                   .queue_key = 10,
                                                                   .packet_limit = 4068,
-                                                                  .credit = 200});
+                                                                  .credit = 200,
+                                                                  .greeted_pair = 19,
+                                                                  .greeted_key = 11});
   write_frame(folder / "datagram_refused",
               session::DatagramOpened{.request = 1, .status = RIPC_UNSUPPORTED, .link = 6});
   write_frame(folder / "hear", session::Hear{.link = 6, .token = 11, .group = kSource >> 1});

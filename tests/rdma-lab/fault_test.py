@@ -21,12 +21,13 @@ PATIENCE = 240  # seconds, for any run
 # In both guests. The file is fetched in small pieces where something is to happen meanwhile: what was asked for the
 # devices move faster than a shell looks.
 COMMON = f"""
-export RIPC_TRANSPORTS=verbs RIPC_MULTICAST= RIPC_RUNTIME_DIR=/tmp/run
+export RIPC_TRANSPORTS=${{transports:-verbs}} RIPC_MULTICAST= RIPC_RUNTIME_DIR=/tmp/run
 mkdir -p /tmp/run /tmp/files
 received() {{ cat /sys/class/net/vec0/statistics/rx_bytes; }}
 ripc() {{ {RIPC} "$@"; }}
 # await_bytes N: until so many have come since `before`.
 await_bytes() {{ until (($(received) - before >= $1)); do :; done; }}
+path() {{ ripc resolve files | awk '$1 == "path" {{ print $2 }}'; }}
 reach() {{ busybox ping -c 1 -W 1 10.77.0.1 >/dev/null; }}
 """
 SERVER = f"""
@@ -51,7 +52,6 @@ seq 3000000 >/tmp/files/big
 ripc serve /tmp/files --service files &
 server=$!
 until ripc ping files >/dev/null 2>&1; do :; done
-path() { ripc resolve files | awk '$1 == "path" { print $2 }'; }
 interface=$(rdma link | awk '{ print $NF }')
 echo "before: $(path)"
 ripc get files big --chunk 256K --verify --json -o - 2>/tmp/report |
@@ -68,9 +68,10 @@ true
 
 
 class FaultTest(unittest.TestCase):
-    def run_pair(self, client, *options, device="rxe", end=END):
+    def run_pair(self, client, *options, device="rxe", end=END, transports="verbs"):
         """What node 2 prints, after the server and its client have ended well."""
-        script = f"set -u; {COMMON}\nif ((LAB_NODE == 1)); then {SERVER} else {CLIENT}{client}{end} fi"
+        script = (f"set -u; transports={transports}; {COMMON}\n"
+                  f"if ((LAB_NODE == 1)); then {SERVER} else {CLIENT}{client}{end} fi")
         return self.run_lab(CLUSTER, script, "--nodes", "2", "--devices", device, *options)
 
     def run_lab(self, program, script, *options):
@@ -128,6 +129,28 @@ class FaultTest(unittest.TestCase):
                 output = self.run_lab(NODE, f"set -u; {COMMON}\n{PORT}", "--devices", device)
                 self.assertRegex(output, r'(?s)before: verbs.*"ok":true.*"transport":"socket".*"verified":true.*'
                                          r"down: socket.*up: verbs")
+
+    def test_where_only_roce_is_blocked_sockets_are_used_from_the_first_message_on(self):
+        output = self.run_pair("""
+            echo "before: $(path)"
+            echo block
+            until [[ $(path) != verbs ]]; do :; done
+            ripc resolve files
+            ripc get files small --verify --json --timeout 60
+            echo "ended with $?"
+            """, "--on", "block", "block 4791", transports="verbs,socket")
+        self.assertRegex(output, r'(?s)before: verbs.*UDP port 4791.*"ok":true.*"transport":"socket".*"verified":true.*'
+                                 r"ended with 0")
+
+    def test_a_transfer_goes_on_over_sockets_when_roce_is_blocked(self):
+        output = self.run_pair("""
+            ripc get files big --chunk 1M --verify --json --timeout 60 &
+            await_bytes 8000000
+            echo block
+            wait $!
+            echo "ended with $?"
+            """, "--on", "block", "block 4791", transports="verbs,socket")
+        self.assertRegex(output, r'(?s)"ok":true.*"transport":"socket".*"verified":true.*ended with 0')
 
     def test_a_power_failure_of_the_peer_is_noticed(self):
         output = self.run_pair("""

@@ -6,6 +6,7 @@
 //
 // Commands come on standard input, one a line; each is answered on standard output when it is in force:
 //   loss FROM TO PERCENT    so much of what goes from port FROM to port TO is lost; 100 cuts this direction. "ok"
+//   block PORT              UDP to this port is lost; the rest gets through. "ok"
 //   heal                    nothing is lost any more. "ok"
 //   count                   "forwarded N lost N refused N": frames; refused are those for which a port had no room
 // What is no command is answered with "error". The end of standard input ends the program.
@@ -73,8 +74,16 @@ class Switch {
       loss(from - 1, to - 1) = percent;
       return "ok";
     }
+    if (word == "block") {
+      unsigned port = 0;
+      words >> port;
+      if (!words || port < 1 || port > 65535) return "error";
+      blocked_ = port;
+      return "ok";
+    }
     if (word == "heal") {
       loss_.assign(loss_.size(), 0);
+      blocked_ = 0;
       return "ok";
     }
     if (word == "count") {
@@ -93,6 +102,18 @@ class Switch {
     return address;
   }
 
+  // Whether the frame is UDP over IPv4 to the blocked port.
+  bool is_blocked(std::size_t size) const {
+    constexpr std::size_t kSmallestIp = 20;
+    constexpr unsigned char kUdp = 17;
+    if (blocked_ == 0 || size < kHeaderSize + kSmallestIp + 4) return false;
+    const unsigned char* const ip = frame_.data() + kHeaderSize;
+    if (frame_[12] != 0x08 || frame_[13] != 0 || ip[9] != kUdp) return false;
+    const std::size_t ip_size = (ip[0] & 0x0fU) * std::size_t{4};
+    if (size < kHeaderSize + ip_size + 4) return false;
+    return ((unsigned{ip[ip_size + 2]} << 8) | ip[ip_size + 3]) == blocked_;
+  }
+
   void forward(std::size_t from, std::size_t size) {
     const std::uint64_t sender = address_at(kAddressSize);
     if (learned_.size() < kMostAddresses || learned_.contains(sender)) learned_[sender] = from;
@@ -107,7 +128,8 @@ class Switch {
   }
 
   void pass(std::size_t from, std::size_t to, std::size_t size) {
-    if (const unsigned percent = loss(from, to); percent > 0 && percent_(random_) <= percent) {
+    const unsigned percent = loss(from, to);
+    if (is_blocked(size) || (percent > 0 && percent_(random_) <= percent)) {
       ++lost_;
     } else if (!open_[to] || ::send(ports_[to], frame_.data(), size, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
       ++refused_;
@@ -122,6 +144,7 @@ class Switch {
   std::unordered_map<std::uint64_t, std::size_t> learned_;
   std::mt19937 random_{1};  // NOLINT(cert-msc51-cpp): the same losses in each run
   std::uniform_int_distribution<unsigned> percent_{1, 100};
+  unsigned blocked_ = 0;  // 0: no port
   std::uint64_t forwarded_ = 0;
   std::uint64_t lost_ = 0;
   std::uint64_t refused_ = 0;

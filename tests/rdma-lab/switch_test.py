@@ -84,6 +84,22 @@ class SwitchTest(unittest.TestCase):
         self.assertEqual(self.receive(2), frame)
         self.assert_count(4, 0)
 
+    def test_a_blocked_udp_port_is_blocked_and_nothing_else(self):
+        self.learn()
+        self.assertEqual(self.obey("block 4791"), "ok")
+        self.assertEqual(self.obey("block 0"), "error")
+
+        def packet(protocol, port):
+            return bytes([0x45] + [0] * 8 + [protocol] + [0] * 12) + port.to_bytes(2, "big") + b"and the rest"
+
+        self.send(1, 2, packet(17, 4791))
+        frames = [self.send(1, 2, packet(17, 4792)), self.send(1, 2, packet(6, 4791))]
+        self.assertEqual([self.receive(2), self.receive(2)], frames)
+        self.assert_count(8, 1)
+        self.assertEqual(self.obey("heal"), "ok")
+        frame = self.send(1, 2, packet(17, 4791))
+        self.assertEqual(self.receive(2), frame)
+
     def test_large_frames_arrive_whole(self):
         self.learn()
         frame = self.send(1, 2, os.urandom(60000))

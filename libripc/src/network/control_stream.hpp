@@ -4,6 +4,7 @@
 // where the new connection begins.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -36,6 +37,9 @@ class ControlStream {
   // Any thread. True if there is room for the largest frame.
   bool has_room() const noexcept;
 
+  // Any thread. Frames received over all connections so far.
+  std::uint64_t received() const noexcept { return received_.load(std::memory_order_relaxed); }
+
   // ---- Responder ----
 
   // From now on over this connection. `acknowledged`: frames that the peer has received so far; the rest is sent again.
@@ -48,8 +52,6 @@ class ControlStream {
   void flush() noexcept;
   // The next frame; it is valid until the next call.
   Event receive(std::span<const std::byte>& frame) noexcept;
-  // Frames received over all connections so far.
-  std::uint64_t received() const noexcept { return received_; }
   void acknowledged(std::uint64_t frames) noexcept;
   // Frames, or bytes, that came since this was last said to the peer make it worth saying.
   bool should_acknowledge() const noexcept;
@@ -74,7 +76,7 @@ class ControlStream {
   // The responder's.
   std::vector<std::byte> buffer_;
   std::size_t begin_ = 0, end_ = 0;  // of what was read and not given out
-  std::uint64_t received_ = 0;
+  std::atomic<std::uint64_t> received_{0};
   std::uint64_t told_ = 0;
 };
 

@@ -127,13 +127,15 @@ void LinkChannel::probe_locked() noexcept {
     probes_there_ = 0;
   }
   const Nanoseconds longer = std::min(2 * probe_pause_.load(std::memory_order_relaxed), kLastProbe);
-  const Nanoseconds pause = ++probes_there_ < kMostProbes ? longer : kRareProbe;
+  const bool are_many = ++probes_there_ >= kMostProbes;
+  const Nanoseconds pause = are_many ? kRareProbe : longer;
   probe_pause_.store(pause, std::memory_order_relaxed);
   next_probe_ = now + pause;
   probes_.fetch_add(1, std::memory_order_relaxed);
   const ripc_status status =
       transmit({.kind = wire::datagram::Kind::probe, .token = parts_.token, .spent = purse_.spent()}, {});
   if (status == RIPC_PEER_DEAD) fail_locked();
+  if (are_many) doubt();
 }
 
 // The other end of the link is gone. Its process may live, so that the session says nothing.

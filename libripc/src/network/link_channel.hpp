@@ -80,6 +80,9 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   // Responder, without the mutex. Calls `look` in the loop whenever read_grants() or can_transmit() may have news.
   virtual Status watch_grants(std::function<void()> look) = 0;
   virtual void unwatch_grants() noexcept = 0;
+  // Many questions for room were not answered, and another one goes out. Whoever receives may be busy, or not be
+  // reached any more.
+  virtual void doubt() noexcept {}
 
   // ---- For sending, with mutex_ held ----
   ripc_status room_locked(std::uint32_t cost) noexcept;

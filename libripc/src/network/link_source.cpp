@@ -53,7 +53,7 @@ ripc_status LinkSource::push(const wire::Grant& grant, spi::Bytes bytes) noexcep
 spi::Bytes LinkSource::accept(spi::Bytes datagram, PortCounters& counters) noexcept {
   Header header;
   if (wire::datagram::decode(datagram, header) != RIPC_OK || header.token != parts_.token ||
-      header.kind == Kind::credit || header.kind == Kind::multicast) [[unlikely]] {
+      header.kind == Kind::credit || header.kind >= Kind::multicast) [[unlikely]] {
     increase(counters.corrupt);
     return {};
   }

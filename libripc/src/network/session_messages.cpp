@@ -82,7 +82,8 @@ Result<UdpPort*> SessionTransport::port_for(const SessionPointer& session, ripc_
 
 void SessionTransport::on(const SessionPointer& session, const wire::session::OpenDatagram& frame) {
   wire::session::DatagramOpened answer{.request = frame.request, .link = frame.link};
-  {
+  answer.status = prepare_datagrams(session, frame).code();
+  if (answer.status == RIPC_OK) {
     const std::lock_guard lock(mutex_);
     const Result<UdpPort*> port = port_for(session, frame.service, frame.link);
     answer.status = port.status().code();

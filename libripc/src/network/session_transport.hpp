@@ -78,8 +78,13 @@ class SessionTransport : public spi::Transport {
   // Any thread. A link to a service of the peer.
   virtual Result<std::shared_ptr<LinkChannel>> open_link(const SessionPointer& session, ripc_service_id id,
                                                          Deadline deadline);
-  // The peer wants a link over datagrams of a device, to a service that takes one more: its end, which is in the port
-  // then, and what the peer is told but for request, link and incarnation. With the transport's mutex held.
+  // The peer wants a link over datagrams of a device. What may take a moment is done here, without locks held. Not
+  // RIPC_OK: it is refused.
+  virtual Status prepare_datagrams(const SessionPointer&, const wire::session::OpenDatagram&) {
+    return RIPC_UNSUPPORTED;
+  }
+  // Then, that takes one more: the end of the link, which is in the port afterwards, and what the peer is told but
+  // for request, link and incarnation. With the transport's mutex held.
   // RIPC_UNSUPPORTED: it should ask for UDP.
   virtual Result<std::pair<std::shared_ptr<LinkSource>, wire::session::DatagramOpened>> accept_datagrams(
       const SessionPointer&, const wire::session::OpenDatagram&, UdpPort&) {
@@ -98,6 +103,10 @@ class SessionTransport : public spi::Transport {
 
   // Responder. own_ips() says something else than before.
   void own_ips_changed();
+  // Responder. Ends the session; what is under way over it ends with RIPC_PEER_DEAD.
+  void lose(const SessionPointer& session, Status reason);
+  // Any thread. Waits until `done` (checked under the mutex), the end of the transport or the deadline; false then.
+  bool wait(const std::function<bool()>& done, Deadline deadline);
   // Responder. Loses the sessions that leave by these addresses of this machine.
   void lose_sessions_at(std::span<const std::string> ips, const Status& reason);
   // The answer to the wish for a bulk connection that an incoming session has told the peer of.
@@ -128,8 +137,6 @@ class SessionTransport : public spi::Transport {
   };
   using QuestionPointer = std::shared_ptr<Question>;
 
-  // Waits, in any thread, until `done` (checked under the mutex) or the deadline.
-  bool wait(const std::function<bool()>& done, Deadline deadline);
   Result<std::shared_ptr<spi::Channel>> connect_over(const SessionPointer& session, ripc_service_id id,
                                                      Deadline deadline);
   template <typename T>
@@ -156,7 +163,6 @@ class SessionTransport : public spi::Transport {
   void try_again(const SessionPointer& session);
   void try_again_soon(const SessionPointer& session);
   void resumed(const SessionPointer& session, Greeted greeted);
-  void lose(const SessionPointer& session, Status reason);
   void tick();
   void dial_bulk(const SessionPointer& session);
 

@@ -26,6 +26,8 @@ enum class Kind : std::uint8_t {
   probe = 3,   // to the receiver: how much room is there?
   // To many receivers, by a network's multicast group; a packet may follow, else it is a greeting.
   multicast = 4,
+  // To the queue pair that sends for the receiver's context, which answers with the same: do datagrams get through?
+  greeting = 5,
 };
 
 struct Header {
@@ -34,7 +36,7 @@ struct Header {
   std::uint32_t sequence = 0;
   std::uint64_t token = 0;        // of the link that the datagram travels on; multicast: of a round (session.hpp, Hear)
   std::uint32_t spent = 0;        // data and probe: what the sender has spent so far, modulo 2^32
-  std::uint32_t credit_link = 0;  // the link that `credit` is for; 0: none
+  std::uint32_t credit_link = 0;  // the link that `credit` is for; 0: none. An answered greeting: its link
   std::uint32_t credit = 0;       // how far that link's sender may spend, modulo 2^32
   friend bool operator==(const Header&, const Header&) = default;
 };
@@ -60,7 +62,7 @@ inline ripc_status decode(std::span<const std::byte> bytes, Header& header) noex
   if (bytes.size() < kHeaderSize) return RIPC_CORRUPT;
   const auto head = load_le<std::uint32_t>(bytes.data());
   const std::uint32_t kind = head >> 8;  // with the zeros
-  if (kind == 0 || kind > static_cast<std::uint32_t>(Kind::multicast)) return RIPC_CORRUPT;
+  if (kind == 0 || kind > static_cast<std::uint32_t>(Kind::greeting)) return RIPC_CORRUPT;
   header.kind = static_cast<Kind>(kind);
   header.sequence = load_le<std::uint32_t>(bytes.data() + 4);
   header.token = load_le<std::uint64_t>(bytes.data() + 8);

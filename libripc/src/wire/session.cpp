@@ -87,9 +87,10 @@ struct Layout<OpenDatagram> {
 template <>
 struct Layout<DatagramOpened> {
   static constexpr std::tuple kFields{
-      &DatagramOpened::request,      &DatagramOpened::status, &DatagramOpened::link,       &DatagramOpened::incarnation,
-      &DatagramOpened::gid,          &DatagramOpened::lid,    &DatagramOpened::queue_pair, &DatagramOpened::queue_key,
-      &DatagramOpened::packet_limit, &DatagramOpened::credit};
+      &DatagramOpened::request,     &DatagramOpened::status,       &DatagramOpened::link,
+      &DatagramOpened::incarnation, &DatagramOpened::gid,          &DatagramOpened::lid,
+      &DatagramOpened::queue_pair,  &DatagramOpened::queue_key,    &DatagramOpened::packet_limit,
+      &DatagramOpened::credit,      &DatagramOpened::greeted_pair, &DatagramOpened::greeted_key};
 };
 template <>
 struct Layout<Hear> {
@@ -129,7 +130,8 @@ bool is_valid(const OpenDatagram& open) noexcept {
   return open.link != 0 && open.lid <= 65535 && is_queue_pair(open.queue_pair) && open.mtu != 0;
 }
 bool is_valid(const DatagramOpened& opened) noexcept {
-  if (opened.status == RIPC_OK) return opened.lid <= 65535 && is_queue_pair(opened.queue_pair);
+  if (opened.status == RIPC_OK)
+    return opened.lid <= 65535 && is_queue_pair(opened.queue_pair) && is_queue_pair(opened.greeted_pair);
   return is_known(opened.status) &&
          opened == DatagramOpened{.request = opened.request, .status = opened.status, .link = opened.link};
 }

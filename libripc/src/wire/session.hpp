@@ -219,6 +219,9 @@ struct DatagramOpened {
   std::uint32_t queue_key = 0;
   std::uint32_t packet_limit = 0;  // as in Opened
   std::uint32_t credit = 0;        // in datagrams
+  // At the same port, what answers greetings.
+  std::uint32_t greeted_pair = 0;
+  std::uint32_t greeted_key = 0;
   friend bool operator==(const DatagramOpened&, const DatagramOpened&) = default;
 };
 

@@ -37,7 +37,7 @@ ripc_status decode_status(const Bytes& bytes) {
 TEST(Datagram, FieldsLieWhereTheSpecificationSays) { EXPECT_EQ(to_hex(encoded(kSample)), kSampleHex); }
 
 TEST(Datagram, EveryKindIsReadAsItWasWritten) {
-  for (const Kind kind : {Kind::data, Kind::credit, Kind::probe, Kind::multicast}) {
+  for (const Kind kind : {Kind::data, Kind::credit, Kind::probe, Kind::multicast, Kind::greeting}) {
     Header header = kSample;
     header.kind = kind;
     Header read;

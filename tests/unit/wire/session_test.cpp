@@ -81,9 +81,11 @@ std::vector<Sample> samples() {
                       .queue_pair = 5,
                       .queue_key = 6,
                       .packet_limit = 7,
-                      .credit = 8},
+                      .credit = 8,
+                      .greeted_pair = 9,
+                      .greeted_key = 10},
        std::string("01 00 00 00 00 00 00 00 00 00 00 00 02 00 00 00 03 00 00 00 00 00 00 00 ") + kNonce +
-           " 04 00 00 00 05 00 00 00 06 00 00 00 07 00 00 00 08 00 00 00"},
+           " 04 00 00 00 05 00 00 00 06 00 00 00 07 00 00 00 08 00 00 00 09 00 00 00 0a 00 00 00"},
       {"hear", Hear{.link = 1, .token = 2, .group = ripc_service_id{1} << 62},
        "01 00 00 00 02 00 00 00 00 00 00 00 00 00 00 00 00 00 00 40"},
       {"heard", Heard{.link = 1, .token = 2}, "01 00 00 00 02 00 00 00 00 00 00 00"},

@@ -5,19 +5,56 @@
 
 namespace ripc::verbs {
 
+namespace {
+
+// After so many greetings, a second each, nothing gets through any more.
+constexpr unsigned kMostUnanswered = 4;
+
+}  // namespace
+
 DatagramChannel::DatagramChannel(Parts parts, std::shared_ptr<DatagramSender> sender,
-                                 std::shared_ptr<GroupSender> groups, const DatagramRoute& route,
-                                 std::size_t packet_limit)
+                                 std::shared_ptr<GroupSender> groups, Routes routes, std::size_t packet_limit,
+                                 std::function<void()> unreachable)
     : LinkChannel(std::move(parts), packet_limit),
       sender_(std::move(sender)),
       groups_(std::move(groups)),
-      route_(route) {
-  sender_->listen(parts_.link, parts_.token, [this](std::uint32_t credit) { (void)purse_.grant(credit); });
+      routes_(std::move(routes)),
+      unreachable_(std::move(unreachable)) {
+  sender_->listen(parts_.link, parts_.token, [this](const wire::datagram::Header& header) {
+    if (header.kind == wire::datagram::Kind::credit) {
+      (void)purse_.grant(header.credit);
+    } else {
+      greeted_.store(true, std::memory_order_release);
+    }
+  });
 }
 
 DatagramChannel::~DatagramChannel() {
   sender_->unlisten(parts_.link);
   stop_watching();
+}
+
+void DatagramChannel::greet() noexcept {
+  (void)sender_->send(routes_.greetings, {.kind = wire::datagram::Kind::greeting, .token = parts_.token}, {});
+}
+
+bool DatagramChannel::was_greeted() noexcept {
+  if (!greeted_.load(std::memory_order_acquire)) sender_->read_credits();
+  return greeted_.load(std::memory_order_acquire);
+}
+
+// A receiver that is busy has a responder that answers. A process that is stopped says nothing by TCP either.
+void DatagramChannel::doubt() noexcept {
+  const std::uint64_t heard = parts_.session->stream.received();
+  if (greeted_.exchange(false, std::memory_order_acq_rel) || unanswered_ == 0) {
+    unanswered_ = 0;
+    heard_ = heard;
+  }
+  if (++unanswered_ > kMostUnanswered && heard != heard_) {
+    unreachable_();
+    return;
+  }
+  greet();
 }
 
 ripc_status DatagramChannel::send_many(std::span<const wire::Plain> messages, std::size_t& sent, bool& woke) noexcept {
@@ -44,7 +81,7 @@ ripc_status DatagramChannel::send_many(std::span<const wire::Plain> messages, st
   }
   if (count == 0) return status;
   const std::uint64_t offer = take_offer();
-  sent = sender_->send_many(route_, messages.first(count), [&](std::size_t index) {
+  sent = sender_->send_many(routes_.packets, messages.first(count), [&](std::size_t index) {
     const auto number = static_cast<std::uint32_t>(index) + 1;
     return header_locked(sequence_ + number, purse_.spent() + number, index == 0 ? offer : 0);
   });

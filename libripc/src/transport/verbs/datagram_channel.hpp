@@ -2,6 +2,7 @@
 // Both ends of a link whose packets travel as datagrams of an RDMA device.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -18,8 +19,13 @@ namespace ripc::verbs {
 
 class DatagramChannel final : public network::LinkChannel {
  public:
+  // Where its datagrams go, and its greetings.
+  struct Routes {
+    DatagramRoute packets, greetings;
+  };
+  // `unreachable` is called by any thread, perhaps several times: the receiver's process lives, but nothing arrives.
   DatagramChannel(Parts parts, std::shared_ptr<DatagramSender> sender, std::shared_ptr<GroupSender> groups,
-                  const DatagramRoute& route, std::size_t packet_limit);
+                  Routes routes, std::size_t packet_limit, std::function<void()> unreachable);
   ~DatagramChannel() override;
 
   ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent, bool& woke) noexcept override;
@@ -28,6 +34,9 @@ class DatagramChannel final : public network::LinkChannel {
 
   const network::SessionPointer& session() const noexcept { return parts_.session; }
   const std::shared_ptr<GroupSender>& groups() const noexcept { return groups_; }
+  // Asks the peer's responder for a sign, and whether one has come since the channel was made.
+  void greet() noexcept;
+  bool was_greeted() noexcept;
   // Sends one datagram to a multicast group that all these channels' receivers hear, at the expense of each. They are
   // in the order of their links, by one sender. False: one has no room, or the sender; nothing was sent.
   static bool send_together(std::span<DatagramChannel* const> channels, DatagramSender& sender,
@@ -38,7 +47,7 @@ class DatagramChannel final : public network::LinkChannel {
   // The receiver has a buffer of the same size for each.
   std::uint32_t cost_of(std::size_t) const noexcept override { return 1; }
   ripc_status transmit(const wire::datagram::Header& header, spi::Gather packet) noexcept override {
-    return sender_->send(route_, header, packet);
+    return sender_->send(routes_.packets, header, packet);
   }
   // A datagram to a queue pair that is gone vanishes: the session says so.
   bool read_grants() noexcept override {
@@ -48,18 +57,27 @@ class DatagramChannel final : public network::LinkChannel {
   bool can_transmit() noexcept override { return sender_->has_room(); }
   Status watch_grants(std::function<void()> look) override { return sender_->watch(parts_.link, std::move(look)); }
   void unwatch_grants() noexcept override { sender_->unwatch(parts_.link); }
+  void doubt() noexcept override;
 
  private:
   const std::shared_ptr<DatagramSender> sender_;
   const std::shared_ptr<GroupSender> groups_;  // null: it sends to no groups
-  const DatagramRoute route_;
+  const Routes routes_;
+  const std::function<void()> unreachable_;
+  std::atomic<bool> greeted_{false};
+  // Under mutex_.
+  unsigned unanswered_ = 0;  // greetings
+  std::uint64_t heard_ = 0;  // of the peer by the control connection, when the first of them was sent
 };
 
 class DatagramSource final : public network::LinkSource {
  public:
   DatagramSource(Parts parts, std::shared_ptr<DatagramSender> sender, const DatagramRoute& back,
                  const wire::session::Gid& gid)
-      : LinkSource(std::move(parts)), sender_(std::move(sender)), back_(back), gid_(gid) {}
+      : LinkSource(std::move(parts)), sender_(std::move(sender)), back_(back), gid_(gid) {
+    sender_->answer(parts_.token, parts_.link, back_);
+  }
+  ~DatagramSource() override { sender_->answer_no_more(parts_.token, back_); }
 
   std::uint64_t token() const noexcept { return parts_.token; }
   std::uint32_t budget() const noexcept { return parts_.budget; }

@@ -98,12 +98,12 @@ DatagramQueue::~DatagramQueue() {
   if (channel_ != nullptr) (void)library.destroy_comp_channel(channel_);
 }
 
-void DatagramQueue::arm() noexcept {
+void DatagramQueue::arm(bool solicited_only) noexcept {
   // At most one event is made for each call, and one that comes late is read by the next.
   ibv_cq* which = nullptr;
   void* context = nullptr;
   if (device_->library->get_cq_event(channel_, &which, &context) == 0) device_->library->ack_cq_events(receives_, 1);
-  (void)ibv_req_notify_cq(receives_, 0);
+  (void)ibv_req_notify_cq(receives_, solicited_only ? 1 : 0);
   armed_ = true;
   taken_ = false;
 }

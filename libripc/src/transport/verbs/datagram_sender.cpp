@@ -30,6 +30,11 @@ Result<std::shared_ptr<DatagramSender>> DatagramSender::create(const FabricPort&
   std::shared_ptr<DatagramSender> sender(new DatagramSender(port, std::move(registrar), loop));
   Status status = sender->make();
   if (!status.ok()) return status;
+  // Greetings are answered from now on.
+  loop.post([weak = sender->weak_from_this()] {
+    const auto self = weak.lock();
+    if (self && self->watch_queue().ok()) self->on_event();
+  });
   return sender;
 }
 
@@ -55,44 +60,38 @@ Status DatagramSender::make() {
 
 DatagramSender::~DatagramSender() {
   if (watching_) loop_.remove(queue_->fd());
-  for (const auto& [address, handle] : handles_) (void)registrar_->device()->library->destroy_ah(handle);
-  for (ibv_ah* handle : group_handles_) (void)registrar_->device()->library->destroy_ah(handle);
 }
 
 // ---- Routes --------------------------------------------------------------------------------------------------
 
-Result<DatagramRoute> DatagramSender::route(const DatagramAddress& address) {
-  const std::lock_guard lock(routes_mutex_);
-  ibv_ah*& handle = handles_[{address.gid, address.lid}];
-  if (handle == nullptr) {
-    ibv_ah_attr attributes{};
-    attributes.port_num = port_.number;
-    attributes.dlid = static_cast<std::uint16_t>(address.lid);
-    // Within a subnet of InfiniBand a LID is enough.
-    constexpr std::size_t kPrefix = 8;
-    attributes.is_global =
-        port_.ethernet || address.lid == 0 || std::memcmp(port_.gid.raw, address.gid.data(), kPrefix) != 0 ? 1 : 0;
-    std::memcpy(attributes.grh.dgid.raw, address.gid.data(), address.gid.size());
-    attributes.grh.sgid_index = port_.gid_index;
-    attributes.grh.hop_limit = kHops;
-    handle = registrar_->device()->library->create_ah(registrar_->device()->pd, &attributes);
-    if (handle == nullptr) {
-      const int error = errno;
-      handles_.erase({address.gid, address.lid});
-      return Status(RIPC_PEER_DEAD, "The device " + registrar_->device()->name + " finds no way to the peer (" +
-                                        std::strerror(error) + "): check the addresses with `ripc doctor`.");
-    }
-  }
-  return DatagramRoute{.handle = handle, .queue_pair = address.queue_pair, .queue_key = address.queue_key};
+// Null, and errno.
+AddressHandle DatagramSender::create_handle(ibv_ah_attr& way) {
+  ibv_ah* const handle = registrar_->device()->library->create_ah(registrar_->device()->pd, &way);
+  if (handle == nullptr) return nullptr;
+  return AddressHandle(handle,
+                       [device = registrar_->device()](ibv_ah* gone) { (void)device->library->destroy_ah(gone); });
+}
+
+Result<AddressHandle> DatagramSender::find_way(const wire::session::Gid& gid, std::uint32_t lid) {
+  ibv_ah_attr attributes{};
+  attributes.port_num = port_.number;
+  attributes.dlid = static_cast<std::uint16_t>(lid);
+  // Within a subnet of InfiniBand a LID is enough.
+  constexpr std::size_t kPrefix = 8;
+  attributes.is_global = port_.ethernet || lid == 0 || std::memcmp(port_.gid.raw, gid.data(), kPrefix) != 0 ? 1 : 0;
+  std::memcpy(attributes.grh.dgid.raw, gid.data(), gid.size());
+  attributes.grh.sgid_index = port_.gid_index;
+  attributes.grh.hop_limit = kHops;
+  if (AddressHandle handle = create_handle(attributes)) return handle;
+  return Status(RIPC_PEER_DEAD, "The device " + registrar_->device()->name + " finds no way to the peer (" +
+                                    std::strerror(errno) + "): check the addresses with `ripc doctor`.");
 }
 
 Result<DatagramRoute> DatagramSender::route_to_group(ibv_ah_attr way, std::uint32_t queue_pair,
                                                      std::uint32_t queue_key) {
-  ibv_ah* const handle = registrar_->device()->library->create_ah(registrar_->device()->pd, &way);
-  if (handle == nullptr) return system_error(errno, "ibv_create_ah", "see `ripc doctor`");
-  const std::lock_guard lock(routes_mutex_);
-  group_handles_.push_back(handle);
-  return DatagramRoute{.handle = handle, .queue_pair = queue_pair, .queue_key = queue_key};
+  AddressHandle handle = create_handle(way);
+  if (!handle) return system_error(errno, "ibv_create_ah", "see `ripc doctor`");
+  return DatagramRoute{.handle = std::move(handle), .queue_pair = queue_pair, .queue_key = queue_key};
 }
 
 // ---- Sending -------------------------------------------------------------------------------------------------
@@ -130,13 +129,15 @@ bool DatagramSender::has_room() noexcept {
   return reap_locked(1);
 }
 
-void DatagramSender::prepare_locked(ibv_send_wr& request, const DatagramRoute& route,
-                                    std::uint64_t number) const noexcept {
+void DatagramSender::prepare_locked(ibv_send_wr& request, const DatagramRoute& route, std::uint64_t number) noexcept {
+  // Mostly it is the same as before.
+  AddressHandle& handle = in_use_[number % kSends];
+  if (handle != route.handle) handle = route.handle;
   request = {};
   request.wr_id = number;
   request.opcode = IBV_WR_SEND;
   if ((number + 1) % kSignalEvery == 0) request.send_flags = IBV_SEND_SIGNALED;
-  request.wr.ud = {.ah = route.handle, .remote_qpn = route.queue_pair, .remote_qkey = route.queue_key};
+  request.wr.ud = {.ah = handle.get(), .remote_qpn = route.queue_pair, .remote_qkey = route.queue_key};
 }
 
 bool DatagramSender::post_locked(ibv_send_wr& first, std::uint32_t count) noexcept {
@@ -160,6 +161,7 @@ ripc_status DatagramSender::send(const DatagramRoute& route, const Header& heade
   if (!reap_locked(1)) return RIPC_AGAIN;
   prepare_locked(request, route, posted_);
   request.sg_list = ranges.data();
+  if (header.kind == Kind::greeting) request.send_flags |= IBV_SEND_SOLICITED;
   if (size <= queue_->inlined() && packet.size() < ranges_) {
     ranges[0] = {.addr = reinterpret_cast<std::uint64_t>(head.data()),
                  .length = static_cast<std::uint32_t>(head.size()),
@@ -239,8 +241,19 @@ void DatagramSender::unlisten(std::uint32_t link) noexcept {
   listeners_.erase(link);
 }
 
+void DatagramSender::answer(std::uint64_t token, std::uint32_t link, const DatagramRoute& back) {
+  const std::lock_guard lock(credits_mutex_);
+  answers_.try_emplace({token, back.queue_pair}, Answer{.token = token, .link = link, .back = back});
+}
+
+void DatagramSender::answer_no_more(std::uint64_t token, const DatagramRoute& back) noexcept {
+  const std::lock_guard lock(credits_mutex_);
+  answers_.erase({token, back.queue_pair});
+}
+
 void DatagramSender::read_credits() noexcept {
   bool failed = false;
+  std::vector<Answer> answers;
   {
     const std::lock_guard lock(credits_mutex_);
     std::array<ibv_wc, 16> completions;
@@ -250,26 +263,33 @@ void DatagramSender::read_credits() noexcept {
       for (int index = 0; index < count; ++index) {
         const ibv_wc& completion = completions[static_cast<std::size_t>(index)];
         if (completion.status == IBV_WC_SUCCESS) {
-          on_credit(completion);
+          on_datagram(completion, answers);
         } else {
           failed = true;
         }
       }
     } while (count == static_cast<int>(completions.size()));
   }
+  for (const Answer& answer : answers)
+    (void)send(answer.back, {.kind = Kind::greeting, .token = answer.token, .credit_link = answer.link}, {});
   if (!failed) return;
   const std::lock_guard lock(mutex_);
   restart_locked();
 }
 
-void DatagramSender::on_credit(const ibv_wc& completion) noexcept {
+void DatagramSender::on_datagram(const ibv_wc& completion, std::vector<Answer>& answers) noexcept {
   const auto slot = static_cast<std::uint32_t>(completion.wr_id);
   Header header;
   const std::size_t size = completion.byte_len > kGrhSize ? completion.byte_len - kGrhSize : 0;
   const spi::Bytes datagram(credits_.get() + slot * kCreditSlot + kGrhSize, size);
-  if (wire::datagram::decode(datagram, header) == RIPC_OK && header.kind == Kind::credit) {
+  const bool is_known = wire::datagram::decode(datagram, header) == RIPC_OK &&
+                        (header.kind == Kind::credit || header.kind == Kind::greeting);
+  if (is_known && header.credit_link != 0) {
     const auto found = listeners_.find(header.credit_link);
-    if (found != listeners_.end() && found->second.token == header.token) found->second.listener(header.credit);
+    if (found != listeners_.end() && found->second.token == header.token) found->second.listener(header);
+  } else if (is_known && answers.size() < kMostAnswers) {
+    const auto found = answers_.find({header.token, completion.src_qp});
+    if (found != answers_.end()) answers.push_back(found->second);
   }
   post_receive(slot);
 }
@@ -279,13 +299,17 @@ Status DatagramSender::watch(std::uint32_t link, std::function<void()> look) {
     const std::lock_guard lock(watchers_mutex_);
     watchers_[link] = std::move(look);
   }
-  if (!watching_) {
-    Status status = loop_.add(queue_->fd(), EPOLLIN, [this](std::uint32_t) { on_event(); });
-    if (!status.ok()) return status;
-    watching_ = true;
-  }
+  if (Status status = watch_queue(); !status.ok()) return status;
   queue_->arm();
   return {};
+}
+
+// Responder.
+Status DatagramSender::watch_queue() {
+  if (watching_) return {};
+  Status status = loop_.add(queue_->fd(), EPOLLIN, [this](std::uint32_t) { on_event(); });
+  watching_ = status.ok();
+  return status;
 }
 
 void DatagramSender::unwatch(std::uint32_t link) noexcept {
@@ -293,14 +317,14 @@ void DatagramSender::unwatch(std::uint32_t link) noexcept {
   watchers_.erase(link);
 }
 
-// Nothing is armed while nobody waits.
+// Credit wakes nobody while nobody waits for it.
 void DatagramSender::on_event() noexcept {
   std::unordered_map<std::uint32_t, std::function<void()>> watchers;
   {
     const std::lock_guard lock(watchers_mutex_);
     watchers = watchers_;
   }
-  queue_->arm();
+  queue_->arm(watchers.empty());
   read_credits();
   for (const auto& [link, look] : watchers) look();
 }

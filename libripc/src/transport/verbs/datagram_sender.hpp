@@ -35,9 +35,12 @@ struct DatagramAddress {
   std::uint32_t queue_key = 0;
 };
 
-// The way to one.
+// The way to a port; it goes when nobody has it any more. Shared with the work requests that use it.
+using AddressHandle = std::shared_ptr<ibv_ah>;
+
+// The way to a queue pair.
 struct DatagramRoute {
-  ibv_ah* handle = nullptr;  // the sender's
+  AddressHandle handle;
   std::uint32_t queue_pair = 0;
   std::uint32_t queue_key = 0;
 };
@@ -74,8 +77,9 @@ class DatagramQueue {
   ibv_cq* sends() const noexcept { return sends_; }
   ibv_cq* receives() const noexcept { return receives_; }
   int fd() const noexcept { return channel_->fd; }  // readable when arm() was called and something has come
-  // Makes the descriptor unreadable, though it may take several calls, and readable for what comes from now on.
-  void arm() noexcept;
+  // Makes the descriptor unreadable, though it may take several calls, and readable for what comes from now on; or only
+  // for what its sender wants to be noticed.
+  void arm(bool solicited_only = false) noexcept;
   // For one thread that takes all that comes, and waits for the edges of the descriptor: takes completions of receives;
   // and arms it unless it is armed still.
   std::size_t take(std::span<ibv_wc> completions) noexcept;
@@ -105,7 +109,7 @@ class DatagramQueue {
   bool taken_ = false;  // something, since it was armed
 };
 
-class DatagramSender {
+class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
  public:
   static constexpr std::uint32_t kSends = 256;       // under way
   static constexpr std::uint32_t kSignalEvery = 32;  // work requests for one completion
@@ -118,9 +122,10 @@ class DatagramSender {
   const FabricPort& port() const noexcept { return port_; }
   // Where credit for its links goes.
   DatagramAddress address() const noexcept { return queue_->address(port_); }
-  // Any. The way to this address; kept as long as the sender lives. May take a while the first time.
-  Result<DatagramRoute> route(const DatagramAddress& address);
-  // Any. The way to a multicast group, as librdmacm tells it; kept likewise.
+  // Any; takes no lock. The way to this port, as it is now. May wait for the network (ARP): a second, if nobody has
+  // that address.
+  Result<AddressHandle> find_way(const wire::session::Gid& gid, std::uint32_t lid);
+  // Any. The way to a multicast group, as librdmacm tells it.
   Result<DatagramRoute> route_to_group(ibv_ah_attr way, std::uint32_t queue_pair, std::uint32_t queue_key);
 
   // Any. RIPC_OK, RIPC_AGAIN (too many under way), RIPC_TOO_LARGE.
@@ -131,8 +136,9 @@ class DatagramSender {
   bool has_room() noexcept;
 
   // ---- Credit ----
-  using Listener = std::function<void(std::uint32_t credit)>;
-  // Any. Calls the listener, from inside read_credits(), with what the receiver of the link grants.
+  using Listener = std::function<void(const wire::datagram::Header& header)>;
+  // Any. Calls the listener, from inside read_credits(), with what the receiver of the link grants, and with answers to
+  // greetings about the link.
   void listen(std::uint32_t link, std::uint64_t token, Listener listener);
   void unlisten(std::uint32_t link) noexcept;
   // Any. Looks at what has come.
@@ -141,15 +147,26 @@ class DatagramSender {
   Status watch(std::uint32_t link, std::function<void()> look);
   void unwatch(std::uint32_t link) noexcept;
 
+  // ---- Greetings ----
+  // Any. Those about this link of a peer, which come from where `back` leads, are answered by the responder.
+  void answer(std::uint64_t token, std::uint32_t link, const DatagramRoute& back);
+  void answer_no_more(std::uint64_t token, const DatagramRoute& back) noexcept;
+
   DatagramCounters counters() const noexcept;
   ibv_qp* pair() const noexcept { return queue_->pair(); }  // for tests
 
  private:
   static constexpr std::uint32_t kReceives = 512;
   static constexpr std::size_t kCreditSlot = 128;
+  static constexpr std::size_t kMostAnswers = 64;  // at a time
   struct Listening {
     std::uint64_t token;
     Listener listener;
+  };
+  struct Answer {
+    std::uint64_t token;
+    std::uint32_t link;
+    DatagramRoute back;
   };
 
   DatagramSender(FabricPort port, std::shared_ptr<Registrar> registrar, EventLoop& loop)
@@ -159,16 +176,20 @@ class DatagramSender {
     return slots_.get() + static_cast<std::size_t>(request % kSends) * stride_;
   }
   bool reap_locked(std::uint32_t wanted) noexcept;
-  void prepare_locked(ibv_send_wr& request, const DatagramRoute& route, std::uint64_t number) const noexcept;
+  AddressHandle create_handle(ibv_ah_attr& way);
+  void prepare_locked(ibv_send_wr& request, const DatagramRoute& route, std::uint64_t number) noexcept;
   bool post_locked(ibv_send_wr& first, std::uint32_t count) noexcept;
   void post_receive(std::uint32_t slot) noexcept;
-  void on_credit(const ibv_wc& completion) noexcept;
+  void on_datagram(const ibv_wc& completion, std::vector<Answer>& answers) noexcept;
   void restart_locked() noexcept;
+  Status watch_queue();
   void on_event() noexcept;
 
   const FabricPort port_;
   const std::shared_ptr<Registrar> registrar_;
   EventLoop& loop_;
+  // Under mutex_. What work requests that are under way go by: a handle must not end before they have.
+  std::array<AddressHandle, kSends> in_use_;
   std::unique_ptr<DatagramQueue> queue_;
   std::size_t stride_ = 0;
   std::unique_ptr<std::byte[]> slots_;  // kSends
@@ -180,14 +201,11 @@ class DatagramSender {
   std::uint64_t completed_ = 0;
   DatagramCounters counters_;
 
-  std::mutex routes_mutex_;
-  std::map<std::pair<wire::session::Gid, std::uint32_t>, ibv_ah*> handles_;  // by GID and LID
-  std::vector<ibv_ah*> group_handles_;
-
   std::mutex credits_mutex_;
   std::unique_ptr<std::byte[]> credits_;  // kReceives
   RegionPointer credits_region_;
   std::unordered_map<std::uint32_t, Listening> listeners_;
+  std::map<std::pair<std::uint64_t, std::uint32_t>, Answer> answers_;  // by token and the queue pair that asks
 
   std::mutex watchers_mutex_;
   std::unordered_map<std::uint32_t, std::function<void()>> watchers_;

@@ -57,13 +57,7 @@ Result<DevicePointer> open_device(const std::shared_ptr<const Library>& library,
 
 // The GID that stands for this IP address; of several the one that routers forward.
 bool find_gid(const DeviceInfo* info, const Library& library, const network::Endpoint& ip, FabricPort& port) {
-  union ibv_gid wanted {};
-  if (ip.family() == AF_INET) {
-    wanted.raw[10] = wanted.raw[11] = 0xff;
-    std::memcpy(wanted.raw + 12, &reinterpret_cast<const sockaddr_in*>(ip.address())->sin_addr, 4);
-  } else {
-    std::memcpy(wanted.raw, &reinterpret_cast<const sockaddr_in6*>(ip.address())->sin6_addr, 16);
-  }
+  const union ibv_gid wanted = gid_of(ip);
   if (info == nullptr) return false;
   bool found = false;
   for (const PortInfo& known : info->ports) {
@@ -97,6 +91,17 @@ void prepare_datagrams(const std::vector<DeviceInfo>& inventory, const Library& 
 }
 
 }  // namespace
+
+union ibv_gid gid_of(const network::Endpoint& ip) noexcept {
+  union ibv_gid gid {};
+  if (ip.family() == AF_INET) {
+    gid.raw[10] = gid.raw[11] = 0xff;
+    std::memcpy(gid.raw + 12, &reinterpret_cast<const sockaddr_in*>(ip.address())->sin_addr, 4);
+  } else {
+    std::memcpy(gid.raw, &reinterpret_cast<const sockaddr_in6*>(ip.address())->sin6_addr, 16);
+  }
+  return gid;
+}
 
 Device::~Device() {
   if (pd != nullptr) (void)library->dealloc_pd(pd);

@@ -51,6 +51,9 @@ struct FabricPort {
   std::uint16_t lid = 0;
 };
 
+// The GID that stands for an IP address on Ethernet.
+union ibv_gid gid_of(const network::Endpoint& ip) noexcept;
+
 class Fabric {
  public:
   // Opens what there is. RIPC_UNSUPPORTED: no device, or none that can be used, with the reason; quick and silent.

@@ -4,6 +4,8 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include "transport/verbs/datagram_channel.hpp"
 #include "transport/verbs/verbs_port.hpp"
@@ -17,6 +19,19 @@ namespace {
 // librdmacm repeats what is lost of a handshake after 4.3 s. A new attempt is sooner there; each waits twice as long.
 constexpr Nanoseconds kFirstPatience = 1'000'000'000;
 constexpr unsigned kMostDoublings = 8;
+constexpr Nanoseconds kRedialPause = 200'000'000;
+// After so many attempts that have failed for no visible reason RDMA does not get through.
+constexpr unsigned kMostDoubts = 3;
+constexpr unsigned kMostRedials = 8;
+// After so long without an answer to greetings the peer is asked by TCP whether it answers at all.
+constexpr Nanoseconds kGreetingPatience = 200'000'000;
+constexpr Nanoseconds kFirstGreeting = 2'000'000;
+constexpr Nanoseconds kLongestGreeting = 64'000'000;
+constexpr Nanoseconds kFirstLook = 100'000;
+constexpr Nanoseconds kLastLook = 5'000'000;
+// Then other transports are used for so long.
+constexpr Nanoseconds kAvoidance = 60'000'000'000;
+constexpr std::size_t kMostAvoided = 1024;
 
 // When there are too many connections and all are in use.
 constexpr Nanoseconds kFirstLook = 10'000'000;
@@ -109,6 +124,11 @@ std::vector<std::string> VerbsTransport::own_ips() const {
 // Peers that were reached by a port that is down are looked for by other paths at once, not after their timeout.
 void VerbsTransport::ports_changed(const std::vector<std::string>& ips, bool up) {
   own_ips_changed();
+  {
+    const std::lock_guard lock(peers_mutex_);
+    std::erase_if(avoided_,
+                  [&](const Avoided& one) { return std::find(ips.begin(), ips.end(), one.local) != ips.end(); });
+  }
   if (!up) lose_sessions_at(ips, Status(RIPC_PEER_DEAD, "The port of the RDMA device is down: check the cable."));
 }
 
@@ -132,6 +152,7 @@ Result<std::shared_ptr<network::Bulk>> VerbsTransport::make_bulk(const SessionPo
     return Status(RIPC_PEER_DEAD, "Port " + std::to_string(port->number) + " of the RDMA device " + port->device->name +
                                       ", by which the way to " + session->remote.ip() +
                                       " leaves, is down: check the cable and `ip link`.");
+  if (Status reason = avoided(*session); !reason.ok()) return reason;
   auto peer = std::make_shared<Peer>();
   peer->bulk =
       std::make_shared<RdmaBulk>(registrar_of(port->ip), pool_, loop(), std::move(hooks), options().peer_timeout);
@@ -227,17 +248,85 @@ Result<std::shared_ptr<network::LinkChannel>> VerbsTransport::open_link(const Se
     if (opened.status().code() == RIPC_UNSUPPORTED) return SessionTransport::open_link(session, id, deadline);
     return opened.status();
   }
-  const Result<DatagramRoute> route = sender->route(
-      {.gid = opened->gid, .lid = opened->lid, .queue_pair = opened->queue_pair, .queue_key = opened->queue_key});
-  if (!route.ok()) {
+  const Result<AddressHandle> way = way_to(session, *sender, opened->gid, opened->lid);
+  if (!way.ok()) {
     (void)session->stream.send(wire::session::CloseLink{.link = question.link});
-    return route.status();
+    if (way.status().code() == RIPC_UNSUPPORTED) return SessionTransport::open_link(session, id, deadline);
+    return way.status();
   }
   const std::size_t limit =
       std::min<std::size_t>(sender->port().mtu - wire::datagram::kHeaderSize, opened->packet_limit);
-  return std::shared_ptr<network::LinkChannel>(std::make_shared<DatagramChannel>(
+  auto channel = std::make_shared<DatagramChannel>(
       parts_of(session, id, question.link, question.token, opened->incarnation, opened->credit), sender,
-      senders->groups, *route, limit));
+      senders->groups,
+      DatagramChannel::Routes{
+          .packets = {.handle = *way, .queue_pair = opened->queue_pair, .queue_key = opened->queue_key},
+          .greetings = {.handle = *way, .queue_pair = opened->greeted_pair, .queue_key = opened->greeted_key}},
+      limit, [this, session] { (void)avoid(session, "Datagrams do not get through any more"); });
+  if (Status status = try_datagrams(session, *channel, question, deadline); !status.ok()) return status;
+  return std::shared_ptr<network::LinkChannel>(std::move(channel));
+}
+
+// Before a link is used: what is sent vanishes without a word where nothing gets through. `question`: by which
+// the link was opened.
+Status VerbsTransport::try_datagrams(const SessionPointer& session, DatagramChannel& channel,
+                                     wire::session::OpenDatagram question, Deadline deadline) {
+  const auto is_over = [&] { return channel.was_greeted() || session->lost; };
+  Nanoseconds now = monotonic_now();
+  const Nanoseconds began = now;
+  Nanoseconds next = now;
+  Nanoseconds pause = kFirstGreeting;
+  Nanoseconds give_up = 0;
+  for (; !channel.was_greeted(); now = monotonic_now()) {
+    if (give_up != 0 && now >= give_up) return avoid(session, "Datagrams do not get through");
+    if (deadline.expired())
+      return Status(RIPC_TIMEOUT, "Datagrams of the RDMA device were not answered by " + session->remote.ip() +
+                                      ": a firewall or a switch may stop RoCE (UDP port 4791).");
+    if (now >= next) {
+      channel.greet();
+      next = now + pause;
+      pause = std::min(2 * pause, kLongestGreeting);
+    }
+    if (give_up == 0 && now - began >= kGreetingPatience) {
+      // Whoever answers this could have answered the greetings.
+      const Result<wire::session::DatagramOpened> sign = ask_for_datagrams(session, question, deadline);
+      if (!sign.ok()) return sign.status();
+      (void)session->stream.send(wire::session::CloseLink{.link = question.link});
+      give_up = monotonic_now() + kGreetingPatience / 2;
+    }
+    const Nanoseconds look = std::clamp((now - began) / 8, kFirstLook, kLastLook);
+    if (wait(is_over, Deadline::after(look)) && !channel.was_greeted()) return RIPC_PEER_DEAD;
+  }
+  return {};
+}
+
+// A session goes to one port of the peer's, and has one way there, which is found once: whatever a peer says, it cannot
+// make this side look for others' addresses, nor for more than one. What was found ends with the session, because the
+// address may move to another machine.
+Result<AddressHandle> VerbsTransport::way_to(const SessionPointer& session, DatagramSender& sender,
+                                             const wire::session::Gid& gid, std::uint32_t lid) {
+  const std::shared_ptr<Peer> peer = peer_of(session);
+  if (!peer) return RIPC_PEER_DEAD;
+  {
+    const std::lock_guard lock(peers_mutex_);
+    if (const auto& way = peer->way) return way->gid == gid && way->lid == lid ? way->handle : RIPC_UNSUPPORTED;
+  }
+  const union ibv_gid expected = gid_of(session->remote);
+  if (sender.port().ethernet && std::memcmp(expected.raw, gid.data(), gid.size()) != 0)
+    return Status(RIPC_UNSUPPORTED,
+                  "The peer tells of an address for datagrams that is not " + session->remote.ip() + ".");
+  Result<AddressHandle> found = sender.find_way(gid, lid);
+  const std::lock_guard lock(peers_mutex_);
+  // Two links may have been opened at once.
+  if (!peer->way) peer->way = Peer::Way{.gid = gid, .lid = lid, .handle = std::move(found)};
+  return peer->way->gid == gid && peer->way->lid == lid ? peer->way->handle : RIPC_UNSUPPORTED;
+}
+
+Status VerbsTransport::prepare_datagrams(const SessionPointer& session, const wire::session::OpenDatagram& frame) {
+  const Result<Senders> senders = senders_of(session->local.ip());
+  if (!senders.ok()) return senders.status();
+  if (!senders->datagrams) return RIPC_UNSUPPORTED;
+  return way_to(session, *senders->datagrams, frame.gid, frame.lid).ok() ? RIPC_OK : RIPC_UNSUPPORTED;
 }
 
 Result<std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOpened>> VerbsTransport::accept_datagrams(
@@ -245,10 +334,9 @@ Result<std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOp
   Result<Senders> senders = senders_of(session->local.ip());
   if (!senders.ok()) return senders.status();
   const std::shared_ptr<DatagramSender>& sender = senders->datagrams;
-  if (!sender) return RIPC_UNSUPPORTED;
-  const Result<DatagramRoute> back =
-      sender->route({.gid = frame.gid, .lid = frame.lid, .queue_pair = frame.queue_pair, .queue_key = frame.queue_key});
-  if (!back.ok()) return RIPC_UNSUPPORTED;
+  const Result<AddressHandle> way = way_to(session, *sender, frame.gid, frame.lid);  // known since prepare_datagrams()
+  if (!way.ok()) return RIPC_UNSUPPORTED;
+  const DatagramRoute back{.handle = *way, .queue_pair = frame.queue_pair, .queue_key = frame.queue_key};
   Result<VerbsPort::Accepted> accepted =
       static_cast<VerbsPort&>(port).accept({.session = session,
                                             .link = frame.link,
@@ -256,7 +344,7 @@ Result<std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOp
                                             .budget = 0,
                                             .events = &port.events(),
                                             .peer_timeout = options().peer_timeout},
-                                           sender, registrar_of(session->local.ip()), *back, frame.gid);
+                                           sender, registrar_of(session->local.ip()), back, frame.gid);
   if (!accepted.ok()) return accepted.status();
   const wire::session::DatagramOpened answer{
       .status = RIPC_OK,
@@ -266,7 +354,9 @@ Result<std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOp
       .queue_key = accepted->address.queue_key,
       .packet_limit =
           std::min(accepted->packet_limit, frame.mtu - std::min<std::uint32_t>(frame.mtu, wire::datagram::kHeaderSize)),
-      .credit = network::Granter::first_credit(accepted->source->budget())};
+      .credit = network::Granter::first_credit(accepted->source->budget()),
+      .greeted_pair = sender->address().queue_pair,
+      .greeted_key = sender->address().queue_key};
   return std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOpened>(std::move(accepted->source),
                                                                                         answer);
 }
@@ -330,7 +420,8 @@ void VerbsTransport::dial(const SessionPointer& session, const std::shared_ptr<P
   const ClusterKeys* const keys = options().keys.get();
   const std::uint64_t number = ++peer->number;
   const Nanoseconds patience =
-      std::min(options().peer_timeout, kFirstPatience << std::min(peer->failures, kMostDoublings));
+      std::min(options().peer_timeout, kFirstPatience << std::min(peer->failures / 2, kMostDoublings));
+  if (peer->failures == 0) peer->heard = session->stream.received();
   auto making = std::make_shared<Making>();
   peer->attempt = manager_->dial(
       session->local, session->remote.with_port(peer->port),
@@ -345,18 +436,59 @@ void VerbsTransport::dial(const SessionPointer& session, const std::shared_ptr<P
            return Status(RIPC_REFUSED, "Another process answers at the RDMA address of the peer.");
          }
          peer->attempt = 0;
-         peer->failures = 0;
+         peer->failures = peer->doubts = 0;
          made(*peer, *making, true);
          return {};
        },
        .ended =
-           [peer, making](Status) {
+           [this, session, peer, making](Status reason) {
              making->end();
-             if (making->is_made) return;
-             peer->attempt = 0;
-             ++peer->failures;
-             peer->bulk->dial_failed();
+             if (!making->is_made) dial_failed(session, *peer, reason);
            }});
+}
+
+// Whoever waits for the connection may be the peer, who would ask again much later only.
+void VerbsTransport::dial_failed(const SessionPointer& session, Peer& peer, const Status& reason) {
+  peer.attempt = 0;
+  ++peer.failures;
+  const std::uint64_t before = std::exchange(peer.heard, session->stream.received());
+  if (peer.heard != before) ++peer.doubts;
+  if (peer.doubts >= kMostDoubts) {
+    (void)avoid(session, "No connection for long items can be made (" + std::string(reason.text()) + ")");
+    return;
+  }
+  peer.bulk->dial_failed();
+  loop().add_timer(monotonic_now() + kRedialPause, [this, session] {
+    const std::shared_ptr<Peer> again = session->lost ? nullptr : peer_of(session);
+    if (again && !again->bulk->connection() && again->failures < kMostRedials) connect_bulk(session);
+  });
+}
+
+// Any. RDMA does not get through, though TCP does: others are to be used for a while.
+Status VerbsTransport::avoid(const SessionPointer& session, const std::string& what) {
+  const std::string local = session->local.ip();
+  const std::string remote = session->remote.ip();
+  const Status reason(RIPC_PEER_DEAD, what + " between " + local + " and " + remote +
+                                          ", but TCP does: a firewall or a switch may stop RoCE (UDP port 4791). RDMA "
+                                          "is not tried there again for a minute.");
+  {
+    const std::lock_guard lock(peers_mutex_);
+    const Nanoseconds now = monotonic_now();
+    std::erase_if(avoided_,
+                  [&](const Avoided& one) { return one.until <= now || (one.local == local && one.remote == remote); });
+    if (avoided_.size() >= kMostAvoided) avoided_.erase(avoided_.begin());
+    avoided_.push_back({.local = local, .remote = remote, .reason = reason, .until = now + kAvoidance});
+  }
+  loop().post([this, session, reason] { lose(session, reason); });
+  return reason;
+}
+
+Status VerbsTransport::avoided(const network::Session& session) {
+  const std::lock_guard lock(peers_mutex_);
+  const auto found = std::find_if(avoided_.begin(), avoided_.end(), [&](const Avoided& one) {
+    return one.local == session.local.ip() && one.remote == session.remote.ip() && monotonic_now() < one.until;
+  });
+  return found == avoided_.end() ? Status() : found->reason;
 }
 
 Status VerbsTransport::prepare(const SessionPointer& session, const Peer& peer, Making& making, const IdPointer& id) {

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -24,6 +26,8 @@
 #include "transport/verbs/registrar.hpp"
 
 namespace ripc::verbs {
+
+class DatagramChannel;
 
 struct TransportOptions : network::SessionOptions {
   std::size_t max_connections = 256;  // RDMA connections; more close the idle one that was used longest ago
@@ -63,6 +67,7 @@ class VerbsTransport final : public network::SessionTransport {
                                               std::function<void(network::LinkPort&)> closed) override;
   Result<std::shared_ptr<network::LinkChannel>> open_link(const network::SessionPointer& session, ripc_service_id id,
                                                           Deadline deadline) override;
+  Status prepare_datagrams(const network::SessionPointer& session, const wire::session::OpenDatagram& frame) override;
   Result<std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOpened>> accept_datagrams(
       const network::SessionPointer& session, const wire::session::OpenDatagram& frame,
       network::UdpPort& port) override;
@@ -83,6 +88,21 @@ class VerbsTransport final : public network::SessionTransport {
     std::uint64_t number = 0;      // of the last attempt
     std::uint64_t attempt = 0;     // the name of the one that goes on; 0: none
     unsigned failures = 0;         // attempts since one succeeded
+    unsigned doubts = 0;           // those of them during which the peer was heard by the control connection
+    std::uint64_t heard = 0;       // frames there, when the last attempt had ended or the first one began
+    // The way to the port of the peer's that the session goes to, or why there is none. Under peers_mutex_.
+    struct Way {
+      wire::session::Gid gid{};
+      std::uint32_t lid = 0;
+      Result<AddressHandle> handle;
+    };
+    std::optional<Way> way;
+  };
+  // Two addresses between which TCP gets through and RDMA does not.
+  struct Avoided {
+    std::string local, remote;
+    Status reason;
+    Nanoseconds until = 0;
   };
 
   struct Making;
@@ -94,6 +114,13 @@ class VerbsTransport final : public network::SessionTransport {
   void limit_connections(const Connection* newest = nullptr);
   void ports_changed(const std::vector<std::string>& ips, bool up);
   void groups_joined();
+  Result<AddressHandle> way_to(const network::SessionPointer& session, DatagramSender& sender,
+                               const wire::session::Gid& gid, std::uint32_t lid);
+  Status try_datagrams(const network::SessionPointer& session, DatagramChannel& channel,
+                       wire::session::OpenDatagram question, Deadline deadline);
+  void dial_failed(const network::SessionPointer& session, Peer& peer, const Status& reason);
+  Status avoid(const network::SessionPointer& session, const std::string& what);
+  Status avoided(const network::Session& session);
   std::shared_ptr<Peer> peer_of(const network::SessionPointer& session);
   std::shared_ptr<Registrar> registrar_of(const std::string& ip) const;
   // What sends datagrams from one address of this machine.
@@ -120,9 +147,10 @@ class VerbsTransport final : public network::SessionTransport {
   std::vector<Senders> senders_;
   const bool multicast_groups_;
   std::unique_ptr<GroupMemberships> memberships_;  // the responder's; null: not used
-  // The responder's, but for reading the bulks.
+  // The responder's, but for reading the bulks, and the ways.
   mutable std::mutex peers_mutex_;
   std::vector<std::pair<std::weak_ptr<network::Session>, std::shared_ptr<Peer>>> peers_;
+  std::vector<Avoided> avoided_;  // under peers_mutex_, for any thread
 };
 
 }  // namespace ripc::verbs

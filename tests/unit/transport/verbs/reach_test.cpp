@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where TCP gets through and RDMA does not: who notices, and what is told to whoever sends and receives.
+#include <errno.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "network/link_source.hpp"
+#include "nodes.hpp"
+#include "transport/verbs/datagram_channel.hpp"
+
+namespace ripc::verbs {
+namespace {
+
+class Reach : public Nodes {
+ protected:
+  Reach() : Nodes(patience_of(2'000'000'000)) {}
+  void SetUp() override {
+    Nodes::SetUp();
+    if (IsSkipped()) return;
+    if (client_->transport().datagram_pairs().empty()) GTEST_SKIP() << "this device has no datagrams";
+  }
+  // What comes to the queue pair by which the node is greeted is lost from now on.
+  void deafen(Node& node) {
+    for (ibv_qp* pair : node.transport().datagram_pairs()) fail(pair, IBV_QPS_RESET);
+  }
+  Status connected(Node& client) {
+    return client.transport().connect(server_->transport().address(), 7, Deadline::after(kLimit)).status();
+  }
+};
+
+TEST_F(Reach, APeerThatDatagramsDoNotReachIsRefusedAndNotTriedAgainForAWhile) {
+  deafen(*server_);
+  Node other(fabric_, options_);
+  const Status first = connected(other);
+  EXPECT_EQ(first.code(), RIPC_PEER_DEAD) << first.text();
+  EXPECT_NE(std::string(first.text()).find("4791"), std::string::npos) << first.text();
+  const std::uint64_t sent = other.transport().datagram_counters().work_requests;
+  const Status second = connected(other);
+  EXPECT_EQ(second.code(), RIPC_PEER_DEAD) << second.text();
+  EXPECT_EQ(second.text(), first.text()) << "the reason is known";
+  EXPECT_EQ(other.transport().datagram_counters().work_requests, sent) << "nothing was tried";
+}
+
+TEST_F(Reach, ALinkIsGivenUpWhenItsReceiverIsNotReachedAnyMoreButNotWhenItIsBusy) {
+  while (send(8, 'a') == RIPC_OK) {
+  }
+  auto& link = dynamic_cast<DatagramChannel&>(*channel_);
+  const Deadline deadline = Deadline::after(2 * kLimit);
+  const auto ask = [&] {
+    (void)channel_->request_room();
+    std::this_thread::yield();
+  };
+  // As long as it takes to be given up, and longer.
+  constexpr std::uint64_t kMany = 20;
+  while (link.probes() < kMany && channel_->alive() && !deadline.expired()) ask();
+  ASSERT_TRUE(channel_->alive()) << "its responder answers";
+  ASSERT_GE(link.probes(), kMany);
+  deafen(*server_);
+  while (channel_->alive() && !deadline.expired()) ask();
+  EXPECT_FALSE(channel_->alive());
+  EXPECT_NE(std::string(connected(*client_).text()).find("4791"), std::string::npos);
+}
+
+TEST_F(Reach, WhereNoConnectionCanBeMadeTheTransferEndsAndItsReceiverIsLetGo) {
+  auto* const library = const_cast<Library*>(fabric_->library().get());
+  const auto connect_of_device = library->connect;
+  library->connect = [](rdma_cm_id*, rdma_conn_param*) {
+    errno = ENETUNREACH;
+    return -1;
+  };
+  ASSERT_EQ(send(8, 'a'), RIPC_OK);
+  ASSERT_NO_FATAL_FAILURE(receive(1));
+  std::vector<std::byte> bytes(std::size_t{1} << 20), window(bytes.size());
+  memory::Hold hold = client_->pool().hold(bytes.data(), bytes.size()).value();
+  const spi::Exposure exposure{.bytes = bytes, .hold = &hold};
+  wire::Descriptor descriptor{};
+  std::uint64_t transfer = 0;
+  ASSERT_EQ(channel_->expose(std::span(&exposure, 1), std::span(&descriptor, 1), transfer), RIPC_OK);
+  ASSERT_EQ(sink_.source->begin(std::span(&descriptor, 1)), RIPC_OK);
+  spi::Pull pull{.descriptor = descriptor, .destination = window.data()};
+  ASSERT_EQ(sink_.source->prepare(pull), RIPC_OK);
+  EXPECT_EQ(sink_.source->pull(pull), RIPC_PENDING);
+  EXPECT_EQ(outcome_of(transfer), RIPC_PEER_DEAD);
+  EXPECT_FALSE(channel_->alive()) << "the next send takes another path";
+  const Deadline deadline = Deadline::after(kLimit);
+  const auto& source = dynamic_cast<const network::LinkSource&>(*sink_.source);
+  while (!source.dead() && !deadline.expired()) (void)port_->poll(sink_, 64);
+  EXPECT_TRUE(source.dead());
+  sink_.source->abandon(pull);
+  library->connect = connect_of_device;
+}
+
+}  // namespace
+}  // namespace ripc::verbs
