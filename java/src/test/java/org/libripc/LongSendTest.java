@@ -235,6 +235,30 @@ class LongSendTest extends PairTest {
   }
 
   @Test
+  void memoryOfATicketThatRanOutOfItsTimeIsLeasedAgainAndNeverDelivered() throws Exception {
+    Ticket ticket;
+    try (RegisteredBuffer buffer = leased(500_000, 18)) {
+      ticket =
+          client.send(
+              server.id(),
+              new Outgoing().add(buffer, ItemKind.LONG).timeout(20, TimeUnit.MILLISECONDS));
+    }
+    assertEquals(Status.TIMEOUT, finalStatus(ticket));
+    post(500_000);
+    try (RegisteredBuffer other = leased(500_000, 19)) {
+      Ticket next = client.send(server.id(), new Outgoing().tag(2).add(other, ItemKind.LONG));
+      for (int tag = 0; tag != 2; ) {
+        try (Message received = receive(server)) {
+          tag = received.tag();
+          if (tag == 2) assertEquals(pattern(500_000, 19), received.item(0));
+          if (tag != 2) assertEquals(ViewKind.FAILED, received.kind(0));
+        }
+      }
+      assertEquals(Status.OK, finalStatus(next));
+    }
+  }
+
+  @Test
   void whatDependsOnATicketRunsWhenItCompletes() throws Exception {
     post(50_000);
     Ticket ticket =

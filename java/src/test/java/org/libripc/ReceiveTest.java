@@ -294,4 +294,13 @@ class ReceiveTest extends PairTest {
     assertNotNull(successor);
     assertThrows(RipcException.Fenced.class, () -> former.receive(LIMIT, TimeUnit.SECONDS));
   }
+
+  @Test
+  void aTakeoverEndsTheReceiveThatWaits() throws Exception {
+    Service former = serverContext.service().id(4712).register();
+    Thread receiver = thread(() -> assertThrows(RipcException.Fenced.class, former::receive));
+    assertTrue(sleepsAgain(former, 0));
+    clientContext.service().id(4712).takeover().register();
+    assertTrue(eventually(() -> !receiver.isAlive()));
+  }
 }

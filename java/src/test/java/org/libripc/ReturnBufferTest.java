@@ -196,4 +196,51 @@ class ReturnBufferTest extends PairTest {
     assertFalse(buffer.isAttached());
     assertFalse(window.isPosted());
   }
+
+  @Test
+  void sixteenReturnBuffersAreWrittenEachByItsIndex() throws Exception {
+    ReturnBuffer[] buffers = new ReturnBuffer[16];
+    Outgoing request = new Outgoing();
+    for (int index = 0; index < 16; ++index) {
+      buffers[index] = new ReturnBuffer(ByteBuffer.allocateDirect(100 + index));
+      request.attach(buffers[index]);
+    }
+    ReturnBuffer oneMore = new ReturnBuffer(ByteBuffer.allocateDirect(1));
+    assertThrows(IllegalStateException.class, () -> request.attach(oneMore));
+    client.send(server.id(), request);
+    try (Message asked = receive(server)) {
+      assertEquals(16, asked.returnCount());
+      Outgoing reply = new Outgoing();
+      for (int index = 15; index >= 0; --index) {
+        assertEquals(100 + index, asked.returnSize(index));
+        reply.addReturn(pattern(100 + index, index), index);
+      }
+      server.reply(asked, reply);
+    }
+    try (Message answer = receive(client)) {
+      for (int item = 0; item < 16; ++item)
+        assertEquals(pattern(115 - item, 15 - item), answer.item(item));
+    }
+    for (int index = 0; index < 16; ++index)
+      assertEquals(pattern(100 + index, index), buffers[index].buffer());
+  }
+
+  @Test
+  void theRightToWriteEndsWithTheFirstReply() throws Exception {
+    ReturnBuffer buffer = new ReturnBuffer(ByteBuffer.allocateDirect(50_000));
+    client.send(server.id(), new Outgoing().attach(buffer));
+    client.post(new ReceiveWindow(ByteBuffer.allocateDirect(50_000)));
+    try (Message asked = receive(server)) {
+      server.reply(asked, new Outgoing().addReturn(pattern(50_000, 1), 0));
+      server.reply(asked, new Outgoing().addReturn(pattern(50_000, 2), 0));
+    }
+    try (Message first = receive(client)) {
+      assertEquals(ViewKind.RETURNED, first.kind(0));
+    }
+    try (Message second = receive(client)) {
+      assertEquals(ViewKind.WINDOW, second.kind(0));
+      assertEquals(pattern(50_000, 2), second.item(0));
+    }
+    assertEquals(pattern(50_000, 1), buffer.buffer());
+  }
 }
