@@ -384,6 +384,7 @@ Result<ConnectionManager::Welcome> VerbsTransport::requested(const IdPointer& id
   return ConnectionManager::Welcome{
       .words = introduce(keys, Side::accepting, peer->nonce, session->id, introduction.number),
       .read_depth = peer->bulk->registrar()->device()->read_depth,
+      .from = peer.get(),
       .hooks = {.prepare = [this, session, peer,
                             making](const IdPointer& own) { return prepare(session, *peer, *making, own); },
                 .accepted = [this, session, peer, making](const IdPointer&, const PrivateData&) -> Status {
