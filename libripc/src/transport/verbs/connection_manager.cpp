@@ -212,6 +212,7 @@ void ConnectionManager::handle(const Event& event) {
     case RDMA_CM_EVENT_ESTABLISHED: {
       loop_.cancel_timer(attempt.timer);
       attempt.timer = 0;
+      attempt.from = nullptr;
       // It may drop itself.
       const auto accepted = attempt.hooks.accepted;
       const IdPointer id = attempt.id;
@@ -234,11 +235,19 @@ void ConnectionManager::handle(const Event& event) {
   if (!status.ok()) fail(event.name, status);
 }
 
+void ConnectionManager::end_request_of(const void* peer) {
+  const auto found =
+      std::find_if(attempts_.begin(), attempts_.end(), [&](const auto& entry) { return entry.second.from == peer; });
+  if (found != attempts_.end()) fail(found->first, unreachable("it began anew"));
+}
+
 void ConnectionManager::on_request(const Event& event) {
   auto id = std::make_shared<const Id>(channel_, event.id);
   const std::uint64_t name = next_name_++;
   id->get()->context = reinterpret_cast<void*>(name);
   Result<Welcome> welcome = request_(id, event.words);
+  // Before it takes anything of the device: a peer that completes none of them would use it up for all.
+  if (welcome.ok() && welcome->from != nullptr) end_request_of(welcome->from);
   Status status = welcome.ok() ? welcome->hooks.prepare(id) : welcome.status();
   if (!status.ok()) {
     (void)channel_->library().reject(id->get(), nullptr, 0);
@@ -258,6 +267,7 @@ void ConnectionManager::on_request(const Event& event) {
   }
   Attempt& attempt = attempts_[name];
   attempt.id = std::move(id);
+  attempt.from = welcome->from;
   attempt.hooks = std::move(welcome->hooks);
   keep_time(name, attempt, kAcceptPatience);
 }

@@ -78,7 +78,8 @@ class ConnectionManager {
   struct Welcome {
     PrivateData words{};
     std::uint8_t read_depth = 1;
-    Hooks hooks;  // prepare is called at once; accepted when it is established (with words of zeros)
+    const void* from = nullptr;  // names the peer: what it has asked for before and not completed ends; null: nothing
+    Hooks hooks;                 // prepare is called at once; accepted when it is established (with words of zeros)
   };
   using Request = std::function<Result<Welcome>(const IdPointer& id, const PrivateData& words)>;
 
@@ -105,7 +106,8 @@ class ConnectionManager {
     Hooks hooks;
     PrivateData words{};
     std::uint8_t read_depth = 1;
-    int patience = 0;  // milliseconds
+    const void* from = nullptr;  // of a request that is not established
+    int patience = 0;            // milliseconds
     EventLoop::TimerId timer = 0;
   };
   // What there is in an event, once it was given back.
@@ -126,6 +128,7 @@ class ConnectionManager {
   void handle(const Event& event);
   void on_request(const Event& event);
   void fail(std::uint64_t name, Status reason);
+  void end_request_of(const void* peer);
   void keep_time(std::uint64_t name, Attempt& attempt, Nanoseconds patience);
   Status connect(std::uint64_t name, Attempt& attempt);
   void shorten_retries(const Id& id) const noexcept;

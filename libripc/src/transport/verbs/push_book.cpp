@@ -130,6 +130,12 @@ void PushBook::tell(Entry& entry) noexcept {
   if (connection_->enqueue(frame_of(entry, bulk::Type::written))) entry.step = Step::told;
 }
 
+// The answer may overtake the completions of what it answers, and a peer may give it before it has anything: until the
+// device says that it is through, it reads the bytes.
+void PushBook::settle(Entry& entry) noexcept {
+  if (entry.step == Step::answered && entry.writes == 0) end(entry, entry.answer);
+}
+
 void PushBook::end(Entry& entry, ripc_status status) noexcept {
   if (entry.status != RIPC_PENDING) return;
   entry.status = status;
@@ -155,6 +161,7 @@ void PushBook::connection_lost(const Connection& connection) noexcept {
   writes_.clear();
   for (auto& [id, entry] : entries_) {
     entry->writes = 0;
+    settle(*entry);
     if (entry->step != Step::waiting) end(*entry, RIPC_UNSUPPORTED);
   }
 }
@@ -192,10 +199,10 @@ void PushBook::pushed(const Connection& connection, const bulk::Frame& frame) no
   if (found == entries_.end() || connection_.get() != &connection || found->second->step != Step::told) return;
   const auto status = static_cast<ripc_status>(frame.value);
   Entry& entry = *found->second;
-  // The answer may overtake the completions of what it answers.
-  entry.writes = 0;
-  std::erase_if(writes_, [&](const auto& write) { return write.second.get() == &entry; });
-  end(entry, status == RIPC_OK ? RIPC_OK : RIPC_REVOKED);
+  entry.step = Step::answered;
+  entry.answer = status == RIPC_OK ? RIPC_OK : RIPC_REVOKED;
+  ++entry.progress;
+  settle(entry);
 }
 
 void PushBook::write_done(const Connection& connection, std::uint64_t id, ripc_status status) noexcept {
@@ -208,6 +215,7 @@ void PushBook::write_done(const Connection& connection, std::uint64_t id, ripc_s
   ++entry->progress;
   if (status == RIPC_OK) {
     if (entry->status == RIPC_PENDING && entry->step == Step::writing) write_some(*entry);
+    settle(*entry);
   } else if (status != RIPC_PEER_DEAD) {
     end(*entry, status);
   }

@@ -51,7 +51,7 @@ class PushBook {
   bool busy() const noexcept;
 
  private:
-  enum class Step : std::uint8_t { waiting, asked, writing, told };
+  enum class Step : std::uint8_t { waiting, asked, writing, told, answered };
   struct Entry {
     std::uint64_t id = 0;
     wire::Grant grant{};
@@ -59,6 +59,7 @@ class PushBook {
     LocalMemory memory;
     ripc_status status = RIPC_PENDING;
     Step step = Step::waiting;
+    ripc_status answer = RIPC_PENDING;  // the peer's
     std::uint64_t remote = 0;
     std::uint32_t remote_key = 0;
     std::uint64_t next = 0;      // first byte that no write was posted for
@@ -73,6 +74,7 @@ class PushBook {
   void place(Entry& entry) noexcept;
   void write_some(Entry& entry) noexcept;
   void tell(Entry& entry) noexcept;
+  void settle(Entry& entry) noexcept;
   void end(Entry& entry, ripc_status status) noexcept;
   wire::bulk::Frame frame_of(const Entry& entry, wire::bulk::Type type) const noexcept;
 

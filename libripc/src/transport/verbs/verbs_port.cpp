@@ -264,10 +264,14 @@ const VerbsPort::Sender* VerbsPort::sender_of(const Slot& slot, const ibv_wc& co
 void VerbsPort::restart(Receiver& receiver) noexcept {
   const std::lock_guard lock(mutex_);
   receiver.failed = false;
+  // They complete in one queue, which each empties: only then they get buffers. Only a device that is gone stays
+  // broken, which its sessions notice.
+  std::vector<Buffers*> restarted;
   for (Buffers* buffers : {&receiver.own, &receiver.groups}) {
     buffers->used.clear();
-    // Only a device that is gone stays broken, which its sessions notice.
-    if (!buffers->queue || !buffers->queue->restart().ok()) continue;
+    if (buffers->queue && buffers->queue->restart().ok()) restarted.push_back(buffers);
+  }
+  for (Buffers* buffers : restarted) {
     std::vector<Slot*> slots;
     for (Chunk& chunk : buffers->chunks) {
       for (Slot& slot : chunk.slots) slots.push_back(&slot);

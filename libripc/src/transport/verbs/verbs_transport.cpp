@@ -34,8 +34,8 @@ constexpr Nanoseconds kAvoidance = 60'000'000'000;
 constexpr std::size_t kMostAvoided = 1024;
 
 // When there are too many connections and all are in use.
-constexpr Nanoseconds kFirstLook = 10'000'000;
-constexpr Nanoseconds kLongestPause = 1'000'000'000;
+constexpr Nanoseconds kFirstLimitPause = 10'000'000;
+constexpr Nanoseconds kLongestLimitPause = 1'000'000'000;
 
 }  // namespace
 
@@ -516,6 +516,7 @@ Result<ConnectionManager::Welcome> VerbsTransport::requested(const IdPointer& id
   return ConnectionManager::Welcome{
       .words = introduce(keys, Side::accepting, peer->nonce, session->id, introduction.number),
       .read_depth = peer->bulk->registrar()->device()->read_depth,
+      .from = peer.get(),
       .hooks = {.prepare = [this, session, peer,
                             making](const IdPointer& own) { return prepare(session, *peer, *making, own); },
                 .accepted = [this, session, peer, making](const IdPointer&, const PrivateData&) -> Status {
@@ -550,7 +551,7 @@ void VerbsTransport::limit_connections(const Connection* newest) {
   if (idle.size() == excess) {
     limit_pause_ = 0;
   } else if (limit_timer_ == 0) {
-    limit_pause_ = std::clamp(2 * limit_pause_, kFirstLook, kLongestPause);
+    limit_pause_ = std::clamp(2 * limit_pause_, kFirstLimitPause, kLongestLimitPause);
     limit_timer_ = loop().add_timer(monotonic_now() + limit_pause_, [this] {
       limit_timer_ = 0;
       limit_connections();

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Connections that their peers ask for and do not complete: over a real device, both ends in this process.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "connected_ends.hpp"
+
+namespace ripc::verbs {
+namespace {
+
+class HalfMade : public ConnectedEnds {
+ protected:
+  // Takes all requests for those of one peer.
+  Result<ConnectionManager::Welcome> welcome() {
+    auto made = std::make_shared<std::shared_ptr<Connection>>();
+    return ConnectionManager::Welcome{
+        .words = {},
+        .read_depth = 1,
+        .from = this,
+        .hooks = {.prepare = [this, made](const IdPointer& id) -> Status {
+                    Result<std::shared_ptr<Connection>> connection = Connection::create(registrar_, id, *loop_, tally_);
+                    if (!connection.ok()) return connection.status();
+                    *made = std::move(*connection);
+                    const std::lock_guard lock(mutex_);
+                    ++prepared_;
+                    most_ = std::max(most_, ++alive_);
+                    changed_.notify_all();
+                    return {};
+                  },
+                  .accepted = [](const IdPointer&, const PrivateData&) { return Status(RIPC_REFUSED); },
+                  .ended =
+                      [this, made](Status) {
+                        if (*made) (*made)->close();
+                        made->reset();
+                        const std::lock_guard lock(mutex_);
+                        --alive_;
+                      }}};
+  }
+  bool prepared(int count) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::nanoseconds(kConnectionLimit), [&] { return prepared_ >= count; });
+  }
+
+  int prepared_ = 0, alive_ = 0, most_ = 0;
+};
+
+// Who asks, and reads no answer.
+class Silent {
+ public:
+  Silent(const std::shared_ptr<Registrar>& registrar, const network::Endpoint& from, const network::Endpoint& to) {
+    manager_ =
+        ConnectionManager::start(registrar->device()->library, *loop_, {}, [](const IdPointer&, const PrivateData&) {
+          return Result<ConnectionManager::Welcome>(RIPC_REFUSED);
+        }).value();
+    const auto stop = [this] { loop_->stop(); };
+    (void)manager_->dial(from, to, {}, 1, kConnectionLimit,
+                         {.prepare =
+                              [this, stop, registrar](const IdPointer& id) {
+                                connection_ =
+                                    Connection::create(registrar, id, *loop_, std::make_shared<Tally>()).value();
+                                stop();
+                                return Status();
+                              },
+                          .accepted = [](const IdPointer&, const PrivateData&) { return Status(); },
+                          .ended = [stop](Status) { stop(); }});
+    loop_->run();
+  }
+
+ private:
+  std::unique_ptr<EventLoop> loop_ = EventLoop::create().value();
+  std::unique_ptr<ConnectionManager> manager_;
+  std::shared_ptr<Connection> connection_;
+};
+
+TEST_F(HalfMade, ConnectionsOfOnePeerAreOneAtATime) {
+  bool any = false;
+  for (const FabricPort& port : fabric_->ports()) {
+    if (port.device->iwarp) continue;  // whoever accepts completes it
+    any = true;
+    SCOPED_TRACE(port.device->name);
+    registrar_ = std::make_shared<Registrar>(port.device, pool_, cache_);
+    network::Endpoint here;
+    ASSERT_TRUE(network::Endpoint::parse(port.ip, 0, here));
+    on_loop([&] {
+      Result<std::unique_ptr<ConnectionManager>> manager = ConnectionManager::start(
+          fabric_->library(), *loop_, {port.ip}, [this](const IdPointer&, const PrivateData&) { return welcome(); });
+      ASSERT_TRUE(manager.ok()) << manager.status().text();
+      manager_ = std::move(*manager);
+    });
+    ASSERT_NE(manager_, nullptr);
+    std::vector<std::unique_ptr<Silent>> peers;
+    const int before = prepared_;
+    for (int request = 1; request <= 4; ++request) {
+      peers.push_back(std::make_unique<Silent>(registrar_, here, here.with_port(manager_->port_at(here))));
+      ASSERT_TRUE(prepared(before + request));
+    }
+    on_loop([this] { manager_.reset(); });
+    EXPECT_EQ(most_, 1);
+    most_ = alive_ = 0;
+  }
+  if (!any) GTEST_SKIP() << "no device here leaves it to the peer to complete one";
+}
+
+}  // namespace
+}  // namespace ripc::verbs

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is written into a peer's return buffer, the peer made by hand: over a real device, both ends in this process.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "connected_ends.hpp"
+#include "transport/verbs/rdma_bulk.hpp"
+
+namespace ripc::verbs {
+namespace {
+
+namespace bulk = wire::bulk;
+
+constexpr std::size_t kSize = std::size_t{16} << 20;
+
+// The owner of the bytes is the one who writes.
+class Pushes : public ConnectedEnds {
+ protected:
+  Status start_owner() override {
+    network::BulkHooks hooks{
+        .finished = [](std::uint64_t, std::uint64_t) {}, .dial = [] {}, .repeat = [](std::uint64_t, spi::Bytes) {}};
+    bulk_ = std::make_shared<RdmaBulk>(registrar_, pool_, *loop_, std::move(hooks), kConnectionLimit);
+    bulk_->adopt(owner_, false);
+    return {};
+  }
+  void TearDown() override {
+    end();
+    ConnectedEnds::TearDown();
+  }
+  void end() {
+    if (!bulk_) return;
+    bulk_->died();
+    disconnect();
+    bulk_.reset();
+  }
+
+  std::shared_ptr<RdmaBulk> bulk_;
+};
+
+TEST_F(Pushes, AreNotOverBeforeTheDeviceHasReadTheBytesWhateverThePeerSays) {
+  for (const FabricPort& port : fabric_->ports()) {
+    SCOPED_TRACE(port.device->name);
+    ASSERT_NO_FATAL_FAILURE(connect(port));
+    const Lease bytes = lease(kSize, std::byte{0x11});
+    const Lease buffer = lease(kSize, std::byte{0x22});
+    const std::uint64_t before = tally_->bytes_written;
+    ripc_status status = RIPC_PENDING;
+    std::uint64_t written = 0;
+    // In the responder, which sees nothing of the device between the end of the push and the look at the count.
+    std::thread replier([&] {
+      on_loop([&] {
+        status = bulk_->push({.key = 1, .location = 1, .length = kSize}, {bytes.data, kSize});
+        written = tally_->bytes_written - before;
+      });
+    });
+    std::shared_ptr<Right> right;
+    if (peer_ends_->heard(1)) {
+      // The answer to what will be written comes with the right to write it.
+      on_loop([&] {
+        const std::uint64_t id = peer_ends_->frames().front().id;
+        Result<std::shared_ptr<Right>> made =
+            peer_->open({buffer.data, kSize}, buffer.hold.arena(), true, [&](std::uint32_t key) {
+              return bulk::Frame{.type = bulk::Type::right,
+                                 .id = id,
+                                 .key = key,
+                                 .location = reinterpret_cast<std::uint64_t>(buffer.data),
+                                 .value = std::uint64_t{RIPC_OK}};
+            });
+        if (made.ok()) right = std::move(*made);
+        (void)peer_->send({.type = bulk::Type::pushed, .id = id, .value = std::uint64_t{RIPC_OK}});
+      });
+    }
+    replier.join();
+    ASSERT_NE(right, nullptr);
+    EXPECT_EQ(status, RIPC_OK);
+    EXPECT_EQ(written, kSize);
+    right->end();
+    end();
+  }
+}
+
+}  // namespace
+}  // namespace ripc::verbs
