@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// The links whose packets go as datagrams, and the groups that several of them are in.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "transport/verbs/datagram_channel.hpp"
+#include "transport/verbs/verbs_port.hpp"
+#include "transport/verbs/verbs_transport.hpp"
+
+namespace ripc::verbs {
+
+using network::SessionPointer;
+
+namespace {
+
+// After so long without an answer to greetings the peer is asked by TCP whether it answers at all.
+constexpr Nanoseconds kGreetingPatience = 200'000'000;
+constexpr Nanoseconds kFirstGreeting = 2'000'000;
+constexpr Nanoseconds kLongestGreeting = 64'000'000;
+constexpr Nanoseconds kFirstLook = 100'000;
+constexpr Nanoseconds kLastLook = 5'000'000;
+
+}  // namespace
+
+// ---- Datagrams -----------------------------------------------------------------------------------------------
+
+std::unique_ptr<network::UdpPort> VerbsTransport::make_port(const spi::PortOptions& port_options, EventSet& events,
+                                                            std::function<void(network::LinkPort&)> closed) {
+  return std::make_unique<VerbsPort>(port_options, events, loop(), options().receive_buffer, std::move(closed));
+}
+
+Result<VerbsTransport::Senders> VerbsTransport::senders_of(const std::string& ip) {
+  const FabricPort* const port = fabric_->port_of(ip);
+  if (port == nullptr || port->mtu == 0) return Senders();
+  const std::lock_guard lock(senders_mutex_);
+  for (const Senders& senders : senders_) {
+    if (senders.datagrams->port().ip == ip) return senders;
+  }
+  Result<std::shared_ptr<DatagramSender>> made = DatagramSender::create(*port, registrar_of(ip), loop());
+  if (!made.ok()) return made.status();
+  senders_.push_back({*made, multicast_groups_ ? make_group_sender(*made) : nullptr});
+  return senders_.back();
+}
+
+DatagramCounters VerbsTransport::datagram_counters() {
+  const std::lock_guard lock(senders_mutex_);
+  DatagramCounters sum;
+  for (const auto& sender : senders_) {
+    const DatagramCounters one = sender.datagrams->counters();
+    sum.work_requests += one.work_requests;
+    sum.doorbells += one.doorbells;
+    sum.completions += one.completions;
+    sum.inlined += one.inlined;
+    sum.copied += one.copied;
+    sum.restarts += one.restarts;
+  }
+  return sum;
+}
+
+std::vector<ibv_qp*> VerbsTransport::datagram_pairs() {
+  const std::lock_guard lock(senders_mutex_);
+  std::vector<ibv_qp*> pairs;
+  for (const auto& sender : senders_) pairs.push_back(sender.datagrams->pair());
+  return pairs;
+}
+
+Result<std::shared_ptr<network::LinkChannel>> VerbsTransport::open_link(const SessionPointer& session,
+                                                                        ripc_service_id id, Deadline deadline) {
+  Result<Senders> senders = senders_of(session->local.ip());
+  if (!senders.ok()) return senders.status();
+  const std::shared_ptr<DatagramSender>& sender = senders->datagrams;
+  if (!sender) return SessionTransport::open_link(session, id, deadline);
+  const DatagramAddress own = sender->address();
+  wire::session::OpenDatagram question{.service = id,
+                                       .gid = own.gid,
+                                       .lid = own.lid,
+                                       .queue_pair = own.queue_pair,
+                                       .queue_key = own.queue_key,
+                                       .mtu = sender->port().mtu};
+  Result<wire::session::DatagramOpened> opened = ask_for_datagrams(session, question, deadline);
+  if (!opened.ok()) {
+    // The peer's device has none.
+    if (opened.status().code() == RIPC_UNSUPPORTED) return SessionTransport::open_link(session, id, deadline);
+    return opened.status();
+  }
+  const Result<AddressHandle> way = way_to(session, *sender, opened->gid, opened->lid);
+  if (!way.ok()) {
+    (void)session->stream.send(wire::session::CloseLink{.link = question.link});
+    if (way.status().code() == RIPC_UNSUPPORTED) return SessionTransport::open_link(session, id, deadline);
+    return way.status();
+  }
+  const std::size_t limit =
+      std::min<std::size_t>(sender->port().mtu - wire::datagram::kHeaderSize, opened->packet_limit);
+  auto channel = std::make_shared<DatagramChannel>(
+      parts_of(session, id, question.link, question.token, opened->incarnation, opened->credit), sender,
+      senders->groups,
+      DatagramChannel::Routes{
+          .packets = {.handle = *way, .queue_pair = opened->queue_pair, .queue_key = opened->queue_key},
+          .greetings = {.handle = *way, .queue_pair = opened->greeted_pair, .queue_key = opened->greeted_key}},
+      limit, [this, session] { (void)avoid(session, "Datagrams do not get through any more"); });
+  if (Status status = try_datagrams(session, *channel, question, deadline); !status.ok()) return status;
+  return std::shared_ptr<network::LinkChannel>(std::move(channel));
+}
+
+// Before a link is used: what is sent vanishes without a word where nothing gets through. `question`: by which
+// the link was opened.
+Status VerbsTransport::try_datagrams(const SessionPointer& session, DatagramChannel& channel,
+                                     wire::session::OpenDatagram question, Deadline deadline) {
+  const auto is_over = [&] { return channel.was_greeted() || session->lost; };
+  Nanoseconds now = monotonic_now();
+  const Nanoseconds began = now;
+  Nanoseconds next = now;
+  Nanoseconds pause = kFirstGreeting;
+  Nanoseconds give_up = 0;
+  for (; !channel.was_greeted(); now = monotonic_now()) {
+    if (give_up != 0 && now >= give_up) return avoid(session, "Datagrams do not get through");
+    if (deadline.expired())
+      return Status(RIPC_TIMEOUT, "Datagrams of the RDMA device were not answered by " + session->remote.ip() +
+                                      ": a firewall or a switch may stop RoCE (UDP port 4791).");
+    if (now >= next) {
+      channel.greet();
+      next = now + pause;
+      pause = std::min(2 * pause, kLongestGreeting);
+    }
+    if (give_up == 0 && now - began >= kGreetingPatience) {
+      // Whoever answers this could have answered the greetings.
+      const Result<wire::session::DatagramOpened> sign = ask_for_datagrams(session, question, deadline);
+      if (!sign.ok()) return sign.status();
+      (void)session->stream.send(wire::session::CloseLink{.link = question.link});
+      give_up = monotonic_now() + kGreetingPatience / 2;
+    }
+    const Nanoseconds look = std::clamp((now - began) / 8, kFirstLook, kLastLook);
+    if (wait(is_over, Deadline::after(look)) && !channel.was_greeted()) return RIPC_PEER_DEAD;
+  }
+  return {};
+}
+
+// A session goes to one port of the peer's, and has one way there, which is found once: whatever a peer says, it cannot
+// make this side look for others' addresses, nor for more than one. What was found ends with the session, because the
+// address may move to another machine.
+Result<AddressHandle> VerbsTransport::way_to(const SessionPointer& session, DatagramSender& sender,
+                                             const wire::session::Gid& gid, std::uint32_t lid) {
+  const std::shared_ptr<Peer> peer = peer_of(session);
+  if (!peer) return RIPC_PEER_DEAD;
+  {
+    const std::lock_guard lock(peers_mutex_);
+    if (const auto& way = peer->way) return way->gid == gid && way->lid == lid ? way->handle : RIPC_UNSUPPORTED;
+  }
+  const union ibv_gid expected = gid_of(session->remote);
+  if (sender.port().ethernet && std::memcmp(expected.raw, gid.data(), gid.size()) != 0)
+    return Status(RIPC_UNSUPPORTED,
+                  "The peer tells of an address for datagrams that is not " + session->remote.ip() + ".");
+  Result<AddressHandle> found = sender.find_way(gid, lid);
+  const std::lock_guard lock(peers_mutex_);
+  // Two links may have been opened at once.
+  if (!peer->way) peer->way = Peer::Way{.gid = gid, .lid = lid, .handle = std::move(found)};
+  return peer->way->gid == gid && peer->way->lid == lid ? peer->way->handle : RIPC_UNSUPPORTED;
+}
+
+Status VerbsTransport::prepare_datagrams(const SessionPointer& session, const wire::session::OpenDatagram& frame) {
+  const Result<Senders> senders = senders_of(session->local.ip());
+  if (!senders.ok()) return senders.status();
+  if (!senders->datagrams) return RIPC_UNSUPPORTED;
+  return way_to(session, *senders->datagrams, frame.gid, frame.lid).ok() ? RIPC_OK : RIPC_UNSUPPORTED;
+}
+
+Result<std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOpened>> VerbsTransport::accept_datagrams(
+    const SessionPointer& session, const wire::session::OpenDatagram& frame, network::UdpPort& port) {
+  Result<Senders> senders = senders_of(session->local.ip());
+  if (!senders.ok()) return senders.status();
+  const std::shared_ptr<DatagramSender>& sender = senders->datagrams;
+  const Result<AddressHandle> way = way_to(session, *sender, frame.gid, frame.lid);  // known since prepare_datagrams()
+  if (!way.ok()) return RIPC_UNSUPPORTED;
+  const DatagramRoute back{.handle = *way, .queue_pair = frame.queue_pair, .queue_key = frame.queue_key};
+  Result<VerbsPort::Accepted> accepted =
+      static_cast<VerbsPort&>(port).accept({.session = session,
+                                            .link = frame.link,
+                                            .token = frame.token,
+                                            .budget = 0,
+                                            .events = &port.events(),
+                                            .peer_timeout = options().peer_timeout},
+                                           sender, registrar_of(session->local.ip()), back, frame.gid);
+  if (!accepted.ok()) return accepted.status();
+  const wire::session::DatagramOpened answer{
+      .status = RIPC_OK,
+      .gid = accepted->address.gid,
+      .lid = accepted->address.lid,
+      .queue_pair = accepted->address.queue_pair,
+      .queue_key = accepted->address.queue_key,
+      .packet_limit =
+          std::min(accepted->packet_limit, frame.mtu - std::min<std::uint32_t>(frame.mtu, wire::datagram::kHeaderSize)),
+      .credit = network::Granter::first_credit(accepted->source->budget()),
+      .greeted_pair = sender->address().queue_pair,
+      .greeted_key = sender->address().queue_key};
+  return std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOpened>(std::move(accepted->source),
+                                                                                        answer);
+}
+
+// ---- Groups --------------------------------------------------------------------------------------------------
+
+std::shared_ptr<GroupSender> VerbsTransport::make_group_sender(const std::shared_ptr<DatagramSender>& datagrams) {
+  return std::make_shared<GroupSender>(
+      datagrams,
+      [this, port = datagrams->port()](ripc_service_id group, std::function<void(MembershipPointer)> joined) {
+        loop().post([this, port, group, joined = std::move(joined)] {
+          if (memberships_) joined(memberships_->join(port, group));
+        });
+      });
+}
+
+void VerbsTransport::asked_to_hear(network::UdpPort& port, const std::shared_ptr<network::LinkSource>& source,
+                                   const wire::session::Hear& frame) {
+  const auto datagrams = std::dynamic_pointer_cast<DatagramSource>(source);
+  const FabricPort* const leaves_by = fabric_->port_of(source->session()->local.ip());
+  if (!datagrams || !memberships_ || leaves_by == nullptr) return;
+  if (MembershipPointer membership = memberships_->join(*leaves_by, frame.group))
+    static_cast<VerbsPort&>(port).hear(datagrams, frame.token, std::move(membership));
+}
+
+void VerbsTransport::asked_to_hear_no_more(network::UdpPort& port, const network::LinkSource& source,
+                                           const wire::session::HearNoMore& frame) {
+  static_cast<VerbsPort&>(port).hear_no_more(source, frame.token);
+}
+
+void VerbsTransport::heard(network::LinkChannel& channel, const wire::session::Heard& frame) {
+  if (auto* const datagrams = dynamic_cast<DatagramChannel*>(&channel); datagrams != nullptr && datagrams->groups())
+    datagrams->groups()->heard(frame.link, frame.token);
+}
+
+void VerbsTransport::groups_joined() {
+  for_each_port([](network::UdpPort& port) { static_cast<VerbsPort&>(port).attach_joined(); });
+}
+
+}  // namespace ripc::verbs
