@@ -86,13 +86,15 @@ bool ShmTransport::on(const PeerPointer& peer, const wire::control::Hello& messa
       .pid = static_cast<std::uint32_t>(getpid()),
       .flags = static_cast<std::uint32_t>(peer->connection->process().reach()),
       .status = !peer->refused && admits(peer->connection->credentials()) ? RIPC_OK : RIPC_REFUSED};
-  (void)send_message(*peer->connection, reply);
   if (reply.status != RIPC_OK) {
+    (void)send_message(*peer->connection, reply);
     lose(peer, Status(RIPC_REFUSED));
     return true;
   }
   peer->connection->set_reach_of_peer(static_cast<Reach>(message.flags));
+  // Whoever has the answer can be reached over this connection, and over it nothing comes before the answer.
   const std::lock_guard lock(mutex_);
+  (void)send_message(*peer->connection, reply);
   peer->context = message.context;
   peer->locator = context_locator(message.context);
   peer->greeted = true;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "network/link_channel.hpp"
 #include "network/link_source.hpp"
@@ -72,9 +73,8 @@ class DatagramChannel final : public network::LinkChannel {
 
 class DatagramSource final : public network::LinkSource {
  public:
-  DatagramSource(Parts parts, std::shared_ptr<DatagramSender> sender, const DatagramRoute& back,
-                 const wire::session::Gid& gid)
-      : LinkSource(std::move(parts)), sender_(std::move(sender)), back_(back), gid_(gid) {
+  DatagramSource(Parts parts, std::shared_ptr<DatagramSender> sender, DatagramRoute back, const wire::session::Gid& gid)
+      : LinkSource(std::move(parts)), sender_(std::move(sender)), back_(std::move(back)), gid_(gid) {
     sender_->answer(parts_.token, parts_.link, back_);
   }
   ~DatagramSource() override { sender_->answer_no_more(parts_.token, back_); }

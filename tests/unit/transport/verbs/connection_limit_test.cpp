@@ -101,7 +101,7 @@ TEST_F(ConnectionLimit, TheOneThatWasUsedLongestAgoMakesRoomAndIsMadeAgainWhenIt
 // A service of a context of its own, that pulls what the client exposes to it.
 class Reader {
  public:
-  Reader(const std::shared_ptr<const Fabric>& fabric, Node& client) : node_(fabric), client_(client) {
+  Reader(const std::shared_ptr<const Fabric>& fabric, Node& client) : node_(fabric) {
     port_ = node_.transport()
                 .open_port({.id = 7, .queue_messages = 16, .queue_bytes = 8192, .max_senders = 16}, events_)
                 .value();
@@ -147,7 +147,6 @@ class Reader {
 
  private:
   Node node_;
-  Node& client_;
   EventSet events_ = EventSet::create().value();
   Sink sink_;
   std::unique_ptr<spi::Port> port_;
