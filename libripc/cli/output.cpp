@@ -10,6 +10,8 @@
 #include <cinttypes>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <span>
 
 #include "exit_code.hpp"
 
@@ -100,7 +102,13 @@ Json percentiles(std::vector<double>& samples) {
     const double rank = std::ceil(fraction * static_cast<double>(samples.size())) - 1;
     return samples[static_cast<std::size_t>(std::max(rank, 0.0))];
   };
-  return {{"min", at(0)}, {"p50", at(0.5)}, {"p90", at(0.9)}, {"p99", at(0.99)}, {"p999", at(0.999)}, {"max", at(1)}};
+  // Where the clock has large steps, percentiles are all on one of them.
+  const std::size_t quarter = samples.size() / 4;
+  const auto middle = std::span(samples).subspan(quarter, samples.size() - 2 * quarter);
+  const double sum = std::accumulate(middle.begin(), middle.end(), 0.0);
+  const double mid_mean = middle.empty() ? 0 : sum / static_cast<double>(middle.size());
+  return {{"mid_mean", mid_mean}, {"min", at(0)},      {"p50", at(0.5)}, {"p90", at(0.9)},
+          {"p99", at(0.99)},      {"p999", at(0.999)}, {"max", at(1)}};
 }
 
 double median(std::vector<double> values) {

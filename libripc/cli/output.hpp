@@ -35,7 +35,8 @@ void print_error(std::string_view sentence);
 // The same for a failed call; returns the exit code for it.
 int fail(const libripc::Error& error);
 
-// "min", "p50", "p90", "p99", "p999", "max" of samples, which are sorted by this call. All 0 without samples.
+// "min", "p50", "p90", "p99", "p999", "max" and "mid_mean", the mean of the middle half, of samples, which are sorted
+// by this call. All 0 without samples.
 Json percentiles(std::vector<double>& samples);
 double median(std::vector<double> values);
 

@@ -249,8 +249,10 @@ BenchResult measure(Side& side, const BenchOptions& options, Floor& floor) {
   Json json;
   json["rtt_ns"] = percentiles(samples);
   const double p50 = json["rtt_ns"]["p50"].get<double>();
-  const double bare_p50 = percentiles(bare)["p50"].get<double>();
+  const Json bare_figures = percentiles(bare);
+  const double bare_p50 = bare_figures["p50"].get<double>();
   json[floor.name() + "_rtt_ns"] = bare_p50;
+  json[floor.name() + "_rtt_mid_mean_ns"] = bare_figures["mid_mean"];
   json["ratio_to_" + floor.name()] = p50 / std::max(bare_p50, 1.0);
   pinger.tally().put(json);
   return json;

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "base/clock.hpp"
+#include "base/spin_wait.hpp"
 
 namespace ripc {
 
@@ -16,7 +16,9 @@ namespace {
 
 std::atomic<ThreadEpoch::Record*> first_record{nullptr};
 
-bool has_barrier() noexcept { return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0; }
+bool register_barrier() noexcept {
+  return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
 
 // Gives the record back when the thread ends.
 struct Lease {
@@ -41,7 +43,7 @@ ThreadEpoch::Record& take_record() noexcept {
 }  // namespace
 
 constinit thread_local ThreadEpoch::Record* ThreadEpoch::current_ = nullptr;
-bool ThreadEpoch::needs_fence_ = !has_barrier();
+bool ThreadEpoch::needs_fence_ = !register_barrier();
 std::atomic<std::uint64_t> ThreadEpoch::barriers_{0};
 
 ThreadEpoch::Record& ThreadEpoch::attach() noexcept {
@@ -61,13 +63,7 @@ void ThreadEpoch::synchronize(const Record& record) noexcept {
   barrier();
   const std::uint64_t seen = record.counter.load(std::memory_order_acquire);
   if ((seen & 1) == 0) return;
-  for (unsigned round = 0; record.counter.load(std::memory_order_acquire) == seen; ++round) {
-    if (round < 1000) {
-      cpu_pause();
-    } else {
-      std::this_thread::yield();
-    }
-  }
+  for (unsigned round = 0; record.counter.load(std::memory_order_acquire) == seen; ++round) spin_wait(round);
 }
 
 ThreadEpoch::Waiting ThreadEpoch::Waiting::for_all() {

@@ -60,6 +60,11 @@ class ThreadEpoch {
   // Waits until the record's thread is in no section that began before the call.
   static void synchronize(const Record& record) noexcept;
 
+  // Makes sure that what every thread has stored is visible here, and what was changed here is visible to them: a fence
+  // in each. Needs one of their own where has_barrier() is false.
+  static void barrier() noexcept;
+  static bool has_barrier() noexcept { return !needs_fence_; }
+
   // How often a barrier ran in all threads: each interrupts the processors that run them.
   static std::uint64_t barriers() noexcept { return barriers_.load(std::memory_order_relaxed); }
 
@@ -76,9 +81,6 @@ class ThreadEpoch {
 
  private:
   static Record& attach() noexcept;
-  // Makes sure that every thread's section is visible here, and what was changed here is visible to later ones.
-  static void barrier() noexcept;
-
   // Reached on every message: a fixed offset from the thread pointer instead of a call.
   static constinit thread_local Record* current_ __attribute__((tls_model("initial-exec")));
   static bool needs_fence_;

@@ -26,8 +26,17 @@ ripc_status QueueWriter::write(std::span<const std::span<const std::byte>> range
   });
 }
 
+bool QueueWriter::next_shared_cell(std::uint32_t& cell) noexcept {
+  bias_.share();
+  std::uint64_t tail = tail_.load(std::memory_order_relaxed);
+  cell = cells_of(tail);
+  return is_roomy(cell) &&
+         tail_.compare_exchange_strong(tail, tail + kOneCell, std::memory_order_acq_rel, std::memory_order_relaxed);
+}
+
 bool QueueWriter::reserve(std::uint32_t wanted, std::size_t data_size, Reservation& reservation) noexcept {
   const std::uint32_t needed = round_up_to_line(data_size);
+  bias_.share();
   std::uint64_t tail = tail_.load(std::memory_order_relaxed);
   for (;;) {
     const std::uint32_t cell = cells_of(tail);

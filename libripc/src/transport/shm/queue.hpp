@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two ends of a link's packet queue: many sending threads of one process, one receiving thread of another.
 //
-// A sender reserves a cell (and room in the data area) with one compare-and-swap on memory private to its process,
-// fills it and commits it by writing the cell's sequence number: no lock, no system call. A sender that dies in between
-// leaves a cell that is never committed; the receiver then sees an empty queue, and drops the link when the death is
-// noticed. As a cell's first word is only ever a sequence number, payload can never be mistaken for a committed cell.
+// A sender reserves a cell (and room in the data area) in memory private to its process, by a plain store where it is
+// the only thread that sends, else by one compare-and-swap, fills it and commits it by writing the cell's sequence
+// number: no lock, no system call. A sender that dies in between leaves a cell that is never committed; the receiver
+// then sees an empty queue, and drops the link when the death is noticed. As a cell's first word is only ever a
+// sequence number, payload can never be mistaken for a committed cell.
 #pragma once
 
 #include <cstring>
 #include <span>
 
 #include "base/happens_before.hpp"
+#include "base/thread_bias.hpp"
 #include "ripc/ripc.h"
 #include "transport/shm/layout.hpp"
 
@@ -44,11 +46,8 @@ class QueueWriter {
   // False: write_with() has to do it.
   template <typename Fill>
   bool write_next(std::size_t length, Fill&& fill) noexcept {
-    std::uint64_t tail = tail_.load(std::memory_order_relaxed);
-    const std::uint32_t cell = cells_of(tail);
-    if (cell - known_head_cells_.load(std::memory_order_acquire) > mask_ ||
-        !tail_.compare_exchange_strong(tail, tail + kOneCell, std::memory_order_acq_rel, std::memory_order_relaxed))
-        [[unlikely]]
+    std::uint32_t cell = 0;
+    if (!next_cell(cell)) [[unlikely]]
       return false;
     commit(cell, length, [&](Cell& to) { fill(to.bytes); });
     return true;
@@ -76,6 +75,22 @@ class QueueWriter {
     std::uint32_t data_start;
     std::uint32_t data_end;
   };
+  // One cell. False: there is no room as far as is known, or another thread was faster.
+  [[gnu::always_inline]] bool next_cell(std::uint32_t& cell) noexcept {
+    if (!bias_.enter()) [[unlikely]]
+      return next_shared_cell(cell);
+    const std::uint64_t tail = tail_.load(std::memory_order_relaxed);
+    cell = cells_of(tail);
+    const bool has_room = is_roomy(cell);
+    if (has_room) [[likely]]
+      tail_.store(tail + kOneCell, std::memory_order_relaxed);
+    bias_.leave();
+    return has_room;
+  }
+  [[gnu::noinline]] bool next_shared_cell(std::uint32_t& cell) noexcept;
+  bool is_roomy(std::uint32_t cell) const noexcept {
+    return cell - known_head_cells_.load(std::memory_order_acquire) <= mask_;
+  }
   // Up to `wanted` cells, at least one, and so much of the data area. False: there is no room.
   bool reserve(std::uint32_t wanted, std::size_t data_size, Reservation& reservation) noexcept;
 
@@ -136,6 +151,7 @@ class QueueWriter {
   std::uint32_t mask_;  // of the index of a cell
   // Cells and the end of the data area: reserved together so that both stay in order.
   alignas(kCacheLine) std::atomic<std::uint64_t> tail_{0};
+  ThreadBias bias_;  // of tail_
   std::atomic<std::uint32_t> known_head_cells_{0};
   std::atomic<std::uint32_t> known_head_data_{0};
 };

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lets the one thread that usually changes a word do so without a locked instruction.
+//
+// The first thread that asks has the bias: between enter() and leave() it may change the word by plain loads and
+// stores. Everybody else calls share() before a locked instruction on the word, which ends the bias for good. After
+// Russell and Detlefs, "Eliminating Synchronization-Related Atomic Operations with Biased Locking and Bulk Rebiasing"
+// (OOPSLA 2006), without the lock: once the bias is over, the word is changed by compare-and-swap.
+#pragma once
+
+#include <atomic>
+
+#include "base/thread_epoch.hpp"
+
+namespace ripc {
+
+class ThreadBias {
+ public:
+  // True: the calling thread alone changes the word, until leave(), which has to follow soon and in the same thread.
+  // False: it has not got the bias. Neither blocks nor fails; not for signal handlers.
+  bool enter() noexcept {
+    if (!ThreadEpoch::has_current()) [[unlikely]]
+      return false;
+    const ThreadEpoch::Record* thread = &ThreadEpoch::current();
+    if (owner_.load(std::memory_order_relaxed) != thread) [[unlikely]]
+      return enter_first(thread);
+    busy_.store(true, std::memory_order_relaxed);
+    // Who ends the bias runs a barrier in this thread between its store to owner_ and its look at busy_.
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (owner_.load(std::memory_order_relaxed) == thread) [[likely]]
+      return true;
+    leave();
+    return false;
+  }
+  void leave() noexcept { busy_.store(false, std::memory_order_release); }
+
+  // When it returns, no thread changes the word by plain stores any more, except the calling thread if it has the bias:
+  // a locked instruction is safe. Waits, once in the life of a bias, for the few instructions of its owner.
+  void share() noexcept {
+    const ThreadEpoch::Record* owner = owner_.load(std::memory_order_acquire);
+    if (owner != &kShared && !(ThreadEpoch::has_current() && owner == &ThreadEpoch::current())) [[unlikely]]
+      end_bias(owner);
+  }
+
+ private:
+  // In the place of an owner. No thread's.
+  static const ThreadEpoch::Record kShared, kEnding;
+
+  [[gnu::noinline]] bool enter_first(const ThreadEpoch::Record* thread) noexcept;
+  [[gnu::noinline]] void end_bias(const ThreadEpoch::Record* owner) noexcept;
+
+  std::atomic<const ThreadEpoch::Record*> owner_{nullptr};  // nullptr: nobody has asked yet
+  std::atomic<bool> busy_{false};                           // written by the owner
+};
+
+}  // namespace ripc
