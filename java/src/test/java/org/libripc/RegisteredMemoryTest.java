@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
@@ -18,7 +19,6 @@ import java.util.concurrent.CancellationException;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.io.TempDir;
 
 /** Memory of the application that is registered: direct buffers and mapped files. */
 class RegisteredMemoryTest extends PairTest {
@@ -70,19 +70,34 @@ class RegisteredMemoryTest extends PairTest {
     assertEquals(0, registrations());
   }
 
+  private ByteBuffer mapped(FileChannel.MapMode mode) throws IOException {
+    Path file = directory.resolve("mapped");
+    Files.write(file, bytesOf(pattern(SIZE, 3)));
+    try (FileChannel channel =
+        FileChannel.open(file, StandardOpenOption.READ, StandardOpenOption.WRITE)) {
+      return channel.map(mode, 0, SIZE);
+    }
+  }
+
+  @Test
+  void aFileThatIsMappedReadOnlyIsSentFromAndNothingElse() throws Exception {
+    try (RegisteredBuffer memory =
+        clientContext.registerMemory(mapped(FileChannel.MapMode.READ_ONLY))) {
+      assertTrue(memory.buffer().isReadOnly());
+      sendAndCheck(new Outgoing().add(memory, ItemKind.LONG), pattern(SIZE, 3));
+      assertThrows(IllegalArgumentException.class, () -> new ReceiveWindow(memory));
+      assertThrows(IllegalArgumentException.class, () -> new ReturnBuffer(memory));
+    }
+    assertEquals(0, registrations());
+  }
+
+  /** Which RDMA devices can read with any kernel. */
   @Test
   @Tag("verbs")
-  void aMappedFileIsSentFromWhereItIs(@TempDir Path directory) throws Exception {
-    Path file = directory.resolve("file");
-    Files.write(file, bytesOf(pattern(SIZE, 3)));
-    try (FileChannel channel = FileChannel.open(file, StandardOpenOption.READ)) {
-      ByteBuffer mapped = channel.map(FileChannel.MapMode.READ_ONLY, 0, SIZE);
-      try (RegisteredBuffer memory = clientContext.registerMemory(mapped)) {
-        assertTrue(memory.buffer().isReadOnly());
-        sendAndCheck(new Outgoing().add(memory, ItemKind.LONG), pattern(SIZE, 3));
-        assertThrows(IllegalArgumentException.class, () -> new ReceiveWindow(memory));
-        assertThrows(IllegalArgumentException.class, () -> new ReturnBuffer(memory));
-      }
+  void aFileThatIsMappedPrivatelyIsSentFrom() throws Exception {
+    try (RegisteredBuffer memory =
+        clientContext.registerMemory(mapped(FileChannel.MapMode.PRIVATE))) {
+      sendAndCheck(new Outgoing().add(memory, ItemKind.LONG), pattern(SIZE, 3));
     }
     assertEquals(0, registrations());
   }
