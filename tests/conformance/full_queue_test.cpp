@@ -200,6 +200,18 @@ TEST_P(FullQueue, WaitRoomEndsWhenThePeerDies) {
   EXPECT_TRUE(status == RIPC_PEER_DEAD || status == RIPC_NO_SERVICE) << ripc_status_name(status);
 }
 
+TEST_P(FullQueue, WhoDoesNotWaitForRoomDoesNotLookForAPeerThatIsGone) {
+  const ripc_service_id gone = id_of(small_);
+  fill();
+  small_.reset();
+  ASSERT_TRUE(eventually([&] { return ripc_wait_room(client_.get(), gone, 0) == RIPC_OK; }));
+  const std::uint64_t resolutions = statistics_of(client_).resolutions;
+  EXPECT_EQ(ripc_wait_room(client_.get(), gone, 0), RIPC_OK) << "the send tells";
+  EXPECT_EQ(ripc_request_room_event(client_.get(), gone), RIPC_OK);
+  EXPECT_EQ(statistics_of(client_).resolutions, resolutions);
+  EXPECT_TRUE(is_gone(client_, gone));
+}
+
 TEST_P(FullQueue, AStoppedPeerIsAgainNotAHang) {
   Puppet puppet(peer_setup());
   ASSERT_EQ(puppet.register_id(77), "RIPC_OK");

@@ -265,10 +265,10 @@ RIPC_API ripc_status ripc_request_cancel(ripc_service *service, uint64_t request
 RIPC_API ripc_status ripc_short_limit(ripc_service *service, ripc_service_id to, size_t items, size_t *bytes);
 
 /* Waits until a message to `to` that gave RIPC_AGAIN may find room; of a group, at one member. RIPC_TIMEOUT,
- * RIPC_INTERRUPTED (as ripc_receive()), or the errors of ripc_send(). */
+ * RIPC_INTERRUPTED (as ripc_receive()), or the errors of ripc_send(); with timeout 0 RIPC_OK if no path is known. */
 RIPC_API ripc_status ripc_wait_room(ripc_service *service, ripc_service_id to, uint64_t timeout);
 
-/* The same for users of ripc_service_get_fd(): returns at once; the descriptor becomes readable when there is room. */
+/* The same for users of ripc_service_get_fd(), at once: it becomes readable when there is room, or no path is known. */
 RIPC_API ripc_status ripc_request_room_event(ripc_service *service, ripc_service_id to);
 
 /* ---- Groups -------------------------------------------------------------------------------------------------

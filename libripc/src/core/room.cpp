@@ -14,10 +14,11 @@ constexpr int kRoomPauses = 16;
 
 Status Service::wait_room(ripc_service_id to, Deadline deadline) {
   const Nanoseconds spin_until = monotonic_now() + context_.spin();
+  const Search search = deadline.expired() ? Search::no : Search::yes;
   for (;;) {
     if (const ripc_status status = usable(); status != RIPC_OK) return status;
     const std::uint32_t seen = room_changes_.load(std::memory_order_acquire);
-    Result<bool> room = room_at(to, false);
+    Result<bool> room = room_at(to, false, search);
     if (!room.ok()) return room.status();
     if (interrupted_.exchange(false, std::memory_order_acq_rel)) return RIPC_INTERRUPTED;
     if (*room) return {};
@@ -26,18 +27,23 @@ Status Service::wait_room(ripc_service_id to, Deadline deadline) {
       for (int pause = 0; pause < kRoomPauses; ++pause) cpu_pause();
       continue;
     }
-    room = room_at(to, true);
+    room = room_at(to, true, search);
     if (!room.ok()) return room.status();
     if (*room) return {};
     if (sleep_for_room(seen, deadline) == RIPC_INTERRUPTED) return RIPC_INTERRUPTED;
   }
 }
 
-// Whether a message may find room; `request`: if not, room_changed() will be called.
-Result<bool> Service::room_at(ripc_service_id to, bool request) {
+// Whether a message may find room; `request`: if not, room_changed() will be called. Without a search for the peer it
+// may also be gone: the next send tells.
+Result<bool> Service::room_at(ripc_service_id to, bool request, Search search) {
   if (is_group(to)) return group_room(to, request);
-  Result<std::shared_ptr<spi::Channel>> channel = context_.channel_to(to, counters_.resolutions);
-  if (!channel.ok()) return channel.status();
+  Result<std::shared_ptr<spi::Channel>> channel = context_.known_channel(to);
+  if (*channel == nullptr) {
+    if (search == Search::no) return true;
+    channel = context_.channel_to(to, counters_.resolutions);
+    if (!channel.ok()) return channel.status();
+  }
   return request ? (*channel)->request_room() : (*channel)->has_room();
 }
 
@@ -70,7 +76,7 @@ void Service::wake_room_waiters() noexcept {
 
 Status Service::request_room_event(ripc_service_id to) {
   if (const ripc_status status = usable(); status != RIPC_OK) return status;
-  const Result<bool> room = room_at(to, true);
+  const Result<bool> room = room_at(to, true, Search::no);
   if (!room.ok()) return room.status();
   if (*room) events_.wake();
   return {};

@@ -178,7 +178,8 @@ class Service final : private spi::PacketSink {
                        std::shared_ptr<Ticket>* ticket);
   Status transmit(const SendArguments& arguments, Outgoing& outgoing, const std::shared_ptr<spi::Channel>& channel,
                   std::shared_ptr<Ticket>* ticket);
-  Result<bool> room_at(ripc_service_id to, bool request);
+  enum class Search { no, yes };
+  Result<bool> room_at(ripc_service_id to, bool request, Search search);
   void push_returns(const SendArguments& arguments, Outgoing& outgoing, bool may_write);
 
   Status change_groups(ripc_service_id group, bool join);

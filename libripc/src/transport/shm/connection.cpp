@@ -95,6 +95,12 @@ ripc_status Connection::send_locked(std::span<const std::byte> message, std::spa
   return RIPC_OK;
 }
 
+void Connection::attach(EventLoop& loop) noexcept {
+  const std::lock_guard lock(mutex_);
+  loop_ = &loop;
+  if (!outbox_.empty()) (void)loop.modify(socket_.get(), EPOLLIN | EPOLLOUT);
+}
+
 void Connection::notify(std::span<const std::byte> message) noexcept {
   const std::lock_guard lock(mutex_);
   // With a full outbox the loop waits for the socket already.

@@ -83,8 +83,8 @@ class Connection {
   // Responder, after flush().
   bool take_room() noexcept;
 
-  // Before the socket is added to the loop: from then on, queued messages make the loop wait until it is writable.
-  void attach(EventLoop& loop) noexcept { loop_ = &loop; }
+  // When the socket was added to the loop: queued messages make it wait until the socket is writable.
+  void attach(EventLoop& loop) noexcept;
 
   // Responder.
   void flush() noexcept;

@@ -53,7 +53,9 @@ bool ShmTransport::handle(const PeerPointer& peer, Received& received) {
         using T = std::decay_t<decltype(message)>;
         constexpr bool kGreeting =
             std::is_same_v<T, wire::control::Hello> || std::is_same_v<T, wire::control::HelloReply>;
-        if (!kGreeting && !peer->greeted) return false;
+        // A context that ends says so to everyone who is connected, also to those that it has not greeted yet.
+        constexpr bool kMayComeFirst = kGreeting || std::is_same_v<T, wire::control::Bye>;
+        if (!kMayComeFirst && !peer->greeted) return false;
         const auto handler = [&] {
           if constexpr (requires { on(peer, message, received); }) {
             return on(peer, message, received);

@@ -102,7 +102,6 @@ bool ShmTransport::admits(const Credentials& credentials) const noexcept {
 }
 
 Status ShmTransport::adopt(const PeerPointer& peer) {
-  peer->connection->attach(*loop_);
   {
     const std::lock_guard lock(mutex_);
     const std::size_t limit = options_.max_peers + (peer->incoming ? kRefusals : 0);
@@ -117,8 +116,10 @@ Status ShmTransport::adopt(const PeerPointer& peer) {
   if (!status.ok()) {
     const std::lock_guard lock(mutex_);
     std::erase(peers_, peer);
+    return status;
   }
-  return status;
+  peer->connection->attach(*loop_);
+  return {};
 }
 
 UniqueFd ShmTransport::accept(ForkGuard& guard) {
@@ -184,6 +185,7 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
         "'" + locator + "' is not a shared-memory address: write [DIRECTORY]#CONTEXT, context in hexadecimal.");
   PeerPointer peer;
   bool ours = false;
+  ripc_status sent = RIPC_OK;
   while (!peer) {
     std::shared_ptr<RuntimeDirectory> directory = directory_;
     {
@@ -219,26 +221,20 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
     peer = std::make_shared<Peer>(std::move(*socket), std::move(guard));
     peer->context = context;
     peer->locator = locator;
-    ours = true;
     {
       const std::lock_guard lock(mutex_);
       const auto [position, inserted] = outgoing_.emplace(locator, peer);
-      if (!inserted) {
+      ours = inserted;
+      // Whoever finds it there may send over it at once, and nothing may come before the greeting.
+      if (ours) {
+        sent = greet(*peer);
+      } else {
         peer = position->second;
-        ours = false;
       }
     }
   }
   if (ours) {
-    Status status = adopt(peer);
-    if (status.ok()) {
-      const ripc_status sent =
-          send_message(*peer->connection,
-                       wire::control::Hello{.context = options_.context,
-                                            .pid = static_cast<std::uint32_t>(getpid()),
-                                            .flags = static_cast<std::uint32_t>(peer->connection->process().reach())});
-      if (sent != RIPC_OK) status = sent;
-    }
+    Status status = sent == RIPC_OK ? adopt(peer) : Status(sent);
     if (!status.ok()) {
       lose(peer, status);
       return status;
@@ -250,6 +246,13 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
   if (peer->lost) return peer->failure;
   if (!peer->greeted) return RIPC_CLOSED;
   return peer;
+}
+
+ripc_status ShmTransport::greet(const Peer& peer) const {
+  return send_message(*peer.connection,
+                      wire::control::Hello{.context = options_.context,
+                                           .pid = static_cast<std::uint32_t>(getpid()),
+                                           .flags = static_cast<std::uint32_t>(peer.connection->process().reach())});
 }
 
 // A peer says itself which context it is. Another user may lie, to get what is meant for that context.

@@ -82,6 +82,8 @@ class ShmTransport final : public spi::Transport {
   enum class Belief { proven, claimed };
   PeerPointer greeted_peer(std::uint64_t context, Belief belief) const;
   Status adopt(const PeerPointer& peer);
+  // Whoever has connected says Hello.
+  ripc_status greet(const Peer& peer) const;
   bool admits(const Credentials& credentials) const noexcept;
   void accept_all();
   UniqueFd accept(ForkGuard& guard);

@@ -6,7 +6,10 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <barrier>
+#include <optional>
 #include <thread>
+#include <vector>
 
 #include "../../base/process_helpers.hpp"
 #include "../quiet_host.hpp"
@@ -23,35 +26,48 @@ constexpr int kPatienceMilliseconds = 20'000;
 // A context of which there is only the control connection. The test's thread.
 class PlayedPeer {
  public:
-  explicit PlayedPeer(RuntimeDirectory& directory) {
-    Result<UniqueFd> listener = directory.listen(kPeer);
+  explicit PlayedPeer(RuntimeDirectory& directory, std::uint64_t context = kPeer) : context_(context) {
+    Result<UniqueFd> listener = directory.listen(context);
     EXPECT_TRUE(listener.ok()) << listener.status().text();
     if (listener.ok()) listener_ = std::move(*listener);
   }
+  // Waits for the transport to connect, and to say Hello before anything else. Threads that connect at once may each
+  // have a connection first: all but one are given up without a word.
+  bool meet() {
+    do {
+      if (!readable(listener_.get())) return false;
+      connection_ = std::make_unique<Connection>(UniqueFd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+      if (!readable(connection_->fd())) return false;
+    } while (connection_->receive(received_) == Connection::Event::closed);
+    return received<control::Hello>().has_value();
+  }
   // Waits for the transport to connect, and greets it.
   bool accept() {
-    if (!readable(listener_.get())) return false;
-    connection_ = std::make_unique<Connection>(UniqueFd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
-    if (!next<control::Hello>()) return false;
-    return send_message(*connection_, control::HelloReply{.context = kPeer, .pid = 1, .flags = 0, .status = RIPC_OK}) ==
-           RIPC_OK;
+    return meet() &&
+           send_message(*connection_,
+                        control::HelloReply{.context = context_, .pid = 1, .flags = 0, .status = RIPC_OK}) == RIPC_OK;
   }
   // The next message, if it is one of this type.
   template <typename T>
   std::optional<T> next() {
     if (!readable(connection_->fd()) || connection_->receive(received_) != Connection::Event::message) return {};
-    auto decoded = control::decode(std::span(received_.bytes).first(received_.size));
-    if (!decoded.ok() || !std::holds_alternative<T>(*decoded)) return {};
-    return std::get<T>(*decoded);
+    return received<T>();
   }
   Connection& connection() { return *connection_; }
 
  private:
+  template <typename T>
+  std::optional<T> received() const {
+    auto decoded = control::decode(std::span(received_.bytes).first(received_.size));
+    if (!decoded.ok() || !std::holds_alternative<T>(*decoded)) return {};
+    return std::get<T>(*decoded);
+  }
   static bool readable(int fd) {
     pollfd descriptor{fd, POLLIN, 0};
     return ::poll(&descriptor, 1, kPatienceMilliseconds) == 1;
   }
 
+  std::uint64_t context_;
   UniqueFd listener_;
   std::unique_ptr<Connection> connection_;
   Received received_;
@@ -111,6 +127,41 @@ TEST_F(ShmTransportTest, AnAnswerToAFenceIsNotTakenForAStateOfThisProcess) {
   for (int lie = 0; lie < 4; ++lie)
     EXPECT_EQ(transport_->fence(peer_address(), 7, 1, deadline).code(), RIPC_CORRUPT) << lie;
   player.join();
+}
+
+TEST_F(ShmTransportTest, WhoEndsBeforeItHasGreetedIsGoneAndHasBrokenNothing) {
+  std::thread player([this] {
+    ASSERT_TRUE(peer_->meet());
+    ASSERT_EQ(send_message(peer_->connection(), control::Bye{}), RIPC_OK);
+  });
+  const Deadline deadline = Deadline::after(Nanoseconds{kPatienceMilliseconds} * 1'000'000);
+  EXPECT_EQ(transport_->connect(peer_address(), 7, deadline).status().code(), RIPC_PEER_DEAD);
+  player.join();
+}
+
+TEST_F(ShmTransportTest, ThreadsThatFenceAtOnceSendNothingBeforeTheGreeting) {
+  constexpr int kThreads = 4;
+  constexpr std::uint64_t kRounds = 300;
+  const Deadline deadline = Deadline::after(Nanoseconds{kPatienceMilliseconds} * 1'000'000);
+  for (std::uint64_t context = kPeer + 1; context <= kPeer + kRounds && !HasFailure(); ++context) {
+    PlayedPeer peer(*directory_, context);
+    std::barrier start(kThreads);
+    std::vector<std::thread> threads;
+    for (int number = 0; number < kThreads; ++number) {
+      threads.emplace_back([&] {
+        start.arrive_and_wait();
+        EXPECT_EQ(transport_->fence({"shm", context_locator(context)}, 7, 1, deadline).code(), RIPC_OK);
+      });
+    }
+    EXPECT_TRUE(peer.accept()) << "something else came before the greeting";
+    for (int number = 0; number < kThreads && !HasFailure(); ++number) {
+      const auto fence = peer.next<control::Fence>();
+      EXPECT_TRUE(fence);
+      if (fence) (void)send_message(peer.connection(), control::Fenced{.request = fence->request, .status = RIPC_OK});
+    }
+    if (HasFailure()) peer.connection().shut_down();
+    for (std::thread& thread : threads) thread.join();
+  }
 }
 
 // ---- Other users -------------------------------------------------------------------------------------------------

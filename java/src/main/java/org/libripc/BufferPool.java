@@ -117,7 +117,7 @@ final class BufferPool {
 
   private void drop(PoolMemory memory) {
     byAddress.remove(memory.address);
-    memory.drop(memory.shown);
+    memory.drop();
   }
 
   private static int sizeClass(int size) {

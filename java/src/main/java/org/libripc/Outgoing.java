@@ -120,10 +120,13 @@ public final class Outgoing {
     return this;
   }
 
-  /** How long a message with long items may take; 30 seconds if it is not set. Returns this. */
+  /**
+   * How long a message with long items may take; 30 seconds if it is not set, and as long as it
+   * takes with {@link Long#MAX_VALUE}. Returns this.
+   */
   public Outgoing timeout(long time, TimeUnit unit) {
     if (time <= 0) throw new IllegalArgumentException("the time must be more than 0");
-    timeout = unit.toNanos(time);
+    timeout = time == Long.MAX_VALUE ? Layout.FOREVER : unit.toNanos(time);
     return this;
   }
 
@@ -139,7 +142,7 @@ public final class Outgoing {
     return add(item, kind, 0);
   }
 
-  /** Adds all of a leased buffer, which is not released before the send. Returns this. */
+  /** Adds all of a registered buffer, which is not released before the send. Returns this. */
   public Outgoing add(RegisteredBuffer item, ItemKind kind) {
     int index = count;
     add(item.buffer(), kind);
@@ -272,8 +275,8 @@ public final class Outgoing {
    * Between {@link #begin} and {@link #end}: every item gets memory that may be held, and the
    * options are filled.
    *
-   * @param held gets what the ticket has to keep: the sources, and the pool memory of each,
-   *     retained
+   * @param held gets what the ticket has to keep: the sources, and the memory of each that the
+   *     library knows, retained
    * @param user of the ticket; 0 without
    * @param group whether it goes to a group, which takes short items only
    * @param returns whether there may be return buffers to write into
@@ -337,9 +340,11 @@ public final class Outgoing {
     if (from < 0 && source.isDirect()) {
       long start = ripc.binding().addressOf(source);
       RegisteredBuffer lease = leases[index];
-      PoolMemory pool = lease != null ? lease.retainedMemory() : ripc.pool().findAndRetain(start);
-      held.add(pool != null ? pool : source);
-      if (pool != null) held.add(source);
+      CountedMemory known =
+          lease != null ? lease.retainedMemory() : ripc.pool().findAndRetain(start);
+      if (known != null) held.add(known);
+      ripc.registrations().retainThoseOf(start + position, size, held);
+      held.add(source);
       return start + position;
     }
     PoolMemory copy = ripc.pool().lease(size);

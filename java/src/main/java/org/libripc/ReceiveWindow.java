@@ -21,11 +21,11 @@ public final class ReceiveWindow {
   }
 
   /**
-   * Of pool memory. The buffer stays the application's to release, and is kept while the window is
-   * posted.
+   * Of registered memory. The buffer stays the application's to release, and is kept while the
+   * window is posted.
    */
   public ReceiveWindow(RegisteredBuffer registered) {
-    memory = new WritableMemory(registered);
+    memory = new WritableMemory(registered, "a window");
   }
 
   /** A new view of all of it. */

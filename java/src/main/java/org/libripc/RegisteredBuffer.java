@@ -7,18 +7,19 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * Memory of the context's pool, which peers read without a system call: what long messages are best
- * sent from and received into. From {@link Ripc#lease}.
+ * Memory that a context knows. Either of its pool ({@link Ripc#lease}), which peers read without a
+ * system call: what long messages are best sent from and received into. Or the application's own
+ * ({@link Ripc#registerMemory}).
  *
- * <p>Counted: it starts with one user, whoever leased it, who ends with {@link #close}. Each {@link
- * #retain} adds one, who ends with {@link #release}. The last one gives the memory back to the
- * pool. Tickets, posted windows and attached return buffers count too, so it may be released while
- * a message still travels from it. What is called after the last release throws {@link
- * IllegalStateException}.
+ * <p>Counted: it starts with one user, whoever leased or registered it, who ends with {@link
+ * #close}. Each {@link #retain} adds one, who ends with {@link #release}. The last one gives the
+ * memory back to the pool, or ends its registration. Tickets, posted windows and attached return
+ * buffers keep it too ({@link #isInUse}), so it may be released while a message still travels from
+ * it. What is called after the last release throws {@link IllegalStateException}.
  *
  * <p>A {@link ByteBuffer} of it that is used after the release does not crash the JVM: the memory
- * stays mapped as long as any such buffer can be reached. But the bytes may be someone else's by
- * then.
+ * stays mapped as long as any such buffer can be reached. But the bytes of pool memory may be
+ * someone else's by then.
  *
  * <p>One that is never released is found by the garbage collector, given back and reported as a
  * leak.
@@ -26,11 +27,11 @@ import java.util.concurrent.atomic.AtomicInteger;
 public final class RegisteredBuffer implements AutoCloseable {
   /** What the garbage collector's net needs to know. Refers to the memory, never to the buffer. */
   private static final class Net implements Runnable {
-    private final PoolMemory memory;
+    private final CountedMemory memory;
     private final Throwable trace = Leaks.trace();
     private final AtomicInteger users = new AtomicInteger(1);
 
-    Net(PoolMemory memory) {
+    Net(CountedMemory memory) {
       this.memory = memory;
     }
 
@@ -51,18 +52,21 @@ public final class RegisteredBuffer implements AutoCloseable {
   private final int size;
   private final AtomicBoolean closed = new AtomicBoolean();
 
-  RegisteredBuffer(PoolMemory memory, int size) {
+  RegisteredBuffer(CountedMemory memory, int size) {
     this.size = size;
     net = new Net(memory);
     cleanable = Leaks.CLEANER.register(this, net);
   }
 
-  /** Its size in bytes, as it was asked for. */
+  /** Its size in bytes: what was asked for, or registered. */
   public int size() {
     return size;
   }
 
-  /** A new view of all of it, big-endian, with position 0. Contents are undefined at first. */
+  /**
+   * A new view of all of it, big-endian, with position 0; read only if what was registered is.
+   * Contents of pool memory are undefined at first.
+   */
   public ByteBuffer buffer() {
     return memory().slice(size);
   }
@@ -109,6 +113,15 @@ public final class RegisteredBuffer implements AutoCloseable {
   }
 
   /**
+   * Whether it has users, or its memory is the application's and a ticket, a posted window or an
+   * attached return buffer has it: until this is false such memory must stay mapped. It may last
+   * until all others that were registered from the same address are released, too.
+   */
+  public boolean isInUse() {
+    return net.users.get() != 0 || net.memory.isKept();
+  }
+
+  /**
    * Ends the use of whoever leased it: releases it once, however often it is called, if it has a
    * user. Who has called {@link #release} instead does not call this while others use it.
    */
@@ -118,21 +131,21 @@ public final class RegisteredBuffer implements AutoCloseable {
   }
 
   /** The memory, shown to the application from now on. */
-  PoolMemory memory() {
+  CountedMemory memory() {
     if (net.users.get() == 0) throw released();
-    net.memory.shown = true;
+    net.memory.show();
     return net.memory;
   }
 
   /** The memory with one user more, shown to the application or to peers. */
-  PoolMemory retainedMemory() {
-    PoolMemory memory = memory();
+  CountedMemory retainedMemory() {
+    CountedMemory memory = memory();
     if (!memory.tryRetain()) throw released();
     return memory;
   }
 
   static IllegalStateException released() {
     return new IllegalStateException(
-        "This buffer was released: lease another one, or retain() it for each user.");
+        "This buffer was released: lease or register another one, or retain() it for each user.");
   }
 }

@@ -19,11 +19,11 @@ public final class ReturnBuffer {
   }
 
   /**
-   * Of pool memory. The buffer stays the application's to release, and is kept while it is
+   * Of registered memory. The buffer stays the application's to release, and is kept while it is
    * attached.
    */
   public ReturnBuffer(RegisteredBuffer registered) {
-    memory = new WritableMemory(registered);
+    memory = new WritableMemory(registered, "a return buffer");
   }
 
   /** A new view of all of it. */

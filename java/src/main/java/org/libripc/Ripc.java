@@ -36,6 +36,7 @@ public final class Ripc implements AutoCloseable {
   private final long spinNanos;
   private final Guard guard = new Guard(() -> Callbacks.outside(this::destroy));
   private final BufferPool pool;
+  private final Registrations registrations = new Registrations(this);
   private final Set<Service> services = ConcurrentHashMap.newKeySet();
   private final Set<MessageHandle> handles = ConcurrentHashMap.newKeySet();
   private final Map<Long, ReceiveWindow> windows = new ConcurrentHashMap<>();
@@ -75,9 +76,15 @@ public final class Ripc implements AutoCloseable {
     return Leaks.reported();
   }
 
-  /** Checks this machine and this process for what libripc needs. */
+  /**
+   * Checks this machine and this process for what libripc needs; {@link RipcBuilder#diagnose} does
+   * so with other options.
+   */
   public static List<Finding> diagnose() {
-    NativeBinding binding = Binding.get();
+    return builder().diagnose();
+  }
+
+  static List<Finding> diagnose(long options) {
     List<Finding> findings = new ArrayList<>();
     visit(
         Layout.Finding.BYTES,
@@ -95,7 +102,7 @@ public final class Ripc implements AutoCloseable {
                         bytes,
                         Layout.Finding.ADVICE,
                         Layout.Finding.BYTES - Layout.Finding.ADVICE))),
-        visitor -> RipcException.check(binding.diagnose(0, visitor)));
+        visitor -> RipcException.check(Binding.get().diagnose(options, visitor)));
     return findings;
   }
 
@@ -190,6 +197,27 @@ public final class Ripc implements AutoCloseable {
   public RegisteredBuffer lease(int size) {
     if (size < 0) throw new IllegalArgumentException("the size is negative");
     return new RegisteredBuffer(pool.lease(size), size);
+  }
+
+  /**
+   * Registers memory of the application: a direct buffer, from its position to its limit, such as a
+   * mapped file. It is then counted like a leased one: {@link RegisteredBuffer#close} does not take
+   * it away from messages, windows and return buffers that have it. Messages that were sent from it
+   * before it was registered are not counted, and cancelled when its registration ends.
+   *
+   * <p>The memory stays the application's: it is kept reachable, and must stay mapped, while {@link
+   * RegisteredBuffer#isInUse}. A read-only buffer can be sent from and nothing else. The same
+   * memory may be registered again, in whole or in part; each is to be closed.
+   *
+   * @throws IllegalArgumentException if it is not direct, or empty
+   */
+  public RegisteredBuffer registerMemory(ByteBuffer direct) {
+    if (!direct.isDirect() || !direct.hasRemaining()) {
+      throw new IllegalArgumentException(
+          "only a direct buffer of at least one byte can be registered: lease() one");
+    }
+    RegisteredRange range = registrations.add(direct);
+    return new RegisteredBuffer(range, range.capacity);
   }
 
   /** What the pool holds. */
@@ -329,6 +357,10 @@ public final class Ripc implements AutoCloseable {
     return pool;
   }
 
+  Registrations registrations() {
+    return registrations;
+  }
+
   Set<Service> registered() {
     return services;
   }
@@ -343,8 +375,11 @@ public final class Ripc implements AutoCloseable {
 
   /** To be left afterwards. */
   void enter() {
-    if (!guard.tryEnter())
-      throw new RipcException.Closed("This context was closed: open another one.");
+    if (!guard.tryEnter()) throw closed();
+  }
+
+  static RipcException closed() {
+    return new RipcException.Closed("This context was closed: open another one.");
   }
 
   // ---- The end ----
@@ -370,6 +405,7 @@ public final class Ripc implements AutoCloseable {
           for (MessageHandle each : handles) each.close();
           withdrawAll();
           pool.close();
+          registrations.close();
           guard.leave();
         });
   }

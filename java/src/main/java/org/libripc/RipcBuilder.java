@@ -3,7 +3,11 @@ package org.libripc;
 
 import java.nio.ByteBuffer;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongConsumer;
+import org.libripc.internal.Binding;
 import org.libripc.internal.Layout.ContextOptions;
 import org.libripc.internal.NativeBinding;
 import org.libripc.internal.NativeBlock;
@@ -113,6 +117,13 @@ public final class RipcBuilder {
     return new Ripc(this);
   }
 
+  /** Checks this machine and this process for what libripc needs with these options. */
+  public List<Finding> diagnose() {
+    List<Finding> findings = new ArrayList<>();
+    withOptions(Binding.get(), options -> findings.addAll(Ripc.diagnose(options)));
+    return findings;
+  }
+
   long keptPoolBytes() {
     return keptPoolBytes;
   }
@@ -131,6 +142,11 @@ public final class RipcBuilder {
   }
 
   void create(NativeBinding binding, long context) {
+    withOptions(binding, options -> RipcException.check(binding.contextCreate(options, context)));
+  }
+
+  /** Calls with the address of a ripc_context_options. */
+  private void withOptions(NativeBinding binding, LongConsumer call) {
     NativeBlock block = new NativeBlock(ContextOptions.BYTES);
     binding.contextOptionsInit(block.address);
     NativeBlock directory = NativeBlock.of(runtimeDirectory);
@@ -146,7 +162,7 @@ public final class RipcBuilder {
     if (peers != null) options.putInt(ContextOptions.PEER_POLICY, peers.ordinal());
     options.putInt(ContextOptions.MAX_PEERS, maxPeers);
     try {
-      RipcException.check(binding.contextCreate(block.address, context));
+      call.accept(block.address);
     } finally {
       NativeBlock.keep(block, directory, names, resolver);
     }

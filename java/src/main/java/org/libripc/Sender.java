@@ -142,7 +142,7 @@ final class Sender {
     } finally {
       service.guard().leave();
       if (ticket != null && !kept) ticket.unused();
-      if (ticket == null) PoolMemory.releaseAll(held);
+      if (ticket == null) CountedMemory.releaseAll(held);
     }
     if (status == Status.AGAIN.code()) return null;
     RipcException.check(status);
@@ -269,7 +269,7 @@ final class Sender {
       RipcException.check(binding.notify(service.handle(), name.address, arguments.items(), items));
     } finally {
       service.guard().leave();
-      PoolMemory.releaseAll(held);
+      CountedMemory.releaseAll(held);
       Reference.reachabilityFence(arguments);
       NativeBlock.keep(name);
     }

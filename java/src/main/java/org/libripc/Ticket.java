@@ -37,7 +37,7 @@ public final class Ticket extends CompletableFuture<Void> {
   }
 
   /**
-   * @param memory what must stay reachable; {@link PoolMemory} in it is released at the end
+   * @param memory what must stay reachable; {@link CountedMemory} in it is released at the end
    */
   Ticket(Ripc ripc, List<Object> memory) {
     this.ripc = ripc;
@@ -96,7 +96,7 @@ public final class Ticket extends CompletableFuture<Void> {
   private void dropMemory() {
     List<Object> dropped = memory;
     memory = null;
-    if (dropped != null) PoolMemory.releaseAll(dropped);
+    if (dropped != null) CountedMemory.releaseAll(dropped);
   }
 
   /**

@@ -5,13 +5,13 @@ import java.nio.ByteBuffer;
 import java.util.Objects;
 
 /**
- * Memory that libripc may write: the application's, or of the pool, which is kept while it is held.
- * Guarded by whoever has it.
+ * Memory that libripc may write: the application's, or a registered buffer's, which is kept while
+ * it is held. Guarded by whoever has it.
  */
 final class WritableMemory {
   private final ByteBuffer buffer;
   private final RegisteredBuffer registered;
-  private PoolMemory held;
+  private CountedMemory held;
 
   /** {@code what} it is for, for people. */
   WritableMemory(ByteBuffer direct, String what) {
@@ -23,9 +23,12 @@ final class WritableMemory {
     registered = null;
   }
 
-  WritableMemory(RegisteredBuffer registered) {
+  WritableMemory(RegisteredBuffer registered, String what) {
     this.registered = Objects.requireNonNull(registered);
     buffer = registered.buffer();
+    if (buffer.isReadOnly()) {
+      throw new IllegalArgumentException(what + " needs memory that can be written");
+    }
   }
 
   /** A new view of all of it. */

@@ -13,6 +13,7 @@ import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.libripc.internal.Layout;
 import org.libripc.internal.NativeBlock;
@@ -32,6 +33,7 @@ class LongSendTest extends PairTest {
   }
 
   @Test
+  @Tag("verbs")
   void longItemsLandInWindowsInPostingOrder() throws Exception {
     ReceiveWindow first = post(100_000);
     ReceiveWindow second = post(200_000);
@@ -100,6 +102,7 @@ class LongSendTest extends PairTest {
   }
 
   @Test
+  @Tag("verbs")
   void aLeasedBufferMayBeReleasedBeforeItsTicketCompletes() throws Exception {
     RegisteredBuffer buffer = leased(500_000, 4);
     Ticket ticket = client.send(server.id(), new Outgoing().add(buffer, ItemKind.LONG));
@@ -176,6 +179,7 @@ class LongSendTest extends PairTest {
   }
 
   @Test
+  @Tag("verbs")
   void withoutAWindowTheItemFailsOnBothSides() throws Exception {
     Ticket ticket = client.send(server.id(), new Outgoing().add(pattern(50_000, 7), ItemKind.LONG));
     try (Message received = receive(server)) {
@@ -216,6 +220,7 @@ class LongSendTest extends PairTest {
   }
 
   @Test
+  @Tag("verbs")
   void aTicketThatIsCancelledIsNeverDelivered() throws Exception {
     Ticket ticket =
         client.send(server.id(), new Outgoing().add(pattern(50_000, 10), ItemKind.LONG));
@@ -228,6 +233,7 @@ class LongSendTest extends PairTest {
   }
 
   @Test
+  @Tag("verbs")
   void aTicketRunsOutOfItsTime() throws Exception {
     Outgoing message =
         new Outgoing().add(pattern(50_000, 11), ItemKind.LONG).timeout(20, TimeUnit.MILLISECONDS);
@@ -259,6 +265,7 @@ class LongSendTest extends PairTest {
   }
 
   @Test
+  @Tag("verbs")
   void whatDependsOnATicketRunsWhenItCompletes() throws Exception {
     post(50_000);
     Ticket ticket =
@@ -318,6 +325,7 @@ class LongSendTest extends PairTest {
   }
 
   @Test
+  @Tag("verbs")
   void lentItemsAreReadInPlaceOrCopiedOnce() throws Exception {
     server.lending(true);
     try (RegisteredBuffer buffer = leased(300_000, 14)) {

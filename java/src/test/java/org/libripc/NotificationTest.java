@@ -13,11 +13,13 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /** Notifications, and what callbacks may do. */
 class NotificationTest extends PairTest {
   @Test
+  @Tag("verbs")
   void aNotificationRunsTheHandlerWithItsArguments() throws Exception {
     BlockingQueue<List<ByteBuffer>> came = new LinkedBlockingQueue<>();
     AtomicReference<ServiceId> source = new AtomicReference<>();
@@ -39,6 +41,7 @@ class NotificationTest extends PairTest {
   }
 
   @Test
+  @Tag("verbs")
   void afterUnregisterTheHandlerNeverRuns() throws Exception {
     AtomicInteger runs = new AtomicInteger();
     Notification notification = server.register((source, items) -> runs.incrementAndGet());

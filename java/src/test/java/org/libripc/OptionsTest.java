@@ -3,10 +3,16 @@ package org.libripc;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.nio.ByteBuffer;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 /** What the options of contexts and services do. */
 class OptionsTest extends PairTest {
@@ -81,6 +87,59 @@ class OptionsTest extends PairTest {
     collision = assertThrows(RipcException.class, () -> clientContext.resolve("wxbnqkyn"));
     assertEquals(Status.NAME_COLLISION, collision.status());
     assertEquals("jyzjvnol", clientContext.resolve("jyzjvnol").name());
+  }
+
+  @Test
+  void aFileNamesServicesThatNoResolverFinds(@TempDir Path elsewhere) throws Exception {
+    assumeTrue(isShm(), "other transports have no address that is known beforehand");
+    Path file = directory.resolve("known");
+    Files.writeString(file, "printer shm:" + elsewhere + "\n");
+    try (Ripc far = context(options -> options.runtimeDirectory(elsewhere));
+        Ripc knowing = context(options -> options.staticResolver(file))) {
+      Service printer = far.service().name("printer").register();
+      knowing.register().send(printer.id(), bytes("hello"));
+      assertEquals("hello", receiveText(printer));
+      assertThrows(
+          RipcException.NoService.class, () -> client.send(printer.id(), bytes("not to me")));
+    }
+    Files.writeString(file, "this is no address\n");
+    RipcException broken =
+        assertThrows(
+            RipcException.class,
+            () -> {
+              try (Ripc knowing = context(options -> options.staticResolver(file))) {
+                knowing.resolve("printer");
+              }
+            });
+    assertTrue(broken.getMessage().contains(file.toString()), broken.getMessage());
+  }
+
+  @Test
+  void theOptionsAreDiagnosedToo() {
+    List<Finding> findings =
+        Ripc.builder().runtimeDirectory(directory.resolve("missing/one")).diagnose();
+    assertTrue(
+        findings.stream().anyMatch(finding -> finding.text().contains("missing/one")),
+        findings::toString);
+  }
+
+  @Test
+  void aMessageHasUpTo64ItemsAnd16ReturnBuffers() throws Exception {
+    Outgoing message = new Outgoing();
+    for (int index = 0; index < 64; ++index) message.add(bytes("i" + index));
+    assertThrows(IllegalStateException.class, () -> message.add(bytes("one more")));
+    for (int index = 0; index < 16; ++index)
+      message.attach(new ReturnBuffer(ByteBuffer.allocateDirect(10)));
+    assertThrows(
+        IllegalStateException.class,
+        () -> message.attach(new ReturnBuffer(ByteBuffer.allocateDirect(10))));
+    Service roomy = serverContext.service().queueBytes(1 << 16).register();
+    client.send(roomy.id(), message);
+    try (Message received = receive(roomy)) {
+      assertEquals(64, received.itemCount());
+      assertEquals("i63", text(received.item(63)));
+      assertEquals(16, received.returnCount());
+    }
   }
 
   @Test

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.Random;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
@@ -19,15 +20,22 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.Parameter;
 import org.junit.jupiter.params.ParameterizedClass;
-import org.junit.jupiter.params.provider.ValueSource;
+import org.junit.jupiter.params.provider.MethodSource;
 
-/** Two contexts as two independent peers, with one service each; once for each transport. */
+/**
+ * Two contexts as two independent peers, with one service each; once for each transport of the
+ * system property {@code org.libripc.test.transports}, else for shm and socket.
+ */
 @ParameterizedClass
-@ValueSource(strings = {"shm", "socket"})
+@MethodSource("org.libripc.PairTest#transports")
 @Timeout(120)
 abstract class PairTest {
   /** No wait is longer, in seconds. */
   static final long LIMIT = 20;
+
+  static List<String> transports() {
+    return List.of(System.getProperty("org.libripc.test.transports", "shm,socket").split(","));
+  }
 
   @Parameter String transport;
   @TempDir Path directory;

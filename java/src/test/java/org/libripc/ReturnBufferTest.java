@@ -8,11 +8,13 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.ByteBuffer;
 import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /** Requests with return buffers, and their replies. */
 class ReturnBufferTest extends PairTest {
   @Test
+  @Tag("verbs")
   void aReplyIsWrittenIntoTheReturnBuffer() throws Exception {
     ReturnBuffer buffer = new ReturnBuffer(clientContext.lease(100_000));
     ReturnBuffer other = new ReturnBuffer(ByteBuffer.allocateDirect(10));
@@ -61,6 +63,7 @@ class ReturnBufferTest extends PairTest {
   }
 
   @Test
+  @Tag("verbs")
   void whatDoesNotFitTheReturnBufferTravelsAsALongItem() throws Exception {
     client.send(
         server.id(), new Outgoing().attach(new ReturnBuffer(ByteBuffer.allocateDirect(10))));
@@ -156,6 +159,7 @@ class ReturnBufferTest extends PairTest {
   }
 
   @Test
+  @Tag("verbs")
   void aCancelledRequestGivesItsBuffersBack() throws Exception {
     ReturnBuffer buffer = new ReturnBuffer(ByteBuffer.allocateDirect(1000));
     Outgoing request = new Outgoing().attach(buffer);

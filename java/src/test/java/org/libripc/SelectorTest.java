@@ -48,6 +48,27 @@ class SelectorTest extends PairTest {
   }
 
   @Test
+  void aPeerThatIsGoneIsWritableAndNobodyLooksForIt() throws Exception {
+    Service small = full();
+    try (RipcSelector selector = RipcSelector.open()) {
+      RipcSelector.Key key = selector.register(client, null);
+      key.requestRoom(small.id());
+      long resolutions = client.statistics().resolutions();
+      small.close();
+      List<RipcSelector.Key> ready = List.of();
+      while (ready.isEmpty() || key.writable().isEmpty())
+        ready = selector.select(LIMIT, TimeUnit.SECONDS);
+      assertEquals(List.of(small.id()), key.writable());
+      key.requestRoom(small.id());
+      selector.select(LIMIT, TimeUnit.SECONDS);
+      assertEquals(List.of(small.id()), key.writable());
+      assertEquals(resolutions, client.statistics().resolutions());
+    }
+    assertThrows(
+        RipcException.NoService.class, () -> client.send(small.id(), bytes("the send tells")));
+  }
+
+  @Test
   void waitRoomReturnsWhenTheReceiverDrains() throws Exception {
     for (int round = 0; round < 10; ++round) {
       Service small = full();

@@ -11,11 +11,13 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.ByteBuffer;
 import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /** Short messages. */
 class ShortSendTest extends PairTest {
   @Test
+  @Tag("verbs")
   void aMessageArrivesWithItsSourceTagAndItems() throws Exception {
     Outgoing message =
         new Outgoing()
@@ -90,6 +92,7 @@ class ShortSendTest extends PairTest {
   }
 
   @Test
+  @Tag("verbs")
   void messagesArriveInTheOrderOfTheirSends() throws Exception {
     Outgoing message = new Outgoing();
     for (int index = 0; index < 1000; ++index) {
@@ -104,6 +107,7 @@ class ShortSendTest extends PairTest {
   }
 
   @Test
+  @Tag("verbs")
   void theShortLimitIsWhatFitsAndOneMoreByteIsTooLarge() throws Exception {
     int limit = (int) client.shortLimit(server.id(), 1);
     assertTrue(limit >= 1000);
@@ -135,6 +139,7 @@ class ShortSendTest extends PairTest {
   }
 
   @Test
+  @Tag("verbs")
   void sendManySendsAllInTheirOrder() throws Exception {
     Outgoing[] messages = new Outgoing[100];
     for (int index = 0; index < messages.length; ++index) {

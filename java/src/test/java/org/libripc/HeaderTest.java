@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.lang.reflect.Field;
+import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
+import java.lang.reflect.RecordComponent;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.libripc.internal.Layout;
+
+/** Whatever is in ripc.h is in Java, under the name and the number that it has there. */
+class HeaderTest {
+  /** What Java has in another way, with that way. */
+  private static final Map<String, String> NOT_CALLED =
+      Map.of(
+          "ripc_status_name", "Status.name()",
+          "ripc_service_get_name", "Service.name()",
+          "ripc_service_get_context", "Service.ripc()",
+          "ripc_send_options_init", "Outgoing fills all of them",
+          "ripc_buffer_find", "BufferPool and Registrations know what is leased and registered",
+          "ripc_ticket_wait", "Ticket is a CompletableFuture",
+          "ripc_receive", "ripc_receive_many()");
+
+  private final String header = read();
+
+  private static String read() {
+    try {
+      String text = Files.readString(Path.of("../libripc/include/ripc/ripc.h"));
+      return text.replaceAll("(?s)/\\*.*?\\*/", "");
+    } catch (IOException problem) {
+      throw new java.io.UncheckedIOException(problem);
+    }
+  }
+
+  private Stream<Matcher> matches(String pattern) {
+    Matcher matcher = Pattern.compile(pattern, Pattern.DOTALL).matcher(header);
+    return matcher.results().map(found -> pattern(pattern, found.group()));
+  }
+
+  private static Matcher pattern(String pattern, String text) {
+    Matcher matcher = Pattern.compile(pattern, Pattern.DOTALL).matcher(text);
+    assertTrue(matcher.find());
+    return matcher;
+  }
+
+  private static Class<?> internal(String name) throws ClassNotFoundException {
+    return Class.forName("org.libripc.internal." + name, false, HeaderTest.class.getClassLoader());
+  }
+
+  @Test
+  void everyFunctionIsCalledOrNotNeeded() throws Exception {
+    Set<String> functions =
+        matches("RIPC_API[^;]*?\\b(ripc_\\w+)\\(")
+            .map(found -> found.group(1))
+            .collect(Collectors.toCollection(TreeSet::new));
+    assertTrue(functions.size() > 50, functions::toString);
+    Set<String> known = new TreeSet<>(NOT_CALLED.keySet());
+    for (Method method : internal("JnaCalls").getDeclaredMethods())
+      if (Modifier.isNative(method.getModifiers())) known.add(method.getName());
+    assertEquals(functions, known);
+    Field fast = internal("JniCalls").getDeclaredField("FUNCTIONS");
+    fast.setAccessible(true);
+    assertTrue(functions.containsAll(List.of((String[]) fast.get(null))));
+  }
+
+  @ParameterizedTest
+  @CsvSource({
+    "ripc_status, RIPC_, org.libripc.Status",
+    "ripc_peer_policy, RIPC_PEERS_, org.libripc.RipcBuilder$Peers",
+    "ripc_item_kind, RIPC_ITEM_, org.libripc.ItemKind",
+    "ripc_view_kind, RIPC_VIEW_, org.libripc.ViewKind"
+  })
+  void everyEnumHasTheSameValues(String type, String prefix, String name) throws Exception {
+    List<String> names = new ArrayList<>();
+    Matcher value = Pattern.compile(prefix + "(\\w+) = (\\d+)").matcher(enumOf(type));
+    while (value.find()) {
+      assertEquals(names.size(), Integer.parseInt(value.group(2)));
+      names.add(value.group(1));
+    }
+    assertEquals(
+        names,
+        Arrays.stream(Class.forName(name).getEnumConstants()).map(Object::toString).toList());
+  }
+
+  private String enumOf(String type) {
+    return pattern("typedef enum " + type + " \\{([^}]*)\\}", header).group(1);
+  }
+
+  @Test
+  void thereAreNoFlagsButLend() {
+    assertEquals("RIPC_RECEIVE_LEND = 1", enumOf("ripc_receive_flags").strip());
+  }
+
+  @Test
+  void theLimitsAreTheSame() {
+    Map<String, Long> limits =
+        Map.of(
+            "RIPC_MAX_ITEMS", (long) Layout.MAX_ITEMS,
+            "RIPC_MAX_RETURNS", (long) Layout.MAX_RETURNS,
+            "RIPC_MAX_GROUPS", (long) Layout.MAX_GROUPS);
+    Map<String, Long> found =
+        matches("#define (RIPC_MAX_\\w+) (\\d+)")
+            .collect(Collectors.toMap(each -> each.group(1), each -> Long.valueOf(each.group(2))));
+    assertEquals(limits, found);
+  }
+
+  // ---- Structures ----
+
+  /** The fields of a structure with their offsets, and its size under "". */
+  private Map<String, Integer> structure(String name) {
+    Map<String, Integer> fields = new LinkedHashMap<>();
+    int end = 0;
+    String body = pattern("typedef struct " + name + " \\{([^}]*)\\}", header).group(1);
+    for (String declaration : body.split(";")) {
+      if (declaration.isBlank()) continue;
+      Matcher parts = pattern("^\\s*(?:const )?(\\w+)\\s+(.*)$", declaration);
+      for (String declarator : parts.group(2).split(",")) {
+        Matcher field = pattern("(\\*?)(\\w+)(?:\\[(\\w+)\\])?\\s*$", declarator);
+        int size = field.group(1).isEmpty() ? sizeOf(parts.group(1)) : 8;
+        end = (end + size - 1) / size * size;
+        fields.put(field.group(2), end);
+        String count = field.group(3);
+        if (count == null) {
+          end += size;
+        } else {
+          end +=
+              size
+                  * (count.equals("RIPC_MAX_GROUPS") ? Layout.MAX_GROUPS : Integer.parseInt(count));
+        }
+      }
+    }
+    fields.put("", (end + 7) / 8 * 8);
+    return fields;
+  }
+
+  private static int sizeOf(String type) {
+    return switch (type) {
+      case "char" -> 1;
+      case "uint32_t" -> 4;
+      case "void", "size_t", "uint64_t", "ripc_service_id", "ripc_ticket_callback" -> 8;
+      default -> throw new AssertionError("what is a " + type + "?");
+    };
+  }
+
+  @ParameterizedTest
+  @CsvSource({
+    "ripc_context_options, ContextOptions",
+    "ripc_service_options, ServiceOptions",
+    "ripc_item, Item",
+    "ripc_short_message, ShortMessage",
+    "ripc_return_buffer, ReturnBuffer",
+    "ripc_group_outcome, Outcome",
+    "ripc_send_options, SendOptions",
+    "ripc_item_view, View",
+    "ripc_notification, NotificationName",
+    "ripc_service_info, Info",
+    "ripc_finding, Finding"
+  })
+  void everyFieldIsWhereItIs(String name, String layout) throws Exception {
+    Map<String, Integer> fields = structure(name);
+    Class<?> known = internal("Layout$" + layout);
+    fields.forEach(
+        (field, offset) -> {
+          if (field.equals("size") && offset == 0) return; // of the structure itself
+          String constant = field.isEmpty() ? "BYTES" : field.toUpperCase(Locale.ROOT);
+          try {
+            assertEquals(offset, known.getField(constant).get(null), name + "." + field);
+          } catch (ReflectiveOperationException missing) {
+            throw new AssertionError(layout + " lacks " + constant, missing);
+          }
+        });
+  }
+
+  @Test
+  void everyStructureIsKnown() {
+    Set<String> known =
+        Set.of(
+            "ripc_context_options",
+            "ripc_service_options",
+            "ripc_item",
+            "ripc_short_message",
+            "ripc_return_buffer",
+            "ripc_group_outcome",
+            "ripc_send_options",
+            "ripc_item_view",
+            "ripc_notification",
+            "ripc_service_info",
+            "ripc_finding",
+            "ripc_pool_statistics",
+            "ripc_service_statistics");
+    assertEquals(
+        known,
+        matches("typedef struct (\\w+) \\{")
+            .map(found -> found.group(1))
+            .collect(Collectors.toSet()));
+  }
+
+  // ---- What applications see of them ----
+
+  private static String camel(String field) {
+    Matcher part = Pattern.compile("_(\\w)").matcher(field);
+    return part.replaceAll(found -> found.group(1).toUpperCase(Locale.ROOT));
+  }
+
+  private List<String> fields(String structure) {
+    return structure(structure).keySet().stream()
+        .filter(field -> !field.isEmpty() && !field.equals("size"))
+        .map(HeaderTest::camel)
+        .toList();
+  }
+
+  private static List<String> components(Class<?> record) {
+    return Arrays.stream(record.getRecordComponents()).map(RecordComponent::getName).toList();
+  }
+
+  @Test
+  void everyCounterIsInItsRecord() {
+    assertEquals(fields("ripc_service_statistics"), components(ServiceStatistics.class));
+    assertEquals(Layout.SERVICE_STATISTICS, structure("ripc_service_statistics").get(""));
+    assertEquals(fields("ripc_pool_statistics"), components(PoolStatistics.class));
+    assertEquals(Layout.POOL_STATISTICS, structure("ripc_pool_statistics").get(""));
+  }
+
+  @Test
+  void everyResultIsInItsRecord() {
+    List<String> info = new ArrayList<>(fields("ripc_service_info"));
+    info.remove("groupCount");
+    assertEquals(info, components(ServiceInfo.class));
+    assertEquals(fields("ripc_finding"), components(Finding.class));
+    List<String> outcome = new ArrayList<>(fields("ripc_group_outcome"));
+    outcome.remove("missedCapacity");
+    assertEquals(outcome, components(GroupOutcome.class));
+    assertEquals(fields("ripc_notification"), components(Notification.class));
+  }
+
+  /** Under its own name, or the one that is given here. */
+  private void assertSettable(String structure, Class<?> builder, Map<String, String> others) {
+    Set<String> methods = new TreeSet<>();
+    for (Method method : builder.getMethods()) methods.add(method.getName());
+    for (String field : fields(structure)) {
+      String name = others.getOrDefault(field, field);
+      assertTrue(methods.contains(name), () -> builder.getSimpleName() + " lacks " + field);
+    }
+  }
+
+  @Test
+  void everyOptionCanBeSet() {
+    assertSettable("ripc_context_options", RipcBuilder.class, Map.of("peerPolicy", "peers"));
+    assertSettable("ripc_service_options", ServiceBuilder.class, Map.of());
+    assertSettable(
+        "ripc_send_options",
+        Outgoing.class,
+        Map.of(
+            "returns",
+            "attach",
+            "returnCount",
+            "attach",
+            // A Ticket is both.
+            "callback",
+            "timeout",
+            "user",
+            "timeout"));
+  }
+}

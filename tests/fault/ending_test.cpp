@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Contexts that end, in good order and at any moment, while others meet them and send to them: whoever sends hears that
+// they are gone, and nothing else. RIPC_FAULT_ROUNDS sets the number of rounds, RIPC_FAULT_SEED the moments.
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <cstdio>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fault_support.hpp"
+
+namespace fault {
+namespace {
+
+constexpr ripc_service_id kEnding = 1002;
+constexpr std::uint64_t kLatestEnd = 600'000;  // nanoseconds after the first message was sent
+
+bool says_gone(ripc_status status) {
+  return status == RIPC_NO_SERVICE || status == RIPC_PEER_DEAD || status == RIPC_CLOSED;
+}
+
+// Sends, short and long, until the other side is gone. What it heard that is no answer to that is noted.
+class Senders {
+ public:
+  explicit Senders(const Service& service) : service_(service) {}
+
+  void send_until_gone(bool is_long) {
+    const std::vector<std::byte> item = make_item(is_long ? 20'000 : 64, 7);
+    const ripc_item sent{item.data(), item.size(),
+                         static_cast<std::uint32_t>(is_long ? RIPC_ITEM_LONG : RIPC_ITEM_SHORT), 0};
+    for (const std::uint64_t until = now() + kLimit; now() < until;) {
+      ripc_ticket* made = nullptr;
+      const ripc_status status = ripc_send(service_.get(), kEnding, &sent, 1, nullptr, is_long ? &made : nullptr);
+      const Ticket ticket(made);
+      if (ticket) (void)ripc_ticket_cancel(ticket.get());
+      if (says_gone(status)) return;
+      if (status != RIPC_OK && status != RIPC_AGAIN && status != RIPC_LIMIT) {
+        note(ripc_status_name(status) + std::string(": ") + ripc_last_error());
+        return;
+      }
+    }
+    note("never gone");
+  }
+  std::set<std::string> heard() const {
+    const std::lock_guard lock(mutex_);
+    return heard_;
+  }
+
+ private:
+  void note(std::string what) {
+    const std::lock_guard lock(mutex_);
+    heard_.insert(std::move(what));
+  }
+
+  const Service& service_;
+  mutable std::mutex mutex_;
+  std::set<std::string> heard_;
+};
+
+class Ending : public testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(Over, Ending, testing::Values("shm", "socket"), [](const auto& one) { return one.param; });
+
+TEST_P(Ending, WhoeverMeetsAContextThatEndsHearsThatItIsGone) {
+  const std::uint64_t rounds = number_from_environment("RIPC_FAULT_ROUNDS", 200);
+  const std::uint64_t seed = number_from_environment("RIPC_FAULT_SEED", 20240229);
+  std::printf("%llu rounds, RIPC_FAULT_SEED=%llu\n", static_cast<unsigned long long>(rounds),
+              static_cast<unsigned long long>(seed));
+  Random random(seed);
+  const TemporaryDirectory directory;
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    SCOPED_TRACE("round " + std::to_string(round));
+    const Context context = make_context(directory.path(), 0, GetParam());
+    const Service service = make_service(context, 0);
+    Context other = make_context(directory.path(), 0, GetParam());
+    Service ending = make_service(other, kEnding);
+    ASSERT_TRUE(service && ending);
+    Senders senders(service);
+    std::barrier start(4);
+    std::vector<std::thread> threads;
+    for (int number = 0; number < 3; ++number) {
+      threads.emplace_back([&, number] {
+        start.arrive_and_wait();
+        senders.send_until_gone(number == 0);
+      });
+    }
+    start.arrive_and_wait();
+    const std::uint64_t until = now() + random.below(kLatestEnd);
+    while (now() < until) {
+    }
+    ending.reset();
+    other.reset();
+    for (std::thread& thread : threads) thread.join();
+    for (const std::string& heard : senders.heard()) ADD_FAILURE() << heard;
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace fault
+
+int main(int argc, char** argv) { return fault::run(argc, argv, {}); }
