@@ -400,8 +400,8 @@ public final class Service implements AutoCloseable {
     return keys;
   }
 
-  boolean hasPrefetched() {
-    return receiver.hasPrefetched();
+  Receiver receiver() {
+    return receiver;
   }
 
   ReturnBuffer[] requestAnswered(long request, long from) {
