@@ -13,6 +13,7 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.LockSupport;
 import org.eclipse.jetty.util.component.ContainerLifeCycle;
@@ -43,6 +44,9 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
   // Messages received in a row after which those who wait for room are looked at all the same.
   private static final int ROOM_EVERY = 64;
   private static final long PAUSE_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
+  // Copies that were taken are found out with the messages that come; after the last one, so late.
+  private static final long SETTLE_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
+  private static final long STOP_LOOK_NANOS = TimeUnit.MICROSECONDS.toNanos(100);
 
   /** Who takes new connections. */
   interface Acceptor {
@@ -63,6 +67,7 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
   private final Map<Key, RipcEndPoint> endPoints = new ConcurrentHashMap<>();
   private final Map<ServiceId, Set<RipcEndPoint>> roomWaiters = new ConcurrentHashMap<>();
   private final Set<CompletableFuture<?>> tickets = ConcurrentHashMap.newKeySet();
+  private final AtomicBoolean settling = new AtomicBoolean();
   private final Refusals refusals = new Refusals(this);
   private final ReceivingThreads threads;
   private RegisteredBuffer filler;
@@ -105,11 +110,14 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
     for (RipcEndPoint each : endPoints.values()) each.close();
     CompletableFuture<?> travelled =
         CompletableFuture.allOf(tickets.toArray(new CompletableFuture<?>[0]));
+    long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(options.lingerMillis());
     try {
       travelled.get(options.lingerMillis(), TimeUnit.MILLISECONDS);
     } catch (ExecutionException | TimeoutException gone) {
       LOG.debug("some messages were not taken", gone);
     }
+    while (service.settle() > 0 && System.nanoTime() < until)
+      LockSupport.parkNanos(STOP_LOOK_NANOS);
     threads.end();
     if (!threads.awaitEnd(options.lingerMillis())) {
       LOG.warn("The threads that receive for {} do not end: a handler holds one", service);
@@ -196,6 +204,19 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
     ticket.whenComplete((nothing, problem) -> tickets.remove(ticket));
   }
 
+  /** A quiet message is under way, of which nobody will tell. */
+  void settleLater() {
+    if (!settling.compareAndSet(false, true)) return;
+    scheduler.schedule(
+        () -> {
+          settling.set(false);
+          for (int left = service.settle(); left > 0; --left) service.settle();
+          if (service.settle() > 0) settleLater();
+        },
+        SETTLE_NANOS,
+        TimeUnit.NANOSECONDS);
+  }
+
   /**
    * Null if there is no room: {@link Outbound#room} comes when there may be some.
    *
@@ -259,6 +280,7 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
         Message message = service.poll();
         if (message != null) {
           idleSince = 0;
+          service.settle(); // memory that was copied into comes back in time for the next copy
           Runnable task = dispatchSafely(message);
           if (!roomWaiters.isEmpty() && ++sinceRoom >= ROOM_EVERY) roomForAll();
           if (task != null) return task;
