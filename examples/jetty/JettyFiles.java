@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import java.io.IOException;
 import java.nio.file.Path;
+import org.eclipse.jetty.http.content.HttpContent;
+import org.eclipse.jetty.http.content.ResourceHttpContentFactory;
+import org.eclipse.jetty.io.ByteBufferPool;
 import org.eclipse.jetty.server.Server;
 import org.eclipse.jetty.server.ServerConnector;
 import org.eclipse.jetty.server.handler.ResourceHandler;
@@ -23,7 +26,8 @@ public final class JettyFiles {
         tcp.setPort(Integer.parseInt(arguments[2]));
         server.addConnector(tcp);
       }
-      ResourceHandler files = new ResourceHandler();
+      boolean cached = arguments.length <= 3 || !arguments[3].equals("uncached");
+      ResourceHandler files = cached ? new ResourceHandler() : new Uncached();
       files.setBaseResource(ResourceFactory.of(server).newResource(Path.of(arguments[0])));
       files.setDirAllowed(true);
       server.setHandler(files);
@@ -35,6 +39,14 @@ public final class JettyFiles {
       } finally {
         server.stop();
       }
+    }
+  }
+
+  /** Reads the file for each request. */
+  private static final class Uncached extends ResourceHandler {
+    @Override
+    protected HttpContent.Factory newHttpContentFactory(ByteBufferPool.Sized pool) {
+      return new ResourceHttpContentFactory(getBaseResource(), getMimeTypes(), pool);
     }
   }
 

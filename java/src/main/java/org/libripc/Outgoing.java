@@ -81,6 +81,7 @@ public final class Outgoing {
   private int count;
   private int returnCount;
   private boolean referring;
+  private boolean quiet;
   private int inlineUsed;
   private int tag;
   private long timeout;
@@ -106,6 +107,7 @@ public final class Outgoing {
     }
     if (returnCount != 0) Arrays.fill(attached, 0, returnCount, null);
     referring = false;
+    quiet = false;
     count = 0;
     returnCount = 0;
     inlineUsed = 0;
@@ -127,6 +129,16 @@ public final class Outgoing {
   public Outgoing timeout(long time, TimeUnit unit) {
     if (time <= 0) throw new IllegalArgumentException("the time must be more than 0");
     timeout = time == Long.MAX_VALUE ? Layout.FOREVER : unit.toNanos(time);
+    return this;
+  }
+
+  /**
+   * Tells nobody when the peer has taken the long items, which spares both sides a message and a
+   * thread that wakes up. The ticket completes when {@link Ticket#poll} or {@link Service#settle}
+   * has found out, or the service ends; until then it keeps the memory. Returns this.
+   */
+  public Outgoing quiet() {
+    quiet = true;
     return this;
   }
 
@@ -221,6 +233,10 @@ public final class Outgoing {
 
   int tagNumber() {
     return tag;
+  }
+
+  boolean isQuiet() {
+    return quiet;
   }
 
   boolean mayBeLong() {

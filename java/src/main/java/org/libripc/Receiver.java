@@ -28,6 +28,7 @@ final class Receiver {
 
   private final Service service;
   private volatile int flags;
+  private volatile boolean exhausted = true; // no event has come since nothing was found
 
   @SuppressWarnings("unused") // through BUSY
   private volatile int busy;
@@ -46,8 +47,19 @@ final class Receiver {
     flags = on ? LEND : 0;
   }
 
-  boolean hasPrefetched() {
-    return prefetched != 0;
+  /** Whether a receive may find something of which there is no event any more. */
+  boolean mayHaveMore() {
+    return prefetched != 0 || !exhausted;
+  }
+
+  /** An event has told of something. */
+  void hasMore() {
+    exhausted = false;
+  }
+
+  private int found(int count) {
+    if (count == 0 && !exhausted) exhausted = true;
+    return count;
   }
 
   boolean isBusy() {
@@ -75,7 +87,7 @@ final class Receiver {
     try {
       if (prefetched == 0) {
         makeRoom();
-        got(service.waiting().receive(address(), left(), capacity(), flags, timeout));
+        got(found(service.waiting().receive(address(), left(), capacity(), flags, timeout)));
       } else if (Thread.interrupted()) {
         throw new InterruptedException();
       }
@@ -90,7 +102,7 @@ final class Receiver {
     try {
       if (prefetched == 0) {
         makeRoom();
-        got(service.waiting().receiveNow(address(), left(), capacity(), flags));
+        got(found(service.waiting().receiveNow(address(), left(), capacity(), flags)));
       }
       return giveOut();
     } finally {
@@ -109,7 +121,7 @@ final class Receiver {
               .waiting()
               .receive(
                   to.block.address, to.block.bytes.capacity(), batch.capacity(), flags, timeout);
-      batch.load(count);
+      batch.load(found(count));
       return count;
     } finally {
       end();
@@ -126,7 +138,7 @@ final class Receiver {
           service
               .waiting()
               .receiveNow(to.block.address, to.block.bytes.capacity(), batch.capacity(), flags);
-      batch.load(count);
+      batch.load(found(count));
       return count;
     } finally {
       end();

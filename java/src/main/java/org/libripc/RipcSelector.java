@@ -11,6 +11,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.LockSupport;
 import org.libripc.internal.Epoll;
 import org.libripc.internal.Guard;
 import org.libripc.internal.InterruptHook;
@@ -23,7 +24,7 @@ import org.libripc.internal.NativeBlock;
  * {@link Service#poll} returns null: only then is it selected again for what comes later.
  *
  * <p>One thread selects at a time, a second one gets an {@link IllegalStateException}; any thread
- * may register, cancel, {@link #wakeup} and close.
+ * may register, cancel, {@link #wakeup} and close, and any number may {@link #awaitEvent}.
  */
 public final class RipcSelector implements AutoCloseable {
   /** A service's registration with a selector. Any thread. */
@@ -124,15 +125,31 @@ public final class RipcSelector implements AutoCloseable {
       service.keys().remove(this);
     }
 
-    private synchronized boolean update(boolean ready) {
-      writable = List.of();
-      readable = ready || service.hasPrefetched();
-      if (!wanted.isEmpty()) {
-        List<ServiceId> found = new ArrayList<>();
-        for (ServiceId peer : wanted) if (mayHaveRoom(peer)) found.add(peer);
-        found.forEach(wanted::remove);
-        writable = List.copyOf(found);
+    /**
+     * The peers, of those asked for, that have room now (or are gone: the send will tell); each is
+     * asked for no longer. Does not wait, and takes no event.
+     */
+    public List<ServiceId> findRoom() {
+      service.enter();
+      try {
+        return takeRoom();
+      } finally {
+        service.guard().leave();
       }
+    }
+
+    private synchronized List<ServiceId> takeRoom() {
+      if (wanted.isEmpty()) return List.of();
+      List<ServiceId> found = new ArrayList<>();
+      for (ServiceId peer : wanted) if (mayHaveRoom(peer)) found.add(peer);
+      found.forEach(wanted::remove);
+      return List.copyOf(found);
+    }
+
+    private synchronized boolean update(boolean ready) {
+      if (ready) service.receiver().hasMore();
+      readable = service.receiver().mayHaveMore();
+      writable = takeRoom();
       return readable || !writable.isEmpty();
     }
 
@@ -153,7 +170,7 @@ public final class RipcSelector implements AutoCloseable {
     }
   }
 
-  private static final int MOST_EVENTS = 64;
+  private static final long PASS_ON = 1_000_000;
 
   private final Epoll epoll;
   private final Guard guard;
@@ -161,9 +178,10 @@ public final class RipcSelector implements AutoCloseable {
   private final Map<Long, Key> keys = new ConcurrentHashMap<>();
   private final AtomicLong nextKey = new AtomicLong(1);
   private final AtomicBoolean selecting = new AtomicBoolean();
+  private final Set<Thread> waiting = ConcurrentHashMap.newKeySet();
 
   private RipcSelector() {
-    epoll = new Epoll(MOST_EVENTS);
+    epoll = new Epoll();
     guard = new Guard(epoll::close);
   }
 
@@ -265,30 +283,16 @@ public final class RipcSelector implements AutoCloseable {
   }
 
   private List<Key> selectAlone(long nanos) throws InterruptedException {
-    if (Thread.interrupted()) throw new InterruptedException();
     boolean atOnce = false;
     for (Key key : keys.values()) {
       if (!key.service.guard().tryEnter()) continue;
       try {
-        atOnce |= key.service.hasPrefetched() || key.hasRoom();
+        atOnce |= key.service.receiver().mayHaveMore() || key.hasRoom();
       } finally {
         key.service.guard().leave();
       }
     }
-    Set<Long> ready;
-    enter();
-    try {
-      hook.enter();
-      try {
-        ready = epoll.await(atOnce ? 0 : nanos);
-      } finally {
-        hook.leave();
-      }
-    } finally {
-      guard.leave();
-    }
-    if (guard.isClosed()) throw closed();
-    if (Thread.interrupted()) throw new InterruptedException();
+    Set<Long> ready = await(atOnce ? 0 : nanos);
     List<Key> found = new ArrayList<>();
     for (Key key : keys.values()) {
       if (!key.service.guard().tryEnter()) continue;
@@ -301,7 +305,51 @@ public final class RipcSelector implements AutoCloseable {
     return found;
   }
 
-  /** Ends the select that is running, or the next one. */
+  /**
+   * Waits until something may have come for a service, or {@link #wakeup}, and reports nothing. Any
+   * number of threads may be in it: each event ends one of these waits. So whoever returns receives
+   * from the services until there are no messages, and looks for room ({@link Key#findRoom}) after
+   * that.
+   */
+  public void awaitEvent() throws InterruptedException {
+    await(-1);
+  }
+
+  private Set<Long> await(long nanos) throws InterruptedException {
+    if (Thread.interrupted()) throw new InterruptedException();
+    Set<Long> ready;
+    boolean others = false;
+    enter();
+    waiting.add(Thread.currentThread());
+    try {
+      if (guard.isClosed()) throw closed(); // whoever wakes all may have looked before
+      hook.enter();
+      try {
+        ready = epoll.await(nanos);
+      } finally {
+        hook.leave();
+      }
+    } finally {
+      waiting.remove(Thread.currentThread());
+      others = passOn();
+      guard.leave();
+    }
+    if (guard.isClosed()) throw closed();
+    if (Thread.interrupted()) throw new InterruptedException();
+    // Else this thread might be the next to be woken again.
+    if (others) LockSupport.parkNanos(PASS_ON);
+    return ready;
+  }
+
+  // It may have been woken for another thread, or all are to be. Whether it was for another.
+  private boolean passOn() {
+    boolean interrupted = false;
+    for (Thread each : waiting) interrupted |= each.isInterrupted();
+    if (interrupted || guard.isClosed() && !waiting.isEmpty()) epoll.wake();
+    return interrupted;
+  }
+
+  /** Ends a select or a wait that is running, or the next one. */
   public void wakeup() {
     if (!guard.tryEnter()) return;
     try {
@@ -319,7 +367,10 @@ public final class RipcSelector implements AutoCloseable {
     return new RipcException.Closed("This selector was closed: open another one.");
   }
 
-  /** Ends it: a select that is running throws {@link RipcException.Closed}. The services go on. */
+  /**
+   * Ends it: selects and waits that are running throw {@link RipcException.Closed}. The services go
+   * on.
+   */
   @Override
   public void close() {
     if (!guard.tryEnter()) return;

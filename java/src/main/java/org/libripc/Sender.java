@@ -7,6 +7,9 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.libripc.internal.Layout.ShortMessage;
 import org.libripc.internal.NativeBinding;
 import org.libripc.internal.NativeBlock;
@@ -14,6 +17,8 @@ import org.libripc.internal.NativeBlock;
 /** The sending half of a service. */
 final class Sender {
   private static final int MOST_AT_ONCE = 64;
+  // More than one quiet message more: so each is looked at sooner or later.
+  private static final int LOOKED_AT = 4;
   private static final ThreadLocal<Outgoing> SINGLE = ThreadLocal.withInitial(Outgoing::new);
   private static final ThreadLocal<NativeBlock> MANY =
       ThreadLocal.withInitial(() -> new NativeBlock(MOST_AT_ONCE * ShortMessage.BYTES + 8));
@@ -25,6 +30,8 @@ final class Sender {
   // Guarded by requests: where requests are being sent to. The reply of one may be received before
   // its buffers are in there.
   private final List<Long> beingSentTo = new ArrayList<>();
+  private final Queue<Ticket> quiet = new ConcurrentLinkedQueue<>();
+  private final AtomicInteger quietCount = new AtomicInteger();
 
   Sender(Service service) {
     this.service = service;
@@ -127,7 +134,7 @@ final class Sender {
     int status;
     service.enter();
     try {
-      if (!group && message.mayBeLong()) ticket = new Ticket(ripc, held);
+      if (!group && message.mayBeLong()) ticket = new Ticket(ripc, held, message.isQuiet());
       long user = ticket == null ? 0 : ticket.user();
       int items = message.prepare(ripc, held, user, group, replyTo != null, returns);
       status =
@@ -138,6 +145,7 @@ final class Sender {
       if (status == 0 && ticket != null && message.ticketHandle() != 0) {
         ticket.sent(message.ticketHandle());
         kept = true;
+        if (ticket.user() == 0) keepQuiet(ticket);
       }
     } finally {
       service.guard().leave();
@@ -147,6 +155,26 @@ final class Sender {
     if (status == Status.AGAIN.code()) return null;
     RipcException.check(status);
     return kept ? ticket : Ticket.DONE;
+  }
+
+  private void keepQuiet(Ticket ticket) {
+    settle();
+    quietCount.incrementAndGet();
+    quiet.add(ticket);
+  }
+
+  /** Looks at some quiet messages. How many are not known to have been taken. */
+  int settle() {
+    for (int looked = 0; looked < LOOKED_AT && quietCount.get() > 0; ++looked) {
+      Ticket ticket = quiet.poll();
+      if (ticket == null) break;
+      if (ticket.poll()) {
+        quietCount.decrementAndGet();
+      } else {
+        quiet.add(ticket);
+      }
+    }
+    return quietCount.get();
   }
 
   private int call(long to, Outgoing message, int items, MessageHandle replyTo) {
@@ -275,8 +303,10 @@ final class Sender {
     }
   }
 
-  /** The service is gone: no reply will come. */
+  /** The service is gone: no reply will come, and no message is under way. */
   void drop() {
+    for (Ticket each = quiet.poll(); each != null; each = quiet.poll()) each.poll();
+    quietCount.set(0);
     synchronized (requests) {
       requests.values().forEach(buffers -> List.of(buffers).forEach(ReturnBuffer::returned));
       requests.clear();

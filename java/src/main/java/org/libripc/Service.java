@@ -199,6 +199,16 @@ public final class Service implements AutoCloseable {
     return receiver.receive(Math.max(0, unit.toNanos(time)));
   }
 
+  /**
+   * Looks at some of the messages that were sent {@link Outgoing#quiet}, and completes the tickets
+   * of those that were taken. Sending another one does that too.
+   *
+   * @return how many of all of them are not known to have been taken
+   */
+  public int settle() {
+    return sender.settle();
+  }
+
   /** A message that is there now, else null. */
   public Message poll() {
     return receiver.poll();
@@ -400,8 +410,8 @@ public final class Service implements AutoCloseable {
     return keys;
   }
 
-  boolean hasPrefetched() {
-    return receiver.hasPrefetched();
+  Receiver receiver() {
+    return receiver;
   }
 
   ReturnBuffer[] requestAnswered(long request, long from) {

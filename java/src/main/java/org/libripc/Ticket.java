@@ -11,6 +11,8 @@ import java.util.concurrent.CompletableFuture;
  * One that was withdrawn is {@link #isCancelled}. A message of short items is complete when the
  * send returns. Until then the ticket keeps the memory of the long items.
  *
+ * <p>That of a message that was sent {@link Outgoing#quiet} completes when somebody looks.
+ *
  * <p>What depends on a ticket without an executor of its own ({@code thenRun}) runs in the thread
  * that completes it, mostly the context's responder thread, like a {@link NotificationHandler}: be
  * short, or use {@code thenRunAsync}.
@@ -26,7 +28,7 @@ public final class Ticket extends CompletableFuture<Void> {
   }
 
   private final Ripc ripc;
-  private final long user;
+  private final long user; // 0: a quiet one, which no callback completes
   private List<Object> memory;
   private long handle;
   private boolean ended;
@@ -39,10 +41,10 @@ public final class Ticket extends CompletableFuture<Void> {
   /**
    * @param memory what must stay reachable; {@link CountedMemory} in it is released at the end
    */
-  Ticket(Ripc ripc, List<Object> memory) {
+  Ticket(Ripc ripc, List<Object> memory, boolean quiet) {
     this.ripc = ripc;
     this.memory = memory;
-    user = Callbacks.add(this);
+    user = quiet ? 0 : Callbacks.add(this);
   }
 
   long user() {
@@ -58,6 +60,7 @@ public final class Ticket extends CompletableFuture<Void> {
       }
     }
     ripc.binding().ticketRelease(ticketHandle);
+    if (user == 0) completed(Status.CLOSED.code()); // the context is closing: nobody will look
   }
 
   /** The send has failed, or sent everything short. */
@@ -66,10 +69,11 @@ public final class Ticket extends CompletableFuture<Void> {
     dropMemory();
   }
 
-  /** From the callback. */
+  /** From the callback; of a quiet one, from whoever has found out. */
   void completed(int status) {
     long released;
     synchronized (this) {
+      if (ended) return;
       ended = true;
       released = handle;
       handle = 0;
@@ -112,7 +116,12 @@ public final class Ticket extends CompletableFuture<Void> {
       if (handle == 0) return isDone();
       status = ripc.binding().ticketPoll(handle);
     }
-    if (Status.of(status) != Status.PENDING) finish(status);
+    if (Status.of(status) == Status.PENDING) return isDone();
+    if (user == 0) {
+      completed(status);
+    } else {
+      finish(status);
+    }
     return isDone();
   }
 
@@ -129,6 +138,7 @@ public final class Ticket extends CompletableFuture<Void> {
       if (handle == 0 || Status.of(ripc.binding().ticketCancel(handle)) != Status.CANCELLED)
         return isCancelled();
     }
+    if (user == 0) completed(Status.CANCELLED.code());
     return super.cancel(mayInterruptIfRunning);
   }
 

@@ -9,8 +9,10 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
@@ -286,6 +288,95 @@ class SelectorTest extends PairTest {
   }
 
   /** The descriptor of a service that is closed may be another one's at once. */
+  private final AtomicInteger waits = new AtomicInteger(); // that have ended
+
+  // Receives whenever an event ends its wait, until the selector is closed.
+  private Thread follower(RipcSelector selector, Semaphore received) {
+    return thread(
+        () -> {
+          try {
+            for (; ; ) {
+              selector.awaitEvent();
+              waits.incrementAndGet();
+              synchronized (received) {
+                received.release(drain(server));
+              }
+            }
+          } catch (RipcException.Closed end) {
+            // As it should be.
+          }
+        });
+  }
+
+  @Test
+  void eachEventEndsTheWaitOfOneThread() throws Exception {
+    RipcSelector selector = RipcSelector.open();
+    selector.register(server, null);
+    client.send(server.id(), bytes("the connection is an event too"));
+    assertTrue(eventually(() -> drain(server) == 1));
+    Semaphore received = new Semaphore(0);
+    List<Thread> followers = new ArrayList<>();
+    for (int count = 0; count < 3; ++count) followers.add(follower(selector, received));
+    selector.wakeup(); // and the events so far
+    assertTrue(eventually(() -> waits.get() != 0));
+    int before = waits.get();
+    int events = 200;
+    for (int event = 0; event < events; ++event) {
+      client.send(server.id(), bytes("event " + event));
+      assertTrue(received.tryAcquire(LIMIT, TimeUnit.SECONDS), "missed event " + event);
+    }
+    // Between hosts there are packets besides the messages. A wait may still end for what came
+    // before them.
+    int most = transport.equals("shm") ? events + followers.size() : Integer.MAX_VALUE;
+    assertTrue(waits.get() - before <= most, waits.get() - before + " waits have ended");
+    selector.close();
+    for (Thread each : followers) each.join();
+  }
+
+  @Test
+  void interruptEndsTheWaitOfItsThread() throws Exception {
+    try (RipcSelector selector = RipcSelector.open()) {
+      List<Thread> waiters = new ArrayList<>();
+      for (int count = 0; count < 4; ++count) {
+        waiters.add(
+            thread(
+                () ->
+                    assertThrows(
+                        InterruptedException.class,
+                        () -> {
+                          for (; ; ) selector.awaitEvent();
+                        })));
+      }
+      // Whoever began to wait last is the first that the kernel wakes.
+      for (Thread each : waiters) {
+        assertTrue(eventually(() -> each.getState() == Thread.State.RUNNABLE));
+        each.interrupt();
+        each.join(TimeUnit.SECONDS.toMillis(LIMIT));
+        assertFalse(each.isAlive(), "it waits on");
+      }
+    }
+  }
+
+  @Test
+  void roomIsFoundByWhoWaitsForEvents() throws Exception {
+    try (RipcSelector selector = RipcSelector.open()) {
+      RipcSelector.Key key = selector.register(client, null);
+      Service small = full();
+      key.requestRoom(small.id());
+      assertEquals(List.of(), key.findRoom());
+      Thread receiver = thread(() -> drain(small));
+      List<ServiceId> found = List.of();
+      while (found.isEmpty()) {
+        selector.awaitEvent();
+        assertNull(client.poll());
+        found = key.findRoom();
+      }
+      assertEquals(List.of(small.id()), found);
+      assertEquals(List.of(), key.findRoom(), "once");
+      receiver.join();
+    }
+  }
+
   @Test
   void aKeyThatIsCancelledWhileItsServiceIsClosedTouchesNoOtherService() throws Exception {
     try (RipcSelector selector = RipcSelector.open()) {

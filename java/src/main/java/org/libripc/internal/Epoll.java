@@ -7,8 +7,8 @@ import java.util.HashSet;
 import java.util.Set;
 
 /**
- * An epoll instance with an eventfd to wake it. {@link #await} is for one thread at a time, the
- * others for any; none may overlap {@link #close}.
+ * An epoll instance with an eventfd to wake it. Edge-triggered: each event, and each {@link #wake},
+ * ends one {@link #await}. Any thread; nothing may overlap {@link #close}.
  */
 public final class Epoll {
   private static final long WAKE = 0;
@@ -18,20 +18,19 @@ public final class Epoll {
   private static final int EVENT = PACKED ? 12 : 16;
   private static final int DATA = PACKED ? 4 : 8;
 
-  private final int most;
-  private final NativeBlock events;
-  private final NativeBlock counter = new NativeBlock(16);
+  private static final int MOST_EVENTS = 64;
+  private static final ThreadLocal<NativeBlock> EVENTS =
+      ThreadLocal.withInitial(() -> new NativeBlock(MOST_EVENTS * EVENT));
+
+  private final NativeBlock one = new NativeBlock(8);
   private final int epoll;
   private final int wake;
 
   /**
-   * @param most events that one wait reports
    * @throws LastErrorException with the error number
    */
-  public Epoll(int most) {
-    this.most = most;
-    events = new NativeBlock(most * EVENT);
-    counter.bytes.putLong(0, 1);
+  public Epoll() {
+    one.bytes.putLong(0, 1);
     epoll = LibC.epoll_create1(LibC.EPOLL_CLOEXEC);
     int descriptor = -1;
     try {
@@ -45,25 +44,27 @@ public final class Epoll {
     }
   }
 
-  /** Reports a descriptor by its number, which is not 0, as long as it is readable. */
+  /** Reports a descriptor by its number, which is not 0, whenever it becomes readable. */
   public void add(int descriptor, long number) {
     NativeBlock event = new NativeBlock(EVENT);
-    event.bytes.putInt(0, LibC.EPOLLIN);
+    event.bytes.putInt(0, LibC.EPOLLIN | LibC.EPOLLET);
     event.bytes.putLong(DATA, number);
     LibC.epoll_ctl(epoll, LibC.EPOLL_CTL_ADD, descriptor, event.address);
     NativeBlock.keep(event);
   }
 
   public void remove(int descriptor) {
-    LibC.epoll_ctl(epoll, LibC.EPOLL_CTL_DEL, descriptor, events.address);
+    LibC.epoll_ctl(epoll, LibC.EPOLL_CTL_DEL, descriptor, one.address);
   }
 
   /**
-   * The numbers of the readable ones; empty when the time is over or it was woken.
+   * The numbers of those that have become readable since somebody was told; empty when the time is
+   * over or it was woken.
    *
    * @param nanos negative: no limit
    */
   public Set<Long> await(long nanos) {
+    NativeBlock events = EVENTS.get();
     long started = System.nanoTime();
     for (; ; ) {
       long left = Math.max(0, nanos - (System.nanoTime() - started));
@@ -73,30 +74,29 @@ public final class Epoll {
             LibC.epoll_wait(
                 epoll,
                 events.address,
-                most,
-                nanos < 0 ? -1 : (int) Math.min(milliseconds, Integer.MAX_VALUE)));
+                MOST_EVENTS,
+                nanos < 0 ? -1 : (int) Math.min(milliseconds, Integer.MAX_VALUE)),
+            events.bytes);
       } catch (LastErrorException problem) {
         if (problem.getErrorCode() != LibC.EINTR) throw problem;
       }
     }
   }
 
-  private Set<Long> ready(int count) {
-    Set<Long> found = new HashSet<>();
-    ByteBuffer bytes = events.bytes;
-    for (int index = 0; index < count; ++index) {
-      long number = bytes.getLong(index * EVENT + DATA);
-      if (number == WAKE) {
-        LibC.read(wake, counter.address + 8, 8);
-      } else {
-        found.add(number);
-      }
+  // The eventfd is never read: each write to it is an event all the same.
+  private static Set<Long> ready(int count, ByteBuffer events) {
+    if (count == 1) {
+      long number = events.getLong(DATA);
+      return number == WAKE ? Set.of() : Set.of(number);
     }
+    Set<Long> found = new HashSet<>();
+    for (int index = 0; index < count; ++index) found.add(events.getLong(index * EVENT + DATA));
+    found.remove(WAKE);
     return found;
   }
 
   public void wake() {
-    LibC.write(wake, counter.address, 8);
+    LibC.write(wake, one.address, 8);
   }
 
   public void close() {

@@ -16,6 +16,7 @@ public final class LibC {
 
   public static final int EPOLL_CLOEXEC = 02000000;
   public static final int EPOLLIN = 1;
+  public static final int EPOLLET = 1 << 31;
   public static final int EPOLL_CTL_ADD = 1;
   public static final int EPOLL_CTL_DEL = 2;
   public static final int EFD_CLOEXEC = 02000000;
@@ -34,8 +35,6 @@ public final class LibC {
   public static native int eventfd(int value, int flags) throws LastErrorException;
 
   public static native long write(int descriptor, long data, long size) throws LastErrorException;
-
-  public static native long read(int descriptor, long data, long size) throws LastErrorException;
 
   public static native int close(int descriptor);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.jetty;
 
-import java.io.Closeable;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
@@ -9,18 +8,16 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.LockSupport;
 import org.eclipse.jetty.util.component.ContainerLifeCycle;
-import org.eclipse.jetty.util.thread.ExecutionStrategy;
 import org.eclipse.jetty.util.thread.Scheduler;
-import org.eclipse.jetty.util.thread.strategy.AdaptiveExecutionStrategy;
 import org.libripc.Message;
 import org.libripc.Outgoing;
 import org.libripc.RegisteredBuffer;
@@ -36,48 +33,31 @@ import org.slf4j.LoggerFactory;
 
 /**
  * All stream connections of one service: receives its messages, gives each to its connection, and
- * runs what follows in threads of an executor. One thread receives at a time; it also runs what a
- * message has caused, after another one has taken over the receiving if that may block ({@link
- * AdaptiveExecutionStrategy}).
+ * runs what follows in threads of an executor ({@link ReceivingThreads}).
  *
- * <p>Owns the service from start to stop. Any thread, but for {@link #produce}.
+ * <p>Owns the service from start to stop. Any thread.
  */
-final class Multiplexer extends ContainerLifeCycle {
+final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.Source {
   private static final Logger LOG = LoggerFactory.getLogger(Multiplexer.class);
   private static final ThreadLocal<Outgoing> OUTGOING = ThreadLocal.withInitial(Outgoing::new);
   private static final int FILLER_BYTES = 64;
   // Messages received in a row after which those who wait for room are looked at all the same.
   private static final int ROOM_EVERY = 64;
   private static final long PAUSE_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
+  // Copies that were taken are found out with the messages that come; after the last one, so late.
+  private static final long SETTLE_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
+  private static final long STOP_LOOK_NANOS = TimeUnit.MICROSECONDS.toNanos(100);
 
   /** Who takes new connections. */
   interface Acceptor {
     /**
      * What is to be run to accept one, or null, with the message closed and answered. From the
-     * thread that receives.
+     * thread that takes.
      */
     Runnable open(Message message, Frame frame);
   }
 
   private record Key(ServiceId peer, int number) {}
-
-  private final class Accept implements Runnable, Closeable {
-    private final Runnable task;
-
-    Accept(Runnable task) {
-      this.task = task;
-    }
-
-    @Override
-    public void run() {
-      task.run();
-    }
-
-    @Override
-    public void close() {
-      executeLater(this);
-    }
-  }
 
   private final Service service;
   private final StreamOptions options;
@@ -87,15 +67,14 @@ final class Multiplexer extends ContainerLifeCycle {
   private final Map<Key, RipcEndPoint> endPoints = new ConcurrentHashMap<>();
   private final Map<ServiceId, Set<RipcEndPoint>> roomWaiters = new ConcurrentHashMap<>();
   private final Set<CompletableFuture<?>> tickets = ConcurrentHashMap.newKeySet();
+  private final AtomicBoolean settling = new AtomicBoolean();
   private final Refusals refusals = new Refusals(this);
-  private final CountDownLatch ended = new CountDownLatch(1);
-  private final ExecutionStrategy strategy;
+  private final ReceivingThreads threads;
   private RegisteredBuffer filler;
   private ByteBuffer fillerBytes;
   private RipcSelector selector;
   private RipcSelector.Key key;
-  private volatile boolean running;
-  private int sinceRoom;
+  private int sinceRoom; // of whoever takes
   private final LongAdder returnedParts = new LongAdder();
   private final LongAdder copiedBytes = new LongAdder();
 
@@ -111,9 +90,7 @@ final class Multiplexer extends ContainerLifeCycle {
     this.executor = executor;
     this.scheduler = scheduler;
     this.acceptor = acceptor;
-    AdaptiveExecutionStrategy adaptive = new AdaptiveExecutionStrategy(this::produce, executor);
-    strategy = adaptive;
-    installBean(adaptive);
+    threads = new ReceivingThreads(this, executor);
   }
 
   @Override
@@ -123,9 +100,8 @@ final class Multiplexer extends ContainerLifeCycle {
     fillerBytes = filler.buffer().put(new byte[FILLER_BYTES]).flip();
     selector = RipcSelector.open();
     key = selector.register(service, null);
-    running = true;
     super.doStart();
-    execute(strategy::produce);
+    threads.start();
   }
 
   /** Ends all connections; waits for what was written and is still travelling, for a time. */
@@ -134,15 +110,17 @@ final class Multiplexer extends ContainerLifeCycle {
     for (RipcEndPoint each : endPoints.values()) each.close();
     CompletableFuture<?> travelled =
         CompletableFuture.allOf(tickets.toArray(new CompletableFuture<?>[0]));
+    long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(options.lingerMillis());
     try {
       travelled.get(options.lingerMillis(), TimeUnit.MILLISECONDS);
     } catch (ExecutionException | TimeoutException gone) {
       LOG.debug("some messages were not taken", gone);
     }
-    running = false;
-    selector.wakeup();
-    if (!ended.await(options.lingerMillis(), TimeUnit.MILLISECONDS)) {
-      LOG.warn("The thread that receives for {} does not end: a handler holds it", service);
+    while (service.settle() > 0 && System.nanoTime() < until)
+      LockSupport.parkNanos(STOP_LOOK_NANOS);
+    threads.end();
+    if (!threads.awaitEnd(options.lingerMillis())) {
+      LOG.warn("The threads that receive for {} do not end: a handler holds one", service);
     }
     super.doStop();
     selector.close();
@@ -226,6 +204,19 @@ final class Multiplexer extends ContainerLifeCycle {
     ticket.whenComplete((nothing, problem) -> tickets.remove(ticket));
   }
 
+  /** A quiet message is under way, of which nobody will tell. */
+  void settleLater() {
+    if (!settling.compareAndSet(false, true)) return;
+    scheduler.schedule(
+        () -> {
+          settling.set(false);
+          for (int left = service.settle(); left > 0; --left) service.settle();
+          if (service.settle() > 0) settleLater();
+        },
+        SETTLE_NANOS,
+        TimeUnit.NANOSECONDS);
+  }
+
   /**
    * Null if there is no room: {@link Outbound#room} comes when there may be some.
    *
@@ -245,7 +236,6 @@ final class Multiplexer extends ContainerLifeCycle {
           return all;
         });
     key.requestRoom(from.peer());
-    selector.wakeup();
     return null;
   }
 
@@ -281,46 +271,66 @@ final class Multiplexer extends ContainerLifeCycle {
 
   // ---- Receiving ----
 
-  /** The next thing to run; null at the end. One thread at a time. */
-  private Runnable produce() {
+  @Override
+  public Runnable next(boolean patient) {
+    long spinNanos = patient ? options.spinNanos() : 0;
     long idleSince = 0;
-    while (running) {
+    while (threads.isRunning()) {
       try {
         Message message = service.poll();
         if (message != null) {
           idleSince = 0;
+          service.settle(); // memory that was copied into comes back in time for the next copy
           Runnable task = dispatchSafely(message);
           if (!roomWaiters.isEmpty() && ++sinceRoom >= ROOM_EVERY) roomForAll();
           if (task != null) return task;
           continue;
         }
-        if (roomWaiters.isEmpty() && options.spinNanos() > 0) {
-          long now = System.nanoTime();
-          if (idleSince == 0) idleSince = now;
-          if (now - idleSince < options.spinNanos()) {
-            Thread.onSpinWait();
-            continue;
-          }
+        if (!roomWaiters.isEmpty()) {
+          // The poll may have taken the event that told of it.
+          key.findRoom().forEach(this::roomAt);
+          return null;
         }
-        for (RipcSelector.Key ready : selector.select()) ready.writable().forEach(this::roomAt);
-        idleSince = 0;
-      } catch (InterruptedException interrupted) {
-        LOG.debug("interrupted", interrupted);
+        long now = spinNanos == 0 ? 0 : System.nanoTime();
+        if (idleSince == 0) idleSince = now;
+        if (now - idleSince >= spinNanos) return null;
+        Thread.onSpinWait();
       } catch (RipcException problem) {
-        if (running) stopped(problem);
+        if (threads.isRunning()) stopped(problem);
       } catch (Throwable problem) {
         failed(problem);
       }
     }
-    ended.countDown();
     return null;
+  }
+
+  @Override
+  public void await() {
+    try {
+      selector.awaitEvent();
+    } catch (InterruptedException interrupted) {
+      LOG.debug("interrupted", interrupted);
+    } catch (RipcException problem) {
+      if (threads.isRunning()) failed(problem);
+    }
+  }
+
+  @Override
+  public void wake() {
+    selector.wakeup();
+  }
+
+  @Override
+  public void refused(Runnable task) {
+    LOG.debug("the executor is full");
+    executeLater(task);
   }
 
   private void stopped(RipcException problem) {
     switch (problem.status()) {
       case INTERRUPTED -> LOG.debug("interrupted", problem);
       case CLOSED, FENCED -> {
-        running = false;
+        threads.end();
         LOG.warn("{} ends: {}", service, problem.getMessage());
         IOException cause = new IOException(problem);
         for (RipcEndPoint each : endPoints.values()) each.fail(cause);
@@ -375,8 +385,7 @@ final class Multiplexer extends ContainerLifeCycle {
       return endPoint.received(message, frame);
     }
     if (acceptor != null && endPoint == null && frame.type() == Frame.Type.OPEN) {
-      Runnable accept = acceptor.open(message, frame);
-      return accept == null ? null : new Accept(accept);
+      return acceptor.open(message, frame);
     }
     boolean answered =
         switch (frame.type()) {

@@ -190,6 +190,8 @@ final class Outbound {
         copy = multiplexer.lease((int) parts.bytes());
         multiplexer.copied(parts.bytes());
         message.add(parts.copyTo(copy.buffer()), ItemKind.LONG);
+        // Nobody waits for it: if it is lost, the other side or the end of that one tells.
+        if (reliable) message.quiet();
       } else {
         flight = new Flight(parts.bytes(), false);
         parts.addTo(message, ItemKind.LONG);
@@ -205,7 +207,11 @@ final class Outbound {
     ++nextSequence;
     sent += flight.bytes + Frame.COST;
     flights.add(flight);
-    watch(flight);
+    if (copy != null && reliable) {
+      multiplexer.settleLater();
+    } else {
+      watch(flight);
+    }
     return flight.bytes;
   }
 

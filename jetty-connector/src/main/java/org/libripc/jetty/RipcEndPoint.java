@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.jetty;
 
-import java.io.Closeable;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.concurrent.TimeUnit;
@@ -340,15 +339,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
     if (answer) out.answerRead();
   }
 
-  private abstract class Task implements Invocable.Task, Closeable {
-    /** The strategy does this where its executor has refused the task. */
-    @Override
-    public void close() {
-      multiplexer.executeLater(this);
-    }
-  }
-
-  private final class Fillable extends Task {
+  private final class Fillable implements Invocable.Task {
     @Override
     public void run() {
       getFillInterest().fillable();
@@ -360,7 +351,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
     }
   }
 
-  private final class CompleteWrite extends Task {
+  private final class CompleteWrite implements Invocable.Task {
     @Override
     public void run() {
       getWriteFlusher().completeWrite();

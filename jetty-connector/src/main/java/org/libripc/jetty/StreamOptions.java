@@ -19,6 +19,11 @@ public record StreamOptions(
   // With fewer, a thread that spins takes the processor of the one it waits for.
   private static final int PROCESSORS_TO_SPIN = 4;
 
+  // Messages of the short limit that find room. All connections between two processes have one
+  // queue:
+  // a writer that finds it full has to be woken when there is room.
+  private static final int QUEUED = 64;
+
   /** Those that suit most programs. They spin for 50 us if there are 4 processors, else not. */
   public static final StreamOptions DEFAULT =
       new StreamOptions(
@@ -75,7 +80,7 @@ public record StreamOptions(
 
   /** What the queue of a service needs for messages of the short limit. */
   int queueBytes() {
-    int wanted = Integer.highestOneBit(Math.max(8192, 4 * shortLimit) - 1) << 1;
+    int wanted = Integer.highestOneBit(Math.max(8192, QUEUED * shortLimit) - 1) << 1;
     return Math.min(wanted, 64 << 20);
   }
 }

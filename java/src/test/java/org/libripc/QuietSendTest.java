@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+/** Long messages of which nobody is told that the peer has taken them. */
+class QuietSendTest extends PairTest {
+  private static final int SIZE = 100_000;
+
+  private Ticket send(RegisteredBuffer memory) {
+    return client.send(server.id(), new Outgoing().quiet().add(memory, ItemKind.LONG));
+  }
+
+  @Test
+  void whoLooksCompletesTheTicketAndNoCallbackDoes() throws Exception {
+    server.lending(true);
+    int before = Callbacks.waiting();
+    RegisteredBuffer memory = clientContext.lease(SIZE);
+    memory.buffer().put(pattern(SIZE, 1));
+    Ticket ticket = send(memory);
+    assertEquals(before, Callbacks.waiting());
+    memory.release();
+    try (Message message = receive(server)) {
+      assertEquals(pattern(SIZE, 1), message.item(0));
+      if (isShm()) {
+        assertFalse(ticket.poll(), "the peer has it still");
+        assertEquals(1, client.settle());
+      }
+    }
+    assertTrue(eventually(ticket::poll));
+    assertEquals(Status.OK, finalStatus(ticket));
+    assertTrue(eventually(() -> client.settle() == 0));
+  }
+
+  @Test
+  void theMemoryOfWhatWasTakenIsUsedAgain() throws Exception {
+    server.lending(true);
+    for (int count = 0; count < 1000; ++count) {
+      try (RegisteredBuffer memory = clientContext.lease(SIZE)) {
+        send(memory);
+      }
+      receive(server).close();
+    }
+    assertTrue(eventually(() -> client.settle() == 0));
+    long leased = clientContext.poolStatistics().leased();
+    assertTrue(leased <= 16L * (1 << 17), leased + " bytes");
+  }
+
+  @Test
+  void theyEndWithTheService() throws Exception {
+    List<Ticket> tickets = new ArrayList<>();
+    for (int count = 0; count < 10; ++count) {
+      try (RegisteredBuffer memory = clientContext.lease(SIZE)) {
+        tickets.add(send(memory));
+      }
+    }
+    client.close();
+    for (Ticket each : tickets) assertEquals(Status.CLOSED, finalStatus(each));
+  }
+
+  @Test
+  void oneIsWithdrawn() throws Exception {
+    try (RegisteredBuffer memory = clientContext.lease(SIZE)) {
+      Ticket ticket = send(memory);
+      assertTrue(ticket.cancel(false));
+      assertTrue(ticket.isCancelled());
+      assertTrue(eventually(() -> client.settle() == 0));
+    }
+  }
+}
