@@ -86,6 +86,13 @@ class Channel {
     return wire::add_items(message, encoder) ? send(encoder.finish(), woke) : RIPC_TOO_LARGE;
   }
 
+  // Any. The same for a message whose bytes, where they lie in leases, stay as they are while somebody holds them
+  // (memory::Hold): what has to be read after the call is held by the transport. `copied` becomes false if no payload
+  // was copied.
+  virtual ripc_status send_given(const wire::Plain& message, bool& woke, bool& /*copied*/) noexcept {
+    return send_plain(message, woke);
+  }
+
   // Any. Several of them, in order. RIPC_OK: the first `sent` (at least one) were sent; call again for the others. Else
   // none was, for the reason that send_plain() gives.
   virtual ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent, bool& woke) noexcept {
