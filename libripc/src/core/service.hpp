@@ -262,6 +262,7 @@ class Service final : private spi::PacketSink {
   }
   void poll_pending() noexcept;
   ripc_status sleep(Deadline deadline) noexcept;
+  bool polls_for_bytes(Deadline deadline) noexcept;
   // In the receiving thread. What the clock said when it was read last; 0 in now_: it has to be read again.
   Nanoseconds time() noexcept { return now_ != 0 ? now_ : now_ = monotonic_now(); }
   template <typename Step>
@@ -295,6 +296,8 @@ class Service final : private spi::PacketSink {
   bool took_ = false;            // the last look at the ports took packets, whether they made messages or not
   bool pending_ = false;         // ready_ or assemblies_ may hold something
   Nanoseconds now_ = 0;          // see time(): since the last sleep, or some work
+  Nanoseconds bytes_until_ = 0;  // when polling for bytes that are on their way ends; 0: it has not begun
+  bool polls_bytes_ = false;     // they were worth it when last looked at
   std::deque<Message*> ready_;
   std::list<Assembly> assemblies_;  // written under assemblies_mutex_
   std::mutex assemblies_mutex_;     // taken before any lock of a transport: cancel_answer() comes from other threads
