@@ -181,6 +181,11 @@ void add_bench(CLI::App& parent, const BenchKind& kind, int& exit_code) {
             "whole (rate and bandwidth)")
         ->check(CLI::IsMember({"kept", "lease", "malloc"}))
         ->capture_default_str();
+    command
+        ->add_option("--landing", options->landing,
+                     "Large payloads land in memory of the program, or in leased buffers (rate and bandwidth)")
+        ->check(CLI::IsMember({"heap", "lease"}))
+        ->capture_default_str();
     command->add_option("--queue-messages", options->queue_messages, "Receive queue of each side; 0: the default");
     command->add_option("--queue-bytes", options->queue_bytes, "Receive queue of each side; 0: the default")
         ->transform(CLI::AsSizeValue(false));

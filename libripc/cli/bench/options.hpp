@@ -19,9 +19,10 @@ struct BenchOptions {
   std::uint64_t iterations = 0;   // of one run; 0: chosen by size
   std::string wait = "spin";      // or block: sleep at once
   std::uint64_t runs = 1;
-  std::uint64_t depth = 2;      // messages under way at once, for long, return and lent streams
-  std::uint64_t batch = 0;      // short messages of one send call; 0: 64, as bare datagrams
-  std::string source = "kept";  // or lease, malloc: where a stream's large payloads are sent from
+  std::uint64_t depth = 2;       // messages under way at once, for long, return and lent streams
+  std::uint64_t batch = 0;       // short messages of one send call; 0: 64, as bare datagrams
+  std::string source = "kept";   // or lease, malloc: where a stream's large payloads are sent from
+  std::string landing = "heap";  // or lease: where a stream's large payloads land
   std::uint32_t queue_messages = 0;
   std::uint32_t queue_bytes = 0;
   bool pin = true;

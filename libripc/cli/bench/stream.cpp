@@ -134,13 +134,33 @@ libripc::Error other_side(Side& side, const BenchOptions& options, const SocketP
 
 // ---- The measuring side --------------------------------------------------------------------------------------
 
+// Where payloads land.
+struct Landing {
+  libripc::Buffer lease;
+  std::vector<std::byte> heap;
+  libripc::WritableBytes bytes;
+};
+
 class Receiver {
  public:
   Receiver(Side& side, const BenchOptions& options, Library& library, const SocketPair& sockets)
-      : side_(side), options_(options), library_(library), sockets_(sockets) {
+      : side_(side), options_(options), library_(library), sockets_(sockets) {}
+
+  libripc::Error make_landings() {
     // One more than is under way: a window is posted again only after its message was looked at.
-    landings_.resize(options.kind == "lend" ? 0 : options.depth + 1);
-    for (auto& landing : landings_) landing.resize(options.size);
+    landings_.resize(options_.kind == "lend" ? 0 : options_.depth + 1);
+    for (Landing& landing : landings_) {
+      if (options_.landing == "lease") {
+        auto lease = library_.context.lease(options_.size);
+        if (!lease.ok()) return lease.error();
+        landing.lease = *std::move(lease);
+        landing.bytes = landing.lease.bytes();
+      } else {
+        landing.heap.resize(options_.size);
+        landing.bytes = landing.heap;
+      }
+    }
+    return {};
   }
 
   // The views that memcpy is measured with.
@@ -161,7 +181,7 @@ class Receiver {
     const std::uint64_t start = monotonic_now();
     for (std::uint64_t index = 0; index < count; ++index) {
       const libripc::Bytes source = views_[index % views_.size()].item(0).bytes();
-      std::memcpy(landings_[index % landings_.size()].data(), source.data(), source.size());
+      std::memcpy(landing_of(index).data(), source.data(), source.size());
       asm volatile("" ::: "memory");
     }
     return per_second(count, monotonic_now() - start);
@@ -186,7 +206,7 @@ class Receiver {
   // Messages per second of `count` + 1 messages: the time runs from the end of the first to the end of the last.
   libripc::Result<double> message_block(std::uint64_t count) {
     if (options_.size > kSmall)
-      for (auto& landing : landings_) std::fill(landing.begin(), landing.end(), std::byte{0});
+      for (const Landing& landing : landings_) std::fill(landing.bytes.begin(), landing.bytes.end(), std::byte{0});
     const std::uint64_t first = sequence_;
     const std::uint64_t total = count + 1;
     const std::uint64_t processor_started = processor_time();
@@ -232,7 +252,9 @@ class Receiver {
     return static_cast<double>(count) * static_cast<double>(options_.size) * 1e9 /
            static_cast<double>(std::max<std::uint64_t>(nanoseconds, 1));
   }
-  std::vector<std::byte>& landing_of(std::uint64_t sequence) { return landings_[sequence % landings_.size()]; }
+  libripc::WritableBytes landing_of(std::uint64_t sequence) const {
+    return landings_[sequence % landings_.size()].bytes;
+  }
 
   libripc::Error post(std::uint64_t sequence) { return library_.service.post_window(landing_of(sequence), sequence); }
 
@@ -272,7 +294,7 @@ class Receiver {
   const BenchOptions& options_;
   Library& library_;
   const SocketPair& sockets_;
-  std::vector<std::vector<std::byte>> landings_;
+  std::vector<Landing> landings_;
   std::vector<libripc::Message> views_;
   bool is_lent_ = false;
   double processor_seconds_ = 0;
@@ -284,6 +306,7 @@ BenchResult measure(Side& side, const BenchOptions& options, const SocketPair& s
   auto library = open_library(side, options);
   if (!library.ok()) return library.error();
   Receiver receiver(side, options, *library, sockets);
+  if (const auto error = receiver.make_landings(); !error.ok()) return error;
   const Baseline baseline = baseline_of(options);
   if (baseline == Baseline::memcpy)
     if (const auto error = receiver.borrow_views(); !error.ok()) return error;
@@ -333,6 +356,7 @@ BenchResult measure(Side& side, const BenchOptions& options, const SocketPair& s
   }
   json["depth"] = options.depth;
   json["source"] = options.source;
+  json["landing"] = options.landing;
   json["blocks"] = blocks;
   receiver.tally().put(json);
   json["verification"] =

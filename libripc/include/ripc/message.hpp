@@ -49,6 +49,10 @@ inline Item return_item(Bytes bytes, std::uint32_t index = 0) noexcept {
   return {bytes.data(), bytes.size(), RIPC_ITEM_RETURN, index};
 }
 
+// In the message itself, out of a leased buffer that is given away with the message: if that was sent, the Buffer that
+// stood for the lease is to be told so (Buffer::detach).
+inline Item given_item(Bytes bytes) noexcept { return {bytes.data(), bytes.size(), RIPC_ITEM_GIVEN, 0}; }
+
 // Memory that a reply may write. It belongs to the library until the reply was received and released, or
 // Service::cancel_request() returned.
 using ReturnBuffer = ripc_return_buffer;

@@ -164,10 +164,11 @@ RIPC_API ripc_context *ripc_service_get_context(const ripc_service *service); /*
 /* ---- Send --------------------------------------------------------------------------------------------------- */
 
 typedef enum ripc_item_kind {
-  RIPC_ITEM_AUTO = 0,  /* short if the whole message fits, else long */
-  RIPC_ITEM_SHORT = 1, /* in the message itself */
-  RIPC_ITEM_LONG = 2,  /* pulled by the receiver into a window */
-  RIPC_ITEM_RETURN = 3 /* replies only: written into return buffer `return_index` of the request */
+  RIPC_ITEM_AUTO = 0,   /* short if the whole message fits, else long */
+  RIPC_ITEM_SHORT = 1,  /* in the message itself */
+  RIPC_ITEM_LONG = 2,   /* pulled by the receiver into a window */
+  RIPC_ITEM_RETURN = 3, /* replies only: written into return buffer `return_index` of the request */
+  RIPC_ITEM_GIVEN = 4   /* as RIPC_ITEM_SHORT, out of a leased buffer that is given away with the message */
 } ripc_item_kind;
 
 /* One piece of a message in the caller's memory. */
@@ -221,6 +222,10 @@ RIPC_API void ripc_send_options_init(ripc_send_options *options);
  * until then); other memory must stay mapped until then or be unregistered. A message with long items makes a ticket.
  * `ticket` may be NULL: the library then keeps the ticket itself. A message without long items sets *ticket to NULL.
  * options may be NULL.
+ *
+ * Given items must lie in leased buffers. With RIPC_OK the leases that they lie in have ended, as by
+ * ripc_buffer_release(); several items may lie in one. Their memory returns to the pool when nothing reads it any more:
+ * so a device can gather them where they lie, without a copy. With any other status the leases stay the caller's.
  *
  * RIPC_AGAIN: the peer has no room, nothing was sent; RIPC_TOO_LARGE: the short part exceeds ripc_short_limit();
  * RIPC_NO_SERVICE, RIPC_REFUSED, RIPC_PEER_DEAD (after asking the resolver again), RIPC_TIMEOUT (the peer cannot be

@@ -113,6 +113,11 @@ class Buffer {
     if (data_ != nullptr) (void)ripc_buffer_release(context_, std::exchange(data_, nullptr));
     size_ = 0;
   }
+  // The lease was given away with a message (given_item): it is nobody's here any more.
+  void detach() noexcept {
+    data_ = nullptr;
+    size_ = 0;
+  }
 
  private:
   friend class Context;

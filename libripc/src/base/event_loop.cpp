@@ -47,10 +47,9 @@ Status create_epoll_with_wake(UniqueFd& epoll, UniqueFd& wake, std::uint32_t wak
 
 Result<EventSet> EventSet::create() {
   EventSet set;
-  UniqueFd wake;
-  Status status = create_epoll_with_wake(set.epoll_, wake, EPOLLIN | EPOLLET);
+  set.wake_ = std::make_shared<Wake>();
+  Status status = create_epoll_with_wake(set.epoll_, set.wake_->fd, EPOLLIN | EPOLLET);
   if (!status.ok()) return status;
-  set.wake_ = std::make_shared<const UniqueFd>(std::move(wake));
   return set;
 }
 
@@ -59,12 +58,6 @@ Status EventSet::add(int fd, Kind kind) noexcept {
 }
 
 void EventSet::remove(int fd) noexcept { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
-
-void EventSet::wake() const noexcept { signal_event(wake_->get()); }
-
-EventSet::Waker::~Waker() {
-  if (wake_) signal_event(wake_->get());
-}
 
 void EventSet::drain() const noexcept {
   while (take_events(0) == kEventBatch) {
@@ -82,6 +75,8 @@ ripc_status EventSet::wait(Deadline deadline, Nanoseconds now) const noexcept {
 int EventSet::take_events(int timeout) const noexcept {
   std::array<epoll_event, kEventBatch> events;
   const int count = epoll_wait(epoll_.get(), events.data(), kEventBatch, timeout);
+  // Before whoever waits looks around: what was done before a ring that makes no event is seen then.
+  (void)wake_->is_rung.exchange(false, std::memory_order_acq_rel);
   for (int index = 0; index < count; ++index) {
     const std::uint64_t data = events[static_cast<std::size_t>(index)].data.u64;
     if ((data & kDoorbell) == 0) continue;  // reporting its event is enough

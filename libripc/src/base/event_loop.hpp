@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/event_signal.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 
@@ -22,6 +23,16 @@ namespace ripc {
 
 // Descriptors that wake the receiver of one service. Edge-triggered. Any thread; wait() and drain() by one at a time.
 class EventSet {
+  // An eventfd, and whether it was made readable since somebody has looked.
+  struct Wake {
+    UniqueFd fd;
+    std::atomic<bool> is_rung{false};
+
+    void ring() noexcept {
+      if (!is_rung.exchange(true, std::memory_order_acq_rel)) signal_event(fd.get());
+    }
+  };
+
  public:
   enum class Kind {
     doorbell,  // a datagram socket that only wakes: emptied when it was reported
@@ -36,19 +47,23 @@ class EventSet {
   // Closing a descriptor removes it only when no duplicate is open elsewhere; so remove it first.
   void remove(int fd) noexcept;
   int fd() const noexcept { return epoll_.get(); }
-  // Makes it readable. Async-signal-safe.
-  void wake() const noexcept;
+  // Makes it readable; whoever wakes what was woken and has not looked since makes no system call. Async-signal-safe.
+  void wake() const noexcept { wake_->ring(); }
   // Makes it readable when it goes, if the set is still there.
   class Waker {
    public:
     Waker() = default;
-    explicit Waker(std::shared_ptr<const UniqueFd> wake) noexcept : wake_(std::move(wake)) {}
     Waker(Waker&&) noexcept = default;
     Waker& operator=(Waker&&) noexcept = default;
-    ~Waker();
+    explicit operator bool() const noexcept { return wake_ != nullptr; }
+    ~Waker() {
+      if (wake_) wake_->ring();
+    }
 
    private:
-    std::shared_ptr<const UniqueFd> wake_;
+    friend class EventSet;
+    explicit Waker(std::shared_ptr<Wake> wake) noexcept : wake_(std::move(wake)) {}
+    std::shared_ptr<Wake> wake_;
   };
   Waker waker() const noexcept { return Waker(wake_); }
   // Forgets the events so far.
@@ -61,7 +76,7 @@ class EventSet {
   int take_events(int timeout) const noexcept;
 
   UniqueFd epoll_;
-  std::shared_ptr<const UniqueFd> wake_;
+  std::shared_ptr<Wake> wake_;
 };
 
 // The responder's loop. Handlers run in the thread that runs the loop; that may be a nested run (see run_until).

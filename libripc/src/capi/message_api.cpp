@@ -190,6 +190,8 @@ ripc_status ripc_ticket_poll(ripc_ticket* ticket) {
 ripc_status ripc_ticket_wait(ripc_ticket* ticket, uint64_t timeout) {
   return guarded([&]() -> ripc_status {
     if (ticket == nullptr) return RIPC_INVALID_ARGUMENT;
+    // One that is complete needs no clock.
+    if (const ripc_status status = ticket->ticket->poll(); status != RIPC_PENDING) return status;
     return ticket->ticket->wait(Deadline::after(timeout), ticket->spin);
   });
 }

@@ -16,7 +16,7 @@ namespace {
 // How long a message waits for its sender before it has windows.
 constexpr Nanoseconds kDeliveryTimeout = 30'000'000'000;
 // No message is begun behind others that have as many bytes: with so many under way, the path is not idle.
-constexpr std::uint64_t kMostAhead = 4 << 20;
+constexpr std::uint64_t kMostAhead = 8 << 20;
 
 ripc_item_view failed_view(ripc_status status, std::uint64_t size, std::uint32_t return_index = 0) noexcept {
   return {.data = nullptr,
@@ -412,6 +412,27 @@ bool Service::cancel_answer(std::uint64_t request) noexcept {
     }
   }
   return found;
+}
+
+// Whether bytes that are on their way will be here within the time that a wait polls. What is left when they are, the
+// answer that ends their transfer, is worth as much as they were.
+bool Service::polls_for_bytes(Deadline deadline) noexcept {
+  if (assemblies_.empty() || context_.spin() == 0) return false;
+  const Nanoseconds now = time();
+  if (bytes_until_ == 0) bytes_until_ = std::min(now + context_.spin(), deadline.at());
+  if (now >= bytes_until_) return false;
+  const std::lock_guard lock(assemblies_mutex_);
+  bool pending = false;
+  bool worth = true;
+  for (const Assembly& assembly : assemblies_) {
+    for (const Assembly::Item& item : assembly.items) {
+      if (item.done) continue;
+      pending = true;
+      worth = assembly.source->is_worth_polling(item.pull, now, context_.spin()) && worth;
+    }
+  }
+  if (pending) polls_bytes_ = worth;
+  return polls_bytes_;
 }
 
 void Service::progress_all() noexcept {

@@ -69,11 +69,13 @@ ripc_status Service::receive_later(Nanoseconds timeout, std::size_t& count) noex
     if (timeout == 0) return receive_nothing(count);
     const Nanoseconds now = time();
     if (first) {
+      bytes_until_ = 0;
+      polls_bytes_ = false;
       deadline = Deadline::after(timeout, now);
       spin_until = std::min(now + context_.spin(), deadline.at());
     }
     // Who spins while bytes are on their way takes the processor from the threads that move them.
-    if (now >= spin_until || !assemblies_.empty()) {
+    if (assemblies_.empty() ? now >= spin_until : !polls_for_bytes(deadline)) {
       const ripc_status status = sleep(deadline);
       if (output_count_ != 0) {
         count = output_count_;
@@ -107,7 +109,7 @@ ripc_status Service::sleep(Deadline deadline) noexcept {
   bool slept = false;
   for (;;) {
     // What woke us usually is a message: then nothing needs to be armed.
-    if (slept && poll_ports() != 0) break;
+    if (slept && (poll_ports() != 0 || polls_for_bytes(deadline))) break;
     // Armed anew after each event: a sender wakes a receiver only once for each arming.
     arm();
     if (poll_ports() != 0 || interrupted_.load(std::memory_order_acquire) || usable() != RIPC_OK) break;

@@ -50,7 +50,7 @@ Status check(const SendArguments& arguments) {
   if (arguments.to == 0) return Status(RIPC_INVALID_ARGUMENT, "0 is never a service ID.");
   for (const ripc_item& item : arguments.items) {
     if (item.data == nullptr && item.size != 0) return Status(RIPC_INVALID_ARGUMENT, "An item has a size but no data.");
-    if (item.kind > RIPC_ITEM_RETURN) return Status(RIPC_INVALID_ARGUMENT, "An item has an unknown kind.");
+    if (item.kind > RIPC_ITEM_GIVEN) return Status(RIPC_INVALID_ARGUMENT, "An item has an unknown kind.");
     if (item.kind == RIPC_ITEM_RETURN && arguments.reply_to == nullptr)
       return Status(RIPC_INVALID_ARGUMENT, "RIPC_ITEM_RETURN is for ripc_reply(): only a request has return buffers.");
   }
@@ -79,6 +79,38 @@ Status Service::send(const SendArguments& arguments, std::shared_ptr<Ticket>* ti
   Status checked = check(arguments);
   if (!checked.ok()) [[unlikely]]
     return checked;
+  const bool gives = std::any_of(arguments.items.begin(), arguments.items.end(),
+                                 [](const ripc_item& item) { return item.kind == RIPC_ITEM_GIVEN; });
+  return gives ? send_given(arguments, ticket) : send_held(arguments, ticket);
+}
+
+// The holds are what a transport adds its own to, and what says which leases end: each once, and none that another
+// thread has got meanwhile.
+Status Service::send_given(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket) {
+  std::array<ripc_item, RIPC_MAX_ITEMS> items;
+  std::array<memory::Hold, RIPC_MAX_ITEMS> holds;
+  std::copy(arguments.items.begin(), arguments.items.end(), items.begin());
+  std::size_t held = 0;
+  for (ripc_item& item : std::span(items).first(arguments.items.size())) {
+    if (item.kind != RIPC_ITEM_GIVEN) continue;
+    Result<memory::Hold> hold = context_.pool().hold(item.data, item.size);
+    if (!hold.ok()) return hold.status();
+    if (hold->arena() == nullptr)
+      return Status(RIPC_INVALID_ARGUMENT, "An item that is given must lie in a leased buffer: send it as short.");
+    holds[held++] = std::move(*hold);
+    item.kind = RIPC_ITEM_SHORT;
+  }
+  SendArguments holding = arguments;
+  holding.items = std::span(items).first(arguments.items.size());
+  holding.holds_leases = true;
+  Status status = send_held(holding, ticket);
+  if (status.ok()) {
+    for (const memory::Hold& hold : std::span(holds).first(held)) context_.pool().release(hold);
+  }
+  return status;
+}
+
+Status Service::send_held(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket) {
   if (is_group(arguments.to)) [[unlikely]]
     return send_to_group(arguments);
   const bool plain = arguments.returns.empty() && (arguments.reply_to == nullptr || arguments.reply_to->request == 0) &&
@@ -161,7 +193,8 @@ Status Service::send_plain(const SendArguments& arguments, bool& fits) {
           fits = !has_auto(arguments.items);
           return fits ? too_large(packet_size_of(arguments.items), (*channel)->packet_limit()) : Status();
         }
-        const ripc_status status = send_by(**channel, message, record);
+        const ripc_status status =
+            arguments.holds_leases ? send_given_by(**channel, message, record) : send_by(**channel, message, record);
         if (!is_gone(status)) return status;
         lost = *channel;
       }
@@ -171,6 +204,21 @@ Status Service::send_plain(const SendArguments& arguments, bool& fits) {
     if (!found.ok()) return found.status();
   }
   return RIPC_PEER_DEAD;
+}
+
+ripc_status Service::send_given_by(spi::Channel& channel, const wire::Plain& message,
+                                   const ThreadEpoch::Record& thread) noexcept {
+  bool woke = false;
+  bool copied = true;
+  const ripc_status status = channel.send_given(message, woke, copied);
+  if (status == RIPC_OK && copied) count_sent(thread, message.bytes);
+  if (status == RIPC_OK && !copied) {
+    counters_.other_messages_sent.fetch_add(1, std::memory_order_relaxed);
+    counters_.short_bytes_sent.fetch_add(message.bytes, std::memory_order_relaxed);
+  }
+  if (woke) counters_.wakes_sent.fetch_add(1, std::memory_order_relaxed);
+  if (status == RIPC_AGAIN) counters_.again.fetch_add(1, std::memory_order_relaxed);
+  return status;
 }
 
 void Service::count_sent_first(const ThreadEpoch::Record& thread, std::size_t bytes) noexcept {

@@ -49,6 +49,7 @@ struct SendArguments {
   std::uint64_t* request_id = nullptr;
   ripc_group_outcome* outcome = nullptr;
   const Message* reply_to = nullptr;
+  bool holds_leases = false;  // the short items that lie in leases stay as they are while somebody holds those
 };
 
 // Written by one thread at a time, or by many where fetch_add is used; read by any.
@@ -152,6 +153,9 @@ class Service final : private spi::PacketSink {
     if (status == RIPC_AGAIN) counters_.again.fetch_add(1, std::memory_order_relaxed);
     return status;
   }
+  // The same for items that are given.
+  ripc_status send_given_by(spi::Channel& channel, const wire::Plain& message,
+                            const ThreadEpoch::Record& thread) noexcept;
   // Whether this makes a plain message; of how many bytes.
   static bool is_plain(std::span<const ripc_item> items, std::size_t& bytes) noexcept {
     if (items.size() > RIPC_MAX_ITEMS) [[unlikely]]
@@ -172,6 +176,8 @@ class Service final : private spi::PacketSink {
     return true;
   }
   std::size_t send_batch(ripc_service_id to, std::span<const ripc_short_message> messages) noexcept;
+  Status send_given(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
+  Status send_held(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
   Status send_plain(const SendArguments& arguments, bool& fits);
   Status send_planned(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
   Status send_prepared(const SendArguments& arguments, Outgoing& outgoing, std::shared_ptr<spi::Channel> channel,
@@ -257,6 +263,7 @@ class Service final : private spi::PacketSink {
   }
   void poll_pending() noexcept;
   ripc_status sleep(Deadline deadline) noexcept;
+  bool polls_for_bytes(Deadline deadline) noexcept;
   // In the receiving thread. What the clock said when it was read last; 0 in now_: it has to be read again.
   Nanoseconds time() noexcept { return now_ != 0 ? now_ : now_ = monotonic_now(); }
   template <typename Step>
@@ -287,9 +294,11 @@ class Service final : private spi::PacketSink {
   std::size_t output_count_ = 0;
   std::uint32_t flags_ = 0;
   bool armed_ = false;
-  bool took_ = false;     // the last look at the ports took packets, whether they made messages or not
-  bool pending_ = false;  // ready_ or assemblies_ may hold something
-  Nanoseconds now_ = 0;   // see time(): since the last sleep, or some work
+  bool took_ = false;            // the last look at the ports took packets, whether they made messages or not
+  bool pending_ = false;         // ready_ or assemblies_ may hold something
+  Nanoseconds now_ = 0;          // see time(): since the last sleep, or some work
+  Nanoseconds bytes_until_ = 0;  // when polling for bytes that are on their way ends; 0: it has not begun
+  bool polls_bytes_ = false;     // they were worth it when last looked at
   std::deque<Message*> ready_;
   std::list<Assembly> assemblies_;  // written under assemblies_mutex_
   std::mutex assemblies_mutex_;     // taken before any lock of a transport: cancel_answer() comes from other threads

@@ -42,8 +42,9 @@ ripc_status Ticket::wait(Deadline deadline, Nanoseconds spin) noexcept {
     for (int pause = 0; pause < 8; ++pause) cpu_pause();
   }
   TicketKeeper::Section section(keeper_);
-  if (status_.load(std::memory_order_relaxed) == RIPC_PENDING && !parts_.channel->watches_for_free() &&
-      !parts_.channel->watch_transfer(parts_.transfer))
+  // Who is told of several ends tells of one after the other: the others can be seen already.
+  if (status_.load(std::memory_order_relaxed) == RIPC_PENDING &&
+      (parts_.channel->watches_for_free() || !parts_.channel->watch_transfer(parts_.transfer)))
     (void)keeper_.try_finish(*this);
   (void)wait_in(keeper_.loop_, section.lock(), keeper_.changed_, deadline,
                 [this] { return status_.load(std::memory_order_acquire) != RIPC_PENDING; });

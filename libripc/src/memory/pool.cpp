@@ -22,7 +22,8 @@ bool wraps_around(const void* data, std::size_t size) noexcept { return size > U
 Hold::Hold(Hold&& other) noexcept
     : owner_(std::exchange(other.owner_, nullptr)),
       arena_(std::exchange(other.arena_, nullptr)),
-      offset_(std::exchange(other.offset_, 0)) {}
+      offset_(std::exchange(other.offset_, 0)),
+      lease_size_(std::exchange(other.lease_size_, 0)) {}
 
 Hold& Hold::operator=(Hold&& other) noexcept {
   if (this != &other) {
@@ -30,6 +31,7 @@ Hold& Hold::operator=(Hold&& other) noexcept {
     owner_ = std::exchange(other.owner_, nullptr);
     arena_ = std::exchange(other.arena_, nullptr);
     offset_ = std::exchange(other.offset_, 0);
+    lease_size_ = std::exchange(other.lease_size_, 0);
   }
   return *this;
 }
@@ -38,11 +40,12 @@ void Hold::reset() noexcept {
   if (arena_ != nullptr) {
     Pool::Implementation& pool = *owner_->implementation_;
     const std::lock_guard guard(pool.mutex);
-    pool.end_hold(*arena_, offset_);
+    pool.end_hold(*this);
   }
   owner_ = nullptr;
   arena_ = nullptr;
   offset_ = 0;
+  lease_size_ = 0;
 }
 
 // ---- Leases ----------------------------------------------------------------------------------------------------
@@ -124,11 +127,26 @@ void Pool::Implementation::free_piece(const Piece& piece) noexcept {
   }
 }
 
-void Pool::Implementation::end_hold(const Arena& arena, std::uint64_t offset) noexcept {
+void Pool::Implementation::end_lease(const Piece& piece) noexcept {
+  ++releases;
+  if (piece.lease->holds > 0) {
+    ++deferred_releases;
+    piece.lease->state = LeaseState::released;
+  } else {
+    free_piece(piece);
+  }
+}
+
+Piece Pool::Implementation::held_piece(const Hold& hold) const noexcept {
   // Every arena of this pool is a PoolArena; the hold gave out a view that cannot change it.
-  auto& pool_arena = const_cast<PoolArena&>(static_cast<const PoolArena&>(arena));
-  const Piece piece = piece_at(pool_arena, offset);
+  auto& arena = const_cast<PoolArena&>(static_cast<const PoolArena&>(*hold.arena()));
+  const Piece piece = piece_at(arena, hold.offset());
   assert(piece && piece.lease->holds > 0);
+  return piece;
+}
+
+void Pool::Implementation::end_hold(const Hold& hold) noexcept {
+  const Piece piece = held_piece(hold);
   if (--piece.lease->holds == 0 && piece.lease->state == LeaseState::released) free_piece(piece);
 }
 
@@ -191,14 +209,16 @@ Status Pool::release(void* data) {
                   "The address is not the start of a leased buffer, or the buffer was released already; release each "
                   "buffer once, with the address that the lease gave.");
   }
-  ++pool.releases;
-  if (piece.lease->holds > 0) {
-    ++pool.deferred_releases;
-    piece.lease->state = LeaseState::released;
-  } else {
-    pool.free_piece(piece);
-  }
+  pool.end_lease(piece);
   return RIPC_OK;
+}
+
+void Pool::release(const Hold& hold) noexcept {
+  if (hold.arena_ == nullptr) return;
+  Implementation& pool = *implementation_;
+  const std::lock_guard guard(pool.mutex);
+  const Piece piece = pool.held_piece(hold);
+  if (piece.lease->state == LeaseState::leased) pool.end_lease(piece);
 }
 
 Status Pool::register_memory(void* data, std::size_t size) {
@@ -273,6 +293,7 @@ Result<Hold> Pool::hold(const void* data, std::size_t size) {
     ++piece.lease->holds;
     hold.arena_ = piece.arena;
     hold.offset_ = offset;
+    hold.lease_size_ = piece.lease->size;
   } else if (size > 0 && pool.touches_arena(data, size)) {
     return Status(RIPC_INVALID_ARGUMENT,
                   "The range has bytes of the buffer pool that are not leased (any more); lease a buffer, and release "

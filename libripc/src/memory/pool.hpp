@@ -42,14 +42,16 @@ class Hold {
   explicit operator bool() const noexcept { return owner_ != nullptr; }
 
   // What a transport needs to know to expose the bytes.
-  const Arena* arena() const noexcept { return arena_; }     // nullptr: foreign memory. Valid while held
-  std::uint64_t offset() const noexcept { return offset_; }  // of the range in the arena
+  const Arena* arena() const noexcept { return arena_; }           // nullptr: foreign memory. Valid while held
+  std::uint64_t offset() const noexcept { return offset_; }        // of the range in the arena
+  std::size_t lease_size() const noexcept { return lease_size_; }  // of the lease that the range is of; 0: foreign
 
  private:
   friend class Pool;
   class Pool* owner_ = nullptr;
   const Arena* arena_ = nullptr;
   std::uint64_t offset_ = 0;
+  std::size_t lease_size_ = 0;
 };
 
 class Pool {
@@ -68,6 +70,8 @@ class Pool {
   // Ends a lease at once for find() and hold(); the memory is used again when the last hold is gone.
   // RIPC_INVALID_ARGUMENT if `data` is not the start of a lease.
   Status release(void* data);
+  // Likewise the lease that the hold is on, unless it has ended already.
+  void release(const Hold& hold) noexcept;
 
   // Counted per exact range; ranges may overlap and may lie inside one lease. RIPC_INVALID_ARGUMENT: null, empty, or
   // partly pool memory.

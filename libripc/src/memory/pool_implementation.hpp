@@ -33,7 +33,10 @@ struct Pool::Implementation {
   Piece take_piece(std::size_t size);
   // Makes the piece free again; its lease has ended and nobody holds it.
   void free_piece(const Piece& piece) noexcept;
-  void end_hold(const Arena& arena, std::uint64_t offset) noexcept;
+  // The piece is free again as soon as nobody holds it.
+  void end_lease(const Piece& piece) noexcept;
+  Piece held_piece(const Hold& hold) const noexcept;
+  void end_hold(const Hold& hold) noexcept;
 
   // ---- Lookup (pool.cpp) ----
   // The arena with the highest address that starts at or below this one; null if there is none.

@@ -106,23 +106,23 @@ void FinishBook::connection_lost(const FrameSender& connection) noexcept {
   }
 }
 
-void FinishBook::answered(const bulk::Frame& frame) noexcept {
-  // Without the lock: whoever is woken takes it at once.
+EventSet::Waker FinishBook::answered(const bulk::Frame& frame) noexcept {
   EventSet::Waker waker;
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(frame.key);
-  if (found == entries_.end()) return;
+  if (found == entries_.end()) return waker;
   Entry& entry = found->second;
-  if (entry.state != State::telling || entry.location != frame.location) return;
+  if (entry.state != State::telling || entry.location != frame.location) return waker;
   if (!entry.wanted) {
     entries_.erase(found);
-    return;
+    return waker;
   }
   entry.state = State::answered;
   entry.outcome = static_cast<ripc_status>(frame.value);
   entry.connection = nullptr;
   if (entry.events != nullptr) waker = entry.events->waker();
   entry.events = nullptr;
+  return waker;
 }
 
 bool FinishBook::is_owed(const FrameSender& connection) const noexcept {

@@ -38,8 +38,9 @@ class FinishBook {
   // Sends what could not be sent so far, or not any more.
   void tell(FrameSender& connection) noexcept;
   void connection_lost(const FrameSender& connection) noexcept;
-  // The peer's answer. One that nobody waits for is not looked at.
-  void answered(const wire::bulk::Frame& frame) noexcept;
+  // The peer's answer. One that nobody waits for is not looked at. Whoever waits for it is woken when the result goes,
+  // which is to be without locks.
+  EventSet::Waker answered(const wire::bulk::Frame& frame) noexcept;
 
   // Whether an answer is due: on this connection; to something that was not even sent.
   bool is_owed(const FrameSender& connection) const noexcept;

@@ -37,18 +37,7 @@ LinkChannel::~LinkChannel() {
 ripc_status LinkChannel::send(spi::Gather packet, bool&) noexcept {
   const std::size_t size = std::accumulate(packet.begin(), packet.end(), std::size_t{0},
                                            [](std::size_t sum, spi::Bytes range) { return sum + range.size(); });
-  if (size > packet_limit()) [[unlikely]]
-    return RIPC_TOO_LARGE;
-  const std::uint32_t cost = cost_of(size);
-  const std::lock_guard lock(mutex_);
-  if (const ripc_status status = room_locked(cost); status != RIPC_OK) [[unlikely]]
-    return status;
-  const std::uint64_t offer = take_offer();
-  const ripc_status status = transmit(header_locked(sequence_ + 1, purse_.spent() + cost, offer), packet);
-  sent_locked(std::span(&cost, status == RIPC_OK ? 1 : 0), status);
-  if (status != RIPC_OK) [[unlikely]]
-    give_back(offer);
-  return shortage_.note(status, spi::Resource::queue);
+  return send_one(size, [&](const wire::datagram::Header& header) { return transmit(header, packet); });
 }
 
 ripc_status LinkChannel::send_telling(std::uint64_t transfer, spi::Gather packet, bool& woke) noexcept {

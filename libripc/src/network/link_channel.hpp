@@ -91,12 +91,30 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   void give_back(std::uint64_t offer) noexcept;
   // Enters what was sent, in order: these costs, and why the next was not sent.
   void sent_locked(std::span<const std::uint32_t> costs, ripc_status status) noexcept;
+  // Sends a packet of this size by `transmit`, which is called with its header as the virtual function is. Without
+  // mutex_.
+  template <typename Transmit>
+  ripc_status send_one(std::size_t size, Transmit&& transmit) noexcept {
+    if (size > packet_limit()) [[unlikely]]
+      return RIPC_TOO_LARGE;
+    const std::uint32_t cost = cost_of(size);
+    const std::lock_guard lock(mutex_);
+    if (const ripc_status status = room_locked(cost); status != RIPC_OK) [[unlikely]]
+      return status;
+    const std::uint64_t offer = take_offer();
+    const ripc_status status = transmit(header_locked(sequence_ + 1, purse_.spent() + cost, offer));
+    sent_locked(std::span(&cost, status == RIPC_OK ? 1 : 0), status);
+    if (status != RIPC_OK) [[unlikely]]
+      give_back(offer);
+    return shortage_.note(status, spi::Resource::queue);
+  }
   // Before the parts of a derived class go.
   void stop_watching() noexcept;
 
   const Parts parts_;
   std::atomic<std::size_t> packet_limit_;
   mutable Purse purse_;
+  spi::Shortage shortage_;
   std::mutex mutex_;  // packets leave in the order of their numbers
   std::uint32_t sequence_ = 0;
 
@@ -123,7 +141,6 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   unsigned probes_there_ = 0;                // that the receiver may not have read yet
   std::atomic<std::uint64_t> probes_{0};
 
-  spi::Shortage shortage_;
   std::atomic<bool> room_wanted_{false};
   std::atomic<unsigned> slots_wanted_{0};  // a bit for each resource but the queue
   // The responder's.

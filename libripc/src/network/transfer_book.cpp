@@ -197,6 +197,27 @@ TransferBook::Watcher TransferBook::fail(std::uint64_t key, std::uint64_t locati
   return end(*slot, status);
 }
 
+ripc_status TransferBook::answer_to(std::uint64_t key, std::uint64_t location, ripc_status status,
+                                    Ending& ending) noexcept {
+  Slot* slot = find_by_key(key);
+  if (slot == nullptr) return RIPC_REVOKED;
+  std::unique_lock lock(slot->mutex);
+  if (!slot->is(State::exposed) || !slot->is_named(key, location))
+    return was_taken(key, location) ? RIPC_OK : RIPC_REVOKED;
+  slot->is_heard = true;
+  remember(key, location);
+  ending.slot_ = slot;
+  ending.lock_ = std::move(lock);
+  ending.status_ = spi::believed_outcome(status);
+  return RIPC_OK;
+}
+
+TransferBook::Watcher TransferBook::complete(Ending&& ending) noexcept {
+  if (ending.slot_ == nullptr) return {};
+  const std::unique_lock lock = std::move(ending.lock_);
+  return end(*std::exchange(ending.slot_, nullptr), ending.status_);
+}
+
 TransferBook::Watcher TransferBook::end(Slot& slot, ripc_status status) noexcept {
   slot.set(State::done, status);
   return {slot.watched, slot.owner, name_of(slot)};

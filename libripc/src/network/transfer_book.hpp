@@ -101,22 +101,14 @@ class TransferBook {
   // The peer's Finish. Calls answer(RIPC_OK or RIPC_REVOKED) before the owner can see the end: an owner that exits as
   // soon as it knows must not take the answer with it. The same Finish gets the same answer again.
   template <typename Answer>
-  Watcher finish(std::uint64_t key, std::uint64_t location, ripc_status status, Answer&& answer) noexcept {
-    Slot* slot = find_by_key(key);
-    if (slot == nullptr) {
-      answer(RIPC_REVOKED);
-      return {};
-    }
-    const std::lock_guard lock(slot->mutex);
-    if (!slot->is(State::exposed) || !slot->is_named(key, location)) {
-      answer(was_taken(key, location) ? RIPC_OK : RIPC_REVOKED);
-      return {};
-    }
-    answer(RIPC_OK);
-    slot->is_heard = true;
-    remember(key, location);
-    return end(*slot, spi::believed_outcome(status));
-  }
+  Watcher finish(std::uint64_t key, std::uint64_t location, ripc_status status, Answer&& answer) noexcept;
+
+  // The same in two steps, for several at once: what is to be answered, and, when the answers are on their way, the
+  // end. In between nobody else gets at the transfer, and the caller must not either, but by complete(); `ending` is
+  // empty before.
+  class Ending;
+  ripc_status answer_to(std::uint64_t key, std::uint64_t location, ripc_status status, Ending& ending) noexcept;
+  static Watcher complete(Ending&& ending) noexcept;
 
  private:
   enum class State : std::uint8_t { free, exposed, done };
@@ -164,5 +156,27 @@ class TransferBook {
   };
   std::deque<Taken> taken_;
 };
+
+// A transfer that the peer has finished, before its owner can see that. Empty: there is nothing to see.
+class TransferBook::Ending {
+ public:
+  Ending() = default;
+  // Whether the transfer that this key names could not be asked for meanwhile.
+  bool holds(std::uint64_t key) const noexcept { return slot_ != nullptr && (slot_->key ^ key) % kMaxTransfers == 0; }
+
+ private:
+  friend class TransferBook;
+  Slot* slot_ = nullptr;
+  std::unique_lock<std::mutex> lock_;
+  ripc_status status_ = RIPC_OK;
+};
+
+template <typename Answer>
+TransferBook::Watcher TransferBook::finish(std::uint64_t key, std::uint64_t location, ripc_status status,
+                                           Answer&& answer) noexcept {
+  Ending ending;
+  answer(answer_to(key, location, status, ending));
+  return complete(std::move(ending));
+}
 
 }  // namespace ripc::network

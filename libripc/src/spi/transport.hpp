@@ -86,6 +86,13 @@ class Channel {
     return wire::add_items(message, encoder) ? send(encoder.finish(), woke) : RIPC_TOO_LARGE;
   }
 
+  // Any. The same for a message whose bytes, where they lie in leases, stay as they are while somebody holds them
+  // (memory::Hold): what has to be read after the call is held by the transport. `copied` becomes false if no payload
+  // was copied.
+  virtual ripc_status send_given(const wire::Plain& message, bool& woke, bool& /*copied*/) noexcept {
+    return send_plain(message, woke);
+  }
+
   // Any. Several of them, in order. RIPC_OK: the first `sent` (at least one) were sent; call again for the others. Else
   // none was, for the reason that send_plain() gives.
   virtual ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent, bool& woke) noexcept {
@@ -196,6 +203,11 @@ class Source : public std::enable_shared_from_this<Source> {
   // pull.status. Between calls the pull must stay where it is; abandon() forgets a pending one.
   virtual ripc_status pull(Pull& pull) noexcept = 0;
   virtual void abandon(Pull& pull) noexcept = 0;
+
+  // Receiver, once it has found the pull to be pending. Whether its bytes are worth polling for by who may poll for
+  // `budget` in all: then pull() and finish() look themselves at what has come, from now on. False: they are expected
+  // later, or others bring them; sleep.
+  virtual bool is_worth_polling(const Pull&, Nanoseconds /*now*/, Nanoseconds /*budget*/) noexcept { return false; }
 
   // Receiver. A read-only view of the sender's memory: unchanged until finish(), readable as long as pull.memory is
   // kept, whatever the sender does. RIPC_UNSUPPORTED: pull instead. RIPC_REVOKED.

@@ -15,7 +15,7 @@ namespace ripc::core {
 namespace {
 
 constexpr int kLooks = 10;                                // more than there are packets in any test
-constexpr std::uint64_t kLarge = std::uint64_t{5} << 20;  // more than may be under way before something else begins
+constexpr std::uint64_t kLarge = std::uint64_t{9} << 20;  // more than may be under way before something else begins
 
 class Assembly : public testing::Test {
  protected:

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace ripc::network {
@@ -100,6 +101,25 @@ TEST_F(OpenTransfer, IsClosedToTheDeviceWhenThePeerHasFinishedIt) {
   (void)book_.finish(descriptor_.key, descriptor_.location, RIPC_OK, [](ripc_status) {});
   EXPECT_TRUE(right_->has_ended);
   EXPECT_EQ(book_.status(transfer_), RIPC_OK);
+}
+
+// Answered first, so that an owner that exits as soon as it sees the end does not take the answer with it.
+TEST_F(OpenTransfer, EndsForItsOwnerOnlyWhenTheAnswerIsOnItsWay) {
+  TransferBook::Ending ending;
+  EXPECT_EQ(book_.answer_to(descriptor_.key, descriptor_.location, RIPC_OK, ending), RIPC_OK);
+  EXPECT_TRUE(ending.holds(descriptor_.key));
+  EXPECT_FALSE(ending.holds(descriptor_.key + 1));
+  EXPECT_FALSE(right_->has_ended);
+  EXPECT_EQ(book_.status(transfer_), RIPC_PENDING);
+  EXPECT_FALSE(TransferBook::complete(std::move(ending)).watched);
+  EXPECT_TRUE(right_->has_ended);
+  TransferBook::Ending again;
+  EXPECT_EQ(book_.answer_to(descriptor_.key, descriptor_.location, RIPC_OK, again), RIPC_OK) << "the same answer";
+  EXPECT_FALSE(again.holds(descriptor_.key)) << "with nothing to see";
+  EXPECT_FALSE(TransferBook::complete(std::move(again)).watched);
+  EXPECT_EQ(book_.status(transfer_), RIPC_OK);
+  TransferBook::Ending other;
+  EXPECT_EQ(book_.answer_to(descriptor_.key + kMaxTransfers, descriptor_.location, RIPC_OK, other), RIPC_REVOKED);
 }
 
 TEST_F(OpenTransfer, IsClosedToTheDeviceWhenItIsWithdrawn) {

@@ -216,12 +216,12 @@ void Connection::fail_locked(bool violation) noexcept {
 // ---- Sending -------------------------------------------------------------------------------------------------
 
 // Null: too much is under way. The caller fills in what the device is to do.
-Connection::Request* Connection::enqueue_locked(const Posted& posted) noexcept {
+Connection::Request* Connection::enqueue_locked(const Posted& posted, bool with_completion) noexcept {
   if (posted_.size() >= kSends) return nullptr;
   Request& added = queued_.emplace_back();
   added.request.wr_id = next_request_;
   // Whoever waits for an operation is told; the others are known to be through when a later one is.
-  if (posted.kind == Kind::operation || ++unsignalled_ >= kSignalEvery) {
+  if (with_completion || ++unsignalled_ >= kSignalEvery) {
     added.request.send_flags = IBV_SEND_SIGNALED;
     unsignalled_ = 0;
   }
@@ -336,25 +336,25 @@ bool Connection::enqueue(const bulk::Frame& frame) noexcept {
 
 void Connection::flush() noexcept { (void)hand_over(std::unique_lock(mutex_), false); }
 
-bool Connection::post(const Operation& operation) noexcept {
+void Connection::settle() noexcept { (void)hand_over(std::unique_lock(mutex_), true); }
+
+std::size_t Connection::post(std::span<const Operation> operations) noexcept {
   const std::lock_guard lock(mutex_);
-  if (!open_) return false;
-  Request* const added =
-      operations_ >= kSends / 2
-          ? nullptr
-          : enqueue_locked(
-                {.kind = Kind::operation, .id = operation.id, .bytes = operation.length, .write = operation.write});
-  if (added == nullptr) {
-    room_wanted_ = true;
-    return false;
+  if (!open_) return 0;
+  const std::size_t room = std::min(kSends / 2 - std::min<std::size_t>(operations_, kSends / 2),
+                                    kSends - std::min<std::size_t>(posted_.size(), kSends));
+  const std::size_t count = std::min(room, operations.size());
+  for (std::size_t index = 0; index < count; ++index) {
+    const Operation& one = operations[index];
+    Request* const added = enqueue_locked(
+        {.kind = Kind::operation, .id = one.id, .bytes = one.length, .write = one.write}, index + 1 == count);
+    added->range = {.addr = reinterpret_cast<std::uint64_t>(one.local), .length = one.length, .lkey = one.local_key};
+    added->request.opcode = one.write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+    added->request.wr.rdma = {.remote_addr = one.remote, .rkey = one.remote_key};
   }
-  added->range = {.addr = reinterpret_cast<std::uint64_t>(operation.local),
-                  .length = operation.length,
-                  .lkey = operation.local_key};
-  added->request.opcode = operation.write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
-  added->request.wr.rdma = {.remote_addr = operation.remote, .rkey = operation.remote_key};
-  ++operations_;
-  return true;
+  operations_ += count;
+  if (count != operations.size()) room_wanted_ = true;
+  return count;
 }
 
 Result<std::shared_ptr<Right>> Connection::open(std::span<const std::byte> bytes, const memory::Arena* arena,
@@ -453,31 +453,48 @@ void Connection::on_event() noexcept {
     // Whatever comes from now on makes an event; what has come is polled below.
     if (ibv_req_notify_cq(queue_, 0) != 0) fail(false);
   }
+  const std::lock_guard handling(handling_mutex_);
   std::array<ibv_wc, 32> completions;
   for (int batch = 0; batch < kBatchesPerEvent; ++batch) {
     const std::size_t count = take(completions);
-    heard_.fetch_add(count, std::memory_order_relaxed);
-    for (std::size_t index = 0; index < count; ++index) {
-      const ibv_wc& completion = completions[index];
-      // The opcode of one that failed is not defined; those of receives have no number of a work request.
-      const bool is_receive = (completion.wr_id & kReceiveMark) != 0;
-      if (!is_receive) {
-        on_sent(*handler, completion);
-      } else if (completion.status != IBV_WC_SUCCESS) {
-        fail(false);
-      } else if (!on_message(*handler, completion)) {
-        fail(true);
-      }
-    }
-    {
-      std::unique_lock lock(mutex_);
-      enqueue_waiting_locked();
-      acknowledge_locked();
-      (void)hand_over(std::move(lock), false);
-    }
+    handle(*handler, std::span(completions).first(count));
     if (count < completions.size()) return;
   }
   loop_.post([self] { self->on_event(); });
+}
+
+void Connection::poll() noexcept {
+  const std::unique_lock handling(handling_mutex_, std::try_to_lock);
+  if (!handling.owns_lock()) return;
+  const auto handler = handler_.lock();
+  if (!handler) return;
+  std::array<ibv_wc, 32> completions;
+  const std::size_t count = take(completions);
+  if (count == 0) return;
+  tally_->polled.fetch_add(count, std::memory_order_relaxed);
+  handle(*handler, std::span(completions).first(count));
+}
+
+void Connection::handle(Handler& handler, std::span<const ibv_wc> completions) noexcept {
+  heard_.fetch_add(completions.size(), std::memory_order_relaxed);
+  for (const ibv_wc& completion : completions) {
+    // The opcode of one that failed is not defined; those of receives have no number of a work request.
+    const bool is_receive = (completion.wr_id & kReceiveMark) != 0;
+    if (!is_receive) {
+      on_sent(handler, completion);
+    } else if (completion.status != IBV_WC_SUCCESS) {
+      fail(false);
+    } else if (!on_message(handler, completion)) {
+      fail(true);
+    }
+  }
+  {
+    std::unique_lock lock(mutex_);
+    enqueue_waiting_locked();
+    acknowledge_locked();
+    (void)hand_over(std::move(lock), false);
+  }
+  handler.handled(*this);
 }
 
 bool Connection::on_message(Handler& handler, const ibv_wc& completion) noexcept {

@@ -38,6 +38,7 @@ struct Tally {
   Count bytes_read{0};
   Count bytes_written{0};
   Count rights{0};  // given to the peer
+  Count polled{0};  // completions of both queues that were taken by who polled for them
 };
 
 // One RDMA operation to be posted.
@@ -58,7 +59,8 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   // Of a message, in the work request itself; a device that takes less reads it out of registered memory.
   static constexpr std::uint32_t kMostInline = 8 + wire::bulk::kHeaderSize;
 
-  // What is done with what it brings. Called in the responder, without locks held.
+  // What is done with what it brings. Called without locks held, by one thread at a time: the responder, or one that
+  // polls, from inside poll(); lost() by the responder only.
   class Handler {
    public:
     // False: the peer breaks the protocol.
@@ -68,6 +70,8 @@ class Connection final : public network::FrameSender, public std::enable_shared_
     virtual void operation_done(Connection& connection, std::uint64_t id, ripc_status status) noexcept = 0;
     // post() was refused for want of room, and now there is some.
     virtual void room(Connection& connection) noexcept = 0;
+    // All that had come was handled, for now.
+    virtual void handled(Connection& /*connection*/) noexcept {}
     // The connection has ended, by itself; once. Its operations have been reported.
     virtual void lost(Connection& connection, bool violation) noexcept = 0;
 
@@ -96,10 +100,18 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   // Any. In a handler nobody need flush: that is done when all of what has come was handled.
   bool enqueue(const wire::bulk::Frame& frame) noexcept override;
   void flush() noexcept override;
+  // Any. As flush(), and waits until the device was told, if another thread is at it.
+  void settle() noexcept;
 
   // Any. Enqueues an operation, as enqueue() does frames; false: the connection is lost, or too much is under way
   // (kSends / 2 operations, kSends work requests): then Handler::room() is called when there is room.
-  bool post(const Operation& operation) noexcept;
+  bool post(const Operation& operation) noexcept { return post(std::span(&operation, 1)) == 1; }
+  // Any. The same for several, of which the first ones are enqueued: how many. One completion tells of all of them.
+  std::size_t post(std::span<const Operation> operations) noexcept;
+
+  // Any, for who waits for what it brings: handles what has come, unless another thread is at it. What came wakes the
+  // responder all the same.
+  void poll() noexcept;
 
   // Any. Opens `bytes` to the peer, and sends the frame that tells it of it, by the key. `arena`, if not null: what
   // the bytes lie in. The right ends with end(), the object, or the connection. RIPC_CANCELLED: the memory cannot be
@@ -141,7 +153,7 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   Status make(std::uint32_t most_inline);
   Status make_pair(std::uint32_t most_inline) noexcept;
   Status post_receives(std::uint32_t first, std::uint32_t count) noexcept;
-  Request* enqueue_locked(const Posted& posted) noexcept;
+  Request* enqueue_locked(const Posted& posted, bool with_completion = false) noexcept;
   bool enqueue_message_locked(const wire::bulk::Frame* frame) noexcept;
   bool enqueue_frames_locked(std::span<const wire::bulk::Frame> frames) noexcept;
   void enqueue_waiting_locked() noexcept;
@@ -149,6 +161,7 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   bool hand_over(std::unique_lock<std::mutex> lock, bool wait) noexcept;
   bool ring() noexcept;
   void on_event() noexcept;
+  void handle(Handler& handler, std::span<const ibv_wc> completions) noexcept;
   std::size_t take(std::array<ibv_wc, 32>& completions) noexcept;
   bool on_message(Handler& handler, const ibv_wc& completion) noexcept;
   void on_sent(Handler& handler, const ibv_wc& completion) noexcept;
@@ -170,7 +183,8 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   RegionPointer buffers_region_;
   bool in_loop_ = false;
 
-  std::mutex poll_mutex_;  // taken before mutex_; for the completion queue and the end
+  std::mutex handling_mutex_;  // taken before all others: what has come is handled in its order
+  std::mutex poll_mutex_;      // taken before mutex_; for the completion queue and the end
 
   std::mutex mutex_;  // for the following; not held while the device is told of requests
   bool open_ = false;

@@ -57,6 +57,13 @@ void DatagramChannel::doubt() noexcept {
   greet();
 }
 
+ripc_status DatagramChannel::send_given(const wire::Plain& message, bool& woke, bool& copied) noexcept {
+  if (sender_->takes_inline(message.packet_size())) return send_plain(message, woke);
+  return send_one(message.packet_size(), [&](const wire::datagram::Header& header) {
+    return sender_->send_given(routes_.packets, header, message, copied);
+  });
+}
+
 ripc_status DatagramChannel::send_many(std::span<const wire::Plain> messages, std::size_t& sent, bool& woke) noexcept {
   sent = 0;
   if (messages.empty()) return RIPC_OK;

@@ -29,6 +29,7 @@ class DatagramChannel final : public network::LinkChannel {
                   Routes routes, std::size_t packet_limit, std::function<void()> unreachable);
   ~DatagramChannel() override;
 
+  ripc_status send_given(const wire::Plain& message, bool& woke, bool& copied) noexcept override;
   ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent, bool& woke) noexcept override;
   std::string describe() const override;
   spi::Multicast* multicast() noexcept override { return groups_.get(); }

@@ -21,6 +21,8 @@ using wire::datagram::Kind;
 // Up to so much is copied into the work request: docs/performance.md.
 constexpr std::uint32_t kInline = 256;
 constexpr std::uint32_t kMostRanges = 16;
+// Items of fewer bytes are copied to the header: a range of their own would cost the device more.
+constexpr std::size_t kLeastGathered = kInline;
 constexpr std::uint8_t kHops = 64;
 
 }  // namespace
@@ -98,7 +100,11 @@ Result<DatagramRoute> DatagramSender::route_to_group(ibv_ah_attr way, std::uint3
 
 // With the lock held. Whether so many more can be posted.
 bool DatagramSender::reap_locked(std::uint32_t wanted) noexcept {
-  if (posted_ - completed_ + wanted <= kSends) return true;
+  if (posted_ - completed_ + wanted > kSends) poll_locked();
+  return posted_ - completed_ + wanted <= kSends;
+}
+
+void DatagramSender::poll_locked() noexcept {
   std::array<ibv_wc, 16> completions;
   bool failed = false;
   for (;;) {
@@ -110,8 +116,8 @@ bool DatagramSender::reap_locked(std::uint32_t wanted) noexcept {
                                    [](const ibv_wc& completion) { return completion.status != IBV_WC_SUCCESS; });
     completed_ = polled.back().wr_id + 1;
   }
+  given_.release_before(completed_);
   if (failed) restart_locked();
-  return posted_ - completed_ + wanted <= kSends;
 }
 
 // The queue pair has stopped with an error: whatever was under way is lost, as datagrams may be.
@@ -121,6 +127,7 @@ void DatagramSender::restart_locked() noexcept {
   // Only a device that is gone stays broken, which its sessions notice.
   if (!queue_->restart().ok()) return;
   completed_ = posted_;
+  given_.release_before(completed_);
   for (std::uint32_t slot = 0; slot < kReceives; ++slot) post_receive(slot);
 }
 
@@ -187,6 +194,68 @@ ripc_status DatagramSender::send(const DatagramRoute& route, const Header& heade
     ++counters_.copied;
   }
   return post_locked(request, 1) ? RIPC_OK : RIPC_AGAIN;
+}
+
+ripc_status DatagramSender::send_given(const DatagramRoute& route, const Header& header, const wire::Plain& message,
+                                       bool& copied) noexcept {
+  const std::size_t size = wire::datagram::kHeaderSize + message.packet_size();
+  if (size > port_.mtu) return RIPC_TOO_LARGE;
+  // Each range that the device gathers may have one of the slot behind it.
+  const std::size_t most = (ranges_ - 1) / 2;
+  std::array<LocalMemory, kMostRanges / 2> leased;
+  std::array<std::size_t, kMostRanges / 2> items{};
+  std::size_t count = 0;
+  for (std::size_t index = 0; index < message.items.size() && count < most; ++index) {
+    const ripc_item& item = message.items[index];
+    if (item.size < kLeastGathered) continue;
+    leased[count] = registrar_->leased(item.data, item.size);
+    if (GivenMemory::takes(leased[count])) items[count++] = index;
+  }
+  std::array<ibv_sge, kMostRanges> ranges;
+  std::size_t used = 0;
+  std::size_t gathered = 0;
+  bool has_copied = false;
+  HeaderBytes head;
+  wire::datagram::encode(header, head);
+  ibv_send_wr request;
+  const std::lock_guard lock(mutex_);
+  if (!reap_locked(1)) return RIPC_AGAIN;
+  if (count != 0 && !given_.has_room(leased.front())) poll_locked();
+  prepare_locked(request, route, posted_);
+  std::byte* start = slot_of(posted_);
+  std::byte* at = wire::write_plain_head(message, std::copy(head.begin(), head.end(), start));
+  const auto end_part = [&] {
+    if (at == start) return;
+    ranges[used++] = {.addr = reinterpret_cast<std::uint64_t>(start),
+                      .length = static_cast<std::uint32_t>(at - start),
+                      .lkey = slots_region_->local_key()};
+    start = at;
+  };
+  for (std::size_t index = 0; index < message.items.size(); ++index) {
+    const ripc_item& item = message.items[index];
+    if (gathered < count && items[gathered] == index && given_.has_room(leased[gathered])) {
+      end_part();
+      ranges[used++] = {.addr = reinterpret_cast<std::uint64_t>(item.data),
+                        .length = static_cast<std::uint32_t>(item.size),
+                        .lkey = leased[gathered].region->local_key()};
+      given_.add(posted_, std::move(leased[gathered]));
+      ++gathered;
+    } else if (item.size != 0) {
+      at = std::copy_n(static_cast<const std::byte*>(item.data), item.size, at);
+      has_copied = true;
+    }
+  }
+  end_part();
+  request.sg_list = ranges.data();
+  request.num_sge = static_cast<int>(used);
+  if (given_.wants_completion()) request.send_flags |= IBV_SEND_SIGNALED;
+  if ((request.send_flags & IBV_SEND_SIGNALED) != 0) given_.has_completion();
+  // What was not posted is released with the next one that is.
+  if (!post_locked(request, 1)) return RIPC_AGAIN;
+  copied = has_copied;
+  counters_.copied += has_copied ? 1 : 0;
+  counters_.gathered += gathered != 0 ? 1 : 0;
+  return RIPC_OK;
 }
 
 std::size_t DatagramSender::send_many(const DatagramRoute& route, std::span<const wire::Plain> messages,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The queue pair over which a context sends datagrams from one port of a device, to any service: what is small is
-// copied into the work request by the device's library, the rest once into registered memory. Nobody waits for a
-// completion: one of kSignalEvery work requests has one, which frees the room of all before it.
+// copied into the work request by the device's library, what was given to the library is gathered by the device where
+// it lies, the rest is copied once into registered memory. Nobody waits for a completion: one of kSignalEvery work
+// requests has one, or one more where much memory was given; it frees the room of all before it.
 #pragma once
 
 #include <array>
@@ -20,6 +21,7 @@
 #include "base/event_loop.hpp"
 #include "base/fork_guard.hpp"
 #include "spi/transport.hpp"
+#include "transport/verbs/given_memory.hpp"
 #include "transport/verbs/registrar.hpp"
 #include "wire/datagram.hpp"
 #include "wire/plain.hpp"
@@ -50,7 +52,8 @@ struct DatagramCounters {
   std::uint64_t doorbells = 0;    // calls of ibv_post_send
   std::uint64_t completions = 0;  // looked at, of sends
   std::uint64_t inlined = 0;      // datagrams that were copied by nobody but the device's library
-  std::uint64_t copied = 0;       // datagrams that were copied once
+  std::uint64_t copied = 0;       // datagrams that were copied once, or a part of them
+  std::uint64_t gathered = 0;     // datagrams of which a part was read by the device where it lay
   std::uint64_t restarts = 0;     // of queue pairs, after errors
 };
 
@@ -130,6 +133,14 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
 
   // Any. RIPC_OK, RIPC_AGAIN (too many under way), RIPC_TOO_LARGE.
   ripc_status send(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet) noexcept;
+  // Whether a packet of this size is copied into the work request.
+  bool takes_inline(std::size_t packet) const noexcept {
+    return wire::datagram::kHeaderSize + packet <= queue_->inlined();
+  }
+  // Any. As send(), for a message whose items stay as they are where they lie in leases that are held. `copied` becomes
+  // false if none of them was copied.
+  ripc_status send_given(const DatagramRoute& route, const wire::datagram::Header& header, const wire::Plain& message,
+                         bool& copied) noexcept;
   // Any. Several messages with one doorbell; `header(index)` gives their headers. How many were sent.
   std::size_t send_many(const DatagramRoute& route, std::span<const wire::Plain> messages,
                         const std::function<wire::datagram::Header(std::size_t)>& header) noexcept;
@@ -176,6 +187,7 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
     return slots_.get() + static_cast<std::size_t>(request % kSends) * stride_;
   }
   bool reap_locked(std::uint32_t wanted) noexcept;
+  void poll_locked() noexcept;
   AddressHandle create_handle(ibv_ah_attr& way);
   void prepare_locked(ibv_send_wr& request, const DatagramRoute& route, std::uint64_t number) noexcept;
   bool post_locked(ibv_send_wr& first, std::uint32_t count) noexcept;
@@ -190,6 +202,7 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   EventLoop& loop_;
   // Under mutex_. What work requests that are under way go by: a handle must not end before they have.
   std::array<AddressHandle, kSends> in_use_;
+  GivenMemory given_;
   std::unique_ptr<DatagramQueue> queue_;
   std::size_t stride_ = 0;
   std::unique_ptr<std::byte[]> slots_;  // kSends

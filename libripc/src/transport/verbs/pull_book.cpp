@@ -2,6 +2,7 @@
 #include "transport/verbs/pull_book.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "base/loop_wait.hpp"
 
@@ -50,6 +51,26 @@ ripc_status PullBook::pull(spi::Pull& pull, EventSet& events) noexcept {
   return pull.status = RIPC_PENDING;
 }
 
+bool PullBook::is_worth_polling(const spi::Pull& pull, Nanoseconds now, Nanoseconds budget) noexcept {
+  if (pull.progress == 0) return false;
+  const std::lock_guard lock(mutex_);
+  Entry& entry = *entry_of(pull);
+  if (entry.status.load(std::memory_order_relaxed) != RIPC_PENDING) return true;
+  if (entry.began == 0) {
+    std::uint64_t bytes = 0;
+    std::size_t pending = 0;
+    for (const auto& [address, other] : entries_) {
+      if (other->status.load(std::memory_order_relaxed) != RIPC_PENDING) continue;
+      bytes += std::min(other->descriptor.length - other->landed, spi::kLongestPatience);
+      ++pending;
+    }
+    entry.began = now;
+    entry.alone = pending == 1;
+    entry.polled = pace_.is_worth_polling(bytes, budget);
+  }
+  return entry.polled && now - entry.began < budget;
+}
+
 void PullBook::abandon(spi::Pull& pull) noexcept {
   if (pull.progress == 0) return;
   std::unique_lock lock(mutex_);
@@ -89,6 +110,8 @@ void PullBook::died() noexcept {
   connection_.reset();
   ready_.clear();
   reads_.clear();
+  lots_ = 0;
+  reading_ = 0;
   questions_.clear();
   offers_.clear();
   for (auto& [address, entry] : entries_) {
@@ -144,33 +167,66 @@ void PullBook::ask_all() noexcept {
 }
 
 void PullBook::read_some() noexcept {
-  if (!connection_) return;
-  const std::size_t depth = registrar_->device()->read_depth;
-  const std::uint32_t piece = std::min(kPiece, registrar_->device()->max_message);
-  while (!ready_.empty() && reads_.size() < depth) {
-    const EntryPointer entry = ready_.front();
-    const auto length =
-        static_cast<std::uint32_t>(std::min<std::uint64_t>(piece, entry->descriptor.length - entry->next));
-    const std::uint64_t id = next_id_;
-    if (!connection_->post({.write = false,
-                            .local = entry->destination + entry->next,
-                            .local_key = entry->memory.region->local_key(),
-                            .remote = entry->remote + entry->next,
-                            .remote_key = entry->remote_key,
-                            .length = length,
-                            .id = id}))
-      return;  // until there is room; or the connection is being lost, and everything begins anew
-    ready_.pop_front();
-    entry->ready = false;
-    next_id_ += 2;
-    reads_.emplace(id, Read{entry, entry->next, length});
-    entry->next += length;
-    ++entry->reads;
-    if (entry->next != entry->descriptor.length) {
-      entry->ready = true;
-      ready_.push_back(entry);
-    }
+  while (connection_ && !ready_.empty() && lots_ < kLots && reads_.size() < registrar_->device()->read_depth) {
+    if (lots_ != 0 && !has_ready(std::min(reading_, kLotBytes))) return;
+    if (!read_lot()) return;
   }
+}
+
+// Whether so many bytes could be read.
+bool PullBook::has_ready(std::uint64_t bytes) const noexcept {
+  return std::any_of(ready_.begin(), ready_.end(), [&](const EntryPointer& entry) {
+    const std::uint64_t left = entry->descriptor.length - entry->next;
+    bytes -= std::min(bytes, left);
+    return bytes == 0;
+  });
+}
+
+// False: there is no room for all of it, until room() is called; or the connection is being lost, and everything begins
+// anew.
+bool PullBook::read_lot() noexcept {
+  const std::size_t most = std::min(kLotReads, registrar_->device()->read_depth - reads_.size());
+  const std::uint64_t piece = std::min(kPiece, registrar_->device()->max_message);
+  std::array<Operation, kLotReads> operations;
+  std::array<EntryPointer, kLotReads> entries;
+  std::size_t count = 0;
+  for (std::uint64_t bytes = 0; count < most && bytes < kLotBytes && !ready_.empty(); ++count) {
+    EntryPointer entry = std::move(ready_.front());
+    ready_.pop_front();
+    const auto length = static_cast<std::uint32_t>(std::min(piece, entry->descriptor.length - entry->next));
+    operations[count] = {.write = false,
+                         .local = entry->destination + entry->next,
+                         .local_key = entry->memory.region->local_key(),
+                         .remote = entry->remote + entry->next,
+                         .remote_key = entry->remote_key,
+                         .length = length,
+                         .id = next_id_ + 2 * count};
+    entry->next += length;
+    bytes += length;
+    entry->ready = entry->next != entry->descriptor.length;
+    if (entry->ready) ready_.push_back(entry);
+    entries[count] = std::move(entry);
+  }
+  const std::size_t posted = connection_->post(std::span(operations).first(count));
+  for (std::size_t index = count; index > posted; --index) take_back(entries[index - 1], operations[index - 1]);
+  for (std::size_t index = 0; index < posted; ++index) {
+    const Operation& one = operations[index];
+    ++entries[index]->reads;
+    const auto offset = static_cast<std::uint64_t>(one.local - entries[index]->destination);
+    reading_ += one.length;
+    reads_.emplace(one.id, Read{std::move(entries[index]), offset, one.length, index + 1 == posted});
+  }
+  next_id_ += 2 * posted;
+  lots_ += posted != 0 ? 1 : 0;
+  return posted == count;
+}
+
+// A read that was not posted comes first again; of those of one entry the last one is taken back first.
+void PullBook::take_back(const EntryPointer& entry, const Operation& operation) noexcept {
+  if (entry->ready) std::erase(ready_, entry);
+  entry->next -= operation.length;
+  entry->ready = true;
+  ready_.push_front(entry);
 }
 
 // What was read is read again: pieces end in any order.
@@ -193,6 +249,7 @@ void PullBook::end(Entry& entry, ripc_status status) noexcept {
   entry.ready = false;
   if (entry.status.load(std::memory_order_relaxed) != RIPC_PENDING) return;
   entry.memory = {};
+  if (status == RIPC_OK && entry.alone) pace_.saw(entry.descriptor.length, monotonic_now() - entry.began);
   EventSet* const events = entry.events;
   entry.events = nullptr;
   entry.status.store(status, std::memory_order_release);
@@ -216,6 +273,8 @@ void PullBook::connection_lost(const Connection& connection) noexcept {
   offers_.clear();
   ready_.clear();
   reads_.clear();
+  lots_ = 0;
+  reading_ = 0;
   for (auto& [address, entry] : entries_) {
     entry->ready = false;
     entry->reads = 0;
@@ -256,12 +315,14 @@ void PullBook::offered(const Connection& connection, const bulk::Frame& frame) n
 }
 
 bool PullBook::read_done(const Connection& connection, std::uint64_t id, ripc_status status) noexcept {
-  if (id % 2 != 0) return false;
+  if (!is_own(id)) return false;
   const std::lock_guard lock(mutex_);
   const auto found = reads_.find(id);
   if (found == reads_.end() || connection_.get() != &connection) return true;
   const Read read = std::move(found->second);
   reads_.erase(found);
+  if (read.ends_lot) --lots_;
+  reading_ -= read.length;
   Entry& entry = *read.entry;
   --entry.reads;
   changed_.notify_all();

@@ -2,7 +2,8 @@
 // The pulls of one session over RDMA: asks the peer for the right to read each item, reads it in pieces that all pulls
 // take turns with, and asks anew over another connection for what a lost one has left undone.
 //
-// Any thread may call anything, unless a line says otherwise. What pull() and connection_made() send is enqueued: the
+// Any thread may call anything, unless a line says otherwise. "The handler" is the responder, or a receiver that polls
+// the connection; never both at a time. What pull() and connection_made() send is enqueued: the
 // caller flushes the connection.
 #pragma once
 
@@ -20,6 +21,7 @@
 #include "network/finish_book.hpp"
 #include "spi/transport.hpp"
 #include "transport/verbs/connection.hpp"
+#include "transport/verbs/read_pace.hpp"
 
 namespace ripc::verbs {
 
@@ -31,11 +33,15 @@ class PullBook {
 
   // As network::Bulk::pull, abandon, forget, died.
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept;
+  // As network::Bulk::is_worth_polling, for a pull of this book.
+  bool is_worth_polling(const spi::Pull& pull, Nanoseconds now, Nanoseconds budget) noexcept;
+  // Whether a question or an operation with this name is one of this book's.
+  static constexpr bool is_own(std::uint64_t id) noexcept { return id % 2 == 0; }
   void abandon(spi::Pull& pull) noexcept;
   void forget(const EventSet& events) noexcept;
   void died() noexcept;
 
-  // Responder.
+  // Responder; what a completion brings, the handler.
   void connection_made(std::shared_ptr<Connection> connection) noexcept;
   void connection_lost(const Connection& connection) noexcept;
   // The peer's answer to a question of this book. One that nobody asked is not looked at.
@@ -74,6 +80,9 @@ class PullBook {
     ripc_status failure = RIPC_OK;  // how it ends when no read is under way any more
     bool ready = false;             // in ready_
     bool finishes = false;          // the transfer, when it ends well
+    Nanoseconds began = 0;          // for who may poll; 0: nobody has asked
+    bool polled = false;            // it is worth it
+    bool alone = false;             // nothing else was under way then
   };
   using EntryPointer = std::shared_ptr<Entry>;
   // What the peer offered, and nobody has pulled so far.
@@ -88,7 +97,14 @@ class PullBook {
     EntryPointer entry;
     std::uint64_t offset;
     std::uint32_t length;
+    bool ends_lot;  // the one that has the completion
   };
+  // One completion, and so one wake-up, is for a lot of reads. The device works on one lot while the next one waits
+  // behind it, as soon as that is as large; what is to be read meanwhile makes the third. So who reads one item at a
+  // time has it at once, and who has many under way is woken for several of them.
+  static constexpr std::size_t kLots = 2;
+  static constexpr std::uint64_t kLotBytes = std::uint64_t{4} << 20;
+  static constexpr std::size_t kLotReads = 8;
 
   static Entry* entry_of(const spi::Pull& pull) noexcept;
   void open(const EntryPointer& entry, std::uint64_t remote, std::uint32_t remote_key) noexcept;
@@ -96,6 +112,9 @@ class PullBook {
   void ask(const EntryPointer& entry) noexcept;
   void ask_all() noexcept;
   void read_some() noexcept;
+  bool has_ready(std::uint64_t bytes) const noexcept;
+  bool read_lot() noexcept;
+  void take_back(const EntryPointer& entry, const Operation& operation) noexcept;
   void restart(Entry& entry) noexcept;
   void settle(Entry& entry) noexcept;
   void end(Entry& entry, ripc_status status) noexcept;
@@ -111,8 +130,11 @@ class PullBook {
   std::deque<Offer> offers_;                                   // the oldest first; at most kOffers
   std::unordered_map<std::uint64_t, EntryPointer> questions_;  // by their ids
   std::unordered_map<std::uint64_t, Read> reads_;              // likewise
-  std::deque<EntryPointer> ready_;                             // have something to read; taken in turns
-  std::uint64_t next_id_ = 2;                                  // even: pulls
+  ReadPace pace_;
+  std::size_t lots_ = 0;            // under way
+  std::uint64_t reading_ = 0;       // bytes that are under way
+  std::deque<EntryPointer> ready_;  // have something to read; taken in turns
+  std::uint64_t next_id_ = 2;       // even: pulls
 };
 
 }  // namespace ripc::verbs

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/verbs/rdma_bulk.hpp"
 
+#include <algorithm>
+#include <utility>
+
 namespace ripc::verbs {
 
 namespace {
@@ -10,6 +13,12 @@ namespace bulk = wire::bulk;
 // Items of one message, and rights of one connection, beyond which the peer has to ask.
 constexpr std::size_t kMostOffered = 4;
 constexpr std::size_t kMostOpen = 32;
+
+// What a receiver waits for, and nothing that ends tickets or opens memory.
+constexpr bool may_be_polled(const bulk::Frame& frame) noexcept {
+  return frame.type == bulk::Type::offer || frame.type == bulk::Type::finished ||
+         (frame.type == bulk::Type::right && PullBook::is_own(frame.id));
+}
 
 }  // namespace
 
@@ -182,6 +191,7 @@ ripc_status RdmaBulk::begin(const wire::Descriptor& descriptor) noexcept { retur
 
 ripc_status RdmaBulk::pull(spi::Pull& pull, EventSet& events) noexcept {
   const bool is_new = pull.progress == 0;
+  if (!is_new) look_if_polled();
   const ripc_status status = pulls_.pull(pull, events);
   if (is_new && status == RIPC_PENDING) {
     if (const auto present = connection()) present->flush();
@@ -191,9 +201,22 @@ ripc_status RdmaBulk::pull(spi::Pull& pull, EventSet& events) noexcept {
   return status;
 }
 
+// Whether or not this is the pull that was asked for last: all that come by this session are polled for together.
+bool RdmaBulk::is_worth_polling(const spi::Pull& pull, Nanoseconds now, Nanoseconds budget) noexcept {
+  const bool is_worth = pulls_.is_worth_polling(pull, now, budget);
+  polled_.store(is_worth, std::memory_order_relaxed);
+  return is_worth;
+}
+
+void RdmaBulk::look_if_polled() noexcept {
+  if (!polled_.load(std::memory_order_relaxed)) return;
+  if (const auto present = connection()) present->poll();
+}
+
 void RdmaBulk::abandon(spi::Pull& pull) noexcept { pulls_.abandon(pull); }
 
 ripc_status RdmaBulk::finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept {
+  look_if_polled();
   bool unsent = false;
   std::shared_ptr<Connection> present = connection();
   const ripc_status outcome = finishes_.finish(descriptor, status, events, present, unsent);
@@ -219,7 +242,25 @@ ripc_status RdmaBulk::push(const wire::Grant& grant, spi::Bytes bytes) noexcept 
 
 // ---- What the connection brings ------------------------------------------------------------------------------
 
+// What a thread that polls must leave to the responder.
+void RdmaBulk::in_responder(Connection& connection, std::function<void(RdmaBulk&, Connection&)> task) noexcept {
+  loop_.post([self = weak_from_this(), again = connection.weak_from_this(), task = std::move(task)] {
+    const auto alive = self.lock();
+    const auto target = again.lock();
+    if (alive && target) task(*alive, *target);
+  });
+}
+
 bool RdmaBulk::frame(Connection& connection, const bulk::Frame& frame) noexcept {
+  if (!may_be_polled(frame) && !loop_.in_loop_thread()) {
+    in_responder(connection, [frame](RdmaBulk& self, Connection& target) {
+      if (!self.frame(target, frame)) target.cut();
+      self.end_all(target);
+    });
+    return true;
+  }
+  // Nobody else gets at a transfer that is about to end, this thread neither.
+  if (!may_be_polled(frame) && frame.type != bulk::Type::finish) end_all(connection);
   switch (frame.type) {
     case bulk::Type::ask_read:
       return on_ask_read(connection, frame);
@@ -236,31 +277,48 @@ bool RdmaBulk::frame(Connection& connection, const bulk::Frame& frame) noexcept 
     case bulk::Type::pushed:
       pushes_.pushed(connection, frame);
       return true;
-    case bulk::Type::finish: {
-      prove();
-      bulk::Frame answer{.type = bulk::Type::finished, .key = frame.key, .location = frame.location};
-      tell(
-          transfers_.finish(frame.key, frame.location, static_cast<ripc_status>(frame.value), [&](ripc_status outcome) {
-            answer.value = static_cast<std::uint64_t>(outcome);
-            (void)connection.send(answer);
-          }));
+    case bulk::Type::finish:
+      on_finish(connection, frame);
       return true;
-    }
     case bulk::Type::finished:
-      finishes_.answered(frame);
+      if (auto waker = finishes_.answered(frame)) wakers_.push_back(std::move(waker));
       return true;
     default:
       return false;
   }
 }
 
+// All that have come together are answered with one doorbell. Only then may their owners see that they have ended.
+void RdmaBulk::on_finish(Connection& connection, const bulk::Frame& frame) noexcept {
+  prove();
+  if (std::any_of(endings_.begin(), endings_.end(), [&](const auto& ending) { return ending.holds(frame.key); }))
+    end_all(connection);
+  bulk::Frame answer{.type = bulk::Type::finished, .key = frame.key, .location = frame.location};
+  network::TransferBook::Ending ending;
+  answer.value = static_cast<std::uint64_t>(
+      transfers_.answer_to(frame.key, frame.location, static_cast<ripc_status>(frame.value), ending));
+  endings_.push_back(std::move(ending));
+  (void)connection.enqueue(answer);
+}
+
+// Whoever is woken finds all that has come together, and sleeps no more for the rest of it.
+void RdmaBulk::handled(Connection& connection) noexcept {
+  if (!wakers_.empty()) wakers_.clear();
+  if (loop_.in_loop_thread()) end_all(connection);
+}
+
+void RdmaBulk::end_all(Connection& connection) noexcept {
+  if (endings_.empty()) return;
+  connection.settle();
+  std::vector<network::TransferBook::Watcher> watchers;
+  for (auto& ending : std::exchange(endings_, {}))
+    watchers.push_back(network::TransferBook::complete(std::move(ending)));
+  for (const auto& watcher : watchers) tell(watcher);
+}
+
 // The completions that make room are looked at before the loop comes to this.
 void RdmaBulk::ask_again(Connection& connection, const bulk::Frame& frame) noexcept {
-  loop_.post([self = weak_from_this(), again = connection.weak_from_this(), frame] {
-    const auto alive = self.lock();
-    const auto target = again.lock();
-    if (alive && target) (void)alive->frame(*target, frame);
-  });
+  in_responder(connection, [frame](RdmaBulk& self, Connection& target) { (void)self.frame(target, frame); });
 }
 
 // As admit(), and sends the frame that tells of it. An item that is open to the connection already stays so.
@@ -358,7 +416,15 @@ bool RdmaBulk::on_written(Connection& connection, const bulk::Frame& frame) noex
 
 void RdmaBulk::operation_done(Connection& connection, std::uint64_t id, ripc_status status) noexcept {
   if (status == RIPC_OK) prove();
-  if (!pulls_.read_done(connection, id, status)) pushes_.write_done(connection, id, status);
+  if (pulls_.read_done(connection, id, status)) return;
+  if (loop_.in_loop_thread()) {
+    pushes_.write_done(connection, id, status);
+  } else {
+    in_responder(connection, [id, status](RdmaBulk& self, Connection& target) {
+      self.pushes_.write_done(target, id, status);
+      target.flush();
+    });
+  }
 }
 
 void RdmaBulk::tell(const network::TransferBook::Watcher& watcher) noexcept {

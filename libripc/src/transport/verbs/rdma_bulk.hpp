@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "network/bulk.hpp"
 #include "network/dialling.hpp"
@@ -67,6 +68,7 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   void end_owner(std::uint64_t owner) noexcept override;
   ripc_status begin(const wire::Descriptor& descriptor) noexcept override;
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept override;
+  bool is_worth_polling(const spi::Pull& pull, Nanoseconds now, Nanoseconds budget) noexcept override;
   void abandon(spi::Pull& pull) noexcept override;
   ripc_status finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept override;
   void forget(const EventSet& events) noexcept override;
@@ -76,9 +78,12 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   bool frame(Connection& connection, const wire::bulk::Frame& frame) noexcept override;
   void operation_done(Connection& connection, std::uint64_t id, ripc_status status) noexcept override;
   void room(Connection& connection) noexcept override { pulls_.room(connection); }
+  void handled(Connection& connection) noexcept override;
   void lost(Connection& connection, bool violation) noexcept override;
 
  private:
+  void look_if_polled() noexcept;
+  void in_responder(Connection& connection, std::function<void(RdmaBulk&, Connection&)> task) noexcept;
   void dial_if_needed() noexcept;
   void prove() noexcept;
   void tell(const network::TransferBook::Watcher& watcher) noexcept;
@@ -87,6 +92,8 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   ripc_status open_item(Connection& connection, std::uint64_t key, std::uint64_t location, bool asked,
                         const Telling& telling) noexcept;
   void ask_again(Connection& connection, const wire::bulk::Frame& frame) noexcept;
+  void on_finish(Connection& connection, const wire::bulk::Frame& frame) noexcept;
+  void end_all(Connection& connection) noexcept;
   bool on_ask_read(Connection& connection, const wire::bulk::Frame& frame) noexcept;
   bool on_ask_write(Connection& connection, const wire::bulk::Frame& frame) noexcept;
   bool on_written(Connection& connection, const wire::bulk::Frame& frame) noexcept;
@@ -108,9 +115,15 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   std::shared_ptr<Connection> connection_;
   std::atomic<bool> proven_{false};  // something has gone over it
   std::atomic<bool> dead_{false};
+  std::atomic<bool> polled_{false};  // by a receiver that waits for bytes
   network::Dialling dialling_{loop_, hooks_, dead_};
   std::atomic<std::uint64_t> made_{0};
   std::atomic<std::uint64_t> lost_{0};
+
+  // While what has come is handled: whoever is to be woken, in one thread at a time; and, the responder's, transfers
+  // whose Finish was answered, by enqueue().
+  std::vector<EventSet::Waker> wakers_;
+  std::vector<network::TransferBook::Ending> endings_;
 
   network::SilenceWatch silence_watch_;
   // The responder's: the connection that was looked at last.

@@ -147,6 +147,14 @@ Result<LocalMemory> Registrar::local(const void* data, std::size_t size, bool wr
   return LocalMemory{std::move(*region), {}};
 }
 
+LocalMemory Registrar::leased(const void* data, std::size_t size) {
+  Result<memory::Hold> hold = pool_.hold(data, size);
+  if (!hold.ok() || hold->arena() == nullptr) return {};
+  Result<RegionPointer> region = arena(*hold->arena());
+  if (!region.ok()) return {};
+  return {std::move(*region), std::move(*hold)};
+}
+
 void Registrar::arena_gone(std::uint32_t id) noexcept {
   std::list<Part> parts;  // let go without the lock
   RegionPointer whole;    // likewise

@@ -65,6 +65,9 @@ class Registrar {
   Result<RegionPointer> for_window(const void* data, std::size_t size, const memory::Arena* arena);
   // For RDMA of this process's own: reads into the memory if `writable`, else writes out of it.
   Result<LocalMemory> local(const void* data, std::size_t size, bool writable);
+  // For the device to read out of a lease, without a registration of its own. No region: this is none, or its arena is
+  // more than may be locked.
+  LocalMemory leased(const void* data, std::size_t size);
   // The pool freed it.
   void arena_gone(std::uint32_t id) noexcept;
 

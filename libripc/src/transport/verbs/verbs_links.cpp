@@ -53,6 +53,7 @@ DatagramCounters VerbsTransport::datagram_counters() {
     sum.completions += one.completions;
     sum.inlined += one.inlined;
     sum.copied += one.copied;
+    sum.gathered += one.gathered;
     sum.restarts += one.restarts;
   }
   return sum;

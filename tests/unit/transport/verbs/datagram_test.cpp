@@ -63,6 +63,85 @@ TEST_F(Datagrams, ALargeMessageIsCopiedOnceAndArrivesWhole) {
   EXPECT_EQ(send(limit + 1, 'b'), RIPC_TOO_LARGE) << "the device would lose it without a word";
 }
 
+// One work request, one doorbell, and nobody has copied the payload: the device reads it where it lies.
+TEST_F(Datagrams, AGivenMessageIsGatheredWhereItLies) {
+  constexpr std::size_t kSize = 3000;
+  std::byte* const data = client_->pool().lease(kSize).value();
+  std::fill_n(data, kSize, std::byte{'g'});
+  std::array<ripc_item, 2> items = {ripc_item{data, 1000, RIPC_ITEM_SHORT, 0},
+                                    ripc_item{data + 1000, 500, RIPC_ITEM_SHORT, 0}};
+  const wire::Plain message{.source = 1, .tag = 0, .items = items, .bytes = 1500};
+  const DatagramCounters before = counters();
+  bool woke = false;
+  bool copied = true;
+  ASSERT_EQ(channel_->send_given(message, woke, copied), RIPC_OK);
+  EXPECT_FALSE(copied);
+  receive(1);
+  const DatagramCounters after = counters();
+  EXPECT_EQ(after.work_requests - before.work_requests, 1u);
+  EXPECT_EQ(after.doorbells - before.doorbells, 1u);
+  EXPECT_EQ(after.gathered - before.gathered, 1u);
+  EXPECT_EQ(after.copied, before.copied);
+  EXPECT_EQ(after.inlined, before.inlined);
+  ASSERT_EQ(sink_.packets.back().size(), message.packet_size());
+  EXPECT_EQ(sink_.packets.back().substr(wire::packet_size(2, 0)), std::string(1500, 'g'));
+  // A small item in front of it, and what lies in no lease, go with the header.
+  const std::string small = "in front";
+  items[0] = {small.data(), small.size(), RIPC_ITEM_SHORT, 0};
+  ASSERT_EQ(channel_->send_given({.source = 1, .tag = 0, .items = items, .bytes = 508}, woke, copied), RIPC_OK);
+  EXPECT_TRUE(copied);
+  receive(2);
+  EXPECT_EQ(sink_.packets.back().substr(wire::packet_size(2, 0)), small + std::string(500, 'g'));
+  EXPECT_EQ(counters().gathered - before.gathered, 2u);
+  EXPECT_EQ(client_->pool().release(data).code(), RIPC_OK);
+}
+
+TEST_F(Datagrams, AGivenLeaseIsKeptWhileTheDeviceMayReadItAndFewAre) {
+  constexpr std::size_t kSize = 1500;
+  constexpr std::size_t kCount = 1000;
+  ripc_pool_statistics pool{};
+  std::uint64_t most = 0;
+  for (std::size_t index = 0; index < kCount; ++index) {
+    std::byte* const data = client_->pool().lease(kSize).value();
+    std::fill_n(data, kSize, static_cast<std::byte>('a' + index % 26));
+    const ripc_item item{data, kSize, RIPC_ITEM_SHORT, 0};
+    bool woke = false;
+    bool copied = true;
+    ASSERT_EQ(channel_->send_given({.source = 1, .tag = 0, .items = std::span(&item, 1), .bytes = kSize}, woke, copied),
+              RIPC_OK)
+        << index;
+    ASSERT_FALSE(copied) << index;
+    ASSERT_TRUE(client_->pool().release(data).ok());
+    client_->pool().fill_statistics(pool);
+    EXPECT_EQ(pool.deferred_releases, index + 1) << "the device may read it still";
+    most = std::max(most, pool.leased);
+    receive(index + 1);
+    EXPECT_EQ(sink_.packets.back().substr(wire::packet_size(1, 0)),
+              std::string(kSize, static_cast<char>('a' + index % 26)));
+  }
+  EXPECT_LE(most, GivenMemory::kMost + kSize);
+  const DatagramCounters end = counters();
+  EXPECT_LE(end.completions, kCount / 16) << "nobody waits for one";
+}
+
+// It would keep too much from the pool.
+TEST_F(Datagrams, WhatLiesInALargeLeaseIsCopied) {
+  std::byte* const data = client_->pool().lease(GivenMemory::kMostOfOne + 1).value();
+  std::fill_n(data, 1000, std::byte{'l'});
+  const ripc_item item{data, 1000, RIPC_ITEM_SHORT, 0};
+  bool woke = false;
+  bool copied = false;
+  ASSERT_EQ(channel_->send_given({.source = 1, .tag = 0, .items = std::span(&item, 1), .bytes = 1000}, woke, copied),
+            RIPC_OK);
+  EXPECT_TRUE(copied);
+  ASSERT_TRUE(client_->pool().release(data).ok());
+  ripc_pool_statistics pool{};
+  client_->pool().fill_statistics(pool);
+  EXPECT_EQ(pool.leased, 0u);
+  receive(1);
+  EXPECT_EQ(sink_.packets.back().substr(wire::packet_size(1, 0)), std::string(1000, 'l'));
+}
+
 TEST_F(Datagrams, ManyMessagesAreRungForOnce) {
   const std::string text = "one of many";
   const ripc_item item{text.data(), text.size(), RIPC_ITEM_SHORT, 0};

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -37,6 +38,24 @@ class Node {
     thread_.join();
   }
   VerbsTransport& transport() const { return *transport_; }
+
+  // Its responder does nothing as long as this is there.
+  class Pause {
+   public:
+    explicit Pause(EventLoop& loop) {
+      auto stopped = std::make_shared<std::promise<void>>();
+      loop.post([stopped, goes_on = goes_on_.get_future().share()] {
+        stopped->set_value();
+        goes_on.wait();
+      });
+      stopped->get_future().wait();
+    }
+    ~Pause() { goes_on_.set_value(); }
+
+   private:
+    std::promise<void> goes_on_;
+  };
+  Pause pause() { return Pause(*loop_); }
   memory::Pool& pool() { return pool_; }
 
  private:

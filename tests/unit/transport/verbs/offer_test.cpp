@@ -98,6 +98,108 @@ TEST_F(Offers, AreReadWithoutAskingAndALongMessageCostsThisMuch) {
   EXPECT_EQ(server.connections_made(), 1u);
 }
 
+// The first two have a completion each; what comes while they are under way has one for all of it. What ends together
+// is told together, and answered together.
+TEST_F(Offers, ManyUnderWayCostFewCompletionsAndDoorbells) {
+  ASSERT_NO_FATAL_FAILURE(make_connection());
+  RdmaBulk& server = bulk_of(*server_);
+  RdmaBulk& client = bulk_of(*client_);
+  constexpr std::size_t kItems = 10;
+  std::vector<Item> items;
+  for (std::size_t index = 0; index < kItems; ++index) items.push_back(expose(static_cast<std::byte>(index)));
+  ASSERT_TRUE(becomes([&] { return server.offers() == kItems; }));
+  std::vector<spi::Pull> pulls;
+  for (const Item& item : items) pulls.push_back({.descriptor = item.descriptor, .destination = window_});
+  const std::uint64_t completions = server.tally()->completions;
+  const std::uint64_t doorbells = server.tally()->doorbells;
+  {
+    const Node::Pause pause = server_->pause();
+    for (spi::Pull& pull : pulls) ASSERT_EQ(sink_.source->pull(pull), RIPC_PENDING);
+    EXPECT_EQ(server.tally()->doorbells - doorbells, 2u);
+  }
+  const Deadline deadline = Deadline::after(kLimit);
+  for (spi::Pull& pull : pulls) {
+    while (sink_.source->pull(pull) == RIPC_PENDING && !deadline.expired()) {
+    }
+    EXPECT_EQ(pull.status, RIPC_OK);
+  }
+  EXPECT_EQ(window_[kSize - 1], static_cast<std::byte>(kItems - 1)) << "they are read in their order";
+  EXPECT_EQ(server.tally()->completions - completions, 3u);
+  EXPECT_EQ(server.tally()->doorbells - doorbells, 3u);
+  const std::uint64_t answers = client.tally()->doorbells;
+  {
+    const Node::Pause pause = client_->pause();
+    for (const Item& item : items) EXPECT_EQ(sink_.source->finish(item.descriptor, RIPC_OK), RIPC_PENDING);
+    // A write of nothing, behind them: when it is over, they are there.
+    ASSERT_TRUE(server.connection()->post({.write = true, .id = 1}));
+    server.connection()->flush();
+    ASSERT_TRUE(becomes([&] { return server.tally()->completions - completions == 4; }));
+  }
+  for (const Item& item : items) {
+    EXPECT_EQ(finish(item), RIPC_OK);
+    EXPECT_EQ(outcome_of(item.transfer), RIPC_OK);
+  }
+  EXPECT_EQ(client.tally()->doorbells - answers, 1u);
+}
+
+// Who has asked whether that is worth it, sees by itself what has come. The responder does nothing meanwhile.
+TEST_F(Offers, AReceiverThatPollsNeedsNoResponder) {
+  ASSERT_NO_FATAL_FAILURE(make_connection());
+  RdmaBulk& server = bulk_of(*server_);
+  const Item first = expose(std::byte{2});
+  ASSERT_TRUE(becomes([&] { return server.offers() == 1; }));
+  spi::Pull pull{.descriptor = first.descriptor, .destination = window_, .finishes = true};
+  const Node::Pause pause = server_->pause();
+  const std::uint64_t polled = server.tally()->polled;
+  const Deadline deadline = Deadline::after(kLimit);
+  ASSERT_EQ(sink_.source->pull(pull), RIPC_PENDING);
+  EXPECT_FALSE(sink_.source->is_worth_polling(pull, monotonic_now(), 0)) << "who may not poll sleeps";
+  for (int look = 0; look < 1000; ++look) ASSERT_EQ(sink_.source->pull(pull), RIPC_PENDING);
+  // The second one is the first that is asked for with time to poll.
+  const Item second = expose(std::byte{3});
+  std::byte* const other = server_->pool().lease(kSize).value();
+  spi::Pull polled_pull{.descriptor = second.descriptor, .destination = other, .finishes = true};
+  ASSERT_EQ(sink_.source->pull(polled_pull), RIPC_PENDING);
+  ASSERT_TRUE(sink_.source->is_worth_polling(polled_pull, monotonic_now(), kLimit)) << "nothing is known of it yet";
+  while (sink_.source->pull(polled_pull) == RIPC_PENDING && !deadline.expired()) {
+  }
+  EXPECT_EQ(polled_pull.status, RIPC_OK);
+  EXPECT_EQ(other[kSize - 1], std::byte{3});
+  EXPECT_EQ(sink_.source->pull(pull), RIPC_OK) << "was read on the way";
+  EXPECT_EQ(finish(second), RIPC_OK);
+  EXPECT_EQ(finish(first), RIPC_OK);
+  EXPECT_GE(server.tally()->polled - polled, 4u) << "two reads and two answers, at least";
+  EXPECT_EQ(outcome_of(second.transfer), RIPC_OK);
+  EXPECT_EQ(server_->pool().release(other).code(), RIPC_OK);
+}
+
+// What a receiver meets on the way and the responder alone may do, is done by that one.
+TEST_F(Offers, AReceiverThatPollsLeavesToTheResponderWhatIsThatOnes) {
+  ASSERT_NO_FATAL_FAILURE(make_connection());
+  RdmaBulk& server = bulk_of(*server_);
+  RdmaBulk& client = bulk_of(*client_);
+  const Item item = expose(std::byte{2});
+  ASSERT_TRUE(becomes([&] { return server.offers() == 1; }));
+  // The client has a question for the server, as one of the server's long items that was not offered makes it.
+  {
+    const Node::Pause pause = server_->pause();
+    const std::uint64_t polled = server.tally()->polled;
+    ASSERT_TRUE(client.connection()->send({.type = wire::bulk::Type::ask_read, .id = 2, .key = 1, .location = 1}));
+    spi::Pull pull{.descriptor = item.descriptor, .destination = window_, .finishes = true};
+    ASSERT_EQ(sink_.source->pull(pull), RIPC_PENDING);
+    ASSERT_TRUE(sink_.source->is_worth_polling(pull, monotonic_now(), kLimit));
+    const Deadline deadline = Deadline::after(kLimit);
+    while (sink_.source->pull(pull) == RIPC_PENDING && !deadline.expired()) {
+    }
+    EXPECT_EQ(pull.status, RIPC_OK);
+    EXPECT_EQ(finish(item), RIPC_OK);
+    EXPECT_GE(server.tally()->polled - polled, 3u);
+  }
+  EXPECT_EQ(outcome_of(item.transfer), RIPC_OK);
+  ASSERT_NO_FATAL_FAILURE(make_connection());
+  EXPECT_EQ(server.connections_made(), 1u);
+}
+
 // To read by a key that has ended would cost the connection.
 TEST_F(Offers, AreTakenBackWithTheTransfer) {
   ASSERT_NO_FATAL_FAILURE(make_connection());
