@@ -246,11 +246,13 @@ function(ripc_tests_rdma_lab)
       "$<TARGET_FILE:ripc_unit_tests>"
       "--gtest_filter=Rights.*:Datagrams.*:Transfers.*:FabricMulticast.*:KeptMemory.*:Cache*.*:NotKept.*:Ports.*:Offers.*\
 :ConnectionLimit.*:GroupSends.*:Ways.*:Reach.*:EndedRights.*:LockedMemory.*:Messages.*:Pushes.*:Redials.*:RefusedWindows.*:HalfMade.*\
+:BrokenQueues.*:Floods.*:Strangers.*:KeyedStrangers.*:Forked.*\
 -CacheChange.PagesThatWentWithoutAnEventAreNoticed")
     # Those that use the first device that there is; with the other one.
     ripc_add_test(lab.unit.siw lab 300 "${Python3_EXECUTABLE}" "${lab}/node" --devices siw --
       "$<TARGET_FILE:ripc_unit_tests>"
-      "--gtest_filter=Transfers.*:Offers.*:ConnectionLimit.*:LockedMemory.*:Redials.*")
+      "--gtest_filter=Transfers.*:Offers.*:ConnectionLimit.*:LockedMemory.*:Redials.*:Forked.*\
+:Strangers.WhoAskForAConnection*:KeyedStrangers.WhoHaveAnotherClusterKey*")
     foreach(test lab.unit lab.unit.siw)
       set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT RIPC_TEST_MAY_CUT=1)
       # In the lab there is what each of them needs.

@@ -66,6 +66,107 @@ wait "$server"
 true
 """
 
+# Both ends on one node whose device is taken away and given back: in the midst of a transfer, and while all are idle.
+# The other device has no address, so that only sockets are left. Gone is a device when nobody has it any more.
+REMOVED = f"""
+export RIPC_TRANSPORTS=verbs,socket RIPC_MULTICAST=off
+seq 3000000 >/tmp/files/big
+name=${{type}}0
+interface=$(rdma link | awk -v type="$type" '$2 ~ type {{ print $NF }}')
+other=$(rdma link | awk -v type="$type" '$2 !~ type {{ print $NF }}')
+ip address flush dev "$other"
+{RIPC} serve /tmp/files --service files &
+server=$!
+until ripc ping files >/dev/null 2>&1; do :; done
+take_away() {{ rdma link del "$name" && echo "gone"; }}
+give_back() {{
+  rdma link add "$name" type "$type" netdev "$interface"
+  until [[ $(path) == verbs ]]; do :; done
+}}
+descriptors() {{ ls /proc/$server/fd | wc -l; }}
+echo "before: $(path)"
+ripc get files big --chunk 256K --verify --json -o - 2>/tmp/report |
+  {{ head -c 8000000 >/dev/null; take_away >/tmp/gone & cat >/dev/null; wait; }}
+cat /tmp/gone /tmp/report
+echo "without: $(path)"
+give_back
+echo "again: $(path)"
+ripc get files big --verify --json
+base=$(descriptors)
+for round in 1 2 3; do
+  take_away
+  echo "without: $(path)"
+  ripc get files big --verify --json
+  give_back
+  ripc get files big --verify --json
+done
+echo "descriptors: $base, $(descriptors)"
+ripc ping files --count 100 --json
+kill "$server"
+wait "$server"
+true
+"""
+# The same with the network interface below it, which does not come back.
+UNPLUGGED = """
+export RIPC_TRANSPORTS=verbs,socket RIPC_MULTICAST=off
+seq 3000000 >/tmp/files/big
+interface=$(rdma link | awk -v type="$type" '$2 ~ type { print $NF }')
+ip address flush dev "$(rdma link | awk -v type="$type" '$2 !~ type { print $NF }')"
+ip link add spare type dummy
+ip address add 10.79.0.1/24 dev spare
+ip link set spare up
+ripc serve /tmp/files --service files &
+server=$!
+until ripc ping files >/dev/null 2>&1; do :; done
+echo "before: $(path)"
+ripc get files big --chunk 256K --verify --json -o - 2>/tmp/report |
+  { head -c 8000000 >/dev/null; { ip link del "$interface" && echo gone; } >/tmp/gone & cat >/dev/null; wait; }
+cat /tmp/gone /tmp/report
+echo "without: $(path)"
+kill "$server"
+wait "$server"
+true
+"""
+# A server whose clients are killed in the midst of what they read or have written to them. What the first ones leave is
+# the base: some things are made when they are first needed, and stay.
+KILLED = f"""
+seq 3000000 >/tmp/files/big
+mkfifo /tmp/piece
+{RIPC} serve /tmp/files --service files &
+server=$!
+until ripc ping files >/dev/null 2>&1; do :; done
+# What all processes have of the devices; descriptors and threads of the server.
+count() {{
+  for kind in ctx pd cq qp cm_id; do echo -n "$kind=$(rdma resource show $kind | wc -l) "; done
+  echo "descriptors=$(ls /proc/$server/fd | wc -l) threads=$(ls /proc/$server/task | wc -l)"
+}}
+kill_one() {{
+  {RIPC} get files big --chunk 256K "$@" -o - >/tmp/piece 2>/dev/null &
+  client=$!
+  {{ head -c 2000000 >/dev/null; kill -9 "$client"; }} </tmp/piece
+  wait "$client"
+}}
+# settle COUNTS: until there is no more than that, or the patience is over.
+settle() {{ end=$((SECONDS + 30)); until [[ $(count) == "$1" ]] || ((SECONDS > end)); do :; done; }}
+pairs() {{ rdma resource show qp | wc -l; }}
+regions() {{ rdma resource show mr | wc -l; }}
+before=$(pairs)
+kill_one
+kill_one --return-buffer
+until (($(pairs) == before)); do :; done
+base=$(count)
+kept=$(regions)
+for round in 1 2 3 4 5 6; do kill_one; kill_one --return-buffer; done
+settle "$base"
+echo "base: $base"
+echo "end: $(count)"
+echo "registrations: $kept to $(regions)"
+ripc get files big --verify --json
+kill "$server"
+wait "$server"
+true
+"""
+
 
 class FaultTest(unittest.TestCase):
     def run_pair(self, client, *options, device="rxe", end=END, transports="verbs"):
@@ -130,6 +231,24 @@ class FaultTest(unittest.TestCase):
                 self.assertRegex(output, r'(?s)before: verbs.*"ok":true.*"transport":"socket".*"verified":true.*'
                                          r"down: socket.*up: verbs")
 
+    def test_a_device_that_is_removed_is_let_go_and_taken_up_again_when_it_is_back(self):
+        for device in ("rxe", "siw"):
+            with self.subTest(device):
+                output = self.run_lab(NODE, f"set -u; {COMMON}\ntype={device}\n{REMOVED}")
+                whole = r'"ok":true.*"transport":"{}".*"verified":true'
+                over_sockets, over_verbs = whole.format("socket"), whole.format("verbs")
+                cycle = rf"gone\nwithout: socket\n[^\n]*{over_sockets}.*\n[^\n]*{over_verbs}.*\n"
+                self.assertRegex(output, rf"before: verbs\ngone\n[^\n]*{over_sockets}.*\nwithout: socket\n"
+                                         rf"again: verbs\n[^\n]*{over_verbs}.*\n({cycle}){{3}}"
+                                         r"descriptors: (\d+), \2\n")
+
+    def test_an_interface_that_is_removed_below_its_device_is_replaced_by_sockets(self):
+        for device in ("rxe", "siw"):
+            with self.subTest(device):
+                output = self.run_lab(NODE, f"set -u; {COMMON}\ntype={device}\n{UNPLUGGED}")
+                self.assertRegex(output, r'(?s)before: verbs.*gone.*"ok":true.*"transport":"socket".*"verified":true.*'
+                                         r"without: socket")
+
     def test_where_only_roce_is_blocked_sockets_are_used_from_the_first_message_on(self):
         output = self.run_pair("""
             echo "before: $(path)"
@@ -153,14 +272,26 @@ class FaultTest(unittest.TestCase):
         self.assertRegex(output, r'(?s)"ok":true.*"transport":"socket".*"verified":true.*ended with 0')
 
     def test_a_power_failure_of_the_peer_is_noticed(self):
-        output = self.run_pair("""
-            ripc get files big --chunk 1M --verify --json --timeout 5 &
-            await_bytes 8000000
-            echo kill
-            wait $!
-            echo "ended with $?"
-            """, "--on", "kill", "kill 1", end="")
-        self.assertRegex(output, "ended with [34]", "no such service, or timed out")
+        for device in ("rxe", "siw"):
+            with self.subTest(device):
+                output = self.run_pair("""
+                    ripc get files big --chunk 1M --verify --json --timeout 5 &
+                    await_bytes 8000000
+                    echo kill
+                    wait $!
+                    echo "ended with $?"
+                    """, "--on", "kill", "kill 1", device=device, end="")
+                self.assertRegex(output, "ended with [34]", "no such service, or timed out")
+
+    def test_peers_that_are_killed_leave_nothing_behind(self):
+        for device in ("rxe", "siw"):
+            with self.subTest(device):
+                output = self.run_lab(NODE, f"set -u; {COMMON}\n{KILLED}", "--devices", device)
+                self.assertIn("base: ", output)
+                self.assertRegex(output, r"base: (.*)\nend: \1\n")
+                # Of memory that is used again some are kept, but not one for each of those that were killed.
+                before, after = re.search(r"registrations: (\d+) to (\d+)", output).groups()
+                self.assertLess(int(after) - int(before), 12, output)
 
 
 if __name__ == "__main__":

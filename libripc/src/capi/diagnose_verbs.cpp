@@ -128,8 +128,7 @@ void check_verbs(Report& report) {
   const Result<std::shared_ptr<const verbs::Fabric>> fabric = verbs::Fabric::open();
   if (!fabric.ok())
     report.add(Level::limited, "rdma", fabric.status().text(), "until then the socket transport is used; docs/rdma.md");
-  const std::span<const verbs::FabricPort> paths =
-      fabric.ok() ? std::span((*fabric)->ports()) : std::span<const verbs::FabricPort>();
+  const std::vector<verbs::FabricPort> paths = fabric.ok() ? (*fabric)->ports() : std::vector<verbs::FabricPort>();
   for (const DeviceInfo& device : devices) {
     check_permissions(report, device);
     for (const PortInfo& port : device.ports) check_port(report, paths, device, port);

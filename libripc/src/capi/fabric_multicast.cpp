@@ -36,7 +36,8 @@ bool has_datagrams(const verbs::FabricPort& port) { return port.mtu != 0; }
 Result<resolver::MulticastResolver::Networks> fabric_networks(const resolver::MulticastOptions& options,
                                                               const std::shared_ptr<const verbs::Fabric>& fabric) {
   resolver::MulticastResolver::Networks networks;
-  const bool is_of_use = !options.udp || std::any_of(fabric->ports().begin(), fabric->ports().end(), has_datagrams);
+  const std::vector<verbs::FabricPort> ports = fabric->ports();
+  const bool is_of_use = !options.udp || std::any_of(ports.begin(), ports.end(), has_datagrams);
   if (!options.fabric || options.ttl == 0 || !is_of_use) return networks;
   verbs::MulticastNetworkOptions chosen{
       .groups = {}, .interfaces = options.interfaces, .hops = options.ttl, .hears_itself = options.hears_itself};

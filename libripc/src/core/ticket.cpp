@@ -22,7 +22,7 @@ bool overlap(spi::Bytes left, spi::Bytes right) noexcept {
 
 ripc_status Ticket::poll() noexcept {
   const auto known = static_cast<ripc_status>(status_.load(std::memory_order_acquire));
-  if (known != RIPC_PENDING || parts_.channel->watches_for_free()) return known;
+  if (known != RIPC_PENDING || is_told_) return known;
   const TicketKeeper::Section section(keeper_);
   (void)keeper_.try_finish(*this);
   return static_cast<ripc_status>(status_.load(std::memory_order_relaxed));
@@ -44,7 +44,7 @@ ripc_status Ticket::wait(Deadline deadline, Nanoseconds spin) noexcept {
   TicketKeeper::Section section(keeper_);
   // Who is told of several ends tells of one after the other: the others can be seen already.
   if (status_.load(std::memory_order_relaxed) == RIPC_PENDING &&
-      (parts_.channel->watches_for_free() || !parts_.channel->watch_transfer(parts_.transfer)))
+      (is_told_ || !parts_.channel->watch_transfer(parts_.transfer)))
     (void)keeper_.try_finish(*this);
   (void)wait_in(keeper_.loop_, section.lock(), keeper_.changed_, deadline,
                 [this] { return status_.load(std::memory_order_acquire) != RIPC_PENDING; });
@@ -66,9 +66,8 @@ std::shared_ptr<Ticket> TicketKeeper::open(Ticket::Parts parts) {
   const Section section(*this);
   tickets_.emplace(Key{ticket->parts_.channel.get(), ticket->parts_.transfer}, ticket);
   if (ticket->parts_.deadline != UINT64_MAX) deadlines_.emplace(ticket->parts_.deadline, ticket.get());
-  const bool is_told = ticket->parts_.channel->watches_for_free();
-  if (!is_told) ++looked_for_;
-  if ((is_told || ticket->parts_.callback != nullptr) &&
+  if (!ticket->is_told_) ++looked_for_;
+  if ((ticket->is_told_ || ticket->parts_.callback != nullptr) &&
       !ticket->parts_.channel->watch_transfer(ticket->parts_.transfer)) {
     (void)try_finish(*ticket);
   }
@@ -104,13 +103,14 @@ void TicketKeeper::complete(Ticket& ticket, ripc_status status) noexcept {
   const std::shared_ptr<Ticket> alive = ticket.shared_from_this();
   ticket.parts_.holds.clear();
   tickets_.erase(Key{ticket.parts_.channel.get(), ticket.parts_.transfer});
-  if (!ticket.parts_.channel->watches_for_free()) --looked_for_;
+  if (!ticket.is_told_) --looked_for_;
   const auto [first, last] = deadlines_.equal_range(ticket.parts_.deadline);
   for (auto entry = first; entry != last; ++entry) {
     if (entry->second != &ticket) continue;
     deadlines_.erase(entry);
     break;
   }
+  ticket.parts_.channel.reset();
   ticket.status_.store(status, std::memory_order_release);
   completed_ = true;
   if (ticket.parts_.callback != nullptr) {

@@ -43,10 +43,13 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
 
  private:
   friend class TicketKeeper;
-  Ticket(TicketKeeper& keeper, Parts parts) : keeper_(keeper), parts_(std::move(parts)) {}
+  Ticket(TicketKeeper& keeper, Parts parts)
+      : keeper_(keeper), parts_(std::move(parts)), is_told_(parts_.channel->watches_for_free()) {}
 
   TicketKeeper& keeper_;
+  // The keeper's. The channel goes when the ticket ends: a path is not held by who has not looked yet.
   Parts parts_;
+  const bool is_told_;  // the peer says when it has finished anyway
   std::atomic<int> status_{RIPC_PENDING};
 };
 

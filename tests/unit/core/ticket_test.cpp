@@ -100,6 +100,18 @@ TEST_F(TicketTest, IsPendingUntilThePeerFinishes) {
   EXPECT_EQ(wait(*ticket), RIPC_NO_WINDOW);
 }
 
+TEST_F(TicketTest, ThatHasEndedHoldsNoPathThoughItsHandleLives) {
+  const std::uint64_t transfer = channel_->make_transfer();
+  const long before = channel_.use_count();
+  const auto ticket = open(transfer);
+  EXPECT_EQ(channel_.use_count(), before + 1);
+  channel_->finish(transfer, RIPC_OK);
+  EXPECT_EQ(ticket->poll(), RIPC_OK);
+  EXPECT_EQ(channel_.use_count(), before);
+  EXPECT_EQ(ticket->poll(), RIPC_OK);
+  EXPECT_EQ(ticket->cancel(), RIPC_OK);
+}
+
 TEST_F(TicketTest, AWaitThatGoesToSleepAsksThePeerToTellAndHearsIt) {
   const std::uint64_t transfer = channel_->make_transfer();
   const auto ticket = open(transfer);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "transport/verbs/pair_states.hpp"
 #include "wire/bytes.hpp"
 
 namespace ripc::verbs {
@@ -16,16 +17,8 @@ namespace {
 
 namespace bulk = wire::bulk;
 
-// Messages without a frame need buffers, too: so many are left to them.
-constexpr std::uint32_t kForAcknowledgements = 8;
-// The peer is told that there are buffers again after this many.
-constexpr std::uint32_t kAcknowledgeAfter = Connection::kReceives / 4;
-// One completion for so many work requests.
-constexpr std::uint32_t kSignalEvery = 64;
-static_assert(kSignalEvery <= Connection::kSends / 4);
 // Of a receive in the number of its work request; those of sends count from 0.
 constexpr std::uint64_t kReceiveMark = std::uint64_t{1} << 63;
-constexpr std::size_t kMostWaiting = 16384;
 constexpr int kBatchesPerEvent = 16;
 
 ripc_status status_of(ibv_wc_status status) noexcept {
@@ -70,7 +63,9 @@ Status Connection::make(std::uint32_t most_inline) {
   // What is more than some devices have, they refuse; others give less.
   Status status = make_pair(most_inline);
   if (!status.ok() && most_inline != 0) status = make_pair(0);
+  if (status.ok()) status = prepare_pair(library, *id_->get(), *pair_);
   if (!status.ok()) return status;
+  watch_for_errors();
   const std::size_t size = (messages_inline_ ? kReceives : kReceives + kSends) * kSlot;
   buffers_ = std::make_unique<std::byte[]>(size);
   Result<RegionPointer> region = registrar_->range(buffers_.get(), size, IBV_ACCESS_LOCAL_WRITE);
@@ -91,10 +86,22 @@ Status Connection::make_pair(std::uint32_t most_inline) noexcept {
                     .max_send_sge = 1,
                     .max_recv_sge = 1,
                     .max_inline_data = most_inline};
-  if (device().library->create_connected_qp(id_->get(), device().pd, &attributes) != 0)
-    return system_error(errno, "rdma_create_qp", "see the device's limits in `ripc doctor`");
+  pair_ = device().library->create_qp(device().pd, &attributes);
+  if (pair_ == nullptr) return system_error(errno, "ibv_create_qp", "see the device's limits in `ripc doctor`");
   messages_inline_ = std::min(most_inline, attributes.cap.max_inline_data) >= kMessage;
   return {};
+}
+
+// A queue pair that the device has stopped may have nothing under way that would show it, and what waits in a
+// completion queue that has stopped never comes.
+void Connection::watch_for_errors() {
+  const auto stopped = [weak = weak_from_this(), &loop = loop_] {
+    loop.post([weak] {
+      if (const auto self = weak.lock()) self->fail(false);
+    });
+  };
+  device().events.watch(pair_, stopped);
+  device().events.watch(queue_, stopped);
 }
 
 Status Connection::post_receives(std::uint32_t first, std::uint32_t count) noexcept {
@@ -113,7 +120,7 @@ Status Connection::post_receives(std::uint32_t first, std::uint32_t count) noexc
                          .num_sge = 1};
     }
     ibv_recv_wr* bad = nullptr;
-    if (const int error = ibv_post_recv(id_->get()->qp, requests.data(), &bad); error != 0)
+    if (const int error = ibv_post_recv(pair_, requests.data(), &bad); error != 0)
       return system_error(error, "ibv_post_recv");
     first += part;
     count -= part;
@@ -172,12 +179,16 @@ void Connection::end_device_use() noexcept {
   for (const auto& weak : rights) {
     if (const auto right = weak.lock()) right->end();
   }
-  if (id_->get()->qp != nullptr) {
+  if (pair_ != nullptr) {
+    device().events.forget(pair_);
     (void)library.disconnect(id_->get());
-    library.destroy_connected_qp(id_->get());
+    (void)library.destroy_qp(pair_);
   }
   if (in_loop_) loop_.remove(channel_->fd);
-  if (queue_ != nullptr) (void)library.destroy_cq(queue_);
+  if (queue_ != nullptr) {
+    device().events.forget(queue_);
+    (void)library.destroy_cq(queue_);
+  }
   queue_ = nullptr;
   if (channel_ != nullptr) {
     channel_guard_.reset();
@@ -210,222 +221,6 @@ void Connection::fail_locked(bool violation) noexcept {
       if (one.kind == Kind::operation) handler->operation_done(*self, one.id, RIPC_PEER_DEAD);
     }
     handler->lost(*self, violation);
-  });
-}
-
-// ---- Sending -------------------------------------------------------------------------------------------------
-
-// Null: too much is under way. The caller fills in what the device is to do.
-Connection::Request* Connection::enqueue_locked(const Posted& posted, bool with_completion) noexcept {
-  if (posted_.size() >= kSends) return nullptr;
-  Request& added = queued_.emplace_back();
-  added.request.wr_id = next_request_;
-  // Whoever waits for an operation is told; the others are known to be through when a later one is.
-  if (with_completion || ++unsignalled_ >= kSignalEvery) {
-    added.request.send_flags = IBV_SEND_SIGNALED;
-    unsignalled_ = 0;
-  }
-  posted_.push_back(posted);
-  ++next_request_;
-  return &added;
-}
-
-bool Connection::enqueue_message_locked(const bulk::Frame* frame) noexcept {
-  Request* const added = enqueue_locked({.kind = Kind::message, .id = 0, .bytes = 0, .write = false});
-  if (added == nullptr) return false;
-  added->request.opcode = IBV_WR_SEND;
-  std::byte* message = added->message.data();
-  if (messages_inline_) {
-    added->request.send_flags |= IBV_SEND_INLINE;
-  } else {
-    // There are as many slots as there can be work requests under way.
-    message = buffers_.get() + (kReceives + added->request.wr_id % kSends) * kSlot;
-    added->range = {
-        .addr = reinterpret_cast<std::uint64_t>(message), .length = 0, .lkey = buffers_region_->local_key()};
-  }
-  wire::store_le<std::uint32_t>(message, taken_);
-  wire::store_le<std::uint32_t>(message + 4, 0);
-  if (frame != nullptr)
-    encode(*frame, std::span<std::byte, wire::bulk::kHeaderSize>(message + kPrefix, wire::bulk::kHeaderSize));
-  added->range.length = static_cast<std::uint32_t>(frame != nullptr ? kMessage : kPrefix);
-  ++sent_;
-  told_ = taken_;
-  return true;
-}
-
-void Connection::enqueue_waiting_locked() noexcept {
-  while (open_ && may_send_ && !waiting_.empty() && sent_ - peer_taken_ < kReceives - kForAcknowledgements) {
-    if (!enqueue_message_locked(&waiting_.front())) return;
-    waiting_.pop_front();
-  }
-}
-
-void Connection::acknowledge_locked() noexcept {
-  if (open_ && may_send_ && taken_ - told_ >= kAcknowledgeAfter && sent_ - peer_taken_ < kReceives)
-    (void)enqueue_message_locked(nullptr);
-}
-
-// Tells the device of what is enqueued, with one doorbell. Meanwhile without the lock, because those whom it wakes by
-// that take it at once. If another thread is at it, that one goes on with what is ours; `wait`: until it has.
-bool Connection::hand_over(std::unique_lock<std::mutex> lock, bool wait) noexcept {
-  const std::uint64_t wanted = next_request_;
-  bool rang = false;
-  for (;;) {
-    if (!ringing_.empty()) {
-      if (!wait || handed_ >= wanted) break;
-      rung_.wait(lock);
-      continue;
-    }
-    if (!open_ || queued_.empty()) break;
-    ringing_.swap(queued_);
-    lock.unlock();
-    const bool taken = ring();
-    lock.lock();
-    handed_ += ringing_.size();
-    ringing_.clear();
-    rang = true;
-    if (!taken) fail_locked(false);
-  }
-  const bool is_open = open_;
-  lock.unlock();
-  if (rang) rung_.notify_all();
-  return is_open;
-}
-
-bool Connection::ring() noexcept {
-  for (std::size_t index = 0; index < ringing_.size(); ++index) {
-    Request& one = ringing_[index];
-    if ((one.request.send_flags & IBV_SEND_INLINE) != 0)
-      one.range.addr = reinterpret_cast<std::uint64_t>(one.message.data());
-    if (one.request.opcode != IBV_WR_BIND_MW) {
-      one.request.sg_list = &one.range;
-      one.request.num_sge = 1;
-    }
-    one.request.next = index + 1 == ringing_.size() ? nullptr : &ringing_[index + 1].request;
-  }
-  ibv_send_wr* bad = nullptr;
-  tally_->doorbells.fetch_add(1, std::memory_order_relaxed);
-  if (ibv_post_send(id_->get()->qp, &ringing_.front().request, &bad) != 0) {
-    if (bad != nullptr && bad->opcode == IBV_WR_BIND_MW) registrar_->give_up_windows();
-    return false;
-  }
-  tally_->work_requests.fetch_add(ringing_.size(), std::memory_order_relaxed);
-  return true;
-}
-
-bool Connection::enqueue_frames_locked(std::span<const bulk::Frame> frames) noexcept {
-  if (!open_) return false;
-  if (waiting_.size() + frames.size() > kMostWaiting) {
-    fail_locked(true);
-    return false;
-  }
-  waiting_.insert(waiting_.end(), frames.begin(), frames.end());
-  enqueue_waiting_locked();
-  return true;
-}
-
-bool Connection::send(std::span<const bulk::Frame> frames) noexcept {
-  std::unique_lock lock(mutex_);
-  return enqueue_frames_locked(frames) && hand_over(std::move(lock), true);
-}
-
-bool Connection::enqueue(const bulk::Frame& frame) noexcept {
-  const std::lock_guard lock(mutex_);
-  return enqueue_frames_locked(std::span(&frame, 1));
-}
-
-void Connection::flush() noexcept { (void)hand_over(std::unique_lock(mutex_), false); }
-
-void Connection::settle() noexcept { (void)hand_over(std::unique_lock(mutex_), true); }
-
-std::size_t Connection::post(std::span<const Operation> operations) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (!open_) return 0;
-  const std::size_t room = std::min(kSends / 2 - std::min<std::size_t>(operations_, kSends / 2),
-                                    kSends - std::min<std::size_t>(posted_.size(), kSends));
-  const std::size_t count = std::min(room, operations.size());
-  for (std::size_t index = 0; index < count; ++index) {
-    const Operation& one = operations[index];
-    Request* const added = enqueue_locked(
-        {.kind = Kind::operation, .id = one.id, .bytes = one.length, .write = one.write}, index + 1 == count);
-    added->range = {.addr = reinterpret_cast<std::uint64_t>(one.local), .length = one.length, .lkey = one.local_key};
-    added->request.opcode = one.write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
-    added->request.wr.rdma = {.remote_addr = one.remote, .rkey = one.remote_key};
-  }
-  operations_ += count;
-  if (count != operations.size()) room_wanted_ = true;
-  return count;
-}
-
-Result<std::shared_ptr<Right>> Connection::open(std::span<const std::byte> bytes, const memory::Arena* arena,
-                                                bool writable, const Telling& telling) {
-  const bool has_windows = registrar_->has_windows();
-  {
-    // Before anything is registered for nothing.
-    const std::lock_guard lock(mutex_);
-    if (!open_) return RIPC_PEER_DEAD;
-    if (has_windows && posted_.size() >= kSends) return RIPC_AGAIN;
-  }
-  const unsigned remote = writable ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
-  const unsigned local = writable ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0u;
-  std::shared_ptr<Right> right;
-  RegionPointer bound;
-  if (has_windows) {
-    Result<RegionPointer> region = registrar_->for_window(bytes.data(), bytes.size(), arena);
-    // A window needs memory that can be written; what cannot is registered for reading.
-    if (!region.ok() && region.status().code() != RIPC_CANCELLED) return region.status();
-    if (region.ok()) {
-      // A device may have no more of them: a registration opens the range as well.
-      if (Result<std::shared_ptr<Right>> made = Right::by_window(*region, registrar_->device(), this); made.ok()) {
-        bound = std::move(*region);
-        right = std::move(*made);
-      }
-    }
-  }
-  if (!right) {
-    Result<RegionPointer> region = registrar_->range(bytes.data(), bytes.size(), remote | local);
-    if (!region.ok()) return region.status();
-    right = Right::by_region(std::move(*region), registrar_->device(), this);
-  }
-  const bulk::Frame frame = telling(right->key());
-  std::unique_lock lock(mutex_);
-  if (!open_) return RIPC_PEER_DEAD;
-  if (bound) {
-    Request* const added = enqueue_locked({.kind = Kind::bind, .id = right->key(), .bytes = 0, .write = false});
-    if (added == nullptr) return RIPC_AGAIN;
-    added->request.opcode = IBV_WR_BIND_MW;
-    added->request.bind_mw = {.mw = right->window(),
-                              .rkey = right->key(),
-                              .bind_info = {.mr = bound->mr(),
-                                            .addr = reinterpret_cast<std::uint64_t>(bytes.data()),
-                                            .length = bytes.size(),
-                                            .mw_access_flags = remote}};
-  }
-  std::erase_if(rights_, [](const auto& weak) { return weak.expired(); });
-  rights_.push_back(right);
-  tally_->rights.fetch_add(1, std::memory_order_relaxed);
-  // The window must be there until the device was told of it.
-  if (enqueue_frames_locked(std::span(&frame, 1)) && hand_over(std::move(lock), true)) return right;
-  right->end();
-  return RIPC_PEER_DEAD;
-}
-
-std::size_t Connection::right_count() noexcept {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(rights_, [](const auto& weak) { return weak.expired(); });
-  return rights_.size();
-}
-
-// Whether the right with this key has not ended.
-bool Connection::is_open(std::uint32_t key) noexcept {
-  std::vector<std::weak_ptr<Right>> rights;
-  {
-    const std::lock_guard lock(mutex_);
-    rights = rights_;
-  }
-  return std::any_of(rights.begin(), rights.end(), [&](const auto& weak) {
-    const auto right = weak.lock();
-    return right && right->key() == key && right->is_open(this);
   });
 }
 

@@ -123,7 +123,8 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   // Any. Rights that have not ended.
   std::size_t right_count() noexcept;
 
-  const IdPointer& id() const noexcept { return id_; }
+  // While it is open.
+  ibv_qp* pair() const noexcept { return pair_; }
   const Device& device() const noexcept { return *registrar_->device(); }
   // Any. The turn of the loop in which something was heard on it last.
   std::uint64_t last_use() const noexcept { return last_use_.load(std::memory_order_relaxed); }
@@ -152,6 +153,7 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   Connection(std::shared_ptr<Registrar> registrar, IdPointer id, EventLoop& loop, std::shared_ptr<Tally> tally);
   Status make(std::uint32_t most_inline);
   Status make_pair(std::uint32_t most_inline) noexcept;
+  void watch_for_errors();
   Status post_receives(std::uint32_t first, std::uint32_t count) noexcept;
   Request* enqueue_locked(const Posted& posted, bool with_completion = false) noexcept;
   bool enqueue_message_locked(const wire::bulk::Frame* frame) noexcept;
@@ -178,6 +180,7 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   ibv_comp_channel* channel_ = nullptr;
   ForkGuard channel_guard_;
   ibv_cq* queue_ = nullptr;
+  ibv_qp* pair_ = nullptr;
   bool messages_inline_ = true;
   std::unique_ptr<std::byte[]> buffers_;  // kReceives slots; and kSends for messages that do not go inline
   RegionPointer buffers_region_;

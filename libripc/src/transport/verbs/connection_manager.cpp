@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "transport/verbs/pair_states.hpp"
+
 namespace ripc::verbs {
 
 namespace {
@@ -87,6 +89,15 @@ Status ConnectionManager::listen(const std::string& ip) {
   }
 }
 
+void ConnectionManager::forget(const Device& device) {
+  std::erase_if(listeners_, [&](const IdPointer& id) { return device.is_of(*id->get()); });
+  std::vector<std::uint64_t> names;
+  for (const auto& [name, attempt] : attempts_) {
+    if (attempt.id && device.is_of(*attempt.id->get())) names.push_back(name);
+  }
+  for (const std::uint64_t name : names) fail(name, unreachable("the device was removed"));
+}
+
 std::uint16_t ConnectionManager::port_at(const network::Endpoint& address) const noexcept {
   const auto found = std::find_if(listeners_.begin(), listeners_.end(),
                                   [&](const IdPointer& id) { return id->local().same_ip(address); });
@@ -151,11 +162,13 @@ void ConnectionManager::shorten_retries(const Id& id) const noexcept {
   (void)channel_->library().set_option(id.get(), RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof timeout);
 }
 
-Status ConnectionManager::connect(std::uint64_t, Attempt& attempt) {
-  Status status = attempt.hooks.prepare(attempt.id);
-  if (!status.ok()) return status;
+Status ConnectionManager::connect(Attempt& attempt) {
+  const Result<ibv_qp*> pair = attempt.hooks.prepare(attempt.id);
+  if (!pair.ok()) return pair.status();
+  attempt.pair = *pair;
   shorten_retries(*attempt.id);
   rdma_conn_param parameters{};
+  parameters.qp_num = attempt.pair->qp_num;
   parameters.private_data = attempt.words.data();
   parameters.private_data_len = static_cast<std::uint8_t>(attempt.words.size());
   parameters.responder_resources = attempt.read_depth;
@@ -164,6 +177,17 @@ Status ConnectionManager::connect(std::uint64_t, Attempt& attempt) {
   parameters.rnr_retry_count = kReceiverRetries;
   if (channel_->library().connect(attempt.id->get(), &parameters) != 0) return unreachable(std::strerror(errno));
   return {};
+}
+
+// There is a connection.
+Status ConnectionManager::complete(Attempt& attempt, const PrivateData& words) {
+  loop_.cancel_timer(attempt.timer);
+  attempt.timer = 0;
+  attempt.from = nullptr;
+  // It may drop itself.
+  const auto accepted = attempt.hooks.accepted;
+  const IdPointer id = attempt.id;
+  return accepted(id, words);
 }
 
 // ---- Events --------------------------------------------------------------------------------------------------
@@ -207,18 +231,17 @@ void ConnectionManager::handle(const Event& event) {
         status = unreachable(std::strerror(errno));
       break;
     case RDMA_CM_EVENT_ROUTE_RESOLVED:
-      status = connect(event.name, attempt);
+      status = connect(attempt);
       break;
-    case RDMA_CM_EVENT_ESTABLISHED: {
-      loop_.cancel_timer(attempt.timer);
-      attempt.timer = 0;
-      attempt.from = nullptr;
-      // It may drop itself.
-      const auto accepted = attempt.hooks.accepted;
-      const IdPointer id = attempt.id;
-      status = accepted(id, event.words);
+    case RDMA_CM_EVENT_CONNECT_RESPONSE:
+      status = bring_up_pair(channel_->library(), *attempt.id->get(), *attempt.pair, {});
+      if (status.ok() && channel_->library().establish(attempt.id->get()) != 0)
+        status = unreachable(std::strerror(errno));
+      if (status.ok()) status = complete(attempt, event.words);
       break;
-    }
+    case RDMA_CM_EVENT_ESTABLISHED:
+      status = complete(attempt, event.words);
+      break;
     case RDMA_CM_EVENT_TIMEWAIT_EXIT:
     case RDMA_CM_EVENT_ADDR_CHANGE:
       break;
@@ -248,25 +271,31 @@ void ConnectionManager::on_request(const Event& event) {
   Result<Welcome> welcome = request_(id, event.words);
   // Before it takes anything of the device: a peer that completes none of them would use it up for all.
   if (welcome.ok() && welcome->from != nullptr) end_request_of(welcome->from);
-  Status status = welcome.ok() ? welcome->hooks.prepare(id) : welcome.status();
-  if (!status.ok()) {
+  const Result<ibv_qp*> pair = welcome.ok() ? welcome->hooks.prepare(id) : welcome.status();
+  if (!pair.ok()) {
     (void)channel_->library().reject(id->get(), nullptr, 0);
-    if (welcome.ok()) welcome->hooks.ended(status);
+    if (welcome.ok()) welcome->hooks.ended(pair.status());
     return;
   }
   shorten_retries(*id);
   rdma_conn_param parameters{};
+  parameters.qp_num = (*pair)->qp_num;
   parameters.private_data = welcome->words.data();
   parameters.private_data_len = static_cast<std::uint8_t>(welcome->words.size());
   parameters.responder_resources = std::min(event.responder_resources, welcome->read_depth);
   parameters.initiator_depth = std::min(event.initiator_depth, welcome->read_depth);
   parameters.rnr_retry_count = kReceiverRetries;
-  if (channel_->library().accept(id->get(), &parameters) != 0) {
-    welcome->hooks.ended(unreachable(std::strerror(errno)));
+  Status status = bring_up_pair(channel_->library(), *id->get(), **pair,
+                                {.incoming = parameters.responder_resources, .outgoing = parameters.initiator_depth});
+  if (status.ok() && channel_->library().accept(id->get(), &parameters) != 0)
+    status = unreachable(std::strerror(errno));
+  if (!status.ok()) {
+    welcome->hooks.ended(status);
     return;
   }
   Attempt& attempt = attempts_[name];
   attempt.id = std::move(id);
+  attempt.pair = *pair;
   attempt.from = welcome->from;
   attempt.hooks = std::move(welcome->hooks);
   keep_time(name, attempt, kAcceptPatience);

@@ -67,8 +67,9 @@ class ConnectionManager {
  public:
   // What is to become a connection. Calls come until `drop()` or the end of the manager.
   struct Hooks {
-    // The path is known and the id has a device: makes the queue pair. Not RIPC_OK: gives up.
-    std::function<Status(const IdPointer& id)> prepare;
+    // The path is known and the id has a device: makes the queue pair, which lives until `ended` or drop(), and
+    // prepares it (pair_states). Without one, gives up.
+    std::function<Result<ibv_qp*>(const IdPointer& id)> prepare;
     // The peer has accepted, with these words. Not RIPC_OK: gives up.
     std::function<Status(const IdPointer& id, const PrivateData& words)> accepted;
     // There is no connection, or there is none any more. The last call.
@@ -91,6 +92,11 @@ class ConnectionManager {
   ConnectionManager(const ConnectionManager&) = delete;
   ConnectionManager& operator=(const ConnectionManager&) = delete;
 
+  // The same for one more address.
+  Status listen(const std::string& ip);
+  // The device was taken away: what was to be connections over it fails, and it is not listened there any more.
+  void forget(const Device& device);
+
   // Where it listens on this address; 0: nowhere.
   std::uint16_t port_at(const network::Endpoint& address) const noexcept;
 
@@ -104,6 +110,7 @@ class ConnectionManager {
   struct Attempt {
     IdPointer id;
     Hooks hooks;
+    ibv_qp* pair = nullptr;  // the hooks'
     PrivateData words{};
     std::uint8_t read_depth = 1;
     const void* from = nullptr;  // of a request that is not established
@@ -122,7 +129,6 @@ class ConnectionManager {
 
   ConnectionManager(std::shared_ptr<EventChannel> channel, EventLoop& loop, Request request)
       : channel_(std::move(channel)), loop_(loop), request_(std::move(request)) {}
-  Status listen(const std::string& ip);
   void on_events() noexcept;
   bool next(Event& event) noexcept;
   void handle(const Event& event);
@@ -130,7 +136,8 @@ class ConnectionManager {
   void fail(std::uint64_t name, Status reason);
   void end_request_of(const void* peer);
   void keep_time(std::uint64_t name, Attempt& attempt, Nanoseconds patience);
-  Status connect(std::uint64_t name, Attempt& attempt);
+  Status connect(Attempt& attempt);
+  Status complete(Attempt& attempt, const PrivateData& words);
   void shorten_retries(const Id& id) const noexcept;
 
   const std::shared_ptr<EventChannel> channel_;

@@ -11,6 +11,12 @@
 
 namespace ripc::verbs {
 
+AddressHandle create_handle(const DevicePointer& device, ibv_ah_attr way) {
+  ibv_ah* const handle = device->library->create_ah(device->pd, &way);
+  if (handle == nullptr) return nullptr;
+  return AddressHandle(handle, [device](ibv_ah* gone) { (void)device->library->destroy_ah(gone); });
+}
+
 Result<std::unique_ptr<DatagramQueue>> DatagramQueue::create(const FabricPort& port, const DevicePointer& device,
                                                              const Sizes& sizes) {
   std::unique_ptr<DatagramQueue> queue(new DatagramQueue(device));
@@ -43,7 +49,7 @@ Status DatagramQueue::make(const FabricPort& port, const Sizes& sizes) {
     attributes.cap = {.max_send_wr = sizes.sends,
                       .max_recv_wr = sizes.receives,
                       .max_send_sge = sizes.ranges,
-                      .max_recv_sge = 1,
+                      .max_recv_sge = sizes.receive_ranges,
                       .max_inline_data = inlined};
     pair_ = library.create_qp(device_->pd, &attributes);
     if (pair_ != nullptr) {
@@ -55,7 +61,15 @@ Status DatagramQueue::make(const FabricPort& port, const Sizes& sizes) {
   // The upper half of the keys is the kernel's.
   key_ = sizes.key != 0 ? sizes.key : static_cast<std::uint32_t>(random_u64()) & 0x7fffffff;
   port_number_ = port.number;
+  watch_for_errors();
   return bring_up();
+}
+
+void DatagramQueue::watch_for_errors() {
+  device_->events.watch(pair_, [this] { stopped_.store(true, std::memory_order_relaxed); });
+  const auto broken = [this] { broken_.store(true, std::memory_order_relaxed); };
+  device_->events.watch(sends_, broken);
+  if (!shares_receives_) device_->events.watch(receives_, broken);
 }
 
 Status DatagramQueue::bring_up() {
@@ -74,6 +88,7 @@ Status DatagramQueue::bring_up() {
 }
 
 Status DatagramQueue::restart() {
+  stopped_.store(false, std::memory_order_relaxed);
   ibv_qp_attr change{};
   change.qp_state = IBV_QPS_RESET;
   if (const int error = device_->library->modify_qp(pair_, &change, IBV_QP_STATE); error != 0)
@@ -90,6 +105,9 @@ Status DatagramQueue::restart() {
 
 DatagramQueue::~DatagramQueue() {
   const Library& library = *device_->library;
+  for (const void* queue : {static_cast<const void*>(pair_), static_cast<const void*>(sends_),
+                            static_cast<const void*>(shares_receives_ ? nullptr : receives_)})
+    device_->events.forget(queue);
   if (pair_ != nullptr) (void)library.destroy_qp(pair_);
   if (sends_ != nullptr) (void)library.destroy_cq(sends_);
   if (shares_receives_) return;

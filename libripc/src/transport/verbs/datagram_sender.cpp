@@ -44,7 +44,8 @@ Status DatagramSender::make() {
   const DevicePointer& device = registrar_->device();
   ranges_ = std::clamp<std::uint32_t>(static_cast<std::uint32_t>(device->attributes.max_sge), 1, kMostRanges);
   Result<std::unique_ptr<DatagramQueue>> queue = DatagramQueue::create(
-      port_, device, {.sends = kSends, .receives = kReceives, .ranges = ranges_, .inlined = kInline});
+      port_, device,
+      {.sends = kSends, .receives = kReceives, .ranges = ranges_, .receive_ranges = 2, .inlined = kInline});
   if (!queue.ok()) return queue.status();
   queue_ = std::move(*queue);
   stride_ = port_.mtu;
@@ -52,8 +53,9 @@ Status DatagramSender::make() {
   Result<RegionPointer> region = registrar_->range(slots_.get(), kSends * stride_, IBV_ACCESS_LOCAL_WRITE);
   if (!region.ok()) return region.status();
   slots_region_ = std::move(*region);
-  credits_ = std::make_unique<std::byte[]>(kReceives * kCreditSlot);
-  region = registrar_->range(credits_.get(), kReceives * kCreditSlot, IBV_ACCESS_LOCAL_WRITE);
+  const std::size_t credits_size = kReceives * kCreditSlot + port_.mtu;
+  credits_ = std::make_unique<std::byte[]>(credits_size);
+  region = registrar_->range(credits_.get(), credits_size, IBV_ACCESS_LOCAL_WRITE);
   if (!region.ok()) return region.status();
   credits_region_ = std::move(*region);
   for (std::uint32_t slot = 0; slot < kReceives; ++slot) post_receive(slot);
@@ -66,14 +68,6 @@ DatagramSender::~DatagramSender() {
 
 // ---- Routes --------------------------------------------------------------------------------------------------
 
-// Null, and errno.
-AddressHandle DatagramSender::create_handle(ibv_ah_attr& way) {
-  ibv_ah* const handle = registrar_->device()->library->create_ah(registrar_->device()->pd, &way);
-  if (handle == nullptr) return nullptr;
-  return AddressHandle(handle,
-                       [device = registrar_->device()](ibv_ah* gone) { (void)device->library->destroy_ah(gone); });
-}
-
 Result<AddressHandle> DatagramSender::find_way(const wire::session::Gid& gid, std::uint32_t lid) {
   ibv_ah_attr attributes{};
   attributes.port_num = port_.number;
@@ -84,14 +78,14 @@ Result<AddressHandle> DatagramSender::find_way(const wire::session::Gid& gid, st
   std::memcpy(attributes.grh.dgid.raw, gid.data(), gid.size());
   attributes.grh.sgid_index = port_.gid_index;
   attributes.grh.hop_limit = kHops;
-  if (AddressHandle handle = create_handle(attributes)) return handle;
+  if (AddressHandle handle = create_handle(registrar_->device(), attributes)) return handle;
   return Status(RIPC_PEER_DEAD, "The device " + registrar_->device()->name + " finds no way to the peer (" +
                                     std::strerror(errno) + "): check the addresses with `ripc doctor`.");
 }
 
 Result<DatagramRoute> DatagramSender::route_to_group(ibv_ah_attr way, std::uint32_t queue_pair,
                                                      std::uint32_t queue_key) {
-  AddressHandle handle = create_handle(way);
+  AddressHandle handle = create_handle(registrar_->device(), way);
   if (!handle) return system_error(errno, "ibv_create_ah", "see `ripc doctor`");
   return DatagramRoute{.handle = std::move(handle), .queue_pair = queue_pair, .queue_key = queue_key};
 }
@@ -100,6 +94,8 @@ Result<DatagramRoute> DatagramSender::route_to_group(ibv_ah_attr way, std::uint3
 
 // With the lock held. Whether so many more can be posted.
 bool DatagramSender::reap_locked(std::uint32_t wanted) noexcept {
+  if (queue_->take_stopped()) [[unlikely]]
+    restart_locked();
   if (posted_ - completed_ + wanted > kSends) poll_locked();
   return posted_ - completed_ + wanted <= kSends;
 }
@@ -286,16 +282,23 @@ std::size_t DatagramSender::send_many(const DatagramRoute& route, std::span<cons
 
 DatagramCounters DatagramSender::counters() const noexcept {
   const std::lock_guard lock(mutex_);
-  return counters_;
+  DatagramCounters counters = counters_;
+  counters.strange = strange_.load(std::memory_order_relaxed);
+  return counters;
 }
 
 // ---- Credit --------------------------------------------------------------------------------------------------
 
+// A datagram that is longer than its buffer would stop the queue pair, whoever has sent it.
 void DatagramSender::post_receive(std::uint32_t slot) noexcept {
-  ibv_sge range{.addr = reinterpret_cast<std::uint64_t>(credits_.get() + slot * kCreditSlot),
-                .length = kCreditSlot,
-                .lkey = credits_region_->local_key()};
-  ibv_recv_wr request{.wr_id = slot, .next = nullptr, .sg_list = &range, .num_sge = 1};
+  const auto range = [this](std::size_t offset, std::size_t size) {
+    return ibv_sge{.addr = reinterpret_cast<std::uint64_t>(credits_.get() + offset),
+                   .length = static_cast<std::uint32_t>(size),
+                   .lkey = credits_region_->local_key()};
+  };
+  std::array<ibv_sge, 2> ranges{range(slot * kCreditSlot, kCreditSlot), range(kReceives * kCreditSlot, port_.mtu)};
+  ibv_recv_wr request{
+      .wr_id = slot, .next = nullptr, .sg_list = ranges.data(), .num_sge = static_cast<int>(ranges.size())};
   ibv_recv_wr* bad = nullptr;
   (void)ibv_post_recv(queue_->pair(), &request, &bad);
 }
@@ -349,17 +352,22 @@ void DatagramSender::read_credits() noexcept {
 void DatagramSender::on_datagram(const ibv_wc& completion, std::vector<Answer>& answers) noexcept {
   const auto slot = static_cast<std::uint32_t>(completion.wr_id);
   Header header;
-  const std::size_t size = completion.byte_len > kGrhSize ? completion.byte_len - kGrhSize : 0;
+  const std::size_t length = std::min<std::size_t>(completion.byte_len, kCreditSlot);
+  const std::size_t size = length > kGrhSize ? length - kGrhSize : 0;
   const spi::Bytes datagram(credits_.get() + slot * kCreditSlot + kGrhSize, size);
   const bool is_known = wire::datagram::decode(datagram, header) == RIPC_OK &&
                         (header.kind == Kind::credit || header.kind == Kind::greeting);
+  bool is_strange = true;
   if (is_known && header.credit_link != 0) {
     const auto found = listeners_.find(header.credit_link);
-    if (found != listeners_.end() && found->second.token == header.token) found->second.listener(header);
-  } else if (is_known && answers.size() < kMostAnswers) {
+    is_strange = found == listeners_.end() || found->second.token != header.token;
+    if (!is_strange) found->second.listener(header);
+  } else if (is_known) {
     const auto found = answers_.find({header.token, completion.src_qp});
-    if (found != answers_.end()) answers.push_back(found->second);
+    is_strange = found == answers_.end();
+    if (!is_strange && answers.size() < kMostAnswers) answers.push_back(found->second);
   }
+  if (is_strange) strange_.fetch_add(1, std::memory_order_relaxed);
   post_receive(slot);
 }
 

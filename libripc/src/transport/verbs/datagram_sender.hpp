@@ -39,6 +39,8 @@ struct DatagramAddress {
 
 // The way to a port; it goes when nobody has it any more. Shared with the work requests that use it.
 using AddressHandle = std::shared_ptr<ibv_ah>;
+// May wait for the network (ARP): a second, if nobody has that address. Null: errno says why.
+AddressHandle create_handle(const DevicePointer& device, ibv_ah_attr way);
 
 // The way to a queue pair.
 struct DatagramRoute {
@@ -55,6 +57,7 @@ struct DatagramCounters {
   std::uint64_t copied = 0;       // datagrams that were copied once, or a part of them
   std::uint64_t gathered = 0;     // datagrams of which a part was read by the device where it lay
   std::uint64_t restarts = 0;     // of queue pairs, after errors
+  std::uint64_t strange = 0;      // datagrams that came and were from nobody, or made no sense
 };
 
 // A queue pair for datagrams with its completion queues; both directions. Any thread, but for the queues themselves.
@@ -63,7 +66,8 @@ class DatagramQueue {
   struct Sizes {
     std::uint32_t sends = 1;
     std::uint32_t receives = 1;
-    std::uint32_t ranges = 1;   // of one send
+    std::uint32_t ranges = 1;  // of one send
+    std::uint32_t receive_ranges = 1;
     std::uint32_t inlined = 0;  // bytes wanted; what there is may be less
     std::uint32_t key = 0;      // the queue key; 0: a random one
     // Whose completions of receives these come among, in the order of arrival; it lives longer. Null: they have a queue
@@ -92,13 +96,23 @@ class DatagramQueue {
   // After an error: forgets what was posted and what has completed, and works again under the same number. Nothing else
   // may be done with the queue meanwhile.
   Status restart();
+  // Any thread. Whether the device has said of it, since the last call, that it has stopped with an error: then it is
+  // to be started again. Completions say so too, but only of what was asked to be told.
+  bool take_stopped() noexcept {
+    return stopped_.load(std::memory_order_relaxed) && stopped_.exchange(false, std::memory_order_relaxed);
+  }
+  // Any thread. Whether the device has lost one of its completion queues: it will never work again.
+  bool is_broken() const noexcept { return broken_.load(std::memory_order_relaxed); }
 
  private:
   explicit DatagramQueue(DevicePointer device) noexcept : device_(std::move(device)) {}
   Status make(const FabricPort& port, const Sizes& sizes);
   Status bring_up();
+  void watch_for_errors();
 
   const DevicePointer device_;
+  std::atomic<bool> stopped_{false};
+  std::atomic<bool> broken_{false};
   bool shares_receives_ = false;
   ibv_comp_channel* channel_ = nullptr;
   ForkGuard guard_;
@@ -163,6 +177,9 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   void answer(std::uint64_t token, std::uint32_t link, const DatagramRoute& back);
   void answer_no_more(std::uint64_t token, const DatagramRoute& back) noexcept;
 
+  // Any. The device has lost one of its completion queues: nothing gets through any more.
+  bool is_broken() const noexcept { return queue_->is_broken(); }
+
   DatagramCounters counters() const noexcept;
   ibv_qp* pair() const noexcept { return queue_->pair(); }  // for tests
 
@@ -188,7 +205,6 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   }
   bool reap_locked(std::uint32_t wanted) noexcept;
   void poll_locked() noexcept;
-  AddressHandle create_handle(ibv_ah_attr& way);
   void prepare_locked(ibv_send_wr& request, const DatagramRoute& route, std::uint64_t number) noexcept;
   bool post_locked(ibv_send_wr& first, std::uint32_t count) noexcept;
   void post_receive(std::uint32_t slot) noexcept;
@@ -215,8 +231,9 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   DatagramCounters counters_;
 
   std::mutex credits_mutex_;
-  std::unique_ptr<std::byte[]> credits_;  // kReceives
+  std::unique_ptr<std::byte[]> credits_;  // kReceives; and where all lies that is longer, which nobody looks at
   RegionPointer credits_region_;
+  std::atomic<std::uint64_t> strange_{0};  // written under credits_mutex_
   std::unordered_map<std::uint32_t, Listening> listeners_;
   std::map<std::pair<std::uint64_t, std::uint32_t>, Answer> answers_;  // by token and the queue pair that asks
 

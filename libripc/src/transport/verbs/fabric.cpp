@@ -28,14 +28,17 @@ bool lacks_descriptors(int error) noexcept { return error == EMFILE || error == 
 
 Status unusable(const std::string& why) { return Status(RIPC_UNSUPPORTED, why); }
 
-// Reads what the device can do; takes over the id.
-Result<DevicePointer> open_device(const std::shared_ptr<const Library>& library, rdma_cm_id* id) {
+// Opens the device that librdmacm has found for the id, and reads what it can do.
+Result<DevicePointer> open_device(const std::shared_ptr<const Library>& library, const rdma_cm_id& id) {
   auto device = std::make_shared<Device>();
   device->library = library;
-  device->anchor = id;
-  device->context = id->verbs;
-  device->name = id->verbs->device->name;
-  device->iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+  device->context = library->open_device(id.verbs->device);
+  if (device->context == nullptr) return system_error(errno, "ibv_open_device", "see `ripc doctor`");
+  device->command_guard = ForkGuard(device->context->cmd_fd);
+  device->event_guard = ForkGuard(device->context->async_fd);
+  (void)fcntl(device->context->async_fd, F_SETFL, fcntl(device->context->async_fd, F_GETFL) | O_NONBLOCK);
+  device->name = id.verbs->device->name;
+  device->iwarp = id.verbs->device->transport_type == IBV_TRANSPORT_IWARP;
   if (library->query_device(device->context, &device->attributes) != 0)
     return unusable("The device " + device->name + " does not answer (" + std::strerror(errno) + "): see dmesg.");
   const ibv_device_attr& attributes = device->attributes;
@@ -45,14 +48,22 @@ Result<DevicePointer> open_device(const std::shared_ptr<const Library>& library,
   device->read_depth = static_cast<std::uint8_t>(
       std::clamp(std::min(attributes.max_qp_rd_atom, attributes.max_qp_init_rd_atom), 1, kMostReads));
   ibv_port_attr port{};
-  if (!library->read_port(device->context, id->port_num, port) || port.max_msg_sz == 0)
+  if (!library->read_port(device->context, id.port_num, port) || port.max_msg_sz == 0)
     return unusable("A port of the device " + device->name + " does not answer: see dmesg.");
   device->max_message = port.max_msg_sz;
   device->pd = library->alloc_pd(device->context);
   if (device->pd == nullptr) return system_error(errno, "ibv_alloc_pd", "see `ripc doctor`");
-  device->command_guard = ForkGuard(device->context->cmd_fd);
-  device->event_guard = ForkGuard(device->context->async_fd);
   return DevicePointer(std::move(device));
+}
+
+using ChannelPointer = std::unique_ptr<rdma_event_channel, decltype(&rdma_destroy_event_channel)>;
+
+Result<ChannelPointer> open_channel(const Library& library) {
+  ChannelPointer channel(library.create_event_channel(), library.destroy_event_channel);
+  if (channel) return channel;
+  if (lacks_descriptors(errno)) return system_error(errno, "rdma_create_event_channel", "raise `ulimit -n`");
+  return unusable("/dev/infiniband/rdma_cm cannot be opened (" + std::string(std::strerror(errno)) +
+                  "): load the kernel module rdma_ucm, or allow this user to open it.");
 }
 
 // The GID that stands for this IP address; of several the one that routers forward.
@@ -83,11 +94,58 @@ void prepare_datagrams(const std::vector<DeviceInfo>& inventory, const Library& 
   if (!library.read_port(port.device->context, port.number, attributes)) return;
   port.ethernet = attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
   port.lid = attributes.lid;
+  (void)library.query_pkey(port.device->context, port.number, 0, &port.partition);
   const auto info = std::find_if(inventory.begin(), inventory.end(),
                                  [&](const DeviceInfo& device) { return device.name == port.device->name; });
   const bool addressed = port.ethernet ? find_gid(info == inventory.end() ? nullptr : &*info, library, ip, port)
                                        : library.query_gid(port.device->context, port.number, 0, &port.gid) == 0;
   if (addressed) port.mtu = 128u << attributes.active_mtu;
+}
+
+// The device that has this address, or why there is none. Null: no device has it.
+Result<DevicePointer> device_of(const std::shared_ptr<const Library>& library, const std::vector<FabricPort>& ports,
+                                const rdma_cm_id& id) {
+  if (id.verbs == nullptr) return DevicePointer();
+  const auto known =
+      std::find_if(ports.begin(), ports.end(), [&](const FabricPort& port) { return port.device->is_of(id); });
+  return known == ports.end() ? open_device(library, id) : known->device;
+}
+
+// Adds the ports of addresses that are not among them.
+Status find_ports(const std::shared_ptr<const Library>& library, std::vector<FabricPort>& ports) {
+  const std::vector<DeviceInfo> inventory = read_inventory();
+  ChannelPointer channel(nullptr, library->destroy_event_channel);
+  std::string why = "No interface of an RDMA device has an IP address: give it one (`ip address add`).";
+  for (const std::string& ip : network::own_addresses({})) {
+    network::Endpoint endpoint;
+    if (!network::Endpoint::parse(ip, 0, endpoint) || endpoint.is_loopback()) continue;
+    if (std::any_of(ports.begin(), ports.end(), [&](const FabricPort& port) { return port.ip == ip; })) continue;
+    if (!channel) {
+      Result<ChannelPointer> opened = open_channel(*library);
+      if (!opened.ok()) return opened.status();
+      channel = std::move(*opened);
+    }
+    rdma_cm_id* raw = nullptr;
+    if (library->create_id(channel.get(), &raw, nullptr, RDMA_PS_TCP) != 0) continue;
+    const std::unique_ptr<rdma_cm_id, decltype(library->destroy_id)> id(raw, library->destroy_id);
+    if (library->bind_addr(raw, const_cast<sockaddr*>(endpoint.address())) != 0) {
+      if (lacks_descriptors(errno)) return system_error(errno, "rdma_bind_addr", "raise `ulimit -n`");
+      continue;
+    }
+    Result<DevicePointer> device = device_of(library, ports, *raw);
+    if (!device.ok()) {
+      if (device.status().code() == RIPC_NO_DESCRIPTORS) return device.status();
+      why = device.status().text();
+    } else if (*device) {
+      FabricPort port;
+      port.device = std::move(*device);
+      port.number = raw->port_num;
+      port.ip = ip;
+      prepare_datagrams(inventory, *library, endpoint, port);
+      ports.push_back(std::move(port));
+    }
+  }
+  return ports.empty() ? unusable(why) : Status();
 }
 
 }  // namespace
@@ -107,10 +165,10 @@ Device::~Device() {
   if (pd != nullptr) (void)library->dealloc_pd(pd);
   command_guard.reset();
   event_guard.reset();
-  if (anchor != nullptr) {
-    rdma_event_channel* const channel = anchor->channel;
-    (void)library->destroy_id(anchor);
-    library->destroy_event_channel(channel);
+  if (context != nullptr) (void)library->close_device(context);
+  // librdmacm closes its own when it looks which there are, unless that was the last one.
+  if (is_gone.load(std::memory_order_relaxed)) {
+    if (ibv_context** const devices = library->get_devices(nullptr); devices != nullptr) library->free_devices(devices);
   }
 }
 
@@ -123,71 +181,70 @@ Result<std::shared_ptr<const Fabric>> Fabric::open() {
       if (!probe && lacks_descriptors(errno)) return system_error(errno, "open", "raise `ulimit -n`");
     }
   }
-  const std::vector<DeviceInfo> inventory = read_inventory();
-  if (inventory.empty()) return unusable("This machine has no RDMA device (`ls /sys/class/infiniband`).");
+  if (read_inventory().empty()) return unusable("This machine has no RDMA device (`ls /sys/class/infiniband`).");
   Result<std::shared_ptr<const Library>> library = Library::load();
   if (!library.ok()) return library.status();
-  auto fabric = std::make_shared<Fabric>();
-  fabric->library_ = *library;
-  std::string why = "No interface of an RDMA device has an IP address: give it one (`ip address add`).";
-  for (const std::string& ip : network::own_addresses({})) {
-    network::Endpoint endpoint;
-    if (!network::Endpoint::parse(ip, 0, endpoint) || endpoint.is_loopback()) continue;
-    rdma_event_channel* const channel = (*library)->create_event_channel();
-    if (channel == nullptr && lacks_descriptors(errno))
-      return system_error(errno, "rdma_create_event_channel", "raise `ulimit -n`");
-    if (channel == nullptr)
-      return unusable("/dev/infiniband/rdma_cm cannot be opened (" + std::string(std::strerror(errno)) +
-                      "): load the kernel module rdma_ucm, or allow this user to open it.");
-    rdma_cm_id* id = nullptr;
-    if ((*library)->create_id(channel, &id, nullptr, RDMA_PS_TCP) != 0) {
-      (*library)->destroy_event_channel(channel);
-      continue;
-    }
-    auto* const address = const_cast<sockaddr*>(endpoint.address());
-    const bool answered = (*library)->bind_addr(id, address) == 0;
-    const int error = answered ? 0 : errno;
-    const bool bound = answered && id->verbs != nullptr;
-    const auto known = std::find_if(fabric->ports_.begin(), fabric->ports_.end(),
-                                    [&](const FabricPort& port) { return bound && port.device->context == id->verbs; });
-    DevicePointer device;
-    const std::uint8_t number = bound ? id->port_num : std::uint8_t{0};
-    if (bound && known == fabric->ports_.end()) {
-      Result<DevicePointer> opened = open_device(*library, id);
-      if (opened.ok()) {
-        device = std::move(*opened);
-      } else {
-        why = opened.status().text();
-      }
-    } else {
-      if (bound) device = known->device;
-      (void)(*library)->destroy_id(id);
-      (*library)->destroy_event_channel(channel);
-    }
-    if (lacks_descriptors(error)) return system_error(error, "rdma_bind_addr", "raise `ulimit -n`");
-    if (!device) continue;
-    FabricPort port;
-    port.device = std::move(device);
-    port.number = number;
-    port.ip = ip;
-    prepare_datagrams(inventory, **library, endpoint, port);
-    fabric->ports_.push_back(std::move(port));
-  }
-  if (fabric->ports_.empty()) return unusable(why);
-  return std::shared_ptr<const Fabric>(std::move(fabric));
+  std::vector<FabricPort> ports;
+  Status status = find_ports(*library, ports);
+  if (!status.ok()) return status;
+  return std::shared_ptr<const Fabric>(std::make_shared<Fabric>(std::move(*library), std::move(ports)));
 }
 
-const FabricPort* Fabric::port_of(const std::string& ip) const noexcept {
+// ---- What there is -------------------------------------------------------------------------------------------
+
+std::vector<FabricPort> Fabric::ports() const {
+  const std::lock_guard lock(mutex_);
+  return ports_;
+}
+
+std::optional<FabricPort> Fabric::port_of(const std::string& ip) const {
+  const std::lock_guard lock(mutex_);
   const auto found = std::find_if(ports_.begin(), ports_.end(), [&](const FabricPort& port) { return port.ip == ip; });
-  return found == ports_.end() ? nullptr : &*found;
+  return found == ports_.end() ? std::nullopt : std::optional(*found);
 }
 
 std::vector<DevicePointer> Fabric::devices() const {
   std::vector<DevicePointer> devices;
-  for (const FabricPort& port : ports_) {
+  for (const FabricPort& port : ports()) {
     if (std::find(devices.begin(), devices.end(), port.device) == devices.end()) devices.push_back(port.device);
   }
   return devices;
+}
+
+void Fabric::set_ports(std::vector<FabricPort> ports) const {
+  {
+    const std::lock_guard lock(mutex_);
+    ports_.swap(ports);
+  }
+  const std::lock_guard lock(listeners_mutex_);
+  for (const auto& [id, changed] : listeners_) changed();
+}
+
+void Fabric::forget(const Device& device) const {
+  device.is_gone.store(true, std::memory_order_relaxed);
+  std::vector<FabricPort> left = ports();
+  std::erase_if(left, [&](const FabricPort& port) { return port.device.get() == &device; });
+  set_ports(std::move(left));
+}
+
+bool Fabric::look_again() const {
+  std::vector<FabricPort> found = ports();
+  const std::size_t before = found.size();
+  (void)find_ports(library_, found);
+  if (found.size() == before) return false;
+  set_ports(std::move(found));
+  return true;
+}
+
+Fabric::ListenerId Fabric::listen(std::function<void()> changed) const {
+  const std::lock_guard lock(listeners_mutex_);
+  listeners_[++last_id_] = std::move(changed);
+  return last_id_;
+}
+
+void Fabric::ignore(ListenerId id) const noexcept {
+  const std::lock_guard lock(listeners_mutex_);
+  listeners_.erase(id);
 }
 
 }  // namespace ripc::verbs

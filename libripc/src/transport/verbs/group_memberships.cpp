@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <string>
+#include <vector>
 
 namespace ripc::verbs {
 
@@ -68,10 +69,31 @@ void GroupMemberships::begin(const MembershipPointer& membership) {
   membership->id_ = std::make_shared<const Id>(channel_, raw);
   network::Endpoint own;
   (void)network::Endpoint::parse(membership->port_.ip, 0, own);
-  if (library.bind_addr(raw, const_cast<sockaddr*>(own.address())) != 0 ||
-      raw->verbs != membership->port_.device->context ||
+  if (library.bind_addr(raw, const_cast<sockaddr*>(own.address())) != 0 || !membership->port_.device->is_of(*raw) ||
       library.join_multicast(raw, const_cast<sockaddr*>(membership->group_.address()), nullptr) != 0)
     leave(*membership);
+}
+
+std::vector<MembershipPointer> GroupMemberships::of(const Device& device) const {
+  std::vector<MembershipPointer> memberships;
+  for (const auto& [number, weak] : by_number_) {
+    MembershipPointer known = weak.lock();
+    if (known && known->number_ == number && known->port_.device.get() == &device)
+      memberships.push_back(std::move(known));
+  }
+  return memberships;
+}
+
+void GroupMemberships::join_again(const Device& device, std::uint8_t port) {
+  for (const MembershipPointer& membership : of(device)) {
+    if (membership->port_.number != port) continue;
+    leave(*membership);
+    begin(membership);
+  }
+}
+
+void GroupMemberships::forget(const Device& device) {
+  for (const MembershipPointer& membership : of(device)) leave(*membership);
 }
 
 void GroupMemberships::leave(GroupMembership& membership) {

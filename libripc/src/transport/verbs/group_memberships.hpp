@@ -9,6 +9,7 @@
 #include <mutex>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "base/event_loop.hpp"
@@ -66,10 +67,15 @@ class GroupMemberships {
   // Begins to join unless the port is in the group, or on its way, or could not join a moment ago. Null: a port like
   // this one cannot be in such a group.
   MembershipPointer join(const FabricPort& port, ripc_service_id group);
+  // The network has forgotten that this port is in groups.
+  void join_again(const Device& device, std::uint8_t port);
+  // The device was taken away.
+  void forget(const Device& device);
 
  private:
   GroupMemberships(std::shared_ptr<EventChannel> channel, EventLoop& loop, std::function<void()> joined)
       : channel_(std::move(channel)), loop_(loop), joined_(std::move(joined)) {}
+  std::vector<MembershipPointer> of(const Device& device) const;
   void begin(const MembershipPointer& membership);
   void leave(GroupMembership& membership);
   void on_events();

@@ -50,8 +50,8 @@ Status GroupQueue::make() {
   if (mr == nullptr)
     return system_error(errno, "ibv_reg_mr", "raise the limit of locked memory: `ulimit -l unlimited`");
   region_ = std::make_shared<const Region>(port_.device, mr);
-  group_way_ = library.create_ah(device.pd, const_cast<ibv_ah_attr*>(&group_.way));
-  if (group_way_ == nullptr) return system_error(errno, "ibv_create_ah", "see `ripc doctor`");
+  group_way_ = create_handle(port_.device, group_.way);
+  if (!group_way_) return system_error(errno, "ibv_create_ah", "see `ripc doctor`");
   std::array<std::uint32_t, kReceives> slots{};
   std::iota(slots.begin(), slots.end(), 0U);
   post_receives_locked(slots);
@@ -66,8 +66,6 @@ GroupQueue::~GroupQueue() {
   if (is_attached_) (void)library.detach_mcast(queue_->pair(), &group_.way.grh.dgid, group_.way.dlid);
   // Before the ways that its sends may be going, and the memory that the device writes to.
   queue_.reset();
-  for (const auto& [key, way] : ways_) (void)library.destroy_ah(way.handle);
-  if (group_way_ != nullptr) (void)library.destroy_ah(group_way_);
 }
 
 // ---- Sending -------------------------------------------------------------------------------------------------
@@ -82,10 +80,11 @@ void GroupQueue::reap_locked() noexcept {
     for (int index = 0; index < count; ++index)
       has_failed_ = has_failed_ || completions[static_cast<std::size_t>(index)].status != IBV_WC_SUCCESS;
   }
-  if (has_failed_) restart_locked();
+  if (has_failed_ || queue_->take_stopped()) restart_locked();
 }
 
-bool GroupQueue::post_send_locked(ibv_ah* way, std::uint32_t queue_pair, std::span<const std::byte> bytes) noexcept {
+bool GroupQueue::post_send_locked(const AddressHandle& way, std::uint32_t queue_pair,
+                                  std::span<const std::byte> bytes) noexcept {
   if (bytes.empty() || bytes.size() > mtu()) return false;
   reap_locked();
   if (posted_ - completed_ == kSends) return false;
@@ -101,9 +100,10 @@ bool GroupQueue::post_send_locked(ibv_ah* way, std::uint32_t queue_pair, std::sp
   request.opcode = IBV_WR_SEND_WITH_IMM;
   request.send_flags = IBV_SEND_SIGNALED;
   request.imm_data = htonl(group_.world);
-  request.wr.ud = {.ah = way, .remote_qpn = queue_pair, .remote_qkey = group_.queue_key};
+  request.wr.ud = {.ah = way.get(), .remote_qpn = queue_pair, .remote_qkey = group_.queue_key};
   ibv_send_wr* bad = nullptr;
   if (ibv_post_send(queue_->pair(), &request, &bad) != 0) return false;
+  in_use_[posted_ % kSends] = way;
   ++posted_;
   return true;
 }
@@ -113,16 +113,16 @@ bool GroupQueue::send_to_group(std::span<const std::byte> bytes) noexcept {
   return post_send_locked(group_way_, group_.queue_pair, bytes);
 }
 
-GroupQueue::Sending GroupQueue::send_to(const GroupPeer& peer, std::span<const std::byte> bytes) noexcept {
+GroupQueue::Sending GroupQueue::send_to(const GroupPeer& peer, std::span<const std::byte> bytes,
+                                        Nanoseconds now) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = ways_.find({peer.gid, peer.lid, peer.service_level});
-  if (found == ways_.end()) return Sending::no_way;
-  found->second.last_use = posted_;
+  if (found == ways_.end() || now - found->second.found >= kWayAge) return Sending::no_way;
+  found->second.last_use = ++uses_;
   return post_send_locked(found->second.handle, peer.queue_pair, bytes) ? Sending::sent : Sending::failed;
 }
 
-Status GroupQueue::find_way(const GroupPeer& peer) {
-  const Device& device = *port_.device;
+Status GroupQueue::find_way(const GroupPeer& peer, Nanoseconds now) {
   ibv_ah_attr attributes{};
   attributes.port_num = port_.number;
   attributes.dlid = peer.lid;
@@ -132,21 +132,14 @@ Status GroupQueue::find_way(const GroupPeer& peer) {
   attributes.grh.sgid_index = group_.way.grh.sgid_index;
   attributes.grh.hop_limit = kHops;
   // Without the lock: the device may have to ask the network for the peer's address.
-  ibv_ah* const handle = device.library->create_ah(device.pd, &attributes);
-  if (handle == nullptr) return system_error(errno, "ibv_create_ah", "check the addresses with `ripc doctor`");
+  AddressHandle handle = create_handle(port_.device, attributes);
+  if (!handle) return system_error(errno, "ibv_create_ah", "check the addresses with `ripc doctor`");
   const std::lock_guard lock(mutex_);
-  reap_locked();
-  const auto [place, is_new] =
-      ways_.try_emplace({peer.gid, peer.lid, peer.service_level}, Way{.handle = handle, .last_use = posted_});
-  if (!is_new) (void)device.library->destroy_ah(handle);
+  ways_[{peer.gid, peer.lid, peer.service_level}] = {.handle = std::move(handle), .found = now, .last_use = ++uses_};
   if (ways_.size() <= kMostWays) return {};
-  const auto oldest = std::min_element(ways_.begin(), ways_.end(), [](const auto& one, const auto& other) {
+  ways_.erase(std::min_element(ways_.begin(), ways_.end(), [](const auto& one, const auto& other) {
     return one.second.last_use < other.second.last_use;
-  });
-  // Not while something may be on its way by it.
-  if (oldest->second.last_use >= completed_) return {};
-  (void)device.library->destroy_ah(oldest->second.handle);
-  ways_.erase(oldest);
+  }));
   return {};
 }
 
@@ -201,7 +194,7 @@ bool GroupQueue::receive(std::span<std::byte> buffer, GroupPacket& packet) noexc
     if (is_accepted) return true;
   }
   if (used_count_ != 0) post_receives_locked(std::span(used_).first(std::exchange(used_count_, 0)));
-  if (has_failed_) restart_locked();
+  if (has_failed_ || queue_->take_stopped()) restart_locked();
   return false;
 }
 

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "transport/verbs/datagram_sender.hpp"
 #include "transport/verbs/fabric.hpp"
 #include "transport/verbs/grh.hpp"
@@ -63,26 +64,36 @@ class GroupQueue {
   // Never blocks. False: it is larger than the port's MTU, or the device takes nothing now.
   bool send_to_group(std::span<const std::byte> bytes) noexcept;
   enum class Sending : std::uint8_t { sent, failed, no_way };
-  // Never blocks. no_way: find_way() must be called first.
-  Sending send_to(const GroupPeer& peer, std::span<const std::byte> bytes) noexcept;
-  // May take a second, if nobody has that address. The ways found last are kept.
-  Status find_way(const GroupPeer& peer);
+  // Never blocks. no_way: find_way() must be called first, for the first time or again, because the address may have
+  // moved to another machine.
+  Sending send_to(const GroupPeer& peer, std::span<const std::byte> bytes, Nanoseconds now) noexcept;
+  // May take a second, if nobody has that address. The ways used last are kept, for a while.
+  Status find_way(const GroupPeer& peer, Nanoseconds now);
 
   // The next datagram; larger ones than the buffer are dropped. False: there is none.
   bool receive(std::span<std::byte> buffer, GroupPacket& packet) noexcept;
   int fd() const noexcept { return queue_->fd(); }  // readable when something has come since arm()
   void arm() noexcept;
+  // The device has lost one of its completion queues: nothing comes or goes any more.
+  bool is_broken() const noexcept { return queue_->is_broken(); }
 
-  ibv_qp* pair() const noexcept { return queue_->pair(); }  // for tests
+  // For tests.
+  ibv_qp* pair() const noexcept { return queue_->pair(); }
+  std::size_t ways() {
+    const std::lock_guard lock(mutex_);
+    return ways_.size();
+  }
+  static constexpr std::size_t kMostWays = 256;
+  static constexpr Nanoseconds kWayAge = 60'000'000'000;
 
  private:
   static constexpr std::uint32_t kSends = 64;  // under way
   static constexpr std::uint32_t kReceives = 256;
   static constexpr std::size_t kPostAfter = 16;  // buffers that were read
-  static constexpr std::size_t kMostWays = 256;
   struct Way {
-    ibv_ah* handle = nullptr;
-    std::uint64_t last_use = 0;  // the number of the send
+    AddressHandle handle;
+    Nanoseconds found = 0;
+    std::uint64_t last_use = 0;
   };
   using WayKey = std::tuple<wire::session::Gid, std::uint16_t, std::uint8_t>;
 
@@ -90,7 +101,7 @@ class GroupQueue {
       : port_(std::move(port)), group_(group), hears_itself_(hears_itself) {}
   Status make();
   bool accept(const ibv_wc& completion, std::span<std::byte> buffer, GroupPacket& packet) noexcept;
-  bool post_send_locked(ibv_ah* way, std::uint32_t queue_pair, std::span<const std::byte> bytes) noexcept;
+  bool post_send_locked(const AddressHandle& way, std::uint32_t queue_pair, std::span<const std::byte> bytes) noexcept;
   void reap_locked() noexcept;
   void post_receives_locked(std::span<const std::uint32_t> slots) noexcept;
   void restart_locked() noexcept;
@@ -111,8 +122,10 @@ class GroupQueue {
   bool is_attached_ = false;
 
   std::mutex mutex_;
-  ibv_ah* group_way_ = nullptr;
+  AddressHandle group_way_;
   std::map<WayKey, Way> ways_;
+  std::uint64_t uses_ = 0;                    // of ways
+  std::array<AddressHandle, kSends> in_use_;  // by work requests that are under way
   std::uint64_t posted_ = 0;
   std::uint64_t completed_ = 0;
   std::array<std::uint32_t, kPostAfter> used_{};  // receive buffers to be posted again

@@ -64,9 +64,9 @@ void LateSender::serve() {
       lock.lock();
       continue;
     }
-    GroupQueue::Sending sending = job.queue->send_to(job.peer, job.bytes);
-    if (sending == GroupQueue::Sending::no_way && job.queue->find_way(job.peer).ok())
-      sending = job.queue->send_to(job.peer, job.bytes);
+    GroupQueue::Sending sending = job.queue->send_to(job.peer, job.bytes, monotonic_now());
+    if (sending == GroupQueue::Sending::no_way && job.queue->find_way(job.peer, monotonic_now()).ok())
+      sending = job.queue->send_to(job.peer, job.bytes, monotonic_now());
     lock.lock();
     if (sending == GroupQueue::Sending::sent) continue;
     ++failures_;

@@ -18,6 +18,7 @@ namespace ripc::verbs {
   X(query_device, ibv_query_device)                 \
   X(query_port, ibv_query_port)                     \
   X(query_gid, ibv_query_gid)                       \
+  X(query_pkey, ibv_query_pkey)                     \
   X(alloc_pd, ibv_alloc_pd)                         \
   X(dealloc_pd, ibv_dealloc_pd)                     \
   X(reg_mr, ibv_reg_mr)                             \
@@ -58,8 +59,10 @@ namespace ripc::verbs {
   X(leave_multicast, rdma_leave_multicast)             \
   X(get_cm_event, rdma_get_cm_event)                   \
   X(ack_cm_event, rdma_ack_cm_event)                   \
-  X(create_connected_qp, rdma_create_qp)               \
-  X(destroy_connected_qp, rdma_destroy_qp)
+  X(get_devices, rdma_get_devices)                     \
+  X(free_devices, rdma_free_devices)                   \
+  X(init_qp_attr, rdma_init_qp_attr)                   \
+  X(establish, rdma_establish)
 
 // Immutable; any thread. Stays loaded until the process ends: both libraries keep state of their own.
 struct Library {

@@ -25,6 +25,7 @@ namespace {
 constexpr Nanoseconds kFirstPause = 1'000'000'000;
 constexpr Nanoseconds kLongestPause = 64'000'000'000;
 constexpr std::size_t kReadyAtOnce = 16;
+constexpr const char* kNotJoined = "not joined yet";
 
 // The network interface that has the address; empty: none.
 std::string interface_of(const std::string& ip) {
@@ -78,13 +79,23 @@ Status MulticastNetwork::start() {
   }
   if (Status status = late_sender_.start(); !status.ok()) return status;
   choose_ports();
-  for (Membership& membership : memberships_) join(membership);
+  listen_to_devices();
+  listener_ = fabric_->listen([this] {
+    has_news_.store(true, std::memory_order_release);
+    signal_event(made_event_.get());
+  });
+  join_chosen();
+  packet_limit_ = kMostOfGroup;
+  for (const Membership& membership : memberships_)
+    packet_limit_ = std::min<std::size_t>(packet_limit_, membership.port.mtu);
   tell_members();
   set_timer(false);
   return {};
 }
 
 MulticastNetwork::~MulticastNetwork() {
+  if (listener_ != 0) fabric_->ignore(listener_);
+  for (const auto& [device, id] : listeners_) device->events.listen_no_more(id);
   late_sender_.stop();
   for (Membership& membership : memberships_) leave(membership);
   epoll_guard_.close(epoll_);
@@ -101,10 +112,12 @@ void MulticastNetwork::choose_ports() {
                  [&](const network::Endpoint& group) { return group.family() == family; });
   }
   std::vector<std::pair<const FabricPort*, std::string>> chosen;
-  for (const FabricPort& port : fabric_->ports()) {
+  const std::vector<FabricPort> ports = fabric_->ports();
+  for (const FabricPort& port : ports) {
     const std::string interface = interface_of(port.ip);
     if (!options_.interfaces.empty() && !contains(options_.interfaces, interface)) continue;
     if (port.mtu == 0) {
+      const std::lock_guard lock(mutex_);
       if (no_port_.find(port.device->name) == std::string::npos)
         no_port_ += (no_port_.empty() ? "" : ", ") + port.device->name + " has no datagrams";
       continue;
@@ -122,18 +135,70 @@ void MulticastNetwork::choose_ports() {
       same->first = &port;
     }
   }
-  packet_limit_ = kMostOfGroup;
+  const std::lock_guard lock(mutex_);
   for (const auto& [port, interface] : chosen) {
-    packet_limit_ = std::min<std::size_t>(packet_limit_, port->mtu);
+    const std::string name = port->device->name + ":" + std::to_string(port->number) + " (" + interface + ")";
+    const bool is_known = std::any_of(
+        memberships_.begin(), memberships_.end(),
+        [&, &device = port->device](const auto& one) { return one.port.device == device && one.name == name; });
+    if (is_known) continue;
     for (const network::Endpoint& group : groups)
-      memberships_.push_back({.port = *port,
-                              .group = group,
-                              .name = port->device->name + ":" + std::to_string(port->number) + " (" + interface + ")",
-                              .id = {},
-                              .queue = {},
-                              .obstacle = "joining"});
+      place_for_one() = {.port = *port, .group = group, .name = name, .id = {}, .queue = {}, .obstacle = kNotJoined};
   }
   if (chosen.empty() && no_port_.empty()) no_port_ = "no device has one of these interfaces";
+}
+
+// Places stay what they are, because what is under way knows them by their numbers.
+MulticastNetwork::Membership& MulticastNetwork::place_for_one() {
+  const auto free = std::find_if(memberships_.begin(), memberships_.end(),
+                                 [](const Membership& one) { return one.port.device == nullptr; });
+  return free == memberships_.end() ? memberships_.emplace_back() : *free;
+}
+
+// Who reads the events of the devices is the responder.
+void MulticastNetwork::listen_to_devices() {
+  for (const Membership& membership : memberships_) {
+    const DevicePointer& device = membership.port.device;
+    if (!device ||
+        std::any_of(listeners_.begin(), listeners_.end(), [&](const auto& known) { return known.first == device; }))
+      continue;
+    listeners_.emplace_back(device, device->events.listen([this](Reaction reaction, std::uint8_t) {
+      if (reaction != Reaction::lose_queue) return;
+      has_news_.store(true, std::memory_order_release);
+      signal_event(made_event_.get());
+    }));
+  }
+}
+
+// Queues that have stopped are made anew, devices that were taken away are let go, and those that have come are joined.
+void MulticastNetwork::look_at_devices() {
+  const std::vector<DevicePointer> present = fabric_->devices();
+  std::erase_if(listeners_, [&](const auto& known) {
+    if (contains(present, known.first)) return false;
+    known.first->events.listen_no_more(known.second);
+    return true;
+  });
+  for (Membership& membership : memberships_) {
+    if (!membership.port.device) continue;
+    if (!contains(present, membership.port.device)) {
+      leave(membership);
+      const std::lock_guard lock(mutex_);
+      membership.port.device.reset();
+      membership.retry_at = 0;
+      membership.obstacle = "the device was removed";
+    } else if (membership.queue && membership.queue->is_broken()) {
+      retry_later(membership, "one of its queues has stopped with an error: see dmesg");
+    }
+  }
+  choose_ports();
+  listen_to_devices();
+  join_chosen();
+}
+
+void MulticastNetwork::join_chosen() {
+  for (Membership& membership : memberships_) {
+    if (membership.obstacle == kNotJoined) join(membership);
+  }
 }
 
 // ---- Joining -------------------------------------------------------------------------------------------------
@@ -155,7 +220,7 @@ void MulticastNetwork::join(Membership& membership) {
   membership.id = std::make_shared<const Id>(channel_, raw);
   if (library.bind_addr(raw, const_cast<sockaddr*>(own.address())) != 0)
     return retry_later(membership, std::string("rdma_bind_addr: ") + std::strerror(errno));
-  if (raw->verbs != membership.port.device->context)
+  if (!membership.port.device->is_of(*raw))
     return retry_later(membership, membership.port.ip + " leads to another device now");
   if (library.join_multicast(raw, const_cast<sockaddr*>(membership.group.address()), nullptr) != 0)
     return retry_later(membership, std::string("rdma_join_multicast: ") + std::strerror(errno));
@@ -322,7 +387,7 @@ spi::SentPackets MulticastNetwork::send_to(const spi::PeerAddress& to, std::span
   const auto found = std::find_if(current->begin(), current->end(),
                                   [&](const Member& member) { return member.number == peer.member; });
   if (found == current->end() || !found->queue) return {0, 0, 1};
-  GroupQueue::Sending sending = found->queue->send_to(peer.peer, bytes);
+  GroupQueue::Sending sending = found->queue->send_to(peer.peer, bytes, monotonic_now());
   try {
     if (sending == GroupQueue::Sending::no_way && late_sender_.send(found->queue, peer.peer, bytes))
       sending = GroupQueue::Sending::sent;
@@ -357,6 +422,7 @@ void MulticastNetwork::handle_ready(int fd) {
     set_timer(false);
   } else if (fd == made_event_.get()) {
     clear_event(fd);
+    if (has_news_.exchange(false, std::memory_order_acquire)) look_at_devices();
     adopt_made();
     set_timer(false);
   } else if (fd == channel_->get()->fd) {
@@ -398,11 +464,11 @@ std::string MulticastNetwork::text() const {
         elsewhere += (elsewhere.empty() ? "" : ", ") + membership.name + ": " + membership.obstacle;
       }
     }
+    if (elsewhere.empty() && there.empty()) elsewhere = no_port_;
   }
   std::string text = "the fabric";
   for (const std::string& group : groups) text += (&group == groups.data() ? ", " : " and ") + group;
   text += " on " + (there.empty() ? "no port" : there);
-  if (elsewhere.empty() && there.empty()) elsewhere = no_port_;
   return elsewhere.empty() ? text : text + " (" + elsewhere + ")";
 }
 

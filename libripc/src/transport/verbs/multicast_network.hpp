@@ -4,6 +4,7 @@
 // single context goes to the queue pair that its packet came from.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -58,7 +59,7 @@ class MulticastNetwork final : public spi::MulticastNetwork {
  private:
   // One port in one group, or on the way there.
   struct Membership {
-    FabricPort port;
+    FabricPort port;  // without a device: this place is free
     network::Endpoint group;
     std::string name;                   // the port and its network interface, for people
     IdPointer id;                       // null: not joined, nor asked for
@@ -88,6 +89,10 @@ class MulticastNetwork final : public spi::MulticastNetwork {
       : fabric_(std::move(fabric)), options_(std::move(options)) {}
   Status start();
   void choose_ports();
+  void listen_to_devices();
+  Membership& place_for_one();
+  void join_chosen();
+  void look_at_devices();
   void join(Membership& membership);
   void leave(Membership& membership) noexcept;
   void retry_later(Membership& membership, std::string why);
@@ -114,8 +119,11 @@ class MulticastNetwork final : public spi::MulticastNetwork {
   ForkGuard timer_guard_;
   ForkGuard made_guard_;
   std::shared_ptr<EventChannel> channel_;
-  bool has_joined_ = false;  // and has not told yet
+  std::atomic<bool> has_news_{false};  // of the devices
+  bool has_joined_ = false;            // and has not told yet
   LateSender late_sender_;
+  Fabric::ListenerId listener_ = 0;
+  std::vector<std::pair<DevicePointer, AsyncEvents::ListenerId>> listeners_;  // of the devices
 
   // The receiving thread's; what others may see is changed with the lock.
   std::vector<Membership> memberships_;

@@ -31,13 +31,16 @@ std::unique_ptr<network::UdpPort> VerbsTransport::make_port(const spi::PortOptio
 }
 
 Result<VerbsTransport::Senders> VerbsTransport::senders_of(const std::string& ip) {
-  const FabricPort* const port = fabric_->port_of(ip);
-  if (port == nullptr || port->mtu == 0) return Senders();
+  // With the lock, so that none is made for a device whose senders have been dropped.
   const std::lock_guard lock(senders_mutex_);
+  const std::optional<FabricPort> port = fabric_->port_of(ip);
+  if (!port || port->mtu == 0) return Senders();
   for (const Senders& senders : senders_) {
     if (senders.datagrams->port().ip == ip) return senders;
   }
-  Result<std::shared_ptr<DatagramSender>> made = DatagramSender::create(*port, registrar_of(ip), loop());
+  const std::shared_ptr<Registrar> registrar = registrar_of(ip);
+  if (!registrar) return RIPC_PEER_DEAD;  // the device comes or goes just now
+  Result<std::shared_ptr<DatagramSender>> made = DatagramSender::create(*port, registrar, loop());
   if (!made.ok()) return made.status();
   senders_.push_back({*made, multicast_groups_ ? make_group_sender(*made) : nullptr});
   return senders_.back();
@@ -55,8 +58,16 @@ DatagramCounters VerbsTransport::datagram_counters() {
     sum.copied += one.copied;
     sum.gathered += one.gathered;
     sum.restarts += one.restarts;
+    sum.strange += one.strange;
   }
   return sum;
+}
+
+std::vector<DatagramAddress> VerbsTransport::datagram_addresses() {
+  const std::lock_guard lock(senders_mutex_);
+  std::vector<DatagramAddress> addresses;
+  for (const auto& sender : senders_) addresses.push_back(sender.datagrams->address());
+  return addresses;
 }
 
 std::vector<ibv_qp*> VerbsTransport::datagram_pairs() {
@@ -213,8 +224,8 @@ std::shared_ptr<GroupSender> VerbsTransport::make_group_sender(const std::shared
 void VerbsTransport::asked_to_hear(network::UdpPort& port, const std::shared_ptr<network::LinkSource>& source,
                                    const wire::session::Hear& frame) {
   const auto datagrams = std::dynamic_pointer_cast<DatagramSource>(source);
-  const FabricPort* const leaves_by = fabric_->port_of(source->session()->local.ip());
-  if (!datagrams || !memberships_ || leaves_by == nullptr) return;
+  const std::optional<FabricPort> leaves_by = fabric_->port_of(source->session()->local.ip());
+  if (!datagrams || !memberships_ || !leaves_by) return;
   if (MembershipPointer membership = memberships_->join(*leaves_by, frame.group))
     static_cast<VerbsPort&>(port).hear(datagrams, frame.token, std::move(membership));
 }

@@ -32,7 +32,7 @@ VerbsPort::~VerbsPort() {
 Result<VerbsPort::Receiver*> VerbsPort::receiver_for(const FabricPort& port,
                                                      const std::shared_ptr<Registrar>& registrar) {
   for (const auto& known : receivers_) {
-    if (known->port.device == port.device && known->port.number == port.number &&
+    if (!known->is_given_up && known->port.device == port.device && known->port.number == port.number &&
         known->port.gid_index == port.gid_index)
       return known.get();
   }
@@ -134,11 +134,37 @@ Result<VerbsPort::Accepted> VerbsPort::accept(network::LinkSource::Parts parts, 
   return accepted;
 }
 
+std::vector<std::string> VerbsPort::give_up(const Device& device, bool only_broken) {
+  std::vector<std::string> ips;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& receiver : receivers_) {
+      if (receiver->is_given_up || receiver->port.device.get() != &device) continue;
+      if (only_broken && !receiver->is_broken()) continue;
+      receiver->is_given_up = true;
+      ips.push_back(receiver->port.ip);
+    }
+  }
+  if (!ips.empty()) nudge();
+  return ips;
+}
+
+void VerbsPort::drop_given_up_locked() noexcept {
+  std::erase_if(receivers_, [this](const auto& receiver) {
+    const bool has_sources =
+        std::any_of(at_.begin(), at_.end(), [&](const auto& entry) { return entry.second.first == receiver.get(); });
+    if (!receiver->is_given_up || has_sources) return false;
+    events_.remove(receiver->own.queue->fd());
+    return true;
+  });
+}
+
 // ---- Receiving -----------------------------------------------------------------------------------------------
 
 void VerbsPort::refresh() noexcept {
   const std::lock_guard lock(mutex_);
   seen_version_ = version_.load(std::memory_order_relaxed);
+  drop_given_up_locked();
   by_token_.clear();
   dying_.clear();
   polled_receivers_.clear();
@@ -185,7 +211,11 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
   if (receiver.next == receiver.count) {
     receiver.next = 0;
     receiver.count = receiver.own.queue->take(receiver.batch);
-    if (receiver.count == 0) return 0;
+    if (receiver.count == 0) {
+      if (receiver.take_stopped()) [[unlikely]]
+        restart(receiver);
+      return 0;
+    }
   }
   DatagramSource* last = nullptr;
   for (; receiver.next != receiver.count && taken < budget; ++receiver.next) {
@@ -288,6 +318,13 @@ std::vector<ibv_qp*> VerbsPort::pairs() {
     if (receiver->groups.queue) pairs.push_back(receiver->groups.queue->pair());
   }
   return pairs;
+}
+
+std::vector<DatagramAddress> VerbsPort::addresses() {
+  const std::lock_guard lock(mutex_);
+  std::vector<DatagramAddress> addresses;
+  for (const auto& receiver : receivers_) addresses.push_back(receiver->own.queue->address(receiver->port));
+  return addresses;
 }
 
 // A sender whose packets wait gets no room for more.

@@ -49,8 +49,12 @@ class VerbsPort final : public network::UdpPort {
   void hear_no_more(const network::LinkSource& source, std::uint64_t token) noexcept;
   // Groups have been joined.
   void attach_joined();
-  // The queue pairs for datagrams; for tests.
+  // Uses no queues any more that are on this device and broken, or on it at all, and makes others for the links that
+  // are opened from now on. The links that used them are to be ended. The addresses that these came to.
+  std::vector<std::string> give_up(const Device& device, bool only_broken);
+  // The queue pairs for datagrams, and where those are that links are for; for tests.
   std::vector<ibv_qp*> pairs();
+  std::vector<DatagramAddress> addresses();
 
  private:
   static constexpr std::size_t kBatch = 16;
@@ -97,6 +101,13 @@ class VerbsPort final : public network::UdpPort {
   };
   // One port of a device.
   struct Receiver {
+    // Of the queues, one that is there.
+    bool is_broken() const noexcept { return own.queue->is_broken() || (groups.queue && groups.queue->is_broken()); }
+    bool take_stopped() noexcept {
+      const bool own_stopped = own.queue->take_stopped();
+      return (groups.queue && groups.queue->take_stopped()) || own_stopped;
+    }
+
     FabricPort port;
     std::shared_ptr<Registrar> registrar;
     std::uint32_t depth = 0;  // of the completion queue
@@ -106,6 +117,7 @@ class VerbsPort final : public network::UdpPort {
     // Under mutex_.
     std::uint32_t groups_key = 0;
     std::vector<std::unique_ptr<Attachment>> attachments;
+    bool is_given_up = false;  // goes with the last of its sources
     // The receiver's.
     std::array<ibv_wc, kBatch> batch{};
     std::size_t next = 0, count = 0;
@@ -135,12 +147,14 @@ class VerbsPort final : public network::UdpPort {
   static void post_used(Receiver& receiver, bool all) noexcept;
   const Sender* sender_of(const Slot& slot, const ibv_wc& completion, spi::Bytes datagram) noexcept;
   void attach_joined_locked();
+  void follow_locked(const Hearing& hearing);
   bool attach_locked(Hearing& hearing);
   static Status open_groups(Receiver& receiver, std::uint32_t key);
   bool hears_locked(const network::LinkSource& source) const noexcept;
   std::vector<HearingPointer> forget_locked(const std::function<bool(const Hearing&)>& goes);
   std::uint32_t budget_locked(const Receiver& receiver) const noexcept;
   void refresh() noexcept;
+  void drop_given_up_locked() noexcept;
   std::size_t poll_receiver(Receiver& receiver, spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
   std::size_t poll_backlogs(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
   void settle(DatagramSource* source) noexcept;

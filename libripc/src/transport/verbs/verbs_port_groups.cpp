@@ -44,8 +44,24 @@ void VerbsPort::attach_joined() {
   attach_joined_locked();
 }
 
+// A subnet manager that was told again who is in the group may have given it another number.
+void VerbsPort::follow_locked(const Hearing& hearing) {
+  const std::shared_ptr<const JoinedGroup> joined = hearing.membership->joined();
+  const auto at = at_.find(hearing.source.get());
+  if (!joined || at == at_.end()) return;
+  const ibv_gid& gid = joined->way.grh.dgid;
+  const std::uint16_t lid = joined->way.dlid;
+  for (auto& attachment : at->second.first->attachments) {
+    if (!is_same(attachment->gid, gid) || attachment->lid == lid) continue;
+    const Library& library = attachment->library;
+    ibv_qp* const pair = attachment->pair;
+    if (library.attach_mcast(pair, &gid, lid) == 0) attachment = std::make_unique<Attachment>(library, pair, gid, lid);
+  }
+}
+
 void VerbsPort::attach_joined_locked() {
   for (const HearingPointer& hearing : hearings_) {
+    if (hearing->is_attached) follow_locked(*hearing);
     if (hearing->is_attached || hearing->is_over || !hearing->membership->joined()) continue;
     hearing->is_attached = attach_locked(*hearing);
     hearing->is_over = !hearing->is_attached;

@@ -85,7 +85,15 @@ Status VerbsTransport::start(spi::Host& host, EventLoop& loop) {
     if (!memberships.ok()) return memberships.status();
     memberships_ = std::move(*memberships);
   }
-  ports_.start(loop, [this](const std::vector<std::string>& changed, bool up) { ports_changed(changed, up); });
+  ports_.start(loop,
+               {.changed = [this](const std::vector<std::string>& changed, bool up) { ports_changed(changed, up); },
+                .queue_lost = [this](const DevicePointer& device) { queue_lost(device); },
+                .gone = [this](const DevicePointer& device) { device_gone(device); },
+                .come = [this] { ports_come(); },
+                .join_again =
+                    [this](const DevicePointer& device, std::uint8_t port) {
+                      if (memberships_) memberships_->join_again(*device, port);
+                    }});
   return SessionTransport::start(host, loop);
 }
 
@@ -101,6 +109,7 @@ void VerbsTransport::stop() noexcept {
 }
 
 void VerbsTransport::arena_gone(std::uint32_t arena) noexcept {
+  const std::lock_guard lock(registrars_mutex_);
   for (const auto& registrar : registrars_) registrar->arena_gone(arena);
 }
 
@@ -126,9 +135,65 @@ void VerbsTransport::ports_changed(const std::vector<std::string>& ips, bool up)
   if (!up) lose_sessions_at(ips, Status(RIPC_PEER_DEAD, "The port of the RDMA device is down: check the cable."));
 }
 
+// Of those for datagrams; a connection ends by itself. Their numbers are what peers know: what used them begins anew.
+void VerbsTransport::queue_lost(const DevicePointer& device) {
+  std::vector<std::string> ips;
+  {
+    const std::lock_guard lock(senders_mutex_);
+    std::erase_if(senders_, [&](const Senders& senders) {
+      const bool is_lost = senders.datagrams->port().device == device && senders.datagrams->is_broken();
+      if (is_lost) ips.push_back(senders.datagrams->port().ip);
+      return is_lost;
+    });
+  }
+  for_each_port([&](network::UdpPort& port) {
+    for (std::string& ip : static_cast<VerbsPort&>(port).give_up(*device, true)) ips.push_back(std::move(ip));
+  });
+  if (!ips.empty())
+    lose_sessions_at(ips, Status(RIPC_PEER_DEAD, "A queue of the RDMA device " + device->name +
+                                                     " has stopped with an error: it is made anew. See dmesg."));
+}
+
+// Its sessions have ended. Who still has something of it lets go when it notices that.
+void VerbsTransport::device_gone(const DevicePointer& device) {
+  manager_->forget(*device);
+  if (memberships_) memberships_->forget(*device);
+  {
+    const std::lock_guard lock(senders_mutex_);
+    std::erase_if(senders_, [&](const Senders& senders) { return senders.datagrams->port().device == device; });
+  }
+  for_each_port([&](network::UdpPort& port) { (void)static_cast<VerbsPort&>(port).give_up(*device, false); });
+  {
+    const std::lock_guard lock(registrars_mutex_);
+    std::erase_if(registrars_, [&](const auto& registrar) { return registrar->device() == device; });
+  }
+  {
+    const std::lock_guard lock(peers_mutex_);
+    std::erase_if(peers_, [&](const auto& entry) { return entry.second->bulk->registrar()->device() == device; });
+  }
+  (void)cache_->drop_idle();
+}
+
+void VerbsTransport::ports_come() {
+  for (const FabricPort& port : fabric_->ports()) {
+    {
+      const std::lock_guard lock(registrars_mutex_);
+      if (std::none_of(registrars_.begin(), registrars_.end(),
+                       [&](const auto& registrar) { return registrar->device() == port.device; }))
+        registrars_.push_back(std::make_shared<Registrar>(port.device, pool_, cache_));
+    }
+    // Where it cannot be listened, peers that want to connect are connected to.
+    network::Endpoint address;
+    if (network::Endpoint::parse(port.ip, 0, address) && manager_->port_at(address) == 0)
+      (void)manager_->listen(port.ip);
+  }
+  own_ips_changed();
+}
+
 std::shared_ptr<Registrar> VerbsTransport::registrar_of(const std::string& ip) const {
-  const FabricPort* const port = fabric_->port_of(ip);
-  if (port == nullptr) return nullptr;
+  const std::optional<FabricPort> port = fabric_->port_of(ip);
+  if (!port) return nullptr;
+  const std::lock_guard lock(registrars_mutex_);
   const auto found = std::find_if(registrars_.begin(), registrars_.end(),
                                   [&](const auto& registrar) { return registrar->device() == port->device; });
   return found == registrars_.end() ? nullptr : *found;
@@ -138,8 +203,8 @@ std::shared_ptr<Registrar> VerbsTransport::registrar_of(const std::string& ip) c
 
 Result<std::shared_ptr<network::Bulk>> VerbsTransport::make_bulk(const SessionPointer& session,
                                                                  network::BulkHooks hooks) {
-  const FabricPort* const port = fabric_->port_of(session->local.ip());
-  if (port == nullptr)
+  const std::optional<FabricPort> port = fabric_->port_of(session->local.ip());
+  if (!port)
     return Status(RIPC_PEER_DEAD, "The way to " + session->remote.ip() + " leaves by " + session->local.ip() +
                                       ", which belongs to no RDMA device: check the routes (`ip route get`).");
   if (!ports_.is_up(*port))
@@ -276,21 +341,29 @@ Status VerbsTransport::avoided(const network::Session& session) {
   return found == avoided_.end() ? Status() : found->reason;
 }
 
-Status VerbsTransport::prepare(const SessionPointer& session, const Peer& peer, Making& making, const IdPointer& id) {
-  if (id->get()->verbs != peer.bulk->registrar()->device()->context)
+Result<ibv_qp*> VerbsTransport::prepare(const SessionPointer& session, const Peer& peer, Making& making,
+                                        const IdPointer& id) {
+  if (!peer.bulk->registrar()->device()->is_of(*id->get()))
     return Status(RIPC_PEER_DEAD, "The way to " + session->remote.ip() + " has changed to another RDMA device.");
   Result<std::shared_ptr<Connection>> made = Connection::create(peer.bulk->registrar(), id, loop(), peer.bulk->tally());
   if (!made.ok()) return made.status();
   making.connection = std::move(*made);
-  return {};
+  return making.connection->pair();
 }
 
 Result<ConnectionManager::Welcome> VerbsTransport::requested(const IdPointer& id, const PrivateData& words) {
   Introduction introduction;
-  if (!parse(words, introduction)) return RIPC_VERSION_MISMATCH;
+  if (!parse(words, introduction)) {
+    authenticator().count_refused();
+    return RIPC_VERSION_MISMATCH;
+  }
   const SessionPointer session = session_named(introduction.session);
   const std::shared_ptr<Peer> peer = session ? peer_of(session) : nullptr;
-  if (!peer || !id->remote().same_ip(session->remote) || introduction.number <= peer->number) return RIPC_REFUSED;
+  if (!peer || !id->remote().same_ip(session->remote)) {
+    authenticator().count_refused();
+    return RIPC_REFUSED;
+  }
+  if (introduction.number <= peer->number) return RIPC_REFUSED;  // the older one of two attempts
   const ClusterKeys* const keys = options().keys.get();
   if (!is_proven(keys, Side::dialing, peer->nonce, introduction)) {
     authenticator().count_refused();

@@ -50,8 +50,11 @@ class VerbsTransport final : public network::SessionTransport {
   std::size_t connection_count() const;
   // Any. What was sent as datagrams so far, credit included; for tests.
   DatagramCounters datagram_counters();
-  // Any. The queue pairs that send datagrams; for tests.
+  // Any. The queue pairs that send datagrams, and where they are; for tests.
   std::vector<ibv_qp*> datagram_pairs();
+  std::vector<DatagramAddress> datagram_addresses();
+  // Any. Where RDMA connections to this address of this machine are accepted; 0: nowhere. For tests.
+  std::uint16_t connection_port(const network::Endpoint& address) const { return manager_->port_at(address); }
   // Any. What became of registrations of the application's memory; for tests.
   RegistrationCache::Counters cache_counters() const { return cache_->counters(); }
   // Any. The bulk sides of all sessions so far; for tests.
@@ -109,10 +112,14 @@ class VerbsTransport final : public network::SessionTransport {
 
   Result<ConnectionManager::Welcome> requested(const IdPointer& id, const PrivateData& words);
   void dial(const network::SessionPointer& session, const std::shared_ptr<Peer>& peer);
-  Status prepare(const network::SessionPointer& session, const Peer& peer, Making& making, const IdPointer& id);
+  Result<ibv_qp*> prepare(const network::SessionPointer& session, const Peer& peer, Making& making,
+                          const IdPointer& id);
   void made(const Peer& peer, Making& making, bool dialed);
   void limit_connections(const Connection* newest = nullptr);
   void ports_changed(const std::vector<std::string>& ips, bool up);
+  void queue_lost(const DevicePointer& device);
+  void device_gone(const DevicePointer& device);
+  void ports_come();
   void groups_joined();
   Result<AddressHandle> way_to(const network::SessionPointer& session, DatagramSender& sender,
                                const wire::session::Gid& gid, std::uint32_t lid);
@@ -137,8 +144,9 @@ class VerbsTransport final : public network::SessionTransport {
   PortWatch ports_;
   memory::Pool& pool_;
   const std::shared_ptr<RegistrationCache> cache_;
-  EventLoop* cache_loop_ = nullptr;                     // where it waits for changes
-  std::vector<std::shared_ptr<Registrar>> registrars_;  // one for each device
+  EventLoop* cache_loop_ = nullptr;  // where it waits for changes
+  mutable std::mutex registrars_mutex_;
+  std::vector<std::shared_ptr<Registrar>> registrars_;  // one for each device; under the mutex
   std::unique_ptr<ConnectionManager> manager_;
   // The responder's: when it looks whether one of too many connections has become idle.
   EventLoop::TimerId limit_timer_ = 0;

@@ -118,11 +118,11 @@ class ConnectedEnds : public testing::Test {
         registrar ? std::move(registrar) : std::make_shared<Registrar>(device_ ? device_ : port.device, pool_, cache_);
     network::Endpoint here;
     ASSERT_TRUE(network::Endpoint::parse(port.ip, 0, here));
-    const auto make = [this](std::shared_ptr<Connection>& end, const IdPointer& id) -> Status {
+    const auto make = [this](std::shared_ptr<Connection>& end, const IdPointer& id) -> Result<ibv_qp*> {
       Result<std::shared_ptr<Connection>> made = Connection::create(registrar_, id, *loop_, tally_, most_inline_);
       if (!made.ok()) return made.status();
       end = *made;
-      return {};
+      return end->pair();
     };
     const auto established = [this](const std::function<Status()>& start) -> Status {
       Status status = start();

@@ -19,7 +19,7 @@ class HalfMade : public ConnectedEnds {
         .words = {},
         .read_depth = 1,
         .from = this,
-        .hooks = {.prepare = [this, made](const IdPointer& id) -> Status {
+        .hooks = {.prepare = [this, made](const IdPointer& id) -> Result<ibv_qp*> {
                     Result<std::shared_ptr<Connection>> connection = Connection::create(registrar_, id, *loop_, tally_);
                     if (!connection.ok()) return connection.status();
                     *made = std::move(*connection);
@@ -27,7 +27,7 @@ class HalfMade : public ConnectedEnds {
                     ++prepared_;
                     most_ = std::max(most_, ++alive_);
                     changed_.notify_all();
-                    return {};
+                    return (*made)->pair();
                   },
                   .accepted = [](const IdPointer&, const PrivateData&) { return Status(RIPC_REFUSED); },
                   .ended =
@@ -61,7 +61,7 @@ class Silent {
                                 connection_ =
                                     Connection::create(registrar, id, *loop_, std::make_shared<Tally>()).value();
                                 stop();
-                                return Status();
+                                return Result<ibv_qp*>(connection_->pair());
                               },
                           .accepted = [](const IdPointer&, const PrivateData&) { return Status(); },
                           .ended = [stop](Status) { stop(); }});

@@ -37,13 +37,16 @@ union ibv_gid address_of(const std::string& ip) {
 // Says of its ports that datagrams for them go to this address.
 class Liar {
  public:
-  Liar(const Fabric& fabric, const std::string& ip) : fabric_(std::make_shared<Fabric>(fabric)), node(fabric_) {
+  Liar(const Fabric& fabric, const std::string& ip)
+      : fabric_(std::make_shared<const Fabric>(fabric.library(), fabric.ports())), node(fabric_) {
     // Not before it has compared them with the device's.
-    for (const FabricPort& port : fabric_->ports()) const_cast<FabricPort&>(port).gid = address_of(ip);
+    std::vector<FabricPort> ports = fabric_->ports();
+    for (FabricPort& port : ports) port.gid = address_of(ip);
+    fabric_->set_ports(std::move(ports));
   }
 
  private:
-  std::shared_ptr<Fabric> fabric_;
+  std::shared_ptr<const Fabric> fabric_;
 
  public:
   Node node;
@@ -112,7 +115,7 @@ TEST_F(Ways, AllLinksOfASessionShareOneWayThatEndsWithIt) {
 
 TEST_F(Ways, AWayToAGroupThatIsUsedNoMoreEnds) {
   const std::unique_ptr<EventLoop> loop = EventLoop::create().value();
-  const FabricPort& port = fabric_->ports().front();
+  const FabricPort port = fabric_->ports().front();
   memory::Pool pool(std::uint64_t{64} << 20);
   const auto registrar =
       std::make_shared<Registrar>(port.device, pool, std::make_shared<RegistrationCache>(RegistrationCache::Limits()));

@@ -6,6 +6,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -90,8 +91,8 @@ class FabricMulticast : public testing::Test {
     if (!fabric.ok()) GTEST_SKIP() << fabric.status().text();
     fabric_ = *fabric;
     const auto has_datagrams = [](const FabricPort& port) { return port.mtu != 0; };
-    if (std::none_of(fabric_->ports().begin(), fabric_->ports().end(), has_datagrams))
-      GTEST_SKIP() << "no device has datagrams";
+    const std::vector<FabricPort> ports = fabric_->ports();
+    if (std::none_of(ports.begin(), ports.end(), has_datagrams)) GTEST_SKIP() << "no device has datagrams";
     options_ = options(26673);
   }
   static MulticastNetworkOptions options(std::uint16_t port) {
@@ -99,6 +100,18 @@ class FabricMulticast : public testing::Test {
     options.groups.resize(1);
     EXPECT_TRUE(network::Endpoint::parse("239.255.82.73", port, options.groups.front()));
     return options;
+  }
+
+  // As librdmacm would tell it.
+  static JoinedGroup group_on(const FabricPort& port) {
+    JoinedGroup group{.queue_pair = 0xffffff, .queue_key = 0x01234567};
+    group.way.port_num = port.number;
+    group.way.is_global = 1;
+    group.way.grh.sgid_index = port.gid_index;
+    network::Endpoint address;
+    EXPECT_TRUE(network::Endpoint::parse("239.255.82.74", 1, address));
+    group.way.grh.dgid = gid_of(address);
+    return group;
   }
 
   std::shared_ptr<const Fabric> fabric_;
@@ -206,6 +219,34 @@ TEST_F(FabricMulticast, ItGivesEverythingBack) {
   // More than the queue pairs that a group takes: those of before have left.
   for (int round = 0; round < 100; ++round) ASSERT_NO_FATAL_FAILURE(use());
   EXPECT_EQ(open_descriptors(), before);
+}
+
+// The address may have moved to another machine meanwhile.
+TEST_F(FabricMulticast, AWayIsKeptForAWhileAndOnlySoMany) {
+  const std::vector<FabricPort> ports = fabric_->ports();
+  const auto port = std::find_if(ports.begin(), ports.end(), [](const FabricPort& one) { return one.mtu != 0; });
+  const Result<std::shared_ptr<GroupQueue>> queue = GroupQueue::create(*port, group_on(*port), false);
+  ASSERT_TRUE(queue.ok()) << queue.status().text();
+  GroupPeer peer{.queue_pair = 0xffffff};
+  std::memcpy(peer.gid.data(), port->gid.raw, peer.gid.size());
+  const std::string text = "for nobody";
+  constexpr Nanoseconds kNow = 1'000'000'000'000;
+  EXPECT_EQ((*queue)->send_to(peer, bytes_of(text), kNow), GroupQueue::Sending::no_way);
+  ASSERT_TRUE((*queue)->find_way(peer, kNow).ok());
+  EXPECT_EQ((*queue)->send_to(peer, bytes_of(text), kNow + GroupQueue::kWayAge - 1), GroupQueue::Sending::sent);
+  EXPECT_EQ((*queue)->send_to(peer, bytes_of(text), kNow + GroupQueue::kWayAge), GroupQueue::Sending::no_way);
+  ASSERT_TRUE((*queue)->find_way(peer, kNow + GroupQueue::kWayAge).ok());
+  EXPECT_EQ((*queue)->ways(), 1U) << "it takes the place of the former one";
+  EXPECT_EQ((*queue)->send_to(peer, bytes_of(text), kNow + GroupQueue::kWayAge), GroupQueue::Sending::sent);
+
+  // On Ethernet a LID means nothing to the device.
+  for (std::size_t count = 0; count < 2 * GroupQueue::kMostWays; ++count) {
+    GroupPeer another = peer;
+    another.lid = static_cast<std::uint16_t>(count + 1);
+    ASSERT_TRUE((*queue)->find_way(another, kNow).ok());
+  }
+  EXPECT_EQ((*queue)->ways(), GroupQueue::kMostWays);
+  EXPECT_EQ((*queue)->send_to(peer, bytes_of(text), kNow + GroupQueue::kWayAge), GroupQueue::Sending::no_way);
 }
 
 TEST_F(FabricMulticast, AnInterfaceThatNoDeviceHasGivesNoPortAndTheReason) {

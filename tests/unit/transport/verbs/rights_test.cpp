@@ -99,7 +99,7 @@ TEST_F(Rights, ReachNoFurtherThanTheirRangeAndTheirDirection) {
 
 // What a naive cache would do, for comparison: the device keeps to the pages that were registered.
 TEST_F(Rights, ARegistrationThatOutlivesItsMappingShowsTheOldBytes) {
-  const FabricPort& port = fabric_->ports().front();
+  const FabricPort port = fabric_->ports().front();
   connect(port);
   if (HasFatalFailure()) return;
   const auto map = [](void* at) {

@@ -80,7 +80,7 @@ class Transfers : public Nodes {
     EXPECT_TRUE(channel_->alive());
   }
   RdmaBulk& bulk_of(Node& node) { return *node.transport().bulks().front(); }
-  ibv_qp* pair_of(Node& node) { return bulk_of(node).connection()->id()->get()->qp; }
+  ibv_qp* pair_of(Node& node) { return bulk_of(node).connection()->pair(); }
 };
 
 // Whoever notices it.

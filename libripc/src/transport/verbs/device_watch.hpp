@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tells which RDMA devices come and go, as the kernel tells everybody: a driver that cannot part with a device under
+// its users says nothing to them, and waits.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/event_loop.hpp"
+#include "base/fork_guard.hpp"
+#include "base/status.hpp"
+#include "base/unique_fd.hpp"
+
+namespace ripc::verbs {
+
+// A device for programs, by the name that ibv_device has for it, such as "uverbs0".
+struct DeviceNews {
+  bool has_come = false;  // else it is going
+  std::string name;
+};
+// What is in a message of the kernel's (a kobject's uevent); an empty name: something else.
+DeviceNews parse_device_news(std::string_view message);
+
+// Responder only, but for the creation.
+class DeviceWatch {
+ public:
+  // `told` is called from the loop. RIPC_NO_DESCRIPTORS, RIPC_SYSTEM: nothing is heard here.
+  static Result<std::unique_ptr<DeviceWatch>> start(EventLoop& loop, std::function<void(const DeviceNews&)> told);
+  ~DeviceWatch();
+  DeviceWatch(const DeviceWatch&) = delete;
+  DeviceWatch& operator=(const DeviceWatch&) = delete;
+
+ private:
+  DeviceWatch(EventLoop& loop, std::function<void(const DeviceNews&)> told) : loop_(loop), told_(std::move(told)) {}
+  void read();
+
+  EventLoop& loop_;
+  const std::function<void(const DeviceNews&)> told_;
+  UniqueFd socket_;
+  ForkGuard guard_;
+};
+
+}  // namespace ripc::verbs

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// An application that forks while a device reads and writes its memory: the pages stay those of the parent, whatever
+// the child does with its own.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "nodes.hpp"
+#include "support/waiting.hpp"
+
+namespace ripc::verbs {
+namespace {
+
+constexpr std::size_t kSize = std::size_t{16} << 20;
+
+class Forked : public Nodes {
+ protected:
+  // A process that does this and ends.
+  static pid_t start(const std::function<void()>& work) {
+    std::fflush(nullptr);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);
+      work();
+      ::_exit(0);
+    }
+    return child;
+  }
+  static void await(pid_t child) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }
+  // Reads an item of the client's into a window of the server's; `meanwhile` runs when some of it is there.
+  void transfer(std::byte fill, const std::function<void()>& meanwhile) {
+    std::fill(bytes_.begin(), bytes_.end(), fill);
+    std::fill(window_.begin(), window_.end(), std::byte{0});
+    const std::size_t received = sink_.packets.size();
+    ASSERT_EQ(send(8, 'a'), RIPC_OK);
+    ASSERT_NO_FATAL_FAILURE(receive(received + 1));
+    memory::Hold hold = client_->pool().hold(bytes_.data(), kSize).value();
+    const spi::Exposure exposure{.bytes = bytes_, .hold = &hold};
+    wire::Descriptor descriptor{};
+    std::uint64_t transfer = 0;
+    ASSERT_EQ(channel_->expose(std::span(&exposure, 1), std::span(&descriptor, 1), transfer), RIPC_OK);
+    ASSERT_EQ(sink_.source->begin(std::span(&descriptor, 1)), RIPC_OK);
+    spi::Pull pull{.descriptor = descriptor, .destination = window_.data()};
+    ASSERT_EQ(sink_.source->prepare(pull), RIPC_OK);
+    const auto* const first = static_cast<const volatile std::byte*>(window_.data());
+    bool is_done = false;
+    EXPECT_TRUE(support::eventually([&] {
+      const ripc_status status = sink_.source->pull(pull);
+      if (!is_done && *first != std::byte{0}) {
+        EXPECT_EQ(status, RIPC_PENDING) << "the transfer was over too soon";
+        meanwhile();
+        is_done = true;
+      }
+      return status != RIPC_PENDING;
+    }));
+    EXPECT_TRUE(is_done);
+    EXPECT_EQ(pull.status, RIPC_OK);
+    EXPECT_EQ(window_, bytes_);
+    EXPECT_TRUE(support::eventually([&] { return sink_.source->finish(descriptor, RIPC_OK) == RIPC_OK; }));
+    EXPECT_EQ(outcome_of(transfer), RIPC_OK);
+  }
+
+  std::vector<std::byte> bytes_ = std::vector<std::byte>(kSize), window_ = std::vector<std::byte>(kSize);
+};
+
+TEST_F(Forked, AChildThatWritesToAllTheMemoryAndEndsChangesNothing) {
+  // The second time the memory is kept registered.
+  for (const int round : {1, 2, 3}) {
+    SCOPED_TRACE(round);
+    pid_t child = -1;
+    ASSERT_NO_FATAL_FAILURE(transfer(std::byte(round), [&] {
+      child = start([this] {
+        std::fill(bytes_.begin(), bytes_.end(), std::byte{0xee});
+        std::fill(window_.begin(), window_.end(), std::byte{0xee});
+      });
+      await(child);
+    }));
+  }
+}
+
+TEST_F(Forked, AChildThatLivesOnSharesNothingWithTheDevice) {
+  int pipe_ends[2];
+  ASSERT_EQ(::pipe(pipe_ends), 0);
+  pid_t child = -1;
+  ASSERT_NO_FATAL_FAILURE(transfer(std::byte{1}, [&] {
+    child = start([&] {
+      ::close(pipe_ends[1]);
+      char end = 0;
+      (void)!::read(pipe_ends[0], &end, 1);
+    });
+  }));
+  // What was written after the fork is what goes.
+  ASSERT_NO_FATAL_FAILURE(transfer(std::byte{2}, [] {}));
+  ASSERT_NO_FATAL_FAILURE(transfer(std::byte{3}, [] {}));
+  ::close(pipe_ends[0]);
+  ::close(pipe_ends[1]);
+  ASSERT_NO_FATAL_FAILURE(await(child));
+  ASSERT_NO_FATAL_FAILURE(transfer(std::byte{4}, [] {}));
+}
+
+TEST_F(Forked, AChildThatRunsAnotherProgramDisturbsNobody) {
+  for (const int round : {1, 2}) {
+    ASSERT_NO_FATAL_FAILURE(transfer(std::byte(round), [&] {
+      const pid_t child = start([] { (void)::execlp("true", "true", nullptr); });
+      await(child);
+    }));
+  }
+  const std::size_t received = sink_.packets.size();
+  for (int count = 0; count < 200; ++count) {
+    if (count % 50 == 0) {
+      const pid_t child = start([] { (void)::execlp("true", "true", nullptr); });
+      await(child);
+    }
+    ASSERT_EQ(send(300, static_cast<char>('a' + count % 26)), RIPC_OK);
+    ASSERT_NO_FATAL_FAILURE(receive(received + static_cast<std::size_t>(count) + 1));
+    EXPECT_EQ(sink_.packets.back(), std::string(300, static_cast<char>('a' + count % 26)));
+  }
+}
+
+}  // namespace
+}  // namespace ripc::verbs

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// What strangers send to the queue pairs of a context, or say when they ask it for a connection: it is refused and
+// counted, and reaches nothing.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/cluster_key.hpp"
+#include "strangers.hpp"
+#include "support/waiting.hpp"
+#include "transport/verbs/datagram_channel.hpp"
+#include "transport/verbs/introduction.hpp"
+#include "transport/verbs/verbs_port.hpp"
+
+namespace ripc::verbs {
+namespace {
+
+std::shared_ptr<const ClusterKeys> keys_of(char digit) {
+  return ClusterKeys::parse(std::string(63, digit) + "0\n", "a test").value();
+}
+
+TransportOptions with_key(char digit) {
+  TransportOptions options;
+  options.keys = keys_of(digit);
+  return options;
+}
+
+class Strangers : public Nodes {
+ protected:
+  explicit Strangers(TransportOptions options = {}) : Nodes(std::move(options)) {}
+  FabricPort port() const { return fabric_->ports().front(); }
+  std::uint16_t door() const {
+    network::Endpoint here;
+    EXPECT_TRUE(network::Endpoint::parse(port().ip, 0, here));
+    return server_->transport().connection_port(here);
+  }
+  std::uint64_t session() const { return dynamic_cast<const DatagramChannel&>(*channel_).session()->id; }
+  bool has_datagrams() const { return !client_->transport().datagram_pairs().empty(); }
+  // Short and long messages go on.
+  void all_is_well() {
+    sink_.packets.clear();
+    ASSERT_EQ(send(8, 'b'), RIPC_OK);
+    ASSERT_NO_FATAL_FAILURE(receive(1));
+    EXPECT_EQ(sink_.packets.back(), std::string(8, 'b'));
+    std::vector<std::byte> bytes(std::size_t{1} << 20, std::byte{7}), window(bytes.size());
+    memory::Hold hold = client_->pool().hold(bytes.data(), bytes.size()).value();
+    const spi::Exposure exposure{.bytes = bytes, .hold = &hold};
+    wire::Descriptor descriptor{};
+    std::uint64_t transfer = 0;
+    ASSERT_EQ(channel_->expose(std::span(&exposure, 1), std::span(&descriptor, 1), transfer), RIPC_OK);
+    ASSERT_EQ(sink_.source->begin(std::span(&descriptor, 1)), RIPC_OK);
+    spi::Pull pull{.descriptor = descriptor, .destination = window.data()};
+    ASSERT_EQ(sink_.source->prepare(pull), RIPC_OK);
+    EXPECT_TRUE(support::eventually([&] { return sink_.source->pull(pull) != RIPC_PENDING; }));
+    EXPECT_EQ(pull.status, RIPC_OK);
+    EXPECT_EQ(window, bytes);
+    EXPECT_TRUE(support::eventually([&] { return sink_.source->finish(descriptor, RIPC_OK) == RIPC_OK; }));
+    EXPECT_EQ(outcome_of(transfer), RIPC_OK);
+  }
+};
+
+TEST_F(Strangers, WhoSendNonsenseToAServiceOrASenderAreNotHeard) {
+  if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
+  StrangeSender stranger(port());
+  std::mt19937_64 random(1);
+  const std::vector<DatagramAddress> targets{dynamic_cast<VerbsPort&>(*port_).addresses().front(),
+                                             server_->transport().datagram_addresses().front(),
+                                             client_->transport().datagram_addresses().front()};
+  const auto strange = [&] {
+    return server_->transport().datagram_counters().strange + client_->transport().datagram_counters().strange +
+           port_->statistics().corrupt;
+  };
+  constexpr std::uint64_t kCount = 600;
+  const std::uint64_t before = strange();
+  for (std::uint64_t count = 0; count < kCount; ++count) {
+    std::vector<std::byte> bytes(random() % StrangeSender::kMost);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+    // Half of them look right to begin with.
+    if (count % 2 == 0 && bytes.size() >= wire::datagram::kHeaderSize) {
+      wire::datagram::HeaderBytes head;
+      wire::datagram::encode({.kind = static_cast<wire::datagram::Kind>(1 + random() % 5),
+                              .sequence = static_cast<std::uint32_t>(random()),
+                              .token = random(),
+                              .credit_link = static_cast<std::uint32_t>(random() % 4)},
+                             head);
+      std::copy(head.begin(), head.end(), bytes.begin());
+    }
+    ASSERT_TRUE(stranger.send(targets[count % targets.size()], bytes));
+    (void)port_->poll(sink_, 64);
+    (void)channel_->request_room();
+  }
+  EXPECT_TRUE(support::eventually([&] {
+    (void)port_->poll(sink_, 64);
+    (void)channel_->request_room();
+    return strange() - before == kCount;
+  })) << strange() - before;
+  EXPECT_TRUE(sink_.packets.empty());
+  EXPECT_EQ(server_->transport().datagram_counters().restarts + counters().restarts, 0u) << "no queue pair is stopped";
+  ASSERT_NO_FATAL_FAILURE(all_is_well());
+}
+
+TEST_F(Strangers, WhoAskForAConnectionWithNonsenseAreRefused) {
+  std::mt19937_64 random(1);
+  for (std::uint64_t count = 1; count <= 8; ++count) {
+    PrivateData words{};
+    for (std::byte& byte : words) byte = static_cast<std::byte>(random());
+    // The version is right.
+    if (count % 2 == 0) words = introduce(nullptr, Side::dialing, {}, random(), random());
+    EXPECT_EQ(ask_for_connection(port(), door(), words).code(), RIPC_REFUSED);
+    EXPECT_EQ(server_->transport().handshakes_refused(), count);
+  }
+  EXPECT_EQ(server_->transport().connection_count(), 0u);
+  ASSERT_NO_FATAL_FAILURE(all_is_well());
+}
+
+class KeyedStrangers : public Strangers {
+ protected:
+  KeyedStrangers() : Strangers(with_key('a')) {}
+};
+
+TEST_F(KeyedStrangers, WhoHaveAnotherClusterKeyAreRefused) {
+  Node other(fabric_, with_key('b'));
+  const Result<std::shared_ptr<spi::Channel>> channel =
+      other.transport().connect(server_->transport().address(), 7, Deadline::after(kLimit));
+  EXPECT_FALSE(channel.ok());
+  EXPECT_GE(server_->transport().handshakes_refused() + other.transport().handshakes_refused(), 1u);
+  ASSERT_NO_FATAL_FAILURE(all_is_well());
+}
+
+// The name of the session can be heard on the network; its nonce too, so all that is missing is the key.
+TEST_F(KeyedStrangers, WhoKnowTheSessionButNotTheKeyGetNoConnectionOfIt) {
+  if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
+  ASSERT_NO_FATAL_FAILURE(all_is_well());
+  const auto connected = server_->transport().bulks().front()->connection();
+  ASSERT_NE(connected, nullptr);
+  const std::uint64_t before = server_->transport().handshakes_refused();
+  for (const auto& keys : {keys_of('b'), std::shared_ptr<const ClusterKeys>()}) {
+    const PrivateData words = introduce(keys.get(), Side::dialing, {}, session(), 1000);
+    EXPECT_EQ(ask_for_connection(port(), door(), words).code(), RIPC_REFUSED);
+  }
+  EXPECT_EQ(server_->transport().handshakes_refused(), before + 2);
+  EXPECT_EQ(server_->transport().bulks().front()->connection(), connected) << "the session's own stays";
+  ASSERT_NO_FATAL_FAILURE(all_is_well());
+}
+
+}  // namespace
+}  // namespace ripc::verbs

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whoever sends datagrams or asks for connections without being a peer.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+
+#include "nodes.hpp"
+#include "transport/verbs/connection.hpp"
+#include "transport/verbs/connection_manager.hpp"
+
+namespace ripc::verbs {
+
+// Sends what it likes to a queue pair of this machine.
+class StrangeSender {
+ public:
+  static constexpr std::uint32_t kMost = 256;  // bytes of one
+  explicit StrangeSender(const FabricPort& port)
+      : queue_(DatagramQueue::create(port, port.device, {.sends = kSends, .receives = 1, .inlined = kMost}).value()) {
+    ibv_ah_attr way{};
+    way.port_num = port.number;
+    way.is_global = 1;
+    way.grh.sgid_index = port.gid_index;
+    way.grh.dgid = port.gid;
+    way.grh.hop_limit = 1;
+    way_ = create_handle(port.device, way);
+    EXPECT_NE(way_, nullptr);
+  }
+
+  // Returns when it is gone.
+  bool send(const DatagramAddress& to, std::span<const std::byte> bytes) {
+    ibv_sge range{.addr = reinterpret_cast<std::uint64_t>(bytes.data()),
+                  .length = static_cast<std::uint32_t>(bytes.size()),
+                  .lkey = 0};
+    ibv_send_wr request{};
+    request.sg_list = &range;
+    request.num_sge = bytes.empty() ? 0 : 1;
+    request.opcode = IBV_WR_SEND;
+    // It wakes whoever sleeps.
+    request.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE | IBV_SEND_SOLICITED;
+    request.wr.ud = {.ah = way_.get(), .remote_qpn = to.queue_pair, .remote_qkey = to.queue_key};
+    ibv_send_wr* bad = nullptr;
+    if (bytes.size() > queue_->inlined() || ibv_post_send(queue_->pair(), &request, &bad) != 0) return false;
+    ibv_wc completion{};
+    const Deadline deadline = Deadline::after(kLimit);
+    int count = 0;
+    while (count == 0 && !deadline.expired()) count = ibv_poll_cq(queue_->sends(), 1, &completion);
+    return count == 1 && completion.status == IBV_WC_SUCCESS;
+  }
+
+ private:
+  static constexpr std::uint32_t kSends = 16;
+  std::unique_ptr<DatagramQueue> queue_;
+  AddressHandle way_;
+};
+
+// Asks for an RDMA connection with these words; how it ends. RIPC_OK: it was accepted.
+inline Status ask_for_connection(const FabricPort& port, std::uint16_t at, const PrivateData& words) {
+  memory::Pool pool(std::uint64_t{64} << 20);
+  const auto registrar =
+      std::make_shared<Registrar>(port.device, pool, std::make_shared<RegistrationCache>(RegistrationCache::Limits()));
+  const std::unique_ptr<EventLoop> loop = EventLoop::create().value();
+  network::Endpoint here;
+  EXPECT_TRUE(network::Endpoint::parse(port.ip, 0, here));
+  Status outcome(RIPC_TIMEOUT);
+  std::shared_ptr<Connection> connection;
+  const std::unique_ptr<ConnectionManager> manager =
+      ConnectionManager::start(port.device->library, *loop, {}, [](const IdPointer&, const PrivateData&) {
+        return Result<ConnectionManager::Welcome>(RIPC_REFUSED);
+      }).value();
+  const auto end = [&](Status status) {
+    outcome = std::move(status);
+    loop->stop();
+  };
+  (void)manager->dial(here, here.with_port(at), words, 1, kLimit,
+                      {.prepare = [&](const IdPointer& id) -> Result<ibv_qp*> {
+                         connection = Connection::create(registrar, id, *loop, std::make_shared<Tally>()).value();
+                         return connection->pair();
+                       },
+                       .accepted = [&](const IdPointer&, const PrivateData&) -> Status {
+                         end(RIPC_OK);
+                         return {};
+                       },
+                       .ended = end});
+  loop->run();
+  if (connection) connection->close();
+  return outcome;
+}
+
+}  // namespace ripc::verbs
