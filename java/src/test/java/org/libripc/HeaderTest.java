@@ -41,6 +41,12 @@ class HeaderTest {
           "ripc_ticket_wait", "Ticket is a CompletableFuture",
           "ripc_receive", "ripc_receive_many()");
 
+  /**
+   * A lease that is given away ends while buffers over it can still be reached: what they show would
+   * be another lease's.
+   */
+  private static final List<String> NOT_IN_JAVA = List.of("RIPC_ITEM_GIVEN");
+
   private final String header = read();
 
   private static String read() {
@@ -97,6 +103,7 @@ class HeaderTest {
       assertEquals(names.size(), Integer.parseInt(value.group(2)));
       names.add(value.group(1));
     }
+    names.removeIf(each -> NOT_IN_JAVA.contains(prefix + each));
     assertEquals(
         names,
         Arrays.stream(Class.forName(name).getEnumConstants()).map(Object::toString).toList());

@@ -287,7 +287,6 @@ class SelectorTest extends PairTest {
     }
   }
 
-  /** The descriptor of a service that is closed may be another one's at once. */
   private final AtomicInteger waits = new AtomicInteger(); // that have ended
 
   // Receives whenever an event ends its wait, until the selector is closed.
@@ -377,6 +376,7 @@ class SelectorTest extends PairTest {
     }
   }
 
+  /** The descriptor of a service that is closed may be another one's at once. */
   @Test
   void aKeyThatIsCancelledWhileItsServiceIsClosedTouchesNoOtherService() throws Exception {
     try (RipcSelector selector = RipcSelector.open()) {
