@@ -10,6 +10,8 @@ import org.eclipse.jetty.util.VirtualThreads;
 import org.eclipse.jetty.util.thread.Invocable;
 import org.eclipse.jetty.util.thread.ThreadPool;
 import org.eclipse.jetty.util.thread.TryExecutor;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * The threads that receive for a service, of an executor. One at a time takes what has come, and
@@ -20,6 +22,8 @@ import org.eclipse.jetty.util.thread.TryExecutor;
  * <p>Any thread.
  */
 final class ReceivingThreads {
+  private static final Logger LOG = LoggerFactory.getLogger(ReceivingThreads.class);
+
   /** Where the tasks come from. */
   interface Source {
     /**
@@ -105,7 +109,16 @@ final class ReceivingThreads {
     lock.lock();
     --starting;
     lock.unlock();
-    for (Runnable task = take(); task != null; task = take()) task.run();
+    for (Runnable task = take(); task != null; task = take()) run(task);
+  }
+
+  // A thread that receives does not end with the task of one connection.
+  private static void run(Runnable task) {
+    try {
+      task.run();
+    } catch (Exception | AssertionError | LinkageError problem) {
+      LOG.warn("A task of a connection has failed", problem);
+    }
   }
 
   /** What the calling thread is to run; null: it is needed no longer. */

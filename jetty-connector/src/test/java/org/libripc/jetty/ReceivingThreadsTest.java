@@ -143,4 +143,19 @@ class ReceivingThreadsTest {
     assertEquals(1, runners.stream().distinct().count());
     assertEquals(0, tasks.wakes.get());
   }
+
+  @Test
+  void aTaskThatFailsEndsNoThread() {
+    Runnable failing =
+        () -> {
+          throw new IllegalStateException("as a test wants it");
+        };
+    for (int count = 0; count < 10; ++count) {
+      tasks.offer(Invocable.from(Invocable.InvocationType.NON_BLOCKING, failing));
+      tasks.offer(failing);
+    }
+    CountDownLatch done = new CountDownLatch(1);
+    tasks.offer(done::countDown);
+    await(done);
+  }
 }
