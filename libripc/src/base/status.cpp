@@ -52,7 +52,7 @@ Status::Status(ripc_status code, std::string text) noexcept : code_(code) {
 
 std::string_view Status::text() const noexcept {
   if (text_ != nullptr) return *text_;
-  return literal_ != nullptr ? literal_ : status_text(code_);
+  return literal_ != nullptr && *literal_ != '\0' ? literal_ : status_text(code_);
 }
 
 Status system_error(int error, std::string_view call, std::string_view advice) noexcept try {
