@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "file/file_protocol.hpp"
+#include "libripc/cli/file/file_protocol.hpp"
 
 namespace {
 

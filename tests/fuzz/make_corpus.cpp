@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "core/service_id.hpp"
-#include "file/file_protocol.hpp"
+#include "libripc/cli/file/file_protocol.hpp"
 #include "resolver/multicast/packet.hpp"
 #include "wire/bulk.hpp"
 #include "wire/control.hpp"
