@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <new>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -66,20 +67,18 @@ Status ChainResolver::publish(spi::ServiceRecord& record, bool takeover, std::ve
   constexpr std::size_t kMostRounds = 8;
   std::size_t settled = 0;
   std::size_t next = 0;
-  for (std::size_t step = 0; settled < resolvers_.size(); ++step) {
+  const auto take_step = [&](std::size_t step) -> Status {
     if (step == kMostRounds * resolvers_.size()) {
-      status =
-          Status(RIPC_SYSTEM, "The resolvers do not agree on an incarnation for the service ID " +
-                                  std::to_string(record.id) + ": another process keeps taking it. Find out which.");
-      break;
+      return Status(RIPC_SYSTEM, "The resolvers do not agree on an incarnation for the service ID " +
+                                     std::to_string(record.id) + ": another process keeps taking it. Find out which.");
     }
     const std::uint64_t before = candidate.incarnation;
     const bool again = next < published.size();
     std::vector<spi::ServiceRecord> found;
     if (!again || published[next].incarnation != candidate.incarnation) {
-      status = resolvers_[next]->publish(candidate, takeover || again, &found);
+      Status told = resolvers_[next]->publish(candidate, takeover || again, &found);
       add_displaced(others, std::move(found), own);
-      if (!status.ok()) break;
+      if (!told.ok()) return told;
       own.push_back(candidate);
     }
     if (again) {
@@ -89,6 +88,16 @@ Status ChainResolver::publish(spi::ServiceRecord& record, bool takeover, std::ve
     }
     settled = candidate.incarnation == before ? settled + 1 : 1;
     next = (next + 1) % resolvers_.size();
+    return {};
+  };
+  for (std::size_t step = 0; status.ok() && settled < resolvers_.size(); ++step) {
+    try {
+      status = take_step(step);
+    } catch (const std::bad_alloc&) {
+      // It may have been published, and that not be noted.
+      resolvers_[next]->withdraw(candidate);
+      status = RIPC_NO_MEMORY;
+    }
   }
   if (!status.ok()) {
     for (std::size_t i = 0; i < published.size(); ++i) resolvers_[i]->withdraw(published[i]);

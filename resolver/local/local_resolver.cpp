@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <time.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <new>
 #include <optional>
@@ -19,6 +20,10 @@
 
 namespace ripc::resolver {
 namespace {
+
+// There may be no memory for one of them.
+constexpr int kWithdrawAttempts = 3;
+constexpr long kWithdrawPause = 1'000'000;  // nanoseconds
 
 // A lock is held for some microseconds; whoever has it for this long is stopped.
 constexpr Nanoseconds kLockTimeout = 1'000'000'000;
@@ -120,6 +125,19 @@ Result<spi::ServiceRecord> LocalResolver::remove_stale(ripc_service_id id, Deadl
 // ---- Publish -------------------------------------------------------------------------------------------------
 
 Status LocalResolver::publish(spi::ServiceRecord& record, bool takeover, std::vector<spi::ServiceRecord>* displaced) {
+  std::list<Registration> registration{{record.id, record.context, 0}};
+  try {
+    return publish_as(registration, record, takeover, displaced);
+  } catch (const std::bad_alloc&) {
+    // The file may have been written already.
+    const std::lock_guard lock(mutex_);
+    pending_.splice(pending_.end(), registration);
+    return RIPC_NO_MEMORY;
+  }
+}
+
+Status LocalResolver::publish_as(std::list<Registration>& registration, spi::ServiceRecord& record, bool takeover,
+                                 std::vector<spi::ServiceRecord>* displaced) {
   if (record.context == 0)
     return Status(RIPC_INVALID_ARGUMENT, "The service cannot be published: its record names no context.");
   withdraw_pending();
@@ -128,6 +146,7 @@ Status LocalResolver::publish(spi::ServiceRecord& record, bool takeover, std::ve
     spi::ServiceRecord candidate = record;
     spi::ServiceRecord holder;
     bool has_holder = false;
+    if (displaced != nullptr) displaced->reserve(displaced->size() + 1);
     Status status;
     Result<LockedRecord> locked = LockedRecord::lock(*directory_, record.id, deadline);
     if (locked.ok()) {
@@ -142,11 +161,13 @@ Status LocalResolver::publish(spi::ServiceRecord& record, bool takeover, std::ve
       candidate.incarnation = spi::next_incarnation(record.incarnation, holder.incarnation);
       const Result<std::string> text = encode_service_record(candidate);
       if (!text.ok()) return text.status();
+      registration.front().incarnation = candidate.incarnation;
       status = locked->replace(*text, old.ok());
     } else if (locked.status() == RIPC_NO_SERVICE) {
       candidate.incarnation = spi::next_incarnation(record.incarnation, 0);
       const Result<std::string> text = encode_service_record(candidate);
       if (!text.ok()) return text.status();
+      registration.front().incarnation = candidate.incarnation;
       status = create_record(*directory_, record.id, *text);
       // Somebody else was faster: see who.
       if (status == RIPC_AGAIN && !deadline.expired()) continue;
@@ -158,6 +179,11 @@ Status LocalResolver::publish(spi::ServiceRecord& record, bool takeover, std::ve
     }
     if (!status.ok()) return status;
     record.incarnation = candidate.incarnation;
+    {
+      const std::lock_guard lock(mutex_);
+      std::erase_if(published_, [&](const Registration& former) { return former.id == record.id; });
+      published_.splice(published_.end(), registration);
+    }
     if (has_holder && displaced != nullptr) displaced->push_back(std::move(holder));
     return {};
   }
@@ -177,35 +203,47 @@ Status LocalResolver::refuse_locked_out(const spi::ServiceRecord& record, bool t
 // ---- Withdraw ------------------------------------------------------------------------------------------------
 
 void LocalResolver::withdraw(const spi::ServiceRecord& record) noexcept {
-  try {
-    withdraw_pending();
-    if (try_withdraw(record, lock_deadline())) return;
+  std::list<Registration> ended;
+  {
     const std::lock_guard lock(mutex_);
-    pending_.push_back(record);
-  } catch (const std::bad_alloc&) {
-    // The file stays until this context ends.
+    const auto found = std::find_if(published_.begin(), published_.end(), [&](const Registration& own) {
+      return own.id == record.id && own.incarnation == record.incarnation;
+    });
+    if (found != published_.end()) ended.splice(ended.end(), published_, found);
   }
+  withdraw_pending();
+  const Deadline deadline = lock_deadline();
+  for (int attempt = 0; attempt < kWithdrawAttempts && !deadline.expired(); ++attempt) {
+    if (try_withdraw({record.id, record.context, record.incarnation}, deadline)) return;
+    const timespec pause{0, kWithdrawPause};
+    ::nanosleep(&pause, nullptr);
+  }
+  const std::lock_guard lock(mutex_);
+  pending_.splice(pending_.end(), ended);
 }
 
 // False if it should be tried again later.
-bool LocalResolver::try_withdraw(const spi::ServiceRecord& record, Deadline deadline) {
-  Result<LockedRecord> locked = LockedRecord::lock(*directory_, record.id, deadline);
+bool LocalResolver::try_withdraw(const Registration& registration, Deadline deadline) noexcept try {
+  Result<LockedRecord> locked = LockedRecord::lock(*directory_, registration.id, deadline);
   if (!locked.ok()) return locked.status() == RIPC_NO_SERVICE || locked.status() == RIPC_CORRUPT;
-  const Result<spi::ServiceRecord> holder = decode_service_record(locked->text(), record.id);
-  if (!holder.ok() || holder->context != record.context || holder->incarnation != record.incarnation) return true;
+  const Result<spi::ServiceRecord> holder = decode_service_record(locked->text(), registration.id);
+  if (!holder.ok() || holder->context != registration.context || holder->incarnation != registration.incarnation)
+    return true;
   return locked->remove(vacant_text(*holder), true).ok();
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
-void LocalResolver::withdraw_pending() {
-  std::vector<spi::ServiceRecord> pending;
+void LocalResolver::withdraw_pending() noexcept {
+  std::list<Registration> pending;
   {
     const std::lock_guard lock(mutex_);
     if (pending_.empty()) return;
     pending.swap(pending_);
   }
-  std::erase_if(pending, [this](const spi::ServiceRecord& record) { return try_withdraw(record, Deadline::after(0)); });
+  std::erase_if(pending, [this](const Registration& ended) { return try_withdraw(ended, Deadline::after(0)); });
   const std::lock_guard lock(mutex_);
-  pending_.insert(pending_.end(), pending.begin(), pending.end());
+  pending_.splice(pending_.end(), pending);
 }
 
 void LocalResolver::invalidate(const spi::ServiceRecord&) noexcept {}

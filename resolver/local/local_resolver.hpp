@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -93,8 +94,16 @@ class LocalResolver final : public spi::Resolver {
   Result<spi::ServiceRecord> read_whole(ripc_service_id id) const;
   Result<spi::ServiceRecord> remove_stale(ripc_service_id id, Deadline deadline);
   Status refuse_locked_out(const spi::ServiceRecord& record, bool takeover, Status status) const;
-  bool try_withdraw(const spi::ServiceRecord& record, Deadline deadline);
-  void withdraw_pending();
+  // What it takes to withdraw a record. Made when it is published, so that nothing stands in the way of its end.
+  struct Registration {
+    ripc_service_id id;
+    std::uint64_t context;
+    std::uint64_t incarnation;
+  };
+  Status publish_as(std::list<Registration>& registration, spi::ServiceRecord& record, bool takeover,
+                    std::vector<spi::ServiceRecord>* displaced);
+  bool try_withdraw(const Registration& registration, Deadline deadline) noexcept;
+  void withdraw_pending() noexcept;
   template <typename Visit>
   Status visit_all(std::size_t& removed, Nanoseconds lock_timeout, Visit&& visit);
 
@@ -103,8 +112,9 @@ class LocalResolver final : public spi::Resolver {
   UniqueFd life_;
   ForkGuard life_guard_;
   std::mutex mutex_;
-  std::vector<spi::ServiceRecord> pending_;  // withdrawn, but their files could not be removed yet
-  std::shared_ptr<const Grouped> grouped_;   // nullptr: not asked for yet
+  std::list<Registration> published_;
+  std::list<Registration> pending_;         // withdrawn, but their files could not be removed yet
+  std::shared_ptr<const Grouped> grouped_;  // nullptr: not asked for yet
 };
 
 }  // namespace ripc::resolver

@@ -5,13 +5,12 @@
 #include <charconv>
 #include <cstdint>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
+
+#include "resolver/local/json_value.hpp"
 
 namespace ripc::resolver {
 namespace {
-
-using Json = nlohmann::json;  // writes members sorted by name: the text of a record is the same every time
 
 constexpr unsigned kFormat = 1;
 constexpr unsigned kFormatWithGroups = 2;
@@ -36,52 +35,13 @@ std::uint64_t fnv1a(std::string_view text) noexcept {
   return hash;
 }
 
-// ---- Reading: no exceptions, nothing taken for granted ---------------------------------------------------------
-
-const Json* member(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found == object.end() ? nullptr : &*found;
-}
-
-const std::string* string_member(const Json& object, const char* key) {
-  const Json* value = member(object, key);
-  return value == nullptr ? nullptr : value->get_ptr<const std::string*>();
-}
-
-std::optional<std::uint64_t> number_member(const Json& object, const char* key) {
-  const Json* value = member(object, key);
-  if (value == nullptr || !value->is_number_unsigned()) return std::nullopt;
-  return *value->get_ptr<const Json::number_unsigned_t*>();
-}
-
-std::optional<std::uint64_t> hex_member(const Json& object, const char* key) {
-  const std::string* text = string_member(object, key);
+std::optional<std::uint64_t> hex_member(const JsonValue& object, std::string_view name) noexcept {
+  const std::string* text = object.string_member(name);
   return text == nullptr ? std::nullopt : from_hex(*text);
 }
 
-// Parsers, or what is done with their values, may use a hostile text's depth as that of the stack.
-bool is_too_deep(std::string_view text) noexcept {
-  int depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kMaxDepth) return true;
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return false;
-}
-
-Json parse(std::string_view text) {
-  if (text.size() > kMaxRecordSize || is_too_deep(text)) return Json(Json::value_t::discarded);
-  return Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+JsonValue parse(std::string_view text) {
+  return text.size() > kMaxRecordSize ? JsonValue() : JsonValue::parse(text, kMaxDepth);
 }
 
 // What is wrong with the record; nullptr: nothing. UTF-8 is the parser's and the writer's business.
@@ -104,13 +64,23 @@ const char* find_fault(const spi::ServiceRecord& record) noexcept {
   return nullptr;
 }
 
-Json to_json(const spi::ServiceRecord& record) {
-  Json addresses = Json::array();
-  for (const spi::Address& address : record.addresses)
-    addresses.push_back({{"transport", address.transport}, {"locator", address.locator}});
-  Json body = {{"id", to_hex(record.id)},           {"name", record.name}, {"incarnation", record.incarnation},
-               {"context", to_hex(record.context)}, {"pid", record.pid},   {"addresses", std::move(addresses)}};
-  for (const ripc_service_id group : record.groups) body["groups"].push_back(to_hex(group));
+// The members sorted by name: the text of a record is the same every time.
+std::string body_of(const spi::ServiceRecord& record) {
+  std::string body = "{\"addresses\":[";
+  for (const spi::Address& address : record.addresses) {
+    body += &address == record.addresses.data() ? "{\"locator\":" : ",{\"locator\":";
+    append_json_string(address.locator, body);
+    body += ",\"transport\":";
+    append_json_string(address.transport, body);
+    body += '}';
+  }
+  body += "],\"context\":\"" + to_hex(record.context) + '"';
+  for (std::size_t index = 0; index < record.groups.size(); ++index)
+    body += (index == 0 ? ",\"groups\":[\"" : ",\"") + to_hex(record.groups[index]) + '"';
+  if (!record.groups.empty()) body += ']';
+  body += ",\"id\":\"" + to_hex(record.id) + "\",\"incarnation\":" + std::to_string(record.incarnation) + ",\"name\":";
+  append_json_string(record.name, body);
+  body += ",\"pid\":" + std::to_string(record.pid) + '}';
   return body;
 }
 
@@ -119,18 +89,19 @@ Status corrupt(const char* what) {
                                   ". Remove it, or let the service be registered again.");
 }
 
-Result<spi::ServiceRecord> from_json(const Json& body, ripc_service_id id) {
-  if (!body.is_object()) return corrupt("it is not a JSON object");
+Result<spi::ServiceRecord> from_json(const JsonValue& body, ripc_service_id id) {
+  if (body.kind() != JsonValue::Kind::object) return corrupt("it is not a JSON object");
   const std::optional<std::uint64_t> written_id = hex_member(body, "id");
   if (!written_id) return corrupt("it has no ID");
   if (*written_id != id) return corrupt("it is that of another ID");
-  const std::string* name = string_member(body, "name");
-  const std::optional<std::uint64_t> incarnation = number_member(body, "incarnation");
+  const std::string* name = body.string_member("name");
+  const std::optional<std::uint64_t> incarnation = body.number_member("incarnation");
   const std::optional<std::uint64_t> context = hex_member(body, "context");
-  const std::optional<std::uint64_t> pid = number_member(body, "pid");
-  const Json* addresses = member(body, "addresses");
+  const std::optional<std::uint64_t> pid = body.number_member("pid");
+  const JsonValue* addresses = body.member("addresses");
   if (name == nullptr || !incarnation || !context || !pid || *pid > std::numeric_limits<std::uint32_t>::max() ||
-      addresses == nullptr || !addresses->is_array() || addresses->size() > kMaxAddresses)
+      addresses == nullptr || addresses->kind() != JsonValue::Kind::array ||
+      addresses->elements().size() > kMaxAddresses)
     return corrupt("a member is missing or of the wrong type");
 
   spi::ServiceRecord record;
@@ -139,17 +110,18 @@ Result<spi::ServiceRecord> from_json(const Json& body, ripc_service_id id) {
   record.incarnation = *incarnation;
   record.context = *context;
   record.pid = static_cast<std::uint32_t>(*pid);
-  for (const Json& address : *addresses) {
-    if (!address.is_object()) return corrupt("an address is not a JSON object");
-    const std::string* transport = string_member(address, "transport");
-    const std::string* locator = string_member(address, "locator");
+  for (const JsonValue& address : addresses->elements()) {
+    if (address.kind() != JsonValue::Kind::object) return corrupt("an address is not a JSON object");
+    const std::string* transport = address.string_member("transport");
+    const std::string* locator = address.string_member("locator");
     if (transport == nullptr || locator == nullptr) return corrupt("an address lacks transport or locator");
     record.addresses.push_back({*transport, *locator});
   }
-  if (const Json* groups = member(body, "groups")) {
-    if (!groups->is_array() || groups->size() > kMaxGroups) return corrupt("its groups are not a list of up to 64");
-    for (const Json& group : *groups) {
-      const std::string* text = group.get_ptr<const std::string*>();
+  if (const JsonValue* groups = body.member("groups")) {
+    if (groups->kind() != JsonValue::Kind::array || groups->elements().size() > kMaxGroups)
+      return corrupt("its groups are not a list of up to 64");
+    for (const JsonValue& group : groups->elements()) {
+      const std::string* text = group.string();
       const std::optional<std::uint64_t> number = text == nullptr ? std::nullopt : from_hex(*text);
       if (!number) return corrupt("a group is not an ID");
       record.groups.push_back(*number);
@@ -164,37 +136,36 @@ Result<spi::ServiceRecord> from_json(const Json& body, ripc_service_id id) {
 Result<std::string> encode_service_record(const spi::ServiceRecord& record) {
   if (const char* fault = find_fault(record))
     return Status(RIPC_INVALID_ARGUMENT, std::string("The service cannot be published: ") + fault + ".");
-  const Json body = to_json(record);
-  // The writer would throw at a byte that is not UTF-8; let it leave such bytes out, and see whether it did.
-  const std::string text = body.dump(-1, ' ', false, Json::error_handler_t::ignore);
+  const std::string text = body_of(record);
   const unsigned format = record.groups.empty() ? kFormat : kFormatWithGroups;
   std::string whole =
       "{\"format\":" + std::to_string(format) + ",\"check\":\"" + to_hex(fnv1a(text)) + "\",\"record\":" + text + "}\n";
   if (whole.size() > kMaxRecordSize)
     return Status(RIPC_LIMIT, "The service cannot be published: its record would have " + std::to_string(whole.size()) +
                                   " bytes, more than 65536. Give it fewer or shorter addresses.");
-  if (parse(text) != body)
+  if (parse(text).kind() == JsonValue::Kind::none)
     return Status(RIPC_INVALID_ARGUMENT, "The service cannot be published: its name or an address is not UTF-8.");
   return whole;
 }
 
 Result<spi::ServiceRecord> decode_service_record(std::string_view text, ripc_service_id id) {
   if (text.size() > kMaxRecordSize) return corrupt("it is larger than 64 KiB");
-  const Json whole = parse(text);
-  if (!whole.is_object()) return corrupt("it is not a JSON object");
-  const std::optional<std::uint64_t> format = number_member(whole, "format");
+  const JsonValue whole = parse(text);
+  if (whole.kind() != JsonValue::Kind::object) return corrupt("it is not a JSON object");
+  const std::optional<std::uint64_t> format = whole.number_member("format");
   if (!format) return corrupt("it has no format number");
   if (*format != kFormat && *format != kFormatWithGroups)
     return Status(RIPC_VERSION_MISMATCH,
                   "The service record has format " + std::to_string(*format) +
                       "; this libripc knows formats 1 and 2. Use one version of libripc on this host.");
   const std::optional<std::uint64_t> check = hex_member(whole, "check");
-  const Json* body = member(whole, "record");
-  if (!check || body == nullptr || !body->is_object()) return corrupt("a member is missing or of the wrong type");
+  const JsonValue* body = whole.member("record");
+  if (!check || body == nullptr || body->kind() != JsonValue::Kind::object)
+    return corrupt("a member is missing or of the wrong type");
   Result<spi::ServiceRecord> record = from_json(*body, id);
   if (record.ok() && record->groups.empty() != (*format == kFormat)) return corrupt("it has groups, or lacks them");
   // Of the text as it would be written now: what a hostile text holds besides is not looked at.
-  if (record.ok() && fnv1a(to_json(*record).dump()) != *check)
+  if (record.ok() && fnv1a(body_of(*record)) != *check)
     return corrupt("its check sum is wrong, so it is torn or was edited");
   return record;
 }

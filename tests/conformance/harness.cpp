@@ -19,6 +19,7 @@ constexpr std::array kTransports = {
            .exact_queue = true,
            .exact_costs = true,
            .silent_returns = true,
+           .survives_want = true,
            .static_locator = [](const std::string& directory) { return "shm:" + directory; }},
     Traits{.name = "socket"},
     Traits{.name = "verbs", .silent_returns = true, .in_children = false},

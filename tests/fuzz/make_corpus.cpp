@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the seed files of the fuzzers with the real encoders:
 //
-//   make_corpus FOLDER        writes FOLDER/packet/*, control/*, session/*, datagram/*, bulk/* and multicast/*
+//   make_corpus FOLDER        writes FOLDER/packet/*, control/*, session/*, datagram/*, bulk/*,
+//                             multicast/*, file_protocol/* and, with an RDMA transport, introduction/*
 //
 // Run it again when a wire format changes; the files it writes are kept in the tree.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -16,12 +18,19 @@
 #include <vector>
 
 #include "core/service_id.hpp"
+#include "libripc/cli/file/file_protocol.hpp"
 #include "resolver/multicast/packet.hpp"
 #include "wire/bulk.hpp"
 #include "wire/control.hpp"
 #include "wire/datagram.hpp"
 #include "wire/packet.hpp"
 #include "wire/session.hpp"
+#if __has_include(<rdma/rdma_cma.h>)
+#include "transport/verbs/introduction.hpp"
+#define RIPC_FUZZ_HAS_VERBS 1
+#else
+#define RIPC_FUZZ_HAS_VERBS 0
+#endif
 
 namespace {
 
@@ -210,7 +219,10 @@ void write_datagrams(const std::filesystem::path& folder) {
   write_datagram("credit", {.kind = Kind::credit, .token = 2, .credit_link = 1, .credit = 5000}, {});
   write_datagram("probe", {.kind = Kind::probe, .token = 2, .spent = 26}, {});
   write_datagram("multicast", {.kind = Kind::multicast, .sequence = 1, .token = 11}, packet);
-  write_datagram("greeting", {.kind = Kind::multicast, .token = 11}, {});
+  write_datagram("multicast_greeting", {.kind = Kind::multicast, .token = 11}, {});
+  write_datagram("greeting", {.kind = Kind::greeting, .token = 2}, {});
+  write_datagram("greeting_answered", {.kind = Kind::greeting, .token = 2, .credit_link = 6}, {});
+  write_datagram("refused_greeting_with_packet", {.kind = Kind::greeting, .token = 2}, packet);
   write_datagram("refused_empty_data", {.kind = Kind::data, .sequence = 1, .token = 2, .spent = 13}, {});
   write_datagram("refused_credit_for_nobody", {.kind = Kind::credit, .token = 2}, {});
 }
@@ -354,6 +366,36 @@ void write_bulk(const std::filesystem::path& folder) {
   write(folder / "refused_push_length", with_trailer(refused, RIPC_OK));
 }
 
+#if RIPC_FUZZ_HAS_VERBS
+void write_introductions(const std::filesystem::path& folder) {
+  ripc::verbs::PrivateData words = ripc::verbs::introduce(nullptr, ripc::verbs::Side::dialing, {}, kSource, 3);
+  write(folder / "without_key", words);
+  std::fill(words.begin() + 24, words.end(), std::byte{0x5a});
+  write(folder / "with_mac", words);
+  words[0] = std::byte{2};
+  write(folder / "refused_version", words);
+}
+#endif
+
+void write_file_protocol(const std::filesystem::path& folder) {
+  namespace file = cli::file;
+  const file::RequestHeader request{
+      .flags = file::RequestHeader::kWantDigest, .request = 1, .version = 2, .offset = 4096, .length = file::kMaxChunk};
+  auto bytes = file::encode(request);
+  write(folder / "request", bytes);
+  bytes[0] = std::byte{2};
+  write(folder / "refused_version", bytes);
+  write(folder / "refused_short", std::span(bytes).first(39));
+  const file::ReplyHeader reply{.flags = file::ReplyHeader::kHasDigest,
+                                .request = 1,
+                                .version = 2,
+                                .size = 100'000,
+                                .offset = 4096,
+                                .length = 4096};
+  write(folder / "reply", file::encode(reply));
+  write(folder / "notification", file::encode(ripc_notification{kSource, 0x1234'5678'9abc'def0}));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -375,5 +417,11 @@ int main(int argc, char** argv) {
   write_datagrams(folder / "datagram");
   write_multicast(folder / "multicast");
   write_bulk(folder / "bulk");
+  std::filesystem::create_directories(folder / "file_protocol", error);
+  write_file_protocol(folder / "file_protocol");
+#if RIPC_FUZZ_HAS_VERBS
+  std::filesystem::create_directories(folder / "introduction", error);
+  write_introductions(folder / "introduction");
+#endif
   return failed ? 1 : 0;
 }

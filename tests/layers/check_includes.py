@@ -37,7 +37,7 @@ ROOMS = {
     "package tests": ("tests/package", ["public"]),
     "unit tests": ("tests/unit", ["all", "public", "cli", "test support"]),
     "fault tests": ("tests/fault", ["all", "public", "test support"]),
-    "fuzz tests": ("tests/fuzz", ["all", "public"]),
+    "fuzz tests": ("tests/fuzz", ["all", "public", "cli"]),
     "bench tests": ("tests/bench", ["all", "public"]),
 }
 # "public" is any public header, "public C" only this one: the C++ wrapper lies above the C interface.

@@ -6,11 +6,12 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
+#include <time.h>
 
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <string>
+#include <new>
 
 #include "base/event_signal.hpp"
 
@@ -28,12 +29,17 @@ Status add_to_epoll(int epoll, int fd, std::uint32_t events, std::uint64_t flags
   event.data.u64 = static_cast<std::uint32_t>(fd) | flags;
   if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0) return {};
   if (errno == EEXIST)
-    return Status(RIPC_INVALID_ARGUMENT,
-                  "Descriptor " + std::to_string(fd) + " is waited for already: remove it first, or modify it.");
+    return Status(RIPC_INVALID_ARGUMENT, "The descriptor is waited for already: remove it first, or modify it.");
   return system_error(errno, "epoll_ctl", "raise `ulimit -n` or fs.epoll.max_user_watches");
 }
 
-Status create_epoll_with_wake(UniqueFd& epoll, UniqueFd& wake, std::uint32_t wake_events) {
+// Where there is no memory now, there may be some later.
+void rest() noexcept {
+  const timespec pause{0, static_cast<long>(EventLoop::kRetryPause)};
+  (void)nanosleep(&pause, nullptr);
+}
+
+Status create_epoll_with_wake(UniqueFd& epoll, UniqueFd& wake, std::uint32_t wake_events) noexcept {
   epoll.reset(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return system_error(errno, "epoll_create1", "raise `ulimit -n`");
   wake.reset(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
@@ -109,8 +115,13 @@ Status EventLoop::add(int fd, std::uint32_t events, Handler handler) {
   auto made = std::make_shared<Handler>(std::move(handler));
   // The loop looks for the handler of an event under this lock: it finds the new one, however soon the event comes.
   const std::lock_guard lock(mutex_);
+  const auto [place, is_new] = handlers_.try_emplace(fd);
   Status status = add_to_epoll(epoll_.get(), fd, events);
-  if (status.ok()) handlers_[fd] = std::move(made);
+  if (status.ok()) {
+    place->second = std::move(made);
+  } else if (is_new) {
+    handlers_.erase(place);
+  }
   return status;
 }
 
@@ -128,38 +139,71 @@ void EventLoop::remove(int fd) noexcept {
   handlers_.erase(fd);
 }
 
-void EventLoop::post(Task task) {
+EventLoop::Prepared EventLoop::prepare(Task task) {
+  Prepared prepared;
+  prepared.push_back(std::move(task));
+  return prepared;
+}
+
+void EventLoop::post(Prepared&& task) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    tasks_.push_back(std::move(task));
+    tasks_.splice(tasks_.end(), task);
   }
   wake_from_elsewhere();
 }
 
-void EventLoop::post_top_level(Task task) {
+void EventLoop::post_top_level(Prepared&& task) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    top_level_tasks_.push_back(std::move(task));
+    top_level_tasks_.splice(top_level_tasks_.end(), task);
   }
   wake_from_elsewhere();
 }
 
-EventLoop::TimerId EventLoop::add_timer(Nanoseconds at, Task task) {
+EventLoop::TimerId EventLoop::add_timer(Nanoseconds at, Task task) { return insert_timer(at, std::move(task), false); }
+
+EventLoop::TimerId EventLoop::make_timer(Task task) { return insert_timer(UINT64_MAX, std::move(task), true); }
+
+EventLoop::TimerId EventLoop::insert_timer(Nanoseconds at, Task task, bool stays) {
+  auto timer = std::make_shared<Timer>(Timer{std::move(task), at, stays});
   const std::lock_guard lock(mutex_);
-  const TimerId id = next_timer_++;
-  timers_.emplace(std::pair{at, id}, std::move(task));
-  timer_times_.emplace(id, at);
+  const TimerId id = next_timer_;
+  const auto place = timer_order_.emplace(at, id).first;
+  try {
+    timers_.emplace(id, std::move(timer));
+  } catch (...) {
+    timer_order_.erase(place);
+    throw;
+  }
+  ++next_timer_;
   // In the loop it is time enough before it sleeps.
   if (!in_loop_thread()) set_alarm_locked();
   return id;
 }
 
-void EventLoop::cancel_timer(TimerId id) noexcept {
+void EventLoop::set_timer(TimerId id, Nanoseconds at) noexcept {
   const std::lock_guard lock(mutex_);
-  const auto found = timer_times_.find(id);
-  if (found == timer_times_.end()) return;
-  timers_.erase(std::pair{found->second, id});
-  timer_times_.erase(found);
+  const auto found = timers_.find(id);
+  if (found == timers_.end()) return;
+  set_timer_locked(id, *found->second, at);
+  if (!in_loop_thread()) set_alarm_locked();
+}
+
+void EventLoop::set_timer_locked(TimerId id, Timer& timer, Nanoseconds at) noexcept {
+  auto place = timer_order_.extract({timer.at, id});
+  place.value().first = timer.at = at;
+  timer_order_.insert(std::move(place));
+}
+
+void EventLoop::cancel_timer(TimerId id) noexcept {
+  std::shared_ptr<Timer> destroyed_outside_the_lock;
+  const std::lock_guard lock(mutex_);
+  const auto found = timers_.find(id);
+  if (found == timers_.end()) return;
+  timer_order_.erase({found->second->at, id});
+  destroyed_outside_the_lock = std::move(found->second);
+  timers_.erase(found);
 }
 
 void EventLoop::run() {
@@ -211,7 +255,12 @@ void EventLoop::run_once(Deadline deadline, bool nested) {
       const auto found = handlers_.find(event.data.fd);
       if (found != handlers_.end()) handler = found->second;
     }
-    if (handler) (*handler)(event.events);
+    if (!handler) continue;
+    try {
+      (*handler)(event.events);
+    } catch (const std::bad_alloc&) {
+      rest();
+    }
   }
   // At last: a process that was stopped first hears what has come, then what has not come in time.
   if (timers_are_due) run_timers();
@@ -219,39 +268,70 @@ void EventLoop::run_once(Deadline deadline, bool nested) {
 
 bool EventLoop::run_tasks(bool nested) {
   // Only what is queued now: tasks that post tasks must not starve the descriptors.
-  std::deque<Task> tasks;
-  std::deque<Task> top_level;
+  Prepared tasks;
+  Prepared top_level;
   {
     const std::lock_guard lock(mutex_);
     tasks.swap(tasks_);
     if (!nested) top_level.swap(top_level_tasks_);
   }
-  for (Task& task : tasks) task();
-  for (Task& task : top_level) task();
-  return !tasks.empty() || !top_level.empty();
+  const bool any = !tasks.empty() || !top_level.empty();
+  run_each(tasks, tasks_);
+  run_each(top_level, top_level_tasks_);
+  return any;
+}
+
+void EventLoop::run_each(Prepared& tasks, Prepared& queue) noexcept {
+  while (!tasks.empty()) {
+    Prepared task;
+    task.splice(task.begin(), tasks, tasks.begin());
+    try {
+      task.front()();
+    } catch (const std::bad_alloc&) {
+      {
+        const std::lock_guard lock(mutex_);
+        queue.splice(queue.end(), task);
+      }
+      rest();
+    }
+  }
 }
 
 void EventLoop::run_timers() {
   const Nanoseconds now = monotonic_now();
   for (;;) {
-    Task task;
+    TimerId id = 0;
+    std::shared_ptr<Timer> timer;
     {
       const std::lock_guard lock(mutex_);
       alarm_at_ = UINT64_MAX;
-      if (timers_.empty() || timers_.begin()->first.first > now) return;
-      const auto first = timers_.begin();
-      task = std::move(first->second);
-      timer_times_.erase(first->first.second);
-      timers_.erase(first);
+      if (timer_order_.empty() || timer_order_.begin()->first > now) return;
+      id = timer_order_.begin()->second;
+      timer = timers_.find(id)->second;
+      set_timer_locked(id, *timer, UINT64_MAX);
     }
-    task();
+    bool ran = true;
+    try {
+      timer->task();
+    } catch (const std::bad_alloc&) {
+      ran = false;
+    }
+    const std::lock_guard lock(mutex_);
+    const auto found = timers_.find(id);
+    if (found == timers_.end()) continue;
+    if (!ran) {
+      set_timer_locked(id, *timer, monotonic_now() + kRetryPause);
+    } else if (!timer->stays) {
+      timer_order_.erase({timer->at, id});
+      timers_.erase(found);
+    }
   }
 }
 
 // An alarm for a timer that was cancelled stays: it costs a look when it goes off, and nothing if it is set before.
 void EventLoop::set_alarm_locked() noexcept {
-  if (timers_.empty() || timers_.begin()->first.first >= alarm_at_) return;
-  alarm_at_ = timers_.begin()->first.first;
+  if (timer_order_.empty() || timer_order_.begin()->first >= alarm_at_) return;
+  alarm_at_ = timer_order_.begin()->first;
   constexpr Nanoseconds kSecond = 1'000'000'000;
   // 0 would mean: none.
   const Nanoseconds at = std::clamp<Nanoseconds>(alarm_at_, 1, std::numeric_limits<std::int64_t>::max());

@@ -4,11 +4,12 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -80,6 +81,10 @@ class EventSet {
 };
 
 // The responder's loop. Handlers run in the thread that runs the loop; that may be a nested run (see run_until).
+//
+// What runs here may fail for want of memory, by std::bad_alloc; then it is tried again, a moment later: a handler when
+// its descriptor is looked at the next time, a task behind those that wait, a timer when kRetryPause is over. So each
+// must be able to begin anew; one that is not catches what it throws.
 class EventLoop {
  public:
   using Handler = std::function<void(std::uint32_t events)>;  // EPOLLIN ...
@@ -95,12 +100,25 @@ class EventLoop {
   Status modify(int fd, std::uint32_t events);
   void remove(int fd) noexcept;
 
+  // A task that is ready to be posted: whoever must not fail later makes it in time.
+  using Prepared = std::list<Task>;
+  static Prepared prepare(Task task);
+
   // Any thread. Runs the task in the loop soon.
-  void post(Task task);
+  void post(Task task) { post(prepare(std::move(task))); }
+  void post(Prepared&& task) noexcept;
   // The same, but never in a nested run: for callbacks of the application.
-  void post_top_level(Task task);
+  void post_top_level(Task task) { post_top_level(prepare(std::move(task))); }
+  void post_top_level(Prepared&& task) noexcept;
+
+  static constexpr Nanoseconds kRetryPause = 1'000'000;
   // Any thread. Runs the task once at `at` (monotonic).
   TimerId add_timer(Nanoseconds at, Task task);
+  // A timer that stays, and runs whenever it was set to; at first it is not set. Setting it takes no memory.
+  TimerId make_timer(Task task);
+  // UINT64_MAX: not at all. Nothing happens if it was cancelled.
+  void set_timer(TimerId id, Nanoseconds at) noexcept;
+  // It is gone. If it is running in the loop, this does not wait for that.
   void cancel_timer(TimerId id) noexcept;
 
   bool in_loop_thread() const noexcept { return thread_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
@@ -123,7 +141,15 @@ class EventLoop {
   EventLoop() = default;
   void run_once(Deadline deadline, bool nested);
   bool run_tasks(bool nested);  // true if there were any
+  void run_each(Prepared& tasks, Prepared& queue) noexcept;
   void run_timers();
+  struct Timer {
+    Task task;
+    Nanoseconds at = UINT64_MAX;
+    bool stays = false;
+  };
+  TimerId insert_timer(Nanoseconds at, Task task, bool stays);
+  void set_timer_locked(TimerId id, Timer& timer, Nanoseconds at) noexcept;
   void set_alarm_locked() noexcept;
 
   UniqueFd epoll_;
@@ -133,10 +159,10 @@ class EventLoop {
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;
   std::unordered_map<int, std::shared_ptr<Handler>> handlers_;
-  std::deque<Task> tasks_;
-  std::deque<Task> top_level_tasks_;
-  std::map<std::pair<Nanoseconds, TimerId>, Task> timers_;
-  std::unordered_map<TimerId, Nanoseconds> timer_times_;
+  Prepared tasks_;
+  Prepared top_level_tasks_;
+  std::map<TimerId, std::shared_ptr<Timer>> timers_;
+  std::set<std::pair<Nanoseconds, TimerId>> timer_order_;  // an entry for each of timers_
   TimerId next_timer_ = 1;
   Nanoseconds alarm_at_ = UINT64_MAX;  // what alarm_ is set to; never later than the first timer while the loop sleeps
   std::uint64_t turn_ = 0;

@@ -2,6 +2,7 @@
 #include "base/status.hpp"
 
 #include <cerrno>
+#include <new>
 #include <system_error>
 
 #include "base/status_text.hpp"
@@ -40,11 +41,21 @@ std::string_view default_advice(ripc_status code) noexcept {
 
 }  // namespace
 
-std::string_view Status::text() const noexcept {
-  return text_.empty() ? std::string_view(status_text(code_)) : std::string_view(text_);
+Status::Status(ripc_status code, std::string text) noexcept : code_(code) {
+  if (text.empty()) return;
+  try {
+    text_ = std::make_shared<const std::string>(std::move(text));
+  } catch (const std::bad_alloc&) {
+    text_ = nullptr;
+  }
 }
 
-Status system_error(int error, std::string_view call, std::string_view advice) {
+std::string_view Status::text() const noexcept {
+  if (text_ != nullptr) return *text_;
+  return literal_ != nullptr && *literal_ != '\0' ? literal_ : status_text(code_);
+}
+
+Status system_error(int error, std::string_view call, std::string_view advice) noexcept try {
   const ripc_status code = code_of(error);
   std::string text(call);
   text += " failed: ";
@@ -55,6 +66,8 @@ Status system_error(int error, std::string_view call, std::string_view advice) {
   text += advice.empty() ? default_advice(code) : advice;
   if (text.back() != '.') text += '.';
   return Status(code, std::move(text));
+} catch (const std::bad_alloc&) {
+  return code_of(error);
 }
 
 }  // namespace ripc

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Status and Result: the one error policy. A failure is a Status with a sentence for people; nothing throws.
+// Status and Result: the one error policy. A failure is a Status with a sentence for people; our code does not throw.
+// What the standard library throws for want of memory ends at the nearest function that has a status for it: at the
+// latest in capi/error.hpp, or in the event loop, which tries again.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,12 +17,17 @@
 namespace ripc {
 
 // A status code and, for anything but ok, a sentence that says what happened and what to do. The sentence is either a
-// static string (no allocation: fast-path statuses) or owned text.
+// literal or shared text: a status can be copied, and one with a literal made, without memory.
 class [[nodiscard]] Status {
  public:
   Status() noexcept = default;
   Status(ripc_status code) noexcept : code_(code) {}  // NOLINT: the text is ripc_status_text(code)
-  Status(ripc_status code, std::string text) : code_(code), text_(std::move(text)) {}
+  template <std::size_t size>
+  Status(ripc_status code, const char (&literal)[size]) noexcept : code_(code), literal_(literal) {}
+  template <std::size_t size>
+  Status(ripc_status code, char (&buffer)[size]) = delete;  // no literal: it may not live as long
+  // Without memory for the text it has the general one of its code.
+  Status(ripc_status code, std::string text) noexcept;
 
   bool ok() const noexcept { return code_ == RIPC_OK; }
   ripc_status code() const noexcept { return code_; }
@@ -29,12 +38,14 @@ class [[nodiscard]] Status {
 
  private:
   ripc_status code_ = RIPC_OK;
-  std::string text_;
+  const char* literal_ = nullptr;
+  std::shared_ptr<const std::string> text_;
 };
 
 // A Status that names the failed system call and the meaning of errno: EMFILE and ENFILE become RIPC_NO_DESCRIPTORS,
 // ENOMEM and ENOSPC RIPC_NO_MEMORY, EACCES and EPERM RIPC_PERMISSION, anything else RIPC_SYSTEM. `advice` is appended.
-Status system_error(int error, std::string_view call, std::string_view advice = {});
+// Without memory for the sentence, the code says it all.
+Status system_error(int error, std::string_view call, std::string_view advice = {}) noexcept;
 
 // A value or the Status that explains why there is none.
 template <typename T>

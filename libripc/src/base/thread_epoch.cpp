@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 #include <thread>
 
 #include "base/spin_wait.hpp"
@@ -28,16 +29,33 @@ struct Lease {
   }
 };
 
-ThreadEpoch::Record& take_record() noexcept {
+ThreadEpoch::Record* free_record() noexcept {
   for (auto* record = first_record.load(std::memory_order_acquire); record != nullptr; record = record->next) {
     bool free = false;
-    if (record->in_use.compare_exchange_strong(free, true, std::memory_order_acq_rel)) return *record;
+    if (record->in_use.compare_exchange_strong(free, true, std::memory_order_acq_rel)) return record;
   }
-  auto* record = new ThreadEpoch::Record;  // NOLINT(bugprone-unhandled-exception-at-new): 64 bytes for a thread, once
-  record->next = first_record.load(std::memory_order_relaxed);
-  while (!first_record.compare_exchange_weak(record->next, record, std::memory_order_acq_rel)) {
+  return nullptr;
+}
+
+ThreadEpoch::Record& take_record() noexcept {
+  for (;; std::this_thread::yield()) {
+    if (auto* record = free_record()) return *record;
+    // Once for a thread, in the middle of whatever it calls first: where there are no 64 bytes it waits for them, or
+    // for those of a thread that ends.
+    auto* record = new (std::nothrow) ThreadEpoch::Record;
+    if (record == nullptr) continue;
+    record->next = first_record.load(std::memory_order_relaxed);
+    while (!first_record.compare_exchange_weak(record->next, record, std::memory_order_acq_rel)) {
+    }
+    return *record;
   }
-  return *record;
+}
+
+// Until the section that the record's thread is in, if it is in one, is over.
+void await(const ThreadEpoch::Record& record) noexcept {
+  const std::uint64_t seen = record.counter.load(std::memory_order_acquire);
+  if ((seen & 1) == 0) return;
+  for (unsigned round = 0; record.counter.load(std::memory_order_acquire) == seen; ++round) spin_wait(round);
 }
 
 }  // namespace
@@ -61,9 +79,13 @@ void ThreadEpoch::barrier() noexcept {
 
 void ThreadEpoch::synchronize(const Record& record) noexcept {
   barrier();
-  const std::uint64_t seen = record.counter.load(std::memory_order_acquire);
-  if ((seen & 1) == 0) return;
-  for (unsigned round = 0; record.counter.load(std::memory_order_acquire) == seen; ++round) spin_wait(round);
+  await(record);
+}
+
+void ThreadEpoch::synchronize_all() noexcept {
+  barrier();
+  for (const auto* record = first_record.load(std::memory_order_acquire); record != nullptr; record = record->next)
+    await(*record);
 }
 
 ThreadEpoch::Waiting ThreadEpoch::Waiting::for_all() {
@@ -85,29 +107,47 @@ bool ThreadEpoch::Waiting::over() noexcept {
 
 // ---- EpochDomain ---------------------------------------------------------------------------------------------
 
-void EpochDomain::retire(std::function<void()> destroy) {
+void EpochDomain::retire(Retirement&& retirement) noexcept {
   const std::lock_guard lock(mutex_);
-  retired_.push_back(std::move(destroy));
+  retired_.splice(retired_.end(), retirement);
 }
 
-bool EpochDomain::reclaim() {
-  std::vector<std::function<void()>> ready;
+void EpochDomain::run(Retirement& retirements) noexcept {
+  for (auto& destroy : retirements) destroy();
+}
+
+bool EpochDomain::reclaim() noexcept {
+  Retirement ready;
   bool done = false;
   {
     const std::lock_guard lock(mutex_);
     if (batch_.empty() && !retired_.empty()) {
+      try {
+        waiting_ = ThreadEpoch::Waiting::for_all();
+      } catch (const std::bad_alloc&) {
+        return false;
+      }
       batch_.swap(retired_);
-      waiting_ = ThreadEpoch::Waiting::for_all();
     }
     if (!batch_.empty() && waiting_.over()) ready.swap(batch_);
     done = batch_.empty() && retired_.empty();
   }
-  for (auto& destroy : ready) destroy();
+  run(ready);
   return done;
 }
 
-void EpochDomain::reclaim_all() {
-  while (!reclaim()) std::this_thread::yield();
+void EpochDomain::reclaim_all() noexcept {
+  for (;;) {
+    Retirement ready;
+    {
+      const std::lock_guard lock(mutex_);
+      ready.splice(ready.end(), batch_);
+      ready.splice(ready.end(), retired_);
+    }
+    if (ready.empty()) return;
+    ThreadEpoch::synchronize_all();
+    run(ready);
+  }
 }
 
 }  // namespace ripc

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -59,6 +60,8 @@ class ThreadEpoch {
 
   // Waits until the record's thread is in no section that began before the call.
   static void synchronize(const Record& record) noexcept;
+  // The same for all threads.
+  static void synchronize_all() noexcept;
 
   // Makes sure that what every thread has stored is visible here, and what was changed here is visible to them: a fence
   // in each. Needs one of their own where has_barrier() is false.
@@ -95,19 +98,31 @@ class EpochDomain {
   EpochDomain(const EpochDomain&) = delete;
   EpochDomain& operator=(const EpochDomain&) = delete;
 
-  // Any thread. Runs `destroy` later, from reclaim(), when no section that could see the object is left. The object
-  // must be out of reach for new sections.
-  void retire(std::function<void()> destroy);
+  // What destroys one object. Made together with the object, so that retiring it later takes no memory.
+  using Retirement = std::list<std::function<void()>>;
+  static Retirement prepare(std::function<void()> destroy) {
+    Retirement retirement;
+    retirement.push_back(std::move(destroy));
+    return retirement;
+  }
 
-  // Destroys what nobody sees any more; true if nothing is left to destroy. Does not wait.
-  bool reclaim();
-  // Waits for the sections that are going on.
-  void reclaim_all();
+  // Any thread. Runs it later, from reclaim(), when no section that could see the object is left. The object must be
+  // out of reach for new sections.
+  void retire(Retirement&& retirement) noexcept;
+  void retire(std::function<void()> destroy) { retire(prepare(std::move(destroy))); }
+
+  // Destroys what nobody sees any more; true if nothing is left to destroy. Does not wait. Without the memory to know
+  // who is reading, nothing is destroyed.
+  bool reclaim() noexcept;
+  // Waits for the sections that are going on. Takes no memory.
+  void reclaim_all() noexcept;
 
  private:
+  static void run(Retirement& retirements) noexcept;
+
   std::mutex mutex_;
-  std::vector<std::function<void()>> retired_;
-  std::vector<std::function<void()>> batch_;  // waits for waiting_
+  Retirement retired_;
+  Retirement batch_;  // waits for waiting_
   ThreadEpoch::Waiting waiting_;
 };
 

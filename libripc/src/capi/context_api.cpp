@@ -57,7 +57,7 @@ Result<core::ServiceOptions> read(const ripc_service_options& given) {
   return options;
 }
 
-ripc_service_info describe(const spi::ServiceRecord& record) noexcept {
+ripc_service_info describe(const spi::ServiceRecord& record) {
   auto info = blank<ripc_service_info>();
   info.id = record.id;
   info.incarnation = record.incarnation;

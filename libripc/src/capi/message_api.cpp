@@ -69,10 +69,12 @@ Status send_message(const Sending& sending) {
       arguments.outcome = &outcome;
     }
   }
-  std::shared_ptr<core::Ticket> opened;
-  Status status = from(service)->send(arguments, ticket != nullptr ? &opened : nullptr);
+  // Before the message is sent, which nothing may fail after.
+  std::unique_ptr<ripc_ticket> made;
+  if (ticket != nullptr) made.reset(new ripc_ticket{nullptr, from(service)->context().spin()});
+  Status status = from(service)->send(arguments, made ? &made->ticket : nullptr);
   if (outcome_to != nullptr) (void)write_sized(outcome, outcome_to);
-  if (opened) *ticket = new ripc_ticket{std::move(opened), from(service)->context().spin()};
+  if (made && made->ticket) *ticket = made.release();
   return status;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <bitset>
+#include <new>
 
 #include "core/service.hpp"
 #include "spi/outcome.hpp"
@@ -53,41 +54,48 @@ ripc_status Service::attempt(Assembly& assembly, Nanoseconds timeout, Step&& ste
   return last == RIPC_PENDING ? RIPC_TIMEOUT : last;
 }
 
-// Takes over the message. False if the packet contradicts itself: the message is gone then.
-bool Service::assemble(spi::Source& source, Message* message, const wire::Packet& packet) noexcept {
-  Assembly assembly;
-  assembly.source = source.shared_from_this();
-  assembly.message = message;
-  assembly.lend = (flags_ & RIPC_RECEIVE_LEND) != 0;
-  assembly.packet_size = packet.size();
+// Takes over the message, unless there is no memory for all that it may need on its way: then nothing has happened.
+spi::Delivery Service::assemble(spi::Source& source, Message* message, const wire::Packet& packet) {
   std::size_t views = 0;
+  std::size_t grants = 0;
   std::array<wire::Descriptor, RIPC_MAX_ITEMS> descriptors;
   std::size_t described = 0;
   for (const wire::DecodedItem& item : packet.items()) {
     if (item.type <= wire::ItemType::directed) ++views;
+    if (item.type == wire::ItemType::grant) ++grants;
     if (item.type == wire::ItemType::descriptor) descriptors[described++] = packet.descriptor(item);
     if (item.type == wire::ItemType::directed) descriptors[described++] = packet.directed(item).descriptor;
   }
   if (views > message->item_capacity) {
     MessagePool::release(message);
-    return false;
+    return reject();
   }
+  std::list<Assembly> made(1);
+  Assembly& assembly = made.front();
+  assembly.source = source.shared_from_this();
+  assembly.lend = (flags_ & RIPC_RECEIVE_LEND) != 0;
+  assembly.packet_size = packet.size();
+  for (const wire::Descriptor& descriptor : std::span(descriptors).first(described))
+    assembly.items.emplace_back().pull.descriptor = descriptor;
+  const std::size_t lent = assembly.lend ? described : 0;
+  if (grants != 0 || lent != 0) message->attach(grants, lent);
   if (described != 0) {
     assembly.transfer = descriptors.front();
     const ripc_status begun = source.begin(std::span(descriptors).first(described));
+    if (begun == RIPC_NO_MEMORY) throw std::bad_alloc();
     if (begun != RIPC_OK) {
       // Withdrawn before it was taken: the sender knows, and for the receiver it never came.
       MessagePool::release(message);
-      return begun != RIPC_CORRUPT;
+      return begun == RIPC_CORRUPT ? reject() : spi::Delivery::taken;
     }
   }
-  for (const wire::Descriptor& descriptor : std::span(descriptors).first(described))
-    assembly.items.emplace_back().pull.descriptor = descriptor;
+  // From here on nothing takes memory.
+  assembly.message = message;
   const std::lock_guard lock(assemblies_mutex_);
-  if (progress(assembly, &packet)) return true;
-  assemblies_.push_back(std::move(assembly));
+  if (progress(assembly, &packet)) return spi::Delivery::taken;
+  assemblies_.splice(assemblies_.end(), made);
   pending_ = true;
-  return true;
+  return spi::Delivery::taken;
 }
 
 Service::Ahead Service::look_ahead_of(const spi::Source& source, const Assembly* until) const noexcept {
@@ -111,7 +119,7 @@ bool Service::may_begin(const spi::Source& source, const Ahead& ahead) const noe
 bool Service::windows_are_ahead() const noexcept {
   return std::any_of(assemblies_.begin(), assemblies_.end(), [&](const Assembly& assembly) {
     return std::any_of(assembly.items.begin(), assembly.items.end(),
-                       [](const Assembly::Item& item) { return item.window.has_value(); }) &&
+                       [](const Assembly::Item& item) { return !item.window.empty(); }) &&
            look_ahead_of(*assembly.source, &assembly).messages != 0;
   });
 }
@@ -187,27 +195,30 @@ ripc_status Service::prepare_all(Assembly& assembly) noexcept {
 // Decides where each item goes.
 void Service::plan(Assembly& assembly, const wire::Packet& packet) noexcept {
   Message& message = *assembly.message;
-  std::optional<Request> request;
+  RequestTable::Taken taken;
   std::bitset<RIPC_MAX_RETURNS> written;
   std::bitset<RIPC_MAX_RETURNS> used;
   auto next = assembly.items.begin();
   for (const wire::DecodedItem& item : packet.items()) {
     if (item.type == wire::ItemType::request) message.request = packet.number(item);
     if (item.type == wire::ItemType::grant) {
-      message.attach().grants.push_back(packet.grant(item));
-      message.attach().source = assembly.source;
+      message.attachments->grants.push_back(packet.grant(item));
+      message.attachments->source = assembly.source;
     }
     if (item.type != wire::ItemType::reply) continue;
     message.in_reply_to = packet.number(item);
-    request = requests_.take(message.in_reply_to, packet.source());
-    if (!request) continue;
+    taken = requests_.take(message.in_reply_to, packet.source());
+    if (taken.empty()) continue;
     // Whatever the reply used, the right to write ends here.
-    for (std::size_t index = 0; index < request->grants.size(); ++index)
-      written[index] = request->channel->end_grant(request->grants[index]) == RIPC_OK;
+    const Request& answered = taken.mapped();
+    for (std::size_t index = 0; index < answered.grants.size(); ++index)
+      written[index] = answered.channel->end_grant(answered.grants[index]) == RIPC_OK;
   }
+  const Request* const request = taken.empty() ? nullptr : &taken.mapped();
   std::size_t short_bytes = 0;
   const auto usable_buffer = [&](std::uint32_t index, std::uint64_t length) {
-    return request && index < request->buffers.size() && length <= request->buffers[index].size && !used[index];
+    return request != nullptr && index < request->buffers.size() && length <= request->buffers[index].size &&
+           !used[index];
   };
   for (const wire::DecodedItem& decoded : packet.items()) {
     if (decoded.type > wire::ItemType::directed) continue;
@@ -236,7 +247,7 @@ void Service::plan(Assembly& assembly, const wire::Packet& packet) noexcept {
                 .return_index = returned.return_index,
                 .copied = 0};
       } else {
-        const bool is_due = request && !request->cancelling;
+        const bool is_due = request != nullptr && !request->cancelling;
         view = failed_view(is_due ? RIPC_CORRUPT : RIPC_CANCELLED, returned.length, returned.return_index);
         increase(counters_.items_discarded);
       }
@@ -261,14 +272,14 @@ void Service::plan(Assembly& assembly, const wire::Packet& packet) noexcept {
     for (WindowQueue* windows : {&windows_, &context_.windows()}) {
       item.home = windows;
       item.window = windows->take();
-      if (item.window) break;
+      if (!item.window.empty()) break;
     }
     ripc_status failure = RIPC_OK;
-    if (!item.window) {
+    if (item.window.empty()) {
       failure = RIPC_NO_WINDOW;
     } else {
-      item.pull.destination = item.window->data;
-      if (item.window->size < item.pull.descriptor.length) failure = RIPC_WINDOW_TOO_SMALL;
+      item.pull.destination = item.window.front().data;
+      if (item.window.front().size < item.pull.descriptor.length) failure = RIPC_WINDOW_TOO_SMALL;
     }
     if (failure != RIPC_OK) {
       item.done = true;
@@ -304,7 +315,7 @@ ripc_status Service::pull_all(Assembly& assembly) noexcept {
           item.pull.status = RIPC_NO_MEMORY;
           continue;
         }
-        Message::Attachments& attachments = assembly.message->attach();
+        Message::Attachments& attachments = *assembly.message->attachments;
         attachments.pool = &context_.pool();
         attachments.leases.push_back(*lease);
         item.target = Assembly::Target::lease;
@@ -364,17 +375,17 @@ ripc_status Service::finish(Assembly& assembly) noexcept {
     increase(counters_.long_items_received);
     increase(counters_.long_bytes_received, length);
     increase(counters_.receive_copies, item.pull.copies);
-    if (item.target == Assembly::Target::lent) message.attach().views.push_back(std::move(item.pull.memory));
+    if (item.target == Assembly::Target::lent) message.attachments->views.push_back(std::move(item.pull.memory));
     view = {.data = item.pull.destination,
             .size = static_cast<std::size_t>(length),
             .kind = kind,
             .status = RIPC_OK,
-            .cookie = item.target == Assembly::Target::window ? item.window->cookie : 0,
+            .cookie = item.target == Assembly::Target::window ? item.window.front().cookie : 0,
             .return_index = item.target == Assembly::Target::return_buffer ? view.return_index : 0,
             .copied = item.pull.copies};
   }
   if (assembly.any_lent) {
-    Message::Attachments& attachments = message.attach();
+    Message::Attachments& attachments = *message.attachments;
     attachments.source = assembly.source;
     attachments.lent.push_back(*assembly.transfer);
     attachments.lent_status = assembly.failure;

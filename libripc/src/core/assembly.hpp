@@ -7,7 +7,7 @@
 #include <list>
 #include <memory>
 #include <optional>
-#include <vector>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "core/requests.hpp"
@@ -20,14 +20,13 @@ struct Service::Assembly {
   struct Item {
     std::size_t view = 0;  // index in the message
     Target target = Target::window;
-    std::optional<Window> window;
+    WindowQueue::Taken window;
     WindowQueue* home = nullptr;  // of the window
     bool done = false;
     spi::Pull pull;
 
-    void return_window() {
-      if (window) home->give_back(*window);
-      window.reset();
+    void return_window() noexcept {
+      if (!window.empty()) home->give_back(std::move(window));
     }
   };
 

@@ -2,6 +2,7 @@
 #include "core/context.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include "base/fork_guard.hpp"
 #include "base/loop_wait.hpp"
@@ -36,6 +37,18 @@ Status Context::start() {
   if (!loop.ok()) return loop.status();
   loop_ = std::move(*loop);
   tickets_ = std::make_unique<TicketKeeper>(*loop_);
+  reclaim_timer_ = loop_->make_timer([this] {
+    reclaim_scheduled_.store(false, std::memory_order_release);
+    if (!epochs_.reclaim()) reclaim_soon();
+  });
+  publish_timer_ = loop_->make_timer([this] {
+    publish_scheduled_.store(false, std::memory_order_release);
+    address_changed();
+  });
+  stop_ = EventLoop::prepare([this] {
+    for (const auto& transport : parts_.transports) transport->stop();
+    loop_->stop();
+  });
   auto& transports = parts_.transports;
   for (auto transport = transports.begin(); transport != transports.end();) {
     Status status = (*transport)->start(*this, *loop_);
@@ -57,21 +70,18 @@ Status Context::start() {
 }
 
 Context::~Context() {
-  std::vector<std::shared_ptr<Service>> services;
+  decltype(services_) services;
+  decltype(displaced_) displaced;
   {
     const std::lock_guard lock(mutex_);
-    for (auto& [id, service] : services_) services.push_back(service);
-    services_.clear();
-    services.insert(services.end(), displaced_.begin(), displaced_.end());
-    displaced_.clear();
+    services.swap(services_);
+    displaced.swap(displaced_);
   }
-  for (const auto& service : services) service->close(*parts_.resolver);
+  for (const auto& [id, service] : services) service->close(*parts_.resolver);
+  for (const auto& service : displaced) service->close(*parts_.resolver);
   if (tickets_) tickets_->shut_down();
   if (responder_.joinable()) {
-    loop_->post([this] {
-      for (const auto& transport : parts_.transports) transport->stop();
-      loop_->stop();
-    });
+    loop_->post(std::move(stop_));
     responder_.join();
   } else if (loop_) {
     for (const auto& transport : parts_.transports) transport->stop();
@@ -97,7 +107,7 @@ class Context::Registering {
     }
     context_.registering_changed_.notify_all();
     // The responder waits in its loop.
-    if (!context_.loop_->in_loop_thread()) context_.loop_->post([] {});
+    context_.loop_->wake_from_elsewhere();
   }
   Registering(const Registering&) = delete;
   Registering& operator=(const Registering&) = delete;
@@ -138,13 +148,20 @@ Result<Service*> Context::register_as(const ServiceOptions& options) {
   if (!events.ok()) return events.status();
   auto service = std::make_shared<Service>(*this, options, std::move(*events));
   Service* const handle = service.get();
+  decltype(displaced_) displaced;
+  if (present) displaced.push_back(present);
   // Known before it is findable: a notification or a fence may arrive at once.
   {
     const std::lock_guard lock(mutex_);
-    if (present) displaced_.push_back(present);
     services_[options.id] = service;
+    displaced_.splice(displaced_.end(), displaced);
   }
-  Status status = service->open(parts_.transports, *parts_.resolver);
+  Status status;
+  try {
+    status = service->open(parts_.transports, *parts_.resolver);
+  } catch (const std::bad_alloc&) {
+    status = RIPC_NO_MEMORY;
+  }
   if (status.ok()) {
     if (present) present->fence();
     return handle;
@@ -157,7 +174,7 @@ Result<Service*> Context::register_as(const ServiceOptions& options) {
   }
   service->close(*parts_.resolver);
   // What told that it was taken over by yet another one did not find it.
-  if (present) fenced(options.id, UINT64_MAX);
+  if (present) (void)fenced(options.id, UINT64_MAX);
   return status;
 }
 
@@ -185,12 +202,20 @@ std::shared_ptr<Service> Context::service(ripc_service_id id) noexcept {
   return found == services_.end() ? nullptr : found->second;
 }
 
-std::vector<std::shared_ptr<Service>> Context::services() noexcept {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<Service>> services;
-  services.reserve(services_.size());
-  for (const auto& [id, service] : services_) services.push_back(service);
-  return services;
+template <typename Visit>
+void Context::for_each_service(Visit visit) noexcept {
+  ripc_service_id last = 0;
+  for (;;) {
+    std::shared_ptr<Service> service;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto next = services_.upper_bound(last);
+      if (next == services_.end()) return;
+      last = next->first;
+      service = next->second;
+    }
+    visit(*service);
+  }
 }
 
 void Context::fence_former(const spi::ServiceRecord& former, std::uint64_t incarnation) noexcept {
@@ -199,8 +224,13 @@ void Context::fence_former(const spi::ServiceRecord& former, std::uint64_t incar
     spi::Transport* transport = this->transport(address.transport);
     // A former holder that is stopped or gone needs no answer: peers ask the resolver, and it learns when it runs
     // again.
-    if (transport != nullptr && transport->fence(address, former.id, incarnation, Deadline::after(kFenceTimeout)).ok())
-      return;
+    try {
+      if (transport != nullptr &&
+          transport->fence(address, former.id, incarnation, Deadline::after(kFenceTimeout)).ok())
+        return;
+    } catch (const std::bad_alloc&) {
+      // As one that does not answer.
+    }
   }
 }
 
@@ -214,14 +244,16 @@ std::vector<spi::Address> Context::addresses() const {
 }
 
 void Context::publish_addresses(Service& service) noexcept {
-  const ripc_status status = service.publish_addresses().code();
+  ripc_status status = RIPC_NO_MEMORY;
+  try {
+    status = service.publish_addresses().code();
+  } catch (const std::bad_alloc&) {
+    // Later, as after any other failure that passes.
+  }
   // Fenced: it is another holder's business now. A record that is too large stays so.
   if (status == RIPC_OK || status == RIPC_FENCED || status == RIPC_LIMIT || status == RIPC_INVALID_ARGUMENT) return;
   if (publish_scheduled_.exchange(true, std::memory_order_acq_rel)) return;
-  loop_->add_timer(monotonic_now() + kPublishPause, [this] {
-    publish_scheduled_.store(false, std::memory_order_release);
-    address_changed();
-  });
+  loop_->set_timer(publish_timer_, monotonic_now() + kPublishPause);
 }
 
 Status Context::unregister_memory(void* data) {
@@ -242,28 +274,31 @@ void Context::transfer_finished(spi::Channel& channel, std::uint64_t transfer) n
 }
 
 void Context::room(spi::Channel&) noexcept {
-  for (const auto& service : services()) service->room_changed();
+  for_each_service([](Service& service) { service.room_changed(); });
 }
 
 void Context::channel_lost(spi::Channel& channel) noexcept {
   tickets_->channel_lost(channel);
   drop_channel(channel);
-  for (const auto& service : services()) service->room_changed();
+  for_each_service([](Service& service) { service.room_changed(); });
 }
 
-void Context::fenced(ripc_service_id id, std::uint64_t incarnation) noexcept {
+ripc_status Context::fenced(ripc_service_id id, std::uint64_t incarnation) noexcept try {
   const std::shared_ptr<Service> target = service(id);
-  if (!target || target->incarnation() >= incarnation) return;
+  if (!target || target->incarnation() >= incarnation) return RIPC_OK;
   // Anyone can claim that it took over; only the resolver knows.
   const spi::ServiceRecord former = target->record();
-  if (!parts_.resolver->successor(former, Deadline::after(parts_.resolve_timeout)).ok()) return;
+  if (!parts_.resolver->successor(former, Deadline::after(parts_.resolve_timeout)).ok()) return RIPC_OK;
   target->fence();
   // A successor on another host leaves the record on this one: who looks here first would find the former for ever.
   parts_.resolver->withdraw(former);
+  return RIPC_OK;
+} catch (const std::bad_alloc&) {
+  return RIPC_NO_MEMORY;
 }
 
 void Context::address_changed() noexcept {
-  for (const auto& service : services()) publish_addresses(*service);
+  for_each_service([this](Service& service) { publish_addresses(service); });
 }
 
 }  // namespace ripc::core

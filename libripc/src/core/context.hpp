@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -106,7 +108,7 @@ class Context final : public spi::Host {
   void transfer_finished(spi::Channel& channel, std::uint64_t transfer) noexcept override;
   void room(spi::Channel& channel) noexcept override;
   void channel_lost(spi::Channel& channel) noexcept override;
-  void fenced(ripc_service_id id, std::uint64_t incarnation) noexcept override;
+  ripc_status fenced(ripc_service_id id, std::uint64_t incarnation) noexcept override;
   void address_changed() noexcept override;
 
  private:
@@ -136,7 +138,9 @@ class Context final : public spi::Host {
   Result<Service*> register_as(const ServiceOptions& options);
   Status check_present(const Service& present, const ServiceOptions& options) const;
   std::shared_ptr<Service> service(ripc_service_id id) noexcept;
-  std::vector<std::shared_ptr<Service>> services() noexcept;
+  // Calls it for each service there is, in the order of their IDs. Takes no memory, and holds no lock meanwhile.
+  template <typename Visit>
+  void for_each_service(Visit visit) noexcept;
   std::string transport_names() const;
   Status no_common_transport() const;
 
@@ -150,13 +154,16 @@ class Context final : public spi::Host {
   std::unique_ptr<TicketKeeper> tickets_;
   WindowQueue windows_;
   std::mutex mutex_;
-  std::unordered_map<ripc_service_id, std::shared_ptr<Service>> services_;
+  std::map<ripc_service_id, std::shared_ptr<Service>> services_;
   std::unordered_set<ripc_service_id> registering_;
   std::condition_variable registering_changed_;
-  std::vector<std::shared_ptr<Service>> displaced_;  // taken over by another service of this context
+  std::list<std::shared_ptr<Service>> displaced_;  // taken over by another service of this context
   std::mutex searches_mutex_;
   std::condition_variable searches_changed_;
   std::unordered_map<ripc_service_id, std::shared_ptr<Search>> searches_;
+  EventLoop::TimerId reclaim_timer_ = 0;
+  EventLoop::TimerId publish_timer_ = 0;
+  EventLoop::Prepared stop_;  // ends the transports and the loop
   std::atomic<bool> reclaim_scheduled_{false};
   std::atomic<bool> publish_scheduled_{false};
   std::thread responder_;

@@ -48,11 +48,10 @@ Result<std::shared_ptr<spi::Channel>> Context::channel_to(ripc_service_id id, st
   std::shared_ptr<Search> search;
   {
     const std::lock_guard lock(searches_mutex_);
-    std::shared_ptr<Search>& running = searches_[id];
-    if (running) {
-      search = running;
+    if (const auto running = searches_.find(id); running != searches_.end()) {
+      search = running->second;
     } else {
-      running = std::make_shared<Search>();
+      searches_.emplace(id, std::make_shared<Search>());
     }
   }
   if (search) return result_of(*search, deadline);
@@ -74,7 +73,7 @@ Result<std::shared_ptr<spi::Channel>> Context::channel_to(ripc_service_id id, st
   }
   searches_changed_.notify_all();
   // The responder waits in its loop.
-  if (!loop_->in_loop_thread()) loop_->post([] {});
+  loop_->wake_from_elsewhere();
   return found;
 }
 
@@ -179,10 +178,7 @@ void Context::drop_channel(const spi::Channel& channel) noexcept {
 
 void Context::reclaim_soon() noexcept {
   if (reclaim_scheduled_.exchange(true, std::memory_order_acq_rel)) return;
-  loop_->add_timer(monotonic_now() + kReclaimPause, [this] {
-    reclaim_scheduled_.store(false, std::memory_order_release);
-    if (!epochs_.reclaim()) reclaim_soon();
-  });
+  loop_->set_timer(reclaim_timer_, monotonic_now() + kReclaimPause);
 }
 
 Result<Resolution> Context::resolve(ripc_service_id id) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <iterator>
 #include <memory_resource>
+#include <new>
 #include <vector>
 
 #include "core/sending.hpp"
@@ -83,7 +84,18 @@ struct Service::GroupSend {
   std::pmr::monotonic_buffer_resource resource{memory.data(), memory.size()};
   std::pmr::vector<Reachable> together{&resource};
   std::pmr::vector<GroupMember*> without_channel{&resource};
+  struct OneNetwork {
+    std::pmr::vector<spi::Channel*> channels;
+    std::pmr::vector<std::uint8_t> sent;
+  } one_network{std::pmr::vector<spi::Channel*>(&resource), std::pmr::vector<std::uint8_t>(&resource)};
 
+  // Before the first is sent to. Nothing takes memory afterwards but to connect.
+  void reserve(std::size_t members) {
+    together.reserve(members);
+    without_channel.reserve(members);
+    one_network.channels.reserve(members);
+    one_network.sent.reserve(members);
+  }
   void start() noexcept {
     taken = missed = 0;
     failure = Status();
@@ -92,7 +104,7 @@ struct Service::GroupSend {
   }
   void took() noexcept { ++taken; }
   // What became of the message to a member that had a channel, or none.
-  void settle(GroupMember& member, ripc_status status) {
+  void settle(GroupMember& member, ripc_status status) noexcept {
     if (status == RIPC_OK) {
       took();
     } else if (is_gone(status) || status == RIPC_NO_SERVICE) {
@@ -101,7 +113,7 @@ struct Service::GroupSend {
       missed_by(member, status);
     }
   }
-  void missed_by(const GroupMember& member, Status why) {
+  void missed_by(const GroupMember& member, Status why) noexcept {
     if (outcome != nullptr && outcome->missed != nullptr && missed < outcome->missed_capacity)
       outcome->missed[missed] = member.record().id;
     ++missed;
@@ -136,14 +148,21 @@ Status Service::send_to_group(const SendArguments& arguments) {
   return list->members.empty() ? no_members(*list) : sending.failure;
 }
 
+// Once some have it, want of memory only keeps others from it.
 void Service::send_to_members(const GroupList& list, GroupSend& sending) {
+  sending.reserve(list.members.size());
   for (const std::shared_ptr<GroupMember>& member : list.members) {
     const ripc_status status = send_to_member(*member, sending, false);
     if (status != RIPC_PENDING) sending.settle(*member, status);
   }
   if (!sending.together.empty()) send_together(sending);
   for (GroupMember* member : sending.without_channel) {
-    Status status = connect_and_send(*member, sending);
+    Status status;
+    try {
+      status = connect_and_send(*member, sending);
+    } catch (const std::bad_alloc&) {
+      status = RIPC_NO_MEMORY;
+    }
     if (status.ok()) {
       sending.took();
     } else {
@@ -152,13 +171,12 @@ void Service::send_to_members(const GroupList& list, GroupSend& sending) {
   }
 }
 
-void Service::send_together(GroupSend& sending) {
+void Service::send_together(GroupSend& sending) noexcept {
   auto& all = sending.together;
   std::sort(all.begin(), all.end(), [](const auto& one, const auto& other) {
     return std::less<>()(one.channel->multicast(), other.channel->multicast());
   });
-  std::pmr::vector<spi::Channel*> channels(&sending.resource);
-  std::pmr::vector<std::uint8_t> sent(&sending.resource);
+  auto& [channels, sent] = sending.one_network;
   for (auto first = all.begin(); first != all.end();) {
     spi::Multicast* const by = first->channel->multicast();
     const auto end = std::find_if(first, all.end(), [&](const auto& one) { return one.channel->multicast() != by; });

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/message.hpp"
 
-#include <cstdlib>
 #include <new>
 
 namespace ripc::core {
@@ -12,6 +11,15 @@ namespace {
 constexpr std::uint32_t kCallsToOwn = 256;
 
 }  // namespace
+
+void Message::attach(std::size_t grants, std::size_t lent_items) {
+  auto made = std::make_unique<Attachments>();
+  made->grants.reserve(grants);
+  if (lent_items != 0) made->lent.reserve(1);
+  made->views.reserve(lent_items);
+  made->leases.reserve(lent_items);
+  attachments = std::move(made);
+}
 
 MessagePools::~MessagePools() {
   for (MessagePool* pool : std::exchange(pools_, {})) delete pool;
@@ -27,7 +35,7 @@ MessagePool::~MessagePool() {
   while (made_ != nullptr) {
     Message* message = std::exchange(made_, made_->made_before);
     message->~Message();
-    std::free(message);
+    ::operator delete(message);
   }
   const std::lock_guard lock(pools_.mutex_);
   pools_.pools_.erase(this);
@@ -38,7 +46,7 @@ Message* MessagePool::make(bool large) noexcept {
   const std::size_t storage = large ? packet_limit_ : kSmallStorage;
   const std::size_t items_offset = (sizeof(Message) + 15) & ~std::size_t{15};
   const std::size_t storage_offset = items_offset + items * sizeof(ripc_item_view);
-  void* memory = std::malloc(storage_offset + storage);
+  void* memory = ::operator new(storage_offset + storage, std::nothrow);
   if (memory == nullptr) return nullptr;
   auto* message = new (memory) Message;
   message->large = large;

@@ -50,7 +50,7 @@ struct Message {
     std::vector<std::byte*> leases;                  // items in library memory, given back on release
   };
 
-  Message* next = nullptr;  // in the pool's lists
+  Message* next = nullptr;  // in the pool's lists, or the receiver's
   Message* made_before = nullptr;
   MessagePool* owner = nullptr;
   bool large = false;
@@ -65,10 +65,8 @@ struct Message {
   std::size_t storage_size = 0;
   std::unique_ptr<Attachments> attachments;
 
-  Attachments& attach() {
-    if (!attachments) attachments = std::make_unique<Attachments>();
-    return *attachments;
-  }
+  // Makes them, with room for so many return buffers and lent items: adding those takes no memory then.
+  void attach(std::size_t grants, std::size_t lent_items);
 };
 
 // What keeps the memory of lent items where it is, without their messages. Gone before the context.

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/notification.hpp"
 
+#include <array>
+#include <new>
+
 #include "base/random.hpp"
 #include "wire/packet.hpp"
 
@@ -12,7 +15,7 @@ std::uint64_t NotificationTable::add(ripc_notification_callback callback, void* 
   do {
     handle = random_u64();
   } while (handle == 0 || entries_.contains(handle));
-  entries_[handle] = std::make_shared<Entry>(Entry{callback, user});
+  entries_.emplace(handle, std::make_shared<Entry>(Entry{callback, user}));
   return handle;
 }
 
@@ -29,22 +32,30 @@ bool NotificationTable::remove(std::uint64_t handle) noexcept {
 }
 
 void NotificationTable::remove_all() noexcept {
-  std::vector<std::uint64_t> handles;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [handle, entry] : entries_) handles.push_back(handle);
+  for (;;) {
+    std::uint64_t handle = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (entries_.empty()) return;
+      handle = entries_.begin()->first;
+    }
+    (void)remove(handle);
   }
-  for (const std::uint64_t handle : handles) (void)remove(handle);
 }
 
 void NotificationTable::arrived(spi::Bytes packet) noexcept {
-  if (waiting_.fetch_add(1, std::memory_order_relaxed) >= kMaxWaiting) {
-    waiting_.fetch_sub(1, std::memory_order_relaxed);
-    unknown_.fetch_add(1, std::memory_order_relaxed);
-    return;
+  if (waiting_.fetch_add(1, std::memory_order_relaxed) < kMaxWaiting) {
+    try {
+      loop_.post_top_level([self = shared_from_this(), copy = std::vector<std::byte>(packet.begin(), packet.end())] {
+        self->run(copy);
+      });
+      return;
+    } catch (const std::bad_alloc&) {
+      // As one too many.
+    }
   }
-  loop_.post_top_level(
-      [self = shared_from_this(), copy = std::vector<std::byte>(packet.begin(), packet.end())] { self->run(copy); });
+  waiting_.fetch_sub(1, std::memory_order_relaxed);
+  unknown_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void NotificationTable::run(const std::vector<std::byte>& bytes) noexcept {
@@ -66,18 +77,19 @@ void NotificationTable::run(const std::vector<std::byte>& bytes) noexcept {
     entry = found->second;
     entry->running = true;
   }
-  std::vector<ripc_item_view> views;
+  std::array<ripc_item_view, RIPC_MAX_ITEMS> views;
+  std::size_t count = 0;
   for (const wire::DecodedItem& item : items.subspan(1)) {
-    views.push_back({.data = packet.body(item).data(),
-                     .size = item.length,
-                     .kind = RIPC_VIEW_SHORT,
-                     .status = RIPC_OK,
-                     .cookie = 0,
-                     .return_index = 0,
-                     .copied = 1});
+    views[count++] = {.data = packet.body(item).data(),
+                      .size = item.length,
+                      .kind = RIPC_VIEW_SHORT,
+                      .status = RIPC_OK,
+                      .cookie = 0,
+                      .return_index = 0,
+                      .copied = 1};
   }
   run_.fetch_add(1, std::memory_order_relaxed);
-  entry->callback(entry->user, packet.source(), views.data(), views.size());
+  entry->callback(entry->user, packet.source(), views.data(), count);
   const std::lock_guard lock(mutex_);
   entry->running = false;
   idle_.notify_all();

@@ -2,6 +2,7 @@
 // The receiving half of a service: waiting, and the way of a short message. Long ones go through assembly.cpp.
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "base/copy.hpp"
 #include "core/assembly.hpp"
@@ -32,17 +33,19 @@ inline ripc_item_view short_view(const std::byte* data, std::size_t size) noexce
 
 // What does not wait for a port.
 void Service::poll_pending() noexcept {
-  while (!ready_.empty() && output_count_ < output_.size()) {
-    output_[output_count_++] = ready_.front();
-    ready_.pop_front();
+  while (ready_ != nullptr && output_count_ < output_.size()) {
+    output_[output_count_++] = ready_;
+    ready_ = ready_->next;
   }
   // First what came first: a message that has waited for too long gives its windows back to those that come now.
   progress_all();
-  pending_ = !ready_.empty() || !assemblies_.empty();
+  pending_ = ready_ != nullptr || !assemblies_.empty();
 }
 
 void Service::emit_later(Message* message) noexcept {
-  ready_.push_back(message);
+  message->next = nullptr;
+  (ready_ != nullptr ? last_ready_->next : ready_) = message;
+  last_ready_ = message;
   pending_ = true;
 }
 
@@ -66,6 +69,8 @@ ripc_status Service::receive_later(Nanoseconds timeout, std::size_t& count) noex
     if (interrupted_.load(std::memory_order_relaxed) && interrupted_.exchange(false, std::memory_order_acq_rel))
       return RIPC_INTERRUPTED;
     if (pool_->exhausted()) return RIPC_LIMIT;
+    if (starved_) [[unlikely]]
+      return RIPC_NO_MEMORY;
     if (timeout == 0) return receive_nothing(count);
     const Nanoseconds now = time();
     if (first) {
@@ -96,6 +101,7 @@ ripc_status Service::receive_nothing(std::size_t& count) noexcept {
   if (interrupted_.exchange(false, std::memory_order_acq_rel)) return RIPC_INTERRUPTED;
   // A packet that made no message may hide others, of which no event tells.
   while (poll_ports() == 0) {
+    if (starved_) return RIPC_NO_MEMORY;
     if (!took_) return RIPC_EMPTY;
     now_ = 0;
   }
@@ -113,6 +119,11 @@ ripc_status Service::sleep(Deadline deadline) noexcept {
     // Armed anew after each event: a sender wakes a receiver only once for each arming.
     arm();
     if (poll_ports() != 0 || interrupted_.load(std::memory_order_acquire) || usable() != RIPC_OK) break;
+    // It would not be told of again.
+    if (starved_) {
+      status = RIPC_NO_MEMORY;
+      break;
+    }
     // What made no message may hide others, of which no event tells.
     if (took_) {
       now_ = 0;
@@ -163,7 +174,11 @@ inline void Service::learn(spi::Source& source, ripc_service_id id) noexcept {
 }
 
 void Service::learn_address(spi::Source& source, ripc_service_id id) noexcept {
-  context_.routes().learn(id, source.reply_address());
+  try {
+    context_.routes().learn(id, source.reply_address());
+  } catch (const std::bad_alloc&) {
+    return;  // the next packet says it again
+  }
   source.learned_service = id;
 }
 
@@ -193,7 +208,7 @@ spi::Delivery Service::deliver_plain(spi::Source& source, spi::Bytes bytes) noex
   const spi::Bytes body = packet.body();
   Message* message = pool_->take(body.size(), packet.count());
   if (message == nullptr) [[unlikely]]
-    return spi::Delivery::stop;
+    return starve();
   ripc_item_view* view = message->items;
   const bool fits = body.size() <= message->storage_size;
   if (!fits || !packet.visit_items([&](std::size_t offset, std::size_t length) {
@@ -218,7 +233,7 @@ spi::Delivery Service::deliver_special(spi::Source& source, spi::Bytes bytes) no
   if (bytes.size() < wire::kHeaderSize) return reject();
   // A hint about the room needed.
   Message* message = pool_->take(bytes.size(), static_cast<std::size_t>(bytes[3]));
-  if (message == nullptr) return spi::Delivery::stop;
+  if (message == nullptr) return starve();
   wire::Packet packet;
   bool sound = bytes.size() <= message->storage_size;
   if (sound) {
@@ -232,8 +247,12 @@ spi::Delivery Service::deliver_special(spi::Source& source, spi::Bytes bytes) no
   message->source = packet.source();
   message->tag = packet.tag();
   learn(source, message->source);
-  if (!assemble(source, message, packet)) increase(counters_.packets_corrupt);
-  return spi::Delivery::taken;
+  try {
+    return assemble(source, message, packet);
+  } catch (const std::bad_alloc&) {
+    MessagePool::release(message);
+    return starve();
+  }
 }
 
 void Service::source_gone(spi::Source& source) noexcept {

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/random.hpp"
@@ -36,31 +36,32 @@ class RequestTable {
     return id;
   }
 
+  // A request that was taken out; empty() if there was none. Putting it back takes no memory.
+  using Taken = std::map<std::uint64_t, Request>::node_type;
+
   // Takes a request out. With `from`, only if it went to that service.
-  std::optional<Request> take(std::uint64_t id, ripc_service_id from = 0) {
+  Taken take(std::uint64_t id, ripc_service_id from = 0) noexcept {
     const std::lock_guard lock(mutex_);
     const auto found = requests_.find(id);
-    if (found == requests_.end() || (from != 0 && found->second.to != from)) return std::nullopt;
-    std::optional<Request> request(std::move(found->second));
-    requests_.erase(found);
-    return request;
+    if (found == requests_.end() || (from != 0 && found->second.to != from)) return {};
+    return requests_.extract(found);
   }
 
-  void put_back(std::uint64_t id, Request request) {
+  void put_back(Taken&& request) noexcept {
     const std::lock_guard lock(mutex_);
-    requests_.emplace(id, std::move(request));
+    requests_.insert(std::move(request));
   }
 
-  std::vector<std::uint64_t> ids() const {
+  // The one whose ID comes next after this one; 0: there is none.
+  std::uint64_t next(std::uint64_t id) const noexcept {
     const std::lock_guard lock(mutex_);
-    std::vector<std::uint64_t> ids;
-    for (const auto& [id, request] : requests_) ids.push_back(id);
-    return ids;
+    const auto found = requests_.upper_bound(id);
+    return found == requests_.end() ? 0 : found->first;
   }
 
  private:
   mutable std::mutex mutex_;
-  std::unordered_map<std::uint64_t, Request> requests_;
+  std::map<std::uint64_t, Request> requests_;
 };
 
 }  // namespace ripc::core

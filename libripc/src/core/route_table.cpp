@@ -9,7 +9,7 @@ constexpr std::size_t kFirstSize = 64;
 
 }  // namespace
 
-RouteTable::RouteTable(EpochDomain& epochs) : epochs_(epochs), table_(new Table(kFirstSize)) {}
+RouteTable::RouteTable(EpochDomain& epochs) : epochs_(epochs), table_(make_table(kFirstSize).release()) {}
 
 RouteTable::~RouteTable() {
   Table* table = table_.load(std::memory_order_relaxed);
@@ -35,8 +35,17 @@ void RouteTable::store(Table& table, Route* route) noexcept {
   table.slots[position].store(route, std::memory_order_release);
 }
 
-void RouteTable::retire(Route* route) {
-  epochs_.retire([route] { delete route; });
+// What is made can be taken out again without memory.
+std::unique_ptr<RouteTable::Route> RouteTable::make_route(ripc_service_id id, std::shared_ptr<spi::Channel> channel) {
+  auto route = std::make_unique<Route>(Route{id, std::move(channel), {}});
+  route->end = EpochDomain::prepare([made = route.get()] { delete made; });
+  return route;
+}
+
+std::unique_ptr<RouteTable::Table> RouteTable::make_table(std::size_t size) {
+  auto table = std::make_unique<Table>(size);
+  table->end = EpochDomain::prepare([made = table.get()] { delete made; });
+  return table;
 }
 
 void RouteTable::make_room() {
@@ -49,14 +58,14 @@ void RouteTable::make_room() {
   }
   std::size_t size = kFirstSize;
   while (size < (living + 1) * 4) size *= 2;
-  auto fresh = std::make_unique<Table>(size);
+  std::unique_ptr<Table> fresh = make_table(size);
   for (const auto& slot : old->slots) {
     Route* route = slot.load(std::memory_order_relaxed);
     if (route != nullptr && route != &removed_) store(*fresh, route);
   }
   used_ = living;
   table_.store(fresh.release(), std::memory_order_release);
-  epochs_.retire([old] { delete old; });
+  epochs_.retire(std::move(old->end));
 }
 
 std::shared_ptr<spi::Channel> RouteTable::insert(ripc_service_id id, std::shared_ptr<spi::Channel> channel) {
@@ -65,12 +74,13 @@ std::shared_ptr<spi::Channel> RouteTable::insert(ripc_service_id id, std::shared
   if (std::atomic<Route*>* slot = locate(*table, id)) {
     Route* present = slot->load(std::memory_order_relaxed);
     if (present->channel->alive()) return present->channel;
-    slot->store(new Route{id, channel}, std::memory_order_release);
-    retire(present);
+    slot->store(make_route(id, channel).release(), std::memory_order_release);
+    epochs_.retire(std::move(present->end));
     return channel;
   }
+  std::unique_ptr<Route> route = make_route(id, channel);
   make_room();
-  store(*table_.load(std::memory_order_relaxed), new Route{id, channel});
+  store(*table_.load(std::memory_order_relaxed), route.release());
   ++used_;
   return channel;
 }
@@ -81,16 +91,19 @@ void RouteTable::remove(const spi::Channel& channel) noexcept {
     Route* route = slot.load(std::memory_order_relaxed);
     if (route == nullptr || route->channel.get() != &channel) continue;
     slot.store(&removed_, std::memory_order_release);
-    retire(route);
+    epochs_.retire(std::move(route->end));
   }
 }
 
 void RouteTable::learn(ripc_service_id id, spi::Address address) {
   const std::lock_guard lock(mutex_);
-  const auto [position, inserted] = learned_.try_emplace(id);
-  position->second.address = std::move(address);
-  if (!inserted) return;
-  position->second.place = learned_order_.insert(learned_order_.end(), id);
+  if (const auto known = learned_.find(id); known != learned_.end()) {
+    known->second.address = std::move(address);
+    return;
+  }
+  std::list<ripc_service_id> newest{id};
+  learned_.emplace(id, Learned{std::move(address), newest.begin()});
+  learned_order_.splice(learned_order_.end(), newest);
   if (learned_.size() <= kMaxLearned) return;
   learned_.erase(learned_order_.front());
   learned_order_.pop_front();

@@ -50,8 +50,9 @@ class RouteTable {
 
  private:
   struct Route {
-    ripc_service_id id;
+    ripc_service_id id = 0;
     std::shared_ptr<spi::Channel> channel;
+    EpochDomain::Retirement end;  // of this route
   };
   struct Learned {
     spi::Address address;
@@ -61,14 +62,16 @@ class RouteTable {
     explicit Table(std::size_t size) : slots(size), mask(size - 1) {}
     std::vector<std::atomic<Route*>> slots;  // a power of two
     std::size_t mask;                        // of the index of one
+    EpochDomain::Retirement end;             // of this table
   };
+  static std::unique_ptr<Route> make_route(ripc_service_id id, std::shared_ptr<spi::Channel> channel);
+  static std::unique_ptr<Table> make_table(std::size_t size);
   static std::size_t start(ripc_service_id id, const Table& table) noexcept {
     return static_cast<std::size_t>((id * 0x9e3779b97f4a7c15u) >> 32) & table.mask;
   }
   std::atomic<Route*>* locate(Table& table, ripc_service_id id) const noexcept;
   void store(Table& table, Route* route) noexcept;
   void make_room();
-  void retire(Route* route);
 
   EpochDomain& epochs_;
   std::atomic<Table*> table_;

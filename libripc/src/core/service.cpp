@@ -19,7 +19,10 @@ Service::Service(Context& context, const ServiceOptions& options, EventSet event
 }
 
 Service::~Service() {
-  for (Message* message : ready_) MessagePool::release(message);
+  while (Message* message = ready_) {
+    ready_ = message->next;
+    MessagePool::release(message);
+  }
   if (pool_ != nullptr) pool_->close();
 }
 
@@ -74,7 +77,8 @@ void Service::close(spi::Resolver& resolver) noexcept {
   close_ports();
   notifications_->remove_all();
   context_.tickets().end_sender(this);
-  for (const std::uint64_t request : requests_.ids()) (void)cancel_request(request);
+  for (std::uint64_t request = requests_.next(0); request != 0; request = requests_.next(request))
+    (void)cancel_request(request);
   {
     const std::lock_guard lock(assemblies_mutex_);
     for (Assembly& assembly : assemblies_) drop(assembly, RIPC_CLOSED);

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -127,6 +126,7 @@ class Service final : private spi::PacketSink {
   // A message with long items whose bytes are not all here yet.
   struct Assembly;
   struct Outgoing;
+  struct Offer;
   struct GroupSend;
 
   ripc_status usable() const noexcept { return static_cast<ripc_status>(state_.load(std::memory_order_relaxed)); }
@@ -184,6 +184,8 @@ class Service final : private spi::PacketSink {
                        std::shared_ptr<Ticket>* ticket);
   Status transmit(const SendArguments& arguments, Outgoing& outgoing, const std::shared_ptr<spi::Channel>& channel,
                   std::shared_ptr<Ticket>* ticket);
+  ripc_status transmit_packet(const SendArguments& arguments, const Outgoing& outgoing,
+                              std::span<const wire::Descriptor> descriptors, const Offer& offer) noexcept;
   enum class Search { no, yes };
   Result<bool> room_at(ripc_service_id to, bool request, Search search);
   void push_returns(const SendArguments& arguments, Outgoing& outgoing, bool may_write);
@@ -191,7 +193,7 @@ class Service final : private spi::PacketSink {
   Status change_groups(ripc_service_id group, bool join);
   Status send_to_group(const SendArguments& arguments);
   void send_to_members(const GroupList& list, GroupSend& sending);
-  void send_together(GroupSend& sending);
+  void send_together(GroupSend& sending) noexcept;
   ripc_status send_to_member(GroupMember& member, GroupSend& sending, bool alone = true);
   Status connect_and_send(GroupMember& member, GroupSend& sending);
   void lose_member(const GroupMember& member, ripc_service_id group);
@@ -203,6 +205,11 @@ class Service final : private spi::PacketSink {
   [[gnu::noinline]] spi::Delivery deliver_plain(spi::Source& source, spi::Bytes bytes) noexcept;
   spi::Delivery deliver_special(spi::Source& source, spi::Bytes bytes) noexcept;
   spi::Delivery reject() noexcept;
+  // There is no memory for this packet now.
+  spi::Delivery starve() noexcept {
+    starved_ = !pool_->exhausted();
+    return spi::Delivery::stop;
+  }
   void learn(spi::Source& source, ripc_service_id id) noexcept;
   void learn_address(spi::Source& source, ripc_service_id id) noexcept;
   void emit_plain(Message* message, std::uint64_t source, std::uint32_t tag, std::size_t items,
@@ -238,7 +245,7 @@ class Service final : private spi::PacketSink {
   bool may_begin(const spi::Source& source, const Ahead& ahead) const noexcept;
   bool windows_are_ahead() const noexcept;
   bool may_plan(const Assembly& assembly, const wire::Packet& packet) const noexcept;
-  bool assemble(spi::Source& source, Message* message, const wire::Packet& packet) noexcept;
+  spi::Delivery assemble(spi::Source& source, Message* message, const wire::Packet& packet);
   void plan(Assembly& assembly, const wire::Packet& packet) noexcept;
   bool progress(Assembly& assembly, const wire::Packet* packet = nullptr) noexcept;
   ripc_status prepare_all(Assembly& assembly) noexcept;
@@ -255,6 +262,7 @@ class Service final : private spi::PacketSink {
     if (pending_) [[unlikely]]
       poll_pending();
     took_ = false;
+    starved_ = false;
     for (const auto& port : ports_) {
       if (output_count_ >= output_.size()) break;
       if (port->poll(*this, output_.size() - output_count_) != 0) took_ = true;
@@ -296,10 +304,12 @@ class Service final : private spi::PacketSink {
   bool armed_ = false;
   bool took_ = false;            // the last look at the ports took packets, whether they made messages or not
   bool pending_ = false;         // ready_ or assemblies_ may hold something
+  bool starved_ = false;         // a packet stays where it is for want of memory
   Nanoseconds now_ = 0;          // see time(): since the last sleep, or some work
   Nanoseconds bytes_until_ = 0;  // when polling for bytes that are on their way ends; 0: it has not begun
   bool polls_bytes_ = false;     // they were worth it when last looked at
-  std::deque<Message*> ready_;
+  Message* ready_ = nullptr;     // linked by their `next`, in order
+  Message* last_ready_ = nullptr;
   std::list<Assembly> assemblies_;  // written under assemblies_mutex_
   std::mutex assemblies_mutex_;     // taken before any lock of a transport: cancel_answer() comes from other threads
 

@@ -20,6 +20,13 @@ bool overlap(spi::Bytes left, spi::Bytes right) noexcept {
 
 // ---- Ticket --------------------------------------------------------------------------------------------------
 
+Ticket::Ticket(TicketKeeper& keeper, Parts parts)
+    : keeper_(keeper), parts_(std::move(parts)), is_told_(parts_.channel->watches_for_free()) {
+  if (parts_.callback == nullptr) return;
+  completion_ = std::make_shared<Completion>(Completion{parts_.callback, parts_.user});
+  calls_back_ = EventLoop::prepare([told = completion_] { told->callback(told->user, told->status); });
+}
+
 ripc_status Ticket::poll() noexcept {
   const auto known = static_cast<ripc_status>(status_.load(std::memory_order_acquire));
   if (known != RIPC_PENDING || is_told_) return known;
@@ -59,13 +66,27 @@ ripc_status Ticket::cancel() noexcept {
 
 // ---- TicketKeeper --------------------------------------------------------------------------------------------
 
+TicketKeeper::TicketKeeper(EventLoop& loop) : loop_(loop), timer_(loop.make_timer([this] { look(); })) {}
+
 TicketKeeper::~TicketKeeper() { shut_down(); }
 
-std::shared_ptr<Ticket> TicketKeeper::open(Ticket::Parts parts) {
+TicketKeeper::Prepared TicketKeeper::prepare(Ticket::Parts parts) {
   std::shared_ptr<Ticket> ticket(new Ticket(*this, std::move(parts)));
+  const Ticket::Parts& kept = ticket->parts_;
+  Prepared prepared;
+  if (kept.deadline != UINT64_MAX) prepared.deadline_.emplace(kept.deadline, ticket.get());
+  prepared.ticket_.emplace(Key{kept.channel.get(), kept.transfer}, ticket);
+  return prepared;
+}
+
+std::shared_ptr<Ticket> TicketKeeper::open(Prepared&& prepared, std::vector<memory::Hold>&& holds,
+                                           std::vector<spi::Bytes>&& ranges) noexcept {
   const Section section(*this);
-  tickets_.emplace(Key{ticket->parts_.channel.get(), ticket->parts_.transfer}, ticket);
-  if (ticket->parts_.deadline != UINT64_MAX) deadlines_.emplace(ticket->parts_.deadline, ticket.get());
+  std::shared_ptr<Ticket> ticket = prepared.ticket_.begin()->second;
+  ticket->holds_ = std::move(holds);
+  ticket->ranges_ = std::move(ranges);
+  tickets_.merge(prepared.ticket_);
+  deadlines_.merge(prepared.deadline_);
   if (!ticket->is_told_) ++looked_for_;
   if ((ticket->is_told_ || ticket->parts_.callback != nullptr) &&
       !ticket->parts_.channel->watch_transfer(ticket->parts_.transfer)) {
@@ -76,10 +97,19 @@ std::shared_ptr<Ticket> TicketKeeper::open(Ticket::Parts parts) {
   return ticket;
 }
 
+template <typename Visit>
+void TicketKeeper::for_each(Visit visit) noexcept {
+  for (auto entry = tickets_.begin(); entry != tickets_.end();) {
+    const std::shared_ptr<Ticket> ticket = (entry++)->second;
+    visit(*ticket);
+  }
+}
+
 bool TicketKeeper::try_finish(Ticket& ticket) noexcept {
   if (ticket.status_.load(std::memory_order_relaxed) != RIPC_PENDING) return true;
   const ripc_status status = ticket.parts_.channel->transfer_status(ticket.parts_.transfer);
   if (status == RIPC_PENDING) return false;
+  ticket.holds_.clear();
   complete(ticket, status);
   return true;
 }
@@ -88,20 +118,28 @@ bool TicketKeeper::try_end(Ticket& ticket, ripc_status status) noexcept {
   const ripc_status outcome = ticket.parts_.channel->revoke(ticket.parts_.transfer);
   if (outcome == RIPC_PENDING) return false;
   if (outcome != RIPC_REVOKED) {
+    ticket.holds_.clear();
     complete(ticket, outcome);
     return true;
   }
   if (ticket.parts_.channel->is_draining(ticket.parts_.transfer)) {
-    draining_.push_back({ticket.parts_.channel, ticket.parts_.transfer, false, std::move(ticket.parts_.holds)});
+    keep_draining(ticket, false);
     pause_ = kFirstPause;
+  } else {
+    ticket.holds_.clear();
   }
   complete(ticket, status);
   return true;
 }
 
+void TicketKeeper::keep_draining(Ticket& ticket, bool is_lent) noexcept {
+  ticket.drains_ = true;
+  ticket.is_lent_ = is_lent;
+  ticket.drains_next_ = std::exchange(draining_, ticket.shared_from_this());
+}
+
 void TicketKeeper::complete(Ticket& ticket, ripc_status status) noexcept {
   const std::shared_ptr<Ticket> alive = ticket.shared_from_this();
-  ticket.parts_.holds.clear();
   tickets_.erase(Key{ticket.parts_.channel.get(), ticket.parts_.transfer});
   if (!ticket.is_told_) --looked_for_;
   const auto [first, last] = deadlines_.equal_range(ticket.parts_.deadline);
@@ -110,32 +148,32 @@ void TicketKeeper::complete(Ticket& ticket, ripc_status status) noexcept {
     deadlines_.erase(entry);
     break;
   }
-  ticket.parts_.channel.reset();
+  if (!ticket.drains_) ticket.parts_.channel.reset();
+  if (ticket.completion_) ticket.completion_->status = status;
   ticket.status_.store(status, std::memory_order_release);
   completed_ = true;
-  if (ticket.parts_.callback != nullptr) {
-    loop_.post_top_level(
-        [callback = ticket.parts_.callback, user = ticket.parts_.user, status] { callback(user, status); });
+  if (ticket.completion_) {
+    loop_.post_top_level(std::move(ticket.calls_back_));
   } else if (loop_.in_loop_thread()) {
     // A nested run of the loop may be waiting for this ticket.
-    loop_.post([] {});
+    loop_.wake();
   }
 }
 
 void TicketKeeper::transfer_finished(const spi::Channel& channel, std::uint64_t transfer) noexcept {
   const Section section(*this);
-  if (const auto found = tickets_.find(Key{&channel, transfer}); found != tickets_.end())
-    (void)try_finish(*found->second);
+  if (const auto found = tickets_.find(Key{&channel, transfer}); found != tickets_.end()) {
+    const std::shared_ptr<Ticket> ticket = found->second;
+    (void)try_finish(*ticket);
+  }
   drain();
 }
 
 void TicketKeeper::channel_lost(const spi::Channel& channel) noexcept {
   const Section section(*this);
-  std::vector<std::shared_ptr<Ticket>> affected;
-  for (const auto& [key, ticket] : tickets_) {
-    if (key.first == &channel) affected.push_back(ticket);
-  }
-  for (const auto& ticket : affected) (void)try_finish(*ticket);
+  for_each([&](Ticket& ticket) {
+    if (ticket.parts_.channel.get() == &channel) (void)try_finish(ticket);
+  });
   drain();
 }
 
@@ -146,70 +184,78 @@ void TicketKeeper::end_sender(const void* sender) noexcept {
 void TicketKeeper::end_range(spi::Bytes range) noexcept {
   end_matching(
       [&](const Ticket& ticket) {
-        return std::any_of(ticket.parts_.ranges.begin(), ticket.parts_.ranges.end(),
+        return std::any_of(ticket.ranges_.begin(), ticket.ranges_.end(),
                            [&](spi::Bytes exposed) { return overlap(exposed, range); });
       },
       RIPC_CANCELLED);
 }
 
-void TicketKeeper::end_matching(const std::function<bool(const Ticket&)>& matches, ripc_status status) noexcept {
+template <typename Matches>
+void TicketKeeper::end_matching(Matches matches, ripc_status status) noexcept {
   const Section section(*this);
-  std::vector<std::shared_ptr<Ticket>> affected;
-  for (const auto& [key, ticket] : tickets_) {
-    if (matches(*ticket)) affected.push_back(ticket);
-  }
-  for (const auto& ticket : affected) {
-    if (try_end(*ticket, status)) continue;
+  for_each([&](Ticket& ticket) {
+    if (!matches(ticket) || try_end(ticket, status)) return;
     // Lent: the peer reads on; the memory is kept until it gives the view back.
-    draining_.push_back({ticket->parts_.channel, ticket->parts_.transfer, true, std::move(ticket->parts_.holds)});
-    complete(*ticket, status);
-  }
+    keep_draining(ticket, true);
+    complete(ticket, status);
+  });
   pause_ = kFirstPause;
   schedule();
 }
 
 void TicketKeeper::shut_down() noexcept {
   end_matching([](const Ticket&) { return true; }, RIPC_CLOSED);
-  const Section section(*this);
-  if (timer_ != 0) loop_.cancel_timer(timer_);
-  timer_ = 0;
-  draining_.clear();
+  std::shared_ptr<Ticket> drained;
+  {
+    const Section section(*this);
+    loop_.cancel_timer(timer_);
+    drained = std::move(draining_);
+  }
+  // One by one: each owns the next.
+  while (drained) {
+    drained->holds_.clear();
+    drained->parts_.channel.reset();
+    drained = std::move(drained->drains_next_);
+  }
 }
 
 void TicketKeeper::drain() noexcept {
-  std::erase_if(draining_, [](Draining& entry) {
-    if (entry.lent) return entry.channel->transfer_status(entry.transfer) != RIPC_PENDING;
-    return !entry.channel->is_draining(entry.transfer);
-  });
+  std::shared_ptr<Ticket>* place = &draining_;
+  while (*place) {
+    const std::shared_ptr<Ticket> ticket = *place;
+    const Ticket::Parts& parts = ticket->parts_;
+    const bool is_read = ticket->is_lent_ ? parts.channel->transfer_status(parts.transfer) == RIPC_PENDING
+                                          : parts.channel->is_draining(parts.transfer);
+    if (is_read) {
+      place = &ticket->drains_next_;
+      continue;
+    }
+    ticket->holds_.clear();
+    ticket->parts_.channel.reset();
+    *place = std::move(ticket->drains_next_);
+  }
 }
 
 void TicketKeeper::schedule() noexcept {
   Nanoseconds at = deadlines_.empty() ? UINT64_MAX : deadlines_.begin()->first;
-  if (looked_for_ != 0 || !draining_.empty()) at = std::min(at, monotonic_now() + pause_);
-  if (timer_ != 0 && timer_at_ <= at) return;
-  if (timer_ != 0) loop_.cancel_timer(timer_);
-  timer_ = 0;
+  if (looked_for_ != 0 || draining_) at = std::min(at, monotonic_now() + pause_);
+  if (timer_at_ <= at && timer_at_ != UINT64_MAX) return;
   timer_at_ = at;
-  if (at != UINT64_MAX) timer_ = loop_.add_timer(at, [this] { look(); });
+  loop_.set_timer(timer_, at);
 }
 
 void TicketKeeper::look() noexcept {
   const Section section(*this);
-  timer_ = 0;
-  std::vector<std::shared_ptr<Ticket>> open;
-  for (const auto& [key, ticket] : tickets_) open.push_back(ticket);
+  timer_at_ = UINT64_MAX;
   const Nanoseconds now = monotonic_now();
-  for (const auto& ticket : open) {
-    if (try_finish(*ticket) || ticket->parts_.deadline > now) continue;
-    if (!try_end(*ticket, RIPC_TIMEOUT)) {
-      // The peer has taken it in time, as a view; it is done when the view is given back.
-      const auto [first, last] = deadlines_.equal_range(ticket->parts_.deadline);
-      const auto entry =
-          std::find_if(first, last, [&](const auto& candidate) { return candidate.second == ticket.get(); });
-      if (entry != last) deadlines_.erase(entry);
-      ticket->parts_.deadline = UINT64_MAX;
-    }
-  }
+  for_each([&](Ticket& ticket) {
+    if (try_finish(ticket) || ticket.parts_.deadline > now || try_end(ticket, RIPC_TIMEOUT)) return;
+    // The peer has taken it in time, as a view; it is done when the view is given back.
+    const auto [first, last] = deadlines_.equal_range(ticket.parts_.deadline);
+    const auto entry = std::find_if(first, last, [&](const auto& candidate) { return candidate.second == &ticket; });
+    if (entry != last) deadlines_.erase(entry);
+    ticket.parts_.deadline = UINT64_MAX;
+  });
   drain();
   pause_ = std::min(std::max(pause_ * 2, kFirstPause), kLongestPause);
   schedule();

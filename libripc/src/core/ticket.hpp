@@ -5,11 +5,9 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -29,8 +27,6 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
     std::shared_ptr<spi::Channel> channel;
     std::uint64_t transfer = 0;
     const void* sender = nullptr;  // the service, which another one may follow under its ID
-    std::vector<memory::Hold> holds;
-    std::vector<spi::Bytes> ranges;  // what is exposed
     Nanoseconds deadline = UINT64_MAX;
     ripc_ticket_callback callback = nullptr;
     void* user = nullptr;
@@ -43,13 +39,25 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
 
  private:
   friend class TicketKeeper;
-  Ticket(TicketKeeper& keeper, Parts parts)
-      : keeper_(keeper), parts_(std::move(parts)), is_told_(parts_.channel->watches_for_free()) {}
+  // What the callback is told; the task that calls it owns it, too.
+  struct Completion {
+    ripc_ticket_callback callback;
+    void* user;
+    ripc_status status = RIPC_PENDING;
+  };
+  Ticket(TicketKeeper& keeper, Parts parts);
 
   TicketKeeper& keeper_;
   // The keeper's. The channel goes when the ticket ends: a path is not held by who has not looked yet.
   Parts parts_;
   const bool is_told_;  // the peer says when it has finished anyway
+  std::vector<memory::Hold> holds_;
+  std::vector<spi::Bytes> ranges_;  // what is exposed
+  std::shared_ptr<Completion> completion_;
+  EventLoop::Prepared calls_back_;       // posted when it completes
+  bool drains_ = false;                  // it has ended, and the peer still reads
+  bool is_lent_ = false;                 // of those that drain
+  std::shared_ptr<Ticket> drains_next_;  // in the keeper's list
   std::atomic<int> status_{RIPC_PENDING};
 };
 
@@ -57,11 +65,27 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
 // something and is asked for only if somebody waits, by looking now and then while any are open.
 class TicketKeeper {
  public:
-  explicit TicketKeeper(EventLoop& loop) : loop_(loop) {}
+  explicit TicketKeeper(EventLoop& loop);
   ~TicketKeeper();
+  TicketKeeper(const TicketKeeper&) = delete;
+  TicketKeeper& operator=(const TicketKeeper&) = delete;
 
-  // Any thread.
-  std::shared_ptr<Ticket> open(Ticket::Parts parts);
+  using Key = std::pair<const spi::Channel*, std::uint64_t>;
+  // A ticket with all that it will ever need, which is not open yet.
+  class Prepared {
+   public:
+    Prepared() = default;
+
+   private:
+    friend class TicketKeeper;
+    std::map<Key, std::shared_ptr<Ticket>> ticket_;
+    std::multimap<Nanoseconds, Ticket*> deadline_;
+  };
+  // Any thread. Before the message is sent, which nothing may fail after. One that is not opened is just dropped.
+  Prepared prepare(Ticket::Parts parts);
+  // Any thread. When the message was sent: from here on the keeper has the memory, and knows which it is.
+  std::shared_ptr<Ticket> open(Prepared&& prepared, std::vector<memory::Hold>&& holds,
+                               std::vector<spi::Bytes>&& ranges) noexcept;
 
   // From the transport.
   void transfer_finished(const spi::Channel& channel, std::uint64_t transfer) noexcept;
@@ -76,20 +100,6 @@ class TicketKeeper {
 
  private:
   friend class Ticket;
-  using Key = std::pair<const spi::Channel*, std::uint64_t>;
-  struct KeyHash {
-    std::size_t operator()(const Key& key) const noexcept {
-      return std::hash<const void*>()(key.first) ^ std::hash<std::uint64_t>()(key.second);
-    }
-  };
-  // Memory of a ticket that ended while the peer may still be reading.
-  struct Draining {
-    std::shared_ptr<spi::Channel> channel;
-    std::uint64_t transfer;
-    bool lent;
-    std::vector<memory::Hold> holds;
-  };
-
   // Holds the mutex. Whoever waits for what ended meanwhile is woken when it was let go: it takes the mutex at once.
   class Section {
    public:
@@ -108,23 +118,31 @@ class TicketKeeper {
     std::unique_lock<std::mutex> lock_;
   };
 
-  bool try_finish(Ticket& ticket) noexcept;                    // under the mutex
-  bool try_end(Ticket& ticket, ripc_status status) noexcept;   // under the mutex
-  void complete(Ticket& ticket, ripc_status status) noexcept;  // under the mutex
-  void end_matching(const std::function<bool(const Ticket&)>& matches, ripc_status status) noexcept;
-  void drain() noexcept;     // under the mutex
-  void schedule() noexcept;  // under the mutex
-  void look() noexcept;      // timer
+  // All of them under the mutex.
+  bool try_finish(Ticket& ticket) noexcept;
+  bool try_end(Ticket& ticket, ripc_status status) noexcept;
+  void complete(Ticket& ticket, ripc_status status) noexcept;
+  // Its memory stays until the peer reads it no more.
+  void keep_draining(Ticket& ticket, bool is_lent) noexcept;
+  // Calls `visit` for each open ticket, which may end it.
+  template <typename Visit>
+  void for_each(Visit visit) noexcept;
+  template <typename Matches>
+  void end_matching(Matches matches, ripc_status status) noexcept;
+  void drain() noexcept;
+  void schedule() noexcept;
+  void look() noexcept;  // timer
 
   EventLoop& loop_;
+  EventLoop::TimerId timer_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool completed_ = false;  // some ticket, since changed_ was notified
-  std::unordered_map<Key, std::shared_ptr<Ticket>, KeyHash> tickets_;
+  // Nothing but prepare() takes memory: trees, whose nodes can be made in advance.
+  std::map<Key, std::shared_ptr<Ticket>> tickets_;
   std::size_t looked_for_ = 0;  // of them: those that nobody may tell of
   std::multimap<Nanoseconds, Ticket*> deadlines_;
-  std::vector<Draining> draining_;
-  EventLoop::TimerId timer_ = 0;
+  std::shared_ptr<Ticket> draining_;  // the first of those that ended while the peer may still be reading
   Nanoseconds timer_at_ = UINT64_MAX;
   Nanoseconds pause_ = 0;  // until the next look
 };

@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <mutex>
-#include <optional>
 
 #include "base/status.hpp"
 
@@ -25,20 +24,23 @@ class WindowQueue {
  public:
   static constexpr std::size_t kLimit = 65536;
 
+  // One window that was taken out; empty() if there was none. Taking it and giving it back takes no memory.
+  using Taken = std::list<Window>;
+
   Status post(void* data, std::size_t size, std::uint64_t cookie) {
     const std::lock_guard lock(mutex_);
     if (windows_.size() >= kLimit)
       return Status(RIPC_LIMIT, "65536 receive windows are posted already: receive or withdraw some first.");
-    windows_.push_back({static_cast<std::byte*>(data), size, cookie, next_number_++});
+    windows_.push_back({static_cast<std::byte*>(data), size, cookie, next_number_});
+    ++next_number_;
     return {};
   }
 
-  std::optional<Window> take() {
+  Taken take() noexcept {
     const std::lock_guard lock(mutex_);
-    if (windows_.empty()) return std::nullopt;
-    const Window window = windows_.front();
-    windows_.pop_front();
-    return window;
+    Taken taken;
+    if (!windows_.empty()) taken.splice(taken.begin(), windows_, windows_.begin());
+    return taken;
   }
 
   // Whether items of these sizes would each find a window now, in this order, with `spare` windows left.
@@ -51,11 +53,11 @@ class WindowQueue {
   }
 
   // Puts back a window that was not used, at its old place.
-  void give_back(const Window& window) {
+  void give_back(Taken&& window) noexcept {
     const std::lock_guard lock(mutex_);
     auto position = windows_.begin();
-    while (position != windows_.end() && position->number < window.number) ++position;
-    windows_.insert(position, window);
+    while (position != windows_.end() && position->number < window.front().number) ++position;
+    windows_.splice(position, window);
   }
 
   std::size_t withdraw(std::uint64_t cookie) {
@@ -65,7 +67,7 @@ class WindowQueue {
 
  private:
   mutable std::mutex mutex_;
-  std::deque<Window> windows_;
+  std::list<Window> windows_;
   std::uint64_t next_number_ = 0;
 };
 

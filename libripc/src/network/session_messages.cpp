@@ -201,8 +201,8 @@ void SessionTransport::on(const SessionPointer& session, const wire::session::Co
 }
 
 void SessionTransport::on(const SessionPointer& session, const wire::session::Fence& frame) {
-  host_->fenced(frame.service, frame.incarnation);
-  (void)session->stream.send(wire::session::Fenced{.request = frame.request, .status = RIPC_OK});
+  const ripc_status status = host_->fenced(frame.service, frame.incarnation);
+  (void)session->stream.send(wire::session::Fenced{.request = frame.request, .status = status});
 }
 
 bool SessionTransport::on(const SessionPointer& session, const wire::session::Fenced& frame) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ripc/ripc.h"
@@ -14,7 +15,11 @@ namespace ripc::spi {
 template <typename P>
 class PortTable {
  public:
-  void add(ripc_service_id id, P& port) { ports_[id].push_back(&port); }
+  void add(ripc_service_id id, P& port) {
+    std::vector<P*> one{&port};
+    const auto [place, is_new] = ports_.try_emplace(id, std::move(one));
+    if (!is_new) place->second.push_back(&port);
+  }
 
   // From now on the port that was opened before it, if that is still there, is the service's again.
   void remove(ripc_service_id id, const P& port) noexcept {

@@ -70,8 +70,8 @@ class Channel {
   virtual std::uint64_t incarnation() const noexcept = 0;
 
   // Any. Sends one packet, gathered from the caller's memory during the call. RIPC_OK, RIPC_AGAIN (no room),
-  // RIPC_TOO_LARGE, RIPC_PEER_DEAD (nothing was sent; the channel is useless from now on), RIPC_CLOSED (the service was
-  // withdrawn or taken over; likewise). Sets `woke` if it took a system call to wake the peer.
+  // RIPC_TOO_LARGE, RIPC_NO_MEMORY, RIPC_PEER_DEAD (nothing was sent; the channel is useless from now on), RIPC_CLOSED
+  // (the service was withdrawn or taken over; likewise). Sets `woke` if it took a system call to wake the peer.
   virtual ripc_status send(Gather packet, bool& woke) noexcept = 0;
 
   // Any. The same for a packet that tells of a transfer. A path that loses packets repeats it until the peer asks for
@@ -117,7 +117,7 @@ class Channel {
   virtual bool request_room() noexcept = 0;
 
   // Any. Exposes the items of one message for the peer to pull; fills one descriptor for each. `transfer` names it from
-  // then on. RIPC_AGAIN if too many are under way, RIPC_PEER_DEAD.
+  // then on. RIPC_AGAIN if too many are under way, RIPC_NO_MEMORY, RIPC_PEER_DEAD.
   virtual ripc_status expose(std::span<const Exposure> items, std::span<wire::Descriptor> descriptors,
                              std::uint64_t& transfer) noexcept = 0;
 
@@ -141,7 +141,7 @@ class Channel {
   // Asking again after false is not allowed.
   virtual bool is_draining(std::uint64_t transfer) noexcept = 0;
 
-  // Any. Lets the peer write into `memory` for one reply. RIPC_AGAIN if too many are under way.
+  // Any. Lets the peer write into `memory` for one reply. RIPC_AGAIN if too many are under way, RIPC_NO_MEMORY.
   virtual ripc_status grant(std::span<std::byte> memory, wire::Grant& grant) noexcept = 0;
 
   // Any. Ends a grant. RIPC_OK: it had been written; RIPC_EMPTY: it had not; RIPC_PENDING: a write is going on, ask
@@ -184,7 +184,8 @@ class Source : public std::enable_shared_from_this<Source> {
   virtual std::size_t messages_at_once() const noexcept { return 1; }
 
   // Receiver. Claims the transfer that `items`, those of one message and at least one, belong to. RIPC_OK,
-  // RIPC_REVOKED, RIPC_CORRUPT (also if they belong to several). Any of them names the transfer from then on.
+  // RIPC_REVOKED, RIPC_CORRUPT (also if they belong to several), RIPC_NO_MEMORY (nothing has happened). Any of them
+  // names the transfer from then on.
   virtual ripc_status begin(std::span<const wire::Descriptor> items) noexcept = 0;
 
   // Receiver, first of all. RIPC_OK: the sender has done what it must before this item can be pulled or lent.
@@ -231,7 +232,7 @@ class Source : public std::enable_shared_from_this<Source> {
 enum class Delivery {
   taken,    // go on
   blocked,  // keep this packet, offer it again; go on with other sources
-  stop,     // keep this packet and stop polling: there is no room for messages
+  stop,     // keep this packet and stop polling: there is no room for messages, or no memory
 };
 
 class PacketSink {
@@ -299,8 +300,8 @@ class Host {
   virtual void room(Channel& channel) noexcept = 0;
   // The channel is dead: its transfers and grants have ended.
   virtual void channel_lost(Channel& channel) noexcept = 0;
-  // Another context took this ID over.
-  virtual void fenced(ripc_service_id id, std::uint64_t incarnation) noexcept = 0;
+  // Another context took this ID over. RIPC_NO_MEMORY: that could not be found out; tell it again.
+  virtual ripc_status fenced(ripc_service_id id, std::uint64_t incarnation) noexcept = 0;
   // A transport's address() says something else than before.
   virtual void address_changed() noexcept = 0;
 

@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 
 #include <atomic>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -363,6 +364,63 @@ TEST_F(EventLoopTest, ATimerAddedByAHandlerRuns) {
   signal(fd);
   EXPECT_TRUE(eventually([&] { return ran.load(); }));
   finish();
+}
+
+TEST_F(EventLoopTest, ATimerThatStaysRunsWheneverItWasSet) {
+  int runs = 0;
+  EventLoop::TimerId timer = 0;
+  timer = loop_->make_timer([&] {
+    if (++runs < 3) loop_->set_timer(timer, monotonic_now());
+    if (runs == 3) loop_->stop();
+  });
+  loop_->set_timer(timer, monotonic_now());
+  loop_->run();
+  EXPECT_EQ(runs, 3);
+}
+
+TEST_F(EventLoopTest, ATimerThatWasNotSetOrWasTakenBackDoesNotRun) {
+  int wrong = 0;
+  const Nanoseconds now = monotonic_now();
+  (void)loop_->make_timer([&] { ++wrong; });
+  const EventLoop::TimerId back = loop_->make_timer([&] { ++wrong; });
+  loop_->set_timer(back, now);
+  loop_->set_timer(back, UINT64_MAX);
+  const EventLoop::TimerId cancelled = loop_->make_timer([&] { ++wrong; });
+  loop_->cancel_timer(cancelled);
+  loop_->set_timer(cancelled, now);
+  loop_->add_timer(now + 1, [&] { loop_->stop(); });
+  loop_->run();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(EventLoopTest, WhatLacksMemoryRunsAgain) {
+  const auto lacks_twice = [](int& runs) {
+    if (++runs < 3) throw std::bad_alloc();
+  };
+  int task = 0, timer = 0, handler = 0;
+  bool other = false;
+  const UniqueFd fd = make_eventfd();
+  ASSERT_TRUE(loop_
+                  ->add(fd.get(), EPOLLIN,
+                        [&](std::uint32_t) {
+                          lacks_twice(handler);
+                          read_eventfd(fd);
+                          loop_->add_timer(monotonic_now(), [&] {
+                            lacks_twice(timer);
+                            loop_->stop();
+                          });
+                        })
+                  .ok());
+  loop_->post([&] {
+    lacks_twice(task);
+    signal(fd);
+  });
+  loop_->post([&] { other = task == 1; });
+  loop_->run();
+  EXPECT_EQ(task, 3);
+  EXPECT_EQ(handler, 3);
+  EXPECT_EQ(timer, 3);
+  EXPECT_TRUE(other) << "what comes behind does not wait for it";
 }
 
 TEST_F(EventLoopTest, RunUntilHandlesEventsUntilItIsDone) {

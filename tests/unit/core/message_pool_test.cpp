@@ -48,7 +48,7 @@ TEST(MessagePool, GivesMessagesWithRoomForThePacketAndItsItems) {
       for (std::uint32_t i = 0; i < message->item_capacity; ++i) message->items[i] = {};
       message->item_count = 3;
       message->in_reply_to = message->request = 9;
-      message->attach();
+      message->attach(1, 1);
       MessagePool::release(message);
     }
   }
@@ -108,8 +108,9 @@ TEST(MessagePool, ReleasesTheLeasesOfAMessage) {
   Result<std::byte*> lease = memory.lease(5000);
   ASSERT_TRUE(lease.ok());
   Message* message = pool->take(10, 1);
-  message->attach().pool = &memory;
-  message->attach().leases.push_back(*lease);
+  message->attach(0, 1);
+  message->attachments->pool = &memory;
+  message->attachments->leases.push_back(*lease);
   MessagePool::release(message);
   EXPECT_FALSE(memory.find(*lease).ok());
 }
@@ -270,7 +271,8 @@ TEST(MessagePools, FreeWhatWasNeverGivenBackOfOpenAndOfClosedPools) {
       pool->enter(ThreadEpoch::current());
       Message* message = pool->take(100, 1);
       ASSERT_NE(message, nullptr);
-      message->attach().source = std::shared_ptr<spi::Source>(witness, nullptr);
+      message->attach(0, 0);
+      message->attachments->source = std::shared_ptr<spi::Source>(witness, nullptr);
     }
     closed->close();
     EXPECT_EQ(witness.use_count(), 3) << "the application still holds them";

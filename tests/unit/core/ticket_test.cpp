@@ -59,7 +59,7 @@ class TicketTest : public testing::Test {
     parts.deadline = deadline;
     if (outcome != nullptr) parts.callback = Outcome::note;
     parts.user = outcome;
-    return keeper_->open(std::move(parts));
+    return keeper_->open(keeper_->prepare(std::move(parts)), {}, {});
   }
   // A ticket that holds a lease of the pool.
   std::shared_ptr<Ticket> open_with_lease(std::uint64_t transfer) {
@@ -68,10 +68,10 @@ class TicketTest : public testing::Test {
     parts.channel = channel_;
     parts.transfer = transfer;
     parts.sender = &kSender;
-    parts.ranges.emplace_back(lease_, 5000);
-    parts.holds.push_back(std::move(pool_.hold(lease_, 5000)).value());
+    std::vector<memory::Hold> holds;
+    holds.push_back(std::move(pool_.hold(lease_, 5000)).value());
     EXPECT_TRUE(pool_.release(lease_).ok());
-    return keeper_->open(std::move(parts));
+    return keeper_->open(keeper_->prepare(std::move(parts)), std::move(holds), {{lease_, 5000}});
   }
   bool memory_is_held() {
     ripc_pool_statistics statistics{};
@@ -280,8 +280,7 @@ TEST_F(TicketTest, EndRangeEndsTicketsThatExposeAByteOfIt) {
     Ticket::Parts parts;
     parts.channel = channel_;
     parts.transfer = channel_->make_transfer();
-    parts.ranges = {range};
-    return keeper_->open(std::move(parts));
+    return keeper_->open(keeper_->prepare(std::move(parts)), {}, {range});
   };
   const auto before = open_range(bytes.subspan(0, 16)), across = open_range(bytes.subspan(8, 9)),
              inside = open_range(bytes.subspan(20, 2)), after = open_range(bytes.subspan(32, 8));

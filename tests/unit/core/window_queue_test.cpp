@@ -13,38 +13,42 @@ namespace {
 
 std::vector<std::uint64_t> take_all(WindowQueue& queue) {
   std::vector<std::uint64_t> cookies;
-  while (const auto window = queue.take()) cookies.push_back(window->cookie);
+  for (auto window = queue.take(); !window.empty(); window = queue.take()) cookies.push_back(window.front().cookie);
   return cookies;
 }
 
 TEST(WindowQueue, GivesWindowsInPostingOrder) {
   WindowQueue queue;
   std::array<std::byte, 64> memory{};
-  EXPECT_FALSE(queue.take().has_value());
+  EXPECT_TRUE(queue.take().empty());
   for (std::uint64_t cookie = 0; cookie < 5; ++cookie)
     ASSERT_TRUE(queue.post(memory.data() + cookie, 10 + cookie, cookie).ok());
   for (std::uint64_t cookie = 0; cookie < 5; ++cookie) {
     const auto window = queue.take();
-    ASSERT_TRUE(window.has_value());
-    EXPECT_EQ(window->data, memory.data() + cookie);
-    EXPECT_EQ(window->size, 10 + cookie);
-    EXPECT_EQ(window->cookie, cookie);
+    ASSERT_FALSE(window.empty());
+    EXPECT_EQ(window.front().data, memory.data() + cookie);
+    EXPECT_EQ(window.front().size, 10 + cookie);
+    EXPECT_EQ(window.front().cookie, cookie);
   }
-  EXPECT_FALSE(queue.take().has_value());
+  EXPECT_TRUE(queue.take().empty());
 }
 
 TEST(WindowQueue, PutsUnusedWindowsBackAtTheirOldPlaces) {
   WindowQueue queue;
   std::byte byte{};
   for (std::uint64_t cookie = 0; cookie < 5; ++cookie) ASSERT_TRUE(queue.post(&byte, 1, cookie).ok());
-  const auto first = queue.take(), second = queue.take(), third = queue.take();
-  queue.give_back(*second);
-  queue.give_back(*third);
-  queue.give_back(*first);
+  auto first = queue.take(), second = queue.take(), third = queue.take();
+  queue.give_back(std::move(second));
+  queue.give_back(std::move(third));
+  queue.give_back(std::move(first));
   EXPECT_EQ(take_all(queue), (std::vector<std::uint64_t>{0, 1, 2, 3, 4}));
-  queue.give_back(*third);
+  for (std::uint64_t cookie = 0; cookie < 3; ++cookie) ASSERT_TRUE(queue.post(&byte, 1, cookie).ok());
+  first = queue.take();
+  (void)queue.take();
+  third = queue.take();
+  queue.give_back(std::move(third));
   ASSERT_TRUE(queue.post(&byte, 1, 9).ok());
-  queue.give_back(*first);
+  queue.give_back(std::move(first));
   EXPECT_EQ(take_all(queue), (std::vector<std::uint64_t>{0, 2, 9}));
 }
 
@@ -62,7 +66,7 @@ TEST(WindowQueue, HoldsSoManyAndNoMore) {
   std::byte byte{};
   for (std::size_t i = 0; i < WindowQueue::kLimit; ++i) ASSERT_TRUE(queue.post(&byte, 1, 0).ok());
   EXPECT_EQ(queue.post(&byte, 1, 0), RIPC_LIMIT);
-  EXPECT_TRUE(queue.take().has_value());
+  EXPECT_FALSE(queue.take().empty());
   EXPECT_TRUE(queue.post(&byte, 1, 0).ok());
 }
 
@@ -77,11 +81,11 @@ TEST(WindowQueue, GivesEachWindowToOneThread) {
     threads.emplace_back([&] {
       while (taken < kWindows) {
         const auto window = queue.take();
-        if (!window) {
+        if (window.empty()) {
           std::this_thread::yield();
           continue;
         }
-        ++seen[window->cookie];
+        ++seen[window.front().cookie];
         ++taken;
       }
     });

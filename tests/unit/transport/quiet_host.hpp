@@ -12,7 +12,7 @@ class QuietHost final : public spi::Host {
   void transfer_finished(spi::Channel&, std::uint64_t) noexcept override {}
   void room(spi::Channel&) noexcept override {}
   void channel_lost(spi::Channel&) noexcept override {}
-  void fenced(ripc_service_id, std::uint64_t) noexcept override {}
+  ripc_status fenced(ripc_service_id, std::uint64_t) noexcept override { return RIPC_OK; }
   void address_changed() noexcept override {}
 };
 

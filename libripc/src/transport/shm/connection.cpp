@@ -18,12 +18,19 @@ namespace {
 
 constexpr std::size_t kMaxQueued = 1024;
 constexpr std::size_t kMaxForeignArenas = 4096;
+// Room for every message but Control without another allocation.
+constexpr std::size_t kUsualMessage = 256;
+// The kernel says when a socket is writable, but not when it has memory again, or takes more descriptors.
+constexpr Nanoseconds kRetryPause = 10'000'000;
 
 std::size_t foreign_limit() noexcept {
   const long pages = sysconf(_SC_PHYS_PAGES);
   const long page_size = sysconf(_SC_PAGESIZE);
   return 2 * static_cast<std::size_t>(std::max(pages, 1L)) * static_cast<std::size_t>(std::max(page_size, 1L));
 }
+
+// What the socket does not take now, but will.
+bool must_wait(ripc_status status) noexcept { return status == RIPC_AGAIN || status == RIPC_LIMIT; }
 
 union DescriptorBuffer {
   cmsghdr alignment;
@@ -44,9 +51,19 @@ Connection::Connection(UniqueFd socket, ForkGuard guard) : socket_(std::move(soc
   process_ = credentials_.uid == geteuid()
                  ? std::make_unique<PeerProcess>(open_peer_process(socket_.get(), credentials_.pid), credentials_.pid)
                  : std::make_unique<PeerProcess>(Reach::other_user);
+  encoded_.reserve(kUsualMessage);
 }
 
-Connection::~Connection() { guard_.close(socket_); }
+Connection::~Connection() {
+  if (retry_timer_ != 0) loop_->cancel_timer(retry_timer_);
+  guard_.close(socket_);
+}
+
+void Connection::attach(EventLoop& loop) {
+  const std::lock_guard lock(mutex_);
+  loop_ = &loop;
+  retry_timer_ = loop.make_timer([this] { (void)loop_->modify(socket_.get(), EPOLLIN | EPOLLOUT); });
+}
 
 ripc_status Connection::send_now(std::span<const std::byte> message, std::span<const int> descriptors) noexcept {
   iovec part{const_cast<std::byte*>(message.data()), message.size()};
@@ -66,7 +83,8 @@ ripc_status Connection::send_now(std::span<const std::byte> message, std::span<c
   for (;;) {
     if (sendmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return RIPC_OK;
     if (errno == EINTR) continue;
-    if (errno == EAGAIN || errno == ENOBUFS || errno == ETOOMANYREFS) return RIPC_AGAIN;
+    if (errno == EAGAIN) return RIPC_AGAIN;
+    if (errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS) return RIPC_LIMIT;
     if (errno == EMSGSIZE) return RIPC_TOO_LARGE;
     return RIPC_PEER_DEAD;
   }
@@ -78,33 +96,62 @@ ripc_status Connection::send(std::span<const std::byte> message, std::span<const
 }
 
 ripc_status Connection::send_locked(std::span<const std::byte> message, std::span<const int> descriptors) noexcept {
+  ripc_status status = RIPC_OK;
   if (outbox_.empty()) {
-    const ripc_status status = send_now(message, descriptors);
-    if (status != RIPC_AGAIN) return status;
+    status = send_now(message, descriptors);
+    if (!must_wait(status)) return status;
   }
   if (outbox_.size() >= kMaxQueued) return RIPC_AGAIN;
-  Queued queued;
-  queued.bytes.assign(message.begin(), message.end());
-  for (const int descriptor : descriptors) {
-    UniqueFd copy(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
-    if (!copy) return RIPC_AGAIN;
-    queued.descriptors.push_back(std::move(copy));
+  try {
+    const ripc_status queued = queue_locked(message, descriptors);
+    if (queued != RIPC_OK) return queued;
+  } catch (const std::bad_alloc&) {
+    return RIPC_NO_MEMORY;
   }
-  outbox_.push_back(std::move(queued));
-  if (loop_ != nullptr) (void)loop_->modify(socket_.get(), EPOLLIN | EPOLLOUT);
+  if (outbox_.size() == 1) flush_later_locked(status);
   return RIPC_OK;
 }
 
-void Connection::attach(EventLoop& loop) noexcept {
+ripc_status Connection::queue_locked(std::span<const std::byte> message, std::span<const int> descriptors) {
+  Queued queued;
+  queued.bytes.assign(message.begin(), message.end());
+  queued.descriptors.reserve(descriptors.size());
+  for (const int descriptor : descriptors) {
+    UniqueFd copy(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+    // No room in the queue would help: waiting for that would end at once, and for ever.
+    if (!copy) return RIPC_NO_DESCRIPTORS;
+    queued.descriptors.push_back(std::move(copy));
+  }
+  outbox_.push_back(std::move(queued));
+  return RIPC_OK;
+}
+
+void Connection::added() noexcept {
   const std::lock_guard lock(mutex_);
-  loop_ = &loop;
-  if (!outbox_.empty()) (void)loop.modify(socket_.get(), EPOLLIN | EPOLLOUT);
+  if (!outbox_.empty() || !notices_.empty()) flush_later_locked(RIPC_AGAIN);
+}
+
+void Connection::flush_later_locked(ripc_status status) noexcept {
+  if (loop_ == nullptr) return;
+  (void)loop_->modify(socket_.get(), status == RIPC_LIMIT ? EPOLLIN : EPOLLIN | EPOLLOUT);
+  if (status == RIPC_LIMIT) loop_->set_timer(retry_timer_, monotonic_now() + kRetryPause);
 }
 
 void Connection::notify(std::span<const std::byte> message) noexcept {
   const std::lock_guard lock(mutex_);
-  // With a full outbox the loop waits for the socket already.
-  if (send_locked(message, {}) == RIPC_AGAIN) notices_.emplace(message.begin(), message.end());
+  notify_locked(message);
+}
+
+void Connection::notify_locked(std::span<const std::byte> message) noexcept {
+  const ripc_status status = send_locked(message, {});
+  if (status != RIPC_AGAIN && status != RIPC_NO_MEMORY) return;
+  try {
+    // With something in the outbox the loop waits for the socket already.
+    notices_.emplace(message.begin(), message.end());
+    if (outbox_.empty()) flush_later_locked(RIPC_AGAIN);
+  } catch (const std::bad_alloc&) {
+    shut_down();
+  }
 }
 
 void Connection::flush() noexcept {
@@ -114,11 +161,13 @@ void Connection::flush() noexcept {
     const Queued& first = outbox_.front();
     std::transform(first.descriptors.begin(), first.descriptors.end(), descriptors.begin(),
                    [](const UniqueFd& descriptor) { return descriptor.get(); });
-    if (send_now(first.bytes, std::span(descriptors).first(first.descriptors.size())) == RIPC_AGAIN) return;
+    const ripc_status status = send_now(first.bytes, std::span(descriptors).first(first.descriptors.size()));
+    if (must_wait(status)) return flush_later_locked(status);
     outbox_.pop_front();
   }
   while (!notices_.empty()) {
-    if (send_now(*notices_.begin(), {}) == RIPC_AGAIN) return;
+    const ripc_status status = send_now(*notices_.begin(), {});
+    if (must_wait(status)) return flush_later_locked(status);
     notices_.erase(notices_.begin());
   }
   if (loop_ != nullptr) (void)loop_->modify(socket_.get(), EPOLLIN);
@@ -183,27 +232,34 @@ bool Connection::is_behind() const noexcept {
 
 void Connection::shut_down() noexcept { ::shutdown(socket_.get(), SHUT_RDWR); }
 
-ripc_status Connection::announce(const memory::Arena& arena) noexcept {
+void Connection::detach() noexcept {
   const std::lock_guard lock(mutex_);
-  if (announced_.contains(arena.id)) return RIPC_OK;
-  std::vector<std::byte> message;
-  wire::control::encode(
+  if (retry_timer_ != 0) loop_->cancel_timer(std::exchange(retry_timer_, 0));
+  loop_ = nullptr;
+}
+
+ripc_status Connection::announce(const memory::Arena& arena) noexcept try {
+  const std::lock_guard lock(mutex_);
+  const auto [place, is_new] = announced_.insert(arena.id);
+  if (!is_new) return RIPC_OK;
+  const std::array<int, 1> descriptor{arena.fd};
+  ripc_status status = wire::control::encode(
       wire::control::Arena{
           .id = arena.id, .flags = arena.huge_pages ? wire::control::kArenaHugePages : 0, .size = arena.size},
-      message);
-  const std::array<int, 1> descriptor{arena.fd};
-  const ripc_status status = send_locked(message, descriptor);
-  if (status == RIPC_OK) announced_.insert(arena.id);
+      encoded_);
+  if (status == RIPC_OK) status = send_locked(encoded_, descriptor);
+  if (status != RIPC_OK) announced_.erase(place);
   return status;
+} catch (const std::bad_alloc&) {
+  return RIPC_NO_MEMORY;
 }
 
 void Connection::retract(std::uint32_t arena) noexcept {
   const std::lock_guard lock(mutex_);
   if (announced_.erase(arena) == 0) return;
-  std::vector<std::byte> message;
-  wire::control::encode(wire::control::ArenaGone{.id = arena}, message);
   // A peer that is too busy to hear it keeps a mapping of unused memory until the connection ends: harmless.
-  (void)send_locked(message, {});
+  if (wire::control::encode(wire::control::ArenaGone{.id = arena}, encoded_) == RIPC_OK)
+    (void)send_locked(encoded_, {});
 }
 
 Status Connection::add_foreign_arena(std::uint32_t id, std::size_t size, bool huge_pages, int descriptor) {

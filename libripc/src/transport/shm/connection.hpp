@@ -12,6 +12,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <set>
 #include <span>
 #include <unordered_map>
@@ -68,13 +69,31 @@ class Connection {
   bool peer_may_map() const noexcept { return peer_may_map_; }
 
   // Any thread. What the socket does not take now is queued, up to a limit. RIPC_OK, RIPC_AGAIN (the queue is full:
-  // nothing was sent), RIPC_TOO_LARGE, RIPC_PEER_DEAD.
+  // nothing was sent), RIPC_TOO_LARGE, RIPC_NO_MEMORY and RIPC_NO_DESCRIPTORS (there is none for what would be queued:
+  // nothing was sent), RIPC_PEER_DEAD.
   ripc_status send(std::span<const std::byte> message, std::span<const int> descriptors = {}) noexcept;
 
   // Any thread. The same for a message that only says "look again": while the connection lives it is not lost, and
   // those that wait for a peer with a full queue are kept once, however often they are sent. At most a few for each
-  // link.
+  // link. Where there is no memory to keep one, the connection ends: a peer that sees it end looks at everything.
   void notify(std::span<const std::byte> message) noexcept;
+
+  // The same, for what `encode` writes to a vector. What the socket takes at once needs no memory.
+  template <typename Encode>
+  ripc_status send_encoded(Encode encode, std::span<const int> descriptors) noexcept try {
+    const std::lock_guard lock(mutex_);
+    const ripc_status status = encode(encoded_);
+    return status == RIPC_OK ? send_locked(encoded_, descriptors) : status;
+  } catch (const std::bad_alloc&) {
+    return RIPC_NO_MEMORY;
+  }
+  template <typename Encode>
+  void notify_encoded(Encode encode) noexcept try {
+    const std::lock_guard lock(mutex_);
+    if (encode(encoded_) == RIPC_OK) notify_locked(encoded_);
+  } catch (const std::bad_alloc&) {
+    shut_down();
+  }
 
   // Any thread. True if send() would not say RIPC_AGAIN.
   bool has_room() const noexcept;
@@ -83,8 +102,10 @@ class Connection {
   // Responder, after flush().
   bool take_room() noexcept;
 
-  // When the socket was added to the loop: queued messages make it wait until the socket is writable.
-  void attach(EventLoop& loop) noexcept;
+  // Before the socket is added to the loop.
+  void attach(EventLoop& loop);
+  // When it was added: queued messages make the loop wait until it is writable.
+  void added() noexcept;
 
   // Responder.
   void flush() noexcept;
@@ -97,10 +118,12 @@ class Connection {
 
   // Any thread. Ends both directions; the responder then sees Event::closed.
   void shut_down() noexcept;
+  // Responder. Does without the loop from now on, which it may outlive.
+  void detach() noexcept;
 
   // ---- Arenas: pool memory that the ends map of each other ----
 
-  // Any thread. Sends the arena's descriptor once per connection. RIPC_OK, RIPC_AGAIN, RIPC_PEER_DEAD.
+  // Any thread. Sends the arena's descriptor once per connection. The statuses of send().
   ripc_status announce(const memory::Arena& arena) noexcept;
   // Any thread. Tells the peer that an arena is gone, if it knew it.
   void retract(std::uint32_t arena) noexcept;
@@ -116,6 +139,9 @@ class Connection {
     std::vector<UniqueFd> descriptors;
   };
   ripc_status send_locked(std::span<const std::byte> message, std::span<const int> descriptors) noexcept;
+  ripc_status queue_locked(std::span<const std::byte> message, std::span<const int> descriptors);
+  void notify_locked(std::span<const std::byte> message) noexcept;
+  void flush_later_locked(ripc_status status) noexcept;
   ripc_status send_now(std::span<const std::byte> message, std::span<const int> descriptors) noexcept;
 
   UniqueFd socket_;
@@ -127,28 +153,27 @@ class Connection {
   std::atomic<bool> busy_{false};
 
   mutable std::mutex mutex_;
+  std::vector<std::byte> encoded_;  // the message that is being sent
   std::deque<Queued> outbox_;
   bool room_wanted_ = false;
   std::set<std::vector<std::byte>> notices_;  // sent when the outbox is empty
   EventLoop* loop_ = nullptr;
+  EventLoop::TimerId retry_timer_ = 0;  // for what the socket does not tell of
   std::unordered_set<std::uint32_t> announced_;
   std::unordered_map<std::uint32_t, std::shared_ptr<const Mapping>> foreign_arenas_;
   std::size_t foreign_bytes_ = 0;  // mapped
 };
 
-// Encodes and sends one control message.
+// Encodes and sends one control message. The statuses of Connection::send(), and of the encoder.
 template <typename T>
-ripc_status send_message(Connection& connection, const T& message, std::span<const int> descriptors = {}) {
-  std::vector<std::byte> bytes;
-  const ripc_status status = wire::control::encode(message, bytes);
-  return status == RIPC_OK ? connection.send(bytes, descriptors) : status;
+ripc_status send_message(Connection& connection, const T& message, std::span<const int> descriptors = {}) noexcept {
+  return connection.send_encoded([&](auto& bytes) { return wire::control::encode(message, bytes); }, descriptors);
 }
 
 // The same for a notice.
 template <typename T>
-void send_notice(Connection& connection, const T& message) {
-  std::vector<std::byte> bytes;
-  if (wire::control::encode(message, bytes) == RIPC_OK) connection.notify(bytes);
+void send_notice(Connection& connection, const T& message) noexcept {
+  connection.notify_encoded([&](auto& bytes) { return wire::control::encode(message, bytes); });
 }
 
 }  // namespace ripc::shm

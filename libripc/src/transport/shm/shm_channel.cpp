@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <new>
 
 #include "base/process_barrier.hpp"
 #include "transport/shm/location.hpp"
@@ -15,10 +16,6 @@ namespace ripc::shm {
 namespace {
 
 using spi::Resource;
-
-// Between two looks for room where the receiver may not see at once that it is wanted.
-constexpr Nanoseconds kFirstLook = 1'000'000;
-constexpr Nanoseconds kLastLook = 128'000'000;
 
 // Why the peer does not read this process's memory.
 std::string reason_of(Reach reach) {
@@ -43,8 +40,25 @@ ShmChannel::ShmChannel(Parts parts)
       transfers_(parts_.memory.data()),
       grants_(parts_.memory.data()) {}
 
+void ShmChannel::start() {
+  errand_timer_ = parts_.loop->make_timer([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->run_errands();
+  });
+  look_timer_ = parts_.loop->make_timer([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->look_for_room();
+  });
+}
+
+void ShmChannel::cancel_timers() noexcept {
+  for (const EventLoop::TimerId timer : {errand_timer_, look_timer_}) {
+    if (timer != 0) parts_.loop->cancel_timer(timer);
+  }
+}
+
 ShmChannel::~ShmChannel() {
+  // With its peer lost it may outlive the loop.
   if (dead_.load(std::memory_order_relaxed)) return;
+  cancel_timers();
   (void)send_message(*parts_.connection, wire::control::CloseLink{.link = parts_.link});
 }
 
@@ -126,12 +140,20 @@ void ShmChannel::ring_doorbell(std::uint32_t epoch, bool& woke) noexcept {
 
 ripc_status ShmChannel::send_control(spi::Gather packet) noexcept {
   if (const ripc_status status = open_status(); status != RIPC_OK) return status;
-  std::vector<std::byte> whole;
-  for (const spi::Bytes range : packet) whole.insert(whole.end(), range.begin(), range.end());
-  if (whole.size() > std::min(wire::control::kMaxControlPacket, packet_limit() + spi::kControlAllowance))
-    return RIPC_TOO_LARGE;
-  const wire::control::Control message{.link = parts_.link, .destination = parts_.service, .packet = whole};
-  return shortage_.note(send_message(*parts_.connection, message), Resource::control);
+  try {
+    std::vector<std::byte> whole;
+    for (const spi::Bytes range : packet) whole.insert(whole.end(), range.begin(), range.end());
+    if (whole.size() > std::min(wire::control::kMaxControlPacket, packet_limit() + spi::kControlAllowance))
+      return RIPC_TOO_LARGE;
+    // Not by way of the memory that the connection keeps for its small messages.
+    std::vector<std::byte> message;
+    ripc_status status = wire::control::encode(
+        wire::control::Control{.link = parts_.link, .destination = parts_.service, .packet = whole}, message);
+    if (status == RIPC_OK) status = parts_.connection->send(message);
+    return shortage_.note(status, Resource::control);
+  } catch (const std::bad_alloc&) {
+    return RIPC_NO_MEMORY;
+  }
 }
 
 // ---- Room ----------------------------------------------------------------------------------------------------
@@ -160,42 +182,42 @@ bool ShmChannel::request_room() noexcept {
     if (has_room()) return true;
     // Some may have finished, and nobody has looked.
     transfers_.watch_all();
-    parts_.loop->post([weak = weak_from_this()] {
-      if (const auto self = weak.lock()) self->transfers_finished();
-    });
+    send_on(kLookForFinished);
     return false;
   }
   reinterpret_cast<Control*>(parts_.memory.data())->sender.room_wanted.store(1, std::memory_order_seq_cst);
   // The receiver looks at the wish after each packet it takes, without a fence of its own.
-  if ((parts_.must_fence || !process_barrier()) && !looking_.exchange(true, std::memory_order_acq_rel)) {
-    parts_.loop->post([weak = weak_from_this()] {
-      const auto self = weak.lock();
-      if (!self) return;
-      self->look_pause_ = kFirstLook;
-      self->look_for_room();
-    });
-  }
+  if ((parts_.must_fence || !process_barrier()) && !looking_.exchange(true, std::memory_order_acq_rel))
+    parts_.loop->set_timer(look_timer_, monotonic_now());
   return has_room();
 }
 
 // Responder. The receiver mostly tells; it may just have missed the wish.
 void ShmChannel::look_for_room() noexcept {
   if (open_status() != RIPC_OK || writer_.has_room()) {
+    look_pause_ = kFirstLook;
     looking_.store(false, std::memory_order_release);
     parts_.host->room(*this);
     return;
   }
-  parts_.loop->add_timer(monotonic_now() + look_pause_, [weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->look_for_room();
-  });
+  parts_.loop->set_timer(look_timer_, monotonic_now() + look_pause_);
   look_pause_ = std::min(2 * look_pause_, kLastLook);
 }
 
 void ShmChannel::slot_freed() noexcept {
   if (!slot_wanted_.load(std::memory_order_seq_cst) || !slot_wanted_.exchange(false, std::memory_order_seq_cst)) return;
-  parts_.loop->post([weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->parts_.host->room(*self);
-  });
+  send_on(kTellRoom);
+}
+
+void ShmChannel::send_on(Errand errand) noexcept {
+  if ((errands_.fetch_or(errand, std::memory_order_acq_rel) & errand) == 0)
+    parts_.loop->set_timer(errand_timer_, monotonic_now());
+}
+
+void ShmChannel::run_errands() noexcept {
+  const std::uint32_t errands = errands_.exchange(0, std::memory_order_acq_rel);
+  if ((errands & kLookForFinished) != 0) transfers_finished();
+  if ((errands & kTellRoom) != 0) parts_.host->room(*this);
 }
 
 // ---- Long items ----------------------------------------------------------------------------------------------
@@ -240,7 +262,9 @@ ripc_status ShmChannel::transfer_status(std::uint64_t transfer) noexcept {
 bool ShmChannel::watch_transfer(std::uint64_t transfer) noexcept { return transfers_.watch(Key::from(transfer)); }
 
 void ShmChannel::transfers_finished() noexcept {
-  for (const Key key : transfers_.collect_finished()) parts_.host->transfer_finished(*this, key.value());
+  const TransferOwner::Finished finished = transfers_.collect_finished();
+  for (const Key key : std::span(finished.keys).first(finished.count))
+    parts_.host->transfer_finished(*this, key.value());
 }
 
 ripc_status ShmChannel::revoke(std::uint64_t transfer) noexcept {
@@ -285,6 +309,7 @@ std::string ShmChannel::describe() const {
 
 bool ShmChannel::mark_dead() noexcept {
   if (dead_.exchange(true, std::memory_order_acq_rel)) return false;
+  cancel_timers();
   transfers_.peer_died();
   grants_.peer_died();
   return true;

@@ -47,6 +47,8 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   };
   explicit ShmChannel(Parts parts);
   ~ShmChannel() override;
+  // Once, before it is used: makes what it asks of the responder later.
+  void start();
 
   std::size_t packet_limit() const noexcept override { return parts_.geometry.packet_limit(); }
   std::uint64_t incarnation() const noexcept override { return parts_.incarnation; }
@@ -96,6 +98,14 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   bool has_room_for(spi::Need need) const noexcept;
   void slot_freed() noexcept;
   void look_for_room() noexcept;
+  // Between two looks for room where the receiver may not see at once that it is wanted.
+  static constexpr Nanoseconds kFirstLook = 1'000'000;
+  static constexpr Nanoseconds kLastLook = 128'000'000;
+  // What the responder is to do soon.
+  enum Errand : std::uint32_t { kLookForFinished = 1, kTellRoom = 2 };
+  void send_on(Errand errand) noexcept;
+  void run_errands() noexcept;
+  void cancel_timers() noexcept;
 
   Parts parts_;
   const ServiceLine* line_;
@@ -106,7 +116,10 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   std::atomic<bool> dead_{false};
   std::atomic<bool> slot_wanted_{false};  // of transfers or grants
   std::atomic<bool> looking_{false};      // look_for_room() will be called
-  Nanoseconds look_pause_ = 0;            // the responder's
+  std::atomic<std::uint32_t> errands_{0};
+  EventLoop::TimerId errand_timer_ = 0;
+  EventLoop::TimerId look_timer_ = 0;
+  Nanoseconds look_pause_ = kFirstLook;  // the responder's
   alignas(kCacheLine) std::atomic<std::uint32_t> last_woken_{0};
   Mapping bounce_;
 };

@@ -189,11 +189,13 @@ Result<wire::control::Opened> ShmTransport::accept_link(const PeerPointer& peer,
                                                              .geometry = geometry,
                                                              .memory = std::move(memory->mapping),
                                                              .doorbell = std::move(doorbell)});
-  Status status = port.add_source(source);
-  if (!status.ok()) return status;
-  peer->sources[message.link] = std::move(source);
   peer->source_services[message.link] = message.service;
-  return opened;
+  peer->sources[message.link] = source;
+  Status status = port.add_source(std::move(source));
+  if (status.ok()) return opened;
+  peer->sources.erase(message.link);
+  peer->source_services.erase(message.link);
+  return status;
 }
 
 bool ShmTransport::on(const PeerPointer& peer, const wire::control::Arena& message, Received& received) {
@@ -237,7 +239,7 @@ void ShmTransport::on(const PeerPointer& peer, const wire::control::CloseLink& m
   const auto found = peer->sources.find(message.link);
   if (found == peer->sources.end()) return;
   found->second->mark_dead();
-  nudge_port(peer->source_services[message.link]);
+  nudge_port(service_of(*peer, message.link));
   peer->sources.erase(found);
   peer->source_services.erase(message.link);
 }
@@ -264,7 +266,7 @@ void ShmTransport::on(const PeerPointer& peer, const wire::control::BounceData& 
   const auto found = peer->sources.find(message.link);
   if (found == peer->sources.end()) return;
   found->second->bounce_arrived(message);
-  nudge_port(peer->source_services[message.link]);
+  nudge_port(service_of(*peer, message.link));
 }
 
 void ShmTransport::on(const PeerPointer& peer, const wire::control::Control& message) {
@@ -272,15 +274,15 @@ void ShmTransport::on(const PeerPointer& peer, const wire::control::Control& mes
   {
     const std::lock_guard lock(mutex_);
     const auto found = peer->sources.find(message.link);
-    if (found == peer->sources.end() || peer->source_services[message.link] != message.destination) return;
+    if (found == peer->sources.end() || service_of(*peer, message.link) != message.destination) return;
     source = found->second;
   }
   host_->control_packet(*source, message.destination, message.packet);
 }
 
 void ShmTransport::on(const PeerPointer& peer, const wire::control::Fence& message) {
-  host_->fenced(message.service, message.incarnation);
-  (void)send_message(*peer->connection, wire::control::Fenced{.request = message.request, .status = RIPC_OK});
+  const ripc_status status = host_->fenced(message.service, message.incarnation);
+  (void)send_message(*peer->connection, wire::control::Fenced{.request = message.request, .status = status});
 }
 
 bool ShmTransport::on(const PeerPointer& peer, const wire::control::Fenced& message) {

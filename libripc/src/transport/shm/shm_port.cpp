@@ -50,9 +50,12 @@ ShmPort::~ShmPort() {
 }
 
 Status ShmPort::add_source(std::shared_ptr<ShmSource> source) {
+  const std::lock_guard lock(mutex_);
+  const std::size_t count = sources_.size() + 1;
+  if (sources_.capacity() < count) sources_.reserve(2 * count);
+  if (polled_.capacity() < count && spare_.capacity() < count) spare_.reserve(2 * count);
   Status status = events_.add(source->doorbell());
   if (!status.ok()) return status;
-  const std::lock_guard lock(mutex_);
   sources_.push_back(std::move(source));
   version_.fetch_add(1, std::memory_order_release);
   events_.wake();
@@ -88,7 +91,11 @@ std::size_t ShmPort::sources_of(const Connection& connection) const noexcept {
 
 void ShmPort::refresh() noexcept {
   const std::lock_guard lock(mutex_);
-  polled_ = sources_;
+  if (polled_.capacity() < sources_.size()) {
+    polled_.swap(spare_);
+    spare_.clear();
+  }
+  polled_.assign(sources_.begin(), sources_.end());
   only_ = polled_.size() == 1 ? polled_.front().get() : nullptr;
   polled_version_ = version_.load(std::memory_order_relaxed);
   next_ = 0;

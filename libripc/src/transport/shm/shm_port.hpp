@@ -68,9 +68,11 @@ class ShmPort final : public spi::Port {
 
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<ShmSource>> sources_;  // the truth
+  std::vector<std::shared_ptr<ShmSource>> spare_;    // empty
   std::atomic<std::uint64_t> version_{0};            // of sources_
 
-  // The receiving thread's own.
+  // The receiving thread's own. Its memory changes under the mutex only: together with spare_ it always has room for
+  // all sources.
   std::vector<std::shared_ptr<ShmSource>> polled_;
   ShmSource* only_ = nullptr;  // of polled_, if there is one only
   std::uint64_t polled_version_ = 0;

@@ -115,7 +115,8 @@ ripc_status ShmSource::request_bounce(const spi::Pull& pull) noexcept {
   const std::array<int, 1> descriptor{bounce_.fd.get()};
   const ripc_status status = send_message(
       *parts_.connection, request, bounce_announced_ ? std::span<const int>{} : std::span<const int>(descriptor));
-  if (status == RIPC_AGAIN) return RIPC_PENDING;
+  // The next attempt may find what this one lacked; the receiver does not wait for ever.
+  if (status == RIPC_AGAIN || status == RIPC_NO_MEMORY || status == RIPC_NO_DESCRIPTORS) return RIPC_PENDING;
   if (status != RIPC_OK) return status;
   bounce_announced_ = true;
   bounce_waiting_ = true;

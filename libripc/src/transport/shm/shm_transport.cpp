@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <new>
 
 #include "base/loop_wait.hpp"
 #include "base/process_barrier.hpp"
@@ -60,20 +61,24 @@ Status ShmTransport::start(spi::Host& host, EventLoop& loop) {
   host_ = &host;
   loop_ = &loop;
   must_fence_ = !register_process_barrier();
+  received_.bytes.resize(kMaxControlMessage);
   Result<UniqueFd> listener = directory_->listen(options_.context, &listener_guard_);
   if (!listener.ok()) return listener.status();
   listener_ = std::move(*listener);
   reserve_ = open_reserve();
   if (!reserve_) return system_error(errno, "open", "raise `ulimit -n`");
+  accept_timer_ = loop.make_timer([this] {
+    if (listener_) (void)loop_->modify(listener_.get(), EPOLLIN);
+  });
   return loop.add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_all(); });
 }
 
 void ShmTransport::stop() noexcept {
-  std::vector<PeerPointer> peers;
+  decltype(peers_) peers;
   {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
-    peers = peers_;
+    peers.swap(peers_);
   }
   for (const PeerPointer& peer : peers) {
     (void)send_message(*peer->connection, wire::control::Bye{});
@@ -81,6 +86,7 @@ void ShmTransport::stop() noexcept {
   }
   if (listener_) {
     loop_->remove(listener_.get());
+    loop_->cancel_timer(accept_timer_);
     directory_->remove_context(options_.context);
     listener_guard_.close(listener_);
   }
@@ -102,6 +108,8 @@ bool ShmTransport::admits(const Credentials& credentials) const noexcept {
 }
 
 Status ShmTransport::adopt(const PeerPointer& peer) {
+  peer->connection->attach(*loop_);
+  EventLoop::Handler handler = [this, peer](std::uint32_t events) { on_event(peer, events); };
   {
     const std::lock_guard lock(mutex_);
     const std::size_t limit = options_.max_peers + (peer->incoming ? kRefusals : 0);
@@ -111,14 +119,18 @@ Status ShmTransport::adopt(const PeerPointer& peer) {
     peer->refused = peers_.size() >= options_.max_peers;
     peers_.push_back(peer);
   }
-  Status status =
-      loop_->add(peer->connection->fd(), EPOLLIN, [this, peer](std::uint32_t events) { on_event(peer, events); });
+  Status status = RIPC_NO_MEMORY;
+  try {
+    status = loop_->add(peer->connection->fd(), EPOLLIN, std::move(handler));
+  } catch (const std::bad_alloc&) {
+    // As for any other reason why it cannot be heard.
+  }
   if (!status.ok()) {
     const std::lock_guard lock(mutex_);
     std::erase(peers_, peer);
     return status;
   }
-  peer->connection->attach(*loop_);
+  peer->connection->added();
   return {};
 }
 
@@ -149,9 +161,7 @@ bool ShmTransport::refuse_without_descriptors() {
   if (!reserve_) {
     // Not even that one: the listener would stay readable all the time.
     (void)loop_->modify(listener_.get(), 0);
-    loop_->add_timer(monotonic_now() + kAcceptPause, [this] {
-      if (listener_) (void)loop_->modify(listener_.get(), EPOLLIN);
-    });
+    loop_->set_timer(accept_timer_, monotonic_now() + kAcceptPause);
     return false;
   }
   reserve_.reset();
@@ -234,7 +244,12 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
     }
   }
   if (ours) {
-    Status status = sent == RIPC_OK ? adopt(peer) : Status(sent);
+    Status status(sent);
+    try {
+      if (status.ok()) status = adopt(peer);
+    } catch (const std::bad_alloc&) {
+      status = RIPC_NO_MEMORY;
+    }
     if (!status.ok()) {
       lose(peer, status);
       return status;
@@ -265,22 +280,21 @@ ShmTransport::PeerPointer ShmTransport::greeted_peer(std::uint64_t context, Beli
   return found == peers_.end() ? nullptr : *found;
 }
 
-void ShmTransport::lose(const PeerPointer& peer, Status reason) {
-  std::vector<std::shared_ptr<ShmChannel>> channels;
+// Takes no memory: the want of it is one of the reasons.
+void ShmTransport::lose(const PeerPointer& peer, Status reason) noexcept {
+  decltype(peer->channels) channels;
   {
     const std::lock_guard lock(mutex_);
     if (peer->lost) return;
     peer->lost = true;
-    peer->failure = reason;
+    peer->failure = std::move(reason);
     std::erase(peers_, peer);
     if (const auto found = outgoing_.find(peer->locator); found != outgoing_.end() && found->second == peer)
       outgoing_.erase(found);
-    for (const auto& [link, weak] : peer->channels) {
-      if (auto strong = weak.lock()) channels.push_back(std::move(strong));
-    }
+    channels.swap(peer->channels);
     for (const auto& [link, source] : peer->sources) {
       source->mark_dead();
-      nudge_port(peer->source_services[link]);
+      nudge_port(service_of(*peer, link));
     }
     peer->sources.clear();
     for (auto& [number, question] : questions_) {
@@ -291,33 +305,44 @@ void ShmTransport::lose(const PeerPointer& peer, Status reason) {
     changed_.notify_all();
   }
   loop_->remove(peer->connection->fd());
+  peer->connection->detach();
   peer->connection->shut_down();
-  for (const auto& channel : channels) {
-    if (channel->mark_dead()) host_->channel_lost(*channel);
+  for (const auto& [link, weak] : channels) {
+    const std::shared_ptr<ShmChannel> channel = weak.lock();
+    if (channel && channel->mark_dead()) host_->channel_lost(*channel);
   }
 }
 
-void ShmTransport::on_event(const PeerPointer& peer, std::uint32_t events) {
+void ShmTransport::on_event(const PeerPointer& peer, std::uint32_t events) noexcept {
   if ((events & EPOLLOUT) != 0) {
     peer->connection->flush();
     if (peer->connection->take_room()) tell_room(*peer);
   }
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
   peer->connection->set_busy(true);
-  receive_all(peer);
+  try {
+    receive_all(peer);
+  } catch (const std::bad_alloc&) {
+    // The message is lost, half done perhaps. Both sides begin anew, as after a death.
+    lose(peer, RIPC_NO_MEMORY);
+  }
   peer->connection->set_busy(false);
 }
 
 // There is room again for what goes to the peer's responder.
-void ShmTransport::tell_room(const Peer& peer) {
-  std::vector<std::shared_ptr<ShmChannel>> channels;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [link, weak] : peer.channels) {
-      if (auto channel = weak.lock()) channels.push_back(std::move(channel));
+void ShmTransport::tell_room(const Peer& peer) noexcept {
+  std::uint64_t last = 0;
+  for (;;) {
+    std::shared_ptr<ShmChannel> channel;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto next = peer.channels.upper_bound(last);
+      if (next == peer.channels.end()) return;
+      last = next->first;
+      channel = next->second.lock();
     }
+    if (channel) host_->room(*channel);
   }
-  for (const auto& channel : channels) host_->room(*channel);
 }
 
 void ShmTransport::receive_all(const PeerPointer& peer) {
@@ -351,7 +376,7 @@ Result<std::unique_ptr<spi::Port>> ShmTransport::open_port(const spi::PortOption
     // A service that took the ID over has a port of its own, and sources of its own.
     for (const PeerPointer& peer : peers_) {
       std::erase_if(peer->sources, [&](const auto& entry) {
-        return peer->source_services[entry.first] == id && closing.has(*entry.second);
+        return service_of(*peer, entry.first) == id && closing.has(*entry.second);
       });
     }
   });
@@ -412,7 +437,14 @@ Result<std::shared_ptr<ShmChannel>> ShmTransport::open_link(const PeerPointer& p
   }
   if (!question->answered) return RIPC_CLOSED;
   if (question->status != RIPC_OK) return question->status;
-  return make_channel(peer, id, *question);
+  Result<std::shared_ptr<ShmChannel>> channel = RIPC_NO_MEMORY;
+  try {
+    channel = make_channel(peer, id, *question);
+  } catch (const std::bad_alloc&) {
+    // The peer must not keep a queue for it.
+  }
+  if (!channel.ok()) (void)send_message(*peer->connection, wire::control::CloseLink{.link = link});
+  return channel;
 }
 
 Result<std::shared_ptr<ShmChannel>> ShmTransport::make_channel(const PeerPointer& peer, ripc_service_id id,
@@ -439,6 +471,7 @@ Result<std::shared_ptr<ShmChannel>> ShmTransport::make_channel(const PeerPointer
   parts.must_fence = must_fence_ || (opened.flags & kSenderMustFence) != 0;
   parts.doorbell = std::move(question.descriptors[1]);
   auto channel = std::make_shared<ShmChannel>(std::move(parts));
+  channel->start();
   const std::lock_guard lock(mutex_);
   if (peer->lost) {
     channel->mark_dead();
@@ -476,6 +509,11 @@ Status ShmTransport::fence(const spi::Address& address, ripc_service_id id, std:
 void ShmTransport::arena_gone(std::uint32_t arena) noexcept {
   const std::lock_guard lock(mutex_);
   for (const PeerPointer& peer : peers_) peer->connection->retract(arena);
+}
+
+ripc_service_id ShmTransport::service_of(const Peer& peer, std::uint64_t link) noexcept {
+  const auto found = peer.source_services.find(link);
+  return found == peer.source_services.end() ? 0 : found->second;
 }
 
 void ShmTransport::nudge_port(ripc_service_id service) noexcept {

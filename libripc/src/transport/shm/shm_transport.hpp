@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -61,7 +62,7 @@ class ShmTransport final : public spi::Transport {
     Status failure;        // why it was lost
     std::uint64_t context = 0;
     std::string locator;
-    std::unordered_map<std::uint64_t, std::weak_ptr<ShmChannel>> channels;
+    std::map<std::uint64_t, std::weak_ptr<ShmChannel>> channels;
     std::unordered_map<std::uint64_t, std::shared_ptr<ShmSource>> sources;  // by the peer's link
     std::unordered_map<std::uint64_t, ripc_service_id> source_services;
   };
@@ -88,10 +89,10 @@ class ShmTransport final : public spi::Transport {
   void accept_all();
   UniqueFd accept(ForkGuard& guard);
   bool refuse_without_descriptors();
-  void on_event(const PeerPointer& peer, std::uint32_t events);
-  void tell_room(const Peer& peer);
+  void on_event(const PeerPointer& peer, std::uint32_t events) noexcept;
+  void tell_room(const Peer& peer) noexcept;
   void receive_all(const PeerPointer& peer);
-  void lose(const PeerPointer& peer, Status reason);
+  void lose(const PeerPointer& peer, Status reason) noexcept;
   // Waits, in any thread, until `done` (checked under the mutex) or the deadline.
   bool wait(const std::function<bool()>& done, Deadline deadline);
   Result<std::shared_ptr<ShmChannel>> open_link(const PeerPointer& peer, ripc_service_id id, Deadline deadline);
@@ -122,12 +123,15 @@ class ShmTransport final : public spi::Transport {
                                             UniqueFd& doorbell_descriptor);
   std::shared_ptr<ShmChannel> channel(const PeerPointer& peer, std::uint64_t link);
   void nudge_port(ripc_service_id service) noexcept;  // under the mutex
+  // Under the mutex. To which of our services the peer's link leads.
+  static ripc_service_id service_of(const Peer& peer, std::uint64_t link) noexcept;
 
   std::shared_ptr<RuntimeDirectory> directory_;
   TransportOptions options_;
   spi::Host* host_ = nullptr;
   EventLoop* loop_ = nullptr;
   UniqueFd listener_;
+  EventLoop::TimerId accept_timer_ = 0;
   UniqueFd reserve_;  // given up when no other descriptor is left
   ForkGuard listener_guard_;
   bool must_fence_ = false;

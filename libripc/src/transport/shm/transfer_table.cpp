@@ -2,6 +2,7 @@
 #include "transport/shm/transfer_table.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include "spi/outcome.hpp"
 
@@ -33,14 +34,18 @@ ripc_status TransferOwner::expose(std::span<const ExposedItem> items, Key& key) 
   std::uint16_t slot = 0;
   while (slot < slots_.size() && slots_[slot].used) ++slot;
   if (slot == kTransferSlots) return RIPC_AGAIN;
-  if (slot == slots_.size()) slots_.emplace_back();
+  try {
+    if (slot == slots_.size()) slots_.emplace_back();
+    slots_[slot].items.assign(items.begin(), items.end());
+  } catch (const std::bad_alloc&) {
+    return RIPC_NO_MEMORY;
+  }
   Slot& entry = slots_[slot];
   entry.used = true;
   used_.fetch_add(1, std::memory_order_relaxed);
   entry.revoked = false;
   entry.watched = false;
   ++entry.generation;
-  entry.items.assign(items.begin(), items.end());
   control_->transfers[slot].store(word(entry.generation, TransferState::exposed), std::memory_order_release);
   key = {entry.generation, slot, 0};
   return RIPC_OK;
@@ -133,7 +138,7 @@ void TransferOwner::watch_all() noexcept {
   control_->sender.transfers_watched.store(1, std::memory_order_seq_cst);
 }
 
-std::vector<Key> TransferOwner::collect_finished() {
+TransferOwner::Finished TransferOwner::collect_finished() noexcept {
   const std::lock_guard lock(mutex_);
   const auto still_watched = [&](const Slot& slot) {
     return slot.used && slot.watched && !is_finished(static_cast<std::size_t>(&slot - slots_.data()));
@@ -141,10 +146,10 @@ std::vector<Key> TransferOwner::collect_finished() {
   // The wish was cleared when the peer acted on it; it must stand again before the words are read.
   if (std::any_of(slots_.begin(), slots_.end(), still_watched))
     control_->sender.transfers_watched.store(1, std::memory_order_seq_cst);
-  std::vector<Key> finished;
+  Finished finished;
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
     if (slots_[slot].used && is_finished(slot))
-      finished.push_back({slots_[slot].generation, static_cast<std::uint16_t>(slot), 0});
+      finished.keys[finished.count++] = {slots_[slot].generation, static_cast<std::uint16_t>(slot), 0};
   }
   return finished;
 }

@@ -75,7 +75,11 @@ class TransferOwner {
   // True if expose() finds a free slot, or tells of a death.
   bool has_room() const noexcept { return used_.load(std::memory_order_seq_cst) < kTransferSlots; }
   // The receiver has told that something finished: what has. Watched transfers that have not stay watched.
-  std::vector<Key> collect_finished();
+  struct Finished {
+    std::array<Key, kTransferSlots> keys{};
+    std::size_t count = 0;
+  };
+  Finished collect_finished() noexcept;
 
  private:
   struct Slot {

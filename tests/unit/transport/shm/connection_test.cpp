@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -171,6 +172,7 @@ TEST_F(ConnectionTest, MakesTheLoopWaitUntilTheSocketIsWritable) {
   });
   loop.run();
   EXPECT_EQ(received, sent);
+  left_->detach();
 }
 
 TEST_F(ConnectionTest, TellsWhenTheOtherEndIsGone) {
@@ -203,6 +205,24 @@ TEST_F(ConnectionTest, AnnouncesAnArenaOnceAndRetractsWhatWasAnnounced) {
   EXPECT_EQ(right_->receive(received_), Event::message);
   EXPECT_EQ(left_->announce(arena), RIPC_OK);
   EXPECT_EQ(right_->receive(received_), Event::message) << "it can be announced again";
+}
+
+// RIPC_AGAIN would have the sender wait for room, which there is: without end, and without sleep.
+TEST_F(ConnectionTest, SaysSoWhenThereIsNoDescriptorForWhatHasToWait) {
+  Result<SharedMemory> memory = create_shared_memory("ripc-test", 8192, PeerAccess::read_only);
+  ASSERT_TRUE(memory.ok());
+  const memory::Arena arena{7, memory->fd.get(), memory->mapping.data(), 8192, false};
+  // Far fewer than the outbox holds, and more than the socket does.
+  for (int index = 0; index < 600; ++index) ASSERT_EQ(left_->send(message(1000, index)), RIPC_OK);
+  ASSERT_TRUE(left_->has_room());
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const ripc_status status = left_->announce(arena);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(status, RIPC_NO_DESCRIPTORS);
+  EXPECT_EQ(left_->announce(arena), RIPC_OK) << "it was not taken for announced";
 }
 
 TEST_F(ConnectionTest, MapsForeignArenasUntilTheyAreRemovedAndNobodyUsesThem) {

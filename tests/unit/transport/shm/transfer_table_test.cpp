@@ -182,9 +182,9 @@ TEST(Transfer, ThatIsWatchedMakesTheReceiverTellOnce) {
   EXPECT_TRUE(ends.owner.watch(first));
   EXPECT_EQ(ends.taker.finish(first, RIPC_OK, ends.tell), RIPC_OK);
   EXPECT_TRUE(ends.tell);
-  const std::vector<Key> finished = ends.owner.collect_finished();
-  ASSERT_EQ(finished.size(), 1u);
-  EXPECT_EQ(finished[0].value(), first.value());
+  const auto [keys, count] = ends.owner.collect_finished();
+  ASSERT_EQ(count, 1u);
+  EXPECT_EQ(keys[0].value(), first.value());
   EXPECT_EQ(ends.owner.status(first), RIPC_OK);
   EXPECT_EQ(ends.taker.finish(second, RIPC_OK, ends.tell), RIPC_OK);
   EXPECT_FALSE(ends.tell) << "nobody watches the second";
@@ -197,11 +197,11 @@ TEST(Transfer, StaysWatchedWhileOthersFinish) {
   EXPECT_TRUE(ends.owner.watch(second));
   EXPECT_EQ(ends.taker.finish(first, RIPC_OK, ends.tell), RIPC_OK);
   EXPECT_TRUE(ends.tell);
-  EXPECT_EQ(ends.owner.collect_finished().size(), 1u);
+  EXPECT_EQ(ends.owner.collect_finished().count, 1u);
   EXPECT_EQ(ends.owner.status(first), RIPC_OK);
   EXPECT_EQ(ends.taker.finish(second, RIPC_OK, ends.tell), RIPC_OK);
   EXPECT_TRUE(ends.tell);
-  EXPECT_EQ(ends.owner.collect_finished().size(), 1u);
+  EXPECT_EQ(ends.owner.collect_finished().count, 1u);
 }
 
 TEST(Transfer, CannotBeWatchedWhenItHasFinished) {

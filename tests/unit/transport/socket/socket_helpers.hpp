@@ -36,7 +36,10 @@ class RecordingHost final : public spi::Host {
   void transfer_finished(spi::Channel&, std::uint64_t) noexcept override {}
   void room(spi::Channel&) noexcept override { count(rooms_); }
   void channel_lost(spi::Channel&) noexcept override { count(losses_); }
-  void fenced(ripc_service_id, std::uint64_t) noexcept override { count(fences_); }
+  ripc_status fenced(ripc_service_id, std::uint64_t) noexcept override {
+    count(fences_);
+    return RIPC_OK;
+  }
   void address_changed() noexcept override { count(address_changes_); }
 
   int rooms() const { return read(rooms_); }

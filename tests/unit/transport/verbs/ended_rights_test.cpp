@@ -114,7 +114,7 @@ TEST_F(EndedRights, ReadNothingWhenTheTicketIsComplete) {
       parts.channel = channel_;
       parts.transfer = transfer;
       if (ending == RIPC_TIMEOUT) parts.deadline = monotonic_now();
-      const std::shared_ptr<core::Ticket> ticket = keeper_->open(std::move(parts));
+      const std::shared_ptr<core::Ticket> ticket = keeper_->open(keeper_->prepare(std::move(parts)), {}, {});
       if (ending == RIPC_CANCELLED) (void)ticket->cancel();
       if (ending == RIPC_OK) {
         ASSERT_TRUE(peer_->send({.type = bulk::Type::finish, .key = descriptor.key, .location = descriptor.location}));
