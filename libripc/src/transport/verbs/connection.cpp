@@ -129,7 +129,11 @@ Status Connection::post_receives(std::uint32_t first, std::uint32_t count) noexc
 }
 
 Status Connection::start(std::weak_ptr<Handler> handler, bool dialed) {
-  handler_ = std::move(handler);
+  {
+    // Whoever polls may know of the connection already.
+    const std::lock_guard handling(handling_mutex_);
+    handler_ = std::move(handler);
+  }
   last_use_.store(loop_.turn(), std::memory_order_relaxed);
   if (ibv_req_notify_cq(queue_, 0) != 0) return system_error(errno, "ibv_req_notify_cq");
   Status status = loop_.add(channel_->fd, EPOLLIN, [weak = weak_from_this()](std::uint32_t) {

@@ -281,7 +281,7 @@ bool RdmaBulk::frame(Connection& connection, const bulk::Frame& frame) noexcept 
       on_finish(connection, frame);
       return true;
     case bulk::Type::finished:
-      if (auto waker = finishes_.answered(frame)) wakers_.push_back(std::move(waker));
+      on_finished(frame);
       return true;
     default:
       return false;
@@ -301,10 +301,16 @@ void RdmaBulk::on_finish(Connection& connection, const bulk::Frame& frame) noexc
   (void)connection.enqueue(answer);
 }
 
-// Whoever is woken finds all that has come together, and sleeps no more for the rest of it.
+// Whoever is woken finds all that has come together, and sleeps no more for the rest of it. Who polls is awake.
+void RdmaBulk::on_finished(const bulk::Frame& frame) noexcept {
+  EventSet::Waker waker = finishes_.answered(frame);
+  if (waker && loop_.in_loop_thread()) wakers_.push_back(std::move(waker));
+}
+
 void RdmaBulk::handled(Connection& connection) noexcept {
-  if (!wakers_.empty()) wakers_.clear();
-  if (loop_.in_loop_thread()) end_all(connection);
+  if (!loop_.in_loop_thread()) return;
+  wakers_.clear();
+  end_all(connection);
 }
 
 void RdmaBulk::end_all(Connection& connection) noexcept {

@@ -93,6 +93,7 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
                         const Telling& telling) noexcept;
   void ask_again(Connection& connection, const wire::bulk::Frame& frame) noexcept;
   void on_finish(Connection& connection, const wire::bulk::Frame& frame) noexcept;
+  void on_finished(const wire::bulk::Frame& frame) noexcept;
   void end_all(Connection& connection) noexcept;
   bool on_ask_read(Connection& connection, const wire::bulk::Frame& frame) noexcept;
   bool on_ask_write(Connection& connection, const wire::bulk::Frame& frame) noexcept;
@@ -120,8 +121,8 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   std::atomic<std::uint64_t> made_{0};
   std::atomic<std::uint64_t> lost_{0};
 
-  // While what has come is handled: whoever is to be woken, in one thread at a time; and, the responder's, transfers
-  // whose Finish was answered, by enqueue().
+  // The responder's, while it handles what has come: whoever is to be woken, and transfers whose Finish was answered,
+  // by enqueue().
   std::vector<EventSet::Waker> wakers_;
   std::vector<network::TransferBook::Ending> endings_;
 
