@@ -37,7 +37,10 @@ class RoughClientTest extends HttpPairTest {
     for (; ; ) {
       try (Message message = service.receive(LIMIT, TimeUnit.SECONDS)) {
         assertTrue(message != null, "an answer");
-        if (message.tag() == connection) return Frame.decode(message.item(0));
+        Frame frame = Frame.decode(message.item(0));
+        // It gives back what it gets, and is asked whether it is still there.
+        boolean isProbe = frame.type() == Frame.Type.CREDIT;
+        if (message.tag() == connection && !isProbe) return frame;
       }
     }
   }
@@ -201,6 +204,29 @@ class RoughClientTest extends HttpPairTest {
       EndPoint endPoint = serverEndPoint();
       assertTrue(eventually(() -> endPoint.toString().contains("wait=CREDIT")), endPoint::toString);
       assertTrue(written.get() <= 2_000_000, written + " bytes were written ahead");
+    }
+  }
+
+  @Test
+  void aClientThatEndsWithoutAWordIsForgottenAtOnce() throws Exception {
+    startServer(ok(), changed -> changed.setIdleTimeout(600_000)); // it is not what ends them
+    clientContext = context();
+    Frame open = new Frame(Frame.Type.OPEN, Frame.FILLER, Frame.Reason.NONE, 0, 0, 4096);
+    for (boolean withContext : new boolean[] {false, true}) {
+      Service mute = clientContext.register();
+      mute.lending(true);
+      mute.send(
+          ServiceId.ofName(SERVICE), new Outgoing().tag(1).add(open.encode(), ItemKind.SHORT));
+      try (Message life = mute.receive(LIMIT, TimeUnit.SECONDS)) {
+        assertEquals(Frame.Type.ACCEPT, Frame.decode(life.item(0)).type());
+        assertTrue(eventually(() -> connector.getConnectedEndPoints().size() == 1));
+        if (withContext) {
+          clientContext.close();
+        } else {
+          mute.close();
+        }
+        assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()), "held: " + life);
+      }
     }
   }
 }
