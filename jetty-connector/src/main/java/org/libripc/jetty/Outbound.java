@@ -321,7 +321,7 @@ final class Outbound {
         Ticket ticket = send(message, null);
         if (ticket == null) return false;
         if (next.type == Frame.Type.DATA || next.type == Frame.Type.CLOSE) ++nextSequence;
-        if (credit != 0 || next.type == Frame.Type.CREDIT) watchLife(ticket);
+        if (credit != 0 || next.type == Frame.Type.CREDIT) watchLife(ticket, credit != 0);
         if (credit == 0) multiplexer.track(ticket);
         controls.poll();
       } finally {
@@ -331,17 +331,22 @@ final class Outbound {
     return true;
   }
 
-  // What the other side holds as long as the connection lives tells of its death.
-  private void watchLife(Ticket ticket) {
-    if (ticket.isDone() && !ticket.isCompletedExceptionally()) return;
+  // What the other side holds as long as the connection lives tells of its death; or that it was
+  // given back, which an end without a word does too.
+  private void watchLife(Ticket ticket, boolean held) {
+    if (!held && ticket.isDone() && !ticket.isCompletedExceptionally()) return;
     whenComplete(
         ticket,
         problem -> {
-          boolean broken;
+          boolean open;
           synchronized (this) {
-            broken = problem != null && !closed;
+            open = !closed;
           }
-          if (broken) endPoint.fail(new IOException("The other side is gone", problem));
+          if (open && problem != null) {
+            endPoint.fail(new IOException("The other side is gone", problem));
+          } else if (open && held) {
+            endPoint.givenBack();
+          }
         });
   }
 

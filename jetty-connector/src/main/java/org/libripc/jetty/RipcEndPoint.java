@@ -240,6 +240,20 @@ public final class RipcEndPoint extends AbstractEndPoint {
         .schedule(() -> multiplexer.execute(this::probe), PROBE_MILLIS, TimeUnit.MILLISECONDS);
   }
 
+  /**
+   * The other side holds nothing of the connection any more. Its last word is on its way, or it has
+   * ended without one: then nobody takes, or knows, what is sent now. Any thread.
+   */
+  void givenBack() {
+    synchronized (this) {
+      if (!accepted) return;
+    }
+    multiplexer.execute(
+        () -> {
+          if (isOpen()) out.control(Frame.Type.CREDIT, 0, Frame.Reason.NONE);
+        });
+  }
+
   private void probe() {
     if (!isOpen()) return;
     if (getIdleFor() >= PROBE_MILLIS) out.control(Frame.Type.CREDIT, 0, Frame.Reason.NONE);

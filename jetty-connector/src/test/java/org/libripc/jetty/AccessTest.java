@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.jetty;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.libripc.jetty.Handlers.ok;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
+import org.eclipse.jetty.io.Connection;
+import org.eclipse.jetty.io.EndPoint;
+import org.eclipse.jetty.server.Connector;
+import org.eclipse.jetty.server.HttpConnectionFactory;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedClass;
+import org.junit.jupiter.params.provider.ValueSource;
+import org.libripc.Ripc;
+import org.libripc.RipcBuilder;
+import org.libripc.ServiceId;
+
+/** Who may connect, and what becomes of those who may not. */
+@Tag("jna")
+@ParameterizedClass(name = "{0}")
+@ValueSource(strings = {"shm", "socket"})
+class AccessTest extends HttpPairTest {
+  private RipcBuilder contextOptions = Ripc.builder();
+
+  @Override
+  RipcBuilder options() {
+    return contextOptions;
+  }
+
+  private static void signal(Process process, String name) {
+    try {
+      new ProcessBuilder("kill", "-" + name, Long.toString(process.pid())).start().waitFor();
+    } catch (IOException | InterruptedException problem) {
+      throw new IllegalStateException(problem);
+    }
+  }
+
+  @Test
+  void onlyServicesThatAreAdmittedMayConnect() throws Exception {
+    List<ServiceId> asked = new ArrayList<>();
+    ServiceId friend = ServiceId.ofName("a friend");
+    start(
+        ok(),
+        changed ->
+            ((RipcConnector) changed)
+                .setAccess(
+                    id -> {
+                      asked.add(id);
+                      return id.equals(friend);
+                    }));
+    ExecutionException refused = assertThrows(ExecutionException.class, () -> request("/").send());
+    assertTrue(refused.getMessage().contains("does not admit"), refused.getMessage());
+    assertEquals(List.of(ripcClient.getServiceId()), asked);
+    ripcClient.stop();
+    ripcClient.setServiceName("a friend");
+    ripcClient.start();
+    assertEquals(200, request("/").send().getStatus());
+  }
+
+  @Test
+  void aPolicyThatFailsHarmsNobodyElse() throws Exception {
+    AtomicReference<RuntimeException> failure = new AtomicReference<>(new RuntimeException("no"));
+    start(
+        ok(),
+        changed ->
+            ((RipcConnector) changed)
+                .setAccess(
+                    id -> {
+                      RuntimeException first = failure.getAndSet(null);
+                      if (first != null) throw first;
+                      return true;
+                    }));
+    assertThrows(ExecutionException.class, () -> request("/").send());
+    assertEquals(200, request("/").send().getStatus());
+  }
+
+  @Test
+  void anErrorInAPolicyHarmsNobodyElse() throws Exception {
+    AtomicReference<Error> failure = new AtomicReference<>(new LinkageError("no"));
+    start(
+        ok(),
+        changed ->
+            ((RipcConnector) changed)
+                .setAccess(
+                    id -> {
+                      Error first = failure.getAndSet(null);
+                      if (first != null) throw first;
+                      return true;
+                    }));
+    assertThrows(ExecutionException.class, () -> request("/").send());
+    assertEquals(200, request("/").send().getStatus());
+  }
+
+  @Test
+  void aConnectionThatCannotBeMadeIsRefusedAtOnce() throws Exception {
+    startServer(
+        ok(),
+        changed ->
+            changed.setConnectionFactories(
+                List.of(
+                    new HttpConnectionFactory() {
+                      @Override
+                      public Connection newConnection(Connector connector, EndPoint endPoint) {
+                        throw new IllegalStateException("no connection");
+                      }
+                    })));
+    ExecutionException refused = assertThrows(ExecutionException.class, this::raw);
+    assertTrue(refused.getMessage().contains("given up"), refused.getMessage());
+    assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()));
+  }
+
+  @Test
+  void connectionsAreLimited() throws Exception {
+    startServer(ok(), changed -> ((RipcConnector) changed).setMaxConnections(2));
+    RawConnection first = raw();
+    RawConnection second = raw();
+    ExecutionException refused = assertThrows(ExecutionException.class, this::raw);
+    assertTrue(refused.getMessage().contains("as many connections"), refused.getMessage());
+    first.close();
+    assertTrue(eventually(() -> connector.getConnectedEndPoints().size() == 1));
+    raw().close();
+    second.close();
+  }
+
+  @Test
+  void connectionsThatAreBeingAcceptedCountForTheLimit() throws Exception {
+    contextOptions = Ripc.builder().resolveTimeout(3 * LIMIT, TimeUnit.SECONDS);
+    CompletableFuture<Process> process = new CompletableFuture<>();
+    CountDownLatch asked = new CountDownLatch(1);
+    Set<ServiceId> friends = ConcurrentHashMap.newKeySet();
+    start(
+        ok(),
+        changed -> {
+          RipcConnector ripc = (RipcConnector) changed;
+          ripc.setMaxConnections(1);
+          ripc.setAccess(
+              id -> {
+                if (!friends.contains(id)) {
+                  signal(process.join(), "STOP");
+                  asked.countDown();
+                }
+                return true;
+              });
+        });
+    friends.add(ripcClient.getServiceId());
+    process.complete(fetcher("/ 1 1 0 any\n"));
+    try {
+      assertTrue(asked.await(LIMIT, TimeUnit.SECONDS), "it connects");
+      ExecutionException refused =
+          assertThrows(ExecutionException.class, () -> request("/").send());
+      assertTrue(refused.getMessage().contains("as many connections"), refused.getMessage());
+    } finally {
+      process.join().destroyForcibly().waitFor();
+    }
+    assertTrue(eventually(() -> answers()), "there is room when it is given up");
+  }
+
+  private boolean answers() {
+    try {
+      return request("/").send().getStatus() == 200;
+    } catch (Exception refused) {
+      return false;
+    }
+  }
+
+  @Test
+  void aStoppedClientThatIsRefusedHoldsUpNobodyElse() throws Exception {
+    contextOptions = Ripc.builder().resolveTimeout(3 * LIMIT, TimeUnit.SECONDS);
+    CompletableFuture<Process> process = new CompletableFuture<>();
+    CountDownLatch asked = new CountDownLatch(1);
+    Set<ServiceId> friends = ConcurrentHashMap.newKeySet();
+    start(
+        ok(),
+        changed ->
+            ((RipcConnector) changed)
+                .setAccess(
+                    id -> {
+                      if (friends.contains(id)) return true;
+                      signal(process.join(), "STOP");
+                      asked.countDown();
+                      return false;
+                    }));
+    friends.add(ripcClient.getServiceId());
+    process.complete(fetcher("/ 1 1 0 any\n"));
+    try {
+      assertTrue(asked.await(LIMIT, TimeUnit.SECONDS), "it connects");
+      assertEquals(200, request("/").send().getStatus());
+    } finally {
+      process.join().destroyForcibly().waitFor();
+    }
+  }
+}
