@@ -103,7 +103,7 @@ class VerbsPort final : public network::UdpPort {
   struct Receiver {
     // Of the queues, one that is there.
     bool is_broken() const noexcept { return own.queue->is_broken() || (groups.queue && groups.queue->is_broken()); }
-    bool take_stopped() noexcept {
+    bool take_stopped() const noexcept {
       const bool own_stopped = own.queue->take_stopped();
       return (groups.queue && groups.queue->take_stopped()) || own_stopped;
     }
