@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Services: IDs, registration, incarnations, takeover, restart.
-#include <signal.h>
-
-#include <array>
-#include <atomic>
-#include <latch>
+// Services: IDs, registration, incarnations, restart. Who holds an ID: takeover_test.cpp.
 #include <set>
-#include <thread>
 
 #include "puppet.hpp"
+#include "registering.hpp"
 
 namespace conformance {
 namespace {
@@ -16,21 +11,6 @@ namespace {
 constexpr ripc_service_id kId = 4711;
 
 int kind_of(ripc_service_id id) { return static_cast<int>(id >> 62); }
-
-ripc_status try_register(const Context& context, const std::function<void(ripc_service_options&)>& change) {
-  ripc_service_options options;
-  ripc_service_options_init(&options);
-  change(options);
-  ripc_service* service = nullptr;
-  const ripc_status status = ripc_service_register(context.get(), &options, &service);
-  EXPECT_EQ(service != nullptr, status == RIPC_OK) << "a refused registration makes no handle";
-  ripc_service_unregister(service);
-  return status;
-}
-
-ripc_status try_register(const Context& context, ripc_service_id id) {
-  return try_register(context, [id](ripc_service_options& options) { options.id = id; });
-}
 
 class Services : public TransportTest {
  protected:
@@ -126,35 +106,6 @@ TEST_P(Services, AnIdThatIsAliveIsRefusedToAnyOtherHolder) {
   const Service sender = make_service(other);
   ASSERT_EQ(send_text(sender, kId, "still here"), RIPC_OK) << "the refused ones changed nothing";
   EXPECT_EQ(text_of(receive(service)), "still here");
-}
-
-TEST_P(Services, OfSeveralThatRegisterAtTheSameTimeOneWins) {
-  std::vector<Context> contexts;
-  for (int count = 0; count < 4; ++count) contexts.push_back(make_context());
-  for (int round = 0; round < 30; ++round) {
-    std::atomic<int> won{0};
-    std::atomic<int> refused{0};
-    std::latch start(4);
-    std::latch tried(4);
-    std::vector<std::jthread> threads;
-    for (const Context& context : contexts) {
-      threads.emplace_back([&] {
-        ripc_service_options options;
-        ripc_service_options_init(&options);
-        options.id = kId;
-        ripc_service* service = nullptr;
-        start.arrive_and_wait();
-        const ripc_status status = ripc_service_register(context.get(), &options, &service);
-        if (status == RIPC_OK) ++won;
-        if (status == RIPC_ID_IN_USE) ++refused;
-        tried.arrive_and_wait();  // nobody gives it back before all have tried
-        ripc_service_unregister(service);
-      });
-    }
-    threads.clear();
-    ASSERT_EQ(won, 1);
-    ASSERT_EQ(refused, 3);
-  }
 }
 
 TEST_P(Services, ANameThatIsAliveIsRefusedToAnyOtherHolder) {
@@ -268,199 +219,6 @@ TEST_P(Services, ManyServicesLiveInOneContext) {
 }
 
 // ---- Takeover ----------------------------------------------------------------------------------------------------
-
-TEST_P(Services, TakeoverFencesTheOldHolder) {
-  const Context other = make_context();
-  const Context third = make_context();
-  const Service sender = make_service(third);
-  const Service old_holder = make_service(context_, kId);
-  ASSERT_EQ(send_text(sender, kId, "to the old one"), RIPC_OK);
-  EXPECT_EQ(text_of(receive(old_holder)), "to the old one");
-
-  const Service new_holder = make_service(other, [](ripc_service_options& options) {
-    options.id = kId;
-    options.takeover = 1;
-  });
-  EXPECT_GT(ripc_service_get_incarnation(new_holder.get()), ripc_service_get_incarnation(old_holder.get()));
-
-  ripc_message* message = nullptr;
-  EXPECT_EQ(ripc_receive(old_holder.get(), 0, 0, &message), RIPC_FENCED);
-  EXPECT_EQ(ripc_receive(old_holder.get(), 0, kLimit, &message), RIPC_FENCED) << "from then on";
-  EXPECT_EQ(send_text(old_holder, id_of(sender), "from beyond"), RIPC_FENCED);
-
-  ASSERT_EQ(send_text(sender, kId, "to the new one"), RIPC_OK) << "the client goes on";
-  EXPECT_EQ(text_of(receive(new_holder)), "to the new one");
-}
-
-TEST_P(Services, TakeoverWakesTheOldHoldersReceive) {
-  const Context other = make_context();
-  const Service old_holder = make_service(context_, kId);
-  std::jthread receiver([&] {
-    ripc_message* message = nullptr;
-    EXPECT_EQ(ripc_receive(old_holder.get(), 0, kLimit, &message), RIPC_FENCED);
-  });
-  EXPECT_TRUE(eventually([&] { return statistics_of(old_holder).sleeps > 0; }));
-  const Service new_holder = make_service(other, [](ripc_service_options& options) {
-    options.id = kId;
-    options.takeover = 1;
-  });
-  receiver.join();
-}
-
-TEST_P(Services, UnregisteringAFencedServiceLeavesTheNewHolderAlone) {
-  const Context other = make_context();
-  const Service sender = make_service(context_);
-  Service old_holder = make_service(context_, kId);
-  const Service new_holder = make_service(other, [](ripc_service_options& options) {
-    options.id = kId;
-    options.takeover = 1;
-  });
-  old_holder.reset();
-  ASSERT_EQ(send_text(sender, kId, "hello"), RIPC_OK);
-  EXPECT_EQ(text_of(receive(new_holder)), "hello");
-  EXPECT_EQ(try_register(context_, kId), RIPC_ID_IN_USE);
-}
-
-TEST_P(Services, TheEndOfTheOldHolderOfTheSameContextTakesNothingFromTheNewOne) {
-  const Context other = make_context();
-  const Service client = make_service(other);
-  Service old_holder = make_service(context_, kId);
-  ASSERT_EQ(send_text(client, kId, "to the old one"), RIPC_OK);
-  const Service new_holder = make_service(context_, [](ripc_service_options& options) {
-    options.id = kId;
-    options.takeover = 1;
-  });
-  ASSERT_EQ(send_text(client, kId, "to the new one"), RIPC_OK);
-  EXPECT_EQ(text_of(receive(new_holder)), "to the new one");
-  std::atomic<int> rung{0};
-  const auto ring = [](void* user, ripc_service_id, const ripc_item_view*, std::size_t) {
-    ++*static_cast<std::atomic<int>*>(user);
-  };
-  ripc_notification bell;
-  ASSERT_EQ(ripc_notification_register(new_holder.get(), ring, &rung, &bell), RIPC_OK);
-  const Bytes data = pattern(3000, 1);
-  const Ticket ticket = send_long(new_holder, id_of(client), {item(data, RIPC_ITEM_LONG)});
-
-  old_holder.reset();
-
-  ASSERT_EQ(ripc_notify(client.get(), &bell, nullptr, 0), RIPC_OK);
-  EXPECT_TRUE(eventually([&] { return rung == 1; })) << "its links are known no more";
-  Bytes window(data.size());
-  ASSERT_EQ(ripc_window_post(client.get(), window.data(), window.size(), 0), RIPC_OK);
-  EXPECT_TRUE(holds(view_of(receive(client), 0), RIPC_VIEW_WINDOW, data)) << "its tickets were ended";
-  EXPECT_EQ(final_status(ticket), RIPC_OK);
-  ASSERT_EQ(send_text(client, kId, "again"), RIPC_OK);
-  EXPECT_EQ(text_of(receive(new_holder)), "again");
-}
-
-TEST_P(Services, OfSeveralThreadsOfAContextThatRegisterAnIdOneWins) {
-  constexpr int kThreads = 4;
-  for (int round = 0; round < 30; ++round) {
-    std::atomic<int> refused{0};
-    std::array<ripc_service*, kThreads> services{};
-    std::latch start(kThreads);
-    std::vector<std::jthread> threads;
-    for (ripc_service*& service : services) {
-      threads.emplace_back([&] {
-        ripc_service_options options;
-        ripc_service_options_init(&options);
-        options.id = kId;
-        start.arrive_and_wait();
-        if (ripc_service_register(context_.get(), &options, &service) == RIPC_ID_IN_USE) ++refused;
-      });
-    }
-    threads.clear();
-    ASSERT_EQ(refused, kThreads - 1);
-    for (ripc_service* service : services) {
-      if (service != nullptr) {
-        EXPECT_EQ(ripc_service_get_id(service), kId);
-      }
-      ripc_service_unregister(service);
-    }
-    ASSERT_EQ(try_register(context_, kId), RIPC_OK) << "the one that won is gone, and its ID free";
-  }
-}
-
-TEST_P(Services, OfSeveralThreadsOfAContextThatTakeAnIdOverTheLastOneHasIt) {
-  constexpr int kThreads = 4;
-  const Context other = make_context();
-  const Service client = make_service(other);
-  std::array<ripc_service*, kThreads> services{};
-  std::latch start(kThreads);
-  std::vector<std::jthread> threads;
-  for (ripc_service*& service : services) {
-    threads.emplace_back([&] {
-      ripc_service_options options;
-      ripc_service_options_init(&options);
-      options.id = kId;
-      options.takeover = 1;
-      start.arrive_and_wait();
-      EXPECT_EQ(ripc_service_register(context_.get(), &options, &service), RIPC_OK) << ripc_last_error();
-    });
-  }
-  threads.clear();
-  ASSERT_EQ(send_text(client, kId, "to whoever has it"), RIPC_OK);
-  int holders = 0;
-  for (ripc_service* service : services) {
-    ripc_message* message = nullptr;
-    const ripc_status status = ripc_receive(service, 0, 0, &message);
-    if (status != RIPC_FENCED) ++holders;
-    if (status == RIPC_EMPTY) {
-      EXPECT_EQ(ripc_receive(service, 0, kLimit, &message), RIPC_OK);
-    }
-    if (message != nullptr) {
-      EXPECT_EQ(text_of(Message(message)), "to whoever has it");
-    }
-  }
-  EXPECT_EQ(holders, 1);
-  for (ripc_service* service : services) ripc_service_unregister(service);
-}
-
-TEST_P(Services, TakeoverReachesAHolderInAnotherProcess) {
-  Puppet puppet(peer_setup());
-  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
-  const Service sender = make_service(context_);
-  ASSERT_EQ(send_text(sender, kId, "to the puppet"), RIPC_OK);
-  const Context other = make_context();
-  const Service new_holder = make_service(other, [](ripc_service_options& options) {
-    options.id = kId;
-    options.takeover = 1;
-  });
-  EXPECT_EQ(puppet.status_of("receive"), "RIPC_FENCED");
-  ASSERT_EQ(send_text(sender, kId, "to the new one"), RIPC_OK);
-  EXPECT_EQ(text_of(receive(new_holder)), "to the new one");
-}
-
-TEST_P(Services, AnotherProcessMayTakeOver) {
-  Puppet puppet(peer_setup());
-  const Service old_holder = make_service(context_, kId);
-  ASSERT_EQ(puppet.register_id(kId, true), "RIPC_OK");
-  ripc_message* message = nullptr;
-  EXPECT_EQ(ripc_receive(old_holder.get(), 0, 0, &message), RIPC_FENCED);
-}
-
-TEST_P(Services, TakeoverOfAStoppedProcessDoesNotHang) {
-  Puppet puppet(peer_setup());
-  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
-  puppet.signal(SIGSTOP);
-  const Service new_holder = make_service(context_, [](ripc_service_options& options) {
-    options.id = kId;
-    options.takeover = 1;
-  });
-  puppet.signal(SIGCONT);
-  EXPECT_EQ(puppet.status_of("receive"), "RIPC_FENCED");
-}
-
-TEST_P(Services, TakeoverWithoutAHolderIsAnOrdinaryRegistration) {
-  EXPECT_EQ(try_register(context_,
-                         [](ripc_service_options& options) {
-                           options.id = kId;
-                           options.takeover = 1;
-                         }),
-            RIPC_OK);
-}
-
-// ---- Elsewhere and again -----------------------------------------------------------------------------------------
 
 TEST_P(Services, AServiceRegisteredElsewhereIsFoundByItsClients) {
   const Context client_context = make_context();

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who holds an ID: takeover, fencing, and registrations of one ID at the same time.
+#include <signal.h>
+
+#include <atomic>
+#include <latch>
+#include <thread>
+
+#include "puppet.hpp"
+#include "registering.hpp"
+
+namespace conformance {
+namespace {
+
+constexpr ripc_service_id kId = 4711;
+constexpr std::size_t kThreads = 4;
+
+struct Registered {
+  ripc_status status = RIPC_PENDING;
+  Service service;
+};
+
+class Takeover : public TransportTest {
+ protected:
+  void SetUp() override { context_ = make_context(); }
+
+  // Registers kId in each of the contexts at the same time, each from a thread of its own.
+  static std::vector<Registered> register_at_once(const std::vector<ripc_context*>& contexts, bool takeover = false) {
+    std::vector<Registered> registered(contexts.size());
+    std::latch start(static_cast<std::ptrdiff_t>(contexts.size()));
+    std::vector<std::jthread> threads;
+    for (std::size_t index = 0; index < contexts.size(); ++index) {
+      threads.emplace_back([&, index] {
+        ripc_service_options options;
+        ripc_service_options_init(&options);
+        options.id = kId;
+        options.takeover = takeover ? 1 : 0;
+        ripc_service* service = nullptr;
+        start.arrive_and_wait();
+        registered[index].status = ripc_service_register(contexts[index], &options, &service);
+        registered[index].service.reset(service);
+      });
+    }
+    threads.clear();
+    return registered;
+  }
+  // One has it, and all others were told that.
+  static void expect_one_winner(const std::vector<Registered>& registered) {
+    std::size_t refused = 0;
+    for (const Registered& one : registered) {
+      if (one.status == RIPC_ID_IN_USE) ++refused;
+      if (one.service) {
+        EXPECT_EQ(ripc_service_get_id(one.service.get()), kId);
+      }
+    }
+    EXPECT_EQ(refused, registered.size() - 1);
+  }
+
+  Context context_;
+};
+CONFORMANCE_SUITE(Takeover);
+
+TEST_P(Takeover, TakeoverFencesTheOldHolder) {
+  const Context other = make_context();
+  const Context third = make_context();
+  const Service sender = make_service(third);
+  const Service old_holder = make_service(context_, kId);
+  ASSERT_EQ(send_text(sender, kId, "to the old one"), RIPC_OK);
+  EXPECT_EQ(text_of(receive(old_holder)), "to the old one");
+
+  const Service new_holder = make_service(other, [](ripc_service_options& options) {
+    options.id = kId;
+    options.takeover = 1;
+  });
+  EXPECT_GT(ripc_service_get_incarnation(new_holder.get()), ripc_service_get_incarnation(old_holder.get()));
+
+  ripc_message* message = nullptr;
+  EXPECT_EQ(ripc_receive(old_holder.get(), 0, 0, &message), RIPC_FENCED);
+  EXPECT_EQ(ripc_receive(old_holder.get(), 0, kLimit, &message), RIPC_FENCED) << "from then on";
+  EXPECT_EQ(send_text(old_holder, id_of(sender), "from beyond"), RIPC_FENCED);
+
+  ASSERT_EQ(send_text(sender, kId, "to the new one"), RIPC_OK) << "the client goes on";
+  EXPECT_EQ(text_of(receive(new_holder)), "to the new one");
+}
+
+TEST_P(Takeover, TakeoverWakesTheOldHoldersReceive) {
+  const Context other = make_context();
+  const Service old_holder = make_service(context_, kId);
+  std::jthread receiver([&] {
+    ripc_message* message = nullptr;
+    EXPECT_EQ(ripc_receive(old_holder.get(), 0, kLimit, &message), RIPC_FENCED);
+  });
+  EXPECT_TRUE(eventually([&] { return statistics_of(old_holder).sleeps > 0; }));
+  const Service new_holder = make_service(other, [](ripc_service_options& options) {
+    options.id = kId;
+    options.takeover = 1;
+  });
+  receiver.join();
+}
+
+TEST_P(Takeover, UnregisteringAFencedServiceLeavesTheNewHolderAlone) {
+  const Context other = make_context();
+  const Service sender = make_service(context_);
+  Service old_holder = make_service(context_, kId);
+  const Service new_holder = make_service(other, [](ripc_service_options& options) {
+    options.id = kId;
+    options.takeover = 1;
+  });
+  old_holder.reset();
+  ASSERT_EQ(send_text(sender, kId, "hello"), RIPC_OK);
+  EXPECT_EQ(text_of(receive(new_holder)), "hello");
+  EXPECT_EQ(try_register(context_, kId), RIPC_ID_IN_USE);
+}
+
+TEST_P(Takeover, TheEndOfTheOldHolderOfTheSameContextTakesNothingFromTheNewOne) {
+  const Context other = make_context();
+  const Service client = make_service(other);
+  Service old_holder = make_service(context_, kId);
+  ASSERT_EQ(send_text(client, kId, "to the old one"), RIPC_OK);
+  const Service new_holder = make_service(context_, [](ripc_service_options& options) {
+    options.id = kId;
+    options.takeover = 1;
+  });
+  ASSERT_EQ(send_text(client, kId, "to the new one"), RIPC_OK);
+  EXPECT_EQ(text_of(receive(new_holder)), "to the new one");
+  std::atomic<int> rung{0};
+  const auto ring = [](void* user, ripc_service_id, const ripc_item_view*, std::size_t) {
+    ++*static_cast<std::atomic<int>*>(user);
+  };
+  ripc_notification bell;
+  ASSERT_EQ(ripc_notification_register(new_holder.get(), ring, &rung, &bell), RIPC_OK);
+  const Bytes data = pattern(3000, 1);
+  const Ticket ticket = send_long(new_holder, id_of(client), {item(data, RIPC_ITEM_LONG)});
+
+  old_holder.reset();
+
+  ASSERT_EQ(ripc_notify(client.get(), &bell, nullptr, 0), RIPC_OK);
+  EXPECT_TRUE(eventually([&] { return rung == 1; })) << "its links are known no more";
+  Bytes window(data.size());
+  ASSERT_EQ(ripc_window_post(client.get(), window.data(), window.size(), 0), RIPC_OK);
+  EXPECT_TRUE(holds(view_of(receive(client), 0), RIPC_VIEW_WINDOW, data)) << "its tickets were ended";
+  EXPECT_EQ(final_status(ticket), RIPC_OK);
+  ASSERT_EQ(send_text(client, kId, "again"), RIPC_OK);
+  EXPECT_EQ(text_of(receive(new_holder)), "again");
+}
+
+TEST_P(Takeover, TakeoverReachesAHolderInAnotherProcess) {
+  Puppet puppet(peer_setup());
+  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
+  const Service sender = make_service(context_);
+  ASSERT_EQ(send_text(sender, kId, "to the puppet"), RIPC_OK);
+  const Context other = make_context();
+  const Service new_holder = make_service(other, [](ripc_service_options& options) {
+    options.id = kId;
+    options.takeover = 1;
+  });
+  EXPECT_EQ(puppet.status_of("receive"), "RIPC_FENCED");
+  ASSERT_EQ(send_text(sender, kId, "to the new one"), RIPC_OK);
+  EXPECT_EQ(text_of(receive(new_holder)), "to the new one");
+}
+
+TEST_P(Takeover, AnotherProcessMayTakeOver) {
+  Puppet puppet(peer_setup());
+  const Service old_holder = make_service(context_, kId);
+  ASSERT_EQ(puppet.register_id(kId, true), "RIPC_OK");
+  ripc_message* message = nullptr;
+  EXPECT_EQ(ripc_receive(old_holder.get(), 0, 0, &message), RIPC_FENCED);
+}
+
+TEST_P(Takeover, TakeoverOfAStoppedProcessDoesNotHang) {
+  Puppet puppet(peer_setup());
+  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
+  puppet.signal(SIGSTOP);
+  const Service new_holder = make_service(context_, [](ripc_service_options& options) {
+    options.id = kId;
+    options.takeover = 1;
+  });
+  puppet.signal(SIGCONT);
+  EXPECT_EQ(puppet.status_of("receive"), "RIPC_FENCED");
+}
+
+TEST_P(Takeover, TakeoverWithoutAHolderIsAnOrdinaryRegistration) {
+  EXPECT_EQ(try_register(context_,
+                         [](ripc_service_options& options) {
+                           options.id = kId;
+                           options.takeover = 1;
+                         }),
+            RIPC_OK);
+}
+
+// ---- Elsewhere and again -----------------------------------------------------------------------------------------
+
+TEST_P(Takeover, OfSeveralContextsThatRegisterAtTheSameTimeOneWins) {
+  std::vector<Context> owners;
+  std::vector<ripc_context*> contexts;
+  for (std::size_t count = 0; count < kThreads; ++count) contexts.push_back(owners.emplace_back(make_context()).get());
+  for (int round = 0; round < 30; ++round) {
+    expect_one_winner(register_at_once(contexts));
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(Takeover, OfSeveralThreadsOfAContextThatRegisterAnIdOneWins) {
+  for (int round = 0; round < 30; ++round) {
+    expect_one_winner(register_at_once(std::vector(kThreads, context_.get())));
+    const Service next = make_service(context_, kId);
+    ASSERT_NE(next, nullptr) << "the one that won is gone, and its ID free";
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(Takeover, OfSeveralThreadsOfAContextThatTakeAnIdOverTheLastOneHasIt) {
+  const Context other = make_context();
+  const Service client = make_service(other);
+  const std::vector<Registered> registered = register_at_once(std::vector(kThreads, context_.get()), true);
+  ASSERT_EQ(send_text(client, kId, "to whoever has it"), RIPC_OK);
+  int holders = 0;
+  for (const auto& [status_of_registration, owner] : registered) {
+    EXPECT_EQ(status_of_registration, RIPC_OK);
+    ripc_service* const service = owner.get();
+    ripc_message* message = nullptr;
+    const ripc_status status = ripc_receive(service, 0, 0, &message);
+    if (status != RIPC_FENCED) ++holders;
+    if (status == RIPC_EMPTY) {
+      EXPECT_EQ(ripc_receive(service, 0, kLimit, &message), RIPC_OK);
+    }
+    if (message != nullptr) {
+      EXPECT_EQ(text_of(Message(message)), "to whoever has it");
+    }
+  }
+  EXPECT_EQ(holders, 1);
+}
+
+}  // namespace
+}  // namespace conformance
