@@ -42,8 +42,8 @@ class HeaderTest {
           "ripc_receive", "ripc_receive_many()");
 
   /**
-   * A lease that is given away ends while buffers over it can still be reached: what they show would
-   * be another lease's.
+   * A lease that is given away ends while buffers over it can still be reached: what they show
+   * would be another lease's.
    */
   private static final List<String> NOT_IN_JAVA = List.of("RIPC_ITEM_GIVEN");
 
