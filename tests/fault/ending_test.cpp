@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
-#include <cstdio>
 #include <mutex>
 #include <set>
 #include <string>
@@ -76,10 +75,7 @@ class Ending : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Over, Ending, testing::Values("shm", "socket"), [](const auto& one) { return one.param; });
 
 TEST_P(Ending, WhoeverMeetsAContextThatEndsHearsThatItIsGone) {
-  const std::uint64_t rounds = number_from_environment("RIPC_FAULT_ROUNDS", 200);
-  const std::uint64_t seed = number_from_environment("RIPC_FAULT_SEED", 20240229);
-  std::printf("%llu rounds, RIPC_FAULT_SEED=%llu\n", static_cast<unsigned long long>(rounds),
-              static_cast<unsigned long long>(seed));
+  const auto [rounds, seed] = rounds_from_environment();
   Random random(seed);
   const TemporaryDirectory directory;
   for (std::uint64_t round = 0; round < rounds; ++round) {

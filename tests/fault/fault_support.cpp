@@ -30,6 +30,14 @@ std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise)
   return *end == '\0' ? value : otherwise;
 }
 
+Rounds rounds_from_environment(std::uint64_t share) {
+  const Rounds rounds{.count = std::max<std::uint64_t>(number_from_environment("RIPC_FAULT_ROUNDS", 200) / share, 2),
+                      .seed = number_from_environment("RIPC_FAULT_SEED", 20240229)};
+  std::printf("%llu rounds, RIPC_FAULT_SEED=%llu\n", static_cast<unsigned long long>(rounds.count),
+              static_cast<unsigned long long>(rounds.seed));
+  return rounds;
+}
+
 // ---- Items -------------------------------------------------------------------------------------------------------
 
 namespace {

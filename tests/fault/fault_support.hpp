@@ -58,6 +58,14 @@ class Random {
 // From the environment; `otherwise` if it is not set or not a number.
 std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise);
 
+// RIPC_FAULT_ROUNDS, 200 if it is not set, and RIPC_FAULT_SEED.
+struct Rounds {
+  std::uint64_t count;
+  std::uint64_t seed;
+};
+// Printed, so that what fails can be run again. One in `share` of the rounds, two at least.
+Rounds rounds_from_environment(std::uint64_t share = 1);
+
 // ---- Items that show whether they are whole ----------------------------------------------------------------------
 
 inline constexpr std::size_t kSmallestItem = 24;  // seed, size, checksum

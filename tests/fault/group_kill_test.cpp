@@ -81,8 +81,8 @@ void send_to_all(const Service& from, std::uint32_t tag) {
 }
 
 TEST(GroupKill, TheOthersReceiveEachMessageOnceAndTheDeadLeaveTheList) {
-  const std::uint64_t rounds = std::max<std::uint64_t>(number_from_environment("RIPC_FAULT_ROUNDS", 200) / 10, 1);
-  Random random(number_from_environment("RIPC_FAULT_SEED", 20240229));
+  const auto [rounds, seed] = rounds_from_environment(10);
+  Random random(seed);
   const TemporaryDirectory directory;
   const Context context = make_context(directory.path(), 0, "shm,socket");
   const Service sender = make_service(context, kSender);

@@ -160,10 +160,7 @@ TEST_F(HostFaults, AnMtuThatShrinksIsToldAndKept) {
 }
 
 TEST_F(HostFaults, WhoeverIsKilledInALongTransferTheOtherGoesOnWithTheNext) {
-  const std::uint64_t rounds = std::max<std::uint64_t>(number_from_environment("RIPC_FAULT_ROUNDS", 200) / 10, 2);
-  const std::uint64_t seed = number_from_environment("RIPC_FAULT_SEED", 20240229);
-  std::printf("%llu rounds, RIPC_FAULT_SEED=%llu\n", static_cast<unsigned long long>(rounds),
-              static_cast<unsigned long long>(seed));
+  const auto [rounds, seed] = rounds_from_environment(10);
   Random random(seed);
   ASSERT_NO_FATAL_FAILURE(start(2 * kSecond));
   std::size_t descriptors = 0;

@@ -61,10 +61,7 @@ class Kill : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Over, Kill, testing::Values("shm", "socket"), [](const auto& one) { return one.param; });
 
 TEST_P(Kill, ASurvivorLosesNothingButTheMessagesOfTheDead) {
-  const std::uint64_t rounds = number_from_environment("RIPC_FAULT_ROUNDS", 200);
-  const std::uint64_t seed = number_from_environment("RIPC_FAULT_SEED", 20240229);
-  std::printf("%llu rounds, RIPC_FAULT_SEED=%llu\n", static_cast<unsigned long long>(rounds),
-              static_cast<unsigned long long>(seed));
+  const auto [rounds, seed] = rounds_from_environment();
   Random random(seed);
   const TemporaryDirectory directory;
   const std::vector<std::string> shared_before = names_in("/dev/shm");
@@ -146,8 +143,8 @@ TEST_P(Kill, ASurvivorLosesNothingButTheMessagesOfTheDead) {
 // The survivor of the test above is the receiver of half of the messages. Here it only sends, to a receiver that dies
 // while it pulls or holds views: every ticket must end, with the data taken or with the peer's death.
 TEST_P(Kill, EveryTicketEndsWhenItsReceiverDies) {
-  const std::uint64_t rounds = std::max<std::uint64_t>(number_from_environment("RIPC_FAULT_ROUNDS", 200) / 10, 1);
-  Random random(number_from_environment("RIPC_FAULT_SEED", 20240229) + 1);
+  const auto [rounds, seed] = rounds_from_environment(10);
+  Random random(seed + 1);
   const TemporaryDirectory directory;
   const Context context = make_context(directory.path(), kPool, GetParam());
   const Service service = make_service(context, kSurvivor);

@@ -72,6 +72,14 @@ void DatagramQueue::watch_for_errors() {
   if (!shares_receives_) device_->events.watch(receives_, broken);
 }
 
+// What the device says comes late: the queue pair may have been started again meanwhile, because of its completions.
+bool DatagramQueue::is_stopped() const noexcept {
+  ibv_qp_attr attributes{};
+  ibv_qp_init_attr made{};
+  const int error = device_->library->query_qp(pair_, &attributes, IBV_QP_STATE, &made);
+  return error != 0 || attributes.qp_state == IBV_QPS_ERR || attributes.qp_state == IBV_QPS_SQE;
+}
+
 Status DatagramQueue::bring_up() {
   const Library& library = *device_->library;
   ibv_qp_attr change{};

@@ -96,10 +96,11 @@ class DatagramQueue {
   // After an error: forgets what was posted and what has completed, and works again under the same number. Nothing else
   // may be done with the queue meanwhile.
   Status restart();
-  // Any thread. Whether the device has said of it, since the last call, that it has stopped with an error: then it is
-  // to be started again. Completions say so too, but only of what was asked to be told.
+  // Any thread. Whether the device has said of it, since the last call, that it has stopped with an error, and it was
+  // not started again: then it is to be. Completions say so too, but only of what was asked to be told.
   bool take_stopped() noexcept {
-    return stopped_.load(std::memory_order_relaxed) && stopped_.exchange(false, std::memory_order_relaxed);
+    return stopped_.load(std::memory_order_relaxed) && stopped_.exchange(false, std::memory_order_relaxed) &&
+           is_stopped();
   }
   // Any thread. Whether the device has lost one of its completion queues: it will never work again.
   bool is_broken() const noexcept { return broken_.load(std::memory_order_relaxed); }
@@ -109,6 +110,7 @@ class DatagramQueue {
   Status make(const FabricPort& port, const Sizes& sizes);
   Status bring_up();
   void watch_for_errors();
+  bool is_stopped() const noexcept;
 
   const DevicePointer device_;
   std::atomic<bool> stopped_{false};

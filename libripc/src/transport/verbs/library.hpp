@@ -31,6 +31,7 @@ namespace ripc::verbs {
   X(ack_cq_events, ibv_ack_cq_events)               \
   X(create_qp, ibv_create_qp)                       \
   X(modify_qp, ibv_modify_qp)                       \
+  X(query_qp, ibv_query_qp)                         \
   X(destroy_qp, ibv_destroy_qp)                     \
   X(create_ah, ibv_create_ah)                       \
   X(destroy_ah, ibv_destroy_ah)                     \

@@ -107,7 +107,7 @@ TEST_F(BrokenQueues, DoNotDisturbOthersOnTheSameDevice) {
   EXPECT_TRUE(undisturbed->alive());
 }
 
-// Its next completion would come after many sends only.
+// Its next completion would come after many sends only; the one of a buffer for credit may be seen before that.
 TEST_F(BrokenQueues, AQueuePairThatTheDeviceHasStoppedIsStartedAgainBeforeTheNextSend) {
   stop(client_->transport().datagram_pairs().front());
   ASSERT_EQ(send(8, 'b'), RIPC_OK);

@@ -46,22 +46,18 @@ class ConnectionLimit : public Nodes {
   static void transfer(Peer& peer) {
     std::vector<std::byte> bytes(kSize, std::byte{7});
     std::vector<std::byte> window(kSize);
-    const memory::Hold hold = peer.node->pool().hold(bytes.data(), kSize).value();
-    const spi::Exposure exposure{.bytes = bytes, .hold = &hold};
-    wire::Descriptor descriptor{};
-    std::uint64_t number = 0;
-    ASSERT_EQ(peer.channel->expose(std::span(&exposure, 1), std::span(&descriptor, 1), number), RIPC_OK);
-    ASSERT_EQ(peer.source->begin(std::span(&descriptor, 1)), RIPC_OK);
-    spi::Pull pull{.descriptor = descriptor, .destination = window.data()};
+    LongItem item;
+    ASSERT_NO_FATAL_FAILURE(item.begin(*peer.node, *peer.channel, *peer.source, bytes, window.data()));
+    spi::Pull& pull = item.pull;
     const Deadline deadline = Deadline::after(kLimit);
     while (peer.source->pull(pull) == RIPC_PENDING && !deadline.expired()) {
     }
     ASSERT_EQ(pull.status, RIPC_OK);
     EXPECT_EQ(window, bytes);
     ripc_status status = RIPC_PENDING;
-    while (status == RIPC_PENDING && !deadline.expired()) status = peer.source->finish(descriptor, RIPC_OK);
+    while (status == RIPC_PENDING && !deadline.expired()) status = peer.source->finish(pull.descriptor, RIPC_OK);
     ASSERT_EQ(status, RIPC_OK);
-    while (peer.channel->transfer_status(number) == RIPC_PENDING && !deadline.expired()) {
+    while (peer.channel->transfer_status(item.transfer) == RIPC_PENDING && !deadline.expired()) {
     }
   }
   static bool has_connection(const Peer& peer) {

@@ -44,21 +44,16 @@ class Forked : public Nodes {
     const std::size_t received = sink_.packets.size();
     ASSERT_EQ(send(8, 'a'), RIPC_OK);
     ASSERT_NO_FATAL_FAILURE(receive(received + 1));
-    memory::Hold hold = client_->pool().hold(bytes_.data(), kSize).value();
-    const spi::Exposure exposure{.bytes = bytes_, .hold = &hold};
-    wire::Descriptor descriptor{};
-    std::uint64_t transfer = 0;
-    ASSERT_EQ(channel_->expose(std::span(&exposure, 1), std::span(&descriptor, 1), transfer), RIPC_OK);
-    ASSERT_EQ(sink_.source->begin(std::span(&descriptor, 1)), RIPC_OK);
-    spi::Pull pull{.descriptor = descriptor, .destination = window_.data()};
-    ASSERT_EQ(sink_.source->prepare(pull), RIPC_OK);
+    LongItem item;
+    ASSERT_NO_FATAL_FAILURE(item.begin(*client_, *channel_, *sink_.source, bytes_, window_.data()));
+    spi::Pull& pull = item.pull;
     ASSERT_EQ(sink_.source->pull(pull), RIPC_PENDING);
     meanwhile();
     EXPECT_TRUE(support::eventually([&] { return sink_.source->pull(pull) != RIPC_PENDING; }));
     EXPECT_EQ(pull.status, RIPC_OK);
     EXPECT_EQ(window_, bytes_);
-    EXPECT_TRUE(support::eventually([&] { return sink_.source->finish(descriptor, RIPC_OK) == RIPC_OK; }));
-    EXPECT_EQ(outcome_of(transfer), RIPC_OK);
+    EXPECT_TRUE(support::eventually([&] { return sink_.source->finish(pull.descriptor, RIPC_OK) == RIPC_OK; }));
+    EXPECT_EQ(outcome_of(item.transfer), RIPC_OK);
   }
 
   std::vector<std::byte> bytes_ = std::vector<std::byte>(kSize), window_ = std::vector<std::byte>(kSize);

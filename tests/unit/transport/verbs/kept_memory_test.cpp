@@ -34,22 +34,16 @@ class KeptMemory : public Nodes {
 
   // One item from the client's memory into the server's.
   void transfer(std::byte* from, std::byte* to) {
-    Result<memory::Hold> hold = client_->pool().hold(from, kSize);
-    ASSERT_TRUE(hold.ok());
-    const spi::Exposure exposure{.bytes = std::span(from, kSize), .hold = &*hold};
-    wire::Descriptor descriptor{};
-    std::uint64_t number = 0;
-    ASSERT_EQ(channel_->expose(std::span(&exposure, 1), std::span(&descriptor, 1), number), RIPC_OK);
-    ASSERT_EQ(sink_.source->begin(std::span(&descriptor, 1)), RIPC_OK);
-    spi::Pull pull{.descriptor = descriptor, .destination = to};
-    ASSERT_EQ(sink_.source->prepare(pull), RIPC_OK);
+    LongItem item;
+    ASSERT_NO_FATAL_FAILURE(item.begin(*client_, *channel_, *sink_.source, {from, kSize}, to));
+    spi::Pull& pull = item.pull;
     const Deadline deadline = Deadline::after(kLimit);
     while (pull.status == RIPC_PENDING && !deadline.expired()) (void)sink_.source->pull(pull);
     ASSERT_EQ(pull.status, RIPC_OK);
     ripc_status status = RIPC_PENDING;
-    while (status == RIPC_PENDING && !deadline.expired()) status = sink_.source->finish(descriptor, RIPC_OK);
+    while (status == RIPC_PENDING && !deadline.expired()) status = sink_.source->finish(pull.descriptor, RIPC_OK);
     ASSERT_EQ(status, RIPC_OK);
-    ASSERT_EQ(outcome_of(number), RIPC_OK);
+    ASSERT_EQ(outcome_of(item.transfer), RIPC_OK);
   }
 };
 

@@ -78,6 +78,25 @@ class Sink final : public spi::PacketSink {
   std::shared_ptr<spi::Source> source;  // of the last one
 };
 
+// A long item of a client's memory on its way into the server's.
+struct LongItem {
+  memory::Hold hold;
+  std::uint64_t transfer = 0;
+  spi::Pull pull;
+
+  // Up to where it can be pulled.
+  void begin(Node& client, spi::Channel& channel, spi::Source& source, std::span<std::byte> bytes, std::byte* window) {
+    Result<memory::Hold> held = client.pool().hold(bytes.data(), bytes.size());
+    ASSERT_TRUE(held.ok()) << held.status().text();
+    hold = std::move(*held);
+    const spi::Exposure exposure{.bytes = bytes, .hold = &hold};
+    ASSERT_EQ(channel.expose(std::span(&exposure, 1), std::span(&pull.descriptor, 1), transfer), RIPC_OK);
+    pull.destination = window;
+    ASSERT_EQ(source.begin(std::span(&pull.descriptor, 1)), RIPC_OK);
+    ASSERT_EQ(source.prepare(pull), RIPC_OK);
+  }
+};
+
 // A client with a channel to a service of the server, over the first device that there is.
 class Nodes : public testing::Test {
  protected:

@@ -45,19 +45,14 @@ class Strangers : public Nodes {
     ASSERT_NO_FATAL_FAILURE(receive(1));
     EXPECT_EQ(sink_.packets.back(), std::string(8, 'b'));
     std::vector<std::byte> bytes(std::size_t{1} << 20, std::byte{7}), window(bytes.size());
-    memory::Hold hold = client_->pool().hold(bytes.data(), bytes.size()).value();
-    const spi::Exposure exposure{.bytes = bytes, .hold = &hold};
-    wire::Descriptor descriptor{};
-    std::uint64_t transfer = 0;
-    ASSERT_EQ(channel_->expose(std::span(&exposure, 1), std::span(&descriptor, 1), transfer), RIPC_OK);
-    ASSERT_EQ(sink_.source->begin(std::span(&descriptor, 1)), RIPC_OK);
-    spi::Pull pull{.descriptor = descriptor, .destination = window.data()};
-    ASSERT_EQ(sink_.source->prepare(pull), RIPC_OK);
+    LongItem item;
+    ASSERT_NO_FATAL_FAILURE(item.begin(*client_, *channel_, *sink_.source, bytes, window.data()));
+    spi::Pull& pull = item.pull;
     EXPECT_TRUE(support::eventually([&] { return sink_.source->pull(pull) != RIPC_PENDING; }));
     EXPECT_EQ(pull.status, RIPC_OK);
     EXPECT_EQ(window, bytes);
-    EXPECT_TRUE(support::eventually([&] { return sink_.source->finish(descriptor, RIPC_OK) == RIPC_OK; }));
-    EXPECT_EQ(outcome_of(transfer), RIPC_OK);
+    EXPECT_TRUE(support::eventually([&] { return sink_.source->finish(pull.descriptor, RIPC_OK) == RIPC_OK; }));
+    EXPECT_EQ(outcome_of(item.transfer), RIPC_OK);
   }
 };
 
