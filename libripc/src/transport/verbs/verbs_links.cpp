@@ -79,6 +79,8 @@ std::vector<ibv_qp*> VerbsTransport::datagram_pairs() {
 
 Result<std::shared_ptr<network::LinkChannel>> VerbsTransport::open_link(const SessionPointer& session,
                                                                         ripc_service_id id, Deadline deadline) {
+  // One that is being ended for that may still be found.
+  if (Status reason = avoided(*session); !reason.ok()) return reason;
   Result<Senders> senders = senders_of(session->local.ip());
   if (!senders.ok()) return senders.status();
   const std::shared_ptr<DatagramSender>& sender = senders->datagrams;
