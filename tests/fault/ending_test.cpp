@@ -65,9 +65,7 @@ Context make_patient_context(const std::string& directory, const char* transport
   ripc_context_options options = context_options(directory);
   options.transports = transport;
   options.resolve_timeout = kLimit;
-  ripc_context* context = nullptr;
-  EXPECT_EQ(ripc_context_create(&options, &context), RIPC_OK) << ripc_last_error();
-  return Context(context);
+  return make_context(options);
 }
 
 class Ending : public testing::TestWithParam<const char*> {};

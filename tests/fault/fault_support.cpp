@@ -104,13 +104,17 @@ ripc_context_options context_options(const std::string& directory) {
   return options;
 }
 
+Context make_context(const ripc_context_options& options) {
+  ripc_context* context = nullptr;
+  EXPECT_EQ(ripc_context_create(&options, &context), RIPC_OK) << ripc_last_error();
+  return Context(context);
+}
+
 Context make_context(const std::string& directory, std::uint64_t pool_limit, const char* transports) {
   ripc_context_options options = context_options(directory);
   options.transports = transports;
   options.pool_limit = pool_limit;
-  ripc_context* context = nullptr;
-  EXPECT_EQ(ripc_context_create(&options, &context), RIPC_OK) << ripc_last_error();
-  return Context(context);
+  return make_context(options);
 }
 
 Service make_service(const Context& context, ripc_service_id id,

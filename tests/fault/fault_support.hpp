@@ -81,6 +81,7 @@ std::string flaw_of(const ripc_message* message);
 
 ripc_context_options context_options(const std::string& directory);
 // A failure of the test and nullptr if it does not work.
+Context make_context(const ripc_context_options& options);
 Context make_context(const std::string& directory, std::uint64_t pool_limit = 0, const char* transports = "shm");
 Service make_service(const Context& context, ripc_service_id id,
                      const std::function<void(ripc_service_options&)>& change = nullptr);

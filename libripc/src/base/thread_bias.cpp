@@ -16,8 +16,8 @@ bool ThreadBias::enter_first(const ThreadEpoch::Record* thread) noexcept {
 }
 
 void ThreadBias::end_bias(const ThreadEpoch::Record* owner) noexcept {
-  // Nobody has it: nobody may get it now.
-  while (owner == nullptr || (owner != &kEnding && owner != &kShared)) {
+  while (owner != &kEnding && owner != &kShared) {
+    // Where nobody has it, nobody may get it now.
     const ThreadEpoch::Record* next = owner == nullptr ? &kShared : &kEnding;
     if (!owner_.compare_exchange_strong(owner, next, std::memory_order_acq_rel)) continue;
     if (next == &kShared) return;

@@ -16,12 +16,14 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Consumer;
 import org.eclipse.jetty.io.Connection;
 import org.eclipse.jetty.io.EndPoint;
 import org.eclipse.jetty.server.Connector;
 import org.eclipse.jetty.server.HttpConnectionFactory;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
 import org.libripc.Ripc;
@@ -133,8 +135,11 @@ class AccessTest extends HttpPairTest {
     second.close();
   }
 
-  @Test
-  void connectionsThatAreBeingAcceptedCountForTheLimit() throws Exception {
+  // Another process is stopped while it is asked whether it may connect, which is `admitted`;
+  // `check`
+  // runs then.
+  private void withAStoppedClient(
+      boolean admitted, Consumer<RipcConnector> change, Executable check) throws Throwable {
     contextOptions = Ripc.builder().resolveTimeout(3 * LIMIT, TimeUnit.SECONDS);
     CompletableFuture<Process> process = new CompletableFuture<>();
     CountDownLatch asked = new CountDownLatch(1);
@@ -143,26 +148,35 @@ class AccessTest extends HttpPairTest {
         ok(),
         changed -> {
           RipcConnector ripc = (RipcConnector) changed;
-          ripc.setMaxConnections(1);
+          change.accept(ripc);
           ripc.setAccess(
               id -> {
-                if (!friends.contains(id)) {
-                  signal(process.join(), "STOP");
-                  asked.countDown();
-                }
-                return true;
+                if (friends.contains(id)) return true;
+                signal(process.join(), "STOP");
+                asked.countDown();
+                return admitted;
               });
         });
     friends.add(ripcClient.getServiceId());
     process.complete(fetcher("/ 1 1 0 any\n"));
     try {
       assertTrue(asked.await(LIMIT, TimeUnit.SECONDS), "it connects");
-      ExecutionException refused =
-          assertThrows(ExecutionException.class, () -> request("/").send());
-      assertTrue(refused.getMessage().contains("as many connections"), refused.getMessage());
+      check.execute();
     } finally {
       process.join().destroyForcibly().waitFor();
     }
+  }
+
+  @Test
+  void connectionsThatAreBeingAcceptedCountForTheLimit() throws Throwable {
+    withAStoppedClient(
+        true,
+        connector -> connector.setMaxConnections(1),
+        () -> {
+          ExecutionException refused =
+              assertThrows(ExecutionException.class, () -> request("/").send());
+          assertTrue(refused.getMessage().contains("as many connections"), refused.getMessage());
+        });
     assertTrue(eventually(() -> answers()), "there is room when it is given up");
   }
 
@@ -175,29 +189,8 @@ class AccessTest extends HttpPairTest {
   }
 
   @Test
-  void aStoppedClientThatIsRefusedHoldsUpNobodyElse() throws Exception {
-    contextOptions = Ripc.builder().resolveTimeout(3 * LIMIT, TimeUnit.SECONDS);
-    CompletableFuture<Process> process = new CompletableFuture<>();
-    CountDownLatch asked = new CountDownLatch(1);
-    Set<ServiceId> friends = ConcurrentHashMap.newKeySet();
-    start(
-        ok(),
-        changed ->
-            ((RipcConnector) changed)
-                .setAccess(
-                    id -> {
-                      if (friends.contains(id)) return true;
-                      signal(process.join(), "STOP");
-                      asked.countDown();
-                      return false;
-                    }));
-    friends.add(ripcClient.getServiceId());
-    process.complete(fetcher("/ 1 1 0 any\n"));
-    try {
-      assertTrue(asked.await(LIMIT, TimeUnit.SECONDS), "it connects");
-      assertEquals(200, request("/").send().getStatus());
-    } finally {
-      process.join().destroyForcibly().waitFor();
-    }
+  void aStoppedClientThatIsRefusedHoldsUpNobodyElse() throws Throwable {
+    withAStoppedClient(
+        false, connector -> {}, () -> assertEquals(200, request("/").send().getStatus()));
   }
 }
