@@ -97,7 +97,9 @@ pid_t start_process(std::vector<std::string> words, int socket, unsigned long na
     }
     ::dup2(socket, STDIN_FILENO);
     ::dup2(socket, STDOUT_FILENO);
-    ::execv("/proc/self/exe", arguments.data());
+    // That of a program under a debugger may be the debugger.
+    const char* named = std::getenv("RIPC_TEST_PEER_PROGRAM");
+    ::execv(named != nullptr ? named : "/proc/self/exe", arguments.data());
     ::_exit(127);
   }
   return static_cast<pid_t>(child);

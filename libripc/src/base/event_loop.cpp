@@ -216,6 +216,20 @@ void EventLoop::stop() noexcept {
   wake();
 }
 
+void EventLoop::clear() noexcept {
+  decltype(handlers_) handlers;
+  decltype(timers_) timers;
+  Prepared tasks;
+  {
+    const std::lock_guard lock(mutex_);
+    handlers.swap(handlers_);
+    timers.swap(timers_);
+    timer_order_.clear();
+    tasks.splice(tasks.end(), tasks_);
+    tasks.splice(tasks.end(), top_level_tasks_);
+  }
+}
+
 bool EventLoop::run_until(const std::function<bool()>& done, Deadline deadline) {
   while (!done()) {
     if (deadline.expired() || stopping_.load(std::memory_order_acquire)) return false;

@@ -126,6 +126,8 @@ class EventLoop {
   // Runs until stop(), in the calling thread, which becomes the loop thread.
   void run();
   void stop() noexcept;
+  // After stop(), when run() has returned. Destroys what would have run, in the calling thread.
+  void clear() noexcept;
   // In the loop thread: handles events until `done` or the deadline; true if done. Lets a callback wait for what only
   // the loop itself can bring.
   bool run_until(const std::function<bool()>& done, Deadline deadline);

@@ -88,6 +88,8 @@ Context::~Context() {
   }
   parts_.pool->set_arena_observer({});
   epochs_.reclaim_all();
+  // What it holds goes before the pool that its memory may be of.
+  if (loop_) loop_->clear();
 }
 
 // ---- Services ------------------------------------------------------------------------------------------------

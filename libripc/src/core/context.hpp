@@ -144,10 +144,10 @@ class Context final : public spi::Host {
   std::string transport_names() const;
   Status no_common_transport() const;
 
+  std::unique_ptr<EventLoop> loop_;  // outlives what may be in it: transports, and all that hold channels
   ContextParts parts_;
   MessagePools message_pools_;
   std::uint64_t fork_generation_;
-  std::unique_ptr<EventLoop> loop_;
   EpochDomain epochs_;
   RouteTable routes_{epochs_};
   GroupTable groups_;

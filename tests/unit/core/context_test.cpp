@@ -3,8 +3,11 @@
 #include "core/context.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 
 #include <array>
+#include <optional>
 
 #include "core/service.hpp"
 #include "fake_source.hpp"
@@ -42,6 +45,40 @@ TEST_F(Contexts, AnOptionalTransportThatCannotStartIsLeftOut) {
   const std::vector<spi::Address> addresses = (*context)->addresses();
   ASSERT_EQ(addresses.size(), 1u);
   EXPECT_EQ(addresses.front().transport, "fake");
+}
+
+// As the queues of a device, which leave the loop when the last of those who send over them has gone.
+class LateTransport final : public FakeTransport {
+ public:
+  LateTransport(FakeSources& sources, std::optional<Status>& left) : FakeTransport(sources), left_(left) {}
+  ~LateTransport() override {
+    left_ = loop_->add(event_.get(), EPOLLIN, [](std::uint32_t) {});
+    loop_->remove(event_.get());
+  }
+  Status start(spi::Host&, EventLoop& loop) override {
+    loop_ = &loop;
+    event_.reset(eventfd(0, EFD_CLOEXEC));
+    return {};
+  }
+
+ private:
+  std::optional<Status>& left_;
+  EventLoop* loop_ = nullptr;
+  UniqueFd event_;
+};
+
+TEST_F(Contexts, TheLoopOutlivesTheTransports) {
+  std::optional<Status> left;
+  ContextParts parts;
+  parts.id = 1;
+  parts.pool = std::make_unique<memory::Pool>(std::uint64_t{64} << 20);
+  parts.transports.push_back(std::make_unique<LateTransport>(sources_, left));
+  parts.resolver = std::make_unique<FakeResolver>();
+  Result<std::unique_ptr<Context>> context = Context::create(std::move(parts));
+  ASSERT_TRUE(context.ok()) << context.status().text();
+  context->reset();
+  ASSERT_TRUE(left.has_value());
+  EXPECT_TRUE(left->ok()) << left->text();
 }
 
 TEST_F(Contexts, ATakeoverThatFailsLeavesTheHolderWhatItHas) {

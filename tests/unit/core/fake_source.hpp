@@ -146,7 +146,7 @@ class FakePort final : public spi::Port {
   FakeSources& sources_;
 };
 
-class FakeTransport final : public spi::Transport {
+class FakeTransport : public spi::Transport {
  public:
   explicit FakeTransport(FakeSources& sources, std::string_view name = "fake", Status start = {})
       : sources_(sources), name_(name), start_(std::move(start)) {}

@@ -66,11 +66,11 @@ void GroupMemberships::begin(const MembershipPointer& membership) {
   by_number_[membership->number_] = membership;
   rdma_cm_id* raw = nullptr;
   if (library.create_id(channel_->get(), &raw, reinterpret_cast<void*>(membership->number_), RDMA_PS_UDP) != 0) return;
-  membership->id_ = std::make_shared<const Id>(channel_, raw);
+  membership->id_ = std::make_unique<MulticastId>(channel_, raw);
   network::Endpoint own;
   (void)network::Endpoint::parse(membership->port_.ip, 0, own);
   if (library.bind_addr(raw, const_cast<sockaddr*>(own.address())) != 0 || !membership->port_.device->is_of(*raw) ||
-      library.join_multicast(raw, const_cast<sockaddr*>(membership->group_.address()), nullptr) != 0)
+      !membership->id_->join(membership->group_))
     leave(*membership);
 }
 

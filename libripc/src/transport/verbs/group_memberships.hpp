@@ -18,6 +18,7 @@
 #include "transport/verbs/connection_manager.hpp"
 #include "transport/verbs/fabric.hpp"
 #include "transport/verbs/group_queue.hpp"
+#include "transport/verbs/multicast_id.hpp"
 
 namespace ripc::verbs {
 
@@ -46,9 +47,9 @@ class GroupMembership {
   const FabricPort port_;
   const network::Endpoint group_;
   // The responder's.
-  IdPointer id_;              // null: not joined, nor asked for
-  std::uint64_t number_ = 0;  // of the id
-  Nanoseconds retry_at_ = 0;  // not before
+  std::unique_ptr<MulticastId> id_;  // null: not joined, nor asked for
+  std::uint64_t number_ = 0;         // of the id
+  Nanoseconds retry_at_ = 0;         // not before
   mutable std::mutex mutex_;
   std::shared_ptr<const JoinedGroup> joined_;
 };
