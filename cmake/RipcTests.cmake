@@ -53,7 +53,7 @@ function(ripc_add_test name label seconds)
     ENVIRONMENT
       "RIPC_TEST_PROGRAM_DIR=${RIPC_TEST_PROGRAM_DIR};RIPC_BUILD_DIR=${PROJECT_BINARY_DIR};RIPC_SOURCE_DIR=${PROJECT_SOURCE_DIR};RIPC_MULTICAST=off"
     ENVIRONMENT_MODIFICATION
-      "RIPC_RUNTIME_DIR=unset:;RIPC_TRANSPORTS=unset:;RIPC_RESOLVER_FILE=unset:;RIPC_SPIN_US=unset:;RIPC_PEERS=unset:;RIPC_SOCKET_PORTS=unset:;RIPC_SOCKET_ADDRESS=unset:;RIPC_SOCKET_INTERFACE=unset:;RIPC_SOCKET_RECEIVE_BUFFER=unset:;RIPC_SOCKET_BULK_CONNECTIONS=unset:;RIPC_VERBS_CONNECTIONS=unset:;RIPC_VERBS_CACHE_BYTES=unset:;RIPC_PEER_TIMEOUT_MS=unset:;RIPC_CLUSTER_KEY_FILE=unset:")
+      "RIPC_RUNTIME_DIR=unset:;RIPC_TRANSPORTS=unset:;RIPC_RESOLVER_FILE=unset:;RIPC_SPIN_US=unset:;RIPC_PEERS=unset:;RIPC_SOCKET_PORTS=unset:;RIPC_SOCKET_ADDRESS=unset:;RIPC_SOCKET_INTERFACE=unset:;RIPC_SOCKET_RECEIVE_BUFFER=unset:;RIPC_SOCKET_BULK_CONNECTIONS=unset:;RIPC_VERBS_CONNECTIONS=unset:;RIPC_VERBS_CACHE_BYTES=unset:;RIPC_PEER_TIMEOUT_MS=unset:;RIPC_CLUSTER_KEY_FILE=unset:;RIPC_GROUP_REFRESH_MS=unset:;RIPC_VERBS_GROUPS=unset:")
 endfunction()
 
 # ripc_add_test_program(TARGET OUTPUT_NAME SOURCES...)
@@ -156,7 +156,7 @@ function(ripc_tests_fuzz)
   set(RIPC_FUZZ_RUNS 500000 CACHE STRING "Inputs that a fuzzer makes up in the test suite, after its corpus")
   file(GLOB fuzz_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/fuzz/*_fuzz.cpp")
   if(NOT RIPC_WITH_VERBS)
-    list(FILTER fuzz_sources EXCLUDE REGEX "/introduction_fuzz")
+    list(FILTER fuzz_sources EXCLUDE REGEX "/(introduction|grh)_fuzz")
   endif()
   set(fuzz_main "${PROJECT_SOURCE_DIR}/tests/fuzz/standalone_main.cpp")
   # The one decoder that is not the library's.

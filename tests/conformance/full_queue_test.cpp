@@ -25,12 +25,9 @@ class FullQueue : public PairTest {
   // Sends numbered messages until there is no room; returns how many were accepted.
   std::uint32_t fill(std::size_t size = 8) {
     const Bytes data = pattern(size, 1);
-    std::uint32_t sent = 0;
-    ripc_status status = RIPC_OK;
-    while (sent < 1'000'000 && (status = send(client_, id_of(small_), {item(data, RIPC_ITEM_SHORT)}, sent)) == RIPC_OK)
-      ++sent;
-    EXPECT_EQ(status, RIPC_AGAIN);
-    return sent;
+    std::uint32_t tag = 0;
+    return static_cast<std::uint32_t>(
+        send_until_full([&] { return send(client_, id_of(small_), {item(data, RIPC_ITEM_SHORT)}, tag++); }));
   }
   void drain(std::uint32_t count, std::uint32_t first = 0) {
     for (std::uint32_t index = first; index < first + count; ++index) {
@@ -217,9 +214,7 @@ TEST_P(FullQueue, AStoppedPeerIsAgainNotAHang) {
   ASSERT_EQ(puppet.register_id(77), "RIPC_OK");
   ASSERT_EQ(send(client_, 77, {}), RIPC_OK);
   puppet.signal(SIGSTOP);
-  ripc_status status = RIPC_OK;
-  for (int count = 0; count < 1'000'000 && status == RIPC_OK; ++count) status = send(client_, 77, {});
-  EXPECT_EQ(status, RIPC_AGAIN);
+  send_until_full([&] { return send(client_, 77, {}); });
   puppet.signal(SIGCONT);
   EXPECT_EQ(puppet.status_of("receive"), "RIPC_OK");
 }

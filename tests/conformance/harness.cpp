@@ -177,6 +177,25 @@ Ticket send_long(const Service& from, ripc_service_id to, Items items, const rip
   return Ticket(ticket);
 }
 
+std::size_t send_until_full(const std::function<ripc_status()>& send) {
+  constexpr std::size_t kMore = 1'000'000;  // than any queue has room for
+  std::size_t sent = 0;
+  ripc_status status = RIPC_OK;
+  while (sent < kMore && (status = send()) == RIPC_OK) ++sent;
+  EXPECT_EQ(status, RIPC_AGAIN) << ripc_last_error();
+  return sent;
+}
+
+void send_until_full(const Service& from, ripc_service_id to, const ripc_item& one, std::vector<Ticket>& tickets,
+                     const ripc_send_options* options) {
+  send_until_full([&] {
+    ripc_ticket* ticket = nullptr;
+    const ripc_status status = ripc_send(from.get(), to, &one, 1, options, &ticket);
+    if (ticket != nullptr) tickets.emplace_back(ticket);
+    return status;
+  });
+}
+
 Message receive(const Service& service, std::uint32_t flags) {
   ripc_message* message = nullptr;
   EXPECT_EQ(ripc_receive(service.get(), flags, kLimit, &message), RIPC_OK) << ripc_last_error();
@@ -230,6 +249,11 @@ void PairTest::SetUp() {
   server_ = make_service(server_context_);
   ASSERT_NE(client_, nullptr);
   ASSERT_NE(server_, nullptr);
+}
+
+void PairTest::expect_nothing_more(const Service& service) {
+  ASSERT_EQ(send_text(client_, id_of(service), "mark"), RIPC_OK) << ripc_last_error();
+  EXPECT_EQ(text_of(receive(service)), "mark");
 }
 
 }  // namespace conformance

@@ -101,6 +101,11 @@ ripc_status send_text(const Service& from, ripc_service_id to, std::string_view 
 bool is_gone(const Service& from, ripc_service_id to);
 // ripc_send of a message that must make a ticket.
 Ticket send_long(const Service& from, ripc_service_id to, Items items, const ripc_send_options* options = nullptr);
+// Sends until there is no room; returns how often it sent. A failure if the end is another one.
+std::size_t send_until_full(const std::function<ripc_status()>& send);
+// The same with messages of this one item, whose tickets are added to `tickets`.
+void send_until_full(const Service& from, ripc_service_id to, const ripc_item& one, std::vector<Ticket>& tickets,
+                     const ripc_send_options* options = nullptr);
 // Waits up to kLimit for one message; nullptr and a failure if there is none.
 Message receive(const Service& service, std::uint32_t flags = 0);
 ripc_status final_status(const Ticket& ticket);  // waits up to kLimit
@@ -130,6 +135,8 @@ class PairTest : public TransportTest {
   void SetUp() override;
   ripc_service_id client_id() const { return id_of(client_); }
   ripc_service_id server_id() const { return id_of(server_); }
+  // Nothing is there, nor comes before the mark that the client sends now.
+  void expect_nothing_more(const Service& service);
 
   Context client_context_;
   Context server_context_;

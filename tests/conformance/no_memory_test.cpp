@@ -68,7 +68,7 @@ class NoMemoryTest : public PairTest {
     return ripc_receive(server_.get(), flags, kLimit, &received_);
   }
   Message take_received() { return Message(std::exchange(received_, nullptr)); }
-  void expect_nothing_more() {
+  void expect_empty() {
     ripc_message* message = nullptr;
     EXPECT_EQ(ripc_receive(server_.get(), 0, 0, &message), RIPC_EMPTY);
     ripc_message_release(message);
@@ -76,15 +76,9 @@ class NoMemoryTest : public PairTest {
   // How many messages with a long item can be under way at once.
   std::size_t count_transfers() {
     std::vector<Ticket> tickets;
-    for (;;) {
-      ripc_ticket* ticket = nullptr;
-      const ripc_item item = item_at(data_.data(), kLong, RIPC_ITEM_LONG);
-      const ripc_status status = ripc_send(client_.get(), server_id(), &item, 1, nullptr, &ticket);
-      if (status != RIPC_OK) break;
-      tickets.emplace_back(ticket);
-    }
+    send_until_full(client_, server_id(), item_at(data_.data(), kLong, RIPC_ITEM_LONG), tickets);
     for (const Ticket& ticket : tickets) EXPECT_EQ(ripc_ticket_cancel(ticket.get()), RIPC_CANCELLED);
-    expect_nothing_more();
+    expect_empty();
     return tickets.size();
   }
 
@@ -104,7 +98,7 @@ TEST_P(NoMemoryTest, TheFirstMessageToAServiceIsSentOrIsNot) {
               if (status == RIPC_OK) {
                 EXPECT_EQ(text_of(receive(server_)), text);
               }
-              expect_nothing_more();
+              expect_empty();
             },
             [&] {
               service.reset();
@@ -134,7 +128,7 @@ TEST_P(NoMemoryTest, ALongMessageIsSentWithItsTicketOrIsNot) {
                 EXPECT_TRUE(holds(view_of(receive(server_), 0), RIPC_VIEW_WINDOW, data_));
                 EXPECT_EQ(final_status(owner), RIPC_OK);
               }
-              expect_nothing_more();
+              expect_empty();
             });
   EXPECT_TRUE(eventually([&] { return called_back == sent; })) << called_back << " of " << sent;
   EXPECT_EQ(count_transfers(), transfers) << "each that was not sent has given its slot back";
@@ -153,7 +147,7 @@ TEST_P(NoMemoryTest, ATicketCanBeWaitedForAndWithdrawn) {
       },
       [&](ripc_status) {
         EXPECT_EQ(final_status(Ticket(ticket)), RIPC_CANCELLED);
-        expect_nothing_more();
+        expect_empty();
       },
       send);
   fail_each(
@@ -174,7 +168,7 @@ TEST_P(NoMemoryTest, AMessageThatCannotBeReceivedNowIsReceivedLater) {
         ASSERT_EQ(receive_once(), RIPC_OK) << ripc_last_error();
       }
       look(take_received());
-      expect_nothing_more();
+      expect_empty();
     };
   };
   fail_each(
@@ -256,7 +250,7 @@ TEST_P(NoMemoryTest, ARequestIsSentWithItsReturnBufferOrIsNotAndSoIsTheReply) {
       EXPECT_EQ(ripc_message_return_count(receive(server_).get()), 1u);
       EXPECT_EQ(ripc_request_cancel(client_.get(), request), RIPC_OK) << ripc_last_error();
     }
-    expect_nothing_more();
+    expect_empty();
   });
   fail_each([&] { return receive_once(); },
             [&](ripc_status status) {
@@ -420,7 +414,7 @@ TEST_P(NoMemoryTest, ServicesAreFoundOrThatIsSaid) {
               if (status == RIPC_OK) {
                 EXPECT_EQ(text_of(receive(server_)), "all");
               }
-              expect_nothing_more();
+              expect_empty();
             });
 }
 

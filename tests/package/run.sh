@@ -72,6 +72,14 @@ if command -v pkg-config >/dev/null; then
     quietly "$cc" -std=c11 "${warnings[@]}" "$here/consumer.c" -o "$work/pc_c" $(pkg-config --cflags --libs ripc)
     quietly "$cxx" -std=c++20 "${warnings[@]}" "$here/consumer.cpp" -o "$work/pc_cpp" \
       $(pkg-config --cflags --libs ripc)
+    echo "-- older C++"
+    if "$cxx" -std=c++17 -fsyntax-only "$here/consumer.cpp" $(pkg-config --cflags ripc) 2>"$work/log"; then
+      echo "ripc.hpp compiles as C++17 by now: say so in ripc/error.hpp" >&2
+      exit 1
+    fi
+    grep -qF "ripc.hpp needs C++20" "$work/log"
+    echo '#include "ripc/ripc.h"' >"$work/older.cpp"
+    quietly "$cxx" -std=c++11 "${warnings[@]}" -fsyntax-only "$work/older.cpp" $(pkg-config --cflags ripc)
     LD_LIBRARY_PATH=$libdir "$work/pc_c"
     LD_LIBRARY_PATH=$libdir "$work/pc_cpp"
     echo "-- pkg-config --static"

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // libripc for C++: the one error policy, and time. Part of ripc/ripc.hpp; include that.
 //
-// Nothing in libripc throws. A call that can fail returns an Error, or a Result that holds a value or an Error. Both
-// are
+// Nothing in libripc throws. A call that can fail returns an Error, or a Result that holds a value or an Error, both
 // [[nodiscard]]. An Error is RIPC_OK, or a status code with a sentence that says what happened and what to do next.
 #pragma once
+
+#if __cplusplus < 202002L
+#error "ripc.hpp needs C++20: compile with -std=c++20, or include ripc.h, which C and older C++ understand"
+#endif
 
 #include <chrono>
 #include <cstdint>

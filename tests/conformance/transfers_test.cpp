@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Long messages that are under way: how many there may be, and how a sender waits for room.
+#include <poll.h>
+
+#include <thread>
+#include <vector>
+
+#include "long_pair.hpp"
+
+namespace conformance {
+namespace {
+
+class Transfers : public LongPairTest {};
+CONFORMANCE_SUITE(Transfers);
+
+TEST_P(Transfers, ManyTransfersMayBeUnderWay) {
+  constexpr unsigned kCount = 100;
+  std::vector<Bytes> data;
+  std::vector<Ticket> tickets;
+  for (unsigned index = 0; index < kCount; ++index) {
+    data.push_back(pattern(5000, index));
+    tickets.push_back(send_long(client_, server_id(), {item(data[index], RIPC_ITEM_LONG)}));
+    EXPECT_EQ(ripc_ticket_poll(tickets[index].get()), RIPC_PENDING);
+  }
+  for (unsigned index = 0; index < kCount; ++index) {
+    Bytes window(5000);
+    post(window);
+    EXPECT_TRUE(holds(view_of(receive(server_), 0), RIPC_VIEW_WINDOW, data[index])) << index;
+    EXPECT_EQ(final_status(tickets[index]), RIPC_OK);
+  }
+}
+
+TEST_P(Transfers, TooManyTransfersUnderWayAreAgainAndTheRoomComesBack) {
+  const Service roomy =
+      make_service(server_context_, [](ripc_service_options& options) { options.queue_messages = 16384; });
+  const Bytes data = pattern(3000, 5);
+  const ripc_item one = item(data, RIPC_ITEM_LONG);
+  // Thousands take their time on a slow machine.
+  ripc_send_options patient = send_options();
+  patient.timeout = 10 * kLimit;
+  std::vector<Ticket> tickets;
+  send_until_full(client_, id_of(roomy), one, tickets, &patient);
+  EXPECT_GE(tickets.size(), 128u);
+  EXPECT_EQ(ripc_wait_room(client_.get(), id_of(roomy), 20 * kMillisecond), RIPC_TIMEOUT);
+  // Elsewhere a receiver may give room back in larger pieces.
+  const std::uint64_t patience = traits().exact_queue ? kLimit : kMillisecond;
+  std::size_t received = 0;
+  ripc_status status = RIPC_OK;
+  do {
+    receive(roomy, RIPC_RECEIVE_LEND);
+    ++received;
+    status = ripc_wait_room(client_.get(), id_of(roomy), patience);
+  } while (status == RIPC_TIMEOUT && received < tickets.size());
+  ASSERT_EQ(status, RIPC_OK);
+  if (traits().exact_queue) {
+    EXPECT_EQ(received, 1u);
+  }
+  tickets.push_back(send_long(client_, id_of(roomy), {one}, &patient));
+  for (; received < tickets.size(); ++received) {
+    ASSERT_TRUE(holds(view_of(receive(roomy, RIPC_RECEIVE_LEND), 0), RIPC_VIEW_LENT, data));
+  }
+  for (const Ticket& ticket : tickets) ASSERT_EQ(final_status(ticket), RIPC_OK);
+}
+
+TEST_P(Transfers, WhoseTransfersAreAllUnderWayIsToldByTheDescriptorWhenOneHasEnded) {
+  const Service roomy =
+      make_service(server_context_, [](ripc_service_options& options) { options.queue_messages = 16384; });
+  const Bytes data = pattern(3000, 5);
+  const ripc_item one = item(data, RIPC_ITEM_LONG);
+  ripc_send_options patient = send_options();
+  patient.timeout = 10 * kLimit;
+  int fd = -1;
+  ASSERT_EQ(ripc_service_get_fd(client_.get(), &fd), RIPC_OK);
+  const auto readable = [&](std::uint64_t patience) {
+    pollfd descriptor{fd, POLLIN, 0};
+    return ::poll(&descriptor, 1, static_cast<int>(patience / kMillisecond)) == 1;
+  };
+  std::vector<Ticket> tickets;
+  const auto fill = [&] { send_until_full(client_, id_of(roomy), one, tickets, &patient); };
+  const auto quiet = [&] {
+    ripc_message* message = nullptr;
+    EXPECT_EQ(ripc_receive(client_.get(), 0, 0, &message), RIPC_EMPTY);
+  };
+  fill();
+  quiet();
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_EQ(ripc_request_room_event(client_.get(), id_of(roomy)), RIPC_OK);
+    if (traits().exact_queue) {
+      EXPECT_FALSE(readable(20 * kMillisecond)) << "nothing has ended";
+    }
+    std::size_t received = 0;
+    do {
+      receive(roomy, RIPC_RECEIVE_LEND);
+      ++received;
+    } while (!readable(traits().exact_queue ? kLimit : kMillisecond) && received < tickets.size());
+    quiet();
+    const std::size_t before = tickets.size();
+    fill();
+    EXPECT_GT(tickets.size(), before);
+    quiet();
+  }
+}
+
+TEST_P(Transfers, WhoSendsShortOnesDoesNotWaitForTheTransfersOfAnother) {
+  const Service roomy =
+      make_service(server_context_, [](ripc_service_options& options) { options.queue_messages = 1024; });
+  const Bytes data = pattern(3000, 5);
+  const ripc_item one = item(data, RIPC_ITEM_LONG);
+  std::vector<Ticket> tickets;
+  const auto fill_with_long_ones = [&] { send_until_full(client_, id_of(roomy), one, tickets); };
+  fill_with_long_ones();
+  const std::size_t sent = send_until_full([&] { return send(client_, id_of(roomy), {}); });
+  std::jthread(fill_with_long_ones).join();
+  std::jthread receiver([&] {
+    // Long ones stay with the receiver.
+    std::vector<Message> kept;
+    for (std::size_t count = 0; count < tickets.size() + sent; ++count)
+      kept.push_back(receive(roomy, RIPC_RECEIVE_LEND));
+    EXPECT_EQ(text_of(receive(roomy)), "short");
+  });
+  ASSERT_EQ(ripc_wait_room(client_.get(), id_of(roomy), kLimit), RIPC_OK);
+  EXPECT_EQ(send_text(client_, id_of(roomy), "short"), RIPC_OK);
+}
+
+}  // namespace
+}  // namespace conformance

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fuzzes the reader of cluster key files: any text is refused, and the refusal repeats nothing of what may be a
+// secret, or understood, and then what one key signs all that has it can check.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/cluster_key.hpp"
+
+namespace {
+
+// Kept in builds without assert(); the fuzzer reports the input that led here.
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+// Digits of the text are repeated, as many as nobody guesses.
+bool tells(std::string_view message, std::string_view text) {
+  constexpr std::size_t kPart = 16;
+  for (std::size_t at = 0; at + kPart <= text.size(); ++at) {
+    const std::string_view part = text.substr(at, kPart);
+    const bool are_digits = part.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
+    if (are_digits && message.find(part) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+// NOLINTNEXTLINE(readability-identifier-naming): the name is libFuzzer's
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto keys = ripc::ClusterKeys::parse(text, "FILE");
+  if (!keys.ok()) {
+    require(keys.status() == RIPC_INVALID_ARGUMENT);
+    require(!tells(keys.status().text(), text));
+    return 0;
+  }
+  require((*keys)->size() == 1 || (*keys)->size() == 2);
+  const std::array bytes{std::byte{1}, std::byte{2}};
+  auto mac = (*keys)->mac("fuzz", {bytes});
+  require((*keys)->verify("fuzz", {bytes}, mac));
+  require(!(*keys)->verify("other", {bytes}, mac));
+  mac[0] ^= std::byte{1};
+  require(!(*keys)->verify("fuzz", {bytes}, mac));
+  return 0;
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fuzzes the words of transfers and grants: a peer may have written anything into them, and names any key. Whatever
+// is there, both ends stay within their tables, the owner hands out nothing that it did not expose, and a transfer or
+// grant that it has ended stays ended.
+//
+// The input: steps of ten bytes each, a number that picks what is done, a number of the slot, and the eight bytes of a
+// word that the peer writes, or of a key that it sends.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "transport/shm/transfer_table.hpp"
+
+namespace {
+
+using ripc::shm::Control;
+using ripc::shm::ExposedItem;
+using ripc::shm::GrantOwner;
+using ripc::shm::Key;
+using ripc::shm::kGrantSlots;
+using ripc::shm::kTransferSlots;
+using ripc::shm::TransferOwner;
+using ripc::shm::TransferTaker;
+
+constexpr std::size_t kStep = 10;
+constexpr std::array<std::byte, 64> kMemory{};
+constexpr std::array<ExposedItem, 2> kItems = {{{kMemory.data(), 40, 0, 0}, {kMemory.data() + 40, 24, 7, 4096}}};
+
+// Kept in builds without assert(); the fuzzer reports the input that led here.
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+bool is_exposed(const ExposedItem& item) {
+  return std::any_of(kItems.begin(), kItems.end(), [&](const ExposedItem& one) {
+    return one.data == item.data && one.size == item.size && one.arena == item.arena && one.offset == item.offset;
+  });
+}
+
+// Both ends of one link, in a page of exactly its size.
+class Link {
+ public:
+  void step(unsigned what, unsigned slot, std::uint64_t value) {
+    bool tell = false;
+    switch (what % 15) {
+      case 0:
+        control_->transfers[slot % kTransferSlots].store(value);
+        break;
+      case 1:
+        control_->grants[slot % kGrantSlots].store(value);
+        break;
+      case 2:
+        control_->sender.transfers_watched.store(static_cast<std::uint32_t>(value));
+        break;
+      case 3:
+        expose();
+        break;
+      case 4:
+        find(Key::from(value));
+        break;
+      case 5:
+        if (!exposed_.empty()) end_if(slot, owner_.revoke(exposed_key(slot)));
+        break;
+      case 6:
+        if (!exposed_.empty()) end_if(slot, owner_.status(exposed_key(slot)));
+        break;
+      case 7:
+        check(owner_.collect_finished());
+        break;
+      case 8:
+        if (!exposed_.empty()) (void)owner_.watch(exposed_key(slot));
+        break;
+      case 9:
+        grant();
+        break;
+      case 10:
+        if (!granted_.empty()) end_grant(slot);
+        break;
+      case 11:
+        if (taker_.begin(Key::from(value)) == RIPC_OK) (void)taker_.mark_lent(Key::from(value));
+        break;
+      case 12:
+        (void)taker_.finish(Key::from(value), static_cast<ripc_status>(slot), tell);
+        break;
+      case 13:
+        for (const Key& key : draining_) (void)owner_.is_draining(key);
+        break;
+      default:
+        if (taker_.begin_write(Key::from(value))) taker_.end_write(Key::from(value), slot % 2 == 0);
+    }
+  }
+  // When the peer is gone nothing is open any more.
+  void end() {
+    owner_.peer_died();
+    granter_.peer_died();
+    for (const Key& key : exposed_) {
+      ExposedItem item{};
+      require(!owner_.find(key, item));
+      require(owner_.status(key) != RIPC_PENDING);
+    }
+  }
+
+ private:
+  void expose() {
+    Key key{};
+    if (owner_.expose(kItems, key) == RIPC_OK) {
+      require(key.slot < kTransferSlots && key.item == 0);
+      exposed_.push_back(key);
+    } else {
+      require(!owner_.has_room());
+    }
+  }
+  void find(Key key) {
+    ExposedItem item{};
+    if (owner_.find(key, item)) require(is_exposed(item));
+  }
+  // What its owner has seen the end of is never handed out again.
+  void end_if(unsigned slot, ripc_status status) {
+    if (status == RIPC_PENDING) return;
+    const Key key = exposed_key(slot);
+    exposed_.erase(exposed_.begin() + static_cast<std::ptrdiff_t>(slot % exposed_.size()));
+    if (status == RIPC_REVOKED) draining_.push_back(key);
+    ExposedItem item{};
+    require(!owner_.find(key, item));
+  }
+  void end_grant(unsigned slot) {
+    const std::size_t index = slot % granted_.size();
+    if (granter_.end(granted_[index]) == RIPC_PENDING) return;
+    require(!taker_.begin_write(granted_[index]));
+    granted_.erase(granted_.begin() + static_cast<std::ptrdiff_t>(index));
+  }
+  static void check(const TransferOwner::Finished& finished) {
+    require(finished.count <= kTransferSlots);
+    for (std::size_t index = 0; index < finished.count; ++index) require(finished.keys[index].slot < kTransferSlots);
+  }
+  void grant() {
+    Key key{};
+    if (granter_.grant(key) == RIPC_OK) {
+      require(key.slot < kGrantSlots);
+      granted_.push_back(key);
+    } else {
+      require(!granter_.has_room(1));
+    }
+  }
+  Key exposed_key(unsigned slot) const { return exposed_[slot % exposed_.size()]; }
+
+  std::unique_ptr<Control> control_ = std::make_unique<Control>();
+  std::byte* base_ = reinterpret_cast<std::byte*>(control_.get());
+  TransferOwner owner_{base_};
+  GrantOwner granter_{base_};
+  TransferTaker taker_{base_};
+  std::vector<Key> exposed_;
+  std::vector<Key> draining_;
+  std::vector<Key> granted_;
+};
+
+}  // namespace
+
+// NOLINTNEXTLINE(readability-identifier-naming): the name is libFuzzer's
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  Link link;
+  for (std::span<const std::uint8_t> input(data, size); input.size() >= kStep; input = input.subspan(kStep)) {
+    std::uint64_t value = 0;
+    for (std::size_t index = 0; index < 8; ++index) value |= std::uint64_t{input[2 + index]} << (8 * index);
+    link.step(input[0], input[1], value);
+  }
+  link.end();
+  return 0;
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+#include "base/event_loop.hpp"
+#include "eventfd_helpers.hpp"
+
+namespace ripc {
+namespace {
+
+class EventSetTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    Result<EventSet> made = EventSet::create();
+    ASSERT_TRUE(made.ok()) << made.status().text();
+    set_ = std::make_unique<EventSet>(std::move(made).value());
+  }
+  std::unique_ptr<EventSet> set_;
+};
+
+TEST_F(EventSetTest, TimesOutWhenNothingHappens) {
+  EXPECT_EQ(set_->wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
+  EXPECT_EQ(set_->wait(Deadline::after(1'000'000), monotonic_now()), RIPC_TIMEOUT);
+}
+
+TEST_F(EventSetTest, IsReadableAfterWakeUntilItWasHeard) {
+  set_->wake();
+  EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+  EXPECT_EQ(set_->wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
+  set_->wake();
+  EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+}
+
+TEST_F(EventSetTest, AWakerWakesWhenItGoesUnlessItWasMovedAndMayOutliveTheSet) {
+  {
+    EventSet::Waker waker = set_->waker();
+    const EventSet::Waker moved = std::move(waker);
+    waker = {};
+    EXPECT_EQ(set_->wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
+  }
+  EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+  const EventSet::Waker late = set_->waker();
+  set_.reset();
+}
+
+TEST_F(EventSetTest, HearsADescriptorThatIsNeverDrained) {
+  const UniqueFd fd = make_eventfd();
+  ASSERT_TRUE(set_->add(fd.get()).ok());
+  for (int round = 0; round < 3; ++round) {
+    signal(fd);
+    EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK) << round;
+    EXPECT_EQ(set_->wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT) << "edge-triggered";
+  }
+}
+
+TEST_F(EventSetTest, ForgetsARemovedDescriptor) {
+  const UniqueFd fd = make_eventfd();
+  ASSERT_TRUE(set_->add(fd.get()).ok());
+  set_->remove(fd.get());
+  signal(fd);
+  EXPECT_EQ(set_->wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
+}
+
+TEST_F(EventSetTest, DrainForgetsTheEventsSoFarHoweverMany) {
+  std::vector<UniqueFd> fds;
+  for (int i = 0; i < 150; ++i) {
+    fds.push_back(make_eventfd());
+    ASSERT_TRUE(set_->add(fds.back().get()).ok());
+    signal(fds.back());
+  }
+  set_->wake();
+  set_->drain();
+  EXPECT_EQ(set_->wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
+  for (const UniqueFd& fd : fds) signal(fd);
+  EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+}
+
+TEST_F(EventSetTest, CanBeWaitedForByItsOwnDescriptor) {
+  Result<EventSet> outer = EventSet::create();
+  ASSERT_TRUE(outer.ok());
+  ASSERT_TRUE(outer->add(set_->fd()).ok());
+  set_->wake();
+  EXPECT_EQ(outer->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+}
+
+TEST_F(EventSetTest, RefusesWhatIsNoDescriptor) { EXPECT_FALSE(set_->add(-1).ok()); }
+
+TEST_F(EventSetTest, WakesAWaitingThread) {
+  std::thread other([&] { set_->wake(); });
+  EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+  other.join();
+}
+
+}  // namespace
+}  // namespace ripc

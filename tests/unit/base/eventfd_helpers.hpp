@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// A descriptor that a test makes readable.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+#include "base/clock.hpp"
+#include "base/unique_fd.hpp"
+
+namespace ripc {
+
+inline constexpr Nanoseconds kPatience = 20'000'000'000;
+
+inline UniqueFd make_eventfd() { return UniqueFd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)); }
+
+inline void signal(const UniqueFd& fd) {
+  const std::uint64_t one = 1;
+  ASSERT_EQ(::write(fd.get(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
+}
+
+inline void read_eventfd(const UniqueFd& fd) {
+  std::uint64_t value = 0;
+  ASSERT_EQ(::read(fd.get(), &value, sizeof value), static_cast<ssize_t>(sizeof value));
+}
+
+}  // namespace ripc
