@@ -196,6 +196,7 @@ int scribbler(const std::vector<std::string>& arguments) {
         case 2:
           link.page().sender.room_wanted.store(1);
           link.page().sender.transfers_watched.store(1);
+          for (auto& bits : link.page().sender.watched) bits.store(odd_number(random));
           break;
         case 3:
           if (random.below(20) == 0) {

@@ -40,6 +40,7 @@ struct alignas(kCacheLine) ReceiverLine {
 struct alignas(kCacheLine) SenderLine {
   std::atomic<std::uint32_t> room_wanted;
   std::atomic<std::uint32_t> transfers_watched;
+  std::atomic<std::uint64_t> watched[kTransferSlots / 64];  // which: a bit for each; the sender's only
 };
 
 struct Control {
@@ -49,6 +50,7 @@ struct Control {
   alignas(1024) std::atomic<std::uint64_t> transfers[kTransferSlots];
   std::atomic<std::uint64_t> grants[kGrantSlots];
 };
+static_assert(sizeof(SenderLine) == kCacheLine && offsetof(SenderLine, watched) == 8);
 static_assert(sizeof(Control) <= kControlSize && offsetof(Control, transfers) == 1024 &&
               offsetof(Control, grants) == 2048);
 

@@ -10,6 +10,8 @@ namespace ripc::shm {
 
 namespace {
 
+constexpr std::uint64_t watched_bit(std::size_t slot) noexcept { return std::uint64_t{1} << (slot % 64); }
+
 constexpr std::uint64_t word(std::uint32_t generation, TransferState state, ripc_status status = RIPC_OK) noexcept {
   return std::uint64_t{generation} << 32 | std::uint64_t{static_cast<std::uint8_t>(status)} << 8 |
          static_cast<std::uint8_t>(state);
@@ -44,7 +46,7 @@ ripc_status TransferOwner::expose(std::span<const ExposedItem> items, Key& key) 
   entry.used = true;
   used_.fetch_add(1, std::memory_order_relaxed);
   entry.revoked = false;
-  entry.watched = false;
+  set_watched(slot, false);
   ++entry.generation;
   control_->transfers[slot].store(word(entry.generation, TransferState::exposed), std::memory_order_release);
   key = {entry.generation, slot, 0};
@@ -127,15 +129,24 @@ bool TransferOwner::is_finished(std::size_t slot) noexcept {
 
 bool TransferOwner::watch(Key key) noexcept {
   const std::lock_guard lock(mutex_);
-  slots_[key.slot].watched = true;
+  set_watched(key.slot, true);
   control_->sender.transfers_watched.store(1, std::memory_order_seq_cst);
   return !is_finished(key.slot);
 }
 
 void TransferOwner::watch_all() noexcept {
   const std::lock_guard lock(mutex_);
-  for (Slot& slot : slots_) slot.watched = slot.used;
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) set_watched(slot, slots_[slot].used);
   control_->sender.transfers_watched.store(1, std::memory_order_seq_cst);
+}
+
+// The receiver reads it after the wish to be told, which is stored after it.
+void TransferOwner::set_watched(std::size_t slot, bool watched) noexcept {
+  if (slots_[slot].watched == watched) return;
+  slots_[slot].watched = watched;
+  std::atomic<std::uint64_t>& bits = control_->sender.watched[slot / 64];
+  const std::uint64_t others = bits.load(std::memory_order_relaxed) & ~watched_bit(slot);
+  bits.store(watched ? others | watched_bit(slot) : others, std::memory_order_relaxed);
 }
 
 TransferOwner::Finished TransferOwner::collect_finished() noexcept {
@@ -239,8 +250,12 @@ ripc_status TransferTaker::finish(Key key, ripc_status status, bool& tell) noexc
     }
     break;
   }
-  std::atomic<std::uint32_t>& watched = control_->sender.transfers_watched;
-  tell = watched.load(std::memory_order_seq_cst) != 0 && watched.exchange(0, std::memory_order_seq_cst) != 0;
+  SenderLine& sender = control_->sender;
+  const auto is_watched = [&] {
+    return (sender.watched[key.slot / 64].load(std::memory_order_seq_cst) & watched_bit(key.slot)) != 0;
+  };
+  tell = sender.transfers_watched.load(std::memory_order_seq_cst) != 0 && is_watched() &&
+         sender.transfers_watched.exchange(0, std::memory_order_seq_cst) != 0;
   return outcome;
 }
 

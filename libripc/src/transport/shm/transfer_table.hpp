@@ -68,7 +68,7 @@ class TransferOwner {
   void peer_died() noexcept;
   // What a peer that cannot map memory asks for. False unless it is exposed and being pulled.
   bool find(Key key, ExposedItem& item) noexcept;
-  // Asks the receiver to tell when this transfer finishes. False if it has finished already.
+  // Asks the receiver to tell when this transfer finishes, and no other. False if it has finished already.
   bool watch(Key key) noexcept;
   // The same for all of them; a receiver that closes tells too.
   void watch_all() noexcept;
@@ -90,6 +90,7 @@ class TransferOwner {
     std::vector<ExposedItem> items;
   };
   bool is_finished(std::size_t slot) noexcept;
+  void set_watched(std::size_t slot, bool watched) noexcept;
   void free_slot(std::uint16_t slot) noexcept;
 
   Control* control_;
@@ -130,7 +131,7 @@ class TransferTaker {
   ripc_status begin(Key key) noexcept;
   // One mark covers all items of the transfer: true as long as it is neither finished nor revoked.
   bool mark_lent(Key key) noexcept;
-  // As Source::finish. `tell` becomes true if the owner asked to be told.
+  // As Source::finish. `tell` becomes true if the owner asked to be told of this transfer.
   ripc_status finish(Key key, ripc_status status, bool& tell) noexcept;
 
   bool begin_write(Key grant) noexcept;

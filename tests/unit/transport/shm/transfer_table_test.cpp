@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <thread>
+#include <vector>
 
 #include "shm_helpers.hpp"
 
@@ -188,6 +189,45 @@ TEST(Transfer, ThatIsWatchedMakesTheReceiverTellOnce) {
   EXPECT_EQ(ends.owner.status(first), RIPC_OK);
   EXPECT_EQ(ends.taker.finish(second, RIPC_OK, ends.tell), RIPC_OK);
   EXPECT_FALSE(ends.tell) << "nobody watches the second";
+}
+
+TEST(Transfer, ThatNobodyWatchesMakesNobodyTell) {
+  Ends ends;
+  const Key watched = ends.pulling(), other = ends.pulling();
+  EXPECT_TRUE(ends.owner.watch(watched));
+  EXPECT_EQ(ends.taker.finish(other, RIPC_OK, ends.tell), RIPC_OK);
+  EXPECT_FALSE(ends.tell) << "only another one is watched";
+  EXPECT_EQ(ends.owner.status(other), RIPC_OK);
+  EXPECT_EQ(ends.taker.finish(watched, RIPC_OK, ends.tell), RIPC_OK);
+  EXPECT_TRUE(ends.tell);
+}
+
+TEST(Transfer, IsNotWatchedBecauseTheOneBeforeItInItsSlotWas) {
+  Ends ends;
+  const Key first = ends.pulling(), other = ends.pulling();
+  EXPECT_TRUE(ends.owner.watch(first));
+  EXPECT_TRUE(ends.owner.watch(other));
+  EXPECT_EQ(ends.owner.revoke(first), RIPC_REVOKED);
+  EXPECT_EQ(ends.taker.finish(first, RIPC_OK, ends.tell), RIPC_REVOKED);
+  EXPECT_FALSE(ends.owner.is_draining(first));
+  (void)ends.owner.collect_finished();
+  const Key second = ends.pulling();
+  ASSERT_EQ(second.slot, first.slot);
+  EXPECT_EQ(ends.taker.finish(second, RIPC_OK, ends.tell), RIPC_OK);
+  EXPECT_FALSE(ends.tell);
+}
+
+TEST(Transfer, OfALaterSlotIsWatchedByABitOfItsOwn) {
+  Ends ends;
+  std::vector<Key> keys;
+  for (std::size_t count = 0; count < kTransferSlots; ++count) keys.push_back(ends.pulling());
+  EXPECT_TRUE(ends.owner.watch(keys[kTransferSlots - 1]));
+  for (std::size_t slot = 0; slot < kTransferSlots - 1; ++slot) {
+    EXPECT_EQ(ends.taker.finish(keys[slot], RIPC_OK, ends.tell), RIPC_OK);
+    EXPECT_FALSE(ends.tell) << slot;
+  }
+  EXPECT_EQ(ends.taker.finish(keys[kTransferSlots - 1], RIPC_OK, ends.tell), RIPC_OK);
+  EXPECT_TRUE(ends.tell);
 }
 
 TEST(Transfer, StaysWatchedWhileOthersFinish) {
