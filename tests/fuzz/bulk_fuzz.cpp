@@ -5,20 +5,17 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 #include <span>
 
+#include "require.hpp"
 #include "wire/bulk.hpp"
 
 namespace {
 
-namespace bulk = ripc::wire::bulk;
+using fuzz::require;
 
-// Kept in builds without assert(); the fuzzer reports the input that led here.
-void require(bool condition) {
-  if (!condition) std::abort();
-}
+namespace bulk = ripc::wire::bulk;
 
 void check_trailer(std::span<const std::byte, bulk::kTrailerSize> bytes) {
   const std::optional<ripc_status> status = bulk::decode_trailer(bytes);

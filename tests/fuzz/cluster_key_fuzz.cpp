@@ -4,17 +4,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
 #include "base/cluster_key.hpp"
+#include "require.hpp"
 
 namespace {
 
-// Kept in builds without assert(); the fuzzer reports the input that led here.
-void require(bool condition) {
-  if (!condition) std::abort();
-}
+using fuzz::require;
 
 // Digits of the text are repeated, as many as nobody guesses.
 bool tells(std::string_view message, std::string_view text) {

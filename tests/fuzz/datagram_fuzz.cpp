@@ -4,19 +4,16 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <span>
 
+#include "require.hpp"
 #include "wire/datagram.hpp"
 
 namespace {
 
-namespace datagram = ripc::wire::datagram;
+using fuzz::require;
 
-// Kept in builds without assert(); the fuzzer reports the input that led here.
-void require(bool condition) {
-  if (!condition) std::abort();
-}
+namespace datagram = ripc::wire::datagram;
 
 }  // namespace
 

@@ -4,16 +4,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 
 #include "libripc/cli/file/file_protocol.hpp"
+#include "require.hpp"
 
 namespace {
 
-// Kept in builds without assert(); the fuzzer reports the input that led here.
-void require(bool condition) {
-  if (!condition) std::abort();
-}
+using fuzz::require;
 
 // `reserved`: bytes from 4 to 7, which a reader does not look at, and a writer leaves 0.
 template <typename Decoded>

@@ -5,19 +5,15 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <span>
 
+#include "require.hpp"
 #include "transport/verbs/grh.hpp"
 
 namespace {
 
+using fuzz::require;
 using ripc::verbs::kGrhSize;
-
-// Kept in builds without assert(); the fuzzer reports the input that led here.
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 bool lies_at(const ripc::wire::session::Gid& gid, std::span<const std::byte, kGrhSize> header, std::size_t offset) {
   return std::equal(gid.begin(), gid.end(), header.begin() + static_cast<std::ptrdiff_t>(offset));

@@ -5,20 +5,16 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 
+#include "require.hpp"
 #include "transport/verbs/introduction.hpp"
 
 namespace {
 
+using fuzz::require;
 using ripc::verbs::Introduction;
 using ripc::verbs::PrivateData;
 using ripc::verbs::Side;
-
-// Kept in builds without assert(); the fuzzer reports the input that led here.
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 }  // namespace
 

@@ -3,21 +3,17 @@
 // is within its limits and reads the same after it was written.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "network/locator.hpp"
+#include "require.hpp"
 
 namespace {
 
+using fuzz::require;
 using ripc::network::Endpoint;
 using ripc::network::Locator;
-
-// Kept in builds without assert(); the fuzzer reports the input that led here.
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 }  // namespace
 

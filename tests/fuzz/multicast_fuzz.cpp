@@ -3,25 +3,21 @@
 // same after it was written and read again.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <span>
 #include <string_view>
 
 #include "base/plain_text.hpp"
 #include "core/service_id.hpp"
+#include "require.hpp"
 #include "resolver/multicast/packet.hpp"
 #include "spi/holder_rules.hpp"
 
 namespace {
 
+using fuzz::require;
 using namespace ripc::resolver;  // NOLINT: this program is about nothing else
 using ripc::Result;
 using ripc::Status;
-
-// Kept in builds without assert(); the fuzzer reports the input that led here.
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 Result<ripc_service_id> hash_name(std::string_view name) {
   if (Status status = ripc::core::check_service_name(name); !status.ok()) return status;

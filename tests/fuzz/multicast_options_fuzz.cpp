@@ -6,21 +6,17 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
+#include "require.hpp"
 #include "resolver/multicast/options.hpp"
 
 namespace {
 
+using fuzz::require;
 using ripc::Result;
 using ripc::resolver::MulticastGroup;
 using ripc::resolver::MulticastOptions;
-
-// Kept in builds without assert(); the fuzzer reports the input that led here.
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 std::string text_of(const MulticastOptions& options) {
   std::string text = "ttl=" + std::to_string(options.ttl) + ",probe=" + std::to_string(options.probe_time / 1'000'000);

@@ -4,24 +4,20 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <span>
 #include <vector>
 
+#include "require.hpp"
 #include "wire/packet.hpp"
 #include "wire/plain.hpp"
 
 namespace {
 
+using fuzz::require;
 using ripc::wire::DecodedItem;
 using ripc::wire::Encoder;
 using ripc::wire::ItemType;
 using ripc::wire::Packet;
-
-// Kept in builds without assert(); the fuzzer reports the input that led here.
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 bool add_item(Encoder& encoder, const Packet& packet, const DecodedItem& item) {
   switch (item.type) {

@@ -8,15 +8,16 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <span>
 
+#include "require.hpp"
 #include "transport/shm/queue.hpp"
 
 namespace {
 
+using fuzz::require;
 using ripc::shm::Cell;
 using ripc::shm::Geometry;
 using ripc::shm::kCellSize;
@@ -25,11 +26,6 @@ using ripc::shm::QueueReader;
 
 constexpr Geometry kGeometries[] = {{16, 4096}, {32, 4096}, {16, 8192}};
 constexpr std::size_t kCellHead = 16;
-
-// Kept in builds without assert(); the fuzzer reports the input that led here.
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 struct Free {
   void operator()(std::byte* memory) const { std::free(memory); }

@@ -4,21 +4,17 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "require.hpp"
 #include "resolver/local/service_record.hpp"
 
 namespace {
 
+using fuzz::require;
 using ripc::Result;
 using ripc::spi::ServiceRecord;
-
-// Kept in builds without assert(); the fuzzer reports the input that led here.
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 // What follows the first "id":" in the text, so that mutations of the rest get past the comparison of IDs.
 std::uint64_t id_in(std::string_view text) {

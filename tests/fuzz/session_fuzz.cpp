@@ -4,21 +4,18 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <span>
 #include <variant>
 #include <vector>
 
+#include "require.hpp"
 #include "wire/session.hpp"
 
 namespace {
 
-namespace session = ripc::wire::session;
+using fuzz::require;
 
-// Kept in builds without assert(); the fuzzer reports the input that led here.
-void require(bool condition) {
-  if (!condition) std::abort();
-}
+namespace session = ripc::wire::session;
 
 }  // namespace
 

@@ -2,21 +2,17 @@
 // Fuzzes the reader of the static resolver's file: any bytes are refused, with the line, or understood.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <unordered_set>
 
+#include "require.hpp"
 #include "resolver/static/static_file.hpp"
 
 namespace {
 
+using fuzz::require;
 using ripc::Result;
-
-// Kept in builds without assert(); the fuzzer reports the input that led here.
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 Result<ripc_service_id> hash_name(std::string_view name) {
   if (name.empty() || name.size() > 200 || name.find('/') != std::string_view::npos)

@@ -9,15 +9,16 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "require.hpp"
 #include "transport/shm/transfer_table.hpp"
 
 namespace {
 
+using fuzz::require;
 using ripc::shm::Control;
 using ripc::shm::ExposedItem;
 using ripc::shm::GrantOwner;
@@ -30,11 +31,6 @@ using ripc::shm::TransferTaker;
 constexpr std::size_t kStep = 10;
 constexpr std::array<std::byte, 64> kMemory{};
 constexpr std::array<ExposedItem, 2> kItems = {{{kMemory.data(), 40, 0, 0}, {kMemory.data() + 40, 24, 7, 4096}}};
-
-// Kept in builds without assert(); the fuzzer reports the input that led here.
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 bool is_exposed(const ExposedItem& item) {
   return std::any_of(kItems.begin(), kItems.end(), [&](const ExposedItem& one) {
