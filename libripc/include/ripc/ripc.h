@@ -348,7 +348,8 @@ typedef enum ripc_receive_flags {
  * sleeps; a handler that is to end it in any case, also while it still spins, calls ripc_interrupt(). */
 RIPC_API ripc_status ripc_receive(ripc_service *service, uint32_t flags, uint64_t timeout, ripc_message **message);
 
-/* Receives up to `capacity` messages that are there now; waits only for the first. */
+/* Receives up to `capacity` messages that are there now; waits only for the first, which comes alone if it comes while
+ * the call waits awake. */
 RIPC_API ripc_status ripc_receive_many(ripc_service *service, uint32_t flags, uint64_t timeout, ripc_message **messages,
                                        size_t capacity, size_t *count);
 
