@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -132,6 +133,14 @@ TEST_P(Calls, ANullHandleOrPointerIsAnInvalidArgumentNotACrash) {
   EXPECT_REFUSED(ripc_receive_many(nullptr, 0, 0, &message, 1, &size));
   EXPECT_REFUSED(ripc_receive_many(service, 0, 0, nullptr, 1, &size));
   EXPECT_REFUSED(ripc_receive_many(service, 0, 0, &message, 1, nullptr));
+  alignas(8) std::array<unsigned char, RIPC_MAX_RECORD + 8> records;
+  EXPECT_REFUSED(ripc_receive_records(nullptr, 0, 0, records.data(), records.size(), 1, &size));
+  EXPECT_REFUSED(ripc_receive_records(service, 0, 0, nullptr, records.size(), 1, &size));
+  EXPECT_REFUSED(ripc_receive_records(service, 0, 0, records.data(), records.size(), 1, nullptr));
+  EXPECT_REFUSED(ripc_receive_records(service, 0, 0, records.data(), records.size(), 0, &size));
+  EXPECT_REFUSED(ripc_receive_records(service, 2, 0, records.data(), records.size(), 1, &size));
+  EXPECT_REFUSED(ripc_receive_records(service, 0, 0, records.data() + 1, RIPC_MAX_RECORD, 1, &size)) << "alignment";
+  EXPECT_REFUSED(ripc_receive_records(service, 0, 0, records.data(), RIPC_MAX_RECORD - 1, 1, &size)) << "no room";
   EXPECT_REFUSED(ripc_interrupt(nullptr));
   EXPECT_REFUSED(ripc_service_get_fd(nullptr, &fd));
   EXPECT_REFUSED(ripc_service_get_fd(service, nullptr));

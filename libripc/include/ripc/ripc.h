@@ -348,7 +348,8 @@ typedef enum ripc_receive_flags {
  * sleeps; a handler that is to end it in any case, also while it still spins, calls ripc_interrupt(). */
 RIPC_API ripc_status ripc_receive(ripc_service *service, uint32_t flags, uint64_t timeout, ripc_message **message);
 
-/* Receives up to `capacity` messages that are there now; waits only for the first. */
+/* Receives up to `capacity` messages that are there now; waits only for the first, which comes alone if it comes while
+ * the call waits awake. */
 RIPC_API ripc_status ripc_receive_many(ripc_service *service, uint32_t flags, uint64_t timeout, ripc_message **messages,
                                        size_t capacity, size_t *count);
 
@@ -391,6 +392,31 @@ RIPC_API size_t ripc_message_return_count(const ripc_message *message);
 RIPC_API size_t ripc_message_return_size(const ripc_message *message, size_t index);
 /* Gives the message back: short items and lent views end here. Any thread. NULL is ignored. */
 RIPC_API void ripc_message_release(ripc_message *message);
+
+/* A received message as ripc_receive_records() writes it: this, then `item_count` ripc_item_view, then for each return
+ * buffer the room in it as uint64_t, then the bytes of the short items. */
+typedef struct ripc_record {
+  uint32_t record_size; /* of all of it, a multiple of 8: the next record follows */
+  uint32_t tag;
+  ripc_service_id source;
+  uint64_t in_reply_to;
+  ripc_message *message; /* NULL: the message was given back already, its items are in the record or in windows */
+  uint32_t item_count;
+  uint32_t return_count;
+} ripc_record;
+
+/* What a record takes at most, without the bytes of its items. */
+#define RIPC_MAX_RECORD \
+  (sizeof(ripc_record) + RIPC_MAX_ITEMS * sizeof(ripc_item_view) + RIPC_MAX_RETURNS * sizeof(uint64_t))
+
+/* Receives as ripc_receive_many() and copies what there is to know about each message into `records`, one record after
+ * the other: all that a short message needs from a language in which calls are dear. `records` is a multiple of 8 and
+ * has `size` bytes, of which each of up to `capacity` messages, but at most 64, has RIPC_MAX_RECORD; the rest is for
+ * the bytes of short items. A message is given back by this call unless it has return buffers, items that are lent, or
+ * a short item for which there was no room, whose view then shows the message's own memory: release those. The errors
+ * of ripc_receive(); RIPC_INVALID_ARGUMENT also if there is no room for one record. */
+RIPC_API ripc_status ripc_receive_records(ripc_service *service, uint32_t flags, uint64_t timeout, void *records,
+                                          size_t size, size_t capacity, size_t *count);
 
 /* Keeps what the lent items of a message lie in readable, though not unchanged, after the message was given back and
  * its sender has ended: for languages whose views may outlive their messages. It does not hold up the sender's ticket.

@@ -253,7 +253,7 @@ class Service {
     return Message(message);
   }
   // Receives up to messages.size() messages that are there now into the front of `messages` (what those owned is
-  // released); waits only for the first. How many. Errors as receive(). One thread at a time.
+  // released); waits only for the first, which may come alone. How many. Errors as receive(). One thread at a time.
   Result<std::size_t> receive_many(std::span<Message> messages, Nanoseconds timeout = kForever,
                                    std::uint32_t flags = 0) noexcept {
     constexpr std::size_t kBatch = 64;

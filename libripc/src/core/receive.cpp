@@ -49,9 +49,12 @@ void Service::emit_later(Message* message) noexcept {
   pending_ = true;
 }
 
-// The first look, in receive(), found nothing.
+// The first look, in receive(), found nothing. What comes now, while it waits awake, is given out alone: to look for a
+// second message would fetch the line that its sender is about to write, before the first one is returned.
 ripc_status Service::receive_later(Nanoseconds timeout, std::size_t& count) noexcept {
   count = 0;
+  const std::span<Message*> all = output_;
+  if (timeout != 0) output_ = all.first(1);
   Deadline deadline = Deadline::never();
   Nanoseconds spin_until = 0;
   for (bool first = true;; first = false) {
@@ -81,6 +84,7 @@ ripc_status Service::receive_later(Nanoseconds timeout, std::size_t& count) noex
     }
     // Who spins while bytes are on their way takes the processor from the threads that move them.
     if (assemblies_.empty() ? now >= spin_until : !polls_for_bytes(deadline)) {
+      output_ = all;
       const ripc_status status = sleep(deadline);
       if (output_count_ != 0) {
         count = output_count_;

@@ -22,6 +22,7 @@ class Assembly : public testing::Test {
   void SetUp() override {
     ContextParts parts;
     parts.id = 1;
+    parts.spin = RIPC_FOREVER / 4;  // nobody wakes who sleeps
     parts.pool = std::make_unique<memory::Pool>(std::uint64_t{64} << 20);
     parts.transports.push_back(std::make_unique<FakeTransport>(sources_));
     parts.resolver = std::make_unique<FakeResolver>();
@@ -87,6 +88,18 @@ class Assembly : public testing::Test {
     MessagePool::release(messages[0]);
     return received;
   }
+  // The tags of the messages, which are given back.
+  std::vector<std::uint32_t> receive_many(Nanoseconds timeout) {
+    std::array<Message*, 8> messages{};
+    std::size_t count = 0;
+    EXPECT_EQ(service_->receive(0, timeout, messages, count), RIPC_OK);
+    std::vector<std::uint32_t> tags;
+    for (std::size_t index = 0; index < count; ++index) {
+      tags.push_back(messages[index]->tag);
+      MessagePool::release(messages[index]);
+    }
+    return tags;
+  }
   void expect_nothing(std::uint32_t flags = 0) { EXPECT_EQ(receive(flags).status, RIPC_EMPTY); }
   // The message with this tag, its first item in the window with this cookie, filled with the key.
   void expect_in_window(std::uint32_t tag, std::uint64_t cookie, int key) {
@@ -104,6 +117,14 @@ class Assembly : public testing::Test {
   Service* service_ = nullptr;
   std::deque<std::vector<std::byte>> landings_;
 };
+
+TEST_F(Assembly, WhatComesWhileTheReceiverWaitsAwakeComesAloneAndTheRestAtOnce) {
+  FakeSource& source = peer();
+  for (std::uint32_t tag = 1; tag <= 3; ++tag) source.send_short(tag);
+  source.come_later();
+  EXPECT_EQ(receive_many(RIPC_FOREVER), std::vector<std::uint32_t>{1});
+  EXPECT_EQ(receive_many(0), (std::vector<std::uint32_t>{2, 3}));
+}
 
 TEST_F(Assembly, MessagesBehindOneThatIsNotCompleteArePulledBesideItAndComeInOrder) {
   FakeSource& source = peer();

@@ -52,6 +52,8 @@ class FakeSource final : public spi::Source {
   // The bytes of this item are here, or will not come.
   void complete(std::uint64_t key, ripc_status status = RIPC_OK) { outcomes_[key] = status; }
   void end() { ended = true; }
+  // All that it has sent comes only after a look that finds nothing.
+  void come_later() { later = std::exchange(packets, {}); }
 
   // ---- What the test asks ----
 
@@ -67,6 +69,7 @@ class FakeSource final : public spi::Source {
   static constexpr std::uint64_t kLength = 100;
   static constexpr ripc_service_id kService = 77;
   std::deque<std::vector<std::byte>> packets;  // not taken yet
+  std::deque<std::vector<std::byte>> later;
   bool ended = false;
 
   // ---- spi::Source ----
@@ -131,6 +134,7 @@ class FakePort final : public spi::Port {
         ++taken;
       }
       if (source->ended && source->packets.empty()) sink.source_gone(*source);
+      if (taken == 0 && source->packets.empty()) source->packets = std::exchange(source->later, {});
     }
     std::erase_if(sources_, [](const auto& source) { return source->ended && source->packets.empty(); });
     return taken;

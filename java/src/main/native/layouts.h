@@ -8,27 +8,9 @@
 
 #include "ripc/ripc.h"
 
-// A received message as Java reads it: this, `item_count` ripc_item_view, `return_count` sizes of return buffers as
-// uint64_t, the bytes of the short items. `data` of a short item is its offset in the record.
-struct record_head {
-  uint32_t record_size;
-  uint32_t tag;
-  uint64_t source;
-  uint64_t in_reply_to;
-  uint64_t handle;  // the ripc_message if Java has to release it, else 0
-  uint32_t item_count;
-  uint32_t return_count;
-};
-
-enum {
-  kShortInPlace = 256,  // a ripc_view_kind of ours: a short item that did not fit the record: `data` is its address
-  kLargestRecord = 40 + RIPC_MAX_ITEMS * 40 + RIPC_MAX_RETURNS * 8  // without bytes
-};
-
 #define RIPC_CHECK_SIZE(type, expected) static_assert(sizeof(type) == (expected), #type)
 #define RIPC_CHECK_OFFSET(type, field, expected) static_assert(offsetof(type, field) == (expected), #type "." #field)
 
-RIPC_CHECK_SIZE(struct record_head, 40);
 RIPC_CHECK_SIZE(ripc_context_options, 64);
 RIPC_CHECK_OFFSET(ripc_context_options, runtime_directory, 8);
 RIPC_CHECK_OFFSET(ripc_context_options, transports, 16);
@@ -76,6 +58,14 @@ RIPC_CHECK_OFFSET(ripc_item_view, status, 20);
 RIPC_CHECK_OFFSET(ripc_item_view, cookie, 24);
 RIPC_CHECK_OFFSET(ripc_item_view, return_index, 32);
 RIPC_CHECK_OFFSET(ripc_item_view, copied, 36);
+RIPC_CHECK_SIZE(ripc_record, 40);
+RIPC_CHECK_OFFSET(ripc_record, tag, 4);
+RIPC_CHECK_OFFSET(ripc_record, source, 8);
+RIPC_CHECK_OFFSET(ripc_record, in_reply_to, 16);
+RIPC_CHECK_OFFSET(ripc_record, message, 24);
+RIPC_CHECK_OFFSET(ripc_record, item_count, 32);
+RIPC_CHECK_OFFSET(ripc_record, return_count, 36);
+static_assert(RIPC_MAX_RECORD == 40 + RIPC_MAX_ITEMS * 40 + RIPC_MAX_RETURNS * 8, "RIPC_MAX_RECORD");
 RIPC_CHECK_SIZE(ripc_notification, 16);
 RIPC_CHECK_OFFSET(ripc_notification, handle, 8);
 RIPC_CHECK_SIZE(ripc_pool_statistics, 104);

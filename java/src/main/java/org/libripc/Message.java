@@ -66,12 +66,14 @@ public final class Message implements AutoCloseable {
     windows = null;
     returned = null;
     copies = null;
-    long address = bytes.getLong(at + Record.HANDLE);
+    long address = bytes.getLong(at + Record.MESSAGE);
     for (int index = 0; index < itemCount; ++index) {
       int view = viewAt(index);
       switch (bytes.getInt(view + View.KIND)) {
         case View.WINDOW -> takeWindow(index, bytes.getLong(view + View.COOKIE));
-        case View.SHORT_IN_PLACE -> takeBytes(index, view);
+        case View.SHORT -> {
+          if (address != 0 && !isInRecords(view)) takeBytes(index, view);
+        }
         default -> {}
       }
     }
@@ -88,6 +90,12 @@ public final class Message implements AutoCloseable {
     if (window == null) return;
     if (windows == null) windows = new ReceiveWindow[itemCount];
     windows[index] = window;
+  }
+
+  // Else it found no room there, and is in the native message.
+  private boolean isInRecords(int view) {
+    long at = bytes.getLong(view + View.DATA) - chunk.block.address;
+    return at >= 0 && at <= bytes.capacity();
   }
 
   private void takeBytes(int index, int view) {
@@ -120,7 +128,7 @@ public final class Message implements AutoCloseable {
   }
 
   private int viewAt(int index) {
-    return offset + Record.HEAD + index * View.BYTES;
+    return offset + Record.BYTES + index * View.BYTES;
   }
 
   private int open(int index) {
@@ -196,8 +204,10 @@ public final class Message implements AutoCloseable {
     int view = open(index);
     int kind = bytes.getInt(view + View.KIND);
     long size = bytes.getLong(view + View.SIZE);
-    if (kind == View.SHORT)
-      return shortItem(index, offset + (int) bytes.getLong(view + View.DATA), (int) size);
+    if (kind == View.SHORT && (copies == null || copies[index] == null)) {
+      int at = (int) (bytes.getLong(view + View.DATA) - chunk.block.address);
+      return shortItem(index, at, (int) size);
+    }
     if (kind == View.FAILED) {
       throw new IllegalStateException(
           "Item " + index + " is missing (" + status(index) + "): look at status() first.");
@@ -293,7 +303,7 @@ public final class Message implements AutoCloseable {
   /** The room in one of them, in bytes. */
   public long returnSize(int index) {
     if (index < 0 || index >= returnCount()) throw new IndexOutOfBoundsException(index);
-    return bytes.getLong(offset + Record.HEAD + itemCount * View.BYTES + 8 * index);
+    return bytes.getLong(offset + Record.BYTES + itemCount * View.BYTES + 8 * index);
   }
 
   /**

@@ -42,8 +42,7 @@ class AllocationTest extends PairTest {
           "garbage, %s over %s, batch: %.2f bytes a message%n",
           Ripc.bindingName(), transport, bytes);
       // A receive that waits longer than its first look makes one small object.
-      double most = Ripc.bindingName().equals("jni") ? 2 : 28;
-      assertTrue(bytes <= (isShm() ? most : most + 40), bytes + " bytes for each message");
+      assertTrue(bytes <= (isShm() ? 2 : 42), bytes + " bytes for each message");
     }
   }
 
@@ -61,7 +60,6 @@ class AllocationTest extends PairTest {
     System.out.printf(
         "garbage, %s over %s, single: %.2f bytes a message%n",
         Ripc.bindingName(), transport, bytes);
-    double most = Ripc.bindingName().equals("jni") ? 132 : 156;
-    assertTrue(bytes <= (isShm() ? most : most + 40), bytes + " bytes for each message");
+    assertTrue(bytes <= (isShm() ? 132 : 172), bytes + " bytes for each message");
   }
 }

@@ -32,14 +32,22 @@ import org.libripc.internal.Layout;
 class HeaderTest {
   /** What Java has in another way, with that way. */
   private static final Map<String, String> NOT_CALLED =
-      Map.of(
-          "ripc_status_name", "Status.name()",
-          "ripc_service_get_name", "Service.name()",
-          "ripc_service_get_context", "Service.ripc()",
-          "ripc_send_options_init", "Outgoing fills all of them",
-          "ripc_buffer_find", "BufferPool and Registrations know what is leased and registered",
-          "ripc_ticket_wait", "Ticket is a CompletableFuture",
-          "ripc_receive", "ripc_receive_many()");
+      Map.ofEntries(
+          Map.entry("ripc_status_name", "Status.name()"),
+          Map.entry("ripc_service_get_name", "Service.name()"),
+          Map.entry("ripc_service_get_context", "Service.ripc()"),
+          Map.entry("ripc_send_options_init", "Outgoing fills all of them"),
+          Map.entry("ripc_buffer_find", "BufferPool and Registrations know what is there"),
+          Map.entry("ripc_ticket_wait", "Ticket is a CompletableFuture"),
+          Map.entry("ripc_receive", "ripc_receive_records()"),
+          Map.entry("ripc_receive_many", "ripc_receive_records()"),
+          Map.entry("ripc_message_source", "in the record"),
+          Map.entry("ripc_message_tag", "in the record"),
+          Map.entry("ripc_message_item_count", "in the record"),
+          Map.entry("ripc_message_item", "in the record"),
+          Map.entry("ripc_message_in_reply_to", "in the record"),
+          Map.entry("ripc_message_return_count", "in the record"),
+          Map.entry("ripc_message_return_size", "in the record"));
 
   /**
    * A lease that is given away ends while buffers over it can still be reached: what they show
@@ -179,6 +187,7 @@ class HeaderTest {
     "ripc_group_outcome, Outcome",
     "ripc_send_options, SendOptions",
     "ripc_item_view, View",
+    "ripc_record, Record",
     "ripc_notification, NotificationName",
     "ripc_service_info, Info",
     "ripc_finding, Finding"
@@ -210,6 +219,7 @@ class HeaderTest {
             "ripc_group_outcome",
             "ripc_send_options",
             "ripc_item_view",
+            "ripc_record",
             "ripc_notification",
             "ripc_service_info",
             "ripc_finding",

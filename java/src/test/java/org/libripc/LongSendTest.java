@@ -370,8 +370,8 @@ class LongSendTest extends PairTest {
       // What another thread's receive does to it while this one is in a call.
       NativeBlock other = new NativeBlock(1000);
       ByteBuffer record = batch.chunk().block.bytes;
-      record.putLong(Layout.Record.HEAD + Layout.View.DATA, other.address);
-      record.putLong(Layout.Record.HEAD + Layout.View.SIZE, 1L << 40);
+      record.putLong(Layout.Record.BYTES + Layout.View.DATA, other.address);
+      record.putLong(Layout.Record.BYTES + Layout.View.SIZE, 1L << 40);
       ByteBuffer copy = ByteBuffer.allocateDirect(1000);
       assertEquals(1000, received.copyTo(0, 0, copy));
       assertEquals(pattern(300_000, 17).slice(0, 1000), copy.flip());

@@ -9,11 +9,9 @@ import java.nio.ByteOrder;
 
 /** Everything by JNA. */
 class JnaBinding implements NativeBinding {
-  private static final int HANDLES = 64;
-
-  // The handles of one call of receiveBatch, then their count.
+  // How many messages one call of receiveBatch has received.
   private final ThreadLocal<NativeBlock> received =
-      ThreadLocal.withInitial(() -> new NativeBlock(HANDLES * 8 + 8));
+      ThreadLocal.withInitial(() -> new NativeBlock(8));
 
   JnaBinding(NativeLibrary library) {
     Native.register(JnaCalls.class, library);
@@ -37,22 +35,11 @@ class JnaBinding implements NativeBinding {
   @Override
   public int receiveBatch(
       long service, int flags, long timeout, long buffer, int size, int capacity) {
-    NativeBlock handles = received.get();
-    long countAddress = handles.address + HANDLES * 8;
+    NativeBlock count = received.get();
     int status =
-        JnaCalls.ripc_receive_many(
-            service, flags, timeout, handles.address, Math.min(capacity, HANDLES), countAddress);
-    if (status != 0) return -status;
-    int count = (int) handles.bytes.getLong(HANDLES * 8);
-    long out = buffer;
-    long left = size;
-    for (int index = 0; index < count; ++index) {
-      long room = left - (long) (count - 1 - index) * Layout.Record.LARGEST;
-      long used = RecordWriter.write(handles.bytes.getLong(index * 8), out, room);
-      out += used;
-      left -= used;
-    }
-    return count;
+        JnaCalls.ripc_receive_records(
+            service, flags, timeout, buffer, size, capacity, count.address);
+    return status == 0 ? (int) count.bytes.getLong(0) : -status;
   }
 
   @Override

@@ -13,22 +13,8 @@ final class JnaCalls {
 
   static native int ripc_send_many(long service, long to, long messages, long count, long sent);
 
-  static native int ripc_receive_many(
-      long service, int flags, long timeout, long messages, long capacity, long count);
-
-  static native long ripc_message_source(long message);
-
-  static native int ripc_message_tag(long message);
-
-  static native long ripc_message_item_count(long message);
-
-  static native int ripc_message_item(long message, long index, long view);
-
-  static native long ripc_message_in_reply_to(long message);
-
-  static native long ripc_message_return_count(long message);
-
-  static native long ripc_message_return_size(long message, long index);
+  static native int ripc_receive_records(
+      long service, int flags, long timeout, long records, long size, long capacity, long count);
 
   static native void ripc_message_release(long message);
 

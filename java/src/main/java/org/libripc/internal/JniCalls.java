@@ -7,17 +7,7 @@ import java.nio.ByteBuffer;
 final class JniCalls {
   /** The functions that it calls, in its order. */
   static final String[] FUNCTIONS = {
-    "ripc_send",
-    "ripc_send_many",
-    "ripc_receive_many",
-    "ripc_message_source",
-    "ripc_message_tag",
-    "ripc_message_item_count",
-    "ripc_message_item",
-    "ripc_message_in_reply_to",
-    "ripc_message_return_count",
-    "ripc_message_return_size",
-    "ripc_message_release"
+    "ripc_send", "ripc_send_many", "ripc_receive_records", "ripc_message_release"
   };
 
   private JniCalls() {}

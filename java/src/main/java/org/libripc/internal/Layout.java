@@ -125,26 +125,23 @@ public final class Layout {
     public static final int LENT = 2;
     public static final int RETURNED = 3;
     public static final int FAILED = 4;
-
-    /** Ours: a short item that did not fit its record; DATA is its address. */
-    public static final int SHORT_IN_PLACE = 256;
   }
 
-  /** A received message as a binding writes it down: struct record_head of layouts.h. */
+  /** ripc_record: a received message as it is written down. */
   public static final class Record {
     private Record() {}
 
+    public static final int BYTES = 40;
     public static final int RECORD_SIZE = 0;
     public static final int TAG = 4;
     public static final int SOURCE = 8;
     public static final int IN_REPLY_TO = 16;
-    public static final int HANDLE = 24;
+    public static final int MESSAGE = 24;
     public static final int ITEM_COUNT = 32;
     public static final int RETURN_COUNT = 36;
-    public static final int HEAD = 40;
 
     /** Of one message, without the bytes of its items. */
-    public static final int LARGEST = HEAD + MAX_ITEMS * View.BYTES + MAX_RETURNS * 8;
+    public static final int LARGEST = BYTES + MAX_ITEMS * View.BYTES + MAX_RETURNS * 8;
   }
 
   /** ripc_notification. */

@@ -21,9 +21,9 @@ public interface NativeBinding {
   int sendMany(long service, long to, long messages, int count, long sent);
 
   /**
-   * Receives up to {@code capacity} messages and writes each as a record ({@link Layout.Record})
-   * into {@code buffer}, one after the other. {@code size} must be at least {@code capacity *
-   * Layout.Record.LARGEST}. Returns how many, or a status as a negative number.
+   * Receives up to {@code capacity} messages, and no more than there are {@link
+   * Layout.Record#LARGEST} in {@code size}, and writes each as a record ({@link Layout.Record})
+   * into {@code buffer}, one after the other. Returns how many, or a status as a negative number.
    */
   int receiveBatch(long service, int flags, long timeout, long buffer, int size, int capacity);
 

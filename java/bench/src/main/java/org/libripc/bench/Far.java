@@ -13,13 +13,23 @@ import org.libripc.Ripc;
 import org.libripc.RipcException;
 import org.libripc.Service;
 
-/** The other process of a benchmark: `Far DIRECTORY echo|sink`. Ends with its standard input. */
+/**
+ * The other process of a benchmark: `Far DIRECTORY echo|sink|blocks`. Ends with its standard input,
+ * of which each byte is, for `blocks`, one block of echoes; in between it does not spin.
+ */
 final class Far {
   private Far() {}
 
   public static void main(String[] arguments) throws Exception {
     try (Ripc ripc = Pair.open(Path.of(arguments[0]))) {
       Service service = ripc.service().name(Pair.NAME).queueMessages(1024).register();
+      System.out.print("r\n");
+      System.out.flush();
+      Pair.pin(1);
+      if (arguments[1].equals("blocks")) {
+        blocks(service);
+        return;
+      }
       Thread end =
           new Thread(
               () -> {
@@ -32,11 +42,9 @@ final class Far {
                 }
               });
       end.start();
-      System.out.println("ready");
-      Pair.pin(1);
       try (MessageBatch batch = service.batch(64, 1 << 16)) {
         if (arguments[1].equals("echo")) {
-          echo(service, batch);
+          while (true) echo(service, batch, Integer.MAX_VALUE);
         } else {
           sink(service, batch);
         }
@@ -46,9 +54,20 @@ final class Far {
     }
   }
 
-  private static void echo(Service service, MessageBatch batch) throws InterruptedException {
+  private static void blocks(Service service) throws IOException, InterruptedException {
+    try (MessageBatch batch = service.batch(64, 1 << 16)) {
+      while (System.in.read() >= 0) {
+        System.out.print("b");
+        System.out.flush();
+        echo(service, batch, Beside.WARM_UP + Beside.COUNT);
+      }
+    }
+  }
+
+  private static void echo(Service service, MessageBatch batch, int messages)
+      throws InterruptedException {
     Outgoing back = new Outgoing();
-    while (true) {
+    for (int answered = 0; answered < messages; answered += batch.size()) {
       int count = service.receive(batch, 1, TimeUnit.SECONDS);
       for (int index = 0; index < count; ++index) {
         Message received = batch.get(index);

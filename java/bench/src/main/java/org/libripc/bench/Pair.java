@@ -17,8 +17,8 @@ import org.libripc.Service;
 import org.libripc.ServiceId;
 
 /**
- * A service here and one in another JVM ({@link Far}), over shared memory; each side on its own
- * core.
+ * A service here and one in another JVM ({@link Far}), over shared memory. That one is on core 1;
+ * who measures pins itself to core 0.
  */
 final class Pair {
   static final String NAME = "far";
@@ -49,12 +49,19 @@ final class Pair {
                 role)
             .redirectError(ProcessBuilder.Redirect.INHERIT)
             .start();
-    if (process.getInputStream().read() != 'r')
+    if (process.getInputStream().read() != 'r' || process.getInputStream().read() != '\n')
       throw new IOException("the other process does not start");
     ripc = open(directory);
     client = ripc.register();
     far = ServiceId.ofName(NAME);
-    pin(0);
+  }
+
+  /** The other process, with the role `blocks`, answers the messages of one block from now on. */
+  void beginBlock() throws IOException {
+    process.getOutputStream().write('b');
+    process.getOutputStream().flush();
+    if (process.getInputStream().read() != 'b')
+      throw new IOException("the other process has ended");
   }
 
   static Ripc open(Path directory) {

@@ -42,6 +42,7 @@ public class PingPong {
   @Setup
   public void open() throws Exception {
     pair = new Pair("echo");
+    Pair.pin(0);
     payload = Pair.payload(size);
     message = new Outgoing();
     batch = pair.client.batch(16, 1 << 16);

@@ -38,6 +38,7 @@ public class Rate {
   @Setup
   public void open() throws Exception {
     pair = new Pair("sink");
+    Pair.pin(0);
     ByteBuffer payload = Pair.payload(SIZE);
     messages = new Outgoing[BATCH];
     for (int index = 0; index < BATCH; ++index) messages[index] = new Outgoing().add(payload);

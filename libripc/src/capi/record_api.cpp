@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Receiving into memory of the caller, for languages in which calls are dear.
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <span>
+
+#include "base/copy.hpp"
+#include "capi/error.hpp"
+#include "capi/handles.hpp"
+
+using namespace ripc;        // NOLINT: the C functions stand outside of any namespace
+using namespace ripc::capi;  // NOLINT
+
+namespace {
+
+constexpr std::size_t kMostAtOnce = 64;
+constexpr std::size_t kAlignment = 8;
+static_assert(alignof(ripc_record) <= kAlignment && alignof(ripc_item_view) <= kAlignment);
+static_assert(sizeof(ripc_record) % kAlignment == 0 && sizeof(ripc_item_view) % kAlignment == 0);
+
+constexpr std::size_t aligned(std::size_t size) noexcept { return (size + kAlignment - 1) & ~(kAlignment - 1); }
+
+// Copies short items behind a record as long as there is room.
+class ShortItems {
+ public:
+  ShortItems(std::byte* begin, const std::byte* end) noexcept : next_(begin), end_(end) {}
+
+  // False: there is no room.
+  bool take(ripc_item_view& view) noexcept {
+    const auto room = static_cast<std::size_t>(end_ - next_);
+    if (view.size > room || aligned(view.size) > room) return false;
+    copy_small(next_, static_cast<const std::byte*>(view.data), view.size);
+    view.data = next_;
+    next_ += aligned(view.size);
+    return true;
+  }
+
+  std::byte* end_of_taken() const noexcept { return next_; }
+
+ private:
+  std::byte* next_;
+  const std::byte* end_;
+};
+
+// Returns where the next record begins. The message is given back unless the record refers to it.
+std::byte* write_record(core::Message* message, std::byte* to, const std::byte* end) noexcept {
+  auto* record = reinterpret_cast<ripc_record*>(to);
+  auto* views = reinterpret_cast<ripc_item_view*>(record + 1);
+  auto* returns = reinterpret_cast<std::uint64_t*>(views + message->item_count);
+  std::size_t return_count = 0;
+  if (message->attachments) [[unlikely]] {
+    for (const wire::Grant& grant : message->attachments->grants) returns[return_count++] = grant.length;
+  }
+  bool keep = return_count != 0;
+  ShortItems items(reinterpret_cast<std::byte*>(returns + return_count), end);
+  for (std::uint32_t index = 0; index < message->item_count; ++index) {
+    ripc_item_view& view = views[index] = message->items[index];
+    if (view.kind == RIPC_VIEW_SHORT ? !items.take(view) : view.kind == RIPC_VIEW_LENT) keep = true;
+  }
+  *record = {.record_size = static_cast<std::uint32_t>(items.end_of_taken() - to),
+             .tag = message->tag,
+             .source = message->source,
+             .in_reply_to = message->in_reply_to,
+             .message = keep ? reinterpret_cast<ripc_message*>(message) : nullptr,
+             .item_count = message->item_count,
+             .return_count = static_cast<std::uint32_t>(return_count)};
+  if (!keep) core::MessagePool::release(message);
+  return items.end_of_taken();
+}
+
+}  // namespace
+
+extern "C" ripc_status ripc_receive_records(ripc_service* service, uint32_t flags, uint64_t timeout, void* records,
+                                            size_t size, size_t capacity, size_t* count) {
+  if (records == nullptr || count == nullptr || (flags & ~std::uint32_t{RIPC_RECEIVE_LEND}) != 0 ||
+      reinterpret_cast<std::uintptr_t>(records) % kAlignment != 0) [[unlikely]]
+    return report(RIPC_INVALID_ARGUMENT);
+  *count = 0;
+  if (const ripc_status status = check(from(service)); status != RIPC_OK) [[unlikely]]
+    return report(status);
+  // A record's size is a number of 32 bits.
+  size = std::min<std::size_t>(size, std::numeric_limits<std::uint32_t>::max());
+  const std::size_t most = std::min({capacity, size / RIPC_MAX_RECORD, kMostAtOnce});
+  if (most == 0) [[unlikely]]
+    return report(RIPC_INVALID_ARGUMENT);
+  std::array<core::Message*, kMostAtOnce> messages;
+  std::size_t received = 0;
+  const ripc_status status = from(service)->receive(flags, timeout, std::span(messages).first(most), received);
+  if (status != RIPC_OK) return report(status);
+  auto* next = static_cast<std::byte*>(records);
+  const std::byte* const end = next + size;
+  // Each of those that follow must find room for a record without bytes.
+  for (std::size_t index = 0; index < received; ++index)
+    next = write_record(messages[index], next, end - (received - 1 - index) * RIPC_MAX_RECORD);
+  *count = received;
+  return RIPC_OK;
+}
