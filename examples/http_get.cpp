@@ -21,7 +21,7 @@
 namespace {
 
 enum Type : std::uint8_t { kOpen = 1, kAccept, kData, kCredit, kClose, kReset };
-constexpr std::uint8_t kEnd = 1, kFiller = 2;
+constexpr std::uint8_t kEnd = 1, kFiller = 2, kAwaited = 4;
 constexpr std::size_t kHeader = 20, kCost = 256;  // kCost: what a message takes of the window besides its bytes
 constexpr std::uint32_t kWindow = 1 << 20, kConnection = 1;
 constexpr auto kPatience = std::chrono::seconds(20);
@@ -59,9 +59,12 @@ class Connection {
 
   // Copies what there is of the answer, at most `room` bytes, to `to`. Waits for the first.
   std::size_t read(char* to, std::size_t room) {
+    // The server may go on only when it knows that what it has sent was read.
+    if (awaited_ && ready_.find(next_) == ready_.end() && consumed_ != told_) send(kCredit, kFiller, {});
     while (ready_.find(next_) == ready_.end())
       take(need(service_.receive(kPatience, RIPC_RECEIVE_LEND), "the answer does not come"));
     libripc::Message& message = ready_.at(next_);
+    awaited_ = (load<std::uint8_t>(message.item(0).bytes().data() + 2) & kAwaited) != 0;
     const libripc::ItemView item = item_ < message.item_count() ? message.item(item_) : libripc::ItemView();
     if (item_ < message.item_count() && !item.ok()) die("a part of the answer was lost");
     const std::size_t count = std::min(room, item.size() - offset_);
@@ -76,7 +79,7 @@ class Connection {
         ready_.erase(next_++);  // the server has its memory back
       }
     }
-    if (consumed_ - told_ >= kWindow / 2 && ready_.empty()) send(kCredit, kFiller, {});
+    if (consumed_ - told_ >= kWindow / 2 && ready_.empty() && !awaited_) send(kCredit, kFiller, {});
     return count;
   }
 
@@ -132,6 +135,7 @@ class Connection {
   libripc::Message life_;
   std::map<std::uint32_t, libripc::Message> ready_;  // by sequence number: they may come in another order
   bool lossless_ = false;
+  bool awaited_ = false;  // the last message read
   std::uint32_t sequence_ = 0, next_ = 0;
   std::size_t item_ = 1, offset_ = 0;
   std::uint64_t consumed_ = 0, told_ = 0;

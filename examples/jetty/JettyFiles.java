@@ -14,6 +14,8 @@ import org.libripc.jetty.RipcByteBufferPool;
 import org.libripc.jetty.RipcConnector;
 
 public final class JettyFiles {
+  private static final int DEFAULT_PIECES = 32 << 10; // Jetty's own
+
   public static void main(String[] arguments) throws Exception {
     try (Ripc ripc = Ripc.open()) {
       // Everything that takes its buffers from this pool is sent without a copy: the cache of
@@ -27,7 +29,11 @@ public final class JettyFiles {
         server.addConnector(tcp);
       }
       boolean cached = arguments.length <= 3 || !arguments[3].equals("uncached");
-      ResourceHandler files = cached ? new ResourceHandler() : new Uncached();
+      int pieces = arguments.length > 4 ? Integer.parseInt(arguments[4]) : DEFAULT_PIECES;
+      ResourceHandler files =
+          cached
+              ? new ResourceHandler()
+              : new Uncached(new ByteBufferPool.Sized(server.getByteBufferPool(), true, pieces));
       files.setBaseResource(ResourceFactory.of(server).newResource(Path.of(arguments[0])));
       files.setDirAllowed(true);
       server.setHandler(files);
@@ -42,8 +48,12 @@ public final class JettyFiles {
     }
   }
 
-  /** Reads the file for each request. */
+  /** Reads the file for each request, piece by piece. */
   private static final class Uncached extends ResourceHandler {
+    Uncached(ByteBufferPool.Sized pieces) {
+      super(null, pieces);
+    }
+
     @Override
     protected HttpContent.Factory newHttpContentFactory(ByteBufferPool.Sized pool) {
       return new ResourceHttpContentFactory(getBaseResource(), getMimeTypes(), pool);

@@ -9,7 +9,7 @@ import java.nio.ByteOrder;
  * connections".
  *
  * @param type what it is
- * @param flags {@link #END}, {@link #FILLER}
+ * @param flags {@link #END}, {@link #FILLER}, {@link #AWAITED}
  * @param reason of a RESET
  * @param sequence place of a DATA or CLOSE among those of its direction
  * @param consumed of the window of the other direction: what its reader is through with
@@ -54,6 +54,11 @@ record Frame(Type type, int flags, Reason reason, int sequence, long consumed, i
 
   /** The items after the header are no bytes of the stream. */
   static final int FILLER = 2;
+
+  /**
+   * The sender goes on when it knows that this was read: a reader that then waits for more says so.
+   */
+  static final int AWAITED = 4;
 
   private static final byte VERSION = 1;
   private static final Type[] TYPES = Type.values();

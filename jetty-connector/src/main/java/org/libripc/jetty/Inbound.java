@@ -34,6 +34,15 @@ final class Inbound {
     void finished(Message message);
   }
 
+  /**
+   * How far the reader is.
+   *
+   * @param consumed as {@link #consumed}
+   * @param waiting the same of what has come and was not read yet
+   * @param awaited whether the last that was read is of a message whose sender waits for its end
+   */
+  record Progress(long consumed, long waiting, boolean awaited) {}
+
   /** A message, and what it takes of the window. */
   private static final class Part {
     final Frame frame;
@@ -83,6 +92,7 @@ final class Inbound {
   private long received;
   private long receivedEarly;
   private int lent; // of those that are here
+  private boolean awaited; // the last bytes read are of one whose sender waits for it
   private volatile long consumed; // written with the lock held
   // Where the reader is in the first message that is ready.
   private int item = 1;
@@ -187,6 +197,7 @@ final class Inbound {
   synchronized int read(ByteBuffer to) throws IOException {
     int before = to.position();
     while (to.hasRemaining() && !ready.isEmpty()) {
+      awaited = ready.peek().frame.has(Frame.AWAITED);
       if (!readFirst(to)) continue;
       Part read = ready.poll();
       if (read.lent && read.message != null) --lent;
@@ -235,9 +246,9 @@ final class Inbound {
     return consumed;
   }
 
-  /** The same of what has come and was not read yet. */
-  synchronized long waiting() {
-    return received - consumed;
+  /** How far the reader is. */
+  synchronized Progress progress() {
+    return new Progress(consumed, received - consumed, awaited);
   }
 
   /** After what is ready, reads fail. */

@@ -70,6 +70,7 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
   private final AtomicBoolean settling = new AtomicBoolean();
   private final Refusals refusals = new Refusals(this);
   private final ReceivingThreads threads;
+  private final Lookout lookout;
   private RegisteredBuffer filler;
   private ByteBuffer fillerBytes;
   private RipcSelector selector;
@@ -91,6 +92,7 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
     this.scheduler = scheduler;
     this.acceptor = acceptor;
     threads = new ReceivingThreads(this, executor);
+    lookout = new Lookout(scheduler);
   }
 
   @Override
@@ -136,6 +138,10 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
 
   Scheduler scheduler() {
     return scheduler;
+  }
+
+  Lookout lookout() {
+    return lookout;
   }
 
   int window() {

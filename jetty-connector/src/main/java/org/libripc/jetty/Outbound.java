@@ -6,10 +6,7 @@ import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.List;
-import java.util.Queue;
-import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
-import java.util.function.Consumer;
 import org.eclipse.jetty.io.EofException;
 import org.libripc.ItemKind;
 import org.libripc.Message;
@@ -24,24 +21,19 @@ import org.libripc.Ticket;
  *
  * <p>What is small is copied, into the message or into memory of its own, and is the writer's again
  * at once. What is large is sent where it lies: it counts as written when the ticket says that the
- * other side has it, so the writer keeps it unchanged until then.
+ * other side has it, so the writer keeps it unchanged until then. Over shared memory nobody is
+ * woken to be told so: what comes of the other side next tells, or a look now and then ({@link
+ * Lookout}).
  *
  * <p>Any thread; everything is guarded by this. What a writer waits for comes to {@link
  * RipcEndPoint#writable}, without the lock.
  */
 final class Outbound {
-  /** Messages of one connection whose memory may be away at once. */
-  private static final int MOST_FLIGHTS = 4;
-
   /** The most bytes of one message where the receiver needs memory for them. */
   private static final int LARGEST_PULLED = 1 << 20;
 
   // Tickets end when the other side is gone; how long it may take to read is the idle time-out's.
   private static final long TICKET_DAYS = 365;
-
-  // A reader that has not come to the end of a message tells so often how far it is: a writer that
-  // hears nothing for its idle time-out, which is a second when its server stops, gives it up.
-  private static final long TELL_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
 
   /** What the writer waits for. */
   private enum Wait {
@@ -51,34 +43,17 @@ final class Outbound {
     TICKET
   }
 
-  /** Bytes of the writer that were sent, and how far that is. */
-  private static final class Flight {
-    final long bytes;
-    Ticket ticket;
-    boolean landed;
-
-    Flight(long bytes, boolean landed) {
-      this.bytes = bytes;
-      this.landed = landed;
-    }
-  }
-
   private record Control(Frame.Type type, int flags, Frame.Reason reason) {}
 
   private final RipcEndPoint endPoint;
   private final Multiplexer multiplexer;
-  private final boolean offers;
-  private final Deque<Flight> flights = new ArrayDeque<>();
+  private final Credit credit;
+  private final Returns returns;
+  private final Flights flights = new Flights();
+  private final Habit habit = new Habit();
   private final Deque<Control> controls = new ArrayDeque<>();
-  private Offer offer; // the return buffer of this side
-  private Message request; // has one of the other side
   private int nextSequence;
-  private long sent;
-  private long acknowledged;
-  private int window;
-  private long told; // what the other side knows to be consumed
-  private long toldAt = System.nanoTime();
-  private long telling; // and will by the message that is being sent
+  private long telling; // what was consumed, by the message that is being sent
   private int shortLimit;
   private boolean reliable; // short messages are
   private Wait wait = Wait.NOTHING;
@@ -87,9 +62,7 @@ final class Outbound {
   private boolean ended;
   private boolean closed;
   private IOException failure;
-  // What is to be done without the lock, soon: a ticket that has failed calls back at once, and
-  // the reader's lock comes before this one.
-  private final Queue<Runnable> unlocked = new ConcurrentLinkedQueue<>();
+  private final Afterwards afterwards = new Afterwards();
 
   /**
    * @param offers whether a return buffer is offered to the other side, if the options ask for it
@@ -97,7 +70,8 @@ final class Outbound {
   Outbound(RipcEndPoint endPoint, Multiplexer multiplexer, boolean offers) {
     this.endPoint = endPoint;
     this.multiplexer = multiplexer;
-    this.offers = offers && multiplexer.returnBytes() != 0;
+    credit = new Credit(multiplexer.window());
+    returns = new Returns(multiplexer, offers);
   }
 
   /**
@@ -124,22 +98,23 @@ final class Outbound {
    */
   boolean flush(ByteBuffer[] buffers) throws IOException {
     try {
-      return send(buffers);
+      boolean complete = send(buffers);
+      if (!complete && isLookedFor()) multiplexer.lookout().add(this);
+      return complete;
     } catch (RipcException problem) {
       IOException broken = new IOException(problem);
       endPoint.fail(broken);
       throw new EofException(broken);
     } finally {
-      watchAll();
+      afterwards.run();
     }
   }
 
   private synchronized boolean send(ByteBuffer[] buffers) throws IOException {
     if (failure != null) throw new EofException(failure);
     if (ended) throw new EofException("the output was shut down");
-    land(buffers);
-    long ahead = 0;
-    for (Flight flight : flights) ahead += flight.bytes;
+    flights.land(buffers);
+    long ahead = flights.bytes();
     wait = Wait.TICKET;
     for (long left = Parts.remaining(buffers) - ahead; left > 0; ) {
       long bytes = sendData(buffers, ahead, left);
@@ -147,125 +122,114 @@ final class Outbound {
       ahead += bytes;
       left -= bytes;
     }
-    land(buffers);
+    flights.land(buffers);
     return Parts.remaining(buffers) == 0;
-  }
-
-  private void land(ByteBuffer[] buffers) {
-    while (!flights.isEmpty() && flights.peek().landed) {
-      long left = flights.poll().bytes;
-      for (ByteBuffer buffer : buffers) {
-        int part = (int) Math.min(left, buffer.remaining());
-        buffer.position(buffer.position() + part);
-        left -= part;
-      }
-    }
   }
 
   /** How many bytes, of the `left` ones that begin at `from`, have gone in one message; 0: none. */
   private long sendData(ByteBuffer[] buffers, long from, long left) {
-    if (sent - acknowledged >= window) {
+    if (!credit.allows()) {
       wait = Wait.CREDIT;
       return 0;
     }
-    if (flights.size() >= MOST_FLIGHTS) return 0;
-    if (!sendControls()) return 0;
+    if (flights.isFull() || !sendControls()) return 0;
     Parts parts = parts(buffers, from, reliable ? left : Math.min(left, LARGEST_PULLED));
-    Outgoing message = header(Frame.Type.DATA, 0, Frame.Reason.NONE, 0);
-    Flight flight;
+    Way way = wayOf(parts);
+    if (way == Way.COPY && parts.bytes() > LARGEST_PULLED)
+      parts = parts(buffers, from, LARGEST_PULLED);
+    boolean looked = way == Way.STAY && reliable;
+    Outgoing message = header(Frame.Type.DATA, looked ? Frame.AWAITED : 0, Frame.Reason.NONE, 0);
     RegisteredBuffer copy = null;
-    Message into = null;
+    Ticket ticket;
     try {
-      boolean offering = offers && offer().attachTo(message);
-      if (reliable && parts.bytes() + Frame.BYTES <= shortLimit) {
-        flight = new Flight(parts.bytes(), true);
-        parts.addTo(message, ItemKind.SHORT);
-      } else if (request != null && parts.cutToReturn(request.returnSize(0))) {
-        flight = new Flight(parts.bytes(), false);
-        parts.addTo(message, ItemKind.RETURN);
-        into = request;
-      } else if (parts.bytes() <= multiplexer.copyLimit() || !parts.canStay(shortLimit)) {
-        if (parts.bytes() > LARGEST_PULLED) parts = parts(buffers, from, LARGEST_PULLED);
-        flight = new Flight(parts.bytes(), true);
+      boolean offering = returns.attachTo(message);
+      if (way == Way.COPY) {
         copy = multiplexer.lease((int) parts.bytes());
         multiplexer.copied(parts.bytes());
-        message.add(parts.copyTo(copy.buffer()), ItemKind.LONG);
-        // Nobody waits for it: if it is lost, the other side or the end of that one tells.
-        if (reliable) message.quiet();
+        message.add(parts.copyTo(copy.buffer()), way.kind);
       } else {
-        flight = new Flight(parts.bytes(), false);
-        parts.addTo(message, ItemKind.LONG);
+        parts.addTo(message, way.kind);
       }
-      flight.ticket = send(message, into);
-      if (offering && flight.ticket != null) offer.sent(message.requestId());
+      // Of a copy that is lost the other side tells, or its end.
+      if (reliable && way.kind == ItemKind.LONG) message.quiet();
+      ticket = send(message, way == Way.RETURN ? returns.request() : null);
+      if (offering && ticket != null) returns.sent(message.requestId());
     } finally {
       message.clear();
       if (copy != null) copy.release();
     }
-    if (flight.ticket == null) return 0;
-    if (into != null) dropRequest();
+    if (ticket == null) return 0;
+    if (way == Way.RETURN) returns.dropRequest();
     ++nextSequence;
-    sent += flight.bytes + Frame.COST;
-    flights.add(flight);
-    if (copy != null && reliable) {
-      multiplexer.settleLater();
-    } else {
-      watch(flight);
-    }
-    return flight.bytes;
+    credit.sent(parts.bytes());
+    habit.spoke();
+    sent(way, parts.bytes(), ticket);
+    return parts.bytes();
   }
 
   private Parts parts(ByteBuffer[] buffers, long from, long size) {
     return new Parts(buffers, from, size, reliable);
   }
 
-  private Offer offer() {
-    if (offer == null) offer = new Offer(multiplexer.lease(multiplexer.returnBytes()));
-    return offer;
+  private Way wayOf(Parts parts) {
+    return Way.of(
+        parts, reliable ? shortLimit : 0, shortLimit, multiplexer.copyLimit(), returns.request());
   }
 
-  private void dropRequest() {
-    if (request != null) request.close();
-    request = null;
-  }
-
-  private void watch(Flight flight) {
-    Ticket ticket = flight.ticket;
-    if (ticket.isDone() && !ticket.isCompletedExceptionally()) {
-      flight.landed = true;
-      return;
+  private void sent(Way way, long bytes, Ticket ticket) {
+    boolean quiet = reliable && way.kind == ItemKind.LONG;
+    Flights.Flight flight = flights.add(bytes, credit.end(), way.isCopy, quiet, ticket);
+    if (quiet) {
+      multiplexer.settleLater();
+    } else if (!Flights.isTaken(ticket)) {
+      watch(ticket, flight);
     }
+  }
+
+  private void watch(Ticket ticket, Flights.Flight flight) {
     multiplexer.track(ticket);
-    whenComplete(ticket, problem -> landed(flight, problem));
-  }
-
-  private void whenComplete(Ticket ticket, Consumer<Throwable> action) {
-    unlocked.add(() -> ticket.whenComplete((nothing, problem) -> action.accept(problem)));
-  }
-
-  private void watchAll() {
-    for (Runnable next = unlocked.poll(); next != null; next = unlocked.poll()) next.run();
+    afterwards.whenComplete(ticket, problem -> landed(flight, problem));
   }
 
   // From the ticket, in the responder thread.
-  private void landed(Flight flight, Throwable problem) {
-    boolean broken;
-    synchronized (this) {
-      flight.landed = problem == null;
-      broken = problem != null && !closed;
-      if (!broken) wakeWriter();
+  private void landed(Flights.Flight flight, Throwable problem) {
+    if (problem != null) {
+      lost(problem);
+      return;
     }
-    if (broken) endPoint.fail(new IOException("A part of the stream was not taken", problem));
+    synchronized (this) {
+      flight.land();
+      wakeWriter();
+    }
   }
 
-  /** Asks the tickets, which on shared memory may know more than their callbacks have told. */
-  void look() {
-    for (Ticket each : underWay()) if (!each.poll()) return;
+  private void lost(Throwable problem) {
+    synchronized (this) {
+      if (closed) return;
+    }
+    endPoint.fail(new IOException("A part of the stream was not taken", problem));
   }
 
-  private synchronized List<Ticket> underWay() {
-    if (flights.isEmpty()) return List.of();
-    return flights.stream().filter(flight -> !flight.landed).map(flight -> flight.ticket).toList();
+  /**
+   * Finds out what was taken of that of which nobody tells.
+   *
+   * @return whether there is more of it
+   */
+  boolean look() {
+    Throwable problem;
+    boolean more;
+    synchronized (this) {
+      problem = flights.look();
+      credit.acknowledge(flights.taken());
+      more = problem == null && flights.areLookedFor();
+      wakeWriter();
+    }
+    if (problem != null) lost(problem);
+    return more;
+  }
+
+  private synchronized boolean isLookedFor() {
+    return flights.areLookedFor();
   }
 
   // ---- Control messages ----
@@ -282,7 +246,7 @@ final class Outbound {
         broken = new IOException(problem);
       }
     }
-    watchAll();
+    afterwards.run();
     if (broken != null) endPoint.fail(broken);
   }
 
@@ -296,33 +260,39 @@ final class Outbound {
   }
 
   /** Tells what was consumed if the other side may be waiting for that, or for a sign of life. */
-  void credit(long consumed, long waiting) {
+  void credit(Inbound.Progress reader) {
     synchronized (this) {
-      long untold = consumed - told;
-      boolean mayWait = untold >= multiplexer.window() / 2 && waiting < multiplexer.window();
-      boolean slow = untold > 0 && waiting > 0 && System.nanoTime() - toldAt >= TELL_NANOS;
-      if (closed || !mayWait && !slow) return;
-      for (Control each : controls) if (each.type == Frame.Type.CREDIT) return;
+      if (closed || !credit.isOwed(reader) || isCrediting()) return;
     }
     control(Frame.Type.CREDIT, 0, Frame.Reason.NONE);
   }
 
+  /** The reader waits for more: tells what was consumed if the other side goes on only then. */
+  void starving(Inbound.Progress reader) {
+    synchronized (this) {
+      if (closed || !reader.awaited() || !habit.mayGoOn()) return;
+      if (credit.isTold(reader.consumed()) || isCrediting()) return;
+    }
+    control(Frame.Type.CREDIT, 0, Frame.Reason.NONE);
+  }
+
+  private boolean isCrediting() {
+    return controls.stream().anyMatch(each -> each.type == Frame.Type.CREDIT);
+  }
+
   private boolean sendControls() {
     for (Control next = controls.peek(); next != null; next = controls.peek()) {
-      int credit = next.type == Frame.Type.OPEN || next.type == Frame.Type.ACCEPT ? 1 : 0;
+      boolean opening = next.type == Frame.Type.OPEN || next.type == Frame.Type.ACCEPT;
       Outgoing message =
           header(
-              next.type,
-              next.flags | Frame.FILLER,
-              next.reason,
-              credit == 0 ? 0 : multiplexer.window());
+              next.type, next.flags | Frame.FILLER, next.reason, opening ? credit.ownWindow() : 0);
       try {
-        if (credit != 0 || !reliable) message.add(multiplexer.filler(), ItemKind.LONG);
+        if (opening || !reliable) message.add(multiplexer.filler(), ItemKind.LONG);
         Ticket ticket = send(message, null);
         if (ticket == null) return false;
         if (next.type == Frame.Type.DATA || next.type == Frame.Type.CLOSE) ++nextSequence;
-        if (credit != 0 || next.type == Frame.Type.CREDIT) watchLife(ticket, credit != 0);
-        if (credit == 0) multiplexer.track(ticket);
+        if (opening || next.type == Frame.Type.CREDIT) watchLife(ticket, opening);
+        if (!opening) multiplexer.track(ticket);
         controls.poll();
       } finally {
         message.clear();
@@ -335,7 +305,7 @@ final class Outbound {
   // given back, which an end without a word does too.
   private void watchLife(Ticket ticket, boolean held) {
     if (!held && ticket.isDone() && !ticket.isCompletedExceptionally()) return;
-    whenComplete(
+    afterwards.whenComplete(
         ticket,
         problem -> {
           boolean open;
@@ -365,8 +335,7 @@ final class Outbound {
       wait = Wait.ROOM;
       roomRequested = true;
     } else {
-      told = Math.max(told, telling);
-      toldAt = System.nanoTime();
+      credit.told(telling);
     }
     return ticket;
   }
@@ -375,40 +344,40 @@ final class Outbound {
 
   /** A message with a return buffer, whose bytes were read. Takes it over. */
   synchronized void offered(Message message) {
-    dropRequest();
-    request = message;
-    if (closed) dropRequest();
+    returns.offered(message);
+    if (closed) returns.dropRequest();
   }
 
   /** An answer to the message with the return buffer of this side has come. */
   synchronized void answered(long requestId) {
-    if (offer != null) offer.answered(requestId);
+    returns.answered(requestId);
   }
 
   /** And was read. */
   synchronized void answerRead() {
-    if (offer != null) offer.read();
+    returns.answerRead();
   }
 
   // ---- Events ----
 
-  /**
-   * The other side takes up to so many bytes ahead of what it has read. Those are copies that are
-   * kept here until then, so there are never more than the window of this side.
-   */
+  /** A message of the stream has come. */
+  synchronized void heard(boolean awaited) {
+    habit.heard(awaited);
+  }
+
+  /** How far the other side lets the writer go: {@link Credit#open}. */
   synchronized void window(int bytes) {
-    window = Math.min(bytes, multiplexer.window());
+    credit.open(bytes);
   }
 
   /** Whether this is more than the other side has told before. */
   synchronized boolean isNews(long bytes) {
-    return bytes > acknowledged;
+    return credit.isNews(bytes);
   }
 
   /** The other side has read so much; false if it cannot have. */
   synchronized boolean acknowledge(long bytes) {
-    if (bytes > sent) return false;
-    acknowledged = Math.max(acknowledged, bytes);
+    if (!credit.acknowledge(bytes)) return false;
     wakeWriter();
     return true;
   }
@@ -428,7 +397,7 @@ final class Outbound {
         cause = problem;
       }
     }
-    watchAll();
+    afterwards.run();
     if (broken) endPoint.fail(new IOException(cause));
   }
 
@@ -446,10 +415,10 @@ final class Outbound {
 
   private boolean canProgress() {
     if (failure != null || closed) return true;
-    if (!flights.isEmpty() && flights.peek().landed) return true;
+    if (flights.hasLanded()) return true;
     return switch (wait) {
       case NOTHING -> true;
-      case CREDIT -> sent - acknowledged < window;
+      case CREDIT -> credit.allows();
       case ROOM -> !roomRequested;
       case TICKET -> false;
     };
@@ -468,7 +437,7 @@ final class Outbound {
    * @param complete whether the other side knows already, because both streams have ended
    */
   void close(boolean complete) {
-    Deque<Flight> withdrawn;
+    List<Ticket> withdrawn;
     Offer given;
     boolean gone;
     boolean wasEnded;
@@ -478,19 +447,13 @@ final class Outbound {
       gone = failure != null;
       wasEnded = ended;
       ended = true;
-      withdrawn = new ArrayDeque<>(flights);
-      flights.clear();
-      dropRequest();
-      given = offer;
+      flights.look();
+      withdrawn = flights.takeUnfinished();
+      given = returns.end();
     }
     if (given != null) given.close(multiplexer.service());
-    boolean torn = false;
-    for (Flight flight : withdrawn) {
-      if (flight.landed || flight.ticket.isDone()) continue;
-      torn = true;
-      flight.ticket.cancel(false);
-    }
-    if (torn) {
+    for (Ticket each : withdrawn) each.cancel(false);
+    if (!withdrawn.isEmpty()) {
       control(Frame.Type.RESET, 0, Frame.Reason.ABORTED);
     } else if (!gone && !(complete && wasEnded)) {
       control(Frame.Type.CLOSE, Frame.END, Frame.Reason.NONE);
@@ -500,12 +463,9 @@ final class Outbound {
   @Override
   public synchronized String toString() {
     return String.format(
-        "sent=%d/%d+%d,told=%d,flights=%d,controls=%d,wait=%s%s%s",
-        sent,
-        acknowledged,
-        window,
-        told,
-        flights.size(),
+        "%s,flights=%s,controls=%d,wait=%s%s%s",
+        credit,
+        flights,
         controls.size(),
         writerWaits ? wait : "-",
         ended ? ",ended" : "",

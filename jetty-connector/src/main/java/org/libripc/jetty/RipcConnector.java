@@ -7,6 +7,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.concurrent.Executor;
 import java.util.function.Predicate;
 import org.eclipse.jetty.io.ByteBufferPool;
 import org.eclipse.jetty.io.Connection;
@@ -47,6 +48,7 @@ public final class RipcConnector extends AbstractConnector {
   private Predicate<ServiceId> access = client -> true;
   private int maxConnections = DEFAULT_MAX_CONNECTIONS;
   private StreamOptions options = StreamOptions.DEFAULT;
+  private final CompletionExecutor completionExecutor;
   private volatile Multiplexer multiplexer;
   // Those of clients to which the way is being looked for. Guarded by itself.
   private final Map<ServiceId, List<Opening>> openings = new HashMap<>();
@@ -64,6 +66,7 @@ public final class RipcConnector extends AbstractConnector {
   public RipcConnector(Server server, Ripc ripc, ConnectionFactory... factories) {
     super(server, null, null, pool(server, ripc), 0, orHttp(factories));
     this.ripc = ripc;
+    completionExecutor = new CompletionExecutor(super.getExecutor());
   }
 
   /** With the name of its service. */
@@ -137,6 +140,12 @@ public final class RipcConnector extends AbstractConnector {
     return started == null ? 0 : started.copiedBytes();
   }
 
+  /** The threads of the server; a connection's next task may be run by the one that asks for it. */
+  @Override
+  public Executor getExecutor() {
+    return completionExecutor;
+  }
+
   /** The context. */
   @Override
   public Ripc getTransport() {
@@ -159,7 +168,8 @@ public final class RipcConnector extends AbstractConnector {
     if (takeover) builder.takeover();
     Service service = builder.register();
     try {
-      multiplexer = new Multiplexer(service, options, getExecutor(), getScheduler(), this::open);
+      multiplexer =
+          new Multiplexer(service, options, super.getExecutor(), getScheduler(), this::open);
       addBean(multiplexer, true);
       super.doStart();
     } catch (Throwable problem) {

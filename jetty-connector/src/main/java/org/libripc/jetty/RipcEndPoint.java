@@ -3,6 +3,8 @@ package org.libripc.jetty;
 
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.eclipse.jetty.io.AbstractEndPoint;
 import org.eclipse.jetty.io.Connection;
@@ -120,9 +122,11 @@ public final class RipcEndPoint extends AbstractEndPoint {
     }
     if (count > 0) {
       notIdle();
-      out.credit(in.consumed(), in.waiting());
+      out.credit(in.progress());
     } else if (count < 0) {
       shutdownInput();
+    } else {
+      out.starving(in.progress());
     }
     return count;
   }
@@ -267,6 +271,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
    */
   Runnable received(Message message, Frame frame) {
     Runnable task;
+    List<Runnable> following = new ArrayList<>(0);
     receiving = Thread.currentThread();
     try {
       task = take(message, frame);
@@ -275,7 +280,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
       if (mayWrite && completeWrite.getInvocationType() == Invocable.InvocationType.NON_BLOCKING) {
         mayWrite = false;
         try {
-          completeWrite.run();
+          CompletionExecutor.complete(completeWrite, following);
         } catch (RuntimeException problem) {
           fail(new IOException(problem));
         }
@@ -285,11 +290,16 @@ public final class RipcEndPoint extends AbstractEndPoint {
     }
     if (mayFill && task == null) task = fillable;
     mayFill = false;
-    if (!mayWrite) return task;
+    for (Runnable each : following) task = alsoRun(task, each);
+    if (mayWrite) task = alsoRun(task, completeWrite);
     mayWrite = false;
-    if (task == null) return completeWrite;
-    // Either may wait for the other.
-    multiplexer.execute(completeWrite);
+    return task;
+  }
+
+  // Either may wait for the other.
+  private Runnable alsoRun(Runnable task, Runnable another) {
+    if (task == null) return another;
+    multiplexer.execute(another);
     return task;
   }
 
@@ -317,6 +327,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
       }
       case DATA, CLOSE -> {
         if (message.inReplyTo() != 0) answered(message);
+        out.heard(frame.has(Frame.AWAITED));
         sane &= in.accept(message, frame, multiplexer.window());
         if (sane && frame.type() == Frame.Type.CLOSE) {
           out.fail(new EofException("the other side has closed the connection"));

@@ -27,6 +27,7 @@ import org.eclipse.jetty.server.ServerConnector;
 import org.eclipse.jetty.util.Promise;
 import org.eclipse.jetty.util.component.LifeCycle;
 import org.eclipse.jetty.util.thread.QueuedThreadPool;
+import org.eclipse.jetty.util.thread.Scheduler;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -69,6 +70,11 @@ abstract class HttpPairTest {
     return new QueuedThreadPool();
   }
 
+  /** For time-outs; null: one of Jetty's. */
+  Scheduler serverScheduler() {
+    return null;
+  }
+
   /** Of contexts. */
   RipcBuilder options() {
     return Ripc.builder();
@@ -103,7 +109,7 @@ abstract class HttpPairTest {
       connector = tcp;
     } else {
       serverContext = context();
-      server = new Server(threads, null, new RipcByteBufferPool(serverContext));
+      server = new Server(threads, serverScheduler(), new RipcByteBufferPool(serverContext));
       connector = new RipcConnector(server, serverContext, SERVICE, factories);
     }
     connector.setIdleTimeout(LIMIT * 1000);

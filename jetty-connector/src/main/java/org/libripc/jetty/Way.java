@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.jetty;
+
+import org.libripc.ItemKind;
+import org.libripc.Message;
+
+/** How bytes of a writer go to the other side. */
+enum Way {
+  /** In the message: copied twice, and the writer's again. */
+  SHORT(ItemKind.SHORT, true),
+  /** Into the other side's return buffer. */
+  RETURN(ItemKind.RETURN, false),
+  /** From memory of their own, into which they are copied: the writer's again. */
+  COPY(ItemKind.LONG, true),
+  /** From where they lie: the writer's again when they were taken. */
+  STAY(ItemKind.LONG, false);
+
+  final ItemKind kind; // of what is large
+
+  /** Whether they are the writer's again as soon as they were sent. */
+  final boolean isCopy;
+
+  Way(ItemKind kind, boolean isCopy) {
+    this.kind = kind;
+    this.isCopy = isCopy;
+  }
+
+  /**
+   * That of some bytes, which are cut for the return buffer if they go there.
+   *
+   * @param shortLimit of a message on this path; 0 if short ones may get lost
+   * @param smallLimit of the small parts of a message with large ones, likewise
+   * @param copyLimit up to which they are copied
+   * @param request the message that has brought a return buffer; null: none has
+   */
+  static Way of(Parts parts, int shortLimit, int smallLimit, int copyLimit, Message request) {
+    if (parts.bytes() + Frame.BYTES <= shortLimit) return SHORT;
+    if (request != null && parts.cutToReturn(request.returnSize(0))) return RETURN;
+    return parts.bytes() <= copyLimit || !parts.canStay(smallLimit) ? COPY : STAY;
+  }
+}

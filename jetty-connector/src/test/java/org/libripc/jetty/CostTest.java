@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.jetty;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.libripc.jetty.Handlers.handler;
+
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.eclipse.jetty.client.ContentResponse;
+import org.eclipse.jetty.io.RetainableByteBuffer;
+import org.eclipse.jetty.server.Handler;
+import org.eclipse.jetty.server.Request;
+import org.eclipse.jetty.server.Response;
+import org.eclipse.jetty.util.BufferUtil;
+import org.eclipse.jetty.util.Callback;
+import org.eclipse.jetty.util.Promise;
+import org.eclipse.jetty.util.component.AbstractLifeCycle;
+import org.eclipse.jetty.util.thread.QueuedThreadPool;
+import org.eclipse.jetty.util.thread.Scheduler;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedClass;
+import org.junit.jupiter.params.provider.ValueSource;
+import org.libripc.ItemKind;
+import org.libripc.Outgoing;
+import org.libripc.Service;
+import org.libripc.ServiceId;
+import org.libripc.ServiceStatistics;
+
+/** What an answer takes: messages, threads that are woken, and who is told of its end. */
+@ParameterizedClass(name = "{0}")
+@ValueSource(strings = {"shm"})
+class CostTest extends HttpPairTest {
+  private static final int ROUNDS = 50;
+  private static final int LARGE = 900_000; // is sent where it lies
+  private static final int MIDDLE = 100_000; // is copied
+
+  /** Nothing happens because time has passed. */
+  private static final class Stopped extends AbstractLifeCycle implements Scheduler {
+    @Override
+    public Task schedule(Runnable task, long delay, TimeUnit units) {
+      return () -> true;
+    }
+  }
+
+  /** Counts what is handed to another thread. */
+  private static final class Counting extends QueuedThreadPool {
+    private final AtomicInteger tasks = new AtomicInteger();
+
+    @Override
+    public void execute(Runnable task) {
+      tasks.incrementAndGet();
+      super.execute(task);
+    }
+  }
+
+  private final Counting threads = new Counting();
+  private Scheduler scheduler = new Stopped();
+
+  @Override
+  QueuedThreadPool serverThreads() {
+    return threads;
+  }
+
+  @Override
+  Scheduler serverScheduler() {
+    return scheduler;
+  }
+
+  /** Answers with so many writes of one size, from the pool. */
+  private static Handler writes(int count, int size) {
+    return handler(
+        (request, response, callback) -> {
+          RetainableByteBuffer buffer =
+              request.getComponents().getByteBufferPool().acquire(size, true);
+          BufferUtil.append(buffer.getByteBuffer(), ByteBuffer.wrap(pattern(size, 1)));
+          Callback whole = Callback.from(buffer::release, callback);
+          write(request, response, buffer.getByteBuffer(), count, whole);
+        });
+  }
+
+  private static void write(
+      Request request, Response response, ByteBuffer bytes, int left, Callback callback) {
+    Callback next =
+        left == 1
+            ? callback
+            : Callback.from(
+                () -> write(request, response, bytes, left - 1, callback), callback::failed);
+    response.write(left == 1, bytes.slice(), next);
+  }
+
+  private void fetch(int size) throws Exception {
+    ContentResponse response = new HttpTest().send(request("/"));
+    assertEquals(200, response.getStatus());
+    assertArrayEquals(pattern(size, 1), response.getContent());
+  }
+
+  private ServiceStatistics statistics() throws InterruptedException {
+    return ((Service) serverEndPoint().getTransport()).statistics();
+  }
+
+  @Test
+  void aLargeAnswerTakesOneMessageEachWayAndNoOtherThread() throws Exception {
+    start(writes(1, LARGE));
+    for (int count = 0; count < 2 * Habit.ENOUGH; ++count) fetch(LARGE);
+    ServiceStatistics before = statistics();
+    int tasks = threads.tasks.get();
+    for (int count = 0; count < ROUNDS; ++count) fetch(LARGE);
+    ServiceStatistics after = statistics();
+    // The last one may have been read before it was counted.
+    long sent = after.messagesSent() - before.messagesSent();
+    assertTrue(Math.abs(sent - ROUNDS) <= 1, sent + " messages");
+    // A slow reader tells four times a second how far it is.
+    long received = after.messagesReceived() - before.messagesReceived();
+    assertTrue(received < ROUNDS + ROUNDS / 2, received + " messages");
+    // One to receive may have to be started where two have been busy at once.
+    int more = threads.tasks.get() - tasks;
+    assertTrue(more < ROUNDS / 2, more + " tasks");
+    assertEquals(0, ((RipcConnector) connector).getCopiedBytes());
+  }
+
+  @Test
+  void aReaderThatWaitsForMoreTellsTheWriter() throws Exception {
+    int count = 5;
+    start(writes(count, LARGE));
+    ContentResponse response = new HttpTest().send(request("/"));
+    assertEquals(200, response.getStatus());
+    assertEquals(count * LARGE, response.getContent().length);
+  }
+
+  @Test
+  void aWriterThatGoesOnAgainstItsHabitIsFound() throws Exception {
+    scheduler = null;
+    int beyondTheWindow = StreamOptions.DEFAULT.window() + LARGE;
+    AtomicInteger writes = new AtomicInteger(1);
+    start(
+        handler(
+            (request, response, callback) ->
+                writes(writes.get(), beyondTheWindow).handle(request, response, callback)));
+    for (int count = 0; count < 2 * Habit.ENOUGH; ++count) fetch(beyondTheWindow);
+    writes.set(3);
+    assertEquals(3 * beyondTheWindow, new HttpTest().send(request("/")).getContent().length);
+  }
+
+  @Test
+  void theEndOfAWriteIsFoundThoughTheReaderSaysNothingMore() throws Exception {
+    scheduler = null;
+    CountDownLatch written = new CountDownLatch(1);
+    start(
+        handler(
+            (request, response, callback) -> {
+              RetainableByteBuffer buffer =
+                  request.getComponents().getByteBufferPool().acquire(LARGE, true);
+              BufferUtil.append(buffer.getByteBuffer(), ByteBuffer.wrap(pattern(LARGE, 1)));
+              Callback whole = Callback.from(buffer::release, callback);
+              response.write(
+                  true, buffer.getByteBuffer(), Callback.from(written::countDown, whole));
+            }));
+    try (RawConnection connection = raw()) {
+      connection.write("GET / HTTP/1.1\r\nHost: any\r\n\r\n");
+      byte[] some = new byte[1 << 16];
+      int count = connection.read(some);
+      int head = new String(some, 0, count, StandardCharsets.ISO_8859_1).indexOf("\r\n\r\n") + 4;
+      // Up to the last byte, and not once more.
+      for (int left = head + LARGE - count; left > 0; ) left -= connection.read(some);
+      assertTrue(written.await(LIMIT, TimeUnit.SECONDS));
+    }
+  }
+
+  @Test
+  void nobodyIsToldThatACopyWasRead() throws Exception {
+    start(writes(1, MIDDLE));
+    try (RawConnection connection = raw()) {
+      connection.write("GET / HTTP/1.1\r\nHost: any\r\n\r\n");
+      Service service = (Service) serverEndPoint().getTransport();
+      // Only of quiet messages the service knows which are under way.
+      assertTrue(eventually(() -> service.settle() == 1));
+      assertTrue(connection.readUntil("\r\n\r\n").startsWith("HTTP/1.1 200"));
+    }
+  }
+
+  /** How many messages of the short limit find room at a service that does not receive. */
+  private static int fill(Service from, ServiceId to) {
+    ByteBuffer bytes = ByteBuffer.allocateDirect(StreamOptions.DEFAULT.shortLimit());
+    int count = 0;
+    while (from.trySend(to, new Outgoing().add(bytes.clear(), ItemKind.SHORT)) != null) ++count;
+    return count;
+  }
+
+  @Test
+  void theQueueOfAClientTakesTheAnswersOfManyConnections() throws Exception {
+    clientContext = context();
+    ripcClient = new RipcClient(clientContext);
+    ripcClient.setExecutor(task -> {}); // so nobody receives
+    ripcClient.start();
+    serverContext = context();
+    try (Service other = serverContext.service().register()) {
+      int count = fill(other, ripcClient.getServiceId());
+      assertTrue(count >= 60, count + " messages");
+    }
+  }
+
+  @Test
+  void theQueueOfAServerTakesTheRequestsOfManyConnections() throws Exception {
+    CountDownLatch asked = new CountDownLatch(1);
+    CountDownLatch release = new CountDownLatch(1);
+    startServer(
+        Handlers.ok(),
+        started ->
+            ((RipcConnector) started)
+                .setAccess(
+                    id -> {
+                      asked.countDown();
+                      try {
+                        return release.await(LIMIT, TimeUnit.SECONDS);
+                      } catch (InterruptedException stopped) {
+                        return false;
+                      }
+                    }));
+    clientContext = context();
+    ripcClient = new RipcClient(clientContext);
+    ripcClient.start();
+    ripcClient.connect(
+        ServiceId.ofName(SERVICE),
+        0,
+        new Promise<>() {
+          @Override
+          public void failed(Throwable problem) {}
+        });
+    try (Service other = clientContext.service().register()) {
+      assertTrue(asked.await(LIMIT, TimeUnit.SECONDS));
+      int count = fill(other, ServiceId.ofName(SERVICE));
+      assertTrue(count >= 60, count + " messages");
+    } finally {
+      release.countDown();
+    }
+  }
+}
