@@ -171,7 +171,9 @@ class FakeTransport final : public spi::Transport {
 
 class FakeResolver final : public spi::Resolver {
  public:
-  Status publication;  // what a service that wants to be published is told
+  Status publication;                      // what a service that wants to be published is told
+  std::size_t taken = 0;                   // so many of those who want to be published meet a living holder first
+  std::vector<ripc_service_id> published;  // who wanted to be
 
   std::string_view name() const noexcept override { return "fake"; }
   Result<spi::ServiceRecord> resolve(ripc_service_id id, Deadline) override {
@@ -184,6 +186,8 @@ class FakeResolver final : public spi::Resolver {
   }
   Status publish(spi::ServiceRecord& record, bool, std::vector<spi::ServiceRecord>*) override {
     record.incarnation = 1;
+    published.push_back(record.id);
+    if (published.size() <= taken) return RIPC_ID_IN_USE;
     return publication;
   }
   Status update(const spi::ServiceRecord&) override { return {}; }
