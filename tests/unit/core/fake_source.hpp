@@ -43,6 +43,13 @@ class FakeSource final : public spi::Source {
     encoder.add_reply(request);
     send(encoder);
   }
+  // A reply that says of the request's return buffer 0 that it was written.
+  void send_returned(std::uint32_t tag, std::uint64_t request) {
+    wire::Encoder encoder(wire::PacketKind::message, tag, kService);
+    encoder.add(wire::Returned{0, kLength});
+    encoder.add_reply(request);
+    send(encoder);
+  }
   void send_short(std::uint32_t tag) {
     const std::byte payload{1};
     wire::Encoder encoder(wire::PacketKind::message, tag, kService);
