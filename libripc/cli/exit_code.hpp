@@ -34,6 +34,9 @@ inline ExitCode exit_code_for(ripc_status status) noexcept {
 inline constexpr const char* kExitCodeHelp =
     "Exit codes: 0 done, 1 failure, 2 wrong usage, 3 no such service, 4 timed out, 5 the service refused the file,\n"
     "6 data did not match.\n"
-    "Environment: RIPC_TRANSPORTS, RIPC_RUNTIME_DIR, RIPC_RESOLVER_FILE, RIPC_PEERS, RIPC_SPIN_US.";
+    "Environment: RIPC_TRANSPORTS, RIPC_RUNTIME_DIR, RIPC_RESOLVER_FILE, RIPC_PEERS, RIPC_SPIN_US, RIPC_MULTICAST,\n"
+    "RIPC_CLUSTER_KEY_FILE, RIPC_GROUP_REFRESH_MS, RIPC_PEER_TIMEOUT_MS; RIPC_SOCKET_PORTS, RIPC_SOCKET_ADDRESS,\n"
+    "RIPC_SOCKET_INTERFACE, RIPC_SOCKET_RECEIVE_BUFFER, RIPC_SOCKET_BULK_CONNECTIONS; RIPC_VERBS_CONNECTIONS,\n"
+    "RIPC_VERBS_CACHE_BYTES, RIPC_VERBS_GROUPS.";
 
 }  // namespace cli

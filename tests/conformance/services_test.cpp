@@ -302,6 +302,17 @@ TEST_P(Services, MaxPeersBoundsTheConnectedProcesses) {
   ASSERT_EQ(send_text(sender, id_of(service), "3"), RIPC_OK);
 }
 
+TEST_P(Services, MaxPeersBoundsWhomAContextMeetsItselfToo) {
+  const Context small = make_context([](ripc_context_options& options) { options.max_peers = 1; });
+  const Service sender = make_service(small);
+  const Service first = make_service(context_);
+  const Context other = make_context();
+  const Service second = make_service(other);
+  ASSERT_EQ(send_text(sender, id_of(first), "1"), RIPC_OK);
+  EXPECT_EQ(send_text(sender, id_of(second), "2"), RIPC_LIMIT) << ripc_last_error();
+  ASSERT_EQ(send_text(sender, id_of(first), "3"), RIPC_OK) << "who is connected stays so";
+}
+
 // ---- The end of a service ----------------------------------------------------------------------------------------
 
 TEST_P(Services, UnregisterEndsTheServicesTicketsWithClosed) {

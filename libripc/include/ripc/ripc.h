@@ -220,8 +220,7 @@ RIPC_API void ripc_send_options_init(ripc_send_options *options);
  * Short items are gathered from the caller's memory during the call; it may be re-used at once. Long items are only
  * described: the memory is held until the ticket completes. Pool memory may be released earlier (the library keeps it
  * until then); other memory must stay mapped until then or be unregistered. A message with long items makes a ticket.
- * `ticket` may be NULL: the library then keeps the ticket itself. A message without long items sets *ticket to NULL.
- * options may be NULL.
+ * `ticket` may be NULL: the library then keeps the ticket. Without long items *ticket is NULL. options may be NULL.
  *
  * Given items must lie in leased buffers. With RIPC_OK the leases that they lie in have ended, as by
  * ripc_buffer_release(); several items may lie in one. Their memory returns to the pool when nothing reads it any more:
@@ -229,7 +228,8 @@ RIPC_API void ripc_send_options_init(ripc_send_options *options);
  *
  * RIPC_AGAIN: the peer has no room, nothing was sent; RIPC_TOO_LARGE: the short part exceeds ripc_short_limit();
  * RIPC_NO_SERVICE, RIPC_REFUSED, RIPC_PEER_DEAD (after asking the resolver again), RIPC_TIMEOUT (the peer cannot be
- * reached), RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY, RIPC_VERSION_MISMATCH.
+ * reached), RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY, RIPC_NO_DESCRIPTORS, RIPC_LIMIT (max_peers
+ * processes are connected), RIPC_PERMISSION (the service's record may not be read), RIPC_VERSION_MISMATCH.
  *
  * `to` may be a group: every member is sent the message once, `service` too if it is one. Short items only. Members
  * that have no room, take smaller packets only or cannot be reached are left out and do not hold up the others; outcome

@@ -400,6 +400,18 @@ TEST_F(Assembly, CancellingARequestEndsThePullOfItsReply) {
   EXPECT_EQ(service_->cancel_request(request).code(), RIPC_INVALID_ARGUMENT);
 }
 
+TEST_F(Assembly, AReturnBufferThatWasNotWrittenIsNotSaidToBeWhateverTheReplySays) {
+  FakeSource& source = peer();
+  std::vector<std::byte> buffer(FakeSource::kLength);
+  source.send_returned(3, ask(buffer));
+  const Received reply = receive();
+  ASSERT_EQ(reply.status, RIPC_OK);
+  ASSERT_EQ(reply.views.size(), 1u);
+  EXPECT_EQ(reply.views[0].kind, static_cast<std::uint32_t>(RIPC_VIEW_FAILED));
+  EXPECT_EQ(reply.views[0].status, static_cast<std::uint32_t>(RIPC_CORRUPT));
+  EXPECT_EQ(reply.views[0].data, nullptr);
+}
+
 // ---- Lending, failures, the end ----------------------------------------------------------------------------------
 
 TEST_F(Assembly, LentMessagesNeedNoWindowsToBeAhead) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which transports a context begins with.
+// Which transports a context begins with, and under which IDs its services are registered.
 #include "core/context.hpp"
 
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 
 #include <array>
 #include <optional>
+#include <set>
 
 #include "core/service.hpp"
 #include "fake_source.hpp"
@@ -27,6 +28,18 @@ class Contexts : public testing::Test {
     parts.transports.push_back(std::make_unique<FakeTransport>(sources_));
     parts.optional = std::move(optional);
     parts.resolver = std::make_unique<FakeResolver>();
+    return Context::create(std::move(parts));
+  }
+
+  // With a resolver that the test can tell what to say.
+  Result<std::unique_ptr<Context>> make(FakeResolver*& resolver) {
+    ContextParts parts;
+    parts.id = 1;
+    parts.pool = std::make_unique<memory::Pool>(std::uint64_t{64} << 20);
+    parts.transports.push_back(std::make_unique<FakeTransport>(sources_));
+    auto made = std::make_unique<FakeResolver>();
+    resolver = made.get();
+    parts.resolver = std::move(made);
     return Context::create(std::move(parts));
   }
 
@@ -82,33 +95,47 @@ TEST_F(Contexts, TheLoopOutlivesTheTransports) {
 }
 
 TEST_F(Contexts, ATakeoverThatFailsLeavesTheHolderWhatItHas) {
-  ContextParts parts;
-  parts.id = 1;
-  parts.pool = std::make_unique<memory::Pool>(std::uint64_t{64} << 20);
-  parts.transports.push_back(std::make_unique<FakeTransport>(sources_));
-  auto made = std::make_unique<FakeResolver>();
-  FakeResolver& resolver = *made;
-  parts.resolver = std::move(made);
-  Result<std::unique_ptr<Context>> context = Context::create(std::move(parts));
+  FakeResolver* resolver = nullptr;
+  Result<std::unique_ptr<Context>> context = make(resolver);
   ASSERT_TRUE(context.ok());
   ServiceOptions options;
   options.id = 42;
   Result<Service*> holder = (*context)->register_service(options);
   ASSERT_TRUE(holder.ok());
 
-  resolver.publication = RIPC_TIMEOUT;
+  resolver->publication = RIPC_TIMEOUT;
   options.takeover = true;
   EXPECT_EQ((*context)->register_service(options).status().code(), RIPC_TIMEOUT);
   std::array<Message*, 1> messages{};
   std::size_t count = 0;
   EXPECT_EQ((*holder)->receive(0, 0, messages, count), RIPC_EMPTY) << "not RIPC_FENCED";
   options.takeover = false;
-  resolver.publication = {};
+  resolver->publication = {};
   EXPECT_EQ((*context)->register_service(options).status().code(), RIPC_ID_IN_USE);
 
   options.takeover = true;
   EXPECT_TRUE((*context)->register_service(options).ok());
   EXPECT_EQ((*holder)->receive(0, 0, messages, count), RIPC_FENCED);
+}
+
+TEST_F(Contexts, ARandomIdThatAnotherHasIsReplacedByAnotherOne) {
+  FakeResolver* resolver = nullptr;
+  Result<std::unique_ptr<Context>> context = make(resolver);
+  ASSERT_TRUE(context.ok());
+  resolver->taken = 2;
+  const Result<Service*> service = (*context)->register_service({});
+  ASSERT_TRUE(service.ok()) << service.status().text();
+  ASSERT_EQ(resolver->published.size(), 3u);
+  EXPECT_EQ(std::set(resolver->published.begin(), resolver->published.end()).size(), 3u) << "each time another one";
+  EXPECT_EQ((*service)->id(), resolver->published.back());
+
+  resolver->taken = SIZE_MAX;
+  EXPECT_EQ((*context)->register_service({}).status().code(), RIPC_ID_IN_USE) << "the tries come to an end";
+  ServiceOptions fixed;
+  fixed.id = 42;
+  const std::size_t before = resolver->published.size();
+  EXPECT_EQ((*context)->register_service(fixed).status().code(), RIPC_ID_IN_USE);
+  EXPECT_EQ(resolver->published.size(), before + 1) << "a number that was asked for stays what it is";
 }
 
 }  // namespace

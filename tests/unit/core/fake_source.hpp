@@ -43,6 +43,13 @@ class FakeSource final : public spi::Source {
     encoder.add_reply(request);
     send(encoder);
   }
+  // A reply that says of the request's return buffer 0 that it was written.
+  void send_returned(std::uint32_t tag, std::uint64_t request) {
+    wire::Encoder encoder(wire::PacketKind::message, tag, kService);
+    encoder.add(wire::Returned{0, kLength});
+    encoder.add_reply(request);
+    send(encoder);
+  }
   void send_short(std::uint32_t tag) {
     const std::byte payload{1};
     wire::Encoder encoder(wire::PacketKind::message, tag, kService);
@@ -175,7 +182,9 @@ class FakeTransport : public spi::Transport {
 
 class FakeResolver final : public spi::Resolver {
  public:
-  Status publication;  // what a service that wants to be published is told
+  Status publication;                      // what a service that wants to be published is told
+  std::size_t taken = 0;                   // so many of those who want to be published meet a living holder first
+  std::vector<ripc_service_id> published;  // who wanted to be
 
   std::string_view name() const noexcept override { return "fake"; }
   Result<spi::ServiceRecord> resolve(ripc_service_id id, Deadline) override {
@@ -188,6 +197,8 @@ class FakeResolver final : public spi::Resolver {
   }
   Status publish(spi::ServiceRecord& record, bool, std::vector<spi::ServiceRecord>*) override {
     record.incarnation = 1;
+    published.push_back(record.id);
+    if (published.size() <= taken) return RIPC_ID_IN_USE;
     return publication;
   }
   Status update(const spi::ServiceRecord&) override { return {}; }
