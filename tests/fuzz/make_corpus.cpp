@@ -372,7 +372,7 @@ void write_introductions(const std::filesystem::path& folder) {
   write(folder / "without_key", words);
   std::fill(words.begin() + 24, words.end(), std::byte{0x5a});
   write(folder / "with_mac", words);
-  words[0] = std::byte{2};
+  words[0] = std::byte{1};
   write(folder / "refused_version", words);
 }
 #endif

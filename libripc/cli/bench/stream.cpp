@@ -25,6 +25,7 @@ using libripc::Item;
 
 enum Command : std::uint64_t { kStream = 1, kLend = 2, kTcp = 3 };
 constexpr auto kPatience = std::chrono::seconds(10);
+constexpr std::size_t kMostAtOnce = 16;  // messages that are received by one call
 
 enum class Baseline { none, memcpy, tcp };
 Baseline baseline_of(const BenchOptions& options) {
@@ -203,7 +204,8 @@ class Receiver {
   // Seconds of processor time of both sides for each GB (10^9 bytes), in the block measured last.
   double processor_seconds() const noexcept { return processor_seconds_; }
 
-  // Messages per second of `count` + 1 messages: the time runs from the end of the first to the end of the last.
+  // Messages per second of `count` + 1 messages: the time runs from the end of those that came first, together, to the
+  // end of the last.
   libripc::Result<double> message_block(std::uint64_t count) {
     if (options_.size > kSmall)
       for (const Landing& landing : landings_) std::fill(landing.bytes.begin(), landing.bytes.end(), std::byte{0});
@@ -216,15 +218,22 @@ class Receiver {
     if (!side_.control.send({kStream, total, first})) return other_side_ended();
     std::uint64_t requested = first;
     std::uint64_t start = 0;
-    for (; sequence_ < first + total; ++sequence_) {
+    std::uint64_t before = 0;
+    while (sequence_ < first + total) {
       while (options_.kind == "return" && requested < first + total && requested < sequence_ + options_.depth)
         if (const auto error = request(requested++); !error.ok()) return error;
-      if (const auto error = take(); !error.ok()) return error;
-      if (sequence_ == first) start = monotonic_now();
-      // The window of the message after the ones that have theirs already; the last ones get none.
-      const std::uint64_t next = sequence_ + landings_.size();
-      if (options_.kind == "long" && next < first + total)
-        if (const auto error = post(next); !error.ok()) return error;
+      auto count_now = take(first + total - sequence_);
+      if (!count_now.ok()) return count_now.error();
+      const std::uint64_t came = sequence_;
+      sequence_ += *count_now;
+      if (came == first) {
+        before = *count_now;
+        start = monotonic_now();
+      }
+      // The windows of the messages after the ones that have theirs already; the last ones get none.
+      for (std::uint64_t next = came + landings_.size(); next < sequence_ + landings_.size(); ++next)
+        if (options_.kind == "long" && next < first + total)
+          if (const auto error = post(next); !error.ok()) return error;
     }
     const std::uint64_t duration = monotonic_now() - start;
     if (!finish_block(processor_started, total)) return other_side_ended();
@@ -233,7 +242,7 @@ class Receiver {
     if (options_.kind == "long")
       for (std::uint64_t index = 0; index < landings_.size(); ++index)
         (void)library_.service.withdraw_windows(first + index);
-    return static_cast<double>(count) * 1e9 / static_cast<double>(std::max<std::uint64_t>(duration, 1));
+    return static_cast<double>(total - before) * 1e9 / static_cast<double>(std::max<std::uint64_t>(duration, 1));
   }
 
   bool is_lent() const noexcept { return is_lent_; }
@@ -266,20 +275,26 @@ class Receiver {
     return send_patiently(library_, items, send_options).error();
   }
 
-  libripc::Error take() {
+  // Those that have come, at least one and at most `most`: how many.
+  libripc::Result<std::size_t> take(std::uint64_t most) {
     const bool is_lend = options_.kind == "lend";
-    auto message = library_.service.receive(kPatience, is_lend ? std::uint32_t{RIPC_RECEIVE_LEND} : 0U);
-    if (!message.ok()) return message.error();
-    const libripc::ItemView view = message->item(0);
+    std::array<libripc::Message, kMostAtOnce> messages;
+    auto count = library_.service.receive_many(std::span(messages).first(std::min<std::size_t>(messages.size(), most)),
+                                               kPatience, is_lend ? std::uint32_t{RIPC_RECEIVE_LEND} : 0U);
+    if (!count.ok()) return count;
+    for (std::size_t index = 0; index < *count; ++index) check(messages[index].item(0), sequence_ + index);
+    return count;
+  }
+
+  void check(const libripc::ItemView& view, std::uint64_t sequence) {
     if (!view.ok() || view.size() != options_.size) {
       ++tally_.lost;
-      return {};
+      return;
     }
-    tally_.check(check_large(view.bytes(), sequence_));
+    tally_.check(check_large(view.bytes(), sequence));
     constexpr std::uint64_t kWholeEvery = 64;
-    if (is_lend && options_.size > kSmall && sequence_ % kWholeEvery == 0)
-      tally_.check_whole(check_large_whole(view.bytes(), sequence_, sequence_ % options_.depth));
-    return {};
+    if (options_.kind == "lend" && options_.size > kSmall && sequence % kWholeEvery == 0)
+      tally_.check_whole(check_large_whole(view.bytes(), sequence, sequence % options_.depth));
   }
 
   // The last messages of the block lie in the landing memory still.
@@ -316,8 +331,9 @@ BenchResult measure(Side& side, const BenchOptions& options, const SocketPair& s
   constexpr std::uint64_t kMostBlocks = 200;
   constexpr std::uint64_t kFewestBlocks = 3;
   const std::uint64_t by_size = options.kind == "lend" ? 100 : kBlockBytes / options.size;
-  const std::uint64_t per_block = std::max(
-      {std::min(by_size, options.iterations / kFewestBlocks), options.iterations / kMostBlocks, std::uint64_t{8}});
+  const std::uint64_t per_block =
+      std::max({std::min(by_size, options.iterations / kFewestBlocks), options.iterations / kMostBlocks,
+                std::uint64_t{8}, std::min<std::uint64_t>(2 * options.depth, 2 * kMostAtOnce)});
   const std::uint64_t blocks = std::max(options.iterations / per_block, kFewestBlocks);
   std::vector<double> rates;
   std::vector<double> bare_rates;

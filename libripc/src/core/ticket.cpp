@@ -2,6 +2,7 @@
 #include "core/ticket.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include "base/loop_wait.hpp"
 
@@ -152,12 +153,8 @@ void TicketKeeper::complete(Ticket& ticket, ripc_status status) noexcept {
   if (ticket.completion_) ticket.completion_->status = status;
   ticket.status_.store(status, std::memory_order_release);
   completed_ = true;
-  if (ticket.completion_) {
-    loop_.post_top_level(std::move(ticket.calls_back_));
-  } else if (loop_.in_loop_thread()) {
-    // A nested run of the loop may be waiting for this ticket.
-    loop_.wake();
-  }
+  // A nested run of the loop that waits for this ticket looks at it by itself after whatever ended it here.
+  if (ticket.completion_) loop_.post_top_level(std::move(ticket.calls_back_));
 }
 
 void TicketKeeper::transfer_finished(const spi::Channel& channel, std::uint64_t transfer) noexcept {
@@ -167,6 +164,14 @@ void TicketKeeper::transfer_finished(const spi::Channel& channel, std::uint64_t 
     (void)try_finish(*ticket);
   }
   drain();
+  if (!completed_ || !loop_.in_loop_thread()) return;
+  // Several may have finished together: whoever waits for one of them is woken when the loop has told of them all.
+  try {
+    loop_.post([this] { changed_.notify_all(); });
+    completed_ = false;
+  } catch (const std::bad_alloc&) {
+    return;  // woken by the end of the section
+  }
 }
 
 void TicketKeeper::channel_lost(const spi::Channel& channel) noexcept {

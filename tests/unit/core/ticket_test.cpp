@@ -321,6 +321,27 @@ TEST_F(TicketTest, CanBeWaitedForInACallback) {
   EXPECT_EQ(status, RIPC_OK);
 }
 
+TEST_F(TicketTest, WhoeverIsWokenFindsAllThatHaveFinishedTogether) {
+  const std::uint64_t first = channel_->make_transfer(), second = channel_->make_transfer();
+  const auto awaited = open(first), other = open(second);
+  std::atomic<int> seen{-1};
+  std::thread waiter([&] {
+    (void)wait(*awaited);
+    seen = other->poll();
+  });
+  ASSERT_TRUE(eventually([&] { return channel_->is_watched(first); }));
+  loop_->post([&] {
+    channel_->finish(first, RIPC_OK);
+    keeper_->transfer_finished(*channel_, first);
+    // Time for the other thread to run, if it is woken now.
+    for (int yields = 0; yields < 10'000 && seen < 0; ++yields) std::this_thread::yield();
+    channel_->finish(second, RIPC_OK);
+    keeper_->transfer_finished(*channel_, second);
+  });
+  waiter.join();
+  EXPECT_EQ(seen, RIPC_OK);
+}
+
 TEST_F(TicketTest, CompletesOnceWhenEverythingHappensAtOnce) {
   for (int round = 0; round < 200; ++round) {
     Outcome outcome;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "transport/verbs/pair_states.hpp"
 #include "wire/bytes.hpp"
@@ -17,8 +18,6 @@ namespace {
 
 namespace bulk = wire::bulk;
 
-// Of a receive in the number of its work request; those of sends count from 0.
-constexpr std::uint64_t kReceiveMark = std::uint64_t{1} << 63;
 constexpr int kBatchesPerEvent = 16;
 
 ripc_status status_of(ibv_wc_status status) noexcept {
@@ -58,8 +57,9 @@ Status Connection::make(std::uint32_t most_inline) {
   if (channel_ == nullptr) return system_error(errno, "ibv_create_comp_channel", "raise `ulimit -n`");
   channel_guard_ = ForkGuard(channel_->fd);
   (void)fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
-  queue_ = library.create_cq(device().context, static_cast<int>(kReceives + kSends), nullptr, channel_, 0);
-  if (queue_ == nullptr) return system_error(errno, "ibv_create_cq");
+  sent_queue_ = library.create_cq(device().context, static_cast<int>(kSends), nullptr, channel_, 0);
+  received_queue_ = library.create_cq(device().context, static_cast<int>(kReceives), nullptr, channel_, 0);
+  if (sent_queue_ == nullptr || received_queue_ == nullptr) return system_error(errno, "ibv_create_cq");
   // What is more than some devices have, they refuse; others give less.
   Status status = make_pair(most_inline);
   if (!status.ok() && most_inline != 0) status = make_pair(0);
@@ -78,8 +78,8 @@ Status Connection::make(std::uint32_t most_inline) {
 
 Status Connection::make_pair(std::uint32_t most_inline) noexcept {
   ibv_qp_init_attr attributes{};
-  attributes.send_cq = queue_;
-  attributes.recv_cq = queue_;
+  attributes.send_cq = sent_queue_;
+  attributes.recv_cq = received_queue_;
   attributes.qp_type = IBV_QPT_RC;
   attributes.cap = {.max_send_wr = kSends,
                     .max_recv_wr = kReceives,
@@ -101,7 +101,8 @@ void Connection::watch_for_errors() {
     });
   };
   device().events.watch(pair_, stopped);
-  device().events.watch(queue_, stopped);
+  device().events.watch(sent_queue_, stopped);
+  device().events.watch(received_queue_, stopped);
 }
 
 Status Connection::post_receives(std::uint32_t first, std::uint32_t count) noexcept {
@@ -114,7 +115,7 @@ Status Connection::post_receives(std::uint32_t first, std::uint32_t count) noexc
       ranges[index] = {.addr = reinterpret_cast<std::uint64_t>(buffers_.get() + slot * kSlot),
                        .length = kSlot,
                        .lkey = buffers_region_->local_key()};
-      requests[index] = {.wr_id = kReceiveMark | slot,
+      requests[index] = {.wr_id = slot,
                          .next = index + 1 == part ? nullptr : &requests[index + 1],
                          .sg_list = &ranges[index],
                          .num_sge = 1};
@@ -135,7 +136,7 @@ Status Connection::start(std::weak_ptr<Handler> handler, bool dialed) {
     handler_ = std::move(handler);
   }
   last_use_.store(loop_.turn(), std::memory_order_relaxed);
-  if (ibv_req_notify_cq(queue_, 0) != 0) return system_error(errno, "ibv_req_notify_cq");
+  if (!arm()) return system_error(errno, "ibv_req_notify_cq");
   Status status = loop_.add(channel_->fd, EPOLLIN, [weak = weak_from_this()](std::uint32_t) {
     if (const auto self = weak.lock()) self->on_event();
   });
@@ -189,11 +190,11 @@ void Connection::end_device_use() noexcept {
     (void)library.destroy_qp(pair_);
   }
   if (in_loop_) loop_.remove(channel_->fd);
-  if (queue_ != nullptr) {
-    device().events.forget(queue_);
-    (void)library.destroy_cq(queue_);
+  for (ibv_cq* queue : {std::exchange(sent_queue_, nullptr), std::exchange(received_queue_, nullptr)}) {
+    if (queue == nullptr) continue;
+    device().events.forget(queue);
+    (void)library.destroy_cq(queue);
   }
-  queue_ = nullptr;
   if (channel_ != nullptr) {
     channel_guard_.reset();
     (void)library.destroy_comp_channel(channel_);
@@ -230,11 +231,22 @@ void Connection::fail_locked(bool violation) noexcept {
 
 // ---- Completions ---------------------------------------------------------------------------------------------
 
-std::size_t Connection::take(std::array<ibv_wc, 32>& completions) noexcept {
+std::size_t Connection::take(ibv_cq* Connection::*queue, Completions& completions) noexcept {
   const std::lock_guard polling(poll_mutex_);
-  if (queue_ == nullptr) return 0;
-  const int count = ibv_poll_cq(queue_, static_cast<int>(completions.size()), completions.data());
+  if (this->*queue == nullptr) return 0;
+  const int count = ibv_poll_cq(this->*queue, static_cast<int>(completions.size()), completions.data());
   return static_cast<std::size_t>(std::max(count, 0));
+}
+
+// False: the device refuses it. What comes from now on makes an event, if the peer wants that or it is of this side.
+bool Connection::arm() noexcept {
+  const std::lock_guard polling(poll_mutex_);
+  if (sent_queue_ == nullptr) return true;
+  if (!sent_armed_) sent_armed_ = ibv_req_notify_cq(sent_queue_, 0) == 0;
+  // siw makes no events for solicited messages alone.
+  const bool knows_solicited = device().context->device->transport_type == IBV_TRANSPORT_IB;
+  if (!received_armed_) received_armed_ = ibv_req_notify_cq(received_queue_, knows_solicited ? 1 : 0) == 0;
+  return sent_armed_ && received_armed_;
 }
 
 void Connection::on_event() noexcept {
@@ -244,20 +256,24 @@ void Connection::on_event() noexcept {
   last_use_.store(loop_.turn(), std::memory_order_relaxed);
   {
     const std::lock_guard polling(poll_mutex_);
-    if (queue_ == nullptr) return;
+    if (sent_queue_ == nullptr) return;
     ibv_cq* which = nullptr;
     void* context = nullptr;
     // One is all that there usually is; what is left brings the loop here again.
-    if (device().library->get_cq_event(channel_, &which, &context) == 0) device().library->ack_cq_events(queue_, 1);
-    // Whatever comes from now on makes an event; what has come is polled below.
-    if (ibv_req_notify_cq(queue_, 0) != 0) fail(false);
+    if (device().library->get_cq_event(channel_, &which, &context) == 0) {
+      device().library->ack_cq_events(which, 1);
+      (which == sent_queue_ ? sent_armed_ : received_armed_) = false;
+    }
   }
   const std::lock_guard handling(handling_mutex_);
-  std::array<ibv_wc, 32> completions;
+  // Armed when there is nothing left, so that what comes meanwhile makes no event; what came just before is looked for
+  // once more.
+  bool is_armed = false;
   for (int batch = 0; batch < kBatchesPerEvent; ++batch) {
-    const std::size_t count = take(completions);
-    handle(*handler, std::span(completions).first(count));
-    if (count < completions.size()) return;
+    if (handle_some(*handler) != 0) continue;
+    if (is_armed) return;
+    if (!arm()) fail(false);
+    is_armed = true;
   }
   loop_.post([self] { self->on_event(); });
 }
@@ -267,26 +283,29 @@ void Connection::poll() noexcept {
   if (!handling.owns_lock()) return;
   const auto handler = handler_.lock();
   if (!handler) return;
-  std::array<ibv_wc, 32> completions;
-  const std::size_t count = take(completions);
-  if (count == 0) return;
-  tally_->polled.fetch_add(count, std::memory_order_relaxed);
-  handle(*handler, std::span(completions).first(count));
+  tally_->polled.fetch_add(handle_some(*handler), std::memory_order_relaxed);
 }
 
-void Connection::handle(Handler& handler, std::span<const ibv_wc> completions) noexcept {
-  heard_.fetch_add(completions.size(), std::memory_order_relaxed);
-  for (const ibv_wc& completion : completions) {
-    // The opcode of one that failed is not defined; those of receives have no number of a work request.
-    const bool is_receive = (completion.wr_id & kReceiveMark) != 0;
-    if (!is_receive) {
-      on_sent(handler, completion);
-    } else if (completion.status != IBV_WC_SUCCESS) {
+// What was sent before something came is over before that is handled. How many completions there were.
+std::size_t Connection::handle_some(Handler& handler) noexcept {
+  Completions received;
+  Completions sent;
+  const std::size_t received_count = take(&Connection::received_queue_, received);
+  std::size_t count = received_count;
+  for (std::size_t sent_count = sent.size(); sent_count == sent.size();) {
+    sent_count = take(&Connection::sent_queue_, sent);
+    count += sent_count;
+    for (const ibv_wc& completion : std::span(sent).first(sent_count)) on_sent(handler, completion);
+  }
+  for (const ibv_wc& completion : std::span(received).first(received_count)) {
+    if (completion.status != IBV_WC_SUCCESS) {
       fail(false);
     } else if (!on_message(handler, completion)) {
       fail(true);
     }
   }
+  if (count == 0) return 0;
+  heard_.fetch_add(count, std::memory_order_relaxed);
   {
     std::unique_lock lock(mutex_);
     enqueue_waiting_locked();
@@ -294,10 +313,11 @@ void Connection::handle(Handler& handler, std::span<const ibv_wc> completions) n
     (void)hand_over(std::move(lock), false);
   }
   handler.handled(*this);
+  return count;
 }
 
 bool Connection::on_message(Handler& handler, const ibv_wc& completion) noexcept {
-  const auto slot = static_cast<std::uint32_t>(completion.wr_id & UINT32_MAX);
+  const auto slot = static_cast<std::uint32_t>(completion.wr_id);
   std::array<std::byte, kMessage> message;
   if (completion.byte_len != kPrefix && completion.byte_len != kMessage) return false;
   std::memcpy(message.data(), buffers_.get() + slot * kSlot, completion.byte_len);

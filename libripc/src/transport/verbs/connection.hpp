@@ -5,6 +5,9 @@
 // A message is 8 bytes, u32 how many messages the sender has taken in so far | u32 zero, and perhaps a frame
 // (wire/bulk.hpp). The number says how many receive buffers the other side may count on: nothing is ever sent to a
 // queue pair that has none, which some devices answer by ending the connection.
+//
+// An Offer wakes nobody: it is taken in with what comes next, or by who looks for it. All other messages, and one in
+// so many that do not, are solicited events.
 #pragma once
 
 #include <array>
@@ -163,8 +166,11 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   bool hand_over(std::unique_lock<std::mutex> lock, bool wait) noexcept;
   bool ring() noexcept;
   void on_event() noexcept;
-  void handle(Handler& handler, std::span<const ibv_wc> completions) noexcept;
-  std::size_t take(std::array<ibv_wc, 32>& completions) noexcept;
+  bool arm() noexcept;
+  // What each of the two completion queues gives at once.
+  using Completions = std::array<ibv_wc, 32>;
+  std::size_t take(ibv_cq* Connection::*queue, Completions& completions) noexcept;
+  std::size_t handle_some(Handler& handler) noexcept;
   bool on_message(Handler& handler, const ibv_wc& completion) noexcept;
   void on_sent(Handler& handler, const ibv_wc& completion) noexcept;
   bool is_open(std::uint32_t key) noexcept;
@@ -179,7 +185,10 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   std::weak_ptr<Handler> handler_;
   ibv_comp_channel* channel_ = nullptr;
   ForkGuard channel_guard_;
-  ibv_cq* queue_ = nullptr;
+  ibv_cq* sent_queue_ = nullptr;
+  ibv_cq* received_queue_ = nullptr;  // armed for solicited events
+  bool sent_armed_ = false;           // the responder's, as the next one
+  bool received_armed_ = false;
   ibv_qp* pair_ = nullptr;
   bool messages_inline_ = true;
   std::unique_ptr<std::byte[]> buffers_;  // kReceives slots; and kSends for messages that do not go inline
@@ -205,6 +214,7 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   std::uint32_t unsignalled_ = 0;
   std::deque<wire::bulk::Frame> waiting_;
   std::uint32_t sent_ = 0;        // messages
+  std::uint32_t quiet_ = 0;       // of those, since the last one that wakes the peer
   std::uint32_t peer_taken_ = 0;  // of those
   std::uint32_t taken_ = 0;       // messages of the peer
   std::uint32_t told_ = 0;        // what the peer knows of that

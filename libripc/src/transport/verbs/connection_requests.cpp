@@ -16,6 +16,8 @@ namespace bulk = wire::bulk;
 constexpr std::uint32_t kForAcknowledgements = 8;
 // The peer is told that there are buffers again after this many.
 constexpr std::uint32_t kAcknowledgeAfter = Connection::kReceives / 4;
+// The peer is woken with one of so many messages, at least.
+constexpr std::uint32_t kMostQuiet = Connection::kReceives / 4;
 // One completion for so many work requests.
 constexpr std::uint32_t kSignalEvery = 64;
 static_assert(kSignalEvery <= Connection::kSends / 4);
@@ -56,6 +58,10 @@ bool Connection::enqueue_message_locked(const bulk::Frame* frame) noexcept {
   if (frame != nullptr)
     encode(*frame, std::span<std::byte, wire::bulk::kHeaderSize>(message + kPrefix, wire::bulk::kHeaderSize));
   added->range.length = static_cast<std::uint32_t>(frame != nullptr ? kMessage : kPrefix);
+  // Whoever is sent many offers must take them in some time, to have buffers for what else comes.
+  const bool is_quiet = frame != nullptr && frame->type == bulk::Type::offer && quiet_ < kMostQuiet;
+  quiet_ = is_quiet ? quiet_ + 1 : 0;
+  if (!is_quiet) added->request.send_flags |= IBV_SEND_SOLICITED;
   ++sent_;
   told_ = taken_;
   return true;

@@ -2,6 +2,9 @@
 #include "transport/verbs/datagram_channel.hpp"
 
 #include <array>
+#include <utility>
+
+#include "transport/verbs/rdma_bulk.hpp"
 
 namespace ripc::verbs {
 
@@ -116,6 +119,21 @@ bool DatagramChannel::send_together(std::span<DatagramChannel* const> channels, 
     channel->mutex_.unlock();
   }
   return sent;
+}
+
+ripc_status DatagramSource::pull(spi::Pull& pull) noexcept {
+  if (!collects_) return LinkSource::pull(pull);
+  // The transport makes no others.
+  auto& bulk = static_cast<RdmaBulk&>(*parts_.session->bulk);
+  const bool is_new = pull.progress == 0;
+  const ripc_status status = bulk.begin_pull(pull, *parts_.events);
+  has_collected_ = has_collected_ || (is_new && status == RIPC_PENDING);
+  return status;
+}
+
+void DatagramSource::start_pulls() noexcept {
+  collects_ = false;
+  if (std::exchange(has_collected_, false)) static_cast<RdmaBulk&>(*parts_.session->bulk).start_pulls();
 }
 
 std::string DatagramChannel::describe() const {

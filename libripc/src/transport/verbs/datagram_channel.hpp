@@ -86,6 +86,11 @@ class DatagramSource final : public network::LinkSource {
   std::uint32_t queue_pair() const noexcept { return back_.queue_pair; }
   const wire::session::Gid& gid() const noexcept { return gid_; }
 
+  // Receiver. What is pulled from here on is read from start_pulls() on, together.
+  void collect_pulls() noexcept { collects_ = true; }
+  void start_pulls() noexcept;
+  ripc_status pull(spi::Pull& pull) noexcept override;
+
  protected:
   ripc_status transmit(const wire::datagram::Header& header) noexcept override {
     return sender_->send(back_, header, {});
@@ -96,6 +101,8 @@ class DatagramSource final : public network::LinkSource {
   const std::shared_ptr<DatagramSender> sender_;
   const DatagramRoute back_;
   const wire::session::Gid gid_;  // of the port that they come from
+  bool collects_ = false;
+  bool has_collected_ = false;
 };
 
 }  // namespace ripc::verbs

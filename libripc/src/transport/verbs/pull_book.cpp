@@ -51,6 +51,11 @@ ripc_status PullBook::pull(spi::Pull& pull, EventSet& events) noexcept {
   return pull.status = RIPC_PENDING;
 }
 
+void PullBook::start() noexcept {
+  const std::lock_guard lock(mutex_);
+  read_some();
+}
+
 bool PullBook::is_worth_polling(const spi::Pull& pull, Nanoseconds now, Nanoseconds budget) noexcept {
   if (pull.progress == 0) return false;
   const std::lock_guard lock(mutex_);
@@ -130,13 +135,12 @@ void PullBook::open(const EntryPointer& entry, std::uint64_t remote, std::uint32
   entry->remote_key = remote_key;
   entry->ready = true;
   ready_.push_back(entry);
-  read_some();
 }
 
 bool PullBook::take_offer(const EntryPointer& entry) noexcept {
-  const auto found = std::find_if(offers_.begin(), offers_.end(), [&](const Offer& offer) {
-    return offer.key == entry->descriptor.key && offer.location == entry->descriptor.location;
-  });
+  const wire::Descriptor& item = entry->descriptor;
+  const auto found = std::find_if(offers_.begin(), offers_.end(),
+                                  [&](const Offer& offer) { return offer.is_of(item.key, item.location); });
   if (found == offers_.end()) return false;
   const Offer offer = *found;
   offers_.erase(found);
@@ -164,6 +168,7 @@ void PullBook::ask_all() noexcept {
         entry->failure == RIPC_OK)
       ask(entry);
   }
+  read_some();
 }
 
 void PullBook::read_some() noexcept {
@@ -299,6 +304,7 @@ void PullBook::answered(const Connection& connection, const bulk::Frame& frame) 
     return;
   }
   open(entry, frame.location, static_cast<std::uint32_t>(frame.key));
+  read_some();
 }
 
 // To an item that was asked for the answer comes too.
@@ -306,8 +312,7 @@ void PullBook::offered(const Connection& connection, const bulk::Frame& frame) n
   const std::lock_guard lock(mutex_);
   if (connection_.get() != &connection) return;
   if (frame.value == 0) {
-    std::erase_if(offers_,
-                  [&](const Offer& offer) { return offer.key == frame.key && offer.location == frame.location; });
+    std::erase_if(offers_, [&](const Offer& offer) { return offer.is_of(frame.key, frame.location); });
     return;
   }
   if (offers_.size() == kOffers) offers_.pop_front();
@@ -353,6 +358,12 @@ bool PullBook::has_backlog() const noexcept {
   return std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
     return entry.second->step == Step::waiting && entry.second->status.load(std::memory_order_relaxed) == RIPC_PENDING;
   });
+}
+
+bool PullBook::is_offered(const wire::Descriptor& item) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(offers_.begin(), offers_.end(),
+                     [&](const Offer& offer) { return offer.is_of(item.key, item.location); });
 }
 
 std::size_t PullBook::offers() const noexcept {

@@ -3,8 +3,8 @@
 // take turns with, and asks anew over another connection for what a lost one has left undone.
 //
 // Any thread may call anything, unless a line says otherwise. "The handler" is the responder, or a receiver that polls
-// the connection; never both at a time. What pull() and connection_made() send is enqueued: the
-// caller flushes the connection.
+// the connection; never both at a time. What pull(), start() and connection_made() send is
+// enqueued: the caller flushes the connection.
 #pragma once
 
 #include <atomic>
@@ -33,6 +33,8 @@ class PullBook {
 
   // As network::Bulk::pull, abandon, forget, died.
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept;
+  // Enqueues the reads of what pull() has found open to this side: together, so that they make few lots.
+  void start() noexcept;
   // As network::Bulk::is_worth_polling, for a pull of this book.
   bool is_worth_polling(const spi::Pull& pull, Nanoseconds now, Nanoseconds budget) noexcept;
   // Whether a question or an operation with this name is one of this book's.
@@ -57,8 +59,9 @@ class PullBook {
   bool has_backlog() const noexcept;
   // Something is under way.
   bool busy() const noexcept;
-  // Items that the peer has offered and nobody has pulled.
+  // Items that the peer has offered and nobody has pulled; whether this is one.
   std::size_t offers() const noexcept;
+  bool is_offered(const wire::Descriptor& item) const noexcept;
 
  private:
   enum class Step : std::uint8_t { waiting, asked, open };
@@ -91,6 +94,9 @@ class PullBook {
     std::uint64_t location;
     std::uint64_t remote;
     std::uint32_t remote_key;
+    bool is_of(std::uint64_t item_key, std::uint64_t item_location) const noexcept {
+      return key == item_key && location == item_location;
+    }
   };
   static constexpr std::size_t kOffers = 128;
   struct Read {

@@ -191,14 +191,26 @@ ripc_status RdmaBulk::begin(const wire::Descriptor& descriptor) noexcept { retur
 
 ripc_status RdmaBulk::pull(spi::Pull& pull, EventSet& events) noexcept {
   const bool is_new = pull.progress == 0;
-  if (!is_new) look_if_polled();
-  const ripc_status status = pulls_.pull(pull, events);
-  if (is_new && status == RIPC_PENDING) {
-    if (const auto present = connection()) present->flush();
-    silence_watch_.look_soon(weak_from_this());
-    dial_if_needed();
-  }
+  const ripc_status status = begin_pull(pull, events);
+  if (is_new && status == RIPC_PENDING) start_pulls();
   return status;
+}
+
+ripc_status RdmaBulk::begin_pull(spi::Pull& pull, EventSet& events) noexcept {
+  if (pull.progress != 0) {
+    look_if_polled();
+  } else if (!pulls_.is_offered(pull.descriptor)) {
+    // An offer wakes nobody.
+    if (const auto present = connection()) present->poll();
+  }
+  return pulls_.pull(pull, events);
+}
+
+void RdmaBulk::start_pulls() noexcept {
+  pulls_.start();
+  if (const auto present = connection()) present->flush();
+  silence_watch_.look_soon(weak_from_this());
+  dial_if_needed();
 }
 
 // Whether or not this is the pull that was asked for last: all that come by this session are polled for together.

@@ -44,6 +44,11 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   std::uint64_t connections_made() const noexcept { return made_.load(std::memory_order_relaxed); }
   std::uint64_t connections_lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
 
+  // Receiver. As pull(), but what is begun here is not read before start_pulls(): together, so that one doorbell and
+  // few completions are for all of it.
+  ripc_status begin_pull(spi::Pull& pull, EventSet& events) noexcept;
+  void start_pulls() noexcept;
+
   // Items of the peer's that can be read without asking; for tests.
   std::size_t offers() const noexcept { return pulls_.offers(); }
 

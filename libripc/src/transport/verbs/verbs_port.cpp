@@ -245,6 +245,7 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
       if (!source->backlog.empty()) {
         source->backlog.emplace_back(packet.begin(), packet.end());
       } else {
+        source->collect_pulls();
         const spi::Delivery delivery = sink.deliver(*source, packet);
         if (delivery == spi::Delivery::stop) {
           receiver.offered = true;
@@ -327,15 +328,18 @@ std::vector<DatagramAddress> VerbsPort::addresses() {
   return addresses;
 }
 
-// A sender whose packets wait gets no room for more.
+// After a run of packets of one sender. One whose packets wait gets no room for more.
 void VerbsPort::settle(DatagramSource* source) noexcept {
-  if (source != nullptr && source->backlog.empty()) source->settle(counters_);
+  if (source == nullptr) return;
+  source->start_pulls();
+  if (source->backlog.empty()) source->settle(counters_);
 }
 
 std::size_t VerbsPort::poll_backlogs(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept {
   std::size_t taken = 0;
   for (const auto& source : blocked_) {
     while (!source->backlog.empty() && taken < budget && !stop) {
+      source->collect_pulls();
       const spi::Delivery delivery = sink.deliver(*source, source->backlog.front());
       if (delivery != spi::Delivery::taken) {
         stop = delivery == spi::Delivery::stop;

@@ -103,6 +103,8 @@ TEST_F(EndedRights, ReadNothingWhenTheTicketIsComplete) {
       wire::Descriptor descriptor{};
       std::uint64_t transfer = 0;
       ASSERT_EQ(channel_->expose(std::span(&exposure, 1), std::span(&descriptor, 1), transfer), RIPC_OK);
+      const Deadline hears = Deadline::after(kConnectionLimit);
+      while (peer_ends_->frames().empty() && !hears.expired()) peer_->poll();
       ASSERT_TRUE(peer_ends_->heard(1));
       const bulk::Frame offer = peer_ends_->frames().front();
       ASSERT_EQ(offer.type, bulk::Type::offer);

@@ -27,7 +27,7 @@ TEST(Introduction, SaysWhichSessionAndWhichAttempt) {
 
 TEST(Introduction, OfAnotherVersionIsNone) {
   PrivateData words = introduce(nullptr, Side::dialing, kNonce, 77, 5);
-  words[0] = std::byte{2};
+  words[0] = std::byte{1};
   Introduction said;
   EXPECT_FALSE(parse(words, said));
 }

@@ -68,6 +68,21 @@ class Offers : public Nodes {
     return state();
   }
   static RdmaBulk& bulk_of(Node& node) { return *node.transport().bulks().front(); }
+  // They wake nobody.
+  static std::size_t offers_to(const RdmaBulk& server) {
+    server.connection()->poll();
+    return server.offers();
+  }
+  // Waits until all that this side has sent is there: a write of nothing, behind it, is over.
+  void pass_all_of(const RdmaBulk& side) const {
+    const std::uint64_t completions = side.tally()->completions;
+    ASSERT_TRUE(side.connection()->post({.write = true, .id = 1}));
+    side.connection()->flush();
+    ASSERT_TRUE(becomes([&] {
+      side.connection()->poll();
+      return side.tally()->completions != completions;
+    }));
+  }
 
   std::byte* bytes_ = nullptr;
   std::byte* window_ = nullptr;
@@ -81,7 +96,7 @@ TEST_F(Offers, AreReadWithoutAskingAndALongMessageCostsThisMuch) {
   const std::uint64_t owner = client.tally()->work_requests;
   const std::uint64_t doorbells = server.tally()->doorbells + client.tally()->doorbells;
   const Item item = expose(std::byte{2});
-  ASSERT_TRUE(becomes([&] { return server.offers() == 1; }));
+  ASSERT_TRUE(becomes([&] { return offers_to(server) == 1; }));
   EXPECT_EQ(pull(item, true), RIPC_OK);
   EXPECT_EQ(server.offers(), 0u);
   EXPECT_EQ(window_[0], std::byte{2});
@@ -107,7 +122,7 @@ TEST_F(Offers, ManyUnderWayCostFewCompletionsAndDoorbells) {
   constexpr std::size_t kItems = 10;
   std::vector<Item> items;
   for (std::size_t index = 0; index < kItems; ++index) items.push_back(expose(static_cast<std::byte>(index)));
-  ASSERT_TRUE(becomes([&] { return server.offers() == kItems; }));
+  ASSERT_TRUE(becomes([&] { return offers_to(server) == kItems; }));
   std::vector<spi::Pull> pulls;
   for (const Item& item : items) pulls.push_back({.descriptor = item.descriptor, .destination = window_});
   const std::uint64_t completions = server.tally()->completions;
@@ -130,10 +145,7 @@ TEST_F(Offers, ManyUnderWayCostFewCompletionsAndDoorbells) {
   {
     const Node::Pause pause = client_->pause();
     for (const Item& item : items) EXPECT_EQ(sink_.source->finish(item.descriptor, RIPC_OK), RIPC_PENDING);
-    // A write of nothing, behind them: when it is over, they are there.
-    ASSERT_TRUE(server.connection()->post({.write = true, .id = 1}));
-    server.connection()->flush();
-    ASSERT_TRUE(becomes([&] { return server.tally()->completions - completions == 4; }));
+    ASSERT_NO_FATAL_FAILURE(pass_all_of(server));
   }
   for (const Item& item : items) {
     EXPECT_EQ(finish(item), RIPC_OK);
@@ -142,12 +154,104 @@ TEST_F(Offers, ManyUnderWayCostFewCompletionsAndDoorbells) {
   EXPECT_EQ(client.tally()->doorbells - answers, 1u);
 }
 
+// Takes the messages that come as a service does.
+class PullingSink final : public spi::PacketSink {
+ public:
+  explicit PullingSink(std::span<spi::Pull> pulls) : pulls_(pulls) {}
+  spi::Delivery deliver(spi::Source& from, spi::Bytes) noexcept override {
+    EXPECT_EQ(from.pull(pulls_[taken++]), RIPC_PENDING);
+    return spi::Delivery::taken;
+  }
+  void source_gone(spi::Source&) noexcept override {}
+  std::size_t taken = 0;
+
+ private:
+  const std::span<spi::Pull> pulls_;
+};
+
+// Eight under way cost the reader a doorbell and a completion for all reads that it finds together, and a doorbell for
+// all ends; the owner one for all answers.
+TEST_F(Offers, WhatComesTogetherIsReadEndedAndAnsweredTogether) {
+  ASSERT_NO_FATAL_FAILURE(make_connection());
+  RdmaBulk& server = bulk_of(*server_);
+  RdmaBulk& client = bulk_of(*client_);
+  constexpr std::size_t kItems = 8;
+  std::vector<Item> items;
+  std::vector<spi::Pull> pulls;
+  for (std::size_t index = 0; index < kItems; ++index) items.push_back(expose(static_cast<std::byte>(index)));
+  for (const Item& item : items)
+    pulls.push_back({.descriptor = item.descriptor, .destination = window_, .finishes = true});
+  ASSERT_TRUE(becomes([&] { return offers_to(server) == kItems; }));
+  for (std::size_t index = 0; index < kItems; ++index) ASSERT_EQ(send(8, 'b'), RIPC_OK);
+  const std::uint64_t requests = server.tally()->work_requests;
+  const std::uint64_t doorbells = server.tally()->doorbells;
+  const std::uint64_t completions = server.tally()->completions;
+  const std::uint64_t answers = client.tally()->doorbells;
+  const Deadline deadline = Deadline::after(kLimit);
+  PullingSink sink(pulls);
+  std::uint64_t looks = 0;
+  {
+    const Node::Pause pause = client_->pause();
+    {
+      const Node::Pause reading = server_->pause();
+      while (sink.taken < kItems && !deadline.expired()) looks += port_->poll(sink, 64) != 0 ? 1u : 0u;
+      ASSERT_EQ(sink.taken, kItems);
+      EXPECT_LE(server.tally()->doorbells - doorbells, looks);
+    }
+    for (spi::Pull& pull : pulls) {
+      while (sink_.source->pull(pull) == RIPC_PENDING && !deadline.expired()) {
+      }
+      EXPECT_EQ(pull.status, RIPC_OK);
+    }
+    ASSERT_TRUE(becomes([&] { return server.tally()->work_requests - requests == 2 * kItems; }));
+    EXPECT_LE(server.tally()->completions - completions, looks);
+    EXPECT_LE(server.tally()->doorbells - doorbells, 2 * looks);
+    ASSERT_NO_FATAL_FAILURE(pass_all_of(server));
+  }
+  for (const Item& item : items) {
+    EXPECT_EQ(finish(item), RIPC_OK);
+    EXPECT_EQ(outcome_of(item.transfer), RIPC_OK);
+  }
+  EXPECT_EQ(client.tally()->doorbells - answers, 1u);
+}
+
+TEST_F(Offers, WakeNobody) {
+  ASSERT_NO_FATAL_FAILURE(make_connection());
+  RdmaBulk& server = bulk_of(*server_);
+  const std::uint64_t heard = server.connection()->heard();
+  std::vector<Item> items;
+  for (std::byte fill : {std::byte{1}, std::byte{2}, std::byte{3}}) items.push_back(expose(fill));
+  ASSERT_NO_FATAL_FAILURE(pass_all_of(bulk_of(*client_)));
+  // The responder has looked at all that there was, twice.
+  for (int times = 0; times < 2; ++times) (void)server_->pause();
+  if (fabric_->devices().front()->context->device->transport_type == IBV_TRANSPORT_IB) {
+    EXPECT_EQ(server.connection()->heard(), heard);
+  }
+  for (const Item& item : items) {
+    EXPECT_EQ(pull(item), RIPC_OK);
+    EXPECT_EQ(finish(item), RIPC_OK);
+  }
+}
+
+// They take buffers of the peer's, which only gives new ones when it looks.
+TEST_F(Offers, WakeThePeerWhenThereAreMany) {
+  ASSERT_NO_FATAL_FAILURE(make_connection());
+  RdmaBulk& server = bulk_of(*server_);
+  const std::uint64_t heard = server.connection()->heard();
+  for (std::uint32_t count = 0; count < Connection::kReceives; ++count) {
+    const Item item = expose(std::byte{1});
+    EXPECT_EQ(channel_->revoke(item.transfer), RIPC_REVOKED);
+  }
+  EXPECT_TRUE(becomes([&] { return server.connection()->heard() - heard > Connection::kReceives; }));
+  EXPECT_EQ(server.connections_made(), 1u);
+}
+
 // Who has asked whether that is worth it, sees by itself what has come. The responder does nothing meanwhile.
 TEST_F(Offers, AReceiverThatPollsNeedsNoResponder) {
   ASSERT_NO_FATAL_FAILURE(make_connection());
   RdmaBulk& server = bulk_of(*server_);
   const Item first = expose(std::byte{2});
-  ASSERT_TRUE(becomes([&] { return server.offers() == 1; }));
+  ASSERT_TRUE(becomes([&] { return offers_to(server) == 1; }));
   spi::Pull pull{.descriptor = first.descriptor, .destination = window_, .finishes = true};
   const Node::Pause pause = server_->pause();
   const std::uint64_t polled = server.tally()->polled;
@@ -179,7 +283,7 @@ TEST_F(Offers, AReceiverThatPollsLeavesToTheResponderWhatIsThatOnes) {
   RdmaBulk& server = bulk_of(*server_);
   RdmaBulk& client = bulk_of(*client_);
   const Item item = expose(std::byte{2});
-  ASSERT_TRUE(becomes([&] { return server.offers() == 1; }));
+  ASSERT_TRUE(becomes([&] { return offers_to(server) == 1; }));
   // The client has a question for the server, as one of the server's long items that was not offered makes it.
   {
     const Node::Pause pause = server_->pause();
@@ -205,9 +309,9 @@ TEST_F(Offers, AreTakenBackWithTheTransfer) {
   ASSERT_NO_FATAL_FAILURE(make_connection());
   RdmaBulk& server = bulk_of(*server_);
   const Item item = expose(std::byte{2});
-  ASSERT_TRUE(becomes([&] { return server.offers() == 1; }));
+  ASSERT_TRUE(becomes([&] { return offers_to(server) == 1; }));
   EXPECT_EQ(channel_->revoke(item.transfer), RIPC_REVOKED);
-  ASSERT_TRUE(becomes([&] { return server.offers() == 0; }));
+  ASSERT_TRUE(becomes([&] { return offers_to(server) == 0; }));
   EXPECT_EQ(pull(item), RIPC_REVOKED);
   (void)finish(item, RIPC_REFUSED);
   ASSERT_NO_FATAL_FAILURE(make_connection());
@@ -221,7 +325,7 @@ TEST_F(Offers, AreLimitedAndWhatIsNotOfferedCanBePulled) {
   std::vector<Item> items;
   constexpr std::size_t kItems = 100;
   for (std::size_t index = 0; index < kItems; ++index) items.push_back(expose(std::byte{3}));
-  ASSERT_TRUE(becomes([&] { return server.offers() != 0; }));
+  ASSERT_TRUE(becomes([&] { return offers_to(server) != 0; }));
   for (const Item& item : items) {
     ASSERT_EQ(pull(item), RIPC_OK);
     ASSERT_EQ(finish(item), RIPC_OK);
@@ -236,7 +340,7 @@ TEST_F(Offers, AreReadAsSoonAsAFullQueueHasRoom) {
   ASSERT_NO_FATAL_FAILURE(make_connection());
   RdmaBulk& server = bulk_of(*server_);
   const Item item = expose(std::byte{2});
-  ASSERT_TRUE(becomes([&] { return server.offers() == 1; }));
+  ASSERT_TRUE(becomes([&] { return offers_to(server) == 1; }));
   // Writes of nothing; the device is told of them with what pull() enqueues.
   while (server.connection()->post({.write = true, .id = 1})) {
   }
