@@ -331,11 +331,12 @@ Status LocalResolver::visit_all(std::size_t& removed, Nanoseconds lock_timeout, 
     if (!id) continue;
     const Result<std::string> text = read_record(*directory_, *id);
     if (!text.ok()) {
-      // Without descriptors the list would be short without saying so.
-      if (text.status() == RIPC_NO_DESCRIPTORS) return text.status();
+      // Without descriptors or memory the list would be short without saying so.
+      if (text.status() == RIPC_NO_DESCRIPTORS || text.status() == RIPC_NO_MEMORY) return text.status();
       continue;
     }
     Result<spi::ServiceRecord> record = decode_service_record(*text, *id);
+    if (record.status() == RIPC_NO_MEMORY) return record.status();
     if (record.status() == RIPC_VERSION_MISMATCH) continue;
     if (record.ok()) {
       const auto [known, is_new] = alive.try_emplace(record->context, false);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "resolver/multicast/cache.hpp"
 
+#include <list>
+#include <utility>
+
 namespace ripc::resolver {
 
 ServiceCache::Learned ServiceCache::learn(const spi::ServiceRecord& record, bool is_answer, Nanoseconds now,
@@ -24,14 +27,18 @@ void ServiceCache::replace(const spi::ServiceRecord& record, Nanoseconds now, st
 }
 
 void ServiceCache::store(const spi::ServiceRecord& record, Nanoseconds now, std::uint64_t said) {
+  // What takes memory comes first: an entry has its record and its place, or there is none.
+  spi::ServiceRecord copy = record;
+  std::list<ripc_service_id> place{record.id};
   const auto [position, is_new] = entries_.try_emplace(record.id);
   Entry& entry = position->second;
   if (is_new) {
-    entry.order = order_.insert(order_.end(), record.id);
+    entry.order = place.begin();
+    order_.splice(order_.end(), place);
   } else {
     order_.splice(order_.end(), order_, entry.order);
   }
-  entry.record = record;
+  entry.record = std::move(copy);
   entry.heard = now;
   entry.said = said;
   entry.is_doubtful = false;

@@ -28,8 +28,9 @@ Status MulticastResolver::update(const spi::ServiceRecord& record) {
   if (own == published_.end() || own->second.is_superseded || own->second.record.incarnation != record.incarnation)
     return Status(RIPC_FENCED, "The service ID " + std::to_string(record.id) +
                                    " has another holder by now: unregister the service, and register it again.");
-  own->second.record = record;
+  spi::ServiceRecord copy = record;
   schedule(record, false);
+  own->second.record = std::move(copy);
   return {};
 }
 

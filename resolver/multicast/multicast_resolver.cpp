@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <new>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -53,6 +54,7 @@ MulticastResolver::MulticastResolver(const MulticastOptions& options, std::uint6
 Result<std::unique_ptr<MulticastResolver>> MulticastResolver::create(const MulticastOptions& options,
                                                                      std::uint64_t own_context, Networks others) {
   std::unique_ptr<MulticastResolver> resolver(new MulticastResolver(options, own_context));
+  resolver->idle_channels_.reserve(kIdleChannels);
   resolver->wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!resolver->wake_) return system_error(errno, "Making an event descriptor for the multicast resolver");
   if (options.udp) {
@@ -67,7 +69,8 @@ Result<std::unique_ptr<MulticastResolver>> MulticastResolver::create(const Multi
     resolver->largest_limit_ = std::max(resolver->largest_limit_, std::min(kMaxPacket, network->packet_limit()));
   }
   try {
-    resolver->thread_ = std::thread([raw = resolver.get()] { raw->run(); });
+    resolver->thread_ = std::thread(
+        [raw = resolver.get(), watched = resolver->watch_networks()]() mutable { raw->run(std::move(watched)); });
   } catch (const std::system_error& error) {
     return system_error(error.code().value(), "Starting the thread of the multicast resolver", "raise ulimit -u");
   }
@@ -182,6 +185,37 @@ void MulticastResolver::wait(Question& question, const Channel& channel, Nanosec
   lock.lock();
 }
 
+// One who asks, under the lock, which it has again when this ends: the question is no longer among those that are asked
+// if nobody else waits for it, and its channel, if this one brought it, is kept for the next.
+class MulticastResolver::Asking {
+ public:
+  Asking(MulticastResolver& resolver, std::shared_ptr<Question> question, std::unique_lock<std::mutex>& lock)
+      : resolver_(resolver), question_(std::move(question)), lock_(lock) {
+    resolver_.questions_[question_->nonce] = question_;
+    ++question_->waiters;
+  }
+  ~Asking() {
+    if (!lock_.owns_lock()) lock_.lock();
+    --question_->waiters;
+    if (channel.channel) {
+      question_->channel = nullptr;
+      auto& idle = resolver_.idle_channels_;
+      if (idle.size() < kIdleChannels) idle.push_back(std::move(channel));
+    }
+    if (question_->is_probe) resolver_.probing_.erase(question_->id);
+    if (question_->answer || question_->waiters == 0) resolver_.forget(*question_);
+  }
+  Asking(const Asking&) = delete;
+  Asking& operator=(const Asking&) = delete;
+
+  Channel channel;
+
+ private:
+  MulticastResolver& resolver_;
+  const std::shared_ptr<Question> question_;
+  std::unique_lock<std::mutex>& lock_;
+};
+
 void MulticastResolver::forget(const Question& question) noexcept {
   questions_.erase(question.nonce);
   const auto found = resolving_.find(question.id);
@@ -210,13 +244,13 @@ Result<spi::ServiceRecord> MulticastResolver::successor(const spi::ServiceRecord
 Result<spi::ServiceRecord> MulticastResolver::ask_for(ripc_service_id id, Deadline deadline,
                                                       std::unique_lock<std::mutex>& lock) {
   const Nanoseconds started = monotonic_now();
-  std::shared_ptr<Question>& shared = resolving_[id];
-  if (!shared) shared = std::make_shared<Question>();
-  const std::shared_ptr<Question> question = shared;
+  const auto under_way = resolving_.find(id);
+  const std::shared_ptr<Question> question =
+      under_way != resolving_.end() ? under_way->second : std::make_shared<Question>();
   question->id = id;
-  questions_[question->nonce] = question;
-  ++question->waiters;
-  Channel channel;
+  std::optional<Asking> asking(std::in_place, *this, question, lock);
+  if (under_way == resolving_.end()) resolving_[id] = question;
+  Channel& channel = asking->channel;
   if (!deadline.expired()) channel = take_channel(*question);
   while (!question->answer) {
     const Nanoseconds now = monotonic_now();
@@ -234,12 +268,7 @@ Result<spi::ServiceRecord> MulticastResolver::ask_for(ripc_service_id id, Deadli
     }
     wait(*question, channel, std::min(deadline.at(), question->next_round), lock);
   }
-  --question->waiters;
-  if (channel.channel) {
-    question->channel = nullptr;
-    if (idle_channels_.size() < kIdleChannels) idle_channels_.push_back(std::move(channel));
-  }
-  if (question->answer || question->waiters == 0) forget(*question);
+  asking.reset();
   if (question->answer) return *question->answer;
   return no_service(id, *question, monotonic_now() - started);
 }
@@ -273,8 +302,8 @@ std::optional<spi::ServiceRecord> MulticastResolver::probe(const spi::ServiceRec
   question->pause = std::max<Nanoseconds>(options_.probe_time / 2, 1);
   const Nanoseconds end = monotonic_now() + options_.probe_time;
   std::unique_lock lock(mutex_);
+  const Asking asking(*this, question, lock);
   probing_[candidate.id] = candidate;
-  questions_[question->nonce] = question;
   while (!question->answer) {
     const Nanoseconds now = monotonic_now();
     if (now >= end) break;
@@ -285,8 +314,6 @@ std::optional<spi::ServiceRecord> MulticastResolver::probe(const spi::ServiceRec
     }
     question->changed.wait_for(lock, std::chrono::nanoseconds(std::min(end, question->next_round) - now));
   }
-  forget(*question);
-  probing_.erase(candidate.id);
   return question->answer;
 }
 
@@ -313,8 +340,17 @@ Status MulticastResolver::publish(spi::ServiceRecord& record, bool takeover,
   }
   {
     const std::lock_guard lock(mutex_);
-    published_[record.id] = {candidate, false};
-    schedule(candidate, false);
+    Published own{candidate, false};
+    Published& place = published_[record.id];
+    std::swap(place, own);
+    try {
+      schedule(candidate, false);
+    } catch (const std::bad_alloc&) {
+      // As it was.
+      std::swap(place, own);
+      if (place.record.id == 0) published_.erase(record.id);
+      throw;
+    }
   }
   record = std::move(candidate);
   return {};
@@ -357,7 +393,7 @@ Status MulticastResolver::list(const std::function<void(const spi::ServiceRecord
     std::unique_lock lock(mutex_);
     std::unordered_set<std::uint64_t> expected;
     cache_.visit(0, [&](const spi::ServiceRecord& record) { expected.insert(record.context); });
-    questions_[question->nonce] = question;
+    std::optional<Asking> asking(std::in_place, *this, question, lock);
     for (;;) {
       const Nanoseconds now = monotonic_now();
       const bool complete =
@@ -376,7 +412,7 @@ Status MulticastResolver::list(const std::function<void(const spi::ServiceRecord
       const Nanoseconds until = question->rounds == 1 && !complete ? second_round : end;
       question->changed.wait_for(lock, std::chrono::nanoseconds(until - now));
     }
-    forget(*question);
+    asking.reset();
     for (const auto& [id, own] : published_) {
       if (!own.is_superseded) found.push_back(own.record);
     }

@@ -12,6 +12,8 @@
 // what holds with and without a cluster key.
 #pragma once
 
+#include <poll.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -147,6 +149,7 @@ class MulticastResolver final : public spi::Resolver {
   Channel take_channel(Question& question);
   void wait(Question& question, const Channel& channel, Nanoseconds until, std::unique_lock<std::mutex>& lock);
   void forget(const Question& question) noexcept;
+  class Asking;
   void schedule(const spi::ServiceRecord& record, bool is_gone);
   void count(const spi::SentPackets& sent) noexcept;
   void wake_thread() const noexcept;
@@ -158,7 +161,13 @@ class MulticastResolver final : public spi::Resolver {
   void ask_for_members(ripc_service_id group, Nanoseconds now, std::unique_lock<std::mutex>& lock);
 
   // responder.cpp: the thread
-  void run();
+  // What it sleeps on: its own descriptor first, which belongs to no network.
+  struct Watched {
+    std::vector<pollfd> descriptors;
+    std::vector<spi::MulticastNetwork*> owners;
+  };
+  Watched watch_networks() const;
+  void run(Watched watched) noexcept;
   void read_all(spi::MulticastNetwork& network, int fd);
   void ask_again();
   void process(spi::MulticastNetwork& network, const spi::ReceivedPacket& received);

@@ -2,6 +2,7 @@
 #include "resolver/multicast/replay_guard.hpp"
 
 #include <algorithm>
+#include <list>
 
 namespace ripc::resolver {
 
@@ -35,8 +36,11 @@ ReplayGuard::Verdict ReplayGuard::accept(std::uint64_t context, std::uint64_t ti
       contexts_.erase(order_.front());
       order_.pop_front();
     }
+    // What takes memory comes first: a context has its place, or is not known.
+    std::list<std::uint64_t> place{context};
     found = contexts_.try_emplace(context).first;
-    found->second.order = order_.insert(order_.end(), context);
+    found->second.order = place.begin();
+    order_.splice(order_.end(), place);
   } else {
     order_.splice(order_.end(), order_, found->second.order);
   }

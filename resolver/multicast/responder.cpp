@@ -28,18 +28,23 @@ constexpr Nanoseconds kListPause = 2'000'000;
 constexpr std::size_t kMaxListReplies = 64;
 // What a list may make us remember, whatever is answered.
 constexpr std::size_t kMaxListParts = 65536;
+// Where there is no memory now, there may be some later.
+constexpr timespec kRest{0, 1'000'000};
 
 }  // namespace
 
-void MulticastResolver::run() {
-  // The first one is our own, the others belong to these networks.
-  std::vector<pollfd> descriptors{{wake_.get(), POLLIN, 0}};
-  std::vector<spi::MulticastNetwork*> owners{nullptr};
+MulticastResolver::Watched MulticastResolver::watch_networks() const {
+  Watched watched{.descriptors = {{wake_.get(), POLLIN, 0}}, .owners = {nullptr}};
   for (const auto& network : networks_) {
     const std::vector<pollfd> some = network->descriptors();
-    descriptors.insert(descriptors.end(), some.begin(), some.end());
-    owners.insert(owners.end(), some.size(), network.get());
+    watched.descriptors.insert(watched.descriptors.end(), some.begin(), some.end());
+    watched.owners.insert(watched.owners.end(), some.size(), network.get());
   }
+  return watched;
+}
+
+void MulticastResolver::run(Watched watched) noexcept {
+  auto& [descriptors, owners] = watched;
   for (;;) {
     bool stopping = false;
     Nanoseconds due = UINT64_MAX;
@@ -66,8 +71,9 @@ void MulticastResolver::run() {
       announce_due(false);
       reply_lists_due();
     } catch (const std::bad_alloc&) {
-      // This packet is lost, as packets are.
+      // A packet that has come is lost, as packets are; what is due is sent a moment later.
       if (stopping) return;
+      ::nanosleep(&kRest, nullptr);
     }
   }
 }
@@ -332,21 +338,26 @@ void MulticastResolver::announce_due(bool is_last_chance) {
     if (builder && !builder->empty()) packets.push_back(builder->finish(options_.keys.get()));
     builder.reset();
   };
-  std::vector<ripc_service_id> told;
-  for (auto& [id, announcement] : announcements_) {
-    // The first that is due takes those along that came while it waited, or each would cost a packet of its own.
-    if (!is_due(announcement, now + kGather)) continue;
+  // The first that is due takes those along that came while it waited, or each would cost a packet of its own.
+  const Nanoseconds until = now + kGather;
+  for (const auto& [id, announcement] : announcements_) {
+    if (!is_due(announcement, until)) continue;
     if (!builder) builder.emplace(new_header(PacketType::announcement), options_.keys != nullptr, limit);
     if (!builder->add(announcement.record, announcement.is_gone)) {
       finish();
       builder.emplace(new_header(PacketType::announcement), options_.keys != nullptr, limit);
       static_cast<void>(builder->add(announcement.record, announcement.is_gone));
     }
-    announcement.due = now + kRepeat;
-    if (--announcement.rounds == 0) told.push_back(id);
   }
   finish();
-  for (const ripc_service_id id : told) announcements_.erase(id);
+  // There was memory for all of them.
+  for (auto entry = announcements_.begin(); entry != announcements_.end();) {
+    const auto current = entry++;
+    Announcement& announcement = current->second;
+    if (!is_due(announcement, until)) continue;
+    announcement.due = now + kRepeat;
+    if (--announcement.rounds == 0) announcements_.erase(current);
+  }
   lock.unlock();
   spi::SentPackets total;
   for (const Bytes& packet : packets) {
@@ -363,7 +374,8 @@ void MulticastResolver::announce_due(bool is_last_chance) {
 void MulticastResolver::reply_lists_due() {
   std::unique_lock lock(mutex_);
   for (std::size_t i = 0; i < list_replies_.size();) {
-    ListReply& job = list_replies_[i];
+    // As it will be if there is memory for all of this portion.
+    ListReply job = list_replies_[i];
     const Nanoseconds now = monotonic_now();
     if (job.due > now) {
       ++i;
@@ -400,7 +412,7 @@ void MulticastResolver::reply_lists_due() {
     if (is_last || job.number > 0xffff) {
       list_replies_.erase(list_replies_.begin() + static_cast<std::ptrdiff_t>(i));
     } else {
-      ++i;
+      list_replies_[i++] = job;
     }
     lock.unlock();
     spi::SentPackets total;

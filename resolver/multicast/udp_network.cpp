@@ -363,9 +363,13 @@ std::vector<pollfd> UdpNetwork::descriptors() const {
 spi::Arrival UdpNetwork::receive(int fd, std::span<std::byte> buffer, spi::ReceivedPacket& received) {
   if (fd == watch_.get()) {
     drain_watch(fd);
-    refresh();
-    return spi::Arrival::nothing;
+    is_outdated_ = true;
   }
+  if (is_outdated_) {
+    refresh();
+    is_outdated_ = false;
+  }
+  if (fd == watch_.get()) return spi::Arrival::nothing;
   const auto group =
       std::find_if(groups_.begin(), groups_.end(), [&](const UniqueFd& item) { return item.get() == fd; });
   for (int attempt = 0; attempt < kReceiveAttempts; ++attempt) {

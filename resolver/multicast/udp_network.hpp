@@ -76,6 +76,7 @@ class UdpNetwork final : public spi::MulticastNetwork {
   UniqueFd sender4_;
   UniqueFd sender6_;
   UniqueFd watch_;
+  bool is_outdated_ = false;  // memberships_; of the thread that receives
   mutable std::mutex mutex_;
   std::shared_ptr<const Memberships> memberships_ = std::make_shared<Memberships>();
 };

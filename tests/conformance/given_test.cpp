@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Short items that are given away with their message, together with the leased buffers that they lie in.
+#include <array>
 #include <cstring>
 
 #include "harness.hpp"
@@ -106,10 +107,38 @@ TEST_P(Given, OnlyWhatLiesInALeaseCanBeGiven) {
   EXPECT_EQ(send(client_, server_id(), {item_at(data, kSize + 1, RIPC_ITEM_GIVEN)}), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(send(client_, server_id(), {item_at(data, kSize, RIPC_ITEM_GIVEN), item(own, RIPC_ITEM_GIVEN)}),
             RIPC_INVALID_ARGUMENT);
-  const ripc_item item = item_at(data, kSize, RIPC_ITEM_GIVEN);
-  const ripc_short_message message{&item, 1, 0};
+  const std::array<ripc_item, 2> items{item_at(data, kSize, RIPC_ITEM_GIVEN), item(own, RIPC_ITEM_GIVEN)};
+  const ripc_short_message message{items.data(), items.size(), 0};
   EXPECT_EQ(ripc_send_many(client_.get(), server_id(), &message, 1, nullptr), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(ripc_buffer_release(client_context_.get(), data), RIPC_OK) << "none of these has taken it";
+}
+
+TEST_P(Given, SeveralMessagesGiveTheirBuffersAwayAndThoseThatAreNotSentKeepThem) {
+  const Bytes own = pattern(kSize, 20);
+  std::size_t limit = 0;
+  ASSERT_EQ(ripc_short_limit(client_.get(), server_id(), 1, &limit), RIPC_OK);
+  const std::array<unsigned char*, 4> given{lease_to_give(21), lease_to_give(22), lease_to_give(23, limit + 1),
+                                            lease_to_give(24)};
+  const std::array<ripc_item, 5> items{
+      item_at(given[0], kSize, RIPC_ITEM_GIVEN), item(own, RIPC_ITEM_SHORT), item_at(given[1], kSize, RIPC_ITEM_GIVEN),
+      item_at(given[2], limit + 1, RIPC_ITEM_GIVEN), item_at(given[3], kSize, RIPC_ITEM_GIVEN)};
+  // Some of them in one message, some alone, some beside others that give nothing.
+  const std::array<ripc_short_message, 5> messages{
+      ripc_short_message{&items[1], 1, 1}, {&items[0], 2, 2}, {&items[2], 1, 3}, {&items[3], 1, 4}, {&items[4], 1, 5}};
+  std::size_t sent = 0;
+  EXPECT_EQ(ripc_send_many(client_.get(), server_id(), messages.data(), messages.size(), &sent), RIPC_TOO_LARGE);
+  ASSERT_EQ(sent, 3u);
+  EXPECT_TRUE(holds(view_of(receive(server_), 0), RIPC_VIEW_SHORT, own));
+  const Message second = receive(server_);
+  EXPECT_TRUE(holds(view_of(second, 0), RIPC_VIEW_SHORT, pattern(kSize, 21)));
+  EXPECT_TRUE(holds(view_of(second, 1), RIPC_VIEW_SHORT, own));
+  EXPECT_TRUE(holds(view_of(receive(server_), 0), RIPC_VIEW_SHORT, pattern(kSize, 22)));
+  for (std::size_t index = 0; index < given.size(); ++index) {
+    EXPECT_EQ(is_leased(given[index]), index >= 2) << index;
+    if (index >= 2) {
+      EXPECT_EQ(ripc_buffer_release(client_context_.get(), given[index]), RIPC_OK);
+    }
+  }
 }
 
 TEST_P(Given, AGroupTakesItToo) {

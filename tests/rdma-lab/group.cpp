@@ -6,20 +6,21 @@
 //                               number of the first goodbye that came, and what is missing before that, or came too
 //                               late
 //   lab_group send MEMBERS COUNT
-//                               sends to them until the device sends one packet for each message; prints "multicast",
-//                               sends COUNT messages, prints "end", and says goodbye to each until it answers; prints
-//                               {"messages": N, "missed": M, "packets": P}: all to the group, those that a member had
-//                               no room for, and the device's packets for the COUNT
+//                               sends to them until each message is one packet for all; prints "multicast", sends
+//                               COUNT messages, prints "end", and says goodbye to each until it answers; prints
+//                               {"messages": N, "missed": M, "full": F, "together": T}: all to the group, copies that
+//                               a member had no room for, and of the COUNT those messages that some member had no room
+//                               for, and those that were one packet for several
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ripc/ripc.hpp"
@@ -31,6 +32,7 @@ using libripc::Nanoseconds;
 constexpr const char* kGroup = "lab-group";
 constexpr Nanoseconds kMoment{10'000'000};  // for an answer
 constexpr Nanoseconds kLook{1'000'000};
+constexpr Nanoseconds kMostWait{1'000'000'000};  // for room at one member
 // Tags that are answered, with the same.
 constexpr std::uint32_t kQuestion = 1;
 constexpr std::uint32_t kGoodbye = 1u << 31;  // with its number
@@ -48,12 +50,6 @@ template <typename T>
 T expect(const char* what, libripc::Result<T> result) {
   if (!result.ok()) fail(what, result.error());
   return std::move(*result);
-}
-
-std::uint64_t packets() {
-  std::uint64_t count = 0;
-  std::ifstream("/sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts") >> count;
-  return count;
 }
 
 template <typename T>
@@ -96,12 +92,17 @@ int listen(libripc::Context& context, std::size_t members) {
 
 class Sender {
  public:
-  Sender(libripc::Context& context, std::size_t members)
-      : members_(members), service_(expect("no service", context.register_service())) {}
+  Sender(libripc::Context& context, std::vector<libripc::ServiceId> members)
+      : members_(members.size()),
+        known_(std::move(members)),
+        service_(expect("no service", context.register_service())) {}
 
-  // How many packets of the device that took.
-  std::uint64_t send(std::uint32_t count) {
-    const std::uint64_t before = packets();
+  struct Sent {
+    std::uint64_t full = 0;      // messages that some member had no room for
+    std::uint64_t together = 0;  // messages that were one packet for several members
+  };
+  Sent send(std::uint32_t count) {
+    const Sent before = so_far();
     for (std::uint32_t index = 1; index <= count; ++index) {
       const bool asks = index % kSample == 0;
       send_one(asks ? kQuestion : 0);
@@ -109,7 +110,8 @@ class Sender {
       for (std::size_t answers = 0; asks && answers < members_ && service_.receive(kMoment).ok(); ++answers) {
       }
     }
-    return packets() - before;
+    const Sent after = so_far();
+    return {after.full - before.full, after.together - before.together};
   }
   // Until each has answered, or is gone: the last answer may be lost.
   void say_goodbye(libripc::Context& context) {
@@ -129,13 +131,18 @@ class Sender {
   std::uint64_t missed() const { return missed_; }
 
  private:
+  Sent so_far() { return {full_, expect("no statistics", service_.statistics()).group_packets}; }
+
   void send_one(std::uint32_t tag) {
+    // A busy receiver gives no room for a while. With room for each, no copy has to go alone.
+    for (const libripc::ServiceId member : known_) (void)service_.wait_room(member, kMostWait);
     for (int look = 0; look < kMostLooks; ++look) {
       libripc::GroupOutcome outcome;
       const auto sent = service_.send(group_, std::span<const libripc::Item>(), {.tag = tag, .outcome = &outcome});
       if (sent.ok() && outcome.members == members_) {
         ++sent_;
         missed_ += outcome.members - outcome.taken;
+        full_ += outcome.taken != outcome.members ? 1 : 0;
         return;
       }
       // None has room for a moment.
@@ -146,32 +153,38 @@ class Sender {
   }
 
   const std::size_t members_;
+  const std::vector<libripc::ServiceId> known_;
   const libripc::ServiceId group_ = expect("no group", libripc::group_id_from_name(kGroup));
   libripc::Service service_;
   std::uint32_t sent_ = 0;
   std::uint64_t missed_ = 0;
+  std::uint64_t full_ = 0;
 };
 
 int send(libripc::Context& context, std::size_t members, std::uint32_t count) {
   const auto group = expect("no group", libripc::group_id_from_name(kGroup));
-  for (int look = 0; expect("no members", context.members(group)).size() < members; ++look) {
+  std::vector<libripc::ServiceId> known;
+  for (int look = 0; known.size() < members; ++look) {
     if (look == kMostLooks) fail("there are not so many members", {});
-    usleep(1000);
+    if (look != 0) usleep(1000);
+    known.clear();
+    for (const libripc::ServiceInfo& member : expect("no members", context.members(group))) known.push_back(member.id);
   }
-  Sender sender(context, members);
+  Sender sender(context, std::move(known));
   int looks = 0;
-  while (sender.send(kSample) > kSample + kSample / 2) {
+  while (sender.send(kSample).together != kSample) {
     if (++looks == kMostLooks) fail("it is never one packet for all", {});
     usleep(1000);
   }
   std::puts("multicast");
   std::fflush(stdout);
-  const std::uint64_t taken = sender.send(count);
+  const Sender::Sent sent = sender.send(count);
   std::puts("end");
   std::fflush(stdout);
   sender.say_goodbye(context);
-  std::printf("{\"messages\": %u, \"missed\": %llu, \"packets\": %llu}\n", sender.sent(),
-              static_cast<unsigned long long>(sender.missed()), static_cast<unsigned long long>(taken));
+  std::printf("{\"messages\": %u, \"missed\": %llu, \"full\": %llu, \"together\": %llu}\n", sender.sent(),
+              static_cast<unsigned long long>(sender.missed()), static_cast<unsigned long long>(sent.full),
+              static_cast<unsigned long long>(sent.together));
   return 0;
 }
 

@@ -241,7 +241,7 @@ RIPC_API ripc_status ripc_send(ripc_service *service, ripc_service_id to, const 
 
 /* One of several short messages. */
 typedef struct ripc_short_message {
-  const ripc_item *items; /* RIPC_ITEM_SHORT or RIPC_ITEM_AUTO; only read during the call */
+  const ripc_item *items; /* RIPC_ITEM_SHORT, RIPC_ITEM_AUTO or RIPC_ITEM_GIVEN; the array is read during the call */
   uint32_t count;         /* of the items, 0 to RIPC_MAX_ITEMS */
   uint32_t tag;           /* given to the receiver as it is */
 } ripc_short_message;
@@ -249,7 +249,8 @@ typedef struct ripc_short_message {
 /* Sends `count` messages of short items to one service, in their order, each as ripc_send() would, with fewer system
  * calls where a path needs them. `sent` (may be NULL): how many were sent, the first ones. RIPC_OK: all of them. Any
  * other status says why the message after those was not sent, as for ripc_send(); RIPC_TOO_LARGE also for an item of
- * kind RIPC_ITEM_AUTO, and RIPC_INVALID_ARGUMENT for other kinds. Any thread. */
+ * kind RIPC_ITEM_AUTO, and RIPC_INVALID_ARGUMENT for RIPC_ITEM_LONG and RIPC_ITEM_RETURN. Given away are the buffers of
+ * the messages that were sent. Any thread. */
 RIPC_API ripc_status ripc_send_many(ripc_service *service, ripc_service_id to, const ripc_short_message *messages,
                                     size_t count, size_t *sent);
 
@@ -543,6 +544,7 @@ typedef struct ripc_service_statistics {
   uint64_t senders;           /* queues open now */
   uint64_t packets_late;      /* dropped because later ones of the same sender had come before */
   uint64_t packets_duplicate; /* dropped because they had come before */
+  uint64_t group_packets;     /* sent to several members of a group at once */
 } ripc_service_statistics;
 RIPC_API ripc_status ripc_service_get_statistics(ripc_service *service, ripc_service_statistics *statistics);
 

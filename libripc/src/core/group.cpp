@@ -184,6 +184,8 @@ void Service::send_together(GroupSend& sending) noexcept {
     std::transform(first, end, std::back_inserter(channels), [](const auto& one) { return one.channel.get(); });
     sent.assign(channels.size(), 0);
     if (channels.size() > 1) by->send(sending.group, channels, sending.message, sent);
+    if (std::any_of(sent.begin(), sent.end(), [](std::uint8_t one) { return one != 0; }))
+      counters_.group_packets.fetch_add(1, std::memory_order_relaxed);
     for (std::size_t index = 0; first != end; ++index, ++first) {
       if (sent[index] != 0) count_sent(ThreadEpoch::current(), sending.message.bytes);
       sending.settle(*first->member, sent[index] != 0 ? RIPC_OK : send_to_member(*first->member, sending));
@@ -230,7 +232,7 @@ Status Service::connect_and_send(GroupMember& member, GroupSend& sending) {
   Status status = channel.ok() ? Status(send_to_member(member, sending)) : channel.status();
   if (status.ok()) {
     member.succeeded();
-  } else if (status.code() != RIPC_AGAIN && status.code() != RIPC_TOO_LARGE) {
+  } else if (status.code() != RIPC_AGAIN && status.code() != RIPC_TOO_LARGE && status.code() != RIPC_NO_MEMORY) {
     member.failed(now);
     if (is_gone(status.code()) || status == RIPC_NO_SERVICE) {
       lose_member(member, sending.group);

@@ -36,6 +36,10 @@ std::size_t packet_size_of(std::span<const ripc_item> items) noexcept {
   return wire::packet_size(items.size(), bytes);
 }
 
+bool has_given(std::span<const ripc_item> items) noexcept {
+  return std::any_of(items.begin(), items.end(), [](const ripc_item& item) { return item.kind == RIPC_ITEM_GIVEN; });
+}
+
 // Whether some item may travel long instead.
 bool has_auto(std::span<const ripc_item> items) noexcept {
   return std::any_of(items.begin(), items.end(),
@@ -79,14 +83,14 @@ Status Service::send(const SendArguments& arguments, std::shared_ptr<Ticket>* ti
   Status checked = check(arguments);
   if (!checked.ok()) [[unlikely]]
     return checked;
-  const bool gives = std::any_of(arguments.items.begin(), arguments.items.end(),
-                                 [](const ripc_item& item) { return item.kind == RIPC_ITEM_GIVEN; });
-  return gives ? send_given(arguments, ticket) : send_held(arguments, ticket);
+  if (!has_given(arguments.items)) return send_held(arguments, ticket);
+  return send_given(arguments, [&](const SendArguments& holding) { return send_held(holding, ticket); });
 }
 
-// The holds are what a transport adds its own to, and what says which leases end: each once, and none that another
-// thread has got meanwhile.
-Status Service::send_given(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket) {
+// By send(), what is given as short items in leases that are held. The holds are what a transport adds its own to, and
+// what says which leases end: each once, and none that another thread has got meanwhile.
+template <typename Send>
+Status Service::send_given(const SendArguments& arguments, Send&& send) {
   std::array<ripc_item, RIPC_MAX_ITEMS> items;
   std::array<memory::Hold, RIPC_MAX_ITEMS> holds;
   std::copy(arguments.items.begin(), arguments.items.end(), items.begin());
@@ -103,7 +107,7 @@ Status Service::send_given(const SendArguments& arguments, std::shared_ptr<Ticke
   SendArguments holding = arguments;
   holding.items = std::span(items).first(arguments.items.size());
   holding.holds_leases = true;
-  Status status = send_held(holding, ticket);
+  Status status = send(holding);
   if (status.ok()) {
     for (const memory::Hold& hold : std::span(holds).first(held)) context_.pool().release(hold);
   }
@@ -139,22 +143,29 @@ Status Service::send_many(ripc_service_id to, std::span<const ripc_short_message
     arguments.tag = message.tag;
     arguments.items = {message.items, message.count};
     if (const ripc_status status = usable(); status != RIPC_OK) return status;
-    Status status = check(arguments);
-    if (status.ok() && std::any_of(arguments.items.begin(), arguments.items.end(),
-                                   [](const ripc_item& item) { return item.kind > RIPC_ITEM_SHORT; }))
-      status =
-          Status(RIPC_INVALID_ARGUMENT, "ripc_send_many() sends short items only: send the others by ripc_send().");
-    bool fits = true;
-    if (status.ok()) status = is_group(to) ? send(arguments, nullptr) : send_plain(arguments, fits);
+    Status status = send_one_of_many(arguments);
     if (!status.ok()) return status;
-    if (!fits)
-      return Status(
-          RIPC_TOO_LARGE,
-          "A message does not fit into a packet for this peer: send it by ripc_send(), which makes large items "
-          "long.");
     ++sent;
   }
   return {};
+}
+
+Status Service::send_one_of_many(const SendArguments& arguments) {
+  Status checked = check(arguments);
+  if (!checked.ok()) return checked;
+  if (std::any_of(arguments.items.begin(), arguments.items.end(),
+                  [](const ripc_item& item) { return item.kind == RIPC_ITEM_LONG || item.kind == RIPC_ITEM_RETURN; }))
+    return Status(RIPC_INVALID_ARGUMENT, "ripc_send_many() sends short items only: send the others by ripc_send().");
+  if (is_group(arguments.to)) return send(arguments, nullptr);
+  const auto send_short = [this](const SendArguments& message) {
+    bool fits = true;
+    Status status = send_plain(message, fits);
+    if (fits) return status;
+    return Status(RIPC_TOO_LARGE,
+                  "A message does not fit into a packet for this peer: send it by ripc_send(), which makes large "
+                  "items long.");
+  };
+  return has_given(arguments.items) ? send_given(arguments, send_short) : send_short(arguments);
 }
 
 // How many of the first messages went; none also if the first is not plain, or its channel not known.

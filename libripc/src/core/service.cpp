@@ -128,6 +128,7 @@ void Service::fill_statistics(ripc_service_statistics& statistics) const noexcep
   statistics.payload_copies =
       payload_messages + value(from.items_returned) + payload_messages_received + value(from.receive_copies);
   statistics.resolutions = value(from.resolutions);
+  statistics.group_packets = value(from.group_packets);
   statistics.senders = 0;
   statistics.packets_lost = statistics.packets_late = statistics.packets_duplicate = 0;
   for (const auto& port : ports_) {

@@ -55,7 +55,7 @@ struct SendArguments {
 struct Counters {
   std::atomic<std::uint64_t> payload_messages_sent{0}, other_messages_sent{0}, short_bytes_sent{0};
   std::atomic<std::uint64_t> long_items_sent{0}, items_returned{0}, again{0}, wakes_sent{0}, notifications_sent{0};
-  std::atomic<std::uint64_t> resolutions{0};
+  std::atomic<std::uint64_t> resolutions{0}, group_packets{0};
   // Those with payload only, which cost one copy each; the others.
   alignas(64) std::atomic<std::uint64_t> payload_messages_received{0};
   std::atomic<std::uint64_t> short_bytes_received{0}, other_messages_received{0};
@@ -176,7 +176,9 @@ class Service final : private spi::PacketSink {
     return true;
   }
   std::size_t send_batch(ripc_service_id to, std::span<const ripc_short_message> messages) noexcept;
-  Status send_given(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
+  template <typename Send>
+  Status send_given(const SendArguments& arguments, Send&& send);
+  Status send_one_of_many(const SendArguments& arguments);
   Status send_held(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
   Status send_plain(const SendArguments& arguments, bool& fits);
   Status send_planned(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);

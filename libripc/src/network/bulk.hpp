@@ -72,13 +72,16 @@ class Bulk {
   // ---- Exposing side: what Channel needs ---------------------------------------------------------------------
 
   // Any. As Channel::expose; `owner` is the caller's name for the channel. At most RIPC_MAX_ITEMS items; kMaxTransfers
-  // of a session at a time, then RIPC_AGAIN. The memory is read until the transfer is gone (Channel::transfer_status,
-  // Channel::revoke).
+  // of a session at a time, then RIPC_AGAIN. RIPC_NO_MEMORY, RIPC_PEER_DEAD. The memory is read until the transfer is
+  // gone (Channel::transfer_status, Channel::revoke).
   virtual ripc_status expose(std::uint64_t owner, std::span<const spi::Exposure> items,
                              std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept = 0;
 
-  // Any. This packet told the peer of a transfer. It is repeated, with growing pauses, until the peer has asked for the
-  // transfer or it ends.
+  // Any. The peer will be told of a transfer by a packet of this size. RIPC_NO_MEMORY: that could not be repeated.
+  virtual ripc_status will_tell(std::uint64_t transfer, std::size_t size) noexcept = 0;
+
+  // Any. After will_tell(): this packet told the peer of a transfer. It is repeated, with growing pauses, until the
+  // peer has asked for the transfer or it ends.
   virtual void told(std::uint64_t transfer, spi::Gather packet) noexcept = 0;
 
   // Any. As Channel::transfer_status: one atomic load while it is pending. RIPC_CANCELLED: the memory could not be read
@@ -92,7 +95,8 @@ class Bulk {
   // Channel::is_draining() is always false here.
   virtual ripc_status revoke(std::uint64_t transfer) noexcept = 0;
 
-  // Any. As Channel::grant. kMaxGrants of a session at a time, then RIPC_AGAIN. RIPC_PEER_DEAD.
+  // Any. As Channel::grant. kMaxGrants of a session at a time, then RIPC_AGAIN. RIPC_NO_MEMORY,
+  // RIPC_PEER_DEAD.
   virtual ripc_status grant(std::uint64_t owner, std::span<std::byte> memory, wire::Grant& grant) noexcept = 0;
 
   // Any. As Channel::end_grant, never RIPC_PENDING: a write that is going on is cut off (RIPC_EMPTY, the memory has
@@ -109,9 +113,10 @@ class Bulk {
 
   // ---- Pulling side: what Source needs -----------------------------------------------------------------------
 
-  // Receiver. As Source::begin, without asking the peer. RIPC_REVOKED: that transfer was begun before. RIPC_CORRUPT:
-  // more than kMaxTransfers, which no peer can have exposed. After died() RIPC_REVOKED.
-  virtual ripc_status begin(const wire::Descriptor& descriptor) noexcept = 0;
+  // Receiver. As Source::begin for items of one transfer, without asking the peer. RIPC_REVOKED: that transfer was
+  // begun before. RIPC_CORRUPT: more than kMaxTransfers, which no peer can have exposed. RIPC_NO_MEMORY: nothing has
+  // happened. After died() RIPC_REVOKED. `events` must be valid until finish() or forget().
+  virtual ripc_status begin(std::span<const wire::Descriptor> items, EventSet& events) noexcept = 0;
 
   // Receiver. As Source::pull. `events` is woken when the pull ends; it must be valid until then, or until abandon() or
   // forget(). `pull.progress` is 0 at the first call and belongs to the peer from then on. RIPC_OK, RIPC_PENDING,
@@ -134,8 +139,9 @@ class Bulk {
   virtual void forget(const EventSet& events) noexcept = 0;
 
   // Any, without locks held. As Source::push; waits for the peer's answer, in the loop's thread by running the loop.
-  // RIPC_UNSUPPORTED also when no connection could be had or it was lost, and when nothing moved for the stall timeout:
-  // the requester may pull instead. `bytes` is not read any more when it has returned. RIPC_CANCELLED: cannot be read.
+  // RIPC_UNSUPPORTED also when no connection or memory could be had or it was lost, and when nothing moved for the
+  // stall timeout: the requester may pull instead. `bytes` is not read any more when it has returned. RIPC_CANCELLED:
+  // cannot be read.
   virtual ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept = 0;
 };
 

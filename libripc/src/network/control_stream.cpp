@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <cstring>
+#include <iterator>
 
 namespace ripc::network {
 
@@ -18,13 +19,20 @@ constexpr std::uint64_t kAcknowledgeAfter = 64;
 
 }  // namespace
 
-ripc_status ControlStream::send_bytes(std::vector<std::byte> frame) noexcept {
+ripc_status ControlStream::send_bytes(std::vector<std::byte> frame) {
   const std::lock_guard lock(mutex_);
   if (kept_.size() >= kMaxKept || kept_bytes_ + frame.size() > kMaxKeptBytes) return RIPC_AGAIN;
-  kept_bytes_ += frame.size();
   kept_.push_back(std::move(frame));
+  kept_bytes_ += kept_.back().size();
+  if (next_ == kept_.end()) next_ = std::prev(kept_.end());
   if (socket_.fd && !waiting_) write_locked();
   return RIPC_OK;
+}
+
+void ControlStream::break_off() noexcept {
+  broken_.store(true, std::memory_order_release);
+  const std::lock_guard lock(mutex_);
+  if (socket_.fd) (void)::shutdown(socket_.fd.get(), SHUT_RDWR);
 }
 
 bool ControlStream::has_room() const noexcept {
@@ -33,8 +41,8 @@ bool ControlStream::has_room() const noexcept {
 }
 
 void ControlStream::write_locked() noexcept {
-  while (next_ < kept_.size()) {
-    const std::vector<std::byte>& frame = kept_[next_];
+  while (next_ != kept_.end()) {
+    const std::vector<std::byte>& frame = *next_;
     const ssize_t sent =
         ::send(socket_.fd.get(), frame.data() + written_, frame.size() - written_, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent >= 0) {
@@ -62,11 +70,10 @@ void ControlStream::flush() noexcept {
 
 void ControlStream::drop_acknowledged_locked(std::uint64_t frames) noexcept {
   // Never one that is partly written: what follows would begin in its middle.
-  while (first_ < frames && next_ > 0 && !kept_.empty()) {
+  while (first_ < frames && next_ != kept_.begin()) {
     kept_bytes_ -= kept_.front().size();
     kept_.pop_front();
     ++first_;
-    --next_;
   }
 }
 
@@ -78,12 +85,15 @@ void ControlStream::acknowledged(std::uint64_t frames) noexcept {
 Status ControlStream::attach(GuardedSocket socket, std::uint64_t acknowledged, EventLoop::Handler handler) {
   detach();
   begin_ = end_ = 0;
+  if (buffer_.empty()) buffer_.resize(2 * wire::session::kMaxSize);
   const std::lock_guard lock(mutex_);
+  // Either this sees it, or whoever breaks it off sees the connection.
+  if (is_broken()) return RIPC_NO_MEMORY;
   if (acknowledged < first_ || acknowledged > first_ + kept_.size())
     return Status(RIPC_CORRUPT, "The peer wants to go on with a session at a place where it cannot be.");
-  next_ = kept_.size();
+  next_ = kept_.end();
   drop_acknowledged_locked(acknowledged);
-  next_ = 0;
+  next_ = kept_.begin();
   written_ = 0;
   waiting_ = false;
   Status status = loop_.add(socket.fd.get(), EPOLLIN, std::move(handler));
@@ -104,7 +114,6 @@ void ControlStream::detach() noexcept {
 
 ControlStream::Event ControlStream::receive(std::span<const std::byte>& frame) noexcept {
   if (!socket_.fd) return Event::nothing;
-  if (buffer_.empty()) buffer_.resize(2 * wire::session::kMaxSize);
   for (;;) {
     const std::size_t have = end_ - begin_;
     if (have >= wire::session::kPrefixSize) {

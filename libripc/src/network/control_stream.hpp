@@ -7,8 +7,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <mutex>
+#include <new>
 #include <span>
 #include <vector>
 
@@ -26,13 +27,26 @@ class ControlStream {
   ~ControlStream() { detach(); }
 
   // Any thread. What the connection does not take now, or there is none, is kept, up to a limit. RIPC_OK, RIPC_AGAIN
-  // (the peer has not acknowledged too many frames; nothing was sent), RIPC_TOO_LARGE, RIPC_INVALID_ARGUMENT.
+  // (the peer has not acknowledged too many frames; nothing was sent), RIPC_NO_MEMORY (likewise), RIPC_TOO_LARGE,
+  // RIPC_INVALID_ARGUMENT.
   template <typename T>
-  ripc_status send(const T& frame) {
+  ripc_status send(const T& frame) noexcept try {
     std::vector<std::byte> bytes;
     const ripc_status status = wire::session::encode(frame, bytes);
     return status == RIPC_OK ? send_bytes(std::move(bytes)) : status;
+  } catch (const std::bad_alloc&) {
+    return RIPC_NO_MEMORY;
   }
+  // Any thread. The same for what the peer waits for, or would go wrong without: where there is no memory for it, the
+  // stream breaks.
+  template <typename T>
+  void tell(const T& frame) noexcept {
+    if (send(frame) == RIPC_NO_MEMORY) break_off();
+  }
+
+  // Any thread. Something is missing in it: its session cannot go on. The responder finds the connection closed.
+  void break_off() noexcept;
+  bool is_broken() const noexcept { return broken_.load(std::memory_order_acquire); }
 
   // Any thread. True if there is room for the largest frame.
   bool has_room() const noexcept;
@@ -43,7 +57,8 @@ class ControlStream {
   // ---- Responder ----
 
   // From now on over this connection. `acknowledged`: frames that the peer has received so far; the rest is sent again.
-  // RIPC_CORRUPT: it cannot have received so many, or those it lacks are gone.
+  // RIPC_CORRUPT: it cannot have received so many, or those it lacks are gone. RIPC_NO_MEMORY: it is broken. Throws
+  // std::bad_alloc: nothing is attached.
   Status attach(GuardedSocket socket, std::uint64_t acknowledged, EventLoop::Handler handler);
   void detach() noexcept;
   bool attached() const noexcept { return static_cast<bool>(socket_.fd); }
@@ -58,20 +73,23 @@ class ControlStream {
   void note_acknowledgement() noexcept { told_ = received_; }
 
  private:
-  ripc_status send_bytes(std::vector<std::byte> frame) noexcept;
+  ripc_status send_bytes(std::vector<std::byte> frame);
   void write_locked() noexcept;
   void drop_acknowledged_locked(std::uint64_t frames) noexcept;
 
   EventLoop& loop_;
 
+  std::atomic<bool> broken_{false};
+
   mutable std::mutex mutex_;
   GuardedSocket socket_;  // changed by the responder under the mutex
-  std::deque<std::vector<std::byte>> kept_;
+  std::list<std::vector<std::byte>> kept_;
   std::size_t kept_bytes_ = 0;
   std::uint64_t first_ = 0;  // number of kept_.front()
-  std::size_t next_ = 0;     // in kept_: the first that was not written whole over this connection
-  std::size_t written_ = 0;  // bytes of it that were
-  bool waiting_ = false;     // the loop watches for room
+  // The first of kept_ that was not written whole over this connection, and how many bytes of it were.
+  std::list<std::vector<std::byte>>::iterator next_ = kept_.end();
+  std::size_t written_ = 0;
+  bool waiting_ = false;  // the loop watches for room
 
   // The responder's.
   std::vector<std::byte> buffer_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "network/dialer.hpp"
 
+#include <new>
+
 namespace ripc::network {
 
 namespace {
@@ -35,6 +37,7 @@ std::shared_ptr<Dialer> Dialer::dial(EventLoop& loop, Authenticator& authenticat
     none.definite = true;
     dialer->finish(std::move(none));
   } else {
+    dialer->attempts_.reserve(dialer->endpoints_.size());
     dialer->next();
   }
   return dialer;
@@ -52,18 +55,31 @@ void Dialer::cancel() noexcept {
   }
 }
 
-void Dialer::finish(Greeted greeted) {
+void Dialer::finish(Greeted greeted) noexcept {
   if (over_) return;
   // What it holds may hold this.
   const Handshake::Done done = std::move(done_);
   cancel();
-  done(std::move(greeted));
+  try {
+    done(std::move(greeted));
+  } catch (const std::bad_alloc&) {
+    // As in Handshake: it has ended what it was for.
+  }
 }
 
-void Dialer::next() {
+void Dialer::next() noexcept {
   if (over_ || attempts_.size() == endpoints_.size()) return;
-  const std::size_t index = attempts_.size();
   attempts_.push_back(nullptr);
+  try {
+    attempt(attempts_.size() - 1);
+  } catch (const std::bad_alloc&) {
+    Greeted none;
+    none.status = RIPC_NO_MEMORY;
+    on_done(std::move(none));
+  }
+}
+
+void Dialer::attempt(std::size_t index) {
   const std::weak_ptr<Dialer> weak = weak_from_this();
   if (timer_ != 0) loop_.cancel_timer(timer_);
   timer_ = 0;
@@ -72,18 +88,18 @@ void Dialer::next() {
       if (const auto self = weak.lock()) self->next();
     });
   }
-  auto attempt =
+  auto handshake =
       Handshake::dial(loop_, authenticator_, endpoints_[index], hello_, context_, deadline_, [weak](Greeted greeted) {
         if (const auto self = weak.lock()) self->on_done(std::move(greeted));
       });
   if (over_) {
-    attempt->cancel();
+    handshake->cancel();
   } else {
-    attempts_[index] = std::move(attempt);
+    attempts_[index] = std::move(handshake);
   }
 }
 
-void Dialer::on_done(Greeted greeted) {
+void Dialer::on_done(Greeted greeted) noexcept {
   if (over_) return;
   if (greeted.status.ok()) {
     finish(std::move(greeted));

@@ -35,9 +35,10 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
         context_(context),
         deadline_(deadline),
         done_(std::move(done)) {}
-  void next();
-  void on_done(Greeted greeted);
-  void finish(Greeted greeted);
+  void next() noexcept;
+  void attempt(std::size_t index);
+  void on_done(Greeted greeted) noexcept;
+  void finish(Greeted greeted) noexcept;
 
   EventLoop& loop_;
   Authenticator& authenticator_;

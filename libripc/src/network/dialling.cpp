@@ -3,16 +3,15 @@
 
 namespace ripc::network {
 
-void Dialling::ask(const std::weak_ptr<void>& owner, Nanoseconds pause) const noexcept {
-  const auto dial = [this, owner] {
+void Dialling::start(std::weak_ptr<void> owner) {
+  timer_.make(loop_, [this, owner = std::move(owner)] {
     const std::shared_ptr<void> alive = owner.lock();
     if (alive && !dead_.load(std::memory_order_acquire)) hooks_.dial();
-  };
-  if (pause == 0) {
-    loop_.post(dial);
-  } else {
-    (void)loop_.add_timer(monotonic_now() + pause, dial);
-  }
+  });
+}
+
+void Dialling::ask(Nanoseconds pause) noexcept {
+  timer_.set(pause == 0 ? StandingTimer::kNow : monotonic_now() + pause);
 }
 
 }  // namespace ripc::network

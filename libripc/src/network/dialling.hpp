@@ -10,6 +10,7 @@
 
 #include "base/clock.hpp"
 #include "base/event_loop.hpp"
+#include "base/standing_timer.hpp"
 #include "network/bulk.hpp"
 
 namespace ripc::network {
@@ -19,6 +20,8 @@ class Dialling {
   // All of them outlive it. `dead`: the bulk has ended, and asks no more.
   Dialling(EventLoop& loop, const BulkHooks& hooks, const std::atomic<bool>& dead) noexcept
       : loop_(loop), hooks_(hooks), dead_(dead) {}
+  // Before any other call. `owner` is what this is a part of.
+  void start(std::weak_ptr<void> owner);
 
   // ---- With the bulk's lock held ----
   bool under_way() const noexcept { return under_way_; }
@@ -35,8 +38,10 @@ class Dialling {
   void back_off() noexcept { pause_ = std::clamp(pause_ * 2, kFirstPause, kLongestPause); }
 
   // ---- Without it ----
-  // After begin(). `owner` is what this is a part of.
-  void ask(const std::weak_ptr<void>& owner, Nanoseconds pause) const noexcept;
+  // After begin().
+  void ask(Nanoseconds pause) noexcept;
+  // Nothing is asked for any more.
+  void stop() noexcept { timer_.cancel(); }
 
  private:
   static constexpr Nanoseconds kFirstPause = 10'000'000;
@@ -45,6 +50,7 @@ class Dialling {
   EventLoop& loop_;
   const BulkHooks& hooks_;
   const std::atomic<bool>& dead_;
+  StandingTimer timer_;
   bool under_way_ = false;
   Nanoseconds pause_ = 0;
 };

@@ -2,6 +2,7 @@
 #include "network/finish_book.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include "spi/outcome.hpp"
 
@@ -19,7 +20,7 @@ bulk::Frame FinishBook::frame_of(std::uint64_t key, const Entry& entry) noexcept
           .value = static_cast<std::uint64_t>(entry.status)};
 }
 
-ripc_status FinishBook::begin(const wire::Descriptor& descriptor) noexcept {
+ripc_status FinishBook::begin(const wire::Descriptor& descriptor) noexcept try {
   const std::lock_guard lock(mutex_);
   if (dead_) return RIPC_REVOKED;
   const std::size_t slot = descriptor.key % kMaxTransfers;
@@ -34,6 +35,8 @@ ripc_status FinishBook::begin(const wire::Descriptor& descriptor) noexcept {
   entries_[descriptor.key].location = descriptor.location;
   place = descriptor.key;
   return RIPC_OK;
+} catch (const std::bad_alloc&) {
+  return RIPC_NO_MEMORY;
 }
 
 ripc_status FinishBook::finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "network/grant_book.hpp"
 
+#include <new>
+
 #include "base/random.hpp"
 
 namespace ripc::network {
@@ -20,7 +22,12 @@ void GrantBook::Slot::end() noexcept {
 
 ripc_status GrantBook::grant(std::uint64_t owner, std::span<std::byte> memory, wire::Grant& grant) noexcept {
   std::uint16_t index = 0;
-  Slot* slot = slots_.acquire(index);
+  Slot* slot = nullptr;
+  try {
+    slot = slots_.acquire(index);
+  } catch (const std::bad_alloc&) {
+    return RIPC_NO_MEMORY;
+  }
   if (slot == nullptr) return RIPC_AGAIN;
   const std::lock_guard lock(slot->mutex);
   if (dead_.load(std::memory_order_acquire)) {
@@ -67,19 +74,19 @@ void GrantBook::died() noexcept {
   });
 }
 
-std::shared_ptr<Destination> GrantBook::begin_frame(const void* connection, const wire::bulk::Frame& frame) noexcept {
+std::shared_ptr<Destination> GrantBook::begin_frame(const void* connection, const wire::bulk::Frame& frame) {
   Slot* slot = slots_.find(frame.key & kSlotMask);
   if (slot == nullptr) return nullptr;
   const std::lock_guard lock(slot->mutex);
   // Written before: the reply that was to tell of it could not be sent.
   const bool may_write = slot->state == State::open || slot->state == State::written;
   if (may_write && slot->is_named(frame.key, frame.location) && frame.offset == 0 && frame.value <= slot->size) {
+    slot->destination = std::make_shared<Destination>();
     slot->state = State::writing;
     slot->connection = connection;
     slot->push = frame.id;
     slot->total = frame.value;
     slot->received = 0;
-    slot->destination = std::make_shared<Destination>();
     slot->destination->memory = slot->memory;
   }
   return slot->is_written_by(connection, frame) ? slot->destination : nullptr;

@@ -34,8 +34,9 @@ class GrantBook {
   void died() noexcept;
 
   // ---- For the peer's pushes; in the responder. `connection` tells connections apart ----
-  // Where the payload of this push frame belongs. Null: nowhere. The first frame claims the grant.
-  std::shared_ptr<Destination> begin_frame(const void* connection, const wire::bulk::Frame& frame) noexcept;
+  // Where the payload of this push frame belongs. Null: nowhere. The first frame claims the grant. Throws
+  // std::bad_alloc: nothing has changed.
+  std::shared_ptr<Destination> begin_frame(const void* connection, const wire::bulk::Frame& frame);
   // Its payload is there, or with another status than RIPC_OK: will not be. RIPC_OK: that was all of it;
   // RIPC_PENDING: go on; else the push has ended.
   ripc_status end_frame(const void* connection, const wire::bulk::Frame& frame, ripc_status status) noexcept;

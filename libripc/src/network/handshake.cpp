@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace ripc::network {
 
@@ -90,8 +91,8 @@ void Handshake::begin(std::uint32_t events, Deadline deadline) {
     });
   }
   // The loop keeps it alive until it is over.
-  Status status = loop_.add(greeted_.socket.fd.get(), events,
-                            [self = shared_from_this()](std::uint32_t happened) { self->on_event(happened); });
+  Status status =
+      loop_.add(greeted_.socket.fd.get(), events, [self = shared_from_this()](std::uint32_t) { self->on_event(); });
   if (!status.ok()) finish(status);
 }
 
@@ -109,7 +110,7 @@ void Handshake::cancel() noexcept {
   greeted_.socket.close();
 }
 
-void Handshake::finish(Status status, bool definite) {
+void Handshake::finish(Status status, bool definite) noexcept {
   if (step_ == Step::over) return;
   const auto self = weak_from_this().lock();
   step_ = Step::over;
@@ -121,11 +122,23 @@ void Handshake::finish(Status status, bool definite) {
     (void)::shutdown(greeted_.socket.fd.get(), SHUT_WR);
     greeted_.socket.close();
   }
-  if (done_) done_(std::move(greeted_));
+  try {
+    if (done_) done_(std::move(greeted_));
+  } catch (const std::bad_alloc&) {
+    // Said by Done: it has done what it had to.
+  }
 }
 
-void Handshake::on_event(std::uint32_t) {
-  const auto self = shared_from_this();
+void Handshake::on_event() noexcept {
+  const auto self = weak_from_this().lock();
+  try {
+    go_on();
+  } catch (const std::bad_alloc&) {
+    finish(RIPC_NO_MEMORY);
+  }
+}
+
+void Handshake::go_on() {
   if (step_ == Step::connecting) {
     on_connected();
     return;
@@ -162,7 +175,7 @@ void Handshake::on_connected() {
   (void)loop_.modify(greeted_.socket.fd.get(), EPOLLIN);
 }
 
-ripc_status Handshake::read_frame() noexcept {
+ripc_status Handshake::read_frame() {
   for (;;) {
     std::size_t size = wire::session::kPrefixSize;
     if (have_ >= size) {

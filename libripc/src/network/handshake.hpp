@@ -28,6 +28,7 @@ struct Greeted {
 // Responder only. Lives until it has called `done`, once, or was cancelled.
 class Handshake : public std::enable_shared_from_this<Handshake> {
  public:
+  // Called once, from the loop. What it throws for want of memory is nobody's: it has to end what it was for.
   using Done = std::function<void(Greeted)>;
   // What to answer; nonce and mac are filled in by the handshake.
   using Decide = std::function<wire::session::HelloReply(const wire::session::Hello&, const Endpoint& remote)>;
@@ -50,14 +51,15 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   Handshake(EventLoop& loop, Authenticator& authenticator, Step step, Done done)
       : loop_(loop), authenticator_(authenticator), step_(step), done_(std::move(done)) {}
   void begin(std::uint32_t events, Deadline deadline);
-  void on_event(std::uint32_t events);
+  void on_event() noexcept;
+  void go_on();
   void on_connected();
   void on_frame();
   // RIPC_OK: frame_ is a whole frame; RIPC_PENDING; anything else is the end.
-  ripc_status read_frame() noexcept;
+  ripc_status read_frame();
   template <typename T>
   bool send(const T& frame);
-  void finish(Status status, bool definite = false);
+  void finish(Status status, bool definite = false) noexcept;
   void leave_loop() noexcept;
 
   EventLoop& loop_;

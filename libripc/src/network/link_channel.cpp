@@ -2,6 +2,7 @@
 #include "network/link_channel.hpp"
 
 #include <algorithm>
+#include <new>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -20,6 +21,11 @@ constexpr Nanoseconds kRareProbe = 1'000'000'000;
 // Between two looks whether another channel of the session has freed what this one waits for.
 constexpr Nanoseconds kSlotPause = 10'000'000;
 
+std::size_t size_of(spi::Gather packet) noexcept {
+  return std::accumulate(packet.begin(), packet.end(), std::size_t{0},
+                         [](std::size_t sum, spi::Bytes range) { return sum + range.size(); });
+}
+
 constexpr unsigned bit_of(spi::Resource resource) noexcept { return 1u << static_cast<unsigned>(resource); }
 
 }  // namespace
@@ -27,20 +33,45 @@ constexpr unsigned bit_of(spi::Resource resource) noexcept { return 1u << static
 LinkChannel::LinkChannel(Parts parts, std::size_t packet_limit)
     : parts_(std::move(parts)), packet_limit_(packet_limit), purse_(parts_.credit), budget_(parts_.credit) {}
 
+void LinkChannel::start() {
+  const auto make = [this](StandingTimer& timer, void (LinkChannel::*task)() noexcept) {
+    timer.make(*parts_.loop, [weak = weak_from_this(), task] {
+      if (const auto self = weak.lock()) (self.get()->*task)();
+    });
+  };
+  make(errand_timer_, &LinkChannel::run_errands);
+  make(look_timer_, &LinkChannel::look);
+  make(slot_timer_, &LinkChannel::look_for_slots);
+}
+
+// Any thread. Without memory.
+void LinkChannel::send_on(Errand errand) noexcept {
+  if ((errands_.fetch_or(errand, std::memory_order_acq_rel) & errand) == 0) errand_timer_.set(StandingTimer::kNow);
+}
+
+void LinkChannel::run_errands() noexcept {
+  const std::uint32_t errands = errands_.exchange(0, std::memory_order_acq_rel);
+  if ((errands & kFailed) != 0) parts_.failed(*this);
+  if ((errands & kWatch) != 0) watch();
+  if ((errands & kLook) != 0) look();
+  if ((errands & kLookForSlots) != 0 && !std::exchange(looking_for_slots_, true)) look_for_slots();
+  if ((errands & kTellRoom) != 0) parts_.host->room(*this);
+}
+
 LinkChannel::~LinkChannel() {
   parts_.session->remove_channel(parts_.link);
   parts_.session->bulk->end_owner(parts_.link);
   if (end_.load(std::memory_order_relaxed) != RIPC_OK) return;
-  (void)parts_.session->stream.send(wire::session::CloseLink{.link = parts_.link, .sequence = sequence_});
+  parts_.session->stream.tell(wire::session::CloseLink{.link = parts_.link, .sequence = sequence_});
 }
 
 ripc_status LinkChannel::send(spi::Gather packet, bool&) noexcept {
-  const std::size_t size = std::accumulate(packet.begin(), packet.end(), std::size_t{0},
-                                           [](std::size_t sum, spi::Bytes range) { return sum + range.size(); });
-  return send_one(size, [&](const wire::datagram::Header& header) { return transmit(header, packet); });
+  return send_one(size_of(packet), [&](const wire::datagram::Header& header) { return transmit(header, packet); });
 }
 
 ripc_status LinkChannel::send_telling(std::uint64_t transfer, spi::Gather packet, bool& woke) noexcept {
+  const std::size_t size = size_of(packet);
+  if (const ripc_status status = parts_.session->bulk->will_tell(transfer, size); status != RIPC_OK) return status;
   const ripc_status status = send(packet, woke);
   if (status == RIPC_OK) parts_.session->bulk->told(transfer, packet);
   return status;
@@ -131,10 +162,10 @@ void LinkChannel::probe_locked() noexcept {
 void LinkChannel::fail_locked() noexcept {
   if (failing_) return;
   failing_ = true;
-  if (auto self = weak_from_this().lock()) parts_.failed(self);
+  send_on(kFailed);
 }
 
-ripc_status LinkChannel::send_control(spi::Gather packet) noexcept {
+ripc_status LinkChannel::send_control(spi::Gather packet) noexcept try {
   if (const int ended = end_.load(std::memory_order_relaxed); ended != RIPC_OK) return static_cast<ripc_status>(ended);
   std::vector<std::byte> whole;
   for (const spi::Bytes range : packet) whole.insert(whole.end(), range.begin(), range.end());
@@ -142,6 +173,8 @@ ripc_status LinkChannel::send_control(spi::Gather packet) noexcept {
     return RIPC_TOO_LARGE;
   const wire::session::Control frame{.link = parts_.link, .destination = parts_.service, .packet = whole};
   return shortage_.note(parts_.session->stream.send(frame), spi::Resource::control);
+} catch (const std::bad_alloc&) {
+  return RIPC_NO_MEMORY;
 }
 
 // ---- Room ----------------------------------------------------------------------------------------------------
@@ -180,28 +213,25 @@ bool LinkChannel::request_room() noexcept {
     request_slot(resource);
     return has_room();
   }
-  if (!room_wanted_.exchange(true, std::memory_order_acq_rel)) {
-    parts_.loop->post([weak = weak_from_this()] {
-      if (const auto self = weak.lock()) self->watch();
-    });
-  }
+  if (!room_wanted_.exchange(true, std::memory_order_acq_rel)) send_on(kWatch);
   return false;
 }
 
 void LinkChannel::credit_arrived(std::uint32_t credit) noexcept {
-  if (!purse_.grant(credit) || !room_wanted_.load(std::memory_order_acquire)) return;
-  parts_.loop->post([weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->look();
-  });
+  if (purse_.grant(credit) && room_wanted_.load(std::memory_order_acquire)) send_on(kLook);
 }
 
 // Responder. Waits for credit, and asks for it.
 void LinkChannel::watch() noexcept {
   if (!watching_ && alive()) {
-    const Status status = watch_grants([weak = weak_from_this()] {
-      if (const auto self = weak.lock()) self->look();
-    });
-    watching_ = status.ok();
+    try {
+      const Status status = watch_grants([weak = weak_from_this()] {
+        if (const auto self = weak.lock()) self->look();
+      });
+      watching_ = status.ok();
+    } catch (const std::bad_alloc&) {
+      // It is looked from time to time.
+    }
   }
   look();
 }
@@ -214,22 +244,12 @@ void LinkChannel::look() noexcept {
     parts_.host->room(*this);
     return;
   }
-  if (timer_ != 0) parts_.loop->cancel_timer(timer_);
-  timer_ = parts_.loop->add_timer(monotonic_now() + std::max(probe_pause_.load(std::memory_order_relaxed), kFirstProbe),
-                                  [weak = weak_from_this()] {
-                                    if (const auto self = weak.lock()) {
-                                      self->timer_ = 0;
-                                      self->look();
-                                    }
-                                  });
+  look_timer_.set(monotonic_now() + std::max(probe_pause_.load(std::memory_order_relaxed), kFirstProbe));
 }
 
 void LinkChannel::request_slot(spi::Resource resource) noexcept {
   slots_wanted_.fetch_or(bit_of(resource), std::memory_order_seq_cst);
-  parts_.loop->post([weak = weak_from_this()] {
-    const auto self = weak.lock();
-    if (self && !std::exchange(self->looking_for_slots_, true)) self->look_for_slots();
-  });
+  send_on(kLookForSlots);
 }
 
 // Responder.
@@ -240,22 +260,17 @@ void LinkChannel::look_for_slots() noexcept {
   }
   looking_for_slots_ = alive() && slots_wanted_.load(std::memory_order_seq_cst) != 0;
   if (!looking_for_slots_) return;
-  parts_.loop->add_timer(monotonic_now() + kSlotPause, [weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->look_for_slots();
-  });
+  slot_timer_.set(monotonic_now() + kSlotPause);
 }
 
 void LinkChannel::slot_freed() noexcept {
   if (slots_wanted_.load(std::memory_order_seq_cst) == 0 || slots_wanted_.exchange(0, std::memory_order_seq_cst) == 0)
     return;
-  parts_.loop->post([weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->parts_.host->room(*self);
-  });
+  send_on(kTellRoom);
 }
 
 void LinkChannel::stop_watching() noexcept {
-  if (timer_ != 0) parts_.loop->cancel_timer(timer_);
-  timer_ = 0;
+  look_timer_.set(StandingTimer::kNever);
   if (watching_) unwatch_grants();
   watching_ = false;
 }
@@ -300,6 +315,8 @@ bool LinkChannel::end(ripc_status reason) noexcept {
   int open = RIPC_OK;
   if (!end_.compare_exchange_strong(open, reason, std::memory_order_acq_rel)) return false;
   stop_watching();
+  // It may outlive the loop.
+  for (StandingTimer* const timer : {&errand_timer_, &look_timer_, &slot_timer_}) timer->cancel();
   parts_.session->bulk->end_owner(parts_.link);
   return true;
 }

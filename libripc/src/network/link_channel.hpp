@@ -9,8 +9,10 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "base/event_loop.hpp"
+#include "base/standing_timer.hpp"
 #include "network/credit.hpp"
 #include "network/session.hpp"
 #include "spi/shortage.hpp"
@@ -30,8 +32,15 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
     std::uint64_t token = 0;
     std::uint64_t incarnation = 0;
     std::uint32_t credit = 0;
-    std::function<void(const std::shared_ptr<LinkChannel>&)> failed;  // any thread: the other end of the link is gone
+    std::function<void(LinkChannel&)> failed;  // responder: the other end of the link is gone
   };
+  // A channel of this class, ready to be used. Throws std::bad_alloc.
+  template <typename Derived, typename... Arguments>
+  static std::shared_ptr<Derived> make(Arguments&&... arguments) {
+    auto channel = std::make_shared<Derived>(std::forward<Arguments>(arguments)...);
+    channel->start();
+    return channel;
+  }
   ~LinkChannel() override;
 
   std::size_t packet_limit() const noexcept override { return packet_limit_.load(std::memory_order_relaxed); }
@@ -54,6 +63,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
 
   // ---- For the transport and for sources ----
   std::uint32_t link() const noexcept { return parts_.link; }
+  const SessionPointer& session() const noexcept { return parts_.session; }
   // Responder. No more can be sent: RIPC_PEER_DEAD or RIPC_CLOSED. True the first time.
   bool end(ripc_status reason) noexcept;
   // Any. Of the last packet sent.
@@ -78,6 +88,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   // Whether there is room again on this machine, after RIPC_AGAIN.
   virtual bool can_transmit() noexcept = 0;
   // Responder, without the mutex. Calls `look` in the loop whenever read_grants() or can_transmit() may have news.
+  // Throws std::bad_alloc.
   virtual Status watch_grants(std::function<void()> look) = 0;
   virtual void unwatch_grants() noexcept = 0;
   // Many questions for room were not answered, and another one goes out. Whoever receives may be busy, or not be
@@ -119,6 +130,12 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   std::uint32_t sequence_ = 0;
 
  private:
+  // What the responder is to do, a bit each.
+  enum Errand : std::uint32_t { kWatch = 1, kLook = 2, kLookForSlots = 4, kTellRoom = 8, kFailed = 16 };
+
+  void start();
+  void send_on(Errand errand) noexcept;
+  void run_errands() noexcept;
   std::uint32_t enough() const noexcept;
   bool has_credit() const noexcept;
   bool refresh_locked(std::uint32_t needed) noexcept;
@@ -143,9 +160,12 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
 
   std::atomic<bool> room_wanted_{false};
   std::atomic<unsigned> slots_wanted_{0};  // a bit for each resource but the queue
+  std::atomic<std::uint32_t> errands_{0};
+  StandingTimer errand_timer_;
+  StandingTimer look_timer_;
+  StandingTimer slot_timer_;
   // The responder's.
   bool watching_ = false;
-  EventLoop::TimerId timer_ = 0;
   bool looking_for_slots_ = false;
 };
 

@@ -29,15 +29,20 @@ void LinkPort::leave() noexcept {
   }
 }
 
-void LinkPort::insert_locked(std::shared_ptr<LinkSource> source) {
+void LinkPort::make_place_locked() {
+  const std::size_t count = sources_.size() + 1;
+  if (sources_.capacity() < count) sources_.reserve(2 * count);
+}
+
+void LinkPort::insert_locked(std::shared_ptr<LinkSource> source) noexcept {
   sources_.push_back(std::move(source));
   version_.fetch_add(1, std::memory_order_release);
   events_.wake();
 }
 
-void LinkPort::remember_session_of(const LinkSource& source) noexcept {
+void LinkPort::remember_session_of(LinkSource& source) noexcept {
   std::erase_if(former_sessions_, [&](const auto& weak) { return weak.expired() || weak.lock() == source.session(); });
-  former_sessions_.push_back(source.session());
+  former_sessions_.splice(former_sessions_.end(), source.take_place());
 }
 
 void LinkPort::erase_locked(const LinkSource& source) noexcept {
@@ -55,7 +60,7 @@ void LinkPort::close() noexcept {
   std::unique_lock lock(mutex_);
   for (const auto& source : sources_) {
     if (source->dead()) continue;
-    (void)source->session()->stream.send(wire::session::LinkClosed{.link = source->link(), .status = RIPC_CLOSED});
+    source->session()->stream.tell(wire::session::LinkClosed{.link = source->link(), .status = RIPC_CLOSED});
   }
   (void)wait_in(loop_, lock, changed_, Deadline::after(kClosePatience), all_heard);
   for (const auto& source : sources_) {

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -41,10 +42,12 @@ class LinkPort : public spi::Port {
   // Closes the port and lets go of the sources. The first thing that the destructors of derived classes do; once.
   void leave() noexcept;
   // With mutex_ held.
-  void insert_locked(std::shared_ptr<LinkSource> source);
+  void insert_locked(std::shared_ptr<LinkSource> source) noexcept;
+  // With mutex_ held. What the next insert_locked() needs, and the receiver to poll it. Throws std::bad_alloc.
+  virtual void make_place_locked();
   // Receiver, without the mutex. A message of the source may still be about to end: while this port is there, the
   // events are.
-  void remember_session_of(const LinkSource& source) noexcept;
+  void remember_session_of(LinkSource& source) noexcept;
   // Receiver, with mutex_ held.
   void erase_locked(const LinkSource& source) noexcept;
 
@@ -62,7 +65,7 @@ class LinkPort : public spi::Port {
   std::atomic<std::uint64_t> incarnation_{0};
   std::atomic<bool> closing_{false};
   std::condition_variable changed_;
-  std::vector<std::weak_ptr<Session>> former_sessions_;  // the receiver's; of sources that are gone
+  std::list<std::weak_ptr<Session>> former_sessions_;  // the receiver's; of sources that are gone
 };
 
 }  // namespace ripc::network

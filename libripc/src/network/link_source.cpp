@@ -31,7 +31,7 @@ LinkSource::LinkSource(Parts parts) : parts_(std::move(parts)), granter_(parts_.
 ripc_status LinkSource::begin(std::span<const wire::Descriptor> items) noexcept {
   const bool one_transfer =
       std::all_of(items.begin(), items.end(), [&](const auto& item) { return item.key == items.front().key; });
-  return one_transfer ? parts_.session->bulk->begin(items.front()) : RIPC_CORRUPT;
+  return one_transfer ? parts_.session->bulk->begin(items, *parts_.events) : RIPC_CORRUPT;
 }
 
 Nanoseconds LinkSource::patience(std::uint64_t bytes) const noexcept {
@@ -83,7 +83,7 @@ spi::Bytes LinkSource::accept_multicast(spi::Bytes datagram, ReplayWindow& windo
   const spi::Bytes packet = datagram.subspan(wire::datagram::kHeaderSize);
   hears_ = true;
   if (packet.empty()) [[unlikely]] {
-    (void)parts_.session->stream.send(wire::session::Heard{.link = parts_.link, .token = header.token});
+    parts_.session->stream.tell(wire::session::Heard{.link = parts_.link, .token = header.token});
     return {};
   }
   const bool is_first = window.highest() == 0;

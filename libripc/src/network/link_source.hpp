@@ -5,8 +5,9 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/event_loop.hpp"
@@ -67,7 +68,7 @@ class LinkSource : public spi::Source {
   // After each batch of datagrams: tells the sender of room, if it is time to.
   void settle(PortCounters& counters) noexcept;
   // Packets that were read and cannot be delivered yet, first come first.
-  std::deque<std::vector<std::byte>> backlog;
+  std::list<std::vector<std::byte>> backlog;
   // The peer is gone or closed the link, and what it had sent before is here or will not come any more.
   bool is_over() const noexcept;
 
@@ -78,6 +79,8 @@ class LinkSource : public spi::Source {
   void mark_dead() noexcept { dead_.store(true, std::memory_order_release); }
   void mark_closed(std::uint32_t last_sequence, Nanoseconds patience_until) noexcept;
   bool dead() const noexcept { return dead_.load(std::memory_order_acquire); }
+  // Receiver; once. A place in a list of sessions, with its own.
+  std::list<std::weak_ptr<Session>> take_place() noexcept { return std::move(place_); }
 
  protected:
   explicit LinkSource(Parts parts);
@@ -98,6 +101,7 @@ class LinkSource : public spi::Source {
   void pass_credit(std::uint32_t link, std::uint32_t credit) noexcept;
   void send_credit(PortCounters& counters) noexcept;
 
+  std::list<std::weak_ptr<Session>> place_{parts_.session};
   Granter granter_;
   ReplayWindow window_;
   std::uint64_t offered_ = 0;          // what this source has left in Session::offered_credit

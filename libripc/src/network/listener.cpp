@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <new>
+
 namespace ripc::network {
 
 namespace {
@@ -32,13 +34,14 @@ Result<std::unique_ptr<Listener>> Listener::open(EventLoop& loop, Authenticator&
   listener->port_ = Endpoint::local_of(listener->socket_.fd.get()).port();
   listener->reserve_ = open_reserve();
   if (!listener->reserve_) return system_error(errno, "open", "raise `ulimit -n`");
+  listener->timer_.make(loop, [raw = listener.get()] { raw->look_for_descriptors(); });
   status = loop.add(listener->socket_.fd.get(), EPOLLIN, [raw = listener.get()](std::uint32_t) { raw->accept_all(); });
   if (!status.ok()) return status;
   return listener;
 }
 
 Listener::~Listener() {
-  if (timer_ != 0) loop_.cancel_timer(timer_);
+  timer_.cancel();
   if (socket_.fd) loop_.remove(socket_.fd.get());
   for (const auto& handshake : handshakes_) handshake->cancel();
 }
@@ -78,7 +81,7 @@ void Listener::accept_all() {
     socket.fd = ForkGuard::open(
         socket.guard, [&] { return accept4(socket_.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); });
     if (socket.fd) {
-      greet(std::move(socket), decide_);
+      greet(std::move(socket));
       continue;
     }
     if (errno == EINTR || errno == ECONNABORTED) continue;
@@ -86,17 +89,24 @@ void Listener::accept_all() {
   }
 }
 
-void Listener::greet(GuardedSocket socket, Handshake::Decide decide) {
+void Listener::greet(GuardedSocket socket) {
   if (handshakes_.size() >= kMaxHandshakes) {
     handshakes_.front()->cancel();
     handshakes_.pop_front();
   }
   const auto place = handshakes_.insert(handshakes_.end(), nullptr);
-  auto handshake = Handshake::accept(loop_, authenticator_, std::move(socket), Deadline::after(patience_),
-                                     std::move(decide), [this, place](Greeted greeted) {
-                                       handshakes_.erase(place);
-                                       if (greeted.status.ok()) accepted_(std::move(greeted));
-                                     });
+  std::shared_ptr<Handshake> handshake;
+  try {
+    handshake = Handshake::accept(loop_, authenticator_, std::move(socket), Deadline::after(patience_), decide_,
+                                  [this, place](Greeted greeted) {
+                                    handshakes_.erase(place);
+                                    if (greeted.status.ok()) accepted_(std::move(greeted));
+                                  });
+  } catch (const std::bad_alloc&) {
+    // Whoever knocked finds the connection closed.
+    handshakes_.erase(place);
+    return;
+  }
   if (handshake->over()) return;
   *place = std::move(handshake);
 }
@@ -108,6 +118,8 @@ bool Listener::refuse_without_descriptors() {
   GuardedSocket socket;
   socket.fd = ForkGuard::open(
       socket.guard, [&] { return accept4(socket_.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); });
+  (void)loop_.modify(socket_.fd.get(), 0);
+  timer_.set(monotonic_now() + kAcceptPause);
   if (socket.fd) {
     // One at a time: the descriptor is free again when this one has gone.
     const auto decide = decide_;
@@ -121,14 +133,13 @@ bool Listener::refuse_without_descriptors() {
         [](const Greeted&) {});
     handshakes_.push_back(std::move(handshake));
   }
-  (void)loop_.modify(socket_.fd.get(), 0);
-  timer_ = loop_.add_timer(monotonic_now() + kAcceptPause, [this] {
-    timer_ = 0;
-    std::erase_if(handshakes_, [](const auto& handshake) { return handshake->over(); });
-    if (!reserve_) reserve_ = open_reserve();
-    (void)loop_.modify(socket_.fd.get(), EPOLLIN);
-  });
   return false;
+}
+
+void Listener::look_for_descriptors() noexcept {
+  std::erase_if(handshakes_, [](const auto& handshake) { return handshake->over(); });
+  if (!reserve_) reserve_ = open_reserve();
+  (void)loop_.modify(socket_.fd.get(), EPOLLIN);
 }
 
 }  // namespace ripc::network

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/event_loop.hpp"
+#include "base/standing_timer.hpp"
 #include "network/authenticator.hpp"
 #include "network/endpoint.hpp"
 #include "network/handshake.hpp"
@@ -36,7 +37,8 @@ class Listener {
         accepted_(std::move(accepted)) {}
   Status bind(const std::string& bind_address, PortRange ports);
   void accept_all();
-  void greet(GuardedSocket socket, Handshake::Decide decide);
+  void greet(GuardedSocket socket);
+  void look_for_descriptors() noexcept;
   bool refuse_without_descriptors();
 
   EventLoop& loop_;
@@ -48,7 +50,7 @@ class Listener {
   UniqueFd reserve_;  // given up when no other descriptor is left
   std::uint16_t port_ = 0;
   bool dual_stack_ = false;
-  EventLoop::TimerId timer_ = 0;
+  StandingTimer timer_;  // until there may be descriptors again
   std::list<std::shared_ptr<Handshake>> handshakes_;
 };
 

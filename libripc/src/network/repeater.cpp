@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "network/repeater.hpp"
 
+#include <utility>
 #include <vector>
 
 namespace ripc::network {
@@ -12,22 +13,26 @@ constexpr Nanoseconds kLook = 50'000'000;
 
 }  // namespace
 
-void Repeater::told(const std::weak_ptr<void>& owner, std::uint64_t transfer, spi::Gather packet) noexcept {
-  if (transfers_.told(transfer, packet)) watch(owner);
-}
-
-void Repeater::watch(const std::weak_ptr<void>& owner) noexcept {
-  if (watching_.load(std::memory_order_relaxed) || watching_.exchange(true, std::memory_order_acq_rel)) return;
-  (void)loop_.add_timer(monotonic_now() + kLook, [this, owner] {
-    if (const std::shared_ptr<void> alive = owner.lock()) repeat_what_is_due(owner);
+void Repeater::start(std::weak_ptr<void> owner) {
+  timer_.make(loop_, [this, owner = std::move(owner)] {
+    if (const std::shared_ptr<void> alive = owner.lock()) repeat_what_is_due();
   });
 }
 
-void Repeater::repeat_what_is_due(const std::weak_ptr<void>& owner) noexcept {
+void Repeater::told(std::uint64_t transfer, spi::Gather packet) noexcept {
+  if (transfers_.told(transfer, packet)) watch();
+}
+
+void Repeater::watch() noexcept {
+  if (watching_.load(std::memory_order_relaxed) || watching_.exchange(true, std::memory_order_acq_rel)) return;
+  timer_.set(monotonic_now() + kLook);
+}
+
+void Repeater::repeat_what_is_due() {
   // What is told from now on starts the watch again.
   watching_.store(false, std::memory_order_release);
   std::vector<TransferBook::Unheard> due;
-  if (transfers_.find_unheard(monotonic_now(), due)) watch(owner);
+  if (transfers_.find_unheard(monotonic_now(), due)) watch();
   for (const TransferBook::Unheard& unheard : due) {
     if (!stopped_.load(std::memory_order_acquire)) hooks_.repeat(unheard.owner, unheard.packet);
   }

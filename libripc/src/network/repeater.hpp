@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/event_loop.hpp"
+#include "base/standing_timer.hpp"
 #include "network/bulk.hpp"
 #include "network/transfer_book.hpp"
 
@@ -19,18 +20,24 @@ class Repeater {
   Repeater(EventLoop& loop, TransferBook& transfers, const BulkHooks& hooks) noexcept
       : loop_(loop), transfers_(transfers), hooks_(hooks) {}
 
-  // Any. As Bulk::told. `owner` is what the repeater is a part of.
-  void told(const std::weak_ptr<void>& owner, std::uint64_t transfer, spi::Gather packet) noexcept;
+  // Before any other call. `owner` is what the repeater is a part of.
+  void start(std::weak_ptr<void> owner);
+  // Any. As Bulk::told.
+  void told(std::uint64_t transfer, spi::Gather packet) noexcept;
   // Any. Nothing is repeated any more (what is being repeated may be finishing).
-  void stop() noexcept { stopped_.store(true, std::memory_order_release); }
+  void stop() noexcept {
+    stopped_.store(true, std::memory_order_release);
+    timer_.cancel();
+  }
 
  private:
-  void watch(const std::weak_ptr<void>& owner) noexcept;
-  void repeat_what_is_due(const std::weak_ptr<void>& owner) noexcept;
+  void watch() noexcept;
+  void repeat_what_is_due();
 
   EventLoop& loop_;
   TransferBook& transfers_;
   const BulkHooks& hooks_;
+  StandingTimer timer_;
   std::atomic<bool> watching_{false};
   std::atomic<bool> stopped_{false};
 };

@@ -11,13 +11,11 @@ std::shared_ptr<LinkChannel> Session::channel(std::uint32_t link) const {
   return found == channels_.end() ? nullptr : found->second.lock();
 }
 
-std::vector<std::shared_ptr<LinkChannel>> Session::channels() const {
+std::unordered_map<std::uint32_t, std::weak_ptr<LinkChannel>> Session::take_channels() noexcept {
+  std::unordered_map<std::uint32_t, std::weak_ptr<LinkChannel>> taken;
   const std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<LinkChannel>> result;
-  for (const auto& [link, weak] : channels_) {
-    if (auto strong = weak.lock()) result.push_back(std::move(strong));
-  }
-  return result;
+  taken.swap(channels_);
+  return taken;
 }
 
 void Session::add_channel(std::uint32_t link, const std::shared_ptr<LinkChannel>& channel) {

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/standing_timer.hpp"
 #include "base/status.hpp"
 #include "network/bulk.hpp"
 #include "network/control_stream.hpp"
@@ -22,8 +23,14 @@ namespace ripc::network {
 class LinkChannel;
 class LinkSource;
 
+// Where a link of the peer ends.
+struct Arrival {
+  std::shared_ptr<LinkSource> source;
+  ripc_service_id service = 0;
+};
+
 struct Session {
-  Session(EventLoop& loop, std::string_view name) noexcept : transport(name), stream(loop) {}
+  Session(EventLoop& loop, std::string_view name) : transport(name), stream(loop) {}
   virtual ~Session() = default;
 
   // ---- Constant once greeted ----
@@ -43,9 +50,8 @@ struct Session {
   // ---- Under the transport's mutex ----
   bool greeted = false;
   bool lost = false;
-  Status failure;                                                          // why it was lost
-  std::unordered_map<std::uint32_t, std::shared_ptr<LinkSource>> sources;  // by the peer's link
-  std::unordered_map<std::uint32_t, ripc_service_id> source_services;
+  Status failure;                                       // why it was lost
+  std::unordered_map<std::uint32_t, Arrival> arrivals;  // by the peer's link
 
   // ---- The responder's ----
   std::shared_ptr<Dialer> dialer;       // the control connection is being made
@@ -53,13 +59,14 @@ struct Session {
   std::uint64_t bulk_question = 0;      // an incoming session waits for the peer to dial: which time
   Nanoseconds down_since = 0;           // 0: the control connection is there
   Nanoseconds resume_until = 0;
-  EventLoop::TimerId timer = 0;  // of the next attempt
+  StandingTimer timer;  // of the next attempt
 
   // ---- Any thread ----
 
   // The channel of a link that this side opened; empty if it is gone.
   std::shared_ptr<LinkChannel> channel(std::uint32_t link) const;
-  std::vector<std::shared_ptr<LinkChannel>> channels() const;
+  // All of them. It has none afterwards.
+  std::unordered_map<std::uint32_t, std::weak_ptr<LinkChannel>> take_channels() noexcept;
   void add_channel(std::uint32_t link, const std::shared_ptr<LinkChannel>& channel);
   void remove_channel(std::uint32_t link) noexcept;
 

@@ -64,23 +64,27 @@ Result<SessionPointer> SessionTransport::session_with(std::span<const Locator> l
                                            [&](const Locator& locator) { return locator.context == other->context; });
     });
     if (known != sessions_.end()) return *known;
-    SessionPointer& slot = outgoing_[text];
-    if (!slot) {
+    const auto under_way = outgoing_.find(text);
+    if (under_way != outgoing_.end()) {
+      session = under_way->second;
+    } else {
       if (sessions_.size() >= options_.max_peers) {
-        outgoing_.erase(text);
         return Status(RIPC_LIMIT, "This context is connected to " + std::to_string(sessions_.size()) +
                                       " processes, its limit: raise max_peers or close services no longer needed.");
       }
-      slot = std::make_shared<Session>(*loop_, name());
-      slot->id = random_u64() | 1;
-      slot->context = context;
-      slot->dialed_by = text;
-      if (locators.size() == 1) slot->locator = locators.front().text();
-      slot->endpoints = std::move(endpoints);
-      sessions_.push_back(slot);
-      loop_->post([this, created = slot] { dial(created, Deadline::after(options_.peer_timeout)); });
+      session = make_session();
+      session->id = random_u64() | 1;
+      session->context = context;
+      session->dialed_by = text;
+      if (locators.size() == 1) session->locator = locators.front().text();
+      session->endpoints = std::move(endpoints);
+      EventLoop::Prepared dialling =
+          EventLoop::prepare([this, created = session] { dial(created, Deadline::after(options_.peer_timeout)); });
+      sessions_.reserve(sessions_.size() + 1);
+      outgoing_.emplace(std::move(text), session);
+      sessions_.push_back(session);
+      loop_->post(std::move(dialling));
     }
-    session = slot;
   }
   if (!greeted) return session;
   if (!wait([&] { return session->greeted || session->lost; }, deadline))
@@ -91,20 +95,30 @@ Result<SessionPointer> SessionTransport::session_with(std::span<const Locator> l
   return session;
 }
 
+SessionPointer SessionTransport::make_session() {
+  auto session = std::make_shared<Session>(*loop_, name());
+  session->timer.make(*loop_, [this, weak = std::weak_ptr<Session>(session)] {
+    if (const SessionPointer strong = weak.lock()) try_again(strong);
+  });
+  return session;
+}
+
 void SessionTransport::dial(const SessionPointer& session, Deadline deadline) {
   if (session->lost) return;
+  const auto done = [this, session](Greeted greeted) {
+    or_lose(session, [&] {
+      Status status = std::move(greeted.status);
+      if (status.ok()) {
+        session->context = greeted.reply.context;
+        if (session->locator.empty())
+          session->locator = locator_of(*session, Endpoint::remote_of(greeted.socket.fd.get()));
+        status = begin(session, std::move(greeted.socket), 0);
+      }
+      if (!status.ok()) lose(session, status);
+    });
+  };
   session->dialer = Dialer::dial(*loop_, authenticator_, session->endpoints, hello(session, Role::control),
-                                 session->context, deadline, [this, session](Greeted greeted) {
-                                   Status status = std::move(greeted.status);
-                                   if (status.ok()) {
-                                     session->context = greeted.reply.context;
-                                     if (session->locator.empty())
-                                       session->locator =
-                                           locator_of(*session, Endpoint::remote_of(greeted.socket.fd.get()));
-                                     status = begin(session, std::move(greeted.socket), 0);
-                                   }
-                                   if (!status.ok()) lose(session, status);
-                                 });
+                                 session->context, deadline, done);
 }
 
 // The control connection of a new session is there.
@@ -153,8 +167,7 @@ Status SessionTransport::begin(const SessionPointer& session, GuardedSocket sock
   }
   session->down_since = 0;
   session->dialer.reset();
-  if (session->timer != 0) loop_->cancel_timer(session->timer);
-  session->timer = 0;
+  session->timer.set(StandingTimer::kNever);
   Status status = session->stream.attach(std::move(socket), acknowledged,
                                          [this, session](std::uint32_t events) { on_event(session, events); });
   if (!status.ok() || !first) return status;
@@ -206,6 +219,8 @@ HelloReply SessionTransport::answer(const Hello& hello) {
       }
       // Nothing more may come over the old connection once the number is told.
       if (session->stream.attached()) control_lost(session);
+      // What it lacks for want of memory cannot be made up for.
+      if (session->lost) reply.status = RIPC_PEER_DEAD;
       reply.received = session->stream.received();
       break;
     case Role::bulk:
@@ -231,14 +246,16 @@ void SessionTransport::accepted(Greeted greeted) {
     bulk_accepted(session, std::move(greeted.socket));
     return;
   }
-  Status status = begin(session, std::move(greeted.socket), greeted.hello.received);
-  if (!status.ok()) lose(session, status);
+  or_lose(session, [&] {
+    Status status = begin(session, std::move(greeted.socket), greeted.hello.received);
+    if (!status.ok()) lose(session, status);
+  });
 }
 
 void SessionTransport::accept_session(Greeted greeted) {
   const Endpoint remote = Endpoint::remote_of(greeted.socket.fd.get());
   if (!remote) return;
-  auto session = std::make_shared<Session>(*loop_, name());
+  const SessionPointer session = make_session();
   session->incoming = true;
   session->id = greeted.hello.session;
   session->context = greeted.hello.context;
@@ -250,13 +267,20 @@ void SessionTransport::accept_session(Greeted greeted) {
     if (stopped_) return;
     sessions_.push_back(session);
   }
-  Status status = begin(session, std::move(greeted.socket), 0);
-  if (!status.ok()) lose(session, status);
+  or_lose(session, [&] {
+    Status status = begin(session, std::move(greeted.socket), 0);
+    if (!status.ok()) lose(session, status);
+  });
 }
 
 // ---- Loss and resumption -------------------------------------------------------------------------------------
 
-void SessionTransport::on_event(const SessionPointer& session, std::uint32_t events) {
+// A frame that could not be handled for want of memory is lost, and the session with it.
+void SessionTransport::on_event(const SessionPointer& session, std::uint32_t events) noexcept {
+  or_lose(session, [&] { read_frames(session, events); });
+}
+
+void SessionTransport::read_frames(const SessionPointer& session, std::uint32_t events) {
   if ((events & EPOLLOUT) != 0) session->stream.flush();
   bool more = true;
   for (int count = 0; more && count < kFramesPerEvent; ++count) {
@@ -285,8 +309,12 @@ void SessionTransport::on_event(const SessionPointer& session, std::uint32_t eve
   }
 }
 
-void SessionTransport::control_lost(const SessionPointer& session) {
+void SessionTransport::control_lost(const SessionPointer& session) noexcept {
   if (session->lost) return;
+  if (session->stream.is_broken()) {
+    lose(session, RIPC_NO_MEMORY);
+    return;
+  }
   session->stream.detach();
   if (session->down_since == 0) {
     session->down_since = monotonic_now();
@@ -296,7 +324,7 @@ void SessionTransport::control_lost(const SessionPointer& session) {
 }
 
 // Whoever began the session dials again. The other side only asks whether there is still somebody who might.
-void SessionTransport::try_again(const SessionPointer& session) {
+void SessionTransport::try_again(const SessionPointer& session) noexcept try {
   if (session->lost || session->down_since == 0) return;
   if (monotonic_now() >= session->resume_until) {
     lose(session, Status(RIPC_PEER_DEAD, "The peer could not be reached any more."));
@@ -308,14 +336,18 @@ void SessionTransport::try_again(const SessionPointer& session) {
       Dialer::dial(*loop_, authenticator_, endpoints, hello(session, session->incoming ? Role::check : Role::resume),
                    session->context, Deadline::after(session->resume_until - monotonic_now()),
                    [this, session](Greeted greeted) { resumed(session, std::move(greeted)); });
+} catch (const std::bad_alloc&) {
+  try_again_soon(session);
 }
 
-void SessionTransport::resumed(const SessionPointer& session, Greeted greeted) {
+void SessionTransport::resumed(const SessionPointer& session, Greeted greeted) noexcept {
   if (session->lost || session->down_since == 0) return;
   Status status = std::move(greeted.status);
   if (status.ok() && !session->incoming) {
-    status = begin(session, std::move(greeted.socket), greeted.reply.received);
-    if (!status.ok()) lose(session, status);
+    or_lose(session, [&] {
+      status = begin(session, std::move(greeted.socket), greeted.reply.received);
+      if (!status.ok()) lose(session, status);
+    });
     return;
   }
   if (!status.ok() && greeted.definite) {
@@ -325,15 +357,11 @@ void SessionTransport::resumed(const SessionPointer& session, Greeted greeted) {
   try_again_soon(session);
 }
 
-void SessionTransport::try_again_soon(const SessionPointer& session) {
-  if (session->timer != 0) loop_->cancel_timer(session->timer);
-  session->timer = loop_->add_timer(monotonic_now() + kRedialPause, [this, session] {
-    session->timer = 0;
-    try_again(session);
-  });
+void SessionTransport::try_again_soon(const SessionPointer& session) noexcept {
+  session->timer.set(monotonic_now() + kRedialPause);
 }
 
-void SessionTransport::lose(const SessionPointer& session, Status reason) {
+void SessionTransport::lose(const SessionPointer& session, Status reason) noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (session->lost) return;
@@ -342,27 +370,26 @@ void SessionTransport::lose(const SessionPointer& session, Status reason) {
     std::erase(sessions_, session);
     if (const auto found = outgoing_.find(session->dialed_by); found != outgoing_.end() && found->second == session)
       outgoing_.erase(found);
-    for (const auto& [link, source] : session->sources) {
-      source->mark_dead();
-      nudge_port(session->source_services[link]);
+    for (const auto& [link, arrival] : session->arrivals) {
+      arrival.source->mark_dead();
+      nudge_port(arrival.service);
     }
-    session->sources.clear();
-    session->source_services.clear();
+    session->arrivals.clear();
     for (auto& [number, question] : questions_) {
       if (question->session != session || question->answered) continue;
       question->answered = true;
-      question->status = RIPC_PEER_DEAD;
+      question->status = session->failure == RIPC_NO_MEMORY ? RIPC_NO_MEMORY : RIPC_PEER_DEAD;
     }
     changed_.notify_all();
   }
   session->stream.detach();
   session->dialer.reset();
   session->bulk_dialer.reset();
-  if (session->timer != 0) loop_->cancel_timer(session->timer);
-  session->timer = 0;
+  session->timer.cancel();
   if (session->bulk) session->bulk->died();
-  for (const auto& channel : session->channels()) {
-    if (channel->end(RIPC_PEER_DEAD)) host_->channel_lost(*channel);
+  for (const auto& [link, weak] : session->take_channels()) {
+    const std::shared_ptr<LinkChannel> channel = weak.lock();
+    if (channel && channel->end(RIPC_PEER_DEAD)) host_->channel_lost(*channel);
   }
 }
 

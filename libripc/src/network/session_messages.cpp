@@ -58,16 +58,21 @@ void SessionTransport::on(const SessionPointer& session, const wire::session::He
 }
 
 void SessionTransport::on(const SessionPointer& session, const wire::session::Open& frame) {
-  Result<wire::session::Opened> opened = accept_link(session, frame);
+  Result<wire::session::Opened> opened = RIPC_NO_MEMORY;
+  try {
+    opened = accept_link(session, frame);
+  } catch (const std::bad_alloc&) {
+    // The asker is told, and may ask again.
+  }
   if (opened.ok()) {
-    (void)session->stream.send(*opened);
+    session->stream.tell(*opened);
     return;
   }
   wire::session::Opened refusal;
   refusal.request = frame.request;
   refusal.link = frame.link;
   refusal.status = opened.status().code();
-  (void)session->stream.send(refusal);
+  session->stream.tell(refusal);
 }
 
 // Under the mutex. The port that takes one more link.
@@ -75,32 +80,56 @@ Result<UdpPort*> SessionTransport::port_for(const SessionPointer& session, ripc_
                                             std::uint32_t link) {
   UdpPort* const port = ports_.find(service);
   if (port == nullptr || port->closed()) return RIPC_NO_SERVICE;
-  if (session->sources.contains(link)) return RIPC_CORRUPT;
+  if (session->arrivals.contains(link)) return RIPC_CORRUPT;
   if (port->source_count() >= port->options().max_senders) return RIPC_REFUSED;
   return port;
 }
 
+// Under the mutex. Keeps the source that make() returns for this link, where it also becomes one of the port's: what
+// the port has is found in the session. RIPC_NO_MEMORY: neither has it.
+template <typename Make>
+Status SessionTransport::arrive(Session& session, std::uint32_t link, ripc_service_id service, Make&& make) {
+  const auto place = session.arrivals.try_emplace(link).first;
+  Result<std::shared_ptr<LinkSource>> source = RIPC_NO_MEMORY;
+  try {
+    source = make();
+  } catch (const std::bad_alloc&) {
+    // As it says.
+  }
+  if (!source.ok()) {
+    session.arrivals.erase(place);
+    return source.status();
+  }
+  place->second = {std::move(*source), service};
+  return {};
+}
+
 void SessionTransport::on(const SessionPointer& session, const wire::session::OpenDatagram& frame) {
   wire::session::DatagramOpened answer{.request = frame.request, .link = frame.link};
-  answer.status = prepare_datagrams(session, frame).code();
-  if (answer.status == RIPC_OK) {
-    const std::lock_guard lock(mutex_);
-    const Result<UdpPort*> port = port_for(session, frame.service, frame.link);
-    answer.status = port.status().code();
-    if (port.ok()) {
-      auto accepted = accept_datagrams(session, frame, **port);
-      answer.status = accepted.status().code();
-      if (accepted.ok()) {
-        answer = accepted->second;
-        answer.request = frame.request;
-        answer.link = frame.link;
-        answer.incarnation = (*port)->incarnation();
-        session->sources[frame.link] = std::move(accepted->first);
-        session->source_services[frame.link] = frame.service;
-      }
-    }
+  try {
+    answer.status = accept_datagram_link(session, frame, answer).code();
+  } catch (const std::bad_alloc&) {
+    answer.status = RIPC_NO_MEMORY;
   }
-  (void)session->stream.send(answer);
+  session->stream.tell(answer);
+}
+
+Status SessionTransport::accept_datagram_link(const SessionPointer& session, const wire::session::OpenDatagram& frame,
+                                              wire::session::DatagramOpened& answer) {
+  Status status = prepare_datagrams(session, frame);
+  if (!status.ok()) return status;
+  const std::lock_guard lock(mutex_);
+  const Result<UdpPort*> port = port_for(session, frame.service, frame.link);
+  if (!port.ok()) return port.status();
+  return arrive(*session, frame.link, frame.service, [&]() -> Result<std::shared_ptr<LinkSource>> {
+    auto accepted = accept_datagrams(session, frame, **port);
+    if (!accepted.ok()) return accepted.status();
+    answer = accepted->second;
+    answer.request = frame.request;
+    answer.link = frame.link;
+    answer.incarnation = (*port)->incarnation();
+    return std::move(accepted->first);
+  });
 }
 
 Result<wire::session::Opened> SessionTransport::accept_link(const SessionPointer& session,
@@ -122,17 +151,19 @@ Result<wire::session::Opened> SessionTransport::accept_link(const SessionPointer
                                      .port = socket->port(),
                                      .packet_limit = static_cast<std::uint32_t>(port.packet_limit()),
                                      .credit = Granter::first_credit(budget)};
-  auto source = std::make_shared<UdpSource>(LinkSource::Parts{.session = session,
-                                                              .link = frame.link,
-                                                              .token = frame.token,
-                                                              .budget = budget,
-                                                              .events = &port.events(),
-                                                              .peer_timeout = options_.peer_timeout},
-                                            std::move(*socket));
-  status = port.add_source(source);
+  status = arrive(*session, frame.link, frame.service, [&]() -> Result<std::shared_ptr<LinkSource>> {
+    auto source = std::make_shared<UdpSource>(LinkSource::Parts{.session = session,
+                                                                .link = frame.link,
+                                                                .token = frame.token,
+                                                                .budget = budget,
+                                                                .events = &port.events(),
+                                                                .peer_timeout = options_.peer_timeout},
+                                              std::move(*socket));
+    Status added = port.add_source(source);
+    if (!added.ok()) return added;
+    return std::shared_ptr<LinkSource>(std::move(source));
+  });
   if (!status.ok()) return status;
-  session->sources[frame.link] = std::move(source);
-  session->source_services[frame.link] = frame.service;
   return opened;
 }
 
@@ -167,25 +198,24 @@ bool SessionTransport::on(const SessionPointer& session, const wire::session::Da
 
 void SessionTransport::on(const SessionPointer& session, const wire::session::CloseLink& frame) {
   const std::lock_guard lock(mutex_);
-  const auto found = session->sources.find(frame.link);
-  if (found == session->sources.end()) return;
+  const auto found = session->arrivals.find(frame.link);
+  if (found == session->arrivals.end()) return;
   const Nanoseconds until = monotonic_now() + kPacketPatience;
-  const ripc_service_id service = session->source_services[frame.link];
-  found->second->mark_closed(frame.sequence, until);
-  nudge_port(service);
-  session->sources.erase(found);
-  session->source_services.erase(frame.link);
+  const ripc_service_id service = found->second.service;
   loop_->add_timer(until, [this, service] {
     const std::lock_guard later(mutex_);
     nudge_port(service);
   });
+  found->second.source->mark_closed(frame.sequence, until);
+  nudge_port(service);
+  session->arrivals.erase(found);
 }
 
 void SessionTransport::on(const SessionPointer& session, const wire::session::LinkClosed& frame) {
   const auto closed = session->channel(frame.link);
   if (!closed || !closed->end(RIPC_CLOSED)) return;
   // The other side waits for this: from now on nothing more is sent.
-  (void)session->stream.send(wire::session::CloseLink{.link = frame.link, .sequence = closed->last_sequence()});
+  session->stream.tell(wire::session::CloseLink{.link = frame.link, .sequence = closed->last_sequence()});
   host_->channel_lost(*closed);
 }
 
@@ -193,16 +223,16 @@ void SessionTransport::on(const SessionPointer& session, const wire::session::Co
   std::shared_ptr<LinkSource> source;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = session->sources.find(frame.link);
-    if (found == session->sources.end() || session->source_services[frame.link] != frame.destination) return;
-    source = found->second;
+    const auto found = session->arrivals.find(frame.link);
+    if (found == session->arrivals.end() || found->second.service != frame.destination) return;
+    source = found->second.source;
   }
   host_->control_packet(*source, frame.destination, frame.packet);
 }
 
 void SessionTransport::on(const SessionPointer& session, const wire::session::Fence& frame) {
   const ripc_status status = host_->fenced(frame.service, frame.incarnation);
-  (void)session->stream.send(wire::session::Fenced{.request = frame.request, .status = status});
+  session->stream.tell(wire::session::Fenced{.request = frame.request, .status = status});
 }
 
 bool SessionTransport::on(const SessionPointer& session, const wire::session::Fenced& frame) {
@@ -223,10 +253,11 @@ bool SessionTransport::on(const SessionPointer& session, const wire::session::Wa
 template <typename Use>
 void SessionTransport::with_source(const SessionPointer& session, std::uint32_t link, Use&& use) {
   const std::lock_guard lock(mutex_);
-  const auto source = session->sources.find(link);
-  if (source == session->sources.end()) return;
-  UdpPort* const port = ports_.find(session->source_services[link]);
-  if (port != nullptr && !port->closed() && port->has(*source->second)) use(*port, source->second);
+  const auto found = session->arrivals.find(link);
+  if (found == session->arrivals.end()) return;
+  const auto& [source, service] = found->second;
+  UdpPort* const port = ports_.find(service);
+  if (port != nullptr && !port->closed() && port->has(*source)) use(*port, source);
 }
 
 void SessionTransport::on(const SessionPointer& session, const wire::session::Hear& frame) {

@@ -41,7 +41,9 @@ Status SessionTransport::start(spi::Host& host, EventLoop& loop) {
       watch_.reset();
   }
   address_ = present_address();
-  timer_ = loop.add_timer(monotonic_now() + options_.peer_timeout / kHeartbeats, [this] { tick(); });
+  address_timer_.make(loop, [this] { look_at_addresses(); });
+  timer_.make(loop, [this] { tick(); });
+  timer_.set(monotonic_now() + options_.peer_timeout / kHeartbeats);
   return {};
 }
 
@@ -57,25 +59,29 @@ void SessionTransport::tick() {
     (void)session->stream.send(wire::session::Heartbeat{.received = session->stream.received()});
     session->stream.note_acknowledgement();
   }
-  timer_ = loop_->add_timer(monotonic_now() + options_.peer_timeout / kHeartbeats, [this] { tick(); });
+  timer_.set(monotonic_now() + options_.peer_timeout / kHeartbeats);
 }
 
 void SessionTransport::stop() noexcept {
   if (loop_ == nullptr) return;  // it could not be started
-  std::vector<SessionPointer> sessions;
   {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
-    sessions = sessions_;
     changed_.notify_all();
   }
-  for (const SessionPointer& session : sessions) {
+  for (;;) {
+    SessionPointer session;
+    {
+      const std::lock_guard lock(mutex_);
+      if (sessions_.empty()) break;
+      session = sessions_.front();
+    }
     if (session->stream.attached()) (void)session->stream.send(wire::session::Bye{});
     lose(session, Status(RIPC_CLOSED));
   }
-  loop_->cancel_timer(timer_);
+  timer_.cancel();
   if (watch_) loop_->remove(watch_.get());
-  if (address_timer_ != 0) loop_->cancel_timer(address_timer_);
+  address_timer_.cancel();
   listener_.reset();
 }
 
@@ -87,16 +93,11 @@ spi::Address SessionTransport::address() const {
 
 void SessionTransport::interfaces_changed() {
   drain_watch(watch_.get());
-  if (address_timer_ != 0) return;
-  address_timer_ = loop_->add_timer(monotonic_now() + kSettle, [this] { look_at_addresses(); });
-}
-
-void SessionTransport::own_ips_changed() {
-  if (address_timer_ == 0) look_at_addresses();
+  if (!std::exchange(settling_, true)) address_timer_.set(monotonic_now() + kSettle);
 }
 
 void SessionTransport::look_at_addresses() {
-  address_timer_ = 0;
+  settling_ = false;
   spi::Address present = present_address();
   {
     const std::lock_guard lock(mutex_);
@@ -136,9 +137,8 @@ Result<std::unique_ptr<spi::Port>> SessionTransport::open_port(const spi::PortOp
     ports_.remove(id, static_cast<UdpPort&>(closing));
     // A service that took the ID over has a port of its own, and sources of its own.
     for (const SessionPointer& session : sessions_) {
-      std::erase_if(session->sources, [&](const auto& entry) {
-        return session->source_services[entry.first] == id && closing.has(*entry.second);
-      });
+      std::erase_if(session->arrivals,
+                    [&](const auto& entry) { return entry.second.service == id && closing.has(*entry.second.source); });
     }
   });
   const std::lock_guard lock(mutex_);
@@ -158,6 +158,7 @@ Result<SessionTransport::QuestionPointer> SessionTransport::ask(const SessionPoi
     frame.request = next_request_++;
     questions_[frame.request] = question;
   }
+  // No memory is needed to wait.
   const ripc_status sent = session->stream.send(frame);
   const bool answered = sent == RIPC_OK && wait([&] { return question->answered; }, deadline);
   const std::lock_guard lock(mutex_);
@@ -185,7 +186,7 @@ LinkChannel::Parts SessionTransport::parts_of(const SessionPointer& session, rip
           .token = token,
           .incarnation = incarnation,
           .credit = std::min<std::uint32_t>(credit, INT32_MAX),
-          .failed = [this, session](const std::shared_ptr<LinkChannel>& failed) { link_failed(failed, session); }};
+          .failed = [this](LinkChannel& failed) { link_failed(failed); }};
 }
 
 Result<std::shared_ptr<spi::Channel>> SessionTransport::connect(const spi::Address& address, ripc_service_id id,
@@ -252,20 +253,23 @@ Result<std::shared_ptr<LinkChannel>> SessionTransport::open_link(const SessionPo
   const wire::session::Open open{.service = id, .token = random_u64(), .link = next_link(), .port = socket->port()};
   Result<QuestionPointer> question = ask(session, open, deadline);
   if (!question.ok()) {
-    if (question.status().code() == RIPC_TIMEOUT)
-      (void)session->stream.send(wire::session::CloseLink{.link = open.link});
+    if (question.status().code() == RIPC_TIMEOUT) session->stream.tell(wire::session::CloseLink{.link = open.link});
     return question.status();
   }
   if ((*question)->status != RIPC_OK) return (*question)->status;
   const wire::session::Opened& opened = (*question)->opened;
   Status status = socket->connect(session->remote.with_port(static_cast<std::uint16_t>(opened.port)));
-  if (!status.ok()) {
-    (void)session->stream.send(wire::session::CloseLink{.link = open.link});
-    return status;
+  if (status.ok()) {
+    try {
+      return std::shared_ptr<LinkChannel>(
+          LinkChannel::make<UdpChannel>(parts_of(session, id, open.link, open.token, opened.incarnation, opened.credit),
+                                        std::move(*socket), opened.packet_limit));
+    } catch (const std::bad_alloc&) {
+      status = RIPC_NO_MEMORY;
+    }
   }
-  return std::shared_ptr<LinkChannel>(
-      std::make_shared<UdpChannel>(parts_of(session, id, open.link, open.token, opened.incarnation, opened.credit),
-                                   std::move(*socket), opened.packet_limit));
+  session->stream.tell(wire::session::CloseLink{.link = open.link});
+  return status;
 }
 
 Result<wire::session::DatagramOpened> SessionTransport::ask_for_datagrams(const SessionPointer& session,
@@ -275,8 +279,7 @@ Result<wire::session::DatagramOpened> SessionTransport::ask_for_datagrams(const 
   question.link = next_link();
   Result<QuestionPointer> asked = ask(session, question, deadline);
   if (!asked.ok()) {
-    if (asked.status().code() == RIPC_TIMEOUT)
-      (void)session->stream.send(wire::session::CloseLink{.link = question.link});
+    if (asked.status().code() == RIPC_TIMEOUT) session->stream.tell(wire::session::CloseLink{.link = question.link});
     return asked.status();
   }
   if ((*asked)->status != RIPC_OK) return (*asked)->status;
@@ -296,12 +299,10 @@ Status SessionTransport::fence(const spi::Address& address, ripc_service_id id, 
   return (*question)->status;
 }
 
-void SessionTransport::link_failed(const std::shared_ptr<LinkChannel>& channel, const SessionPointer& session) {
-  loop_->post([this, channel, session] {
-    if (!channel->end(RIPC_PEER_DEAD)) return;
-    (void)session->stream.send(wire::session::CloseLink{.link = channel->link()});
-    host_->channel_lost(*channel);
-  });
+void SessionTransport::link_failed(LinkChannel& channel) noexcept {
+  if (!channel.end(RIPC_PEER_DEAD)) return;
+  channel.session()->stream.tell(wire::session::CloseLink{.link = channel.link()});
+  host_->channel_lost(channel);
 }
 
 void SessionTransport::nudge_port(ripc_service_id service) noexcept {

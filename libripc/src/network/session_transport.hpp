@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -102,12 +103,21 @@ class SessionTransport : public spi::Transport {
   virtual std::vector<std::string> own_ips() const = 0;
 
   // Responder. own_ips() says something else than before.
-  void own_ips_changed();
+  void own_ips_changed() noexcept { address_timer_.set(StandingTimer::kNow); }
   // Responder. Ends the session; what is under way over it ends with RIPC_PEER_DEAD.
-  void lose(const SessionPointer& session, Status reason);
+  void lose(const SessionPointer& session, Status reason) noexcept;
+  // Responder. The same if there is no memory for what is done.
+  template <typename Work>
+  void or_lose(const SessionPointer& session, Work&& work) noexcept {
+    try {
+      work();
+    } catch (const std::bad_alloc&) {
+      lose(session, RIPC_NO_MEMORY);
+    }
+  }
   // Any thread. Waits until `done` (checked under the mutex), the end of the transport or the deadline; false then.
   bool wait(const std::function<bool()>& done, Deadline deadline);
-  // Responder. Loses the sessions that leave by these addresses of this machine.
+  // Responder. Loses the sessions that leave by these addresses of this machine. After std::bad_alloc some of them.
   void lose_sessions_at(std::span<const std::string> ips, const Status& reason);
   // The answer to the wish for a bulk connection that an incoming session has told the peer of.
   void bulk_arrived(const SessionPointer& session) noexcept { session->bulk_question = 0; }
@@ -156,13 +166,15 @@ class SessionTransport : public spi::Transport {
   bool knows(const wire::session::Hello& hello);
   void accepted(Greeted greeted);
   void accept_session(Greeted greeted);
+  SessionPointer make_session();
   Status begin(const SessionPointer& session, GuardedSocket socket, std::uint64_t acknowledged);
   SessionPointer incoming_session(std::uint64_t context, std::uint64_t id);
-  void on_event(const SessionPointer& session, std::uint32_t events);
-  void control_lost(const SessionPointer& session);
-  void try_again(const SessionPointer& session);
-  void try_again_soon(const SessionPointer& session);
-  void resumed(const SessionPointer& session, Greeted greeted);
+  void on_event(const SessionPointer& session, std::uint32_t events) noexcept;
+  void read_frames(const SessionPointer& session, std::uint32_t events);
+  void control_lost(const SessionPointer& session) noexcept;
+  void try_again(const SessionPointer& session) noexcept;
+  void try_again_soon(const SessionPointer& session) noexcept;
+  void resumed(const SessionPointer& session, Greeted greeted) noexcept;
   void tick();
   void dial_bulk(const SessionPointer& session);
 
@@ -190,9 +202,13 @@ class SessionTransport : public spi::Transport {
   template <typename Frame, typename Keep>
   bool answered(const SessionPointer& session, const Frame& frame, Keep&& keep);
   std::uint32_t next_link();
+  Status accept_datagram_link(const SessionPointer& session, const wire::session::OpenDatagram& frame,
+                              wire::session::DatagramOpened& answer);
   Result<wire::session::Opened> accept_link(const SessionPointer& session, const wire::session::Open& frame);
+  template <typename Make>
+  static Status arrive(Session& session, std::uint32_t link, ripc_service_id service, Make&& make);
   void nudge_port(ripc_service_id service) noexcept;  // under the mutex
-  void link_failed(const std::shared_ptr<LinkChannel>& channel, const SessionPointer& session);
+  void link_failed(LinkChannel& channel) noexcept;
 
   SessionOptions options_;
   std::string host_identity_;
@@ -200,9 +216,10 @@ class SessionTransport : public spi::Transport {
   spi::Host* host_ = nullptr;
   EventLoop* loop_ = nullptr;
   std::unique_ptr<Listener> listener_;
-  EventLoop::TimerId timer_ = 0;
+  StandingTimer timer_;
   UniqueFd watch_;  // of the interfaces; invalid: the addresses are looked up each time
-  EventLoop::TimerId address_timer_ = 0;
+  StandingTimer address_timer_;
+  bool settling_ = false;  // the responder's: the addresses are looked at in a moment
 
   mutable std::mutex mutex_;
   spi::Address address_;

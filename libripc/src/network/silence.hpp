@@ -9,6 +9,7 @@
 
 #include "base/clock.hpp"
 #include "base/event_loop.hpp"
+#include "base/standing_timer.hpp"
 
 namespace ripc::network {
 
@@ -36,12 +37,10 @@ class SilenceWatch {
   // too_long: how long a connection may say nothing.
   SilenceWatch(EventLoop& loop, Nanoseconds too_long) noexcept : loop_(loop), pause_(too_long / Silence::kLooks) {}
 
-  // Any thread. `owner->look_for_silence()` is called once after a pause, if it still lives; one look that is due is
-  // enough. What asks while it is called is for the next.
+  // Before any other call. `owner` is what this is a part of.
   template <typename Owner>
-  void look_soon(std::weak_ptr<Owner> owner) noexcept {
-    if (due_.load(std::memory_order_relaxed) || due_.exchange(true, std::memory_order_acq_rel)) return;
-    (void)loop_.add_timer(monotonic_now() + pause_, [this, owner = std::move(owner)] {
+  void start(std::weak_ptr<Owner> owner) {
+    timer_.make(loop_, [this, owner = std::move(owner)] {
       if (const std::shared_ptr<Owner> alive = owner.lock()) {
         due_.store(false, std::memory_order_release);
         alive->look_for_silence();
@@ -49,9 +48,19 @@ class SilenceWatch {
     });
   }
 
+  // Any thread. `owner->look_for_silence()` is called once after a pause, if it still lives; one look that is due is
+  // enough. What asks while it is called is for the next.
+  void look_soon() noexcept {
+    if (due_.load(std::memory_order_relaxed) || due_.exchange(true, std::memory_order_acq_rel)) return;
+    timer_.set(monotonic_now() + pause_);
+  }
+  // Any thread. Nobody looks any more.
+  void stop() noexcept { timer_.cancel(); }
+
  private:
   EventLoop& loop_;
   const Nanoseconds pause_;
+  StandingTimer timer_;
   std::atomic<bool> due_{false};
 };
 

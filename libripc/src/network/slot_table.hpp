@@ -34,7 +34,7 @@ class SlotTable {
     return chunk == nullptr ? nullptr : &(*chunk)[index % kChunk];
   }
 
-  // A slot that nobody else has; nullptr if all are taken. The one given back last comes first.
+  // A slot that nobody else has; nullptr if all are taken. The one given back last comes first. Throws std::bad_alloc.
   Slot* acquire(std::uint16_t& index) {
     const std::lock_guard lock(mutex_);
     if (!free_.empty()) {
@@ -42,20 +42,23 @@ class SlotTable {
       free_.pop_back();
     } else {
       if (used_ == kLimit) return nullptr;
-      if (used_ % kChunk == 0)
+      if (used_ % kChunk == 0) {
+        // To give one back takes no memory.
+        free_.reserve(used_ + kChunk);
         chunks_[used_ / kChunk].store(std::make_unique<Chunk>().release(), std::memory_order_release);
+      }
       index = static_cast<std::uint16_t>(used_++);
     }
     return find(index);
   }
 
   // True if so many can be acquired.
-  bool has(std::size_t count) const {
+  bool has(std::size_t count) const noexcept {
     const std::lock_guard lock(mutex_);
     return free_.size() + kLimit - used_ >= count;
   }
 
-  void release(std::uint16_t index) {
+  void release(std::uint16_t index) noexcept {
     const std::lock_guard lock(mutex_);
     free_.push_back(index);
   }

@@ -2,6 +2,7 @@
 #include "network/transfer_book.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include "base/random.hpp"
 
@@ -63,9 +64,21 @@ TransferBook::Slot& TransferBook::slot_of(std::uint64_t transfer) const noexcept
 ripc_status TransferBook::expose(std::uint64_t owner, std::span<const spi::Exposure> items,
                                  std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept {
   std::uint16_t index = 0;
-  Slot* slot = slots_.acquire(index);
+  Slot* slot = nullptr;
+  try {
+    slot = slots_.acquire(index);
+  } catch (const std::bad_alloc&) {
+    return RIPC_NO_MEMORY;
+  }
   if (slot == nullptr) return RIPC_AGAIN;
   const std::lock_guard lock(slot->mutex);
+  try {
+    slot->items.reserve(items.size());
+    if (slot->remembered.empty()) slot->remembered.emplace_back();
+  } catch (const std::bad_alloc&) {
+    slots_.release(index);
+    return RIPC_NO_MEMORY;
+  }
   if (dead_.load(std::memory_order_acquire)) {
     slots_.release(index);
     return RIPC_PEER_DEAD;
@@ -89,6 +102,15 @@ ripc_status TransferBook::expose(std::uint64_t owner, std::span<const spi::Expos
   return RIPC_OK;
 }
 
+ripc_status TransferBook::will_tell(std::uint64_t transfer, std::size_t size) noexcept try {
+  Slot& slot = slot_of(transfer);
+  const std::lock_guard lock(slot.mutex);
+  slot.packet.reserve(size);
+  return RIPC_OK;
+} catch (const std::bad_alloc&) {
+  return RIPC_NO_MEMORY;
+}
+
 bool TransferBook::told(std::uint64_t transfer, spi::Gather packet) noexcept {
   Slot& slot = slot_of(transfer);
   const std::lock_guard lock(slot.mutex);
@@ -99,7 +121,7 @@ bool TransferBook::told(std::uint64_t transfer, spi::Gather packet) noexcept {
   return true;
 }
 
-bool TransferBook::find_unheard(Nanoseconds now, std::vector<Unheard>& due) noexcept {
+bool TransferBook::find_unheard(Nanoseconds now, std::vector<Unheard>& due) {
   bool any = false;
   slots_.for_each([&](Slot& slot) {
     const std::lock_guard lock(slot.mutex);
@@ -205,7 +227,7 @@ ripc_status TransferBook::answer_to(std::uint64_t key, std::uint64_t location, r
   if (!slot->is(State::exposed) || !slot->is_named(key, location))
     return was_taken(key, location) ? RIPC_OK : RIPC_REVOKED;
   slot->is_heard = true;
-  remember(key, location);
+  remember(*slot);
   ending.slot_ = slot;
   ending.lock_ = std::move(lock);
   ending.status_ = spi::believed_outcome(status);
@@ -229,10 +251,12 @@ bool TransferBook::was_taken(std::uint64_t key, std::uint64_t location) noexcept
                      [&](const Taken& taken) { return taken.key == key && taken.nonce == location >> 8; });
 }
 
-void TransferBook::remember(std::uint64_t key, std::uint64_t location) noexcept {
+void TransferBook::remember(Slot& slot) noexcept {
+  slot.remembered.front() = {slot.key, slot.nonce};
   const std::lock_guard lock(taken_mutex_);
-  if (taken_.size() == kMaxTransfers) taken_.pop_front();
-  taken_.push_back({key, location >> 8});
+  taken_.splice(taken_.end(), slot.remembered);
+  // The oldest makes room, and is the place for the next.
+  if (taken_.size() > kMaxTransfers) slot.remembered.splice(slot.remembered.begin(), taken_, taken_.begin());
 }
 
 }  // namespace ripc::network

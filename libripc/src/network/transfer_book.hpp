@@ -13,8 +13,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <mutex>
+#include <new>
 #include <span>
 #include <utility>
 #include <vector>
@@ -34,6 +35,8 @@ class TransferBook {
   // ---- For the owner; any thread. As the calls of Bulk with these names. ----
   ripc_status expose(std::uint64_t owner, std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
                      std::uint64_t& transfer) noexcept;
+  // The peer will be told by a packet of this size. RIPC_NO_MEMORY.
+  ripc_status will_tell(std::uint64_t transfer, std::size_t size) noexcept;
   // False: the peer has asked for it already.
   bool told(std::uint64_t transfer, spi::Gather packet) noexcept;
   ripc_status status(std::uint64_t transfer) noexcept;
@@ -55,8 +58,8 @@ class TransferBook {
     std::vector<std::byte> packet;
   };
   // In the responder. Those that are due, of the transfers that the peer was told of and has not asked for; true if
-  // there are any such transfers.
-  bool find_unheard(Nanoseconds now, std::vector<Unheard>& due) noexcept;
+  // there are any such transfers. Throws std::bad_alloc: some may have to wait for a later time.
+  bool find_unheard(Nanoseconds now, std::vector<Unheard>& due);
 
   // ---- For the peer's requests; in the responder ----
   // Who has to be told that a transfer finished.
@@ -86,7 +89,11 @@ class TransferBook {
     if (!slot->is_named(key, location) || item >= slot->items.size()) return RIPC_REVOKED;
     slot->is_heard = slot->is_heard || asked;
     if (!slot->is(State::exposed)) return slot->is_cancelled() ? RIPC_CANCELLED : RIPC_REVOKED;
-    slot->rights.resize(slot->items.size());
+    try {
+      slot->rights.resize(slot->items.size());
+    } catch (const std::bad_alloc&) {
+      return RIPC_NO_MEMORY;
+    }
     std::shared_ptr<DeviceRight>& right = slot->rights[item];
     Result<std::shared_ptr<Right>> made = make(slot->items[item], std::static_pointer_cast<Right>(right));
     if (right && (!made.ok() || *made != right)) std::exchange(right, nullptr)->end();
@@ -112,6 +119,10 @@ class TransferBook {
 
  private:
   enum class State : std::uint8_t { free, exposed, done };
+  struct Taken {
+    std::uint64_t key = 0;
+    std::uint64_t nonce = 0;
+  };
   struct Slot {
     std::atomic<std::uint64_t> word{0};  // generation << 32 | status << 8 | state
     std::mutex mutex;                    // held while the memory is read, and for all below
@@ -127,6 +138,7 @@ class TransferBook {
     std::vector<std::byte> packet;                     // that told the peer of it; empty: not told yet
     Nanoseconds repeat_at = 0;                         // 0: nobody has looked since the peer was told
     Nanoseconds pause = 0;
+    std::list<Taken> remembered;  // a place in taken_, for when it is finished
 
     bool is(State state) const noexcept { return static_cast<State>(word.load(std::memory_order_relaxed)) == state; }
     bool is_named(std::uint64_t other_key, std::uint64_t location) const noexcept {
@@ -143,18 +155,14 @@ class TransferBook {
   Slot& slot_of(std::uint64_t transfer) const noexcept;
   static Watcher end(Slot& slot, ripc_status status) noexcept;  // with its mutex held
   bool was_taken(std::uint64_t key, std::uint64_t location) noexcept;
-  void remember(std::uint64_t key, std::uint64_t location) noexcept;
+  void remember(Slot& slot) noexcept;
 
   SlotTable<Slot, kMaxTransfers> slots_;
   std::atomic<bool> dead_{false};
   std::mutex taken_mutex_;
   // What was finished last, so that a Finish that is repeated after the loss of a connection finds its answer. The peer
   // waits for no more answers than there can be transfers.
-  struct Taken {
-    std::uint64_t key;
-    std::uint64_t nonce;
-  };
-  std::deque<Taken> taken_;
+  std::list<Taken> taken_;
 };
 
 // A transfer that the peer has finished, before its owner can see that. Empty: there is nothing to see.

@@ -4,6 +4,8 @@
 #include <errno.h>
 
 #include <algorithm>
+#include <list>
+#include <new>
 
 namespace ripc::network {
 
@@ -53,8 +55,17 @@ Status UdpPort::watch_locked(const UdpSource& source) noexcept {
   return system_error(errno, "epoll_ctl", "raise fs.epoll.max_user_watches");
 }
 
+// The receiver has no way to say that there is no memory.
+void UdpPort::make_place_locked() {
+  LinkPort::make_place_locked();
+  const std::size_t count = sources_.size() + 1;
+  if (polled_capacity_ < count && spare_.capacity() < count) spare_.reserve(2 * count);
+}
+
 Status UdpPort::add_source(std::shared_ptr<UdpSource> source) {
   const std::lock_guard lock(mutex_);
+  make_place_locked();
+  if (!buffers_) buffers_ = std::make_unique_for_overwrite<std::byte[]>(kBatch * kStride);  // not touched before need
   if (sources_.size() >= kDirect) {
     if (!ready_set_) {
       ready_set_.reset(epoll_create1(EPOLL_CLOEXEC));
@@ -84,14 +95,17 @@ void UdpPort::refresh() noexcept {
   const std::lock_guard lock(mutex_);
   polled_version_ = version_.load(std::memory_order_relaxed);
   polled_.clear();
+  if (polled_.capacity() < sources_.size()) {
+    polled_.swap(spare_);
+    polled_capacity_ = polled_.capacity();
+  }
   for (const auto& source : sources_) {
     if (auto udp = std::dynamic_pointer_cast<UdpSource>(source)) polled_.push_back(std::move(udp));
   }
   ready_fd_ = ready_set_.get();
   ready_next_ = ready_count_ = 0;
   unscanned_ = polled_.size();
-  if (buffers_ || polled_.empty()) return;
-  buffers_ = std::make_unique_for_overwrite<std::byte[]>(kBatch * kStride);  // not touched before it is needed
+  if (!buffers_ || headers_[0].msg_hdr.msg_iov != nullptr) return;
   for (std::size_t index = 0; index < kBatch; ++index) {
     parts_[index] = {buffers_.get() + index * kStride, kMaxDatagram + 1};
     headers_[index].msg_hdr.msg_iov = &parts_[index];
@@ -223,20 +237,25 @@ std::size_t UdpPort::deliver_batch(spi::PacketSink& sink, std::size_t budget, bo
       ++taken;
       continue;
     }
-    stop = delivery == spi::Delivery::stop;
-    if (!stop) set_aside();
+    stop = delivery == spi::Delivery::stop || !set_aside();
     break;
   }
   return taken;
 }
 
-// The rest of the batch waits; the buffers are for the other sources.
-void UdpPort::set_aside() noexcept {
-  for (; batch_next_ < batch_count_; ++batch_next_) {
-    const spi::Bytes packet = batch_[batch_next_];
-    batch_source_->backlog.emplace_back(packet.begin(), packet.end());
+// The rest of the batch waits; the buffers are for the other sources. False: there is no memory, the batch stays.
+bool UdpPort::set_aside() noexcept {
+  std::list<std::vector<std::byte>> packets;
+  try {
+    for (std::size_t index = batch_next_; index < batch_count_; ++index)
+      packets.emplace_back(batch_[index].begin(), batch_[index].end());
+  } catch (const std::bad_alloc&) {
+    return false;
   }
+  batch_source_->backlog.splice(batch_source_->backlog.end(), packets);
+  batch_next_ = batch_count_;
   ++backlogged_;
+  return true;
 }
 
 std::size_t UdpPort::deliver_backlog(UdpSource& source, spi::PacketSink& sink, std::size_t budget,

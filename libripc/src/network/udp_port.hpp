@@ -38,6 +38,9 @@ class UdpPort : public LinkPort {
   std::uint32_t budget(std::size_t buffer) const noexcept;
   Status add_source(std::shared_ptr<UdpSource> source);
 
+ protected:
+  void make_place_locked() override;
+
  private:
   static constexpr unsigned kBatch = 16;
   // With more sources than these, the system is asked which have something.
@@ -53,14 +56,18 @@ class UdpPort : public LinkPort {
   bool fetch(UdpSource& source) noexcept;
   std::size_t deliver_batch(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
   std::size_t deliver_backlog(UdpSource& source, spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
-  void set_aside() noexcept;
+  bool set_aside() noexcept;
   void remove(const std::shared_ptr<UdpSource>& source) noexcept;
   Status watch_locked(const UdpSource& source) noexcept;
   int read_batch(int fd, unsigned wanted) noexcept;
   void count_call() noexcept;
 
   const std::size_t receive_buffer_;
-  UniqueFd ready_set_;  // under mutex_; an epoll of all sockets, once there are many
+  // Under mutex_.
+  UniqueFd ready_set_;                             // an epoll of all sockets, once there are many
+  std::vector<std::shared_ptr<UdpSource>> spare_;  // as large as polled_ will have to be, if that is not
+  std::size_t polled_capacity_ = 0;                // of polled_
+  std::unique_ptr<std::byte[]> buffers_;           // of the receiving thread, once it has refreshed
 
   // The receiving thread's own.
   std::vector<std::shared_ptr<UdpSource>> polled_;
@@ -72,7 +79,6 @@ class UdpPort : public LinkPort {
   std::array<epoll_event, kBatch> ready_{};
   std::size_t ready_next_ = 0, ready_count_ = 0;
 
-  std::unique_ptr<std::byte[]> buffers_;
   std::array<mmsghdr, kBatch> headers_{};
   std::array<iovec, kBatch> parts_{};
   std::shared_ptr<UdpSource> batch_source_;

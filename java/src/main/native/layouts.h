@@ -85,6 +85,7 @@ RIPC_CHECK_OFFSET(ripc_finding, level, 8);
 RIPC_CHECK_OFFSET(ripc_finding, subject, 12);
 RIPC_CHECK_OFFSET(ripc_finding, text, 60);
 RIPC_CHECK_OFFSET(ripc_finding, advice, 460);
-RIPC_CHECK_SIZE(ripc_service_statistics, 192);
+RIPC_CHECK_SIZE(ripc_service_statistics, 200);
 RIPC_CHECK_OFFSET(ripc_service_statistics, again, 88);
 RIPC_CHECK_OFFSET(ripc_service_statistics, packets_duplicate, 184);
+RIPC_CHECK_OFFSET(ripc_service_statistics, group_packets, 192);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "transport/socket/bulk_limits.hpp"
 
@@ -64,7 +65,7 @@ BulkConnection::BulkConnection(UniqueFd socket, EventLoop& loop, std::weak_ptr<H
                                std::shared_ptr<BulkTally> tally) noexcept
     : socket_(std::move(socket)), loop_(loop), handler_(std::move(handler)), tally_(std::move(tally)) {}
 
-Status BulkConnection::start() noexcept {
+Status BulkConnection::start() noexcept try {
   const std::lock_guard lock(mutex_);
   if (ended_) return RIPC_CLOSED;
   // Requests and pushes may have come before.
@@ -72,6 +73,8 @@ Status BulkConnection::start() noexcept {
   started_ = true;
   return loop_.add(socket_.get(), EPOLLIN | EPOLLOUT,
                    [self = shared_from_this()](std::uint32_t events) { self->handle_events(events); });
+} catch (const std::bad_alloc&) {
+  return RIPC_NO_MEMORY;
 }
 
 void BulkConnection::close() noexcept {
@@ -234,7 +237,12 @@ bool BulkConnection::send(std::span<const bulk::Frame> frames) noexcept {
     shut_down();
     return false;
   }
-  outbox_.resize(begin + frames.size() * bulk::kHeaderSize);
+  try {
+    outbox_.resize(begin + frames.size() * bulk::kHeaderSize);
+  } catch (const std::bad_alloc&) {
+    shut_down();
+    return false;
+  }
   std::byte* out = outbox_.data() + begin;
   for (const bulk::Frame& frame : frames) {
     encode(frame, std::span<std::byte, bulk::kHeaderSize>(out, bulk::kHeaderSize));
@@ -251,7 +259,12 @@ bool BulkConnection::add_job(Job job) noexcept {
   const std::lock_guard lock(mutex_);
   if (ended_) return false;
   const bool wake = job.push != nullptr;
-  jobs_.push_back(std::move(job));
+  try {
+    jobs_.push_back(std::move(job));
+  } catch (const std::bad_alloc&) {
+    shut_down();
+    return false;
+  }
   if (wake) want_write(true);
   return true;
 }
@@ -295,7 +308,7 @@ BulkConnection::Outcome BulkConnection::judge_send(ssize_t result, std::size_t w
 BulkConnection::Outcome BulkConnection::write_some(Handler& handler) noexcept {
   std::uint64_t turn = 0;
   for (;;) {
-    if (!job_) {
+    if (job_.empty()) {
       const std::lock_guard lock(mutex_);
       const Outcome flushed = flush_outbox();
       if (flushed == Outcome::lost) return flushed;
@@ -304,11 +317,11 @@ BulkConnection::Outcome BulkConnection::write_some(Handler& handler) noexcept {
         want_write(!idle);
         return flushed;
       }
-      job_ = std::move(jobs_.front());
-      jobs_.pop_front();
+      job_.splice(job_.begin(), jobs_, jobs_.begin());
       writing_ = true;
-      bulk::Frame& frame = job_->frame;
-      frame.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(job_->end - frame.offset, bulk::kMaxPayload));
+      bulk::Frame& frame = job_.front().frame;
+      frame.length =
+          static_cast<std::uint32_t>(std::min<std::uint64_t>(job_.front().end - frame.offset, bulk::kMaxPayload));
       out_position_ = 0;
       out_status_ = RIPC_OK;
     }
@@ -320,27 +333,26 @@ BulkConnection::Outcome BulkConnection::write_some(Handler& handler) noexcept {
       return outcome;
     }
     if (outcome == Outcome::more) continue;
-    turn += job_->frame.length;
+    Job& job = job_.front();
+    turn += job.frame.length;
     const std::lock_guard lock(mutex_);
     writing_ = false;
-    job_->frame.offset += job_->frame.length;
-    if (out_status_ == RIPC_OK && job_->frame.offset != job_->end) {
-      if (job_->push) {
-        jobs_.push_back(std::move(*job_));
-      } else {
-        jobs_.push_front(std::move(*job_));
-      }
+    job.frame.offset += job.frame.length;
+    if (out_status_ == RIPC_OK && job.frame.offset != job.end) {
+      jobs_.splice(job.push ? jobs_.end() : jobs_.begin(), job_);
+    } else {
+      job_.clear();
     }
-    job_.reset();
   }
 }
 
 // One system call. done: the frame is written; more: call again at once.
 BulkConnection::Outcome BulkConnection::write_payload(Handler& handler) noexcept {
-  bulk::Frame& frame = job_->frame;
+  const Job& job = job_.front();
+  bulk::Frame& frame = job_.front().frame;
   Reading reading;
   if (out_status_ == RIPC_OK && out_position_ < bulk::kHeaderSize + frame.length) {
-    reading = handler.read(*job_);
+    reading = handler.read(job);
     out_status_ = reading.status;
   }
   if (out_position_ == 0) {
@@ -370,7 +382,7 @@ BulkConnection::Outcome BulkConnection::write_payload(Handler& handler) noexcept
   if (result < 0 && errno == EFAULT && reading.lock.owns_lock()) {
     count(tally_->send_calls);
     reading.lock.unlock();
-    handler.unreadable(*job_);
+    handler.unreadable(job);
     return Outcome::more;
   }
   const Outcome outcome = judge_send(result, vector.size());

@@ -11,7 +11,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -77,7 +77,7 @@ class BulkConnection final : public network::FrameSender, public std::enable_sha
   BulkConnection(UniqueFd socket, EventLoop& loop, std::weak_ptr<Handler> handler,
                  std::shared_ptr<BulkTally> tally) noexcept;
 
-  // Any. Joins the loop.
+  // Any. Joins the loop. RIPC_NO_MEMORY and what EventLoop::add says.
   Status start() noexcept;
   // Any. Leaves the loop and ends the connection, without Handler::lost(). The descriptor closes with the object.
   void close() noexcept;
@@ -85,7 +85,8 @@ class BulkConnection final : public network::FrameSender, public std::enable_sha
   // Any. Ends the connection as the network would: the responder finds it lost.
   void shut_down() noexcept;
 
-  // Any. Sends frames without payload, in this order. False: the connection is lost, or is going to be.
+  // Any. Sends frames without payload, in this order. False: the connection is lost, or is going to be, for
+  // want of memory too.
   bool send(std::span<const wire::bulk::Frame> frames) noexcept override;
   using FrameSender::send;
 
@@ -136,7 +137,7 @@ class BulkConnection final : public network::FrameSender, public std::enable_sha
   std::size_t head_size_ = 0;
 
   // The payload frame that is being written; of whoever set writing_, which is the responder.
-  std::optional<Job> job_;
+  std::list<Job> job_;  // one or none: it came from jobs_, and may go back there without memory
   std::array<std::byte, wire::bulk::kHeaderSize> out_header_;
   std::array<std::byte, wire::bulk::kTrailerSize> out_trailer_;
   std::size_t out_position_ = 0;
@@ -149,7 +150,7 @@ class BulkConnection final : public network::FrameSender, public std::enable_sha
   bool write_wanted_ = false;
   std::vector<std::byte> outbox_;
   std::size_t outbox_sent_ = 0;
-  std::deque<Job> jobs_;
+  std::list<Job> jobs_;
 };
 
 }  // namespace ripc::socket

@@ -9,7 +9,9 @@ BulkPeer::BulkPeer(std::shared_ptr<BulkSession> session) noexcept : session_(std
 BulkPeer::~BulkPeer() { session_->died(); }
 
 std::shared_ptr<BulkPeer> BulkPeer::create(EventLoop& loop, Hooks hooks, const BulkOptions& options) {
-  return std::shared_ptr<BulkPeer>(new BulkPeer(std::make_shared<BulkSession>(loop, std::move(hooks), options)));
+  auto session = std::make_shared<BulkSession>(loop, std::move(hooks), options);
+  session->start();
+  return std::shared_ptr<BulkPeer>(new BulkPeer(std::move(session)));
 }
 
 void BulkPeer::adopt(UniqueFd connection) noexcept { session_->adopt(std::move(connection)); }
@@ -19,6 +21,9 @@ void BulkPeer::died() noexcept { session_->died(); }
 ripc_status BulkPeer::expose(std::uint64_t owner, std::span<const spi::Exposure> items,
                              std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept {
   return session_->transfers().expose(owner, items, descriptors, transfer);
+}
+ripc_status BulkPeer::will_tell(std::uint64_t transfer, std::size_t size) noexcept {
+  return session_->transfers().will_tell(transfer, size);
 }
 void BulkPeer::told(std::uint64_t transfer, spi::Gather packet) noexcept { session_->told(transfer, packet); }
 ripc_status BulkPeer::transfer_status(std::uint64_t transfer) noexcept {
@@ -39,8 +44,8 @@ void BulkPeer::end_owner(std::uint64_t owner) noexcept {
   session_->grants().end_owner(owner);
 }
 
-ripc_status BulkPeer::begin(const wire::Descriptor& descriptor) noexcept {
-  return session_->finishes().begin(descriptor);
+ripc_status BulkPeer::begin(std::span<const wire::Descriptor> items, EventSet& events) noexcept {
+  return session_->begin(items, events);
 }
 ripc_status BulkPeer::pull(spi::Pull& pull, EventSet& events) noexcept { return session_->pull(pull, events); }
 void BulkPeer::abandon(spi::Pull& pull) noexcept { session_->pulls().abandon(pull); }

@@ -65,6 +65,7 @@ class BulkPeer final : public network::Bulk {
   std::string describe() const override { return "TCP for long items"; }
   ripc_status expose(std::uint64_t owner, std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
                      std::uint64_t& transfer) noexcept override;
+  ripc_status will_tell(std::uint64_t transfer, std::size_t size) noexcept override;
   void told(std::uint64_t transfer, spi::Gather packet) noexcept override;
   ripc_status transfer_status(std::uint64_t transfer) noexcept override;
   bool watch(std::uint64_t transfer) noexcept override;
@@ -74,7 +75,7 @@ class BulkPeer final : public network::Bulk {
   ripc_status end_grant(const wire::Grant& grant) noexcept override;
   bool has_room(spi::Need need) const noexcept override;
   void end_owner(std::uint64_t owner) noexcept override;
-  ripc_status begin(const wire::Descriptor& descriptor) noexcept override;
+  ripc_status begin(std::span<const wire::Descriptor> items, EventSet& events) noexcept override;
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept override;
   void abandon(spi::Pull& pull) noexcept override;
   ripc_status finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept override;

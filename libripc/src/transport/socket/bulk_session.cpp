@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <new>
+#include <optional>
 
 namespace ripc::socket {
 
@@ -35,9 +37,24 @@ void prepare(int socket, Nanoseconds stall_timeout) noexcept {
 
 // ---- Connections ---------------------------------------------------------------------------------------------
 
+void BulkSession::start() {
+  connections_.reserve(kMaxBulkConnections);
+  repeater_.start(weak_from_this());
+  dialling_.start(weak_from_this());
+  silence_.start(weak_from_this());
+}
+
 void BulkSession::adopt(UniqueFd socket) noexcept {
   prepare(socket.get(), options_.stall_timeout);
-  auto connection = std::make_shared<BulkConnection>(std::move(socket), loop_, weak_from_this(), tally_);
+  std::shared_ptr<BulkConnection> connection;
+  std::optional<PullScheduler::NewLane> lane;
+  try {
+    connection = std::make_shared<BulkConnection>(std::move(socket), loop_, weak_from_this(), tally_);
+    lane.emplace(connection);
+  } catch (const std::bad_alloc&) {
+    dial_failed();
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     dialling_.over();
@@ -45,10 +62,10 @@ void BulkSession::adopt(UniqueFd socket) noexcept {
     connections_.push_back({.connection = connection});
   }
   connections_made_.fetch_add(1, std::memory_order_relaxed);
-  pulls_.connection_made(connection);
+  pulls_.connection_made(std::move(*lane));
   finishes_.tell(*connection);
   pushes_.place_all(*connection);
-  silence_.look_soon(weak_from_this());
+  silence_.look_soon();
   if (!connection->start().ok()) {
     connection->close();
     lost(*connection, false);
@@ -111,7 +128,7 @@ void BulkSession::dial() noexcept {
     const std::lock_guard lock(mutex_);
     pause = dialling_.begin();
   }
-  if (pause) dialling_.ask(weak_from_this(), *pause);
+  if (pause) dialling_.ask(*pause);
 }
 
 void BulkSession::dial_failed() noexcept {
@@ -137,13 +154,15 @@ void BulkSession::died() noexcept {
   finishes_.died();
   pushes_.died();
   repeater_.stop();
+  dialling_.stop();
+  silence_.stop();
   transfers_.died();
   grants_.died();
 }
 
 // ---- Half-open connections -----------------------------------------------------------------------------------
 
-void BulkSession::look_for_silence() noexcept {
+void BulkSession::look_for_silence() {
   std::vector<std::shared_ptr<BulkConnection>> connections;
   {
     const std::lock_guard lock(mutex_);
@@ -164,16 +183,24 @@ void BulkSession::look_for_silence() noexcept {
       if (member.silence.look(is_owed, member.connection->received())) member.connection->shut_down();
     }
   }
-  if (any_owed) silence_.look_soon(weak_from_this());
+  if (any_owed) silence_.look_soon();
 }
 
 // ---- Pulling and pushing -------------------------------------------------------------------------------------
+
+ripc_status BulkSession::begin(std::span<const wire::Descriptor> items, EventSet& events) noexcept {
+  PullScheduler::Entries prepared;
+  if (const ripc_status status = PullScheduler::prepare(items, events, prepared); status != RIPC_OK) return status;
+  const ripc_status status = finishes_.begin(items.front());
+  if (status == RIPC_OK) pulls_.add_prepared(std::move(prepared));
+  return status;
+}
 
 ripc_status BulkSession::pull(spi::Pull& pull, EventSet& events) noexcept {
   const bool is_new = pull.progress == 0;
   const ripc_status status = pulls_.pull(pull, events);
   if (is_new && status == RIPC_PENDING) {
-    silence_.look_soon(weak_from_this());
+    silence_.look_soon();
     dial_if_needed();
   }
   return status;
@@ -181,15 +208,21 @@ ripc_status BulkSession::pull(spi::Pull& pull, EventSet& events) noexcept {
 
 ripc_status BulkSession::finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept {
   bool unsent = false;
+  pulls_.drop_prepared(descriptor.key);
   const ripc_status outcome = finishes_.finish(descriptor, status, events, choose(), unsent);
   if (unsent) recover();
-  if (outcome == RIPC_PENDING) silence_.look_soon(weak_from_this());
+  if (outcome == RIPC_PENDING) silence_.look_soon();
   return outcome;
 }
 
 ripc_status BulkSession::push(const wire::Grant& grant, spi::Bytes bytes) noexcept {
   if (bytes.size() > grant.length) return RIPC_TOO_LARGE;
-  const std::shared_ptr<OutgoingPush> push = pushes_.open(grant, bytes);
+  std::shared_ptr<OutgoingPush> push;
+  try {
+    push = pushes_.open(grant, bytes);
+  } catch (const std::bad_alloc&) {
+    return RIPC_UNSUPPORTED;
+  }
   if (!push) return RIPC_PEER_DEAD;
   const std::shared_ptr<BulkConnection> connection = choose();
   if (!connection || !pushes_.place(*push, *connection)) recover();
@@ -205,11 +238,13 @@ bool BulkSession::frame(BulkConnection& connection, const bulk::Frame& frame,
   switch (frame.type) {
     case bulk::Type::pull_request:
       if (connection.job_count() >= kMaxJobs) return false;
-      return connection.add_job({.frame = {.type = bulk::Type::data, .id = frame.id, .offset = frame.offset},
-                                 .end = frame.offset + frame.length,
-                                 .key = frame.key,
-                                 .location = frame.location,
-                                 .push = nullptr});
+      // If it is lost, that shows when it is read on.
+      (void)connection.add_job({.frame = {.type = bulk::Type::data, .id = frame.id, .offset = frame.offset},
+                                .end = frame.offset + frame.length,
+                                .key = frame.key,
+                                .location = frame.location,
+                                .push = nullptr});
+      return true;
     case bulk::Type::data:
       return pulls_.begin_data(connection, frame, destination);
     case bulk::Type::finish: {
@@ -225,7 +260,11 @@ bool BulkSession::frame(BulkConnection& connection, const bulk::Frame& frame,
       finishes_.answered(frame);
       return true;
     case bulk::Type::push:
-      destination = grants_.begin_frame(&connection, frame);
+      try {
+        destination = grants_.begin_frame(&connection, frame);
+      } catch (const std::bad_alloc&) {
+        connection.shut_down();
+      }
       return true;
     case bulk::Type::pushed:
       pushes_.answered(connection, frame);

@@ -28,12 +28,15 @@ class BulkSession final : public BulkConnection::Handler, public std::enable_sha
  public:
   BulkSession(EventLoop& loop, network::BulkHooks hooks, const BulkOptions& options)
       : loop_(loop), hooks_(std::move(hooks)), options_(options) {}
+  // Before any other call. Throws std::bad_alloc.
+  void start();
 
   void adopt(UniqueFd socket) noexcept;
   void dial_failed() noexcept;
   void died() noexcept;
 
-  void told(std::uint64_t transfer, spi::Gather packet) noexcept { repeater_.told(weak_from_this(), transfer, packet); }
+  void told(std::uint64_t transfer, spi::Gather packet) noexcept { repeater_.told(transfer, packet); }
+  ripc_status begin(std::span<const wire::Descriptor> items, EventSet& events) noexcept;
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept;
   ripc_status finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept;
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept;
@@ -55,8 +58,8 @@ class BulkSession final : public BulkConnection::Handler, public std::enable_sha
   void unwritable(BulkConnection& connection, const wire::bulk::Frame& frame) noexcept override;
   void lost(BulkConnection& connection, bool violation) noexcept override;
 
-  // Responder, for the watch over silent connections.
-  void look_for_silence() noexcept;
+  // Responder, for the watch over silent connections. Throws std::bad_alloc: look again.
+  void look_for_silence();
 
  private:
   struct Member {

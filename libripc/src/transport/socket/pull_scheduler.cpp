@@ -2,6 +2,8 @@
 #include "transport/socket/pull_scheduler.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <new>
 
 namespace ripc::socket {
 
@@ -26,27 +28,68 @@ PullScheduler::Entry* PullScheduler::entry_of(const spi::Pull& pull) noexcept {
 
 // ---- The receiver --------------------------------------------------------------------------------------------
 
+void PullScheduler::add_entry(Entries& entries, const wire::Descriptor& item, EventSet& events) {
+  // As many segments as can be lost at once.
+  constexpr std::uint64_t kMostReturned = kMaxBulkConnections * kSegmentsAhead;
+  auto entry = std::make_shared<Entry>();
+  entry->descriptor = item;
+  entry->events = &events;
+  entry->returned.reserve(std::min(item.length / kSegmentSize + 1, kMostReturned));
+  entry->turn.push_back(entry.get());
+  Entry& added = *entry;
+  added.place = entries.insert(entries.end(), std::move(entry));
+}
+
+ripc_status PullScheduler::prepare(std::span<const wire::Descriptor> items, EventSet& events,
+                                   Entries& prepared) noexcept try {
+  for (const wire::Descriptor& item : items) add_entry(prepared, item, events);
+  return RIPC_OK;
+} catch (const std::bad_alloc&) {
+  return RIPC_NO_MEMORY;
+}
+
+void PullScheduler::add_prepared(Entries prepared) noexcept {
+  const std::lock_guard lock(mutex_);
+  prepared_.splice(prepared_.end(), prepared);
+}
+
+void PullScheduler::drop_prepared(std::uint64_t key) noexcept {
+  const std::lock_guard lock(mutex_);
+  prepared_.remove_if([key](const auto& entry) { return entry->descriptor.key == key; });
+}
+
 ripc_status PullScheduler::pull(spi::Pull& pull, EventSet& events) noexcept {
   if (pull.progress != 0) {
-    const Entry* entry = entry_of(pull);
+    Entry* const entry = entry_of(pull);
     const ripc_status status = entry->status.load(std::memory_order_acquire);
     if (status == RIPC_PENDING) return pull.status = status;
     const std::lock_guard lock(mutex_);
-    entries_.erase(entry_of(pull));
+    entries_.erase(entry->place);
     pull.progress = 0;
     if (status == RIPC_OK) pull.copies = 1;
     return pull.status = status;
   }
   if (pull.descriptor.length == 0) return pull.status = RIPC_OK;
-  auto entry = std::make_shared<Entry>();
-  entry->memory = pull.destination;
-  entry->descriptor = pull.descriptor;
-  entry->events = &events;
-  entry->finishes = pull.finishes;
   const std::lock_guard lock(mutex_);
   if (dead_) return pull.status = RIPC_PEER_DEAD;
-  pull.progress = reinterpret_cast<std::uint64_t>(entry.get());
-  entries_.emplace(entry.get(), entry);
+  auto place = std::find_if(prepared_.begin(), prepared_.end(), [&](const auto& entry) {
+    return entry->descriptor.key == pull.descriptor.key && entry->descriptor.location == pull.descriptor.location;
+  });
+  if (place == prepared_.end()) {
+    try {
+      add_entry(prepared_, pull.descriptor, events);
+    } catch (const std::bad_alloc&) {
+      return pull.status = RIPC_NO_MEMORY;
+    }
+    place = std::prev(prepared_.end());
+  }
+  Entry& entry = **place;
+  entries_.splice(entries_.end(), prepared_, place);
+  entry.memory = pull.destination;
+  entry.descriptor = pull.descriptor;
+  entry.events = &events;
+  entry.finishes = pull.finishes;
+  pull.progress = reinterpret_cast<std::uint64_t>(&entry);
   make_ready(entry);
   ask();
   return pull.status = RIPC_PENDING;
@@ -57,13 +100,11 @@ void PullScheduler::abandon(spi::Pull& pull) noexcept {
   std::shared_ptr<Entry> entry;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = entries_.find(entry_of(pull));
+    const auto place = entry_of(pull)->place;
     pull.progress = 0;
-    if (found == entries_.end()) return;
-    entry = std::move(found->second);
-    entries_.erase(found);
-    if (entry->ready) std::erase(ready_, entry);
-    entry->ready = false;
+    entry = std::move(*place);
+    entries_.erase(place);
+    make_unready(*entry);
     entry->events = nullptr;
     // What was asked for still comes, and is thrown away.
     entry->status.store(RIPC_CANCELLED, std::memory_order_release);
@@ -73,7 +114,8 @@ void PullScheduler::abandon(spi::Pull& pull) noexcept {
 
 void PullScheduler::forget(const EventSet& events) noexcept {
   const std::lock_guard lock(mutex_);
-  for (auto& [address, entry] : entries_) {
+  prepared_.remove_if([&](const auto& entry) { return entry->events == &events; });
+  for (const auto& entry : entries_) {
     if (entry->events == &events) entry->events = nullptr;
   }
 }
@@ -81,20 +123,21 @@ void PullScheduler::forget(const EventSet& events) noexcept {
 void PullScheduler::died() noexcept {
   const std::lock_guard lock(mutex_);
   dead_ = true;
-  ready_.clear();
   lanes_.clear();
-  for (auto& [address, entry] : entries_) {
-    entry->ready = false;
-    end(*entry, RIPC_PEER_DEAD);
-  }
+  for (const auto& entry : entries_) end(*entry, RIPC_PEER_DEAD);
 }
 
 // ---- Asking --------------------------------------------------------------------------------------------------
 
-void PullScheduler::make_ready(const std::shared_ptr<Entry>& entry) {
-  if (entry->ready || !entry->has_unasked()) return;
-  entry->ready = true;
-  ready_.push_back(entry);
+void PullScheduler::make_ready(Entry& entry) noexcept {
+  if (entry.ready || !entry.has_unasked()) return;
+  entry.ready = true;
+  ready_.splice(ready_.end(), entry.turn);
+}
+
+void PullScheduler::make_unready(Entry& entry) noexcept {
+  if (!std::exchange(entry.ready, false)) return;
+  entry.turn.splice(entry.turn.end(), ready_, std::find(ready_.begin(), ready_.end(), &entry));
 }
 
 // Hands out segments, each to the connection that owes least.
@@ -104,9 +147,8 @@ void PullScheduler::ask() noexcept {
       return left.segments.size() < right.segments.size();
     });
     if (lane.segments.size() >= kSegmentsAhead) break;
-    std::shared_ptr<Entry> entry = std::move(ready_.front());
-    ready_.pop_front();
-    entry->ready = false;
+    const std::shared_ptr<Entry> entry = *ready_.front()->place;
+    make_unready(*entry);
     const Range range = entry->take_unasked();
     lane.requests.push_back({.type = bulk::Type::pull_request,
                              .length = static_cast<std::uint32_t>(range.end - range.begin),
@@ -117,7 +159,7 @@ void PullScheduler::ask() noexcept {
                              .value = 0});
     bytes_requested_.fetch_add(range.end - range.begin, std::memory_order_relaxed);
     lane.segments.push_back({next_segment_++, entry, range});
-    make_ready(entry);
+    make_ready(*entry);
   }
   for (Lane& lane : lanes_) {
     if (lane.requests.empty()) continue;
@@ -135,10 +177,16 @@ PullScheduler::Lane* PullScheduler::lane_of(const BulkConnection& connection) no
   return found == lanes_.end() ? nullptr : &*found;
 }
 
-void PullScheduler::connection_made(std::shared_ptr<BulkConnection> connection) noexcept {
+PullScheduler::NewLane::NewLane(std::shared_ptr<BulkConnection> connection) : lane_(1) {
+  lane_.front().connection = std::move(connection);
+  lane_.front().segments.reserve(kSegmentsAhead);
+  lane_.front().requests.reserve(kSegmentsAhead);
+}
+
+void PullScheduler::connection_made(NewLane lane) noexcept {
   const std::lock_guard lock(mutex_);
   if (dead_) return;
-  lanes_.push_back({.connection = std::move(connection), .segments = {}, .requests = {}});
+  lanes_.splice(lanes_.end(), lane.lane_);
   ask();
 }
 
@@ -150,9 +198,9 @@ void PullScheduler::connection_lost(const BulkConnection& connection) noexcept {
     Entry& entry = *segment.entry;
     if (entry.status.load(std::memory_order_relaxed) != RIPC_PENDING) continue;
     entry.returned.push_back(segment.rest);
-    make_ready(segment.entry);
+    make_ready(entry);
   }
-  lanes_.erase(lanes_.begin() + (lane - lanes_.data()));
+  lanes_.remove_if([lane](const Lane& other) { return &other == lane; });
   ask();
 }
 
@@ -196,7 +244,7 @@ bool PullScheduler::end_data(const BulkConnection& connection, const bulk::Frame
   if (status != RIPC_OK) {
     // Whatever else the peer claims, what this means is that it does not hand out the bytes.
     if (pending) end(entry, status == RIPC_CANCELLED ? RIPC_CANCELLED : RIPC_REVOKED);
-    lane->segments.pop_front();
+    lane->segment_over();
     ask();
     return true;
   }
@@ -211,7 +259,7 @@ bool PullScheduler::end_data(const BulkConnection& connection, const bulk::Frame
     end(entry, RIPC_OK);
   }
   if (segment.rest.begin == segment.rest.end) {
-    lane->segments.pop_front();
+    lane->segment_over();
     ask();
   }
   return true;
@@ -227,8 +275,7 @@ void PullScheduler::unwritable(const BulkConnection& connection) noexcept {
 
 // The status comes last: whoever sees it may free the destination.
 void PullScheduler::end(Entry& entry, ripc_status status) noexcept {
-  if (entry.ready) std::erase_if(ready_, [&](const auto& other) { return other.get() == &entry; });
-  entry.ready = false;
+  make_unready(entry);
   if (entry.status.load(std::memory_order_relaxed) != RIPC_PENDING) return;
   entry.take_away();
   EventSet* events = entry.events;

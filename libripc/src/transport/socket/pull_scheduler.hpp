@@ -9,10 +9,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
+#include <span>
 #include <vector>
 
 #include "base/event_loop.hpp"
@@ -29,14 +29,25 @@ class PullScheduler {
   // `finishes`: of the same session.
   explicit PullScheduler(network::FinishBook& finishes) noexcept : finishes_(finishes) {}
 
-  // As BulkPeer::pull, abandon, forget, died.
+  // What the pulls of some items will need.
+  struct Entry;
+  using Entries = std::list<std::shared_ptr<Entry>>;
+  // RIPC_NO_MEMORY.
+  static ripc_status prepare(std::span<const wire::Descriptor> items, EventSet& events, Entries& prepared) noexcept;
+  void add_prepared(Entries prepared) noexcept;
+  // Items of this key will not be pulled any more, if they were not.
+  void drop_prepared(std::uint64_t key) noexcept;
+
+  // As BulkPeer::pull, abandon, forget, died. What was prepared takes no memory.
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept;
   void abandon(spi::Pull& pull) noexcept;
   void forget(const EventSet& events) noexcept;
   void died() noexcept;
 
   // Responder, or before the connection joins the loop.
-  void connection_made(std::shared_ptr<BulkConnection> connection) noexcept;
+  // With a lane that was made for it.
+  class NewLane;
+  void connection_made(NewLane lane) noexcept;
   void connection_lost(const BulkConnection& connection) noexcept;
 
   // Responder. A data frame has come: where its payload belongs. False: nobody asked for it.
@@ -58,21 +69,6 @@ class PullScheduler {
     std::uint64_t begin;
     std::uint64_t end;
   };
-  // Between pull() and its end; the pull's `progress` is its address.
-  struct Entry : Destination {
-    std::atomic<ripc_status> status{RIPC_PENDING};
-    // For the rest, the scheduler's lock.
-    wire::Descriptor descriptor{};
-    std::uint64_t next = 0;       // first byte nobody was asked for yet
-    std::uint64_t landed = 0;     // bytes that are there
-    std::vector<Range> returned;  // asked for and lost
-    bool ready = false;           // in ready_
-    bool finishes = false;        // the transfer, when it ends well
-    EventSet* events = nullptr;
-
-    bool has_unasked() const noexcept { return next != descriptor.length || !returned.empty(); }
-    Range take_unasked() noexcept;
-  };
   struct Segment {
     std::uint64_t id;
     std::shared_ptr<Entry> entry;
@@ -80,24 +76,59 @@ class PullScheduler {
   };
   struct Lane {
     std::shared_ptr<BulkConnection> connection;
-    std::deque<Segment> segments;  // in the order of their answers
-    std::vector<wire::bulk::Frame> requests;
+    std::vector<Segment> segments;            // in the order of their answers; kSegmentsAhead at most
+    std::vector<wire::bulk::Frame> requests;  // likewise
+
+    void segment_over() noexcept { segments.erase(segments.begin()); }
   };
 
+ public:
+  class NewLane {
+   public:
+    // Throws std::bad_alloc.
+    explicit NewLane(std::shared_ptr<BulkConnection> connection);
+
+   private:
+    friend class PullScheduler;
+    std::list<Lane> lane_;
+  };
+
+ private:
   static Entry* entry_of(const spi::Pull& pull) noexcept;
+  static void add_entry(Entries& entries, const wire::Descriptor& item, EventSet& events);
   Lane* lane_of(const BulkConnection& connection) noexcept;
-  void make_ready(const std::shared_ptr<Entry>& entry);
+  void make_ready(Entry& entry) noexcept;
+  void make_unready(Entry& entry) noexcept;
   void ask() noexcept;
   void end(Entry& entry, ripc_status status) noexcept;
 
   network::FinishBook& finishes_;
   mutable std::mutex mutex_;
   bool dead_ = false;
-  std::unordered_map<Entry*, std::shared_ptr<Entry>> entries_;
-  std::deque<std::shared_ptr<Entry>> ready_;  // have something to ask for; taken in turns
-  std::vector<Lane> lanes_;
+  Entries prepared_;
+  Entries entries_;
+  std::list<Entry*> ready_;  // of entries_; have something to ask for, taken in turns
+  std::list<Lane> lanes_;
   std::uint64_t next_segment_ = 1;
   std::atomic<std::uint64_t> bytes_requested_{0};
+};
+
+// Between prepare() and the end of the pull, whose `progress` is its address. It has all the memory that it needs.
+struct PullScheduler::Entry : Destination {
+  std::atomic<ripc_status> status{RIPC_PENDING};
+  // For the rest, the scheduler's lock.
+  wire::Descriptor descriptor{};
+  std::uint64_t next = 0;       // first byte nobody was asked for yet
+  std::uint64_t landed = 0;     // bytes that are there
+  std::vector<Range> returned;  // asked for and lost
+  Entries::iterator place;      // in prepared_, then in entries_
+  std::list<Entry*> turn;       // this one, if it is not in ready_
+  bool ready = false;           // it is
+  bool finishes = false;        // the transfer, when it ends well
+  EventSet* events = nullptr;
+
+  bool has_unasked() const noexcept { return next != descriptor.length || !returned.empty(); }
+  Range take_unasked() noexcept;
 };
 
 }  // namespace ripc::socket

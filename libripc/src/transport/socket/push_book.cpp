@@ -56,12 +56,12 @@ Job OutgoingPush::job(std::shared_ptr<OutgoingPush> self) const noexcept {
 
 // ---- PushBook ------------------------------------------------------------------------------------------------
 
-std::shared_ptr<OutgoingPush> PushBook::open(const wire::Grant& grant, spi::Bytes bytes) noexcept {
+std::shared_ptr<OutgoingPush> PushBook::open(const wire::Grant& grant, spi::Bytes bytes) {
   const std::lock_guard lock(mutex_);
   if (dead_) return nullptr;
   const std::uint64_t id = next_id_++;
   auto push = std::make_shared<OutgoingPush>(grant, bytes, id);
-  entries_[id].push = push;
+  entries_.emplace(id, Entry{.push = push});
   return push;
 }
 

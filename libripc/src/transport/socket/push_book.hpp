@@ -48,8 +48,8 @@ class OutgoingPush {
 
 class PushBook {
  public:
-  // null after died().
-  std::shared_ptr<OutgoingPush> open(const wire::Grant& grant, spi::Bytes bytes) noexcept;
+  // null after died(). Throws std::bad_alloc.
+  std::shared_ptr<OutgoingPush> open(const wire::Grant& grant, spi::Bytes bytes);
   void close(const OutgoingPush& push) noexcept;
 
   // Sends it there; false if that connection is lost.

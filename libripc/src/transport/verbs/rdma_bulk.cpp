@@ -32,6 +32,12 @@ RdmaBulk::RdmaBulk(std::shared_ptr<Registrar> registrar, memory::Pool& pool, Eve
       pushes_(registrar_, loop, stall_timeout),
       silence_watch_(loop, stall_timeout) {}
 
+void RdmaBulk::start() {
+  repeater_.start(weak_from_this());
+  dialling_.start(weak_from_this());
+  silence_watch_.start(weak_from_this());
+}
+
 std::string RdmaBulk::describe() const {
   const Device& device = *registrar_->device();
   return "RDMA reads over " + device.name + " for long items" +
@@ -103,7 +109,7 @@ void RdmaBulk::dial_if_needed() noexcept {
     if (connection_ || dead_.load(std::memory_order_relaxed)) return;
     pause = dialling_.begin();
   }
-  if (pause) dialling_.ask(weak_from_this(), *pause);
+  if (pause) dialling_.ask(*pause);
 }
 
 void RdmaBulk::dial_failed() noexcept {
@@ -127,7 +133,7 @@ void RdmaBulk::look_for_silence() noexcept {
   if (watched_.lock() != present) silence_ = {};
   watched_ = present;
   if (present && silence_.look(owed, present->heard())) present->cut();
-  if (owed || pulls_.has_backlog() || finishes_.has_backlog()) silence_watch_.look_soon(weak_from_this());
+  if (owed || pulls_.has_backlog() || finishes_.has_backlog()) silence_watch_.look_soon();
 }
 
 void RdmaBulk::died() noexcept {
@@ -142,6 +148,8 @@ void RdmaBulk::died() noexcept {
   finishes_.died();
   pushes_.died();
   repeater_.stop();
+  dialling_.stop();
+  silence_watch_.stop();
   transfers_.died();
   grants_.died();
 }
@@ -187,7 +195,9 @@ void RdmaBulk::end_owner(std::uint64_t owner) noexcept {
   transfers_.end_owner(owner);
   grants_.end_owner(owner);
 }
-ripc_status RdmaBulk::begin(const wire::Descriptor& descriptor) noexcept { return finishes_.begin(descriptor); }
+ripc_status RdmaBulk::begin(std::span<const wire::Descriptor> items, EventSet&) noexcept {
+  return finishes_.begin(items.front());
+}
 
 ripc_status RdmaBulk::pull(spi::Pull& pull, EventSet& events) noexcept {
   const bool is_new = pull.progress == 0;
@@ -209,7 +219,7 @@ ripc_status RdmaBulk::begin_pull(spi::Pull& pull, EventSet& events) noexcept {
 void RdmaBulk::start_pulls() noexcept {
   pulls_.start();
   if (const auto present = connection()) present->flush();
-  silence_watch_.look_soon(weak_from_this());
+  silence_watch_.look_soon();
   dial_if_needed();
 }
 
@@ -238,7 +248,7 @@ ripc_status RdmaBulk::finish(const wire::Descriptor& descriptor, ripc_status sta
     dial_if_needed();
   }
   if (present) present->flush();
-  if (outcome == RIPC_PENDING) silence_watch_.look_soon(weak_from_this());
+  if (outcome == RIPC_PENDING) silence_watch_.look_soon();
   return outcome;
 }
 

@@ -30,6 +30,8 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   RdmaBulk(std::shared_ptr<Registrar> registrar, memory::Pool& pool, EventLoop& loop, network::BulkHooks hooks,
            Nanoseconds stall_timeout);
   ~RdmaBulk() override { died(); }
+  // Before any other call. Throws std::bad_alloc.
+  void start();
 
   // Responder. A connection of this session whose handshake is over, and whether this side dialed it. Takes the place
   // of one that is there.
@@ -61,9 +63,10 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   std::string describe() const override;
   ripc_status expose(std::uint64_t owner, std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
                      std::uint64_t& transfer) noexcept override;
-  void told(std::uint64_t transfer, spi::Gather packet) noexcept override {
-    repeater_.told(weak_from_this(), transfer, packet);
+  ripc_status will_tell(std::uint64_t transfer, std::size_t size) noexcept override {
+    return transfers_.will_tell(transfer, size);
   }
+  void told(std::uint64_t transfer, spi::Gather packet) noexcept override { repeater_.told(transfer, packet); }
   ripc_status transfer_status(std::uint64_t transfer) noexcept override;
   bool watch(std::uint64_t transfer) noexcept override;
   ripc_status revoke(std::uint64_t transfer) noexcept override;
@@ -71,7 +74,7 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   ripc_status end_grant(const wire::Grant& grant) noexcept override;
   bool has_room(spi::Need need) const noexcept override;
   void end_owner(std::uint64_t owner) noexcept override;
-  ripc_status begin(const wire::Descriptor& descriptor) noexcept override;
+  ripc_status begin(std::span<const wire::Descriptor> items, EventSet& events) noexcept override;
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept override;
   bool is_worth_polling(const spi::Pull& pull, Nanoseconds now, Nanoseconds budget) noexcept override;
   void abandon(spi::Pull& pull) noexcept override;

@@ -100,13 +100,13 @@ Result<std::shared_ptr<network::LinkChannel>> VerbsTransport::open_link(const Se
   }
   const Result<AddressHandle> way = way_to(session, *sender, opened->gid, opened->lid);
   if (!way.ok()) {
-    (void)session->stream.send(wire::session::CloseLink{.link = question.link});
+    session->stream.tell(wire::session::CloseLink{.link = question.link});
     if (way.status().code() == RIPC_UNSUPPORTED) return SessionTransport::open_link(session, id, deadline);
     return way.status();
   }
   const std::size_t limit =
       std::min<std::size_t>(sender->port().mtu - wire::datagram::kHeaderSize, opened->packet_limit);
-  auto channel = std::make_shared<DatagramChannel>(
+  auto channel = network::LinkChannel::make<DatagramChannel>(
       parts_of(session, id, question.link, question.token, opened->incarnation, opened->credit), sender,
       senders->groups,
       DatagramChannel::Routes{
@@ -141,7 +141,7 @@ Status VerbsTransport::try_datagrams(const SessionPointer& session, DatagramChan
       // Whoever answers this could have answered the greetings.
       const Result<wire::session::DatagramOpened> sign = ask_for_datagrams(session, question, deadline);
       if (!sign.ok()) return sign.status();
-      (void)session->stream.send(wire::session::CloseLink{.link = question.link});
+      session->stream.tell(wire::session::CloseLink{.link = question.link});
       give_up = monotonic_now() + kGreetingPatience / 2;
     }
     const Nanoseconds look = std::clamp((now - began) / 8, kFirstLook, kLastLook);

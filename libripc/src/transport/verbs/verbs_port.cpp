@@ -124,12 +124,13 @@ Result<VerbsPort::Accepted> VerbsPort::accept(network::LinkSource::Parts parts, 
     Status status = add_slots(receiver, receiver.own, needed - receiver.own.slots);
     if (!status.ok()) return status;
   }
-  receiver.own.committed += parts.budget;
+  make_place_locked();
   const std::uint32_t budget = parts.budget;
   Accepted accepted{.source = std::make_shared<DatagramSource>(std::move(parts), std::move(sender), back, gid),
                     .address = receiver.own.queue->address(receiver.port),
                     .packet_limit = static_cast<std::uint32_t>(receiver.port.mtu - wire::datagram::kHeaderSize)};
   at_[accepted.source.get()] = {&receiver, budget};
+  receiver.own.committed += budget;
   insert_locked(accepted.source);
   return accepted;
 }

@@ -215,10 +215,10 @@ Result<std::shared_ptr<network::Bulk>> VerbsTransport::make_bulk(const SessionPo
   auto peer = std::make_shared<Peer>();
   peer->bulk =
       std::make_shared<RdmaBulk>(registrar_of(port->ip), pool_, loop(), std::move(hooks), options().peer_timeout);
+  peer->bulk->start();
   if (session->incoming) {
     peer->nonce = network::random_nonce();
-    (void)session->stream.send(
-        wire::session::BulkPort{.port = manager_->port_at(session->local), .nonce = peer->nonce});
+    session->stream.tell(wire::session::BulkPort{.port = manager_->port_at(session->local), .nonce = peer->nonce});
   }
   const std::lock_guard lock(peers_mutex_);
   std::erase_if(peers_, [](const auto& entry) { return entry.first.expired(); });

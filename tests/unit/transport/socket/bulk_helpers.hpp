@@ -130,6 +130,8 @@ class Side {
     }
   }
 
+  // Of a transfer of one item.
+  ripc_status begin(const wire::Descriptor& item) { return peer->begin(std::span(&item, 1), events); }
   ripc_status pull(spi::Pull& pull) {
     for (;;) {
       const ripc_status status = peer->pull(pull, events);
@@ -146,7 +148,7 @@ class Side {
   }
   // As core takes a message of one long item.
   ripc_status take(const wire::Descriptor& descriptor, std::byte* destination) {
-    if (const ripc_status begun = peer->begin(descriptor); begun != RIPC_OK) return begun;
+    if (const ripc_status begun = begin(descriptor); begun != RIPC_OK) return begun;
     spi::Pull whole{.descriptor = descriptor, .destination = destination};
     const ripc_status pulled = pull(whole);
     return pulled == RIPC_OK ? finish(descriptor, RIPC_OK) : pulled;

@@ -149,7 +149,7 @@ TEST(BulkHostile, AnswersThatNobodyWaitsForChangeNothing) {
   Side side;
   RawEnd raw = RawEnd::of(side);
   const wire::Descriptor descriptor{.key = 5, .location = 6, .length = 7};
-  ASSERT_EQ(side.peer->begin(descriptor), RIPC_OK);
+  ASSERT_EQ(side.begin(descriptor), RIPC_OK);
   const bulk::Frame finished{.type = bulk::Type::finished, .key = 5, .location = 6, .value = RIPC_OK};
   bulk::Frame wrong = finished;
   wrong.location = 7;

@@ -79,7 +79,7 @@ TEST(BulkLoss, APullSurvivesCutsAtAnyTime) {
   std::vector<std::byte> target(source.size());
   std::uint64_t transfer = 0;
   const wire::Descriptor descriptor = pair.sender.expose(source, transfer);
-  ASSERT_EQ(pair.receiver.peer->begin(descriptor), RIPC_OK);
+  ASSERT_EQ(pair.receiver.begin(descriptor), RIPC_OK);
   spi::Pull pull{.descriptor = descriptor, .destination = target.data()};
   int cuts = 0;
   const Deadline deadline = Deadline::after(kPatience);
@@ -120,7 +120,7 @@ TEST(BulkLoss, AFinishWithoutAnswerIsSaidAgainAndAnsweredTheSame) {
     Side receiver;
     const wire::Descriptor descriptor{.key = 5, .location = 6, .length = 7};
     auto first = std::make_unique<RawEnd>(RawEnd::of(receiver));
-    ASSERT_EQ(receiver.peer->begin(descriptor), RIPC_OK);
+    ASSERT_EQ(receiver.begin(descriptor), RIPC_OK);
     ASSERT_EQ(receiver.peer->finish(descriptor, RIPC_OK, receiver.events), RIPC_PENDING);
     const bulk::Frame finish{.type = bulk::Type::finish, .key = 5, .location = 6, .value = RIPC_OK};
     EXPECT_EQ(first->receive(), finish);
@@ -150,7 +150,7 @@ TEST(BulkLoss, AFinishWithoutAnswerIsSaidAgainAndAnsweredTheSame) {
 TEST(BulkLoss, AFailureThatCouldNotBeToldIsToldLater) {
   Side receiver;
   const wire::Descriptor descriptor{.key = 5, .location = 6, .length = 7};
-  ASSERT_EQ(receiver.peer->begin(descriptor), RIPC_OK);
+  ASSERT_EQ(receiver.begin(descriptor), RIPC_OK);
   EXPECT_EQ(receiver.peer->finish(descriptor, RIPC_REFUSED, receiver.events), RIPC_OK);
   ASSERT_TRUE(receiver.dialed.wait());
   RawEnd raw = RawEnd::of(receiver);
@@ -209,7 +209,7 @@ TEST(BulkLoss, DeathOfThePeerEndsEverything) {
   spi::Pull pull{.descriptor = {.key = 1, .location = 2, .length = 100}, .destination = target.data()};
   ASSERT_EQ(side.peer->pull(pull, side.events), RIPC_PENDING);
   const wire::Descriptor telling{.key = 5, .location = 6, .length = 7};
-  ASSERT_EQ(side.peer->begin(telling), RIPC_OK);
+  ASSERT_EQ(side.begin(telling), RIPC_OK);
   ASSERT_EQ(side.peer->finish(telling, RIPC_OK, side.events), RIPC_PENDING);
   side.peer->died();
   EXPECT_TRUE(raw.is_closed());
@@ -224,7 +224,7 @@ TEST(BulkLoss, DeathOfThePeerEndsEverything) {
   wire::Descriptor descriptor{};
   EXPECT_EQ(side.peer->expose(1, std::span(&item, 1), std::span(&descriptor, 1), transfer), RIPC_PEER_DEAD);
   EXPECT_EQ(side.peer->grant(1, target, grant), RIPC_PEER_DEAD);
-  EXPECT_EQ(side.peer->begin(descriptor), RIPC_REVOKED);
+  EXPECT_EQ(side.begin(descriptor), RIPC_REVOKED);
   EXPECT_EQ(side.peer->pull(pull, side.events), RIPC_PEER_DEAD);
   EXPECT_EQ(side.peer->push({.key = 1, .location = 2, .length = 100}, source), RIPC_PEER_DEAD);
   RawEnd late = RawEnd::of(side);
@@ -256,7 +256,7 @@ TEST(BulkLoss, EventsThatWereForgottenAreNotWoken) {
   spi::Pull pull{.descriptor = {.key = 1, .location = 2, .length = 100}, .destination = target.data()};
   ASSERT_EQ(side.peer->pull(pull, events), RIPC_PENDING);
   const wire::Descriptor telling{.key = 5, .location = 6, .length = 7};
-  ASSERT_EQ(side.peer->begin(telling), RIPC_OK);
+  ASSERT_EQ(side.begin(telling), RIPC_OK);
   ASSERT_EQ(side.peer->finish(telling, RIPC_OK, events), RIPC_PENDING);
   side.peer->forget(events);
   side.peer->died();

@@ -52,7 +52,7 @@ TEST(BulkPull, ItemsOfOneTransferAreTakenUnderOneFinish) {
   std::array<wire::Descriptor, 3> descriptors{};
   std::uint64_t transfer = 0;
   ASSERT_EQ(pair.sender.peer->expose(1, items, descriptors, transfer), RIPC_OK);
-  ASSERT_EQ(pair.receiver.peer->begin(descriptors[0]), RIPC_OK);
+  ASSERT_EQ(pair.receiver.peer->begin(descriptors, pair.receiver.events), RIPC_OK);
   std::vector<std::byte> to_first(first.size());
   std::vector<std::byte> to_second(second.size());
   spi::Pull pull{.descriptor = descriptors[2], .destination = to_second.data()};
@@ -108,7 +108,7 @@ TEST(BulkPull, WhatTheReceiverCouldNotTakeIsTold) {
     std::uint64_t transfer = 0;
     const wire::Descriptor descriptor = pair.sender.expose(source, transfer);
     EXPECT_TRUE(pair.sender.peer->watch(transfer));
-    ASSERT_EQ(pair.receiver.peer->begin(descriptor), RIPC_OK);
+    ASSERT_EQ(pair.receiver.begin(descriptor), RIPC_OK);
     if (status == RIPC_REFUSED) {
       EXPECT_EQ(pair.receiver.peer->finish(descriptor, status, pair.receiver.events), RIPC_OK);  // without waiting
     } else {
@@ -183,7 +183,7 @@ TEST(BulkPull, ManyThreadsPullAtOnceInBothDirections) {
         std::vector<std::byte> target(source.size());
         std::uint64_t transfer = 0;
         spi::Pull pull{.descriptor = from.expose(source, transfer), .destination = target.data()};
-        ASSERT_EQ(to.peer->begin(pull.descriptor), RIPC_OK);
+        ASSERT_EQ(to.begin(pull.descriptor), RIPC_OK);
         while (to.peer->pull(pull, events) == RIPC_PENDING)
           ASSERT_EQ(events.wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
         ASSERT_EQ(pull.status, RIPC_OK);
@@ -267,8 +267,8 @@ TEST(BulkPull, TransfersAreBounded) {
   EXPECT_EQ(side.peer->revoke(transfers[17]), RIPC_REVOKED);
   EXPECT_EQ(side.peer->expose(1, std::span(&item, 1), std::span(&descriptor, 1), transfer), RIPC_OK);
   for (std::uint64_t key = 1; key <= network::kMaxTransfers; ++key)
-    ASSERT_EQ(side.peer->begin({.key = key, .location = 0, .length = 1}), RIPC_OK);
-  EXPECT_EQ(side.peer->begin({.key = network::kMaxTransfers + 1, .location = 0, .length = 1}), RIPC_CORRUPT);
+    ASSERT_EQ(side.begin({.key = key, .location = 0, .length = 1}), RIPC_OK);
+  EXPECT_EQ(side.begin({.key = network::kMaxTransfers + 1, .location = 0, .length = 1}), RIPC_CORRUPT);
 }
 
 TEST(BulkPull, DescriptorsCannotBeGuessedFromEachOther) {
@@ -284,10 +284,10 @@ TEST(BulkPull, DescriptorsCannotBeGuessedFromEachOther) {
 TEST(BulkPull, ATransferIsBegunOnceHoweverOftenAndLateItIsToldOf) {
   Side receiver;
   const wire::Descriptor descriptor{.key = 0x123456789, .location = 22, .length = 1};
-  EXPECT_EQ(receiver.peer->begin(descriptor), RIPC_OK);
-  EXPECT_EQ(receiver.peer->begin(descriptor), RIPC_REVOKED);
+  EXPECT_EQ(receiver.begin(descriptor), RIPC_OK);
+  EXPECT_EQ(receiver.begin(descriptor), RIPC_REVOKED);
   EXPECT_EQ(receiver.peer->finish(descriptor, RIPC_REFUSED, receiver.events), RIPC_OK);
-  EXPECT_EQ(receiver.peer->begin(descriptor), RIPC_REVOKED);
+  EXPECT_EQ(receiver.begin(descriptor), RIPC_REVOKED);
 }
 
 }  // namespace

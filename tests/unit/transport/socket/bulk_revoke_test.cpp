@@ -44,7 +44,7 @@ TEST(BulkRevoke, AFailureOfWhatWasWithdrawnIsNotTheReceiversToTell) {
   std::uint64_t transfer = 0;
   const wire::Descriptor descriptor = pair.sender.expose(source, transfer);
   ASSERT_EQ(pair.sender.peer->revoke(transfer), RIPC_REVOKED);
-  ASSERT_EQ(pair.receiver.peer->begin(descriptor), RIPC_OK);
+  ASSERT_EQ(pair.receiver.begin(descriptor), RIPC_OK);
   EXPECT_EQ(pair.receiver.finish(descriptor, RIPC_NO_WINDOW), RIPC_REVOKED);
 }
 
@@ -66,7 +66,7 @@ TEST(BulkRevoke, InMidPullNothingIsReadAnyMoreAndThePullFails) {
   std::vector<std::byte> target(source.bytes().size());
   std::uint64_t transfer = 0;
   const wire::Descriptor descriptor = pair.sender.expose(source.bytes(), transfer);
-  ASSERT_EQ(pair.receiver.peer->begin(descriptor), RIPC_OK);
+  ASSERT_EQ(pair.receiver.begin(descriptor), RIPC_OK);
   spi::Pull pull{.descriptor = descriptor, .destination = target.data()};
   ASSERT_EQ(pair.receiver.peer->pull(pull, pair.receiver.events), RIPC_PENDING);
   while (pair.receiver.peer->counters().bytes_received < kMebibyte) std::this_thread::yield();
@@ -88,7 +88,7 @@ TEST(BulkRevoke, AfterThePullTheMessageCannotBeDelivered) {
   std::vector<std::byte> target(source.size());
   std::uint64_t transfer = 0;
   const wire::Descriptor descriptor = pair.sender.expose(source, transfer);
-  ASSERT_EQ(pair.receiver.peer->begin(descriptor), RIPC_OK);
+  ASSERT_EQ(pair.receiver.begin(descriptor), RIPC_OK);
   spi::Pull pull{.descriptor = descriptor, .destination = target.data()};
   ASSERT_EQ(pair.receiver.pull(pull), RIPC_OK);
   EXPECT_EQ(pair.sender.peer->revoke(transfer), RIPC_REVOKED);

@@ -21,6 +21,7 @@ class Pushes : public ConnectedEnds {
     network::BulkHooks hooks{
         .finished = [](std::uint64_t, std::uint64_t) {}, .dial = [] {}, .repeat = [](std::uint64_t, spi::Bytes) {}};
     bulk_ = std::make_shared<RdmaBulk>(registrar_, pool_, *loop_, std::move(hooks), kConnectionLimit);
+    bulk_->start();
     bulk_->adopt(owner_, false);
     return {};
   }

@@ -363,7 +363,7 @@ public final class Service implements AutoCloseable {
     for (int index = 0; index < c.length; ++index) c[index] = block.bytes.getLong(8 * index);
     return new ServiceStatistics(
         c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8], c[9], c[10], c[11], c[12], c[13], c[14],
-        c[15], c[16], c[17], c[18], c[19], c[20], c[21], c[22], c[23]);
+        c[15], c[16], c[17], c[18], c[19], c[20], c[21], c[22], c[23], c[24]);
   }
 
   // ---- For the other classes ----

@@ -27,6 +27,7 @@ package org.libripc;
  * @param senders queues open now
  * @param packetsLate dropped because later ones of the same sender had come before
  * @param packetsDuplicate dropped because they had come before
+ * @param groupPackets sent to several members of a group at once
  */
 public record ServiceStatistics(
     long messagesSent,
@@ -51,4 +52,5 @@ public record ServiceStatistics(
     long resolutions,
     long senders,
     long packetsLate,
-    long packetsDuplicate) {}
+    long packetsDuplicate,
+    long groupPackets) {}

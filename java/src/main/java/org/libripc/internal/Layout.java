@@ -184,6 +184,6 @@ public final class Layout {
   /** ripc_pool_statistics: its size, then 12 counters. */
   public static final int POOL_STATISTICS = 104;
 
-  /** ripc_service_statistics: its size, then 23 counters. */
-  public static final int SERVICE_STATISTICS = 192;
+  /** ripc_service_statistics: its size, then 24 counters. */
+  public static final int SERVICE_STATISTICS = 200;
 }

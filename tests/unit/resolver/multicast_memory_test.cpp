@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// The multicast resolver without memory: what was asked says so or works, its thread survives, and nothing is left that
+// a later call would meet.
+#include <functional>
+
+#include "multicast_helpers.hpp"
+#include "support/failing_allocation.hpp"
+
+namespace ripc::test {
+namespace {
+
+using support::FailingAllocation;
+
+constexpr std::uint64_t kMostAllocations = 2000;  // of one operation
+constexpr ripc_service_id kId = 4711;
+constexpr ripc_service_id kGroup = RIPC_GROUP_ID(7);
+
+// Lets the operation fail at its first allocation, its second and so on, until it needs no more.
+void fail_each(FailingAllocation::Where where, const std::function<void()>& operation,
+               const std::function<void(bool failed)>& check) {
+  std::uint64_t nth = 1;
+  for (bool failed = true; failed; ++nth) {
+    SCOPED_TRACE(testing::Message() << "allocation " << nth);
+    ASSERT_LT(nth, kMostAllocations);
+    {
+      const FailingAllocation failing(nth, where);
+      try {
+        operation();
+      } catch (const std::bad_alloc&) {
+        // For the C interface to tell.
+      }
+      failed = failing.failed();
+    }
+    check(failed);
+    if (testing::Test::HasFatalFailure() || testing::Test::HasNonfatalFailure()) return;
+  }
+}
+
+class MulticastMemoryTest : public testing::Test {
+ protected:
+  MulticastMemoryTest() : options_(loopback_options()), asker_(options_), holder_(options_) {}
+
+  bool finds(ripc_service_id id) { return asker_->resolve(id, Deadline::after(kMulticastPatience)).ok(); }
+  void publish(MulticastContext& at, ripc_service_id id) {
+    spi::ServiceRecord record = at.record(id);
+    record.groups = {kGroup};
+    ASSERT_TRUE(at->publish(record, true, nullptr).ok());
+    published_ = record;
+  }
+
+  const MulticastOptions options_;
+  MulticastContext asker_;
+  MulticastContext holder_;
+  spi::ServiceRecord published_;
+};
+
+TEST_F(MulticastMemoryTest, WhoAsksIsToldAndCanAskAgain) {
+  publish(holder_, kId);
+  const auto check = [&](bool) {
+    EXPECT_TRUE(finds(kId));
+    spi::ServiceRecord known = published_;
+    asker_->invalidate(known);
+  };
+  fail_each(
+      FailingAllocation::Where::here, [&] { (void)asker_->resolve(kId, Deadline::after(kMulticastPatience)); }, check);
+}
+
+TEST_F(MulticastMemoryTest, AServiceIsPublishedOrIsNotAndCanBeWithdrawn) {
+  spi::ServiceRecord record;
+  fail_each(
+      FailingAllocation::Where::here,
+      [&] {
+        record = {};
+        spi::ServiceRecord candidate = asker_.record(kId);
+        if (asker_->publish(candidate, false, nullptr).ok()) record = std::move(candidate);
+      },
+      [&](bool) {
+        if (record.id != 0) {
+          asker_->withdraw(record);
+        }
+        EXPECT_FALSE(asker_->resolve(kId, Deadline::after(0)).ok()) << "it was published half";
+      });
+}
+
+TEST_F(MulticastMemoryTest, MembersAreFoundAgain) {
+  publish(holder_, kId);
+  ASSERT_TRUE(finds(kId));
+  int visited = 0;
+  const auto count = [&](const spi::ServiceRecord&) { ++visited; };
+  const auto check = [&](bool) {
+    visited = 0;
+    EXPECT_TRUE(asker_->members(kGroup, Deadline::after(kMulticastPatience), count).ok());
+    EXPECT_EQ(visited, 1);
+  };
+  fail_each(
+      FailingAllocation::Where::here,
+      [&] { (void)asker_->members(kGroup, Deadline::after(kMulticastPatience), count); }, check);
+}
+
+TEST_F(MulticastMemoryTest, TheThreadsSurvive) {
+  fail_each(
+      FailingAllocation::Where::elsewhere,
+      [&] {
+        publish(holder_, kId);
+        (void)asker_->resolve(kId, Deadline::after(200'000'000));
+        holder_->withdraw(published_);
+      },
+      [&](bool) {
+        publish(holder_, kId);
+        EXPECT_TRUE(finds(kId));
+        holder_->withdraw(published_);
+        EXPECT_TRUE(eventually([&] { return !asker_->resolve(kId, Deadline::after(0)).ok(); })) << "told of the end";
+      });
+}
+
+}  // namespace
+}  // namespace ripc::test
