@@ -158,7 +158,14 @@ class CostTest extends HttpPairTest {
               BufferUtil.append(buffer.getByteBuffer(), ByteBuffer.wrap(pattern(LARGE, 1)));
               Callback whole = Callback.from(buffer::release, callback);
               response.write(
-                  true, buffer.getByteBuffer(), Callback.from(written::countDown, whole));
+                  true,
+                  buffer.getByteBuffer(),
+                  Callback.from(
+                      () -> {
+                        written.countDown();
+                        whole.succeeded();
+                      },
+                      whole::failed));
             }));
     try (RawConnection connection = raw()) {
       connection.write("GET / HTTP/1.1\r\nHost: any\r\n\r\n");
