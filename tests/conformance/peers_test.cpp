@@ -181,6 +181,14 @@ TEST_P(OtherUsers, ByDefaultOnlyTheSameUserIsAdmitted) {
   EXPECT_EQ(ripc_receive(service_.get(), 0, 50 * kMillisecond, &message), RIPC_TIMEOUT);
 }
 
+TEST_P(OtherUsers, NobodyTalksToAServiceOfAUserWhomItDoesNotAdmitThoughItWouldBeAdmittedThere) {
+  if (GetParam() != "shm") GTEST_SKIP() << "a network does not tell who somebody is";
+  start(RIPC_PEERS_SAME_USER);
+  Puppet stranger(other_user(RIPC_PEERS_ANY));
+  ASSERT_EQ(stranger.register_id(kId), "RIPC_OK");
+  EXPECT_EQ(send_text(service_, kId, "a secret"), RIPC_REFUSED) << ripc_last_error();
+}
+
 TEST_P(OtherUsers, RootIsAlwaysAdmitted) {
   start(RIPC_PEERS_ANY);
   Puppet puppet(other_user(RIPC_PEERS_SAME_USER));
