@@ -38,13 +38,17 @@ Status Service::wait_room(ripc_service_id to, Deadline deadline) {
 // may also be gone: the next send tells.
 Result<bool> Service::room_at(ripc_service_id to, bool request, Search search) {
   if (is_group(to)) return group_room(to, request);
-  Result<std::shared_ptr<spi::Channel>> channel = context_.known_channel(to);
-  if (*channel == nullptr) {
-    if (search == Search::no) return true;
-    channel = context_.channel_to(to, counters_.resolutions);
-    if (!channel.ok()) return channel.status();
+  for (;;) {
+    Result<std::shared_ptr<spi::Channel>> channel = context_.known_channel(to);
+    if (*channel == nullptr) {
+      if (search == Search::no) return true;
+      channel = context_.channel_to(to, counters_.resolutions);
+      if (!channel.ok()) return channel.status();
+    }
+    const bool room = request ? (*channel)->request_room() : (*channel)->has_room();
+    // A peer that has gone meanwhile has room, too: then another one is meant.
+    if (!room || search == Search::no || (*channel)->alive()) return room;
   }
-  return request ? (*channel)->request_room() : (*channel)->has_room();
 }
 
 // Until room_changes_ is not `seen` any more, the deadline is over or a signal has come.

@@ -13,7 +13,7 @@
 namespace ripc::core {
 
 // Any thread.
-class FakeChannel final : public spi::Channel {
+class FakeChannel : public spi::Channel {
  public:
   enum class State { exposed, pulling, lent, done };
 

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waiting for room at a peer that goes meanwhile.
+#include <gtest/gtest.h>
+
+#include "core/context.hpp"
+#include "core/service.hpp"
+#include "fake_source.hpp"
+
+namespace ripc::core {
+namespace {
+
+// Full, and dead as soon as anybody looks for room there: from then on there is some.
+class DyingChannel final : public FakeChannel {
+ public:
+  bool has_room() const noexcept override {
+    const_cast<DyingChannel*>(this)->die();
+    return true;
+  }
+  bool request_room() noexcept override { return has_room(); }
+};
+
+// Finds the peer once; then there is none any more.
+class OncePeer final : public FakeTransport {
+ public:
+  using FakeTransport::FakeTransport;
+  Result<std::shared_ptr<spi::Channel>> connect(const spi::Address&, ripc_service_id, Deadline) override {
+    if (++attempts_ > 1) return Status(RIPC_PEER_DEAD, "the peer has gone");
+    return std::shared_ptr<spi::Channel>(std::make_shared<DyingChannel>());
+  }
+
+ private:
+  int attempts_ = 0;
+};
+
+class Room : public testing::Test {
+ protected:
+  void SetUp() override {
+    ContextParts parts;
+    parts.id = 1;
+    parts.pool = std::make_unique<memory::Pool>(std::uint64_t{64} << 20);
+    parts.transports.push_back(std::make_unique<OncePeer>(sources_));
+    parts.resolver = std::make_unique<FakeResolver>();
+    Result<std::unique_ptr<Context>> context = Context::create(std::move(parts));
+    ASSERT_TRUE(context.ok()) << context.status().text();
+    context_ = std::move(*context);
+    const Result<Service*> service = context_->register_service({});
+    ASSERT_TRUE(service.ok()) << service.status().text();
+    service_ = *service;
+  }
+
+  static constexpr ripc_service_id kPeer = 7;
+  FakeSources sources_;
+  std::unique_ptr<Context> context_;
+  Service* service_ = nullptr;
+};
+
+TEST_F(Room, OfAPeerThatDiesDuringTheLookIsNoRoom) {
+  EXPECT_EQ(service_->wait_room(kPeer, Deadline::never()).code(), RIPC_PEER_DEAD);
+}
+
+TEST_F(Room, WithoutWaitingIsLeftToTheSend) {
+  EXPECT_EQ(service_->wait_room(kPeer, Deadline::after(0)).code(), RIPC_OK);
+  EXPECT_TRUE(service_->request_room_event(kPeer).ok());
+}
+
+}  // namespace
+}  // namespace ripc::core
