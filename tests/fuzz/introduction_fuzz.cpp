@@ -24,11 +24,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   PrivateData words{};
   std::transform(data, data + std::min(size, words.size()), words.begin(), [](auto byte) { return std::byte{byte}; });
   Introduction introduction;
+  const ripc::wire::session::Nonce nonce{};
   if (!ripc::verbs::parse(words, introduction)) {
-    require(!std::equal(words.begin(), words.begin() + 8, PrivateData{std::byte{1}}.begin()));
+    const PrivateData valid = ripc::verbs::introduce(nullptr, Side::dialing, nonce, {}, 0);
+    require(!std::equal(words.begin(), words.begin() + 8, valid.begin()));
     return 0;
   }
-  const ripc::wire::session::Nonce nonce{};
   const bool is_proven = ripc::verbs::is_proven(nullptr, Side::dialing, nonce, introduction);
   const bool has_mac = std::any_of(words.begin() + 24, words.end(), [](std::byte byte) { return byte != std::byte{}; });
   require(is_proven == !has_mac);

@@ -217,12 +217,12 @@ void MulticastNetwork::join(Membership& membership) {
   rdma_cm_id* raw = nullptr;
   if (library.create_id(channel_->get(), &raw, reinterpret_cast<void*>(index), RDMA_PS_UDP) != 0)
     return retry_later(membership, std::string("rdma_create_id: ") + std::strerror(errno));
-  membership.id = std::make_shared<const Id>(channel_, raw);
+  membership.id = std::make_shared<MulticastId>(channel_, raw);
   if (library.bind_addr(raw, const_cast<sockaddr*>(own.address())) != 0)
     return retry_later(membership, std::string("rdma_bind_addr: ") + std::strerror(errno));
   if (!membership.port.device->is_of(*raw))
     return retry_later(membership, membership.port.ip + " leads to another device now");
-  if (library.join_multicast(raw, const_cast<sockaddr*>(membership.group.address()), nullptr) != 0)
+  if (!membership.id->join(membership.group))
     return retry_later(membership, std::string("rdma_join_multicast: ") + std::strerror(errno));
   const std::lock_guard lock(mutex_);
   membership.obstacle = "joining";
@@ -237,8 +237,7 @@ void MulticastNetwork::leave(Membership& membership) noexcept {
   }
   if (queue) (void)epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, queue->fd(), nullptr);
   if (!membership.id) return;
-  // Refused if it was not joined; the end of the id is enough then.
-  (void)channel_->library().leave_multicast(membership.id->get(), const_cast<sockaddr*>(membership.group.address()));
+  membership.id->leave();
   membership.id.reset();
 }
 

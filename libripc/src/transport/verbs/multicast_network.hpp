@@ -23,6 +23,7 @@
 #include "transport/verbs/fabric.hpp"
 #include "transport/verbs/group_queue.hpp"
 #include "transport/verbs/late_sender.hpp"
+#include "transport/verbs/multicast_id.hpp"
 
 namespace ripc::verbs {
 
@@ -62,7 +63,7 @@ class MulticastNetwork final : public spi::MulticastNetwork {
     FabricPort port;  // without a device: this place is free
     network::Endpoint group;
     std::string name;                   // the port and its network interface, for people
-    IdPointer id;                       // null: not joined, nor asked for
+    std::shared_ptr<MulticastId> id;    // null: not joined, nor asked for
     std::shared_ptr<GroupQueue> queue;  // null: not joined
     std::string obstacle;               // why not
     Nanoseconds retry_at = 0;           // 0: not at all
@@ -76,7 +77,7 @@ class MulticastNetwork final : public spi::MulticastNetwork {
   // A queue pair that was made for a membership, or why not.
   struct Made {
     std::size_t membership = 0;
-    IdPointer id;
+    std::shared_ptr<MulticastId> id;
     Result<std::shared_ptr<GroupQueue>> queue;
   };
   // What a PeerAddress has in it.
