@@ -148,8 +148,9 @@ class Receiver {
       : side_(side), options_(options), library_(library), sockets_(sockets) {}
 
   libripc::Error make_landings() {
-    // One more than is under way: a window is posted again only after its message was looked at.
-    landings_.resize(options_.kind == "lend" ? 0 : options_.depth + 1);
+    // For what is under way, and for what is received at once: while those are received, as many more are sent, and a
+    // window is posted again only after its message was looked at.
+    landings_.resize(options_.kind == "lend" ? 0 : options_.depth + most_at_once());
     for (Landing& landing : landings_) {
       if (options_.landing == "lease") {
         auto lease = library_.context.lease(options_.size);
@@ -261,6 +262,7 @@ class Receiver {
     return static_cast<double>(count) * static_cast<double>(options_.size) * 1e9 /
            static_cast<double>(std::max<std::uint64_t>(nanoseconds, 1));
   }
+  std::size_t most_at_once() const { return std::min<std::size_t>(options_.depth, kMostAtOnce); }
   libripc::WritableBytes landing_of(std::uint64_t sequence) const {
     return landings_[sequence % landings_.size()].bytes;
   }
@@ -279,7 +281,7 @@ class Receiver {
   libripc::Result<std::size_t> take(std::uint64_t most) {
     const bool is_lend = options_.kind == "lend";
     std::array<libripc::Message, kMostAtOnce> messages;
-    auto count = library_.service.receive_many(std::span(messages).first(std::min<std::size_t>(messages.size(), most)),
+    auto count = library_.service.receive_many(std::span(messages).first(std::min<std::size_t>(most_at_once(), most)),
                                                kPatience, is_lend ? std::uint32_t{RIPC_RECEIVE_LEND} : 0U);
     if (!count.ok()) return count;
     for (std::size_t index = 0; index < *count; ++index) check(messages[index].item(0), sequence_ + index);

@@ -23,6 +23,7 @@ class Redials : public ConnectedEnds {
                                    },
                                .repeat = [](std::uint64_t, spi::Bytes) {}};
       bulk_ = std::make_shared<RdmaBulk>(registrar_, pool_, *loop_, std::move(hooks), kConnectionLimit);
+      bulk_->start();
     }
     bulk_->adopt(owner_, false);
     return {};
