@@ -10,7 +10,22 @@
 namespace conformance {
 namespace {
 
-class Transfers : public LongPairTest {};
+class Transfers : public LongPairTest {
+ protected:
+  // Its queue has room for more messages than may be under way.
+  Service make_roomy(std::uint32_t messages = 16384) {
+    return make_service(server_context_, [&](ripc_service_options& options) { options.queue_messages = messages; });
+  }
+  // Thousands take their time on a slow machine.
+  static ripc_send_options patient_options() {
+    ripc_send_options options = send_options();
+    options.timeout = 10 * kLimit;
+    return options;
+  }
+
+  const Bytes data_ = pattern(3000, 5);
+  const ripc_item one_ = item(data_, RIPC_ITEM_LONG);
+};
 CONFORMANCE_SUITE(Transfers);
 
 TEST_P(Transfers, ManyTransfersMayBeUnderWay) {
@@ -31,15 +46,10 @@ TEST_P(Transfers, ManyTransfersMayBeUnderWay) {
 }
 
 TEST_P(Transfers, TooManyTransfersUnderWayAreAgainAndTheRoomComesBack) {
-  const Service roomy =
-      make_service(server_context_, [](ripc_service_options& options) { options.queue_messages = 16384; });
-  const Bytes data = pattern(3000, 5);
-  const ripc_item one = item(data, RIPC_ITEM_LONG);
-  // Thousands take their time on a slow machine.
-  ripc_send_options patient = send_options();
-  patient.timeout = 10 * kLimit;
+  const Service roomy = make_roomy();
+  const ripc_send_options patient = patient_options();
   std::vector<Ticket> tickets;
-  send_until_full(client_, id_of(roomy), one, tickets, &patient);
+  send_until_full(client_, id_of(roomy), one_, tickets, &patient);
   EXPECT_GE(tickets.size(), 128u);
   EXPECT_EQ(ripc_wait_room(client_.get(), id_of(roomy), 20 * kMillisecond), RIPC_TIMEOUT);
   // Elsewhere a receiver may give room back in larger pieces.
@@ -55,20 +65,16 @@ TEST_P(Transfers, TooManyTransfersUnderWayAreAgainAndTheRoomComesBack) {
   if (traits().exact_queue) {
     EXPECT_EQ(received, 1u);
   }
-  tickets.push_back(send_long(client_, id_of(roomy), {one}, &patient));
+  tickets.push_back(send_long(client_, id_of(roomy), {one_}, &patient));
   for (; received < tickets.size(); ++received) {
-    ASSERT_TRUE(holds(view_of(receive(roomy, RIPC_RECEIVE_LEND), 0), RIPC_VIEW_LENT, data));
+    ASSERT_TRUE(holds(view_of(receive(roomy, RIPC_RECEIVE_LEND), 0), RIPC_VIEW_LENT, data_));
   }
   for (const Ticket& ticket : tickets) ASSERT_EQ(final_status(ticket), RIPC_OK);
 }
 
 TEST_P(Transfers, WhoseTransfersAreAllUnderWayIsToldByTheDescriptorWhenOneHasEnded) {
-  const Service roomy =
-      make_service(server_context_, [](ripc_service_options& options) { options.queue_messages = 16384; });
-  const Bytes data = pattern(3000, 5);
-  const ripc_item one = item(data, RIPC_ITEM_LONG);
-  ripc_send_options patient = send_options();
-  patient.timeout = 10 * kLimit;
+  const Service roomy = make_roomy();
+  const ripc_send_options patient = patient_options();
   int fd = -1;
   ASSERT_EQ(ripc_service_get_fd(client_.get(), &fd), RIPC_OK);
   const auto readable = [&](std::uint64_t patience) {
@@ -76,7 +82,7 @@ TEST_P(Transfers, WhoseTransfersAreAllUnderWayIsToldByTheDescriptorWhenOneHasEnd
     return ::poll(&descriptor, 1, static_cast<int>(patience / kMillisecond)) == 1;
   };
   std::vector<Ticket> tickets;
-  const auto fill = [&] { send_until_full(client_, id_of(roomy), one, tickets, &patient); };
+  const auto fill = [&] { send_until_full(client_, id_of(roomy), one_, tickets, &patient); };
   const auto quiet = [&] {
     ripc_message* message = nullptr;
     EXPECT_EQ(ripc_receive(client_.get(), 0, 0, &message), RIPC_EMPTY);
@@ -104,12 +110,9 @@ TEST_P(Transfers, WhoseTransfersAreAllUnderWayIsToldByTheDescriptorWhenOneHasEnd
 }
 
 TEST_P(Transfers, WhoSendsShortOnesDoesNotWaitForTheTransfersOfAnother) {
-  const Service roomy =
-      make_service(server_context_, [](ripc_service_options& options) { options.queue_messages = 1024; });
-  const Bytes data = pattern(3000, 5);
-  const ripc_item one = item(data, RIPC_ITEM_LONG);
+  const Service roomy = make_roomy(1024);
   std::vector<Ticket> tickets;
-  const auto fill_with_long_ones = [&] { send_until_full(client_, id_of(roomy), one, tickets); };
+  const auto fill_with_long_ones = [&] { send_until_full(client_, id_of(roomy), one_, tickets); };
   fill_with_long_ones();
   const std::size_t sent = send_until_full([&] { return send(client_, id_of(roomy), {}); });
   std::jthread(fill_with_long_ones).join();
