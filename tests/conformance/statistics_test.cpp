@@ -208,6 +208,22 @@ TEST_P(Costs, ASleepingReceiverIsWokenExactlyOnce) {
   }
 }
 
+TEST_P(Costs, AReceiverThatSleepsIsWokenOnceForAllThatComesBeforeItLooks) {
+  int fd = -1;
+  ASSERT_EQ(ripc_service_get_fd(server_.get(), &fd), RIPC_OK);
+  ASSERT_EQ(send(client_, server_id(), {}), RIPC_OK);
+  receive(server_);
+  for (std::uint64_t round = 1; round <= 3; ++round) {
+    // From here on it waits for the descriptor, as far as its senders know.
+    ripc_message* none = nullptr;
+    ASSERT_EQ(ripc_receive(server_.get(), 0, 0, &none), RIPC_EMPTY);
+    const std::uint64_t before = statistics_of(client_).wakes_sent;
+    for (int count = 0; count < 5; ++count) ASSERT_EQ(send(client_, server_id(), {}), RIPC_OK);
+    EXPECT_EQ(statistics_of(client_).wakes_sent, before + 1) << round;
+    for (int count = 0; count < 5; ++count) receive(server_);
+  }
+}
+
 // ---- Allocations -------------------------------------------------------------------------------------------------
 
 // The whole process is counted, and its responder may still be tidying up after an earlier connection. An allocation

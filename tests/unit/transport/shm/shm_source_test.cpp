@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The receiving end of a link against a sender that the test plays by hand: the bounce buffer.
+// The receiving end of a link against a sender that the test plays by hand, and the sending end against such a
+// receiver: the bounce buffer, and what lies outside of what was told or exposed.
 #include "transport/shm/shm_source.hpp"
 
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "shm_helpers.hpp"
 #include "transport/shm/location.hpp"
@@ -35,7 +37,7 @@ class Bounce : public testing::Test {
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets), 0);
     sender_ = std::make_shared<Connection>(UniqueFd(sockets[1]));
     ShmSource::Parts parts;
-    parts.connection = std::make_shared<Connection>(UniqueFd(sockets[0]));
+    parts.connection = receiver_ = std::make_shared<Connection>(UniqueFd(sockets[0]));
     parts.link = kLink;
     parts.geometry = kGeometry;
     parts.memory = some_memory(kGeometry.total());
@@ -54,17 +56,20 @@ class Bounce : public testing::Test {
     return pull;
   }
 
-  std::shared_ptr<ShmChannel> make_channel() const {
+  // `page`: where the receiver's side of it writes.
+  std::shared_ptr<ShmChannel> make_channel(std::byte** page = nullptr) const {
     ShmChannel::Parts parts;
     parts.connection = sender_;
     parts.link = kLink;
     parts.geometry = kGeometry;
     parts.memory = some_memory(kGeometry.total());
+    if (page != nullptr) *page = parts.memory.data();
     parts.state_page = some_memory(kStatePageSize);
     return std::make_shared<ShmChannel>(std::move(parts));
   }
 
   std::shared_ptr<Connection> sender_;
+  std::shared_ptr<Connection> receiver_;
   std::shared_ptr<ShmSource> source_;
   Received received_;
 };
@@ -97,6 +102,57 @@ TEST_F(Bounce, ASenderWithoutTheMemorySaysWhy) {
   const control::BounceRequest request{
       .link = kLink, .key = 1, .offset = 0, .length = 64, .sequence = 1, .reserved = 0};
   EXPECT_EQ(channel->serve_bounce(request, UniqueFd()).status, RIPC_NO_DESCRIPTORS);
+}
+
+TEST_F(Bounce, AReceiverIsGivenNothingFromBeyondAnItem) {
+  std::byte* page = nullptr;
+  const auto channel = make_channel(&page);
+  const std::vector<std::byte> bytes(kBounceSize + 128, std::byte{0x5a});
+  constexpr std::uint64_t kItem = kBounceSize + 64;
+  const memory::Hold hold;
+  const std::array<spi::Exposure, 1> items = {{{spi::Bytes(bytes).first(kItem), &hold}}};
+  std::array<wire::Descriptor, 1> descriptors{};
+  std::uint64_t transfer = 0;
+  ASSERT_EQ(channel->expose(items, descriptors, transfer), RIPC_OK);
+  ASSERT_EQ(TransferTaker(page).begin(Key::from(transfer)), RIPC_OK);
+  Result<SharedMemory> buffer = create_shared_memory("ripc-test", kBounceSize, PeerAccess::read_write);
+  ASSERT_TRUE(buffer.ok());
+  const auto ask = [&](std::uint64_t offset, std::uint64_t length) {
+    const control::BounceRequest request{
+        .link = kLink, .key = descriptors[0].key, .offset = offset, .length = length, .sequence = 1, .reserved = 0};
+    const control::BounceData answer = channel->serve_bounce(request, std::move(buffer->fd));
+    EXPECT_EQ(answer.length, answer.status == RIPC_OK ? length : 0);
+    return answer.status;
+  };
+  EXPECT_EQ(ask(0, kBounceSize), RIPC_OK);
+  EXPECT_EQ(ask(kItem - 1, 1), RIPC_OK);
+  EXPECT_EQ(ask(kItem - 1, 2), RIPC_REVOKED);
+  EXPECT_EQ(ask(kItem, 1), RIPC_REVOKED);
+  EXPECT_EQ(ask(kItem + 1, 1), RIPC_REVOKED);
+  EXPECT_EQ(ask(UINT64_MAX, 2), RIPC_REVOKED) << "behind all memory, and round to its begin";
+  EXPECT_EQ(ask(0, kBounceSize + 1), RIPC_REVOKED) << "more than its buffer holds";
+  EXPECT_EQ(channel->revoke(transfer), RIPC_REVOKED);
+  EXPECT_EQ(ask(0, 1), RIPC_REVOKED);
+}
+
+TEST_F(Bounce, ADescriptorThatReachesOutOfItsArenaIsCorrupt) {
+  constexpr std::uint64_t kArena = 8192;
+  Result<SharedMemory> arena = create_shared_memory("ripc-test", kArena, PeerAccess::read_only);
+  ASSERT_TRUE(arena.ok());
+  ASSERT_TRUE(receiver_->add_foreign_arena(3, kArena, false, arena->fd.get()).ok());
+  const auto prepare = [&](std::uint64_t offset, std::uint64_t length) {
+    spi::Pull pull;
+    pull.descriptor = {.key = 1, .location = pooled_location(3, offset), .length = length};
+    const ripc_status status = source_->prepare(pull);
+    EXPECT_EQ(pull.memory != nullptr, status == RIPC_OK);
+    return status;
+  };
+  EXPECT_EQ(prepare(0, kArena), RIPC_OK);
+  EXPECT_EQ(prepare(kArena - 1, 1), RIPC_OK);
+  EXPECT_EQ(prepare(kArena - 1, 2), RIPC_CORRUPT);
+  EXPECT_EQ(prepare(kArena, 1), RIPC_CORRUPT);
+  EXPECT_EQ(prepare(kMaxArenaOffset, 1), RIPC_CORRUPT);
+  EXPECT_EQ(prepare(1, UINT64_MAX), RIPC_CORRUPT) << "behind all memory, and round to its begin";
 }
 
 TEST_F(Bounce, ThePathSaysWhyTheBufferIsUsed) {
