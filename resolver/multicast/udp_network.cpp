@@ -281,7 +281,8 @@ std::shared_ptr<const UdpNetwork::Memberships> UdpNetwork::memberships() const {
 
 std::vector<std::string> UdpNetwork::interfaces() const {
   std::vector<std::string> names;
-  for (const Membership& membership : *memberships()) {
+  const std::shared_ptr<const Memberships> current = memberships();
+  for (const Membership& membership : *current) {
     if (std::find(names.begin(), names.end(), membership.interface.name) == names.end())
       names.push_back(membership.interface.name);
   }

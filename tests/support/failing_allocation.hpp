@@ -84,6 +84,7 @@ inline bool FailingAllocation::failed() const { return failing::seen >= failing:
 
 // The shared library must see these, whatever visibility the executable is compiled with. Seen through, they would look
 // like malloc() and free() that do not match.
+// NOLINTBEGIN(misc-definitions-in-headers): what replaces an operator new may not be inline
 #pragma GCC visibility push(default)
 [[gnu::noinline]] void* operator new(std::size_t size) { return support::failing::allocate_or_throw(size); }
 [[gnu::noinline]] void* operator new[](std::size_t size) { return support::failing::allocate_or_throw(size); }
@@ -122,3 +123,4 @@ inline bool FailingAllocation::failed() const { return failing::seen >= failing:
   std::free(memory);
 }
 #pragma GCC visibility pop
+// NOLINTEND(misc-definitions-in-headers)

@@ -368,7 +368,8 @@ std::shared_ptr<const MulticastNetwork::Members> MulticastNetwork::members() con
 
 spi::SentPackets MulticastNetwork::send_to_groups(std::span<const std::byte> bytes) noexcept {
   spi::SentPackets sent{.failures = late_sender_.take_failures()};
-  for (const Member& member : *members()) {
+  const std::shared_ptr<const Members> current = members();
+  for (const Member& member : *current) {
     if (!member.queue) continue;
     if (member.queue->send_to_group(bytes)) {
       ++sent.packets;
@@ -482,7 +483,8 @@ std::vector<std::string> MulticastNetwork::interfaces() const {
 
 std::vector<ibv_qp*> MulticastNetwork::pairs() const {
   std::vector<ibv_qp*> pairs;
-  for (const Member& member : *members()) {
+  const std::shared_ptr<const Members> current = members();
+  for (const Member& member : *current) {
     if (member.queue) pairs.push_back(member.queue->pair());
   }
   return pairs;
