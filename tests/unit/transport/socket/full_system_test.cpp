@@ -23,6 +23,7 @@ constinit thread_local unsigned refusals = 0;
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): the names of the C library are reserved
 extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
   if (error_of_sends != 0 && messages_left == 0) {
     ++refusals;
@@ -33,6 +34,7 @@ extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
   return syscall(SYS_sendmsg, socket, message, flags);
 }
 
+// NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name)
 extern "C" int sendmmsg(int socket, mmsghdr* messages, unsigned count, int flags) {
   unsigned wanted = count;
   if (error_of_sends != 0) wanted = std::min(count, messages_left);
