@@ -24,7 +24,7 @@ bool is_told(ripc_status status) { return status == RIPC_OK || status == RIPC_NO
 class NoMemoryTest : public PairTest {
  protected:
   void SetUp() override {
-    if (!traits().survives_want) GTEST_SKIP() << "not promised where packets travel between hosts";
+    if (!traits().survives_want) GTEST_SKIP() << "not promised over RDMA";
     PairTest::SetUp();
   }
   // `operation` returns a status and takes no memory of its own; `check` is told what it returned.
@@ -400,7 +400,7 @@ TEST_P(NoMemoryTest, AContextIsMadeOrIsNotAndEnds) {
 }
 
 TEST_P(NoMemoryTest, ServicesAreFoundOrThatIsSaid) {
-  if (!traits().survives_want_elsewhere) GTEST_SKIP() << "what members a group has is seen late with this transport";
+  if (!traits().survives_want_elsewhere) GTEST_SKIP() << "a group send was seen to find no service with this transport";
   ripc_service_id group = 0;
   ASSERT_EQ(ripc_group_id_from_name("no memory", &group), RIPC_OK);
   ripc_service_info info{};
