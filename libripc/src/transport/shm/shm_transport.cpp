@@ -30,10 +30,6 @@ constexpr Nanoseconds kAcceptPause = 10'000'000;
 
 UniqueFd open_reserve() noexcept { return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
-Status not_answering() {
-  return Status(RIPC_TIMEOUT, "The process that holds the service does not answer; is it stopped?");
-}
-
 // "[DIRECTORY]#CONTEXT", the context in hexadecimal.
 bool parse_locator(const std::string& locator, std::string& directory, std::uint64_t& context) {
   const std::size_t hash = locator.rfind('#');
@@ -263,6 +259,10 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
   return peer;
 }
 
+Status ShmTransport::not_answering() {
+  return Status(RIPC_TIMEOUT, "The process that holds the service does not answer; is it stopped?");
+}
+
 ripc_status ShmTransport::greet(const Peer& peer) const {
   return send_message(*peer.connection,
                       wire::control::Hello{.context = options_.context,
@@ -364,7 +364,7 @@ void ShmTransport::receive_all(const PeerPointer& peer) {
   }
 }
 
-// ---- Links ---------------------------------------------------------------------------------------------------
+// ---- Ports ---------------------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<spi::Port>> ShmTransport::open_port(const spi::PortOptions& options, EventSet& events) {
   Result<ServiceStateTable::Slot> state = states_.allocate();
@@ -383,127 +383,6 @@ Result<std::unique_ptr<spi::Port>> ShmTransport::open_port(const spi::PortOption
   const std::lock_guard lock(mutex_);
   ports_.add(options.id, *port);
   return std::unique_ptr<spi::Port>(std::move(port));
-}
-
-Result<std::shared_ptr<spi::Channel>> ShmTransport::connect(const spi::Address& address, ripc_service_id id,
-                                                            Deadline deadline) {
-  Result<PeerPointer> connected = connect_peer(address.locator, deadline);
-  if (!connected.ok()) return connected.status();
-  const PeerPointer& peer = *connected;
-  {
-    const std::lock_guard lock(mutex_);
-    if (stopped_) return RIPC_CLOSED;
-    if (peer->lost) return RIPC_PEER_DEAD;
-    if (auto open = open_channel(*peer, id)) return std::shared_ptr<spi::Channel>(std::move(open));
-  }
-  Result<std::shared_ptr<ShmChannel>> channel = open_link(peer, id, deadline);
-  if (!channel.ok()) return channel.status();
-  return std::shared_ptr<spi::Channel>(std::move(*channel));
-}
-
-std::shared_ptr<ShmChannel> ShmTransport::open_channel(const Peer& peer, ripc_service_id id) const {
-  for (const auto& [link, weak] : peer.channels) {
-    auto channel = weak.lock();
-    if (channel && channel->service() == id && channel->alive()) return channel;
-  }
-  return nullptr;
-}
-
-Result<std::shared_ptr<ShmChannel>> ShmTransport::open_link(const PeerPointer& peer, ripc_service_id id,
-                                                            Deadline deadline) {
-  auto question = std::make_shared<Question>();
-  question->peer = peer;
-  std::uint64_t request = 0;
-  std::uint64_t link = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    if (peer->lost) return RIPC_PEER_DEAD;
-    request = next_number_++;
-    link = next_number_++;
-    questions_[request] = question;
-  }
-  const ripc_status sent =
-      send_message(*peer->connection,
-                   wire::control::Open{.request = request, .service = id, .link = link, .reserved = 0, .reserved2 = 0});
-  const bool answered = sent == RIPC_OK && wait([&] { return question->answered; }, deadline);
-  {
-    const std::lock_guard lock(mutex_);
-    questions_.erase(request);
-  }
-  if (sent != RIPC_OK) return sent;
-  if (!answered) {
-    (void)send_message(*peer->connection, wire::control::CloseLink{.link = link});
-    return not_answering();
-  }
-  if (!question->answered) return RIPC_CLOSED;
-  if (question->status != RIPC_OK) return question->status;
-  Result<std::shared_ptr<ShmChannel>> channel = RIPC_NO_MEMORY;
-  try {
-    channel = make_channel(peer, id, *question);
-  } catch (const std::bad_alloc&) {
-    // The peer must not keep a queue for it.
-  }
-  if (!channel.ok()) (void)send_message(*peer->connection, wire::control::CloseLink{.link = link});
-  return channel;
-}
-
-Result<std::shared_ptr<ShmChannel>> ShmTransport::make_channel(const PeerPointer& peer, ripc_service_id id,
-                                                               Question& question) {
-  const wire::control::Opened& opened = question.opened;
-  ShmChannel::Parts parts;
-  parts.connection = peer->connection;
-  parts.loop = loop_;
-  parts.host = host_;
-  parts.service = id;
-  parts.link = opened.link;
-  parts.incarnation = opened.incarnation;
-  parts.geometry = {opened.cells, opened.data_bytes};
-  if (!parts.geometry.valid() || opened.state_slot >= kServicesPerStatePage)
-    return Status(RIPC_CORRUPT, "The peer offered a queue of impossible size.");
-  Result<Mapping> memory = map_foreign_memory(question.descriptors[0].get(), parts.geometry.total(), true);
-  if (!memory.ok()) return memory.status();
-  Result<Mapping> state = map_foreign_memory(question.descriptors[2].get(), kStatePageSize, false);
-  if (!state.ok()) return state.status();
-  parts.memory = std::move(*memory);
-  parts.state_page = std::move(*state);
-  parts.state_slot = opened.state_slot;
-  parts.registration = opened.flags & ~kSenderMustFence;
-  parts.must_fence = must_fence_ || (opened.flags & kSenderMustFence) != 0;
-  parts.doorbell = std::move(question.descriptors[1]);
-  auto channel = std::make_shared<ShmChannel>(std::move(parts));
-  channel->start();
-  const std::lock_guard lock(mutex_);
-  if (peer->lost) {
-    channel->mark_dead();
-    return RIPC_PEER_DEAD;
-  }
-  std::erase_if(peer->channels, [](const auto& entry) { return entry.second.expired(); });
-  peer->channels[channel->link()] = channel;
-  return channel;
-}
-
-Status ShmTransport::fence(const spi::Address& address, ripc_service_id id, std::uint64_t incarnation,
-                           Deadline deadline) {
-  // Sent at once, so that a holder that is stopped finds it when it runs again.
-  Result<PeerPointer> peer = connect_peer(address.locator, deadline, false);
-  if (!peer.ok()) return peer.status();
-  auto question = std::make_shared<Question>();
-  question->peer = *peer;
-  std::uint64_t request = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    if ((*peer)->lost) return RIPC_PEER_DEAD;
-    request = next_number_++;
-    questions_[request] = question;
-  }
-  const ripc_status sent = send_message(
-      *(*peer)->connection, wire::control::Fence{.request = request, .service = id, .incarnation = incarnation});
-  const bool answered = sent == RIPC_OK && wait([&] { return question->answered; }, deadline);
-  const std::lock_guard lock(mutex_);
-  questions_.erase(request);
-  if (sent != RIPC_OK) return sent;
-  if (!answered) return Status(RIPC_TIMEOUT, "The former holder does not answer; it learns of it when it runs again.");
-  return question->status;
 }
 
 void ShmTransport::arena_gone(std::uint32_t arena) noexcept {
