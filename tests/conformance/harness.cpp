@@ -20,7 +20,6 @@ constexpr std::array kTransports = {
            .exact_costs = true,
            .silent_returns = true,
            .survives_want = true,
-           .survives_want_elsewhere = true,
            .static_locator = [](const std::string& directory) { return "shm:" + directory; }},
     Traits{.name = "socket", .survives_want = true},
     Traits{.name = "verbs", .silent_returns = true, .in_children = false},

@@ -46,13 +46,12 @@ using support::ViewHold;
 // What a transport promises beyond the common contract. Tests of such promises skip where they do not hold.
 struct Traits {
   std::string_view name;
-  bool lends = false;                    // views of pool memory come without a copy
-  bool exact_queue = false;              // a sender's queue holds exactly queue_messages small messages
-  bool exact_costs = false;              // copies and wakes are as counted in statistics_test.cpp
-  bool silent_returns = false;           // return buffers are written without the requester's process
-  bool survives_want = false;            // of memory, in the thread that calls: no process ends
-  bool survives_want_elsewhere = false;  // likewise in threads of the library
-  bool in_children = true;               // a child of fork() can use it too, in a context of its own
+  bool lends = false;           // views of pool memory come without a copy
+  bool exact_queue = false;     // a sender's queue holds exactly queue_messages small messages
+  bool exact_costs = false;     // copies and wakes are as counted in statistics_test.cpp
+  bool silent_returns = false;  // return buffers are written without the requester's process
+  bool survives_want = false;   // of memory: no process ends
+  bool in_children = true;      // a child of fork() can use it too, in a context of its own
   // The locator of "a context in this runtime directory" for the static resolver's file; nullptr: none.
   std::string (*static_locator)(const std::string& runtime_directory) = nullptr;
 };

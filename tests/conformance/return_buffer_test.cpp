@@ -188,36 +188,6 @@ TEST_P(ReturnBuffers, ASecondItemForTheSameBufferTravelsAsALongItem) {
   EXPECT_TRUE(holds(view_of(answer, 1), RIPC_VIEW_WINDOW, second));
 }
 
-TEST_P(ReturnBuffers, TheRightToWriteEndsWithTheFirstReply) {
-  Bytes buffer(1000, 0xee);
-  const Bytes data = pattern(1000, 9);
-  Bytes window(1000);
-  post(window, 9);
-  request(buffer);
-  const Message question = receive(server_);
-  reply(question, {});
-  receive(client_);
-  const Ticket ticket = reply(question, {item(data, RIPC_ITEM_RETURN, 0)});
-  EXPECT_TRUE(holds(view_of(receive(client_), 0), RIPC_VIEW_WINDOW, data)) << "nothing is lost";
-  EXPECT_EQ(buffer, Bytes(1000, 0xee));
-}
-
-TEST_P(ReturnBuffers, TheRightToWriteHasEndedBeforeTheFirstReplyIsReceived) {
-  Bytes buffer(1000, 0xee);
-  const Bytes data = pattern(1000, 9);
-  Bytes window(1000);
-  post(window, 9);
-  const std::uint64_t id = request(buffer);
-  const Message question = receive(server_);
-  reply(question, {});
-  const Ticket ticket = reply(question, {item(data, RIPC_ITEM_RETURN, 0)});
-  const Message first = receive(client_);
-  EXPECT_EQ(ripc_message_in_reply_to(first.get()), id);
-  EXPECT_EQ(ripc_message_item_count(first.get()), 0u);
-  EXPECT_TRUE(holds(view_of(receive(client_), 0), RIPC_VIEW_WINDOW, data)) << "nothing is lost";
-  EXPECT_EQ(buffer, Bytes(1000, 0xee));
-}
-
 TEST_P(ReturnBuffers, AReplyMayMixAllKinds) {
   Bytes buffer(10'000);
   const Bytes filled = pattern(10'000, 10);

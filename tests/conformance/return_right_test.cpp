@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The right to write return buffers ends with a cancel, or a death.
+// The right to write return buffers ends with the first reply, a cancel, or a death.
 #include <cstring>
 #include <thread>
 
@@ -9,22 +9,58 @@
 namespace conformance {
 namespace {
 
-class ReturnRights : public ReturnBufferTest {};
+class ReturnRights : public ReturnBufferTest {
+ protected:
+  // A request with a return buffer, and a window for what may not be written there any more.
+  void ask() {
+    post(window_, 9);
+    id_ = request(buffer_);
+    question_ = receive(server_);
+  }
+  Ticket reply_with_data() { return reply(question_, {item(data_, RIPC_ITEM_RETURN, 0)}); }
+  void expect_empty_reply() {
+    const Message first = receive(client_);
+    EXPECT_EQ(ripc_message_in_reply_to(first.get()), id_);
+    EXPECT_EQ(ripc_message_item_count(first.get()), 0u);
+  }
+  void expect_data_in_window() {
+    EXPECT_TRUE(holds(view_of(receive(client_), 0), RIPC_VIEW_WINDOW, data_)) << "nothing is lost";
+    EXPECT_EQ(buffer_, Bytes(1000, 0xee));
+  }
+
+  Bytes buffer_ = Bytes(1000, 0xee);
+  const Bytes data_ = pattern(1000, 9);
+  Bytes window_ = Bytes(1000);
+  std::uint64_t id_ = 0;
+  Message question_;
+};
 CONFORMANCE_SUITE(ReturnRights);
+
+// ---- The first reply ---------------------------------------------------------------------------------------------
+
+TEST_P(ReturnRights, TheRightToWriteEndsWithTheFirstReply) {
+  ask();
+  reply(question_, {});
+  expect_empty_reply();
+  const Ticket ticket = reply_with_data();
+  expect_data_in_window();
+}
+
+TEST_P(ReturnRights, TheRightToWriteHasEndedBeforeTheFirstReplyIsReceived) {
+  ask();
+  reply(question_, {});
+  const Ticket ticket = reply_with_data();
+  expect_empty_reply();
+  expect_data_in_window();
+}
 
 // ---- Cancel ------------------------------------------------------------------------------------------------------
 
 TEST_P(ReturnRights, AfterCancelNoReplyWritesToThem) {
-  Bytes buffer(1000, 0xee);
-  const Bytes data = pattern(1000, 12);
-  Bytes window(1000);
-  post(window, 9);
-  const std::uint64_t id = request(buffer);
-  const Message question = receive(server_);
-  EXPECT_EQ(ripc_request_cancel(client_.get(), id), RIPC_OK);
-  const Ticket ticket = reply(question, {item(data, RIPC_ITEM_RETURN, 0)});
-  EXPECT_TRUE(holds(view_of(receive(client_), 0), RIPC_VIEW_WINDOW, data)) << "nothing is lost";
-  EXPECT_EQ(buffer, Bytes(1000, 0xee));
+  ask();
+  EXPECT_EQ(ripc_request_cancel(client_.get(), id_), RIPC_OK);
+  const Ticket ticket = reply_with_data();
+  expect_data_in_window();
 }
 
 TEST_P(ReturnRights, CancelOfAnUnknownOrAnsweredRequestIsRefused) {

@@ -56,8 +56,11 @@ struct Session {
   // ---- The responder's ----
   std::shared_ptr<Dialer> dialer;       // the control connection is being made
   std::shared_ptr<Dialer> bulk_dialer;  // of the last bulk connection
-  std::uint64_t bulk_question = 0;      // an incoming session waits for the peer to dial: which time
-  Nanoseconds down_since = 0;           // 0: the control connection is there
+  // Incoming: the peer has been asked to make a bulk connection, and has so long. Otherwise: of the next attempt to
+  // make the one that the peer has asked for, who waits until then.
+  StandingTimer bulk_timer;
+  Nanoseconds bulk_wanted_until = 0;
+  Nanoseconds down_since = 0;  // 0: the control connection is there
   Nanoseconds resume_until = 0;
   StandingTimer timer;  // of the next attempt
 

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <new>
 
 #include "base/random.hpp"
 #include "network/session_transport.hpp"
@@ -47,51 +48,71 @@ Result<SessionPointer> SessionTransport::session_with(std::span<const Locator> l
                                                       bool greeted) {
   std::string text;
   std::vector<Endpoint> endpoints;
-  std::uint64_t context = locators.front().context;
   for (const Locator& locator : locators) {
-    text += locator.text() + ' ';
-    // If several could be meant it is whoever answers first.
-    if (locator.context != context) context = 0;
+    if (!text.empty()) text += ' ';
+    text += locator.text();
     const std::vector<Endpoint> more = locator.endpoints(host_identity_);
     endpoints.insert(endpoints.end(), more.begin(), more.end());
   }
   SessionPointer session;
-  {
-    const std::lock_guard lock(mutex_);
-    if (stopped_) return RIPC_CLOSED;
-    const auto known = std::find_if(sessions_.begin(), sessions_.end(), [&](const SessionPointer& other) {
-      return other->greeted && std::any_of(locators.begin(), locators.end(),
-                                           [&](const Locator& locator) { return locator.context == other->context; });
-    });
-    if (known != sessions_.end()) return *known;
-    const auto under_way = outgoing_.find(text);
-    if (under_way != outgoing_.end()) {
-      session = under_way->second;
-    } else {
-      if (sessions_.size() >= options_.max_peers) {
-        return Status(RIPC_LIMIT, "This context is connected to " + std::to_string(sessions_.size()) +
-                                      " processes, its limit: raise max_peers or close services no longer needed.");
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopped_) return RIPC_CLOSED;
+      session = known_session(locators, text);
+      if (!session) {
+        Result<SessionPointer> begun = begin_session(locators, text, endpoints);
+        if (!begun.ok()) return begun;
+        session = std::move(*begun);
       }
-      session = make_session();
-      session->id = random_u64() | 1;
-      session->context = context;
-      session->dialed_by = text;
-      if (locators.size() == 1) session->locator = locators.front().text();
-      session->endpoints = std::move(endpoints);
-      EventLoop::Prepared dialling =
-          EventLoop::prepare([this, created = session] { dial(created, Deadline::after(options_.peer_timeout)); });
-      sessions_.reserve(sessions_.size() + 1);
-      outgoing_.emplace(std::move(text), session);
-      sessions_.push_back(session);
-      loop_->post(std::move(dialling));
     }
+    if (!session->stream.is_broken()) break;
+    // Somebody found no memory for what its peer waits for. The responder is about to lose it.
+    if (!wait([&] { return session->lost; }, deadline)) return spi::not_answering();
   }
   if (!greeted) return session;
-  if (!wait([&] { return session->greeted || session->lost; }, deadline))
-    return Status(RIPC_TIMEOUT, "The process that holds the service does not answer; is it stopped?");
+  if (!wait([&] { return session->greeted || session->lost; }, deadline)) return spi::not_answering();
   const std::lock_guard lock(mutex_);
   if (session->lost) return session->failure;
   if (!session->greeted) return RIPC_CLOSED;
+  return session;
+}
+
+SessionPointer SessionTransport::known_session(std::span<const Locator> locators, const std::string& text) const {
+  const auto known = std::find_if(sessions_.begin(), sessions_.end(), [&](const SessionPointer& session) {
+    return session->greeted && std::any_of(locators.begin(), locators.end(),
+                                           [&](const Locator& locator) { return locator.context == session->context; });
+  });
+  if (known != sessions_.end()) return *known;
+  const auto under_way = outgoing_.find(text);
+  return under_way == outgoing_.end() ? nullptr : under_way->second;
+}
+
+Result<SessionPointer> SessionTransport::begin_session(std::span<const Locator> locators, const std::string& text,
+                                                       std::vector<Endpoint> endpoints) {
+  if (sessions_.size() >= options_.max_peers)
+    return Status(RIPC_LIMIT, "This context is connected to " + std::to_string(sessions_.size()) +
+                                  " processes, its limit: raise max_peers or close services no longer needed.");
+  const std::uint64_t context = locators.front().context;
+  // If several could be meant it is whoever answers first.
+  const bool is_one =
+      std::all_of(locators.begin(), locators.end(), [&](const Locator& locator) { return locator.context == context; });
+  SessionPointer session = make_session();
+  session->id = random_u64() | 1;
+  session->context = is_one ? context : 0;
+  session->dialed_by = text;
+  if (locators.size() == 1) session->locator = text;
+  session->endpoints = std::move(endpoints);
+  EventLoop::Prepared dialling =
+      EventLoop::prepare([this, session] { dial(session, Deadline::after(options_.peer_timeout)); });
+  outgoing_.emplace(text, session);
+  try {
+    sessions_.push_back(session);
+  } catch (const std::bad_alloc&) {
+    outgoing_.erase(text);
+    throw;
+  }
+  loop_->post(std::move(dialling));
   return session;
 }
 
@@ -99,6 +120,9 @@ SessionPointer SessionTransport::make_session() {
   auto session = std::make_shared<Session>(*loop_, name());
   session->timer.make(*loop_, [this, weak = std::weak_ptr<Session>(session)] {
     if (const SessionPointer strong = weak.lock()) try_again(strong);
+  });
+  session->bulk_timer.make(*loop_, [this, weak = std::weak_ptr<Session>(session)] {
+    if (const SessionPointer strong = weak.lock()) bulk_due(strong);
   });
   return session;
 }
@@ -386,6 +410,7 @@ void SessionTransport::lose(const SessionPointer& session, Status reason) noexce
   session->dialer.reset();
   session->bulk_dialer.reset();
   session->timer.cancel();
+  session->bulk_timer.cancel();
   if (session->bulk) session->bulk->died();
   for (const auto& [link, weak] : session->take_channels()) {
     const std::shared_ptr<LinkChannel> channel = weak.lock();
@@ -409,15 +434,27 @@ void SessionTransport::lose_sessions_at(std::span<const std::string> ips, const 
 // Whoever began the session makes them, so that only one side needs to be reachable.
 void SessionTransport::dial_bulk(const SessionPointer& session) {
   if (session->lost) return;
-  if (session->incoming) {
-    const std::uint64_t question = session->bulk_question = random_u64() | 1;
-    (void)session->stream.send(wire::session::WantBulk{});
-    loop_->add_timer(monotonic_now() + options_.peer_timeout, [session, question] {
-      if (session->bulk_question == question) session->bulk->dial_failed();
-    });
+  if (!session->incoming) {
+    connect_bulk(session);
     return;
   }
-  connect_bulk(session);
+  session->bulk_timer.set(monotonic_now() + options_.peer_timeout);
+  if (session->stream.send(wire::session::WantBulk{}) != RIPC_OK) bulk_failed(session);
+}
+
+void SessionTransport::bulk_failed(const SessionPointer& session) noexcept {
+  const Nanoseconds again = monotonic_now() + kRedialPause;
+  session->bulk_timer.set(again < session->bulk_wanted_until ? again : StandingTimer::kNever);
+  session->bulk->dial_failed();
+}
+
+void SessionTransport::bulk_due(const SessionPointer& session) noexcept {
+  if (session->lost) return;
+  if (session->incoming) {
+    session->bulk->dial_failed();
+  } else {
+    or_lose(session, [&] { connect_bulk(session); });
+  }
 }
 
 }  // namespace ripc::network

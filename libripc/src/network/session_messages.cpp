@@ -245,6 +245,7 @@ bool SessionTransport::on(const SessionPointer& session, const wire::session::Bu
 
 bool SessionTransport::on(const SessionPointer& session, const wire::session::WantBulk&) {
   if (session->incoming) return false;
+  session->bulk_wanted_until = monotonic_now() + options_.peer_timeout;
   connect_bulk(session);
   return true;
 }

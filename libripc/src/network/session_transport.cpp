@@ -164,7 +164,7 @@ Result<SessionTransport::QuestionPointer> SessionTransport::ask(const SessionPoi
   const std::lock_guard lock(mutex_);
   questions_.erase(frame.request);
   if (sent != RIPC_OK) return sent;
-  if (!answered) return Status(RIPC_TIMEOUT, "The process that holds the service does not answer; is it stopped?");
+  if (!answered) return spi::not_answering();
   if (!question->answered) return RIPC_CLOSED;
   return question;
 }

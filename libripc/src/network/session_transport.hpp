@@ -119,8 +119,14 @@ class SessionTransport : public spi::Transport {
   bool wait(const std::function<bool()>& done, Deadline deadline);
   // Responder. Loses the sessions that leave by these addresses of this machine. After std::bad_alloc some of them.
   void lose_sessions_at(std::span<const std::string> ips, const Status& reason);
-  // The answer to the wish for a bulk connection that an incoming session has told the peer of.
-  void bulk_arrived(const SessionPointer& session) noexcept { session->bulk_question = 0; }
+  // There is a bulk connection, whoever has wished for it.
+  void bulk_arrived(const SessionPointer& session) noexcept {
+    session->bulk_wanted_until = 0;
+    session->bulk_timer.set(StandingTimer::kNever);
+  }
+  // There is none: tells the bulk. Where the peer has wished for it, who would hear of that much later only,
+  // connect_bulk() is called again soon.
+  void bulk_failed(const SessionPointer& session) noexcept;
   // The session that a peer began with this name; null: none.
   SessionPointer session_named(std::uint64_t id) const;
   wire::session::Hello hello(const SessionPointer& session, wire::session::Role role) const;
@@ -161,6 +167,10 @@ class SessionTransport : public spi::Transport {
   // The session with the context that the locators lead to, greeted; all their addresses are tried side by side.
   // Without `greeted`, perhaps not yet: what is sent to it follows the greeting.
   Result<SessionPointer> session_with(std::span<const Locator> locators, Deadline deadline, bool greeted = true);
+  // Under the mutex. `text`: the locators, as they are written.
+  SessionPointer known_session(std::span<const Locator> locators, const std::string& text) const;
+  Result<SessionPointer> begin_session(std::span<const Locator> locators, const std::string& text,
+                                       std::vector<Endpoint> endpoints);
   void dial(const SessionPointer& session, Deadline deadline);
   wire::session::HelloReply answer(const wire::session::Hello& hello);
   bool knows(const wire::session::Hello& hello);
@@ -177,6 +187,7 @@ class SessionTransport : public spi::Transport {
   void resumed(const SessionPointer& session, Greeted greeted) noexcept;
   void tick();
   void dial_bulk(const SessionPointer& session);
+  void bulk_due(const SessionPointer& session) noexcept;
 
   // ---- Frames (session_messages.cpp). False: the peer broke the protocol. ----
   bool handle(const SessionPointer& session, std::span<const std::byte> frame);

@@ -309,6 +309,11 @@ class Host {
   ~Host() = default;
 };
 
+// What every transport says of a process that is there and silent.
+inline Status not_answering() {
+  return Status(RIPC_TIMEOUT, "The process that holds the service does not answer; is it stopped?");
+}
+
 class Transport {
  public:
   virtual ~Transport() = default;

@@ -55,7 +55,7 @@ Result<std::shared_ptr<ShmChannel>> ShmTransport::open_link(const PeerPointer& p
   if (sent != RIPC_OK) return sent;
   if (!answered) {
     (void)send_message(*peer->connection, wire::control::CloseLink{.link = link});
-    return not_answering();
+    return spi::not_answering();
   }
   if (!question->answered) return RIPC_CLOSED;
   if (question->status != RIPC_OK) return question->status;

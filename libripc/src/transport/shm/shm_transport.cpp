@@ -252,15 +252,11 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
     }
   }
   if (!greeted) return peer;
-  if (!wait([&] { return peer->greeted || peer->lost; }, deadline)) return not_answering();
+  if (!wait([&] { return peer->greeted || peer->lost; }, deadline)) return spi::not_answering();
   const std::lock_guard lock(mutex_);
   if (peer->lost) return peer->failure;
   if (!peer->greeted) return RIPC_CLOSED;
   return peer;
-}
-
-Status ShmTransport::not_answering() {
-  return Status(RIPC_TIMEOUT, "The process that holds the service does not answer; is it stopped?");
 }
 
 ripc_status ShmTransport::greet(const Peer& peer) const {

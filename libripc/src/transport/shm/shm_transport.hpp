@@ -85,7 +85,6 @@ class ShmTransport final : public spi::Transport {
   Status adopt(const PeerPointer& peer);
   // Whoever has connected says Hello.
   ripc_status greet(const Peer& peer) const;
-  static Status not_answering();
   bool admits(const Credentials& credentials) const noexcept;
   void accept_all();
   UniqueFd accept(ForkGuard& guard);

@@ -29,15 +29,15 @@ Result<std::shared_ptr<network::Bulk>> SocketTransport::make_bulk(const SessionP
 void SocketTransport::connect_bulk(const SessionPointer& session) {
   // One at a time: the one that is being made serves both sides.
   if (session->bulk_dialer && !session->bulk_dialer->over()) return;
-  session->bulk_dialer =
-      network::Dialer::dial(loop(), authenticator(), {session->remote}, hello(session, wire::session::Role::bulk),
-                            session->context, Deadline::after(options().peer_timeout), [session](Greeted greeted) {
-                              if (greeted.status.ok()) {
-                                adopt(session, std::move(greeted.socket));
-                              } else {
-                                session->bulk->dial_failed();
-                              }
-                            });
+  session->bulk_dialer = network::Dialer::dial(
+      loop(), authenticator(), {session->remote}, hello(session, wire::session::Role::bulk), session->context,
+      Deadline::after(options().peer_timeout), [this, session](Greeted greeted) {
+        if (greeted.status.ok()) {
+          bulk_accepted(session, std::move(greeted.socket));
+        } else {
+          bulk_failed(session);
+        }
+      });
 }
 
 void SocketTransport::bulk_accepted(const SessionPointer& session, GuardedSocket socket) {
