@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "fault_support.hpp"
+#include "support/process_state.hpp"
 
 namespace fault {
 namespace {
@@ -361,12 +362,7 @@ TEST(Stopped, ItsSendersHearAgainAndTimeoutsOthersAreUndisturbedAndAllResumes) {
   ripc_send_options_init(&options);
   options.timeout = 50 * kMillisecond;
   ripc_ticket* ticket = nullptr;
-  ASSERT_TRUE(eventually([&] {
-    std::ifstream file("/proc/" + std::to_string(peer.pid()) + "/stat");
-    std::string number, name, state;
-    file >> number >> name >> state;
-    return state == "T";
-  }));
+  ASSERT_TRUE(eventually([&] { return support::state_of_process(peer.pid()) == 'T'; }));
   ASSERT_EQ(ripc_send(service.get(), kPeer, &item, 1, &options, &ticket), RIPC_OK) << ripc_last_error();
   const Ticket owned(ticket);
   ripc_status status = RIPC_OK;

@@ -54,8 +54,11 @@ ripc_status Ticket::wait(Deadline deadline, Nanoseconds spin) noexcept {
   if (status_.load(std::memory_order_relaxed) == RIPC_PENDING &&
       (is_told_ || !parts_.channel->watch_transfer(parts_.transfer)))
     (void)keeper_.try_finish(*this);
+  const int in_loop = keeper_.loop_.in_loop_thread() ? 1 : 0;
+  keeper_.waits_in_loop_ += in_loop;
   (void)wait_in(keeper_.loop_, section.lock(), keeper_.changed_, deadline,
                 [this] { return status_.load(std::memory_order_acquire) != RIPC_PENDING; });
+  keeper_.waits_in_loop_ -= in_loop;
   return static_cast<ripc_status>(status_.load(std::memory_order_acquire));
 }
 

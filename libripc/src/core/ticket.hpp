@@ -100,14 +100,18 @@ class TicketKeeper {
 
  private:
   friend class Ticket;
-  // Holds the mutex. Whoever waits for what ended meanwhile is woken when it was let go: it takes the mutex at once.
+  // Holds the mutex. Whoever waits for what ended meanwhile, perhaps in a callback, is woken when it was let go: it
+  // takes the mutex at once.
   class Section {
    public:
     explicit Section(TicketKeeper& keeper) : keeper_(keeper), lock_(keeper.mutex_) {}
     ~Section() {
       const bool completed = std::exchange(keeper_.completed_, false);
+      const bool loop_waits = keeper_.waits_in_loop_ != 0;
       lock_.unlock();
-      if (completed) keeper_.changed_.notify_all();
+      if (!completed) return;
+      keeper_.changed_.notify_all();
+      if (loop_waits) keeper_.loop_.wake_from_elsewhere();
     }
     Section(const Section&) = delete;
     Section& operator=(const Section&) = delete;
@@ -138,6 +142,7 @@ class TicketKeeper {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool completed_ = false;  // some ticket, since changed_ was notified
+  int waits_in_loop_ = 0;   // of callbacks
   // Nothing but prepare() takes memory: trees, whose nodes can be made in advance.
   std::map<Key, std::shared_ptr<Ticket>> tickets_;
   std::size_t looked_for_ = 0;  // of them: those that nobody may tell of

@@ -2,6 +2,7 @@
 #include "core/ticket.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "fake_transport.hpp"
+#include "support/process_state.hpp"
 #include "support/waiting.hpp"
 
 namespace ripc::core {
@@ -319,6 +321,20 @@ TEST_F(TicketTest, CanBeWaitedForInACallback) {
   loop_->post([&] { keeper_->transfer_finished(*channel_, transfer); });
   EXPECT_TRUE(eventually([&] { return status >= 0; }));
   EXPECT_EQ(status, RIPC_OK);
+}
+
+TEST_F(TicketTest, AWaitInACallbackEndsWhenAnotherThreadEndsTheTicket) {
+  channel_->watch_for_free();
+  const auto ticket = open(channel_->make_transfer());
+  std::atomic<pid_t> waiter{0};
+  std::atomic<int> status{RIPC_PENDING};
+  loop_->post_top_level([&] {
+    waiter = gettid();
+    status = ticket->wait(Deadline::never(), 0);
+  });
+  ASSERT_TRUE(eventually([&] { return waiter != 0 && support::state_of_thread(waiter) == 'S'; }));
+  EXPECT_EQ(ticket->cancel(), RIPC_CANCELLED);
+  EXPECT_TRUE(eventually([&] { return status == RIPC_CANCELLED; }));
 }
 
 TEST_F(TicketTest, WhoeverIsWokenFindsAllThatHaveFinishedTogether) {
