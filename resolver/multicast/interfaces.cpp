@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "resolver/multicast/interfaces.hpp"
 
-#include <ifaddrs.h>
 #include <net/if.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -9,7 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <map>
-#include <memory>
+
+#include "base/interface_list.hpp"
 
 namespace ripc::resolver {
 namespace {
@@ -31,11 +31,10 @@ bool is_candidate(const ifaddrs& entry, const std::vector<std::string>& wanted) 
 }  // namespace
 
 Result<std::vector<Interface>> usable_interfaces(const std::vector<std::string>& wanted) {
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return system_error(errno, "Listing the network interfaces");
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
+  const InterfaceList list = list_interfaces();
+  if (!list) return system_error(errno, "Listing the network interfaces");
   std::map<unsigned, Found> found;
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+  for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
     if (!is_candidate(*entry, wanted)) continue;
     const unsigned index = ::if_nametoindex(entry->ifa_name);
     if (index == 0) continue;

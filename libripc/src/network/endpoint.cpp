@@ -4,7 +4,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ifaddrs.h>
 #include <net/if.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/interface_list.hpp"
 #include "base/random.hpp"
 
 namespace ripc::network {
@@ -150,9 +150,8 @@ Status bind_in_range(int fd, const Endpoint& address, PortRange range, PortOrder
 std::vector<std::string> own_addresses(const std::string& interface) {
   std::vector<std::string> usable;
   std::vector<std::string> loopback;
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return usable;
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+  const InterfaceList list = list_interfaces();
+  for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
     if (!interface.empty() && interface != entry->ifa_name) continue;
     std::array<char, INET6_ADDRSTRLEN> text{};
@@ -169,7 +168,6 @@ std::vector<std::string> own_addresses(const std::string& interface) {
     std::vector<std::string>& target = (entry->ifa_flags & IFF_LOOPBACK) != 0 ? loopback : usable;
     if (std::find(target.begin(), target.end(), text.data()) == target.end()) target.emplace_back(text.data());
   }
-  freeifaddrs(list);
   usable.insert(usable.end(), loopback.begin(), loopback.end());
   return usable;
 }

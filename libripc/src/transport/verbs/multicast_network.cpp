@@ -2,7 +2,6 @@
 #include "transport/verbs/multicast_network.hpp"
 
 #include <errno.h>
-#include <ifaddrs.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
@@ -17,6 +16,7 @@
 #include <utility>
 
 #include "base/event_signal.hpp"
+#include "base/interface_list.hpp"
 
 namespace ripc::verbs {
 
@@ -31,12 +31,11 @@ constexpr const char* kNotJoined = "not joined yet";
 std::string interface_of(const std::string& ip) {
   network::Endpoint wanted;
   std::string name;
-  ifaddrs* list = nullptr;
-  if (!network::Endpoint::parse(ip, 0, wanted) || getifaddrs(&list) != 0) return name;
-  for (const ifaddrs* entry = list; entry != nullptr && name.empty(); entry = entry->ifa_next) {
+  if (!network::Endpoint::parse(ip, 0, wanted)) return name;
+  const InterfaceList list = list_interfaces();
+  for (const ifaddrs* entry = list.get(); entry != nullptr && name.empty(); entry = entry->ifa_next) {
     if (entry->ifa_addr != nullptr && network::Endpoint::of(*entry->ifa_addr).same_ip(wanted)) name = entry->ifa_name;
   }
-  freeifaddrs(list);
   return name;
 }
 
