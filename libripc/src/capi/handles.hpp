@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <utility>
 
 #include "core/context.hpp"
 #include "core/message.hpp"
@@ -12,6 +14,8 @@
 #include "ripc/ripc.h"
 
 struct ripc_ticket {
+  ripc_ticket(std::shared_ptr<ripc::core::Ticket> of, ripc::Nanoseconds spins) noexcept
+      : ticket(std::move(of)), spin(spins) {}
   std::shared_ptr<ripc::core::Ticket> ticket;
   ripc::Nanoseconds spin;
 };

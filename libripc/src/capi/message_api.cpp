@@ -71,7 +71,7 @@ Status send_message(const Sending& sending) {
   }
   // Before the message is sent, which nothing may fail after.
   std::unique_ptr<ripc_ticket> made;
-  if (ticket != nullptr) made.reset(new ripc_ticket{nullptr, from(service)->context().spin()});
+  if (ticket != nullptr) made = std::make_unique<ripc_ticket>(nullptr, from(service)->context().spin());
   Status status = from(service)->send(arguments, made ? &made->ticket : nullptr);
   if (outcome_to != nullptr) (void)write_sized(outcome, outcome_to);
   if (made && made->ticket) *ticket = made.release();
