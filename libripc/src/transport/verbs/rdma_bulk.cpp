@@ -358,12 +358,11 @@ ripc_status RdmaBulk::open_item(Connection& connection, std::uint64_t key, std::
                                    if (item.bytes.empty()) return RIPC_CANCELLED;
                                    const auto address = reinterpret_cast<std::uint64_t>(item.bytes.data());
                                    if (former && former->is_open(&connection)) {
-                                     if (!connection.send(telling(address, former->key()))) return RIPC_PEER_DEAD;
+                                     if (!connection.send(telling(address, *former))) return RIPC_PEER_DEAD;
                                      return former;
                                    }
-                                   return connection.open(item.bytes, item.arena, false, [&](std::uint32_t remote_key) {
-                                     return telling(address, remote_key);
-                                   });
+                                   return connection.open(item.bytes, item.arena, false,
+                                                          [&](const Right& right) { return telling(address, right); });
                                  });
 }
 
@@ -372,20 +371,25 @@ void RdmaBulk::offer(std::span<const wire::Descriptor> items) noexcept {
   const std::shared_ptr<Connection> present = connection();
   if (!present || items.size() > kMostOffered || present->right_count() >= kMostOpen) return;
   for (const wire::Descriptor& item : items) {
-    (void)open_item(*present, item.key, item.location, false, [&](std::uint64_t address, std::uint32_t remote_key) {
-      return bulk::Frame{
-          .type = bulk::Type::offer, .id = remote_key, .key = item.key, .location = item.location, .value = address};
+    (void)open_item(*present, item.key, item.location, false, [&](std::uint64_t address, const Right& right) {
+      return bulk::Frame{.type = bulk::Type::offer,
+                         .id = right.key(),
+                         .key = item.key,
+                         .location = item.location,
+                         .offset = right.has_window() ? 1u : 0u,
+                         .value = address};
     });
   }
 }
 
 bool RdmaBulk::on_ask_read(Connection& connection, const bulk::Frame& frame) noexcept {
   const ripc_status status =
-      open_item(connection, frame.key, frame.location, true, [&](std::uint64_t address, std::uint32_t remote_key) {
+      open_item(connection, frame.key, frame.location, true, [&](std::uint64_t address, const Right& right) {
         return bulk::Frame{.type = bulk::Type::right,
                            .id = frame.id,
-                           .key = remote_key,
+                           .key = right.key(),
                            .location = address,
+                           .offset = right.has_window() ? 1u : 0u,
                            .value = static_cast<std::uint64_t>(RIPC_OK)};
       });
   // Answered; or the connection is being lost.
@@ -411,10 +415,10 @@ bool RdmaBulk::on_ask_write(Connection& connection, const bulk::Frame& frame) no
       const std::span<std::byte> memory(destination->memory, frame.value);
       const Result<memory::Hold> hold = pool_.hold(memory.data(), memory.size());
       Result<std::shared_ptr<Right>> right =
-          connection.open(memory, hold.ok() ? hold->arena() : nullptr, true, [&](std::uint32_t key) {
+          connection.open(memory, hold.ok() ? hold->arena() : nullptr, true, [&](const Right& opened) {
             return bulk::Frame{.type = bulk::Type::right,
                                .id = frame.id,
-                               .key = key,
+                               .key = opened.key(),
                                .location = reinterpret_cast<std::uint64_t>(memory.data()),
                                .value = static_cast<std::uint64_t>(RIPC_OK)};
           });

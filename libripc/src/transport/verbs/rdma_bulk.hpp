@@ -96,7 +96,7 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   void prove() noexcept;
   void tell(const network::TransferBook::Watcher& watcher) noexcept;
   void offer(std::span<const wire::Descriptor> items) noexcept;
-  using Telling = std::function<wire::bulk::Frame(std::uint64_t address, std::uint32_t remote_key)>;
+  using Telling = std::function<wire::bulk::Frame(std::uint64_t address, const Right& right)>;
   ripc_status open_item(Connection& connection, std::uint64_t key, std::uint64_t location, bool asked,
                         const Telling& telling) noexcept;
   void ask_again(Connection& connection, const wire::bulk::Frame& frame) noexcept;

@@ -189,8 +189,8 @@ class ConnectedEnds : public testing::Test {
   // Opens memory of the owner to the peer.
   Result<std::shared_ptr<Right>> open(const std::byte* data, std::size_t size, const memory::Arena* arena,
                                       bool writable) {
-    return owner_->open(std::span(data, size), arena, writable, [](std::uint32_t key) {
-      return wire::bulk::Frame{.type = wire::bulk::Type::right, .id = 1, .key = key};
+    return owner_->open(std::span(data, size), arena, writable, [](const Right& right) {
+      return wire::bulk::Frame{.type = wire::bulk::Type::right, .id = 1, .key = right.key()};
     });
   }
   // Only then the peer may use it.
