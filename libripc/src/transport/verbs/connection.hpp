@@ -120,12 +120,16 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   // responder all the same.
   void poll() noexcept;
 
-  // Any. Opens `bytes` to the peer, and sends the frame that tells it of it. `arena`, if not null: what
+  // Any. Opens `bytes` to the peer, and enqueues the frame that tells it of it. `arena`, if not null: what
   // the bytes lie in. The right ends with end(), the object, or the connection. RIPC_CANCELLED: the memory cannot be
   // accessed; RIPC_AGAIN: too much is under way; RIPC_PEER_DEAD; RIPC_NO_MEMORY.
   using Telling = std::function<wire::bulk::Frame(const Right& right)>;
   Result<std::shared_ptr<Right>> open(std::span<const std::byte> bytes, const memory::Arena* arena, bool writable,
                                       const Telling& telling);
+
+  // Any. Waits until the device was told of the request with this number, which the right was bound by; or until it
+  // will not be told any more.
+  void settle(std::uint64_t request) noexcept;
 
   // Any. Rights that have not ended.
   std::size_t right_count() noexcept;

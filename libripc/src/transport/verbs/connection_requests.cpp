@@ -156,6 +156,11 @@ void Connection::flush() noexcept { (void)hand_over(std::unique_lock(mutex_), fa
 
 void Connection::settle() noexcept { (void)hand_over(std::unique_lock(mutex_), true); }
 
+void Connection::settle(std::uint64_t request) noexcept {
+  std::unique_lock lock(mutex_);
+  if (handed_ <= request) (void)hand_over(std::move(lock), true);
+}
+
 std::size_t Connection::post(std::span<const Operation> operations) noexcept {
   const std::lock_guard lock(mutex_);
   if (!open_) return 0;
@@ -206,13 +211,15 @@ Result<std::shared_ptr<Right>> Connection::open(std::span<const std::byte> bytes
     right = Right::by_region(std::move(*region), this);
   }
   const bulk::Frame frame = telling(*right);
+  ibv_mw* const window = right->window();
   std::unique_lock lock(mutex_);
   if (!open_) return RIPC_PEER_DEAD;
   if (bound) {
     Request* const added = enqueue_locked({.kind = Kind::bind, .id = right->key(), .bytes = 0, .write = false});
     if (added == nullptr) return RIPC_AGAIN;
     added->request.opcode = IBV_WR_BIND_MW;
-    added->request.bind_mw = {.mw = right->window(),
+    right->is_bound_by(weak_from_this(), added->request.wr_id);
+    added->request.bind_mw = {.mw = window,
                               .rkey = right->key(),
                               .bind_info = {.mr = bound->mr(),
                                             .addr = reinterpret_cast<std::uint64_t>(bytes.data()),
@@ -222,8 +229,8 @@ Result<std::shared_ptr<Right>> Connection::open(std::span<const std::byte> bytes
   std::erase_if(rights_, [](const Given& given) { return given.right.expired(); });
   rights_.push_back({right->key(), right});
   tally_->rights.fetch_add(1, std::memory_order_relaxed);
-  // The window must be there until the device was told of it.
-  if (enqueue_frames_locked(std::span(&frame, 1)) && hand_over(std::move(lock), true)) return right;
+  if (enqueue_frames_locked(std::span(&frame, 1))) return right;
+  lock.unlock();
   right->end();
   return RIPC_PEER_DEAD;
 }

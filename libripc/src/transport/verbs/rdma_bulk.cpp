@@ -165,10 +165,22 @@ bool RdmaBulk::idle() const noexcept {
 
 ripc_status RdmaBulk::expose(std::uint64_t owner, std::span<const spi::Exposure> items,
                              std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept {
+  const ripc_status status = expose_unsaid(owner, items, descriptors, transfer);
+  if (status == RIPC_OK) send_offers();
+  return status;
+}
+
+ripc_status RdmaBulk::expose_unsaid(std::uint64_t owner, std::span<const spi::Exposure> items,
+                                    std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept {
   const ripc_status status = transfers_.expose(owner, items, descriptors, transfer);
   if (status == RIPC_OK) offer(descriptors.first(items.size()));
   return status;
 }
+
+void RdmaBulk::send_offers() noexcept {
+  if (const auto present = connection()) present->settle();
+}
+
 ripc_status RdmaBulk::transfer_status(std::uint64_t transfer) noexcept { return transfers_.status(transfer); }
 bool RdmaBulk::watch(std::uint64_t transfer) noexcept { return transfers_.watch(transfer); }
 
@@ -278,6 +290,7 @@ bool RdmaBulk::frame(Connection& connection, const bulk::Frame& frame) noexcept 
     in_responder(connection, [frame](RdmaBulk& self, Connection& target) {
       if (!self.frame(target, frame)) target.cut();
       self.end_all(target);
+      target.flush();
     });
     return true;
   }
@@ -346,10 +359,13 @@ void RdmaBulk::end_all(Connection& connection) noexcept {
 
 // The completions that make room are looked at before the loop comes to this.
 void RdmaBulk::ask_again(Connection& connection, const bulk::Frame& frame) noexcept {
-  in_responder(connection, [frame](RdmaBulk& self, Connection& target) { (void)self.frame(target, frame); });
+  in_responder(connection, [frame](RdmaBulk& self, Connection& target) {
+    (void)self.frame(target, frame);
+    target.flush();
+  });
 }
 
-// As admit(), and sends the frame that tells of it. An item that is open to the connection already stays so.
+// As admit(), and enqueues the frame that tells of it. An item that is open to the connection already stays so.
 ripc_status RdmaBulk::open_item(Connection& connection, std::uint64_t key, std::uint64_t location, bool asked,
                                 const Telling& telling) noexcept {
   return transfers_.admit<Right>(key, location, asked,
@@ -358,7 +374,7 @@ ripc_status RdmaBulk::open_item(Connection& connection, std::uint64_t key, std::
                                    if (item.bytes.empty()) return RIPC_CANCELLED;
                                    const auto address = reinterpret_cast<std::uint64_t>(item.bytes.data());
                                    if (former && former->is_open(&connection)) {
-                                     if (!connection.send(telling(address, *former))) return RIPC_PEER_DEAD;
+                                     if (!connection.enqueue(telling(address, *former))) return RIPC_PEER_DEAD;
                                      return former;
                                    }
                                    return connection.open(item.bytes, item.arena, false,
@@ -366,7 +382,7 @@ ripc_status RdmaBulk::open_item(Connection& connection, std::uint64_t key, std::
                                  });
 }
 
-// So that the peer can read as soon as it knows of the message, without asking first.
+// So that the peer can read as soon as it knows of the message, without asking first. Enqueues.
 void RdmaBulk::offer(std::span<const wire::Descriptor> items) noexcept {
   const std::shared_ptr<Connection> present = connection();
   if (!present || items.size() > kMostOffered || present->right_count() >= kMostOpen) return;

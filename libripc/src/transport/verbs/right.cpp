@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "transport/verbs/connection.hpp"
+
 namespace ripc::verbs {
 
 Result<std::shared_ptr<Right>> Right::by_window(RegionPointer region, const std::shared_ptr<Windows>& windows,
@@ -18,6 +20,10 @@ std::shared_ptr<Right> Right::by_region(RegionPointer region, const void* connec
 }
 
 void Right::end() noexcept {
+  if (window() != nullptr) {
+    // A request of which the device is yet to be told needs it.
+    if (const auto binder = binder_.lock()) binder->settle(bind_);
+  }
   const std::lock_guard lock(mutex_);
   if (window_.window != nullptr) Windows::unmake(std::exchange(window_, {}));
   region_.reset();

@@ -14,6 +14,8 @@
 
 namespace ripc::verbs {
 
+class Connection;
+
 class Right final : public network::DeviceRight {
  public:
   // By a type 2 window on the region, which the caller binds with key() afterwards. RIPC_NO_MEMORY, RIPC_SYSTEM.
@@ -38,6 +40,11 @@ class Right final : public network::DeviceRight {
   // Whether the peer can end it.
   bool has_window() const noexcept { return windows_ != nullptr; }
   std::uint32_t key() const noexcept { return key_; }
+  // For who binds it, before anybody else knows of it: its window stays until the device was told of this request.
+  void is_bound_by(std::weak_ptr<Connection> connection, std::uint64_t request) noexcept {
+    binder_ = std::move(connection);
+    bind_ = request;
+  }
   // For who binds it; null: it has none any more.
   ibv_mw* window() noexcept {
     const std::lock_guard lock(mutex_);
@@ -52,7 +59,9 @@ class Right final : public network::DeviceRight {
   const std::shared_ptr<Windows> windows_;  // null: the region itself is open
   const void* const connection_;
   const std::uint32_t key_;
-  std::mutex mutex_;
+  std::weak_ptr<Connection> binder_;
+  std::uint64_t bind_ = 0;
+  std::mutex mutex_;      // for the following
   RegionPointer region_;  // null: ended
   Windows::Window window_;
 };
