@@ -42,6 +42,11 @@ struct Sending {
   return report(from(sending.service)->send_short(sending.to, tag, {sending.items, sending.count}));
 }
 
+// For a ticket of this service's.
+std::unique_ptr<ripc_ticket> make_ticket(ripc_service* service) {
+  return std::make_unique<ripc_ticket>(ripc_ticket{nullptr, from(service)->context().spin()});
+}
+
 Status send_message(const Sending& sending) {
   const auto& [service, to, reply_to, items, count, options, ticket] = sending;
   if (ticket != nullptr) *ticket = nullptr;
@@ -76,7 +81,7 @@ Status send_message(const Sending& sending) {
   }
   // Before the message is sent, which nothing may fail after.
   std::unique_ptr<ripc_ticket> made;
-  if (ticket != nullptr) made.reset(new ripc_ticket{nullptr, from(service)->context().spin()});
+  if (ticket != nullptr) made = make_ticket(service);
   Status status = from(service)->send(arguments, made ? &made->ticket : nullptr);
   if (outcome_to != nullptr) (void)write_sized(outcome, outcome_to);
   if (made && made->ticket) *ticket = made.release();
@@ -156,7 +161,7 @@ ripc_status ripc_send_many(ripc_service* service, ripc_service_id to, const ripc
     }
     // Before anything is sent, which nothing may fail after.
     std::vector<std::unique_ptr<ripc_ticket>> made(tickets != nullptr ? count : 0);
-    for (auto& one : made) one.reset(new ripc_ticket{nullptr, from(service)->context().spin()});
+    for (auto& one : made) one = make_ticket(service);
     std::vector<std::shared_ptr<core::Ticket>> opened(made.size());
     std::size_t taken = 0;
     Status status = from(service)->send_many(each, {messages, count}, opened, taken);

@@ -180,7 +180,8 @@ ripc_status DatagramSender::enqueue(const DatagramRoute& route, const Header& he
   ibv_send_wr& request = enqueued_[enqueued_count_];
   ibv_sge& range = enqueued_ranges_[enqueued_count_];
   const bool goes_inline = size <= queue_->inlined() && size <= kInline;
-  std::byte* const place = goes_inline ? enqueued_bytes_.data() + enqueued_count_ * kInline : slot_of(number);
+  std::byte* const place =
+      goes_inline ? enqueued_bytes_.data() + std::size_t{enqueued_count_} * kInline : slot_of(number);
   HeaderBytes head;
   wire::datagram::encode(header, head);
   std::byte* at = std::copy(head.begin(), head.end(), place);

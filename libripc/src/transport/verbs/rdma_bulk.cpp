@@ -177,7 +177,7 @@ ripc_status RdmaBulk::expose_unsaid(std::uint64_t owner, std::span<const spi::Ex
   return status;
 }
 
-void RdmaBulk::send_offers() noexcept {
+void RdmaBulk::send_offers() const noexcept {
   if (const auto present = connection()) present->settle();
 }
 

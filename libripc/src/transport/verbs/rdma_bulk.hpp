@@ -54,7 +54,7 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   // Any. As expose(), but the offers are sent by send_offers(), which follows soon: those of several with one doorbell.
   ripc_status expose_unsaid(std::uint64_t owner, std::span<const spi::Exposure> items,
                             std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept;
-  void send_offers() noexcept;
+  void send_offers() const noexcept;
 
   // Items of the peer's that can be read without asking; for tests.
   std::size_t offers() const noexcept { return pulls_.offers(); }
