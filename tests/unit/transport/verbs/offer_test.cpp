@@ -115,7 +115,7 @@ TEST_F(Offers, AreReadWithoutAskingAndALongMessageCostsThisMuch) {
 
 // Each is read by another key of it, which the end of the transfer ends.
 TEST_F(Offers, OneAfterTheOtherAreByOneWindow) {
-  if (!fabric_->devices().front()->windows) GTEST_SKIP() << "this device has no windows";
+  const bool has_windows = fabric_->devices().front()->windows;
   ASSERT_NO_FATAL_FAILURE(make_connection());
   RdmaBulk& client = bulk_of(*client_);
   const std::uint64_t windows = client.tally()->windows;
@@ -130,7 +130,8 @@ TEST_F(Offers, OneAfterTheOtherAreByOneWindow) {
     ASSERT_EQ(outcome_of(item.transfer), RIPC_OK);
   }
   EXPECT_EQ(client.tally()->rights - rights, kItems);
-  EXPECT_EQ(client.tally()->windows - windows, 2u) << "the second one when the first had no more keys";
+  EXPECT_EQ(client.tally()->windows - windows, has_windows ? 2u : 0u)
+      << "the second one when the first had no more keys";
   EXPECT_EQ(client.connections_made(), 1u);
 }
 
