@@ -259,7 +259,7 @@ function(ripc_tests_rdma_lab)
       "$<TARGET_FILE:ripc_unit_tests>"
       "--gtest_filter=Rights.*:Datagrams.*:Transfers.*:FabricMulticast.*:KeptMemory.*:Cache*.*:NotKept.*:Ports.*:Offers.*\
 :ConnectionLimit.*:GroupSends.*:Ways.*:Reach.*:EndedRights.*:LockedMemory.*:Messages.*:Pushes.*:Redials.*:RefusedWindows.*:HalfMade.*\
-:BrokenQueues.*:Floods.*:Strangers.*:KeyedStrangers.*:Forked.*\
+:BrokenQueues.*:Floods.*:Strangers.*:KeyedStrangers.*:Forked.*:Collected.*:VerbsWindows.*\
 -CacheChange.PagesThatWentWithoutAnEventAreNoticed")
     # Those that use the first device that there is; with the other one.
     ripc_add_test(lab.unit.siw lab 300 "${Python3_EXECUTABLE}" "${lab}/node" --devices siw --

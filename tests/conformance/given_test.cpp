@@ -108,8 +108,8 @@ TEST_P(Given, OnlyWhatLiesInALeaseCanBeGiven) {
   EXPECT_EQ(send(client_, server_id(), {item_at(data, kSize, RIPC_ITEM_GIVEN), item(own, RIPC_ITEM_GIVEN)}),
             RIPC_INVALID_ARGUMENT);
   const std::array<ripc_item, 2> items{item_at(data, kSize, RIPC_ITEM_GIVEN), item(own, RIPC_ITEM_GIVEN)};
-  const ripc_short_message message{items.data(), items.size(), 0};
-  EXPECT_EQ(ripc_send_many(client_.get(), server_id(), &message, 1, nullptr), RIPC_INVALID_ARGUMENT);
+  const ripc_outgoing message{items.data(), items.size(), 0};
+  EXPECT_EQ(ripc_send_many(client_.get(), server_id(), &message, 1, nullptr, nullptr, nullptr), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(ripc_buffer_release(client_context_.get(), data), RIPC_OK) << "none of these has taken it";
 }
 
@@ -123,10 +123,11 @@ TEST_P(Given, SeveralMessagesGiveTheirBuffersAwayAndThoseThatAreNotSentKeepThem)
       item_at(given[0], kSize, RIPC_ITEM_GIVEN), item(own, RIPC_ITEM_SHORT), item_at(given[1], kSize, RIPC_ITEM_GIVEN),
       item_at(given[2], limit + 1, RIPC_ITEM_GIVEN), item_at(given[3], kSize, RIPC_ITEM_GIVEN)};
   // Some of them in one message, some alone, some beside others that give nothing.
-  const std::array<ripc_short_message, 5> messages{
-      ripc_short_message{&items[1], 1, 1}, {&items[0], 2, 2}, {&items[2], 1, 3}, {&items[3], 1, 4}, {&items[4], 1, 5}};
+  const std::array<ripc_outgoing, 5> messages{
+      ripc_outgoing{&items[1], 1, 1}, {&items[0], 2, 2}, {&items[2], 1, 3}, {&items[3], 1, 4}, {&items[4], 1, 5}};
   std::size_t sent = 0;
-  EXPECT_EQ(ripc_send_many(client_.get(), server_id(), messages.data(), messages.size(), &sent), RIPC_TOO_LARGE);
+  EXPECT_EQ(ripc_send_many(client_.get(), server_id(), messages.data(), messages.size(), nullptr, nullptr, &sent),
+            RIPC_TOO_LARGE);
   ASSERT_EQ(sent, 3u);
   EXPECT_TRUE(holds(view_of(receive(server_), 0), RIPC_VIEW_SHORT, own));
   const Message second = receive(server_);

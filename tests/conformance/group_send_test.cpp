@@ -57,13 +57,13 @@ TEST_P(GroupSend, EachMemberReceivesSeveralMessagesOfOneCallInOrder) {
   ASSERT_TRUE(sees_members(2));
   const std::string text = "one of several";
   const ripc_item one = item(text, RIPC_ITEM_SHORT);
-  const std::array<ripc_short_message, 3> messages = {ripc_short_message{&one, 1, 0}, {&one, 1, 1}, {nullptr, 0, 2}};
+  const std::array<ripc_outgoing, 3> messages = {ripc_outgoing{&one, 1, 0}, {&one, 1, 1}, {nullptr, 0, 2}};
   std::size_t sent = 0;
-  ASSERT_EQ(ripc_send_many(client_.get(), group_, messages.data(), messages.size(), &sent), RIPC_OK)
+  ASSERT_EQ(ripc_send_many(client_.get(), group_, messages.data(), messages.size(), nullptr, nullptr, &sent), RIPC_OK)
       << ripc_last_error();
   EXPECT_EQ(sent, messages.size());
   for (Service* member : {&server_, &other}) {
-    for (const ripc_short_message& message : messages) {
+    for (const ripc_outgoing& message : messages) {
       const Message received = receive(*member);
       EXPECT_EQ(ripc_message_tag(received.get()), message.tag);
       EXPECT_EQ(ripc_message_item_count(received.get()), message.count);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several short messages with one call.
+// Several messages with one call: short ones. send_many_long_test.cpp has long ones.
 #include <array>
 #include <string>
 #include <vector>
@@ -21,13 +21,14 @@ struct Batch {
   }
   std::vector<Bytes> payloads;
   std::vector<ripc_item> items;
-  std::vector<ripc_short_message> messages;
+  std::vector<ripc_outgoing> messages;
 };
 
 class SendMany : public PairTest {
  protected:
   ripc_status send_many(const Batch& batch, std::size_t& sent) {
-    return ripc_send_many(client_.get(), server_id(), batch.messages.data(), batch.messages.size(), &sent);
+    return ripc_send_many(client_.get(), server_id(), batch.messages.data(), batch.messages.size(), nullptr, nullptr,
+                          &sent);
   }
   void expect_arrived(const Batch& batch, std::size_t count) {
     for (std::size_t index = 0; index < count; ++index) {
@@ -61,11 +62,12 @@ TEST_P(SendMany, AMessageMayHaveManyItemsOrNone) {
   std::array<std::uint8_t, RIPC_MAX_ITEMS> bytes{};
   std::array<ripc_item, RIPC_MAX_ITEMS> items{};
   for (std::size_t index = 0; index < items.size(); ++index) items[index] = item_at(&bytes[index], 1, RIPC_ITEM_SHORT);
-  const std::array<ripc_short_message, 3> messages = {
-      ripc_short_message{nullptr, 0, 1}, {items.data(), RIPC_MAX_ITEMS, 2}, {items.data(), 2, 3}};
-  ASSERT_EQ(ripc_send_many(client_.get(), server_id(), messages.data(), messages.size(), nullptr), RIPC_OK)
+  const std::array<ripc_outgoing, 3> messages = {
+      ripc_outgoing{nullptr, 0, 1}, {items.data(), RIPC_MAX_ITEMS, 2}, {items.data(), 2, 3}};
+  ASSERT_EQ(ripc_send_many(client_.get(), server_id(), messages.data(), messages.size(), nullptr, nullptr, nullptr),
+            RIPC_OK)
       << ripc_last_error();
-  for (const ripc_short_message& message : messages) {
+  for (const ripc_outgoing& message : messages) {
     const Message received = receive(server_);
     EXPECT_EQ(ripc_message_tag(received.get()), message.tag);
     EXPECT_EQ(ripc_message_item_count(received.get()), message.count);
@@ -74,7 +76,7 @@ TEST_P(SendMany, AMessageMayHaveManyItemsOrNone) {
 
 TEST_P(SendMany, NoMessagesAreNoFailure) {
   std::size_t sent = 7;
-  EXPECT_EQ(ripc_send_many(client_.get(), server_id(), nullptr, 0, &sent), RIPC_OK);
+  EXPECT_EQ(ripc_send_many(client_.get(), server_id(), nullptr, 0, nullptr, nullptr, &sent), RIPC_OK);
   EXPECT_EQ(sent, 0u);
 }
 
@@ -87,14 +89,14 @@ TEST_P(SendMany, WhereThereIsNoRoomItTellsHowManyWentAndTheOthersCanFollow) {
   expect_arrived(batch, sent);
   ASSERT_EQ(ripc_wait_room(client_.get(), server_id(), kLimit), RIPC_OK);
   std::size_t then = 0;
-  (void)ripc_send_many(client_.get(), server_id(), batch.messages.data() + sent, 1, &then);
+  (void)ripc_send_many(client_.get(), server_id(), batch.messages.data() + sent, 1, nullptr, nullptr, &then);
   ASSERT_EQ(then, 1u);
   EXPECT_EQ(ripc_message_tag(receive(server_).get()), sent);
 }
 
 TEST_P(SendMany, WhatCannotBeSentStopsItThere) {
   Batch batch({8, 8, 8});
-  batch.items[1].kind = RIPC_ITEM_LONG;
+  batch.items[1].kind = RIPC_ITEM_RETURN;
   std::size_t sent = 0;
   EXPECT_EQ(send_many(batch, sent), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(sent, 1u);
@@ -102,27 +104,26 @@ TEST_P(SendMany, WhatCannotBeSentStopsItThere) {
 
   std::size_t limit = 0;
   ASSERT_EQ(ripc_short_limit(client_.get(), server_id(), 1, &limit), RIPC_OK);
-  for (const ripc_item_kind kind : {RIPC_ITEM_SHORT, RIPC_ITEM_AUTO}) {
-    Batch large({8, limit + 1, 8});
-    large.items[1].kind = kind;
-    EXPECT_EQ(send_many(large, sent), RIPC_TOO_LARGE);
-    EXPECT_EQ(sent, 1u);
-    expect_arrived(large, 1);
-  }
+  Batch large({8, limit + 1, 8});
+  EXPECT_EQ(send_many(large, sent), RIPC_TOO_LARGE);
+  EXPECT_EQ(sent, 1u);
+  expect_arrived(large, 1);
 
   Batch nothing({8, 8});
   nothing.messages[1].items = nullptr;
   EXPECT_EQ(send_many(nothing, sent), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(sent, 1u);
   expect_arrived(nothing, 1);
-  EXPECT_EQ(ripc_send_many(client_.get(), server_id(), nullptr, 1, &sent), RIPC_INVALID_ARGUMENT);
-  EXPECT_EQ(ripc_send_many(nullptr, server_id(), nothing.messages.data(), 1, &sent), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(ripc_send_many(client_.get(), server_id(), nullptr, 1, nullptr, nullptr, &sent), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(ripc_send_many(nullptr, server_id(), nothing.messages.data(), 1, nullptr, nullptr, &sent),
+            RIPC_INVALID_ARGUMENT);
 }
 
 TEST_P(SendMany, AnUnknownServiceIsNoService) {
   const Batch batch({8});
   std::size_t sent = 7;
-  EXPECT_EQ(ripc_send_many(client_.get(), 0x123456789, batch.messages.data(), 1, &sent), RIPC_NO_SERVICE);
+  EXPECT_EQ(ripc_send_many(client_.get(), 0x123456789, batch.messages.data(), 1, nullptr, nullptr, &sent),
+            RIPC_NO_SERVICE);
   EXPECT_EQ(sent, 0u);
 }
 

@@ -168,7 +168,9 @@ void add_bench(CLI::App& parent, const BenchKind& kind, int& exit_code) {
     command->add_flag("!--no-pin", options->pin, "Leave the two processes where the scheduler puts them");
   }
   if (has_kind) {
-    command->add_option("--batch", options->batch, "Short messages of one send call (rate); 0: 64")
+    command
+        ->add_option("--batch", options->batch,
+                     "Messages of one send call; 0: 64 short ones, as many long ones as there is room for")
         ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{4096}))
         ->capture_default_str();
     command->add_option("--depth", options->depth, "Messages under way at once (long, return and lend)")
@@ -186,6 +188,8 @@ void add_bench(CLI::App& parent, const BenchKind& kind, int& exit_code) {
                      "Large payloads land in memory of the program, or in leased buffers (rate and bandwidth)")
         ->check(CLI::IsMember({"heap", "lease"}))
         ->capture_default_str();
+    command->add_flag("--one-buffer", options->one_buffer,
+                      "Long payloads are all sent from one buffer and land in one, as the programs of perftest do it");
     command->add_option("--queue-messages", options->queue_messages, "Receive queue of each side; 0: the default");
     command->add_option("--queue-bytes", options->queue_bytes, "Receive queue of each side; 0: the default")
         ->transform(CLI::AsSizeValue(false));

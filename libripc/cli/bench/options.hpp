@@ -19,10 +19,12 @@ struct BenchOptions {
   std::uint64_t iterations = 0;   // of one run; 0: chosen by size
   std::string wait = "spin";      // or block: sleep at once
   std::uint64_t runs = 1;
-  std::uint64_t depth = 2;       // messages under way at once, for long, return and lent streams
-  std::uint64_t batch = 0;       // short messages of one send call; 0: 64, as bare datagrams
+  std::uint64_t depth = 2;  // messages under way at once, for long, return and lent streams
+  std::uint64_t batch =
+      0;  // messages of one send call; 0: 64 short ones, as bare datagrams; long ones: all there is room for
   std::string source = "kept";   // or lease, malloc: where a stream's large payloads are sent from
   std::string landing = "heap";  // or lease: where a stream's large payloads land
+  bool one_buffer = false;       // for all messages of a long stream, on each side
   std::uint32_t queue_messages = 0;
   std::uint32_t queue_bytes = 0;
   bool pin = true;

@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstring>
 #include <new>
+#include <type_traits>
 #include <vector>
 
 #include "bench/ticks.hpp"
@@ -68,10 +69,10 @@ void spin_until(const std::atomic<std::uint64_t>& line, std::uint64_t value) noe
 }
 
 template <typename Call>
-libripc::Result<libripc::Ticket> try_patiently(Library& library, Call call) {
+std::invoke_result_t<Call> try_patiently(Library& library, Call call) {
   while (true) {
-    auto ticket = call();
-    if (ticket.code() != RIPC_AGAIN) return ticket;
+    auto sent = call();
+    if (sent.code() != RIPC_AGAIN) return sent;
     const libripc::Error error = library.service.wait_room(library.peer, kPatience);
     if (!error.ok() && error.code() != RIPC_INTERRUPTED) return error;
   }
@@ -183,6 +184,18 @@ libripc::Result<Library> open_library(const Side& side, const BenchOptions& opti
 libripc::Result<libripc::Ticket> send_patiently(Library& library, std::span<const libripc::Item> items,
                                                 const libripc::SendOptions& options) {
   return try_patiently(library, [&] { return library.service.send(library.peer, items, options); });
+}
+
+libripc::Error send_many_patiently(Library& library, std::span<const libripc::OutgoingMessage> messages,
+                                   std::span<libripc::Ticket> tickets, const libripc::SendOptions& options) {
+  while (!messages.empty()) {
+    const auto sent =
+        try_patiently(library, [&] { return library.service.send_many(library.peer, messages, tickets, options); });
+    if (!sent.ok()) return sent.error();
+    messages = messages.subspan(*sent);
+    tickets = tickets.subspan(*sent);
+  }
+  return {};
 }
 
 libripc::Result<libripc::Ticket> reply_patiently(Library& library, const libripc::Message& message,

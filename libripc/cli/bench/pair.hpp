@@ -66,6 +66,9 @@ libripc::Result<Library> open_library(const Side& side, const BenchOptions& opti
 // Sends, waiting for room as long as it takes. Fails if there is none for some seconds.
 libripc::Result<libripc::Ticket> send_patiently(Library& library, std::span<const libripc::Item> items,
                                                 const libripc::SendOptions& options = {});
+// The same for several, with as few calls as there is room for.
+libripc::Error send_many_patiently(Library& library, std::span<const libripc::OutgoingMessage> messages,
+                                   std::span<libripc::Ticket> tickets, const libripc::SendOptions& options);
 libripc::Result<libripc::Ticket> reply_patiently(Library& library, const libripc::Message& message,
                                                  std::span<const libripc::Item> items);
 

@@ -29,13 +29,13 @@ std::size_t bare_size(const BenchOptions& options) { return std::max(options.siz
 libripc::Error send_all(Library& library, const BenchOptions& options, std::uint64_t first, std::uint64_t count) {
   std::vector<std::vector<std::byte>> payloads(options.batch, std::vector<std::byte>(options.size));
   std::vector<libripc::Item> items;
-  std::vector<libripc::ShortMessage> messages;
+  std::vector<libripc::OutgoingMessage> messages;
   for (const auto& payload : payloads) items.push_back(libripc::short_item(payload));
-  for (const libripc::Item& item : items) messages.push_back(libripc::short_message({&item, 1}));
+  for (const libripc::Item& item : items) messages.push_back(libripc::outgoing_message({&item, 1}));
   for (std::uint64_t sent = 0; sent < count;) {
     const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(options.batch, count - sent));
     for (std::size_t index = 0; index < wanted; ++index) fill_pattern(payloads[index], first + sent + index);
-    std::span<const libripc::ShortMessage> rest = std::span(messages).first(wanted);
+    std::span<const libripc::OutgoingMessage> rest = std::span(messages).first(wanted);
     while (!rest.empty()) {
       if (options.batch == 1) {
         auto ticket = library.service.send(library.peer, {rest.front().items, 1});

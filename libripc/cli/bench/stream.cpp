@@ -72,23 +72,47 @@ struct Slot {
   }
 };
 
-libripc::Error send_stream(Library& library, const BenchOptions& options, std::vector<Slot>& slots,
-                           const Order& order) {
+// The slot of a message, when the last one that was sent from it is through.
+libripc::Error prepare(Library& library, const BenchOptions& options, std::vector<Slot>& slots,
+                       std::uint64_t sequence) {
+  Slot& slot = slots[sequence % slots.size()];
+  if (const auto error = slot.ticket.wait(kPatience); !error.ok()) return error;
+  return options.source == "kept" ? libripc::Error() : slot.renew(library.context, options, sequence % slots.size());
+}
+
+// As many with one call as there are slots whose messages are through, but no more than were asked for.
+libripc::Error send_longs(Library& library, const BenchOptions& options, std::vector<Slot>& slots, const Order& order) {
   libripc::SendOptions send_options;
   send_options.timeout = libripc::kForever;  // a lent view is held as long as the measurement likes
+  const std::size_t most = std::min<std::size_t>(options.batch != 0 ? options.batch : slots.size(), slots.size());
+  std::vector<Item> items(most);
+  std::vector<libripc::OutgoingMessage> messages(most);
+  std::vector<libripc::Ticket> tickets(most);
+  const auto slot_of = [&](std::uint64_t sequence) -> Slot& { return slots[sequence % slots.size()]; };
+  const std::uint64_t end = order.first + order.count;
+  for (std::uint64_t sequence = order.first; sequence < end;) {
+    std::size_t count = 0;
+    do {
+      if (const auto error = prepare(library, options, slots, sequence + count); !error.ok()) return error;
+      const libripc::WritableBytes bytes = slot_of(sequence + count).bytes;
+      if (!options.one_buffer) write_large(bytes, sequence + count);
+      items[count] = libripc::long_item(bytes);
+      messages[count] = libripc::outgoing_message({&items[count], 1});
+      ++count;
+    } while (count < most && sequence + count < end && slot_of(sequence + count).ticket.poll().code() != RIPC_PENDING);
+    if (const auto error = send_many_patiently(library, std::span(messages).first(count), tickets, send_options);
+        !error.ok())
+      return error;
+    for (std::size_t index = 0; index < count; ++index) slot_of(sequence++).ticket = std::move(tickets[index]);
+  }
+  return {};
+}
+
+libripc::Error send_replies(Library& library, const BenchOptions& options, std::vector<Slot>& slots,
+                            const Order& order) {
   for (std::uint64_t sequence = order.first; sequence < order.first + order.count; ++sequence) {
+    if (const auto error = prepare(library, options, slots, sequence); !error.ok()) return error;
     Slot& slot = slots[sequence % slots.size()];
-    if (const auto error = slot.ticket.wait(kPatience); !error.ok()) return error;
-    if (options.source != "kept")
-      if (const auto error = slot.renew(library.context, options, sequence % slots.size()); !error.ok()) return error;
-    if (options.kind != "return") {
-      write_large(slot.bytes, sequence);
-      const std::array<Item, 1> items = {libripc::long_item(slot.bytes)};
-      auto ticket = send_patiently(library, items, send_options);
-      if (!ticket.ok()) return ticket.error();
-      slot.ticket = *std::move(ticket);
-      continue;
-    }
     auto request = library.service.receive(kPatience);
     if (!request.ok()) return request.error();
     const std::uint64_t asked = sequence_of(request->item(0).bytes());
@@ -98,6 +122,14 @@ libripc::Error send_stream(Library& library, const BenchOptions& options, std::v
     if (!ticket.ok()) return ticket.error();
     slot.ticket = *std::move(ticket);
   }
+  return {};
+}
+
+libripc::Error send_stream(Library& library, const BenchOptions& options, std::vector<Slot>& slots,
+                           const Order& order) {
+  if (options.one_buffer) write_large(slots.front().bytes, order.first);
+  const auto send = options.kind == "return" ? send_replies : send_longs;
+  if (const auto error = send(library, options, slots, order); !error.ok()) return error;
   for (Slot& slot : slots)
     if (const auto error = slot.ticket.wait(kPatience); !error.ok()) return error;
   return {};
@@ -109,7 +141,11 @@ libripc::Error other_side(Side& side, const BenchOptions& options, const SocketP
   std::vector<Slot> slots(options.depth);
   std::vector<libripc::Ticket> lent;  // released with the views, at the end
   for (std::size_t index = 0; index < slots.size(); ++index) {
-    if (const auto error = slots[index].renew(library->context, options, index); !error.ok()) return error;
+    if (options.one_buffer && index != 0) {
+      slots[index].bytes = slots.front().bytes;
+    } else if (const auto error = slots[index].renew(library->context, options, index); !error.ok()) {
+      return error;
+    }
   }
   while (const auto order = side.control.receive()) {
     const std::uint64_t started = processor_time();
@@ -150,7 +186,8 @@ class Receiver {
   libripc::Error make_landings() {
     // For what is under way, and for what is received at once: while those are received, as many more are sent, and a
     // window is posted again only after its message was looked at.
-    landings_.resize(options_.kind == "lend" ? 0 : options_.depth + most_at_once());
+    windows_ = options_.depth + most_at_once();
+    landings_.resize(options_.kind == "lend" ? 0 : options_.one_buffer ? 1 : windows_);
     for (Landing& landing : landings_) {
       if (options_.landing == "lease") {
         auto lease = library_.context.lease(options_.size);
@@ -205,16 +242,17 @@ class Receiver {
   // Seconds of processor time of both sides for each GB (10^9 bytes), in the block measured last.
   double processor_seconds() const noexcept { return processor_seconds_; }
 
-  // Messages per second of `count` + 1 messages: the time runs from the end of those that came first, together, to the
-  // end of the last.
+  // Messages per second of some more than `count` messages: the time runs from the end of those that came first,
+  // together, to the end of the last. Long ones come by as many as are under way: so do the last.
   libripc::Result<double> message_block(std::uint64_t count) {
     if (options_.size > kSmall)
       for (const Landing& landing : landings_) std::fill(landing.bytes.begin(), landing.bytes.end(), std::byte{0});
-    const std::uint64_t first = sequence_;
-    const std::uint64_t total = count + 1;
+    const std::uint64_t first = first_ = sequence_;
+    const std::uint64_t together = options_.kind == "long" ? options_.depth : 1;
+    const std::uint64_t total = together + (count + together - 1) / together * together;
     const std::uint64_t processor_started = processor_time();
     if (options_.kind == "long")
-      for (std::uint64_t index = 0; index < landings_.size(); ++index)
+      for (std::uint64_t index = 0; index < windows_; ++index)
         if (const auto error = post(first + index); !error.ok()) return error;
     if (!side_.control.send({kStream, total, first})) return other_side_ended();
     std::uint64_t requested = first;
@@ -232,7 +270,7 @@ class Receiver {
         start = monotonic_now();
       }
       // The windows of the messages after the ones that have theirs already; the last ones get none.
-      for (std::uint64_t next = came + landings_.size(); next < sequence_ + landings_.size(); ++next)
+      for (std::uint64_t next = came + windows_; next < sequence_ + windows_; ++next)
         if (options_.kind == "long" && next < first + total)
           if (const auto error = post(next); !error.ok()) return error;
     }
@@ -241,8 +279,7 @@ class Receiver {
     check_landed(first);
     // Windows of a block shorter than their number were not used.
     if (options_.kind == "long")
-      for (std::uint64_t index = 0; index < landings_.size(); ++index)
-        (void)library_.service.withdraw_windows(first + index);
+      for (std::uint64_t index = 0; index < windows_; ++index) (void)library_.service.withdraw_windows(first + index);
     return static_cast<double>(total - before) * 1e9 / static_cast<double>(std::max<std::uint64_t>(duration, 1));
   }
 
@@ -266,6 +303,10 @@ class Receiver {
   libripc::WritableBytes landing_of(std::uint64_t sequence) const {
     return landings_[sequence % landings_.size()].bytes;
   }
+
+  // What its sender has written into the buffer of a message, and which that is.
+  std::uint64_t written_of(std::uint64_t sequence) const { return options_.one_buffer ? first_ : sequence; }
+  std::uint64_t slot_of(std::uint64_t sequence) const { return options_.one_buffer ? 0 : sequence % options_.depth; }
 
   libripc::Error post(std::uint64_t sequence) { return library_.service.post_window(landing_of(sequence), sequence); }
 
@@ -293,7 +334,7 @@ class Receiver {
       ++tally_.lost;
       return;
     }
-    tally_.check(check_large(view.bytes(), sequence));
+    tally_.check(check_large(view.bytes(), written_of(sequence)));
     constexpr std::uint64_t kWholeEvery = 64;
     if (options_.kind == "lend" && options_.size > kSmall && sequence % kWholeEvery == 0)
       tally_.check_whole(check_large_whole(view.bytes(), sequence, sequence % options_.depth));
@@ -304,7 +345,7 @@ class Receiver {
     if (options_.size <= kSmall) return;
     const std::uint64_t count = std::min<std::uint64_t>(landings_.size(), sequence_ - first);
     for (std::uint64_t sequence = sequence_ - count; sequence < sequence_; ++sequence)
-      tally_.check_whole(check_large_whole(landing_of(sequence), sequence, sequence % options_.depth));
+      tally_.check_whole(check_large_whole(landing_of(sequence), written_of(sequence), slot_of(sequence)));
   }
 
   Side& side_;
@@ -315,7 +356,9 @@ class Receiver {
   std::vector<libripc::Message> views_;
   bool is_lent_ = false;
   double processor_seconds_ = 0;
+  std::uint64_t windows_ = 0;  // posted at once
   std::uint64_t sequence_ = 0;
+  std::uint64_t first_ = 0;  // of the block
   Tally tally_;
 };
 
@@ -373,6 +416,8 @@ BenchResult measure(Side& side, const BenchOptions& options, const SocketPair& s
     json["tcp_processor_seconds_per_gigabyte"] = median(bare_seconds);
   }
   json["depth"] = options.depth;
+  json["batch"] = options.batch;
+  json["one_buffer"] = options.one_buffer;
   json["source"] = options.source;
   json["landing"] = options.landing;
   json["blocks"] = blocks;
@@ -382,6 +427,10 @@ BenchResult measure(Side& side, const BenchOptions& options, const SocketPair& s
           ? "every payload compared whole"
           : "every payload: the sequence number at both ends; in each block, outside of the timed part, the last "
             "payloads compared whole, in memory that was cleared before the block";
+  if (options.one_buffer)
+    json["verification"] =
+        "every payload: the number of its block at both ends; in each block, outside of the timed part, the buffer "
+        "compared whole, in memory that was cleared before the block";
   if (options.kind == "lend" && options.size > kSmall)
     json["verification"] = "every payload: the sequence number at both ends; every 64th compared whole";
   return json;
@@ -391,6 +440,8 @@ BenchResult measure(Side& side, const BenchOptions& options, const SocketPair& s
 
 BenchResult run_stream(const BenchOptions& options) {
   BenchOptions actual = options;
+  if (actual.one_buffer && (actual.kind != "long" || actual.source != "kept"))
+    return libripc::Error(RIPC_INVALID_ARGUMENT, "--one-buffer is for --kind long and --source kept.");
   if (actual.iterations == 0) {
     const std::uint64_t by_size = (std::uint64_t{8} << 30) / std::max<std::uint64_t>(options.size, 1);
     actual.iterations = std::clamp<std::uint64_t>(by_size, 100, options.wait == "spin" ? 100'000 : 20'000);

@@ -32,9 +32,9 @@ noexcept { return std::as_bytes(std::span(range)); }
 // One piece of a message: a range of the caller's memory and how it travels. Borrows the memory; see Service::send().
 using Item = ripc_item;
 
-// One of several short messages: items and tag. Borrows both; see Service::send_many().
-using ShortMessage = ripc_short_message;
-inline ShortMessage short_message(std::span<const Item> items, std::uint32_t tag = 0) noexcept {
+// One of several messages: items and tag. Borrows the items; see Service::send_many().
+using OutgoingMessage = ripc_outgoing;
+inline OutgoingMessage outgoing_message(std::span<const Item> items, std::uint32_t tag = 0) noexcept {
   return {items.data(), static_cast<std::uint32_t>(items.size()), tag};
 }
 

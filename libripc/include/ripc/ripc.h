@@ -239,20 +239,25 @@ RIPC_API void ripc_send_options_init(ripc_send_options *options);
 RIPC_API ripc_status ripc_send(ripc_service *service, ripc_service_id to, const ripc_item *items, size_t count,
                                const ripc_send_options *options, ripc_ticket **ticket);
 
-/* One of several short messages. */
-typedef struct ripc_short_message {
-  const ripc_item *items; /* RIPC_ITEM_SHORT, RIPC_ITEM_AUTO or RIPC_ITEM_GIVEN; the array is read during the call */
+/* One of several messages. */
+typedef struct ripc_outgoing {
+  const ripc_item *items; /* of any kind but RIPC_ITEM_RETURN; the array is read during the call */
   uint32_t count;         /* of the items, 0 to RIPC_MAX_ITEMS */
   uint32_t tag;           /* given to the receiver as it is */
-} ripc_short_message;
+} ripc_outgoing;
 
-/* Sends `count` messages of short items to one service, in their order, each as ripc_send() would, with fewer system
- * calls where a path needs them. `sent` (may be NULL): how many were sent, the first ones. RIPC_OK: all of them. Any
- * other status says why the message after those was not sent, as for ripc_send(); RIPC_TOO_LARGE also for an item of
- * kind RIPC_ITEM_AUTO, and RIPC_INVALID_ARGUMENT for RIPC_ITEM_LONG and RIPC_ITEM_RETURN. Given away are the buffers of
- * the messages that were sent. Any thread. */
-RIPC_API ripc_status ripc_send_many(ripc_service *service, ripc_service_id to, const ripc_short_message *messages,
-                                    size_t count, size_t *sent);
+/* Sends `count` messages to one service, in their order, each as ripc_send() would, with fewer system calls where a
+ * path needs them: several short ones after the other go together, and over RDMA several long ones. `sent` (may be
+ * NULL): how many were sent, the first ones. RIPC_OK: all of them. Any other status says why the message after those
+ * was not sent, as for ripc_send().
+ *
+ * `options` (may be NULL) are for each of them: the time-out of the tickets and their callback; what else they have
+ * must be as ripc_send_options_init() leaves it. `tickets`: NULL, or where `count` of them are written; NULL for those
+ * without long items and those that were not sent. Given away are the buffers of the messages that were sent. Any
+ * thread. */
+RIPC_API ripc_status ripc_send_many(ripc_service *service, ripc_service_id to, const ripc_outgoing *messages,
+                                    size_t count, const ripc_send_options *options, ripc_ticket **tickets,
+                                    size_t *sent);
 
 /* Sends to the source of `message`, as the reply to it. Items of kind RIPC_ITEM_RETURN are written into the request's
  * return buffers; one that does not fit, or whose buffer is gone or used, travels as a long item instead. The right to

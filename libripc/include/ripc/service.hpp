@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "ripc/message.hpp"
 
@@ -166,12 +167,27 @@ class Service {
   Result<Ticket> send(ServiceId to, Bytes bytes, const SendOptions& options = {}) noexcept {
     return send(to, {item(bytes)}, options);
   }
-  // Sends messages of short items to one service, in their order, with fewer system calls where a path needs them. How
-  // many were sent, the first ones; the next call tells why the one after those was not. An error if none was sent.
-  // Errors as send().
-  Result<std::size_t> send_many(ServiceId to, std::span<const ShortMessage> messages) noexcept {
+  // Sends messages to one service, in their order, each as send() would, with fewer system calls where a path needs
+  // them. How many were sent, the first ones; the next call tells why the one after those was not. An error if none was
+  // sent. Errors as send().
+  Result<std::size_t> send_many(ServiceId to, std::span<const OutgoingMessage> messages) noexcept {
     std::size_t sent = 0;
-    const ripc_status status = ripc_send_many(handle_, to, messages.data(), messages.size(), &sent);
+    const ripc_status status = ripc_send_many(handle_, to, messages.data(), messages.size(), nullptr, nullptr, &sent);
+    if (sent == 0 && status != RIPC_OK) return Error::from_last_call(status);
+    return sent;
+  }
+  // The same; the first of `tickets`, which are no fewer than the messages, become those of the messages that were
+  // sent. Of the options only the time-out. Allocates.
+  Result<std::size_t> send_many(ServiceId to, std::span<const OutgoingMessage> messages, std::span<Ticket> tickets,
+                                const SendOptions& options = {}) {
+    std::vector<ripc_ticket*> handles(messages.size());
+    const ripc_send_options c_options = to_c(options);
+    std::size_t sent = 0;
+    const ripc_status status =
+        tickets.size() < messages.size()
+            ? RIPC_INVALID_ARGUMENT
+            : ripc_send_many(handle_, to, messages.data(), messages.size(), &c_options, handles.data(), &sent);
+    for (std::size_t index = 0; index < sent; ++index) tickets[index] = Ticket(handles[index]);
     if (sent == 0 && status != RIPC_OK) return Error::from_last_call(status);
     return sent;
   }

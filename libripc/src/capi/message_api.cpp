@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sending, tickets, windows, receiving and notifications of the C interface.
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "capi/error.hpp"
 #include "capi/handles.hpp"
 
@@ -37,6 +42,11 @@ struct Sending {
   return report(from(sending.service)->send_short(sending.to, tag, {sending.items, sending.count}));
 }
 
+// For a ticket of this service's.
+std::unique_ptr<ripc_ticket> make_ticket(ripc_service* service) {
+  return std::make_unique<ripc_ticket>(nullptr, from(service)->context().spin());
+}
+
 Status send_message(const Sending& sending) {
   const auto& [service, to, reply_to, items, count, options, ticket] = sending;
   if (ticket != nullptr) *ticket = nullptr;
@@ -71,7 +81,7 @@ Status send_message(const Sending& sending) {
   }
   // Before the message is sent, which nothing may fail after.
   std::unique_ptr<ripc_ticket> made;
-  if (ticket != nullptr) made = std::make_unique<ripc_ticket>(nullptr, from(service)->context().spin());
+  if (ticket != nullptr) made = make_ticket(service);
   Status status = from(service)->send(arguments, made ? &made->ticket : nullptr);
   if (outcome_to != nullptr) (void)write_sized(outcome, outcome_to);
   if (made && made->ticket) *ticket = made.release();
@@ -127,15 +137,39 @@ ripc_status ripc_send(ripc_service* service, ripc_service_id to, const ripc_item
   return status != RIPC_PENDING ? status : send_any(sending);
 }
 
-ripc_status ripc_send_many(ripc_service* service, ripc_service_id to, const ripc_short_message* messages, size_t count,
-                           size_t* sent) {
+ripc_status ripc_send_many(ripc_service* service, ripc_service_id to, const ripc_outgoing* messages, size_t count,
+                           const ripc_send_options* options, ripc_ticket** tickets, size_t* sent) {
   return guarded([&]() -> Status {
     if (sent != nullptr) *sent = 0;
+    if (tickets != nullptr) std::fill_n(tickets, count, nullptr);
     if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
     if (messages == nullptr && count != 0)
       return Status(RIPC_INVALID_ARGUMENT, "There is a count of messages but no array.");
+    core::SendArguments each;
+    each.to = to;
+    each.timeout = kDefaultTicketTimeout;
+    if (options != nullptr) {
+      ripc_send_options given;
+      ripc_send_options_init(&given);
+      if (!read_sized(options, given)) return bad_size("ripc_send_options");
+      if (given.tag != 0 || given.return_count != 0 || given.request_id != nullptr || given.outcome != nullptr)
+        return Status(RIPC_INVALID_ARGUMENT,
+                      "Of the options of ripc_send_many() only the time-out and the callback may be set.");
+      if (given.timeout != 0) each.timeout = given.timeout;
+      each.callback = given.callback;
+      each.user = given.user;
+    }
+    // Before anything is sent, which nothing may fail after.
+    std::vector<std::unique_ptr<ripc_ticket>> made(tickets != nullptr ? count : 0);
+    for (auto& one : made) one = make_ticket(service);
+    std::vector<std::shared_ptr<core::Ticket>> opened(made.size());
     std::size_t taken = 0;
-    Status status = from(service)->send_many(to, {messages, count}, taken);
+    Status status = from(service)->send_many(each, {messages, count}, opened, taken);
+    for (std::size_t index = 0; index < made.size(); ++index) {
+      if (!opened[index]) continue;
+      made[index]->ticket = std::move(opened[index]);
+      tickets[index] = made[index].release();
+    }
     if (sent != nullptr) *sent = taken;
     return status;
   });

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sending half of a service: short messages, one or many, and notifications.
+// The sending half of a service: messages, one or many, those of short items, and notifications.
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 
 #include "core/sending.hpp"
 #include "core/service.hpp"
@@ -24,6 +25,10 @@ std::size_t packet_size_of(std::span<const ripc_item> items) noexcept {
 
 bool has_given(std::span<const ripc_item> items) noexcept {
   return std::any_of(items.begin(), items.end(), [](const ripc_item& item) { return item.kind == RIPC_ITEM_GIVEN; });
+}
+
+bool has_long(std::span<const ripc_item> items) noexcept {
+  return std::any_of(items.begin(), items.end(), [](const ripc_item& item) { return item.kind == RIPC_ITEM_LONG; });
 }
 
 Status check(const SendArguments& arguments) {
@@ -106,52 +111,63 @@ Status Service::send_held(const SendArguments& arguments, std::shared_ptr<Ticket
   return send_planned(arguments, ticket);
 }
 
-Status Service::send_many(ripc_service_id to, std::span<const ripc_short_message> messages, std::size_t& sent) {
+// The channel by which a thread collects what it sends.
+class Collecting {
+ public:
+  Collecting() = default;
+  ~Collecting() { end(); }
+  Collecting(const Collecting&) = delete;
+  Collecting& operator=(const Collecting&) = delete;
+
+  void begin(const std::shared_ptr<spi::Channel>& channel) noexcept {
+    if (channel_ == channel) return;
+    end();
+    channel_ = channel;
+    channel_->collect();
+  }
+  void end() noexcept {
+    if (channel_) std::exchange(channel_, nullptr)->send_collected();
+  }
+
+ private:
+  std::shared_ptr<spi::Channel> channel_;
+};
+
+Status Service::send_many(const SendArguments& each, std::span<const ripc_outgoing> messages,
+                          std::span<std::shared_ptr<Ticket>> tickets, std::size_t& sent) {
+  Collecting collecting;
   while (sent < messages.size()) {
-    if (const std::size_t taken = send_batch(to, messages.subspan(sent)); taken != 0) {
-      sent += taken;
-      continue;
-    }
-    // What stands in the way of this one is a matter of an ordinary send.
-    const ripc_short_message& message = messages[sent];
+    const ripc_outgoing& message = messages[sent];
     if (message.items == nullptr && message.count != 0)
       return Status(RIPC_INVALID_ARGUMENT, "A message has a count of items but no array.");
-    SendArguments arguments;
-    arguments.to = to;
+    SendArguments arguments = each;
     arguments.tag = message.tag;
     arguments.items = {message.items, message.count};
-    if (const ripc_status status = usable(); status != RIPC_OK) return status;
-    Status status = send_one_of_many(arguments);
+    if (!has_long(arguments.items)) {
+      // Of which the channel makes few calls by itself.
+      collecting.end();
+      if (const std::size_t taken = send_batch(each.to, messages.subspan(sent)); taken != 0) {
+        sent += taken;
+        continue;
+      }
+    } else if (sent + 1 < messages.size() && !is_group(each.to)) {
+      if (const auto channel = context_.channel_to(each.to, counters_.resolutions); channel.ok())
+        collecting.begin(*channel);
+    }
+    // What stands in the way of this one is a matter of an ordinary send.
+    Status status = send(arguments, tickets.empty() ? nullptr : &tickets[sent]);
     if (!status.ok()) return status;
     ++sent;
   }
   return {};
 }
 
-Status Service::send_one_of_many(const SendArguments& arguments) {
-  Status checked = check(arguments);
-  if (!checked.ok()) return checked;
-  if (std::any_of(arguments.items.begin(), arguments.items.end(),
-                  [](const ripc_item& item) { return item.kind == RIPC_ITEM_LONG || item.kind == RIPC_ITEM_RETURN; }))
-    return Status(RIPC_INVALID_ARGUMENT, "ripc_send_many() sends short items only: send the others by ripc_send().");
-  if (is_group(arguments.to)) return send(arguments, nullptr);
-  const auto send_short = [this](const SendArguments& message) {
-    bool fits = true;
-    Status status = send_plain(message, fits);
-    if (fits) return status;
-    return Status(RIPC_TOO_LARGE,
-                  "A message does not fit into a packet for this peer: send it by ripc_send(), which makes large "
-                  "items long.");
-  };
-  return has_given(arguments.items) ? send_given(arguments, send_short) : send_short(arguments);
-}
-
 // How many of the first messages went; none also if the first is not plain, or its channel not known.
-std::size_t Service::send_batch(ripc_service_id to, std::span<const ripc_short_message> messages) noexcept {
+std::size_t Service::send_batch(ripc_service_id to, std::span<const ripc_outgoing> messages) noexcept {
   if (usable() != RIPC_OK) return 0;
   std::array<wire::Plain, kSendBatch> batch;
   std::size_t count = 0;
-  for (const ripc_short_message& message : messages.first(std::min(messages.size(), kSendBatch))) {
+  for (const ripc_outgoing& message : messages.first(std::min(messages.size(), kSendBatch))) {
     if ((message.items == nullptr && message.count != 0) ||
         !describe({message.items, message.count}, message.tag, batch[count]))
       break;

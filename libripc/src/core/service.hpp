@@ -100,7 +100,9 @@ class Service final : private spi::PacketSink {
   ripc_status send_short(ripc_service_id to, std::uint32_t tag, std::span<const ripc_item> items) noexcept;
   Status send(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
   // Adds to `sent` what was sent; not ok: why the next message was not.
-  Status send_many(ripc_service_id to, std::span<const ripc_short_message> messages, std::size_t& sent);
+  // `each`: what is the same for all of them. `tickets`: empty, or one for each message.
+  Status send_many(const SendArguments& each, std::span<const ripc_outgoing> messages,
+                   std::span<std::shared_ptr<Ticket>> tickets, std::size_t& sent);
   Status notify(ripc_service_id to, std::uint64_t handle, std::span<const ripc_item> items);
   Status cancel_request(std::uint64_t id);
   Result<std::size_t> short_limit(ripc_service_id to, std::size_t items);
@@ -175,10 +177,9 @@ class Service final : private spi::PacketSink {
     message = {.source = id(), .tag = tag, .items = items, .bytes = bytes};
     return true;
   }
-  std::size_t send_batch(ripc_service_id to, std::span<const ripc_short_message> messages) noexcept;
+  std::size_t send_batch(ripc_service_id to, std::span<const ripc_outgoing> messages) noexcept;
   template <typename Send>
   Status send_given(const SendArguments& arguments, Send&& send);
-  Status send_one_of_many(const SendArguments& arguments);
   Status send_held(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
   Status send_plain(const SendArguments& arguments, bool& fits);
   Status send_planned(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);

@@ -10,10 +10,10 @@ namespace ripc::network {
 
 namespace bulk = wire::bulk;
 
-bulk::Frame FinishBook::frame_of(std::uint64_t key, const Entry& entry) noexcept {
+bulk::Frame FinishBook::frame_of(std::uint64_t key, const Entry& entry, std::uint32_t right) noexcept {
   return {.type = bulk::Type::finish,
           .length = 0,
-          .id = 0,
+          .id = right,
           .key = key,
           .location = entry.location,
           .offset = 0,
@@ -63,13 +63,14 @@ ripc_status FinishBook::finish(const wire::Descriptor& descriptor, ripc_status s
   return entry.wanted ? RIPC_PENDING : RIPC_OK;
 }
 
-bool FinishBook::tell_early(const wire::Descriptor& descriptor, EventSet& events, FrameSender& connection) noexcept {
+bool FinishBook::tell_early(const wire::Descriptor& descriptor, EventSet& events, FrameSender& connection,
+                            std::uint32_t right) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(descriptor.key);
   if (found == entries_.end() || found->second.state != State::begun || dead_) return false;
   Entry& entry = found->second;
   entry.status = RIPC_OK;
-  if (!connection.enqueue(frame_of(descriptor.key, entry))) return false;
+  if (!connection.enqueue(frame_of(descriptor.key, entry, right))) return false;
   entry.state = State::telling;
   entry.wanted = true;
   entry.events = &events;

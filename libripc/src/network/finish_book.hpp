@@ -32,8 +32,9 @@ class FinishBook {
                      const std::shared_ptr<FrameSender>& connection, bool& unsent) noexcept;
 
   // Tells RIPC_OK before finish() is called, which then only asks for the outcome; `events` are woken when it is there.
-  // False: nothing was told.
-  bool tell_early(const wire::Descriptor& descriptor, EventSet& events, FrameSender& connection) noexcept;
+  // `right`: of the peer's, on this connection, that ends with it; 0: none. False: nothing was told.
+  bool tell_early(const wire::Descriptor& descriptor, EventSet& events, FrameSender& connection,
+                  std::uint32_t right = 0) noexcept;
 
   // Sends what could not be sent so far, or not any more.
   void tell(FrameSender& connection) noexcept;
@@ -58,7 +59,7 @@ class FinishBook {
     const FrameSender* connection = nullptr;  // where it was told; null: nowhere
   };
 
-  static wire::bulk::Frame frame_of(std::uint64_t key, const Entry& entry) noexcept;
+  static wire::bulk::Frame frame_of(std::uint64_t key, const Entry& entry, std::uint32_t right = 0) noexcept;
 
   mutable std::mutex mutex_;
   bool dead_ = false;

@@ -74,13 +74,19 @@ class Channel {
   // (the service was withdrawn or taken over; likewise). Sets `woke` if it took a system call to wake the peer.
   virtual ripc_status send(Gather packet, bool& woke) noexcept = 0;
 
-  // Any. The same for a packet that tells of a transfer. A path that loses packets repeats it until the peer asks for
+  // Any. As send(), for a packet that tells of a transfer. A path that loses packets repeats it until the peer asks for
   // the transfer: long messages do not get lost.
   virtual ripc_status send_telling(std::uint64_t /*transfer*/, Gather packet, bool& woke) noexcept {
     return send(packet, woke);
   }
 
-  // Any. The same for a plain message, for transports that write it straight to where it travels.
+  // Any. From here on until send_collected(), which follows soon, what this thread exposes and sends may wait for what
+  // it exposes and sends next, where less work does for all of it. What was sent by then counts as sent. One thread at
+  // a time collects; for another one nothing changes.
+  virtual void collect() noexcept {}
+  virtual void send_collected() noexcept {}
+
+  // Any. As send(), for a plain message, for transports that write it straight to where it travels.
   virtual ripc_status send_plain(const wire::Plain& message, bool& woke) noexcept {
     wire::Encoder encoder(wire::PacketKind::message, message.tag, message.source);
     return wire::add_items(message, encoder) ? send(encoder.finish(), woke) : RIPC_TOO_LARGE;

@@ -9,7 +9,7 @@ namespace {
 
 bool is_status(std::uint64_t value) noexcept { return value <= RIPC_SYSTEM; }
 
-bool is_valid(const Frame& frame) noexcept {
+bool is_valid(const Frame& frame, Carrier carrier) noexcept {
   const bool names_nothing = frame.key == 0 && frame.location == 0;
   switch (frame.type) {
     case Type::pull_request:
@@ -19,7 +19,8 @@ bool is_valid(const Frame& frame) noexcept {
       return frame.length <= kMaxPayload && names_nothing && frame.value == 0 &&
              frame.offset <= UINT64_MAX - frame.length;
     case Type::finish:
-      return frame.length == 0 && frame.id == 0 && frame.offset == 0 && is_status(frame.value);
+      return frame.length == 0 && frame.id <= (carrier == Carrier::rdma ? UINT32_MAX : 0) && frame.offset == 0 &&
+             is_status(frame.value);
     case Type::finished:
       return frame.length == 0 && frame.id == 0 && frame.offset == 0 &&
              (frame.value == RIPC_OK || frame.value == RIPC_REVOKED);
@@ -34,10 +35,11 @@ bool is_valid(const Frame& frame) noexcept {
     case Type::written:
       return frame.length == 0 && frame.offset == 0;
     case Type::offer:
-      return frame.length == 0 && frame.offset == 0 && frame.id <= UINT32_MAX && (frame.value != 0 || frame.id == 0);
+      return frame.length == 0 && frame.offset <= 1 && frame.id <= UINT32_MAX &&
+             (frame.value != 0 || (frame.id == 0 && frame.offset == 0));
     case Type::right:
-      return frame.length == 0 && frame.offset == 0 && frame.key <= UINT32_MAX && is_status(frame.value) &&
-             (frame.value == RIPC_OK || names_nothing);
+      return frame.length == 0 && frame.offset <= 1 && frame.key <= UINT32_MAX && is_status(frame.value) &&
+             (frame.value == RIPC_OK || (names_nothing && frame.offset == 0));
   }
   return false;
 }
@@ -79,7 +81,7 @@ Result<Frame> decode(std::span<const std::byte, kHeaderSize> bytes, Carrier carr
   frame.length = reader.read<std::uint32_t>();
   for (std::uint64_t* field : {&frame.id, &frame.key, &frame.location, &frame.offset, &frame.value})
     *field = reader.read<std::uint64_t>();
-  if (zero != 0 || !is_valid(frame) || !travels_over(frame.type, carrier)) return RIPC_CORRUPT;
+  if (zero != 0 || !is_valid(frame, carrier) || !travels_over(frame.type, carrier)) return RIPC_CORRUPT;
   return frame;
 }
 

@@ -101,6 +101,17 @@ TEST_F(Finishes, ToldEarlyAreToldAgainOverTheNextConnection) {
   EXPECT_EQ(next->sent[0], connection_->sent[0]);
 }
 
+// Which the connection that was lost has ended.
+TEST_F(Finishes, ToldEarlyEndARightOfTheirConnectionOnly) {
+  constexpr std::uint32_t kRight = 0x1234;
+  ASSERT_TRUE(book_.tell_early(kItem, events_, *connection_, kRight));
+  EXPECT_EQ(connection_->sent.at(0).id, kRight);
+  book_.connection_lost(*connection_);
+  const auto next = std::make_shared<Connection>();
+  book_.tell(*next);
+  EXPECT_EQ(next->sent.at(0).id, 0u);
+}
+
 TEST_F(Finishes, OfAReceiverThatIsGoneWakeNobody) {
   ASSERT_TRUE(book_.tell_early(kItem, events_, *connection_));
   book_.forget(events_);

@@ -149,6 +149,29 @@ TEST_F(CppWrapper, ReturnBufferIsFilledAndTheReplyNamesTheRequest) {
   EXPECT_EQ(sender_.cancel_request(request), RIPC_INVALID_ARGUMENT);
 }
 
+TEST_F(CppWrapper, SendManyGivesATicketForEachMessageThatIsLong) {
+  const std::vector<std::byte> content(1 << 20, std::byte{5});
+  std::vector<std::vector<std::byte>> windows(2, std::vector<std::byte>(content.size()));
+  for (auto& window : windows) ASSERT_TRUE(receiver_.post_window(window).ok());
+  const std::array<libripc::Item, 2> items = {libripc::long_item(content), libripc::short_item(bytes_of("short"))};
+  const std::array<libripc::OutgoingMessage, 3> messages = {libripc::outgoing_message({&items[0], 1}, 1),
+                                                            libripc::outgoing_message({&items[1], 1}, 2),
+                                                            libripc::outgoing_message({&items[0], 1}, 3)};
+  std::array<libripc::Ticket, 3> tickets;
+  EXPECT_EQ(sender_.send_many(receiver_.id(), messages, std::span(tickets).first(2)).code(), RIPC_INVALID_ARGUMENT);
+  const auto sent = sender_.send_many(receiver_.id(), messages, tickets);
+  ASSERT_TRUE(sent.ok()) << sent.error().text();
+  EXPECT_EQ(*sent, 3u);
+  for (std::uint32_t tag = 1; tag <= 3; ++tag) {
+    auto message = receiver_.receive(kPatience);
+    ASSERT_TRUE(message.ok()) << message.error().text();
+    EXPECT_EQ(message->tag(), tag);
+  }
+  EXPECT_EQ(windows[1], content);
+  EXPECT_TRUE(tickets[1].empty());
+  for (libripc::Ticket& ticket : tickets) EXPECT_TRUE(ticket.wait(kPatience).ok());
+}
+
 TEST_F(CppWrapper, SendThenRunsItsCallbackOnceForLongAndForShortMessages) {
   auto token = std::make_shared<int>();
   std::promise<ripc_status> completed;

@@ -11,7 +11,8 @@
 
 typedef ripc_status (*SendFunction)(ripc_service *, ripc_service_id, const ripc_item *, size_t,
                                     const ripc_send_options *, ripc_ticket **);
-typedef ripc_status (*SendManyFunction)(ripc_service *, ripc_service_id, const ripc_short_message *, size_t, size_t *);
+typedef ripc_status (*SendManyFunction)(ripc_service *, ripc_service_id, const ripc_outgoing *, size_t,
+                                        const ripc_send_options *, ripc_ticket **, size_t *);
 typedef ripc_status (*ReceiveRecordsFunction)(ripc_service *, uint32_t, uint64_t, void *, size_t, size_t, size_t *);
 typedef void (*ReleaseFunction)(ripc_message *);
 
@@ -52,7 +53,8 @@ static jint send_message(JNIEnv *env, jclass type, jlong service, jlong to, jlon
 
 static jint send_many(JNIEnv *env, jclass type, jlong service, jlong to, jlong messages, jint count, jlong sent) {
   (void)env, (void)type;
-  return (jint)ripc.send_many(pointer(service), (ripc_service_id)to, pointer(messages), (size_t)count, pointer(sent));
+  return (jint)ripc.send_many(pointer(service), (ripc_service_id)to, pointer(messages), (size_t)count, NULL, NULL,
+                              pointer(sent));
 }
 
 // The number of records written, or a status as a negative number.

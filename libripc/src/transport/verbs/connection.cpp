@@ -40,7 +40,12 @@ ripc_status status_of(ibv_wc_status status) noexcept {
 
 Connection::Connection(std::shared_ptr<Registrar> registrar, IdPointer id, EventLoop& loop,
                        std::shared_ptr<Tally> tally)
-    : registrar_(std::move(registrar)), id_(std::move(id)), loop_(loop), tally_(std::move(tally)) {}
+    : registrar_(std::move(registrar)),
+      id_(std::move(id)),
+      loop_(loop),
+      tally_(std::move(tally)),
+      windows_(std::make_shared<Windows>(registrar_->device(),
+                                         std::shared_ptr<std::atomic<std::uint64_t>>(tally_, &tally_->windows))) {}
 
 Result<std::shared_ptr<Connection>> Connection::create(std::shared_ptr<Registrar> registrar, IdPointer id,
                                                        EventLoop& loop, std::shared_ptr<Tally> tally,
@@ -170,7 +175,7 @@ void Connection::cut() noexcept {
 
 void Connection::end_device_use() noexcept {
   const std::lock_guard polling(poll_mutex_);
-  std::vector<std::weak_ptr<Right>> rights;
+  std::vector<Given> rights;
   {
     std::unique_lock lock(mutex_);
     open_ = false;
@@ -181,8 +186,8 @@ void Connection::end_device_use() noexcept {
   }
   const Library& library = *device().library;
   // A window keeps the queue pair that it is bound to.
-  for (const auto& weak : rights) {
-    if (const auto right = weak.lock()) right->end();
+  for (const Given& given : rights) {
+    if (const auto right = given.right.lock()) right->end();
   }
   if (pair_ != nullptr) {
     device().events.forget(pair_);
@@ -323,6 +328,10 @@ bool Connection::on_message(Handler& handler, const ibv_wc& completion) noexcept
   std::memcpy(message.data(), buffers_.get() + slot * kSlot, completion.byte_len);
   const auto peer_taken = wire::load_le<std::uint32_t>(message.data());
   if (wire::load_le<std::uint32_t>(message.data() + 4) != 0) return false;
+  // Whatever it says: the device tells which of this side's windows is none any more.
+  if ((completion.wc_flags & device().invalidated_flags) != 0) {
+    if (const auto right = right_of(completion.invalidated_rkey)) right->invalidated();
+  }
   {
     const std::lock_guard lock(mutex_);
     if (!open_) return true;
@@ -366,9 +375,10 @@ void Connection::on_sent(Handler& handler, const ibv_wc& completion) noexcept {
   }
   if (completion.status == IBV_WC_SUCCESS) return;
   // The next connection would break on it, too. A window whose right has ended by now could not be bound any more.
-  if (count != 0 && done[count - 1].kind == Kind::bind && completion.status != IBV_WC_WR_FLUSH_ERR &&
-      is_open(static_cast<std::uint32_t>(done[count - 1].id)))
-    registrar_->give_up_windows();
+  if (count != 0 && done[count - 1].kind == Kind::bind && completion.status != IBV_WC_WR_FLUSH_ERR) {
+    const auto right = right_of(static_cast<std::uint32_t>(done[count - 1].id));
+    if (right && right->is_open(this)) registrar_->give_up_windows();
+  }
   fail(false);
 }
 

@@ -6,6 +6,9 @@
 // (wire/bulk.hpp). The number says how many receive buffers the other side may count on: nothing is ever sent to a
 // queue pair that has none, which some devices answer by ending the connection.
 //
+// A Finish may end a right of the side that sends it: then it is a send that invalidates the window of the other side,
+// whose device tells of that with the message.
+//
 // An Offer wakes nobody: it is taken in with what comes next, or by who looks for it. All other messages, and one in
 // so many that do not, are solicited events.
 #pragma once
@@ -40,8 +43,9 @@ struct Tally {
   Count completions{0};  // of the send queue
   Count bytes_read{0};
   Count bytes_written{0};
-  Count rights{0};  // given to the peer
-  Count polled{0};  // completions of both queues that were taken by who polled for them
+  Count rights{0};   // given to the peer
+  Count windows{0};  // made for them
+  Count polled{0};   // completions of both queues that were taken by who polled for them
 };
 
 // One RDMA operation to be posted.
@@ -116,12 +120,16 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   // responder all the same.
   void poll() noexcept;
 
-  // Any. Opens `bytes` to the peer, and sends the frame that tells it of it, by the key. `arena`, if not null: what
+  // Any. Opens `bytes` to the peer, and enqueues the frame that tells it of it. `arena`, if not null: what
   // the bytes lie in. The right ends with end(), the object, or the connection. RIPC_CANCELLED: the memory cannot be
   // accessed; RIPC_AGAIN: too much is under way; RIPC_PEER_DEAD; RIPC_NO_MEMORY.
-  using Telling = std::function<wire::bulk::Frame(std::uint32_t key)>;
+  using Telling = std::function<wire::bulk::Frame(const Right& right)>;
   Result<std::shared_ptr<Right>> open(std::span<const std::byte> bytes, const memory::Arena* arena, bool writable,
                                       const Telling& telling);
+
+  // Any. Waits until the device was told of the request with this number, which the right was bound by; or until it
+  // will not be told any more.
+  void settle(std::uint64_t request) noexcept;
 
   // Any. Rights that have not ended.
   std::size_t right_count() noexcept;
@@ -145,6 +153,10 @@ class Connection final : public network::FrameSender, public std::enable_shared_
     std::uint64_t id;     // of an operation; of a window, its key
     std::uint32_t bytes;  // likewise
     bool write;
+  };
+  struct Given {
+    std::uint32_t key;
+    std::weak_ptr<Right> right;
   };
   // As the device wants it.
   struct Request {
@@ -173,7 +185,7 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   std::size_t handle_some(Handler& handler) noexcept;
   bool on_message(Handler& handler, const ibv_wc& completion) noexcept;
   void on_sent(Handler& handler, const ibv_wc& completion) noexcept;
-  bool is_open(std::uint32_t key) noexcept;
+  std::shared_ptr<Right> right_of(std::uint32_t key) noexcept;
   void fail(bool violation) noexcept;
   void fail_locked(bool violation) noexcept;
   void end_device_use() noexcept;
@@ -182,6 +194,7 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   const IdPointer id_;
   EventLoop& loop_;
   const std::shared_ptr<Tally> tally_;
+  const std::shared_ptr<Windows> windows_;
   std::weak_ptr<Handler> handler_;
   ibv_comp_channel* channel_ = nullptr;
   ForkGuard channel_guard_;
@@ -220,7 +233,7 @@ class Connection final : public network::FrameSender, public std::enable_shared_
   std::uint32_t told_ = 0;        // what the peer knows of that
   std::size_t operations_ = 0;
   bool room_wanted_ = false;  // post() was refused
-  std::vector<std::weak_ptr<Right>> rights_;
+  std::vector<Given> rights_;
 
   std::atomic<std::uint64_t> last_use_{0};
   std::atomic<std::uint64_t> heard_{0};

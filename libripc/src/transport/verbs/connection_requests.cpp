@@ -58,6 +58,10 @@ bool Connection::enqueue_message_locked(const bulk::Frame* frame) noexcept {
   if (frame != nullptr)
     encode(*frame, std::span<std::byte, wire::bulk::kHeaderSize>(message + kPrefix, wire::bulk::kHeaderSize));
   added->range.length = static_cast<std::uint32_t>(frame != nullptr ? kMessage : kPrefix);
+  if (frame != nullptr && frame->type == bulk::Type::finish && frame->id != 0) {
+    added->request.opcode = IBV_WR_SEND_WITH_INV;
+    added->request.invalidate_rkey = static_cast<std::uint32_t>(frame->id);
+  }
   // Whoever is sent many offers must take them in some time, to have buffers for what else comes.
   const bool is_quiet = frame != nullptr && frame->type == bulk::Type::offer && quiet_ < kMostQuiet;
   quiet_ = is_quiet ? quiet_ + 1 : 0;
@@ -152,6 +156,11 @@ void Connection::flush() noexcept { (void)hand_over(std::unique_lock(mutex_), fa
 
 void Connection::settle() noexcept { (void)hand_over(std::unique_lock(mutex_), true); }
 
+void Connection::settle(std::uint64_t request) noexcept {
+  std::unique_lock lock(mutex_);
+  if (handed_ <= request) (void)hand_over(std::move(lock), true);
+}
+
 std::size_t Connection::post(std::span<const Operation> operations) noexcept {
   const std::lock_guard lock(mutex_);
   if (!open_) return 0;
@@ -190,7 +199,7 @@ Result<std::shared_ptr<Right>> Connection::open(std::span<const std::byte> bytes
     if (!region.ok() && region.status().code() != RIPC_CANCELLED) return region.status();
     if (region.ok()) {
       // A device may have no more of them: a registration opens the range as well.
-      if (Result<std::shared_ptr<Right>> made = Right::by_window(*region, registrar_->device(), this); made.ok()) {
+      if (Result<std::shared_ptr<Right>> made = Right::by_window(*region, windows_, this); made.ok()) {
         bound = std::move(*region);
         right = std::move(*made);
       }
@@ -199,48 +208,45 @@ Result<std::shared_ptr<Right>> Connection::open(std::span<const std::byte> bytes
   if (!right) {
     Result<RegionPointer> region = registrar_->range(bytes.data(), bytes.size(), remote | local);
     if (!region.ok()) return region.status();
-    right = Right::by_region(std::move(*region), registrar_->device(), this);
+    right = Right::by_region(std::move(*region), this);
   }
-  const bulk::Frame frame = telling(right->key());
+  const bulk::Frame frame = telling(*right);
+  ibv_mw* const window = right->window();
   std::unique_lock lock(mutex_);
   if (!open_) return RIPC_PEER_DEAD;
   if (bound) {
     Request* const added = enqueue_locked({.kind = Kind::bind, .id = right->key(), .bytes = 0, .write = false});
     if (added == nullptr) return RIPC_AGAIN;
     added->request.opcode = IBV_WR_BIND_MW;
-    added->request.bind_mw = {.mw = right->window(),
+    right->is_bound_by(weak_from_this(), added->request.wr_id);
+    added->request.bind_mw = {.mw = window,
                               .rkey = right->key(),
                               .bind_info = {.mr = bound->mr(),
                                             .addr = reinterpret_cast<std::uint64_t>(bytes.data()),
                                             .length = bytes.size(),
                                             .mw_access_flags = remote}};
   }
-  std::erase_if(rights_, [](const auto& weak) { return weak.expired(); });
-  rights_.push_back(right);
+  std::erase_if(rights_, [](const Given& given) { return given.right.expired(); });
+  rights_.push_back({right->key(), right});
   tally_->rights.fetch_add(1, std::memory_order_relaxed);
-  // The window must be there until the device was told of it.
-  if (enqueue_frames_locked(std::span(&frame, 1)) && hand_over(std::move(lock), true)) return right;
+  if (enqueue_frames_locked(std::span(&frame, 1))) return right;
+  lock.unlock();
   right->end();
   return RIPC_PEER_DEAD;
 }
 
 std::size_t Connection::right_count() noexcept {
   const std::lock_guard lock(mutex_);
-  std::erase_if(rights_, [](const auto& weak) { return weak.expired(); });
+  std::erase_if(rights_, [](const Given& given) { return given.right.expired(); });
   return rights_.size();
 }
 
-// Whether the right with this key has not ended.
-bool Connection::is_open(std::uint32_t key) noexcept {
-  std::vector<std::weak_ptr<Right>> rights;
-  {
-    const std::lock_guard lock(mutex_);
-    rights = rights_;
-  }
-  return std::any_of(rights.begin(), rights.end(), [&](const auto& weak) {
-    const auto right = weak.lock();
-    return right && right->key() == key && right->is_open(this);
-  });
+// The newest right with this key, ended or not; null: nobody has it any more.
+std::shared_ptr<Right> Connection::right_of(std::uint32_t key) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found =
+      std::find_if(rights_.rbegin(), rights_.rend(), [&](const Given& given) { return given.key == key; });
+  return found != rights_.rend() ? found->right.lock() : nullptr;
 }
 
 }  // namespace ripc::verbs

@@ -101,6 +101,29 @@ ripc_status DatagramChannel::send_many(std::span<const wire::Plain> messages, st
   return RIPC_AGAIN;
 }
 
+void DatagramChannel::collect() noexcept {
+  std::thread::id nobody;
+  (void)collector_.compare_exchange_strong(nobody, std::this_thread::get_id(), std::memory_order_relaxed);
+}
+
+// What was opened first: whoever is told of an item looks for its offer at once.
+void DatagramChannel::send_collected() noexcept {
+  if (!is_collecting()) return;
+  collector_.store({}, std::memory_order_relaxed);
+  bulk().send_offers();
+  sender_->flush();
+}
+
+ripc_status DatagramChannel::expose(std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
+                                    std::uint64_t& transfer) noexcept {
+  if (!is_collecting()) return LinkChannel::expose(items, descriptors, transfer);
+  if (!alive()) return RIPC_PEER_DEAD;
+  return shortage_.note(bulk().expose_unsaid(parts_.link, items, descriptors, transfer), spi::Resource::transfers);
+}
+
+// The transport makes no others.
+RdmaBulk& DatagramChannel::bulk() const noexcept { return static_cast<RdmaBulk&>(*parts_.session->bulk); }
+
 bool DatagramChannel::send_together(std::span<DatagramChannel* const> channels, DatagramSender& sender,
                                     const DatagramRoute& route, const wire::datagram::Header& header,
                                     spi::Gather packet) noexcept {

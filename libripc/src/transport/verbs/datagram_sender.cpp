@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "transport/verbs/grh.hpp"
 
@@ -18,12 +19,16 @@ using wire::datagram::Header;
 using wire::datagram::HeaderBytes;
 using wire::datagram::Kind;
 
-// Up to so much is copied into the work request: docs/performance.md.
-constexpr std::uint32_t kInline = 256;
 constexpr std::uint32_t kMostRanges = 16;
 // Items of fewer bytes are copied to the header: a range of their own would cost the device more.
-constexpr std::size_t kLeastGathered = kInline;
+constexpr std::size_t kLeastGathered = DatagramSender::kInline;
 constexpr std::uint8_t kHops = 64;
+
+// Of the datagram that carries this packet.
+std::size_t size_of(spi::Gather packet) noexcept {
+  return std::accumulate(packet.begin(), packet.end(), wire::datagram::kHeaderSize,
+                         [](std::size_t sum, spi::Bytes range) { return sum + range.size(); });
+}
 
 }  // namespace
 
@@ -96,8 +101,9 @@ Result<DatagramRoute> DatagramSender::route_to_group(ibv_ah_attr way, std::uint3
 bool DatagramSender::reap_locked(std::uint32_t wanted) noexcept {
   if (queue_->take_stopped()) [[unlikely]]
     restart_locked();
-  if (posted_ - completed_ + wanted > kSends) poll_locked();
-  return posted_ - completed_ + wanted <= kSends;
+  const auto fits = [&] { return posted_ - completed_ + enqueued_count_ + wanted <= kSends; };
+  if (!fits()) poll_locked();
+  return fits();
 }
 
 void DatagramSender::poll_locked() noexcept {
@@ -152,15 +158,56 @@ bool DatagramSender::post_locked(ibv_send_wr& first, std::uint32_t count) noexce
   return true;
 }
 
-ripc_status DatagramSender::send(const DatagramRoute& route, const Header& header, spi::Gather packet) noexcept {
+// With the lock held. Before anything else is posted, so that all leave in their order.
+void DatagramSender::flush_locked() noexcept {
+  if (enqueued_count_ == 0) [[likely]]
+    return;
+  (void)post_locked(enqueued_.front(), std::exchange(enqueued_count_, 0));
+}
+
+void DatagramSender::flush() noexcept {
+  const std::lock_guard lock(mutex_);
+  flush_locked();
+}
+
+ripc_status DatagramSender::enqueue(const DatagramRoute& route, const Header& header, spi::Gather packet) noexcept {
+  const std::size_t size = size_of(packet);
+  if (size > port_.mtu) return RIPC_TOO_LARGE;
+  const std::lock_guard lock(mutex_);
+  if (enqueued_count_ == enqueued_.size()) flush_locked();
+  if (!reap_locked(1)) return RIPC_AGAIN;
+  const std::uint64_t number = posted_ + enqueued_count_;
+  ibv_send_wr& request = enqueued_[enqueued_count_];
+  ibv_sge& range = enqueued_ranges_[enqueued_count_];
+  const bool goes_inline = size <= queue_->inlined() && size <= kInline;
+  std::byte* const place =
+      goes_inline ? enqueued_bytes_.data() + std::size_t{enqueued_count_} * kInline : slot_of(number);
   HeaderBytes head;
   wire::datagram::encode(header, head);
-  const std::size_t size = std::accumulate(packet.begin(), packet.end(), head.size(),
-                                           [](std::size_t sum, spi::Bytes range) { return sum + range.size(); });
+  std::byte* at = std::copy(head.begin(), head.end(), place);
+  for (const spi::Bytes part : packet) at = std::copy(part.begin(), part.end(), at);
+  range = {.addr = reinterpret_cast<std::uint64_t>(place),
+           .length = static_cast<std::uint32_t>(size),
+           .lkey = slots_region_->local_key()};
+  prepare_locked(request, route, number);
+  request.sg_list = &range;
+  request.num_sge = 1;
+  if (goes_inline) request.send_flags |= IBV_SEND_INLINE;
+  if (enqueued_count_ != 0) enqueued_[enqueued_count_ - 1].next = &request;
+  ++enqueued_count_;
+  ++(goes_inline ? counters_.inlined : counters_.copied);
+  return RIPC_OK;
+}
+
+ripc_status DatagramSender::send(const DatagramRoute& route, const Header& header, spi::Gather packet) noexcept {
+  const std::size_t size = size_of(packet);
   if (size > port_.mtu) return RIPC_TOO_LARGE;
+  HeaderBytes head;
+  wire::datagram::encode(header, head);
   std::array<ibv_sge, kMostRanges> ranges;
   ibv_send_wr request;
   const std::lock_guard lock(mutex_);
+  flush_locked();
   if (!reap_locked(1)) return RIPC_AGAIN;
   prepare_locked(request, route, posted_);
   request.sg_list = ranges.data();
@@ -215,6 +262,7 @@ ripc_status DatagramSender::send_given(const DatagramRoute& route, const Header&
   wire::datagram::encode(header, head);
   ibv_send_wr request;
   const std::lock_guard lock(mutex_);
+  flush_locked();
   if (!reap_locked(1)) return RIPC_AGAIN;
   if (count != 0 && !given_.has_room(leased.front())) poll_locked();
   prepare_locked(request, route, posted_);
@@ -259,6 +307,7 @@ std::size_t DatagramSender::send_many(const DatagramRoute& route, std::span<cons
   std::array<ibv_send_wr, kMostMessages> requests;
   std::array<ibv_sge, kMostMessages> ranges;
   const std::lock_guard lock(mutex_);
+  flush_locked();
   std::size_t count = std::min(messages.size(), kMostMessages);
   while (count > 0 && !reap_locked(static_cast<std::uint32_t>(count))) count /= 2;
   for (std::size_t index = 0; index < count; ++index) {

@@ -133,6 +133,7 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   static constexpr std::uint32_t kSends = 256;       // under way
   static constexpr std::uint32_t kSignalEvery = 32;  // work requests for one completion
   static constexpr std::size_t kMostMessages = 32;   // of one send_many()
+  static constexpr std::uint32_t kInline = 256;      // bytes that are copied into the work request, at most
 
   static Result<std::shared_ptr<DatagramSender>> create(const FabricPort& port, std::shared_ptr<Registrar> registrar,
                                                         EventLoop& loop);
@@ -149,6 +150,10 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
 
   // Any. RIPC_OK, RIPC_AGAIN (too many under way), RIPC_TOO_LARGE.
   ripc_status send(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet) noexcept;
+  // Any. The same, but the device may be told of it later: with what is enqueued next, before anything that is sent, or
+  // by flush(), which follows soon. What it does not take then is lost.
+  ripc_status enqueue(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet) noexcept;
+  void flush() noexcept;
   // Whether a packet of this size is copied into the work request.
   bool takes_inline(std::size_t packet) const noexcept {
     return wire::datagram::kHeaderSize + packet <= queue_->inlined();
@@ -209,6 +214,7 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   void poll_locked() noexcept;
   void prepare_locked(ibv_send_wr& request, const DatagramRoute& route, std::uint64_t number) noexcept;
   bool post_locked(ibv_send_wr& first, std::uint32_t count) noexcept;
+  void flush_locked() noexcept;
   void post_receive(std::uint32_t slot) noexcept;
   void on_datagram(const ibv_wc& completion, std::vector<Answer>& answers) noexcept;
   void restart_locked() noexcept;
@@ -230,6 +236,10 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   mutable std::mutex mutex_;  // for sending; taken before credits_mutex_
   std::uint64_t posted_ = 0;
   std::uint64_t completed_ = 0;
+  std::array<ibv_send_wr, kMostMessages> enqueued_;  // what follows posted_
+  std::array<ibv_sge, kMostMessages> enqueued_ranges_;
+  std::array<std::byte, kMostMessages * kInline> enqueued_bytes_;  // of those that go inline
+  std::uint32_t enqueued_count_ = 0;
   DatagramCounters counters_;
 
   std::mutex credits_mutex_;

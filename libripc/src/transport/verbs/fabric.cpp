@@ -45,6 +45,8 @@ Result<DevicePointer> open_device(const std::shared_ptr<const Library>& library,
   constexpr unsigned kWindows = IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
   device->windows = (attributes.device_cap_flags & kWindows) != 0 && attributes.max_mw > 0;
   device->narrow_windows = device->windows && attributes.vendor_id != kSoftRoce;
+  // It passes on the kernel's number, which on a connection stands for nothing else.
+  if (attributes.vendor_id == kSoftRoce) device->invalidated_flags |= IBV_WC_IP_CSUM_OK;
   device->read_depth = static_cast<std::uint8_t>(
       std::clamp(std::min(attributes.max_qp_rd_atom, attributes.max_qp_init_rd_atom), 1, kMostReads));
   ibv_port_attr port{};

@@ -38,10 +38,11 @@ struct Device {
   ibv_device_attr attributes{};
   std::string name;
   bool iwarp = false;
-  bool windows = false;           // has type 2 memory windows
-  bool narrow_windows = false;    // and they reach no further than their range
-  std::uint8_t read_depth = 1;    // RDMA reads under way on one connection
-  std::uint32_t max_message = 0;  // bytes of one RDMA operation
+  bool windows = false;                          // has type 2 memory windows
+  bool narrow_windows = false;                   // and they reach no further than their range
+  unsigned invalidated_flags = IBV_WC_WITH_INV;  // any of them: the message has invalidated a window
+  std::uint8_t read_depth = 1;                   // RDMA reads under way on one connection
+  std::uint32_t max_message = 0;                 // bytes of one RDMA operation
   mutable AsyncEvents events;
   mutable std::atomic<bool> is_gone{false};  // it was taken away
   // The child of a fork keeps none of the device's descriptors: its queues end with this process.

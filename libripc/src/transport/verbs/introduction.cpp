@@ -10,7 +10,7 @@ namespace ripc::verbs {
 
 namespace {
 
-constexpr std::uint8_t kVersion = 2;
+constexpr std::uint8_t kVersion = 3;
 constexpr std::size_t kHead = 24;  // all but the MAC
 static_assert(kHead + ClusterKeys::kMacSize == std::tuple_size_v<PrivateData>);
 

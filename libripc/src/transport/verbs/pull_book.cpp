@@ -129,10 +129,11 @@ void PullBook::died() noexcept {
 
 // ---- Asking and reading; with the lock held ------------------------------------------------------------------
 
-void PullBook::open(const EntryPointer& entry, std::uint64_t remote, std::uint32_t remote_key) noexcept {
+void PullBook::open(const EntryPointer& entry, std::uint64_t remote, std::uint32_t remote_key, bool ends_key) noexcept {
   entry->step = Step::open;
   entry->remote = remote;
   entry->remote_key = remote_key;
+  entry->ends_key = ends_key;
   entry->ready = true;
   ready_.push_back(entry);
 }
@@ -144,7 +145,7 @@ bool PullBook::take_offer(const EntryPointer& entry) noexcept {
   if (found == offers_.end()) return false;
   const Offer offer = *found;
   offers_.erase(found);
-  open(entry, offer.remote, offer.remote_key);
+  open(entry, offer.remote, offer.remote_key, offer.ends_key);
   return true;
 }
 
@@ -303,7 +304,7 @@ void PullBook::answered(const Connection& connection, const bulk::Frame& frame) 
     end(*entry, status == RIPC_CANCELLED ? RIPC_CANCELLED : RIPC_REVOKED);
     return;
   }
-  open(entry, frame.location, static_cast<std::uint32_t>(frame.key));
+  open(entry, frame.location, static_cast<std::uint32_t>(frame.key), frame.offset != 0);
   read_some();
 }
 
@@ -316,7 +317,7 @@ void PullBook::offered(const Connection& connection, const bulk::Frame& frame) n
     return;
   }
   if (offers_.size() == kOffers) offers_.pop_front();
-  offers_.push_back({frame.key, frame.location, frame.value, static_cast<std::uint32_t>(frame.id)});
+  offers_.push_back({frame.key, frame.location, frame.value, static_cast<std::uint32_t>(frame.id), frame.offset != 0});
 }
 
 bool PullBook::read_done(const Connection& connection, std::uint64_t id, ripc_status status) noexcept {
@@ -335,8 +336,9 @@ bool PullBook::read_done(const Connection& connection, std::uint64_t id, ripc_st
     entry.landed += read.length;
     if (entry.landed == entry.descriptor.length) {
       // The receiver has nothing to do before the answer, which wakes it.
+      const std::uint32_t right = entry.ends_key && registrar_->device()->windows ? entry.remote_key : 0;
       if (entry.finishes && entry.events != nullptr &&
-          finishes_.tell_early(entry.descriptor, *entry.events, *connection_))
+          finishes_.tell_early(entry.descriptor, *entry.events, *connection_, right))
         entry.events = nullptr;
       end(entry, RIPC_OK);
     }

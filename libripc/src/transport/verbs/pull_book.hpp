@@ -77,6 +77,7 @@ class PullBook {
     std::uint64_t question = 0;
     std::uint64_t remote = 0;
     std::uint32_t remote_key = 0;
+    bool ends_key = false;          // of remote_key: the end of the transfer can end it
     std::uint64_t next = 0;         // first byte that no read was posted for
     std::uint64_t landed = 0;       // bytes that are there
     std::size_t reads = 0;          // under way
@@ -94,6 +95,7 @@ class PullBook {
     std::uint64_t location;
     std::uint64_t remote;
     std::uint32_t remote_key;
+    bool ends_key;
     bool is_of(std::uint64_t item_key, std::uint64_t item_location) const noexcept {
       return key == item_key && location == item_location;
     }
@@ -113,7 +115,7 @@ class PullBook {
   static constexpr std::size_t kLotReads = 8;
 
   static Entry* entry_of(const spi::Pull& pull) noexcept;
-  void open(const EntryPointer& entry, std::uint64_t remote, std::uint32_t remote_key) noexcept;
+  void open(const EntryPointer& entry, std::uint64_t remote, std::uint32_t remote_key, bool ends_key) noexcept;
   bool take_offer(const EntryPointer& entry) noexcept;
   void ask(const EntryPointer& entry) noexcept;
   void ask_all() noexcept;

@@ -165,10 +165,22 @@ bool RdmaBulk::idle() const noexcept {
 
 ripc_status RdmaBulk::expose(std::uint64_t owner, std::span<const spi::Exposure> items,
                              std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept {
+  const ripc_status status = expose_unsaid(owner, items, descriptors, transfer);
+  if (status == RIPC_OK) send_offers();
+  return status;
+}
+
+ripc_status RdmaBulk::expose_unsaid(std::uint64_t owner, std::span<const spi::Exposure> items,
+                                    std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept {
   const ripc_status status = transfers_.expose(owner, items, descriptors, transfer);
   if (status == RIPC_OK) offer(descriptors.first(items.size()));
   return status;
 }
+
+void RdmaBulk::send_offers() const noexcept {
+  if (const auto present = connection()) present->settle();
+}
+
 ripc_status RdmaBulk::transfer_status(std::uint64_t transfer) noexcept { return transfers_.status(transfer); }
 bool RdmaBulk::watch(std::uint64_t transfer) noexcept { return transfers_.watch(transfer); }
 
@@ -278,6 +290,7 @@ bool RdmaBulk::frame(Connection& connection, const bulk::Frame& frame) noexcept 
     in_responder(connection, [frame](RdmaBulk& self, Connection& target) {
       if (!self.frame(target, frame)) target.cut();
       self.end_all(target);
+      target.flush();
     });
     return true;
   }
@@ -346,10 +359,13 @@ void RdmaBulk::end_all(Connection& connection) noexcept {
 
 // The completions that make room are looked at before the loop comes to this.
 void RdmaBulk::ask_again(Connection& connection, const bulk::Frame& frame) noexcept {
-  in_responder(connection, [frame](RdmaBulk& self, Connection& target) { (void)self.frame(target, frame); });
+  in_responder(connection, [frame](RdmaBulk& self, Connection& target) {
+    (void)self.frame(target, frame);
+    target.flush();
+  });
 }
 
-// As admit(), and sends the frame that tells of it. An item that is open to the connection already stays so.
+// As admit(), and enqueues the frame that tells of it. An item that is open to the connection already stays so.
 ripc_status RdmaBulk::open_item(Connection& connection, std::uint64_t key, std::uint64_t location, bool asked,
                                 const Telling& telling) noexcept {
   return transfers_.admit<Right>(key, location, asked,
@@ -358,34 +374,38 @@ ripc_status RdmaBulk::open_item(Connection& connection, std::uint64_t key, std::
                                    if (item.bytes.empty()) return RIPC_CANCELLED;
                                    const auto address = reinterpret_cast<std::uint64_t>(item.bytes.data());
                                    if (former && former->is_open(&connection)) {
-                                     if (!connection.send(telling(address, former->key()))) return RIPC_PEER_DEAD;
+                                     if (!connection.enqueue(telling(address, *former))) return RIPC_PEER_DEAD;
                                      return former;
                                    }
-                                   return connection.open(item.bytes, item.arena, false, [&](std::uint32_t remote_key) {
-                                     return telling(address, remote_key);
-                                   });
+                                   return connection.open(item.bytes, item.arena, false,
+                                                          [&](const Right& right) { return telling(address, right); });
                                  });
 }
 
-// So that the peer can read as soon as it knows of the message, without asking first.
+// So that the peer can read as soon as it knows of the message, without asking first. Enqueues.
 void RdmaBulk::offer(std::span<const wire::Descriptor> items) noexcept {
   const std::shared_ptr<Connection> present = connection();
   if (!present || items.size() > kMostOffered || present->right_count() >= kMostOpen) return;
   for (const wire::Descriptor& item : items) {
-    (void)open_item(*present, item.key, item.location, false, [&](std::uint64_t address, std::uint32_t remote_key) {
-      return bulk::Frame{
-          .type = bulk::Type::offer, .id = remote_key, .key = item.key, .location = item.location, .value = address};
+    (void)open_item(*present, item.key, item.location, false, [&](std::uint64_t address, const Right& right) {
+      return bulk::Frame{.type = bulk::Type::offer,
+                         .id = right.key(),
+                         .key = item.key,
+                         .location = item.location,
+                         .offset = right.has_window() ? 1u : 0u,
+                         .value = address};
     });
   }
 }
 
 bool RdmaBulk::on_ask_read(Connection& connection, const bulk::Frame& frame) noexcept {
   const ripc_status status =
-      open_item(connection, frame.key, frame.location, true, [&](std::uint64_t address, std::uint32_t remote_key) {
+      open_item(connection, frame.key, frame.location, true, [&](std::uint64_t address, const Right& right) {
         return bulk::Frame{.type = bulk::Type::right,
                            .id = frame.id,
-                           .key = remote_key,
+                           .key = right.key(),
                            .location = address,
+                           .offset = right.has_window() ? 1u : 0u,
                            .value = static_cast<std::uint64_t>(RIPC_OK)};
       });
   // Answered; or the connection is being lost.
@@ -411,10 +431,10 @@ bool RdmaBulk::on_ask_write(Connection& connection, const bulk::Frame& frame) no
       const std::span<std::byte> memory(destination->memory, frame.value);
       const Result<memory::Hold> hold = pool_.hold(memory.data(), memory.size());
       Result<std::shared_ptr<Right>> right =
-          connection.open(memory, hold.ok() ? hold->arena() : nullptr, true, [&](std::uint32_t key) {
+          connection.open(memory, hold.ok() ? hold->arena() : nullptr, true, [&](const Right& opened) {
             return bulk::Frame{.type = bulk::Type::right,
                                .id = frame.id,
-                               .key = key,
+                               .key = opened.key(),
                                .location = reinterpret_cast<std::uint64_t>(memory.data()),
                                .value = static_cast<std::uint64_t>(RIPC_OK)};
           });

@@ -51,6 +51,11 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   ripc_status begin_pull(spi::Pull& pull, EventSet& events) noexcept;
   void start_pulls() noexcept;
 
+  // Any. As expose(), but the offers are sent by send_offers(), which follows soon: those of several with one doorbell.
+  ripc_status expose_unsaid(std::uint64_t owner, std::span<const spi::Exposure> items,
+                            std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept;
+  void send_offers() const noexcept;
+
   // Items of the peer's that can be read without asking; for tests.
   std::size_t offers() const noexcept { return pulls_.offers(); }
 
@@ -96,7 +101,7 @@ class RdmaBulk final : public network::Bulk, public Connection::Handler, public 
   void prove() noexcept;
   void tell(const network::TransferBook::Watcher& watcher) noexcept;
   void offer(std::span<const wire::Descriptor> items) noexcept;
-  using Telling = std::function<wire::bulk::Frame(std::uint64_t address, std::uint32_t remote_key)>;
+  using Telling = std::function<wire::bulk::Frame(std::uint64_t address, const Right& right)>;
   ripc_status open_item(Connection& connection, std::uint64_t key, std::uint64_t location, bool asked,
                         const Telling& telling) noexcept;
   void ask_again(Connection& connection, const wire::bulk::Frame& frame) noexcept;

@@ -1,27 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/verbs/right.hpp"
 
-#include <errno.h>
+#include <utility>
+
+#include "transport/verbs/connection.hpp"
 
 namespace ripc::verbs {
 
-Result<std::shared_ptr<Right>> Right::by_window(RegionPointer region, const DevicePointer& device,
+Result<std::shared_ptr<Right>> Right::by_window(RegionPointer region, const std::shared_ptr<Windows>& windows,
                                                 const void* connection) {
-  ibv_mw* const window = ibv_alloc_mw(device->pd, IBV_MW_TYPE_2);
-  if (window == nullptr) return system_error(errno, "ibv_alloc_mw");
-  const std::uint32_t key = ibv_inc_rkey(window->rkey);
-  return std::shared_ptr<Right>(new Right(std::move(region), device, connection, window, key));
+  const Result<Windows::Window> window = windows->take();
+  if (!window.ok()) return window.status();
+  return std::shared_ptr<Right>(new Right(std::move(region), windows, *window, connection, window->key));
 }
 
-std::shared_ptr<Right> Right::by_region(RegionPointer region, const DevicePointer& device, const void* connection) {
+std::shared_ptr<Right> Right::by_region(RegionPointer region, const void* connection) {
   const std::uint32_t key = region->remote_key();
-  return std::shared_ptr<Right>(new Right(std::move(region), device, connection, nullptr, key));
+  return std::shared_ptr<Right>(new Right(std::move(region), nullptr, {}, connection, key));
 }
 
 void Right::end() noexcept {
+  if (window() != nullptr) {
+    // A request of which the device is yet to be told needs it.
+    if (const auto binder = binder_.lock()) binder->settle(bind_);
+  }
   const std::lock_guard lock(mutex_);
-  if (window_ != nullptr) (void)ibv_dealloc_mw(window_);
-  window_ = nullptr;
+  if (window_.window != nullptr) Windows::unmake(std::exchange(window_, {}));
+  region_.reset();
+}
+
+void Right::invalidated() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (window_.window == nullptr) return;
+  windows_->give_back(std::exchange(window_, {}));
   region_.reset();
 }
 

@@ -10,17 +10,20 @@
 
 #include "network/access.hpp"
 #include "transport/verbs/registrar.hpp"
+#include "transport/verbs/windows.hpp"
 
 namespace ripc::verbs {
+
+class Connection;
 
 class Right final : public network::DeviceRight {
  public:
   // By a type 2 window on the region, which the caller binds with key() afterwards. RIPC_NO_MEMORY, RIPC_SYSTEM.
-  // `connection`: that the peer comes over.
-  static Result<std::shared_ptr<Right>> by_window(RegionPointer region, const DevicePointer& device,
+  // `connection`: that the peer comes over, and `windows` are of.
+  static Result<std::shared_ptr<Right>> by_window(RegionPointer region, const std::shared_ptr<Windows>& windows,
                                                   const void* connection);
   // By a registration that has no more than the range.
-  static std::shared_ptr<Right> by_region(RegionPointer region, const DevicePointer& device, const void* connection);
+  static std::shared_ptr<Right> by_region(RegionPointer region, const void* connection);
   ~Right() { end(); }
   Right(const Right&) = delete;
   Right& operator=(const Right&) = delete;
@@ -31,20 +34,36 @@ class Right final : public network::DeviceRight {
     return region_ != nullptr && connection_ == connection;
   }
   void end() noexcept override;
+  // Any thread. This side's device says that the peer has ended it: its window is invalid.
+  void invalidated() noexcept;
 
-  ibv_mw* window() const noexcept { return window_; }  // null: none
+  // Whether the peer can end it.
+  bool has_window() const noexcept { return windows_ != nullptr; }
   std::uint32_t key() const noexcept { return key_; }
+  // For who binds it, before anybody else knows of it: its window stays until the device was told of this request.
+  void is_bound_by(std::weak_ptr<Connection> connection, std::uint64_t request) noexcept {
+    binder_ = std::move(connection);
+    bind_ = request;
+  }
+  // For who binds it; null: it has none any more.
+  ibv_mw* window() noexcept {
+    const std::lock_guard lock(mutex_);
+    return window_.window;
+  }
 
  private:
-  Right(RegionPointer region, DevicePointer device, const void* connection, ibv_mw* window, std::uint32_t key) noexcept
-      : device_(std::move(device)), connection_(connection), key_(key), region_(std::move(region)), window_(window) {}
+  Right(RegionPointer region, std::shared_ptr<Windows> windows, const Windows::Window& window, const void* connection,
+        std::uint32_t key) noexcept
+      : windows_(std::move(windows)), connection_(connection), key_(key), region_(std::move(region)), window_(window) {}
 
-  const DevicePointer device_;
+  const std::shared_ptr<Windows> windows_;  // null: the region itself is open
   const void* const connection_;
   const std::uint32_t key_;
-  std::mutex mutex_;
+  std::weak_ptr<Connection> binder_;
+  std::uint64_t bind_ = 0;
+  std::mutex mutex_;      // for the following
   RegionPointer region_;  // null: ended
-  ibv_mw* window_;
+  Windows::Window window_;
 };
 
 }  // namespace ripc::verbs

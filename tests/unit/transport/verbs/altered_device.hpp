@@ -15,6 +15,7 @@ inline DevicePointer with_narrow_windows(const DevicePointer& device) {
   copy->name = device->name;
   copy->iwarp = device->iwarp;
   copy->windows = copy->narrow_windows = true;
+  copy->invalidated_flags = device->invalidated_flags;
   copy->read_depth = device->read_depth;
   copy->max_message = device->max_message;
   return {copy, [device](Device* one) {

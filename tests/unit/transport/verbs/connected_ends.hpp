@@ -189,9 +189,12 @@ class ConnectedEnds : public testing::Test {
   // Opens memory of the owner to the peer.
   Result<std::shared_ptr<Right>> open(const std::byte* data, std::size_t size, const memory::Arena* arena,
                                       bool writable) {
-    return owner_->open(std::span(data, size), arena, writable, [](std::uint32_t key) {
-      return wire::bulk::Frame{.type = wire::bulk::Type::right, .id = 1, .key = key};
-    });
+    Result<std::shared_ptr<Right>> right =
+        owner_->open(std::span(data, size), arena, writable, [](const Right& opened) {
+          return wire::bulk::Frame{.type = wire::bulk::Type::right, .id = 1, .key = opened.key()};
+        });
+    owner_->flush();
+    return right;
   }
   // Only then the peer may use it.
   void let_the_peer_hear_of_it() { ASSERT_TRUE(peer_ends_->heard(1)); }

@@ -82,6 +82,30 @@ class EndedRights : public ConnectedEnds {
     own_ = std::make_unique<Lease>(lease(kSize, fill));
     local_ = registrar_->local(own_->data, kSize, true)->region;
   }
+  // An item that the peer may read, and knows of.
+  struct Offered {
+    wire::Descriptor descriptor{};
+    std::uint64_t transfer = 0;
+    std::uint32_t key = 0;
+    // That ends this key.
+    bulk::Frame finish(std::uint32_t ended) const {
+      return {.type = bulk::Type::finish, .id = ended, .key = descriptor.key, .location = descriptor.location};
+    }
+  };
+  // With the offer so many frames have come to the peer.
+  Offered expose(const Lease& item, std::size_t frames) {
+    Offered offered;
+    const spi::Exposure exposure{.bytes = {item.data, kSize}, .hold = &item.hold};
+    EXPECT_EQ(channel_->expose(std::span(&exposure, 1), std::span(&offered.descriptor, 1), offered.transfer), RIPC_OK);
+    const Deadline hears = Deadline::after(kConnectionLimit);
+    while (peer_ends_->frames().size() < frames && !hears.expired()) peer_->poll();
+    EXPECT_TRUE(peer_ends_->heard(frames));
+    const bulk::Frame offer = peer_ends_->frames().back();
+    EXPECT_EQ(offer.type, bulk::Type::offer);
+    EXPECT_EQ(offer.offset, registrar_->device()->windows ? 1u : 0u);
+    offered.key = static_cast<std::uint32_t>(offer.id);
+    return offered;
+  }
   static bool is_full_of(const Lease& lease, std::byte fill) {
     return std::all_of(lease.data, lease.data + lease.size, [&](std::byte byte) { return byte == fill; });
   }
@@ -100,33 +124,75 @@ TEST_F(EndedRights, ReadNothingWhenTheTicketIsComplete) {
       ASSERT_NO_FATAL_FAILURE(connect(port));
       prepare(std::byte{0x22});
       Lease item = lease(kSize, std::byte{0x11});
-      const spi::Exposure exposure{.bytes = {item.data, kSize}, .hold = &item.hold};
-      wire::Descriptor descriptor{};
-      std::uint64_t transfer = 0;
-      ASSERT_EQ(channel_->expose(std::span(&exposure, 1), std::span(&descriptor, 1), transfer), RIPC_OK);
-      const Deadline hears = Deadline::after(kConnectionLimit);
-      while (peer_ends_->frames().empty() && !hears.expired()) peer_->poll();
-      ASSERT_TRUE(peer_ends_->heard(1));
-      const bulk::Frame offer = peer_ends_->frames().front();
-      ASSERT_EQ(offer.type, bulk::Type::offer);
-      const auto key = static_cast<std::uint32_t>(offer.id);
-      ASSERT_EQ(operate(false, own_->data, *local_, item.data, key, kSize), RIPC_OK);
+      const Offered offered = expose(item, 1);
+      ASSERT_EQ(operate(false, own_->data, *local_, item.data, offered.key, kSize), RIPC_OK);
       ASSERT_TRUE(is_full_of(*own_, std::byte{0x11}));
 
       core::Ticket::Parts parts;
       parts.channel = channel_;
-      parts.transfer = transfer;
+      parts.transfer = offered.transfer;
       if (ending == RIPC_TIMEOUT) parts.deadline = monotonic_now();
       const std::shared_ptr<core::Ticket> ticket = keeper_->open(keeper_->prepare(std::move(parts)), {}, {});
       if (ending == RIPC_CANCELLED) (void)ticket->cancel();
       if (ending == RIPC_OK) {
-        ASSERT_TRUE(peer_->send({.type = bulk::Type::finish, .key = descriptor.key, .location = descriptor.location}));
+        ASSERT_TRUE(peer_->send(offered.finish(0)));
       }
       ASSERT_EQ(ticket->wait(Deadline::after(kConnectionLimit), 0), ending);
 
       std::fill_n(item.data, kSize, std::byte{0x44});
-      EXPECT_NE(operate(false, own_->data, *local_, item.data, key, kSize), RIPC_OK);
+      EXPECT_NE(operate(false, own_->data, *local_, item.data, offered.key, kSize), RIPC_OK);
       EXPECT_TRUE(is_full_of(*own_, std::byte{0x11})) << "what the memory was used for next was read";
+      end();
+    }
+  }
+}
+
+// The peer ends them itself, and the window is bound again for the next transfer.
+TEST_F(EndedRights, ReadNothingByAKeyThatThePeerHasEnded) {
+  for (const FabricPort& port : fabric_->ports()) {
+    if (!port.device->windows) continue;
+    SCOPED_TRACE(port.device->name);
+    ASSERT_NO_FATAL_FAILURE(connect(port));
+    prepare(std::byte{0x22});
+    Lease first = lease(kSize, std::byte{0x11});
+    Lease second = lease(kSize, std::byte{0x33});
+    const Offered one = expose(first, 1);
+    ASSERT_EQ(operate(false, own_->data, *local_, first.data, one.key, kSize), RIPC_OK);
+    ASSERT_TRUE(is_full_of(*own_, std::byte{0x11}));
+    ASSERT_TRUE(peer_->send(one.finish(one.key)));
+    ASSERT_TRUE(peer_ends_->heard(2)) << "the answer";
+    EXPECT_EQ(channel_->transfer_status(one.transfer), RIPC_OK);
+
+    const Offered two = expose(second, 3);
+    EXPECT_EQ(tally_->windows, 1u);
+    EXPECT_NE(two.key, one.key);
+    ASSERT_EQ(operate(false, own_->data, *local_, second.data, two.key, kSize), RIPC_OK);
+    ASSERT_TRUE(is_full_of(*own_, std::byte{0x33}));
+    EXPECT_NE(operate(false, own_->data, *local_, second.data, one.key, kSize), RIPC_OK);
+    EXPECT_TRUE(is_full_of(*own_, std::byte{0x33}));
+    end();
+  }
+}
+
+// A key that was not ended by the peer is ended by this side; one that the peer has ended too early is not open.
+TEST_F(EndedRights, DoNotDependOnWhatThePeerSaysThatItHasEnded) {
+  for (const FabricPort& port : fabric_->ports()) {
+    if (!port.device->windows) continue;
+    for (const bool reads_the_first : {true, false}) {
+      SCOPED_TRACE(port.device->name);
+      ASSERT_NO_FATAL_FAILURE(connect(port));
+      prepare(std::byte{0x22});
+      Lease first = lease(kSize, std::byte{0x11});
+      Lease second = lease(kSize, std::byte{0x33});
+      const Offered one = expose(first, 1);
+      const Offered two = expose(second, 2);
+      ASSERT_TRUE(peer_->send(one.finish(two.key)));
+      ASSERT_TRUE(peer_ends_->heard(3));
+      EXPECT_EQ(channel_->transfer_status(one.transfer), RIPC_OK);
+      EXPECT_EQ(channel_->transfer_status(two.transfer), RIPC_PENDING);
+      const Lease& memory = reads_the_first ? first : second;
+      EXPECT_NE(operate(false, own_->data, *local_, memory.data, reads_the_first ? one.key : two.key, kSize), RIPC_OK);
+      EXPECT_TRUE(is_full_of(*own_, std::byte{0x22}));
       end();
     }
   }

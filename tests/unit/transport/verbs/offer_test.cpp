@@ -113,6 +113,28 @@ TEST_F(Offers, AreReadWithoutAskingAndALongMessageCostsThisMuch) {
   EXPECT_EQ(server.connections_made(), 1u);
 }
 
+// Each is read by another key of it, which the end of the transfer ends.
+TEST_F(Offers, OneAfterTheOtherAreByOneWindow) {
+  const bool has_windows = fabric_->devices().front()->windows;
+  ASSERT_NO_FATAL_FAILURE(make_connection());
+  RdmaBulk& client = bulk_of(*client_);
+  const std::uint64_t windows = client.tally()->windows;
+  const std::uint64_t rights = client.tally()->rights;
+  constexpr std::size_t kItems = Windows::kKeys + 10;
+  for (std::size_t index = 0; index < kItems; ++index) {
+    const Item item = expose(static_cast<std::byte>(index));
+    ASSERT_TRUE(becomes([&] { return offers_to(bulk_of(*server_)) == 1; }));
+    ASSERT_EQ(pull(item, true), RIPC_OK);
+    EXPECT_EQ(window_[kSize - 1], static_cast<std::byte>(index));
+    ASSERT_EQ(finish(item), RIPC_OK);
+    ASSERT_EQ(outcome_of(item.transfer), RIPC_OK);
+  }
+  EXPECT_EQ(client.tally()->rights - rights, kItems);
+  EXPECT_EQ(client.tally()->windows - windows, has_windows ? 2u : 0u)
+      << "the second one when the first had no more keys";
+  EXPECT_EQ(client.connections_made(), 1u);
+}
+
 // The first two have a completion each; what comes while they are under way has one for all of it. What ends together
 // is told together, and answered together.
 TEST_F(Offers, ManyUnderWayCostFewCompletionsAndDoorbells) {

@@ -61,10 +61,10 @@ TEST_F(Pushes, AreNotOverBeforeTheDeviceHasReadTheBytesWhateverThePeerSays) {
       on_loop([&] {
         const std::uint64_t id = peer_ends_->frames().front().id;
         Result<std::shared_ptr<Right>> made =
-            peer_->open({buffer.data, kSize}, buffer.hold.arena(), true, [&](std::uint32_t key) {
+            peer_->open({buffer.data, kSize}, buffer.hold.arena(), true, [&](const Right& opened) {
               return bulk::Frame{.type = bulk::Type::right,
                                  .id = id,
-                                 .key = key,
+                                 .key = opened.key(),
                                  .location = reinterpret_cast<std::uint64_t>(buffer.data),
                                  .value = std::uint64_t{RIPC_OK}};
             });

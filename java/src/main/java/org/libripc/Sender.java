@@ -10,7 +10,7 @@ import java.util.Map;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
-import org.libripc.internal.Layout.ShortMessage;
+import org.libripc.internal.Layout.OutgoingMessage;
 import org.libripc.internal.NativeBinding;
 import org.libripc.internal.NativeBlock;
 
@@ -21,7 +21,7 @@ final class Sender {
   private static final int LOOKED_AT = 4;
   private static final ThreadLocal<Outgoing> SINGLE = ThreadLocal.withInitial(Outgoing::new);
   private static final ThreadLocal<NativeBlock> MANY =
-      ThreadLocal.withInitial(() -> new NativeBlock(MOST_AT_ONCE * ShortMessage.BYTES + 8));
+      ThreadLocal.withInitial(() -> new NativeBlock(MOST_AT_ONCE * OutgoingMessage.BYTES + 8));
 
   private final Service service;
   private final Ripc ripc;
@@ -269,12 +269,13 @@ final class Sender {
             "sendMany() takes messages of short items, at most 4 KiB in all, without return buffers: send() takes any");
       }
       int items = message.preparePlain();
-      block.bytes.putLong(index * ShortMessage.BYTES + ShortMessage.ITEMS, message.plainItems());
-      block.bytes.putInt(index * ShortMessage.BYTES + ShortMessage.COUNT, items);
-      block.bytes.putInt(index * ShortMessage.BYTES + ShortMessage.TAG, message.tagNumber());
+      block.bytes.putLong(
+          index * OutgoingMessage.BYTES + OutgoingMessage.ITEMS, message.plainItems());
+      block.bytes.putInt(index * OutgoingMessage.BYTES + OutgoingMessage.COUNT, items);
+      block.bytes.putInt(index * OutgoingMessage.BYTES + OutgoingMessage.TAG, message.tagNumber());
     }
     int status;
-    long sentAt = block.address + MOST_AT_ONCE * ShortMessage.BYTES;
+    long sentAt = block.address + MOST_AT_ONCE * OutgoingMessage.BYTES;
     service.enter();
     try {
       status = binding.sendMany(service.handle(), to, block.address, count, sentAt);
@@ -282,7 +283,7 @@ final class Sender {
       service.guard().leave();
       Reference.reachabilityFence(messages);
     }
-    int sent = (int) block.bytes.getLong(MOST_AT_ONCE * ShortMessage.BYTES);
+    int sent = (int) block.bytes.getLong(MOST_AT_ONCE * OutgoingMessage.BYTES);
     if (status != 0 && status != Status.AGAIN.code() && first == 0 && sent == 0) {
       throw RipcException.ofLastCall(status);
     }

@@ -29,7 +29,7 @@ class JnaBinding implements NativeBinding {
 
   @Override
   public int sendMany(long service, long to, long messages, int count, long sent) {
-    return JnaCalls.ripc_send_many(service, to, messages, count, sent);
+    return JnaCalls.ripc_send_many(service, to, messages, count, 0, 0, sent);
   }
 
   @Override

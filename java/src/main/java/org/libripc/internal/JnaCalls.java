@@ -11,7 +11,8 @@ final class JnaCalls {
   static native int ripc_send(
       long service, long to, long items, long count, long options, long ticket);
 
-  static native int ripc_send_many(long service, long to, long messages, long count, long sent);
+  static native int ripc_send_many(
+      long service, long to, long messages, long count, long options, long tickets, long sent);
 
   static native int ripc_receive_records(
       long service, int flags, long timeout, long records, long size, long capacity, long count);

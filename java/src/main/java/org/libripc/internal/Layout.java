@@ -62,9 +62,9 @@ public final class Layout {
     public static final int RETURN_INDEX = 20;
   }
 
-  /** ripc_short_message. */
-  public static final class ShortMessage {
-    private ShortMessage() {}
+  /** ripc_outgoing. */
+  public static final class OutgoingMessage {
+    private OutgoingMessage() {}
 
     public static final int BYTES = 16;
     public static final int ITEMS = 0;

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a thread exposes and sends together, over a real device.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "nodes.hpp"
+#include "transport/verbs/datagram_channel.hpp"
+#include "transport/verbs/rdma_bulk.hpp"
+
+namespace ripc::verbs {
+namespace {
+
+constexpr std::size_t kSize = 64 << 10;
+
+class Collected : public Nodes {
+ protected:
+  void SetUp() override {
+    Nodes::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    if (dynamic_cast<DatagramChannel*>(channel_.get()) == nullptr) GTEST_SKIP() << "this device has no datagrams";
+    ASSERT_EQ(send(8, 'a'), RIPC_OK);
+    receive(1);
+    bytes_ = client_->pool().lease(kSize).value();
+    window_ = server_->pool().lease(kSize).value();
+    ASSERT_NO_FATAL_FAILURE(deliver(expose()));
+    ASSERT_EQ(tally().rights, 1u);
+  }
+  void TearDown() override {
+    if (bytes_ != nullptr) (void)client_->pool().release(bytes_);
+    if (window_ != nullptr) (void)server_->pool().release(window_);
+    Nodes::TearDown();
+  }
+
+  struct Item {
+    wire::Descriptor descriptor{};
+    std::uint64_t transfer = 0;
+  };
+  Item expose() {
+    Item item;
+    const memory::Hold hold = client_->pool().hold(bytes_, kSize).value();
+    const spi::Exposure exposure{.bytes = {bytes_, kSize}, .hold = &hold};
+    EXPECT_EQ(channel_->expose(std::span(&exposure, 1), std::span(&item.descriptor, 1), item.transfer), RIPC_OK);
+    return item;
+  }
+  // From the server's begin to the end that the client sees.
+  void deliver(const Item& item) {
+    spi::Source& source = *sink_.source;
+    ASSERT_EQ(source.begin(std::span(&item.descriptor, 1)), RIPC_OK);
+    spi::Pull pull{.descriptor = item.descriptor, .destination = window_, .finishes = true};
+    const Deadline deadline = Deadline::after(kLimit);
+    while (source.pull(pull) == RIPC_PENDING && !deadline.expired()) {
+    }
+    ASSERT_EQ(pull.status, RIPC_OK);
+    ripc_status status = RIPC_PENDING;
+    while (status == RIPC_PENDING && !deadline.expired()) status = source.finish(item.descriptor, RIPC_OK);
+    ASSERT_EQ(status, RIPC_OK);
+    ASSERT_EQ(outcome_of(item.transfer), RIPC_OK);
+  }
+  static RdmaBulk& bulk_of(Node& node) { return *node.transport().bulks().front(); }
+  const Tally& tally() const { return *bulk_of(*client_).tally(); }
+
+  std::byte* bytes_ = nullptr;
+  std::byte* window_ = nullptr;
+};
+
+TEST_F(Collected, IsRungForOnceForAllThatIsOpenedAndOnceForAllThatIsSent) {
+  constexpr std::size_t kItems = 6;
+  const DatagramCounters sent = counters();
+  const std::uint64_t doorbells = tally().doorbells;
+  const std::uint64_t requests = tally().work_requests;
+  std::vector<Item> items;
+  channel_->collect();
+  for (std::size_t index = 0; index < kItems; ++index) {
+    items.push_back(expose());
+    const std::string text(100 + index, static_cast<char>('b' + index));
+    const spi::Bytes packet = std::as_bytes(std::span(text));
+    bool woke = false;
+    EXPECT_EQ(channel_->send_telling(items.back().transfer, std::span(&packet, 1), woke), RIPC_OK);
+  }
+  EXPECT_EQ(tally().doorbells, doorbells);
+  EXPECT_EQ(counters().doorbells, sent.doorbells);
+  channel_->send_collected();
+  EXPECT_EQ(tally().doorbells - doorbells, 1u);
+  EXPECT_EQ(tally().work_requests - requests, kItems * (fabric_->devices().front()->windows ? 2 : 1));
+  EXPECT_EQ(counters().doorbells - sent.doorbells, 1u);
+  EXPECT_EQ(counters().work_requests - sent.work_requests, kItems);
+  EXPECT_EQ(counters().inlined - sent.inlined, kItems);
+  receive(1 + kItems);
+  for (std::size_t index = 0; index < kItems; ++index) {
+    EXPECT_EQ(sink_.packets[1 + index], std::string(100 + index, static_cast<char>('b' + index)));
+    ASSERT_NO_FATAL_FAILURE(deliver(items[index]));
+  }
+  EXPECT_EQ(bulk_of(*client_).connections_made(), 1u);
+}
+
+TEST_F(Collected, LargePacketsAndMoreThanFitAreSentToo) {
+  const std::size_t size = channel_->packet_limit();
+  channel_->collect();
+  for (std::size_t index = 0; index < DatagramSender::kMostMessages + 2; ++index)
+    ASSERT_EQ(send(index % 2 == 0 ? size : 16, static_cast<char>('0' + index)), RIPC_OK);
+  channel_->send_collected();
+  receive(1 + DatagramSender::kMostMessages + 2);
+  for (std::size_t index = 0; index < DatagramSender::kMostMessages + 2; ++index)
+    EXPECT_EQ(sink_.packets[1 + index], std::string(index % 2 == 0 ? size : 16, static_cast<char>('0' + index)));
+}
+
+TEST_F(Collected, DelaysNoOtherThreadAndKeepsTheOrder) {
+  channel_->collect();
+  ASSERT_EQ(send(8, 'b'), RIPC_OK);
+  std::thread([this] {
+    channel_->collect();
+    ASSERT_EQ(send(8, 'c'), RIPC_OK);
+    channel_->send_collected();
+  }).join();
+  receive(3);
+  EXPECT_EQ(sink_.packets[1], std::string(8, 'b'));
+  EXPECT_EQ(sink_.packets[2], std::string(8, 'c'));
+  ASSERT_EQ(send(8, 'd'), RIPC_OK);
+  channel_->send_collected();
+  receive(4);
+  EXPECT_EQ(sink_.packets[3], std::string(8, 'd'));
+}
+
+// Its window is bound by a request that the device has not seen.
+TEST_F(Collected, ATransferThatIsWithdrawnBeforeItsWindowIsBoundCostsNoConnection) {
+  channel_->collect();
+  const Item item = expose();
+  EXPECT_EQ(channel_->revoke(item.transfer), RIPC_REVOKED);
+  const Item next = expose();
+  channel_->send_collected();
+  ASSERT_NO_FATAL_FAILURE(deliver(next));
+  EXPECT_EQ(bulk_of(*client_).connections_made(), 1u);
+  EXPECT_EQ(bulk_of(*client_).connections_lost(), 0u);
+}
+
+}  // namespace
+}  // namespace ripc::verbs
