@@ -25,7 +25,7 @@ constexpr int kRounds = 2000;
 
 // So that the tests below mean something.
 TEST_F(CacheChange, APlainOldRegistrationWouldShowTheOldBytes) {
-  Memory memory(1, 'a');
+  Memory memory = Memory::apart(1, 'a');
   char* const address = memory.data();
   const Held old = use(memory);
   memory.unmap();
@@ -36,7 +36,7 @@ TEST_F(CacheChange, APlainOldRegistrationWouldShowTheOldBytes) {
 }
 
 TEST_F(CacheChange, MemoryMappedAgainAtTheSameAddressIsRegisteredAnew) {
-  Memory memory(4, 'a');
+  Memory memory = Memory::apart(4, 'a');
   char* const address = memory.data();
   for (int round = 1; round <= kRounds; ++round) {
     expect_current(memory);
@@ -53,7 +53,7 @@ TEST_F(CacheChange, MemoryMappedAgainAtTheSameAddressIsRegisteredAnew) {
 TEST_F(CacheChange, MappedAgainBeforeTheOtherThreadsUnmappingHasReturnedItIsRegisteredAnew) {
   constexpr std::size_t kPages = 2;
   // Before the thread begins: its memory could come to lie there.
-  Memory memory(kPages, 'a');
+  Memory memory = Memory::apart(kPages, 'a');
   void* const address = memory.data();
   std::barrier meet(2);
   std::atomic<bool> stop{false};
@@ -154,10 +154,10 @@ TEST_F(CacheChange, PagesThatWentWithoutAnEventAreNoticed) {
 }
 
 TEST_F(CacheChange, MovedMemoryIsNoticedAtBothPlaces) {
-  Memory memory(4, 'a');
+  Memory memory = Memory::apart(4, 'a');
   char* const from = memory.data();
   use(memory);
-  Memory target(8, 'b');
+  Memory target = Memory::apart(8, 'b');
   use(target);
   ASSERT_EQ(::mremap(from, memory.size(), 8 * kPage, MREMAP_MAYMOVE | MREMAP_FIXED, target.data()), target.data());
   memory.release();
@@ -173,7 +173,7 @@ TEST_F(CacheChange, MovedMemoryIsNoticedAtBothPlaces) {
 }
 
 TEST_F(CacheChange, MemoryEnlargedInPlaceStaysKeptAndItsNewPagesCanBeUsed) {
-  Memory room(600);
+  Memory room = Memory::apart(600);
   char* const start = room.data();
   ::munmap(start + kPage, room.size() - kPage);
   const Held kept = use(start, kPage);
@@ -242,7 +242,7 @@ TEST_F(CacheChange, AChangeDropsAllThatOverlapsAndNothingThatIsNextToIt) {
 }
 
 TEST_F(CacheChange, OneRegistrationOverSeveralMappingsIsDroppedWithAnyOfThem) {
-  Memory memory(4);
+  Memory memory = Memory::apart(4);
   // Mappings of different protection are not joined.
   ASSERT_EQ(::mprotect(memory.page(2), 2 * kPage, PROT_READ | PROT_WRITE | PROT_EXEC), 0);
   const Held kept = use(memory);
@@ -253,7 +253,7 @@ TEST_F(CacheChange, OneRegistrationOverSeveralMappingsIsDroppedWithAnyOfThem) {
 
 // The child has the memory, and nobody watches it there.
 TEST_F(CacheChange, AForkChangesNothingForTheParentAndWatchesNothingInTheChild) {
-  Memory memory(4, 'a');
+  Memory memory = Memory::apart(4, 'a');
   const Held kept = use(memory);
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);

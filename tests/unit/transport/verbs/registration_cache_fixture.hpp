@@ -82,6 +82,17 @@ class Memory {
     data_ = static_cast<char*>(made);
     std::fill_n(data_, size_, fill);
   }
+  // Where nobody maps anything who does not ask for the place: what was unmapped there stays so. The system begins at
+  // the top, and AddressSanitizer or ThreadSanitizer have memory of their own at one of the places.
+  static Memory apart(std::size_t pages, char fill = 'a') {
+    for (const std::uintptr_t place : {std::uintptr_t{1} << 45, std::uintptr_t{1} << 38}) {
+      Memory memory(pages, fill, reinterpret_cast<void*>(place + next_place_));
+      if (memory.data() == nullptr) continue;
+      next_place_ += memory.size() + kPage;
+      return memory;
+    }
+    return Memory(pages, fill);
+  }
   Memory(Memory&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(other.size_) {}
   Memory& operator=(Memory&& other) noexcept {
     std::swap(data_, other.data_);
@@ -99,6 +110,8 @@ class Memory {
   void release() { data_ = nullptr; }
 
  private:
+  static inline std::uintptr_t next_place_ = 0;
+
   char* data_ = nullptr;
   std::size_t size_;
 };
