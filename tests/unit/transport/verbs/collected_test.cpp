@@ -8,64 +8,30 @@
 #include <thread>
 #include <vector>
 
-#include "nodes.hpp"
+#include "long_items.hpp"
 #include "transport/verbs/datagram_channel.hpp"
-#include "transport/verbs/rdma_bulk.hpp"
 
 namespace ripc::verbs {
 namespace {
 
-constexpr std::size_t kSize = 64 << 10;
-
-class Collected : public Nodes {
+class Collected : public LongItems {
  protected:
   void SetUp() override {
-    Nodes::SetUp();
+    LongItems::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
     if (dynamic_cast<DatagramChannel*>(channel_.get()) == nullptr) GTEST_SKIP() << "this device has no datagrams";
-    ASSERT_EQ(send(8, 'a'), RIPC_OK);
-    receive(1);
-    bytes_ = client_->pool().lease(kSize).value();
-    window_ = server_->pool().lease(kSize).value();
     ASSERT_NO_FATAL_FAILURE(deliver(expose()));
     ASSERT_EQ(tally().rights, 1u);
   }
-  void TearDown() override {
-    if (bytes_ != nullptr) (void)client_->pool().release(bytes_);
-    if (window_ != nullptr) (void)server_->pool().release(window_);
-    Nodes::TearDown();
-  }
 
-  struct Item {
-    wire::Descriptor descriptor{};
-    std::uint64_t transfer = 0;
-  };
-  Item expose() {
-    Item item;
-    const memory::Hold hold = client_->pool().hold(bytes_, kSize).value();
-    const spi::Exposure exposure{.bytes = {bytes_, kSize}, .hold = &hold};
-    EXPECT_EQ(channel_->expose(std::span(&exposure, 1), std::span(&item.descriptor, 1), item.transfer), RIPC_OK);
-    return item;
-  }
   // From the server's begin to the end that the client sees.
   void deliver(const Item& item) {
-    spi::Source& source = *sink_.source;
-    ASSERT_EQ(source.begin(std::span(&item.descriptor, 1)), RIPC_OK);
-    spi::Pull pull{.descriptor = item.descriptor, .destination = window_, .finishes = true};
-    const Deadline deadline = Deadline::after(kLimit);
-    while (source.pull(pull) == RIPC_PENDING && !deadline.expired()) {
-    }
-    ASSERT_EQ(pull.status, RIPC_OK);
-    ripc_status status = RIPC_PENDING;
-    while (status == RIPC_PENDING && !deadline.expired()) status = source.finish(item.descriptor, RIPC_OK);
-    ASSERT_EQ(status, RIPC_OK);
+    ASSERT_EQ(begin(item), RIPC_OK);
+    ASSERT_EQ(pull(item, true), RIPC_OK);
+    ASSERT_EQ(finish(item), RIPC_OK);
     ASSERT_EQ(outcome_of(item.transfer), RIPC_OK);
   }
-  static RdmaBulk& bulk_of(Node& node) { return *node.transport().bulks().front(); }
   const Tally& tally() const { return *bulk_of(*client_).tally(); }
-
-  std::byte* bytes_ = nullptr;
-  std::byte* window_ = nullptr;
 };
 
 TEST_F(Collected, IsRungForOnceForAllThatIsOpenedAndOnceForAllThatIsSent) {

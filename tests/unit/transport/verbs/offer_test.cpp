@@ -5,55 +5,19 @@
 #include <functional>
 #include <vector>
 
-#include "nodes.hpp"
+#include "long_items.hpp"
 
 namespace ripc::verbs {
 namespace {
 
-constexpr std::size_t kSize = 64 << 10;
-
-class Offers : public Nodes {
+class Offers : public LongItems {
  protected:
-  void SetUp() override {
-    Nodes::SetUp();
-    if (IsSkipped() || HasFatalFailure()) return;
-    ASSERT_EQ(send(8, 'a'), RIPC_OK);
-    ASSERT_NO_FATAL_FAILURE(receive(1));
-    bytes_ = client_->pool().lease(kSize).value();
-    window_ = server_->pool().lease(kSize).value();
-  }
-  void TearDown() override {
-    if (bytes_ != nullptr) (void)client_->pool().release(bytes_);
-    if (window_ != nullptr) (void)server_->pool().release(window_);
-    Nodes::TearDown();
-  }
-
   // An item of the client's, exposed, and its message taken by the server.
-  struct Item {
-    wire::Descriptor descriptor{};
-    std::uint64_t transfer = 0;
-  };
   Item expose(std::byte fill) {
     std::fill_n(bytes_, kSize, fill);
-    Item item;
-    const memory::Hold hold = client_->pool().hold(bytes_, kSize).value();
-    const spi::Exposure exposure{.bytes = {bytes_, kSize}, .hold = &hold};
-    EXPECT_EQ(channel_->expose(std::span(&exposure, 1), std::span(&item.descriptor, 1), item.transfer), RIPC_OK);
-    EXPECT_EQ(sink_.source->begin(std::span(&item.descriptor, 1)), RIPC_OK);
+    const Item item = LongItems::expose();
+    EXPECT_EQ(begin(item), RIPC_OK);
     return item;
-  }
-  ripc_status pull(const Item& item, bool finishes = false) {
-    spi::Pull pull{.descriptor = item.descriptor, .destination = window_, .finishes = finishes};
-    const Deadline deadline = Deadline::after(kLimit);
-    while (sink_.source->pull(pull) == RIPC_PENDING && !deadline.expired()) {
-    }
-    return pull.status;
-  }
-  ripc_status finish(const Item& item, ripc_status with = RIPC_OK) {
-    const Deadline deadline = Deadline::after(kLimit);
-    ripc_status status = RIPC_PENDING;
-    while (status == RIPC_PENDING && !deadline.expired()) status = sink_.source->finish(item.descriptor, with);
-    return status;
   }
   // Nothing is opened before there is a connection.
   void make_connection() {
@@ -67,7 +31,6 @@ class Offers : public Nodes {
     while (!state() && !deadline.expired()) std::this_thread::yield();
     return state();
   }
-  static RdmaBulk& bulk_of(Node& node) { return *node.transport().bulks().front(); }
   // They wake nobody.
   static std::size_t offers_to(const RdmaBulk& server) {
     server.connection()->poll();
@@ -83,9 +46,6 @@ class Offers : public Nodes {
       return side.tally()->completions != completions;
     }));
   }
-
-  std::byte* bytes_ = nullptr;
-  std::byte* window_ = nullptr;
 };
 
 TEST_F(Offers, AreReadWithoutAskingAndALongMessageCostsThisMuch) {
