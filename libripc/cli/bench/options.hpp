@@ -20,8 +20,8 @@ struct BenchOptions {
   std::string wait = "spin";      // or block: sleep at once
   std::uint64_t runs = 1;
   std::uint64_t depth = 2;  // messages under way at once, for long, return and lent streams
-  std::uint64_t batch =
-      0;  // messages of one send call; 0: 64 short ones, as bare datagrams; long ones: all there is room for
+  // Messages of one send call; 0: 64 short ones, as bare datagrams, or as many long ones as there is room for.
+  std::uint64_t batch = 0;
   std::string source = "kept";   // or lease, malloc: where a stream's large payloads are sent from
   std::string landing = "heap";  // or lease: where a stream's large payloads land
   bool one_buffer = false;       // for all messages of a long stream, on each side
