@@ -220,6 +220,11 @@ public final class Ripc implements AutoCloseable {
     return new RegisteredBuffer(range, range.capacity);
   }
 
+  /** How long waits poll before they sleep, in nanoseconds. */
+  public long spinNanos() {
+    return spinNanos;
+  }
+
   /** What the pool holds. */
   public PoolStatistics poolStatistics() {
     NativeBlock block = new NativeBlock(Layout.POOL_STATISTICS);
@@ -367,10 +372,6 @@ public final class Ripc implements AutoCloseable {
 
   Set<MessageHandle> handles() {
     return handles;
-  }
-
-  long spinNanos() {
-    return spinNanos;
   }
 
   /** To be left afterwards. */

@@ -81,6 +81,36 @@ public final class RipcSelector implements AutoCloseable {
       service.call(() -> service.binding().requestRoomEvent(service.handle(), peer.value()));
     }
 
+    /**
+     * Has the selector report nothing of the service until {@link #resume}, so that a thread may
+     * wait in {@link Service#receive} instead and no other is woken for what comes. Nor is room
+     * reported meanwhile. Of a registration that has ended it does nothing.
+     */
+    public void pause() {
+      control(true);
+    }
+
+    /** Ends a {@link #pause}; what has come meanwhile and was not received is reported now. */
+    public void resume() {
+      control(false);
+    }
+
+    private void control(boolean pauses) {
+      if (!selector.guard.tryEnter()) return;
+      try {
+        synchronized (this) {
+          if (!watched) return;
+          if (pauses) {
+            selector.epoll.pause(descriptor, number);
+          } else {
+            selector.epoll.resume(descriptor, number);
+          }
+        }
+      } finally {
+        selector.guard.leave();
+      }
+    }
+
     /** Whether it is registered no longer: cancelled, or the service or the selector was closed. */
     public synchronized boolean isCancelled() {
       return cancelled;

@@ -65,6 +65,15 @@ class OptionsTest extends PairTest {
   }
 
   @Test
+  void aContextSaysHowLongItSpins() {
+    try (Ripc sleeping = context(options -> options.spin(0, TimeUnit.NANOSECONDS));
+        Ripc spinning = context(options -> options.spin(3, TimeUnit.MILLISECONDS))) {
+      assertEquals(0, sleeping.spinNanos());
+      assertEquals(3_000_000, spinning.spinNanos());
+    }
+  }
+
+  @Test
   void everyPolicyTalksToProcessesOfTheSameUser() throws Exception {
     for (RipcBuilder.Peers policy : RipcBuilder.Peers.values()) {
       try (Ripc admitting = context(options -> options.peers(policy))) {

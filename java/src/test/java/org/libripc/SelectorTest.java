@@ -416,4 +416,49 @@ class SelectorTest extends PairTest {
       assertFalse(selector.select(LIMIT, TimeUnit.SECONDS).isEmpty());
     }
   }
+
+  @Test
+  void whileItIsPausedAReceiverIsWokenAndNoOtherThread() throws Exception {
+    try (RipcSelector selector = RipcSelector.open()) {
+      RipcSelector.Key key = selector.register(server, null);
+      assertNull(server.poll());
+      AtomicInteger ends = new AtomicInteger();
+      Thread waiter =
+          thread(
+              () -> {
+                selector.awaitEvent();
+                ends.incrementAndGet();
+              });
+      for (int round = 0; round < 50; ++round) {
+        key.pause();
+        Thread receiver = thread(() -> assertEquals("paused", receiveText(server)));
+        client.send(server.id(), bytes("paused"));
+        receiver.join();
+        assertNull(server.poll());
+        key.resume();
+      }
+      assertEquals(0, ends.get());
+      assertTrue(waiter.isAlive());
+      client.send(server.id(), bytes("again"));
+      waiter.join();
+      assertEquals("again", receiveText(server));
+    }
+  }
+
+  @Test
+  void whatHasComeWhileItWasPausedIsReportedAfterwards() throws Exception {
+    try (RipcSelector selector = RipcSelector.open()) {
+      RipcSelector.Key key = selector.register(server, null);
+      assertNull(server.poll());
+      key.pause();
+      client.send(server.id(), bytes("early"));
+      assertTrue(selector.select(20, TimeUnit.MILLISECONDS).isEmpty());
+      key.resume();
+      assertEquals(List.of(key), selector.select(LIMIT, TimeUnit.SECONDS));
+      assertEquals("early", receiveText(server));
+      key.cancel();
+      key.pause();
+      key.resume();
+    }
+  }
 }

@@ -46,11 +46,24 @@ public final class Epoll {
 
   /** Reports a descriptor by its number, which is not 0, whenever it becomes readable. */
   public void add(int descriptor, long number) {
-    NativeBlock event = new NativeBlock(EVENT);
-    event.bytes.putInt(0, LibC.EPOLLIN | LibC.EPOLLET);
+    control(LibC.EPOLL_CTL_ADD, descriptor, LibC.EPOLLIN | LibC.EPOLLET, number);
+  }
+
+  /** Reports one that was added no longer, until {@link #resume}. */
+  public void pause(int descriptor, long number) {
+    control(LibC.EPOLL_CTL_MOD, descriptor, LibC.EPOLLET, number);
+  }
+
+  /** Reports it again, at once if it is readable. */
+  public void resume(int descriptor, long number) {
+    control(LibC.EPOLL_CTL_MOD, descriptor, LibC.EPOLLIN | LibC.EPOLLET, number);
+  }
+
+  private void control(int operation, int descriptor, int events, long number) {
+    NativeBlock event = EVENTS.get();
+    event.bytes.putInt(0, events);
     event.bytes.putLong(DATA, number);
-    LibC.epoll_ctl(epoll, LibC.EPOLL_CTL_ADD, descriptor, event.address);
-    NativeBlock.keep(event);
+    LibC.epoll_ctl(epoll, operation, descriptor, event.address);
   }
 
   public void remove(int descriptor) {

@@ -19,6 +19,7 @@ public final class LibC {
   public static final int EPOLLET = 1 << 31;
   public static final int EPOLL_CTL_ADD = 1;
   public static final int EPOLL_CTL_DEL = 2;
+  public static final int EPOLL_CTL_MOD = 3;
   public static final int EFD_CLOEXEC = 02000000;
   public static final int EFD_NONBLOCK = 04000;
   public static final int EINTR = 4;

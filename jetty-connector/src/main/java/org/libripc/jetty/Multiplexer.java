@@ -16,6 +16,7 @@ import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Supplier;
 import org.eclipse.jetty.util.component.ContainerLifeCycle;
 import org.eclipse.jetty.util.thread.Scheduler;
 import org.libripc.Message;
@@ -64,6 +65,7 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
   private final Executor executor;
   private final Scheduler scheduler;
   private final Acceptor acceptor;
+  private final long lookNanos;
   private final Map<Key, RipcEndPoint> endPoints = new ConcurrentHashMap<>();
   private final Map<ServiceId, Set<RipcEndPoint>> roomWaiters = new ConcurrentHashMap<>();
   private final Set<CompletableFuture<?>> tickets = ConcurrentHashMap.newKeySet();
@@ -76,6 +78,8 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
   private RipcSelector selector;
   private RipcSelector.Key key;
   private int sinceRoom; // of whoever takes
+  private final Pace pace = new Pace(); // likewise
+  private boolean near; // likewise: the last message came over shared memory
   private final LongAdder returnedParts = new LongAdder();
   private final LongAdder copiedBytes = new LongAdder();
 
@@ -91,6 +95,8 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
     this.executor = executor;
     this.scheduler = scheduler;
     this.acceptor = acceptor;
+    // What waits for longer sleeps, and an event of what comes would wake another thread besides.
+    lookNanos = Math.min(options.spinNanos(), service.ripc().spinNanos());
     threads = new ReceivingThreads(this, executor);
     lookout = new Lookout(scheduler);
   }
@@ -242,6 +248,7 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
           return all;
         });
     key.requestRoom(from.peer());
+    threads.endGuest(); // it would take the event
     return null;
   }
 
@@ -279,28 +286,29 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
 
   @Override
   public Runnable next(boolean patient) {
-    long spinNanos = patient ? options.spinNanos() : 0;
-    long idleSince = 0;
+    boolean looks = patient && mayLook();
     while (threads.isRunning()) {
       try {
-        Message message = service.poll();
+        Message message = looks ? service.receive(lookNanos, TimeUnit.NANOSECONDS) : service.poll();
         if (message != null) {
-          idleSince = 0;
-          service.settle(); // memory that was copied into comes back in time for the next copy
-          Runnable task = dispatchSafely(message);
+          if (looks) {
+            pace.seen();
+          } else {
+            pace.came();
+          }
+          Runnable task = taken(message);
           if (!roomWaiters.isEmpty() && ++sinceRoom >= ROOM_EVERY) roomForAll();
           if (task != null) return task;
-          continue;
-        }
-        if (!roomWaiters.isEmpty()) {
+        } else if (looks) {
+          pace.inVain();
+          looks = false; // a poll, after which events tell
+        } else {
           // The poll may have taken the event that told of it.
-          key.findRoom().forEach(this::roomAt);
+          if (!roomWaiters.isEmpty()) key.findRoom().forEach(this::roomAt);
           return null;
         }
-        long now = spinNanos == 0 ? 0 : System.nanoTime();
-        if (idleSince == 0) idleSince = now;
-        if (now - idleSince >= spinNanos) return null;
-        Thread.onSpinWait();
+      } catch (InterruptedException interrupted) {
+        LOG.debug("interrupted", interrupted);
       } catch (RipcException problem) {
         if (threads.isRunning()) stopped(problem);
       } catch (Throwable problem) {
@@ -324,6 +332,47 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
   @Override
   public void wake() {
     selector.wakeup();
+  }
+
+  /** {@link ReceivingThreads#await}. */
+  <T> T await(CompletableFuture<T> answer, long nanos)
+      throws InterruptedException, ExecutionException, TimeoutException {
+    return threads.await(answer, nanos);
+  }
+
+  /** The other {@link ReceivingThreads#await}. */
+  <T> T await(Supplier<CompletableFuture<T>> sending, long nanos)
+      throws InterruptedException, ExecutionException, TimeoutException {
+    return threads.await(sending, nanos);
+  }
+
+  @Override
+  public boolean pause() {
+    if (!roomWaiters.isEmpty()) return false;
+    key.pause();
+    return true;
+  }
+
+  @Override
+  public void resume() {
+    key.resume();
+  }
+
+  @Override
+  public Runnable receive(long nanos) throws InterruptedException {
+    if (!roomWaiters.isEmpty()) return null;
+    try {
+      Message message = service.receive(nanos, TimeUnit.NANOSECONDS);
+      return message == null ? null : taken(message);
+    } catch (RipcException problem) {
+      if (threads.isRunning()) stopped(problem);
+      return null;
+    }
+  }
+
+  @Override
+  public void endReceive() {
+    service.interrupt();
   }
 
   @Override
@@ -361,6 +410,22 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
     new ArrayList<>(roomWaiters.keySet()).forEach(this::roomAt);
   }
 
+  private Runnable taken(Message message) {
+    service.settle(); // memory that was copied into comes back in time for the next copy
+    return dispatchSafely(message);
+  }
+
+  // Elsewhere than over shared memory, what comes during a look wakes another thread all the same.
+  // A
+  // guest would have to wait until its end.
+  private boolean mayLook() {
+    return lookNanos > 0
+        && near
+        && pace.mayLook()
+        && roomWaiters.isEmpty()
+        && !threads.isGuestExpected();
+  }
+
   // Nothing that one message causes may end the receiving.
   private Runnable dispatchSafely(Message message) {
     Key key = new Key(message.source(), message.tag());
@@ -388,6 +453,7 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
     }
     RipcEndPoint endPoint = endPoints.get(new Key(message.source(), message.tag()));
     if (endPoint != null && frame.type() != Frame.Type.OPEN) {
+      near = !endPoint.out().needsProbes();
       return endPoint.received(message, frame);
     }
     if (acceptor != null && endPoint == null && frame.type() == Frame.Type.OPEN) {

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.jetty;
 
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Supplier;
 import org.eclipse.jetty.util.VirtualThreads;
 import org.eclipse.jetty.util.thread.Invocable;
 import org.eclipse.jetty.util.thread.ThreadPool;
@@ -18,6 +23,9 @@ import org.slf4j.LoggerFactory;
  * runs the task that follows from it. Before it runs one that may block, it makes sure that another
  * thread goes on. Mostly that one waits for the next event already, so the kernel wakes it if there
  * is one, and no thread has to wake another for a message.
+ *
+ * <p>A thread of somebody else that waits for what one of the tasks will do can receive meanwhile,
+ * as a guest ({@link #await}): then the event wakes that thread, and no other one.
  *
  * <p>Any thread.
  */
@@ -42,10 +50,33 @@ final class ReceivingThreads {
 
     /** A task that no thread could be found for: somebody waits for what it does. */
     void refused(Runnable task);
+
+    /** Until {@link #resume} no event ends an {@link #await}. False if they are needed now. */
+    boolean pause();
+
+    /** Events end waits again, also what has come meanwhile and was not taken. */
+    void resume();
+
+    /**
+     * While it is paused: waits for a message, up to so long, and takes it. One thread at a time,
+     * and none is in {@link #next}.
+     *
+     * @return the task; null if there was none, or {@link #endReceive}
+     */
+    Runnable receive(long nanos) throws InterruptedException;
+
+    /** Ends one {@link #receive} that is running, or the next one. */
+    void endReceive();
   }
 
   // One that takes the next event, and one for the event after it.
   private static final int MOST_WAITING = 2;
+
+  // After so many looks without an await() in between no guest is expected.
+  private static final int GUESTS_GONE = 1000;
+
+  // Of a guest that still sends what it will wait for.
+  private static final CompletableFuture<Void> UNKNOWN = new CompletableFuture<>();
 
   private final Source source;
   private final Executor executor;
@@ -54,6 +85,10 @@ final class ReceivingThreads {
   private final ReentrantLock lock = new ReentrantLock();
   private final Condition changed = lock.newCondition();
   private volatile boolean running;
+  private final AtomicInteger awaiting = new AtomicInteger(); // threads in await()
+  private volatile int sinceAwait =
+      GUESTS_GONE; // looks for something to take, since an await() began
+  private volatile CompletableFuture<?> guestFor; // what the guest waits for; null: there is none
   // All below: guarded by the lock.
   private Runnable ahead; // taken, for whoever comes next
   private boolean empty; // the source had nothing, and no event has come since
@@ -91,6 +126,7 @@ final class ReceivingThreads {
   void end() {
     running = false;
     source.wake();
+    endGuest();
   }
 
   /** Waits until, after {@link #end}, no thread takes or waits. False if that lasts too long. */
@@ -98,11 +134,15 @@ final class ReceivingThreads {
     long left = TimeUnit.MILLISECONDS.toNanos(millis);
     if (!lock.tryLock(left, TimeUnit.NANOSECONDS)) return false;
     try {
-      while (waiting > 0 && left > 0) left = changed.awaitNanos(left);
-      return waiting == 0;
+      while (isUsed() && left > 0) left = changed.awaitNanos(left);
+      return !isUsed();
     } finally {
       lock.unlock();
     }
+  }
+
+  private boolean isUsed() {
+    return waiting > 0 || guestFor != null;
   }
 
   private void runStarted() {
@@ -128,7 +168,7 @@ final class ReceivingThreads {
       lock.lock();
       try {
         if (!running) return null;
-        Runnable task = next(true);
+        Runnable task = guestFor == null ? next(true) : null;
         if (task != null) {
           Runnable here = securely(task);
           if (here != null) return here;
@@ -200,6 +240,123 @@ final class ReceivingThreads {
     } finally {
       lock.unlock();
     }
+  }
+
+  // ---- Guests ----
+
+  /**
+   * Whether a guest will want the place soon. For the thread that is in {@link Source#next}, once
+   * for each time.
+   */
+  boolean isGuestExpected() {
+    int looks = sinceAwait;
+    if (looks >= GUESTS_GONE) return false;
+    sinceAwait = looks + 1;
+    return awaiting.get() <= 1;
+  }
+
+  /**
+   * Waits for this. Meanwhile the calling thread receives, and runs what follows, if it is the only
+   * one that waits so, and somebody else can go on.
+   */
+  <T> T await(CompletableFuture<T> answer, long nanos)
+      throws InterruptedException, ExecutionException, TimeoutException {
+    awaiting.incrementAndGet();
+    try {
+      return await(answer, nanos, !answer.isDone() && enter(answer));
+    } finally {
+      awaiting.decrementAndGet();
+    }
+  }
+
+  /**
+   * The same for what the answer to something is that this sends. Nobody else takes what comes
+   * while it is sent, so that must not last.
+   */
+  <T> T await(Supplier<CompletableFuture<T>> sending, long nanos)
+      throws InterruptedException, ExecutionException, TimeoutException {
+    awaiting.incrementAndGet();
+    boolean inside = enter(UNKNOWN);
+    try {
+      CompletableFuture<T> answer = sending.get();
+      if (inside) guestFor = answer;
+      boolean stays = inside;
+      inside = false;
+      return await(answer, nanos, stays);
+    } finally {
+      if (inside) leave(null);
+      awaiting.decrementAndGet();
+    }
+  }
+
+  private <T> T await(CompletableFuture<T> answer, long nanos, boolean isGuest)
+      throws InterruptedException, ExecutionException, TimeoutException {
+    long began = System.nanoTime();
+    Thread guest = Thread.currentThread();
+    boolean watched = false;
+    long left = nanos;
+    for (boolean inside = isGuest; inside; inside = canReceive(answer, left) && enter(answer)) {
+      Runnable task = null;
+      try {
+        if (!watched) answer.whenComplete((value, problem) -> completed(answer, guest));
+        watched = true;
+        // Whoever completes it after this look ends the wait.
+        if (canReceive(answer, left)) task = source.receive(left);
+      } finally {
+        task = leave(task);
+      }
+      if (task != null) run(task);
+      left = nanos - (System.nanoTime() - began);
+    }
+    return answer.get(Math.max(0, left), TimeUnit.NANOSECONDS);
+  }
+
+  private boolean canReceive(CompletableFuture<?> answer, long left) {
+    return !answer.isDone() && left > 0 && running;
+  }
+
+  private void completed(CompletableFuture<?> answer, Thread guest) {
+    if (guestFor == answer && Thread.currentThread() != guest) source.endReceive();
+  }
+
+  /** Ends the wait of the guest, if there is one: it looks again. */
+  void endGuest() {
+    if (guestFor != null) source.endReceive();
+  }
+
+  private boolean enter(CompletableFuture<?> answer) {
+    // Of several each would mostly receive for others, and the threads of the pool are quicker at
+    // that.
+    if (awaiting.get() > 1) return false;
+    sinceAwait = 0;
+    lock.lock();
+    try {
+      // Who waits for events takes them again when the guest has left.
+      if (!running || guestFor != null || ahead != null || waiting - (woken ? 1 : 0) <= 0)
+        return false;
+      if (!source.pause()) return false;
+      guestFor = answer;
+      return true;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** The place is the others' again; what the guest is to run. */
+  private Runnable leave(Runnable task) {
+    Runnable here = null;
+    lock.lock();
+    try {
+      guestFor = null;
+      empty = false;
+      if (othersGoOn() && task != null) here = securely(task);
+      source.resume();
+      changed.signalAll();
+    } finally {
+      lock.unlock();
+    }
+    if (task != null && here == null) execute(taskExecutor, task);
+    return here;
   }
 
   private void execute(Executor threads, Runnable task) {

@@ -4,10 +4,17 @@ package org.libripc.jetty;
 import java.io.IOException;
 import java.net.ConnectException;
 import java.util.Objects;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Supplier;
+import org.eclipse.jetty.client.CompletableResponseListener;
+import org.eclipse.jetty.client.ContentResponse;
+import org.eclipse.jetty.client.Request;
 import org.eclipse.jetty.util.Promise;
 import org.eclipse.jetty.util.component.ContainerLifeCycle;
 import org.eclipse.jetty.util.thread.QueuedThreadPool;
@@ -92,6 +99,64 @@ public final class RipcClient extends ContainerLifeCycle {
   /** The same by name. */
   public RipcTransport transport(String serverName) {
     return transport(ServiceId.ofName(serverName));
+  }
+
+  /**
+   * Sends a request of an {@code HttpClient} and waits for its answer, as {@link Request#send()}
+   * does, but receives the answer in the calling thread: {@link #await}.
+   *
+   * @param request with a {@link #transport} of this client
+   * @throws TimeoutException if the request's own time-out is over
+   */
+  public ContentResponse send(Request request)
+      throws InterruptedException, TimeoutException, ExecutionException {
+    CompletableResponseListener listener = new CompletableResponseListener(request);
+    try {
+      if (request.getBody() == null) {
+        return await(listener::send, Long.MAX_VALUE, TimeUnit.NANOSECONDS);
+      }
+      return await(listener.send(), Long.MAX_VALUE, TimeUnit.NANOSECONDS);
+    } catch (ExecutionException problem) {
+      request.abort(problem);
+      if (problem.getCause() instanceof TimeoutException late) throw late;
+      throw problem;
+    } catch (InterruptedException stopped) {
+      request.abort(stopped);
+      throw stopped;
+    }
+  }
+
+  /**
+   * Waits for what the listener of a request completes, as {@link CompletableFuture#get(long,
+   * TimeUnit)} does. Meanwhile the calling thread receives for this client, if it is the only one
+   * in such a wait: so the server wakes it directly, and not a thread of the client that wakes it
+   * in turn, which is most of the time of a short request.
+   *
+   * <p>Listeners of this request, and of others of this client, may be called in the waiting
+   * thread: they must not wait for what that thread does next. Any thread, any number at once.
+   *
+   * @param answer completed by any thread, at any time
+   * @throws TimeoutException if it is not completed in this time; the request goes on
+   */
+  public <T> T await(CompletableFuture<T> answer, long time, TimeUnit unit)
+      throws InterruptedException, ExecutionException, TimeoutException {
+    Multiplexer started = multiplexer;
+    if (started == null) return answer.get(time, unit);
+    return started.await(answer, unit.toNanos(time));
+  }
+
+  /**
+   * The same for a request that it sends itself: then no answer is too early for the thread to
+   * receive it. Nobody receives for this client while it is being sent: {@code sending}, and
+   * listeners that it calls, must not block, as for more of a request's body.
+   *
+   * @param sending sends the request; returns what will be completed
+   */
+  public <T> T await(Supplier<CompletableFuture<T>> sending, long time, TimeUnit unit)
+      throws InterruptedException, ExecutionException, TimeoutException {
+    Multiplexer started = multiplexer;
+    if (started == null) return sending.get().get(time, unit);
+    return started.await(sending, unit.toNanos(time));
   }
 
   @Override

@@ -11,20 +11,22 @@ package org.libripc.jetty;
  *     that the writer need not wait until the other side has taken them, from 0
  * @param returnBytes the size of the return buffer that each connection of a client offers to its
  *     server, which then writes into it instead of waiting until the client fetches; 0: none
- * @param spinNanos how long the receiving thread looks for the next message before it sleeps
+ * @param spinNanos how long the receiving thread looks for the next message before it sleeps, while
+ *     such looks mostly find one; not longer than the context's own spinning, and over shared
+ *     memory only of use
  * @param lingerMillis how long a stop waits for what was written to be taken
  */
 public record StreamOptions(
     int window, int shortLimit, int copyLimit, int returnBytes, long spinNanos, long lingerMillis) {
-  // With fewer, a thread that spins takes the processor of the one it waits for.
-  private static final int PROCESSORS_TO_SPIN = 4;
+  // With one, a thread that spins takes the processor of the one it waits for.
+  private static final int PROCESSORS_TO_SPIN = 2;
 
   // Messages of the short limit that find room. All connections between two processes have one
   // queue:
   // a writer that finds it full has to be woken when there is room.
   private static final int QUEUED = 64;
 
-  /** Those that suit most programs. They spin for 50 us if there are 4 processors, else not. */
+  /** Those that suit most programs. They spin for 50 us if there are two processors, else not. */
   public static final StreamOptions DEFAULT =
       new StreamOptions(
           1 << 20,

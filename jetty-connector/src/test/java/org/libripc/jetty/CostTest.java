@@ -11,6 +11,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
 import org.eclipse.jetty.client.ContentResponse;
 import org.eclipse.jetty.io.RetainableByteBuffer;
 import org.eclipse.jetty.server.Handler;
@@ -27,6 +28,8 @@ import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
 import org.libripc.ItemKind;
 import org.libripc.Outgoing;
+import org.libripc.Ripc;
+import org.libripc.RipcBuilder;
 import org.libripc.Service;
 import org.libripc.ServiceId;
 import org.libripc.ServiceStatistics;
@@ -36,6 +39,7 @@ import org.libripc.ServiceStatistics;
 @ValueSource(strings = {"shm"})
 class CostTest extends HttpPairTest {
   private static final int ROUNDS = 50;
+  private static final long THOUGHT_NANOS = 1_000_000;
   private static final int LARGE = 900_000; // is sent where it lies
   private static final int MIDDLE = 100_000; // is copied
 
@@ -59,7 +63,13 @@ class CostTest extends HttpPairTest {
   }
 
   private final Counting threads = new Counting();
+  private RipcBuilder builder = Ripc.builder();
   private Scheduler scheduler = new Stopped();
+
+  @Override
+  RipcBuilder options() {
+    return builder;
+  }
 
   @Override
   QueuedThreadPool serverThreads() {
@@ -188,6 +198,29 @@ class CostTest extends HttpPairTest {
       assertTrue(eventually(() -> service.settle() == 1));
       assertTrue(connection.readUntil("\r\n\r\n").startsWith("HTTP/1.1 200"));
     }
+  }
+
+  /** How many of the requests of a client that thinks before each woke the server. */
+  private long wakes(long spinNanos) throws Exception {
+    builder = builder.spin(LIMIT, TimeUnit.SECONDS);
+    StreamOptions options = StreamOptions.DEFAULT.withSpinNanos(spinNanos);
+    start(Handlers.ok(), started -> ((RipcConnector) started).setOptions(options));
+    try (RawConnection.Stream connection = (RawConnection.Stream) raw()) {
+      long before = 0;
+      for (int count = 0; count < 2 * ROUNDS; ++count) {
+        if (count == ROUNDS) before = connection.endPoint.getTransport().statistics().wakesSent();
+        connection.write("GET / HTTP/1.1\r\nHost: any\r\n\r\n");
+        assertTrue(connection.readUntil("\r\n\r\n").startsWith("HTTP/1.1 200"));
+        LockSupport.parkNanos(THOUGHT_NANOS);
+      }
+      return connection.endPoint.getTransport().statistics().wakesSent() - before;
+    }
+  }
+
+  @Test
+  void whereTheServerLooksForTheNextRequestFewWakeIt() throws Exception {
+    long wakes = wakes(TimeUnit.SECONDS.toNanos(LIMIT));
+    assertTrue(wakes < ROUNDS / 2, wakes + " times");
   }
 
   /** How many messages of the short limit find room at a service that does not receive. */

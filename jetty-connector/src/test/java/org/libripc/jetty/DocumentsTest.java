@@ -31,9 +31,15 @@ class DocumentsTest {
       import java.nio.ByteBuffer;
       import java.nio.channels.FileChannel;
       import java.nio.file.Path;
+      import java.util.concurrent.CompletableFuture;
       import java.util.concurrent.TimeUnit;
+      import org.eclipse.jetty.client.Request;
+      import org.eclipse.jetty.client.Result;
       import org.libripc.*;
+      import org.libripc.jetty.RipcClient;
       class Part {
+        Request request;
+        RipcClient services;
         Ripc ripc;
         Service service;
         ServiceId to;

@@ -11,6 +11,7 @@ import java.util.Arrays;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Supplier;
 import java.util.zip.CRC32;
 import org.eclipse.jetty.client.HttpClient;
 import org.eclipse.jetty.client.Request;
@@ -23,12 +24,14 @@ import org.libripc.Ripc;
  * A client process: fetches with Jetty's HttpClient what it is told to in lines, and prints what
  * each took.
  *
- * <p>Argument: {@code tcp:PORT} or {@code ripc:NAME}. A line: the path, requests of each thread,
- * threads, bytes to expect, their CRC-32 as a decimal number or "any".
+ * <p>Argument: {@code tcp:PORT} or {@code ripc:NAME}; with {@code ripc-get:NAME} who waits does not
+ * receive ({@link RipcClient#await}). A line: the path, requests of each thread, threads, bytes to
+ * expect, their CRC-32 as a decimal number or "any".
  */
 final class FetchMain {
   private static final int MOST_THREADS = 64;
   private static final int BUFFER_BYTES = 256 << 10;
+  private static final int LIMIT_SECONDS = 120;
 
   private final HttpClient client = new HttpClient();
   private final RipcClient services;
@@ -68,8 +71,15 @@ final class FetchMain {
           bytes.addAndGet(chunk.remaining());
           if (check) sum.update(chunk.duplicate());
         };
-    request(path).onResponseContent(content).send(done::complete);
-    Result result = done.get(120, TimeUnit.SECONDS);
+    Supplier<CompletableFuture<Result>> sending =
+        () -> {
+          request(path).onResponseContent(content).send(done::complete);
+          return done;
+        };
+    Result result =
+        target.startsWith("ripc:")
+            ? services.await(sending, LIMIT_SECONDS, TimeUnit.SECONDS)
+            : sending.get().get(LIMIT_SECONDS, TimeUnit.SECONDS);
     long took = System.nanoTime() - began;
     if (result.isFailed()) throw new IllegalStateException(result.getFailure());
     if (bytes.get() != size || result.getResponse().getStatus() != 200) {
