@@ -47,6 +47,7 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
   private static final long PAUSE_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
   // Copies that were taken are found out with the messages that come; after the last one, so late.
   private static final long SETTLE_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
+  private static final long LATER_NANOS = TimeUnit.MILLISECONDS.toNanos(10);
   private static final long STOP_LOOK_NANOS = TimeUnit.MICROSECONDS.toNanos(100);
 
   /** Who takes new connections. */
@@ -373,6 +374,11 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
   @Override
   public void endReceive() {
     service.interrupt();
+  }
+
+  @Override
+  public void later(Runnable look) {
+    scheduler.schedule(look, LATER_NANOS, TimeUnit.NANOSECONDS);
   }
 
   @Override

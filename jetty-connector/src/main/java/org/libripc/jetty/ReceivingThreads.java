@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.jetty;
 
+import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
@@ -67,6 +69,9 @@ final class ReceivingThreads {
 
     /** Ends one {@link #receive} that is running, or the next one. */
     void endReceive();
+
+    /** Runs it in some milliseconds, in any thread. */
+    void later(Runnable look);
   }
 
   // One that takes the next event, and one for the event after it.
@@ -75,8 +80,13 @@ final class ReceivingThreads {
   // After so many looks without an await() in between no guest is expected.
   private static final int GUESTS_GONE = 1000;
 
-  // Of a guest that still sends what it will wait for.
-  private static final CompletableFuture<Void> UNKNOWN = new CompletableFuture<>();
+  private static final class Guest {
+    final Thread thread = Thread.currentThread();
+    volatile CompletableFuture<?> answer; // what it waits for; null while it sends that
+    // It holds the place and does not receive: it sends, or runs a task. Ends with the lock held.
+    volatile boolean isAway;
+    volatile long turns; // of being away
+  }
 
   private final Source source;
   private final Executor executor;
@@ -86,10 +96,14 @@ final class ReceivingThreads {
   private final Condition changed = lock.newCondition();
   private volatile boolean running;
   private final AtomicInteger awaiting = new AtomicInteger(); // threads in await()
-  private volatile int sinceAwait =
-      GUESTS_GONE; // looks for something to take, since an await() began
-  private volatile CompletableFuture<?> guestFor; // what the guest waits for; null: there is none
+  // Looks for something to take since an await() began.
+  private volatile int sinceAwait = GUESTS_GONE;
+  private volatile Guest guest; // written with the lock held
+  private final AtomicBoolean watching = new AtomicBoolean(); // guests that are away
   // All below: guarded by the lock.
+  private Guest away; // the guest that was at the last look
+  private long awayTurn;
+  private Runnable usual; // the task that a guest has taken last: mostly that of one connection
   private Runnable ahead; // taken, for whoever comes next
   private boolean empty; // the source had nothing, and no event has come since
   private int waiting;
@@ -142,7 +156,7 @@ final class ReceivingThreads {
   }
 
   private boolean isUsed() {
-    return waiting > 0 || guestFor != null;
+    return waiting > 0 || guest != null;
   }
 
   private void runStarted() {
@@ -168,7 +182,7 @@ final class ReceivingThreads {
       lock.lock();
       try {
         if (!running) return null;
-        Runnable task = guestFor == null ? next(true) : null;
+        Runnable task = guest == null ? next(true) : null;
         if (task != null) {
           Runnable here = securely(task);
           if (here != null) return here;
@@ -263,91 +277,112 @@ final class ReceivingThreads {
       throws InterruptedException, ExecutionException, TimeoutException {
     awaiting.incrementAndGet();
     try {
-      return await(answer, nanos, !answer.isDone() && enter(answer));
+      return await(answer, nanos, answer.isDone() ? null : enter(answer));
     } finally {
       awaiting.decrementAndGet();
     }
   }
 
   /**
-   * The same for what the answer to something is that this sends. Nobody else takes what comes
-   * while it is sent, so that must not last.
+   * The same for the answer to something that this sends. Nobody else takes what comes while it
+   * does, but if that lasts.
    */
   <T> T await(Supplier<CompletableFuture<T>> sending, long nanos)
       throws InterruptedException, ExecutionException, TimeoutException {
     awaiting.incrementAndGet();
-    boolean inside = enter(UNKNOWN);
+    Guest own = enter(null);
     try {
-      CompletableFuture<T> answer = sending.get();
-      if (inside) guestFor = answer;
-      boolean stays = inside;
-      inside = false;
-      return await(answer, nanos, stays);
+      if (own != null) goAway(own);
+      CompletableFuture<T> answer = Objects.requireNonNull(sending.get());
+      Guest staying = own != null && comeBack(own, answer) ? own : null;
+      own = null;
+      return await(answer, nanos, staying);
     } finally {
-      if (inside) leave(null);
+      if (own != null) leave(own, null);
       awaiting.decrementAndGet();
     }
   }
 
-  private <T> T await(CompletableFuture<T> answer, long nanos, boolean isGuest)
+  private <T> T await(CompletableFuture<T> answer, long nanos, Guest first)
       throws InterruptedException, ExecutionException, TimeoutException {
     long began = System.nanoTime();
-    Thread guest = Thread.currentThread();
-    boolean watched = false;
     long left = nanos;
-    for (boolean inside = isGuest; inside; inside = canReceive(answer, left) && enter(answer)) {
+    Guest own = first;
+    if (own != null) answer.whenComplete((value, problem) -> completed(answer));
+    while (own != null) {
+      boolean stays = false;
       Runnable task = null;
       try {
-        if (!watched) answer.whenComplete((value, problem) -> completed(answer, guest));
-        watched = true;
         // Whoever completes it after this look ends the wait.
-        if (canReceive(answer, left)) task = source.receive(left);
+        if (canReceive(answer, left)) {
+          task = source.receive(left);
+          if (task != null && task == usual) {
+            task = null;
+            stays = runInside(own, answer, usual);
+          }
+          left = nanos - (System.nanoTime() - began);
+          stays &= canReceive(answer, left);
+        }
       } finally {
-        task = leave(task);
+        if (!stays) task = leave(own, task);
       }
+      if (stays) continue;
       if (task != null) run(task);
       left = nanos - (System.nanoTime() - began);
+      own = canReceive(answer, left) ? enter(answer) : null;
     }
     return answer.get(Math.max(0, left), TimeUnit.NANOSECONDS);
+  }
+
+  // The next part of an answer mostly comes soon: others would be woken for it meanwhile.
+  private boolean runInside(Guest own, CompletableFuture<?> answer, Runnable task) {
+    goAway(own);
+    run(task);
+    return comeBack(own, answer);
   }
 
   private boolean canReceive(CompletableFuture<?> answer, long left) {
     return !answer.isDone() && left > 0 && running;
   }
 
-  private void completed(CompletableFuture<?> answer, Thread guest) {
-    if (guestFor == answer && Thread.currentThread() != guest) source.endReceive();
+  private void completed(CompletableFuture<?> answer) {
+    Guest present = guest;
+    if (present == null || present.answer != answer) return;
+    if (present.thread != Thread.currentThread()) source.endReceive();
   }
 
   /** Ends the wait of the guest, if there is one: it looks again. */
   void endGuest() {
-    if (guestFor != null) source.endReceive();
+    if (guest != null) source.endReceive();
   }
 
-  private boolean enter(CompletableFuture<?> answer) {
+  /** The calling thread becomes the guest; null if it cannot. */
+  private Guest enter(CompletableFuture<?> answer) {
     // Of several each would mostly receive for others, and the threads of the pool are quicker at
     // that.
-    if (awaiting.get() > 1) return false;
+    if (awaiting.get() > 1) return null;
     sinceAwait = 0;
     lock.lock();
     try {
       // Who waits for events takes them again when the guest has left.
-      if (!running || guestFor != null || ahead != null || waiting - (woken ? 1 : 0) <= 0)
-        return false;
-      if (!source.pause()) return false;
-      guestFor = answer;
-      return true;
+      if (!running || guest != null || ahead != null || waiting - (woken ? 1 : 0) <= 0) return null;
+      if (!source.pause()) return null;
+      guest = new Guest();
+      guest.answer = answer;
+      return guest;
     } finally {
       lock.unlock();
     }
   }
 
   /** The place is the others' again; what the guest is to run. */
-  private Runnable leave(Runnable task) {
+  private Runnable leave(Guest own, Runnable task) {
     Runnable here = null;
     lock.lock();
     try {
-      guestFor = null;
+      if (guest != own) return null; // it was taken from it while it was away
+      guest = null;
+      if (task != null) usual = task;
       empty = false;
       if (othersGoOn() && task != null) here = securely(task);
       source.resume();
@@ -357,6 +392,45 @@ final class ReceivingThreads {
     }
     if (task != null && here == null) execute(taskExecutor, task);
     return here;
+  }
+
+  // Nobody takes what comes meanwhile, but if it lasts: whoever sends, or runs a task, may wait for
+  // what nobody would receive.
+  private void goAway(Guest own) {
+    own.turns = own.turns + 1;
+    own.isAway = true;
+    watchGuest();
+  }
+
+  /** Whether it still is the guest. */
+  private boolean comeBack(Guest own, CompletableFuture<?> answer) {
+    lock.lock();
+    try {
+      own.answer = answer;
+      own.isAway = false;
+      return guest == own;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  private void watchGuest() {
+    if (!watching.get() && watching.compareAndSet(false, true)) source.later(this::lookAtGuest);
+  }
+
+  private void lookAtGuest() {
+    watching.set(false);
+    lock.lock();
+    try {
+      Guest present = guest != null && guest.isAway ? guest : null;
+      if (present != null && present == away && present.turns == awayTurn) leave(present, null);
+      away = present;
+      if (present == null) return;
+      awayTurn = present.turns;
+      if (running) watchGuest();
+    } finally {
+      lock.unlock();
+    }
   }
 
   private void execute(Executor threads, Runnable task) {

@@ -147,8 +147,8 @@ public final class RipcClient extends ContainerLifeCycle {
 
   /**
    * The same for a request that it sends itself: then no answer is too early for the thread to
-   * receive it. Nobody receives for this client while it is being sent: {@code sending}, and
-   * listeners that it calls, must not block, as for more of a request's body.
+   * receive it. Nobody receives for this client while it is being sent, if that takes less than
+   * some 20 ms: what blocks, as the body of a request may, is better sent before.
    *
    * @param sending sends the request; returns what will be completed
    */

@@ -10,6 +10,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.concurrent.CompletableFuture;
@@ -25,6 +26,8 @@ import org.eclipse.jetty.client.Request;
 import org.eclipse.jetty.client.Result;
 import org.eclipse.jetty.io.Content;
 import org.eclipse.jetty.server.Handler;
+import org.eclipse.jetty.server.Response;
+import org.eclipse.jetty.util.Callback;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -135,6 +138,30 @@ class AwaitTest extends HttpPairTest {
   }
 
   @Test
+  void noThreadOfTheClientIsWokenForPartsOfAnAnswer() throws Exception {
+    int parts = 20;
+    int size = 32 << 10;
+    start(
+        Handlers.handler(
+            (request, response, callback) -> writeParts(response, parts, size, callback)));
+    long before = 0;
+    for (int count = 0; count < 2 * WARM_UP; ++count) {
+      if (count == WARM_UP) before = sleeps("client-");
+      assertEquals(parts * size, ripcClient.send(request("/")).getContent().length);
+    }
+    long woken = sleeps("client-") - before;
+    assertTrue(woken < WARM_UP, woken + " times");
+  }
+
+  private static void writeParts(Response response, int left, int size, Callback callback) {
+    Callback next =
+        left == 1
+            ? callback
+            : Callback.from(() -> writeParts(response, left - 1, size, callback), callback::failed);
+    response.write(left == 1, ByteBuffer.allocateDirect(size), next);
+  }
+
+  @Test
   void othersAreAnsweredWhileOneWaitsForLong() throws Exception {
     start(slowOrPath());
     CompletableFuture<String> slow = fetchElsewhere("/slow");
@@ -239,5 +266,24 @@ class AwaitTest extends HttpPairTest {
               Content.Sink.write(response, true, said, callback);
             }));
     assertEquals("of /inner", fetch("/outer"));
+  }
+
+  @Test
+  void whoeverIsCalledWhileARequestIsSentMayWaitForOthers() throws Exception {
+    start(Handlers.path());
+    for (int count = 0; count < 5; ++count) {
+      Request outer =
+          request("/outer")
+              .onRequestBegin(
+                  begun -> {
+                    try {
+                      assertEquals("/inner", request("/inner").send().getContentAsString());
+                      assertEquals("/inner", fetch("/inner"));
+                    } catch (Exception problem) {
+                      begun.abort(problem);
+                    }
+                  });
+      assertEquals("/outer", ripcClient.send(outer).getContentAsString());
+    }
   }
 }

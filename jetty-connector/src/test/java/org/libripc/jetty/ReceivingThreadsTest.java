@@ -97,6 +97,11 @@ class ReceivingThreadsTest {
     public void endReceive() {
       guestEvents.release();
     }
+
+    @Override
+    public void later(Runnable look) {
+      CompletableFuture.delayedExecutor(1, TimeUnit.MILLISECONDS).execute(look);
+    }
   }
 
   private final QueuedThreadPool pool = new QueuedThreadPool(64);
@@ -260,6 +265,7 @@ class ReceivingThreadsTest {
 
   @Test
   void whoSendsWhatItWaitsForReceivesHoweverEarlyTheAnswerIs() throws Exception {
+    int before = tasks.wakes.get();
     for (int count = 0; count < 100; ++count) {
       awaitFollowers();
       CompletableFuture<Thread> answer = new CompletableFuture<>();
@@ -272,8 +278,24 @@ class ReceivingThreadsTest {
               LIMIT_NANOS);
       assertSame(Thread.currentThread(), runner);
     }
-    assertEquals(0, tasks.wakes.get());
+    assertEquals(before, tasks.wakes.get());
     assertOthersReceive();
+  }
+
+  @Test
+  void whoBlocksWhileItSendsHoldsUpNobody() throws Exception {
+    for (int count = 0; count < 10; ++count) {
+      awaitFollowers();
+      CompletableFuture<Thread> answer = new CompletableFuture<>();
+      threads.await(
+          () -> {
+            assertOthersReceive();
+            tasks.offer(() -> answer.complete(Thread.currentThread()));
+            return answer;
+          },
+          LIMIT_NANOS);
+    }
+    whoSendsWhatItWaitsForReceivesHoweverEarlyTheAnswerIs();
   }
 
   @Test
@@ -428,5 +450,81 @@ class ReceivingThreadsTest {
               task -> new Thread(task).start());
     }
     get(CompletableFuture.allOf(all));
+  }
+
+  /** A task that is offered again and again, as that of a connection is. */
+  private static final class Same implements Runnable {
+    private final Queue<Runnable> bodies = new ConcurrentLinkedQueue<>();
+
+    @Override
+    public void run() {
+      bodies.remove().run();
+    }
+  }
+
+  private void offer(Same connection, Runnable body) {
+    connection.bodies.add(body);
+    tasks.offer(connection);
+  }
+
+  @Test
+  void aGuestKeepsItsPlaceForPartsOfItsAnswer() throws Exception {
+    Same connection = new Same();
+    int parts = 100;
+    AtomicInteger others = new AtomicInteger();
+    for (int round = 0; round < 2; ++round) {
+      CompletableFuture<Thread> answer = new CompletableFuture<>();
+      CompletableFuture<Thread> end = guest(answer);
+      Thread[] last = new Thread[1];
+      AtomicInteger left = new AtomicInteger(parts);
+      Runnable part =
+          () -> {
+            if (last[0] != null && last[0] != Thread.currentThread()) others.incrementAndGet();
+            last[0] = Thread.currentThread();
+            if (left.decrementAndGet() == 0) answer.complete(Thread.currentThread());
+          };
+      for (int count = 0; count < parts; ++count) offer(connection, part);
+      Thread guest = get(end);
+      // In the first round the first part was not known to be of the connection.
+      if (round > 0) assertEquals(guest, get(answer));
+      if (round > 0) assertEquals(0, others.get());
+      others.set(0);
+    }
+    assertOthersReceive();
+  }
+
+  @Test
+  void aPartThatBlocksHoldsUpNobody() throws Exception {
+    Same connection = new Same();
+    for (int count = 0; count < 10; ++count) {
+      CompletableFuture<Void> answer = new CompletableFuture<>();
+      CompletableFuture<Thread> end = guest(answer);
+      offer(connection, () -> {});
+      offer(
+          connection,
+          () -> {
+            assertOthersReceive();
+            answer.complete(null);
+          });
+      get(end);
+    }
+    assertOthersReceive();
+  }
+
+  @Test
+  void aPartThatFailsEndsNoWait() throws Exception {
+    Same connection = new Same();
+    CompletableFuture<Void> answer = new CompletableFuture<>();
+    CompletableFuture<Thread> end = guest(answer);
+    for (int count = 0; count < 10; ++count) {
+      offer(
+          connection,
+          () -> {
+            throw new IllegalStateException("as a test wants it");
+          });
+    }
+    offer(connection, () -> answer.complete(null));
+    get(end);
+    assertOthersReceive();
   }
 }
