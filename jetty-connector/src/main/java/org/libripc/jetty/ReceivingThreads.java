@@ -80,6 +80,9 @@ final class ReceivingThreads {
   // After so many looks without an await() in between no guest is expected.
   private static final int GUESTS_GONE = 1000;
 
+  // After several threads were in await() at once, so many calls make no guest.
+  private static final int CROWD = 64;
+
   private static final class Guest {
     final Thread thread = Thread.currentThread();
     volatile CompletableFuture<?> answer; // what it waits for; null while it sends that
@@ -96,6 +99,7 @@ final class ReceivingThreads {
   private final Condition changed = lock.newCondition();
   private volatile boolean running;
   private final AtomicInteger awaiting = new AtomicInteger(); // threads in await()
+  private volatile int crowd; // calls of await() that still make no guest
   // Looks for something to take since an await() began.
   private volatile int sinceAwait = GUESTS_GONE;
   private volatile Guest guest; // written with the lock held
@@ -266,7 +270,7 @@ final class ReceivingThreads {
     int looks = sinceAwait;
     if (looks >= GUESTS_GONE) return false;
     sinceAwait = looks + 1;
-    return awaiting.get() <= 1;
+    return !isCrowded();
   }
 
   /**
@@ -356,12 +360,19 @@ final class ReceivingThreads {
     if (guest != null) source.endReceive();
   }
 
+  // Of several each would mostly receive for others, and the threads of the pool are quicker at
+  // that.
+  private boolean isCrowded() {
+    return awaiting.get() > 1 || crowd > 0;
+  }
+
   /** The calling thread becomes the guest; null if it cannot. */
   private Guest enter(CompletableFuture<?> answer) {
-    // Of several each would mostly receive for others, and the threads of the pool are quicker at
-    // that.
-    if (awaiting.get() > 1) return null;
     sinceAwait = 0;
+    if (isCrowded()) {
+      crowd = awaiting.get() > 1 ? CROWD : crowd - 1;
+      return null;
+    }
     lock.lock();
     try {
       // Who waits for events takes them again when the guest has left.

@@ -133,7 +133,8 @@ public final class RipcClient extends ContainerLifeCycle {
    * in turn, which is most of the time of a short request.
    *
    * <p>Listeners of this request, and of others of this client, may be called in the waiting
-   * thread: they must not wait for what that thread does next. Any thread, any number at once.
+   * thread: they must not wait for what that thread does next. While one blocks, other answers of
+   * this client may be delayed by some 20 ms. Any thread, any number at once.
    *
    * @param answer completed by any thread, at any time
    * @throws TimeoutException if it is not completed in this time; the request goes on

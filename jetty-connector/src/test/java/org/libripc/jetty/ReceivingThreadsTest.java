@@ -208,6 +208,8 @@ class ReceivingThreadsTest {
 
   // ---- Guests ----
 
+  private Thread lastGuest;
+
   private static final long LIMIT_NANOS = TimeUnit.SECONDS.toNanos(LIMIT);
 
   /** A thread that receives until this is complete; the future tells how that ended. */
@@ -225,6 +227,7 @@ class ReceivingThreadsTest {
                 end.completeExceptionally(problem);
               }
             });
+    lastGuest = thread;
     thread.start();
     return end;
   }
@@ -368,6 +371,7 @@ class ReceivingThreadsTest {
     CompletableFuture<Thread> firstEnd = guest(first);
     CompletableFuture<Void> second = new CompletableFuture<>();
     CompletableFuture<Thread> secondEnd = guest(second, LIMIT_NANOS);
+    assertTrue(HttpPairTest.eventually(() -> lastGuest.getState() == Thread.State.TIMED_WAITING));
     assertOthersReceive(); // by the first, which sees then that it is not alone
     assertTrue(HttpPairTest.eventually(() -> !tasks.hasGuest()));
     CompletableFuture<Thread> runner = new CompletableFuture<>();
@@ -377,6 +381,19 @@ class ReceivingThreadsTest {
     tasks.offer(() -> second.complete(null));
     assertNotEquals(other, get(firstEnd));
     assertNotEquals(other, get(secondEnd));
+  }
+
+  @Test
+  void whoIsAloneAgainIsAGuestAgainAfterAWhile() throws Exception {
+    whereSeveralWaitOthersReceive();
+    boolean here = false;
+    for (int count = 0; count < 1000 && !here; ++count) {
+      awaitFollowers();
+      CompletableFuture<Thread> answer = new CompletableFuture<>();
+      tasks.offer(() -> answer.complete(Thread.currentThread()));
+      here = threads.await(answer, LIMIT_NANOS) == Thread.currentThread();
+    }
+    assertTrue(here);
   }
 
   @Test
