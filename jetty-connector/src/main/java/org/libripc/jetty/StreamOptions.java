@@ -12,8 +12,7 @@ package org.libripc.jetty;
  * @param returnBytes the size of the return buffer that each connection of a client offers to its
  *     server, which then writes into it instead of waiting until the client fetches; 0: none
  * @param spinNanos how long the receiving thread looks for the next message before it sleeps, while
- *     such looks mostly find one; not longer than the context's own spinning, and over shared
- *     memory only of use
+ *     such looks mostly find one; over shared memory only, and not longer than the context spins
  * @param lingerMillis how long a stop waits for what was written to be taken
  */
 public record StreamOptions(
