@@ -16,7 +16,6 @@ import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.LockSupport;
-import java.util.function.Supplier;
 import org.eclipse.jetty.util.component.ContainerLifeCycle;
 import org.eclipse.jetty.util.thread.Scheduler;
 import org.libripc.Message;
@@ -141,6 +140,10 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
 
   Service service() {
     return service;
+  }
+
+  ReceivingThreads threads() {
+    return threads;
   }
 
   Scheduler scheduler() {
@@ -335,18 +338,6 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
     selector.wakeup();
   }
 
-  /** {@link ReceivingThreads#await}. */
-  <T> T await(CompletableFuture<T> answer, long nanos)
-      throws InterruptedException, ExecutionException, TimeoutException {
-    return threads.await(answer, nanos);
-  }
-
-  /** The other {@link ReceivingThreads#await}. */
-  <T> T await(Supplier<CompletableFuture<T>> sending, long nanos)
-      throws InterruptedException, ExecutionException, TimeoutException {
-    return threads.await(sending, nanos);
-  }
-
   @Override
   public boolean pause() {
     if (!roomWaiters.isEmpty()) return false;
@@ -421,9 +412,9 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
     return dispatchSafely(message);
   }
 
-  // Elsewhere than over shared memory, what comes during a look wakes another thread all the same.
-  // A
-  // guest would have to wait until its end.
+  // What comes during a look wakes another thread all the same, but over shared memory. A guest
+  // would
+  // have to wait until its end.
   private boolean mayLook() {
     return lookNanos > 0
         && near

@@ -143,7 +143,7 @@ public final class RipcClient extends ContainerLifeCycle {
       throws InterruptedException, ExecutionException, TimeoutException {
     Multiplexer started = multiplexer;
     if (started == null) return answer.get(time, unit);
-    return started.await(answer, unit.toNanos(time));
+    return started.threads().await(answer, unit.toNanos(time));
   }
 
   /**
@@ -157,7 +157,7 @@ public final class RipcClient extends ContainerLifeCycle {
       throws InterruptedException, ExecutionException, TimeoutException {
     Multiplexer started = multiplexer;
     if (started == null) return sending.get().get(time, unit);
-    return started.await(sending, unit.toNanos(time));
+    return started.threads().await(sending, unit.toNanos(time));
   }
 
   @Override
