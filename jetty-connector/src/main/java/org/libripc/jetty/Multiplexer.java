@@ -413,8 +413,7 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
   }
 
   // What comes during a look wakes another thread all the same, but over shared memory. A guest
-  // would
-  // have to wait until its end.
+  // would have to wait until its end.
   private boolean mayLook() {
     return lookNanos > 0
         && near
