@@ -12,6 +12,7 @@ import org.eclipse.jetty.util.thread.QueuedThreadPool;
 import org.libripc.Ripc;
 import org.libripc.jetty.RipcByteBufferPool;
 import org.libripc.jetty.RipcConnector;
+import org.libripc.jetty.RipcContentFactory;
 
 public final class JettyFiles {
   private static final int DEFAULT_PIECES = 32 << 10; // Jetty's own
@@ -31,9 +32,7 @@ public final class JettyFiles {
       boolean cached = arguments.length <= 3 || !arguments[3].equals("uncached");
       int pieces = arguments.length > 4 ? Integer.parseInt(arguments[4]) : DEFAULT_PIECES;
       ResourceHandler files =
-          cached
-              ? new ResourceHandler()
-              : new Uncached(new ByteBufferPool.Sized(server.getByteBufferPool(), true, pieces));
+          new Files(cached, new ByteBufferPool.Sized(server.getByteBufferPool(), true, pieces));
       files.setBaseResource(ResourceFactory.of(server).newResource(Path.of(arguments[0])));
       files.setDirAllowed(true);
       server.setHandler(files);
@@ -48,15 +47,21 @@ public final class JettyFiles {
     }
   }
 
-  /** Reads the file for each request, piece by piece. */
-  private static final class Uncached extends ResourceHandler {
-    Uncached(ByteBufferPool.Sized pieces) {
+  private static final class Files extends ResourceHandler {
+    private final boolean cached;
+
+    Files(boolean cached, ByteBufferPool.Sized pieces) {
       super(null, pieces);
+      this.cached = cached;
     }
 
     @Override
     protected HttpContent.Factory newHttpContentFactory(ByteBufferPool.Sized pool) {
-      return new ResourceHttpContentFactory(getBaseResource(), getMimeTypes(), pool);
+      // Over libripc, files are sent from where they lie.
+      return new RipcContentFactory(
+          cached
+              ? super.newHttpContentFactory(pool)
+              : new ResourceHttpContentFactory(getBaseResource(), getMimeTypes(), pool));
     }
   }
 

@@ -98,6 +98,14 @@ final class BufferPool {
     return before.getValue();
   }
 
+  /** Whether memory that has users holds so many bytes from an address on. */
+  boolean holds(long address, long size) {
+    Map.Entry<Long, PoolMemory> before = byAddress.floorEntry(address);
+    return before != null
+        && address + size <= before.getKey() + before.getValue().capacity
+        && before.getValue().isUsed();
+  }
+
   void close() {
     synchronized (free) {
       closed = true;

@@ -49,6 +49,10 @@ abstract class CountedMemory {
     return true;
   }
 
+  boolean isUsed() {
+    return users.get() != 0;
+  }
+
   void release() {
     if (users.decrementAndGet() == 0) unused();
   }

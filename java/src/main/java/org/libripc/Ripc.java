@@ -200,6 +200,16 @@ public final class Ripc implements AutoCloseable {
   }
 
   /**
+   * Whether a buffer lies, from its position to its limit, in memory that was leased from this
+   * context and is in use: then a message that is sent from it keeps the memory, and the lease may
+   * be released before the message was taken.
+   */
+  public boolean isLeased(ByteBuffer buffer) {
+    if (!buffer.isDirect()) return false;
+    return pool.holds(binding.addressOf(buffer) + buffer.position(), buffer.remaining());
+  }
+
+  /**
    * Registers memory of the application: a direct buffer, from its position to its limit, such as a
    * mapped file. It is then counted like a leased one: {@link RegisteredBuffer#close} does not take
    * it away from messages, windows and return buffers that have it. Messages that were sent from it

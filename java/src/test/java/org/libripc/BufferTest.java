@@ -110,6 +110,26 @@ class BufferTest extends PairTest {
   }
 
   @Test
+  void aBufferIsLeasedAsFarAsTheLeaseGoesAndAsLongAsItIsUsed() {
+    RegisteredBuffer lease = clientContext.lease(4096);
+    ByteBuffer bytes = lease.buffer();
+    assertTrue(clientContext.isLeased(bytes));
+    assertTrue(clientContext.isLeased(bytes.slice(100, 500)));
+    assertTrue(clientContext.isLeased(bytes.duplicate().position(4000)));
+    assertFalse(serverContext.isLeased(bytes), "from another context");
+    assertFalse(clientContext.isLeased(ByteBuffer.allocate(10)));
+    assertFalse(clientContext.isLeased(ByteBuffer.allocateDirect(10)));
+    ByteBuffer foreign = ByteBuffer.allocateDirect(4096);
+    try (RegisteredBuffer registered = clientContext.registerMemory(foreign)) {
+      assertFalse(clientContext.isLeased(registered.buffer()), "it is the application's");
+    }
+    lease.retain().release();
+    assertTrue(clientContext.isLeased(bytes));
+    lease.release();
+    assertFalse(clientContext.isLeased(bytes));
+  }
+
+  @Test
   void aWindowKeepsItsMemoryWhileItIsPosted() {
     RegisteredBuffer buffer = clientContext.lease(70_000);
     ReceiveWindow window = new ReceiveWindow(buffer);

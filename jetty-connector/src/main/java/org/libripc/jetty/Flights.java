@@ -21,17 +21,17 @@ final class Flights {
   /** One message. */
   static final class Flight {
     private final long bytes;
-    private final long end;
+    private final long read;
     private final Ticket ticket;
     private final boolean quiet; // nobody tells of the ticket
     private boolean landed;
 
-    private Flight(long bytes, long end, boolean copied, boolean quiet, Ticket ticket) {
+    private Flight(long bytes, long read, boolean written, boolean quiet, Ticket ticket) {
       this.bytes = bytes;
-      this.end = end;
+      this.read = read;
       this.ticket = ticket;
       this.quiet = quiet;
-      landed = copied || !quiet && isTaken(ticket);
+      landed = written || !quiet && isTaken(ticket);
     }
 
     void land() {
@@ -40,7 +40,7 @@ final class Flights {
   }
 
   private final Deque<Flight> flights = new ArrayDeque<>();
-  private long taken;
+  private long read;
 
   boolean isFull() {
     return flights.size() >= MOST;
@@ -49,12 +49,12 @@ final class Flights {
   /**
    * Bytes have gone.
    *
-   * @param end what the other side will have read with them
-   * @param copied they are the writer's again
+   * @param read what the other side will have read when it has taken them; 0: that tells nothing
+   * @param written the writer need not wait for them
    * @param quiet nobody tells of the ticket: {@link #look} finds out
    */
-  Flight add(long bytes, long end, boolean copied, boolean quiet, Ticket ticket) {
-    Flight flight = new Flight(bytes, end, copied, quiet, ticket);
+  Flight add(long bytes, long read, boolean written, boolean quiet, Ticket ticket) {
+    Flight flight = new Flight(bytes, read, written, quiet, ticket);
     flights.add(flight);
     return flight;
   }
@@ -94,7 +94,7 @@ final class Flights {
   }
 
   /**
-   * Finds out which quiet ones were taken, in their order: {@link #taken}.
+   * Finds out which quiet ones were taken, in their order: {@link #read}.
    *
    * @return why one of them never will be; null if none has failed
    */
@@ -106,14 +106,14 @@ final class Flights {
         return each.ticket.handle((nothing, problem) -> problem).join();
       }
       each.land();
-      taken = each.end;
+      read = Math.max(read, each.read);
     }
     return null;
   }
 
-  /** Where the last quiet one ends that is known to be taken: so far the other side has read. */
-  long taken() {
-    return taken;
+  /** How far the other side has read, as far as its taking of quiet ones tells. */
+  long read() {
+    return read;
   }
 
   /** Forgets all; the tickets of those that have not landed. */

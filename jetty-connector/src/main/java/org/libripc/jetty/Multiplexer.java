@@ -43,6 +43,9 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
   private static final int FILLER_BYTES = 64;
   // Messages received in a row after which those who wait for room are looked at all the same.
   private static final int ROOM_EVERY = 64;
+  // Of a file: large enough that a message costs little beside it, and several fit into a window.
+  private static final int MOST_PIECE = 256 << 10;
+  private static final int PIECES_OF_WINDOW = 4;
   private static final long PAUSE_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
   // Copies that were taken are found out with the messages that come; after the last one, so late.
   private static final long SETTLE_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
@@ -142,6 +145,10 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
     return service;
   }
 
+  Ripc ripc() {
+    return service.ripc();
+  }
+
   ReceivingThreads threads() {
     return threads;
   }
@@ -156,6 +163,11 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
 
   int window() {
     return options.window();
+  }
+
+  int pieceBytes() {
+    return Math.max(
+        options.shortLimit(), Math.min(MOST_PIECE, options.window() / PIECES_OF_WINDOW));
   }
 
   int copyLimit() {

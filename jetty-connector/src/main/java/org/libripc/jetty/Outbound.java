@@ -32,6 +32,9 @@ final class Outbound {
   /** The most bytes of one message where the receiver needs memory for them. */
   private static final int LARGEST_PULLED = 1 << 20;
 
+  // The other side tells of what it has read of more, for which the writer would not wait.
+  private static final int GIVEN_OF_WINDOW = 2;
+
   // Tickets end when the other side is gone; how long it may take to read is the idle time-out's.
   private static final long TICKET_DAYS = 365;
 
@@ -62,6 +65,7 @@ final class Outbound {
   private boolean ended;
   private boolean closed;
   private IOException failure;
+  private ByteBuffer gift;
   private final Afterwards afterwards = new Afterwards();
 
   /**
@@ -89,6 +93,15 @@ final class Outbound {
   }
 
   // ---- Bytes of the stream ----
+
+  /**
+   * The writer changes the bytes of a buffer no more. If it is the next that is written, the write
+   * need not wait for the other side: until that has taken it, its memory, which must be leased
+   * from the context, is kept here. Null: no such buffer any more.
+   */
+  synchronized void give(ByteBuffer buffer) {
+    gift = buffer;
+  }
 
   /**
    * Sends what can be sent now. The buffers' positions move over what is the writer's again; it is
@@ -137,8 +150,9 @@ final class Outbound {
     Way way = wayOf(parts);
     if (way == Way.COPY && parts.bytes() > LARGEST_PULLED)
       parts = parts(buffers, from, LARGEST_PULLED);
-    boolean looked = way == Way.STAY && reliable;
-    Outgoing message = header(Frame.Type.DATA, looked ? Frame.AWAITED : 0, Frame.Reason.NONE, 0);
+    // What is not lent the other side may have taken, in a copy, before it is read.
+    boolean awaited = way == Way.STAY && reliable && parts.areIn(multiplexer.ripc());
+    Outgoing message = header(Frame.Type.DATA, awaited ? Frame.AWAITED : 0, Frame.Reason.NONE, 0);
     RegisteredBuffer copy = null;
     Ticket ticket;
     try {
@@ -148,7 +162,7 @@ final class Outbound {
         multiplexer.copied(parts.bytes());
         message.add(parts.copyTo(copy.buffer()), way.kind);
       } else {
-        parts.addTo(message, way.kind);
+        parts.addTo(message, way);
       }
       // Of a copy that is lost the other side tells, or its end.
       if (reliable && way.kind == ItemKind.LONG) message.quiet();
@@ -163,22 +177,28 @@ final class Outbound {
     ++nextSequence;
     credit.sent(parts.bytes());
     habit.spoke();
-    sent(way, parts.bytes(), ticket);
+    sent(way, parts.bytes(), awaited, ticket);
     return parts.bytes();
   }
 
   private Parts parts(ByteBuffer[] buffers, long from, long size) {
-    return new Parts(buffers, from, size, reliable);
+    return new Parts(buffers, from, size, reliable, gift);
   }
 
   private Way wayOf(Parts parts) {
     return Way.of(
-        parts, reliable ? shortLimit : 0, shortLimit, multiplexer.copyLimit(), returns.request());
+        parts,
+        reliable ? shortLimit : 0,
+        shortLimit,
+        multiplexer.copyLimit(),
+        credit.ownWindow() / GIVEN_OF_WINDOW,
+        returns.request());
   }
 
-  private void sent(Way way, long bytes, Ticket ticket) {
+  private void sent(Way way, long bytes, boolean awaited, Ticket ticket) {
     boolean quiet = reliable && way.kind == ItemKind.LONG;
-    Flights.Flight flight = flights.add(bytes, credit.end(), way.isCopy, quiet, ticket);
+    long read = awaited ? credit.end() : 0;
+    Flights.Flight flight = flights.add(bytes, read, way.isWritten, quiet, ticket);
     if (quiet) {
       multiplexer.settleLater();
     } else if (!Flights.isTaken(ticket)) {
@@ -220,7 +240,7 @@ final class Outbound {
     boolean more;
     synchronized (this) {
       problem = flights.look();
-      credit.acknowledge(flights.taken());
+      credit.acknowledge(flights.read());
       more = problem == null && flights.areLookedFor();
       wakeWriter();
     }

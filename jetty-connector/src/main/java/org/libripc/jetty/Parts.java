@@ -6,6 +6,7 @@ import java.util.ArrayList;
 import java.util.List;
 import org.libripc.ItemKind;
 import org.libripc.Outgoing;
+import org.libripc.Ripc;
 
 /**
  * The bytes of a writer's buffers that go in one message, and how they can travel in it. One
@@ -20,18 +21,23 @@ final class Parts {
 
   private final List<ByteBuffer> parts = new ArrayList<>();
   private final boolean reliable;
+  private ByteBuffer given; // the one that the writer changes no more; null: there is none
   private long bytes;
 
   /**
    * @param reliable whether short messages arrive; where not, each message needs a long item
+   * @param gift the buffer that the writer changes no more; null: none
    */
-  Parts(ByteBuffer[] buffers, long from, long size, boolean reliable) {
+  Parts(ByteBuffer[] buffers, long from, long size, boolean reliable, ByteBuffer gift) {
     this.reliable = reliable;
     for (ByteBuffer buffer : buffers) {
       int skipped = (int) Math.min(from, buffer.remaining());
       int part = (int) Math.min(size - bytes, buffer.remaining() - skipped);
       from -= skipped;
-      if (part != 0) add(buffer.slice(buffer.position() + skipped, part));
+      if (part == 0) continue;
+      ByteBuffer slice = buffer.slice(buffer.position() + skipped, part);
+      if (buffer == gift) given = slice;
+      add(slice);
     }
   }
 
@@ -53,12 +59,28 @@ final class Parts {
 
   /** Whether they can be sent where they lie. */
   boolean canStay(int shortLimit) {
-    int smallBytes = Frame.BYTES;
+    long smallBytes = 0;
     for (ByteBuffer part : parts) {
       if (isSmall(part)) smallBytes += part.remaining();
       else if (!part.isDirect()) return false;
     }
-    return parts.size() <= MOST && smallBytes <= Math.min(shortLimit / 2, 3 * SMALL);
+    return parts.size() <= MOST && fitsBesides(smallBytes, shortLimit);
+  }
+
+  /** Whether they are what the writer changes no more, and as little else as can be copied. */
+  boolean canBeGiven(int shortLimit) {
+    if (given == null || parts.size() > MOST) return false;
+    return fitsBesides(bytes - given.remaining(), shortLimit);
+  }
+
+  private static boolean fitsBesides(long smallBytes, int shortLimit) {
+    return smallBytes + Frame.BYTES <= Math.min(shortLimit / 2, 3 * SMALL);
+  }
+
+  /** Whether those that stay where they lie are in memory that is leased from a context. */
+  boolean areIn(Ripc ripc) {
+    for (ByteBuffer part : parts) if (!isSmall(part) && !ripc.isLeased(part)) return false;
+    return true;
   }
 
   private boolean isSmall(ByteBuffer part) {
@@ -89,17 +111,18 @@ final class Parts {
   }
 
   /**
-   * Adds them to a message.
+   * Adds them to a message, as they were found to be able to go.
    *
-   * @param large how the large ones travel; if short too, there may be more of them than items
+   * @param way if short, there may be more of them than items
    */
-  void addTo(Outgoing message, ItemKind large) {
+  void addTo(Outgoing message, Way way) {
+    ItemKind large = way.kind;
     if (parts.size() > MOST) {
       message.add(copyTo(ByteBuffer.allocate((int) bytes)), large);
       return;
     }
     for (ByteBuffer part : parts) {
-      if (large == ItemKind.SHORT || isSmall(part)) {
+      if (way == Way.GIVE ? part != given : large == ItemKind.SHORT || isSmall(part)) {
         message.add(part, ItemKind.SHORT);
       } else if (large == ItemKind.RETURN && part.remaining() > SMALL) {
         message.addReturn(part, 0);

@@ -12,6 +12,7 @@ import org.eclipse.jetty.io.EofException;
 import org.eclipse.jetty.util.BufferUtil;
 import org.eclipse.jetty.util.thread.Invocable;
 import org.libripc.Message;
+import org.libripc.RegisteredBuffer;
 import org.libripc.Service;
 import org.libripc.ServiceId;
 import org.libripc.ViewKind;
@@ -187,6 +188,28 @@ public final class RipcEndPoint extends AbstractEndPoint {
   @Override
   public String toEndPointString() {
     return super.toEndPointString() + "{in:" + in + "}{out:" + out + "}";
+  }
+
+  // ---- Writers of files ----
+
+  /** Memory of the context. */
+  RegisteredBuffer lease(int size) {
+    return multiplexer.lease(size);
+  }
+
+  /** Whether a buffer lies in such memory. */
+  boolean isLeased(ByteBuffer buffer) {
+    return multiplexer.ripc().isLeased(buffer);
+  }
+
+  /** How much of a file is best written at once. */
+  int pieceBytes() {
+    return multiplexer.pieceBytes();
+  }
+
+  /** What is written next and not changed any more, in leased memory: {@link Outbound#give}. */
+  void give(ByteBuffer buffer) {
+    out.give(buffer);
   }
 
   // ---- The multiplexer ----

@@ -12,17 +12,19 @@ enum Way {
   RETURN(ItemKind.RETURN, false),
   /** From memory of their own, into which they are copied: the writer's again. */
   COPY(ItemKind.LONG, true),
+  /** From where they lie, which the writer changes no more: done with as soon as they were sent. */
+  GIVE(ItemKind.LONG, true),
   /** From where they lie: the writer's again when they were taken. */
   STAY(ItemKind.LONG, false);
 
   final ItemKind kind; // of what is large
 
-  /** Whether they are the writer's again as soon as they were sent. */
-  final boolean isCopy;
+  /** Whether the writer goes on as soon as they were sent. */
+  final boolean isWritten;
 
-  Way(ItemKind kind, boolean isCopy) {
+  Way(ItemKind kind, boolean isWritten) {
     this.kind = kind;
-    this.isCopy = isCopy;
+    this.isWritten = isWritten;
   }
 
   /**
@@ -31,11 +33,14 @@ enum Way {
    * @param shortLimit of a message on this path; 0 if short ones may get lost
    * @param smallLimit of the small parts of a message with large ones, likewise
    * @param copyLimit up to which they are copied
+   * @param giveLimit up to which what was given away counts as written at once
    * @param request the message that has brought a return buffer; null: none has
    */
-  static Way of(Parts parts, int shortLimit, int smallLimit, int copyLimit, Message request) {
+  static Way of(
+      Parts parts, int shortLimit, int smallLimit, int copyLimit, int giveLimit, Message request) {
     if (parts.bytes() + Frame.BYTES <= shortLimit) return SHORT;
     if (request != null && parts.cutToReturn(request.returnSize(0))) return RETURN;
+    if (parts.bytes() <= giveLimit && parts.canBeGiven(smallLimit)) return GIVE;
     return parts.bytes() <= copyLimit || !parts.canStay(smallLimit) ? COPY : STAY;
   }
 }

@@ -11,6 +11,7 @@ import static org.libripc.jetty.Handlers.path;
 
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
@@ -23,6 +24,7 @@ import org.eclipse.jetty.client.ContentResponse;
 import org.eclipse.jetty.http.HttpHeader;
 import org.eclipse.jetty.http.HttpMethod;
 import org.eclipse.jetty.io.Content;
+import org.eclipse.jetty.io.EndPoint;
 import org.eclipse.jetty.util.Callback;
 import org.eclipse.jetty.util.thread.QueuedThreadPool;
 import org.junit.jupiter.api.Test;
@@ -207,6 +209,36 @@ class BehaviourTest extends HttpPairTest {
       assertEquals(piece * pieces, total);
     }
     complete.get(LIMIT, TimeUnit.SECONDS);
+  }
+
+  @Test
+  void whatTheClientHasButHasNotReadHoldsTheWriterUp() throws Exception {
+    int size = 2 * StreamOptions.DEFAULT.window();
+    startServer(
+        handler(
+            (request, response, callback) -> {
+              response.getHeaders().put(HttpHeader.CONTENT_LENGTH, 2L * size);
+              // Over shared memory the client has a copy before it has read the first byte.
+              Content.Sink.write(response, false, notOfThePool(size, 1));
+              Content.Sink.write(response, true, notOfThePool(size, 2));
+              callback.succeeded();
+            }),
+        ignored -> {});
+    try (RawConnection connection = raw()) {
+      connection.write("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+      String begun = connection.readUntil(RawConnection.HEAD_END);
+      if (!isTcp()) {
+        EndPoint writer = serverEndPoint();
+        assertTrue(eventually(() -> writer.toString().contains("wait=CREDIT")), writer::toString);
+      }
+      byte[] body = connection.readBody(begun, 2 * size);
+      assertArrayEquals(pattern(size, 1), Arrays.copyOf(body, size));
+      assertArrayEquals(pattern(size, 2), Arrays.copyOfRange(body, size, body.length));
+    }
+  }
+
+  private static ByteBuffer notOfThePool(int size, long seed) {
+    return ByteBuffer.allocateDirect(size).put(pattern(size, seed)).flip();
   }
 
   @Test

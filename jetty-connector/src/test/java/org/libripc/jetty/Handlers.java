@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.jetty;
 
+import java.nio.file.Path;
+import org.eclipse.jetty.http.content.HttpContent;
+import org.eclipse.jetty.http.content.ResourceHttpContentFactory;
+import org.eclipse.jetty.io.ByteBufferPool;
 import org.eclipse.jetty.io.Content;
 import org.eclipse.jetty.server.Handler;
 import org.eclipse.jetty.server.Request;
 import org.eclipse.jetty.server.Response;
+import org.eclipse.jetty.server.handler.ResourceHandler;
 import org.eclipse.jetty.util.Callback;
+import org.eclipse.jetty.util.resource.ResourceFactory;
 
 /** Handlers that tests share. */
 final class Handlers {
@@ -13,7 +19,27 @@ final class Handlers {
     void handle(Request request, Response response, Callback callback) throws Exception;
   }
 
+  /** What files are taken from, of what Jetty has: its cache, or each is read for itself. */
+  interface Contents {
+    HttpContent.Factory of(HttpContent.Factory cached, HttpContent.Factory read);
+  }
+
   private Handlers() {}
+
+  /** Serves the files of a directory. */
+  static ResourceHandler files(Path directory, Contents contents) {
+    ResourceHandler files =
+        new ResourceHandler() {
+          @Override
+          protected HttpContent.Factory newHttpContentFactory(ByteBufferPool.Sized pool) {
+            return contents.of(
+                super.newHttpContentFactory(pool),
+                new ResourceHttpContentFactory(getBaseResource(), getMimeTypes(), pool));
+          }
+        };
+    files.setBaseResource(ResourceFactory.root().newResource(directory));
+    return files;
+  }
 
   /** Answers with nothing, and does not block. */
   static Handler ok() {

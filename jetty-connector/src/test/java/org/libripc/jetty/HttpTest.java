@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.concurrent.TimeUnit;
 import org.eclipse.jetty.client.BytesRequestContent;
 import org.eclipse.jetty.client.CompletableResponseListener;
@@ -14,15 +15,12 @@ import org.eclipse.jetty.client.ContentResponse;
 import org.eclipse.jetty.http.HttpMethod;
 import org.eclipse.jetty.http.content.FileMappingHttpContentFactory;
 import org.eclipse.jetty.http.content.HttpContent;
-import org.eclipse.jetty.http.content.ResourceHttpContentFactory;
-import org.eclipse.jetty.io.ByteBufferPool;
 import org.eclipse.jetty.io.Content;
 import org.eclipse.jetty.server.Handler;
 import org.eclipse.jetty.server.Request;
 import org.eclipse.jetty.server.Response;
 import org.eclipse.jetty.server.handler.ResourceHandler;
 import org.eclipse.jetty.util.Callback;
-import org.eclipse.jetty.util.resource.ResourceFactory;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -60,38 +58,42 @@ class HttpTest extends HttpPairTest {
 
   @Test
   void filesAreServedFromTheCache() throws Exception {
-    filesAreServed(new ResourceHandler());
+    filesAreServed((cached, read) -> cached);
+  }
+
+  @Test
+  void filesAreServedFromTheCacheWithoutACopy() throws Exception {
+    filesAreServed((cached, read) -> new RipcContentFactory(cached));
   }
 
   @Test
   void filesAreServedWithoutTheCache() throws Exception {
-    filesAreServed(
-        new ResourceHandler() {
-          @Override
-          protected HttpContent.Factory newHttpContentFactory(ByteBufferPool.Sized pool) {
-            return new ResourceHttpContentFactory(getBaseResource(), getMimeTypes(), pool);
-          }
-        });
+    filesAreServed((cached, read) -> read);
+  }
+
+  @Test
+  void filesAreServedWithoutTheCacheAndWithoutACopy() throws Exception {
+    filesAreServed((cached, read) -> new RipcContentFactory(read));
   }
 
   @Test
   void filesAreServedFromMappings() throws Exception {
-    filesAreServed(
-        new ResourceHandler() {
-          @Override
-          protected HttpContent.Factory newHttpContentFactory(ByteBufferPool.Sized pool) {
-            return new FileMappingHttpContentFactory(
-                new ResourceHttpContentFactory(getBaseResource(), getMimeTypes(), pool),
-                1000,
-                2 << 20); // a large file has several
-          }
-        });
+    filesAreServed((cached, read) -> mapped(read));
   }
 
-  private void filesAreServed(ResourceHandler resources) throws Exception {
+  @Test
+  void filesThatWouldBeMappedAreServedWithoutACopy() throws Exception {
+    filesAreServed((cached, read) -> new RipcContentFactory(mapped(read)));
+  }
+
+  private static HttpContent.Factory mapped(HttpContent.Factory read) {
+    return new FileMappingHttpContentFactory(read, 1000, 2 << 20); // a large file has several
+  }
+
+  private void filesAreServed(Handlers.Contents contents) throws Exception {
     Path files = Files.createDirectory(directory.resolve("files"));
     for (int size : SIZES) Files.write(files.resolve("f" + size), pattern(size, size));
-    resources.setBaseResource(ResourceFactory.root().newResource(files));
+    ResourceHandler resources = Handlers.files(files, contents);
     start(resources);
     for (int round = 0; round < 3; ++round) {
       for (int size : SIZES) {
@@ -104,6 +106,11 @@ class HttpTest extends HttpPairTest {
     ContentResponse head = send(request("/f5000").method(HttpMethod.HEAD));
     assertEquals("5000", head.getHeaders().get("Content-Length"));
     assertEquals(0, head.getContent().length);
+    ContentResponse part =
+        send(request("/f300000").headers(fields -> fields.put("Range", "bytes=1000-250999")));
+    assertEquals(206, part.getStatus());
+    assertArrayEquals(
+        Arrays.copyOfRange(pattern(300_000, 300_000), 1000, 251_000), part.getContent());
   }
 
   @Test

@@ -14,6 +14,8 @@ import org.eclipse.jetty.util.Callback;
 
 /** A connection that a test speaks bytes over, blocking. */
 interface RawConnection extends Closeable {
+  String HEAD_END = "\r\n\r\n";
+
   /** In one write where there is such a thing. */
   void write(ByteBuffer... bytes) throws IOException;
 
@@ -44,6 +46,29 @@ interface RawConnection extends Closeable {
       if (all.toString(StandardCharsets.ISO_8859_1).contains(end)) break;
     }
     return all.toString(StandardCharsets.ISO_8859_1);
+  }
+
+  /**
+   * The body of an answer: so many bytes, or up to the end.
+   *
+   * @param begun what was read of the answer already, with its head
+   */
+  default byte[] readBody(String begun, int size) throws IOException {
+    int start = begun.indexOf(HEAD_END) + HEAD_END.length();
+    ByteArrayOutputStream body = new ByteArrayOutputStream();
+    body.writeBytes(begun.substring(start).getBytes(StandardCharsets.ISO_8859_1));
+    byte[] some = new byte[8192];
+    while (body.size() < size) {
+      int count = read(some);
+      if (count < 0) break;
+      body.write(some, 0, count);
+    }
+    return body.toByteArray();
+  }
+
+  /** The body of an answer of which nothing was read yet. */
+  default byte[] readBody(int size) throws IOException {
+    return readBody(readUntil(HEAD_END), size);
   }
 
   /** Over TCP. */

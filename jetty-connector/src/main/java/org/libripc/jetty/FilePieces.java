@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.jetty;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import org.eclipse.jetty.io.Content;
+import org.eclipse.jetty.util.Callback;
+import org.eclipse.jetty.util.IO;
+import org.eclipse.jetty.util.IteratingNestedCallback;
+import org.eclipse.jetty.util.TypeUtil;
+import org.libripc.RegisteredBuffer;
+
+/**
+ * Writes a part of a file, in pieces of leased memory that are given away with the write.
+ *
+ * <p>Any thread, one at a time, as of each {@link org.eclipse.jetty.util.IteratingCallback}.
+ */
+final class FilePieces extends IteratingNestedCallback {
+  private final FileChannel file;
+  private final RipcEndPoint endPoint;
+  private final Content.Sink sink;
+  private final int pieceBytes;
+  private long left;
+  private boolean ended;
+  private RegisteredBuffer piece; // that is being written
+
+  /**
+   * @param length in bytes, from the offset on; -1: to the end of the file
+   * @throws IOException if the file cannot be opened
+   * @throws IndexOutOfBoundsException if it has not so many bytes
+   */
+  FilePieces(
+      Path path,
+      RipcEndPoint endPoint,
+      Content.Sink sink,
+      long offset,
+      long length,
+      Callback callback)
+      throws IOException {
+    super(callback);
+    this.endPoint = endPoint;
+    this.sink = sink;
+    pieceBytes = endPoint.pieceBytes();
+    file = FileChannel.open(path, StandardOpenOption.READ);
+    try {
+      left = TypeUtil.checkOffsetLengthSize(offset, length, file.size());
+      file.position(offset);
+    } catch (Throwable problem) {
+      IO.close(file);
+      throw problem;
+    }
+  }
+
+  @Override
+  public InvocationType getInvocationType() {
+    return InvocationType.NON_BLOCKING;
+  }
+
+  @Override
+  protected Action process() throws IOException {
+    if (ended) return Action.SUCCEEDED;
+    piece = endPoint.lease((int) Math.min(pieceBytes, left));
+    ByteBuffer buffer = piece.buffer();
+    while (buffer.hasRemaining() && !ended) ended = file.read(buffer) < 0;
+    buffer.flip();
+    left -= buffer.remaining();
+    ended |= left == 0;
+    endPoint.give(buffer);
+    sink.write(ended, buffer, this);
+    return Action.SCHEDULED;
+  }
+
+  @Override
+  protected void onSuccess() {
+    release();
+  }
+
+  @Override
+  protected void onCompleteSuccess() {
+    IO.close(file);
+    super.onCompleteSuccess();
+  }
+
+  @Override
+  protected void onFailure(Throwable cause) {
+    IO.close(file);
+    super.onFailure(cause);
+  }
+
+  @Override
+  protected void onCompleteFailure(Throwable cause) {
+    release();
+    super.onCompleteFailure(cause);
+  }
+
+  private void release() {
+    if (piece == null) return;
+    endPoint.give(null);
+    piece.release();
+    piece = null;
+  }
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.jetty;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.file.Path;
+import org.eclipse.jetty.http.content.CachingHttpContentFactory;
+import org.eclipse.jetty.http.content.FileMappingHttpContentFactory;
+import org.eclipse.jetty.http.content.HttpContent;
+import org.eclipse.jetty.http.content.ResourceHttpContent;
+import org.eclipse.jetty.io.Content;
+import org.eclipse.jetty.io.EndPoint;
+import org.eclipse.jetty.server.Response;
+import org.eclipse.jetty.util.Callback;
+
+/**
+ * Has static files sent from where they lie, and the answer's writer go on at once: around what a
+ * {@code ResourceHandler} takes its content from.
+ *
+ * <pre>{@code
+ * new ResourceHandler() {
+ *   protected HttpContent.Factory newHttpContentFactory(ByteBufferPool.Sized pool) {
+ *     return new RipcContentFactory(super.newHttpContentFactory(pool));
+ *   }
+ * }
+ * }</pre>
+ *
+ * <p>A file that Jetty has in its cache, in memory of a {@link RipcByteBufferPool}, is sent from
+ * there. One that it has not, or maps, is read into leased memory, in pieces of up to 256 KiB and a
+ * quarter of the connection's window, and sent from there: the next piece is read while the client
+ * takes the one before. Memory that is leased for it is never more than the window and one piece,
+ * for each answer. All other content, and all content over other connectors than {@link
+ * RipcConnector}, is written as without it.
+ *
+ * <p>Any thread.
+ */
+public final class RipcContentFactory implements HttpContent.Factory {
+  /** Sees the type of what is in a cache. */
+  private abstract static class Cache extends CachingHttpContentFactory {
+    private Cache() {
+      super(null, null);
+    }
+
+    static boolean isFilledWith(HttpContent content) {
+      return content instanceof CachingHttpContent;
+    }
+  }
+
+  // Whether a wrapper writes what it wraps.
+  private static final ClassValue<Boolean> WRITES_WRAPPED =
+      new ClassValue<>() {
+        @Override
+        protected Boolean computeValue(Class<?> type) {
+          try {
+            return type.getMethod(
+                        "writeTo", Content.Sink.class, long.class, long.class, Callback.class)
+                    .getDeclaringClass()
+                == HttpContent.Wrapper.class;
+          } catch (NoSuchMethodException impossible) {
+            throw new IllegalStateException(impossible);
+          }
+        }
+      };
+
+  private final HttpContent.Factory factory;
+
+  /** Around another one. */
+  public RipcContentFactory(HttpContent.Factory factory) {
+    this.factory = factory;
+  }
+
+  @Override
+  public HttpContent getContent(String path) throws IOException {
+    HttpContent content = factory.getContent(path);
+    if (Cache.isFilledWith(content)) return new Cached(content);
+    Path file = fileOf(content);
+    return file == null ? content : new Read(content, file);
+  }
+
+  /** The file whose bytes it writes as they are; null: it may write something else. */
+  private static Path fileOf(HttpContent content) {
+    HttpContent inner = content;
+    while (inner instanceof HttpContent.Wrapper wrapper
+        && (WRITES_WRAPPED.get(inner.getClass()) || isMapped(inner))) {
+      inner = wrapper.getWrapped();
+    }
+    return inner != null && inner.getClass() == ResourceHttpContent.class
+        ? inner.getResource().getPath()
+        : null;
+  }
+
+  private static boolean isMapped(HttpContent content) {
+    return content.getClass().getEnclosingClass() == FileMappingHttpContentFactory.class;
+  }
+
+  /** Null: it is of another connector. */
+  private static RipcEndPoint endPointOf(Content.Sink sink) {
+    if (!(sink instanceof Response response)) return null;
+    EndPoint endPoint = response.getRequest().getConnectionMetaData().getConnection().getEndPoint();
+    return endPoint instanceof RipcEndPoint ripc ? ripc : null;
+  }
+
+  private static final class Cached extends HttpContent.Wrapper {
+    Cached(HttpContent content) {
+      super(content);
+    }
+
+    @Override
+    public void writeTo(Content.Sink sink, long offset, long length, Callback callback) {
+      RipcEndPoint endPoint = endPointOf(sink);
+      super.writeTo(
+          endPoint == null
+              ? sink
+              : (last, buffer, done) -> give(endPoint, sink, last, buffer, done),
+          offset,
+          length,
+          callback);
+    }
+
+    // What has dropped out of the cache meanwhile is read piece by piece into one buffer, which is
+    // the writer's until the last piece.
+    private static void give(
+        RipcEndPoint endPoint, Content.Sink sink, boolean last, ByteBuffer buffer, Callback done) {
+      boolean given = last && buffer != null && endPoint.isLeased(buffer);
+      if (given) endPoint.give(buffer);
+      sink.write(last, buffer, given ? Callback.from(() -> endPoint.give(null), done) : done);
+    }
+  }
+
+  private static final class Read extends HttpContent.Wrapper {
+    private final Path file;
+
+    Read(HttpContent content, Path file) {
+      super(content);
+      this.file = file;
+    }
+
+    @Override
+    public void writeTo(Content.Sink sink, long offset, long length, Callback callback) {
+      RipcEndPoint endPoint = endPointOf(sink);
+      if (endPoint == null) {
+        super.writeTo(sink, offset, length, callback);
+        return;
+      }
+      try {
+        new FilePieces(file, endPoint, sink, offset, length, callback).iterate();
+      } catch (Throwable problem) {
+        callback.failed(problem);
+      }
+    }
+  }
+}
