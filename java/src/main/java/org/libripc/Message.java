@@ -92,6 +92,13 @@ public final class Message implements AutoCloseable {
     windows[index] = window;
   }
 
+  /** Of its short items, those that found no room in the record. */
+  int bytesBeside() {
+    int bytes = 0;
+    if (copies != null) for (ByteBuffer copy : copies) if (copy != null) bytes += copy.capacity();
+    return bytes;
+  }
+
   // Else it found no room there, and is in the native message.
   private boolean isInRecords(int view) {
     long at = bytes.getLong(view + View.DATA) - chunk.block.address;

@@ -16,7 +16,10 @@ final class Receiver {
   private static final VarHandle BUSY;
   private static final int LEND = 1; // RIPC_RECEIVE_LEND
   private static final int MOST_CHUNKS = 8;
+  private static final int FORGETTING = 16; // receives after which a large message counts for less
   private static final int MOST_AT_ONCE = 16;
+  private static final int FEW = 4; // for which a chunk always has room
+  private static final int MOST_EXPECTED = Chunk.BYTES / FEW - Record.LARGEST;
 
   static {
     try {
@@ -38,6 +41,7 @@ final class Receiver {
   private Chunk chunk;
   private int next; // of the messages received but not given out: where the first one is
   private volatile int prefetched; // and how many there are
+  private int expected; // bytes of a message: those of the largest one of late
 
   Receiver(Service service) {
     this.service = service;
@@ -167,13 +171,14 @@ final class Receiver {
   }
 
   private int capacity() {
-    return Math.min(MOST_AT_ONCE, left() / Record.LARGEST);
+    int room = left() / (Record.LARGEST + expected);
+    return Math.min(MOST_AT_ONCE, left() >= Record.LARGEST ? Math.max(1, room) : 0);
   }
 
   /** Makes `chunk` one with room for a few messages. */
   private void makeRoom() {
     if (chunk != null && chunk.isFree()) chunk.end = 0; // the memory that is in the cache
-    if (chunk != null && capacity() >= 4) return;
+    if (chunk != null && capacity() >= FEW) return;
     chunk = null;
     for (Chunk each : chunks) {
       if (each.isFree()) chunk = each;
@@ -191,17 +196,25 @@ final class Receiver {
     next = chunk.end;
     chunk.retain(count);
     int end = next;
+    expected -= expected / FORGETTING;
     for (int index = 0; index < count; ++index) {
-      end += chunk.block.bytes.getInt(end + Record.RECORD_SIZE);
+      int size = chunk.block.bytes.getInt(end + Record.RECORD_SIZE);
+      expect(size);
+      end += size;
     }
     chunk.end = end;
     prefetched = count;
+  }
+
+  private void expect(int size) {
+    expected = Math.max(expected, Math.min(size, MOST_EXPECTED));
   }
 
   private Message giveOut() {
     if (prefetched == 0) return null;
     Message message = new Message(service, false);
     next += message.load(chunk, next);
+    expect(message.bytesBeside());
     prefetched = prefetched - 1;
     return message;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc;
 
+import java.nio.charset.StandardCharsets;
 import java.util.Objects;
 import org.libripc.internal.Binding;
 import org.libripc.internal.NativeBlock;
@@ -21,8 +22,27 @@ public final class ServiceId implements Comparable<ServiceId> {
 
   private final long value;
 
+  // The ID, a name and its end: whoever sends by a name makes an ID for each message.
+  private static final int NAME_ROOM = 208;
+  private static final ThreadLocal<NativeBlock> ARGUMENTS =
+      ThreadLocal.withInitial(() -> new NativeBlock(8 + NAME_ROOM));
+
+  private interface Hash {
+    int apply(long name, long id);
+  }
+
   private ServiceId(long value) {
     this.value = value;
+  }
+
+  private static ServiceId of(String name, Hash hash) {
+    byte[] text = checked(name).getBytes(StandardCharsets.UTF_8);
+    NativeBlock block =
+        text.length < NAME_ROOM ? ARGUMENTS.get() : new NativeBlock(8 + text.length + 1);
+    block.bytes.put(8, text).put(8 + text.length, (byte) 0);
+    RipcException.check(hash.apply(block.address + 8, block.address));
+    NativeBlock.keep(block);
+    return new ServiceId(block.bytes.getLong(0));
   }
 
   /** The ID with these bits: of any kind; 0 is no ID. */
@@ -33,20 +53,12 @@ public final class ServiceId implements Comparable<ServiceId> {
 
   /** The ID of a service with a name: 1 to 200 bytes of UTF-8 without 0 and '/'. */
   public static ServiceId ofName(String name) {
-    NativeBlock text = NativeBlock.of(checked(name));
-    NativeBlock id = new NativeBlock(8);
-    RipcException.check(Binding.get().idFromName(text.address, id.address));
-    NativeBlock.keep(text);
-    return new ServiceId(id.bytes.getLong(0));
+    return of(name, Binding.get()::idFromName);
   }
 
   /** The ID of a group with a name; valid names are those of services. */
   public static ServiceId ofGroup(String name) {
-    NativeBlock text = NativeBlock.of(checked(name));
-    NativeBlock id = new NativeBlock(8);
-    RipcException.check(Binding.get().groupIdFromName(text.address, id.address));
-    NativeBlock.keep(text);
-    return new ServiceId(id.bytes.getLong(0));
+    return of(name, Binding.get()::groupIdFromName);
   }
 
   /** The ID of the group with a number from 0 to {@link #GROUP_NUMBER_MAX}. */

@@ -9,6 +9,8 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.lang.management.BufferPoolMXBean;
+import java.lang.management.ManagementFactory;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
@@ -237,6 +239,33 @@ class ReceiveTest extends PairTest {
       assertEquals("small", text(batch.get(0).item(0)));
       assertEquals(pattern(1000, 5), batch.get(0).item(1));
     }
+  }
+
+  @Test
+  void largerMessagesThatComeTogetherTakeNoMemoryOfTheirOwn() throws Exception {
+    ByteBuffer body = ByteBuffer.allocateDirect(10_000);
+    Outgoing message = new Outgoing().add(body, ItemKind.SHORT);
+    BufferPoolMXBean memory =
+        ManagementFactory.getPlatformMXBeans(BufferPoolMXBean.class).stream()
+            .filter(each -> each.getName().equals("direct"))
+            .findFirst()
+            .orElseThrow();
+    long most = 0;
+    try (Service large = serverContext.service().queueBytes(1 << 20).register()) {
+      for (int round = 0; round < 200; ++round) {
+        int sent = 0;
+        while (sent < 12 && client.trySend(large.id(), message) != null) ++sent;
+        assertTrue(sent > 4, sent + " found room");
+        long before = memory.getCount();
+        for (int count = 0; count < sent; ++count) {
+          try (Message each = large.receive(LIMIT, TimeUnit.SECONDS)) {
+            assertEquals(body, each.item(0));
+          }
+        }
+        if (round >= 2) most = Math.max(most, memory.getCount() - before);
+      }
+    }
+    assertTrue(most <= 1, most + " pieces of memory were taken for one round");
   }
 
   @Test

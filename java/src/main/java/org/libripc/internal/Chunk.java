@@ -11,7 +11,7 @@ import java.nio.ByteBuffer;
  * that never is, is the garbage collector's.
  */
 public final class Chunk {
-  public static final int BYTES = 64 << 10;
+  public static final int BYTES = 256 << 10;
 
   private static final VarHandle LIVE;
 
