@@ -23,6 +23,7 @@ final class FilePieces extends IteratingNestedCallback {
   private final RipcEndPoint endPoint;
   private final Content.Sink sink;
   private final int pieceBytes;
+  private long position;
   private long left;
   private boolean ended;
   private RegisteredBuffer piece; // that is being written
@@ -47,7 +48,7 @@ final class FilePieces extends IteratingNestedCallback {
     file = FileChannel.open(path, StandardOpenOption.READ);
     try {
       left = TypeUtil.checkOffsetLengthSize(offset, length, file.size());
-      file.position(offset);
+      position = offset;
     } catch (Throwable problem) {
       IO.close(file);
       throw problem;
@@ -64,8 +65,10 @@ final class FilePieces extends IteratingNestedCallback {
     if (ended) return Action.SUCCEEDED;
     piece = endPoint.lease((int) Math.min(pieceBytes, left));
     ByteBuffer buffer = piece.buffer();
-    while (buffer.hasRemaining() && !ended) ended = file.read(buffer) < 0;
+    while (buffer.hasRemaining() && !ended)
+      ended = file.read(buffer, position + buffer.position()) < 0;
     buffer.flip();
+    position += buffer.remaining();
     left -= buffer.remaining();
     ended |= left == 0;
     endPoint.give(buffer);

@@ -35,8 +35,11 @@ class DocumentsTest {
       import java.util.concurrent.TimeUnit;
       import org.eclipse.jetty.client.Request;
       import org.eclipse.jetty.client.Result;
+      import org.eclipse.jetty.http.content.HttpContent;
+      import org.eclipse.jetty.io.ByteBufferPool;
+      import org.eclipse.jetty.server.handler.ResourceHandler;
       import org.libripc.*;
-      import org.libripc.jetty.RipcClient;
+      import org.libripc.jetty.*;
       class Part {
         Request request;
         RipcClient services;
