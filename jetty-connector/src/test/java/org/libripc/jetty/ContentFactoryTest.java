@@ -127,6 +127,19 @@ class ContentFactoryTest extends HttpPairTest {
   }
 
   @Test
+  void aFileThatDropsOutOfTheCacheBeforeItIsWrittenIsReadAgain() throws Exception {
+    serve(
+        (cached, read) ->
+            path -> {
+              HttpContent content = new RipcContentFactory(cached).getContent(path);
+              emptyCaches();
+              return content;
+            });
+    get(MIDDLE);
+    get(LARGE);
+  }
+
+  @Test
   void theAnswerKeepsAPieceThatWasReadForIt() throws Exception {
     serve((cached, read) -> new RipcContentFactory(read));
     try (RawConnection connection = raw()) {

@@ -8,6 +8,8 @@ import static org.libripc.jetty.Handlers.handler;
 
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -104,7 +106,11 @@ class CostTest extends HttpPairTest {
   }
 
   private void fetch(int size) throws Exception {
-    ContentResponse response = new HttpTest().send(request("/"));
+    fetch("/", size);
+  }
+
+  private void fetch(String path, int size) throws Exception {
+    ContentResponse response = new HttpTest().send(request(path));
     assertEquals(200, response.getStatus());
     assertArrayEquals(pattern(size, 1), response.getContent());
   }
@@ -131,6 +137,35 @@ class CostTest extends HttpPairTest {
     int more = threads.tasks.get() - tasks;
     assertTrue(more < ROUNDS / 2, more + " tasks");
     assertEquals(0, ((RipcConnector) connector).getCopiedBytes());
+  }
+
+  /** Serves a file that is read for each request; what so many answers with it take. */
+  private void aFileTakes(int size, int pieces, int credits) throws Exception {
+    Path files = Files.createDirectory(directory.resolve("files"));
+    Files.write(files.resolve("file"), pattern(size, 1));
+    start(Handlers.files(files, (cached, read) -> new RipcContentFactory(read)));
+    for (int count = 0; count < 2 * Habit.ENOUGH; ++count) fetch("/file", size);
+    ServiceStatistics before = statistics();
+    int tasks = threads.tasks.get();
+    for (int count = 0; count < ROUNDS; ++count) fetch("/file", size);
+    ServiceStatistics after = statistics();
+    long sent = after.messagesSent() - before.messagesSent();
+    assertTrue(Math.abs(sent - ROUNDS * pieces) <= pieces, sent + " messages");
+    long received = after.messagesReceived() - before.messagesReceived();
+    assertTrue(received < ROUNDS * (1 + credits) + ROUNDS / 2, received + " messages");
+    int more = threads.tasks.get() - tasks;
+    assertTrue(more < ROUNDS / 2, more + " tasks");
+    assertEquals(0, ((RipcConnector) connector).getCopiedBytes());
+  }
+
+  @Test
+  void aMiddlingFileTakesOneMessageEachWay() throws Exception {
+    aFileTakes(MIDDLE, 1, 0);
+  }
+
+  @Test
+  void aLargeFileTakesAMessageForEachPieceAndOneForEachHalfOfTheWindow() throws Exception {
+    aFileTakes(LARGE, 4, 1);
   }
 
   @Test
