@@ -19,7 +19,11 @@ final class Receiver {
   private static final int FORGETTING = 16; // receives after which a large message counts for less
   private static final int MOST_AT_ONCE = 16;
   private static final int FEW = 4; // for which a chunk always has room
-  private static final int MOST_EXPECTED = Chunk.BYTES / FEW - Record.LARGEST;
+  // Of services that get small messages, which may be many, and of those that get larger ones.
+  private static final int CHUNK = 64 << 10;
+  private static final int LARGE_CHUNK = 256 << 10;
+  private static final int LARGE_MESSAGE = 2048;
+  private static final int MOST_EXPECTED = LARGE_CHUNK / FEW - Record.LARGEST;
 
   static {
     try {
@@ -167,7 +171,7 @@ final class Receiver {
   }
 
   private int left() {
-    return Chunk.BYTES - chunk.end;
+    return chunk.size() - chunk.end;
   }
 
   private int capacity() {
@@ -178,15 +182,16 @@ final class Receiver {
   /** Makes `chunk` one with room for a few messages. */
   private void makeRoom() {
     if (chunk != null && chunk.isFree()) chunk.end = 0; // the memory that is in the cache
-    if (chunk != null && capacity() >= FEW) return;
+    int size = expected >= LARGE_MESSAGE ? LARGE_CHUNK : CHUNK;
+    if (chunk != null && chunk.size() >= size && capacity() >= FEW) return;
     chunk = null;
     for (Chunk each : chunks) {
-      if (each.isFree()) chunk = each;
+      if (each.isFree() && each.size() >= size) chunk = each;
     }
     if (chunk == null) {
       // Messages that are held for long keep theirs, without being in the list.
       if (chunks.size() == MOST_CHUNKS) chunks.remove(0);
-      chunks.add(chunk = new Chunk(Chunk.BYTES));
+      chunks.add(chunk = new Chunk(size));
     }
     chunk.end = 0;
   }

@@ -245,11 +245,7 @@ class ReceiveTest extends PairTest {
   void largerMessagesThatComeTogetherTakeNoMemoryOfTheirOwn() throws Exception {
     ByteBuffer body = ByteBuffer.allocateDirect(10_000);
     Outgoing message = new Outgoing().add(body, ItemKind.SHORT);
-    BufferPoolMXBean memory =
-        ManagementFactory.getPlatformMXBeans(BufferPoolMXBean.class).stream()
-            .filter(each -> each.getName().equals("direct"))
-            .findFirst()
-            .orElseThrow();
+    BufferPoolMXBean memory = directMemory();
     long most = 0;
     try (Service large = serverContext.service().queueBytes(1 << 20).register()) {
       for (int round = 0; round < 200; ++round) {
@@ -266,6 +262,32 @@ class ReceiveTest extends PairTest {
       }
     }
     assertTrue(most <= 1, most + " pieces of memory were taken for one round");
+  }
+
+  private static BufferPoolMXBean directMemory() {
+    return ManagementFactory.getPlatformMXBeans(BufferPoolMXBean.class).stream()
+        .filter(each -> each.getName().equals("direct"))
+        .findFirst()
+        .orElseThrow();
+  }
+
+  @Test
+  void aServiceThatGetsSmallMessagesTakesLittleMemory() throws Exception {
+    int services = 20;
+    List<Service> all = new ArrayList<>();
+    for (int count = 0; count < services; ++count) all.add(serverContext.service().register());
+    long before = directMemory().getTotalCapacity();
+    for (int round = 0; round < 50; ++round) {
+      for (Service each : all) {
+        client.send(each.id(), bytes("small"));
+        try (Message message = each.receive(LIMIT, TimeUnit.SECONDS)) {
+          assertEquals("small", text(message.item(0)));
+        }
+      }
+    }
+    long taken = directMemory().getTotalCapacity() - before;
+    assertTrue(taken <= services * (80 << 10), taken + " bytes");
+    all.forEach(Service::close);
   }
 
   @Test

@@ -11,8 +11,6 @@ import java.nio.ByteBuffer;
  * that never is, is the garbage collector's.
  */
 public final class Chunk {
-  public static final int BYTES = 256 << 10;
-
   private static final VarHandle LIVE;
 
   static {
@@ -50,5 +48,9 @@ public final class Chunk {
 
   public boolean isFree() {
     return live == 0;
+  }
+
+  public int size() {
+    return block.bytes.capacity();
   }
 }
