@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
@@ -14,6 +15,7 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.Stream;
 import org.eclipse.jetty.http.content.CachingHttpContentFactory;
 import org.eclipse.jetty.http.content.FileMappingHttpContentFactory;
 import org.eclipse.jetty.http.content.HttpContent;
@@ -84,6 +86,23 @@ class ContentFactoryTest extends HttpPairTest {
 
   private static String line(int size) {
     return "GET /f" + size + " HTTP/1.1\r\nHost: a\r\n\r\n";
+  }
+
+  /** Descriptors of this process for the files. */
+  private long openFiles() {
+    try (Stream<Path> all = Files.list(Path.of("/proc/self/fd"))) {
+      return all.filter(this::isOfTheFiles).count();
+    } catch (IOException problem) {
+      throw new UncheckedIOException(problem);
+    }
+  }
+
+  private boolean isOfTheFiles(Path descriptor) {
+    try {
+      return Files.readSymbolicLink(descriptor).startsWith(files);
+    } catch (IOException closed) {
+      return false;
+    }
   }
 
   @Test
@@ -191,12 +210,14 @@ class ContentFactoryTest extends HttpPairTest {
     long before = leasedAfterCollection();
     connection.write(line(LARGE));
     assertTrue(connection.read(new byte[1000]) > 0);
+    assertEquals(1, openFiles());
     connection.close();
     assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()));
     assertTrue(
         eventually(() -> leasedAfterCollection() <= before),
         () -> before + " bytes before, then " + serverContext.poolStatistics());
     assertEquals(leaks, Ripc.leaksReported());
+    assertTrue(eventually(() -> openFiles() == 0), "the file is closed");
     get(MIDDLE);
   }
 
@@ -218,6 +239,7 @@ class ContentFactoryTest extends HttpPairTest {
           });
     }
     assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()));
+    assertTrue(eventually(() -> openFiles() == 0), "the file is closed");
     get(MIDDLE);
   }
 
