@@ -92,18 +92,23 @@ final class BufferPool {
    * @throws IllegalStateException if it was released
    */
   PoolMemory findAndRetain(long address) {
-    Map.Entry<Long, PoolMemory> before = byAddress.floorEntry(address);
-    if (before == null || address >= before.getKey() + before.getValue().capacity) return null;
-    if (!before.getValue().tryRetain()) throw RegisteredBuffer.released();
-    return before.getValue();
+    PoolMemory memory = find(address);
+    if (memory != null && !memory.tryRetain()) throw RegisteredBuffer.released();
+    return memory;
   }
 
   /** Whether memory that has users holds so many bytes from an address on. */
   boolean holds(long address, long size) {
+    PoolMemory memory = find(address);
+    return memory != null && address + size <= memory.address + memory.capacity && memory.isUsed();
+  }
+
+  /** The memory that holds an address, used or not; null if none does. */
+  private PoolMemory find(long address) {
     Map.Entry<Long, PoolMemory> before = byAddress.floorEntry(address);
-    return before != null
-        && address + size <= before.getKey() + before.getValue().capacity
-        && before.getValue().isUsed();
+    if (before == null) return null;
+    PoolMemory memory = before.getValue();
+    return address < memory.address + memory.capacity ? memory : null;
   }
 
   void close() {

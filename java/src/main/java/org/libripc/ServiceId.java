@@ -20,8 +20,6 @@ public final class ServiceId implements Comparable<ServiceId> {
   /** The largest number of a group: 2^61 - 1. */
   public static final long GROUP_NUMBER_MAX = (1L << 61) - 1;
 
-  private final long value;
-
   // The ID, a name and its end: whoever sends by a name makes an ID for each message.
   private static final int NAME_ROOM = 208;
   private static final ThreadLocal<NativeBlock> ARGUMENTS =
@@ -30,6 +28,8 @@ public final class ServiceId implements Comparable<ServiceId> {
   private interface Hash {
     int apply(long name, long id);
   }
+
+  private final long value;
 
   private ServiceId(long value) {
     this.value = value;

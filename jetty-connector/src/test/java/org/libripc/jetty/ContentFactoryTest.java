@@ -212,11 +212,7 @@ class ContentFactoryTest extends HttpPairTest {
     assertTrue(connection.read(new byte[1000]) > 0);
     assertEquals(1, openFiles());
     connection.close();
-    assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()));
-    assertTrue(
-        eventually(() -> leasedAfterCollection() <= before),
-        () -> before + " bytes before, then " + serverContext.poolStatistics());
-    assertEquals(leaks, Ripc.leaksReported());
+    assertMemoryIsBack(before, leaks);
     assertTrue(eventually(() -> openFiles() == 0), "the file is closed");
     get(MIDDLE);
   }

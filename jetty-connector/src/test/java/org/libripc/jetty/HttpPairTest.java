@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.jetty;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.file.Path;
@@ -210,6 +211,15 @@ abstract class HttpPairTest {
   long leasedAfterCollection() {
     System.gc();
     return serverContext.poolStatistics().leased();
+  }
+
+  /** That nobody is connected, no more is leased than before, and no further leak was reported. */
+  void assertMemoryIsBack(long leased, long leaks) throws InterruptedException {
+    assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()));
+    assertTrue(
+        eventually(() -> leasedAfterCollection() <= leased),
+        () -> leased + " bytes before, then " + serverContext.poolStatistics());
+    assertEquals(leaks, Ripc.leaksReported());
   }
 
   static byte[] pattern(int size, long seed) {

@@ -115,10 +115,6 @@ class MemoryTest extends HttpPairTest {
               .getStatus());
     }
     client.stop();
-    assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()));
-    assertTrue(
-        eventually(() -> leasedAfterCollection() <= before),
-        () -> before + " bytes before, then " + serverContext.poolStatistics());
-    assertEquals(leaks, Ripc.leaksReported());
+    assertMemoryIsBack(before, leaks);
   }
 }
