@@ -67,6 +67,7 @@ endfunction()
 add_library(ripc_objects OBJECT ${RIPC_LIBRARY_SOURCES})
 ripc_configure_library(ripc_objects)
 target_link_libraries(ripc_objects PRIVATE nlohmann_json::nlohmann_json)
+ripc_unite(ripc_objects)
 
 add_library(ripc_static STATIC $<TARGET_OBJECTS:ripc_objects>)
 add_library(ripc::ripc_static ALIAS ripc_static)

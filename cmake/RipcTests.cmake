@@ -56,12 +56,32 @@ function(ripc_add_test name label seconds)
       "RIPC_RUNTIME_DIR=unset:;RIPC_TRANSPORTS=unset:;RIPC_RESOLVER_FILE=unset:;RIPC_SPIN_US=unset:;RIPC_PEERS=unset:;RIPC_SOCKET_PORTS=unset:;RIPC_SOCKET_ADDRESS=unset:;RIPC_SOCKET_INTERFACE=unset:;RIPC_SOCKET_RECEIVE_BUFFER=unset:;RIPC_SOCKET_BULK_CONNECTIONS=unset:;RIPC_VERBS_CONNECTIONS=unset:;RIPC_VERBS_CACHE_BYTES=unset:;RIPC_PEER_TIMEOUT_MS=unset:;RIPC_CLUSTER_KEY_FILE=unset:;RIPC_GROUP_REFRESH_MS=unset:;RIPC_VERBS_GROUPS=unset:")
 endfunction()
 
+# GoogleTest's templates take long to optimise; the library under test is what must be fast.
+set(RIPC_TEST_FLAGS "$<IF:$<BOOL:${RIPC_SANITIZE}>,-O0,-O1>" -g1)
+
+# The precompiled header of all test programs.
+if(RIPC_UNITY)
+  file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/cmake/test_headers.cpp" CONTENT "")
+  add_library(ripc_test_headers OBJECT "${PROJECT_BINARY_DIR}/cmake/test_headers.cpp")
+  ripc_configure_target(ripc_test_headers)
+  # Programs are compiled that way, and the compiler uses only what was compiled alike.
+  set_target_properties(ripc_test_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(ripc_test_headers PRIVATE ${RIPC_TEST_FLAGS} -fPIE)
+  target_link_libraries(ripc_test_headers PRIVATE GTest::gmock Threads::Threads)
+  target_precompile_headers(ripc_test_headers PRIVATE
+    <algorithm> <array> <atomic> <chrono> <cstring> <filesystem> <fstream> <functional> <map> <memory> <mutex> <optional>
+    <random> <set> <span> <string> <thread> <unordered_map> <vector> <gtest/gtest.h> <gmock/gmock.h>)
+endif()
+
 # ripc_add_test_program(TARGET OUTPUT_NAME SOURCES...)
 function(ripc_add_test_program target output_name)
   add_executable(${target} ${ARGN})
   ripc_configure_target(${target})
-  # GoogleTest's templates take long to optimise; the library under test is what must be fast.
-  target_compile_options(${target} PRIVATE "$<IF:$<BOOL:${RIPC_SANITIZE}>,-O0,-O1>" -g1)
+  ripc_unite(${target})
+  target_compile_options(${target} PRIVATE ${RIPC_TEST_FLAGS})
+  if(RIPC_UNITY)
+    target_precompile_headers(${target} REUSE_FROM ripc_test_headers)
+  endif()
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")  # for support/
   # Where tests find other programs; the environment variables of the same names say the same to scripts.
   target_compile_definitions(${target} PRIVATE
@@ -169,6 +189,10 @@ function(ripc_tests_fuzz)
     message(STATUS "libripc: no tests/fuzz/standalone_main.cpp: the fuzzers are not built")
     set(fuzz_sources "")
   endif()
+  if(fuzz_sources AND NOT RIPC_LIBFUZZER)
+    add_library(ripc_fuzz_main OBJECT "${fuzz_main}")
+    ripc_configure_target(ripc_fuzz_main)
+  endif()
   # Everything else in the folder is a tool for working on the corpus.
   file(GLOB fuzz_tools CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/fuzz/*.cpp")
   list(FILTER fuzz_tools EXCLUDE REGEX "(_fuzz|/standalone_main)\\.cpp$")
@@ -181,13 +205,13 @@ function(ripc_tests_fuzz)
     cmake_path(GET source STEM name)
     string(REGEX REPLACE "_fuzz$" "" short_name "${name}")
     set(target ripc_fuzz_${name})
+    ripc_add_test_program(${target} ${name} "${source}")
+    target_link_libraries(${target} PRIVATE ripc_internal)
     if(RIPC_LIBFUZZER)
-      ripc_add_test_program(${target} ${name} "${source}")
       target_link_options(${target} PRIVATE -fsanitize=fuzzer)
     else()
-      ripc_add_test_program(${target} ${name} "${source}" "${fuzz_main}")
+      target_link_libraries(${target} PRIVATE ripc_fuzz_main)
     endif()
-    target_link_libraries(${target} PRIVATE ripc_internal)
     if(short_name STREQUAL "file_protocol")
       target_link_libraries(${target} PRIVATE ripc_file_protocol)
     endif()

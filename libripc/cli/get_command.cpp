@@ -26,8 +26,8 @@ struct GetOptions {
   bool json = false;
 };
 
-Json to_json(const GetOptions& options, const std::string& path, const std::string& output,
-             const file::FetchReport& report) {
+Json report_json(const GetOptions& options, const std::string& path, const std::string& output,
+                 const file::FetchReport& report) {
   Json json = {{"service", options.service}, {"path", path}, {"ok", report.exit_code == kOk}};
   if (report.exit_code != kOk) {
     json["error"] = report.error;
@@ -76,7 +76,7 @@ int get_one(const GetOptions& options, file::Connection& connection, const std::
   }
   // Standard output is for the content if that is where it goes.
   std::FILE* stream = output_path == "-" ? stderr : stdout;
-  if (options.json) print_json(to_json(options, path, output_path, report), stream);
+  if (options.json) print_json(report_json(options, path, output_path, report), stream);
   if (report.exit_code != kOk) {
     print_error(report.error);
   } else if (!options.json) {

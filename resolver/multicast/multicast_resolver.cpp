@@ -29,7 +29,7 @@ constexpr Nanoseconds kShortList = 150'000'000;
 constexpr Nanoseconds kLongList = 400'000'000;
 // Channels that are kept for the next question, and packets that are read from one at a time.
 constexpr std::size_t kIdleChannels = 2;
-constexpr std::size_t kReadBurst = 64;
+constexpr std::size_t kAnswerBurst = 64;
 constexpr double kRepliesPerSecond = 5000;
 constexpr double kReplyBurst = 1000;
 constexpr double kListsPerSecond = 20;
@@ -180,7 +180,7 @@ void MulticastResolver::wait(Question& question, const Channel& channel, Nanosec
   channel.channel->wait(until - now);
   spi::ReceivedPacket received;
   // Replies only: whoever waits at a channel answers nobody.
-  for (std::size_t i = 0; i < kReadBurst && channel.channel->receive(received); ++i)
+  for (std::size_t i = 0; i < kAnswerBurst && channel.channel->receive(received); ++i)
     process(*channel.network, received);
   lock.lock();
 }

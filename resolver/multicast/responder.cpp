@@ -17,7 +17,7 @@ namespace ripc::resolver {
 namespace {
 
 // Packets of one socket before the next one has its turn.
-constexpr int kReadBurst = 16;
+constexpr int kQuestionBurst = 16;
 constexpr Nanoseconds kRepeat = 1'000'000'000;
 // All contexts hear a question for all services at once; their replies spread over this time.
 constexpr Nanoseconds kListSpread = 30'000'000;
@@ -87,7 +87,7 @@ Nanoseconds MulticastResolver::next_due() const {
 }
 
 void MulticastResolver::read_all(spi::MulticastNetwork& network, int fd) {
-  for (int i = 0; i < kReadBurst; ++i) {
+  for (int i = 0; i < kQuestionBurst; ++i) {
     spi::ReceivedPacket received;
     const spi::Arrival arrival = network.receive(fd, buffer_, received);
     if (arrival == spi::Arrival::nothing) return;

@@ -12,13 +12,13 @@
 namespace conformance {
 namespace {
 
-constexpr ripc_service_id kId = 77;
+constexpr ripc_service_id kRefusingId = 77;
 
 class Peers : public TransportTest {
  protected:
   // Exchanges messages of every kind with a puppet, both ways.
   void exchange(Puppet& puppet, const Service& service) {
-    ASSERT_EQ(send_text(service, kId, "hello"), RIPC_OK) << ripc_last_error();
+    ASSERT_EQ(send_text(service, kRefusingId, "hello"), RIPC_OK) << ripc_last_error();
     const std::string_view hello = "hello";
     const auto* bytes = reinterpret_cast<const unsigned char*>(hello.data());
     EXPECT_EQ(puppet.call("receive"), "RIPC_OK " + describe(RIPC_VIEW_SHORT, {bytes, hello.size()}));
@@ -31,11 +31,11 @@ class Peers : public TransportTest {
     fill_pattern(pooled.get(), data.size(), 3);
     for (const void* memory : {static_cast<const void*>(pooled.get()), static_cast<const void*>(data.data())}) {
       ASSERT_EQ(puppet.call("post 300000 1"), "RIPC_OK");
-      const Ticket ticket = send_long(service, kId, {item_at(memory, data.size(), RIPC_ITEM_LONG)});
+      const Ticket ticket = send_long(service, kRefusingId, {item_at(memory, data.size(), RIPC_ITEM_LONG)});
       EXPECT_EQ(puppet.call("receive"), "RIPC_OK " + describe(RIPC_VIEW_WINDOW, data));
       EXPECT_EQ(final_status(ticket), RIPC_OK);
 
-      const Ticket lent = send_long(service, kId, {item_at(memory, data.size(), RIPC_ITEM_LONG)});
+      const Ticket lent = send_long(service, kRefusingId, {item_at(memory, data.size(), RIPC_ITEM_LONG)});
       EXPECT_EQ(puppet.call("receive lend"), "RIPC_OK " + describe(RIPC_VIEW_LENT, data));
       EXPECT_EQ(puppet.call("release"), "ok");
       EXPECT_EQ(final_status(lent), RIPC_OK);
@@ -56,7 +56,7 @@ class Peers : public TransportTest {
     options.returns = &offered;
     Bytes window(data.size());  // for a pair of processes that cannot write to each other
     ASSERT_EQ(ripc_window_post(service.get(), window.data(), window.size(), 1), RIPC_OK);
-    ASSERT_EQ(ripc_send(service.get(), kId, nullptr, 0, &options, nullptr), RIPC_OK);
+    ASSERT_EQ(ripc_send(service.get(), kRefusingId, nullptr, 0, &options, nullptr), RIPC_OK);
     ASSERT_EQ(puppet.status_of("receive"), "RIPC_OK");
     ASSERT_EQ(puppet.call("reply_return 300000 3"), "RIPC_OK");
     const Message answer = receive(service);
@@ -67,7 +67,7 @@ class Peers : public TransportTest {
     const std::string notification = puppet.call("notification");
     ASSERT_EQ(notification.substr(0, 8), "RIPC_OK ");
     ripc_notification bell{};
-    bell.service = kId;
+    bell.service = kRefusingId;
     bell.handle = std::stoull(notification.substr(notification.rfind(' ') + 1));
     ASSERT_EQ(ripc_notify(service.get(), &bell, nullptr, 0), RIPC_OK);
     EXPECT_TRUE(eventually([&] { return puppet.call("notified") == "1"; }));
@@ -81,7 +81,7 @@ TEST_P(Peers, AnotherProcessIsAPeerInEveryWay) {
   context_ = make_context();
   const Service service = make_service(context_);
   Puppet puppet(peer_setup());
-  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
+  ASSERT_EQ(puppet.register_id(kRefusingId), "RIPC_OK");
   exchange(puppet, service);
 }
 
@@ -92,8 +92,8 @@ TEST_P(Peers, ForeignMemoryTravelsBetweenProcessesThatMayReadNoMemoryAtAll) {
   setup.no_process_memory = true;
   Puppet asker(setup);
   Puppet answerer(setup);
-  ASSERT_EQ(asker.register_id(kId), "RIPC_OK");
-  ASSERT_EQ(answerer.register_id(kId + 1), "RIPC_OK");
+  ASSERT_EQ(asker.register_id(kRefusingId), "RIPC_OK");
+  ASSERT_EQ(answerer.register_id(kRefusingId + 1), "RIPC_OK");
   const Bytes data = pattern(1'300'000, 3);
 
   ASSERT_EQ(answerer.call("post 1300000 1"), "RIPC_OK");
@@ -113,7 +113,7 @@ TEST_P(Peers, WithoutMembarrierASenderWaitsForRoomAsLongAsThereIsNone) {
   PeerSetup setup = peer_setup();
   setup.no_membarrier = true;
   Puppet puppet(setup);
-  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
+  ASSERT_EQ(puppet.register_id(kRefusingId), "RIPC_OK");
   const std::string to = std::to_string(id_of(small));
   ASSERT_EQ(puppet.call("fill " + to), "RIPC_AGAIN");
   EXPECT_EQ(puppet.call("wait_room " + to + " 50"), "RIPC_TIMEOUT");
@@ -151,7 +151,7 @@ CONFORMANCE_SUITE(OtherUsers);
 TEST_P(OtherUsers, WithThePolicyAnyAnotherUserIsAPeerInEveryWay) {
   start(RIPC_PEERS_ANY);
   Puppet puppet(other_user(RIPC_PEERS_ANY));
-  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
+  ASSERT_EQ(puppet.register_id(kRefusingId), "RIPC_OK");
   exchange(puppet, service_);
 }
 
@@ -159,21 +159,21 @@ TEST_P(OtherUsers, AfterItsDeathAnotherUsersIdIsFree) {
   start(RIPC_PEERS_ANY);
   {
     Puppet puppet(other_user(RIPC_PEERS_ANY));
-    ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
-    ASSERT_EQ(send_text(service_, kId, "hello"), RIPC_OK);
+    ASSERT_EQ(puppet.register_id(kRefusingId), "RIPC_OK");
+    ASSERT_EQ(send_text(service_, kRefusingId, "hello"), RIPC_OK);
   }
-  EXPECT_TRUE(is_gone(service_, kId));
-  EXPECT_NE(make_service(context_, kId), nullptr);
+  EXPECT_TRUE(is_gone(service_, kRefusingId));
+  EXPECT_NE(make_service(context_, kRefusingId), nullptr);
   Puppet again(other_user(RIPC_PEERS_ANY));
-  EXPECT_EQ(again.register_id(kId), "RIPC_OK");
-  EXPECT_EQ(send_text(service_, kId, "hello"), RIPC_OK) << ripc_last_error();
+  EXPECT_EQ(again.register_id(kRefusingId), "RIPC_OK");
+  EXPECT_EQ(send_text(service_, kRefusingId, "hello"), RIPC_OK) << ripc_last_error();
 }
 
 TEST_P(OtherUsers, ByDefaultOnlyTheSameUserIsAdmitted) {
   context_ = make_context();
   service_ = make_service(context_);
   Puppet stranger(other_user(RIPC_PEERS_ANY));
-  ASSERT_EQ(stranger.register_id(kId), "RIPC_OK");
+  ASSERT_EQ(stranger.register_id(kRefusingId), "RIPC_OK");
   const std::string answer = stranger.send_text(id_of(service_), "let me in");
   // Either it may not even read where the service is, or it is turned away there.
   EXPECT_TRUE(answer == "RIPC_REFUSED" || answer == "RIPC_PERMISSION" || answer == "RIPC_NO_SERVICE") << answer;
@@ -185,15 +185,15 @@ TEST_P(OtherUsers, NobodyTalksToAServiceOfAUserWhomItDoesNotAdmitThoughItWouldBe
   if (GetParam() != "shm") GTEST_SKIP() << "a network does not tell who somebody is";
   start(RIPC_PEERS_SAME_USER);
   Puppet stranger(other_user(RIPC_PEERS_ANY));
-  ASSERT_EQ(stranger.register_id(kId), "RIPC_OK");
-  EXPECT_EQ(send_text(service_, kId, "a secret"), RIPC_REFUSED) << ripc_last_error();
+  ASSERT_EQ(stranger.register_id(kRefusingId), "RIPC_OK");
+  EXPECT_EQ(send_text(service_, kRefusingId, "a secret"), RIPC_REFUSED) << ripc_last_error();
 }
 
 TEST_P(OtherUsers, RootIsAlwaysAdmitted) {
   start(RIPC_PEERS_ANY);
   Puppet puppet(other_user(RIPC_PEERS_SAME_USER));
-  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
-  ASSERT_EQ(send_text(service_, kId, "this is root"), RIPC_OK) << ripc_last_error();
+  ASSERT_EQ(puppet.register_id(kRefusingId), "RIPC_OK");
+  ASSERT_EQ(send_text(service_, kRefusingId, "this is root"), RIPC_OK) << ripc_last_error();
   EXPECT_EQ(puppet.status_of("receive"), "RIPC_OK");
 }
 
@@ -202,12 +202,12 @@ TEST_P(OtherUsers, WithThePolicyGroupTheSameGroupIsAdmittedAndNobodyElse) {
   PeerSetup setup = other_user(RIPC_PEERS_SAME_GROUP);
   setup.keep_group = true;
   Puppet member(setup);
-  ASSERT_EQ(member.register_id(kId), "RIPC_OK");
+  ASSERT_EQ(member.register_id(kRefusingId), "RIPC_OK");
   EXPECT_EQ(member.send_text(id_of(service_), "hello"), "RIPC_OK");
   EXPECT_EQ(text_of(receive(service_)), "hello");
 
   Puppet stranger(other_user(RIPC_PEERS_ANY));
-  ASSERT_EQ(stranger.register_id(kId + 1), "RIPC_OK");
+  ASSERT_EQ(stranger.register_id(kRefusingId + 1), "RIPC_OK");
   EXPECT_NE(stranger.send_text(id_of(service_), "hello"), "RIPC_OK");
   ripc_message* message = nullptr;
   EXPECT_EQ(ripc_receive(service_.get(), 0, 50 * kMillisecond, &message), RIPC_TIMEOUT);
@@ -218,14 +218,14 @@ TEST_P(OtherUsers, TheEnvironmentSetsThePolicy) {
   start(UINT32_MAX);
   ::unsetenv("RIPC_PEERS");
   Puppet puppet(other_user(RIPC_PEERS_ANY));
-  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
+  ASSERT_EQ(puppet.register_id(kRefusingId), "RIPC_OK");
   EXPECT_EQ(puppet.send_text(id_of(service_), "hello"), "RIPC_OK");
 }
 
 TEST_P(OtherUsers, ADirectoryWithoutPermissionIsAClearError) {
   ASSERT_EQ(::chmod(runtime_directory().c_str(), 0700), 0);
   Puppet puppet(other_user(RIPC_PEERS_ANY));
-  EXPECT_EQ(puppet.register_id(kId), "RIPC_PERMISSION");
+  EXPECT_EQ(puppet.register_id(kRefusingId), "RIPC_PERMISSION");
 }
 
 // A privileged process could; but the other one may have become a program that its user may not touch.
@@ -233,12 +233,12 @@ TEST_P(OtherUsers, NobodyReachesIntoTheProcessOfAnotherUser) {
   if (GetParam() != "shm") GTEST_SKIP() << "with this transport no process reaches into another";
   start(RIPC_PEERS_ANY);
   Puppet puppet(other_user(RIPC_PEERS_ANY));
-  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
+  ASSERT_EQ(puppet.register_id(kRefusingId), "RIPC_OK");
   const std::string to = std::to_string(id_of(service_));
   const Bytes data = pattern(1000, 3);
   ASSERT_EQ(puppet.status_of("request " + to + " 1000"), "RIPC_OK");
   const Message question = receive(service_);
-  ASSERT_EQ(send_text(service_, kId, "the way back"), RIPC_OK);  // needs the puppet's responder
+  ASSERT_EQ(send_text(service_, kRefusingId, "the way back"), RIPC_OK);  // needs the puppet's responder
   ASSERT_EQ(puppet.status_of("receive"), "RIPC_OK");
   Bytes window(data.size());
   ASSERT_EQ(ripc_window_post(service_.get(), window.data(), window.size(), 1), RIPC_OK);
@@ -267,7 +267,7 @@ TEST_P(OtherUsers, InOtherNamespacesToo) {
   PeerSetup setup = other_user(RIPC_PEERS_ANY);
   setup.other_namespaces = true;
   Puppet puppet(setup);
-  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
+  ASSERT_EQ(puppet.register_id(kRefusingId), "RIPC_OK");
   exchange(puppet, service_);
 }
 
@@ -293,17 +293,17 @@ CONFORMANCE_SUITE(OtherNamespaces);
 
 TEST_P(OtherNamespaces, APeerInOtherPidAndMountNamespacesIsAPeerInEveryWay) {
   Puppet puppet(other_namespaces());
-  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
+  ASSERT_EQ(puppet.register_id(kRefusingId), "RIPC_OK");
   exchange(puppet, service_);
 }
 
 TEST_P(OtherNamespaces, ThePathSaysWhyForeignMemoryIsNotReadDirectly) {
   if (GetParam() != "shm") GTEST_SKIP() << "with this transport it never is";
   Puppet puppet(other_namespaces());
-  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
+  ASSERT_EQ(puppet.register_id(kRefusingId), "RIPC_OK");
   ripc_service_info info{};
   info.size = sizeof info;
-  ASSERT_EQ(ripc_find_path(context_.get(), kId, &info), RIPC_OK) << ripc_last_error();
+  ASSERT_EQ(ripc_find_path(context_.get(), kRefusingId, &info), RIPC_OK) << ripc_last_error();
   EXPECT_NE(std::string_view(info.reason).find("another PID namespace"), std::string_view::npos) << info.reason;
 }
 
@@ -312,26 +312,26 @@ TEST_P(OtherNamespaces, APeerThatSeesTheRuntimeDirectoryElsewhereToo) {
   PeerSetup setup = other_namespaces();
   setup.bind_directory = place.path();
   Puppet puppet(setup);
-  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
+  ASSERT_EQ(puppet.register_id(kRefusingId), "RIPC_OK");
   exchange(puppet, service_);
 }
 
 TEST_P(OtherNamespaces, ItsDeathIsNoticedAndItsIdIsFree) {
   Puppet puppet(other_namespaces());
-  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
-  ASSERT_EQ(send_text(service_, kId, "hello"), RIPC_OK);
+  ASSERT_EQ(puppet.register_id(kRefusingId), "RIPC_OK");
+  ASSERT_EQ(send_text(service_, kRefusingId, "hello"), RIPC_OK);
   puppet.kill();
-  EXPECT_TRUE(is_gone(service_, kId));
-  EXPECT_NE(make_service(context_, kId), nullptr);
+  EXPECT_TRUE(is_gone(service_, kRefusingId));
+  EXPECT_NE(make_service(context_, kRefusingId), nullptr);
 }
 
 TEST_P(OtherNamespaces, AProcessThereDoesNotTakeThisOneForDead) {
-  const Service held = make_service(context_, kId);
+  const Service held = make_service(context_, kRefusingId);
   Puppet puppet(other_namespaces());
-  EXPECT_EQ(puppet.register_id(kId), "RIPC_ID_IN_USE");
+  EXPECT_EQ(puppet.register_id(kRefusingId), "RIPC_ID_IN_USE");
   ripc_service_info info{};
   info.size = sizeof info;
-  EXPECT_EQ(ripc_resolve(context_.get(), kId, &info), RIPC_OK);
+  EXPECT_EQ(ripc_resolve(context_.get(), kRefusingId, &info), RIPC_OK);
 }
 
 // ---- What the dead leave -----------------------------------------------------------------------------------------
@@ -349,7 +349,7 @@ TEST_P(Peers, TheNextStartClearsWhatDeadProcessesLeft) {
   const std::set<std::string> clean = files_in(runtime_directory());
   for (int round = 0; round < 5; ++round) {
     Puppet puppet(peer_setup());
-    ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
+    ASSERT_EQ(puppet.register_id(kRefusingId), "RIPC_OK");
   }
   make_context().reset();
   EXPECT_EQ(files_in(runtime_directory()), clean);
@@ -359,7 +359,7 @@ TEST_P(Peers, NothingIsLeftInDevShm) {
   const std::set<std::string> before = files_in("/dev/shm");
   {
     Puppet puppet(peer_setup());
-    ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
+    ASSERT_EQ(puppet.register_id(kRefusingId), "RIPC_OK");
     context_ = make_context();
     const Service service = make_service(context_);
     ASSERT_EQ(puppet.call("send_long " + std::to_string(id_of(service)) + " 100000 1 pool 0"), "RIPC_OK");
@@ -369,7 +369,7 @@ TEST_P(Peers, NothingIsLeftInDevShm) {
 
 TEST_P(Peers, ManyProcessesTalkToOneService) {
   context_ = make_context();
-  const Service service = make_service(context_, kId);
+  const Service service = make_service(context_, kRefusingId);
   std::vector<std::unique_ptr<Puppet>> puppets;
   for (ripc_service_id index = 0; index < 10; ++index) {
     PeerSetup setup = peer_setup();

@@ -17,7 +17,7 @@
 namespace conformance {
 namespace {
 
-constexpr ripc_service_id kId = 4711;
+constexpr ripc_service_id kRecordId = 4711;
 
 ripc_service_info empty_info() {
   ripc_service_info info{};
@@ -74,9 +74,9 @@ TEST_P(Resolver, AServiceIsFoundWithAllThatIsKnownOfIt) {
 }
 
 TEST_P(Resolver, AServiceWithoutANameIsFoundById) {
-  const Service service = make_service(context_, kId);
+  const Service service = make_service(context_, kRecordId);
   ripc_service_info info;
-  ASSERT_EQ(resolve(context_, kId, info), RIPC_OK) << "also from its own context";
+  ASSERT_EQ(resolve(context_, kRecordId, info), RIPC_OK) << "also from its own context";
   EXPECT_STREQ(info.name, "");
 }
 
@@ -92,31 +92,31 @@ TEST_P(Resolver, AnUnknownServiceAnswersWithinTheResolveTimeout) {
 
 TEST_P(Resolver, AServiceOfAKilledProcessIsNotFound) {
   Puppet puppet(peer_setup());
-  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
+  ASSERT_EQ(puppet.register_id(kRecordId), "RIPC_OK");
   ripc_service_info info;
-  ASSERT_EQ(resolve(context_, kId, info), RIPC_OK);
+  ASSERT_EQ(resolve(context_, kRecordId, info), RIPC_OK);
   EXPECT_EQ(info.pid, static_cast<std::uint32_t>(puppet.pid()));
   puppet.kill();
-  EXPECT_EQ(resolve(context_, kId), RIPC_NO_SERVICE);
+  EXPECT_EQ(resolve(context_, kRecordId), RIPC_NO_SERVICE);
 }
 
 TEST_P(Resolver, AServiceOfAStoppedProcessIsStillFound) {
   Puppet puppet(peer_setup());
-  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
+  ASSERT_EQ(puppet.register_id(kRecordId), "RIPC_OK");
   puppet.signal(SIGSTOP);
-  EXPECT_EQ(resolve(context_, kId), RIPC_OK);
+  EXPECT_EQ(resolve(context_, kRecordId), RIPC_OK);
   puppet.signal(SIGCONT);
 }
 
 TEST_P(Resolver, AfterATakeoverTheNewHolderIsFound) {
   const Context other = make_context();
-  const Service old_holder = make_service(context_, kId);
+  const Service old_holder = make_service(context_, kRecordId);
   const Service new_holder = make_service(other, [](ripc_service_options& options) {
-    options.id = kId;
+    options.id = kRecordId;
     options.takeover = 1;
   });
   ripc_service_info info;
-  ASSERT_EQ(resolve(context_, kId, info), RIPC_OK);
+  ASSERT_EQ(resolve(context_, kRecordId, info), RIPC_OK);
   EXPECT_EQ(info.incarnation, ripc_service_get_incarnation(new_holder.get()));
 }
 
@@ -166,38 +166,38 @@ TEST_P(Resolver, AnAnswerIsKeptUntilASendFails) {
   const Service client = make_service(context_);
   const Context first = make_context();
   const Context second = make_context();
-  Service service = make_service(first, kId);
+  Service service = make_service(first, kRecordId);
   for (int count = 0; count < 10; ++count) {
-    ASSERT_EQ(send(client, kId, {}), RIPC_OK);
+    ASSERT_EQ(send(client, kRecordId, {}), RIPC_OK);
     receive(service);
   }
   EXPECT_EQ(statistics_of(client).resolutions, 1u);
   service.reset();
-  service = make_service(second, kId);
-  ASSERT_EQ(send(client, kId, {}), RIPC_OK) << "the failure is not seen by the caller";
+  service = make_service(second, kRecordId);
+  ASSERT_EQ(send(client, kRecordId, {}), RIPC_OK) << "the failure is not seen by the caller";
   receive(service);
   EXPECT_EQ(statistics_of(client).resolutions, 2u);
 }
 
 TEST_P(Resolver, ThePathToAServiceIsTheOneThatAnswers) {
-  const Service service = make_service(context_, kId);
+  const Service service = make_service(context_, kRecordId);
   const Context client = make_context();
   ripc_service_info info{};
   info.size = sizeof info;
-  ASSERT_EQ(ripc_find_path(client.get(), kId, &info), RIPC_OK) << ripc_last_error();
+  ASSERT_EQ(ripc_find_path(client.get(), kRecordId, &info), RIPC_OK) << ripc_last_error();
   EXPECT_EQ(info.transport, GetParam());
   EXPECT_EQ(std::string(info.address).rfind(GetParam() + ":", 0), 0u) << info.address;
   EXPECT_NE(std::string(info.reason), "");
   EXPECT_EQ(std::string(info.others), "") << "there is no other";
-  EXPECT_EQ(ripc_find_path(client.get(), kId + 1, &info), RIPC_NO_SERVICE);
+  EXPECT_EQ(ripc_find_path(client.get(), kRecordId + 1, &info), RIPC_NO_SERVICE);
 }
 
 TEST_P(Resolver, AServiceThatComesLaterIsFoundThen) {
   const Context context = make_context();
   const Service client = make_service(context);
-  EXPECT_EQ(send(client, kId, {}), RIPC_NO_SERVICE);
-  const Service service = make_service(context_, kId);
-  EXPECT_EQ(send(client, kId, {}), RIPC_OK) << "that it was not there is not remembered";
+  EXPECT_EQ(send(client, kRecordId, {}), RIPC_NO_SERVICE);
+  const Service service = make_service(context_, kRecordId);
+  EXPECT_EQ(send(client, kRecordId, {}), RIPC_OK) << "that it was not there is not remembered";
 }
 
 // ---- Runtime directories -----------------------------------------------------------------------------------------
@@ -206,9 +206,9 @@ TEST_P(Resolver, AnotherRuntimeDirectoryIsAnotherWorld) {
   TemporaryDirectory elsewhere;
   const Context other =
       make_context([&](ripc_context_options& options) { options.runtime_directory = elsewhere.path().c_str(); });
-  const Service service = make_service(context_, kId);
-  EXPECT_EQ(resolve(other, kId), RIPC_NO_SERVICE);
-  EXPECT_NE(make_service(other, kId), nullptr) << "the ID is free there";
+  const Service service = make_service(context_, kRecordId);
+  EXPECT_EQ(resolve(other, kRecordId), RIPC_NO_SERVICE);
+  EXPECT_NE(make_service(other, kRecordId), nullptr) << "the ID is free there";
 }
 
 TEST_P(Resolver, TheRuntimeDirectoryIsMadeIfItIsMissing) {
@@ -240,14 +240,14 @@ class Environment {
 };
 
 TEST_P(Resolver, TheEnvironmentNamesWhatTheOptionsLeaveOpen) {
-  const Service service = make_service(context_, kId);
+  const Service service = make_service(context_, kRecordId);
   const Environment directory("RIPC_RUNTIME_DIR", runtime_directory());
   const Environment transport("RIPC_TRANSPORTS", GetParam());
   ripc_context* handle = nullptr;
   ASSERT_EQ(ripc_context_create(nullptr, &handle), RIPC_OK) << ripc_last_error();
   const Context context(handle);
   const Service client = make_service(context);
-  ASSERT_EQ(send_text(client, kId, "hello"), RIPC_OK);
+  ASSERT_EQ(send_text(client, kRecordId, "hello"), RIPC_OK);
   EXPECT_EQ(text_of(receive(service)), "hello");
 }
 
@@ -346,9 +346,9 @@ TEST_P(StaticResolver, TheFileIsAskedFirst) {
 }
 
 TEST_P(StaticResolver, WhatTheFileDoesNotNameIsFoundAsUsual) {
-  const Service near = make_service(context_, kId);
+  const Service near = make_service(context_, kRecordId);
   const std::string file = write_file("printer " + far_address() + "\n");
-  expect_reached(context_with(file), kId, near);
+  expect_reached(context_with(file), kRecordId, near);
 }
 
 TEST_P(StaticResolver, ARestartedServiceIsReachedAgain) {

@@ -9,12 +9,12 @@
 namespace conformance {
 namespace {
 
-constexpr std::size_t kSize = 100'000;
+constexpr std::size_t kItemBytes = 100'000;
 
 class SendManyLong : public LongPairTest {
  protected:
   // Messages of one item each, with their index as tag.
-  void fill(std::size_t count, ripc_item_kind kind = RIPC_ITEM_LONG, std::size_t size = kSize) {
+  void fill(std::size_t count, ripc_item_kind kind = RIPC_ITEM_LONG, std::size_t size = kItemBytes) {
     for (std::size_t index = 0; index < count; ++index)
       payloads_.push_back(pattern(size, static_cast<std::uint32_t>(index)));
     for (const Bytes& payload : payloads_) items_.push_back(item(payload, kind));
@@ -30,7 +30,7 @@ class SendManyLong : public LongPairTest {
     return status;
   }
   void post_all() {
-    windows_.assign(messages_.size(), Bytes(kSize));
+    windows_.assign(messages_.size(), Bytes(kItemBytes));
     for (Bytes& window : windows_) post(window);
   }
 

@@ -8,7 +8,7 @@
 namespace conformance {
 namespace {
 
-constexpr ripc_service_id kId = 4711;
+constexpr ripc_service_id kListedId = 4711;
 
 int kind_of(ripc_service_id id) { return static_cast<int>(id >> 62); }
 
@@ -80,10 +80,10 @@ TEST_P(Services, ANameHas1To200BytesOfUtf8WithoutASlash) {
 
 TEST_P(Services, AWellKnownNumberMayCarryAName) {
   const Service service = make_service(context_, [](ripc_service_options& options) {
-    options.id = kId;
+    options.id = kListedId;
     options.name = "spooler";
   });
-  EXPECT_EQ(id_of(service), kId);
+  EXPECT_EQ(id_of(service), kListedId);
   EXPECT_STREQ(ripc_service_get_name(service.get()), "spooler");
 }
 
@@ -97,14 +97,14 @@ TEST_P(Services, AServiceKnowsItsContextAndThatItHasNoName) {
 
 TEST_P(Services, AnIdThatIsAliveIsRefusedToAnyOtherHolder) {
   const Context other = make_context();
-  const Service service = make_service(context_, kId);
-  EXPECT_EQ(try_register(context_, kId), RIPC_ID_IN_USE);
-  EXPECT_EQ(try_register(other, kId), RIPC_ID_IN_USE);
+  const Service service = make_service(context_, kListedId);
+  EXPECT_EQ(try_register(context_, kListedId), RIPC_ID_IN_USE);
+  EXPECT_EQ(try_register(other, kListedId), RIPC_ID_IN_USE);
   Puppet puppet(peer_setup());
-  EXPECT_EQ(puppet.register_id(kId), "RIPC_ID_IN_USE");
+  EXPECT_EQ(puppet.register_id(kListedId), "RIPC_ID_IN_USE");
 
   const Service sender = make_service(other);
-  ASSERT_EQ(send_text(sender, kId, "still here"), RIPC_OK) << "the refused ones changed nothing";
+  ASSERT_EQ(send_text(sender, kListedId, "still here"), RIPC_OK) << "the refused ones changed nothing";
   EXPECT_EQ(text_of(receive(service)), "still here");
 }
 
@@ -153,13 +153,13 @@ TEST_P(Services, TwoNamesThatCollideAreDetected) {
 TEST_P(Services, ANumberThatIsAliveIsInUseWhateverTheNames) {
   const Context other = make_context();
   const Service service = make_service(context_, [](ripc_service_options& options) {
-    options.id = kId;
+    options.id = kListedId;
     options.name = "spooler";
   });
-  EXPECT_EQ(try_register(other, kId), RIPC_ID_IN_USE);
+  EXPECT_EQ(try_register(other, kListedId), RIPC_ID_IN_USE);
   EXPECT_EQ(try_register(other,
                          [](ripc_service_options& options) {
-                           options.id = kId;
+                           options.id = kListedId;
                            options.takeover = 1;
                          }),
             RIPC_OK)
@@ -169,32 +169,32 @@ TEST_P(Services, ANumberThatIsAliveIsInUseWhateverTheNames) {
 TEST_P(Services, WhenRegisterReturnsOtherProcessesFindTheService) {
   Puppet puppet(peer_setup());
   EXPECT_EQ(puppet.call("resolve 4711"), "RIPC_NO_SERVICE");
-  const Service service = make_service(context_, kId);
+  const Service service = make_service(context_, kListedId);
   EXPECT_EQ(puppet.call("resolve 4711"), "RIPC_OK");
 }
 
 TEST_P(Services, UnregisterWithdrawsTheId) {
   const Context other = make_context();
   const Service sender = make_service(other);
-  Service service = make_service(context_, kId);
-  ASSERT_EQ(send_text(sender, kId, "hello"), RIPC_OK);
+  Service service = make_service(context_, kListedId);
+  ASSERT_EQ(send_text(sender, kListedId, "hello"), RIPC_OK);
   service.reset();
-  EXPECT_EQ(send_text(sender, kId, "hello"), RIPC_NO_SERVICE);
-  EXPECT_EQ(try_register(other, kId), RIPC_OK);
+  EXPECT_EQ(send_text(sender, kListedId, "hello"), RIPC_NO_SERVICE);
+  EXPECT_EQ(try_register(other, kListedId), RIPC_OK);
 }
 
 TEST_P(Services, DestroyingTheContextEndsItsServices) {
   const Context other = make_context();
-  (void)make_service(context_, kId).release();  // the context destroys it
+  (void)make_service(context_, kListedId).release();  // the context destroys it
   context_.reset();
-  EXPECT_EQ(try_register(other, kId), RIPC_OK);
+  EXPECT_EQ(try_register(other, kListedId), RIPC_OK);
 }
 
 TEST_P(Services, EveryRegistrationHasALargerIncarnation) {
   const Context other = make_context();
   std::uint64_t last = 0;
   for (int round = 0; round < 8; ++round) {
-    const Service service = make_service(round % 2 == 0 ? context_ : other, kId);
+    const Service service = make_service(round % 2 == 0 ? context_ : other, kListedId);
     const std::uint64_t incarnation = ripc_service_get_incarnation(service.get());
     EXPECT_GT(incarnation, last);
     last = incarnation;
@@ -225,8 +225,8 @@ TEST_P(Services, AServiceRegisteredElsewhereIsFoundByItsClients) {
   const Service client = make_service(client_context);
   const Context other = make_context();
   for (int round = 0; round < 4; ++round) {
-    const Service service = make_service(round % 2 == 0 ? context_ : other, kId);
-    ASSERT_EQ(send_text(client, kId, "round " + std::to_string(round)), RIPC_OK) << ripc_last_error();
+    const Service service = make_service(round % 2 == 0 ? context_ : other, kListedId);
+    ASSERT_EQ(send_text(client, kListedId, "round " + std::to_string(round)), RIPC_OK) << ripc_last_error();
     EXPECT_EQ(text_of(receive(service)), "round " + std::to_string(round));
   }
 }
@@ -235,13 +235,13 @@ TEST_P(Services, AfterSigkillAndRestartTheClientGoesOn) {
   const Service client = make_service(context_);
   for (int round = 0; round < 3; ++round) {
     Puppet puppet(peer_setup());
-    ASSERT_EQ(puppet.register_id(kId), "RIPC_OK") << "what a dead process held is free, round " << round;
-    ASSERT_EQ(send_text(client, kId, "hello"), RIPC_OK) << ripc_last_error();
+    ASSERT_EQ(puppet.register_id(kListedId), "RIPC_OK") << "what a dead process held is free, round " << round;
+    ASSERT_EQ(send_text(client, kListedId, "hello"), RIPC_OK) << ripc_last_error();
     EXPECT_EQ(puppet.status_of("receive"), "RIPC_OK");
     EXPECT_EQ(puppet.call("reply and back"), "RIPC_OK");
     EXPECT_EQ(text_of(receive(client)), "and back");
     puppet.kill();
-    EXPECT_TRUE(is_gone(client, kId));
+    EXPECT_TRUE(is_gone(client, kListedId));
   }
 }
 

@@ -18,7 +18,7 @@ namespace {
 class SilentReturns : public PairTest {};
 CONFORMANCE_SUITE(SilentReturns);
 
-constexpr std::size_t kSize = std::size_t{96} << 20;
+constexpr std::size_t kReturnBytes = std::size_t{96} << 20;
 
 // How many threads of the process are not stopped.
 std::size_t running_threads(pid_t process) {
@@ -61,7 +61,7 @@ class Far {
 TEST_P(SilentReturns, AWriteGoesOnToItsEndWhileTheRequesterIsStopped) {
   if (!traits().silent_returns) GTEST_SKIP() << "with this transport the requester's process reads what comes";
   if (peer_host() != nullptr) GTEST_SKIP() << "looks at the memory of a process of this machine";
-  Bytes data = pattern(kSize, 18);
+  Bytes data = pattern(kReturnBytes, 18);
   data.front() = data.back() = 0xff;  // the buffer is zero before
   // The requester has to give the right to write first. It is stopped between the first byte and the last, which takes
   // more than one attempt if this machine is busy.
@@ -70,7 +70,8 @@ TEST_P(SilentReturns, AWriteGoesOnToItsEndWhileTheRequesterIsStopped) {
   for (int attempt = 0; attempt < kAttempts && !in_the_midst; ++attempt) {
     Puppet puppet(peer_setup());
     ASSERT_EQ(puppet.register_id(77), "RIPC_OK");
-    std::istringstream answer(puppet.call("request " + std::to_string(server_id()) + " " + std::to_string(kSize)));
+    std::istringstream answer(
+        puppet.call("request " + std::to_string(server_id()) + " " + std::to_string(kReturnBytes)));
     std::string status;
     std::uintptr_t address = 0;
     answer >> status >> address;
@@ -86,8 +87,8 @@ TEST_P(SilentReturns, AWriteGoesOnToItsEndWhileTheRequesterIsStopped) {
     }
     puppet.signal(SIGSTOP);
     ASSERT_TRUE(eventually([&] { return running_threads(puppet.pid()) == 0; }));
-    in_the_midst = buffer.at(0) != 0 && buffer.at(kSize - 1) == 0;
-    EXPECT_TRUE(eventually([&] { return buffer.at(kSize - 1) != 0; })) << "the write waits for the requester";
+    in_the_midst = buffer.at(0) != 0 && buffer.at(kReturnBytes - 1) == 0;
+    EXPECT_TRUE(eventually([&] { return buffer.at(kReturnBytes - 1) != 0; })) << "the write waits for the requester";
     EXPECT_TRUE(eventually([&] { return buffer.equals(data); })) << "not all of it is there";
     EXPECT_EQ(running_threads(puppet.pid()), 0u);
     puppet.signal(SIGCONT);

@@ -12,7 +12,7 @@
 namespace conformance {
 namespace {
 
-constexpr ripc_service_id kId = 4711;
+constexpr ripc_service_id kTakenId = 4711;
 constexpr std::size_t kThreads = 4;
 
 struct Registered {
@@ -24,7 +24,7 @@ class Takeover : public TransportTest {
  protected:
   void SetUp() override { context_ = make_context(); }
 
-  // Registers kId in each of the contexts at the same time, each from a thread of its own.
+  // Registers kTakenId in each of the contexts at the same time, each from a thread of its own.
   static std::vector<Registered> register_at_once(const std::vector<ripc_context*>& contexts, bool takeover = false) {
     std::vector<Registered> registered(contexts.size());
     std::latch start(static_cast<std::ptrdiff_t>(contexts.size()));
@@ -33,7 +33,7 @@ class Takeover : public TransportTest {
       threads.emplace_back([&, index] {
         ripc_service_options options;
         ripc_service_options_init(&options);
-        options.id = kId;
+        options.id = kTakenId;
         options.takeover = takeover ? 1 : 0;
         ripc_service* service = nullptr;
         start.arrive_and_wait();
@@ -50,7 +50,7 @@ class Takeover : public TransportTest {
     for (const Registered& one : registered) {
       if (one.status == RIPC_ID_IN_USE) ++refused;
       if (one.service) {
-        EXPECT_EQ(ripc_service_get_id(one.service.get()), kId);
+        EXPECT_EQ(ripc_service_get_id(one.service.get()), kTakenId);
       }
     }
     EXPECT_EQ(refused, registered.size() - 1);
@@ -64,12 +64,12 @@ TEST_P(Takeover, TakeoverFencesTheOldHolder) {
   const Context other = make_context();
   const Context third = make_context();
   const Service sender = make_service(third);
-  const Service old_holder = make_service(context_, kId);
-  ASSERT_EQ(send_text(sender, kId, "to the old one"), RIPC_OK);
+  const Service old_holder = make_service(context_, kTakenId);
+  ASSERT_EQ(send_text(sender, kTakenId, "to the old one"), RIPC_OK);
   EXPECT_EQ(text_of(receive(old_holder)), "to the old one");
 
   const Service new_holder = make_service(other, [](ripc_service_options& options) {
-    options.id = kId;
+    options.id = kTakenId;
     options.takeover = 1;
   });
   EXPECT_GT(ripc_service_get_incarnation(new_holder.get()), ripc_service_get_incarnation(old_holder.get()));
@@ -79,20 +79,20 @@ TEST_P(Takeover, TakeoverFencesTheOldHolder) {
   EXPECT_EQ(ripc_receive(old_holder.get(), 0, kLimit, &message), RIPC_FENCED) << "from then on";
   EXPECT_EQ(send_text(old_holder, id_of(sender), "from beyond"), RIPC_FENCED);
 
-  ASSERT_EQ(send_text(sender, kId, "to the new one"), RIPC_OK) << "the client goes on";
+  ASSERT_EQ(send_text(sender, kTakenId, "to the new one"), RIPC_OK) << "the client goes on";
   EXPECT_EQ(text_of(receive(new_holder)), "to the new one");
 }
 
 TEST_P(Takeover, TakeoverWakesTheOldHoldersReceive) {
   const Context other = make_context();
-  const Service old_holder = make_service(context_, kId);
+  const Service old_holder = make_service(context_, kTakenId);
   std::jthread receiver([&] {
     ripc_message* message = nullptr;
     EXPECT_EQ(ripc_receive(old_holder.get(), 0, kLimit, &message), RIPC_FENCED);
   });
   EXPECT_TRUE(eventually([&] { return statistics_of(old_holder).sleeps > 0; }));
   const Service new_holder = make_service(other, [](ripc_service_options& options) {
-    options.id = kId;
+    options.id = kTakenId;
     options.takeover = 1;
   });
   receiver.join();
@@ -101,27 +101,27 @@ TEST_P(Takeover, TakeoverWakesTheOldHoldersReceive) {
 TEST_P(Takeover, UnregisteringAFencedServiceLeavesTheNewHolderAlone) {
   const Context other = make_context();
   const Service sender = make_service(context_);
-  Service old_holder = make_service(context_, kId);
+  Service old_holder = make_service(context_, kTakenId);
   const Service new_holder = make_service(other, [](ripc_service_options& options) {
-    options.id = kId;
+    options.id = kTakenId;
     options.takeover = 1;
   });
   old_holder.reset();
-  ASSERT_EQ(send_text(sender, kId, "hello"), RIPC_OK);
+  ASSERT_EQ(send_text(sender, kTakenId, "hello"), RIPC_OK);
   EXPECT_EQ(text_of(receive(new_holder)), "hello");
-  EXPECT_EQ(try_register(context_, kId), RIPC_ID_IN_USE);
+  EXPECT_EQ(try_register(context_, kTakenId), RIPC_ID_IN_USE);
 }
 
 TEST_P(Takeover, TheEndOfTheOldHolderOfTheSameContextTakesNothingFromTheNewOne) {
   const Context other = make_context();
   const Service client = make_service(other);
-  Service old_holder = make_service(context_, kId);
-  ASSERT_EQ(send_text(client, kId, "to the old one"), RIPC_OK);
+  Service old_holder = make_service(context_, kTakenId);
+  ASSERT_EQ(send_text(client, kTakenId, "to the old one"), RIPC_OK);
   const Service new_holder = make_service(context_, [](ripc_service_options& options) {
-    options.id = kId;
+    options.id = kTakenId;
     options.takeover = 1;
   });
-  ASSERT_EQ(send_text(client, kId, "to the new one"), RIPC_OK);
+  ASSERT_EQ(send_text(client, kTakenId, "to the new one"), RIPC_OK);
   EXPECT_EQ(text_of(receive(new_holder)), "to the new one");
   std::atomic<int> rung{0};
   const auto ring = [](void* user, ripc_service_id, const ripc_item_view*, std::size_t) {
@@ -140,39 +140,39 @@ TEST_P(Takeover, TheEndOfTheOldHolderOfTheSameContextTakesNothingFromTheNewOne) 
   ASSERT_EQ(ripc_window_post(client.get(), window.data(), window.size(), 0), RIPC_OK);
   EXPECT_TRUE(holds(view_of(receive(client), 0), RIPC_VIEW_WINDOW, data)) << "its tickets were ended";
   EXPECT_EQ(final_status(ticket), RIPC_OK);
-  ASSERT_EQ(send_text(client, kId, "again"), RIPC_OK);
+  ASSERT_EQ(send_text(client, kTakenId, "again"), RIPC_OK);
   EXPECT_EQ(text_of(receive(new_holder)), "again");
 }
 
 TEST_P(Takeover, TakeoverReachesAHolderInAnotherProcess) {
   Puppet puppet(peer_setup());
-  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
+  ASSERT_EQ(puppet.register_id(kTakenId), "RIPC_OK");
   const Service sender = make_service(context_);
-  ASSERT_EQ(send_text(sender, kId, "to the puppet"), RIPC_OK);
+  ASSERT_EQ(send_text(sender, kTakenId, "to the puppet"), RIPC_OK);
   const Context other = make_context();
   const Service new_holder = make_service(other, [](ripc_service_options& options) {
-    options.id = kId;
+    options.id = kTakenId;
     options.takeover = 1;
   });
   EXPECT_EQ(puppet.status_of("receive"), "RIPC_FENCED");
-  ASSERT_EQ(send_text(sender, kId, "to the new one"), RIPC_OK);
+  ASSERT_EQ(send_text(sender, kTakenId, "to the new one"), RIPC_OK);
   EXPECT_EQ(text_of(receive(new_holder)), "to the new one");
 }
 
 TEST_P(Takeover, AnotherProcessMayTakeOver) {
   Puppet puppet(peer_setup());
-  const Service old_holder = make_service(context_, kId);
-  ASSERT_EQ(puppet.register_id(kId, true), "RIPC_OK");
+  const Service old_holder = make_service(context_, kTakenId);
+  ASSERT_EQ(puppet.register_id(kTakenId, true), "RIPC_OK");
   ripc_message* message = nullptr;
   EXPECT_EQ(ripc_receive(old_holder.get(), 0, 0, &message), RIPC_FENCED);
 }
 
 TEST_P(Takeover, TakeoverOfAStoppedProcessDoesNotHang) {
   Puppet puppet(peer_setup());
-  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
+  ASSERT_EQ(puppet.register_id(kTakenId), "RIPC_OK");
   puppet.signal(SIGSTOP);
   const Service new_holder = make_service(context_, [](ripc_service_options& options) {
-    options.id = kId;
+    options.id = kTakenId;
     options.takeover = 1;
   });
   puppet.signal(SIGCONT);
@@ -182,7 +182,7 @@ TEST_P(Takeover, TakeoverOfAStoppedProcessDoesNotHang) {
 TEST_P(Takeover, TakeoverWithoutAHolderIsAnOrdinaryRegistration) {
   EXPECT_EQ(try_register(context_,
                          [](ripc_service_options& options) {
-                           options.id = kId;
+                           options.id = kTakenId;
                            options.takeover = 1;
                          }),
             RIPC_OK);
@@ -203,7 +203,7 @@ TEST_P(Takeover, OfSeveralContextsThatRegisterAtTheSameTimeOneWins) {
 TEST_P(Takeover, OfSeveralThreadsOfAContextThatRegisterAnIdOneWins) {
   for (int round = 0; round < 30; ++round) {
     expect_one_winner(register_at_once(std::vector(kThreads, context_.get())));
-    const Service next = make_service(context_, kId);
+    const Service next = make_service(context_, kTakenId);
     ASSERT_NE(next, nullptr) << "the one that won is gone, and its ID free";
     if (HasFailure()) return;
   }
@@ -213,7 +213,7 @@ TEST_P(Takeover, OfSeveralThreadsOfAContextThatTakeAnIdOverTheLastOneHasIt) {
   const Context other = make_context();
   const Service client = make_service(other);
   const std::vector<Registered> registered = register_at_once(std::vector(kThreads, context_.get()), true);
-  ASSERT_EQ(send_text(client, kId, "to whoever has it"), RIPC_OK);
+  ASSERT_EQ(send_text(client, kTakenId, "to whoever has it"), RIPC_OK);
   int holders = 0;
   for (const auto& [status_of_registration, owner] : registered) {
     EXPECT_EQ(status_of_registration, RIPC_OK);

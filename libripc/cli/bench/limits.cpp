@@ -20,11 +20,7 @@ namespace {
 constexpr std::size_t kRoundTrip = 64;                         // bytes each way
 constexpr std::size_t kStreamBuffer = std::size_t{256} << 10;  // sent and received again and again
 
-enum Command : std::uint64_t { kFill = 1, kTwoLines, kSameLine, kUdp, kTcp, kTcpStream };
-
-libripc::Error system_error(const char* what) {
-  return {RIPC_SYSTEM, std::string(what) + ": " + std::strerror(errno) + "."};
-}
+enum LimitsCommand : std::uint64_t { kFill = 1, kTwoLines, kSameLine, kUdp, kTcp, kTcpStream };
 
 // A memfd as libripc makes them: 2 MiB aligned mappings with huge pages where the kernel gives them, written by one
 // process and mapped for reading only by the other.
@@ -59,7 +55,7 @@ class SharedFile {
   int fd_ = -1;
 };
 
-libripc::Error other_side(Side& side, const BenchOptions& options, const SharedFile& file, SocketPair& sockets) {
+libripc::Error limits_side(Side& side, const BenchOptions& options, const SharedFile& file, SocketPair& sockets) {
   pin_to(side.processor);
   while (const auto order = side.control.receive()) {
     libripc::Error error;
@@ -94,7 +90,7 @@ class Limits {
     const bool spin = options_.wait == "spin";
     const std::uint64_t rounds = options_.iterations;
     std::vector<double> samples;
-    for (const Command command : {kTwoLines, kSameLine}) {
+    for (const LimitsCommand command : {kTwoLines, kSameLine}) {
       samples.clear();
       if (!order(command, rounds)) return other_side_ended();
       measure_cacheline(side_, command == kTwoLines ? Lines::two_lines : Lines::same_line, rounds, samples);
@@ -106,7 +102,7 @@ class Limits {
     json["memcpy_bytes_per_second"] = *copied;
 
     const std::uint64_t socket_rounds = std::max<std::uint64_t>(rounds / 10, 100);
-    for (const Command command : {kUdp, kTcp}) {
+    for (const LimitsCommand command : {kUdp, kTcp}) {
       samples.clear();
       if (!order(command, socket_rounds)) return other_side_ended();
       const auto error = command == kUdp ? measure_datagrams(sockets_, kRoundTrip, socket_rounds, spin, samples, tally_)
@@ -124,7 +120,7 @@ class Limits {
   }
 
  private:
-  bool order(Command command, std::uint64_t count) const {
+  bool order(LimitsCommand command, std::uint64_t count) const {
     return side_.control.send({command, count, 0}) && side_.control.receive().has_value();
   }
 
@@ -190,7 +186,7 @@ BenchResult run_limits(const BenchOptions& options) {
   SocketPair sockets;
   if (const auto error = sockets.open(); !error.ok()) return error;
   auto result = run_pair(
-      actual, [&](Side& side) { return other_side(side, actual, file, sockets); },
+      actual, [&](Side& side) { return limits_side(side, actual, file, sockets); },
       [&](Side& side) { return Limits(side, actual, file, sockets).run(); });
   if (result.ok()) (*result)["iterations"] = actual.iterations;
   return result;

@@ -21,13 +21,14 @@
 #include "bench/ticks.hpp"
 
 namespace cli::bench {
-namespace {
-
-constexpr auto kPatience = std::chrono::seconds(5);
 
 libripc::Error system_error(const char* what) {
   return {RIPC_SYSTEM, std::string(what) + ": " + std::strerror(errno) + "."};
 }
+
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(5);
 
 std::vector<int> allowed_processors() {
   cpu_set_t set;

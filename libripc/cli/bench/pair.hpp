@@ -12,6 +12,9 @@
 
 namespace cli::bench {
 
+// The failure of the system call `what`, as errno says it.
+libripc::Error system_error(const char* what);
+
 // What the measuring side asks of the other.
 struct Order {
   std::uint64_t kind = 0;  // means something to the two only

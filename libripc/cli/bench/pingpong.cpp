@@ -20,8 +20,8 @@ namespace {
 
 using libripc::Item;
 
-enum Command : std::uint64_t { kEcho = 1, kFloor = 2 };
-constexpr auto kPatience = std::chrono::seconds(2);
+enum PingpongCommand : std::uint64_t { kEcho = 1, kFloor = 2 };
+constexpr auto kReplyPatience = std::chrono::seconds(2);
 constexpr std::size_t kBuffers = 4;        // a buffer is used again when the message sent from it is long complete
 constexpr std::uint64_t kWholeEvery = 16;  // of large payloads at most every so-manyth is compared whole
 constexpr std::uint64_t kWholeBytes = std::uint64_t{4} << 30;  // and about this much in all
@@ -43,7 +43,7 @@ struct Buffers {
   // The buffer for message `sequence`, when the peer has what was sent from it before.
   libripc::Result<libripc::WritableBytes> take(std::uint64_t sequence) {
     const std::size_t index = sequence % kBuffers;
-    if (const libripc::Error error = tickets[index].wait(kPatience); !error.ok()) return error;
+    if (const libripc::Error error = tickets[index].wait(kReplyPatience); !error.ok()) return error;
     return memory[index].bytes();
   }
 };
@@ -68,7 +68,7 @@ libripc::Error answer(Library& library, const BenchOptions& options, Buffers& bu
         if (const auto error = library.service.post_window(*next, sequence + 1); !error.ok()) return error;
       }
     }
-    auto message = library.service.receive(kPatience);
+    auto message = library.service.receive(kReplyPatience);
     if (!message.ok()) return message.error();
     const libripc::ItemView view = message->item(0);
     std::array<Item, 1> items;
@@ -93,7 +93,7 @@ libripc::Error answer(Library& library, const BenchOptions& options, Buffers& bu
   return {};
 }
 
-libripc::Error other_side(Side& side, const BenchOptions& options, Floor& floor) {
+libripc::Error pingpong_side(Side& side, const BenchOptions& options, Floor& floor) {
   auto library = open_library(side, options);
   if (!library.ok()) return library.error();
   Buffers buffers;
@@ -111,7 +111,7 @@ libripc::Error other_side(Side& side, const BenchOptions& options, Floor& floor)
     if (!error.ok()) return error;
   }
   // What was sent last may be travelling still; the tickets go before the context in any case.
-  for (libripc::Ticket& ticket : buffers.tickets) (void)ticket.wait(kPatience);
+  for (libripc::Ticket& ticket : buffers.tickets) (void)ticket.wait(kReplyPatience);
   return {};
 }
 
@@ -183,7 +183,7 @@ class Pinger {
     if (ticket.code() == RIPC_AGAIN) [[unlikely]]
       ticket = send_patiently(library_, items, send_options);
     if (!ticket.ok()) return ticket.error();
-    auto message = library_.service.receive(kPatience, flags);
+    auto message = library_.service.receive(kReplyPatience, flags);
     const std::uint64_t end = clock_.now();
 
     if (options_.kind == "long") buffers_.tickets[sequence_ % kBuffers] = *std::move(ticket);
@@ -226,7 +226,7 @@ class Pinger {
   Tally tally_;
 };
 
-BenchResult measure(Side& side, const BenchOptions& options, Floor& floor) {
+BenchResult measure_pingpong(Side& side, const BenchOptions& options, Floor& floor) {
   auto library = open_library(side, options);
   if (!library.ok()) return library.error();
   Pinger pinger(side, options, *library);
@@ -271,8 +271,8 @@ BenchResult run_pingpong(const BenchOptions& options) {
   Floor floor(actual);
   if (const auto error = floor.open(); !error.ok()) return error;
   auto result = run_pair(
-      actual, [&](Side& side) { return other_side(side, actual, floor); },
-      [&](Side& side) { return measure(side, actual, floor); });
+      actual, [&](Side& side) { return pingpong_side(side, actual, floor); },
+      [&](Side& side) { return measure_pingpong(side, actual, floor); });
   if (result.ok()) {
     (*result)["iterations"] = actual.iterations;
     (*result)["pattern"] =

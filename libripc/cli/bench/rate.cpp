@@ -16,7 +16,7 @@
 namespace cli::bench {
 namespace {
 
-enum Command : std::uint64_t { kMessages = 0, kBare = 1 };
+enum RateCommand : std::uint64_t { kMessages = 0, kBare = 1 };
 constexpr std::size_t kBatch = 64;
 constexpr std::uint64_t kBlocks = 10;               // of each kind, where there are two
 constexpr auto kSilence = std::chrono::seconds(2);  // after this long what is missing is lost
@@ -58,7 +58,7 @@ libripc::Error send_all(Library& library, const BenchOptions& options, std::uint
   return {};
 }
 
-libripc::Error other_side(Side& side, const BenchOptions& options, const SocketPair& sockets) {
+libripc::Error rate_side(Side& side, const BenchOptions& options, const SocketPair& sockets) {
   auto library = open_library(side, options);
   if (!library.ok()) return library.error();
   while (const auto order = side.control.receive()) {
@@ -138,7 +138,7 @@ libripc::Result<double> bare_block(Side& side, const BenchOptions& options, cons
          static_cast<double>(std::max<std::uint64_t>(arrived->nanoseconds, 1));
 }
 
-BenchResult measure(Side& side, const BenchOptions& options, const SocketPair& sockets) {
+BenchResult measure_rate(Side& side, const BenchOptions& options, const SocketPair& sockets) {
   auto library = open_library(side, options);
   if (!library.ok()) return library.error();
   Tally tally;
@@ -203,8 +203,8 @@ BenchResult run_rate(const BenchOptions& options) {
   if (has_bare(actual))
     if (const auto error = sockets.open(); !error.ok()) return error;
   auto result = run_pair(
-      actual, [&](Side& side) { return other_side(side, actual, sockets); },
-      [&](Side& side) { return measure(side, actual, sockets); });
+      actual, [&](Side& side) { return rate_side(side, actual, sockets); },
+      [&](Side& side) { return measure_rate(side, actual, sockets); });
   if (result.ok()) (*result)["iterations"] = actual.iterations;
   return result;
 }

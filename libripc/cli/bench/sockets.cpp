@@ -11,19 +11,16 @@
 #include <cstring>
 #include <string>
 
+#include "bench/pair.hpp"
 #include "bench/payload.hpp"
 #include "bench/ticks.hpp"
 
 namespace cli::bench {
 namespace {
 
-constexpr std::uint64_t kPatience = 5'000'000'000;
+constexpr std::uint64_t kPacketPatience = 5'000'000'000;
 constexpr std::size_t kPiece = std::size_t{256} << 10;  // of one read or write of the stream
-constexpr std::size_t kBatch = 64;                      // datagrams of one call
-
-libripc::Error system_error(const char* what) {
-  return {RIPC_SYSTEM, std::string(what) + ": " + std::strerror(errno) + "."};
-}
+constexpr std::size_t kDatagrams = 64;                  // datagrams of one call
 
 // Exactly `bytes`: one datagram, or as many reads of a stream as it takes.
 libripc::Error receive_exactly(int fd, libripc::WritableBytes bytes, bool spin) {
@@ -38,7 +35,8 @@ libripc::Error receive_exactly(int fd, libripc::WritableBytes bytes, bool spin) 
     const bool is_waiting = errno == EAGAIN || errno == EINTR;
     if (!is_waiting) return system_error("recv");
     if (started == 0) started = monotonic_now();
-    if (monotonic_now() - started > kPatience) return {RIPC_TIMEOUT, "A packet was lost on the loopback interface."};
+    if (monotonic_now() - started > kPacketPatience)
+      return {RIPC_TIMEOUT, "A packet was lost on the loopback interface."};
   }
   return {};
 }
@@ -99,7 +97,7 @@ bool connect_to(int fd, const sockaddr_in& address) noexcept {
 
 bool set_timeouts(int fd) noexcept {
   timeval patience{};
-  patience.tv_sec = static_cast<time_t>(kPatience / 1'000'000'000);
+  patience.tv_sec = static_cast<time_t>(kPacketPatience / 1'000'000'000);
   return setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0;
 }
 
@@ -167,8 +165,8 @@ namespace {
 
 // The memory of one batch, and the headers that name it.
 struct Batch {
-  explicit Batch(std::size_t size) : memory(kBatch * size) {
-    for (std::size_t index = 0; index < kBatch; ++index) {
+  explicit Batch(std::size_t size) : memory(kDatagrams * size) {
+    for (std::size_t index = 0; index < kDatagrams; ++index) {
       pieces[index] = {memory.data() + index * size, size};
       headers[index].msg_hdr.msg_iov = &pieces[index];
       headers[index].msg_hdr.msg_iovlen = 1;
@@ -178,8 +176,8 @@ struct Batch {
     return {static_cast<std::byte*>(pieces[index].iov_base), pieces[index].iov_len};
   }
   std::vector<std::byte> memory;
-  std::array<iovec, kBatch> pieces{};
-  std::array<mmsghdr, kBatch> headers{};
+  std::array<iovec, kDatagrams> pieces{};
+  std::array<mmsghdr, kDatagrams> headers{};
 };
 
 }  // namespace
@@ -187,7 +185,7 @@ struct Batch {
 libripc::Error send_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count) {
   Batch batch(size);
   for (std::uint64_t sent = 0; sent < count;) {
-    const auto wanted = static_cast<unsigned>(std::min<std::uint64_t>(kBatch, count - sent));
+    const auto wanted = static_cast<unsigned>(std::min<std::uint64_t>(kDatagrams, count - sent));
     for (unsigned index = 0; index < wanted; ++index) fill_pattern(batch.payload(index), sent + index);
     for (unsigned done = 0; done < wanted;) {
       const int made = sendmmsg(sockets.datagram[1], batch.headers.data() + done, wanted - done, MSG_NOSIGNAL);
@@ -207,7 +205,7 @@ libripc::Result<Arrived> receive_datagrams(const SocketPair& sockets, std::size_
   while (true) {
     const bool last = is_over();
     int count = 0;
-    while ((count = recvmmsg(sockets.datagram[0], batch.headers.data(), kBatch, MSG_DONTWAIT, nullptr)) > 0) {
+    while ((count = recvmmsg(sockets.datagram[0], batch.headers.data(), kDatagrams, MSG_DONTWAIT, nullptr)) > 0) {
       const std::uint64_t now = monotonic_now();
       if (started == 0) {
         started = now;

@@ -23,8 +23,8 @@ namespace {
 
 using libripc::Item;
 
-enum Command : std::uint64_t { kStream = 1, kLend = 2, kTcp = 3 };
-constexpr auto kPatience = std::chrono::seconds(10);
+enum StreamCommand : std::uint64_t { kStream = 1, kLend = 2, kStreamTcp = 3 };
+constexpr auto kStreamPatience = std::chrono::seconds(10);
 constexpr std::size_t kMostAtOnce = 16;  // messages that are received by one call
 
 enum class Baseline { none, memcpy, tcp };
@@ -76,7 +76,7 @@ struct Slot {
 libripc::Error prepare(Library& library, const BenchOptions& options, std::vector<Slot>& slots,
                        std::uint64_t sequence) {
   Slot& slot = slots[sequence % slots.size()];
-  if (const auto error = slot.ticket.wait(kPatience); !error.ok()) return error;
+  if (const auto error = slot.ticket.wait(kStreamPatience); !error.ok()) return error;
   return options.source == "kept" ? libripc::Error() : slot.renew(library.context, options, sequence % slots.size());
 }
 
@@ -113,7 +113,7 @@ libripc::Error send_replies(Library& library, const BenchOptions& options, std::
   for (std::uint64_t sequence = order.first; sequence < order.first + order.count; ++sequence) {
     if (const auto error = prepare(library, options, slots, sequence); !error.ok()) return error;
     Slot& slot = slots[sequence % slots.size()];
-    auto request = library.service.receive(kPatience);
+    auto request = library.service.receive(kStreamPatience);
     if (!request.ok()) return request.error();
     const std::uint64_t asked = sequence_of(request->item(0).bytes());
     write_large(slot.bytes, asked);
@@ -131,11 +131,11 @@ libripc::Error send_stream(Library& library, const BenchOptions& options, std::v
   const auto send = options.kind == "return" ? send_replies : send_longs;
   if (const auto error = send(library, options, slots, order); !error.ok()) return error;
   for (Slot& slot : slots)
-    if (const auto error = slot.ticket.wait(kPatience); !error.ok()) return error;
+    if (const auto error = slot.ticket.wait(kStreamPatience); !error.ok()) return error;
   return {};
 }
 
-libripc::Error other_side(Side& side, const BenchOptions& options, const SocketPair& sockets) {
+libripc::Error stream_side(Side& side, const BenchOptions& options, const SocketPair& sockets) {
   auto library = open_library(side, options);
   if (!library.ok()) return library.error();
   std::vector<Slot> slots(options.depth);
@@ -149,7 +149,7 @@ libripc::Error other_side(Side& side, const BenchOptions& options, const SocketP
   }
   while (const auto order = side.control.receive()) {
     const std::uint64_t started = processor_time();
-    if (order->kind == kTcp) {
+    if (order->kind == kStreamTcp) {
       for (std::uint64_t index = 0; index < order->count; ++index)
         if (const auto error = send_stream(sockets, slots[index % slots.size()].bytes); !error.ok()) return error;
     } else if (order->kind == kLend) {
@@ -206,7 +206,7 @@ class Receiver {
   libripc::Error borrow_views() {
     if (!side_.control.send({kLend, options_.depth, 0})) return other_side_ended();
     for (std::uint64_t index = 0; index < options_.depth; ++index) {
-      auto message = library_.service.receive(kPatience, RIPC_RECEIVE_LEND);
+      auto message = library_.service.receive(kStreamPatience, RIPC_RECEIVE_LEND);
       if (!message.ok()) return message.error();
       if (!message->item(0).ok()) return libripc::Error(message->item(0).status());
       is_lent_ = message->item(0).kind() == RIPC_VIEW_LENT && message->item(0).copied() == 0;
@@ -229,7 +229,7 @@ class Receiver {
   // Bytes per second of `count` + 1 times the payload: the time runs from the end of the first to the end of the last.
   libripc::Result<double> tcp_block(std::uint64_t count) {
     const std::uint64_t processor_started = processor_time();
-    if (!side_.control.send({kTcp, count + 1, 0})) return other_side_ended();
+    if (!side_.control.send({kStreamTcp, count + 1, 0})) return other_side_ended();
     std::uint64_t start = 0;
     for (std::uint64_t index = 0; index <= count; ++index) {
       if (const auto error = receive_stream(sockets_, landing_of(index)); !error.ok()) return error;
@@ -323,7 +323,7 @@ class Receiver {
     const bool is_lend = options_.kind == "lend";
     std::array<libripc::Message, kMostAtOnce> messages;
     auto count = library_.service.receive_many(std::span(messages).first(std::min<std::size_t>(most_at_once(), most)),
-                                               kPatience, is_lend ? std::uint32_t{RIPC_RECEIVE_LEND} : 0U);
+                                               kStreamPatience, is_lend ? std::uint32_t{RIPC_RECEIVE_LEND} : 0U);
     if (!count.ok()) return count;
     for (std::size_t index = 0; index < *count; ++index) check(messages[index].item(0), sequence_ + index);
     return count;
@@ -335,8 +335,8 @@ class Receiver {
       return;
     }
     tally_.check(check_large(view.bytes(), written_of(sequence)));
-    constexpr std::uint64_t kWholeEvery = 64;
-    if (options_.kind == "lend" && options_.size > kSmall && sequence % kWholeEvery == 0)
+    constexpr std::uint64_t kLentPerWhole = 64;
+    if (options_.kind == "lend" && options_.size > kSmall && sequence % kLentPerWhole == 0)
       tally_.check_whole(check_large_whole(view.bytes(), sequence, sequence % options_.depth));
   }
 
@@ -362,7 +362,7 @@ class Receiver {
   Tally tally_;
 };
 
-BenchResult measure(Side& side, const BenchOptions& options, const SocketPair& sockets) {
+BenchResult measure_stream(Side& side, const BenchOptions& options, const SocketPair& sockets) {
   auto library = open_library(side, options);
   if (!library.ok()) return library.error();
   Receiver receiver(side, options, *library, sockets);
@@ -450,8 +450,8 @@ BenchResult run_stream(const BenchOptions& options) {
   if (baseline_of(actual) == Baseline::tcp)
     if (const auto error = sockets.open(); !error.ok()) return error;
   auto result = run_pair(
-      actual, [&](Side& side) { return other_side(side, actual, sockets); },
-      [&](Side& side) { return measure(side, actual, sockets); });
+      actual, [&](Side& side) { return stream_side(side, actual, sockets); },
+      [&](Side& side) { return measure_stream(side, actual, sockets); });
   if (result.ok()) (*result)["iterations"] = actual.iterations;
   return result;
 }

@@ -8,15 +8,16 @@ namespace ripc::core {
 
 namespace {
 
-constexpr Nanoseconds kFirstPause = 1'000'000'000;
-constexpr Nanoseconds kLongestPause = 60'000'000'000;
+constexpr Nanoseconds kFirstMemberPause = 1'000'000'000;
+constexpr Nanoseconds kLongestMemberPause = 60'000'000'000;
 // A list without members costs nothing but the question, and somebody is waiting for the first one.
 constexpr Nanoseconds kEmptyRefresh = 10'000'000;
 
 }  // namespace
 
 void GroupMember::failed(Nanoseconds now) noexcept {
-  const Nanoseconds pause = std::clamp(2 * pause_.load(std::memory_order_relaxed), kFirstPause, kLongestPause);
+  const Nanoseconds pause =
+      std::clamp(2 * pause_.load(std::memory_order_relaxed), kFirstMemberPause, kLongestMemberPause);
   pause_.store(pause, std::memory_order_relaxed);
   next_try_.store(now + pause, std::memory_order_relaxed);
 }

@@ -10,8 +10,8 @@ namespace ripc::core {
 
 namespace {
 
-constexpr Nanoseconds kFirstPause = 5'000'000;
-constexpr Nanoseconds kLongestPause = 1'000'000'000;
+constexpr Nanoseconds kFirstRetry = 5'000'000;
+constexpr Nanoseconds kLongestRetry = 1'000'000'000;
 
 bool overlap(spi::Bytes left, spi::Bytes right) noexcept {
   return left.data() < right.data() + right.size() && right.data() < left.data() + left.size();
@@ -96,7 +96,7 @@ std::shared_ptr<Ticket> TicketKeeper::open(Prepared&& prepared, std::vector<memo
       !ticket->parts_.channel->watch_transfer(ticket->parts_.transfer)) {
     (void)try_finish(*ticket);
   }
-  pause_ = kFirstPause;
+  pause_ = kFirstRetry;
   schedule();
   return ticket;
 }
@@ -128,7 +128,7 @@ bool TicketKeeper::try_end(Ticket& ticket, ripc_status status) noexcept {
   }
   if (ticket.parts_.channel->is_draining(ticket.parts_.transfer)) {
     keep_draining(ticket, false);
-    pause_ = kFirstPause;
+    pause_ = kFirstRetry;
   } else {
     ticket.holds_.clear();
   }
@@ -207,7 +207,7 @@ void TicketKeeper::end_matching(Matches matches, ripc_status status) noexcept {
     keep_draining(ticket, true);
     complete(ticket, status);
   });
-  pause_ = kFirstPause;
+  pause_ = kFirstRetry;
   schedule();
 }
 
@@ -265,7 +265,7 @@ void TicketKeeper::look() noexcept {
     ticket.parts_.deadline = UINT64_MAX;
   });
   drain();
-  pause_ = std::min(std::max(pause_ * 2, kFirstPause), kLongestPause);
+  pause_ = std::min(std::max(pause_ * 2, kFirstRetry), kLongestRetry);
   schedule();
 }
 

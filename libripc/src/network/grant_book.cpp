@@ -9,8 +9,8 @@ namespace ripc::network {
 
 namespace {
 
-constexpr std::uint64_t kSlotMask = kMaxGrants - 1;
-static_assert((kMaxGrants & kSlotMask) == 0);
+constexpr std::uint64_t kGrantMask = kMaxGrants - 1;
+static_assert((kMaxGrants & kGrantMask) == 0);
 
 }  // namespace
 
@@ -36,7 +36,7 @@ ripc_status GrantBook::grant(std::uint64_t owner, std::span<std::byte> memory, w
   }
   slot->state = State::open;
   slot->owner = owner;
-  slot->key = (random_u64() & ~kSlotMask) | index;
+  slot->key = (random_u64() & ~kGrantMask) | index;
   slot->location = random_u64();
   slot->size = memory.size();
   slot->memory = memory.data();
@@ -45,7 +45,7 @@ ripc_status GrantBook::grant(std::uint64_t owner, std::span<std::byte> memory, w
 }
 
 ripc_status GrantBook::end_grant(const wire::Grant& grant) noexcept {
-  Slot* slot = slots_.find(grant.key & kSlotMask);
+  Slot* slot = slots_.find(grant.key & kGrantMask);
   if (slot == nullptr) return RIPC_EMPTY;
   bool written = false;
   {
@@ -55,7 +55,7 @@ ripc_status GrantBook::end_grant(const wire::Grant& grant) noexcept {
     written = slot->state == State::written;
     slot->state = State::free;
   }
-  slots_.release(static_cast<std::uint16_t>(grant.key & kSlotMask));
+  slots_.release(static_cast<std::uint16_t>(grant.key & kGrantMask));
   return written ? RIPC_OK : RIPC_EMPTY;
 }
 
@@ -75,7 +75,7 @@ void GrantBook::died() noexcept {
 }
 
 std::shared_ptr<Destination> GrantBook::begin_frame(const void* connection, const wire::bulk::Frame& frame) {
-  Slot* slot = slots_.find(frame.key & kSlotMask);
+  Slot* slot = slots_.find(frame.key & kGrantMask);
   if (slot == nullptr) return nullptr;
   const std::lock_guard lock(slot->mutex);
   // Written before: the reply that was to tell of it could not be sent.
@@ -93,7 +93,7 @@ std::shared_ptr<Destination> GrantBook::begin_frame(const void* connection, cons
 }
 
 ripc_status GrantBook::end_frame(const void* connection, const wire::bulk::Frame& frame, ripc_status status) noexcept {
-  Slot* slot = slots_.find(frame.key & kSlotMask);
+  Slot* slot = slots_.find(frame.key & kGrantMask);
   if (slot == nullptr) return RIPC_REVOKED;
   const std::lock_guard lock(slot->mutex);
   if (!slot->is_written_by(connection, frame)) return RIPC_REVOKED;
@@ -108,7 +108,7 @@ ripc_status GrantBook::end_frame(const void* connection, const wire::bulk::Frame
 }
 
 ripc_status GrantBook::complete(const void* connection, const wire::bulk::Frame& frame) noexcept {
-  Slot* slot = slots_.find(frame.key & kSlotMask);
+  Slot* slot = slots_.find(frame.key & kGrantMask);
   if (slot == nullptr) return RIPC_REVOKED;
   const std::lock_guard lock(slot->mutex);
   if (!slot->is_written_by(connection, frame)) return RIPC_REVOKED;

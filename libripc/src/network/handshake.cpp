@@ -29,7 +29,7 @@ Status connect_failure(int error, const Endpoint& remote) {
 }
 
 // What a peer can honestly answer to a greeting.
-ripc_status believable(ripc_status status) noexcept {
+ripc_status believable_greeting(ripc_status status) noexcept {
   switch (status) {
     case RIPC_REFUSED:
     case RIPC_NO_MEMORY:
@@ -241,7 +241,7 @@ void Handshake::on_frame() {
       // Before it takes this side for a peer.
       finish(Status(RIPC_PEER_DEAD, "Another process answers at the address of the service."), true);
     } else if (greeted_.reply.status != RIPC_OK) {
-      finish(believable(greeted_.reply.status), true);
+      finish(believable_greeting(greeted_.reply.status), true);
     } else if (!send(authenticator_.confirm(greeted_.hello, greeted_.reply))) {
       finish(RIPC_PEER_DEAD);
     } else {

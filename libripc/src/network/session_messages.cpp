@@ -10,7 +10,7 @@ namespace {
 constexpr Nanoseconds kPacketPatience = 1'000'000'000;
 
 // What a peer can honestly answer to the wish for a link. Anything else would be taken for a state of this process.
-ripc_status believable(ripc_status status) noexcept {
+ripc_status believable_answer(ripc_status status) noexcept {
   switch (status) {
     case RIPC_OK:
     case RIPC_NO_SERVICE:
@@ -185,14 +185,14 @@ bool SessionTransport::answered(const SessionPointer& session, const Frame& fram
 bool SessionTransport::on(const SessionPointer& session, const wire::session::Opened& frame) {
   return answered(session, frame, [&](Question& question) {
     question.opened = frame;
-    question.status = believable(frame.status);
+    question.status = believable_answer(frame.status);
   });
 }
 
 bool SessionTransport::on(const SessionPointer& session, const wire::session::DatagramOpened& frame) {
   return answered(session, frame, [&](Question& question) {
     question.datagram_opened = frame;
-    question.status = believable(frame.status);
+    question.status = believable_answer(frame.status);
   });
 }
 

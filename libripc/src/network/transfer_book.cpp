@@ -10,8 +10,8 @@ namespace ripc::network {
 
 namespace {
 
-constexpr std::uint64_t kSlotMask = kMaxTransfers - 1;
-static_assert((kMaxTransfers & kSlotMask) == 0);
+constexpr std::uint64_t kTransferMask = kMaxTransfers - 1;
+static_assert((kMaxTransfers & kTransferMask) == 0);
 static_assert(RIPC_MAX_ITEMS <= 0x100);
 
 // A receiver that is slow to receive is not to be flooded.
@@ -54,9 +54,11 @@ void TransferBook::Slot::free() noexcept {
 std::uint64_t TransferBook::name_of(const Slot& slot) noexcept {
   return std::uint64_t{slot.generation} << 32 | slot.index;
 }
-TransferBook::Slot* TransferBook::find_by_key(std::uint64_t key) const noexcept { return slots_.find(key & kSlotMask); }
+TransferBook::Slot* TransferBook::find_by_key(std::uint64_t key) const noexcept {
+  return slots_.find(key & kTransferMask);
+}
 TransferBook::Slot& TransferBook::slot_of(std::uint64_t transfer) const noexcept {
-  return *slots_.find(transfer & kSlotMask);
+  return *slots_.find(transfer & kTransferMask);
 }
 
 // ---- The owner -----------------------------------------------------------------------------------------------
@@ -89,7 +91,7 @@ ripc_status TransferBook::expose(std::uint64_t owner, std::span<const spi::Expos
   slot->is_heard = false;
   slot->packet.clear();
   slot->owner = owner;
-  slot->key = (random_u64() & ~kSlotMask) | index;
+  slot->key = (random_u64() & ~kTransferMask) | index;
   slot->nonce = random_u64() >> 8;
   slot->items.clear();
   for (std::size_t item = 0; item < items.size(); ++item) {

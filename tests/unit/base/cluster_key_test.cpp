@@ -11,6 +11,7 @@
 namespace ripc {
 namespace {
 
+using test::mentions;
 using test::TemporaryDirectory;
 using Keys = std::shared_ptr<const ClusterKeys>;
 
@@ -38,8 +39,6 @@ std::string write_file(const TemporaryDirectory& directory, const std::string& t
   EXPECT_EQ(::chmod(path.c_str(), mode), 0);
   return path;
 }
-
-bool mentions(const Status& status, std::string_view text) { return status.text().find(text) != std::string::npos; }
 
 TEST(ClusterKeys, TheMacIsThatOfBlake2b) {
   // BLAKE2b-256 with the key 00..1f over u64(4) "test" u64(3) "abc", from an independent implementation (hashlib).

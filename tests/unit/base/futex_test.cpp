@@ -11,7 +11,7 @@
 namespace ripc {
 namespace {
 
-constexpr Nanoseconds kPatience = 20'000'000'000;
+constexpr Nanoseconds kWakePatience = 20'000'000'000;
 
 TEST(Futex, ReturnsAtOnceIfTheWordHasChanged) {
   const std::atomic<std::uint32_t> word{5};
@@ -31,7 +31,7 @@ TEST(Futex, WakesEveryThread) {
   std::vector<std::jthread> threads;
   for (int count = 0; count < 4; ++count) {
     threads.emplace_back([&] {
-      while (word == 5) EXPECT_EQ(futex_wait(word, 5, Deadline::after(kPatience)), RIPC_OK);
+      while (word == 5) EXPECT_EQ(futex_wait(word, 5, Deadline::after(kWakePatience)), RIPC_OK);
     });
   }
   word = 6;
@@ -44,7 +44,7 @@ TEST(Futex, ASignalHandlerEndsTheWaitThoughItAsksForARestart) {
   action.sa_handler = [](int) {};
   action.sa_flags = SA_RESTART;
   ASSERT_EQ(sigaction(SIGUSR1, &action, &previous), 0);
-  for (const Deadline deadline : {Deadline::never(), Deadline::after(kPatience)}) {
+  for (const Deadline deadline : {Deadline::never(), Deadline::after(kWakePatience)}) {
     const std::atomic<std::uint32_t> word{5};
     std::atomic<bool> returned{false};
     std::jthread sleeper([&] {

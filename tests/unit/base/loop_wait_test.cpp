@@ -9,7 +9,7 @@
 namespace ripc {
 namespace {
 
-constexpr Nanoseconds kPatience = 20'000'000'000;
+constexpr Nanoseconds kLoopPatience = 20'000'000'000;
 constexpr Nanoseconds kShort = 1'000'000;
 
 class LoopWaitTest : public testing::Test {
@@ -49,14 +49,14 @@ class LoopWaitTest : public testing::Test {
 
 TEST_F(LoopWaitTest, AThreadSleepsUntilTheLoopNotifiesIt) {
   loop_->post([this] { give_answer(); });
-  EXPECT_TRUE(wait_for_answer(kPatience));
+  EXPECT_TRUE(wait_for_answer(kLoopPatience));
 }
 
 TEST_F(LoopWaitTest, TheLoopsOwnThreadRunsTheLoopMeanwhile) {
   std::promise<bool> waited;
   loop_->post([&] {
     loop_->post([this] { give_answer(); });
-    waited.set_value(wait_for_answer(kPatience));
+    waited.set_value(wait_for_answer(kLoopPatience));
   });
   EXPECT_TRUE(waited.get_future().get());
 }

@@ -25,10 +25,15 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.hpp"
 #include "base/unique_fd.hpp"
 #include "support/temporary_directory.hpp"
 
 namespace ripc::test {
+
+inline bool mentions(const Status& status, std::string_view text) {
+  return status.text().find(text) != std::string::npos;
+}
 
 inline constexpr uid_t kNobody = 65534;
 inline constexpr unsigned kChildSeconds = 60;  // then SIGALRM ends a child that hangs

@@ -12,6 +12,7 @@ namespace ripc {
 namespace {
 
 using test::Child;
+using test::mentions;
 using test::mode_of;
 using test::names_in;
 using test::Pipe;
@@ -22,9 +23,7 @@ using Names = std::vector<std::string>;
 
 constexpr std::uint64_t kContext = 0x1234;
 
-bool mentions(const Status& status, std::string_view text) { return status.text().find(text) != std::string::npos; }
-
-std::shared_ptr<RuntimeDirectory> open_directory(const std::string& path, std::uint32_t policy = RIPC_PEERS_SAME_USER) {
+std::shared_ptr<RuntimeDirectory> open_quietly(const std::string& path, std::uint32_t policy = RIPC_PEERS_SAME_USER) {
   Result<std::shared_ptr<RuntimeDirectory>> directory = RuntimeDirectory::open(path.c_str(), policy);
   return directory.ok() ? *directory : nullptr;
 }
@@ -36,7 +35,7 @@ class RuntimeDirectoryProcess : public ::testing::Test {
   Child listening_child(std::uint32_t policy, Prepare prepare) {
     Child child([&] {
       if (!prepare()) return 1;
-      const auto directory = open_directory(path_, policy);
+      const auto directory = open_quietly(path_, policy);
       if (directory == nullptr) return 2;
       const Result<UniqueFd> listener = directory->listen(kContext);
       if (!listener.ok()) return 3;
@@ -59,7 +58,7 @@ class RuntimeDirectoryProcess : public ::testing::Test {
 };
 
 TEST_F(RuntimeDirectoryProcess, AContextDiesWithItsProcess) {
-  const auto directory = open_directory(path_);
+  const auto directory = open_quietly(path_);
   Child child = listening_child();
   EXPECT_EQ(directory->probe(kContext), Liveness::alive);
   child.kill(SIGKILL);
@@ -71,7 +70,7 @@ TEST_F(RuntimeDirectoryProcess, AContextDiesWithItsProcess) {
 }
 
 TEST_F(RuntimeDirectoryProcess, AStoppedProcessIsAliveAndCanBeConnected) {
-  const auto directory = open_directory(path_);
+  const auto directory = open_quietly(path_);
   Child child = listening_child();
   child.kill(SIGSTOP);
   int status = 0;
@@ -97,7 +96,7 @@ TEST_F(RuntimeDirectoryProcess, AfterSigkillAtAnyMomentTheNextSweepLeavesNothing
     ::usleep(static_cast<useconds_t>(random_u64() % 2000));  // the random moment
     child.kill(SIGKILL);
     ASSERT_EQ(child.wait(), 1000 + SIGKILL);
-    const auto directory = open_directory(path_);
+    const auto directory = open_quietly(path_);
     ASSERT_NE(directory, nullptr);
     directory->sweep();
     ASSERT_EQ(names_in(path_), (Names{"contexts", "services"}));
@@ -108,7 +107,7 @@ TEST_F(RuntimeDirectoryProcess, AfterSigkillAtAnyMomentTheNextSweepLeavesNothing
 
 TEST_F(RuntimeDirectoryProcess, WithoutDescriptorsListenAndConnectSaySoAndProbingGoesOn) {
   EXPECT_EQ(run_in_child([&] {
-              const auto directory = open_directory(path_);
+              const auto directory = open_quietly(path_);
               CHILD_CHECK(directory != nullptr);
               const Result<UniqueFd> listener = directory->listen(kContext);
               CHILD_CHECK(listener.ok());
@@ -134,7 +133,7 @@ TEST_F(RuntimeDirectoryProcess, AFullDiskIsNamedAsTheCause) {
     if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return 77;
     // Room for the root, the two directories and one socket.
     if (::mount("none", path_.c_str(), "tmpfs", 0, "size=64k,nr_inodes=4,mode=0700") != 0) return 77;
-    const auto directory = open_directory(path_);
+    const auto directory = open_quietly(path_);
     CHILD_CHECK(directory != nullptr);
     Result<UniqueFd> listener = directory->listen(kContext);
     CHILD_CHECK(listener.ok());
@@ -155,12 +154,12 @@ TEST_F(RuntimeDirectoryProcess, AFullDiskIsNamedAsTheCause) {
 TEST_F(RuntimeDirectoryProcess, AnotherUserIsKeptOutByThePolicySameUser) {
   SKIP_UNLESS_ROOT("becomes another user");
   temporary_.make("run", 01777);
-  const auto directory = open_directory(path_);
+  const auto directory = open_quietly(path_);
   const Result<UniqueFd> listener = directory->listen(kContext);
   ASSERT_TRUE(listener.ok());
   EXPECT_EQ(run_in_child([&] {
               CHILD_CHECK(test::become_nobody());
-              const auto own = open_directory(path_);
+              const auto own = open_quietly(path_);
               CHILD_CHECK(own != nullptr);
               const Status status = own->connect(kContext).status();
               CHILD_CHECK(status == RIPC_PERMISSION && mentions(status, "RIPC_PEERS"));
@@ -175,7 +174,7 @@ TEST_F(RuntimeDirectoryProcess, AnotherUserIsKeptOutByThePolicySameUser) {
 TEST_F(RuntimeDirectoryProcess, UsersMeetInASharedDirectoryWithThePolicyAny) {
   SKIP_UNLESS_ROOT("becomes another user");
   temporary_.make("run", 01777);
-  const auto directory = open_directory(path_, RIPC_PEERS_ANY);
+  const auto directory = open_quietly(path_, RIPC_PEERS_ANY);
   const Result<UniqueFd> listener = directory->listen(1);
   ASSERT_TRUE(listener.ok());
   Child child = listening_child(RIPC_PEERS_ANY, [] { return test::become_nobody(); });
@@ -183,7 +182,7 @@ TEST_F(RuntimeDirectoryProcess, UsersMeetInASharedDirectoryWithThePolicyAny) {
   EXPECT_TRUE(directory->connect(kContext).ok());
   EXPECT_EQ(run_in_child([&] {
               CHILD_CHECK(test::become_nobody());
-              const auto own = open_directory(path_, RIPC_PEERS_ANY);
+              const auto own = open_quietly(path_, RIPC_PEERS_ANY);
               CHILD_CHECK(own != nullptr && own->connect(1).ok());
               CHILD_CHECK(own->probe(1) == Liveness::alive);
               return 0;
@@ -201,7 +200,7 @@ TEST_F(RuntimeDirectoryProcess, UsersOfOneGroupMeetWithThePolicySameGroup) {
   });
   EXPECT_EQ(run_in_child([&] {
               CHILD_CHECK(test::become_nobody());
-              const auto own = open_directory(path_, RIPC_PEERS_SAME_GROUP);
+              const auto own = open_quietly(path_, RIPC_PEERS_SAME_GROUP);
               CHILD_CHECK(own != nullptr && own->connect(kContext).ok());
               return 0;
             }),
@@ -211,9 +210,9 @@ TEST_F(RuntimeDirectoryProcess, UsersOfOneGroupMeetWithThePolicySameGroup) {
 TEST_F(RuntimeDirectoryProcess, InAStickyDirectoryTheDeadOfAnotherUserStayUntilThatUserOrRootSweeps) {
   SKIP_UNLESS_ROOT("becomes another user");
   temporary_.make("run", 01777);
-  ASSERT_NE(open_directory(path_, RIPC_PEERS_ANY), nullptr);
+  ASSERT_NE(open_quietly(path_, RIPC_PEERS_ANY), nullptr);
   EXPECT_EQ(run_in_child([&] {
-              const auto own = open_directory(path_, RIPC_PEERS_ANY);
+              const auto own = open_quietly(path_, RIPC_PEERS_ANY);
               CHILD_CHECK(own->listen(kContext).ok());
               CHILD_CHECK(test::become_nobody());
               CHILD_CHECK(own->probe(kContext) == Liveness::dead);
@@ -221,16 +220,16 @@ TEST_F(RuntimeDirectoryProcess, InAStickyDirectoryTheDeadOfAnotherUserStayUntilT
               return 0;
             }),
             0);
-  EXPECT_EQ(open_directory(path_, RIPC_PEERS_ANY)->sweep(), 1u);
+  EXPECT_EQ(open_quietly(path_, RIPC_PEERS_ANY)->sweep(), 1u);
 }
 
 TEST_F(RuntimeDirectoryProcess, ADirectoryThatThisUserMayNotWriteSaysWhatToDo) {
   SKIP_UNLESS_ROOT("becomes another user");
   temporary_.make("run", 0755);
-  ASSERT_NE(open_directory(path_), nullptr);
+  ASSERT_NE(open_quietly(path_), nullptr);
   EXPECT_EQ(run_in_child([&] {
               CHILD_CHECK(test::become_nobody());
-              const auto own = open_directory(path_);
+              const auto own = open_quietly(path_);
               CHILD_CHECK(own != nullptr);  // reading is allowed
               const Status status = own->listen(kContext).status();
               CHILD_CHECK(status == RIPC_PERMISSION && mentions(status, path_) && mentions(status, "RIPC_RUNTIME_DIR"));
@@ -242,7 +241,7 @@ TEST_F(RuntimeDirectoryProcess, ADirectoryThatThisUserMayNotWriteSaysWhatToDo) {
 TEST_F(RuntimeDirectoryProcess, ADirectoryThatMayBeUsedButNotListedWorks) {
   SKIP_UNLESS_ROOT("becomes another user");
   temporary_.make("run", 01733);
-  const auto directory = open_directory(path_, RIPC_PEERS_ANY);
+  const auto directory = open_quietly(path_, RIPC_PEERS_ANY);
   ASSERT_NE(directory, nullptr);
   Child child = listening_child(RIPC_PEERS_ANY, [] { return test::become_nobody(); });
   EXPECT_TRUE(directory->connect(kContext).ok());
@@ -260,7 +259,7 @@ TEST_F(RuntimeDirectoryProcess, ContextsMeetAcrossMountAndPidNamespaces) {
   SKIP_UNLESS_ROOT("makes namespaces");
   temporary_.make("run", 0700);
   const std::string elsewhere = temporary_.make("elsewhere", 0700);
-  const auto directory = open_directory(path_);
+  const auto directory = open_quietly(path_);
   const Result<UniqueFd> listener = directory->listen(1);
   ASSERT_TRUE(listener.ok());
   const std::string outside = path_;
@@ -275,7 +274,7 @@ TEST_F(RuntimeDirectoryProcess, ContextsMeetAcrossMountAndPidNamespaces) {
       CHILD_CHECK(::getpid() == 1);  // of the new PID namespace
       // As in a container: /proc shows this namespace only.
       CHILD_CHECK(::mount("proc", "/proc", "proc", 0, nullptr) == 0);
-      const auto own = open_directory(elsewhere);
+      const auto own = open_quietly(elsewhere);
       CHILD_CHECK(own != nullptr);
       const Result<UniqueFd> socket = own->listen(kContext);
       CHILD_CHECK(socket.ok());
@@ -308,13 +307,13 @@ TEST_F(RuntimeDirectoryProcess, WithoutProcAShortPathWorksAndALongOneSaysWhy) {
   const std::string longer = temporary_.make(std::string(120, 'x'), 0700);
   const int result = run_in_child([&] {
     if (!move_to_other_mount_namespace(empty, "/proc")) return 77;
-    const auto directory = open_directory(path_);
+    const auto directory = open_quietly(path_);
     CHILD_CHECK(directory != nullptr);
     const Result<UniqueFd> listener = directory->listen(kContext);
     CHILD_CHECK(listener.ok());
     CHILD_CHECK(directory->connect(kContext).ok());
     CHILD_CHECK(directory->probe(kContext) == Liveness::alive);
-    const auto other = open_directory(longer);
+    const auto other = open_quietly(longer);
     CHILD_CHECK(other != nullptr);
     const Status status = other->listen(kContext).status();
     CHILD_CHECK(status == RIPC_LIMIT && mentions(status, "/proc"));

@@ -15,6 +15,7 @@ namespace ripc {
 namespace {
 
 using test::Child;
+using test::mentions;
 using test::mode_of;
 using test::names_in;
 using test::Pipe;
@@ -22,8 +23,6 @@ using test::run_in_child;
 using test::TemporaryDirectory;
 
 using Names = std::vector<std::string>;
-
-bool mentions(const Status& status, std::string_view text) { return status.text().find(text) != std::string::npos; }
 
 std::string name_of(std::uint64_t context) { return RuntimeDirectory::file_name(context).data(); }
 

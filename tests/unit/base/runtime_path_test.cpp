@@ -7,12 +7,11 @@ namespace ripc {
 namespace {
 
 using test::Environment;
+using test::mentions;
 using test::mode_of;
 using test::run_in_child;
 using test::TemporaryDirectory;
 using ::testing::Test;
-
-bool mentions(const Status& status, std::string_view text) { return status.text().find(text) != std::string::npos; }
 
 std::string default_path() { return "/tmp/ripc-" + std::to_string(::geteuid()); }
 

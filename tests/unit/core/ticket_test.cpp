@@ -20,7 +20,7 @@ using support::eventually;
 
 using State = FakeChannel::State;
 
-constexpr Nanoseconds kPatience = 30'000'000'000;
+constexpr Nanoseconds kTicketPatience = 30'000'000'000;
 constexpr Nanoseconds kSpin = 10'000;
 // Stand for services.
 constexpr char kSender = 0, kOther = 0;
@@ -80,7 +80,7 @@ class TicketTest : public testing::Test {
     pool_.fill_statistics(statistics);
     return statistics.leased != 0;
   }
-  static ripc_status wait(Ticket& ticket) { return ticket.wait(Deadline::after(kPatience), kSpin); }
+  static ripc_status wait(Ticket& ticket) { return ticket.wait(Deadline::after(kTicketPatience), kSpin); }
 
   memory::Pool pool_{std::uint64_t{128} << 20};
   std::byte* lease_ = nullptr;

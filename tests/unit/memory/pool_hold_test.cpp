@@ -15,7 +15,7 @@
 namespace ripc::memory {
 namespace {
 
-constexpr std::uint64_t kPlenty = std::uint64_t{1} << 30;
+constexpr std::uint64_t kAmpleLimit = std::uint64_t{1} << 30;
 const std::vector<std::size_t> kSizes{1, 100, 4096, 5000, 65 * kKibi, 3 * kMebi, 40 * kMebi - 1};
 
 // ---- Holds ---------------------------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ TEST(Hold, IsMoveOnly) {
 
 TEST(Hold, KeepsAReleasedLeaseUntilItEnds) {
   for (const std::size_t size : kSizes) {
-    Pool pool(kPlenty);
+    Pool pool(kAmpleLimit);
     std::byte* const data = must_lease(pool, size);
     data[size - 1] = std::byte{0x3c};
     Hold hold = must_hold(pool, data, size);
@@ -53,7 +53,7 @@ TEST(Hold, KeepsAReleasedLeaseUntilItEnds) {
 
 TEST(Hold, EndsWithTheLastOfSeveral) {
   for (const std::size_t size : kSizes) {
-    Pool pool(kPlenty);
+    Pool pool(kAmpleLimit);
     std::byte* const data = must_lease(pool, size);
     Hold first = must_hold(pool, data, size);
     Hold second = must_hold(pool, data + size / 2, size - size / 2);
@@ -69,7 +69,7 @@ TEST(Hold, EndsWithTheLastOfSeveral) {
 }
 
 TEST(Hold, ThatEndsBeforeTheReleaseLeavesTheLease) {
-  Pool pool(kPlenty);
+  Pool pool(kAmpleLimit);
   std::byte* const data = must_lease(pool, 1000);
   must_hold(pool, data, 1000).reset();
   EXPECT_TRUE(pool.find(data).ok());
@@ -78,7 +78,7 @@ TEST(Hold, ThatEndsBeforeTheReleaseLeavesTheLease) {
 }
 
 TEST(Hold, MovesWithoutEnding) {
-  Pool pool(kPlenty);
+  Pool pool(kAmpleLimit);
   std::byte* const data = must_lease(pool, 1000);
   std::byte* const other = must_lease(pool, 2000);
   Hold first = must_hold(pool, data, 1000);
@@ -102,7 +102,7 @@ TEST(Hold, MovesWithoutEnding) {
 
 TEST(Hold, OfAReleasedLeaseIsRefusedAsIsASecondRelease) {
   for (const std::size_t size : kSizes) {
-    Pool pool(kPlenty);
+    Pool pool(kAmpleLimit);
     std::byte* const data = must_lease(pool, size);
     const Hold hold = must_hold(pool, data, size);
     ASSERT_TRUE(pool.release(data).ok());
@@ -114,7 +114,7 @@ TEST(Hold, OfAReleasedLeaseIsRefusedAsIsASecondRelease) {
 
 TEST(Hold, OfARangeThatLeavesItsLeaseIsRefused) {
   for (const std::size_t size : kSizes) {
-    Pool pool(kPlenty);
+    Pool pool(kAmpleLimit);
     std::byte* const data = must_lease(pool, size);
     EXPECT_EQ(pool.hold(data, size + 1).status().code(), RIPC_INVALID_ARGUMENT);
     EXPECT_EQ(pool.hold(data + (size - 1), 2).status().code(), RIPC_INVALID_ARGUMENT);
@@ -126,7 +126,7 @@ TEST(Hold, OfARangeThatLeavesItsLeaseIsRefused) {
 }
 
 TEST(Hold, OfARangeThatRunsIntoOrOverAnArenaIsRefused) {
-  Pool pool(kPlenty);
+  Pool pool(kAmpleLimit);
   std::byte* const data = must_lease(pool, 40 * kMebi);  // an arena of its own: starts where the arena starts
   EXPECT_EQ(pool.hold(data - 1, 2).status().code(), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(pool.hold(data - 1, 41 * kMebi).status().code(), RIPC_INVALID_ARGUMENT);
@@ -134,13 +134,13 @@ TEST(Hold, OfARangeThatRunsIntoOrOverAnArenaIsRefused) {
 }
 
 TEST(Hold, OfNoMemoryIsRefused) {
-  Pool pool(kPlenty);
+  Pool pool(kAmpleLimit);
   EXPECT_EQ(pool.hold(nullptr, 1).status().code(), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(pool.hold(reinterpret_cast<const void*>(UINTPTR_MAX - 1), 10).status().code(), RIPC_INVALID_ARGUMENT);
 }
 
 TEST(Hold, OfForeignMemoryHasNoArenaRegisteredOrNot) {
-  Pool pool(kPlenty);
+  Pool pool(kAmpleLimit);
   std::array<std::byte, 100> memory{};
   for (int round = 0; round < 2; ++round) {
     const Hold hold = must_hold(pool, memory.data(), memory.size());
@@ -152,7 +152,7 @@ TEST(Hold, OfForeignMemoryHasNoArenaRegisteredOrNot) {
 }
 
 TEST(Hold, OfEmptyRangesIsAllowedAnywhere) {
-  Pool pool(kPlenty);
+  Pool pool(kAmpleLimit);
   std::byte* const data = must_lease(pool, 100);
   std::array<std::byte, 4> memory{};
   EXPECT_TRUE(must_hold(pool, nullptr, 0));
@@ -178,7 +178,7 @@ TEST(Hold, KeepsItsArenaAtTheLimit) {
 // ---- Registrations -------------------------------------------------------------------------------------------
 
 TEST(Registration, IsFoundFromAnyInteriorAddress) {
-  Pool pool(kPlenty);
+  Pool pool(kAmpleLimit);
   std::vector<std::byte> memory(10000);
   std::byte* const data = memory.data();
   ASSERT_TRUE(pool.register_memory(data, 5000).ok());
@@ -194,7 +194,7 @@ TEST(Registration, IsFoundFromAnyInteriorAddress) {
 }
 
 TEST(Registration, IsCountedPerExactRangeAndAnsweredFromTheCache) {
-  Pool pool(kPlenty);
+  Pool pool(kAmpleLimit);
   std::vector<std::byte> memory(100);
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(pool.register_memory(memory.data(), 100).ok());
   EXPECT_EQ(statistics_of(pool).registrations, 1u);
@@ -214,7 +214,7 @@ TEST(Registration, IsCountedPerExactRangeAndAnsweredFromTheCache) {
 }
 
 TEST(Registration, MayOverlapOthersAndTheSmallestIsFound) {
-  Pool pool(kPlenty);
+  Pool pool(kAmpleLimit);
   std::vector<std::byte> memory(4096);
   std::byte* const data = memory.data();
   ASSERT_TRUE(pool.register_memory(data, 4096).ok());
@@ -237,7 +237,7 @@ TEST(Registration, MayOverlapOthersAndTheSmallestIsFound) {
 }
 
 TEST(Registration, OfNothingIsRefused) {
-  Pool pool(kPlenty);
+  Pool pool(kAmpleLimit);
   std::byte byte{};
   EXPECT_EQ(pool.register_memory(nullptr, 10).code(), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(pool.register_memory(&byte, 0).code(), RIPC_INVALID_ARGUMENT);
@@ -245,7 +245,7 @@ TEST(Registration, OfNothingIsRefused) {
 }
 
 TEST(Registration, EndsOnlyWithTheAddressThatWasRegistered) {
-  Pool pool(kPlenty);
+  Pool pool(kAmpleLimit);
   std::vector<std::byte> memory(100);
   ASSERT_TRUE(pool.register_memory(memory.data(), 100).ok());
   EXPECT_EQ(pool.unregister_memory(memory.data() + 1).code(), RIPC_INVALID_ARGUMENT);
@@ -254,7 +254,7 @@ TEST(Registration, EndsOnlyWithTheAddressThatWasRegistered) {
 }
 
 TEST(Registration, LeavesHoldsValidWhenItEnds) {
-  Pool pool(kPlenty);
+  Pool pool(kAmpleLimit);
   std::vector<std::byte> memory(100);
   ASSERT_TRUE(pool.register_memory(memory.data(), 100).ok());
   Hold hold = must_hold(pool, memory.data(), 100);
@@ -265,7 +265,7 @@ TEST(Registration, LeavesHoldsValidWhenItEnds) {
 }
 
 TEST(Registration, InsideALeaseIsAllowedAndTheLeaseIsFoundFirst) {
-  Pool pool(kPlenty);
+  Pool pool(kAmpleLimit);
   std::byte* const data = must_lease(pool, 1000);
   ASSERT_TRUE(pool.register_memory(data + 10, 100).ok());
   EXPECT_EQ(pool.find(data + 20)->data(), data);
@@ -274,7 +274,7 @@ TEST(Registration, InsideALeaseIsAllowedAndTheLeaseIsFoundFirst) {
 }
 
 TEST(Registration, OfPoolMemoryThatIsNotOneLeaseIsRefused) {
-  Pool pool(kPlenty);
+  Pool pool(kAmpleLimit);
   std::byte* const data = must_lease(pool, 1000);
   EXPECT_EQ(pool.register_memory(data, 1001).code(), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(pool.register_memory(data + 1000, 1).code(), RIPC_INVALID_ARGUMENT);

@@ -241,7 +241,7 @@ TEST(Pool, ArenasAreAlignedNumberedAndReachableThroughTheirDescriptor) {
     EXPECT_EQ(arena->base + hold.offset(), data);
     EXPECT_EQ(arena->size, size > kLargestPooled ? size : kArenaSize);
 
-    Result<Mapping> peer = map_foreign_memory(arena->fd, arena->size, false);
+    Result<ripc::Mapping> peer = map_foreign_memory(arena->fd, arena->size, false);
     ASSERT_TRUE(peer.ok()) << peer.status().text();
     data[size - 1] = std::byte{0x77};
     EXPECT_EQ(peer->data()[hold.offset() + size - 1], std::byte{0x77});

@@ -76,7 +76,7 @@ TEST_F(ToldTransfer, WhatHasEndedIsNotToldAgain) {
   EXPECT_FALSE(waits);
 }
 
-class CountedRight final : public DeviceRight {
+class TransferRight final : public DeviceRight {
  public:
   void end() noexcept override { has_ended = true; }
   bool has_ended = false;
@@ -88,13 +88,13 @@ class OpenTransfer : public ToldTransfer {
     ToldTransfer::SetUp();
     ASSERT_EQ(admit(right_), RIPC_OK);
   }
-  ripc_status admit(const std::shared_ptr<CountedRight>& right) {
-    return book_.admit<CountedRight>(
+  ripc_status admit(const std::shared_ptr<TransferRight>& right) {
+    return book_.admit<TransferRight>(
         descriptor_.key, descriptor_.location, true,
-        [&](const TransferBook::Item&, const std::shared_ptr<CountedRight>&) { return Result(right); });
+        [&](const TransferBook::Item&, const std::shared_ptr<TransferRight>&) { return Result(right); });
   }
   // Held here too, as by whoever ends a connection at the same time.
-  const std::shared_ptr<CountedRight> right_ = std::make_shared<CountedRight>();
+  const std::shared_ptr<TransferRight> right_ = std::make_shared<TransferRight>();
 };
 
 TEST_F(OpenTransfer, IsClosedToTheDeviceWhenThePeerHasFinishedIt) {
@@ -133,7 +133,7 @@ TEST_F(OpenTransfer, IsClosedToTheDeviceWhenTheSessionEnds) {
 }
 
 TEST_F(OpenTransfer, HasOneRightForEachItem) {
-  const auto next = std::make_shared<CountedRight>();
+  const auto next = std::make_shared<TransferRight>();
   EXPECT_EQ(admit(next), RIPC_OK);
   EXPECT_TRUE(right_->has_ended);
   EXPECT_FALSE(next->has_ended);

@@ -16,7 +16,7 @@ using test::LocalContext;
 using test::mentions;
 using test::TemporaryDirectory;
 
-constexpr ripc_service_id kGroup = RIPC_GROUP_ID(7);
+constexpr ripc_service_id kListedGroup = RIPC_GROUP_ID(7);
 constexpr ripc_service_id kOther = RIPC_GROUP_ID(8);
 
 std::vector<ServiceRecord> members(spi::Resolver& resolver, ripc_service_id group) {
@@ -38,9 +38,9 @@ TEST(GroupIds, AreAKindOfTheirOwnInAscendingLists) {
                                    core::service_id_from_name("caches"), core::random_service_id()})
     EXPECT_FALSE(is_group(id));
   EXPECT_TRUE(is_group_list({}));
-  EXPECT_TRUE(is_group_list(std::vector{kGroup, kOther}));
-  EXPECT_FALSE(is_group_list(std::vector{kOther, kGroup}));
-  EXPECT_FALSE(is_group_list(std::vector{kGroup, kGroup}));
+  EXPECT_TRUE(is_group_list(std::vector{kListedGroup, kOther}));
+  EXPECT_FALSE(is_group_list(std::vector{kOther, kListedGroup}));
+  EXPECT_FALSE(is_group_list(std::vector{kListedGroup, kListedGroup}));
   EXPECT_FALSE(is_group_list(std::vector{ripc_service_id{7}}));
   std::vector<ripc_service_id> many;
   for (ripc_service_id number = 0; number <= RIPC_MAX_GROUPS; ++number) many.push_back(RIPC_GROUP_ID(number));
@@ -58,7 +58,7 @@ TEST(GroupRecord, WithGroupsHasAnotherFormatThanWithout) {
   const Result<std::string> without = encode_service_record(record);
   ASSERT_TRUE(without.ok());
   EXPECT_NE(without->find("{\"format\":1,"), std::string::npos);
-  record.groups = {kGroup, kOther};
+  record.groups = {kListedGroup, kOther};
   const Result<std::string> with = encode_service_record(record);
   ASSERT_TRUE(with.ok());
   EXPECT_NE(with->find("{\"format\":2,"), std::string::npos);
@@ -77,7 +77,7 @@ TEST(GroupRecord, WhatIsNoGroupIsRefused) {
   record.groups = {1000};
   EXPECT_EQ(encode_service_record(record).status().code(), RIPC_INVALID_ARGUMENT);
   record.groups = {};
-  record.id = kGroup;
+  record.id = kListedGroup;
   EXPECT_EQ(encode_service_record(record).status().code(), RIPC_INVALID_ARGUMENT);
   const std::string body =
       R"({"addresses":[],"context":"0000000000000005","groups":GROUPS,"id":"00000000000003e8","incarnation":1,"name":"","pid":1})";
@@ -118,11 +118,11 @@ class LocalGroups : public ::testing::Test {
 };
 
 TEST_F(LocalGroups, MembersAreTheLivingServicesThatSaySo) {
-  const ServiceRecord first = member(one_, 1000, {kGroup});
-  const ServiceRecord second = member(two_, 1001, {kGroup, kOther});
+  const ServiceRecord first = member(one_, 1000, {kListedGroup});
+  const ServiceRecord second = member(two_, 1001, {kListedGroup, kOther});
   ASSERT_TRUE(two_.publish(1002).ok());
   for (LocalContext* context : {&one_, &two_}) {
-    EXPECT_EQ(members(**context, kGroup), (std::vector{first, second}));
+    EXPECT_EQ(members(**context, kListedGroup), (std::vector{first, second}));
     EXPECT_EQ(members(**context, kOther), (std::vector{second}));
     EXPECT_TRUE(members(**context, RIPC_GROUP_ID(9)).empty());
   }
@@ -130,25 +130,25 @@ TEST_F(LocalGroups, MembersAreTheLivingServicesThatSaySo) {
 }
 
 TEST_F(LocalGroups, LeavingWithdrawingAndDyingEndMembership) {
-  ServiceRecord first = member(one_, 1000, {kGroup});
-  const ServiceRecord second = member(one_, 1001, {kGroup});
-  const ServiceRecord third = member(two_, 1002, {kGroup});
+  ServiceRecord first = member(one_, 1000, {kListedGroup});
+  const ServiceRecord second = member(one_, 1001, {kListedGroup});
+  const ServiceRecord third = member(two_, 1002, {kListedGroup});
   first.groups.clear();
   ASSERT_TRUE(one_->update(first).ok());
-  EXPECT_EQ(members(*two_, kGroup), (std::vector{second, third}));
+  EXPECT_EQ(members(*two_, kListedGroup), (std::vector{second, third}));
   one_->withdraw(second);
-  EXPECT_EQ(members(*two_, kGroup), (std::vector{third}));
+  EXPECT_EQ(members(*two_, kListedGroup), (std::vector{third}));
   two_.die();
-  EXPECT_TRUE(members(*one_, kGroup).empty());
+  EXPECT_TRUE(members(*one_, kListedGroup).empty());
   EXPECT_EQ(test::names_in(directory_.path() + "/services").size(), 1u) << "the record of the dead is removed";
 }
 
 TEST_F(LocalGroups, TakeoverEndsMembership) {
-  const ServiceRecord former = member(one_, 1000, {kGroup});
+  const ServiceRecord former = member(one_, 1000, {kListedGroup});
   ASSERT_TRUE(two_.publish(1000, "", true).ok());
-  EXPECT_TRUE(members(*one_, kGroup).empty());
+  EXPECT_TRUE(members(*one_, kListedGroup).empty());
   EXPECT_EQ(one_->update(former).code(), RIPC_FENCED);
-  EXPECT_TRUE(members(*one_, kGroup).empty());
+  EXPECT_TRUE(members(*one_, kListedGroup).empty());
 }
 
 TEST_F(LocalGroups, OnlyARegistrationThatIsThereIsUpdated) {
@@ -160,35 +160,35 @@ TEST_F(LocalGroups, OnlyARegistrationThatIsThereIsUpdated) {
 }
 
 TEST_F(LocalGroups, WhatIsRememberedNeverOutlivesAChangeOrADeath) {
-  ServiceRecord first = member(one_, 1000, {kGroup});
+  ServiceRecord first = member(one_, 1000, {kListedGroup});
   settle();
-  for (int round = 0; round < 2; ++round) EXPECT_EQ(members(*two_, kGroup), (std::vector{first}));
-  const ServiceRecord second = member(one_, 1001, {kGroup});
-  EXPECT_EQ(members(*two_, kGroup), (std::vector{first, second}));
+  for (int round = 0; round < 2; ++round) EXPECT_EQ(members(*two_, kListedGroup), (std::vector{first}));
+  const ServiceRecord second = member(one_, 1001, {kListedGroup});
+  EXPECT_EQ(members(*two_, kListedGroup), (std::vector{first, second}));
   settle();
-  for (int round = 0; round < 2; ++round) EXPECT_EQ(members(*two_, kGroup), (std::vector{first, second}));
+  for (int round = 0; round < 2; ++round) EXPECT_EQ(members(*two_, kListedGroup), (std::vector{first, second}));
   one_.die();
-  EXPECT_TRUE(members(*two_, kGroup).empty()) << "the directory has not changed, but nobody lives";
+  EXPECT_TRUE(members(*two_, kListedGroup).empty()) << "the directory has not changed, but nobody lives";
 }
 
 TEST_F(LocalGroups, WhileNothingChangesNoRecordIsRead) {
-  const ServiceRecord first = member(one_, 1000, {kGroup});
+  const ServiceRecord first = member(one_, 1000, {kListedGroup});
   settle();
-  EXPECT_EQ(members(*two_, kGroup), (std::vector{first}));
+  EXPECT_EQ(members(*two_, kListedGroup), (std::vector{first}));
   // In place, and the directory's time is not touched: nobody does that but this test.
   ServiceRecord changed = first;
   changed.groups = {kOther};
   test::write_file(directory_.path() + "/services/00000000000003e8", *encode_service_record(changed));
-  EXPECT_EQ(members(*two_, kGroup), (std::vector{first}));
+  EXPECT_EQ(members(*two_, kListedGroup), (std::vector{first}));
   settle();
   member(one_, 1001, {});
-  EXPECT_TRUE(members(*two_, kGroup).empty()) << "a change makes it read again";
+  EXPECT_TRUE(members(*two_, kListedGroup).empty()) << "a change makes it read again";
 }
 
 // ---- The file of known services ------------------------------------------------------------------------------
 
-Result<ripc_service_id> hash_name(std::string_view name) { return core::service_id_from_name(name); }
-Result<ripc_service_id> hash_group(std::string_view name) {
+Result<ripc_service_id> real_hash(std::string_view name) { return core::service_id_from_name(name); }
+Result<ripc_service_id> real_group_hash(std::string_view name) {
   if (Status status = core::check_service_name(name); !status.ok()) return status;
   return core::group_id_from_name(name);
 }
@@ -198,10 +198,10 @@ TEST(StaticGroups, WordsOfALineMakeItsServiceAMember) {
       "a socket:h:1 group:caches group:7\n"
       "b group:0x7 group:7 socket:h:2  # once is enough\n"
       "c socket:h:3\n",
-      "FILE", hash_name, hash_group);
+      "FILE", real_hash, real_group_hash);
   ASSERT_TRUE(records.ok()) << records.status().text();
-  EXPECT_EQ((*records)[0].groups, (std::vector{kGroup, core::group_id_from_name("caches")}));
-  EXPECT_EQ((*records)[1].groups, (std::vector{kGroup}));
+  EXPECT_EQ((*records)[0].groups, (std::vector{kListedGroup, core::group_id_from_name("caches")}));
+  EXPECT_EQ((*records)[1].groups, (std::vector{kListedGroup}));
   EXPECT_EQ((*records)[1].addresses.size(), 1u);
   EXPECT_TRUE((*records)[2].groups.empty());
 }
@@ -219,7 +219,7 @@ TEST(StaticGroups, WhatIsWrongIsSaidWithItsLine) {
       {many, "more than 64 groups"},
   };
   for (const auto& [line, fault] : lines) {
-    const Status status = parse_static_file("\n" + line + "\n", "FILE", hash_name, hash_group).status();
+    const Status status = parse_static_file("\n" + line + "\n", "FILE", real_hash, real_group_hash).status();
     EXPECT_EQ(status.code(), RIPC_INVALID_ARGUMENT) << line;
     EXPECT_TRUE(mentions(status, "FILE, line 2") && mentions(status, fault)) << status.text();
   }
@@ -233,12 +233,12 @@ TEST(StaticGroups, MembersAreFoundByTheGroupAndByWhereTheyRegister) {
   const std::string file = directory.path() + "/known";
   test::write_file(file, "1000 shm:" + directory.path() + " group:7\n1001 shm:" + directory.path() +
                              " group:7\n1002 socket:10.0.0.7:7000 group:8\n");
-  auto inner = std::make_unique<StaticResolver>(file, hash_name, hash_group);
-  EXPECT_EQ(members(*inner, kGroup).size(), 2u);
+  auto inner = std::make_unique<StaticResolver>(file, real_hash, real_group_hash);
+  EXPECT_EQ(members(*inner, kListedGroup).size(), 2u);
   ServiceRecord unpublishable = context.last;
   EXPECT_TRUE(inner->update(unpublishable).ok());
   ReferralResolver resolver(std::move(inner), RIPC_PEERS_SAME_USER);
-  const std::vector<ServiceRecord> found = members(resolver, kGroup);
+  const std::vector<ServiceRecord> found = members(resolver, kListedGroup);
   ASSERT_EQ(found.size(), 1u) << "1001 has no living holder there";
   EXPECT_EQ(found[0].incarnation, context.last.incarnation);
   EXPECT_EQ(members(resolver, kOther).size(), 1u);

@@ -24,7 +24,7 @@ using test::run_in_child;
 
 using Names = std::vector<std::string>;
 
-constexpr ripc_service_id kService = 1000;
+constexpr ripc_service_id kSharedService = 1000;
 
 class LocalResolverProcess : public ::testing::Test {
  protected:
@@ -45,7 +45,7 @@ class LocalResolverProcess : public ::testing::Test {
   const test::TemporaryDirectory temporary_;
   const std::string path_ = temporary_ / "run";
   const std::string services_ = path_ + "/services";
-  const std::string record_ = services_ + "/" + RuntimeDirectory::file_name(kService).data();
+  const std::string record_ = services_ + "/" + RuntimeDirectory::file_name(kSharedService).data();
   Pipe done_, hold_;
 };
 
@@ -56,7 +56,7 @@ TEST_F(LocalResolverProcess, OfManyProcessesThatClaimAnIdAtOnceExactlyOneWins) {
   for (int round = 0; round < 20; ++round) {
     if (round % 2 == 1) {  // the record of a dead process is there
       LocalContext dead(path_);
-      ASSERT_TRUE(dead.publish(kService, "server").ok());
+      ASSERT_TRUE(dead.publish(kSharedService, "server").ok());
     }
     Pipe ready, start, done, hold;
     std::vector<Child> children;
@@ -68,7 +68,7 @@ TEST_F(LocalResolverProcess, OfManyProcessesThatClaimAnIdAtOnceExactlyOneWins) {
         CHILD_CHECK(context);
         ready.put();
         start.get();
-        const Status status = context.publish_patiently(kService, "server");
+        const Status status = context.publish_patiently(kSharedService, "server");
         CHILD_CHECK(status.ok() || status == RIPC_ID_IN_USE);
         done.put();
         hold.get();
@@ -93,7 +93,7 @@ TEST_F(LocalResolverProcess, TakeoversAtOnceFormOneChainInWhichEveryHolderIsDisp
   constexpr int kThreads = 3;
   constexpr int kRounds = 60;
   LocalContext first(path_);
-  ASSERT_TRUE(first.publish(kService).ok());
+  ASSERT_TRUE(first.publish(kSharedService).ok());
   std::vector<std::unique_ptr<LocalContext>> contexts;
   for (int i = 0; i < kThreads; ++i) contexts.push_back(std::make_unique<LocalContext>(path_));
   std::vector<std::vector<std::uint64_t>> held(kThreads), displaced(kThreads);
@@ -101,7 +101,7 @@ TEST_F(LocalResolverProcess, TakeoversAtOnceFormOneChainInWhichEveryHolderIsDisp
   for (std::size_t i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
       for (int round = 0; round < kRounds; ++round) {
-        const Status status = contexts[i]->publish_patiently(kService, "", true);
+        const Status status = contexts[i]->publish_patiently(kSharedService, "", true);
         EXPECT_TRUE(status.ok()) << status.text();
         held[i].push_back(contexts[i]->last.incarnation);
         for (const ServiceRecord& record : contexts[i]->displaced) displaced[i].push_back(record.incarnation);
@@ -117,7 +117,7 @@ TEST_F(LocalResolverProcess, TakeoversAtOnceFormOneChainInWhichEveryHolderIsDisp
   std::sort(all_held.begin(), all_held.end());
   std::sort(all_displaced.begin(), all_displaced.end());
   ASSERT_EQ(std::adjacent_find(all_held.begin(), all_held.end()), all_held.end());  // each incarnation once
-  EXPECT_EQ(first.resolve(kService)->incarnation, all_held.back());
+  EXPECT_EQ(first.resolve(kSharedService)->incarnation, all_held.back());
   all_held.pop_back();
   EXPECT_EQ(all_displaced, all_held);
 }
@@ -134,13 +134,13 @@ TEST_F(LocalResolverProcess, WhoeverPublishedIsFoundUntilItWithdrawsWhateverOthe
       LocalContext& own = *contexts[i];
       LocalContext& other = *contexts[(i + 1) % kThreads];
       while (published < 300) {
-        const Status status = own.publish_patiently(kService);
+        const Status status = own.publish_patiently(kSharedService);
         if (!status.ok()) {
           EXPECT_EQ(status.code(), RIPC_ID_IN_USE) << status.text();
           continue;
         }
         ++published;
-        const Result<ServiceRecord> found = other.resolve(kService);
+        const Result<ServiceRecord> found = other.resolve(kSharedService);
         EXPECT_TRUE(found.ok() && *found == own.last) << found.status().text();
         own->withdraw(own.last);
       }
@@ -154,22 +154,22 @@ TEST_F(LocalResolverProcess, WhoeverPublishedIsFoundUntilItWithdrawsWhateverOthe
   stop = true;
   sweeper.join();
   // A withdraw that timed out is done by the next call.
-  for (const auto& context : contexts) EXPECT_EQ(context->resolve(kService).status().code(), RIPC_NO_SERVICE);
+  for (const auto& context : contexts) EXPECT_EQ(context->resolve(kSharedService).status().code(), RIPC_NO_SERVICE);
   EXPECT_EQ(names_in(services_), Names{});
 }
 
 TEST_F(LocalResolverProcess, AServiceThatMovesIsFoundAtEveryMoment) {
   LocalContext reader(path_), one(path_), two(path_);
-  ASSERT_TRUE(one.publish(kService).ok());
+  ASSERT_TRUE(one.publish(kSharedService).ok());
   std::atomic<bool> stop{false};
   std::thread mover([&] {
     for (int round = 0; round < 500; ++round)
-      EXPECT_TRUE((round % 2 == 0 ? two : one).publish_patiently(kService, "", true).ok());
+      EXPECT_TRUE((round % 2 == 0 ? two : one).publish_patiently(kSharedService, "", true).ok());
     stop = true;
   });
   std::uint64_t last = 0;
   while (!stop) {
-    const Result<ServiceRecord> found = reader.resolve(kService);
+    const Result<ServiceRecord> found = reader.resolve(kSharedService);
     EXPECT_TRUE(found.ok()) << found.status().text();
     if (!found.ok()) break;
     EXPECT_GE(found->incarnation, last);
@@ -191,7 +191,7 @@ TEST_F(LocalResolverProcess, AfterSigkillAtAnyMomentTheDirectoryIsUsableAndASwee
       LocalContext context(path_);
       CHILD_CHECK(context);
       started.put();
-      for (ripc_service_id id = kService;; id = kService + (id + 1) % 3) {
+      for (ripc_service_id id = kSharedService;; id = kSharedService + (id + 1) % 3) {
         if (!context.publish(id, "server", true).ok()) return 1;
         if (random_u64() % 2 == 0) context->withdraw(context.last);
       }
@@ -202,7 +202,7 @@ TEST_F(LocalResolverProcess, AfterSigkillAtAnyMomentTheDirectoryIsUsableAndASwee
     ASSERT_EQ(child.wait(), 1000 + SIGKILL);
     if (round % 2 == 0) {  // usable without a sweep
       LocalContext next(path_);
-      for (ripc_service_id id = kService; id < kService + 3; ++id) {
+      for (ripc_service_id id = kSharedService; id < kSharedService + 3; ++id) {
         const Status status = next.publish(id, "other");
         ASSERT_TRUE(status.ok()) << status.text();
         ASSERT_EQ(*survivor.resolve(id), next.last);
@@ -219,17 +219,17 @@ TEST_F(LocalResolverProcess, AfterSigkillAtAnyMomentTheDirectoryIsUsableAndASwee
 }
 
 TEST_F(LocalResolverProcess, AStoppedProcessKeepsItsServices) {
-  Child child = holding_child([](LocalContext& context) { return context.publish(kService).ok() ? 0 : 1; });
+  Child child = holding_child([](LocalContext& context) { return context.publish(kSharedService).ok() ? 0 : 1; });
   ASSERT_TRUE(done_.get());
   child.kill(SIGSTOP);
   int status = 0;
   ASSERT_EQ(::waitpid(child.pid(), &status, WUNTRACED), child.pid());
   LocalContext own(path_);
-  EXPECT_TRUE(own.resolve(kService).ok());
-  EXPECT_EQ(own.publish(kService).code(), RIPC_ID_IN_USE);
+  EXPECT_TRUE(own.resolve(kSharedService).ok());
+  EXPECT_EQ(own.publish(kSharedService).code(), RIPC_ID_IN_USE);
   child.kill(SIGKILL);
   EXPECT_EQ(child.wait(), 1000 + SIGKILL);
-  EXPECT_TRUE(own.publish(kService).ok());
+  EXPECT_TRUE(own.publish(kSharedService).ok());
 }
 
 // ---- Running out ---------------------------------------------------------------------------------------------
@@ -237,19 +237,19 @@ TEST_F(LocalResolverProcess, AStoppedProcessKeepsItsServices) {
 TEST_F(LocalResolverProcess, WithoutDescriptorsEveryCallSaysSoAndAWithdrawIsDoneLater) {
   EXPECT_EQ(run_in_child([&] {
               LocalContext context(path_);
-              CHILD_CHECK(context && context.publish(kService).ok());
+              CHILD_CHECK(context && context.publish(kSharedService).ok());
               const ServiceRecord record = context.last;
               test::fill_descriptor_table();
-              const Status published = context.publish(kService + 1);
+              const Status published = context.publish(kSharedService + 1);
               CHILD_CHECK(published == RIPC_NO_DESCRIPTORS && mentions(published, "ulimit"));
-              CHILD_CHECK(context.resolve(kService).status() == RIPC_NO_DESCRIPTORS);
+              CHILD_CHECK(context.resolve(kSharedService).status() == RIPC_NO_DESCRIPTORS);
               CHILD_CHECK(context->list([](const ServiceRecord&) {}) == RIPC_NO_DESCRIPTORS);
               CHILD_CHECK(context->sweep() == 0);
               context->withdraw(record);
               ::close(63);
-              CHILD_CHECK(context.resolve(kService).status() == RIPC_NO_SERVICE);
-              CHILD_CHECK(context.publish(kService).ok());
-              CHILD_CHECK(context.resolve(kService).ok());
+              CHILD_CHECK(context.resolve(kSharedService).status() == RIPC_NO_SERVICE);
+              CHILD_CHECK(context.publish(kSharedService).ok());
+              CHILD_CHECK(context.resolve(kSharedService).ok());
               ::close(62);  // a list needs two
               CHILD_CHECK(listed(*context).size() == 1);
               context->withdraw(context.last);
@@ -267,13 +267,13 @@ TEST_F(LocalResolverProcess, AFullDiskIsNamedAsTheCauseAndHarmsNoRecord) {
     // Room for the root, the two directories, two sockets and one record.
     if (::mount("none", path_.c_str(), "tmpfs", 0, "size=64k,nr_inodes=6,mode=0700") != 0) return 77;
     LocalContext one(path_), two(path_);
-    CHILD_CHECK(one && two && one.publish(kService).ok());
-    const Status full = two.publish(kService + 1);
+    CHILD_CHECK(one && two && one.publish(kSharedService).ok());
+    const Status full = two.publish(kSharedService + 1);
     CHILD_CHECK(full == RIPC_NO_MEMORY && mentions(full, path_) && mentions(full, "used up"));
-    CHILD_CHECK(two.publish(kService, "", true) == RIPC_NO_MEMORY);
-    CHILD_CHECK(*two.resolve(kService) == one.last);
+    CHILD_CHECK(two.publish(kSharedService, "", true) == RIPC_NO_MEMORY);
+    CHILD_CHECK(*two.resolve(kSharedService) == one.last);
     one->withdraw(one.last);
-    CHILD_CHECK(two.publish(kService + 1).ok());
+    CHILD_CHECK(two.publish(kSharedService + 1).ok());
     CHILD_CHECK(names_in(services_).size() == 1);
     return 0;
   });
@@ -288,14 +288,14 @@ TEST_F(LocalResolverProcess, ADiskWithoutRoomForTheTextHarmsNoRecord) {
     if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return 77;
     if (::mount("none", path_.c_str(), "tmpfs", 0, "size=16k,mode=0700") != 0) return 77;
     LocalContext one(path_), two(path_);
-    CHILD_CHECK(one && two && one.publish(kService).ok());
+    CHILD_CHECK(one && two && one.publish(kSharedService).ok());
     const UniqueFd filler(::open((path_ + "/filler").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     const std::string page(4096, 'x');
     while (::write(filler.get(), page.data(), page.size()) > 0) {
     }
-    CHILD_CHECK(two.publish(kService + 1) == RIPC_NO_MEMORY);
-    CHILD_CHECK(two.publish(kService, "", true) == RIPC_NO_MEMORY);
-    CHILD_CHECK(*two.resolve(kService) == one.last);
+    CHILD_CHECK(two.publish(kSharedService + 1) == RIPC_NO_MEMORY);
+    CHILD_CHECK(two.publish(kSharedService, "", true) == RIPC_NO_MEMORY);
+    CHILD_CHECK(*two.resolve(kSharedService) == one.last);
     CHILD_CHECK(names_in(services_).size() == 1);
     return 0;
   });
@@ -309,7 +309,7 @@ TEST_F(LocalResolverProcess, ServicesAreFoundAcrossMountAndPidNamespaces) {
   SKIP_UNLESS_ROOT("makes namespaces");
   const std::string elsewhere = temporary_.make("elsewhere", 0700);
   LocalContext own(path_);
-  ASSERT_TRUE(own.publish(kService).ok());
+  ASSERT_TRUE(own.publish(kSharedService).ok());
   Child child([&] {
     hold_.close_write();
     if (::unshare(CLONE_NEWNS | CLONE_NEWPID) != 0 ||
@@ -321,23 +321,23 @@ TEST_F(LocalResolverProcess, ServicesAreFoundAcrossMountAndPidNamespaces) {
     return run_in_child([&] {
       LocalContext context(elsewhere);
       CHILD_CHECK(context);
-      CHILD_CHECK(*context.resolve(kService) == own.last);
-      CHILD_CHECK(context.publish(kService) == RIPC_ID_IN_USE);
-      CHILD_CHECK(context.publish(kService + 1, "inside").ok());
+      CHILD_CHECK(*context.resolve(kSharedService) == own.last);
+      CHILD_CHECK(context.publish(kSharedService) == RIPC_ID_IN_USE);
+      CHILD_CHECK(context.publish(kSharedService + 1, "inside").ok());
       done_.put();
       hold_.get();
       return 0;
     });
   });
   ASSERT_TRUE(done_.get());
-  const Result<ServiceRecord> found = own.resolve(kService + 1);
+  const Result<ServiceRecord> found = own.resolve(kSharedService + 1);
   hold_.close_write();
   const int result = child.wait();
   if (result == 77) GTEST_SKIP() << "this sandbox forbids namespaces";
   EXPECT_EQ(result, 0);
   ASSERT_TRUE(found.ok()) << found.status().text();
   EXPECT_EQ(found->name, "inside");
-  EXPECT_EQ(own.resolve(kService + 1).status().code(), RIPC_NO_SERVICE);
+  EXPECT_EQ(own.resolve(kSharedService + 1).status().code(), RIPC_NO_SERVICE);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ using test::names_in;
 
 using Names = std::vector<std::string>;
 
-constexpr ripc_service_id kService = 1000;
+constexpr ripc_service_id kLocalService = 1000;
 constexpr ripc_service_id kNamed = ripc_service_id{1} << 63 | 1000;
 
 class LocalResolverTest : public ::testing::Test {
@@ -42,8 +42,8 @@ class LocalResolverTest : public ::testing::Test {
 // ---- Publish, resolve, withdraw ------------------------------------------------------------------------------
 
 TEST_F(LocalResolverTest, APublishedServiceIsFoundByOthersAsItWasPublished) {
-  ASSERT_TRUE(one_.publish(kService, "server").ok());
-  const Result<ServiceRecord> found = two_.resolve(kService);
+  ASSERT_TRUE(one_.publish(kLocalService, "server").ok());
+  const Result<ServiceRecord> found = two_.resolve(kLocalService);
   ASSERT_TRUE(found.ok()) << found.status().text();
   EXPECT_EQ(*found, one_.last);
   EXPECT_EQ(found->name, "server");
@@ -51,29 +51,29 @@ TEST_F(LocalResolverTest, APublishedServiceIsFoundByOthersAsItWasPublished) {
   EXPECT_EQ(found->pid, static_cast<std::uint32_t>(::getpid()));
   EXPECT_EQ(found->addresses.size(), 2u);
   EXPECT_TRUE(one_.displaced.empty());
-  EXPECT_EQ(*one_.resolve(kService), one_.last);
+  EXPECT_EQ(*one_.resolve(kLocalService), one_.last);
 }
 
 TEST_F(LocalResolverTest, AnUnknownIdIsNoServiceAndSaysWhatToDo) {
-  const Status status = one_.resolve(kService).status();
+  const Status status = one_.resolve(kLocalService).status();
   EXPECT_EQ(status.code(), RIPC_NO_SERVICE);
   EXPECT_TRUE(mentions(status, "1000") && mentions(status, "Start the service")) << status.text();
-  EXPECT_EQ(one_->resolve(kService, Deadline::after(0)).status().code(), RIPC_NO_SERVICE);
+  EXPECT_EQ(one_->resolve(kLocalService, Deadline::after(0)).status().code(), RIPC_NO_SERVICE);
 }
 
 TEST_F(LocalResolverTest, WithdrawMakesAServiceUnknownAndLeavesNothing) {
-  ASSERT_TRUE(one_.publish(kService).ok());
+  ASSERT_TRUE(one_.publish(kLocalService).ok());
   one_->withdraw(one_.last);
-  EXPECT_EQ(two_.resolve(kService).status().code(), RIPC_NO_SERVICE);
+  EXPECT_EQ(two_.resolve(kLocalService).status().code(), RIPC_NO_SERVICE);
   EXPECT_EQ(names_in(services_), Names{});
   one_->withdraw(one_.last);  // again: nothing happens
 }
 
 TEST_F(LocalResolverTest, AnIdThatIsAliveIsRefusedToOthersAndToItsOwnHolder) {
-  ASSERT_TRUE(one_.publish(kService, "server").ok());
+  ASSERT_TRUE(one_.publish(kLocalService, "server").ok());
   const ServiceRecord holder = one_.last;
   for (LocalContext* context : {&two_, &one_}) {
-    const Status status = context->publish(kService, "server");
+    const Status status = context->publish(kLocalService, "server");
     EXPECT_EQ(status.code(), RIPC_ID_IN_USE);
     EXPECT_TRUE(mentions(status, "'server'") && mentions(status, std::to_string(::getpid())) &&
                 mentions(status, "takeover"))
@@ -81,7 +81,7 @@ TEST_F(LocalResolverTest, AnIdThatIsAliveIsRefusedToOthersAndToItsOwnHolder) {
     EXPECT_TRUE(context->displaced.empty());
     EXPECT_EQ(context->last.incarnation, 0u);
   }
-  EXPECT_EQ(*two_.resolve(kService), holder);
+  EXPECT_EQ(*two_.resolve(kLocalService), holder);
 }
 
 TEST_F(LocalResolverTest, AnotherNameForTheLivingIdOfANameIsACollisionEvenWithTakeover) {
@@ -99,7 +99,7 @@ TEST_F(LocalResolverTest, AnotherNameForTheLivingIdOfANameIsACollisionEvenWithTa
 }
 
 TEST_F(LocalResolverTest, ALivingNumberIsInUseWhateverTheNames) {
-  for (const ripc_service_id id : {kService, ripc_service_id{3} << 62 | 1}) {  // a well-known and a random one
+  for (const ripc_service_id id : {kLocalService, ripc_service_id{3} << 62 | 1}) {  // a well-known and a random one
     ASSERT_TRUE(one_.publish(id, "server").ok());
     const ServiceRecord old = one_.last;
     EXPECT_EQ(two_.publish(id, "other").code(), RIPC_ID_IN_USE);
@@ -109,41 +109,41 @@ TEST_F(LocalResolverTest, ALivingNumberIsInUseWhateverTheNames) {
 }
 
 TEST_F(LocalResolverTest, TakeoverReplacesALivingHolderAndReturnsItsRecord) {
-  ASSERT_TRUE(one_.publish(kService, "server").ok());
+  ASSERT_TRUE(one_.publish(kLocalService, "server").ok());
   const ServiceRecord old = one_.last;
-  ASSERT_TRUE(two_.publish(kService, "server", true).ok());
+  ASSERT_TRUE(two_.publish(kLocalService, "server", true).ok());
   EXPECT_EQ(two_.displaced, std::vector<ServiceRecord>{old});
   EXPECT_GT(two_.last.incarnation, old.incarnation);
-  EXPECT_EQ(*one_.resolve(kService), two_.last);
+  EXPECT_EQ(*one_.resolve(kLocalService), two_.last);
 }
 
 TEST_F(LocalResolverTest, TakeoverWithoutAHolderDisplacesNobody) {
-  ASSERT_TRUE(one_.publish(kService, "server", true).ok());
+  ASSERT_TRUE(one_.publish(kLocalService, "server", true).ok());
   EXPECT_TRUE(one_.displaced.empty());
-  leave_dead_record(kService + 1);
-  ASSERT_TRUE(one_.publish(kService + 1, "server", true).ok());
+  leave_dead_record(kLocalService + 1);
+  ASSERT_TRUE(one_.publish(kLocalService + 1, "server", true).ok());
   EXPECT_TRUE(one_.displaced.empty());
 }
 
 TEST_F(LocalResolverTest, TheListOfTheDisplacedMayBeLeftOut) {
-  ASSERT_TRUE(one_.publish(kService).ok());
-  ServiceRecord record = two_.record(kService);
+  ASSERT_TRUE(one_.publish(kLocalService).ok());
+  ServiceRecord record = two_.record(kLocalService);
   EXPECT_TRUE(two_->publish(record, true, nullptr).ok());
 }
 
 TEST_F(LocalResolverTest, WithdrawOfADisplacedHolderLeavesTheNewOneAlone) {
-  ASSERT_TRUE(one_.publish(kService).ok());
-  ASSERT_TRUE(two_.publish(kService, "", true).ok());
+  ASSERT_TRUE(one_.publish(kLocalService).ok());
+  ASSERT_TRUE(two_.publish(kLocalService, "", true).ok());
   one_->withdraw(one_.last);
-  EXPECT_EQ(*one_.resolve(kService), two_.last);
+  EXPECT_EQ(*one_.resolve(kLocalService), two_.last);
 }
 
 TEST_F(LocalResolverTest, WithdrawOfAnEarlierRegistrationLeavesALaterOneAlone) {
-  ASSERT_TRUE(one_.publish(kService).ok());
+  ASSERT_TRUE(one_.publish(kLocalService).ok());
   const ServiceRecord earlier = one_.last;
-  ASSERT_TRUE(one_.publish(kService, "", true).ok());
+  ASSERT_TRUE(one_.publish(kLocalService, "", true).ok());
   one_->withdraw(earlier);
-  EXPECT_EQ(*two_.resolve(kService), one_.last);
+  EXPECT_EQ(*two_.resolve(kLocalService), one_.last);
 }
 
 // ---- Incarnations --------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ TEST_F(LocalResolverTest, IncarnationsGrowWithEveryRegistrationAndAreWallClockTi
   std::uint64_t last = before - 1;
   for (int round = 0; round < 20; ++round) {
     LocalContext& context = round % 2 == 0 ? one_ : two_;
-    ASSERT_TRUE(context.publish(kService, "", true).ok());
+    ASSERT_TRUE(context.publish(kLocalService, "", true).ok());
     EXPECT_GT(context.last.incarnation, last);
     last = context.last.incarnation;
     if (round % 3 == 0) context->withdraw(context.last);
@@ -162,37 +162,37 @@ TEST_F(LocalResolverTest, IncarnationsGrowWithEveryRegistrationAndAreWallClockTi
 }
 
 TEST_F(LocalResolverTest, AnIncarnationFromAClockThatIsAheadIsStillSurpassed) {
-  ServiceRecord ahead = one_.record(kService);
+  ServiceRecord ahead = one_.record(kLocalService);
   ahead.incarnation = realtime_now() + 3'600'000'000'000;
   write_record(ahead);
-  ASSERT_TRUE(two_.publish(kService, "", true).ok());
+  ASSERT_TRUE(two_.publish(kLocalService, "", true).ok());
   EXPECT_EQ(two_.last.incarnation, ahead.incarnation + 1);
   ahead.context = random_u64();  // and so is that of a dead holder
   write_record(ahead);
-  ASSERT_TRUE(two_.publish(kService).ok());
+  ASSERT_TRUE(two_.publish(kLocalService).ok());
   EXPECT_EQ(two_.last.incarnation, ahead.incarnation + 1);
 }
 
 TEST_F(LocalResolverTest, AnIncarnationThatNoClockGaveDoesNotEndTheCounting) {
-  ServiceRecord forged = one_.record(kService);
+  ServiceRecord forged = one_.record(kLocalService);
   forged.context = random_u64();
   forged.incarnation = UINT64_MAX;
   write_record(forged);
   const Nanoseconds before = realtime_now();
-  ASSERT_TRUE(two_.publish(kService).ok());
+  ASSERT_TRUE(two_.publish(kLocalService).ok());
   EXPECT_GE(two_.last.incarnation, before);
   EXPECT_LE(two_.last.incarnation, realtime_now());
 }
 
 TEST_F(LocalResolverTest, AWantedIncarnationIsKeptIfItIsLargerThanThatBefore) {
-  ServiceRecord record = one_.record(kService);
+  ServiceRecord record = one_.record(kLocalService);
   record.incarnation = 42;
   ASSERT_TRUE(one_->publish(record, false, nullptr).ok());
   EXPECT_EQ(record.incarnation, 42u);
   record.incarnation = 42;
   ASSERT_TRUE(one_->publish(record, true, nullptr).ok());
   EXPECT_GT(record.incarnation, 42u);
-  EXPECT_EQ(*two_.resolve(kService), record);
+  EXPECT_EQ(*two_.resolve(kLocalService), record);
 }
 
 // ---- The dead ------------------------------------------------------------------------------------------------
@@ -206,31 +206,31 @@ TEST_F(LocalResolverTest, TheRecordOfADeadHolderIsReplacedSilentlyWhateverItsNam
 }
 
 TEST_F(LocalResolverTest, ResolvingADeadHolderRemovesItsRecord) {
-  leave_dead_record(kService);
+  leave_dead_record(kLocalService);
   ASSERT_EQ(names_in(services_).size(), 1u);
-  const Status status = one_.resolve(kService).status();
+  const Status status = one_.resolve(kLocalService).status();
   EXPECT_EQ(status.code(), RIPC_NO_SERVICE);
   EXPECT_TRUE(mentions(status, "has ended")) << status.text();
   EXPECT_EQ(names_in(services_), Names{});
 }
 
 TEST_F(LocalResolverTest, AHolderThatDiesIsFoundOutByTheNextResolve) {
-  ASSERT_TRUE(one_.publish(kService).ok());
-  EXPECT_TRUE(two_.resolve(kService).ok());
+  ASSERT_TRUE(one_.publish(kLocalService).ok());
+  EXPECT_TRUE(two_.resolve(kLocalService).ok());
   one_.die();
-  EXPECT_EQ(two_.resolve(kService).status().code(), RIPC_NO_SERVICE);
+  EXPECT_EQ(two_.resolve(kLocalService).status().code(), RIPC_NO_SERVICE);
 }
 
 TEST_F(LocalResolverTest, AResolverSweepsWhenItIsMade) {
-  ASSERT_TRUE(one_.publish(kService).ok());
-  leave_dead_record(kService + 1);
-  leave_dead_record(kService + 2);
+  ASSERT_TRUE(one_.publish(kLocalService).ok());
+  leave_dead_record(kLocalService + 1);
+  leave_dead_record(kLocalService + 2);
   const LocalContext next(path_);
-  EXPECT_EQ(names_in(services_), Names{RuntimeDirectory::file_name(kService).data()});
+  EXPECT_EQ(names_in(services_), Names{RuntimeDirectory::file_name(kLocalService).data()});
 }
 
 TEST_F(LocalResolverTest, SweepCountsWhatItRemoves) {
-  leave_dead_record(kService);
+  leave_dead_record(kLocalService);
   test::write_file(services_ + "/.new-0123456789abcdef", "half a rec");
   test::write_file(services_ + "/README", "not a record");
   EXPECT_EQ(one_->sweep(), 2u);
@@ -251,18 +251,18 @@ TEST_F(LocalResolverTest, ATemporaryFileThatIsBeingWrittenIsNotSwept) {
 // ---- Contexts ------------------------------------------------------------------------------------------------
 
 TEST_F(LocalResolverTest, TheOwnContextIsAliveWithoutAsking) {
-  ASSERT_TRUE(one_.publish(kService).ok());
+  ASSERT_TRUE(one_.publish(kLocalService).ok());
   one_.die();
-  EXPECT_EQ(*one_.resolve(kService), one_.last);
-  EXPECT_EQ(one_.publish(kService).code(), RIPC_ID_IN_USE);
+  EXPECT_EQ(*one_.resolve(kLocalService), one_.last);
+  EXPECT_EQ(one_.publish(kLocalService).code(), RIPC_ID_IN_USE);
 }
 
 TEST_F(LocalResolverTest, ContextsOfOneProcessAreIndependent) {
-  ASSERT_TRUE(one_.publish(kService).ok());
-  ASSERT_TRUE(two_.publish(kService + 1).ok());
+  ASSERT_TRUE(one_.publish(kLocalService).ok());
+  ASSERT_TRUE(two_.publish(kLocalService + 1).ok());
   one_.die();
-  EXPECT_EQ(two_.resolve(kService).status().code(), RIPC_NO_SERVICE);
-  EXPECT_TRUE(two_.resolve(kService + 1).ok());
+  EXPECT_EQ(two_.resolve(kLocalService).status().code(), RIPC_NO_SERVICE);
+  EXPECT_TRUE(two_.resolve(kLocalService + 1).ok());
 }
 
 TEST_F(LocalResolverTest, AThousandServicesNeedNoDescriptors) {
@@ -284,16 +284,16 @@ TEST_F(LocalResolverTest, AThousandServicesNeedNoDescriptors) {
 }
 
 TEST_F(LocalResolverTest, ListVisitsTheLivingAndRemovesTheDead) {
-  ASSERT_TRUE(one_.publish(kService, "first").ok());
-  ASSERT_TRUE(two_.publish(kService + 1, "second").ok());
-  leave_dead_record(kService + 2);
+  ASSERT_TRUE(one_.publish(kLocalService, "first").ok());
+  ASSERT_TRUE(two_.publish(kLocalService + 1, "second").ok());
+  leave_dead_record(kLocalService + 2);
   EXPECT_EQ(listed(*one_), (std::vector<ServiceRecord>{one_.last, two_.last}));
   EXPECT_EQ(names_in(services_).size(), 2u);
 }
 
 TEST_F(LocalResolverTest, AVisitorMayUseTheResolver) {
-  ASSERT_TRUE(one_.publish(kService).ok());
-  ASSERT_TRUE(one_.publish(kService + 1).ok());
+  ASSERT_TRUE(one_.publish(kLocalService).ok());
+  ASSERT_TRUE(one_.publish(kLocalService + 1).ok());
   int visits = 0;
   EXPECT_TRUE(one_->list([&](const ServiceRecord& record) {
                     ++visits;
@@ -311,39 +311,39 @@ TEST_F(LocalResolverTest, ARecordsPermissionsFollowThePolicyWhateverTheUmask) {
   for (const auto& [policy, mode] : policies) {
     LocalContext context(path_, policy);
     const mode_t mask = ::umask(0077);
-    EXPECT_TRUE(context.publish(kService).ok());
+    EXPECT_TRUE(context.publish(kLocalService).ok());
     ::umask(mask);
-    EXPECT_EQ(test::mode_of(record_path(kService)), mode);
+    EXPECT_EQ(test::mode_of(record_path(kLocalService)), mode);
     context->withdraw(context.last);
   }
 }
 
 TEST_F(LocalResolverTest, WhatCannotBePublishedIsRefusedAndLeavesNothing) {
   EXPECT_EQ(one_.publish(0).code(), RIPC_INVALID_ARGUMENT);
-  EXPECT_EQ(one_.publish(kService, "a/b").code(), RIPC_INVALID_ARGUMENT);
-  EXPECT_EQ(one_.publish(kService, "\xff").code(), RIPC_INVALID_ARGUMENT);
-  ServiceRecord record = one_.record(kService);
+  EXPECT_EQ(one_.publish(kLocalService, "a/b").code(), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(one_.publish(kLocalService, "\xff").code(), RIPC_INVALID_ARGUMENT);
+  ServiceRecord record = one_.record(kLocalService);
   record.context = 0;
   EXPECT_EQ(one_->publish(record, false, nullptr).code(), RIPC_INVALID_ARGUMENT);
-  record = one_.record(kService);
+  record = one_.record(kLocalService);
   record.addresses.assign(20, {"shm", std::string(4096, 'x')});
   EXPECT_EQ(one_->publish(record, false, nullptr).code(), RIPC_LIMIT);
   EXPECT_EQ(names_in(services_), Names{});
 }
 
 TEST_F(LocalResolverTest, InvalidateChangesNothing) {
-  ASSERT_TRUE(one_.publish(kService).ok());
+  ASSERT_TRUE(one_.publish(kLocalService).ok());
   two_->invalidate(one_.last);
-  EXPECT_EQ(*two_.resolve(kService), one_.last);
+  EXPECT_EQ(*two_.resolve(kLocalService), one_.last);
 }
 
 TEST_F(LocalResolverTest, ADirectoryDeletedWhileInUseIsNamedAsTheCause) {
   std::filesystem::remove_all(path_);
-  const Status status = one_.publish(kService);
+  const Status status = one_.publish(kLocalService);
   EXPECT_EQ(status.code(), RIPC_SYSTEM);
   EXPECT_TRUE(mentions(status, "deleted while in use")) << status.text();
-  EXPECT_EQ(one_.resolve(kService).status().code(), RIPC_NO_SERVICE);
-  one_->withdraw(one_.record(kService));
+  EXPECT_EQ(one_.resolve(kLocalService).status().code(), RIPC_NO_SERVICE);
+  one_->withdraw(one_.record(kLocalService));
 }
 
 }  // namespace

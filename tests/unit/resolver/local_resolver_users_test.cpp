@@ -22,7 +22,7 @@ using test::run_in_child;
 
 using Names = std::vector<std::string>;
 
-constexpr ripc_service_id kService = ripc_service_id{1} << 63 | 1000;  // as if made from a name
+constexpr ripc_service_id kOwnedService = ripc_service_id{1} << 63 | 1000;  // as if made from a name
 
 class LocalResolverUsers : public ::testing::Test {
  protected:
@@ -45,26 +45,26 @@ class LocalResolverUsers : public ::testing::Test {
   }
   ServiceRecord leave_dead_record(std::uint32_t policy) {
     LocalContext dead(path_, policy);
-    EXPECT_TRUE(dead.publish(kService, "server").ok());
+    EXPECT_TRUE(dead.publish(kOwnedService, "server").ok());
     return dead.last;
   }
 
   const test::TemporaryDirectory temporary_;
   const std::string path_ = temporary_ / "run";
   const std::string services_ = path_ + "/services";
-  const std::string record_ = services_ + "/" + RuntimeDirectory::file_name(kService).data();
+  const std::string record_ = services_ + "/" + RuntimeDirectory::file_name(kOwnedService).data();
 };
 
 TEST_F(LocalResolverUsers, UsersFindEachOthersServicesWithThePolicyAny) {
   make_directory(01777);
   LocalContext own(path_, RIPC_PEERS_ANY);
-  ASSERT_TRUE(own.publish(kService, "server").ok());
+  ASSERT_TRUE(own.publish(kOwnedService, "server").ok());
   EXPECT_EQ(run_as_nobody(RIPC_PEERS_ANY,
                           [&](LocalContext& context) {
-                            CHILD_CHECK(*context.resolve(kService) == own.last);
+                            CHILD_CHECK(*context.resolve(kOwnedService) == own.last);
                             CHILD_CHECK(listed(*context).size() == 1);
-                            CHILD_CHECK(context.publish(kService, "server") == RIPC_ID_IN_USE);
-                            CHILD_CHECK(context.publish(kService, "other", true) == RIPC_NAME_COLLISION);
+                            CHILD_CHECK(context.publish(kOwnedService, "server") == RIPC_ID_IN_USE);
+                            CHILD_CHECK(context.publish(kOwnedService, "other", true) == RIPC_NAME_COLLISION);
                             return 0;
                           }),
             0);
@@ -73,12 +73,12 @@ TEST_F(LocalResolverUsers, UsersFindEachOthersServicesWithThePolicyAny) {
 TEST_F(LocalResolverUsers, ARecordOfAnotherUserThatMayNotBeReadIsAPermissionErrorThatSaysWhatToDo) {
   make_directory(01777);
   LocalContext own(path_, RIPC_PEERS_SAME_USER);
-  ASSERT_TRUE(own.publish(kService, "server").ok());
+  ASSERT_TRUE(own.publish(kOwnedService, "server").ok());
   EXPECT_EQ(run_as_nobody(RIPC_PEERS_ANY,
                           [&](LocalContext& context) {
-                            const Status resolved = context.resolve(kService).status();
+                            const Status resolved = context.resolve(kOwnedService).status();
                             CHILD_CHECK(resolved == RIPC_PERMISSION && mentions(resolved, "RIPC_PEERS"));
-                            const Status published = context.publish(kService, "server", true);
+                            const Status published = context.publish(kOwnedService, "server", true);
                             CHILD_CHECK(published == RIPC_PERMISSION && mentions(published, "another user"));
                             CHILD_CHECK(listed(*context).empty());
                             CHILD_CHECK(context->sweep() == 0);
@@ -86,28 +86,28 @@ TEST_F(LocalResolverUsers, ARecordOfAnotherUserThatMayNotBeReadIsAPermissionErro
                             return 0;
                           }),
             0);
-  EXPECT_EQ(*own.resolve(kService), own.last);
+  EXPECT_EQ(*own.resolve(kOwnedService), own.last);
 }
 
 TEST_F(LocalResolverUsers, ARecordThatMayOnlyBeReadStillTellsWhetherItsHolderLives) {
   make_directory(01777);
   LocalContext own(path_, RIPC_PEERS_ANY);
-  ASSERT_TRUE(own.publish(kService, "server").ok());
+  ASSERT_TRUE(own.publish(kOwnedService, "server").ok());
   ASSERT_EQ(::chmod(record_.c_str(), 0644), 0);
   EXPECT_EQ(run_as_nobody(RIPC_PEERS_ANY,
                           [&](LocalContext& context) {
-                            CHILD_CHECK(*context.resolve(kService) == own.last);
-                            CHILD_CHECK(context.publish(kService, "server") == RIPC_ID_IN_USE);
-                            CHILD_CHECK(context.publish(kService, "other") == RIPC_NAME_COLLISION);
-                            CHILD_CHECK(context.publish(kService, "server", true) == RIPC_PERMISSION);
+                            CHILD_CHECK(*context.resolve(kOwnedService) == own.last);
+                            CHILD_CHECK(context.publish(kOwnedService, "server") == RIPC_ID_IN_USE);
+                            CHILD_CHECK(context.publish(kOwnedService, "other") == RIPC_NAME_COLLISION);
+                            CHILD_CHECK(context.publish(kOwnedService, "server", true) == RIPC_PERMISSION);
                             return 0;
                           }),
             0);
   own.die();
   EXPECT_EQ(run_as_nobody(RIPC_PEERS_ANY,
                           [&](LocalContext& context) {
-                            CHILD_CHECK(context.publish(kService, "server") == RIPC_PERMISSION);
-                            CHILD_CHECK(context.resolve(kService).status() == RIPC_NO_SERVICE);
+                            CHILD_CHECK(context.publish(kOwnedService, "server") == RIPC_PERMISSION);
+                            CHILD_CHECK(context.resolve(kOwnedService).status() == RIPC_NO_SERVICE);
                             return 0;
                           }),
             0);
@@ -124,21 +124,21 @@ TEST_F(LocalResolverUsers, InAStickyDirectoryTheRecordOfADeadUserIsOverwrittenIn
     hold.close_write();
     CHILD_CHECK(test::become_nobody());
     LocalContext context(path_, RIPC_PEERS_ANY);
-    CHILD_CHECK(context && context.publish(kService, "n").ok());  // shorter than before
+    CHILD_CHECK(context && context.publish(kOwnedService, "n").ok());  // shorter than before
     CHILD_CHECK(context.displaced.empty() && context.last.incarnation > dead.incarnation);
-    CHILD_CHECK(*context.resolve(kService) == context.last);
+    CHILD_CHECK(*context.resolve(kOwnedService) == context.last);
     done.put();
     hold.get();
     context->withdraw(context.last);
-    CHILD_CHECK(context.resolve(kService).status() == RIPC_NO_SERVICE);
-    CHILD_CHECK(context.publish(kService, "a longer name than that of the first service").ok());
+    CHILD_CHECK(context.resolve(kOwnedService).status() == RIPC_NO_SERVICE);
+    CHILD_CHECK(context.publish(kOwnedService, "a longer name than that of the first service").ok());
     context->withdraw(context.last);
     CHILD_CHECK(listed(*context).empty());
     return 0;
   });
   ASSERT_TRUE(done.get());
   LocalContext own(path_, RIPC_PEERS_ANY);
-  const Result<ServiceRecord> found = own.resolve(kService);
+  const Result<ServiceRecord> found = own.resolve(kOwnedService);
   ASSERT_TRUE(found.ok()) << found.status().text();
   EXPECT_EQ(found->name, "n");
   ASSERT_EQ(::stat(record_.c_str(), &after), 0);
@@ -155,7 +155,7 @@ TEST_F(LocalResolverUsers, InAStickyDirectoryARecordThatMayNotBeWrittenStaysAndT
   leave_dead_record(RIPC_PEERS_SAME_USER);
   EXPECT_EQ(run_as_nobody(RIPC_PEERS_ANY,
                           [&](LocalContext& context) {
-                            const Status status = context.publish(kService, "server");
+                            const Status status = context.publish(kOwnedService, "server");
                             CHILD_CHECK(status == RIPC_PERMISSION && mentions(status, record_) &&
                                         mentions(status, "RIPC_PEERS"));
                             return 0;
@@ -170,8 +170,8 @@ TEST_F(LocalResolverUsers, WithoutTheStickyBitADeadUsersRecordIsReplacedAndRemov
   leave_dead_record(RIPC_PEERS_ANY);
   EXPECT_EQ(run_as_nobody(RIPC_PEERS_ANY,
                           [&](LocalContext& context) {
-                            CHILD_CHECK(context.publish(kService, "other").ok());
-                            CHILD_CHECK(*context.resolve(kService) == context.last);
+                            CHILD_CHECK(context.publish(kOwnedService, "other").ok());
+                            CHILD_CHECK(*context.resolve(kOwnedService) == context.last);
                             context->withdraw(context.last);
                             return names_in(services_).empty() ? 0 : 1;
                           }),
@@ -181,12 +181,12 @@ TEST_F(LocalResolverUsers, WithoutTheStickyBitADeadUsersRecordIsReplacedAndRemov
 TEST_F(LocalResolverUsers, TakeoverWorksBetweenUsersWithThePolicyAny) {
   make_directory(01777);
   LocalContext own(path_, RIPC_PEERS_ANY);
-  ASSERT_TRUE(own.publish(kService, "server").ok());
+  ASSERT_TRUE(own.publish(kOwnedService, "server").ok());
   EXPECT_EQ(run_as_nobody(RIPC_PEERS_ANY,
                           [&](LocalContext& context) {
-                            CHILD_CHECK(context.publish(kService, "server", true).ok());
+                            CHILD_CHECK(context.publish(kOwnedService, "server", true).ok());
                             CHILD_CHECK(context.displaced == std::vector<ServiceRecord>{own.last});
-                            CHILD_CHECK(*context.resolve(kService) == context.last);
+                            CHILD_CHECK(*context.resolve(kOwnedService) == context.last);
                             return 0;
                           }),
             0);
@@ -201,11 +201,11 @@ TEST_F(LocalResolverUsers, AServiceThatMovesInPlaceIsFoundAtEveryMoment) {
     hold.close_write();
     CHILD_CHECK(test::become_nobody());
     LocalContext one(path_, RIPC_PEERS_ANY), two(path_, RIPC_PEERS_ANY);
-    CHILD_CHECK(one && two && one.publish(kService).ok());
+    CHILD_CHECK(one && two && one.publish(kOwnedService).ok());
     started.put();
     for (int round = 0; round < 200; ++round) {
       LocalContext& context = round % 2 == 0 ? two : one;
-      ServiceRecord record = context.record(kService);
+      ServiceRecord record = context.record(kOwnedService);
       record.addresses.assign(static_cast<std::size_t>(1 + round % 12), {"socket", std::string(1000, 'x')});
       Status status = context->publish(record, true, nullptr);
       if (status == RIPC_TIMEOUT) status = context->publish(record, true, nullptr);  // a busy machine
@@ -224,7 +224,7 @@ TEST_F(LocalResolverUsers, AServiceThatMovesInPlaceIsFoundAtEveryMoment) {
   LocalContext reader(path_, RIPC_PEERS_ANY);
   std::uint64_t last = 0;
   while (!stop) {
-    const Result<ServiceRecord> found = reader.resolve(kService);
+    const Result<ServiceRecord> found = reader.resolve(kOwnedService);
     EXPECT_TRUE(found.ok()) << found.status().text();
     if (!found.ok()) break;
     EXPECT_GE(found->incarnation, last);
@@ -241,9 +241,10 @@ TEST_F(LocalResolverUsers, AFileWithASecondNameIsNotOverwritten) {
   const std::string other = temporary_ / "other-name";
   ASSERT_EQ(::link(record_.c_str(), other.c_str()), 0);
   const std::string before = test::read_file(other);
-  EXPECT_EQ(run_as_nobody(
-                RIPC_PEERS_ANY,
-                [&](LocalContext& context) { return context.publish(kService, "server") == RIPC_PERMISSION ? 0 : 1; }),
+  EXPECT_EQ(run_as_nobody(RIPC_PEERS_ANY,
+                          [&](LocalContext& context) {
+                            return context.publish(kOwnedService, "server") == RIPC_PERMISSION ? 0 : 1;
+                          }),
             0);
   EXPECT_EQ(test::read_file(other), before);
 }
@@ -254,8 +255,8 @@ TEST_F(LocalResolverUsers, AFileThatIsNoRecordIsNotOverwritten) {
   ASSERT_EQ(::chmod(record_.c_str(), 0666), 0);
   EXPECT_EQ(run_as_nobody(RIPC_PEERS_ANY,
                           [&](LocalContext& context) {
-                            CHILD_CHECK(context.publish(kService, "server") == RIPC_PERMISSION);
-                            CHILD_CHECK(context.resolve(kService).status() == RIPC_NO_SERVICE);
+                            CHILD_CHECK(context.publish(kOwnedService, "server") == RIPC_PERMISSION);
+                            CHILD_CHECK(context.resolve(kOwnedService).status() == RIPC_NO_SERVICE);
                             return 0;
                           }),
             0);
@@ -265,15 +266,15 @@ TEST_F(LocalResolverUsers, AFileThatIsNoRecordIsNotOverwritten) {
 TEST_F(LocalResolverUsers, ADirectoryThatMayNotBeWrittenRefusesToPublishAndStillResolves) {
   make_directory(0755);
   LocalContext own(path_, RIPC_PEERS_ANY);
-  ASSERT_TRUE(own.publish(kService, "server").ok());
+  ASSERT_TRUE(own.publish(kOwnedService, "server").ok());
   EXPECT_EQ(run_in_child([&] {
               CHILD_CHECK(test::become_nobody());
               Result<std::shared_ptr<RuntimeDirectory>> directory =
                   RuntimeDirectory::open(path_.c_str(), RIPC_PEERS_ANY);
               CHILD_CHECK(directory.ok());
               LocalResolver resolver(*directory, 1);
-              CHILD_CHECK(*resolver.resolve(kService, Deadline::after(0)) == own.last);
-              ServiceRecord record = own.record(kService + 1);
+              CHILD_CHECK(*resolver.resolve(kOwnedService, Deadline::after(0)) == own.last);
+              ServiceRecord record = own.record(kOwnedService + 1);
               const Status status = resolver.publish(record, false, nullptr);
               CHILD_CHECK(status == RIPC_PERMISSION && mentions(status, "RIPC_RUNTIME_DIR"));
               return 0;

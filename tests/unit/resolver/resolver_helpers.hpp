@@ -32,10 +32,6 @@ inline void PrintTo(const ServiceRecord& record, std::ostream* out) {
 
 namespace ripc::test {
 
-inline bool mentions(const Status& status, std::string_view text) {
-  return status.text().find(text) != std::string::npos;
-}
-
 inline void write_file(const std::string& path, std::string_view text) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << text;

@@ -18,12 +18,12 @@ using test::mentions;
 
 using Addresses = std::vector<Address>;
 
-constexpr ripc_service_id kNamed = ripc_service_id{1} << 63;
+constexpr ripc_service_id kNamedHere = ripc_service_id{1} << 63;
 
 // A name's ID here is 2^63 plus its length; "bad..." is no name.
 Result<ripc_service_id> hash_name(std::string_view name) {
   if (name.empty() || name.starts_with("bad")) return Status(RIPC_INVALID_ARGUMENT, "a name must be better.");
-  return kNamed + name.size();
+  return kNamedHere + name.size();
 }
 
 // A group's is that of a name with its length.
@@ -56,7 +56,7 @@ void expect_fault(std::string_view text, std::string_view place, std::string_vie
 
 TEST(StaticFile, ALineIsANameAndItsAddressesInOrder) {
   const ServiceRecord record = record_of("server socket:10.0.0.7:7000 \t shm:/run/ripc#1\n");
-  EXPECT_EQ(record.id, kNamed + 6);
+  EXPECT_EQ(record.id, kNamedHere + 6);
   EXPECT_EQ(record.name, "server");
   EXPECT_EQ(record.addresses, (Addresses{{"socket", "10.0.0.7:7000"}, {"shm", "/run/ripc#1"}}));
   EXPECT_EQ(record.incarnation, 0u);
@@ -76,7 +76,7 @@ TEST(StaticFile, AnIdIsDecimalOrHexadecimal) {
 TEST(StaticFile, ANameInQuotationMarksMayHaveSpacesOrStartWithADigit) {
   EXPECT_EQ(record_of("\"my own # server\" a:b").name, "my own # server");
   EXPECT_EQ(record_of("\"1000\" a:b").name, "1000");
-  EXPECT_EQ(record_of("\"1000\" a:b").id, kNamed + 4);
+  EXPECT_EQ(record_of("\"1000\" a:b").id, kNamedHere + 4);
 }
 
 TEST(StaticFile, CommentsAndBlankLinesAreSkipped) {
@@ -176,8 +176,8 @@ class StaticResolverTest : public ::testing::Test {
 TEST_F(StaticResolverTest, AServiceInTheFileIsFoundByIdOrNamesId) {
   test::write_file(file_, "1000 socket:one\nserver socket:two\n");
   EXPECT_EQ(locator(1000), "one");
-  EXPECT_EQ(locator(kNamed + 6), "two");
-  EXPECT_EQ(resolve(kNamed + 6)->name, "server");
+  EXPECT_EQ(locator(kNamedHere + 6), "two");
+  EXPECT_EQ(resolve(kNamedHere + 6)->name, "server");
 }
 
 TEST_F(StaticResolverTest, AnUnknownIdIsNoServiceAndNamesTheFile) {
@@ -278,7 +278,7 @@ TEST_F(StaticResolverTest, ListVisitsEveryServiceInTheOrderOfTheFile) {
   test::write_file(file_, "3 a:b\n1 a:b\nserver a:b\n");
   std::vector<ripc_service_id> ids;
   EXPECT_TRUE(resolver_.list([&](const ServiceRecord& record) { ids.push_back(record.id); }).ok());
-  EXPECT_EQ(ids, (std::vector<ripc_service_id>{3, 1, kNamed + 6}));
+  EXPECT_EQ(ids, (std::vector<ripc_service_id>{3, 1, kNamedHere + 6}));
 }
 
 TEST_F(StaticResolverTest, PublishWithdrawAndInvalidateDoNothing) {

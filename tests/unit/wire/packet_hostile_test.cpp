@@ -16,9 +16,8 @@ namespace {
 using testing::Bytes;
 using testing::ExactBytes;
 using testing::flatten;
+using testing::kSource;
 using testing::text;
-
-constexpr std::uint64_t kSource = 0x8000'0000'0000'0101;
 
 struct NamedPacket {
   std::string name;

@@ -17,12 +17,12 @@ namespace {
 
 using testing::Bytes;
 using testing::flatten;
+using testing::kSource;
 using testing::text;
 using testing::to_bytes;
 using testing::to_hex;
 using testing::to_string;
 
-constexpr std::uint64_t kSource = 0x8000'0000'0000'0101;
 constexpr Descriptor kDescriptor{.key = 0x1111, .location = 0x2222'2222'2222, .length = 0x3333'3333'3333'3333};
 
 TEST(PacketEncoder, TheShortExampleIsByteForByteAsSpecified) {

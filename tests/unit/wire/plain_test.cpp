@@ -14,8 +14,8 @@ namespace {
 
 using testing::Bytes;
 using testing::flatten;
+using testing::kSource;
 
-constexpr std::uint64_t kSource = 0x8000'0000'0000'0101;
 constexpr std::uint32_t kTag = 0xfedcba98;
 
 ripc_item item_of(std::span<const std::byte> bytes) {

@@ -19,6 +19,9 @@ namespace ripc::wire::testing {
 
 using Bytes = std::vector<std::byte>;
 
+// The service that packets come from.
+inline constexpr std::uint64_t kSource = 0x8000'0000'0000'0101;
+
 inline std::span<const std::byte> text(std::string_view characters) {
   return std::as_bytes(std::span<const char>(characters.data(), characters.size()));
 }

@@ -21,7 +21,7 @@ constexpr std::size_t kMaxForeignArenas = 4096;
 // Room for every message but Control without another allocation.
 constexpr std::size_t kUsualMessage = 256;
 // The kernel says when a socket is writable, but not when it has memory again, or takes more descriptors.
-constexpr Nanoseconds kRetryPause = 10'000'000;
+constexpr Nanoseconds kReturnRetry = 10'000'000;
 
 std::size_t foreign_limit() noexcept {
   const long pages = sysconf(_SC_PHYS_PAGES);
@@ -134,7 +134,7 @@ void Connection::added() noexcept {
 void Connection::flush_later_locked(ripc_status status) noexcept {
   if (loop_ == nullptr) return;
   (void)loop_->modify(socket_.get(), status == RIPC_LIMIT ? EPOLLIN : EPOLLIN | EPOLLOUT);
-  if (status == RIPC_LIMIT) loop_->set_timer(retry_timer_, monotonic_now() + kRetryPause);
+  if (status == RIPC_LIMIT) loop_->set_timer(retry_timer_, monotonic_now() + kReturnRetry);
 }
 
 void Connection::notify(std::span<const std::byte> message) noexcept {

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kMessagesPerEvent = 64;
 // A full accept queue or control socket is retried at this pace.
-constexpr Nanoseconds kRetryPause = 1'000'000;
+constexpr Nanoseconds kEndpointRetry = 1'000'000;
 // Connections over the limit that are kept just long enough to be told so.
 constexpr std::size_t kRefusals = 64;
 constexpr int kGreetingMilliseconds = 20;
@@ -221,7 +221,7 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
         if (PeerPointer known = greeted_peer(context, Belief::claimed)) return known;
       }
       if (socket.status().code() != RIPC_AGAIN || deadline.expired()) return socket.status();
-      (void)wait([] { return false; }, Deadline::after(kRetryPause));
+      (void)wait([] { return false; }, Deadline::after(kEndpointRetry));
       continue;
     }
     peer = std::make_shared<Peer>(std::move(*socket), std::move(guard));

@@ -22,7 +22,7 @@ using wire::datagram::Kind;
 constexpr std::uint32_t kMostRanges = 16;
 // Items of fewer bytes are copied to the header: a range of their own would cost the device more.
 constexpr std::size_t kLeastGathered = DatagramSender::kInline;
-constexpr std::uint8_t kHops = 64;
+constexpr std::uint8_t kDatagramHops = 64;
 
 // Of the datagram that carries this packet.
 std::size_t size_of(spi::Gather packet) noexcept {
@@ -82,7 +82,7 @@ Result<AddressHandle> DatagramSender::find_way(const wire::session::Gid& gid, st
   attributes.is_global = port_.ethernet || lid == 0 || std::memcmp(port_.gid.raw, gid.data(), kPrefix) != 0 ? 1 : 0;
   std::memcpy(attributes.grh.dgid.raw, gid.data(), gid.size());
   attributes.grh.sgid_index = port_.gid_index;
-  attributes.grh.hop_limit = kHops;
+  attributes.grh.hop_limit = kDatagramHops;
   if (AddressHandle handle = create_handle(registrar_->device(), attributes)) return handle;
   return Status(RIPC_PEER_DEAD, "The device " + registrar_->device()->name + " finds no way to the peer (" +
                                     std::strerror(errno) + "): check the addresses with `ripc doctor`.");

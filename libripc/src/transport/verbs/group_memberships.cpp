@@ -14,9 +14,9 @@ namespace {
 // Of the organization (RFC 2365): 239.192.0.0/14.
 constexpr unsigned kScopeBits = 18;
 // After a group could not be joined, or was lost.
-constexpr Nanoseconds kRetryPause = 60'000'000'000;
+constexpr Nanoseconds kJoinPause = 60'000'000'000;
 // Routers that a datagram to the group may pass, and one.
-constexpr std::uint8_t kHops = 1;
+constexpr std::uint8_t kGroupHops = 1;
 
 }  // namespace
 
@@ -62,7 +62,7 @@ void GroupMemberships::begin(const MembershipPointer& membership) {
   const Library& library = channel_->library();
   by_number_.erase(membership->number_);
   membership->number_ = next_number_++;
-  membership->retry_at_ = monotonic_now() + kRetryPause;
+  membership->retry_at_ = monotonic_now() + kJoinPause;
   by_number_[membership->number_] = membership;
   rdma_cm_id* raw = nullptr;
   if (library.create_id(channel_->get(), &raw, reinterpret_cast<void*>(membership->number_), RDMA_PS_UDP) != 0) return;
@@ -99,7 +99,7 @@ void GroupMemberships::forget(const Device& device) {
 void GroupMemberships::leave(GroupMembership& membership) {
   membership.set_joined(nullptr);
   membership.id_.reset();
-  membership.retry_at_ = monotonic_now() + kRetryPause;
+  membership.retry_at_ = monotonic_now() + kJoinPause;
 }
 
 // An event is given back before its id may end.
@@ -115,7 +115,7 @@ void GroupMemberships::on_events() {
     if (copy.event == RDMA_CM_EVENT_MULTICAST_JOIN) {
       JoinedGroup group{
           .way = copy.param.ud.ah_attr, .queue_pair = copy.param.ud.qp_num, .queue_key = copy.param.ud.qkey};
-      group.way.grh.hop_limit = kHops;
+      group.way.grh.hop_limit = kGroupHops;
       membership->set_joined(std::make_shared<const JoinedGroup>(group));
       joined_();
     } else if (copy.event == RDMA_CM_EVENT_MULTICAST_ERROR || copy.event == RDMA_CM_EVENT_ADDR_CHANGE ||

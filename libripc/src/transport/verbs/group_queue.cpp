@@ -14,7 +14,7 @@ namespace ripc::verbs {
 
 namespace {
 
-constexpr std::uint8_t kHops = 64;  // of what goes to a single queue pair
+constexpr std::uint8_t kSingleHops = 64;  // of what goes to a single queue pair
 // Datagrams that are dropped at once before receive() gives others a turn.
 constexpr int kReceiveAttempts = 64;
 
@@ -130,7 +130,7 @@ Status GroupQueue::find_way(const GroupPeer& peer, Nanoseconds now) {
   attributes.is_global = 1;
   std::memcpy(attributes.grh.dgid.raw, peer.gid.data(), peer.gid.size());
   attributes.grh.sgid_index = group_.way.grh.sgid_index;
-  attributes.grh.hop_limit = kHops;
+  attributes.grh.hop_limit = kSingleHops;
   // Without the lock: the device may have to ask the network for the peer's address.
   AddressHandle handle = create_handle(port_.device, attributes);
   if (!handle) return system_error(errno, "ibv_create_ah", "check the addresses with `ripc doctor`");

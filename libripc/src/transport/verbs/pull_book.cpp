@@ -13,7 +13,7 @@ namespace {
 namespace bulk = wire::bulk;
 
 // Of one read: long enough to be cheap, short enough for the others to have their turns.
-constexpr std::uint32_t kPiece = std::uint32_t{1} << 20;
+constexpr std::uint32_t kPullPiece = std::uint32_t{1} << 20;
 // How long whoever takes a destination away waits for the reads into it, before the connection is cut.
 constexpr Nanoseconds kReadPatience = 100'000'000;
 
@@ -192,7 +192,7 @@ bool PullBook::has_ready(std::uint64_t bytes) const noexcept {
 // anew.
 bool PullBook::read_lot() noexcept {
   const std::size_t most = std::min(kLotReads, registrar_->device()->read_depth - reads_.size());
-  const std::uint64_t piece = std::min(kPiece, registrar_->device()->max_message);
+  const std::uint64_t piece = std::min(kPullPiece, registrar_->device()->max_message);
   std::array<Operation, kLotReads> operations;
   std::array<EntryPointer, kLotReads> entries;
   std::size_t count = 0;

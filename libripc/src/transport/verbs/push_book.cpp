@@ -11,7 +11,7 @@ namespace {
 
 namespace bulk = wire::bulk;
 
-constexpr std::uint32_t kPiece = std::uint32_t{1} << 20;
+constexpr std::uint32_t kPushPiece = std::uint32_t{1} << 20;
 constexpr std::size_t kMostWrites = 32;  // of one push under way
 
 }  // namespace
@@ -100,7 +100,7 @@ void PushBook::place(Entry& entry) noexcept {
 }
 
 void PushBook::write_some(Entry& entry) noexcept {
-  const std::uint32_t piece = std::min(kPiece, registrar_->device()->max_message);
+  const std::uint32_t piece = std::min(kPushPiece, registrar_->device()->max_message);
   while (entry.next != entry.bytes.size() && entry.writes < kMostWrites) {
     const auto length = static_cast<std::uint32_t>(std::min<std::uint64_t>(piece, entry.bytes.size() - entry.next));
     const std::uint64_t id = next_id_;

@@ -26,6 +26,7 @@ namespace ripc::socket::testing {
 
 namespace bulk = wire::bulk;
 
+inline constexpr std::size_t kMebibyte = std::size_t{1} << 20;
 inline constexpr Nanoseconds kPatience = 20'000'000'000;
 
 // The two ends of a TCP connection on loopback.

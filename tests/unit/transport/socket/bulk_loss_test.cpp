@@ -11,12 +11,12 @@ namespace {
 
 namespace bulk = wire::bulk;
 using testing::BulkPair;
+using testing::kMebibyte;
 using testing::kPatience;
 using testing::pattern;
 using testing::RawEnd;
 using testing::Side;
 
-constexpr std::size_t kMebibyte = std::size_t{1} << 20;
 // What a server sends at a time here.
 constexpr std::uint32_t kPiece = std::uint32_t{256} << 10;
 

@@ -14,12 +14,11 @@ namespace {
 namespace bulk = wire::bulk;
 using testing::all_are;
 using testing::BulkPair;
+using testing::kMebibyte;
 using testing::kPatience;
 using testing::pattern;
 using testing::RawEnd;
 using testing::Side;
-
-constexpr std::size_t kMebibyte = std::size_t{1} << 20;
 
 class BulkPullSizes : public ::testing::TestWithParam<std::size_t> {};
 

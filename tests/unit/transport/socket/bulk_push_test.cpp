@@ -13,11 +13,10 @@ namespace {
 namespace bulk = wire::bulk;
 using testing::all_are;
 using testing::BulkPair;
+using testing::kMebibyte;
 using testing::pattern;
 using testing::RawEnd;
 using testing::Side;
-
-constexpr std::size_t kMebibyte = std::size_t{1} << 20;
 
 class BulkPushSizes : public ::testing::TestWithParam<std::size_t> {};
 

@@ -65,7 +65,7 @@ class FullSystem {
   unsigned refused() const { return refusals; }
 };
 
-class FullSystemTest : public testing::TestWithParam<int> {
+class FullSystemTest : public ::testing::TestWithParam<int> {
  protected:
   FullSystemTest()
       : events_(std::move(EventSet::create().value())),
@@ -94,7 +94,7 @@ class FullSystemTest : public testing::TestWithParam<int> {
   CollectingSink sink_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Errors, FullSystemTest, testing::Values(EAGAIN, ENOBUFS, ENOMEM),
+INSTANTIATE_TEST_SUITE_P(Errors, FullSystemTest, ::testing::Values(EAGAIN, ENOBUFS, ENOMEM),
                          [](const auto& error) { return std::string(strerrorname_np(error.param)); });
 
 TEST_P(FullSystemTest, AMessageThatIsNotTakenIsSentAgainAndNothingIsLost) {

@@ -12,7 +12,7 @@
 namespace ripc::socket {
 namespace {
 
-class LinkTest : public testing::Test {
+class LinkTest : public ::testing::Test {
  protected:
   LinkTest() : events_(std::move(EventSet::create().value())), port_(receiver_.open_port(events_)) {}
   ~LinkTest() override { port_.reset(); }

@@ -11,7 +11,7 @@
 namespace ripc::verbs {
 namespace {
 
-constexpr std::size_t kSize = 64 << 10;
+constexpr std::size_t kPulledBytes = 64 << 10;
 
 class ConnectionLimit : public Nodes {
  protected:
@@ -44,8 +44,8 @@ class ConnectionLimit : public Nodes {
   }
   // One item of the peer's into the server's memory.
   static void transfer(Peer& peer) {
-    std::vector<std::byte> bytes(kSize, std::byte{7});
-    std::vector<std::byte> window(kSize);
+    std::vector<std::byte> bytes(kPulledBytes, std::byte{7});
+    std::vector<std::byte> window(kPulledBytes);
     LongItem item;
     ASSERT_NO_FATAL_FAILURE(item.begin(*peer.node, *peer.channel, *peer.source, bytes, window.data()));
     spi::Pull& pull = item.pull;
@@ -108,7 +108,7 @@ class Reader {
     EXPECT_EQ(channel_->send(std::span(&bytes, 1), woke), RIPC_OK);
     const Deadline deadline = Deadline::after(kLimit);
     while (sink_.packets.empty() && !deadline.expired()) (void)port_->poll(sink_, 1);
-    hold_ = client.pool().hold(bytes_.data(), kSize).value();
+    hold_ = client.pool().hold(bytes_.data(), kPulledBytes).value();
   }
   ~Reader() {
     if (!is_finished_) finish();
@@ -147,8 +147,8 @@ class Reader {
   Sink sink_;
   std::unique_ptr<spi::Port> port_;
   std::shared_ptr<spi::Channel> channel_;
-  std::vector<std::byte> bytes_ = std::vector<std::byte>(kSize, std::byte{7});
-  std::vector<std::byte> window_ = std::vector<std::byte>(kSize);
+  std::vector<std::byte> bytes_ = std::vector<std::byte>(kPulledBytes, std::byte{7});
+  std::vector<std::byte> window_ = std::vector<std::byte>(kPulledBytes);
   memory::Hold hold_;
   wire::Descriptor descriptor_{};
   std::uint64_t transfer_ = 0;

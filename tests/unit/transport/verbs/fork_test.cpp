@@ -17,7 +17,7 @@
 namespace ripc::verbs {
 namespace {
 
-constexpr std::size_t kSize = std::size_t{16} << 20;
+constexpr std::size_t kForkedBytes = std::size_t{16} << 20;
 
 class Forked : public Nodes {
  protected:
@@ -56,7 +56,7 @@ class Forked : public Nodes {
     EXPECT_EQ(outcome_of(item.transfer), RIPC_OK);
   }
 
-  std::vector<std::byte> bytes_ = std::vector<std::byte>(kSize), window_ = std::vector<std::byte>(kSize);
+  std::vector<std::byte> bytes_ = std::vector<std::byte>(kForkedBytes), window_ = std::vector<std::byte>(kForkedBytes);
 };
 
 TEST_F(Forked, AChildThatWritesToAllTheMemoryAndEndsChangesNothing) {

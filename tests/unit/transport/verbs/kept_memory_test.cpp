@@ -9,14 +9,14 @@
 namespace ripc::verbs {
 namespace {
 
-constexpr std::size_t kSize = 64 << 10;
+constexpr std::size_t kKeptBytes = 64 << 10;
 
 std::byte* map_memory(std::byte fill, void* at = nullptr) {
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (at != nullptr ? MAP_FIXED_NOREPLACE : 0);
-  void* const made = ::mmap(at, kSize, PROT_READ | PROT_WRITE, flags, -1, 0);
+  void* const made = ::mmap(at, kKeptBytes, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (made == MAP_FAILED) return nullptr;
   auto* const bytes = static_cast<std::byte*>(made);
-  std::fill_n(bytes, kSize, fill);
+  std::fill_n(bytes, kKeptBytes, fill);
   return bytes;
 }
 
@@ -35,7 +35,7 @@ class KeptMemory : public Nodes {
   // One item from the client's memory into the server's.
   void transfer(std::byte* from, std::byte* to) {
     LongItem item;
-    ASSERT_NO_FATAL_FAILURE(item.begin(*client_, *channel_, *sink_.source, {from, kSize}, to));
+    ASSERT_NO_FATAL_FAILURE(item.begin(*client_, *channel_, *sink_.source, {from, kKeptBytes}, to));
     spi::Pull& pull = item.pull;
     const Deadline deadline = Deadline::after(kLimit);
     while (pull.status == RIPC_PENDING && !deadline.expired()) (void)sink_.source->pull(pull);
@@ -51,39 +51,39 @@ TEST_F(KeptMemory, IsRegisteredForItsFirstUseAndOnceForAllLaterOnes) {
   std::byte* const from = map_memory(std::byte{1});
   std::byte* const to = map_memory(std::byte{0});
   for (int round = 1; round <= 20; ++round) {
-    std::fill_n(from, kSize, static_cast<std::byte>(round));
+    std::fill_n(from, kKeptBytes, static_cast<std::byte>(round));
     transfer(from, to);
     if (HasFatalFailure()) return;
-    ASSERT_TRUE(std::equal(from, from + kSize, to)) << "round " << round;
+    ASSERT_TRUE(std::equal(from, from + kKeptBytes, to)) << "round " << round;
   }
   for (Node* const node : {client_.get(), server_.get()}) {
     EXPECT_EQ(node->transport().cache_counters().misses, 2u);
     EXPECT_EQ(node->transport().cache_counters().hits, 18u);
   }
-  ::munmap(from, kSize);
-  ::munmap(to, kSize);
+  ::munmap(from, kKeptBytes);
+  ::munmap(to, kKeptBytes);
 }
 
 // Reading maps one page of zeros everywhere, which the first write exchanges.
 TEST_F(KeptMemory, ThatHadOnlyBeenReadShowsWhatIsWrittenLater) {
   std::byte* const from = map_memory(std::byte{1});
   std::byte* const to = map_memory(std::byte{1});
-  ASSERT_EQ(::madvise(from, kSize, MADV_DONTNEED), 0);
+  ASSERT_EQ(::madvise(from, kKeptBytes, MADV_DONTNEED), 0);
   const auto* const read = static_cast<const volatile std::byte*>(from);
-  for (std::size_t index = 0; index < kSize; ++index) {
+  for (std::size_t index = 0; index < kKeptBytes; ++index) {
     const std::byte value = read[index];
     ASSERT_EQ(value, std::byte{0});
   }
   // The first use keeps nothing.
   for (const std::byte fill : {std::byte{0}, std::byte{0}, std::byte{7}}) {
-    if (fill != std::byte{0}) std::fill_n(from, kSize, fill);
+    if (fill != std::byte{0}) std::fill_n(from, kKeptBytes, fill);
     transfer(from, to);
     if (HasFatalFailure()) return;
-    ASSERT_TRUE(std::equal(from, from + kSize, to));
+    ASSERT_TRUE(std::equal(from, from + kKeptBytes, to));
   }
   EXPECT_EQ(client_->transport().cache_counters().hits, 1u);
-  ::munmap(from, kSize);
-  ::munmap(to, kSize);
+  ::munmap(from, kKeptBytes);
+  ::munmap(to, kKeptBytes);
 }
 
 TEST_F(KeptMemory, MappedAgainAtTheSameAddressBringsTheNewBytesToTheNewWindow) {
@@ -92,18 +92,18 @@ TEST_F(KeptMemory, MappedAgainAtTheSameAddressBringsTheNewBytesToTheNewWindow) {
   for (int round = 1; round <= 100; ++round) {
     transfer(from, to);
     if (HasFatalFailure()) return;
-    ASSERT_TRUE(std::equal(from, from + kSize, to)) << "round " << round;
-    ::munmap(from, kSize);
+    ASSERT_TRUE(std::equal(from, from + kKeptBytes, to)) << "round " << round;
+    ::munmap(from, kKeptBytes);
     from = map_memory(static_cast<std::byte>(round), from);
     if (round % 2 == 0) {
-      ::munmap(to, kSize);
+      ::munmap(to, kKeptBytes);
       to = map_memory(std::byte{0}, to);
     }
     ASSERT_NE(from, nullptr);
     ASSERT_NE(to, nullptr);
   }
-  ::munmap(from, kSize);
-  ::munmap(to, kSize);
+  ::munmap(from, kKeptBytes);
+  ::munmap(to, kKeptBytes);
 }
 
 }  // namespace

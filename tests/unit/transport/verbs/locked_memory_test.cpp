@@ -22,7 +22,7 @@ namespace ripc::verbs {
 namespace {
 
 constexpr std::size_t kMebibyte = 1 << 20;
-constexpr std::size_t kSize = 64 << 10;
+constexpr std::size_t kLockedBytes = 64 << 10;
 constexpr int kCannotRun = 77;
 
 class LockedMemory : public Nodes {
@@ -91,8 +91,8 @@ class LockedMemory : public Nodes {
   void begin() {
     ASSERT_EQ(send(8, 'a'), RIPC_OK);
     ASSERT_NO_FATAL_FAILURE(receive(1));
-    bytes_ = {client_->pool().lease(kSize).value(), kSize};
-    window_ = server_->pool().lease(kSize).value();
+    bytes_ = {client_->pool().lease(kLockedBytes).value(), kLockedBytes};
+    window_ = server_->pool().lease(kLockedBytes).value();
     std::fill(bytes_.begin(), bytes_.end(), std::byte{1});
     ASSERT_EQ(transfer(bytes_, window_).sender, RIPC_OK);
   }
@@ -107,7 +107,7 @@ TEST_F(LockedMemory, ThatIsShortForASenderEndsItsTicketWithAStatusOfItsOwn) {
                   GTEST_SKIP() << "the receiver registers for each read, and first";
                 begin();
                 limit(0);
-                std::vector<std::byte> bytes(kSize, std::byte{2});
+                std::vector<std::byte> bytes(kLockedBytes, std::byte{2});
                 const Outcome outcome = transfer(bytes, window_);
                 EXPECT_EQ(outcome.sender, RIPC_LIMIT);
                 EXPECT_NE(outcome.receiver, RIPC_OK);
@@ -122,7 +122,7 @@ TEST_F(LockedMemory, ThatIsShortForAReceiverFailsTheItem) {
   EXPECT_EXIT(go_on([this] {
                 begin();
                 limit(0);
-                std::vector<std::byte> window(kSize);
+                std::vector<std::byte> window(kLockedBytes);
                 const Outcome outcome = transfer(bytes_, window.data());
                 EXPECT_EQ(outcome.receiver, RIPC_NO_MEMORY);
                 EXPECT_EQ(outcome.sender, RIPC_NO_MEMORY);
@@ -143,7 +143,7 @@ TEST_F(LockedMemory, ThatIsLessThanAnArenaIsEnoughForLeasedItems) {
                                     std::make_shared<RegistrationCache>(RegistrationCache::Limits{}));
                 const Result<RegionPointer> region = registrar.for_window(bytes_.data(), bytes_.size(), hold.arena());
                 ASSERT_TRUE(region.ok()) << region.status().text();
-                EXPECT_EQ((*region)->mr()->length, kSize);
+                EXPECT_EQ((*region)->mr()->length, kLockedBytes);
                 EXPECT_EQ(registrar.arena(*hold.arena()).status().code(), RIPC_NO_MEMORY);
               }),
               ended_well, "");

@@ -12,7 +12,7 @@ namespace {
 
 namespace bulk = wire::bulk;
 
-constexpr std::size_t kSize = std::size_t{16} << 20;
+constexpr std::size_t kPushedBytes = std::size_t{16} << 20;
 
 // The owner of the bytes is the one who writes.
 class Pushes : public ConnectedEnds {
@@ -43,15 +43,15 @@ TEST_F(Pushes, AreNotOverBeforeTheDeviceHasReadTheBytesWhateverThePeerSays) {
   for (const FabricPort& port : fabric_->ports()) {
     SCOPED_TRACE(port.device->name);
     ASSERT_NO_FATAL_FAILURE(connect(port));
-    const Lease bytes = lease(kSize, std::byte{0x11});
-    const Lease buffer = lease(kSize, std::byte{0x22});
+    const Lease bytes = lease(kPushedBytes, std::byte{0x11});
+    const Lease buffer = lease(kPushedBytes, std::byte{0x22});
     const std::uint64_t before = tally_->bytes_written;
     ripc_status status = RIPC_PENDING;
     std::uint64_t written = 0;
     // In the responder, which sees nothing of the device between the end of the push and the look at the count.
     std::thread replier([&] {
       on_loop([&] {
-        status = bulk_->push({.key = 1, .location = 1, .length = kSize}, {bytes.data, kSize});
+        status = bulk_->push({.key = 1, .location = 1, .length = kPushedBytes}, {bytes.data, kPushedBytes});
         written = tally_->bytes_written - before;
       });
     });
@@ -61,7 +61,7 @@ TEST_F(Pushes, AreNotOverBeforeTheDeviceHasReadTheBytesWhateverThePeerSays) {
       on_loop([&] {
         const std::uint64_t id = peer_ends_->frames().front().id;
         Result<std::shared_ptr<Right>> made =
-            peer_->open({buffer.data, kSize}, buffer.hold.arena(), true, [&](const Right& opened) {
+            peer_->open({buffer.data, kPushedBytes}, buffer.hold.arena(), true, [&](const Right& opened) {
               return bulk::Frame{.type = bulk::Type::right,
                                  .id = id,
                                  .key = opened.key(),
@@ -75,7 +75,7 @@ TEST_F(Pushes, AreNotOverBeforeTheDeviceHasReadTheBytesWhateverThePeerSays) {
     replier.join();
     ASSERT_NE(right, nullptr);
     EXPECT_EQ(status, RIPC_OK);
-    EXPECT_EQ(written, kSize);
+    EXPECT_EQ(written, kPushedBytes);
     right->end();
     end();
   }

@@ -8,7 +8,7 @@
 namespace ripc::verbs {
 namespace {
 
-constexpr std::size_t kSize = 64 << 10;
+constexpr std::size_t kRedialBytes = 64 << 10;
 
 class Redials : public ConnectedEnds {
  protected:
@@ -51,9 +51,9 @@ TEST_F(Redials, ComeWithPausesWhenNothingGoesOverTheConnections) {
   const FabricPort port = fabric_->ports().front();
   ASSERT_NO_FATAL_FAILURE(connect(port));
   // The peer never answers.
-  std::vector<std::byte> window(kSize);
+  std::vector<std::byte> window(kRedialBytes);
   EventSet events = EventSet::create().value();
-  spi::Pull pull{.descriptor = {.key = 1, .location = 1, .length = kSize}, .destination = window.data()};
+  spi::Pull pull{.descriptor = {.key = 1, .location = 1, .length = kRedialBytes}, .destination = window.data()};
   ASSERT_EQ(bulk_->pull(pull, events), RIPC_PENDING);
   for (int loss = 1; loss <= kLosses; ++loss) {
     owner_->cut();

@@ -10,23 +10,23 @@
 namespace ripc::verbs {
 namespace {
 
-constexpr std::size_t kSize = 64 << 10;
+constexpr std::size_t kRefusedBytes = 64 << 10;
 
 class RefusedWindows : public ConnectedEnds {
  protected:
   // The peer can read what the owner opens.
   void expect_that_rights_work(const FabricPort& port) {
-    Lease exposed = lease(kSize, std::byte{0x11});
-    Lease own = lease(kSize, std::byte{0x22});
+    Lease exposed = lease(kRefusedBytes, std::byte{0x11});
+    Lease own = lease(kRefusedBytes, std::byte{0x22});
     // Without what is altered: what the peer does by itself needs no windows.
     Registrar registrar(port.device, pool_, cache_);
-    const RegionPointer local = registrar.local(own.data, kSize, true)->region;
-    const Result<std::shared_ptr<Right>> right = open(exposed.data, kSize, exposed.hold.arena(), false);
+    const RegionPointer local = registrar.local(own.data, kRefusedBytes, true)->region;
+    const Result<std::shared_ptr<Right>> right = open(exposed.data, kRefusedBytes, exposed.hold.arena(), false);
     ASSERT_TRUE(right.ok()) << right.status().text();
     EXPECT_EQ((*right)->window(), nullptr);
     let_the_peer_hear_of_it();
-    EXPECT_EQ(operate(false, own.data, *local, exposed.data, (*right)->key(), kSize), RIPC_OK);
-    EXPECT_EQ(own.data[kSize - 1], std::byte{0x11});
+    EXPECT_EQ(operate(false, own.data, *local, exposed.data, (*right)->key(), kRefusedBytes), RIPC_OK);
+    EXPECT_EQ(own.data[kRefusedBytes - 1], std::byte{0x11});
   }
 };
 
@@ -53,9 +53,9 @@ TEST_F(RefusedWindows, WhenTheyCannotBeBoundLeaveRegistrationsOnTheNextConnectio
     device_ = with_narrow_windows(port.device);
     ASSERT_NO_FATAL_FAILURE(connect(port));
     // What is bound to has not got the range: this arena is not the one that it lies in.
-    const Lease other = lease(kSize, std::byte{0});
-    const std::vector<std::byte> outside(kSize, std::byte{0x11});
-    const Result<std::shared_ptr<Right>> right = open(outside.data(), kSize, other.hold.arena(), false);
+    const Lease other = lease(kRefusedBytes, std::byte{0});
+    const std::vector<std::byte> outside(kRefusedBytes, std::byte{0x11});
+    const Result<std::shared_ptr<Right>> right = open(outside.data(), kRefusedBytes, other.hold.arena(), false);
     ASSERT_TRUE(owner_ends_->lost());
     EXPECT_FALSE(registrar_->has_windows());
     disconnect();
@@ -73,11 +73,11 @@ TEST_F(RefusedWindows, ThatHadEndedBeforeAreNotHeldAgainstTheDevice) {
     SCOPED_TRACE(port.device->name);
     device_ = with_narrow_windows(port.device);
     ASSERT_NO_FATAL_FAILURE(connect(port));
-    const Lease other = lease(kSize, std::byte{0});
-    const std::vector<std::byte> outside(kSize, std::byte{0x11});
+    const Lease other = lease(kRefusedBytes, std::byte{0});
+    const std::vector<std::byte> outside(kRefusedBytes, std::byte{0x11});
     // The responder, which reads the completions, is busy meanwhile.
     on_loop([&] {
-      const Result<std::shared_ptr<Right>> right = open(outside.data(), kSize, other.hold.arena(), false);
+      const Result<std::shared_ptr<Right>> right = open(outside.data(), kRefusedBytes, other.hold.arena(), false);
       ASSERT_TRUE(right.ok()) << right.status().text();
       (*right)->end();
     });

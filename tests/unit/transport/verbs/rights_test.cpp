@@ -13,7 +13,7 @@ namespace {
 
 class Rights : public ConnectedEnds {};
 
-constexpr std::size_t kSize = 64 << 10;
+constexpr std::size_t kAllowedBytes = 64 << 10;
 
 TEST_F(Rights, ALateReadFailsAndBringsNothing) {
   for (const FabricPort& port : fabric_->ports()) {
@@ -21,20 +21,21 @@ TEST_F(Rights, ALateReadFailsAndBringsNothing) {
       SCOPED_TRACE(port.device->name + (pooled ? ", pool memory" : ", memory of the application"));
       connect(port);
       if (HasFatalFailure()) return;
-      Lease exposed = lease(kSize, std::byte{0x11});
-      Lease destination = lease(kSize, std::byte{0x22});
-      const RegionPointer local = registrar_->local(destination.data, kSize, true)->region;
-      Result<std::shared_ptr<Right>> right = open(exposed.data, kSize, pooled ? exposed.hold.arena() : nullptr, false);
+      Lease exposed = lease(kAllowedBytes, std::byte{0x11});
+      Lease destination = lease(kAllowedBytes, std::byte{0x22});
+      const RegionPointer local = registrar_->local(destination.data, kAllowedBytes, true)->region;
+      Result<std::shared_ptr<Right>> right =
+          open(exposed.data, kAllowedBytes, pooled ? exposed.hold.arena() : nullptr, false);
       ASSERT_TRUE(right.ok()) << right.status().text();
       let_the_peer_hear_of_it();
       const std::uint32_t key = (*right)->key();
-      EXPECT_EQ(operate(false, destination.data, *local, exposed.data, key, kSize), RIPC_OK);
-      EXPECT_TRUE(std::all_of(destination.data, destination.data + kSize,
+      EXPECT_EQ(operate(false, destination.data, *local, exposed.data, key, kAllowedBytes), RIPC_OK);
+      EXPECT_TRUE(std::all_of(destination.data, destination.data + kAllowedBytes,
                               [](std::byte byte) { return byte == std::byte{0x11}; }));
       (*right)->end();
-      std::fill_n(destination.data, kSize, std::byte{0x22});
-      EXPECT_NE(operate(false, destination.data, *local, exposed.data, key, kSize), RIPC_OK);
-      EXPECT_TRUE(std::all_of(destination.data, destination.data + kSize,
+      std::fill_n(destination.data, kAllowedBytes, std::byte{0x22});
+      EXPECT_NE(operate(false, destination.data, *local, exposed.data, key, kAllowedBytes), RIPC_OK);
+      EXPECT_TRUE(std::all_of(destination.data, destination.data + kAllowedBytes,
                               [](std::byte byte) { return byte == std::byte{0x22}; }));
       disconnect();
     }
@@ -47,22 +48,23 @@ TEST_F(Rights, ALateWriteFailsAndTouchesNothing) {
       SCOPED_TRACE(port.device->name + (pooled ? ", pool memory" : ", memory of the application"));
       connect(port);
       if (HasFatalFailure()) return;
-      Lease granted = lease(kSize, std::byte{0x11});
-      Lease bytes = lease(kSize, std::byte{0x33});
-      const RegionPointer local = registrar_->local(bytes.data, kSize, false)->region;
-      Result<std::shared_ptr<Right>> right = open(granted.data, kSize, pooled ? granted.hold.arena() : nullptr, true);
+      Lease granted = lease(kAllowedBytes, std::byte{0x11});
+      Lease bytes = lease(kAllowedBytes, std::byte{0x33});
+      const RegionPointer local = registrar_->local(bytes.data, kAllowedBytes, false)->region;
+      Result<std::shared_ptr<Right>> right =
+          open(granted.data, kAllowedBytes, pooled ? granted.hold.arena() : nullptr, true);
       ASSERT_TRUE(right.ok()) << right.status().text();
       let_the_peer_hear_of_it();
       const std::uint32_t key = (*right)->key();
-      EXPECT_EQ(operate(true, bytes.data, *local, granted.data, key, kSize / 2), RIPC_OK);
-      EXPECT_TRUE(
-          std::all_of(granted.data, granted.data + kSize / 2, [](std::byte byte) { return byte == std::byte{0x33}; }));
+      EXPECT_EQ(operate(true, bytes.data, *local, granted.data, key, kAllowedBytes / 2), RIPC_OK);
+      EXPECT_TRUE(std::all_of(granted.data, granted.data + kAllowedBytes / 2,
+                              [](std::byte byte) { return byte == std::byte{0x33}; }));
       (*right)->end();
-      std::fill_n(granted.data, kSize, std::byte{0x11});
-      (void)operate(true, bytes.data, *local, granted.data, key, kSize);
+      std::fill_n(granted.data, kAllowedBytes, std::byte{0x11});
+      (void)operate(true, bytes.data, *local, granted.data, key, kAllowedBytes);
       // A device may report a write as done before it is refused; it is refused all the same.
-      EXPECT_TRUE(
-          std::all_of(granted.data, granted.data + kSize, [](std::byte byte) { return byte == std::byte{0x11}; }));
+      EXPECT_TRUE(std::all_of(granted.data, granted.data + kAllowedBytes,
+                              [](std::byte byte) { return byte == std::byte{0x11}; }));
       disconnect();
     }
   }
@@ -74,11 +76,11 @@ TEST_F(Rights, ReachNoFurtherThanTheirRangeAndTheirDirection) {
       SCOPED_TRACE(port.device->name + ", attempt " + std::to_string(attempt));
       connect(port);
       if (HasFatalFailure()) return;
-      Lease memory = lease(3 * kSize, std::byte{0x11});
-      Lease own = lease(kSize, std::byte{0x22});
-      const RegionPointer local = registrar_->local(own.data, kSize, true)->region;
-      std::byte* const middle = memory.data + kSize;
-      Result<std::shared_ptr<Right>> right = open(middle, kSize, memory.hold.arena(), false);
+      Lease memory = lease(3 * kAllowedBytes, std::byte{0x11});
+      Lease own = lease(kAllowedBytes, std::byte{0x22});
+      const RegionPointer local = registrar_->local(own.data, kAllowedBytes, true)->region;
+      std::byte* const middle = memory.data + kAllowedBytes;
+      Result<std::shared_ptr<Right>> right = open(middle, kAllowedBytes, memory.hold.arena(), false);
       ASSERT_TRUE(right.ok()) << right.status().text();
       let_the_peer_hear_of_it();
       const std::uint32_t key = (*right)->key();
@@ -86,12 +88,13 @@ TEST_F(Rights, ReachNoFurtherThanTheirRangeAndTheirDirection) {
         EXPECT_NE(operate(false, own.data, *local, middle - 64, key, 128), RIPC_OK);
       }
       if (attempt == 1) {
-        EXPECT_NE(operate(false, own.data, *local, middle + kSize - 64, key, 128), RIPC_OK);
+        EXPECT_NE(operate(false, own.data, *local, middle + kAllowedBytes - 64, key, 128), RIPC_OK);
       }
       if (attempt == 2) (void)operate(true, own.data, *local, middle, key, 128);
-      EXPECT_TRUE(std::all_of(own.data, own.data + kSize, [](std::byte byte) { return byte == std::byte{0x22}; }));
       EXPECT_TRUE(
-          std::all_of(memory.data, memory.data + 3 * kSize, [](std::byte byte) { return byte == std::byte{0x11}; }));
+          std::all_of(own.data, own.data + kAllowedBytes, [](std::byte byte) { return byte == std::byte{0x22}; }));
+      EXPECT_TRUE(std::all_of(memory.data, memory.data + 3 * kAllowedBytes,
+                              [](std::byte byte) { return byte == std::byte{0x11}; }));
       disconnect();
     }
   }
@@ -103,22 +106,22 @@ TEST_F(Rights, ARegistrationThatOutlivesItsMappingShowsTheOldBytes) {
   connect(port);
   if (HasFatalFailure()) return;
   const auto map = [](void* at) {
-    return ::mmap(at, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (at != nullptr ? MAP_FIXED : 0), -1,
-                  0);
+    return ::mmap(at, kAllowedBytes, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | (at != nullptr ? MAP_FIXED : 0), -1, 0);
   };
   auto* const exposed = static_cast<std::byte*>(map(nullptr));
-  std::fill_n(exposed, kSize, std::byte{0x11});
-  Lease destination = lease(kSize, std::byte{0});
-  const RegionPointer local = registrar_->local(destination.data, kSize, true)->region;
-  const Result<RegionPointer> naive = registrar_->range(exposed, kSize, IBV_ACCESS_REMOTE_READ);
+  std::fill_n(exposed, kAllowedBytes, std::byte{0x11});
+  Lease destination = lease(kAllowedBytes, std::byte{0});
+  const RegionPointer local = registrar_->local(destination.data, kAllowedBytes, true)->region;
+  const Result<RegionPointer> naive = registrar_->range(exposed, kAllowedBytes, IBV_ACCESS_REMOTE_READ);
   ASSERT_TRUE(naive.ok()) << naive.status().text();
   ASSERT_TRUE(owner_->send({.type = wire::bulk::Type::right, .id = 1, .key = 1}));
   let_the_peer_hear_of_it();
   ASSERT_EQ(map(exposed), exposed);
-  std::fill_n(exposed, kSize, std::byte{0x22});
-  EXPECT_EQ(operate(false, destination.data, *local, exposed, (*naive)->remote_key(), kSize), RIPC_OK);
+  std::fill_n(exposed, kAllowedBytes, std::byte{0x22});
+  EXPECT_EQ(operate(false, destination.data, *local, exposed, (*naive)->remote_key(), kAllowedBytes), RIPC_OK);
   EXPECT_EQ(destination.data[0], std::byte{0x11});
-  ::munmap(exposed, kSize);
+  ::munmap(exposed, kAllowedBytes);
   disconnect();
 }
 
@@ -127,38 +130,39 @@ TEST_F(Rights, AKeptRegistrationOpensNothingWhenTheRightHasEnded) {
   for (const FabricPort& port : fabric_->ports()) {
     if (!port.device->windows || !memory::MappingWatch::available().ok()) continue;
     SCOPED_TRACE(port.device->name);
-    auto* const exposed =
-        static_cast<std::byte*>(::mmap(nullptr, 2 * kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    std::fill_n(exposed, 2 * kSize, std::byte{0x11});
+    auto* const exposed = static_cast<std::byte*>(
+        ::mmap(nullptr, 2 * kAllowedBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    std::fill_n(exposed, 2 * kAllowedBytes, std::byte{0x11});
     const std::uint64_t before = cache_->counters().hits;
     for (const int attempt : {0, 1, 2}) {
       connect(port);
       if (HasFatalFailure()) return;
-      Lease destination = lease(kSize, std::byte{0x22});
-      const RegionPointer local = registrar_->local(destination.data, kSize, true)->region;
-      Result<std::shared_ptr<Right>> right = open(exposed, kSize, nullptr, false);
+      Lease destination = lease(kAllowedBytes, std::byte{0x22});
+      const RegionPointer local = registrar_->local(destination.data, kAllowedBytes, true)->region;
+      Result<std::shared_ptr<Right>> right = open(exposed, kAllowedBytes, nullptr, false);
       ASSERT_TRUE(right.ok()) << right.status().text();
       let_the_peer_hear_of_it();
-      EXPECT_EQ(operate(false, destination.data, *local, exposed, (*right)->key(), kSize), RIPC_OK);
+      EXPECT_EQ(operate(false, destination.data, *local, exposed, (*right)->key(), kAllowedBytes), RIPC_OK);
       EXPECT_EQ(destination.data[0], std::byte{0x11});
-      std::fill_n(destination.data, kSize, std::byte{0x22});
-      const RegionPointer kept = *registrar_->for_window(exposed, kSize, nullptr);
+      std::fill_n(destination.data, kAllowedBytes, std::byte{0x22});
+      const RegionPointer kept = *registrar_->for_window(exposed, kAllowedBytes, nullptr);
       // By the ended right, by the registration itself, and past the end of the right that there is.
       if (attempt == 0) {
         const std::uint32_t key = (*right)->key();
         (*right)->end();
-        EXPECT_NE(operate(false, destination.data, *local, exposed, key, kSize), RIPC_OK);
+        EXPECT_NE(operate(false, destination.data, *local, exposed, key, kAllowedBytes), RIPC_OK);
       } else if (attempt == 1) {
-        EXPECT_NE(operate(false, destination.data, *local, exposed, kept->remote_key(), kSize), RIPC_OK);
+        EXPECT_NE(operate(false, destination.data, *local, exposed, kept->remote_key(), kAllowedBytes), RIPC_OK);
       } else {
-        EXPECT_NE(operate(false, destination.data, *local, exposed + kSize - 64, (*right)->key(), 128), RIPC_OK);
+        EXPECT_NE(operate(false, destination.data, *local, exposed + kAllowedBytes - 64, (*right)->key(), 128),
+                  RIPC_OK);
       }
-      EXPECT_TRUE(std::all_of(destination.data, destination.data + kSize,
+      EXPECT_TRUE(std::all_of(destination.data, destination.data + kAllowedBytes,
                               [](std::byte byte) { return byte == std::byte{0x22}; }));
       disconnect();
     }
     EXPECT_GE(cache_->counters().hits, before + 3) << "nothing was kept";
-    ::munmap(exposed, 2 * kSize);
+    ::munmap(exposed, 2 * kAllowedBytes);
   }
 }
 
@@ -171,14 +175,15 @@ TEST_F(Rights, APartOfAnArenaThatIsOpenedAgainAndAgainIsRegisteredOnce) {
     if (HasFatalFailure()) return;
     std::uint64_t made = 0;
     {
-      Lease exposed = lease(kSize, std::byte{0x11});
+      Lease exposed = lease(kAllowedBytes, std::byte{0x11});
       const std::uint64_t before = registrar_->arena_count() + registrar_->range_count();
-      for (int round = 0; round < 10; ++round) EXPECT_TRUE(open(exposed.data, kSize, exposed.hold.arena(), false).ok());
+      for (int round = 0; round < 10; ++round)
+        EXPECT_TRUE(open(exposed.data, kAllowedBytes, exposed.hold.arena(), false).ok());
       made = registrar_->arena_count() + registrar_->range_count();
       EXPECT_EQ(made, before + 1);
       // The pool has freed it: nothing may be left that stands for other memory at the same place.
       registrar_->arena_gone(exposed.hold.arena()->id);
-      EXPECT_TRUE(open(exposed.data, kSize, exposed.hold.arena(), false).ok());
+      EXPECT_TRUE(open(exposed.data, kAllowedBytes, exposed.hold.arena(), false).ok());
       EXPECT_EQ(registrar_->arena_count() + registrar_->range_count(), made + 1);
     }
     disconnect();
@@ -188,13 +193,13 @@ TEST_F(Rights, APartOfAnArenaThatIsOpenedAgainAndAgainIsRegisteredOnce) {
 TEST_F(Rights, AnArenaIsRegisteredOnce) {
   connect(fabric_->ports().front());
   if (HasFatalFailure()) return;
-  Lease first = lease(kSize, std::byte{1});
-  Lease second = lease(kSize, std::byte{2});
+  Lease first = lease(kAllowedBytes, std::byte{1});
+  Lease second = lease(kAllowedBytes, std::byte{2});
   ASSERT_EQ(first.hold.arena(), second.hold.arena());
   const std::uint64_t before = registrar_->arena_count();
   for (int round = 0; round < 10; ++round) {
-    EXPECT_TRUE(registrar_->local(first.data, kSize, false).ok());
-    EXPECT_TRUE(registrar_->local(second.data, kSize, false).ok());
+    EXPECT_TRUE(registrar_->local(first.data, kAllowedBytes, false).ok());
+    EXPECT_TRUE(registrar_->local(second.data, kAllowedBytes, false).ok());
   }
   EXPECT_EQ(registrar_->arena_count(), before + 1);
 }

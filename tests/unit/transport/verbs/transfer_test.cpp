@@ -12,7 +12,7 @@
 namespace ripc::verbs {
 namespace {
 
-constexpr std::size_t kSize = std::size_t{32} << 20;
+constexpr std::size_t kTransferBytes = std::size_t{32} << 20;
 
 class Transfers : public Nodes {
  protected:
@@ -28,9 +28,9 @@ class Transfers : public Nodes {
     std::vector<std::byte> window;
   };
   void expose(Item& item, std::byte fill) {
-    item.bytes.assign(kSize, fill);
-    item.window.assign(kSize, std::byte{0});
-    Result<memory::Hold> hold = client_->pool().hold(item.bytes.data(), kSize);
+    item.bytes.assign(kTransferBytes, fill);
+    item.window.assign(kTransferBytes, std::byte{0});
+    Result<memory::Hold> hold = client_->pool().hold(item.bytes.data(), kTransferBytes);
     if (hold.ok()) item.hold = std::move(*hold);
     const spi::Exposure exposure{.bytes = item.bytes, .hold = &item.hold};
     ASSERT_EQ(channel_->expose(std::span(&exposure, 1), std::span(&item.descriptor, 1), item.transfer), RIPC_OK);
