@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake --install: headers, both libraries, bin/ripc, the CMake package `ripc` and ripc.pc.
+# cmake --install: headers, both libraries, bin/ripc, the CMake package `ripc` and ripc.pc; without debug information.
 
 if(NOT RIPC_INSTALL)
   return()
@@ -13,6 +13,33 @@ install(TARGETS ripc ripc_static EXPORT ripcTargets
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 if(TARGET ripc_cli)
   install(TARGETS ripc_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()
+
+# Debug information stays in the build tree, where debuggers find it. What is installed names a file for it, which the
+# component `debug` puts into the folder .debug beside the program:
+#   cmake --install build/release --component debug
+function(ripc_install_without_debug target destination)
+  set(split "
+    set(installed \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${destination}\")
+    set(debug \"${PROJECT_BINARY_DIR}/debug/$<TARGET_FILE_NAME:${target}>.debug\")
+    file(MAKE_DIRECTORY \"${PROJECT_BINARY_DIR}/debug\")
+    execute_process(COMMAND_ERROR_IS_FATAL ANY
+      COMMAND \"${CMAKE_OBJCOPY}\" --only-keep-debug --compress-debug-sections \"$<TARGET_FILE:${target}>\" \"\${debug}\")")
+  install(CODE "${split}
+    execute_process(COMMAND_ERROR_IS_FATAL ANY
+      COMMAND \"${CMAKE_OBJCOPY}\" --strip-unneeded \"--add-gnu-debuglink=\${debug}\"
+        \"\${installed}/$<TARGET_FILE_NAME:${target}>\")")
+  install(CODE "${split}
+    file(INSTALL \"\${debug}\" DESTINATION \"\${installed}/.debug\")"
+    COMPONENT debug EXCLUDE_FROM_ALL)
+endfunction()
+if(CMAKE_OBJCOPY)
+  ripc_install_without_debug(ripc "${CMAKE_INSTALL_LIBDIR}")
+  if(TARGET ripc_cli)
+    ripc_install_without_debug(ripc_cli "${CMAKE_INSTALL_BINDIR}")
+  endif()
+  install(CODE "execute_process(COMMAND_ERROR_IS_FATAL ANY COMMAND \"${CMAKE_OBJCOPY}\" --strip-debug
+    \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/$<TARGET_FILE_NAME:ripc_static>\")")
 endif()
 install(DIRECTORY "${RIPC_PUBLIC_INCLUDE_DIR}/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
   FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")

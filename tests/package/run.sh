@@ -38,11 +38,53 @@ test -f "$prefix/include/ripc/ripc.h"
 test -f "$prefix/include/ripc/ripc.hpp"
 test -f "$libdir/libripc.a"
 test -L "$libdir/libripc.so"
-if readelf -d "$libdir/libripc.so" | grep -F SONAME | grep -qF '[libripc.so.0]'; then
-  echo "-- soname libripc.so.0"
+# Before 1.0 a minor version may change the interface, so programs ask for the minor version that they were linked with.
+soname=libripc.so.$(sed -n 's/^Version: \([0-9]*\.[0-9]*\).*/\1/p' "$pc")
+if readelf -d "$libdir/libripc.so" | grep -F SONAME | grep -qF "[$soname]"; then
+  echo "-- soname $soname"
 else
-  echo "libripc.so does not have the soname libripc.so.0" >&2
+  echo "libripc.so does not have the soname $soname" >&2
   exit 1
+fi
+
+# at_most BYTES FILE
+at_most() {
+  local size
+  size=$(stat --dereference --format %s "$2")
+  echo "-- ${2##*/}: $size bytes"
+  if ((size > $1)); then
+    echo "$2 has $size bytes, more than $1: what has grown, and is it debug information?" >&2
+    exit 1
+  fi
+}
+# has_debug FILE: whether it, or a member of it, holds debug information
+has_debug() {
+  readelf --wide --section-headers "$1" | grep -qF .debug_info
+}
+# line_of FILE FUNCTION: where it is written, as debuggers find it
+line_of() {
+  addr2line -e "$1" "0x$(nm -D --defined-only "$1" | awk -v name="$2" '$3 == name { print $1 }')"
+}
+
+at_most 8000000 "$libdir/libripc.so"
+at_most 25000000 "$libdir/libripc.a"
+programs=("$libdir/libripc.so")
+if [[ -x $prefix/bin/ripc ]]; then
+  at_most 8000000 "$prefix/bin/ripc"
+  programs+=("$prefix/bin/ripc")
+fi
+for file in "${programs[@]}" "$libdir/libripc.a"; do
+  if has_debug "$file"; then
+    echo "$file was installed with debug information" >&2
+    exit 1
+  fi
+done
+if has_debug "$build/lib/libripc.so"; then
+  echo "-- debug information: in the build tree, and in a component of its own"
+  [[ $(line_of "$build/lib/libripc.so" ripc_context_create) == */libripc/src/*.cpp:* ]]
+  [[ $(line_of "$libdir/libripc.so" ripc_context_create) == '??:'* ]]
+  quietly "$cmake" --install "$build" --prefix "$prefix" --component debug
+  [[ $(line_of "$libdir/libripc.so" ripc_context_create) == */libripc/src/*.cpp:* ]]
 fi
 if grep -rIlF -e "$build" -e "$work" "$prefix/include" "$libdir/cmake" "$pc"; then
   echo "the files above name the build tree or the place of installation" >&2
@@ -87,6 +129,13 @@ if command -v pkg-config >/dev/null; then
     quietly "$cc" -std=c11 "${warnings[@]}" "$here/consumer.c" -o "$work/pc_static" $(pkg-config --cflags ripc) \
       $static_libs
     "$work/pc_static"
+    at_most 10000000 "$work/pc_static"
+    echo "-- with what is not used left out"
+    # shellcheck disable=SC2086
+    quietly "$cc" -std=c11 "${warnings[@]}" -Wl,--gc-sections -s "$here/consumer.c" -o "$work/pc_small" \
+      $(pkg-config --cflags ripc) $static_libs
+    "$work/pc_small"
+    at_most 6000000 "$work/pc_small"
   }
 else
   echo "pkg-config is not installed (scripts/setup installs it)" >&2

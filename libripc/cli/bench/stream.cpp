@@ -362,7 +362,7 @@ class Receiver {
   Tally tally_;
 };
 
-BenchResult measure_stream(Side& side, const BenchOptions& options, const SocketPair& sockets) {
+BenchResult measure_bandwidth(Side& side, const BenchOptions& options, const SocketPair& sockets) {
   auto library = open_library(side, options);
   if (!library.ok()) return library.error();
   Receiver receiver(side, options, *library, sockets);
@@ -451,7 +451,7 @@ BenchResult run_stream(const BenchOptions& options) {
     if (const auto error = sockets.open(); !error.ok()) return error;
   auto result = run_pair(
       actual, [&](Side& side) { return stream_side(side, actual, sockets); },
-      [&](Side& side) { return measure_stream(side, actual, sockets); });
+      [&](Side& side) { return measure_bandwidth(side, actual, sockets); });
   if (result.ok()) (*result)["iterations"] = actual.iterations;
   return result;
 }

@@ -10,7 +10,7 @@ constexpr ripc_service_id kGroup = RIPC_GROUP_ID(7);
 constexpr Nanoseconds kHour = 3'600'000'000'000;
 
 // Knows the members that the test says, and counts how often it was asked.
-class FakeResolver final : public spi::Resolver {
+class MembersResolver final : public spi::Resolver {
  public:
   std::string_view name() const noexcept override { return "fake"; }
   Result<spi::ServiceRecord> resolve(ripc_service_id, Deadline) override { return RIPC_NO_SERVICE; }
@@ -44,7 +44,7 @@ spi::ServiceRecord record_of(ripc_service_id id, std::uint64_t incarnation = 1) 
 }
 
 TEST(GroupTable, AListIsUsedUntilItIsTooOld) {
-  FakeResolver resolver;
+  MembersResolver resolver;
   resolver.records = {record_of(1)};
   GroupTable lasting(resolver, kHour, kHour);
   for (int round = 0; round < 5; ++round) EXPECT_EQ(lasting.members(kGroup)->members.size(), 1u);
@@ -57,7 +57,7 @@ TEST(GroupTable, AListIsUsedUntilItIsTooOld) {
 }
 
 TEST(GroupTable, AnOutdatedListIsAskedForAgain) {
-  FakeResolver resolver;
+  MembersResolver resolver;
   resolver.records = {record_of(1)};
   GroupTable table(resolver, kHour, kHour);
   (void)table.members(kGroup);
@@ -70,7 +70,7 @@ TEST(GroupTable, AnOutdatedListIsAskedForAgain) {
 }
 
 TEST(GroupTable, AListThatIsOutdatedWhileItIsAskedForIsNotKept) {
-  FakeResolver resolver;
+  MembersResolver resolver;
   resolver.records = {record_of(1)};
   GroupTable table(resolver, kHour, kHour);
   resolver.during = [&] { table.outdate(kGroup); };
@@ -81,7 +81,7 @@ TEST(GroupTable, AListThatIsOutdatedWhileItIsAskedForIsNotKept) {
 }
 
 TEST(GroupTable, AnEmptyListDoesNotLast) {
-  FakeResolver resolver;
+  MembersResolver resolver;
   GroupTable table(resolver, kHour, kHour);
   EXPECT_TRUE(table.members(kGroup)->members.empty());
   resolver.records = {record_of(1)};
@@ -90,7 +90,7 @@ TEST(GroupTable, AnEmptyListDoesNotLast) {
 }
 
 TEST(GroupTable, WhatIsKnownOfARegistrationOutlivesTheList) {
-  FakeResolver resolver;
+  MembersResolver resolver;
   resolver.records = {record_of(1), record_of(2)};
   GroupTable table(resolver, 0, kHour);
   const auto former = table.members(kGroup);
@@ -101,7 +101,7 @@ TEST(GroupTable, WhatIsKnownOfARegistrationOutlivesTheList) {
 }
 
 TEST(GroupTable, AResolverThatFailsIsNoNews) {
-  FakeResolver resolver;
+  MembersResolver resolver;
   resolver.failure = Status(RIPC_NO_DESCRIPTORS);
   GroupTable table(resolver, 0, kHour);
   EXPECT_EQ(table.members(kGroup)->failure.code(), RIPC_NO_DESCRIPTORS);
@@ -114,7 +114,7 @@ TEST(GroupTable, AResolverThatFailsIsNoNews) {
 }
 
 TEST(GroupTable, NewcomersDoNotDriveOutThoseThatAreThere) {
-  FakeResolver resolver;
+  MembersResolver resolver;
   for (ripc_service_id id = 1; id <= GroupTable::kMaxMembers + 3; ++id)
     resolver.records.push_back(record_of(id, 1'000'000 - id));
   GroupTable table(resolver, kHour, kHour);
@@ -125,7 +125,7 @@ TEST(GroupTable, NewcomersDoNotDriveOutThoseThatAreThere) {
 }
 
 TEST(GroupTable, ForgetsTheGroupUsedLongestAgo) {
-  FakeResolver resolver;
+  MembersResolver resolver;
   resolver.records = {record_of(1)};
   GroupTable table(resolver, kHour, kHour);
   for (ripc_service_id number = 0; number < GroupTable::kMaxRemembered; ++number)

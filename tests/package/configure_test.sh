@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Without GoogleTest, or with GoogleTest and without GoogleMock, everything but the tests is configured, and CMake says so.
+set -euo pipefail
+work=$(mktemp -d "${TMPDIR:-/tmp}/ripc-configure.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+
+# configured NAME OPTION...
+configured() {
+  local name=$1
+  shift
+  cmake -S "$RIPC_SOURCE_DIR" -B "$work/$name" -G Ninja -DRIPC_BUILD_JAVA=OFF "$@" >"$work/log" 2>&1 || {
+    cat "$work/log"
+    echo "configuring $name failed" >&2
+    exit 1
+  }
+  grep -F "the tests are left out: GoogleTest or GoogleMock not found" "$work/log"
+  if [[ $(cmake --build "$work/$name" --target help) != *ripc_cli:* ]]; then
+    echo "$name: the command line is not built" >&2
+    exit 1
+  fi
+}
+
+configured no-googletest -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON
+mkdir "$work/package"
+echo 'add_library(GTest::gtest INTERFACE IMPORTED)' >"$work/package/GTestConfig.cmake"
+configured no-googlemock -DGTest_DIR="$work/package"
