@@ -83,6 +83,9 @@ function(ripc_add_test_program target output_name)
   target_compile_options(${target} PRIVATE ${RIPC_TEST_FLAGS})
   if(RIPC_UNITY)
     target_precompile_headers(${target} REUSE_FROM ripc_test_headers)
+    # The compiler uses it only where the macros are the same, and not every program links GoogleTest.
+    target_compile_definitions(${target} PRIVATE "$<TARGET_PROPERTY:GTest::gtest,INTERFACE_COMPILE_DEFINITIONS>")
+    target_compile_options(${target} PRIVATE "$<TARGET_PROPERTY:GTest::gtest,INTERFACE_COMPILE_OPTIONS>")
   endif()
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")  # for support/
   # Where tests find other programs; the environment variables of the same names say the same to scripts.
