@@ -65,7 +65,7 @@ int send_table() {
     if (!buffer) return fail("no buffer", buffer.error());
     auto* numbers = reinterpret_cast<double*>(buffer->data());
     for (std::size_t column = 0; column < kColumns; ++column) numbers[column] = static_cast<double>(row + 1);
-    items.push_back(libripc::long_item(buffer->bytes()));
+    items.push_back(libripc::borrow(buffer->bytes()));
     rows.push_back(std::move(*buffer));
   }
   auto ticket = service->send(*server, items);

@@ -29,13 +29,17 @@ libripc::Error answer(libripc::Context& context, libripc::Service& service, cons
   const auto size = std::filesystem::file_size(path, missing);
   std::ifstream file(path, std::ios::binary);
   if (missing || !file) return service.reply(request, libripc::Bytes(), {.tag = kMissing}).error();
-  // Memory from the pool can be read by the client where it is.
+  // Memory from the pool can be read by the client where it is, if it is lent.
   auto buffer = context.lease(size == 0 ? 1 : size);
   if (!buffer) return buffer.error();
   file.read(reinterpret_cast<char*>(buffer->data()), static_cast<std::streamsize>(size));
   const auto contents = libripc::Bytes(buffer->bytes()).first(static_cast<std::size_t>(file.gcount()));
-  // The lease ends with this function; the library keeps the memory until the client has released it.
-  return service.reply(request, contents, {.tag = kContents}).error();
+  const auto limit = service.short_limit(request.source());
+  const bool is_short = limit.ok() && contents.size() <= *limit;
+  // The lease ends with this function, so nobody waits for the ticket: the library keeps the memory until the client
+  // has read it.
+  return service.reply(request, {is_short ? libripc::item(contents) : libripc::borrow(contents)}, {.tag = kContents})
+      .error();
 }
 
 int serve(const std::filesystem::path& directory) {

@@ -120,9 +120,9 @@ class Connection {
       // Where short messages may get lost, a long item makes the message one that does not. The library keeps the copy.
       copy = need(context_.lease(text.size()), "no memory");
       std::memcpy(copy.data(), text.data(), text.size());
-      items[count++] = libripc::long_item(libripc::Bytes(copy.bytes()).first(text.size()));
+      items[count++] = libripc::borrow(libripc::Bytes(copy.bytes()).first(text.size()));
     } else if (type == kOpen || !lossless_) {
-      items[count++] = libripc::long_item(filler_.bytes());
+      items[count++] = libripc::borrow(filler_.bytes());
     }
     auto sent = service_.send(server_, std::span(items).first(count), {.tag = kConnection});
     if (!sent && type != kClose) die("not sent: " + std::string(sent.error().text()));

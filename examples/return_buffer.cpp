@@ -37,6 +37,7 @@ int serve() {
     // Written into return buffer 0 if it fits, else pulled by the client into a window.
     auto ticket = service->reply(*request, {libripc::return_item(libripc::bytes_of(squares), 0)});
     if (!ticket) return fail("reply", ticket.error());
+    // Before the context ends.
     if (auto error = ticket->wait(std::chrono::seconds(30)); !error.ok()) return fail("not taken", error);
   }
   return 0;

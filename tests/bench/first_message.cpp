@@ -63,7 +63,7 @@ class Contact {
   void send(const std::string& step, bool is_long) {
     if (is_long) check(server_->post_window(std::as_writable_bytes(std::span(window_)), 0));
     const libripc::Item item =
-        is_long ? libripc::long_item(buffer_.bytes().first(kLong)) : libripc::short_item(buffer_.bytes().first(64));
+        is_long ? libripc::borrow(buffer_.bytes().first(kLong)) : libripc::short_item(buffer_.bytes().first(64));
     const auto start = std::chrono::steady_clock::now();
     const libripc::Ticket ticket = value(service_.send(server_->id(), {item}));
     const libripc::Message message = value(server_->receive(kPatience));

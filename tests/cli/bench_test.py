@@ -21,7 +21,7 @@ class Bench(CliTest):
         return result
 
     def test_pingpong_reports_percentiles_and_the_cache_line_beside_them(self):
-        for kind in ("short", "long", "return", "lend"):
+        for kind in ("short", "long", "auto", "return", "lend"):
             for wait in ("spin", "block"):
                 for size in ("8", "64", "5000") if kind != "short" else ("0", "1", "64"):
                     with self.subTest(kind=kind, wait=wait, size=size):
@@ -44,7 +44,7 @@ class Bench(CliTest):
                 self.assertGreaterEqual(result["payloads_checked"], 20000)
 
     def test_bandwidth_reports_memcpy_beside_it(self):
-        for kind in ("long", "return"):
+        for kind in ("long", "auto", "return"):
             for size in ("100", "64K", "1M"):
                 with self.subTest(kind=kind, size=size):
                     result = self.bench(

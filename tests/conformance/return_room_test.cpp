@@ -84,8 +84,8 @@ TEST_P(ReturnRoom, AReplyThatFoundNoRoomFillsThemWhenItIsSentAgain) {
     ASSERT_EQ(ripc_send(asking.get(), server_id(), nullptr, 0, &options, nullptr), RIPC_OK);
     const Message question = receive(server_);
 
-    const Bytes filler = pattern(100, 1);
-    const ripc_item small = item(filler, RIPC_ITEM_LONG);
+    const auto filler = lease(server_context_, 100);
+    const ripc_item small = item_at(filler.get(), 100, RIPC_ITEM_LONG);
     ripc_send_options patient = send_options();
     patient.timeout = 10 * kLimit;
     // An empty message takes the least room that there is.

@@ -176,21 +176,6 @@ TEST_P(ShortSend, WithoutAKindAMessageIsShortIfItFitsAndLongIfNot) {
   EXPECT_EQ(final_status(completion), RIPC_OK);
 }
 
-TEST_P(ShortSend, WithoutAKindAllItemsOfALargeMessageAreLong) {
-  std::size_t limit = 0;
-  ASSERT_EQ(ripc_short_limit(client_.get(), server_id(), 2, &limit), RIPC_OK);
-  const Bytes data = pattern(limit, 3);
-  const std::string_view little = "little";
-  Bytes windows(2 * limit);
-  ASSERT_EQ(ripc_window_post(server_.get(), windows.data(), limit, 1), RIPC_OK);
-  ASSERT_EQ(ripc_window_post(server_.get(), windows.data() + limit, limit, 2), RIPC_OK);
-  const Ticket ticket = send_long(client_, server_id(), {item(little), item(data)});
-  const Message message = receive(server_);
-  EXPECT_EQ(view_of(message, 0).kind, RIPC_VIEW_WINDOW);
-  EXPECT_EQ(text_of(message, 0), "little");
-  EXPECT_TRUE(holds(view_of(message, 1), RIPC_VIEW_WINDOW, data));
-}
-
 // ---- Unknown and dead peers --------------------------------------------------------------------------------------
 
 TEST_P(ShortSend, AnUnknownServiceIsReportedWithinTheResolveTimeout) {

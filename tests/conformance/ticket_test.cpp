@@ -90,7 +90,7 @@ TEST_P(Tickets, ReleasedBeforeTheEndTheMessageGoesOn) {
 
 TEST_P(Tickets, WithoutAPlaceForItTheLibraryKeepsTheTicket) {
   post();
-  ASSERT_EQ(send(client_, server_id(), {item(data_, RIPC_ITEM_LONG)}), RIPC_OK);
+  ASSERT_EQ(send(client_, server_id(), {item(data_, RIPC_ITEM_AUTO)}), RIPC_OK);
   EXPECT_TRUE(holds(view_of(receive(server_), 0), RIPC_VIEW_WINDOW, data_));
 }
 

@@ -73,7 +73,7 @@ void print_result(const Json& json) {
 std::string problem_with(const BenchOptions& options) {
   if (options.size == 0 && (options.kind != "short" || options.bench == "limits" || options.bench == "pool"))
     return "--size must be at least 1 here.";
-  if (options.kind == "lend" && options.source != "kept") return "--source is for --kind long and return.";
+  if (options.kind == "lend" && options.source != "kept") return "--source is for --kind long, auto and return.";
   if (options.bench == "rate" || options.bench == "bandwidth" || options.bench == "pingpong") {
     if (options.kind != "short" && options.size > (std::uint64_t{4} << 30)) return "--size takes 4G at most.";
     if (options.kind == "short" && options.size > (std::uint64_t{1} << 20))
@@ -125,12 +125,12 @@ struct BenchKind {
 
 constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
 constexpr BenchKind kBenches[] = {
-    {"pingpong", "Round trips, beside bare ones (cache line, or UDP) in the same run", "short,long,return,lend", 64,
-     "ripc bench pingpong --size 64 --runs 5 --json"},
+    {"pingpong", "Round trips, beside bare ones (cache line, or UDP) in the same run", "short,long,auto,return,lend",
+     64, "ripc bench pingpong --size 64 --runs 5 --json"},
     {"rate", "Messages per second, one sender to one receiver; sockets: beside bare datagrams",
-     "short,long,return,lend", 32, "ripc bench rate --size 32"},
-    {"bandwidth", "Bytes per second, beside plain memcpy (sockets: bare TCP) in the same run", "long,return,lend,short",
-     kMebibyte, "ripc bench bandwidth --kind long --size 64M"},
+     "short,long,auto,return,lend", 32, "ripc bench rate --size 32"},
+    {"bandwidth", "Bytes per second, beside plain memcpy (sockets: bare TCP) in the same run",
+     "long,auto,return,lend,short", kMebibyte, "ripc bench bandwidth --kind long --size 64M"},
     {"limits", "What this machine can do without libripc: cache line, memcpy, UDP, TCP", "", kMebibyte,
      "ripc bench limits --wait block --json"},
     {"pool", "Leasing and releasing pool memory, beside malloc and free", "", kMebibyte, "ripc bench pool --size 16M"},
@@ -146,7 +146,9 @@ void add_bench(CLI::App& parent, const BenchKind& kind, int& exit_code) {
   options->kind = kinds.front();
   command->add_option("--transport", options->transport, "Path to measure")->capture_default_str();
   if (has_kind) {
-    command->add_option("--kind", options->kind, "How the payload travels")
+    command
+        ->add_option("--kind", options->kind,
+                     "How the payload travels; auto: short if it fits, else long from a copy that each send makes")
         ->check(CLI::IsMember(kinds))
         ->capture_default_str();
   } else {
@@ -173,7 +175,7 @@ void add_bench(CLI::App& parent, const BenchKind& kind, int& exit_code) {
                      "Messages of one send call; 0: 64 short ones, as many long ones as there is room for")
         ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{4096}))
         ->capture_default_str();
-    command->add_option("--depth", options->depth, "Messages under way at once (long, return and lend)")
+    command->add_option("--depth", options->depth, "Messages under way at once (all kinds but short)")
         ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{64}))
         ->capture_default_str();
     command

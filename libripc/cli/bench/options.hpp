@@ -14,7 +14,7 @@ namespace cli::bench {
 struct BenchOptions {
   std::string bench;              // pingpong, rate, bandwidth, limits, pool
   std::string transport = "shm";  // for the context
-  std::string kind = "short";     // short, long, return, lend
+  std::string kind = "short";     // short, long, auto, return, lend
   std::uint64_t size = 64;        // bytes of payload
   std::uint64_t iterations = 0;   // of one run; 0: chosen by size
   std::string wait = "spin";      // or block: sleep at once
@@ -36,7 +36,7 @@ using BenchResult = libripc::Result<Json>;
 
 BenchResult run_pingpong(const BenchOptions& options);
 BenchResult run_rate(const BenchOptions& options);    // short: messages_per_second; others as run_stream()
-BenchResult run_stream(const BenchOptions& options);  // long, return, lend: bytes_per_second against memcpy
+BenchResult run_stream(const BenchOptions& options);  // all but short: bytes_per_second against memcpy
 BenchResult run_limits(const BenchOptions& options);
 BenchResult run_pool(const BenchOptions& options);
 

@@ -169,7 +169,7 @@ libripc::Result<Library> open_library(const Side& side, const BenchOptions& opti
   service_options.queue_bytes = options.queue_bytes;
   auto service = context->register_service(service_options);
   if (!service.ok()) return service.error();
-  Library library{*std::move(context), *std::move(service), 0};
+  Library library{*std::move(context), *std::move(service), 0, options.kind};
   Order hello;
   hello.kind = library.service.id();
   if (!side.control.send(hello)) return other_side_ended();
@@ -178,8 +178,14 @@ libripc::Result<Library> open_library(const Side& side, const BenchOptions& opti
   library.peer = answer->kind;
   auto limit = library.service.short_limit(library.peer);
   if (!limit.ok()) return limit.error();
+  if (options.kind == "auto") library.kind = options.size <= *limit ? "short" : "long";
   pin_to(side.processor);
   return library;
+}
+
+libripc::Item payload_item(const BenchOptions& options, libripc::Bytes bytes) noexcept {
+  if (options.kind == "auto") return libripc::item(bytes);
+  return options.kind == "short" ? libripc::short_item(bytes) : libripc::borrow(bytes);
 }
 
 libripc::Result<libripc::Ticket> send_patiently(Library& library, std::span<const libripc::Item> items,

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "bench/options.hpp"
 
@@ -63,8 +64,12 @@ struct Library {
   libripc::Context context;
   libripc::Service service;
   libripc::ServiceId peer = 0;
+  std::string kind;  // how the payload travels: of kind `auto` short or long, by its size
 };
 libripc::Result<Library> open_library(const Side& side, const BenchOptions& options);
+
+// The payload, or its part that is sent at once.
+libripc::Item payload_item(const BenchOptions& options, libripc::Bytes bytes) noexcept;
 
 // Sends, waiting for room as long as it takes. Fails if there is none for some seconds.
 libripc::Result<libripc::Ticket> send_patiently(Library& library, std::span<const libripc::Item> items,

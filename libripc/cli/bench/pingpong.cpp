@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Round trips. short and long: the payload travels both ways. return and lend: a short request, and a reply with the
-// payload, which the other side writes into a return buffer or lends. Blocks of round trips alternate with blocks of
-// bare ones (floor.hpp).
+// Round trips. short, long and auto: the payload travels both ways. return and lend: a short request, and a reply with
+// the payload, which the other side writes into a return buffer or lends. Blocks of round trips alternate with blocks
+// of bare ones (floor.hpp).
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -52,9 +52,9 @@ struct Buffers {
 
 libripc::Error answer(Library& library, const BenchOptions& options, Buffers& buffers, std::uint64_t count,
                       std::uint64_t first) {
-  const bool is_short = options.kind == "short";
-  const bool is_long = options.kind == "long";
-  const bool is_return = options.kind == "return";
+  const bool is_short = library.kind == "short";
+  const bool is_long = library.kind == "long";
+  const bool is_return = library.kind == "return";
   for (std::uint64_t sequence = first; sequence < first + count; ++sequence) {
     libripc::WritableBytes window;
     if (is_long) {
@@ -73,16 +73,16 @@ libripc::Error answer(Library& library, const BenchOptions& options, Buffers& bu
     const libripc::ItemView view = message->item(0);
     std::array<Item, 1> items;
     if (is_short) {
-      items[0] = libripc::short_item(view.bytes());
+      items[0] = payload_item(options, view.bytes());
     } else if (is_long) {
       if (view.kind() != RIPC_VIEW_WINDOW) return libripc::Error(view.status());
-      items[0] = libripc::long_item(window);
+      items[0] = payload_item(options, window);
     } else {
       const std::uint64_t asked = sequence_of(view.bytes());
       auto buffer = buffers.take(asked);
       if (!buffer.ok()) return buffer.error();
       write_large(*buffer, asked);
-      items[0] = is_return ? libripc::return_item(*buffer, 0) : libripc::long_item(*buffer);
+      items[0] = is_return ? libripc::return_item(*buffer, 0) : payload_item(options, *buffer);
     }
     auto ticket = library.service.reply(*message, items);
     if (ticket.code() == RIPC_AGAIN) [[unlikely]]
@@ -97,10 +97,10 @@ libripc::Error pingpong_side(Side& side, const BenchOptions& options, Floor& flo
   auto library = open_library(side, options);
   if (!library.ok()) return library.error();
   Buffers buffers;
-  if (options.kind != "short")
+  if (library->kind != "short")
     if (const auto error = buffers.make(library->context, options.size); !error.ok()) return error;
   while (const auto order = side.control.receive()) {
-    if (order->kind == kEcho && options.kind == "long") {
+    if (order->kind == kEcho && library->kind == "long") {
       auto window = buffers.take(order->first);
       if (!window.ok()) return window.error();
       if (const auto error = library->service.post_window(*window, order->first); !error.ok()) return error;
@@ -125,12 +125,12 @@ class Pinger {
         library_(library),
         request_(sizeof(std::uint64_t)),
         whole_every_(std::max(kWholeEvery, options.iterations * options.size / kWholeBytes)) {
-    if (options.kind == "short") request_.resize(options.size);
-    landing_.resize(options.kind == "long" || options.kind == "return" ? options.size : 0);
+    if (library.kind == "short") request_.resize(options.size);
+    landing_.resize(library.kind == "long" || library.kind == "return" ? options.size : 0);
   }
 
   libripc::Error prepare() {
-    return options_.kind == "long" ? buffers_.make(library_.context, options_.size) : libripc::Error();
+    return library_.kind == "long" ? buffers_.make(library_.context, options_.size) : libripc::Error();
   }
 
   // `count` round trips; the times of all but the first `warm_up` go to samples.
@@ -160,17 +160,17 @@ class Pinger {
   }
 
   libripc::Error round(bool is_edge, double& nanoseconds) {
-    const bool is_large = options_.kind != "short" && options_.size > kSmall;
+    const bool is_large = library_.kind != "short" && options_.size > kSmall;
     const bool whole = is_large && (is_edge || sequence_ % whole_every_ == 0);
     if (whole) std::fill(landing_.begin(), landing_.end(), std::byte{0});
-    std::array<Item, 1> items = {libripc::short_item(request_)};
+    std::array<Item, 1> items = {options_.kind == "auto" ? libripc::item(request_) : libripc::short_item(request_)};
     libripc::SendOptions send_options;
     const libripc::ReturnBuffer landing = libripc::return_buffer(landing_);
-    if (options_.kind == "long") {
+    if (library_.kind == "long") {
       auto buffer = buffers_.take(sequence_);
       if (!buffer.ok()) return buffer.error();
       write_large(*buffer, sequence_);
-      items[0] = libripc::long_item(*buffer);
+      items[0] = payload_item(options_, *buffer);
       if (const auto error = library_.service.post_window(landing_, sequence_); !error.ok()) return error;
     } else {
       fill_pattern(request_, sequence_);
@@ -186,7 +186,7 @@ class Pinger {
     auto message = library_.service.receive(kReplyPatience, flags);
     const std::uint64_t end = clock_.now();
 
-    if (options_.kind == "long") buffers_.tickets[sequence_ % kBuffers] = *std::move(ticket);
+    if (library_.kind == "long") buffers_.tickets[sequence_ % kBuffers] = *std::move(ticket);
     if (!message.ok()) {
       if (message.code() != RIPC_TIMEOUT) return message.error();
       // On a path that loses packets the rest of the block is lost with it: the other side counts messages.
@@ -204,7 +204,7 @@ class Pinger {
     const bool arrived = view.ok() && view.size() == options_.size;
     if (!arrived) {
       ++tally_.lost;
-    } else if (options_.kind == "short") {
+    } else if (library_.kind == "short") {
       tally_.check(check_pattern(view.bytes(), sequence_));
     } else if (whole) {
       ++tally_.checked;
@@ -263,7 +263,7 @@ BenchResult measure_pingpong(Side& side, const BenchOptions& options, Floor& flo
 BenchResult run_pingpong(const BenchOptions& options) {
   BenchOptions actual = options;
   if (actual.iterations == 0) {
-    const bool is_copied = options.kind == "long" || options.kind == "return";
+    const bool is_copied = options.kind == "long" || options.kind == "auto" || options.kind == "return";
     const std::uint64_t by_size =
         is_copied ? (std::uint64_t{4} << 30) / std::max<std::uint64_t>(options.size, 1) : 200'000;
     actual.iterations = std::clamp<std::uint64_t>(by_size, 50, options.wait == "spin" ? 200'000 : 20'000);
@@ -275,8 +275,8 @@ BenchResult run_pingpong(const BenchOptions& options) {
       [&](Side& side) { return measure_pingpong(side, actual, floor); });
   if (result.ok()) {
     (*result)["iterations"] = actual.iterations;
-    (*result)["pattern"] =
-        options.kind == "short" || options.kind == "long" ? "payload both ways" : "short request, payload in the reply";
+    (*result)["pattern"] = options.kind == "return" || options.kind == "lend" ? "short request, payload in the reply"
+                                                                              : "payload both ways";
   }
   return result;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Large payloads one after the other, `depth` under way at once: pulled into windows, written into return buffers, or
-// lent. Blocks of messages alternate with blocks of what they are compared with: plain memcpy of the same size, out of
-// lent views of the same sender buffers (the mapping that the library itself copies from) into the same landing memory;
-// for sockets, the same bytes between the same memory over a bare TCP connection.
+// lent; of kind auto also in the messages, if they fit. Blocks of messages alternate with blocks of what they are
+// compared with: plain memcpy of the same size, out of lent views of the same sender buffers (the mapping that the
+// library itself copies from) into the same landing memory; for sockets, the same bytes between the same memory over a
+// bare TCP connection.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -96,7 +97,7 @@ libripc::Error send_longs(Library& library, const BenchOptions& options, std::ve
       if (const auto error = prepare(library, options, slots, sequence + count); !error.ok()) return error;
       const libripc::WritableBytes bytes = slot_of(sequence + count).bytes;
       if (!options.one_buffer) write_large(bytes, sequence + count);
-      items[count] = libripc::long_item(bytes);
+      items[count] = payload_item(options, bytes);
       messages[count] = libripc::outgoing_message({&items[count], 1});
       ++count;
     } while (count < most && sequence + count < end && slot_of(sequence + count).ticket.poll().code() != RIPC_PENDING);
@@ -156,7 +157,7 @@ libripc::Error stream_side(Side& side, const BenchOptions& options, const Socket
       libripc::SendOptions send_options;
       send_options.timeout = libripc::kForever;
       for (const Slot& slot : slots) {
-        const std::array<Item, 1> items = {libripc::long_item(slot.bytes)};
+        const std::array<Item, 1> items = {libripc::borrow(slot.bytes)};
         auto ticket = send_patiently(*library, items, send_options);
         if (!ticket.ok()) return ticket.error();
         lent.push_back(*std::move(ticket));
@@ -245,13 +246,14 @@ class Receiver {
   // Messages per second of some more than `count` messages: the time runs from the end of those that came first,
   // together, to the end of the last. Long ones come by as many as are under way: so do the last.
   libripc::Result<double> message_block(std::uint64_t count) {
+    const bool is_long = library_.kind == "long";
     if (options_.size > kSmall)
       for (const Landing& landing : landings_) std::fill(landing.bytes.begin(), landing.bytes.end(), std::byte{0});
     const std::uint64_t first = first_ = sequence_;
-    const std::uint64_t together = options_.kind == "long" ? options_.depth : 1;
+    const std::uint64_t together = is_long ? options_.depth : 1;
     const std::uint64_t total = together + (count + together - 1) / together * together;
     const std::uint64_t processor_started = processor_time();
-    if (options_.kind == "long")
+    if (is_long)
       for (std::uint64_t index = 0; index < windows_; ++index)
         if (const auto error = post(first + index); !error.ok()) return error;
     if (!side_.control.send({kStream, total, first})) return other_side_ended();
@@ -271,14 +273,14 @@ class Receiver {
       }
       // The windows of the messages after the ones that have theirs already; the last ones get none.
       for (std::uint64_t next = came + windows_; next < sequence_ + windows_; ++next)
-        if (options_.kind == "long" && next < first + total)
+        if (is_long && next < first + total)
           if (const auto error = post(next); !error.ok()) return error;
     }
     const std::uint64_t duration = monotonic_now() - start;
     if (!finish_block(processor_started, total)) return other_side_ended();
     check_landed(first);
     // Windows of a block shorter than their number were not used.
-    if (options_.kind == "long")
+    if (is_long)
       for (std::uint64_t index = 0; index < windows_; ++index) (void)library_.service.withdraw_windows(first + index);
     return static_cast<double>(total - before) * 1e9 / static_cast<double>(std::max<std::uint64_t>(duration, 1));
   }
@@ -299,6 +301,8 @@ class Receiver {
     return static_cast<double>(count) * static_cast<double>(options_.size) * 1e9 /
            static_cast<double>(std::max<std::uint64_t>(nanoseconds, 1));
   }
+  // Else it is looked at where it comes.
+  bool lands() const { return library_.kind == "long" || library_.kind == "return"; }
   std::size_t most_at_once() const { return std::min<std::size_t>(options_.depth, kMostAtOnce); }
   libripc::WritableBytes landing_of(std::uint64_t sequence) const {
     return landings_[sequence % landings_.size()].bytes;
@@ -336,13 +340,13 @@ class Receiver {
     }
     tally_.check(check_large(view.bytes(), written_of(sequence)));
     constexpr std::uint64_t kLentPerWhole = 64;
-    if (options_.kind == "lend" && options_.size > kSmall && sequence % kLentPerWhole == 0)
+    if (!lands() && options_.size > kSmall && sequence % kLentPerWhole == 0)
       tally_.check_whole(check_large_whole(view.bytes(), sequence, sequence % options_.depth));
   }
 
   // The last messages of the block lie in the landing memory still.
   void check_landed(std::uint64_t first) {
-    if (options_.size <= kSmall) return;
+    if (options_.size <= kSmall || !lands()) return;
     const std::uint64_t count = std::min<std::uint64_t>(landings_.size(), sequence_ - first);
     for (std::uint64_t sequence = sequence_ - count; sequence < sequence_; ++sequence)
       tally_.check_whole(check_large_whole(landing_of(sequence), written_of(sequence), slot_of(sequence)));
@@ -431,7 +435,7 @@ BenchResult measure_bandwidth(Side& side, const BenchOptions& options, const Soc
     json["verification"] =
         "every payload: the number of its block at both ends; in each block, outside of the timed part, the buffer "
         "compared whole, in memory that was cleared before the block";
-  if (options.kind == "lend" && options.size > kSmall)
+  if ((options.kind == "lend" || library->kind == "short") && options.size > kSmall)
     json["verification"] = "every payload: the sequence number at both ends; every 64th compared whole";
   return json;
 }

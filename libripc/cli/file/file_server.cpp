@@ -99,7 +99,7 @@ void FileServer::fetch(const Message& message, const RequestHeader& request) {
   const libripc::Bytes content = chunk->buffer.bytes();
   const std::array<Item, 2> items = {libripc::short_item(head), message.return_count() > 0
                                                                     ? libripc::return_item(content, 0)
-                                                                    : libripc::long_item(content)};
+                                                                    : libripc::borrow(content)};
   ++counters_.chunks;
   counters_.bytes += request.length;
   send(message, static_cast<std::uint32_t>(FileStatus::ok), items);

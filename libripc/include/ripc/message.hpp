@@ -29,7 +29,8 @@ requires(!std::is_convertible_v<const Range&, std::string_view> &&
          std::is_trivially_copyable_v<std::ranges::range_value_t<Range>>) Bytes bytes_of(const Range& range)
 noexcept { return std::as_bytes(std::span(range)); }
 
-// One piece of a message: a range of the caller's memory and how it travels. Borrows the memory; see Service::send().
+// One piece of a message: a range of the caller's memory and how it travels. When the send has returned RIPC_OK, the
+// memory is the caller's again, unless the item comes from borrow() or given_item().
 using Item = ripc_item;
 
 // One of several messages: items and tag. Borrows the items; see Service::send_many().
@@ -38,13 +39,21 @@ inline OutgoingMessage outgoing_message(std::span<const Item> items, std::uint32
   return {items.data(), static_cast<std::uint32_t>(items.size()), tag};
 }
 
-// Short if the whole message fits, else long.
+// In the message itself if it fits, else pulled by the receiver from a copy.
 inline Item item(Bytes bytes) noexcept { return {bytes.data(), bytes.size(), RIPC_ITEM_AUTO, 0}; }
 // In the message itself.
 inline Item short_item(Bytes bytes) noexcept { return {bytes.data(), bytes.size(), RIPC_ITEM_SHORT, 0}; }
-// Pulled by the receiver, into a window or as a lent view.
-inline Item long_item(Bytes bytes) noexcept { return {bytes.data(), bytes.size(), RIPC_ITEM_LONG, 0}; }
-// Replies only: written into return buffer `index` of the request.
+// Pulled by the receiver where it lies, into a window or as a lent view: no copy, but the memory must stay as it is
+// until the Ticket of the send has completed. So this takes no temporary that owns its memory, such as a std::string
+// made in the call. Memory of a Buffer may be released before; memory of a received Message ends with the Message.
+template <std::ranges::contiguous_range Range>
+requires std::ranges::borrowed_range<Range> Item borrow(Range&& range)
+noexcept {
+  const Bytes bytes = bytes_of(range);
+  return {bytes.data(), bytes.size(), RIPC_ITEM_LONG, 0};
+}
+// Replies only: written into return buffer `index` of the request. What cannot be written there travels long, from a
+// copy.
 inline Item return_item(Bytes bytes, std::uint32_t index = 0) noexcept {
   return {bytes.data(), bytes.size(), RIPC_ITEM_RETURN, index};
 }
@@ -139,9 +148,11 @@ class Message {
 
 // ---- Ticket --------------------------------------------------------------------------------------------------
 
-// The completion of a message with long items. Owns the handle: dropping it does not stop the message. An empty Ticket
-// belongs to a message without long items, which is complete when send() returns: its status is RIPC_OK. Any thread.
-class Ticket {
+// The completion of a message of which something travels long, and so the end of the loan of what was sent with
+// borrow(). Owns the handle: dropping it neither stops the message nor ends a loan, but then nothing tells of its end.
+// An empty Ticket belongs to a message that travels short, which is complete when send() returns: its status is
+// RIPC_OK. Any thread.
+class [[nodiscard]] Ticket {
  public:
   Ticket() noexcept = default;
   // Takes ownership of a handle from ripc_send().

@@ -163,10 +163,17 @@ RIPC_API ripc_context *ripc_service_get_context(const ripc_service *service); /*
 
 /* ---- Send --------------------------------------------------------------------------------------------------- */
 
+/* How an item travels, and whose its memory is when the send has returned RIPC_OK. After any other status all memory is
+ * the caller's, and nothing was sent.
+ *
+ *   AUTO, SHORT, RETURN  The caller's: it may be changed or freed at once.
+ *   LONG                 On loan until the ticket completes. The receiver reads it where it lies, without a copy.
+ *   GIVEN                The library's.
+ */
 typedef enum ripc_item_kind {
-  RIPC_ITEM_AUTO = 0,   /* short if the whole message fits, else long */
+  RIPC_ITEM_AUTO = 0,   /* in the message if it fits, else pulled by the receiver from a copy in the pool */
   RIPC_ITEM_SHORT = 1,  /* in the message itself */
-  RIPC_ITEM_LONG = 2,   /* pulled by the receiver into a window */
+  RIPC_ITEM_LONG = 2,   /* pulled by the receiver from the caller's memory, whatever its size */
   RIPC_ITEM_RETURN = 3, /* replies only: written into return buffer `return_index` of the request */
   RIPC_ITEM_GIVEN = 4   /* as RIPC_ITEM_SHORT, out of a leased buffer that is given away with the message */
 } ripc_item_kind;
@@ -186,7 +193,7 @@ typedef struct ripc_return_buffer {
   size_t size;
 } ripc_return_buffer;
 
-/* Runs once, when the ticket completes; not for a message without long items, which has no ticket. */
+/* Runs once, when the ticket completes; not for a message of which nothing travels long, which has no ticket. */
 typedef void (*ripc_ticket_callback)(void *user, ripc_status status);
 
 #define RIPC_MAX_ITEMS 64   /* items of one message */
@@ -217,25 +224,35 @@ RIPC_API void ripc_send_options_init(ripc_send_options *options);
 
 /* Sends one message of `count` items (0 to RIPC_MAX_ITEMS) from `service` to the service `to`.
  *
- * Short items are gathered from the caller's memory during the call; it may be re-used at once. Long items are only
- * described: the memory is held until the ticket completes. Pool memory may be released earlier (the library keeps it
- * until then); other memory must stay mapped until then or be unregistered. A message with long items makes a ticket.
- * `ticket` may be NULL: the library then keeps the ticket. Without long items *ticket is NULL. options may be NULL.
+ * AUTO items travel in the message as far as it has room (ripc_short_limit). If there is too little, they travel long:
+ * the largest first, the last of equal ones first, and only as many as must for the others to fit. So a small item
+ * never travels long because of a large one. The call copies what travels long into a lease of the pool, also where the
+ * item lies in a lease itself. The lease ends with the transfer.
+ *
+ * LONG items are lent. Their memory must stay mapped and unchanged until the ticket completes; a completed ticket is
+ * the end of the loan. The loan of a leased buffer may also end by ripc_buffer_release(), which keeps the memory until
+ * nobody reads it, and that of registered memory by ripc_memory_unregister(), which withdraws the message. Without
+ * `ticket` and options->callback, LONG items must be leased or registered: else RIPC_INVALID_ARGUMENT.
+ *
+ * If anything travels long, *ticket tells when the receiver has it; else *ticket is NULL. `ticket` may be NULL. What
+ * travels long is dropped if the ticket's time-out passes, or the sending service ends, before the receiver takes it.
+ * options may be NULL.
  *
  * Given items must lie in leased buffers. With RIPC_OK the leases that they lie in have ended, as by
  * ripc_buffer_release(); several items may lie in one. Their memory returns to the pool when nothing reads it any more:
  * so a device can gather them where they lie, without a copy. With any other status the leases stay the caller's.
  *
  * RIPC_AGAIN: the peer has no room, nothing was sent; RIPC_TOO_LARGE: the short part exceeds ripc_short_limit();
- * RIPC_NO_SERVICE, RIPC_REFUSED, RIPC_PEER_DEAD (after asking the resolver again), RIPC_TIMEOUT (the peer cannot be
- * reached), RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY, RIPC_NO_DESCRIPTORS, RIPC_LIMIT (max_peers
- * processes are connected), RIPC_PERMISSION (the service's record may not be read), RIPC_VERSION_MISMATCH.
+ * RIPC_NO_MEMORY (also if the pool has no room for a copy); RIPC_NO_SERVICE, RIPC_REFUSED, RIPC_PEER_DEAD (after asking
+ * the resolver again), RIPC_TIMEOUT (the peer cannot be reached), RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT,
+ * RIPC_NO_DESCRIPTORS, RIPC_LIMIT (max_peers processes are connected), RIPC_PERMISSION (the service's record may not be
+ * read), RIPC_VERSION_MISMATCH.
  *
  * `to` may be a group: every member is sent the message once, `service` too if it is one. Short items only. Members
  * that have no room, take smaller packets only or cannot be reached are left out and do not hold up the others; outcome
  * says which. RIPC_OK: at least one member was sent it. RIPC_AGAIN, RIPC_TOO_LARGE or another of the errors above: none
- * was, for this reason. RIPC_NO_SERVICE: it has no living member. RIPC_UNSUPPORTED: an item is long, or there are
- * return buffers. */
+ * was, for this reason. RIPC_NO_SERVICE: it has no living member. RIPC_UNSUPPORTED: an item is LONG, or there are
+ * return buffers. AUTO items are short ones here. */
 RIPC_API ripc_status ripc_send(ripc_service *service, ripc_service_id to, const ripc_item *items, size_t count,
                                const ripc_send_options *options, ripc_ticket **ticket);
 
@@ -253,15 +270,17 @@ typedef struct ripc_outgoing {
  *
  * `options` (may be NULL) are for each of them: the time-out of the tickets and their callback; what else they have
  * must be as ripc_send_options_init() leaves it. `tickets`: NULL, or where `count` of them are written; NULL for those
- * without long items and those that were not sent. Given away are the buffers of the messages that were sent. Any
- * thread. */
+ * of which nothing travels long and those that were not sent. Given away are the buffers of the messages that were
+ * sent. Any thread. */
 RIPC_API ripc_status ripc_send_many(ripc_service *service, ripc_service_id to, const ripc_outgoing *messages,
                                     size_t count, const ripc_send_options *options, ripc_ticket **tickets,
                                     size_t *sent);
 
 /* Sends to the source of `message`, as the reply to it. Items of kind RIPC_ITEM_RETURN are written into the request's
- * return buffers; one that does not fit, or whose buffer is gone or used, travels as a long item instead. The right to
- * write ends with the first reply. Otherwise like ripc_send(). The message stays the caller's. */
+ * return buffers during the call. One that does not fit, or whose buffer is gone or used, travels long from a copy
+ * instead; one that this process may not write is pulled into its return buffer, likewise from a copy. The right to
+ * write ends with the first reply. Otherwise like ripc_send(). The message stays the caller's: what it holds may
+ * be sent, and it may be released at once if none of that is a LONG item. */
 RIPC_API ripc_status ripc_reply(ripc_service *service, const ripc_message *message, const ripc_item *items,
                                 size_t count, const ripc_send_options *options, ripc_ticket **ticket);
 

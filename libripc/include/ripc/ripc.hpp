@@ -6,6 +6,9 @@
 //   while (auto message = service->receive())
 //     (void)service->reply(*message, message->item(0).bytes());
 //
+// What is sent may be temporary, or lie in the message that is answered: send() and reply() copy what the receiver has
+// not read when they return. Only borrow() does without the copy, and asks for the memory until the Ticket completes.
+//
 // Rules that hold for every declaration, unless its own comment says otherwise
 //   Ownership  Context, Service, Message, Ticket, Buffer, Registration and Notification are move-only and own one
 //   handle.

@@ -135,13 +135,14 @@ class Service {
   // Borrowed, for calls into ripc.h.
   ripc_service* handle() const noexcept { return handle_; }
 
-  // Sends one message; never allocates in this wrapper. Short items are gathered during the call. Memory of long items
-  // is held until the ticket completes: pool memory may be released earlier, other memory must stay mapped until then.
+  // Sends one message; never allocates in this wrapper. When it returns, all memory is the caller's again, but that of
+  // borrow(), until the Ticket completes, and of given_item(). Of item()s the largest travel long, from copies, if they
+  // do not all fit into the message (ripc_send() has the rule). A program that borrows nothing may drop the Ticket.
   // RIPC_AGAIN (no room, nothing was sent: wait_room()), RIPC_TOO_LARGE, RIPC_NO_SERVICE, RIPC_REFUSED, RIPC_PEER_DEAD,
   // RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY, RIPC_VERSION_MISMATCH.
   //
   // To a group: every member is sent the message once, short items only. RIPC_OK: at least one was; options.outcome
-  // says who missed it. RIPC_NO_SERVICE: it has no living member. RIPC_UNSUPPORTED: an item is long, or there are
+  // says who missed it. RIPC_NO_SERVICE: it has no living member. RIPC_UNSUPPORTED: an item is borrowed, or there are
   // return buffers.
   Result<Ticket> send(ServiceId to, std::span<const Item> items, const SendOptions& options = {}) noexcept {
     ripc_send_options c_options = to_c(options);
@@ -163,7 +164,7 @@ class Service {
   Result<Ticket> send(ServiceId to, std::initializer_list<Item> items, const SendOptions& options = {}) noexcept {
     return send(to, std::span(items.begin(), items.size()), options);
   }
-  // One item: short if it fits, else long.
+  // One item().
   Result<Ticket> send(ServiceId to, Bytes bytes, const SendOptions& options = {}) noexcept {
     return send(to, {item(bytes)}, options);
   }
@@ -177,7 +178,7 @@ class Service {
     return sent;
   }
   // The same; the first of `tickets`, which are no fewer than the messages, become those of the messages that were
-  // sent. Of the options only the time-out. Allocates.
+  // sent. Of the options only the time-out. Allocates. Without tickets, what is borrowed must be leased or registered.
   Result<std::size_t> send_many(ServiceId to, std::span<const OutgoingMessage> messages, std::span<Ticket> tickets,
                                 const SendOptions& options = {}) {
     std::vector<ripc_ticket*> handles(messages.size());
@@ -192,7 +193,7 @@ class Service {
     return sent;
   }
   // Like send(), and runs `callback` once when the ticket completes, also when the service or context ends first. A
-  // message without long items is complete at once: the callback then runs in this call, with RIPC_OK. Not run if this
+  // message that travels short is complete at once: the callback then runs in this call, with RIPC_OK. Not run if this
   // returns an error. Allocates.
   Error send_then(ServiceId to, std::span<const Item> items, TicketCallback callback, const SendOptions& options = {}) {
     return with_callback(std::move(callback), options, [&](const ripc_send_options& c_options, ripc_ticket*& ticket) {
@@ -201,8 +202,9 @@ class Service {
   }
 
   // Sends to the source of `message`, as the reply to it. Items from return_item() are written into the request's
-  // return buffers; what does not fit, or has no buffer any more, travels long instead. The first reply ends the right
-  // to write. The message stays the caller's. Errors as send().
+  // return buffers; what does not fit, or has no buffer any more, travels long from a copy. The first reply ends the
+  // right to write. The message stays the caller's: what it holds may be sent, and it may go at once if none of that is
+  // borrowed. Errors as send().
   Result<Ticket> reply(const Message& message, std::span<const Item> items, const SendOptions& options = {}) noexcept {
     const ripc_send_options c_options = to_c(options);
     ripc_ticket* ticket = nullptr;

@@ -55,8 +55,8 @@ Status check(const SendArguments& arguments) {
 Status too_large(std::size_t size, std::size_t limit) {
   return Status(RIPC_TOO_LARGE, "The short items make a packet of " + std::to_string(size) +
                                     " bytes; this peer takes " + std::to_string(limit) +
-                                    ". Send the large items as RIPC_ITEM_LONG, or give the receiving service a larger "
-                                    "queue_bytes.");
+                                    ". Send the large items as RIPC_ITEM_AUTO or RIPC_ITEM_LONG, or give the receiving "
+                                    "service a larger queue_bytes.");
 }
 
 Status Service::send(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket) {

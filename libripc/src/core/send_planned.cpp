@@ -3,6 +3,7 @@
 // has them.
 #include <array>
 #include <bitset>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -17,6 +18,10 @@ namespace {
 // A peer that is writing into a return buffer moves at memory speed; one that is stopped does not move.
 constexpr Nanoseconds kWritePatience = 2'000'000'000;
 
+// The channel that had no room for the last copies that this thread made. A sender that tries again and again makes no
+// others before there is room.
+thread_local const spi::Channel* refused_copies = nullptr;
+
 }  // namespace
 
 // How each item travels, and what was prepared for it. Kept over attempts with different channels.
@@ -26,7 +31,39 @@ struct Service::Outgoing {
   std::vector<memory::Hold> holds;  // one for each exposed or directed item, in order
   std::vector<spi::Exposure> exposures;
   std::vector<spi::Bytes> ranges;
+  bool has_copies = false;  // of memory that is the caller's again when the call returns
+
+  bool is_pulled(std::size_t index) const noexcept {
+    return ways[index] == Way::exposed || ways[index] == Way::directed;
+  }
+  Status plan(const SendArguments& arguments, std::size_t limit);
 };
+
+// Which items travel in a packet of at most `limit` bytes: AUTO ones leave it, the largest first, until it fits.
+Status Service::Outgoing::plan(const SendArguments& arguments, std::size_t limit) {
+  const std::span<const ripc_item> items = arguments.items;
+  const std::size_t entries = items.size() + arguments.returns.size() + 1;
+  std::size_t body = arguments.returns.size() * wire::kGrantSize + sizeof(std::uint64_t);
+  for (std::size_t index = 0; index < items.size(); ++index) {
+    const auto& [data, size, kind, return_index] = items[index];
+    const bool is_long = kind == RIPC_ITEM_LONG || (kind == RIPC_ITEM_AUTO && size > limit);
+    ways[index] = is_long ? Way::exposed : Way::payload;
+    body += is_long ? wire::kDescriptorSize : kind == RIPC_ITEM_RETURN ? wire::kDirectedSize : size;
+  }
+  while (wire::packet_size(entries, body) > limit) {
+    const ripc_item* largest = nullptr;
+    for (std::size_t index = 0; index < items.size(); ++index) {
+      const ripc_item& item = items[index];
+      if (item.kind == RIPC_ITEM_AUTO && ways[index] == Way::payload && item.size > wire::kDescriptorSize &&
+          (largest == nullptr || item.size >= largest->size))
+        largest = &item;
+    }
+    if (largest == nullptr) return too_large(wire::packet_size(entries, body), limit);
+    ways[static_cast<std::size_t>(largest - items.data())] = Way::exposed;
+    body -= largest->size - wire::kDescriptorSize;
+  }
+  return {};
+}
 
 // Writes what the reply returns, and decides how each item of it travels.
 void Service::push_returns(const SendArguments& arguments, Outgoing& outgoing, bool may_write) {
@@ -53,27 +90,11 @@ void Service::push_returns(const SendArguments& arguments, Outgoing& outgoing, b
 }
 
 Status Service::send_planned(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket) {
-  using Way = Outgoing::Way;
   Outgoing outgoing;
   Result<std::shared_ptr<spi::Channel>> channel = context_.channel_to(arguments.to, counters_.resolutions);
   if (!channel.ok()) return channel.status();
 
-  std::size_t entries = arguments.items.size() + arguments.returns.size() + 1;
-  std::size_t body = arguments.returns.size() * wire::kGrantSize + sizeof(std::uint64_t);
-  for (std::size_t index = 0; index < arguments.items.size(); ++index) {
-    const ripc_item& item = arguments.items[index];
-    outgoing.ways[index] = item.kind == RIPC_ITEM_LONG ? Way::exposed : Way::payload;
-    body += item.kind == RIPC_ITEM_LONG     ? wire::kDescriptorSize
-            : item.kind == RIPC_ITEM_RETURN ? wire::kDirectedSize
-                                            : item.size;
-  }
-  if (wire::packet_size(entries, body) > (*channel)->packet_limit()) {
-    if (!has_auto(arguments.items)) return too_large(wire::packet_size(entries, body), (*channel)->packet_limit());
-    for (std::size_t index = 0; index < arguments.items.size(); ++index) {
-      const ripc_item& item = arguments.items[index];
-      if (item.kind == RIPC_ITEM_AUTO && item.size != 0) outgoing.ways[index] = Way::exposed;
-    }
-  }
+  if (Status planned = outgoing.plan(arguments, (*channel)->packet_limit()); !planned.ok()) return planned;
   if (arguments.reply_to == nullptr || arguments.reply_to->request == 0) {
     if (arguments.reply_to != nullptr) push_returns(arguments, outgoing, false);
     return send_prepared(arguments, outgoing, std::move(*channel), ticket);
@@ -97,15 +118,49 @@ Status Service::send_planned(const SendArguments& arguments, std::shared_ptr<Tic
   return status;
 }
 
+// Memory that the peer reads after the call: lent by the caller, if somebody is told when the loan ends, else a copy.
+Result<memory::Hold> Service::memory_of(const ripc_item& item, bool is_told) {
+  memory::Pool& pool = context_.pool();
+  if (item.kind != RIPC_ITEM_LONG && item.size != 0) {
+    Result<memory::Hold> copied = pool.copy(bytes_of(item));
+    if (copied.status().code() == RIPC_NO_MEMORY) {
+      // Of messages that have ended, and nobody has looked.
+      context_.tickets().look();
+      copied = pool.copy(bytes_of(item));
+    }
+    if (copied.status().code() == RIPC_NO_MEMORY)
+      return Status(RIPC_NO_MEMORY, std::string(copied.status().text()) +
+                                        " What does not fit into a packet travels as a copy: to do without, send it as "
+                                        "RIPC_ITEM_LONG.");
+    if (copied.ok()) counters_.send_copies.fetch_add(1, std::memory_order_relaxed);
+    return copied;
+  }
+  Result<memory::Hold> lent = pool.hold(item.data, item.size);
+  if (lent.ok() && !is_told && item.size != 0 && lent->arena() == nullptr && !pool.find(item.data).ok())
+    return Status(RIPC_INVALID_ARGUMENT,
+                  "Nothing would tell when the memory of a RIPC_ITEM_LONG is the caller's again: ask for the ticket or "
+                  "set a callback, lease or register the memory, or send a copy of it with RIPC_ITEM_AUTO.");
+  return lent;
+}
+
 Status Service::send_prepared(const SendArguments& arguments, Outgoing& outgoing, std::shared_ptr<spi::Channel> channel,
                               std::shared_ptr<Ticket>* ticket) {
-  using Way = Outgoing::Way;
   for (std::size_t index = 0; index < arguments.items.size(); ++index) {
-    if (outgoing.ways[index] != Way::exposed && outgoing.ways[index] != Way::directed) continue;
-    Result<memory::Hold> hold = context_.pool().hold(arguments.items[index].data, arguments.items[index].size);
+    if (outgoing.is_pulled(index) && arguments.items[index].kind != RIPC_ITEM_LONG) outgoing.has_copies = true;
+  }
+  if (outgoing.has_copies && refused_copies == channel.get() && !channel->has_room()) {
+    counters_.again.fetch_add(1, std::memory_order_relaxed);
+    return RIPC_AGAIN;
+  }
+  const bool is_told = ticket != nullptr || arguments.callback != nullptr;
+  for (std::size_t index = 0; index < arguments.items.size(); ++index) {
+    if (!outgoing.is_pulled(index)) continue;
+    const ripc_item& item = arguments.items[index];
+    Result<memory::Hold> hold = memory_of(item, is_told);
     if (!hold.ok()) return hold.status();
+    const memory::Arena* arena = hold->arena();
+    outgoing.ranges.push_back(arena == nullptr ? bytes_of(item) : spi::Bytes(arena->base + hold->offset(), item.size));
     outgoing.holds.push_back(std::move(*hold));
-    outgoing.ranges.push_back(bytes_of(arguments.items[index]));
   }
   for (std::size_t index = 0; index < outgoing.holds.size(); ++index) {
     outgoing.exposures.push_back({outgoing.ranges[index], &outgoing.holds[index]});
@@ -117,6 +172,7 @@ Status Service::send_prepared(const SendArguments& arguments, Outgoing& outgoing
       channel = std::move(*found);
     }
     Status status = transmit(arguments, outgoing, channel, ticket);
+    if (outgoing.has_copies) refused_copies = status == RIPC_AGAIN ? channel.get() : nullptr;
     if (!is_gone(status.code())) return status;
     context_.drop_channel(*channel);
   }

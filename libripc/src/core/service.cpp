@@ -125,8 +125,8 @@ void Service::fill_statistics(ripc_service_statistics& statistics) const noexcep
   statistics.notifications_run = notifications_->run_count();
   statistics.notifications_unknown = notifications_->unknown_count();
   // A short message is gathered into the queue by one copy; an item in a return buffer is written by one.
-  statistics.payload_copies =
-      payload_messages + value(from.items_returned) + payload_messages_received + value(from.receive_copies);
+  statistics.payload_copies = payload_messages + value(from.items_returned) + value(from.send_copies) +
+                              payload_messages_received + value(from.receive_copies);
   statistics.resolutions = value(from.resolutions);
   statistics.group_packets = value(from.group_packets);
   statistics.senders = 0;

@@ -55,7 +55,7 @@ struct SendArguments {
 struct Counters {
   std::atomic<std::uint64_t> payload_messages_sent{0}, other_messages_sent{0}, short_bytes_sent{0};
   std::atomic<std::uint64_t> long_items_sent{0}, items_returned{0}, again{0}, wakes_sent{0}, notifications_sent{0};
-  std::atomic<std::uint64_t> resolutions{0}, group_packets{0};
+  std::atomic<std::uint64_t> resolutions{0}, group_packets{0}, send_copies{0};
   // Those with payload only, which cost one copy each; the others.
   alignas(64) std::atomic<std::uint64_t> payload_messages_received{0};
   std::atomic<std::uint64_t> short_bytes_received{0}, other_messages_received{0};
@@ -183,6 +183,7 @@ class Service final : private spi::PacketSink {
   Status send_held(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
   Status send_plain(const SendArguments& arguments, bool& fits);
   Status send_planned(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
+  Result<memory::Hold> memory_of(const ripc_item& item, bool is_told);
   Status send_prepared(const SendArguments& arguments, Outgoing& outgoing, std::shared_ptr<spi::Channel> channel,
                        std::shared_ptr<Ticket>* ticket);
   Status transmit(const SendArguments& arguments, Outgoing& outgoing, const std::shared_ptr<spi::Channel>& channel,

@@ -95,6 +95,8 @@ class TicketKeeper {
   // no receiver reads the memory any more, except through a lent view.
   void end_sender(const void* sender) noexcept;
   void end_range(spi::Bytes range) noexcept;
+  // Any thread. Finishes whatever has ended, or has run out of time, and gives its memory back. Also the timer.
+  void look() noexcept;
   // Ends everything; nothing is held afterwards.
   void shut_down() noexcept;
 
@@ -135,7 +137,6 @@ class TicketKeeper {
   void end_matching(Matches matches, ripc_status status) noexcept;
   void drain() noexcept;
   void schedule() noexcept;
-  void look() noexcept;  // timer
 
   EventLoop& loop_;
   EventLoop::TimerId timer_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -301,6 +302,15 @@ Result<Hold> Pool::hold(const void* data, std::size_t size) {
   }
   hold.owner_ = this;
   return hold;
+}
+
+Result<Hold> Pool::copy(std::span<const std::byte> bytes) {
+  const Result<std::byte*> to = lease(bytes.size());
+  if (!to.ok()) return to.status();
+  std::memcpy(*to, bytes.data(), bytes.size());
+  Result<Hold> held = hold(*to, bytes.size());
+  (void)release(*to);
+  return held;
 }
 
 void Pool::fill_statistics(ripc_pool_statistics& statistics) const {

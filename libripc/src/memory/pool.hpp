@@ -91,6 +91,10 @@ class Pool {
   // its end, if the lease was released already, or if it touches pool memory in any other way.
   Result<Hold> hold(const void* data, std::size_t size);
 
+  // A copy of these bytes, of which there is at least one, in a lease of its own that ends with the hold. The errors of
+  // lease().
+  Result<Hold> copy(std::span<const std::byte> bytes);
+
   // Fills everything but `size`. Now: reserved (bytes of arenas), leased (bytes asked for in leases that are not freed
   // yet), arenas, huge_page_arenas (of 2 MiB pages reserved by the administrator), registrations (different ranges).
   // Since the start: leases, reuses (leases that did not have to create an arena), releases, deferred_releases (those

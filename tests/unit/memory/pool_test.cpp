@@ -227,6 +227,28 @@ TEST(Pool, FindRefusesUnknownAddresses) {
 
 // ---- Arenas --------------------------------------------------------------------------------------------------
 
+TEST(Pool, ACopyIsALeaseThatEndsWithItsHold) {
+  Pool pool(kPlenty);
+  std::vector<std::byte> bytes(5000, std::byte{7});
+  Result<Hold> hold = pool.copy(bytes);
+  ASSERT_TRUE(hold.ok()) << hold.status().text();
+  std::fill(bytes.begin(), bytes.end(), std::byte{8});
+  ASSERT_NE(hold->arena(), nullptr);
+  const std::byte* const copy = hold->arena()->base + hold->offset();
+  EXPECT_TRUE(std::all_of(copy, copy + bytes.size(), [](std::byte byte) { return byte == std::byte{7}; }));
+  EXPECT_FALSE(pool.find(copy).ok()) << "nobody else's lease";
+  const auto leased = [&] {
+    ripc_pool_statistics statistics{};
+    pool.fill_statistics(statistics);
+    return statistics.leased;
+  };
+  EXPECT_EQ(leased(), bytes.size());
+  hold->reset();
+  EXPECT_EQ(leased(), 0u);
+  Pool small(std::uint64_t{1} << 20);
+  EXPECT_EQ(small.copy(std::vector<std::byte>(std::size_t{2} << 20)).status().code(), RIPC_NO_MEMORY);
+}
+
 TEST(Pool, ArenasAreAlignedNumberedAndReachableThroughTheirDescriptor) {
   Pool pool(kPlenty);
   std::set<std::uint32_t> ids;

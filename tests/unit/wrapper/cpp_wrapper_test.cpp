@@ -33,6 +33,16 @@ static_assert(!std::is_copy_constructible_v<libripc::Buffer> && !std::is_copy_co
 static_assert(!std::is_copy_constructible_v<libripc::Notification>);
 static_assert(!std::is_constructible_v<libripc::Result<std::size_t>, ripc_status>);
 
+// borrow() takes what outlives the call: no temporary that owns its memory.
+template <typename Value>
+concept Borrowable = requires(Value&& value) {
+  libripc::borrow(std::forward<Value>(value));
+};
+static_assert(Borrowable<std::string&> && Borrowable<const std::vector<int>&> && Borrowable<Bytes> &&
+              Borrowable<libripc::WritableBytes> && Borrowable<std::string_view> && Borrowable<const char (&)[6]>);
+static_assert(!Borrowable<std::string> && !Borrowable<std::vector<std::byte>> && !Borrowable<const std::string> &&
+              !Borrowable<std::array<std::byte, 8>> && !Borrowable<std::vector<std::string>&>);
+
 // Two peers in a runtime directory of their own.
 class CppWrapper : public testing::Test {
  protected:
@@ -116,7 +126,7 @@ TEST_F(CppWrapper, TicketIsPendingUntilTheLongItemIsInItsWindow) {
   buffer->bytes()[99'999] = std::byte{42};
   std::vector<std::byte> window(100'000);
   ASSERT_TRUE(receiver_.post_window(window, 5).ok());
-  auto ticket = sender_.send(receiver_.id(), {libripc::long_item(buffer->bytes())});
+  auto ticket = sender_.send(receiver_.id(), {libripc::borrow(buffer->bytes())});
   ASSERT_TRUE(ticket.ok()) << ticket.error().text();
   ASSERT_FALSE(ticket->empty());
   EXPECT_EQ(ticket->poll(), RIPC_PENDING);
@@ -153,7 +163,7 @@ TEST_F(CppWrapper, SendManyGivesATicketForEachMessageThatIsLong) {
   const std::vector<std::byte> content(1 << 20, std::byte{5});
   std::vector<std::vector<std::byte>> windows(2, std::vector<std::byte>(content.size()));
   for (auto& window : windows) ASSERT_TRUE(receiver_.post_window(window).ok());
-  const std::array<libripc::Item, 2> items = {libripc::long_item(content), libripc::short_item(bytes_of("short"))};
+  const std::array<libripc::Item, 2> items = {libripc::borrow(content), libripc::short_item(bytes_of("short"))};
   const std::array<libripc::OutgoingMessage, 3> messages = {libripc::outgoing_message({&items[0], 1}, 1),
                                                             libripc::outgoing_message({&items[1], 1}, 2),
                                                             libripc::outgoing_message({&items[0], 1}, 3)};
@@ -179,7 +189,7 @@ TEST_F(CppWrapper, SendThenRunsItsCallbackOnceForLongAndForShortMessages) {
   const std::vector<std::byte> content(100'000);
   std::vector<std::byte> window(100'000);
   ASSERT_TRUE(receiver_.post_window(window).ok());
-  const std::array<libripc::Item, 1> items = {libripc::long_item(content)};
+  const std::array<libripc::Item, 1> items = {libripc::borrow(content)};
   ASSERT_TRUE(
       sender_.send_then(receiver_.id(), items, [&, token](ripc_status status) { completed.set_value(status); }).ok());
   ASSERT_TRUE(receiver_.receive(kPatience).ok());
@@ -203,7 +213,7 @@ TEST_F(CppWrapper, PendingCallbackRunsWhenTheServiceEnds) {
   std::promise<ripc_status> completed;
   auto future = completed.get_future();
   const std::vector<std::byte> content(100'000);
-  const std::array<libripc::Item, 1> items = {libripc::long_item(content)};
+  const std::array<libripc::Item, 1> items = {libripc::borrow(content)};
   ASSERT_TRUE(sender_.send_then(receiver_.id(), items, [&](ripc_status status) { completed.set_value(status); }).ok());
   sender_.unregister();
   ASSERT_EQ(future.wait_for(kPatience), std::future_status::ready);
