@@ -73,6 +73,15 @@ libripc::Result<Target> Target::parse(const std::string& text) {
   return target;
 }
 
+libripc::Result<Target> Target::parse_service(const std::string& text) {
+  auto target = parse(text);
+  if (target.ok() && target->is_group())
+    return libripc::Error(RIPC_INVALID_ARGUMENT, "'" + text +
+                                                     "' is a group; this command takes one service. `ripc resolve " +
+                                                     text + "` lists the group's members.");
+  return target;
+}
+
 libripc::Result<libripc::ServiceInfo> Target::resolve(libripc::Context& context) const {
   return name.empty() ? context.resolve(id) : context.resolve(name);
 }
@@ -118,6 +127,8 @@ libripc::Result<std::vector<libripc::ServiceInfo>> wait_for_members(libripc::Con
     poll(nullptr, 0, kPauseMilliseconds);
   }
 }
+
+std::string process_text(std::uint32_t pid) { return "process " + (pid == 0 ? "unknown" : std::to_string(pid)); }
 
 Json to_json(const libripc::ServiceInfo& info) {
   Json groups = Json::array();

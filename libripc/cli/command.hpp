@@ -10,12 +10,14 @@
 
 namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace cli {
 
 void add_serve_command(CLI::App& app, int& exit_code);
 void add_get_command(CLI::App& app, int& exit_code);
+void add_wait_command(CLI::App& app, int& exit_code);
 void add_watch_command(CLI::App& app, int& exit_code);
 void add_ping_command(CLI::App& app, int& exit_code);
 void add_resolve_command(CLI::App& app, int& exit_code);
@@ -34,6 +36,8 @@ struct Target {
 
   // RIPC_INVALID_ARGUMENT with a sentence if it is neither.
   static libripc::Result<Target> parse(const std::string& text);
+  // The same, but a group is refused as well.
+  static libripc::Result<Target> parse_service(const std::string& text);
   libripc::Result<libripc::ServiceInfo> resolve(libripc::Context& context) const;
 };
 
@@ -46,6 +50,8 @@ struct Client {
   static libripc::Result<Client> open(const std::string& transports);
 };
 
+// Adds "--timeout SECONDS" to a command: 0 or more, fractions allowed.
+CLI::Option* add_timeout(CLI::App& command, double& seconds, const std::string& what);
 // Seconds from the command line to a timeout; more than 10^9 is "for ever".
 libripc::Nanoseconds to_timeout(double seconds);
 
@@ -56,6 +62,9 @@ libripc::Result<libripc::ServiceInfo> wait_for_service(libripc::Context& context
 // The living members of the group, again and again until there is one or the time is over (RIPC_NO_SERVICE then).
 libripc::Result<std::vector<libripc::ServiceInfo>> wait_for_members(libripc::Context& context, const Target& target,
                                                                     libripc::Nanoseconds timeout);
+
+// "process 4711", or "process unknown" for 0.
+std::string process_text(std::uint32_t pid);
 
 // A service as one JSON object.
 Json to_json(const libripc::ServiceInfo& info);

@@ -108,7 +108,7 @@ int get_batch(const GetOptions& options, file::Connection& connection) {
 }
 
 int run_get(const GetOptions& options) {
-  auto target = Target::parse(options.service);
+  auto target = Target::parse_service(options.service);
   if (!target.ok()) {
     print_error(target.error().text());
     return kUsage;
@@ -157,12 +157,9 @@ void add_get_command(CLI::App& app, int& exit_code) {
       ->default_str("64M");
   command->add_option("--transport", options->transport, "Paths to use, such as shm or shm,socket");
   CLI::Option* timeout =
-      command
-          ->add_option("--timeout", options->timeout,
-                       "Seconds the service may be gone or silent, for instance while it restarts. If given, also "
-                       "wait so long for a service that is not there yet")
-          ->check(CLI::NonNegativeNumber)
-          ->capture_default_str();
+      add_timeout(*command, options->timeout,
+                  "Seconds the service may be gone or silent, for instance while it restarts. If given, also "
+                  "wait so long for a service that is not there yet");
   command->add_flag("--batch", options->batch,
                     "Fetch what lines of PATH<tab>OUTPUT[<tab>return] on standard input say");
   command->add_flag("--json", options->json, "Print one JSON object for each file");

@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
     int exit_code = cli::kOk;
     cli::add_serve_command(app, exit_code);
     cli::add_get_command(app, exit_code);
+    cli::add_wait_command(app, exit_code);
     cli::add_watch_command(app, exit_code);
     cli::add_ping_command(app, exit_code);
     cli::add_resolve_command(app, exit_code);

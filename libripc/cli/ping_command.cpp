@@ -39,7 +39,7 @@ libripc::Error await_ping(libripc::Service& service, std::uint64_t number, std::
 }
 
 int run_ping(const PingOptions& options) {
-  auto target = Target::parse(options.service);
+  auto target = Target::parse_service(options.service);
   if (!target.ok()) {
     print_error(target.error().text());
     return kUsage;
@@ -96,14 +96,15 @@ int run_ping(const PingOptions& options) {
                 {"answered", answered},
                 {"rtt_ns", figures}});
   } else if (answered > 0) {
-    std::printf("%s (%s, process %u) over %s: %zu of %llu answered, round trip min %s, median %s, max %s\n",
-                options.service.c_str(), format_id(info->id).c_str(), info->pid, info->transport.c_str(), answered,
-                static_cast<unsigned long long>(sent), format_nanoseconds(figures["min"].get<double>()).c_str(),
+    std::printf("%s (%s, %s) over %s: %zu of %llu answered, round trip min %s, median %s, max %s\n",
+                options.service.c_str(), format_id(info->id).c_str(), process_text(info->pid).c_str(),
+                info->transport.c_str(), answered, static_cast<unsigned long long>(sent),
+                format_nanoseconds(figures["min"].get<double>()).c_str(),
                 format_nanoseconds(figures["p50"].get<double>()).c_str(),
                 format_nanoseconds(figures["max"].get<double>()).c_str());
   }
   if (answered == options.count) return kOk;
-  print_error("'" + options.service + "' is there (process " + std::to_string(info->pid) +
+  print_error("'" + options.service + "' is there (" + process_text(info->pid) +
               ") but does not answer pings. Only services that send a message with the tag \"ping\" back do, as `ripc "
               "serve` does; or its process hangs or is stopped.");
   return kTimeout;
@@ -118,9 +119,7 @@ void add_ping_command(CLI::App& app, int& exit_code) {
   command->add_option("--count", options->count, "How many answers to wait for")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000'000}))
       ->capture_default_str();
-  command->add_option("--timeout", options->timeout, "Seconds in all, also for a service that is not there yet")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+  add_timeout(*command, options->timeout, "Seconds in all, also for a service that is not there yet");
   command->add_option("--transport", options->transport, "Paths to use, such as shm or shm,socket");
   command->add_flag("--json", options->json, "Print one JSON object");
   command->footer(std::string("Example: ripc ping files --count 1000\n") + kExitCodeHelp);

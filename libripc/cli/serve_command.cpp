@@ -50,7 +50,7 @@ libripc::Error serve_until_stopped(libripc::Service& service, file::FileServer& 
 }
 
 int run_serve(const ServeOptions& options) {
-  auto target = Target::parse(options.service);
+  auto target = Target::parse_service(options.service);
   if (!target.ok()) {
     print_error(target.error().text());
     return kUsage;

@@ -131,6 +131,19 @@ int run_doctor(bool json) {
 
 }  // namespace
 
+CLI::Option* add_timeout(CLI::App& command, double& seconds, const std::string& what) {
+  return command.add_option("--timeout", seconds, what)
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            double number = 0;
+            // Not: number < 0. It may be no number at all.
+            const bool good = CLI::detail::lexical_cast(text, number) && number >= 0;
+            return good ? std::string() : "'" + text + "' is not a time: give seconds, 0 or more, such as 2.5.";
+          },
+          "SECONDS"))
+      ->capture_default_str();
+}
+
 void add_resolve_command(CLI::App& app, int& exit_code) {
   struct Options {
     std::string name;
@@ -143,9 +156,7 @@ void add_resolve_command(CLI::App& app, int& exit_code) {
   command
       ->add_option("NAME", options->name, "The service: a name, or id:NUMBER; or the group: group:NAME, group:NUMBER")
       ->required();
-  command->add_option("--timeout", options->timeout, "Wait up to this many seconds for it to appear")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+  add_timeout(*command, options->timeout, "Wait up to this many seconds for it to appear");
   command->add_flag("--json", options->json, "Print one JSON object");
   command->footer(std::string("Example: ripc resolve files --timeout 5\n") + kExitCodeHelp);
   command->callback([options, &exit_code] { exit_code = run_resolve(options->name, options->timeout, options->json); });

@@ -31,6 +31,17 @@ struct Notice {
   std::atomic<bool> arrived{false};
 };
 
+// What the watch of the ID leaves likewise: which registration has ended last, and why.
+struct End {
+  std::atomic<std::uint64_t> incarnation{0};
+  std::atomic<ripc_status> status{RIPC_OK};
+};
+
+const char* reason_of(ripc_status status) {
+  if (status == RIPC_CLOSED) return "it was unregistered";
+  return status == RIPC_FENCED ? "a newer registration has its ID" : "its process ended, or cannot be reached any more";
+}
+
 void print_event(const WatchOptions& options, const file::Connection& connection, const char* event,
                  const std::string& text) {
   if (options.json) {
@@ -41,7 +52,7 @@ void print_event(const WatchOptions& options, const file::Connection& connection
                 {"text", text}});
     return;
   }
-  std::printf("%s %s (process %u)%s%s\n", event, options.service.c_str(), connection.info().pid,
+  std::printf("%s %s (%s)%s%s\n", event, options.service.c_str(), process_text(connection.info().pid).c_str(),
               text.empty() ? "" : ": ", printable(text).c_str());
   std::fflush(stdout);
 }
@@ -68,25 +79,32 @@ libripc::Error subscribe(file::Connection& connection, const ripc_notification& 
   return RIPC_INTERRUPTED;
 }
 
-int watch(const WatchOptions& options, file::Connection& connection, Notice& notice, const ripc_notification& name,
-          const StopOnSignal& stop) {
-  constexpr auto kSlice = std::chrono::milliseconds(250);  // how soon a death without a word is noticed
+int watch(const WatchOptions& options, file::Connection& connection, Notice& notice, const End& end,
+          const ripc_notification& name, const StopOnSignal& stop) {
+  constexpr std::uint64_t kLastWord = 250'000'000;
   const char* event = "watching";
   while (!stop.requested()) {
+    const std::uint64_t ended_before = end.incarnation.load();
     const libripc::Error error = subscribe(connection, name, stop);
     if (error == RIPC_INTERRUPTED) break;
     if (!error.ok()) return fail(error);
     print_event(options, connection, event, "");
     event = "watching again";
-    while (!stop.requested() && !notice.arrived.load()) {
-      const auto message = connection.service().receive(kSlice);
-      if (message.ok() || message.code() == RIPC_INTERRUPTED) continue;
-      if (message.code() != RIPC_TIMEOUT) return fail(message.error());
-      if (!connection.has_moved()) continue;
-      // Gone. Its last word may be on its way still.
-      (void)connection.service().receive(kSlice);
-      break;
+    const auto is_over = [&] { return stop.requested() || notice.arrived.load(); };
+    const auto has_ended = [&] {
+      const std::uint64_t ended = end.incarnation.load();
+      const std::uint64_t known = connection.info().incarnation;  // 0: the static resolver knows none
+      return known != 0 ? ended == known : ended != ended_before;
+    };
+    while (!is_over() && !has_ended()) {
+      const auto message = connection.service().receive();
+      if (!message.ok() && message.code() != RIPC_INTERRUPTED) return fail(message.error());
     }
+    // Its last word may be on its way still.
+    const std::uint64_t until = monotonic_now() + kLastWord;
+    while (!is_over() && monotonic_now() < until)
+      (void)connection.service().receive(std::chrono::nanoseconds(kLastWord));
+    if (!is_over()) print_event(options, connection, "ended", reason_of(end.status.load()));
     if (notice.arrived.load()) {
       const std::lock_guard lock(notice.mutex);
       print_event(options, connection, "notified by", notice.text);
@@ -97,7 +115,7 @@ int watch(const WatchOptions& options, file::Connection& connection, Notice& not
 }
 
 int run_watch(const WatchOptions& options) {
-  auto target = Target::parse(options.service);
+  auto target = Target::parse_service(options.service);
   if (!target.ok()) {
     print_error(target.error().text());
     return kUsage;
@@ -107,7 +125,16 @@ int run_watch(const WatchOptions& options) {
   file::Connection connection(client->context, std::move(client->service), *std::move(target),
                               to_timeout(options.timeout), options.timeout_given);
   Notice notice;
+  End end;
   const StopOnSignal stop(connection.service());
+  auto life = client->context.watch(
+      connection.target().id, [&](ripc_status status, const libripc::ServiceInfo& info) {
+        if (status == RIPC_OK) return;
+        end.status.store(status);
+        end.incarnation.store(info.incarnation);
+        (void)connection.service().interrupt();
+      });
+  if (!life.ok()) return fail(life.error());
   auto notification =
       connection.service().on_notification([&](libripc::ServiceId, std::span<const ripc_item_view> items) {
         {
@@ -118,7 +145,7 @@ int run_watch(const WatchOptions& options) {
         (void)connection.service().interrupt();
       });
   if (!notification.ok()) return fail(notification.error());
-  return watch(options, connection, notice, notification->name(), stop);
+  return watch(options, connection, notice, end, notification->name(), stop);
 }
 
 }  // namespace
@@ -128,16 +155,13 @@ void add_watch_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("watch", "Wait for the notification that a file service sends when it ends");
   command->add_option("NAME", options->service, "The service: a name, or id:NUMBER")->required();
   command->add_option("--transport", options->transport, "Paths to use, such as shm or shm,socket");
-  CLI::Option* timeout = command
-                             ->add_option("--timeout", options->timeout,
-                                          "Seconds the service may be gone, for instance while it restarts. If given, "
-                                          "also wait so long for a service that is not there yet")
-                             ->check(CLI::NonNegativeNumber)
-                             ->capture_default_str();
+  CLI::Option* timeout = add_timeout(*command, options->timeout,
+                                     "Seconds the service may be gone, for instance while it restarts. If given, "
+                                     "also wait so long for a service that is not there yet");
   command->add_flag("--json", options->json, "Print one JSON object for each event");
   command->footer(
       std::string("Example: ripc watch files && echo files has ended\n"
-                  "A service that is killed says nothing: the watch then goes on with its next process.\n") +
+                  "When the service is killed the watch says so, and goes on with its next process.\n") +
       kExitCodeHelp);
   command->callback([options, timeout, &exit_code] {
     options->timeout_given = timeout->count() > 0;

@@ -9,6 +9,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/plain_text.hpp"
+
 namespace ripc::resolver {
 namespace {
 
@@ -34,7 +36,7 @@ ChainResolver::ChainResolver(std::vector<std::unique_ptr<spi::Resolver>> resolve
 ChainResolver::~ChainResolver() = default;
 
 Result<spi::ServiceRecord> ChainResolver::first_found(ripc_service_id id, const Ask& ask) {
-  Status failure(RIPC_NO_SERVICE, "No resolver knows a service with the ID " + std::to_string(id) +
+  Status failure(RIPC_NO_SERVICE, "No resolver knows a service with the ID " + id_text(id) +
                                       ": start it, or check the ID and the runtime directory.");
   for (const std::unique_ptr<spi::Resolver>& resolver : resolvers_) {
     Result<spi::ServiceRecord> record = ask(*resolver);
@@ -70,7 +72,7 @@ Status ChainResolver::publish(spi::ServiceRecord& record, bool takeover, std::ve
   const auto take_step = [&](std::size_t step) -> Status {
     if (step == kMostRounds * resolvers_.size()) {
       return Status(RIPC_SYSTEM, "The resolvers do not agree on an incarnation for the service ID " +
-                                     std::to_string(record.id) + ": another process keeps taking it. Find out which.");
+                                     id_text(record.id) + ": another process keeps taking it. Find out which.");
     }
     const std::uint64_t before = candidate.incarnation;
     const bool again = next < published.size();
@@ -143,6 +145,15 @@ void ChainResolver::withdraw(const spi::ServiceRecord& record) noexcept {
 
 void ChainResolver::invalidate(const spi::ServiceRecord& record) noexcept {
   for (const std::unique_ptr<spi::Resolver>& resolver : resolvers_) resolver->invalidate(record);
+}
+
+Status ChainResolver::observe(EventLoop& loop, std::function<void(ripc_service_id)> changed) {
+  Status failure;
+  for (const std::unique_ptr<spi::Resolver>& resolver : resolvers_) {
+    Status status = resolver->observe(loop, changed);
+    if (failure.ok() && !status.ok()) failure = std::move(status);
+  }
+  return failure;
 }
 
 Status ChainResolver::list(const std::function<void(const spi::ServiceRecord&)>& visit) {

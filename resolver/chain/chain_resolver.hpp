@@ -44,6 +44,9 @@ class ChainResolver final : public spi::Resolver {
   void withdraw(const spi::ServiceRecord& record) noexcept override;
   void invalidate(const spi::ServiceRecord& record) noexcept override;
 
+  // Lets each tell; returns the first failure.
+  Status observe(EventLoop& loop, std::function<void(ripc_service_id)> changed) override;
+
   // Visits each service once, as the first resolver that lists it knows it. If one fails, the others are still listed;
   // returns the first failure.
   Status list(const std::function<void(const spi::ServiceRecord&)>& visit) override;

@@ -2,9 +2,13 @@
 #include "resolver/local/local_resolver.hpp"
 
 #include <errno.h>
+#include <sys/epoll.h>
+#include <sys/inotify.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <new>
 #include <optional>
@@ -13,7 +17,9 @@
 #include <utility>
 
 #include "base/directory_reader.hpp"
+#include "base/event_loop.hpp"
 #include "base/file_time.hpp"
+#include "base/plain_text.hpp"
 #include "resolver/local/record_file.hpp"
 #include "resolver/local/service_record.hpp"
 #include "spi/holder_rules.hpp"
@@ -44,7 +50,7 @@ std::string vacant_text(const spi::ServiceRecord& record) {
 }
 
 Status no_service(ripc_service_id id, const char* why) {
-  return Status(RIPC_NO_SERVICE, "No living service on this host has the ID " + std::to_string(id) + ": " + why +
+  return Status(RIPC_NO_SERVICE, "No living service on this host has the ID " + id_text(id) + ": " + why +
                                      ". Start the service, or check the ID and the runtime directory.");
 }
 
@@ -56,6 +62,7 @@ LocalResolver::LocalResolver(std::shared_ptr<RuntimeDirectory> directory, std::u
 }
 
 LocalResolver::~LocalResolver() {
+  if (observed_by_ != nullptr) observed_by_->remove(changes_.get());
   if (!life_) return;
   directory_->remove_context(own_context_);
   life_guard_.close(life_);
@@ -252,7 +259,7 @@ void LocalResolver::invalidate(const spi::ServiceRecord&) noexcept {}
 
 Status LocalResolver::update(const spi::ServiceRecord& record) {
   withdraw_pending();
-  const Status fenced(RIPC_FENCED, "The service ID " + std::to_string(record.id) +
+  const Status fenced(RIPC_FENCED, "The service ID " + id_text(record.id) +
                                        " has another holder by now: unregister the service, and register it again.");
   Result<LockedRecord> locked = LockedRecord::lock(*directory_, record.id, lock_deadline());
   if (locked.status() == RIPC_NO_SERVICE) return fenced;
@@ -300,6 +307,39 @@ Status LocalResolver::members(ripc_service_id group, Deadline,
       visit(*successor);
     }
   }
+  return {};
+}
+
+// ---- Changes -------------------------------------------------------------------------------------------------
+
+Status LocalResolver::observe(EventLoop& loop, std::function<void(ripc_service_id)> changed) {
+  UniqueFd changes(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+  if (!changes) return system_error(errno, "inotify_init1", "raise fs.inotify.max_user_instances");
+  // A record takes its place whole (IN_MOVED_TO; IN_CREATE where it was linked there), is overwritten, or goes. Not
+  // IN_CLOSE_WRITE: looking at a record that cannot be removed ends in one.
+  constexpr std::uint32_t kChanges = IN_CREATE | IN_MOVED_TO | IN_MODIFY | IN_DELETE;
+  if (::inotify_add_watch(changes.get(), (directory_->path() + "/services").c_str(), kChanges | IN_ONLYDIR) < 0)
+    return system_error(errno, "Watching " + directory_->path() + "/services", "raise fs.inotify.max_user_watches");
+  Status status = loop.add(changes.get(), EPOLLIN, [fd = changes.get(), changed = std::move(changed)](std::uint32_t) {
+    alignas(inotify_event) std::array<char, 4096> buffer;
+    for (;;) {
+      const ssize_t count = ::read(fd, buffer.data(), buffer.size());
+      if (count <= 0) return;
+      for (ssize_t at = 0; at < count;) {
+        const auto* event = reinterpret_cast<const inotify_event*>(buffer.data() + at);
+        at += static_cast<ssize_t>(sizeof *event + event->len);
+        if ((event->mask & IN_Q_OVERFLOW) != 0) {
+          changed(0);
+        } else if (const std::optional<std::uint64_t> id =
+                       event->len == 0 ? std::nullopt : RuntimeDirectory::number_of(event->name)) {
+          changed(*id);
+        }
+      }
+    }
+  });
+  if (!status.ok()) return status;
+  changes_ = std::move(changes);
+  observed_by_ = &loop;
   return {};
 }
 

@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -74,6 +75,10 @@ class LocalResolver final : public spi::Resolver {
   // Nothing to do: no address is cached, the next resolve() reads the file and probes its holder again.
   void invalidate(const spi::ServiceRecord& record) noexcept override;
 
+  // By inotify on the directory of the records, in the loop's thread. The loop must outlive the resolver.
+  // RIPC_NO_DESCRIPTORS (also fs.inotify.max_user_instances), RIPC_NO_MEMORY, RIPC_SYSTEM.
+  Status observe(EventLoop& loop, std::function<void(ripc_service_id)> changed) override;
+
   // Visits in no particular order, without a lock held; removes the records of dead holders on the way.
   // RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_SYSTEM if the directory cannot be read; records that cannot be read are
   // left out.
@@ -115,6 +120,8 @@ class LocalResolver final : public spi::Resolver {
   std::list<Registration> published_;
   std::list<Registration> pending_;         // withdrawn, but their files could not be removed yet
   std::shared_ptr<const Grouped> grouped_;  // nullptr: not asked for yet
+  UniqueFd changes_;                        // invalid: nobody observes
+  EventLoop* observed_by_ = nullptr;
 };
 
 }  // namespace ripc::resolver

@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "base/plain_text.hpp"
 #include "resolver/local/json_value.hpp"
 
 namespace ripc::resolver {
@@ -50,8 +51,8 @@ const char* find_fault(const spi::ServiceRecord& record) noexcept {
   if (is_group(record.id)) return "its ID is that of a group";
   if (!is_group_list(record.groups)) return "it is in more than 64 groups, or in something that is not a group";
   if (record.name.size() > kMaxNameSize) return "its name is longer than 200 bytes";
-  if (record.name.find('\0') != std::string::npos || record.name.find('/') != std::string::npos)
-    return "its name has a '/' or a zero byte";
+  if (!is_plain_text(record.name) || record.name.find('/') != std::string::npos)
+    return "its name is not UTF-8, or has a '/' or a control character";
   if (record.addresses.size() > kMaxAddresses) return "it has more than 64 addresses";
   for (const spi::Address& address : record.addresses) {
     if (address.transport.empty() || address.transport.size() > kMaxTransportSize)

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/plain_text.hpp"
 #include "resolver/multicast/multicast_resolver.hpp"
 
 namespace ripc::resolver {
@@ -26,7 +27,7 @@ Status MulticastResolver::update(const spi::ServiceRecord& record) {
   const std::lock_guard lock(mutex_);
   const auto own = published_.find(record.id);
   if (own == published_.end() || own->second.is_superseded || own->second.record.incarnation != record.incarnation)
-    return Status(RIPC_FENCED, "The service ID " + std::to_string(record.id) +
+    return Status(RIPC_FENCED, "The service ID " + id_text(record.id) +
                                    " has another holder by now: unregister the service, and register it again.");
   spi::ServiceRecord copy = record;
   schedule(record, false);

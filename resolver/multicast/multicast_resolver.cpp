@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/event_signal.hpp"
+#include "base/plain_text.hpp"
 #include "resolver/multicast/udp_network.hpp"
 #include "spi/holder_rules.hpp"
 
@@ -274,7 +275,7 @@ Result<spi::ServiceRecord> MulticastResolver::ask_for(ripc_service_id id, Deadli
 }
 
 Status MulticastResolver::no_service(ripc_service_id id, const Question& question, Nanoseconds waited) const {
-  const std::string which = "the service ID " + std::to_string(id);
+  const std::string which = "the service ID " + id_text(id);
   if (question.rounds == 0)
     return Status(RIPC_NO_SERVICE,
                   "There was no time left to ask other hosts for " + which + ": allow a longer resolve_timeout.");
@@ -289,6 +290,12 @@ Status MulticastResolver::no_service(ripc_service_id id, const Question& questio
 void MulticastResolver::invalidate(const spi::ServiceRecord& record) noexcept {
   const std::lock_guard lock(mutex_);
   cache_.doubt(record);
+}
+
+Status MulticastResolver::observe(EventLoop&, std::function<void(ripc_service_id)> changed) {
+  const std::lock_guard lock(mutex_);
+  changed_ = std::move(changed);
+  return {};
 }
 
 // ---- Publish -------------------------------------------------------------------------------------------------

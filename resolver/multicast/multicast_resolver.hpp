@@ -18,6 +18,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -94,6 +95,9 @@ class MulticastResolver final : public spi::Resolver {
 
   // The next resolve() asks again.
   void invalidate(const spi::ServiceRecord& record) noexcept override;
+
+  // Of what others announce and tell of themselves in their questions.
+  Status observe(EventLoop& loop, std::function<void(ripc_service_id)> changed) override;
 
   // Asks everybody, and visits those who answer within some tenths of a second and the services of this context.
   Status list(const std::function<void(const spi::ServiceRecord&)>& visit) override;
@@ -200,6 +204,7 @@ class MulticastResolver final : public spi::Resolver {
   std::vector<ListReply> list_replies_;
   std::vector<Channel> idle_channels_;
   ServiceCache cache_;
+  std::function<void(ripc_service_id)> changed_;
   MulticastCounters counters_;
   std::unordered_set<std::string> echoing_interfaces_;
   std::uint64_t last_timestamp_ = 0;

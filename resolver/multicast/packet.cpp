@@ -197,7 +197,7 @@ std::vector<std::byte> PacketBuilder::finish(const ClusterKeys* keys, bool is_la
 
 Status check_packet_record(const spi::ServiceRecord& record, const NameHash& hash_name, std::size_t largest) {
   const auto refuse = [&](ripc_status status, std::string_view why) {
-    return Status(status, "The service ID " + std::to_string(record.id) +
+    return Status(status, "The service ID " + id_text(record.id) +
                               " cannot be published to other hosts: " + std::string(why) + ".");
   };
   if (record.id == 0 || record.context == 0) return refuse(RIPC_INVALID_ARGUMENT, "it or its context has the ID 0");

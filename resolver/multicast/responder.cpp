@@ -203,6 +203,8 @@ void MulticastResolver::learn(const Packet& packet) {
     } else {
       learn_alive(service.record, question, packet.header.timestamp);
     }
+    // Whoever asks sees the answer.
+    if (changed_ && question == nullptr) changed_(service.record.id);
   }
 }
 

@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/plain_text.hpp"
+
 namespace ripc::resolver {
 namespace {
 
@@ -193,8 +195,8 @@ Result<std::vector<spi::ServiceRecord>> parse_static_file(std::string_view text,
     if (fault.empty() && record) {
       const auto [known, is_new] = lines.emplace(record->id, number);
       if (!is_new)
-        fault = "the service ID " + std::to_string(record->id) + " is already in line " +
-                std::to_string(known->second) + ". Put all its addresses in one line, or rename one of the two.";
+        fault = "the service ID " + id_text(record->id) + " is already in line " + std::to_string(known->second) +
+                ". Put all its addresses in one line, or rename one of the two.";
     }
     if (!fault.empty())
       return Status(RIPC_INVALID_ARGUMENT, std::string(file) + ", line " + std::to_string(number) + ": " + fault);

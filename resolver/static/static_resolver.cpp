@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/file_time.hpp"
+#include "base/plain_text.hpp"
 #include "base/unique_fd.hpp"
 
 namespace ripc::resolver {
@@ -35,8 +36,8 @@ Result<spi::ServiceRecord> StaticResolver::resolve(ripc_service_id id, Deadline)
   if (!current.ok()) return current.status();
   const auto found = (*current)->by_id.find(id);
   if (found == (*current)->by_id.end())
-    return Status(RIPC_NO_SERVICE, "The service ID " + std::to_string(id) + " is not in " + file_ +
-                                       ": add a line for it, or check the ID.");
+    return Status(RIPC_NO_SERVICE,
+                  "The service ID " + id_text(id) + " is not in " + file_ + ": add a line for it, or check the ID.");
   return (*current)->records[found->second];
 }
 

@@ -12,7 +12,7 @@ sys.dont_write_bytecode = True
 
 from harness import PATIENCE, CliTest  # noqa: E402
 
-COMMANDS = ["serve", "get", "watch", "ping", "resolve", "services", "doctor", "bench"]
+COMMANDS = ["serve", "get", "wait", "watch", "ping", "resolve", "services", "doctor", "bench"]
 BENCHES = ["pingpong", "rate", "bandwidth", "limits", "pool"]
 
 
@@ -67,8 +67,13 @@ class Groups(CliTest):
         self.assertIn("has no living member", errors)
 
     def test_a_group_is_no_service(self):
-        errors = self.ripc("ping", "id:0x4000000000000007", "--count", "1", code=1)[1].decode()
-        self.assertIn("group", errors)
+        for name in ("id:0x4000000000000007", "group:room"):
+            for command in (["ping", name], ["get", name, "x"], ["wait", name], ["watch", name],
+                            ["serve", self.served, "--service", name]):
+                with self.subTest(command=command):
+                    errors = self.ripc(*command, code=2)[1].decode()
+                    self.assertIn("is a group", errors)
+                    self.assertNotIn("ripc_", errors)
 
 
 class Usage(CliTest):
@@ -87,6 +92,7 @@ class Usage(CliTest):
             ["resolve", "group:with/slash"],
             ["resolve", "group:7x"],
             ["ping", "files", "--count", "0"],
+            ["wait"],
             ["bench"],
             ["bench", "rate", "--kind", "pigeon"],
             ["bench", "bandwidth", "--kind", "long", "--size", "0"],
@@ -94,6 +100,15 @@ class Usage(CliTest):
         ):
             with self.subTest(arguments=arguments):
                 self.assertTrue(self.ripc(*arguments, code=2)[1])
+
+
+    def test_a_wrong_timeout_is_answered_by_what_is_right(self):
+        for command in (["ping", "files"], ["get", "files", "x"], ["wait", "files"], ["watch", "files"], ["resolve", "files"]):
+            for timeout in ("-1", "soon", "nan"):
+                with self.subTest(command=command, timeout=timeout):
+                    errors = self.ripc(*command, f"--timeout={timeout}", code=2)[1].decode()
+                    self.assertIn("seconds, 0 or more", errors)
+                    self.assertLess(len(errors), 400)
 
 
 class Services(CliTest):
@@ -134,6 +149,17 @@ class Services(CliTest):
             self.assertEqual(waiter.returncode, 0)
             self.assertIn("transport", json.loads(out))
 
+    def test_wait_ends_when_the_service_appears(self):
+        waiters = [self.start("wait", "later", "--json"), self.start("wait", "later", "--timeout", str(PATIENCE))]
+        service = self.serve("later")
+        for waiter, expected in zip(waiters, (f'"pid":{service.pid}', f"process {service.pid}")):
+            out, _ = waiter.communicate(timeout=PATIENCE)
+            self.assertEqual(waiter.returncode, 0)
+            self.assertIn(expected, out.decode())
+
+    def test_wait_for_what_does_not_appear_exits_with_3(self):
+        self.assertIn("ripc services", self.ripc("wait", "nobody", "--timeout", "0.1", code=3)[1].decode())
+
     def test_ping_of_a_stopped_service_times_out_with_4(self):
         service = self.serve("files")
         service.send_signal(signal.SIGSTOP)
@@ -143,6 +169,7 @@ class Services(CliTest):
         first = self.serve("files")
         _, error = self.ripc("serve", self.served, "--service", "files", code=1)
         self.assertIn("takeover", error.decode())
+        self.assertIn(self.ripc_json("resolve", "files")["id"], error.decode(), "IDs have one form everywhere")
         second = self.serve("files", "--takeover")
         self.assertEqual(first.wait(PATIENCE), 1)
         self.assertEqual(self.ripc_json("resolve", "files")["pid"], second.pid)
@@ -159,6 +186,20 @@ class Services(CliTest):
         self.ripc("serve", os.path.join(self.folder, "missing"), "--service", "files", code=1)
         self.write("file", b"x")
         self.ripc("serve", os.path.join(self.served, "file"), "--service", "files", code=1)
+
+    def test_serve_refuses_a_directory_that_it_may_not_enter(self):
+        closed = os.path.join(self.folder, "closed")
+        os.mkdir(closed, 0)
+        # Root may enter everything; the directory of the test is another user's then.
+        other = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+        os.chmod(self.folder, 0o755)
+        try:
+            service = self.start("serve", closed, "--service", "files", stderr=subprocess.PIPE, **other)
+        except PermissionError:
+            self.skipTest("another user may not run the command where it was built")
+        _, errors = service.communicate(timeout=PATIENCE)
+        self.assertEqual(service.returncode, 1)
+        self.assertIn("chmod", errors.decode())
 
     def test_serve_prints_json_when_ready_and_at_the_end(self):
         service = self.start("serve", self.served, "--service", "files", "--json")
@@ -179,12 +220,14 @@ class Watch(CliTest):
         self.assertEqual(json.loads(out)["event"], "notified by")
         self.assertEqual(watch.returncode, 0)
 
-    def test_goes_on_with_the_next_process_after_a_kill(self):
+    def test_tells_of_a_kill_and_goes_on_with_the_next_process(self):
         service = self.serve("files")
         watch = self.start("watch", "files", "--json", "--timeout", str(PATIENCE), stderr=subprocess.DEVNULL)
         self.assertEqual(json.loads(watch.stdout.readline())["event"], "watching")
         service.kill()
         service.wait(PATIENCE)
+        event = json.loads(watch.stdout.readline())
+        self.assertEqual((event["event"], event["pid"]), ("ended", service.pid))
         second = self.serve("files")
         event = json.loads(watch.stdout.readline())
         self.assertEqual((event["event"], event["pid"]), ("watching again", second.pid))

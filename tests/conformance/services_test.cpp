@@ -341,5 +341,55 @@ TEST_P(Services, MessagesHeldStayValidAfterUnregister) {
   EXPECT_TRUE(holds(view_of(lent, 0), RIPC_VIEW_LENT, data));
 }
 
+// ---- Many at once ------------------------------------------------------------------------------------------------
+
+TEST_P(Services, ManyAreRegisteredAtOnceInTheOrderOfTheirOptions) {
+  constexpr std::size_t kCount = 100;
+  const Context context = make_context();
+  std::vector<std::string> names;
+  for (std::size_t index = 0; index < kCount; ++index) names.push_back("service " + std::to_string(index));
+  std::vector<ripc_service_options> options(kCount);
+  for (std::size_t index = 0; index < kCount; ++index) {
+    ripc_service_options_init(&options[index]);
+    options[index].name = names[index].c_str();
+  }
+  std::vector<ripc_service*> handles(kCount);
+  ASSERT_EQ(ripc_service_register_many(context.get(), options.data(), kCount, handles.data()), RIPC_OK)
+      << ripc_last_error();
+  const Context other = make_context();
+  for (std::size_t index = 0; index < kCount; ++index) {
+    EXPECT_EQ(ripc_service_get_name(handles[index]), names[index]);
+    ripc_service_info info{};
+    info.size = sizeof info;
+    EXPECT_EQ(ripc_resolve_name(other.get(), names[index].c_str(), &info), RIPC_OK) << names[index];
+  }
+  for (ripc_service* handle : handles) ripc_service_unregister(handle);
+  EXPECT_EQ(ripc_service_register_many(context.get(), nullptr, 0, handles.data()), RIPC_OK) << "none";
+}
+
+TEST_P(Services, OfManyAllAreRegisteredOrNone) {
+  const Context holder = make_context();
+  const Service taken = make_service(holder, 502);
+  const Context context = make_context();
+  std::vector<ripc_service_options> options(4);
+  for (std::size_t index = 0; index < options.size(); ++index) {
+    ripc_service_options_init(&options[index]);
+    options[index].id = 500 + index;
+  }
+  std::vector<ripc_service*> handles(options.size());
+  EXPECT_EQ(ripc_service_register_many(context.get(), options.data(), options.size(), handles.data()), RIPC_ID_IN_USE);
+  EXPECT_NE(std::string(ripc_last_error()).find("Service 2"), std::string::npos) << ripc_last_error();
+  EXPECT_EQ(handles, std::vector<ripc_service*>(options.size(), nullptr));
+  for (const ripc_service_id id : std::initializer_list<ripc_service_id>{500, 501, 503}) {
+    ripc_service_info info{};
+    info.size = sizeof info;
+    EXPECT_EQ(ripc_resolve(holder.get(), id, &info), RIPC_NO_SERVICE) << id;
+  }
+  options[3].size = sizeof(std::size_t) + 1;
+  EXPECT_EQ(ripc_service_register_many(context.get(), options.data(), options.size(), handles.data()),
+            RIPC_INVALID_ARGUMENT)
+      << "all have the size of the first";
+}
+
 }  // namespace
 }  // namespace conformance

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -55,6 +56,11 @@ libripc::Result<ServedDirectory> ServedDirectory::open(const std::string& path) 
   if (!root)
     return libripc::Error(RIPC_INVALID_ARGUMENT,
                           "Cannot serve '" + path + "': " + std::strerror(errno) + ". Name a directory that exists.");
+  // O_PATH opens what this process may not enter, and then no file below it could be read.
+  if (::faccessat(root.get(), ".", R_OK | X_OK, AT_EACCESS) != 0)
+    return libripc::Error(RIPC_PERMISSION, "Cannot serve '" + path + "': " + std::strerror(errno) +
+                                               ". Give this user the right to read and enter it (chmod u+rx), or run "
+                                               "as its owner.");
   return ServedDirectory(std::move(root));
 }
 

@@ -12,6 +12,10 @@
  *   Options   Option and result structures start with their own size. Fill them with the matching _init
  *             function; a library newer or older than the caller then reads what both know.
  *   Time      Nanoseconds on the monotonic clock. 0 means "do not wait", RIPC_FOREVER "no limit".
+ *   Signals   A wait ends with RIPC_INTERRUPTED when somebody asked for it: by ripc_interrupt(), or by a signal
+ *             whose handler ran in the waiting thread while it slept, with SA_RESTART or without. A process that is
+ *             stopped and continued (SIGSTOP, Ctrl-Z, a debugger) and a signal without a handler end no wait. A
+ *             handler that must end the wait in any case calls ripc_interrupt(): the thread may be about to sleep.
  *   Callbacks Run in the context's responder thread. They may send, post windows and release handles. They
  *             must not destroy the context, and they should be short: all callbacks share that thread.
  */
@@ -40,7 +44,7 @@ typedef enum ripc_status {
   RIPC_EMPTY = 2,             /* nothing to receive now */
   RIPC_PENDING = 3,           /* the ticket is not complete */
   RIPC_TIMEOUT = 4,           /* the time given ran out */
-  RIPC_INTERRUPTED = 5,       /* ripc_interrupt(), a signal or a stop of the process ended the wait */
+  RIPC_INTERRUPTED = 5,       /* ripc_interrupt(), or a signal handler of the application, ended the wait */
   RIPC_TOO_LARGE = 6,         /* larger than the peer's short limit, or than a documented limit */
   RIPC_NO_SERVICE = 7,        /* no living service has this ID */
   RIPC_PEER_DEAD = 8,         /* the peer died or closed before it took the message */
@@ -84,6 +88,7 @@ typedef struct ripc_service ripc_service;     /* a registered service ID with it
 typedef struct ripc_message ripc_message;     /* a received message; owned by the receiver until released */
 typedef struct ripc_ticket ripc_ticket;       /* the completion of a long message */
 typedef struct ripc_view_hold ripc_view_hold; /* keeps memory of lent items readable */
+typedef struct ripc_watch ripc_watch;         /* tells when a service appears and ends */
 
 typedef uint64_t ripc_service_id; /* 0 is never a service */
 
@@ -147,11 +152,18 @@ RIPC_API void ripc_service_options_init(ripc_service_options *options);
 RIPC_API ripc_status ripc_id_from_name(const char *name, ripc_service_id *id);
 
 /* Registers a service. options may be NULL: a random ID. When it returns, other processes can find it.
+ * Takes about 30 ms where other hosts may have the ID: for many, ripc_service_register_many().
  * RIPC_ID_IN_USE if the ID has a living holder and takeover is 0; RIPC_NAME_COLLISION if the ID comes from the name and
  * a living service of another name (or without one) holds it, takeover or not; RIPC_LIMIT, RIPC_NO_DESCRIPTORS,
  * RIPC_NO_MEMORY, RIPC_SYSTEM. */
 RIPC_API ripc_status ripc_service_register(ripc_context *context, const ripc_service_options *options,
                                            ripc_service **service);
+/* Registers `count` services side by side: where other hosts are asked whether an ID is taken (30 ms each), the answers
+ * are waited for together. `options`: an array, whose elements all have the `size` of the first; `services`: where as
+ * many are written, in the same order. All or none: if one cannot be registered, its status is returned, the sentence
+ * names it, and the others are unregistered again. */
+RIPC_API ripc_status ripc_service_register_many(ripc_context *context, const ripc_service_options *options,
+                                                size_t count, ripc_service **services);
 /* Withdraws the ID, ends the service's tickets with RIPC_CLOSED, frees it. Messages still held stay valid until they
  * are released. A thread that is blocked in receive must have returned first (ripc_interrupt). NULL is ignored. */
 RIPC_API void ripc_service_unregister(ripc_service *service);
@@ -367,10 +379,8 @@ typedef enum ripc_receive_flags {
                            a later one without it, and the other way round: over a network, several messages may */
 } ripc_receive_flags;
 
-/* Receives one message. timeout 0: RIPC_EMPTY if there is none. RIPC_TIMEOUT, RIPC_INTERRUPTED (ripc_interrupt(), a
- * signal handler that ran in this thread, or a process that was stopped and goes on: receive again), RIPC_FENCED,
- * RIPC_CLOSED, RIPC_LIMIT (max_messages are held: release some), RIPC_NO_MEMORY. A signal ends the wait while it
- * sleeps; a handler that is to end it in any case, also while it still spins, calls ripc_interrupt(). */
+/* Receives one message. timeout 0: RIPC_EMPTY if there is none. RIPC_TIMEOUT, RIPC_INTERRUPTED (see Signals above),
+ * RIPC_FENCED, RIPC_CLOSED, RIPC_LIMIT (max_messages are held: release some), RIPC_NO_MEMORY. */
 RIPC_API ripc_status ripc_receive(ripc_service *service, uint32_t flags, uint64_t timeout, ripc_message **message);
 
 /* Receives up to `capacity` messages that are there now; waits only for the first, which comes alone if it comes while
@@ -526,6 +536,31 @@ RIPC_API ripc_status ripc_resolve_name(ripc_context *context, const char *name, 
  * no path works what the last one tried said: RIPC_PEER_DEAD, RIPC_REFUSED, RIPC_TIMEOUT, RIPC_VERSION_MISMATCH,
  * RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY. */
 RIPC_API ripc_status ripc_find_path(ripc_context *context, ripc_service_id id, ripc_service_info *info);
+
+/* Waits until a living service has this ID and a path to it works: the next send finds it. At once if it is there; with
+ * timeout 0 it looks once. *info (may be NULL) is filled as by ripc_find_path(). RIPC_INTERRUPTED; when the time is
+ * over, what keeps the service away: RIPC_NO_SERVICE if there is none, else the errors of ripc_find_path(). */
+RIPC_API ripc_status ripc_wait_service(ripc_context *context, ripc_service_id id, uint64_t timeout,
+                                       ripc_service_info *info);
+/* The same by name; RIPC_NAME_COLLISION if the ID of the name is held by a service of another name. */
+RIPC_API ripc_status ripc_wait_service_name(ripc_context *context, const char *name, uint64_t timeout,
+                                            ripc_service_info *info);
+
+/* What happened to a service that is watched. RIPC_OK: it is there, and *info says where, as ripc_find_path() does. Any
+ * other status: it has ended, *info is what it was, and `status` says why. RIPC_CLOSED: its holder unregistered it, or
+ * lost the ID. RIPC_PEER_DEAD: its process ended, or cannot be reached any more. RIPC_FENCED: a newer registration has
+ * the ID by now; the next call tells of it. *info is valid during the call. */
+typedef void (*ripc_watch_callback)(void *user, ripc_status status, const ripc_service_info *info);
+
+/* Watches the service with this ID from now on: calls back when it is there (also if it is already), when it ends, when
+ * it is there again, and so on in turn. Needs no message to find out: a process that is killed is told of at once, on
+ * this host and another; a host that vanishes after RIPC_PEER_TIMEOUT_MS. A watch keeps the path to the service open,
+ * as a send does. RIPC_NO_MEMORY, RIPC_SYSTEM (no thread can be started). */
+RIPC_API ripc_status ripc_service_watch(ripc_context *context, ripc_service_id id, ripc_watch_callback callback,
+                                        void *user, ripc_watch **watch);
+/* Ends a watch and frees it, before the context is destroyed. After it returns the callback does not run and never will
+ * again. From inside the callback it returns at once, and the run that is under way is the last. NULL is ignored. */
+RIPC_API void ripc_service_unwatch(ripc_watch *watch);
 
 typedef void (*ripc_service_visitor)(void *user, const ripc_service_info *info);
 /* Visits every living service that the resolvers can list, in the calling thread. */

@@ -10,8 +10,8 @@
 // not read when they return. Only borrow() does without the copy, and asks for the memory until the Ticket completes.
 //
 // Rules that hold for every declaration, unless its own comment says otherwise
-//   Ownership  Context, Service, Message, Ticket, Buffer, Registration and Notification are move-only and own one
-//   handle.
+//   Ownership  Context, Service, Message, Ticket, Buffer, Registration, Notification and Watch are move-only and own
+//   one handle.
 //              Everything made from a Context must be gone before it: declare the Context first.
 //   Threads    Any thread may call; one thread at a time receives from one service. Calls on an object must not overlap
 //              its move or destruction.
@@ -23,7 +23,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <new>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -78,6 +81,12 @@ struct ServiceInfo {
   std::string reason;     // why this path
   std::string others;     // find_path(): what speaks against each of the other paths
   std::vector<ServiceId> groups;
+
+  static ServiceInfo from_c(const ripc_service_info& info) {
+    return {info.id,     info.incarnation, info.pid,
+            info.name,   info.transport,   info.address,
+            info.reason, info.others,      {info.groups, info.groups + info.group_count}};
+  }
 };
 
 // One finding of diagnose().
@@ -161,6 +170,50 @@ class Registration {
   void* data_ = nullptr;
 };
 
+// ---- Watch ---------------------------------------------------------------------------------------------------
+
+// Called in the responder thread; a failure to allocate the text of its arguments ends the program.
+using WatchCallback = std::function<void(ripc_status status, const ServiceInfo& info)>;
+
+// What Context::watch() gave: the destructor ends it. After that the callback does not run; from inside the callback it
+// returns at once.
+class Watch {
+ public:
+  Watch() noexcept = default;
+  Watch(Watch&& other) noexcept
+      : handle_(std::exchange(other.handle_, nullptr)), callback_(std::move(other.callback_)) {}
+  Watch& operator=(Watch&& other) noexcept {
+    if (this != &other) {
+      end();
+      handle_ = std::exchange(other.handle_, nullptr);
+      callback_ = std::move(other.callback_);
+    }
+    return *this;
+  }
+  ~Watch() { end(); }
+
+  bool empty() const noexcept { return handle_ == nullptr; }
+  void end() noexcept {
+    if (handle_ != nullptr) ripc_service_unwatch(std::exchange(handle_, nullptr));
+    callback_.reset();
+  }
+
+ private:
+  friend class Context;
+  struct Callback : std::enable_shared_from_this<Callback> {
+    explicit Callback(WatchCallback function) : call(std::move(function)) {}
+    static void run(void* user, ripc_status status, const ripc_service_info* info) noexcept {
+      // It may end its watch.
+      const auto self = static_cast<Callback*>(user)->shared_from_this();
+      self->call(status, ServiceInfo::from_c(*info));
+    }
+    WatchCallback call;
+  };
+
+  ripc_watch* handle_ = nullptr;
+  std::shared_ptr<Callback> callback_;
+};
+
 // ---- Context -------------------------------------------------------------------------------------------------
 
 // The library in one process: transports, pool, resolver and the responder thread. Several contexts of one process are
@@ -200,19 +253,23 @@ class Context {
   // Registers a service; other processes can find it when this returns. RIPC_ID_IN_USE, RIPC_NAME_COLLISION,
   // RIPC_LIMIT, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
   Result<Service> register_service(const ServiceOptions& options = {}) noexcept {
-    ripc_service_options c_options;
-    ripc_service_options_init(&c_options);
-    c_options.id = options.id;
-    c_options.name = options.name.empty() ? nullptr : options.name.c_str();
-    c_options.takeover = options.takeover ? 1 : 0;
-    c_options.queue_messages = options.queue_messages;
-    c_options.queue_bytes = options.queue_bytes;
-    c_options.max_senders = options.max_senders;
-    c_options.max_messages = options.max_messages;
+    const ripc_service_options c_options = to_c(options);
     ripc_service* service = nullptr;
     const ripc_status status = ripc_service_register(handle_, &c_options, &service);
     if (status != RIPC_OK) return Error::from_last_call(status);
     return Service(service);
+  }
+  // Registers many side by side, in the time of one: all, in the order of `options`, or none. Errors as above.
+  Result<std::vector<Service>> register_services(std::span<const ServiceOptions> options) {
+    std::vector<ripc_service_options> c_options;
+    for (const ServiceOptions& each : options) c_options.push_back(to_c(each));
+    std::vector<ripc_service*> handles(options.size());
+    std::vector<Service> services;
+    services.reserve(options.size());
+    const ripc_status status = ripc_service_register_many(handle_, c_options.data(), c_options.size(), handles.data());
+    if (status != RIPC_OK) return Error::from_last_call(status);
+    for (ripc_service* each : handles) services.emplace_back(each);
+    return services;
   }
 
   // Finds a living service. RIPC_NO_SERVICE within the resolve timeout; by name also RIPC_NAME_COLLISION.
@@ -235,6 +292,33 @@ class Context {
     info.size = sizeof(info);
     const ripc_status status = ripc_find_path(handle_, id, &info);
     return finish(status, info);
+  }
+  // Waits until a living service has this ID, or this name, and a path to it works. At once if it is there; kNoWait
+  // looks once. RIPC_INTERRUPTED; when the time is over RIPC_NO_SERVICE if there is none, else the errors of
+  // find_path(); by name also RIPC_NAME_COLLISION.
+  Result<ServiceInfo> wait_service(ServiceId id, Nanoseconds timeout = kForever) {
+    ripc_service_info info{};
+    info.size = sizeof(info);
+    const ripc_status status = ripc_wait_service(handle_, id, detail::to_c(timeout), &info);
+    return finish(status, info);
+  }
+  Result<ServiceInfo> wait_service(const std::string& name, Nanoseconds timeout = kForever) {
+    ripc_service_info info{};
+    info.size = sizeof(info);
+    const ripc_status status = ripc_wait_service_name(handle_, name.c_str(), detail::to_c(timeout), &info);
+    return finish(status, info);
+  }
+  // Calls back when the service with this ID is there (also if it is already), when it ends, when it is there again,
+  // and so on in turn; no message is needed to find out. RIPC_OK: it is there. RIPC_CLOSED: its holder unregistered it,
+  // or lost the ID; RIPC_PEER_DEAD: its process ended, or cannot be reached any more; RIPC_FENCED: a newer registration
+  // has the ID by now, and is told of next. The result owns the watch and the callback. RIPC_NO_MEMORY, RIPC_SYSTEM.
+  Result<Watch> watch(ServiceId id, WatchCallback callback) {
+    Watch watch;
+    watch.callback_ = std::make_shared<Watch::Callback>(std::move(callback));
+    const ripc_status status =
+        ripc_service_watch(handle_, id, &Watch::Callback::run, watch.callback_.get(), &watch.handle_);
+    if (status != RIPC_OK) return Error::from_last_call(status);
+    return watch;
   }
   // Every living service that the resolvers can list.
   Result<std::vector<ServiceInfo>> services() {
@@ -328,10 +412,22 @@ class Context {
   };
 
   static void collect(void* user, const ripc_service_info* info) {
-    static_cast<Collected<ServiceInfo>*>(user)->add([&] { return from_c(*info); });
+    static_cast<Collected<ServiceInfo>*>(user)->add([&] { return ServiceInfo::from_c(*info); });
   }
 
-  // Borrows the strings of `options`.
+  // These borrow the strings of `options`.
+  static ripc_service_options to_c(const ServiceOptions& options) noexcept {
+    ripc_service_options result;
+    ripc_service_options_init(&result);
+    result.id = options.id;
+    result.name = options.name.empty() ? nullptr : options.name.c_str();
+    result.takeover = options.takeover ? 1 : 0;
+    result.queue_messages = options.queue_messages;
+    result.queue_bytes = options.queue_bytes;
+    result.max_senders = options.max_senders;
+    result.max_messages = options.max_messages;
+    return result;
+  }
   static ripc_context_options to_c(const ContextOptions& options) noexcept {
     const auto or_null = [](const std::string& text) { return text.empty() ? nullptr : text.c_str(); };
     ripc_context_options result;
@@ -346,14 +442,9 @@ class Context {
     result.max_peers = options.max_peers;
     return result;
   }
-  static ServiceInfo from_c(const ripc_service_info& info) {
-    return {info.id,     info.incarnation, info.pid,
-            info.name,   info.transport,   info.address,
-            info.reason, info.others,      {info.groups, info.groups + info.group_count}};
-  }
   static Result<ServiceInfo> finish(ripc_status status, const ripc_service_info& info) {
     if (status != RIPC_OK) return Error::from_last_call(status);
-    return from_c(info);
+    return ServiceInfo::from_c(info);
   }
 
   ripc_context* handle_ = nullptr;

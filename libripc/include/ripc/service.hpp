@@ -236,7 +236,8 @@ class Service {
     const ripc_status status = ripc_short_limit(handle_, to, items, &bytes);
     return finish(status, bytes);
   }
-  // Waits until a message that gave RIPC_AGAIN may find room. RIPC_TIMEOUT, RIPC_INTERRUPTED, the errors of send().
+  // Waits until a message that gave RIPC_AGAIN may find room. RIPC_TIMEOUT, RIPC_INTERRUPTED (interrupt(), or a signal
+  // handler ran in this thread), the errors of send().
   Error wait_room(ServiceId to, Nanoseconds timeout = kForever) noexcept {
     return finish(ripc_wait_room(handle_, to, detail::to_c(timeout)));
   }
@@ -262,8 +263,9 @@ class Service {
     return finish(status, count);
   }
 
-  // Receives one message. kNoWait gives RIPC_EMPTY if there is none. RIPC_TIMEOUT, RIPC_INTERRUPTED, RIPC_FENCED,
-  // RIPC_CLOSED, RIPC_LIMIT (max_messages are held), RIPC_NO_MEMORY. `flags`: ripc_receive_flags. One thread at a time.
+  // Receives one message. kNoWait gives RIPC_EMPTY if there is none. RIPC_TIMEOUT, RIPC_INTERRUPTED (interrupt(), or a
+  // signal handler ran in this thread; never because the process was stopped and goes on), RIPC_FENCED, RIPC_CLOSED,
+  // RIPC_LIMIT (max_messages are held), RIPC_NO_MEMORY. `flags`: ripc_receive_flags. One thread at a time.
   Result<Message> receive(Nanoseconds timeout = kForever, std::uint32_t flags = 0) noexcept {
     ripc_message* message = nullptr;
     const ripc_status status = ripc_receive(handle_, flags, detail::to_c(timeout), &message);

@@ -2,6 +2,7 @@
 #include "base/event_loop.hpp"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -39,6 +40,17 @@ void rest() noexcept {
   (void)nanosleep(&pause, nullptr);
 }
 
+// Sleeps until the epoll instance has events or the deadline is over; false: a signal handler ran. epoll_wait(2) itself
+// also fails with EINTR when a process that was stopped goes on, and nothing tells the two apart; ppoll(2) goes on
+// then.
+bool sleep_on(int epoll, Deadline deadline, Nanoseconds now) noexcept {
+  constexpr Nanoseconds kSecond = 1'000'000'000;
+  const Nanoseconds left = deadline.remaining(now);
+  const timespec timeout{static_cast<time_t>(left / kSecond), static_cast<long>(left % kSecond)};
+  pollfd ready{epoll, POLLIN, 0};
+  return ppoll(&ready, 1, deadline.is_never() ? nullptr : &timeout, nullptr) >= 0 || errno != EINTR;
+}
+
 Status create_epoll_with_wake(UniqueFd& epoll, UniqueFd& wake, std::uint32_t wake_events) noexcept {
   epoll.reset(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return system_error(errno, "epoll_create1", "raise `ulimit -n`");
@@ -66,21 +78,21 @@ Status EventSet::add(int fd, Kind kind) noexcept {
 void EventSet::remove(int fd) noexcept { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
 void EventSet::drain() const noexcept {
-  while (take_events(0) == kEventBatch) {
+  while (take_events() == kEventBatch) {
   }
 }
 
 ripc_status EventSet::wait(Deadline deadline, Nanoseconds now) const noexcept {
-  const int count = take_events(deadline.remaining_milliseconds(now));
-  if (count < 0) return RIPC_INTERRUPTED;
+  if (!sleep_on(epoll_.get(), deadline, now)) return RIPC_INTERRUPTED;
+  const int count = take_events();
   if (count == 0) return RIPC_TIMEOUT;
   if (count == kEventBatch) drain();
   return RIPC_OK;
 }
 
-int EventSet::take_events(int timeout) const noexcept {
+int EventSet::take_events() const noexcept {
   std::array<epoll_event, kEventBatch> events;
-  const int count = epoll_wait(epoll_.get(), events.data(), kEventBatch, timeout);
+  const int count = std::max(epoll_wait(epoll_.get(), events.data(), kEventBatch, 0), 0);
   // Before whoever waits looks around: what was done before a ring that makes no event is seen then.
   (void)wake_->is_rung.exchange(false, std::memory_order_acq_rel);
   for (int index = 0; index < count; ++index) {
@@ -247,11 +259,15 @@ void EventLoop::run_once(Deadline deadline, bool nested) {
     pending = pending || !tasks_.empty() || (!nested && !top_level_tasks_.empty());
     set_alarm_locked();
   }
+  // Only who waits in a nested run wants to know of signals.
+  if (nested && !pending) {
+    if (!sleep_on(epoll_.get(), deadline, monotonic_now())) ++signals_;
+    pending = true;
+  }
   const int timeout = pending ? 0 : deadline.remaining_milliseconds();
   std::array<epoll_event, 64> events;
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
   ++turn_;
-  if (count < 0 && errno == EINTR) ++signals_;
   bool timers_are_due = false;
   for (int index = 0; index < count; ++index) {
     const epoll_event& event = events[static_cast<std::size_t>(index)];

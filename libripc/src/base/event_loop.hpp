@@ -69,12 +69,13 @@ class EventSet {
   Waker waker() const noexcept { return Waker(wake_); }
   // Forgets the events so far.
   void drain() const noexcept;
-  // Sleeps until an event, from `now` at most until the deadline. RIPC_OK, RIPC_TIMEOUT, RIPC_INTERRUPTED (a signal).
+  // Sleeps until an event, from `now` at most until the deadline. RIPC_OK, RIPC_TIMEOUT, RIPC_INTERRUPTED (a signal
+  // handler ran in this thread).
   ripc_status wait(Deadline deadline, Nanoseconds now) const noexcept;
 
  private:
   EventSet() = default;
-  int take_events(int timeout) const noexcept;
+  int take_events() const noexcept;
 
   UniqueFd epoll_;
   std::shared_ptr<Wake> wake_;

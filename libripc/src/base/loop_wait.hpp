@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <limits>
@@ -13,6 +14,7 @@
 
 #include "base/clock.hpp"
 #include "base/event_loop.hpp"
+#include "base/futex.hpp"
 
 namespace ripc {
 
@@ -49,6 +51,19 @@ bool wait_in(EventLoop& loop, std::unique_lock<std::mutex>& lock, std::condition
     }
   }
   return done();
+}
+
+// Any thread. Sleeps while the word is `seen`. RIPC_OK: it changed, or may have; RIPC_TIMEOUT; RIPC_INTERRUPTED: a
+// signal handler ran in this thread. The loop's thread runs the loop meanwhile: whoever changes the word calls
+// futex_wake() and loop.wake(), both of which a signal handler may.
+inline ripc_status wait_for_change(EventLoop& loop, const std::atomic<std::uint32_t>& word, std::uint32_t seen,
+                                   Deadline deadline) {
+  if (!loop.in_loop_thread()) return futex_wait(word, seen, deadline);
+  const std::uint64_t signals = loop.signal_count();
+  const bool is_over = loop.run_until(
+      [&] { return loop.signal_count() != signals || word.load(std::memory_order_seq_cst) != seen; }, deadline);
+  if (loop.signal_count() != signals) return RIPC_INTERRUPTED;
+  return is_over ? RIPC_OK : RIPC_TIMEOUT;
 }
 
 }  // namespace ripc

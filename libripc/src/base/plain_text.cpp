@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/plain_text.hpp"
 
+#include <array>
 #include <cstddef>
+#include <cstdio>
 
 namespace ripc {
 namespace {
@@ -32,7 +34,8 @@ std::size_t sequence_length(std::string_view text, std::size_t position) noexcep
     code = code << 6 | (byte(position + index) & 0x3fu);
   }
   const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-  const bool forbidden = (code >= 0xd800 && code <= 0xdfff) || code > 0x10ffff || code < 0x20 || code == 0x7f;
+  const bool forbidden =
+      (code >= 0xd800 && code <= 0xdfff) || code > 0x10ffff || code < 0x20 || (code >= 0x7f && code <= 0x9f);
   return overlong || forbidden ? 0 : length;
 }
 
@@ -45,6 +48,12 @@ bool is_plain_text(std::string_view text) noexcept {
     position += length;
   }
   return true;
+}
+
+std::string id_text(std::uint64_t id) {
+  std::array<char, 19> text{};
+  std::snprintf(text.data(), text.size(), "0x%016llx", static_cast<unsigned long long>(id));
+  return text.data();
 }
 
 }  // namespace ripc

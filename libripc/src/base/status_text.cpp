@@ -23,7 +23,7 @@ constexpr std::array kEntries{
     Entry{RIPC_TIMEOUT, "RIPC_TIMEOUT",
           "The time given ran out; try again with a longer timeout, or check that the peer is running."},
     Entry{RIPC_INTERRUPTED, "RIPC_INTERRUPTED",
-          "The wait was ended by ripc_interrupt() or a signal; call again unless it was meant to stop."},
+          "The wait was ended by ripc_interrupt() or a signal handler; call again unless it was meant to stop."},
     Entry{RIPC_TOO_LARGE, "RIPC_TOO_LARGE",
           "The data exceeds the peer's limit for short messages or another documented limit; send it as a long item, "
           "or in smaller pieces."},

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contexts, services, names and counters of the C interface.
+#include <algorithm>
+#include <vector>
+
+#include "base/plain_text.hpp"
 #include "capi/compose.hpp"
 #include "capi/error.hpp"
 #include "capi/handles.hpp"
+#include "core/register_many.hpp"
 #include "core/service_id.hpp"
 
 namespace ripc::capi {
@@ -26,7 +31,7 @@ Status check_single(ripc_service_id id) {
   if (id == 0) return RIPC_INVALID_ARGUMENT;
   if (is_group(id))
     return Status(RIPC_INVALID_ARGUMENT,
-                  "This is the ID of a group, not of a service: ripc_group_members() finds the services in it.");
+                  id_text(id) + " is the ID of a group, not of a service: name one of its members.");
   return {};
 }
 
@@ -34,8 +39,9 @@ Result<core::ServiceOptions> read(const ripc_service_options& given) {
   core::ServiceOptions options;
   options.takeover = given.takeover != 0;
   if (is_group(given.id))
-    return Status(RIPC_INVALID_ARGUMENT,
-                  "Nothing is registered under the ID of a group: register a service, and let it ripc_group_join().");
+    return Status(
+        RIPC_INVALID_ARGUMENT,
+        id_text(given.id) + " is the ID of a group: register a service under another ID, and let it join the group.");
   if (given.id > RIPC_WELL_KNOWN_MAX)
     return Status(RIPC_INVALID_ARGUMENT,
                   "A well-known ID is at most 2^62 - 1; the rest belongs to names and random IDs: pass a name, or 0.");
@@ -72,18 +78,23 @@ ripc_service_info describe(const spi::ServiceRecord& record) {
   return info;
 }
 
+ripc_service_info describe(const core::Resolution& found) {
+  ripc_service_info info = describe(found.record);
+  if (!found.address.transport.empty()) {
+    copy_text(info.transport, found.address.transport);
+    copy_text(info.address, found.address.transport + ":" + found.address.locator);
+  }
+  copy_text(info.reason, found.reason);
+  copy_text(info.others, found.others);
+  return info;
+}
+
 Status tell(const Result<core::Resolution>& found, const char* name, ripc_service_info* out) {
   if (!found.ok()) return found.status();
   if (name != nullptr && !found->record.name.empty() && found->record.name != name)
     return Status(RIPC_NAME_COLLISION, "The ID of '" + std::string(name) + "' is held by a service named '" +
                                            found->record.name + "': rename one of the two.");
-  ripc_service_info info = describe(found->record);
-  if (!found->address.transport.empty()) {
-    copy_text(info.transport, found->address.transport);
-    copy_text(info.address, found->address.transport + ":" + found->address.locator);
-  }
-  copy_text(info.reason, found->reason);
-  copy_text(info.others, found->others);
+  const ripc_service_info info = describe(*found);
   return write_sized(info, out) ? Status() : bad_size("ripc_service_info");
 }
 
@@ -177,6 +188,30 @@ ripc_status ripc_service_register(ripc_context* context, const ripc_service_opti
   });
 }
 
+ripc_status ripc_service_register_many(ripc_context* context, const ripc_service_options* options, size_t count,
+                                       ripc_service** services) {
+  return guarded([&]() -> Status {
+    if (services == nullptr || (options == nullptr && count != 0)) return RIPC_INVALID_ARGUMENT;
+    std::fill_n(services, count, nullptr);
+    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+    std::vector<core::ServiceOptions> wanted;
+    for (size_t index = 0; index < count; ++index) {
+      // Of callers built with another library: theirs may be smaller or larger than ours.
+      const auto* const given = reinterpret_cast<const ripc_service_options*>(
+          reinterpret_cast<const std::byte*>(options) + index * options->size);
+      auto known = blank<ripc_service_options>();
+      if (!read_sized(given, known) || given->size != options->size) return bad_size("ripc_service_options");
+      Result<core::ServiceOptions> effective = read(known);
+      if (!effective.ok()) return effective.status();
+      wanted.push_back(std::move(*effective));
+    }
+    std::vector<core::Service*> registered(count);
+    Status status = core::register_services(*from(context), wanted, registered);
+    std::transform(registered.begin(), registered.end(), services, [](core::Service* each) { return handle(each); });
+    return status;
+  });
+}
+
 void ripc_service_unregister(ripc_service* service) {
   if (service == nullptr || !from(service)->context().usable()) return;
   from(service)->context().unregister_service(from(service));
@@ -225,6 +260,52 @@ ripc_status ripc_resolve_name(ripc_context* context, const char* name, ripc_serv
     if (!valid.ok()) return valid;
     return tell(from(context)->resolve(core::service_id_from_name(name)), name, info);
   });
+}
+
+ripc_status ripc_wait_service(ripc_context* context, ripc_service_id id, uint64_t timeout, ripc_service_info* info) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+    if (Status single = check_single(id); !single.ok()) return single;
+    const Result<core::Resolution> found = from(context)->watches().wait(id, Deadline::after(timeout));
+    return info == nullptr ? found.status() : tell(found, nullptr, info);
+  });
+}
+
+ripc_status ripc_wait_service_name(ripc_context* context, const char* name, uint64_t timeout, ripc_service_info* info) {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+    if (name == nullptr) return RIPC_INVALID_ARGUMENT;
+    Status valid = core::check_service_name(name);
+    if (!valid.ok()) return valid;
+    auto unwanted = blank<ripc_service_info>();
+    return tell(from(context)->watches().wait(core::service_id_from_name(name), Deadline::after(timeout)), name,
+                info != nullptr ? info : &unwanted);
+  });
+}
+
+ripc_status ripc_service_watch(ripc_context* context, ripc_service_id id, ripc_watch_callback callback, void* user,
+                               ripc_watch** watch) {
+  return guarded([&]() -> Status {
+    if (watch == nullptr) return RIPC_INVALID_ARGUMENT;
+    *watch = nullptr;
+    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+    if (callback == nullptr) return RIPC_INVALID_ARGUMENT;
+    if (Status single = check_single(id); !single.ok()) return single;
+    auto made = std::make_unique<ripc_watch>(from(context));
+    auto added = from(context)->watches().add(id, [callback, user](ripc_status status, const core::Resolution& found) {
+      const ripc_service_info info = describe(found);
+      callback(user, status, &info);
+    });
+    if (!added.ok()) return added.status();
+    made->watch = std::move(*added);
+    *watch = made.release();
+    return {};
+  });
+}
+
+void ripc_service_unwatch(ripc_watch* watch) {
+  const std::unique_ptr<ripc_watch> owned(watch);
+  if (owned && owned->context->usable()) owned->context->watches().remove(owned->watch);
 }
 
 ripc_status ripc_group_members(ripc_context* context, ripc_service_id group, ripc_service_visitor visitor, void* user) {

@@ -14,6 +14,7 @@
 #include "base/shared_memory.hpp"
 #include "capi/compose.hpp"
 #include "capi/error.hpp"
+#include "network/endpoint.hpp"
 
 namespace ripc::capi {
 
@@ -81,6 +82,17 @@ void check_limits(Report& report) {
   }
 }
 
+// An interface may still come; until then nobody on another host can reach this one.
+void check_socket(Report& report, const Settings& settings) {
+  const std::string& interface = settings.socket.interface;
+  if (interface.empty() || !settings.socket.bind_address.empty()) return;
+  if (!network::own_addresses(interface).empty()) return;
+  report.add(Level::limited, "socket",
+             "RIPC_SOCKET_INTERFACE is '" + interface +
+                 "': there is no such interface here, or it has no address, so that sockets reach nobody",
+             "name an interface that `ip address` shows, or unset it");
+}
+
 void check_context(Report& report, const ripc_context_options& options) {
   Result<Settings> settings = read_settings(options);
   if (!settings.ok()) {
@@ -107,6 +119,7 @@ void check_context(Report& report, const ripc_context_options& options) {
   } else {
     report.add(Level::limited, "services", listed.text(), "see docs/troubleshooting.md");
   }
+  check_socket(report, *settings);
   check_multicast(report, *settings);
 }
 

@@ -11,6 +11,7 @@
 #include "core/message.hpp"
 #include "core/service.hpp"
 #include "core/ticket.hpp"
+#include "core/watch.hpp"
 #include "ripc/ripc.h"
 
 struct ripc_ticket {
@@ -18,6 +19,12 @@ struct ripc_ticket {
       : ticket(std::move(of)), spin(spins) {}
   std::shared_ptr<ripc::core::Ticket> ticket;
   ripc::Nanoseconds spin;
+};
+
+struct ripc_watch {
+  explicit ripc_watch(ripc::core::Context* in) noexcept : context(in) {}
+  ripc::core::Context* context;
+  ripc::core::WatchTable::WatchPointer watch;
 };
 
 namespace ripc::capi {

@@ -8,6 +8,7 @@
 #include "base/loop_wait.hpp"
 #include "core/service.hpp"
 #include "core/service_id.hpp"
+#include "core/watch.hpp"
 
 namespace ripc::core {
 
@@ -21,7 +22,8 @@ constexpr int kRandomIdAttempts = 16;
 }  // namespace
 
 Context::Context(ContextParts parts)
-    : parts_(std::move(parts)),
+    : watches_(std::make_unique<WatchTable>(*this)),
+      parts_(std::move(parts)),
       fork_generation_(ForkGuard::generation()),
       groups_(*parts_.resolver, parts_.group_refresh, parts_.resolve_timeout) {}
 
@@ -70,6 +72,7 @@ Status Context::start() {
 }
 
 Context::~Context() {
+  watches_->stop();
   decltype(services_) services;
   decltype(displaced_) displaced;
   {
@@ -279,9 +282,10 @@ void Context::room(spi::Channel&) noexcept {
   for_each_service([](Service& service) { service.room_changed(); });
 }
 
-void Context::channel_lost(spi::Channel& channel) noexcept {
+void Context::channel_lost(spi::Channel& channel, ripc_status why) noexcept {
   tickets_->channel_lost(channel);
   drop_channel(channel);
+  watches_->channel_lost(channel, why);
   for_each_service([](Service& service) { service.room_changed(); });
 }
 

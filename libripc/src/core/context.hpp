@@ -30,6 +30,7 @@
 namespace ripc::core {
 
 class Service;
+class WatchTable;
 struct ServiceOptions;
 
 // What a context is made of; the caller has chosen and opened it.
@@ -93,6 +94,7 @@ class Context final : public spi::Host {
   EpochDomain& epochs() noexcept { return epochs_; }
   RouteTable& routes() noexcept { return routes_; }
   GroupTable& groups() noexcept { return groups_; }
+  WatchTable& watches() noexcept { return *watches_; }
   spi::Resolver& resolver() const noexcept { return *parts_.resolver; }
   Nanoseconds resolve_timeout() const noexcept { return parts_.resolve_timeout; }
   TicketKeeper& tickets() noexcept { return *tickets_; }
@@ -107,7 +109,7 @@ class Context final : public spi::Host {
   void control_packet(spi::Source& source, ripc_service_id destination, spi::Bytes packet) noexcept override;
   void transfer_finished(spi::Channel& channel, std::uint64_t transfer) noexcept override;
   void room(spi::Channel& channel) noexcept override;
-  void channel_lost(spi::Channel& channel) noexcept override;
+  void channel_lost(spi::Channel& channel, ripc_status why) noexcept override;
   ripc_status fenced(ripc_service_id id, std::uint64_t incarnation) noexcept override;
   void address_changed() noexcept override;
 
@@ -144,7 +146,8 @@ class Context final : public spi::Host {
   std::string transport_names() const;
   Status no_common_transport() const;
 
-  std::unique_ptr<EventLoop> loop_;  // outlives what may be in it: transports, and all that hold channels
+  std::unique_ptr<EventLoop> loop_;      // outlives what may be in it: transports, and all that hold channels
+  std::unique_ptr<WatchTable> watches_;  // outlives the resolver, which tells it of changes
   ContextParts parts_;
   MessagePools message_pools_;
   std::uint64_t fork_generation_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waiting until a peer that was full has room.
-#include "base/futex.hpp"
+#include "base/loop_wait.hpp"
 #include "core/service.hpp"
 
 namespace ripc::core {
@@ -53,19 +53,8 @@ Result<bool> Service::room_at(ripc_service_id to, bool request, Search search) {
 
 // Until room_changes_ is not `seen` any more, the deadline is over or a signal has come.
 ripc_status Service::sleep_for_room(std::uint32_t seen, Deadline deadline) {
-  EventLoop& loop = context_.loop();
-  ripc_status status = RIPC_OK;
   room_waiters_.fetch_add(1, std::memory_order_seq_cst);
-  if (loop.in_loop_thread()) {
-    const std::uint64_t signals = loop.signal_count();
-    const auto changed = [&] {
-      return loop.signal_count() != signals || room_changes_.load(std::memory_order_seq_cst) != seen;
-    };
-    (void)loop.run_until(changed, deadline);
-    if (loop.signal_count() != signals) status = RIPC_INTERRUPTED;
-  } else {
-    status = futex_wait(room_changes_, seen, deadline);
-  }
+  const ripc_status status = wait_for_change(context_.loop(), room_changes_, seen, deadline);
   room_waiters_.fetch_sub(1, std::memory_order_seq_cst);
   return status;
 }

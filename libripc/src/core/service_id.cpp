@@ -31,7 +31,7 @@ Status check_service_name(std::string_view name) {
 Status check_group(ripc_service_id id) {
   if (is_group(id)) return {};
   return Status(RIPC_INVALID_ARGUMENT,
-                "This is not the ID of a group: make one with ripc_group_id_from_name() or RIPC_GROUP_ID().");
+                id_text(id) + " is not the ID of a group: make one from a name, or from a number of a group.");
 }
 
 ripc_service_id service_id_from_name(std::string_view name) noexcept {

@@ -414,7 +414,7 @@ void SessionTransport::lose(const SessionPointer& session, Status reason) noexce
   if (session->bulk) session->bulk->died();
   for (const auto& [link, weak] : session->take_channels()) {
     const std::shared_ptr<LinkChannel> channel = weak.lock();
-    if (channel && channel->end(RIPC_PEER_DEAD)) host_->channel_lost(*channel);
+    if (channel && channel->end(RIPC_PEER_DEAD)) host_->channel_lost(*channel, RIPC_PEER_DEAD);
   }
 }
 

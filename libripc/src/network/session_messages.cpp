@@ -216,7 +216,7 @@ void SessionTransport::on(const SessionPointer& session, const wire::session::Li
   if (!closed || !closed->end(RIPC_CLOSED)) return;
   // The other side waits for this: from now on nothing more is sent.
   session->stream.tell(wire::session::CloseLink{.link = frame.link, .sequence = closed->last_sequence()});
-  host_->channel_lost(*closed);
+  host_->channel_lost(*closed, RIPC_CLOSED);
 }
 
 void SessionTransport::on(const SessionPointer& session, const wire::session::Control& frame) {

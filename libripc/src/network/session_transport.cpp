@@ -302,7 +302,7 @@ Status SessionTransport::fence(const spi::Address& address, ripc_service_id id, 
 void SessionTransport::link_failed(LinkChannel& channel) noexcept {
   if (!channel.end(RIPC_PEER_DEAD)) return;
   channel.session()->stream.tell(wire::session::CloseLink{.link = channel.link()});
-  host_->channel_lost(channel);
+  host_->channel_lost(channel, RIPC_PEER_DEAD);
 }
 
 void SessionTransport::nudge_port(ripc_service_id service) noexcept {

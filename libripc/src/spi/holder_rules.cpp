@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/clock.hpp"
+#include "base/plain_text.hpp"
 
 namespace ripc::spi {
 namespace {
@@ -22,10 +23,10 @@ Status check_holder(const ServiceRecord& record, const ServiceRecord& holder, bo
   // Only an ID that was made from a name can be met by two names by accident.
   const bool named = record.id >> 62 == 2;
   if (named && holder.name != record.name)
-    return Status(RIPC_NAME_COLLISION, "The service ID " + std::to_string(record.id) + " is held by " +
-                                           holder_text(holder) + ": rename one of the two, or give one another ID.");
+    return Status(RIPC_NAME_COLLISION, "The service ID " + id_text(record.id) + " is held by " + holder_text(holder) +
+                                           ": rename one of the two, or give one another ID.");
   if (takeover) return {};
-  return Status(RIPC_ID_IN_USE, "The service ID " + std::to_string(record.id) + " is held by " + holder_text(holder) +
+  return Status(RIPC_ID_IN_USE, "The service ID " + id_text(record.id) + " is held by " + holder_text(holder) +
                                     ", which is alive: take another ID, end that process, or ask for takeover.");
 }
 

@@ -15,6 +15,10 @@
 #include "base/status.hpp"
 #include "spi/address.hpp"
 
+namespace ripc {
+class EventLoop;
+}
+
 namespace ripc::spi {
 
 // What a resolver knows about one service. Addresses are in the resolver's order of preference.
@@ -77,6 +81,11 @@ class Resolver {
   // that are known at once; asking goes on behind the caller's back where it takes time, for the next call.
   virtual Status members(ripc_service_id group, Deadline deadline,
                          const std::function<void(const ServiceRecord&)>& visit) = 0;
+
+  // Calls `changed` from now on, in any thread, when a service may have appeared, moved or ended; 0: any of them. It is
+  // told early rather than late, and not of everything: what nobody announces is found by resolve() alone. Called once
+  // at most; `changed` must not call the resolver. An error: it cannot tell.
+  virtual Status observe(EventLoop& /*loop*/, std::function<void(ripc_service_id)> /*changed*/) { return {}; }
 
   // Visits every living service it can list.
   virtual Status list(const std::function<void(const ServiceRecord&)>& visit) = 0;

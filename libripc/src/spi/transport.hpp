@@ -304,8 +304,9 @@ class Host {
   virtual void control_packet(Source& source, ripc_service_id destination, Bytes packet) noexcept = 0;
   virtual void transfer_finished(Channel& channel, std::uint64_t transfer) noexcept = 0;
   virtual void room(Channel& channel) noexcept = 0;
-  // The channel is dead: its transfers and grants have ended.
-  virtual void channel_lost(Channel& channel) noexcept = 0;
+  // The channel is dead: its transfers and grants have ended. RIPC_CLOSED: the service was withdrawn or taken over;
+  // RIPC_PEER_DEAD: its process has gone, or cannot be reached any more.
+  virtual void channel_lost(Channel& channel, ripc_status why) noexcept = 0;
   // Another context took this ID over. RIPC_NO_MEMORY: that could not be found out; tell it again.
   virtual ripc_status fenced(ripc_service_id id, std::uint64_t incarnation) noexcept = 0;
   // A transport's address() says something else than before.

@@ -7,9 +7,14 @@
 #include <sys/eventfd.h>
 
 #include <array>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <optional>
 #include <set>
+#include <vector>
 
+#include "core/register_many.hpp"
 #include "core/service.hpp"
 #include "fake_source.hpp"
 
@@ -136,6 +141,43 @@ TEST_F(Contexts, ARandomIdThatAnotherHasIsReplacedByAnotherOne) {
   const std::size_t before = resolver->published.size();
   EXPECT_EQ((*context)->register_service(fixed).status().code(), RIPC_ID_IN_USE);
   EXPECT_EQ(resolver->published.size(), before + 1) << "a number that was asked for stays what it is";
+}
+
+// As one that asks other hosts: each publication waits until as many as are registered are under way.
+class AskingResolver final : public FakeResolver {
+ public:
+  explicit AskingResolver(std::size_t count) : expected_(count) {}
+  Status publish(spi::ServiceRecord& record, bool, std::vector<spi::ServiceRecord>*) override {
+    std::unique_lock lock(mutex_);
+    ++under_way_;
+    changed_.notify_all();
+    const bool together = changed_.wait_for(lock, std::chrono::seconds(20), [&] { return under_way_ >= expected_; });
+    record.incarnation = 1;
+    return together ? Status() : Status(RIPC_TIMEOUT, "they come one by one");
+  }
+
+ private:
+  const std::size_t expected_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t under_way_ = 0;
+};
+
+TEST_F(Contexts, ManyServicesAreRegisteredSideBySide) {
+  constexpr std::size_t kCount = 20;
+  ContextParts parts;
+  parts.id = 1;
+  parts.pool = std::make_unique<memory::Pool>(std::uint64_t{64} << 20);
+  parts.transports.push_back(std::make_unique<FakeTransport>(sources_));
+  parts.resolver = std::make_unique<AskingResolver>(kCount);
+  const Result<std::unique_ptr<Context>> context = Context::create(std::move(parts));
+  ASSERT_TRUE(context.ok());
+  std::vector<ServiceOptions> wanted(kCount);
+  for (std::size_t index = 0; index < kCount; ++index) wanted[index].id = index + 1;
+  std::vector<Service*> services(kCount);
+  const Status status = register_services(**context, wanted, services);
+  ASSERT_TRUE(status.ok()) << status.text();
+  for (std::size_t index = 0; index < kCount; ++index) EXPECT_EQ(services[index]->id(), index + 1);
 }
 
 }  // namespace

@@ -180,7 +180,7 @@ class FakeTransport : public spi::Transport {
   const Status start_;
 };
 
-class FakeResolver final : public spi::Resolver {
+class FakeResolver : public spi::Resolver {
  public:
   Status publication;                      // what a service that wants to be published is told
   std::size_t taken = 0;                   // so many of those who want to be published meet a living holder first

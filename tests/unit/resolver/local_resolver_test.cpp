@@ -57,7 +57,7 @@ TEST_F(LocalResolverTest, APublishedServiceIsFoundByOthersAsItWasPublished) {
 TEST_F(LocalResolverTest, AnUnknownIdIsNoServiceAndSaysWhatToDo) {
   const Status status = one_.resolve(kLocalService).status();
   EXPECT_EQ(status.code(), RIPC_NO_SERVICE);
-  EXPECT_TRUE(mentions(status, "1000") && mentions(status, "Start the service")) << status.text();
+  EXPECT_TRUE(mentions(status, "0x00000000000003e8") && mentions(status, "Start the service")) << status.text();
   EXPECT_EQ(one_->resolve(kLocalService, Deadline::after(0)).status().code(), RIPC_NO_SERVICE);
 }
 

@@ -11,7 +11,7 @@ class QuietHost final : public spi::Host {
   void control_packet(spi::Source&, ripc_service_id, spi::Bytes) noexcept override {}
   void transfer_finished(spi::Channel&, std::uint64_t) noexcept override {}
   void room(spi::Channel&) noexcept override {}
-  void channel_lost(spi::Channel&) noexcept override {}
+  void channel_lost(spi::Channel&, ripc_status) noexcept override {}
   ripc_status fenced(ripc_service_id, std::uint64_t) noexcept override { return RIPC_OK; }
   void address_changed() noexcept override {}
 };

@@ -299,7 +299,10 @@ ripc_status ShmChannel::end_grant(const wire::Grant& grant) noexcept {
 bool ShmChannel::alive() const noexcept { return !dead_.load(std::memory_order_acquire) && !service_ended(); }
 
 std::string ShmChannel::describe() const {
-  std::string text = "shared memory, process " + std::to_string(parts_.connection->credentials().pid);
+  // The kernel knows no number here for a process of a PID namespace that this one cannot see.
+  const pid_t pid = parts_.connection->credentials().pid;
+  std::string text =
+      "shared memory, " + (pid != 0 ? "process " + std::to_string(pid) : "a process of another PID namespace");
   if (!parts_.connection->peer_may_map())
     return text + "; another user's process: bulk data is copied through a bounce buffer";
   const Reach reach = parts_.connection->reach_of_peer();

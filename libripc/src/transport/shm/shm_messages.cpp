@@ -246,7 +246,7 @@ void ShmTransport::on(const PeerPointer& peer, const wire::control::CloseLink& m
 
 void ShmTransport::on(const PeerPointer& peer, const wire::control::LinkClosed& message) {
   const auto lost = channel(peer, message.link);
-  if (lost && lost->mark_dead()) host_->channel_lost(*lost);
+  if (lost && lost->mark_dead()) host_->channel_lost(*lost, RIPC_CLOSED);
 }
 
 void ShmTransport::on(const PeerPointer& peer, const wire::control::BounceRequest& message, Received& received) {

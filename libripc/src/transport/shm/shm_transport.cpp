@@ -305,7 +305,7 @@ void ShmTransport::lose(const PeerPointer& peer, Status reason) noexcept {
   peer->connection->shut_down();
   for (const auto& [link, weak] : channels) {
     const std::shared_ptr<ShmChannel> channel = weak.lock();
-    if (channel && channel->mark_dead()) host_->channel_lost(*channel);
+    if (channel && channel->mark_dead()) host_->channel_lost(*channel, RIPC_PEER_DEAD);
   }
 }
 

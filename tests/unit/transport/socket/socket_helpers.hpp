@@ -35,7 +35,7 @@ class RecordingHost final : public spi::Host {
   }
   void transfer_finished(spi::Channel&, std::uint64_t) noexcept override {}
   void room(spi::Channel&) noexcept override { count(rooms_); }
-  void channel_lost(spi::Channel&) noexcept override { count(losses_); }
+  void channel_lost(spi::Channel&, ripc_status) noexcept override { count(losses_); }
   ripc_status fenced(ripc_service_id, std::uint64_t) noexcept override {
     count(fences_);
     return RIPC_OK;

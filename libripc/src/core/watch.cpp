@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/watch.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <new>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "base/futex.hpp"
+#include "base/loop_wait.hpp"
+#include "core/context.hpp"
+
+namespace ripc::core {
+
+namespace {
+
+constexpr Nanoseconds kNever = UINT64_MAX;
+// Between two looks at what is not there, beside those that a change asks for.
+constexpr Nanoseconds kFirstLookPause = 50'000'000;
+constexpr Nanoseconds kLongestLookPause = 5'000'000'000;
+// For asking in one look, where a network is asked: the other watches wait meanwhile.
+constexpr Nanoseconds kAskTime = 100'000'000;
+// After a look for which there was no memory.
+constexpr Nanoseconds kMemoryPause = 10'000'000;
+
+}  // namespace
+
+class WatchTable::Watch {
+ public:
+  Watch(ripc_service_id of, Callback to_call, Where runs) : id(of), callback(std::move(to_call)), where(runs) {}
+
+  const ripc_service_id id;
+  const Callback callback;
+  const Where where;
+
+  // Under the table's lock.
+  Nanoseconds look_at = 0;                // when the thread looks at it next
+  std::shared_ptr<spi::Channel> channel;  // to the service that is there
+  ripc_status lost = RIPC_OK;             // why the channel was lost, if it was since the last look
+  Status failure = RIPC_NO_SERVICE;       // why the last look found no service
+  bool was_looked_at = false;
+  bool is_running = false;
+  bool is_removed = false;
+
+  // The thread's.
+  std::optional<Resolution> seen;  // the service that is there, as it was told
+  ripc_status why = RIPC_OK;       // it may have ended; not told yet
+  Nanoseconds pause = kFirstLookPause;
+};
+
+// ---- Watches -------------------------------------------------------------------------------------------------
+
+Status WatchTable::start_locked() {
+  if (thread_.joinable()) return {};
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    return system_error(error.code().value(), "Starting the thread that watches services", "raise ulimit -u");
+  }
+  ::pthread_setname_np(thread_.native_handle(), "ripc-watch");
+  return {};
+}
+
+Result<WatchTable::WatchPointer> WatchTable::add(ripc_service_id id, Callback callback) {
+  return add(id, std::move(callback), Where::responder);
+}
+
+Result<WatchTable::WatchPointer> WatchTable::add(ripc_service_id id, Callback callback, Where where) {
+  auto watch = std::make_shared<Watch>(id, std::move(callback), where);
+  // Resolvers call changed() with locks of their own. Where one cannot tell of changes, the looks now and then remain.
+  std::call_once(observes_, [this] {
+    (void)context_.resolver().observe(context_.loop(), [this](ripc_service_id of) { changed(of); });
+  });
+  const std::lock_guard lock(mutex_);
+  if (Status started = start_locked(); !started.ok()) return started;
+  watches_.push_back(watch);
+  changed_.notify_all();
+  return watch;
+}
+
+void WatchTable::remove(const WatchPointer& watch) noexcept {
+  std::shared_ptr<spi::Channel> destroyed_outside_the_lock;
+  std::unique_lock lock(mutex_);
+  watch->is_removed = true;
+  std::erase(watches_, watch);
+  destroyed_outside_the_lock = std::move(watch->channel);
+  // Inside the callback itself, waiting for it would never end.
+  if (!context_.loop().in_loop_thread()) changed_.wait(lock, [&] { return !watch->is_running; });
+  lock.unlock();
+}
+
+Result<Resolution> WatchTable::wait(ripc_service_id id, Deadline deadline) {
+  // The table's thread may still be at it when this returns.
+  struct Found {
+    std::atomic<std::uint32_t> changes{0};
+    std::mutex mutex;
+    std::optional<Resolution> service;
+  };
+  const auto found = std::make_shared<Found>();
+  const auto tell = [found, &loop = context_.loop()](ripc_status status, const Resolution& resolution) {
+    {
+      const std::lock_guard lock(found->mutex);
+      if (status == RIPC_OK) found->service = resolution;
+    }
+    found->changes.fetch_add(1, std::memory_order_release);
+    futex_wake(found->changes);
+    loop.wake();
+  };
+  Result<WatchPointer> watch = add(id, tell, Where::table_thread);
+  if (!watch.ok()) return watch.status();
+  Result<Resolution> result = RIPC_NO_SERVICE;
+  for (;;) {
+    const std::uint32_t seen = found->changes.load(std::memory_order_acquire);
+    {
+      const std::lock_guard lock(found->mutex);
+      if (found->service) result = *found->service;
+    }
+    if (result.ok()) break;
+    {
+      const std::lock_guard lock(mutex_);
+      result = (*watch)->failure;
+      if ((*watch)->was_looked_at && deadline.expired()) break;
+    }
+    // The end of each look is a change, too.
+    if (wait_for_change(context_.loop(), found->changes, seen, deadline.expired() ? Deadline::never() : deadline) ==
+        RIPC_INTERRUPTED) {
+      result = RIPC_INTERRUPTED;
+      break;
+    }
+  }
+  remove(*watch);
+  return result;
+}
+
+void WatchTable::changed(ripc_service_id id) noexcept {
+  const std::lock_guard lock(mutex_);
+  bool any = false;
+  for (const WatchPointer& watch : watches_) {
+    if (id != 0 && watch->id != id) continue;
+    watch->look_at = 0;
+    any = true;
+  }
+  if (any) changed_.notify_all();
+}
+
+void WatchTable::channel_lost(const spi::Channel& channel, ripc_status why) noexcept {
+  const std::lock_guard lock(mutex_);
+  bool any = false;
+  for (const WatchPointer& watch : watches_) {
+    if (watch->channel.get() != &channel) continue;
+    watch->lost = why;
+    watch->look_at = 0;
+    any = true;
+  }
+  if (any) changed_.notify_all();
+}
+
+// ---- The thread ----------------------------------------------------------------------------------------------
+
+void WatchTable::stop() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+  std::list<WatchPointer> ended;
+  const std::lock_guard lock(mutex_);
+  ended.swap(watches_);
+  for (const WatchPointer& watch : ended) {
+    watch->is_removed = true;
+    watch->channel.reset();
+  }
+}
+
+void WatchTable::run() noexcept {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    const auto next = std::min_element(watches_.begin(), watches_.end(), [](const auto& one, const auto& other) {
+      return one->look_at < other->look_at;
+    });
+    const Nanoseconds due = next == watches_.end() ? kNever : (*next)->look_at;
+    if (due == kNever) {
+      changed_.wait(lock);
+      continue;
+    }
+    if (const Nanoseconds now = monotonic_now(); due > now) {
+      changed_.wait_for(lock, std::chrono::nanoseconds(due - now));
+      continue;
+    }
+    const WatchPointer watch = *next;
+    // What changes from now on is looked at once more.
+    watch->look_at = kNever;
+    lock.unlock();
+    Nanoseconds again = kNever;
+    try {
+      look(watch);
+      if (!watch->seen) {
+        again = watch->pause;
+        watch->pause = std::min(watch->pause * 2, kLongestLookPause);
+      } else {
+        watch->pause = kFirstLookPause;
+      }
+    } catch (const std::bad_alloc&) {
+      again = kMemoryPause;
+    }
+    lock.lock();
+    watch->was_looked_at = true;
+    if (again != kNever) watch->look_at = std::min(watch->look_at, monotonic_now() + again);
+    if (watch->where == Where::table_thread && !watch->is_removed && !watch->seen) {
+      lock.unlock();
+      watch->callback(RIPC_NO_SERVICE, {});
+      lock.lock();
+    }
+  }
+}
+
+// May throw std::bad_alloc: what was told by then is noted, the rest is told by the next look.
+void WatchTable::look(const WatchPointer& watch) {
+  std::shared_ptr<spi::Channel> channel;
+  {
+    const std::lock_guard lock(mutex_);
+    if (watch->lost != RIPC_OK) watch->why = std::exchange(watch->lost, RIPC_OK);
+    channel = watch->channel;
+  }
+  Result<spi::ServiceRecord> record = context_.resolver().resolve(watch->id, Deadline::after(kAskTime));
+  const bool is_displaced = watch->seen && record.ok() && spi::displaces(*record, watch->seen->record);
+  if (watch->seen && watch->why == RIPC_OK && !is_displaced) return;
+  if (is_displaced) watch->why = RIPC_FENCED;
+  // A former holder that is stopped has not closed its channel, which stands in the way of a new one.
+  if (channel && is_displaced) context_.drop_channel(*channel);
+
+  Result<Resolution> path = record.ok() ? context_.find_path(watch->id) : record.status();
+  std::shared_ptr<spi::Channel> found = path.ok() ? context_.known_channel(watch->id) : nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    channel = std::exchange(watch->channel, watch->is_removed ? nullptr : found);
+    // Whether it was lost before this watch had it; from here on channel_lost() tells.
+    if (path.ok() && (!found || !found->alive())) path = Result<Resolution>(RIPC_PEER_DEAD);
+    if (!path.ok()) {
+      watch->channel.reset();
+      watch->failure = path.status();
+    }
+  }
+  // What a resolver remembers of a holder that is gone stands in the way of the next one.
+  if (record.ok() && !path.ok()) context_.resolver().invalidate(*record);
+  // The static resolver does not know registrations.
+  if (path.ok() && found->incarnation() != 0) path->record.incarnation = found->incarnation();
+
+  const bool is_same = path.ok() && watch->seen && path->record.incarnation == watch->seen->record.incarnation;
+  if (watch->seen && !is_same) {
+    tell(watch, path.ok() ? RIPC_FENCED : watch->why, *watch->seen);
+    watch->seen.reset();
+  }
+  if (path.ok() && !watch->seen) {
+    tell(watch, RIPC_OK, *path);
+    watch->seen = std::move(*path);
+  }
+  watch->why = RIPC_OK;
+}
+
+void WatchTable::tell(const WatchPointer& watch, ripc_status status, const Resolution& resolution) {
+  if (watch->where == Where::table_thread) {
+    watch->callback(status, resolution);
+  } else {
+    context_.loop().post_top_level([this, watch, status, resolution] { run_callback(watch, status, resolution); });
+  }
+}
+
+void WatchTable::run_callback(const WatchPointer& watch, ripc_status status, const Resolution& resolution) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (watch->is_removed) return;
+    watch->is_running = true;
+  }
+  watch->callback(status, resolution);
+  const std::lock_guard lock(mutex_);
+  watch->is_running = false;
+  changed_.notify_all();
+}
+
+}  // namespace ripc::core

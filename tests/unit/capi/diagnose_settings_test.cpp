@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether the self-check finds a variable of the environment that has a value it cannot have.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ripc/ripc.h"
+#include "support/temporary_directory.hpp"
+
+namespace ripc::capi {
+namespace {
+
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name), before_(before(name)) {
+    ::setenv(name, value.c_str(), 1);
+  }
+  ~Variable() {
+    if (before_.first) {
+      ::setenv(name_, before_.second.c_str(), 1);
+    } else {
+      ::unsetenv(name_);
+    }
+  }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  static std::pair<bool, std::string> before(const char* name) {
+    const char* value = std::getenv(name);
+    return {value != nullptr, value != nullptr ? value : ""};
+  }
+  const char* name_;
+  const std::pair<bool, std::string> before_;
+};
+
+// What is not good, each finding in a line.
+std::string complaints() {
+  std::string text;
+  const ripc_status status = ripc_diagnose(
+      nullptr,
+      [](void* user, const ripc_finding* finding) {
+        if (finding->level == 0) return;
+        EXPECT_STRNE(finding->advice, "") << finding->text;
+        *static_cast<std::string*>(user) += std::string(finding->text) + " -> " + finding->advice + "\n";
+      },
+      &text);
+  EXPECT_EQ(status, RIPC_OK);
+  return text;
+}
+
+TEST(DiagnoseSettings, FindsEachVariableWithABadValue) {
+  const support::TemporaryDirectory directory;
+  const Variable runtime("RIPC_RUNTIME_DIR", directory.path());
+  const std::string missing = directory.path() + "/missing";
+  const std::vector<std::pair<const char*, std::string>> bad = {
+      {"RIPC_RUNTIME_DIR", "/dev/null/here"},
+      {"RIPC_TRANSPORTS", "pigeon"},
+      {"RIPC_RESOLVER_FILE", missing},
+      {"RIPC_SPIN_US", "long"},
+      {"RIPC_PEERS", "everybody"},
+      {"RIPC_GROUP_REFRESH_MS", "0"},
+      {"RIPC_MULTICAST", "nonsense=1"},
+      {"RIPC_MULTICAST", "interface=nope0"},
+      {"RIPC_CLUSTER_KEY_FILE", missing},
+      {"RIPC_PEER_TIMEOUT_MS", "-1"},
+      {"RIPC_SOCKET_PORTS", "9-1"},
+      {"RIPC_SOCKET_RECEIVE_BUFFER", "1"},
+      {"RIPC_SOCKET_BULK_CONNECTIONS", "0"},
+      {"RIPC_SOCKET_ADDRESS", "no.address"},
+      {"RIPC_SOCKET_ADDRESS", "192.0.2.1"},
+      {"RIPC_SOCKET_INTERFACE", "nope0"},
+  };
+  for (const auto& [name, value] : bad) {
+    const Variable variable(name, value);
+    const std::string found = complaints();
+    // The name of the variable, or the value that is wrong.
+    EXPECT_TRUE(found.find(name) != std::string::npos || found.find(value) != std::string::npos)
+        << name << "=" << value << " is not found:\n"
+        << found;
+  }
+}
+
+}  // namespace
+}  // namespace ripc::capi
