@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The Java module: what Maven packs, and Maven itself.
-#   ripc_jni           lib/libripc-jni.so: the calls that are made for every message
+#   ripc_jni           lib/libripc-jni.so: how Java calls libripc
 #   ripc_java_natives  java/resources: the native libraries as they travel in the jar
 #   java               `mvn verify`
 #   ctest -L java      the same as a test; skipped, with the reason, where a JDK or Maven is missing
@@ -43,7 +43,7 @@ add_library(ripc_jni SHARED "${PROJECT_SOURCE_DIR}/java/src/main/native/ripc_jni
 ripc_configure_target(ripc_jni)
 target_include_directories(ripc_jni PRIVATE "${RIPC_PUBLIC_INCLUDE_DIR}")
 target_include_directories(ripc_jni SYSTEM PRIVATE "${RIPC_JNI_INCLUDE_DIR}" "${RIPC_JNI_INCLUDE_DIR}/linux")
-target_link_options(ripc_jni PRIVATE "LINKER:-z,relro,-z,now,-z,defs")
+target_link_options(ripc_jni PRIVATE "LINKER:-z,relro,-z,now,-z,defs,-z,nodelete")
 set_target_properties(ripc_jni PROPERTIES
   OUTPUT_NAME ripc-jni
   LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")

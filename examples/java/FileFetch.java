@@ -66,8 +66,15 @@ public final class FileFetch {
         RegisteredBuffer buffer = ripc.lease((int) channel.size())) {
       ByteBuffer content = buffer.buffer();
       while (content.hasRemaining() && channel.read(content) >= 0) {}
-      // The library keeps the memory until the client has it; this thread goes on.
-      service.reply(request, new Outgoing().tag(FOUND).add(content.flip()));
+      content.flip();
+      Outgoing answer = new Outgoing().tag(FOUND);
+      if (content.remaining() <= service.shortLimit(request.source(), 1)) {
+        answer.add(content);
+      } else {
+        answer.borrow(content);
+      }
+      // The library keeps what it has borrowed until the client has it; this thread goes on.
+      service.reply(request, answer);
     }
   }
 

@@ -57,7 +57,8 @@ public final class Requests {
   }
 
   private static Ticket answer(Ripc ripc, Service service, Message request) {
-    // Released before the ticket is complete: the library keeps the memory as long as it needs it.
+    // Released before the ticket is complete: nothing is borrowed, so the memory is free again when
+    // the reply has returned.
     try (RegisteredBuffer memory = ripc.lease(request.tag() * Integer.BYTES)) {
       ByteBuffer bytes = memory.buffer();
       for (int number = 0; number < request.tag(); ++number)

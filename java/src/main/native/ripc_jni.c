@@ -1,42 +1,217 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls that are made for every message, for org.libripc.internal.JniCalls. Everything else goes through JNA.
+// What Java needs to call libripc without another library: the native methods of org.libripc.internal.NativeCalls, LibC
+// and JniCalls, and the functions that call Upcalls.
 //
-// No libripc is linked: the addresses of its functions come from the one that Java has loaded already, so that there is
-// never a second copy of it in the process.
+// No libripc is linked: the one that Java names is loaded.
+#include <dlfcn.h>
+#include <errno.h>
 #include <jni.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "calls.h"
 #include "layouts.h"
 #include "ripc/ripc.h"
 
-typedef ripc_status (*SendFunction)(ripc_service *, ripc_service_id, const ripc_item *, size_t,
-                                    const ripc_send_options *, ripc_ticket **);
-typedef ripc_status (*SendManyFunction)(ripc_service *, ripc_service_id, const ripc_outgoing *, size_t,
-                                        const ripc_send_options *, ripc_ticket **, size_t *);
-typedef ripc_status (*ReceiveRecordsFunction)(ripc_service *, uint32_t, uint64_t, void *, size_t, size_t, size_t *);
-typedef void (*ReleaseFunction)(ripc_message *);
-
-// In the order of JniCalls.FUNCTIONS.
-static struct {
-  SendFunction send;
-  SendManyFunction send_many;
-  ReceiveRecordsFunction receive_records;
-  ReleaseFunction release;
-} ripc;
-
-enum { kFunctions = sizeof ripc / sizeof(void *) };
-
 static void *pointer(jlong address) { return (void *)(uintptr_t)address; }
+
+// ---- The functions that are called by name ---------------------------------------------------------------------
+//
+// Every argument is an integer or a pointer, each of which has a register of its own on the processors that there are.
+
+// NOLINTBEGIN(bugprone-macro-parentheses): the arguments are names of types and functions
+#define TYPE_J jlong
+#define TYPE_I jint
+#define TYPE_V void
+
+typedef void (*Function)(void);
+
+#define INDEX(name, ...) k_##name,
+enum {
+  RIPC_CALLS(INDEX, INDEX, INDEX, INDEX, INDEX, INDEX, INDEX) LIBC_CALLS(INDEX, INDEX, INDEX, INDEX, INDEX) kCalls
+};
+enum { kRipcCalls = k_epoll_create1 };
+
+#define NAME(name, ...) #name,
+static const char *const kNames[] = {RIPC_CALLS(NAME, NAME, NAME, NAME, NAME, NAME, NAME)
+                                         LIBC_CALLS(NAME, NAME, NAME, NAME, NAME)};
+
+static Function functions[kCalls];
+static _Thread_local int last_error_number;
+
+#define CALL(name, R, types, arguments) ((TYPE_##R(*) types)functions[k_##name]) arguments
+
+// Of libripc: whose errors are told by ripc_last_error().
+#define RETURN_J return
+#define RETURN_I return
+#define RETURN_V
+#define RIPC_STUB(name, R, types, arguments, ...) \
+  static TYPE_##R call_##name(__VA_ARGS__) {      \
+    (void)env, (void)type;                        \
+    RETURN_##R CALL(name, R, types, arguments);   \
+  }
+
+// Of the C library: the JVM may make other calls before Java asks for the error number.
+#define LIBC_STUB(name, R, types, arguments, ...)            \
+  static TYPE_##R call_##name(__VA_ARGS__) {                 \
+    (void)env, (void)type;                                   \
+    const TYPE_##R result = CALL(name, R, types, arguments); \
+    last_error_number = errno;                               \
+    return result;                                           \
+  }
+
+#define T(A) TYPE_##A
+#define HERE JNIEnv *env, jclass type
+#define STUB0(STUB, name, R) STUB(name, R, (void), (), HERE)
+#define STUB1(STUB, name, R, A) STUB(name, R, (T(A)), (a), HERE, T(A) a)
+#define STUB2(STUB, name, R, A, B) STUB(name, R, (T(A), T(B)), (a, b), HERE, T(A) a, T(B) b)
+#define STUB3(STUB, name, R, A, B, C) STUB(name, R, (T(A), T(B), T(C)), (a, b, c), HERE, T(A) a, T(B) b, T(C) c)
+#define STUB4(STUB, name, R, A, B, C, D) \
+  STUB(name, R, (T(A), T(B), T(C), T(D)), (a, b, c, d), HERE, T(A) a, T(B) b, T(C) c, T(D) d)
+#define STUB6(STUB, name, R, A, B, C, D, E, F)                                                                  \
+  STUB(name, R, (T(A), T(B), T(C), T(D), T(E), T(F)), (a, b, c, d, e, f), HERE, T(A) a, T(B) b, T(C) c, T(D) d, \
+       T(E) e, T(F) f)
+#define STUB7(STUB, name, R, A, B, C, D, E, F, G)                                                                \
+  STUB(name, R, (T(A), T(B), T(C), T(D), T(E), T(F), T(G)), (a, b, c, d, e, f, g), HERE, T(A) a, T(B) b, T(C) c, \
+       T(D) d, T(E) e, T(F) f, T(G) g)
+
+#define RIPC0(...) STUB0(RIPC_STUB, __VA_ARGS__)
+#define RIPC1(...) STUB1(RIPC_STUB, __VA_ARGS__)
+#define RIPC2(...) STUB2(RIPC_STUB, __VA_ARGS__)
+#define RIPC3(...) STUB3(RIPC_STUB, __VA_ARGS__)
+#define RIPC4(...) STUB4(RIPC_STUB, __VA_ARGS__)
+#define RIPC6(...) STUB6(RIPC_STUB, __VA_ARGS__)
+#define RIPC7(...) STUB7(RIPC_STUB, __VA_ARGS__)
+#define LIBC1(...) STUB1(LIBC_STUB, __VA_ARGS__)
+#define LIBC2(...) STUB2(LIBC_STUB, __VA_ARGS__)
+#define LIBC3(...) STUB3(LIBC_STUB, __VA_ARGS__)
+#define LIBC4(...) STUB4(LIBC_STUB, __VA_ARGS__)
+#define LIBC6(...) STUB6(LIBC_STUB, __VA_ARGS__)
+
+RIPC_CALLS(RIPC0, RIPC1, RIPC2, RIPC3, RIPC4, RIPC6, RIPC7)
+LIBC_CALLS(LIBC1, LIBC2, LIBC3, LIBC4, LIBC6)
+
+#define METHOD0(name, R) {#name, "()" #R, (void *)(uintptr_t)call_##name},
+#define METHOD1(name, R, A) {#name, "(" #A ")" #R, (void *)(uintptr_t)call_##name},
+#define METHOD2(name, R, A, B) {#name, "(" #A #B ")" #R, (void *)(uintptr_t)call_##name},
+#define METHOD3(name, R, A, B, C) {#name, "(" #A #B #C ")" #R, (void *)(uintptr_t)call_##name},
+#define METHOD4(name, R, A, B, C, D) {#name, "(" #A #B #C #D ")" #R, (void *)(uintptr_t)call_##name},
+#define METHOD6(name, R, A, B, C, D, E, F) {#name, "(" #A #B #C #D #E #F ")" #R, (void *)(uintptr_t)call_##name},
+#define METHOD7(name, R, A, B, C, D, E, F, G) {#name, "(" #A #B #C #D #E #F #G ")" #R, (void *)(uintptr_t)call_##name},
+
+static const JNINativeMethod kRipcMethods[] = {
+    RIPC_CALLS(METHOD0, METHOD1, METHOD2, METHOD3, METHOD4, METHOD6, METHOD7)};
+static const JNINativeMethod kLibcMethods[] = {LIBC_CALLS(METHOD1, METHOD2, METHOD3, METHOD4, METHOD6)};
+// NOLINTEND(bugprone-macro-parentheses)
+
+// ---- The functions that call Java ------------------------------------------------------------------------------
+
+static struct {
+  JavaVM *machine;
+  pthread_key_t attached;
+  jclass type;
+  jmethodID ticket_completed;
+  jmethodID notification_came;
+  jmethodID visit;
+} upcalls;
+
+// At the end of a thread that was attached here.
+static void detach(void *machine) {
+  JavaVM *const there = machine;
+  (*there)->DetachCurrentThread(there);
+}
+
+// A responder thread stays known to the JVM until it ends, and does not keep the JVM from ending. NULL: the JVM does
+// not take it.
+static JNIEnv *attach(void) {
+  void *env = NULL;
+  JavaVM *const machine = upcalls.machine;
+  if ((*machine)->GetEnv(machine, &env, JNI_VERSION_10) == JNI_OK) return env;
+  JavaVMAttachArgs arguments = {.version = JNI_VERSION_10, .name = (char[]){"ripc-responder"}, .group = NULL};
+  if ((*machine)->AttachCurrentThreadAsDaemon(machine, &env, &arguments) != JNI_OK) return NULL;
+  (void)pthread_setspecific(upcalls.attached, machine);
+  return env;
+}
+
+// Upcalls throws nothing that anybody could catch here.
+static void end_upcall(JNIEnv *env) {
+  if (!(*env)->ExceptionCheck(env)) return;
+  (*env)->ExceptionDescribe(env);
+  (*env)->ExceptionClear(env);
+}
+
+static void ticket_completed(void *user, ripc_status status) {
+  JNIEnv *const env = attach();
+  if (env == NULL) return;
+  (*env)->CallStaticVoidMethod(env, upcalls.type, upcalls.ticket_completed, (jlong)(uintptr_t)user, (jint)status);
+  end_upcall(env);
+}
+
+static void notification_came(void *user, ripc_service_id source, const ripc_item_view *items, size_t count) {
+  JNIEnv *const env = attach();
+  if (env == NULL) return;
+  (*env)->CallStaticVoidMethod(env, upcalls.type, upcalls.notification_came, (jlong)(uintptr_t)user, (jlong)source,
+                               (jlong)(uintptr_t)items, (jlong)count);
+  end_upcall(env);
+}
+
+// A ripc_service_visitor and a ripc_finding_visitor.
+static void visit(void *user, const void *found) {
+  JNIEnv *const env = attach();
+  if (env == NULL) return;
+  (*env)->CallStaticVoidMethod(env, upcalls.type, upcalls.visit, (jlong)(uintptr_t)user, (jlong)(uintptr_t)found);
+  end_upcall(env);
+}
+
+static jboolean find_upcalls(JNIEnv *env) {
+  const jclass type = (*env)->FindClass(env, "org/libripc/internal/Upcalls");
+  if (type == NULL) return JNI_FALSE;
+  upcalls.ticket_completed = (*env)->GetStaticMethodID(env, type, "ticketCompleted", "(JI)V");
+  if (upcalls.ticket_completed == NULL) return JNI_FALSE;
+  upcalls.notification_came = (*env)->GetStaticMethodID(env, type, "notificationCame", "(JJJJ)V");
+  if (upcalls.notification_came == NULL) return JNI_FALSE;
+  upcalls.visit = (*env)->GetStaticMethodID(env, type, "visit", "(JJ)V");
+  if (upcalls.visit == NULL) return JNI_FALSE;
+  upcalls.type = (*env)->NewGlobalRef(env, type);
+  return upcalls.type != NULL;
+}
 
 // ---- The methods of JniCalls -----------------------------------------------------------------------------------
 
-static jint initialize(JNIEnv *env, jclass type, jlongArray functions) {
+// NULL, or what is missing.
+static const char *find_functions(const char *path, char *text, size_t room) {
+  void *const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == NULL) return dlerror();
+  for (int index = 0; index < kCalls; ++index) {
+    void *const found = dlsym(index < kRipcCalls ? library : RTLD_DEFAULT, kNames[index]);
+    if (found == NULL) {
+      (void)snprintf(text, room, "it is of another version than libripc-jni.so: it has no %s", kNames[index]);
+      return text;
+    }
+    memcpy(&functions[index], &found, sizeof found);
+  }
+  return NULL;
+}
+
+static jboolean add_methods(JNIEnv *env, const char *name, const JNINativeMethod *methods, size_t count) {
+  const jclass type = (*env)->FindClass(env, name);
+  return type != NULL && (*env)->RegisterNatives(env, type, methods, (jint)count) == JNI_OK;
+}
+
+// NULL also with an exception.
+static jstring open_library(JNIEnv *env, jclass type, jstring library) {
   (void)type;
-  if ((*env)->GetArrayLength(env, functions) != kFunctions) return RIPC_INVALID_ARGUMENT;
-  jlong addresses[kFunctions];
-  (*env)->GetLongArrayRegion(env, functions, 0, kFunctions, addresses);
-  memcpy(&ripc, addresses, sizeof ripc);
-  return RIPC_OK;
+  const char *const path = (*env)->GetStringUTFChars(env, library, NULL);
+  if (path == NULL) return NULL;
+  char text[200];
+  const char *const problem = find_functions(path, text, sizeof text);
+  (*env)->ReleaseStringUTFChars(env, library, path);
+  if (problem != NULL) return (*env)->NewStringUTF(env, problem);
+  if (find_upcalls(env) &&
+      add_methods(env, "org/libripc/internal/NativeCalls", kRipcMethods, sizeof kRipcMethods / sizeof kRipcMethods[0]))
+    (void)add_methods(env, "org/libripc/internal/LibC", kLibcMethods, sizeof kLibcMethods / sizeof kLibcMethods[0]);
+  return NULL;
 }
 
 static jlong address_of(JNIEnv *env, jclass type, jobject buffer) {
@@ -44,50 +219,47 @@ static jlong address_of(JNIEnv *env, jclass type, jobject buffer) {
   return (jlong)(uintptr_t)(*env)->GetDirectBufferAddress(env, buffer);
 }
 
-static jint send_message(JNIEnv *env, jclass type, jlong service, jlong to, jlong items, jint count, jlong options,
-                         jlong ticket) {
-  (void)env, (void)type;
-  return (jint)ripc.send(pointer(service), (ripc_service_id)to, pointer(items), (size_t)count, pointer(options),
-                         pointer(ticket));
-}
-
-static jint send_many(JNIEnv *env, jclass type, jlong service, jlong to, jlong messages, jint count, jlong sent) {
-  (void)env, (void)type;
-  return (jint)ripc.send_many(pointer(service), (ripc_service_id)to, pointer(messages), (size_t)count, NULL, NULL,
-                              pointer(sent));
+static jobject view(JNIEnv *env, jclass type, jlong address, jlong size) {
+  (void)type;
+  return (*env)->NewDirectByteBuffer(env, pointer(address), size);
 }
 
 // The number of records written, or a status as a negative number.
 static jint receive_batch(JNIEnv *env, jclass type, jlong service, jint flags, jlong timeout, jlong buffer, jint size,
                           jint capacity) {
-  (void)env, (void)type;
-  size_t count = 0;
-  const ripc_status status = ripc.receive_records(pointer(service), (uint32_t)flags, (uint64_t)timeout, pointer(buffer),
-                                                  (size_t)size, (size_t)capacity, &count);
-  return status == RIPC_OK ? (jint)count : -(jint)status;
+  jlong count = 0;
+  const jint status =
+      call_ripc_receive_records(env, type, service, flags, timeout, buffer, size, capacity, (jlong)(uintptr_t)&count);
+  return status == RIPC_OK ? (jint)count : -status;
 }
 
-static void release_message(JNIEnv *env, jclass type, jlong message) {
+static jint get_last_error_number(JNIEnv *env, jclass type) {
   (void)env, (void)type;
-  ripc.release(pointer(message));
+  return last_error_number;
+}
+
+static jlong upcall(JNIEnv *env, jclass type, jint which) {
+  (void)env, (void)type;
+  static const Function kFunctions[] = {(Function)ticket_completed, (Function)notification_came, (Function)visit};
+  return (jlong)(uintptr_t)kFunctions[which];
 }
 
 // By System.load(). The name is the JVM's.
 JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM *machine, void *reserved) {  // NOLINT(readability-identifier-naming)
   (void)reserved;
   static const JNINativeMethod kMethods[] = {
-      {"initialize", "([J)I", (void *)(uintptr_t)initialize},
-      {"addressOf", "(Ljava/nio/ByteBuffer;)J", (void *)(uintptr_t)address_of},
-      {"send", "(JJJIJJ)I", (void *)(uintptr_t)send_message},
-      {"sendMany", "(JJJIJ)I", (void *)(uintptr_t)send_many},
+      {"open", "(Ljava/lang/String;)Ljava/lang/String;", (void *)(uintptr_t)open_library},
       {"receiveBatch", "(JIJJII)I", (void *)(uintptr_t)receive_batch},
-      {"releaseMessage", "(J)V", (void *)(uintptr_t)release_message},
+      {"addressOf", "(Ljava/nio/ByteBuffer;)J", (void *)(uintptr_t)address_of},
+      {"view", "(JJ)Ljava/nio/ByteBuffer;", (void *)(uintptr_t)view},
+      {"lastErrorNumber", "()I", (void *)(uintptr_t)get_last_error_number},
+      {"upcall", "(I)J", (void *)(uintptr_t)upcall},
   };
   void *env = NULL;
   if ((*machine)->GetEnv(machine, &env, JNI_VERSION_10) != JNI_OK) return JNI_ERR;
-  JNIEnv *const here = env;
-  const jclass type = (*here)->FindClass(here, "org/libripc/internal/JniCalls");
-  if (type == NULL) return JNI_ERR;
-  const jint count = sizeof kMethods / sizeof kMethods[0];
-  return (*here)->RegisterNatives(here, type, kMethods, count) == JNI_OK ? JNI_VERSION_10 : JNI_ERR;
+  if (pthread_key_create(&upcalls.attached, detach) != 0) return JNI_ERR;
+  upcalls.machine = machine;
+  return add_methods(env, "org/libripc/internal/JniCalls", kMethods, sizeof kMethods / sizeof kMethods[0])
+             ? JNI_VERSION_10
+             : JNI_ERR;
 }

@@ -16,19 +16,19 @@ final class BufferPool {
   private static final int STEP = 1 << 20; // above it sizes are multiples of it, below powers of 2
   private static final int ATTEMPTS = 20;
 
-  private final Ripc ripc;
+  private final RipcCore ripc;
   private final long keep;
   private final ConcurrentSkipListMap<Long, PoolMemory> byAddress = new ConcurrentSkipListMap<>();
   private final Map<Integer, ArrayDeque<PoolMemory>> free = new HashMap<>();
   private long freeBytes;
   private boolean closed;
 
-  BufferPool(Ripc ripc, long keep) {
+  BufferPool(RipcCore ripc, long keep) {
     this.ripc = ripc;
     this.keep = keep;
   }
 
-  Ripc ripc() {
+  RipcCore ripc() {
     return ripc;
   }
 

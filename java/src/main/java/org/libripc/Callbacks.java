@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc;
 
-import com.sun.jna.Callback;
-import com.sun.jna.CallbackReference;
-import com.sun.jna.CallbackThreadInitializer;
-import com.sun.jna.Native;
-import com.sun.jna.Pointer;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
@@ -13,45 +8,49 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongConsumer;
+import org.libripc.internal.Binding;
 import org.libripc.internal.Layout.View;
+import org.libripc.internal.NativeBinding;
+import org.libripc.internal.Upcalls;
 
 /**
- * What native code calls. There is one function of each kind; the `user` argument says for whom, as
- * a number that is never used again, so that a call that comes too late finds nobody.
+ * Whom native code calls. The {@code user} argument says for whom, as a number that is never used
+ * again, so that a call that comes too late finds nobody.
  */
 final class Callbacks {
-  interface TicketFunction extends Callback {
-    void completed(long user, int status);
-  }
-
-  interface NotificationFunction extends Callback {
-    void notified(long user, long source, long items, long count);
-  }
-
-  interface VisitorFunction extends Callback {
-    void visit(long user, long found);
-  }
-
   private static final AtomicLong NEXT = new AtomicLong(1);
   private static final Map<Long, Ticket> TICKETS = new ConcurrentHashMap<>();
   private static final Map<Long, NotificationHandler> HANDLERS = new ConcurrentHashMap<>();
+  private static final Map<Long, Visit> VISITS = new ConcurrentHashMap<>();
   private static final ThreadLocal<Boolean> RUNNING = new ThreadLocal<>();
 
-  // Native code has their addresses: they are never collected.
-  private static final TicketFunction TICKET = Callbacks::ticketCompleted;
-  private static final NotificationFunction NOTIFICATION = Callbacks::notificationCame;
-  static final long TICKET_ADDRESS = addressOf(TICKET);
-  static final long NOTIFICATION_ADDRESS = addressOf(NOTIFICATION);
+  static {
+    Upcalls.to(
+        new Upcalls.Target() {
+          @Override
+          public void ticketCompleted(long user, int status) {
+            Ticket ticket = TICKETS.remove(user);
+            if (ticket != null) run(() -> ticket.completed(status));
+          }
+
+          @Override
+          public void notificationCame(long user, long source, long items, long count) {
+            NotificationHandler handler = HANDLERS.get(user);
+            if (handler != null)
+              run(() -> handler.notified(ServiceId.of(source), copies(items, (int) count)));
+          }
+
+          @Override
+          public void visit(long user, long found) {
+            VISITS.get(user).to(found);
+          }
+        });
+  }
+
+  static final long TICKET_ADDRESS = Binding.get().ticketFunction();
+  static final long NOTIFICATION_ADDRESS = Binding.get().notificationFunction();
 
   private Callbacks() {}
-
-  private static long addressOf(Callback function) {
-    // A responder thread stays known to the JVM until it ends, and does not keep the JVM from
-    // ending.
-    Native.setCallbackThreadInitializer(
-        function, new CallbackThreadInitializer(true, false, "ripc-responder"));
-    return Pointer.nativeValue(CallbackReference.getFunctionPointer(function));
-  }
 
   // ---- Who is called ----
 
@@ -109,48 +108,47 @@ final class Callbacks {
     }
   }
 
-  private static void ticketCompleted(long user, int status) {
-    Ticket ticket = TICKETS.remove(user);
-    if (ticket != null) run(() -> ticket.completed(status));
+  private static List<ByteBuffer> copies(long items, int count) {
+    NativeBinding binding = Binding.get();
+    List<ByteBuffer> copies = new ArrayList<>(count);
+    ByteBuffer views = binding.view(items, (long) count * View.BYTES);
+    for (int at = 0; at < views.capacity(); at += View.BYTES) {
+      byte[] copy = new byte[(int) views.getLong(at + View.SIZE)];
+      if (copy.length != 0) binding.view(views.getLong(at + View.DATA), copy.length).get(copy);
+      copies.add(ByteBuffer.wrap(copy).asReadOnlyBuffer());
+    }
+    return copies;
   }
 
-  private static void notificationCame(long user, long source, long items, long count) {
-    NotificationHandler handler = HANDLERS.get(user);
-    if (handler == null) return;
-    run(
-        () -> {
-          List<ByteBuffer> copies = new ArrayList<>((int) count);
-          Pointer views = new Pointer(items);
-          for (int index = 0; index < count; ++index) {
-            long at = (long) index * View.BYTES;
-            long size = views.getLong(at + View.SIZE);
-            byte[] copy =
-                size == 0
-                    ? new byte[0]
-                    : new Pointer(views.getLong(at + View.DATA)).getByteArray(0, (int) size);
-            copies.add(ByteBuffer.wrap(copy).asReadOnlyBuffer());
-          }
-          handler.notified(ServiceId.of(source), copies);
-        });
+  private static final class Visit {
+    private final LongConsumer visitor;
+    private Throwable thrown;
+
+    Visit(LongConsumer visitor) {
+      this.visitor = visitor;
+    }
+
+    void to(long found) {
+      if (thrown != null) return;
+      try {
+        visitor.accept(found);
+      } catch (RuntimeException | Error problem) {
+        thrown = problem;
+      }
+    }
   }
 
-  /**
-   * Calls {@code body} with the address of a function that gives each address it is called with to
-   * {@code visitor}.
-   */
+  /** Calls {@code body} with a user, whose visits are for {@code visitor}, in this thread. */
   static void visit(LongConsumer visitor, LongConsumer body) {
-    RuntimeException[] thrown = {null};
-    VisitorFunction function =
-        (user, found) -> {
-          if (thrown[0] != null) return;
-          try {
-            visitor.accept(found);
-          } catch (RuntimeException problem) {
-            thrown[0] = problem;
-          }
-        };
-    body.accept(Pointer.nativeValue(CallbackReference.getFunctionPointer(function)));
-    java.lang.ref.Reference.reachabilityFence(function);
-    if (thrown[0] != null) throw thrown[0];
+    Visit visit = new Visit(visitor);
+    long user = NEXT.getAndIncrement();
+    VISITS.put(user, visit);
+    try {
+      body.accept(user);
+    } finally {
+      VISITS.remove(user);
+    }
+    if (visit.thrown instanceof Error error) throw error;
+    if (visit.thrown instanceof RuntimeException problem) throw problem;
   }
 }

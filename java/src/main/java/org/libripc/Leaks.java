@@ -2,14 +2,30 @@
 package org.libripc;
 
 import java.lang.ref.Cleaner;
-import java.util.concurrent.atomic.AtomicLong;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 
-/** The last net: what the garbage collector finds unclosed is given back, and reported. */
+/**
+ * The last net: what the garbage collector finds unclosed is given back, and reported. There is one
+ * entry in the log a second at most; those that come between are counted in the next.
+ */
 final class Leaks {
   static final Cleaner CLEANER = Cleaner.create();
 
   private static final boolean TRACES = Boolean.getBoolean("org.libripc.leaks.traces");
-  private static final AtomicLong REPORTED = new AtomicLong();
+  private static final long PAUSE = TimeUnit.SECONDS.toNanos(1);
+  private static final String ADVICE =
+      TRACES
+          ? ""
+          : "; -Dorg.libripc.leaks.traces=true shows where it was made (docs/java.md, \"What is not closed\")";
+
+  // Guarded by the class.
+  private static final Map<String, Integer> UNTOLD = new TreeMap<>();
+  private static long reported;
+  private static long lastEntry = System.nanoTime() - PAUSE;
 
   private Leaks() {}
 
@@ -18,19 +34,39 @@ final class Leaks {
     return TRACES ? new Throwable("made here") : null;
   }
 
-  static void report(String what, Throwable trace) {
-    REPORTED.incrementAndGet();
-    System.getLogger("org.libripc")
-        .log(
-            System.Logger.Level.WARNING,
-            what
-                + (trace != null
-                    ? ""
-                    : " (-Dorg.libripc.leaks.traces=true shows where it was made)"),
-            trace);
+  /**
+   * @param type of the object
+   * @param detail which one it was; may be empty
+   */
+  static synchronized void report(String type, String detail, Throwable trace) {
+    ++reported;
+    long wait = lastEntry + PAUSE - System.nanoTime();
+    if (wait <= 0) {
+      lastEntry = System.nanoTime();
+      log("A " + type + detail + " was never closed" + ADVICE, trace);
+      return;
+    }
+    if (UNTOLD.isEmpty()) {
+      CompletableFuture.delayedExecutor(wait, TimeUnit.NANOSECONDS).execute(Leaks::tellTheRest);
+    }
+    UNTOLD.merge(type, 1, Integer::sum);
   }
 
-  static long reported() {
-    return REPORTED.get();
+  private static synchronized void tellTheRest() {
+    lastEntry = System.nanoTime();
+    String counts =
+        UNTOLD.entrySet().stream()
+            .map(each -> each.getValue() + " " + each.getKey())
+            .collect(Collectors.joining(", "));
+    UNTOLD.clear();
+    log("Others were never closed either: " + counts + ADVICE, null);
+  }
+
+  private static void log(String text, Throwable trace) {
+    System.getLogger("org.libripc").log(System.Logger.Level.WARNING, text, trace);
+  }
+
+  static synchronized long reported() {
+    return reported;
   }
 }

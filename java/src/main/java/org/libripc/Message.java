@@ -53,8 +53,12 @@ public final class Message implements AutoCloseable {
     this.reused = reused;
   }
 
-  /** Takes over the record at an offset. Returns its size. */
-  int load(Chunk records, int at) {
+  /**
+   * Takes over the record at an offset. Returns its size.
+   *
+   * @param core of the service, which this has only if somebody is to be given the message
+   */
+  int load(ServiceCore core, Chunk records, int at) {
     if (chunk != records) {
       chunk = records;
       bytes = records.block.bytes;
@@ -70,26 +74,45 @@ public final class Message implements AutoCloseable {
     for (int index = 0; index < itemCount; ++index) {
       int view = viewAt(index);
       switch (bytes.getInt(view + View.KIND)) {
-        case View.WINDOW -> takeWindow(index, bytes.getLong(view + View.COOKIE));
+        case View.WINDOW -> takeWindow(core, index, view);
         case View.SHORT -> {
-          if (address != 0 && !isInRecords(view)) takeBytes(index, view);
+          if (address != 0 && !isInRecords(view)) takeBytes(core, index, view);
         }
         default -> {}
       }
     }
     long request = bytes.getLong(at + Record.IN_REPLY_TO);
-    if (request != 0)
-      returned = service.requestAnswered(request, bytes.getLong(at + Record.SOURCE));
-    if (address != 0) takeHandle(address);
+    if (request != 0) takeReturned(core, request, bytes.getLong(at + Record.SOURCE));
+    if (address != 0) takeHandle(core, address);
     STATE.setRelease(this, OPEN);
     return bytes.getInt(at + Record.RECORD_SIZE);
   }
 
-  private void takeWindow(int index, long id) {
-    ReceiveWindow window = service.ripc().windowFilled(id);
+  private void takeWindow(ServiceCore core, int index, int view) {
+    ReceiveWindow window = core.ripc().windowFilled(bytes.getLong(view + View.COOKIE));
     if (window == null) return;
     if (windows == null) windows = new ReceiveWindow[itemCount];
     windows[index] = window;
+    if (!window.landed(bytes.getLong(view + View.SIZE))) lost(view);
+    window.returned();
+  }
+
+  private void takeReturned(ServiceCore core, long request, long source) {
+    returned = core.requestAnswered(request, source);
+    if (returned == null) return;
+    for (int index = 0; index < itemCount; ++index) {
+      int view = viewAt(index);
+      if (bytes.getInt(view + View.KIND) != View.RETURNED) continue;
+      ReturnBuffer buffer = returned[bytes.getInt(view + View.RETURN_INDEX)];
+      if (!buffer.landed(bytes.getLong(view + View.SIZE))) lost(view);
+    }
+    for (ReturnBuffer buffer : returned) buffer.returned();
+  }
+
+  // The same as native code says of memory that is gone.
+  private void lost(int view) {
+    bytes.putInt(view + View.KIND, View.FAILED);
+    bytes.putInt(view + View.STATUS, Status.CANCELLED.code());
   }
 
   /** Of its short items, those that found no room in the record. */
@@ -105,17 +128,15 @@ public final class Message implements AutoCloseable {
     return at >= 0 && at <= bytes.capacity();
   }
 
-  private void takeBytes(int index, int view) {
+  private void takeBytes(ServiceCore core, int index, int view) {
     long size = bytes.getLong(view + View.SIZE);
     ByteBuffer copy = ByteBuffer.allocateDirect(Math.toIntExact(size));
-    service
-        .binding()
-        .copy(service.binding().addressOf(copy), bytes.getLong(view + View.DATA), size);
+    core.binding().copy(core.binding().addressOf(copy), bytes.getLong(view + View.DATA), size);
     if (copies == null) copies = new ByteBuffer[itemCount];
     copies[index] = copy.asReadOnlyBuffer();
   }
 
-  private void takeHandle(long address) {
+  private void takeHandle(ServiceCore core, long address) {
     boolean needed = bytes.getInt(offset + Record.RETURN_COUNT) != 0;
     MessageHandle.Lent[] lent = null;
     for (int index = 0; index < itemCount; ++index) {
@@ -126,11 +147,11 @@ public final class Message implements AutoCloseable {
       lent[index] =
           new MessageHandle.Lent(bytes.getLong(view + View.DATA), bytes.getLong(view + View.SIZE));
     }
-    if (needed && service.ripc().guard().tryEnter()) {
-      handle = new MessageHandle(service.ripc(), address, lent);
+    if (needed && core.ripc().guard().tryEnter()) {
+      handle = new MessageHandle(core.ripc(), address, lent);
       cleanable = Leaks.CLEANER.register(this, handle);
     } else {
-      service.binding().releaseMessage(address);
+      core.binding().releaseMessage(address);
     }
   }
 
@@ -158,7 +179,7 @@ public final class Message implements AutoCloseable {
   /** Who sent it. */
   public ServiceId source() {
     open();
-    return service.idOfPeer(bytes.getLong(offset + Record.SOURCE));
+    return service.core().idOfPeer(bytes.getLong(offset + Record.SOURCE));
   }
 
   /** The number that the sender gave it. */
@@ -268,7 +289,7 @@ public final class Message implements AutoCloseable {
     MessageHandle.checkFrom(from, size);
     int count = (int) Math.min(size - from, to.remaining());
     ByteBuffer item = item(index);
-    to.put(item.slice(item.position() + (int) from, count));
+    FileMemory.copy(to, item.slice(item.position() + (int) from, count));
     return count;
   }
 

@@ -42,7 +42,8 @@ public final class MessageBatch implements Iterable<Message>, AutoCloseable {
 
   void load(int received) {
     int at = 0;
-    for (int index = 0; index < received; ++index) at += messages[index].load(chunk, at);
+    for (int index = 0; index < received; ++index)
+      at += messages[index].load(service.core(), chunk, at);
     count = received;
   }
 

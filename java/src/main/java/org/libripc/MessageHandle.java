@@ -18,7 +18,7 @@ final class MessageHandle implements Runnable {
    */
   record Lent(long data, long size) {}
 
-  private final Ripc ripc;
+  private final RipcCore ripc;
   private final long address;
   private final Lent[] lent;
   private final Throwable trace = Leaks.trace();
@@ -29,7 +29,7 @@ final class MessageHandle implements Runnable {
    *
    * @param lent by the index of the item, null for those that are not lent; null if none is
    */
-  MessageHandle(Ripc ripc, long address, Lent[] lent) {
+  MessageHandle(RipcCore ripc, long address, Lent[] lent) {
     this.ripc = ripc;
     this.address = address;
     this.lent = lent;
@@ -68,7 +68,12 @@ final class MessageHandle implements Runnable {
     enter();
     try {
       NativeBinding binding = ripc.binding();
-      binding.copy(binding.addressOf(target), item.data + from, count);
+      long at = binding.addressOf(target);
+      if (FileMemory.isMapped(target)) {
+        FileMemory.copy(at, item.data + from, count);
+      } else {
+        binding.copy(at, item.data + from, count);
+      }
     } finally {
       leave();
     }
@@ -106,7 +111,7 @@ final class MessageHandle implements Runnable {
   }
 
   // Must not refer to the buffer.
-  private static Runnable endOfViews(Ripc ripc, long hold) {
+  private static Runnable endOfViews(RipcCore ripc, long hold) {
     return () -> {
       ripc.binding().releaseViews(hold);
       ripc.guard().leave();
@@ -119,8 +124,7 @@ final class MessageHandle implements Runnable {
 
   @Override
   public void run() {
-    if (guard.close())
-      Leaks.report("A Message with lent items or return buffers was never closed", trace);
+    if (guard.close()) Leaks.report("Message", " with lent items or return buffers", trace);
   }
 
   private void destroy() {

@@ -8,6 +8,8 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
+import org.libripc.internal.Binding;
 import org.libripc.internal.Layout;
 import org.libripc.internal.Layout.Item;
 import org.libripc.internal.Layout.Outcome;
@@ -20,16 +22,26 @@ import org.libripc.internal.NativeBlock;
  * IllegalStateException}, or a message that is a mixture, and nothing worse.
  *
  * <p>Items are buffers from position to limit as they are when they are added; those stay as they
- * are. Their bytes must not change until the send has returned, or, of direct buffers that travel
- * as long items, until the ticket is complete. Only of items of kind {@link ItemKind#AUTO} and
- * {@link ItemKind#SHORT} that are in a heap buffer or have up to {@value #INLINE_ITEM} bytes, and
- * as long as all of those together have up to 4 KiB, the bytes are copied when they are added.
+ * are. Their bytes must not change between {@link #add} and the return of the send. Then they are
+ * the caller's again, ticket or not: what does not fit into the message travels from a copy. Only
+ * what is added with {@link #borrow}, or as {@link ItemKind#LONG} from a direct buffer, is read
+ * where it lies until the ticket is complete.
+ *
+ * <p>Items of kind {@link ItemKind#AUTO} and {@link ItemKind#SHORT} that are in a heap buffer or
+ * have up to {@value #INLINE_ITEM} bytes are copied by {@link #add} already, as long as all of
+ * those together have up to 4 KiB.
+ *
+ * <p>A buffer over a mapped file may lie behind the end of the file, which somebody has made
+ * shorter: {@link #add} or the send then throws a {@link RipcException} with {@link
+ * Status#INVALID_ARGUMENT}, or the ticket is cancelled.
  */
 public final class Outgoing {
   /** Short items up to this size are copied by {@link #add}, while there is room for them. */
   public static final int INLINE_ITEM = 1024;
 
   private static final int INLINE = 4096;
+  // Of larger ones it is dearer than to ask how large an item may be.
+  private static final int MOST_COPIED_TWICE = 64 << 10;
   private static final int MISSED = 64;
 
   // The copies of items, then the arguments of native calls, in one piece of memory.
@@ -142,7 +154,7 @@ public final class Outgoing {
     return this;
   }
 
-  /** Adds an item that travels as it fits. Returns this. */
+  /** Adds an item that travels as it fits: {@link ItemKind#AUTO}. Returns this. */
   public Outgoing add(ByteBuffer item) {
     return add(item, ItemKind.AUTO);
   }
@@ -160,6 +172,30 @@ public final class Outgoing {
     add(item.buffer(), kind);
     if (inlineAt[index] < 0) leases[index] = item;
     return this;
+  }
+
+  /**
+   * Adds an item that travels long, without a copy: {@link ItemKind#LONG}. From the send on the
+   * memory is on loan, and must stay as it is, until the ticket is complete. The ticket keeps it
+   * reachable, and what is leased or registered in use. Returns this.
+   *
+   * @throws IllegalArgumentException if it is not direct: memory of the heap cannot be lent; {@link
+   *     #add} copies it
+   */
+  public Outgoing borrow(ByteBuffer direct) {
+    if (!direct.isDirect()) {
+      throw new IllegalArgumentException(
+          "only a direct buffer can be lent: take one of lease(), or add() this one, which copies it");
+    }
+    return add(direct, ItemKind.LONG);
+  }
+
+  /**
+   * The same with all of a registered buffer, which is not released before the send, and may be
+   * released at once after it. Returns this.
+   */
+  public Outgoing borrow(RegisteredBuffer item) {
+    return add(item, ItemKind.LONG);
   }
 
   /**
@@ -185,7 +221,11 @@ public final class Outgoing {
     returnIndexes[index] = returnIndex;
     if (inline) {
       inlineAt[index] = free;
-      memory.put(free, item, item.position(), size);
+      if (FileMemory.isMapped(item)) {
+        copyMapped(block.address + free, item, item.position(), size);
+      } else {
+        memory.put(free, item, item.position(), size);
+      }
       inlineUsed = free + ((size + 7) & ~7);
     } else {
       inlineAt[index] = -1;
@@ -196,6 +236,10 @@ public final class Outgoing {
     }
     count = index + 1;
     return this;
+  }
+
+  private static void copyMapped(long to, ByteBuffer mapped, int position, int size) {
+    FileMemory.copy(to, Binding.get().addressOf(mapped) + position, size);
   }
 
   /**
@@ -287,31 +331,41 @@ public final class Outgoing {
     return Arrays.copyOf(attached, returnCount);
   }
 
+  /** What the memory of a message's items is kept by. */
+  static final class Memory {
+    /** What the ticket has to keep: the sources of LONG items, retained where they are counted. */
+    final List<Object> lent = new ArrayList<>();
+
+    /** What is kept during the call. */
+    final List<Object> used = new ArrayList<>();
+  }
+
   /**
-   * Between {@link #begin} and {@link #end}: every item gets memory that may be held, and the
+   * Between {@link #begin} and {@link #end}: every item gets memory that stays where it is, and the
    * options are filled.
    *
-   * @param held gets what the ticket has to keep: the sources, and the memory of each that the
-   *     library knows, retained
+   * @param kept gets what is to be kept
    * @param user of the ticket; 0 without
    * @param group whether it goes to a group, which takes short items only
    * @param returns whether there may be return buffers to write into
    * @param buffers of this message
+   * @param shortLimit how large an item may be that travels short, at most; is asked for rarely
    * @return how many items there are
    */
   int prepare(
-      Ripc ripc,
-      List<Object> held,
+      RipcCore ripc,
+      Memory kept,
       long user,
       boolean group,
       boolean returns,
-      ReturnBuffer[] buffers) {
+      ReturnBuffer[] buffers,
+      LongSupplier shortLimit) {
     int items = count;
     for (int index = 0; index < items; ++index) {
       int at = ITEMS + index * Item.BYTES;
       int kind = kinds[index];
       if (kind == AUTO && group) kind = SHORT;
-      if (kind == RETURN && !returns) kind = LONG;
+      if (kind == RETURN && !returns) kind = AUTO;
       memory.putInt(at + Item.KIND, kind);
       memory.putInt(at + Item.RETURN_INDEX, returnIndexes[index]);
       int from = inlineAt[index];
@@ -319,9 +373,9 @@ public final class Outgoing {
       memory.putLong(at + Item.SIZE, size);
       if (from >= 0 && size > INLINE) throw mixture();
       long address =
-          from >= 0 && kind == SHORT
+          from >= 0
               ? block.address + from
-              : stableAddress(ripc, index, from, size, held);
+              : stableAddress(ripc, index, kind, size, kept, shortLimit);
       memory.putLong(at + Item.DATA, address);
     }
     memory.putInt(OPTIONS + SendOptions.TAG, tag);
@@ -341,33 +395,46 @@ public final class Outgoing {
     memory.putLong(OUTCOME + Outcome.MISSED, block.address + MISSED_IDS);
     memory.putLong(OUTCOME + Outcome.MISSED_CAPACITY, MISSED);
     for (int index = 0; index < buffers.length; ++index) {
-      ByteBuffer buffer = buffers[index].buffer();
       int at = RETURNS + index * Layout.ReturnBuffer.BYTES;
-      memory.putLong(at + Layout.ReturnBuffer.DATA, ripc.binding().addressOf(buffer));
-      memory.putLong(at + Layout.ReturnBuffer.SIZE, buffer.capacity());
+      memory.putLong(at + Layout.ReturnBuffer.DATA, buffers[index].landing());
+      memory.putLong(at + Layout.ReturnBuffer.SIZE, buffers[index].size());
     }
     return items;
   }
 
-  private long stableAddress(Ripc ripc, int index, int from, int size, List<Object> held) {
-    ByteBuffer source = from < 0 ? sources[index] : memory; // which is used again at once
-    int position = from < 0 ? positions[index] : from;
+  private long stableAddress(
+      RipcCore ripc, int index, int kind, int size, Memory kept, LongSupplier shortLimit) {
+    ByteBuffer source = sources[index];
+    int position = positions[index];
     if (source == null || size > source.capacity() - position) throw mixture();
-    if (from < 0 && source.isDirect()) {
-      long start = ripc.binding().addressOf(source);
-      RegisteredBuffer lease = leases[index];
-      CountedMemory known =
-          lease != null ? lease.retainedMemory() : ripc.pool().findAndRetain(start);
-      if (known != null) held.add(known);
-      ripc.registrations().retainThoseOf(start + position, size, held);
-      held.add(source);
-      return start + position;
+    boolean mapped = kind != LONG && FileMemory.isMapped(source);
+    boolean copies = mapped || !source.isDirect();
+    // A copy that is made here needs no other: it is lent.
+    if (copies && kind == AUTO && size > MOST_COPIED_TWICE && size > shortLimit.getAsLong()) {
+      kind = LONG;
+      memory.putInt(ITEMS + index * Item.BYTES + Item.KIND, kind);
     }
-    PoolMemory copy = ripc.pool().lease(size);
-    held.add(copy);
-    // Its limit may have moved since it was added.
-    copy.root().put(0, source.duplicate().clear(), position, size);
-    return copy.address;
+    List<Object> held = kind == LONG ? kept.lent : kept.used;
+    if (copies) {
+      PoolMemory copy = ripc.pool().lease(size);
+      held.add(copy);
+      if (mapped) {
+        copyMapped(copy.address, source, position, size);
+      } else {
+        // Its limit may have moved since it was added.
+        copy.root().put(0, source.duplicate().clear(), position, size);
+      }
+      return copy.address;
+    }
+    // Of a memory segment that was closed, or is another thread's, this throws.
+    if (kind != LONG && size != 0) source.get(position);
+    long start = ripc.binding().addressOf(source);
+    RegisteredBuffer lease = leases[index];
+    CountedMemory known = lease != null ? lease.retainedMemory() : ripc.pool().findAndRetain(start);
+    if (known != null) held.add(known);
+    ripc.registrations().retainThoseOf(start + position, size, held);
+    held.add(source);
+    return start + position;
   }
 
   long items() {

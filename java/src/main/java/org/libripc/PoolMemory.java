@@ -20,13 +20,13 @@ final class PoolMemory extends CountedMemory {
   PoolMemory(BufferPool pool, long address, int capacity) {
     super(address, capacity);
     this.pool = pool;
-    Ripc ripc = pool.ripc();
+    RipcCore ripc = pool.ripc();
     root = ripc.binding().view(address, capacity);
     nativeLease = Leaks.CLEANER.register(root, endOfLease(ripc, address));
   }
 
   // Must not refer to the object, which refers to the root.
-  private static Runnable endOfLease(Ripc ripc, long address) {
+  private static Runnable endOfLease(RipcCore ripc, long address) {
     return () -> {
       ripc.binding().bufferRelease(ripc.handle(), address);
       ripc.guard().leave();

@@ -15,7 +15,11 @@ public final class ReceiveWindow {
   private Object owner;
   private long id;
 
-  /** Of memory of the application: a direct buffer, from its position to its limit. */
+  /**
+   * Of memory of the application: a direct buffer, from its position to its limit. One over a
+   * mapped file takes a copy more, in leased memory; if the file is shorter by then, the item is
+   * missing with {@link Status#CANCELLED}.
+   */
   public ReceiveWindow(ByteBuffer direct) {
     memory = new WritableMemory(direct, "a window");
   }
@@ -43,12 +47,19 @@ public final class ReceiveWindow {
     return owner != null;
   }
 
-  synchronized void posting(Object newOwner, long newId) {
+  /** Returns where native code writes. */
+  synchronized long posting(RipcCore ripc, Object newOwner, long newId) {
     if (owner != null)
       throw new IllegalStateException("This window is posted already: withdraw it first.");
-    memory.hold();
+    memory.hold(ripc);
     owner = newOwner;
     id = newId;
+    return memory.landing();
+  }
+
+  /** Before it is returned: native code has written so many bytes. False if they are lost. */
+  synchronized boolean landed(long size) {
+    return memory.landed(size);
   }
 
   /** It is the application's again. */

@@ -3,6 +3,7 @@ package org.libripc;
 
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.lang.ref.Reference;
 import java.util.ArrayList;
 import java.util.List;
 import org.libripc.internal.Chunk;
@@ -33,7 +34,7 @@ final class Receiver {
     }
   }
 
-  private final Service service;
+  private final ServiceCore service;
   private volatile int flags;
   private volatile boolean exhausted = true; // no event has come since nothing was found
 
@@ -47,7 +48,7 @@ final class Receiver {
   private volatile int prefetched; // and how many there are
   private int expected; // bytes of a message: those of the largest one of late
 
-  Receiver(Service service) {
+  Receiver(ServiceCore service) {
     this.service = service;
   }
 
@@ -82,7 +83,7 @@ final class Receiver {
     }
     if (service.isClosed()) {
       end();
-      throw Service.closed();
+      throw ServiceCore.closed();
     }
   }
 
@@ -90,7 +91,7 @@ final class Receiver {
     BUSY.setRelease(this, 0);
   }
 
-  Message receive(long timeout) throws InterruptedException {
+  Message receive(Service by, long timeout) throws InterruptedException {
     begin();
     try {
       if (prefetched == 0) {
@@ -99,26 +100,28 @@ final class Receiver {
       } else if (Thread.interrupted()) {
         throw new InterruptedException();
       }
-      return giveOut();
+      return giveOut(by);
     } finally {
       end();
+      Reference.reachabilityFence(by);
     }
   }
 
-  Message poll() {
+  Message poll(Service by) {
     begin();
     try {
       if (prefetched == 0) {
         makeRoom();
         got(found(service.waiting().receiveNow(address(), left(), capacity(), flags)));
       }
-      return giveOut();
+      return giveOut(by);
     } finally {
       end();
+      Reference.reachabilityFence(by);
     }
   }
 
-  int receive(MessageBatch batch, long timeout) throws InterruptedException {
+  int receive(Service by, MessageBatch batch, long timeout) throws InterruptedException {
     begin();
     try {
       if (prefetched != 0) return refuse();
@@ -133,10 +136,11 @@ final class Receiver {
       return count;
     } finally {
       end();
+      Reference.reachabilityFence(by);
     }
   }
 
-  int poll(MessageBatch batch) {
+  int poll(Service by, MessageBatch batch) {
     begin();
     try {
       if (prefetched != 0) return refuse();
@@ -150,11 +154,12 @@ final class Receiver {
       return count;
     } finally {
       end();
+      Reference.reachabilityFence(by);
     }
   }
 
   private void prepare(MessageBatch batch) {
-    if (batch.service() != service)
+    if (batch.service().core() != service)
       throw new IllegalArgumentException("this batch belongs to another service");
     batch.close();
   }
@@ -215,10 +220,10 @@ final class Receiver {
     expected = Math.max(expected, Math.min(size, MOST_EXPECTED));
   }
 
-  private Message giveOut() {
+  private Message giveOut(Service by) {
     if (prefetched == 0) return null;
-    Message message = new Message(service, false);
-    next += message.load(chunk, next);
+    Message message = new Message(by, false);
+    next += message.load(service, chunk, next);
     expect(message.bytesBeside());
     prefetched = prefetched - 1;
     return message;
@@ -228,7 +233,8 @@ final class Receiver {
   void drop() {
     while (!BUSY.compareAndSet(this, 0, 1)) Thread.onSpinWait();
     try {
-      for (Message message = giveOut(); message != null; message = giveOut()) message.close();
+      for (Message message = giveOut(null); message != null; message = giveOut(null))
+        message.close();
       chunks.clear();
       chunk = null;
     } finally {

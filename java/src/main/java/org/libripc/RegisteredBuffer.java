@@ -38,8 +38,7 @@ public final class RegisteredBuffer implements AutoCloseable {
     @Override
     public void run() {
       if (users.getAndSet(0) > 0) {
-        Leaks.report(
-            "A RegisteredBuffer of " + memory.capacity + " bytes was never released", trace);
+        Leaks.report("RegisteredBuffer", " of " + memory.capacity + " bytes", trace);
         // A buffer over it may be in use.
         memory.abandon();
         memory.release();

@@ -21,14 +21,14 @@ final class Registrations {
     private int used;
   }
 
-  private final Ripc ripc;
+  private final RipcCore ripc;
   // Guarded by this.
   private final NavigableMap<Long, Group> byStart = new TreeMap<>();
   private boolean closed;
   // Of all that were ever registered; 0: none was, and nobody needs to look.
   private volatile long longest;
 
-  Registrations(Ripc ripc) {
+  Registrations(RipcCore ripc) {
     this.ripc = ripc;
   }
 
@@ -41,7 +41,7 @@ final class Registrations {
     ripc.enter();
     try {
       synchronized (this) {
-        if (closed) throw Ripc.closed();
+        if (closed) throw RipcCore.closed();
         RipcException.check(ripc.binding().memoryRegister(ripc.handle(), address, root.capacity()));
         Group group = byStart.computeIfAbsent(address, start -> new Group());
         group.ranges.add(range);

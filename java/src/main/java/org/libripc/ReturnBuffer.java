@@ -13,7 +13,11 @@ public final class ReturnBuffer {
   // Guarded by this.
   private boolean attached;
 
-  /** Of memory of the application: a direct buffer, from its position to its limit. */
+  /**
+   * Of memory of the application: a direct buffer, from its position to its limit. One over a
+   * mapped file takes a copy more, in leased memory; if the file is shorter by then, the item is
+   * missing with {@link Status#CANCELLED}.
+   */
   public ReturnBuffer(ByteBuffer direct) {
     memory = new WritableMemory(direct, "a return buffer");
   }
@@ -41,11 +45,21 @@ public final class ReturnBuffer {
     return attached;
   }
 
-  synchronized void attached() {
+  synchronized void attached(RipcCore ripc) {
     if (attached)
       throw new IllegalStateException("This return buffer belongs to a request that is under way.");
-    memory.hold();
+    memory.hold(ripc);
     attached = true;
+  }
+
+  /** While it is attached: where native code writes. */
+  synchronized long landing() {
+    return memory.landing();
+  }
+
+  /** Before it is returned: native code has written so many bytes. False if they are lost. */
+  synchronized boolean landed(long size) {
+    return memory.landed(size);
   }
 
   synchronized void returned() {

@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc;
 
+import java.lang.ref.Cleaner;
+import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
-import java.util.Objects;
-import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.atomic.AtomicInteger;
-import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongConsumer;
 import java.util.function.ToIntFunction;
 import org.libripc.internal.Binding;
-import org.libripc.internal.Guard;
 import org.libripc.internal.Layout;
 import org.libripc.internal.NativeBinding;
 import org.libripc.internal.NativeBlock;
@@ -23,32 +18,30 @@ import org.libripc.internal.NativeBlock;
  * services. Two of them are two independent peers. {@link #open}, or {@link #builder} for what is
  * not the default.
  *
- * <p>It is to be closed; what belongs to it is closed with it.
+ * <p>It is to be closed; what belongs to it is closed with it. One that the application has lost,
+ * with its services, is found by the garbage collector, closed and reported.
  */
 public final class Ripc implements AutoCloseable {
-  // Contexts that are closed, but live on for buffers of theirs that the garbage collector has not
-  // found yet.
-  private static final int MOST_LINGERING = 4;
-  private static final AtomicInteger LINGERING = new AtomicInteger();
+  /** What the garbage collector's net needs to know. */
+  private record Net(RipcCore core, Throwable trace) implements Runnable {
+    @Override
+    public void run() {
+      if (core.close()) Leaks.report("Ripc", "", trace);
+    }
+  }
 
   private final NativeBinding binding = Binding.get();
-  private final long handle;
-  private final long spinNanos;
-  private final Guard guard = new Guard(() -> Callbacks.outside(this::destroy));
-  private final BufferPool pool;
-  private final Registrations registrations = new Registrations(this);
-  private final Set<Service> services = ConcurrentHashMap.newKeySet();
-  private final Set<MessageHandle> handles = ConcurrentHashMap.newKeySet();
-  private final Map<Long, ReceiveWindow> windows = new ConcurrentHashMap<>();
-  private final AtomicLong nextWindow = new AtomicLong(1);
+  private final RipcCore core;
+  private final Cleaner.Cleanable cleanable;
 
   Ripc(RipcBuilder options) {
-    collectLingering();
+    RipcCore.collectLingering();
     NativeBlock created = new NativeBlock(8);
     options.create(binding, created.address);
-    handle = created.bytes.getLong(0);
-    spinNanos = options.effectiveSpin();
-    pool = new BufferPool(this, options.keptPoolBytes());
+    core =
+        new RipcCore(
+            binding, created.bytes.getLong(0), options.effectiveSpin(), options.keptPoolBytes());
+    cleanable = Leaks.CLEANER.register(this, new Net(core, Leaks.trace()));
   }
 
   /** With the defaults and what the environment says. */
@@ -102,7 +95,7 @@ public final class Ripc implements AutoCloseable {
                         bytes,
                         Layout.Finding.ADVICE,
                         Layout.Finding.BYTES - Layout.Finding.ADVICE))),
-        visitor -> RipcException.check(Binding.get().diagnose(options, visitor)));
+        user -> RipcException.check(Binding.get().diagnose(options, user)));
     return findings;
   }
 
@@ -129,7 +122,7 @@ public final class Ripc implements AutoCloseable {
    * @throws RipcException.NoService if there is none, within the resolve timeout
    */
   public ServiceInfo resolve(ServiceId id) {
-    return info(info -> binding.resolve(handle, id.value(), info));
+    return info(info -> binding.resolve(core.handle(), id.value(), info));
   }
 
   /**
@@ -139,7 +132,7 @@ public final class Ripc implements AutoCloseable {
   public ServiceInfo resolve(String name) {
     ServiceId.ofName(name);
     NativeBlock text = NativeBlock.of(name);
-    ServiceInfo found = info(info -> binding.resolveName(handle, text.address, info));
+    ServiceInfo found = info(info -> binding.resolveName(core.handle(), text.address, info));
     NativeBlock.keep(text);
     return found;
   }
@@ -149,39 +142,39 @@ public final class Ripc implements AutoCloseable {
    * against the others.
    */
   public ServiceInfo findPath(ServiceId id) {
-    return info(info -> binding.findPath(handle, id.value(), info));
+    return info(info -> binding.findPath(core.handle(), id.value(), info));
   }
 
   private ServiceInfo info(ToIntFunction<Long> call) {
     NativeBlock info = new NativeBlock(Layout.Info.BYTES);
     info.bytes.putLong(0, Layout.Info.BYTES);
-    enter();
+    core.enter();
     try {
       RipcException.check(call.applyAsInt(info.address));
     } finally {
-      guard.leave();
+      core.leave(this);
     }
     return ServiceInfo.read(info.bytes);
   }
 
   /** Every living service that the resolvers can list. */
   public List<ServiceInfo> services() {
-    return infos(visitor -> RipcException.check(binding.listServices(handle, visitor)));
+    return infos(user -> RipcException.check(binding.listServices(core.handle(), user)));
   }
 
   /** Every living member of a group. */
   public List<ServiceInfo> members(ServiceId group) {
     return infos(
-        visitor -> RipcException.check(binding.groupMembers(handle, group.value(), visitor)));
+        user -> RipcException.check(binding.groupMembers(core.handle(), group.value(), user)));
   }
 
   private List<ServiceInfo> infos(LongConsumer call) {
     List<ServiceInfo> found = new ArrayList<>();
-    enter();
+    core.enter();
     try {
       visit(Layout.Info.BYTES, bytes -> found.add(ServiceInfo.read(bytes)), call);
     } finally {
-      guard.leave();
+      core.leave(this);
     }
     return found;
   }
@@ -196,7 +189,11 @@ public final class Ripc implements AutoCloseable {
    */
   public RegisteredBuffer lease(int size) {
     if (size < 0) throw new IllegalArgumentException("the size is negative");
-    return new RegisteredBuffer(pool.lease(size), size);
+    try {
+      return new RegisteredBuffer(core.pool().lease(size), size);
+    } finally {
+      Reference.reachabilityFence(this);
+    }
   }
 
   /**
@@ -206,7 +203,7 @@ public final class Ripc implements AutoCloseable {
    */
   public boolean isLeased(ByteBuffer buffer) {
     if (!buffer.isDirect()) return false;
-    return pool.holds(binding.addressOf(buffer) + buffer.position(), buffer.remaining());
+    return core.pool().holds(binding.addressOf(buffer) + buffer.position(), buffer.remaining());
   }
 
   /**
@@ -226,24 +223,24 @@ public final class Ripc implements AutoCloseable {
       throw new IllegalArgumentException(
           "only a direct buffer of at least one byte can be registered: lease() one");
     }
-    RegisteredRange range = registrations.add(direct);
+    RegisteredRange range = core.registrations().add(direct);
     return new RegisteredBuffer(range, range.capacity);
   }
 
   /** How long waits poll before they sleep, in nanoseconds. */
   public long spinNanos() {
-    return spinNanos;
+    return core.spinNanos();
   }
 
   /** What the pool holds. */
   public PoolStatistics poolStatistics() {
     NativeBlock block = new NativeBlock(Layout.POOL_STATISTICS);
     block.bytes.putLong(0, Layout.POOL_STATISTICS);
-    enter();
+    core.enter();
     try {
-      RipcException.check(binding.poolStatistics(handle, block.address));
+      RipcException.check(binding.poolStatistics(core.handle(), block.address));
     } finally {
-      guard.leave();
+      core.leave(this);
     }
     ByteBuffer b = block.bytes;
     return new PoolStatistics(
@@ -265,13 +262,16 @@ public final class Ripc implements AutoCloseable {
    * Posts a window for any service of this context; it is used after those of the service itself.
    */
   public void post(ReceiveWindow window) {
-    enter();
+    core.enter();
     try {
-      postAt(this, window, (data, size, id) -> binding.contextWindowPost(handle, data, size, id));
+      core.postAt(
+          core,
+          window,
+          (data, size, id) -> binding.contextWindowPost(core.handle(), data, size, id));
       // It was closed meanwhile, and may not have seen this one.
-      if (guard.isClosed()) withdrawAll();
+      if (core.guard().isClosed()) core.withdrawAll();
     } finally {
-      guard.leave();
+      core.leave(this);
     }
   }
 
@@ -281,119 +281,18 @@ public final class Ripc implements AutoCloseable {
    * @return false if it was not posted, or is in use
    */
   public boolean withdraw(ReceiveWindow window) {
-    enter();
+    core.enter();
     try {
-      return withdrawAt(
-          this, window, (id, count) -> binding.contextWindowWithdraw(handle, id, count));
+      return core.withdrawAt(
+          core, window, (id, count) -> binding.contextWindowWithdraw(core.handle(), id, count));
     } finally {
-      guard.leave();
+      core.leave(this);
     }
   }
 
-  interface PostCall {
-    int post(long data, long size, long id);
+  RipcCore core() {
+    return core;
   }
-
-  interface WithdrawCall {
-    int withdraw(long id, long count);
-  }
-
-  void postAt(Object owner, ReceiveWindow window, PostCall call) {
-    long id = nextWindow.getAndIncrement();
-    window.posting(owner, id);
-    windows.put(id, window);
-    ByteBuffer buffer = window.buffer();
-    int status = call.post(binding.addressOf(buffer), buffer.capacity(), id);
-    if (status != 0) {
-      windows.remove(id);
-      window.returned();
-      throw RipcException.ofLastCall(status);
-    }
-  }
-
-  boolean withdrawAt(Object owner, ReceiveWindow window, WithdrawCall call) {
-    long id = window.idAt(Objects.requireNonNull(owner));
-    if (id == 0) return false;
-    NativeBlock count = new NativeBlock(8);
-    RipcException.check(call.withdraw(id, count.address));
-    if (count.bytes.getLong(0) == 0) return false;
-    windowFilled(id);
-    return true;
-  }
-
-  /**
-   * The windows that are posted here are the application's again, but those in use. A closed
-   * context must not refer to them: their memory keeps it.
-   */
-  private void withdrawAll() {
-    for (ReceiveWindow window : windows.values()) {
-      if (window.idAt(this) != 0)
-        withdrawAt(this, window, (id, count) -> binding.contextWindowWithdraw(handle, id, count));
-    }
-  }
-
-  /** The last thing of a service, when it is not registered any more. The context is left. */
-  void gone(Service service) {
-    services.remove(service);
-    // What it received into is not in use any more.
-    if (guard.isClosed()) withdrawAll();
-    guard.leave();
-  }
-
-  /** The window is the application's again; null if it was never posted. */
-  ReceiveWindow windowFilled(long id) {
-    ReceiveWindow window = windows.remove(id);
-    if (window != null) window.returned();
-    return window;
-  }
-
-  void windowsReturnedOf(Object owner) {
-    windows.forEach(
-        (id, window) -> {
-          if (window.idAt(owner) == id) windowFilled(id);
-        });
-  }
-
-  // ---- For the other classes ----
-
-  NativeBinding binding() {
-    return binding;
-  }
-
-  long handle() {
-    return handle;
-  }
-
-  Guard guard() {
-    return guard;
-  }
-
-  BufferPool pool() {
-    return pool;
-  }
-
-  Registrations registrations() {
-    return registrations;
-  }
-
-  Set<Service> registered() {
-    return services;
-  }
-
-  Set<MessageHandle> handles() {
-    return handles;
-  }
-
-  /** To be left afterwards. */
-  void enter() {
-    if (!guard.tryEnter()) throw closed();
-  }
-
-  static RipcException closed() {
-    return new RipcException.Closed("This context was closed: open another one.");
-  }
-
-  // ---- The end ----
 
   /**
    * Closes every service, message and ticket of the context and ends it. Windows that are posted
@@ -404,38 +303,7 @@ public final class Ripc implements AutoCloseable {
    */
   @Override
   public void close() {
-    if (!guard.tryEnter()) return;
-    if (!guard.close()) {
-      guard.leave();
-      return;
-    }
-    LINGERING.incrementAndGet();
-    Callbacks.outside(
-        () -> {
-          for (Service service : services) service.close();
-          for (MessageHandle each : handles) each.close();
-          withdrawAll();
-          pool.close();
-          registrations.close();
-          guard.leave();
-        });
-  }
-
-  private void destroy() {
-    binding.contextDestroy(handle);
-    windowsReturnedOf(this);
-    LINGERING.decrementAndGet();
-  }
-
-  private static void collectLingering() {
-    for (int attempt = 0; attempt < 20 && LINGERING.get() > MOST_LINGERING; ++attempt) {
-      if (attempt % 10 == 0) System.gc();
-      try {
-        Thread.sleep(5);
-      } catch (InterruptedException interrupted) {
-        Thread.currentThread().interrupt();
-        return;
-      }
-    }
+    core.close();
+    cleanable.clean();
   }
 }

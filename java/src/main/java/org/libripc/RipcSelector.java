@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc;
 
-import com.sun.jna.LastErrorException;
+import java.lang.ref.Cleaner;
 import java.util.ArrayList;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -78,7 +78,12 @@ public final class RipcSelector implements AutoCloseable {
       synchronized (this) {
         wanted.add(peer);
       }
-      service.call(() -> service.binding().requestRoomEvent(service.handle(), peer.value()));
+      service
+          .core()
+          .call(
+              service,
+              () ->
+                  service.core().binding().requestRoomEvent(service.core().handle(), peer.value()));
     }
 
     /**
@@ -123,11 +128,11 @@ public final class RipcSelector implements AutoCloseable {
       }
       selector.keys.remove(number);
       // Of a service that is being closed, its end does the rest.
-      if (!service.guard().tryEnter()) return;
+      if (!service.core().guard().tryEnter()) return;
       try {
         unwatch();
       } finally {
-        service.guard().leave();
+        service.core().guard().leave();
       }
     }
 
@@ -152,7 +157,7 @@ public final class RipcSelector implements AutoCloseable {
         if (watched) selector.unwatch(descriptor);
         watched = false;
       }
-      service.keys().remove(this);
+      service.core().keys().remove(this);
     }
 
     /**
@@ -160,11 +165,11 @@ public final class RipcSelector implements AutoCloseable {
      * asked for no longer. Does not wait, and takes no event.
      */
     public List<ServiceId> findRoom() {
-      service.enter();
+      service.core().enter();
       try {
         return takeRoom();
       } finally {
-        service.guard().leave();
+        service.core().guard().leave();
       }
     }
 
@@ -177,8 +182,8 @@ public final class RipcSelector implements AutoCloseable {
     }
 
     private synchronized boolean update(boolean ready) {
-      if (ready) service.receiver().hasMore();
-      readable = service.receiver().mayHaveMore();
+      if (ready) service.core().receiver().hasMore();
+      readable = service.core().receiver().mayHaveMore();
       writable = takeRoom();
       return readable || !writable.isEmpty();
     }
@@ -190,13 +195,13 @@ public final class RipcSelector implements AutoCloseable {
     }
 
     private boolean mayHaveRoom(ServiceId peer) {
-      int status = service.binding().waitRoom(service.handle(), peer.value(), 0);
+      int status = service.core().binding().waitRoom(service.core().handle(), peer.value(), 0);
       if (status == Status.INTERRUPTED.code()) {
-        status = service.binding().waitRoom(service.handle(), peer.value(), 0);
-        service.waiting().passOn();
+        status = service.core().binding().waitRoom(service.core().handle(), peer.value(), 0);
+        service.core().waiting().passOn();
       }
       if (status != Status.TIMEOUT.code()) return true;
-      return service.binding().requestRoomEvent(service.handle(), peer.value()) != 0;
+      return service.core().binding().requestRoomEvent(service.core().handle(), peer.value()) != 0;
     }
   }
 
@@ -204,15 +209,25 @@ public final class RipcSelector implements AutoCloseable {
 
   private final Epoll epoll;
   private final Guard guard;
+  private final Cleaner.Cleanable cleanable;
   private final InterruptHook hook = new InterruptHook(this::wakeup);
   private final Map<Long, Key> keys = new ConcurrentHashMap<>();
   private final AtomicLong nextKey = new AtomicLong(1);
   private final AtomicBoolean selecting = new AtomicBoolean();
   private final Set<Thread> waiting = ConcurrentHashMap.newKeySet();
 
+  /** What the garbage collector's net needs to know. */
+  private record Net(Guard guard, Throwable trace) implements Runnable {
+    @Override
+    public void run() {
+      if (guard.close()) Leaks.report("RipcSelector", "", trace);
+    }
+  }
+
   private RipcSelector() {
     epoll = new Epoll();
     guard = new Guard(epoll::close);
+    cleanable = Leaks.CLEANER.register(this, new Net(guard, Leaks.trace()));
   }
 
   /**
@@ -223,7 +238,7 @@ public final class RipcSelector implements AutoCloseable {
   public static RipcSelector open() {
     try {
       return new RipcSelector();
-    } catch (LastErrorException problem) {
+    } catch (LibC.Failure problem) {
       throw RipcException.of(
           Status.NO_DESCRIPTORS,
           "A selector needs two descriptors (" + problem.getMessage() + "): raise `ulimit -n`.");
@@ -240,9 +255,10 @@ public final class RipcSelector implements AutoCloseable {
     enter();
     try {
       NativeBlock descriptor = new NativeBlock(4);
-      service.enter();
+      service.core().enter();
       try {
-        int status = service.binding().serviceDescriptor(service.handle(), descriptor.address);
+        int status =
+            service.core().binding().serviceDescriptor(service.core().handle(), descriptor.address);
         RipcException.check(status);
         Key key =
             new Key(
@@ -250,7 +266,7 @@ public final class RipcSelector implements AutoCloseable {
         add(key);
         return key;
       } finally {
-        service.guard().leave();
+        service.core().guard().leave();
       }
     } finally {
       guard.leave();
@@ -259,12 +275,12 @@ public final class RipcSelector implements AutoCloseable {
 
   private void add(Key key) {
     keys.put(key.number, key);
-    key.service.keys().add(key);
+    key.service.core().keys().add(key);
     try {
       key.watch();
-    } catch (LastErrorException problem) {
+    } catch (LibC.Failure problem) {
       key.end();
-      if (problem.getErrorCode() == LibC.EEXIST)
+      if (problem.number() == LibC.EEXIST)
         throw new IllegalStateException("This service is registered here already.");
       throw RipcException.of(
           Status.LIMIT,
@@ -315,21 +331,21 @@ public final class RipcSelector implements AutoCloseable {
   private List<Key> selectAlone(long nanos) throws InterruptedException {
     boolean atOnce = false;
     for (Key key : keys.values()) {
-      if (!key.service.guard().tryEnter()) continue;
+      if (!key.service.core().guard().tryEnter()) continue;
       try {
-        atOnce |= key.service.receiver().mayHaveMore() || key.hasRoom();
+        atOnce |= key.service.core().receiver().mayHaveMore() || key.hasRoom();
       } finally {
-        key.service.guard().leave();
+        key.service.core().guard().leave();
       }
     }
     Set<Long> ready = await(atOnce ? 0 : nanos);
     List<Key> found = new ArrayList<>();
     for (Key key : keys.values()) {
-      if (!key.service.guard().tryEnter()) continue;
+      if (!key.service.core().guard().tryEnter()) continue;
       try {
         if (key.update(ready.contains(key.number))) found.add(key);
       } finally {
-        key.service.guard().leave();
+        key.service.core().guard().leave();
       }
     }
     return found;
@@ -408,5 +424,6 @@ public final class RipcSelector implements AutoCloseable {
     guard.close();
     epoll.wake();
     guard.leave();
+    cleanable.clean();
   }
 }

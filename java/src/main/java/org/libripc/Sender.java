@@ -23,8 +23,8 @@ final class Sender {
   private static final ThreadLocal<NativeBlock> MANY =
       ThreadLocal.withInitial(() -> new NativeBlock(MOST_AT_ONCE * OutgoingMessage.BYTES + 8));
 
-  private final Service service;
-  private final Ripc ripc;
+  private final ServiceCore service;
+  private final RipcCore ripc;
   private final NativeBinding binding;
   private final Map<Long, ReturnBuffer[]> requests = new HashMap<>();
   // Guarded by requests: where requests are being sent to. The reply of one may be received before
@@ -33,34 +33,35 @@ final class Sender {
   private final Queue<Ticket> quiet = new ConcurrentLinkedQueue<>();
   private final AtomicInteger quietCount = new AtomicInteger();
 
-  Sender(Service service) {
+  Sender(ServiceCore service) {
     this.service = service;
     ripc = service.ripc();
     binding = service.binding();
   }
 
-  Ticket send(ServiceId to, ByteBuffer item, int tag) {
+  Ticket send(Service by, ServiceId to, ByteBuffer item, int tag) {
     Outgoing message = SINGLE.get();
     try {
-      return send(to, message.clear().tag(tag).add(item));
+      return send(by, to, message.clear().tag(tag).add(item));
     } finally {
       message.clear();
     }
   }
 
-  Ticket send(ServiceId to, Outgoing message) {
-    Ticket ticket = trySend(to, message);
+  Ticket send(Service by, ServiceId to, Outgoing message) {
+    Ticket ticket = trySend(by, to, message);
     if (ticket == null) throw RipcException.ofLastCall(Status.AGAIN.code());
     return ticket;
   }
 
-  Ticket send(ServiceId to, Outgoing message, long timeout) throws InterruptedException {
+  Ticket send(Service by, ServiceId to, Outgoing message, long timeout)
+      throws InterruptedException {
     long started = System.nanoTime();
     for (; ; ) {
-      Ticket ticket = trySend(to, message);
+      Ticket ticket = trySend(by, to, message);
       if (ticket != null) return ticket;
       long left = timeout - (System.nanoTime() - started);
-      if (!service.waiting().waitRoom(to.value(), Math.max(0, left))) {
+      if (!service.waiting().waitRoom(by, to.value(), Math.max(0, left))) {
         throw RipcException.of(
             Status.TIMEOUT, "The peer had no room in this time: is it receiving?");
       }
@@ -68,79 +69,82 @@ final class Sender {
   }
 
   /** Null: no room. */
-  Ticket trySend(ServiceId to, Outgoing message) {
+  Ticket trySend(Service by, ServiceId to, Outgoing message) {
     boolean group = to.isGroup();
     if (!group && message.isPlain()) {
-      int status = sendPlain(to.value(), message);
+      int status = sendPlain(by, to.value(), message);
       if (status == 0) return Ticket.DONE;
       if (status == Status.AGAIN.code()) return null;
       if (status != Status.TOO_LARGE.code() || !message.mayBeLong())
         throw RipcException.ofLastCall(status);
     }
-    return sendAny(to.value(), message, group, null);
+    return sendAny(by, to.value(), message, group, null);
   }
 
-  Ticket reply(Message to, ByteBuffer item) {
+  Ticket reply(Service by, Message to, ByteBuffer item) {
     Outgoing message = SINGLE.get();
     try {
-      return reply(to, message.clear().add(item));
+      return reply(by, to, message.clear().add(item));
     } finally {
       message.clear();
     }
   }
 
-  Ticket reply(Message to, Outgoing message) {
-    Ticket ticket = tryReply(to, message);
+  Ticket reply(Service by, Message to, Outgoing message) {
+    Ticket ticket = tryReply(by, to, message);
     if (ticket == null) throw RipcException.ofLastCall(Status.AGAIN.code());
     return ticket;
   }
 
   /** Null: no room. */
-  Ticket tryReply(Message to, Outgoing message) {
+  Ticket tryReply(Service by, Message to, Outgoing message) {
     MessageHandle handle = to.handle();
     return handle == null
-        ? trySend(to.source(), message)
-        : sendAny(to.source().value(), message, false, handle);
+        ? trySend(by, to.source(), message)
+        : sendAny(by, to.source().value(), message, false, handle);
   }
 
-  private int sendPlain(long to, Outgoing message) {
+  private int sendPlain(Service by, long to, Outgoing message) {
     int items = message.preparePlain();
     service.enter();
     try {
       return binding.send(
           service.handle(), to, message.plainItems(), items, message.plainOptions(), 0);
     } finally {
-      service.guard().leave();
+      service.leave(by);
       Reference.reachabilityFence(message);
     }
   }
 
   // Long items, return buffers, groups.
-  private Ticket sendAny(long to, Outgoing message, boolean group, MessageHandle replyTo) {
+  private Ticket sendAny(
+      Service by, long to, Outgoing message, boolean group, MessageHandle replyTo) {
     message.begin();
     try {
-      return sendBegun(to, message, group, replyTo);
+      return sendBegun(by, to, message, group, replyTo);
     } finally {
       message.end();
+      Reference.reachabilityFence(by);
       Reference.reachabilityFence(message);
     }
   }
 
-  private Ticket sendBegun(long to, Outgoing message, boolean group, MessageHandle replyTo) {
-    List<Object> held = new ArrayList<>();
+  private Ticket sendBegun(
+      Service by, long to, Outgoing message, boolean group, MessageHandle replyTo) {
+    Outgoing.Memory memory = new Outgoing.Memory();
     ReturnBuffer[] returns = message.returnBuffers();
     Ticket ticket = null;
     boolean kept = false;
     int status;
     service.enter();
     try {
-      if (!group && message.mayBeLong()) ticket = new Ticket(ripc, held, message.isQuiet());
+      if (!group && message.mayBeLong())
+        ticket = new Ticket(by, ripc, memory.lent, message.isQuiet());
       long user = ticket == null ? 0 : ticket.user();
-      int items = message.prepare(ripc, held, user, group, replyTo != null, returns);
       status =
           returns.length == 0
-              ? call(to, message, items, replyTo)
-              : request(to, message, items, returns, replyTo);
+              ? prepared(to, message, memory, user, group, replyTo, returns)
+              : request(to, message, memory, user, returns, replyTo);
       message.readResults(group);
       if (status == 0 && ticket != null && message.ticketHandle() != 0) {
         ticket.sent(message.ticketHandle());
@@ -150,7 +154,9 @@ final class Sender {
     } finally {
       service.guard().leave();
       if (ticket != null && !kept) ticket.unused();
-      if (ticket == null) CountedMemory.releaseAll(held);
+      if (ticket == null) CountedMemory.releaseAll(memory.lent);
+      CountedMemory.releaseAll(memory.used);
+      Reference.reachabilityFence(memory);
     }
     if (status == Status.AGAIN.code()) return null;
     RipcException.check(status);
@@ -177,6 +183,26 @@ final class Sender {
     return quietCount.get();
   }
 
+  private int prepared(
+      long to,
+      Outgoing message,
+      Outgoing.Memory memory,
+      long user,
+      boolean group,
+      MessageHandle replyTo,
+      ReturnBuffer[] returns) {
+    int items =
+        message.prepare(ripc, memory, user, group, replyTo != null, returns, () -> shortLimit(to));
+    return call(to, message, items, replyTo);
+  }
+
+  /** Of one item alone; without a limit if that is not known: the send will say why. */
+  private long shortLimit(long to) {
+    NativeBlock limit = new NativeBlock(8);
+    int status = binding.shortLimit(service.handle(), to, 1, limit.address);
+    return status == 0 ? limit.bytes.getLong(0) : Long.MAX_VALUE;
+  }
+
   private int call(long to, Outgoing message, int items, MessageHandle replyTo) {
     if (replyTo == null) {
       return binding.send(
@@ -197,16 +223,21 @@ final class Sender {
   }
 
   private int request(
-      Long to, Outgoing message, int items, ReturnBuffer[] buffers, MessageHandle replyTo) {
+      Long to,
+      Outgoing message,
+      Outgoing.Memory memory,
+      long user,
+      ReturnBuffer[] buffers,
+      MessageHandle replyTo) {
     int status = -1;
     int attached = 0;
     try {
-      for (; attached < buffers.length; ++attached) buffers[attached].attached();
+      for (; attached < buffers.length; ++attached) buffers[attached].attached(ripc);
       synchronized (requests) {
         beingSentTo.add(to);
       }
       try {
-        status = call(to, message, items, replyTo);
+        status = prepared(to, message, memory, user, false, replyTo, buffers);
       } finally {
         synchronized (requests) {
           beingSentTo.remove(to);
@@ -221,7 +252,7 @@ final class Sender {
   }
 
   /**
-   * The buffers are the application's again; null if the request is unknown.
+   * The buffers of a request, which are the caller's to return; null if the request is unknown.
    *
    * @param from who has answered; 0: nobody
    */
@@ -239,28 +270,28 @@ final class Sender {
       }
     }
     if (interrupted) Thread.currentThread().interrupt();
-    if (buffers != null) for (ReturnBuffer buffer : buffers) buffer.returned();
     return buffers;
   }
 
-  void cancelRequest(long request) {
-    service.call(() -> binding.requestCancel(service.handle(), request));
-    requestAnswered(request, 0);
+  void cancelRequest(Service by, long request) {
+    service.call(by, () -> binding.requestCancel(service.handle(), request));
+    ReturnBuffer[] buffers = requestAnswered(request, 0);
+    if (buffers != null) for (ReturnBuffer buffer : buffers) buffer.returned();
   }
 
-  int sendMany(ServiceId to, Outgoing[] messages, int count) {
+  int sendMany(Service by, ServiceId to, Outgoing[] messages, int count) {
     if (count < 0 || count > messages.length) throw new IndexOutOfBoundsException(count);
     int sent = 0;
     while (sent < count) {
       int part = Math.min(MOST_AT_ONCE, count - sent);
-      int done = sendPart(to.value(), messages, sent, part);
+      int done = sendPart(by, to.value(), messages, sent, part);
       sent += done;
       if (done < part) break;
     }
     return sent;
   }
 
-  private int sendPart(long to, Outgoing[] messages, int first, int count) {
+  private int sendPart(Service by, long to, Outgoing[] messages, int first, int count) {
     NativeBlock block = MANY.get();
     for (int index = 0; index < count; ++index) {
       Outgoing message = messages[first + index];
@@ -280,7 +311,7 @@ final class Sender {
     try {
       status = binding.sendMany(service.handle(), to, block.address, count, sentAt);
     } finally {
-      service.guard().leave();
+      service.leave(by);
       Reference.reachabilityFence(messages);
     }
     int sent = (int) block.bytes.getLong(MOST_AT_ONCE * OutgoingMessage.BYTES);
@@ -290,15 +321,18 @@ final class Sender {
     return sent;
   }
 
-  void notify(NativeBlock name, Outgoing arguments) {
-    List<Object> held = new ArrayList<>();
+  void notify(Service by, NativeBlock name, Outgoing arguments) {
+    Outgoing.Memory memory = new Outgoing.Memory();
     service.enter();
     try {
-      int items = arguments.prepare(ripc, held, 0, false, false, new ReturnBuffer[0]);
+      int items =
+          arguments.prepare(
+              ripc, memory, 0, false, false, new ReturnBuffer[0], () -> Long.MAX_VALUE);
       RipcException.check(binding.notify(service.handle(), name.address, arguments.items(), items));
     } finally {
-      service.guard().leave();
-      CountedMemory.releaseAll(held);
+      service.leave(by);
+      CountedMemory.releaseAll(memory.used);
+      Reference.reachabilityFence(memory);
       Reference.reachabilityFence(arguments);
       NativeBlock.keep(name);
     }

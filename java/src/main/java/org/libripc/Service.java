@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc;
 
+import java.lang.ref.Cleaner;
+import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.util.Objects;
-import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.LockSupport;
-import org.libripc.internal.Guard;
 import org.libripc.internal.Layout;
 import org.libripc.internal.NativeBinding;
 import org.libripc.internal.NativeBlock;
@@ -17,37 +15,43 @@ import org.libripc.internal.NativeBlock;
  * the same time as others. Receiving is done by one thread at a time; a second one gets an {@link
  * IllegalStateException}.
  *
+ * <p>It is to be closed. One that the application has lost is found by the garbage collector,
+ * closed and reported, but not before its tickets are complete and its handlers are unregistered.
+ *
  * <p>Times of 0 do not wait; {@code receive()} without a time waits for ever.
  */
 public final class Service implements AutoCloseable {
-  private static final long CLOSE_PAUSE = 1_000_000;
+  /** What the garbage collector's net needs to know. */
+  private record Net(ServiceCore core, ServiceId id, String name, Throwable trace)
+      implements Runnable {
+    @Override
+    public void run() {
+      if (core.close())
+        Leaks.report("Service", " " + id + (name.isEmpty() ? "" : " " + name), trace);
+    }
+  }
 
   private final Ripc ripc;
+  private final ServiceCore core;
+  private final Sender sender;
+  private final Receiver receiver;
   private final NativeBinding binding;
-  private final long handle;
   private final ServiceId id;
   private final String name;
   private final long incarnation;
-  private final Guard guard = new Guard(() -> Callbacks.outside(this::destroy));
-  private final Waiting waiting;
-  private final Receiver receiver;
-  private final Sender sender;
-  private final Set<RipcSelector.Key> keys = ConcurrentHashMap.newKeySet();
-  private final ConcurrentHashMap<Notification, Long> notifications = new ConcurrentHashMap<>();
-  private ServiceId lastPeer; // only a cache: any thread may put another one here
+  private final Cleaner.Cleanable cleanable;
 
   /** The context is entered for it already. */
   Service(Ripc ripc, long handle, String name) {
     this.ripc = ripc;
-    this.handle = handle;
     this.name = name;
-    binding = ripc.binding();
+    binding = ripc.core().binding();
     id = ServiceId.of(binding.serviceId(handle));
     incarnation = binding.serviceIncarnation(handle);
-    waiting = new Waiting(this);
-    receiver = new Receiver(this);
-    sender = new Sender(this);
-    ripc.registered().add(this);
+    core = new ServiceCore(ripc.core(), handle);
+    sender = core.sender();
+    receiver = core.receiver();
+    cleanable = Leaks.CLEANER.register(this, new Net(core, id, name, Leaks.trace()));
   }
 
   /** Its ID. */
@@ -72,7 +76,7 @@ public final class Service implements AutoCloseable {
 
   /** Whether {@link #close} was called, here or on the context. */
   public boolean isClosed() {
-    return guard.isClosed();
+    return core.isClosed();
   }
 
   // ---- Send ----
@@ -80,33 +84,33 @@ public final class Service implements AutoCloseable {
   /**
    * Sends a message to a service, or short items to a group.
    *
-   * <p>Short items are gathered during the call. Long items travel until the ticket is complete:
-   * memory of the pool may be released before, other direct buffers are kept by the ticket and must
-   * not change; heap buffers are copied by this call.
+   * <p>When it returns, all memory is the caller's again, but that of {@link Outgoing#borrow}: that
+   * must not change until the ticket is complete, which keeps it; leased memory may be released
+   * before. A program that borrows nothing may drop the ticket.
    *
-   * @return complete already if all items are short
+   * @return complete already if nothing travels long
    * @throws RipcException.NoRoom if the peer has no room: nothing was sent
    * @throws RipcException.TooLarge if the short items are larger than {@link #shortLimit}
    * @throws RipcException {@link Status#NO_SERVICE}, {@link Status#PEER_DEAD}, {@link
    *     Status#REFUSED}, {@link Status#TIMEOUT}, {@link Status#FENCED} and others
    */
   public Ticket send(ServiceId to, Outgoing message) {
-    return sender.send(to, message);
+    return sender.send(this, to, message);
   }
 
   /** Sends one item with tag 0, as {@link #send(ServiceId, Outgoing)}. */
   public Ticket send(ServiceId to, ByteBuffer item) {
-    return sender.send(to, item, 0);
+    return sender.send(this, to, item, 0);
   }
 
   /** Sends one item, as {@link #send(ServiceId, Outgoing)}. */
   public Ticket send(ServiceId to, ByteBuffer item, int tag) {
-    return sender.send(to, item, tag);
+    return sender.send(this, to, item, tag);
   }
 
   /** Like {@link #send(ServiceId, Outgoing)}, but returns null if the peer has no room. */
   public Ticket trySend(ServiceId to, Outgoing message) {
-    return sender.trySend(to, message);
+    return sender.trySend(this, to, message);
   }
 
   /**
@@ -116,7 +120,7 @@ public final class Service implements AutoCloseable {
    */
   public Ticket send(ServiceId to, Outgoing message, long time, TimeUnit unit)
       throws InterruptedException {
-    return sender.send(to, message, unit.toNanos(time));
+    return sender.send(this, to, message, unit.toNanos(time));
   }
 
   /**
@@ -130,27 +134,28 @@ public final class Service implements AutoCloseable {
    *     for another reason
    */
   public int sendMany(ServiceId to, Outgoing[] messages, int count) {
-    return sender.sendMany(to, messages, count);
+    return sender.sendMany(this, to, messages, count);
   }
 
   /**
    * Sends to the source of a message, as the reply to it: items of {@link Outgoing#addReturn} are
    * written into the request's return buffers; one that does not fit, or whose buffer is gone,
-   * travels as a long item. The right to write ends with the first reply. The message stays the
-   * caller's.
+   * travels long, from a copy. The right to write ends with the first reply. The message stays the
+   * caller's: what it holds may be sent, and it may be closed at once if nothing of it was
+   * borrowed.
    */
   public Ticket reply(Message to, Outgoing message) {
-    return sender.reply(to, message);
+    return sender.reply(this, to, message);
   }
 
   /** Like {@link #reply(Message, Outgoing)}, but returns null if the peer has no room. */
   public Ticket tryReply(Message to, Outgoing message) {
-    return sender.tryReply(to, message);
+    return sender.tryReply(this, to, message);
   }
 
   /** Replies with one item and tag 0. */
   public Ticket reply(Message to, ByteBuffer item) {
-    return sender.reply(to, item);
+    return sender.reply(this, to, item);
   }
 
   /**
@@ -161,7 +166,7 @@ public final class Service implements AutoCloseable {
    *     changed then
    */
   public void cancelRequest(long requestId) {
-    sender.cancelRequest(requestId);
+    sender.cancelRequest(this, requestId);
   }
 
   /**
@@ -170,7 +175,7 @@ public final class Service implements AutoCloseable {
    */
   public long shortLimit(ServiceId to, int items) {
     NativeBlock bytes = new NativeBlock(8);
-    call(() -> binding.shortLimit(handle, to.value(), items, bytes.address));
+    core.call(this, () -> binding.shortLimit(core.handle(), to.value(), items, bytes.address));
     return bytes.bytes.getLong(0);
   }
 
@@ -180,14 +185,14 @@ public final class Service implements AutoCloseable {
    * @return false if the time ran out
    */
   public boolean waitRoom(ServiceId to, long time, TimeUnit unit) throws InterruptedException {
-    return waiting.waitRoom(to.value(), unit.toNanos(time));
+    return core.waiting().waitRoom(this, to.value(), unit.toNanos(time));
   }
 
   // ---- Receive ----
 
   /** Waits for a message. To be closed by the caller. */
   public Message receive() throws InterruptedException {
-    return receiver.receive(Layout.FOREVER);
+    return receiver.receive(this, Layout.FOREVER);
   }
 
   /**
@@ -196,7 +201,7 @@ public final class Service implements AutoCloseable {
    * @return null if none came
    */
   public Message receive(long time, TimeUnit unit) throws InterruptedException {
-    return receiver.receive(Math.max(0, unit.toNanos(time)));
+    return receiver.receive(this, Math.max(0, unit.toNanos(time)));
   }
 
   /**
@@ -211,7 +216,7 @@ public final class Service implements AutoCloseable {
 
   /** A message that is there now, else null. */
   public Message poll() {
-    return receiver.poll();
+    return receiver.poll(this);
   }
 
   /**
@@ -237,12 +242,12 @@ public final class Service implements AutoCloseable {
    * @return how many; 0 if none came in this time
    */
   public int receive(MessageBatch batch, long time, TimeUnit unit) throws InterruptedException {
-    return receiver.receive(batch, Math.max(0, unit.toNanos(time)));
+    return receiver.receive(this, batch, Math.max(0, unit.toNanos(time)));
   }
 
   /** The same without waiting. */
   public int poll(MessageBatch batch) {
-    return receiver.poll(batch);
+    return receiver.poll(this, batch);
   }
 
   /**
@@ -259,19 +264,22 @@ public final class Service implements AutoCloseable {
    * Status#INTERRUPTED}.
    */
   public void interrupt() {
-    waiting.interrupt();
+    core.waiting().interrupt();
   }
 
   /**
    * Posts a window for this service. Item i of a message goes to the i-th window in posting order.
    */
   public void post(ReceiveWindow window) {
-    enter();
+    core.enter();
     try {
-      ripc.postAt(
-          this, window, (data, size, window1) -> binding.windowPost(handle, data, size, window1));
+      core.ripc()
+          .postAt(
+              core,
+              window,
+              (data, size, window1) -> binding.windowPost(core.handle(), data, size, window1));
     } finally {
-      guard.leave();
+      core.leave(this);
     }
   }
 
@@ -281,12 +289,15 @@ public final class Service implements AutoCloseable {
    * @return false if it was not posted, or is in use
    */
   public boolean withdraw(ReceiveWindow window) {
-    enter();
+    core.enter();
     try {
-      return ripc.withdrawAt(
-          this, window, (windowId, count) -> binding.windowWithdraw(handle, windowId, count));
+      return core.ripc()
+          .withdrawAt(
+              core,
+              window,
+              (windowId, count) -> binding.windowWithdraw(core.handle(), windowId, count));
     } finally {
-      guard.leave();
+      core.leave(this);
     }
   }
 
@@ -294,33 +305,44 @@ public final class Service implements AutoCloseable {
 
   /** Makes it a member of a group. */
   public void join(ServiceId group) {
-    call(() -> binding.groupJoin(handle, group.value()));
+    core.call(this, () -> binding.groupJoin(core.handle(), group.value()));
   }
 
   /** Ends that. */
   public void leave(ServiceId group) {
-    call(() -> binding.groupLeave(handle, group.value()));
+    core.call(this, () -> binding.groupLeave(core.handle(), group.value()));
   }
 
-  /** Lets peers run a handler. The notification is to be passed to them. */
+  /**
+   * Lets peers run a handler. The notification is to be passed to them. Until it is unregistered,
+   * the service is in use, whether or not the application has it still.
+   */
   public Notification register(NotificationHandler handler) {
     Objects.requireNonNull(handler);
     NativeBlock block = new NativeBlock(Layout.NotificationName.BYTES);
-    enter();
+    core.enter();
     try {
-      long user = Callbacks.add(handler);
+      // Whoever may be called is not lost.
+      long user =
+          Callbacks.add(
+              (source, items) -> {
+                handler.notified(source, items);
+                Reference.reachabilityFence(this);
+              });
       int status =
-          binding.notificationRegister(handle, Callbacks.NOTIFICATION_ADDRESS, user, block.address);
+          binding.notificationRegister(
+              core.handle(), Callbacks.NOTIFICATION_ADDRESS, user, block.address);
       if (status != 0) {
         Callbacks.removeHandler(user);
         throw RipcException.ofLastCall(status);
       }
       Notification notification =
           new Notification(id, block.bytes.getLong(Layout.NotificationName.HANDLE));
-      notifications.put(notification, user); // in here: the end of the service removes the handlers
+      core.notifications()
+          .put(notification, user); // in here: the end of the service removes the handlers
       return notification;
     } finally {
-      guard.leave();
+      core.leave(this);
     }
   }
 
@@ -330,9 +352,9 @@ public final class Service implements AutoCloseable {
    */
   public void unregister(Notification notification) {
     NativeBlock block = nameOf(notification);
-    call(() -> binding.notificationUnregister(handle, block.address));
+    core.call(this, () -> binding.notificationUnregister(core.handle(), block.address));
     NativeBlock.keep(block);
-    Long user = notifications.remove(notification);
+    Long user = core.notifications().remove(notification);
     if (user != null) Callbacks.removeHandler(user);
   }
 
@@ -344,7 +366,7 @@ public final class Service implements AutoCloseable {
     NativeBlock block = nameOf(notification);
     Outgoing arguments = new Outgoing();
     for (ByteBuffer item : items) arguments.add(item, ItemKind.SHORT);
-    sender.notify(block, arguments);
+    sender.notify(this, block, arguments);
   }
 
   private static NativeBlock nameOf(Notification notification) {
@@ -358,7 +380,7 @@ public final class Service implements AutoCloseable {
   public ServiceStatistics statistics() {
     NativeBlock block = new NativeBlock(Layout.SERVICE_STATISTICS);
     block.bytes.putLong(0, Layout.SERVICE_STATISTICS);
-    call(() -> binding.serviceStatistics(handle, block.address));
+    core.call(this, () -> binding.serviceStatistics(core.handle(), block.address));
     long[] c = new long[Layout.SERVICE_STATISTICS / 8];
     for (int index = 0; index < c.length; ++index) c[index] = block.bytes.getLong(8 * index);
     return new ServiceStatistics(
@@ -368,60 +390,8 @@ public final class Service implements AutoCloseable {
 
   // ---- For the other classes ----
 
-  interface Call {
-    int run();
-  }
-
-  void call(Call body) {
-    enter();
-    try {
-      RipcException.check(body.run());
-    } finally {
-      guard.leave();
-    }
-  }
-
-  /** To be left afterwards. */
-  void enter() {
-    if (!guard.tryEnter()) throw closed();
-  }
-
-  static RipcException closed() {
-    return new RipcException.Closed("This service was closed: register another one.");
-  }
-
-  Guard guard() {
-    return guard;
-  }
-
-  long handle() {
-    return handle;
-  }
-
-  NativeBinding binding() {
-    return binding;
-  }
-
-  Waiting waiting() {
-    return waiting;
-  }
-
-  Set<RipcSelector.Key> keys() {
-    return keys;
-  }
-
-  Receiver receiver() {
-    return receiver;
-  }
-
-  ReturnBuffer[] requestAnswered(long request, long from) {
-    return sender.requestAnswered(request, from);
-  }
-
-  ServiceId idOfPeer(long value) {
-    ServiceId known = lastPeer;
-    if (known == null || known.value() != value) lastPeer = known = ServiceId.of(value);
-    return known;
+  ServiceCore core() {
+    return core;
   }
 
   // ---- The end ----
@@ -436,32 +406,8 @@ public final class Service implements AutoCloseable {
    */
   @Override
   public void close() {
-    if (!guard.tryEnter()) return;
-    if (!guard.close()) {
-      guard.leave();
-      return;
-    }
-    Callbacks.outside(
-        () -> {
-          // Each wait in turn: one interrupt ends one.
-          while (guard.inside() > 1 || receiver.isBusy()) {
-            binding.interrupt(handle);
-            LockSupport.parkNanos(CLOSE_PAUSE);
-            // An interrupted thread does not park; it closes all the same.
-            Thread.yield();
-          }
-          guard.leave();
-        });
-  }
-
-  private void destroy() {
-    receiver.drop();
-    for (RipcSelector.Key key : keys) key.end();
-    binding.serviceUnregister(handle);
-    ripc.windowsReturnedOf(this);
-    sender.drop();
-    notifications.values().forEach(Callbacks::removeHandler);
-    ripc.gone(this);
+    core.close();
+    cleanable.clean();
   }
 
   @Override

@@ -86,10 +86,11 @@ public final class ServiceBuilder {
     NativeBlock text = NativeBlock.of(name);
     NativeBlock created = new NativeBlock(8);
     ByteBuffer options = block.bytes;
-    ripc.enter();
+    RipcCore core = ripc.core();
+    core.enter();
     boolean registered = false;
     try {
-      ripc.binding().serviceOptionsInit(block.address);
+      core.binding().serviceOptionsInit(block.address);
       options.putLong(ServiceOptions.ID, number);
       options.putLong(ServiceOptions.NAME, NativeBlock.addressOf(text));
       options.putInt(ServiceOptions.TAKEOVER, takeover ? 1 : 0);
@@ -98,16 +99,16 @@ public final class ServiceBuilder {
       options.putInt(ServiceOptions.MAX_SENDERS, maxSenders);
       options.putInt(ServiceOptions.MAX_MESSAGES, maxMessages);
       RipcException.check(
-          ripc.binding().serviceRegister(ripc.handle(), block.address, created.address));
+          core.binding().serviceRegister(core.handle(), block.address, created.address));
       Service service = new Service(ripc, created.bytes.getLong(0), name == null ? "" : name);
       registered = true;
       // The context was closed meanwhile, and may not have seen this one.
-      if (ripc.guard().isClosed()) service.close();
+      if (core.guard().isClosed()) service.close();
       return service;
     } finally {
       NativeBlock.keep(block, text);
       // The service has its own entry from here on.
-      if (!registered) ripc.guard().leave();
+      if (!registered) core.guard().leave();
     }
   }
 }

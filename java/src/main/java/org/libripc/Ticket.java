@@ -5,11 +5,13 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 
 /**
- * Stands for a message that was sent: completes when the peer has all of it, or with a {@link
- * RipcException} that says why not: {@link Status#NO_WINDOW}, {@link Status#WINDOW_TOO_SMALL},
- * {@link Status#REFUSED}, {@link Status#PEER_DEAD}, {@link Status#TIMEOUT}, {@link Status#CLOSED}.
- * One that was withdrawn is {@link #isCancelled}. A message of short items is complete when the
- * send returns. Until then the ticket keeps the memory of the long items.
+ * Stands for a message that was sent, and is the end of the loan of what was {@link
+ * Outgoing#borrow}ed for it. Nobody has to keep it: a message goes on without. It completes when
+ * the peer has all of it, or with a {@link RipcException} that says why not: {@link
+ * Status#NO_WINDOW}, {@link Status#WINDOW_TOO_SMALL}, {@link Status#REFUSED}, {@link
+ * Status#PEER_DEAD}, {@link Status#TIMEOUT}, {@link Status#CLOSED}. One that was withdrawn is
+ * {@link #isCancelled}. That of a message of which nothing travels long is complete when the send
+ * returns. Until it is complete a ticket keeps the memory that was borrowed.
  *
  * <p>That of a message that was sent {@link Outgoing#quiet} completes when somebody looks.
  *
@@ -27,9 +29,11 @@ public final class Ticket extends CompletableFuture<Void> {
     DONE.finish(0);
   }
 
-  private final Ripc ripc;
+  private final RipcCore ripc;
   private final long user; // 0: a quiet one, which no callback completes
   private List<Object> memory;
+  // Is not lost while its message travels, but for quiet ones: the service has those itself.
+  private Service service;
   private long handle;
   private boolean ended;
 
@@ -41,8 +45,9 @@ public final class Ticket extends CompletableFuture<Void> {
   /**
    * @param memory what must stay reachable; {@link CountedMemory} in it is released at the end
    */
-  Ticket(Ripc ripc, List<Object> memory, boolean quiet) {
+  Ticket(Service by, RipcCore ripc, List<Object> memory, boolean quiet) {
     this.ripc = ripc;
+    if (!quiet) service = by;
     this.memory = memory;
     user = quiet ? 0 : Callbacks.add(this);
   }
@@ -100,6 +105,7 @@ public final class Ticket extends CompletableFuture<Void> {
   private void dropMemory() {
     List<Object> dropped = memory;
     memory = null;
+    service = null;
     if (dropped != null) CountedMemory.releaseAll(dropped);
   }
 

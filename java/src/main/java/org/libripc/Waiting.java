@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc;
 
+import java.lang.ref.Reference;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import org.libripc.internal.InterruptHook;
@@ -22,13 +23,13 @@ final class Waiting {
   // to wait in between sees neither. So a wait looks at the flag once more after this time.
   private static final long SECOND_LOOK = 10_000_000;
 
-  private final Service service;
+  private final ServiceCore service;
   private final NativeBinding binding;
   private final InterruptHook hook = new InterruptHook(this::wake);
   private final AtomicInteger waiting = new AtomicInteger();
   private volatile boolean interruptWanted;
 
-  Waiting(Service service) {
+  Waiting(ServiceCore service) {
     this.service = service;
     binding = service.binding();
   }
@@ -105,7 +106,7 @@ final class Waiting {
   }
 
   private void checkInterrupts() throws InterruptedException {
-    if (service.isClosed()) throw Service.closed();
+    if (service.isClosed()) throw ServiceCore.closed();
     if (Thread.interrupted()) throw new InterruptedException();
     checkWanted();
   }
@@ -168,8 +169,13 @@ final class Waiting {
     throw RipcException.ofLastCall(-result);
   }
 
-  boolean waitRoom(long to, long timeout) throws InterruptedException {
-    int result = run(time -> -binding.waitRoom(service.handle(), to, time), Math.max(0, timeout));
+  boolean waitRoom(Service by, long to, long timeout) throws InterruptedException {
+    int result;
+    try {
+      result = run(time -> -binding.waitRoom(service.handle(), to, time), Math.max(0, timeout));
+    } finally {
+      Reference.reachabilityFence(by);
+    }
     if (result == -Status.TIMEOUT.code()) return false;
     checked(result);
     return true;

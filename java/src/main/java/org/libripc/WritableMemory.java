@@ -3,15 +3,19 @@ package org.libripc;
 
 import java.nio.ByteBuffer;
 import java.util.Objects;
+import org.libripc.internal.Binding;
+import org.libripc.internal.LibC;
 
 /**
  * Memory that libripc may write: the application's, or a registered buffer's, which is kept while
- * it is held. Guarded by whoever has it.
+ * it is held. What is to land in a mapped file lands in leased memory first ({@link FileMemory}).
+ * Guarded by whoever has it.
  */
 final class WritableMemory {
   private final ByteBuffer buffer;
   private final RegisteredBuffer registered;
   private CountedMemory held;
+  private PoolMemory landing; // null: what comes lands in the buffer itself
 
   /** {@code what} it is for, for people. */
   WritableMemory(ByteBuffer direct, String what) {
@@ -40,13 +44,35 @@ final class WritableMemory {
     return buffer.capacity();
   }
 
-  void hold() {
-    if (registered == null) return;
-    held = registered.retainedMemory();
+  /** From here on it is the library's. */
+  void hold(RipcCore ripc) {
+    if (registered != null) held = registered.retainedMemory();
+    try {
+      if (FileMemory.isMapped(buffer)) landing = ripc.pool().lease(size());
+    } catch (RuntimeException problem) {
+      letGo();
+      throw problem;
+    }
+  }
+
+  /** While it is held: where native code writes. */
+  long landing() {
+    return landing != null ? landing.address : Binding.get().addressOf(buffer);
+  }
+
+  /**
+   * While it is held: native code has written so many bytes. False if they are lost, because the
+   * file is shorter now.
+   */
+  boolean landed(long size) {
+    return landing == null
+        || LibC.copySafely(Binding.get().addressOf(buffer), landing.address, size);
   }
 
   void letGo() {
     if (held != null) held.release();
+    if (landing != null) landing.release();
     held = null;
+    landing = null;
   }
 }

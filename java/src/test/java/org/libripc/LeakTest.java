@@ -4,15 +4,17 @@ package org.libripc;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import com.sun.jna.Function;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.lang.management.ManagementFactory;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
 import java.util.stream.Stream;
+import javax.management.JMException;
+import javax.management.ObjectName;
 import org.junit.jupiter.api.Test;
 
 /** Nothing grows over many cycles: native memory, threads, descriptors. */
@@ -27,13 +29,18 @@ class LeakTest extends PairTest {
 
   // What has been freed, such as what the compiler took for a method, does not count.
   private static long residentKilobytes() {
-    Function.getFunction("c", "malloc_trim").invokeInt(new Object[] {0L});
     try {
+      ManagementFactory.getPlatformMBeanServer()
+          .invoke(
+              new ObjectName("com.sun.management:type=DiagnosticCommand"),
+              "systemTrimNativeHeap",
+              null,
+              null);
       for (String line : Files.readAllLines(Path.of("/proc/self/status"))) {
         if (line.startsWith("RssAnon:")) return Long.parseLong(line.replaceAll("\\D", ""));
       }
-    } catch (IOException problem) {
-      throw new UncheckedIOException(problem);
+    } catch (IOException | JMException problem) {
+      throw new IllegalStateException(problem);
     }
     throw new IllegalStateException("no RssAnon");
   }

@@ -4,13 +4,16 @@ package org.libripc;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.File;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -19,7 +22,16 @@ import org.junit.jupiter.api.io.TempDir;
  * How the native library is found, and what is said when it is not. Each case is a JVM of its own.
  */
 class LoaderTest {
+  private static final String JNA = System.getProperty("org.libripc.test.jna");
+
   @TempDir Path directory;
+
+  /** The class path of these tests, without JNA if it is there. */
+  private static String withoutJna() {
+    return Arrays.stream(PeerProcess.classPath().split(File.pathSeparator))
+        .filter(entry -> !entry.equals(JNA))
+        .collect(Collectors.joining(File.pathSeparator));
+  }
 
   /** What those JVMs run: prints the binding, or why there is none. */
   static final class Main {
@@ -42,10 +54,20 @@ class LoaderTest {
 
   private static String run(
       ProcessBuilder.Redirect errors, List<String> arguments, String... options) throws Exception {
+    return run(errors, withoutJna() + File.pathSeparator + JNA, arguments, options);
+  }
+
+  private static String runWithoutJna(String... options) throws Exception {
+    return run(ProcessBuilder.Redirect.INHERIT, withoutJna(), List.of(), options);
+  }
+
+  private static String run(
+      ProcessBuilder.Redirect errors, String classPath, List<String> arguments, String... options)
+      throws Exception {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
     command.addAll(List.of(options));
-    command.addAll(List.of("-cp", PeerProcess.classPath(), Main.class.getName()));
+    command.addAll(List.of("-cp", classPath, Main.class.getName()));
     command.addAll(arguments);
     Process process = new ProcessBuilder(command).redirectError(errors).start();
     String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
@@ -120,12 +142,25 @@ class LoaderTest {
         run(
             ProcessBuilder.Redirect.INHERIT,
             List.of("a name", "another name"),
+            "-Dorg.libripc.binding=jna",
             "-Djna.nounpack=true",
             "-Djna.nosys=true",
             "-Djna.boot.library.path=" + directory);
     String sentence = "JNA's own library does not load";
     assertTrue(said.startsWith(sentence) && said.lastIndexOf(sentence) > 0, said);
     assertTrue(said.contains("jna.tmpdir"), said);
+  }
+
+  // Surefire runs all tests with JNI without JNA; this says it where it can be seen.
+  @Test
+  void withJniNothingElseIsNeededAndWithoutItJnaIsAskedFor() throws Exception {
+    assertEquals("jni " + Ripc.version(), runWithoutJna());
+    String missing = runWithoutJna("-Dorg.libripc.binding=jna");
+    assertTrue(missing.contains("add net.java.dev.jna:jna"), missing);
+    copyOf("libripc.so");
+    Files.writeString(directory.resolve("libripc-jni.so"), "no library");
+    String neither = runWithoutJna("-Dorg.libripc.library.path=" + directory);
+    assertTrue(neither.contains("libripc-jni.so") && neither.contains("add net.java"), neither);
   }
 
   @Test

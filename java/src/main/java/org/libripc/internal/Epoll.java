@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.internal;
 
-import com.sun.jna.LastErrorException;
 import java.nio.ByteBuffer;
 import java.util.HashSet;
 import java.util.Set;
@@ -27,17 +26,17 @@ public final class Epoll {
   private final int wake;
 
   /**
-   * @throws LastErrorException with the error number
+   * @throws LibC.Failure with the error number
    */
   public Epoll() {
     one.bytes.putLong(0, 1);
-    epoll = LibC.epoll_create1(LibC.EPOLL_CLOEXEC);
+    epoll = LibC.checked(LibC.epoll_create1(LibC.EPOLL_CLOEXEC));
     int descriptor = -1;
     try {
-      descriptor = LibC.eventfd(0, LibC.EFD_CLOEXEC | LibC.EFD_NONBLOCK);
+      descriptor = LibC.checked(LibC.eventfd(0, LibC.EFD_CLOEXEC | LibC.EFD_NONBLOCK));
       wake = descriptor;
       add(wake, WAKE);
-    } catch (LastErrorException problem) {
+    } catch (LibC.Failure problem) {
       if (descriptor >= 0) LibC.close(descriptor);
       LibC.close(epoll);
       throw problem;
@@ -63,11 +62,11 @@ public final class Epoll {
     NativeBlock event = EVENTS.get();
     event.bytes.putInt(0, events);
     event.bytes.putLong(DATA, number);
-    LibC.epoll_ctl(epoll, operation, descriptor, event.address);
+    LibC.checked(LibC.epoll_ctl(epoll, operation, descriptor, event.address));
   }
 
   public void remove(int descriptor) {
-    LibC.epoll_ctl(epoll, LibC.EPOLL_CTL_DEL, descriptor, one.address);
+    LibC.checked(LibC.epoll_ctl(epoll, LibC.EPOLL_CTL_DEL, descriptor, one.address));
   }
 
   /**
@@ -84,14 +83,15 @@ public final class Epoll {
       long milliseconds = (left + NANOS_PER_MILLISECOND - 1) / NANOS_PER_MILLISECOND;
       try {
         return ready(
-            LibC.epoll_wait(
-                epoll,
-                events.address,
-                MOST_EVENTS,
-                nanos < 0 ? -1 : (int) Math.min(milliseconds, Integer.MAX_VALUE)),
+            LibC.checked(
+                LibC.epoll_wait(
+                    epoll,
+                    events.address,
+                    MOST_EVENTS,
+                    nanos < 0 ? -1 : (int) Math.min(milliseconds, Integer.MAX_VALUE))),
             events.bytes);
-      } catch (LastErrorException problem) {
-        if (problem.getErrorCode() != LibC.EINTR) throw problem;
+      } catch (LibC.Failure problem) {
+        if (problem.number() != LibC.EINTR) throw problem;
       }
     }
   }

@@ -1,38 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.internal;
 
-import com.sun.jna.NativeLibrary;
-import com.sun.jna.Pointer;
 import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 
-/** The calls of every message by JNI, the others by JNA. */
-final class JniBinding extends JnaBinding {
-  /** After libripc-jni.so was loaded. */
-  JniBinding(NativeLibrary library) {
-    super(library);
-    long[] functions = new long[JniCalls.FUNCTIONS.length];
-    for (int index = 0; index < functions.length; ++index) {
-      functions[index] = Pointer.nativeValue(library.getFunction(JniCalls.FUNCTIONS[index]));
-    }
-    if (JniCalls.initialize(functions) != 0) {
-      throw new UnsatisfiedLinkError(
-          "libripc-jni.so is of another version than the classes: use the one of this jar");
-    }
+/** By libripc-jni.so, which needs nothing else. */
+final class JniBinding extends DirectBinding {
+  /**
+   * After libripc-jni.so was loaded.
+   *
+   * @throws UnsatisfiedLinkError if libripc.so does not load
+   */
+  JniBinding(String library) {
+    String problem = JniCalls.open(library);
+    if (problem != null) throw new UnsatisfiedLinkError(problem);
   }
 
   @Override
   public String name() {
     return "jni";
-  }
-
-  @Override
-  public int send(long service, long to, long items, int count, long options, long ticket) {
-    return JniCalls.send(service, to, items, count, options, ticket);
-  }
-
-  @Override
-  public int sendMany(long service, long to, long messages, int count, long sent) {
-    return JniCalls.sendMany(service, to, messages, count, sent);
   }
 
   @Override
@@ -42,12 +28,32 @@ final class JniBinding extends JnaBinding {
   }
 
   @Override
-  public void releaseMessage(long message) {
-    JniCalls.releaseMessage(message);
+  public long addressOf(ByteBuffer direct) {
+    return JniCalls.addressOf(direct);
   }
 
   @Override
-  public long addressOf(ByteBuffer direct) {
-    return JniCalls.addressOf(direct);
+  public ByteBuffer view(long address, long size) {
+    return JniCalls.view(address, size).order(ByteOrder.nativeOrder());
+  }
+
+  @Override
+  public int lastErrorNumber() {
+    return JniCalls.lastErrorNumber();
+  }
+
+  @Override
+  public long ticketFunction() {
+    return JniCalls.upcall(JniCalls.TICKET);
+  }
+
+  @Override
+  public long notificationFunction() {
+    return JniCalls.upcall(JniCalls.NOTIFICATION);
+  }
+
+  @Override
+  public long visitorFunction() {
+    return JniCalls.upcall(JniCalls.VISITOR);
   }
 }

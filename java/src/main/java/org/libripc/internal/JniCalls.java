@@ -3,25 +3,30 @@ package org.libripc.internal;
 
 import java.nio.ByteBuffer;
 
-/** java/src/main/native/ripc_jni.c. */
+/** What libripc-jni.so has beside {@link NativeCalls} and {@link LibC}. */
 final class JniCalls {
-  /** The functions that it calls, in its order. */
-  static final String[] FUNCTIONS = {
-    "ripc_send", "ripc_send_many", "ripc_receive_records", "ripc_message_release"
-  };
+  static final int TICKET = 0;
+  static final int NOTIFICATION = 1;
+  static final int VISITOR = 2;
 
   private JniCalls() {}
 
-  static native int initialize(long[] functions);
+  /**
+   * Loads libripc.so and registers the methods of {@link NativeCalls} and {@link LibC}. Null, or
+   * what is wrong.
+   */
+  static native String open(String library);
 
-  static native int send(long service, long to, long items, int count, long options, long ticket);
-
-  static native int sendMany(long service, long to, long messages, int count, long sent);
-
+  /** The number of records written, or a status as a negative number. */
   static native int receiveBatch(
       long service, int flags, long timeout, long buffer, int size, int capacity);
 
-  static native void releaseMessage(long message);
-
   static native long addressOf(ByteBuffer direct);
+
+  static native ByteBuffer view(long address, long size);
+
+  static native int lastErrorNumber();
+
+  /** The address of a function that calls {@link Upcalls}. */
+  static native long upcall(int which);
 }

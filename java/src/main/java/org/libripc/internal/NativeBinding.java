@@ -8,7 +8,7 @@ import java.nio.ByteBuffer;
  * Nothing is checked here: callers hold a {@link Guard} for each handle. Where a call takes memory,
  * the caller keeps it reachable.
  *
- * <p>The first group is called for every message, and is what the two implementations differ in.
+ * <p>The first group is called for every message.
  */
 public interface NativeBinding {
   /** "jni" or "jna". */
@@ -37,6 +37,9 @@ public interface NativeBinding {
   String lastError();
 
   String statusText(int status);
+
+  /** The C string at an address. */
+  String text(long address);
 
   String version();
 
@@ -120,7 +123,15 @@ public interface NativeBinding {
 
   int poolStatistics(long context, long statistics);
 
-  // ---- Names and paths ----
+  // ---- Callbacks: functions that call Upcalls ----
+
+  long ticketFunction();
+
+  long notificationFunction();
+
+  long visitorFunction();
+
+  // ---- Names and paths; what they visit comes to Upcalls, with this user ----
 
   int resolve(long context, long id, long info);
 
@@ -128,11 +139,11 @@ public interface NativeBinding {
 
   int findPath(long context, long id, long info);
 
-  int listServices(long context, long visitor);
+  int listServices(long context, long user);
 
-  int groupMembers(long context, long group, long visitor);
+  int groupMembers(long context, long group, long user);
 
-  int diagnose(long options, long visitor);
+  int diagnose(long options, long user);
 
   // ---- Memory ----
 
@@ -145,4 +156,7 @@ public interface NativeBinding {
   void releaseViews(long hold);
 
   void copy(long to, long from, long size);
+
+  /** The error number of this thread's last call of {@link LibC} that has failed. */
+  int lastErrorNumber();
 }

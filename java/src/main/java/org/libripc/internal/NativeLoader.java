@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.internal;
 
-import com.sun.jna.Native;
-import com.sun.jna.NativeLibrary;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.file.Files;
@@ -10,6 +8,7 @@ import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Function;
 
 /**
  * Loads libripc.so and, unless it is told otherwise, libripc-jni.so: those of the directory that
@@ -36,24 +35,10 @@ final class NativeLoader {
       throw new UnsatisfiedLinkError(
           "libripc runs on 64-bit Linux, on x86-64 and ARM; this JVM is for " + system + ".");
     }
-    loadJna();
     String path = System.getProperty(PATH_PROPERTY, "");
     if (!path.isEmpty())
       return loadFrom(directoryOf(Path.of(path)), wanted, PATH_PROPERTY + "=" + path);
     return loadFromJar("META-INF/native/linux-" + System.getProperty("os.arch"), wanted);
-  }
-
-  private static void loadJna() {
-    try {
-      Native.getNativeSize(long.class);
-    } catch (UnsatisfiedLinkError | NoClassDefFoundError problem) {
-      throw linkError(
-          "JNA's own library does not load: "
-              + problem.getMessage()
-              + ". JNA (net.java.dev.jna:jna) must be on the class path, and java.io.tmpdir or jna.tmpdir a directory"
-              + " that is writable and not mounted noexec.",
-          problem);
-    }
   }
 
   private static Path directoryOf(Path path) {
@@ -124,43 +109,65 @@ final class NativeLoader {
   }
 
   private static NativeBinding loadFrom(Path directory, String wanted, String origin) {
-    NativeLibrary library;
+    Path jni = directory.resolve(JNI_LIBRARY);
+    String problem = null;
+    if (!wanted.equals("jna") && (wanted.equals("jni") || Files.isRegularFile(jni))) {
+      try {
+        System.load(jni.toAbsolutePath().toString());
+      } catch (UnsatisfiedLinkError failure) {
+        problem = JNI_LIBRARY + " (" + origin + ") does not load: " + failure.getMessage();
+        if (wanted.equals("jni")) {
+          throw linkError(
+              problem + ". Leave " + BINDING_PROPERTY + " out to go on without it.", failure);
+        }
+      }
+      if (problem == null) return open(directory, origin, JniBinding::new);
+    }
+    loadJna(problem);
+    if (problem != null) {
+      System.getLogger("org.libripc")
+          .log(
+              System.Logger.Level.WARNING,
+              problem + ". JNA does its work, at several times the cost for each message.");
+    }
+    return open(directory, origin, JnaBinding::new);
+  }
+
+  private static NativeBinding open(
+      Path directory, String origin, Function<String, NativeBinding> binding) {
     try {
-      library = NativeLibrary.getInstance(directory.resolve(LIBRARY).toAbsolutePath().toString());
-    } catch (UnsatisfiedLinkError | NoClassDefFoundError problem) {
+      return binding.apply(directory.resolve(LIBRARY).toAbsolutePath().toString());
+    } catch (UnsatisfiedLinkError problem) {
       throw linkError(
           LIBRARY + " (" + origin + ") does not load: " + problem.getMessage() + advice(problem),
           problem);
     }
-    Path jni = directory.resolve(JNI_LIBRARY);
-    if (wanted.equals("jna") || (wanted.isEmpty() && !Files.isRegularFile(jni)))
-      return new JnaBinding(library);
+  }
+
+  /** {@code problem}: why JNI does not do it; null if it was not wanted. */
+  private static void loadJna(String problem) {
+    String why = problem == null ? "" : problem + ". And without it ";
     try {
-      System.load(jni.toAbsolutePath().toString());
-      return new JniBinding(library);
-    } catch (UnsatisfiedLinkError problem) {
-      if (wanted.isEmpty()) {
-        System.getLogger("org.libripc")
-            .log(
-                System.Logger.Level.WARNING,
-                JNI_LIBRARY
-                    + " ("
-                    + origin
-                    + ") does not load: "
-                    + problem.getMessage()
-                    + ". JNA does its work, at several times the cost for each message.");
-        return new JnaBinding(library);
-      }
+      JnaBinding.loadJna();
+    } catch (NoClassDefFoundError missing) {
       throw linkError(
-          JNI_LIBRARY
-              + " ("
-              + origin
-              + ") does not load: "
-              + problem.getMessage()
-              + ". Leave "
+          why
+              + "JNA is needed, which is not on the class path: add net.java.dev.jna:jna, or use JNI with a "
+              + JNI_LIBRARY
+              + " that loads ("
               + BINDING_PROPERTY
-              + " out to go on without it.",
-          problem);
+              + "=jni).",
+          missing);
+    } catch (UnsatisfiedLinkError broken) {
+      throw linkError(
+          why
+              + "JNA's own library does not load: "
+              + broken.getMessage()
+              + ". Set java.io.tmpdir or jna.tmpdir to a directory that is writable and not mounted noexec, or use"
+              + " JNI ("
+              + BINDING_PROPERTY
+              + "=jni).",
+          broken);
     }
   }
 

@@ -2,11 +2,11 @@
 package org.libripc.internal;
 
 /**
- * The functions of ripc.h by JNA's direct mapping: size_t and pointers are long, so 64-bit systems
- * only.
+ * The functions of ripc.h, with size_t and pointers as long: 64-bit systems only. The binding
+ * registers them: libripc-jni.so (its list is in java/src/main/native/calls.h), or JNA.
  */
-final class JnaCalls {
-  private JnaCalls() {}
+final class NativeCalls {
+  private NativeCalls() {}
 
   static native int ripc_send(
       long service, long to, long items, long count, long options, long ticket);

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import java.nio.ByteBuffer;
+import java.nio.MappedByteBuffer;
+import org.libripc.internal.Binding;
+import org.libripc.internal.LibC;
+
+/**
+ * Buffers over mapped files. Their memory is gone as soon as somebody makes the file shorter: who
+ * touches it then is sent a signal, which ends the JVM outside of its own code. So native code
+ * never touches it; the kernel does, which answers that there is no such memory.
+ */
+final class FileMemory {
+  private FileMemory() {}
+
+  /**
+   * Whether a buffer is over a file, as {@link java.nio.channels.FileChannel#map} makes it, and
+   * whatever was made of such a buffer.
+   */
+  static boolean isMapped(ByteBuffer buffer) {
+    // Every direct buffer has this class. One that is not mapped ignores the call; others look at
+    // the range, which is wrong.
+    if (!(buffer instanceof MappedByteBuffer direct)) return false;
+    try {
+      direct.force(direct.capacity(), 1);
+      return false;
+    } catch (IndexOutOfBoundsException mapped) {
+      return true;
+    }
+  }
+
+  /**
+   * Copies where either end may be over a file.
+   *
+   * @throws RipcException {@link Status#INVALID_ARGUMENT} if that is shorter now
+   */
+  static void copy(long to, long from, long size) {
+    if (!LibC.copySafely(to, from, size)) {
+      throw RipcException.of(
+          Status.INVALID_ARGUMENT,
+          "The file of a mapped buffer is shorter than the buffer: map it again.");
+    }
+  }
+
+  /** Copies all of a buffer to the position of another, which moves. */
+  static void copy(ByteBuffer to, ByteBuffer from) {
+    int size = from.remaining();
+    if (size == 0 || (!isMapped(to) && !isMapped(from))) {
+      to.put(from);
+    } else if (!to.isDirect()) {
+      ByteBuffer between = ByteBuffer.allocateDirect(size);
+      copy(between, from);
+      to.put(between.flip());
+    } else if (!from.isDirect()) {
+      copy(to, ByteBuffer.allocateDirect(size).put(from).flip());
+    } else {
+      copy(addressOf(to), addressOf(from), size);
+      to.position(to.position() + size);
+    }
+  }
+
+  private static long addressOf(ByteBuffer direct) {
+    return Binding.get().addressOf(direct) + direct.position();
+  }
+}

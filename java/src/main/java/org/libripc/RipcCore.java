@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import java.lang.ref.Reference;
+import java.util.Map;
+import java.util.Objects;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
+import org.libripc.internal.Guard;
+import org.libripc.internal.NativeBinding;
+import org.libripc.internal.NativeBlock;
+
+/**
+ * A context, as its services and their messages have it. It does not refer to its {@link Ripc}: so
+ * the garbage collector finds that the application has lost that one.
+ */
+final class RipcCore {
+  // Contexts that are closed, but live on for buffers of theirs that the garbage collector has not
+  // found yet.
+  private static final int MOST_LINGERING = 4;
+  private static final AtomicInteger LINGERING = new AtomicInteger();
+
+  private final NativeBinding binding;
+  private final long handle;
+  private final long spinNanos;
+  private final Guard guard = new Guard(() -> Callbacks.outside(this::destroy));
+  private final BufferPool pool;
+  private final Registrations registrations = new Registrations(this);
+  private final Set<ServiceCore> services = ConcurrentHashMap.newKeySet();
+  private final Set<MessageHandle> handles = ConcurrentHashMap.newKeySet();
+  private final Map<Long, ReceiveWindow> windows = new ConcurrentHashMap<>();
+  private final AtomicLong nextWindow = new AtomicLong(1);
+
+  RipcCore(NativeBinding binding, long handle, long spinNanos, long keptPoolBytes) {
+    this.binding = binding;
+    this.handle = handle;
+    this.spinNanos = spinNanos;
+    pool = new BufferPool(this, keptPoolBytes);
+  }
+
+  // ---- Windows ----
+
+  interface PostCall {
+    int post(long data, long size, long id);
+  }
+
+  interface WithdrawCall {
+    int withdraw(long id, long count);
+  }
+
+  void postAt(Object owner, ReceiveWindow window, PostCall call) {
+    long id = nextWindow.getAndIncrement();
+    long landing = window.posting(this, owner, id);
+    windows.put(id, window);
+    int status = call.post(landing, window.size(), id);
+    if (status != 0) {
+      windows.remove(id);
+      window.returned();
+      throw RipcException.ofLastCall(status);
+    }
+  }
+
+  boolean withdrawAt(Object owner, ReceiveWindow window, WithdrawCall call) {
+    long id = window.idAt(Objects.requireNonNull(owner));
+    if (id == 0) return false;
+    NativeBlock count = new NativeBlock(8);
+    RipcException.check(call.withdraw(id, count.address));
+    if (count.bytes.getLong(0) == 0) return false;
+    windowReturned(id);
+    return true;
+  }
+
+  /**
+   * The windows that are posted here are the application's again, but those in use. A closed
+   * context must not refer to them: their memory keeps it.
+   */
+  void withdrawAll() {
+    for (ReceiveWindow window : windows.values()) {
+      if (window.idAt(this) != 0)
+        withdrawAt(this, window, (id, count) -> binding.contextWindowWithdraw(handle, id, count));
+    }
+  }
+
+  /** The last thing of a service, when it is not registered any more. The context is left. */
+  void gone(ServiceCore service) {
+    services.remove(service);
+    // What it received into is not in use any more.
+    if (guard.isClosed()) withdrawAll();
+    guard.leave();
+  }
+
+  /** The window of this number, whose message was received: the caller's to return. */
+  ReceiveWindow windowFilled(long id) {
+    return windows.remove(id);
+  }
+
+  private void windowReturned(long id) {
+    ReceiveWindow window = windows.remove(id);
+    if (window != null) window.returned();
+  }
+
+  void windowsReturnedOf(Object owner) {
+    windows.forEach(
+        (id, window) -> {
+          if (window.idAt(owner) == id) windowReturned(id);
+        });
+  }
+
+  // ---- For the other classes ----
+
+  NativeBinding binding() {
+    return binding;
+  }
+
+  long handle() {
+    return handle;
+  }
+
+  Guard guard() {
+    return guard;
+  }
+
+  BufferPool pool() {
+    return pool;
+  }
+
+  Registrations registrations() {
+    return registrations;
+  }
+
+  Set<ServiceCore> registered() {
+    return services;
+  }
+
+  Set<MessageHandle> handles() {
+    return handles;
+  }
+
+  long spinNanos() {
+    return spinNanos;
+  }
+
+  /** To be left afterwards. */
+  void enter() {
+    if (!guard.tryEnter()) throw closed();
+  }
+
+  /** After an {@link #enter} for the application, which cannot lose its object before. */
+  void leave(Ripc by) {
+    guard.leave();
+    Reference.reachabilityFence(by);
+  }
+
+  static RipcException closed() {
+    return new RipcException.Closed("This context was closed: open another one.");
+  }
+
+  // ---- The end ----
+
+  /** False if it is closed already. */
+  boolean close() {
+    if (!guard.tryEnter()) return false;
+    if (!guard.close()) {
+      guard.leave();
+      return false;
+    }
+    LINGERING.incrementAndGet();
+    Callbacks.outside(
+        () -> {
+          for (ServiceCore service : services) service.close();
+          for (MessageHandle each : handles) each.close();
+          withdrawAll();
+          pool.close();
+          registrations.close();
+          guard.leave();
+        });
+    return true;
+  }
+
+  private void destroy() {
+    binding.contextDestroy(handle);
+    windowsReturnedOf(this);
+    LINGERING.decrementAndGet();
+  }
+
+  static void collectLingering() {
+    for (int attempt = 0; attempt < 20 && LINGERING.get() > MOST_LINGERING; ++attempt) {
+      if (attempt % 10 == 0) System.gc();
+      try {
+        Thread.sleep(5);
+      } catch (InterruptedException interrupted) {
+        Thread.currentThread().interrupt();
+        return;
+      }
+    }
+  }
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.internal;
+
+/**
+ * What native code calls, whichever binding there is. The {@code user} argument says for whom, as a
+ * number.
+ */
+public final class Upcalls {
+  /** Who takes the calls. It throws nothing: there is nobody who could catch it. */
+  public interface Target {
+    void ticketCompleted(long user, int status);
+
+    void notificationCame(long user, long source, long items, long count);
+
+    void visit(long user, long found);
+  }
+
+  private static volatile Target target;
+
+  private Upcalls() {}
+
+  /** Before the first function is given to native code. */
+  public static void to(Target newTarget) {
+    target = newTarget;
+  }
+
+  static void ticketCompleted(long user, int status) {
+    target.ticketCompleted(user, status);
+  }
+
+  static void notificationCame(long user, long source, long items, long count) {
+    target.notificationCame(user, source, items, count);
+  }
+
+  static void visit(long user, long found) {
+    target.visit(user, found);
+  }
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.nio.ByteBuffer;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
+import java.util.logging.Handler;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+
+/** What the application has lost without closing it is closed and reported. */
+class LostTest extends PairTest {
+  private static boolean collected(BooleanSupplier condition) throws InterruptedException {
+    return eventually(
+        () -> {
+          System.gc();
+          return condition.getAsBoolean();
+        });
+  }
+
+  private boolean isThere(ServiceId id) {
+    return clientContext.services().stream().anyMatch(each -> each.id().equals(id));
+  }
+
+  private static ServiceId lose(Ripc ripc) {
+    return ripc.register().id();
+  }
+
+  @Test
+  void aService() throws Exception {
+    long reported = Ripc.leaksReported();
+    ServiceId id = lose(serverContext);
+    assertTrue(collected(() -> Ripc.leaksReported() == reported + 1 && !isThere(id)));
+    assertThrows(RipcException.class, () -> client.send(id, bytes("hello")));
+  }
+
+  /** Has everything that a service can have. */
+  private ServiceId loseMany(ReceiveWindow window, ReturnBuffer returned) throws Exception {
+    Service service = serverContext.service().name("lost-" + transport).register();
+    service.post(window);
+    service.join(ServiceId.ofGroup(1));
+    service.unregister(service.register((source, items) -> {}));
+    service.send(client.id(), new Outgoing().attach(returned));
+    service.send(client.id(), new Outgoing().quiet().borrow(ByteBuffer.allocateDirect(100)));
+    RipcSelector.open().register(service, null);
+    // The second is fetched with the first.
+    client.send(service.id(), bytes("first"));
+    client.send(
+        service.id(), new Outgoing().attach(new ReturnBuffer(ByteBuffer.allocateDirect(9))));
+    service.batch(4, 1000);
+    receive(service).close();
+    return service.id();
+  }
+
+  @Test
+  void aServiceWithWindowsReturnBuffersTicketsMessagesAndASelector() throws Exception {
+    long reported = Ripc.leaksReported();
+    ReceiveWindow window = new ReceiveWindow(ByteBuffer.allocateDirect(100));
+    ReturnBuffer returned = new ReturnBuffer(ByteBuffer.allocateDirect(100));
+    ServiceId id = loseMany(window, returned);
+    // With its selector.
+    assertTrue(collected(() -> Ripc.leaksReported() == reported + 2 && !isThere(id)));
+    assertFalse(window.isPosted());
+    assertFalse(returned.isAttached());
+    try (Service again = serverContext.service().name("lost-" + transport).register()) {
+      again.post(window);
+    }
+  }
+
+  private ServiceId loseContext() {
+    Ripc lost = context();
+    lost.lease(100_000);
+    lost.post(new ReceiveWindow(lost.lease(5000)));
+    lost.registerMemory(ByteBuffer.allocateDirect(100));
+    return lose(lost);
+  }
+
+  @Test
+  void aContextWithServicesLeasesAndWindows() throws Exception {
+    long reported = Ripc.leaksReported();
+    ServiceId id = loseContext();
+    assertTrue(collected(() -> Ripc.leaksReported() == reported + 5 && !isThere(id)));
+  }
+
+  @Test
+  void whatIsClosedIsNotReported() throws Exception {
+    long reported = Ripc.leaksReported();
+    for (int count = 0; count < 10; ++count) {
+      try (Ripc ripc = context();
+          RipcSelector selector = RipcSelector.open()) {
+        selector.register(ripc.register(), null); // closed with its context
+      }
+    }
+    lose(serverContext);
+    assertTrue(collected(() -> Ripc.leaksReported() > reported));
+    System.gc();
+    assertEquals(reported + 1, Ripc.leaksReported());
+  }
+
+  @Test
+  void notAServiceThatPeersMayCall() throws Exception {
+    long reported = Ripc.leaksReported();
+    CompletableFuture<String> told = new CompletableFuture<>();
+    Notification notification =
+        serverContext.register().register((source, items) -> told.complete(text(items.get(0))));
+    lose(serverContext);
+    assertTrue(collected(() -> Ripc.leaksReported() == reported + 1));
+    client.notify(notification, bytes("hello"));
+    assertEquals("hello", told.get(LIMIT, TimeUnit.SECONDS));
+  }
+
+  @Test
+  void notAServiceWhoseMessageTravels() throws Exception {
+    long reported = Ripc.leaksReported();
+    Ticket ticket =
+        clientContext
+            .register()
+            .send(server.id(), new Outgoing().borrow(ByteBuffer.allocateDirect(100)));
+    lose(serverContext);
+    assertTrue(collected(() -> Ripc.leaksReported() == reported + 1));
+    server.post(new ReceiveWindow(ByteBuffer.allocateDirect(100)));
+    receive(server).close();
+    ticket.get(LIMIT, TimeUnit.SECONDS);
+    assertTrue(collected(() -> Ripc.leaksReported() == reported + 2));
+  }
+
+  @Test
+  void notAServiceThatSomebodyWaitsIn() throws Exception {
+    long reported = Ripc.leaksReported();
+    CompletableFuture<ServiceId> id = new CompletableFuture<>();
+    CompletableFuture<String> received = new CompletableFuture<>();
+    thread(
+        () -> {
+          try (Message message = told(serverContext.register(), id).receive()) {
+            received.complete(text(message.item(0)));
+          }
+        });
+    id.get(LIMIT, TimeUnit.SECONDS);
+    lose(serverContext);
+    assertTrue(collected(() -> Ripc.leaksReported() == reported + 1));
+    client.send(id.get(), bytes("hello"));
+    assertEquals("hello", received.get(LIMIT, TimeUnit.SECONDS));
+  }
+
+  private static Service told(Service service, CompletableFuture<ServiceId> id) {
+    id.complete(service.id());
+    return service;
+  }
+
+  private static final class Entries extends Handler {
+    final ConcurrentLinkedQueue<String> texts = new ConcurrentLinkedQueue<>();
+
+    @Override
+    public void publish(LogRecord entry) {
+      texts.add(entry.getMessage());
+    }
+
+    @Override
+    public void flush() {}
+
+    @Override
+    public void close() {}
+
+    /** Of one object, or of the counts in an entry. */
+    int counted() {
+      return texts.stream().mapToInt(Entries::countedIn).sum();
+    }
+
+    private static int countedIn(String text) {
+      if (text.startsWith("A ")) return 1;
+      Matcher counts = Pattern.compile("(\\d+) [A-Z]").matcher(text);
+      return counts.results().mapToInt(each -> Integer.parseInt(each.group(1))).sum();
+    }
+  }
+
+  @Test
+  void theLogHasOneEntryASecondThatCountsTheOthersAndSaysWhereToLook() throws Exception {
+    Logger logger = Logger.getLogger("org.libripc");
+    Entries entries = new Entries();
+    logger.addHandler(entries);
+    try {
+      long reported = Ripc.leaksReported();
+      long started = System.nanoTime();
+      IntStream.range(0, 1000).forEach(each -> clientContext.lease(10));
+      assertTrue(collected(() -> Ripc.leaksReported() == reported + 1000));
+      assertTrue(eventually(() -> entries.counted() >= 1000));
+      long seconds = TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - started);
+      assertTrue(entries.texts.size() <= seconds + 2, entries.texts::toString);
+      for (String text : List.copyOf(entries.texts))
+        assertTrue(
+            text.contains("org.libripc.leaks.traces") && text.contains("docs/java.md"), text);
+    } finally {
+      logger.removeHandler(entries);
+    }
+  }
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import static org.libripc.SurvivalWorld.direct;
+
+import java.lang.reflect.Array;
+import java.lang.reflect.Constructor;
+import java.lang.reflect.Executable;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
+import java.nio.ByteBuffer;
+import java.nio.ReadOnlyBufferException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Comparator;
+import java.util.List;
+import java.util.NoSuchElementException;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import org.libripc.SurvivalWorld.Case;
+
+/**
+ * Every public method with every kind of senseless argument, on objects that are open and closed.
+ */
+final class SurvivalSweep {
+  private static final List<Class<?>> TYPES =
+      List.of(
+          Ripc.class,
+          RipcBuilder.class,
+          Service.class,
+          ServiceBuilder.class,
+          ServiceId.class,
+          Outgoing.class,
+          Message.class,
+          MessageBatch.class,
+          RegisteredBuffer.class,
+          ReceiveWindow.class,
+          ReturnBuffer.class,
+          RipcSelector.class,
+          RipcSelector.Key.class,
+          Ticket.class);
+
+  // What the documentation names.
+  private static final List<Class<? extends Throwable>> ENDS =
+      List.of(
+          RipcException.class,
+          IllegalArgumentException.class,
+          IllegalStateException.class,
+          NullPointerException.class,
+          IndexOutOfBoundsException.class,
+          UnsupportedOperationException.class,
+          ReadOnlyBufferException.class,
+          InterruptedException.class,
+          CancellationException.class,
+          NoSuchElementException.class);
+
+  private enum Arguments {
+    NOTHING,
+    LEAST,
+    MOST
+  }
+
+  private SurvivalSweep() {}
+
+  static List<Case> all() {
+    List<Case> cases = new ArrayList<>();
+    for (Class<?> type : TYPES) {
+      Stream<Executable> own =
+          Stream.concat(
+              Arrays.stream(type.getDeclaredMethods()), Arrays.stream(type.getConstructors()));
+      own.filter(each -> Modifier.isPublic(each.getModifiers()) && !each.isSynthetic())
+          .sorted(Comparator.comparing(Executable::toString))
+          .forEach(each -> add(cases, each));
+    }
+    return cases;
+  }
+
+  private static void add(List<Case> cases, Executable method) {
+    String name =
+        method.getDeclaringClass().getSimpleName()
+            + "."
+            + (method instanceof Constructor ? "new" : method.getName())
+            + Arrays.stream(method.getParameterTypes()).map(Class::getSimpleName).toList();
+    cases.add(
+        new Case(
+            name,
+            world -> {
+              for (boolean closed : List.of(false, true)) {
+                for (Arguments arguments : Arguments.values()) {
+                  if (arguments.ordinal() > 0 && method.getParameterCount() == 0) continue;
+                  call(world, method, arguments, closed);
+                }
+              }
+            },
+            "a result or an exception that is documented",
+            thrown -> thrown == null));
+  }
+
+  private static void call(
+      SurvivalWorld world, Executable method, Arguments arguments, boolean closed)
+      throws Throwable {
+    try (Ripc ripc = world.open();
+        Service service = ripc.register()) {
+      Object target = targetOf(method.getDeclaringClass(), world, ripc, service);
+      if (closed) {
+        if (target instanceof AutoCloseable open) open.close();
+        service.ripc().close();
+      }
+      Object[] values = new Object[method.getParameterCount()];
+      for (int index = 0; index < values.length; ++index)
+        values[index] = value(method.getParameterTypes()[index], arguments, service);
+      // Whatever waits ends at once.
+      Thread.currentThread().interrupt();
+      if (method instanceof Method each) each.invoke(target, values);
+      else ((Constructor<?>) method).newInstance(values);
+    } catch (InvocationTargetException failure) {
+      Throwable thrown = failure.getCause();
+      if (ENDS.stream().noneMatch(type -> type.isInstance(thrown)))
+        throw new AssertionError((closed ? "closed, " : "") + arguments + ": " + thrown, thrown);
+    } finally {
+      Thread.interrupted();
+    }
+  }
+
+  private static Object targetOf(Class<?> type, SurvivalWorld world, Ripc ripc, Service service)
+      throws Exception {
+    if (type == Ripc.class) return ripc;
+    if (type == RipcBuilder.class) return world.options();
+    if (type == Service.class) return service;
+    if (type == ServiceBuilder.class) return ripc.service();
+    if (type == ServiceId.class) return service.id();
+    if (type == Outgoing.class) return new Outgoing().add(direct(10));
+    if (type == Message.class) {
+      service.send(service.id(), new Outgoing().add(direct(10)));
+      return world.receive(service);
+    }
+    if (type == MessageBatch.class) return service.batch(2, 100);
+    if (type == RegisteredBuffer.class) return ripc.lease(100);
+    if (type == ReceiveWindow.class) return new ReceiveWindow(direct(10));
+    if (type == ReturnBuffer.class) return new ReturnBuffer(direct(10));
+    if (type == RipcSelector.class) return RipcSelector.open();
+    if (type == RipcSelector.Key.class) return RipcSelector.open().register(service, null);
+    return service.send(service.id(), new Outgoing().borrow(direct(10)));
+  }
+
+  private static Object value(Class<?> type, Arguments arguments, Service service) {
+    boolean least = arguments == Arguments.LEAST;
+    boolean nothing = arguments == Arguments.NOTHING;
+    if (type == int.class) return nothing ? 0 : least ? Integer.MIN_VALUE : Integer.MAX_VALUE;
+    if (type == long.class) return nothing ? 0L : least ? Long.MIN_VALUE : Long.MAX_VALUE;
+    if (type == boolean.class) return !least;
+    if (nothing) return null;
+    if (type == ByteBuffer.class)
+      return least ? direct(0).asReadOnlyBuffer() : ByteBuffer.allocate(100_000);
+    if (type == ByteBuffer[].class)
+      return least ? new ByteBuffer[100] : new ByteBuffer[] {direct(100_000)};
+    if (type == ServiceId.class) return least ? ServiceId.of(-1) : ServiceId.ofGroup(1);
+    if (type == String.class) return least ? "" : "/".repeat(10_000);
+    if (type == String[].class) return least ? new String[0] : new String[] {"pigeons"};
+    if (type == Path.class) return Path.of(least ? "" : "/proc/self/mem");
+    if (type == TimeUnit.class) return least ? TimeUnit.NANOSECONDS : TimeUnit.DAYS;
+    if (type == ItemKind.class) return least ? ItemKind.RETURN : ItemKind.LONG;
+    if (type == Service.class) return service;
+    if (type == Outgoing.class) return new Outgoing().add(ByteBuffer.allocate(100_000));
+    if (type == Outgoing[].class) return Array.newInstance(Outgoing.class, least ? 0 : 1000);
+    if (type == MessageBatch.class) return service.isClosed() ? null : service.batch(1, 0);
+    if (type == ReceiveWindow.class) return new ReceiveWindow(direct(least ? 0 : 10));
+    if (type == ReturnBuffer.class) return new ReturnBuffer(direct(least ? 0 : 10));
+    if (type == Notification.class)
+      return new Notification(ServiceId.of(least ? -1 : 1), least ? -1 : 0);
+    return null;
+  }
+}
