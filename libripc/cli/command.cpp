@@ -4,9 +4,11 @@
 #include <poll.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 namespace cli {
@@ -32,8 +34,11 @@ bool parse_number(std::string_view digits, std::uint64_t& number) noexcept {
 
 constexpr int kPauseMilliseconds = 10;  // between two questions; a resolver may well answer at once
 
-bool is_over(std::uint64_t started, libripc::Nanoseconds timeout) {
-  return timeout != libripc::kForever && monotonic_now() - started >= static_cast<std::uint64_t>(timeout.count());
+// Between looks at what may take its time. True: another one like the last would not end in time.
+bool is_over(std::uint64_t started, libripc::Nanoseconds timeout, std::uint64_t last_look) {
+  if (timeout == libripc::kForever) return false;
+  const std::uint64_t now = monotonic_now();
+  return now - started + (now - last_look) >= static_cast<std::uint64_t>(timeout.count());
 }
 
 }  // namespace
@@ -86,9 +91,11 @@ libripc::Result<libripc::ServiceInfo> Target::resolve(libripc::Context& context)
   return name.empty() ? context.resolve(id) : context.resolve(name);
 }
 
-libripc::Result<Client> Client::open(const std::string& transports) {
+libripc::Result<Client> Client::open(const std::string& transports, libripc::Nanoseconds timeout) {
   libripc::ContextOptions options;
   options.transports = transports;
+  constexpr libripc::Nanoseconds kDefaultResolveTimeout = std::chrono::seconds(1);
+  if (timeout < kDefaultResolveTimeout) options.resolve_timeout = timeout;
   auto context = libripc::Context::create(options);
   if (!context.ok()) return context.error();
   auto service = context->register_service();
@@ -101,13 +108,20 @@ libripc::Nanoseconds to_timeout(double seconds) {
   return libripc::Nanoseconds(seconds <= 0 ? 0 : static_cast<std::int64_t>(seconds * 1e9));
 }
 
+libripc::Nanoseconds time_left(std::uint64_t started, libripc::Nanoseconds timeout) {
+  if (timeout == libripc::kForever) return timeout;
+  const auto passed = libripc::Nanoseconds(static_cast<std::int64_t>(monotonic_now() - started));
+  return std::max(timeout - passed, libripc::Nanoseconds(0));
+}
+
 libripc::Result<libripc::ServiceInfo> wait_for_service(libripc::Context& context, const Target& target,
                                                        libripc::Nanoseconds timeout) {
   const std::uint64_t started = monotonic_now();
   while (true) {
+    const std::uint64_t look = monotonic_now();
     auto info = target.resolve(context);
     if (info.ok() || info.code() != RIPC_NO_SERVICE) return info;
-    if (is_over(started, timeout))
+    if (is_over(started, timeout, look))
       return libripc::Error(RIPC_NO_SERVICE, "No living service is called '" + target.text +
                                                  "'. Start it, or see `ripc services` for what is there.");
     poll(nullptr, 0, kPauseMilliseconds);
@@ -118,9 +132,10 @@ libripc::Result<std::vector<libripc::ServiceInfo>> wait_for_members(libripc::Con
                                                                     libripc::Nanoseconds timeout) {
   const std::uint64_t started = monotonic_now();
   while (true) {
+    const std::uint64_t look = monotonic_now();
     auto members = context.members(target.id);
     if (!members.ok() || !members->empty()) return members;
-    if (is_over(started, timeout))
+    if (is_over(started, timeout, look))
       return libripc::Error(RIPC_NO_SERVICE, "The group '" + target.text +
                                                  "' has no living member. Let services join it, or see `ripc services` "
                                                  "for what is there.");

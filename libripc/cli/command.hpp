@@ -46,8 +46,9 @@ struct Client {
   libripc::Context context;
   libripc::Service service;
 
-  // On these transports, separated by commas; empty: the default ones.
-  static libripc::Result<Client> open(const std::string& transports);
+  // On these transports, separated by commas; empty: the default ones. Nothing that it looks for takes longer than
+  // `timeout`; zero: than it takes.
+  static libripc::Result<Client> open(const std::string& transports, libripc::Nanoseconds timeout);
 };
 
 // Adds "--timeout SECONDS" to a command: 0 or more, fractions allowed.
@@ -55,7 +56,11 @@ CLI::Option* add_timeout(CLI::App& command, double& seconds, const std::string& 
 // Seconds from the command line to a timeout; more than 10^9 is "for ever".
 libripc::Nanoseconds to_timeout(double seconds);
 
-// Resolves the target, again and again until it is there or the time is over (RIPC_NO_SERVICE then). Zero: once.
+// What is left of `timeout` of what began at `started` (monotonic_now()).
+libripc::Nanoseconds time_left(std::uint64_t started, libripc::Nanoseconds timeout);
+
+// Resolves the target, again and again until it is there or the time is over (RIPC_NO_SERVICE then). Zero: once. The
+// last look begins early enough to end in time.
 libripc::Result<libripc::ServiceInfo> wait_for_service(libripc::Context& context, const Target& target,
                                                        libripc::Nanoseconds timeout);
 

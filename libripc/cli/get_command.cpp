@@ -132,7 +132,7 @@ int run_get(const GetOptions& options) {
     output = "-";
   }
 
-  auto client = Client::open(options.transport);
+  auto client = Client::open(options.transport, to_timeout(options.timeout));
   if (!client.ok()) return fail(client.error());
   file::Connection connection(client->context, std::move(client->service), *std::move(target),
                               to_timeout(options.timeout), options.timeout_given);

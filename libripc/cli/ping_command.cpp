@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -23,12 +24,13 @@ struct PingOptions {
   bool json = false;
 };
 
-// Waits for the answer to `number` until the deadline. RIPC_TIMEOUT.
-libripc::Error await_ping(libripc::Service& service, std::uint64_t number, std::uint64_t deadline) {
+// Waits for the answer to `number`. RIPC_TIMEOUT.
+libripc::Error await_ping(libripc::Service& service, std::uint64_t number, libripc::Nanoseconds timeout) {
+  const std::uint64_t started = monotonic_now();
   while (true) {
-    const std::uint64_t now = monotonic_now();
-    if (now >= deadline) return RIPC_TIMEOUT;
-    auto message = service.receive(libripc::Nanoseconds(static_cast<std::int64_t>(deadline - now)));
+    const libripc::Nanoseconds left = time_left(started, timeout);
+    if (left == libripc::kNoWait) return RIPC_TIMEOUT;
+    auto message = service.receive(left);
     if (!message.ok()) {
       if (message.code() == RIPC_INTERRUPTED) continue;
       return message.error();
@@ -38,75 +40,94 @@ libripc::Error await_ping(libripc::Service& service, std::uint64_t number, std::
   }
 }
 
+// `failure`: why the last ping could not be sent.
+std::string what_is_missing(const PingOptions& options, const libripc::ServiceInfo& info, std::uint64_t sent,
+                            std::size_t answered, const libripc::Error& failure) {
+  const std::string who = "'" + options.service + "' (" + process_text(info.pid) + ")";
+  if (answered > 0)
+    return who + " answered " + std::to_string(answered) + " of " + std::to_string(sent) + " pings within --timeout; " +
+           std::to_string(options.count) +
+           " were wanted. If the others were lost on the way, `ripc resolve` says which way that is; or wait longer.";
+  if (!failure.ok()) return who + " is known, but cannot be reached: " + std::string(failure.text());
+  return who +
+         " is there but does not answer pings. Only services that send a message with the tag \"ping\" back do, as "
+         "`ripc serve` does; or its process hangs or is stopped.";
+}
+
 int run_ping(const PingOptions& options) {
   auto target = Target::parse_service(options.service);
   if (!target.ok()) {
     print_error(target.error().text());
     return kUsage;
   }
-  auto client = Client::open(options.transport);
+  const libripc::Nanoseconds timeout = to_timeout(options.timeout);
+  auto client = Client::open(options.transport, timeout);
   if (!client.ok()) return fail(client.error());
 
   const std::uint64_t started = monotonic_now();
-  const auto timeout = static_cast<std::uint64_t>(to_timeout(options.timeout).count());
-  const std::uint64_t deadline = started + timeout;
-  constexpr std::uint64_t kAskAgain = 500'000'000;  // after this long an unanswered ping counts as lost
-  auto info = wait_for_service(client->context, *target, to_timeout(options.timeout));
-  if (!info.ok()) return fail(info.error());
-  // The way there is made now, so that the first ping does not pay for it.
-  if (auto path = client->context.find_path(info->id); path.ok()) info = std::move(path);
-
-  std::uint64_t number = (std::uint64_t{std::random_device{}()} << 32) + 1;  // not an answer to another process's ping
+  constexpr libripc::Nanoseconds kAskAgain = std::chrono::milliseconds(500);  // then an unanswered ping counts as lost
+  std::uint64_t number = (std::uint64_t{std::random_device{}()} << 32) + 1;   // not an answer to another process's ping
   std::vector<double> samples;
   std::uint64_t sent = 0;
-  libripc::Error last = RIPC_TIMEOUT;
+  libripc::Error failure;  // why the last ping could not be sent
+  libripc::ServiceInfo info;
+  bool look = true;  // it may have restarted, or moved
   while (samples.size() < options.count) {
+    if (sent > 0 && time_left(started, timeout) == libripc::kNoWait) break;
+    if (look) {
+      auto found = wait_for_service(client->context, *target, time_left(started, timeout));
+      if (!found.ok()) return fail(found.error());
+      // The way there is made now, so that the ping does not pay for it.
+      std::string way = info.transport.empty() ? "none" : info.transport;
+      auto path = client->context.find_path(found->id);
+      if (path.ok()) way = path->transport;
+      failure = path.error();
+      info = *std::move(found);
+      info.transport = std::move(way);  // and not the first that the service has an address for
+      look = false;
+      if (!failure.ok() && time_left(started, timeout) == libripc::kNoWait) break;
+    }
     const std::uint64_t sent_at = monotonic_now();
-    if (sent_at >= deadline && sent > 0) break;
     ++number;
     libripc::SendOptions send_options;
     send_options.tag = static_cast<std::uint32_t>(file::Operation::ping);
     auto ticket =
-        client->service.send(info->id, {libripc::short_item(std::as_bytes(std::span(&number, 1)))}, send_options);
+        client->service.send(info.id, {libripc::short_item(std::as_bytes(std::span(&number, 1)))}, send_options);
     ++sent;
-    last = ticket.ok() ? await_ping(client->service, number, std::min(deadline, sent_at + kAskAgain)) : ticket.error();
-    if (last.ok()) {
+    failure = ticket.error();
+    const libripc::Error outcome =
+        ticket.ok() ? await_ping(client->service, number, std::min(kAskAgain, time_left(started, timeout))) : failure;
+    if (outcome.ok()) {
       samples.push_back(static_cast<double>(monotonic_now() - sent_at));
       continue;
     }
     // A service that starts again is any of these for a while.
     constexpr std::array kPassing = {RIPC_TIMEOUT, RIPC_AGAIN, RIPC_NO_SERVICE, RIPC_PEER_DEAD, RIPC_CLOSED};
-    if (std::ranges::find(kPassing, last.code()) == kPassing.end()) return fail(last);
-    // It may have restarted between the question and the answer.
-    const std::uint64_t now = monotonic_now();
-    info = wait_for_service(client->context, *target,
-                            libripc::Nanoseconds(static_cast<std::int64_t>(now < deadline ? deadline - now : 0)));
-    if (!info.ok()) return fail(info.error());
+    if (std::ranges::find(kPassing, outcome.code()) == kPassing.end()) return fail(outcome);
+    look = true;
   }
 
   const std::size_t answered = samples.size();
   const Json figures = percentiles(samples);
   if (options.json) {
     print_json({{"service", options.service},
-                {"id", format_id(info->id)},
-                {"transport", info->transport},
-                {"pid", info->pid},
-                {"incarnation", info->incarnation},
+                {"id", format_id(info.id)},
+                {"transport", info.transport},
+                {"pid", info.pid},
+                {"incarnation", info.incarnation},
                 {"sent", sent},
                 {"answered", answered},
                 {"rtt_ns", figures}});
   } else if (answered > 0) {
     std::printf("%s (%s, %s) over %s: %zu of %llu answered, round trip min %s, median %s, max %s\n",
-                options.service.c_str(), format_id(info->id).c_str(), process_text(info->pid).c_str(),
-                info->transport.c_str(), answered, static_cast<unsigned long long>(sent),
+                options.service.c_str(), format_id(info.id).c_str(), process_text(info.pid).c_str(),
+                info.transport.c_str(), answered, static_cast<unsigned long long>(sent),
                 format_nanoseconds(figures["min"].get<double>()).c_str(),
                 format_nanoseconds(figures["p50"].get<double>()).c_str(),
                 format_nanoseconds(figures["max"].get<double>()).c_str());
   }
   if (answered == options.count) return kOk;
-  print_error("'" + options.service + "' is there (" + process_text(info->pid) +
-              ") but does not answer pings. Only services that send a message with the tag \"ping\" back do, as `ripc "
-              "serve` does; or its process hangs or is stopped.");
+  print_error(what_is_missing(options, info, sent, answered, failure));
   return kTimeout;
 }
 

@@ -84,6 +84,7 @@ int watch(const WatchOptions& options, file::Connection& connection, Notice& not
   constexpr std::uint64_t kLastWord = 250'000'000;
   const char* event = "watching";
   while (!stop.requested()) {
+    connection.progress();
     const std::uint64_t ended_before = end.incarnation.load();
     const libripc::Error error = subscribe(connection, name, stop);
     if (error == RIPC_INTERRUPTED) break;
@@ -120,7 +121,7 @@ int run_watch(const WatchOptions& options) {
     print_error(target.error().text());
     return kUsage;
   }
-  auto client = Client::open(options.transport);
+  auto client = Client::open(options.transport, to_timeout(options.timeout));
   if (!client.ok()) return fail(client.error());
   file::Connection connection(client->context, std::move(client->service), *std::move(target),
                               to_timeout(options.timeout), options.timeout_given);

@@ -165,6 +165,12 @@ class Services(CliTest):
         service.send_signal(signal.SIGSTOP)
         self.assertIn("does not answer", self.ripc("ping", "files", "--timeout", "1", code=4)[1].decode())
 
+    def test_ping_says_how_many_of_its_pings_were_answered(self):
+        self.serve("files")
+        errors = self.ripc("ping", "files", "--count", "100000000", "--timeout", "0.5", code=4)[1].decode()
+        self.assertRegex(errors, r"answered [1-9][0-9]* of [0-9]+ pings")
+        self.assertNotIn("does not answer", errors)
+
     def test_an_id_in_use_is_refused_and_takeover_fences_the_holder(self):
         first = self.serve("files")
         _, error = self.ripc("serve", self.served, "--service", "files", code=1)
@@ -208,6 +214,58 @@ class Services(CliTest):
         service.terminate()
         end = json.loads(service.stdout.readline())
         self.assertEqual((end["event"], end["requests"]), ("closed", 1))
+
+
+class OtherDirectory(CliTest):
+    """A service of this user and host that has another runtime directory, as without XDG_RUNTIME_DIR."""
+
+    def setUp(self):
+        super().setUp()
+        xdg = os.path.join(self.folder, "xdg")
+        os.mkdir(xdg, 0o700)
+        self.environment["XDG_RUNTIME_DIR"] = xdg
+        self.environment["RIPC_TRANSPORTS"] = "shm,socket"
+        self.environment["RIPC_NETWORK"] = "open"
+        self.own = self.environment.pop("RIPC_RUNTIME_DIR")
+        self.other = os.path.join(xdg, "ripc")
+        self.serve("files")
+
+    def move_here(self, *names):
+        """From now on with the own directory, and addresses of these services from a file."""
+        lines = []
+        for transport in ("shm", "socket"):
+            self.environment["RIPC_TRANSPORTS"] = transport
+            for service in self.ripc_json("services")["services"]:
+                if service["name"] in names:
+                    lines.append((int(service["id"], 16), service["name"], service["address"]))
+        known = os.path.join(self.folder, "known")
+        with open(known, "w", encoding="utf-8") as file:
+            for number in sorted({line[0] for line in lines}):
+                file.write(f"{number} {' '.join(line[2] for line in lines if line[0] == number)}\n")
+        self.environment.update(RIPC_RUNTIME_DIR=self.own, RIPC_RESOLVER_FILE=known, RIPC_TRANSPORTS="shm,socket")
+        return [line[0] for line in lines]
+
+    def test_is_found_by_doctor(self):
+        self.environment["RIPC_RUNTIME_DIR"] = self.own
+        findings = self.ripc_json("doctor")["findings"]
+        texts = [(f["level"], f["text"]) for f in findings if f["subject"] == "runtime directory"]
+        self.assertTrue(any(level == "limited" and self.other in text for level, text in texts), texts)
+
+    def test_is_what_resolve_names_as_the_reason_for_sockets(self):
+        self.move_here("files")
+        info = self.ripc_json("resolve", "files")
+        self.assertEqual(info["transport"], "socket")
+        self.assertIn("runs on this host, but not with this process's runtime directory", info["others"])
+
+    def test_ping_tells_the_path_that_is_taken_though_pings_were_lost(self):
+        # It has a service without a name, which does not answer pings.
+        self.start("watch", "files", "--json").stdout.readline()
+        self.move_here("")
+        with open(self.environment["RIPC_RESOLVER_FILE"], encoding="utf-8") as file:
+            watcher = file.readline().split()[0]
+        answer = self.ripc_json("ping", f"id:{watcher}", "--timeout", "2", code=4)
+        self.assertEqual((answer["answered"], answer["transport"]), (0, "socket"))
+        self.assertGreater(answer["sent"], 1)
 
 
 class Watch(CliTest):

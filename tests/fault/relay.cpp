@@ -9,6 +9,7 @@
 
 #include <array>
 #include <functional>
+#include <span>
 
 namespace fault {
 
@@ -20,6 +21,12 @@ constexpr int kBurst = 64;
 // How much later a reordered packet comes: at least, and at most beyond that.
 constexpr std::uint64_t kDetour = 2 * kMillisecond;
 constexpr std::uint64_t kLongestDetour = 4 * kMillisecond;
+
+// Of an IP packet.
+int protocol_of(std::span<const std::byte> packet) {
+  const bool v4 = (packet[0] >> 4) == std::byte{4};
+  return std::to_integer<int>(packet[v4 ? 9 : 6]);
+}
 
 }  // namespace
 
@@ -39,6 +46,12 @@ void Relay::set(const Weather& weather) {
   weather_ = weather;
 }
 
+void Relay::filter(int from_one, int from_other) {
+  const std::lock_guard lock(mutex_);
+  filtered_[0] = from_one;
+  filtered_[1] = from_other;
+}
+
 void Relay::run() {
   std::array<pollfd, 3> descriptors{{{ends_[0], POLLIN, 0}, {ends_[1], POLLIN, 0}, {wake_, POLLIN, 0}}};
   while (!stopping_) {
@@ -49,24 +62,28 @@ void Relay::run() {
       pause = {static_cast<time_t>(left / kSecond), static_cast<long>(left % kSecond)};
     }
     if (ppoll(descriptors.data(), descriptors.size(), packets_.empty() ? nullptr : &pause, nullptr) > 0) {
-      if (descriptors[0].revents != 0) take(ends_[0], ends_[1]);
-      if (descriptors[1].revents != 0) take(ends_[1], ends_[0]);
+      if (descriptors[0].revents != 0) take(0);
+      if (descriptors[1].revents != 0) take(1);
     }
     deliver_due();
   }
 }
 
-void Relay::take(int from, int to) {
+void Relay::take(std::size_t from) {
+  const int to = ends_[1 - from];
   Weather weather;
+  int filtered = 0;
   {
     const std::lock_guard lock(mutex_);
     weather = weather_;
+    filtered = filtered_[from];
   }
   const auto happens = [&](std::uint64_t permille) { return permille != 0 && random_.below(1000) < permille; };
   std::array<std::byte, kLargestPacket> buffer;
   for (int count = 0; count < kBurst; ++count) {
-    const ssize_t size = ::read(from, buffer.data(), buffer.size());
+    const ssize_t size = ::read(ends_[from], buffer.data(), buffer.size());
     if (size <= 0) return;
+    if (filtered != 0 && protocol_of(buffer) == filtered) continue;
     if (happens(weather.lost)) {
       ++lost_;
       continue;

@@ -33,6 +33,8 @@ class Relay {
 
   // Any thread.
   void set(const Weather& weather);
+  // IP protocols that do not get through, from the first end and from the other; 0: none.
+  void filter(int from_one, int from_other);
   std::uint64_t lost() const { return lost_.load(); }
   std::uint64_t duplicated() const { return duplicated_.load(); }
   std::uint64_t reordered() const { return reordered_.load(); }
@@ -48,13 +50,14 @@ class Relay {
     }
   };
   void run();
-  void take(int from, int to);
+  void take(std::size_t from);
   void deliver_due();
 
   const int ends_[2];
   int wake_ = -1;
   std::mutex mutex_;
   Weather weather_;
+  int filtered_[2] = {0, 0};
   std::atomic<std::uint64_t> lost_{0}, duplicated_{0}, reordered_{0};
   std::atomic<bool> stopping_{false};
   // The thread's.

@@ -190,12 +190,15 @@ void write_sessions(const std::filesystem::path& folder) {
   write_frame(folder / "hear", session::Hear{.link = 6, .token = 11, .group = kSource >> 1});
   write_frame(folder / "heard", session::Heard{.link = 6, .token = 11});
   write_frame(folder / "hear_no_more", session::HearNoMore{.link = 6, .token = 11});
+  write_frame(folder / "prove", session::Prove{.link = 6});
+  write_frame(folder / "proved", session::Proved{.link = 6, .arrived = 1});
+  write_frame(folder / "streamed", session::Streamed{.link = 6, .datagram = packet});
 
   Bytes bytes;
   session::encode(session::Bye{}, bytes);
   bytes[5] = std::byte{255};
   write(folder / "refused_type", bytes);
-  bytes[4] = std::byte{2};
+  bytes[4] = std::byte{1};
   write(folder / "refused_version", bytes);
   session::encode(session::Heartbeat{}, bytes);
   bytes[0] = std::byte{15};

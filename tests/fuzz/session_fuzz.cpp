@@ -27,7 +27,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const ripc::Result<session::Frame> result = session::decode(bytes);
   if (!result.ok()) {
     const ripc::Status& status = result.status();
-    require(status == RIPC_CORRUPT || (status == RIPC_VERSION_MISMATCH && bytes[4] != std::byte{1}));
+    require(status == RIPC_CORRUPT ||
+            (status == RIPC_VERSION_MISMATCH && bytes[4] != std::byte{session::kProtocolVersion}));
     return 0;
   }
   require(announced.ok() && *announced == size);
@@ -35,6 +36,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const auto* carried = std::get_if<session::Control>(&result.value())) {
     require(!carried->packet.empty());
     require(carried->packet.data() + carried->packet.size() == bytes.data() + size);
+  }
+  if (const auto* carried = std::get_if<session::Streamed>(&result.value())) {
+    require(!carried->datagram.empty());
+    require(carried->datagram.data() + carried->datagram.size() == bytes.data() + size);
   }
   std::vector<std::byte> again;
   const ripc_status encoded =

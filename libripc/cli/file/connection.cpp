@@ -27,23 +27,31 @@ Connection::Connection(libripc::Context& context, libripc::Service service, Targ
       reply_patience_(kFirstReplyPatience) {}
 
 libripc::Error Connection::find() {
+  cycle_began_ = monotonic_now();
+  if (info_.id != 0 && out_of_patience()) return gone();
   auto info = target_.resolve(context_);
   if (!info.ok() && info.code() == RIPC_NO_SERVICE && seen_) {
     if (info_.id != 0) print_error("'" + target_.text + "' is gone; waiting for it to come back.");
-    info = wait_for_service(context_, target_, patience_);
-    progress();
+    info = wait_for_service(context_, target_, time_left(last_progress_, patience_));
   }
   if (!info.ok()) {
-    if (info.code() == RIPC_NO_SERVICE)
-      return {RIPC_NO_SERVICE, "No living service is called '" + target_.text +
-                                   "'. Start it, see `ripc services` for what is there, or wait with --timeout."};
-    return info.error();
+    if (info.code() != RIPC_NO_SERVICE) return info.error();
+    if (info_.id != 0) return gone();
+    return {RIPC_NO_SERVICE, "No living service is called '" + target_.text +
+                                 "'. Start it, or see `ripc services` for what is there" +
+                                 (seen_ ? "." : ", or wait with --timeout.")};
   }
   info_ = *std::move(info);
   // Which way it goes, for people; a service that moves just now is found by the send.
   if (auto path = context_.find_path(info_.id); path.ok()) info_ = *std::move(path);
   seen_ = true;
   return {};
+}
+
+libripc::Error Connection::gone() const {
+  return {RIPC_NO_SERVICE, "'" + target_.text +
+                               "' has ended or cannot be reached any more, and did not come back within --timeout. "
+                               "Start it again, or check the network to its host."};
 }
 
 std::string Connection::transport() const {
@@ -76,7 +84,7 @@ Connection::Outcome Connection::send(Operation operation, const RequestHeader& h
       case RIPC_PEER_DEAD:
       case RIPC_CLOSED:
       case RIPC_TIMEOUT:
-        if (out_of_patience()) return fail(error);
+        if (another_would_be_late()) return fail(error);
         return Outcome::lost;
       default:
         return fail(error);
@@ -96,19 +104,21 @@ Connection::Outcome Connection::receive(libripc::Message& message, ReplyHeader& 
         continue;
       }
       header = *decoded;
+      answered_ = true;
       return Outcome::done;
     }
     if (received.code() != RIPC_TIMEOUT && received.code() != RIPC_EMPTY && received.code() != RIPC_INTERRUPTED)
       return fail(received.error());
     if (out_of_patience())
-      return fail({RIPC_TIMEOUT, "'" + target_.text +
-                                     "' is there but does not answer. Is it a file service (`ripc "
-                                     "serve`), and is its process running and not stopped?"});
+      return fail({RIPC_TIMEOUT, "'" + target_.text + "' has answered nothing for as long as --timeout allows. " +
+                                     (answered_ ? "Is its process stopped, or the network to its host down?"
+                                                : "Is it a file service (`ripc serve`), and is its process running "
+                                                  "and not stopped?")});
     if (monotonic_now() - last_request_ > reply_patience_) {
       reply_patience_ = std::min(reply_patience_ * 2, kLongestReplyPatience);
       return Outcome::lost;
     }
-    if (has_moved()) return Outcome::lost;
+    if (may_look() && has_moved()) return Outcome::lost;
   }
 }
 
@@ -120,6 +130,18 @@ void Connection::progress() noexcept {
 bool Connection::has_moved() {
   const auto now = target_.resolve(context_);
   return !now.ok() || now->incarnation != info_.incarnation || now->id != info_.id;
+}
+
+// Looking may take a while, if other hosts have to be asked.
+bool Connection::may_look() const noexcept {
+  constexpr auto kLongestLook = std::chrono::seconds(1);
+  return patience_ <= 2 * kLongestLook || time_left(last_progress_, patience_) > kLongestLook;
+}
+
+bool Connection::another_would_be_late() const noexcept {
+  const std::uint64_t now = monotonic_now();
+  return patience_ != libripc::kForever &&
+         (now - last_progress_) + (now - cycle_began_) > static_cast<std::uint64_t>(patience_.count());
 }
 
 bool Connection::out_of_patience() const noexcept {

@@ -20,7 +20,7 @@ class Connection {
   Connection(libripc::Context& context, libripc::Service service, Target target, libripc::Nanoseconds patience,
              bool wait_for_first);
 
-  // Finds the service, waiting for it within the patience. RIPC_NO_SERVICE.
+  // Finds the service, waiting for it as long as the patience lasts. RIPC_NO_SERVICE.
   libripc::Error find();
 
   enum class Outcome {
@@ -53,18 +53,24 @@ class Connection {
 
  private:
   Outcome fail(libripc::Error error);
+  libripc::Error gone() const;
+  bool may_look() const noexcept;
+  // Finding the service and failing to send once more, as it took this time, would end after the patience.
+  bool another_would_be_late() const noexcept;
 
   libripc::Context& context_;
   libripc::Service service_;
   Target target_;
   libripc::Nanoseconds patience_;
   bool seen_;
+  bool answered_ = false;  // at least once
   libripc::ServiceInfo info_;
   libripc::Error error_;
   std::uint64_t request_ = 0;
   std::uint64_t last_progress_;
   std::uint64_t last_request_;
-  std::uint64_t reply_patience_;  // nanoseconds of silence after which a request counts as lost
+  std::uint64_t cycle_began_ = 0;  // of find() and send()
+  std::uint64_t reply_patience_;   // nanoseconds of silence after which a request counts as lost
 };
 
 }  // namespace cli::file

@@ -284,7 +284,8 @@ Result<UniqueFd> RuntimeDirectory::connect(std::uint64_t context, ForkGuard* gua
     case ECONNREFUSED:
       return Status(RIPC_PEER_DEAD,
                     "Nobody listens on " + socket +
-                        ": the process that held it has ended, or runs on another host. Resolve the service again.");
+                        ": the process that held it has ended, runs on another host, or has another runtime "
+                        "directory. Resolve the service again.");
     case EAGAIN:
       return Status(RIPC_AGAIN, "Too many processes wait to be accepted on " + socket +
                                     ": try again soon; if it lasts, see whether its process is stopped.");
@@ -333,6 +334,15 @@ Liveness RuntimeDirectory::probe_name(const char* name) const noexcept {
     default:
       return Liveness::unknown;
   }
+}
+
+std::size_t RuntimeDirectory::living_contexts() const noexcept {
+  std::size_t living = 0;
+  DirectoryReader reader(contexts_fd_.get());
+  while (const char* name = reader.next()) {
+    if (number_of(name) && probe_name(name) == Liveness::alive) ++living;
+  }
+  return living;
 }
 
 std::size_t RuntimeDirectory::sweep() noexcept { return sweep_contexts() + sweep_base(); }

@@ -70,6 +70,9 @@ class RuntimeDirectory {
   // Asks whether a context is alive. The context does not notice, and no descriptor is needed.
   Liveness probe(std::uint64_t context) const noexcept;
 
+  // How many contexts are alive, as probe() tells.
+  std::size_t living_contexts() const noexcept;
+
   // Removes the socket's name. Only for one's own context.
   void remove_context(std::uint64_t context) noexcept;
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/other_directories.hpp"
 #include "base/process_barrier.hpp"
 #include "base/runtime_directory.hpp"
 #include "base/shared_memory.hpp"
@@ -107,6 +108,12 @@ void check_context(Report& report, const ripc_context_options& options) {
     return;
   }
   report.add(Level::good, "runtime directory", (*directory)->path());
+  for (const OtherDirectory& other : other_runtime_directories((*directory)->path()))
+    report.add(Level::limited, "runtime directory",
+               other.path + " of this user has " + std::to_string(other.contexts) +
+                   " living contexts: their programs and those that use " + (*directory)->path() +
+                   " do not meet over shared memory",
+               "set RIPC_RUNTIME_DIR (or XDG_RUNTIME_DIR) to the same directory for all programs of this user");
   Result<std::unique_ptr<core::Context>> context = compose(*settings);
   if (!context.ok()) {
     report.add(Level::broken, "context", context.status().text(), "see docs/troubleshooting.md");

@@ -3,8 +3,10 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <new>
+#include <utility>
 
 #include "base/loop_wait.hpp"
 #include "core/context.hpp"
@@ -207,21 +209,20 @@ Result<Resolution> Context::find_path(ripc_service_id id) {
   if (!record.ok()) return record.status();
   Resolution path;
   path.record = std::move(*record);
-  const auto other = [&](std::string_view transport, const std::string& why) {
-    if (!path.others.empty()) path.others += "; ";
-    path.others += std::string(transport) + ": " + why;
-  };
+  std::vector<std::pair<std::string_view, std::string>> others;
+  std::size_t missed = SIZE_MAX;  // among them: a meeting place where the service is not
+  std::string meeting_place;
   Status failure = no_common_transport();
   const std::vector<Way> ways = ways_to(path.record.addresses);
   for (const auto& transport : parts_.transports) {
     const auto way =
         std::find_if(ways.begin(), ways.end(), [&](const Way& known) { return known.transport == transport.get(); });
     if (way == ways.end()) {
-      other(transport->name(), "the service has no address there");
+      others.emplace_back(transport->name(), "the service has no address there");
       continue;
     }
     if (!path.address.transport.empty()) {
-      other(transport->name(), "comes after " + path.address.transport + " in this context's order");
+      others.emplace_back(transport->name(), "comes after " + path.address.transport + " in this context's order");
       continue;
     }
     std::size_t answered = 0;
@@ -229,16 +230,30 @@ Result<Resolution> Context::find_path(ripc_service_id id) {
         transport->connect_any(way->addresses, id, way->is_last ? deadline : half_of(deadline), answered);
     if (channel.ok()) {
       path.address = way->addresses[answered];
+      (*channel)->prove(deadline);
       path.reason = (*channel)->describe();
       (void)routes_.insert(id, std::move(*channel));
+      if (missed != SIZE_MAX && transport->is_on_this_host(path.address))
+        others[missed].second = "The service runs on this host, but not with this process's runtime directory, " +
+                                meeting_place +
+                                ". Set RIPC_RUNTIME_DIR (or XDG_RUNTIME_DIR) to the same directory for both; `ripc "
+                                "doctor` looks for others.";
     } else {
       failure = channel.status();
-      other(transport->name(), std::string(failure.text()));
+      if (std::string place = transport->meeting_place(); !place.empty() && failure == RIPC_PEER_DEAD) {
+        missed = others.size();
+        meeting_place = std::move(place);
+      }
+      others.emplace_back(transport->name(), failure.text());
     }
   }
   for (const spi::Address& address : path.record.addresses) {
     if (transport(address.transport) == nullptr)
-      other(address.transport, "not among this context's transports (" + transport_names() + ")");
+      others.emplace_back(address.transport, "not among this context's transports (" + transport_names() + ")");
+  }
+  for (const auto& [name, why] : others) {
+    if (!path.others.empty()) path.others += "; ";
+    path.others.append(name).append(": ").append(why);
   }
   if (path.address.transport.empty()) return failure;
   path.reason += finder_of(path.record);

@@ -16,6 +16,7 @@ namespace {
 constexpr std::size_t kMaxKept = 4096;
 constexpr std::size_t kMaxKeptBytes = std::size_t{4} << 20;
 constexpr std::uint64_t kAcknowledgeAfter = 64;
+constexpr std::size_t kAcknowledgeBytes = kMaxKeptBytes / 8;
 
 }  // namespace
 
@@ -123,6 +124,7 @@ ControlStream::Event ControlStream::receive(std::span<const std::byte>& frame) n
         frame = std::span(buffer_).subspan(begin_, *size);
         begin_ += *size;
         ++received_;
+        untold_bytes_ += *size;
         return Event::frame;
       }
     }
@@ -142,6 +144,8 @@ ControlStream::Event ControlStream::receive(std::span<const std::byte>& frame) n
   }
 }
 
-bool ControlStream::should_acknowledge() const noexcept { return received_ - told_ >= kAcknowledgeAfter; }
+bool ControlStream::should_acknowledge() const noexcept {
+  return received_ - told_ >= kAcknowledgeAfter || untold_bytes_ >= kAcknowledgeBytes;
+}
 
 }  // namespace ripc::network

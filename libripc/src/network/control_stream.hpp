@@ -70,7 +70,10 @@ class ControlStream {
   void acknowledged(std::uint64_t frames) noexcept;
   // Frames, or bytes, that came since this was last said to the peer make it worth saying.
   bool should_acknowledge() const noexcept;
-  void note_acknowledgement() noexcept { told_ = received_; }
+  void note_acknowledgement() noexcept {
+    told_ = received_;
+    untold_bytes_ = 0;
+  }
 
  private:
   ripc_status send_bytes(std::vector<std::byte> frame);
@@ -96,6 +99,7 @@ class ControlStream {
   std::size_t begin_ = 0, end_ = 0;  // of what was read and not given out
   std::atomic<std::uint64_t> received_{0};
   std::uint64_t told_ = 0;
+  std::size_t untold_bytes_ = 0;
 };
 
 }  // namespace ripc::network

@@ -158,7 +158,6 @@ void LinkChannel::probe_locked() noexcept {
   if (are_many) doubt();
 }
 
-// The other end of the link is gone. Its process may live, so that the session says nothing.
 void LinkChannel::fail_locked() noexcept {
   if (failing_) return;
   failing_ = true;
@@ -314,6 +313,7 @@ ripc_status LinkChannel::end_grant(const wire::Grant& grant) noexcept {
 bool LinkChannel::end(ripc_status reason) noexcept {
   int open = RIPC_OK;
   if (!end_.compare_exchange_strong(open, reason, std::memory_order_acq_rel)) return false;
+  ended();
   stop_watching();
   // It may outlive the loop.
   for (StandingTimer* const timer : {&errand_timer_, &look_timer_, &slot_timer_}) timer->cancel();

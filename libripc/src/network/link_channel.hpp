@@ -38,7 +38,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   template <typename Derived, typename... Arguments>
   static std::shared_ptr<Derived> make(Arguments&&... arguments) {
     auto channel = std::make_shared<Derived>(std::forward<Arguments>(arguments)...);
-    channel->start();
+    static_cast<LinkChannel&>(*channel).start();
     return channel;
   }
   ~LinkChannel() override;
@@ -71,10 +71,20 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   // Any. The receiver grants room.
   void credit_arrived(std::uint32_t credit) noexcept;
 
+  // What channels over UDP do to find out whether it gets through. Responder, but for opened(): any.
+  virtual void opened() noexcept {}                                 // the session has the channel
+  virtual void look_at_way() noexcept {}                            // from time to time
+  virtual void proved(bool) noexcept {}                             // the other end says whether anything has come
+  virtual void streamed(const wire::datagram::Header&) noexcept {}  // a datagram that came by the control connection
+
   // Questions for room; for tests.
   std::uint64_t probes() const noexcept { return probes_.load(std::memory_order_relaxed); }
 
  protected:
+  // Once, before any other call. Throws std::bad_alloc.
+  virtual void start();
+  // Responder. end() was called, for the first time.
+  virtual void ended() noexcept {}
   LinkChannel(Parts parts, std::size_t packet_limit);
 
   // ---- What carries the datagrams; but for cost_of() with mutex_ held ----
@@ -102,6 +112,8 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   void give_back(std::uint64_t offer) noexcept;
   // Enters what was sent, in order: these costs, and why the next was not sent.
   void sent_locked(std::span<const std::uint32_t> costs, ripc_status status) noexcept;
+  // The other end of the link is gone. Its process may live, so that the session says nothing.
+  void fail_locked() noexcept;
   // Sends a packet of this size by `transmit`, which is called with its header as the virtual function is. Without
   // mutex_.
   template <typename Transmit>
@@ -119,6 +131,10 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
       give_back(offer);
     return shortage_.note(status, spi::Resource::queue);
   }
+  // There may be room: whoever waits for it is to look.
+  void look_soon() noexcept {
+    if (room_wanted_.load(std::memory_order_acquire)) send_on(kLook);
+  }
   // Before the parts of a derived class go.
   void stop_watching() noexcept;
 
@@ -133,14 +149,12 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   // What the responder is to do, a bit each.
   enum Errand : std::uint32_t { kWatch = 1, kLook = 2, kLookForSlots = 4, kTellRoom = 8, kFailed = 16 };
 
-  void start();
   void send_on(Errand errand) noexcept;
   void run_errands() noexcept;
   std::uint32_t enough() const noexcept;
   bool has_credit() const noexcept;
   bool refresh_locked(std::uint32_t needed) noexcept;
   void probe_locked() noexcept;
-  void fail_locked() noexcept;
   void look() noexcept;
   void watch() noexcept;
   bool has_slot(spi::Need need) const noexcept;

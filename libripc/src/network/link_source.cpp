@@ -53,10 +53,13 @@ ripc_status LinkSource::push(const wire::Grant& grant, spi::Bytes bytes) noexcep
 spi::Bytes LinkSource::accept(spi::Bytes datagram, PortCounters& counters) noexcept {
   Header header;
   if (wire::datagram::decode(datagram, header) != RIPC_OK || header.token != parts_.token ||
-      header.kind == Kind::credit || header.kind >= Kind::multicast) [[unlikely]] {
+      header.kind == Kind::credit || header.kind == Kind::multicast) [[unlikely]] {
     increase(counters.corrupt);
     return {};
   }
+  if (!arrived_.load(std::memory_order_relaxed)) arrived_.store(true, std::memory_order_release);
+  if (header.kind == Kind::greeting) [[unlikely]]
+    return {};
   if (header.credit_link != 0) [[unlikely]]
     pass_credit(header.credit_link, header.credit);
   if (header.kind == Kind::probe) [[unlikely]] {

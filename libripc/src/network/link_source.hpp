@@ -78,6 +78,8 @@ class LinkSource : public spi::Source {
   // Any. The peer is gone, or has closed the link after the packet of this number (it may still be on its way).
   void mark_dead() noexcept { dead_.store(true, std::memory_order_release); }
   void mark_closed(std::uint32_t last_sequence, Nanoseconds patience_until) noexcept;
+  // Any. Whether a datagram of the link was read since this was last asked.
+  bool take_arrived() noexcept { return arrived_.exchange(false, std::memory_order_acq_rel); }
   bool dead() const noexcept { return dead_.load(std::memory_order_acquire); }
   // Receiver; once. A place in a list of sessions, with its own.
   std::list<std::weak_ptr<Session>> take_place() noexcept { return std::move(place_); }
@@ -114,6 +116,7 @@ class LinkSource : public spi::Source {
   std::weak_ptr<LinkChannel> credited_;  // the last channel that this source brought credit for
   std::uint32_t credited_link_ = 0;
 
+  std::atomic<bool> arrived_{false};
   std::atomic<bool> dead_{false};
   std::atomic<std::uint32_t> last_sequence_{0};
   std::atomic<Nanoseconds> patience_until_{0};

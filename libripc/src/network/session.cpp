@@ -11,6 +11,16 @@ std::shared_ptr<LinkChannel> Session::channel(std::uint32_t link) const {
   return found == channels_.end() ? nullptr : found->second.lock();
 }
 
+std::vector<std::shared_ptr<LinkChannel>> Session::channels() const {
+  std::vector<std::shared_ptr<LinkChannel>> living;
+  const std::lock_guard lock(mutex_);
+  living.reserve(channels_.size());
+  for (const auto& [link, weak] : channels_) {
+    if (auto channel = weak.lock()) living.push_back(std::move(channel));
+  }
+  return living;
+}
+
 std::unordered_map<std::uint32_t, std::weak_ptr<LinkChannel>> Session::take_channels() noexcept {
   std::unordered_map<std::uint32_t, std::weak_ptr<LinkChannel>> taken;
   const std::lock_guard lock(mutex_);

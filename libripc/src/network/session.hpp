@@ -20,6 +20,9 @@
 
 namespace ripc::network {
 
+// So long links do without UDP at once after one that found that it does not get through.
+inline constexpr Nanoseconds kStreamPeriod = 60'000'000'000;
+
 class LinkChannel;
 class LinkSource;
 
@@ -70,11 +73,16 @@ struct Session {
   std::shared_ptr<LinkChannel> channel(std::uint32_t link) const;
   // All of them. It has none afterwards.
   std::unordered_map<std::uint32_t, std::weak_ptr<LinkChannel>> take_channels() noexcept;
+  // Throws std::bad_alloc.
+  std::vector<std::shared_ptr<LinkChannel>> channels() const;
   void add_channel(std::uint32_t link, const std::shared_ptr<LinkChannel>& channel);
   void remove_channel(std::uint32_t link) noexcept;
 
   // The peer did not answer in time when it was last waited for, and has not been heard since.
   std::atomic<bool> slow{false};
+
+  // Until then (monotonic) links use the control connection for their datagrams: UDP did not get through.
+  std::atomic<Nanoseconds> no_datagrams_until{0};
 
   // Credit that any datagram to the peer may carry: link in the upper half, credit in the lower; 0: none. Whoever sends
   // takes it; whoever offered it finds it gone.

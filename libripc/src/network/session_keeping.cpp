@@ -22,6 +22,15 @@ constexpr int kFramesPerEvent = 64;
 // Between two attempts to reach a peer again.
 constexpr Nanoseconds kRedialPause = 50'000'000;
 
+// Nobody has refused: what is sent there vanishes, or lies in the buffers of a process that does not run.
+Status not_reached(const Session& session) {
+  const std::string where = session.endpoints.empty() ? "the process" : session.endpoints.front().text();
+  const std::size_t more = std::max<std::size_t>(session.endpoints.size(), 1) - 1;
+  return Status(RIPC_TIMEOUT, "No answer over TCP from " + where +
+                                  (more == 0 ? "" : " or " + std::to_string(more) + " other addresses") +
+                                  ": is the process stopped, or does a firewall drop TCP? See RIPC_SOCKET_PORTS.");
+}
+
 // Of a peer that was seen at this address.
 std::string locator_of(const Session& session, const Endpoint& seen) {
   Locator locator;
@@ -71,7 +80,7 @@ Result<SessionPointer> SessionTransport::session_with(std::span<const Locator> l
     if (!wait([&] { return session->lost; }, deadline)) return spi::not_answering();
   }
   if (!greeted) return session;
-  if (!wait([&] { return session->greeted || session->lost; }, deadline)) return spi::not_answering();
+  if (!wait([&] { return session->greeted || session->lost; }, deadline)) return not_reached(*session);
   const std::lock_guard lock(mutex_);
   if (session->lost) return session->failure;
   if (!session->greeted) return RIPC_CLOSED;

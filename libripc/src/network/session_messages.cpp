@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the socket transport does with each control frame. All of it runs in the responder.
+#include <algorithm>
+
 #include "network/session_transport.hpp"
 
 namespace ripc::network {
@@ -8,6 +10,9 @@ namespace {
 
 // How long packets may still be on their way when the sender's last word has come by the control connection.
 constexpr Nanoseconds kPacketPatience = 1'000'000'000;
+// How long a datagram may still be on its way when the question whether it has come is here; and between two looks.
+constexpr Nanoseconds kProofPatience = 100'000'000;
+constexpr Nanoseconds kFirstLook = 500'000;
 
 // What a peer can honestly answer to the wish for a link. Anything else would be taken for a state of this process.
 ripc_status believable_answer(ripc_status status) noexcept {
@@ -142,8 +147,8 @@ Result<wire::session::Opened> SessionTransport::accept_link(const SessionPointer
   Result<LinkSocket> socket = LinkSocket::open(session->local, options_.ports);
   if (!socket.ok()) return socket.status();
   const std::uint32_t budget = port.budget(socket->set_receive_buffer(port.wanted_buffer()));
-  Status status = socket->connect(session->remote.with_port(static_cast<std::uint16_t>(frame.port)));
-  if (!status.ok()) return status;
+  // Where there is no way for UDP, its sender finds that out.
+  (void)socket->connect(session->remote.with_port(static_cast<std::uint16_t>(frame.port)));
   const wire::session::Opened opened{.request = frame.request,
                                      .status = RIPC_OK,
                                      .link = frame.link,
@@ -151,7 +156,7 @@ Result<wire::session::Opened> SessionTransport::accept_link(const SessionPointer
                                      .port = socket->port(),
                                      .packet_limit = static_cast<std::uint32_t>(port.packet_limit()),
                                      .credit = Granter::first_credit(budget)};
-  status = arrive(*session, frame.link, frame.service, [&]() -> Result<std::shared_ptr<LinkSource>> {
+  Status status = arrive(*session, frame.link, frame.service, [&]() -> Result<std::shared_ptr<LinkSource>> {
     auto source = std::make_shared<UdpSource>(LinkSource::Parts{.session = session,
                                                                 .link = frame.link,
                                                                 .token = frame.token,
@@ -272,6 +277,45 @@ void SessionTransport::on(const SessionPointer& session, const wire::session::He
 
 void SessionTransport::on(const SessionPointer& session, const wire::session::Heard& frame) {
   if (const auto channel = session->channel(frame.link)) heard(*channel, frame);
+}
+
+void SessionTransport::on(const SessionPointer& session, const wire::session::Prove& frame) {
+  std::shared_ptr<UdpSource> source;
+  with_source(session, frame.link,
+              [&](UdpPort&, const auto& found) { source = std::dynamic_pointer_cast<UdpSource>(found); });
+  if (!source) return;
+  source->greet();
+  answer_proof(source, monotonic_now() + kProofPatience, kFirstLook);
+}
+
+void SessionTransport::answer_proof(const std::shared_ptr<UdpSource>& source, Nanoseconds until, Nanoseconds pause) {
+  const bool arrived = source->has_arrived();
+  const Nanoseconds now = monotonic_now();
+  if (arrived || now >= until) {
+    source->session()->stream.tell(wire::session::Proved{.link = source->link(), .arrived = arrived ? 1u : 0u});
+    return;
+  }
+  loop_->add_timer(std::min(now + pause, until), [this, weak = std::weak_ptr<UdpSource>(source), until, pause] {
+    if (const auto strong = weak.lock()) answer_proof(strong, until, 2 * pause);
+  });
+}
+
+void SessionTransport::on(const SessionPointer& session, const wire::session::Proved& frame) {
+  if (const auto channel = session->channel(frame.link)) channel->proved(frame.arrived != 0);
+}
+
+// Of a link of the peer's, or, if it grants room, of one of this side's.
+bool SessionTransport::on(const SessionPointer& session, const wire::session::Streamed& frame) {
+  wire::datagram::Header header;
+  if (wire::datagram::decode(frame.datagram, header) != RIPC_OK) return false;
+  if (header.kind == wire::datagram::Kind::credit) {
+    if (const auto channel = session->channel(frame.link)) channel->streamed(header);
+    return true;
+  }
+  with_source(session, frame.link, [&](UdpPort& port, const auto& source) {
+    if (const auto udp = std::dynamic_pointer_cast<UdpSource>(source)) port.pass(*udp, frame.datagram);
+  });
+  return true;
 }
 
 void SessionTransport::for_each_port(const std::function<void(UdpPort&)>& visit) {

@@ -58,6 +58,7 @@ void SessionTransport::tick() {
     if (!session->stream.attached()) continue;
     (void)session->stream.send(wire::session::Heartbeat{.received = session->stream.received()});
     session->stream.note_acknowledgement();
+    for (const auto& channel : session->channels()) channel->look_at_way();
   }
   timer_.set(monotonic_now() + options_.peer_timeout / kHeartbeats);
 }
@@ -89,6 +90,11 @@ spi::Address SessionTransport::address() const {
   if (!watch_ && options_.bind_address.empty()) return present_address();
   const std::lock_guard lock(mutex_);
   return address_;
+}
+
+bool SessionTransport::is_on_this_host(const spi::Address& address) const {
+  const Result<Locator> locator = Locator::parse(address.locator);
+  return locator.ok() && !host_identity_.empty() && locator->host == host_identity_;
 }
 
 void SessionTransport::interfaces_changed() {
@@ -237,12 +243,15 @@ Result<std::shared_ptr<spi::Channel>> SessionTransport::connect_over(const Sessi
                                                                      Deadline deadline) {
   Result<std::shared_ptr<LinkChannel>> channel = open_link(session, id, deadline);
   if (!channel.ok()) return channel.status();
-  const std::lock_guard lock(mutex_);
-  if (session->lost) {
-    (void)(*channel)->end(RIPC_PEER_DEAD);
-    return RIPC_PEER_DEAD;
+  {
+    const std::lock_guard lock(mutex_);
+    if (session->lost) {
+      (void)(*channel)->end(RIPC_PEER_DEAD);
+      return RIPC_PEER_DEAD;
+    }
+    session->add_channel((*channel)->link(), *channel);
   }
-  session->add_channel((*channel)->link(), *channel);
+  (*channel)->opened();
   return std::shared_ptr<spi::Channel>(std::move(*channel));
 }
 
@@ -258,18 +267,16 @@ Result<std::shared_ptr<LinkChannel>> SessionTransport::open_link(const SessionPo
   }
   if ((*question)->status != RIPC_OK) return (*question)->status;
   const wire::session::Opened& opened = (*question)->opened;
-  Status status = socket->connect(session->remote.with_port(static_cast<std::uint16_t>(opened.port)));
-  if (status.ok()) {
-    try {
-      return std::shared_ptr<LinkChannel>(
-          LinkChannel::make<UdpChannel>(parts_of(session, id, open.link, open.token, opened.incarnation, opened.credit),
-                                        std::move(*socket), opened.packet_limit));
-    } catch (const std::bad_alloc&) {
-      status = RIPC_NO_MEMORY;
-    }
+  const bool datagrams = socket->connect(session->remote.with_port(static_cast<std::uint16_t>(opened.port))).ok() &&
+                         monotonic_now() >= session->no_datagrams_until.load(std::memory_order_relaxed);
+  try {
+    return std::shared_ptr<LinkChannel>(
+        LinkChannel::make<UdpChannel>(parts_of(session, id, open.link, open.token, opened.incarnation, opened.credit),
+                                      std::move(*socket), opened.packet_limit, datagrams));
+  } catch (const std::bad_alloc&) {
+    session->stream.tell(wire::session::CloseLink{.link = open.link});
+    return RIPC_NO_MEMORY;
   }
-  session->stream.tell(wire::session::CloseLink{.link = open.link});
-  return status;
 }
 
 Result<wire::session::DatagramOpened> SessionTransport::ask_for_datagrams(const SessionPointer& session,

@@ -49,6 +49,7 @@ class SessionTransport : public spi::Transport {
   Status start(spi::Host& host, EventLoop& loop) override;
   void stop() noexcept override;
   spi::Address address() const override;
+  bool is_on_this_host(const spi::Address& address) const override;
   Result<std::unique_ptr<spi::Port>> open_port(const spi::PortOptions& options, EventSet& events) override;
   Result<std::shared_ptr<spi::Channel>> connect(const spi::Address& address, ripc_service_id id,
                                                 Deadline deadline) override;
@@ -207,6 +208,10 @@ class SessionTransport : public spi::Transport {
   void on(const SessionPointer& session, const wire::session::Hear& frame);
   void on(const SessionPointer& session, const wire::session::HearNoMore& frame);
   void on(const SessionPointer& session, const wire::session::Heard& frame);
+  void on(const SessionPointer& session, const wire::session::Prove& frame);
+  void on(const SessionPointer& session, const wire::session::Proved& frame);
+  bool on(const SessionPointer& session, const wire::session::Streamed& frame);
+  void answer_proof(const std::shared_ptr<UdpSource>& source, Nanoseconds until, Nanoseconds pause);
   template <typename Use>
   void with_source(const SessionPointer& session, std::uint32_t link, Use&& use);
   Result<UdpPort*> port_for(const SessionPointer& session, ripc_service_id service, std::uint32_t link);

@@ -91,6 +91,12 @@ Status UdpPort::add_source(std::shared_ptr<UdpSource> source) {
   return {};
 }
 
+void UdpPort::pass(UdpSource& source, spi::Bytes datagram) {
+  if (!source.keep(datagram)) return;
+  passed_.store(true, std::memory_order_release);
+  events_.wake();
+}
+
 void UdpPort::refresh() noexcept {
   const std::lock_guard lock(mutex_);
   polled_version_ = version_.load(std::memory_order_relaxed);
@@ -117,6 +123,11 @@ std::size_t UdpPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept {
   if (version_.load(std::memory_order_acquire) != polled_version_) [[unlikely]]
     refresh();
   if (polled_.empty()) return 0;
+  // The system does not know of it, so each source is looked at once.
+  if (passed_.load(std::memory_order_relaxed)) [[unlikely]] {
+    passed_.store(false, std::memory_order_seq_cst);
+    unscanned_ = polled_.size();
+  }
   bool stop = false;
   std::size_t taken = 0;
   if (batch_next_ < batch_count_) taken = deliver_batch(sink, budget, stop);
@@ -165,12 +176,19 @@ std::size_t UdpPort::poll_ready(spi::PacketSink& sink, std::size_t budget, bool&
 // A turn of one source.
 std::size_t UdpPort::poll_source(const std::shared_ptr<UdpSource>& source, spi::PacketSink& sink, std::size_t budget,
                                  bool& stop) noexcept {
-  if (!source->backlog.empty()) [[unlikely]] {
-    const std::size_t taken = deliver_backlog(*source, sink, budget, stop);
-    if (!source->backlog.empty() || taken >= budget) return taken;
-    --backlogged_;
+  std::size_t taken = 0;
+  while (!source->backlog.empty() || source->has_kept()) [[unlikely]] {
+      if (source->backlog.empty()) take_kept(*source);
+      if (source->backlog.empty()) continue;
+      taken += deliver_backlog(*source, sink, budget - taken, stop);
+      if (!source->backlog.empty()) return taken;
+      --backlogged_;
+      if (taken < budget) continue;
+      if (source->has_kept()) passed_.store(true, std::memory_order_relaxed);
+      break;
+    }
+  if (taken != 0) [[unlikely]]
     return taken;
-  }
   // Its death is looked at first: what had come before that is found by the read.
   const bool over = source->is_over();
   if (fetch(*source)) {
@@ -256,6 +274,19 @@ bool UdpPort::set_aside() noexcept {
   batch_next_ = batch_count_;
   ++backlogged_;
   return true;
+}
+
+// Makes packets of what came by the control connection.
+void UdpPort::take_kept(UdpSource& source) noexcept {
+  UdpSource::Datagrams datagrams = source.take_kept();
+  for (auto next = datagrams.begin(); next != datagrams.end();) {
+    const auto datagram = next++;
+    if (source.accept(*datagram, counters_).empty()) continue;
+    datagram->erase(datagram->begin(), datagram->begin() + wire::datagram::kHeaderSize);
+    source.backlog.splice(source.backlog.end(), datagrams, datagram);
+  }
+  source.settle(counters_);
+  if (!source.backlog.empty()) ++backlogged_;
 }
 
 std::size_t UdpPort::deliver_backlog(UdpSource& source, spi::PacketSink& sink, std::size_t budget,

@@ -37,6 +37,8 @@ class UdpPort : public LinkPort {
   std::size_t wanted_buffer() const noexcept;
   std::uint32_t budget(std::size_t buffer) const noexcept;
   Status add_source(std::shared_ptr<UdpSource> source);
+  // A datagram of one of the sources that came by its control connection. Throws std::bad_alloc.
+  void pass(UdpSource& source, spi::Bytes datagram);
 
  protected:
   void make_place_locked() override;
@@ -57,12 +59,14 @@ class UdpPort : public LinkPort {
   std::size_t deliver_batch(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
   std::size_t deliver_backlog(UdpSource& source, spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
   bool set_aside() noexcept;
+  void take_kept(UdpSource& source) noexcept;
   void remove(const std::shared_ptr<UdpSource>& source) noexcept;
   Status watch_locked(const UdpSource& source) noexcept;
   int read_batch(int fd, unsigned wanted) noexcept;
   void count_call() noexcept;
 
   const std::size_t receive_buffer_;
+  std::atomic<bool> passed_{false};  // a source may have kept something
   // Under mutex_.
   UniqueFd ready_set_;                             // an epoll of all sockets, once there are many
   std::vector<std::shared_ptr<UdpSource>> spare_;  // as large as polled_ will have to be, if that is not

@@ -160,6 +160,10 @@ class Channel {
   // Any. What can send to this channel and to others at once, those that have the same; null: nothing.
   virtual Multicast* multicast() noexcept { return nullptr; }
 
+  // Any, also the responder. Waits until it is known by which way packets get through, where that is not known yet, or
+  // the deadline.
+  virtual void prove(Deadline) noexcept {}
+
   // Any. One line for people: which path and why.
   virtual std::string describe() const = 0;
 };
@@ -335,6 +339,12 @@ class Transport {
 
   // Any. Where this context can be reached now; without a locator: nowhere.
   virtual Address address() const = 0;
+
+  // Any. Whether whoever has this address runs on this host, as far as the address tells.
+  virtual bool is_on_this_host(const Address&) const { return false; }
+
+  // Any. The directory that both processes must use to meet by this transport; "": they meet anywhere.
+  virtual std::string meeting_place() const { return {}; }
 
   // Any. Opens the receive side of a service; its events go to `events`, which outlives the port.
   virtual Result<std::unique_ptr<Port>> open_port(const PortOptions& options, EventSet& events) = 0;

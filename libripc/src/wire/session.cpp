@@ -13,7 +13,7 @@ namespace {
 
 using fields::is_known;
 
-static_assert(std::variant_size_v<Frame> == static_cast<std::size_t>(Type::hear_no_more));
+static_assert(std::variant_size_v<Frame> == static_cast<std::size_t>(Type::streamed));
 
 // ---- Layouts: the fields of each frame in wire order, for both directions --------------------------------------
 
@@ -104,6 +104,18 @@ template <>
 struct Layout<HearNoMore> {
   static constexpr std::tuple kFields{&HearNoMore::link, &HearNoMore::token};
 };
+template <>
+struct Layout<Prove> {
+  static constexpr std::tuple kFields{&Prove::link};
+};
+template <>
+struct Layout<Proved> {
+  static constexpr std::tuple kFields{&Proved::link, &Proved::arrived};
+};
+template <>
+struct Layout<Streamed> {
+  static constexpr std::tuple kFields{&Streamed::link, &Streamed::datagram};
+};
 
 // ---- What values are allowed ---------------------------------------------------------------------------------
 
@@ -140,6 +152,8 @@ bool is_valid(const Heard& heard) noexcept { return heard.token != 0; }
 bool is_valid(const HearNoMore& hear) noexcept { return hear.token != 0; }
 bool is_valid(const LinkClosed& closed) noexcept { return is_known(closed.status); }
 bool is_valid(const Control& control) noexcept { return !control.packet.empty(); }
+bool is_valid(const Proved& proved) noexcept { return proved.arrived <= 1; }
+bool is_valid(const Streamed& streamed) noexcept { return !streamed.datagram.empty(); }
 bool is_valid(const Fenced& fenced) noexcept { return is_known(fenced.status); }
 
 }  // namespace
@@ -176,6 +190,9 @@ template ripc_status encode(const DatagramOpened&, std::vector<std::byte>&);
 template ripc_status encode(const Hear&, std::vector<std::byte>&);
 template ripc_status encode(const Heard&, std::vector<std::byte>&);
 template ripc_status encode(const HearNoMore&, std::vector<std::byte>&);
+template ripc_status encode(const Prove&, std::vector<std::byte>&);
+template ripc_status encode(const Proved&, std::vector<std::byte>&);
+template ripc_status encode(const Streamed&, std::vector<std::byte>&);
 
 Result<std::size_t> frame_size(std::span<const std::byte> prefix) noexcept {
   Reader reader(prefix);

@@ -21,7 +21,7 @@
 
 namespace ripc::wire::session {
 
-inline constexpr std::uint8_t kProtocolVersion = 1;
+inline constexpr std::uint8_t kProtocolVersion = 2;
 inline constexpr std::size_t kPrefixSize = 8;                   // the header
 inline constexpr std::size_t kMaxSize = std::size_t{64} << 10;  // of a frame
 inline constexpr std::size_t kMaxHandshakeSize = 256;           // of one of the first three types
@@ -46,6 +46,9 @@ enum class Type : std::uint8_t {
   hear = 17,
   heard = 18,
   hear_no_more = 19,
+  prove = 20,
+  proved = 21,
+  streamed = 22,
 };
 
 using Nonce = std::array<std::byte, 16>;
@@ -251,9 +254,38 @@ struct HearNoMore {
   friend bool operator==(const HearNoMore&, const HearNoMore&) = default;
 };
 
+// From the opener of a link over UDP: has a datagram of the link come since this was last asked? The receiver first
+// sends a greeting by the link's socket.
+struct Prove {
+  static constexpr Type kType = Type::prove;
+  std::uint32_t link = 0;
+  friend bool operator==(const Prove&, const Prove&) = default;
+};
+
+// Its answer.
+struct Proved {
+  static constexpr Type kType = Type::proved;
+  std::uint32_t link = 0;
+  std::uint32_t arrived = 0;  // 0 or 1
+  friend bool operator==(const Proved&, const Proved&) = default;
+};
+
+// A whole datagram of a link over UDP, in either direction, where UDP does not get through.
+struct Streamed {
+  static constexpr Type kType = Type::streamed;
+  std::uint32_t link = 0;
+  std::span<const std::byte> datagram;  // borrowed, as Control's packet; not empty
+  friend bool operator==(const Streamed& left, const Streamed& right) {
+    return left.link == right.link && std::ranges::equal(left.datagram, right.datagram);
+  }
+};
+// The largest datagram of a Streamed frame.
+inline constexpr std::size_t kMaxStreamed = kMaxSize - kPrefixSize - sizeof(std::uint32_t);
+
 // In the order of their types.
 using Frame = std::variant<Hello, HelloReply, Confirm, Open, Opened, CloseLink, LinkClosed, Control, Fence, Fenced,
-                           Heartbeat, WantBulk, Bye, BulkPort, OpenDatagram, DatagramOpened, Hear, Heard, HearNoMore>;
+                           Heartbeat, WantBulk, Bye, BulkPort, OpenDatagram, DatagramOpened, Hear, Heard, HearNoMore,
+                           Prove, Proved, Streamed>;
 
 // Makes `out` exactly the frame of one of the structures above; its capacity is reused. RIPC_TOO_LARGE: more than
 // kMaxSize; RIPC_INVALID_ARGUMENT: a field has a value that decode() refuses. `out` is then empty.
@@ -267,7 +299,7 @@ Result<std::size_t> frame_size(std::span<const std::byte> prefix) noexcept;
 // Checks and reads one whole frame. RIPC_VERSION_MISMATCH for another version; RIPC_CORRUPT for anything else that does
 // not add up: unknown type, a size that is not the frame's, fields missing or bytes left
 // over, a value that the structure's comment excludes, a status unknown to ripc.h. Never allocates. A Control's packet
-// points into `bytes`; the packet itself is not decoded.
+// and a Streamed's datagram point into `bytes`; they are not decoded themselves.
 Result<Frame> decode(std::span<const std::byte> bytes) noexcept;
 
 }  // namespace ripc::wire::session

@@ -90,6 +90,9 @@ std::vector<Sample> samples() {
        "01 00 00 00 02 00 00 00 00 00 00 00 00 00 00 00 00 00 00 40"},
       {"heard", Heard{.link = 1, .token = 2}, "01 00 00 00 02 00 00 00 00 00 00 00"},
       {"hear_no_more", HearNoMore{.link = 1, .token = 2}, "01 00 00 00 02 00 00 00 00 00 00 00"},
+      {"prove", Prove{.link = 1}, "01 00 00 00"},
+      {"proved", Proved{.link = 1, .arrived = 1}, "01 00 00 00 01 00 00 00"},
+      {"streamed", Streamed{.link = 1, .datagram = text("xyz")}, "01 00 00 00 78 79 7a"},
   };
 }
 
@@ -108,6 +111,10 @@ ripc_status decode_status(std::span<const std::byte> bytes) {
   return decode(copy.span()).status().code();
 }
 
+bool is_open_ended(const Frame& frame) {
+  return std::holds_alternative<Control>(frame) || std::holds_alternative<Streamed>(frame);
+}
+
 TEST(SessionFrame, EveryTypeHasASample) { EXPECT_EQ(samples().size(), std::variant_size_v<Frame>); }
 
 TEST(SessionFrame, FieldsLieWhereTheSpecificationSays) {
@@ -115,7 +122,7 @@ TEST(SessionFrame, FieldsLieWhereTheSpecificationSays) {
     const Bytes bytes = encoded(sample.frame);
     ASSERT_GE(bytes.size(), kPrefixSize);
     EXPECT_EQ(load_le<std::uint32_t>(bytes.data()), bytes.size()) << sample.name;
-    EXPECT_EQ(bytes[4], std::byte{1}) << sample.name;
+    EXPECT_EQ(bytes[4], std::byte{2}) << sample.name;
     EXPECT_EQ(std::to_integer<std::size_t>(bytes[5]), sample.frame.index() + 1) << sample.name;
     EXPECT_EQ(load_le<std::uint16_t>(bytes.data() + 6), 0u) << sample.name;
     EXPECT_EQ(to_hex(std::span(bytes).subspan(kPrefixSize)), sample.fields) << sample.name;
@@ -147,13 +154,14 @@ TEST(SessionFrame, MissingAndSurplusBytesAreRefused) {
     for (std::size_t size = 0; size < whole.size(); ++size) {
       Bytes shorter(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
       EXPECT_EQ(decode_status(shorter), RIPC_CORRUPT) << sample.name << ' ' << size;
-      // With a size that agrees, only a Control may be cut: inside its packet.
+      // With a size that agrees, only what ends in a packet or datagram may be cut: inside it.
       if (size < kPrefixSize) continue;
       store_le<std::uint32_t>(shorter.data(), static_cast<std::uint32_t>(size));
-      const bool inside_packet = std::holds_alternative<Control>(sample.frame) && size > kPrefixSize + 12;
-      EXPECT_EQ(decode_status(shorter), inside_packet ? RIPC_OK : RIPC_CORRUPT) << sample.name << ' ' << size;
+      const std::size_t fixed = std::holds_alternative<Control>(sample.frame) ? 12 : 4;
+      const bool inside = is_open_ended(sample.frame) && size > kPrefixSize + fixed;
+      EXPECT_EQ(decode_status(shorter), inside ? RIPC_OK : RIPC_CORRUPT) << sample.name << ' ' << size;
     }
-    if (std::holds_alternative<Control>(sample.frame)) continue;
+    if (is_open_ended(sample.frame)) continue;
     Bytes longer = whole;
     longer.push_back(std::byte{0});
     store_le<std::uint32_t>(longer.data(), static_cast<std::uint32_t>(longer.size()));
@@ -163,7 +171,7 @@ TEST(SessionFrame, MissingAndSurplusBytesAreRefused) {
 
 TEST(SessionFrame, AnotherVersionIsToldFromNonsense) {
   Bytes bytes = encoded(Bye{});
-  bytes[4] = std::byte{2};
+  bytes[4] = std::byte{1};
   EXPECT_EQ(decode_status(bytes), RIPC_VERSION_MISMATCH);
   EXPECT_EQ(frame_size(bytes).status().code(), RIPC_VERSION_MISMATCH);
 }
@@ -212,6 +220,8 @@ TEST(SessionFrame, ValuesThatTheirCommentsExcludeAreNeitherWrittenNorRead) {
       Frame(Hear{.link = 1, .token = 1, .group = 1}),
       Frame(Heard{.link = 1, .token = 0}),
       Frame(HearNoMore{.link = 1, .token = 0}),
+      Frame(Proved{.link = 1, .arrived = 2}),
+      Frame(Streamed{.link = 1, .datagram = {}}),
   };
   for (const Frame& frame : excluded) {
     Bytes bytes;
@@ -221,6 +231,16 @@ TEST(SessionFrame, ValuesThatTheirCommentsExcludeAreNeitherWrittenNorRead) {
   Bytes bytes = encoded(Fenced{.request = 1, .status = RIPC_OK});
   store_le<std::uint32_t>(bytes.data() + bytes.size() - 4, RIPC_SYSTEM + 1);
   EXPECT_EQ(decode_status(bytes), RIPC_CORRUPT);
+}
+
+TEST(SessionFrame, TheLargestStreamedDatagramFitsAndOneByteMoreDoesNot) {
+  Bytes datagram(kMaxStreamed + 1);
+  Bytes bytes;
+  EXPECT_EQ(encode(Streamed{.link = 1, .datagram = datagram}, bytes), RIPC_TOO_LARGE);
+  datagram.pop_back();
+  EXPECT_EQ(encode(Streamed{.link = 1, .datagram = datagram}, bytes), RIPC_OK);
+  EXPECT_EQ(bytes.size(), kMaxSize);
+  EXPECT_EQ(decode_status(bytes), RIPC_OK);
 }
 
 TEST(SessionFrame, TheLargestControlPacketFitsAndOneByteMoreDoesNot) {

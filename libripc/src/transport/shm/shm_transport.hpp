@@ -43,6 +43,7 @@ class ShmTransport final : public spi::Transport {
   Status start(spi::Host& host, EventLoop& loop) override;
   void stop() noexcept override;
   spi::Address address() const override;
+  std::string meeting_place() const override { return directory_->path(); }
   Result<std::unique_ptr<spi::Port>> open_port(const spi::PortOptions& options, EventSet& events) override;
   Result<std::shared_ptr<spi::Channel>> connect(const spi::Address& address, ripc_service_id id,
                                                 Deadline deadline) override;

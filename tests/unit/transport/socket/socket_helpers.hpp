@@ -107,6 +107,7 @@ class Node {
   std::shared_ptr<network::UdpChannel> channel(Node& to, ripc_service_id id = 7) {
     Result<std::shared_ptr<spi::Channel>> made = connect(to, id);
     EXPECT_TRUE(made.ok()) << made.status().text();
+    if (made.ok()) (*made)->prove(Deadline::after(kLimit));
     return made.ok() ? std::static_pointer_cast<network::UdpChannel>(*made) : nullptr;
   }
 

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two hosts with a firewall between them that lets only TCP through, or only UDP: what is in the way vanishes without a
+// word. Messages take the way that is open, and whoever asks is told.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "fault_support.hpp"
+#include "hosts_fixture.hpp"
+
+namespace fault {
+namespace {
+
+constexpr std::uint64_t kPeerTimeout = 4 * kSecond;
+constexpr int kTcp = 6;
+constexpr int kUdp = 17;
+
+class Firewall : public HostTest {
+ protected:
+  Firewall() : HostTest(Hosts::Cable::relayed) {}
+
+  // The hosts know each other from a file: nothing has to be found by UDP.
+  void start() {
+    const std::string file = directory_here_.path() + "/known";
+    std::ofstream(file) << kHolder << " socket:" << Hosts::kThere << ":27500\n";
+    ASSERT_EQ(setenv("RIPC_MULTICAST", "off", 1), 0);
+    ASSERT_EQ(setenv("RIPC_PEER_TIMEOUT_MS", std::to_string(kPeerTimeout / kMillisecond).c_str(), 1), 0);
+    ASSERT_EQ(setenv("RIPC_SOCKET_PORTS", "27500-27599", 1), 0);
+    start_holder();
+    ASSERT_EQ(unsetenv("RIPC_SOCKET_PORTS"), 0);
+    ASSERT_EQ(setenv("RIPC_RESOLVER_FILE", file.c_str(), 1), 0);
+    asker_ = std::make_unique<Asker>(directory_here_.path());
+    ASSERT_TRUE(*asker_);
+  }
+  void TearDown() override {
+    EXPECT_EQ(unsetenv("RIPC_RESOLVER_FILE"), 0);
+    EXPECT_EQ(unsetenv("RIPC_PEER_TIMEOUT_MS"), 0);
+  }
+  std::string reason() const { return path_to_holder(asker_->context()).reason; }
+  bool goes_over_tcp() const { return reason().find("UDP does not get through") != std::string::npos; }
+  // Sends short messages to the holder, as fast as it takes them; those that were sent.
+  void flood(std::uint64_t count) {
+    for (std::uint64_t sent = 0; sent < count;) {
+      const ripc_status status = send_short(asker_->service(), kHolder, sent, 64, kIgnored);
+      if (status == RIPC_OK) {
+        ++sent;
+      } else {
+        ASSERT_EQ(status, RIPC_AGAIN) << ripc_last_error();
+        ASSERT_EQ(ripc_wait_room(asker_->service().get(), kHolder, kLimit), RIPC_OK) << ripc_last_error();
+      }
+    }
+  }
+  // Everything that was sent since the holder runs has come, once.
+  void all_has_come() {
+    const std::optional<Told> told = asker_->ask();
+    ASSERT_TRUE(told) << ripc_last_error();
+    EXPECT_EQ(told->taken, statistics_of(asker_->service()).messages_sent);
+    EXPECT_EQ(told->lost + told->late, 0u);
+  }
+};
+
+class FirewallAgainstUdp : public Firewall, public testing::WithParamInterface<std::pair<int, int>> {};
+
+TEST_P(FirewallAgainstUdp, NothingIsLostAndThePathSaysThatUdpDoesNotGetThrough) {
+  hosts_.relay().filter(GetParam().first, GetParam().second);
+  ASSERT_NO_FATAL_FAILURE(start());
+  // The first message of all, before anything is known about the path.
+  ASSERT_EQ(send_short(asker_->service(), kHolder, 1, 64, kIgnored), RIPC_OK) << ripc_last_error();
+  ASSERT_NO_FATAL_FAILURE(flood(3000));
+  ASSERT_NO_FATAL_FAILURE(all_has_come());
+  EXPECT_TRUE(goes_over_tcp()) << reason();
+  ASSERT_NO_FATAL_FAILURE(exchange_long(10));
+}
+
+INSTANTIATE_TEST_SUITE_P(, FirewallAgainstUdp,
+                         testing::Values(std::pair(kUdp, kUdp), std::pair(kUdp, 0), std::pair(0, kUdp)),
+                         [](const auto& instance) {
+                           return instance.param.first == 0    ? "OnTheWayBack"
+                                  : instance.param.second == 0 ? "OnTheWayThere"
+                                                               : "BothWays";
+                         });
+
+TEST_F(Firewall, ThatComesLaterIsFoundOutAndMessagesGoOnOverTcp) {
+  ASSERT_NO_FATAL_FAILURE(start());
+  ASSERT_TRUE(asker_->ask()) << ripc_last_error();
+  EXPECT_FALSE(goes_over_tcp()) << reason();
+  for (const auto& [there, back] : {std::pair(kUdp, kUdp), std::pair(0, kUdp)}) {
+    hosts_.relay().filter(there, back);
+    EXPECT_TRUE(eventually([&] {
+      (void)asker_->ask_once();
+      return goes_over_tcp();
+    })) << reason();
+    ASSERT_TRUE(asker_->ask()) << ripc_last_error();
+    ASSERT_NO_FATAL_FAILURE(exchange_long(20));
+    // A new pair, over UDP again.
+    hosts_.relay().filter(0, 0);
+    asker_.reset();
+    asker_ = std::make_unique<Asker>(directory_here_.path());
+    ASSERT_TRUE(asker_->ask()) << ripc_last_error();
+    EXPECT_FALSE(goes_over_tcp()) << reason();
+  }
+}
+
+TEST_F(Firewall, ThatStopsTcpIsNamedAsACause) {
+  hosts_.relay().filter(kTcp, kTcp);
+  ASSERT_NO_FATAL_FAILURE(start());
+  ripc_service_info info{};
+  info.size = sizeof info;
+  EXPECT_EQ(ripc_find_path(asker_->context().get(), kHolder, &info), RIPC_TIMEOUT);
+  const std::string text = ripc_last_error();
+  EXPECT_NE(text.find("firewall"), std::string::npos) << text;
+  EXPECT_NE(text.find(std::string(Hosts::kThere) + ":27500"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace fault
+
+int main(int argc, char** argv) { return fault::run(argc, argv, {{"holder", fault::holder}}); }
