@@ -111,3 +111,5 @@ set_target_properties(ripc ripc_static PROPERTIES
 add_library(ripc_internal INTERFACE)
 target_link_libraries(ripc_internal INTERFACE ripc_static)
 target_include_directories(ripc_internal INTERFACE ${RIPC_INTERNAL_INCLUDE_DIRS})
+# Some internal headers depend on it.
+target_compile_definitions(ripc_internal INTERFACE $<$<BOOL:${RIPC_WITH_VERBS}>:RIPC_WITH_VERBS>)

@@ -29,6 +29,13 @@ find_package(Python3 COMPONENTS Interpreter)
 set(RIPC_TEST_FOLDERS "unit;conformance;fault;fuzz;layers;package;java;scripts" CACHE STRING "Which kinds of tests to build")
 set(RIPC_TEST_PROGRAM_DIR "${PROJECT_BINARY_DIR}/tests")
 file(MAKE_DIRECTORY "${RIPC_TEST_PROGRAM_DIR}")
+# The cluster key of the tests: tests/support/cluster_key.hpp.
+if(NOT EXISTS "${RIPC_TEST_PROGRAM_DIR}/cluster.key")
+  string(RANDOM LENGTH 64 ALPHABET "0123456789abcdef" cluster_key)
+  file(TOUCH "${RIPC_TEST_PROGRAM_DIR}/cluster.key")
+  file(CHMOD "${RIPC_TEST_PROGRAM_DIR}/cluster.key" PERMISSIONS OWNER_READ OWNER_WRITE)
+  file(WRITE "${RIPC_TEST_PROGRAM_DIR}/cluster.key" "${cluster_key}\n")
+endif()
 
 # Sanitizers make programs several times slower.
 set(RIPC_TIMEOUT_FACTOR 1)
@@ -46,14 +53,15 @@ function(ripc_add_test name label seconds)
     set(processors 2)
   endif()
   # Beside what tests need to find: what the user's shell says about libripc must not change what is tested,
-  # and no test sends to the network (those of the multicast resolver choose the loopback interface).
+  # his cluster key neither, and no test sends to the network (those of the multicast resolver choose the loopback
+  # interface).
   set_tests_properties(${name} PROPERTIES
     LABELS "${label}"
     PROCESSORS ${processors}
     TIMEOUT ${timeout}
     SKIP_RETURN_CODE 77
     ENVIRONMENT
-      "RIPC_TEST_PROGRAM_DIR=${RIPC_TEST_PROGRAM_DIR};RIPC_BUILD_DIR=${PROJECT_BINARY_DIR};RIPC_SOURCE_DIR=${PROJECT_SOURCE_DIR};RIPC_MULTICAST=off"
+      "RIPC_TEST_PROGRAM_DIR=${RIPC_TEST_PROGRAM_DIR};RIPC_BUILD_DIR=${PROJECT_BINARY_DIR};RIPC_SOURCE_DIR=${PROJECT_SOURCE_DIR};RIPC_MULTICAST=off;RIPC_NETWORK=key;XDG_CONFIG_HOME=${RIPC_TEST_PROGRAM_DIR}/no-config"
     ENVIRONMENT_MODIFICATION
       "RIPC_RUNTIME_DIR=unset:;RIPC_TRANSPORTS=unset:;RIPC_RESOLVER_FILE=unset:;RIPC_SPIN_US=unset:;RIPC_PEERS=unset:;RIPC_SOCKET_PORTS=unset:;RIPC_SOCKET_ADDRESS=unset:;RIPC_SOCKET_INTERFACE=unset:;RIPC_SOCKET_RECEIVE_BUFFER=unset:;RIPC_SOCKET_BULK_CONNECTIONS=unset:;RIPC_VERBS_CONNECTIONS=unset:;RIPC_VERBS_CACHE_BYTES=unset:;RIPC_PEER_TIMEOUT_MS=unset:;RIPC_CLUSTER_KEY_FILE=unset:;RIPC_GROUP_REFRESH_MS=unset:;RIPC_VERBS_GROUPS=unset:")
 endfunction()
@@ -162,6 +170,7 @@ function(ripc_tests_fault)
     add_library(ripc_fault_shared OBJECT ${fault_shared})
     ripc_configure_target(ripc_fault_shared)
     target_include_directories(ripc_fault_shared PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+    target_compile_definitions(ripc_fault_shared PRIVATE RIPC_TEST_PROGRAM_DIR="${RIPC_TEST_PROGRAM_DIR}")
     target_link_libraries(ripc_fault_shared PRIVATE ripc_internal GTest::gmock)
     list(APPEND fault_library ripc_fault_shared GTest::gmock)
   endif()
@@ -318,6 +327,10 @@ function(ripc_tests_rdma_lab)
         set_property(TEST lab.${kind}.${run} PROPERTY FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
         # All processes of a guest share one processor.
         set_tests_properties(lab.${kind}.${run} PROPERTIES PROCESSORS 1)
+        # With a key messages to groups do not travel by multicast; the others have one.
+        if(run STREQUAL "rxe")
+          set_property(TEST lab.${kind}.${run} APPEND PROPERTY ENVIRONMENT RIPC_NETWORK=open)
+        endif()
       endforeach()
     endforeach()
     if(TARGET java)

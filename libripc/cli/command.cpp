@@ -123,7 +123,8 @@ libripc::Result<libripc::ServiceInfo> wait_for_service(libripc::Context& context
     if (info.ok() || info.code() != RIPC_NO_SERVICE) return info;
     if (is_over(started, timeout, look))
       return libripc::Error(RIPC_NO_SERVICE, "No living service is called '" + target.text +
-                                                 "'. Start it, or see `ripc services` for what is there.");
+                                                 "'; `ripc services` shows what is there. " +
+                                                 std::string(info.error().text()));
     poll(nullptr, 0, kPauseMilliseconds);
   }
 }

@@ -30,8 +30,8 @@ void add_displaced(std::vector<spi::ServiceRecord>& displaced, std::vector<spi::
 
 }  // namespace
 
-ChainResolver::ChainResolver(std::vector<std::unique_ptr<spi::Resolver>> resolvers)
-    : resolvers_(std::move(resolvers)) {}
+ChainResolver::ChainResolver(std::vector<std::unique_ptr<spi::Resolver>> resolvers, std::string not_asked)
+    : resolvers_(std::move(resolvers)), not_asked_(std::move(not_asked)) {}
 
 ChainResolver::~ChainResolver() = default;
 
@@ -46,6 +46,8 @@ Result<spi::ServiceRecord> ChainResolver::first_found(ripc_service_id id, const 
     }
     if (failure == RIPC_NO_SERVICE) failure = record.status();
   }
+  if (failure == RIPC_NO_SERVICE && !not_asked_.empty())
+    return Status(RIPC_NO_SERVICE, std::string(failure.text()) + " " + not_asked_);
   return failure;
 }
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,8 +15,9 @@ namespace ripc::resolver {
 // As thread-safe as its resolvers. Owns them.
 class ChainResolver final : public spi::Resolver {
  public:
-  // In the order in which they are asked.
-  explicit ChainResolver(std::vector<std::unique_ptr<spi::Resolver>> resolvers);
+  // In the order in which they are asked. not_asked: a sentence for those who find nothing, if there is a resolver that
+  // may not be asked.
+  explicit ChainResolver(std::vector<std::unique_ptr<spi::Resolver>> resolvers, std::string not_asked = {});
   ~ChainResolver() override;
 
   std::string_view name() const noexcept override { return "chain"; }
@@ -55,6 +57,7 @@ class ChainResolver final : public spi::Resolver {
   using Ask = std::function<Result<spi::ServiceRecord>(spi::Resolver&)>;
   Result<spi::ServiceRecord> first_found(ripc_service_id id, const Ask& ask);
   const std::vector<std::unique_ptr<spi::Resolver>> resolvers_;
+  const std::string not_asked_;
 };
 
 }  // namespace ripc::resolver

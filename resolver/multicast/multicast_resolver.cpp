@@ -35,6 +35,8 @@ constexpr double kRepliesPerSecond = 5000;
 constexpr double kReplyBurst = 1000;
 constexpr double kListsPerSecond = 20;
 constexpr double kListBurst = 20;
+constexpr double kHintsPerSecond = 1;
+constexpr double kHintBurst = 2;
 
 // Such an ID is one of 2^62, so nobody else has it.
 bool is_random(ripc_service_id id) noexcept { return id >> 62 == 3; }
@@ -50,6 +52,7 @@ MulticastResolver::MulticastResolver(const MulticastOptions& options, std::uint6
       guard_(options.max_peers, options.keys ? options.clock_tolerance : 0),
       reply_limit_(kRepliesPerSecond, kReplyBurst),
       list_limit_(kListsPerSecond, kListBurst),
+      hint_limit_(kHintsPerSecond, kHintBurst),
       buffer_(kMaxPacket) {}
 
 Result<std::unique_ptr<MulticastResolver>> MulticastResolver::create(const MulticastOptions& options,
@@ -282,6 +285,11 @@ Status MulticastResolver::no_service(ripc_service_id id, const Question& questio
   if (reaches_nobody())
     return Status(RIPC_NO_SERVICE, "Other hosts could not be asked for " + which + " (" + text() +
                                        "): bring a network interface up, or check interface= in RIPC_MULTICAST.");
+  if (question.strangers != 0)
+    return Status(RIPC_NO_SERVICE, std::string("Nobody answered for ") + which + ", but there are hosts " +
+                                       (options_.keys ? "with another cluster key than this one's"
+                                                      : "with a cluster key, and this context runs without one") +
+                                       ": if the service is there, copy its host's key file to this host.");
   return Status(RIPC_NO_SERVICE, "Nobody answered for " + which + " on " + text() + " within " + milliseconds(waited) +
                                      " (asked " + std::to_string(question.rounds) +
                                      " times): start the service, check the ID, or run `ripc doctor` on both hosts.");

@@ -177,6 +177,7 @@ class MulticastResolver final : public spi::Resolver {
   void process(spi::MulticastNetwork& network, const spi::ReceivedPacket& received);
   bool is_welcome(const spi::ReceivedPacket& received, const PacketHeader& header);
   bool is_fresh(const PacketHeader& header);
+  void meet_stranger(const PacketHeader& header, spi::MulticastNetwork& network, const spi::PeerAddress& from);
   void learn(const Packet& packet);
   void learn_alive(const spi::ServiceRecord& record, Question* question, std::uint64_t said);
   void claimed_by_other(Published& own, const spi::ServiceRecord& record);
@@ -215,6 +216,7 @@ class MulticastResolver final : public spi::Resolver {
   ReplayGuard guard_;  // the thread's
   RateLimit reply_limit_;
   RateLimit list_limit_;
+  RateLimit hint_limit_;
   std::vector<std::byte> buffer_;
   std::thread thread_;
 };

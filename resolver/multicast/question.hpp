@@ -50,6 +50,7 @@ struct Question {
   };
   std::unordered_map<std::uint64_t, Parts> parts;
   Nanoseconds heard_last = 0;
+  unsigned strangers = 0;  // replies by hosts that do not have our cluster key, or have one where we have none
 
   // Wakes all who wait.
   void notify() noexcept {

@@ -116,6 +116,7 @@ void MulticastResolver::ask_again() {
 void MulticastResolver::process(spi::MulticastNetwork& network, const spi::ReceivedPacket& received) {
   PacketHeader header;
   const DecodeStatus decoded = decode_header(received.bytes, header);
+  bool is_strange = false;
   {
     const std::lock_guard lock(mutex_);
     if (decoded == DecodeStatus::ok && header.context == own_context_) {
@@ -129,11 +130,17 @@ void MulticastResolver::process(spi::MulticastNetwork& network, const spi::Recei
       ++(decoded == DecodeStatus::other_version ? counters_.other_version : counters_.malformed);
       return;
     }
-    if (!is_welcome(received, header)) return;
+    is_strange =
+        header.is_signed != (options_.keys != nullptr) && received.to_group != (header.type == PacketType::reply);
+    if (!is_welcome(received, header) && !is_strange) return;
   }
-  if (header.is_signed && !verify_packet(received.bytes, *options_.keys)) {
+  if (!is_strange && header.is_signed && !verify_packet(received.bytes, *options_.keys)) {
     const std::lock_guard lock(mutex_);
     ++counters_.forged;
+    is_strange = true;
+  }
+  if (is_strange) {
+    meet_stranger(header, network, received.from);
     return;
   }
   Packet packet;
@@ -150,6 +157,34 @@ void MulticastResolver::process(spi::MulticastNetwork& network, const spi::Recei
     learn(packet);
   }
   if (header.type == PacketType::question) reply(packet, network, received.from);
+}
+
+// Somebody who does not have our key, or has one where we have none. Who asks is told that there are others, and no
+// more: the same whatever is asked for, in less than 100 bytes, and seldom. The MAC is random, because a right one
+// would be a reply that somebody could use.
+void MulticastResolver::meet_stranger(const PacketHeader& header, spi::MulticastNetwork& network,
+                                      const spi::PeerAddress& from) {
+  Bytes hint;
+  {
+    const std::lock_guard lock(mutex_);
+    if (header.type == PacketType::reply) {
+      const auto question = questions_.find(header.nonce);
+      if (question != questions_.end() && question->second->id == header.id) ++question->second->strangers;
+      return;
+    }
+    if (header.type != PacketType::question || options_.keys == nullptr || published_.empty()) return;
+    if (!hint_limit_.take(monotonic_now())) return;
+    PacketHeader reply = new_header(PacketType::reply);
+    reply.nonce = header.nonce;
+    reply.id = header.id;
+    hint = PacketBuilder(reply, true).finish(options_.keys.get(), true);
+    std::generate(hint.end() - ClusterKeys::kMacSize, hint.end(),
+                  [] { return static_cast<std::byte>(random_u64() & 0xff); });
+  }
+  const spi::SentPackets sent = network.send_to(from, hint);
+  const std::lock_guard lock(mutex_);
+  ++counters_.hints_sent;
+  count(sent);
 }
 
 // Everything that can be said without looking at the MAC or the services, the cheapest first. The lock is held.

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "ripc/ripc.hpp"
+#include "support/cluster_key.hpp"
 
 namespace {
 
@@ -82,6 +83,7 @@ libripc::Error count(libripc::Service& service, std::chrono::seconds duration, s
 }  // namespace
 
 int main(int argument_count, char** arguments) {
+  support::use_cluster_key();
   const auto senders = static_cast<std::size_t>(argument_count > 1 ? std::atoi(arguments[1]) : 10);
   const std::chrono::seconds duration(argument_count > 2 ? std::atoi(arguments[2]) : 3);
   libripc::ContextOptions options;

@@ -18,6 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "support/cluster_key.hpp"
+
 namespace {
 
 constexpr std::size_t kLong = 4096;
@@ -86,6 +88,7 @@ class Contact {
 }  // namespace
 
 int main(int count, char** arguments) {
+  support::use_cluster_key();
   libripc::ContextOptions options;
   options.transports = count > 1 ? arguments[1] : "verbs";
   const int rounds = count > 2 ? std::atoi(arguments[2]) : 20;

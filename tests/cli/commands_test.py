@@ -12,7 +12,7 @@ sys.dont_write_bytecode = True
 
 from harness import PATIENCE, CliTest  # noqa: E402
 
-COMMANDS = ["serve", "get", "wait", "watch", "ping", "resolve", "services", "doctor", "bench"]
+COMMANDS = ["serve", "get", "wait", "watch", "ping", "resolve", "services", "doctor", "key", "bench"]
 BENCHES = ["pingpong", "rate", "bandwidth", "limits", "pool"]
 
 
@@ -29,7 +29,7 @@ class Help(CliTest):
                 self.assertIn("Example: ripc " + " ".join(command), text)
 
     def test_every_command_that_prints_a_result_has_json(self):
-        for command in [[name] for name in COMMANDS if name != "bench"] + [["bench", name] for name in BENCHES]:
+        for command in [[name] for name in COMMANDS if name not in ("bench", "key")] + [["key", "new"]] + [["bench", name] for name in BENCHES]:
             with self.subTest(command=command):
                 self.assertIn("--json", self.ripc(*command, "--help")[0].decode())
 

@@ -59,7 +59,7 @@ class Get(CliTest):
         self.assert_fetched(b"old")
         self.ripc("get", "files", "data", "-o", self.fetched)
         self.assert_fetched(content)
-        self.assertEqual(sorted(os.listdir(self.folder)), ["fetched", "runtime", "served"])
+        self.assertEqual(sorted(os.listdir(self.folder)), ["config", "fetched", "runtime", "served"])
 
     def test_an_output_that_cannot_be_written_fails_with_1(self):
         self.write("data", b"x")

@@ -5,6 +5,7 @@ The command is $RIPC_BUILD_DIR/bin/ripc, or that of the release build."""
 
 import json
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -35,6 +36,11 @@ class CliTest(unittest.TestCase):
         self.environment["RIPC_MULTICAST"] = "off"
         self.environment["RIPC_RUNTIME_DIR"] = os.path.join(self.folder, "runtime")
         os.mkdir(self.environment["RIPC_RUNTIME_DIR"], 0o700)
+        self.environment["XDG_CONFIG_HOME"] = os.path.join(self.folder, "config")
+        os.makedirs(os.path.join(self.folder, "config", "ripc"), 0o700)
+        self.key = os.path.join(self.folder, "config", "ripc", "cluster.key")
+        with os.fdopen(os.open(self.key, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+            file.write(secrets.token_hex(32))
         self.served = os.path.join(self.folder, "served")
         os.mkdir(self.served)
         self.fetched = os.path.join(self.folder, "fetched")

@@ -13,6 +13,7 @@
 #include "harness.hpp"
 #include "peer.hpp"
 #include "peer_host.hpp"
+#include "support/cluster_key.hpp"
 
 namespace {
 
@@ -59,10 +60,10 @@ int main(int argc, char** argv) {
   for (const char* name :
        {"RIPC_RUNTIME_DIR", "RIPC_TRANSPORTS", "RIPC_RESOLVER_FILE", "RIPC_SPIN_US", "RIPC_PEERS", "RIPC_SOCKET_PORTS",
         "RIPC_SOCKET_ADDRESS", "RIPC_SOCKET_INTERFACE", "RIPC_SOCKET_RECEIVE_BUFFER", "RIPC_SOCKET_BULK_CONNECTIONS",
-        "RIPC_VERBS_CONNECTIONS", "RIPC_VERBS_CACHE_BYTES", "RIPC_VERBS_GROUPS", "RIPC_PEER_TIMEOUT_MS",
-        "RIPC_CLUSTER_KEY_FILE"}) {
+        "RIPC_VERBS_CONNECTIONS", "RIPC_VERBS_CACHE_BYTES", "RIPC_VERBS_GROUPS", "RIPC_PEER_TIMEOUT_MS"}) {
     ::unsetenv(name);
   }
+  support::use_cluster_key();
   int exit_status = 0;
   if (conformance::run_peer_role(argc, argv, &exit_status)) return exit_status;
   if (conformance::run_peer_host(argc, argv, &exit_status)) return exit_status;

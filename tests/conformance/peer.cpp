@@ -23,6 +23,7 @@
 #include "harness.hpp"
 #include "lines.hpp"
 #include "peer_host.hpp"
+#include "support/cluster_key.hpp"
 #include "support/forbidden_calls.hpp"
 
 namespace conformance {
@@ -44,6 +45,7 @@ bool change_identity(const PeerSetup& setup) {
     if (::mount("tmpfs", "/dev/shm", "tmpfs", 0, nullptr) != 0) return false;
   }
   if (setup.other_user) {
+    if (!support::give_cluster_key(kNobody)) return false;
     if (::setgroups(0, nullptr) != 0) return false;
     if (!setup.keep_group && ::setgid(kNobody) != 0) return false;
     if (::setuid(kNobody) != 0) return false;

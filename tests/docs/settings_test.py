@@ -24,6 +24,10 @@ class Settings(unittest.TestCase):
     def test_are_found_in_the_sources(self):
         self.assertLessEqual({"RIPC_RUNTIME_DIR", "RIPC_MULTICAST", "RIPC_SOCKET_PORTS"}, variables())
 
+    def test_none_may_be_empty(self):
+        table = (SOURCE / "libripc/src/capi/compose.cpp").read_text().split("kSettings{")[1].split("}")[0]
+        self.assertEqual(variables(), set(re.findall(r"RIPC_[A-Z_]+", table)))
+
     def test_are_in_the_readme(self):
         settings = (SOURCE / "README.md").read_text().split("## Settings")[1].split("\n## ")[0]
         self.expect_all_in(settings)

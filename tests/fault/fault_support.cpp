@@ -20,6 +20,8 @@
 #include <fstream>
 #include <span>
 
+#include "support/cluster_key.hpp"
+
 namespace fault {
 
 std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
@@ -302,6 +304,7 @@ class Watchdog : public testing::EmptyTestEventListener {
 int run(int argc, char** argv, const std::map<std::string, Role>& roles) {
   for (const char* name : {"RIPC_RUNTIME_DIR", "RIPC_TRANSPORTS", "RIPC_RESOLVER_FILE", "RIPC_SPIN_US", "RIPC_PEERS"})
     unsetenv(name);
+  support::use_cluster_key();
   const std::string_view first = argc > 1 ? argv[1] : "";
   if (first.starts_with("--role=")) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -21,7 +21,7 @@ class HostTest : public testing::Test {
   void SetUp() override {
     if (!hosts_.obstacle().empty()) GTEST_SKIP() << hosts_.obstacle();
     // They find each other by multicast; nothing leaves the namespaces.
-    ASSERT_EQ(setenv("RIPC_MULTICAST", "", 1), 0);
+    ASSERT_EQ(setenv("RIPC_MULTICAST", "on", 1), 0);
   }
 
   // Both ends, with the time after which a peer that cannot be reached is dead.

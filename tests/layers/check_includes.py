@@ -38,7 +38,7 @@ ROOMS = {
     "unit tests": ("tests/unit", ["all", "public", "cli", "test support"]),
     "fault tests": ("tests/fault", ["all", "public", "test support"]),
     "fuzz tests": ("tests/fuzz", ["all", "public", "cli"]),
-    "bench tests": ("tests/bench", ["all", "public"]),
+    "bench tests": ("tests/bench", ["all", "public", "test support"]),
 }
 # "public" is any public header, "public C" only this one: the C++ wrapper lies above the C interface.
 C_HEADER = "libripc/include/ripc/ripc.h"

@@ -92,6 +92,8 @@ class FabricTest(unittest.TestCase):
     def test_a_message_to_a_group_is_one_packet_for_all_and_what_is_lost_is_counted(self):
         output = self.run_lab("cluster", "--nodes", "2", "--devices", "rxe", "--on", "multicast", "loss 1 2 5",
                               "--on", "end", "heal", f"""
+            export RIPC_NETWORK=open
+            unset RIPC_CLUSTER_KEY_FILE
             if ((LAB_NODE == 1)); then {GROUP} listen 3; else {GROUP} send 3 1000; fi
             """)
         sent = json.loads(re.search(r"node2\| (\{.*\})", output).group(1))

@@ -21,7 +21,7 @@ PATIENCE = 240  # seconds, for any run
 # In both guests. The file is fetched in small pieces where something is to happen meanwhile: what was asked for the
 # devices move faster than a shell looks.
 COMMON = f"""
-export RIPC_TRANSPORTS=${{transports:-verbs}} RIPC_MULTICAST= RIPC_RUNTIME_DIR=/tmp/run
+export RIPC_TRANSPORTS=${{transports:-verbs}} RIPC_MULTICAST=on RIPC_RUNTIME_DIR=/tmp/run
 mkdir -p /tmp/run /tmp/files
 received() {{ cat /sys/class/net/vec0/statistics/rx_bytes; }}
 ripc() {{ {RIPC} "$@"; }}

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ripc bench: measures this machine with and without libripc.
+#include <stdlib.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <array>
 #include <memory>
@@ -82,11 +85,41 @@ std::string problem_with(const BenchOptions& options) {
   return {};
 }
 
-int run_bench(const BenchOptions& options) {
+// A cluster key that only the two sides have, unless the user has said what key they use, or that they use none.
+class OwnKey {
+ public:
+  OwnKey() {
+    const char* network = getenv("RIPC_NETWORK");
+    if ((network != nullptr && network != std::string_view("key")) || getenv("RIPC_CLUSTER_KEY_FILE") != nullptr)
+      return;
+    const char* folder = getenv("TMPDIR");
+    std::string name = std::string(folder != nullptr ? folder : "/tmp") + "/ripc-bench-XXXXXX";
+    if (mkdtemp(name.data()) == nullptr) return;
+    folder_ = name;
+    const auto made = libripc::create_cluster_key(folder_ + "/cluster.key");
+    if (made.ok()) file_ = *made;
+  }
+  ~OwnKey() {
+    if (!file_.empty()) unlink(file_.c_str());
+    if (!folder_.empty()) rmdir(folder_.c_str());
+  }
+  OwnKey(const OwnKey&) = delete;
+  OwnKey& operator=(const OwnKey&) = delete;
+
+  const std::string& file() const noexcept { return file_; }
+
+ private:
+  std::string folder_;
+  std::string file_;
+};
+
+int run_bench(BenchOptions options) {
   if (const std::string problem = problem_with(options); !problem.empty()) {
     print_error(problem);
     return kUsage;
   }
+  const OwnKey key;
+  options.key_file = key.file();
   std::vector<Json> runs;
   for (std::uint64_t run = 0; run < options.runs; ++run) {
     auto result = run_once(options);

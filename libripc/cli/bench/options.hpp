@@ -29,6 +29,15 @@ struct BenchOptions {
   std::uint32_t queue_bytes = 0;
   bool pin = true;
   bool json = false;
+  std::string key_file;  // of both sides; empty: what the environment says
+
+  // Of a context on the path to measure.
+  libripc::ContextOptions context() const {
+    libripc::ContextOptions options;
+    options.transports = transport;
+    options.cluster_key_file = key_file;
+    return options;
+  }
 };
 
 // One measurement: the fields of its JSON object.

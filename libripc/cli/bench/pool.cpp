@@ -31,9 +31,7 @@ double time_block(std::uint64_t count, Use use) {
 }  // namespace
 
 BenchResult run_pool(const BenchOptions& options) {
-  libripc::ContextOptions context_options;
-  context_options.transports = options.transport;
-  auto context = libripc::Context::create(context_options);
+  auto context = libripc::Context::create(options.context());
   if (!context.ok()) return context.error();
   const std::size_t size = options.size;
   std::uint64_t iterations = options.iterations;

@@ -38,8 +38,8 @@ libripc::Error Connection::find() {
     if (info.code() != RIPC_NO_SERVICE) return info.error();
     if (info_.id != 0) return gone();
     return {RIPC_NO_SERVICE, "No living service is called '" + target_.text +
-                                 "'. Start it, or see `ripc services` for what is there" +
-                                 (seen_ ? "." : ", or wait with --timeout.")};
+                                 "'; `ripc services` shows what is there" +
+                                 (seen_ ? ". " : ", --timeout waits for it. ") + std::string(info.error().text())};
   }
   info_ = *std::move(info);
   // Which way it goes, for people; a service that moves just now is found by the send.

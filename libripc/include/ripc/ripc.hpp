@@ -53,6 +53,17 @@ inline Result<ServiceId> group_id_from_name(const std::string& name) noexcept {
   return group;
 }
 
+// Makes a cluster key in a new file, or with `replace` in the place of one: ripc_cluster_key_create(). Empty: the
+// default place of this user. Returns the path of the file.
+inline Result<std::string> create_cluster_key(const std::string& file = {}, bool replace = false) {
+  std::string path(std::size_t{4096}, '\0');
+  const ripc_status status =
+      ripc_cluster_key_create(file.empty() ? nullptr : file.c_str(), replace ? 1 : 0, path.data(), path.size());
+  if (status != RIPC_OK) return Error::from_last_call(status);
+  path.resize(path.find('\0'));
+  return path;
+}
+
 // The library's version, "MAJOR.MINOR.PATCH". Static.
 inline const char* version() noexcept { return ripc_version(); }
 
@@ -68,6 +79,8 @@ struct ContextOptions {
   std::uint64_t spin = UINT64_MAX;         // nanoseconds a wait polls before it sleeps
   std::uint32_t peer_policy = UINT32_MAX;  // ripc_peer_policy
   std::uint32_t max_peers = 0;
+  std::string cluster_key_file = {};
+  std::uint32_t network = UINT32_MAX;  // ripc_network
 };
 
 // A living service, as Context::resolve() and Context::services() see it.
@@ -440,6 +453,8 @@ class Context {
     result.spin = options.spin;
     result.peer_policy = options.peer_policy;
     result.max_peers = options.max_peers;
+    result.cluster_key_file = or_null(options.cluster_key_file);
+    result.network = options.network;
     return result;
   }
   static Result<ServiceInfo> finish(ripc_status status, const ripc_service_info& info) {

@@ -15,7 +15,6 @@ namespace ripc {
 namespace {
 
 constexpr std::size_t kMaxFileSize = 4096;
-constexpr const char* kHowToMake = "Make a key with: (umask 077; od -vAn -N32 -tx1 /dev/urandom | tr -d ' \\n' > FILE)";
 
 // The file's text; overwritten when it goes.
 struct SecretText {
@@ -25,9 +24,10 @@ struct SecretText {
 };
 
 Status not_a_key(const std::string& origin, std::size_t line, const std::string& what) {
-  return Status(RIPC_INVALID_ARGUMENT, "The cluster key file " + origin +
-                                           (line == 0 ? std::string() : ", line " + std::to_string(line)) + ": " +
-                                           what + ". " + kHowToMake + ".");
+  return Status(
+      RIPC_INVALID_ARGUMENT,
+      "The cluster key file " + origin + (line == 0 ? std::string() : ", line " + std::to_string(line)) + ": " + what +
+          ". Copy the key file of another host here, or make a new key: " + "ripc key new --force -o " + origin + ".");
 }
 
 Status check_permissions(const std::string& path, const struct stat& info) {
@@ -36,7 +36,8 @@ Status check_permissions(const std::string& path, const struct stat& info) {
   if (info.st_uid != 0 && info.st_uid != ::geteuid())
     return Status(RIPC_PERMISSION, "The cluster key file " + path + " belongs to the user " +
                                        std::to_string(info.st_uid) + ", who could change it: chown it to user " +
-                                       std::to_string(::geteuid()) + " or to root.");
+                                       std::to_string(::geteuid()) +
+                                       " or to root, or name another file with RIPC_CLUSTER_KEY_FILE.");
   if ((info.st_mode & 077) != 0)
     return Status(RIPC_PERMISSION, "The cluster key file " + path +
                                        " is open to its group or to others: chmod 600 it, and make a new " +
@@ -82,7 +83,8 @@ Status parse_key(std::string_view line, std::array<std::byte, ClusterKeys::kKeyS
 ClusterKeys::~ClusterKeys() { sodium_memzero(keys_.data(), sizeof keys_); }
 
 Result<std::shared_ptr<const ClusterKeys>> ClusterKeys::load(const std::string& path) {
-  constexpr const char* kAdvice = "check RIPC_CLUSTER_KEY_FILE, and that this user may read the file";
+  constexpr const char* kAdvice =
+      "let this user read it, or name another file with RIPC_CLUSTER_KEY_FILE; `ripc key new` makes one";
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd) return system_error(errno, "Reading the cluster key file " + path, kAdvice);
   struct stat info {};

@@ -4,7 +4,7 @@
 //
 // The key file is plain text: 64 hexadecimal digits (32 bytes) in a line, one line, or two while the key is changed;
 // empty lines and lines that start with '#' do not count. The first key signs, both are accepted. To change the key
-// without a gap: write "old, new" everywhere, then "new, old", then "new".
+// without a gap: write "old, new" everywhere, then "new, old", then "new". `ripc key new` makes one (key_file.hpp).
 #pragma once
 
 #include <array>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capi/compose.hpp"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -42,6 +43,25 @@ constexpr std::string_view kBuilt = "shm and socket";
 template <std::size_t Count>
 bool contains(const std::array<std::string_view, Count>& list, std::string_view item) {
   return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+// Every setting that the library reads. One that is set to nothing, as by a script whose own variable is empty, asks
+// for something that cannot be known; the default may be less than what was meant to be kept out.
+constexpr std::array kSettings{"RIPC_RUNTIME_DIR",       "RIPC_TRANSPORTS",        "RIPC_PEERS",
+                               "RIPC_NETWORK",           "RIPC_CLUSTER_KEY_FILE",  "RIPC_SPIN_US",
+                               "RIPC_MULTICAST",         "RIPC_GROUP_REFRESH_MS",  "RIPC_RESOLVER_FILE",
+                               "RIPC_SOCKET_PORTS",      "RIPC_SOCKET_ADDRESS",    "RIPC_SOCKET_INTERFACE",
+                               "RIPC_PEER_TIMEOUT_MS",   "RIPC_VERBS_GROUPS",      "RIPC_SOCKET_RECEIVE_BUFFER",
+                               "RIPC_VERBS_CONNECTIONS", "RIPC_VERBS_CACHE_BYTES", "RIPC_SOCKET_BULK_CONNECTIONS"};
+
+Status check_settings() {
+  for (const char* name : kSettings) {
+    const char* value = ::secure_getenv(name);
+    if (value != nullptr && *value == '\0')
+      return Status(RIPC_INVALID_ARGUMENT,
+                    std::string(name) + " is set, but empty: give it a value, or unset it for the default.");
+  }
+  return {};
 }
 
 // nullopt: nobody has chosen any.
@@ -112,16 +132,41 @@ Result<ripc_service_id> id_of_group(std::string_view name) {
   return core::group_id_from_name(name);
 }
 
+// Takes what the network access does not allow out of the transports.
+Status withhold(Settings& settings, bool are_chosen) {
+  if (!settings.network.is_closed) return {};
+  std::vector<std::string> allowed;
+  for (std::string& name : settings.transports) {
+    if (!leaves_the_host(name)) {
+      allowed.push_back(std::move(name));
+    } else if (are_chosen && settings.network.mode == RIPC_NETWORK_KEY) {
+      return settings.network.refuse("The transport " + name + " leaves this host, which");
+    } else {
+      settings.withheld.push_back(std::move(name));
+    }
+  }
+  settings.transports = std::move(allowed);
+  settings.is_multicast_withheld = environment("RIPC_MULTICAST") != "off";
+  if (settings.transports.empty())
+    return settings.network.refuse("The transport " + settings.withheld.front() + " leaves this host, which");
+  return {};
+}
+
 }  // namespace
 
 Result<Settings> read_settings(const ripc_context_options& options) {
   Settings settings;
+  if (Status status = check_settings(); !status.ok()) return status;
   if (options.runtime_directory != nullptr) settings.runtime_directory = options.runtime_directory;
   Result<std::optional<std::vector<std::string>>> transports = read_transports(options.transports);
   if (!transports.ok()) return transports.status();
   settings.may_lack_rdma = !transports->has_value();
   settings.transports =
       transports->value_or(std::vector<std::string>(kBuiltTransports.begin(), kBuiltTransports.end()));
+  Result<NetworkAccess> network = read_network_access(options);
+  if (!network.ok()) return network.status();
+  settings.network = std::move(*network);
+  if (Status status = withhold(settings, transports->has_value()); !status.ok()) return status;
   settings.static_resolver =
       options.static_resolver != nullptr ? options.static_resolver : environment("RIPC_RESOLVER_FILE");
   settings.pool_limit = options.pool_limit != 0 ? options.pool_limit : default_pool_limit();
@@ -137,13 +182,15 @@ Result<Settings> read_settings(const ripc_context_options& options) {
   if (!policy.ok()) return policy.status();
   settings.peer_policy = *policy;
   settings.max_peers = options.max_peers != 0 ? options.max_peers : 4096;
-  Result<std::optional<resolver::MulticastOptions>> multicast = read_multicast_options(settings.transports, id_of_name);
+  Result<std::optional<resolver::MulticastOptions>> multicast =
+      read_multicast_options(settings.transports, settings.network, id_of_name);
   if (!multicast.ok()) return multicast.status();
   settings.multicast = std::move(*multicast);
   if (std::find(settings.transports.begin(), settings.transports.end(), "socket") != settings.transports.end()) {
     Result<socket::TransportOptions> socket = read_socket_options();
     if (!socket.ok()) return socket.status();
     settings.socket = std::move(*socket);
+    settings.socket.keys = settings.network.keys;
     settings.socket.max_peers = settings.max_peers;
   }
 #ifdef RIPC_WITH_VERBS
@@ -151,6 +198,7 @@ Result<Settings> read_settings(const ripc_context_options& options) {
     Result<verbs::TransportOptions> verbs = read_verbs_options();
     if (!verbs.ok()) return verbs.status();
     settings.verbs = std::move(*verbs);
+    settings.verbs.keys = settings.network.keys;
     settings.verbs.max_peers = settings.max_peers;
   }
 #endif
@@ -228,7 +276,11 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
     if (!multicast.ok()) return multicast.status();
     resolvers.push_back(std::move(*multicast));
   }
-  parts.resolver = std::make_unique<resolver::ChainResolver>(std::move(resolvers));
+  parts.withheld = settings.withheld;
+  parts.withheld_reason = settings.network.reason() + ". " + settings.network.advice();
+  std::string not_asked;
+  if (settings.is_multicast_withheld) not_asked = "No other host was asked, " + parts.withheld_reason;
+  parts.resolver = std::make_unique<resolver::ChainResolver>(std::move(resolvers), std::move(not_asked));
   return core::Context::create(std::move(parts));
 }
 

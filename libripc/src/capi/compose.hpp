@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "capi/network_access.hpp"
 #include "core/context.hpp"
 #include "resolver/multicast/options.hpp"
 #include "ripc/ripc.h"
@@ -22,8 +23,11 @@ namespace ripc::capi {
 struct Settings {
   std::string runtime_directory;  // empty: the default
   std::vector<std::string> transports;
-  bool may_lack_rdma = false;   // nobody has asked for it: without a device that works, the others do
-  std::string static_resolver;  // empty: none
+  bool may_lack_rdma = false;  // nobody has asked for it: without a device that works, the others do
+  NetworkAccess network;
+  std::vector<std::string> withheld;   // transports that were not asked for by name, and that `network` does not allow
+  bool is_multicast_withheld = false;  // likewise
+  std::string static_resolver;         // empty: none
   std::optional<resolver::MulticastOptions> multicast;
   std::uint64_t pool_limit = 0;
   Nanoseconds resolve_timeout = 0;
@@ -37,7 +41,8 @@ struct Settings {
 #endif
 };
 
-// RIPC_INVALID_ARGUMENT names the option or variable and what it may be.
+// RIPC_INVALID_ARGUMENT names the option or variable and what it may be. RIPC_PERMISSION: what leaves the host was
+// asked for, without a cluster key; or the key file may not be read, or not be trusted.
 Result<Settings> read_settings(const ripc_context_options& options);
 
 Result<std::unique_ptr<core::Context>> compose(const Settings& settings);

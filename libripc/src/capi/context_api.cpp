@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/key_file.hpp"
 #include "base/plain_text.hpp"
 #include "capi/compose.hpp"
 #include "capi/error.hpp"
@@ -112,6 +113,25 @@ void ripc_context_options_init(ripc_context_options* options) {
   *options = blank<ripc_context_options>();
   options->spin = UINT64_MAX;
   options->peer_policy = UINT32_MAX;
+  options->network = UINT32_MAX;
+}
+
+ripc_status ripc_cluster_key_create(const char* file, uint32_t replace, char* path, size_t path_size) {
+  return guarded([&]() -> Status {
+    if (file != nullptr && *file == '\0') return RIPC_INVALID_ARGUMENT;
+    const std::string place = file != nullptr ? std::string(file) : default_key_path();
+    if (place.empty())
+      return Status(RIPC_SYSTEM,
+                    "This user has no home for the cluster key: name a file, and set RIPC_CLUSTER_KEY_FILE to it.");
+    if (path != nullptr && place.size() >= path_size)
+      return Status(RIPC_INVALID_ARGUMENT, "There is no room for the path of the key file: pass 4096 bytes.");
+    if (file == nullptr) {
+      if (Status made = make_key_folders(place); !made.ok()) return made;
+    }
+    Status status = make_key_file(place, replace != 0);
+    if (status.ok() && path != nullptr) std::memcpy(path, place.c_str(), place.size() + 1);
+    return status;
+  });
 }
 
 ripc_status ripc_context_create(const ripc_context_options* options, ripc_context** context) {

@@ -94,12 +94,31 @@ void check_socket(Report& report, const Settings& settings) {
              "name an interface that `ip address` shows, or unset it");
 }
 
+// Who may talk to this user's services from elsewhere.
+void check_network(Report& report, const NetworkAccess& access) {
+  if (access.is_closed) {
+    report.add(Level::good, "network",
+               "services of this host only: nothing beyond it is asked or answered, " + access.reason(),
+               access.advice());
+  } else if (access.keys == nullptr) {
+    report.add(Level::limited, "network",
+               "open: everybody who reaches this host's ports is a peer and can claim any service ID, because "
+               "RIPC_NETWORK=open asks for no cluster key",
+               "make it private: ripc key new, copy the file to the other hosts, and unset RIPC_NETWORK");
+  } else {
+    report.add(Level::good, "network",
+               "only hosts with the cluster key in " + access.key_file +
+                   (access.keys->size() == 1 ? "" : " (2 keys: it is being changed)"));
+  }
+}
+
 void check_context(Report& report, const ripc_context_options& options) {
   Result<Settings> settings = read_settings(options);
   if (!settings.ok()) {
     report.add(Level::broken, "settings", settings.status().text(), "correct the option or variable");
     return;
   }
+  check_network(report, settings->network);
   Result<std::shared_ptr<RuntimeDirectory>> directory = RuntimeDirectory::open(
       settings->runtime_directory.empty() ? nullptr : settings->runtime_directory.c_str(), settings->peer_policy);
   if (!directory.ok()) {

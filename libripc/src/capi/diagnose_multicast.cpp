@@ -22,14 +22,14 @@ std::string joined(const std::vector<std::string>& names) {
 }
 
 // What was refused while we listened, each with what it means.
-void check_refused(Report& report, const resolver::MulticastCounters& counters, bool has_key) {
+void check_refused(Report& report, const resolver::MulticastCounters& counters) {
   const auto add = [&](std::uint64_t count, std::string_view what, std::string_view advice) {
     if (count != 0) report.add(Level::limited, "multicast", std::to_string(count) + std::string(what), advice);
   };
   add(counters.signed_ones, " packets were signed with a cluster key, and this process has none: they were ignored",
-      "set RIPC_CLUSTER_KEY_FILE to the key file of the cluster");
+      "copy the key file of one of those hosts to ~/.config/ripc/cluster.key, and unset RIPC_NETWORK");
   add(counters.unsigned_ones, " packets were not signed with the cluster key: they were ignored",
-      "give every host RIPC_CLUSTER_KEY_FILE, or another group: RIPC_MULTICAST");
+      "copy this host's key file to the others, or separate them by another group: RIPC_MULTICAST");
   add(counters.forged, " packets were signed with another key: they were ignored",
       "compare the key files of the hosts; while the key is changed each needs both");
   add(counters.stale, " packets have a time that is too far from ours: they were ignored",
@@ -39,14 +39,12 @@ void check_refused(Report& report, const resolver::MulticastCounters& counters, 
   add(counters.malformed, " packets are not of libripc: they were ignored",
       "another program uses this group and port: choose others with RIPC_MULTICAST");
   add(counters.send_failures, " packets could not be sent", "look at the interfaces and the firewall of this host");
-  if (!has_key)
-    report.add(Level::good, "cluster key",
-               "none: every host of the network can claim any service ID (RIPC_CLUSTER_KEY_FILE changes that)");
 }
 
 }  // namespace
 
 void check_multicast(Report& report, const Settings& settings) {
+  if (settings.network.is_closed) return;  // check_network() says so
   if (!settings.multicast) {
     report.add(Level::good, "multicast", "off: only services of this host and of the static resolver are found");
     return;
@@ -94,10 +92,7 @@ void check_multicast(Report& report, const Settings& settings) {
                  network.text + ", ttl " + std::to_string(settings.multicast->ttl) + "; " + traffic);
     }
   }
-  check_refused(report, counters, settings.multicast->keys != nullptr);
-  if (settings.multicast->keys)
-    report.add(Level::good, "cluster key",
-               std::to_string(settings.multicast->keys->size()) + " in use: packets without it are ignored");
+  check_refused(report, counters);
 }
 
 }  // namespace ripc::capi

@@ -2,9 +2,10 @@
 // Variables of the environment.
 #pragma once
 
+#include <stdlib.h>
+
 #include <charconv>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
@@ -12,9 +13,10 @@
 
 namespace ripc::capi {
 
-// The value of a variable; empty if it is not set.
+// The value of a variable; empty if it is not set. A set-user-ID program ignores the environment: whoever starts it
+// must not choose whom it talks to.
 inline std::string environment(const char* name) {
-  const char* value = std::getenv(name);
+  const char* value = ::secure_getenv(name);
   return value == nullptr ? std::string() : std::string(value);
 }
 

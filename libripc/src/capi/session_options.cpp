@@ -4,7 +4,6 @@
 #include <string>
 
 #include "capi/environment.hpp"
-#include "capi/multicast_options.hpp"
 
 namespace ripc::capi {
 
@@ -36,9 +35,6 @@ Status read_session_options(network::SessionOptions& options) {
   status = read_number("RIPC_SOCKET_RECEIVE_BUFFER", 4096, std::uint64_t{1} << 30, buffer);
   if (!status.ok()) return status;
   options.receive_buffer = static_cast<std::size_t>(buffer);
-  Result<std::shared_ptr<const ClusterKeys>> keys = read_cluster_keys();
-  if (!keys.ok()) return keys.status();
-  options.keys = std::move(*keys);
   return {};
 }
 

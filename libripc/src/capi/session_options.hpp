@@ -7,9 +7,8 @@
 
 namespace ripc::capi {
 
-// From RIPC_SOCKET_PORTS, RIPC_SOCKET_RECEIVE_BUFFER, RIPC_PEER_TIMEOUT_MS and RIPC_CLUSTER_KEY_FILE (docs/tuning.md);
-// what else there is stays as it is. RIPC_INVALID_ARGUMENT names the variable and what it may be; or as
-// ClusterKeys::load().
+// From RIPC_SOCKET_PORTS, RIPC_SOCKET_RECEIVE_BUFFER and RIPC_PEER_TIMEOUT_MS (docs/tuning.md); what else there is,
+// such as the keys, stays as it is. RIPC_INVALID_ARGUMENT names the variable and what it may be.
 Status read_session_options(network::SessionOptions& options);
 
 }  // namespace ripc::capi

@@ -7,8 +7,8 @@
 
 namespace ripc::capi {
 
-// From RIPC_SOCKET_* (docs/tuning.md), RIPC_PEER_TIMEOUT_MS and RIPC_CLUSTER_KEY_FILE; the context id is not set.
-// RIPC_INVALID_ARGUMENT names the variable and what it may be; or as ClusterKeys::load().
+// From RIPC_SOCKET_* (docs/tuning.md) and RIPC_PEER_TIMEOUT_MS; the context id and the keys are not set.
+// RIPC_INVALID_ARGUMENT names the variable and what it may be.
 Result<socket::TransportOptions> read_socket_options();
 
 }  // namespace ripc::capi

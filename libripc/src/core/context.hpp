@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -39,6 +40,8 @@ struct ContextParts {
   std::unique_ptr<memory::Pool> pool;
   std::vector<std::unique_ptr<spi::Transport>> transports;  // preferred first
   std::vector<std::string> optional;                        // transports that are left out if they cannot start
+  std::vector<std::string> withheld;                        // transports that this context may not use
+  std::string withheld_reason;                              // "because ...", and what to do about it
   std::unique_ptr<spi::Resolver> resolver;
   Nanoseconds resolve_timeout = 1'000'000'000;
   Nanoseconds spin = 50'000;
@@ -144,7 +147,9 @@ class Context final : public spi::Host {
   template <typename Visit>
   void for_each_service(Visit visit) noexcept;
   std::string transport_names() const;
-  Status no_common_transport() const;
+  // Whether one of them is on a transport that this context may not use.
+  bool is_withheld(std::span<const spi::Address> addresses) const noexcept;
+  Status no_common_transport(const std::vector<spi::Address>& addresses) const;
 
   std::unique_ptr<EventLoop> loop_;      // outlives what may be in it: transports, and all that hold channels
   std::unique_ptr<WatchTable> watches_;  // outlives the resolver, which tells it of changes

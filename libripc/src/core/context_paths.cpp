@@ -29,6 +29,13 @@ std::string finder_of(const spi::ServiceRecord& record) {
   return record.found_by.empty() ? std::string() : "; found by the " + std::string(record.found_by) + " resolver";
 }
 
+// A refusal says more than that nobody answered elsewhere.
+void note_failure(Status& failure, const Status& latest) {
+  const ripc_status code = latest.code();
+  const bool is_silence = code == RIPC_PEER_DEAD || code == RIPC_NO_SERVICE || code == RIPC_TIMEOUT;
+  if (failure.code() != RIPC_REFUSED || !is_silence) failure = latest;
+}
+
 }  // namespace
 
 spi::Transport* Context::transport(const std::string& name) noexcept {
@@ -112,7 +119,7 @@ Result<std::shared_ptr<spi::Channel>> Context::find_channel(ripc_service_id id, 
     }
     // The service was there a moment ago: it is ending, restarting or moving.
     parts_.resolver->invalidate(*record);
-    if (deadline.expired()) return channel.status();
+    if (deadline.expired()) return is_withheld(addresses) ? no_common_transport(addresses) : channel.status();
     if (loop_->in_loop_thread()) {
       (void)loop_->run_until([] { return false; }, Deadline::after(kRetryPause));
     } else {
@@ -124,13 +131,15 @@ Result<std::shared_ptr<spi::Channel>> Context::find_channel(ripc_service_id id, 
 
 Result<std::shared_ptr<spi::Channel>> Context::connect(const std::vector<spi::Address>& addresses, ripc_service_id id,
                                                        Deadline deadline) {
-  Status failure = no_common_transport();
-  for (const Way& way : ways_to(addresses)) {
+  const std::vector<Way> ways = ways_to(addresses);
+  if (ways.empty()) return no_common_transport(addresses);
+  Status failure;
+  for (const Way& way : ways) {
     std::size_t answered = 0;
     Result<std::shared_ptr<spi::Channel>> channel =
         way.transport->connect_any(way.addresses, id, way.is_last ? deadline : half_of(deadline), answered);
     if (channel.ok()) return channel;
-    failure = channel.status();
+    note_failure(failure, channel.status());
   }
   return failure;
 }
@@ -153,7 +162,17 @@ Result<std::shared_ptr<spi::Channel>> Context::connect_to(const spi::ServiceReco
   return routes_.insert(record.id, std::move(*channel));
 }
 
-Status Context::no_common_transport() const {
+bool Context::is_withheld(std::span<const spi::Address> addresses) const noexcept {
+  const auto& names = parts_.withheld;
+  return std::any_of(addresses.begin(), addresses.end(), [&](const spi::Address& address) {
+    return std::find(names.begin(), names.end(), address.transport) != names.end();
+  });
+}
+
+Status Context::no_common_transport(const std::vector<spi::Address>& addresses) const {
+  if (is_withheld(addresses))
+    return Status(RIPC_REFUSED,
+                  "The service is known, but this context does not talk to other hosts, " + parts_.withheld_reason);
   return Status(RIPC_NO_SERVICE, "The service has no address on a transport that this context may use (" +
                                      transport_names() + "): check RIPC_TRANSPORTS on both sides.");
 }
@@ -212,7 +231,7 @@ Result<Resolution> Context::find_path(ripc_service_id id) {
   std::vector<std::pair<std::string_view, std::string>> others;
   std::size_t missed = SIZE_MAX;  // among them: a meeting place where the service is not
   std::string meeting_place;
-  Status failure = no_common_transport();
+  Status failure = no_common_transport(path.record.addresses);
   const std::vector<Way> ways = ways_to(path.record.addresses);
   for (const auto& transport : parts_.transports) {
     const auto way =
@@ -239,16 +258,17 @@ Result<Resolution> Context::find_path(ripc_service_id id) {
                                 ". Set RIPC_RUNTIME_DIR (or XDG_RUNTIME_DIR) to the same directory for both; `ripc "
                                 "doctor` looks for others.";
     } else {
-      failure = channel.status();
-      if (std::string place = transport->meeting_place(); !place.empty() && failure == RIPC_PEER_DEAD) {
+      note_failure(failure, channel.status());
+      if (std::string place = transport->meeting_place(); !place.empty() && channel.status().code() == RIPC_PEER_DEAD) {
         missed = others.size();
         meeting_place = std::move(place);
       }
-      others.emplace_back(transport->name(), failure.text());
+      others.emplace_back(transport->name(), channel.status().text());
     }
   }
+  if (!parts_.withheld.empty()) others.emplace_back("other hosts", "not asked, " + parts_.withheld_reason);
   for (const spi::Address& address : path.record.addresses) {
-    if (transport(address.transport) == nullptr)
+    if (transport(address.transport) == nullptr && !is_withheld({&address, 1}))
       others.emplace_back(address.transport, "not among this context's transports (" + transport_names() + ")");
   }
   for (const auto& [name, why] : others) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "network/authenticator.hpp"
 
+#include <array>
 #include <cstring>
 #include <vector>
 
@@ -17,15 +18,22 @@ using wire::session::HelloReply;
 constexpr std::string_view kReplyPurpose = "ripc socket reply 1";
 constexpr std::string_view kConfirmPurpose = "ripc socket confirm 1";
 
-// Both sides sign all that was said, in the form in which it travelled.
+// Both sides sign all that was said, in the form in which it travelled. The memory is kept: whoever has answered must
+// be able to check the proof, or the other side would take for a connection what this side has given up.
 struct Transcript {
-  std::vector<std::byte> hello;
-  std::vector<std::byte> reply;
+  std::vector<std::byte>& hello;
+  std::vector<std::byte>& reply;
 
-  Transcript(const Hello& question, HelloReply answer) {
+  Transcript(const Hello& question, HelloReply answer) : hello(kept()[0]), reply(kept()[1]) {
     answer.mac = {};
     (void)wire::session::encode(question, hello);
     (void)wire::session::encode(answer, reply);
+  }
+
+ private:
+  static std::array<std::vector<std::byte>, 2>& kept() noexcept {
+    thread_local std::array<std::vector<std::byte>, 2> frames;
+    return frames;
   }
 };
 

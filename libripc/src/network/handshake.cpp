@@ -28,6 +28,18 @@ Status connect_failure(int error, const Endpoint& remote) {
                                     "): the process has ended, or a firewall is in the way.");
 }
 
+// The proof of whoever answers was not what this context's key demands.
+const char* refused_for_key(bool has_keys, const HelloReply& reply) noexcept {
+  if (!has_keys)
+    return "The peer is there, but it has a cluster key, and this context runs without one: unset RIPC_NETWORK, and "
+           "copy the peer's key file to ~/.config/ripc/cluster.key (mode 600).";
+  if (reply.mac == wire::session::Mac{})
+    return "The peer is there, but it runs without a cluster key (RIPC_NETWORK=open), and this context has one: copy "
+           "this host's key file to the peer's ~/.config/ripc/cluster.key, and unset RIPC_NETWORK there.";
+  return "The peer is there, but it has another cluster key than this context: copy the key file of one host to the "
+         "other (~/.config/ripc/cluster.key, or RIPC_CLUSTER_KEY_FILE).";
+}
+
 // What a peer can honestly answer to a greeting.
 ripc_status believable_greeting(ripc_status status) noexcept {
   switch (status) {
@@ -154,7 +166,7 @@ void Handshake::go_on() {
     } else {
       finish(Status(status,
                     "The peer closed the connection during the handshake: it is ending, or it has another "
-                    "cluster key (RIPC_CLUSTER_KEY_FILE)."));
+                    "cluster key: compare the key files of both hosts."));
     }
   }
 }
@@ -231,12 +243,7 @@ void Handshake::on_frame() {
       finish(other_version(), true);
     } else if (!authenticator_.verify(greeted_.hello, greeted_.reply)) {
       authenticator_.count_refused();
-      finish(Status(RIPC_REFUSED, authenticator_.has_keys()
-                                      ? "The peer does not have this context's cluster key: give both sides the same "
-                                        "RIPC_CLUSTER_KEY_FILE."
-                                      : "The peer has a cluster key and this context has none: set "
-                                        "RIPC_CLUSTER_KEY_FILE to the file with the key."),
-             true);
+      finish(Status(RIPC_REFUSED, refused_for_key(authenticator_.has_keys(), greeted_.reply)), true);
     } else if (wanted_ != 0 && greeted_.reply.context != wanted_) {
       // Before it takes this side for a peer.
       finish(Status(RIPC_PEER_DEAD, "Another process answers at the address of the service."), true);

@@ -82,6 +82,7 @@ class Guest:
         (self.folder / "writable").write_text("".join(f"{path}\n" for path in folders), encoding="utf-8")
         passed = {name: value for name, value in {**os.environ, **environment}.items()
                   if IDENTIFIER.fullmatch(name) and name not in OWN_ENVIRONMENT}
+        passed.setdefault("RIPC_TEST_PROGRAM_DIR", str((machine.HERE / "../../build/release/tests").resolve()))
         (self.folder / "settings").write_text("\n".join([
             f"node={self.node}", f"network={network}", f"devices={','.join(devices)}",
             f"directory={shlex.quote(os.getcwd())}",

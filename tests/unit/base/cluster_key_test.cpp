@@ -93,7 +93,7 @@ TEST(ClusterKeys, CommentsBlankLinesAndLineEndsDoNotCount) {
 
 TEST(ClusterKeys, BadTextIsRefusedWithFileLineAndRemedyAndWithoutTheSecret) {
   EXPECT_NE(refusal("").find("no key"), std::string::npos);
-  EXPECT_NE(refusal("").find("umask 077"), std::string::npos);
+  EXPECT_NE(refusal("").find("ripc key new"), std::string::npos);
   EXPECT_NE(refusal("#\n" + kOld.substr(1)).find("KEYFILE, line 2"), std::string::npos);
   EXPECT_NE(refusal(kOld + "0").find("65 characters"), std::string::npos);
   const std::string typo = refusal(kOld.substr(0, 63) + "g");

@@ -122,6 +122,16 @@ TEST_F(ChainResolverTest, NoServiceOnlyIfAllSaySo) {
   for (const FakeResolver* fake : fakes_) EXPECT_EQ(fake->calls.size(), 1u);
 }
 
+TEST_F(ChainResolverTest, WhoFindsNothingIsToldWhoWasNotAsked) {
+  std::vector<std::unique_ptr<spi::Resolver>> resolvers;
+  resolvers.push_back(std::make_unique<FakeResolver>());
+  auto& known = static_cast<FakeResolver&>(*resolvers.back());
+  ChainResolver chain(std::move(resolvers), "Others were not asked.");
+  EXPECT_TRUE(chain.resolve(kService, Deadline::never()).status().text().ends_with(" Others were not asked."));
+  known.failure = RIPC_PERMISSION;
+  EXPECT_EQ(chain.resolve(kService, Deadline::never()).status().code(), RIPC_PERMISSION);
+}
+
 TEST_F(ChainResolverTest, ASuccessorIsFoundThoughAnEarlierResolverKnowsOnlyTheFormer) {
   ServiceRecord former = record_of(kService, 1);
   former.incarnation = 10;

@@ -181,6 +181,57 @@ TEST_F(MulticastKeyed, AForgedReplyToAQuestionChangesNothing) {
   EXPECT_FALSE(victim_.look(50).ok());
 }
 
+// The hint that there are hosts with another key: to whoever asks, and whatever is asked for.
+TEST_F(MulticastKeyed, WhoAsksWithAnotherKeyOrNoneIsToldThatThereIsOne) {
+  victim_.publish(8);
+  for (const std::string& key : {kOtherKeyText, std::string()}) {
+    MulticastOptions strange = options_;
+    strange.keys = key.empty() ? nullptr : make_keys(key);
+    MulticastContext stranger(strange);
+    for (const ripc_service_id id : {ripc_service_id{8}, ripc_service_id{9}}) {
+      std::string text;
+      // Hints are few: the second question may have to wait for its.
+      EXPECT_TRUE(eventually([&] {
+        const Result<spi::ServiceRecord> found = stranger->resolve(id, Deadline::after(100'000'000));
+        EXPECT_EQ(found.status().code(), RIPC_NO_SERVICE);
+        text = found.status().text();
+        return text.find("key file") != std::string::npos;
+      })) << text;
+    }
+  }
+}
+
+TEST_F(MulticastKeyed, AHintTellsNothingElseAndIsOfNoUseToWhoeverHasIt) {
+  victim_.publish(8);
+  std::vector<std::size_t> sizes;
+  for (const ripc_service_id id : {ripc_service_id{8}, ripc_service_id{9}}) {
+    PacketHeader question = outsider_.header(PacketType::question);
+    question.id = id;
+    std::vector<std::byte> hint;
+    const auto is_answer = [&](const PacketHeader& header) {
+      return header.type == PacketType::reply && header.nonce == question.nonce;
+    };
+    EXPECT_TRUE(eventually([&] {
+      outsider_.send(outsider_.packet(question, {}));
+      hint = outsider_.hear(is_answer, nullptr, 50'000'000);
+      return !hint.empty();
+    }));
+    sizes.push_back(hint.size());
+    EXPECT_FALSE(resolver::verify_packet(hint, *options_.keys)) << "a member would believe it";
+  }
+  EXPECT_EQ(sizes[0], sizes[1]) << "it says whether the service is there";
+  EXPECT_LT(sizes[0], 100U) << "it makes an attack larger";
+}
+
+TEST_F(MulticastKeyed, HintsAreFew) {
+  victim_.publish(8);
+  const PacketHeader question = outsider_.header(PacketType::question);
+  for (int i = 0; i < 100; ++i) outsider_.send(outsider_.packet(question, {}));
+  EXPECT_TRUE(eventually([&] { return victim_->counters().unsigned_ones == 100; }));
+  EXPECT_GE(victim_->counters().hints_sent, 1U);
+  EXPECT_LE(victim_->counters().hints_sent, 30U);
+}
+
 TEST_F(MulticastKeyed, ReplayedPacketsChangeNothing) {
   MulticastContext holder(options_);
   const spi::ServiceRecord record = holder.publish(7);

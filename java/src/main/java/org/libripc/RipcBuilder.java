@@ -27,6 +27,16 @@ public final class RipcBuilder {
     ANY
   }
 
+  /** Whether a context talks to other hosts. */
+  public enum Network {
+    /** Only with a cluster key ({@code ripc key new}), with hosts that have the same one. */
+    KEY,
+    /** Without a key: everybody who reaches this host's ports is a peer. */
+    OPEN,
+    /** Never. */
+    OFF
+  }
+
   private static final long DEFAULT_SPIN = 50_000;
   private static final long DEFAULT_KEPT = 64L << 20;
 
@@ -39,6 +49,8 @@ public final class RipcBuilder {
   private long spin = -1;
   private Peers peers;
   private int maxPeers;
+  private String clusterKeyFile;
+  private Network network;
 
   RipcBuilder() {}
 
@@ -101,6 +113,18 @@ public final class RipcBuilder {
     return this;
   }
 
+  /** The key that other hosts must have too. */
+  public RipcBuilder clusterKeyFile(Path file) {
+    clusterKeyFile = file.toString();
+    return this;
+  }
+
+  /** Whether it talks to other hosts; {@link Network#KEY} if neither this nor RIPC_NETWORK is set. */
+  public RipcBuilder network(Network access) {
+    network = access;
+    return this;
+  }
+
   private static long positive(long value) {
     if (value <= 0) throw new IllegalArgumentException(value + " is not more than 0");
     return value;
@@ -152,6 +176,7 @@ public final class RipcBuilder {
     NativeBlock directory = NativeBlock.of(runtimeDirectory);
     NativeBlock names = NativeBlock.of(transports);
     NativeBlock resolver = NativeBlock.of(staticResolver);
+    NativeBlock keyFile = NativeBlock.of(clusterKeyFile);
     ByteBuffer options = block.bytes;
     options.putLong(ContextOptions.RUNTIME_DIRECTORY, NativeBlock.addressOf(directory));
     options.putLong(ContextOptions.TRANSPORTS, NativeBlock.addressOf(names));
@@ -161,10 +186,12 @@ public final class RipcBuilder {
     if (spin >= 0) options.putLong(ContextOptions.SPIN, spin);
     if (peers != null) options.putInt(ContextOptions.PEER_POLICY, peers.ordinal());
     options.putInt(ContextOptions.MAX_PEERS, maxPeers);
+    options.putLong(ContextOptions.CLUSTER_KEY_FILE, NativeBlock.addressOf(keyFile));
+    if (network != null) options.putInt(ContextOptions.NETWORK, network.ordinal());
     try {
       call.accept(block.address);
     } finally {
-      NativeBlock.keep(block, directory, names, resolver);
+      NativeBlock.keep(block, directory, names, resolver, keyFile);
     }
   }
 }

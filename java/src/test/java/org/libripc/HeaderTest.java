@@ -33,6 +33,7 @@ class HeaderTest {
   private static final Map<String, String> NOT_CALLED =
       Map.ofEntries(
           Map.entry("ripc_status_name", "Status.name()"),
+          Map.entry("ripc_cluster_key_create", "ripc key new"),
           Map.entry("ripc_service_get_name", "Service.name()"),
           Map.entry("ripc_service_get_context", "Service.ripc()"),
           Map.entry("ripc_send_options_init", "Outgoing fills all of them"),
@@ -116,6 +117,7 @@ class HeaderTest {
   @CsvSource({
     "ripc_status, RIPC_, org.libripc.Status",
     "ripc_peer_policy, RIPC_PEERS_, org.libripc.RipcBuilder$Peers",
+    "ripc_network, RIPC_NETWORK_, org.libripc.RipcBuilder$Network",
     "ripc_item_kind, RIPC_ITEM_, org.libripc.ItemKind",
     "ripc_view_kind, RIPC_VIEW_, org.libripc.ViewKind"
   })

@@ -68,7 +68,11 @@ abstract class PairTest {
   }
 
   Ripc context(Consumer<RipcBuilder> change) {
-    RipcBuilder options = Ripc.builder().runtimeDirectory(directory).transports(transport);
+    RipcBuilder options =
+        Ripc.builder()
+            .runtimeDirectory(directory)
+            .transports(transport)
+            .clusterKeyFile(TestKey.in(directory));
     change.accept(options);
     return options.open();
   }

@@ -18,7 +18,12 @@ final class PeerMain {
   private Ticket ticket;
 
   private PeerMain(String transport, Path directory) {
-    ripc = Ripc.builder().transports(transport).runtimeDirectory(directory).open();
+    ripc =
+        Ripc.builder()
+            .transports(transport)
+            .runtimeDirectory(directory)
+            .clusterKeyFile(TestKey.in(directory))
+            .open();
   }
 
   public static void main(String[] arguments) throws Exception {

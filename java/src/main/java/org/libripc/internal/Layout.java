@@ -26,7 +26,7 @@ public final class Layout {
   public static final class ContextOptions {
     private ContextOptions() {}
 
-    public static final int BYTES = 64;
+    public static final int BYTES = 80;
     public static final int RUNTIME_DIRECTORY = 8;
     public static final int TRANSPORTS = 16;
     public static final int STATIC_RESOLVER = 24;
@@ -35,6 +35,8 @@ public final class Layout {
     public static final int SPIN = 48;
     public static final int PEER_POLICY = 56;
     public static final int MAX_PEERS = 60;
+    public static final int CLUSTER_KEY_FILE = 64;
+    public static final int NETWORK = 72;
   }
 
   /** ripc_service_options. */

@@ -30,9 +30,9 @@ import org.libripc.Status;
  *
  * <p>It registers its service when it starts and closes it when it stops. The context ({@link
  * Ripc}) is the application's; its options say who may connect: users of this host over shared
- * memory ({@code RipcBuilder.peers}), and over sockets and RDMA, which are on by default, whoever
- * has the cluster key, or anybody if there is none. {@link #setAccess} says which service IDs of
- * those.
+ * memory ({@code RipcBuilder.peers}), and over sockets and RDMA hosts with the same cluster key
+ * ({@code RipcBuilder.clusterKeyFile}, {@code RipcBuilder.network}). {@link #setAccess} says which
+ * service IDs of those.
  *
  * <p>The setters are for before the start.
  */

@@ -4,7 +4,13 @@ package org.libripc.jetty;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.security.SecureRandom;
+import java.util.HexFormat;
 import java.util.Random;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
@@ -82,7 +88,27 @@ abstract class HttpPairTest {
   }
 
   Ripc context() {
-    return options().runtimeDirectory(directory.resolve("run")).transports(over).open();
+    return options()
+        .runtimeDirectory(directory.resolve("run"))
+        .transports(over)
+        .clusterKeyFile(key())
+        .open();
+  }
+
+  /** The cluster key of both sides. */
+  private synchronized Path key() {
+    Path file = directory.resolve("cluster.key");
+    if (Files.exists(file)) return file;
+    byte[] key = new byte[32];
+    new SecureRandom().nextBytes(key);
+    try {
+      Files.createFile(
+          file,
+          PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------")));
+      return Files.writeString(file, HexFormat.of().formatHex(key));
+    } catch (IOException problem) {
+      throw new UncheckedIOException(problem);
+    }
   }
 
   void start(Handler handler) throws Exception {
@@ -175,6 +201,7 @@ abstract class HttpPairTest {
             .redirectError(ProcessBuilder.Redirect.DISCARD);
     builder.environment().put("RIPC_RUNTIME_DIR", directory.resolve("run").toString());
     builder.environment().put("RIPC_TRANSPORTS", isTcp() ? "shm" : over);
+    builder.environment().put("RIPC_CLUSTER_KEY_FILE", key().toString());
     Process process = builder.start();
     process.outputWriter().append(line).flush();
     return process;

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/key_file.hpp"
+
+#include <fcntl.h>
+#include <pwd.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <string_view>
+#include <vector>
+
+#include "base/cluster_key.hpp"
+#include "base/random.hpp"
+#include "base/unique_fd.hpp"
+
+namespace ripc {
+namespace {
+
+constexpr std::string_view kFile = "/ripc/cluster.key";
+constexpr const char* kOtherFile = "make the folder writable for this user, or name another file: ripc key new -o FILE";
+constexpr mode_t kFolderMode = 0700;
+
+std::string absolute_path(const char* name) {
+  const char* value = ::secure_getenv(name);
+  return value != nullptr && *value == '/' ? std::string(value) : std::string();
+}
+
+std::string home_in_database() {
+  constexpr std::size_t kMost = 1 << 20;
+  for (std::vector<char> buffer(4096); buffer.size() <= kMost; buffer.resize(buffer.size() * 2)) {
+    passwd entry{};
+    passwd* found = nullptr;
+    const int error = ::getpwuid_r(::geteuid(), &entry, buffer.data(), buffer.size(), &found);
+    if (error == ERANGE) continue;
+    return found != nullptr && found->pw_dir != nullptr && *found->pw_dir == '/' ? found->pw_dir : std::string();
+  }
+  return {};
+}
+
+// Of the text of a key file; overwritten when it goes.
+struct NewKey {
+  std::array<char, 2 * ClusterKeys::kKeySize + 1> text{};
+
+  NewKey() noexcept {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    constexpr std::size_t kDigitsAtOnce = 16;
+    for (std::size_t at = 0; at + 1 < text.size(); at += kDigitsAtOnce) {
+      std::uint64_t number = random_u64();
+      for (std::size_t i = 0; i < kDigitsAtOnce; ++i, number >>= 4) text[at + i] = kDigits[number & 15];
+      sodium_memzero(&number, sizeof number);
+    }
+    text.back() = '\n';
+  }
+  ~NewKey() { sodium_memzero(text.data(), text.size()); }
+  NewKey(const NewKey&) = delete;
+  NewKey& operator=(const NewKey&) = delete;
+};
+
+// What has this name goes with the object.
+class Draft {
+ public:
+  explicit Draft(const std::string& path) : name_(path + ".XXXXXX"), fd_(::mkostemp(name_.data(), O_CLOEXEC)) {}
+  ~Draft() {
+    if (fd_) ::unlink(name_.c_str());
+  }
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+
+  const char* name() const noexcept { return name_.c_str(); }
+  bool write(const NewKey& key) const noexcept {
+    return fd_ && ::fchmod(fd_.get(), S_IRUSR | S_IWUSR) == 0 &&
+           ::write(fd_.get(), key.text.data(), key.text.size()) == static_cast<ssize_t>(key.text.size()) &&
+           ::fsync(fd_.get()) == 0;
+  }
+
+ private:
+  std::string name_;
+  UniqueFd fd_;
+};
+
+}  // namespace
+
+std::string default_key_path() {
+  std::string folder = absolute_path("XDG_CONFIG_HOME");
+  if (folder.empty()) {
+    folder = absolute_path("HOME");
+    if (folder.empty()) folder = home_in_database();
+    if (folder.empty()) return {};
+    folder += "/.config";
+  }
+  return folder.append(kFile);
+}
+
+Status make_key_folders(const std::string& path) {
+  for (std::size_t end = path.find('/', 1); end != std::string::npos; end = path.find('/', end + 1)) {
+    const std::string folder = path.substr(0, end);
+    if (::mkdir(folder.c_str(), kFolderMode) == 0 || errno == EEXIST) continue;
+    const int error = errno;
+    // Without the right to make it, it may be there all the same.
+    if (::access(folder.c_str(), F_OK) != 0)
+      return system_error(error, "Making the folder " + folder + " for the cluster key", kOtherFile);
+  }
+  return {};
+}
+
+Status make_key_file(const std::string& path, bool replace) {
+  const std::string call = "Writing the cluster key file " + path;
+  const NewKey key;
+  const Draft draft(path);
+  if (!draft.write(key)) return system_error(errno, call, kOtherFile);
+  if ((replace ? ::rename(draft.name(), path.c_str()) : ::link(draft.name(), path.c_str())) == 0) return {};
+  if (errno != EEXIST) return system_error(errno, call, kOtherFile);
+  return Status(RIPC_INVALID_ARGUMENT,
+                "The file " + path +
+                    " is there already: copy it to the other hosts. A new key in its place (--force) locks out every "
+                    "program that still has the old one.");
+}
+
+}  // namespace ripc
