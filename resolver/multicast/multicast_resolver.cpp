@@ -290,9 +290,11 @@ Status MulticastResolver::no_service(ripc_service_id id, const Question& questio
                                        (options_.keys ? "with another cluster key than this one's"
                                                       : "with a cluster key, and this context runs without one") +
                                        ": if the service is there, copy its host's key file to this host.");
+  const std::uint64_t refused = counters_.refused_users;
   return Status(RIPC_NO_SERVICE, "Nobody answered for " + which + " on " + text() + " within " + milliseconds(waited) +
                                      " (asked " + std::to_string(question.rounds) +
-                                     " times): start the service, check the ID, or run `ripc doctor` on both hosts.");
+                                     " times): start the service, check the ID, or run `ripc doctor` on both hosts." +
+                                     (refused == 0 ? "" : " Other users of this host were not heard (RIPC_PEERS)."));
 }
 
 void MulticastResolver::invalidate(const spi::ServiceRecord& record) noexcept {

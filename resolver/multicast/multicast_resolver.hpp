@@ -178,6 +178,7 @@ class MulticastResolver final : public spi::Resolver {
   bool is_welcome(const spi::ReceivedPacket& received, const PacketHeader& header);
   bool is_fresh(const PacketHeader& header);
   void meet_stranger(const PacketHeader& header, spi::MulticastNetwork& network, const spi::PeerAddress& from);
+  bool is_admitted(spi::MulticastNetwork& network, const spi::PeerAddress& from, Packet& packet);
   void learn(const Packet& packet);
   void learn_alive(const spi::ServiceRecord& record, Question* question, std::uint64_t said);
   void claimed_by_other(Published& own, const spi::ServiceRecord& record);

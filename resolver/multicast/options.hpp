@@ -24,6 +24,7 @@
 
 #include "base/clock.hpp"
 #include "base/cluster_key.hpp"
+#include "base/peer_policy.hpp"
 #include "base/status.hpp"
 #include "spi/resolver.hpp"
 
@@ -61,6 +62,7 @@ struct MulticastOptions {
   // With keys: packets whose time differs more than this from ours are refused.
   Nanoseconds clock_tolerance = 30'000'000'000;
   std::shared_ptr<const ClusterKeys> keys;  // nullptr: none, nothing is authenticated
+  PeerPolicy peers;                         // which users of this host are heard
   // Names heard from peers are checked with it; called from any thread. Must be set.
   NameHash hash_name;
   // Our own packets come back from the group. Only a self-check wants to see them (MulticastState::silent_interfaces);

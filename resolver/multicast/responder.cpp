@@ -144,16 +144,17 @@ void MulticastResolver::process(spi::MulticastNetwork& network, const spi::Recei
     return;
   }
   Packet packet;
-  const bool is_whole = decode_packet(received.bytes, options_.hash_name, packet) == DecodeStatus::ok;
+  if (decode_packet(received.bytes, options_.hash_name, packet) != DecodeStatus::ok) {
+    const std::lock_guard lock(mutex_);
+    ++counters_.malformed;
+    return;
+  }
+  if (!is_admitted(network, received.from, packet)) return;
   // Only now: what is not authentic must not make later packets look like copies.
-  if (is_whole && header.type != PacketType::reply)
+  if (header.type != PacketType::reply)
     static_cast<void>(guard_.accept(header.context, header.timestamp, realtime_now()));
   {
     const std::lock_guard lock(mutex_);
-    if (!is_whole) {
-      ++counters_.malformed;
-      return;
-    }
     learn(packet);
   }
   if (header.type == PacketType::question) reply(packet, network, received.from);
@@ -185,6 +186,21 @@ void MulticastResolver::meet_stranger(const PacketHeader& header, spi::Multicast
   const std::lock_guard lock(mutex_);
   ++counters_.hints_sent;
   count(sent);
+}
+
+bool MulticastResolver::is_admitted(spi::MulticastNetwork& network, const spi::PeerAddress& from, Packet& packet) {
+  const PeerJudge::Verdict verdict = network.judge(from);
+  if (verdict == PeerJudge::Verdict::admitted) return true;
+  const std::lock_guard lock(mutex_);
+  if (verdict == PeerJudge::Verdict::refused) {
+    ++counters_.refused_users;
+    return false;
+  }
+  ++counters_.unknown_users;
+  // Whoever ends says so, and has closed its socket. A false word of it only makes this side ask again.
+  std::erase_if(packet.services, [](const PacketService& service) { return !service.is_gone; });
+  if (packet.header.type == PacketType::announcement) learn(packet);
+  return false;
 }
 
 // Everything that can be said without looking at the MAC or the services, the cheapest first. The lock is held.

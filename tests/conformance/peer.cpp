@@ -29,8 +29,6 @@
 namespace conformance {
 namespace {
 
-constexpr unsigned kNobody = 65534;
-
 std::map<std::string, Role>& roles() {
   static std::map<std::string, Role> map;
   return map;
@@ -47,8 +45,8 @@ bool change_identity(const PeerSetup& setup) {
   if (setup.other_user) {
     if (!support::give_cluster_key(kNobody)) return false;
     if (::setgroups(0, nullptr) != 0) return false;
-    if (!setup.keep_group && ::setgid(kNobody) != 0) return false;
-    if (::setuid(kNobody) != 0) return false;
+    if (!setup.keep_group && ::setgid(setup.user) != 0) return false;
+    if (::setuid(setup.user) != 0) return false;
     // A process that was started by that user would have this from the start.
     if (::prctl(PR_SET_DUMPABLE, 1) != 0) return false;
   }
@@ -119,6 +117,8 @@ Peer::Peer(const std::string& role, const PeerSetup& setup) {
                                     setup.bind_directory,
                                     "other_user",
                                     setup.other_user ? "1" : "0",
+                                    "user",
+                                    std::to_string(setup.user),
                                     "keep_group",
                                     setup.keep_group ? "1" : "0",
                                     "other_namespaces",
@@ -237,6 +237,8 @@ bool run_peer_role(int argc, char** argv, int* exit_status) {
       setup.bind_directory = value;
     } else if (name == "other_user") {
       setup.other_user = value == "1";
+    } else if (name == "user") {
+      setup.user = static_cast<unsigned>(std::stoul(value));
     } else if (name == "keep_group") {
       setup.keep_group = value == "1";
     } else if (name == "other_namespaces") {
@@ -245,6 +247,8 @@ bool run_peer_role(int argc, char** argv, int* exit_status) {
       setup.no_process_memory = value == "1";
     } else if (name == "no_membarrier") {
       setup.no_membarrier = value == "1";
+    } else if (name.starts_with("RIPC_")) {
+      ::setenv(name.c_str(), value.c_str(), 1);
     } else {
       setup.settings[name] = value;
     }

@@ -23,15 +23,17 @@ namespace conformance {
 struct PeerSetup {
   std::string transport;
   std::string runtime_directory;
-  bool other_user = false;        // user 65534 (needs root)
-  bool keep_group = false;        // with other_user: this process's group instead of 65534
+  bool other_user = false;  // `user`, with the group of the same number (needs root)
+  unsigned user = 65534;
+  bool keep_group = false;        // with other_user: this process's group instead
   bool other_namespaces = false;  // PID and mount namespaces of its own, with its own /dev/shm and /proc (needs root)
   std::string bind_directory;     // with other_namespaces: where it sees the runtime directory; empty: the same path
   // These system calls fail, as a seccomp profile may have it: process_vm_readv(2) and process_vm_writev(2),
   // membarrier(2).
   bool no_process_memory = false;
   bool no_membarrier = false;
-  std::map<std::string, std::string> settings;  // for the role: peer_policy, spin, pool_limit, takeover ...
+  // For the role: peer_policy, spin, pool_limit, takeover ...; RIPC_...: a variable of its environment.
+  std::map<std::string, std::string> settings;
 };
 
 // The parent's side. The process is killed, at the latest, when this is destroyed.

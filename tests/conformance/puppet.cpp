@@ -47,6 +47,8 @@ class Stage {
     if (verb == "notification") return notification();
     if (verb == "notified") return std::to_string(notified_.load());
     if (verb == "resolve") return resolve(words);
+    if (verb == "list") return list();
+    if (verb == "error") return ripc_last_error();
     if (verb == "stream") return stream(words);
     if (verb == "fill") return fill(words);
     if (verb == "wait_room") return wait_room(words);
@@ -188,6 +190,15 @@ class Stage {
     ripc_service_info info{};
     info.size = sizeof info;
     return name_of(ripc_resolve(context_.get(), number(words), &info));
+  }
+
+  std::string list() const {
+    std::string ids;
+    const auto add = [](void* text, const ripc_service_info* info) {
+      *static_cast<std::string*>(text) += " " + std::to_string(info->id);
+    };
+    const ripc_status status = ripc_list_services(context_.get(), add, &ids);
+    return status == RIPC_OK ? ids : name_of(status);
   }
 
   std::string stream(std::istringstream& words) {

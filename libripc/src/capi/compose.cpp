@@ -186,12 +186,14 @@ Result<Settings> read_settings(const ripc_context_options& options) {
       read_multicast_options(settings.transports, settings.network, id_of_name);
   if (!multicast.ok()) return multicast.status();
   settings.multicast = std::move(*multicast);
+  if (settings.multicast) settings.multicast->peers = PeerPolicy(settings.peer_policy);
   if (std::find(settings.transports.begin(), settings.transports.end(), "socket") != settings.transports.end()) {
     Result<socket::TransportOptions> socket = read_socket_options();
     if (!socket.ok()) return socket.status();
     settings.socket = std::move(*socket);
     settings.socket.keys = settings.network.keys;
     settings.socket.max_peers = settings.max_peers;
+    settings.socket.peers = PeerPolicy(settings.peer_policy);
   }
 #ifdef RIPC_WITH_VERBS
   if (std::find(settings.transports.begin(), settings.transports.end(), "verbs") != settings.transports.end()) {
@@ -200,6 +202,7 @@ Result<Settings> read_settings(const ripc_context_options& options) {
     settings.verbs = std::move(*verbs);
     settings.verbs.keys = settings.network.keys;
     settings.verbs.max_peers = settings.max_peers;
+    settings.verbs.peers = PeerPolicy(settings.peer_policy);
   }
 #endif
   return settings;

@@ -32,6 +32,10 @@ void check_refused(Report& report, const resolver::MulticastCounters& counters) 
       "copy this host's key file to the others, or separate them by another group: RIPC_MULTICAST");
   add(counters.forged, " packets were signed with another key: they were ignored",
       "compare the key files of the hosts; while the key is changed each needs both");
+  add(counters.refused_users, " packets came from users of this host who are not admitted: they were ignored",
+      "if those users are trusted, start every process with RIPC_PEERS=group or RIPC_PEERS=any");
+  add(counters.unknown_users, " packets came from processes of this host whose user cannot be told: they were ignored",
+      "processes that end make some; if there are more, see docs/security.md (Users of this host)");
   add(counters.stale, " packets have a time that is too far from ours: they were ignored",
       "synchronise the clocks of the hosts (NTP): with a cluster key they may differ by 30 seconds");
   add(counters.other_version, " packets come from another version of libripc: they were ignored",

@@ -39,8 +39,11 @@ Result<resolver::MulticastResolver::Networks> fabric_networks(const resolver::Mu
   const std::vector<verbs::FabricPort> ports = fabric->ports();
   const bool is_of_use = !options.udp || std::any_of(ports.begin(), ports.end(), has_datagrams);
   if (!options.fabric || options.ttl == 0 || !is_of_use) return networks;
-  verbs::MulticastNetworkOptions chosen{
-      .groups = {}, .interfaces = options.interfaces, .hops = options.ttl, .hears_itself = options.hears_itself};
+  verbs::MulticastNetworkOptions chosen{.groups = {},
+                                        .interfaces = options.interfaces,
+                                        .hops = options.ttl,
+                                        .peers = options.peers,
+                                        .hears_itself = options.hears_itself};
   for (const resolver::MulticastGroup& group : options.groups) chosen.groups.push_back(endpoint_of(group));
   Result<std::unique_ptr<verbs::MulticastNetwork>> network = verbs::MulticastNetwork::open(fabric, chosen);
   if (!network.ok()) return network.status();

@@ -53,6 +53,12 @@ bool Authenticator::verify(const Hello& hello, const HelloReply& reply) const {
   return keys_->verify(kReplyPurpose, {transcript.hello, transcript.reply}, reply.mac);
 }
 
+Status Authenticator::judge(int socket) {
+  Status status = judge_.judge_connection(socket);
+  if (status == RIPC_REFUSED) count_refused();
+  return status;
+}
+
 Confirm Authenticator::confirm(const Hello& hello, const HelloReply& reply) const {
   Confirm confirm;
   if (!keys_) return confirm;

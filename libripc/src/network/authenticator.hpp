@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Proves in the handshake of a connection that both ends have the cluster key. Without a key all proofs are zero.
+// Who may hold the other end of a connection: on this host processes of users that the peer policy admits, and in any
+// case only those who have the cluster key. Without a key all proofs are zero.
 #pragma once
 
 #include <atomic>
@@ -7,6 +8,7 @@
 #include <memory>
 
 #include "base/cluster_key.hpp"
+#include "base/peer_judge.hpp"
 #include "wire/session.hpp"
 
 namespace ripc::network {
@@ -14,7 +16,8 @@ namespace ripc::network {
 // Any thread.
 class Authenticator {
  public:
-  explicit Authenticator(std::shared_ptr<const ClusterKeys> keys) noexcept : keys_(std::move(keys)) {}
+  Authenticator(std::shared_ptr<const ClusterKeys> keys, PeerPolicy policy) noexcept
+      : keys_(std::move(keys)), judge_(policy) {}
 
   bool has_keys() const noexcept { return keys_ != nullptr; }
 
@@ -22,18 +25,25 @@ class Authenticator {
   void sign(const wire::session::Hello& hello, wire::session::HelloReply& reply) const;
   bool verify(const wire::session::Hello& hello, const wire::session::HelloReply& reply) const;
 
+  // Whoever is connected to the socket and has sent something, as PeerJudge::judge_connection(). Counts what is
+  // refused.
+  Status judge(int socket);
+  // Why the other end has refused this one.
+  Status refused_by(int socket) { return judge_.refused_by(socket); }
+
   // The proof of whoever asked.
   wire::session::Confirm confirm(const wire::session::Hello& hello, const wire::session::HelloReply& reply) const;
   // Counts what is wrong.
   bool verify(const wire::session::Hello& hello, const wire::session::HelloReply& reply,
               const wire::session::Confirm& confirm);
 
-  // Handshakes refused because of a missing or wrong proof.
+  // Handshakes refused because of a missing or wrong proof, or of the user of the other end.
   std::uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
   void count_refused() noexcept { refused_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
   std::shared_ptr<const ClusterKeys> keys_;
+  PeerJudge judge_;
   std::atomic<std::uint64_t> refused_{0};
 };
 

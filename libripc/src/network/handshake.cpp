@@ -228,7 +228,7 @@ void Handshake::on_frame() {
   }
   if (step_ == Step::hello && std::holds_alternative<Hello>(*frame)) {
     greeted_.hello = std::get<Hello>(*frame);
-    greeted_.reply = decide_(greeted_.hello, Endpoint::remote_of(greeted_.socket.fd.get()));
+    greeted_.reply = decide_(greeted_.hello, greeted_.socket.fd.get());
     greeted_.reply.nonce = random_nonce();
     authenticator_.sign(greeted_.hello, greeted_.reply);
     const bool sent = send(greeted_.reply);
@@ -247,6 +247,10 @@ void Handshake::on_frame() {
     } else if (wanted_ != 0 && greeted_.reply.context != wanted_) {
       // Before it takes this side for a peer.
       finish(Status(RIPC_PEER_DEAD, "Another process answers at the address of the service."), true);
+    } else if (Status admitted = authenticator_.judge(greeted_.socket.fd.get()); !admitted.ok()) {
+      finish(std::move(admitted), true);
+    } else if (greeted_.reply.status == RIPC_REFUSED) {
+      finish(authenticator_.refused_by(greeted_.socket.fd.get()), true);
     } else if (greeted_.reply.status != RIPC_OK) {
       finish(believable_greeting(greeted_.reply.status), true);
     } else if (!send(authenticator_.confirm(greeted_.hello, greeted_.reply))) {

@@ -31,7 +31,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   // Called once, from the loop. What it throws for want of memory is nobody's: it has to end what it was for.
   using Done = std::function<void(Greeted)>;
   // What to answer; nonce and mac are filled in by the handshake.
-  using Decide = std::function<wire::session::HelloReply(const wire::session::Hello&, const Endpoint& remote)>;
+  using Decide = std::function<wire::session::HelloReply(const wire::session::Hello&, int socket)>;
 
   // `context`: who is wanted; 0: whoever answers.
   static std::shared_ptr<Handshake> dial(EventLoop& loop, Authenticator& authenticator, const Endpoint& remote,

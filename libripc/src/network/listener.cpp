@@ -125,8 +125,8 @@ bool Listener::refuse_without_descriptors() {
     const auto decide = decide_;
     auto handshake = Handshake::accept(
         loop_, authenticator_, std::move(socket), Deadline::after(kRefusalPatience),
-        [decide](const wire::session::Hello& hello, const Endpoint& remote) {
-          wire::session::HelloReply reply = decide(hello, remote);
+        [decide](const wire::session::Hello& hello, int knocking) {
+          wire::session::HelloReply reply = decide(hello, knocking);
           reply.status = RIPC_NO_DESCRIPTORS;
           return reply;
         },

@@ -21,7 +21,9 @@ constexpr Nanoseconds kSettle = 20'000'000;
 }  // namespace
 
 SessionTransport::SessionTransport(SessionOptions options)
-    : options_(std::move(options)), host_identity_(network::host_identity()), authenticator_(options_.keys) {}
+    : options_(std::move(options)),
+      host_identity_(network::host_identity()),
+      authenticator_(options_.keys, options_.peers) {}
 
 SessionTransport::~SessionTransport() = default;
 
@@ -30,7 +32,7 @@ Status SessionTransport::start(spi::Host& host, EventLoop& loop) {
   loop_ = &loop;
   Result<std::unique_ptr<Listener>> listener = Listener::open(
       loop, authenticator_, options_.bind_address, options_.ports, options_.peer_timeout,
-      [this](const wire::session::Hello& hello, const Endpoint&) { return answer(hello); },
+      [this](const wire::session::Hello& hello, int socket) { return answer(hello, socket); },
       [this](Greeted greeted) { accepted(std::move(greeted)); });
   if (!listener.ok()) return listener.status();
   listener_ = std::move(*listener);

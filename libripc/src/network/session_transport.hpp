@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/cluster_key.hpp"
+#include "base/peer_policy.hpp"
 #include "network/authenticator.hpp"
 #include "network/dialer.hpp"
 #include "network/listener.hpp"
@@ -37,7 +38,8 @@ struct SessionOptions {
   PortRange ports;                                      // TCP and UDP
   std::string bind_address;                             // an IP; empty: all addresses of the machine
   std::string interface;                                // whose addresses are told to others; empty: all
-  std::shared_ptr<const ClusterKeys> keys;              // null: whoever can reach the port is admitted
+  std::shared_ptr<const ClusterKeys> keys;              // null: whoever can reach the port has it
+  PeerPolicy peers;                                     // which users of this host are admitted
   std::size_t receive_buffer = std::size_t{256} << 10;  // bytes that a link's socket buffer has at least
 };
 
@@ -58,7 +60,7 @@ class SessionTransport : public spi::Transport {
   Status fence(const spi::Address& address, ripc_service_id id, std::uint64_t incarnation, Deadline deadline) override;
   void arena_gone(std::uint32_t) noexcept override {}
 
-  // Handshakes refused because of a missing or wrong key.
+  // Handshakes refused because of a missing or wrong key, or of a user that is not admitted.
   std::uint64_t handshakes_refused() const noexcept { return authenticator_.refused(); }
 
  protected:
@@ -173,7 +175,7 @@ class SessionTransport : public spi::Transport {
   Result<SessionPointer> begin_session(std::span<const Locator> locators, const std::string& text,
                                        std::vector<Endpoint> endpoints);
   void dial(const SessionPointer& session, Deadline deadline);
-  wire::session::HelloReply answer(const wire::session::Hello& hello);
+  wire::session::HelloReply answer(const wire::session::Hello& hello, int socket);
   bool knows(const wire::session::Hello& hello);
   void accepted(Greeted greeted);
   void accept_session(Greeted greeted);

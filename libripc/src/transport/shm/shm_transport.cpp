@@ -14,6 +14,7 @@
 #include <new>
 
 #include "base/loop_wait.hpp"
+#include "base/peer_policy.hpp"
 #include "base/process_barrier.hpp"
 
 namespace ripc::shm {
@@ -98,9 +99,7 @@ bool ShmTransport::wait(const std::function<bool()>& done, Deadline deadline) {
 // ---- Peers ---------------------------------------------------------------------------------------------------
 
 bool ShmTransport::admits(const Credentials& credentials) const noexcept {
-  if (credentials.uid == geteuid() || credentials.uid == 0) return true;
-  if (options_.peer_policy == RIPC_PEERS_ANY) return true;
-  return options_.peer_policy == RIPC_PEERS_SAME_GROUP && credentials.gid == getegid();
+  return PeerPolicy(options_.peer_policy).admits(credentials.uid, credentials.gid);
 }
 
 Status ShmTransport::adopt(const PeerPointer& peer) {

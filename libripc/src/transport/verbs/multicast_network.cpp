@@ -397,6 +397,21 @@ spi::SentPackets MulticastNetwork::send_to(const spi::PeerAddress& to, std::span
   return {0, 0, 1};
 }
 
+PeerJudge::Verdict MulticastNetwork::judge(const spi::PeerAddress& from) {
+  const GroupPeer sender = from.as<Peer>().peer;
+  const std::vector<FabricPort> ports = fabric_->ports();
+  const bool is_ours = std::any_of(ports.begin(), ports.end(), [&](const FabricPort& port) {
+    return std::memcmp(port.gid.raw, sender.gid.data(), sender.gid.size()) == 0 ||
+           (sender.lid != 0 && sender.lid == port.lid);
+  });
+  sockaddr_in6 address{};
+  address.sin6_family = AF_INET6;
+  std::memcpy(&address.sin6_addr, sender.gid.data(), sender.gid.size());
+  // On Ethernet every address of this host may be the source; nobody who is honest sends with one of the link's scope.
+  const bool is_hidden = sender.lid == 0 && IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr);
+  return judge_.judge_device_sender(is_ours || is_hidden ? nullptr : reinterpret_cast<const sockaddr*>(&address));
+}
+
 std::vector<pollfd> MulticastNetwork::descriptors() const { return {{epoll_.get(), POLLIN, 0}}; }
 
 // The descriptor of a queue stays readable until arm(), so what is left in it will be read.

@@ -16,6 +16,7 @@
 
 #include "base/clock.hpp"
 #include "base/fork_guard.hpp"
+#include "base/peer_judge.hpp"
 #include "base/unique_fd.hpp"
 #include "network/endpoint.hpp"
 #include "spi/multicast_network.hpp"
@@ -33,6 +34,7 @@ struct MulticastNetworkOptions {
   std::vector<network::Endpoint> groups;
   std::vector<std::string> interfaces;  // network interfaces; empty: all that belong to a device
   unsigned hops = 1;                    // routers that a datagram to the group may pass, and one; at least 1
+  PeerPolicy peers;                     // which users of this host are heard
   bool hears_itself = false;            // what was sent to the group comes back
 };
 
@@ -48,6 +50,8 @@ class MulticastNetwork final : public spi::MulticastNetwork {
   Result<std::unique_ptr<spi::ReplyChannel>> open_channel() const override { return RIPC_UNSUPPORTED; }
   spi::SentPackets send_to_groups(std::span<const std::byte> bytes) noexcept override;
   spi::SentPackets send_to(const spi::PeerAddress& to, std::span<const std::byte> bytes) noexcept override;
+  // A device does not tell whose queue pair has sent: from this host nobody is heard, unless everybody is admitted.
+  PeerJudge::Verdict judge(const spi::PeerAddress& from) override;
   std::vector<pollfd> descriptors() const override;
   spi::Arrival receive(int fd, std::span<std::byte> buffer, spi::ReceivedPacket& received) override;
   std::string_view name() const noexcept override { return "fabric"; }
@@ -87,7 +91,7 @@ class MulticastNetwork final : public spi::MulticastNetwork {
   };
 
   MulticastNetwork(std::shared_ptr<const Fabric> fabric, MulticastNetworkOptions options)
-      : fabric_(std::move(fabric)), options_(std::move(options)) {}
+      : fabric_(std::move(fabric)), options_(std::move(options)), judge_(options_.peers) {}
   Status start();
   void choose_ports();
   void listen_to_devices();
@@ -111,6 +115,7 @@ class MulticastNetwork final : public spi::MulticastNetwork {
 
   const std::shared_ptr<const Fabric> fabric_;
   const MulticastNetworkOptions options_;
+  PeerJudge judge_;
   std::size_t packet_limit_ = 0;
   std::string no_port_;  // why there is none
   UniqueFd epoll_;

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose sockets the kernel says those of this host are: by NETLINK_SOCK_DIAG, and by /proc/net where that does not
+// answer. "This host" is this process's network namespace.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/unique_fd.hpp"
+
+namespace ripc {
+
+// Any thread. Keeps two descriptors, so that it works when no other is left. A user is known only while a process holds
+// the socket, and not if it has no number in this process's user namespace.
+class SocketOwners {
+ public:
+  enum class Way : std::uint8_t { netlink, proc };
+  // Way::proc is for tests: as where netlink does not answer.
+  explicit SocketOwners(Way way = Way::netlink) noexcept;
+
+  // Whether this host has the address. True where the kernel does not say.
+  bool is_own(const sockaddr& address) noexcept;
+  // The user of the TCP socket that is bound to `end` and connected to `other`. nullopt: it cannot be told.
+  std::optional<uid_t> of_connection(const sockaddr& end, const sockaddr& other) noexcept;
+  // The user of the TCP sockets that listen there, if it is one.
+  std::optional<uid_t> of_listener(const sockaddr& address) noexcept;
+  // The users of all UDP sockets that may have sent a datagram with this source. Empty: they cannot be told.
+  std::vector<uid_t> of_sender(const sockaddr& from);
+
+ private:
+  using Visit = std::function<void(std::uint16_t type, std::span<const std::byte> body)>;
+  // The users of all sockets of that kind at the port. Empty: they cannot be told.
+  std::vector<uid_t> at_port(std::uint8_t protocol, bool listening, const sockaddr& address);
+  // Sends the request, whose header it completes, and visits what the kernel answers. 0, or an errno.
+  int ask(const UniqueFd& socket, std::span<std::byte> request, const Visit& visit) noexcept;
+
+  UniqueFd diagnosis_;  // invalid: the kernel has none
+  UniqueFd routes_;
+  std::atomic<bool> diagnoses_tcp_{false};  // it has told of a TCP socket
+  std::mutex mutex_;
+  std::uint32_t sequence_ = 0;
+};
+
+}  // namespace ripc

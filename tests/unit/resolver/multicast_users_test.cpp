@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packets of users of this host whom the peer policy does not admit.
+#include <memory>
+#include <utility>
+
+#include "fake_network.hpp"
+#include "multicast_helpers.hpp"
+
+namespace ripc {
+namespace {
+
+using test::eventually;
+using test::FakeNetwork;
+using test::FakeWire;
+using test::mentions;
+using test::MulticastContext;
+using test::MulticastOptions;
+using test::MulticastResolver;
+using Verdict = PeerJudge::Verdict;
+
+class MulticastUsers : public ::testing::Test {
+ protected:
+  MulticastUsers() {
+    options_.udp = false;
+    options_.probe_time = 0;
+  }
+  MulticastResolver::Networks on_wire() {
+    MulticastResolver::Networks networks;
+    networks.push_back(std::make_unique<FakeNetwork>(wire_));
+    return networks;
+  }
+
+  FakeWire wire_;
+  MulticastOptions options_ = test::loopback_options();
+};
+
+TEST_F(MulticastUsers, QuestionsOfARefusedUserAreNotAnswered) {
+  wire_.verdict = Verdict::refused;
+  MulticastContext holder(options_, on_wire());
+  holder.publish(7);
+  MulticastContext asker(options_, on_wire());
+  const Result<spi::ServiceRecord> found = asker->resolve(7, Deadline::after(100'000'000));
+  EXPECT_EQ(found.status().code(), RIPC_NO_SERVICE);
+  EXPECT_TRUE(eventually([&] { return holder->counters().refused_users != 0; }));
+  EXPECT_EQ(holder->counters().replies_sent, 0U);
+}
+
+TEST_F(MulticastUsers, WhatARefusedUserAnnouncesIsNeitherLearntNorListed) {
+  wire_.verdict = Verdict::refused;
+  MulticastContext listener(options_, on_wire());
+  MulticastContext stranger(options_, on_wire());
+  stranger.publish(7);
+  ASSERT_TRUE(eventually([&] { return listener->counters().refused_users != 0; }));
+  const Status status = listener->resolve(7, Deadline::after(100'000'000)).status();
+  EXPECT_EQ(status.code(), RIPC_NO_SERVICE);
+  EXPECT_TRUE(mentions(status, "RIPC_PEERS")) << status.text();
+  EXPECT_TRUE(listener->list([](const spi::ServiceRecord& record) { ADD_FAILURE() << record.id; }).ok());
+}
+
+TEST_F(MulticastUsers, ARefusedUserTakesNothingOver) {
+  wire_.verdict = Verdict::refused;
+  MulticastContext holder(options_, on_wire());
+  const spi::ServiceRecord record = holder.publish(7);
+  MulticastContext stranger(options_, on_wire());
+  const spi::ServiceRecord claim = stranger.publish(7);
+  ASSERT_GT(claim.incarnation, record.incarnation);
+  ASSERT_TRUE(eventually([&] { return holder->counters().refused_users != 0; }));
+  EXPECT_EQ(holder->counters().conflicts, 0U);
+  const Result<spi::ServiceRecord> known = holder.look(7);
+  ASSERT_TRUE(known.ok());
+  EXPECT_EQ(*known, record);
+  // Whoever may be heard still gets the answer.
+  wire_.verdict = Verdict::admitted;
+  stranger.end();
+  MulticastContext asker(options_, on_wire());
+  const Result<spi::ServiceRecord> found = asker.resolve(7);
+  ASSERT_TRUE(found.ok()) << found.status().text();
+  EXPECT_EQ(*found, record);
+}
+
+TEST_F(MulticastUsers, OfAnUnknownUserOnlyTheEndOfAServiceIsTaken) {
+  MulticastContext listener(options_, on_wire());
+  MulticastContext holder(options_, on_wire());
+  const spi::ServiceRecord record = holder.publish(7);
+  ASSERT_TRUE(listener.learns(record));
+  wire_.verdict = Verdict::unknown;
+  holder.publish(8);
+  ASSERT_TRUE(eventually([&] { return listener->counters().unknown_users != 0; }));
+  EXPECT_FALSE(listener.look(8).ok());
+  EXPECT_TRUE(listener.look(7).ok());
+  holder->withdraw(record);
+  EXPECT_TRUE(eventually([&] { return !listener.look(7).ok(); }));
+}
+
+}  // namespace
+}  // namespace ripc
