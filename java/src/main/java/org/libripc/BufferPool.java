@@ -103,6 +103,13 @@ final class BufferPool {
     return memory != null && address + size <= memory.address + memory.capacity && memory.isUsed();
   }
 
+  /** Of all memory that has users. */
+  long bytesInUse() {
+    long bytes = 0;
+    for (PoolMemory each : byAddress.values()) if (each.isUsed()) bytes += each.capacity;
+    return bytes;
+  }
+
   /** The memory that holds an address, used or not; null if none does. */
   private PoolMemory find(long address) {
     Map.Entry<Long, PoolMemory> before = byAddress.floorEntry(address);

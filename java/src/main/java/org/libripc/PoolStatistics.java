@@ -17,6 +17,8 @@ package org.libripc;
  * @param hugePageArenas of these, with huge pages
  * @param registrations registrations of foreign memory
  * @param registrationHits of these, known already
+ * @param inUse bytes of leases that a {@link RegisteredBuffer} or a message under way uses now: 0
+ *     when everything was given back, whatever is kept
  */
 public record PoolStatistics(
     long limit,
@@ -30,4 +32,5 @@ public record PoolStatistics(
     long arenas,
     long hugePageArenas,
     long registrations,
-    long registrationHits) {}
+    long registrationHits,
+    long inUse) {}

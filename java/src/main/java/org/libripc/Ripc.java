@@ -255,7 +255,8 @@ public final class Ripc implements AutoCloseable {
         b.getLong(72),
         b.getLong(80),
         b.getLong(88),
-        b.getLong(96));
+        b.getLong(96),
+        pool.bytesInUse());
   }
 
   /**

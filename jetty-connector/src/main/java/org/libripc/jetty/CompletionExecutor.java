@@ -37,14 +37,17 @@ final class CompletionExecutor implements TryExecutor, VirtualThreads.Configurab
     }
   }
 
+  /** Whether the calling thread completes something, and runs the task afterwards. */
+  static boolean runsAfterwards(Runnable task) {
+    List<Runnable> following = FOLLOWING.get();
+    if (following == null) return false;
+    if (!following.contains(task)) following.add(task);
+    return true;
+  }
+
   @Override
   public void execute(Runnable task) {
-    List<Runnable> following = FOLLOWING.get();
-    if (following == null) {
-      threads.execute(task);
-    } else {
-      following.add(task);
-    }
+    if (!runsAfterwards(task)) threads.execute(task);
   }
 
   @Override

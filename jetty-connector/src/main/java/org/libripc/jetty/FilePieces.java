@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.jetty;
 
+import java.io.Closeable;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
@@ -19,21 +20,51 @@ import org.libripc.RegisteredBuffer;
  * <p>Any thread, one at a time, as of each {@link org.eclipse.jetty.util.IteratingCallback}.
  */
 final class FilePieces extends IteratingNestedCallback {
-  private final FileChannel file;
+  /** Where the bytes are from. */
+  private interface Reader extends Closeable {
+    /** Some bytes from a position on; -1: there are none. */
+    int read(ByteBuffer to, long position) throws IOException;
+
+    @Override
+    default void close() throws IOException {}
+  }
+
+  private final Reader file;
   private final RipcEndPoint endPoint;
   private final Content.Sink sink;
+  private final boolean last;
   private final int pieceBytes;
   private long position;
   private long left;
   private boolean ended;
   private RegisteredBuffer piece; // that is being written
 
+  private FilePieces(
+      Reader file,
+      RipcEndPoint endPoint,
+      Content.Sink sink,
+      boolean last,
+      long position,
+      long left,
+      Callback callback) {
+    super(callback);
+    this.file = file;
+    this.endPoint = endPoint;
+    this.sink = sink;
+    this.last = last;
+    this.position = position;
+    this.left = left;
+    pieceBytes = endPoint.pieceBytes();
+  }
+
   /**
+   * Writes what lies in a file, as the end of the answer.
+   *
    * @param length in bytes, from the offset on; -1: to the end of the file
    * @throws IOException if the file cannot be opened
    * @throws IndexOutOfBoundsException if it has not so many bytes
    */
-  FilePieces(
+  static void write(
       Path path,
       RipcEndPoint endPoint,
       Content.Sink sink,
@@ -41,18 +72,43 @@ final class FilePieces extends IteratingNestedCallback {
       long length,
       Callback callback)
       throws IOException {
-    super(callback);
-    this.endPoint = endPoint;
-    this.sink = sink;
-    pieceBytes = endPoint.pieceBytes();
-    file = FileChannel.open(path, StandardOpenOption.READ);
+    FileChannel file = FileChannel.open(path, StandardOpenOption.READ);
     try {
-      left = TypeUtil.checkOffsetLengthSize(offset, length, file.size());
-      position = offset;
+      long left = TypeUtil.checkOffsetLengthSize(offset, length, file.size());
+      Reader reader =
+          new Reader() {
+            @Override
+            public int read(ByteBuffer to, long from) throws IOException {
+              return file.read(to, from);
+            }
+
+            @Override
+            public void close() throws IOException {
+              file.close();
+            }
+          };
+      new FilePieces(reader, endPoint, sink, true, offset, left, callback).iterate();
     } catch (Throwable problem) {
       IO.close(file);
       throw problem;
     }
+  }
+
+  /** Writes what lies in a buffer, such as a mapped file. */
+  static void write(
+      ByteBuffer mapped,
+      RipcEndPoint endPoint,
+      Content.Sink sink,
+      boolean last,
+      Callback callback) {
+    Reader reader =
+        (to, from) -> {
+          int count = Math.min(to.remaining(), mapped.limit() - (int) from);
+          to.put(mapped.slice((int) from, count));
+          return count;
+        };
+    new FilePieces(reader, endPoint, sink, last, mapped.position(), mapped.remaining(), callback)
+        .iterate();
   }
 
   @Override
@@ -72,7 +128,7 @@ final class FilePieces extends IteratingNestedCallback {
     left -= buffer.remaining();
     ended |= left == 0;
     endPoint.give(buffer);
-    sink.write(ended, buffer, this);
+    sink.write(ended && last, buffer, this);
     return Action.SCHEDULED;
   }
 

@@ -7,6 +7,7 @@ import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.NavigableMap;
 import java.util.TreeMap;
+import org.eclipse.jetty.util.thread.AutoLock;
 import org.libripc.Message;
 import org.libripc.ViewKind;
 
@@ -15,8 +16,9 @@ import org.libripc.ViewKind;
  * of long items are lent by the sender: reading is the one copy of theirs, and the sender has them
  * back when they were read.
  *
- * <p>Any thread; everything is guarded by this.
+ * <p>Any thread; everything is guarded by one lock.
  */
+@SuppressWarnings("try") // locks
 final class Inbound {
   /** Messages that may be ahead of one that is still on its way. */
   private static final int MOST_EARLY = 4096;
@@ -25,8 +27,6 @@ final class Inbound {
   // this many unread ones, further small ones are copied, so that none takes those of the others.
   private static final int MOST_LENT = 64;
   private static final int SMALL = 16 << 10;
-  private static final ThreadLocal<ByteBuffer> SCRATCH =
-      ThreadLocal.withInitial(() -> ByteBuffer.allocateDirect(SMALL));
 
   /** Who gets the messages whose bytes were read. */
   interface Reader {
@@ -62,7 +62,7 @@ final class Inbound {
         elsewhere |= kind != ViewKind.SHORT;
         if (kind != ViewKind.FAILED) {
           size += message.size(index);
-        } else {
+        } else if (!frame.has(Frame.FILLER)) {
           lost = new IOException("A part of the stream was lost: " + message.status(index));
         }
       }
@@ -72,11 +72,9 @@ final class Inbound {
     }
 
     void copy() {
-      byte[] all = new byte[(int) (cost - Frame.COST)];
-      ByteBuffer scratch = SCRATCH.get().clear();
-      for (int index = 1; index < message.itemCount(); ++index) message.copyTo(index, 0, scratch);
-      scratch.flip().get(all);
-      copy = ByteBuffer.wrap(all);
+      copy = ByteBuffer.allocateDirect((int) (cost - Frame.COST));
+      for (int index = 1; index < message.itemCount(); ++index) message.copyTo(index, 0, copy);
+      copy.flip();
     }
 
     void close() {
@@ -84,6 +82,7 @@ final class Inbound {
     }
   }
 
+  private final AutoLock lock = new AutoLock();
   private final Reader reader;
   private final Deque<Part> ready = new ArrayDeque<>();
   private final NavigableMap<Integer, Part> early =
@@ -111,29 +110,31 @@ final class Inbound {
    * @param window how far the sender may be ahead of the reader, before its last message
    * @return false if the sender has broken the protocol; the message is closed then
    */
-  synchronized boolean accept(Message message, Frame frame, long window) {
-    int distance = frame.sequence() - nextSequence;
-    if (closed || distance < 0) {
-      message.close();
+  boolean accept(Message message, Frame frame, long window) {
+    try (AutoLock l = lock.lock()) {
+      int distance = frame.sequence() - nextSequence;
+      if (closed || distance < 0) {
+        message.close();
+        return true;
+      }
+      Part part = new Part(message, frame);
+      if (distance >= MOST_EARLY
+          || early.containsKey(frame.sequence())
+          || part.cost > 0 && ahead(part) >= window) {
+        message.close();
+        return false;
+      }
+      keep(part);
+      early.put(frame.sequence(), part);
+      receivedEarly += part.cost;
+      for (Part next = early.remove(nextSequence); next != null; ) {
+        ++nextSequence;
+        receivedEarly -= next.cost;
+        take(next);
+        next = early.remove(nextSequence);
+      }
       return true;
     }
-    Part part = new Part(message, frame);
-    if (distance >= MOST_EARLY
-        || early.containsKey(frame.sequence())
-        || part.cost > 0 && ahead(part) >= window) {
-      message.close();
-      return false;
-    }
-    keep(part);
-    early.put(frame.sequence(), part);
-    receivedEarly += part.cost;
-    for (Part next = early.remove(nextSequence); next != null; ) {
-      ++nextSequence;
-      receivedEarly -= next.cost;
-      take(next);
-      next = early.remove(nextSequence);
-    }
-    return true;
   }
 
   /** How many messages with lent items a connection holds at most, for a window. */
@@ -194,22 +195,24 @@ final class Inbound {
    * @return how many bytes; 0 if there are none now, -1 at the end of the stream
    * @throws IOException why there will be no more
    */
-  synchronized int read(ByteBuffer to) throws IOException {
-    int before = to.position();
-    while (to.hasRemaining() && !ready.isEmpty()) {
-      awaited = ready.peek().frame.has(Frame.AWAITED);
-      if (!readFirst(to)) continue;
-      Part read = ready.poll();
-      if (read.lent && read.message != null) --lent;
-      if (read.message != null) reader.finished(read.message);
-      consumed += Frame.COST;
-      item = 1;
+  int read(ByteBuffer to) throws IOException {
+    try (AutoLock l = lock.lock()) {
+      int before = to.position();
+      while (to.hasRemaining() && !ready.isEmpty()) {
+        awaited = ready.peek().frame.has(Frame.AWAITED);
+        if (!readFirst(to)) continue;
+        Part read = ready.poll();
+        if (read.lent && read.message != null) --lent;
+        if (read.message != null) reader.finished(read.message);
+        consumed += Frame.COST;
+        item = 1;
+      }
+      int count = to.position() - before;
+      consumed += count;
+      if (count > 0 || !ready.isEmpty()) return count;
+      if (failure != null) throw failure;
+      return ended ? -1 : 0;
     }
-    int count = to.position() - before;
-    consumed += count;
-    if (count > 0 || !ready.isEmpty()) return count;
-    if (failure != null) throw failure;
-    return ended ? -1 : 0;
   }
 
   /** Some of the first message that is ready; whether that was the rest. */
@@ -232,13 +235,17 @@ final class Inbound {
   }
 
   /** Whether a read would return something else than 0. */
-  synchronized boolean isReadable() {
-    return !ready.isEmpty() || ended || failure != null;
+  boolean isReadable() {
+    try (AutoLock l = lock.lock()) {
+      return !ready.isEmpty() || ended || failure != null;
+    }
   }
 
   /** Whether the sender has ended the stream, and everything was read. */
-  synchronized boolean isAtEnd() {
-    return ended && ready.isEmpty();
+  boolean isAtEnd() {
+    try (AutoLock l = lock.lock()) {
+      return ended && ready.isEmpty();
+    }
   }
 
   /** What was read so far: its bytes, and {@link Frame#COST} for each message. */
@@ -247,34 +254,42 @@ final class Inbound {
   }
 
   /** How far the reader is. */
-  synchronized Progress progress() {
-    return new Progress(consumed, received - consumed, awaited);
+  Progress progress() {
+    try (AutoLock l = lock.lock()) {
+      return new Progress(consumed, received - consumed, awaited);
+    }
   }
 
   /** After what is ready, reads fail. */
-  synchronized void fail(IOException cause) {
-    if (failure == null && !ended) failure = cause;
+  void fail(IOException cause) {
+    try (AutoLock l = lock.lock()) {
+      if (failure == null && !ended) failure = cause;
+    }
   }
 
   /** Gives everything back; nothing is taken any more. */
-  synchronized void close() {
-    closed = true;
-    ready.forEach(Part::close);
-    ready.clear();
-    early.values().forEach(Part::close);
-    early.clear();
-    receivedEarly = 0;
+  void close() {
+    try (AutoLock l = lock.lock()) {
+      closed = true;
+      ready.forEach(Part::close);
+      ready.clear();
+      early.values().forEach(Part::close);
+      early.clear();
+      receivedEarly = 0;
+    }
   }
 
   @Override
-  public synchronized String toString() {
-    return String.format(
-        "read=%d/%d,ready=%d,early=%d%s%s",
-        consumed,
-        received,
-        ready.size(),
-        early.size(),
-        ended ? ",ended" : "",
-        failure == null ? "" : ",failed");
+  public String toString() {
+    try (AutoLock l = lock.lock()) {
+      return String.format(
+          "read=%d/%d,ready=%d,early=%d%s%s",
+          consumed,
+          received,
+          ready.size(),
+          early.size(),
+          ended ? ",ended" : "",
+          failure == null ? "" : ",failed");
+    }
   }
 }

@@ -8,16 +8,16 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.LockSupport;
 import org.eclipse.jetty.util.component.ContainerLifeCycle;
+import org.eclipse.jetty.util.component.DumpableCollection;
 import org.eclipse.jetty.util.thread.Scheduler;
+import org.eclipse.jetty.util.thread.ThreadPoolBudget;
 import org.libripc.Message;
 import org.libripc.Outgoing;
 import org.libripc.RegisteredBuffer;
@@ -39,7 +39,6 @@ import org.slf4j.LoggerFactory;
  */
 final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.Source {
   private static final Logger LOG = LoggerFactory.getLogger(Multiplexer.class);
-  private static final ThreadLocal<Outgoing> OUTGOING = ThreadLocal.withInitial(Outgoing::new);
   private static final int FILLER_BYTES = 64;
   // Messages received in a row after which those who wait for room are looked at all the same.
   private static final int ROOM_EVERY = 64;
@@ -51,6 +50,7 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
   private static final long SETTLE_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
   private static final long LATER_NANOS = TimeUnit.MILLISECONDS.toNanos(10);
   private static final long STOP_LOOK_NANOS = TimeUnit.MICROSECONDS.toNanos(100);
+  private static final long STUCK_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
 
   /** Who takes new connections. */
   interface Acceptor {
@@ -74,8 +74,11 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
   private final Set<CompletableFuture<?>> tickets = ConcurrentHashMap.newKeySet();
   private final AtomicBoolean settling = new AtomicBoolean();
   private final Refusals refusals = new Refusals(this);
+  private final Messages messages = new Messages();
+  private final Warnings warnings = new Warnings(LOG);
   private final ReceivingThreads threads;
   private final Lookout lookout;
+  private ThreadPoolBudget.Lease lease;
   private RegisteredBuffer filler;
   private ByteBuffer fillerBytes;
   private RipcSelector selector;
@@ -106,6 +109,7 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
 
   @Override
   protected void doStart() throws Exception {
+    lease = ThreadPoolBudget.leaseFrom(executor, this, ReceivingThreads.MOST_WAITING);
     service.lending(true);
     filler = service.ripc().lease(FILLER_BYTES);
     fillerBytes = filler.buffer().put(new byte[FILLER_BYTES]).flip();
@@ -115,20 +119,15 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
     threads.start();
   }
 
-  /** Ends all connections; waits for what was written and is still travelling, for a time. */
+  /** Ends all connections; waits for what was written, as long as it is being taken. */
   @Override
   protected void doStop() throws Exception {
-    for (RipcEndPoint each : endPoints.values()) each.close();
-    CompletableFuture<?> travelled =
-        CompletableFuture.allOf(tickets.toArray(new CompletableFuture<?>[0]));
-    long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(options.lingerMillis());
-    try {
-      travelled.get(options.lingerMillis(), TimeUnit.MILLISECONDS);
-    } catch (ExecutionException | TimeoutException gone) {
-      LOG.debug("some messages were not taken", gone);
+    if (selector == null) { // its start has failed
+      if (lease != null) lease.close();
+      return;
     }
-    while (service.settle() > 0 && System.nanoTime() < until)
-      LockSupport.parkNanos(STOP_LOOK_NANOS);
+    for (RipcEndPoint each : endPoints.values()) each.close();
+    linger();
     threads.end();
     if (!threads.awaitEnd(options.lingerMillis())) {
       LOG.warn("The threads that receive for {} do not end: a handler holds one", service);
@@ -137,6 +136,27 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
     selector.close();
     service.close();
     filler.release();
+    lease.close();
+  }
+
+  // Whoever takes nothing for a while may be stuck, perhaps in what has stopped this.
+  private void linger() {
+    long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(options.lingerMillis());
+    long changed = System.nanoTime();
+    for (long left = travelling(), before = left; left > 0; left = travelling()) {
+      long now = System.nanoTime();
+      if (left != before) changed = now;
+      before = left;
+      if (now - end >= 0 || now - changed >= STUCK_NANOS) {
+        LOG.debug("{} messages were not taken", left);
+        return;
+      }
+      LockSupport.parkNanos(STOP_LOOK_NANOS);
+    }
+  }
+
+  private long travelling() {
+    return tickets.size() + (long) service.settle();
   }
 
   // ---- For connections ----
@@ -165,6 +185,10 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
     return options.window();
   }
 
+  int shortLimit() {
+    return options.shortLimit();
+  }
+
   int pieceBytes() {
     return Math.max(
         options.shortLimit(), Math.min(MOST_PIECE, options.window() / PIECES_OF_WINDOW));
@@ -180,6 +204,15 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
     } catch (RejectedExecutionException full) {
       LOG.debug("the executor is full", full);
       executeLater(task);
+    }
+  }
+
+  /** Runs what somebody waits for, also while this stops. */
+  void deliver(Runnable task) {
+    if (isRunning() && !isStopping()) {
+      execute(task);
+    } else {
+      task.run();
     }
   }
 
@@ -215,9 +248,13 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
     return service.ripc().lease(size);
   }
 
-  /** One of the calling thread. */
+  /** An empty message, until {@link #giveBack}. */
   Outgoing outgoing() {
-    return OUTGOING.get();
+    return messages.take();
+  }
+
+  void giveBack(Outgoing message) {
+    messages.giveBack(message);
   }
 
   /** A byte that stands for itself. */
@@ -293,12 +330,22 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
     return endPoints.size();
   }
 
+  @Override
+  public void dump(Appendable out, String indent) throws IOException {
+    dumpObjects(out, indent, threads, new DumpableCollection("connections", endPoints.values()));
+  }
+
   /** Answers for a connection that there is not, soon. */
   void refuse(ServiceId peer, int number, Frame.Reason reason) {
     refusals.add(peer, number, reason);
   }
 
   // ---- Receiving ----
+
+  @Override
+  public String toString() {
+    return String.format("Multiplexer@%x{%s,%s}", hashCode(), service, getState());
+  }
 
   @Override
   public Runnable next(boolean patient) {
@@ -405,7 +452,7 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
 
   // What is wrong may last: memory, messages that are not given back.
   private void failed(Throwable problem) {
-    LOG.warn("Receiving for {} failed", service, problem);
+    warnings.warn("Receiving for " + service + " failed", problem);
     LockSupport.parkNanos(PAUSE_NANOS);
   }
 
@@ -440,7 +487,7 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
     try {
       return dispatch(message);
     } catch (Throwable problem) {
-      LOG.warn("A message from {} to {} failed", key.peer, service, problem);
+      warnings.warn("A message from " + key.peer + " to " + service + " failed", problem);
       message.close();
       refuse(key.peer, key.number, Frame.Reason.ABORTED);
       RipcEndPoint endPoint = endPoints.get(key);

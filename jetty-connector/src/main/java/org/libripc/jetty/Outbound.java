@@ -8,6 +8,7 @@ import java.util.Deque;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.eclipse.jetty.io.EofException;
+import org.eclipse.jetty.util.thread.AutoLock;
 import org.libripc.ItemKind;
 import org.libripc.Message;
 import org.libripc.Outgoing;
@@ -25,9 +26,10 @@ import org.libripc.Ticket;
  * woken to be told so: what comes of the other side next tells, or a look now and then ({@link
  * Lookout}).
  *
- * <p>Any thread; everything is guarded by this. What a writer waits for comes to {@link
+ * <p>Any thread; everything is guarded by one lock. What a writer waits for comes to {@link
  * RipcEndPoint#writable}, without the lock.
  */
+@SuppressWarnings("try") // locks
 final class Outbound {
   /** The most bytes of one message where the receiver needs memory for them. */
   private static final int LARGEST_PULLED = 1 << 20;
@@ -48,6 +50,7 @@ final class Outbound {
 
   private record Control(Frame.Type type, int flags, Frame.Reason reason) {}
 
+  private final AutoLock lock = new AutoLock();
   private final RipcEndPoint endPoint;
   private final Multiplexer multiplexer;
   private final Credit credit;
@@ -82,14 +85,23 @@ final class Outbound {
    * What the way to the other side can do, before the first byte is sent: {@link
    * Multiplexer#shortLimit}.
    */
-  synchronized void path(int limit) {
-    shortLimit = Math.abs(limit);
-    reliable = limit > 0;
+  void path(int limit) {
+    try (AutoLock l = lock.lock()) {
+      shortLimit = Math.abs(limit);
+      reliable = limit > 0;
+    }
+  }
+
+  /** Whether the calling thread has the lock. */
+  boolean isHeld() {
+    return lock.isHeldByCurrentThread();
   }
 
   /** Whether the death of the other side shows only when something is sent to it. */
-  synchronized boolean needsProbes() {
-    return !reliable && !closed;
+  boolean needsProbes() {
+    try (AutoLock l = lock.lock()) {
+      return !reliable && !closed;
+    }
   }
 
   // ---- Bytes of the stream ----
@@ -99,19 +111,22 @@ final class Outbound {
    * need not wait for the other side: until that has taken it, its memory, which must be leased
    * from the context, is kept here. Null: no such buffer any more.
    */
-  synchronized void give(ByteBuffer buffer) {
-    gift = buffer;
+  void give(ByteBuffer buffer) {
+    try (AutoLock l = lock.lock()) {
+      gift = buffer;
+    }
   }
 
   /**
    * Sends what can be sent now. The buffers' positions move over what is the writer's again; it is
    * called again with the rest.
    *
+   * @param lent whether the writer keeps bytes as they are until that; else all that goes is copied
    * @return whether everything is
    */
-  boolean flush(ByteBuffer[] buffers) throws IOException {
+  boolean flush(ByteBuffer[] buffers, boolean lent) throws IOException {
     try {
-      boolean complete = send(buffers);
+      boolean complete = send(buffers, lent);
       if (!complete && isLookedFor()) multiplexer.lookout().add(this);
       return complete;
     } catch (RipcException problem) {
@@ -123,31 +138,33 @@ final class Outbound {
     }
   }
 
-  private synchronized boolean send(ByteBuffer[] buffers) throws IOException {
-    if (failure != null) throw new EofException(failure);
-    if (ended) throw new EofException("the output was shut down");
-    flights.land(buffers);
-    long ahead = flights.bytes();
-    wait = Wait.TICKET;
-    for (long left = Parts.remaining(buffers) - ahead; left > 0; ) {
-      long bytes = sendData(buffers, ahead, left);
-      if (bytes == 0) break;
-      ahead += bytes;
-      left -= bytes;
+  private boolean send(ByteBuffer[] buffers, boolean lent) throws IOException {
+    try (AutoLock l = lock.lock()) {
+      if (failure != null) throw new EofException(failure);
+      if (ended) throw new EofException("the output was shut down");
+      flights.land(buffers);
+      long ahead = flights.bytes();
+      wait = Wait.TICKET;
+      for (long left = Parts.remaining(buffers) - ahead; left > 0; ) {
+        long bytes = sendData(buffers, ahead, left, lent);
+        if (bytes == 0) break;
+        ahead += bytes;
+        left -= bytes;
+      }
+      flights.land(buffers);
+      return Parts.remaining(buffers) == 0;
     }
-    flights.land(buffers);
-    return Parts.remaining(buffers) == 0;
   }
 
   /** How many bytes, of the `left` ones that begin at `from`, have gone in one message; 0: none. */
-  private long sendData(ByteBuffer[] buffers, long from, long left) {
+  private long sendData(ByteBuffer[] buffers, long from, long left, boolean lent) {
     if (!credit.allows()) {
       wait = Wait.CREDIT;
       return 0;
     }
     if (flights.isFull() || !sendControls()) return 0;
     Parts parts = parts(buffers, from, reliable ? left : Math.min(left, LARGEST_PULLED));
-    Way way = wayOf(parts);
+    Way way = lent ? wayOf(parts) : Way.copying(parts, reliable ? shortLimit : 0);
     if (way == Way.COPY && parts.bytes() > LARGEST_PULLED)
       parts = parts(buffers, from, LARGEST_PULLED);
     // What is not lent the other side may have taken, in a copy, before it is read.
@@ -169,7 +186,7 @@ final class Outbound {
       ticket = send(message, way == Way.RETURN ? returns.request() : null);
       if (offering && ticket != null) returns.sent(message.requestId());
     } finally {
-      message.clear();
+      multiplexer.giveBack(message);
       if (copy != null) copy.release();
     }
     if (ticket == null) return 0;
@@ -217,14 +234,14 @@ final class Outbound {
       lost(problem);
       return;
     }
-    synchronized (this) {
+    try (AutoLock l = lock.lock()) {
       flight.land();
       wakeWriter();
     }
   }
 
   private void lost(Throwable problem) {
-    synchronized (this) {
+    try (AutoLock l = lock.lock()) {
       if (closed) return;
     }
     endPoint.fail(new IOException("A part of the stream was not taken", problem));
@@ -238,7 +255,7 @@ final class Outbound {
   boolean look() {
     Throwable problem;
     boolean more;
-    synchronized (this) {
+    try (AutoLock l = lock.lock()) {
       problem = flights.look();
       credit.acknowledge(flights.read());
       more = problem == null && flights.areLookedFor();
@@ -248,8 +265,10 @@ final class Outbound {
     return more;
   }
 
-  private synchronized boolean isLookedFor() {
-    return flights.areLookedFor();
+  private boolean isLookedFor() {
+    try (AutoLock l = lock.lock()) {
+      return flights.areLookedFor();
+    }
   }
 
   // ---- Control messages ----
@@ -257,7 +276,7 @@ final class Outbound {
   /** Sends it now, or when there is room. */
   void control(Frame.Type type, int flags, Frame.Reason reason) {
     IOException broken = null;
-    synchronized (this) {
+    try (AutoLock l = lock.lock()) {
       controls.add(new Control(type, flags, reason));
       try {
         sendControls();
@@ -272,7 +291,7 @@ final class Outbound {
 
   /** Ends the stream. */
   void end() {
-    synchronized (this) {
+    try (AutoLock l = lock.lock()) {
       if (ended || failure != null) return;
       ended = true;
     }
@@ -281,7 +300,7 @@ final class Outbound {
 
   /** Tells what was consumed if the other side may be waiting for that, or for a sign of life. */
   void credit(Inbound.Progress reader) {
-    synchronized (this) {
+    try (AutoLock l = lock.lock()) {
       if (closed || !credit.isOwed(reader) || isCrediting()) return;
     }
     control(Frame.Type.CREDIT, 0, Frame.Reason.NONE);
@@ -289,7 +308,7 @@ final class Outbound {
 
   /** The reader waits for more: tells what was consumed if the other side goes on only then. */
   void starving(Inbound.Progress reader) {
-    synchronized (this) {
+    try (AutoLock l = lock.lock()) {
       if (closed || !reader.awaited() || !habit.mayGoOn()) return;
       if (credit.isTold(reader.consumed()) || isCrediting()) return;
     }
@@ -312,10 +331,9 @@ final class Outbound {
         if (ticket == null) return false;
         if (next.type == Frame.Type.DATA || next.type == Frame.Type.CLOSE) ++nextSequence;
         if (opening || next.type == Frame.Type.CREDIT) watchLife(ticket, opening);
-        if (!opening) multiplexer.track(ticket);
         controls.poll();
       } finally {
-        message.clear();
+        multiplexer.giveBack(message);
       }
     }
     return true;
@@ -329,7 +347,7 @@ final class Outbound {
         ticket,
         problem -> {
           boolean open;
-          synchronized (this) {
+          try (AutoLock l = lock.lock()) {
             open = !closed;
           }
           if (open && problem != null) {
@@ -343,7 +361,7 @@ final class Outbound {
   private Outgoing header(Frame.Type type, int flags, Frame.Reason reason, int ownWindow) {
     telling = endPoint.consumed();
     Frame frame = new Frame(type, flags, reason, nextSequence, telling, ownWindow);
-    Outgoing message = multiplexer.outgoing().clear().tag(endPoint.number());
+    Outgoing message = multiplexer.outgoing().tag(endPoint.number());
     message.timeout(TICKET_DAYS, TimeUnit.DAYS).add(frame.encode(), ItemKind.SHORT);
     return message;
   }
@@ -363,50 +381,64 @@ final class Outbound {
   // ---- Return buffers ----
 
   /** A message with a return buffer, whose bytes were read. Takes it over. */
-  synchronized void offered(Message message) {
-    returns.offered(message);
-    if (closed) returns.dropRequest();
+  void offered(Message message) {
+    try (AutoLock l = lock.lock()) {
+      returns.offered(message);
+      if (closed) returns.dropRequest();
+    }
   }
 
   /** An answer to the message with the return buffer of this side has come. */
-  synchronized void answered(long requestId) {
-    returns.answered(requestId);
+  void answered(long requestId) {
+    try (AutoLock l = lock.lock()) {
+      returns.answered(requestId);
+    }
   }
 
   /** And was read. */
-  synchronized void answerRead() {
-    returns.answerRead();
+  void answerRead() {
+    try (AutoLock l = lock.lock()) {
+      returns.answerRead();
+    }
   }
 
   // ---- Events ----
 
   /** A message of the stream has come. */
-  synchronized void heard(boolean awaited) {
-    habit.heard(awaited);
+  void heard(boolean awaited) {
+    try (AutoLock l = lock.lock()) {
+      habit.heard(awaited);
+    }
   }
 
   /** How far the other side lets the writer go: {@link Credit#open}. */
-  synchronized void window(int bytes) {
-    credit.open(bytes);
+  void window(int bytes) {
+    try (AutoLock l = lock.lock()) {
+      credit.open(bytes);
+    }
   }
 
   /** Whether this is more than the other side has told before. */
-  synchronized boolean isNews(long bytes) {
-    return credit.isNews(bytes);
+  boolean isNews(long bytes) {
+    try (AutoLock l = lock.lock()) {
+      return credit.isNews(bytes);
+    }
   }
 
   /** The other side has read so much; false if it cannot have. */
-  synchronized boolean acknowledge(long bytes) {
-    if (!credit.acknowledge(bytes)) return false;
-    wakeWriter();
-    return true;
+  boolean acknowledge(long bytes) {
+    try (AutoLock l = lock.lock()) {
+      if (!credit.acknowledge(bytes)) return false;
+      wakeWriter();
+      return true;
+    }
   }
 
   /** The other side may have room again. */
   void room() {
     boolean broken = false;
     RipcException cause = null;
-    synchronized (this) {
+    try (AutoLock l = lock.lock()) {
       roomRequested = false;
       if (failure != null) controls.clear(); // the other side may be gone: nobody looks for it here
       try {
@@ -422,9 +454,11 @@ final class Outbound {
   }
 
   /** The writer waits until {@link RipcEndPoint#writable}, which comes at once if it can go on. */
-  synchronized void await() {
-    writerWaits = true;
-    wakeWriter();
+  void await() {
+    try (AutoLock l = lock.lock()) {
+      writerWaits = true;
+      wakeWriter();
+    }
   }
 
   private void wakeWriter() {
@@ -445,9 +479,11 @@ final class Outbound {
   }
 
   /** Writes fail from now on. */
-  synchronized void fail(IOException cause) {
-    if (failure == null) failure = cause;
-    wakeWriter();
+  void fail(IOException cause) {
+    try (AutoLock l = lock.lock()) {
+      if (failure == null) failure = cause;
+      wakeWriter();
+    }
   }
 
   /**
@@ -461,7 +497,7 @@ final class Outbound {
     Offer given;
     boolean gone;
     boolean wasEnded;
-    synchronized (this) {
+    try (AutoLock l = lock.lock()) {
       if (closed) return;
       closed = true;
       gone = failure != null;
@@ -481,14 +517,16 @@ final class Outbound {
   }
 
   @Override
-  public synchronized String toString() {
-    return String.format(
-        "%s,flights=%s,controls=%d,wait=%s%s%s",
-        credit,
-        flights,
-        controls.size(),
-        writerWaits ? wait : "-",
-        ended ? ",ended" : "",
-        failure == null ? "" : ",failed");
+  public String toString() {
+    try (AutoLock l = lock.lock()) {
+      return String.format(
+          "%s,flights=%s,controls=%d,wait=%s%s%s",
+          credit,
+          flights,
+          controls.size(),
+          writerWaits ? wait : "-",
+          ended ? ",ended" : "",
+          failure == null ? "" : ",failed");
+    }
   }
 }

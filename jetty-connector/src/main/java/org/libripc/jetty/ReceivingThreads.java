@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.jetty;
 
+import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -24,7 +25,8 @@ import org.slf4j.LoggerFactory;
  * The threads that receive for a service, of an executor. One at a time takes what has come, and
  * runs the task that follows from it. Before it runs one that may block, it makes sure that another
  * thread goes on. Mostly that one waits for the next event already, so the kernel wakes it if there
- * is one, and no thread has to wake another for a message.
+ * is one, and no thread has to wake another for a message. A task that says that it does not block
+ * and does so all the same is found out by a timer: then another thread takes over.
  *
  * <p>A thread of somebody else that waits for what one of the tasks will do can receive meanwhile,
  * as a guest ({@link #await}): then the event wakes that thread, and no other one.
@@ -33,6 +35,17 @@ import org.slf4j.LoggerFactory;
  */
 final class ReceivingThreads {
   private static final Logger LOG = LoggerFactory.getLogger(ReceivingThreads.class);
+
+  /** A task that does not block, after which others are to be run. */
+  interface Step extends Invocable.Task {
+    /** Those, after the run; the calling thread goes on with the first one if it can. */
+    List<Runnable> following();
+
+    @Override
+    default InvocationType getInvocationType() {
+      return InvocationType.NON_BLOCKING;
+    }
+  }
 
   /** Where the tasks come from. */
   interface Source {
@@ -74,8 +87,8 @@ final class ReceivingThreads {
     void later(Runnable look);
   }
 
-  // One that takes the next event, and one for the event after it.
-  private static final int MOST_WAITING = 2;
+  /** One thread that takes the next event, and one for the event after it. */
+  static final int MOST_WAITING = 2;
 
   // After so many looks without an await() in between no guest is expected.
   private static final int GUESTS_GONE = 1000;
@@ -91,6 +104,7 @@ final class ReceivingThreads {
     volatile long turns; // of being away
   }
 
+  private final Warnings warnings = new Warnings(LOG);
   private final Source source;
   private final Executor executor;
   private final Executor taskExecutor;
@@ -103,10 +117,13 @@ final class ReceivingThreads {
   // Looks for something to take since an await() began.
   private volatile int sinceAwait = GUESTS_GONE;
   private volatile Guest guest; // written with the lock held
-  private final AtomicBoolean watching = new AtomicBoolean(); // guests that are away
+  private final AtomicBoolean watching = new AtomicBoolean(); // for threads that do not come back
   // All below: guarded by the lock.
   private Guest away; // the guest that was at the last look
   private long awayTurn;
+  private Thread alone; // runs a task that should not block, and nobody else takes what comes
+  private long aloneTurn;
+  private long aloneTurnSeen; // at the last look
   private Runnable usual; // the task that a guest has taken last: mostly that of one connection
   private Runnable ahead; // taken, for whoever comes next
   private boolean empty; // the source had nothing, and no event has come since
@@ -170,12 +187,35 @@ final class ReceivingThreads {
     for (Runnable task = take(); task != null; task = take()) run(task);
   }
 
+  private void run(Runnable task) {
+    Runnable next = task;
+    while (next != null) {
+      runSafely(next);
+      next = next instanceof Step step ? firstOf(step.following()) : null;
+    }
+  }
+
+  // What the calling thread goes on with; null if that is nothing.
+  private Runnable firstOf(List<Runnable> tasks) {
+    if (tasks.isEmpty()) return null;
+    Runnable first = tasks.get(0);
+    Runnable here;
+    lock.lock();
+    try {
+      here = securely(first);
+    } finally {
+      lock.unlock();
+    }
+    for (Runnable each : tasks) if (each != first || here == null) execute(taskExecutor, each);
+    return here;
+  }
+
   // A thread that receives does not end with the task of one connection.
-  private static void run(Runnable task) {
+  private void runSafely(Runnable task) {
     try {
       task.run();
     } catch (Exception | AssertionError | LinkageError problem) {
-      LOG.warn("A task of a connection has failed", problem);
+      warnings.warn("A task of a connection has failed", problem);
     }
   }
 
@@ -185,6 +225,7 @@ final class ReceivingThreads {
       Runnable elsewhere = null;
       lock.lock();
       try {
+        if (alone == Thread.currentThread()) alone = null;
         if (!running) return null;
         Runnable task = guest == null ? next(true) : null;
         if (task != null) {
@@ -225,10 +266,18 @@ final class ReceivingThreads {
   /** How to run a task in this thread; null if that would keep it from taking what comes. */
   private Runnable securely(Runnable task) {
     return switch (Invocable.getInvocationType(task)) {
-      case NON_BLOCKING -> task;
+      case NON_BLOCKING -> alone(task);
       case BLOCKING -> othersGoOn() ? task : null;
-      case EITHER -> othersGoOn() ? task : () -> Invocable.invokeNonBlocking(task);
+      case EITHER -> othersGoOn() ? task : alone(() -> Invocable.invokeNonBlocking(task));
     };
+  }
+
+  // Not all that is said not to block keeps to that.
+  private Runnable alone(Runnable task) {
+    alone = Thread.currentThread();
+    ++aloneTurn;
+    watch();
+    return task;
   }
 
   /** Whether another thread takes what is there or comes. */
@@ -395,7 +444,7 @@ final class ReceivingThreads {
       guest = null;
       if (task != null) usual = task;
       empty = false;
-      if (othersGoOn() && task != null) here = securely(task);
+      if (othersGoOn()) here = task;
       source.resume();
       changed.signalAll();
     } finally {
@@ -410,7 +459,7 @@ final class ReceivingThreads {
   private void goAway(Guest own) {
     own.turns = own.turns + 1;
     own.isAway = true;
-    watchGuest();
+    watch();
   }
 
   /** Whether it still is the guest. */
@@ -425,23 +474,33 @@ final class ReceivingThreads {
     }
   }
 
-  private void watchGuest() {
-    if (!watching.get() && watching.compareAndSet(false, true)) source.later(this::lookAtGuest);
+  private void watch() {
+    if (!watching.get() && watching.compareAndSet(false, true)) source.later(this::look);
   }
 
-  private void lookAtGuest() {
+  // Where a thread does not come back from one look to the next, others take what comes.
+  private void look() {
     watching.set(false);
     lock.lock();
     try {
       Guest present = guest != null && guest.isAway ? guest : null;
       if (present != null && present == away && present.turns == awayTurn) leave(present, null);
       away = present;
-      if (present == null) return;
-      awayTurn = present.turns;
-      if (running) watchGuest();
+      if (present != null) awayTurn = present.turns;
+      if (alone != null && aloneTurn == aloneTurnSeen && othersGoOn()) alone = null;
+      aloneTurnSeen = aloneTurn;
+      if (running && (present != null || alone != null)) watch();
     } finally {
       lock.unlock();
     }
+  }
+
+  @Override
+  public String toString() {
+    // Without the lock: whoever asks may be looking for who holds it.
+    return String.format(
+        "ReceivingThreads@%x{waiting=%d,starting=%d,alone=%s,guest=%s%s}",
+        hashCode(), waiting, starting, alone, guest != null, running ? "" : ",ended");
   }
 
   private void execute(Executor threads, Runnable task) {

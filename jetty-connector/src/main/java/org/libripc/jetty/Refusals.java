@@ -46,15 +46,14 @@ final class Refusals {
     for (Map.Entry<Key, Frame.Reason> next = next(); next != null; next = next()) {
       Key key = next.getKey();
       Frame frame = new Frame(Frame.Type.RESET, Frame.FILLER, next.getValue(), 0, 0, 0);
-      Outgoing message =
-          multiplexer.outgoing().clear().tag(key.number).add(frame.encode(), ItemKind.SHORT);
+      Outgoing message = multiplexer.outgoing().tag(key.number).add(frame.encode(), ItemKind.SHORT);
       try {
         multiplexer.service().trySend(key.peer, message);
       } catch (RipcException gone) {
         LOG.debug("{} is gone", key.peer, gone);
         drop(key.peer);
       } finally {
-        message.clear();
+        multiplexer.giveBack(message);
       }
     }
   }

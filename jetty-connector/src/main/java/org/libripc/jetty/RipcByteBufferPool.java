@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.jetty;
 
+import java.io.PrintWriter;
+import java.io.StringWriter;
 import java.nio.ByteBuffer;
+import java.time.Instant;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.Collectors;
 import org.eclipse.jetty.io.ArrayByteBufferPool;
 import org.eclipse.jetty.io.ByteBufferPool;
 import org.eclipse.jetty.io.RetainableByteBuffer;
@@ -19,7 +25,7 @@ import org.libripc.Ripc;
  *
  * <p>Any thread. It lives as long as its context, which it does not close.
  */
-public final class RipcByteBufferPool implements ByteBufferPool {
+public class RipcByteBufferPool implements ByteBufferPool {
   private static final int DEFAULT_SIZE = 4096;
 
   private final Ripc ripc;
@@ -58,5 +64,70 @@ public final class RipcByteBufferPool implements ByteBufferPool {
   @Override
   public String toString() {
     return "RipcByteBufferPool " + ripc.poolStatistics();
+  }
+
+  /**
+   * One that knows which of its buffers were not released, and where they were acquired, as Jetty's
+   * {@link ArrayByteBufferPool.Tracking} does. For tests: each buffer costs a stack trace.
+   */
+  public static final class Tracking extends RipcByteBufferPool {
+    /**
+     * A buffer that was not released.
+     *
+     * @param size that was asked for, in bytes
+     * @param direct whether it is registered memory
+     * @param instant when it was acquired
+     * @param stack where, and by which thread
+     */
+    public record Leak(int size, boolean direct, Instant instant, Throwable stack) {
+      // Each is one buffer.
+      @Override
+      public boolean equals(Object other) {
+        return this == other;
+      }
+
+      @Override
+      public int hashCode() {
+        return System.identityHashCode(this);
+      }
+
+      private String dump() {
+        StringWriter text = new StringWriter();
+        text.append(String.format("%d bytes, direct=%s, acquired at %s%n", size, direct, instant));
+        stack.printStackTrace(new PrintWriter(text));
+        return text.toString();
+      }
+    }
+
+    private final Set<Leak> leaks = ConcurrentHashMap.newKeySet();
+
+    /** Over the pool of a context. */
+    public Tracking(Ripc ripc) {
+      super(ripc);
+    }
+
+    @Override
+    public RetainableByteBuffer.Mutable acquire(int size, boolean direct) {
+      RetainableByteBuffer.Mutable buffer = super.acquire(size, direct);
+      Throwable stack = new Throwable("Acquired by " + Thread.currentThread().getName());
+      Leak leak = new Leak(size, direct, Instant.now(), stack);
+      leaks.add(leak);
+      return RetainableByteBuffer.wrap(
+          buffer.getByteBuffer(),
+          () -> {
+            leaks.remove(leak);
+            buffer.release();
+          });
+    }
+
+    /** The buffers that are not released now. */
+    public Set<Leak> getLeaks() {
+      return Set.copyOf(leaks);
+    }
+
+    /** All of them, with the stacks of those who have acquired them. */
+    public String dumpLeaks() {
+      return leaks.stream().map(Leak::dump).collect(Collectors.joining(System.lineSeparator()));
+    }
   }
 }

@@ -3,6 +3,8 @@ package org.libripc.jetty;
 
 import java.io.IOException;
 import java.net.ConnectException;
+import java.net.SocketTimeoutException;
+import java.nio.channels.ClosedChannelException;
 import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -14,8 +16,11 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Supplier;
 import org.eclipse.jetty.client.CompletableResponseListener;
 import org.eclipse.jetty.client.ContentResponse;
+import org.eclipse.jetty.client.HttpClient;
 import org.eclipse.jetty.client.Request;
 import org.eclipse.jetty.util.Promise;
+import org.eclipse.jetty.util.annotation.ManagedAttribute;
+import org.eclipse.jetty.util.annotation.ManagedObject;
 import org.eclipse.jetty.util.component.ContainerLifeCycle;
 import org.eclipse.jetty.util.thread.QueuedThreadPool;
 import org.eclipse.jetty.util.thread.ScheduledExecutorScheduler;
@@ -34,6 +39,7 @@ import org.libripc.ServiceId;
  * add it to the {@code HttpClient} as a bean, so that it is started and stopped with it. The
  * context is the application's. The setters are for before the start; the rest is for any thread.
  */
+@ManagedObject("The client's side of stream connections of libripc")
 public final class RipcClient extends ContainerLifeCycle {
   // That can all have unread messages at once; it is no limit of connections.
   private static final int MOST_CONNECTIONS = 8192;
@@ -50,6 +56,13 @@ public final class RipcClient extends ContainerLifeCycle {
   /** Of a context. */
   public RipcClient(Ripc ripc) {
     this.ripc = Objects.requireNonNull(ripc, "ripc");
+  }
+
+  /** With threads and timers of the application: null, its own. */
+  public RipcClient(Ripc ripc, Executor threads, Scheduler timer) {
+    this(ripc);
+    executor = threads;
+    scheduler = timer;
   }
 
   /** Where its threads come from; a pool of its own if it is not set. */
@@ -74,18 +87,21 @@ public final class RipcClient extends ContainerLifeCycle {
   }
 
   /** The ID that servers see; null while it is not started. */
+  @ManagedAttribute("The ID that servers see")
   public ServiceId getServiceId() {
     Multiplexer started = multiplexer;
     return started == null ? null : started.service().id();
   }
 
   /** How many parts of answers were written into return buffers: {@link StreamOptions}. */
+  @ManagedAttribute("The parts of answers that were written into return buffers")
   public long getReturnedParts() {
     Multiplexer started = multiplexer;
     return started == null ? 0 : started.returnedParts();
   }
 
   /** How many connections there are. */
+  @ManagedAttribute("The connections that there are")
   public int getConnections() {
     Multiplexer started = multiplexer;
     return started == null ? 0 : started.connections();
@@ -99,6 +115,20 @@ public final class RipcClient extends ContainerLifeCycle {
   /** The same by name. */
   public RipcTransport transport(String serverName) {
     return transport(ServiceId.ofName(serverName));
+  }
+
+  /**
+   * Makes this the way to hosts of a suffix: the client's requests to {@code http://NAME.ripc/} go
+   * to the service NAME, for the suffix ".ripc", without a {@link #transport}; others as before. So
+   * do requests that Jetty makes itself, when it follows a redirect or answers a challenge, which
+   * go by their URI only. Adds this to the client as a bean.
+   *
+   * @param client before its start, and with its own {@code SocketAddressResolver} if it has one
+   * @param suffix of hosts, in lower case as they are, with its dot
+   */
+  public void installIn(HttpClient client, String suffix) {
+    client.addBean(this);
+    client.setSocketAddressResolver(new ServiceResolver(this, client, suffix));
   }
 
   /**
@@ -212,14 +242,25 @@ public final class RipcClient extends ContainerLifeCycle {
     do {
       attempt.endPoint = new RipcEndPoint(started, server, nextNumber(), true, attempt);
     } while (!started.add(attempt.endPoint));
+    if (!started.isRunning() || started.isStopping())
+      attempt.endPoint.close(); // it may be too late
     if (timeoutMillis > 0) {
       attempt.timeout =
           scheduler.schedule(
-              () -> attempt.endPoint.fail(new IOException("no answer in " + timeoutMillis + " ms")),
+              () -> attempt.endPoint.fail(late(server, timeoutMillis)),
               timeoutMillis,
               TimeUnit.MILLISECONDS);
     }
-    executor.execute(attempt);
+    started.execute(attempt);
+  }
+
+  private static IOException late(ServiceId server, long millis) {
+    return new SocketTimeoutException(
+        server
+            + " has not accepted the connection in "
+            + millis
+            + " ms: see whether it takes connections, or give it longer"
+            + " (HttpClient.setConnectTimeout).");
   }
 
   // Never 0, which is the number in the address of a server.
@@ -240,6 +281,7 @@ public final class RipcClient extends ContainerLifeCycle {
 
     @Override
     public void run() {
+      if (!endPoint.isOpen()) return;
       try {
         endPoint.out().path(multiplexer.shortLimit(endPoint.peer()));
         endPoint.out().control(Frame.Type.OPEN, 0, Frame.Reason.NONE);
@@ -258,10 +300,19 @@ public final class RipcClient extends ContainerLifeCycle {
     public void refused(IOException cause) {
       if (timeout != null) timeout.cancel();
       endPoint.close();
-      ConnectException problem =
-          new ConnectException("No connection to " + endPoint.peer() + ": " + cause.getMessage());
-      problem.initCause(cause);
-      multiplexer.execute(() -> promise.failed(problem));
+      IOException problem = cause;
+      if (!(cause instanceof SocketTimeoutException)) {
+        problem = new ConnectException("No connection to " + endPoint.peer() + ": " + why(cause));
+        problem.initCause(cause);
+      }
+      IOException failure = problem;
+      multiplexer.deliver(() -> promise.failed(failure));
+    }
+
+    private static String why(IOException cause) {
+      return cause instanceof ClosedChannelException
+          ? "the client was stopped"
+          : cause.getMessage();
     }
   }
 }

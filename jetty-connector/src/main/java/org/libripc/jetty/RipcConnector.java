@@ -4,9 +4,12 @@ package org.libripc.jetty;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.function.Predicate;
 import org.eclipse.jetty.io.ByteBufferPool;
@@ -15,6 +18,10 @@ import org.eclipse.jetty.server.AbstractConnector;
 import org.eclipse.jetty.server.ConnectionFactory;
 import org.eclipse.jetty.server.HttpConnectionFactory;
 import org.eclipse.jetty.server.Server;
+import org.eclipse.jetty.util.annotation.ManagedAttribute;
+import org.eclipse.jetty.util.annotation.ManagedObject;
+import org.eclipse.jetty.util.thread.AutoLock;
+import org.eclipse.jetty.util.thread.Scheduler;
 import org.libripc.Message;
 import org.libripc.Ripc;
 import org.libripc.RipcException;
@@ -36,6 +43,8 @@ import org.libripc.Status;
  *
  * <p>The setters are for before the start.
  */
+@ManagedObject("Serves Jetty's protocols under a service ID of libripc")
+@SuppressWarnings("try") // locks
 public final class RipcConnector extends AbstractConnector {
   private static final int DEFAULT_MAX_CONNECTIONS = 8192;
   // Of a second each, unless the context has another time for resolving.
@@ -50,8 +59,12 @@ public final class RipcConnector extends AbstractConnector {
   private StreamOptions options = StreamOptions.DEFAULT;
   private final CompletionExecutor completionExecutor;
   private volatile Multiplexer multiplexer;
-  // Those of clients to which the way is being looked for. Guarded by itself.
+  private final Warnings warnings = new Warnings(LOG);
+  private final AutoLock openingsLock = new AutoLock();
+  // Those of clients to which the way is being looked for, or will be. Guarded by the lock.
   private final Map<ServiceId, List<Opening>> openings = new HashMap<>();
+  // Of these, whose are accepted when connections are accepted again. Likewise.
+  private final Set<ServiceId> waiting = new HashSet<>();
 
   private record Opening(RipcEndPoint endPoint, Message message, Frame frame) {}
 
@@ -64,9 +77,7 @@ public final class RipcConnector extends AbstractConnector {
    * @param factories of the protocols, the default one first; HTTP/1.1 if there are none
    */
   public RipcConnector(Server server, Ripc ripc, ConnectionFactory... factories) {
-    super(server, null, null, pool(server, ripc), 0, orHttp(factories));
-    this.ripc = ripc;
-    completionExecutor = new CompletionExecutor(super.getExecutor());
+    this(server, null, null, null, ripc, factories);
   }
 
   /** With the name of its service. */
@@ -89,6 +100,32 @@ public final class RipcConnector extends AbstractConnector {
         : new ConnectionFactory[] {new HttpConnectionFactory()};
   }
 
+  /**
+   * With threads, timers and buffers of its own.
+   *
+   * @param executor runs tasks; null: the server's
+   * @param scheduler for time-outs; null: the server's
+   * @param bufferPool best a {@link RipcByteBufferPool} of this context; null: as without
+   * @param factories of the protocols, the default one first; HTTP/1.1 if there are none
+   */
+  public RipcConnector(
+      Server server,
+      Executor executor,
+      Scheduler scheduler,
+      ByteBufferPool bufferPool,
+      Ripc ripc,
+      ConnectionFactory... factories) {
+    super(
+        server,
+        executor,
+        scheduler,
+        bufferPool == null ? pool(server, ripc) : bufferPool,
+        0,
+        orHttp(factories));
+    this.ripc = Objects.requireNonNull(ripc, "ripc");
+    completionExecutor = new CompletionExecutor(super.getExecutor());
+  }
+
   /** The name of the service, of which its ID is made. */
   public void setServiceName(String name) {
     ServiceId.ofName(name);
@@ -106,12 +143,36 @@ public final class RipcConnector extends AbstractConnector {
   }
 
   /**
-   * Which services may connect: called with the ID of each, in the receiving thread. An ID is a
-   * name and no proof: it sorts clients that the context admits, and keeps out none that means
-   * harm.
+   * Which services may connect: called with the ID of each, in any thread. An ID is a name and no
+   * proof: it sorts clients that the context admits, and keeps out none that means harm.
    */
   public void setAccess(Predicate<ServiceId> policy) {
     access = Objects.requireNonNull(policy);
+  }
+
+  /** The name of the service; null if it has none. */
+  @ManagedAttribute("The name of the service")
+  public String getServiceName() {
+    return serviceName;
+  }
+
+  /** The most connections at once. */
+  @ManagedAttribute("The most connections at once")
+  public int getMaxConnections() {
+    return maxConnections;
+  }
+
+  /** How connections use memory and time. */
+  @ManagedAttribute("How connections use memory and time")
+  public StreamOptions getOptions() {
+    return options;
+  }
+
+  /** How many connections there are. */
+  @ManagedAttribute("The connections that there are")
+  public int getConnections() {
+    Multiplexer started = multiplexer;
+    return started == null ? 0 : started.connections();
   }
 
   /** The most connections at once; further ones are refused. 8192 if it is not set. */
@@ -126,6 +187,7 @@ public final class RipcConnector extends AbstractConnector {
   }
 
   /** The ID of the service; null while it is not started. */
+  @ManagedAttribute("The ID of the service")
   public ServiceId getServiceId() {
     Multiplexer started = multiplexer;
     return started == null ? null : started.service().id();
@@ -135,6 +197,7 @@ public final class RipcConnector extends AbstractConnector {
    * How many bytes above {@code shortLimit} were copied to be sent, since the start: answers on the
    * heap, and those up to {@code copyLimit} ({@link StreamOptions}).
    */
+  @ManagedAttribute("The bytes that were copied to be sent")
   public long getCopiedBytes() {
     Multiplexer started = multiplexer;
     return started == null ? 0 : started.copiedBytes();
@@ -150,6 +213,17 @@ public final class RipcConnector extends AbstractConnector {
   @Override
   public Ripc getTransport() {
     return ripc;
+  }
+
+  @Override
+  public void dump(Appendable out, String indent) throws IOException {
+    dumpObjects(
+        out,
+        indent,
+        "service=" + serviceName + " " + getServiceId(),
+        "maxConnections=" + maxConnections,
+        "idleTimeout=" + getIdleTimeout(),
+        options);
   }
 
   @Override
@@ -185,14 +259,47 @@ public final class RipcConnector extends AbstractConnector {
     multiplexer = null;
   }
 
+  /** While it is off, clients wait until it is on again, or their connect time-out. */
+  @Override
+  public void setAccepting(boolean accepting) {
+    super.setAccepting(accepting);
+    Multiplexer started = multiplexer;
+    if (started == null) return;
+    for (ServiceId each : takeWaiting()) started.execute(() -> accept(each));
+  }
+
+  /** Those that wait are refused. */
+  @Override
+  public CompletableFuture<Void> shutdown() {
+    CompletableFuture<Void> done = super.shutdown();
+    for (ServiceId each : takeWaiting()) {
+      for (Opening opening : takeOpenings(each)) refuse(opening, Frame.Reason.STOPPING, null);
+    }
+    return done;
+  }
+
+  // Clients whose connections wait, if they need not any more.
+  private List<ServiceId> takeWaiting() {
+    try (AutoLock l = openingsLock.lock()) {
+      if (!isAccepting() && !isShutdown()) return List.of();
+      List<ServiceId> taken = new ArrayList<>(waiting);
+      waiting.clear();
+      return taken;
+    }
+  }
+
+  private List<Opening> takeOpenings(ServiceId client) {
+    try (AutoLock l = openingsLock.lock()) {
+      return openings.remove(client);
+    }
+  }
+
   private Runnable open(Message message, Frame frame) {
     ServiceId client = message.source();
     int number = message.tag();
     Frame.Reason reason = Frame.Reason.NONE;
-    if (isShutdown() || !isAccepting() || !isRunning()) {
+    if (isShutdown() || !isRunning()) {
       reason = Frame.Reason.STOPPING;
-    } else if (!access.test(client)) {
-      reason = Frame.Reason.REFUSED;
     } else if (multiplexer.connections() >= maxConnections) {
       reason = Frame.Reason.LIMIT;
     }
@@ -204,13 +311,17 @@ public final class RipcConnector extends AbstractConnector {
     RipcEndPoint endPoint = new RipcEndPoint(multiplexer, client, number, false, new Closing());
     multiplexer.add(endPoint); // it counts from now on
     Opening opening = new Opening(endPoint, message, frame);
-    synchronized (openings) {
+    try (AutoLock l = openingsLock.lock()) {
       List<Opening> others = openings.get(client);
       if (others != null) {
         others.add(opening);
         return null;
       }
       openings.put(client, new ArrayList<>(List.of(opening)));
+      if (!isAccepting()) {
+        waiting.add(client);
+        return null;
+      }
     }
     return () -> accept(client);
   }
@@ -233,30 +344,41 @@ public final class RipcConnector extends AbstractConnector {
   // One thread looks for the way to a client, however many connections that wants meanwhile.
   private void accept(ServiceId client) {
     Integer path = null;
-    RuntimeException gone = null;
+    Frame.Reason reason = Frame.Reason.ABORTED;
+    Throwable problem = null;
     try {
-      path = pathTo(client);
-    } catch (RuntimeException problem) {
-      gone = problem;
-      if (problem instanceof RipcException slow && isSlow(slow)) {
-        LOG.warn("{} asked for a connection and does not answer", client, gone);
+      if (access.test(client)) {
+        path = pathTo(client);
+      } else {
+        reason = Frame.Reason.REFUSED;
+      }
+    } catch (RipcException gone) {
+      problem = gone;
+      if (isSlow(gone)) {
+        warnings.warn(client + " asked for a connection and does not answer", gone);
       } else {
         LOG.debug("{} is gone", client, gone);
       }
+    } catch (RuntimeException | LinkageError failure) {
+      problem = failure;
+      warnings.warn("A connection of " + client + " cannot be accepted", failure);
     }
-    List<Opening> found;
-    synchronized (openings) {
-      found = openings.remove(client);
-    }
-    for (Opening each : found) {
+    for (Opening each : takeOpenings(client)) {
       if (path != null) {
         accept(each, path);
       } else {
-        each.message.close();
-        each.endPoint.fail(new IOException(gone));
-        each.endPoint.close(gone);
+        refuse(each, reason, problem);
       }
     }
+  }
+
+  private void refuse(Opening opening, Frame.Reason reason, Throwable problem) {
+    RipcEndPoint endPoint = opening.endPoint;
+    opening.message.close();
+    if (!(problem instanceof RipcException))
+      multiplexer.refuse(endPoint.peer(), endPoint.number(), reason);
+    endPoint.fail(new IOException("The connection was not accepted", problem));
+    endPoint.close(problem);
   }
 
   private void accept(Opening opening, int path) {
@@ -276,7 +398,7 @@ public final class RipcConnector extends AbstractConnector {
       endPoint.opened(message, opening.frame);
       connection.onOpen();
     } catch (Throwable problem) {
-      LOG.warn("A connection of {} cannot be made", endPoint.peer(), problem);
+      warnings.warn("A connection of " + endPoint.peer() + " cannot be made", problem);
       multiplexer.refuse(endPoint.peer(), endPoint.number(), Frame.Reason.ABORTED);
       endPoint.fail(new IOException(problem));
       endPoint.close(problem);

@@ -5,7 +5,6 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.file.Path;
 import org.eclipse.jetty.http.content.CachingHttpContentFactory;
-import org.eclipse.jetty.http.content.FileMappingHttpContentFactory;
 import org.eclipse.jetty.http.content.HttpContent;
 import org.eclipse.jetty.http.content.ResourceHttpContent;
 import org.eclipse.jetty.io.Content;
@@ -26,10 +25,11 @@ import org.eclipse.jetty.util.Callback;
  * }</pre>
  *
  * <p>A file that Jetty has in its cache, in memory of a {@link RipcByteBufferPool}, is sent from
- * there. One that it has not, or maps, is read into leased memory, in pieces of up to 256 KiB and a
- * quarter of the connection's window, and sent from there: the next piece is read while the client
- * takes the one before. Memory that is leased for it is never more than the window and one piece,
- * for each answer. All other content, and all content over other connectors than {@link
+ * there. One that it has not is read into leased memory, in pieces of up to 256 KiB and a quarter
+ * of the connection's window, and sent from there: the next piece is read while the client takes
+ * the one before. So is what content of any other kind writes in large direct buffers that are not
+ * leased, as mapped files are. Memory that is leased for it is never more than the window and one
+ * piece, for each answer. All other content, and all content over other connectors than {@link
  * RipcConnector}, is written as without it.
  *
  * <p>Any thread.
@@ -46,22 +46,6 @@ public final class RipcContentFactory implements HttpContent.Factory {
     }
   }
 
-  // Whether a wrapper writes what it wraps.
-  private static final ClassValue<Boolean> WRITES_WRAPPED =
-      new ClassValue<>() {
-        @Override
-        protected Boolean computeValue(Class<?> type) {
-          try {
-            return type.getMethod(
-                        "writeTo", Content.Sink.class, long.class, long.class, Callback.class)
-                    .getDeclaringClass()
-                == HttpContent.Wrapper.class;
-          } catch (NoSuchMethodException impossible) {
-            throw new IllegalStateException(impossible);
-          }
-        }
-      };
-
   private final HttpContent.Factory factory;
 
   /** Around another one. */
@@ -72,25 +56,15 @@ public final class RipcContentFactory implements HttpContent.Factory {
   @Override
   public HttpContent getContent(String path) throws IOException {
     HttpContent content = factory.getContent(path);
+    if (content == null) return null;
     if (Cache.isFilledWith(content)) return new Cached(content);
     Path file = fileOf(content);
-    return file == null ? content : new Read(content, file);
+    return file == null ? new Written(content) : new Read(content, file);
   }
 
   /** The file whose bytes it writes as they are; null: it may write something else. */
   private static Path fileOf(HttpContent content) {
-    HttpContent inner = content;
-    while (inner instanceof HttpContent.Wrapper wrapper
-        && (WRITES_WRAPPED.get(inner.getClass()) || isMapped(inner))) {
-      inner = wrapper.getWrapped();
-    }
-    return inner != null && inner.getClass() == ResourceHttpContent.class
-        ? inner.getResource().getPath()
-        : null;
-  }
-
-  private static boolean isMapped(HttpContent content) {
-    return content.getClass().getEnclosingClass() == FileMappingHttpContentFactory.class;
+    return content.getClass() == ResourceHttpContent.class ? content.getResource().getPath() : null;
   }
 
   /** Null: it is of another connector. */
@@ -143,10 +117,43 @@ public final class RipcContentFactory implements HttpContent.Factory {
         return;
       }
       try {
-        new FilePieces(file, endPoint, sink, offset, length, callback).iterate();
+        FilePieces.write(file, endPoint, sink, offset, length, callback);
       } catch (Throwable problem) {
         callback.failed(problem);
       }
+    }
+  }
+
+  /** What Jetty or an application writes by itself. Mapped files it writes as large buffers. */
+  private static final class Written extends HttpContent.Wrapper {
+    Written(HttpContent content) {
+      super(content);
+    }
+
+    @Override
+    public void writeTo(Content.Sink sink, long offset, long length, Callback callback) {
+      RipcEndPoint endPoint = endPointOf(sink);
+      super.writeTo(
+          endPoint == null
+              ? sink
+              : (last, buffer, done) -> {
+                if (mayBeMapped(endPoint, buffer)) {
+                  FilePieces.write(buffer, endPoint, sink, last, done);
+                } else {
+                  sink.write(last, buffer, done);
+                }
+              },
+          offset,
+          length,
+          callback);
+    }
+
+    // It could not be sent from there without another copy by the kernel.
+    private static boolean mayBeMapped(RipcEndPoint endPoint, ByteBuffer buffer) {
+      return buffer != null
+          && buffer.isDirect()
+          && buffer.remaining() > endPoint.shortLimit()
+          && !endPoint.isLeased(buffer);
     }
   }
 }

@@ -3,13 +3,16 @@ package org.libripc.jetty;
 
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.nio.channels.ClosedChannelException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.ReentrantLock;
 import org.eclipse.jetty.io.AbstractEndPoint;
 import org.eclipse.jetty.io.Connection;
 import org.eclipse.jetty.io.EofException;
 import org.eclipse.jetty.util.BufferUtil;
+import org.eclipse.jetty.util.Callback;
 import org.eclipse.jetty.util.thread.Invocable;
 import org.libripc.Message;
 import org.libripc.RegisteredBuffer;
@@ -20,9 +23,9 @@ import org.libripc.ViewKind;
 /**
  * One end of a stream connection between two services, as Jetty's connections use it.
  *
- * <p>A write is complete when its buffers are the writer's again: at once for what is small, when
- * the other side has taken it for the rest. {@link #flush} does not move the position of a buffer
- * before that either.
+ * <p>A {@link #write} is complete when its buffers are the writer's again: at once for what is
+ * small, when the other side has taken it for the rest. {@link #flush} copies what it takes: its
+ * bytes are the caller's again as far as the positions of the buffers have moved.
  */
 public final class RipcEndPoint extends AbstractEndPoint {
   /** What the owner of the connection does at its ends. */
@@ -53,8 +56,9 @@ public final class RipcEndPoint extends AbstractEndPoint {
   // A thread finds itself here only if it is the one that receives, in received().
   private Thread receiving;
   private boolean mayWrite; // that thread's
-  private boolean mayFill; // likewise
-  // Guarded by this.
+  private volatile Thread writing; // a write that keeps its buffers until it is complete
+  private final ReentrantLock lock = new ReentrantLock();
+  // Guarded by the lock.
   private Message life; // what tells the other side, once closed, that this one is alive no more
   private boolean accepted;
 
@@ -109,7 +113,6 @@ public final class RipcEndPoint extends AbstractEndPoint {
 
   @Override
   public int fill(ByteBuffer buffer) throws IOException {
-    if (!isOpen()) throw new EofException("the connection is closed");
     if (isInputShutdown()) return -1;
     int position = BufferUtil.flipToFill(buffer);
     int count;
@@ -133,10 +136,25 @@ public final class RipcEndPoint extends AbstractEndPoint {
   }
 
   @Override
+  public void write(Callback callback, ByteBuffer... buffers) {
+    writing(() -> super.write(callback, buffers));
+  }
+
+  // One write at a time; what another thread resets too early is copied.
+  private void writing(Runnable flusher) {
+    writing = Thread.currentThread();
+    try {
+      flusher.run();
+    } finally {
+      writing = null;
+    }
+  }
+
+  @Override
   public boolean flush(ByteBuffer... buffers) throws IOException {
     if (!isOpen()) throw new EofException("the connection is closed");
     long before = BufferUtil.remaining(buffers);
-    boolean complete = out.flush(buffers);
+    boolean complete = out.flush(buffers, writing == Thread.currentThread());
     if (BufferUtil.remaining(buffers) < before) notIdle();
     return complete;
   }
@@ -149,11 +167,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
   @Override
   protected void needsFillInterest() {
     if (!in.isReadable()) return;
-    if (Thread.currentThread() == receiving) {
-      mayFill = true;
-    } else {
-      multiplexer.execute(fillable);
-    }
+    if (!CompletionExecutor.runsAfterwards(fillable)) multiplexer.execute(fillable);
   }
 
   @Override
@@ -166,12 +180,16 @@ public final class RipcEndPoint extends AbstractEndPoint {
     out.close(in.isAtEnd());
     in.close();
     Message held;
-    synchronized (this) {
+    lock.lock();
+    try {
       held = life;
       life = null;
+    } finally {
+      lock.unlock();
     }
     if (held != null) held.close();
     multiplexer.remove(this);
+    if (accept()) listener.refused(new ClosedChannelException());
   }
 
   @Override
@@ -202,6 +220,11 @@ public final class RipcEndPoint extends AbstractEndPoint {
     return multiplexer.ripc().isLeased(buffer);
   }
 
+  /** Up to so many bytes travel in a message. */
+  int shortLimit() {
+    return multiplexer.shortLimit();
+  }
+
   /** How much of a file is best written at once. */
   int pieceBytes() {
     return multiplexer.pieceBytes();
@@ -225,35 +248,52 @@ public final class RipcEndPoint extends AbstractEndPoint {
 
   /** The connection is broken: reads fail after what has come, writes at once. Any thread. */
   void fail(IOException cause) {
-    assert !Thread.holdsLock(out) : "the reader's lock comes first";
+    assert !out.isHeld() : "the reader's lock comes first";
     in.fail(cause);
     out.fail(cause);
-    boolean refused;
-    synchronized (this) {
-      refused = !accepted;
-      accepted = true;
-    }
-    if (refused) listener.refused(cause);
+    if (accept()) listener.refused(cause);
     multiplexer.execute(fillable);
   }
 
   /** Keeps a message of the other side until the connection is closed here. */
   private void keep(Message message) {
-    synchronized (this) {
+    lock.lock();
+    try {
       if (isOpen()) {
         life = message;
         return;
       }
+    } finally {
+      lock.unlock();
     }
     message.close();
+  }
+
+  private boolean isAccepted() {
+    lock.lock();
+    try {
+      return accepted;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Whether it was not yet. */
+  private boolean accept() {
+    lock.lock();
+    try {
+      boolean before = accepted;
+      accepted = true;
+      return !before;
+    } finally {
+      lock.unlock();
+    }
   }
 
   /** At a server: the connection was accepted. Takes over the message. */
   void opened(Message message, Frame frame) {
     keep(message);
-    synchronized (this) {
-      accepted = true;
-    }
+    accept();
     out.window(frame.window());
     out.control(Frame.Type.ACCEPT, 0, Frame.Reason.NONE);
     scheduleProbe();
@@ -272,9 +312,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
    * ended without one: then nobody takes, or knows, what is sent now. Any thread.
    */
   void givenBack() {
-    synchronized (this) {
-      if (!accepted) return;
-    }
+    if (!isAccepted()) return;
     multiplexer.execute(
         () -> {
           if (isOpen()) out.control(Frame.Type.CREDIT, 0, Frame.Reason.NONE);
@@ -294,29 +332,18 @@ public final class RipcEndPoint extends AbstractEndPoint {
    */
   Runnable received(Message message, Frame frame) {
     Runnable task;
-    List<Runnable> following = new ArrayList<>(0);
     receiving = Thread.currentThread();
     try {
       task = take(message, frame);
-      // A request often tells that the response before it was taken; whoever waits for that reads
-      // it next.
-      if (mayWrite && completeWrite.getInvocationType() == Invocable.InvocationType.NON_BLOCKING) {
-        mayWrite = false;
-        try {
-          CompletionExecutor.complete(completeWrite, following);
-        } catch (RuntimeException problem) {
-          fail(new IOException(problem));
-        }
-      }
     } finally {
       receiving = null;
     }
-    if (mayFill && task == null) task = fillable;
-    mayFill = false;
-    for (Runnable each : following) task = alsoRun(task, each);
-    if (mayWrite) task = alsoRun(task, completeWrite);
+    if (!mayWrite) return task;
     mayWrite = false;
-    return task;
+    // A request often tells that the response before it was taken; whoever waits for that reads it
+    // next.
+    boolean atOnce = completeWrite.getInvocationType() == Invocable.InvocationType.NON_BLOCKING;
+    return atOnce ? new Completion(task) : alsoRun(task, completeWrite);
   }
 
   // Either may wait for the other.
@@ -333,12 +360,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
     out.look();
     switch (frame.type()) {
       case ACCEPT -> {
-        boolean awaited;
-        synchronized (this) {
-          awaited = client && !accepted;
-          accepted |= awaited;
-        }
-        if (awaited) {
+        if (client && accept()) {
           keep(message);
           out.window(frame.window());
           scheduleProbe();
@@ -349,6 +371,11 @@ public final class RipcEndPoint extends AbstractEndPoint {
         sane = false;
       }
       case DATA, CLOSE -> {
+        if (client && !isAccepted()) {
+          message.close();
+          fail(new IOException("The server has closed the connection before it was accepted"));
+          return null;
+        }
         if (message.inReplyTo() != 0) answered(message);
         out.heard(frame.has(Frame.AWAITED));
         sane &= in.accept(message, frame, multiplexer.window());
@@ -399,10 +426,33 @@ public final class RipcEndPoint extends AbstractEndPoint {
     }
   }
 
+  /** Completes a write; then what follows from that, and from the message that has told of it. */
+  private final class Completion implements ReceivingThreads.Step {
+    private final List<Runnable> following = new ArrayList<>(2);
+
+    Completion(Runnable task) {
+      if (task != null) following.add(task);
+    }
+
+    @Override
+    public void run() {
+      try {
+        CompletionExecutor.complete(completeWrite, following);
+      } catch (RuntimeException problem) {
+        fail(new IOException(problem));
+      }
+    }
+
+    @Override
+    public List<Runnable> following() {
+      return following;
+    }
+  }
+
   private final class CompleteWrite implements Invocable.Task {
     @Override
     public void run() {
-      getWriteFlusher().completeWrite();
+      writing(() -> getWriteFlusher().completeWrite());
     }
 
     @Override

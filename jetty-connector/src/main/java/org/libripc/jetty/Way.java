@@ -27,6 +27,11 @@ enum Way {
     this.isWritten = isWritten;
   }
 
+  /** That of bytes that the writer may change as soon as they were sent. */
+  static Way copying(Parts parts, int shortLimit) {
+    return parts.bytes() + Frame.BYTES <= shortLimit ? SHORT : COPY;
+  }
+
   /**
    * That of some bytes, which are cut for the return buffer if they go there.
    *

@@ -3,11 +3,14 @@ package org.libripc.jetty;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Set;
 import java.util.concurrent.atomic.AtomicReference;
 import org.eclipse.jetty.client.BytesRequestContent;
 import org.eclipse.jetty.http.HttpMethod;
@@ -96,6 +99,39 @@ class MemoryTest extends HttpPairTest {
     assertTrue(more < size, more + " bytes were leased for requests after the first");
     // What Jetty leaves in its cache would be reported as a leak, in the midst of another test.
     ((CachingHttpContentFactory) resources.getHttpContentFactory()).flushCache();
+  }
+
+  @Test
+  void nothingIsLeasedWhenEverythingWasGivenBack() throws Exception {
+    start(new HttpTest.Echo());
+    for (int round = 0; round < 5; ++round) {
+      request("/").method(HttpMethod.POST).body(new BytesRequestContent(new byte[900_000])).send();
+    }
+    client.stop();
+    server.stop();
+    assertTrue(serverContext.poolStatistics().leased() > 0, "memory is kept for the next lease");
+    assertEquals(0, serverContext.poolStatistics().inUse());
+    assertEquals(0, clientContext.poolStatistics().inUse());
+  }
+
+  @Test
+  void aPoolKnowsWhichBuffersWereNotReleased() throws Exception {
+    clientContext = context();
+    RipcByteBufferPool.Tracking pool = new RipcByteBufferPool.Tracking(clientContext);
+    for (boolean direct : new boolean[] {true, false}) {
+      RetainableByteBuffer.Mutable buffer = pool.acquire(1000, direct);
+      RetainableByteBuffer slice = buffer.slice();
+      assertEquals(1, pool.getLeaks().size());
+      assertEquals(1000, pool.getLeaks().iterator().next().size());
+      assertEquals(direct, clientContext.poolStatistics().inUse() > 0);
+      assertTrue(pool.dumpLeaks().contains("aPoolKnowsWhichBuffersWereNotReleased"));
+      assertFalse(buffer.release());
+      assertEquals(1, pool.getLeaks().size(), "of the slice");
+      assertTrue(slice.release());
+      assertEquals(Set.of(), pool.getLeaks());
+      assertEquals(0, clientContext.poolStatistics().inUse());
+      assertThrows(IllegalStateException.class, buffer::release);
+    }
   }
 
   @Test

@@ -3,6 +3,7 @@ package org.libripc.jetty;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import java.util.List;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
@@ -70,6 +71,50 @@ class ReceivingThreadsTest extends ReceivingThreadsFixture {
     await(all);
     assertEquals(1, runners.stream().distinct().count());
     assertEquals(0, tasks.wakes.get());
+  }
+
+  @Test
+  void aTaskThatBlocksAgainstItsWordIsTakenOverFrom() {
+    CountDownLatch second = new CountDownLatch(1);
+    CountDownLatch first = new CountDownLatch(1);
+    Runnable blocking =
+        () -> {
+          await(second);
+          first.countDown();
+        };
+    tasks.offered.add(Invocable.from(Invocable.InvocationType.NON_BLOCKING, blocking));
+    tasks.offered.add(second::countDown); // without an event of its own
+    tasks.events.release();
+    await(first);
+  }
+
+  @Test
+  void whatFollowsAStepMayBlock() {
+    CountDownLatch second = new CountDownLatch(1);
+    CountDownLatch followed = new CountDownLatch(2);
+    Runnable following =
+        () -> {
+          await(second);
+          followed.countDown();
+        };
+    Runnable another =
+        () -> {
+          await(second);
+          followed.countDown();
+        };
+    tasks.offered.add(
+        new ReceivingThreads.Step() {
+          @Override
+          public void run() {}
+
+          @Override
+          public List<Runnable> following() {
+            return List.of(following, another);
+          }
+        });
+    tasks.offered.add(second::countDown);
+    tasks.events.release();
+    await(followed);
   }
 
   @Test

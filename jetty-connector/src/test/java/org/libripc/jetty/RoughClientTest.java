@@ -17,6 +17,7 @@ import org.eclipse.jetty.server.Handler;
 import org.eclipse.jetty.server.Request;
 import org.eclipse.jetty.server.Response;
 import org.eclipse.jetty.util.Callback;
+import org.eclipse.jetty.util.component.LifeCycle;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedClass;
@@ -119,6 +120,43 @@ class RoughClientTest extends HttpPairTest {
           ServiceId.ofName(SERVICE), new Outgoing().tag(5).add(probe.encode(), ItemKind.SHORT));
       assertEquals(Frame.Reason.UNKNOWN, next(rough, 5).reason());
     }
+  }
+
+  // As one does whose thread that receives has stopped the server, or a debugger has the process.
+  private void stopWithAClientThatTakesNothing(String request) throws Exception {
+    AtomicLong answers = new AtomicLong();
+    Callback written = Callback.from(answers::incrementAndGet);
+    startServer(
+        Handlers.handler(
+            (ignored, response, callback) ->
+                response.write(
+                    true, ByteBuffer.wrap(pattern(100_000, 1)), Callback.from(callback, written))),
+        changed ->
+            ((RipcConnector) changed)
+                .setOptions(StreamOptions.DEFAULT.withLingerMillis(TimeUnit.HOURS.toMillis(1))));
+    clientContext = context();
+    try (Service stuck = clientContext.register()) {
+      stuck.lending(true);
+      Frame open = new Frame(Frame.Type.OPEN, Frame.FILLER, Frame.Reason.NONE, 0, 0, 1 << 20);
+      stuck.send(
+          ServiceId.ofName(SERVICE), new Outgoing().tag(1).add(open.encode(), ItemKind.SHORT));
+      assertEquals(Frame.Type.ACCEPT, next(stuck, 1).type());
+      if (!request.isEmpty()) {
+        data(stuck, 0, ByteBuffer.wrap(request.getBytes(StandardCharsets.US_ASCII)));
+        assertTrue(eventually(() -> answers.get() == 1), "the answer is written");
+      }
+      CompletableFuture.runAsync(() -> LifeCycle.stop(server)).get(LIMIT, TimeUnit.SECONDS);
+    }
+  }
+
+  @Test
+  void aStopWaitsForNobodyToTakeTheClose() throws Exception {
+    stopWithAClientThatTakesNothing("");
+  }
+
+  @Test
+  void aStopWaitsForNobodyWhoTakesNoAnswer() throws Exception {
+    stopWithAClientThatTakesNothing("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
   }
 
   @Test
