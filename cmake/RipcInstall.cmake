@@ -20,17 +20,17 @@ endif()
 #   cmake --install build/release --component debug
 function(ripc_install_without_debug target destination)
   set(split "
-    set(installed \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${destination}\")
-    set(debug \"${PROJECT_BINARY_DIR}/debug/$<TARGET_FILE_NAME:${target}>.debug\")
+    set(ripc_installed \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${destination}\")
+    set(ripc_debug_file \"${PROJECT_BINARY_DIR}/debug/$<TARGET_FILE_NAME:${target}>.debug\")
     file(MAKE_DIRECTORY \"${PROJECT_BINARY_DIR}/debug\")
     execute_process(COMMAND_ERROR_IS_FATAL ANY
-      COMMAND \"${CMAKE_OBJCOPY}\" --only-keep-debug --compress-debug-sections \"$<TARGET_FILE:${target}>\" \"\${debug}\")")
+      COMMAND \"${CMAKE_OBJCOPY}\" --only-keep-debug --compress-debug-sections \"$<TARGET_FILE:${target}>\" \"\${ripc_debug_file}\")")
   install(CODE "${split}
     execute_process(COMMAND_ERROR_IS_FATAL ANY
-      COMMAND \"${CMAKE_OBJCOPY}\" --strip-unneeded \"--add-gnu-debuglink=\${debug}\"
-        \"\${installed}/$<TARGET_FILE_NAME:${target}>\")")
+      COMMAND \"${CMAKE_OBJCOPY}\" --strip-unneeded \"--add-gnu-debuglink=\${ripc_debug_file}\"
+        \"\${ripc_installed}/$<TARGET_FILE_NAME:${target}>\")")
   install(CODE "${split}
-    file(INSTALL \"\${debug}\" DESTINATION \"\${installed}/.debug\")"
+    file(INSTALL \"\${ripc_debug_file}\" DESTINATION \"\${ripc_installed}/.debug\")"
     COMPONENT debug EXCLUDE_FROM_ALL)
 endfunction()
 if(CMAKE_OBJCOPY)

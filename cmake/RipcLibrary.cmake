@@ -67,7 +67,9 @@ endfunction()
 add_library(ripc_objects OBJECT ${RIPC_LIBRARY_SOURCES})
 ripc_configure_library(ripc_objects)
 target_link_libraries(ripc_objects PRIVATE nlohmann_json::nlohmann_json)
-ripc_unite(ripc_objects)
+ripc_unite(ripc_objects 24)
+# A program that links libripc.a can leave out what it does not use.
+target_compile_options(ripc_objects PRIVATE -ffunction-sections -fdata-sections)
 
 add_library(ripc_static STATIC $<TARGET_OBJECTS:ripc_objects>)
 add_library(ripc::ripc_static ALIAS ripc_static)
@@ -99,9 +101,14 @@ target_link_options(ripc PRIVATE "LINKER:--version-script=${version_script}" "LI
 if(NOT RIPC_SANITIZE_OPTIONS)
   target_link_options(ripc PRIVATE "LINKER:-z,defs")
 endif()
+# Before 1.0 a minor version may change the interface.
+set(soversion ${PROJECT_VERSION_MAJOR})
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+  string(APPEND soversion ".${PROJECT_VERSION_MINOR}")
+endif()
 set_target_properties(ripc PROPERTIES
   VERSION ${PROJECT_VERSION}
-  SOVERSION ${PROJECT_VERSION_MAJOR}
+  SOVERSION ${soversion}
   LINK_DEPENDS "${version_script}")
 
 set_target_properties(ripc ripc_static PROPERTIES

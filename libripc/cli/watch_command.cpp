@@ -128,13 +128,12 @@ int run_watch(const WatchOptions& options) {
   Notice notice;
   End end;
   const StopOnSignal stop(connection.service());
-  auto life = client->context.watch(
-      connection.target().id, [&](ripc_status status, const libripc::ServiceInfo& info) {
-        if (status == RIPC_OK) return;
-        end.status.store(status);
-        end.incarnation.store(info.incarnation);
-        (void)connection.service().interrupt();
-      });
+  auto life = client->context.watch(connection.target().id, [&](ripc_status status, const libripc::ServiceInfo& info) {
+    if (status == RIPC_OK) return;
+    end.status.store(status);
+    end.incarnation.store(info.incarnation);
+    (void)connection.service().interrupt();
+  });
   if (!life.ok()) return fail(life.error());
   auto notification =
       connection.service().on_notification([&](libripc::ServiceId, std::span<const ripc_item_view> items) {
@@ -160,10 +159,9 @@ void add_watch_command(CLI::App& app, int& exit_code) {
                                      "Seconds the service may be gone, for instance while it restarts. If given, "
                                      "also wait so long for a service that is not there yet");
   command->add_flag("--json", options->json, "Print one JSON object for each event");
-  command->footer(
-      std::string("Example: ripc watch files && echo files has ended\n"
-                  "When the service is killed the watch says so, and goes on with its next process.\n") +
-      kExitCodeHelp);
+  command->footer(std::string("Example: ripc watch files && echo files has ended\n"
+                              "When the service is killed the watch says so, and goes on with its next process.\n") +
+                  kExitCodeHelp);
   command->callback([options, timeout, &exit_code] {
     options->timeout_given = timeout->count() > 0;
     exit_code = run_watch(*options);

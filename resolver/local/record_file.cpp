@@ -18,8 +18,8 @@ namespace {
 
 // Sweeps of other processes can make a writer start again; each sweep can do so once.
 constexpr int kAttempts = 64;
-constexpr Nanoseconds kShortestPause = 50'000;
-constexpr Nanoseconds kLongestPause = 2'000'000;
+constexpr Nanoseconds kShortestLockPause = 50'000;
+constexpr Nanoseconds kLongestLockPause = 2'000'000;
 // Files here may be links, pipes or devices that somebody else put there: never follow, never block, never own a
 // terminal.
 constexpr int kCarefully = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
@@ -194,7 +194,7 @@ void LockedRecord::unlock() noexcept {
 Result<LockedRecord> LockedRecord::lock(const RuntimeDirectory& directory, ripc_service_id id, Deadline deadline) {
   const RuntimeDirectory::FileName name = RuntimeDirectory::file_name(id);
   const std::string path = record_path(directory, id);
-  Nanoseconds pause = kShortestPause;
+  Nanoseconds pause = kShortestLockPause;
   for (;;) {
     LockedRecord record(directory, id);
     record.fd_ = ForkGuard::open(record.guard_,
@@ -223,7 +223,7 @@ Result<LockedRecord> LockedRecord::lock(const RuntimeDirectory& directory, ripc_
     if (deadline.expired()) return locked_elsewhere(path);
     record.unlock();
     pause_for(std::min(pause, deadline.remaining()));
-    pause = std::min(2 * pause, kLongestPause);
+    pause = std::min(2 * pause, kLongestLockPause);
   }
 }
 

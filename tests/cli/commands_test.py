@@ -163,7 +163,7 @@ class Services(CliTest):
     def test_ping_of_a_stopped_service_times_out_with_4(self):
         service = self.serve("files")
         service.send_signal(signal.SIGSTOP)
-        self.assertIn("does not answer", self.ripc("ping", "files", "--timeout", "1", code=4)[1].decode())
+        self.assertIn("stopped", self.ripc("ping", "files", "--timeout", "1", code=4)[1].decode())
 
     def test_ping_says_how_many_of_its_pings_were_answered(self):
         self.serve("files")
@@ -232,18 +232,24 @@ class OtherDirectory(CliTest):
 
     def move_here(self, *names):
         """From now on with the own directory, and addresses of these services from a file."""
-        lines = []
-        for transport in ("shm", "socket"):
-            self.environment["RIPC_TRANSPORTS"] = transport
-            for service in self.ripc_json("services")["services"]:
-                if service["name"] in names:
-                    lines.append((int(service["id"], 16), service["name"], service["address"]))
         known = os.path.join(self.folder, "known")
+        services = os.path.join(self.other, "services")
         with open(known, "w", encoding="utf-8") as file:
-            for number in sorted({line[0] for line in lines}):
-                file.write(f"{number} {' '.join(line[2] for line in lines if line[0] == number)}\n")
-        self.environment.update(RIPC_RUNTIME_DIR=self.own, RIPC_RESOLVER_FILE=known, RIPC_TRANSPORTS="shm,socket")
-        return [line[0] for line in lines]
+            for name in os.listdir(services):
+                with open(os.path.join(services, name), encoding="utf-8") as record:
+                    record = json.load(record)["record"]
+                addresses = [f"{address['transport']}:{address['locator']}" for address in record["addresses"]]
+                if record["name"] in names:
+                    file.write(f"{record['name'] or int(record['id'], 16)} {' '.join(addresses)}\n")
+        self.environment.update(RIPC_RUNTIME_DIR=self.own, RIPC_RESOLVER_FILE=known)
+
+    def test_is_named_to_who_looks_for_it_here(self):
+        self.environment["RIPC_RUNTIME_DIR"] = self.own
+        self.environment["RIPC_TRANSPORTS"] = "shm"
+        for command in ("resolve", "get"):
+            arguments = ["files"] if command == "resolve" else ["files", "a"]
+            said = self.ripc(command, *arguments, code=3)[1].decode()
+            self.assertIn(f"meet in {self.other}: set RIPC_RUNTIME_DIR", said)
 
     def test_is_found_by_doctor(self):
         self.environment["RIPC_RUNTIME_DIR"] = self.own

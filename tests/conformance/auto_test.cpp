@@ -12,7 +12,7 @@
 namespace conformance {
 namespace {
 
-constexpr std::size_t kLong = 300'000;  // travels long everywhere
+constexpr std::size_t kLongEverywhere = 300'000;
 
 class AutoItems : public LongPairTest {
  protected:
@@ -59,8 +59,8 @@ TEST_P(AutoItems, TheLargestTravelLongUntilTheOthersFit) {
 
 TEST_P(AutoItems, SmallOnesStayShortBesideLongItems) {
   const std::string_view head = "head";
-  const Bytes lent = pattern(kLong, 1);
-  const Bytes copied = pattern(kLong, 2);
+  const Bytes lent = pattern(kLongEverywhere, 1);
+  const Bytes copied = pattern(kLongEverywhere, 2);
   const Ticket ticket = send_long(client_, server_id(), {item(head), item(lent, RIPC_ITEM_LONG), item(copied)});
   const Message message = receive(server_, RIPC_RECEIVE_LEND);
   EXPECT_EQ(view_of(message, 0).kind, RIPC_VIEW_SHORT);
@@ -72,21 +72,21 @@ TEST_P(AutoItems, SmallOnesStayShortBesideLongItems) {
 // ---- The copies --------------------------------------------------------------------------------------------------
 
 TEST_P(AutoItems, ACopyIsLeasedAsLongAsItTravels) {
-  const Bytes data = pattern(kLong, 3);
+  const Bytes data = pattern(kLongEverywhere, 3);
   ASSERT_EQ(send(client_, server_id(), {item(data)}), RIPC_OK);
-  EXPECT_EQ(leased(), kLong);
+  EXPECT_EQ(leased(), kLongEverywhere);
   EXPECT_EQ(copies(), 1u);
   receive(server_, RIPC_RECEIVE_LEND);
   EXPECT_TRUE(eventually([&] { return leased() == 0; }));
 
   const Ticket ticket = send_long(client_, server_id(), {item(data)});
-  EXPECT_EQ(leased(), kLong);
+  EXPECT_EQ(leased(), kLongEverywhere);
   EXPECT_EQ(ripc_ticket_cancel(ticket.get()), RIPC_CANCELLED);
   EXPECT_TRUE(eventually([&] { return leased() == 0; }));
 }
 
 TEST_P(AutoItems, WhatIsRefusedIsNotCopiedAgainBeforeThereIsRoom) {
-  const Bytes data = pattern(kLong, 4);
+  const Bytes data = pattern(kLongEverywhere, 4);
   ripc_send_options patient = send_options();
   patient.timeout = 10 * kLimit;
   const ripc_item one = item(data);
@@ -138,19 +138,19 @@ TEST_P(AutoItems, TheirMemoryIsUsedAgainWithoutALookAtATicket) {
 }
 
 TEST_P(AutoItems, AMessageFromMemoryThatIsUnmappedAtOnceArrives) {
-  void* data = mmap(nullptr, kLong, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* data = mmap(nullptr, kLongEverywhere, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(data, MAP_FAILED);
-  fill_pattern(data, kLong, 7);
-  const Ticket ticket = send_long(client_, server_id(), {item_at(data, kLong, RIPC_ITEM_AUTO)});
-  ASSERT_EQ(munmap(data, kLong), 0);
-  EXPECT_TRUE(holds(view_of(receive(server_, RIPC_RECEIVE_LEND), 0), RIPC_VIEW_LENT, pattern(kLong, 7)));
+  fill_pattern(data, kLongEverywhere, 7);
+  const Ticket ticket = send_long(client_, server_id(), {item_at(data, kLongEverywhere, RIPC_ITEM_AUTO)});
+  ASSERT_EQ(munmap(data, kLongEverywhere), 0);
+  EXPECT_TRUE(holds(view_of(receive(server_, RIPC_RECEIVE_LEND), 0), RIPC_VIEW_LENT, pattern(kLongEverywhere, 7)));
   EXPECT_EQ(final_status(ticket), RIPC_OK);
 }
 
 // ---- Lending -----------------------------------------------------------------------------------------------------
 
 TEST_P(AutoItems, LentMemoryNeedsSomethingThatTellsTheEndOfTheLoan) {
-  Bytes data = pattern(kLong, 8);
+  Bytes data = pattern(kLongEverywhere, 8);
   const ripc_item lent = item(data, RIPC_ITEM_LONG);
   EXPECT_EQ(ripc_send(client_.get(), server_id(), &lent, 1, nullptr, nullptr), RIPC_INVALID_ARGUMENT);
   const ripc_outgoing message{&lent, 1, 0};
@@ -168,9 +168,9 @@ TEST_P(AutoItems, LentMemoryNeedsSomethingThatTellsTheEndOfTheLoan) {
   ASSERT_EQ(ripc_memory_register(client_context_.get(), data.data(), data.size()), RIPC_OK);
   ASSERT_EQ(ripc_send(client_.get(), server_id(), &lent, 1, nullptr, nullptr), RIPC_OK);
   void* leased = nullptr;
-  ASSERT_EQ(ripc_buffer_lease(client_context_.get(), kLong, &leased), RIPC_OK);
-  std::memcpy(leased, data.data(), kLong);
-  const ripc_item pooled = item_at(leased, kLong, RIPC_ITEM_LONG);
+  ASSERT_EQ(ripc_buffer_lease(client_context_.get(), kLongEverywhere, &leased), RIPC_OK);
+  std::memcpy(leased, data.data(), kLongEverywhere);
+  const ripc_item pooled = item_at(leased, kLongEverywhere, RIPC_ITEM_LONG);
   ASSERT_EQ(ripc_send(client_.get(), server_id(), &pooled, 1, nullptr, nullptr), RIPC_OK);
   ASSERT_EQ(ripc_buffer_release(client_context_.get(), leased), RIPC_OK);
   for (int count = 0; count < 4; ++count)

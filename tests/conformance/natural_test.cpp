@@ -14,7 +14,7 @@
 #include "harness.hpp"
 #include "ripc/ripc.hpp"
 
-namespace conformance {
+namespace conformance::natural {
 namespace {
 
 using libripc::bytes_of;
@@ -237,4 +237,4 @@ TEST_P(NaturalPrograms, ABorrowedBufferIsFilledAgainAfterItsTicket) {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::natural

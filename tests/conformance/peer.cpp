@@ -43,7 +43,7 @@ bool change_identity(const PeerSetup& setup) {
     if (::mount("tmpfs", "/dev/shm", "tmpfs", 0, nullptr) != 0) return false;
   }
   if (setup.other_user) {
-    if (!support::give_cluster_key(kNobody)) return false;
+    if (!support::give_cluster_key(setup.user)) return false;
     if (::setgroups(0, nullptr) != 0) return false;
     if (!setup.keep_group && ::setgid(setup.user) != 0) return false;
     if (::setuid(setup.user) != 0) return false;
@@ -248,7 +248,7 @@ bool run_peer_role(int argc, char** argv, int* exit_status) {
     } else if (name == "no_membarrier") {
       setup.no_membarrier = value == "1";
     } else if (name.starts_with("RIPC_")) {
-      ::setenv(name.c_str(), value.c_str(), 1);
+      value.empty() ? ::unsetenv(name.c_str()) : ::setenv(name.c_str(), value.c_str(), 1);
     } else {
       setup.settings[name] = value;
     }

@@ -313,6 +313,13 @@ TEST_P(OtherNamespaces, ThePathSaysWhyForeignMemoryIsNotReadDirectly) {
   EXPECT_NE(std::string_view(info.reason).find("another PID namespace"), std::string_view::npos) << info.reason;
 }
 
+TEST_P(OtherNamespaces, APathToAProcessWithoutANumberHereNamesNone) {
+  Puppet puppet(other_namespaces());
+  const std::string path = puppet.call("path " + std::to_string(id_of(service_)));
+  EXPECT_EQ(path.substr(0, 8), "RIPC_OK ");
+  EXPECT_EQ(path.find("process 0"), std::string::npos) << path;
+}
+
 TEST_P(OtherNamespaces, APeerThatSeesTheRuntimeDirectoryElsewhereToo) {
   TemporaryDirectory place;
   PeerSetup setup = other_namespaces();

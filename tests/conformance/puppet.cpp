@@ -49,6 +49,7 @@ class Stage {
     if (verb == "resolve") return resolve(words);
     if (verb == "list") return list();
     if (verb == "error") return ripc_last_error();
+    if (verb == "path") return path(words);
     if (verb == "stream") return stream(words);
     if (verb == "fill") return fill(words);
     if (verb == "wait_room") return wait_room(words);
@@ -184,6 +185,13 @@ class Stage {
     };
     const ripc_status status = ripc_notification_register(service_.get(), count, &notified_, &notification);
     return name_of(status) + " " + std::to_string(notification.service) + " " + std::to_string(notification.handle);
+  }
+
+  std::string path(std::istringstream& words) {
+    ripc_service_info info{};
+    info.size = sizeof info;
+    const ripc_status status = ripc_find_path(context_.get(), number(words), &info);
+    return name_of(status) + " " + info.reason;
   }
 
   std::string resolve(std::istringstream& words) {

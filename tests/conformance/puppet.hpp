@@ -23,6 +23,7 @@
 //   resolve ID                   STATUS
 //   list                         the IDs that can be listed, each with a space before it
 //   error                        the sentence of the last failure
+//   path ID                      STATUS REASON    of ripc_find_path()
 //   fill TO                      STATUS           empty messages until there is no room, which is the status
 //   wait_room TO TIMEOUT_MS      STATUS
 //   stream TO COUNT              STATUS           COUNT short messages tagged 0, 1 ..., waiting for room

@@ -9,7 +9,7 @@
 namespace conformance {
 namespace {
 
-constexpr ripc_service_id kId = 77;
+constexpr ripc_service_id kStoppedId = 77;
 
 class StoppedProcess : public PairTest {
  protected:
@@ -17,7 +17,7 @@ class StoppedProcess : public PairTest {
     if (peer_host() != nullptr) GTEST_SKIP() << "looks at its peer in /proc";
     PairTest::SetUp();
     puppet_ = std::make_unique<Puppet>(peer_setup());
-    ASSERT_EQ(puppet_->register_id(kId), "RIPC_OK");
+    ASSERT_EQ(puppet_->register_id(kStoppedId), "RIPC_OK");
   }
   // Some times, each when it sleeps: for the first ones perhaps not in the wait yet.
   void stop_and_continue() {
@@ -39,7 +39,7 @@ CONFORMANCE_SUITE(StoppedProcess);
 TEST_P(StoppedProcess, GoesOnToReceive) {
   puppet_->tell("receive");
   stop_and_continue();
-  ASSERT_EQ(send_text(client_, kId, "hello"), RIPC_OK);
+  ASSERT_EQ(send_text(client_, kStoppedId, "hello"), RIPC_OK);
   EXPECT_EQ(puppet_->answer().substr(0, 7), "RIPC_OK");
 }
 

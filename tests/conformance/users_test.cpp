@@ -94,7 +94,8 @@ class Users : public TransportTest {
     setup.settings["peer_policy"] = std::to_string(policy);
     // It finds most of what it looks for nowhere.
     if (policy == RIPC_PEERS_ANY) setup.settings["resolve_timeout"] = std::to_string(300 * kMillisecond);
-    setup.settings["RIPC_NETWORK"] = "open";
+    setup.settings["RIPC_NETWORK"] = world_->has_cluster_key ? "key" : "open";
+    setup.settings["RIPC_CLUSTER_KEY_FILE"] = "";
     setup.settings["RIPC_MULTICAST"] = world_->one_directory ? "off" : multicast_;
     if (!world_->one_directory) {
       setup.runtime_directory += "/" + name + std::to_string(world_ - kWorlds);

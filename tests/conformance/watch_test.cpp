@@ -14,7 +14,7 @@
 namespace conformance {
 namespace {
 
-constexpr ripc_service_id kId = 4711;
+constexpr ripc_service_id kWatchedId = 4711;
 
 struct Event {
   ripc_status status = RIPC_PENDING;
@@ -82,20 +82,20 @@ CONFORMANCE_SUITE(Watching);
 // ---- Waiting -----------------------------------------------------------------------------------------------------
 
 TEST_P(Watching, AWaitEndsAtOnceIfTheServiceIsThere) {
-  const Service service = make_service(holder_, kId);
+  const Service service = make_service(holder_, kWatchedId);
   ripc_service_info info = blank();
-  ASSERT_EQ(ripc_wait_service(watcher_.get(), kId, RIPC_FOREVER, &info), RIPC_OK);
-  EXPECT_EQ(info.id, kId);
+  ASSERT_EQ(ripc_wait_service(watcher_.get(), kWatchedId, RIPC_FOREVER, &info), RIPC_OK);
+  EXPECT_EQ(info.id, kWatchedId);
   EXPECT_EQ(info.incarnation, ripc_service_get_incarnation(service.get()));
   EXPECT_EQ(info.transport, GetParam());
   EXPECT_STRNE(info.reason, "");
-  EXPECT_EQ(ripc_wait_service(watcher_.get(), kId, 0, nullptr), RIPC_OK) << "looks once; info may be NULL";
-  EXPECT_EQ(ripc_wait_service(holder_.get(), kId, RIPC_FOREVER, nullptr), RIPC_OK) << "also in its own context";
+  EXPECT_EQ(ripc_wait_service(watcher_.get(), kWatchedId, 0, nullptr), RIPC_OK) << "looks once; info may be NULL";
+  EXPECT_EQ(ripc_wait_service(holder_.get(), kWatchedId, RIPC_FOREVER, nullptr), RIPC_OK) << "also in its own context";
 }
 
 TEST_P(Watching, AWaitEndsWhenTheServiceAppearsAndTheNextSendFindsIt) {
   const Service sender = make_service(watcher_);
-  for (ripc_service_id id = kId; id < kId + 5; ++id) {
+  for (ripc_service_id id = kWatchedId; id < kWatchedId + 5; ++id) {
     std::atomic<bool> waits{false};
     std::jthread waiter([&] {
       waits = true;
@@ -123,9 +123,9 @@ TEST_P(Watching, AWaitByNameEndsWhenTheNameAppears) {
 
 TEST_P(Watching, AWaitForAServiceThatDoesNotAppearEndsWithTheTime) {
   const std::uint64_t start = now();
-  EXPECT_EQ(ripc_wait_service(watcher_.get(), kId, 30 * kMillisecond, nullptr), RIPC_NO_SERVICE);
+  EXPECT_EQ(ripc_wait_service(watcher_.get(), kWatchedId, 30 * kMillisecond, nullptr), RIPC_NO_SERVICE);
   EXPECT_GE(now() - start, 30 * kMillisecond) << "not earlier";
-  EXPECT_EQ(ripc_wait_service(watcher_.get(), kId, 0, nullptr), RIPC_NO_SERVICE);
+  EXPECT_EQ(ripc_wait_service(watcher_.get(), kWatchedId, 0, nullptr), RIPC_NO_SERVICE);
 }
 
 TEST_P(Watching, OnlyASingleServiceCanBeWaitedForAndWatched) {
@@ -135,8 +135,8 @@ TEST_P(Watching, OnlyASingleServiceCanBeWaitedForAndWatched) {
     EXPECT_EQ(ripc_wait_service(watcher_.get(), id, 0, nullptr), RIPC_INVALID_ARGUMENT);
     EXPECT_EQ(ripc_service_watch(watcher_.get(), id, callback, nullptr, &watch), RIPC_INVALID_ARGUMENT);
   }
-  EXPECT_EQ(ripc_service_watch(watcher_.get(), kId, nullptr, nullptr, &watch), RIPC_INVALID_ARGUMENT);
-  EXPECT_EQ(ripc_service_watch(watcher_.get(), kId, callback, nullptr, nullptr), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(ripc_service_watch(watcher_.get(), kWatchedId, nullptr, nullptr, &watch), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(ripc_service_watch(watcher_.get(), kWatchedId, callback, nullptr, nullptr), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(watch, nullptr);
   ripc_service_unwatch(nullptr);
 }
@@ -149,7 +149,7 @@ TEST_P(Watching, ASignalHandlerEndsAWait) {
   ASSERT_EQ(sigaction(SIGUSR1, &action, &previous), 0);
   std::atomic<bool> returned{false};
   std::jthread waiter([&] {
-    EXPECT_EQ(ripc_wait_service(watcher_.get(), kId, kLimit, nullptr), RIPC_INTERRUPTED);
+    EXPECT_EQ(ripc_wait_service(watcher_.get(), kWatchedId, kLimit, nullptr), RIPC_INTERRUPTED);
     returned = true;
   });
   // A signal that comes before the sleep is not seen; so again until it is.
@@ -166,14 +166,14 @@ TEST_P(Watching, ACallbackMayWait) {
     ripc_context* context;
     std::atomic<int> status{-1};
   } call{watcher_.get()};
-  const Service first = make_service(holder_, kId);
-  const Service second = make_service(holder_, kId + 1);
+  const Service first = make_service(holder_, kWatchedId);
+  const Service second = make_service(holder_, kWatchedId + 1);
   ripc_watch* watch = nullptr;
   const auto waits = [](void* user, ripc_status, const ripc_service_info*) {
     auto* const of = static_cast<Call*>(user);
-    of->status = ripc_wait_service(of->context, kId + 1, kLimit, nullptr);
+    of->status = ripc_wait_service(of->context, kWatchedId + 1, kLimit, nullptr);
   };
-  ASSERT_EQ(ripc_service_watch(watcher_.get(), kId, waits, &call, &watch), RIPC_OK);
+  ASSERT_EQ(ripc_service_watch(watcher_.get(), kWatchedId, waits, &call, &watch), RIPC_OK);
   EXPECT_TRUE(eventually([&] { return call.status == RIPC_OK; })) << call.status;
   ripc_service_unwatch(watch);
 }
@@ -181,13 +181,13 @@ TEST_P(Watching, ACallbackMayWait) {
 // ---- Watching ----------------------------------------------------------------------------------------------------
 
 TEST_P(Watching, AServiceIsToldOfWhenItAppearsWhenItIsUnregisteredAndWhenItIsThereAgain) {
-  Watch watch(watcher_, kId);
+  Watch watch(watcher_, kWatchedId);
   for (int round = 0; round < 3; ++round) {
-    Service service = make_service(holder_, kId);
+    Service service = make_service(holder_, kWatchedId);
     const std::uint64_t incarnation = ripc_service_get_incarnation(service.get());
     const Event appeared = watch.next();
     EXPECT_EQ(appeared.status, RIPC_OK);
-    EXPECT_EQ(appeared.info.id, kId);
+    EXPECT_EQ(appeared.info.id, kWatchedId);
     EXPECT_EQ(appeared.info.incarnation, incarnation);
     EXPECT_EQ(appeared.info.transport, GetParam());
     service.reset();
@@ -198,18 +198,18 @@ TEST_P(Watching, AServiceIsToldOfWhenItAppearsWhenItIsUnregisteredAndWhenItIsThe
 }
 
 TEST_P(Watching, AServiceThatIsThereAlreadyIsToldOfToEachWatch) {
-  const Service service = make_service(holder_, kId);
-  Watch one(watcher_, kId);
-  Watch other(watcher_, kId);
+  const Service service = make_service(holder_, kWatchedId);
+  Watch one(watcher_, kWatchedId);
+  Watch other(watcher_, kWatchedId);
   EXPECT_EQ(one.next().status, RIPC_OK);
   EXPECT_EQ(other.next().status, RIPC_OK);
 }
 
 TEST_P(Watching, AKilledProcessIsToldOfWithoutAnySend) {
-  Watch watch(watcher_, kId);
+  Watch watch(watcher_, kWatchedId);
   for (int round = 0; round < 2; ++round) {
     Puppet puppet(peer_setup());
-    ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
+    ASSERT_EQ(puppet.register_id(kWatchedId), "RIPC_OK");
     EXPECT_EQ(watch.next().status, RIPC_OK);
     puppet.kill();
     EXPECT_EQ(watch.next().status, RIPC_PEER_DEAD);
@@ -217,12 +217,12 @@ TEST_P(Watching, AKilledProcessIsToldOfWithoutAnySend) {
 }
 
 TEST_P(Watching, ATakeoverIsToldOfAsAnEndAndANewBeginning) {
-  const Service former = make_service(holder_, kId);
-  Watch watch(watcher_, kId);
+  const Service former = make_service(holder_, kWatchedId);
+  Watch watch(watcher_, kWatchedId);
   EXPECT_EQ(watch.next().info.incarnation, ripc_service_get_incarnation(former.get()));
   const Context other = make_context();
   const Service service = make_service(other, [](ripc_service_options& options) {
-    options.id = kId;
+    options.id = kWatchedId;
     options.takeover = 1;
   });
   const Event ended = watch.next();
@@ -235,12 +235,12 @@ TEST_P(Watching, ATakeoverIsToldOfAsAnEndAndANewBeginning) {
 
 TEST_P(Watching, ATakeoverFromAStoppedProcessIsToldOf) {
   Puppet puppet(peer_setup());
-  ASSERT_EQ(puppet.register_id(kId), "RIPC_OK");
-  Watch watch(watcher_, kId);
+  ASSERT_EQ(puppet.register_id(kWatchedId), "RIPC_OK");
+  Watch watch(watcher_, kWatchedId);
   EXPECT_EQ(watch.next().status, RIPC_OK);
   puppet.signal(SIGSTOP);
   const Service service = make_service(holder_, [](ripc_service_options& options) {
-    options.id = kId;
+    options.id = kWatchedId;
     options.takeover = 1;
   });
   EXPECT_EQ(watch.next().status, RIPC_FENCED);
@@ -251,9 +251,9 @@ TEST_P(Watching, ATakeoverFromAStoppedProcessIsToldOf) {
 }
 
 TEST_P(Watching, AfterItsEndAWatchTellsNothing) {
-  Service service = make_service(holder_, kId);
-  Watch ended(watcher_, kId);
-  Watch other(watcher_, kId);
+  Service service = make_service(holder_, kWatchedId);
+  Watch ended(watcher_, kWatchedId);
+  Watch other(watcher_, kWatchedId);
   EXPECT_EQ(ended.next().status, RIPC_OK);
   EXPECT_EQ(other.next().status, RIPC_OK);
   ended.end();
@@ -267,7 +267,7 @@ TEST_P(Watching, ACallbackMayEndItsWatch) {
     std::atomic<ripc_watch*> watch{nullptr};
     std::atomic<int> runs{0};
   } call;
-  const Service service = make_service(holder_, kId);
+  const Service service = make_service(holder_, kWatchedId);
   ripc_watch* watch = nullptr;
   const auto ends = [](void* user, ripc_status, const ripc_service_info*) {
     auto* const of = static_cast<Call*>(user);
@@ -275,14 +275,14 @@ TEST_P(Watching, ACallbackMayEndItsWatch) {
     ripc_service_unwatch(of->watch);
     ++of->runs;
   };
-  ASSERT_EQ(ripc_service_watch(watcher_.get(), kId, ends, &call, &watch), RIPC_OK);
+  ASSERT_EQ(ripc_service_watch(watcher_.get(), kWatchedId, ends, &call, &watch), RIPC_OK);
   call.watch = watch;
   EXPECT_TRUE(eventually([&] { return call.runs == 1; }));
 }
 
 TEST_P(Watching, AContextMayEndWhileItsServicesAreWatchedByOthers) {
-  Service service = make_service(holder_, kId);
-  Watch watch(watcher_, kId);
+  Service service = make_service(holder_, kWatchedId);
+  Watch watch(watcher_, kWatchedId);
   EXPECT_EQ(watch.next().status, RIPC_OK);
   (void)service.release();  // the context ends it
   holder_.reset();

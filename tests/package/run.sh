@@ -66,11 +66,11 @@ line_of() {
   addr2line -e "$1" "0x$(nm -D --defined-only "$1" | awk -v name="$2" '$3 == name { print $1 }')"
 }
 
-at_most 8000000 "$libdir/libripc.so"
-at_most 25000000 "$libdir/libripc.a"
+at_most 4000000 "$libdir/libripc.so"
+at_most 12000000 "$libdir/libripc.a"
 programs=("$libdir/libripc.so")
 if [[ -x $prefix/bin/ripc ]]; then
-  at_most 8000000 "$prefix/bin/ripc"
+  at_most 3000000 "$prefix/bin/ripc"
   programs+=("$prefix/bin/ripc")
 fi
 for file in "${programs[@]}" "$libdir/libripc.a"; do
@@ -129,13 +129,13 @@ if command -v pkg-config >/dev/null; then
     quietly "$cc" -std=c11 "${warnings[@]}" "$here/consumer.c" -o "$work/pc_static" $(pkg-config --cflags ripc) \
       $static_libs
     "$work/pc_static"
-    at_most 10000000 "$work/pc_static"
+    at_most 5000000 "$work/pc_static"
     echo "-- with what is not used left out"
     # shellcheck disable=SC2086
     quietly "$cc" -std=c11 "${warnings[@]}" -Wl,--gc-sections -s "$here/consumer.c" -o "$work/pc_small" \
       $(pkg-config --cflags ripc) $static_libs
     "$work/pc_small"
-    at_most 6000000 "$work/pc_small"
+    at_most 4000000 "$work/pc_small"
   }
 else
   echo "pkg-config is not installed (scripts/setup installs it)" >&2

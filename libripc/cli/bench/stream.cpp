@@ -339,8 +339,8 @@ class Receiver {
       return;
     }
     tally_.check(check_large(view.bytes(), written_of(sequence)));
-    constexpr std::uint64_t kLentPerWhole = 64;
-    if (!lands() && options_.size > kSmall && sequence % kLentPerWhole == 0)
+    constexpr std::uint64_t kSeenPerWhole = 64;
+    if (!lands() && options_.size > kSmall && sequence % kSeenPerWhole == 0)
       tally_.check_whole(check_large_whole(view.bytes(), sequence, sequence % options_.depth));
   }
 

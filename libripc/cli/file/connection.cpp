@@ -37,8 +37,7 @@ libripc::Error Connection::find() {
   if (!info.ok()) {
     if (info.code() != RIPC_NO_SERVICE) return info.error();
     if (info_.id != 0) return gone();
-    return {RIPC_NO_SERVICE, "No living service is called '" + target_.text +
-                                 "'; `ripc services` shows what is there" +
+    return {RIPC_NO_SERVICE, "No living service is called '" + target_.text + "'; `ripc services` shows what is there" +
                                  (seen_ ? ". " : ", --timeout waits for it. ") + std::string(info.error().text())};
   }
   info_ = *std::move(info);

@@ -57,12 +57,14 @@ class [[nodiscard]] Error {
   }
 
   // The outcome of the call into ripc.h that this thread made last. The statuses that a working program meets all the
-  // time (RIPC_AGAIN, RIPC_EMPTY, RIPC_PENDING, RIPC_TIMEOUT, RIPC_INTERRUPTED) keep their general sentence and do not
-  // allocate; the others take the sentence from ripc_last_error().
+  // time (RIPC_AGAIN, RIPC_EMPTY, RIPC_PENDING, RIPC_INTERRUPTED) keep their general sentence and do not allocate; nor
+  // does RIPC_TIMEOUT where a wait was over. The others take the sentence from ripc_last_error().
   static Error from_last_call(ripc_status code) noexcept {
-    if (code <= RIPC_INTERRUPTED) return Error(code);
+    if (code <= RIPC_INTERRUPTED && code != RIPC_TIMEOUT) return Error(code);
+    const std::string_view sentence = ripc_last_error();
+    if (sentence == ripc_status_text(code)) return Error(code);
     try {
-      return Error(code, std::string(ripc_last_error()));
+      return Error(code, std::string(sentence));
     } catch (const std::bad_alloc&) {
       return Error(code);
     }

@@ -46,9 +46,9 @@ inline Item short_item(Bytes bytes) noexcept { return {bytes.data(), bytes.size(
 // Pulled by the receiver where it lies, into a window or as a lent view: no copy, but the memory must stay as it is
 // until the Ticket of the send has completed. So this takes no temporary that owns its memory, such as a std::string
 // made in the call. Memory of a Buffer may be released before; memory of a received Message ends with the Message.
-template <std::ranges::contiguous_range Range>
-requires std::ranges::borrowed_range<Range> Item borrow(Range&& range)
-noexcept {
+template <std::ranges::borrowed_range Range>
+requires requires(const Range& range) { bytes_of(range); }
+Item borrow(Range&& range) noexcept {
   const Bytes bytes = bytes_of(range);
   return {bytes.data(), bytes.size(), RIPC_ITEM_LONG, 0};
 }

@@ -103,10 +103,10 @@ typedef uint64_t ripc_service_id; /* 0 is never a service */
 
 /* ---- Context ------------------------------------------------------------------------------------------------ */
 
-/* Which users' processes this context talks to. Root is always admitted. */
+/* Which users' processes on this host it talks to, on every path (docs/security.md). Root is always admitted. */
 typedef enum ripc_peer_policy {
   RIPC_PEERS_SAME_USER = 0,  /* the default */
-  RIPC_PEERS_SAME_GROUP = 1, /* also processes whose effective group is this process's */
+  RIPC_PEERS_SAME_GROUP = 1, /* also this process's effective group; over a network transport, users who have it */
   RIPC_PEERS_ANY = 2         /* whoever the runtime directory's permissions let in */
 } ripc_peer_policy;
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -32,6 +33,12 @@ std::uint16_t port_of(const sockaddr_storage& name) noexcept {
   return ntohs(v4.sin_port);
 }
 
+bool is_closed(int socket) noexcept {
+  std::byte next{};
+  const ssize_t size = ::recv(socket, &next, 1, MSG_PEEK | MSG_DONTWAIT);
+  return size == 0 || (size < 0 && errno != EAGAIN && errno != EINTR);
+}
+
 std::string own_user() { return "this process of user " + std::to_string(::geteuid()); }
 
 constexpr const char* kAdmit = "RIPC_PEERS=group or RIPC_PEERS=any";
@@ -45,11 +52,13 @@ Status PeerJudge::judge_connection(int socket) {
   if (!ask_for(::getsockname, socket, local) || !ask_for(::getpeername, socket, remote)) return RIPC_PEER_DEAD;
   if (!owners_.is_own(generic(remote))) return {};
   const std::optional<uid_t> user = owners_.of_connection(generic(remote), generic(local));
+  if (!user && is_closed(socket)) return Status(RIPC_PEER_DEAD, "The peer closed the connection.");
   if (!user)
-    return Status(RIPC_REFUSED, "The peer at port " + std::to_string(port_of(remote)) +
-                                    " of this host was refused: the kernel does not tell which user it belongs to. It "
-                                    "has ended, or an address translation or a user namespace hides it. Start " +
-                                    own_user() + " with RIPC_PEERS=any if every user of this host is trusted.");
+    return Status(RIPC_REFUSED,
+                  "The peer at port " + std::to_string(port_of(remote)) +
+                      " of this host was refused: the kernel does not tell which user it belongs to, because "
+                      "an address translation or a user namespace hides it. Start " +
+                      own_user() + " with RIPC_PEERS=any if every user of this host is trusted.");
   if (policy_.admits(*user)) return {};
   return Status(RIPC_REFUSED, "The peer is a process of user " + std::to_string(*user) + " of this host, whom " +
                                   own_user() + " does not admit: start this one with " + kAdmit +

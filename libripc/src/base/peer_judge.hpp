@@ -25,7 +25,7 @@ class PeerJudge {
 
   // Whoever holds the other end of a connected TCP socket, after it has sent something: until a server has accepted a
   // connection nobody holds that end. RIPC_OK: it is admitted. RIPC_REFUSED says which user it is, and what to do; also
-  // if the user of a peer on this host cannot be told. RIPC_PEER_DEAD: the connection is gone.
+  // if the user of a peer on this host cannot be told. RIPC_PEER_DEAD: the other end is closed.
   Status judge_connection(int socket);
   // Why the other end, which belongs to the process of a service, may have refused this process.
   Status refused_by(int socket);

@@ -15,6 +15,7 @@ namespace ripc {
 
 namespace {
 
+// NOLINTBEGIN(cert-err34-c): the kernel writes these numbers, and they fit
 // The effective number in a line of /proc/PID/status such as "Uid:\t1000\t1000\t1000\t1000".
 bool has_effective(const char* status, const char* label, unsigned wanted) noexcept {
   const char* const line = std::strstr(status, label);
@@ -23,6 +24,7 @@ bool has_effective(const char* status, const char* label, unsigned wanted) noexc
   return line != nullptr && std::sscanf(line + std::strlen(label), "%u%u", &real, &effective) == 2 &&
          effective == wanted;
 }
+// NOLINTEND(cert-err34-c)
 
 bool runs_with_group(uid_t user, gid_t group) noexcept {
   const UniqueFd proc(::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));

@@ -59,7 +59,7 @@ Address address_of(const sockaddr& from) noexcept {
 }
 
 // A line of the kernel's lists of sockets.
-struct Entry {
+struct ProcLine {
   Address local, remote;
   std::uint8_t family = AF_UNSPEC;  // of the socket
   bool is_listening = false;
@@ -74,6 +74,7 @@ std::string first_line(const char* path) {
   return file && std::fgets(line.data(), line.size(), file.get()) != nullptr ? std::string(line.data()) : std::string();
 }
 
+// NOLINTBEGIN(cert-err34-c): the kernel writes these numbers, and they fit
 // A user outside of this process's user namespace looks like the one that has the number "overflowuid" inside.
 bool is_certain(uid_t user) {
   unsigned overflow = 65534;
@@ -88,13 +89,14 @@ bool is_certain(uid_t user) {
   return ::access("/proc/self/uid_map", F_OK) != 0 && ::access("/proc/self/status", F_OK) == 0;
 }
 
-Entry entry_of(const inet_diag_msg& said, std::span<const std::byte> attributes) noexcept {
-  Entry entry{.local = address_of(said.idiag_family, static_cast<const void*>(said.id.idiag_src), said.id.idiag_sport),
-              .remote = address_of(said.idiag_family, static_cast<const void*>(said.id.idiag_dst), said.id.idiag_dport),
-              .family = said.idiag_family,
-              .is_listening = said.idiag_state == TCP_LISTEN,
-              .user = said.idiag_uid,
-              .inode = said.idiag_inode};
+ProcLine entry_of(const inet_diag_msg& said, std::span<const std::byte> attributes) noexcept {
+  ProcLine entry{
+      .local = address_of(said.idiag_family, static_cast<const void*>(said.id.idiag_src), said.id.idiag_sport),
+      .remote = address_of(said.idiag_family, static_cast<const void*>(said.id.idiag_dst), said.id.idiag_dport),
+      .family = said.idiag_family,
+      .is_listening = said.idiag_state == TCP_LISTEN,
+      .user = said.idiag_uid,
+      .inode = said.idiag_inode};
   for (std::size_t offset = 0; offset + sizeof(nlattr) < attributes.size();) {
     nlattr attribute;
     std::memcpy(&attribute, attributes.data() + offset, sizeof attribute);
@@ -119,14 +121,14 @@ bool parse_proc(const char* text, std::uint8_t family, Address& address) noexcep
   return true;
 }
 
-void visit_proc(const char* name, std::uint8_t family, const std::function<void(const Entry&)>& visit) {
+void visit_proc(const char* name, std::uint8_t family, const std::function<void(const ProcLine&)>& visit) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(name, "re"), &std::fclose);
   std::array<char, 512> line;
   while (file && std::fgets(line.data(), line.size(), file.get()) != nullptr) {
     std::array<char, 48> local;
     std::array<char, 48> remote;
     unsigned state = 0;
-    Entry entry;
+    ProcLine entry;
     entry.family = family;
     unsigned long long inode = 0;
     if (std::sscanf(line.data(), " %*u: %47s %47s %x %*s %*s %*s %u %*s %llu", local.data(), remote.data(), &state,
@@ -137,6 +139,7 @@ void visit_proc(const char* name, std::uint8_t family, const std::function<void(
     if (parse_proc(local.data(), family, entry.local) && parse_proc(remote.data(), family, entry.remote)) visit(entry);
   }
 }
+// NOLINTEND(cert-err34-c)
 
 struct DiagnosisRequest {
   nlmsghdr header{};
@@ -261,7 +264,7 @@ std::optional<uid_t> SocketOwners::of_connection(const sockaddr& end, const sock
   const Address local = address_of(end);
   const Address remote = address_of(other);
   std::optional<uid_t> user;
-  const auto look = [&](const Entry& entry) {
+  const auto look = [&](const ProcLine& entry) {
     if (entry.local == local && entry.remote == remote && !entry.is_listening && entry.inode != 0 &&
         is_certain(entry.user))
       user = entry.user;
@@ -303,7 +306,7 @@ std::vector<uid_t> SocketOwners::at_port(std::uint8_t protocol, bool listening, 
   const Address source = address_of(address);
   std::vector<uid_t> users;
   bool is_known = true;
-  const auto look = [&](const Entry& entry) {
+  const auto look = [&](const ProcLine& entry) {
     // A socket can choose among all addresses of the host for what it sends, wherever it is bound.
     const bool may_send = source.family == AF_INET ? !entry.is_ipv6_only : entry.family == AF_INET6;
     if (entry.local.port != source.port || entry.is_listening != listening || !may_send) return;

@@ -247,12 +247,13 @@ void Handshake::on_frame() {
     } else if (wanted_ != 0 && greeted_.reply.context != wanted_) {
       // Before it takes this side for a peer.
       finish(Status(RIPC_PEER_DEAD, "Another process answers at the address of the service."), true);
-    } else if (Status admitted = authenticator_.judge(greeted_.socket.fd.get()); !admitted.ok()) {
-      finish(std::move(admitted), true);
     } else if (greeted_.reply.status == RIPC_REFUSED) {
       finish(authenticator_.refused_by(greeted_.socket.fd.get()), true);
     } else if (greeted_.reply.status != RIPC_OK) {
       finish(believable_greeting(greeted_.reply.status), true);
+    } else if (Status admitted = authenticator_.judge(greeted_.socket.fd.get()); !admitted.ok()) {
+      const bool is_definite = admitted == RIPC_REFUSED;
+      finish(std::move(admitted), is_definite);
     } else if (!send(authenticator_.confirm(greeted_.hello, greeted_.reply))) {
       finish(RIPC_PEER_DEAD);
     } else {

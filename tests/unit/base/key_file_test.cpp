@@ -21,17 +21,13 @@ namespace ripc {
 namespace {
 
 using test::Environment;
+using test::mode_of;
 using test::TemporaryDirectory;
 
 std::string text_of(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
   return text.str();
-}
-
-mode_t mode_of(const std::string& path) {
-  struct stat info {};
-  return ::stat(path.c_str(), &info) == 0 ? info.st_mode & 07777 : 0;
 }
 
 TEST(KeyFile, LiesInTheConfigurationOfTheUser) {

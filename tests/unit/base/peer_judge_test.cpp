@@ -104,13 +104,18 @@ TEST_F(Judge, AConnectionIsJudgedByItsUser) {
 }
 
 TEST_F(Judge, WhoseEndNobodyHoldsIsRefusedUnlessEverybodyIsAdmitted) {
+  const UniqueFd caller = call();  // nobody has accepted it
+  const Status status = PeerJudge(PeerPolicy()).judge_connection(caller.get());
+  EXPECT_EQ(status.code(), RIPC_REFUSED);
+  EXPECT_THAT(std::string(status.text()), HasSubstr("RIPC_PEERS=any"));
+  EXPECT_TRUE(PeerJudge(PeerPolicy(RIPC_PEERS_ANY)).judge_connection(caller.get()).ok());
+}
+
+TEST_F(Judge, WhoeverHasClosedTheConnectionIsDead) {
   UniqueFd caller = call();
   const UniqueFd accepted = accept();
   caller.reset();
-  const Status status = PeerJudge(PeerPolicy()).judge_connection(accepted.get());
-  EXPECT_EQ(status.code(), RIPC_REFUSED);
-  EXPECT_THAT(std::string(status.text()), HasSubstr("RIPC_PEERS=any"));
-  EXPECT_TRUE(PeerJudge(PeerPolicy(RIPC_PEERS_ANY)).judge_connection(accepted.get()).ok());
+  EXPECT_EQ(PeerJudge(PeerPolicy()).judge_connection(accepted.get()).code(), RIPC_PEER_DEAD);
 }
 
 TEST_F(Judge, ARefusalNamesBothUsers) {

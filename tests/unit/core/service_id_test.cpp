@@ -24,8 +24,9 @@ TEST(ServiceName, IsAnyUtf8Text) {
 }
 
 TEST(ServiceName, HasNoSlashesAndControlCharacters) {
-  for (const std::string& name : {std::string("/"), std::string("a/b"), std::string("a\n"), std::string("\x1f"),
-                                  std::string("\x7f"), std::string("a\0b", 3), std::string("\xc2\x80"), std::string("\xc2\x9f")})
+  for (const std::string& name :
+       {std::string("/"), std::string("a/b"), std::string("a\n"), std::string("\x1f"), std::string("\x7f"),
+        std::string("a\0b", 3), std::string("\xc2\x80"), std::string("\xc2\x9f")})
     EXPECT_EQ(check_service_name(name), RIPC_INVALID_ARGUMENT);
 }
 

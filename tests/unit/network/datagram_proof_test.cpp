@@ -11,14 +11,12 @@ namespace {
 constexpr Nanoseconds kMillisecond = 1'000'000;
 constexpr Nanoseconds kPatience = 100 * kMillisecond;  // of the other end's, before it says that nothing came
 
-using Verdict = DatagramProof::Verdict;
-
 // Another end that is one millisecond away, over a path that takes the datagrams it is told to.
 class ProofTest : public testing::Test {
  protected:
   // Takes the steps that are due until there is a verdict, or a second is over. `number`: of the datagram, from 0.
-  Verdict run(bool sent, const std::function<bool(unsigned number)>& comes,
-              const std::function<bool(unsigned number)>& comes_back, bool answers = true) {
+  DatagramProof::Verdict run(bool sent, const std::function<bool(unsigned number)>& comes,
+                             const std::function<bool(unsigned number)>& comes_back, bool answers = true) {
     proof_.begin(now_, sent);
     Nanoseconds answer_at = DatagramProof::kNever;
     bool arrived = sent && comes(0);
@@ -45,36 +43,36 @@ class ProofTest : public testing::Test {
 };
 
 TEST_F(ProofTest, APathThatWorksIsProvenInOneRoundTripWithOneGreeting) {
-  EXPECT_EQ(run(false, always, always), Verdict::through);
+  EXPECT_EQ(run(false, always, always), DatagramProof::Verdict::through);
   EXPECT_LE(now_, 5 * kMillisecond);
   EXPECT_LE(greetings_, 2u);
 }
 
 TEST_F(ProofTest, WhatWasSentProvesAPathInUseWithoutAGreeting) {
-  EXPECT_EQ(run(true, always, always), Verdict::through);
+  EXPECT_EQ(run(true, always, always), DatagramProof::Verdict::through);
   EXPECT_EQ(greetings_, 0u);
 }
 
 TEST_F(ProofTest, APathThatTakesNothingThereIsBlocked) {
-  EXPECT_EQ(run(false, never, never), Verdict::blocked);
+  EXPECT_EQ(run(false, never, never), DatagramProof::Verdict::blocked);
   EXPECT_LE(now_, 300 * kMillisecond);
-  EXPECT_EQ(run(true, never, always), Verdict::blocked);
+  EXPECT_EQ(run(true, never, always), DatagramProof::Verdict::blocked);
 }
 
 TEST_F(ProofTest, APathThatTakesNothingBackIsBlocked) {
-  EXPECT_EQ(run(false, always, never), Verdict::blocked);
-  EXPECT_EQ(run(true, always, never), Verdict::blocked);
+  EXPECT_EQ(run(false, always, never), DatagramProof::Verdict::blocked);
+  EXPECT_EQ(run(true, always, never), DatagramProof::Verdict::blocked);
 }
 
 TEST_F(ProofTest, LostGreetingsDoNotBlockAPath) {
   EXPECT_EQ(run(
                 false, [](unsigned number) { return number == 5; }, always),
-            Verdict::through);
-  EXPECT_EQ(run(false, always, [](unsigned number) { return number % 6 == 5; }), Verdict::through);
+            DatagramProof::Verdict::through);
+  EXPECT_EQ(run(false, always, [](unsigned number) { return number % 6 == 5; }), DatagramProof::Verdict::through);
 }
 
 TEST_F(ProofTest, APeerThatSaysNothingIsNotJudgedAndNotFlooded) {
-  EXPECT_EQ(run(false, always, always, false), Verdict::open);
+  EXPECT_EQ(run(false, always, always, false), DatagramProof::Verdict::open);
   EXPECT_LE(greetings_, 8u);
 }
 

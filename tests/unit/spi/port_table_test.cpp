@@ -8,11 +8,11 @@
 namespace ripc::spi {
 namespace {
 
-struct Port {};
+struct AnyPort {};
 
 TEST(PortTable, TheOneOpenedLastTakesNewLinks) {
-  PortTable<Port> table;
-  Port first, second;
+  PortTable<AnyPort> table;
+  AnyPort first, second;
   EXPECT_EQ(table.find(1), nullptr);
   table.add(1, first);
   table.add(1, second);
@@ -21,8 +21,8 @@ TEST(PortTable, TheOneOpenedLastTakesNewLinks) {
 }
 
 TEST(PortTable, WhicheverIsClosedTheOtherOneIsLeft) {
-  PortTable<Port> table;
-  Port first, second;
+  PortTable<AnyPort> table;
+  AnyPort first, second;
   table.add(1, first);
   table.add(1, second);
   table.remove(1, first);
@@ -35,8 +35,8 @@ TEST(PortTable, WhicheverIsClosedTheOtherOneIsLeft) {
 }
 
 TEST(PortTable, RemovingAPortOfAnotherServiceChangesNothing) {
-  PortTable<Port> table;
-  Port first, second;
+  PortTable<AnyPort> table;
+  AnyPort first, second;
   table.add(1, first);
   table.remove(1, second);
   table.remove(2, first);
@@ -44,15 +44,15 @@ TEST(PortTable, RemovingAPortOfAnotherServiceChangesNothing) {
 }
 
 TEST(PortTable, AllAreVisited) {
-  PortTable<Port> table;
-  Port first, second, other;
+  PortTable<AnyPort> table;
+  AnyPort first, second, other;
   table.add(1, first);
   table.add(1, second);
   table.add(2, other);
-  std::set<Port*> visited;
-  const auto visit = [&](Port& port) { visited.insert(&port); };
+  std::set<AnyPort*> visited;
+  const auto visit = [&](AnyPort& port) { visited.insert(&port); };
   table.for_each_of(1, visit);
-  EXPECT_EQ(visited, (std::set<Port*>{&first, &second}));
+  EXPECT_EQ(visited, (std::set<AnyPort*>{&first, &second}));
   table.for_each(visit);
   EXPECT_EQ(visited.size(), 3u);
 }

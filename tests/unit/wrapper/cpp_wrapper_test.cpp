@@ -316,6 +316,49 @@ TEST_F(CppWrapper, ServicesAreFoundByNameAndInTheList) {
   EXPECT_EQ(services->size(), 2u);
 }
 
+TEST_F(CppWrapper, AServiceIsWaitedForByIdAndByName) {
+  EXPECT_EQ(here_.wait_service("receiver").value().id, receiver_.id());
+  EXPECT_EQ(here_.wait_service(receiver_.id(), kPatience).value().name, "receiver");
+  EXPECT_EQ(here_.wait_service("nobody", libripc::kNoWait).code(), RIPC_NO_SERVICE);
+}
+
+TEST_F(CppWrapper, AWatchOwnsItsCallbackWhichMayEndIt) {
+  const auto alive = std::make_shared<int>(0);
+  std::promise<ripc_status> first;
+  std::promise<ripc_status> second;
+  libripc::Watch watch;
+  {
+    auto made = here_.watch(receiver_.id(), [&, alive](ripc_status status, const libripc::ServiceInfo& info) {
+      EXPECT_EQ(info.name, "receiver");
+      if (status == RIPC_OK) return first.set_value(status);
+      watch.end();
+      second.set_value(status);
+    });
+    ASSERT_TRUE(made.ok()) << made.error().text();
+    watch = *std::move(made);
+  }
+  EXPECT_FALSE(watch.empty());
+  EXPECT_EQ(first.get_future().get(), RIPC_OK);
+  receiver_.unregister();
+  EXPECT_EQ(second.get_future().get(), RIPC_CLOSED);
+  EXPECT_TRUE(watch.empty());
+  EXPECT_FALSE(here_.watch(0, [alive](ripc_status, const libripc::ServiceInfo&) {}).ok());
+}
+
+TEST_F(CppWrapper, ManyServicesAreRegisteredAtOnceOrNone) {
+  {
+    const std::array<libripc::ServiceOptions, 3> wanted{{{.name = "a"}, {.id = 7}, {}}};
+    auto services = here_.register_services(wanted);
+    ASSERT_TRUE(services.ok()) << services.error().text();
+    ASSERT_EQ(services->size(), 3u);
+    EXPECT_EQ((*services)[0].name(), "a");
+    EXPECT_EQ((*services)[1].id(), 7u);
+  }
+  const std::array<libripc::ServiceOptions, 2> taken{{{.name = "b"}, {.name = "receiver"}}};
+  EXPECT_EQ(here_.register_services(taken).code(), RIPC_ID_IN_USE);
+  EXPECT_FALSE(here_.resolve("b").ok());
+}
+
 TEST_F(CppWrapper, InterruptEndsAReceive) {
   ASSERT_TRUE(receiver_.interrupt().ok());
   EXPECT_EQ(receiver_.receive(kPatience).code(), RIPC_INTERRUPTED);

@@ -5,7 +5,7 @@
 // Both lists make Cn(name, result, arguments ...) of each function with n arguments.
 #pragma once
 
-#define RIPC_CALLS(C0, C1, C2, C3, C4, C6, C7)     \
+#define RIPC_CALLS(C0, C1, C2, C3, C4, C5, C6, C7) \
   C6(ripc_send, I, J, J, J, J, J, J)               \
   C7(ripc_send_many, I, J, J, J, J, J, J, J)       \
   C7(ripc_receive_records, I, J, I, J, J, J, J, J) \
@@ -53,6 +53,8 @@
   C3(ripc_resolve, I, J, J, J)                     \
   C3(ripc_resolve_name, I, J, J, J)                \
   C3(ripc_find_path, I, J, J, J)                   \
+  C5(ripc_service_watch, I, J, J, J, J, J)         \
+  C1(ripc_service_unwatch, V, J)                   \
   C3(ripc_list_services, I, J, J, J)               \
   C4(ripc_group_members, I, J, J, J, J)            \
   C3(ripc_diagnose, I, J, J, J)

@@ -29,12 +29,13 @@ typedef void (*Function)(void);
 
 #define INDEX(name, ...) k_##name,
 enum {
-  RIPC_CALLS(INDEX, INDEX, INDEX, INDEX, INDEX, INDEX, INDEX) LIBC_CALLS(INDEX, INDEX, INDEX, INDEX, INDEX) kCalls
+  RIPC_CALLS(INDEX, INDEX, INDEX, INDEX, INDEX, INDEX, INDEX, INDEX) LIBC_CALLS(INDEX, INDEX, INDEX, INDEX, INDEX)
+      kCalls
 };
 enum { kRipcCalls = k_epoll_create1 };
 
 #define NAME(name, ...) #name,
-static const char *const kNames[] = {RIPC_CALLS(NAME, NAME, NAME, NAME, NAME, NAME, NAME)
+static const char *const kNames[] = {RIPC_CALLS(NAME, NAME, NAME, NAME, NAME, NAME, NAME, NAME)
                                          LIBC_CALLS(NAME, NAME, NAME, NAME, NAME)};
 
 static Function functions[kCalls];
@@ -69,6 +70,8 @@ static _Thread_local int last_error_number;
 #define STUB3(STUB, name, R, A, B, C) STUB(name, R, (T(A), T(B), T(C)), (a, b, c), HERE, T(A) a, T(B) b, T(C) c)
 #define STUB4(STUB, name, R, A, B, C, D) \
   STUB(name, R, (T(A), T(B), T(C), T(D)), (a, b, c, d), HERE, T(A) a, T(B) b, T(C) c, T(D) d)
+#define STUB5(STUB, name, R, A, B, C, D, E) \
+  STUB(name, R, (T(A), T(B), T(C), T(D), T(E)), (a, b, c, d, e), HERE, T(A) a, T(B) b, T(C) c, T(D) d, T(E) e)
 #define STUB6(STUB, name, R, A, B, C, D, E, F)                                                                  \
   STUB(name, R, (T(A), T(B), T(C), T(D), T(E), T(F)), (a, b, c, d, e, f), HERE, T(A) a, T(B) b, T(C) c, T(D) d, \
        T(E) e, T(F) f)
@@ -81,6 +84,7 @@ static _Thread_local int last_error_number;
 #define RIPC2(...) STUB2(RIPC_STUB, __VA_ARGS__)
 #define RIPC3(...) STUB3(RIPC_STUB, __VA_ARGS__)
 #define RIPC4(...) STUB4(RIPC_STUB, __VA_ARGS__)
+#define RIPC5(...) STUB5(RIPC_STUB, __VA_ARGS__)
 #define RIPC6(...) STUB6(RIPC_STUB, __VA_ARGS__)
 #define RIPC7(...) STUB7(RIPC_STUB, __VA_ARGS__)
 #define LIBC1(...) STUB1(LIBC_STUB, __VA_ARGS__)
@@ -89,7 +93,7 @@ static _Thread_local int last_error_number;
 #define LIBC4(...) STUB4(LIBC_STUB, __VA_ARGS__)
 #define LIBC6(...) STUB6(LIBC_STUB, __VA_ARGS__)
 
-RIPC_CALLS(RIPC0, RIPC1, RIPC2, RIPC3, RIPC4, RIPC6, RIPC7)
+RIPC_CALLS(RIPC0, RIPC1, RIPC2, RIPC3, RIPC4, RIPC5, RIPC6, RIPC7)
 LIBC_CALLS(LIBC1, LIBC2, LIBC3, LIBC4, LIBC6)
 
 #define METHOD0(name, R) {#name, "()" #R, (void *)(uintptr_t)call_##name},
@@ -97,11 +101,12 @@ LIBC_CALLS(LIBC1, LIBC2, LIBC3, LIBC4, LIBC6)
 #define METHOD2(name, R, A, B) {#name, "(" #A #B ")" #R, (void *)(uintptr_t)call_##name},
 #define METHOD3(name, R, A, B, C) {#name, "(" #A #B #C ")" #R, (void *)(uintptr_t)call_##name},
 #define METHOD4(name, R, A, B, C, D) {#name, "(" #A #B #C #D ")" #R, (void *)(uintptr_t)call_##name},
+#define METHOD5(name, R, A, B, C, D, E) {#name, "(" #A #B #C #D #E ")" #R, (void *)(uintptr_t)call_##name},
 #define METHOD6(name, R, A, B, C, D, E, F) {#name, "(" #A #B #C #D #E #F ")" #R, (void *)(uintptr_t)call_##name},
 #define METHOD7(name, R, A, B, C, D, E, F, G) {#name, "(" #A #B #C #D #E #F #G ")" #R, (void *)(uintptr_t)call_##name},
 
 static const JNINativeMethod kRipcMethods[] = {
-    RIPC_CALLS(METHOD0, METHOD1, METHOD2, METHOD3, METHOD4, METHOD6, METHOD7)};
+    RIPC_CALLS(METHOD0, METHOD1, METHOD2, METHOD3, METHOD4, METHOD5, METHOD6, METHOD7)};
 static const JNINativeMethod kLibcMethods[] = {LIBC_CALLS(METHOD1, METHOD2, METHOD3, METHOD4, METHOD6)};
 // NOLINTEND(bugprone-macro-parentheses)
 
@@ -114,6 +119,7 @@ static struct {
   jmethodID ticket_completed;
   jmethodID notification_came;
   jmethodID visit;
+  jmethodID service_changed;
 } upcalls;
 
 // At the end of a thread that was attached here.
@@ -164,6 +170,14 @@ static void visit(void *user, const void *found) {
   end_upcall(env);
 }
 
+static void service_changed(void *user, ripc_status status, const ripc_service_info *info) {
+  JNIEnv *const env = attach();
+  if (env == NULL) return;
+  (*env)->CallStaticVoidMethod(env, upcalls.type, upcalls.service_changed, (jlong)(uintptr_t)user, (jint)status,
+                               (jlong)(uintptr_t)info);
+  end_upcall(env);
+}
+
 static jboolean find_upcalls(JNIEnv *env) {
   const jclass type = (*env)->FindClass(env, "org/libripc/internal/Upcalls");
   if (type == NULL) return JNI_FALSE;
@@ -173,6 +187,8 @@ static jboolean find_upcalls(JNIEnv *env) {
   if (upcalls.notification_came == NULL) return JNI_FALSE;
   upcalls.visit = (*env)->GetStaticMethodID(env, type, "visit", "(JJ)V");
   if (upcalls.visit == NULL) return JNI_FALSE;
+  upcalls.service_changed = (*env)->GetStaticMethodID(env, type, "serviceChanged", "(JIJ)V");
+  if (upcalls.service_changed == NULL) return JNI_FALSE;
   upcalls.type = (*env)->NewGlobalRef(env, type);
   return upcalls.type != NULL;
 }
@@ -240,7 +256,8 @@ static jint get_last_error_number(JNIEnv *env, jclass type) {
 
 static jlong upcall(JNIEnv *env, jclass type, jint which) {
   (void)env, (void)type;
-  static const Function kFunctions[] = {(Function)ticket_completed, (Function)notification_came, (Function)visit};
+  static const Function kFunctions[] = {(Function)ticket_completed, (Function)notification_came, (Function)visit,
+                                        (Function)service_changed};
   return (jlong)(uintptr_t)kFunctions[which];
 }
 

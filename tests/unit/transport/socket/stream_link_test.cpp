@@ -10,7 +10,7 @@
 namespace ripc::socket {
 namespace {
 
-class StreamLink : public testing::Test {
+class StreamLink : public ::testing::Test {
  protected:
   StreamLink() : events_(std::move(EventSet::create().value())), port_(receiver_.open_port(events_)) {}
   ~StreamLink() override { port_.reset(); }
@@ -110,7 +110,9 @@ TEST_F(StreamLink, AHealthyLinkIsProvenAndKeepsToUdp) {
 
 // It proves nothing against the path.
 TEST_F(StreamLink, AReceiverThatReadsNothingForLongKeepsItsSendersOnUdp) {
-  Node impatient({.peer_timeout = 400'000'000});
+  TransportOptions options;
+  options.peer_timeout = 400'000'000;
+  Node impatient(options);
   const auto channel = impatient.channel(receiver_);
   ASSERT_NE(channel, nullptr);
   std::size_t sent = 0;

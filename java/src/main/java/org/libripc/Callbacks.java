@@ -9,6 +9,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongConsumer;
 import org.libripc.internal.Binding;
+import org.libripc.internal.Layout;
 import org.libripc.internal.Layout.View;
 import org.libripc.internal.NativeBinding;
 import org.libripc.internal.Upcalls;
@@ -21,6 +22,7 @@ final class Callbacks {
   private static final AtomicLong NEXT = new AtomicLong(1);
   private static final Map<Long, Ticket> TICKETS = new ConcurrentHashMap<>();
   private static final Map<Long, NotificationHandler> HANDLERS = new ConcurrentHashMap<>();
+  private static final Map<Long, ServiceWatcher> WATCHERS = new ConcurrentHashMap<>();
   private static final Map<Long, Visit> VISITS = new ConcurrentHashMap<>();
   private static final ThreadLocal<Boolean> RUNNING = new ThreadLocal<>();
 
@@ -41,6 +43,17 @@ final class Callbacks {
           }
 
           @Override
+          public void serviceChanged(long user, int status, long info) {
+            ServiceWatcher watcher = WATCHERS.get(user);
+            if (watcher != null)
+              run(
+                  () ->
+                      watcher.changed(
+                          Status.of(status),
+                          ServiceInfo.read(Binding.get().view(info, Layout.Info.BYTES))));
+          }
+
+          @Override
           public void visit(long user, long found) {
             VISITS.get(user).to(found);
           }
@@ -49,6 +62,7 @@ final class Callbacks {
 
   static final long TICKET_ADDRESS = Binding.get().ticketFunction();
   static final long NOTIFICATION_ADDRESS = Binding.get().notificationFunction();
+  static final long WATCH_ADDRESS = Binding.get().watchFunction();
 
   private Callbacks() {}
 
@@ -66,6 +80,16 @@ final class Callbacks {
     return user;
   }
 
+  static long addWatcher(ServiceWatcher watcher) {
+    long user = NEXT.getAndIncrement();
+    WATCHERS.put(user, watcher);
+    return user;
+  }
+
+  static void removeWatcher(long user) {
+    WATCHERS.remove(user);
+  }
+
   static void removeTicket(long user) {
     TICKETS.remove(user);
   }
@@ -74,9 +98,9 @@ final class Callbacks {
     HANDLERS.remove(user);
   }
 
-  /** How many tickets and handlers may still be called. */
+  /** How many tickets, handlers and watchers may still be called. */
   static int waiting() {
-    return TICKETS.size() + HANDLERS.size();
+    return TICKETS.size() + HANDLERS.size() + WATCHERS.size();
   }
 
   // ---- Where callbacks run ----

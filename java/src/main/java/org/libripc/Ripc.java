@@ -6,6 +6,11 @@ import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.function.LongConsumer;
 import java.util.function.ToIntFunction;
 import org.libripc.internal.Binding;
@@ -157,6 +162,53 @@ public final class Ripc implements AutoCloseable {
     return ServiceInfo.read(info.bytes);
   }
 
+  /**
+   * Watches the service with this ID from now on: the watcher is called when it is there, also if
+   * it is already, when it ends, when it is there again, and so on in turn. No message is needed to
+   * find out: a process that is killed is told of at once.
+   */
+  public ServiceWatch watch(ServiceId id, ServiceWatcher watcher) {
+    return new ServiceWatch(this, core, id, Objects.requireNonNull(watcher), () -> {});
+  }
+
+  /**
+   * Waits until a living service has this ID and a path to it works: the next send finds it. At
+   * once if it is there. Not inside a callback, which keeps the news from coming.
+   *
+   * @throws RipcException when the time is over, what {@link #findPath} throws
+   */
+  public ServiceInfo waitService(ServiceId id, long timeout, TimeUnit unit)
+      throws InterruptedException {
+    CompletableFuture<ServiceInfo> found = new CompletableFuture<>();
+    ServiceWatcher watcher =
+        (status, info) -> {
+          if (status == Status.OK) found.complete(info);
+        };
+    ServiceWatch watch =
+        new ServiceWatch(
+            this, core, id, watcher, () -> found.completeExceptionally(RipcCore.closed()));
+    try {
+      return found.get(timeout, unit);
+    } catch (TimeoutException late) {
+      return findPath(id);
+    } catch (ExecutionException closed) {
+      throw (RipcException) closed.getCause();
+    } finally {
+      watch.close();
+    }
+  }
+
+  /**
+   * The same by name. {@link Status#NAME_COLLISION} if the ID of the name is held by a service of
+   * another name.
+   */
+  public ServiceInfo waitService(String name, long timeout, TimeUnit unit)
+      throws InterruptedException {
+    ServiceInfo found = waitService(ServiceId.ofName(name), timeout, unit);
+    // The static resolver may know no name.
+    return found.name().isEmpty() || found.name().equals(name) ? found : resolve(name);
+  }
+
   /** Every living service that the resolvers can list. */
   public List<ServiceInfo> services() {
     return infos(user -> RipcException.check(binding.listServices(core.handle(), user)));
@@ -256,7 +308,7 @@ public final class Ripc implements AutoCloseable {
         b.getLong(80),
         b.getLong(88),
         b.getLong(96),
-        pool.bytesInUse());
+        core.pool().bytesInUse());
   }
 
   /**

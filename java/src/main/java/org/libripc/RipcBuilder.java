@@ -17,7 +17,7 @@ import org.libripc.internal.NativeBlock;
  * used for several contexts; one thread at a time.
  */
 public final class RipcBuilder {
-  /** Which users' processes a context talks to; root is always admitted. */
+  /** Which users' processes on this host a context talks to; root is always admitted. */
   public enum Peers {
     /** Those of the same user. */
     SAME_USER,
@@ -119,7 +119,9 @@ public final class RipcBuilder {
     return this;
   }
 
-  /** Whether it talks to other hosts; {@link Network#KEY} if neither this nor RIPC_NETWORK is set. */
+  /**
+   * Whether it talks to other hosts; {@link Network#KEY} if neither this nor RIPC_NETWORK is set.
+   */
   public RipcBuilder network(Network access) {
     network = access;
     return this;

@@ -30,6 +30,7 @@ final class RipcCore {
   private final Registrations registrations = new Registrations(this);
   private final Set<ServiceCore> services = ConcurrentHashMap.newKeySet();
   private final Set<MessageHandle> handles = ConcurrentHashMap.newKeySet();
+  private final Set<ServiceWatch> watches = ConcurrentHashMap.newKeySet();
   private final Map<Long, ReceiveWindow> windows = new ConcurrentHashMap<>();
   private final AtomicLong nextWindow = new AtomicLong(1);
 
@@ -138,6 +139,10 @@ final class RipcCore {
     return handles;
   }
 
+  Set<ServiceWatch> watches() {
+    return watches;
+  }
+
   long spinNanos() {
     return spinNanos;
   }
@@ -169,6 +174,7 @@ final class RipcCore {
     LINGERING.incrementAndGet();
     Callbacks.outside(
         () -> {
+          for (ServiceWatch watch : watches) watch.close();
           for (ServiceCore service : services) service.close();
           for (MessageHandle each : handles) each.close();
           withdrawAll();

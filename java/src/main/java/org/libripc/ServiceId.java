@@ -69,10 +69,18 @@ public final class ServiceId implements Comparable<ServiceId> {
     return new ServiceId((1L << 62) | number);
   }
 
-  // What C would take for the end of the name must not reach it.
+  // What C would take for the end of the name must not reach it, nor what UTF-8 cannot say.
   private static String checked(String name) {
     if (Objects.requireNonNull(name, "name").indexOf('\0') >= 0) {
       throw new IllegalArgumentException("a name has a character 0: leave it out");
+    }
+    for (int at = 0; at < name.length(); ++at) {
+      if (!Character.isSurrogate(name.charAt(at))) continue;
+      if (at + 1 == name.length()
+          || !Character.isSurrogatePair(name.charAt(at), name.charAt(at + 1)))
+        throw new IllegalArgumentException(
+            "a name has half of a surrogate pair, which is no character: leave it out");
+      ++at;
     }
     return name;
   }

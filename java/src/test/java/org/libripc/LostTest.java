@@ -70,8 +70,8 @@ class LostTest extends PairTest {
     ReceiveWindow window = new ReceiveWindow(ByteBuffer.allocateDirect(100));
     ReturnBuffer returned = new ReturnBuffer(ByteBuffer.allocateDirect(100));
     ServiceId id = loseMany(window, returned);
-    // With its selector.
-    assertTrue(collected(() -> Ripc.leaksReported() == reported + 2 && !isThere(id)));
+    // With its selector; what other tests have lost may be found only now.
+    assertTrue(collected(() -> Ripc.leaksReported() >= reported + 2 && !isThere(id)));
     assertFalse(window.isPosted());
     assertFalse(returned.isAttached());
     try (Service again = serverContext.service().name("lost-" + transport).register()) {
@@ -91,7 +91,7 @@ class LostTest extends PairTest {
   void aContextWithServicesLeasesAndWindows() throws Exception {
     long reported = Ripc.leaksReported();
     ServiceId id = loseContext();
-    assertTrue(collected(() -> Ripc.leaksReported() == reported + 5 && !isThere(id)));
+    assertTrue(collected(() -> Ripc.leaksReported() >= reported + 5 && !isThere(id)));
   }
 
   @Test

@@ -84,6 +84,7 @@ class StatisticsTest extends PairTest {
       assertEquals(64 << 20, before.limit());
       RegisteredBuffer buffer = ripc.lease(3 << 20);
       PoolStatistics leased = ripc.poolStatistics();
+      assertTrue(leased.inUse() > 0);
       assertEquals(before.leases() + 1, leased.leases());
       assertTrue(leased.leased() >= before.leased() + (3 << 20));
       assertTrue(leased.reserved() >= leased.leased());
@@ -92,6 +93,7 @@ class StatisticsTest extends PairTest {
       buffer.close();
       ripc.lease(3 << 20).close();
       PoolStatistics after = ripc.poolStatistics();
+      assertEquals(0, after.inUse());
       assertEquals(before.releases() + 2, after.releases());
       assertEquals(before.reuses() + 1, after.reuses());
       assertEquals(before.leased(), after.leased());

@@ -70,7 +70,11 @@ final class SurvivalWorld implements AutoCloseable {
   }
 
   RipcBuilder options() {
-    return Ripc.builder().runtimeDirectory(directory).transports(transport).poolLimit(64 << 20);
+    return Ripc.builder()
+        .runtimeDirectory(directory)
+        .transports(transport)
+        .clusterKeyFile(TestKey.in(directory))
+        .poolLimit(64 << 20);
   }
 
   Path file() {

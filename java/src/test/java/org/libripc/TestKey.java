@@ -21,8 +21,7 @@ final class TestKey {
     new SecureRandom().nextBytes(key);
     try {
       Files.createFile(
-          file,
-          PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------")));
+          file, PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------")));
       Files.writeString(file, HexFormat.of().formatHex(key));
     } catch (FileAlreadyExistsException isThere) {
       return file;

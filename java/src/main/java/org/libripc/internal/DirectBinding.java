@@ -261,6 +261,16 @@ abstract class DirectBinding implements NativeBinding {
   }
 
   @Override
+  public int serviceWatch(long context, long id, long callback, long user, long watch) {
+    return NativeCalls.ripc_service_watch(context, id, callback, user, watch);
+  }
+
+  @Override
+  public void serviceUnwatch(long watch) {
+    NativeCalls.ripc_service_unwatch(watch);
+  }
+
+  @Override
   public int listServices(long context, long user) {
     return NativeCalls.ripc_list_services(context, visitorFunction(), user);
   }

@@ -20,6 +20,10 @@ final class JnaBinding extends DirectBinding {
     void notified(long user, long source, long items, long count);
   }
 
+  interface WatchFunction extends Callback {
+    void changed(long user, int status, long info);
+  }
+
   interface VisitorFunction extends Callback {
     void visit(long user, long found);
   }
@@ -27,10 +31,12 @@ final class JnaBinding extends DirectBinding {
   // Native code has their addresses: they are never collected.
   private static final TicketFunction TICKET = Upcalls::ticketCompleted;
   private static final NotificationFunction NOTIFICATION = Upcalls::notificationCame;
+  private static final WatchFunction WATCH = Upcalls::serviceChanged;
   private static final VisitorFunction VISITOR = Upcalls::visit;
 
   private final long ticketFunction;
   private final long notificationFunction;
+  private final long watchFunction;
   private final long visitorFunction;
 
   /**
@@ -42,6 +48,7 @@ final class JnaBinding extends DirectBinding {
     Native.register(LibC.class, "c");
     ticketFunction = addressOf(TICKET);
     notificationFunction = addressOf(NOTIFICATION);
+    watchFunction = addressOf(WATCH);
     visitorFunction = addressOf(VISITOR);
   }
 
@@ -89,6 +96,11 @@ final class JnaBinding extends DirectBinding {
   @Override
   public long notificationFunction() {
     return notificationFunction;
+  }
+
+  @Override
+  public long watchFunction() {
+    return watchFunction;
   }
 
   @Override

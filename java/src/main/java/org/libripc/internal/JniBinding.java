@@ -53,6 +53,11 @@ final class JniBinding extends DirectBinding {
   }
 
   @Override
+  public long watchFunction() {
+    return JniCalls.upcall(JniCalls.WATCH);
+  }
+
+  @Override
   public long visitorFunction() {
     return JniCalls.upcall(JniCalls.VISITOR);
   }

@@ -8,6 +8,7 @@ final class JniCalls {
   static final int TICKET = 0;
   static final int NOTIFICATION = 1;
   static final int VISITOR = 2;
+  static final int WATCH = 3;
 
   private JniCalls() {}
 

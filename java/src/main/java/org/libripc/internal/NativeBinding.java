@@ -129,6 +129,8 @@ public interface NativeBinding {
 
   long notificationFunction();
 
+  long watchFunction();
+
   long visitorFunction();
 
   // ---- Names and paths; what they visit comes to Upcalls, with this user ----
@@ -138,6 +140,10 @@ public interface NativeBinding {
   int resolveName(long context, long name, long info);
 
   int findPath(long context, long id, long info);
+
+  int serviceWatch(long context, long id, long callback, long user, long watch);
+
+  void serviceUnwatch(long watch);
 
   int listServices(long context, long user);
 

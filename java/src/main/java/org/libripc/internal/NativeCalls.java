@@ -107,6 +107,10 @@ final class NativeCalls {
 
   static native int ripc_find_path(long context, long id, long info);
 
+  static native int ripc_service_watch(long context, long id, long callback, long user, long watch);
+
+  static native void ripc_service_unwatch(long watch);
+
   static native int ripc_list_services(long context, long visitor, long user);
 
   static native int ripc_group_members(long context, long group, long visitor, long user);

@@ -12,6 +12,8 @@ public final class Upcalls {
 
     void notificationCame(long user, long source, long items, long count);
 
+    void serviceChanged(long user, int status, long info);
+
     void visit(long user, long found);
   }
 
@@ -30,6 +32,10 @@ public final class Upcalls {
 
   static void notificationCame(long user, long source, long items, long count) {
     target.notificationCame(user, source, items, count);
+  }
+
+  static void serviceChanged(long user, int status, long info) {
+    target.serviceChanged(user, status, info);
   }
 
   static void visit(long user, long found) {

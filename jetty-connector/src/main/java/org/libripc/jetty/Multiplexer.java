@@ -6,12 +6,10 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.LockSupport;
 import org.eclipse.jetty.util.component.ContainerLifeCycle;
@@ -37,7 +35,7 @@ import org.slf4j.LoggerFactory;
  *
  * <p>Owns the service from start to stop. Any thread.
  */
-final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.Source {
+final class Multiplexer extends ContainerLifeCycle implements TaskSource {
   private static final Logger LOG = LoggerFactory.getLogger(Multiplexer.class);
   private static final int FILLER_BYTES = 64;
   // Messages received in a row after which those who wait for room are looked at all the same.
@@ -46,11 +44,7 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
   private static final int MOST_PIECE = 256 << 10;
   private static final int PIECES_OF_WINDOW = 4;
   private static final long PAUSE_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
-  // Copies that were taken are found out with the messages that come; after the last one, so late.
-  private static final long SETTLE_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
   private static final long LATER_NANOS = TimeUnit.MILLISECONDS.toNanos(10);
-  private static final long STOP_LOOK_NANOS = TimeUnit.MICROSECONDS.toNanos(100);
-  private static final long STUCK_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
 
   /** Who takes new connections. */
   interface Acceptor {
@@ -71,13 +65,12 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
   private final long lookNanos;
   private final Map<Key, RipcEndPoint> endPoints = new ConcurrentHashMap<>();
   private final Map<ServiceId, Set<RipcEndPoint>> roomWaiters = new ConcurrentHashMap<>();
-  private final Set<CompletableFuture<?>> tickets = ConcurrentHashMap.newKeySet();
-  private final AtomicBoolean settling = new AtomicBoolean();
   private final Refusals refusals = new Refusals(this);
   private final Messages messages = new Messages();
   private final Warnings warnings = new Warnings(LOG);
   private final ReceivingThreads threads;
   private final Lookout lookout;
+  private final Travelling travelling;
   private ThreadPoolBudget.Lease lease;
   private RegisteredBuffer filler;
   private ByteBuffer fillerBytes;
@@ -105,6 +98,7 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
     lookNanos = Math.min(options.spinNanos(), service.ripc().spinNanos());
     threads = new ReceivingThreads(this, executor);
     lookout = new Lookout(scheduler);
+    travelling = new Travelling(service, scheduler);
   }
 
   @Override
@@ -127,7 +121,7 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
       return;
     }
     for (RipcEndPoint each : endPoints.values()) each.close();
-    linger();
+    travelling.await(options.lingerMillis());
     threads.end();
     if (!threads.awaitEnd(options.lingerMillis())) {
       LOG.warn("The threads that receive for {} do not end: a handler holds one", service);
@@ -137,26 +131,6 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
     service.close();
     filler.release();
     lease.close();
-  }
-
-  // Whoever takes nothing for a while may be stuck, perhaps in what has stopped this.
-  private void linger() {
-    long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(options.lingerMillis());
-    long changed = System.nanoTime();
-    for (long left = travelling(), before = left; left > 0; left = travelling()) {
-      long now = System.nanoTime();
-      if (left != before) changed = now;
-      before = left;
-      if (now - end >= 0 || now - changed >= STUCK_NANOS) {
-        LOG.debug("{} messages were not taken", left);
-        return;
-      }
-      LockSupport.parkNanos(STOP_LOOK_NANOS);
-    }
-  }
-
-  private long travelling() {
-    return tickets.size() + (long) service.settle();
   }
 
   // ---- For connections ----
@@ -262,24 +236,9 @@ final class Multiplexer extends ContainerLifeCycle implements ReceivingThreads.S
     return fillerBytes.duplicate();
   }
 
-  /** A message is under way that its writer knows nothing of any more. */
-  void track(CompletableFuture<?> ticket) {
-    if (ticket.isDone()) return;
-    tickets.add(ticket);
-    ticket.whenComplete((nothing, problem) -> tickets.remove(ticket));
-  }
-
-  /** A quiet message is under way, of which nobody will tell. */
-  void settleLater() {
-    if (!settling.compareAndSet(false, true)) return;
-    scheduler.schedule(
-        () -> {
-          settling.set(false);
-          for (int left = service.settle(); left > 0; --left) service.settle();
-          if (service.settle() > 0) settleLater();
-        },
-        SETTLE_NANOS,
-        TimeUnit.NANOSECONDS);
+  /** What was written and not taken yet. */
+  Travelling travelling() {
+    return travelling;
   }
 
   /**

@@ -3,8 +3,6 @@ package org.libripc.jetty;
 
 import java.io.IOException;
 import java.nio.ByteBuffer;
-import java.util.ArrayDeque;
-import java.util.Deque;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.eclipse.jetty.io.EofException;
@@ -48,8 +46,6 @@ final class Outbound {
     TICKET
   }
 
-  private record Control(Frame.Type type, int flags, Frame.Reason reason) {}
-
   private final AutoLock lock = new AutoLock();
   private final RipcEndPoint endPoint;
   private final Multiplexer multiplexer;
@@ -57,7 +53,7 @@ final class Outbound {
   private final Returns returns;
   private final Flights flights = new Flights();
   private final Habit habit = new Habit();
-  private final Deque<Control> controls = new ArrayDeque<>();
+  private final Controls controls = new Controls();
   private int nextSequence;
   private long telling; // what was consumed, by the message that is being sent
   private int shortLimit;
@@ -78,7 +74,7 @@ final class Outbound {
     this.endPoint = endPoint;
     this.multiplexer = multiplexer;
     credit = new Credit(multiplexer.window());
-    returns = new Returns(multiplexer, offers);
+    returns = new Returns(multiplexer, lock, offers);
   }
 
   /**
@@ -217,14 +213,14 @@ final class Outbound {
     long read = awaited ? credit.end() : 0;
     Flights.Flight flight = flights.add(bytes, read, way.isWritten, quiet, ticket);
     if (quiet) {
-      multiplexer.settleLater();
+      multiplexer.travelling().settleLater();
     } else if (!Flights.isTaken(ticket)) {
       watch(ticket, flight);
     }
   }
 
   private void watch(Ticket ticket, Flights.Flight flight) {
-    multiplexer.track(ticket);
+    multiplexer.travelling().add(ticket);
     afterwards.whenComplete(ticket, problem -> landed(flight, problem));
   }
 
@@ -277,7 +273,7 @@ final class Outbound {
   void control(Frame.Type type, int flags, Frame.Reason reason) {
     IOException broken = null;
     try (AutoLock l = lock.lock()) {
-      controls.add(new Control(type, flags, reason));
+      controls.add(type, flags, reason);
       try {
         sendControls();
       } catch (RipcException problem) {
@@ -301,7 +297,7 @@ final class Outbound {
   /** Tells what was consumed if the other side may be waiting for that, or for a sign of life. */
   void credit(Inbound.Progress reader) {
     try (AutoLock l = lock.lock()) {
-      if (closed || !credit.isOwed(reader) || isCrediting()) return;
+      if (closed || !credit.isOwed(reader) || controls.have(Frame.Type.CREDIT)) return;
     }
     control(Frame.Type.CREDIT, 0, Frame.Reason.NONE);
   }
@@ -310,28 +306,28 @@ final class Outbound {
   void starving(Inbound.Progress reader) {
     try (AutoLock l = lock.lock()) {
       if (closed || !reader.awaited() || !habit.mayGoOn()) return;
-      if (credit.isTold(reader.consumed()) || isCrediting()) return;
+      if (credit.isTold(reader.consumed()) || controls.have(Frame.Type.CREDIT)) return;
     }
     control(Frame.Type.CREDIT, 0, Frame.Reason.NONE);
   }
 
-  private boolean isCrediting() {
-    return controls.stream().anyMatch(each -> each.type == Frame.Type.CREDIT);
-  }
-
   private boolean sendControls() {
-    for (Control next = controls.peek(); next != null; next = controls.peek()) {
-      boolean opening = next.type == Frame.Type.OPEN || next.type == Frame.Type.ACCEPT;
+    for (Controls.Control next = controls.next(); next != null; next = controls.next()) {
+      boolean opening = next.isOpening();
       Outgoing message =
           header(
-              next.type, next.flags | Frame.FILLER, next.reason, opening ? credit.ownWindow() : 0);
+              next.type(),
+              next.flags() | Frame.FILLER,
+              next.reason(),
+              opening ? credit.ownWindow() : 0);
       try {
         if (opening || !reliable) message.add(multiplexer.filler(), ItemKind.LONG);
         Ticket ticket = send(message, null);
         if (ticket == null) return false;
-        if (next.type == Frame.Type.DATA || next.type == Frame.Type.CLOSE) ++nextSequence;
-        if (opening || next.type == Frame.Type.CREDIT) watchLife(ticket, opening);
-        controls.poll();
+        if (next.isOrdered()) ++nextSequence;
+        if (opening || next.type() == Frame.Type.CREDIT) watchLife(ticket, opening);
+        if (!opening) multiplexer.travelling().add(ticket);
+        controls.sent();
       } finally {
         multiplexer.giveBack(message);
       }
@@ -378,28 +374,9 @@ final class Outbound {
     return ticket;
   }
 
-  // ---- Return buffers ----
-
-  /** A message with a return buffer, whose bytes were read. Takes it over. */
-  void offered(Message message) {
-    try (AutoLock l = lock.lock()) {
-      returns.offered(message);
-      if (closed) returns.dropRequest();
-    }
-  }
-
-  /** An answer to the message with the return buffer of this side has come. */
-  void answered(long requestId) {
-    try (AutoLock l = lock.lock()) {
-      returns.answered(requestId);
-    }
-  }
-
-  /** And was read. */
-  void answerRead() {
-    try (AutoLock l = lock.lock()) {
-      returns.answerRead();
-    }
+  /** Its return buffers, with the lock of this. */
+  Returns returns() {
+    return returns;
   }
 
   // ---- Events ----

@@ -36,57 +36,6 @@ import org.slf4j.LoggerFactory;
 final class ReceivingThreads {
   private static final Logger LOG = LoggerFactory.getLogger(ReceivingThreads.class);
 
-  /** A task that does not block, after which others are to be run. */
-  interface Step extends Invocable.Task {
-    /** Those, after the run; the calling thread goes on with the first one if it can. */
-    List<Runnable> following();
-
-    @Override
-    default InvocationType getInvocationType() {
-      return InvocationType.NON_BLOCKING;
-    }
-  }
-
-  /** Where the tasks come from. */
-  interface Source {
-    /**
-     * The next task; null if there is nothing now: then an event ends an {@link #await} as soon as
-     * there is. One thread at a time. Throws nothing.
-     *
-     * @param patient whether it may look for a while, as the caller has nothing else to do
-     */
-    Runnable next(boolean patient);
-
-    /** Waits for an event. Each ends the wait of one thread. May return without one. */
-    void await();
-
-    /** Ends one wait that is running, or the next one. */
-    void wake();
-
-    /** A task that no thread could be found for: somebody waits for what it does. */
-    void refused(Runnable task);
-
-    /** Until {@link #resume} no event ends an {@link #await}. False if they are needed now. */
-    boolean pause();
-
-    /** Events end waits again, also what has come meanwhile and was not taken. */
-    void resume();
-
-    /**
-     * While it is paused: waits for a message, up to so long, and takes it. One thread at a time,
-     * and none is in {@link #next}.
-     *
-     * @return the task; null if there was none, or {@link #endReceive}
-     */
-    Runnable receive(long nanos) throws InterruptedException;
-
-    /** Ends one {@link #receive} that is running, or the next one. */
-    void endReceive();
-
-    /** Runs it in some milliseconds, in any thread. */
-    void later(Runnable look);
-  }
-
   /** One thread that takes the next event, and one for the event after it. */
   static final int MOST_WAITING = 2;
 
@@ -105,7 +54,7 @@ final class ReceivingThreads {
   }
 
   private final Warnings warnings = new Warnings(LOG);
-  private final Source source;
+  private final TaskSource source;
   private final Executor executor;
   private final Executor taskExecutor;
   private final TryExecutor tryExecutor;
@@ -131,7 +80,7 @@ final class ReceivingThreads {
   private boolean woken; // one of those that wait, and it has not come yet
   private int starting;
 
-  ReceivingThreads(Source source, Executor executor) {
+  ReceivingThreads(TaskSource source, Executor executor) {
     this.source = source;
     this.executor = executor;
     tryExecutor = TryExecutor.asTryExecutor(executor);
@@ -265,6 +214,7 @@ final class ReceivingThreads {
 
   /** How to run a task in this thread; null if that would keep it from taking what comes. */
   private Runnable securely(Runnable task) {
+    if (alone == Thread.currentThread()) alone = null;
     return switch (Invocable.getInvocationType(task)) {
       case NON_BLOCKING -> alone(task);
       case BLOCKING -> othersGoOn() ? task : null;
@@ -312,8 +262,8 @@ final class ReceivingThreads {
   // ---- Guests ----
 
   /**
-   * Whether a guest will want the place soon. For the thread that is in {@link Source#next}, once
-   * for each time.
+   * Whether a guest will want the place soon. For the thread that is in {@link TaskSource#next},
+   * once for each time.
    */
   boolean isGuestExpected() {
     int looks = sinceAwait;

@@ -4,11 +4,9 @@ package org.libripc.jetty;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
-import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.function.Predicate;
@@ -63,8 +61,9 @@ public final class RipcConnector extends AbstractConnector {
   private final AutoLock openingsLock = new AutoLock();
   // Those of clients to which the way is being looked for, or will be. Guarded by the lock.
   private final Map<ServiceId, List<Opening>> openings = new HashMap<>();
-  // Of these, whose are accepted when connections are accepted again. Likewise.
-  private final Set<ServiceId> waiting = new HashSet<>();
+  // Of these, whose are accepted when connections are accepted again, and the way to them.
+  // Likewise.
+  private final Map<ServiceId, Integer> waiting = new HashMap<>();
 
   private record Opening(RipcEndPoint endPoint, Message message, Frame frame) {}
 
@@ -175,6 +174,14 @@ public final class RipcConnector extends AbstractConnector {
     return started == null ? 0 : started.connections();
   }
 
+  /** How many clients wait for connections, because none are accepted now. */
+  @ManagedAttribute("The clients that wait for connections, because none are accepted now")
+  public int getWaitingClients() {
+    try (AutoLock l = openingsLock.lock()) {
+      return waiting.size();
+    }
+  }
+
   /** The most connections at once; further ones are refused. 8192 if it is not set. */
   public void setMaxConnections(int count) {
     if (count < 1) throw new IllegalArgumentException("at least one connection");
@@ -222,6 +229,7 @@ public final class RipcConnector extends AbstractConnector {
         indent,
         "service=" + serviceName + " " + getServiceId(),
         "maxConnections=" + maxConnections,
+        "waitingClients=" + getWaitingClients(),
         "idleTimeout=" + getIdleTimeout(),
         options);
   }
@@ -254,7 +262,17 @@ public final class RipcConnector extends AbstractConnector {
 
   @Override
   protected void doStop() throws Exception {
-    super.doStop();
+    List<Opening> gone = new ArrayList<>();
+    takeWaiting()
+        .forEach(
+            (client, path) -> {
+              for (Opening each : takeOpenings(client)) {
+                each.endPoint.out().path(path); // it is told of the end
+                gone.add(each);
+              }
+            });
+    super.doStop(); // ends all connections
+    gone.forEach(each -> each.message.close());
     removeBean(multiplexer);
     multiplexer = null;
   }
@@ -264,25 +282,26 @@ public final class RipcConnector extends AbstractConnector {
   public void setAccepting(boolean accepting) {
     super.setAccepting(accepting);
     Multiplexer started = multiplexer;
-    if (started == null) return;
-    for (ServiceId each : takeWaiting()) started.execute(() -> accept(each));
+    if (!accepting || started == null) return;
+    takeWaiting()
+        .forEach(
+            (client, path) ->
+                started.execute(() -> takeOpenings(client).forEach(each -> accept(each, path))));
   }
 
   /** Those that wait are refused. */
   @Override
   public CompletableFuture<Void> shutdown() {
     CompletableFuture<Void> done = super.shutdown();
-    for (ServiceId each : takeWaiting()) {
-      for (Opening opening : takeOpenings(each)) refuse(opening, Frame.Reason.STOPPING, null);
+    for (ServiceId client : takeWaiting().keySet()) {
+      for (Opening each : takeOpenings(client)) refuse(each, Frame.Reason.STOPPING, null);
     }
     return done;
   }
 
-  // Clients whose connections wait, if they need not any more.
-  private List<ServiceId> takeWaiting() {
+  private Map<ServiceId, Integer> takeWaiting() {
     try (AutoLock l = openingsLock.lock()) {
-      if (!isAccepting() && !isShutdown()) return List.of();
-      List<ServiceId> taken = new ArrayList<>(waiting);
+      Map<ServiceId, Integer> taken = Map.copyOf(waiting);
       waiting.clear();
       return taken;
     }
@@ -291,6 +310,15 @@ public final class RipcConnector extends AbstractConnector {
   private List<Opening> takeOpenings(ServiceId client) {
     try (AutoLock l = openingsLock.lock()) {
       return openings.remove(client);
+    }
+  }
+
+  /** Whether the connections of a client wait, because none are accepted now. */
+  private boolean waits(ServiceId client, int path) {
+    try (AutoLock l = openingsLock.lock()) {
+      if (isAccepting() || isShutdown() || !isRunning()) return false;
+      waiting.put(client, path);
+      return true;
     }
   }
 
@@ -318,10 +346,6 @@ public final class RipcConnector extends AbstractConnector {
         return null;
       }
       openings.put(client, new ArrayList<>(List.of(opening)));
-      if (!isAccepting()) {
-        waiting.add(client);
-        return null;
-      }
     }
     return () -> accept(client);
   }
@@ -363,6 +387,7 @@ public final class RipcConnector extends AbstractConnector {
       problem = failure;
       warnings.warn("A connection of " + client + " cannot be accepted", failure);
     }
+    if (path != null && waits(client, path)) return;
     for (Opening each : takeOpenings(client)) {
       if (path != null) {
         accept(each, path);

@@ -399,19 +399,19 @@ public final class RipcEndPoint extends AbstractEndPoint {
   }
 
   private void answered(Message message) {
-    out.answered(message.inReplyTo());
+    out.returns().answered(message.inReplyTo());
     if (message.kind(message.itemCount() - 1) == ViewKind.RETURNED) multiplexer.partReturned();
   }
 
   // Its bytes were read.
   private void finished(Message message) {
     if (message.returnCount() != 0) {
-      out.offered(message);
+      out.returns().offered(message);
       return;
     }
     boolean answer = message.inReplyTo() != 0;
     message.close();
-    if (answer) out.answerRead();
+    if (answer) out.returns().answerRead();
   }
 
   private final class Fillable implements Invocable.Task {
@@ -427,7 +427,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
   }
 
   /** Completes a write; then what follows from that, and from the message that has told of it. */
-  private final class Completion implements ReceivingThreads.Step {
+  private final class Completion implements Step {
     private final List<Runnable> following = new ArrayList<>(2);
 
     Completion(Runnable task) {

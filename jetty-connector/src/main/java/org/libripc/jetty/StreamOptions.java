@@ -13,7 +13,8 @@ package org.libripc.jetty;
  *     server, which then writes into it instead of waiting until the client fetches; 0: none
  * @param spinNanos how long the receiving thread looks for the next message before it sleeps, while
  *     such looks mostly find one; over shared memory only, and not longer than the context spins
- * @param lingerMillis how long a stop waits for what was written to be taken
+ * @param lingerMillis how long a stop waits at most for what was written to be taken; less if
+ *     nothing of it is for a quarter of a second
  */
 public record StreamOptions(
     int window, int shortLimit, int copyLimit, int returnBytes, long spinNanos, long lingerMillis) {

@@ -73,7 +73,7 @@ class ConnectTest extends HttpPairTest {
       assertTrue(before.readUntil("/still").startsWith("HTTP/1.1 200"));
       if (!isTcp()) {
         RipcConnector ripc = (RipcConnector) connector;
-        assertTrue(eventually(() -> ripc.getConnections() == 2), "it waits");
+        assertTrue(eventually(() -> ripc.getWaitingClients() == 1), "it waits");
         assertEquals(1, connector.getConnectedEndPoints().size());
       }
       connector.setAccepting(true);
@@ -90,7 +90,7 @@ class ConnectTest extends HttpPairTest {
     connector.setAccepting(false);
     CompletableFuture<Throwable> refused =
         CompletableFuture.supplyAsync(() -> assertThrows(ExecutionException.class, this::raw));
-    assertTrue(eventually(() -> ((RipcConnector) connector).getConnections() == 1), "it waits");
+    assertTrue(eventually(() -> ((RipcConnector) connector).getWaitingClients() == 1), "it waits");
     LifeCycle.stop(server);
     Throwable cause = refused.get(LIMIT, TimeUnit.SECONDS).getCause();
     assertInstanceOf(IOException.class, cause);

@@ -33,6 +33,8 @@ class DocumentsTest {
       import java.nio.file.Path;
       import java.util.concurrent.CompletableFuture;
       import java.util.concurrent.TimeUnit;
+      import org.eclipse.jetty.client.ContentResponse;
+      import org.eclipse.jetty.client.HttpClient;
       import org.eclipse.jetty.client.Request;
       import org.eclipse.jetty.client.Result;
       import org.eclipse.jetty.http.content.HttpContent;

@@ -40,7 +40,7 @@ import org.libripc.Ripc;
 
 /** What Jetty expects of its components. */
 class EmbeddingTest {
-  private static final Path SOURCES = Path.of("src/main/java");
+  private static final Path SOURCES = Path.of("src/main"); // java, and module
 
   @TempDir Path directory;
   private Ripc ripc;

@@ -2,9 +2,8 @@
 package org.libripc.jetty;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.io.IOException;
 import org.eclipse.jetty.io.Content;
 import org.eclipse.jetty.server.Handler;
 import org.junit.jupiter.api.RepeatedTest;
@@ -68,19 +67,12 @@ class HalfCloseTest extends HttpPairTest {
   // Jetty's own rule, on each path: content that has not come when a handler that did not read it
   // has answered ends the connection. Whether it has come is a matter of time.
   @Test
-  void contentThatComesAfterTheAnswerEndsTheConnection() throws Exception {
+  void contentThatIsUnreadAndHasNotComeEndsTheConnection() throws Exception {
     startServer(Handlers.path(), ignored -> {});
     try (RawConnection connection = raw()) {
       connection.write(request("one", ""));
-      StringBuilder answers = new StringBuilder(connection.readUntil("/one"));
-      try {
-        connection.write(BODY + request("two", BODY));
-        connection.shutdownOutput();
-        answers.append(connection.readAll());
-      } catch (IOException closed) {
-        // That may be seen by the writer first.
-      }
-      assertFalse(answers.toString().contains("/two"), answers::toString);
+      String answers = connection.readAll();
+      assertTrue(answers.endsWith("/one"), answers);
     }
   }
 }

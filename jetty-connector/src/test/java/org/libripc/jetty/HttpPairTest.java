@@ -103,8 +103,7 @@ abstract class HttpPairTest {
     new SecureRandom().nextBytes(key);
     try {
       Files.createFile(
-          file,
-          PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------")));
+          file, PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------")));
       return Files.writeString(file, HexFormat.of().formatHex(key));
     } catch (IOException problem) {
       throw new UncheckedIOException(problem);

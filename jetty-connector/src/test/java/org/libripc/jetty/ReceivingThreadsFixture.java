@@ -21,7 +21,7 @@ abstract class ReceivingThreadsFixture {
   static final int LIMIT = 20; // seconds, for any step
 
   /** Tasks that a test offers; each is an event. */
-  static final class Tasks implements ReceivingThreads.Source {
+  static final class Tasks implements TaskSource {
     final Queue<Runnable> offered = new ConcurrentLinkedQueue<>();
     final Semaphore events = new Semaphore(0);
     private final Semaphore guestEvents = new Semaphore(0);

@@ -103,7 +103,7 @@ class ReceivingThreadsTest extends ReceivingThreadsFixture {
           followed.countDown();
         };
     tasks.offered.add(
-        new ReceivingThreads.Step() {
+        new Step() {
           @Override
           public void run() {}
 
