@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "puppet.hpp"
+#include "support/cluster_key.hpp"
 
 namespace conformance {
 namespace {
@@ -262,6 +263,8 @@ PEER_ROLE(default_directory) {
   ::unsetenv("XDG_RUNTIME_DIR");
   std::string command;
   if (!parent.next(command)) return 1;
+  // The key of the tests may lie below /tmp.
+  if (!support::give_cluster_key(::geteuid())) return 1;
   if (::mount("tmpfs", "/tmp", "tmpfs", 0, nullptr) != 0) return 1;
   ripc_context_options options = parent.context_options();
   options.runtime_directory = nullptr;
