@@ -262,7 +262,7 @@ TEST_F(FabricMulticast, AResolverFindsServicesOverItWithoutUdp) {
   resolver::MulticastOptions options = test::loopback_options();
   options.udp = false;
   // Both are on this host, and a device does not tell whose queue pair has sent.
-  options.peers = PeerPolicy(RIPC_PEERS_ANY);
+  options_.peers = options.peers = PeerPolicy(RIPC_PEERS_ANY);
   const auto over_the_fabric = [&] {
     resolver::MulticastResolver::Networks networks;
     Result<std::unique_ptr<MulticastNetwork>> network = MulticastNetwork::open(fabric_, options_);
