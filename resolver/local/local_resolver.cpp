@@ -19,7 +19,6 @@
 #include "base/directory_reader.hpp"
 #include "base/event_loop.hpp"
 #include "base/file_time.hpp"
-#include "base/other_directories.hpp"
 #include "base/plain_text.hpp"
 #include "resolver/local/record_file.hpp"
 #include "resolver/local/service_record.hpp"
@@ -50,12 +49,9 @@ std::string vacant_text(const spi::ServiceRecord& record) {
   return text.ok() ? std::move(*text) : std::string();
 }
 
-Status no_service(ripc_service_id id, const char* why, const std::string& directory) {
-  std::string text = "No living service on this host has the ID " + id_text(id) + ": " + why +
-                     ". Start the service, or check the ID and the runtime directory.";
-  for (const OtherDirectory& other : other_runtime_directories(directory))
-    text += " Other programs of this user meet in " + other.path + ": set RIPC_RUNTIME_DIR to it to join them.";
-  return Status(RIPC_NO_SERVICE, text);
+Status no_service(ripc_service_id id, const char* why) {
+  return Status(RIPC_NO_SERVICE, "No living service on this host has the ID " + id_text(id) + ": " + why +
+                                     ". Start the service, or check the ID and the runtime directory.");
 }
 
 }  // namespace
@@ -100,7 +96,7 @@ Result<spi::ServiceRecord> LocalResolver::resolve(ripc_service_id id, Deadline d
 Result<spi::ServiceRecord> LocalResolver::read_whole(ripc_service_id id) const {
   for (int attempt = 1;; ++attempt) {
     const Result<std::string> text = read_record(*directory_, id);
-    if (text.status() == RIPC_NO_SERVICE) return no_service(id, "nothing is registered under it", directory_->path());
+    if (text.status() == RIPC_NO_SERVICE) return no_service(id, "nothing is registered under it");
     if (text.status() == RIPC_CORRUPT) return Status(RIPC_NO_SERVICE, std::string(text.status().text()));
     if (!text.ok()) return text.status();
     Result<spi::ServiceRecord> record = decode_service_record(*text, id);
@@ -119,18 +115,18 @@ Result<spi::ServiceRecord> LocalResolver::remove_stale(ripc_service_id id, Deadl
     // Whoever has the lock may be making a new record.
     Result<spi::ServiceRecord> record = read_whole(id);
     if (record.ok() && is_alive(*record)) return record;
-    return no_service(id, "the process that registered it has ended", directory_->path());
+    return no_service(id, "the process that registered it has ended");
   }
   Result<spi::ServiceRecord> record = decode_service_record(locked->text(), id);
   if (record.status() == RIPC_VERSION_MISMATCH) return record;
   if (!record.ok()) {
     static_cast<void>(locked->remove({}, false));
-    return no_service(id, "what was in its place was not a service record", directory_->path());
+    return no_service(id, "what was in its place was not a service record");
   }
   if (is_alive(*record)) return record;
   // A vacant record is as good as none: where it cannot be removed it stays.
   static_cast<void>(locked->remove(vacant_text(*record), record->context != 0));
-  return no_service(id, "the process that registered it has ended", directory_->path());
+  return no_service(id, "the process that registered it has ended");
 }
 
 // ---- Publish -------------------------------------------------------------------------------------------------

@@ -243,14 +243,6 @@ class OtherDirectory(CliTest):
                     file.write(f"{record['name'] or int(record['id'], 16)} {' '.join(addresses)}\n")
         self.environment.update(RIPC_RUNTIME_DIR=self.own, RIPC_RESOLVER_FILE=known)
 
-    def test_is_named_to_who_looks_for_it_here(self):
-        self.environment["RIPC_RUNTIME_DIR"] = self.own
-        self.environment["RIPC_TRANSPORTS"] = "shm"
-        for command in ("resolve", "get"):
-            arguments = ["files"] if command == "resolve" else ["files", "a"]
-            said = self.ripc(command, *arguments, code=3)[1].decode()
-            self.assertIn(f"meet in {self.other}: set RIPC_RUNTIME_DIR", said)
-
     def test_is_found_by_doctor(self):
         self.environment["RIPC_RUNTIME_DIR"] = self.own
         findings = self.ripc_json("doctor")["findings"]
