@@ -287,8 +287,12 @@ void Traffic::handle(Message message) {
         make_item(24 + random_.below(ripc_message_return_size(message.get(), 0) - 24), random_.next());
     const ripc_item item{bytes.data(), bytes.size(), RIPC_ITEM_RETURN, 0};
     const ripc_send_options options = options_with(6);
-    // What does not go into the return buffer is copied: the memory is free when the call returns.
-    if (note(ripc_reply(service_, message.get(), &item, 1, &options, nullptr), "reply")) ++sent_;
+    ripc_ticket* ticket = nullptr;
+    if (note(ripc_reply(service_, message.get(), &item, 1, &options, &ticket), "reply")) {
+      ++sent_;
+      // It travelled long from a copy. Waiting here could last for ever: each side may keep a lent view of the other.
+      if (ticket != nullptr) tickets_.emplace_back(ticket);
+    }
   }
   if (const std::uint64_t request = ripc_message_in_reply_to(message.get()); request != 0) {
     const auto found = std::find_if(requests_.begin(), requests_.end(),
