@@ -47,9 +47,9 @@ endif()
 function(ripc_add_test name label seconds)
   math(EXPR timeout "${seconds} * ${RIPC_TIMEOUT_FACTOR}")
   add_test(NAME ${name} COMMAND ${ARGN})
-  # These start several processes and have patience, but not without end: on a small machine they run alone.
+  # These start several busy processes and have patience, but not without end. A lab guest has one processor.
   set(processors 1)
-  if(label MATCHES "^(conformance|fault|cli|examples|java|lab)$")
+  if(label MATCHES "^(conformance|fault|cli|examples)$")
     set(processors 2)
   endif()
   # Beside what tests need to find: what the user's shell says about libripc must not change what is tested,
@@ -279,8 +279,6 @@ endfunction()
 
 # Skipped, with the reason, where the lab's kernel is not built (tests/rdma-lab/build-kernel) or cannot run.
 function(ripc_tests_rdma_lab)
-  # One run of the conformance suite in a guest for each: the transport `socket`, and `verbs` over one device.
-  set(RIPC_LAB_CONFORMANCE socket rxe siw CACHE STRING "Conformance runs in the RDMA lab: socket, rxe, siw")
   set(lab "${PROJECT_SOURCE_DIR}/tests/rdma-lab")
   foreach(program switch registers group)
     ripc_add_test_program(ripc_lab_${program} lab_${program} "${lab}/${program}.cpp")
@@ -290,9 +288,7 @@ function(ripc_tests_rdma_lab)
     ripc_add_test(lab.switch lab 60 "${Python3_EXECUTABLE}" "${lab}/switch_test.py")
     ripc_add_test(lab.self_test lab 300 "${Python3_EXECUTABLE}" "${lab}/self_test.py")
     ripc_add_test(lab.fault lab 900 "${Python3_EXECUTABLE}" "${lab}/fault_test.py")
-    set_tests_properties(lab.fault PROPERTIES PROCESSORS 1)
     ripc_add_test(lab.fabric lab 600 "${Python3_EXECUTABLE}" "${lab}/fabric_test.py")
-    set_tests_properties(lab.fabric PROPERTIES PROCESSORS 1)
     ripc_add_test(lab.unit lab 300 "${Python3_EXECUTABLE}" "${lab}/node" --
       "$<TARGET_FILE:ripc_unit_tests>"
       "--gtest_filter=Rights.*:Datagrams.*:Transfers.*:FabricMulticast.*:KeptMemory.*:Cache*.*:NotKept.*:Ports.*:Offers.*\
@@ -309,34 +305,36 @@ function(ripc_tests_rdma_lab)
       # In the lab there is what each of them needs.
       set_property(TEST ${test} PROPERTY FAIL_REGULAR_EXPRESSION "  SKIPPED ]" " 0 tests from 0 test suites ran")
     endforeach()
-    foreach(run IN LISTS RIPC_LAB_CONFORMANCE)
+    # The conformance suite: over one device in one node, and with the peers on another node, over sockets too.
+    set(runs conformance.rxe conformance.siw pair.socket pair.rxe pair.siw)
+    foreach(run IN LISTS runs)
+      string(REGEX REPLACE ".*[.]" "" devices ${run})
       set(transport verbs)
-      set(devices ${run})
-      if(run STREQUAL "socket")
+      if(devices STREQUAL "socket")
         set(transport socket)
         set(devices rxe,siw)
       endif()
-      # In one node, and with the peers on another one.
-      ripc_add_test(lab.conformance.${run} lab 1800 "${Python3_EXECUTABLE}" "${lab}/node" --timeout 1740
-        --devices ${devices} -- "$<TARGET_FILE:ripc_conformance_tests>")
-      ripc_add_test(lab.pair.${run} lab 900 "${Python3_EXECUTABLE}" "${lab}/cluster" --nodes 2 --timeout 840
-        --devices ${devices} -- "${lab}/conformance-pair" "$<TARGET_FILE:ripc_conformance_tests>")
-      foreach(kind conformance pair)
-        set_property(TEST lab.${kind}.${run} APPEND PROPERTY ENVIRONMENT
-          "RIPC_TEST_TRANSPORTS=${transport}" RIPC_TEST_MUST_RUN=1)
-        set_property(TEST lab.${kind}.${run} PROPERTY FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
-        # All processes of a guest share one processor.
-        set_tests_properties(lab.${kind}.${run} PROPERTIES PROCESSORS 1)
-        # With a key messages to groups do not travel by multicast; the others have one.
-        if(run STREQUAL "rxe")
-          set_property(TEST lab.${kind}.${run} APPEND PROPERTY ENVIRONMENT RIPC_NETWORK=open)
-        endif()
-      endforeach()
+      if(run MATCHES "^conformance")
+        ripc_add_test(lab.${run} lab 1800 "${Python3_EXECUTABLE}" "${lab}/node" --timeout 1740
+          --devices ${devices} -- "$<TARGET_FILE:ripc_conformance_tests>")
+      else()
+        ripc_add_test(lab.${run} lab 900 "${Python3_EXECUTABLE}" "${lab}/cluster" --nodes 2 --timeout 840
+          --devices ${devices} -- "${lab}/conformance-pair" "$<TARGET_FILE:ripc_conformance_tests>")
+      endif()
+      set_property(TEST lab.${run} APPEND PROPERTY ENVIRONMENT
+        "RIPC_TEST_TRANSPORTS=${transport}" RIPC_TEST_MUST_RUN=1)
+      set_property(TEST lab.${run} PROPERTY FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
+      # With a key messages to groups do not travel by multicast; the others have one.
+      if(devices STREQUAL "rxe")
+        set_property(TEST lab.${run} APPEND PROPERTY ENVIRONMENT RIPC_NETWORK=open)
+      endif()
     endforeach()
+    # The longest first: no processor is left alone with one of them at the end.
+    set_tests_properties(lab.conformance.rxe lab.fault PROPERTIES COST 100)
     if(TARGET java)
       ripc_add_test(lab.java lab 300 "${lab}/java-tests" "${PROJECT_BINARY_DIR}")
       # Maven writes to the same folders for it and for the test "java".
-      set_tests_properties(lab.java PROPERTIES PROCESSORS 1 RESOURCE_LOCK maven)
+      set_tests_properties(lab.java PROPERTIES RESOURCE_LOCK maven)
     endif()
   endif()
 endfunction()
@@ -346,7 +344,7 @@ endfunction()
 function(ripc_tests_java)
   if(TARGET java)
     ripc_add_test(java java 1800 ${maven_verify})
-    set_tests_properties(java PROPERTIES RESOURCE_LOCK maven)
+    set_tests_properties(java PROPERTIES RESOURCE_LOCK maven COST 100)
   elseif(RIPC_WHY_NO_JAVA)
     ripc_add_test(java java 10 bash -c "echo \"$0\" && exit 77" "${RIPC_WHY_NO_JAVA}")
   endif()
