@@ -47,17 +47,11 @@ endif()
 function(ripc_add_test name label seconds)
   math(EXPR timeout "${seconds} * ${RIPC_TIMEOUT_FACTOR}")
   add_test(NAME ${name} COMMAND ${ARGN})
-  # These start several busy processes and have patience, but not without end. A lab guest has one processor.
-  set(processors 1)
-  if(label MATCHES "^(conformance|fault|cli|examples)$")
-    set(processors 2)
-  endif()
   # Beside what tests need to find: what the user's shell says about libripc must not change what is tested,
   # his cluster key neither, and no test sends to the network (those of the multicast resolver choose the loopback
   # interface).
   set_tests_properties(${name} PROPERTIES
     LABELS "${label}"
-    PROCESSORS ${processors}
     TIMEOUT ${timeout}
     SKIP_RETURN_CODE 77
     ENVIRONMENT
