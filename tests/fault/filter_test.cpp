@@ -12,6 +12,7 @@ namespace fault {
 namespace {
 
 constexpr std::uint64_t kPeerTimeout = 4 * kSecond;
+constexpr ripc_service_id kBrief = 3004;
 constexpr int kTcp = 6;
 constexpr int kUdp = 17;
 
@@ -70,6 +71,30 @@ TEST_P(FirewallAgainstUdp, NothingIsLostAndThePathSaysThatUdpDoesNotGetThrough) 
   ASSERT_NO_FATAL_FAILURE(all_has_come());
   EXPECT_TRUE(goes_over_tcp()) << reason();
   ASSERT_NO_FATAL_FAILURE(exchange_long(10));
+}
+
+// More than a connection takes at once, before anything is known about the path.
+TEST_P(FirewallAgainstUdp, NothingIsLostOfASenderThatEndsAtOnce) {
+  hosts_.relay().filter(GetParam().first, GetParam().second);
+  ASSERT_NO_FATAL_FAILURE(start());
+  std::uint64_t sent = 0;
+  {
+    const Context context = make_far_context(directory_here_.path());
+    const Service service = make_service(context, kBrief);
+    ASSERT_TRUE(service);
+    while (send_short(service, kHolder, sent, 1000, kIgnored) == RIPC_OK) ++sent;
+    EXPECT_GT(sent, 20u);
+  }
+  std::uint64_t taken = 0;
+  EXPECT_TRUE(eventually(
+      [&] {
+        const std::optional<Told> told = asker_->ask_once();
+        if (told) taken = told->taken - statistics_of(asker_->service()).messages_sent;
+        return told && taken >= sent;
+      },
+      kLimit))
+      << taken << " of " << sent << " have come";
+  EXPECT_EQ(taken, sent);
 }
 
 INSTANTIATE_TEST_SUITE_P(, FirewallAgainstUdp,

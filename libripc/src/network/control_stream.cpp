@@ -2,6 +2,7 @@
 #include "network/control_stream.hpp"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -111,6 +112,27 @@ void ControlStream::detach() noexcept {
   (void)::shutdown(socket_.fd.get(), SHUT_RDWR);
   socket_.close();
   waiting_ = false;
+}
+
+// A connection that is closed while something lies unread in it is reset, and what it has not sent yet is lost.
+void ControlStream::finish(Deadline deadline) noexcept {
+  if (!socket_.fd) return;
+  const int fd = socket_.fd.get();
+  pollfd ready{fd, POLLIN, 0};
+  do {
+    flush();
+    {
+      const std::lock_guard lock(mutex_);
+      ready.events = waiting_ ? POLLIN | POLLOUT : POLLIN;
+      if (!waiting_) (void)::shutdown(fd, SHUT_WR);
+    }
+    ssize_t got = 0;
+    do {
+      got = recv(fd, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+    } while (got > 0 || (got < 0 && errno == EINTR));
+    if (got == 0 || errno != EAGAIN) return;
+    (void)poll(&ready, 1, deadline.remaining_milliseconds());
+  } while (!deadline.expired());
 }
 
 ControlStream::Event ControlStream::receive(std::span<const std::byte>& frame) noexcept {

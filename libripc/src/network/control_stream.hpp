@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/event_loop.hpp"
 #include "network/endpoint.hpp"
 #include "wire/session.hpp"
@@ -61,6 +62,9 @@ class ControlStream {
   // std::bad_alloc: nothing is attached.
   Status attach(GuardedSocket socket, std::uint64_t acknowledged, EventLoop::Handler handler);
   void detach() noexcept;
+  // Before detach(), when nothing more is to be said: writes what waits, and waits until the peer has read it and
+  // closed. What the peer still says is dropped.
+  void finish(Deadline deadline) noexcept;
   bool attached() const noexcept { return static_cast<bool>(socket_.fd); }
   int fd() const noexcept { return socket_.fd.get(); }
   // Writes what waits.

@@ -75,6 +75,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   virtual void opened() noexcept {}                                 // the session has the channel
   virtual void look_at_way() noexcept {}                            // from time to time
   virtual void proved(bool) noexcept {}                             // the other end says whether anything has come
+  virtual void leave() noexcept {}                                  // the session ends: nobody will find out any more
   virtual void streamed(const wire::datagram::Header&) noexcept {}  // a datagram that came by the control connection
 
   // Questions for room; for tests.

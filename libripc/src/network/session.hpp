@@ -84,6 +84,9 @@ struct Session {
   // Until then (monotonic) links use the control connection for their datagrams: UDP did not get through.
   std::atomic<Nanoseconds> no_datagrams_until{0};
 
+  // Messages have gone over the control connection. Without it they are lost.
+  std::atomic<bool> carries_messages{false};
+
   // Credit that any datagram to the peer may carry: link in the upper half, credit in the lower; 0: none. Whoever sends
   // takes it; whoever offered it finds it gone.
   std::atomic<std::uint64_t> offered_credit{0};

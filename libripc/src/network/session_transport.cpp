@@ -17,6 +17,8 @@ namespace {
 constexpr Nanoseconds kHeartbeats = 8;
 // What changes at once is told at once: an interface that goes down loses its addresses one by one.
 constexpr Nanoseconds kSettle = 20'000'000;
+// For what messages the control connections carry; a peer that does not read by then has lost them.
+constexpr Nanoseconds kFarewell = 1'000'000'000;
 
 }  // namespace
 
@@ -72,20 +74,30 @@ void SessionTransport::stop() noexcept {
     stopped_ = true;
     changed_.notify_all();
   }
-  for (;;) {
-    SessionPointer session;
-    {
-      const std::lock_guard lock(mutex_);
-      if (sessions_.empty()) break;
-      session = sessions_.front();
-    }
-    if (session->stream.attached()) (void)session->stream.send(wire::session::Bye{});
-    lose(session, Status(RIPC_CLOSED));
-  }
+  say_goodbye();
+  while (!sessions_.empty()) lose(SessionPointer(sessions_.front()), Status(RIPC_CLOSED));
   timer_.cancel();
   if (watch_) loop_->remove(watch_.get());
   address_timer_.cancel();
   listener_.reset();
+}
+
+// Stopped, so no session comes any more, and only the responder removes them.
+void SessionTransport::say_goodbye() noexcept {
+  for (const SessionPointer& session : sessions_) {
+    if (!session->stream.attached()) continue;
+    try {
+      for (const auto& channel : session->channels()) channel->leave();
+    } catch (const std::bad_alloc&) {
+      // What went by UDP only may not come.
+    }
+    (void)session->stream.send(wire::session::Bye{});
+  }
+  // After all of them: no peer waits for another.
+  const Deadline deadline = Deadline::after(kFarewell);
+  for (const SessionPointer& session : sessions_) {
+    if (session->carries_messages.load(std::memory_order_relaxed)) session->stream.finish(deadline);
+  }
 }
 
 spi::Address SessionTransport::address() const {

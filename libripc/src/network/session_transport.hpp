@@ -165,6 +165,7 @@ class SessionTransport : public spi::Transport {
   spi::Address present_address() const;
   void interfaces_changed();
   void look_at_addresses();
+  void say_goodbye() noexcept;
 
   // ---- Sessions (session_keeping.cpp) ----
   // The session with the context that the locators lead to, greeted; all their addresses are tried side by side.

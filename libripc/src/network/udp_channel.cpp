@@ -55,6 +55,11 @@ UdpChannel::~UdpChannel() {
   if (alive() && way() == Way::unproven) stream_kept();
 }
 
+void UdpChannel::leave() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (alive() && way() == Way::unproven) fall_back_locked();
+}
+
 void UdpChannel::ended() noexcept {
   proof_timer_.cancel();
   const std::lock_guard lock(mutex_);
@@ -253,6 +258,7 @@ ripc_status UdpChannel::transmit_kept(const Header& header, spi::Gather packet) 
 }
 
 ripc_status UdpChannel::transmit_streamed(std::span<const std::byte> datagram) noexcept {
+  parts_.session->carries_messages.store(true, std::memory_order_relaxed);
   return parts_.session->stream.send(wire::session::Streamed{.link = parts_.link, .datagram = datagram});
 }
 

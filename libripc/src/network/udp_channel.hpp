@@ -33,6 +33,7 @@ class UdpChannel final : public LinkChannel {
   void look_at_way() noexcept override;
   void proved(bool arrived) noexcept override;
   void streamed(const wire::datagram::Header& header) noexcept override;
+  void leave() noexcept override;
 
   // System calls made to send packets; for tests.
   std::uint64_t send_calls() const noexcept { return send_calls_.load(std::memory_order_relaxed); }

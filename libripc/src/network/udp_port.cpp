@@ -176,6 +176,8 @@ std::size_t UdpPort::poll_ready(spi::PacketSink& sink, std::size_t budget, bool&
 // A turn of one source.
 std::size_t UdpPort::poll_source(const std::shared_ptr<UdpSource>& source, spi::PacketSink& sink, std::size_t budget,
                                  bool& stop) noexcept {
+  // Its death is looked at first: what had come before that is found below.
+  const bool over = source->is_over();
   std::size_t taken = 0;
   while (!source->backlog.empty() || source->has_kept()) [[unlikely]] {
       if (source->backlog.empty()) take_kept(*source);
@@ -189,8 +191,6 @@ std::size_t UdpPort::poll_source(const std::shared_ptr<UdpSource>& source, spi::
     }
   if (taken != 0) [[unlikely]]
     return taken;
-  // Its death is looked at first: what had come before that is found by the read.
-  const bool over = source->is_over();
   if (fetch(*source)) {
     batch_source_ = source;
     return deliver_batch(sink, budget, stop);
