@@ -30,8 +30,8 @@ void add_displaced(std::vector<spi::ServiceRecord>& displaced, std::vector<spi::
 
 }  // namespace
 
-ChainResolver::ChainResolver(std::vector<std::unique_ptr<spi::Resolver>> resolvers, std::string not_asked)
-    : resolvers_(std::move(resolvers)), not_asked_(std::move(not_asked)) {}
+ChainResolver::ChainResolver(std::vector<std::unique_ptr<spi::Resolver>> resolvers, Hint hint)
+    : resolvers_(std::move(resolvers)), hint_(std::move(hint)) {}
 
 ChainResolver::~ChainResolver() = default;
 
@@ -46,9 +46,9 @@ Result<spi::ServiceRecord> ChainResolver::first_found(ripc_service_id id, const 
     }
     if (failure == RIPC_NO_SERVICE) failure = record.status();
   }
-  if (failure == RIPC_NO_SERVICE && !not_asked_.empty())
-    return Status(RIPC_NO_SERVICE, std::string(failure.text()) + " " + not_asked_);
-  return failure;
+  if (!(failure == RIPC_NO_SERVICE) || !hint_) return failure;
+  const std::string hint = hint_();
+  return hint.empty() ? failure : Status(RIPC_NO_SERVICE, std::string(failure.text()) + " " + hint);
 }
 
 Result<spi::ServiceRecord> ChainResolver::resolve(ripc_service_id id, Deadline deadline) {

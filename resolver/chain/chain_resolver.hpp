@@ -15,9 +15,11 @@ namespace ripc::resolver {
 // As thread-safe as its resolvers. Owns them.
 class ChainResolver final : public spi::Resolver {
  public:
-  // In the order in which they are asked. not_asked: a sentence for those who find nothing, if there is a resolver that
-  // may not be asked.
-  explicit ChainResolver(std::vector<std::unique_ptr<spi::Resolver>> resolvers, std::string not_asked = {});
+  // In the order in which they are asked. hint: what those who find nothing are told besides, such as who was not
+  // asked;
+  // "": nothing. Any thread.
+  using Hint = std::function<std::string()>;
+  explicit ChainResolver(std::vector<std::unique_ptr<spi::Resolver>> resolvers, Hint hint = {});
   ~ChainResolver() override;
 
   std::string_view name() const noexcept override { return "chain"; }
@@ -57,7 +59,7 @@ class ChainResolver final : public spi::Resolver {
   using Ask = std::function<Result<spi::ServiceRecord>(spi::Resolver&)>;
   Result<spi::ServiceRecord> first_found(ripc_service_id id, const Ask& ask);
   const std::vector<std::unique_ptr<spi::Resolver>> resolvers_;
-  const std::string not_asked_;
+  const Hint hint_;
 };
 
 }  // namespace ripc::resolver

@@ -243,6 +243,14 @@ class OtherDirectory(CliTest):
                     file.write(f"{record['name'] or int(record['id'], 16)} {' '.join(addresses)}\n")
         self.environment.update(RIPC_RUNTIME_DIR=self.own, RIPC_RESOLVER_FILE=known)
 
+    def test_is_named_to_who_finds_nothing_here(self):
+        self.environment["RIPC_RUNTIME_DIR"] = self.own
+        for transports in ("shm", "shm,socket"):
+            self.environment["RIPC_TRANSPORTS"] = transports
+            for command in (["resolve", "files"], ["get", "files", "a"], ["ping", "files", "--timeout", "0"]):
+                said = self.ripc(*command, code=3)[1].decode()
+                self.assertIn(f"also meet in {self.other}, and not in {self.own}: set RIPC_RUNTIME_DIR", said)
+
     def test_is_found_by_doctor(self):
         self.environment["RIPC_RUNTIME_DIR"] = self.own
         findings = self.ripc_json("doctor")["findings"]
@@ -254,6 +262,16 @@ class OtherDirectory(CliTest):
         info = self.ripc_json("resolve", "files")
         self.assertEqual(info["transport"], "socket")
         self.assertIn("runs on this host, but not with this process's runtime directory", info["others"])
+
+    def test_is_the_reason_for_sockets_between_those_who_have_the_key_too(self):
+        del self.environment["RIPC_NETWORK"]
+        self.serve("more")
+        self.move_here("more")
+        info = self.ripc_json("resolve", "more")
+        self.assertEqual(info["transport"], "socket")
+        self.assertIn("runs on this host, but not with this process's runtime directory", info["others"])
+        self.assertIn(self.own, info["others"])
+        self.assertIn("RIPC_RUNTIME_DIR", info["others"])
 
     def test_ping_tells_the_path_that_is_taken_though_pings_were_lost(self):
         # It has a service without a name, which does not answer pings.

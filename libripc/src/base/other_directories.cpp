@@ -39,4 +39,16 @@ std::vector<OtherDirectory> other_runtime_directories(const std::string& own) {
   return others;
 }
 
+std::string OtherDirectoriesHint::text() {
+  const std::lock_guard lock(mutex_);
+  if (monotonic_now() < valid_until_) return text_;
+  std::string text;
+  for (const OtherDirectory& other : other_runtime_directories(own_))
+    text += (text.empty() ? "" : " ") + ("Programs of this user also meet in " + other.path) + ", and not in " + own_ +
+            ": set RIPC_RUNTIME_DIR to the same directory for all.";
+  text_ = std::move(text);
+  valid_until_ = monotonic_now() + kPeriod;
+  return text_;
+}
+
 }  // namespace ripc

@@ -4,8 +4,12 @@
 #pragma once
 
 #include <cstddef>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "base/clock.hpp"
 
 namespace ripc {
 
@@ -16,5 +20,20 @@ struct OtherDirectory {
 
 // Those of the usual places, but for `own`, that belong to this user and have living contexts. Makes nothing.
 std::vector<OtherDirectory> other_runtime_directories(const std::string& own);
+
+// What is said of them to whoever finds nothing in `own`. Any thread.
+class OtherDirectoriesHint {
+ public:
+  explicit OtherDirectoriesHint(std::string own) : own_(std::move(own)) {}
+  // A sentence for each, "" if there are none. Looks once in kPeriod: whoever finds nothing asks again and again.
+  std::string text();
+  static constexpr Nanoseconds kPeriod = 1'000'000'000;
+
+ private:
+  const std::string own_;
+  std::mutex mutex_;
+  std::string text_;
+  Nanoseconds valid_until_ = 0;
+};
 
 }  // namespace ripc

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "base/other_directories.hpp"
 #include "base/random.hpp"
 #include "base/runtime_directory.hpp"
 #include "capi/environment.hpp"
@@ -283,7 +284,12 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
   parts.withheld_reason = settings.network.reason() + ". " + settings.network.advice();
   std::string not_asked;
   if (settings.is_multicast_withheld) not_asked = "No other host was asked, " + parts.withheld_reason;
-  parts.resolver = std::make_unique<resolver::ChainResolver>(std::move(resolvers), std::move(not_asked));
+  parts.resolver = std::make_unique<resolver::ChainResolver>(
+      std::move(resolvers), [not_asked, others = std::make_shared<OtherDirectoriesHint>((*directory)->path())] {
+        std::string text = others->text();
+        if (!text.empty() && !not_asked.empty()) text += ' ';
+        return text + not_asked;
+      });
   return core::Context::create(std::move(parts));
 }
 

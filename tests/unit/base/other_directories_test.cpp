@@ -37,6 +37,26 @@ TEST(OtherDirectories, AreThoseOfThisUserWithLivingContexts) {
   EXPECT_EQ(contexts_in(path, own.path()), 0u) << "the dead are not counted";
 }
 
+TEST(OtherDirectories, AreLookedForOnceInAPeriodForThoseWhoFindNothing) {
+  const TemporaryDirectory own;
+  const TemporaryDirectory xdg;
+  const Environment variable("XDG_RUNTIME_DIR", xdg.path().c_str());
+  const std::string path = xdg / "ripc";
+  const auto directory = RuntimeDirectory::open(path.c_str(), 0);
+  ASSERT_TRUE(directory.ok());
+  const auto names_it = [&](const std::string& text) { return text.find(path + ", and not in") != std::string::npos; };
+  const Nanoseconds started = monotonic_now();
+  OtherDirectoriesHint early(own.path());
+  EXPECT_FALSE(names_it(early.text())) << "nobody lives there";
+  const auto socket = (*directory)->listen(1);
+  ASSERT_TRUE(socket.ok());
+  OtherDirectoriesHint late(own.path());
+  EXPECT_TRUE(names_it(late.text()));
+  const bool is_old = !names_it(early.text());
+  EXPECT_TRUE(is_old || monotonic_now() - started >= OtherDirectoriesHint::kPeriod) << "it has looked again";
+  EXPECT_TRUE(support::eventually([&] { return names_it(early.text()); }));
+}
+
 TEST(OtherDirectories, NothingIsMade) {
   const TemporaryDirectory own;
   const TemporaryDirectory xdg;

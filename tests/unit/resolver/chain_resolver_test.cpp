@@ -126,7 +126,7 @@ TEST_F(ChainResolverTest, WhoFindsNothingIsToldWhoWasNotAsked) {
   std::vector<std::unique_ptr<spi::Resolver>> resolvers;
   resolvers.push_back(std::make_unique<FakeResolver>());
   auto& known = static_cast<FakeResolver&>(*resolvers.back());
-  ChainResolver chain(std::move(resolvers), "Others were not asked.");
+  ChainResolver chain(std::move(resolvers), [] { return "Others were not asked."; });
   EXPECT_TRUE(chain.resolve(kService, Deadline::never()).status().text().ends_with(" Others were not asked."));
   known.failure = RIPC_PERMISSION;
   EXPECT_EQ(chain.resolve(kService, Deadline::never()).status().code(), RIPC_PERMISSION);
