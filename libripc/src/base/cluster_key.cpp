@@ -140,18 +140,18 @@ ClusterKeys::Mac ClusterKeys::mac_with(const Key& key, std::string_view purpose,
   return mac;
 }
 
-ClusterKeys::Mac ClusterKeys::mac(std::string_view purpose, Parts parts) const noexcept {
-  return mac_with(keys_[0], purpose, parts);
+ClusterKeys::Mac ClusterKeys::mac(std::string_view purpose, Parts parts, std::size_t key) const noexcept {
+  return mac_with(keys_[key], purpose, parts);
 }
 
-bool ClusterKeys::verify(std::string_view purpose, Parts parts, std::span<const std::byte> mac) const noexcept {
-  if (mac.size() != kMacSize) return false;
-  bool matches = false;
+std::size_t ClusterKeys::key_of(std::string_view purpose, Parts parts, std::span<const std::byte> mac) const noexcept {
+  if (mac.size() != kMacSize) return size_;
+  std::size_t found = size_;
   for (std::size_t i = 0; i < size_; ++i) {
     const Mac expected = mac_with(keys_[i], purpose, parts);
-    if (sodium_memcmp(expected.data(), mac.data(), kMacSize) == 0) matches = true;
+    if (sodium_memcmp(expected.data(), mac.data(), kMacSize) == 0) found = i;
   }
-  return matches;
+  return found;
 }
 
 }  // namespace ripc

@@ -40,13 +40,17 @@ class ClusterKeys {
   ClusterKeys(const ClusterKeys&) = delete;
   ClusterKeys& operator=(const ClusterKeys&) = delete;
 
-  // The MAC of the parts under the first key. `purpose` keeps MACs of one use from being taken for those of another:
-  // each use has its own, such as "ripc multicast 1". Where a part ends counts: ("ab", "c") and ("a", "bc") differ.
-  // No allocation, no system call.
-  Mac mac(std::string_view purpose, Parts parts) const noexcept;
+  // The MAC of the parts under the first key, or that with this index. `purpose` keeps MACs of one use from being taken
+  // for those of another: each use has its own, such as "ripc multicast 1". Where a part ends counts: ("ab", "c") and
+  // ("a", "bc") differ. No allocation, no system call.
+  Mac mac(std::string_view purpose, Parts parts, std::size_t key = 0) const noexcept;
 
   // Whether `mac` is that of the parts under one of the keys. The time that it takes does not depend on the bytes.
-  bool verify(std::string_view purpose, Parts parts, std::span<const std::byte> mac) const noexcept;
+  bool verify(std::string_view purpose, Parts parts, std::span<const std::byte> mac) const noexcept {
+    return key_of(purpose, parts, mac) != size_;
+  }
+  // The same: the index of that key, or size().
+  std::size_t key_of(std::string_view purpose, Parts parts, std::span<const std::byte> mac) const noexcept;
 
   // 1, or 2 during a change.
   std::size_t size() const noexcept { return size_; }

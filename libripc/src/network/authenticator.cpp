@@ -53,6 +53,12 @@ bool Authenticator::verify(const Hello& hello, const HelloReply& reply) const {
   return keys_->verify(kReplyPurpose, {transcript.hello, transcript.reply}, reply.mac);
 }
 
+std::size_t Authenticator::key_of(const Hello& hello, const HelloReply& reply) const {
+  if (!keys_) return 0;
+  const Transcript transcript(hello, reply);
+  return keys_->key_of(kReplyPurpose, {transcript.hello, transcript.reply}, reply.mac);
+}
+
 Status Authenticator::judge(int socket) {
   Status status = judge_.judge_connection(socket);
   if (status == RIPC_REFUSED) count_refused();
@@ -62,8 +68,9 @@ Status Authenticator::judge(int socket) {
 Confirm Authenticator::confirm(const Hello& hello, const HelloReply& reply) const {
   Confirm confirm;
   if (!keys_) return confirm;
+  const std::size_t key = key_of(hello, reply);
   const Transcript transcript(hello, reply);
-  confirm.mac = keys_->mac(kConfirmPurpose, {transcript.hello, transcript.reply});
+  confirm.mac = keys_->mac(kConfirmPurpose, {transcript.hello, transcript.reply}, key);
   return confirm;
 }
 

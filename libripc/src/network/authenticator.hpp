@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -24,6 +25,8 @@ class Authenticator {
   // Fills in the proof of whoever answers.
   void sign(const wire::session::Hello& hello, wire::session::HelloReply& reply) const;
   bool verify(const wire::session::Hello& hello, const wire::session::HelloReply& reply) const;
+  // The index of the key that a right proof was made with. Whoever answered has that one, and perhaps no other.
+  std::size_t key_of(const wire::session::Hello& hello, const wire::session::HelloReply& reply) const;
 
   // Whoever is connected to the socket and has sent something, as PeerJudge::judge_connection(). Counts what is
   // refused.
@@ -31,7 +34,7 @@ class Authenticator {
   // Why the other end has refused this one.
   Status refused_by(int socket) { return judge_.refused_by(socket); }
 
-  // The proof of whoever asked.
+  // The proof of whoever asked, with the key that the answer was proven with.
   wire::session::Confirm confirm(const wire::session::Hello& hello, const wire::session::HelloReply& reply) const;
   // Counts what is wrong.
   bool verify(const wire::session::Hello& hello, const wire::session::HelloReply& reply,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -46,6 +47,7 @@ struct Session {
   std::string locator;              // of the peer
   std::string dialed_by;            // outgoing: the locators that led to it
   std::vector<Endpoint> endpoints;  // outgoing: all that the peer may be reached at
+  std::size_t key = 0;              // outgoing: the index of the cluster key that the peer has
   std::shared_ptr<Bulk> bulk;
 
   ControlStream stream;

@@ -143,6 +143,7 @@ void SessionTransport::dial(const SessionPointer& session, Deadline deadline) {
       Status status = std::move(greeted.status);
       if (status.ok()) {
         session->context = greeted.reply.context;
+        session->key = authenticator_.key_of(greeted.hello, greeted.reply);
         if (session->locator.empty())
           session->locator = locator_of(*session, Endpoint::remote_of(greeted.socket.fd.get()));
         status = begin(session, std::move(greeted.socket), 0);

@@ -27,11 +27,11 @@ void write_head(PrivateData& words, std::uint64_t session, std::uint64_t number)
 }  // namespace
 
 PrivateData introduce(const ClusterKeys* keys, Side side, const wire::session::Nonce& nonce, std::uint64_t session,
-                      std::uint64_t number) {
+                      std::uint64_t number, std::size_t key) {
   PrivateData words{};
   write_head(words, session, number);
   if (keys == nullptr) return words;
-  const ClusterKeys::Mac mac = keys->mac(purpose(side), {nonce, std::span(words).first<kHead>()});
+  const ClusterKeys::Mac mac = keys->mac(purpose(side), {nonce, std::span(words).first<kHead>()}, key);
   std::memcpy(words.data() + kHead, mac.data(), mac.size());
   return words;
 }

@@ -5,6 +5,7 @@
 //   56 bytes   u8 version | 7 zero | u64 session | u64 number | MAC (32)
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -22,9 +23,10 @@ struct Introduction {
 
 enum class Side : std::uint8_t { dialing, accepting };
 
-// The MAC is over the nonce that the accepting side has told over the control connection; zero without keys.
+// The MAC is over the nonce that the accepting side has told over the control connection; zero without keys. `key`: the
+// index of the one that the other side has.
 PrivateData introduce(const ClusterKeys* keys, Side side, const wire::session::Nonce& nonce, std::uint64_t session,
-                      std::uint64_t number);
+                      std::uint64_t number, std::size_t key = 0);
 // False: it is none, or of another version.
 bool parse(const PrivateData& words, Introduction& introduction);
 bool is_proven(const ClusterKeys* keys, Side side, const wire::session::Nonce& nonce, const Introduction& introduction);

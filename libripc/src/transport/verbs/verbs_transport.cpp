@@ -275,8 +275,8 @@ void VerbsTransport::dial(const SessionPointer& session, const std::shared_ptr<P
   auto making = std::make_shared<Making>();
   peer->attempt = manager_->dial(
       session->local, session->remote.with_port(peer->port),
-      introduce(keys, Side::dialing, peer->nonce, session->id, number), peer->bulk->registrar()->device()->read_depth,
-      patience,
+      introduce(keys, Side::dialing, peer->nonce, session->id, number, session->key),
+      peer->bulk->registrar()->device()->read_depth, patience,
       {.prepare = [this, session, peer, making](const IdPointer& id) { return prepare(session, *peer, *making, id); },
        .accepted = [this, peer, making, number, keys](const IdPointer&, const PrivateData& words) -> Status {
          Introduction answer;

@@ -16,9 +16,11 @@ using network::GuardedSocket;
 using network::Locator;
 using network::open_socket;
 
-std::shared_ptr<const ClusterKeys> key(char digit) {
+// A key for each character.
+std::shared_ptr<const ClusterKeys> key(std::string_view digits) {
+  std::string text;
   // 64 hexadecimal digits that are not all the same.
-  const std::string text = std::string(63, digit) + (digit == '1' ? '2' : '1');
+  for (const char digit : digits) text += std::string(63, digit) + (digit == '1' ? "2\n" : "1\n");
   Result<std::shared_ptr<const ClusterKeys>> keys = ClusterKeys::parse(text, "test");
   EXPECT_TRUE(keys.ok()) << keys.status().text();
   return keys.ok() ? *keys : nullptr;
@@ -33,18 +35,18 @@ TransportOptions with_key(std::shared_ptr<const ClusterKeys> keys) {
 EventSet make_events() { return std::move(EventSet::create().value()); }
 
 TEST(Session, WhoHasTheSameKeyIsAdmitted) {
-  Node server(with_key(key('1')));
-  Node client(with_key(key('1')));
+  Node server(with_key(key("1")));
+  Node client(with_key(key("1")));
   EventSet events = make_events();
   const auto port = server.open_port(events);
   EXPECT_TRUE(client.connect(server).ok());
 }
 
 TEST(Session, WhoHasAnotherKeyOrNoneIsRefusedAndCounted) {
-  Node server(with_key(key('1')));
+  Node server(with_key(key("1")));
   EventSet events = make_events();
   const auto port = server.open_port(events);
-  Node stranger(with_key(key('3')));
+  Node stranger(with_key(key("3")));
   const Result<std::shared_ptr<spi::Channel>> other = stranger.connect(server);
   EXPECT_EQ(other.status().code(), RIPC_REFUSED);
   EXPECT_NE(other.status().text().find("another cluster key"), std::string_view::npos) << other.status().text();
@@ -56,11 +58,32 @@ TEST(Session, WhoHasAnotherKeyOrNoneIsRefusedAndCounted) {
       << refused.status().text();
 }
 
+// A host where the first step of a change of the key was forgotten.
+TEST(Session, WhoSignsWithANewKeyStillReachesWhoHasTheOldOneOnly) {
+  Node server(with_key(key("1")));
+  EventSet events = make_events();
+  const auto port = server.open_port(events);
+  Node client(with_key(key("31")));
+  const Result<std::shared_ptr<spi::Channel>> channel = client.connect(server);
+  EXPECT_TRUE(channel.ok()) << channel.status().text();
+  EXPECT_EQ(server.transport().handshakes_refused(), 0u);
+}
+
+TEST(Session, WhoHasTheOldKeyOnlyIsToldThatTheNewOneIsAnother) {
+  Node server(with_key(key("31")));
+  EventSet events = make_events();
+  const auto port = server.open_port(events);
+  Node client(with_key(key("1")));
+  const Result<std::shared_ptr<spi::Channel>> refused = client.connect(server);
+  EXPECT_EQ(refused.status().code(), RIPC_REFUSED);
+  EXPECT_NE(refused.status().text().find("another cluster key"), std::string_view::npos) << refused.status().text();
+}
+
 TEST(Session, WhoHasAKeyDoesNotTalkToWhoHasNone) {
   Node server;
   EventSet events = make_events();
   const auto port = server.open_port(events);
-  Node client(with_key(key('1')));
+  Node client(with_key(key("1")));
   const Result<std::shared_ptr<spi::Channel>> refused = client.connect(server);
   EXPECT_EQ(refused.status().code(), RIPC_REFUSED);
   EXPECT_NE(refused.status().text().find("RIPC_NETWORK=open"), std::string_view::npos) << refused.status().text();

@@ -49,6 +49,16 @@ TEST(Introduction, ProvesTheKeyTheSideTheSessionAndTheNonce) {
   EXPECT_FALSE(is_proven(key.get(), Side::dialing, kNonce, other));
 }
 
+TEST(Introduction, IsProvenWithTheKeyThatTheOtherSideHas) {
+  const Result<std::shared_ptr<const ClusterKeys>> both =
+      ClusterKeys::parse(std::string(63, '8') + "0\n" + std::string(63, '7') + "0", "test");
+  ASSERT_TRUE(both.ok());
+  Introduction said;
+  ASSERT_TRUE(parse(introduce(both->get(), Side::dialing, kNonce, 77, 5, 1), said));
+  EXPECT_TRUE(is_proven(keys('7').get(), Side::dialing, kNonce, said));
+  EXPECT_FALSE(is_proven(keys('8').get(), Side::dialing, kNonce, said));
+}
+
 TEST(Introduction, WithoutProofIsRefusedByWhoeverHasAKey) {
   Introduction said;
   ASSERT_TRUE(parse(introduce(nullptr, Side::dialing, kNonce, 77, 5), said));
