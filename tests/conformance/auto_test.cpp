@@ -69,6 +69,17 @@ TEST_P(AutoItems, SmallOnesStayShortBesideLongItems) {
   EXPECT_TRUE(holds(view_of(message, 2), RIPC_VIEW_LENT, copied));
 }
 
+TEST_P(AutoItems, ThatTravelLongNeedAWindowAndTheTicketSaysWhatToDoWithout) {
+  const Bytes data = pattern(kLongEverywhere, 9);
+  const Ticket ticket = send_long(client_, server_id(), {item(data)});
+  const Message message = receive(server_);
+  EXPECT_EQ(view_of(message, 0).kind, RIPC_VIEW_FAILED);
+  EXPECT_EQ(final_status(ticket), RIPC_NO_WINDOW);
+  const std::string text = ripc_last_error();
+  for (const char* words : {"AUTO item", "post windows", "RIPC_RECEIVE_LEND", "ripc_short_limit()"})
+    EXPECT_NE(text.find(words), std::string::npos) << words << " in: " << text;
+}
+
 // ---- The copies --------------------------------------------------------------------------------------------------
 
 TEST_P(AutoItems, ACopyIsLeasedAsLongAsItTravels) {

@@ -203,7 +203,8 @@ RIPC_API ripc_context *ripc_service_get_context(const ripc_service *service); /*
  *   GIVEN                The library's.
  */
 typedef enum ripc_item_kind {
-  RIPC_ITEM_AUTO = 0,   /* in the message if it fits, else pulled by the receiver from a copy in the pool */
+  RIPC_ITEM_AUTO = 0,   /* in the message if it fits, else pulled by the receiver from a copy in the pool: then the
+                           receiver needs a window for it, or the ticket ends with RIPC_NO_WINDOW; see ripc_send() */
   RIPC_ITEM_SHORT = 1,  /* in the message itself */
   RIPC_ITEM_LONG = 2,   /* pulled by the receiver from the caller's memory, whatever its size */
   RIPC_ITEM_RETURN = 3, /* replies only: written into return buffer `return_index` of the request */
@@ -260,6 +261,11 @@ RIPC_API void ripc_send_options_init(ripc_send_options *options);
  * the largest first, the last of equal ones first, and only as many as must for the others to fit. So a small item
  * never travels long because of a large one. The call copies what travels long into a lease of the pool, also where the
  * item lies in a lease itself. The lease ends with the transfer.
+ *
+ * What travels long needs a window of the receiver's (ripc_window_post), unless that receives with RIPC_RECEIVE_LEND.
+ * Where there is none, the receiver gets the message with RIPC_VIEW_FAILED in the item's place, and the ticket ends
+ * with RIPC_NO_WINDOW: without a ticket or a callback the sender hears nothing. So ask for a ticket if an AUTO item may
+ * be large, or send RIPC_ITEM_SHORT, which is RIPC_TOO_LARGE at once.
  *
  * LONG items are lent. Their memory must stay mapped and unchanged until the ticket completes; a completed ticket is
  * the end of the loan. The loan of a leased buffer may also end by ripc_buffer_release(), which keeps the memory until

@@ -35,8 +35,11 @@ constexpr std::array kEntries{
     Entry{RIPC_REFUSED, "RIPC_REFUSED",
           "The peer does not accept this process; check its peer policy (users and groups) and its limit of peers or "
           "senders."},
-    Entry{RIPC_NO_WINDOW, "RIPC_NO_WINDOW",
-          "The receiver had no receive window left for a long item; let it post windows before the message is sent."},
+    Entry{
+        RIPC_NO_WINDOW, "RIPC_NO_WINDOW",
+        "The receiver had no receive window left for an item that travels long, as an AUTO item does that does not fit "
+        "into the message; let it post windows before the message is sent, or receive with RIPC_RECEIVE_LEND, or send "
+        "less than ripc_short_limit() in one message."},
     Entry{RIPC_WINDOW_TOO_SMALL, "RIPC_WINDOW_TOO_SMALL",
           "The receive window for a long item was smaller than the item; let the receiver post a larger window."},
     Entry{RIPC_ID_IN_USE, "RIPC_ID_IN_USE",
