@@ -82,6 +82,16 @@ int run_resolve(const std::string& name, double timeout, bool json) {
   return kOk;
 }
 
+// Where nothing leaves this host: that, and how to join others.
+void print_network_limit() {
+  const auto findings = libripc::Context::diagnose();
+  if (!findings.ok()) return;
+  for (const auto& finding : *findings) {
+    if (finding.subject == "network" && finding.level == 0 && !finding.advice.empty())
+      std::printf("%s. %s\n", finding.text.c_str(), finding.advice.c_str());
+  }
+}
+
 int run_services(bool json) {
   auto context = make_context({});
   if (!context.ok()) return fail(context.error());
@@ -95,6 +105,7 @@ int run_services(bool json) {
   }
   if (services->empty()) {
     std::printf("no services here; start one with `ripc serve DIR --service NAME`\n");
+    print_network_limit();
     return kOk;
   }
   std::vector<std::vector<std::string>> rows = {{"ID", "NAME", "PID", "PATH", "GROUPS", "ADDRESS"}};

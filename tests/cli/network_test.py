@@ -42,6 +42,15 @@ class WithoutKey(NetworkTest):
             self.assertIn("No other host was asked, because there is no cluster key", errors)
             self.assertIn(self.key, errors)
 
+    def test_services_says_in_a_line_that_only_this_host_was_looked_at_if_there_is_none(self):
+        lines = self.ripc("services")[0].decode().splitlines()
+        self.assertEqual(len(lines), 2, lines)
+        for words in ("services of this host only", "over shared memory", "no cluster key", "ripc key new", self.key):
+            self.assertIn(words, lines[1])
+        self.assertEqual(self.ripc_json("services"), {"services": []})
+        self.serve("files")
+        self.assertNotIn("ripc key new", self.ripc("services")[0].decode())
+
     def test_a_transport_that_leaves_the_host_is_refused_if_it_was_named(self):
         for transports in ("socket", "shm,socket"):
             errors = self.errors("serve", self.served, "--service", "files", "--transport", transports)
@@ -79,6 +88,10 @@ class WithoutKey(NetworkTest):
 
 
 class Settings(NetworkTest):
+    def test_services_says_nothing_of_a_key_that_is_there(self):
+        lines = self.ripc("services")[0].decode().splitlines()
+        self.assertEqual(len(lines), 1, lines)
+
     def test_a_value_that_is_none_is_an_error_that_names_the_values(self):
         self.environment["RIPC_NETWORK"] = "yes"
         errors = self.errors("services")

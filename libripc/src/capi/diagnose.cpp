@@ -97,9 +97,10 @@ void check_socket(Report& report, const Settings& settings) {
 // Who may talk to this user's services from elsewhere.
 void check_network(Report& report, const NetworkAccess& access) {
   if (access.is_closed) {
-    report.add(Level::good, "network",
-               "services of this host only: nothing beyond it is asked or answered, " + access.reason(),
-               access.advice());
+    report.add(
+        Level::good, "network",
+        "services of this host only, over shared memory: nothing beyond it is asked or answered, " + access.reason(),
+        access.advice());
   } else if (access.keys == nullptr) {
     report.add(Level::limited, "network",
                "open: everybody who reaches this host's ports is a peer and can claim any service ID, because "
