@@ -5,7 +5,6 @@
 
 #include <fstream>
 
-#include "fault_support.hpp"
 #include "hosts_fixture.hpp"
 
 namespace fault {
@@ -16,10 +15,8 @@ constexpr ripc_service_id kBrief = 3004;
 constexpr int kTcp = 6;
 constexpr int kUdp = 17;
 
-class Firewall : public HostTest {
+class Firewall : public RelayedHostTest {
  protected:
-  Firewall() : HostTest(Hosts::Cable::relayed) {}
-
   // The hosts know each other from a file: nothing has to be found by UDP.
   void start() {
     const std::string file = directory_here_.path() + "/known";
@@ -39,18 +36,6 @@ class Firewall : public HostTest {
   }
   std::string reason() const { return path_to_holder(asker_->context()).reason; }
   bool goes_over_tcp() const { return reason().find("UDP does not get through") != std::string::npos; }
-  // Sends short messages to the holder, as fast as it takes them; those that were sent.
-  void flood(std::uint64_t count) {
-    for (std::uint64_t sent = 0; sent < count;) {
-      const ripc_status status = send_short(asker_->service(), kHolder, sent, 64, kIgnored);
-      if (status == RIPC_OK) {
-        ++sent;
-      } else {
-        ASSERT_EQ(status, RIPC_AGAIN) << ripc_last_error();
-        ASSERT_EQ(ripc_wait_room(asker_->service().get(), kHolder, kLimit), RIPC_OK) << ripc_last_error();
-      }
-    }
-  }
   // Everything that was sent since the holder runs has come, once.
   void all_has_come() {
     const std::optional<Told> told = asker_->ask();
@@ -67,7 +52,7 @@ TEST_P(FirewallAgainstUdp, NothingIsLostAndThePathSaysThatUdpDoesNotGetThrough) 
   ASSERT_NO_FATAL_FAILURE(start());
   // The first message of all, before anything is known about the path.
   ASSERT_EQ(send_short(asker_->service(), kHolder, 1, 64, kIgnored), RIPC_OK) << ripc_last_error();
-  ASSERT_NO_FATAL_FAILURE(flood(3000));
+  ASSERT_NO_FATAL_FAILURE(flood(3000, kLimit));
   ASSERT_NO_FATAL_FAILURE(all_has_come());
   EXPECT_TRUE(goes_over_tcp()) << reason();
   ASSERT_NO_FATAL_FAILURE(exchange_long(10));

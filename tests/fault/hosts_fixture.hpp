@@ -54,11 +54,30 @@ class HostTest : public testing::Test {
     ASSERT_EQ(asker_->receive_long(kLimit), RIPC_OK);
   }
 
+  // Sends short messages to the holder, as many as there is room for at a time.
+  void flood(std::uint64_t count, std::uint64_t patience) {
+    for (std::uint64_t sent = 0; sent < count;) {
+      const ripc_status status = send_short(asker_->service(), kHolder, sent, 64, kIgnored);
+      if (status == RIPC_OK) {
+        ++sent;
+      } else {
+        ASSERT_EQ(status, RIPC_AGAIN) << ripc_last_error();
+        ASSERT_EQ(ripc_wait_room(asker_->service().get(), kHolder, patience), RIPC_OK) << ripc_last_error();
+      }
+    }
+  }
+
   Hosts hosts_;
   const TemporaryDirectory directory_here_;
   const TemporaryDirectory directory_there_;
   Process process_;
   std::unique_ptr<Asker> asker_;
+};
+
+// Whose cable loses what a test wants it to lose.
+class RelayedHostTest : public HostTest {
+ protected:
+  RelayedHostTest() : HostTest(Hosts::Cable::relayed) {}
 };
 
 }  // namespace fault

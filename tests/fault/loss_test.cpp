@@ -5,7 +5,6 @@
 
 #include <array>
 
-#include "fault_support.hpp"
 #include "hosts_fixture.hpp"
 
 namespace fault {
@@ -16,22 +15,8 @@ constexpr std::uint64_t kPeerTimeout = 20 * kSecond;
 constexpr std::uint64_t kPatience = 60 * kSecond;
 constexpr std::uint64_t kFlood = 5000;
 
-class BadCable : public HostTest {
+class BadCable : public RelayedHostTest {
  protected:
-  BadCable() : HostTest(Hosts::Cable::relayed) {}
-
-  // Short messages, as many as there is room for at a time.
-  void flood(std::uint64_t count) {
-    for (std::uint64_t sent = 0; sent < count;) {
-      const ripc_status status = send_short(asker_->service(), kHolder, sent, 64, kIgnored);
-      if (status == RIPC_OK) {
-        ++sent;
-      } else {
-        ASSERT_EQ(status, RIPC_AGAIN) << ripc_last_error();
-        ASSERT_EQ(ripc_wait_room(asker_->service().get(), kHolder, kPatience), RIPC_OK) << ripc_last_error();
-      }
-    }
-  }
   // A long message each way. What asks for the second one is short, and may be lost.
   void exchange(std::uint64_t seed, std::size_t size) {
     Ticket ticket;
@@ -97,7 +82,7 @@ TEST_F(BadCable, ShortMessagesThatAreLostAreCountedAndCreditsDoNotRunOut) {
     SCOPED_TRACE(std::to_string(lost) + " of 1000 packets are lost");
     const std::uint64_t before = told.lost;
     hosts_.relay().set({.lost = lost});
-    ASSERT_NO_FATAL_FAILURE(flood(kFlood));
+    ASSERT_NO_FATAL_FAILURE(flood(kFlood, kPatience));
     ASSERT_NO_FATAL_FAILURE(accounts_for_all(told));
     if (lost == 0) {
       EXPECT_EQ(told.lost, 0u) << "the cable lost " << hosts_.relay().lost();
@@ -113,7 +98,7 @@ TEST_F(BadCable, ShortMessagesThatAreLostAreCountedAndCreditsDoNotRunOut) {
 TEST_F(BadCable, DuplicatesAreDroppedAndCounted) {
   ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
   hosts_.relay().set({.duplicated = 200});
-  ASSERT_NO_FATAL_FAILURE(flood(kFlood));
+  ASSERT_NO_FATAL_FAILURE(flood(kFlood, kPatience));
   Told told{};
   ASSERT_NO_FATAL_FAILURE(accounts_for_all(told));
   EXPECT_EQ(told.taken, statistics_of(asker_->service()).messages_sent);
@@ -124,7 +109,7 @@ TEST_F(BadCable, DuplicatesAreDroppedAndCounted) {
 TEST_F(BadCable, MessagesThatWereOvertakenAreDroppedAndCounted) {
   ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
   hosts_.relay().set({.reordered = 100, .delay = kMillisecond});
-  ASSERT_NO_FATAL_FAILURE(flood(kFlood));
+  ASSERT_NO_FATAL_FAILURE(flood(kFlood, kPatience));
   Told told{};
   ASSERT_NO_FATAL_FAILURE(accounts_for_all(told));
   EXPECT_GT(told.late, 0u);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/unique_fd.hpp"
+#include "multicast_helpers.hpp"
 #include "spi/multicast_network.hpp"
 
 namespace ripc::test {
@@ -120,5 +121,21 @@ class FakeNetwork final : public spi::MulticastNetwork {
   std::deque<Packet> packets_;
   bool has_joined_ = false;
 };
+
+// One on each wire.
+template <typename... Wires>
+MulticastResolver::Networks networks_on(Wires&... wires) {
+  MulticastResolver::Networks networks;
+  (networks.push_back(std::make_unique<FakeNetwork>(wires)), ...);
+  return networks;
+}
+
+// Of resolvers that have no other networks.
+inline MulticastOptions wire_options() {
+  MulticastOptions options = loopback_options();
+  options.udp = false;
+  options.probe_time = 0;
+  return options;
+}
 
 }  // namespace ripc::test

@@ -1,37 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The multicast resolver over several networks at once.
-#include <memory>
 #include <string>
-#include <utility>
 
 #include "fake_network.hpp"
-#include "multicast_helpers.hpp"
 
 namespace ripc {
 namespace {
 
 using test::eventually;
-using test::FakeNetwork;
 using test::FakeWire;
 using test::mentions;
 using test::MulticastContext;
 using test::MulticastOptions;
-using test::MulticastResolver;
+using test::networks_on;
 
 class MulticastNetworks : public ::testing::Test {
  protected:
-  static MulticastOptions options() {
-    MulticastOptions options = test::loopback_options();
-    options.udp = false;
-    options.probe_time = 0;
-    return options;
-  }
-  template <typename... Wires>
-  static MulticastResolver::Networks on(Wires&... wires) {
-    MulticastResolver::Networks networks;
-    (networks.push_back(std::make_unique<FakeNetwork>(wires)), ...);
-    return networks;
-  }
   // A record that takes about so many bytes.
   static spi::ServiceRecord large_record(const MulticastContext& holder, ripc_service_id id, std::size_t size) {
     spi::ServiceRecord record = holder.record(id);
@@ -40,13 +24,13 @@ class MulticastNetworks : public ::testing::Test {
   }
 
   FakeWire one_, other_;
-  const MulticastOptions options_ = options();
+  const MulticastOptions options_ = test::wire_options();
 };
 
 TEST_F(MulticastNetworks, AQuestionGoesOutOnEachAndAnAnswerFromAnyIsTaken) {
-  MulticastContext here(options_, on(one_));
-  MulticastContext there(options_, on(other_));
-  MulticastContext asker(options_, on(one_, other_));
+  MulticastContext here(options_, networks_on(one_));
+  MulticastContext there(options_, networks_on(other_));
+  MulticastContext asker(options_, networks_on(one_, other_));
   const spi::ServiceRecord first = here.publish(7);
   const spi::ServiceRecord second = there.publish(8);
   const Result<spi::ServiceRecord> found = asker.resolve(7);
@@ -58,10 +42,10 @@ TEST_F(MulticastNetworks, AQuestionGoesOutOnEachAndAnAnswerFromAnyIsTaken) {
 }
 
 TEST_F(MulticastNetworks, WhoHearsAQuestionByBothAnswersItOnce) {
-  MulticastContext holder(options_, on(one_, other_));
+  MulticastContext holder(options_, networks_on(one_, other_));
   const spi::ServiceRecord record = holder.publish(7);
   ASSERT_TRUE(eventually([&] { return one_.to_group == 2 && other_.to_group == 2; })) << "both announcements";
-  MulticastContext asker(options_, on(one_, other_));
+  MulticastContext asker(options_, networks_on(one_, other_));
   const Result<spi::ServiceRecord> found = asker.resolve(7);
   ASSERT_TRUE(found.ok()) << found.status().text();
   EXPECT_EQ(*found, record);
@@ -74,11 +58,11 @@ TEST_F(MulticastNetworks, IfRepliesByOneAreLostThoseByTheOtherAreHeard) {
   for (FakeWire* lossy : {&one_, &other_}) {
     one_.loses_replies = other_.loses_replies = false;
     lossy->loses_replies = true;
-    MulticastContext holder(options_, on(one_, other_));
+    MulticastContext holder(options_, networks_on(one_, other_));
     const spi::ServiceRecord record = holder.publish(7);
     // The announcements are over.
     ASSERT_TRUE(eventually([&] { return holder->counters().announcements_sent == 2; }));
-    MulticastContext asker(options_, on(one_, other_));
+    MulticastContext asker(options_, networks_on(one_, other_));
     const Result<spi::ServiceRecord> found = asker.resolve(7);
     ASSERT_TRUE(found.ok()) << found.status().text();
     EXPECT_EQ(*found, record);
@@ -86,10 +70,10 @@ TEST_F(MulticastNetworks, IfRepliesByOneAreLostThoseByTheOtherAreHeard) {
 }
 
 TEST_F(MulticastNetworks, ASecondAnswerChangesNothing) {
-  MulticastContext holder(options_, on(one_, other_));
+  MulticastContext holder(options_, networks_on(one_, other_));
   const spi::ServiceRecord record = holder.publish(7);
   ASSERT_TRUE(eventually([&] { return holder->counters().announcements_sent == 2; }));
-  MulticastContext asker(options_, on(one_, other_));
+  MulticastContext asker(options_, networks_on(one_, other_));
   one_.lost_questions = other_.lost_questions = 1;
   const Result<spi::ServiceRecord> found = asker.resolve(7);
   ASSERT_TRUE(found.ok()) << found.status().text();
@@ -101,10 +85,10 @@ TEST_F(MulticastNetworks, ASecondAnswerChangesNothing) {
 }
 
 TEST_F(MulticastNetworks, OneThatCannotSendIsCountedAndTheOtherFinds) {
-  MulticastContext holder(options_, on(one_, other_));
+  MulticastContext holder(options_, networks_on(one_, other_));
   const spi::ServiceRecord record = holder.publish(7);
   one_.cannot_send = true;
-  MulticastContext asker(options_, on(one_, other_));
+  MulticastContext asker(options_, networks_on(one_, other_));
   const Result<spi::ServiceRecord> found = asker.resolve(7);
   ASSERT_TRUE(found.ok()) << found.status().text();
   EXPECT_EQ(*found, record);
@@ -112,9 +96,9 @@ TEST_F(MulticastNetworks, OneThatCannotSendIsCountedAndTheOtherFinds) {
 }
 
 TEST_F(MulticastNetworks, AnnouncementsAreHeardByEither) {
-  MulticastContext left(options_, on(one_));
-  MulticastContext right(options_, on(other_));
-  MulticastContext holder(options_, on(one_, other_));
+  MulticastContext left(options_, networks_on(one_));
+  MulticastContext right(options_, networks_on(other_));
+  MulticastContext holder(options_, networks_on(one_, other_));
   const spi::ServiceRecord record = holder.publish(7);
   EXPECT_TRUE(left.learns(record));
   EXPECT_TRUE(right.learns(record));
@@ -122,15 +106,15 @@ TEST_F(MulticastNetworks, AnnouncementsAreHeardByEither) {
 
 TEST_F(MulticastNetworks, WhatIsTooLargeForOneIsToldByTheOther) {
   one_.packet_limit = 512;
-  MulticastContext holder(options_, on(one_, other_));
+  MulticastContext holder(options_, networks_on(one_, other_));
   spi::ServiceRecord record = large_record(holder, 7, 800);
   ASSERT_TRUE(holder->publish(record, false, nullptr).ok());
   ASSERT_TRUE(eventually([&] { return holder->counters().announcements_sent == 2; }));
-  MulticastContext asker(options_, on(one_, other_));
+  MulticastContext asker(options_, networks_on(one_, other_));
   const Result<spi::ServiceRecord> found = asker.resolve(7);
   ASSERT_TRUE(found.ok()) << found.status().text();
   EXPECT_EQ(*found, record);
-  MulticastContext lister(options_, on(one_, other_));
+  MulticastContext lister(options_, networks_on(one_, other_));
   EXPECT_TRUE(eventually([&] {
     bool is_listed = false;
     EXPECT_TRUE(
@@ -143,7 +127,7 @@ TEST_F(MulticastNetworks, WhatIsTooLargeForOneIsToldByTheOther) {
 TEST_F(MulticastNetworks, WhatIsTooLargeForAllIsRefusedWithTheLimit) {
   one_.packet_limit = 512;
   other_.packet_limit = 700;
-  MulticastContext holder(options_, on(one_, other_));
+  MulticastContext holder(options_, networks_on(one_, other_));
   spi::ServiceRecord record = large_record(holder, 7, 800);
   const Status status = holder->publish(record, false, nullptr);
   EXPECT_EQ(status.code(), RIPC_LIMIT);
@@ -152,7 +136,7 @@ TEST_F(MulticastNetworks, WhatIsTooLargeForAllIsRefusedWithTheLimit) {
 
 TEST_F(MulticastNetworks, WhoeverWaitsAsksAgainWhenAGroupIsJoined) {
   one_.joins_at_first_question = true;
-  MulticastContext asker(options_, on(one_));
+  MulticastContext asker(options_, networks_on(one_));
   EXPECT_TRUE(asker->list([](const spi::ServiceRecord&) {}).ok());
   EXPECT_EQ(asker->counters().questions_sent, 2U) << "a list that hears nothing has one round otherwise";
 }

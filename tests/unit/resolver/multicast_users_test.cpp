@@ -1,44 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packets of users of this host whom the peer policy does not admit.
-#include <memory>
-#include <utility>
-
 #include "fake_network.hpp"
-#include "multicast_helpers.hpp"
 
 namespace ripc {
 namespace {
 
 using test::eventually;
-using test::FakeNetwork;
 using test::FakeWire;
 using test::mentions;
 using test::MulticastContext;
 using test::MulticastOptions;
-using test::MulticastResolver;
+using test::networks_on;
 using Verdict = PeerJudge::Verdict;
 
 class MulticastUsers : public ::testing::Test {
  protected:
-  MulticastUsers() {
-    options_.udp = false;
-    options_.probe_time = 0;
-  }
-  MulticastResolver::Networks on_wire() {
-    MulticastResolver::Networks networks;
-    networks.push_back(std::make_unique<FakeNetwork>(wire_));
-    return networks;
-  }
-
   FakeWire wire_;
-  MulticastOptions options_ = test::loopback_options();
+  const MulticastOptions options_ = test::wire_options();
 };
 
 TEST_F(MulticastUsers, QuestionsOfARefusedUserAreNotAnswered) {
   wire_.verdict = Verdict::refused;
-  MulticastContext holder(options_, on_wire());
+  MulticastContext holder(options_, networks_on(wire_));
   holder.publish(7);
-  MulticastContext asker(options_, on_wire());
+  MulticastContext asker(options_, networks_on(wire_));
   const Result<spi::ServiceRecord> found = asker->resolve(7, Deadline::after(100'000'000));
   EXPECT_EQ(found.status().code(), RIPC_NO_SERVICE);
   EXPECT_TRUE(eventually([&] { return holder->counters().refused_users != 0; }));
@@ -47,8 +32,8 @@ TEST_F(MulticastUsers, QuestionsOfARefusedUserAreNotAnswered) {
 
 TEST_F(MulticastUsers, WhatARefusedUserAnnouncesIsNeitherLearntNorListed) {
   wire_.verdict = Verdict::refused;
-  MulticastContext listener(options_, on_wire());
-  MulticastContext stranger(options_, on_wire());
+  MulticastContext listener(options_, networks_on(wire_));
+  MulticastContext stranger(options_, networks_on(wire_));
   stranger.publish(7);
   ASSERT_TRUE(eventually([&] { return listener->counters().refused_users != 0; }));
   const Status status = listener->resolve(7, Deadline::after(100'000'000)).status();
@@ -59,9 +44,9 @@ TEST_F(MulticastUsers, WhatARefusedUserAnnouncesIsNeitherLearntNorListed) {
 
 TEST_F(MulticastUsers, ARefusedUserTakesNothingOver) {
   wire_.verdict = Verdict::refused;
-  MulticastContext holder(options_, on_wire());
+  MulticastContext holder(options_, networks_on(wire_));
   const spi::ServiceRecord record = holder.publish(7);
-  MulticastContext stranger(options_, on_wire());
+  MulticastContext stranger(options_, networks_on(wire_));
   const spi::ServiceRecord claim = stranger.publish(7);
   ASSERT_GT(claim.incarnation, record.incarnation);
   ASSERT_TRUE(eventually([&] { return holder->counters().refused_users != 0; }));
@@ -72,15 +57,15 @@ TEST_F(MulticastUsers, ARefusedUserTakesNothingOver) {
   // Whoever may be heard still gets the answer.
   wire_.verdict = Verdict::admitted;
   stranger.end();
-  MulticastContext asker(options_, on_wire());
+  MulticastContext asker(options_, networks_on(wire_));
   const Result<spi::ServiceRecord> found = asker.resolve(7);
   ASSERT_TRUE(found.ok()) << found.status().text();
   EXPECT_EQ(*found, record);
 }
 
 TEST_F(MulticastUsers, OfAnUnknownUserOnlyTheEndOfAServiceIsTaken) {
-  MulticastContext listener(options_, on_wire());
-  MulticastContext holder(options_, on_wire());
+  MulticastContext listener(options_, networks_on(wire_));
+  MulticastContext holder(options_, networks_on(wire_));
   const spi::ServiceRecord record = holder.publish(7);
   ASSERT_TRUE(listener.learns(record));
   wire_.verdict = Verdict::unknown;

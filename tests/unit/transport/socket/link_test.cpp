@@ -7,29 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "socket_helpers.hpp"
+#include "link_ends.hpp"
 
 namespace ripc::socket {
 namespace {
 
-class LinkTest : public ::testing::Test {
- protected:
-  LinkTest() : events_(std::move(EventSet::create().value())), port_(receiver_.open_port(events_)) {}
-  ~LinkTest() override { port_.reset(); }
-
-  bool poll_until(std::size_t packets) {
-    return eventually([&] {
-      (void)port_->poll(sink_, 64);
-      return sink_.packets.size() >= packets;
-    });
-  }
-
-  Node receiver_;
-  Node sender_;
-  EventSet events_;
-  std::unique_ptr<network::UdpPort> port_;
-  CollectingSink sink_;
-};
+class LinkTest : public LinkEnds {};
 
 TEST_F(LinkTest, PacketsArriveOnceWholeAndInOrder) {
   const auto channel = sender_.channel(receiver_);

@@ -5,16 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "socket_helpers.hpp"
+#include "link_ends.hpp"
 
 namespace ripc::socket {
 namespace {
 
-class StreamLink : public ::testing::Test {
+class StreamLink : public LinkEnds {
  protected:
-  StreamLink() : events_(std::move(EventSet::create().value())), port_(receiver_.open_port(events_)) {}
-  ~StreamLink() override { port_.reset(); }
-
   // A link that is opened after another one of its session has found that UDP does not get through.
   std::shared_ptr<network::UdpChannel> stream_channel(Node& sender) {
     const auto first = sender.channel(receiver_);
@@ -22,18 +19,6 @@ class StreamLink : public ::testing::Test {
     first->session()->no_datagrams_until.store(UINT64_MAX);
     return sender.channel(receiver_);
   }
-  bool poll_until(std::size_t packets) {
-    return eventually([&] {
-      (void)port_->poll(sink_, 64);
-      return sink_.packets.size() >= packets;
-    });
-  }
-
-  Node receiver_;
-  Node sender_;
-  EventSet events_;
-  std::unique_ptr<network::UdpPort> port_;
-  CollectingSink sink_;
 };
 
 TEST_F(StreamLink, PacketsArriveOnceWholeAndInOrderAndCreditsDoNotRunOut) {

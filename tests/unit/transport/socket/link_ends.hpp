@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two nodes, of which one sends to a port of the other.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "socket_helpers.hpp"
+
+namespace ripc::socket {
+
+class LinkEnds : public ::testing::Test {
+ protected:
+  LinkEnds() : events_(std::move(EventSet::create().value())), port_(receiver_.open_port(events_)) {}
+  ~LinkEnds() override { port_.reset(); }
+
+  bool poll_until(std::size_t packets) {
+    return eventually([&] {
+      (void)port_->poll(sink_, 64);
+      return sink_.packets.size() >= packets;
+    });
+  }
+
+  Node receiver_;
+  Node sender_;
+  EventSet events_;
+  std::unique_ptr<network::UdpPort> port_;
+  CollectingSink sink_;
+};
+
+}  // namespace ripc::socket
