@@ -93,11 +93,16 @@ class MulticastNetwork final : public spi::MulticastNetwork {
   MulticastNetwork(std::shared_ptr<const Fabric> fabric, MulticastNetworkOptions options)
       : fabric_(std::move(fabric)), options_(std::move(options)), judge_(options_.peers) {}
   Status start();
+  Status watch(int fd);
   void choose_ports();
   void listen_to_devices();
   Membership& place_for_one();
   void join_chosen();
   void look_at_devices();
+  void handle_ready(int fd);
+  bool take_packet(std::span<std::byte> buffer, spi::ReceivedPacket& received);
+
+  // ---- Joining (multicast_joining.cpp) ----
   void join(Membership& membership);
   void leave(Membership& membership) noexcept;
   void retry_later(Membership& membership, std::string why);
@@ -107,9 +112,7 @@ class MulticastNetwork final : public spi::MulticastNetwork {
   void handle_events();
   void handle(Membership& membership, const rdma_cm_event& event);
   void retry_due();
-  void handle_ready(int fd);
   void set_timer(bool at_once) noexcept;
-  bool take_packet(std::span<std::byte> buffer, spi::ReceivedPacket& received);
   void tell_members();
   std::shared_ptr<const Members> members() const;
 
