@@ -137,6 +137,8 @@ true
 # A server whose clients are killed in the midst of what they read or have written to them. What the first ones leave is
 # the base: some things are made when they are first needed, and stay.
 KILLED = f"""
+# The multicast resolver keeps descriptors of its questions, for as many as it had at once.
+export RIPC_MULTICAST=off
 seq 3000000 >/tmp/files/big
 mkfifo /tmp/piece
 {RIPC} serve /tmp/files --service files &
@@ -153,19 +155,17 @@ kill_one() {{
   {{ head -c 2000000 >/dev/null; kill -9 "$client"; }} </tmp/piece
   wait "$client"
 }}
-# settle COUNTS: until there is no more of anything than that, or the patience is over. Less there may be: when the
-# counts were taken, the first clients' sockets may not have been closed yet.
-numbers() {{ grep -o '[0-9]*' <<<"$1"; }}
-settle() {{
-  end=$((SECONDS + 30))
-  until ! paste <(numbers "$(count)") <(numbers "$1") | awk '$1 > $2' | grep -q . || ((SECONDS > end)); do :; done
-}}
+# settle COUNTS: until there is as much of everything as that, or the patience is over.
+settle() {{ end=$((SECONDS + 30)); until [[ $(count) == "$1" ]] || ((SECONDS > end)); do :; done; }}
+# Connections of the server, also those that it is making or closing.
+connections() {{ ss -Htanp | grep -v ^LISTEN | grep "pid=$server,"; }}
 pairs() {{ rdma resource show qp | wc -l; }}
 regions() {{ rdma resource show mr | wc -l; }}
 before=$(pairs)
 kill_one
 kill_one --return-buffer
-until (($(pairs) == before)); do :; done
+# What is left of the first clients is not part of the base: their sockets go after their queue pairs.
+until (($(pairs) == before)) && ! connections >/dev/null; do :; done
 base=$(count)
 kept=$(regions)
 for round in 1 2 3 4 5 6; do kill_one; kill_one --return-buffer; done
@@ -302,10 +302,7 @@ class FaultTest(unittest.TestCase):
             with self.subTest(device):
                 output = self.run_lab(NODE, f"set -u; {COMMON}\n{KILLED}", "--devices", device)
                 self.assertIn("base: ", output)
-                counts = [map(int, re.findall(r"=(\d+)", re.search(rf"{moment}: (.*)\n", output).group(1)))
-                          for moment in ("base", "end")]
-                for base, end in zip(*counts, strict=True):
-                    self.assertLessEqual(end, base, output)
+                self.assertRegex(output, r"base: (.*)\nend: \1\n")
                 # Of memory that is used again some are kept, but not one for each of those that were killed.
                 before, after = re.search(r"registrations: (\d+) to (\d+)", output).groups()
                 self.assertLess(int(after) - int(before), 12, output)
