@@ -124,7 +124,8 @@ final class MessageHandle implements Runnable {
 
   @Override
   public void run() {
-    if (guard.close()) Leaks.report("Message", " with lent items or return buffers", trace);
+    if (guard.close() || ripc.isLost())
+      Leaks.report("Message", " with lent items or return buffers", trace);
   }
 
   private void destroy() {

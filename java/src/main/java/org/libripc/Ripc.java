@@ -31,7 +31,7 @@ public final class Ripc implements AutoCloseable {
   private record Net(RipcCore core, Throwable trace) implements Runnable {
     @Override
     public void run() {
-      if (core.close()) Leaks.report("Ripc", "", trace);
+      if (core.lose()) Leaks.report("Ripc", "", trace);
     }
   }
 

@@ -33,6 +33,7 @@ final class RipcCore {
   private final Set<ServiceWatch> watches = ConcurrentHashMap.newKeySet();
   private final Map<Long, ReceiveWindow> windows = new ConcurrentHashMap<>();
   private final AtomicLong nextWindow = new AtomicLong(1);
+  private volatile boolean lost;
 
   RipcCore(NativeBinding binding, long handle, long spinNanos, long keptPoolBytes) {
     this.binding = binding;
@@ -163,6 +164,17 @@ final class RipcCore {
   }
 
   // ---- The end ----
+
+  /** For the garbage collector's net: false if it is closed already. */
+  boolean lose() {
+    if (!guard.isClosed()) lost = true;
+    return close();
+  }
+
+  /** Whether what was closed with it was lost, too. */
+  boolean isLost() {
+    return lost;
+  }
 
   /** False if it is closed already. */
   boolean close() {

@@ -26,7 +26,8 @@ public final class Service implements AutoCloseable {
       implements Runnable {
     @Override
     public void run() {
-      if (core.close())
+      // The collector may have found its context first.
+      if (core.close() || core.ripc().isLost())
         Leaks.report("Service", " " + id + (name.isEmpty() ? "" : " " + name), trace);
     }
   }
