@@ -9,9 +9,11 @@ import java.nio.ByteBuffer;
  * application's again when the message that used it was received ({@link Message#window}), the
  * window was withdrawn, or the service or context that it was posted at was closed.
  */
+@SuppressWarnings("try") // locks
 public final class ReceiveWindow {
   private final WritableMemory memory;
-  // Guarded by this; what it is posted at: a Service or a Ripc.
+  private final AutoLock lock = new AutoLock();
+  // Guarded by the lock; what it is posted at: a Service or a Ripc.
   private Object owner;
   private long id;
 
@@ -43,32 +45,42 @@ public final class ReceiveWindow {
   }
 
   /** Whether it is posted. */
-  public synchronized boolean isPosted() {
-    return owner != null;
+  public boolean isPosted() {
+    try (AutoLock held = lock.held()) {
+      return owner != null;
+    }
   }
 
   /** Returns where native code writes. */
-  synchronized long posting(RipcCore ripc, Object newOwner, long newId) {
-    if (owner != null)
-      throw new IllegalStateException("This window is posted already: withdraw it first.");
-    memory.hold(ripc);
-    owner = newOwner;
-    id = newId;
-    return memory.landing();
+  long posting(RipcCore ripc, Object newOwner, long newId) {
+    try (AutoLock held = lock.held()) {
+      if (owner != null)
+        throw new IllegalStateException("This window is posted already: withdraw it first.");
+      memory.hold(ripc);
+      owner = newOwner;
+      id = newId;
+      return memory.landing();
+    }
   }
 
   /** Before it is returned: native code has written so many bytes. False if they are lost. */
-  synchronized boolean landed(long size) {
-    return memory.landed(size);
+  boolean landed(long size) {
+    try (AutoLock held = lock.held()) {
+      return memory.landed(size);
+    }
   }
 
   /** It is the application's again. */
-  synchronized void returned() {
-    owner = null;
-    memory.letGo();
+  void returned() {
+    try (AutoLock held = lock.held()) {
+      owner = null;
+      memory.letGo();
+    }
   }
 
-  synchronized long idAt(Object expected) {
-    return owner == expected ? id : 0;
+  long idAt(Object expected) {
+    try (AutoLock held = lock.held()) {
+      return owner == expected ? id : 0;
+    }
   }
 }

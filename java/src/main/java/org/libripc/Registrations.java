@@ -11,6 +11,7 @@ import java.util.TreeMap;
  * What of the application's memory is registered with a context. Any thread; the native calls are
  * made under its lock, and take none that is held where Java code is called.
  */
+@SuppressWarnings("try") // locks
 final class Registrations {
   /**
    * Those that start at one address. Native code is told only that address when one of them ends,
@@ -21,8 +22,9 @@ final class Registrations {
     private int used;
   }
 
+  private final AutoLock lock = new AutoLock();
   private final RipcCore ripc;
-  // Guarded by this.
+  // Guarded by the lock.
   private final NavigableMap<Long, Group> byStart = new TreeMap<>();
   private boolean closed;
   // Of all that were ever registered; 0: none was, and nobody needs to look.
@@ -40,7 +42,7 @@ final class Registrations {
     range.lend();
     ripc.enter();
     try {
-      synchronized (this) {
+      try (AutoLock held = lock.held()) {
         if (closed) throw RipcCore.closed();
         RipcException.check(ripc.binding().memoryRegister(ripc.handle(), address, root.capacity()));
         Group group = byStart.computeIfAbsent(address, start -> new Group());
@@ -58,7 +60,7 @@ final class Registrations {
   void unused(RegisteredRange range) {
     if (!ripc.guard().tryEnter()) return; // close() ends all that are left
     try {
-      synchronized (this) {
+      try (AutoLock held = lock.held()) {
         Group group = byStart.get(range.address);
         if (group == null || --group.used > 0) return;
         byStart.remove(range.address);
@@ -83,7 +85,7 @@ final class Registrations {
    */
   void retainThoseOf(long address, long size, List<Object> held) {
     if (longest == 0) return;
-    synchronized (this) {
+    try (AutoLock locked = lock.held()) {
       for (Group group : byStart.subMap(address - longest, true, address + size, false).values()) {
         for (RegisteredRange range : group.ranges) {
           if (range.overlaps(address, size) && range.tryRetain()) held.add(range);
@@ -93,9 +95,11 @@ final class Registrations {
   }
 
   /** Ends them all, whoever uses them. The context is entered. */
-  synchronized void close() {
-    closed = true;
-    byStart.values().forEach(this::end);
-    byStart.clear();
+  void close() {
+    try (AutoLock held = lock.held()) {
+      closed = true;
+      byStart.values().forEach(this::end);
+      byStart.clear();
+    }
   }
 }

@@ -8,9 +8,11 @@ import java.nio.ByteBuffer;
  * its memory is the library's, until the reply was received, the request was cancelled ({@link
  * Service#cancelRequest}) or the service was closed. It can then be attached again.
  */
+@SuppressWarnings("try") // locks
 public final class ReturnBuffer {
   private final WritableMemory memory;
-  // Guarded by this.
+  private final AutoLock lock = new AutoLock();
+  // Guarded by the lock.
   private boolean attached;
 
   /**
@@ -41,29 +43,40 @@ public final class ReturnBuffer {
   }
 
   /** Whether a request that has it is under way. */
-  public synchronized boolean isAttached() {
-    return attached;
+  public boolean isAttached() {
+    try (AutoLock held = lock.held()) {
+      return attached;
+    }
   }
 
-  synchronized void attached(RipcCore ripc) {
-    if (attached)
-      throw new IllegalStateException("This return buffer belongs to a request that is under way.");
-    memory.hold(ripc);
-    attached = true;
+  void attached(RipcCore ripc) {
+    try (AutoLock held = lock.held()) {
+      if (attached)
+        throw new IllegalStateException(
+            "This return buffer belongs to a request that is under way.");
+      memory.hold(ripc);
+      attached = true;
+    }
   }
 
   /** While it is attached: where native code writes. */
-  synchronized long landing() {
-    return memory.landing();
+  long landing() {
+    try (AutoLock held = lock.held()) {
+      return memory.landing();
+    }
   }
 
   /** Before it is returned: native code has written so many bytes. False if they are lost. */
-  synchronized boolean landed(long size) {
-    return memory.landed(size);
+  boolean landed(long size) {
+    try (AutoLock held = lock.held()) {
+      return memory.landed(size);
+    }
   }
 
-  synchronized void returned() {
-    attached = false;
-    memory.letGo();
+  void returned() {
+    try (AutoLock held = lock.held()) {
+      attached = false;
+      memory.letGo();
+    }
   }
 }

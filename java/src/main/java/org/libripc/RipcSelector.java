@@ -28,13 +28,15 @@ import org.libripc.internal.NativeBlock;
  */
 public final class RipcSelector implements AutoCloseable {
   /** A service's registration with a selector. Any thread. */
+  @SuppressWarnings("try") // locks
   public static final class Key {
     private final RipcSelector selector;
     private final Service service;
     private final Object attachment;
     private final long number;
     private final int descriptor;
-    // Guarded by this.
+    private final AutoLock lock = new AutoLock();
+    // Guarded by the lock.
     private final Set<ServiceId> wanted = new LinkedHashSet<>();
     private List<ServiceId> writable = List.of();
     private boolean readable;
@@ -61,21 +63,25 @@ public final class RipcSelector implements AutoCloseable {
     }
 
     /** Whether the last select found that there may be messages: receive until there are none. */
-    public synchronized boolean isReadable() {
-      return readable;
+    public boolean isReadable() {
+      try (AutoLock held = lock.held()) {
+        return readable;
+      }
     }
 
     /**
      * The peers, of those asked for, that the last select found to have room (or to be gone: the
      * send will tell).
      */
-    public synchronized List<ServiceId> writable() {
-      return writable;
+    public List<ServiceId> writable() {
+      try (AutoLock held = lock.held()) {
+        return writable;
+      }
     }
 
     /** Has the selector wait for room at a peer, once, after a send found none. */
     public void requestRoom(ServiceId peer) {
-      synchronized (this) {
+      try (AutoLock held = lock.held()) {
         wanted.add(peer);
       }
       service
@@ -103,7 +109,7 @@ public final class RipcSelector implements AutoCloseable {
     private void control(boolean pauses) {
       if (!selector.guard.tryEnter()) return;
       try {
-        synchronized (this) {
+        try (AutoLock held = lock.held()) {
           if (!watched) return;
           if (pauses) {
             selector.epoll.pause(descriptor, number);
@@ -117,13 +123,15 @@ public final class RipcSelector implements AutoCloseable {
     }
 
     /** Whether it is registered no longer: cancelled, or the service or the selector was closed. */
-    public synchronized boolean isCancelled() {
-      return cancelled;
+    public boolean isCancelled() {
+      try (AutoLock held = lock.held()) {
+        return cancelled;
+      }
     }
 
     /** Ends the registration. */
     public void cancel() {
-      synchronized (this) {
+      try (AutoLock held = lock.held()) {
         cancelled = true;
       }
       selector.keys.remove(number);
@@ -138,7 +146,7 @@ public final class RipcSelector implements AutoCloseable {
 
     /** While the service is registered: its descriptor may be anybody's afterwards. */
     void end() {
-      synchronized (this) {
+      try (AutoLock held = lock.held()) {
         cancelled = true;
       }
       selector.keys.remove(number);
@@ -146,14 +154,14 @@ public final class RipcSelector implements AutoCloseable {
     }
 
     private void watch() {
-      synchronized (this) {
+      try (AutoLock held = lock.held()) {
         selector.epoll.add(descriptor, number);
         watched = true;
       }
     }
 
     private void unwatch() {
-      synchronized (this) {
+      try (AutoLock held = lock.held()) {
         if (watched) selector.unwatch(descriptor);
         watched = false;
       }
@@ -173,25 +181,31 @@ public final class RipcSelector implements AutoCloseable {
       }
     }
 
-    private synchronized List<ServiceId> takeRoom() {
-      if (wanted.isEmpty()) return List.of();
-      List<ServiceId> found = new ArrayList<>();
-      for (ServiceId peer : wanted) if (mayHaveRoom(peer)) found.add(peer);
-      found.forEach(wanted::remove);
-      return List.copyOf(found);
+    private List<ServiceId> takeRoom() {
+      try (AutoLock held = lock.held()) {
+        if (wanted.isEmpty()) return List.of();
+        List<ServiceId> found = new ArrayList<>();
+        for (ServiceId peer : wanted) if (mayHaveRoom(peer)) found.add(peer);
+        found.forEach(wanted::remove);
+        return List.copyOf(found);
+      }
     }
 
-    private synchronized boolean update(boolean ready) {
-      if (ready) service.core().receiver().hasMore();
-      readable = service.core().receiver().mayHaveMore();
-      writable = takeRoom();
-      return readable || !writable.isEmpty();
+    private boolean update(boolean ready) {
+      try (AutoLock held = lock.held()) {
+        if (ready) service.core().receiver().hasMore();
+        readable = service.core().receiver().mayHaveMore();
+        writable = takeRoom();
+        return readable || !writable.isEmpty();
+      }
     }
 
     // A receive may have taken the event that told of room.
-    private synchronized boolean hasRoom() {
-      for (ServiceId peer : wanted) if (mayHaveRoom(peer)) return true;
-      return false;
+    private boolean hasRoom() {
+      try (AutoLock held = lock.held()) {
+        for (ServiceId peer : wanted) if (mayHaveRoom(peer)) return true;
+        return false;
+      }
     }
 
     private boolean mayHaveRoom(ServiceId peer) {

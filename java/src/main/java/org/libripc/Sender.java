@@ -3,33 +3,32 @@ package org.libripc;
 
 import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
-import java.util.ArrayList;
-import java.util.HashMap;
-import java.util.List;
 import java.util.Map;
 import java.util.Queue;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.libripc.internal.Layout.OutgoingMessage;
 import org.libripc.internal.NativeBinding;
 import org.libripc.internal.NativeBlock;
+import org.libripc.internal.Spares;
 
 /** The sending half of a service. */
 final class Sender {
   private static final int MOST_AT_ONCE = 64;
   // More than one quiet message more: so each is looked at sooner or later.
   private static final int LOOKED_AT = 4;
-  private static final ThreadLocal<Outgoing> SINGLE = ThreadLocal.withInitial(Outgoing::new);
-  private static final ThreadLocal<NativeBlock> MANY =
-      ThreadLocal.withInitial(() -> new NativeBlock(MOST_AT_ONCE * OutgoingMessage.BYTES + 8));
+  private static final Spares<Outgoing> SINGLE = new Spares<>(Outgoing::new);
+  private static final Spares<NativeBlock> MANY =
+      new Spares<>(() -> new NativeBlock(MOST_AT_ONCE * OutgoingMessage.BYTES + 8));
 
   private final ServiceCore service;
   private final RipcCore ripc;
   private final NativeBinding binding;
-  private final Map<Long, ReturnBuffer[]> requests = new HashMap<>();
-  // Guarded by requests: where requests are being sent to. The reply of one may be received before
-  // its buffers are in there.
-  private final List<Long> beingSentTo = new ArrayList<>();
+  private final Map<Long, ReturnBuffer[]> requests = new ConcurrentHashMap<>();
+  // Where requests are being sent to. The reply of one may be received before its buffers are in
+  // there.
+  private final Queue<Long> beingSentTo = new ConcurrentLinkedQueue<>();
   private final Queue<Ticket> quiet = new ConcurrentLinkedQueue<>();
   private final AtomicInteger quietCount = new AtomicInteger();
 
@@ -40,11 +39,11 @@ final class Sender {
   }
 
   Ticket send(Service by, ServiceId to, ByteBuffer item, int tag) {
-    Outgoing message = SINGLE.get();
+    Outgoing message = SINGLE.take();
     try {
-      return send(by, to, message.clear().tag(tag).add(item));
+      return send(by, to, message.tag(tag).add(item));
     } finally {
-      message.clear();
+      SINGLE.giveBack(message.clear());
     }
   }
 
@@ -82,11 +81,11 @@ final class Sender {
   }
 
   Ticket reply(Service by, Message to, ByteBuffer item) {
-    Outgoing message = SINGLE.get();
+    Outgoing message = SINGLE.take();
     try {
-      return reply(by, to, message.clear().add(item));
+      return reply(by, to, message.add(item));
     } finally {
-      message.clear();
+      SINGLE.giveBack(message.clear());
     }
   }
 
@@ -233,17 +232,12 @@ final class Sender {
     int attached = 0;
     try {
       for (; attached < buffers.length; ++attached) buffers[attached].attached(ripc);
-      synchronized (requests) {
-        beingSentTo.add(to);
-      }
+      beingSentTo.add(to);
       try {
         status = prepared(to, message, memory, user, false, replyTo, buffers);
       } finally {
-        synchronized (requests) {
-          beingSentTo.remove(to);
-          if (status == 0) requests.put(message.request(), buffers);
-          requests.notifyAll();
-        }
+        if (status == 0) requests.put(message.request(), buffers);
+        beingSentTo.remove(to);
       }
       return status;
     } finally {
@@ -257,20 +251,14 @@ final class Sender {
    * @param from who has answered; 0: nobody
    */
   ReturnBuffer[] requestAnswered(long request, long from) {
-    ReturnBuffer[] buffers;
-    boolean interrupted = false;
-    synchronized (requests) {
-      while ((buffers = requests.remove(request)) == null && beingSentTo.contains(from)) {
-        // It was sent, so that the call that has done so is about to return.
-        try {
-          requests.wait();
-        } catch (InterruptedException later) {
-          interrupted = true;
-        }
-      }
+    for (; ; ) {
+      boolean mayCome = beingSentTo.contains(from);
+      ReturnBuffer[] buffers = requests.remove(request);
+      if (buffers != null || !mayCome) return buffers;
+      // It was sent, so that the call that has done so is about to return. It must not have to wait
+      // for a lock: as a virtual thread it might get no carrier while native waits hold them all.
+      Thread.yield();
     }
-    if (interrupted) Thread.currentThread().interrupt();
-    return buffers;
   }
 
   void cancelRequest(Service by, long request) {
@@ -292,7 +280,16 @@ final class Sender {
   }
 
   private int sendPart(Service by, long to, Outgoing[] messages, int first, int count) {
-    NativeBlock block = MANY.get();
+    NativeBlock block = MANY.take();
+    try {
+      return sendPart(by, to, messages, first, count, block);
+    } finally {
+      MANY.giveBack(block);
+    }
+  }
+
+  private int sendPart(
+      Service by, long to, Outgoing[] messages, int first, int count, NativeBlock block) {
     for (int index = 0; index < count; ++index) {
       Outgoing message = messages[first + index];
       if (!message.isPlain()) {
@@ -342,9 +339,9 @@ final class Sender {
   void drop() {
     for (Ticket each = quiet.poll(); each != null; each = quiet.poll()) each.poll();
     quietCount.set(0);
-    synchronized (requests) {
-      requests.values().forEach(buffers -> List.of(buffers).forEach(ReturnBuffer::returned));
-      requests.clear();
+    for (Long request : requests.keySet()) {
+      ReturnBuffer[] buffers = requests.remove(request);
+      if (buffers != null) for (ReturnBuffer buffer : buffers) buffer.returned();
     }
   }
 }

@@ -5,6 +5,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Objects;
 import org.libripc.internal.Binding;
 import org.libripc.internal.NativeBlock;
+import org.libripc.internal.Spares;
 
 /**
  * Names a service, or a group of services, wherever it runs: 64 bits. Immutable; equal IDs are
@@ -22,8 +23,8 @@ public final class ServiceId implements Comparable<ServiceId> {
 
   // The ID, a name and its end: whoever sends by a name makes an ID for each message.
   private static final int NAME_ROOM = 208;
-  private static final ThreadLocal<NativeBlock> ARGUMENTS =
-      ThreadLocal.withInitial(() -> new NativeBlock(8 + NAME_ROOM));
+  private static final Spares<NativeBlock> ARGUMENTS =
+      new Spares<>(() -> new NativeBlock(8 + NAME_ROOM));
 
   private interface Hash {
     int apply(long name, long id);
@@ -37,8 +38,16 @@ public final class ServiceId implements Comparable<ServiceId> {
 
   private static ServiceId of(String name, Hash hash) {
     byte[] text = checked(name).getBytes(StandardCharsets.UTF_8);
-    NativeBlock block =
-        text.length < NAME_ROOM ? ARGUMENTS.get() : new NativeBlock(8 + text.length + 1);
+    if (text.length >= NAME_ROOM) return of(text, hash, new NativeBlock(8 + text.length + 1));
+    NativeBlock block = ARGUMENTS.take();
+    try {
+      return of(text, hash, block);
+    } finally {
+      ARGUMENTS.giveBack(block);
+    }
+  }
+
+  private static ServiceId of(byte[] text, Hash hash, NativeBlock block) {
     block.bytes.put(8, text).put(8 + text.length, (byte) 0);
     RipcException.check(hash.apply(block.address + 8, block.address));
     NativeBlock.keep(block);

@@ -21,6 +21,7 @@ import java.util.concurrent.CompletableFuture;
  *
  * <p>Nobody else can complete a ticket: {@link #complete} and the like return false or throw.
  */
+@SuppressWarnings("try") // locks
 public final class Ticket extends CompletableFuture<Void> {
   /** Of messages without long items. */
   static final Ticket DONE = new Ticket();
@@ -29,6 +30,7 @@ public final class Ticket extends CompletableFuture<Void> {
     DONE.finish(0);
   }
 
+  private final AutoLock lock = new AutoLock();
   private final RipcCore ripc;
   private final long user; // 0: a quiet one, which no callback completes
   private List<Object> memory;
@@ -58,7 +60,7 @@ public final class Ticket extends CompletableFuture<Void> {
 
   /** After the send. The callback may have been here before. */
   void sent(long ticketHandle) {
-    synchronized (this) {
+    try (AutoLock held = lock.held()) {
       if (!ended && ripc.guard().tryEnter()) {
         handle = ticketHandle;
         return;
@@ -77,7 +79,7 @@ public final class Ticket extends CompletableFuture<Void> {
   /** From the callback; of a quiet one, from whoever has found out. */
   void completed(int status) {
     long released;
-    synchronized (this) {
+    try (AutoLock held = lock.held()) {
       if (ended) return;
       ended = true;
       released = handle;
@@ -118,7 +120,7 @@ public final class Ticket extends CompletableFuture<Void> {
    */
   public boolean poll() {
     int status;
-    synchronized (this) {
+    try (AutoLock held = lock.held()) {
       if (handle == 0) return isDone();
       status = ripc.binding().ticketPoll(handle);
     }
@@ -140,7 +142,7 @@ public final class Ticket extends CompletableFuture<Void> {
    */
   @Override
   public boolean cancel(boolean mayInterruptIfRunning) {
-    synchronized (this) {
+    try (AutoLock held = lock.held()) {
       if (handle == 0 || Status.of(ripc.binding().ticketCancel(handle)) != Status.CANCELLED)
         return isCancelled();
     }

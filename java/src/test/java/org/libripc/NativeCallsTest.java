@@ -4,11 +4,15 @@ package org.libripc;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.lang.management.ManagementFactory;
+import java.lang.management.MonitorInfo;
+import java.lang.management.ThreadInfo;
 import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Proxy;
 import java.nio.ByteBuffer;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
@@ -22,6 +26,8 @@ class NativeCallsTest extends PairTest {
   private static final int COUNT = 100;
 
   private final Map<String, Integer> calls = new ConcurrentHashMap<>();
+  private final Set<String> monitors = ConcurrentHashMap.newKeySet();
+  private volatile boolean looksForMonitors;
   private NativeBinding real;
 
   private static void use(NativeBinding binding) throws ReflectiveOperationException {
@@ -41,12 +47,22 @@ class NativeCallsTest extends PairTest {
                 new Class<?>[] {NativeBinding.class},
                 (proxy, method, arguments) -> {
                   calls.merge(method.getName(), 1, Integer::sum);
+                  if (looksForMonitors) lookForMonitors(method.getName());
                   try {
                     return method.invoke(real, arguments);
                   } catch (InvocationTargetException failure) {
                     throw failure.getCause();
                   }
                 }));
+  }
+
+  private void lookForMonitors(String call) {
+    long[] self = {Thread.currentThread().getId()};
+    ThreadInfo found = ManagementFactory.getThreadMXBean().getThreadInfo(self, true, false)[0];
+    for (MonitorInfo each : found.getLockedMonitors()) {
+      if (each.getClassName().startsWith("org.libripc."))
+        monitors.add(call + " in " + each.getLockedStackFrame());
+    }
   }
 
   @AfterEach
@@ -83,6 +99,38 @@ class NativeCallsTest extends PairTest {
       batch.close();
       assertCalls(COUNT);
     }
+  }
+
+  // A virtual thread that waits for one keeps its carrier.
+  @Test
+  void noMonitorIsHeldAroundOne() throws Exception {
+    looksForMonitors = true;
+    ByteBuffer direct = ByteBuffer.allocateDirect(100_000);
+    try (Ripc one = context();
+        Ripc other = context();
+        Service from = one.register();
+        Service to = other.register();
+        RipcSelector selector = RipcSelector.open()) {
+      RipcSelector.Key key = selector.register(from, null);
+      key.requestRoom(to.id());
+      key.findRoom();
+      selector.select(0, TimeUnit.SECONDS);
+      to.lending(true);
+      ReturnBuffer returned = new ReturnBuffer(one.registerMemory(direct));
+      from.send(to.id(), new Outgoing().attach(returned));
+      try (Message request = receive(to)) {
+        to.reply(request, new Outgoing().addReturn(bytes("back"), 0)).get(LIMIT, TimeUnit.SECONDS);
+      }
+      receive(from).close();
+      Ticket withdrawn = from.send(to.id(), new Outgoing().borrow(direct));
+      withdrawn.poll();
+      withdrawn.cancel(false);
+      ReceiveWindow window = new ReceiveWindow(other.lease(1000));
+      to.post(window);
+      to.withdraw(window);
+      from.send(to.id(), bytes("last"));
+    }
+    assertEquals(Set.of(), monitors);
   }
 
   @Test

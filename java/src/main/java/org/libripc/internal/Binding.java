@@ -3,7 +3,7 @@ package org.libripc.internal;
 
 /** The binding of this JVM, loaded when it is first needed. */
 public final class Binding {
-  private static NativeBinding loaded;
+  private static volatile NativeBinding loaded;
   private static UnsatisfiedLinkError failure;
 
   private Binding() {}
@@ -12,7 +12,12 @@ public final class Binding {
    * @throws UnsatisfiedLinkError if a library does not load: says why and what to install; each
    *     time
    */
-  public static synchronized NativeBinding get() {
+  public static NativeBinding get() {
+    NativeBinding binding = loaded;
+    return binding == null ? load() : binding;
+  }
+
+  private static synchronized NativeBinding load() {
     if (failure != null) {
       UnsatisfiedLinkError again = new UnsatisfiedLinkError(failure.getMessage());
       again.initCause(failure);

@@ -5,10 +5,6 @@ package org.libripc.internal;
  * What both bindings have in common: the native methods of {@link NativeCalls} and {@link LibC}.
  */
 abstract class DirectBinding implements NativeBinding {
-  // How many messages one call of receiveBatch has received.
-  private final ThreadLocal<NativeBlock> received =
-      ThreadLocal.withInitial(() -> new NativeBlock(8));
-
   @Override
   public int send(long service, long to, long items, int count, long options, long ticket) {
     return NativeCalls.ripc_send(service, to, items, count, options, ticket);
@@ -17,16 +13,6 @@ abstract class DirectBinding implements NativeBinding {
   @Override
   public int sendMany(long service, long to, long messages, int count, long sent) {
     return NativeCalls.ripc_send_many(service, to, messages, count, 0, 0, sent);
-  }
-
-  @Override
-  public int receiveBatch(
-      long service, int flags, long timeout, long buffer, int size, int capacity) {
-    NativeBlock count = received.get();
-    int status =
-        NativeCalls.ripc_receive_records(
-            service, flags, timeout, buffer, size, capacity, count.address);
-    return status == 0 ? (int) count.bytes.getLong(0) : -status;
   }
 
   @Override

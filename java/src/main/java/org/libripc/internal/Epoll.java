@@ -18,8 +18,8 @@ public final class Epoll {
   private static final int DATA = PACKED ? 4 : 8;
 
   private static final int MOST_EVENTS = 64;
-  private static final ThreadLocal<NativeBlock> EVENTS =
-      ThreadLocal.withInitial(() -> new NativeBlock(MOST_EVENTS * EVENT));
+  private static final Spares<NativeBlock> EVENTS =
+      new Spares<>(() -> new NativeBlock(MOST_EVENTS * EVENT));
 
   private final NativeBlock one = new NativeBlock(8);
   private final int epoll;
@@ -59,10 +59,14 @@ public final class Epoll {
   }
 
   private void control(int operation, int descriptor, int events, long number) {
-    NativeBlock event = EVENTS.get();
-    event.bytes.putInt(0, events);
-    event.bytes.putLong(DATA, number);
-    LibC.checked(LibC.epoll_ctl(epoll, operation, descriptor, event.address));
+    NativeBlock event = EVENTS.take();
+    try {
+      event.bytes.putInt(0, events);
+      event.bytes.putLong(DATA, number);
+      LibC.checked(LibC.epoll_ctl(epoll, operation, descriptor, event.address));
+    } finally {
+      EVENTS.giveBack(event);
+    }
   }
 
   public void remove(int descriptor) {
@@ -76,7 +80,15 @@ public final class Epoll {
    * @param nanos negative: no limit
    */
   public Set<Long> await(long nanos) {
-    NativeBlock events = EVENTS.get();
+    NativeBlock events = EVENTS.take();
+    try {
+      return await(nanos, events);
+    } finally {
+      EVENTS.giveBack(events);
+    }
+  }
+
+  private Set<Long> await(long nanos, NativeBlock events) {
     long started = System.nanoTime();
     for (; ; ) {
       long left = Math.max(0, nanos - (System.nanoTime() - started));

@@ -34,6 +34,9 @@ final class JnaBinding extends DirectBinding {
   private static final WatchFunction WATCH = Upcalls::serviceChanged;
   private static final VisitorFunction VISITOR = Upcalls::visit;
 
+  // How many messages one call of receiveBatch has received.
+  private static final Spares<NativeBlock> RECEIVED = new Spares<>(() -> new NativeBlock(8));
+
   private final long ticketFunction;
   private final long notificationFunction;
   private final long watchFunction;
@@ -71,6 +74,20 @@ final class JnaBinding extends DirectBinding {
   @Override
   public String name() {
     return "jna";
+  }
+
+  @Override
+  public int receiveBatch(
+      long service, int flags, long timeout, long buffer, int size, int capacity) {
+    NativeBlock count = RECEIVED.take();
+    try {
+      int status =
+          NativeCalls.ripc_receive_records(
+              service, flags, timeout, buffer, size, capacity, count.address);
+      return status == 0 ? (int) count.bytes.getLong(0) : -status;
+    } finally {
+      RECEIVED.giveBack(count);
+    }
   }
 
   @Override

@@ -39,8 +39,8 @@ public final class LibC {
   public static final int EEXIST = 17;
 
   private static final long VECTOR = 16; // struct iovec: an address and a size
-  private static final ThreadLocal<NativeBlock> VECTORS =
-      ThreadLocal.withInitial(() -> new NativeBlock((int) (2 * VECTOR)));
+  private static final Spares<NativeBlock> VECTORS =
+      new Spares<>(() -> new NativeBlock((int) (2 * VECTOR)));
 
   /** The result of a call; a {@link Failure} if it is negative. */
   static int checked(int result) {
@@ -55,7 +55,15 @@ public final class LibC {
    * @throws Failure if this process may not read itself in this way
    */
   public static boolean copySafely(long to, long from, long size) {
-    NativeBlock vectors = VECTORS.get();
+    NativeBlock vectors = VECTORS.take();
+    try {
+      return copySafely(to, from, size, vectors);
+    } finally {
+      VECTORS.giveBack(vectors);
+    }
+  }
+
+  private static boolean copySafely(long to, long from, long size, NativeBlock vectors) {
     long moved = 0;
     while (moved < size) {
       vectors.bytes.putLong(0, to + moved).putLong(8, size - moved);
