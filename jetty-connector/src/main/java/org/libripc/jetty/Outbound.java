@@ -38,14 +38,6 @@ final class Outbound {
   // Tickets end when the other side is gone; how long it may take to read is the idle time-out's.
   private static final long TICKET_DAYS = 365;
 
-  /** What the writer waits for. */
-  private enum Wait {
-    NOTHING,
-    CREDIT,
-    ROOM,
-    TICKET
-  }
-
   private final AutoLock lock = new AutoLock();
   private final RipcEndPoint endPoint;
   private final Multiplexer multiplexer;
@@ -58,9 +50,7 @@ final class Outbound {
   private long telling; // what was consumed, by the message that is being sent
   private int shortLimit;
   private boolean reliable; // short messages are
-  private Wait wait = Wait.NOTHING;
-  private boolean writerWaits;
-  private boolean roomRequested;
+  private final WriterWait wait;
   private boolean ended;
   private boolean closed;
   private IOException failure;
@@ -75,6 +65,7 @@ final class Outbound {
     this.multiplexer = multiplexer;
     credit = new Credit(multiplexer.window());
     returns = new Returns(multiplexer, lock, offers);
+    wait = new WriterWait(credit, flights);
   }
 
   /**
@@ -140,7 +131,7 @@ final class Outbound {
       if (ended) throw new EofException("the output was shut down");
       flights.land(buffers);
       long ahead = flights.bytes();
-      wait = Wait.TICKET;
+      wait.forTicket();
       for (long left = Parts.remaining(buffers) - ahead; left > 0; ) {
         long bytes = sendData(buffers, ahead, left, lent);
         if (bytes == 0) break;
@@ -155,7 +146,7 @@ final class Outbound {
   /** How many bytes, of the `left` ones that begin at `from`, have gone in one message; 0: none. */
   private long sendData(ByteBuffer[] buffers, long from, long left, boolean lent) {
     if (!credit.allows()) {
-      wait = Wait.CREDIT;
+      wait.forCredit();
       return 0;
     }
     if (flights.isFull() || !sendControls()) return 0;
@@ -366,8 +357,7 @@ final class Outbound {
   private Ticket send(Outgoing message, Message replyTo) {
     Ticket ticket = multiplexer.send(endPoint, message, replyTo);
     if (ticket == null) {
-      wait = Wait.ROOM;
-      roomRequested = true;
+      wait.forRoom();
     } else {
       credit.told(telling);
     }
@@ -416,7 +406,7 @@ final class Outbound {
     boolean broken = false;
     RipcException cause = null;
     try (AutoLock l = lock.lock()) {
-      roomRequested = false;
+      wait.roomCame();
       if (failure != null) controls.clear(); // the other side may be gone: nobody looks for it here
       try {
         if (sendControls()) wakeWriter();
@@ -433,26 +423,13 @@ final class Outbound {
   /** The writer waits until {@link RipcEndPoint#writable}, which comes at once if it can go on. */
   void await() {
     try (AutoLock l = lock.lock()) {
-      writerWaits = true;
+      wait.begin();
       wakeWriter();
     }
   }
 
   private void wakeWriter() {
-    if (!writerWaits || !canProgress()) return;
-    writerWaits = false;
-    endPoint.writable();
-  }
-
-  private boolean canProgress() {
-    if (failure != null || closed) return true;
-    if (flights.hasLanded()) return true;
-    return switch (wait) {
-      case NOTHING -> true;
-      case CREDIT -> credit.allows();
-      case ROOM -> !roomRequested;
-      case TICKET -> false;
-    };
+    if (wait.isOver(failure != null || closed)) endPoint.writable();
   }
 
   /** Writes fail from now on. */
@@ -501,7 +478,7 @@ final class Outbound {
           credit,
           flights,
           controls.size(),
-          writerWaits ? wait : "-",
+          wait,
           ended ? ",ended" : "",
           failure == null ? "" : ",failed");
     }
