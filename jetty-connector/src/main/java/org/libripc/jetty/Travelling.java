@@ -22,6 +22,8 @@ final class Travelling {
   // Copies that were taken are found out with the messages that come; after the last one, so late.
   private static final long SETTLE_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
   private static final long LOOK_NANOS = TimeUnit.MICROSECONDS.toNanos(100);
+  // Its memory ends with the service: so a client that was just not looking gets this long to take
+  // what was written, or would lose the end of its answer. Nobody can tell it from a stuck one.
   private static final long STUCK_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
 
   private final Service service;

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.jetty;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.libripc.jetty.Handlers.ok;
 
+import java.io.ByteArrayOutputStream;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -122,8 +125,17 @@ class RoughClientTest extends HttpPairTest {
     }
   }
 
+  /** What a client of a server that stops meanwhile does with its messages. */
+  private interface Client {
+    void take(Service service) throws Exception;
+  }
+
   // As one does whose thread that receives has stopped the server, or a debugger has the process.
   private void stopWithAClientThatTakesNothing(String request) throws Exception {
+    stop(request, stuck -> {});
+  }
+
+  private void stop(String request, Client client) throws Exception {
     AtomicLong answers = new AtomicLong();
     Callback written = Callback.from(answers::incrementAndGet);
     startServer(
@@ -145,8 +157,36 @@ class RoughClientTest extends HttpPairTest {
         data(stuck, 0, ByteBuffer.wrap(request.getBytes(StandardCharsets.US_ASCII)));
         assertTrue(eventually(() -> answers.get() == 1), "the answer is written");
       }
-      CompletableFuture.runAsync(() -> LifeCycle.stop(server)).get(LIMIT, TimeUnit.SECONDS);
+      CompletableFuture<Void> stopped = CompletableFuture.runAsync(() -> LifeCycle.stop(server));
+      client.take(stuck);
+      stopped.get(LIMIT, TimeUnit.SECONDS);
     }
+  }
+
+  // The memory of what was written goes with the server.
+  @Test
+  void aStopWaitsForAClientThatTakesItsAnswerOnlyThen() throws Exception {
+    stop(
+        "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        late -> {
+          assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()), "it stops");
+          ByteArrayOutputStream answer = new ByteArrayOutputStream();
+          for (Frame.Type last = null; last != Frame.Type.CLOSE; ) {
+            try (Message message = late.receive(LIMIT, TimeUnit.SECONDS)) {
+              last = Frame.decode(message.item(0)).type();
+              for (int item = 1; last == Frame.Type.DATA && item < message.itemCount(); ++item) {
+                byte[] bytes = new byte[(int) message.size(item)];
+                message.copyTo(item, 0, ByteBuffer.wrap(bytes));
+                answer.write(bytes);
+              }
+            }
+          }
+          byte[] whole = answer.toByteArray();
+          int length = whole.length;
+          assertArrayEquals(
+              pattern(100_000, 1),
+              Arrays.copyOfRange(whole, Math.max(0, length - 100_000), length));
+        });
   }
 
   @Test
