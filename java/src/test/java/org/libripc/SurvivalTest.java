@@ -61,6 +61,8 @@ class SurvivalTest {
     command.addAll(
         List.of(
             "-XX:-CreateCoredumpOnCrash",
+            "-XX:TieredStopAtLevel=1", // each case runs once
+            "-XX:+UseSerialGC",
             "-XX:ErrorFile=" + directory.resolve("error.log"),
             "-Xmx128m",
             "-Dorg.libripc.binding=" + System.getProperty("org.libripc.binding", ""),

@@ -46,7 +46,8 @@ class EndingTest extends HttpPairTest {
         });
   }
 
-  // In some 3 seconds. What is read between two pauses is small beside all that one write may be.
+  // In some 2 seconds, twice what a connection may be idle. What is read between two pauses is
+  // small beside all that one write may be.
   private void readSlowly(RawConnection connection, int size, String begun) throws Exception {
     byte[] some = new byte[100_000];
     int total = begun.length() - begun.indexOf("\r\n\r\n") - 4;
@@ -54,7 +55,7 @@ class EndingTest extends HttpPairTest {
       int count = connection.read(some);
       assertTrue(count > 0, total + " bytes of " + size + ", then " + count);
       total += count;
-      TimeUnit.MILLISECONDS.sleep(count / 4_000);
+      TimeUnit.MILLISECONDS.sleep(count / 6_000);
     }
   }
 
