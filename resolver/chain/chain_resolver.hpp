@@ -16,8 +16,7 @@ namespace ripc::resolver {
 class ChainResolver final : public spi::Resolver {
  public:
   // In the order in which they are asked. hint: what those who find nothing are told besides, such as who was not
-  // asked;
-  // "": nothing. Any thread.
+  // asked; "": nothing. Called by any thread.
   using Hint = std::function<std::string()>;
   explicit ChainResolver(std::vector<std::unique_ptr<spi::Resolver>> resolvers, Hint hint = {});
   ~ChainResolver() override;
