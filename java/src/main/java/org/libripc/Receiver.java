@@ -78,6 +78,8 @@ final class Receiver {
   // While this thread is in here the service is not unregistered: close() waits for it.
   private void begin() {
     if (!BUSY.compareAndSet(this, 0, 1)) {
+      // It may be close() that is in here.
+      if (service.isClosed()) throw ServiceCore.closed();
       throw new IllegalStateException(
           "Another thread receives from this service: one at a time may.");
     }

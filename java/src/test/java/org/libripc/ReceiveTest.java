@@ -337,6 +337,19 @@ class ReceiveTest extends PairTest {
     }
   }
 
+  // Whoever closes is in the receiver for a moment, too, and no reason to complain of two threads.
+  @Test
+  void aPollBesideAnotherThreadsCloseFindsThatItIsClosed() throws Exception {
+    for (int round = 0; round < 300; ++round) {
+      Service service = serverContext.register();
+      Thread closer = thread(service::close);
+      while (!service.isClosed()) Thread.onSpinWait();
+      for (int count = 0; count < 100; ++count)
+        assertThrows(RipcException.Closed.class, service::poll);
+      closer.join();
+    }
+  }
+
   @Test
   void aServiceThatIsTakenOverIsFenced() throws Exception {
     Service former = serverContext.service().id(4711).register();
