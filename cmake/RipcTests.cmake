@@ -264,7 +264,10 @@ function(ripc_tests_package)
     if(Python3_Interpreter_FOUND)
       ripc_add_test(package.exports package 60
         "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tests/package/check_exports.py"
-        --library "$<TARGET_FILE:ripc>" --header "${RIPC_PUBLIC_INCLUDE_DIR}/ripc/ripc.h" --nm "${CMAKE_NM}")
+        --library "$<TARGET_FILE:ripc>" --headers "${RIPC_PUBLIC_INCLUDE_DIR}/ripc" --nm "${CMAKE_NM}")
+      ripc_add_test(package.abi package 60
+        "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tests/package/check_abi.py"
+        --headers "${PROJECT_SOURCE_DIR}/libripc/include" --compiler "${CMAKE_C_COMPILER}")
     endif()
   endif()
 endfunction()

@@ -32,7 +32,7 @@ static int serve(ripc_context *context) {
   puts("hello: serving");
   fflush(stdout);
   if (ripc_receive(service, 0, RIPC_FOREVER, &message) != RIPC_OK) return fail("receive");
-  if (ripc_message_item(message, 0, &name) != RIPC_OK) return fail("a greeting without a name");
+  if (ripc_message_get_item(message, 0, &name) != RIPC_OK) return fail("a greeting without a name");
   /* Two items, gathered from where they are: one of ours, one of the message. */
   memset(answer, 0, sizeof answer);
   answer[0].data = "Hello, ";
@@ -55,9 +55,9 @@ static int greet(ripc_context *context) {
   if (ripc_send(service, HELLO_ID, &name, 1, NULL, NULL) != RIPC_OK) return fail("send");
   if (ripc_receive(service, 0, kFiveSeconds, &message) != RIPC_OK) return fail("no answer");
   printf("hello: ");
-  for (index = 0; index < ripc_message_item_count(message); ++index) {
+  for (index = 0; index < ripc_message_get_item_count(message); ++index) {
     ripc_item_view part;
-    if (ripc_message_item(message, index, &part) == RIPC_OK) printf("%.*s", (int)part.size, (const char *)part.data);
+    if (ripc_message_get_item(message, index, &part) == RIPC_OK) printf("%.*s", (int)part.size, (const char *)part.data);
   }
   printf("\n");
   ripc_message_release(message);

@@ -31,7 +31,7 @@ class FullQueue : public PairTest {
   }
   void drain(std::uint32_t count, std::uint32_t first = 0) {
     for (std::uint32_t index = first; index < first + count; ++index) {
-      ASSERT_EQ(ripc_message_tag(receive(small_).get()), index);
+      ASSERT_EQ(ripc_message_get_tag(receive(small_).get()), index);
     }
   }
 

@@ -34,7 +34,7 @@ TEST_P(Given, AnItemArrivesAndItsLeaseHasEnded) {
   EXPECT_EQ(ripc_buffer_release(client_context_.get(), data), RIPC_INVALID_ARGUMENT) << "it was released before";
   const Message message = receive(server_);
   EXPECT_TRUE(holds(view_of(message, 0), RIPC_VIEW_SHORT, pattern(kSize, 1)));
-  EXPECT_EQ(ripc_message_tag(message.get()), 7u);
+  EXPECT_EQ(ripc_message_get_tag(message.get()), 7u);
   EXPECT_EQ(pool_statistics_of(client_context_).releases, 1u);
 }
 

@@ -35,7 +35,7 @@ TEST_P(GroupSend, EachMemberReceivesAMessageOnceAndNobodyElse) {
   for (const Service& member : members) {
     const Message message = receive(member);
     EXPECT_EQ(text_of(message), "to all");
-    EXPECT_EQ(ripc_message_source(message.get()), client_id());
+    EXPECT_EQ(ripc_message_get_source(message.get()), client_id());
     expect_nothing_more(member);
   }
   expect_nothing_more(server_);
@@ -47,8 +47,8 @@ TEST_P(GroupSend, TheSenderReceivesItsOwnMessageIfItIsAMember) {
   ASSERT_EQ(send_text(client_, group_, "to us", 5), RIPC_OK) << ripc_last_error();
   const Message message = receive(client_);
   EXPECT_EQ(text_of(message), "to us");
-  EXPECT_EQ(ripc_message_tag(message.get()), 5u);
-  EXPECT_EQ(ripc_message_source(message.get()), client_id());
+  EXPECT_EQ(ripc_message_get_tag(message.get()), 5u);
+  EXPECT_EQ(ripc_message_get_source(message.get()), client_id());
 }
 
 TEST_P(GroupSend, EachMemberReceivesSeveralMessagesOfOneCallInOrder) {
@@ -65,8 +65,8 @@ TEST_P(GroupSend, EachMemberReceivesSeveralMessagesOfOneCallInOrder) {
   for (Service* member : {&server_, &other}) {
     for (const ripc_outgoing& message : messages) {
       const Message received = receive(*member);
-      EXPECT_EQ(ripc_message_tag(received.get()), message.tag);
-      EXPECT_EQ(ripc_message_item_count(received.get()), message.count);
+      EXPECT_EQ(ripc_message_get_tag(received.get()), message.tag);
+      EXPECT_EQ(ripc_message_get_item_count(received.get()), message.count);
     }
     expect_nothing_more(*member);
   }
@@ -98,7 +98,7 @@ TEST_P(GroupSend, MessagesOfOneSenderArriveInOrder) {
   ASSERT_EQ(ripc_group_join(server_.get(), group_), RIPC_OK);
   ASSERT_TRUE(sees_members(1));
   for (std::uint32_t index = 1; index <= 50; ++index) ASSERT_EQ(send_text(client_, group_, "real", index), RIPC_OK);
-  for (std::uint32_t index = 1; index <= 50; ++index) EXPECT_EQ(ripc_message_tag(receive(server_).get()), index);
+  for (std::uint32_t index = 1; index <= 50; ++index) EXPECT_EQ(ripc_message_get_tag(receive(server_).get()), index);
 }
 
 TEST_P(GroupSend, AStreamOfMessagesToAllAndToOneComesOnceAndInOrder) {
@@ -131,7 +131,7 @@ TEST_P(GroupSend, AMemberCanBeAnswered) {
   ASSERT_EQ(ripc_reply(server_.get(), question.get(), &one, 1, nullptr, nullptr), RIPC_OK);
   const Message reply = receive(client_);
   EXPECT_EQ(text_of(reply), "me");
-  EXPECT_EQ(ripc_message_source(reply.get()), server_id()) << "the member, not the group";
+  EXPECT_EQ(ripc_message_get_source(reply.get()), server_id()) << "the member, not the group";
 }
 
 TEST_P(GroupSend, LongItemsAndReturnBuffersAreUnsupported) {
@@ -290,7 +290,7 @@ TEST_P(GroupSend, ManyThreadsSendWhileOthersJoinAndLeave) {
   while (seen.size() < 3 * kMessages) {
     const Message message = receive(server_);
     ASSERT_NE(message, nullptr);
-    EXPECT_TRUE(seen.insert(ripc_message_tag(message.get())).second) << "received twice";
+    EXPECT_TRUE(seen.insert(ripc_message_get_tag(message.get())).second) << "received twice";
   }
   for (std::thread& sender : senders) sender.join();
   stop.store(true);

@@ -93,7 +93,7 @@ ripc_item_view view_of(const Message& message, std::size_t index) {
     ADD_FAILURE() << "there is no message";
     return view;
   }
-  EXPECT_EQ(ripc_message_item(message.get(), index, &view), RIPC_OK) << "item " << index;
+  EXPECT_EQ(ripc_message_get_item(message.get(), index, &view), RIPC_OK) << "item " << index;
   return view;
 }
 

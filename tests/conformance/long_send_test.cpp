@@ -193,7 +193,7 @@ TEST_P(LongSend, ShortAndLongMessagesKeepTheirOrder) {
   });
   for (std::uint32_t index = 0; index < kCount; ++index) {
     const Message message = receive(server_);
-    ASSERT_EQ(ripc_message_tag(message.get()), index);
+    ASSERT_EQ(ripc_message_get_tag(message.get()), index);
     ASSERT_EQ(view_of(message, 0).kind, index % 3 != 0 ? RIPC_VIEW_WINDOW : RIPC_VIEW_SHORT);
   }
   sender.join();

@@ -181,7 +181,7 @@ TEST_P(NoMemoryTest, AMessageThatCannotBeReceivedNowIsReceivedLater) {
   };
   fail_each(
       [&] { return receive_once(); }, answered([&](const Message& message) {
-        ASSERT_EQ(ripc_message_item_count(message.get()), many.size());
+        ASSERT_EQ(ripc_message_get_item_count(message.get()), many.size());
         EXPECT_EQ(view_of(message, many.size() - 1).size, 20u);
       }),
       [&] { ASSERT_EQ(ripc_send(client_.get(), server_id(), many.data(), many.size(), nullptr, nullptr), RIPC_OK); });
@@ -255,7 +255,7 @@ TEST_P(NoMemoryTest, ARequestIsSentWithItsReturnBufferOrIsNotAndSoIsTheReply) {
   const auto ask = [&] { return ripc_send(client_.get(), server_id(), &question, 1, &options, nullptr); };
   fail_each(ask, [&](ripc_status status) {
     if (status == RIPC_OK) {
-      EXPECT_EQ(ripc_message_return_count(receive(server_).get()), 1u);
+      EXPECT_EQ(ripc_message_get_return_count(receive(server_).get()), 1u);
       EXPECT_EQ(ripc_request_cancel(client_.get(), request), RIPC_OK) << ripc_last_error();
     }
     expect_empty();
@@ -265,7 +265,7 @@ TEST_P(NoMemoryTest, ARequestIsSentWithItsReturnBufferOrIsNotAndSoIsTheReply) {
               if (status == RIPC_NO_MEMORY) {
                 ASSERT_EQ(receive_once(), RIPC_OK) << ripc_last_error();
               }
-              EXPECT_EQ(ripc_message_return_size(take_received().get(), 0), buffer.size());
+              EXPECT_EQ(ripc_message_get_return_size(take_received().get(), 0), buffer.size());
               EXPECT_EQ(ripc_request_cancel(client_.get(), request), RIPC_OK);
             },
             [&] { ASSERT_EQ(ask(), RIPC_OK); });
@@ -275,7 +275,7 @@ TEST_P(NoMemoryTest, ARequestIsSentWithItsReturnBufferOrIsNotAndSoIsTheReply) {
   const auto receive_reply = [&] {
     const Message reply = receive(client_);
     EXPECT_TRUE(holds(view_of(reply, 0), RIPC_VIEW_RETURNED, data_));
-    EXPECT_EQ(ripc_message_in_reply_to(reply.get()), request);
+    EXPECT_EQ(ripc_message_get_in_reply_to(reply.get()), request);
   };
   fail_each([&] { return ripc_reply(server_.get(), message.get(), &answer, 1, nullptr, nullptr); },
             [&](ripc_status status) {
@@ -477,7 +477,7 @@ TEST_P(NoMemoryTest, TheResponderSurvives) {
     std::string text;
     while (text != "again" && ripc_receive(server_.get(), 0, kLimit, &message) == RIPC_OK) {
       const Message owner(message);
-      if (ripc_message_item_count(message) == 1) text = text_of(owner);
+      if (ripc_message_get_item_count(message) == 1) text = text_of(owner);
     }
     EXPECT_EQ(text, "again");
     const int before = told;

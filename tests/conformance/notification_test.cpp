@@ -383,7 +383,7 @@ TEST_P(Notifications, TheyDoNotDisturbMessages) {
   });
   for (std::uint32_t tag = 0; tag < 1000; ++tag) {
     ASSERT_TRUE(eventually([&] { return send(client_, server_id(), {}, tag) == RIPC_OK; }));
-    ASSERT_EQ(ripc_message_tag(receive(server_).get()), tag);
+    ASSERT_EQ(ripc_message_get_tag(receive(server_).get()), tag);
   }
   ringing.join();
   EXPECT_TRUE(eventually([&] { return bell.runs == kCount; }));

@@ -138,16 +138,16 @@ class Stage {
 
   std::string look() const {
     std::string answer;
-    for (std::size_t index = 0; index < ripc_message_item_count(message_.get()); ++index) {
+    for (std::size_t index = 0; index < ripc_message_get_item_count(message_.get()); ++index) {
       ripc_item_view view;
-      if (ripc_message_item(message_.get(), index, &view) == RIPC_OK) answer += " " + describe(view);
+      if (ripc_message_get_item(message_.get(), index, &view) == RIPC_OK) answer += " " + describe(view);
     }
     return answer;
   }
 
   std::string scribble() {
     ripc_item_view view;
-    if (ripc_message_item(message_.get(), 0, &view) != RIPC_OK || view.size == 0) return "nothing to write to";
+    if (ripc_message_get_item(message_.get(), 0, &view) != RIPC_OK || view.size == 0) return "nothing to write to";
     ::signal(SIGSEGV, SIG_DFL);  // a sanitizer's handler would write a report about what is meant to happen
     *const_cast<volatile unsigned char*>(static_cast<const unsigned char*>(view.data)) = 1;
     return "ok";

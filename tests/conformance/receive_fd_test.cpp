@@ -37,7 +37,7 @@ class ReceiveFd : public PairTest {
         EXPECT_EQ(status, RIPC_EMPTY);
         return count;
       }
-      EXPECT_EQ(ripc_message_tag(message), next_++);
+      EXPECT_EQ(ripc_message_get_tag(message), next_++);
       ripc_message_release(message);
       ++count;
     }

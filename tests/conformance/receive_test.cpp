@@ -259,7 +259,7 @@ TEST_P(Receive, ManyReturnsWhatIsThereUpToItsCapacity) {
     ASSERT_LE(count, 10u);
     for (std::size_t index = 0; index < count; ++index) {
       const Message message(messages[index]);
-      EXPECT_EQ(ripc_message_tag(message.get()), expected++);
+      EXPECT_EQ(ripc_message_get_tag(message.get()), expected++);
     }
   }
 }
@@ -350,8 +350,8 @@ TEST_P(Receive, MaxMessagesBoundsWhatIsHeld) {
   EXPECT_EQ(receive_status(small, 0), RIPC_LIMIT);
   EXPECT_EQ(receive_status(small, kLimit), RIPC_LIMIT) << "waiting would not help";
   held.erase(held.begin());
-  EXPECT_EQ(ripc_message_tag(receive(small).get()), 3u) << "nothing was lost";
-  EXPECT_EQ(ripc_message_tag(receive(small).get()), 4u);
+  EXPECT_EQ(ripc_message_get_tag(receive(small).get()), 3u) << "nothing was lost";
+  EXPECT_EQ(ripc_message_get_tag(receive(small).get()), 4u);
 }
 
 }  // namespace

@@ -124,7 +124,7 @@ TEST_P(Records, AMessageWithReturnBuffersIsKeptForItsReply) {
   ASSERT_EQ(ripc_reply(server_.get(), record.message.get(), &reply, 1, nullptr, nullptr), RIPC_OK);
   const Message answered = receive(client_);
   EXPECT_TRUE(holds(view_of(answered, 0), RIPC_VIEW_RETURNED, answer));
-  EXPECT_EQ(ripc_message_in_reply_to(answered.get()), request);
+  EXPECT_EQ(ripc_message_get_in_reply_to(answered.get()), request);
 }
 
 TEST_P(Records, AnItemInAWindowNeedsNoMessageAndALentOneDoes) {

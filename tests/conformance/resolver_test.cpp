@@ -91,6 +91,13 @@ TEST_P(Resolver, AnUnknownServiceAnswersWithinTheResolveTimeout) {
   EXPECT_EQ(resolve_name(context, "not/a/name"), RIPC_INVALID_ARGUMENT);
 }
 
+TEST_P(Resolver, WithoutTimeItLooksOnce) {
+  const Context context = make_context([](ripc_context_options& options) { options.resolve_timeout = 0; });
+  const Service service = make_service(context_, kRecordId);
+  EXPECT_EQ(resolve(context, kRecordId), RIPC_OK);
+  EXPECT_EQ(resolve(context, 987654), RIPC_NO_SERVICE);
+}
+
 TEST_P(Resolver, AServiceOfAKilledProcessIsNotFound) {
   Puppet puppet(peer_setup());
   ASSERT_EQ(puppet.register_id(kRecordId), "RIPC_OK");

@@ -22,12 +22,12 @@ TEST_P(ReturnBuffers, TheReplierSeesWhatIsOffered) {
   const std::string_view question = "question";
   request(returns, {item(question)});
   const Message message = receive(server_);
-  EXPECT_EQ(ripc_message_item_count(message.get()), 1u) << "return buffers are not items";
+  EXPECT_EQ(ripc_message_get_item_count(message.get()), 1u) << "return buffers are not items";
   EXPECT_EQ(text_of(message), "question");
-  ASSERT_EQ(ripc_message_return_count(message.get()), 2u);
-  EXPECT_EQ(ripc_message_return_size(message.get(), 0), 1000u);
-  EXPECT_EQ(ripc_message_return_size(message.get(), 1), 5u);
-  EXPECT_EQ(ripc_message_return_size(message.get(), 2), 0u);
+  ASSERT_EQ(ripc_message_get_return_count(message.get()), 2u);
+  EXPECT_EQ(ripc_message_get_return_size(message.get(), 0), 1000u);
+  EXPECT_EQ(ripc_message_get_return_size(message.get(), 1), 5u);
+  EXPECT_EQ(ripc_message_get_return_size(message.get(), 2), 0u);
 }
 
 TEST_P(ReturnBuffers, AReplyMayFillAllOfThem) {
@@ -41,8 +41,8 @@ TEST_P(ReturnBuffers, AReplyMayFillAllOfThem) {
   const std::string_view text = "done";
   reply(question, {item(full, RIPC_ITEM_RETURN, 1), item(text), item(part, RIPC_ITEM_RETURN, 0)});
   const Message answer = receive(client_);
-  EXPECT_EQ(ripc_message_in_reply_to(answer.get()), id);
-  ASSERT_EQ(ripc_message_item_count(answer.get()), 3u);
+  EXPECT_EQ(ripc_message_get_in_reply_to(answer.get()), id);
+  ASSERT_EQ(ripc_message_get_item_count(answer.get()), 3u);
   EXPECT_TRUE(returned(view_of(answer, 0), 1, second, full));
   EXPECT_EQ(text_of(answer, 1), "done");
   EXPECT_TRUE(returned(view_of(answer, 2), 0, first, part)) << "filled as far as its size says";
@@ -57,7 +57,7 @@ TEST_P(ReturnBuffers, AReplyMayFillSomeOrNoneAndTheRestComeBackUntouched) {
   reply(receive(server_), {item(data, RIPC_ITEM_RETURN, 1)});
   {
     const Message answer = receive(client_);
-    EXPECT_EQ(ripc_message_in_reply_to(answer.get()), some);
+    EXPECT_EQ(ripc_message_get_in_reply_to(answer.get()), some);
     EXPECT_TRUE(returned(view_of(answer, 0), 1, second, data));
   }
   EXPECT_EQ(first, Bytes(100, 0xee));
@@ -67,7 +67,7 @@ TEST_P(ReturnBuffers, AReplyMayFillSomeOrNoneAndTheRestComeBackUntouched) {
   EXPECT_NE(none, some);
   reply(receive(server_), {});
   const Message answer = receive(client_);
-  EXPECT_EQ(ripc_message_in_reply_to(answer.get()), none) << "a reply without items answers too";
+  EXPECT_EQ(ripc_message_get_in_reply_to(answer.get()), none) << "a reply without items answers too";
   EXPECT_EQ(first, Bytes(100, 0xee));
 }
 
@@ -82,7 +82,7 @@ TEST_P(ReturnBuffers, SixteenMayBeAttachedAndNoMore) {
 
   request(std::span(returns).first(RIPC_MAX_RETURNS));
   const Message question = receive(server_);
-  EXPECT_EQ(ripc_message_return_count(question.get()), 16u);
+  EXPECT_EQ(ripc_message_get_return_count(question.get()), 16u);
   std::vector<Bytes> sent;
   std::vector<ripc_item> items;
   for (unsigned index = 0; index < RIPC_MAX_RETURNS; ++index) sent.push_back(pattern(500 - index, index));
@@ -108,7 +108,7 @@ TEST_P(ReturnBuffers, TheyGoWithLongMessagesToo) {
   EXPECT_EQ(final_status(ticket), RIPC_OK);
   reply(question, {item(window, RIPC_ITEM_RETURN, 0)});
   const Message answer = receive(client_);
-  EXPECT_EQ(ripc_message_in_reply_to(answer.get()), id);
+  EXPECT_EQ(ripc_message_get_in_reply_to(answer.get()), id);
   EXPECT_TRUE(returned(view_of(answer, 0), 0, buffer, data));
 }
 
@@ -167,7 +167,7 @@ TEST_P(ReturnBuffers, WhatDoesNotFitTravelsAsALongItem) {
   const std::uint64_t id = request(buffer);
   const Ticket ticket = reply(receive(server_), {item(data, RIPC_ITEM_RETURN, 0)});
   const Message answer = receive(client_);
-  EXPECT_EQ(ripc_message_in_reply_to(answer.get()), id);
+  EXPECT_EQ(ripc_message_get_in_reply_to(answer.get()), id);
   EXPECT_TRUE(holds(view_of(answer, 0), RIPC_VIEW_WINDOW, data));
   EXPECT_EQ(view_of(answer, 0).cookie, 9u);
   ASSERT_NE(ticket, nullptr);
@@ -219,7 +219,7 @@ TEST_P(ReturnBuffers, ManyRequestsMayBeOpenAndBeAnsweredInAnyOrder) {
     const Bytes data = pattern(1000 + index, index);
     reply(questions[index], {item(data, RIPC_ITEM_RETURN, 0)});
     const Message answer = receive(client_);
-    EXPECT_EQ(ripc_message_in_reply_to(answer.get()), ids[index]);
+    EXPECT_EQ(ripc_message_get_in_reply_to(answer.get()), ids[index]);
     EXPECT_TRUE(returned(view_of(answer, 0), 0, buffers[index], data)) << index;
   }
 }
@@ -244,7 +244,7 @@ TEST_P(ReturnBuffers, AReplyMayItselfOfferReturnBuffers) {
   const ripc_item other = item(back, RIPC_ITEM_RETURN);
   ASSERT_EQ(ripc_reply(client_.get(), answer.get(), &other, 1, nullptr, nullptr), RIPC_OK);
   const Message last = receive(server_);
-  EXPECT_EQ(ripc_message_in_reply_to(last.get()), id);
+  EXPECT_EQ(ripc_message_get_in_reply_to(last.get()), id);
   EXPECT_TRUE(returned(view_of(last, 0), 0, server_buffer, back));
 }
 
@@ -260,7 +260,7 @@ TEST_P(ReturnBuffers, AnotherProcessFillsThem) {
     ASSERT_EQ(puppet.status_of("receive"), "RIPC_OK");
     ASSERT_EQ(puppet.call("reply_return 500000 17"), "RIPC_OK");
     const Message answer = receive(client_);
-    EXPECT_EQ(ripc_message_in_reply_to(answer.get()), id);
+    EXPECT_EQ(ripc_message_get_in_reply_to(answer.get()), id);
     EXPECT_EQ(view_of(answer, 0).data, buffer);
     EXPECT_TRUE(holds(view_of(answer, 0), RIPC_VIEW_RETURNED, data));
   }

@@ -20,8 +20,8 @@ class ReturnRights : public ReturnBufferTest {
   Ticket reply_with_data() { return reply(question_, {item(data_, RIPC_ITEM_RETURN, 0)}); }
   void expect_empty_reply() {
     const Message first = receive(client_);
-    EXPECT_EQ(ripc_message_in_reply_to(first.get()), id_);
-    EXPECT_EQ(ripc_message_item_count(first.get()), 0u);
+    EXPECT_EQ(ripc_message_get_in_reply_to(first.get()), id_);
+    EXPECT_EQ(ripc_message_get_item_count(first.get()), 0u);
   }
   void expect_data_in_window() {
     EXPECT_TRUE(holds(view_of(receive(client_), 0), RIPC_VIEW_WINDOW, data_)) << "nothing is lost";
@@ -115,7 +115,7 @@ TEST_P(ReturnRights, ARequesterThatDiedDoesNotHurtTheReplier) {
   ASSERT_EQ(puppet.register_id(77), "RIPC_OK");
   ASSERT_EQ(puppet.status_of("request " + std::to_string(server_id()) + " 100000"), "RIPC_OK");
   const Message question = receive(server_);
-  ASSERT_EQ(ripc_message_return_count(question.get()), 1u);
+  ASSERT_EQ(ripc_message_get_return_count(question.get()), 1u);
   puppet.kill();
   const Bytes data = pattern(100'000, 14);
   const ripc_item one = item(data, RIPC_ITEM_RETURN);

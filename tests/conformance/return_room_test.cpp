@@ -107,7 +107,7 @@ TEST_P(ReturnRoom, AReplyThatFoundNoRoomFillsThemWhenItIsSentAgain) {
     } while (status == RIPC_AGAIN);
     ASSERT_EQ(status, RIPC_OK) << ripc_last_error();
     const Message answer = receive(asking, RIPC_RECEIVE_LEND);
-    EXPECT_NE(ripc_message_in_reply_to(answer.get()), 0u);
+    EXPECT_NE(ripc_message_get_in_reply_to(answer.get()), 0u);
     EXPECT_TRUE(returned(view_of(answer, 0), 0, buffer, second)) << (with_long_item ? "transfers" : "packets");
   }
 }

@@ -52,7 +52,7 @@ TEST_P(SendManyLong, AllArriveInTheirOrderAndEachHasATicket) {
     EXPECT_EQ(sent_, 12u);
     for (std::size_t index = 0; index < 12; ++index) {
       const Message message = receive(server_);
-      ASSERT_EQ(ripc_message_tag(message.get()), index);
+      ASSERT_EQ(ripc_message_get_tag(message.get()), index);
       EXPECT_TRUE(holds(view_of(message, 0), RIPC_VIEW_WINDOW, payloads_[index])) << index;
       ASSERT_TRUE(tickets_[index]);
       EXPECT_EQ(ripc_ticket_wait(tickets_[index].get(), kLimit), RIPC_OK);
@@ -71,7 +71,7 @@ TEST_P(SendManyLong, ShortOnesBetweenThemKeepTheirPlaceAndHaveNoTicket) {
   for (std::size_t index = 0; index < 9; ++index) {
     const bool is_short = messages_[index].items == &short_item;
     const Message message = receive(server_);
-    ASSERT_EQ(ripc_message_tag(message.get()), index);
+    ASSERT_EQ(ripc_message_get_tag(message.get()), index);
     EXPECT_TRUE(
         holds(view_of(message, 0), is_short ? RIPC_VIEW_SHORT : RIPC_VIEW_WINDOW, is_short ? small : payloads_[index]))
         << index;
@@ -166,7 +166,7 @@ TEST_P(SendManyLong, ATicketThatIsCancelledMeanwhileTakesItsMessageAlone) {
   post_all();
   for (const std::size_t index : {0u, 2u}) {
     const Message message = receive(server_);
-    EXPECT_EQ(ripc_message_tag(message.get()), index);
+    EXPECT_EQ(ripc_message_get_tag(message.get()), index);
     EXPECT_TRUE(holds(view_of(message, 0), RIPC_VIEW_WINDOW, payloads_[index]));
     EXPECT_EQ(ripc_ticket_wait(tickets_[index].get(), kLimit), RIPC_OK);
   }

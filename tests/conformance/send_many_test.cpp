@@ -33,7 +33,7 @@ class SendMany : public PairTest {
   void expect_arrived(const Batch& batch, std::size_t count) {
     for (std::size_t index = 0; index < count; ++index) {
       const Message message = receive(server_);
-      ASSERT_EQ(ripc_message_tag(message.get()), index);
+      ASSERT_EQ(ripc_message_get_tag(message.get()), index);
       EXPECT_TRUE(holds(view_of(message, 0), RIPC_VIEW_SHORT, batch.payloads[index])) << index;
     }
     ripc_message* more = nullptr;
@@ -69,8 +69,8 @@ TEST_P(SendMany, AMessageMayHaveManyItemsOrNone) {
       << ripc_last_error();
   for (const ripc_outgoing& message : messages) {
     const Message received = receive(server_);
-    EXPECT_EQ(ripc_message_tag(received.get()), message.tag);
-    EXPECT_EQ(ripc_message_item_count(received.get()), message.count);
+    EXPECT_EQ(ripc_message_get_tag(received.get()), message.tag);
+    EXPECT_EQ(ripc_message_get_item_count(received.get()), message.count);
   }
 }
 
@@ -91,7 +91,7 @@ TEST_P(SendMany, WhereThereIsNoRoomItTellsHowManyWentAndTheOthersCanFollow) {
   std::size_t then = 0;
   (void)ripc_send_many(client_.get(), server_id(), batch.messages.data() + sent, 1, nullptr, nullptr, &then);
   ASSERT_EQ(then, 1u);
-  EXPECT_EQ(ripc_message_tag(receive(server_).get()), sent);
+  EXPECT_EQ(ripc_message_get_tag(receive(server_).get()), sent);
 }
 
 TEST_P(SendMany, WhatCannotBeSentStopsItThere) {

@@ -214,7 +214,7 @@ TEST_P(Services, ManyServicesLiveInOneContext) {
     ASSERT_EQ(send(sender, id, {}, static_cast<std::uint32_t>(id)), RIPC_OK) << ripc_last_error();
   }
   for (ripc_service_id id = 1; id <= 100; ++id) {
-    EXPECT_EQ(ripc_message_tag(receive(services[id - 1]).get()), id);
+    EXPECT_EQ(ripc_message_get_tag(receive(services[id - 1]).get()), id);
   }
 }
 
@@ -337,7 +337,7 @@ TEST_P(Services, MessagesHeldStayValidAfterUnregister) {
   const Message lent = receive(receiver, RIPC_RECEIVE_LEND);
   receiver.reset();
   EXPECT_EQ(text_of(small), "kept");
-  EXPECT_EQ(ripc_message_source(small.get()), id_of(sender));
+  EXPECT_EQ(ripc_message_get_source(small.get()), id_of(sender));
   EXPECT_TRUE(holds(view_of(lent, 0), RIPC_VIEW_LENT, data));
 }
 

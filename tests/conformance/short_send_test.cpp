@@ -19,18 +19,18 @@ CONFORMANCE_SUITE(ShortSend);
 TEST_P(ShortSend, AnEmptyMessageArrivesWithItsTagAndSource) {
   ASSERT_EQ(send(client_, server_id(), {}, 0xfedcba98u), RIPC_OK);
   const Message message = receive(server_);
-  EXPECT_EQ(ripc_message_item_count(message.get()), 0u);
-  EXPECT_EQ(ripc_message_tag(message.get()), 0xfedcba98u);
-  EXPECT_EQ(ripc_message_source(message.get()), client_id());
-  EXPECT_EQ(ripc_message_in_reply_to(message.get()), 0u);
-  EXPECT_EQ(ripc_message_return_count(message.get()), 0u);
+  EXPECT_EQ(ripc_message_get_item_count(message.get()), 0u);
+  EXPECT_EQ(ripc_message_get_tag(message.get()), 0xfedcba98u);
+  EXPECT_EQ(ripc_message_get_source(message.get()), client_id());
+  EXPECT_EQ(ripc_message_get_in_reply_to(message.get()), 0u);
+  EXPECT_EQ(ripc_message_get_return_count(message.get()), 0u);
 }
 
 TEST_P(ShortSend, ItemsMayBeNullIfThereAreNone) {
   ripc_ticket* ticket = reinterpret_cast<ripc_ticket*>(1);
   ASSERT_EQ(ripc_send(client_.get(), server_id(), nullptr, 0, nullptr, &ticket), RIPC_OK);
   EXPECT_EQ(ticket, nullptr) << "a message without long items sets *ticket to NULL";
-  EXPECT_EQ(ripc_message_item_count(receive(server_).get()), 0u);
+  EXPECT_EQ(ripc_message_get_item_count(receive(server_).get()), 0u);
 }
 
 TEST_P(ShortSend, SixtyFourItemsArriveEachAtItsIndex) {
@@ -42,7 +42,7 @@ TEST_P(ShortSend, SixtyFourItemsArriveEachAtItsIndex) {
   }
   ASSERT_EQ(ripc_send(client_.get(), server_id(), items.data(), items.size(), nullptr, nullptr), RIPC_OK);
   const Message message = receive(server_);
-  ASSERT_EQ(ripc_message_item_count(message.get()), 64u);
+  ASSERT_EQ(ripc_message_get_item_count(message.get()), 64u);
   for (std::size_t index = 64; index-- > 0;) {
     const ripc_item_view view = view_of(message, index);
     EXPECT_EQ(view.kind, RIPC_VIEW_SHORT);
@@ -51,8 +51,8 @@ TEST_P(ShortSend, SixtyFourItemsArriveEachAtItsIndex) {
     EXPECT_EQ(std::memcmp(view.data, &numbers[index], sizeof numbers[0]), 0) << "item " << index;
   }
   ripc_item_view view;
-  EXPECT_EQ(ripc_message_item(message.get(), 64, &view), RIPC_INVALID_ARGUMENT);
-  EXPECT_EQ(ripc_message_item(message.get(), SIZE_MAX, &view), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(ripc_message_get_item(message.get(), 64, &view), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(ripc_message_get_item(message.get(), SIZE_MAX, &view), RIPC_INVALID_ARGUMENT);
 }
 
 TEST_P(ShortSend, MoreThan64ItemsAreRefused) {
@@ -70,7 +70,7 @@ TEST_P(ShortSend, ZeroLengthItemsKeepTheirPlace) {
                   item_at(nullptr, 0, RIPC_ITEM_SHORT)}),
             RIPC_OK);
   const Message message = receive(server_);
-  ASSERT_EQ(ripc_message_item_count(message.get()), 5u);
+  ASSERT_EQ(ripc_message_get_item_count(message.get()), 5u);
   for (const std::size_t index : {0u, 2u, 4u}) {
     EXPECT_EQ(view_of(message, index).size, 0u);
     EXPECT_EQ(view_of(message, index).status, RIPC_OK);
@@ -117,8 +117,8 @@ TEST_P(ShortSend, AServiceAnswersWhoeverSent) {
   ASSERT_EQ(ripc_reply(server_.get(), question.get(), &one, 1, nullptr, nullptr), RIPC_OK);
   const Message reply = receive(client_);
   EXPECT_EQ(text_of(reply), "answer");
-  EXPECT_EQ(ripc_message_source(reply.get()), server_id());
-  EXPECT_EQ(ripc_message_in_reply_to(reply.get()), 0u) << "the question had no return buffers";
+  EXPECT_EQ(ripc_message_get_source(reply.get()), server_id());
+  EXPECT_EQ(ripc_message_get_in_reply_to(reply.get()), 0u) << "the question had no return buffers";
   EXPECT_EQ(text_of(question), "question") << "the message stays the caller's";
 }
 
@@ -224,7 +224,7 @@ TEST_P(ShortSend, OneSenderOneReceiverKeepsOrderAndLosesNothing) {
   });
   for (std::uint32_t index = 0; index < kCount; ++index) {
     const Message message = receive(server_);
-    ASSERT_EQ(ripc_message_tag(message.get()), index);
+    ASSERT_EQ(ripc_message_get_tag(message.get()), index);
     ASSERT_TRUE(holds(view_of(message, 0), RIPC_VIEW_SHORT, std::span(data).first(index % 300)));
   }
   sender.join();
@@ -242,7 +242,7 @@ TEST_P(ShortSend, SeveralThreadsOfOneServiceEachKeepTheirOrder) {
   }
   std::array<std::uint32_t, kThreads> expected{};
   for (std::uint32_t index = 0; index < kThreads * kCount; ++index) {
-    const std::uint32_t tag = ripc_message_tag(receive(server_).get());
+    const std::uint32_t tag = ripc_message_get_tag(receive(server_).get());
     ASSERT_LT(tag >> 24, kThreads);
     ASSERT_EQ(tag & 0xffffffu, expected[tag >> 24]++);
   }
@@ -267,9 +267,9 @@ TEST_P(ShortSend, SeveralSendersAreAllHeard) {
   for (std::uint32_t index = 0; index < kSenders * kCount; ++index) {
     const Message message = receive(server_);
     std::size_t sender = 0;
-    while (sender < kSenders && id_of(services[sender]) != ripc_message_source(message.get())) ++sender;
+    while (sender < kSenders && id_of(services[sender]) != ripc_message_get_source(message.get())) ++sender;
     ASSERT_LT(sender, kSenders);
-    ASSERT_EQ(ripc_message_tag(message.get()), expected[sender]++);
+    ASSERT_EQ(ripc_message_get_tag(message.get()), expected[sender]++);
   }
   threads.clear();
   services.clear();
@@ -281,7 +281,7 @@ TEST_P(ShortSend, AnotherProcessKeepsOrderAndLosesNothing) {
   ASSERT_EQ(puppet.register_id(77), "RIPC_OK");
   puppet.tell("stream " + std::to_string(server_id()) + " " + std::to_string(kCount));
   for (std::uint32_t index = 0; index < kCount; ++index) {
-    ASSERT_EQ(ripc_message_tag(receive(server_).get()), index);
+    ASSERT_EQ(ripc_message_get_tag(receive(server_).get()), index);
   }
   EXPECT_EQ(puppet.answer(), "RIPC_OK");
 }

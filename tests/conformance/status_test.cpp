@@ -55,12 +55,10 @@ TEST_P(Calls, UnknownStatusesHaveANameAndASentenceToo) {
   EXPECT_NE(ripc_status_text(static_cast<ripc_status>(31)), nullptr);
 }
 
-TEST_P(Calls, TheVersionHasThreeNumbers) {
-  int major = -1;
-  int minor = -1;
-  int patch = -1;
-  char rest = 0;
-  EXPECT_EQ(std::sscanf(ripc_version(), "%d.%d.%d%c", &major, &minor, &patch, &rest), 3) << ripc_version();
+TEST_P(Calls, TheLibraryHasTheVersionOfItsHeaders) {
+  const std::string headers = std::to_string(RIPC_VERSION_MAJOR) + "." + std::to_string(RIPC_VERSION_MINOR) + "." +
+                              std::to_string(RIPC_VERSION_PATCH);
+  EXPECT_EQ(ripc_version(), headers);
 }
 
 TEST_P(Calls, TheLastErrorIsASentenceOfTheCallingThread) {
@@ -144,7 +142,7 @@ TEST_P(Calls, ANullHandleOrPointerIsAnInvalidArgumentNotACrash) {
   EXPECT_REFUSED(ripc_interrupt(nullptr));
   EXPECT_REFUSED(ripc_service_get_fd(nullptr, &fd));
   EXPECT_REFUSED(ripc_service_get_fd(service, nullptr));
-  EXPECT_REFUSED(ripc_message_item(nullptr, 0, &view));
+  EXPECT_REFUSED(ripc_message_get_item(nullptr, 0, &view));
   EXPECT_REFUSED(ripc_notification_register(nullptr, ring, nullptr, &notification));
   EXPECT_REFUSED(ripc_notification_register(service, nullptr, nullptr, &notification));
   EXPECT_REFUSED(ripc_notification_register(service, ring, nullptr, nullptr));
@@ -184,7 +182,7 @@ TEST_P(Calls, ANullHandleOrPointerIsAnInvalidArgumentNotACrash) {
 
   ASSERT_EQ(send(client_, server_id(), {}), RIPC_OK);
   const Message held = receive(server_);
-  EXPECT_EQ(ripc_message_item(held.get(), 0, nullptr), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(ripc_message_get_item(held.get(), 0, nullptr), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(ripc_reply(nullptr, held.get(), nullptr, 0, nullptr, nullptr), RIPC_INVALID_ARGUMENT);
 }
 
@@ -198,12 +196,12 @@ TEST_P(Calls, NullHasHarmlessAttributesAndIsIgnoredByDestructors) {
   EXPECT_STREQ(ripc_service_get_name(nullptr), "");
   EXPECT_EQ(ripc_service_get_incarnation(nullptr), 0u);
   EXPECT_EQ(ripc_service_get_context(nullptr), nullptr);
-  EXPECT_EQ(ripc_message_source(nullptr), 0u);
-  EXPECT_EQ(ripc_message_tag(nullptr), 0u);
-  EXPECT_EQ(ripc_message_item_count(nullptr), 0u);
-  EXPECT_EQ(ripc_message_in_reply_to(nullptr), 0u);
-  EXPECT_EQ(ripc_message_return_count(nullptr), 0u);
-  EXPECT_EQ(ripc_message_return_size(nullptr, 0), 0u);
+  EXPECT_EQ(ripc_message_get_source(nullptr), 0u);
+  EXPECT_EQ(ripc_message_get_tag(nullptr), 0u);
+  EXPECT_EQ(ripc_message_get_item_count(nullptr), 0u);
+  EXPECT_EQ(ripc_message_get_in_reply_to(nullptr), 0u);
+  EXPECT_EQ(ripc_message_get_return_count(nullptr), 0u);
+  EXPECT_EQ(ripc_message_get_return_size(nullptr, 0), 0u);
   ripc_context_options_init(nullptr);
   ripc_service_options_init(nullptr);
   ripc_send_options_init(nullptr);
@@ -220,8 +218,8 @@ TEST_P(Calls, InitFillsInTheSizeAndTheDefaults) {
   EXPECT_EQ(context_options.transports, nullptr);
   EXPECT_EQ(context_options.static_resolver, nullptr);
   EXPECT_EQ(context_options.pool_limit, 0u);
-  EXPECT_EQ(context_options.resolve_timeout, 0u);
-  EXPECT_EQ(context_options.spin, UINT64_MAX);
+  EXPECT_EQ(context_options.resolve_timeout, RIPC_DEFAULT_TIME);
+  EXPECT_EQ(context_options.spin, RIPC_DEFAULT_TIME);
   EXPECT_EQ(context_options.peer_policy, UINT32_MAX);
   EXPECT_EQ(context_options.max_peers, 0u);
 
@@ -244,10 +242,29 @@ TEST_P(Calls, InitFillsInTheSizeAndTheDefaults) {
   EXPECT_EQ(options.tag, 0u);
   EXPECT_EQ(options.return_count, 0u);
   EXPECT_EQ(options.returns, nullptr);
-  EXPECT_EQ(options.timeout, 0u);
+  EXPECT_EQ(options.timeout, RIPC_DEFAULT_TIME);
   EXPECT_EQ(options.callback, nullptr);
   EXPECT_EQ(options.user, nullptr);
   EXPECT_EQ(options.request_id, nullptr);
+}
+
+template <typename T>
+void expect_only_the_size(void (*init)(T*)) {
+  T expected;
+  std::memset(static_cast<void*>(&expected), 0, sizeof expected);
+  expected.size = sizeof expected;
+  T structure;
+  std::memset(static_cast<void*>(&structure), 0xee, sizeof structure);
+  init(&structure);
+  EXPECT_EQ(std::memcmp(&structure, &expected, sizeof structure), 0);
+  init(nullptr);
+}
+
+TEST_P(Calls, InitFunctionsOfResultsSetTheSizeAndZeroTheRest) {
+  expect_only_the_size(ripc_group_outcome_init);
+  expect_only_the_size(ripc_service_info_init);
+  expect_only_the_size(ripc_service_statistics_init);
+  expect_only_the_size(ripc_pool_statistics_init);
 }
 
 // A caller that was built with an older header has shorter structures; what it does not know has its default.
@@ -257,7 +274,7 @@ TEST_P(Calls, OptionsOfAnOlderCallerAreAccepted) {
   send_part.tag = 5;
   send_part.return_count = 999;  // beyond its size
   ASSERT_EQ(ripc_send(client_.get(), server_id(), nullptr, 0, &send_part, nullptr), RIPC_OK);
-  EXPECT_EQ(ripc_message_tag(receive(server_).get()), 5u);
+  EXPECT_EQ(ripc_message_get_tag(receive(server_).get()), 5u);
 
   ripc_service_options service_part;
   ripc_service_options_init(&service_part);
@@ -289,7 +306,7 @@ TEST_P(Calls, OptionsOfANewerCallerAreAccepted) {
   newer.known.tag = 6;
   std::memset(newer.unknown, 0xee, sizeof newer.unknown);
   ASSERT_EQ(ripc_send(client_.get(), server_id(), nullptr, 0, &newer.known, nullptr), RIPC_OK);
-  EXPECT_EQ(ripc_message_tag(receive(server_).get()), 6u);
+  EXPECT_EQ(ripc_message_get_tag(receive(server_).get()), 6u);
 }
 
 TEST_P(Calls, OptionsWithoutASizeAreRefused) {

@@ -109,11 +109,11 @@ TEST_P(TicketMemory, WhenUnregisterReturnsNothingReadsTheMemory) {
     bool delivered = false;
     std::jthread receiver([&] {
       Message message = receive(server_);
-      if (ripc_message_tag(message.get()) != 0) return;  // the marker: the item was revoked in time
+      if (ripc_message_get_tag(message.get()) != 0) return;  // the marker: the item was revoked in time
       const Bytes expected(kSize, 7);
       EXPECT_TRUE(holds(view_of(message, 0), RIPC_VIEW_WINDOW, expected));
       delivered = true;
-      EXPECT_EQ(ripc_message_tag(receive(server_).get()), 1u);
+      EXPECT_EQ(ripc_message_get_tag(receive(server_).get()), 1u);
     });
     ASSERT_EQ(ripc_memory_unregister(client_context_.get(), data), RIPC_OK);  // at some point of the copy
     std::memset(data, 9, kSize);

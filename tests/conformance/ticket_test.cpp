@@ -155,7 +155,7 @@ TEST_P(Tickets, TheCallbackMaySendPostWindowsAndReleaseHandles) {
   };
   work.ticket = send_data(&options).release();
   receive(server_);
-  EXPECT_EQ(ripc_message_item_count(receive(server_).get()), 0u) << "what the callback sent";
+  EXPECT_EQ(ripc_message_get_item_count(receive(server_).get()), 0u) << "what the callback sent";
   EXPECT_TRUE(eventually([&] { return work.sent != -1; }));
   EXPECT_EQ(work.sent, RIPC_OK);
   EXPECT_EQ(work.posted, RIPC_OK);
@@ -242,6 +242,15 @@ TEST_P(Tickets, TheTimeGivenRunsOut) {
   EXPECT_EQ(final_status(ticket), RIPC_TIMEOUT);
   EXPECT_TRUE(eventually([&] { return completion.runs == 1; })) << "also without anyone waiting";
   EXPECT_EQ(completion.result(), RIPC_TIMEOUT);
+  post();
+  expect_nothing_more(server_);
+}
+
+TEST_P(Tickets, WithoutTimeAMessageIsDroppedThatNobodyTakesAtOnce) {
+  ripc_send_options options = send_options();
+  options.timeout = 0;
+  const Ticket ticket = send_data(&options);
+  EXPECT_EQ(final_status(ticket), RIPC_TIMEOUT);
   post();
   expect_nothing_more(server_);
 }

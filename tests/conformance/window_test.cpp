@@ -20,7 +20,7 @@ TEST_P(Windows, EachItemLandsInItsOwnWindowInPostingOrder) {
   const Ticket ticket = send_long(
       client_, server_id(), {item(first, RIPC_ITEM_LONG), item(second, RIPC_ITEM_LONG), item(third, RIPC_ITEM_LONG)});
   const Message message = receive(server_);
-  ASSERT_EQ(ripc_message_item_count(message.get()), 3u);
+  ASSERT_EQ(ripc_message_get_item_count(message.get()), 3u);
   EXPECT_TRUE(holds(view_of(message, 0), RIPC_VIEW_WINDOW, first));
   EXPECT_TRUE(holds(view_of(message, 1), RIPC_VIEW_WINDOW, second));
   EXPECT_TRUE(holds(view_of(message, 2), RIPC_VIEW_WINDOW, third));
@@ -88,7 +88,7 @@ TEST_P(Windows, AnItemWithoutAWindowIsDiscardedAndTheOthersArrive) {
   const Ticket ticket = send_long(
       client_, server_id(), {item(first, RIPC_ITEM_LONG), item(second, RIPC_ITEM_LONG), item(text, RIPC_ITEM_SHORT)});
   const Message message = receive(server_);
-  ASSERT_EQ(ripc_message_item_count(message.get()), 3u);
+  ASSERT_EQ(ripc_message_get_item_count(message.get()), 3u);
   EXPECT_TRUE(holds(view_of(message, 0), RIPC_VIEW_WINDOW, first));
   EXPECT_TRUE(failed(view_of(message, 1), RIPC_NO_WINDOW, 4000));
   EXPECT_EQ(text_of(message, 2), "short");

@@ -85,13 +85,13 @@ bool is_whole(const void* data, std::size_t size) {
 }
 
 std::string flaw_of(const ripc_message* message) {
-  for (std::size_t index = 0; index < ripc_message_item_count(message); ++index) {
+  for (std::size_t index = 0; index < ripc_message_get_item_count(message); ++index) {
     ripc_item_view view{};
-    if (ripc_message_item(message, index, &view) != RIPC_OK) return "item " + std::to_string(index) + " is missing";
+    if (ripc_message_get_item(message, index, &view) != RIPC_OK) return "item " + std::to_string(index) + " is missing";
     if (view.kind == RIPC_VIEW_FAILED) continue;
     if (!is_whole(view.data, view.size))
       return "item " + std::to_string(index) + " of " + std::to_string(view.size) + " bytes, view kind " +
-             std::to_string(view.kind) + ", tag " + std::to_string(ripc_message_tag(message)) + " is not whole";
+             std::to_string(view.kind) + ", tag " + std::to_string(ripc_message_get_tag(message)) + " is not whole";
   }
   return {};
 }
@@ -168,7 +168,7 @@ std::string exchange(const Service& left, const Service& right, std::uint64_t se
     const Message message = receive(*to);
     if (!message) return "a message did not arrive";
     if (std::string flaw = flaw_of(message.get()); !flaw.empty()) return flaw;
-    if (ripc_message_source(message.get()) != ripc_service_get_id(from->get())) return "a message of somebody else";
+    if (ripc_message_get_source(message.get()) != ripc_service_get_id(from->get())) return "a message of somebody else";
   }
   return {};
 }

@@ -82,7 +82,7 @@ TEST(Fork, AChildMayMakeAContextOfItsOwn) {
   }
   const Message message = receive(service);
   ASSERT_TRUE(message);
-  EXPECT_EQ(ripc_message_source(message.get()), kWatcher);
+  EXPECT_EQ(ripc_message_get_source(message.get()), kWatcher);
   EXPECT_EQ(flaw_of(message.get()), "");
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);

@@ -29,7 +29,7 @@ int member(const std::vector<std::string>& arguments) {
   for (std::uint32_t expected = 1;;) {
     const Message message = receive(service);
     if (!message) return 3;
-    const std::uint32_t tag = ripc_message_tag(message.get());
+    const std::uint32_t tag = ripc_message_get_tag(message.get());
     if (tag == 0) continue;  // the sender looks who is there
     if (tag == kEnd) return 0;
     if (tag != expected++) {

@@ -156,7 +156,7 @@ class HostileService : public testing::Test {
                                 std::to_string(number_from_environment("RIPC_FAULT_SEED", 9))});
     const Message message = receive(service_);
     ASSERT_TRUE(message);
-    ASSERT_EQ(ripc_message_source(message.get()), kLiar);
+    ASSERT_EQ(ripc_message_get_source(message.get()), kLiar);
   }
 
   TemporaryDirectory directory_;

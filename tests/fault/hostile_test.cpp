@@ -298,16 +298,16 @@ class HostileSender : public testing::Test {
     int found = 0;
     ASSERT_TRUE(eventually([&] {
       while (const Message message = receive(service_, 0, flags)) {
-        if (ripc_message_source(message.get()) == kHonest) {
+        if (ripc_message_get_source(message.get()) == kHonest) {
           EXPECT_EQ(flaw_of(message.get()), "");
           ++found;
           continue;
         }
         // Hostile views must at least be readable, and an answer to garbage must do no harm.
         unsigned sum = 0;
-        for (std::size_t index = 0; index < ripc_message_item_count(message.get()); ++index) {
+        for (std::size_t index = 0; index < ripc_message_get_item_count(message.get()); ++index) {
           ripc_item_view view{};
-          EXPECT_EQ(ripc_message_item(message.get(), index, &view), RIPC_OK);
+          EXPECT_EQ(ripc_message_get_item(message.get(), index, &view), RIPC_OK);
           if (view.data == nullptr) continue;
           const auto* data = static_cast<const unsigned char*>(view.data);
           for (std::size_t at = 0; at < view.size; at += 512) sum += data[at];
@@ -318,7 +318,7 @@ class HostileSender : public testing::Test {
         ripc_send_options options;
         ripc_send_options_init(&options);
         options.timeout = 100 * kMillisecond;
-        if (ripc_message_return_count(message.get()) != 0 && replies_++ < 20)
+        if (ripc_message_get_return_count(message.get()) != 0 && replies_++ < 20)
           (void)ripc_reply(service_.get(), message.get(), &answer, 1, &options, nullptr);
       }
       return found == expected;

@@ -97,7 +97,7 @@ TEST_F(HostileTransfer, ALentViewStaysReadableWhateverItsSenderDoes) {
   ASSERT_TRUE(hostile_->send(control::ArenaGone{kArena}));
   settle();
   ripc_item_view view{};
-  ASSERT_EQ(ripc_message_item(messages[1].get(), 0, &view), RIPC_OK);
+  ASSERT_EQ(ripc_message_get_item(messages[1].get(), 0, &view), RIPC_OK);
   ASSERT_EQ(view.kind, static_cast<std::uint32_t>(RIPC_VIEW_LENT));
   EXPECT_TRUE(is_readable(view.data));
 }
@@ -153,8 +153,8 @@ class HostileWindow : public HostileTransfer {
     const Ticket owned(ticket);
     const Message message = receive(service_);
     ripc_item_view view{};
-    EXPECT_TRUE(message && ripc_message_source(message.get()) == kHonest);
-    EXPECT_EQ(ripc_message_item(message.get(), 0, &view), RIPC_OK);
+    EXPECT_TRUE(message && ripc_message_get_source(message.get()) == kHonest);
+    EXPECT_EQ(ripc_message_get_item(message.get(), 0, &view), RIPC_OK);
     EXPECT_EQ(flaw_of(message.get()), "");
     EXPECT_EQ(ripc_ticket_wait(ticket, kLimit), static_cast<ripc_status>(view.status));
     return view.status;
@@ -181,7 +181,7 @@ TEST_F(HostileWindow, AMessageThatWaitedForItsArenaIsDeliveredInOrder) {
   for (const ripc_view_kind kind : {RIPC_VIEW_WINDOW, RIPC_VIEW_SHORT}) {
     const Message message = receive(service_);
     ripc_item_view view{};
-    ASSERT_EQ(ripc_message_item(message.get(), 0, &view), RIPC_OK);
+    ASSERT_EQ(ripc_message_get_item(message.get(), 0, &view), RIPC_OK);
     EXPECT_EQ(view.kind, static_cast<std::uint32_t>(kind));
   }
 }

@@ -33,7 +33,7 @@ ripc_status send_value(const Service& from, ripc_service_id to, std::uint32_t ta
 template <typename Value>
 bool read_value(const Message& message, Value& value) {
   ripc_item_view view{};
-  if (ripc_message_item(message.get(), 0, &view) != RIPC_OK || view.size != sizeof value) return false;
+  if (ripc_message_get_item(message.get(), 0, &view) != RIPC_OK || view.size != sizeof value) return false;
   std::memcpy(&value, view.data, sizeof value);
   return true;
 }
@@ -87,9 +87,9 @@ int holder(const std::vector<std::string>& arguments) {
     if (status == RIPC_INTERRUPTED) continue;
     if (status != RIPC_OK) return 1;
     const Message message(received);
-    const ripc_service_id source = ripc_message_source(message.get());
+    const ripc_service_id source = ripc_message_get_source(message.get());
     Wanted wanted{};
-    switch (ripc_message_tag(message.get())) {
+    switch (ripc_message_get_tag(message.get())) {
       case kTell:
         if (!read_value(message, told.question)) return 1;
         told.descriptors = descriptor_count() - descriptor_count("/memfd:ripc-pool");
@@ -105,7 +105,7 @@ int holder(const std::vector<std::string>& arguments) {
         break;
       default: {
         ripc_item_view view{};
-        if (ripc_message_item(message.get(), 0, &view) != RIPC_OK) return 1;
+        if (ripc_message_get_item(message.get(), 0, &view) != RIPC_OK) return 1;
         if (view.kind == RIPC_VIEW_FAILED) break;
         std::uint64_t seed = 0;
         std::memcpy(&seed, view.data, sizeof seed);
@@ -129,7 +129,7 @@ std::optional<Told> Asker::ask_once() {
   for (const std::uint64_t until = now() + kSecond; now() < until;) {
     const Message message = receive(service_, until - now());
     Told told{};
-    if (!message || ripc_message_tag(message.get()) != kTell || !read_value(message, told)) continue;
+    if (!message || ripc_message_get_tag(message.get()) != kTell || !read_value(message, told)) continue;
     if (told.question == question_) return told;
   }
   return std::nullopt;
@@ -158,8 +158,8 @@ ripc_status Asker::receive_long(std::uint64_t limit) {
   for (const std::uint64_t until = now() + limit; now() < until;) {
     const Message message = receive(service_, until - now());
     ripc_item_view view{};
-    if (!message || ripc_message_tag(message.get()) != kTake) continue;
-    if (ripc_message_item(message.get(), 0, &view) != RIPC_OK) return RIPC_CORRUPT;
+    if (!message || ripc_message_get_tag(message.get()) != kTake) continue;
+    if (ripc_message_get_item(message.get(), 0, &view) != RIPC_OK) return RIPC_CORRUPT;
     if (view.kind == RIPC_VIEW_FAILED) return static_cast<ripc_status>(view.status);
     const bool whole = is_whole(view.data, view.size);
     post();

@@ -40,7 +40,7 @@ int thousand(const std::vector<std::string>& arguments) {
       if (descriptors[number].revents == 0) continue;
       while (const Message message = receive(service, 0)) {
         ripc_item_view view{};
-        if (ripc_message_item(message.get(), 0, &view) != RIPC_OK) return 1;
+        if (ripc_message_get_item(message.get(), 0, &view) != RIPC_OK) return 1;
         const ripc_item item{view.data, view.size, RIPC_ITEM_SHORT, 0};
         // Who does not get the answer asks again.
         (void)ripc_reply(service.get(), message.get(), &item, 1, nullptr, nullptr);
@@ -67,7 +67,7 @@ class ManyServices : public HostTest {
         [&] {
           if (send_short(service, to, seed) != RIPC_OK) return false;
           const Message answer = receive(service, kSecond);
-          return answer && ripc_message_source(answer.get()) == to && flaw_of(answer.get()).empty();
+          return answer && ripc_message_get_source(answer.get()) == to && flaw_of(answer.get()).empty();
         },
         kPatience);
   }

@@ -25,7 +25,7 @@ int member(const std::vector<std::string>& arguments) {
     if (!message) return 1;
     ripc_send_options options;
     ripc_send_options_init(&options);
-    options.tag = ripc_message_tag(message.get());
+    options.tag = ripc_message_get_tag(message.get());
     (void)ripc_reply(service.get(), message.get(), nullptr, 0, &options, nullptr);
   }
 }
@@ -73,8 +73,8 @@ class ThreeHosts : public HostTest {
     std::set<ripc_service_id> answered;
     for (const std::uint64_t until = now() + kSecond; now() < until && answered.size() < 2;) {
       const Message message = receive(asker_->service(), until - now());
-      if (!message || ripc_message_tag(message.get()) != tag) continue;
-      EXPECT_TRUE(answered.insert(ripc_message_source(message.get())).second) << "it had the message twice";
+      if (!message || ripc_message_get_tag(message.get()) != tag) continue;
+      EXPECT_TRUE(answered.insert(ripc_message_get_source(message.get())).second) << "it had the message twice";
     }
     return answered;
   }

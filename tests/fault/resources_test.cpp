@@ -186,7 +186,7 @@ TEST(Descriptors, AReceiverThatCannotHaveThemRefusesAndTakesPeersLater) {
     Message message;
     ASSERT_TRUE(eventually([&] { return (message = receive(service, 100 * kMillisecond)) != nullptr; }))
         << "descriptors are free again, but nobody is accepted";
-    EXPECT_EQ(ripc_message_source(message.get()), kOther);
+    EXPECT_EQ(ripc_message_get_source(message.get()), kOther);
     EXPECT_EQ(newcomer.wait(), 0);
     std::string statuses;
     std::getline(std::ifstream(result), statuses);
@@ -339,7 +339,7 @@ int slow_reader(const std::vector<std::string>& arguments) {
     const Message message = receive(service, kLimit, RIPC_RECEIVE_LEND);
     if (!message) continue;  // a signal ends a wait
     if (!flaw_of(message.get()).empty()) return 2;
-    if (ripc_message_tag(message.get()) == 9 && send_short(service, kService, 9, 64, 9) != RIPC_OK) return 3;
+    if (ripc_message_get_tag(message.get()) == 9 && send_short(service, kService, 9, 64, 9) != RIPC_OK) return 3;
   }
 }
 
@@ -377,7 +377,7 @@ TEST(Stopped, ItsSendersHearAgainAndTimeoutsOthersAreUndisturbedAndAllResumes) {
   ASSERT_TRUE(eventually([&] { return send_short(service, kPeer, 4, 64, 9) == RIPC_OK; }));
   const Message answer = receive(service);
   ASSERT_TRUE(answer) << "it goes on where it was stopped";
-  EXPECT_EQ(ripc_message_tag(answer.get()), 9u);
+  EXPECT_EQ(ripc_message_get_tag(answer.get()), 9u);
 }
 
 TEST(Queues, ManySendersOverAFullQueueLoseNothing) {
@@ -432,12 +432,12 @@ TEST(Queues, ManySendersOverAFullQueueLoseNothing) {
     if (!message) break;
     ++received;
     EXPECT_EQ(flaw_of(message.get()), "");
-    const std::size_t from = ripc_message_source(message.get()) - 2000;
+    const std::size_t from = ripc_message_get_source(message.get()) - 2000;
     if (from >= kSenders) {
       ADD_FAILURE() << "a message from nobody";
       break;
     }
-    EXPECT_EQ(ripc_message_tag(message.get()), next[from]++) << "in order";
+    EXPECT_EQ(ripc_message_get_tag(message.get()), next[from]++) << "in order";
   }
   if (received != kSenders * kMessages) ++failures;
   for (std::thread& thread : threads) thread.join();

@@ -62,7 +62,7 @@ int talk(const Service& service, ripc_service_id to) {
       return 2;
     }
     const Message reply = receive(service, kPatience);
-    if (!reply || !flaw_of(reply.get()).empty() || ripc_message_source(reply.get()) != to) return 3;
+    if (!reply || !flaw_of(reply.get()).empty() || ripc_message_get_source(reply.get()) != to) return 3;
   }
   return 0;
 }

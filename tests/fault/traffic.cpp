@@ -262,9 +262,9 @@ void Traffic::receive_all() {
 }
 
 void Traffic::handle(Message message) {
-  if (ripc_message_tag(message.get()) == kBellTag) {
+  if (ripc_message_get_tag(message.get()) == kBellTag) {
     ripc_item_view view{};
-    if (ripc_message_item(message.get(), 0, &view) != RIPC_OK || view.size != sizeof(ripc_notification)) {
+    if (ripc_message_get_item(message.get(), 0, &view) != RIPC_OK || view.size != sizeof(ripc_notification)) {
       flaw_ = "the handle of a notification is not whole";
       return;
     }
@@ -273,18 +273,18 @@ void Traffic::handle(Message message) {
   }
   if (std::string flaw = flaw_of(message.get()); !flaw.empty() && flaw_.empty()) flaw_ = flaw;
   bool lent = false;
-  for (std::size_t index = 0; index < ripc_message_item_count(message.get()); ++index) {
+  for (std::size_t index = 0; index < ripc_message_get_item_count(message.get()); ++index) {
     ripc_item_view view{};
-    if (ripc_message_item(message.get(), index, &view) != RIPC_OK) continue;
+    if (ripc_message_get_item(message.get(), index, &view) != RIPC_OK) continue;
     lent = lent || view.kind == RIPC_VIEW_LENT;
     if (view.kind == RIPC_VIEW_WINDOW && view.cookie != 0 && view.cookie <= windows_.size()) {
       std::vector<std::byte>& window = windows_[view.cookie - 1];
       note(ripc_window_post(service_, window.data(), window.size(), view.cookie), "window_post");
     }
   }
-  if (ripc_message_return_count(message.get()) != 0) {
+  if (ripc_message_get_return_count(message.get()) != 0) {
     const std::vector<std::byte> bytes =
-        make_item(24 + random_.below(ripc_message_return_size(message.get(), 0) - 24), random_.next());
+        make_item(24 + random_.below(ripc_message_get_return_size(message.get(), 0) - 24), random_.next());
     const ripc_item item{bytes.data(), bytes.size(), RIPC_ITEM_RETURN, 0};
     const ripc_send_options options = options_with(6);
     ripc_ticket* ticket = nullptr;
@@ -294,7 +294,7 @@ void Traffic::handle(Message message) {
       if (ticket != nullptr) tickets_.emplace_back(ticket);
     }
   }
-  if (const std::uint64_t request = ripc_message_in_reply_to(message.get()); request != 0) {
+  if (const std::uint64_t request = ripc_message_get_in_reply_to(message.get()); request != 0) {
     const auto found = std::find_if(requests_.begin(), requests_.end(),
                                     [&](const Pending& pending) { return pending.request == request; });
     if (found != requests_.end()) {

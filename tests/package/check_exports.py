@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that libripc.so exports exactly what ripc.h declares: every function of the header, and nothing else.
+"""Checks that libripc.so exports exactly what the C headers declare: every function of theirs, and nothing else.
 
-    check_exports.py --library libripc.so --header ripc.h [--nm NM]
+    check_exports.py --library libripc.so --headers FOLDER [--nm NM]
 """
 
 import argparse
@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 
 
-def declared(header):
-    text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", header.read_text(encoding="utf-8"), flags=re.S)
+def declared(folder):
+    text = "".join(header.read_text(encoding="utf-8") for header in sorted(folder.glob("*.h")))
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)
     return set(re.findall(r"\bRIPC_API\b[^;(]*?\b(ripc_\w+)\s*\(", text))
 
 
@@ -27,7 +28,7 @@ def exported(library, nm):
 def main():
     parser = argparse.ArgumentParser(description="Checks the exported symbols of libripc.so.")
     parser.add_argument("--library", type=Path, required=True)
-    parser.add_argument("--header", type=Path, required=True)
+    parser.add_argument("--headers", type=Path, required=True)
     parser.add_argument("--nm", default="nm")
     arguments = parser.parse_args()
 
@@ -37,10 +38,10 @@ def main():
             print(f"{name}: exported, but it does not start with ripc_: see cmake/libripc.map")
     for name in sorted(found - wanted):
         if name.startswith("ripc_"):
-            print(f"{name}: exported, but ripc.h does not declare it")
+            print(f"{name}: exported, but no C header declares it")
     for name in sorted(wanted - found):
-        print(f"{name}: declared in ripc.h, but libripc.so does not export it")
-    print(f"exports: {len(wanted)} functions in ripc.h, {len(found)} symbols in {arguments.library.name}")
+        print(f"{name}: declared in a C header, but libripc.so does not export it")
+    print(f"exports: {len(wanted)} functions in the C headers, {len(found)} symbols in {arguments.library.name}")
     return 0 if wanted and wanted == found else 1
 
 

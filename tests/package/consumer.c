@@ -22,7 +22,7 @@ int main(void) {
              check(ripc_service_register(context, NULL, &service), "ripc_service_register") &&
              check(ripc_send(service, ripc_service_get_id(service), &item, 1, NULL, NULL), "ripc_send") &&
              check(ripc_receive(service, 0, UINT64_C(10000000000), &message), "ripc_receive") &&
-             check(ripc_message_item(message, 0, &view), "ripc_message_item");
+             check(ripc_message_get_item(message, 0, &view), "ripc_message_get_item");
   if (good && (view.size != sizeof text || memcmp(view.data, text, sizeof text) != 0)) {
     fprintf(stderr, "the message is not what was sent\n");
     good = 0;

@@ -159,8 +159,8 @@ BenchResult run_pair(const BenchOptions& options, const std::function<libripc::E
 libripc::Result<Library> open_library(const Side& side, const BenchOptions& options) {
   libripc::ContextOptions context_options = options.context();
   // Longer than any round trip, but not for ever: on a busy machine the two may be running at different times only.
-  constexpr std::uint64_t kLongSpin = 5'000'000;
-  context_options.spin = options.wait == "spin" ? kLongSpin : 0;
+  constexpr std::chrono::milliseconds kLongSpin{5};
+  context_options.spin = options.wait == "spin" ? kLongSpin : libripc::kNoWait;
   auto context = libripc::Context::create(context_options);
   if (!context.ok()) return context.error();
   libripc::ServiceOptions service_options;

@@ -29,12 +29,15 @@ using Nanoseconds = std::chrono::nanoseconds;
 
 // "No limit", for every timeout. Negative timeouts count as zero.
 inline constexpr Nanoseconds kForever = Nanoseconds::max();
+// In options: what the library does of itself, as the field says.
+inline constexpr Nanoseconds kDefaultTime = Nanoseconds::min();
 // "Do not wait".
 inline constexpr Nanoseconds kNoWait = Nanoseconds::zero();
 
 namespace detail {
 constexpr std::uint64_t to_c(Nanoseconds timeout) noexcept {
   if (timeout == kForever) return RIPC_FOREVER;
+  if (timeout == kDefaultTime) return RIPC_DEFAULT_TIME;
   return timeout.count() < 0 ? 0 : static_cast<std::uint64_t>(timeout.count());
 }
 }  // namespace detail

@@ -120,21 +120,21 @@ class Message {
 
   bool empty() const noexcept { return handle_ == nullptr; }
   // Who sent it.
-  ServiceId source() const noexcept { return ripc_message_source(handle_); }
-  std::uint32_t tag() const noexcept { return ripc_message_tag(handle_); }
-  std::size_t item_count() const noexcept { return ripc_message_item_count(handle_); }
+  ServiceId source() const noexcept { return ripc_message_get_source(handle_); }
+  std::uint32_t tag() const noexcept { return ripc_message_get_tag(handle_); }
+  std::size_t item_count() const noexcept { return ripc_message_get_item_count(handle_); }
   // O(1). An index that does not exist gives a view with kind RIPC_VIEW_FAILED and status RIPC_INVALID_ARGUMENT.
   ItemView item(std::size_t index) const noexcept {
     ripc_item_view view;
-    const ripc_status status = ripc_message_item(handle_, index, &view);
+    const ripc_status status = ripc_message_get_item(handle_, index, &view);
     if (status != RIPC_OK) view = {nullptr, 0, RIPC_VIEW_FAILED, static_cast<std::uint32_t>(status), 0, 0, 0};
     return ItemView(view);
   }
   // The request this message answers (SendOptions::request_id); 0 if none.
-  std::uint64_t in_reply_to() const noexcept { return ripc_message_in_reply_to(handle_); }
+  std::uint64_t in_reply_to() const noexcept { return ripc_message_get_in_reply_to(handle_); }
   // Return buffers attached by the sender, and the room in each.
-  std::size_t return_count() const noexcept { return ripc_message_return_count(handle_); }
-  std::size_t return_size(std::size_t index) const noexcept { return ripc_message_return_size(handle_, index); }
+  std::size_t return_count() const noexcept { return ripc_message_get_return_count(handle_); }
+  std::size_t return_size(std::size_t index) const noexcept { return ripc_message_get_return_size(handle_, index); }
   // Gives it back early: short items and lent views end here.
   void release() noexcept {
     if (handle_ != nullptr) ripc_message_release(std::exchange(handle_, nullptr));

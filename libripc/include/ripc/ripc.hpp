@@ -69,15 +69,15 @@ inline const char* version() noexcept { return ripc_version(); }
 
 // ---- Options and results -------------------------------------------------------------------------------------
 
-// How the library is started. Empty, zero and UINT_MAX ask for the defaults of ripc_context_options.
+// How the library is started. What is not set asks for the defaults of ripc_context_options.
 struct ContextOptions {
   std::string runtime_directory = {};
   std::string transports = {};  // comma-separated, first is preferred
   std::string static_resolver = {};
-  std::uint64_t pool_limit = 0;            // bytes
-  Nanoseconds resolve_timeout = kNoWait;   // zero: 1 second
-  std::uint64_t spin = UINT64_MAX;         // nanoseconds a wait polls before it sleeps
-  std::uint32_t peer_policy = UINT32_MAX;  // ripc_peer_policy
+  std::uint64_t pool_limit = 0;                // bytes
+  Nanoseconds resolve_timeout = kDefaultTime;  // 1 second
+  Nanoseconds spin = kDefaultTime;             // how long a wait polls before it sleeps: $RIPC_SPIN_US, else 50 us
+  std::uint32_t peer_policy = UINT32_MAX;      // ripc_peer_policy
   std::uint32_t max_peers = 0;
   std::string cluster_key_file = {};
   std::uint32_t network = UINT32_MAX;  // ripc_network
@@ -287,22 +287,22 @@ class Context {
 
   // Finds a living service. RIPC_NO_SERVICE within the resolve timeout; by name also RIPC_NAME_COLLISION.
   Result<ServiceInfo> resolve(ServiceId id) {
-    ripc_service_info info{};
-    info.size = sizeof(info);
+    ripc_service_info info;
+    ripc_service_info_init(&info);
     const ripc_status status = ripc_resolve(handle_, id, &info);
     return finish(status, info);
   }
   Result<ServiceInfo> resolve(const std::string& name) {
-    ripc_service_info info{};
-    info.size = sizeof(info);
+    ripc_service_info info;
+    ripc_service_info_init(&info);
     const ripc_status status = ripc_resolve_name(handle_, name.c_str(), &info);
     return finish(status, info);
   }
   // Finds the path that a send to a living service takes, making it if need be. As resolve(); if no path works, what
   // the last one tried said, such as RIPC_PEER_DEAD, RIPC_REFUSED or RIPC_TIMEOUT.
   Result<ServiceInfo> find_path(ServiceId id) {
-    ripc_service_info info{};
-    info.size = sizeof(info);
+    ripc_service_info info;
+    ripc_service_info_init(&info);
     const ripc_status status = ripc_find_path(handle_, id, &info);
     return finish(status, info);
   }
@@ -310,14 +310,14 @@ class Context {
   // looks once. RIPC_INTERRUPTED; when the time is over RIPC_NO_SERVICE if there is none, else the errors of
   // find_path(); by name also RIPC_NAME_COLLISION.
   Result<ServiceInfo> wait_service(ServiceId id, Nanoseconds timeout = kForever) {
-    ripc_service_info info{};
-    info.size = sizeof(info);
+    ripc_service_info info;
+    ripc_service_info_init(&info);
     const ripc_status status = ripc_wait_service(handle_, id, detail::to_c(timeout), &info);
     return finish(status, info);
   }
   Result<ServiceInfo> wait_service(const std::string& name, Nanoseconds timeout = kForever) {
-    ripc_service_info info{};
-    info.size = sizeof(info);
+    ripc_service_info info;
+    ripc_service_info_init(&info);
     const ripc_status status = ripc_wait_service_name(handle_, name.c_str(), detail::to_c(timeout), &info);
     return finish(status, info);
   }
@@ -369,8 +369,8 @@ class Context {
     return Registration(handle_, memory.data());
   }
   Result<ripc_pool_statistics> pool_statistics() noexcept {
-    ripc_pool_statistics statistics{};
-    statistics.size = sizeof(statistics);
+    ripc_pool_statistics statistics;
+    ripc_pool_statistics_init(&statistics);
     const ripc_status status = ripc_pool_get_statistics(handle_, &statistics);
     if (status != RIPC_OK) return Error::from_last_call(status);
     return statistics;
@@ -450,7 +450,7 @@ class Context {
     result.static_resolver = or_null(options.static_resolver);
     result.pool_limit = options.pool_limit;
     result.resolve_timeout = detail::to_c(options.resolve_timeout);
-    result.spin = options.spin;
+    result.spin = detail::to_c(options.spin);
     result.peer_policy = options.peer_policy;
     result.max_peers = options.max_peers;
     result.cluster_key_file = or_null(options.cluster_key_file);

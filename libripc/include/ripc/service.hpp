@@ -30,7 +30,7 @@ struct GroupOutcome {
 struct SendOptions {
   std::uint32_t tag = 0;                       // given to the receiver as it is; what it means is the application's
   std::span<const ReturnBuffer> returns = {};  // attached return buffers, at most RIPC_MAX_RETURNS
-  Nanoseconds timeout = kNoWait;               // for the ticket; zero: 30 seconds
+  Nanoseconds timeout = kDefaultTime;          // for the ticket: 30 seconds
   std::uint64_t* request_id = nullptr;         // out: names this request in its reply; 0 without return buffers
   GroupOutcome* outcome = nullptr;             // out: who of a group took the message
 };
@@ -147,7 +147,8 @@ class Service {
   Result<Ticket> send(ServiceId to, std::span<const Item> items, const SendOptions& options = {}) noexcept {
     ripc_send_options c_options = to_c(options);
     ripc_ticket* ticket = nullptr;
-    ripc_group_outcome outcome{sizeof(outcome), 0, 0, nullptr, 0};
+    ripc_group_outcome outcome;
+    ripc_group_outcome_init(&outcome);
     if (options.outcome != nullptr) {
       outcome.missed = options.outcome->missed.data();
       outcome.missed_capacity = options.outcome->missed.size();
@@ -326,16 +327,16 @@ class Service {
 
   // Counters since the registration.
   Result<ripc_service_statistics> statistics() noexcept {
-    ripc_service_statistics statistics{};
-    statistics.size = sizeof(statistics);
+    ripc_service_statistics statistics;
+    ripc_service_statistics_init(&statistics);
     const ripc_status status = ripc_service_get_statistics(handle_, &statistics);
     return finish(status, statistics);
   }
 
  private:
   static bool is_default(const SendOptions& options) noexcept {
-    return options.tag == 0 && options.returns.empty() && options.timeout == kNoWait && options.request_id == nullptr &&
-           options.outcome == nullptr;
+    return options.tag == 0 && options.returns.empty() && options.timeout == kDefaultTime &&
+           options.request_id == nullptr && options.outcome == nullptr;
   }
   static ripc_send_options to_c(const SendOptions& options) noexcept {
     ripc_send_options result{};

@@ -52,12 +52,13 @@ ripc_status ripc_memory_unregister(ripc_context* context, void* data) {
   });
 }
 
+void ripc_pool_statistics_init(ripc_pool_statistics* statistics) { init(statistics); }
+
 ripc_status ripc_pool_get_statistics(ripc_context* context, ripc_pool_statistics* statistics) {
   return guarded([&]() -> Status {
     if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
     if (statistics == nullptr) return RIPC_INVALID_ARGUMENT;
-    ripc_pool_statistics current{};
-    current.size = sizeof current;
+    auto current = blank<ripc_pool_statistics>();
     from(context)->pool().fill_statistics(current);
     return write_sized(current, statistics) ? Status() : bad_size("ripc_pool_statistics");
   });

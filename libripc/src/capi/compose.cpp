@@ -87,7 +87,8 @@ Result<std::optional<std::vector<std::string>>> read_transports(const char* opti
 }
 
 Result<Nanoseconds> read_spin(std::uint64_t option) {
-  if (option != UINT64_MAX) return option;
+  // A year: sums of times do not overflow.
+  if (option != RIPC_DEFAULT_TIME) return std::min<std::uint64_t>(option, 31'536'000'000'000'000);
   const std::string text = environment("RIPC_SPIN_US");
   if (text.empty()) return Nanoseconds{50'000};
   std::uint64_t microseconds = 0;
@@ -171,7 +172,7 @@ Result<Settings> read_settings(const ripc_context_options& options) {
   settings.static_resolver =
       options.static_resolver != nullptr ? options.static_resolver : environment("RIPC_RESOLVER_FILE");
   settings.pool_limit = options.pool_limit != 0 ? options.pool_limit : default_pool_limit();
-  settings.resolve_timeout = options.resolve_timeout != 0 ? options.resolve_timeout : 1'000'000'000;
+  settings.resolve_timeout = options.resolve_timeout != RIPC_DEFAULT_TIME ? options.resolve_timeout : 1'000'000'000;
   Result<Nanoseconds> spin = read_spin(options.spin);
   if (!spin.ok()) return spin.status();
   settings.spin = *spin;

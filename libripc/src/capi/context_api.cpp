@@ -15,14 +15,6 @@ namespace ripc::capi {
 
 namespace {
 
-template <typename T>
-T blank() noexcept {
-  T structure;
-  std::memset(static_cast<void*>(&structure), 0, sizeof structure);
-  structure.size = sizeof structure;
-  return structure;
-}
-
 bool is_power_of_two_between(std::uint32_t value, std::uint32_t low, std::uint32_t high) noexcept {
   return value >= low && value <= high && (value & (value - 1)) == 0;
 }
@@ -111,7 +103,8 @@ extern "C" {
 void ripc_context_options_init(ripc_context_options* options) {
   if (options == nullptr) return;
   *options = blank<ripc_context_options>();
-  options->spin = UINT64_MAX;
+  options->resolve_timeout = RIPC_DEFAULT_TIME;
+  options->spin = RIPC_DEFAULT_TIME;
   options->peer_policy = UINT32_MAX;
   options->network = UINT32_MAX;
 }
@@ -156,9 +149,10 @@ void ripc_context_destroy(ripc_context* context) {
   delete from(context);
 }
 
-void ripc_service_options_init(ripc_service_options* options) {
-  if (options != nullptr) *options = blank<ripc_service_options>();
-}
+void ripc_service_options_init(ripc_service_options* options) { init(options); }
+
+void ripc_service_info_init(ripc_service_info* info) { init(info); }
+void ripc_service_statistics_init(ripc_service_statistics* statistics) { init(statistics); }
 
 ripc_status ripc_id_from_name(const char* name, ripc_service_id* id) {
   return guarded([&]() -> Status {

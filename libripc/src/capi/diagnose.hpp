@@ -18,8 +18,7 @@ class Report {
   Report(ripc_finding_visitor visitor, void* user) noexcept : visitor_(visitor), user_(user) {}
 
   void add(Level level, std::string_view subject, std::string_view text, std::string_view advice = {}) {
-    ripc_finding finding{};
-    finding.size = sizeof finding;
+    auto finding = blank<ripc_finding>();
     finding.level = static_cast<std::uint32_t>(level);
     copy_text(finding.subject, subject);
     copy_text(finding.text, text);

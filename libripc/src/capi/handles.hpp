@@ -53,6 +53,20 @@ inline ripc_status check(core::Service* service) noexcept {
   return service->context().usable() ? RIPC_OK : RIPC_FORKED;
 }
 
+// A structure with its size, all else zero.
+template <typename T>
+T blank() noexcept {
+  T structure;
+  std::memset(static_cast<void*>(&structure), 0, sizeof structure);
+  structure.size = sizeof structure;
+  return structure;
+}
+
+template <typename T>
+void init(T* structure) noexcept {
+  if (structure != nullptr) *structure = blank<T>();
+}
+
 // Structures of callers built with an older or newer library: reads what both know into `to`, whose other fields keep
 // their defaults. False if the size cannot be right.
 template <typename T>
@@ -81,11 +95,12 @@ inline Status bad_size(const char* structure) {
                                            "its sizeof.");
 }
 
-// Copies text into a fixed field, cut if need be, always terminated.
+// Copies text into a fixed field, always terminated; if it is cut, it ends with "...".
 template <std::size_t Size>
 void copy_text(char (&to)[Size], std::string_view text) noexcept {
   const std::size_t length = std::min(text.size(), Size - 1);
   std::copy_n(text.begin(), length, to);
+  if (length < text.size()) std::fill_n(to + length - 3, 3, '.');
   to[length] = '\0';
 }
 

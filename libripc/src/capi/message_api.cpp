@@ -56,7 +56,7 @@ Status send_message(const Sending& sending) {
     return Status(RIPC_INVALID_ARGUMENT, "There is a count of items but no array.");
   core::SendArguments arguments;
   ripc_group_outcome* outcome_to = nullptr;
-  ripc_group_outcome outcome{sizeof outcome, 0, 0, nullptr, 0};
+  auto outcome = blank<ripc_group_outcome>();
   arguments.to = to;
   arguments.items = {items, count};
   arguments.reply_to = from(reply_to);
@@ -68,7 +68,7 @@ Status send_message(const Sending& sending) {
       return Status(RIPC_INVALID_ARGUMENT, "There is a count of return buffers but no array.");
     arguments.tag = given.tag;
     arguments.returns = {given.returns, given.return_count};
-    arguments.timeout = given.timeout != 0 ? given.timeout : kDefaultTicketTimeout;
+    arguments.timeout = given.timeout != RIPC_DEFAULT_TIME ? given.timeout : kDefaultTicketTimeout;
     arguments.callback = given.callback;
     arguments.user = given.user;
     arguments.request_id = given.request_id;
@@ -126,9 +126,11 @@ extern "C" {
 
 void ripc_send_options_init(ripc_send_options* options) {
   if (options == nullptr) return;
-  std::memset(static_cast<void*>(options), 0, sizeof *options);
-  options->size = sizeof *options;
+  *options = blank<ripc_send_options>();
+  options->timeout = RIPC_DEFAULT_TIME;
 }
+
+void ripc_group_outcome_init(ripc_group_outcome* outcome) { init(outcome); }
 
 ripc_status ripc_send(ripc_service* service, ripc_service_id to, const ripc_item* items, size_t count,
                       const ripc_send_options* options, ripc_ticket** ticket) {
@@ -155,7 +157,7 @@ ripc_status ripc_send_many(ripc_service* service, ripc_service_id to, const ripc
       if (given.tag != 0 || given.return_count != 0 || given.request_id != nullptr || given.outcome != nullptr)
         return Status(RIPC_INVALID_ARGUMENT,
                       "Of the options of ripc_send_many() only the time-out and the callback may be set.");
-      if (given.timeout != 0) each.timeout = given.timeout;
+      if (given.timeout != RIPC_DEFAULT_TIME) each.timeout = given.timeout;
       each.callback = given.callback;
       each.user = given.user;
     }
@@ -296,31 +298,31 @@ ripc_status ripc_service_get_fd(ripc_service* service, int* fd) {
   });
 }
 
-ripc_service_id ripc_message_source(const ripc_message* message) {
+ripc_service_id ripc_message_get_source(const ripc_message* message) {
   return message == nullptr ? 0 : from(message)->source;
 }
-uint32_t ripc_message_tag(const ripc_message* message) { return message == nullptr ? 0 : from(message)->tag; }
-size_t ripc_message_item_count(const ripc_message* message) {
+uint32_t ripc_message_get_tag(const ripc_message* message) { return message == nullptr ? 0 : from(message)->tag; }
+size_t ripc_message_get_item_count(const ripc_message* message) {
   return message == nullptr ? 0 : from(message)->item_count;
 }
 
-ripc_status ripc_message_item(const ripc_message* message, size_t index, ripc_item_view* view) {
+ripc_status ripc_message_get_item(const ripc_message* message, size_t index, ripc_item_view* view) {
   if (message == nullptr || view == nullptr || index >= from(message)->item_count) return report(RIPC_INVALID_ARGUMENT);
   *view = from(message)->items[index];
   return RIPC_OK;
 }
 
-uint64_t ripc_message_in_reply_to(const ripc_message* message) {
+uint64_t ripc_message_get_in_reply_to(const ripc_message* message) {
   return message == nullptr ? 0 : from(message)->in_reply_to;
 }
 
-size_t ripc_message_return_count(const ripc_message* message) {
+size_t ripc_message_get_return_count(const ripc_message* message) {
   if (message == nullptr || !from(message)->attachments) return 0;
   return from(message)->attachments->grants.size();
 }
 
-size_t ripc_message_return_size(const ripc_message* message, size_t index) {
-  if (index >= ripc_message_return_count(message)) return 0;
+size_t ripc_message_get_return_size(const ripc_message* message, size_t index) {
+  if (index >= ripc_message_get_return_count(message)) return 0;
   return static_cast<size_t>(from(message)->attachments->grants[index].length);
 }
 

@@ -96,7 +96,7 @@ public final class Outgoing {
   private boolean quiet;
   private int inlineUsed;
   private int tag;
-  private long timeout;
+  private long timeout = Layout.DEFAULT_TIME;
   private long requestId;
   private GroupOutcome outcome;
 
@@ -124,7 +124,7 @@ public final class Outgoing {
     returnCount = 0;
     inlineUsed = 0;
     tag = 0;
-    timeout = 0;
+    timeout = Layout.DEFAULT_TIME;
     return this;
   }
 

@@ -45,7 +45,7 @@ public final class RipcBuilder {
   private String staticResolver;
   private long poolLimit;
   private long keptPoolBytes = DEFAULT_KEPT;
-  private long resolveTimeout;
+  private long resolveTimeout = Layout.DEFAULT_TIME;
   private long spin = -1;
   private Peers peers;
   private int maxPeers;

@@ -19,6 +19,7 @@ public final class Layout {
 
   /** No limit of time. */
   public static final long FOREVER = -1L;
+  public static final long DEFAULT_TIME = -2L;
 
   static final int SIZE = 0;
 
@@ -159,17 +160,17 @@ public final class Layout {
   public static final class Info {
     private Info() {}
 
-    public static final int BYTES = 1584;
+    public static final int BYTES = 2352;
     public static final int ID = 8;
     public static final int INCARNATION = 16;
     public static final int PID = 24;
     public static final int NAME = 28;
     public static final int TRANSPORT = 236;
     public static final int ADDRESS = 252;
-    public static final int REASON = 508;
-    public static final int OTHERS = 668;
-    public static final int GROUP_COUNT = 1068;
-    public static final int GROUPS = 1072;
+    public static final int REASON = 1276;
+    public static final int OTHERS = 1436;
+    public static final int GROUP_COUNT = 1836;
+    public static final int GROUPS = 1840;
   }
 
   /** ripc_finding. */

@@ -1,0 +1,47 @@
+/* Leased buffers and registered memory.
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef RIPC_BUFFER_H
+#define RIPC_BUFFER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ripc/context.h"
+#include "ripc/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Leases at least `size` bytes of registered memory, aligned to 64 bytes (4096 from 4 KiB on). Contents are undefined.
+ * RIPC_NO_MEMORY: the pool limit is reached. */
+RIPC_API ripc_status ripc_buffer_lease(ripc_context *context, size_t size, void **data);
+/* Ends the lease. Memory that a ticket still needs is kept until the ticket completes. RIPC_INVALID_ARGUMENT if `data`
+ * is not the start of a lease. */
+RIPC_API ripc_status ripc_buffer_release(ripc_context *context, void *data);
+/* The lease or registration that holds `address`: where it starts and how large it is. RIPC_INVALID_ARGUMENT if none
+ * does. */
+RIPC_API ripc_status ripc_buffer_find(ripc_context *context, const void *address, void **data, size_t *size);
+/* Registers memory the application owns, so that long sends from it need no set-up. Registering a range again is
+ * counted and answered from the cache. */
+RIPC_API ripc_status ripc_memory_register(ripc_context *context, void *data, size_t size);
+/* Ends one registration. After the last one of a range, messages that still travel from it fail with RIPC_CANCELLED and
+ * are never delivered; what the memory holds later cannot be delivered either. */
+RIPC_API ripc_status ripc_memory_unregister(ripc_context *context, void *data);
+
+typedef struct ripc_pool_statistics {
+  size_t size;
+  uint64_t limit, reserved, leased; /* bytes */
+  uint64_t leases, reuses, releases, deferred_releases, failures;
+  uint64_t arenas, huge_page_arenas;
+  uint64_t registrations, registration_hits;
+} ripc_pool_statistics;
+
+RIPC_API void ripc_pool_statistics_init(ripc_pool_statistics *statistics);
+RIPC_API ripc_status ripc_pool_get_statistics(ripc_context *context, ripc_pool_statistics *statistics);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

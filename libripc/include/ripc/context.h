@@ -1,0 +1,71 @@
+/* The library in one process.
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef RIPC_CONTEXT_H
+#define RIPC_CONTEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ripc/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ripc_context ripc_context; /* the library in one process; owns everything below */
+
+/* Which users' processes on this host it talks to, on every path (docs/security.md). Root is always admitted. */
+typedef enum ripc_peer_policy {
+  RIPC_PEERS_SAME_USER = 0,  /* the default */
+  RIPC_PEERS_SAME_GROUP = 1, /* also this process's effective group; over a network transport, users who have it */
+  RIPC_PEERS_ANY = 2         /* whoever the runtime directory's permissions let in */
+} ripc_peer_policy;
+
+/* Whether this context talks to other hosts: over the transports socket and verbs, and by asking for services by
+ * multicast. Shared memory needs none of it. */
+typedef enum ripc_network {
+  RIPC_NETWORK_KEY = 0,  /* the default: only with a cluster key, with hosts that have the same one */
+  RIPC_NETWORK_OPEN = 1, /* without a key: everybody who reaches this host's ports is a peer */
+  RIPC_NETWORK_OFF = 2   /* never */
+} ripc_network;
+
+typedef struct ripc_context_options {
+  size_t size;
+  const char *runtime_directory; /* NULL: $RIPC_RUNTIME_DIR, else $XDG_RUNTIME_DIR/ripc, else /tmp/ripc-UID */
+  const char *transports;        /* NULL: $RIPC_TRANSPORTS, else all; comma-separated, first is preferred */
+  const char *static_resolver;   /* NULL: $RIPC_RESOLVER_FILE, else none; a file of known services, asked first */
+  uint64_t pool_limit;           /* bytes of registered pool memory at most; 0: 1/4 of the machine's memory */
+  uint64_t resolve_timeout;      /* an unknown ID answers within this time; by default 1 second */
+  uint64_t spin;                 /* how long a wait polls before it sleeps; by default $RIPC_SPIN_US, else 50 us */
+  uint32_t peer_policy;          /* ripc_peer_policy; UINT32_MAX: $RIPC_PEERS (user, group, any), else same user */
+  uint32_t max_peers;            /* processes that may be connected at once; 0: 4096 */
+  const char *cluster_key_file;  /* NULL: $RIPC_CLUSTER_KEY_FILE, else the default place if it has one, see below */
+  uint32_t network;              /* ripc_network; UINT32_MAX: $RIPC_NETWORK (key, open, off), else key */
+} ripc_context_options;
+
+RIPC_API void ripc_context_options_init(ripc_context_options *options);
+
+/* Makes a cluster key: a new file, mode 0600, with a random key. file: NULL is the default place of this user,
+ * $XDG_CONFIG_HOME/ripc/cluster.key, else ~/.config/ripc/cluster.key; missing folders are made with mode 0700. Contexts
+ * that are created later find it there; other hosts join with a copy of the file. replace: not 0 takes the place of a
+ * file that is there. path: NULL, or where the name of the file is written, with its '\0' in path_size bytes.
+ * RIPC_INVALID_ARGUMENT (also: there is such a file), RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY,
+ * RIPC_SYSTEM (also: this user has no home). */
+RIPC_API ripc_status ripc_cluster_key_create(const char *file, uint32_t replace, char *path, size_t path_size);
+
+/* Starts the library: opens the runtime directory, clears what dead processes left there, starts the responder thread.
+ * Two contexts of one process are two independent peers. options may be NULL.
+ * Without a cluster key the context stays on this host: of the default transports only shm is used, and a transport
+ * that was asked for by name and leaves the host gives RIPC_PERMISSION. So does a key file that is there and cannot be
+ * used. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_INVALID_ARGUMENT, RIPC_SYSTEM. */
+RIPC_API ripc_status ripc_context_create(const ripc_context_options *options, ripc_context **context);
+
+/* Ends every service, ticket and registration of the context and frees it. Messages and tickets that the application
+ * still holds become invalid. No other call on the context may be running. NULL is ignored. */
+RIPC_API void ripc_context_destroy(ripc_context *context);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
