@@ -23,6 +23,8 @@ class ThreadEpoch {
     std::atomic<std::uint64_t> counter{0};
     std::atomic<bool> in_use{true};
     Record* next = nullptr;
+    // System calls that the thread has made to wake receivers: senders tell from it what a send took.
+    std::uint64_t wakes = 0;
   };
 
   // The calling thread's record.

@@ -178,10 +178,10 @@ std::size_t Service::send_batch(ripc_service_id to, std::span<const ripc_outgoin
   const std::shared_ptr<spi::Channel>* channel = count != 0 ? context_.routes().find(to) : nullptr;
   if (channel == nullptr) return 0;
   std::size_t sent = 0;
-  bool woke = false;
-  (void)(*channel)->send_many(std::span(batch).first(count), sent, woke);
+  const std::uint64_t wakes = thread.wakes;
+  (void)(*channel)->send_many(std::span(batch).first(count), sent);
   for (std::size_t index = 0; index < sent; ++index) count_sent(thread, batch[index].bytes);
-  if (woke) counters_.wakes_sent.fetch_add(1, std::memory_order_relaxed);
+  count_wakes(thread, wakes);
   return sent;
 }
 
@@ -213,15 +213,15 @@ Status Service::send_plain(const SendArguments& arguments, bool& fits) {
 
 ripc_status Service::send_given_by(spi::Channel& channel, const wire::Plain& message,
                                    const ThreadEpoch::Record& thread) noexcept {
-  bool woke = false;
   bool copied = true;
-  const ripc_status status = channel.send_given(message, woke, copied);
+  const std::uint64_t wakes = thread.wakes;
+  const ripc_status status = channel.send_given(message, copied);
   if (status == RIPC_OK && copied) count_sent(thread, message.bytes);
   if (status == RIPC_OK && !copied) {
     counters_.other_messages_sent.fetch_add(1, std::memory_order_relaxed);
     counters_.short_bytes_sent.fetch_add(message.bytes, std::memory_order_relaxed);
   }
-  if (woke) counters_.wakes_sent.fetch_add(1, std::memory_order_relaxed);
+  count_wakes(thread, wakes);
   if (status == RIPC_AGAIN) counters_.again.fetch_add(1, std::memory_order_relaxed);
   return status;
 }

@@ -285,16 +285,17 @@ ripc_status Service::transmit_packet(const SendArguments& arguments, const Outgo
   if (arguments.reply_to != nullptr && arguments.reply_to->request != 0) encoder.add_reply(arguments.reply_to->request);
   spi::Channel& channel = *offer.request.channel;
   if (!encodable || encoder.size() > channel.packet_limit()) return RIPC_TOO_LARGE;
-  bool woke = false;
-  const ripc_status status = offer.is_exposed ? channel.send_telling(offer.transfer, encoder.finish(), woke)
-                                              : channel.send(encoder.finish(), woke);
+  const ThreadEpoch::Record& thread = ThreadEpoch::current();
+  const std::uint64_t wakes = thread.wakes;
+  const ripc_status status =
+      offer.is_exposed ? channel.send_telling(offer.transfer, encoder.finish()) : channel.send(encoder.finish());
   if (status != RIPC_OK) return status;
   (short_bytes != 0 ? counters_.payload_messages_sent : counters_.other_messages_sent)
       .fetch_add(1, std::memory_order_relaxed);
   counters_.short_bytes_sent.fetch_add(short_bytes, std::memory_order_relaxed);
   counters_.long_items_sent.fetch_add(next, std::memory_order_relaxed);
   counters_.items_returned.fetch_add(returned, std::memory_order_relaxed);
-  if (woke) counters_.wakes_sent.fetch_add(1, std::memory_order_relaxed);
+  count_wakes(thread, wakes);
   return RIPC_OK;
 }
 

@@ -145,13 +145,18 @@ class Service final : private spi::PacketSink {
     }
   }
   [[gnu::noinline]] void count_sent_first(const ThreadEpoch::Record& thread, std::size_t bytes) noexcept;
+  // Those that the thread has made since.
+  void count_wakes(const ThreadEpoch::Record& thread, std::uint64_t before) noexcept {
+    if (thread.wakes != before) [[unlikely]]
+      counters_.wakes_sent.fetch_add(thread.wakes - before, std::memory_order_relaxed);
+  }
   // Sends and counts. In the thread's read section, in which the channel was found.
   ripc_status send_by(spi::Channel& channel, const wire::Plain& message, const ThreadEpoch::Record& thread) noexcept {
-    bool woke = false;
-    const ripc_status status = channel.send_plain(message, woke);
+    const std::uint64_t wakes = thread.wakes;
+    const ripc_status status = channel.send_plain(message);
     if (status == RIPC_OK) [[likely]]
       count_sent(thread, message.bytes);
-    if (woke) counters_.wakes_sent.fetch_add(1, std::memory_order_relaxed);
+    count_wakes(thread, wakes);
     if (status == RIPC_AGAIN) counters_.again.fetch_add(1, std::memory_order_relaxed);
     return status;
   }

@@ -69,10 +69,10 @@ ripc_status LinkChannel::send(spi::Gather packet, bool&) noexcept {
   return send_one(size_of(packet), [&](const wire::datagram::Header& header) { return transmit(header, packet); });
 }
 
-ripc_status LinkChannel::send_telling(std::uint64_t transfer, spi::Gather packet, bool& woke) noexcept {
+ripc_status LinkChannel::send_telling(std::uint64_t transfer, spi::Gather packet) noexcept {
   const std::size_t size = size_of(packet);
   if (const ripc_status status = parts_.session->bulk->will_tell(transfer, size); status != RIPC_OK) return status;
-  const ripc_status status = send(packet, woke);
+  const ripc_status status = send(packet);
   if (status == RIPC_OK) parts_.session->bulk->told(transfer, packet);
   return status;
 }

@@ -45,8 +45,8 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
 
   std::size_t packet_limit() const noexcept override { return packet_limit_.load(std::memory_order_relaxed); }
   std::uint64_t incarnation() const noexcept override { return parts_.incarnation; }
-  ripc_status send(spi::Gather packet, bool& woke) noexcept override;
-  ripc_status send_telling(std::uint64_t transfer, spi::Gather packet, bool& woke) noexcept override;
+  ripc_status send(spi::Gather packet) noexcept override;
+  ripc_status send_telling(std::uint64_t transfer, spi::Gather packet) noexcept override;
   ripc_status send_control(spi::Gather packet) noexcept override;
   bool has_room() const noexcept override;
   bool request_room() noexcept override;

@@ -191,10 +191,9 @@ Status SessionTransport::begin(const SessionPointer& session, GuardedSocket sock
                                 [weak](std::uint64_t owner, spi::Bytes packet) {
                                   const SessionPointer strong = weak.lock();
                                   if (!strong) return;
-                                  bool woke = false;
                                   // Without room, or with a limit that has shrunk, it is tried again later.
                                   if (const auto channel = strong->channel(static_cast<std::uint32_t>(owner)))
-                                    (void)channel->send({&packet, 1}, woke);
+                                    (void)channel->send({&packet, 1});
                                 }});
     if (!bulk.ok()) return bulk.status();
     session->bulk = std::move(*bulk);

@@ -85,7 +85,7 @@ ripc_status UdpChannel::transmit(const Header& header, spi::Gather packet) noexc
   return status;
 }
 
-ripc_status UdpChannel::send_many(std::span<const wire::Plain> messages, std::size_t& sent, bool& woke) noexcept {
+ripc_status UdpChannel::send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept {
   sent = 0;
   LinkBatch batch;
   std::array<std::uint32_t, LinkBatch::kMost> costs;
@@ -94,7 +94,7 @@ ripc_status UdpChannel::send_many(std::span<const wire::Plain> messages, std::si
   };
   if (messages.empty()) return RIPC_OK;
   if (way() != Way::udp || !fits(messages.front())) {
-    const ripc_status status = send_plain(messages.front(), woke);
+    const ripc_status status = send_plain(messages.front());
     if (status == RIPC_OK) sent = 1;
     return status;
   }

@@ -24,7 +24,7 @@ class UdpChannel final : public LinkChannel {
   UdpChannel(Parts parts, LinkSocket socket, std::uint32_t peer_packet_limit, bool datagrams);
   ~UdpChannel() override;
 
-  ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent, bool& woke) noexcept override;
+  ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept override;
   std::string describe() const override;
   void prove(Deadline deadline) noexcept override;
 

@@ -71,14 +71,12 @@ class Channel {
 
   // Any. Sends one packet, gathered from the caller's memory during the call. RIPC_OK, RIPC_AGAIN (no room),
   // RIPC_TOO_LARGE, RIPC_NO_MEMORY, RIPC_PEER_DEAD (nothing was sent; the channel is useless from now on), RIPC_CLOSED
-  // (the service was withdrawn or taken over; likewise). Sets `woke` if it took a system call to wake the peer.
-  virtual ripc_status send(Gather packet, bool& woke) noexcept = 0;
+  // (the service was withdrawn or taken over; likewise).
+  virtual ripc_status send(Gather packet) noexcept = 0;
 
   // Any. As send(), for a packet that tells of a transfer. A path that loses packets repeats it until the peer asks for
   // the transfer: long messages do not get lost.
-  virtual ripc_status send_telling(std::uint64_t /*transfer*/, Gather packet, bool& woke) noexcept {
-    return send(packet, woke);
-  }
+  virtual ripc_status send_telling(std::uint64_t /*transfer*/, Gather packet) noexcept { return send(packet); }
 
   // Any. From here on until send_collected(), which follows soon, what this thread exposes and sends may wait for what
   // it exposes and sends next, where less work does for all of it. What was sent by then counts as sent. One thread at
@@ -87,27 +85,23 @@ class Channel {
   virtual void send_collected() noexcept {}
 
   // Any. As send(), for a plain message, for transports that write it straight to where it travels.
-  virtual ripc_status send_plain(const wire::Plain& message, bool& woke) noexcept {
+  virtual ripc_status send_plain(const wire::Plain& message) noexcept {
     wire::Encoder encoder(wire::PacketKind::message, message.tag, message.source);
-    return wire::add_items(message, encoder) ? send(encoder.finish(), woke) : RIPC_TOO_LARGE;
+    return wire::add_items(message, encoder) ? send(encoder.finish()) : RIPC_TOO_LARGE;
   }
 
   // Any. The same for a message whose bytes, where they lie in leases, stay as they are while somebody holds them
   // (memory::Hold): what has to be read after the call is held by the transport. `copied` becomes false if no payload
   // was copied.
-  virtual ripc_status send_given(const wire::Plain& message, bool& woke, bool& /*copied*/) noexcept {
-    return send_plain(message, woke);
-  }
+  virtual ripc_status send_given(const wire::Plain& message, bool& /*copied*/) noexcept { return send_plain(message); }
 
   // Any. Several of them, in order. RIPC_OK: the first `sent` (at least one) were sent; call again for the others. Else
   // none was, for the reason that send_plain() gives.
-  virtual ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent, bool& woke) noexcept {
+  virtual ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept {
     ripc_status status = RIPC_OK;
-    for (sent = 0; sent < messages.size() && status == RIPC_OK; ++sent) {
-      bool woke_now = false;
-      status = send_plain(messages[sent], woke_now);
+    for (sent = 0; sent < messages.size(); ++sent) {
+      status = send_plain(messages[sent]);
       if (status != RIPC_OK) break;
-      woke = woke || woke_now;
     }
     return sent != 0 ? RIPC_OK : status;
   }

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "base/process_barrier.hpp"
+#include "base/thread_epoch.hpp"
 #include "transport/shm/location.hpp"
 
 namespace ripc::shm {
@@ -62,41 +63,41 @@ ShmChannel::~ShmChannel() {
   (void)send_message(*parts_.connection, wire::control::CloseLink{.link = parts_.link});
 }
 
-ripc_status ShmChannel::send(spi::Gather packet, bool& woke) noexcept {
+ripc_status ShmChannel::send(spi::Gather packet) noexcept {
   ripc_status status = open_status();
   if (status == RIPC_OK) status = writer_.write(packet);
-  if (status == RIPC_OK) wake_receiver(woke);
+  if (status == RIPC_OK) wake_receiver();
   return shortage_.note(status, Resource::queue);
 }
 
-ripc_status ShmChannel::send_plain(const wire::Plain& message, bool& woke) noexcept {
+ripc_status ShmChannel::send_plain(const wire::Plain& message) noexcept {
   const std::size_t size = wire::packet_size(1, message.bytes);
   const auto write = [&](std::byte* to) { wire::write_single<kInlineCapacity>(message, to); };
   if (open_status() != RIPC_OK || message.items.size() != 1 || size > kInlineCapacity ||
       !writer_.write_next(size, write)) [[unlikely]]
-    return send_any(message, woke);
-  wake_receiver(woke);
+    return send_any(message);
+  wake_receiver();
   return RIPC_OK;
 }
 
-ripc_status ShmChannel::send_any(const wire::Plain& message, bool& woke) noexcept {
+ripc_status ShmChannel::send_any(const wire::Plain& message) noexcept {
   ripc_status status = open_status();
   if (status == RIPC_OK)
     status = writer_.write_with(message.packet_size(), [&](std::byte* to) { wire::write_plain(message, to); });
   if (status == RIPC_AGAIN) return shortage_.note(status, Resource::queue);
-  if (status == RIPC_OK) wake_receiver(woke);
+  if (status == RIPC_OK) wake_receiver();
   return status;
 }
 
 // Those that fit into a cell each are written with one reservation, and wake the receiver once.
-ripc_status ShmChannel::send_many(std::span<const wire::Plain> messages, std::size_t& sent, bool& woke) noexcept {
+ripc_status ShmChannel::send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept {
   const auto end = std::find_if(messages.begin(), messages.end(),
                                 [](const wire::Plain& message) { return message.packet_size() > kInlineCapacity; });
   const auto count = static_cast<std::size_t>(end - messages.begin());
   sent = 0;
   ripc_status status = RIPC_OK;
   if (count < 2) {
-    if (!messages.empty()) status = send_plain(messages.front(), woke);
+    if (!messages.empty()) status = send_plain(messages.front());
     if (status == RIPC_OK) sent = std::min<std::size_t>(messages.size(), 1);
     return status;
   }
@@ -107,12 +108,12 @@ ripc_status ShmChannel::send_many(std::span<const wire::Plain> messages, std::si
       count, [&](std::size_t index) { return messages[index].packet_size(); },
       [&](std::size_t index, std::byte* to) { wire::write_plain<kInlineCapacity>(messages[index], to); });
   if (sent == 0) return shortage_.note(RIPC_AGAIN, Resource::queue);
-  wake_receiver(woke);
+  wake_receiver();
   return RIPC_OK;
 }
 
 // After a packet was written.
-inline void ShmChannel::wake_receiver(bool& woke) noexcept {
+inline void ShmChannel::wake_receiver() noexcept {
   // The receiver publishes its sleep, makes every sender's earlier stores visible from its side, and looks once more:
   // so this load may pass the store of the packet.
   if (parts_.must_fence) [[unlikely]] {
@@ -121,18 +122,18 @@ inline void ShmChannel::wake_receiver(bool& woke) noexcept {
     std::atomic_signal_fence(std::memory_order_seq_cst);
   }
   if ((line_->sleep_epoch.load(std::memory_order_relaxed) & (kAsleep | kDrowsy)) != 0) [[unlikely]]
-    wake_drowsy_receiver(woke);
+    wake_drowsy_receiver();
 }
 
-void ShmChannel::wake_drowsy_receiver(bool& woke) noexcept {
+void ShmChannel::wake_drowsy_receiver() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const std::uint32_t epoch = line_->sleep_epoch.load(std::memory_order_relaxed);
-  if ((epoch & kAsleep) != 0) ring_doorbell(epoch, woke);
+  if ((epoch & kAsleep) != 0) ring_doorbell(epoch);
 }
 
-void ShmChannel::ring_doorbell(std::uint32_t epoch, bool& woke) noexcept {
+void ShmChannel::ring_doorbell(std::uint32_t epoch) noexcept {
   if (last_woken_.exchange(epoch, std::memory_order_acq_rel) == epoch) return;
-  woke = true;
+  ++ThreadEpoch::current().wakes;
   // Whatever the peer handed over as its doorbell, this neither waits nor raises a signal. A doorbell that is full is
   // readable already, so a failed send loses nothing.
   [[maybe_unused]] const ssize_t sent = ::send(parts_.doorbell.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -52,9 +52,9 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
 
   std::size_t packet_limit() const noexcept override { return parts_.geometry.packet_limit(); }
   std::uint64_t incarnation() const noexcept override { return parts_.incarnation; }
-  ripc_status send(spi::Gather packet, bool& woke) noexcept override;
-  ripc_status send_plain(const wire::Plain& message, bool& woke) noexcept override;
-  ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent, bool& woke) noexcept override;
+  ripc_status send(spi::Gather packet) noexcept override;
+  ripc_status send_plain(const wire::Plain& message) noexcept override;
+  ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept override;
   ripc_status send_control(spi::Gather packet) noexcept override;
   bool has_room() const noexcept override;
   bool request_room() noexcept override;
@@ -91,10 +91,10 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
     return service_ended() ? RIPC_CLOSED : RIPC_OK;
   }
   // send_plain() where something stands in the way of the shortest one.
-  [[gnu::noinline]] ripc_status send_any(const wire::Plain& message, bool& woke) noexcept;
-  void wake_receiver(bool& woke) noexcept;
-  [[gnu::noinline]] void wake_drowsy_receiver(bool& woke) noexcept;
-  void ring_doorbell(std::uint32_t epoch, bool& woke) noexcept;
+  [[gnu::noinline]] ripc_status send_any(const wire::Plain& message) noexcept;
+  void wake_receiver() noexcept;
+  [[gnu::noinline]] void wake_drowsy_receiver() noexcept;
+  void ring_doorbell(std::uint32_t epoch) noexcept;
   bool has_room_for(spi::Need need) const noexcept;
   void slot_freed() noexcept;
   void look_for_room() noexcept;

@@ -60,19 +60,19 @@ void DatagramChannel::doubt() noexcept {
   greet();
 }
 
-ripc_status DatagramChannel::send_given(const wire::Plain& message, bool& woke, bool& copied) noexcept {
-  if (sender_->takes_inline(message.packet_size())) return send_plain(message, woke);
+ripc_status DatagramChannel::send_given(const wire::Plain& message, bool& copied) noexcept {
+  if (sender_->takes_inline(message.packet_size())) return send_plain(message);
   return send_one(message.packet_size(), [&](const wire::datagram::Header& header) {
     return sender_->send_given(routes_.packets, header, message, copied);
   });
 }
 
-ripc_status DatagramChannel::send_many(std::span<const wire::Plain> messages, std::size_t& sent, bool& woke) noexcept {
+ripc_status DatagramChannel::send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept {
   sent = 0;
   if (messages.empty()) return RIPC_OK;
   const std::size_t limit = packet_limit();
   if (messages.size() == 1 || messages.front().packet_size() > limit) {
-    const ripc_status status = send_plain(messages.front(), woke);
+    const ripc_status status = send_plain(messages.front());
     if (status == RIPC_OK) sent = 1;
     return status;
   }

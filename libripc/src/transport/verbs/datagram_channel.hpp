@@ -32,8 +32,8 @@ class DatagramChannel final : public network::LinkChannel {
                   Routes routes, std::size_t packet_limit, std::function<void()> unreachable);
   ~DatagramChannel() override;
 
-  ripc_status send_given(const wire::Plain& message, bool& woke, bool& copied) noexcept override;
-  ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent, bool& woke) noexcept override;
+  ripc_status send_given(const wire::Plain& message, bool& copied) noexcept override;
+  ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept override;
   void collect() noexcept override;
   void send_collected() noexcept override;
   ripc_status expose(std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,

@@ -122,18 +122,17 @@ TEST_P(FullSystemTest, OfSeveralMessagesThoseThatAreTakenCount) {
   for (const ripc_item& item : items)
     messages.push_back({.source = 1, .tag = 0, .items = {&item, 1}, .bytes = item.size});
   std::size_t sent = 0;
-  bool woke = false;
   {
     const FullSystem full(GetParam(), 2);
-    EXPECT_EQ(channel_->send_many(messages, sent, woke), RIPC_OK);
+    EXPECT_EQ(channel_->send_many(messages, sent), RIPC_OK);
     EXPECT_EQ(sent, 2u);
     std::size_t more = 0;
-    EXPECT_EQ(channel_->send_many(std::span(messages).subspan(sent), more, woke), RIPC_AGAIN);
+    EXPECT_EQ(channel_->send_many(std::span(messages).subspan(sent), more), RIPC_AGAIN);
     EXPECT_EQ(more, 0u);
   }
   ASSERT_TRUE(room_comes());
   std::size_t rest = 0;
-  ASSERT_EQ(channel_->send_many(std::span(messages).subspan(sent), rest, woke), RIPC_OK);
+  ASSERT_EQ(channel_->send_many(std::span(messages).subspan(sent), rest), RIPC_OK);
   ASSERT_EQ(sent + rest, messages.size());
   ASSERT_TRUE(poll_until(messages.size()));
   for (std::size_t index = 0; index < texts.size(); ++index)

@@ -53,8 +53,7 @@ TEST_F(LinkTest, SixtyFourMessagesTakeOneSystemCallToSend) {
   for (int number = 0; number < 34; ++number) texts.emplace_back(static_cast<std::size_t>(number), 'x');
   const Plains plains(texts);
   std::size_t sent = 0;
-  bool woke = false;
-  ASSERT_EQ(channel->send_many(plains.messages, sent, woke), RIPC_OK);
+  ASSERT_EQ(channel->send_many(plains.messages, sent), RIPC_OK);
   EXPECT_EQ(sent, 64u);
   EXPECT_EQ(channel->send_calls(), 1u);
   ASSERT_TRUE(poll_until(64));
@@ -70,8 +69,7 @@ TEST_F(LinkTest, NothingIsLostWhenTheSystemCutsWhatFillsTheCredit) {
   std::size_t taken = 0;
   for (int round = 0; round < 200; ++round) {
     std::size_t sent = 0;
-    bool woke = false;
-    const ripc_status status = channel->send_many(plains.messages, sent, woke);
+    const ripc_status status = channel->send_many(plains.messages, sent);
     ASSERT_TRUE(status == RIPC_OK || status == RIPC_AGAIN) << status;
     taken += sent;
     if (status == RIPC_AGAIN) {

@@ -137,8 +137,7 @@ class CollectingSink final : public spi::PacketSink {
 
 inline ripc_status send_text(spi::Channel& channel, std::string_view text) {
   const spi::Bytes bytes = std::as_bytes(std::span(text.data(), text.size()));
-  bool woke = false;
-  return channel.send(std::span(&bytes, 1), woke);
+  return channel.send(std::span(&bytes, 1));
 }
 
 }  // namespace ripc::socket

@@ -35,8 +35,7 @@ class ConnectionLimit : public Nodes {
     if (!peer.channel) return peer;
     const std::byte payload{1};
     const spi::Bytes bytes(&payload, 1);
-    bool woke = false;
-    EXPECT_EQ(peer.channel->send(std::span(&bytes, 1), woke), RIPC_OK);
+    EXPECT_EQ(peer.channel->send(std::span(&bytes, 1)), RIPC_OK);
     const std::size_t before = sink_.packets.size();
     receive(before + 1);
     peer.source = sink_.source;
@@ -104,8 +103,7 @@ class Reader {
     channel_ = client.transport().connect(node_.transport().address(), 7, Deadline::after(kLimit)).value();
     const std::byte payload{1};
     const spi::Bytes bytes(&payload, 1);
-    bool woke = false;
-    EXPECT_EQ(channel_->send(std::span(&bytes, 1), woke), RIPC_OK);
+    EXPECT_EQ(channel_->send(std::span(&bytes, 1)), RIPC_OK);
     const Deadline deadline = Deadline::after(kLimit);
     while (sink_.packets.empty() && !deadline.expired()) (void)port_->poll(sink_, 1);
     hold_ = client.pool().hold(bytes_.data(), kPulledBytes).value();

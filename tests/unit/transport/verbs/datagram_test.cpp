@@ -72,9 +72,8 @@ TEST_F(Datagrams, AGivenMessageIsGatheredWhereItLies) {
                                     ripc_item{data + 1000, 500, RIPC_ITEM_SHORT, 0}};
   const wire::Plain message{.source = 1, .tag = 0, .items = items, .bytes = 1500};
   const DatagramCounters before = counters();
-  bool woke = false;
   bool copied = true;
-  ASSERT_EQ(channel_->send_given(message, woke, copied), RIPC_OK);
+  ASSERT_EQ(channel_->send_given(message, copied), RIPC_OK);
   EXPECT_FALSE(copied);
   receive(1);
   const DatagramCounters after = counters();
@@ -88,7 +87,7 @@ TEST_F(Datagrams, AGivenMessageIsGatheredWhereItLies) {
   // A small item in front of it, and what lies in no lease, go with the header.
   const std::string small = "in front";
   items[0] = {small.data(), small.size(), RIPC_ITEM_SHORT, 0};
-  ASSERT_EQ(channel_->send_given({.source = 1, .tag = 0, .items = items, .bytes = 508}, woke, copied), RIPC_OK);
+  ASSERT_EQ(channel_->send_given({.source = 1, .tag = 0, .items = items, .bytes = 508}, copied), RIPC_OK);
   EXPECT_TRUE(copied);
   receive(2);
   EXPECT_EQ(sink_.packets.back().substr(wire::packet_size(2, 0)), small + std::string(500, 'g'));
@@ -105,9 +104,8 @@ TEST_F(Datagrams, AGivenLeaseIsKeptWhileTheDeviceMayReadItAndFewAre) {
     std::byte* const data = client_->pool().lease(kSize).value();
     std::fill_n(data, kSize, static_cast<std::byte>('a' + index % 26));
     const ripc_item item{data, kSize, RIPC_ITEM_SHORT, 0};
-    bool woke = false;
     bool copied = true;
-    ASSERT_EQ(channel_->send_given({.source = 1, .tag = 0, .items = std::span(&item, 1), .bytes = kSize}, woke, copied),
+    ASSERT_EQ(channel_->send_given({.source = 1, .tag = 0, .items = std::span(&item, 1), .bytes = kSize}, copied),
               RIPC_OK)
         << index;
     ASSERT_FALSE(copied) << index;
@@ -129,9 +127,8 @@ TEST_F(Datagrams, WhatLiesInALargeLeaseIsCopied) {
   std::byte* const data = client_->pool().lease(GivenMemory::kMostOfOne + 1).value();
   std::fill_n(data, 1000, std::byte{'l'});
   const ripc_item item{data, 1000, RIPC_ITEM_SHORT, 0};
-  bool woke = false;
   bool copied = false;
-  ASSERT_EQ(channel_->send_given({.source = 1, .tag = 0, .items = std::span(&item, 1), .bytes = 1000}, woke, copied),
+  ASSERT_EQ(channel_->send_given({.source = 1, .tag = 0, .items = std::span(&item, 1), .bytes = 1000}, copied),
             RIPC_OK);
   EXPECT_TRUE(copied);
   ASSERT_TRUE(client_->pool().release(data).ok());
@@ -149,8 +146,7 @@ TEST_F(Datagrams, ManyMessagesAreRungForOnce) {
   messages.fill({.source = 1, .tag = 0, .items = std::span(&item, 1), .bytes = text.size()});
   const DatagramCounters before = counters();
   std::size_t sent = 0;
-  bool woke = false;
-  ASSERT_EQ(channel_->send_many(messages, sent, woke), RIPC_OK);
+  ASSERT_EQ(channel_->send_many(messages, sent), RIPC_OK);
   EXPECT_EQ(sent, messages.size());
   receive(sent);
   const DatagramCounters after = counters();

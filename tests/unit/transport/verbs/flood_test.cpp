@@ -39,8 +39,7 @@ class Floods : public Nodes {
   }
   static ripc_status send_text(spi::Channel& channel, const std::string& text) {
     const spi::Bytes bytes = std::as_bytes(std::span(text));
-    bool woke = false;
-    return channel.send(std::span(&bytes, 1), woke);
+    return channel.send(std::span(&bytes, 1));
   }
 
   AsyncEvents::ListenerId listener_ = 0;

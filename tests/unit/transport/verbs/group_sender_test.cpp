@@ -132,9 +132,8 @@ TEST_F(GroupSends, OneMemberWithoutRoomStopsItAndNoneIsLost) {
   ASSERT_LT(sent, 10'000u);
   const std::string text = "to one";
   const spi::Bytes bytes = std::as_bytes(std::span(text));
-  bool woke = false;
-  EXPECT_EQ(members_[3].channel->send(std::span(&bytes, 1), woke), RIPC_AGAIN) << "the room is that of the link";
-  EXPECT_EQ(members_[1].channel->send(std::span(&bytes, 1), woke), RIPC_OK);
+  EXPECT_EQ(members_[3].channel->send(std::span(&bytes, 1)), RIPC_AGAIN) << "the room is that of the link";
+  EXPECT_EQ(members_[1].channel->send(std::span(&bytes, 1)), RIPC_OK);
   const Deadline deadline = Deadline::after(kLimit);
   while (count_of(3, "filling") < sent && !deadline.expired()) poll();
   for (const auto& [id, member] : members_) {
@@ -151,9 +150,8 @@ TEST_F(GroupSends, MessagesToOneAndToAllComeInTheirOrder) {
   for (std::size_t index = 0; index < 20; ++index) {
     const std::string direct = "direct " + std::to_string(index);
     const spi::Bytes bytes = std::as_bytes(std::span(direct));
-    bool woke = false;
     ASSERT_EQ(send_together("together " + std::to_string(index)), 3u);
-    ASSERT_EQ(members_[2].channel->send(std::span(&bytes, 1), woke), RIPC_OK);
+    ASSERT_EQ(members_[2].channel->send(std::span(&bytes, 1)), RIPC_OK);
   }
   const Deadline deadline = Deadline::after(kLimit);
   while (members_[2].sink.packets.size() < 40 && !deadline.expired()) poll();

@@ -137,8 +137,7 @@ class Nodes : public testing::Test {
   ripc_status send(std::size_t size, char fill) {
     const std::string text(size, fill);
     const spi::Bytes bytes = std::as_bytes(std::span(text));
-    bool woke = false;
-    return channel_->send(std::span(&bytes, 1), woke);
+    return channel_->send(std::span(&bytes, 1));
   }
   void receive(std::size_t count) {
     const Deadline deadline = Deadline::after(kLimit);
