@@ -261,6 +261,9 @@ function(ripc_tests_package)
   if(RIPC_INSTALL AND NOT RIPC_SANITIZE_OPTIONS)
     ripc_add_test(package.consumers package 300 "${PROJECT_SOURCE_DIR}/tests/package/run.sh"
       "${CMAKE_COMMAND}" "${PROJECT_BINARY_DIR}" "${CMAKE_C_COMPILER}" "${CMAKE_CXX_COMPILER}")
+    # The compiler cache knows the objects of this build.
+    ripc_add_test(package.fresh_machine package 900 "${PROJECT_SOURCE_DIR}/tests/package/fresh-machine")
+    set_tests_properties(package.fresh_machine PROPERTIES COST 100)
     if(Python3_Interpreter_FOUND)
       ripc_add_test(package.exports package 60
         "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tests/package/check_exports.py"
