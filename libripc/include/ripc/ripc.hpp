@@ -189,7 +189,7 @@ class Registration {
 using WatchCallback = std::function<void(ripc_status status, const ServiceInfo& info)>;
 
 // What Context::watch() gave: the destructor ends it. After that the callback does not run; from inside the callback it
-// returns at once.
+// returns at once. The callback may run before watch() has returned.
 class Watch {
  public:
   Watch() noexcept = default;

@@ -23,6 +23,7 @@ constexpr std::size_t kAcknowledgeBytes = kMaxKeptBytes / 8;
 
 ripc_status ControlStream::send_bytes(std::vector<std::byte> frame) {
   const std::lock_guard lock(mutex_);
+  if (is_broken()) return RIPC_PEER_DEAD;
   if (kept_.size() >= kMaxKept || kept_bytes_ + frame.size() > kMaxKeptBytes) return RIPC_AGAIN;
   kept_.push_back(std::move(frame));
   kept_bytes_ += kept_.back().size();

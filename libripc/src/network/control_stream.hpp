@@ -28,8 +28,8 @@ class ControlStream {
   ~ControlStream() { detach(); }
 
   // Any thread. What the connection does not take now, or there is none, is kept, up to a limit. RIPC_OK, RIPC_AGAIN
-  // (the peer has not acknowledged too many frames; nothing was sent), RIPC_NO_MEMORY (likewise), RIPC_TOO_LARGE,
-  // RIPC_INVALID_ARGUMENT.
+  // (the peer has not acknowledged too many frames; nothing was sent), RIPC_NO_MEMORY (likewise), RIPC_PEER_DEAD (it is
+  // broken; likewise), RIPC_TOO_LARGE, RIPC_INVALID_ARGUMENT.
   template <typename T>
   ripc_status send(const T& frame) noexcept try {
     std::vector<std::byte> bytes;

@@ -65,7 +65,7 @@ LinkChannel::~LinkChannel() {
   parts_.session->stream.tell(wire::session::CloseLink{.link = parts_.link, .sequence = sequence_});
 }
 
-ripc_status LinkChannel::send(spi::Gather packet, bool&) noexcept {
+ripc_status LinkChannel::send(spi::Gather packet) noexcept {
   return send_one(size_of(packet), [&](const wire::datagram::Header& header) { return transmit(header, packet); });
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/runtime_directory.hpp"
 #include "process_helpers.hpp"
+#include "support/waiting.hpp"
 
 namespace ripc {
 namespace {

@@ -69,7 +69,7 @@ class FakeChannel : public spi::Channel {
 
   std::size_t packet_limit() const noexcept override { return 4096; }
   std::uint64_t incarnation() const noexcept override { return 1; }
-  ripc_status send(spi::Gather, bool&) noexcept override { return RIPC_OK; }
+  ripc_status send(spi::Gather) noexcept override { return RIPC_OK; }
   ripc_status send_control(spi::Gather) noexcept override { return RIPC_OK; }
   bool has_room() const noexcept override { return true; }
   bool request_room() noexcept override { return true; }

@@ -327,15 +327,19 @@ TEST_F(CppWrapper, AWatchOwnsItsCallbackWhichMayEndIt) {
   std::promise<ripc_status> first;
   std::promise<ripc_status> second;
   libripc::Watch watch;
+  std::promise<void> kept;
   {
     auto made = here_.watch(receiver_.id(), [&, alive](ripc_status status, const libripc::ServiceInfo& info) {
       EXPECT_EQ(info.name, "receiver");
       if (status == RIPC_OK) return first.set_value(status);
+      // Callbacks may run before watch() has returned.
+      kept.get_future().wait();
       watch.end();
       second.set_value(status);
     });
     ASSERT_TRUE(made.ok()) << made.error().text();
     watch = *std::move(made);
+    kept.set_value();
   }
   EXPECT_FALSE(watch.empty());
   EXPECT_EQ(first.get_future().get(), RIPC_OK);

@@ -25,7 +25,7 @@ class BulkChannel final : public spi::Channel {
   explicit BulkChannel(RdmaBulk& bulk) : bulk_(bulk) {}
   std::size_t packet_limit() const noexcept override { return 0; }
   std::uint64_t incarnation() const noexcept override { return 0; }
-  ripc_status send(spi::Gather, bool&) noexcept override { return RIPC_UNSUPPORTED; }
+  ripc_status send(spi::Gather) noexcept override { return RIPC_UNSUPPORTED; }
   ripc_status send_control(spi::Gather) noexcept override { return RIPC_UNSUPPORTED; }
   bool has_room() const noexcept override { return true; }
   bool request_room() noexcept override { return true; }
