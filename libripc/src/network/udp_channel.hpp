@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sending end of a link whose datagrams travel over UDP or, where that does not get through, as frames of the
-// session's control connection. docs/socket-transport.md, "Where UDP does not get through".
+// session's control connection. docs/internals/remote.md, "When UDP is blocked".
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One datagram for many: messages to groups whose members' links leave by one port of a device, by the network's
 // multicast. A *round* is a set of links that were asked to hear one token; nothing is sent with it before all of them
-// have heard a greeting, so that whoever is in a round is reached. docs/architecture.md, "Groups", has the picture.
+// have heard a greeting, so that whoever is in a round is reached. docs/internals/groups.md has the picture.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a service hears what peers send to many at once. docs/architecture.md, "Groups".
+// How a service hears what peers send to many at once. docs/internals/groups.md.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
