@@ -5,7 +5,7 @@
 #   fault          each *_test.cpp a program of its own; may include internal headers
 #   fuzz           each *_fuzz.cpp a fuzzer, driven by standalone_main.cpp (or by libFuzzer: RIPC_LIBFUZZER), with the
 #                  seeds of corpus/NAME; other *.cpp are tools
-#   layers         the include arrows; each header alone; loops over what a temporary points to
+#   layers         the include arrows, and their picture in docs; each header alone; loops over what a temporary points to
 #   package        users of an installed tree; the exported symbols
 #   support        headers for all of them, over the public C header
 #   java           Maven's tests (RipcJava.cmake)
@@ -242,6 +242,10 @@ function(ripc_tests_layers)
       "${Python3_EXECUTABLE}" "${layers}/check_includes.py" "${PROJECT_SOURCE_DIR}")
     ripc_add_test(layers.self_test layers 60
       "${Python3_EXECUTABLE}" "${layers}/check_includes.py" --self-test)
+    ripc_add_test(layers.picture layers 60
+      "${Python3_EXECUTABLE}" "${layers}/check_picture.py" "${PROJECT_SOURCE_DIR}")
+    ripc_add_test(layers.picture_self_test layers 60
+      "${Python3_EXECUTABLE}" "${layers}/check_picture.py" --self-test)
     ripc_add_test(layers.ranges layers 60
       "${Python3_EXECUTABLE}" "${layers}/check_ranges.py" "${PROJECT_SOURCE_DIR}")
     foreach(kind public internal)

@@ -8,8 +8,8 @@
 // that want the same ID share one question; questions carry services of the asker, which everybody who hears them
 // learns; services that are published close together share announcements. When nothing changes nothing is sent.
 //
-// One thread of its own receives and replies; it sleeps in poll(). docs/architecture.md says more, docs/security.md
-// what holds with and without a cluster key.
+// One thread of its own receives and replies; it sleeps in poll(). docs/internals/multicast.md says more,
+// docs/security.md what holds with and without a cluster key.
 #pragma once
 
 #include <poll.h>
