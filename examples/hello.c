@@ -57,7 +57,8 @@ static int greet(ripc_context *context) {
   printf("hello: ");
   for (index = 0; index < ripc_message_get_item_count(message); ++index) {
     ripc_item_view part;
-    if (ripc_message_get_item(message, index, &part) == RIPC_OK) printf("%.*s", (int)part.size, (const char *)part.data);
+    if (ripc_message_get_item(message, index, &part) == RIPC_OK)
+      printf("%.*s", (int)part.size, (const char *)part.data);
   }
   printf("\n");
   ripc_message_release(message);

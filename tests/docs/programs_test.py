@@ -31,7 +31,7 @@ with open(os.path.join(BUILD, "CMakeCache.txt"), encoding="utf-8") as cache:
 
 def programs():
     """(file, line, language, text) of each block that says it is C or C++."""
-    for path in [os.path.join(SOURCE, "README.md"), *sorted(glob.glob(os.path.join(SOURCE, "docs", "*.md")))]:
+    for path in [os.path.join(SOURCE, "README.md"), *sorted(glob.glob(os.path.join(SOURCE, "docs", "**", "*.md"), recursive=True))]:
         with open(path, encoding="utf-8") as file:
             text = file.read()
         for block in re.finditer(r"^```(c|cpp)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
