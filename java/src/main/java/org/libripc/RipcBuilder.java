@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.function.LongConsumer;
 import org.libripc.internal.Binding;
+import org.libripc.internal.Layout;
 import org.libripc.internal.Layout.ContextOptions;
 import org.libripc.internal.NativeBinding;
 import org.libripc.internal.NativeBlock;

@@ -19,6 +19,7 @@ public final class Layout {
 
   /** No limit of time. */
   public static final long FOREVER = -1L;
+
   public static final long DEFAULT_TIME = -2L;
 
   static final int SIZE = 0;
