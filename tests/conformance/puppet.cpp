@@ -96,7 +96,7 @@ class Stage {
     std::string memory;
     words >> memory;
     ripc_send_options options = send_options();
-    options.timeout = number(words) * kMillisecond;
+    if (const std::uint64_t limit = number(words); limit != 0) options.timeout = limit * kMillisecond;
     void* data = nullptr;
     if (memory == "pool") {
       if (const ripc_status status = ripc_buffer_lease(context_.get(), size, &data)) return name_of(status);
