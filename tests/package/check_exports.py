@@ -32,7 +32,7 @@ def main():
     parser.add_argument("--nm", default="nm")
     arguments = parser.parse_args()
 
-    wanted, found = declared(arguments.header), exported(arguments.library, arguments.nm)
+    wanted, found = declared(arguments.headers), exported(arguments.library, arguments.nm)
     for name in sorted(found):
         if not name.startswith("ripc_"):
             print(f"{name}: exported, but it does not start with ripc_: see cmake/libripc.map")
