@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "transport/verbs/fabric.hpp"
-#include "transport/verbs/registrar.hpp"
+#include "transport/verbs/device/fabric.hpp"
+#include "transport/verbs/device/registrar.hpp"
 
 namespace {
 

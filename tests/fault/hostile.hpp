@@ -14,12 +14,12 @@
 #include "fault_support.hpp"
 #include "transport/shm/connection.hpp"
 #include "transport/shm/layout.hpp"
-#include "wire/control.hpp"
 #include "wire/packet.hpp"
+#include "wire/shm_control.hpp"
 
 namespace fault {
 
-namespace control = ripc::wire::control;
+namespace control = ripc::wire::shm_control;
 namespace shm = ripc::shm;
 
 // One end of a link that the hostile side has mapped.

@@ -8,18 +8,20 @@
 #include <span>
 
 #include "require.hpp"
-#include "transport/verbs/grh.hpp"
+#include "transport/verbs/datagram/grh.hpp"
 
 namespace {
 
 using fuzz::require;
 using ripc::verbs::kGrhSize;
 
-bool lies_at(const ripc::wire::session::Gid& gid, std::span<const std::byte, kGrhSize> header, std::size_t offset) {
+bool lies_at(const ripc::wire::session_control::Gid& gid, std::span<const std::byte, kGrhSize> header,
+             std::size_t offset) {
   return std::equal(gid.begin(), gid.end(), header.begin() + static_cast<std::ptrdiff_t>(offset));
 }
 
-bool is_mapped(const ripc::wire::session::Gid& gid, std::span<const std::byte, kGrhSize> header, std::size_t offset) {
+bool is_mapped(const ripc::wire::session_control::Gid& gid, std::span<const std::byte, kGrhSize> header,
+               std::size_t offset) {
   constexpr std::array kPrefix{std::byte{0xff}, std::byte{0xff}};
   return std::all_of(gid.begin(), gid.begin() + 10, [](std::byte byte) { return byte == std::byte{}; }) &&
          std::equal(kPrefix.begin(), kPrefix.end(), gid.begin() + 10) &&

@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "network/locator.hpp"
+#include "remote/session/locator.hpp"
 #include "require.hpp"
 
 namespace {
 
 using fuzz::require;
-using ripc::network::Endpoint;
-using ripc::network::Locator;
+using ripc::remote::Endpoint;
+using ripc::remote::Locator;
 
 }  // namespace
 
@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(read.status() == RIPC_INVALID_ARGUMENT);
     return 0;
   }
-  require(read->port != 0 && !read->ips.empty() && read->ips.size() <= ripc::network::kMaxIps);
+  require(read->port != 0 && !read->ips.empty() && read->ips.size() <= ripc::remote::kMaxIps);
   const ripc::Result<Locator> again = Locator::parse(read->text());
   require(again.ok());
   require(again->context == read->context && again->host == read->host && again->port == read->port);

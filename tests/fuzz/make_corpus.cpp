@@ -2,7 +2,7 @@
 // Writes the seed files of the fuzzers with the real encoders:
 //
 //   make_corpus FOLDER        writes FOLDER/packet/*, control/*, session/*, datagram/*, bulk/*,
-//                             multicast/*, file_protocol/* and, with an RDMA transport, introduction/*
+//                             multicast/*, file_protocol/* and, with an RDMA transport, connection_private_data/*
 //
 // Run it again when a wire format changes; the files it writes are kept in the tree.
 #include <algorithm>
@@ -21,12 +21,12 @@
 #include "libripc/cli/file/file_protocol.hpp"
 #include "resolver/multicast/packet.hpp"
 #include "wire/bulk.hpp"
-#include "wire/control.hpp"
 #include "wire/datagram.hpp"
 #include "wire/packet.hpp"
-#include "wire/session.hpp"
+#include "wire/session_control.hpp"
+#include "wire/shm_control.hpp"
 #if __has_include(<rdma/rdma_cma.h>)
-#include "transport/verbs/introduction.hpp"
+#include "transport/verbs/bulk/connection_private_data.hpp"
 #define RIPC_FUZZ_HAS_VERBS 1
 #else
 #define RIPC_FUZZ_HAS_VERBS 0
@@ -34,9 +34,9 @@
 
 namespace {
 
-namespace control = ripc::wire::control;
+namespace control = ripc::wire::shm_control;
 namespace datagram = ripc::wire::datagram;
-namespace session = ripc::wire::session;
+namespace session = ripc::wire::session_control;
 using ripc::wire::Encoder;
 using ripc::wire::PacketKind;
 using Bytes = std::vector<std::byte>;
@@ -370,7 +370,7 @@ void write_bulk(const std::filesystem::path& folder) {
 }
 
 #if RIPC_FUZZ_HAS_VERBS
-void write_introductions(const std::filesystem::path& folder) {
+void write_private_data(const std::filesystem::path& folder) {
   ripc::verbs::PrivateData words = ripc::verbs::introduce(nullptr, ripc::verbs::Side::dialing, {}, kSource, 3);
   write(folder / "without_key", words);
   std::fill(words.begin() + 24, words.end(), std::byte{0x5a});
@@ -409,22 +409,22 @@ int main(int argc, char** argv) {
   const std::filesystem::path folder = argv[1];
   std::error_code error;
   std::filesystem::create_directories(folder / "packet", error);
-  std::filesystem::create_directories(folder / "control", error);
-  std::filesystem::create_directories(folder / "session", error);
+  std::filesystem::create_directories(folder / "shm_control", error);
+  std::filesystem::create_directories(folder / "session_control", error);
   std::filesystem::create_directories(folder / "datagram", error);
   std::filesystem::create_directories(folder / "multicast", error);
   std::filesystem::create_directories(folder / "bulk", error);
   write_packets(folder / "packet");
-  write_controls(folder / "control");
-  write_sessions(folder / "session");
+  write_controls(folder / "shm_control");
+  write_sessions(folder / "session_control");
   write_datagrams(folder / "datagram");
   write_multicast(folder / "multicast");
   write_bulk(folder / "bulk");
   std::filesystem::create_directories(folder / "file_protocol", error);
   write_file_protocol(folder / "file_protocol");
 #if RIPC_FUZZ_HAS_VERBS
-  std::filesystem::create_directories(folder / "introduction", error);
-  write_introductions(folder / "introduction");
+  std::filesystem::create_directories(folder / "connection_private_data", error);
+  write_private_data(folder / "connection_private_data");
 #endif
   return failed ? 1 : 0;
 }

@@ -25,8 +25,8 @@ ROOMS = {
     "wire": ("libripc/src/wire", ["base", "public C"]),
     "memory": ("libripc/src/memory", ["base", "public C"]),
     "spi": ("libripc/src/spi", ["wire", "memory", "base", "public C"]),
-    "network": ("libripc/src/network", ["spi", "wire", "memory", "base", "public C"]),
-    "transport": ("libripc/src/transport/*", ["network", "spi", "wire", "memory", "base", "public C"]),
+    "remote": ("libripc/src/remote", ["spi", "wire", "memory", "base", "public C"]),
+    "transport": ("libripc/src/transport/*", ["remote", "spi", "wire", "memory", "base", "public C"]),
     "core": ("libripc/src/core", ["spi", "wire", "memory", "base", "public C"]),
     "resolver": ("resolver/*", ["spi", "wire", "base", "public C"]),
     "capi": ("libripc/src/capi", ["all"]),
@@ -42,7 +42,7 @@ ROOMS = {
 }
 # "public" is any public header, "public C" the C headers only: the C++ wrapper lies above the C interface.
 C_HEADERS = "libripc/include/ripc/*.h"
-LIBRARY = ["public C", "base", "wire", "memory", "spi", "network", "transport", "core", "resolver", "capi"]
+LIBRARY = ["public C", "base", "wire", "memory", "spi", "remote", "transport", "core", "resolver", "capi"]
 # Every source below these folders must lie in a room; in the others only the rooms are looked at.
 WITHOUT_GAPS = ["libripc", "resolver"]
 INCLUDE_PATH = ["libripc/include", "libripc/src", "", "tests"]

@@ -15,7 +15,7 @@
 #include "base/shared_memory.hpp"
 #include "capi/compose.hpp"
 #include "capi/error.hpp"
-#include "network/endpoint.hpp"
+#include "remote/session/endpoint.hpp"
 
 namespace ripc::capi {
 
@@ -87,7 +87,7 @@ void check_limits(Report& report) {
 void check_socket(Report& report, const Settings& settings) {
   const std::string& interface = settings.socket.interface;
   if (interface.empty() || !settings.socket.bind_address.empty()) return;
-  if (!network::own_addresses(interface).empty()) return;
+  if (!remote::own_addresses(interface).empty()) return;
   report.add(Level::limited, "socket",
              "RIPC_SOCKET_INTERFACE is '" + interface +
                  "': there is no such interface here, or it has no address, so that sockets reach nobody",

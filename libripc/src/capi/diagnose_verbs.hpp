@@ -5,8 +5,8 @@
 #include <span>
 
 #include "capi/diagnose.hpp"
-#include "transport/verbs/fabric.hpp"
-#include "transport/verbs/inventory.hpp"
+#include "transport/verbs/device/fabric.hpp"
+#include "transport/verbs/device/inventory.hpp"
 
 namespace ripc::capi {
 

@@ -8,25 +8,25 @@
 #include <algorithm>
 #include <utility>
 
-#include "transport/verbs/multicast_network.hpp"
+#include "transport/verbs/fabric_multicast/fabric_network.hpp"
 
 namespace ripc::capi {
 
 namespace {
 
-network::Endpoint endpoint_of(const resolver::MulticastGroup& group) {
+remote::Endpoint endpoint_of(const resolver::MulticastGroup& group) {
   if (group.is_ipv6) {
     sockaddr_in6 address{};
     address.sin6_family = AF_INET6;
     address.sin6_addr = group.ipv6;
     address.sin6_port = htons(group.port);
-    return network::Endpoint::of(reinterpret_cast<const sockaddr&>(address));
+    return remote::Endpoint::of(reinterpret_cast<const sockaddr&>(address));
   }
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr = group.ipv4;
   address.sin_port = htons(group.port);
-  return network::Endpoint::of(reinterpret_cast<const sockaddr&>(address));
+  return remote::Endpoint::of(reinterpret_cast<const sockaddr&>(address));
 }
 
 bool has_datagrams(const verbs::FabricPort& port) { return port.mtu != 0; }
@@ -39,13 +39,13 @@ Result<resolver::MulticastResolver::Networks> fabric_networks(const resolver::Mu
   const std::vector<verbs::FabricPort> ports = fabric->ports();
   const bool is_of_use = !options.udp || std::any_of(ports.begin(), ports.end(), has_datagrams);
   if (!options.fabric || options.ttl == 0 || !is_of_use) return networks;
-  verbs::MulticastNetworkOptions chosen{.groups = {},
-                                        .interfaces = options.interfaces,
-                                        .hops = options.ttl,
-                                        .peers = options.peers,
-                                        .hears_itself = options.hears_itself};
+  verbs::FabricNetworkOptions chosen{.groups = {},
+                                     .interfaces = options.interfaces,
+                                     .hops = options.ttl,
+                                     .peers = options.peers,
+                                     .hears_itself = options.hears_itself};
   for (const resolver::MulticastGroup& group : options.groups) chosen.groups.push_back(endpoint_of(group));
-  Result<std::unique_ptr<verbs::MulticastNetwork>> network = verbs::MulticastNetwork::open(fabric, chosen);
+  Result<std::unique_ptr<verbs::FabricNetwork>> network = verbs::FabricNetwork::open(fabric, chosen);
   if (!network.ok()) return network.status();
   networks.push_back(std::move(*network));
   return networks;

@@ -10,7 +10,7 @@ namespace ripc::capi {
 namespace {
 
 // "7000" or "7000-7999".
-Status read_ports(network::PortRange& range) {
+Status read_ports(remote::PortRange& range) {
   const std::string text = environment("RIPC_SOCKET_PORTS");
   if (text.empty()) return {};
   const std::size_t dash = text.find('-');
@@ -24,7 +24,7 @@ Status read_ports(network::PortRange& range) {
 
 }  // namespace
 
-Status read_session_options(network::SessionOptions& options) {
+Status read_session_options(remote::SessionOptions& options) {
   Status status = read_ports(options.ports);
   if (!status.ok()) return status;
   std::uint64_t timeout = options.peer_timeout / 1'000'000;

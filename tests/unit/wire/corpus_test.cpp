@@ -10,10 +10,10 @@
 #include <string>
 
 #include "wire/bulk.hpp"
-#include "wire/control.hpp"
 #include "wire/datagram.hpp"
 #include "wire/packet.hpp"
-#include "wire/session.hpp"
+#include "wire/session_control.hpp"
+#include "wire/shm_control.hpp"
 #include "wire_helpers.hpp"
 
 namespace ripc::wire {
@@ -45,15 +45,15 @@ TEST(FuzzCorpus, PacketSeedsAreUnderstoodUnlessTheirNameSaysRefused) {
 }
 
 TEST(FuzzCorpus, ControlSeedsAreUnderstoodUnlessTheirNameSaysRefused) {
-  const std::size_t count = for_each_seed("control", [](auto bytes, bool is_refused, const std::string& name) {
-    EXPECT_EQ(control::decode(bytes).ok(), !is_refused) << name;
+  const std::size_t count = for_each_seed("shm_control", [](auto bytes, bool is_refused, const std::string& name) {
+    EXPECT_EQ(shm_control::decode(bytes).ok(), !is_refused) << name;
   });
   EXPECT_GT(count, 0u);
 }
 
 TEST(FuzzCorpus, SessionSeedsAreUnderstoodUnlessTheirNameSaysRefused) {
-  const std::size_t count = for_each_seed("session", [](auto bytes, bool is_refused, const std::string& name) {
-    EXPECT_EQ(session::decode(bytes).ok(), !is_refused) << name;
+  const std::size_t count = for_each_seed("session_control", [](auto bytes, bool is_refused, const std::string& name) {
+    EXPECT_EQ(session_control::decode(bytes).ok(), !is_refused) << name;
   });
   EXPECT_GT(count, 0u);
 }

@@ -243,9 +243,9 @@ ripc_status Connection::announce(const memory::Arena& arena) noexcept try {
   const auto [place, is_new] = announced_.insert(arena.id);
   if (!is_new) return RIPC_OK;
   const std::array<int, 1> descriptor{arena.fd};
-  ripc_status status = wire::control::encode(
-      wire::control::Arena{
-          .id = arena.id, .flags = arena.huge_pages ? wire::control::kArenaHugePages : 0, .size = arena.size},
+  ripc_status status = wire::shm_control::encode(
+      wire::shm_control::Arena{
+          .id = arena.id, .flags = arena.huge_pages ? wire::shm_control::kArenaHugePages : 0, .size = arena.size},
       encoded_);
   if (status == RIPC_OK) status = send_locked(encoded_, descriptor);
   if (status != RIPC_OK) announced_.erase(place);
@@ -258,7 +258,7 @@ void Connection::retract(std::uint32_t arena) noexcept {
   const std::lock_guard lock(mutex_);
   if (announced_.erase(arena) == 0) return;
   // A peer that is too busy to hear it keeps a mapping of unused memory until the connection ends: harmless.
-  if (wire::control::encode(wire::control::ArenaGone{.id = arena}, encoded_) == RIPC_OK)
+  if (wire::shm_control::encode(wire::shm_control::ArenaGone{.id = arena}, encoded_) == RIPC_OK)
     (void)send_locked(encoded_, {});
 }
 

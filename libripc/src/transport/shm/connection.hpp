@@ -26,7 +26,7 @@
 #include "base/unique_fd.hpp"
 #include "memory/pool.hpp"
 #include "transport/shm/process_memory.hpp"
-#include "wire/control.hpp"
+#include "wire/shm_control.hpp"
 
 namespace ripc::shm {
 
@@ -36,7 +36,7 @@ struct Credentials {
   gid_t gid = 0;
 };
 
-inline constexpr std::size_t kMaxControlMessage = wire::control::kMaxSize;
+inline constexpr std::size_t kMaxControlMessage = wire::shm_control::kMaxSize;
 inline constexpr std::size_t kMaxDescriptors = 4;  // beside one control message
 
 // One received control message.
@@ -167,13 +167,13 @@ class Connection {
 // Encodes and sends one control message. The statuses of Connection::send(), and of the encoder.
 template <typename T>
 ripc_status send_message(Connection& connection, const T& message, std::span<const int> descriptors = {}) noexcept {
-  return connection.send_encoded([&](auto& bytes) { return wire::control::encode(message, bytes); }, descriptors);
+  return connection.send_encoded([&](auto& bytes) { return wire::shm_control::encode(message, bytes); }, descriptors);
 }
 
 // The same for a notice.
 template <typename T>
 void send_notice(Connection& connection, const T& message) noexcept {
-  connection.notify_encoded([&](auto& bytes) { return wire::control::encode(message, bytes); });
+  connection.notify_encoded([&](auto& bytes) { return wire::shm_control::encode(message, bytes); });
 }
 
 }  // namespace ripc::shm

@@ -12,7 +12,7 @@
 
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
-#include "wire/control.hpp"
+#include "wire/shm_control.hpp"
 
 namespace ripc::shm {
 
@@ -28,7 +28,7 @@ enum class Reach : std::uint8_t {
   not_traceable,   // the kernel forbids it: it is not dumpable, or has rights of its own; Yama; a security module
   no_system_call,  // process_vm_readv(2) is missing or forbidden
 };
-static_assert(static_cast<std::uint32_t>(Reach::no_system_call) == wire::control::kMaxReach);
+static_assert(static_cast<std::uint32_t>(Reach::no_system_call) == wire::shm_control::kMaxReach);
 
 class PeerProcess {
  public:

@@ -60,7 +60,7 @@ ShmChannel::~ShmChannel() {
   // With its peer lost it may outlive the loop.
   if (dead_.load(std::memory_order_relaxed)) return;
   cancel_timers();
-  (void)send_message(*parts_.connection, wire::control::CloseLink{.link = parts_.link});
+  (void)send_message(*parts_.connection, wire::shm_control::CloseLink{.link = parts_.link});
 }
 
 ripc_status ShmChannel::send(spi::Gather packet) noexcept {
@@ -144,12 +144,12 @@ ripc_status ShmChannel::send_control(spi::Gather packet) noexcept {
   try {
     std::vector<std::byte> whole;
     for (const spi::Bytes range : packet) whole.insert(whole.end(), range.begin(), range.end());
-    if (whole.size() > std::min(wire::control::kMaxControlPacket, packet_limit() + spi::kControlAllowance))
+    if (whole.size() > std::min(wire::shm_control::kMaxControlPacket, packet_limit() + spi::kControlAllowance))
       return RIPC_TOO_LARGE;
     // Not by way of the memory that the connection keeps for its small messages.
     std::vector<std::byte> message;
-    ripc_status status = wire::control::encode(
-        wire::control::Control{.link = parts_.link, .destination = parts_.service, .packet = whole}, message);
+    ripc_status status = wire::shm_control::encode(
+        wire::shm_control::Control{.link = parts_.link, .destination = parts_.service, .packet = whole}, message);
     if (status == RIPC_OK) status = parts_.connection->send(message);
     return shortage_.note(status, Resource::control);
   } catch (const std::bad_alloc&) {
@@ -319,14 +319,14 @@ bool ShmChannel::mark_dead() noexcept {
   return true;
 }
 
-wire::control::BounceData ShmChannel::serve_bounce(const wire::control::BounceRequest& request,
-                                                   UniqueFd memory) noexcept {
-  wire::control::BounceData answer{.link = request.link,
-                                   .key = request.key,
-                                   .offset = request.offset,
-                                   .status = RIPC_OK,
-                                   .sequence = request.sequence,
-                                   .length = request.length};
+wire::shm_control::BounceData ShmChannel::serve_bounce(const wire::shm_control::BounceRequest& request,
+                                                       UniqueFd memory) noexcept {
+  wire::shm_control::BounceData answer{.link = request.link,
+                                       .key = request.key,
+                                       .offset = request.offset,
+                                       .status = RIPC_OK,
+                                       .sequence = request.sequence,
+                                       .length = request.length};
   if (memory) {
     Result<Mapping> mapping = map_foreign_memory(memory.get(), kBounceSize, true);
     if (mapping.ok()) bounce_ = std::move(*mapping);

@@ -17,7 +17,7 @@
 #include "transport/shm/layout.hpp"
 #include "transport/shm/queue.hpp"
 #include "transport/shm/transfer_table.hpp"
-#include "wire/control.hpp"
+#include "wire/shm_control.hpp"
 
 namespace ripc::shm {
 
@@ -78,7 +78,7 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   void transfers_finished() noexcept;
   // Copies a piece of an exposed item where the peer can read it. `memory` comes with the first request, and again
   // after RIPC_NO_DESCRIPTORS: it was lost, or could not be mapped.
-  wire::control::BounceData serve_bounce(const wire::control::BounceRequest& request, UniqueFd memory) noexcept;
+  wire::shm_control::BounceData serve_bounce(const wire::shm_control::BounceRequest& request, UniqueFd memory) noexcept;
 
  private:
   bool service_ended() const noexcept {

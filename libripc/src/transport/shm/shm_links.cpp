@@ -44,9 +44,9 @@ Result<std::shared_ptr<ShmChannel>> ShmTransport::open_link(const PeerPointer& p
     link = next_number_++;
     questions_[request] = question;
   }
-  const ripc_status sent =
-      send_message(*peer->connection,
-                   wire::control::Open{.request = request, .service = id, .link = link, .reserved = 0, .reserved2 = 0});
+  const ripc_status sent = send_message(
+      *peer->connection,
+      wire::shm_control::Open{.request = request, .service = id, .link = link, .reserved = 0, .reserved2 = 0});
   const bool answered = sent == RIPC_OK && wait([&] { return question->answered; }, deadline);
   {
     const std::lock_guard lock(mutex_);
@@ -54,7 +54,7 @@ Result<std::shared_ptr<ShmChannel>> ShmTransport::open_link(const PeerPointer& p
   }
   if (sent != RIPC_OK) return sent;
   if (!answered) {
-    (void)send_message(*peer->connection, wire::control::CloseLink{.link = link});
+    (void)send_message(*peer->connection, wire::shm_control::CloseLink{.link = link});
     return spi::not_answering();
   }
   if (!question->answered) return RIPC_CLOSED;
@@ -65,13 +65,13 @@ Result<std::shared_ptr<ShmChannel>> ShmTransport::open_link(const PeerPointer& p
   } catch (const std::bad_alloc&) {
     // The peer must not keep a queue for it.
   }
-  if (!channel.ok()) (void)send_message(*peer->connection, wire::control::CloseLink{.link = link});
+  if (!channel.ok()) (void)send_message(*peer->connection, wire::shm_control::CloseLink{.link = link});
   return channel;
 }
 
 Result<std::shared_ptr<ShmChannel>> ShmTransport::make_channel(const PeerPointer& peer, ripc_service_id id,
                                                                Question& question) {
-  const wire::control::Opened& opened = question.opened;
+  const wire::shm_control::Opened& opened = question.opened;
   ShmChannel::Parts parts;
   parts.connection = peer->connection;
   parts.loop = loop_;
@@ -119,7 +119,7 @@ Status ShmTransport::fence(const spi::Address& address, ripc_service_id id, std:
     questions_[request] = question;
   }
   const ripc_status sent = send_message(
-      *(*peer)->connection, wire::control::Fence{.request = request, .service = id, .incarnation = incarnation});
+      *(*peer)->connection, wire::shm_control::Fence{.request = request, .service = id, .incarnation = incarnation});
   const bool answered = sent == RIPC_OK && wait([&] { return question->answered; }, deadline);
   const std::lock_guard lock(mutex_);
   questions_.erase(request);

@@ -32,14 +32,15 @@ ripc_status believable(ripc_status status) noexcept {
 }  // namespace
 
 bool ShmTransport::handle(const PeerPointer& peer, Received& received) {
-  Result<wire::control::Message> decoded = wire::control::decode(std::span(received.bytes).first(received.size));
+  Result<wire::shm_control::Message> decoded =
+      wire::shm_control::decode(std::span(received.bytes).first(received.size));
   if (!decoded.ok()) {
     if (decoded.status() == RIPC_VERSION_MISMATCH && !peer->greeted) {
       if (peer->incoming) {
-        (void)send_message(*peer->connection, wire::control::HelloReply{.context = options_.context,
-                                                                        .pid = static_cast<std::uint32_t>(getpid()),
-                                                                        .flags = 0,
-                                                                        .status = RIPC_VERSION_MISMATCH});
+        (void)send_message(*peer->connection, wire::shm_control::HelloReply{.context = options_.context,
+                                                                            .pid = static_cast<std::uint32_t>(getpid()),
+                                                                            .flags = 0,
+                                                                            .status = RIPC_VERSION_MISMATCH});
       }
       lose(peer,
            Status(RIPC_VERSION_MISMATCH,
@@ -52,9 +53,9 @@ bool ShmTransport::handle(const PeerPointer& peer, Received& received) {
       [&](const auto& message) -> bool {
         using T = std::decay_t<decltype(message)>;
         constexpr bool kGreeting =
-            std::is_same_v<T, wire::control::Hello> || std::is_same_v<T, wire::control::HelloReply>;
+            std::is_same_v<T, wire::shm_control::Hello> || std::is_same_v<T, wire::shm_control::HelloReply>;
         // A context that ends says so to everyone who is connected, also to those that it has not greeted yet.
-        constexpr bool kMayComeFirst = kGreeting || std::is_same_v<T, wire::control::Bye>;
+        constexpr bool kMayComeFirst = kGreeting || std::is_same_v<T, wire::shm_control::Bye>;
         if (!kMayComeFirst && !peer->greeted) return false;
         const auto handler = [&] {
           if constexpr (requires { on(peer, message, received); }) {
@@ -73,17 +74,17 @@ bool ShmTransport::handle(const PeerPointer& peer, Received& received) {
       *decoded);
 }
 
-void ShmTransport::on(const PeerPointer& peer, const wire::control::Bye&) {
+void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::Bye&) {
   lose(peer, Status(RIPC_PEER_DEAD, "The process that held the service has ended."));
 }
 
-void ShmTransport::on(const PeerPointer& peer, const wire::control::ArenaGone& message) {
+void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::ArenaGone& message) {
   peer->connection->remove_foreign_arena(message.id);
 }
 
-bool ShmTransport::on(const PeerPointer& peer, const wire::control::Hello& message) {
+bool ShmTransport::on(const PeerPointer& peer, const wire::shm_control::Hello& message) {
   if (!peer->incoming || peer->greeted || peer->context != 0 || message.context == 0) return false;
-  wire::control::HelloReply reply{
+  wire::shm_control::HelloReply reply{
       .context = options_.context,
       .pid = static_cast<std::uint32_t>(getpid()),
       .flags = static_cast<std::uint32_t>(peer->connection->process().reach()),
@@ -104,7 +105,7 @@ bool ShmTransport::on(const PeerPointer& peer, const wire::control::Hello& messa
   return true;
 }
 
-bool ShmTransport::on(const PeerPointer& peer, const wire::control::HelloReply& message) {
+bool ShmTransport::on(const PeerPointer& peer, const wire::shm_control::HelloReply& message) {
   if (peer->incoming || peer->greeted) return false;
   Status failure;
   if (message.status == RIPC_REFUSED) {
@@ -132,25 +133,27 @@ bool ShmTransport::on(const PeerPointer& peer, const wire::control::HelloReply& 
   return true;
 }
 
-void ShmTransport::on(const PeerPointer& peer, const wire::control::Open& message) {
+void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::Open& message) {
   std::array<int, 3> descriptors{};
   UniqueFd memory;
   UniqueFd doorbell;
-  Result<wire::control::Opened> opened = accept_link(peer, message, descriptors, memory, doorbell);
+  Result<wire::shm_control::Opened> opened = accept_link(peer, message, descriptors, memory, doorbell);
   if (opened.ok()) {
     (void)send_message(*peer->connection, *opened, descriptors);
     return;
   }
-  wire::control::Opened refusal;
+  wire::shm_control::Opened refusal;
   refusal.request = message.request;
   refusal.link = message.link;
   refusal.status = opened.status().code();
   (void)send_message(*peer->connection, refusal);
 }
 
-Result<wire::control::Opened> ShmTransport::accept_link(const PeerPointer& peer, const wire::control::Open& message,
-                                                        std::array<int, 3>& descriptors, UniqueFd& memory_descriptor,
-                                                        UniqueFd& doorbell_descriptor) {
+Result<wire::shm_control::Opened> ShmTransport::accept_link(const PeerPointer& peer,
+                                                            const wire::shm_control::Open& message,
+                                                            std::array<int, 3>& descriptors,
+                                                            UniqueFd& memory_descriptor,
+                                                            UniqueFd& doorbell_descriptor) {
   const std::lock_guard lock(mutex_);
   ShmPort* const found = ports_.find(message.service);
   if (found == nullptr) return RIPC_NO_SERVICE;
@@ -169,7 +172,7 @@ Result<wire::control::Opened> ShmTransport::accept_link(const PeerPointer& peer,
   UniqueFd doorbell(bell[0]);
   doorbell_descriptor.reset(bell[1]);
 
-  wire::control::Opened opened{
+  wire::shm_control::Opened opened{
       .request = message.request,
       .status = RIPC_OK,
       .link = message.link,
@@ -198,10 +201,10 @@ Result<wire::control::Opened> ShmTransport::accept_link(const PeerPointer& peer,
   return status;
 }
 
-bool ShmTransport::on(const PeerPointer& peer, const wire::control::Arena& message, Received& received) {
+bool ShmTransport::on(const PeerPointer& peer, const wire::shm_control::Arena& message, Received& received) {
   if (!received.descriptors[0] && !received.descriptors_lost) return false;
   const Status status = peer->connection->add_foreign_arena(message.id, static_cast<std::size_t>(message.size),
-                                                            (message.flags & wire::control::kArenaHugePages) != 0,
+                                                            (message.flags & wire::shm_control::kArenaHugePages) != 0,
                                                             received.descriptors[0].get());
   if (!status.ok()) return false;
   // Pulls may be waiting for it.
@@ -210,7 +213,7 @@ bool ShmTransport::on(const PeerPointer& peer, const wire::control::Arena& messa
   return true;
 }
 
-bool ShmTransport::on(const PeerPointer& peer, const wire::control::Opened& message, Received& received) {
+bool ShmTransport::on(const PeerPointer& peer, const wire::shm_control::Opened& message, Received& received) {
   const std::lock_guard lock(mutex_);
   const auto found = questions_.find(message.request);
   // Nobody waits any more: the asker has closed the link already.
@@ -226,15 +229,15 @@ bool ShmTransport::on(const PeerPointer& peer, const wire::control::Opened& mess
   return true;
 }
 
-void ShmTransport::on(const PeerPointer& peer, const wire::control::Room& message) {
+void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::Room& message) {
   if (const auto sender = channel(peer, message.link)) host_->room(*sender);
 }
 
-void ShmTransport::on(const PeerPointer& peer, const wire::control::TransferDone& message) {
+void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::TransferDone& message) {
   if (const auto owner = channel(peer, message.link)) owner->transfers_finished();
 }
 
-void ShmTransport::on(const PeerPointer& peer, const wire::control::CloseLink& message) {
+void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::CloseLink& message) {
   const std::lock_guard lock(mutex_);
   const auto found = peer->sources.find(message.link);
   if (found == peer->sources.end()) return;
@@ -244,24 +247,24 @@ void ShmTransport::on(const PeerPointer& peer, const wire::control::CloseLink& m
   peer->source_services.erase(message.link);
 }
 
-void ShmTransport::on(const PeerPointer& peer, const wire::control::LinkClosed& message) {
+void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::LinkClosed& message) {
   const auto lost = channel(peer, message.link);
   if (lost && lost->mark_dead()) host_->channel_lost(*lost, RIPC_CLOSED);
 }
 
-void ShmTransport::on(const PeerPointer& peer, const wire::control::BounceRequest& message, Received& received) {
-  wire::control::BounceData data{.link = message.link,
-                                 .key = message.key,
-                                 .offset = message.offset,
-                                 .status = RIPC_REVOKED,
-                                 .sequence = message.sequence,
-                                 .length = 0};
+void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::BounceRequest& message, Received& received) {
+  wire::shm_control::BounceData data{.link = message.link,
+                                     .key = message.key,
+                                     .offset = message.offset,
+                                     .status = RIPC_REVOKED,
+                                     .sequence = message.sequence,
+                                     .length = 0};
   if (const auto owner = channel(peer, message.link))
     data = owner->serve_bounce(message, std::move(received.descriptors[0]));
   (void)send_message(*peer->connection, data);
 }
 
-void ShmTransport::on(const PeerPointer& peer, const wire::control::BounceData& message) {
+void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::BounceData& message) {
   const std::lock_guard lock(mutex_);
   const auto found = peer->sources.find(message.link);
   if (found == peer->sources.end()) return;
@@ -269,7 +272,7 @@ void ShmTransport::on(const PeerPointer& peer, const wire::control::BounceData& 
   nudge_port(service_of(*peer, message.link));
 }
 
-void ShmTransport::on(const PeerPointer& peer, const wire::control::Control& message) {
+void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::Control& message) {
   std::shared_ptr<ShmSource> source;
   {
     const std::lock_guard lock(mutex_);
@@ -280,12 +283,12 @@ void ShmTransport::on(const PeerPointer& peer, const wire::control::Control& mes
   host_->control_packet(*source, message.destination, message.packet);
 }
 
-void ShmTransport::on(const PeerPointer& peer, const wire::control::Fence& message) {
+void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::Fence& message) {
   const ripc_status status = host_->fenced(message.service, message.incarnation);
-  (void)send_message(*peer->connection, wire::control::Fenced{.request = message.request, .status = status});
+  (void)send_message(*peer->connection, wire::shm_control::Fenced{.request = message.request, .status = status});
 }
 
-bool ShmTransport::on(const PeerPointer& peer, const wire::control::Fenced& message) {
+bool ShmTransport::on(const PeerPointer& peer, const wire::shm_control::Fenced& message) {
   const std::lock_guard lock(mutex_);
   const auto found = questions_.find(message.request);
   if (found == questions_.end()) return true;

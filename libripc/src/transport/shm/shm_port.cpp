@@ -45,7 +45,7 @@ ShmPort::~ShmPort() {
   closed_(*this);
   for (const auto& source : sources_) {
     events_.remove(source->doorbell());
-    (void)send_message(*source->connection(), wire::control::LinkClosed{.link = source->link()});
+    (void)send_message(*source->connection(), wire::shm_control::LinkClosed{.link = source->link()});
   }
 }
 

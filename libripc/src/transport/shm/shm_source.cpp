@@ -105,7 +105,7 @@ ripc_status ShmSource::request_bounce(const spi::Pull& pull) noexcept {
     if (!memory.ok()) return RIPC_NO_MEMORY;
     bounce_ = std::move(*memory);
   }
-  const wire::control::BounceRequest request{
+  const wire::shm_control::BounceRequest request{
       .link = parts_.link,
       .key = pull.descriptor.key,
       .offset = pull.progress,
@@ -125,7 +125,7 @@ ripc_status ShmSource::request_bounce(const spi::Pull& pull) noexcept {
   return RIPC_OK;
 }
 
-void ShmSource::bounce_arrived(const wire::control::BounceData& data) noexcept {
+void ShmSource::bounce_arrived(const wire::shm_control::BounceData& data) noexcept {
   const std::lock_guard lock(mutex_);
   // An answer to a pull that was abandoned is not for the one that goes on now.
   if (!bounce_waiting_ || data.sequence != bounce_sequence_) return;
@@ -150,7 +150,7 @@ ripc_status ShmSource::lend(spi::Pull& pull, spi::Bytes& bytes) noexcept {
 ripc_status ShmSource::finish(const wire::Descriptor& descriptor, ripc_status status) noexcept {
   bool tell = false;
   const ripc_status outcome = taker_.finish(Key::from(descriptor.key), status, tell);
-  if (tell) send_notice(*parts_.connection, wire::control::TransferDone{.link = parts_.link});
+  if (tell) send_notice(*parts_.connection, wire::shm_control::TransferDone{.link = parts_.link});
   return outcome;
 }
 
@@ -167,6 +167,6 @@ ripc_status ShmSource::push(const wire::Grant& grant, spi::Bytes bytes) noexcept
   return status;
 }
 
-void ShmSource::tell_room() noexcept { send_notice(*parts_.connection, wire::control::Room{.link = parts_.link}); }
+void ShmSource::tell_room() noexcept { send_notice(*parts_.connection, wire::shm_control::Room{.link = parts_.link}); }
 
 }  // namespace ripc::shm

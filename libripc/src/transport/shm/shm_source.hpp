@@ -15,7 +15,7 @@
 #include "transport/shm/layout.hpp"
 #include "transport/shm/queue.hpp"
 #include "transport/shm/transfer_table.hpp"
-#include "wire/control.hpp"
+#include "wire/shm_control.hpp"
 
 namespace ripc::shm {
 
@@ -61,7 +61,7 @@ class ShmSource final : public spi::Source {
   // The peer is gone or closed the link. What it had sent before can still be received.
   void mark_dead() noexcept { dead_.store(true, std::memory_order_release); }
   bool dead() const noexcept { return dead_.load(std::memory_order_acquire); }
-  void bounce_arrived(const wire::control::BounceData& data) noexcept;
+  void bounce_arrived(const wire::shm_control::BounceData& data) noexcept;
 
  private:
   ripc_status prepare_bounce(const spi::Pull& pull) noexcept;
@@ -81,7 +81,7 @@ class ShmSource final : public spi::Source {
   bool bounce_ready_ = false;     // its answer is there
   std::uint64_t bounce_key_ = 0;  // the item that was asked for
   std::uint32_t bounce_sequence_ = 0;
-  wire::control::BounceData bounce_data_;
+  wire::shm_control::BounceData bounce_data_;
 };
 
 }  // namespace ripc::shm

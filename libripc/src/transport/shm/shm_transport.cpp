@@ -78,7 +78,7 @@ void ShmTransport::stop() noexcept {
     peers.swap(peers_);
   }
   for (const PeerPointer& peer : peers) {
-    (void)send_message(*peer->connection, wire::control::Bye{});
+    (void)send_message(*peer->connection, wire::shm_control::Bye{});
     lose(peer, Status(RIPC_CLOSED));
   }
   if (listener_) {
@@ -168,11 +168,11 @@ bool ShmTransport::refuse_without_descriptors() {
     std::array<std::byte, 64> bytes;
     (void)recv(socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_TRUNC);
     std::vector<std::byte> reply;
-    (void)wire::control::encode(wire::control::HelloReply{.context = options_.context,
-                                                          .pid = static_cast<std::uint32_t>(getpid()),
-                                                          .flags = 0,
-                                                          .status = RIPC_NO_DESCRIPTORS},
-                                reply);
+    (void)wire::shm_control::encode(wire::shm_control::HelloReply{.context = options_.context,
+                                                                  .pid = static_cast<std::uint32_t>(getpid()),
+                                                                  .flags = 0,
+                                                                  .status = RIPC_NO_DESCRIPTORS},
+                                    reply);
     (void)::send(socket.get(), reply.data(), reply.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     guard.close(socket);
   }
@@ -259,10 +259,10 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
 }
 
 ripc_status ShmTransport::greet(const Peer& peer) const {
-  return send_message(*peer.connection,
-                      wire::control::Hello{.context = options_.context,
-                                           .pid = static_cast<std::uint32_t>(getpid()),
-                                           .flags = static_cast<std::uint32_t>(peer.connection->process().reach())});
+  return send_message(*peer.connection, wire::shm_control::Hello{
+                                            .context = options_.context,
+                                            .pid = static_cast<std::uint32_t>(getpid()),
+                                            .flags = static_cast<std::uint32_t>(peer.connection->process().reach())});
 }
 
 // A peer says itself which context it is. Another user may lie, to get what is meant for that context.

@@ -21,7 +21,7 @@
 #include "transport/shm/service_state.hpp"
 #include "transport/shm/shm_channel.hpp"
 #include "transport/shm/shm_port.hpp"
-#include "wire/control.hpp"
+#include "wire/shm_control.hpp"
 
 namespace ripc::shm {
 
@@ -74,7 +74,7 @@ class ShmTransport final : public spi::Transport {
     PeerPointer peer;
     bool answered = false;
     ripc_status status = RIPC_PENDING;
-    wire::control::Opened opened;
+    wire::shm_control::Opened opened;
     std::array<UniqueFd, kMaxDescriptors> descriptors;
   };
 
@@ -102,26 +102,26 @@ class ShmTransport final : public spi::Transport {
 
   // Messages. False: the peer broke the protocol.
   bool handle(const PeerPointer& peer, Received& received);
-  bool on(const PeerPointer& peer, const wire::control::Hello& message);
-  void on(const PeerPointer& peer, const wire::control::Bye& message);
-  void on(const PeerPointer& peer, const wire::control::ArenaGone& message);
-  bool on(const PeerPointer& peer, const wire::control::HelloReply& message);
-  void on(const PeerPointer& peer, const wire::control::Open& message);
-  bool on(const PeerPointer& peer, const wire::control::Opened& message, Received& received);
-  bool on(const PeerPointer& peer, const wire::control::Arena& message, Received& received);
-  void on(const PeerPointer& peer, const wire::control::Room& message);
-  void on(const PeerPointer& peer, const wire::control::TransferDone& message);
-  void on(const PeerPointer& peer, const wire::control::CloseLink& message);
-  void on(const PeerPointer& peer, const wire::control::LinkClosed& message);
-  void on(const PeerPointer& peer, const wire::control::BounceRequest& message, Received& received);
-  void on(const PeerPointer& peer, const wire::control::BounceData& message);
-  void on(const PeerPointer& peer, const wire::control::Control& message);
-  void on(const PeerPointer& peer, const wire::control::Fence& message);
-  bool on(const PeerPointer& peer, const wire::control::Fenced& message);
+  bool on(const PeerPointer& peer, const wire::shm_control::Hello& message);
+  void on(const PeerPointer& peer, const wire::shm_control::Bye& message);
+  void on(const PeerPointer& peer, const wire::shm_control::ArenaGone& message);
+  bool on(const PeerPointer& peer, const wire::shm_control::HelloReply& message);
+  void on(const PeerPointer& peer, const wire::shm_control::Open& message);
+  bool on(const PeerPointer& peer, const wire::shm_control::Opened& message, Received& received);
+  bool on(const PeerPointer& peer, const wire::shm_control::Arena& message, Received& received);
+  void on(const PeerPointer& peer, const wire::shm_control::Room& message);
+  void on(const PeerPointer& peer, const wire::shm_control::TransferDone& message);
+  void on(const PeerPointer& peer, const wire::shm_control::CloseLink& message);
+  void on(const PeerPointer& peer, const wire::shm_control::LinkClosed& message);
+  void on(const PeerPointer& peer, const wire::shm_control::BounceRequest& message, Received& received);
+  void on(const PeerPointer& peer, const wire::shm_control::BounceData& message);
+  void on(const PeerPointer& peer, const wire::shm_control::Control& message);
+  void on(const PeerPointer& peer, const wire::shm_control::Fence& message);
+  bool on(const PeerPointer& peer, const wire::shm_control::Fenced& message);
 
-  Result<wire::control::Opened> accept_link(const PeerPointer& peer, const wire::control::Open& message,
-                                            std::array<int, 3>& descriptors, UniqueFd& memory_descriptor,
-                                            UniqueFd& doorbell_descriptor);
+  Result<wire::shm_control::Opened> accept_link(const PeerPointer& peer, const wire::shm_control::Open& message,
+                                                std::array<int, 3>& descriptors, UniqueFd& memory_descriptor,
+                                                UniqueFd& doorbell_descriptor);
   std::shared_ptr<ShmChannel> channel(const PeerPointer& peer, std::uint64_t link);
   void nudge_port(ripc_service_id service) noexcept;  // under the mutex
   // Under the mutex. To which of our services the peer's link leads.

@@ -20,14 +20,14 @@
 
 #include "base/event_loop.hpp"
 #include "base/unique_fd.hpp"
-#include "network/access.hpp"
-#include "network/bulk.hpp"
+#include "remote/bulk/access.hpp"
+#include "remote/bulk/bulk.hpp"
 #include "wire/bulk.hpp"
 
 namespace ripc::socket {
 
-using network::Destination;
-using network::Reading;
+using remote::Destination;
+using remote::Reading;
 
 class OutgoingPush;
 
@@ -50,7 +50,7 @@ struct BulkTally {
   Count bytes_discarded{0};
 };
 
-class BulkConnection final : public network::FrameSender, public std::enable_shared_from_this<BulkConnection> {
+class BulkConnection final : public remote::FrameSender, public std::enable_shared_from_this<BulkConnection> {
  public:
   // What is done with frames. Called in the responder, without locks held.
   class Handler {

@@ -6,7 +6,7 @@
 // them, one large transfer uses all of them, and the loss of a connection costs no more than what was under way on it.
 // Exposed memory goes from where it lies into the socket, and from the socket to where it belongs.
 //
-// The calls are those of network/bulk.hpp, which says what they do and from which threads.
+// The calls are those of remote/bulk/bulk.hpp, which says what they do and from which threads.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 #include "base/clock.hpp"
 #include "base/event_loop.hpp"
 #include "base/unique_fd.hpp"
-#include "network/bulk.hpp"
+#include "remote/bulk/bulk.hpp"
 #include "spi/transport.hpp"
 #include "transport/socket/bulk_limits.hpp"
 #include "wire/packet.hpp"
@@ -45,9 +45,9 @@ struct BulkCounters {
   std::uint64_t violations = 0;        // connections closed because the peer broke the protocol
 };
 
-class BulkPeer final : public network::Bulk {
+class BulkPeer final : public remote::Bulk {
  public:
-  using Hooks = network::BulkHooks;
+  using Hooks = remote::BulkHooks;
 
   // `loop` is the responder's and outlives the peer.
   static std::shared_ptr<BulkPeer> create(EventLoop& loop, Hooks hooks, const BulkOptions& options);

@@ -306,7 +306,7 @@ void BulkSession::unwritable(BulkConnection& connection, const bulk::Frame& fram
   }
 }
 
-void BulkSession::tell(const network::TransferBook::Watcher& watcher) noexcept {
+void BulkSession::tell(const remote::ExposureTable::Watcher& watcher) noexcept {
   if (watcher.watched && !dead_.load(std::memory_order_acquire)) hooks_.finished(watcher.owner, watcher.transfer);
 }
 

@@ -9,16 +9,16 @@
 #include <mutex>
 #include <vector>
 
-#include "network/dialling.hpp"
-#include "network/finish_book.hpp"
-#include "network/grant_book.hpp"
-#include "network/repeater.hpp"
-#include "network/silence.hpp"
-#include "network/transfer_book.hpp"
+#include "remote/bulk/dialling.hpp"
+#include "remote/bulk/exposure_table.hpp"
+#include "remote/bulk/finish_table.hpp"
+#include "remote/bulk/grant_table.hpp"
+#include "remote/link/repeater.hpp"
+#include "remote/session/silence.hpp"
 #include "transport/socket/bulk_connection.hpp"
 #include "transport/socket/bulk_peer.hpp"
 #include "transport/socket/pull_scheduler.hpp"
-#include "transport/socket/push_book.hpp"
+#include "transport/socket/stream_push_table.hpp"
 
 namespace ripc::socket {
 
@@ -26,7 +26,7 @@ namespace ripc::socket {
 // session's is never held while one of them is called.
 class BulkSession final : public BulkConnection::Handler, public std::enable_shared_from_this<BulkSession> {
  public:
-  BulkSession(EventLoop& loop, network::BulkHooks hooks, const BulkOptions& options)
+  BulkSession(EventLoop& loop, remote::BulkHooks hooks, const BulkOptions& options)
       : loop_(loop), hooks_(std::move(hooks)), options_(options) {}
   // Before any other call. Throws std::bad_alloc.
   void start();
@@ -41,10 +41,10 @@ class BulkSession final : public BulkConnection::Handler, public std::enable_sha
   ripc_status finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept;
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept;
 
-  network::TransferBook& transfers() noexcept { return transfers_; }
-  network::GrantBook& grants() noexcept { return grants_; }
+  remote::ExposureTable& transfers() noexcept { return transfers_; }
+  remote::GrantTable& grants() noexcept { return grants_; }
   PullScheduler& pulls() noexcept { return pulls_; }
-  network::FinishBook& finishes() noexcept { return finishes_; }
+  remote::FinishTable& finishes() noexcept { return finishes_; }
 
   std::size_t connection_count() const noexcept;
   BulkCounters counters() const noexcept;
@@ -64,7 +64,7 @@ class BulkSession final : public BulkConnection::Handler, public std::enable_sha
  private:
   struct Member {
     std::shared_ptr<BulkConnection> connection;
-    network::Silence silence{};
+    remote::Silence silence{};
   };
 
   std::shared_ptr<BulkConnection> choose() noexcept;
@@ -72,26 +72,26 @@ class BulkSession final : public BulkConnection::Handler, public std::enable_sha
   void recover() noexcept;
   void dial_if_needed() noexcept;
   void dial() noexcept;
-  void tell(const network::TransferBook::Watcher& watcher) noexcept;
+  void tell(const remote::ExposureTable::Watcher& watcher) noexcept;
 
   EventLoop& loop_;
-  const network::BulkHooks hooks_;
+  const remote::BulkHooks hooks_;
   const BulkOptions options_;
   const std::shared_ptr<BulkTally> tally_ = std::make_shared<BulkTally>();
 
-  network::TransferBook transfers_;
-  network::Repeater repeater_{loop_, transfers_, hooks_};
-  network::GrantBook grants_;
-  network::FinishBook finishes_;
+  remote::ExposureTable transfers_;
+  remote::Repeater repeater_{loop_, transfers_, hooks_};
+  remote::GrantTable grants_;
+  remote::FinishTable finishes_;
   PullScheduler pulls_{finishes_};
-  PushBook pushes_;
+  StreamPushTable pushes_;
 
   mutable std::mutex mutex_;  // for the following
   std::vector<Member> connections_;
   std::size_t turn_ = 0;
   std::atomic<bool> dead_{false};
-  network::Dialling dialling_{loop_, hooks_, dead_};
-  network::SilenceWatch silence_{loop_, options_.stall_timeout};
+  remote::Dialling dialling_{loop_, hooks_, dead_};
+  remote::SilenceWatch silence_{loop_, options_.stall_timeout};
   std::atomic<std::uint64_t> connections_made_{0};
   std::atomic<std::uint64_t> connections_lost_{0};
   std::atomic<std::uint64_t> refused_{0};

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/event_loop.hpp"
-#include "network/access.hpp"
-#include "network/finish_book.hpp"
+#include "remote/bulk/access.hpp"
+#include "remote/bulk/finish_table.hpp"
 #include "spi/transport.hpp"
 #include "transport/socket/bulk_connection.hpp"
 #include "transport/socket/bulk_limits.hpp"
@@ -27,7 +27,7 @@ namespace ripc::socket {
 class PullScheduler {
  public:
   // `finishes`: of the same session.
-  explicit PullScheduler(network::FinishBook& finishes) noexcept : finishes_(finishes) {}
+  explicit PullScheduler(remote::FinishTable& finishes) noexcept : finishes_(finishes) {}
 
   // What the pulls of some items will need.
   struct Entry;
@@ -102,7 +102,7 @@ class PullScheduler {
   void ask() noexcept;
   void end(Entry& entry, ripc_status status) noexcept;
 
-  network::FinishBook& finishes_;
+  remote::FinishTable& finishes_;
   mutable std::mutex mutex_;
   bool dead_ = false;
   Entries prepared_;

@@ -5,9 +5,9 @@
 
 namespace ripc::socket {
 
-using network::Greeted;
-using network::GuardedSocket;
-using network::SessionPointer;
+using remote::Greeted;
+using remote::GuardedSocket;
+using remote::SessionPointer;
 
 namespace {
 
@@ -21,16 +21,16 @@ void adopt(const SessionPointer& session, GuardedSocket socket) {
 SocketTransport::SocketTransport(TransportOptions options)
     : SessionTransport(options), bulk_connections_(options.bulk_connections) {}
 
-Result<std::shared_ptr<network::Bulk>> SocketTransport::make_bulk(const SessionPointer&, network::BulkHooks hooks) {
-  return std::shared_ptr<network::Bulk>(BulkPeer::create(
+Result<std::shared_ptr<remote::Bulk>> SocketTransport::make_bulk(const SessionPointer&, remote::BulkHooks hooks) {
+  return std::shared_ptr<remote::Bulk>(BulkPeer::create(
       loop(), std::move(hooks), {.connections = bulk_connections_, .stall_timeout = options().peer_timeout}));
 }
 
 void SocketTransport::connect_bulk(const SessionPointer& session) {
   // One at a time: the one that is being made serves both sides.
   if (session->bulk_dialer && !session->bulk_dialer->over()) return;
-  session->bulk_dialer = network::Dialer::dial(
-      loop(), authenticator(), {session->remote}, hello(session, wire::session::Role::bulk), session->context,
+  session->bulk_dialer = remote::Dialer::dial(
+      loop(), authenticator(), {session->remote}, hello(session, wire::session_control::Role::bulk), session->context,
       Deadline::after(options().peer_timeout), [this, session](Greeted greeted) {
         if (greeted.status.ok()) {
           bulk_accepted(session, std::move(greeted.socket));
@@ -47,7 +47,7 @@ void SocketTransport::bulk_accepted(const SessionPointer& session, GuardedSocket
 
 std::vector<std::string> SocketTransport::own_ips() const {
   if (!options().bind_address.empty()) return {options().bind_address};
-  std::vector<std::string> ips = network::own_addresses(options().interface);
+  std::vector<std::string> ips = remote::own_addresses(options().interface);
   if (!dual_stack()) std::erase_if(ips, [](const std::string& ip) { return ip.find(':') != std::string::npos; });
   return ips;
 }

@@ -6,25 +6,25 @@
 #include <cstddef>
 #include <string_view>
 
-#include "network/session_transport.hpp"
+#include "remote/session/session_transport.hpp"
 
 namespace ripc::socket {
 
-struct TransportOptions : network::SessionOptions {
+struct TransportOptions : remote::SessionOptions {
   std::size_t bulk_connections = 1;
 };
 
-class SocketTransport final : public network::SessionTransport {
+class SocketTransport final : public remote::SessionTransport {
  public:
   explicit SocketTransport(TransportOptions options);
 
   std::string_view name() const noexcept override { return "socket"; }
 
  protected:
-  Result<std::shared_ptr<network::Bulk>> make_bulk(const network::SessionPointer& session,
-                                                   network::BulkHooks hooks) override;
-  void connect_bulk(const network::SessionPointer& session) override;
-  void bulk_accepted(const network::SessionPointer& session, network::GuardedSocket socket) override;
+  Result<std::shared_ptr<remote::Bulk>> make_bulk(const remote::SessionPointer& session,
+                                                  remote::BulkHooks hooks) override;
+  void connect_bulk(const remote::SessionPointer& session) override;
+  void bulk_accepted(const remote::SessionPointer& session, remote::GuardedSocket socket) override;
   std::vector<std::string> own_ips() const override;
 
  private:

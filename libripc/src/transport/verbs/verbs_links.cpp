@@ -4,13 +4,13 @@
 #include <cstring>
 #include <utility>
 
-#include "transport/verbs/datagram_channel.hpp"
-#include "transport/verbs/verbs_port.hpp"
+#include "transport/verbs/datagram/datagram_channel.hpp"
+#include "transport/verbs/datagram/verbs_port.hpp"
 #include "transport/verbs/verbs_transport.hpp"
 
 namespace ripc::verbs {
 
-using network::SessionPointer;
+using remote::SessionPointer;
 
 namespace {
 
@@ -25,8 +25,8 @@ constexpr Nanoseconds kLastLook = 5'000'000;
 
 // ---- Datagrams -----------------------------------------------------------------------------------------------
 
-std::unique_ptr<network::UdpPort> VerbsTransport::make_port(const spi::PortOptions& port_options, EventSet& events,
-                                                            std::function<void(network::LinkPort&)> closed) {
+std::unique_ptr<remote::UdpPort> VerbsTransport::make_port(const spi::PortOptions& port_options, EventSet& events,
+                                                           std::function<void(remote::LinkPort&)> closed) {
   return std::make_unique<VerbsPort>(port_options, events, loop(), options().receive_buffer, std::move(closed));
 }
 
@@ -77,8 +77,8 @@ std::vector<ibv_qp*> VerbsTransport::datagram_pairs() {
   return pairs;
 }
 
-Result<std::shared_ptr<network::LinkChannel>> VerbsTransport::open_link(const SessionPointer& session,
-                                                                        ripc_service_id id, Deadline deadline) {
+Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link(const SessionPointer& session,
+                                                                       ripc_service_id id, Deadline deadline) {
   // One that is being ended for that may still be found.
   if (Status reason = avoided(*session); !reason.ok()) return reason;
   Result<Senders> senders = senders_of(session->local.ip());
@@ -86,13 +86,13 @@ Result<std::shared_ptr<network::LinkChannel>> VerbsTransport::open_link(const Se
   const std::shared_ptr<DatagramSender>& sender = senders->datagrams;
   if (!sender) return SessionTransport::open_link(session, id, deadline);
   const DatagramAddress own = sender->address();
-  wire::session::OpenDatagram question{.service = id,
-                                       .gid = own.gid,
-                                       .lid = own.lid,
-                                       .queue_pair = own.queue_pair,
-                                       .queue_key = own.queue_key,
-                                       .mtu = sender->port().mtu};
-  Result<wire::session::DatagramOpened> opened = ask_for_datagrams(session, question, deadline);
+  wire::session_control::OpenDatagram question{.service = id,
+                                               .gid = own.gid,
+                                               .lid = own.lid,
+                                               .queue_pair = own.queue_pair,
+                                               .queue_key = own.queue_key,
+                                               .mtu = sender->port().mtu};
+  Result<wire::session_control::DatagramOpened> opened = ask_for_datagrams(session, question, deadline);
   if (!opened.ok()) {
     // The peer's device has none.
     if (opened.status().code() == RIPC_UNSUPPORTED) return SessionTransport::open_link(session, id, deadline);
@@ -100,13 +100,13 @@ Result<std::shared_ptr<network::LinkChannel>> VerbsTransport::open_link(const Se
   }
   const Result<AddressHandle> way = way_to(session, *sender, opened->gid, opened->lid);
   if (!way.ok()) {
-    session->stream.tell(wire::session::CloseLink{.link = question.link});
+    session->stream.tell(wire::session_control::CloseLink{.link = question.link});
     if (way.status().code() == RIPC_UNSUPPORTED) return SessionTransport::open_link(session, id, deadline);
     return way.status();
   }
   const std::size_t limit =
       std::min<std::size_t>(sender->port().mtu - wire::datagram::kHeaderSize, opened->packet_limit);
-  auto channel = network::LinkChannel::make<DatagramChannel>(
+  auto channel = remote::LinkChannel::make<DatagramChannel>(
       parts_of(session, id, question.link, question.token, opened->incarnation, opened->credit), sender,
       senders->groups,
       DatagramChannel::Routes{
@@ -114,13 +114,13 @@ Result<std::shared_ptr<network::LinkChannel>> VerbsTransport::open_link(const Se
           .greetings = {.handle = *way, .queue_pair = opened->greeted_pair, .queue_key = opened->greeted_key}},
       limit, [this, session] { (void)avoid(session, "Datagrams do not get through any more"); });
   if (Status status = try_datagrams(session, *channel, question, deadline); !status.ok()) return status;
-  return std::shared_ptr<network::LinkChannel>(std::move(channel));
+  return std::shared_ptr<remote::LinkChannel>(std::move(channel));
 }
 
 // Before a link is used: what is sent vanishes without a word where nothing gets through. `question`: by which
 // the link was opened.
 Status VerbsTransport::try_datagrams(const SessionPointer& session, DatagramChannel& channel,
-                                     wire::session::OpenDatagram question, Deadline deadline) {
+                                     wire::session_control::OpenDatagram question, Deadline deadline) {
   const auto is_over = [&] { return channel.was_greeted() || session->lost; };
   Nanoseconds now = monotonic_now();
   const Nanoseconds began = now;
@@ -139,9 +139,9 @@ Status VerbsTransport::try_datagrams(const SessionPointer& session, DatagramChan
     }
     if (give_up == 0 && now - began >= kGreetingPatience) {
       // Whoever answers this could have answered the greetings.
-      const Result<wire::session::DatagramOpened> sign = ask_for_datagrams(session, question, deadline);
+      const Result<wire::session_control::DatagramOpened> sign = ask_for_datagrams(session, question, deadline);
       if (!sign.ok()) return sign.status();
-      session->stream.tell(wire::session::CloseLink{.link = question.link});
+      session->stream.tell(wire::session_control::CloseLink{.link = question.link});
       give_up = monotonic_now() + kGreetingPatience / 2;
     }
     const Nanoseconds look = std::clamp((now - began) / 8, kFirstLook, kLastLook);
@@ -154,7 +154,7 @@ Status VerbsTransport::try_datagrams(const SessionPointer& session, DatagramChan
 // make this side look for others' addresses, nor for more than one. What was found ends with the session, because the
 // address may move to another machine.
 Result<AddressHandle> VerbsTransport::way_to(const SessionPointer& session, DatagramSender& sender,
-                                             const wire::session::Gid& gid, std::uint32_t lid) {
+                                             const wire::session_control::Gid& gid, std::uint32_t lid) {
   const std::shared_ptr<Peer> peer = peer_of(session);
   if (!peer) return RIPC_PEER_DEAD;
   {
@@ -172,15 +172,17 @@ Result<AddressHandle> VerbsTransport::way_to(const SessionPointer& session, Data
   return peer->way->gid == gid && peer->way->lid == lid ? peer->way->handle : RIPC_UNSUPPORTED;
 }
 
-Status VerbsTransport::prepare_datagrams(const SessionPointer& session, const wire::session::OpenDatagram& frame) {
+Status VerbsTransport::prepare_datagrams(const SessionPointer& session,
+                                         const wire::session_control::OpenDatagram& frame) {
   const Result<Senders> senders = senders_of(session->local.ip());
   if (!senders.ok()) return senders.status();
   if (!senders->datagrams) return RIPC_UNSUPPORTED;
   return way_to(session, *senders->datagrams, frame.gid, frame.lid).ok() ? RIPC_OK : RIPC_UNSUPPORTED;
 }
 
-Result<std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOpened>> VerbsTransport::accept_datagrams(
-    const SessionPointer& session, const wire::session::OpenDatagram& frame, network::UdpPort& port) {
+Result<std::pair<std::shared_ptr<remote::LinkSource>, wire::session_control::DatagramOpened>>
+VerbsTransport::accept_datagrams(const SessionPointer& session, const wire::session_control::OpenDatagram& frame,
+                                 remote::UdpPort& port) {
   Result<Senders> senders = senders_of(session->local.ip());
   if (!senders.ok()) return senders.status();
   const std::shared_ptr<DatagramSender>& sender = senders->datagrams;
@@ -196,7 +198,7 @@ Result<std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOp
                                             .peer_timeout = options().peer_timeout},
                                            sender, registrar_of(session->local.ip()), back, frame.gid);
   if (!accepted.ok()) return accepted.status();
-  const wire::session::DatagramOpened answer{
+  const wire::session_control::DatagramOpened answer{
       .status = RIPC_OK,
       .gid = accepted->address.gid,
       .lid = accepted->address.lid,
@@ -204,11 +206,11 @@ Result<std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOp
       .queue_key = accepted->address.queue_key,
       .packet_limit =
           std::min(accepted->packet_limit, frame.mtu - std::min<std::uint32_t>(frame.mtu, wire::datagram::kHeaderSize)),
-      .credit = network::Granter::first_credit(accepted->source->budget()),
+      .credit = remote::Granter::first_credit(accepted->source->budget()),
       .greeted_pair = sender->address().queue_pair,
       .greeted_key = sender->address().queue_key};
-  return std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOpened>(std::move(accepted->source),
-                                                                                        answer);
+  return std::pair<std::shared_ptr<remote::LinkSource>, wire::session_control::DatagramOpened>(
+      std::move(accepted->source), answer);
 }
 
 // ---- Groups --------------------------------------------------------------------------------------------------
@@ -223,8 +225,8 @@ std::shared_ptr<GroupSender> VerbsTransport::make_group_sender(const std::shared
       });
 }
 
-void VerbsTransport::asked_to_hear(network::UdpPort& port, const std::shared_ptr<network::LinkSource>& source,
-                                   const wire::session::Hear& frame) {
+void VerbsTransport::asked_to_hear(remote::UdpPort& port, const std::shared_ptr<remote::LinkSource>& source,
+                                   const wire::session_control::Hear& frame) {
   const auto datagrams = std::dynamic_pointer_cast<DatagramSource>(source);
   const std::optional<FabricPort> leaves_by = fabric_->port_of(source->session()->local.ip());
   if (!datagrams || !memberships_ || !leaves_by) return;
@@ -232,18 +234,18 @@ void VerbsTransport::asked_to_hear(network::UdpPort& port, const std::shared_ptr
     static_cast<VerbsPort&>(port).hear(datagrams, frame.token, std::move(membership));
 }
 
-void VerbsTransport::asked_to_hear_no_more(network::UdpPort& port, const network::LinkSource& source,
-                                           const wire::session::HearNoMore& frame) {
+void VerbsTransport::asked_to_hear_no_more(remote::UdpPort& port, const remote::LinkSource& source,
+                                           const wire::session_control::HearNoMore& frame) {
   static_cast<VerbsPort&>(port).hear_no_more(source, frame.token);
 }
 
-void VerbsTransport::heard(network::LinkChannel& channel, const wire::session::Heard& frame) {
+void VerbsTransport::heard(remote::LinkChannel& channel, const wire::session_control::Heard& frame) {
   if (auto* const datagrams = dynamic_cast<DatagramChannel*>(&channel); datagrams != nullptr && datagrams->groups())
     datagrams->groups()->heard(frame.link, frame.token);
 }
 
 void VerbsTransport::groups_joined() {
-  for_each_port([](network::UdpPort& port) { static_cast<VerbsPort&>(port).attach_joined(); });
+  for_each_port([](remote::UdpPort& port) { static_cast<VerbsPort&>(port).attach_joined(); });
 }
 
 }  // namespace ripc::verbs

@@ -7,12 +7,12 @@
 #include <cstring>
 #include <utility>
 
-#include "transport/verbs/datagram_channel.hpp"
-#include "transport/verbs/verbs_port.hpp"
+#include "transport/verbs/datagram/datagram_channel.hpp"
+#include "transport/verbs/datagram/verbs_port.hpp"
 
 namespace ripc::verbs {
 
-using network::SessionPointer;
+using remote::SessionPointer;
 
 namespace {
 
@@ -146,7 +146,7 @@ void VerbsTransport::queue_lost(const DevicePointer& device) {
       return is_lost;
     });
   }
-  for_each_port([&](network::UdpPort& port) {
+  for_each_port([&](remote::UdpPort& port) {
     for (std::string& ip : static_cast<VerbsPort&>(port).give_up(*device, true)) ips.push_back(std::move(ip));
   });
   if (!ips.empty())
@@ -162,7 +162,7 @@ void VerbsTransport::device_gone(const DevicePointer& device) {
     const std::lock_guard lock(senders_mutex_);
     std::erase_if(senders_, [&](const Senders& senders) { return senders.datagrams->port().device == device; });
   }
-  for_each_port([&](network::UdpPort& port) { (void)static_cast<VerbsPort&>(port).give_up(*device, false); });
+  for_each_port([&](remote::UdpPort& port) { (void)static_cast<VerbsPort&>(port).give_up(*device, false); });
   {
     const std::lock_guard lock(registrars_mutex_);
     std::erase_if(registrars_, [&](const auto& registrar) { return registrar->device() == device; });
@@ -183,8 +183,8 @@ void VerbsTransport::ports_come() {
         registrars_.push_back(std::make_shared<Registrar>(port.device, pool_, cache_));
     }
     // Where it cannot be listened, peers that want to connect are connected to.
-    network::Endpoint address;
-    if (network::Endpoint::parse(port.ip, 0, address) && manager_->port_at(address) == 0)
+    remote::Endpoint address;
+    if (remote::Endpoint::parse(port.ip, 0, address) && manager_->port_at(address) == 0)
       (void)manager_->listen(port.ip);
   }
   own_ips_changed();
@@ -201,8 +201,8 @@ std::shared_ptr<Registrar> VerbsTransport::registrar_of(const std::string& ip) c
 
 // ---- Sessions ------------------------------------------------------------------------------------------------
 
-Result<std::shared_ptr<network::Bulk>> VerbsTransport::make_bulk(const SessionPointer& session,
-                                                                 network::BulkHooks hooks) {
+Result<std::shared_ptr<remote::Bulk>> VerbsTransport::make_bulk(const SessionPointer& session,
+                                                                remote::BulkHooks hooks) {
   const std::optional<FabricPort> port = fabric_->port_of(session->local.ip());
   if (!port)
     return Status(RIPC_PEER_DEAD, "The way to " + session->remote.ip() + " leaves by " + session->local.ip() +
@@ -217,13 +217,14 @@ Result<std::shared_ptr<network::Bulk>> VerbsTransport::make_bulk(const SessionPo
       std::make_shared<RdmaBulk>(registrar_of(port->ip), pool_, loop(), std::move(hooks), options().peer_timeout);
   peer->bulk->start();
   if (session->incoming) {
-    peer->nonce = network::random_nonce();
-    session->stream.tell(wire::session::BulkPort{.port = manager_->port_at(session->local), .nonce = peer->nonce});
+    peer->nonce = remote::random_nonce();
+    session->stream.tell(
+        wire::session_control::BulkPort{.port = manager_->port_at(session->local), .nonce = peer->nonce});
   }
   const std::lock_guard lock(peers_mutex_);
   std::erase_if(peers_, [](const auto& entry) { return entry.first.expired(); });
   peers_.emplace_back(session, peer);
-  return std::shared_ptr<network::Bulk>(peer->bulk);
+  return std::shared_ptr<remote::Bulk>(peer->bulk);
 }
 
 std::shared_ptr<VerbsTransport::Peer> VerbsTransport::peer_of(const SessionPointer& session) {
@@ -248,7 +249,7 @@ std::size_t VerbsTransport::connection_count() const {
 
 // ---- Connections ---------------------------------------------------------------------------------------------
 
-bool VerbsTransport::bulk_port_told(const SessionPointer& session, const wire::session::BulkPort& frame) {
+bool VerbsTransport::bulk_port_told(const SessionPointer& session, const wire::session_control::BulkPort& frame) {
   const std::shared_ptr<Peer> peer = peer_of(session);
   if (!peer || peer->port != 0) return false;
   peer->port = static_cast<std::uint16_t>(frame.port);
@@ -279,7 +280,7 @@ void VerbsTransport::dial(const SessionPointer& session, const std::shared_ptr<P
       peer->bulk->registrar()->device()->read_depth, patience,
       {.prepare = [this, session, peer, making](const IdPointer& id) { return prepare(session, *peer, *making, id); },
        .accepted = [this, peer, making, number, keys](const IdPointer&, const PrivateData& words) -> Status {
-         Introduction answer;
+         ConnectionPrivateData answer;
          if (!parse(words, answer) || answer.number != number ||
              !is_proven(keys, Side::accepting, peer->nonce, answer)) {
            authenticator().count_refused();
@@ -333,7 +334,7 @@ Status VerbsTransport::avoid(const SessionPointer& session, const std::string& w
   return reason;
 }
 
-Status VerbsTransport::avoided(const network::Session& session) {
+Status VerbsTransport::avoided(const remote::Session& session) {
   const std::lock_guard lock(peers_mutex_);
   const auto found = std::find_if(avoided_.begin(), avoided_.end(), [&](const Avoided& one) {
     return one.local == session.local.ip() && one.remote == session.remote.ip() && monotonic_now() < one.until;
@@ -352,27 +353,27 @@ Result<ibv_qp*> VerbsTransport::prepare(const SessionPointer& session, const Pee
 }
 
 Result<ConnectionManager::Welcome> VerbsTransport::requested(const IdPointer& id, const PrivateData& words) {
-  Introduction introduction;
-  if (!parse(words, introduction)) {
+  ConnectionPrivateData told;
+  if (!parse(words, told)) {
     authenticator().count_refused();
     return RIPC_VERSION_MISMATCH;
   }
-  const SessionPointer session = session_named(introduction.session);
+  const SessionPointer session = session_named(told.session);
   const std::shared_ptr<Peer> peer = session ? peer_of(session) : nullptr;
   if (!peer || !id->remote().same_ip(session->remote)) {
     authenticator().count_refused();
     return RIPC_REFUSED;
   }
-  if (introduction.number <= peer->number) return RIPC_REFUSED;  // the older one of two attempts
+  if (told.number <= peer->number) return RIPC_REFUSED;  // the older one of two attempts
   const ClusterKeys* const keys = options().keys.get();
-  if (!is_proven(keys, Side::dialing, peer->nonce, introduction)) {
+  if (!is_proven(keys, Side::dialing, peer->nonce, told)) {
     authenticator().count_refused();
     return RIPC_REFUSED;
   }
-  peer->number = introduction.number;
+  peer->number = told.number;
   auto making = std::make_shared<Making>();
   return ConnectionManager::Welcome{
-      .words = introduce(keys, Side::accepting, peer->nonce, session->id, introduction.number),
+      .words = introduce(keys, Side::accepting, peer->nonce, session->id, told.number),
       .read_depth = peer->bulk->registrar()->device()->read_depth,
       .from = peer.get(),
       .hooks = {.prepare = [this, session, peer,

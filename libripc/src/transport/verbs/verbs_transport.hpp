@@ -14,28 +14,28 @@
 #include <vector>
 
 #include "memory/pool.hpp"
-#include "network/session_transport.hpp"
-#include "transport/verbs/connection_manager.hpp"
-#include "transport/verbs/datagram_sender.hpp"
-#include "transport/verbs/fabric.hpp"
-#include "transport/verbs/group_memberships.hpp"
-#include "transport/verbs/group_sender.hpp"
-#include "transport/verbs/introduction.hpp"
-#include "transport/verbs/port_watch.hpp"
-#include "transport/verbs/rdma_bulk.hpp"
-#include "transport/verbs/registrar.hpp"
+#include "remote/session/session_transport.hpp"
+#include "transport/verbs/bulk/connection_private_data.hpp"
+#include "transport/verbs/bulk/rdma_bulk.hpp"
+#include "transport/verbs/datagram/datagram_sender.hpp"
+#include "transport/verbs/device/connection_manager.hpp"
+#include "transport/verbs/device/fabric.hpp"
+#include "transport/verbs/device/port_watch.hpp"
+#include "transport/verbs/device/registrar.hpp"
+#include "transport/verbs/groups/group_memberships.hpp"
+#include "transport/verbs/groups/group_sender.hpp"
 
 namespace ripc::verbs {
 
 class DatagramChannel;
 
-struct TransportOptions : network::SessionOptions {
+struct TransportOptions : remote::SessionOptions {
   std::size_t max_connections = 256;  // RDMA connections; more close the idle one that was used longest ago
   RegistrationCache::Limits cache;    // of registrations of the application's memory
   bool multicast_groups = true;       // messages to groups by the network's multicast, unless there is a cluster key
 };
 
-class VerbsTransport final : public network::SessionTransport {
+class VerbsTransport final : public remote::SessionTransport {
  public:
   // `pool`: the context's, which outlives the transport.
   VerbsTransport(TransportOptions options, std::shared_ptr<const Fabric> fabric, memory::Pool& pool);
@@ -54,48 +54,49 @@ class VerbsTransport final : public network::SessionTransport {
   std::vector<ibv_qp*> datagram_pairs();
   std::vector<DatagramAddress> datagram_addresses();
   // Any. Where RDMA connections to this address of this machine are accepted; 0: nowhere. For tests.
-  std::uint16_t connection_port(const network::Endpoint& address) const { return manager_->port_at(address); }
+  std::uint16_t connection_port(const remote::Endpoint& address) const { return manager_->port_at(address); }
   // Any. What became of registrations of the application's memory; for tests.
   RegistrationCache::Counters cache_counters() const { return cache_->counters(); }
   // Any. The bulk sides of all sessions so far; for tests.
   std::vector<std::shared_ptr<RdmaBulk>> bulks() const;
 
  protected:
-  Result<std::shared_ptr<network::Bulk>> make_bulk(const network::SessionPointer& session,
-                                                   network::BulkHooks hooks) override;
-  void connect_bulk(const network::SessionPointer& session) override;
-  void bulk_accepted(const network::SessionPointer&, network::GuardedSocket) override {}
-  bool bulk_port_told(const network::SessionPointer& session, const wire::session::BulkPort& frame) override;
-  std::unique_ptr<network::UdpPort> make_port(const spi::PortOptions& options, EventSet& events,
-                                              std::function<void(network::LinkPort&)> closed) override;
-  Result<std::shared_ptr<network::LinkChannel>> open_link(const network::SessionPointer& session, ripc_service_id id,
-                                                          Deadline deadline) override;
-  Status prepare_datagrams(const network::SessionPointer& session, const wire::session::OpenDatagram& frame) override;
-  Result<std::pair<std::shared_ptr<network::LinkSource>, wire::session::DatagramOpened>> accept_datagrams(
-      const network::SessionPointer& session, const wire::session::OpenDatagram& frame,
-      network::UdpPort& port) override;
+  Result<std::shared_ptr<remote::Bulk>> make_bulk(const remote::SessionPointer& session,
+                                                  remote::BulkHooks hooks) override;
+  void connect_bulk(const remote::SessionPointer& session) override;
+  void bulk_accepted(const remote::SessionPointer&, remote::GuardedSocket) override {}
+  bool bulk_port_told(const remote::SessionPointer& session, const wire::session_control::BulkPort& frame) override;
+  std::unique_ptr<remote::UdpPort> make_port(const spi::PortOptions& options, EventSet& events,
+                                             std::function<void(remote::LinkPort&)> closed) override;
+  Result<std::shared_ptr<remote::LinkChannel>> open_link(const remote::SessionPointer& session, ripc_service_id id,
+                                                         Deadline deadline) override;
+  Status prepare_datagrams(const remote::SessionPointer& session,
+                           const wire::session_control::OpenDatagram& frame) override;
+  Result<std::pair<std::shared_ptr<remote::LinkSource>, wire::session_control::DatagramOpened>> accept_datagrams(
+      const remote::SessionPointer& session, const wire::session_control::OpenDatagram& frame,
+      remote::UdpPort& port) override;
   std::vector<std::string> own_ips() const override;
-  void asked_to_hear(network::UdpPort& port, const std::shared_ptr<network::LinkSource>& source,
-                     const wire::session::Hear& frame) override;
-  void asked_to_hear_no_more(network::UdpPort& port, const network::LinkSource& source,
-                             const wire::session::HearNoMore& frame) override;
-  void heard(network::LinkChannel& channel, const wire::session::Heard& frame) override;
+  void asked_to_hear(remote::UdpPort& port, const std::shared_ptr<remote::LinkSource>& source,
+                     const wire::session_control::Hear& frame) override;
+  void asked_to_hear_no_more(remote::UdpPort& port, const remote::LinkSource& source,
+                             const wire::session_control::HearNoMore& frame) override;
+  void heard(remote::LinkChannel& channel, const wire::session_control::Heard& frame) override;
 
  private:
   // What a session needs to make connections.
   struct Peer {
     std::shared_ptr<RdmaBulk> bulk;
-    wire::session::Nonce nonce{};  // of whoever accepts
-    std::uint16_t port = 0;        // where the peer accepts; 0: not told yet
-    bool wanted = false;           // as soon as that is known
-    std::uint64_t number = 0;      // of the last attempt
-    std::uint64_t attempt = 0;     // the name of the one that goes on; 0: none
-    unsigned failures = 0;         // attempts since one succeeded
-    unsigned doubts = 0;           // those of them during which the peer was heard by the control connection
-    std::uint64_t heard = 0;       // frames there, when the last attempt had ended or the first one began
+    wire::session_control::Nonce nonce{};  // of whoever accepts
+    std::uint16_t port = 0;                // where the peer accepts; 0: not told yet
+    bool wanted = false;                   // as soon as that is known
+    std::uint64_t number = 0;              // of the last attempt
+    std::uint64_t attempt = 0;             // the name of the one that goes on; 0: none
+    unsigned failures = 0;                 // attempts since one succeeded
+    unsigned doubts = 0;                   // those of them during which the peer was heard by the control connection
+    std::uint64_t heard = 0;               // frames there, when the last attempt had ended or the first one began
     // The way to the port of the peer's that the session goes to, or why there is none. Under peers_mutex_.
     struct Way {
-      wire::session::Gid gid{};
+      wire::session_control::Gid gid{};
       std::uint32_t lid = 0;
       Result<AddressHandle> handle;
     };
@@ -111,9 +112,8 @@ class VerbsTransport final : public network::SessionTransport {
   struct Making;
 
   Result<ConnectionManager::Welcome> requested(const IdPointer& id, const PrivateData& words);
-  void dial(const network::SessionPointer& session, const std::shared_ptr<Peer>& peer);
-  Result<ibv_qp*> prepare(const network::SessionPointer& session, const Peer& peer, Making& making,
-                          const IdPointer& id);
+  void dial(const remote::SessionPointer& session, const std::shared_ptr<Peer>& peer);
+  Result<ibv_qp*> prepare(const remote::SessionPointer& session, const Peer& peer, Making& making, const IdPointer& id);
   void made(const Peer& peer, Making& making, bool dialed);
   void limit_connections(const Connection* newest = nullptr);
   void ports_changed(const std::vector<std::string>& ips, bool up);
@@ -121,14 +121,14 @@ class VerbsTransport final : public network::SessionTransport {
   void device_gone(const DevicePointer& device);
   void ports_come();
   void groups_joined();
-  Result<AddressHandle> way_to(const network::SessionPointer& session, DatagramSender& sender,
-                               const wire::session::Gid& gid, std::uint32_t lid);
-  Status try_datagrams(const network::SessionPointer& session, DatagramChannel& channel,
-                       wire::session::OpenDatagram question, Deadline deadline);
-  void dial_failed(const network::SessionPointer& session, Peer& peer, const Status& reason);
-  Status avoid(const network::SessionPointer& session, const std::string& what);
-  Status avoided(const network::Session& session);
-  std::shared_ptr<Peer> peer_of(const network::SessionPointer& session);
+  Result<AddressHandle> way_to(const remote::SessionPointer& session, DatagramSender& sender,
+                               const wire::session_control::Gid& gid, std::uint32_t lid);
+  Status try_datagrams(const remote::SessionPointer& session, DatagramChannel& channel,
+                       wire::session_control::OpenDatagram question, Deadline deadline);
+  void dial_failed(const remote::SessionPointer& session, Peer& peer, const Status& reason);
+  Status avoid(const remote::SessionPointer& session, const std::string& what);
+  Status avoided(const remote::Session& session);
+  std::shared_ptr<Peer> peer_of(const remote::SessionPointer& session);
   std::shared_ptr<Registrar> registrar_of(const std::string& ip) const;
   // What sends datagrams from one address of this machine.
   struct Senders {
@@ -157,7 +157,7 @@ class VerbsTransport final : public network::SessionTransport {
   std::unique_ptr<GroupMemberships> memberships_;  // the responder's; null: not used
   // The responder's, but for reading the bulks, and the ways.
   mutable std::mutex peers_mutex_;
-  std::vector<std::pair<std::weak_ptr<network::Session>, std::shared_ptr<Peer>>> peers_;
+  std::vector<std::pair<std::weak_ptr<remote::Session>, std::shared_ptr<Peer>>> peers_;
   std::vector<Avoided> avoided_;  // under peers_mutex_, for any thread
 };
 

@@ -19,7 +19,7 @@
 namespace ripc::shm {
 namespace {
 
-namespace control = wire::control;
+namespace control = wire::shm_control;
 
 constexpr Geometry kGeometry{16, 4096};
 constexpr std::uint64_t kLink = 7;

@@ -17,7 +17,7 @@
 namespace ripc::shm {
 namespace {
 
-namespace control = wire::control;
+namespace control = wire::shm_control;
 
 constexpr std::uint64_t kOwn = 0x1111;
 constexpr std::uint64_t kPeer = 0x2222;

@@ -257,7 +257,7 @@ TEST(BulkPull, BytesGoStraightBetweenMemoryAndSocketInFewSystemCalls) {
 TEST(BulkPull, TransfersAreBounded) {
   Side side;
   const std::vector<std::byte> source = pattern(10);
-  std::vector<std::uint64_t> transfers(network::kMaxTransfers);
+  std::vector<std::uint64_t> transfers(remote::kMaxTransfers);
   for (std::uint64_t& transfer : transfers) (void)side.expose(source, transfer);
   const spi::Exposure item{source, nullptr};
   wire::Descriptor descriptor{};
@@ -265,9 +265,9 @@ TEST(BulkPull, TransfersAreBounded) {
   EXPECT_EQ(side.peer->expose(1, std::span(&item, 1), std::span(&descriptor, 1), transfer), RIPC_AGAIN);
   EXPECT_EQ(side.peer->revoke(transfers[17]), RIPC_REVOKED);
   EXPECT_EQ(side.peer->expose(1, std::span(&item, 1), std::span(&descriptor, 1), transfer), RIPC_OK);
-  for (std::uint64_t key = 1; key <= network::kMaxTransfers; ++key)
+  for (std::uint64_t key = 1; key <= remote::kMaxTransfers; ++key)
     ASSERT_EQ(side.begin({.key = key, .location = 0, .length = 1}), RIPC_OK);
-  EXPECT_EQ(side.begin({.key = network::kMaxTransfers + 1, .location = 0, .length = 1}), RIPC_CORRUPT);
+  EXPECT_EQ(side.begin({.key = remote::kMaxTransfers + 1, .location = 0, .length = 1}), RIPC_CORRUPT);
 }
 
 TEST(BulkPull, DescriptorsCannotBeGuessedFromEachOther) {

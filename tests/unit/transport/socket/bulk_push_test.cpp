@@ -225,7 +225,7 @@ TEST(BulkPush, GrantsAreBounded) {
   Side side;
   std::vector<std::byte> buffer(10);
   wire::Grant grant{};
-  for (std::size_t index = 0; index < network::kMaxGrants; ++index)
+  for (std::size_t index = 0; index < remote::kMaxGrants; ++index)
     ASSERT_EQ(side.peer->grant(1, buffer, grant), RIPC_OK);
   wire::Grant one_more{};
   EXPECT_EQ(side.peer->grant(1, buffer, one_more), RIPC_AGAIN);

@@ -89,8 +89,8 @@ class FullSystemTest : public ::testing::TestWithParam<int> {
   Node receiver_;
   Node sender_;
   EventSet events_;
-  std::unique_ptr<network::UdpPort> port_;
-  std::shared_ptr<network::UdpChannel> channel_;
+  std::unique_ptr<remote::UdpPort> port_;
+  std::shared_ptr<remote::UdpChannel> channel_;
   CollectingSink sink_;
 };
 

@@ -27,7 +27,7 @@ class LinkEnds : public ::testing::Test {
   Node receiver_;
   Node sender_;
   EventSet events_;
-  std::unique_ptr<network::UdpPort> port_;
+  std::unique_ptr<remote::UdpPort> port_;
   CollectingSink sink_;
 };
 

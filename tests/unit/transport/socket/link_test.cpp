@@ -228,7 +228,7 @@ TEST_F(LinkTest, ManySendersHaveTheirTurns) {
   constexpr std::size_t kSenders = 12;
   constexpr std::size_t kEach = 40;
   std::vector<std::unique_ptr<Node>> nodes;
-  std::vector<std::shared_ptr<network::UdpChannel>> channels;
+  std::vector<std::shared_ptr<remote::UdpChannel>> channels;
   for (std::size_t index = 0; index < kSenders; ++index) {
     nodes.push_back(std::make_unique<Node>());
     channels.push_back(nodes.back()->channel(receiver_));

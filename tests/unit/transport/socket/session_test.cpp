@@ -10,11 +10,11 @@
 namespace ripc::socket {
 namespace {
 
-using network::bind_in_range;
-using network::Endpoint;
-using network::GuardedSocket;
-using network::Locator;
-using network::open_socket;
+using remote::bind_in_range;
+using remote::Endpoint;
+using remote::GuardedSocket;
+using remote::Locator;
+using remote::open_socket;
 
 // A key for each character.
 std::shared_ptr<const ClusterKeys> key(std::string_view digits) {

@@ -95,20 +95,20 @@ class Node {
   EventLoop& loop() { return *loop_; }
   std::uint64_t context() const { return context_; }
 
-  std::unique_ptr<network::UdpPort> open_port(EventSet& events, ripc_service_id id = 7) {
+  std::unique_ptr<remote::UdpPort> open_port(EventSet& events, ripc_service_id id = 7) {
     Result<std::unique_ptr<spi::Port>> port =
         transport_->open_port({.id = id, .queue_messages = 128, .queue_bytes = 8192, .max_senders = 4096}, events);
     EXPECT_TRUE(port.ok());
-    return std::unique_ptr<network::UdpPort>(static_cast<network::UdpPort*>(port->release()));
+    return std::unique_ptr<remote::UdpPort>(static_cast<remote::UdpPort*>(port->release()));
   }
   Result<std::shared_ptr<spi::Channel>> connect(Node& to, ripc_service_id id = 7) {
     return transport_->connect(to.transport().address(), id, Deadline::after(kLimit));
   }
-  std::shared_ptr<network::UdpChannel> channel(Node& to, ripc_service_id id = 7) {
+  std::shared_ptr<remote::UdpChannel> channel(Node& to, ripc_service_id id = 7) {
     Result<std::shared_ptr<spi::Channel>> made = connect(to, id);
     EXPECT_TRUE(made.ok()) << made.status().text();
     if (made.ok()) (*made)->prove(Deadline::after(kLimit));
-    return made.ok() ? std::static_pointer_cast<network::UdpChannel>(*made) : nullptr;
+    return made.ok() ? std::static_pointer_cast<remote::UdpChannel>(*made) : nullptr;
   }
 
  private:

@@ -13,7 +13,7 @@ namespace {
 class StreamLink : public LinkEnds {
  protected:
   // A link that is opened after another one of its session has found that UDP does not get through.
-  std::shared_ptr<network::UdpChannel> stream_channel(Node& sender) {
+  std::shared_ptr<remote::UdpChannel> stream_channel(Node& sender) {
     const auto first = sender.channel(receiver_);
     if (!first) return nullptr;
     first->session()->no_datagrams_until.store(UINT64_MAX);
@@ -55,7 +55,7 @@ TEST_F(StreamLink, TheLargestPacketFits) {
 
 TEST_F(StreamLink, IsHeardBesideMoreLinksThanAreReadDirectly) {
   std::vector<std::unique_ptr<Node>> others;
-  std::vector<std::shared_ptr<network::UdpChannel>> channels;
+  std::vector<std::shared_ptr<remote::UdpChannel>> channels;
   for (int count = 0; count < 8; ++count) {
     others.push_back(std::make_unique<Node>());
     channels.push_back(others.back()->channel(receiver_));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is done about each asynchronous event, and who is told; no device is needed for that.
-#include "transport/verbs/async_events.hpp"
+#include "transport/verbs/device/async_events.hpp"
 
 #include <gtest/gtest.h>
 

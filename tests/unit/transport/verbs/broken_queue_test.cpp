@@ -7,7 +7,7 @@
 
 #include "nodes.hpp"
 #include "support/waiting.hpp"
-#include "transport/verbs/verbs_port.hpp"
+#include "transport/verbs/datagram/verbs_port.hpp"
 
 namespace ripc::verbs {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "long_items.hpp"
-#include "transport/verbs/datagram_channel.hpp"
+#include "transport/verbs/datagram/datagram_channel.hpp"
 
 namespace ripc::verbs {
 namespace {

@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "transport/verbs/connection.hpp"
-#include "transport/verbs/connection_manager.hpp"
-#include "transport/verbs/fabric.hpp"
+#include "transport/verbs/bulk/connection.hpp"
+#include "transport/verbs/device/connection_manager.hpp"
+#include "transport/verbs/device/fabric.hpp"
 
 namespace ripc::verbs {
 
@@ -116,8 +116,8 @@ class ConnectedEnds : public testing::Test {
   void connect(const FabricPort& port, std::shared_ptr<Registrar> registrar = nullptr) {
     registrar_ =
         registrar ? std::move(registrar) : std::make_shared<Registrar>(device_ ? device_ : port.device, pool_, cache_);
-    network::Endpoint here;
-    ASSERT_TRUE(network::Endpoint::parse(port.ip, 0, here));
+    remote::Endpoint here;
+    ASSERT_TRUE(remote::Endpoint::parse(port.ip, 0, here));
     const auto make = [this](std::shared_ptr<Connection>& end, const IdPointer& id) -> Result<ibv_qp*> {
       Result<std::shared_ptr<Connection>> made = Connection::create(registrar_, id, *loop_, tally_, most_inline_);
       if (!made.ok()) return made.status();
@@ -187,10 +187,10 @@ class ConnectedEnds : public testing::Test {
     return peer_ends_->of(id);
   }
   // Opens memory of the owner to the peer.
-  Result<std::shared_ptr<Right>> open(const std::byte* data, std::size_t size, const memory::Arena* arena,
-                                      bool writable) {
-    Result<std::shared_ptr<Right>> right =
-        owner_->open(std::span(data, size), arena, writable, [](const Right& opened) {
+  Result<std::shared_ptr<RemoteKey>> open(const std::byte* data, std::size_t size, const memory::Arena* arena,
+                                          bool writable) {
+    Result<std::shared_ptr<RemoteKey>> right =
+        owner_->open(std::span(data, size), arena, writable, [](const RemoteKey& opened) {
           return wire::bulk::Frame{.type = wire::bulk::Type::right, .id = 1, .key = opened.key()};
         });
     owner_->flush();

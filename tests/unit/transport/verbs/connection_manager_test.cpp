@@ -49,7 +49,7 @@ class HalfMade : public ConnectedEnds {
 // Who asks, and reads no answer.
 class Silent {
  public:
-  Silent(const std::shared_ptr<Registrar>& registrar, const network::Endpoint& from, const network::Endpoint& to) {
+  Silent(const std::shared_ptr<Registrar>& registrar, const remote::Endpoint& from, const remote::Endpoint& to) {
     manager_ =
         ConnectionManager::start(registrar->device()->library, *loop_, {}, [](const IdPointer&, const PrivateData&) {
           return Result<ConnectionManager::Welcome>(RIPC_REFUSED);
@@ -81,8 +81,8 @@ TEST_F(HalfMade, ConnectionsOfOnePeerAreOneAtATime) {
     any = true;
     SCOPED_TRACE(port.device->name);
     registrar_ = std::make_shared<Registrar>(port.device, pool_, cache_);
-    network::Endpoint here;
-    ASSERT_TRUE(network::Endpoint::parse(port.ip, 0, here));
+    remote::Endpoint here;
+    ASSERT_TRUE(remote::Endpoint::parse(port.ip, 0, here));
     on_loop([&] {
       Result<std::unique_ptr<ConnectionManager>> manager = ConnectionManager::start(
           fabric_->library(), *loop_, {port.ip}, [this](const IdPointer&, const PrivateData&) { return welcome(); });

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "nodes.hpp"
-#include "transport/verbs/verbs_port.hpp"
+#include "transport/verbs/datagram/verbs_port.hpp"
 
 namespace ripc::verbs {
 namespace {

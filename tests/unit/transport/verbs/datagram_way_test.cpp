@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "nodes.hpp"
-#include "transport/verbs/datagram_channel.hpp"
+#include "transport/verbs/datagram/datagram_channel.hpp"
 
 namespace ripc::verbs {
 namespace {
@@ -29,8 +29,8 @@ int counted_destroy(ibv_ah* handle) {
 int handles() { return handles_made - handles_ended; }
 
 union ibv_gid address_of(const std::string& ip) {
-  network::Endpoint endpoint;
-  EXPECT_TRUE(network::Endpoint::parse(ip, 1, endpoint));
+  remote::Endpoint endpoint;
+  EXPECT_TRUE(remote::Endpoint::parse(ip, 1, endpoint));
   return gid_of(endpoint);
 }
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "transport/verbs/device_watch.hpp"
+#include "transport/verbs/device/device_watch.hpp"
 
 namespace ripc::verbs {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "connected_ends.hpp"
 #include "core/ticket.hpp"
-#include "transport/verbs/rdma_bulk.hpp"
+#include "transport/verbs/bulk/rdma_bulk.hpp"
 
 namespace ripc::verbs {
 namespace {
@@ -52,7 +52,7 @@ class BulkChannel final : public spi::Channel {
 class EndedRights : public ConnectedEnds {
  protected:
   Status start_owner() override {
-    network::BulkHooks hooks{
+    remote::BulkHooks hooks{
         .finished = [this](std::uint64_t, std::uint64_t transfer) { keeper_->transfer_finished(*channel_, transfer); },
         .dial = [] {},
         .repeat = [](std::uint64_t, spi::Bytes) {}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a datagram came from and went to, by what devices write before it.
-#include "transport/verbs/grh.hpp"
+#include "transport/verbs/datagram/grh.hpp"
 
 #include <gtest/gtest.h>
 
@@ -29,8 +29,8 @@ void put_ipv4(Header& header, bool with_checksum) {
   if (with_checksum) put(header, 30, {static_cast<int>((~sum >> 8) & 0xff), static_cast<int>(~sum & 0xff)});
 }
 
-wire::session::Gid mapped(int a, int b, int c, int d) {
-  wire::session::Gid gid{};
+wire::session_control::Gid mapped(int a, int b, int c, int d) {
+  wire::session_control::Gid gid{};
   gid[10] = gid[11] = std::byte{0xff};
   gid[12] = static_cast<std::byte>(a);
   gid[13] = static_cast<std::byte>(b);

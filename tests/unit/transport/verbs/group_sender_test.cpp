@@ -9,9 +9,9 @@
 #include <string>
 
 #include "nodes.hpp"
-#include "transport/verbs/datagram_channel.hpp"
-#include "transport/verbs/group_memberships.hpp"
-#include "transport/verbs/verbs_port.hpp"
+#include "transport/verbs/datagram/datagram_channel.hpp"
+#include "transport/verbs/datagram/verbs_port.hpp"
+#include "transport/verbs/groups/group_memberships.hpp"
 
 namespace ripc::verbs {
 namespace {
@@ -230,7 +230,7 @@ TEST_F(GroupSends, AServicesQueuePairsInErrorAreStartedAgainAndWhatTheyMissedIsC
 
 TEST(GroupAddresses, AreOfTheOrganizationAndTheSameForTheSameGroup) {
   for (ripc_service_id number = 0; number < 1000; ++number) {
-    const network::Endpoint address = multicast_address_of(kGroup + number);
+    const remote::Endpoint address = multicast_address_of(kGroup + number);
     EXPECT_TRUE(address.same_ip(multicast_address_of(kGroup + number)));
     int second = 0;
     ASSERT_EQ(std::sscanf(address.ip().c_str(), "239.%d.", &second), 1) << address.ip();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/verbs/inventory.hpp"
+#include "transport/verbs/device/inventory.hpp"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "nodes.hpp"
-#include "transport/verbs/rdma_bulk.hpp"
+#include "transport/verbs/bulk/rdma_bulk.hpp"
 
 namespace ripc::verbs {
 

@@ -80,7 +80,7 @@ TEST_F(Offers, OneAfterTheOtherAreByOneWindow) {
   RdmaBulk& client = bulk_of(*client_);
   const std::uint64_t windows = client.tally()->windows;
   const std::uint64_t rights = client.tally()->rights;
-  constexpr std::size_t kItems = Windows::kKeys + 10;
+  constexpr std::size_t kItems = MemoryWindowPool::kKeys + 10;
   for (std::size_t index = 0; index < kItems; ++index) {
     const Item item = expose(static_cast<std::byte>(index));
     ASSERT_TRUE(becomes([&] { return offers_to(bulk_of(*server_)) == 1; }));

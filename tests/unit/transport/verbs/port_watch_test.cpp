@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "network/endpoint.hpp"
 #include "nodes.hpp"
+#include "remote/session/endpoint.hpp"
 #include "support/command.hpp"
 #include "support/waiting.hpp"
 
@@ -30,7 +30,7 @@ class Ports : public Nodes {
     ASSERT_EQ(getifaddrs(&list), 0);
     for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
       if (entry->ifa_addr != nullptr && entry->ifa_addr->sa_family == AF_INET &&
-          network::Endpoint::of(*entry->ifa_addr).ip() == ip_) {
+          remote::Endpoint::of(*entry->ifa_addr).ip() == ip_) {
         interface_ = entry->ifa_name;
         const std::uint32_t mask = reinterpret_cast<const sockaddr_in*>(entry->ifa_netmask)->sin_addr.s_addr;
         prefix_ = std::to_string(std::popcount(mask));

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "connected_ends.hpp"
-#include "transport/verbs/rdma_bulk.hpp"
+#include "transport/verbs/bulk/rdma_bulk.hpp"
 
 namespace ripc::verbs {
 namespace {
@@ -18,7 +18,7 @@ constexpr std::size_t kPushedBytes = std::size_t{16} << 20;
 class Pushes : public ConnectedEnds {
  protected:
   Status start_owner() override {
-    network::BulkHooks hooks{
+    remote::BulkHooks hooks{
         .finished = [](std::uint64_t, std::uint64_t) {}, .dial = [] {}, .repeat = [](std::uint64_t, spi::Bytes) {}};
     bulk_ = std::make_shared<RdmaBulk>(registrar_, pool_, *loop_, std::move(hooks), kConnectionLimit);
     bulk_->start();
@@ -55,13 +55,13 @@ TEST_F(Pushes, AreNotOverBeforeTheDeviceHasReadTheBytesWhateverThePeerSays) {
         written = tally_->bytes_written - before;
       });
     });
-    std::shared_ptr<Right> right;
+    std::shared_ptr<RemoteKey> right;
     if (peer_ends_->heard(1)) {
       // The answer to what will be written comes with the right to write it.
       on_loop([&] {
         const std::uint64_t id = peer_ends_->frames().front().id;
-        Result<std::shared_ptr<Right>> made =
-            peer_->open({buffer.data, kPushedBytes}, buffer.hold.arena(), true, [&](const Right& opened) {
+        Result<std::shared_ptr<RemoteKey>> made =
+            peer_->open({buffer.data, kPushedBytes}, buffer.hold.arena(), true, [&](const RemoteKey& opened) {
               return bulk::Frame{.type = bulk::Type::right,
                                  .id = id,
                                  .key = opened.key(),

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "network/link_source.hpp"
 #include "nodes.hpp"
-#include "transport/verbs/datagram_channel.hpp"
+#include "remote/link/link_source.hpp"
+#include "transport/verbs/datagram/datagram_channel.hpp"
 
 namespace ripc::verbs {
 namespace {
@@ -82,7 +82,7 @@ TEST_F(Reach, WhereNoConnectionCanBeMadeTheTransferEndsAndItsReceiverIsLetGo) {
   EXPECT_EQ(outcome_of(item.transfer), RIPC_PEER_DEAD);
   EXPECT_FALSE(channel_->alive()) << "the next send takes another path";
   const Deadline deadline = Deadline::after(kLimit);
-  const auto& source = dynamic_cast<const network::LinkSource&>(*sink_.source);
+  const auto& source = dynamic_cast<const remote::LinkSource&>(*sink_.source);
   while (!source.dead() && !deadline.expired()) (void)port_->poll(sink_, 64);
   EXPECT_TRUE(source.dead());
   sink_.source->abandon(pull);

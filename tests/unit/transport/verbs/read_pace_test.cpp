@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether the end of a read is worth polling for.
-#include "transport/verbs/read_pace.hpp"
+#include "transport/verbs/bulk/read_pace.hpp"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "connected_ends.hpp"
-#include "transport/verbs/rdma_bulk.hpp"
+#include "transport/verbs/bulk/rdma_bulk.hpp"
 
 namespace ripc::verbs {
 namespace {
@@ -14,14 +14,14 @@ class Redials : public ConnectedEnds {
  protected:
   Status start_owner() override {
     if (!bulk_) {
-      network::BulkHooks hooks{.finished = [](std::uint64_t, std::uint64_t) {},
-                               .dial =
-                                   [this] {
-                                     const std::lock_guard lock(mutex_);
-                                     ++dials_;
-                                     changed_.notify_all();
-                                   },
-                               .repeat = [](std::uint64_t, spi::Bytes) {}};
+      remote::BulkHooks hooks{.finished = [](std::uint64_t, std::uint64_t) {},
+                              .dial =
+                                  [this] {
+                                    const std::lock_guard lock(mutex_);
+                                    ++dials_;
+                                    changed_.notify_all();
+                                  },
+                              .repeat = [](std::uint64_t, spi::Bytes) {}};
       bulk_ = std::make_shared<RdmaBulk>(registrar_, pool_, *loop_, std::move(hooks), kConnectionLimit);
       bulk_->start();
     }

@@ -21,7 +21,7 @@ class RefusedWindows : public ConnectedEnds {
     // Without what is altered: what the peer does by itself needs no windows.
     Registrar registrar(port.device, pool_, cache_);
     const RegionPointer local = registrar.local(own.data, kRefusedBytes, true)->region;
-    const Result<std::shared_ptr<Right>> right = open(exposed.data, kRefusedBytes, exposed.hold.arena(), false);
+    const Result<std::shared_ptr<RemoteKey>> right = open(exposed.data, kRefusedBytes, exposed.hold.arena(), false);
     ASSERT_TRUE(right.ok()) << right.status().text();
     EXPECT_EQ((*right)->window(), nullptr);
     let_the_peer_hear_of_it();
@@ -55,7 +55,7 @@ TEST_F(RefusedWindows, WhenTheyCannotBeBoundLeaveRegistrationsOnTheNextConnectio
     // What is bound to has not got the range: this arena is not the one that it lies in.
     const Lease other = lease(kRefusedBytes, std::byte{0});
     const std::vector<std::byte> outside(kRefusedBytes, std::byte{0x11});
-    const Result<std::shared_ptr<Right>> right = open(outside.data(), kRefusedBytes, other.hold.arena(), false);
+    const Result<std::shared_ptr<RemoteKey>> right = open(outside.data(), kRefusedBytes, other.hold.arena(), false);
     ASSERT_TRUE(owner_ends_->lost());
     EXPECT_FALSE(registrar_->has_windows());
     disconnect();
@@ -77,7 +77,7 @@ TEST_F(RefusedWindows, ThatHadEndedBeforeAreNotHeldAgainstTheDevice) {
     const std::vector<std::byte> outside(kRefusedBytes, std::byte{0x11});
     // The responder, which reads the completions, is busy meanwhile.
     on_loop([&] {
-      const Result<std::shared_ptr<Right>> right = open(outside.data(), kRefusedBytes, other.hold.arena(), false);
+      const Result<std::shared_ptr<RemoteKey>> right = open(outside.data(), kRefusedBytes, other.hold.arena(), false);
       ASSERT_TRUE(right.ok()) << right.status().text();
       (*right)->end();
     });

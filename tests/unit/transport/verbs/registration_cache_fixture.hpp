@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "base/unique_fd.hpp"
-#include "transport/verbs/registration_cache.hpp"
+#include "transport/verbs/device/registration_cache.hpp"
 
 namespace ripc::verbs {
 

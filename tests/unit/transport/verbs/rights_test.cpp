@@ -24,7 +24,7 @@ TEST_F(Rights, ALateReadFailsAndBringsNothing) {
       Lease exposed = lease(kAllowedBytes, std::byte{0x11});
       Lease destination = lease(kAllowedBytes, std::byte{0x22});
       const RegionPointer local = registrar_->local(destination.data, kAllowedBytes, true)->region;
-      Result<std::shared_ptr<Right>> right =
+      Result<std::shared_ptr<RemoteKey>> right =
           open(exposed.data, kAllowedBytes, pooled ? exposed.hold.arena() : nullptr, false);
       ASSERT_TRUE(right.ok()) << right.status().text();
       let_the_peer_hear_of_it();
@@ -51,7 +51,7 @@ TEST_F(Rights, ALateWriteFailsAndTouchesNothing) {
       Lease granted = lease(kAllowedBytes, std::byte{0x11});
       Lease bytes = lease(kAllowedBytes, std::byte{0x33});
       const RegionPointer local = registrar_->local(bytes.data, kAllowedBytes, false)->region;
-      Result<std::shared_ptr<Right>> right =
+      Result<std::shared_ptr<RemoteKey>> right =
           open(granted.data, kAllowedBytes, pooled ? granted.hold.arena() : nullptr, true);
       ASSERT_TRUE(right.ok()) << right.status().text();
       let_the_peer_hear_of_it();
@@ -80,7 +80,7 @@ TEST_F(Rights, ReachNoFurtherThanTheirRangeAndTheirDirection) {
       Lease own = lease(kAllowedBytes, std::byte{0x22});
       const RegionPointer local = registrar_->local(own.data, kAllowedBytes, true)->region;
       std::byte* const middle = memory.data + kAllowedBytes;
-      Result<std::shared_ptr<Right>> right = open(middle, kAllowedBytes, memory.hold.arena(), false);
+      Result<std::shared_ptr<RemoteKey>> right = open(middle, kAllowedBytes, memory.hold.arena(), false);
       ASSERT_TRUE(right.ok()) << right.status().text();
       let_the_peer_hear_of_it();
       const std::uint32_t key = (*right)->key();
@@ -139,7 +139,7 @@ TEST_F(Rights, AKeptRegistrationOpensNothingWhenTheRightHasEnded) {
       if (HasFatalFailure()) return;
       Lease destination = lease(kAllowedBytes, std::byte{0x22});
       const RegionPointer local = registrar_->local(destination.data, kAllowedBytes, true)->region;
-      Result<std::shared_ptr<Right>> right = open(exposed, kAllowedBytes, nullptr, false);
+      Result<std::shared_ptr<RemoteKey>> right = open(exposed, kAllowedBytes, nullptr, false);
       ASSERT_TRUE(right.ok()) << right.status().text();
       let_the_peer_hear_of_it();
       EXPECT_EQ(operate(false, destination.data, *local, exposed, (*right)->key(), kAllowedBytes), RIPC_OK);

@@ -10,15 +10,17 @@
 #include "base/cluster_key.hpp"
 #include "strangers.hpp"
 #include "support/waiting.hpp"
-#include "transport/verbs/datagram_channel.hpp"
-#include "transport/verbs/introduction.hpp"
-#include "transport/verbs/verbs_port.hpp"
+#include "transport/verbs/bulk/connection_private_data.hpp"
+#include "transport/verbs/datagram/datagram_channel.hpp"
+#include "transport/verbs/datagram/verbs_port.hpp"
 
 namespace ripc::verbs {
 namespace {
 
 std::shared_ptr<const ClusterKeys> keys_of(char digit) {
-  return ClusterKeys::parse(std::string(63, digit) + "0\n", "a test").value();
+  std::string text(64, digit);
+  text.back() = '0';
+  return ClusterKeys::parse(text += '\n', "a test").value();
 }
 
 TransportOptions with_key(char digit) {
@@ -32,8 +34,8 @@ class Strangers : public Nodes {
   explicit Strangers(TransportOptions options = {}) : Nodes(std::move(options)) {}
   FabricPort port() const { return fabric_->ports().front(); }
   std::uint16_t door() const {
-    network::Endpoint here;
-    EXPECT_TRUE(network::Endpoint::parse(port().ip, 0, here));
+    remote::Endpoint here;
+    EXPECT_TRUE(remote::Endpoint::parse(port().ip, 0, here));
     return server_->transport().connection_port(here);
   }
   std::uint64_t session() const { return dynamic_cast<const DatagramChannel&>(*channel_).session()->id; }

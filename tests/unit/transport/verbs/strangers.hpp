@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "nodes.hpp"
-#include "transport/verbs/connection.hpp"
-#include "transport/verbs/connection_manager.hpp"
+#include "transport/verbs/bulk/connection.hpp"
+#include "transport/verbs/device/connection_manager.hpp"
 
 namespace ripc::verbs {
 
@@ -62,8 +62,8 @@ inline Status ask_for_connection(const FabricPort& port, std::uint16_t at, const
   const auto registrar =
       std::make_shared<Registrar>(port.device, pool, std::make_shared<RegistrationCache>(RegistrationCache::Limits()));
   const std::unique_ptr<EventLoop> loop = EventLoop::create().value();
-  network::Endpoint here;
-  EXPECT_TRUE(network::Endpoint::parse(port.ip, 0, here));
+  remote::Endpoint here;
+  EXPECT_TRUE(remote::Endpoint::parse(port.ip, 0, here));
   Status outcome(RIPC_TIMEOUT);
   std::shared_ptr<Connection> connection;
   const std::unique_ptr<ConnectionManager> manager =

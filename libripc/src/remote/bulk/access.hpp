@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of the application that a connection reads or writes, and that may be taken away at any time: whoever takes
+// it away waits for the lock, which is held for one system call on a non-blocking socket at most.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "ripc/ripc.h"
+#include "spi/transport.hpp"
+
+namespace ripc::remote {
+
+// What lets the peer's device reach memory of this process.
+class DeviceRight {
+ public:
+  // Any. When it has returned, the device lets nobody in any more, whoever else still holds the object. Idempotent.
+  virtual void end() noexcept = 0;
+
+ protected:
+  ~DeviceRight() = default;
+};
+
+// May be read while the lock is held.
+struct Reading {
+  std::unique_lock<std::mutex> lock;
+  spi::Bytes bytes;
+  ripc_status status = RIPC_OK;  // anything else: there is none, and nothing is locked
+};
+
+// May be written while the mutex is held.
+struct Destination {
+  std::mutex mutex;
+  std::byte* memory = nullptr;         // null: not any more
+  std::shared_ptr<DeviceRight> right;  // lets the peer's device write it; null: none was given
+
+  // With the mutex held.
+  void let_in(std::shared_ptr<DeviceRight> device) noexcept {
+    if (right) right->end();
+    right = std::move(device);
+  }
+  // Afterwards nothing writes it.
+  void take_away() noexcept {
+    const std::lock_guard lock(mutex);
+    memory = nullptr;
+    let_in(nullptr);
+  }
+};
+
+}  // namespace ripc::remote

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything long of one session, as the session sees it: what this context exposes to the peer, what it pulls from it,
+// return buffers in both directions. What carries the bytes is the transport's: TCP connections, or RDMA.
+//
+// Threads: "any" and "receiver" as in spi/transport.hpp. No call waits for the network but push(). Locks of the caller
+// may be held during any call but push(), as hooks are called from the responder's loop only and never from inside a
+// call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "base/event_loop.hpp"
+#include "spi/shortage.hpp"
+#include "spi/transport.hpp"
+#include "wire/bulk.hpp"
+#include "wire/packet.hpp"
+
+namespace ripc::remote {
+
+// The bounds of bulk transfers, per session.
+inline constexpr std::size_t kMaxTransfers = 4096;  // exposed by one side
+inline constexpr std::size_t kMaxGrants = 1024;     // likewise
+
+// All are called in the responder, without locks held, and not after died() (one that runs may be finishing).
+struct BulkHooks {
+  // A watched transfer that was exposed for `owner` has finished.
+  std::function<void(std::uint64_t owner, std::uint64_t transfer)> finished;
+  // One more connection is wanted. Answered at any time, from any thread, with a connection or dial_failed(); until
+  // then it is not called again (a connection that the peer dialed is an answer too).
+  std::function<void()> dial;
+  // A packet that told of a transfer of `owner` seems to be lost: it is to be sent once more.
+  std::function<void(std::uint64_t owner, spi::Bytes packet)> repeat;
+};
+
+// Where frames without payload are written. Any thread.
+class FrameSender {
+ public:
+  // Sends the frames in this order. False: the connection is lost, or is going to be.
+  virtual bool send(std::span<const wire::bulk::Frame> frames) noexcept = 0;
+  bool send(const wire::bulk::Frame& frame) noexcept { return send(std::span(&frame, 1)); }
+  // The same for callers that hold locks which others want as soon as the frames are there: they may wait for flush(),
+  // which is to be called soon, without locks.
+  virtual bool enqueue(const wire::bulk::Frame& frame) noexcept { return send(frame); }
+  virtual void flush() noexcept {}
+
+ protected:
+  ~FrameSender() = default;
+};
+
+class Bulk {
+ public:
+  virtual ~Bulk() = default;
+
+  // ---- Connections -------------------------------------------------------------------------------------------
+
+  // Any. The answer to BulkHooks::dial when there will be no connection: asked again after a pause that grows from
+  // 10 ms to 1 s, while anything waits for it.
+  virtual void dial_failed() noexcept = 0;
+
+  // Any. The peer is gone, or the session ends. Closes the connections; pulls end with RIPC_PEER_DEAD, unanswered
+  // finish() with RIPC_REVOKED, transfers with RIPC_PEER_DEAD unless they had finished, grants as end_grant() tells.
+  // When it has returned, nobody touches exposed, granted or destination memory any more. Idempotent.
+  virtual void died() noexcept = 0;
+
+  // Any. For people: what long items travel over.
+  virtual std::string describe() const = 0;
+
+  // ---- Exposing side: what Channel needs ---------------------------------------------------------------------
+
+  // Any. As Channel::expose; `owner` is the caller's name for the channel. At most RIPC_MAX_ITEMS items; kMaxTransfers
+  // of a session at a time, then RIPC_AGAIN. RIPC_NO_MEMORY, RIPC_PEER_DEAD. The memory is read until the transfer is
+  // gone (Channel::transfer_status, Channel::revoke).
+  virtual ripc_status expose(std::uint64_t owner, std::span<const spi::Exposure> items,
+                             std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept = 0;
+
+  // Any. The peer will be told of a transfer by a packet of this size. RIPC_NO_MEMORY: that could not be repeated.
+  virtual ripc_status will_tell(std::uint64_t transfer, std::size_t size) noexcept = 0;
+
+  // Any. After will_tell(): this packet told the peer of a transfer. It is repeated, with growing pauses, until the
+  // peer has asked for the transfer or it ends.
+  virtual void told(std::uint64_t transfer, spi::Gather packet) noexcept = 0;
+
+  // Any. As Channel::transfer_status: one atomic load while it is pending. RIPC_CANCELLED: the memory could not be read
+  // any more. RIPC_LIMIT: this process may not lock it for the device.
+  virtual ripc_status transfer_status(std::uint64_t transfer) noexcept = 0;
+
+  // Any. As Channel::watch_transfer.
+  virtual bool watch(std::uint64_t transfer) noexcept = 0;
+
+  // Any. As Channel::revoke, never RIPC_PENDING (nothing is lent). Afterwards nothing reads the memory:
+  // Channel::is_draining() is always false here.
+  virtual ripc_status revoke(std::uint64_t transfer) noexcept = 0;
+
+  // Any. As Channel::grant. kMaxGrants of a session at a time, then RIPC_AGAIN. RIPC_NO_MEMORY,
+  // RIPC_PEER_DEAD.
+  virtual ripc_status grant(std::uint64_t owner, std::span<std::byte> memory, wire::Grant& grant) noexcept = 0;
+
+  // Any. As Channel::end_grant, never RIPC_PENDING: a write that is going on is cut off (RIPC_EMPTY, the memory has
+  // then some of it), and nothing writes the memory any more.
+  virtual ripc_status end_grant(const wire::Grant& grant) noexcept = 0;
+
+  // Any. True if expose() or grant(), so many times, would not say RIPC_AGAIN.
+  virtual bool has_room(spi::Need need) const noexcept = 0;
+
+  // Any. The channel `owner` is lost while the session lives on: what it exposed ends with RIPC_PEER_DEAD unless it had
+  // finished, its grants end; each is still to be collected by transfer_status(), revoke() or end_grant(). Nothing
+  // touches their memory when it has returned. BulkHooks::finished is not called for them.
+  virtual void end_owner(std::uint64_t owner) noexcept = 0;
+
+  // ---- Pulling side: what Source needs -----------------------------------------------------------------------
+
+  // Receiver. As Source::begin for items of one transfer, without asking the peer. RIPC_REVOKED: that transfer was
+  // begun before. RIPC_CORRUPT: more than kMaxTransfers, which no peer can have exposed. RIPC_NO_MEMORY: nothing has
+  // happened. After died() RIPC_REVOKED. `events` must be valid until finish() or forget().
+  virtual ripc_status begin(std::span<const wire::Descriptor> items, EventSet& events) noexcept = 0;
+
+  // Receiver. As Source::pull. `events` is woken when the pull ends; it must be valid until then, or until abandon() or
+  // forget(). `pull.progress` is 0 at the first call and belongs to the peer from then on. RIPC_OK, RIPC_PENDING,
+  // RIPC_REVOKED (withdrawn, or never ours), RIPC_CANCELLED (the memory of either side cannot be accessed),
+  // RIPC_NO_MEMORY (the destination cannot be registered; nothing is pending then), RIPC_PEER_DEAD.
+  virtual ripc_status pull(spi::Pull& pull, EventSet& events) noexcept = 0;
+
+  // Receiver. As Source::is_worth_polling.
+  virtual bool is_worth_polling(const spi::Pull&, Nanoseconds, Nanoseconds) noexcept { return false; }
+
+  // Receiver. As Source::abandon: when it has returned, nothing writes the destination any more.
+  virtual void abandon(spi::Pull& pull) noexcept = 0;
+
+  // Any. As Source::finish. RIPC_OK and RIPC_REVOKED are final. The first RIPC_PENDING is told to the peer; `events` is
+  // woken when the answer is there, and must be valid until then or until forget(). What drops a message is sent off
+  // at once, kept until the peer has it, and gives RIPC_OK. Transfers that were not begun give RIPC_REVOKED.
+  virtual ripc_status finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept = 0;
+
+  // Any. `events` is about to go: when this has returned it will not be woken any more.
+  virtual void forget(const EventSet& events) noexcept = 0;
+
+  // Any, without locks held. As Source::push; waits for the peer's answer, in the loop's thread by running the loop.
+  // RIPC_UNSUPPORTED also when no connection or memory could be had or it was lost, and when nothing moved for the
+  // stall timeout: the requester may pull instead. `bytes` is not read any more when it has returned. RIPC_CANCELLED:
+  // cannot be read.
+  virtual ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept = 0;
+};
+
+}  // namespace ripc::remote

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "remote/bulk/exposure_table.hpp"
+
+#include <algorithm>
+#include <new>
+
+#include "base/random.hpp"
+
+namespace ripc::remote {
+
+namespace {
+
+constexpr std::uint64_t kTransferMask = kMaxTransfers - 1;
+static_assert((kMaxTransfers & kTransferMask) == 0);
+static_assert(RIPC_MAX_ITEMS <= 0x100);
+
+// A receiver that is slow to receive is not to be flooded.
+constexpr Nanoseconds kFirstRepeat = 100'000'000;
+constexpr Nanoseconds kLongestPause = 2'000'000'000;
+constexpr std::size_t kMostAtATime = 8;
+
+constexpr std::size_t kKeptPacket = 2048;
+
+constexpr auto status_of(std::uint64_t value) noexcept {
+  return static_cast<ripc_status>(static_cast<std::uint8_t>(value >> 8));
+}
+
+}  // namespace
+
+bool ExposureTable::Slot::is_cancelled() const noexcept {
+  return is(State::done) && status_of(word.load(std::memory_order_relaxed)) == RIPC_CANCELLED;
+}
+
+// What is not exposed is open to nobody, before anyone can see that it is not: whoever ends a connection may hold a
+// right, too, and only be about to end it.
+void ExposureTable::Slot::set(State state, ripc_status status) noexcept {
+  if (state != State::exposed) {
+    for (const auto& right : rights) {
+      if (right) right->end();
+    }
+    rights.clear();
+  }
+  word.store(
+      std::uint64_t{generation} << 32 | static_cast<std::uint64_t>(status) << 8 | static_cast<std::uint8_t>(state),
+      std::memory_order_release);
+}
+
+void ExposureTable::Slot::free() noexcept {
+  set(State::free);
+  // The next one that uses the slot needs a place, but not so large a one.
+  if (packet.capacity() > kKeptPacket) std::vector<std::byte>().swap(packet);
+}
+
+std::uint64_t ExposureTable::name_of(const Slot& slot) noexcept {
+  return std::uint64_t{slot.generation} << 32 | slot.index;
+}
+ExposureTable::Slot* ExposureTable::find_by_key(std::uint64_t key) const noexcept {
+  return slots_.find(key & kTransferMask);
+}
+ExposureTable::Slot& ExposureTable::slot_of(std::uint64_t transfer) const noexcept {
+  return *slots_.find(transfer & kTransferMask);
+}
+
+// ---- The owner -----------------------------------------------------------------------------------------------
+
+ripc_status ExposureTable::expose(std::uint64_t owner, std::span<const spi::Exposure> items,
+                                  std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept {
+  std::uint16_t index = 0;
+  Slot* slot = nullptr;
+  try {
+    slot = slots_.acquire(index);
+  } catch (const std::bad_alloc&) {
+    return RIPC_NO_MEMORY;
+  }
+  if (slot == nullptr) return RIPC_AGAIN;
+  const std::lock_guard lock(slot->mutex);
+  try {
+    slot->items.reserve(items.size());
+    if (slot->remembered.empty()) slot->remembered.emplace_back();
+  } catch (const std::bad_alloc&) {
+    slots_.release(index);
+    return RIPC_NO_MEMORY;
+  }
+  if (dead_.load(std::memory_order_acquire)) {
+    slots_.release(index);
+    return RIPC_PEER_DEAD;
+  }
+  slot->index = index;
+  ++slot->generation;
+  slot->watched = false;
+  slot->is_heard = false;
+  slot->packet.clear();
+  slot->owner = owner;
+  slot->key = (random_u64() & ~kTransferMask) | index;
+  slot->nonce = random_u64() >> 8;
+  slot->items.clear();
+  for (std::size_t item = 0; item < items.size(); ++item) {
+    const memory::Hold* hold = items[item].hold;
+    slot->items.push_back({.bytes = items[item].bytes, .arena = hold != nullptr ? hold->arena() : nullptr});
+    descriptors[item] = {.key = slot->key, .location = slot->nonce << 8 | item, .length = items[item].bytes.size()};
+  }
+  transfer = name_of(*slot);
+  slot->set(State::exposed);
+  return RIPC_OK;
+}
+
+ripc_status ExposureTable::will_tell(std::uint64_t transfer, std::size_t size) noexcept try {
+  Slot& slot = slot_of(transfer);
+  const std::lock_guard lock(slot.mutex);
+  slot.packet.reserve(size);
+  return RIPC_OK;
+} catch (const std::bad_alloc&) {
+  return RIPC_NO_MEMORY;
+}
+
+bool ExposureTable::told(std::uint64_t transfer, spi::Gather packet) noexcept {
+  Slot& slot = slot_of(transfer);
+  const std::lock_guard lock(slot.mutex);
+  if (!slot.is(State::exposed) || slot.is_heard) return false;
+  for (const spi::Bytes range : packet) slot.packet.insert(slot.packet.end(), range.begin(), range.end());
+  slot.pause = kFirstRepeat;
+  slot.repeat_at = 0;
+  return true;
+}
+
+bool ExposureTable::find_unheard(Nanoseconds now, std::vector<Unheard>& due) {
+  bool any = false;
+  slots_.for_each([&](Slot& slot) {
+    const std::lock_guard lock(slot.mutex);
+    if (!slot.is(State::exposed) || slot.is_heard || slot.packet.empty()) return;
+    any = true;
+    // Whoever tells does not read the clock: what it tells of mostly is heard before the first look.
+    if (slot.repeat_at == 0) slot.repeat_at = now + slot.pause;
+    if (now < slot.repeat_at || due.size() == kMostAtATime) return;
+    due.push_back({slot.owner, slot.packet});
+    slot.pause = std::min(2 * slot.pause, kLongestPause);
+    slot.repeat_at = now + slot.pause;
+  });
+  return any;
+}
+
+ripc_status ExposureTable::status(std::uint64_t transfer) noexcept {
+  Slot& slot = slot_of(transfer);
+  if (static_cast<State>(slot.word.load(std::memory_order_acquire)) == State::exposed) return RIPC_PENDING;
+  ripc_status status = RIPC_OK;
+  {
+    const std::lock_guard lock(slot.mutex);
+    status = status_of(slot.word.load(std::memory_order_relaxed));
+    slot.free();
+  }
+  slots_.release(slot.index);
+  return status;
+}
+
+ripc_status ExposureTable::revoke(std::uint64_t transfer) noexcept {
+  std::vector<Closed> closed;
+  return revoke(transfer, closed);
+}
+
+ripc_status ExposureTable::revoke(std::uint64_t transfer, std::vector<Closed>& closed) noexcept {
+  Slot& slot = slot_of(transfer);
+  ripc_status status = RIPC_REVOKED;
+  {
+    const std::lock_guard lock(slot.mutex);
+    if (slot.is(State::done)) status = status_of(slot.word.load(std::memory_order_relaxed));
+    for (std::size_t item = 0; item < slot.rights.size(); ++item) {
+      if (slot.rights[item]) closed.push_back({slot.key, slot.nonce << 8 | item});
+    }
+    slot.free();
+  }
+  slots_.release(slot.index);
+  return status;
+}
+
+bool ExposureTable::watch(std::uint64_t transfer) noexcept {
+  Slot& slot = slot_of(transfer);
+  const std::lock_guard lock(slot.mutex);
+  slot.watched = true;
+  return slot.is(State::exposed);
+}
+
+void ExposureTable::end_owner(std::uint64_t owner) noexcept {
+  slots_.for_each([&](Slot& slot) {
+    const std::lock_guard lock(slot.mutex);
+    if (slot.is(State::exposed) && slot.owner == owner) (void)end(slot, RIPC_PEER_DEAD);
+  });
+}
+
+void ExposureTable::died() noexcept {
+  // Whoever exposes looks at it with the slot's mutex held, so either sees it or is found below.
+  dead_.store(true, std::memory_order_release);
+  slots_.for_each([](Slot& slot) {
+    const std::lock_guard lock(slot.mutex);
+    if (slot.is(State::exposed)) (void)end(slot, RIPC_PEER_DEAD);
+  });
+}
+
+// ---- The peer ------------------------------------------------------------------------------------------------
+
+Reading ExposureTable::read(std::uint64_t key, std::uint64_t location, std::uint64_t offset,
+                            std::uint64_t length) noexcept {
+  Slot* slot = find_by_key(key);
+  if (slot == nullptr) return {.lock = {}, .bytes = {}, .status = RIPC_REVOKED};
+  std::unique_lock lock(slot->mutex);
+  const std::uint64_t item = item_of(location);
+  if (slot->is_named(key, location) && item < slot->items.size()) {
+    slot->is_heard = true;
+    const spi::Bytes bytes = slot->items[item].bytes;
+    if (slot->is(State::exposed) && offset <= bytes.size() && length <= bytes.size() - offset)
+      return {std::move(lock), bytes.subspan(offset, length), RIPC_OK};
+    if (slot->is_cancelled()) return {.lock = {}, .bytes = {}, .status = RIPC_CANCELLED};
+  }
+  return {.lock = {}, .bytes = {}, .status = RIPC_REVOKED};
+}
+
+ExposureTable::Watcher ExposureTable::fail(std::uint64_t key, std::uint64_t location, ripc_status status) noexcept {
+  Slot* slot = find_by_key(key);
+  if (slot == nullptr) return {};
+  const std::lock_guard lock(slot->mutex);
+  if (!slot->is(State::exposed) || !slot->is_named(key, location)) return {};
+  return end(*slot, status);
+}
+
+ripc_status ExposureTable::answer_to(std::uint64_t key, std::uint64_t location, ripc_status status,
+                                     Ending& ending) noexcept {
+  Slot* slot = find_by_key(key);
+  if (slot == nullptr) return RIPC_REVOKED;
+  std::unique_lock lock(slot->mutex);
+  if (!slot->is(State::exposed) || !slot->is_named(key, location))
+    return was_taken(key, location) ? RIPC_OK : RIPC_REVOKED;
+  slot->is_heard = true;
+  remember(*slot);
+  ending.slot_ = slot;
+  ending.lock_ = std::move(lock);
+  ending.status_ = spi::believed_outcome(status);
+  return RIPC_OK;
+}
+
+ExposureTable::Watcher ExposureTable::complete(Ending&& ending) noexcept {
+  if (ending.slot_ == nullptr) return {};
+  const std::unique_lock lock = std::move(ending.lock_);
+  return end(*std::exchange(ending.slot_, nullptr), ending.status_);
+}
+
+ExposureTable::Watcher ExposureTable::end(Slot& slot, ripc_status status) noexcept {
+  slot.set(State::done, status);
+  return {slot.watched, slot.owner, name_of(slot)};
+}
+
+bool ExposureTable::was_taken(std::uint64_t key, std::uint64_t location) noexcept {
+  const std::lock_guard lock(taken_mutex_);
+  return std::any_of(taken_.begin(), taken_.end(),
+                     [&](const Taken& taken) { return taken.key == key && taken.nonce == location >> 8; });
+}
+
+void ExposureTable::remember(Slot& slot) noexcept {
+  slot.remembered.front() = {slot.key, slot.nonce};
+  const std::lock_guard lock(taken_mutex_);
+  taken_.splice(taken_.end(), slot.remembered);
+  // The oldest makes room, and is the place for the next.
+  if (taken_.size() > kMaxTransfers) slot.remembered.splice(slot.remembered.begin(), taken_, taken_.begin());
+}
+
+}  // namespace ripc::remote

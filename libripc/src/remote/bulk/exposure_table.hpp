@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this side of a session exposes to the peer. The book is the one truth about a transfer: the peer may deliver
+// what it pulled only if its Finish finds the transfer still exposed.
+//
+//   free -> exposed -> done(status)     the peer finished it; it could not be read; the session or its channel ended
+//              +-----> free             withdrawn
+//
+// A descriptor's key holds the slot in its low 12 bits and 52 random ones; its location the item in its low 8 bits and
+// 56 random ones, the same for all items of a transfer. Both must fit, and both end with the transfer.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <mutex>
+#include <new>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "remote/bulk/access.hpp"
+#include "remote/bulk/bulk.hpp"
+#include "remote/bulk/slot_table.hpp"
+#include "ripc/ripc.h"
+#include "spi/outcome.hpp"
+#include "spi/transport.hpp"
+
+namespace ripc::remote {
+
+class ExposureTable {
+ public:
+  // ---- For the owner; any thread. As the calls of Bulk with these names. ----
+  ripc_status expose(std::uint64_t owner, std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
+                     std::uint64_t& transfer) noexcept;
+  // The peer will be told by a packet of this size. RIPC_NO_MEMORY.
+  ripc_status will_tell(std::uint64_t transfer, std::size_t size) noexcept;
+  // False: the peer has asked for it already.
+  bool told(std::uint64_t transfer, spi::Gather packet) noexcept;
+  ripc_status status(std::uint64_t transfer) noexcept;
+  bool watch(std::uint64_t transfer) noexcept;
+  ripc_status revoke(std::uint64_t transfer) noexcept;
+  bool has_room() const noexcept { return slots_.has(1); }
+  // The same; adds the items that were open to the peer's device.
+  struct Closed {
+    std::uint64_t key = 0;
+    std::uint64_t location = 0;
+  };
+  ripc_status revoke(std::uint64_t transfer, std::vector<Closed>& closed) noexcept;
+  void end_owner(std::uint64_t owner) noexcept;
+  void died() noexcept;
+
+  // A packet to be sent again.
+  struct Unheard {
+    std::uint64_t owner = 0;
+    std::vector<std::byte> packet;
+  };
+  // In the responder. Those that are due, of the transfers that the peer was told of and has not asked for; true if
+  // there are any such transfers. Throws std::bad_alloc: some may have to wait for a later time.
+  bool find_unheard(Nanoseconds now, std::vector<Unheard>& due);
+
+  // ---- For the peer's requests; in the responder ----
+  // Who has to be told that a transfer finished.
+  struct Watcher {
+    bool watched = false;
+    std::uint64_t owner = 0;
+    std::uint64_t transfer = 0;
+  };
+
+  // The part of an item. RIPC_REVOKED: it is not exposed to this peer, or not that long.
+  Reading read(std::uint64_t key, std::uint64_t location, std::uint64_t offset, std::uint64_t length) noexcept;
+
+  // The memory of an item, as it was exposed.
+  struct Item {
+    spi::Bytes bytes;
+    const memory::Arena* arena = nullptr;  // what it lies in; null: memory of the application
+  };
+  // Calls make(item, former), which opens the memory to the peer's device, and keeps what it returns, a Result of a
+  // shared_ptr<Right>, a DeviceRight, until the transfer ends; then it ends the right. `former`: what is kept so far;
+  // null: nothing. `asked`: the peer has asked for it. RIPC_REVOKED as for read(); else what make() fails with.
+  template <typename Right, typename Make>
+  ripc_status admit(std::uint64_t key, std::uint64_t location, bool asked, Make&& make) noexcept {
+    Slot* slot = find_by_key(key);
+    if (slot == nullptr) return RIPC_REVOKED;
+    const std::lock_guard lock(slot->mutex);
+    const std::uint64_t item = item_of(location);
+    if (!slot->is_named(key, location) || item >= slot->items.size()) return RIPC_REVOKED;
+    slot->is_heard = slot->is_heard || asked;
+    if (!slot->is(State::exposed)) return slot->is_cancelled() ? RIPC_CANCELLED : RIPC_REVOKED;
+    try {
+      slot->rights.resize(slot->items.size());
+    } catch (const std::bad_alloc&) {
+      return RIPC_NO_MEMORY;
+    }
+    std::shared_ptr<DeviceRight>& right = slot->rights[item];
+    Result<std::shared_ptr<Right>> made = make(slot->items[item], std::static_pointer_cast<Right>(right));
+    if (right && (!made.ok() || *made != right)) std::exchange(right, nullptr)->end();
+    if (!made.ok()) return made.status().code();
+    right = std::move(*made);
+    return RIPC_OK;
+  }
+
+  // The memory behind it cannot be read: the transfer ends with this status, RIPC_CANCELLED or RIPC_LIMIT.
+  Watcher fail(std::uint64_t key, std::uint64_t location, ripc_status status = RIPC_CANCELLED) noexcept;
+
+  // The peer's Finish. Calls answer(RIPC_OK or RIPC_REVOKED) before the owner can see the end: an owner that exits as
+  // soon as it knows must not take the answer with it. The same Finish gets the same answer again.
+  template <typename Answer>
+  Watcher finish(std::uint64_t key, std::uint64_t location, ripc_status status, Answer&& answer) noexcept;
+
+  // The same in two steps, for several at once: what is to be answered, and, when the answers are on their way, the
+  // end. In between nobody else gets at the transfer, and the caller must not either, but by complete(); `ending` is
+  // empty before.
+  class Ending;
+  ripc_status answer_to(std::uint64_t key, std::uint64_t location, ripc_status status, Ending& ending) noexcept;
+  static Watcher complete(Ending&& ending) noexcept;
+
+ private:
+  enum class State : std::uint8_t { free, exposed, done };
+  struct Taken {
+    std::uint64_t key = 0;
+    std::uint64_t nonce = 0;
+  };
+  struct Slot {
+    std::atomic<std::uint64_t> word{0};  // generation << 32 | status << 8 | state
+    std::mutex mutex;                    // held while the memory is read, and for all below
+    std::uint32_t generation = 0;
+    std::uint16_t index = 0;
+    bool watched = false;
+    bool is_heard = false;  // the peer knows of it
+    std::uint64_t owner = 0;
+    std::uint64_t key = 0;
+    std::uint64_t nonce = 0;  // of the location
+    std::vector<Item> items;
+    std::vector<std::shared_ptr<DeviceRight>> rights;  // by item; empty: none was ever given
+    std::vector<std::byte> packet;                     // that told the peer of it; empty: not told yet
+    Nanoseconds repeat_at = 0;                         // 0: nobody has looked since the peer was told
+    Nanoseconds pause = 0;
+    std::list<Taken> remembered;  // a place in taken_, for when it is finished
+
+    bool is(State state) const noexcept { return static_cast<State>(word.load(std::memory_order_relaxed)) == state; }
+    bool is_named(std::uint64_t other_key, std::uint64_t location) const noexcept {
+      return key == other_key && nonce == location >> 8;
+    }
+    bool is_cancelled() const noexcept;
+    void set(State state, ripc_status status = RIPC_OK) noexcept;
+    void free() noexcept;
+  };
+
+  static std::uint64_t item_of(std::uint64_t location) noexcept { return location & 0xff; }
+  static std::uint64_t name_of(const Slot& slot) noexcept;
+  Slot* find_by_key(std::uint64_t key) const noexcept;
+  Slot& slot_of(std::uint64_t transfer) const noexcept;
+  static Watcher end(Slot& slot, ripc_status status) noexcept;  // with its mutex held
+  bool was_taken(std::uint64_t key, std::uint64_t location) noexcept;
+  void remember(Slot& slot) noexcept;
+
+  SlotTable<Slot, kMaxTransfers> slots_;
+  std::atomic<bool> dead_{false};
+  std::mutex taken_mutex_;
+  // What was finished last, so that a Finish that is repeated after the loss of a connection finds its answer. The peer
+  // waits for no more answers than there can be transfers.
+  std::list<Taken> taken_;
+};
+
+// A transfer that the peer has finished, before its owner can see that. Empty: there is nothing to see.
+class ExposureTable::Ending {
+ public:
+  Ending() = default;
+  // Whether the transfer that this key names could not be asked for meanwhile.
+  bool holds(std::uint64_t key) const noexcept { return slot_ != nullptr && (slot_->key ^ key) % kMaxTransfers == 0; }
+
+ private:
+  friend class ExposureTable;
+  Slot* slot_ = nullptr;
+  std::unique_lock<std::mutex> lock_;
+  ripc_status status_ = RIPC_OK;
+};
+
+template <typename Answer>
+ExposureTable::Watcher ExposureTable::finish(std::uint64_t key, std::uint64_t location, ripc_status status,
+                                             Answer&& answer) noexcept {
+  Ending ending;
+  answer(answer_to(key, location, status, ending));
+  return complete(std::move(ending));
+}
+
+}  // namespace ripc::remote

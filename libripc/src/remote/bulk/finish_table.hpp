@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The transfers of the peer that this side has begun, until the peer has answered how they end.
+//
+//   begun -> telling -> answered(outcome)    gone when the receiver has asked; at once if it does not want to know
+//
+// Any thread may call anything. What is told is told by FrameSender::enqueue(): the caller flushes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "base/event_loop.hpp"
+#include "remote/bulk/bulk.hpp"
+#include "wire/packet.hpp"
+
+namespace ripc::remote {
+
+class FinishTable {
+ public:
+  // As Bulk::begin, forget, died.
+  ripc_status begin(const wire::Descriptor& descriptor) noexcept;
+  void forget(const EventSet& events) noexcept;
+  void died() noexcept;
+
+  // As Bulk::finish. Tells it over `connection`; if that is null or lost, waits for tell(). `unsent`
+  // becomes true if it does.
+  ripc_status finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events,
+                     const std::shared_ptr<FrameSender>& connection, bool& unsent) noexcept;
+
+  // Tells RIPC_OK before finish() is called, which then only asks for the outcome; `events` are woken when it is there.
+  // `right`: of the peer's, on this connection, that ends with it; 0: none. False: nothing was told.
+  bool tell_early(const wire::Descriptor& descriptor, EventSet& events, FrameSender& connection,
+                  std::uint32_t right = 0) noexcept;
+
+  // Sends what could not be sent so far, or not any more.
+  void tell(FrameSender& connection) noexcept;
+  void connection_lost(const FrameSender& connection) noexcept;
+  // The peer's answer. One that nobody waits for is not looked at. Whoever waits for it is woken when the result goes,
+  // which is to be without locks.
+  EventSet::Waker answered(const wire::bulk::Frame& frame) noexcept;
+
+  // Whether an answer is due: on this connection; to something that was not even sent.
+  bool is_owed(const FrameSender& connection) const noexcept;
+  bool has_backlog() const noexcept;
+
+ private:
+  enum class State : std::uint8_t { begun, telling, answered };
+  struct Entry {
+    std::uint64_t location = 0;
+    State state = State::begun;
+    ripc_status status = RIPC_OK;   // what the peer is told
+    ripc_status outcome = RIPC_OK;  // what it said
+    bool wanted = false;            // somebody will ask for the outcome
+    EventSet* events = nullptr;
+    const FrameSender* connection = nullptr;  // where it was told; null: nowhere
+  };
+
+  static wire::bulk::Frame frame_of(std::uint64_t key, const Entry& entry, std::uint32_t right = 0) noexcept;
+
+  mutable std::mutex mutex_;
+  bool dead_ = false;
+  std::unordered_map<std::uint64_t, Entry> entries_;  // by key
+  // The last key that was begun of each of the peer's slots: a packet that told of a transfer may come again.
+  std::vector<std::uint64_t> begun_;
+};
+
+}  // namespace ripc::remote

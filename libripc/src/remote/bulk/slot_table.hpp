@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// A table of slots that grows as needed up to a limit, never moves one and never frees one before it ends: whoever
+// knows an index may look at its slot without a lock of the table.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace ripc::remote {
+
+// Any thread may call anything.
+template <typename Slot, std::size_t kLimit>
+class SlotTable {
+ public:
+  static constexpr std::size_t kChunk = 64;
+  static_assert(kLimit % kChunk == 0 && kLimit <= 65536);
+
+  SlotTable() = default;
+  SlotTable(const SlotTable&) = delete;
+  SlotTable& operator=(const SlotTable&) = delete;
+  ~SlotTable() {
+    for (std::atomic<Chunk*>& chunk : chunks_) delete chunk.load(std::memory_order_relaxed);
+  }
+
+  // nullptr: never used so far.
+  Slot* find(std::size_t index) const noexcept {
+    if (index >= kLimit) return nullptr;
+    Chunk* chunk = chunks_[index / kChunk].load(std::memory_order_acquire);
+    return chunk == nullptr ? nullptr : &(*chunk)[index % kChunk];
+  }
+
+  // A slot that nobody else has; nullptr if all are taken. The one given back last comes first. Throws std::bad_alloc.
+  Slot* acquire(std::uint16_t& index) {
+    const std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      index = free_.back();
+      free_.pop_back();
+    } else {
+      if (used_ == kLimit) return nullptr;
+      if (used_ % kChunk == 0) {
+        // To give one back takes no memory.
+        free_.reserve(used_ + kChunk);
+        chunks_[used_ / kChunk].store(std::make_unique<Chunk>().release(), std::memory_order_release);
+      }
+      index = static_cast<std::uint16_t>(used_++);
+    }
+    return find(index);
+  }
+
+  // True if so many can be acquired.
+  bool has(std::size_t count) const noexcept {
+    const std::lock_guard lock(mutex_);
+    return free_.size() + kLimit - used_ >= count;
+  }
+
+  void release(std::uint16_t index) noexcept {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(index);
+  }
+
+  // Every slot that was ever taken.
+  template <typename Visit>
+  void for_each(Visit&& visit) {
+    std::size_t used = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      used = used_;
+    }
+    for (std::size_t index = 0; index < used; ++index) visit(*find(index));
+  }
+
+ private:
+  using Chunk = std::array<Slot, kChunk>;
+
+  std::array<std::atomic<Chunk*>, kLimit / kChunk> chunks_{};
+  mutable std::mutex mutex_;
+  std::size_t used_ = 0;
+  std::vector<std::uint16_t> free_;
+};
+
+}  // namespace ripc::remote

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether the datagrams of a link get through, both ways: when its opener greets the other end by UDP, when it asks by
+// TCP what has come, and what the answers mean. UDP that is filtered on the way vanishes without a word.
+#pragma once
+
+#include <algorithm>
+
+#include "base/clock.hpp"
+
+namespace ripc::remote {
+
+// One thread at a time.
+class DatagramProof {
+ public:
+  enum class Verdict { open, through, blocked };
+  static constexpr Nanoseconds kNever = UINT64_MAX;
+  // What to do now, in this order, and when to call step() again.
+  struct Step {
+    bool greet = false;
+    bool ask = false;
+    Nanoseconds next = kNever;
+  };
+
+  // Begins, or begins again. `sent`: datagrams have gone out already. A greeting costs room that nobody has granted,
+  // and a receiver that reads nothing for long must not be flooded with them.
+  void begin(Nanoseconds now, bool sent) noexcept {
+    *this = {};
+    verdict_ = Verdict::open;
+    greet_at_ = sent ? kNever : now;
+    ask_at_ = now;
+  }
+  bool running() const noexcept { return verdict_ == Verdict::open; }
+  Verdict verdict() const noexcept { return verdict_; }
+
+  Step step(Nanoseconds now) noexcept {
+    if (!running()) return {};
+    Step step;
+    step.ask = now >= ask_at_;
+    step.greet = now >= greet_at_;
+    if (step.ask) ask_at_ = kNever;
+    if (step.greet) {
+      greet_at_ = ++greetings_ < kMostGreetings && !forward_ ? now + pause_ : kNever;
+      pause_ = std::min(2 * pause_, kLongestPause);
+    }
+    step.next = std::min(ask_at_, greet_at_);
+    return step;
+  }
+
+  // Any datagram of the other end has come.
+  void heard() noexcept {
+    backward_ = true;
+    conclude();
+  }
+
+  // The other end has answered what it was asked.
+  void told(bool arrived, Nanoseconds now) noexcept {
+    if (!running()) return;
+    greetings_ = 0;
+    if (arrived) {
+      forward_ = true;
+      // Its greeting came before the answer, unless it was lost.
+      if (!backward_ && ++silences_ == kMostSilences) verdict_ = Verdict::blocked;
+      ask_at_ = now + silences_ * kFirstPause * kFirstPauses;
+    } else {
+      if (++denials_ == kMostDenials) verdict_ = Verdict::blocked;
+      pause_ = kFirstPause;
+      greet_at_ = ask_at_ = now;
+    }
+    conclude();
+  }
+
+ private:
+  static constexpr Nanoseconds kFirstPause = 2'000'000;
+  static constexpr Nanoseconds kLongestPause = 64'000'000;
+  // Between answers, the first of which counts once, the second twice ...
+  static constexpr unsigned kFirstPauses = 4;
+  static constexpr unsigned kMostGreetings = 7;  // between two answers; they need no credit
+  static constexpr unsigned kMostDenials = 2;    // each after a patience of the other end's
+  static constexpr unsigned kMostSilences = 8;   // greetings of the other end that did not come
+
+  void conclude() noexcept {
+    if (running() && forward_ && backward_) verdict_ = Verdict::through;
+  }
+
+  Verdict verdict_ = Verdict::through;
+  bool forward_ = false, backward_ = false;
+  unsigned greetings_ = 0, denials_ = 0, silences_ = 0;
+  Nanoseconds pause_ = kFirstPause;
+  Nanoseconds greet_at_ = kNever, ask_at_ = kNever;
+};
+
+}  // namespace ripc::remote

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "remote/link/link_channel.hpp"
+
+#include <algorithm>
+#include <new>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+namespace ripc::remote {
+
+namespace {
+
+// Between two questions for room.
+constexpr Nanoseconds kFirstProbe = 1'000'000;
+constexpr Nanoseconds kLastProbe = 100'000'000;
+// Questions lie in the receiver's buffer like packets, and cost no credit. After this many that may all be there, there
+// is one in this time only.
+constexpr unsigned kMostProbes = 12;
+constexpr Nanoseconds kRareProbe = 1'000'000'000;
+// Between two looks whether another channel of the session has freed what this one waits for.
+constexpr Nanoseconds kSlotPause = 10'000'000;
+
+std::size_t size_of(spi::Gather packet) noexcept {
+  return std::accumulate(packet.begin(), packet.end(), std::size_t{0},
+                         [](std::size_t sum, spi::Bytes range) { return sum + range.size(); });
+}
+
+constexpr unsigned bit_of(spi::Resource resource) noexcept { return 1u << static_cast<unsigned>(resource); }
+
+}  // namespace
+
+LinkChannel::LinkChannel(Parts parts, std::size_t packet_limit)
+    : parts_(std::move(parts)), packet_limit_(packet_limit), purse_(parts_.credit), budget_(parts_.credit) {}
+
+void LinkChannel::start() {
+  const auto make = [this](StandingTimer& timer, void (LinkChannel::*task)() noexcept) {
+    timer.make(*parts_.loop, [weak = weak_from_this(), task] {
+      if (const auto self = weak.lock()) (self.get()->*task)();
+    });
+  };
+  make(errand_timer_, &LinkChannel::run_errands);
+  make(look_timer_, &LinkChannel::look);
+  make(slot_timer_, &LinkChannel::look_for_slots);
+}
+
+// Any thread. Without memory.
+void LinkChannel::send_on(Errand errand) noexcept {
+  if ((errands_.fetch_or(errand, std::memory_order_acq_rel) & errand) == 0) errand_timer_.set(StandingTimer::kNow);
+}
+
+void LinkChannel::run_errands() noexcept {
+  const std::uint32_t errands = errands_.exchange(0, std::memory_order_acq_rel);
+  if ((errands & kFailed) != 0) parts_.failed(*this);
+  if ((errands & kWatch) != 0) watch();
+  if ((errands & kLook) != 0) look();
+  if ((errands & kLookForSlots) != 0 && !std::exchange(looking_for_slots_, true)) look_for_slots();
+  if ((errands & kTellRoom) != 0) parts_.host->room(*this);
+}
+
+LinkChannel::~LinkChannel() {
+  parts_.session->remove_channel(parts_.link);
+  parts_.session->bulk->end_owner(parts_.link);
+  if (end_.load(std::memory_order_relaxed) != RIPC_OK) return;
+  parts_.session->stream.tell(wire::session_control::CloseLink{.link = parts_.link, .sequence = sequence_});
+}
+
+ripc_status LinkChannel::send(spi::Gather packet) noexcept {
+  return send_one(size_of(packet), [&](const wire::datagram::Header& header) { return transmit(header, packet); });
+}
+
+ripc_status LinkChannel::send_telling(std::uint64_t transfer, spi::Gather packet) noexcept {
+  const std::size_t size = size_of(packet);
+  if (const ripc_status status = parts_.session->bulk->will_tell(transfer, size); status != RIPC_OK) return status;
+  const ripc_status status = send(packet);
+  if (status == RIPC_OK) parts_.session->bulk->told(transfer, packet);
+  return status;
+}
+
+void LinkChannel::sent_locked(std::span<const std::uint32_t> costs, ripc_status status) noexcept {
+  for (const std::uint32_t cost : costs) purse_.spend(cost);
+  sequence_ += static_cast<std::uint32_t>(costs.size());
+  interface_full_ = status == RIPC_AGAIN;
+  if (interface_full_) (void)shortage_.note(status, spi::Resource::queue);
+  if (status == RIPC_PEER_DEAD) fail_locked();
+}
+
+// Whether so much may be spent now.
+ripc_status LinkChannel::room_locked(std::uint32_t cost) noexcept {
+  // Whoever ends the channel asks for the last number under the mutex.
+  if (const int ended = end_.load(std::memory_order_relaxed); ended != RIPC_OK) [[unlikely]]
+    return static_cast<ripc_status>(ended);
+  if (purse_.left() < cost && !refresh_locked(cost)) [[unlikely]]
+    return failing_ ? RIPC_PEER_DEAD : shortage_.note(RIPC_AGAIN, spi::Resource::queue);
+  return RIPC_OK;
+}
+
+wire::datagram::Header LinkChannel::header_locked(std::uint32_t sequence, std::uint32_t spent,
+                                                  std::uint64_t offer) const noexcept {
+  return {.kind = wire::datagram::Kind::data,
+          .sequence = sequence,
+          .token = parts_.token,
+          .spent = spent,
+          .credit_link = static_cast<std::uint32_t>(offer >> 32),
+          .credit = static_cast<std::uint32_t>(offer)};
+}
+
+// Credit for the other direction that can travel along; 0: none.
+std::uint64_t LinkChannel::take_offer() noexcept {
+  auto& offered = parts_.session->offered_credit;
+  return offered.load(std::memory_order_relaxed) == 0 ? 0 : offered.exchange(0, std::memory_order_acq_rel);
+}
+
+void LinkChannel::give_back(std::uint64_t offer) noexcept {
+  if (offer == 0) return;
+  // Whoever offered it takes it for sent: here it goes back, unless there is a newer one.
+  std::uint64_t none = 0;
+  (void)parts_.session->offered_credit.compare_exchange_strong(none, offer, std::memory_order_acq_rel);
+}
+
+// Reads what was granted since the last time. True if there is as much as needed.
+bool LinkChannel::refresh_locked(std::uint32_t needed) noexcept {
+  if (!read_grants()) {
+    fail_locked();
+    return false;
+  }
+  if (purse_.left() >= needed) {
+    next_probe_ = 0;
+    return true;
+  }
+  probe_locked();
+  return false;
+}
+
+// Credit may have been lost, and all that was sent too: then only a question brings things to life again.
+void LinkChannel::probe_locked() noexcept {
+  const Nanoseconds now = monotonic_now();
+  if (next_probe_ == 0) {
+    probe_pause_.store(kFirstProbe, std::memory_order_relaxed);
+    next_probe_ = now + kFirstProbe;
+    return;
+  }
+  if (now < next_probe_) return;
+  // The limit has passed two whole buffers since the first of them: they were read.
+  if (static_cast<std::int32_t>(purse_.limit() - 2 * budget_ - probes_since_) >= 0) {
+    probes_since_ = purse_.spent();
+    probes_there_ = 0;
+  }
+  const Nanoseconds longer = std::min(2 * probe_pause_.load(std::memory_order_relaxed), kLastProbe);
+  const bool are_many = ++probes_there_ >= kMostProbes;
+  const Nanoseconds pause = are_many ? kRareProbe : longer;
+  probe_pause_.store(pause, std::memory_order_relaxed);
+  next_probe_ = now + pause;
+  probes_.fetch_add(1, std::memory_order_relaxed);
+  const ripc_status status =
+      transmit({.kind = wire::datagram::Kind::probe, .token = parts_.token, .spent = purse_.spent()}, {});
+  if (status == RIPC_PEER_DEAD) fail_locked();
+  if (are_many) doubt();
+}
+
+void LinkChannel::fail_locked() noexcept {
+  if (failing_) return;
+  failing_ = true;
+  send_on(kFailed);
+}
+
+ripc_status LinkChannel::send_control(spi::Gather packet) noexcept try {
+  if (const int ended = end_.load(std::memory_order_relaxed); ended != RIPC_OK) return static_cast<ripc_status>(ended);
+  std::vector<std::byte> whole;
+  for (const spi::Bytes range : packet) whole.insert(whole.end(), range.begin(), range.end());
+  if (whole.size() > std::min(wire::session_control::kMaxControlPacket, packet_limit() + spi::kControlAllowance))
+    return RIPC_TOO_LARGE;
+  const wire::session_control::Control frame{.link = parts_.link, .destination = parts_.service, .packet = whole};
+  return shortage_.note(parts_.session->stream.send(frame), spi::Resource::control);
+} catch (const std::bad_alloc&) {
+  return RIPC_NO_MEMORY;
+}
+
+// ---- Room ----------------------------------------------------------------------------------------------------
+
+// What makes it worth starting again: a part of the budget, so that senders do not wake for each packet, and in any
+// case the largest packet.
+std::uint32_t LinkChannel::enough() const noexcept { return std::max(budget_ / 4, cost_of(packet_limit())); }
+
+bool LinkChannel::has_room() const noexcept {
+  if (!alive()) return true;
+  const spi::Need need = shortage_.need();
+  return need.resource == spi::Resource::queue ? has_credit() : has_slot(need);
+}
+
+bool LinkChannel::has_credit() const noexcept {
+  if (!alive()) return true;
+  auto* self = const_cast<LinkChannel*>(this);
+  const std::unique_lock lock(self->mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;  // another thread sends: it finds out
+  if (self->failing_) return true;
+  if (interface_full_) {
+    if (!self->can_transmit()) return false;
+    self->interface_full_ = false;
+  }
+  return purse_.left() >= enough() || self->refresh_locked(enough());
+}
+
+bool LinkChannel::has_slot(spi::Need need) const noexcept {
+  if (need.resource == spi::Resource::control) return parts_.session->stream.has_room();
+  return parts_.session->bulk->has_room(need);
+}
+
+bool LinkChannel::request_room() noexcept {
+  if (has_room()) return true;
+  if (const spi::Resource resource = shortage_.need().resource; resource != spi::Resource::queue) {
+    request_slot(resource);
+    return has_room();
+  }
+  if (!room_wanted_.exchange(true, std::memory_order_acq_rel)) send_on(kWatch);
+  return false;
+}
+
+void LinkChannel::credit_arrived(std::uint32_t credit) noexcept {
+  if (purse_.grant(credit) && room_wanted_.load(std::memory_order_acquire)) send_on(kLook);
+}
+
+// Responder. Waits for credit, and asks for it.
+void LinkChannel::watch() noexcept {
+  if (!watching_ && alive()) {
+    try {
+      const Status status = watch_grants([weak = weak_from_this()] {
+        if (const auto self = weak.lock()) self->look();
+      });
+      watching_ = status.ok();
+    } catch (const std::bad_alloc&) {
+      // It is looked from time to time.
+    }
+  }
+  look();
+}
+
+void LinkChannel::look() noexcept {
+  if (!room_wanted_.load(std::memory_order_acquire)) return;
+  if (has_credit()) {
+    stop_watching();
+    room_wanted_.store(false, std::memory_order_release);
+    parts_.host->room(*this);
+    return;
+  }
+  look_timer_.set(monotonic_now() + std::max(probe_pause_.load(std::memory_order_relaxed), kFirstProbe));
+}
+
+void LinkChannel::request_slot(spi::Resource resource) noexcept {
+  slots_wanted_.fetch_or(bit_of(resource), std::memory_order_seq_cst);
+  send_on(kLookForSlots);
+}
+
+// Responder.
+void LinkChannel::look_for_slots() noexcept {
+  const unsigned wanted = slots_wanted_.load(std::memory_order_seq_cst);
+  for (const auto resource : {spi::Resource::transfers, spi::Resource::grants, spi::Resource::control}) {
+    if ((wanted & bit_of(resource)) != 0 && has_slot({resource})) slot_freed();
+  }
+  looking_for_slots_ = alive() && slots_wanted_.load(std::memory_order_seq_cst) != 0;
+  if (!looking_for_slots_) return;
+  slot_timer_.set(monotonic_now() + kSlotPause);
+}
+
+void LinkChannel::slot_freed() noexcept {
+  if (slots_wanted_.load(std::memory_order_seq_cst) == 0 || slots_wanted_.exchange(0, std::memory_order_seq_cst) == 0)
+    return;
+  send_on(kTellRoom);
+}
+
+void LinkChannel::stop_watching() noexcept {
+  look_timer_.set(StandingTimer::kNever);
+  if (watching_) unwatch_grants();
+  watching_ = false;
+}
+
+// ---- Long items ----------------------------------------------------------------------------------------------
+
+ripc_status LinkChannel::expose(std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
+                                std::uint64_t& transfer) noexcept {
+  if (!alive()) return RIPC_PEER_DEAD;
+  return shortage_.note(parts_.session->bulk->expose(parts_.link, items, descriptors, transfer),
+                        spi::Resource::transfers);
+}
+
+ripc_status LinkChannel::transfer_status(std::uint64_t transfer) noexcept {
+  const ripc_status status = parts_.session->bulk->transfer_status(transfer);
+  if (status != RIPC_PENDING) slot_freed();
+  return status;
+}
+
+bool LinkChannel::watch_transfer(std::uint64_t transfer) noexcept { return parts_.session->bulk->watch(transfer); }
+
+ripc_status LinkChannel::revoke(std::uint64_t transfer) noexcept {
+  const ripc_status status = parts_.session->bulk->revoke(transfer);
+  if (status != RIPC_PENDING) slot_freed();
+  return status;
+}
+
+ripc_status LinkChannel::grant(std::span<std::byte> memory, wire::Grant& grant) noexcept {
+  if (!alive()) return RIPC_PEER_DEAD;
+  return shortage_.note(parts_.session->bulk->grant(parts_.link, memory, grant), spi::Resource::grants);
+}
+
+ripc_status LinkChannel::end_grant(const wire::Grant& grant) noexcept {
+  const ripc_status status = parts_.session->bulk->end_grant(grant);
+  if (status != RIPC_PENDING) slot_freed();
+  return status;
+}
+
+// ---- The end -------------------------------------------------------------------------------------------------
+
+bool LinkChannel::end(ripc_status reason) noexcept {
+  int open = RIPC_OK;
+  if (!end_.compare_exchange_strong(open, reason, std::memory_order_acq_rel)) return false;
+  ended();
+  stop_watching();
+  // It may outlive the loop.
+  for (StandingTimer* const timer : {&errand_timer_, &look_timer_, &slot_timer_}) timer->cancel();
+  parts_.session->bulk->end_owner(parts_.link);
+  return true;
+}
+
+std::uint32_t LinkChannel::last_sequence() noexcept {
+  const std::lock_guard lock(mutex_);
+  return sequence_;
+}
+
+}  // namespace ripc::remote

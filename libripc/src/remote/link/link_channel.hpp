@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sending end of a link: spi::Channel with credits over a session. How a datagram travels is for those that derive
+// from it: udp_channel.hpp, and what transports add.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "base/event_loop.hpp"
+#include "base/standing_timer.hpp"
+#include "remote/link/credit.hpp"
+#include "remote/session/session.hpp"
+#include "spi/shortage.hpp"
+#include "spi/transport.hpp"
+#include "wire/datagram.hpp"
+
+namespace ripc::remote {
+
+class LinkChannel : public spi::Channel, public std::enable_shared_from_this<LinkChannel> {
+ public:
+  struct Parts {
+    SessionPointer session;
+    EventLoop* loop = nullptr;
+    spi::Host* host = nullptr;
+    ripc_service_id service = 0;
+    std::uint32_t link = 0;
+    std::uint64_t token = 0;
+    std::uint64_t incarnation = 0;
+    std::uint32_t credit = 0;
+    std::function<void(LinkChannel&)> failed;  // responder: the other end of the link is gone
+  };
+  // A channel of this class, ready to be used. Throws std::bad_alloc.
+  template <typename Derived, typename... Arguments>
+  static std::shared_ptr<Derived> make(Arguments&&... arguments) {
+    auto channel = std::make_shared<Derived>(std::forward<Arguments>(arguments)...);
+    static_cast<LinkChannel&>(*channel).start();
+    return channel;
+  }
+  ~LinkChannel() override;
+
+  std::size_t packet_limit() const noexcept override { return packet_limit_.load(std::memory_order_relaxed); }
+  std::uint64_t incarnation() const noexcept override { return parts_.incarnation; }
+  ripc_status send(spi::Gather packet) noexcept override;
+  ripc_status send_telling(std::uint64_t transfer, spi::Gather packet) noexcept override;
+  ripc_status send_control(spi::Gather packet) noexcept override;
+  bool has_room() const noexcept override;
+  bool request_room() noexcept override;
+  ripc_status expose(std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
+                     std::uint64_t& transfer) noexcept override;
+  ripc_status transfer_status(std::uint64_t transfer) noexcept override;
+  bool watch_transfer(std::uint64_t transfer) noexcept override;
+  bool watches_for_free() const noexcept override { return true; }
+  ripc_status revoke(std::uint64_t transfer) noexcept override;
+  bool is_draining(std::uint64_t) noexcept override { return false; }
+  ripc_status grant(std::span<std::byte> memory, wire::Grant& grant) noexcept override;
+  ripc_status end_grant(const wire::Grant& grant) noexcept override;
+  bool alive() const noexcept override { return end_.load(std::memory_order_acquire) == RIPC_OK; }
+
+  // ---- For the transport and for sources ----
+  std::uint32_t link() const noexcept { return parts_.link; }
+  const SessionPointer& session() const noexcept { return parts_.session; }
+  // Responder. No more can be sent: RIPC_PEER_DEAD or RIPC_CLOSED. True the first time.
+  bool end(ripc_status reason) noexcept;
+  // Any. Of the last packet sent.
+  std::uint32_t last_sequence() noexcept;
+  // Any. The receiver grants room.
+  void credit_arrived(std::uint32_t credit) noexcept;
+
+  // What channels over UDP do to find out whether it gets through. Responder, but for opened(): any.
+  virtual void opened() noexcept {}                                 // the session has the channel
+  virtual void look_at_way() noexcept {}                            // from time to time
+  virtual void proved(bool) noexcept {}                             // the other end says whether anything has come
+  virtual void leave() noexcept {}                                  // the session ends: nobody will find out any more
+  virtual void streamed(const wire::datagram::Header&) noexcept {}  // a datagram that came by the control connection
+
+  // Questions for room; for tests.
+  std::uint64_t probes() const noexcept { return probes_.load(std::memory_order_relaxed); }
+
+ protected:
+  // Once, before any other call. Throws std::bad_alloc.
+  virtual void start();
+  // Responder. end() was called, for the first time.
+  virtual void ended() noexcept {}
+  LinkChannel(Parts parts, std::size_t packet_limit);
+
+  // ---- What carries the datagrams; but for cost_of() with mutex_ held ----
+  // What the receiver counts for a datagram with a packet of this size.
+  virtual std::uint32_t cost_of(std::size_t packet) const noexcept = 0;
+  // Sends one datagram, gathered during the call. RIPC_OK, RIPC_AGAIN (no room on this machine), RIPC_TOO_LARGE (then
+  // packet_limit_ is set), RIPC_PEER_DEAD (the other end of the link is gone).
+  virtual ripc_status transmit(const wire::datagram::Header& header, spi::Gather packet) noexcept = 0;
+  // Takes in what the receiver has granted, with credit_arrived(). False: the other end of the link is gone.
+  virtual bool read_grants() noexcept = 0;
+  // Whether there is room again on this machine, after RIPC_AGAIN.
+  virtual bool can_transmit() noexcept = 0;
+  // Responder, without the mutex. Calls `look` in the loop whenever read_grants() or can_transmit() may have news.
+  // Throws std::bad_alloc.
+  virtual Status watch_grants(std::function<void()> look) = 0;
+  virtual void unwatch_grants() noexcept = 0;
+  // Many questions for room were not answered, and another one goes out. Whoever receives may be busy, or not be
+  // reached any more.
+  virtual void doubt() noexcept {}
+
+  // ---- For sending, with mutex_ held ----
+  ripc_status room_locked(std::uint32_t cost) noexcept;
+  wire::datagram::Header header_locked(std::uint32_t sequence, std::uint32_t spent, std::uint64_t offer) const noexcept;
+  std::uint64_t take_offer() noexcept;
+  void give_back(std::uint64_t offer) noexcept;
+  // Enters what was sent, in order: these costs, and why the next was not sent.
+  void sent_locked(std::span<const std::uint32_t> costs, ripc_status status) noexcept;
+  // The other end of the link is gone. Its process may live, so that the session says nothing.
+  void fail_locked() noexcept;
+  // Sends a packet of this size by `transmit`, which is called with its header as the virtual function is. Without
+  // mutex_.
+  template <typename Transmit>
+  ripc_status send_one(std::size_t size, Transmit&& transmit) noexcept {
+    if (size > packet_limit()) [[unlikely]]
+      return RIPC_TOO_LARGE;
+    const std::uint32_t cost = cost_of(size);
+    const std::lock_guard lock(mutex_);
+    if (const ripc_status status = room_locked(cost); status != RIPC_OK) [[unlikely]]
+      return status;
+    const std::uint64_t offer = take_offer();
+    const ripc_status status = transmit(header_locked(sequence_ + 1, purse_.spent() + cost, offer));
+    sent_locked(std::span(&cost, status == RIPC_OK ? 1 : 0), status);
+    if (status != RIPC_OK) [[unlikely]]
+      give_back(offer);
+    return shortage_.note(status, spi::Resource::queue);
+  }
+  // There may be room: whoever waits for it is to look.
+  void look_soon() noexcept {
+    if (room_wanted_.load(std::memory_order_acquire)) send_on(kLook);
+  }
+  // Before the parts of a derived class go.
+  void stop_watching() noexcept;
+
+  const Parts parts_;
+  std::atomic<std::size_t> packet_limit_;
+  mutable Purse purse_;
+  spi::Shortage shortage_;
+  std::mutex mutex_;  // packets leave in the order of their numbers
+  std::uint32_t sequence_ = 0;
+
+ private:
+  // What the responder is to do, a bit each.
+  enum Errand : std::uint32_t { kWatch = 1, kLook = 2, kLookForSlots = 4, kTellRoom = 8, kFailed = 16 };
+
+  void send_on(Errand errand) noexcept;
+  void run_errands() noexcept;
+  std::uint32_t enough() const noexcept;
+  bool has_credit() const noexcept;
+  bool refresh_locked(std::uint32_t needed) noexcept;
+  void probe_locked() noexcept;
+  void look() noexcept;
+  void watch() noexcept;
+  bool has_slot(spi::Need need) const noexcept;
+  void request_slot(spi::Resource resource) noexcept;
+  void look_for_slots() noexcept;
+  void slot_freed() noexcept;
+
+  std::atomic<int> end_{RIPC_OK};
+  const std::uint32_t budget_;
+  bool interface_full_ = false;
+  bool failing_ = false;
+  Nanoseconds next_probe_ = 0;               // 0: there was room when last looked at
+  std::atomic<Nanoseconds> probe_pause_{0};  // also read by the responder, without the mutex
+  std::uint32_t probes_since_ = 0;           // what was spent when the first of probes_there_ was sent
+  unsigned probes_there_ = 0;                // that the receiver may not have read yet
+  std::atomic<std::uint64_t> probes_{0};
+
+  std::atomic<bool> room_wanted_{false};
+  std::atomic<unsigned> slots_wanted_{0};  // a bit for each resource but the queue
+  std::atomic<std::uint32_t> errands_{0};
+  StandingTimer errand_timer_;
+  StandingTimer look_timer_;
+  StandingTimer slot_timer_;
+  // The responder's.
+  bool watching_ = false;
+  bool looking_for_slots_ = false;
+};
+
+}  // namespace ripc::remote

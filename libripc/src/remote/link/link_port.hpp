@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the receive side of one service has to do with its links, whatever their datagrams travel over.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/event_loop.hpp"
+#include "remote/link/link_source.hpp"
+#include "spi/transport.hpp"
+
+namespace ripc::remote {
+
+class LinkPort : public spi::Port {
+ public:
+  std::size_t source_count() const noexcept override;
+  spi::PortStatistics statistics() const noexcept override;
+  void published(std::uint64_t incarnation) noexcept override { incarnation_.store(incarnation); }
+  // Waits a moment for the senders to hear of it, but not for those that did not answer before.
+  void close() noexcept override;
+
+  // ---- For the transport, in the responder ----
+  const spi::PortOptions& options() const noexcept { return options_; }
+  std::uint64_t incarnation() const noexcept { return incarnation_.load(); }
+  EventSet& events() const noexcept { return events_; }
+  bool has(const LinkSource& source) const noexcept;
+  bool closed() const noexcept { return closing_.load(std::memory_order_acquire); }
+  // A source has died or been closed: makes the receiver look.
+  void nudge() noexcept;
+
+  const PortCounters& counters() const noexcept { return counters_; }
+
+ protected:
+  // `loop`: the responder's. `closed` runs in leave(): the transport forgets the port there.
+  LinkPort(const spi::PortOptions& options, EventSet& events, EventLoop& loop, std::function<void(LinkPort&)> closed);
+  // Closes the port and lets go of the sources. The first thing that the destructors of derived classes do; once.
+  void leave() noexcept;
+  // With mutex_ held.
+  void insert_locked(std::shared_ptr<LinkSource> source) noexcept;
+  // With mutex_ held. What the next insert_locked() needs, and the receiver to poll it. Throws std::bad_alloc.
+  virtual void make_place_locked();
+  // Receiver, without the mutex. A message of the source may still be about to end: while this port is there, the
+  // events are.
+  void remember_session_of(LinkSource& source) noexcept;
+  // Receiver, with mutex_ held.
+  void erase_locked(const LinkSource& source) noexcept;
+
+  const spi::PortOptions options_;
+  EventSet& events_;
+  EventLoop& loop_;
+  PortCounters counters_;
+
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<LinkSource>> sources_;  // the truth
+  std::atomic<std::uint64_t> version_{0};             // of sources_, and of their deaths
+
+ private:
+  std::function<void(LinkPort&)> closed_;
+  std::atomic<std::uint64_t> incarnation_{0};
+  std::atomic<bool> closing_{false};
+  std::condition_variable changed_;
+  std::list<std::weak_ptr<Session>> former_sessions_;  // the receiver's; of sources that are gone
+};
+
+}  // namespace ripc::remote

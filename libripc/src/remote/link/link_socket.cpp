@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "remote/link/link_socket.hpp"
+
+#include <errno.h>
+#include <linux/sock_diag.h>
+#include <netinet/ip.h>
+#include <netinet/udp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+
+namespace ripc::remote {
+
+namespace {
+
+// Encoder's ranges at most: the head, and each item's bytes.
+constexpr std::size_t kMaxRanges = 2 * wire::kMaxPacketItems + 2;
+constexpr std::size_t kUdpHeader = 8;
+constexpr std::size_t kIpv4Header = 20;
+constexpr std::size_t kIpv6Header = 40;
+// What every path takes, should the system not say.
+constexpr int kMinMtu = 576;
+
+ripc_status status_of(int error) noexcept {
+  switch (error) {
+    case EMSGSIZE:
+      return RIPC_TOO_LARGE;
+    case ECONNREFUSED:
+      return RIPC_PEER_DEAD;
+    default:
+      // EAGAIN, ENOBUFS; and a network that is down may come back: the session finds out whether it does.
+      return RIPC_AGAIN;
+  }
+}
+
+}  // namespace
+
+Result<LinkSocket> LinkSocket::open(const Endpoint& local, PortRange range) {
+  Result<GuardedSocket> socket = open_socket(local.family(), SOCK_DGRAM);
+  if (!socket.ok()) return socket.status();
+  LinkSocket link;
+  link.socket_ = std::move(*socket);
+  if (local.family() == AF_INET) {
+    const int discover = IP_PMTUDISC_DO;
+    (void)setsockopt(link.fd(), IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof discover);
+  } else {
+    const int discover = IPV6_PMTUDISC_DO;
+    (void)setsockopt(link.fd(), IPPROTO_IPV6, IPV6_MTU_DISCOVER, &discover, sizeof discover);
+  }
+  Status status = bind_in_range(link.fd(), local, range);
+  if (!status.ok()) return status;
+  return link;
+}
+
+Status LinkSocket::connect(const Endpoint& remote) const {
+  if (::connect(fd(), remote.address(), remote.size()) == 0) return {};
+  return system_error(errno, "connect", "check the route to " + remote.ip());
+}
+
+std::size_t LinkSocket::set_receive_buffer(std::size_t bytes) const noexcept {
+  // The system doubles what it is asked for, and counts its own needs in.
+  const int half = static_cast<int>(std::min<std::size_t>(bytes / 2, 0x3fffffff));
+  (void)setsockopt(fd(), SOL_SOCKET, SO_RCVBUF, &half, sizeof half);
+  int given = 0;
+  socklen_t size = sizeof given;
+  (void)getsockopt(fd(), SOL_SOCKET, SO_RCVBUF, &given, &size);
+  return static_cast<std::size_t>(std::max(given, 0));
+}
+
+std::uint32_t LinkSocket::dropped() const noexcept {
+  std::array<std::uint32_t, SK_MEMINFO_VARS> numbers{};
+  socklen_t size = sizeof numbers;
+  (void)getsockopt(fd(), SOL_SOCKET, SO_MEMINFO, numbers.data(), &size);
+  return numbers[SK_MEMINFO_DROPS];
+}
+
+std::size_t LinkSocket::packet_limit() const noexcept {
+  const bool v4 = Endpoint::local_of(fd()).family() == AF_INET;
+  int mtu = 0;
+  socklen_t size = sizeof mtu;
+  if (getsockopt(fd(), v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_MTU : IPV6_MTU, &mtu, &size) != 0) mtu = kMinMtu;
+  const std::size_t headers = (v4 ? kIpv4Header : kIpv6Header) + kUdpHeader + wire::datagram::kHeaderSize;
+  return std::min(static_cast<std::size_t>(std::max(mtu, kMinMtu)) - headers, kMaxPacket);
+}
+
+ripc_status LinkSocket::send(const wire::datagram::Header& header, spi::Gather packet) const noexcept {
+  wire::datagram::HeaderBytes head;
+  wire::datagram::encode(header, head);
+  std::array<iovec, kMaxRanges + 1> parts;  // not initialised: this is the way of every message
+  if (packet.size() > kMaxRanges) return RIPC_TOO_LARGE;
+  parts[0] = {head.data(), head.size()};
+  std::size_t count = 1;
+  for (const spi::Bytes range : packet) parts[count++] = {const_cast<std::byte*>(range.data()), range.size()};
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = count;
+  for (;;) {
+    if (sendmsg(fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return RIPC_OK;
+    if (errno != EINTR) return status_of(errno);
+  }
+}
+
+ripc_status LinkSocket::send(LinkBatch& batch, std::atomic<bool>& segment, std::size_t& sent) const noexcept {
+  sent = batch.send(fd(), segment);
+  return sent == batch.size() ? RIPC_OK : status_of(errno);
+}
+
+ripc_status LinkSocket::receive(wire::datagram::Header& header) const noexcept {
+  std::array<std::byte, wire::datagram::kHeaderSize + 1> bytes;
+  for (;;) {
+    const ssize_t size = recv(fd(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (size >= 0) return wire::datagram::decode(std::span(bytes).first(static_cast<std::size_t>(size)), header);
+    if (errno == EAGAIN) return RIPC_EMPTY;
+    if (errno == ECONNREFUSED) return RIPC_PEER_DEAD;
+    if (errno != EINTR) return RIPC_CORRUPT;
+  }
+}
+
+}  // namespace ripc::remote

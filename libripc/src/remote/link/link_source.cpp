@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "remote/link/link_source.hpp"
+
+#include <algorithm>
+
+#include "remote/link/link_channel.hpp"
+
+namespace ripc::remote {
+
+namespace {
+
+using wire::datagram::Header;
+using wire::datagram::Kind;
+
+// Parts of the budget: from here on a packet that goes to the peer anyway may carry credit ...
+constexpr std::uint32_t kOfferPart = 16;
+// ... and from here on it gets a datagram of its own.
+constexpr std::uint32_t kSendPart = Granter::kPortions;
+// Bytes in a second that a path which many transfers share must still give to each.
+constexpr std::uint64_t kSlowestRate = 64 << 10;
+
+void increase(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) noexcept {
+  // One writer: no need for a locked instruction.
+  counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+LinkSource::LinkSource(Parts parts) : parts_(std::move(parts)), granter_(parts_.budget) {}
+
+ripc_status LinkSource::begin(std::span<const wire::Descriptor> items) noexcept {
+  const bool one_transfer =
+      std::all_of(items.begin(), items.end(), [&](const auto& item) { return item.key == items.front().key; });
+  return one_transfer ? parts_.session->bulk->begin(items, *parts_.events) : RIPC_CORRUPT;
+}
+
+Nanoseconds LinkSource::patience(std::uint64_t bytes) const noexcept {
+  return 2 * parts_.peer_timeout + bytes / kSlowestRate * 1'000'000'000;
+}
+
+ripc_status LinkSource::pull(spi::Pull& pull) noexcept { return parts_.session->bulk->pull(pull, *parts_.events); }
+
+void LinkSource::abandon(spi::Pull& pull) noexcept { parts_.session->bulk->abandon(pull); }
+
+ripc_status LinkSource::finish(const wire::Descriptor& descriptor, ripc_status status) noexcept {
+  return parts_.session->bulk->finish(descriptor, status, *parts_.events);
+}
+
+ripc_status LinkSource::push(const wire::Grant& grant, spi::Bytes bytes) noexcept {
+  return parts_.session->bulk->push(grant, bytes);
+}
+
+spi::Bytes LinkSource::accept(spi::Bytes datagram, PortCounters& counters) noexcept {
+  Header header;
+  if (wire::datagram::decode(datagram, header) != RIPC_OK || header.token != parts_.token ||
+      header.kind == Kind::credit || header.kind == Kind::multicast) [[unlikely]] {
+    increase(counters.corrupt);
+    return {};
+  }
+  if (!arrived_.load(std::memory_order_relaxed)) arrived_.store(true, std::memory_order_release);
+  if (header.kind == Kind::greeting) [[unlikely]]
+    return {};
+  if (header.credit_link != 0) [[unlikely]]
+    pass_credit(header.credit_link, header.credit);
+  if (header.kind == Kind::probe) [[unlikely]] {
+    granter_.consumed(header.spent);
+    asked_ = true;
+    return {};
+  }
+  std::uint32_t missing = 0;
+  if (!is_fresh(window_, header.sequence, missing, counters)) [[unlikely]]
+    return {};
+  if (missing != 0) [[unlikely]]
+    count_lost(missing, counters);
+  if (hears_) multicast_told(header.spent - header.sequence, counters);
+  granter_.consumed(header.spent);
+  return datagram.subspan(wire::datagram::kHeaderSize);
+}
+
+spi::Bytes LinkSource::accept_multicast(spi::Bytes datagram, ReplayWindow& window, PortCounters& counters) noexcept {
+  Header header;
+  if (wire::datagram::decode(datagram, header) != RIPC_OK || header.kind != Kind::multicast) [[unlikely]] {
+    increase(counters.corrupt);
+    return {};
+  }
+  const spi::Bytes packet = datagram.subspan(wire::datagram::kHeaderSize);
+  hears_ = true;
+  if (packet.empty()) [[unlikely]] {
+    parts_.session->stream.tell(wire::session_control::Heard{.link = parts_.link, .token = header.token});
+    return {};
+  }
+  const bool is_first = window.highest() == 0;
+  std::uint32_t missing = 0;
+  if (!is_fresh(window, header.sequence, missing, counters)) [[unlikely]]
+    return {};
+  // What was lost at the end of an earlier round has no number in this one.
+  if (is_first) multicast_early_ = 0;
+  const std::uint32_t known = std::min(missing, multicast_early_);
+  multicast_early_ -= known;
+  missing -= known;
+  if (missing != 0) [[unlikely]]
+    count_lost(missing, counters);
+  multicast_ += missing + 1;
+  granter_.consumed_more(missing + 1);
+  return packet;
+}
+
+// A datagram that came by the link says how many the sender has sent to many before it: each costs 1 credit, as one by
+// the link does, and has no number there.
+void LinkSource::multicast_told(std::uint32_t sent, PortCounters& counters) noexcept {
+  const std::uint32_t missing = sent - multicast_;
+  if (missing == 0 || missing > ReplayWindow::kMaxJump) return;
+  multicast_ = sent;
+  multicast_early_ += missing;
+  count_lost(missing, counters);
+}
+
+void LinkSource::count_lost(std::uint32_t missing, PortCounters& counters) noexcept {
+  increase(counters.lost, missing);
+  missed_ = true;
+}
+
+// Whether this number is one that is to be taken; if so, how many are missing before it.
+bool LinkSource::is_fresh(ReplayWindow& window, std::uint32_t sequence, std::uint32_t& missing,
+                          PortCounters& counters) noexcept {
+  switch (window.note(sequence, missing)) {
+    case ReplayWindow::Verdict::fresh:
+      break;
+    case ReplayWindow::Verdict::late: {
+      increase(counters.late);
+      const std::uint64_t lost = counters.lost.load(std::memory_order_relaxed);
+      if (lost != 0) counters.lost.store(lost - 1, std::memory_order_relaxed);
+      return false;
+    }
+    case ReplayWindow::Verdict::duplicate:
+      increase(counters.duplicates);
+      return false;
+    case ReplayWindow::Verdict::absurd:
+      increase(counters.corrupt);
+      return false;
+  }
+  return true;
+}
+
+void LinkSource::pass_credit(std::uint32_t link, std::uint32_t credit) noexcept {
+  std::shared_ptr<LinkChannel> channel = link == credited_link_ ? credited_.lock() : nullptr;
+  if (!channel) {
+    channel = parts_.session->channel(link);
+    credited_ = channel;
+    credited_link_ = link;
+  }
+  if (channel) channel->credit_arrived(credit);
+}
+
+void LinkSource::settle(PortCounters& counters) noexcept {
+  if (missed_) [[unlikely]] {
+    missed_ = false;
+    // The network may lose packets. If it was this socket, they cost more than was reckoned: a driver that takes whole
+    // pages for small packets. Then there must be fewer under way.
+    if (const std::uint32_t now_dropped = dropped(); now_dropped != dropped_) {
+      dropped_ = now_dropped;
+      granter_.set_budget(std::max(granter_.budget() / 4 * 3, 2 * largest_cost()));
+    }
+  }
+  std::atomic<std::uint64_t>& shelf = parts_.session->offered_credit;
+  if (offered_ != 0 && shelf.load(std::memory_order_relaxed) != offered_) {
+    granter_.granted(static_cast<std::uint32_t>(offered_));
+    offered_ = 0;
+  }
+  const std::uint32_t due = granter_.due();
+  if (due < granter_.budget() / kOfferPart && !asked_) return;
+  if (due < granter_.budget() / kSendPart && !asked_) {
+    const std::uint64_t word = std::uint64_t{parts_.link} << 32 | granter_.credit();
+    std::uint64_t present = offered_;
+    if (word != offered_ && shelf.compare_exchange_strong(present, word, std::memory_order_acq_rel)) offered_ = word;
+    return;
+  }
+  if (offered_ != 0) {
+    std::uint64_t present = offered_;
+    if (!shelf.compare_exchange_strong(present, 0, std::memory_order_acq_rel))
+      granter_.granted(static_cast<std::uint32_t>(offered_));
+    offered_ = 0;
+    if (granter_.due() < granter_.budget() / kSendPart && !asked_) return;
+  }
+  send_credit(counters);
+}
+
+void LinkSource::send_credit(PortCounters& counters) noexcept {
+  asked_ = false;
+  const std::uint32_t credit = granter_.credit();
+  increase(counters.credit_calls);
+  const ripc_status status =
+      transmit({.kind = Kind::credit, .token = parts_.token, .credit_link = parts_.link, .credit = credit});
+  // What could not be sent goes with the next batch, or the sender asks.
+  if (status == RIPC_OK) granter_.granted(credit);
+}
+
+void LinkSource::mark_closed(std::uint32_t last_sequence, Nanoseconds patience_until) noexcept {
+  last_sequence_.store(last_sequence, std::memory_order_relaxed);
+  patience_until_.store(patience_until, std::memory_order_relaxed);
+  mark_dead();
+}
+
+bool LinkSource::is_over() const noexcept {
+  if (!dead()) return false;
+  const Nanoseconds until = patience_until_.load(std::memory_order_relaxed);
+  if (until == 0) return true;
+  const auto missing = static_cast<std::int32_t>(last_sequence_.load(std::memory_order_relaxed) - window_.highest());
+  return missing <= 0 || monotonic_now() >= until;
+}
+
+}  // namespace ripc::remote

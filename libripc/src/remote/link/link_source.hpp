@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The receiving end of a link: spi::Source over a session. What it hears datagrams from is for those that derive from
+// it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/event_loop.hpp"
+#include "remote/link/credit.hpp"
+#include "remote/link/replay_window.hpp"
+#include "remote/session/session.hpp"
+#include "spi/transport.hpp"
+#include "wire/datagram.hpp"
+
+namespace ripc::remote {
+
+// Counted by the receiving thread, read by any.
+struct PortCounters {
+  std::atomic<std::uint64_t> lost{0}, late{0}, duplicates{0}, corrupt{0};
+  std::atomic<std::uint64_t> receive_calls{0};  // system calls made to receive packets
+  std::atomic<std::uint64_t> credit_calls{0};   // likewise to send credits
+};
+
+class LinkSource : public spi::Source {
+ public:
+  // Enough to hide the way there and back of one behind the bytes of the others.
+  static constexpr std::size_t kMessagesAtOnce = 8;
+
+  struct Parts {
+    SessionPointer session;
+    std::uint32_t link = 0;  // the peer's name for it
+    std::uint64_t token = 0;
+    std::uint32_t budget = 0;  // of credits
+    EventSet* events = nullptr;
+    Nanoseconds peer_timeout = 0;
+  };
+
+  spi::Address reply_address() const override {
+    return {std::string(parts_.session->transport), parts_.session->locator};
+  }
+  std::uint64_t context() const noexcept override { return parts_.session->context; }
+  std::size_t messages_at_once() const noexcept override { return kMessagesAtOnce; }
+  ripc_status begin(std::span<const wire::Descriptor> items) noexcept override;
+  ripc_status prepare(spi::Pull&) noexcept override { return RIPC_OK; }
+  Nanoseconds patience(std::uint64_t bytes) const noexcept override;
+  bool is_behind() const noexcept override { return false; }
+  ripc_status pull(spi::Pull& pull) noexcept override;
+  void abandon(spi::Pull& pull) noexcept override;
+  bool is_worth_polling(const spi::Pull& pull, Nanoseconds now, Nanoseconds budget) noexcept override {
+    return parts_.session->bulk->is_worth_polling(pull, now, budget);
+  }
+  ripc_status lend(spi::Pull&, spi::Bytes&) noexcept override { return RIPC_UNSUPPORTED; }
+  ripc_status finish(const wire::Descriptor& descriptor, ripc_status status) noexcept override;
+  ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept override;
+
+  // ---- For the port, in the receiving thread ----
+
+  // Looks at one datagram that has just been read. The packet to be delivered; empty if there is none.
+  spi::Bytes accept(spi::Bytes datagram, PortCounters& counters) noexcept;
+  // The same for one that the sender has sent to several at once: its number is one of `window`. On such links every
+  // datagram costs 1. Empty also for a greeting, which is answered.
+  spi::Bytes accept_multicast(spi::Bytes datagram, ReplayWindow& window, PortCounters& counters) noexcept;
+  // After each batch of datagrams: tells the sender of room, if it is time to.
+  void settle(PortCounters& counters) noexcept;
+  // Packets that were read and cannot be delivered yet, first come first.
+  std::list<std::vector<std::byte>> backlog;
+  // The peer is gone or closed the link, and what it had sent before is here or will not come any more.
+  bool is_over() const noexcept;
+
+  // ---- For the transport ----
+  std::uint32_t link() const noexcept { return parts_.link; }
+  const SessionPointer& session() const noexcept { return parts_.session; }
+  // Any. The peer is gone, or has closed the link after the packet of this number (it may still be on its way).
+  void mark_dead() noexcept { dead_.store(true, std::memory_order_release); }
+  void mark_closed(std::uint32_t last_sequence, Nanoseconds patience_until) noexcept;
+  // Any. Whether a datagram of the link was read since this was last asked.
+  bool take_arrived() noexcept { return arrived_.exchange(false, std::memory_order_acq_rel); }
+  bool dead() const noexcept { return dead_.load(std::memory_order_acquire); }
+  // Receiver; once. A place in a list of sessions, with its own.
+  std::list<std::weak_ptr<Session>> take_place() noexcept { return std::move(place_); }
+
+ protected:
+  explicit LinkSource(Parts parts);
+
+  // Sends the sender a datagram that has only a header.
+  virtual ripc_status transmit(const wire::datagram::Header& header) noexcept = 0;
+  // The cost of the largest datagram, in credits.
+  virtual std::uint32_t largest_cost() const noexcept = 0;
+  // Datagrams that this machine had to drop for want of room, modulo 2^32.
+  virtual std::uint32_t dropped() noexcept { return 0; }
+
+  const Parts parts_;
+
+ private:
+  bool is_fresh(ReplayWindow& window, std::uint32_t sequence, std::uint32_t& missing, PortCounters& counters) noexcept;
+  void count_lost(std::uint32_t missing, PortCounters& counters) noexcept;
+  void multicast_told(std::uint32_t sent, PortCounters& counters) noexcept;
+  void pass_credit(std::uint32_t link, std::uint32_t credit) noexcept;
+  void send_credit(PortCounters& counters) noexcept;
+
+  std::list<std::weak_ptr<Session>> place_{parts_.session};
+  Granter granter_;
+  ReplayWindow window_;
+  std::uint64_t offered_ = 0;          // what this source has left in Session::offered_credit
+  bool asked_ = false;                 // the sender wants to know
+  bool missed_ = false;                // packets are missing since the last look at why
+  bool hears_ = false;                 // multicast, too
+  std::uint32_t multicast_ = 0;        // that have come or are known to be lost, modulo 2^32
+  std::uint32_t multicast_early_ = 0;  // of those, lost ones whose numbers are not known to be missing yet
+  std::uint32_t dropped_ = 0;
+  std::weak_ptr<LinkChannel> credited_;  // the last channel that this source brought credit for
+  std::uint32_t credited_link_ = 0;
+
+  std::atomic<bool> arrived_{false};
+  std::atomic<bool> dead_{false};
+  std::atomic<std::uint32_t> last_sequence_{0};
+  std::atomic<Nanoseconds> patience_until_{0};
+};
+
+}  // namespace ripc::remote

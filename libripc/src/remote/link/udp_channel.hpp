@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sending end of a link whose datagrams travel over UDP or, where that does not get through, as frames of the
+// session's control connection. docs/internals/remote.md, "When UDP is blocked".
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "remote/link/datagram_proof.hpp"
+#include "remote/link/link_channel.hpp"
+#include "remote/link/link_socket.hpp"
+
+namespace ripc::remote {
+
+class UdpChannel final : public LinkChannel {
+ public:
+  // `datagrams`: they may get through. False: it is known that they do not.
+  UdpChannel(Parts parts, LinkSocket socket, std::uint32_t peer_packet_limit, bool datagrams);
+  ~UdpChannel() override;
+
+  ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept override;
+  std::string describe() const override;
+  void prove(Deadline deadline) noexcept override;
+
+  // ---- For the transport ----
+  void opened() noexcept override;
+  void look_at_way() noexcept override;
+  void proved(bool arrived) noexcept override;
+  void streamed(const wire::datagram::Header& header) noexcept override;
+  void leave() noexcept override;
+
+  // System calls made to send packets; for tests.
+  std::uint64_t send_calls() const noexcept { return send_calls_.load(std::memory_order_relaxed); }
+
+ protected:
+  void start() override;
+  void ended() noexcept override;
+  std::uint32_t cost_of(std::size_t packet) const noexcept override {
+    return datagram_cost(packet + wire::datagram::kHeaderSize);
+  }
+  ripc_status transmit(const wire::datagram::Header& header, spi::Gather packet) noexcept override;
+  bool read_grants() noexcept override;
+  bool can_transmit() noexcept override;
+  Status watch_grants(std::function<void()> look) override;
+  void unwatch_grants() noexcept override { parts_.loop->remove(socket_.fd()); }
+
+ private:
+  enum class Way {
+    unproven,  // UDP, and what is sent is kept to be sent again by the stream
+    udp,
+    stream,
+  };
+
+  void count_call() noexcept;
+  void note_limit(ripc_status status) noexcept;
+  Way way() const noexcept { return way_.load(std::memory_order_acquire); }
+  // With mutex_ held.
+  ripc_status transmit_kept(const wire::datagram::Header& header, spi::Gather packet) noexcept;
+  ripc_status transmit_streamed(std::span<const std::byte> datagram) noexcept;
+  void begin_proof_locked() noexcept;
+  void go_on_locked() noexcept;
+  void settle_locked(Way way) noexcept;
+  void fall_back_locked() noexcept;
+  void stream_kept() noexcept;
+  void refused_locked() noexcept;
+
+  const LinkSocket socket_;
+  const std::uint32_t peer_packet_limit_;
+  std::atomic<bool> segment_{true};  // until the path turns out not to
+  std::atomic<std::uint64_t> send_calls_{0};
+  std::atomic<Way> way_;
+  StandingTimer proof_timer_;
+  std::condition_variable proven_;
+  // Under mutex_.
+  DatagramProof proof_;
+  std::vector<std::vector<std::byte>> kept_;
+  std::uint32_t looked_at_ = 0;  // the last number when it was last proven
+};
+
+}  // namespace ripc::remote

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "remote/link/udp_port.hpp"
+
+#include <errno.h>
+
+#include <algorithm>
+#include <list>
+#include <new>
+
+namespace ripc::remote {
+
+namespace {
+
+// Room that is not granted: for probes, whose sender has no credit (it bounds them), and to spare, because the system's
+// accounts are only nearly as reckoned.
+constexpr std::size_t kControlReserve = 48 * datagram_bytes(wire::datagram::kHeaderSize);
+// Pending errors of a socket come before its datagrams.
+constexpr int kMaxErrors = 4;
+// Batches without a packet in them that are read in one turn.
+constexpr int kMaxEmptyBatches = 8;
+
+}  // namespace
+
+UdpPort::UdpPort(const spi::PortOptions& options, EventSet& events, EventLoop& loop, std::size_t receive_buffer,
+                 std::function<void(LinkPort&)> closed)
+    : LinkPort(options, events, loop, std::move(closed)), receive_buffer_(receive_buffer) {}
+
+UdpPort::~UdpPort() {
+  leave();
+  for (const auto& source : sources_) {
+    if (const auto* udp = dynamic_cast<const UdpSource*>(source.get())) events_.remove(udp->socket().fd());
+  }
+}
+
+// What the options ask for, in the money of the socket buffer: that many small messages, those bytes of larger ones
+// (which are rounded up by as much again), and the two largest packets, so that one can come while another is read.
+std::size_t UdpPort::wanted_buffer() const noexcept {
+  const std::size_t content = options_.queue_messages * datagram_bytes(128) + 2 * std::size_t{options_.queue_bytes} +
+                              2 * datagram_bytes(kMaxDatagram) + kControlReserve;
+  return std::max(content + content / 2, receive_buffer_);
+}
+
+// The system gives the room of packets that were read back a quarter of the buffer at a time.
+std::uint32_t UdpPort::budget(std::size_t buffer) const noexcept {
+  const std::size_t usable = buffer - buffer / 4;
+  const std::size_t least = 2 * datagram_bytes(kMaxDatagram);
+  return static_cast<std::uint32_t>(std::max(usable - std::min(usable, kControlReserve), least) / kCreditUnit);
+}
+
+Status UdpPort::watch_locked(const UdpSource& source) noexcept {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = const_cast<UdpSource*>(&source);
+  if (epoll_ctl(ready_set_.get(), EPOLL_CTL_ADD, source.socket().fd(), &event) == 0) return {};
+  return system_error(errno, "epoll_ctl", "raise fs.epoll.max_user_watches");
+}
+
+// The receiver has no way to say that there is no memory.
+void UdpPort::make_place_locked() {
+  LinkPort::make_place_locked();
+  const std::size_t count = sources_.size() + 1;
+  if (polled_capacity_ < count && spare_.capacity() < count) spare_.reserve(2 * count);
+}
+
+Status UdpPort::add_source(std::shared_ptr<UdpSource> source) {
+  const std::lock_guard lock(mutex_);
+  make_place_locked();
+  if (!buffers_) buffers_ = std::make_unique_for_overwrite<std::byte[]>(kBatch * kStride);  // not touched before need
+  if (sources_.size() >= kDirect) {
+    if (!ready_set_) {
+      ready_set_.reset(epoll_create1(EPOLL_CLOEXEC));
+      if (!ready_set_) return system_error(errno, "epoll_create1", "raise `ulimit -n`");
+      for (const auto& present : sources_) {
+        const auto* udp = dynamic_cast<const UdpSource*>(present.get());
+        if (udp == nullptr) continue;
+        Status status = watch_locked(*udp);
+        if (!status.ok()) return status;
+      }
+    }
+  }
+  if (ready_set_) {
+    Status status = watch_locked(*source);
+    if (!status.ok()) return status;
+  }
+  Status status = events_.add(source->socket().fd(), EventSet::Kind::packets);
+  if (!status.ok()) {
+    if (ready_set_) (void)epoll_ctl(ready_set_.get(), EPOLL_CTL_DEL, source->socket().fd(), nullptr);
+    return status;
+  }
+  insert_locked(std::move(source));
+  return {};
+}
+
+void UdpPort::pass(UdpSource& source, spi::Bytes datagram) {
+  if (!source.keep(datagram)) return;
+  passed_.store(true, std::memory_order_release);
+  events_.wake();
+}
+
+void UdpPort::refresh() noexcept {
+  const std::lock_guard lock(mutex_);
+  polled_version_ = version_.load(std::memory_order_relaxed);
+  polled_.clear();
+  if (polled_.capacity() < sources_.size()) {
+    polled_.swap(spare_);
+    polled_capacity_ = polled_.capacity();
+  }
+  for (const auto& source : sources_) {
+    if (auto udp = std::dynamic_pointer_cast<UdpSource>(source)) polled_.push_back(std::move(udp));
+  }
+  ready_fd_ = ready_set_.get();
+  ready_next_ = ready_count_ = 0;
+  unscanned_ = polled_.size();
+  if (!buffers_ || headers_[0].msg_hdr.msg_iov != nullptr) return;
+  for (std::size_t index = 0; index < kBatch; ++index) {
+    parts_[index] = {buffers_.get() + index * kStride, kMaxDatagram + 1};
+    headers_[index].msg_hdr.msg_iov = &parts_[index];
+    headers_[index].msg_hdr.msg_iovlen = 1;
+  }
+}
+
+std::size_t UdpPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept {
+  if (version_.load(std::memory_order_acquire) != polled_version_) [[unlikely]]
+    refresh();
+  if (polled_.empty()) return 0;
+  // The system does not know of it, so each source is looked at once.
+  if (passed_.load(std::memory_order_relaxed)) [[unlikely]] {
+    passed_.store(false, std::memory_order_seq_cst);
+    unscanned_ = polled_.size();
+  }
+  bool stop = false;
+  std::size_t taken = 0;
+  if (batch_next_ < batch_count_) taken = deliver_batch(sink, budget, stop);
+  if (stop || taken >= budget) return taken;
+  if (polled_.size() <= kDirect || unscanned_ != 0 || backlogged_ != 0 || ready_fd_ < 0)
+    return taken + poll_all(sink, budget - taken, stop);
+  return taken + poll_ready(sink, budget - taken, stop);
+}
+
+// One round over the sources, or as far as the budget goes.
+std::size_t UdpPort::poll_all(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept {
+  const std::size_t count = polled_.size();
+  std::size_t taken = 0;
+  for (std::size_t visited = 0; visited < count && taken < budget && !stop; ++visited) {
+    if (next_ >= count) next_ = 0;
+    const std::shared_ptr<UdpSource>& source = polled_[next_];
+    ++next_;
+    if (unscanned_ != 0) --unscanned_;
+    taken += poll_source(source, sink, budget - taken, stop);
+  }
+  return taken;
+}
+
+std::size_t UdpPort::poll_ready(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept {
+  std::size_t taken = 0;
+  // What is ready may turn out to be no packet; then the next ones are asked for.
+  for (std::size_t asked = 0; taken == 0 && !stop && asked <= polled_.size(); asked += ready_.size()) {
+    const bool more = ready_next_ != ready_count_;
+    if (!more) {
+      ready_next_ = 0;
+      ready_count_ = static_cast<std::size_t>(
+          std::max(epoll_wait(ready_fd_, ready_.data(), static_cast<int>(ready_.size()), 0), 0));
+      count_call();
+    }
+    const bool last = !more && ready_count_ < ready_.size();
+    while (ready_next_ < ready_count_ && taken < budget && !stop) {
+      auto* source = static_cast<UdpSource*>(ready_[ready_next_].data.ptr);
+      ++ready_next_;
+      taken += poll_source(std::static_pointer_cast<UdpSource>(source->shared_from_this()), sink, budget - taken, stop);
+    }
+    if (last) break;
+  }
+  return taken;
+}
+
+// A turn of one source.
+std::size_t UdpPort::poll_source(const std::shared_ptr<UdpSource>& source, spi::PacketSink& sink, std::size_t budget,
+                                 bool& stop) noexcept {
+  // Its death is looked at first: what had come before that is found below.
+  const bool over = source->is_over();
+  std::size_t taken = 0;
+  while (!source->backlog.empty() || source->has_kept()) [[unlikely]] {
+      if (source->backlog.empty()) take_kept(*source);
+      if (source->backlog.empty()) continue;
+      taken += deliver_backlog(*source, sink, budget - taken, stop);
+      if (!source->backlog.empty()) return taken;
+      --backlogged_;
+      if (taken < budget) continue;
+      if (source->has_kept()) passed_.store(true, std::memory_order_relaxed);
+      break;
+    }
+  if (taken != 0) [[unlikely]]
+    return taken;
+  if (fetch(*source)) {
+    batch_source_ = source;
+    return deliver_batch(sink, budget, stop);
+  }
+  if (over) [[unlikely]] {
+    sink.source_gone(*source);
+    remove(source);
+  }
+  return 0;
+}
+
+// Reads a batch. True if there is a packet in it; false only if nothing is left to read.
+bool UdpPort::fetch(UdpSource& source) noexcept {
+  batch_next_ = batch_count_ = 0;
+  for (int round = 0; round < kMaxEmptyBatches; ++round) {
+    const unsigned wanted = source.batch;
+    int count = 0;
+    for (int errors = 0; errors < kMaxErrors; ++errors) {
+      count = read_batch(source.socket().fd(), wanted);
+      if (count >= 0 || errno == EAGAIN) break;
+    }
+    const bool filled = count == static_cast<int>(wanted);
+    source.batch = filled ? std::min(2 * wanted, kBatch) : 1;
+    if (count <= 0) return false;
+    for (int index = 0; index < count; ++index) {
+      const auto at = static_cast<std::size_t>(index);
+      // Longer than any: what came of it is no packet of ours.
+      const std::size_t size = headers_[at].msg_len > kMaxDatagram ? 0 : headers_[at].msg_len;
+      const spi::Bytes packet = source.accept({buffers_.get() + at * kStride, size}, counters_);
+      if (!packet.empty()) batch_[batch_count_++] = packet;
+    }
+    source.settle(counters_);
+    if (batch_count_ != 0) return true;
+    if (!filled) return false;
+  }
+  // Somebody floods the link with what is no packet. Others have a turn.
+  events_.wake();
+  return false;
+}
+
+// As recvmmsg().
+int UdpPort::read_batch(int fd, unsigned wanted) noexcept {
+  count_call();
+  if (wanted != 1) return recvmmsg(fd, headers_.data(), wanted, MSG_DONTWAIT, nullptr);
+  // The usual look of a receiver that waits; the plain call is quicker.
+  const ssize_t size = recv(fd, buffers_.get(), kStride, MSG_DONTWAIT);
+  if (size < 0) return -1;
+  headers_[0].msg_len = static_cast<unsigned>(size);
+  return 1;
+}
+
+void UdpPort::count_call() noexcept {
+  counters_.receive_calls.store(counters_.receive_calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+std::size_t UdpPort::deliver_batch(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept {
+  std::size_t taken = 0;
+  while (batch_next_ < batch_count_ && taken < budget) {
+    const spi::Delivery delivery = sink.deliver(*batch_source_, batch_[batch_next_]);
+    if (delivery == spi::Delivery::taken) [[likely]] {
+      ++batch_next_;
+      ++taken;
+      continue;
+    }
+    stop = delivery == spi::Delivery::stop || !set_aside();
+    break;
+  }
+  return taken;
+}
+
+// The rest of the batch waits; the buffers are for the other sources. False: there is no memory, the batch stays.
+bool UdpPort::set_aside() noexcept {
+  std::list<std::vector<std::byte>> packets;
+  try {
+    for (std::size_t index = batch_next_; index < batch_count_; ++index)
+      packets.emplace_back(batch_[index].begin(), batch_[index].end());
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  batch_source_->backlog.splice(batch_source_->backlog.end(), packets);
+  batch_next_ = batch_count_;
+  ++backlogged_;
+  return true;
+}
+
+// Makes packets of what came by the control connection.
+void UdpPort::take_kept(UdpSource& source) noexcept {
+  UdpSource::Datagrams datagrams = source.take_kept();
+  for (auto next = datagrams.begin(); next != datagrams.end();) {
+    const auto datagram = next++;
+    if (source.accept(*datagram, counters_).empty()) continue;
+    datagram->erase(datagram->begin(), datagram->begin() + wire::datagram::kHeaderSize);
+    source.backlog.splice(source.backlog.end(), datagrams, datagram);
+  }
+  source.settle(counters_);
+  if (!source.backlog.empty()) ++backlogged_;
+}
+
+std::size_t UdpPort::deliver_backlog(UdpSource& source, spi::PacketSink& sink, std::size_t budget,
+                                     bool& stop) noexcept {
+  std::size_t taken = 0;
+  while (!source.backlog.empty() && taken < budget) {
+    const spi::Delivery delivery = sink.deliver(source, source.backlog.front());
+    if (delivery != spi::Delivery::taken) {
+      stop = delivery == spi::Delivery::stop;
+      break;
+    }
+    source.backlog.pop_front();
+    ++taken;
+  }
+  return taken;
+}
+
+void UdpPort::remove(const std::shared_ptr<UdpSource>& source) noexcept {
+  events_.remove(source->socket().fd());
+  if (batch_source_ == source) batch_source_.reset();
+  remember_session_of(*source);
+  const std::lock_guard lock(mutex_);
+  if (ready_set_) (void)epoll_ctl(ready_set_.get(), EPOLL_CTL_DEL, source->socket().fd(), nullptr);
+  for (std::size_t index = ready_next_; index < ready_count_; ++index) {
+    if (ready_[index].data.ptr == source.get()) {
+      ready_[index] = ready_[--ready_count_];
+      break;
+    }
+  }
+  erase_locked(*source);
+}
+
+}  // namespace ripc::remote

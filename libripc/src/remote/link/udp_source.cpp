@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "remote/link/udp_source.hpp"
+
+#include <poll.h>
+
+#include <utility>
+
+namespace ripc::remote {
+
+namespace {
+
+// As in a socket's buffer: probes need no credit.
+constexpr std::uint32_t kProbes = 48 * datagram_cost(wire::datagram::kHeaderSize);
+
+}  // namespace
+
+void UdpSource::greet() const noexcept {
+  (void)socket_.send({.kind = wire::datagram::Kind::greeting, .token = parts_.token}, {});
+}
+
+// What the receiver has not read is in the socket. Is it from before, the receiver is busy, and there is no doubt.
+bool UdpSource::has_arrived() noexcept {
+  pollfd readable{socket_.fd(), POLLIN, 0};
+  return take_arrived() || (poll(&readable, 1, 0) > 0 && (readable.revents & POLLIN) != 0);
+}
+
+bool UdpSource::keep(spi::Bytes datagram) {
+  Datagrams one;
+  one.emplace_back(datagram.begin(), datagram.end());
+  const std::uint32_t cost = datagram_cost(datagram.size());
+  streams_.store(true, std::memory_order_release);
+  const std::lock_guard lock(mutex_);
+  if (kept_cost_ + cost > parts_.budget + kProbes) return false;
+  kept_cost_ += cost;
+  kept_.splice(kept_.end(), one);
+  has_kept_.store(true, std::memory_order_release);
+  return true;
+}
+
+UdpSource::Datagrams UdpSource::take_kept() noexcept {
+  const std::lock_guard lock(mutex_);
+  has_kept_.store(false, std::memory_order_release);
+  kept_cost_ = 0;
+  return std::exchange(kept_, {});
+}
+
+ripc_status UdpSource::transmit(const wire::datagram::Header& header) noexcept {
+  if (!streams_.load(std::memory_order_acquire)) [[likely]]
+    return socket_.send(header, {});
+  wire::datagram::HeaderBytes bytes;
+  wire::datagram::encode(header, bytes);
+  return parts_.session->stream.send(wire::session_control::Streamed{.link = parts_.link, .datagram = bytes});
+}
+
+}  // namespace ripc::remote

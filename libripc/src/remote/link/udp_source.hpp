@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The receiving end of a link whose datagrams travel over UDP or, where that does not get through, as frames of the
+// session's control connection.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <list>
+#include <mutex>
+#include <vector>
+
+#include "remote/link/link_socket.hpp"
+#include "remote/link/link_source.hpp"
+
+namespace ripc::remote {
+
+class UdpSource final : public LinkSource {
+ public:
+  using Datagrams = std::list<std::vector<std::byte>>;
+
+  UdpSource(Parts parts, LinkSocket socket) : LinkSource(std::move(parts)), socket_(std::move(socket)) {}
+
+  const LinkSocket& socket() const noexcept { return socket_; }
+
+  // ---- Responder ----
+  // Shows the sender that datagrams get through to it.
+  void greet() const noexcept;
+  // Whether a datagram has come by UDP since this was last asked, as far as the system has it.
+  bool has_arrived() noexcept;
+  // A datagram that came by the control connection. Answers go the same way from now on. False: the sender has no
+  // credit for it; it is dropped. Throws std::bad_alloc.
+  bool keep(spi::Bytes datagram);
+
+  // ---- The receiver's ----
+  // What keep() has kept, first come first.
+  bool has_kept() const noexcept { return has_kept_.load(std::memory_order_acquire); }
+  Datagrams take_kept() noexcept;
+
+  // How many datagrams the next read asks for: one that finds no more than it asked for costs the system a second look.
+  unsigned batch = 1;
+
+ protected:
+  ripc_status transmit(const wire::datagram::Header& header) noexcept override;
+  std::uint32_t largest_cost() const noexcept override { return datagram_cost(kMaxDatagram); }
+  std::uint32_t dropped() noexcept override { return socket_.dropped(); }
+
+ private:
+  const LinkSocket socket_;
+  std::atomic<bool> streams_{false};
+  std::atomic<bool> has_kept_{false};
+  std::mutex mutex_;
+  Datagrams kept_;
+  std::uint32_t kept_cost_ = 0;
+};
+
+}  // namespace ripc::remote

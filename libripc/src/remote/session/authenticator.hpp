@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may hold the other end of a connection: on this host processes of users that the peer policy admits, and in any
+// case only those who have the cluster key. Without a key all proofs are zero.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/cluster_key.hpp"
+#include "base/peer_judge.hpp"
+#include "wire/session_control.hpp"
+
+namespace ripc::remote {
+
+// Any thread.
+class Authenticator {
+ public:
+  Authenticator(std::shared_ptr<const ClusterKeys> keys, PeerPolicy policy) noexcept
+      : keys_(std::move(keys)), judge_(policy) {}
+
+  bool has_keys() const noexcept { return keys_ != nullptr; }
+
+  // Fills in the proof of whoever answers.
+  void sign(const wire::session_control::Hello& hello, wire::session_control::HelloReply& reply) const;
+  bool verify(const wire::session_control::Hello& hello, const wire::session_control::HelloReply& reply) const;
+  // The index of the key that a right proof was made with. Whoever answered has that one, and perhaps no other.
+  std::size_t key_of(const wire::session_control::Hello& hello, const wire::session_control::HelloReply& reply) const;
+
+  // Whoever is connected to the socket and has sent something, as PeerJudge::judge_connection(). Counts what is
+  // refused.
+  Status judge(int socket);
+  // Why the other end has refused this one.
+  Status refused_by(int socket) { return judge_.refused_by(socket); }
+
+  // The proof of whoever asked, with the key that the answer was proven with.
+  wire::session_control::Confirm confirm(const wire::session_control::Hello& hello,
+                                         const wire::session_control::HelloReply& reply) const;
+  // Counts what is wrong.
+  bool verify(const wire::session_control::Hello& hello, const wire::session_control::HelloReply& reply,
+              const wire::session_control::Confirm& confirm);
+
+  // Handshakes refused because of a missing or wrong proof, or of the user of the other end.
+  std::uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
+  void count_refused() noexcept { refused_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  std::shared_ptr<const ClusterKeys> keys_;
+  PeerJudge judge_;
+  std::atomic<std::uint64_t> refused_{0};
+};
+
+wire::session_control::Nonce random_nonce() noexcept;
+
+}  // namespace ripc::remote

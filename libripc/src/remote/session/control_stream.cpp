@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "remote/session/control_stream.hpp"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <iterator>
+
+namespace ripc::remote {
+
+namespace {
+
+// Frames that the peer has not acknowledged.
+constexpr std::size_t kMaxKept = 4096;
+constexpr std::size_t kMaxKeptBytes = std::size_t{4} << 20;
+constexpr std::uint64_t kAcknowledgeAfter = 64;
+constexpr std::size_t kAcknowledgeBytes = kMaxKeptBytes / 8;
+
+}  // namespace
+
+ripc_status ControlStream::send_bytes(std::vector<std::byte> frame) {
+  const std::lock_guard lock(mutex_);
+  if (is_broken()) return RIPC_PEER_DEAD;
+  if (kept_.size() >= kMaxKept || kept_bytes_ + frame.size() > kMaxKeptBytes) return RIPC_AGAIN;
+  kept_.push_back(std::move(frame));
+  kept_bytes_ += kept_.back().size();
+  if (next_ == kept_.end()) next_ = std::prev(kept_.end());
+  if (socket_.fd && !waiting_) write_locked();
+  return RIPC_OK;
+}
+
+void ControlStream::break_off() noexcept {
+  broken_.store(true, std::memory_order_release);
+  const std::lock_guard lock(mutex_);
+  if (socket_.fd) (void)::shutdown(socket_.fd.get(), SHUT_RDWR);
+}
+
+bool ControlStream::has_room() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return kept_.size() < kMaxKept && kept_bytes_ + wire::session_control::kMaxSize <= kMaxKeptBytes;
+}
+
+void ControlStream::write_locked() noexcept {
+  while (next_ != kept_.end()) {
+    const std::vector<std::byte>& frame = *next_;
+    const ssize_t sent =
+        ::send(socket_.fd.get(), frame.data() + written_, frame.size() - written_, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent >= 0) {
+      written_ += static_cast<std::size_t>(sent);
+      if (written_ == frame.size()) {
+        ++next_;
+        written_ = 0;
+      }
+      continue;
+    }
+    if (errno == EINTR) continue;
+    // An error shows to the responder, which reads; until then the frames are kept for the next connection.
+    if (!waiting_) (void)loop_.modify(socket_.fd.get(), EPOLLIN | EPOLLOUT);
+    waiting_ = true;
+    return;
+  }
+  if (waiting_) (void)loop_.modify(socket_.fd.get(), EPOLLIN);
+  waiting_ = false;
+}
+
+void ControlStream::flush() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (socket_.fd) write_locked();
+}
+
+void ControlStream::drop_acknowledged_locked(std::uint64_t frames) noexcept {
+  // Never one that is partly written: what follows would begin in its middle.
+  while (first_ < frames && next_ != kept_.begin()) {
+    kept_bytes_ -= kept_.front().size();
+    kept_.pop_front();
+    ++first_;
+  }
+}
+
+void ControlStream::acknowledged(std::uint64_t frames) noexcept {
+  const std::lock_guard lock(mutex_);
+  drop_acknowledged_locked(frames);
+}
+
+Status ControlStream::attach(GuardedSocket socket, std::uint64_t acknowledged, EventLoop::Handler handler) {
+  detach();
+  begin_ = end_ = 0;
+  if (buffer_.empty()) buffer_.resize(2 * wire::session_control::kMaxSize);
+  const std::lock_guard lock(mutex_);
+  // Either this sees it, or whoever breaks it off sees the connection.
+  if (is_broken()) return RIPC_NO_MEMORY;
+  if (acknowledged < first_ || acknowledged > first_ + kept_.size())
+    return Status(RIPC_CORRUPT, "The peer wants to go on with a session at a place where it cannot be.");
+  next_ = kept_.end();
+  drop_acknowledged_locked(acknowledged);
+  next_ = kept_.begin();
+  written_ = 0;
+  waiting_ = false;
+  Status status = loop_.add(socket.fd.get(), EPOLLIN, std::move(handler));
+  if (!status.ok()) return status;
+  socket_ = std::move(socket);
+  write_locked();
+  return {};
+}
+
+void ControlStream::detach() noexcept {
+  if (!socket_.fd) return;
+  loop_.remove(socket_.fd.get());
+  const std::lock_guard lock(mutex_);
+  (void)::shutdown(socket_.fd.get(), SHUT_RDWR);
+  socket_.close();
+  waiting_ = false;
+}
+
+// A connection that is closed while something lies unread in it is reset, and what it has not sent yet is lost.
+void ControlStream::finish(Deadline deadline) noexcept {
+  if (!socket_.fd) return;
+  const int fd = socket_.fd.get();
+  pollfd ready{fd, POLLIN, 0};
+  do {
+    flush();
+    {
+      const std::lock_guard lock(mutex_);
+      ready.events = waiting_ ? POLLIN | POLLOUT : POLLIN;
+      if (!waiting_) (void)::shutdown(fd, SHUT_WR);
+    }
+    ssize_t got = 0;
+    do {
+      got = recv(fd, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+    } while (got > 0 || (got < 0 && errno == EINTR));
+    if (got == 0 || errno != EAGAIN) return;
+    (void)poll(&ready, 1, deadline.remaining_milliseconds());
+  } while (!deadline.expired());
+}
+
+ControlStream::Event ControlStream::receive(std::span<const std::byte>& frame) noexcept {
+  if (!socket_.fd) return Event::nothing;
+  for (;;) {
+    const std::size_t have = end_ - begin_;
+    if (have >= wire::session_control::kPrefixSize) {
+      const Result<std::size_t> size = wire::session_control::frame_size(std::span(buffer_).subspan(begin_, have));
+      if (!size.ok()) return Event::closed;
+      if (have >= *size) {
+        frame = std::span(buffer_).subspan(begin_, *size);
+        begin_ += *size;
+        ++received_;
+        untold_bytes_ += *size;
+        return Event::frame;
+      }
+    }
+    if (begin_ != 0) {
+      std::memmove(buffer_.data(), buffer_.data() + begin_, have);
+      begin_ = 0;
+      end_ = have;
+    }
+    const ssize_t got = recv(socket_.fd.get(), buffer_.data() + end_, buffer_.size() - end_, MSG_DONTWAIT);
+    if (got > 0) {
+      end_ += static_cast<std::size_t>(got);
+    } else if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+      return Event::nothing;
+    } else {
+      return Event::closed;
+    }
+  }
+}
+
+bool ControlStream::should_acknowledge() const noexcept {
+  return received_ - told_ >= kAcknowledgeAfter || untold_bytes_ >= kAcknowledgeBytes;
+}
+
+}  // namespace ripc::remote

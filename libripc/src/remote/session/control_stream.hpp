@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// The control connection of a session: a stream of frames (wire/session.hpp) that goes on over another TCP connection
+// when one is lost. Frames are numbered by counting them, kept until the peer has acknowledged them, and sent again
+// where the new connection begins.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <mutex>
+#include <new>
+#include <span>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/event_loop.hpp"
+#include "remote/session/endpoint.hpp"
+#include "wire/session_control.hpp"
+
+namespace ripc::remote {
+
+class ControlStream {
+ public:
+  enum class Event { frame, nothing, closed };
+
+  explicit ControlStream(EventLoop& loop) noexcept : loop_(loop) {}
+  ~ControlStream() { detach(); }
+
+  // Any thread. What the connection does not take now, or there is none, is kept, up to a limit. RIPC_OK, RIPC_AGAIN
+  // (the peer has not acknowledged too many frames; nothing was sent), RIPC_NO_MEMORY (likewise), RIPC_PEER_DEAD (it is
+  // broken; likewise), RIPC_TOO_LARGE, RIPC_INVALID_ARGUMENT.
+  template <typename T>
+  ripc_status send(const T& frame) noexcept try {
+    std::vector<std::byte> bytes;
+    const ripc_status status = wire::session_control::encode(frame, bytes);
+    return status == RIPC_OK ? send_bytes(std::move(bytes)) : status;
+  } catch (const std::bad_alloc&) {
+    return RIPC_NO_MEMORY;
+  }
+  // Any thread. The same for what the peer waits for, or would go wrong without: where there is no memory for it, the
+  // stream breaks.
+  template <typename T>
+  void tell(const T& frame) noexcept {
+    if (send(frame) == RIPC_NO_MEMORY) break_off();
+  }
+
+  // Any thread. Something is missing in it: its session cannot go on. The responder finds the connection closed.
+  void break_off() noexcept;
+  bool is_broken() const noexcept { return broken_.load(std::memory_order_acquire); }
+
+  // Any thread. True if there is room for the largest frame.
+  bool has_room() const noexcept;
+
+  // Any thread. Frames received over all connections so far.
+  std::uint64_t received() const noexcept { return received_.load(std::memory_order_relaxed); }
+
+  // ---- Responder ----
+
+  // From now on over this connection. `acknowledged`: frames that the peer has received so far; the rest is sent again.
+  // RIPC_CORRUPT: it cannot have received so many, or those it lacks are gone. RIPC_NO_MEMORY: it is broken. Throws
+  // std::bad_alloc: nothing is attached.
+  Status attach(GuardedSocket socket, std::uint64_t acknowledged, EventLoop::Handler handler);
+  void detach() noexcept;
+  // Before detach(), when nothing more is to be said: writes what waits, and waits until the peer has read it and
+  // closed. What the peer still says is dropped.
+  void finish(Deadline deadline) noexcept;
+  bool attached() const noexcept { return static_cast<bool>(socket_.fd); }
+  int fd() const noexcept { return socket_.fd.get(); }
+  // Writes what waits.
+  void flush() noexcept;
+  // The next frame; it is valid until the next call.
+  Event receive(std::span<const std::byte>& frame) noexcept;
+  void acknowledged(std::uint64_t frames) noexcept;
+  // Frames, or bytes, that came since this was last said to the peer make it worth saying.
+  bool should_acknowledge() const noexcept;
+  void note_acknowledgement() noexcept {
+    told_ = received_;
+    untold_bytes_ = 0;
+  }
+
+ private:
+  ripc_status send_bytes(std::vector<std::byte> frame);
+  void write_locked() noexcept;
+  void drop_acknowledged_locked(std::uint64_t frames) noexcept;
+
+  EventLoop& loop_;
+
+  std::atomic<bool> broken_{false};
+
+  mutable std::mutex mutex_;
+  GuardedSocket socket_;  // changed by the responder under the mutex
+  std::list<std::vector<std::byte>> kept_;
+  std::size_t kept_bytes_ = 0;
+  std::uint64_t first_ = 0;  // number of kept_.front()
+  // The first of kept_ that was not written whole over this connection, and how many bytes of it were.
+  std::list<std::vector<std::byte>>::iterator next_ = kept_.end();
+  std::size_t written_ = 0;
+  bool waiting_ = false;  // the loop watches for room
+
+  // The responder's.
+  std::vector<std::byte> buffer_;
+  std::size_t begin_ = 0, end_ = 0;  // of what was read and not given out
+  std::atomic<std::uint64_t> received_{0};
+  std::uint64_t told_ = 0;
+  std::size_t untold_bytes_ = 0;
+};
+
+}  // namespace ripc::remote

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "remote/session/dialer.hpp"
+
+#include <new>
+
+namespace ripc::remote {
+
+namespace {
+
+// How long an address has before the next one is tried beside it.
+constexpr Nanoseconds kHeadStart = 10'000'000;
+
+// Which of two failures tells more.
+int weight(ripc_status status) noexcept {
+  switch (status) {
+    case RIPC_OK:
+      return 0;
+    case RIPC_PEER_DEAD:
+      return 1;
+    case RIPC_TIMEOUT:
+      return 2;
+    default:
+      return 3;
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Dialer> Dialer::dial(EventLoop& loop, Authenticator& authenticator, std::vector<Endpoint> endpoints,
+                                     const wire::session_control::Hello& hello, std::uint64_t context,
+                                     Deadline deadline, Handshake::Done done) {
+  std::shared_ptr<Dialer> dialer(
+      new Dialer(loop, authenticator, std::move(endpoints), hello, context, deadline, std::move(done)));
+  if (dialer->endpoints_.empty()) {
+    Greeted none;
+    none.status = Status(RIPC_PEER_DEAD, "The context has no address that this machine could reach.");
+    none.definite = true;
+    dialer->finish(std::move(none));
+  } else {
+    dialer->attempts_.reserve(dialer->endpoints_.size());
+    dialer->next();
+  }
+  return dialer;
+}
+
+Dialer::~Dialer() { cancel(); }
+
+void Dialer::cancel() noexcept {
+  over_ = true;
+  done_ = nullptr;
+  if (timer_ != 0) loop_.cancel_timer(timer_);
+  timer_ = 0;
+  for (const auto& attempt : attempts_) {
+    if (attempt) attempt->cancel();
+  }
+}
+
+void Dialer::finish(Greeted greeted) noexcept {
+  if (over_) return;
+  // What it holds may hold this.
+  const Handshake::Done done = std::move(done_);
+  cancel();
+  try {
+    done(std::move(greeted));
+  } catch (const std::bad_alloc&) {
+    // As in Handshake: it has ended what it was for.
+  }
+}
+
+void Dialer::next() noexcept {
+  if (over_ || attempts_.size() == endpoints_.size()) return;
+  attempts_.push_back(nullptr);
+  try {
+    attempt(attempts_.size() - 1);
+  } catch (const std::bad_alloc&) {
+    Greeted none;
+    none.status = RIPC_NO_MEMORY;
+    on_done(std::move(none));
+  }
+}
+
+void Dialer::attempt(std::size_t index) {
+  const std::weak_ptr<Dialer> weak = weak_from_this();
+  if (timer_ != 0) loop_.cancel_timer(timer_);
+  timer_ = 0;
+  if (index + 1 < endpoints_.size()) {
+    timer_ = loop_.add_timer(monotonic_now() + kHeadStart, [weak] {
+      if (const auto self = weak.lock()) self->next();
+    });
+  }
+  auto handshake =
+      Handshake::dial(loop_, authenticator_, endpoints_[index], hello_, context_, deadline_, [weak](Greeted greeted) {
+        if (const auto self = weak.lock()) self->on_done(std::move(greeted));
+      });
+  if (over_) {
+    handshake->cancel();
+  } else {
+    attempts_[index] = std::move(handshake);
+  }
+}
+
+void Dialer::on_done(Greeted greeted) noexcept {
+  if (over_) return;
+  if (greeted.status.ok()) {
+    finish(std::move(greeted));
+    return;
+  }
+  if (weight(greeted.status.code()) > weight(failure_.code())) failure_ = greeted.status;
+  all_definite_ = all_definite_ && greeted.definite;
+  if (++failed_ == endpoints_.size()) {
+    greeted.status = failure_;
+    greeted.definite = all_definite_;
+    finish(std::move(greeted));
+    return;
+  }
+  next();
+}
+
+}  // namespace ripc::remote

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "remote/session/locator.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <string_view>
+
+namespace ripc::remote {
+
+namespace {
+
+template <typename Number>
+bool parse_number(std::string_view text, int base, Number& number) noexcept {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
+  return error == std::errc() && end == text.data() + text.size() && number != 0;
+}
+
+bool is_ip(std::string_view text) {
+  Endpoint endpoint;
+  return Endpoint::parse(std::string(text), 1, endpoint);
+}
+
+// IP:PORT or [IPV6]:PORT.
+bool parse_short(std::string_view text, Locator& locator) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos || !parse_number(text.substr(colon + 1), 10, locator.port)) return false;
+  std::string_view ip = text.substr(0, colon);
+  if (ip.size() >= 2 && ip.front() == '[' && ip.back() == ']') {
+    ip = ip.substr(1, ip.size() - 2);
+  } else if (ip.find(':') != std::string_view::npos) {
+    return false;
+  }
+  locator.ips.emplace_back(ip);
+  return is_ip(ip);
+}
+
+bool parse_fields(std::string_view text, Locator& locator) {
+  while (!text.empty()) {
+    const std::string_view field = text.substr(0, text.find(';'));
+    text.remove_prefix(std::min(field.size() + 1, text.size()));
+    const std::size_t equal = field.find('=');
+    if (equal == std::string_view::npos) return false;
+    const std::string_view key = field.substr(0, equal);
+    const std::string_view value = field.substr(equal + 1);
+    if (key == "ctx") {
+      if (!parse_number(value, 16, locator.context)) return false;
+    } else if (key == "host") {
+      locator.host = value;
+    } else if (key == "port") {
+      if (!parse_number(value, 10, locator.port)) return false;
+    } else if (key == "ip") {
+      if (locator.ips.size() >= kMaxIps || !is_ip(value)) return false;
+      locator.ips.emplace_back(value);
+    }
+    // What a newer version adds does not hurt.
+  }
+  return locator.port != 0 && !locator.ips.empty();
+}
+
+}  // namespace
+
+Result<Locator> Locator::parse(const std::string& text) {
+  Locator locator;
+  const bool good = text.find('=') == std::string::npos ? parse_short(text, locator) : parse_fields(text, locator);
+  if (good) return locator;
+  return Status(RIPC_INVALID_ARGUMENT, "'" + text +
+                                           "' is not a socket address: write IP:PORT, [IPV6]:PORT, or "
+                                           "port=PORT;ip=IP with more ip= as needed.");
+}
+
+std::string Locator::text() const {
+  std::string result;
+  if (context != 0) {
+    std::array<char, 24> number{};
+    std::snprintf(number.data(), number.size(), "ctx=%016llx;", static_cast<unsigned long long>(context));
+    result = number.data();
+  }
+  if (!host.empty()) result += "host=" + host + ';';
+  result += "port=" + std::to_string(port);
+  for (const std::string& ip : ips) result += ";ip=" + ip;
+  return result;
+}
+
+std::vector<Endpoint> Locator::endpoints(const std::string& own_host) const {
+  std::vector<Endpoint> result;
+  const bool same_host = !host.empty() && host == own_host;
+  for (const std::string& ip : ips) {
+    Endpoint endpoint;
+    if (!Endpoint::parse(ip, port, endpoint)) continue;
+    if (endpoint.is_loopback() && !host.empty() && !same_host) continue;
+    result.push_back(endpoint);
+  }
+  if (same_host) std::stable_partition(result.begin(), result.end(), [](const Endpoint& e) { return e.is_loopback(); });
+  return result;
+}
+
+bool Locator::leads_to(std::uint64_t found, const Endpoint& at, const std::string& own_host) const {
+  if (context != 0) return context == found;
+  const std::vector<Endpoint> all = endpoints(own_host);
+  return std::any_of(all.begin(), all.end(),
+                     [&](const Endpoint& endpoint) { return endpoint.port() == at.port() && endpoint.same_ip(at); });
+}
+
+}  // namespace ripc::remote

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "remote/session/session.hpp"
+
+#include "remote/link/link_channel.hpp"
+
+namespace ripc::remote {
+
+std::shared_ptr<LinkChannel> Session::channel(std::uint32_t link) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = channels_.find(link);
+  return found == channels_.end() ? nullptr : found->second.lock();
+}
+
+std::vector<std::shared_ptr<LinkChannel>> Session::channels() const {
+  std::vector<std::shared_ptr<LinkChannel>> living;
+  const std::lock_guard lock(mutex_);
+  living.reserve(channels_.size());
+  for (const auto& [link, weak] : channels_) {
+    if (auto channel = weak.lock()) living.push_back(std::move(channel));
+  }
+  return living;
+}
+
+std::unordered_map<std::uint32_t, std::weak_ptr<LinkChannel>> Session::take_channels() noexcept {
+  std::unordered_map<std::uint32_t, std::weak_ptr<LinkChannel>> taken;
+  const std::lock_guard lock(mutex_);
+  taken.swap(channels_);
+  return taken;
+}
+
+void Session::add_channel(std::uint32_t link, const std::shared_ptr<LinkChannel>& channel) {
+  const std::lock_guard lock(mutex_);
+  channels_[link] = channel;
+}
+
+void Session::remove_channel(std::uint32_t link) noexcept {
+  const std::lock_guard lock(mutex_);
+  channels_.erase(link);
+}
+
+}  // namespace ripc::remote

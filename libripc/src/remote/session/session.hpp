@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// The relation of this context to one other: its control connection, the links both ways, and everything long.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/standing_timer.hpp"
+#include "base/status.hpp"
+#include "remote/bulk/bulk.hpp"
+#include "remote/session/control_stream.hpp"
+#include "remote/session/dialer.hpp"
+#include "remote/session/endpoint.hpp"
+
+namespace ripc::remote {
+
+// So long links do without UDP at once after one that found that it does not get through.
+inline constexpr Nanoseconds kStreamPeriod = 60'000'000'000;
+
+class LinkChannel;
+class LinkSource;
+
+// Where a link of the peer ends.
+struct Arrival {
+  std::shared_ptr<LinkSource> source;
+  ripc_service_id service = 0;
+};
+
+struct Session {
+  Session(EventLoop& loop, std::string_view name) : transport(name), stream(loop) {}
+  virtual ~Session() = default;
+
+  // ---- Constant once greeted ----
+  std::string_view transport;  // its name
+  bool incoming = false;
+  std::uint64_t id = 0;
+  std::uint64_t context = 0;        // of the peer
+  Endpoint local, remote;           // of the control connection
+  std::uint16_t peer_port = 0;      // where the peer listens
+  std::string locator;              // of the peer
+  std::string dialed_by;            // outgoing: the locators that led to it
+  std::vector<Endpoint> endpoints;  // outgoing: all that the peer may be reached at
+  std::size_t key = 0;              // outgoing: the index of the cluster key that the peer has
+  std::shared_ptr<Bulk> bulk;
+
+  ControlStream stream;
+
+  // ---- Under the transport's mutex ----
+  bool greeted = false;
+  bool lost = false;
+  Status failure;                                       // why it was lost
+  std::unordered_map<std::uint32_t, Arrival> arrivals;  // by the peer's link
+
+  // ---- The responder's ----
+  std::shared_ptr<Dialer> dialer;       // the control connection is being made
+  std::shared_ptr<Dialer> bulk_dialer;  // of the last bulk connection
+  // Incoming: the peer has been asked to make a bulk connection, and has so long. Otherwise: of the next attempt to
+  // make the one that the peer has asked for, who waits until then.
+  StandingTimer bulk_timer;
+  Nanoseconds bulk_wanted_until = 0;
+  Nanoseconds down_since = 0;  // 0: the control connection is there
+  Nanoseconds resume_until = 0;
+  StandingTimer timer;  // of the next attempt
+
+  // ---- Any thread ----
+
+  // The channel of a link that this side opened; empty if it is gone.
+  std::shared_ptr<LinkChannel> channel(std::uint32_t link) const;
+  // All of them. It has none afterwards.
+  std::unordered_map<std::uint32_t, std::weak_ptr<LinkChannel>> take_channels() noexcept;
+  // Throws std::bad_alloc.
+  std::vector<std::shared_ptr<LinkChannel>> channels() const;
+  void add_channel(std::uint32_t link, const std::shared_ptr<LinkChannel>& channel);
+  void remove_channel(std::uint32_t link) noexcept;
+
+  // The peer did not answer in time when it was last waited for, and has not been heard since.
+  std::atomic<bool> slow{false};
+
+  // Until then (monotonic) links use the control connection for their datagrams: UDP did not get through.
+  std::atomic<Nanoseconds> no_datagrams_until{0};
+
+  // Messages have gone over the control connection. Without it they are lost.
+  std::atomic<bool> carries_messages{false};
+
+  // Credit that any datagram to the peer may carry: link in the upper half, credit in the lower; 0: none. Whoever sends
+  // takes it; whoever offered it finds it gone.
+  std::atomic<std::uint64_t> offered_credit{0};
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_map<std::uint32_t, std::weak_ptr<LinkChannel>> channels_;
+};
+
+using SessionPointer = std::shared_ptr<Session>;
+
+}  // namespace ripc::remote

@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the socket transport makes, keeps and loses its sessions. All but session_with() runs in the responder.
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <new>
+
+#include "base/random.hpp"
+#include "remote/session/session_transport.hpp"
+
+namespace ripc::remote {
+
+namespace {
+
+using wire::session_control::Hello;
+using wire::session_control::HelloReply;
+using wire::session_control::Role;
+
+constexpr int kFramesPerEvent = 64;
+// Between two attempts to reach a peer again.
+constexpr Nanoseconds kRedialPause = 50'000'000;
+
+// Nobody has refused: what is sent there vanishes, or lies in the buffers of a process that does not run.
+Status not_reached(const Session& session) {
+  const std::string where = session.endpoints.empty() ? "the process" : session.endpoints.front().text();
+  const std::size_t more = std::max<std::size_t>(session.endpoints.size(), 1) - 1;
+  return Status(RIPC_TIMEOUT, "No answer over TCP from " + where +
+                                  (more == 0 ? "" : " or " + std::to_string(more) + " other addresses") +
+                                  ": is the process stopped, or does a firewall drop TCP? See RIPC_SOCKET_PORTS.");
+}
+
+// Of a peer that was seen at this address.
+std::string locator_of(const Session& session, const Endpoint& seen) {
+  Locator locator;
+  locator.context = session.context;
+  locator.port = seen.port();
+  locator.ips = {seen.ip()};
+  return locator.text();
+}
+
+}  // namespace
+
+Hello SessionTransport::hello(const SessionPointer& session, Role role) const {
+  return {.context = options_.context,
+          .session = session->id,
+          .received = role == Role::resume ? session->stream.received() : 0,
+          .role = static_cast<std::uint32_t>(role),
+          .port = listener_->port(),
+          .nonce = {}};
+}
+
+// ---- Ours ----------------------------------------------------------------------------------------------------
+
+Result<SessionPointer> SessionTransport::session_with(std::span<const Locator> locators, Deadline deadline,
+                                                      bool greeted) {
+  std::string text;
+  std::vector<Endpoint> endpoints;
+  for (const Locator& locator : locators) {
+    if (!text.empty()) text += ' ';
+    text += locator.text();
+    const std::vector<Endpoint> more = locator.endpoints(host_identity_);
+    endpoints.insert(endpoints.end(), more.begin(), more.end());
+  }
+  SessionPointer session;
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopped_) return RIPC_CLOSED;
+      session = known_session(locators, text);
+      if (!session) {
+        Result<SessionPointer> begun = begin_session(locators, text, endpoints);
+        if (!begun.ok()) return begun;
+        session = std::move(*begun);
+      }
+    }
+    if (!session->stream.is_broken()) break;
+    // Somebody found no memory for what its peer waits for. The responder is about to lose it.
+    if (!wait([&] { return session->lost; }, deadline)) return spi::not_answering();
+  }
+  if (!greeted) return session;
+  if (!wait([&] { return session->greeted || session->lost; }, deadline)) return not_reached(*session);
+  const std::lock_guard lock(mutex_);
+  if (session->lost) return session->failure;
+  if (!session->greeted) return RIPC_CLOSED;
+  return session;
+}
+
+SessionPointer SessionTransport::known_session(std::span<const Locator> locators, const std::string& text) const {
+  const auto known = std::find_if(sessions_.begin(), sessions_.end(), [&](const SessionPointer& session) {
+    return session->greeted && std::any_of(locators.begin(), locators.end(),
+                                           [&](const Locator& locator) { return locator.context == session->context; });
+  });
+  if (known != sessions_.end()) return *known;
+  const auto under_way = outgoing_.find(text);
+  return under_way == outgoing_.end() ? nullptr : under_way->second;
+}
+
+Result<SessionPointer> SessionTransport::begin_session(std::span<const Locator> locators, const std::string& text,
+                                                       std::vector<Endpoint> endpoints) {
+  if (sessions_.size() >= options_.max_peers)
+    return Status(RIPC_LIMIT, "This context is connected to " + std::to_string(sessions_.size()) +
+                                  " processes, its limit: raise max_peers or close services no longer needed.");
+  const std::uint64_t context = locators.front().context;
+  // If several could be meant it is whoever answers first.
+  const bool is_one =
+      std::all_of(locators.begin(), locators.end(), [&](const Locator& locator) { return locator.context == context; });
+  SessionPointer session = make_session();
+  session->id = random_u64() | 1;
+  session->context = is_one ? context : 0;
+  session->dialed_by = text;
+  if (locators.size() == 1) session->locator = text;
+  session->endpoints = std::move(endpoints);
+  EventLoop::Prepared dialling =
+      EventLoop::prepare([this, session] { dial(session, Deadline::after(options_.peer_timeout)); });
+  outgoing_.emplace(text, session);
+  try {
+    sessions_.push_back(session);
+  } catch (const std::bad_alloc&) {
+    outgoing_.erase(text);
+    throw;
+  }
+  loop_->post(std::move(dialling));
+  return session;
+}
+
+SessionPointer SessionTransport::make_session() {
+  auto session = std::make_shared<Session>(*loop_, name());
+  session->timer.make(*loop_, [this, weak = std::weak_ptr<Session>(session)] {
+    if (const SessionPointer strong = weak.lock()) try_again(strong);
+  });
+  session->bulk_timer.make(*loop_, [this, weak = std::weak_ptr<Session>(session)] {
+    if (const SessionPointer strong = weak.lock()) bulk_due(strong);
+  });
+  return session;
+}
+
+void SessionTransport::dial(const SessionPointer& session, Deadline deadline) {
+  if (session->lost) return;
+  const auto done = [this, session](Greeted greeted) {
+    or_lose(session, [&] {
+      Status status = std::move(greeted.status);
+      if (status.ok()) {
+        session->context = greeted.reply.context;
+        session->key = authenticator_.key_of(greeted.hello, greeted.reply);
+        if (session->locator.empty())
+          session->locator = locator_of(*session, Endpoint::remote_of(greeted.socket.fd.get()));
+        status = begin(session, std::move(greeted.socket), 0);
+      }
+      if (!status.ok()) lose(session, status);
+    });
+  };
+  session->dialer = Dialer::dial(*loop_, authenticator_, session->endpoints, hello(session, Role::control),
+                                 session->context, deadline, done);
+}
+
+// The control connection of a new session is there.
+Status SessionTransport::begin(const SessionPointer& session, GuardedSocket socket, std::uint64_t acknowledged) {
+  const int fd = socket.fd.get();
+  const Endpoint local = Endpoint::local_of(fd);
+  const Endpoint remote = Endpoint::remote_of(fd);
+  const bool first = !session->local;
+  if (!local || !remote) {
+    // Lost again already.
+    if (first) return RIPC_PEER_DEAD;
+    try_again_soon(session);
+    return {};
+  }
+  if (!first && (!local.same_ip(session->local) || !remote.same_ip(session->remote)))
+    return Status(RIPC_PEER_DEAD, "The peer is reached by another address now: its links are made anew.");
+  const auto patience = static_cast<unsigned>(options_.peer_timeout / 2'000'000);
+  (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
+  if (first) {
+    session->local = local;
+    session->remote = remote;
+    const std::weak_ptr<Session> weak = session;
+    Result<std::shared_ptr<Bulk>> bulk =
+        make_bulk(session, {.finished =
+                                [this, weak](std::uint64_t owner, std::uint64_t transfer) {
+                                  const SessionPointer strong = weak.lock();
+                                  if (!strong) return;
+                                  if (const auto channel = strong->channel(static_cast<std::uint32_t>(owner)))
+                                    host_->transfer_finished(*channel, transfer);
+                                },
+                            .dial =
+                                [this, weak] {
+                                  if (const SessionPointer strong = weak.lock()) dial_bulk(strong);
+                                },
+                            .repeat =
+                                [weak](std::uint64_t owner, spi::Bytes packet) {
+                                  const SessionPointer strong = weak.lock();
+                                  if (!strong) return;
+                                  // Without room, or with a limit that has shrunk, it is tried again later.
+                                  if (const auto channel = strong->channel(static_cast<std::uint32_t>(owner)))
+                                    (void)channel->send({&packet, 1});
+                                }});
+    if (!bulk.ok()) return bulk.status();
+    session->bulk = std::move(*bulk);
+  }
+  session->down_since = 0;
+  session->dialer.reset();
+  session->timer.set(StandingTimer::kNever);
+  Status status = session->stream.attach(std::move(socket), acknowledged,
+                                         [this, session](std::uint32_t events) { on_event(session, events); });
+  if (!status.ok() || !first) return status;
+  const std::lock_guard lock(mutex_);
+  session->greeted = true;
+  changed_.notify_all();
+  return {};
+}
+
+// ---- Theirs --------------------------------------------------------------------------------------------------
+
+SessionPointer SessionTransport::incoming_session(std::uint64_t context, std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(sessions_.begin(), sessions_.end(), [&](const SessionPointer& session) {
+    return session->incoming && session->context == context && session->id == id;
+  });
+  return found == sessions_.end() ? nullptr : *found;
+}
+
+SessionPointer SessionTransport::session_named(std::uint64_t id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(sessions_.begin(), sessions_.end(), [&](const SessionPointer& session) {
+    return session->incoming && session->id == id;
+  });
+  return found == sessions_.end() ? nullptr : *found;
+}
+
+// Whether this side began that session, and would go on with it.
+bool SessionTransport::knows(const Hello& hello) {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(sessions_.begin(), sessions_.end(), [&](const SessionPointer& session) {
+    return !session->incoming && session->context == hello.context && session->id == hello.session;
+  });
+}
+
+HelloReply SessionTransport::answer(const Hello& hello, int socket) {
+  HelloReply reply{.context = options_.context, .received = 0, .status = RIPC_OK, .nonce = {}, .mac = {}};
+  // Before anything is done for it.
+  if (const Status admitted = authenticator_.judge(socket); !admitted.ok()) {
+    reply.status = admitted.code();
+    return reply;
+  }
+  const SessionPointer session = incoming_session(hello.context, hello.session);
+  switch (static_cast<Role>(hello.role)) {
+    case Role::control: {
+      const std::lock_guard lock(mutex_);
+      if (session || sessions_.size() >= options_.max_peers) reply.status = RIPC_REFUSED;
+      break;
+    }
+    case Role::resume:
+      if (!session) {
+        reply.status = RIPC_PEER_DEAD;
+        break;
+      }
+      // Nothing more may come over the old connection once the number is told.
+      if (session->stream.attached()) control_lost(session);
+      // What it lacks for want of memory cannot be made up for.
+      if (session->lost) reply.status = RIPC_PEER_DEAD;
+      reply.received = session->stream.received();
+      break;
+    case Role::bulk:
+      if (!session) reply.status = RIPC_PEER_DEAD;
+      break;
+    case Role::check:
+      if (!knows(hello)) reply.status = RIPC_PEER_DEAD;
+      break;
+  }
+  return reply;
+}
+
+void SessionTransport::accepted(Greeted greeted) {
+  const auto role = static_cast<Role>(greeted.hello.role);
+  if (role == Role::check) return;
+  if (role == Role::control) {
+    accept_session(std::move(greeted));
+    return;
+  }
+  const SessionPointer session = incoming_session(greeted.hello.context, greeted.hello.session);
+  if (!session) return;
+  if (role == Role::bulk) {
+    bulk_accepted(session, std::move(greeted.socket));
+    return;
+  }
+  or_lose(session, [&] {
+    Status status = begin(session, std::move(greeted.socket), greeted.hello.received);
+    if (!status.ok()) lose(session, status);
+  });
+}
+
+void SessionTransport::accept_session(Greeted greeted) {
+  const Endpoint remote = Endpoint::remote_of(greeted.socket.fd.get());
+  if (!remote) return;
+  const SessionPointer session = make_session();
+  session->incoming = true;
+  session->id = greeted.hello.session;
+  session->context = greeted.hello.context;
+  // Where it says that it listens, on the machine that it is seen to be.
+  session->endpoints = {remote.with_port(static_cast<std::uint16_t>(greeted.hello.port))};
+  session->locator = locator_of(*session, session->endpoints.front());
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopped_) return;
+    sessions_.push_back(session);
+  }
+  or_lose(session, [&] {
+    Status status = begin(session, std::move(greeted.socket), 0);
+    if (!status.ok()) lose(session, status);
+  });
+}
+
+// ---- Loss and resumption -------------------------------------------------------------------------------------
+
+// A frame that could not be handled for want of memory is lost, and the session with it.
+void SessionTransport::on_event(const SessionPointer& session, std::uint32_t events) noexcept {
+  or_lose(session, [&] { read_frames(session, events); });
+}
+
+void SessionTransport::read_frames(const SessionPointer& session, std::uint32_t events) {
+  if ((events & EPOLLOUT) != 0) session->stream.flush();
+  bool more = true;
+  for (int count = 0; more && count < kFramesPerEvent; ++count) {
+    std::span<const std::byte> frame;
+    switch (session->stream.receive(frame)) {
+      case ControlStream::Event::nothing:
+        more = false;
+        break;
+      case ControlStream::Event::closed:
+        control_lost(session);
+        return;
+      case ControlStream::Event::frame:
+        session->slow.store(false, std::memory_order_relaxed);
+        if (!handle(session, frame)) {
+          lose(session, Status(RIPC_CORRUPT, "The peer broke the control protocol; its session was closed."));
+          return;
+        }
+        if (session->lost) return;
+    }
+  }
+  // What was read already makes no event.
+  if (more) loop_->post([this, session] { on_event(session, 0); });
+  if (session->stream.should_acknowledge()) {
+    (void)session->stream.send(wire::session_control::Heartbeat{.received = session->stream.received()});
+    session->stream.note_acknowledgement();
+  }
+}
+
+void SessionTransport::control_lost(const SessionPointer& session) noexcept {
+  if (session->lost) return;
+  if (session->stream.is_broken()) {
+    lose(session, RIPC_NO_MEMORY);
+    return;
+  }
+  session->stream.detach();
+  if (session->down_since == 0) {
+    session->down_since = monotonic_now();
+    session->resume_until = session->down_since + options_.peer_timeout / 2;
+  }
+  try_again(session);
+}
+
+// Whoever began the session dials again. The other side only asks whether there is still somebody who might.
+void SessionTransport::try_again(const SessionPointer& session) noexcept try {
+  if (session->lost || session->down_since == 0) return;
+  if (monotonic_now() >= session->resume_until) {
+    lose(session, Status(RIPC_PEER_DEAD, "The peer could not be reached any more."));
+    return;
+  }
+  const std::vector<Endpoint> endpoints =
+      session->incoming ? session->endpoints : std::vector<Endpoint>{session->remote};
+  session->dialer =
+      Dialer::dial(*loop_, authenticator_, endpoints, hello(session, session->incoming ? Role::check : Role::resume),
+                   session->context, Deadline::after(session->resume_until - monotonic_now()),
+                   [this, session](Greeted greeted) { resumed(session, std::move(greeted)); });
+} catch (const std::bad_alloc&) {
+  try_again_soon(session);
+}
+
+void SessionTransport::resumed(const SessionPointer& session, Greeted greeted) noexcept {
+  if (session->lost || session->down_since == 0) return;
+  Status status = std::move(greeted.status);
+  if (status.ok() && !session->incoming) {
+    or_lose(session, [&] {
+      status = begin(session, std::move(greeted.socket), greeted.reply.received);
+      if (!status.ok()) lose(session, status);
+    });
+    return;
+  }
+  if (!status.ok() && greeted.definite) {
+    lose(session, Status(RIPC_PEER_DEAD, "The process that held the service has ended."));
+    return;
+  }
+  try_again_soon(session);
+}
+
+void SessionTransport::try_again_soon(const SessionPointer& session) noexcept {
+  session->timer.set(monotonic_now() + kRedialPause);
+}
+
+void SessionTransport::lose(const SessionPointer& session, Status reason) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (session->lost) return;
+    session->lost = true;
+    session->failure = std::move(reason);
+    std::erase(sessions_, session);
+    if (const auto found = outgoing_.find(session->dialed_by); found != outgoing_.end() && found->second == session)
+      outgoing_.erase(found);
+    for (const auto& [link, arrival] : session->arrivals) {
+      arrival.source->mark_dead();
+      nudge_port(arrival.service);
+    }
+    session->arrivals.clear();
+    for (auto& [number, question] : questions_) {
+      if (question->session != session || question->answered) continue;
+      question->answered = true;
+      question->status = session->failure == RIPC_NO_MEMORY ? RIPC_NO_MEMORY : RIPC_PEER_DEAD;
+    }
+    changed_.notify_all();
+  }
+  session->stream.detach();
+  session->dialer.reset();
+  session->bulk_dialer.reset();
+  session->timer.cancel();
+  session->bulk_timer.cancel();
+  if (session->bulk) session->bulk->died();
+  for (const auto& [link, weak] : session->take_channels()) {
+    const std::shared_ptr<LinkChannel> channel = weak.lock();
+    if (channel && channel->end(RIPC_PEER_DEAD)) host_->channel_lost(*channel, RIPC_PEER_DEAD);
+  }
+}
+
+void SessionTransport::lose_sessions_at(std::span<const std::string> ips, const Status& reason) {
+  std::vector<SessionPointer> sessions;
+  {
+    const std::lock_guard lock(mutex_);
+    sessions = sessions_;
+  }
+  for (const SessionPointer& session : sessions) {
+    if (std::find(ips.begin(), ips.end(), session->local.ip()) != ips.end()) lose(session, reason);
+  }
+}
+
+// ---- Bulk connections ----------------------------------------------------------------------------------------
+
+// Whoever began the session makes them, so that only one side needs to be reachable.
+void SessionTransport::dial_bulk(const SessionPointer& session) {
+  if (session->lost) return;
+  if (!session->incoming) {
+    connect_bulk(session);
+    return;
+  }
+  session->bulk_timer.set(monotonic_now() + options_.peer_timeout);
+  if (session->stream.send(wire::session_control::WantBulk{}) != RIPC_OK) bulk_failed(session);
+}
+
+void SessionTransport::bulk_failed(const SessionPointer& session) noexcept {
+  const Nanoseconds again = monotonic_now() + kRedialPause;
+  session->bulk_timer.set(again < session->bulk_wanted_until ? again : StandingTimer::kNever);
+  session->bulk->dial_failed();
+}
+
+void SessionTransport::bulk_due(const SessionPointer& session) noexcept {
+  if (session->lost) return;
+  if (session->incoming) {
+    session->bulk->dial_failed();
+  } else {
+    or_lose(session, [&] { connect_bulk(session); });
+  }
+}
+
+}  // namespace ripc::remote

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "remote/session/session_transport.hpp"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+
+#include "base/interface_watch.hpp"
+#include "base/loop_wait.hpp"
+#include "base/random.hpp"
+
+namespace ripc::remote {
+
+namespace {
+
+// How many heartbeats fit into the time after which a peer is dead.
+constexpr Nanoseconds kHeartbeats = 8;
+// What changes at once is told at once: an interface that goes down loses its addresses one by one.
+constexpr Nanoseconds kSettle = 20'000'000;
+// For what messages the control connections carry; a peer that does not read by then has lost them.
+constexpr Nanoseconds kFarewell = 1'000'000'000;
+
+}  // namespace
+
+SessionTransport::SessionTransport(SessionOptions options)
+    : options_(std::move(options)),
+      host_identity_(remote::host_identity()),
+      authenticator_(options_.keys, options_.peers) {}
+
+SessionTransport::~SessionTransport() = default;
+
+Status SessionTransport::start(spi::Host& host, EventLoop& loop) {
+  host_ = &host;
+  loop_ = &loop;
+  Result<std::unique_ptr<Listener>> listener = Listener::open(
+      loop, authenticator_, options_.bind_address, options_.ports, options_.peer_timeout,
+      [this](const wire::session_control::Hello& hello, int socket) { return answer(hello, socket); },
+      [this](Greeted greeted) { accepted(std::move(greeted)); });
+  if (!listener.ok()) return listener.status();
+  listener_ = std::move(*listener);
+  if (options_.bind_address.empty()) {
+    // Before the first look, so that no change is missed.
+    watch_ = watch_interfaces();
+    if (watch_ && !loop.add(watch_.get(), EPOLLIN, [this](std::uint32_t) { interfaces_changed(); }).ok())
+      watch_.reset();
+  }
+  address_ = present_address();
+  address_timer_.make(loop, [this] { look_at_addresses(); });
+  timer_.make(loop, [this] { tick(); });
+  timer_.set(monotonic_now() + options_.peer_timeout / kHeartbeats);
+  return {};
+}
+
+void SessionTransport::tick() {
+  std::vector<SessionPointer> sessions;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopped_) return;
+    sessions = sessions_;
+  }
+  for (const SessionPointer& session : sessions) {
+    if (!session->stream.attached()) continue;
+    (void)session->stream.send(wire::session_control::Heartbeat{.received = session->stream.received()});
+    session->stream.note_acknowledgement();
+    for (const auto& channel : session->channels()) channel->look_at_way();
+  }
+  timer_.set(monotonic_now() + options_.peer_timeout / kHeartbeats);
+}
+
+void SessionTransport::stop() noexcept {
+  if (loop_ == nullptr) return;  // it could not be started
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    changed_.notify_all();
+  }
+  say_goodbye();
+  while (!sessions_.empty()) lose(SessionPointer(sessions_.front()), Status(RIPC_CLOSED));
+  timer_.cancel();
+  if (watch_) loop_->remove(watch_.get());
+  address_timer_.cancel();
+  listener_.reset();
+}
+
+// Stopped, so no session comes any more, and only the responder removes them.
+void SessionTransport::say_goodbye() noexcept {
+  for (const SessionPointer& session : sessions_) {
+    if (!session->stream.attached()) continue;
+    try {
+      for (const auto& channel : session->channels()) channel->leave();
+    } catch (const std::bad_alloc&) {
+      // What went by UDP only may not come.
+    }
+    (void)session->stream.send(wire::session_control::Bye{});
+  }
+  // After all of them: no peer waits for another.
+  const Deadline deadline = Deadline::after(kFarewell);
+  for (const SessionPointer& session : sessions_) {
+    if (session->carries_messages.load(std::memory_order_relaxed)) session->stream.finish(deadline);
+  }
+}
+
+spi::Address SessionTransport::address() const {
+  if (!watch_ && options_.bind_address.empty()) return present_address();
+  const std::lock_guard lock(mutex_);
+  return address_;
+}
+
+bool SessionTransport::is_on_this_host(const spi::Address& address) const {
+  const Result<Locator> locator = Locator::parse(address.locator);
+  return locator.ok() && !host_identity_.empty() && locator->host == host_identity_;
+}
+
+void SessionTransport::interfaces_changed() {
+  drain_watch(watch_.get());
+  if (!std::exchange(settling_, true)) address_timer_.set(monotonic_now() + kSettle);
+}
+
+void SessionTransport::look_at_addresses() {
+  settling_ = false;
+  spi::Address present = present_address();
+  {
+    const std::lock_guard lock(mutex_);
+    if (address_ == present) return;
+    address_ = std::move(present);
+  }
+  host_->address_changed();
+}
+
+spi::Address SessionTransport::present_address() const {
+  Locator locator;
+  locator.context = options_.context;
+  locator.host = host_identity_;
+  locator.port = listener_->port();
+  locator.ips = own_ips();
+  if (locator.ips.empty()) return {std::string(name()), ""};
+  if (locator.ips.size() > kMaxIps) locator.ips.resize(kMaxIps);
+  return {std::string(name()), locator.text()};
+}
+
+bool SessionTransport::wait(const std::function<bool()>& done, Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  return wait_in(*loop_, lock, changed_, deadline, [&] { return stopped_ || done(); });
+}
+
+// ---- Links ---------------------------------------------------------------------------------------------------
+
+std::unique_ptr<UdpPort> SessionTransport::make_port(const spi::PortOptions& options, EventSet& events,
+                                                     std::function<void(LinkPort&)> closed) {
+  return std::make_unique<UdpPort>(options, events, *loop_, options_.receive_buffer, std::move(closed));
+}
+
+Result<std::unique_ptr<spi::Port>> SessionTransport::open_port(const spi::PortOptions& options, EventSet& events) {
+  auto port = make_port(options, events, [this](LinkPort& closing) {
+    const ripc_service_id id = closing.options().id;
+    const std::lock_guard lock(mutex_);
+    ports_.remove(id, static_cast<UdpPort&>(closing));
+    // A service that took the ID over has a port of its own, and sources of its own.
+    for (const SessionPointer& session : sessions_) {
+      std::erase_if(session->arrivals,
+                    [&](const auto& entry) { return entry.second.service == id && closing.has(*entry.second.source); });
+    }
+  });
+  const std::lock_guard lock(mutex_);
+  ports_.add(options.id, *port);
+  return std::unique_ptr<spi::Port>(std::move(port));
+}
+
+// Asks, and waits for the answer.
+template <typename T>
+Result<SessionTransport::QuestionPointer> SessionTransport::ask(const SessionPointer& session, T frame,
+                                                                Deadline deadline) {
+  auto question = std::make_shared<Question>();
+  question->session = session;
+  {
+    const std::lock_guard lock(mutex_);
+    if (session->lost) return RIPC_PEER_DEAD;
+    frame.request = next_request_++;
+    questions_[frame.request] = question;
+  }
+  // No memory is needed to wait.
+  const ripc_status sent = session->stream.send(frame);
+  const bool answered = sent == RIPC_OK && wait([&] { return question->answered; }, deadline);
+  const std::lock_guard lock(mutex_);
+  questions_.erase(frame.request);
+  if (sent != RIPC_OK) return sent;
+  if (!answered) return spi::not_answering();
+  if (!question->answered) return RIPC_CLOSED;
+  return question;
+}
+
+std::uint32_t SessionTransport::next_link() {
+  const std::lock_guard lock(mutex_);
+  const std::uint32_t link = next_link_++;
+  if (next_link_ == 0) next_link_ = 1;
+  return link;
+}
+
+LinkChannel::Parts SessionTransport::parts_of(const SessionPointer& session, ripc_service_id id, std::uint32_t link,
+                                              std::uint64_t token, std::uint64_t incarnation, std::uint32_t credit) {
+  return {.session = session,
+          .loop = loop_,
+          .host = host_,
+          .service = id,
+          .link = link,
+          .token = token,
+          .incarnation = incarnation,
+          .credit = std::min<std::uint32_t>(credit, INT32_MAX),
+          .failed = [this](LinkChannel& failed) { link_failed(failed); }};
+}
+
+Result<std::shared_ptr<spi::Channel>> SessionTransport::connect(const spi::Address& address, ripc_service_id id,
+                                                                Deadline deadline) {
+  std::size_t answered = 0;
+  return connect_any({&address, 1}, id, deadline, answered);
+}
+
+Result<std::shared_ptr<spi::Channel>> SessionTransport::connect_any(std::span<const spi::Address> addresses,
+                                                                    ripc_service_id id, Deadline deadline,
+                                                                    std::size_t& answered) {
+  std::vector<Locator> locators;
+  std::vector<std::size_t> indices;
+  Status failure = RIPC_NO_SERVICE;
+  for (std::size_t index = 0; index < addresses.size(); ++index) {
+    Result<Locator> locator = Locator::parse(addresses[index].locator);
+    if (!locator.ok()) {
+      failure = locator.status();
+      continue;
+    }
+    locators.push_back(std::move(*locator));
+    indices.push_back(index);
+  }
+  while (!locators.empty()) {
+    Result<SessionPointer> session = session_with(locators, deadline);
+    if (!session.ok()) return session.status();
+    const auto leads_there = [&](const Locator& locator) {
+      return locator.leads_to((*session)->context, (*session)->remote, host_identity_);
+    };
+    const auto chosen = std::find_if(locators.begin(), locators.end(), leads_there);
+    if (chosen != locators.end()) answered = indices[static_cast<std::size_t>(chosen - locators.begin())];
+    Result<std::shared_ptr<spi::Channel>> channel = connect_over(*session, id, deadline);
+    const ripc_status code = channel.status().code();
+    if (code != RIPC_NO_SERVICE && code != RIPC_PEER_DEAD) return channel;
+    failure = channel.status();
+    if (chosen == locators.end()) break;
+    // Whoever answered first does not have it; perhaps somebody at another address does.
+    for (std::size_t index = locators.size(); index-- != 0;) {
+      if (!leads_there(locators[index])) continue;
+      locators.erase(locators.begin() + static_cast<std::ptrdiff_t>(index));
+      indices.erase(indices.begin() + static_cast<std::ptrdiff_t>(index));
+    }
+  }
+  return failure;
+}
+
+Result<std::shared_ptr<spi::Channel>> SessionTransport::connect_over(const SessionPointer& session, ripc_service_id id,
+                                                                     Deadline deadline) {
+  Result<std::shared_ptr<LinkChannel>> channel = open_link(session, id, deadline);
+  if (!channel.ok()) return channel.status();
+  {
+    const std::lock_guard lock(mutex_);
+    if (session->lost) {
+      (void)(*channel)->end(RIPC_PEER_DEAD);
+      return RIPC_PEER_DEAD;
+    }
+    session->add_channel((*channel)->link(), *channel);
+  }
+  (*channel)->opened();
+  return std::shared_ptr<spi::Channel>(std::move(*channel));
+}
+
+Result<std::shared_ptr<LinkChannel>> SessionTransport::open_link(const SessionPointer& session, ripc_service_id id,
+                                                                 Deadline deadline) {
+  Result<LinkSocket> socket = LinkSocket::open(session->local, options_.ports);
+  if (!socket.ok()) return socket.status();
+  const wire::session_control::Open open{
+      .service = id, .token = random_u64(), .link = next_link(), .port = socket->port()};
+  Result<QuestionPointer> question = ask(session, open, deadline);
+  if (!question.ok()) {
+    if (question.status().code() == RIPC_TIMEOUT)
+      session->stream.tell(wire::session_control::CloseLink{.link = open.link});
+    return question.status();
+  }
+  if ((*question)->status != RIPC_OK) return (*question)->status;
+  const wire::session_control::Opened& opened = (*question)->opened;
+  const bool datagrams = socket->connect(session->remote.with_port(static_cast<std::uint16_t>(opened.port))).ok() &&
+                         monotonic_now() >= session->no_datagrams_until.load(std::memory_order_relaxed);
+  try {
+    return std::shared_ptr<LinkChannel>(
+        LinkChannel::make<UdpChannel>(parts_of(session, id, open.link, open.token, opened.incarnation, opened.credit),
+                                      std::move(*socket), opened.packet_limit, datagrams));
+  } catch (const std::bad_alloc&) {
+    session->stream.tell(wire::session_control::CloseLink{.link = open.link});
+    return RIPC_NO_MEMORY;
+  }
+}
+
+Result<wire::session_control::DatagramOpened> SessionTransport::ask_for_datagrams(
+    const SessionPointer& session, wire::session_control::OpenDatagram& question, Deadline deadline) {
+  question.token = random_u64();
+  question.link = next_link();
+  Result<QuestionPointer> asked = ask(session, question, deadline);
+  if (!asked.ok()) {
+    if (asked.status().code() == RIPC_TIMEOUT)
+      session->stream.tell(wire::session_control::CloseLink{.link = question.link});
+    return asked.status();
+  }
+  if ((*asked)->status != RIPC_OK) return (*asked)->status;
+  return (*asked)->datagram_opened;
+}
+
+Status SessionTransport::fence(const spi::Address& address, ripc_service_id id, std::uint64_t incarnation,
+                               Deadline deadline) {
+  // Sent at once, so that a holder that is stopped finds it when it runs again.
+  const Result<Locator> locator = Locator::parse(address.locator);
+  if (!locator.ok()) return locator.status();
+  Result<SessionPointer> session = session_with({&*locator, 1}, deadline, false);
+  if (!session.ok()) return session.status();
+  Result<QuestionPointer> question =
+      ask(*session, wire::session_control::Fence{.service = id, .incarnation = incarnation}, deadline);
+  if (!question.ok()) return question.status();
+  return (*question)->status;
+}
+
+void SessionTransport::link_failed(LinkChannel& channel) noexcept {
+  if (!channel.end(RIPC_PEER_DEAD)) return;
+  channel.session()->stream.tell(wire::session_control::CloseLink{.link = channel.link()});
+  host_->channel_lost(channel, RIPC_PEER_DEAD);
+}
+
+void SessionTransport::nudge_port(ripc_service_id service) noexcept {
+  ports_.for_each_of(service, [](UdpPort& port) { port.nudge(); });
+}
+
+}  // namespace ripc::remote

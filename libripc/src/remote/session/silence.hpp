@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// When a connection that owes something has said nothing for too long.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "base/event_loop.hpp"
+#include "base/standing_timer.hpp"
+
+namespace ripc::remote {
+
+// Of one connection; one thread. It is looked at kLooks times in the time that is too long.
+class Silence {
+ public:
+  static constexpr unsigned kLooks = 4;
+
+  // owed: it should say something. heard: grows with everything that it says. True: nothing new at kLooks looks in a
+  // row, all that time something was owed.
+  bool look(bool owed, std::uint64_t heard) noexcept {
+    looks_ = owed && heard == heard_ ? looks_ + 1 : 0;
+    heard_ = heard;
+    return looks_ >= kLooks;
+  }
+
+ private:
+  std::uint64_t heard_ = 0;
+  unsigned looks_ = 0;
+};
+
+// When to look, from the loop.
+class SilenceWatch {
+ public:
+  // too_long: how long a connection may say nothing.
+  SilenceWatch(EventLoop& loop, Nanoseconds too_long) noexcept : loop_(loop), pause_(too_long / Silence::kLooks) {}
+
+  // Before any other call. `owner` is what this is a part of.
+  template <typename Owner>
+  void start(std::weak_ptr<Owner> owner) {
+    timer_.make(loop_, [this, owner = std::move(owner)] {
+      if (const std::shared_ptr<Owner> alive = owner.lock()) {
+        due_.store(false, std::memory_order_release);
+        alive->look_for_silence();
+      }
+    });
+  }
+
+  // Any thread. `owner->look_for_silence()` is called once after a pause, if it still lives; one look that is due is
+  // enough. What asks while it is called is for the next.
+  void look_soon() noexcept {
+    if (due_.load(std::memory_order_relaxed) || due_.exchange(true, std::memory_order_acq_rel)) return;
+    timer_.set(monotonic_now() + pause_);
+  }
+  // Any thread. Nobody looks any more.
+  void stop() noexcept { timer_.cancel(); }
+
+ private:
+  EventLoop& loop_;
+  const Nanoseconds pause_;
+  StandingTimer timer_;
+  std::atomic<bool> due_{false};
+};
+
+}  // namespace ripc::remote

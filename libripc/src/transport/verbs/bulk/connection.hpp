@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// One RDMA connection (a connected pair of RC queue pairs) between two contexts: frames both ways, RDMA reads and
+// writes, and the rights that the peer has over it.
+//
+// A message is 8 bytes, u32 how many messages the sender has taken in so far | u32 zero, and perhaps a frame
+// (wire/bulk.hpp). The number says how many receive buffers the other side may count on: nothing is ever sent to a
+// queue pair that has none, which some devices answer by ending the connection.
+//
+// A Finish may end a right of the side that sends it: then it is a send that invalidates the window of the other side,
+// whose device tells of that with the message.
+//
+// An Offer wakes nobody: it is taken in with what comes next, or by who looks for it. All other messages, and one in
+// so many that do not, are solicited events.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/event_loop.hpp"
+#include "base/fork_guard.hpp"
+#include "remote/bulk/bulk.hpp"
+#include "transport/verbs/bulk/remote_key.hpp"
+#include "transport/verbs/device/connection_manager.hpp"
+#include "transport/verbs/device/registrar.hpp"
+#include "wire/bulk.hpp"
+
+namespace ripc::verbs {
+
+// What the connections of one session did, written by them all.
+struct Tally {
+  using Count = std::atomic<std::uint64_t>;
+  Count work_requests{0};
+  Count doorbells{0};    // calls of ibv_post_send
+  Count completions{0};  // of the send queue
+  Count bytes_read{0};
+  Count bytes_written{0};
+  Count rights{0};   // given to the peer
+  Count windows{0};  // made for them
+  Count polled{0};   // completions of both queues that were taken by who polled for them
+};
+
+// One RDMA operation to be posted.
+struct Operation {
+  bool write = false;  // else read
+  std::byte* local = nullptr;
+  std::uint32_t local_key = 0;
+  std::uint64_t remote = 0;
+  std::uint32_t remote_key = 0;
+  std::uint32_t length = 0;
+  std::uint64_t id = 0;  // the caller's
+};
+
+class Connection final : public remote::FrameSender, public std::enable_shared_from_this<Connection> {
+ public:
+  static constexpr std::uint32_t kReceives = 256;  // buffers for messages of the peer
+  static constexpr std::uint32_t kSends = 512;     // work requests under way
+  // Of a message, in the work request itself; a device that takes less reads it out of registered memory.
+  static constexpr std::uint32_t kMostInline = 8 + wire::bulk::kHeaderSize;
+
+  // What is done with what it brings. Called without locks held, by one thread at a time: the responder, or one that
+  // polls, from inside poll(); lost() by the responder only.
+  class Handler {
+   public:
+    // False: the peer breaks the protocol.
+    virtual bool frame(Connection& connection, const wire::bulk::Frame& frame) noexcept = 0;
+    // An operation has ended. RIPC_OK; RIPC_REVOKED: the peer does not let us (any more); RIPC_CANCELLED: the memory of
+    // this process; RIPC_PEER_DEAD: it may be tried again over another connection.
+    virtual void operation_done(Connection& connection, std::uint64_t id, ripc_status status) noexcept = 0;
+    // post() was refused for want of room, and now there is some.
+    virtual void room(Connection& connection) noexcept = 0;
+    // All that had come was handled, for now.
+    virtual void handled(Connection& /*connection*/) noexcept {}
+    // The connection has ended, by itself; once. Its operations have been reported.
+    virtual void lost(Connection& connection, bool violation) noexcept = 0;
+
+   protected:
+    ~Handler() = default;
+  };
+
+  // With a queue pair of its own on the id, which has a device. `most_inline`: what the device is asked for.
+  // RIPC_NO_MEMORY, RIPC_SYSTEM ...
+  static Result<std::shared_ptr<Connection>> create(std::shared_ptr<Registrar> registrar, IdPointer id, EventLoop& loop,
+                                                    std::shared_ptr<Tally> tally,
+                                                    std::uint32_t most_inline = kMostInline);
+  ~Connection() { close(); }
+
+  // Responder. The handshake is over: begins to work. Whoever dialed says the first word, as iWARP wants it.
+  Status start(std::weak_ptr<Handler> handler, bool dialed);
+  // Any. Ends the connection without Handler::lost(): when it has returned, neither side's device touches memory for
+  // it any more.
+  void close() noexcept;
+  // Any. The same, but the handler is told, later, as if the network had failed.
+  void cut() noexcept;
+
+  // Any. Sends frames; what the peer has no buffer for waits. False: the connection is lost.
+  bool send(std::span<const wire::bulk::Frame> frames) noexcept override;
+  using FrameSender::send;
+  // Any. In a handler nobody need flush: that is done when all of what has come was handled.
+  bool enqueue(const wire::bulk::Frame& frame) noexcept override;
+  void flush() noexcept override;
+  // Any. As flush(), and waits until the device was told, if another thread is at it.
+  void settle() noexcept;
+
+  // Any. Enqueues an operation, as enqueue() does frames; false: the connection is lost, or too much is under way
+  // (kSends / 2 operations, kSends work requests): then Handler::room() is called when there is room.
+  bool post(const Operation& operation) noexcept { return post(std::span(&operation, 1)) == 1; }
+  // Any. The same for several, of which the first ones are enqueued: how many. One completion tells of all of them.
+  std::size_t post(std::span<const Operation> operations) noexcept;
+
+  // Any, for who waits for what it brings: handles what has come, unless another thread is at it. What came wakes the
+  // responder all the same.
+  void poll() noexcept;
+
+  // Any. Opens `bytes` to the peer, and enqueues the frame that tells it of it. `arena`, if not null: what
+  // the bytes lie in. The right ends with end(), the object, or the connection. RIPC_CANCELLED: the memory cannot be
+  // accessed; RIPC_AGAIN: too much is under way; RIPC_PEER_DEAD; RIPC_NO_MEMORY.
+  using Telling = std::function<wire::bulk::Frame(const RemoteKey& right)>;
+  Result<std::shared_ptr<RemoteKey>> open(std::span<const std::byte> bytes, const memory::Arena* arena, bool writable,
+                                          const Telling& telling);
+
+  // Any. Waits until the device was told of the request with this number, which the right was bound by; or until it
+  // will not be told any more.
+  void settle(std::uint64_t request) noexcept;
+
+  // Any. Rights that have not ended.
+  std::size_t right_count() noexcept;
+
+  // While it is open.
+  ibv_qp* pair() const noexcept { return pair_; }
+  const Device& device() const noexcept { return *registrar_->device(); }
+  // Any. The turn of the loop in which something was heard on it last.
+  std::uint64_t last_use() const noexcept { return last_use_.load(std::memory_order_relaxed); }
+  // Any. Grows with everything that the device says of it.
+  std::uint64_t heard() const noexcept { return heard_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::size_t kPrefix = 8;
+  static constexpr std::size_t kMessage = kPrefix + wire::bulk::kHeaderSize;
+  static_assert(kMessage == kMostInline);
+  static constexpr std::size_t kSlot = 64;
+  enum class Kind : std::uint8_t { message, operation, bind };
+  struct Posted {
+    Kind kind;
+    std::uint64_t id;     // of an operation; of a window, its key
+    std::uint32_t bytes;  // likewise
+    bool write;
+  };
+  struct Given {
+    std::uint32_t key;
+    std::weak_ptr<RemoteKey> right;
+  };
+  // As the device wants it.
+  struct Request {
+    ibv_send_wr request;
+    ibv_sge range;
+    std::array<std::byte, kMessage> message;  // that the range is, if it goes inline
+  };
+
+  Connection(std::shared_ptr<Registrar> registrar, IdPointer id, EventLoop& loop, std::shared_ptr<Tally> tally);
+  Status make(std::uint32_t most_inline);
+  Status make_pair(std::uint32_t most_inline) noexcept;
+  void watch_for_errors();
+  Status post_receives(std::uint32_t first, std::uint32_t count) noexcept;
+  Request* enqueue_locked(const Posted& posted, bool with_completion = false) noexcept;
+  bool enqueue_message_locked(const wire::bulk::Frame* frame) noexcept;
+  bool enqueue_frames_locked(std::span<const wire::bulk::Frame> frames) noexcept;
+  void enqueue_waiting_locked() noexcept;
+  void acknowledge_locked() noexcept;
+  bool hand_over(std::unique_lock<std::mutex> lock, bool wait) noexcept;
+  bool ring() noexcept;
+  void on_event() noexcept;
+  bool arm() noexcept;
+  // What each of the two completion queues gives at once.
+  using Completions = std::array<ibv_wc, 32>;
+  std::size_t take(ibv_cq* Connection::*queue, Completions& completions) noexcept;
+  std::size_t handle_some(Handler& handler) noexcept;
+  bool on_message(Handler& handler, const ibv_wc& completion) noexcept;
+  void on_sent(Handler& handler, const ibv_wc& completion) noexcept;
+  std::shared_ptr<RemoteKey> right_of(std::uint32_t key) noexcept;
+  void fail(bool violation) noexcept;
+  void fail_locked(bool violation) noexcept;
+  void end_device_use() noexcept;
+
+  const std::shared_ptr<Registrar> registrar_;
+  const IdPointer id_;
+  EventLoop& loop_;
+  const std::shared_ptr<Tally> tally_;
+  const std::shared_ptr<MemoryWindowPool> windows_;
+  std::weak_ptr<Handler> handler_;
+  ibv_comp_channel* channel_ = nullptr;
+  ForkGuard channel_guard_;
+  ibv_cq* sent_queue_ = nullptr;
+  ibv_cq* received_queue_ = nullptr;  // armed for solicited events
+  bool sent_armed_ = false;           // the responder's, as the next one
+  bool received_armed_ = false;
+  ibv_qp* pair_ = nullptr;
+  bool messages_inline_ = true;
+  std::unique_ptr<std::byte[]> buffers_;  // kReceives slots; and kSends for messages that do not go inline
+  RegionPointer buffers_region_;
+  bool in_loop_ = false;
+
+  std::mutex handling_mutex_;  // taken before all others: what has come is handled in its order
+  std::mutex poll_mutex_;      // taken before mutex_; for the completion queue and the end
+
+  std::mutex mutex_;  // for the following; not held while the device is told of requests
+  bool open_ = false;
+  bool may_send_ = false;         // this side dialed, or has heard the other
+  bool ended_ = false;            // the device is through with it
+  bool silent_ = false;           // nobody is to be told
+  bool failed_ = false;           // whoever is to be told will be
+  std::deque<Posted> posted_;     // in order, what is enqueued included
+  std::vector<Request> queued_;   // the last of them: what the device was not told of
+  std::vector<Request> ringing_;  // what it is being told of, by one thread; empty: nothing
+  std::condition_variable rung_;
+  std::uint64_t handed_ = 0;         // number of the first request that the device was not told of
+  std::uint64_t next_request_ = 0;   // number of what is enqueued next
+  std::uint64_t first_request_ = 0;  // of posted_.front()
+  std::uint32_t unsignalled_ = 0;
+  std::deque<wire::bulk::Frame> waiting_;
+  std::uint32_t sent_ = 0;        // messages
+  std::uint32_t quiet_ = 0;       // of those, since the last one that wakes the peer
+  std::uint32_t peer_taken_ = 0;  // of those
+  std::uint32_t taken_ = 0;       // messages of the peer
+  std::uint32_t told_ = 0;        // what the peer knows of that
+  std::size_t operations_ = 0;
+  bool room_wanted_ = false;  // post() was refused
+  std::vector<Given> rights_;
+
+  std::atomic<std::uint64_t> last_use_{0};
+  std::atomic<std::uint64_t> heard_{0};
+};
+
+}  // namespace ripc::verbs

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the two ends of an RDMA connection say to each other before there is one: which session it belongs to, and that
+// they are the two that have this session. docs/wire.md is the specification.
+//
+//   56 bytes   u8 version | 7 zero | u64 session | u64 number | MAC (32)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/cluster_key.hpp"
+#include "transport/verbs/device/connection_manager.hpp"
+#include "wire/session_control.hpp"
+
+namespace ripc::verbs {
+
+struct ConnectionPrivateData {
+  std::uint64_t session = 0;
+  std::uint64_t number = 0;  // of the attempt in its session; grows
+  ClusterKeys::Mac mac{};
+};
+
+enum class Side : std::uint8_t { dialing, accepting };
+
+// The MAC is over the nonce that the accepting side has told over the control connection; zero without keys. `key`: the
+// index of the one that the other side has.
+PrivateData introduce(const ClusterKeys* keys, Side side, const wire::session_control::Nonce& nonce,
+                      std::uint64_t session, std::uint64_t number, std::size_t key = 0);
+// False: it is none, or of another version.
+bool parse(const PrivateData& words, ConnectionPrivateData& told);
+bool is_proven(const ClusterKeys* keys, Side side, const wire::session_control::Nonce& nonce,
+               const ConnectionPrivateData& told);
+
+}  // namespace ripc::verbs

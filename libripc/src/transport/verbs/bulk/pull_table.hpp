@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pulls of one session over RDMA: asks the peer for the right to read each item, reads it in pieces that all pulls
+// take turns with, and asks anew over another connection for what a lost one has left undone.
+//
+// Any thread may call anything, unless a line says otherwise. "The handler" is the responder, or a receiver that polls
+// the connection; never both at a time. What pull(), start() and connection_made() send is
+// enqueued: the caller flushes the connection.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "base/event_loop.hpp"
+#include "remote/bulk/finish_table.hpp"
+#include "spi/transport.hpp"
+#include "transport/verbs/bulk/connection.hpp"
+#include "transport/verbs/bulk/read_pace.hpp"
+
+namespace ripc::verbs {
+
+class PullTable {
+ public:
+  // `registrar`: of the device that the session's connections are made over; `finishes`: of the same session.
+  PullTable(std::shared_ptr<Registrar> registrar, EventLoop& loop, remote::FinishTable& finishes)
+      : registrar_(std::move(registrar)), loop_(loop), finishes_(finishes) {}
+
+  // As remote::Bulk::pull, abandon, forget, died.
+  ripc_status pull(spi::Pull& pull, EventSet& events) noexcept;
+  // Enqueues the reads of what pull() has found open to this side: together, so that they make few lots.
+  void start() noexcept;
+  // As remote::Bulk::is_worth_polling, for a pull of this book.
+  bool is_worth_polling(const spi::Pull& pull, Nanoseconds now, Nanoseconds budget) noexcept;
+  // Whether a question or an operation with this name is one of this book's.
+  static constexpr bool is_own(std::uint64_t id) noexcept { return id % 2 == 0; }
+  void abandon(spi::Pull& pull) noexcept;
+  void forget(const EventSet& events) noexcept;
+  void died() noexcept;
+
+  // Responder; what a completion brings, the handler.
+  void connection_made(std::shared_ptr<Connection> connection) noexcept;
+  void connection_lost(const Connection& connection) noexcept;
+  // The peer's answer to a question of this book. One that nobody asked is not looked at.
+  void answered(const Connection& connection, const wire::bulk::Frame& frame) noexcept;
+  // The peer lets an item be read before it was asked; or, without an address, does so no more.
+  void offered(const Connection& connection, const wire::bulk::Frame& frame) noexcept;
+  // A read of this book has ended. False: it is none of this book's.
+  bool read_done(const Connection& connection, std::uint64_t id, ripc_status status) noexcept;
+  // The connection has refused a read for want of room, and now it has some.
+  void room(const Connection& connection) noexcept;
+
+  // Something waits for a connection.
+  bool has_backlog() const noexcept;
+  // Something is under way.
+  bool busy() const noexcept;
+  // Items that the peer has offered and nobody has pulled; whether this is one.
+  std::size_t offers() const noexcept;
+  bool is_offered(const wire::Descriptor& item) const noexcept;
+
+ private:
+  enum class Step : std::uint8_t { waiting, asked, open };
+  // Between pull() and its end; the pull's `progress` is its address.
+  struct Entry {
+    std::atomic<ripc_status> status{RIPC_PENDING};
+    // For the rest, the book's lock.
+    wire::Descriptor descriptor{};
+    std::byte* destination = nullptr;
+    LocalMemory memory;
+    EventSet* events = nullptr;
+    Step step = Step::waiting;
+    std::uint64_t question = 0;
+    std::uint64_t remote = 0;
+    std::uint32_t remote_key = 0;
+    bool ends_key = false;          // of remote_key: the end of the transfer can end it
+    std::uint64_t next = 0;         // first byte that no read was posted for
+    std::uint64_t landed = 0;       // bytes that are there
+    std::size_t reads = 0;          // under way
+    ripc_status failure = RIPC_OK;  // how it ends when no read is under way any more
+    bool ready = false;             // in ready_
+    bool finishes = false;          // the transfer, when it ends well
+    Nanoseconds began = 0;          // for who may poll; 0: nobody has asked
+    bool polled = false;            // it is worth it
+    bool alone = false;             // nothing else was under way then
+  };
+  using EntryPointer = std::shared_ptr<Entry>;
+  // What the peer offered, and nobody has pulled so far.
+  struct Offer {
+    std::uint64_t key;
+    std::uint64_t location;
+    std::uint64_t remote;
+    std::uint32_t remote_key;
+    bool ends_key;
+    bool is_of(std::uint64_t item_key, std::uint64_t item_location) const noexcept {
+      return key == item_key && location == item_location;
+    }
+  };
+  static constexpr std::size_t kOffers = 128;
+  struct Read {
+    EntryPointer entry;
+    std::uint64_t offset;
+    std::uint32_t length;
+    bool ends_lot;  // the one that has the completion
+  };
+  // One completion, and so one wake-up, is for a lot of reads. The device works on one lot while the next one waits
+  // behind it, as soon as that is as large; what is to be read meanwhile makes the third. So who reads one item at a
+  // time has it at once, and who has many under way is woken for several of them.
+  static constexpr std::size_t kLots = 2;
+  static constexpr std::uint64_t kLotBytes = std::uint64_t{4} << 20;
+  static constexpr std::size_t kLotReads = 8;
+
+  static Entry* entry_of(const spi::Pull& pull) noexcept;
+  void open(const EntryPointer& entry, std::uint64_t remote, std::uint32_t remote_key, bool ends_key) noexcept;
+  bool take_offer(const EntryPointer& entry) noexcept;
+  void ask(const EntryPointer& entry) noexcept;
+  void ask_all() noexcept;
+  void read_some() noexcept;
+  bool has_ready(std::uint64_t bytes) const noexcept;
+  bool read_lot() noexcept;
+  void take_back(const EntryPointer& entry, const Operation& operation) noexcept;
+  void restart(Entry& entry) noexcept;
+  void settle(Entry& entry) noexcept;
+  void end(Entry& entry, ripc_status status) noexcept;
+
+  const std::shared_ptr<Registrar> registrar_;
+  EventLoop& loop_;
+  remote::FinishTable& finishes_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;  // a read has ended
+  bool dead_ = false;
+  std::shared_ptr<Connection> connection_;
+  std::unordered_map<Entry*, EntryPointer> entries_;
+  std::deque<Offer> offers_;                                   // the oldest first; at most kOffers
+  std::unordered_map<std::uint64_t, EntryPointer> questions_;  // by their ids
+  std::unordered_map<std::uint64_t, Read> reads_;              // likewise
+  ReadPace pace_;
+  std::size_t lots_ = 0;            // under way
+  std::uint64_t reading_ = 0;       // bytes that are under way
+  std::deque<EntryPointer> ready_;  // have something to read; taken in turns
+  std::uint64_t next_id_ = 2;       // even: pulls
+};
+
+}  // namespace ripc::verbs

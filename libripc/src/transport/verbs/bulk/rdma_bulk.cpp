@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/bulk/rdma_bulk.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace ripc::verbs {
+
+namespace {
+
+namespace bulk = wire::bulk;
+
+// Items of one message, and rights of one connection, beyond which the peer has to ask.
+constexpr std::size_t kMostOffered = 4;
+constexpr std::size_t kMostOpen = 32;
+
+// What a receiver waits for, and nothing that ends tickets or opens memory.
+constexpr bool may_be_polled(const bulk::Frame& frame) noexcept {
+  return frame.type == bulk::Type::offer || frame.type == bulk::Type::finished ||
+         (frame.type == bulk::Type::right && PullTable::is_own(frame.id));
+}
+
+}  // namespace
+
+RdmaBulk::RdmaBulk(std::shared_ptr<Registrar> registrar, memory::Pool& pool, EventLoop& loop, remote::BulkHooks hooks,
+                   Nanoseconds stall_timeout)
+    : registrar_(std::move(registrar)),
+      pool_(pool),
+      loop_(loop),
+      hooks_(std::move(hooks)),
+      pulls_(registrar_, loop, finishes_),
+      pushes_(registrar_, loop, stall_timeout),
+      silence_watch_(loop, stall_timeout) {}
+
+void RdmaBulk::start() {
+  repeater_.start(weak_from_this());
+  dialling_.start(weak_from_this());
+  silence_watch_.start(weak_from_this());
+}
+
+std::string RdmaBulk::describe() const {
+  const Device& device = *registrar_->device();
+  return "RDMA reads over " + device.name + " for long items" +
+         (registrar_->has_windows() ? ", by memory windows" : ", by registrations");
+}
+
+// ---- Connections ---------------------------------------------------------------------------------------------
+
+std::shared_ptr<Connection> RdmaBulk::connection() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return connection_;
+}
+
+void RdmaBulk::adopt(std::shared_ptr<Connection> connection, bool dialed) noexcept {
+  std::shared_ptr<Connection> former;
+  {
+    const std::lock_guard lock(mutex_);
+    dialling_.over();
+    if (dead_.load(std::memory_order_relaxed)) return;
+    former = std::exchange(connection_, connection);
+    proven_.store(false, std::memory_order_relaxed);
+  }
+  if (former) {
+    former->close();
+    pulls_.connection_lost(*former);
+    finishes_.connection_lost(*former);
+    pushes_.connection_lost(*former);
+    grants_.connection_lost(former.get());
+  }
+  made_.fetch_add(1, std::memory_order_relaxed);
+  if (!connection->start(weak_from_this(), dialed).ok()) {
+    connection->cut();
+    return;
+  }
+  pulls_.connection_made(connection);
+  finishes_.tell(*connection);
+  pushes_.connection_made(connection);
+  connection->flush();
+}
+
+void RdmaBulk::lost(Connection& connection, bool violation) noexcept {
+  lost_.fetch_add(1, std::memory_order_relaxed);
+  {
+    const std::lock_guard lock(mutex_);
+    if (connection_.get() != &connection) return;
+    connection_.reset();
+    // One that broke is replaced at once; those that break before anything has gone over them, with pauses.
+    if (violation || !proven_.load(std::memory_order_relaxed)) dialling_.back_off();
+  }
+  pulls_.connection_lost(connection);
+  finishes_.connection_lost(connection);
+  pushes_.connection_lost(connection);
+  grants_.connection_lost(&connection);
+  dial_if_needed();
+}
+
+void RdmaBulk::prove() noexcept {
+  if (proven_.load(std::memory_order_relaxed)) return;
+  const std::lock_guard lock(mutex_);
+  proven_.store(true, std::memory_order_relaxed);
+  dialling_.forgive();
+}
+
+void RdmaBulk::dial_if_needed() noexcept {
+  if (!pulls_.has_backlog() && !finishes_.has_backlog() && !pushes_.has_backlog()) return;
+  std::optional<Nanoseconds> pause;
+  {
+    const std::lock_guard lock(mutex_);
+    if (connection_ || dead_.load(std::memory_order_relaxed)) return;
+    pause = dialling_.begin();
+  }
+  if (pause) dialling_.ask(*pause);
+}
+
+void RdmaBulk::dial_failed() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    dialling_.over();
+    dialling_.back_off();
+    if (connection_) return;
+  }
+  pushes_.no_connection();
+  dial_if_needed();
+}
+
+// ---- Connections that are silent -----------------------------------------------------------------------------
+
+// A device repeats what is not acknowledged, and says so when it gives up. Some forget to: rdma_rxe of Linux 6.1 now
+// and then, when packets of a read are lost.
+void RdmaBulk::look_for_silence() noexcept {
+  const std::shared_ptr<Connection> present = connection();
+  const bool owed = present && (pulls_.busy() || finishes_.is_owed(*present));
+  if (watched_.lock() != present) silence_ = {};
+  watched_ = present;
+  if (present && silence_.look(owed, present->heard())) present->cut();
+  if (owed || pulls_.has_backlog() || finishes_.has_backlog()) silence_watch_.look_soon();
+}
+
+void RdmaBulk::died() noexcept {
+  std::shared_ptr<Connection> connection;
+  {
+    const std::lock_guard lock(mutex_);
+    dead_.store(true, std::memory_order_release);
+    connection = std::move(connection_);
+  }
+  if (connection) connection->close();
+  pulls_.died();
+  finishes_.died();
+  pushes_.died();
+  repeater_.stop();
+  dialling_.stop();
+  silence_watch_.stop();
+  transfers_.died();
+  grants_.died();
+}
+
+bool RdmaBulk::idle() const noexcept {
+  // Whoever reads or writes over a right of ours makes no completion here.
+  const std::shared_ptr<Connection> present = connection();
+  if (present && (present->right_count() != 0 || finishes_.is_owed(*present))) return false;
+  return !pulls_.busy() && !pushes_.busy() && !pulls_.has_backlog() && !finishes_.has_backlog();
+}
+
+// ---- remote::Bulk -------------------------------------------------------------------------------------------
+
+ripc_status RdmaBulk::expose(std::uint64_t owner, std::span<const spi::Exposure> items,
+                             std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept {
+  const ripc_status status = expose_unsaid(owner, items, descriptors, transfer);
+  if (status == RIPC_OK) send_offers();
+  return status;
+}
+
+ripc_status RdmaBulk::expose_unsaid(std::uint64_t owner, std::span<const spi::Exposure> items,
+                                    std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept {
+  const ripc_status status = transfers_.expose(owner, items, descriptors, transfer);
+  if (status == RIPC_OK) offer(descriptors.first(items.size()));
+  return status;
+}
+
+void RdmaBulk::send_offers() const noexcept {
+  if (const auto present = connection()) present->settle();
+}
+
+ripc_status RdmaBulk::transfer_status(std::uint64_t transfer) noexcept { return transfers_.status(transfer); }
+bool RdmaBulk::watch(std::uint64_t transfer) noexcept { return transfers_.watch(transfer); }
+
+// What was offered is taken back, so that the peer asks, and hears why it gets nothing: to read by a key that has ended
+// costs the connection.
+ripc_status RdmaBulk::revoke(std::uint64_t transfer) noexcept {
+  std::vector<remote::ExposureTable::Closed> closed;
+  const ripc_status status = transfers_.revoke(transfer, closed);
+  const std::shared_ptr<Connection> present = closed.empty() ? nullptr : connection();
+  for (const auto& item : closed) {
+    if (present) (void)present->send({.type = bulk::Type::offer, .key = item.key, .location = item.location});
+  }
+  return status;
+}
+
+ripc_status RdmaBulk::grant(std::uint64_t owner, std::span<std::byte> memory, wire::Grant& grant) noexcept {
+  return grants_.grant(owner, memory, grant);
+}
+ripc_status RdmaBulk::end_grant(const wire::Grant& grant) noexcept { return grants_.end_grant(grant); }
+bool RdmaBulk::has_room(spi::Need need) const noexcept {
+  return need.resource == spi::Resource::transfers ? transfers_.has_room() : grants_.has_room(need.count);
+}
+void RdmaBulk::end_owner(std::uint64_t owner) noexcept {
+  transfers_.end_owner(owner);
+  grants_.end_owner(owner);
+}
+ripc_status RdmaBulk::begin(std::span<const wire::Descriptor> items, EventSet&) noexcept {
+  return finishes_.begin(items.front());
+}
+
+ripc_status RdmaBulk::pull(spi::Pull& pull, EventSet& events) noexcept {
+  const bool is_new = pull.progress == 0;
+  const ripc_status status = begin_pull(pull, events);
+  if (is_new && status == RIPC_PENDING) start_pulls();
+  return status;
+}
+
+ripc_status RdmaBulk::begin_pull(spi::Pull& pull, EventSet& events) noexcept {
+  if (pull.progress != 0) {
+    look_if_polled();
+  } else if (!pulls_.is_offered(pull.descriptor)) {
+    // An offer wakes nobody.
+    if (const auto present = connection()) present->poll();
+  }
+  return pulls_.pull(pull, events);
+}
+
+void RdmaBulk::start_pulls() noexcept {
+  pulls_.start();
+  if (const auto present = connection()) present->flush();
+  silence_watch_.look_soon();
+  dial_if_needed();
+}
+
+// Whether or not this is the pull that was asked for last: all that come by this session are polled for together.
+bool RdmaBulk::is_worth_polling(const spi::Pull& pull, Nanoseconds now, Nanoseconds budget) noexcept {
+  const bool is_worth = pulls_.is_worth_polling(pull, now, budget);
+  polled_.store(is_worth, std::memory_order_relaxed);
+  return is_worth;
+}
+
+void RdmaBulk::look_if_polled() noexcept {
+  if (!polled_.load(std::memory_order_relaxed)) return;
+  if (const auto present = connection()) present->poll();
+}
+
+void RdmaBulk::abandon(spi::Pull& pull) noexcept { pulls_.abandon(pull); }
+
+ripc_status RdmaBulk::finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept {
+  look_if_polled();
+  bool unsent = false;
+  std::shared_ptr<Connection> present = connection();
+  const ripc_status outcome = finishes_.finish(descriptor, status, events, present, unsent);
+  if (unsent) {
+    present = connection();
+    if (present) finishes_.tell(*present);
+    dial_if_needed();
+  }
+  if (present) present->flush();
+  if (outcome == RIPC_PENDING) silence_watch_.look_soon();
+  return outcome;
+}
+
+void RdmaBulk::forget(const EventSet& events) noexcept {
+  pulls_.forget(events);
+  finishes_.forget(events);
+}
+
+ripc_status RdmaBulk::push(const wire::Grant& grant, spi::Bytes bytes) noexcept {
+  if (bytes.size() > grant.length) return RIPC_TOO_LARGE;
+  return pushes_.push(grant, bytes, [this] { dial_if_needed(); });
+}
+
+// ---- What the connection brings ------------------------------------------------------------------------------
+
+// What a thread that polls must leave to the responder.
+void RdmaBulk::in_responder(Connection& connection, std::function<void(RdmaBulk&, Connection&)> task) noexcept {
+  loop_.post([self = weak_from_this(), again = connection.weak_from_this(), task = std::move(task)] {
+    const auto alive = self.lock();
+    const auto target = again.lock();
+    if (alive && target) task(*alive, *target);
+  });
+}
+
+bool RdmaBulk::frame(Connection& connection, const bulk::Frame& frame) noexcept {
+  if (!may_be_polled(frame) && !loop_.in_loop_thread()) {
+    in_responder(connection, [frame](RdmaBulk& self, Connection& target) {
+      if (!self.frame(target, frame)) target.cut();
+      self.end_all(target);
+      target.flush();
+    });
+    return true;
+  }
+  // Nobody else gets at a transfer that is about to end, this thread neither.
+  if (!may_be_polled(frame) && frame.type != bulk::Type::finish) end_all(connection);
+  switch (frame.type) {
+    case bulk::Type::ask_read:
+      return on_ask_read(connection, frame);
+    case bulk::Type::ask_write:
+      return on_ask_write(connection, frame);
+    case bulk::Type::right:
+      if (!pushes_.answered(connection, frame)) pulls_.answered(connection, frame);
+      return true;
+    case bulk::Type::offer:
+      pulls_.offered(connection, frame);
+      return true;
+    case bulk::Type::written:
+      return on_written(connection, frame);
+    case bulk::Type::pushed:
+      pushes_.pushed(connection, frame);
+      return true;
+    case bulk::Type::finish:
+      on_finish(connection, frame);
+      return true;
+    case bulk::Type::finished:
+      on_finished(frame);
+      return true;
+    default:
+      return false;
+  }
+}
+
+// All that have come together are answered with one doorbell. Only then may their owners see that they have ended.
+void RdmaBulk::on_finish(Connection& connection, const bulk::Frame& frame) noexcept {
+  prove();
+  if (std::any_of(endings_.begin(), endings_.end(), [&](const auto& ending) { return ending.holds(frame.key); }))
+    end_all(connection);
+  bulk::Frame answer{.type = bulk::Type::finished, .key = frame.key, .location = frame.location};
+  remote::ExposureTable::Ending ending;
+  answer.value = static_cast<std::uint64_t>(
+      transfers_.answer_to(frame.key, frame.location, static_cast<ripc_status>(frame.value), ending));
+  endings_.push_back(std::move(ending));
+  (void)connection.enqueue(answer);
+}
+
+// Whoever is woken finds all that has come together, and sleeps no more for the rest of it. Who polls is awake.
+void RdmaBulk::on_finished(const bulk::Frame& frame) noexcept {
+  EventSet::Waker waker = finishes_.answered(frame);
+  if (waker && loop_.in_loop_thread()) wakers_.push_back(std::move(waker));
+}
+
+void RdmaBulk::handled(Connection& connection) noexcept {
+  if (!loop_.in_loop_thread()) return;
+  wakers_.clear();
+  end_all(connection);
+}
+
+void RdmaBulk::end_all(Connection& connection) noexcept {
+  if (endings_.empty()) return;
+  connection.settle();
+  std::vector<remote::ExposureTable::Watcher> watchers;
+  for (auto& ending : std::exchange(endings_, {}))
+    watchers.push_back(remote::ExposureTable::complete(std::move(ending)));
+  for (const auto& watcher : watchers) tell(watcher);
+}
+
+// The completions that make room are looked at before the loop comes to this.
+void RdmaBulk::ask_again(Connection& connection, const bulk::Frame& frame) noexcept {
+  in_responder(connection, [frame](RdmaBulk& self, Connection& target) {
+    (void)self.frame(target, frame);
+    target.flush();
+  });
+}
+
+// As admit(), and enqueues the frame that tells of it. An item that is open to the connection already stays so.
+ripc_status RdmaBulk::open_item(Connection& connection, std::uint64_t key, std::uint64_t location, bool asked,
+                                const Telling& telling) noexcept {
+  return transfers_.admit<RemoteKey>(
+      key, location, asked,
+      [&](const remote::ExposureTable::Item& item,
+          const std::shared_ptr<RemoteKey>& former) -> Result<std::shared_ptr<RemoteKey>> {
+        if (item.bytes.empty()) return RIPC_CANCELLED;
+        const auto address = reinterpret_cast<std::uint64_t>(item.bytes.data());
+        if (former && former->is_open(&connection)) {
+          if (!connection.enqueue(telling(address, *former))) return RIPC_PEER_DEAD;
+          return former;
+        }
+        return connection.open(item.bytes, item.arena, false,
+                               [&](const RemoteKey& right) { return telling(address, right); });
+      });
+}
+
+// So that the peer can read as soon as it knows of the message, without asking first. Enqueues.
+void RdmaBulk::offer(std::span<const wire::Descriptor> items) noexcept {
+  const std::shared_ptr<Connection> present = connection();
+  if (!present || items.size() > kMostOffered || present->right_count() >= kMostOpen) return;
+  for (const wire::Descriptor& item : items) {
+    (void)open_item(*present, item.key, item.location, false, [&](std::uint64_t address, const RemoteKey& right) {
+      return bulk::Frame{.type = bulk::Type::offer,
+                         .id = right.key(),
+                         .key = item.key,
+                         .location = item.location,
+                         .offset = right.has_window() ? 1u : 0u,
+                         .value = address};
+    });
+  }
+}
+
+bool RdmaBulk::on_ask_read(Connection& connection, const bulk::Frame& frame) noexcept {
+  const ripc_status status =
+      open_item(connection, frame.key, frame.location, true, [&](std::uint64_t address, const RemoteKey& right) {
+        return bulk::Frame{.type = bulk::Type::right,
+                           .id = frame.id,
+                           .key = right.key(),
+                           .location = address,
+                           .offset = right.has_window() ? 1u : 0u,
+                           .value = static_cast<std::uint64_t>(RIPC_OK)};
+      });
+  // Answered; or the connection is being lost.
+  if (status == RIPC_OK || status == RIPC_PEER_DEAD) return true;
+  if (status == RIPC_AGAIN) {
+    ask_again(connection, frame);
+    return true;
+  }
+  // It cannot be read at all; or it could, but may not be registered: the limit of locked memory, or one of the device.
+  if (status != RIPC_REVOKED)
+    tell(transfers_.fail(frame.key, frame.location, status == RIPC_CANCELLED ? RIPC_CANCELLED : RIPC_LIMIT));
+  const ripc_status told = status == RIPC_REVOKED ? RIPC_REVOKED : RIPC_CANCELLED;
+  (void)connection.send({.type = bulk::Type::right, .id = frame.id, .value = static_cast<std::uint64_t>(told)});
+  return true;
+}
+
+bool RdmaBulk::on_ask_write(Connection& connection, const bulk::Frame& frame) noexcept {
+  const std::shared_ptr<remote::Destination> destination = grants_.begin_frame(&connection, frame);
+  ripc_status status = RIPC_REVOKED;
+  if (destination) {
+    const std::lock_guard lock(destination->mutex);
+    if (destination->memory != nullptr) {
+      const std::span<std::byte> memory(destination->memory, frame.value);
+      const Result<memory::Hold> hold = pool_.hold(memory.data(), memory.size());
+      Result<std::shared_ptr<RemoteKey>> right =
+          connection.open(memory, hold.ok() ? hold->arena() : nullptr, true, [&](const RemoteKey& opened) {
+            return bulk::Frame{.type = bulk::Type::right,
+                               .id = frame.id,
+                               .key = opened.key(),
+                               .location = reinterpret_cast<std::uint64_t>(memory.data()),
+                               .value = static_cast<std::uint64_t>(RIPC_OK)};
+          });
+      status = right.ok() ? RIPC_OK : right.status().code();
+      if (right.ok()) destination->let_in(std::move(*right));
+    }
+  }
+  if (status == RIPC_OK) return true;
+  if (destination) (void)grants_.end_frame(&connection, frame, RIPC_CANCELLED);
+  if (status == RIPC_PEER_DEAD) return true;
+  if (status == RIPC_AGAIN) {
+    ask_again(connection, frame);
+    return true;
+  }
+  const ripc_status told = status == RIPC_REVOKED ? RIPC_REVOKED : RIPC_UNSUPPORTED;
+  (void)connection.send({.type = bulk::Type::right, .id = frame.id, .value = static_cast<std::uint64_t>(told)});
+  return true;
+}
+
+bool RdmaBulk::on_written(Connection& connection, const bulk::Frame& frame) noexcept {
+  prove();
+  if (frame.value == 0) (void)grants_.begin_frame(&connection, frame);
+  const ripc_status status = grants_.complete(&connection, frame);
+  (void)connection.send({.type = bulk::Type::pushed, .id = frame.id, .value = static_cast<std::uint64_t>(status)});
+  return true;
+}
+
+void RdmaBulk::operation_done(Connection& connection, std::uint64_t id, ripc_status status) noexcept {
+  if (status == RIPC_OK) prove();
+  if (pulls_.read_done(connection, id, status)) return;
+  if (loop_.in_loop_thread()) {
+    pushes_.write_done(connection, id, status);
+  } else {
+    in_responder(connection, [id, status](RdmaBulk& self, Connection& target) {
+      self.pushes_.write_done(target, id, status);
+      target.flush();
+    });
+  }
+}
+
+void RdmaBulk::tell(const remote::ExposureTable::Watcher& watcher) noexcept {
+  if (watcher.watched && !dead_.load(std::memory_order_acquire)) hooks_.finished(watcher.owner, watcher.transfer);
+}
+
+}  // namespace ripc::verbs

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/datagram/address_resolution.hpp"
+
+#include <pthread.h>
+
+#include <system_error>
+#include <utility>
+
+namespace ripc::verbs {
+
+Status AddressResolution::start() {
+  try {
+    thread_ = std::thread([this] { serve(); });
+  } catch (const std::system_error& error) {
+    return system_error(error.code().value(), "Starting a thread of the multicast resolver", "raise ulimit -u");
+  }
+  ::pthread_setname_np(thread_.native_handle(), "ripc-fabric");
+  return {};
+}
+
+void AddressResolution::stop() noexcept {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void AddressResolution::run(std::function<void()> work) {
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back({.queue = {}, .peer = {}, .bytes = {}, .work = std::move(work)});
+  }
+  changed_.notify_one();
+}
+
+bool AddressResolution::send(std::shared_ptr<GroupQueue> queue, const GroupPeer& peer,
+                             std::span<const std::byte> bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (jobs_.size() >= kMostWaiting) return false;
+    jobs_.push_back({.queue = std::move(queue), .peer = peer, .bytes = {bytes.begin(), bytes.end()}, .work = {}});
+  }
+  changed_.notify_one();
+  return true;
+}
+
+std::size_t AddressResolution::take_failures() noexcept {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(failures_, 0);
+}
+
+void AddressResolution::serve() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return is_stopping_ || !jobs_.empty(); });
+    if (is_stopping_) return;
+    const Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    lock.unlock();
+    if (job.work) {
+      job.work();
+      lock.lock();
+      continue;
+    }
+    GroupQueue::Sending sending = job.queue->send_to(job.peer, job.bytes, monotonic_now());
+    if (sending == GroupQueue::Sending::no_way && job.queue->find_way(job.peer, monotonic_now()).ok())
+      sending = job.queue->send_to(job.peer, job.bytes, monotonic_now());
+    lock.lock();
+    if (sending == GroupQueue::Sending::sent) continue;
+    ++failures_;
+    if (sending == GroupQueue::Sending::failed) continue;
+    // The others for the same address would wait as long for nothing.
+    failures_ += std::erase_if(jobs_, [&](const Job& other) {
+      return other.queue && other.queue == job.queue && other.peer.gid == job.peer.gid;
+    });
+  }
+}
+
+}  // namespace ripc::verbs

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sends datagrams to peers that the device does not know the way to yet. To find it may wait for the network (ARP), for
+// a second if nobody has that address; so a thread does that which has nothing else to do. It also does other work that
+// takes the kernel a while.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "transport/verbs/groups/group_queue.hpp"
+
+namespace ripc::verbs {
+
+class AddressResolution {
+ public:
+  AddressResolution() = default;
+  ~AddressResolution() { stop(); }
+  AddressResolution(const AddressResolution&) = delete;
+  AddressResolution& operator=(const AddressResolution&) = delete;
+
+  // Starts the thread. RIPC_SYSTEM.
+  Status start();
+  // Drops what is not sent or begun yet; may wait for the way that is being found.
+  void stop() noexcept;
+  // Any thread; never blocks. The thread calls it, in its turn.
+  void run(std::function<void()> work);
+  // Any thread; never blocks. False: too many are waiting.
+  bool send(std::shared_ptr<GroupQueue> queue, const GroupPeer& peer, std::span<const std::byte> bytes);
+  // Any thread. How many could not be sent since the last call.
+  std::size_t take_failures() noexcept;
+
+ private:
+  static constexpr std::size_t kMostWaiting = 256;
+  struct Job {
+    std::shared_ptr<GroupQueue> queue;
+    GroupPeer peer;
+    std::vector<std::byte> bytes;
+    std::function<void()> work;  // instead of the others
+  };
+  void serve();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Job> jobs_;
+  std::size_t failures_ = 0;
+  bool is_stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace ripc::verbs

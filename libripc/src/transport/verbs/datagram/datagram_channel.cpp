@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/datagram/datagram_channel.hpp"
+
+#include <array>
+#include <utility>
+
+#include "transport/verbs/bulk/rdma_bulk.hpp"
+
+namespace ripc::verbs {
+
+namespace {
+
+// After so many greetings, a second each, nothing gets through any more.
+constexpr unsigned kMostUnanswered = 4;
+
+}  // namespace
+
+DatagramChannel::DatagramChannel(Parts parts, std::shared_ptr<DatagramSender> sender,
+                                 std::shared_ptr<GroupSender> groups, Routes routes, std::size_t packet_limit,
+                                 std::function<void()> unreachable)
+    : LinkChannel(std::move(parts), packet_limit),
+      sender_(std::move(sender)),
+      groups_(std::move(groups)),
+      routes_(std::move(routes)),
+      unreachable_(std::move(unreachable)) {
+  sender_->listen(parts_.link, parts_.token, [this](const wire::datagram::Header& header) {
+    if (header.kind == wire::datagram::Kind::credit) {
+      (void)purse_.grant(header.credit);
+    } else {
+      greeted_.store(true, std::memory_order_release);
+    }
+  });
+}
+
+DatagramChannel::~DatagramChannel() {
+  sender_->unlisten(parts_.link);
+  stop_watching();
+}
+
+void DatagramChannel::greet() noexcept {
+  (void)sender_->send(routes_.greetings, {.kind = wire::datagram::Kind::greeting, .token = parts_.token}, {});
+}
+
+bool DatagramChannel::was_greeted() noexcept {
+  if (!greeted_.load(std::memory_order_acquire)) sender_->read_credits();
+  return greeted_.load(std::memory_order_acquire);
+}
+
+// A receiver that is busy has a responder that answers. A process that is stopped says nothing by TCP either.
+void DatagramChannel::doubt() noexcept {
+  const std::uint64_t heard = parts_.session->stream.received();
+  if (greeted_.exchange(false, std::memory_order_acq_rel) || unanswered_ == 0) {
+    unanswered_ = 0;
+    heard_ = heard;
+  }
+  if (++unanswered_ > kMostUnanswered && heard != heard_) {
+    unreachable_();
+    return;
+  }
+  greet();
+}
+
+ripc_status DatagramChannel::send_given(const wire::Plain& message, bool& copied) noexcept {
+  if (sender_->takes_inline(message.packet_size())) return send_plain(message);
+  return send_one(message.packet_size(), [&](const wire::datagram::Header& header) {
+    return sender_->send_given(routes_.packets, header, message, copied);
+  });
+}
+
+ripc_status DatagramChannel::send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept {
+  sent = 0;
+  if (messages.empty()) return RIPC_OK;
+  const std::size_t limit = packet_limit();
+  if (messages.size() == 1 || messages.front().packet_size() > limit) {
+    const ripc_status status = send_plain(messages.front());
+    if (status == RIPC_OK) sent = 1;
+    return status;
+  }
+  static constexpr auto kCosts = [] {
+    std::array<std::uint32_t, DatagramSender::kMostMessages> costs{};
+    costs.fill(1);
+    return costs;
+  }();
+  const std::lock_guard lock(mutex_);
+  std::uint32_t count = 0;
+  ripc_status status = RIPC_OK;
+  while (count < messages.size() && count < kCosts.size() && messages[count].packet_size() <= limit) {
+    status = room_locked(count + 1);
+    if (status != RIPC_OK) break;
+    ++count;
+  }
+  if (count == 0) return status;
+  const std::uint64_t offer = take_offer();
+  sent = sender_->send_many(routes_.packets, messages.first(count), [&](std::size_t index) {
+    const auto number = static_cast<std::uint32_t>(index) + 1;
+    return header_locked(sequence_ + number, purse_.spent() + number, index == 0 ? offer : 0);
+  });
+  sent_locked(std::span(kCosts).first(sent), sent != 0 ? RIPC_OK : RIPC_AGAIN);
+  if (sent != 0) return RIPC_OK;
+  give_back(offer);
+  return RIPC_AGAIN;
+}
+
+void DatagramChannel::collect() noexcept {
+  std::thread::id nobody;
+  (void)collector_.compare_exchange_strong(nobody, std::this_thread::get_id(), std::memory_order_relaxed);
+}
+
+// What was opened first: whoever is told of an item looks for its offer at once.
+void DatagramChannel::send_collected() noexcept {
+  if (!is_collecting()) return;
+  collector_.store({}, std::memory_order_relaxed);
+  bulk().send_offers();
+  sender_->flush();
+}
+
+ripc_status DatagramChannel::expose(std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
+                                    std::uint64_t& transfer) noexcept {
+  if (!is_collecting()) return LinkChannel::expose(items, descriptors, transfer);
+  if (!alive()) return RIPC_PEER_DEAD;
+  return shortage_.note(bulk().expose_unsaid(parts_.link, items, descriptors, transfer), spi::Resource::transfers);
+}
+
+// The transport makes no others.
+RdmaBulk& DatagramChannel::bulk() const noexcept { return static_cast<RdmaBulk&>(*parts_.session->bulk); }
+
+bool DatagramChannel::send_together(std::span<DatagramChannel* const> channels, DatagramSender& sender,
+                                    const DatagramRoute& route, const wire::datagram::Header& header,
+                                    spi::Gather packet) noexcept {
+  // The datagram comes at the same place among those of each link.
+  std::size_t locked = 0;
+  bool has_room = true;
+  for (DatagramChannel* channel : channels) {
+    channel->mutex_.lock();
+    ++locked;
+    has_room = channel->room_locked(1) == RIPC_OK;
+    if (!has_room) break;
+  }
+  const bool sent = has_room && sender.send(route, header, packet) == RIPC_OK;
+  for (DatagramChannel* channel : channels.first(locked)) {
+    if (sent) channel->purse_.spend(1);
+    channel->mutex_.unlock();
+  }
+  return sent;
+}
+
+ripc_status DatagramSource::pull(spi::Pull& pull) noexcept {
+  if (!collects_) return LinkSource::pull(pull);
+  // The transport makes no others.
+  auto& bulk = static_cast<RdmaBulk&>(*parts_.session->bulk);
+  const bool is_new = pull.progress == 0;
+  const ripc_status status = bulk.begin_pull(pull, *parts_.events);
+  has_collected_ = has_collected_ || (is_new && status == RIPC_PENDING);
+  return status;
+}
+
+void DatagramSource::start_pulls() noexcept {
+  collects_ = false;
+  if (std::exchange(has_collected_, false)) static_cast<RdmaBulk&>(*parts_.session->bulk).start_pulls();
+}
+
+std::string DatagramChannel::describe() const {
+  const FabricPort& port = sender_->port();
+  return "RDMA, " + port.device->name + " port " + std::to_string(port.number) + " (" + port.ip + ") to " +
+         parts_.session->remote.ip() + "; datagrams of up to " + std::to_string(packet_limit()) + " bytes, " +
+         parts_.session->bulk->describe();
+}
+
+}  // namespace ripc::verbs

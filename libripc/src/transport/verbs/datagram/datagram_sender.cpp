@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/datagram/datagram_sender.hpp"
+
+#include <errno.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "transport/verbs/datagram/grh.hpp"
+
+namespace ripc::verbs {
+
+namespace {
+
+using wire::datagram::Header;
+using wire::datagram::HeaderBytes;
+using wire::datagram::Kind;
+
+constexpr std::uint32_t kMostRanges = 16;
+// Items of fewer bytes are copied to the header: a range of their own would cost the device more.
+constexpr std::size_t kLeastGathered = DatagramSender::kInline;
+constexpr std::uint8_t kDatagramHops = 64;
+
+// Of the datagram that carries this packet.
+std::size_t size_of(spi::Gather packet) noexcept {
+  return std::accumulate(packet.begin(), packet.end(), wire::datagram::kHeaderSize,
+                         [](std::size_t sum, spi::Bytes range) { return sum + range.size(); });
+}
+
+}  // namespace
+
+Result<std::shared_ptr<DatagramSender>> DatagramSender::create(const FabricPort& port,
+                                                               std::shared_ptr<Registrar> registrar, EventLoop& loop) {
+  std::shared_ptr<DatagramSender> sender(new DatagramSender(port, std::move(registrar), loop));
+  Status status = sender->make();
+  if (!status.ok()) return status;
+  // Greetings are answered from now on.
+  loop.post([weak = sender->weak_from_this()] {
+    const auto self = weak.lock();
+    if (self && self->watch_queue().ok()) self->on_event();
+  });
+  return sender;
+}
+
+Status DatagramSender::make() {
+  const DevicePointer& device = registrar_->device();
+  ranges_ = std::clamp<std::uint32_t>(static_cast<std::uint32_t>(device->attributes.max_sge), 1, kMostRanges);
+  Result<std::unique_ptr<DatagramQueue>> queue = DatagramQueue::create(
+      port_, device,
+      {.sends = kSends, .receives = kReceives, .ranges = ranges_, .receive_ranges = 2, .inlined = kInline});
+  if (!queue.ok()) return queue.status();
+  queue_ = std::move(*queue);
+  stride_ = port_.mtu;
+  slots_ = std::make_unique_for_overwrite<std::byte[]>(kSends * stride_);
+  Result<RegionPointer> region = registrar_->range(slots_.get(), kSends * stride_, IBV_ACCESS_LOCAL_WRITE);
+  if (!region.ok()) return region.status();
+  slots_region_ = std::move(*region);
+  const std::size_t credits_size = kReceives * kCreditSlot + port_.mtu;
+  credits_ = std::make_unique<std::byte[]>(credits_size);
+  region = registrar_->range(credits_.get(), credits_size, IBV_ACCESS_LOCAL_WRITE);
+  if (!region.ok()) return region.status();
+  credits_region_ = std::move(*region);
+  for (std::uint32_t slot = 0; slot < kReceives; ++slot) post_receive(slot);
+  return {};
+}
+
+DatagramSender::~DatagramSender() {
+  if (watching_) loop_.remove(queue_->fd());
+}
+
+// ---- Routes --------------------------------------------------------------------------------------------------
+
+Result<AddressHandle> DatagramSender::find_way(const wire::session_control::Gid& gid, std::uint32_t lid) {
+  ibv_ah_attr attributes{};
+  attributes.port_num = port_.number;
+  attributes.dlid = static_cast<std::uint16_t>(lid);
+  // Within a subnet of InfiniBand a LID is enough.
+  constexpr std::size_t kPrefix = 8;
+  attributes.is_global = port_.ethernet || lid == 0 || std::memcmp(port_.gid.raw, gid.data(), kPrefix) != 0 ? 1 : 0;
+  std::memcpy(attributes.grh.dgid.raw, gid.data(), gid.size());
+  attributes.grh.sgid_index = port_.gid_index;
+  attributes.grh.hop_limit = kDatagramHops;
+  if (AddressHandle handle = create_handle(registrar_->device(), attributes)) return handle;
+  return Status(RIPC_PEER_DEAD, "The device " + registrar_->device()->name + " finds no way to the peer (" +
+                                    std::strerror(errno) + "): check the addresses with `ripc doctor`.");
+}
+
+Result<DatagramRoute> DatagramSender::route_to_group(ibv_ah_attr way, std::uint32_t queue_pair,
+                                                     std::uint32_t queue_key) {
+  AddressHandle handle = create_handle(registrar_->device(), way);
+  if (!handle) return system_error(errno, "ibv_create_ah", "see `ripc doctor`");
+  return DatagramRoute{.handle = std::move(handle), .queue_pair = queue_pair, .queue_key = queue_key};
+}
+
+// ---- Sending -------------------------------------------------------------------------------------------------
+
+// With the lock held. Whether so many more can be posted.
+bool DatagramSender::reap_locked(std::uint32_t wanted) noexcept {
+  if (queue_->take_stopped()) [[unlikely]]
+    restart_locked();
+  const auto fits = [&] { return posted_ - completed_ + enqueued_count_ + wanted <= kSends; };
+  if (!fits()) poll_locked();
+  return fits();
+}
+
+void DatagramSender::poll_locked() noexcept {
+  std::array<ibv_wc, 16> completions;
+  bool failed = false;
+  for (;;) {
+    const int count = ibv_poll_cq(queue_->sends(), static_cast<int>(completions.size()), completions.data());
+    if (count <= 0) break;
+    counters_.completions += static_cast<std::uint64_t>(count);
+    const std::span polled(completions.data(), static_cast<std::size_t>(count));
+    failed = failed || std::any_of(polled.begin(), polled.end(),
+                                   [](const ibv_wc& completion) { return completion.status != IBV_WC_SUCCESS; });
+    completed_ = polled.back().wr_id + 1;
+  }
+  given_.release_before(completed_);
+  if (failed) restart_locked();
+}
+
+// The queue pair has stopped with an error: whatever was under way is lost, as datagrams may be.
+void DatagramSender::restart_locked() noexcept {
+  const std::lock_guard lock(credits_mutex_);
+  ++counters_.restarts;
+  // Only a device that is gone stays broken, which its sessions notice.
+  if (!queue_->restart().ok()) return;
+  completed_ = posted_;
+  given_.release_before(completed_);
+  for (std::uint32_t slot = 0; slot < kReceives; ++slot) post_receive(slot);
+}
+
+bool DatagramSender::has_room() noexcept {
+  const std::lock_guard lock(mutex_);
+  return reap_locked(1);
+}
+
+void DatagramSender::prepare_locked(ibv_send_wr& request, const DatagramRoute& route, std::uint64_t number) noexcept {
+  // Mostly it is the same as before.
+  AddressHandle& handle = in_use_[number % kSends];
+  if (handle != route.handle) handle = route.handle;
+  request = {};
+  request.wr_id = number;
+  request.opcode = IBV_WR_SEND;
+  if ((number + 1) % kSignalEvery == 0) request.send_flags = IBV_SEND_SIGNALED;
+  request.wr.ud = {.ah = handle.get(), .remote_qpn = route.queue_pair, .remote_qkey = route.queue_key};
+}
+
+bool DatagramSender::post_locked(ibv_send_wr& first, std::uint32_t count) noexcept {
+  ibv_send_wr* bad = nullptr;
+  ++counters_.doorbells;
+  if (ibv_post_send(queue_->pair(), &first, &bad) != 0) return false;
+  counters_.work_requests += count;
+  posted_ += count;
+  return true;
+}
+
+// With the lock held. Before anything else is posted, so that all leave in their order.
+void DatagramSender::flush_locked() noexcept {
+  if (enqueued_count_ == 0) [[likely]]
+    return;
+  (void)post_locked(enqueued_.front(), std::exchange(enqueued_count_, 0));
+}
+
+void DatagramSender::flush() noexcept {
+  const std::lock_guard lock(mutex_);
+  flush_locked();
+}
+
+ripc_status DatagramSender::enqueue(const DatagramRoute& route, const Header& header, spi::Gather packet) noexcept {
+  const std::size_t size = size_of(packet);
+  if (size > port_.mtu) return RIPC_TOO_LARGE;
+  const std::lock_guard lock(mutex_);
+  if (enqueued_count_ == enqueued_.size()) flush_locked();
+  if (!reap_locked(1)) return RIPC_AGAIN;
+  const std::uint64_t number = posted_ + enqueued_count_;
+  ibv_send_wr& request = enqueued_[enqueued_count_];
+  ibv_sge& range = enqueued_ranges_[enqueued_count_];
+  const bool goes_inline = size <= queue_->inlined() && size <= kInline;
+  std::byte* const place =
+      goes_inline ? enqueued_bytes_.data() + std::size_t{enqueued_count_} * kInline : slot_of(number);
+  HeaderBytes head;
+  wire::datagram::encode(header, head);
+  std::byte* at = std::copy(head.begin(), head.end(), place);
+  for (const spi::Bytes part : packet) at = std::copy(part.begin(), part.end(), at);
+  range = {.addr = reinterpret_cast<std::uint64_t>(place),
+           .length = static_cast<std::uint32_t>(size),
+           .lkey = slots_region_->local_key()};
+  prepare_locked(request, route, number);
+  request.sg_list = &range;
+  request.num_sge = 1;
+  if (goes_inline) request.send_flags |= IBV_SEND_INLINE;
+  if (enqueued_count_ != 0) enqueued_[enqueued_count_ - 1].next = &request;
+  ++enqueued_count_;
+  ++(goes_inline ? counters_.inlined : counters_.copied);
+  return RIPC_OK;
+}
+
+ripc_status DatagramSender::send(const DatagramRoute& route, const Header& header, spi::Gather packet) noexcept {
+  const std::size_t size = size_of(packet);
+  if (size > port_.mtu) return RIPC_TOO_LARGE;
+  HeaderBytes head;
+  wire::datagram::encode(header, head);
+  std::array<ibv_sge, kMostRanges> ranges;
+  ibv_send_wr request;
+  const std::lock_guard lock(mutex_);
+  flush_locked();
+  if (!reap_locked(1)) return RIPC_AGAIN;
+  prepare_locked(request, route, posted_);
+  request.sg_list = ranges.data();
+  if (header.kind == Kind::greeting) request.send_flags |= IBV_SEND_SOLICITED;
+  if (size <= queue_->inlined() && packet.size() < ranges_) {
+    ranges[0] = {.addr = reinterpret_cast<std::uint64_t>(head.data()),
+                 .length = static_cast<std::uint32_t>(head.size()),
+                 .lkey = 0};
+    int count = 1;
+    for (const spi::Bytes range : packet) {
+      if (range.empty()) continue;
+      ranges[static_cast<std::size_t>(count++)] = {.addr = reinterpret_cast<std::uint64_t>(range.data()),
+                                                   .length = static_cast<std::uint32_t>(range.size()),
+                                                   .lkey = 0};
+    }
+    request.num_sge = count;
+    request.send_flags |= IBV_SEND_INLINE;
+    ++counters_.inlined;
+  } else {
+    std::byte* const slot = slot_of(posted_);
+    std::byte* at = std::copy(head.begin(), head.end(), slot);
+    for (const spi::Bytes range : packet) at = std::copy(range.begin(), range.end(), at);
+    ranges[0] = {.addr = reinterpret_cast<std::uint64_t>(slot),
+                 .length = static_cast<std::uint32_t>(size),
+                 .lkey = slots_region_->local_key()};
+    request.num_sge = 1;
+    ++counters_.copied;
+  }
+  return post_locked(request, 1) ? RIPC_OK : RIPC_AGAIN;
+}
+
+ripc_status DatagramSender::send_given(const DatagramRoute& route, const Header& header, const wire::Plain& message,
+                                       bool& copied) noexcept {
+  const std::size_t size = wire::datagram::kHeaderSize + message.packet_size();
+  if (size > port_.mtu) return RIPC_TOO_LARGE;
+  // Each range that the device gathers may have one of the slot behind it.
+  const std::size_t most = (ranges_ - 1) / 2;
+  std::array<LocalMemory, kMostRanges / 2> leased;
+  std::array<std::size_t, kMostRanges / 2> items{};
+  std::size_t count = 0;
+  for (std::size_t index = 0; index < message.items.size() && count < most; ++index) {
+    const ripc_item& item = message.items[index];
+    if (item.size < kLeastGathered) continue;
+    leased[count] = registrar_->leased(item.data, item.size);
+    if (GivenMemory::takes(leased[count])) items[count++] = index;
+  }
+  std::array<ibv_sge, kMostRanges> ranges;
+  std::size_t used = 0;
+  std::size_t gathered = 0;
+  bool has_copied = false;
+  HeaderBytes head;
+  wire::datagram::encode(header, head);
+  ibv_send_wr request;
+  const std::lock_guard lock(mutex_);
+  flush_locked();
+  if (!reap_locked(1)) return RIPC_AGAIN;
+  if (count != 0 && !given_.has_room(leased.front())) poll_locked();
+  prepare_locked(request, route, posted_);
+  std::byte* start = slot_of(posted_);
+  std::byte* at = wire::write_plain_head(message, std::copy(head.begin(), head.end(), start));
+  const auto end_part = [&] {
+    if (at == start) return;
+    ranges[used++] = {.addr = reinterpret_cast<std::uint64_t>(start),
+                      .length = static_cast<std::uint32_t>(at - start),
+                      .lkey = slots_region_->local_key()};
+    start = at;
+  };
+  for (std::size_t index = 0; index < message.items.size(); ++index) {
+    const ripc_item& item = message.items[index];
+    if (gathered < count && items[gathered] == index && given_.has_room(leased[gathered])) {
+      end_part();
+      ranges[used++] = {.addr = reinterpret_cast<std::uint64_t>(item.data),
+                        .length = static_cast<std::uint32_t>(item.size),
+                        .lkey = leased[gathered].region->local_key()};
+      given_.add(posted_, std::move(leased[gathered]));
+      ++gathered;
+    } else if (item.size != 0) {
+      at = std::copy_n(static_cast<const std::byte*>(item.data), item.size, at);
+      has_copied = true;
+    }
+  }
+  end_part();
+  request.sg_list = ranges.data();
+  request.num_sge = static_cast<int>(used);
+  if (given_.wants_completion()) request.send_flags |= IBV_SEND_SIGNALED;
+  if ((request.send_flags & IBV_SEND_SIGNALED) != 0) given_.has_completion();
+  // What was not posted is released with the next one that is.
+  if (!post_locked(request, 1)) return RIPC_AGAIN;
+  copied = has_copied;
+  counters_.copied += has_copied ? 1 : 0;
+  counters_.gathered += gathered != 0 ? 1 : 0;
+  return RIPC_OK;
+}
+
+std::size_t DatagramSender::send_many(const DatagramRoute& route, std::span<const wire::Plain> messages,
+                                      const std::function<Header(std::size_t)>& header) noexcept {
+  std::array<ibv_send_wr, kMostMessages> requests;
+  std::array<ibv_sge, kMostMessages> ranges;
+  const std::lock_guard lock(mutex_);
+  flush_locked();
+  std::size_t count = std::min(messages.size(), kMostMessages);
+  while (count > 0 && !reap_locked(static_cast<std::uint32_t>(count))) count /= 2;
+  for (std::size_t index = 0; index < count; ++index) {
+    const std::uint64_t number = posted_ + index;
+    std::byte* const slot = slot_of(number);
+    HeaderBytes head;
+    wire::datagram::encode(header(index), head);
+    std::byte* const packet = std::copy(head.begin(), head.end(), slot);
+    wire::write_plain(messages[index], packet);
+    const auto size = static_cast<std::uint32_t>(head.size() + messages[index].packet_size());
+    ranges[index] = {.addr = reinterpret_cast<std::uint64_t>(slot), .length = size, .lkey = slots_region_->local_key()};
+    prepare_locked(requests[index], route, number);
+    requests[index].sg_list = &ranges[index];
+    requests[index].num_sge = 1;
+    if (index != 0) requests[index - 1].next = &requests[index];
+  }
+  if (count == 0 || !post_locked(requests.front(), static_cast<std::uint32_t>(count))) return 0;
+  counters_.copied += count;
+  return count;
+}
+
+DatagramCounters DatagramSender::counters() const noexcept {
+  const std::lock_guard lock(mutex_);
+  DatagramCounters counters = counters_;
+  counters.strange = strange_.load(std::memory_order_relaxed);
+  return counters;
+}
+
+// ---- Credit --------------------------------------------------------------------------------------------------
+
+// A datagram that is longer than its buffer would stop the queue pair, whoever has sent it.
+void DatagramSender::post_receive(std::uint32_t slot) noexcept {
+  const auto range = [this](std::size_t offset, std::size_t size) {
+    return ibv_sge{.addr = reinterpret_cast<std::uint64_t>(credits_.get() + offset),
+                   .length = static_cast<std::uint32_t>(size),
+                   .lkey = credits_region_->local_key()};
+  };
+  std::array<ibv_sge, 2> ranges{range(slot * kCreditSlot, kCreditSlot), range(kReceives * kCreditSlot, port_.mtu)};
+  ibv_recv_wr request{
+      .wr_id = slot, .next = nullptr, .sg_list = ranges.data(), .num_sge = static_cast<int>(ranges.size())};
+  ibv_recv_wr* bad = nullptr;
+  (void)ibv_post_recv(queue_->pair(), &request, &bad);
+}
+
+void DatagramSender::listen(std::uint32_t link, std::uint64_t token, Listener listener) {
+  const std::lock_guard lock(credits_mutex_);
+  listeners_[link] = {token, std::move(listener)};
+}
+
+void DatagramSender::unlisten(std::uint32_t link) noexcept {
+  const std::lock_guard lock(credits_mutex_);
+  listeners_.erase(link);
+}
+
+void DatagramSender::answer(std::uint64_t token, std::uint32_t link, const DatagramRoute& back) {
+  const std::lock_guard lock(credits_mutex_);
+  answers_.try_emplace({token, back.queue_pair}, Answer{.token = token, .link = link, .back = back});
+}
+
+void DatagramSender::answer_no_more(std::uint64_t token, const DatagramRoute& back) noexcept {
+  const std::lock_guard lock(credits_mutex_);
+  answers_.erase({token, back.queue_pair});
+}
+
+void DatagramSender::read_credits() noexcept {
+  bool failed = false;
+  std::vector<Answer> answers;
+  {
+    const std::lock_guard lock(credits_mutex_);
+    std::array<ibv_wc, 16> completions;
+    int count = 0;
+    do {
+      count = ibv_poll_cq(queue_->receives(), static_cast<int>(completions.size()), completions.data());
+      for (int index = 0; index < count; ++index) {
+        const ibv_wc& completion = completions[static_cast<std::size_t>(index)];
+        if (completion.status == IBV_WC_SUCCESS) {
+          on_datagram(completion, answers);
+        } else {
+          failed = true;
+        }
+      }
+    } while (count == static_cast<int>(completions.size()));
+  }
+  for (const Answer& answer : answers)
+    (void)send(answer.back, {.kind = Kind::greeting, .token = answer.token, .credit_link = answer.link}, {});
+  if (!failed) return;
+  const std::lock_guard lock(mutex_);
+  restart_locked();
+}
+
+void DatagramSender::on_datagram(const ibv_wc& completion, std::vector<Answer>& answers) noexcept {
+  const auto slot = static_cast<std::uint32_t>(completion.wr_id);
+  Header header;
+  const std::size_t length = std::min<std::size_t>(completion.byte_len, kCreditSlot);
+  const std::size_t size = length > kGrhSize ? length - kGrhSize : 0;
+  const spi::Bytes datagram(credits_.get() + slot * kCreditSlot + kGrhSize, size);
+  const bool is_known = wire::datagram::decode(datagram, header) == RIPC_OK &&
+                        (header.kind == Kind::credit || header.kind == Kind::greeting);
+  bool is_strange = true;
+  if (is_known && header.credit_link != 0) {
+    const auto found = listeners_.find(header.credit_link);
+    is_strange = found == listeners_.end() || found->second.token != header.token;
+    if (!is_strange) found->second.listener(header);
+  } else if (is_known) {
+    const auto found = answers_.find({header.token, completion.src_qp});
+    is_strange = found == answers_.end();
+    if (!is_strange && answers.size() < kMostAnswers) answers.push_back(found->second);
+  }
+  if (is_strange) strange_.fetch_add(1, std::memory_order_relaxed);
+  post_receive(slot);
+}
+
+Status DatagramSender::watch(std::uint32_t link, std::function<void()> look) {
+  {
+    const std::lock_guard lock(watchers_mutex_);
+    watchers_[link] = std::move(look);
+  }
+  if (Status status = watch_queue(); !status.ok()) return status;
+  queue_->arm();
+  return {};
+}
+
+// Responder.
+Status DatagramSender::watch_queue() {
+  if (watching_) return {};
+  Status status = loop_.add(queue_->fd(), EPOLLIN, [this](std::uint32_t) { on_event(); });
+  watching_ = status.ok();
+  return status;
+}
+
+void DatagramSender::unwatch(std::uint32_t link) noexcept {
+  const std::lock_guard lock(watchers_mutex_);
+  watchers_.erase(link);
+}
+
+// Credit wakes nobody while nobody waits for it.
+void DatagramSender::on_event() noexcept {
+  std::unordered_map<std::uint32_t, std::function<void()>> watchers;
+  {
+    const std::lock_guard lock(watchers_mutex_);
+    watchers = watchers_;
+  }
+  queue_->arm(watchers.empty());
+  read_credits();
+  for (const auto& [link, look] : watchers) look();
+}
+
+}  // namespace ripc::verbs

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// The queue pair over which a context sends datagrams from one port of a device, to any service: what is small is
+// copied into the work request by the device's library, what was given to the library is gathered by the device where
+// it lies, the rest is copied once into registered memory. Nobody waits for a completion: one of kSignalEvery work
+// requests has one, or one more where much memory was given; it frees the room of all before it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/event_loop.hpp"
+#include "base/fork_guard.hpp"
+#include "spi/transport.hpp"
+#include "transport/verbs/datagram/given_memory.hpp"
+#include "transport/verbs/device/registrar.hpp"
+#include "wire/datagram.hpp"
+#include "wire/plain.hpp"
+#include "wire/session_control.hpp"
+
+namespace ripc::verbs {
+
+// Where a queue pair for datagrams is.
+struct DatagramAddress {
+  wire::session_control::Gid gid{};
+  std::uint32_t lid = 0;
+  std::uint32_t queue_pair = 0;
+  std::uint32_t queue_key = 0;
+};
+
+// The way to a port; it goes when nobody has it any more. Shared with the work requests that use it.
+using AddressHandle = std::shared_ptr<ibv_ah>;
+// May wait for the network (ARP): a second, if nobody has that address. Null: errno says why.
+AddressHandle create_handle(const DevicePointer& device, ibv_ah_attr way);
+
+// The way to a queue pair.
+struct DatagramRoute {
+  AddressHandle handle;
+  std::uint32_t queue_pair = 0;
+  std::uint32_t queue_key = 0;
+};
+
+struct DatagramCounters {
+  std::uint64_t work_requests = 0;
+  std::uint64_t doorbells = 0;    // calls of ibv_post_send
+  std::uint64_t completions = 0;  // looked at, of sends
+  std::uint64_t inlined = 0;      // datagrams that were copied by nobody but the device's library
+  std::uint64_t copied = 0;       // datagrams that were copied once, or a part of them
+  std::uint64_t gathered = 0;     // datagrams of which a part was read by the device where it lay
+  std::uint64_t restarts = 0;     // of queue pairs, after errors
+  std::uint64_t strange = 0;      // datagrams that came and were from nobody, or made no sense
+};
+
+// A queue pair for datagrams with its completion queues; both directions. Any thread, but for the queues themselves.
+class DatagramQueue {
+ public:
+  struct Sizes {
+    std::uint32_t sends = 1;
+    std::uint32_t receives = 1;
+    std::uint32_t ranges = 1;  // of one send
+    std::uint32_t receive_ranges = 1;
+    std::uint32_t inlined = 0;  // bytes wanted; what there is may be less
+    std::uint32_t key = 0;      // the queue key; 0: a random one
+    // Whose completions of receives these come among, in the order of arrival; it lives longer. Null: they have a queue
+    // of their own.
+    DatagramQueue* receives_of = nullptr;
+  };
+  static Result<std::unique_ptr<DatagramQueue>> create(const FabricPort& port, const DevicePointer& device,
+                                                       const Sizes& sizes);
+  ~DatagramQueue();
+  DatagramQueue(const DatagramQueue&) = delete;
+  DatagramQueue& operator=(const DatagramQueue&) = delete;
+
+  ibv_qp* pair() const noexcept { return pair_; }
+  ibv_cq* sends() const noexcept { return sends_; }
+  ibv_cq* receives() const noexcept { return receives_; }
+  int fd() const noexcept { return channel_->fd; }  // readable when arm() was called and something has come
+  // Makes the descriptor unreadable, though it may take several calls, and readable for what comes from now on; or only
+  // for what its sender wants to be noticed.
+  void arm(bool solicited_only = false) noexcept;
+  // For one thread that takes all that comes, and waits for the edges of the descriptor: takes completions of receives;
+  // and arms it unless it is armed still.
+  std::size_t take(std::span<ibv_wc> completions) noexcept;
+  void arm_if_taken() noexcept;
+  std::uint32_t inlined() const noexcept { return inlined_; }
+  DatagramAddress address(const FabricPort& port) const noexcept;
+  // After an error: forgets what was posted and what has completed, and works again under the same number. Nothing else
+  // may be done with the queue meanwhile.
+  Status restart();
+  // Any thread. Whether the device has said of it, since the last call, that it has stopped with an error, and it was
+  // not started again: then it is to be. Completions say so too, but only of what was asked to be told.
+  bool take_stopped() noexcept {
+    return stopped_.load(std::memory_order_relaxed) && stopped_.exchange(false, std::memory_order_relaxed) &&
+           is_stopped();
+  }
+  // Any thread. Whether the device has lost one of its completion queues: it will never work again.
+  bool is_broken() const noexcept { return broken_.load(std::memory_order_relaxed); }
+
+ private:
+  explicit DatagramQueue(DevicePointer device) noexcept : device_(std::move(device)) {}
+  Status make(const FabricPort& port, const Sizes& sizes);
+  Status bring_up();
+  void watch_for_errors();
+  bool is_stopped() const noexcept;
+
+  const DevicePointer device_;
+  std::atomic<bool> stopped_{false};
+  std::atomic<bool> broken_{false};
+  bool shares_receives_ = false;
+  ibv_comp_channel* channel_ = nullptr;
+  ForkGuard guard_;
+  ibv_cq* sends_ = nullptr;
+  ibv_cq* receives_ = nullptr;
+  ibv_qp* pair_ = nullptr;
+  std::uint32_t key_ = 0;
+  std::uint32_t inlined_ = 0;
+  std::uint8_t port_number_ = 0;
+  bool armed_ = false;
+  bool taken_ = false;  // something, since it was armed
+};
+
+class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
+ public:
+  static constexpr std::uint32_t kSends = 256;       // under way
+  static constexpr std::uint32_t kSignalEvery = 32;  // work requests for one completion
+  static constexpr std::size_t kMostMessages = 32;   // of one send_many()
+  static constexpr std::uint32_t kInline = 256;      // bytes that are copied into the work request, at most
+
+  static Result<std::shared_ptr<DatagramSender>> create(const FabricPort& port, std::shared_ptr<Registrar> registrar,
+                                                        EventLoop& loop);
+  ~DatagramSender();
+
+  const FabricPort& port() const noexcept { return port_; }
+  // Where credit for its links goes.
+  DatagramAddress address() const noexcept { return queue_->address(port_); }
+  // Any; takes no lock. The way to this port, as it is now. May wait for the network (ARP): a second, if nobody has
+  // that address.
+  Result<AddressHandle> find_way(const wire::session_control::Gid& gid, std::uint32_t lid);
+  // Any. The way to a multicast group, as librdmacm tells it.
+  Result<DatagramRoute> route_to_group(ibv_ah_attr way, std::uint32_t queue_pair, std::uint32_t queue_key);
+
+  // Any. RIPC_OK, RIPC_AGAIN (too many under way), RIPC_TOO_LARGE.
+  ripc_status send(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet) noexcept;
+  // Any. The same, but the device may be told of it later: with what is enqueued next, before anything that is sent, or
+  // by flush(), which follows soon. What it does not take then is lost.
+  ripc_status enqueue(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet) noexcept;
+  void flush() noexcept;
+  // Whether a packet of this size is copied into the work request.
+  bool takes_inline(std::size_t packet) const noexcept {
+    return wire::datagram::kHeaderSize + packet <= queue_->inlined();
+  }
+  // Any. As send(), for a message whose items stay as they are where they lie in leases that are held. `copied` becomes
+  // false if none of them was copied.
+  ripc_status send_given(const DatagramRoute& route, const wire::datagram::Header& header, const wire::Plain& message,
+                         bool& copied) noexcept;
+  // Any. Several messages with one doorbell; `header(index)` gives their headers. How many were sent.
+  std::size_t send_many(const DatagramRoute& route, std::span<const wire::Plain> messages,
+                        const std::function<wire::datagram::Header(std::size_t)>& header) noexcept;
+  bool has_room() noexcept;
+
+  // ---- Credit ----
+  using Listener = std::function<void(const wire::datagram::Header& header)>;
+  // Any. Calls the listener, from inside read_credits(), with what the receiver of the link grants, and with answers to
+  // greetings about the link.
+  void listen(std::uint32_t link, std::uint64_t token, Listener listener);
+  void unlisten(std::uint32_t link) noexcept;
+  // Any. Looks at what has come.
+  void read_credits() noexcept;
+  // Responder. Calls `look` in the loop whenever there may be something for this link.
+  Status watch(std::uint32_t link, std::function<void()> look);
+  void unwatch(std::uint32_t link) noexcept;
+
+  // ---- Greetings ----
+  // Any. Those about this link of a peer, which come from where `back` leads, are answered by the responder.
+  void answer(std::uint64_t token, std::uint32_t link, const DatagramRoute& back);
+  void answer_no_more(std::uint64_t token, const DatagramRoute& back) noexcept;
+
+  // Any. The device has lost one of its completion queues: nothing gets through any more.
+  bool is_broken() const noexcept { return queue_->is_broken(); }
+
+  DatagramCounters counters() const noexcept;
+  ibv_qp* pair() const noexcept { return queue_->pair(); }  // for tests
+
+ private:
+  static constexpr std::uint32_t kReceives = 512;
+  static constexpr std::size_t kCreditSlot = 128;
+  static constexpr std::size_t kMostAnswers = 64;  // at a time
+  struct Listening {
+    std::uint64_t token;
+    Listener listener;
+  };
+  struct Answer {
+    std::uint64_t token;
+    std::uint32_t link;
+    DatagramRoute back;
+  };
+
+  DatagramSender(FabricPort port, std::shared_ptr<Registrar> registrar, EventLoop& loop)
+      : port_(std::move(port)), registrar_(std::move(registrar)), loop_(loop) {}
+  Status make();
+  std::byte* slot_of(std::uint64_t request) const noexcept {
+    return slots_.get() + static_cast<std::size_t>(request % kSends) * stride_;
+  }
+  bool reap_locked(std::uint32_t wanted) noexcept;
+  void poll_locked() noexcept;
+  void prepare_locked(ibv_send_wr& request, const DatagramRoute& route, std::uint64_t number) noexcept;
+  bool post_locked(ibv_send_wr& first, std::uint32_t count) noexcept;
+  void flush_locked() noexcept;
+  void post_receive(std::uint32_t slot) noexcept;
+  void on_datagram(const ibv_wc& completion, std::vector<Answer>& answers) noexcept;
+  void restart_locked() noexcept;
+  Status watch_queue();
+  void on_event() noexcept;
+
+  const FabricPort port_;
+  const std::shared_ptr<Registrar> registrar_;
+  EventLoop& loop_;
+  // Under mutex_. What work requests that are under way go by: a handle must not end before they have.
+  std::array<AddressHandle, kSends> in_use_;
+  GivenMemory given_;
+  std::unique_ptr<DatagramQueue> queue_;
+  std::size_t stride_ = 0;
+  std::unique_ptr<std::byte[]> slots_;  // kSends
+  RegionPointer slots_region_;
+  std::uint32_t ranges_ = 1;  // of one work request
+
+  mutable std::mutex mutex_;  // for sending; taken before credits_mutex_
+  std::uint64_t posted_ = 0;
+  std::uint64_t completed_ = 0;
+  std::array<ibv_send_wr, kMostMessages> enqueued_;  // what follows posted_
+  std::array<ibv_sge, kMostMessages> enqueued_ranges_;
+  std::array<std::byte, kMostMessages * kInline> enqueued_bytes_;  // of those that go inline
+  std::uint32_t enqueued_count_ = 0;
+  DatagramCounters counters_;
+
+  std::mutex credits_mutex_;
+  std::unique_ptr<std::byte[]> credits_;  // kReceives; and where all lies that is longer, which nobody looks at
+  RegionPointer credits_region_;
+  std::atomic<std::uint64_t> strange_{0};  // written under credits_mutex_
+  std::unordered_map<std::uint32_t, Listening> listeners_;
+  std::map<std::pair<std::uint64_t, std::uint32_t>, Answer> answers_;  // by token and the queue pair that asks
+
+  std::mutex watchers_mutex_;
+  std::unordered_map<std::uint32_t, std::function<void()>> watchers_;
+  bool watching_ = false;  // the responder's
+};
+
+}  // namespace ripc::verbs

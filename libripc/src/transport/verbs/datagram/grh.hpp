@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a device writes before a datagram that has come: 40 bytes with a global routing header, which is the IPv6 header
+// on RoCE v2; or, where RoCE v2 goes over IPv4, its header in the last 20 of them and anything in the first.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "wire/session_control.hpp"
+
+namespace ripc::verbs {
+
+inline constexpr std::size_t kGrhSize = 40;
+
+struct DatagramEnds {
+  wire::session_control::Gid source{};
+  wire::session_control::Gid destination{};
+};
+
+// The addresses as GIDs: an IPv4 address a.b.c.d is ::ffff:a.b.c.d. nullopt: it is no such header. What lay in the
+// buffer before must not look like one: the first byte must have been 0.
+std::optional<DatagramEnds> read_grh(std::span<const std::byte, kGrhSize> header) noexcept;
+
+}  // namespace ripc::verbs

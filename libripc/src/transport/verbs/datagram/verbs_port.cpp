@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/datagram/verbs_port.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+
+#include "transport/verbs/datagram/grh.hpp"
+
+namespace ripc::verbs {
+
+namespace {
+
+// Buffers in the queue of a service at most; they are made as senders come.
+constexpr std::uint32_t kDepth = 32767;
+// A sender that gets less than this is better off elsewhere.
+constexpr std::uint32_t kLeastBudget = 8;
+// Buffers that were read are posted again so many at a time.
+constexpr std::size_t kPostAfter = 16;
+// So that the first bytes of all do not meet in one cache set.
+constexpr std::size_t kPadding = 88;
+
+}  // namespace
+
+VerbsPort::~VerbsPort() {
+  leave();
+  for (const auto& receiver : receivers_) events_.remove(receiver->own.queue->fd());
+}
+
+// ---- Links ---------------------------------------------------------------------------------------------------
+
+Result<VerbsPort::Receiver*> VerbsPort::receiver_for(const FabricPort& port,
+                                                     const std::shared_ptr<Registrar>& registrar) {
+  for (const auto& known : receivers_) {
+    if (!known->is_given_up && known->port.device == port.device && known->port.number == port.number &&
+        known->port.gid_index == port.gid_index)
+      return known.get();
+  }
+  auto receiver = std::make_unique<Receiver>();
+  const ibv_device_attr& limits = port.device->attributes;
+  receiver->port = port;
+  receiver->registrar = registrar;
+  receiver->depth = std::min<std::uint32_t>(
+      kDepth, static_cast<std::uint32_t>(std::max(std::min(limits.max_qp_wr, limits.max_cqe), 1)));
+  receiver->stride = kGrhSize + port.mtu + kPadding;
+  Result<std::unique_ptr<DatagramQueue>> queue =
+      DatagramQueue::create(port, registrar->device(), {.sends = 1, .receives = receiver->depth});
+  if (!queue.ok()) return queue.status();
+  receiver->own.queue = std::move(*queue);
+  Status status = add_slots(*receiver, receiver->own, std::min(kReserve, receiver->depth));
+  if (status.ok()) status = events_.add(receiver->own.queue->fd(), EventSet::Kind::packets);
+  if (!status.ok()) return status;
+  receivers_.push_back(std::move(receiver));
+  return receivers_.back().get();
+}
+
+Status VerbsPort::add_slots(const Receiver& receiver, Buffers& buffers, std::uint32_t count) {
+  Chunk chunk;
+  const std::size_t size = count * receiver.stride;
+  chunk.memory = std::make_unique_for_overwrite<std::byte[]>(size);
+  Result<RegionPointer> region = receiver.registrar->range(chunk.memory.get(), size, IBV_ACCESS_LOCAL_WRITE);
+  if (!region.ok()) return region.status();
+  chunk.region = std::move(*region);
+  for (std::uint32_t index = 0; index < count; ++index)
+    chunk.slots.push_back({chunk.memory.get() + index * receiver.stride, chunk.region->local_key(), &buffers});
+  buffers.chunks.push_back(std::move(chunk));
+  buffers.slots += count;
+  std::vector<Slot*> slots;
+  for (Slot& slot : buffers.chunks.back().slots) slots.push_back(&slot);
+  post(receiver, buffers, slots);
+  return {};
+}
+
+void VerbsPort::post(const Receiver& receiver, Buffers& buffers, std::vector<Slot*>& slots) noexcept {
+  std::array<ibv_sge, kPostAfter> ranges;
+  std::array<ibv_recv_wr, kPostAfter> requests;
+  for (std::size_t first = 0; first < slots.size(); first += kPostAfter) {
+    const std::size_t count = std::min(kPostAfter, slots.size() - first);
+    for (std::size_t index = 0; index < count; ++index) {
+      Slot* const slot = slots[first + index];
+      if (buffers.of_groups) *slot->memory = std::byte{0};  // read_grh()
+      ranges[index] = {.addr = reinterpret_cast<std::uint64_t>(slot->memory),
+                       .length = static_cast<std::uint32_t>(receiver.stride - kPadding),
+                       .lkey = slot->local_key};
+      requests[index] = {.wr_id = reinterpret_cast<std::uint64_t>(slot),
+                         .next = index + 1 == count ? nullptr : &requests[index + 1],
+                         .sg_list = &ranges[index],
+                         .num_sge = 1};
+    }
+    ibv_recv_wr* bad = nullptr;
+    // It can only fail for a device that is gone, which its sessions notice.
+    (void)ibv_post_recv(buffers.queue->pair(), requests.data(), &bad);
+  }
+  slots.clear();
+}
+
+// Buffers that were read; all, or where there are enough.
+void VerbsPort::post_used(Receiver& receiver, bool all) noexcept {
+  for (Buffers* buffers : {&receiver.own, &receiver.groups}) {
+    if (buffers->used.size() >= kPostAfter || (all && !buffers->used.empty())) post(receiver, *buffers, buffers->used);
+  }
+}
+
+// As many as the service's options ask for, and half as many again, because credit is granted in portions; less for
+// those that come when most of the queue is taken.
+std::uint32_t VerbsPort::budget_locked(const Receiver& receiver) const noexcept {
+  const std::uint32_t wanted = options_.queue_messages + options_.queue_messages / 2 + kLeastBudget;
+  const std::uint32_t left =
+      receiver.depth - std::min(receiver.depth, receiver.own.committed + kReserve + receiver.groups.slots);
+  return std::min(wanted, left / 2);
+}
+
+Result<VerbsPort::Accepted> VerbsPort::accept(remote::LinkSource::Parts parts, std::shared_ptr<DatagramSender> sender,
+                                              std::shared_ptr<Registrar> registrar, const DatagramRoute& back,
+                                              const wire::session_control::Gid& gid) {
+  const std::lock_guard lock(mutex_);
+  const Result<Receiver*> found = receiver_for(sender->port(), registrar);
+  if (!found.ok()) return found.status();
+  Receiver& receiver = **found;
+  parts.budget = budget_locked(receiver);
+  if (parts.budget < kLeastBudget) return RIPC_LIMIT;
+  const std::uint32_t needed = receiver.own.committed + parts.budget + kReserve;
+  if (needed > receiver.own.slots) {
+    Status status = add_slots(receiver, receiver.own, needed - receiver.own.slots);
+    if (!status.ok()) return status;
+  }
+  make_place_locked();
+  const std::uint32_t budget = parts.budget;
+  Accepted accepted{.source = std::make_shared<DatagramSource>(std::move(parts), std::move(sender), back, gid),
+                    .address = receiver.own.queue->address(receiver.port),
+                    .packet_limit = static_cast<std::uint32_t>(receiver.port.mtu - wire::datagram::kHeaderSize)};
+  at_[accepted.source.get()] = {&receiver, budget};
+  receiver.own.committed += budget;
+  insert_locked(accepted.source);
+  return accepted;
+}
+
+std::vector<std::string> VerbsPort::give_up(const Device& device, bool only_broken) {
+  std::vector<std::string> ips;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& receiver : receivers_) {
+      if (receiver->is_given_up || receiver->port.device.get() != &device) continue;
+      if (only_broken && !receiver->is_broken()) continue;
+      receiver->is_given_up = true;
+      ips.push_back(receiver->port.ip);
+    }
+  }
+  if (!ips.empty()) nudge();
+  return ips;
+}
+
+void VerbsPort::drop_given_up_locked() noexcept {
+  std::erase_if(receivers_, [this](const auto& receiver) {
+    const bool has_sources =
+        std::any_of(at_.begin(), at_.end(), [&](const auto& entry) { return entry.second.first == receiver.get(); });
+    if (!receiver->is_given_up || has_sources) return false;
+    events_.remove(receiver->own.queue->fd());
+    return true;
+  });
+}
+
+// ---- Receiving -----------------------------------------------------------------------------------------------
+
+void VerbsPort::refresh() noexcept {
+  const std::lock_guard lock(mutex_);
+  seen_version_ = version_.load(std::memory_order_relaxed);
+  drop_given_up_locked();
+  by_token_.clear();
+  dying_.clear();
+  polled_receivers_.clear();
+  for (const auto& receiver : receivers_) polled_receivers_.push_back(receiver.get());
+  for (const auto& source : sources_) {
+    auto datagrams = std::dynamic_pointer_cast<DatagramSource>(source);
+    if (!datagrams) continue;
+    if (datagrams->dead()) dying_.push_back(datagrams);
+    const std::uint64_t token = datagrams->token();
+    by_token_.emplace(token, Sender{std::move(datagrams), nullptr});
+  }
+  some_are_over_ = false;
+  for (const HearingPointer& hearing : hearings_) {
+    if (hearing->is_attached) by_token_.emplace(hearing->token, Sender{hearing->source, hearing});
+    some_are_over_ = some_are_over_ || hearing->is_over;
+  }
+}
+
+void VerbsPort::prepare_sleep() noexcept {
+  if (version_.load(std::memory_order_acquire) != seen_version_) refresh();
+  for (Receiver* receiver : polled_receivers_) receiver->own.queue->arm_if_taken();
+  UdpPort::prepare_sleep();
+}
+
+std::size_t VerbsPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept {
+  if (version_.load(std::memory_order_acquire) != seen_version_) [[unlikely]]
+    refresh();
+  bool stop = false;
+  std::size_t taken = blocked_.empty() ? 0 : poll_backlogs(sink, budget, stop);
+  for (Receiver* receiver : polled_receivers_) {
+    if (stop || taken >= budget) return taken;
+    taken += poll_receiver(*receiver, sink, budget - taken, stop);
+  }
+  if (stop || taken >= budget) return taken;
+  // What a dead source had sent before has been taken in.
+  if (taken == 0 && (!dying_.empty() || some_are_over_)) [[unlikely]]
+    bury(sink);
+  return taken + UdpPort::poll(sink, budget - taken);
+}
+
+std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, std::size_t budget,
+                                     bool& stop) noexcept {
+  std::size_t taken = 0;
+  if (receiver.next == receiver.count) {
+    receiver.next = 0;
+    receiver.count = receiver.own.queue->take(receiver.batch);
+    if (receiver.count == 0) {
+      if (receiver.take_stopped()) [[unlikely]]
+        restart(receiver);
+      return 0;
+    }
+  }
+  DatagramSource* last = nullptr;
+  for (; receiver.next != receiver.count && taken < budget; ++receiver.next) {
+    const ibv_wc& completion = receiver.batch[receiver.next];
+    auto* const slot = reinterpret_cast<Slot*>(completion.wr_id);
+    if (completion.status != IBV_WC_SUCCESS) {
+      receiver.failed = true;
+      continue;
+    }
+    const std::size_t size = completion.byte_len > kGrhSize ? completion.byte_len - kGrhSize : 0;
+    const spi::Bytes datagram(slot->memory + kGrhSize, size);
+    const Sender* const sender = sender_of(*slot, completion, datagram);
+    if (sender == nullptr) {
+      slot->of->used.push_back(slot);
+      continue;
+    }
+    const std::shared_ptr<DatagramSource>& source = sender->source;
+    // The header has been taken in when a packet is offered again.
+    spi::Bytes packet = datagram.subspan(wire::datagram::kHeaderSize);
+    if (!receiver.offered)
+      packet = sender->hearing ? source->accept_multicast(datagram, sender->hearing->window, counters_)
+                               : source->accept(datagram, counters_);
+    receiver.offered = false;
+    if (last != source.get()) settle(last);
+    last = source.get();
+    if (!packet.empty()) {
+      if (!source->backlog.empty()) {
+        source->backlog.emplace_back(packet.begin(), packet.end());
+      } else {
+        source->collect_pulls();
+        const spi::Delivery delivery = sink.deliver(*source, packet);
+        if (delivery == spi::Delivery::stop) {
+          receiver.offered = true;
+          stop = true;
+          break;
+        }
+        if (delivery == spi::Delivery::blocked) {
+          source->backlog.emplace_back(packet.begin(), packet.end());
+          blocked_.push_back(source);
+        } else {
+          ++taken;
+        }
+      }
+    }
+    slot->of->used.push_back(slot);
+  }
+  post_used(receiver, receiver.next == receiver.count);
+  settle(last);
+  if (receiver.failed && receiver.next == receiver.count) [[unlikely]]
+    restart(receiver);
+  return taken;
+}
+
+// Null, and counted unless other groups may have the same address: it is from nobody.
+const VerbsPort::Sender* VerbsPort::sender_of(const Slot& slot, const ibv_wc& completion,
+                                              spi::Bytes datagram) noexcept {
+  const auto found = datagram.size() < wire::datagram::kHeaderSize
+                         ? by_token_.end()
+                         : by_token_.find(wire::load_le<std::uint64_t>(datagram.data() + 8));
+  const bool is_known = found != by_token_.end();
+  if (!is_known && slot.of->of_groups) return nullptr;
+  bool is_right = is_known && found->second.source->queue_pair() == completion.src_qp &&
+                  (found->second.hearing != nullptr) == slot.of->of_groups;
+  if (is_right && slot.of->of_groups) {
+    // Whoever listens to the group knows the token: the address must be right too.
+    const std::optional<DatagramEnds> ends = (completion.wc_flags & IBV_WC_GRH) != 0
+                                                 ? read_grh(std::span<const std::byte, kGrhSize>(slot.memory, kGrhSize))
+                                                 : std::nullopt;
+    is_right = ends && ends->source == found->second.source->gid();
+  }
+  if (is_right) return &found->second;
+  counters_.corrupt.store(counters_.corrupt.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  return nullptr;
+}
+
+// What was under way is lost, as datagrams may be; the senders need not know.
+void VerbsPort::restart(Receiver& receiver) noexcept {
+  const std::lock_guard lock(mutex_);
+  receiver.failed = false;
+  // They complete in one queue, which each empties: only then they get buffers. Only a device that is gone stays
+  // broken, which its sessions notice.
+  std::vector<Buffers*> restarted;
+  for (Buffers* buffers : {&receiver.own, &receiver.groups}) {
+    buffers->used.clear();
+    if (buffers->queue && buffers->queue->restart().ok()) restarted.push_back(buffers);
+  }
+  for (Buffers* buffers : restarted) {
+    std::vector<Slot*> slots;
+    for (Chunk& chunk : buffers->chunks) {
+      for (Slot& slot : chunk.slots) slots.push_back(&slot);
+    }
+    post(receiver, *buffers, slots);
+  }
+}
+
+std::vector<ibv_qp*> VerbsPort::pairs() {
+  const std::lock_guard lock(mutex_);
+  std::vector<ibv_qp*> pairs;
+  for (const auto& receiver : receivers_) {
+    pairs.push_back(receiver->own.queue->pair());
+    if (receiver->groups.queue) pairs.push_back(receiver->groups.queue->pair());
+  }
+  return pairs;
+}
+
+std::vector<DatagramAddress> VerbsPort::addresses() {
+  const std::lock_guard lock(mutex_);
+  std::vector<DatagramAddress> addresses;
+  for (const auto& receiver : receivers_) addresses.push_back(receiver->own.queue->address(receiver->port));
+  return addresses;
+}
+
+// After a run of packets of one sender. One whose packets wait gets no room for more.
+void VerbsPort::settle(DatagramSource* source) noexcept {
+  if (source == nullptr) return;
+  source->start_pulls();
+  if (source->backlog.empty()) source->settle(counters_);
+}
+
+std::size_t VerbsPort::poll_backlogs(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept {
+  std::size_t taken = 0;
+  for (const auto& source : blocked_) {
+    while (!source->backlog.empty() && taken < budget && !stop) {
+      source->collect_pulls();
+      const spi::Delivery delivery = sink.deliver(*source, source->backlog.front());
+      if (delivery != spi::Delivery::taken) {
+        stop = delivery == spi::Delivery::stop;
+        break;
+      }
+      source->backlog.pop_front();
+      ++taken;
+    }
+    settle(source.get());
+  }
+  std::erase_if(blocked_, [](const auto& source) { return source->backlog.empty(); });
+  return taken;
+}
+
+void VerbsPort::bury(spi::PacketSink& sink) noexcept {
+  // Groups are left without the lock.
+  std::vector<HearingPointer> gone;
+  if (some_are_over_) {
+    const std::lock_guard lock(mutex_);
+    gone = forget_locked([](const Hearing& hearing) { return hearing.is_over; });
+    some_are_over_ = false;
+  }
+  for (const auto& source : std::exchange(dying_, {})) {
+    if (!source->is_over() || !source->backlog.empty()) {
+      dying_.push_back(source);
+      continue;
+    }
+    sink.source_gone(*source);
+    remember_session_of(*source);
+    const std::lock_guard lock(mutex_);
+    const auto heard = forget_locked([&](const Hearing& hearing) { return hearing.source == source; });
+    gone.insert(gone.end(), heard.begin(), heard.end());
+    if (const auto found = at_.find(source.get()); found != at_.end()) {
+      found->second.first->own.committed -= found->second.second;
+      at_.erase(found);
+    }
+    erase_locked(*source);
+  }
+}
+
+}  // namespace ripc::verbs

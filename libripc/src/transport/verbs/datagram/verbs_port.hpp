@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// The receive side of one service: a queue pair for datagrams on each port of a device that peers reach it by, made
+// when the first of them comes, and one for multicast groups where peers ask for it; and the UDP links of peers whose
+// devices have no datagrams.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "remote/link/replay_window.hpp"
+#include "remote/link/udp_port.hpp"
+#include "transport/verbs/datagram/datagram_channel.hpp"
+#include "transport/verbs/datagram/datagram_sender.hpp"
+#include "transport/verbs/groups/group_memberships.hpp"
+
+namespace ripc::verbs {
+
+class VerbsPort final : public remote::UdpPort {
+ public:
+  VerbsPort(const spi::PortOptions& options, EventSet& events, EventLoop& loop, std::size_t receive_buffer,
+            std::function<void(LinkPort&)> closed)
+      : UdpPort(options, events, loop, receive_buffer, std::move(closed)) {}
+  ~VerbsPort() override;
+
+  std::size_t poll(spi::PacketSink& sink, std::size_t budget) noexcept override;
+  void prepare_sleep() noexcept override;
+
+  // ---- For the transport, in the responder ----
+  struct Accepted {
+    std::shared_ptr<DatagramSource> source;
+    DatagramAddress address;
+    std::uint32_t packet_limit = 0;
+  };
+  // Takes a link whose datagrams come from `back`. RIPC_LIMIT: the device's queue has no room for one more sender.
+  Result<Accepted> accept(remote::LinkSource::Parts parts, std::shared_ptr<DatagramSender> sender,
+                          std::shared_ptr<Registrar> registrar, const DatagramRoute& back,
+                          const wire::session_control::Gid& gid);
+  // What comes to the multicast group with the token counts as come by the link of this source, as soon as the group is
+  // joined. If there is no room for that, never.
+  void hear(const std::shared_ptr<DatagramSource>& source, std::uint64_t token, MembershipPointer membership);
+  void hear_no_more(const remote::LinkSource& source, std::uint64_t token) noexcept;
+  // Groups have been joined.
+  void attach_joined();
+  // Uses no queues any more that are on this device and broken, or on it at all, and makes others for the links that
+  // are opened from now on. The links that used them are to be ended. The addresses that these came to.
+  std::vector<std::string> give_up(const Device& device, bool only_broken);
+  // The queue pairs for datagrams, and where those are that links are for; for tests.
+  std::vector<ibv_qp*> pairs();
+  std::vector<DatagramAddress> addresses();
+
+ private:
+  static constexpr std::size_t kBatch = 16;
+  // Buffers beside those that are granted: questions for room and greetings need no credit, others may send to the same
+  // group, and what was read is posted again in batches.
+  static constexpr std::uint32_t kReserve = 128;
+
+  struct Buffers;
+  // A receive buffer; its address is the number of its work request.
+  struct Slot {
+    std::byte* memory;
+    std::uint32_t local_key;
+    Buffers* of;
+  };
+  // Some of them.
+  struct Chunk {
+    std::unique_ptr<std::byte[]> memory;
+    RegionPointer region;
+    std::vector<Slot> slots;
+  };
+  // A queue pair with its buffers.
+  struct Buffers {
+    std::unique_ptr<DatagramQueue> queue;
+    bool of_groups = false;
+    // Under mutex_.
+    std::deque<Chunk> chunks;
+    std::uint32_t slots = 0;      // posted or with the receiver
+    std::uint32_t committed = 0;  // to sources
+    // The receiver's.
+    std::vector<Slot*> used;  // to be posted again
+  };
+  // A queue pair that is in a multicast group, for as long as this is there.
+  struct Attachment {
+    Attachment(const Library& through, ibv_qp* attached, const ibv_gid& group, std::uint16_t group_lid) noexcept
+        : library(through), pair(attached), gid(group), lid(group_lid) {}
+    Attachment(const Attachment&) = delete;
+    Attachment& operator=(const Attachment&) = delete;
+    ~Attachment() { (void)library.detach_mcast(pair, &gid, lid); }
+
+    const Library& library;
+    ibv_qp* const pair;
+    const ibv_gid gid;
+    const std::uint16_t lid;
+  };
+  // One port of a device.
+  struct Receiver {
+    // Of the queues, one that is there.
+    bool is_broken() const noexcept { return own.queue->is_broken() || (groups.queue && groups.queue->is_broken()); }
+    bool take_stopped() const noexcept {
+      const bool own_stopped = own.queue->take_stopped();
+      return (groups.queue && groups.queue->take_stopped()) || own_stopped;
+    }
+
+    FabricPort port;
+    std::shared_ptr<Registrar> registrar;
+    std::uint32_t depth = 0;  // of the completion queue
+    std::size_t stride = 0;
+    Buffers own;
+    Buffers groups;  // made when a peer asks for it; completes among its own
+    // Under mutex_.
+    std::uint32_t groups_key = 0;
+    std::vector<std::unique_ptr<Attachment>> attachments;
+    bool is_given_up = false;  // goes with the last of its sources
+    // The receiver's.
+    std::array<ibv_wc, kBatch> batch{};
+    std::size_t next = 0, count = 0;
+    bool offered = false;  // the next one was looked at already
+    bool failed = false;   // a queue pair has stopped with an error
+  };
+  // A token that a peer sends with to a multicast group, for one of its links.
+  struct Hearing {
+    std::shared_ptr<DatagramSource> source;
+    std::uint64_t token;
+    MembershipPointer membership;
+    bool is_attached = false;       // under mutex_
+    bool is_over = false;           // likewise: goes when all that had come is taken
+    ibv_gid gid{};                  // likewise: the group's, once it is attached
+    remote::ReplayWindow window{};  // the receiver's
+  };
+  using HearingPointer = std::shared_ptr<Hearing>;
+  // What a datagram belongs to.
+  struct Sender {
+    std::shared_ptr<DatagramSource> source;
+    HearingPointer hearing;  // null: it came by the link itself
+  };
+
+  Result<Receiver*> receiver_for(const FabricPort& port, const std::shared_ptr<Registrar>& registrar);
+  static Status add_slots(const Receiver& receiver, Buffers& buffers, std::uint32_t count);
+  static void post(const Receiver& receiver, Buffers& buffers, std::vector<Slot*>& slots) noexcept;
+  static void post_used(Receiver& receiver, bool all) noexcept;
+  const Sender* sender_of(const Slot& slot, const ibv_wc& completion, spi::Bytes datagram) noexcept;
+  void attach_joined_locked();
+  void follow_locked(const Hearing& hearing);
+  bool attach_locked(Hearing& hearing);
+  static Status open_groups(Receiver& receiver, std::uint32_t key);
+  bool hears_locked(const remote::LinkSource& source) const noexcept;
+  std::vector<HearingPointer> forget_locked(const std::function<bool(const Hearing&)>& goes);
+  std::uint32_t budget_locked(const Receiver& receiver) const noexcept;
+  void refresh() noexcept;
+  void drop_given_up_locked() noexcept;
+  std::size_t poll_receiver(Receiver& receiver, spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
+  std::size_t poll_backlogs(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
+  void settle(DatagramSource* source) noexcept;
+  void restart(Receiver& receiver) noexcept;
+  void bury(spi::PacketSink& sink) noexcept;
+
+  std::deque<std::unique_ptr<Receiver>> receivers_;                                        // under mutex_
+  std::unordered_map<const remote::LinkSource*, std::pair<Receiver*, std::uint32_t>> at_;  // likewise: with budget
+  std::vector<HearingPointer> hearings_;                                                   // likewise
+
+  // The receiving thread's own.
+  std::uint64_t seen_version_ = 0;
+  std::vector<Receiver*> polled_receivers_;
+  std::unordered_map<std::uint64_t, Sender> by_token_;
+  bool some_are_over_ = false;  // hearings
+  std::vector<std::shared_ptr<DatagramSource>> dying_;
+  std::vector<std::shared_ptr<DatagramSource>> blocked_;  // have a backlog
+};
+
+}  // namespace ripc::verbs

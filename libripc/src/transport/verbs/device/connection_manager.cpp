@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/device/connection_manager.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "transport/verbs/device/queue_pair_states.hpp"
+
+namespace ripc::verbs {
+
+namespace {
+
+constexpr int kBacklog = 128;
+constexpr int kPortsTried = 64;
+constexpr Nanoseconds kAcceptPatience = 5'000'000'000;
+// A packet that is not acknowledged is repeated after 4.096 us x 2^14 = 67 ms, six times: a peer that is gone is
+// noticed after half a second. Seven times stands for ever with some devices.
+constexpr std::uint8_t kAcknowledgeTimeout = 14;
+constexpr std::uint8_t kRetries = 6;
+// For ever: there is always a buffer, but a machine may be slow to say so.
+constexpr std::uint8_t kReceiverRetries = 7;
+
+Status unreachable(std::string_view why) {
+  return Status(RIPC_PEER_DEAD, "No RDMA connection to the peer could be made (" + std::string(why) +
+                                    "): check the RDMA devices on both sides with `ripc doctor`.");
+}
+
+}  // namespace
+
+// ---- Event channel -------------------------------------------------------------------------------------------
+
+Result<std::shared_ptr<EventChannel>> EventChannel::open(std::shared_ptr<const Library> library) {
+  rdma_event_channel* const channel = library->create_event_channel();
+  if (channel == nullptr) return system_error(errno, "rdma_create_event_channel", "see `ripc doctor`");
+  return std::shared_ptr<EventChannel>(new EventChannel(std::move(library), channel));
+}
+
+EventChannel::EventChannel(std::shared_ptr<const Library> library, rdma_event_channel* channel)
+    : library_(std::move(library)), channel_(channel), guard_(channel->fd) {
+  (void)fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
+}
+
+EventChannel::~EventChannel() {
+  guard_.reset();
+  library_->destroy_event_channel(channel_);
+}
+
+// ---- Begin and end -------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<ConnectionManager>> ConnectionManager::start(std::shared_ptr<const Library> library,
+                                                                    EventLoop& loop,
+                                                                    const std::vector<std::string>& ips,
+                                                                    Request request) {
+  Result<std::shared_ptr<EventChannel>> channel = EventChannel::open(std::move(library));
+  if (!channel.ok()) return channel.status();
+  std::unique_ptr<ConnectionManager> manager(new ConnectionManager(std::move(*channel), loop, std::move(request)));
+  for (const std::string& ip : ips) {
+    Status status = manager->listen(ip);
+    if (!status.ok()) return status;
+  }
+  Status status =
+      loop.add(manager->channel_->get()->fd, EPOLLIN, [raw = manager.get()](std::uint32_t) { raw->on_events(); });
+  if (!status.ok()) return status;
+  manager->in_loop_ = true;
+  return manager;
+}
+
+// librdmacm chooses a port that is free among its own; devices with iWARP listen on TCP, where it may be taken.
+Status ConnectionManager::listen(const std::string& ip) {
+  const Library& library = channel_->library();
+  remote::Endpoint endpoint;
+  (void)remote::Endpoint::parse(ip, 0, endpoint);
+  for (int attempt = 1;; ++attempt) {
+    rdma_cm_id* raw = nullptr;
+    if (library.create_id(channel_->get(), &raw, nullptr, RDMA_PS_TCP) != 0)
+      return system_error(errno, "rdma_create_id", "see `ripc doctor`");
+    auto id = std::make_shared<const Id>(channel_, raw);
+    if (library.bind_addr(raw, const_cast<sockaddr*>(endpoint.address())) != 0)
+      return system_error(errno, "rdma_bind_addr", "see `ripc doctor`");
+    if (library.listen(raw, kBacklog) == 0) {
+      listeners_.push_back(std::move(id));
+      return {};
+    }
+    if (errno != EADDRINUSE || attempt == kPortsTried) return system_error(errno, "rdma_listen", "see `ripc doctor`");
+  }
+}
+
+void ConnectionManager::forget(const Device& device) {
+  std::erase_if(listeners_, [&](const IdPointer& id) { return device.is_of(*id->get()); });
+  std::vector<std::uint64_t> names;
+  for (const auto& [name, attempt] : attempts_) {
+    if (attempt.id && device.is_of(*attempt.id->get())) names.push_back(name);
+  }
+  for (const std::uint64_t name : names) fail(name, unreachable("the device was removed"));
+}
+
+std::uint16_t ConnectionManager::port_at(const remote::Endpoint& address) const noexcept {
+  const auto found = std::find_if(listeners_.begin(), listeners_.end(),
+                                  [&](const IdPointer& id) { return id->local().same_ip(address); });
+  return found == listeners_.end() ? std::uint16_t{0} : (*found)->local().port();
+}
+
+ConnectionManager::~ConnectionManager() {
+  if (in_loop_) loop_.remove(channel_->get()->fd);
+  for (auto& [name, attempt] : attempts_) {
+    if (attempt.timer != 0) loop_.cancel_timer(attempt.timer);
+  }
+}
+
+// ---- Ours ----------------------------------------------------------------------------------------------------
+
+std::uint64_t ConnectionManager::dial(const remote::Endpoint& from, const remote::Endpoint& to,
+                                      const PrivateData& words, std::uint8_t read_depth, Nanoseconds patience,
+                                      Hooks hooks) {
+  const std::uint64_t name = next_name_++;
+  Attempt& attempt = attempts_[name];
+  attempt.hooks = std::move(hooks);
+  attempt.words = words;
+  attempt.read_depth = read_depth;
+  attempt.patience = static_cast<int>(std::clamp<Nanoseconds>(patience / 1'000'000, 1, 60'000));
+  const Library& library = channel_->library();
+  rdma_cm_id* raw = nullptr;
+  int error = library.create_id(channel_->get(), &raw, reinterpret_cast<void*>(name), RDMA_PS_TCP) == 0 ? 0 : errno;
+  if (error == 0) {
+    attempt.id = std::make_shared<const Id>(channel_, raw);
+    keep_time(name, attempt, patience);
+    const remote::Endpoint source = from.with_port(0);
+    if (library.resolve_addr(raw, const_cast<sockaddr*>(source.address()), const_cast<sockaddr*>(to.address()),
+                             attempt.patience) != 0)
+      error = errno;
+  }
+  if (error != 0) loop_.post([this, name, error] { fail(name, unreachable(std::strerror(error))); });
+  return name;
+}
+
+void ConnectionManager::keep_time(std::uint64_t name, Attempt& attempt, Nanoseconds patience) {
+  attempt.timer = loop_.add_timer(monotonic_now() + patience, [this, name] { fail(name, unreachable("no answer")); });
+}
+
+void ConnectionManager::drop(std::uint64_t name) noexcept {
+  const auto found = attempts_.find(name);
+  if (found == attempts_.end()) return;
+  if (found->second.timer != 0) loop_.cancel_timer(found->second.timer);
+  attempts_.erase(found);
+}
+
+void ConnectionManager::fail(std::uint64_t name, Status reason) {
+  const auto found = attempts_.find(name);
+  if (found == attempts_.end()) return;
+  const auto ended = std::move(found->second.hooks.ended);
+  drop(name);
+  if (ended) ended(std::move(reason));
+}
+
+void ConnectionManager::shorten_retries(const Id& id) const noexcept {
+  std::uint8_t timeout = kAcknowledgeTimeout;
+  // Where it cannot be set, the death of a peer is noticed by its session first.
+  (void)channel_->library().set_option(id.get(), RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof timeout);
+}
+
+Status ConnectionManager::connect(Attempt& attempt) {
+  const Result<ibv_qp*> pair = attempt.hooks.prepare(attempt.id);
+  if (!pair.ok()) return pair.status();
+  attempt.pair = *pair;
+  shorten_retries(*attempt.id);
+  rdma_conn_param parameters{};
+  parameters.qp_num = attempt.pair->qp_num;
+  parameters.private_data = attempt.words.data();
+  parameters.private_data_len = static_cast<std::uint8_t>(attempt.words.size());
+  parameters.responder_resources = attempt.read_depth;
+  parameters.initiator_depth = attempt.read_depth;
+  parameters.retry_count = kRetries;
+  parameters.rnr_retry_count = kReceiverRetries;
+  if (channel_->library().connect(attempt.id->get(), &parameters) != 0) return unreachable(std::strerror(errno));
+  return {};
+}
+
+// There is a connection.
+Status ConnectionManager::complete(Attempt& attempt, const PrivateData& words) {
+  loop_.cancel_timer(attempt.timer);
+  attempt.timer = 0;
+  attempt.from = nullptr;
+  // It may drop itself.
+  const auto accepted = attempt.hooks.accepted;
+  const IdPointer id = attempt.id;
+  return accepted(id, words);
+}
+
+// ---- Events --------------------------------------------------------------------------------------------------
+
+// An event is given back before anything is done with it: an id cannot go while one of its events is held.
+bool ConnectionManager::next(Event& event) noexcept {
+  rdma_cm_event* raw = nullptr;
+  if (channel_->library().get_cm_event(channel_->get(), &raw) != 0) return false;
+  event = {};
+  event.type = raw->event;
+  event.status = raw->status;
+  event.name = reinterpret_cast<std::uint64_t>(raw->id->context);
+  if (raw->event == RDMA_CM_EVENT_CONNECT_REQUEST) event.id = raw->id;
+  const rdma_conn_param& words = raw->param.conn;
+  if (words.private_data != nullptr)
+    std::memcpy(event.words.data(), words.private_data,
+                std::min<std::size_t>(words.private_data_len, event.words.size()));
+  event.responder_resources = words.responder_resources;
+  event.initiator_depth = words.initiator_depth;
+  (void)channel_->library().ack_cm_event(raw);
+  return true;
+}
+
+void ConnectionManager::on_events() noexcept {
+  Event event{};
+  while (next(event)) handle(event);
+}
+
+void ConnectionManager::handle(const Event& event) {
+  if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+    on_request(event);
+    return;
+  }
+  const auto found = attempts_.find(event.name);
+  if (found == attempts_.end()) return;
+  Attempt& attempt = found->second;
+  Status status;
+  switch (event.type) {
+    case RDMA_CM_EVENT_ADDR_RESOLVED:
+      if (channel_->library().resolve_route(attempt.id->get(), attempt.patience) != 0)
+        status = unreachable(std::strerror(errno));
+      break;
+    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+      status = connect(attempt);
+      break;
+    case RDMA_CM_EVENT_CONNECT_RESPONSE:
+      status = bring_up_pair(channel_->library(), *attempt.id->get(), *attempt.pair, {});
+      if (status.ok() && channel_->library().establish(attempt.id->get()) != 0)
+        status = unreachable(std::strerror(errno));
+      if (status.ok()) status = complete(attempt, event.words);
+      break;
+    case RDMA_CM_EVENT_ESTABLISHED:
+      status = complete(attempt, event.words);
+      break;
+    case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+    case RDMA_CM_EVENT_ADDR_CHANGE:
+      break;
+    case RDMA_CM_EVENT_REJECTED:
+      status =
+          Status(RIPC_REFUSED, "The peer has refused an RDMA connection: it is ending, or has another cluster key.");
+      break;
+    default:
+      status = unreachable(event.type == RDMA_CM_EVENT_DISCONNECTED     ? "it has closed the connection"
+                           : event.type == RDMA_CM_EVENT_DEVICE_REMOVAL ? "the device was removed"
+                                                                        : std::strerror(std::abs(event.status)));
+      break;
+  }
+  if (!status.ok()) fail(event.name, status);
+}
+
+void ConnectionManager::end_request_of(const void* peer) {
+  const auto found =
+      std::find_if(attempts_.begin(), attempts_.end(), [&](const auto& entry) { return entry.second.from == peer; });
+  if (found != attempts_.end()) fail(found->first, unreachable("it began anew"));
+}
+
+void ConnectionManager::on_request(const Event& event) {
+  auto id = std::make_shared<const Id>(channel_, event.id);
+  const std::uint64_t name = next_name_++;
+  id->get()->context = reinterpret_cast<void*>(name);
+  Result<Welcome> welcome = request_(id, event.words);
+  // Before it takes anything of the device: a peer that completes none of them would use it up for all.
+  if (welcome.ok() && welcome->from != nullptr) end_request_of(welcome->from);
+  const Result<ibv_qp*> pair = welcome.ok() ? welcome->hooks.prepare(id) : welcome.status();
+  if (!pair.ok()) {
+    (void)channel_->library().reject(id->get(), nullptr, 0);
+    if (welcome.ok()) welcome->hooks.ended(pair.status());
+    return;
+  }
+  shorten_retries(*id);
+  rdma_conn_param parameters{};
+  parameters.qp_num = (*pair)->qp_num;
+  parameters.private_data = welcome->words.data();
+  parameters.private_data_len = static_cast<std::uint8_t>(welcome->words.size());
+  parameters.responder_resources = std::min(event.responder_resources, welcome->read_depth);
+  parameters.initiator_depth = std::min(event.initiator_depth, welcome->read_depth);
+  parameters.rnr_retry_count = kReceiverRetries;
+  Status status = bring_up_pair(channel_->library(), *id->get(), **pair,
+                                {.incoming = parameters.responder_resources, .outgoing = parameters.initiator_depth});
+  if (status.ok() && channel_->library().accept(id->get(), &parameters) != 0)
+    status = unreachable(std::strerror(errno));
+  if (!status.ok()) {
+    welcome->hooks.ended(status);
+    return;
+  }
+  Attempt& attempt = attempts_[name];
+  attempt.id = std::move(id);
+  attempt.pair = *pair;
+  attempt.from = welcome->from;
+  attempt.hooks = std::move(welcome->hooks);
+  keep_time(name, attempt, kAcceptPatience);
+}
+
+}  // namespace ripc::verbs

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// librdmacm's side of making connections: one event channel in the responder's loop, a listener, and the ids that are
+// on their way to become connections.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/event_loop.hpp"
+#include "base/fork_guard.hpp"
+#include "base/status.hpp"
+#include "remote/session/endpoint.hpp"
+#include "transport/verbs/device/fabric.hpp"
+
+namespace ripc::verbs {
+
+// An event channel of librdmacm.
+class EventChannel {
+ public:
+  static Result<std::shared_ptr<EventChannel>> open(std::shared_ptr<const Library> library);
+  ~EventChannel();
+  EventChannel(const EventChannel&) = delete;
+  EventChannel& operator=(const EventChannel&) = delete;
+
+  rdma_event_channel* get() const noexcept { return channel_; }
+  const Library& library() const noexcept { return *library_; }
+
+ private:
+  EventChannel(std::shared_ptr<const Library> library, rdma_event_channel* channel);
+
+  const std::shared_ptr<const Library> library_;
+  rdma_event_channel* const channel_;
+  ForkGuard guard_;
+};
+
+// One id of librdmacm; its queue pair, if it has one, must be gone before.
+class Id {
+ public:
+  Id(std::shared_ptr<EventChannel> channel, rdma_cm_id* id) noexcept : channel_(std::move(channel)), id_(id) {}
+  ~Id() { (void)channel_->library().destroy_id(id_); }
+  Id(const Id&) = delete;
+  Id& operator=(const Id&) = delete;
+
+  rdma_cm_id* get() const noexcept { return id_; }
+  remote::Endpoint remote() const noexcept { return remote::Endpoint::of(id_->route.addr.dst_addr); }
+  remote::Endpoint local() const noexcept { return remote::Endpoint::of(id_->route.addr.src_addr); }
+
+ private:
+  const std::shared_ptr<EventChannel> channel_;
+  rdma_cm_id* const id_;
+};
+using IdPointer = std::shared_ptr<const Id>;
+
+// What both sides say before there is a connection; librdmacm has room for 56 bytes.
+using PrivateData = std::array<std::byte, 56>;
+
+// Responder only.
+class ConnectionManager {
+ public:
+  // What is to become a connection. Calls come until `drop()` or the end of the manager.
+  struct Hooks {
+    // The path is known and the id has a device: makes the queue pair, which lives until `ended` or drop(), and
+    // prepares it (queue_pair_states). Without one, gives up.
+    std::function<Result<ibv_qp*>(const IdPointer& id)> prepare;
+    // The peer has accepted, with these words. Not RIPC_OK: gives up.
+    std::function<Status(const IdPointer& id, const PrivateData& words)> accepted;
+    // There is no connection, or there is none any more. The last call.
+    std::function<void(Status reason)> ended;
+  };
+  // Somebody wants a connection: returns what to do with it, or why not.
+  struct Welcome {
+    PrivateData words{};
+    std::uint8_t read_depth = 1;
+    const void* from = nullptr;  // names the peer: what it has asked for before and not completed ends; null: nothing
+    Hooks hooks;                 // prepare is called at once; accepted when it is established (with words of zeros)
+  };
+  using Request = std::function<Result<Welcome>(const IdPointer& id, const PrivateData& words)>;
+
+  // Listens on each of these addresses of RDMA devices: some devices take nothing that comes in by another interface of
+  // the machine, as connections to itself do, on a listener for all addresses.
+  static Result<std::unique_ptr<ConnectionManager>> start(std::shared_ptr<const Library> library, EventLoop& loop,
+                                                          const std::vector<std::string>& ips, Request request);
+  ~ConnectionManager();
+  ConnectionManager(const ConnectionManager&) = delete;
+  ConnectionManager& operator=(const ConnectionManager&) = delete;
+
+  // The same for one more address.
+  Status listen(const std::string& ip);
+  // The device was taken away: what was to be connections over it fails, and it is not listened there any more.
+  void forget(const Device& device);
+
+  // Where it listens on this address; 0: nowhere.
+  std::uint16_t port_at(const remote::Endpoint& address) const noexcept;
+
+  // Begins; returns a name for drop(). `ended` comes later, from the loop, if it cannot even begin.
+  std::uint64_t dial(const remote::Endpoint& from, const remote::Endpoint& to, const PrivateData& words,
+                     std::uint8_t read_depth, Nanoseconds patience, Hooks hooks);
+  // Forgets it: no more calls.
+  void drop(std::uint64_t name) noexcept;
+
+ private:
+  struct Attempt {
+    IdPointer id;
+    Hooks hooks;
+    ibv_qp* pair = nullptr;  // the hooks'
+    PrivateData words{};
+    std::uint8_t read_depth = 1;
+    const void* from = nullptr;  // of a request that is not established
+    int patience = 0;            // milliseconds
+    EventLoop::TimerId timer = 0;
+  };
+  // What there is in an event, once it was given back.
+  struct Event {
+    rdma_cm_event_type type;
+    int status = 0;
+    std::uint64_t name = 0;
+    rdma_cm_id* id = nullptr;  // of a request: the new one
+    PrivateData words{};
+    std::uint8_t responder_resources = 0, initiator_depth = 0;
+  };
+
+  ConnectionManager(std::shared_ptr<EventChannel> channel, EventLoop& loop, Request request)
+      : channel_(std::move(channel)), loop_(loop), request_(std::move(request)) {}
+  void on_events() noexcept;
+  bool next(Event& event) noexcept;
+  void handle(const Event& event);
+  void on_request(const Event& event);
+  void fail(std::uint64_t name, Status reason);
+  void end_request_of(const void* peer);
+  void keep_time(std::uint64_t name, Attempt& attempt, Nanoseconds patience);
+  Status connect(Attempt& attempt);
+  Status complete(Attempt& attempt, const PrivateData& words);
+  void shorten_retries(const Id& id) const noexcept;
+
+  const std::shared_ptr<EventChannel> channel_;
+  EventLoop& loop_;
+  const Request request_;
+  std::vector<IdPointer> listeners_;
+  bool in_loop_ = false;
+  std::uint64_t next_name_ = 1;
+  std::unordered_map<std::uint64_t, Attempt> attempts_;  // also those that have become connections
+};
+
+}  // namespace ripc::verbs

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a connection asks of its device: messages, operations, and the windows that open memory to the peer.
+#include <algorithm>
+#include <cstring>
+
+#include "transport/verbs/bulk/connection.hpp"
+#include "wire/bytes.hpp"
+
+namespace ripc::verbs {
+
+namespace {
+
+namespace bulk = wire::bulk;
+
+// Messages without a frame need buffers, too: so many are left to them.
+constexpr std::uint32_t kForAcknowledgements = 8;
+// The peer is told that there are buffers again after this many.
+constexpr std::uint32_t kAcknowledgeAfter = Connection::kReceives / 4;
+// The peer is woken with one of so many messages, at least.
+constexpr std::uint32_t kMostQuiet = Connection::kReceives / 4;
+// One completion for so many work requests.
+constexpr std::uint32_t kSignalEvery = 64;
+static_assert(kSignalEvery <= Connection::kSends / 4);
+constexpr std::size_t kMostWaiting = 16384;
+
+}  // namespace
+
+// Null: too much is under way. The caller fills in what the device is to do.
+Connection::Request* Connection::enqueue_locked(const Posted& posted, bool with_completion) noexcept {
+  if (posted_.size() >= kSends) return nullptr;
+  Request& added = queued_.emplace_back();
+  added.request.wr_id = next_request_;
+  // Whoever waits for an operation is told; the others are known to be through when a later one is.
+  if (with_completion || ++unsignalled_ >= kSignalEvery) {
+    added.request.send_flags = IBV_SEND_SIGNALED;
+    unsignalled_ = 0;
+  }
+  posted_.push_back(posted);
+  ++next_request_;
+  return &added;
+}
+
+bool Connection::enqueue_message_locked(const bulk::Frame* frame) noexcept {
+  Request* const added = enqueue_locked({.kind = Kind::message, .id = 0, .bytes = 0, .write = false});
+  if (added == nullptr) return false;
+  added->request.opcode = IBV_WR_SEND;
+  std::byte* message = added->message.data();
+  if (messages_inline_) {
+    added->request.send_flags |= IBV_SEND_INLINE;
+  } else {
+    // There are as many slots as there can be work requests under way.
+    message = buffers_.get() + (kReceives + added->request.wr_id % kSends) * kSlot;
+    added->range = {
+        .addr = reinterpret_cast<std::uint64_t>(message), .length = 0, .lkey = buffers_region_->local_key()};
+  }
+  wire::store_le<std::uint32_t>(message, taken_);
+  wire::store_le<std::uint32_t>(message + 4, 0);
+  if (frame != nullptr)
+    encode(*frame, std::span<std::byte, wire::bulk::kHeaderSize>(message + kPrefix, wire::bulk::kHeaderSize));
+  added->range.length = static_cast<std::uint32_t>(frame != nullptr ? kMessage : kPrefix);
+  if (frame != nullptr && frame->type == bulk::Type::finish && frame->id != 0) {
+    added->request.opcode = IBV_WR_SEND_WITH_INV;
+    added->request.invalidate_rkey = static_cast<std::uint32_t>(frame->id);
+  }
+  // Whoever is sent many offers must take them in some time, to have buffers for what else comes.
+  const bool is_quiet = frame != nullptr && frame->type == bulk::Type::offer && quiet_ < kMostQuiet;
+  quiet_ = is_quiet ? quiet_ + 1 : 0;
+  if (!is_quiet) added->request.send_flags |= IBV_SEND_SOLICITED;
+  ++sent_;
+  told_ = taken_;
+  return true;
+}
+
+void Connection::enqueue_waiting_locked() noexcept {
+  while (open_ && may_send_ && !waiting_.empty() && sent_ - peer_taken_ < kReceives - kForAcknowledgements) {
+    if (!enqueue_message_locked(&waiting_.front())) return;
+    waiting_.pop_front();
+  }
+}
+
+void Connection::acknowledge_locked() noexcept {
+  if (open_ && may_send_ && taken_ - told_ >= kAcknowledgeAfter && sent_ - peer_taken_ < kReceives)
+    (void)enqueue_message_locked(nullptr);
+}
+
+// Tells the device of what is enqueued, with one doorbell. Meanwhile without the lock, because those whom it wakes by
+// that take it at once. If another thread is at it, that one goes on with what is ours; `wait`: until it has.
+bool Connection::hand_over(std::unique_lock<std::mutex> lock, bool wait) noexcept {
+  const std::uint64_t wanted = next_request_;
+  bool rang = false;
+  for (;;) {
+    if (!ringing_.empty()) {
+      if (!wait || handed_ >= wanted) break;
+      rung_.wait(lock);
+      continue;
+    }
+    if (!open_ || queued_.empty()) break;
+    ringing_.swap(queued_);
+    lock.unlock();
+    const bool taken = ring();
+    lock.lock();
+    handed_ += ringing_.size();
+    ringing_.clear();
+    rang = true;
+    if (!taken) fail_locked(false);
+  }
+  const bool is_open = open_;
+  lock.unlock();
+  if (rang) rung_.notify_all();
+  return is_open;
+}
+
+bool Connection::ring() noexcept {
+  for (std::size_t index = 0; index < ringing_.size(); ++index) {
+    Request& one = ringing_[index];
+    if ((one.request.send_flags & IBV_SEND_INLINE) != 0)
+      one.range.addr = reinterpret_cast<std::uint64_t>(one.message.data());
+    if (one.request.opcode != IBV_WR_BIND_MW) {
+      one.request.sg_list = &one.range;
+      one.request.num_sge = 1;
+    }
+    one.request.next = index + 1 == ringing_.size() ? nullptr : &ringing_[index + 1].request;
+  }
+  ibv_send_wr* bad = nullptr;
+  tally_->doorbells.fetch_add(1, std::memory_order_relaxed);
+  if (ibv_post_send(pair_, &ringing_.front().request, &bad) != 0) {
+    if (bad != nullptr && bad->opcode == IBV_WR_BIND_MW) registrar_->give_up_windows();
+    return false;
+  }
+  tally_->work_requests.fetch_add(ringing_.size(), std::memory_order_relaxed);
+  return true;
+}
+
+bool Connection::enqueue_frames_locked(std::span<const bulk::Frame> frames) noexcept {
+  if (!open_) return false;
+  if (waiting_.size() + frames.size() > kMostWaiting) {
+    fail_locked(true);
+    return false;
+  }
+  waiting_.insert(waiting_.end(), frames.begin(), frames.end());
+  enqueue_waiting_locked();
+  return true;
+}
+
+bool Connection::send(std::span<const bulk::Frame> frames) noexcept {
+  std::unique_lock lock(mutex_);
+  return enqueue_frames_locked(frames) && hand_over(std::move(lock), true);
+}
+
+bool Connection::enqueue(const bulk::Frame& frame) noexcept {
+  const std::lock_guard lock(mutex_);
+  return enqueue_frames_locked(std::span(&frame, 1));
+}
+
+void Connection::flush() noexcept { (void)hand_over(std::unique_lock(mutex_), false); }
+
+void Connection::settle() noexcept { (void)hand_over(std::unique_lock(mutex_), true); }
+
+void Connection::settle(std::uint64_t request) noexcept {
+  std::unique_lock lock(mutex_);
+  if (handed_ <= request) (void)hand_over(std::move(lock), true);
+}
+
+std::size_t Connection::post(std::span<const Operation> operations) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!open_) return 0;
+  const std::size_t room = std::min(kSends / 2 - std::min<std::size_t>(operations_, kSends / 2),
+                                    kSends - std::min<std::size_t>(posted_.size(), kSends));
+  const std::size_t count = std::min(room, operations.size());
+  for (std::size_t index = 0; index < count; ++index) {
+    const Operation& one = operations[index];
+    Request* const added = enqueue_locked(
+        {.kind = Kind::operation, .id = one.id, .bytes = one.length, .write = one.write}, index + 1 == count);
+    added->range = {.addr = reinterpret_cast<std::uint64_t>(one.local), .length = one.length, .lkey = one.local_key};
+    added->request.opcode = one.write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+    added->request.wr.rdma = {.remote_addr = one.remote, .rkey = one.remote_key};
+  }
+  operations_ += count;
+  if (count != operations.size()) room_wanted_ = true;
+  return count;
+}
+
+Result<std::shared_ptr<RemoteKey>> Connection::open(std::span<const std::byte> bytes, const memory::Arena* arena,
+                                                    bool writable, const Telling& telling) {
+  const bool has_windows = registrar_->has_windows();
+  {
+    // Before anything is registered for nothing.
+    const std::lock_guard lock(mutex_);
+    if (!open_) return RIPC_PEER_DEAD;
+    if (has_windows && posted_.size() >= kSends) return RIPC_AGAIN;
+  }
+  const unsigned remote = writable ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
+  const unsigned local = writable ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0u;
+  std::shared_ptr<RemoteKey> right;
+  RegionPointer bound;
+  if (has_windows) {
+    Result<RegionPointer> region = registrar_->for_window(bytes.data(), bytes.size(), arena);
+    // A window needs memory that can be written; what cannot is registered for reading.
+    if (!region.ok() && region.status().code() != RIPC_CANCELLED) return region.status();
+    if (region.ok()) {
+      // A device may have no more of them: a registration opens the range as well.
+      if (Result<std::shared_ptr<RemoteKey>> made = RemoteKey::by_window(*region, windows_, this); made.ok()) {
+        bound = std::move(*region);
+        right = std::move(*made);
+      }
+    }
+  }
+  if (!right) {
+    Result<RegionPointer> region = registrar_->range(bytes.data(), bytes.size(), remote | local);
+    if (!region.ok()) return region.status();
+    right = RemoteKey::by_region(std::move(*region), this);
+  }
+  const bulk::Frame frame = telling(*right);
+  ibv_mw* const window = right->window();
+  std::unique_lock lock(mutex_);
+  if (!open_) return RIPC_PEER_DEAD;
+  if (bound) {
+    Request* const added = enqueue_locked({.kind = Kind::bind, .id = right->key(), .bytes = 0, .write = false});
+    if (added == nullptr) return RIPC_AGAIN;
+    added->request.opcode = IBV_WR_BIND_MW;
+    right->is_bound_by(weak_from_this(), added->request.wr_id);
+    added->request.bind_mw = {.mw = window,
+                              .rkey = right->key(),
+                              .bind_info = {.mr = bound->mr(),
+                                            .addr = reinterpret_cast<std::uint64_t>(bytes.data()),
+                                            .length = bytes.size(),
+                                            .mw_access_flags = remote}};
+  }
+  std::erase_if(rights_, [](const Given& given) { return given.right.expired(); });
+  rights_.push_back({right->key(), right});
+  tally_->rights.fetch_add(1, std::memory_order_relaxed);
+  if (enqueue_frames_locked(std::span(&frame, 1))) return right;
+  lock.unlock();
+  right->end();
+  return RIPC_PEER_DEAD;
+}
+
+std::size_t Connection::right_count() noexcept {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(rights_, [](const Given& given) { return given.right.expired(); });
+  return rights_.size();
+}
+
+// The newest right with this key, ended or not; null: nobody has it any more.
+std::shared_ptr<RemoteKey> Connection::right_of(std::uint32_t key) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found =
+      std::find_if(rights_.rbegin(), rights_.rend(), [&](const Given& given) { return given.key == key; });
+  return found != rights_.rend() ? found->right.lock() : nullptr;
+}
+
+}  // namespace ripc::verbs

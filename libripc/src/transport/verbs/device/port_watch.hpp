@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which ports of the devices work now, and what else the devices say unasked: read in the responder.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/event_loop.hpp"
+#include "transport/verbs/device/async_events.hpp"
+#include "transport/verbs/device/device_watch.hpp"
+#include "transport/verbs/device/fabric.hpp"
+
+namespace ripc::verbs {
+
+// Responder only, but for is_up().
+class PortWatch {
+ public:
+  // Called from the loop.
+  struct Hooks {
+    // The addresses that have begun or ceased to work: with their port or device, or because it has others now.
+    std::function<void(const std::vector<std::string>& ips, bool up)> changed;
+    // A completion queue of this device has stopped. Whoever has it knows.
+    std::function<void(const DevicePointer& device)> queue_lost;
+    // The device was taken away, after `changed`.
+    std::function<void(const DevicePointer& device)> gone;
+    // There are ports that there were not before.
+    std::function<void()> come;
+    // The port is to join its multicast groups again.
+    std::function<void(const DevicePointer& device, std::uint8_t port)> join_again;
+  };
+
+  explicit PortWatch(std::shared_ptr<const Fabric> fabric) : fabric_(std::move(fabric)) {}
+
+  // Looks at all ports, and then listens to their devices, until stop(). Also before the loop runs.
+  void start(EventLoop& loop, Hooks hooks);
+  void stop() noexcept;
+
+  // Any thread. Before start() every port is up.
+  bool is_up(const FabricPort& port) const;
+
+ private:
+  // A device that is listened to.
+  struct Watched {
+    DevicePointer device;
+    AsyncEvents::ListenerId listener = 0;
+  };
+  void watch(const DevicePointer& device);
+  void ignore(Watched& watched) noexcept;
+  void on_event(const DevicePointer& device, Reaction reaction, std::uint8_t number);
+  void look(const Device& device, Reaction reaction, std::uint8_t number);
+  void lose(const DevicePointer& device);
+  void hear(const DeviceNews& news);
+  void look_for_devices();
+
+  const std::shared_ptr<const Fabric> fabric_;
+  EventLoop* loop_ = nullptr;
+  Hooks hooks_;
+  std::vector<Watched> watched_;
+  std::unique_ptr<DeviceWatch> device_watch_;  // null: nothing is heard of devices that come or go
+  EventLoop::TimerId second_look_ = 0;
+  std::shared_ptr<const bool> running_;  // for what is about to run in the loop
+  mutable std::mutex mutex_;
+  std::set<std::string> down_;  // IP addresses
+};
+
+}  // namespace ripc::verbs

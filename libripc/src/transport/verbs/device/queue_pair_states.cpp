@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/device/queue_pair_states.hpp"
+
+#include <errno.h>
+
+namespace ripc::verbs {
+
+namespace {
+
+// Some kernels set bits that are their own.
+constexpr int kKnownAttributes = (static_cast<int>(IBV_QP_DEST_QPN) << 1) - 1;
+
+Status move(const Library& library, rdma_cm_id& id, ibv_qp& pair, ibv_qp_state state, const ReadDepths& depths) {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = state;
+  int mask = 0;
+  if (library.init_qp_attr(&id, &attributes, &mask) != 0)
+    return system_error(errno, "rdma_init_qp_attr", "see `ripc doctor`");
+  if (state == IBV_QPS_RTR && depths.incoming) attributes.max_dest_rd_atomic = *depths.incoming;
+  if (state == IBV_QPS_RTS && depths.outgoing) attributes.max_rd_atomic = *depths.outgoing;
+  if (const int error = library.modify_qp(&pair, &attributes, mask & kKnownAttributes); error != 0)
+    return system_error(error, "ibv_modify_qp", "see `ripc doctor`");
+  return {};
+}
+
+}  // namespace
+
+Status prepare_pair(const Library& library, rdma_cm_id& id, ibv_qp& pair) {
+  return move(library, id, pair, IBV_QPS_INIT, {});
+}
+
+Status bring_up_pair(const Library& library, rdma_cm_id& id, ibv_qp& pair, const ReadDepths& depths) {
+  // What the peer may do was not known at the first time.
+  for (const ibv_qp_state state : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
+    Status status = move(library, id, pair, state, depths);
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+}  // namespace ripc::verbs

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// librdmacm moves only queue pairs through their states that were made in its own context of the device. These are made
+// in ours.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/status.hpp"
+#include "transport/verbs/device/library.hpp"
+
+namespace ripc::verbs {
+
+// RDMA reads that may be under way: of the peer's, and of this side's. What the handshake says, if there is nothing.
+struct ReadDepths {
+  std::optional<std::uint8_t> incoming, outgoing;
+};
+
+// A new queue pair for a connection of this id, which has a device: it takes receive requests afterwards.
+Status prepare_pair(const Library& library, rdma_cm_id& id, ibv_qp& pair);
+// The peer is known: it sends and receives afterwards.
+Status bring_up_pair(const Library& library, rdma_cm_id& id, ibv_qp& pair, const ReadDepths& depths);
+
+}  // namespace ripc::verbs

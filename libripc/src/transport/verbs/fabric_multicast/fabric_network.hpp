@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// The multicast resolver's packets as datagrams of RDMA devices: a queue pair on each port, in a multicast group that
+// is joined through librdmacm, which asks the subnet manager on InfiniBand and sends IGMP on RoCE. What is sent to a
+// single context goes to the queue pair that its packet came from.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/fork_guard.hpp"
+#include "base/peer_judge.hpp"
+#include "base/unique_fd.hpp"
+#include "remote/session/endpoint.hpp"
+#include "spi/multicast_network.hpp"
+#include "transport/verbs/datagram/address_resolution.hpp"
+#include "transport/verbs/device/connection_manager.hpp"
+#include "transport/verbs/device/fabric.hpp"
+#include "transport/verbs/device/multicast_id.hpp"
+#include "transport/verbs/groups/group_queue.hpp"
+
+namespace ripc::verbs {
+
+struct FabricNetworkOptions {
+  // Groups, with the port that keeps those apart who use the same group: it travels with each datagram. The IPv4 ones
+  // are joined, the others only if there is none: RoCE v2 has none of IPv6.
+  std::vector<remote::Endpoint> groups;
+  std::vector<std::string> interfaces;  // network interfaces; empty: all that belong to a device
+  unsigned hops = 1;                    // routers that a datagram to the group may pass, and one; at least 1
+  PeerPolicy peers;                     // which users of this host are heard
+  bool hears_itself = false;            // what was sent to the group comes back
+};
+
+class FabricNetwork final : public spi::MulticastNetwork {
+ public:
+  // Begins to join. That no port can be used, or not yet, is no error: text() says why, and what failed is tried again
+  // after a while. RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
+  static Result<std::unique_ptr<FabricNetwork>> open(std::shared_ptr<const Fabric> fabric,
+                                                     const FabricNetworkOptions& options);
+  ~FabricNetwork() override;
+
+  std::size_t packet_limit() const noexcept override { return packet_limit_; }
+  Result<std::unique_ptr<spi::ReplyChannel>> open_channel() const override { return RIPC_UNSUPPORTED; }
+  spi::SentPackets send_to_groups(std::span<const std::byte> bytes) noexcept override;
+  spi::SentPackets send_to(const spi::PeerAddress& to, std::span<const std::byte> bytes) noexcept override;
+  // A device does not tell whose queue pair has sent: from this host nobody is heard, unless everybody is admitted.
+  PeerJudge::Verdict judge(const spi::PeerAddress& from) override;
+  std::vector<pollfd> descriptors() const override;
+  spi::Arrival receive(int fd, std::span<std::byte> buffer, spi::ReceivedPacket& received) override;
+  std::string_view name() const noexcept override { return "fabric"; }
+  std::string text() const override;
+  std::vector<std::string> interfaces() const override;
+
+  // For tests.
+  std::vector<ibv_qp*> pairs() const;
+
+ private:
+  // One port in one group, or on the way there.
+  struct Membership {
+    FabricPort port;  // without a device: this place is free
+    remote::Endpoint group;
+    std::string name;                   // the port and its network interface, for people
+    std::shared_ptr<MulticastId> id;    // null: not joined, nor asked for
+    std::shared_ptr<GroupQueue> queue;  // null: not joined
+    std::string obstacle;               // why not
+    Nanoseconds retry_at = 0;           // 0: not at all
+    Nanoseconds pause = 0;              // before the next try
+  };
+  struct Member {
+    std::uint64_t number = 0;  // never used again, so that a peer of a queue that is gone is known for that
+    std::shared_ptr<GroupQueue> queue;
+  };
+  using Members = std::vector<Member>;
+  // A queue pair that was made for a membership, or why not.
+  struct Made {
+    std::size_t membership = 0;
+    std::shared_ptr<MulticastId> id;
+    Result<std::shared_ptr<GroupQueue>> queue;
+  };
+  // What a PeerAddress has in it.
+  struct Peer {
+    std::uint64_t member = 0;
+    GroupPeer peer;
+  };
+
+  FabricNetwork(std::shared_ptr<const Fabric> fabric, FabricNetworkOptions options)
+      : fabric_(std::move(fabric)), options_(std::move(options)), judge_(options_.peers) {}
+  Status start();
+  Status watch(int fd);
+  void choose_ports();
+  void listen_to_devices();
+  Membership& place_for_one();
+  void join_chosen();
+  void look_at_devices();
+  void handle_ready(int fd);
+  bool take_packet(std::span<std::byte> buffer, spi::ReceivedPacket& received);
+
+  // ---- Joining (multicast_joining.cpp) ----
+  void join(Membership& membership);
+  void leave(Membership& membership) noexcept;
+  void retry_later(Membership& membership, std::string why);
+  void joined(Membership& membership, const rdma_ud_param& told);
+  void adopt_made();
+  void adopt(Membership& membership, Result<std::shared_ptr<GroupQueue>> queue);
+  void handle_events();
+  void handle(Membership& membership, const rdma_cm_event& event);
+  void retry_due();
+  void set_timer(bool at_once) noexcept;
+  void tell_members();
+  std::shared_ptr<const Members> members() const;
+
+  const std::shared_ptr<const Fabric> fabric_;
+  const FabricNetworkOptions options_;
+  PeerJudge judge_;
+  std::size_t packet_limit_ = 0;
+  std::string no_port_;  // why there is none
+  UniqueFd epoll_;
+  UniqueFd timer_;
+  UniqueFd made_event_;
+  ForkGuard epoll_guard_;
+  ForkGuard timer_guard_;
+  ForkGuard made_guard_;
+  std::shared_ptr<EventChannel> channel_;
+  std::atomic<bool> has_news_{false};  // of the devices
+  bool has_joined_ = false;            // and has not told yet
+  AddressResolution address_resolution_;
+  Fabric::ListenerId listener_ = 0;
+  std::vector<std::pair<DevicePointer, AsyncEvents::ListenerId>> listeners_;  // of the devices
+
+  // The receiving thread's; what others may see is changed with the lock.
+  std::vector<Membership> memberships_;
+  std::uint64_t last_number_ = 0;
+  mutable std::mutex mutex_;
+  std::vector<Made> made_;                                                // by the other thread, not looked at yet
+  std::shared_ptr<const Members> members_ = std::make_shared<Members>();  // as memberships_, those without a queue too
+};
+
+}  // namespace ripc::verbs

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/groups/group_queue.hpp"
+
+#include <arpa/inet.h>
+#include <errno.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+namespace ripc::verbs {
+
+namespace {
+
+constexpr std::uint8_t kSingleHops = 64;  // of what goes to a single queue pair
+// Datagrams that are dropped at once before receive() gives others a turn.
+constexpr int kReceiveAttempts = 64;
+
+std::uint16_t lid_of(const FabricPort& port, const ibv_wc& completion) noexcept {
+  return port.ethernet ? std::uint16_t{0} : completion.slid;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<GroupQueue>> GroupQueue::create(const FabricPort& port, const JoinedGroup& group,
+                                                       bool hears_itself) {
+  std::shared_ptr<GroupQueue> queue(new GroupQueue(port, group, hears_itself));
+  Status status = queue->make();
+  if (!status.ok()) return status;
+  return queue;
+}
+
+Status GroupQueue::make() {
+  const Device& device = *port_.device;
+  const Library& library = *device.library;
+  union ibv_gid own {};
+  if (library.query_gid(device.context, port_.number, group_.way.grh.sgid_index, &own) != 0)
+    return system_error(errno, "ibv_query_gid", "see `ripc doctor`");
+  std::memcpy(own_gid_.data(), own.raw, own_gid_.size());
+  std::memcpy(group_gid_.data(), group_.way.grh.dgid.raw, group_gid_.size());
+  Result<std::unique_ptr<DatagramQueue>> queue =
+      DatagramQueue::create(port_, port_.device, {.sends = kSends, .receives = kReceives, .key = group_.queue_key});
+  if (!queue.ok()) return queue.status();
+  queue_ = std::move(*queue);
+  const std::size_t size = kReceives * (kGrhSize + mtu()) + kSends * mtu();
+  memory_ = std::make_unique<std::byte[]>(size);
+  ibv_mr* const mr = library.reg_mr(device.pd, memory_.get(), size, IBV_ACCESS_LOCAL_WRITE);
+  if (mr == nullptr)
+    return system_error(errno, "ibv_reg_mr", "raise the limit of locked memory: `ulimit -l unlimited`");
+  region_ = std::make_shared<const Region>(port_.device, mr);
+  group_way_ = create_handle(port_.device, group_.way);
+  if (!group_way_) return system_error(errno, "ibv_create_ah", "see `ripc doctor`");
+  std::array<std::uint32_t, kReceives> slots{};
+  std::iota(slots.begin(), slots.end(), 0U);
+  post_receives_locked(slots);
+  if (const int error = library.attach_mcast(queue_->pair(), &group_.way.grh.dgid, group_.way.dlid); error != 0)
+    return system_error(error, "ibv_attach_mcast", "see the limits of the device's groups: ibv_devinfo -v");
+  is_attached_ = true;
+  return {};
+}
+
+GroupQueue::~GroupQueue() {
+  const Library& library = *port_.device->library;
+  if (is_attached_) (void)library.detach_mcast(queue_->pair(), &group_.way.grh.dgid, group_.way.dlid);
+  // Before the ways that its sends may be going, and the memory that the device writes to.
+  queue_.reset();
+}
+
+// ---- Sending -------------------------------------------------------------------------------------------------
+
+// With the lock held, as what ends in _locked.
+void GroupQueue::reap_locked() noexcept {
+  std::array<ibv_wc, 16> completions;
+  for (;;) {
+    const int count = ibv_poll_cq(queue_->sends(), static_cast<int>(completions.size()), completions.data());
+    if (count <= 0) break;
+    completed_ += static_cast<std::uint64_t>(count);
+    for (int index = 0; index < count; ++index)
+      has_failed_ = has_failed_ || completions[static_cast<std::size_t>(index)].status != IBV_WC_SUCCESS;
+  }
+  if (has_failed_ || queue_->take_stopped()) restart_locked();
+}
+
+bool GroupQueue::post_send_locked(const AddressHandle& way, std::uint32_t queue_pair,
+                                  std::span<const std::byte> bytes) noexcept {
+  if (bytes.empty() || bytes.size() > mtu()) return false;
+  reap_locked();
+  if (posted_ - completed_ == kSends) return false;
+  std::byte* const slot = send_slot(posted_);
+  std::copy(bytes.begin(), bytes.end(), slot);
+  ibv_sge range{.addr = reinterpret_cast<std::uint64_t>(slot),
+                .length = static_cast<std::uint32_t>(bytes.size()),
+                .lkey = region_->local_key()};
+  ibv_send_wr request{};
+  request.wr_id = posted_;
+  request.sg_list = &range;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_SEND_WITH_IMM;
+  request.send_flags = IBV_SEND_SIGNALED;
+  request.imm_data = htonl(group_.world);
+  request.wr.ud = {.ah = way.get(), .remote_qpn = queue_pair, .remote_qkey = group_.queue_key};
+  ibv_send_wr* bad = nullptr;
+  if (ibv_post_send(queue_->pair(), &request, &bad) != 0) return false;
+  in_use_[posted_ % kSends] = way;
+  ++posted_;
+  return true;
+}
+
+bool GroupQueue::send_to_group(std::span<const std::byte> bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  return post_send_locked(group_way_, group_.queue_pair, bytes);
+}
+
+GroupQueue::Sending GroupQueue::send_to(const GroupPeer& peer, std::span<const std::byte> bytes,
+                                        Nanoseconds now) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = ways_.find({peer.gid, peer.lid, peer.service_level});
+  if (found == ways_.end() || now - found->second.found >= kWayAge) return Sending::no_way;
+  found->second.last_use = ++uses_;
+  return post_send_locked(found->second.handle, peer.queue_pair, bytes) ? Sending::sent : Sending::failed;
+}
+
+Status GroupQueue::find_way(const GroupPeer& peer, Nanoseconds now) {
+  ibv_ah_attr attributes{};
+  attributes.port_num = port_.number;
+  attributes.dlid = peer.lid;
+  attributes.sl = peer.service_level;
+  attributes.is_global = 1;
+  std::memcpy(attributes.grh.dgid.raw, peer.gid.data(), peer.gid.size());
+  attributes.grh.sgid_index = group_.way.grh.sgid_index;
+  attributes.grh.hop_limit = kSingleHops;
+  // Without the lock: the device may have to ask the network for the peer's address.
+  AddressHandle handle = create_handle(port_.device, attributes);
+  if (!handle) return system_error(errno, "ibv_create_ah", "check the addresses with `ripc doctor`");
+  const std::lock_guard lock(mutex_);
+  ways_[{peer.gid, peer.lid, peer.service_level}] = {.handle = std::move(handle), .found = now, .last_use = ++uses_};
+  if (ways_.size() <= kMostWays) return {};
+  ways_.erase(std::min_element(ways_.begin(), ways_.end(), [](const auto& one, const auto& other) {
+    return one.second.last_use < other.second.last_use;
+  }));
+  return {};
+}
+
+// ---- Receiving -----------------------------------------------------------------------------------------------
+
+void GroupQueue::post_receives_locked(std::span<const std::uint32_t> slots) noexcept {
+  std::array<ibv_sge, kPostAfter> ranges;
+  std::array<ibv_recv_wr, kPostAfter> requests;
+  for (std::size_t first = 0; first < slots.size(); first += kPostAfter) {
+    const std::size_t count = std::min(kPostAfter, slots.size() - first);
+    for (std::size_t index = 0; index < count; ++index) {
+      std::byte* const slot = receive_slot(slots[first + index]);
+      *slot = std::byte{0};  // read_grh()
+      ranges[index] = {.addr = reinterpret_cast<std::uint64_t>(slot),
+                       .length = static_cast<std::uint32_t>(kGrhSize + mtu()),
+                       .lkey = region_->local_key()};
+      requests[index] = {.wr_id = slots[first + index],
+                         .next = index + 1 == count ? nullptr : &requests[index + 1],
+                         .sg_list = &ranges[index],
+                         .num_sge = 1};
+    }
+    ibv_recv_wr* bad = nullptr;
+    // It can only fail for a device that is gone.
+    (void)ibv_post_recv(queue_->pair(), requests.data(), &bad);
+  }
+}
+
+// What was under way is lost, as datagrams may be.
+void GroupQueue::restart_locked() noexcept {
+  has_failed_ = false;
+  used_count_ = 0;
+  // Only a device that is gone stays broken.
+  if (!queue_->restart().ok()) return;
+  completed_ = posted_;
+  std::array<std::uint32_t, kReceives> slots{};
+  std::iota(slots.begin(), slots.end(), 0U);
+  post_receives_locked(slots);
+}
+
+bool GroupQueue::receive(std::span<std::byte> buffer, GroupPacket& packet) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (int attempt = 0; attempt < kReceiveAttempts; ++attempt) {
+    ibv_wc completion{};
+    if (ibv_poll_cq(queue_->receives(), 1, &completion) <= 0) break;
+    if (completion.status != IBV_WC_SUCCESS) {
+      has_failed_ = true;
+      continue;
+    }
+    const bool is_accepted = accept(completion, buffer, packet);
+    used_[used_count_++] = static_cast<std::uint32_t>(completion.wr_id);
+    if (used_count_ == used_.size()) post_receives_locked(std::span(used_).first(std::exchange(used_count_, 0)));
+    if (is_accepted) return true;
+  }
+  if (used_count_ != 0) post_receives_locked(std::span(used_).first(std::exchange(used_count_, 0)));
+  if (has_failed_ || queue_->take_stopped()) restart_locked();
+  return false;
+}
+
+bool GroupQueue::accept(const ibv_wc& completion, std::span<std::byte> buffer, GroupPacket& packet) noexcept {
+  constexpr unsigned kFlags = IBV_WC_GRH | IBV_WC_WITH_IMM;
+  if ((completion.wc_flags & kFlags) != kFlags || ntohl(completion.imm_data) != group_.world) return false;
+  if (completion.byte_len <= kGrhSize || completion.byte_len - kGrhSize > buffer.size()) return false;
+  const std::byte* const slot = receive_slot(static_cast<std::uint32_t>(completion.wr_id));
+  const std::optional<DatagramEnds> ends = read_grh(std::span<const std::byte, kGrhSize>(slot, kGrhSize));
+  if (!ends) return false;
+  const bool is_own = completion.src_qp == queue_->pair()->qp_num && ends->source == own_gid_;
+  if (is_own && !hears_itself_) return false;
+  const std::span<const std::byte> text(slot + kGrhSize, completion.byte_len - kGrhSize);
+  std::copy(text.begin(), text.end(), buffer.begin());
+  packet.bytes = buffer.first(text.size());
+  packet.to_group = ends->destination == group_gid_;
+  packet.from = {.gid = ends->source,
+                 .lid = lid_of(port_, completion),
+                 .service_level = port_.ethernet ? std::uint8_t{0} : completion.sl,
+                 .queue_pair = completion.src_qp};
+  return true;
+}
+
+void GroupQueue::arm() noexcept {
+  const std::lock_guard lock(mutex_);
+  queue_->arm();
+}
+
+}  // namespace ripc::verbs

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/groups/group_sender.hpp"
+
+#include <algorithm>
+#include <new>
+
+#include "base/random.hpp"
+#include "transport/verbs/datagram/datagram_channel.hpp"
+
+namespace ripc::verbs {
+
+namespace {
+
+using wire::datagram::Header;
+using wire::datagram::Kind;
+
+constexpr Nanoseconds kAskPause = 60'000'000'000;
+constexpr Nanoseconds kFirstGroupGreeting = 1'000'000;
+constexpr Nanoseconds kLongestGroupGreeting = 64'000'000;
+// A member that has not heard for so long does not, and is asked again after the pause.
+constexpr Nanoseconds kHearing = 2'000'000'000;
+constexpr Nanoseconds kDeafPause = 60'000'000'000;
+// Between two rounds, while members come and go.
+constexpr Nanoseconds kRoundPause = 100'000'000;
+
+template <typename Round>
+bool has_links(const Round& round, const std::vector<std::uint32_t>& links) noexcept {
+  return std::equal(round.members.begin(), round.members.end(), links.begin(), links.end(),
+                    [](const auto& member, std::uint32_t link) { return member.link == link; });
+}
+
+template <typename Round>
+void end_round(Round& round) {
+  for (const auto& member : round.members) {
+    if (const auto session = member.session.lock())
+      (void)session->stream.send(wire::session_control::HearNoMore{.link = member.link, .token = round.token});
+  }
+  round = Round();
+}
+
+}  // namespace
+
+void GroupSender::send(ripc_service_id group, std::span<spi::Channel* const> channels, const wire::Plain& message,
+                       std::span<std::uint8_t> sent) noexcept {
+  const FabricPort& port = sender_->port();
+  const std::size_t limit = port.ethernet ? port.mtu : std::min<std::size_t>(port.mtu, kMostOfGroup);
+  if (message.packet_size() + wire::datagram::kHeaderSize > limit) return;
+  try {
+    const std::lock_guard lock(mutex_);
+    Group& known = group_locked(group);
+    if (!is_ready_locked(group, known)) return;
+    take_present_locked(channels);
+    prepare_locked(group, known);
+    if (known.active.token != 0) send_round_locked(known, message, sent);
+  } catch (const std::bad_alloc&) {
+    // One by one, then.
+  }
+}
+
+// ---- Groups --------------------------------------------------------------------------------------------------
+
+GroupSender::Group& GroupSender::group_locked(ripc_service_id id) {
+  if (groups_.size() >= kMostGroups && !groups_.contains(id)) {
+    const auto oldest = std::min_element(groups_.begin(), groups_.end(), [](const auto& one, const auto& other) {
+      return one.second.last_use < other.second.last_use;
+    });
+    end_round(oldest->second.active);
+    end_round(oldest->second.pending);
+    groups_.erase(oldest);
+  }
+  Group& group = groups_[id];
+  group.last_use = ++uses_;
+  return group;
+}
+
+// Whether something can be sent to the group's address.
+bool GroupSender::is_ready_locked(ripc_service_id id, Group& group) {
+  std::shared_ptr<const JoinedGroup> joined = group.membership ? group.membership->joined() : nullptr;
+  if (!joined) {
+    const Nanoseconds now = monotonic_now();
+    if (now < group.ask_at) return false;
+    group.ask_at = now + kAskPause;
+    join_(id, [weak = weak_from_this(), id](MembershipPointer membership) {
+      const auto self = weak.lock();
+      if (!self) return;
+      const std::lock_guard lock(self->mutex_);
+      if (const auto found = self->groups_.find(id); found != self->groups_.end())
+        found->second.membership = std::move(membership);
+    });
+    return false;
+  }
+  if (joined == group.joined) return true;
+  const Result<DatagramRoute> route = sender_->route_to_group(joined->way, joined->queue_pair, joined->queue_key);
+  if (!route.ok()) return false;
+  group.route = *route;
+  group.joined = std::move(joined);
+  return true;
+}
+
+// ---- Rounds --------------------------------------------------------------------------------------------------
+
+void GroupSender::take_present_locked(std::span<spi::Channel* const> channels) {
+  present_.clear();
+  for (std::size_t index = 0; index < channels.size(); ++index) {
+    auto* const channel = static_cast<DatagramChannel*>(channels[index]);
+    if (channel->alive()) present_.push_back({channel->link(), index, channel});
+  }
+  std::sort(present_.begin(), present_.end(), [](const auto& one, const auto& other) { return one.link < other.link; });
+}
+
+const GroupSender::Present* GroupSender::find_present_locked(std::uint32_t link) const noexcept {
+  const auto found =
+      std::lower_bound(present_.begin(), present_.end(), link,
+                       [](const Present& present, std::uint32_t wanted) { return present.link < wanted; });
+  return found == present_.end() || found->link != link ? nullptr : &*found;
+}
+
+// Sees to it that there will be a round of all who are present.
+void GroupSender::prepare_locked(ripc_service_id id, Group& group) {
+  candidates_.clear();
+  for (const Present& present : present_) {
+    if (candidates_.size() < kMostMembers && !std::binary_search(group.deaf.begin(), group.deaf.end(), present.link))
+      candidates_.push_back(present.link);
+  }
+  const bool is_complete = group.active.token != 0 && has_links(group.active, candidates_);
+  if (is_complete && group.pending.token == 0 && group.deaf.empty()) return;
+  const Nanoseconds now = monotonic_now();
+  if (now >= group.deaf_until) group.deaf.clear();
+  Round& pending = group.pending;
+  if (pending.token != 0) {
+    if (std::all_of(pending.members.begin(), pending.members.end(), [](const Member& one) { return one.has_heard; })) {
+      end_round(group.active);
+      group.active = std::exchange(pending, Round());
+    } else if (now - pending.began >= kHearing) {
+      for (const Member& member : pending.members) {
+        if (!member.has_heard)
+          group.deaf.insert(std::lower_bound(group.deaf.begin(), group.deaf.end(), member.link), member.link);
+      }
+      group.deaf_until = now + kDeafPause;
+      end_round(pending);
+    } else if (is_complete || (!has_links(pending, candidates_) && now >= group.round_at)) {
+      end_round(pending);
+    } else {
+      greet_locked(group, pending, now);
+    }
+    return;
+  }
+  if (!is_complete && candidates_.size() > 1 && now >= group.round_at) begin_round_locked(id, group, now);
+}
+
+void GroupSender::begin_round_locked(ripc_service_id id, Group& group, Nanoseconds now) {
+  Round round;
+  round.token = random_u64() | 1;
+  round.began = now;
+  round.greet_at = now + kFirstGroupGreeting;
+  round.greet_pause = kFirstGroupGreeting;
+  for (const std::uint32_t link : candidates_) {
+    const remote::SessionPointer& session = find_present_locked(link)->channel->session();
+    round.members.push_back({.link = link, .session = session, .has_heard = false});
+    (void)session->stream.send(wire::session_control::Hear{.link = link, .token = round.token, .group = id});
+  }
+  group.round_at = now + kRoundPause;
+  group.pending = std::move(round);
+}
+
+void GroupSender::greet_locked(const Group& group, Round& round, Nanoseconds now) noexcept {
+  if (now < round.greet_at) return;
+  round.greet_pause = std::min(2 * round.greet_pause, kLongestGroupGreeting);
+  round.greet_at = now + round.greet_pause;
+  (void)sender_->send(group.route, {.kind = Kind::multicast, .token = round.token}, {});
+}
+
+void GroupSender::heard(std::uint32_t link, std::uint64_t token) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, group] : groups_) {
+    if (group.pending.token != token) continue;
+    for (Member& member : group.pending.members) member.has_heard = member.has_heard || member.link == link;
+  }
+}
+
+void GroupSender::send_round_locked(Group& group, const wire::Plain& message, std::span<std::uint8_t> sent) {
+  Round& round = group.active;
+  channels_.clear();
+  for (const Member& member : round.members) {
+    const Present* const present = find_present_locked(member.link);
+    if (present == nullptr) return;
+    channels_.push_back(present->channel);
+  }
+  wire::Encoder encoder(wire::PacketKind::message, message.tag, message.source);
+  if (!wire::add_items(message, encoder)) return;
+  const Header header{.kind = Kind::multicast, .sequence = round.sequence + 1, .token = round.token};
+  if (!DatagramChannel::send_together(channels_, *sender_, group.route, header, encoder.finish())) return;
+  ++round.sequence;
+  for (const Member& member : round.members) sent[find_present_locked(member.link)->index] = 1;
+}
+
+}  // namespace ripc::verbs

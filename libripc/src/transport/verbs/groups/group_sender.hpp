@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// One datagram for many: messages to groups whose members' links leave by one port of a device, by the network's
+// multicast. A *round* is a set of links that were asked to hear one token; nothing is sent with it before all of them
+// have heard a greeting, so that whoever is in a round is reached. docs/internals/groups.md has the picture.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "remote/session/session.hpp"
+#include "spi/transport.hpp"
+#include "transport/verbs/datagram/datagram_sender.hpp"
+#include "transport/verbs/groups/group_memberships.hpp"
+
+namespace ripc::verbs {
+
+class DatagramChannel;
+
+// Any thread.
+class GroupSender final : public spi::Multicast, public std::enable_shared_from_this<GroupSender> {
+ public:
+  static constexpr std::size_t kMostMembers = 256;  // of a round; the others get copies of their own
+  static constexpr std::size_t kMostGroups = 64;    // of more, the one sent to longest ago is forgotten
+
+  // Asks for the membership of the sender's port in a group, and hands it over later, from any thread.
+  using Join = std::function<void(ripc_service_id group, std::function<void(MembershipPointer)> joined)>;
+
+  GroupSender(std::shared_ptr<DatagramSender> sender, Join join) : sender_(std::move(sender)), join_(std::move(join)) {}
+
+  void send(ripc_service_id group, std::span<spi::Channel* const> channels, const wire::Plain& message,
+            std::span<std::uint8_t> sent) noexcept override;
+  // The receiver of this link has heard a greeting with the token.
+  void heard(std::uint32_t link, std::uint64_t token) noexcept;
+
+ private:
+  struct Member {
+    std::uint32_t link = 0;
+    std::weak_ptr<remote::Session> session;  // a round must not keep one that is lost
+    bool has_heard = false;
+  };
+  struct Round {
+    std::uint64_t token = 0;      // 0: there is no such round
+    std::vector<Member> members;  // in the order of their links
+    std::uint32_t sequence = 0;   // of the last packet
+    Nanoseconds began = 0;
+    Nanoseconds greet_at = 0;
+    Nanoseconds greet_pause = 0;
+  };
+  struct Group {
+    MembershipPointer membership;
+    Nanoseconds ask_at = 0;                     // for the membership, not before
+    std::shared_ptr<const JoinedGroup> joined;  // what `route` was made of
+    DatagramRoute route;
+    Round active;                     // all have heard it; of use while all its links are present
+    Round pending;                    // not all have
+    Nanoseconds round_at = 0;         // no new round before
+    std::vector<std::uint32_t> deaf;  // links that have not heard in time, in order
+    Nanoseconds deaf_until = 0;
+    std::uint64_t last_use = 0;
+  };
+  // A channel of the send that is going on.
+  struct Present {
+    std::uint32_t link;
+    std::size_t index;
+    DatagramChannel* channel;
+  };
+
+  Group& group_locked(ripc_service_id id);
+  bool is_ready_locked(ripc_service_id id, Group& group);
+  void take_present_locked(std::span<spi::Channel* const> channels);
+  const Present* find_present_locked(std::uint32_t link) const noexcept;
+  void prepare_locked(ripc_service_id id, Group& group);
+  void begin_round_locked(ripc_service_id id, Group& group, Nanoseconds now);
+  void greet_locked(const Group& group, Round& round, Nanoseconds now) noexcept;
+  void send_round_locked(Group& group, const wire::Plain& message, std::span<std::uint8_t> sent);
+
+  const std::shared_ptr<DatagramSender> sender_;
+  const Join join_;
+  // Held while channels are locked, and while the sender is.
+  std::mutex mutex_;
+  std::unordered_map<ripc_service_id, Group> groups_;
+  std::uint64_t uses_ = 0;
+  // Of the send that is going on; kept for their memory.
+  std::vector<Present> present_;            // in the order of their links
+  std::vector<std::uint32_t> candidates_;   // links of the next round, in order
+  std::vector<DatagramChannel*> channels_;  // of the active round
+};
+
+}  // namespace ripc::verbs

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fuzzes the reader of private data, which a stranger sends when it asks for an RDMA connection: any words are
+// refused or understood, what is understood is written the same again, and nothing is proven but with the right key.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "require.hpp"
+#include "transport/verbs/bulk/connection_private_data.hpp"
+
+namespace {
+
+using fuzz::require;
+using ripc::verbs::ConnectionPrivateData;
+using ripc::verbs::PrivateData;
+using ripc::verbs::Side;
+
+}  // namespace
+
+// NOLINTNEXTLINE(readability-identifier-naming): the name is libFuzzer's
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  // The kernel hands over 56 bytes, whatever came.
+  PrivateData words{};
+  std::transform(data, data + std::min(size, words.size()), words.begin(), [](auto byte) { return std::byte{byte}; });
+  ConnectionPrivateData told;
+  const ripc::wire::session_control::Nonce nonce{};
+  if (!ripc::verbs::parse(words, told)) {
+    const PrivateData valid = ripc::verbs::introduce(nullptr, Side::dialing, nonce, {}, 0);
+    require(!std::equal(words.begin(), words.begin() + 8, valid.begin()));
+    return 0;
+  }
+  const bool is_proven = ripc::verbs::is_proven(nullptr, Side::dialing, nonce, told);
+  const bool has_mac = std::any_of(words.begin() + 24, words.end(), [](std::byte byte) { return byte != std::byte{}; });
+  require(is_proven == !has_mac);
+  const PrivateData again = ripc::verbs::introduce(nullptr, Side::dialing, nonce, told.session, told.number);
+  require(std::equal(again.begin(), again.begin() + 24, words.begin()));
+  return 0;
+}

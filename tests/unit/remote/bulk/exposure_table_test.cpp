@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a sender remembers of the transfers that it has told its peer of.
+#include "remote/bulk/exposure_table.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace ripc::remote {
+namespace {
+
+std::vector<std::byte> pattern(std::size_t size) {
+  std::vector<std::byte> bytes(size);
+  for (std::size_t index = 0; index < size; ++index) bytes[index] = static_cast<std::byte>(index * 7 + 1);
+  return bytes;
+}
+
+constexpr std::uint64_t kOwner = 3;
+constexpr Nanoseconds kLong = 3'600'000'000'000;
+
+class ToldTransfer : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const spi::Exposure exposure{item_, nullptr};
+    ASSERT_EQ(book_.expose(kOwner, {&exposure, 1}, {&descriptor_, 1}, transfer_), RIPC_OK);
+  }
+  bool tell() {
+    const std::vector<spi::Bytes> ranges{spi::Bytes(packet_).first(10), spi::Bytes(packet_).subspan(10)};
+    return book_.told(transfer_, ranges);
+  }
+  // What is to be sent again at that time from now; `waits`: whether the peer has still not asked.
+  std::vector<ExposureTable::Unheard> due(Nanoseconds later, bool& waits) {
+    std::vector<ExposureTable::Unheard> found;
+    waits = book_.find_unheard(monotonic_now() + later, found);
+    return found;
+  }
+
+  ExposureTable book_;
+  const std::vector<std::byte> item_ = pattern(1000);
+  const std::vector<std::byte> packet_ = pattern(100);
+  wire::Descriptor descriptor_{};
+  std::uint64_t transfer_ = 0;
+};
+
+TEST_F(ToldTransfer, ThePacketIsRepeatedWithGrowingPausesUntilThePeerAsks) {
+  ASSERT_TRUE(tell());
+  bool waits = false;
+  EXPECT_TRUE(due(0, waits).empty());
+  EXPECT_TRUE(waits);
+  const std::vector<ExposureTable::Unheard> first = due(1'000'000'000, waits);
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_EQ(first[0].owner, kOwner);
+  EXPECT_EQ(first[0].packet, packet_);
+  EXPECT_TRUE(due(1'000'000'000, waits).empty()) << "only just sent";
+  EXPECT_EQ(due(kLong, waits).size(), 1u);
+  EXPECT_EQ(book_.read(descriptor_.key, descriptor_.location, 0, 1).status, RIPC_OK);
+  EXPECT_TRUE(due(2 * kLong, waits).empty());
+  EXPECT_FALSE(waits);
+}
+
+TEST_F(ToldTransfer, APeerThatAsksAtOnceIsNotToldAgain) {
+  EXPECT_EQ(book_.read(descriptor_.key, descriptor_.location, 0, 1).status, RIPC_OK);
+  EXPECT_FALSE(tell());
+  bool waits = true;
+  EXPECT_TRUE(due(kLong, waits).empty());
+  EXPECT_FALSE(waits);
+}
+
+TEST_F(ToldTransfer, WhatHasEndedIsNotToldAgain) {
+  ASSERT_TRUE(tell());
+  EXPECT_EQ(book_.revoke(transfer_), RIPC_REVOKED);
+  bool waits = true;
+  EXPECT_TRUE(due(kLong, waits).empty());
+  EXPECT_FALSE(waits);
+}
+
+class TransferRight final : public DeviceRight {
+ public:
+  void end() noexcept override { has_ended = true; }
+  bool has_ended = false;
+};
+
+class OpenTransfer : public ToldTransfer {
+ protected:
+  void SetUp() override {
+    ToldTransfer::SetUp();
+    ASSERT_EQ(admit(right_), RIPC_OK);
+  }
+  ripc_status admit(const std::shared_ptr<TransferRight>& right) {
+    return book_.admit<TransferRight>(
+        descriptor_.key, descriptor_.location, true,
+        [&](const ExposureTable::Item&, const std::shared_ptr<TransferRight>&) { return Result(right); });
+  }
+  // Held here too, as by whoever ends a connection at the same time.
+  const std::shared_ptr<TransferRight> right_ = std::make_shared<TransferRight>();
+};
+
+TEST_F(OpenTransfer, IsClosedToTheDeviceWhenThePeerHasFinishedIt) {
+  (void)book_.finish(descriptor_.key, descriptor_.location, RIPC_OK, [](ripc_status) {});
+  EXPECT_TRUE(right_->has_ended);
+  EXPECT_EQ(book_.status(transfer_), RIPC_OK);
+}
+
+// Answered first, so that an owner that exits as soon as it sees the end does not take the answer with it.
+TEST_F(OpenTransfer, EndsForItsOwnerOnlyWhenTheAnswerIsOnItsWay) {
+  ExposureTable::Ending ending;
+  EXPECT_EQ(book_.answer_to(descriptor_.key, descriptor_.location, RIPC_OK, ending), RIPC_OK);
+  EXPECT_TRUE(ending.holds(descriptor_.key));
+  EXPECT_FALSE(ending.holds(descriptor_.key + 1));
+  EXPECT_FALSE(right_->has_ended);
+  EXPECT_EQ(book_.status(transfer_), RIPC_PENDING);
+  EXPECT_FALSE(ExposureTable::complete(std::move(ending)).watched);
+  EXPECT_TRUE(right_->has_ended);
+  ExposureTable::Ending again;
+  EXPECT_EQ(book_.answer_to(descriptor_.key, descriptor_.location, RIPC_OK, again), RIPC_OK) << "the same answer";
+  EXPECT_FALSE(again.holds(descriptor_.key)) << "with nothing to see";
+  EXPECT_FALSE(ExposureTable::complete(std::move(again)).watched);
+  EXPECT_EQ(book_.status(transfer_), RIPC_OK);
+  ExposureTable::Ending other;
+  EXPECT_EQ(book_.answer_to(descriptor_.key + kMaxTransfers, descriptor_.location, RIPC_OK, other), RIPC_REVOKED);
+}
+
+TEST_F(OpenTransfer, IsClosedToTheDeviceWhenItIsWithdrawn) {
+  EXPECT_EQ(book_.revoke(transfer_), RIPC_REVOKED);
+  EXPECT_TRUE(right_->has_ended);
+}
+
+TEST_F(OpenTransfer, IsClosedToTheDeviceWhenTheSessionEnds) {
+  book_.died();
+  EXPECT_TRUE(right_->has_ended);
+}
+
+TEST_F(OpenTransfer, HasOneRightForEachItem) {
+  const auto next = std::make_shared<TransferRight>();
+  EXPECT_EQ(admit(next), RIPC_OK);
+  EXPECT_TRUE(right_->has_ended);
+  EXPECT_FALSE(next->has_ended);
+  EXPECT_EQ(admit(next), RIPC_OK);
+  EXPECT_FALSE(next->has_ended) << "it was kept";
+}
+
+}  // namespace
+}  // namespace ripc::remote

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "remote/bulk/finish_table.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "base/clock.hpp"
+
+namespace ripc::remote {
+namespace {
+
+using wire::bulk::Frame;
+using wire::bulk::Type;
+
+class Connection final : public FrameSender {
+ public:
+  using FrameSender::send;
+  bool send(std::span<const Frame> frames) noexcept override {
+    if (lost) return false;
+    sent.insert(sent.end(), frames.begin(), frames.end());
+    return true;
+  }
+  std::vector<Frame> sent;
+  bool lost = false;
+};
+
+class Finishes : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(book_.begin(kItem), RIPC_OK); }
+  ripc_status finish(ripc_status status = RIPC_OK) {
+    bool unsent = false;
+    const ripc_status outcome = book_.finish(kItem, status, events_, connection_, unsent);
+    EXPECT_FALSE(unsent);
+    return outcome;
+  }
+  void answer(ripc_status outcome) {
+    book_.answered({.type = Type::finished, .key = kItem.key, .location = kItem.location, .value = outcome});
+  }
+  bool is_woken() const { return events_.wait(Deadline::after(0), monotonic_now()) == RIPC_OK; }
+  void expect_told(std::vector<ripc_status> statuses) const {
+    ASSERT_EQ(connection_->sent.size(), statuses.size());
+    for (std::size_t index = 0; index < statuses.size(); ++index) {
+      const Frame& frame = connection_->sent[index];
+      EXPECT_EQ(frame.type, Type::finish);
+      EXPECT_EQ(frame.key, kItem.key);
+      EXPECT_EQ(frame.location, kItem.location);
+      EXPECT_EQ(frame.value, static_cast<std::uint64_t>(statuses[index]));
+    }
+  }
+
+  static constexpr wire::Descriptor kItem{.key = 1 << 12 | 3, .location = 0x500, .length = 10};
+  EventSet events_ = EventSet::create().value();
+  std::shared_ptr<Connection> connection_ = std::make_shared<Connection>();
+  FinishTable book_;
+};
+
+TEST_F(Finishes, AreToldOnceAndTheAnswerWakes) {
+  EXPECT_EQ(finish(), RIPC_PENDING);
+  EXPECT_EQ(finish(), RIPC_PENDING);
+  expect_told({RIPC_OK});
+  EXPECT_FALSE(is_woken());
+  answer(RIPC_OK);
+  EXPECT_TRUE(is_woken());
+  EXPECT_EQ(finish(), RIPC_OK);
+}
+
+TEST_F(Finishes, ToldEarlyAreNotToldAgain) {
+  ASSERT_TRUE(book_.tell_early(kItem, events_, *connection_));
+  EXPECT_FALSE(book_.tell_early(kItem, events_, *connection_));
+  EXPECT_TRUE(book_.is_owed(*connection_));
+  EXPECT_EQ(finish(), RIPC_PENDING);
+  expect_told({RIPC_OK});
+}
+
+TEST_F(Finishes, ToldEarlyWakeWithTheOutcome) {
+  ASSERT_TRUE(book_.tell_early(kItem, events_, *connection_));
+  answer(RIPC_REVOKED);
+  EXPECT_TRUE(is_woken());
+  EXPECT_EQ(finish(), RIPC_REVOKED);
+}
+
+TEST_F(Finishes, CannotBeToldEarlyWhenTheyWereToldOrOverALostConnection) {
+  connection_->lost = true;
+  EXPECT_FALSE(book_.tell_early(kItem, events_, *connection_));
+  connection_->lost = false;
+  EXPECT_EQ(finish(RIPC_NO_WINDOW), RIPC_PENDING);
+  EXPECT_FALSE(book_.tell_early(kItem, events_, *connection_));
+  expect_told({RIPC_NO_WINDOW});
+}
+
+// The sender may not have heard it.
+TEST_F(Finishes, ToldEarlyAreToldAgainOverTheNextConnection) {
+  ASSERT_TRUE(book_.tell_early(kItem, events_, *connection_));
+  book_.connection_lost(*connection_);
+  EXPECT_TRUE(book_.has_backlog());
+  const auto next = std::make_shared<Connection>();
+  book_.tell(*next);
+  ASSERT_EQ(next->sent.size(), 1u);
+  EXPECT_EQ(next->sent[0], connection_->sent[0]);
+}
+
+// Which the connection that was lost has ended.
+TEST_F(Finishes, ToldEarlyEndARightOfTheirConnectionOnly) {
+  constexpr std::uint32_t kRight = 0x1234;
+  ASSERT_TRUE(book_.tell_early(kItem, events_, *connection_, kRight));
+  EXPECT_EQ(connection_->sent.at(0).id, kRight);
+  book_.connection_lost(*connection_);
+  const auto next = std::make_shared<Connection>();
+  book_.tell(*next);
+  EXPECT_EQ(next->sent.at(0).id, 0u);
+}
+
+TEST_F(Finishes, OfAReceiverThatIsGoneWakeNobody) {
+  ASSERT_TRUE(book_.tell_early(kItem, events_, *connection_));
+  book_.forget(events_);
+  answer(RIPC_OK);
+  EXPECT_FALSE(is_woken());
+}
+
+}  // namespace
+}  // namespace ripc::remote

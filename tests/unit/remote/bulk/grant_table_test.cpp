@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The return buffers that a peer may write.
+#include "remote/bulk/grant_table.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+
+namespace ripc::remote {
+namespace {
+
+class CountedRight final : public DeviceRight {
+ public:
+  void end() noexcept override { has_ended = true; }
+  bool has_ended = false;
+};
+
+// A return buffer that the peer's device may write. The right is held here too, as by whoever ends a connection at the
+// same time.
+class OpenGrant : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(book_.grant(kOwner, memory_, grant_), RIPC_OK);
+    const std::shared_ptr<Destination> destination = book_.begin_frame(&connection_, frame());
+    ASSERT_NE(destination, nullptr);
+    const std::lock_guard lock(destination->mutex);
+    destination->let_in(right_);
+  }
+  wire::bulk::Frame frame() const {
+    return {.type = wire::bulk::Type::ask_write,
+            .id = 1,
+            .key = grant_.key,
+            .location = grant_.location,
+            .value = memory_.size()};
+  }
+
+  static constexpr std::uint64_t kOwner = 3;
+  GrantTable book_;
+  std::array<std::byte, 64> memory_{};
+  const int connection_ = 0;
+  wire::Grant grant_{};
+  const std::shared_ptr<CountedRight> right_ = std::make_shared<CountedRight>();
+};
+
+TEST_F(OpenGrant, IsClosedToTheDeviceWhenTheOwnerEndsIt) {
+  EXPECT_EQ(book_.end_grant(grant_), RIPC_EMPTY);
+  EXPECT_TRUE(right_->has_ended);
+}
+
+TEST_F(OpenGrant, IsClosedToTheDeviceWhenItIsWritten) {
+  EXPECT_EQ(book_.complete(&connection_, frame()), RIPC_OK);
+  EXPECT_TRUE(right_->has_ended);
+  EXPECT_EQ(book_.end_grant(grant_), RIPC_OK);
+}
+
+TEST_F(OpenGrant, IsClosedToTheDeviceBeforeAnotherConnectionMayClaimIt) {
+  book_.connection_lost(&connection_);
+  EXPECT_TRUE(right_->has_ended);
+  EXPECT_NE(book_.begin_frame(&right_, frame()), nullptr);
+}
+
+}  // namespace
+}  // namespace ripc::remote
