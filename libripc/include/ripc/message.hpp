@@ -10,9 +10,9 @@
 #include <span>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 
 #include "ripc/error.hpp"
+#include "ripc/handle.hpp"
 
 namespace libripc {
 
@@ -108,42 +108,31 @@ class Message {
   Message() noexcept = default;
   // Takes ownership of a handle from ripc_receive().
   explicit Message(ripc_message* handle) noexcept : handle_(handle) {}
-  Message(Message&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-  Message& operator=(Message&& other) noexcept {
-    if (this != &other) {
-      release();
-      handle_ = std::exchange(other.handle_, nullptr);
-    }
-    return *this;
-  }
-  ~Message() { release(); }
 
   bool empty() const noexcept { return handle_ == nullptr; }
   // Who sent it.
-  ServiceId source() const noexcept { return ripc_message_get_source(handle_); }
-  std::uint32_t tag() const noexcept { return ripc_message_get_tag(handle_); }
-  std::size_t item_count() const noexcept { return ripc_message_get_item_count(handle_); }
+  ServiceId source() const noexcept { return ripc_message_get_source(handle()); }
+  std::uint32_t tag() const noexcept { return ripc_message_get_tag(handle()); }
+  std::size_t item_count() const noexcept { return ripc_message_get_item_count(handle()); }
   // O(1). An index that does not exist gives a view with kind RIPC_VIEW_FAILED and status RIPC_INVALID_ARGUMENT.
   ItemView item(std::size_t index) const noexcept {
     ripc_item_view view;
-    const ripc_status status = ripc_message_get_item(handle_, index, &view);
+    const ripc_status status = ripc_message_get_item(handle(), index, &view);
     if (status != RIPC_OK) view = {nullptr, 0, RIPC_VIEW_FAILED, static_cast<std::uint32_t>(status), 0, 0, 0};
     return ItemView(view);
   }
   // The request this message answers (SendOptions::request_id); 0 if none.
-  std::uint64_t in_reply_to() const noexcept { return ripc_message_get_in_reply_to(handle_); }
+  std::uint64_t in_reply_to() const noexcept { return ripc_message_get_in_reply_to(handle()); }
   // Return buffers attached by the sender, and the room in each.
-  std::size_t return_count() const noexcept { return ripc_message_get_return_count(handle_); }
-  std::size_t return_size(std::size_t index) const noexcept { return ripc_message_get_return_size(handle_, index); }
+  std::size_t return_count() const noexcept { return ripc_message_get_return_count(handle()); }
+  std::size_t return_size(std::size_t index) const noexcept { return ripc_message_get_return_size(handle(), index); }
   // Gives it back early: short items and lent views end here.
-  void release() noexcept {
-    if (handle_ != nullptr) ripc_message_release(std::exchange(handle_, nullptr));
-  }
+  void release() noexcept { handle_.reset(); }
   // Borrowed, for calls into ripc.h.
-  ripc_message* handle() const noexcept { return handle_; }
+  ripc_message* handle() const noexcept { return handle_.get(); }
 
  private:
-  ripc_message* handle_ = nullptr;
+  detail::Owner<ripc_message, ripc_message_release> handle_;
 };
 
 // ---- Ticket --------------------------------------------------------------------------------------------------
@@ -157,39 +146,28 @@ class [[nodiscard]] Ticket {
   Ticket() noexcept = default;
   // Takes ownership of a handle from ripc_send().
   explicit Ticket(ripc_ticket* handle) noexcept : handle_(handle) {}
-  Ticket(Ticket&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-  Ticket& operator=(Ticket&& other) noexcept {
-    if (this != &other) {
-      release();
-      handle_ = std::exchange(other.handle_, nullptr);
-    }
-    return *this;
-  }
-  ~Ticket() { release(); }
 
   bool empty() const noexcept { return handle_ == nullptr; }
   // RIPC_PENDING, or the final status. ripc_ticket_poll() in ripc.h has what each says of the message: delivered, not
   // delivered, unknown.
-  Error poll() noexcept { return finish(empty() ? RIPC_OK : ripc_ticket_poll(handle_)); }
+  Error poll() noexcept { return finish(empty() ? RIPC_OK : ripc_ticket_poll(handle())); }
   // Waits for the final status. RIPC_PENDING if the timeout ran out first.
   Error wait(Nanoseconds timeout = kForever) noexcept {
-    return finish(empty() ? RIPC_OK : ripc_ticket_wait(handle_, detail::to_c(timeout)));
+    return finish(empty() ? RIPC_OK : ripc_ticket_wait(handle(), detail::to_c(timeout)));
   }
   // Withdraws the message if the peer has not taken it yet. The final status.
-  Error cancel() noexcept { return finish(empty() ? RIPC_OK : ripc_ticket_cancel(handle_)); }
+  Error cancel() noexcept { return finish(empty() ? RIPC_OK : ripc_ticket_cancel(handle())); }
   // Gives the handle back; the message goes on.
-  void release() noexcept {
-    if (handle_ != nullptr) ripc_ticket_release(std::exchange(handle_, nullptr));
-  }
+  void release() noexcept { handle_.reset(); }
   // Borrowed, for calls into ripc.h.
-  ripc_ticket* handle() const noexcept { return handle_; }
+  ripc_ticket* handle() const noexcept { return handle_.get(); }
 
  private:
   static Error finish(ripc_status status) noexcept {
     return status == RIPC_OK ? Error() : Error::from_last_call(status);
   }
 
-  ripc_ticket* handle_ = nullptr;
+  detail::Owner<ripc_ticket, ripc_ticket_release> handle_;
 };
 
 }  // namespace libripc

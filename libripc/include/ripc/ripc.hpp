@@ -110,6 +110,27 @@ struct Finding {
   std::string advice;  // what to do; "" if nothing
 };
 
+namespace detail {
+
+struct BufferRelease {
+  void operator()(std::byte* data) const noexcept { (void)ripc_buffer_release(context, data); }
+  ripc_context* context = nullptr;
+  std::size_t size = 0;
+};
+
+struct MemoryUnregister {
+  void operator()(void* data) const noexcept { (void)ripc_memory_unregister(context, data); }
+  ripc_context* context = nullptr;
+};
+
+// The callback goes after the watch has ended.
+struct Unwatch {
+  void operator()(ripc_watch* handle) const noexcept { ripc_service_unwatch(handle); }
+  std::shared_ptr<void> callback{};
+};
+
+}  // namespace detail
+
 // ---- Buffer --------------------------------------------------------------------------------------------------
 
 // A lease of registered memory from the context's pool. Owns it: the destructor ends the lease, and memory that a
@@ -117,41 +138,20 @@ struct Finding {
 class Buffer {
  public:
   Buffer() noexcept = default;
-  Buffer(Buffer&& other) noexcept
-      : context_(other.context_), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-  Buffer& operator=(Buffer&& other) noexcept {
-    if (this != &other) {
-      release();
-      context_ = other.context_;
-      data_ = std::exchange(other.data_, nullptr);
-      size_ = std::exchange(other.size_, 0);
-    }
-    return *this;
-  }
-  ~Buffer() { release(); }
 
   bool empty() const noexcept { return data_ == nullptr; }
-  std::byte* data() const noexcept { return data_; }
-  std::size_t size() const noexcept { return size_; }  // as asked for
-  WritableBytes bytes() const noexcept { return {data_, size_}; }
-  void release() noexcept {
-    if (data_ != nullptr) (void)ripc_buffer_release(context_, std::exchange(data_, nullptr));
-    size_ = 0;
-  }
+  std::byte* data() const noexcept { return data_.get(); }
+  std::size_t size() const noexcept { return empty() ? 0 : data_.get_deleter().size; }  // as asked for
+  WritableBytes bytes() const noexcept { return {data(), size()}; }
+  void release() noexcept { data_.reset(); }
   // The lease was given away with a message (given_item): it is nobody's here any more.
-  void detach() noexcept {
-    data_ = nullptr;
-    size_ = 0;
-  }
+  void detach() noexcept { (void)data_.release(); }
 
  private:
   friend class Context;
-  Buffer(ripc_context* context, std::byte* data, std::size_t size) noexcept
-      : context_(context), data_(data), size_(size) {}
+  Buffer(ripc_context* context, std::byte* data, std::size_t size) noexcept : data_(data, {context, size}) {}
 
-  ripc_context* context_ = nullptr;
-  std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
+  std::unique_ptr<std::byte, detail::BufferRelease> data_;
 };
 
 // The registration of memory that the application owns. The destructor ends it: after that nothing reads the memory,
@@ -159,28 +159,15 @@ class Buffer {
 class Registration {
  public:
   Registration() noexcept = default;
-  Registration(Registration&& other) noexcept : context_(other.context_), data_(std::exchange(other.data_, nullptr)) {}
-  Registration& operator=(Registration&& other) noexcept {
-    if (this != &other) {
-      unregister();
-      context_ = other.context_;
-      data_ = std::exchange(other.data_, nullptr);
-    }
-    return *this;
-  }
-  ~Registration() { unregister(); }
 
   bool empty() const noexcept { return data_ == nullptr; }
-  void unregister() noexcept {
-    if (data_ != nullptr) (void)ripc_memory_unregister(context_, std::exchange(data_, nullptr));
-  }
+  void unregister() noexcept { data_.reset(); }
 
  private:
   friend class Context;
-  Registration(ripc_context* context, void* data) noexcept : context_(context), data_(data) {}
+  Registration(ripc_context* context, void* data) noexcept : data_(data, {context}) {}
 
-  ripc_context* context_ = nullptr;
-  void* data_ = nullptr;
+  std::unique_ptr<void, detail::MemoryUnregister> data_;
 };
 
 // ---- Watch ---------------------------------------------------------------------------------------------------
@@ -193,23 +180,9 @@ using WatchCallback = std::function<void(ripc_status status, const ServiceInfo& 
 class Watch {
  public:
   Watch() noexcept = default;
-  Watch(Watch&& other) noexcept
-      : handle_(std::exchange(other.handle_, nullptr)), callback_(std::move(other.callback_)) {}
-  Watch& operator=(Watch&& other) noexcept {
-    if (this != &other) {
-      end();
-      handle_ = std::exchange(other.handle_, nullptr);
-      callback_ = std::move(other.callback_);
-    }
-    return *this;
-  }
-  ~Watch() { end(); }
 
   bool empty() const noexcept { return handle_ == nullptr; }
-  void end() noexcept {
-    if (handle_ != nullptr) ripc_service_unwatch(std::exchange(handle_, nullptr));
-    callback_.reset();
-  }
+  void end() noexcept { handle_ = {}; }
 
  private:
   friend class Context;
@@ -223,8 +196,9 @@ class Watch {
     WatchCallback call;
   };
 
-  ripc_watch* handle_ = nullptr;
-  std::shared_ptr<Callback> callback_;
+  Watch(ripc_watch* handle, std::shared_ptr<Callback> callback) noexcept : handle_(handle, {std::move(callback)}) {}
+
+  std::unique_ptr<ripc_watch, detail::Unwatch> handle_;
 };
 
 // ---- Context -------------------------------------------------------------------------------------------------
@@ -245,30 +219,19 @@ class Context {
   Context() noexcept = default;
   // Takes ownership of a handle from ripc_context_create().
   explicit Context(ripc_context* handle) noexcept : handle_(handle) {}
-  Context(Context&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-  Context& operator=(Context&& other) noexcept {
-    if (this != &other) {
-      destroy();
-      handle_ = std::exchange(other.handle_, nullptr);
-    }
-    return *this;
-  }
-  ~Context() { destroy(); }
 
   bool empty() const noexcept { return handle_ == nullptr; }
   // Ends the context now. Everything made from it must be gone.
-  void destroy() noexcept {
-    if (handle_ != nullptr) ripc_context_destroy(std::exchange(handle_, nullptr));
-  }
+  void destroy() noexcept { handle_.reset(); }
   // Borrowed, for calls into ripc.h.
-  ripc_context* handle() const noexcept { return handle_; }
+  ripc_context* handle() const noexcept { return handle_.get(); }
 
   // Registers a service; other processes can find it when this returns. RIPC_ID_IN_USE, RIPC_NAME_COLLISION,
   // RIPC_LIMIT, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
   Result<Service> register_service(const ServiceOptions& options = {}) noexcept {
     const ripc_service_options c_options = to_c(options);
     ripc_service* service = nullptr;
-    const ripc_status status = ripc_service_register(handle_, &c_options, &service);
+    const ripc_status status = ripc_service_register(handle(), &c_options, &service);
     if (status != RIPC_OK) return Error::from_last_call(status);
     return Service(service);
   }
@@ -279,7 +242,7 @@ class Context {
     std::vector<ripc_service*> handles(options.size());
     std::vector<Service> services;
     services.reserve(options.size());
-    const ripc_status status = ripc_service_register_many(handle_, c_options.data(), c_options.size(), handles.data());
+    const ripc_status status = ripc_service_register_many(handle(), c_options.data(), c_options.size(), handles.data());
     if (status != RIPC_OK) return Error::from_last_call(status);
     for (ripc_service* each : handles) services.emplace_back(each);
     return services;
@@ -289,13 +252,13 @@ class Context {
   Result<ServiceInfo> resolve(ServiceId id) {
     ripc_service_info info;
     ripc_service_info_init(&info);
-    const ripc_status status = ripc_resolve(handle_, id, &info);
+    const ripc_status status = ripc_resolve(handle(), id, &info);
     return finish(status, info);
   }
   Result<ServiceInfo> resolve(const std::string& name) {
     ripc_service_info info;
     ripc_service_info_init(&info);
-    const ripc_status status = ripc_resolve_name(handle_, name.c_str(), &info);
+    const ripc_status status = ripc_resolve_name(handle(), name.c_str(), &info);
     return finish(status, info);
   }
   // Finds the path that a send to a living service takes, making it if need be. As resolve(); if no path works, what
@@ -303,7 +266,7 @@ class Context {
   Result<ServiceInfo> find_path(ServiceId id) {
     ripc_service_info info;
     ripc_service_info_init(&info);
-    const ripc_status status = ripc_find_path(handle_, id, &info);
+    const ripc_status status = ripc_find_path(handle(), id, &info);
     return finish(status, info);
   }
   // Waits until a living service has this ID, or this name, and a path to it works. At once if it is there; kNoWait
@@ -312,13 +275,13 @@ class Context {
   Result<ServiceInfo> wait_service(ServiceId id, Nanoseconds timeout = kForever) {
     ripc_service_info info;
     ripc_service_info_init(&info);
-    const ripc_status status = ripc_wait_service(handle_, id, detail::to_c(timeout), &info);
+    const ripc_status status = ripc_wait_service(handle(), id, detail::to_c(timeout), &info);
     return finish(status, info);
   }
   Result<ServiceInfo> wait_service(const std::string& name, Nanoseconds timeout = kForever) {
     ripc_service_info info;
     ripc_service_info_init(&info);
-    const ripc_status status = ripc_wait_service_name(handle_, name.c_str(), detail::to_c(timeout), &info);
+    const ripc_status status = ripc_wait_service_name(handle(), name.c_str(), detail::to_c(timeout), &info);
     return finish(status, info);
   }
   // Calls back when the service with this ID is there (also if it is already), when it ends, when it is there again,
@@ -326,23 +289,22 @@ class Context {
   // or lost the ID; RIPC_PEER_DEAD: its process ended, or cannot be reached any more; RIPC_FENCED: a newer registration
   // has the ID by now, and is told of next. The result owns the watch and the callback. RIPC_NO_MEMORY, RIPC_SYSTEM.
   Result<Watch> watch(ServiceId id, WatchCallback callback) {
-    Watch watch;
-    watch.callback_ = std::make_shared<Watch::Callback>(std::move(callback));
-    const ripc_status status =
-        ripc_service_watch(handle_, id, &Watch::Callback::run, watch.callback_.get(), &watch.handle_);
+    auto shared = std::make_shared<Watch::Callback>(std::move(callback));
+    ripc_watch* watch = nullptr;
+    const ripc_status status = ripc_service_watch(handle(), id, &Watch::Callback::run, shared.get(), &watch);
     if (status != RIPC_OK) return Error::from_last_call(status);
-    return watch;
+    return Watch(watch, std::move(shared));
   }
   // Every living service that the resolvers can list.
   Result<std::vector<ServiceInfo>> services() {
     Collected<ServiceInfo> collected;
-    const ripc_status status = ripc_list_services(handle_, &Context::collect, &collected);
+    const ripc_status status = ripc_list_services(handle(), &Context::collect, &collected);
     return std::move(collected).finish(status);
   }
   // Every living member of a group. RIPC_INVALID_ARGUMENT: it is not one.
   Result<std::vector<ServiceInfo>> members(ServiceId group) {
     Collected<ServiceInfo> collected;
-    const ripc_status status = ripc_group_members(handle_, group, &Context::collect, &collected);
+    const ripc_status status = ripc_group_members(handle(), group, &Context::collect, &collected);
     return std::move(collected).finish(status);
   }
 
@@ -350,40 +312,40 @@ class Context {
   // pool limit is reached.
   Result<Buffer> lease(std::size_t size) noexcept {
     void* data = nullptr;
-    const ripc_status status = ripc_buffer_lease(handle_, size, &data);
+    const ripc_status status = ripc_buffer_lease(handle(), size, &data);
     if (status != RIPC_OK) return Error::from_last_call(status);
-    return Buffer(handle_, static_cast<std::byte*>(data), size);
+    return Buffer(handle(), static_cast<std::byte*>(data), size);
   }
   // The lease or registration that holds `address`, borrowed. RIPC_INVALID_ARGUMENT if none does.
   Result<WritableBytes> find_buffer(const void* address) noexcept {
     void* data = nullptr;
     std::size_t size = 0;
-    const ripc_status status = ripc_buffer_find(handle_, address, &data, &size);
+    const ripc_status status = ripc_buffer_find(handle(), address, &data, &size);
     if (status != RIPC_OK) return Error::from_last_call(status);
     return WritableBytes(static_cast<std::byte*>(data), size);
   }
   // Registers memory the application owns, so that long sends from it need no set-up.
   Result<Registration> register_memory(WritableBytes memory) noexcept {
-    const ripc_status status = ripc_memory_register(handle_, memory.data(), memory.size());
+    const ripc_status status = ripc_memory_register(handle(), memory.data(), memory.size());
     if (status != RIPC_OK) return Error::from_last_call(status);
-    return Registration(handle_, memory.data());
+    return Registration(handle(), memory.data());
   }
   Result<ripc_pool_statistics> pool_statistics() noexcept {
     ripc_pool_statistics statistics;
     ripc_pool_statistics_init(&statistics);
-    const ripc_status status = ripc_pool_get_statistics(handle_, &statistics);
+    const ripc_status status = ripc_pool_get_statistics(handle(), &statistics);
     if (status != RIPC_OK) return Error::from_last_call(status);
     return statistics;
   }
 
   // Windows that any service of this context may use, after its own. As Service::post_window().
   Error post_window(WritableBytes window, std::uint64_t cookie = 0) noexcept {
-    const ripc_status status = ripc_context_window_post(handle_, window.data(), window.size(), cookie);
+    const ripc_status status = ripc_context_window_post(handle(), window.data(), window.size(), cookie);
     return status == RIPC_OK ? Error() : Error::from_last_call(status);
   }
   Result<std::size_t> withdraw_windows(std::uint64_t cookie) noexcept {
     std::size_t count = 0;
-    const ripc_status status = ripc_context_window_withdraw(handle_, cookie, &count);
+    const ripc_status status = ripc_context_window_withdraw(handle(), cookie, &count);
     if (status != RIPC_OK) return Error::from_last_call(status);
     return count;
   }
@@ -462,7 +424,7 @@ class Context {
     return ServiceInfo::from_c(info);
   }
 
-  ripc_context* handle_ = nullptr;
+  detail::Owner<ripc_context, ripc_context_destroy> handle_;
 };
 
 }  // namespace libripc

@@ -53,6 +53,17 @@ using TicketCallback = std::function<void(ripc_status)>;
 // be short and must not throw; it may send.
 using NotificationCallback = std::function<void(ServiceId source, std::span<const ripc_item_view> items)>;
 
+namespace detail {
+
+// The callback goes after the registration has ended.
+struct NotificationUnregister {
+  void operator()(ripc_service* service) const noexcept { (void)ripc_notification_unregister(service, &name); }
+  ripc_notification name{};
+  std::shared_ptr<void> callback{};
+};
+
+}  // namespace detail
+
 // ---- Notification --------------------------------------------------------------------------------------------
 
 // A registered callback. Destroying it unregisters: after that the callback does not run and never will again. It may
@@ -60,26 +71,11 @@ using NotificationCallback = std::function<void(ServiceId source, std::span<cons
 class Notification {
  public:
   Notification() noexcept = default;
-  Notification(Notification&& other) noexcept
-      : service_(std::exchange(other.service_, nullptr)), name_(other.name_), callback_(std::move(other.callback_)) {}
-  Notification& operator=(Notification&& other) noexcept {
-    if (this != &other) {
-      unregister();
-      service_ = std::exchange(other.service_, nullptr);
-      name_ = other.name_;
-      callback_ = std::move(other.callback_);
-    }
-    return *this;
-  }
-  ~Notification() { unregister(); }
 
   // Plain bytes that name the callback; peers invoke it with Service::notify(). Send them in a message.
-  const ripc_notification& name() const noexcept { return name_; }
-  bool empty() const noexcept { return service_ == nullptr; }
-  void unregister() noexcept {
-    if (service_ != nullptr) (void)ripc_notification_unregister(std::exchange(service_, nullptr), &name_);
-    callback_.reset();
-  }
+  const ripc_notification& name() const noexcept { return owner_.get_deleter().name; }
+  bool empty() const noexcept { return owner_ == nullptr; }
+  void unregister() noexcept { owner_ = {}; }
 
  private:
   friend class Service;
@@ -93,9 +89,10 @@ class Notification {
     NotificationCallback function;
   };
 
-  ripc_service* service_ = nullptr;
-  ripc_notification name_{};
-  std::shared_ptr<Callback> callback_;
+  explicit Notification(std::unique_ptr<ripc_service, detail::NotificationUnregister> owner) noexcept
+      : owner_(std::move(owner)) {}
+
+  std::unique_ptr<ripc_service, detail::NotificationUnregister> owner_;
 };
 
 // ---- Service -------------------------------------------------------------------------------------------------
@@ -110,30 +107,19 @@ class Service {
   Service() noexcept = default;
   // Takes ownership of a handle from ripc_service_register().
   explicit Service(ripc_service* handle) noexcept : handle_(handle) {}
-  Service(Service&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-  Service& operator=(Service&& other) noexcept {
-    if (this != &other) {
-      unregister();
-      handle_ = std::exchange(other.handle_, nullptr);
-    }
-    return *this;
-  }
-  ~Service() { unregister(); }
 
   bool empty() const noexcept { return handle_ == nullptr; }
-  ServiceId id() const noexcept { return ripc_service_get_id(handle_); }
+  ServiceId id() const noexcept { return ripc_service_get_id(handle()); }
   // "" if it has none. Valid as long as the service is registered.
-  std::string_view name() const noexcept { return ripc_service_get_name(handle_); }
+  std::string_view name() const noexcept { return ripc_service_get_name(handle()); }
   // Grows with each registration of the ID.
-  std::uint64_t incarnation() const noexcept { return ripc_service_get_incarnation(handle_); }
+  std::uint64_t incarnation() const noexcept { return ripc_service_get_incarnation(handle()); }
   // The handle of the context it was registered with. Borrowed; nullptr if empty.
-  ripc_context* context_handle() const noexcept { return ripc_service_get_context(handle_); }
+  ripc_context* context_handle() const noexcept { return ripc_service_get_context(handle()); }
   // Withdraws the ID now. Messages that are still held stay valid.
-  void unregister() noexcept {
-    if (handle_ != nullptr) ripc_service_unregister(std::exchange(handle_, nullptr));
-  }
+  void unregister() noexcept { handle_.reset(); }
   // Borrowed, for calls into ripc.h.
-  ripc_service* handle() const noexcept { return handle_; }
+  ripc_service* handle() const noexcept { return handle_.get(); }
 
   // Sends one message; never allocates in this wrapper. When it returns, all memory is the caller's again, but that of
   // borrow(), until the Ticket completes, and of given_item(). Of item()s the largest travel long, from copies, if they
@@ -155,7 +141,7 @@ class Service {
       c_options.outcome = &outcome;
     }
     const ripc_status status =
-        ripc_send(handle_, to, items.data(), items.size(), is_default(options) ? nullptr : &c_options, &ticket);
+        ripc_send(handle(), to, items.data(), items.size(), is_default(options) ? nullptr : &c_options, &ticket);
     if (options.outcome != nullptr) {
       options.outcome->members = outcome.members;
       options.outcome->taken = outcome.taken;
@@ -174,7 +160,7 @@ class Service {
   // sent. Errors as send().
   Result<std::size_t> send_many(ServiceId to, std::span<const OutgoingMessage> messages) noexcept {
     std::size_t sent = 0;
-    const ripc_status status = ripc_send_many(handle_, to, messages.data(), messages.size(), nullptr, nullptr, &sent);
+    const ripc_status status = ripc_send_many(handle(), to, messages.data(), messages.size(), nullptr, nullptr, &sent);
     if (sent == 0 && status != RIPC_OK) return Error::from_last_call(status);
     return sent;
   }
@@ -188,7 +174,7 @@ class Service {
     const ripc_status status =
         tickets.size() < messages.size()
             ? RIPC_INVALID_ARGUMENT
-            : ripc_send_many(handle_, to, messages.data(), messages.size(), &c_options, handles.data(), &sent);
+            : ripc_send_many(handle(), to, messages.data(), messages.size(), &c_options, handles.data(), &sent);
     for (std::size_t index = 0; index < sent; ++index) tickets[index] = Ticket(handles[index]);
     if (sent == 0 && status != RIPC_OK) return Error::from_last_call(status);
     return sent;
@@ -198,7 +184,7 @@ class Service {
   // returns an error. Allocates.
   Error send_then(ServiceId to, std::span<const Item> items, TicketCallback callback, const SendOptions& options = {}) {
     return with_callback(std::move(callback), options, [&](const ripc_send_options& c_options, ripc_ticket*& ticket) {
-      return ripc_send(handle_, to, items.data(), items.size(), &c_options, &ticket);
+      return ripc_send(handle(), to, items.data(), items.size(), &c_options, &ticket);
     });
   }
 
@@ -209,7 +195,7 @@ class Service {
   Result<Ticket> reply(const Message& message, std::span<const Item> items, const SendOptions& options = {}) noexcept {
     const ripc_send_options c_options = to_c(options);
     ripc_ticket* ticket = nullptr;
-    const ripc_status status = ripc_reply(handle_, message.handle(), items.data(), items.size(),
+    const ripc_status status = ripc_reply(handle(), message.handle(), items.data(), items.size(),
                                           is_default(options) ? nullptr : &c_options, &ticket);
     return finish(status, Ticket(ticket));
   }
@@ -224,43 +210,43 @@ class Service {
   Error reply_then(const Message& message, std::span<const Item> items, TicketCallback callback,
                    const SendOptions& options = {}) {
     return with_callback(std::move(callback), options, [&](const ripc_send_options& c_options, ripc_ticket*& ticket) {
-      return ripc_reply(handle_, message.handle(), items.data(), items.size(), &c_options, &ticket);
+      return ripc_reply(handle(), message.handle(), items.data(), items.size(), &c_options, &ticket);
     });
   }
 
   // Ends a request: its return buffers are the caller's again. RIPC_INVALID_ARGUMENT if it is unknown or was answered.
-  Error cancel_request(std::uint64_t request_id) noexcept { return finish(ripc_request_cancel(handle_, request_id)); }
+  Error cancel_request(std::uint64_t request_id) noexcept { return finish(ripc_request_cancel(handle(), request_id)); }
   // How many bytes the short items of a message to `to` may have in all, if it has `items` items and nothing else.
   // Finds the path to the peer first if there is none: the errors of send().
   Result<std::size_t> short_limit(ServiceId to, std::size_t items = 1) noexcept {
     std::size_t bytes = 0;
-    const ripc_status status = ripc_short_limit(handle_, to, items, &bytes);
+    const ripc_status status = ripc_short_limit(handle(), to, items, &bytes);
     return finish(status, bytes);
   }
   // Waits until a message that gave RIPC_AGAIN may find room. RIPC_TIMEOUT, RIPC_INTERRUPTED (interrupt(), or a signal
   // handler ran in this thread), the errors of send().
   Error wait_room(ServiceId to, Nanoseconds timeout = kForever) noexcept {
-    return finish(ripc_wait_room(handle_, to, detail::to_c(timeout)));
+    return finish(ripc_wait_room(handle(), to, detail::to_c(timeout)));
   }
   // The same for users of fd(): returns at once; the descriptor becomes readable when there is room.
-  Error request_room_event(ServiceId to) noexcept { return finish(ripc_request_room_event(handle_, to)); }
+  Error request_room_event(ServiceId to) noexcept { return finish(ripc_request_room_event(handle(), to)); }
 
   // Makes the service a member of a group; RIPC_OK also if it is one. Sends of this context reach it when this returns,
   // those of others as soon as they look again. Ends with leave(), the service, or when its ID is taken over.
   // RIPC_INVALID_ARGUMENT: not a group; RIPC_LIMIT: it is in RIPC_MAX_GROUPS; RIPC_FENCED, RIPC_CLOSED, RIPC_TIMEOUT,
   // RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
-  Error join(ServiceId group) noexcept { return finish(ripc_group_join(handle_, group)); }
-  Error leave(ServiceId group) noexcept { return finish(ripc_group_leave(handle_, group)); }
+  Error join(ServiceId group) noexcept { return finish(ripc_group_join(handle(), group)); }
+  Error leave(ServiceId group) noexcept { return finish(ripc_group_leave(handle(), group)); }
 
   // Posts memory that one long item may be pulled into. It belongs to the library until the message that used it was
   // received, or the window was withdrawn. Items take windows in posting order. RIPC_LIMIT: more than 65536 windows.
   Error post_window(WritableBytes window, std::uint64_t cookie = 0) noexcept {
-    return finish(ripc_window_post(handle_, window.data(), window.size(), cookie));
+    return finish(ripc_window_post(handle(), window.data(), window.size(), cookie));
   }
   // Takes back every window with this cookie that is not in use; how many.
   Result<std::size_t> withdraw_windows(std::uint64_t cookie) noexcept {
     std::size_t count = 0;
-    const ripc_status status = ripc_window_withdraw(handle_, cookie, &count);
+    const ripc_status status = ripc_window_withdraw(handle(), cookie, &count);
     return finish(status, count);
   }
 
@@ -269,7 +255,7 @@ class Service {
   // RIPC_LIMIT (max_messages are held), RIPC_NO_MEMORY. `flags`: ripc_receive_flags. One thread at a time.
   Result<Message> receive(Nanoseconds timeout = kForever, std::uint32_t flags = 0) noexcept {
     ripc_message* message = nullptr;
-    const ripc_status status = ripc_receive(handle_, flags, detail::to_c(timeout), &message);
+    const ripc_status status = ripc_receive(handle(), flags, detail::to_c(timeout), &message);
     if (status != RIPC_OK) return Error::from_last_call(status);
     return Message(message);
   }
@@ -284,7 +270,7 @@ class Service {
       const std::size_t capacity = messages.size() - total < kBatch ? messages.size() - total : kBatch;
       std::size_t count = 0;
       const ripc_status status =
-          ripc_receive_many(handle_, flags, total == 0 ? detail::to_c(timeout) : 0, handles.data(), capacity, &count);
+          ripc_receive_many(handle(), flags, total == 0 ? detail::to_c(timeout) : 0, handles.data(), capacity, &count);
       if (status != RIPC_OK && total == 0) return Error::from_last_call(status);
       if (status != RIPC_OK) break;  // what is wrong shows in the next call; these messages are here
       for (std::size_t index = 0; index < count; ++index) messages[total + index] = Message(handles[index]);
@@ -295,31 +281,30 @@ class Service {
   }
   // Makes the receive() or wait_room() that is running, or the next one, return RIPC_INTERRUPTED. Async-signal-safe.
   Error interrupt() noexcept {
-    const ripc_status status = ripc_interrupt(handle_);
+    const ripc_status status = ripc_interrupt(handle());
     return status;
   }
   // A descriptor for poll and epoll (level-triggered), readable when a message, an interrupt or requested room may be
   // there since a receive gave RIPC_EMPTY. Borrowed from the service.
   Result<int> fd() noexcept {
     int descriptor = -1;
-    const ripc_status status = ripc_service_get_fd(handle_, &descriptor);
+    const ripc_status status = ripc_service_get_fd(handle(), &descriptor);
     return finish(status, descriptor);
   }
 
   // Registers a callback that peers can run by its name(). The result owns the registration and the callback.
   Result<Notification> on_notification(NotificationCallback callback) {
-    Notification notification;
-    notification.callback_ = std::make_shared<Notification::Callback>(std::move(callback));
-    const ripc_status status = ripc_notification_register(handle_, &Notification::Callback::run,
-                                                          notification.callback_.get(), &notification.name_);
+    const auto shared = std::make_shared<Notification::Callback>(std::move(callback));
+    detail::NotificationUnregister end{.callback = shared};
+    const ripc_status status =
+        ripc_notification_register(handle(), &Notification::Callback::run, shared.get(), &end.name);
     if (status != RIPC_OK) return Error::from_last_call(status);
-    notification.service_ = handle_;
-    return notification;
+    return Notification(std::unique_ptr<ripc_service, detail::NotificationUnregister>(handle(), std::move(end)));
   }
   // Runs a peer's callback with up to short_limit() bytes of arguments. Unreliable, like a short message; errors as
   // send().
   Error notify(const ripc_notification& notification, std::span<const Item> items = {}) noexcept {
-    return finish(ripc_notify(handle_, &notification, items.data(), items.size()));
+    return finish(ripc_notify(handle(), &notification, items.data(), items.size()));
   }
   Error notify(const ripc_notification& notification, std::initializer_list<Item> items) noexcept {
     return notify(notification, std::span(items.begin(), items.size()));
@@ -329,7 +314,7 @@ class Service {
   Result<ripc_service_statistics> statistics() noexcept {
     ripc_service_statistics statistics;
     ripc_service_statistics_init(&statistics);
-    const ripc_status status = ripc_service_get_statistics(handle_, &statistics);
+    const ripc_status status = ripc_service_get_statistics(handle(), &statistics);
     return finish(status, statistics);
   }
 
@@ -377,7 +362,7 @@ class Service {
     return {};
   }
 
-  ripc_service* handle_ = nullptr;
+  detail::Owner<ripc_service, ripc_service_unregister> handle_;
 };
 
 }  // namespace libripc
