@@ -1,6 +1,6 @@
 [description]
 Serves clear-text HTTP/1.1 and HTTP/2 under a service ID of libripc: over shared memory, RDMA or sockets, whichever leads to the client.
-Put ripc-jetty and ripc into lib/ripc, and jna where libripc-jni.so is not.
+Put ripc-jetty, ripc-stream and ripc into lib/ripc, and jna where libripc-jni.so is not.
 
 [tags]
 connector

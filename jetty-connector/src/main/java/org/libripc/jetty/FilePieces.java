@@ -13,6 +13,7 @@ import org.eclipse.jetty.util.IO;
 import org.eclipse.jetty.util.IteratingNestedCallback;
 import org.eclipse.jetty.util.TypeUtil;
 import org.libripc.RegisteredBuffer;
+import org.libripc.stream.StreamOptions;
 
 /**
  * Writes a part of a file, in pieces of leased memory that are given away with the write.
@@ -28,6 +29,10 @@ final class FilePieces extends IteratingNestedCallback {
     @Override
     default void close() throws IOException {}
   }
+
+  // Large enough that a message costs little beside it, and several fit into a window.
+  private static final int MOST_PIECE = 256 << 10;
+  private static final int PIECES_OF_WINDOW = 4;
 
   private final Reader file;
   private final RipcEndPoint endPoint;
@@ -54,7 +59,9 @@ final class FilePieces extends IteratingNestedCallback {
     this.last = last;
     this.position = position;
     this.left = left;
-    pieceBytes = endPoint.pieceBytes();
+    StreamOptions options = endPoint.stream().options();
+    pieceBytes =
+        Math.max(options.shortLimit(), Math.min(MOST_PIECE, options.window() / PIECES_OF_WINDOW));
   }
 
   /**
@@ -119,7 +126,7 @@ final class FilePieces extends IteratingNestedCallback {
   @Override
   protected Action process() throws IOException {
     if (ended) return Action.SUCCEEDED;
-    piece = endPoint.lease((int) Math.min(pieceBytes, left));
+    piece = endPoint.getTransport().ripc().lease((int) Math.min(pieceBytes, left));
     ByteBuffer buffer = piece.buffer();
     while (buffer.hasRemaining() && !ended)
       ended = file.read(buffer, position + buffer.position()) < 0;
@@ -127,7 +134,7 @@ final class FilePieces extends IteratingNestedCallback {
     position += buffer.remaining();
     left -= buffer.remaining();
     ended |= left == 0;
-    endPoint.give(buffer);
+    endPoint.stream().give(buffer);
     sink.write(ended && last, buffer, this);
     return Action.SCHEDULED;
   }
@@ -157,7 +164,7 @@ final class FilePieces extends IteratingNestedCallback {
 
   private void release() {
     if (piece == null) return;
-    endPoint.give(null);
+    endPoint.stream().give(null);
     piece.release();
     piece = null;
   }

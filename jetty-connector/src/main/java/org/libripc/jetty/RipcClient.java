@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.jetty;
 
-import java.io.IOException;
 import java.net.ConnectException;
-import java.net.SocketTimeoutException;
-import java.nio.channels.ClosedChannelException;
 import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
-import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Supplier;
 import org.eclipse.jetty.client.CompletableResponseListener;
 import org.eclipse.jetty.client.ContentResponse;
@@ -26,10 +21,10 @@ import org.eclipse.jetty.util.thread.QueuedThreadPool;
 import org.eclipse.jetty.util.thread.ScheduledExecutorScheduler;
 import org.eclipse.jetty.util.thread.Scheduler;
 import org.libripc.Ripc;
-import org.libripc.RipcException;
-import org.libripc.Service;
 import org.libripc.ServiceBuilder;
 import org.libripc.ServiceId;
+import org.libripc.stream.StreamOptions;
+import org.libripc.stream.StreamService;
 
 /**
  * The client's side of stream connections: a service of its own, over which it connects to any
@@ -41,17 +36,12 @@ import org.libripc.ServiceId;
  */
 @ManagedObject("The client's side of stream connections of libripc")
 public final class RipcClient extends ContainerLifeCycle {
-  // That can all have unread messages at once; it is no limit of connections.
-  private static final int MOST_CONNECTIONS = 8192;
-
   private final Ripc ripc;
-  // A server may still have connections of a process that died and had the same name.
-  private final AtomicInteger nextNumber = new AtomicInteger(ThreadLocalRandom.current().nextInt());
   private StreamOptions options = StreamOptions.DEFAULT;
   private String serviceName;
   private Executor executor;
   private Scheduler scheduler;
-  private volatile Multiplexer multiplexer;
+  private volatile StreamComponent component;
 
   /** Of a context. */
   public RipcClient(Ripc ripc) {
@@ -89,22 +79,22 @@ public final class RipcClient extends ContainerLifeCycle {
   /** The ID that servers see; null while it is not started. */
   @ManagedAttribute("The ID that servers see")
   public ServiceId getServiceId() {
-    Multiplexer started = multiplexer;
+    StreamService started = streams();
     return started == null ? null : started.service().id();
   }
 
   /** How many parts of answers were written into return buffers: {@link StreamOptions}. */
   @ManagedAttribute("The parts of answers that were written into return buffers")
   public long getReturnedParts() {
-    Multiplexer started = multiplexer;
+    StreamService started = streams();
     return started == null ? 0 : started.returnedParts();
   }
 
   /** How many connections there are. */
   @ManagedAttribute("The connections that there are")
   public int getConnections() {
-    Multiplexer started = multiplexer;
-    return started == null ? 0 : started.connections();
+    StreamService started = streams();
+    return started == null ? 0 : started.streams().size();
   }
 
   /** A transport to a server. Those to one server are equal. */
@@ -171,9 +161,9 @@ public final class RipcClient extends ContainerLifeCycle {
    */
   public <T> T await(CompletableFuture<T> answer, long time, TimeUnit unit)
       throws InterruptedException, ExecutionException, TimeoutException {
-    Multiplexer started = multiplexer;
+    StreamService started = streams();
     if (started == null) return answer.get(time, unit);
-    return started.threads().await(answer, unit.toNanos(time));
+    return started.await(answer, time, unit);
   }
 
   /**
@@ -185,9 +175,9 @@ public final class RipcClient extends ContainerLifeCycle {
    */
   public <T> T await(Supplier<CompletableFuture<T>> sending, long time, TimeUnit unit)
       throws InterruptedException, ExecutionException, TimeoutException {
-    Multiplexer started = multiplexer;
+    StreamService started = streams();
     if (started == null) return sending.get().get(time, unit);
-    return started.threads().await(sending, unit.toNanos(time));
+    return started.await(sending, time, unit);
   }
 
   @Override
@@ -200,26 +190,18 @@ public final class RipcClient extends ContainerLifeCycle {
     if (scheduler == null) scheduler = new ScheduledExecutorScheduler("ripc-client-timer", true);
     if (getBean(Executor.class) == null) addBean(executor);
     if (getBean(Scheduler.class) == null) addBean(scheduler);
-    ServiceBuilder builder =
-        ripc.service()
-            .queueBytes(options.queueBytes())
-            .maxMessages(options.messages(MOST_CONNECTIONS));
+    ServiceBuilder builder = ripc.service();
     if (serviceName != null) builder.name(serviceName);
-    Service service = builder.register();
-    try {
-      multiplexer = new Multiplexer(service, options, executor, scheduler, null);
-      addBean(multiplexer, true);
-      super.doStart();
-    } catch (Throwable problem) {
-      service.close();
-      throw problem;
-    }
+    component =
+        new StreamComponent(StreamService.builder(builder).options(options), executor, scheduler);
+    addBean(component, true);
+    super.doStart();
   }
 
   @Override
   protected void doStop() throws Exception {
-    Multiplexer stopped = multiplexer;
-    multiplexer = null;
+    StreamComponent stopped = component;
+    component = null;
     super.doStop();
     removeBean(stopped);
   }
@@ -231,88 +213,28 @@ public final class RipcClient extends ContainerLifeCycle {
    * @param promise gets the end of the connection, open, or why there is none; in any thread
    */
   void connect(ServiceId server, long timeoutMillis, Promise<RipcEndPoint> promise) {
-    Multiplexer started = multiplexer;
+    StreamService started = streams();
     if (started == null) {
       promise.failed(
           new ConnectException(
               "The RipcClient is not started: start it, or add it to the HttpClient."));
       return;
     }
-    Attempt attempt = new Attempt(started, promise);
-    do {
-      attempt.endPoint = new RipcEndPoint(started, server, nextNumber(), true, attempt);
-    } while (!started.add(attempt.endPoint));
-    if (!started.isRunning() || started.isStopping())
-      attempt.endPoint.close(); // it may be too late
-    if (timeoutMillis > 0) {
-      attempt.timeout =
-          scheduler.schedule(
-              () -> attempt.endPoint.fail(late(server, timeoutMillis)),
-              timeoutMillis,
-              TimeUnit.MILLISECONDS);
-    }
-    started.execute(attempt);
+    started
+        .connect(server, timeoutMillis, TimeUnit.MILLISECONDS)
+        .whenComplete(
+            (stream, problem) -> {
+              if (problem != null) {
+                promise.failed(problem);
+              } else {
+                promise.succeeded(new RipcEndPoint(scheduler, stream, true, endPoint -> {}));
+              }
+            });
   }
 
-  private static IOException late(ServiceId server, long millis) {
-    return new SocketTimeoutException(
-        server
-            + " has not accepted the connection in "
-            + millis
-            + " ms: see whether it takes connections, or give it longer"
-            + " (HttpClient.setConnectTimeout).");
-  }
-
-  // Never 0, which is the number in the address of a server.
-  private int nextNumber() {
-    return nextNumber.updateAndGet(number -> number == -1 ? 1 : number + 1);
-  }
-
-  private static final class Attempt implements RipcEndPoint.Listener, Runnable {
-    private final Multiplexer multiplexer;
-    private final Promise<RipcEndPoint> promise;
-    private RipcEndPoint endPoint;
-    private volatile Scheduler.Task timeout;
-
-    Attempt(Multiplexer multiplexer, Promise<RipcEndPoint> promise) {
-      this.multiplexer = multiplexer;
-      this.promise = promise;
-    }
-
-    @Override
-    public void run() {
-      if (!endPoint.isOpen()) return;
-      try {
-        endPoint.out().path(multiplexer.shortLimit(endPoint.peer()));
-        endPoint.out().control(Frame.Type.OPEN, 0, Frame.Reason.NONE);
-      } catch (RipcException problem) {
-        endPoint.fail(new IOException(problem));
-      }
-    }
-
-    @Override
-    public void accepted() {
-      if (timeout != null) timeout.cancel();
-      multiplexer.execute(() -> promise.succeeded(endPoint));
-    }
-
-    @Override
-    public void refused(IOException cause) {
-      if (timeout != null) timeout.cancel();
-      endPoint.close();
-      IOException problem = cause;
-      if (!(cause instanceof SocketTimeoutException)) {
-        problem = new ConnectException("No connection to " + endPoint.peer() + ": " + why(cause));
-        problem.initCause(cause);
-      }
-      IOException failure = problem;
-      multiplexer.deliver(() -> promise.failed(failure));
-    }
-
-    private static String why(IOException cause) {
-      return cause instanceof ClosedChannelException
-          ? "the client was stopped"
-          : cause.getMessage();
-    }
+  /** Null while it is not started. */
+  private StreamService streams() {
+    StreamComponent started = component;
+    return started == null ? null : started.streams();
   }
 }

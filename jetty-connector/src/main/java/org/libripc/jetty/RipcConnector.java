@@ -2,10 +2,6 @@
 package org.libripc.jetty;
 
 import java.io.IOException;
-import java.util.ArrayList;
-import java.util.HashMap;
-import java.util.List;
-import java.util.Map;
 import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
@@ -18,15 +14,14 @@ import org.eclipse.jetty.server.HttpConnectionFactory;
 import org.eclipse.jetty.server.Server;
 import org.eclipse.jetty.util.annotation.ManagedAttribute;
 import org.eclipse.jetty.util.annotation.ManagedObject;
-import org.eclipse.jetty.util.thread.AutoLock;
 import org.eclipse.jetty.util.thread.Scheduler;
-import org.libripc.Message;
 import org.libripc.Ripc;
-import org.libripc.RipcException;
-import org.libripc.Service;
 import org.libripc.ServiceBuilder;
 import org.libripc.ServiceId;
-import org.libripc.Status;
+import org.libripc.stream.ByteStream;
+import org.libripc.stream.StreamOptions;
+import org.libripc.stream.StreamService;
+import org.libripc.stream.StreamServiceBuilder;
 
 /**
  * Serves Jetty's protocols under a service ID: clients connect to the ID, wherever it runs, over
@@ -42,11 +37,8 @@ import org.libripc.Status;
  * <p>The setters are for before the start.
  */
 @ManagedObject("Serves Jetty's protocols under a service ID of libripc")
-@SuppressWarnings("try") // locks
 public final class RipcConnector extends AbstractConnector {
   private static final int DEFAULT_MAX_CONNECTIONS = 8192;
-  // Of a second each, unless the context has another time for resolving.
-  private static final int PATH_ATTEMPTS = 10;
 
   private final Ripc ripc;
   private String serviceName;
@@ -56,16 +48,7 @@ public final class RipcConnector extends AbstractConnector {
   private int maxConnections = DEFAULT_MAX_CONNECTIONS;
   private StreamOptions options = StreamOptions.DEFAULT;
   private final CompletionExecutor completionExecutor;
-  private volatile Multiplexer multiplexer;
-  private final Warnings warnings = new Warnings(LOG);
-  private final AutoLock openingsLock = new AutoLock();
-  // Those of clients to which the way is being looked for, or will be. Guarded by the lock.
-  private final Map<ServiceId, List<Opening>> openings = new HashMap<>();
-  // Of these, whose are accepted when connections are accepted again, and the way to them.
-  // Likewise.
-  private final Map<ServiceId, Integer> waiting = new HashMap<>();
-
-  private record Opening(RipcEndPoint endPoint, Message message, Frame frame) {}
+  private volatile StreamComponent component;
 
   /**
    * With a random ID, unless {@link #setServiceName} or {@link #setServiceNumber} says otherwise.
@@ -170,16 +153,15 @@ public final class RipcConnector extends AbstractConnector {
   /** How many connections there are. */
   @ManagedAttribute("The connections that there are")
   public int getConnections() {
-    Multiplexer started = multiplexer;
-    return started == null ? 0 : started.connections();
+    StreamService started = streams();
+    return started == null ? 0 : started.streams().size();
   }
 
   /** How many clients wait for connections, because none are accepted now. */
   @ManagedAttribute("The clients that wait for connections, because none are accepted now")
   public int getWaitingClients() {
-    try (AutoLock l = openingsLock.lock()) {
-      return waiting.size();
-    }
+    StreamService started = streams();
+    return started == null ? 0 : started.waitingClients();
   }
 
   /** The most connections at once; further ones are refused. 8192 if it is not set. */
@@ -196,7 +178,7 @@ public final class RipcConnector extends AbstractConnector {
   /** The ID of the service; null while it is not started. */
   @ManagedAttribute("The ID of the service")
   public ServiceId getServiceId() {
-    Multiplexer started = multiplexer;
+    StreamService started = streams();
     return started == null ? null : started.service().id();
   }
 
@@ -206,7 +188,7 @@ public final class RipcConnector extends AbstractConnector {
    */
   @ManagedAttribute("The bytes that were copied to be sent")
   public long getCopiedBytes() {
-    Multiplexer started = multiplexer;
+    StreamService started = streams();
     return started == null ? 0 : started.copiedBytes();
   }
 
@@ -239,202 +221,62 @@ public final class RipcConnector extends AbstractConnector {
     throw new UnsupportedOperationException("connections are accepted by the receiving thread");
   }
 
+  /** Null while it is not started. */
+  private StreamService streams() {
+    StreamComponent started = component;
+    return started == null ? null : started.streams();
+  }
+
   @Override
   protected void doStart() throws Exception {
-    ServiceBuilder builder =
-        ripc.service()
-            .queueBytes(options.queueBytes())
-            .maxMessages(options.messages(maxConnections));
+    ServiceBuilder builder = ripc.service();
     if (serviceName != null) builder.name(serviceName);
     if (serviceNumber != 0) builder.id(serviceNumber);
     if (takeover) builder.takeover();
-    Service service = builder.register();
-    try {
-      multiplexer =
-          new Multiplexer(service, options, super.getExecutor(), getScheduler(), this::open);
-      addBean(multiplexer, true);
-      super.doStart();
-    } catch (Throwable problem) {
-      service.close();
-      throw problem;
-    }
+    StreamServiceBuilder settings =
+        StreamService.builder(builder)
+            .options(options)
+            .acceptor(this::opened)
+            .access(access)
+            .maxStreams(maxConnections)
+            .accepting(isAccepting());
+    component = new StreamComponent(settings, super.getExecutor(), getScheduler());
+    addBean(component, true);
+    super.doStart();
   }
 
   @Override
   protected void doStop() throws Exception {
-    List<Opening> gone = new ArrayList<>();
-    takeWaiting()
-        .forEach(
-            (client, path) -> {
-              for (Opening each : takeOpenings(client)) {
-                each.endPoint.out().path(path); // it is told of the end
-                gone.add(each);
-              }
-            });
     super.doStop(); // ends all connections
-    gone.forEach(each -> each.message.close());
-    removeBean(multiplexer);
-    multiplexer = null;
+    removeBean(component);
+    component = null;
   }
 
   /** While it is off, clients wait until it is on again, or their connect time-out. */
   @Override
   public void setAccepting(boolean accepting) {
     super.setAccepting(accepting);
-    Multiplexer started = multiplexer;
-    if (!accepting || started == null) return;
-    takeWaiting()
-        .forEach(
-            (client, path) ->
-                started.execute(() -> takeOpenings(client).forEach(each -> accept(each, path))));
+    StreamService started = streams();
+    if (started != null) started.setAccepting(accepting);
   }
 
   /** Those that wait are refused. */
   @Override
   public CompletableFuture<Void> shutdown() {
     CompletableFuture<Void> done = super.shutdown();
-    for (ServiceId client : takeWaiting().keySet()) {
-      for (Opening each : takeOpenings(client)) refuse(each, Frame.Reason.STOPPING, null);
-    }
+    StreamService started = streams();
+    if (started != null) started.refuseAll();
     return done;
   }
 
-  private Map<ServiceId, Integer> takeWaiting() {
-    try (AutoLock l = openingsLock.lock()) {
-      Map<ServiceId, Integer> taken = Map.copyOf(waiting);
-      waiting.clear();
-      return taken;
-    }
-  }
-
-  private List<Opening> takeOpenings(ServiceId client) {
-    try (AutoLock l = openingsLock.lock()) {
-      return openings.remove(client);
-    }
-  }
-
-  /** Whether the connections of a client wait, because none are accepted now. */
-  private boolean waits(ServiceId client, int path) {
-    try (AutoLock l = openingsLock.lock()) {
-      if (isAccepting() || isShutdown() || !isRunning()) return false;
-      waiting.put(client, path);
-      return true;
-    }
-  }
-
-  private Runnable open(Message message, Frame frame) {
-    ServiceId client = message.source();
-    int number = message.tag();
-    Frame.Reason reason = Frame.Reason.NONE;
-    if (isShutdown() || !isRunning()) {
-      reason = Frame.Reason.STOPPING;
-    } else if (multiplexer.connections() >= maxConnections) {
-      reason = Frame.Reason.LIMIT;
-    }
-    if (reason != Frame.Reason.NONE) {
-      message.close();
-      multiplexer.refuse(client, number, reason);
-      return null;
-    }
-    RipcEndPoint endPoint = new RipcEndPoint(multiplexer, client, number, false, new Closing());
-    multiplexer.add(endPoint); // it counts from now on
-    Opening opening = new Opening(endPoint, message, frame);
-    try (AutoLock l = openingsLock.lock()) {
-      List<Opening> others = openings.get(client);
-      if (others != null) {
-        others.add(opening);
-        return null;
-      }
-      openings.put(client, new ArrayList<>(List.of(opening)));
-    }
-    return () -> accept(client);
-  }
-
-  private static boolean isSlow(RipcException problem) {
-    return problem.status() == Status.TIMEOUT || problem.status() == Status.AGAIN;
-  }
-
-  // A client that has only started, on a busy machine, may be slow to answer.
-  private int pathTo(ServiceId client) {
-    for (int attempt = 1; ; ++attempt) {
-      try {
-        return multiplexer.shortLimit(client);
-      } catch (RipcException problem) {
-        if (!isSlow(problem) || attempt == PATH_ATTEMPTS || !isRunning()) throw problem;
-      }
-    }
-  }
-
-  // One thread looks for the way to a client, however many connections that wants meanwhile.
-  private void accept(ServiceId client) {
-    Integer path = null;
-    Frame.Reason reason = Frame.Reason.ABORTED;
-    Throwable problem = null;
-    try {
-      if (access.test(client)) {
-        path = pathTo(client);
-      } else {
-        reason = Frame.Reason.REFUSED;
-      }
-    } catch (RipcException gone) {
-      problem = gone;
-      if (isSlow(gone)) {
-        warnings.warn(client + " asked for a connection and does not answer", gone);
-      } else {
-        LOG.debug("{} is gone", client, gone);
-      }
-    } catch (RuntimeException | LinkageError failure) {
-      problem = failure;
-      warnings.warn("A connection of " + client + " cannot be accepted", failure);
-    }
-    if (path != null && waits(client, path)) return;
-    for (Opening each : takeOpenings(client)) {
-      if (path != null) {
-        accept(each, path);
-      } else {
-        refuse(each, reason, problem);
-      }
-    }
-  }
-
-  private void refuse(Opening opening, Frame.Reason reason, Throwable problem) {
-    RipcEndPoint endPoint = opening.endPoint;
-    opening.message.close();
-    if (!(problem instanceof RipcException))
-      multiplexer.refuse(endPoint.peer(), endPoint.number(), reason);
-    endPoint.fail(new IOException("The connection was not accepted", problem));
-    endPoint.close(problem);
-  }
-
-  private void accept(Opening opening, int path) {
-    RipcEndPoint endPoint = opening.endPoint;
-    Message message = opening.message;
-    if (!endPoint.isOpen()) {
-      message.close();
-      return;
-    }
-    endPoint.out().path(path);
+  private void opened(ByteStream stream) {
+    RipcEndPoint endPoint = new RipcEndPoint(getScheduler(), stream, false, this::onEndPointClosed);
     endPoint.setIdleTimeout(getIdleTimeout());
-    try {
-      Connection connection = getDefaultConnectionFactory().newConnection(this, endPoint);
-      endPoint.setConnection(connection);
-      endPoint.onOpen();
-      onEndPointOpened(endPoint);
-      endPoint.opened(message, opening.frame);
-      connection.onOpen();
-    } catch (Throwable problem) {
-      warnings.warn("A connection of " + endPoint.peer() + " cannot be made", problem);
-      multiplexer.refuse(endPoint.peer(), endPoint.number(), Frame.Reason.ABORTED);
-      endPoint.fail(new IOException(problem));
-      endPoint.close(problem);
-      message.close();
-    }
-  }
-
-  private final class Closing implements RipcEndPoint.Listener {
-    @Override
-    public void closed(RipcEndPoint endPoint) {
-      onEndPointClosed(endPoint);
-    }
+    Connection connection = getDefaultConnectionFactory().newConnection(this, endPoint);
+    endPoint.setConnection(connection);
+    endPoint.onOpen();
+    onEndPointOpened(endPoint);
+    stream.accept();
+    connection.onOpen();
   }
 }

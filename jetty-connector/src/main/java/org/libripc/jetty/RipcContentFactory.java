@@ -57,9 +57,11 @@ public final class RipcContentFactory implements HttpContent.Factory {
   public HttpContent getContent(String path) throws IOException {
     HttpContent content = factory.getContent(path);
     if (content == null) return null;
-    if (Cache.isFilledWith(content)) return new Cached(content);
+    if (Cache.isFilledWith(content)) return new Written(content, RipcContentFactory::writeCached);
     Path file = fileOf(content);
-    return file == null ? new Written(content) : new Read(content, file);
+    return file == null
+        ? new Written(content, RipcContentFactory::writeOther)
+        : new Read(content, file);
   }
 
   /** The file whose bytes it writes as they are; null: it may write something else. */
@@ -74,30 +76,58 @@ public final class RipcContentFactory implements HttpContent.Factory {
     return endPoint instanceof RipcEndPoint ripc ? ripc : null;
   }
 
-  private static final class Cached extends HttpContent.Wrapper {
-    Cached(HttpContent content) {
+  private static boolean isLeased(RipcEndPoint endPoint, ByteBuffer buffer) {
+    return endPoint.getTransport().ripc().isLeased(buffer);
+  }
+
+  // What has dropped out of the cache meanwhile is read piece by piece into one buffer, which is
+  // the writer's until the last piece.
+  private static void writeCached(
+      RipcEndPoint endPoint, Content.Sink sink, boolean last, ByteBuffer buffer, Callback done) {
+    boolean given = last && buffer != null && isLeased(endPoint, buffer);
+    if (given) endPoint.stream().give(buffer);
+    sink.write(
+        last, buffer, given ? Callback.from(() -> endPoint.stream().give(null), done) : done);
+  }
+
+  // Mapped files are written as large buffers. They could not be sent from there without another
+  // copy by the kernel.
+  private static void writeOther(
+      RipcEndPoint endPoint, Content.Sink sink, boolean last, ByteBuffer buffer, Callback done) {
+    boolean mapped =
+        buffer != null
+            && buffer.isDirect()
+            && buffer.remaining() > endPoint.stream().options().shortLimit()
+            && !isLeased(endPoint, buffer);
+    if (mapped) {
+      FilePieces.write(buffer, endPoint, sink, last, done);
+    } else {
+      sink.write(last, buffer, done);
+    }
+  }
+
+  private interface Writer {
+    void write(
+        RipcEndPoint endPoint, Content.Sink sink, boolean last, ByteBuffer buffer, Callback done);
+  }
+
+  /** What Jetty or an application writes by itself. */
+  private static final class Written extends HttpContent.Wrapper {
+    private final Writer writer;
+
+    Written(HttpContent content, Writer writer) {
       super(content);
+      this.writer = writer;
     }
 
     @Override
     public void writeTo(Content.Sink sink, long offset, long length, Callback callback) {
       RipcEndPoint endPoint = endPointOf(sink);
-      super.writeTo(
+      Content.Sink to =
           endPoint == null
               ? sink
-              : (last, buffer, done) -> give(endPoint, sink, last, buffer, done),
-          offset,
-          length,
-          callback);
-    }
-
-    // What has dropped out of the cache meanwhile is read piece by piece into one buffer, which is
-    // the writer's until the last piece.
-    private static void give(
-        RipcEndPoint endPoint, Content.Sink sink, boolean last, ByteBuffer buffer, Callback done) {
-      boolean given = last && buffer != null && endPoint.isLeased(buffer);
-      if (given) endPoint.give(buffer);
-      sink.write(last, buffer, given ? Callback.from(() -> endPoint.give(null), done) : done);
+              : (last, buffer, done) -> writer.write(endPoint, sink, last, buffer, done);
+      super.writeTo(to, offset, length, callback);
     }
   }
 
@@ -121,39 +151,6 @@ public final class RipcContentFactory implements HttpContent.Factory {
       } catch (Throwable problem) {
         callback.failed(problem);
       }
-    }
-  }
-
-  /** What Jetty or an application writes by itself. Mapped files it writes as large buffers. */
-  private static final class Written extends HttpContent.Wrapper {
-    Written(HttpContent content) {
-      super(content);
-    }
-
-    @Override
-    public void writeTo(Content.Sink sink, long offset, long length, Callback callback) {
-      RipcEndPoint endPoint = endPointOf(sink);
-      super.writeTo(
-          endPoint == null
-              ? sink
-              : (last, buffer, done) -> {
-                if (mayBeMapped(endPoint, buffer)) {
-                  FilePieces.write(buffer, endPoint, sink, last, done);
-                } else {
-                  sink.write(last, buffer, done);
-                }
-              },
-          offset,
-          length,
-          callback);
-    }
-
-    // It could not be sent from there without another copy by the kernel.
-    private static boolean mayBeMapped(RipcEndPoint endPoint, ByteBuffer buffer) {
-      return buffer != null
-          && buffer.isDirect()
-          && buffer.remaining() > endPoint.shortLimit()
-          && !endPoint.isLeased(buffer);
     }
   }
 }

@@ -30,6 +30,7 @@ import org.eclipse.jetty.util.thread.QueuedThreadPool;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
+import org.libripc.stream.StreamOptions;
 
 /** How connections behave: order, waiting, many at once. */
 @ParameterizedClass(name = "{0}")

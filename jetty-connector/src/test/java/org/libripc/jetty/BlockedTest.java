@@ -20,6 +20,7 @@ import org.eclipse.jetty.util.Callback;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
+import org.libripc.stream.StreamOptions;
 
 /** What says that it does not block, and does, holds up nobody else. */
 @ParameterizedClass(name = "{0}")

@@ -2,7 +2,6 @@
 package org.libripc.jetty;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import java.util.ArrayList;
 import java.util.List;
@@ -18,37 +17,6 @@ class CompletionExecutorTest {
   @Test
   void otherThreadsDoWhatIsGivenToIt() {
     Runnable task = CompletionExecutorTest::nothing;
-    executor.execute(task);
-    assertEquals(List.of(task), given);
-  }
-
-  @Test
-  void whatACompletionGivesToItIsLeftToTheThreadThatCompletes() {
-    Runnable first = () -> nothing();
-    Runnable second = () -> nothing();
-    List<Runnable> following = new ArrayList<>();
-    CompletionExecutor.complete(
-        () -> {
-          executor.execute(first);
-          executor.execute(second);
-        },
-        following);
-    assertEquals(List.of(first, second), following);
-    assertEquals(List.of(), given);
-  }
-
-  @Test
-  void nothingIsLostWithACompletionThatFails() {
-    Runnable task = CompletionExecutorTest::nothing;
-    List<Runnable> following = new ArrayList<>();
-    Runnable failing =
-        () -> {
-          executor.execute(task);
-          throw new IllegalStateException("as a test wants it");
-        };
-    assertThrows(
-        IllegalStateException.class, () -> CompletionExecutor.complete(failing, following));
-    assertEquals(List.of(task), following);
     executor.execute(task);
     assertEquals(List.of(task), given);
   }

@@ -36,6 +36,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 import org.libripc.RegisteredBuffer;
 import org.libripc.Ripc;
 import org.libripc.RipcBuilder;
+import org.libripc.stream.StreamOptions;
 
 /** Files that are sent from where they lie, and whose memory that is meanwhile. */
 @Tag("jna")

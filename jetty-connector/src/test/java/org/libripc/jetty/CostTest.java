@@ -35,12 +35,14 @@ import org.libripc.RipcBuilder;
 import org.libripc.Service;
 import org.libripc.ServiceId;
 import org.libripc.ServiceStatistics;
+import org.libripc.stream.StreamOptions;
 
 /** What an answer takes: messages, threads that are woken, and who is told of its end. */
 @ParameterizedClass(name = "{0}")
 @ValueSource(strings = {"shm"})
 class CostTest extends HttpPairTest {
   private static final int ROUNDS = 50;
+  private static final int ENOUGH = 8; // requests after which a stream knows that they take turns
   private static final long THOUGHT_NANOS = 1_000_000;
   private static final int LARGE = 900_000; // is sent where it lies
   private static final int MIDDLE = 100_000; // is copied
@@ -122,7 +124,7 @@ class CostTest extends HttpPairTest {
   @Test
   void aLargeAnswerTakesOneMessageEachWayAndNoOtherThread() throws Exception {
     start(writes(1, LARGE));
-    for (int count = 0; count < 2 * Habit.ENOUGH; ++count) fetch(LARGE);
+    for (int count = 0; count < 2 * ENOUGH; ++count) fetch(LARGE);
     ServiceStatistics before = statistics();
     int tasks = threads.tasks.get();
     for (int count = 0; count < ROUNDS; ++count) fetch(LARGE);
@@ -144,7 +146,7 @@ class CostTest extends HttpPairTest {
     Path files = Files.createDirectory(directory.resolve("files"));
     Files.write(files.resolve("file"), pattern(size, 1));
     start(Handlers.files(files, (cached, read) -> new RipcContentFactory(read)));
-    for (int count = 0; count < 2 * Habit.ENOUGH; ++count) fetch("/file", size);
+    for (int count = 0; count < 2 * ENOUGH; ++count) fetch("/file", size);
     ServiceStatistics before = statistics();
     int tasks = threads.tasks.get();
     for (int count = 0; count < ROUNDS; ++count) fetch("/file", size);
@@ -186,7 +188,7 @@ class CostTest extends HttpPairTest {
         handler(
             (request, response, callback) ->
                 writes(writes.get(), beyondTheWindow).handle(request, response, callback)));
-    for (int count = 0; count < 2 * Habit.ENOUGH; ++count) fetch(beyondTheWindow);
+    for (int count = 0; count < 2 * ENOUGH; ++count) fetch(beyondTheWindow);
     writes.set(3);
     assertEquals(3 * beyondTheWindow, new HttpTest().send(request("/")).getContent().length);
   }

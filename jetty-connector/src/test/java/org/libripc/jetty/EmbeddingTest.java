@@ -37,6 +37,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.libripc.Ripc;
+import org.libripc.stream.StreamService;
 
 /** What Jetty expects of its components. */
 class EmbeddingTest {
@@ -75,7 +76,7 @@ class EmbeddingTest {
 
   @Test
   void threadsThatWaitAreOfTheBudget() throws Exception {
-    server = new Server(new QueuedThreadPool(ReceivingThreads.MOST_WAITING, 1));
+    server = new Server(new QueuedThreadPool(StreamService.RECEIVING_THREADS, 1));
     server.addConnector(new RipcConnector(server, ripc, "of the budget"));
     IllegalStateException few = assertThrows(IllegalStateException.class, server::start);
     assertTrue(few.getMessage().contains("Insufficient"), few.getMessage());
@@ -146,28 +147,29 @@ class EmbeddingTest {
     assertEquals("[org.libripc.jetty]", exported.toString());
   }
 
-  // The jars of the class path, and libripc as one, which it is not before it is packaged.
+  // The jars of the class path, and as jars the modules of libripc, which may not be packaged yet.
   private String modulePath() throws IOException {
     List<String> path = new ArrayList<>();
-    Path own = Path.of("target/classes").toAbsolutePath();
     for (String each :
         System.getProperty("surefire.test.class.path", System.getProperty("java.class.path"))
             .split(":")) {
       Path entry = Path.of(each);
       if (each.endsWith(".jar")) {
         path.add(each);
-      } else if (Files.exists(entry.resolve("org/libripc/Ripc.class")) && !entry.equals(own)) {
-        path.add(jarOf(entry).toString());
+      } else if (Files.exists(entry.resolve("org/libripc/Ripc.class"))) {
+        path.add(jarOf(entry, "org.libripc").toString());
+      } else if (Files.exists(entry.resolve("org/libripc/stream/ByteStream.class"))) {
+        path.add(jarOf(entry, "org.libripc.stream").toString());
       }
     }
     return String.join(":", path);
   }
 
-  private Path jarOf(Path classes) throws IOException {
+  private Path jarOf(Path classes, String module) throws IOException {
     Manifest manifest = new Manifest();
     manifest.getMainAttributes().put(Attributes.Name.MANIFEST_VERSION, "1.0");
-    manifest.getMainAttributes().putValue("Automatic-Module-Name", "org.libripc");
-    Path jar = directory.resolve("libripc.jar");
+    manifest.getMainAttributes().putValue("Automatic-Module-Name", module);
+    Path jar = directory.resolve(module + ".jar");
     try (JarOutputStream out = new JarOutputStream(Files.newOutputStream(jar), manifest);
         Stream<Path> files = Files.walk(classes)) {
       files

@@ -12,6 +12,7 @@ import org.eclipse.jetty.util.BufferUtil;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
+import org.libripc.stream.StreamOptions;
 
 /** What Jetty's EndPoint promises. */
 @ParameterizedClass(name = "{0}")

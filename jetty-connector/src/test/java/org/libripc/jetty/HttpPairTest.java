@@ -41,6 +41,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.Parameter;
 import org.libripc.Ripc;
 import org.libripc.RipcBuilder;
+import org.libripc.stream.StreamOptions;
 
 /**
  * A Jetty server and a Jetty client, the same over TCP and over libripc's transports: what holds

@@ -29,6 +29,7 @@ import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
 import org.libripc.Ripc;
 import org.libripc.RipcBuilder;
+import org.libripc.stream.StreamOptions;
 
 /** What is copied, and what memory a connection takes. */
 @Tag("jna")

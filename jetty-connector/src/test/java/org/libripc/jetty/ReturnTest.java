@@ -18,6 +18,7 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
+import org.libripc.stream.StreamOptions;
 
 /** Clients that offer return buffers, and servers that use them. */
 @Tag("jna")

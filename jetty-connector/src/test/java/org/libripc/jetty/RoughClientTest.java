@@ -31,6 +31,7 @@ import org.libripc.Outgoing;
 import org.libripc.Ripc;
 import org.libripc.Service;
 import org.libripc.ServiceId;
+import org.libripc.stream.StreamOptions;
 
 /** Clients that speak the format of the stream by hand, and not always well. */
 @Tag("jna")

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.stream;
+
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledThreadPoolExecutor;
+import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
+
+/** Threads of a service that was given none: daemons, as many as are needed, and one timer. */
+final class CachedThreads implements StreamExecutor, AutoCloseable {
+  private static final ThreadFactory DAEMONS =
+      task -> {
+        Thread thread = new Thread(task, "ripc-stream");
+        thread.setDaemon(true);
+        return thread;
+      };
+
+  private final ExecutorService threads = Executors.newCachedThreadPool(DAEMONS);
+  private final ScheduledThreadPoolExecutor timer = new ScheduledThreadPoolExecutor(1, DAEMONS);
+
+  CachedThreads() {
+    timer.setRemoveOnCancelPolicy(true);
+    timer.setRejectedExecutionHandler(new ThreadPoolExecutor.DiscardPolicy());
+  }
+
+  @Override
+  public void execute(Runnable task) {
+    threads.execute(task);
+  }
+
+  @Override
+  public boolean tryExecute(Runnable task) {
+    threads.execute(task);
+    return true;
+  }
+
+  @Override
+  public void executeBlocking(Runnable task) {
+    threads.execute(task);
+  }
+
+  @Override
+  public boolean isLowOnThreads() {
+    return false;
+  }
+
+  @Override
+  public Runnable schedule(Runnable task, long delay, TimeUnit unit) {
+    var scheduled = timer.schedule(task, delay, unit);
+    return () -> scheduled.cancel(false);
+  }
+
+  @Override
+  public void close() {
+    timer.shutdownNow();
+    threads.shutdown();
+  }
+}

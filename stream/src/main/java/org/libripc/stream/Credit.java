@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.stream;
+
+import java.util.concurrent.TimeUnit;
+
+/**
+ * The windows of a connection: how far its writer may go, and what the other side has been told of
+ * the reader here.
+ *
+ * <p>Guarded by its {@link Outbound}.
+ */
+final class Credit {
+  // A reader that has not come to the end of a message tells so often how far it is: a writer that
+  // hears nothing for its idle time-out, which is a second when its server stops, gives it up.
+  private static final long TELL_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
+
+  private final int ownWindow;
+  private long sent;
+  private long acknowledged;
+  private int window;
+  private long told; // what the other side knows to be consumed
+  private long toldAt = System.nanoTime();
+
+  /**
+   * @param ownWindow how far the other side may be ahead of the reader here
+   */
+  Credit(int ownWindow) {
+    this.ownWindow = ownWindow;
+  }
+
+  // ---- Of the writer here ----
+
+  /**
+   * The other side takes up to so many bytes ahead of what it has read. Those are copies that are
+   * kept here until then, so there are never more than the window of this side.
+   */
+  void open(int bytes) {
+    window = Math.min(bytes, ownWindow);
+  }
+
+  boolean allows() {
+    return sent - acknowledged < window;
+  }
+
+  void sent(long bytes) {
+    sent += bytes + Frame.COST;
+  }
+
+  /** What the other side will have read when it has read all that was sent. */
+  long end() {
+    return sent;
+  }
+
+  /** Whether this is more than the other side has told before. */
+  boolean isNews(long bytes) {
+    return bytes > acknowledged;
+  }
+
+  /** The other side has read so much; false if it cannot have. */
+  boolean acknowledge(long bytes) {
+    if (bytes > sent) return false;
+    acknowledged = Math.max(acknowledged, bytes);
+    return true;
+  }
+
+  // ---- Of the reader here ----
+
+  int ownWindow() {
+    return ownWindow;
+  }
+
+  /** The other side hears it. */
+  void told(long consumed) {
+    told = Math.max(told, consumed);
+    toldAt = System.nanoTime();
+  }
+
+  boolean isTold(long consumed) {
+    return told >= consumed;
+  }
+
+  /** Whether the other side may be waiting for word of what was read, or for a sign of life. */
+  boolean isOwed(Inbound.Progress reader) {
+    long untold = reader.consumed() - told;
+    // A writer that waits until a message was read sends nothing before.
+    boolean mayWait = untold >= ownWindow / 2 && reader.waiting() < ownWindow && !reader.awaited();
+    boolean slow = untold > 0 && reader.waiting() > 0 && System.nanoTime() - toldAt >= TELL_NANOS;
+    return mayWait || slow;
+  }
+
+  @Override
+  public String toString() {
+    return String.format("sent=%d/%d+%d,told=%d", sent, acknowledged, window, told);
+  }
+}

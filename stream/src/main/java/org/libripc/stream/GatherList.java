@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.stream;
+
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
+import org.libripc.ItemKind;
+import org.libripc.Outgoing;
+import org.libripc.Ripc;
+
+/**
+ * The bytes of a writer's buffers that go in one message, and how they can travel in it. One
+ * thread.
+ */
+final class GatherList {
+  /** Up to this size a part is copied into the message that a large part travels in. */
+  private static final int SMALL = 1024;
+
+  /** Items of one message, besides the header. */
+  private static final int MOST = 60;
+
+  private final List<ByteBuffer> parts = new ArrayList<>();
+  private final boolean reliable;
+  private ByteBuffer given; // the one that the writer changes no more; null: there is none
+  private long bytes;
+
+  /**
+   * @param reliable whether short messages arrive; where not, each message needs a long item
+   * @param gift the buffer that the writer changes no more; null: none
+   */
+  GatherList(ByteBuffer[] buffers, long from, long size, boolean reliable, ByteBuffer gift) {
+    this.reliable = reliable;
+    for (ByteBuffer buffer : buffers) {
+      int skipped = (int) Math.min(from, buffer.remaining());
+      int part = (int) Math.min(size - bytes, buffer.remaining() - skipped);
+      from -= skipped;
+      if (part == 0) continue;
+      ByteBuffer slice = buffer.slice(buffer.position() + skipped, part);
+      if (buffer == gift) given = slice;
+      add(slice);
+    }
+  }
+
+  private void add(ByteBuffer part) {
+    parts.add(part);
+    bytes += part.remaining();
+  }
+
+  /** Of a writer's buffers. */
+  static long remaining(ByteBuffer[] buffers) {
+    long bytes = 0;
+    for (ByteBuffer buffer : buffers) bytes += buffer.remaining();
+    return bytes;
+  }
+
+  long bytes() {
+    return bytes;
+  }
+
+  /** Whether they can be sent where they lie. */
+  boolean canBeBorrowed(int shortLimit) {
+    long smallBytes = 0;
+    for (ByteBuffer part : parts) {
+      if (isSmall(part)) smallBytes += part.remaining();
+      else if (!part.isDirect()) return false;
+    }
+    return parts.size() <= MOST && fitsBesides(smallBytes, shortLimit);
+  }
+
+  /** Whether they are what the writer changes no more, and as little else as can be copied. */
+  boolean canBeGiven(int shortLimit) {
+    if (given == null || parts.size() > MOST) return false;
+    return fitsBesides(bytes - given.remaining(), shortLimit);
+  }
+
+  private static boolean fitsBesides(long smallBytes, int shortLimit) {
+    return smallBytes + Frame.BYTES <= Math.min(shortLimit / 2, 3 * SMALL);
+  }
+
+  /** Whether those that stay where they lie are in memory that is leased from a context. */
+  boolean areLeasedFrom(Ripc ripc) {
+    for (ByteBuffer part : parts) if (!isSmall(part) && !ripc.isLeased(part)) return false;
+    return true;
+  }
+
+  private boolean isSmall(ByteBuffer part) {
+    return reliable && part.remaining() <= SMALL;
+  }
+
+  /**
+   * Cuts them so that the last one, which is large, fits into a return buffer, and those before it
+   * are small. False, and nothing was cut, if that cannot be.
+   */
+  boolean cutToReturn(long room) {
+    long before = 0;
+    for (int index = 0; index < Math.min(parts.size(), MOST); ++index) {
+      ByteBuffer part = parts.get(index);
+      if (part.remaining() <= SMALL) {
+        before += part.remaining();
+        if (before > 2 * SMALL || !reliable && !part.isDirect()) return false;
+        continue;
+      }
+      // A written part tells nobody of itself: the message must not get lost.
+      if (!part.isDirect() || room <= SMALL || !reliable && index == 0) return false;
+      parts.subList(index, parts.size()).clear();
+      bytes = before;
+      add(part.slice(0, (int) Math.min(part.remaining(), room)));
+      return true;
+    }
+    return false;
+  }
+
+  /**
+   * Adds them to a message, as they were found to be able to go.
+   *
+   * @param mode if short, there may be more of them than items
+   */
+  void addTo(Outgoing message, SendMode mode) {
+    ItemKind large = mode.kind;
+    if (parts.size() > MOST) {
+      message.add(copyTo(ByteBuffer.allocate((int) bytes)), large);
+      return;
+    }
+    for (ByteBuffer part : parts) {
+      if (mode == SendMode.GIVE ? part != given : large == ItemKind.SHORT || isSmall(part)) {
+        message.add(part, ItemKind.SHORT);
+      } else if (large == ItemKind.RETURN && part.remaining() > SMALL) {
+        message.addReturn(part, 0);
+      } else {
+        message.add(part, ItemKind.LONG);
+      }
+    }
+  }
+
+  /** Copies them, from the position of a buffer on, which is then at its start again. */
+  ByteBuffer copyTo(ByteBuffer all) {
+    for (ByteBuffer part : parts) all.put(part);
+    return all.flip();
+  }
+}

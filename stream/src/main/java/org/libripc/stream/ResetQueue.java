@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.stream;
+
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import org.libripc.ItemKind;
+import org.libripc.Outgoing;
+import org.libripc.RipcException;
+import org.libripc.ServiceId;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Answers for connections that there are not. Sending one may have to look for the peer, which
+ * waits if it has died, so that is done beside the receiving, one after the other. What is too much
+ * is not answered: whoever sends again is answered again.
+ *
+ * <p>Any thread.
+ */
+final class ResetQueue {
+  private static final Logger LOG = LoggerFactory.getLogger(ResetQueue.class);
+  private static final int MOST = 1024;
+
+  private record Key(ServiceId peer, int number) {}
+
+  private final Multiplexer multiplexer;
+  private final Map<Key, Frame.Reason> waiting = new LinkedHashMap<>(); // guarded by this
+  private boolean sending; // likewise
+
+  ResetQueue(Multiplexer multiplexer) {
+    this.multiplexer = multiplexer;
+  }
+
+  void add(ServiceId peer, int number, Frame.Reason reason) {
+    synchronized (this) {
+      if (waiting.size() >= MOST) return;
+      waiting.putIfAbsent(new Key(peer, number), reason);
+      if (sending) return;
+      sending = true;
+    }
+    multiplexer.execute(this::sendAll);
+  }
+
+  private void sendAll() {
+    for (Map.Entry<Key, Frame.Reason> next = next(); next != null; next = next()) {
+      Key key = next.getKey();
+      Frame frame = new Frame(Frame.Type.RESET, Frame.FILLER, next.getValue(), 0, 0, 0);
+      Outgoing message =
+          multiplexer.messages.take().tag(key.number).add(frame.encode(), ItemKind.SHORT);
+      try {
+        multiplexer.service.trySend(key.peer, message);
+      } catch (RipcException gone) {
+        LOG.debug("{} is gone", key.peer, gone);
+        drop(key.peer);
+      } finally {
+        multiplexer.messages.giveBack(message);
+      }
+    }
+  }
+
+  private synchronized Map.Entry<Key, Frame.Reason> next() {
+    Iterator<Map.Entry<Key, Frame.Reason>> entries = waiting.entrySet().iterator();
+    sending = entries.hasNext();
+    if (!sending) return null;
+    Map.Entry<Key, Frame.Reason> first = Map.Entry.copyOf(entries.next());
+    entries.remove();
+    return first;
+  }
+
+  private synchronized void drop(ServiceId peer) {
+    waiting.keySet().removeIf(key -> key.peer.equals(peer));
+  }
+}

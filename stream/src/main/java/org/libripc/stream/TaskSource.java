@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.stream;
+
+/** Where the tasks of {@link ReceivingThreads} come from. */
+interface TaskSource {
+  /**
+   * The next task; null if there is nothing now: then an event ends an {@link #await} as soon as
+   * there is. One thread at a time. Throws nothing.
+   *
+   * @param patient whether it may look for a while, as the caller has nothing else to do
+   */
+  Runnable next(boolean patient);
+
+  /** Waits for an event. Each ends the wait of one thread. May return without one. */
+  void await();
+
+  /** Ends one wait that is running, or the next one. */
+  void wake();
+
+  /** A task that no thread could be found for: somebody waits for what it does. */
+  void refused(Runnable task);
+
+  /** Until {@link #resume} no event ends an {@link #await}. False if they are needed now. */
+  boolean pause();
+
+  /** Events end waits again, also what has come meanwhile and was not taken. */
+  void resume();
+
+  /**
+   * While it is paused: waits for a message, up to so long, and takes it. One thread at a time, and
+   * none is in {@link #next}.
+   *
+   * @return the task; null if there was none, or {@link #endReceive}
+   */
+  Runnable receive(long nanos) throws InterruptedException;
+
+  /** Ends one {@link #receive} that is running, or the next one. */
+  void endReceive();
+
+  /** Runs it in some milliseconds, in any thread. */
+  void later(Runnable look);
+}

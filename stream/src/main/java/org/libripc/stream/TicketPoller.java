@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.stream;
+
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+
+/**
+ * Looks now and then whether the other sides have taken what writers wait for, where nobody tells
+ * and nothing comes of the other side: soon at first, with growing pauses while one is slow.
+ *
+ * <p>Any thread. One timer for all of them, only while there are any.
+ */
+final class TicketPoller {
+  private static final long FIRST_NANOS = TimeUnit.MILLISECONDS.toNanos(5);
+  private static final long LONGEST_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
+
+  private record Due(long at, long pause) {
+    static Due in(long pause) {
+      return new Due(System.nanoTime() + pause, pause);
+    }
+  }
+
+  private final StreamExecutor executor;
+  private final Map<Outbound, Due> polls = new ConcurrentHashMap<>();
+  private final AtomicBoolean ticking = new AtomicBoolean();
+
+  TicketPoller(StreamExecutor executor) {
+    this.executor = executor;
+  }
+
+  /** Looks at it until there is nothing to look for. */
+  void add(Outbound outbound) {
+    polls.put(outbound, Due.in(FIRST_NANOS));
+    tickLater();
+  }
+
+  private void tickLater() {
+    if (!ticking.compareAndSet(false, true)) return;
+    executor.schedule(this::tick, FIRST_NANOS, TimeUnit.NANOSECONDS);
+  }
+
+  private void tick() {
+    long now = System.nanoTime();
+    polls.forEach(
+        (outbound, due) -> {
+          if (due.at - now > 0) return;
+          // Whoever has added it again meanwhile has put another there.
+          if (outbound.poll()) {
+            polls.replace(outbound, due, Due.in(Math.min(2 * due.pause, LONGEST_NANOS)));
+          } else {
+            polls.remove(outbound, due);
+          }
+        });
+    ticking.set(false);
+    if (!polls.isEmpty()) tickLater();
+  }
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.stream;
+
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.locks.LockSupport;
+import org.libripc.Service;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * What the writers of a service have written and the other sides have not taken yet.
+ *
+ * <p>Any thread.
+ */
+final class UnackedWrites {
+  private static final Logger LOG = LoggerFactory.getLogger(UnackedWrites.class);
+  // Copies that were taken are found out with the messages that come; after the last one, so late.
+  private static final long SETTLE_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
+  private static final long LOOK_NANOS = TimeUnit.MICROSECONDS.toNanos(100);
+  // Its memory ends with the service: so a client that was just not looking gets this long to take
+  // what was written, or would lose the end of its answer. Nobody can tell it from a stuck one.
+  private static final long STUCK_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
+
+  private final Service service;
+  private final StreamExecutor executor;
+  private final Set<CompletableFuture<?>> tickets = ConcurrentHashMap.newKeySet();
+  private final AtomicBoolean settling = new AtomicBoolean();
+
+  UnackedWrites(Service service, StreamExecutor executor) {
+    this.service = service;
+    this.executor = executor;
+  }
+
+  /** A message is under way that its writer knows nothing of any more. */
+  void add(CompletableFuture<?> ticket) {
+    if (ticket.isDone()) return;
+    tickets.add(ticket);
+    ticket.whenComplete((nothing, problem) -> tickets.remove(ticket));
+  }
+
+  /** A quiet message is under way, of which nobody will tell. */
+  void settleLater() {
+    if (!settling.compareAndSet(false, true)) return;
+    executor.schedule(
+        () -> {
+          settling.set(false);
+          for (int left = service.settle(); left > 0; --left) service.settle();
+          if (service.settle() > 0) settleLater();
+        },
+        SETTLE_NANOS,
+        TimeUnit.NANOSECONDS);
+  }
+
+  /**
+   * Waits for all, at most so long, and as long as some is taken: whoever takes nothing for a while
+   * may be stuck, perhaps in what has called this.
+   */
+  void await(long millis) {
+    long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(millis);
+    long changed = System.nanoTime();
+    for (long left = count(), before = left; left > 0; left = count()) {
+      long now = System.nanoTime();
+      if (left != before) changed = now;
+      before = left;
+      if (now - end >= 0 || now - changed >= STUCK_NANOS) {
+        LOG.debug("{} messages were not taken", left);
+        return;
+      }
+      LockSupport.parkNanos(LOOK_NANOS);
+    }
+  }
+
+  private long count() {
+    return tickets.size() + (long) service.settle();
+  }
+}

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/**
+ * Streams of bytes between services, by service ID, over whichever transport leads there. A {@link
+ * org.libripc.stream.StreamService} opens and accepts them, a {@link org.libripc.stream.ByteStream}
+ * is one end of one.
+ *
+ * <p>docs/java.md, "Byte streams", is the guide, docs/wire.md ("Stream connections") the format.
+ */
+package org.libripc.stream;

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.stream;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import org.junit.jupiter.api.Test;
+
+class AdaptiveSpinTest {
+  private final AdaptiveSpin spin = new AdaptiveSpin();
+
+  /** Messages that come without a look, until the next one. */
+  private int skipped() {
+    int count = 0;
+    for (; !spin.maySpin(); ++count) spin.waited();
+    return count;
+  }
+
+  @Test
+  void aLookThatFindsItsMessageIsFollowedByAnother() {
+    for (int count = 0; count < 1000; ++count) {
+      assertTrue(spin.maySpin());
+      spin.hit();
+    }
+  }
+
+  @Test
+  void afterLooksInVainTwiceAsManyMessagesComeWithout() {
+    for (int expected = 1; expected < AdaptiveSpin.MOST_SKIPPED; expected *= 2) {
+      spin.missed();
+      assertFalse(spin.maySpin());
+      assertEquals(expected, skipped());
+    }
+    for (int count = 0; count < 3; ++count) {
+      spin.missed();
+      assertEquals(AdaptiveSpin.MOST_SKIPPED, skipped());
+    }
+  }
+
+  @Test
+  void oneThatFindsItsMessageEndsThat() {
+    for (int count = 0; count < 10; ++count) {
+      spin.missed();
+      skipped();
+    }
+    spin.hit();
+    spin.missed();
+    assertEquals(1, skipped());
+  }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.stream;
+
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import org.junit.jupiter.api.Test;
+
+/** Whether the other side is taken to go on by itself. */
+class DelayedAckTest {
+  private final DelayedAck ack = new DelayedAck();
+
+  private void exchange() {
+    ack.sent();
+    ack.received(true);
+  }
+
+  @Test
+  void itIsAtFirst() {
+    for (int count = 0; count < DelayedAck.ENOUGH; ++count) {
+      exchange();
+      assertFalse(ack.isDelayed());
+    }
+  }
+
+  @Test
+  void itIsNotWhenItHasWaitedOftenEnough() {
+    for (int count = 0; count <= DelayedAck.ENOUGH; ++count) exchange();
+    assertTrue(ack.isDelayed());
+    exchange();
+    assertTrue(ack.isDelayed());
+  }
+
+  @Test
+  void itIsAgainWhenItHasGoneOnOnce() {
+    for (int count = 0; count <= DelayedAck.ENOUGH; ++count) exchange();
+    ack.received(true);
+    assertFalse(ack.isDelayed());
+    exchange();
+    assertFalse(ack.isDelayed());
+  }
+
+  @Test
+  void messagesThatItDoesNotWaitForSayNothing() {
+    for (int count = 0; count < 3 * DelayedAck.ENOUGH; ++count) {
+      ack.sent();
+      ack.received(false);
+    }
+    assertFalse(ack.isDelayed());
+  }
+}
