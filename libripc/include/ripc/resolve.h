@@ -66,8 +66,8 @@ RIPC_API ripc_status ripc_wait_service_name(ripc_context *context, const char *n
  *   RIPC_FENCED     A newer registration has the ID; the next call reports it. */
 typedef void (*ripc_watch_callback)(void *user, ripc_status status, const ripc_service_info *info);
 
-/* Watches the service with this ID from now on. The callback runs when the service is there (also if it is already),
- * and when it ends. So it goes on in turn.
+/* Watches the service with this ID from now on. The callback runs in turn when the service is there (also if it is
+ * already) and when it has ended.
  *
  * No message is needed to find out. The end of a killed process is reported at once, on this host and on another. A
  * host that vanishes is reported after RIPC_PEER_TIMEOUT_MS. A watch keeps the path to the service open, as a send

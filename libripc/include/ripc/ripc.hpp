@@ -284,8 +284,8 @@ class Context {
     const ripc_status status = ripc_wait_service_name(handle(), name.c_str(), detail::to_c(timeout), &info);
     return finish(status, info);
   }
-  // Runs the callback when the service with this ID is there (also if it is already), and when it ends. So it goes on
-  // in turn. No message is needed to find out. The result owns the watch and the callback. RIPC_NO_MEMORY, RIPC_SYSTEM.
+  // Runs the callback in turn when the service with this ID is there (also if it is already) and when it has ended. No
+  // message is needed to find out. The result owns the watch and the callback. RIPC_NO_MEMORY, RIPC_SYSTEM.
   //
   // The callback's status is RIPC_OK if the service is there. RIPC_CLOSED: its holder unregistered it, or lost the ID.
   // RIPC_PEER_DEAD: its process ended, or cannot be reached any more. RIPC_FENCED: a newer registration has the ID; the

@@ -67,7 +67,7 @@ typedef struct ripc_send_options {
   size_t size;
   uint32_t tag;                      /* the receiver gets it unchanged; the application gives it a meaning */
   uint32_t return_count;             /* 0 to RIPC_MAX_RETURNS */
-  const ripc_return_buffer *returns; /* attached return buffers; the array is read during the call */
+  const ripc_return_buffer *returns; /* attached return buffers; the array is read during the call only */
   uint64_t timeout;                  /* for the ticket; by default 30 seconds */
   ripc_ticket_callback callback;     /* NULL: none */
   void *user;                        /* for the callback */
@@ -117,7 +117,7 @@ RIPC_API ripc_status ripc_send(ripc_service *service, ripc_service_id to, const 
 
 /* One of several messages. */
 typedef struct ripc_outgoing {
-  const ripc_item *items; /* of any kind but RIPC_ITEM_RETURN; the array is read during the call */
+  const ripc_item *items; /* of any kind but RIPC_ITEM_RETURN; the array is read during the call only */
   uint32_t count;         /* of the items, 0 to RIPC_MAX_ITEMS */
   uint32_t tag;           /* the receiver gets it unchanged */
 } ripc_outgoing;
