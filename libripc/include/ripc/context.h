@@ -15,15 +15,16 @@ extern "C" {
 
 typedef struct ripc_context ripc_context; /* the library in one process; owns everything below */
 
-/* Which users' processes on this host it talks to, on every path (docs/security.md). Root is always admitted. */
+/* The users of this host whose processes this context talks to, on every path (docs/security.md). Root is always
+ * admitted. */
 typedef enum ripc_peer_policy {
   RIPC_PEERS_SAME_USER = 0,  /* the default */
   RIPC_PEERS_SAME_GROUP = 1, /* also this process's effective group; over a network transport, users who have it */
-  RIPC_PEERS_ANY = 2         /* whoever the runtime directory's permissions let in */
+  RIPC_PEERS_ANY = 2         /* every user whom the runtime directory's permissions let in */
 } ripc_peer_policy;
 
-/* Whether this context talks to other hosts: over the transports socket and verbs, and by asking for services by
- * multicast. Shared memory needs none of it. */
+/* Whether this context connects to other hosts: through the transports socket and verbs, and through the multicast
+ * resolver. Shared memory does not depend on it. */
 typedef enum ripc_network {
   RIPC_NETWORK_KEY = 0,  /* the default: only with a cluster key, with hosts that have the same one */
   RIPC_NETWORK_OPEN = 1, /* without a key: everybody who reaches this host's ports is a peer */
@@ -46,19 +47,23 @@ typedef struct ripc_context_options {
 
 RIPC_API void ripc_context_options_init(ripc_context_options *options);
 
-/* Makes a cluster key: a new file, mode 0600, with a random key. file: NULL is the default place of this user,
- * $XDG_CONFIG_HOME/ripc/cluster.key, else ~/.config/ripc/cluster.key; missing folders are made with mode 0700. Contexts
- * that are created later find it there; other hosts join with a copy of the file. replace: not 0 takes the place of a
- * file that is there. path: NULL, or where the name of the file is written, with its '\0' in path_size bytes.
- * RIPC_INVALID_ARGUMENT (also: there is such a file), RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY,
- * RIPC_SYSTEM (also: this user has no home). */
+/* Makes a cluster key: a new file, mode 0600, with a random key. Contexts that are created later find it there; other
+ * hosts join with a copy of the file.
+ *
+ * `file`: NULL is the default place of this user, $XDG_CONFIG_HOME/ripc/cluster.key, else ~/.config/ripc/cluster.key.
+ * Missing folders are made with mode 0700. `replace`: if not 0, replaces an existing file. `path`: NULL, or `path_size`
+ * bytes for the name of the file, with its '\0'.
+ *
+ * RIPC_INVALID_ARGUMENT (also: the file exists), RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM
+ * (also: this user has no home). */
 RIPC_API ripc_status ripc_cluster_key_create(const char *file, uint32_t replace, char *path, size_t path_size);
 
-/* Starts the library: opens the runtime directory, clears what dead processes left there, starts the responder thread.
- * Two contexts of one process are two independent peers. options may be NULL.
- * Without a cluster key the context stays on this host: of the default transports only shm is used, and a transport
- * that was asked for by name and leaves the host gives RIPC_PERMISSION. So does a key file that is there and cannot be
- * used. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_INVALID_ARGUMENT, RIPC_SYSTEM. */
+/* Starts the library: opens the runtime directory, clears what dead processes left there, and starts the responder
+ * thread. Two contexts of one process are two independent peers. options may be NULL.
+ *
+ * Without a cluster key the context stays on this host. Of the default transports it uses only shm. A transport that
+ * leaves the host gives RIPC_PERMISSION if it was asked for by name. So does a key file that exists and cannot be used.
+ * RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_INVALID_ARGUMENT, RIPC_SYSTEM. */
 RIPC_API ripc_status ripc_context_create(const ripc_context_options *options, ripc_context **context);
 
 /* Ends every service, ticket and registration of the context and frees it. Messages and tickets that the application

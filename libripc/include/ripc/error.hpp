@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // libripc for C++: the one error policy, and time. Part of ripc/ripc.hpp; include that.
 //
-// Nothing in libripc throws. A call that can fail returns an Error, or a Result that holds a value or an Error, both
+// Nothing in libripc throws. A call that can fail returns an Error, or a Result that holds a value or an Error. Both
+// are
 // [[nodiscard]]. An Error is RIPC_OK, or a status code with a sentence that says what happened and what to do next.
 #pragma once
 
@@ -29,7 +30,7 @@ using Nanoseconds = std::chrono::nanoseconds;
 
 // "No limit", for every timeout. Negative timeouts count as zero.
 inline constexpr Nanoseconds kForever = Nanoseconds::max();
-// In options: what the library does of itself, as the field says.
+// In options: the default that the field names.
 inline constexpr Nanoseconds kDefaultTime = Nanoseconds::min();
 // "Do not wait".
 inline constexpr Nanoseconds kNoWait = Nanoseconds::zero();
@@ -44,14 +45,14 @@ constexpr std::uint64_t to_c(Nanoseconds timeout) noexcept {
 
 // ---- Error ---------------------------------------------------------------------------------------------------
 
-// What a call came to. A plain value, independent of every handle; any thread may read it.
+// The outcome of a call. A plain value, independent of every handle; any thread may read it.
 class [[nodiscard]] Error {
  public:
   // RIPC_OK.
   Error() noexcept = default;
   // A status with the general sentence for it (ripc_status_text). Does not allocate.
   Error(ripc_status code) noexcept : code_(code) {}  // NOLINT(google-explicit-constructor): statuses are errors
-  // Without memory for the sentence: the general one.
+  // A status with a sentence of its own. If there is no memory for that, it has the general one.
   Error(ripc_status code, std::string text) noexcept : code_(code) {
     try {
       if (!text.empty()) text_ = std::make_shared<const std::string>(std::move(text));
@@ -59,9 +60,9 @@ class [[nodiscard]] Error {
     }
   }
 
-  // The outcome of the call into ripc.h that this thread made last. The statuses that a working program meets all the
-  // time (RIPC_AGAIN, RIPC_EMPTY, RIPC_PENDING, RIPC_INTERRUPTED) keep their general sentence and do not allocate; nor
-  // does RIPC_TIMEOUT where a wait was over. The others take the sentence from ripc_last_error().
+  // The outcome of this thread's last call into ripc.h. RIPC_AGAIN, RIPC_EMPTY, RIPC_PENDING and RIPC_INTERRUPTED,
+  // which a working program meets all the time, keep their general sentence and do not allocate. RIPC_TIMEOUT does not
+  // allocate either when a wait was over. The others take the sentence from ripc_last_error().
   static Error from_last_call(ripc_status code) noexcept {
     if (code <= RIPC_INTERRUPTED && code != RIPC_TIMEOUT) return Error(code);
     const std::string_view sentence = ripc_last_error();
@@ -91,8 +92,8 @@ class [[nodiscard]] Error {
 
 // ---- Result --------------------------------------------------------------------------------------------------
 
-// A value, or the Error that explains why there is none. Moves as its value does. Asking a failed Result for its value
-// is a mistake of the caller, like dereferencing an empty std::optional.
+// A value, or the Error that explains why there is none. It moves as its value does. Asking a failed Result for its
+// value is the caller's mistake, like dereferencing an empty std::optional.
 template <typename T>
 class [[nodiscard]] Result {
   static_assert(!std::is_same_v<T, ripc_status> && !std::is_same_v<T, Error>, "return the Error itself");

@@ -16,7 +16,7 @@ struct Ender {
   }
 };
 
-// Owns one handle, which End gives back. Move-only; what was moved from is empty.
+// Owns one handle, which End gives back. Move-only; after a move the source is empty.
 template <typename Handle, auto End>
 using Owner = std::unique_ptr<Handle, Ender<End>>;
 

@@ -36,7 +36,7 @@ typedef struct ripc_item_view {
   uint32_t copied;       /* how many times libripc copied the bytes on this side */
 } ripc_item_view;
 
-RIPC_API ripc_service_id ripc_message_get_source(const ripc_message *message); /* who sent it; 0 for NULL */
+RIPC_API ripc_service_id ripc_message_get_source(const ripc_message *message); /* the sender; 0 for NULL */
 RIPC_API uint32_t ripc_message_get_tag(const ripc_message *message);
 RIPC_API size_t ripc_message_get_item_count(const ripc_message *message);
 /* Fills *view; O(1). RIPC_INVALID_ARGUMENT if there is no such item. */
@@ -46,13 +46,14 @@ RIPC_API uint64_t ripc_message_get_in_reply_to(const ripc_message *message);
 /* Return buffers attached by the sender, and the room in each. */
 RIPC_API size_t ripc_message_get_return_count(const ripc_message *message);
 RIPC_API size_t ripc_message_get_return_size(const ripc_message *message, size_t index);
-/* Gives the message back: short items and lent views end here. Any thread. NULL is ignored. */
+/* Gives the message back. Its short items and lent views end here. Any thread. NULL is ignored. */
 RIPC_API void ripc_message_release(ripc_message *message);
 
-/* Keeps what the lent items of a message lie in readable, though not unchanged, after the message was given back and
- * its sender has ended: for languages whose views may outlive their messages. It does not hold up the sender's ticket.
- * Release it before the context is destroyed. RIPC_EMPTY: no item is lent; RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY: as
- * RIPC_EMPTY, *hold is NULL. While the message is held, any thread. */
+/* Keeps the memory of a message's lent items readable after the message was given back and its sender has ended. The
+ * contents may change. It serves languages whose views may outlive their messages, and does not delay the sender's
+ * ticket. Any thread, while the message is held. Release the hold before the context is destroyed.
+ *
+ * RIPC_EMPTY: no item is lent. RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY. After each of them *hold is NULL. */
 RIPC_API ripc_status ripc_message_hold_views(const ripc_message *message, ripc_view_hold **hold);
 /* Any thread. NULL is ignored. */
 RIPC_API void ripc_view_hold_release(ripc_view_hold *hold);

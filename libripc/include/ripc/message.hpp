@@ -22,14 +22,14 @@ using WritableBytes = std::span<std::byte>;
 
 // ---- Items to send -------------------------------------------------------------------------------------------
 
-// The bytes of text, or of any contiguous range of plain values (vector, array, span). Borrowed from it.
+// The bytes of a text, or of any contiguous range of plain values (vector, array, span). Borrowed from it.
 inline Bytes bytes_of(std::string_view text) noexcept { return std::as_bytes(std::span(text)); }
 template <std::ranges::contiguous_range Range>
 requires(!std::is_convertible_v<const Range&, std::string_view> &&
          std::is_trivially_copyable_v<std::ranges::range_value_t<Range>>) Bytes bytes_of(const Range& range)
 noexcept { return std::as_bytes(std::span(range)); }
 
-// One piece of a message: a range of the caller's memory and how it travels. When the send has returned RIPC_OK, the
+// One piece of a message: a range of the caller's memory, and how it travels. After the send has returned RIPC_OK, the
 // memory is the caller's again, unless the item comes from borrow() or given_item().
 using Item = ripc_item;
 
@@ -39,13 +39,13 @@ inline OutgoingMessage outgoing_message(std::span<const Item> items, std::uint32
   return {items.data(), static_cast<std::uint32_t>(items.size()), tag};
 }
 
-// In the message itself if it fits, else pulled by the receiver from a copy.
+// In the message itself if it fits; otherwise the receiver pulls it from a copy.
 inline Item item(Bytes bytes) noexcept { return {bytes.data(), bytes.size(), RIPC_ITEM_AUTO, 0}; }
 // In the message itself.
 inline Item short_item(Bytes bytes) noexcept { return {bytes.data(), bytes.size(), RIPC_ITEM_SHORT, 0}; }
-// Pulled by the receiver where it lies, into a window or as a lent view: no copy, but the memory must stay as it is
-// until the Ticket of the send has completed. So this takes no temporary that owns its memory, such as a std::string
-// made in the call. Memory of a Buffer may be released before; memory of a received Message ends with the Message.
+// The receiver pulls it from where it lies, into a window or as a lent view. Nothing is copied, but the memory must not
+// change until the Ticket of the send has completed. So this takes no temporary that owns its memory, such as a
+// std::string made in the call. Memory of a Buffer may be released earlier. Memory of a received Message ends with it.
 template <std::ranges::borrowed_range Range>
 requires requires(const Range& range) { bytes_of(range); }
 Item borrow(Range&& range) noexcept {
@@ -58,19 +58,19 @@ inline Item return_item(Bytes bytes, std::uint32_t index = 0) noexcept {
   return {bytes.data(), bytes.size(), RIPC_ITEM_RETURN, index};
 }
 
-// In the message itself, out of a leased buffer that is given away with the message: if that was sent, the Buffer that
-// stood for the lease is to be told so (Buffer::detach).
+// In the message itself, from a leased buffer that is given away with the message. If the message was sent, call
+// detach() on the Buffer of that lease.
 inline Item given_item(Bytes bytes) noexcept { return {bytes.data(), bytes.size(), RIPC_ITEM_GIVEN, 0}; }
 
-// Memory that a reply may write. It belongs to the library until the reply was received and released, or
+// Memory that a reply may write. It belongs to the library until the reply was received and released, or until
 // Service::cancel_request() returned.
 using ReturnBuffer = ripc_return_buffer;
 inline ReturnBuffer return_buffer(WritableBytes bytes) noexcept { return {bytes.data(), bytes.size()}; }
 
 // ---- Received items ------------------------------------------------------------------------------------------
 
-// One item of a received message. A cheap copy that borrows: short items and lent views end with their Message, window
-// and return buffer bytes are the caller's own memory.
+// One item of a received message. A cheap copy that borrows. Short items and lent views end with their Message. Bytes
+// in windows and return buffers are the caller's own memory.
 class ItemView {
  public:
   ItemView() noexcept : view_{} {}
@@ -84,7 +84,7 @@ class ItemView {
     return view_.data == nullptr ? std::string_view()
                                  : std::string_view(static_cast<const char*>(view_.data), view_.size);
   }
-  // As the sender announced it, also for an item that is missing.
+  // The size that the sender announced, also of an item that is missing.
   std::size_t size() const noexcept { return view_.size; }
   bool ok() const noexcept { return view_.status == RIPC_OK; }
   // RIPC_OK, or why the item is missing.
@@ -101,8 +101,8 @@ class ItemView {
   ripc_item_view view_;
 };
 
-// A received message. Owns it: the destructor gives it back, from any thread. A Message that was moved from, or made by
-// the default constructor, is empty: source 0, no items.
+// A received message. The destructor gives it back, in any thread. A moved-from or default-made Message is empty:
+// source 0, no items.
 class Message {
  public:
   Message() noexcept = default;
@@ -110,11 +110,11 @@ class Message {
   explicit Message(ripc_message* handle) noexcept : handle_(handle) {}
 
   bool empty() const noexcept { return handle_ == nullptr; }
-  // Who sent it.
+  // The sender.
   ServiceId source() const noexcept { return ripc_message_get_source(handle()); }
   std::uint32_t tag() const noexcept { return ripc_message_get_tag(handle()); }
   std::size_t item_count() const noexcept { return ripc_message_get_item_count(handle()); }
-  // O(1). An index that does not exist gives a view with kind RIPC_VIEW_FAILED and status RIPC_INVALID_ARGUMENT.
+  // O(1). A wrong index gives a view with kind RIPC_VIEW_FAILED and status RIPC_INVALID_ARGUMENT.
   ItemView item(std::size_t index) const noexcept {
     ripc_item_view view;
     const ripc_status status = ripc_message_get_item(handle(), index, &view);
@@ -126,7 +126,7 @@ class Message {
   // Return buffers attached by the sender, and the room in each.
   std::size_t return_count() const noexcept { return ripc_message_get_return_count(handle()); }
   std::size_t return_size(std::size_t index) const noexcept { return ripc_message_get_return_size(handle(), index); }
-  // Gives it back early: short items and lent views end here.
+  // Gives it back early. Its short items and lent views end here.
   void release() noexcept { handle_.reset(); }
   // Borrowed, for calls into ripc.h.
   ripc_message* handle() const noexcept { return handle_.get(); }
@@ -137,10 +137,11 @@ class Message {
 
 // ---- Ticket --------------------------------------------------------------------------------------------------
 
-// The completion of a message of which something travels long, and so the end of the loan of what was sent with
-// borrow(). Owns the handle: dropping it neither stops the message nor ends a loan, but then nothing tells of its end.
-// An empty Ticket belongs to a message that travels short, which is complete when send() returns: its status is
-// RIPC_OK. Any thread.
+// The completion of a message of which something travels long. It also marks the end of the loan of what borrow() sent.
+// Any thread.
+//
+// It owns the handle. Dropping it stops neither the message nor a loan, but then nothing reports the end. An empty
+// Ticket belongs to a message that travels short. That is complete when send() returns, so its status is RIPC_OK.
 class [[nodiscard]] Ticket {
  public:
   Ticket() noexcept = default;
@@ -148,16 +149,17 @@ class [[nodiscard]] Ticket {
   explicit Ticket(ripc_ticket* handle) noexcept : handle_(handle) {}
 
   bool empty() const noexcept { return handle_ == nullptr; }
-  // RIPC_PENDING, or the final status. ripc_ticket_poll() in ripc.h has what each says of the message: delivered, not
-  // delivered, unknown.
+  // RIPC_PENDING, or the final status. ripc_ticket_poll() in ripc/ticket.h says what each means for the message:
+  // delivered, not delivered, or unknown.
   Error poll() noexcept { return finish(empty() ? RIPC_OK : ripc_ticket_poll(handle())); }
   // Waits for the final status. RIPC_PENDING if the timeout ran out first.
   Error wait(Nanoseconds timeout = kForever) noexcept {
     return finish(empty() ? RIPC_OK : ripc_ticket_wait(handle(), detail::to_c(timeout)));
   }
-  // Withdraws the message if the peer has not taken it yet. The final status.
+  // Withdraws the message if the peer has not taken it yet. Returns the final status, or RIPC_PENDING if the peer holds
+  // a lent view of it.
   Error cancel() noexcept { return finish(empty() ? RIPC_OK : ripc_ticket_cancel(handle())); }
-  // Gives the handle back; the message goes on.
+  // Gives the handle back. The message goes on.
   void release() noexcept { handle_.reset(); }
   // Borrowed, for calls into ripc.h.
   ripc_ticket* handle() const noexcept { return handle_.get(); }

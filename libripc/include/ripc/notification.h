@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-/* Names a callback of a service; plain bytes, to be passed to peers in a message. */
+/* Names a callback of a service. Plain bytes: pass them to peers in a message. */
 typedef struct ripc_notification {
   ripc_service_id service;
   uint64_t handle; /* unguessable */
@@ -28,11 +28,11 @@ typedef void (*ripc_notification_callback)(void *user, ripc_service_id source, c
 
 RIPC_API ripc_status ripc_notification_register(ripc_service *service, ripc_notification_callback callback, void *user,
                                                 ripc_notification *notification);
-/* After it returns the callback does not run and never will again. From inside the callback it returns at once, and
- * the run that is under way is the last. RIPC_INVALID_ARGUMENT: not registered. */
+/* After it returns the callback does not run and never will again. Called from inside the callback, it returns at once,
+ * and the current run is the last. RIPC_INVALID_ARGUMENT: not registered. */
 RIPC_API ripc_status ripc_notification_unregister(ripc_service *service, const ripc_notification *notification);
 /* Runs the peer's callback with up to ripc_short_limit() bytes of arguments, at most 60 KiB. Unreliable, like a short
- * message; the errors of ripc_send(). A handle the peer does not know is counted there and ignored. */
+ * message; errors as for ripc_send(). A peer counts and ignores a handle that it does not know. */
 RIPC_API ripc_status ripc_notify(ripc_service *service, const ripc_notification *notification, const ripc_item *items,
                                  size_t count);
 

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-typedef struct ripc_watch ripc_watch; /* tells when a service appears and ends */
+typedef struct ripc_watch ripc_watch; /* reports when a service appears and ends */
 
 /* Texts that are too long end with "...". */
 typedef struct ripc_service_info {
@@ -27,47 +27,56 @@ typedef struct ripc_service_info {
   char transport[16]; /* of the first address */
   char address[1024]; /* of the first address, transport:locator */
   char reason[160];   /* why this path */
-  char others[400];   /* ripc_find_path: each other path and what speaks against it, separated by "; " */
+  char others[400];   /* ripc_find_path: the other paths and why each is not used, separated by "; " */
   uint32_t group_count;
-  ripc_service_id groups[RIPC_MAX_GROUPS]; /* those it is in, the first `group_count` */
+  ripc_service_id groups[RIPC_MAX_GROUPS]; /* its groups: the first `group_count` */
 } ripc_service_info;
 
 RIPC_API void ripc_service_info_init(ripc_service_info *info);
 
 /* Finds a living service. RIPC_NO_SERVICE within the context's resolve_timeout. */
 RIPC_API ripc_status ripc_resolve(ripc_context *context, ripc_service_id id, ripc_service_info *info);
-/* The same by name; RIPC_NAME_COLLISION if the ID of the name is held by a service of another name. */
+/* The same by name. RIPC_NAME_COLLISION: a service of another name holds the ID of this name. */
 RIPC_API ripc_status ripc_resolve_name(ripc_context *context, const char *name, ripc_service_info *info);
 
-/* Finds the path that a send to a living service takes, making it if need be: the transport and address that answered,
- * why (reason), and what speaks against the others. Takes up to the context's resolve_timeout. RIPC_NO_SERVICE, and if
- * no path works what the last one tried said: RIPC_PEER_DEAD, RIPC_REFUSED, RIPC_TIMEOUT, RIPC_VERSION_MISMATCH,
- * RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY. */
+/* Finds the path that a send to a living service takes, and connects if necessary. *info has the transport and address
+ * that answered, the reason for this path, and why the others are not used. Takes up to the context's resolve_timeout.
+ *
+ * RIPC_NO_SERVICE. If no path works, the error of the last one tried: RIPC_PEER_DEAD, RIPC_REFUSED, RIPC_TIMEOUT,
+ * RIPC_VERSION_MISMATCH, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY. */
 RIPC_API ripc_status ripc_find_path(ripc_context *context, ripc_service_id id, ripc_service_info *info);
 
-/* Waits until a living service has this ID and a path to it works: the next send finds it. At once if it is there; with
- * timeout 0 it looks once. *info (may be NULL) is filled as by ripc_find_path(). RIPC_INTERRUPTED; when the time is
- * over, what keeps the service away: RIPC_NO_SERVICE if there is none, else the errors of ripc_find_path(). */
+/* Waits until a living service has this ID and a path to it works. The next send then finds it. Returns at once if it
+ * is there; with timeout 0 it looks once. *info (may be NULL) is filled as by ripc_find_path(). RIPC_INTERRUPTED.
+ *
+ * After the timeout, the status says what keeps the service away: RIPC_NO_SERVICE if there is none, else the errors of
+ * ripc_find_path(). */
 RIPC_API ripc_status ripc_wait_service(ripc_context *context, ripc_service_id id, uint64_t timeout,
                                        ripc_service_info *info);
-/* The same by name; RIPC_NAME_COLLISION if the ID of the name is held by a service of another name. */
+/* The same by name. RIPC_NAME_COLLISION: a service of another name holds the ID of this name. */
 RIPC_API ripc_status ripc_wait_service_name(ripc_context *context, const char *name, uint64_t timeout,
                                             ripc_service_info *info);
 
-/* What happened to a service that is watched. RIPC_OK: it is there, and *info says where, as ripc_find_path() does. Any
- * other status: it has ended, *info is what it was, and `status` says why. RIPC_CLOSED: its holder unregistered it, or
- * lost the ID. RIPC_PEER_DEAD: its process ended, or cannot be reached any more. RIPC_FENCED: a newer registration has
- * the ID by now; the next call tells of it. *info is valid during the call. */
+/* What happened to a watched service. *info is valid during the call.
+ *
+ *   RIPC_OK         The service is there, and *info says where, as ripc_find_path() does.
+ *   any other       It has ended; *info is what it was, and `status` says why:
+ *   RIPC_CLOSED     Its holder unregistered it, or lost the ID.
+ *   RIPC_PEER_DEAD  Its process ended, or cannot be reached any more.
+ *   RIPC_FENCED     A newer registration has the ID; the next call reports it. */
 typedef void (*ripc_watch_callback)(void *user, ripc_status status, const ripc_service_info *info);
 
-/* Watches the service with this ID from now on: calls back when it is there (also if it is already), when it ends, when
- * it is there again, and so on in turn. Needs no message to find out: a process that is killed is told of at once, on
- * this host and another; a host that vanishes after RIPC_PEER_TIMEOUT_MS. A watch keeps the path to the service open,
- * as a send does. RIPC_NO_MEMORY, RIPC_SYSTEM (no thread can be started). */
+/* Watches the service with this ID from now on. The callback runs in turn when the service is there (also if it is
+ * already) and when it has ended.
+ *
+ * No message is needed to find out. The end of a killed process is reported at once, on this host and on another. A
+ * host that vanishes is reported after RIPC_PEER_TIMEOUT_MS. A watch keeps the path to the service open, as a send
+ * does. RIPC_NO_MEMORY, RIPC_SYSTEM (no thread can be started). */
 RIPC_API ripc_status ripc_service_watch(ripc_context *context, ripc_service_id id, ripc_watch_callback callback,
                                         void *user, ripc_watch **watch);
-/* Ends a watch and frees it, before the context is destroyed. After it returns the callback does not run and never will
- * again. From inside the callback it returns at once, and the run that is under way is the last. NULL is ignored. */
+/* Ends a watch and frees it. Call it before the context is destroyed. After it returns the callback does not run and
+ * never will again. Called from inside the callback, it returns at once, and the current run is the last. NULL is
+ * ignored. */
 RIPC_API void ripc_service_unwatch(ripc_watch *watch);
 
 typedef void (*ripc_service_visitor)(void *user, const ripc_service_info *info);

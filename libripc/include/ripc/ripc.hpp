@@ -7,18 +7,18 @@
 //     (void)service->reply(*message, message->item(0).bytes());
 //
 // What is sent may be temporary, or lie in the message that is answered: send() and reply() copy what the receiver has
-// not read when they return. Only borrow() does without the copy, and asks for the memory until the Ticket completes.
+// not read when they return. Only borrow() makes no copy, and needs the memory until the Ticket completes.
 //
-// Rules that hold for every declaration, unless its own comment says otherwise
-//   Ownership  Context, Service, Message, Ticket, Buffer, Registration, Notification and Watch are move-only and own
-//   one handle.
-//              Everything made from a Context must be gone before it: declare the Context first.
+// These rules hold for every declaration, unless its own comment says otherwise.
+//
+//   Ownership  Context, Service, Message, Ticket, Buffer, Registration, Notification and Watch are move-only. Each owns
+//              one handle. Everything made from a Context must be gone before it: declare the Context first.
 //   Threads    Any thread may call; one thread at a time receives from one service. Calls on an object must not overlap
 //              its move or destruction.
-//   Errors     No exceptions: Error or Result (ripc/error.hpp). An empty (default-made, moved-from) object gives
+//   Errors     No exceptions: Error or Result (ripc/error.hpp). An empty object (default-made or moved-from) gives
 //              RIPC_INVALID_ARGUMENT. Functions that take or return std::string, std::vector or std::function may
-//              throw std::bad_alloc; send(), reply(), notify() and receive() never allocate here.
-//   Callbacks  Run in the context's responder thread; they must not throw and must not destroy the context.
+//              throw std::bad_alloc. send(), reply(), notify() and receive() never allocate here.
+//   Callbacks  Run in the context's responder thread. They must not throw, and must not destroy the context.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@
 
 namespace libripc {
 
-// The ID of a name. RIPC_INVALID_ARGUMENT if it is not a valid name.
+// The ID of a name. RIPC_INVALID_ARGUMENT if the name is not valid.
 inline Result<ServiceId> id_from_name(const std::string& name) noexcept {
   ServiceId id = 0;
   const ripc_status status = ripc_id_from_name(name.c_str(), &id);
@@ -45,7 +45,7 @@ inline Result<ServiceId> id_from_name(const std::string& name) noexcept {
   return id;
 }
 
-// The ID of a group with a name, to send() to and to join(). RIPC_INVALID_ARGUMENT if it is not a valid name.
+// The ID of a group with a name, for send() and join(). RIPC_INVALID_ARGUMENT if the name is not valid.
 inline Result<ServiceId> group_id_from_name(const std::string& name) noexcept {
   ServiceId group = 0;
   const ripc_status status = ripc_group_id_from_name(name.c_str(), &group);
@@ -53,8 +53,8 @@ inline Result<ServiceId> group_id_from_name(const std::string& name) noexcept {
   return group;
 }
 
-// Makes a cluster key in a new file, or with `replace` in the place of one: ripc_cluster_key_create(). Empty: the
-// default place of this user. Returns the path of the file.
+// Makes a cluster key in a new file, or with `replace` in an existing one: ripc_cluster_key_create(). An empty `file`
+// is the default place of this user. Returns the path of the file.
 inline Result<std::string> create_cluster_key(const std::string& file = {}, bool replace = false) {
   std::string path(std::size_t{4096}, '\0');
   const ripc_status status =
@@ -69,7 +69,7 @@ inline const char* version() noexcept { return ripc_version(); }
 
 // ---- Options and results -------------------------------------------------------------------------------------
 
-// How the library is started. What is not set asks for the defaults of ripc_context_options.
+// How the library is started. A field that is not set asks for the default of ripc_context_options.
 struct ContextOptions {
   std::string runtime_directory = {};
   std::string transports = {};  // comma-separated, first is preferred
@@ -83,7 +83,7 @@ struct ContextOptions {
   std::uint32_t network = UINT32_MAX;  // ripc_network
 };
 
-// A living service, as Context::resolve() and Context::services() see it.
+// A living service, as Context::resolve() and Context::services() return it.
 struct ServiceInfo {
   ServiceId id = 0;
   std::uint64_t incarnation = 0;
@@ -92,7 +92,7 @@ struct ServiceInfo {
   std::string transport;  // of the first address
   std::string address;    // of the first address, transport:locator
   std::string reason;     // why this path
-  std::string others;     // find_path(): what speaks against each of the other paths
+  std::string others;     // find_path(): the other paths and why each is not used
   std::vector<ServiceId> groups;
 
   static ServiceInfo from_c(const ripc_service_info& info) {
@@ -123,7 +123,7 @@ struct MemoryUnregister {
   ripc_context* context = nullptr;
 };
 
-// The callback goes after the watch has ended.
+// The callback must outlive the watch.
 struct Unwatch {
   void operator()(ripc_watch* handle) const noexcept { ripc_service_unwatch(handle); }
   std::shared_ptr<void> callback{};
@@ -133,8 +133,8 @@ struct Unwatch {
 
 // ---- Buffer --------------------------------------------------------------------------------------------------
 
-// A lease of registered memory from the context's pool. Owns it: the destructor ends the lease, and memory that a
-// ticket still needs is kept by the library until then.
+// A lease of registered memory from the context's pool. The destructor ends the lease. The library keeps memory that a
+// ticket still needs until that completes.
 class Buffer {
  public:
   Buffer() noexcept = default;
@@ -144,7 +144,7 @@ class Buffer {
   std::size_t size() const noexcept { return empty() ? 0 : data_.get_deleter().size; }  // as asked for
   WritableBytes bytes() const noexcept { return {data(), size()}; }
   void release() noexcept { data_.reset(); }
-  // The lease was given away with a message (given_item): it is nobody's here any more.
+  // The lease was given away with a message (given_item): this object no longer owns it.
   void detach() noexcept { (void)data_.release(); }
 
  private:
@@ -154,7 +154,7 @@ class Buffer {
   std::unique_ptr<std::byte, detail::BufferRelease> data_;
 };
 
-// The registration of memory that the application owns. The destructor ends it: after that nothing reads the memory,
+// The registration of memory that the application owns. The destructor ends it. After that nothing reads the memory,
 // and messages that still travelled from it failed with RIPC_CANCELLED. Destroy it before the memory.
 class Registration {
  public:
@@ -172,11 +172,11 @@ class Registration {
 
 // ---- Watch ---------------------------------------------------------------------------------------------------
 
-// Called in the responder thread; a failure to allocate the text of its arguments ends the program.
+// Runs in the responder thread. If there is no memory for the texts of its arguments, the program ends.
 using WatchCallback = std::function<void(ripc_status status, const ServiceInfo& info)>;
 
-// What Context::watch() gave: the destructor ends it. After that the callback does not run; from inside the callback it
-// returns at once. The callback may run before watch() has returned.
+// The result of Context::watch(). The destructor ends the watch; after that the callback does not run. Inside the
+// callback it returns at once. The callback may run before watch() has returned.
 class Watch {
  public:
   Watch() noexcept = default;
@@ -189,7 +189,7 @@ class Watch {
   struct Callback : std::enable_shared_from_this<Callback> {
     explicit Callback(WatchCallback function) : call(std::move(function)) {}
     static void run(void* user, ripc_status status, const ripc_service_info* info) noexcept {
-      // It may end its watch.
+      // The callback may end its own watch.
       const auto self = static_cast<Callback*>(user)->shared_from_this();
       self->call(status, ServiceInfo::from_c(*info));
     }
@@ -204,7 +204,7 @@ class Watch {
 // ---- Context -------------------------------------------------------------------------------------------------
 
 // The library in one process: transports, pool, resolver and the responder thread. Several contexts of one process are
-// independent peers. After fork() the child makes its own: calls on the parent's give RIPC_FORKED.
+// independent peers. After fork() the child makes its own; calls on the parent's give RIPC_FORKED.
 class Context {
  public:
   // Starts the library. RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_INVALID_ARGUMENT, RIPC_SYSTEM.
@@ -226,7 +226,7 @@ class Context {
   // Borrowed, for calls into ripc.h.
   ripc_context* handle() const noexcept { return handle_.get(); }
 
-  // Registers a service; other processes can find it when this returns. RIPC_ID_IN_USE, RIPC_NAME_COLLISION,
+  // Registers a service. When this returns, other processes can find it. RIPC_ID_IN_USE, RIPC_NAME_COLLISION,
   // RIPC_LIMIT, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
   Result<Service> register_service(const ServiceOptions& options = {}) noexcept {
     const ripc_service_options c_options = to_c(options);
@@ -235,7 +235,7 @@ class Context {
     if (status != RIPC_OK) return Error::from_last_call(status);
     return Service(service);
   }
-  // Registers many side by side, in the time of one: all, in the order of `options`, or none. Errors as above.
+  // Registers many services together, in the time of one: all, in the order of `options`, or none. Errors as above.
   Result<std::vector<Service>> register_services(std::span<const ServiceOptions> options) {
     std::vector<ripc_service_options> c_options;
     for (const ServiceOptions& each : options) c_options.push_back(to_c(each));
@@ -261,16 +261,16 @@ class Context {
     const ripc_status status = ripc_resolve_name(handle(), name.c_str(), &info);
     return finish(status, info);
   }
-  // Finds the path that a send to a living service takes, making it if need be. As resolve(); if no path works, what
-  // the last one tried said, such as RIPC_PEER_DEAD, RIPC_REFUSED or RIPC_TIMEOUT.
+  // Finds the path that a send to a living service takes, and connects if necessary. Errors as for resolve(). If no
+  // path works, the error of the last one tried, such as RIPC_PEER_DEAD, RIPC_REFUSED or RIPC_TIMEOUT.
   Result<ServiceInfo> find_path(ServiceId id) {
     ripc_service_info info;
     ripc_service_info_init(&info);
     const ripc_status status = ripc_find_path(handle(), id, &info);
     return finish(status, info);
   }
-  // Waits until a living service has this ID, or this name, and a path to it works. At once if it is there; kNoWait
-  // looks once. RIPC_INTERRUPTED; when the time is over RIPC_NO_SERVICE if there is none, else the errors of
+  // Waits until a living service has this ID, or this name, and a path to it works. Returns at once if it is there;
+  // kNoWait looks once. RIPC_INTERRUPTED. After the timeout RIPC_NO_SERVICE if there is none, else the errors of
   // find_path(); by name also RIPC_NAME_COLLISION.
   Result<ServiceInfo> wait_service(ServiceId id, Nanoseconds timeout = kForever) {
     ripc_service_info info;
@@ -284,10 +284,12 @@ class Context {
     const ripc_status status = ripc_wait_service_name(handle(), name.c_str(), detail::to_c(timeout), &info);
     return finish(status, info);
   }
-  // Calls back when the service with this ID is there (also if it is already), when it ends, when it is there again,
-  // and so on in turn; no message is needed to find out. RIPC_OK: it is there. RIPC_CLOSED: its holder unregistered it,
-  // or lost the ID; RIPC_PEER_DEAD: its process ended, or cannot be reached any more; RIPC_FENCED: a newer registration
-  // has the ID by now, and is told of next. The result owns the watch and the callback. RIPC_NO_MEMORY, RIPC_SYSTEM.
+  // Runs the callback in turn when the service with this ID is there (also if it is already) and when it has ended. No
+  // message is needed to find out. The result owns the watch and the callback. RIPC_NO_MEMORY, RIPC_SYSTEM.
+  //
+  // The callback's status is RIPC_OK if the service is there. RIPC_CLOSED: its holder unregistered it, or lost the ID.
+  // RIPC_PEER_DEAD: its process ended, or cannot be reached any more. RIPC_FENCED: a newer registration has the ID; the
+  // next call reports it.
   Result<Watch> watch(ServiceId id, WatchCallback callback) {
     auto shared = std::make_shared<Watch::Callback>(std::move(callback));
     ripc_watch* watch = nullptr;
@@ -301,7 +303,7 @@ class Context {
     const ripc_status status = ripc_list_services(handle(), &Context::collect, &collected);
     return std::move(collected).finish(status);
   }
-  // Every living member of a group. RIPC_INVALID_ARGUMENT: it is not one.
+  // Every living member of a group. RIPC_INVALID_ARGUMENT: the ID is not a group's.
   Result<std::vector<ServiceInfo>> members(ServiceId group) {
     Collected<ServiceInfo> collected;
     const ripc_status status = ripc_group_members(handle(), group, &Context::collect, &collected);
@@ -324,7 +326,7 @@ class Context {
     if (status != RIPC_OK) return Error::from_last_call(status);
     return WritableBytes(static_cast<std::byte*>(data), size);
   }
-  // Registers memory the application owns, so that long sends from it need no set-up.
+  // Registers memory that the application owns, so that long sends from it need no set-up.
   Result<Registration> register_memory(WritableBytes memory) noexcept {
     const ripc_status status = ripc_memory_register(handle(), memory.data(), memory.size());
     if (status != RIPC_OK) return Error::from_last_call(status);
@@ -338,7 +340,7 @@ class Context {
     return statistics;
   }
 
-  // Windows that any service of this context may use, after its own. As Service::post_window().
+  // Posts a window that any service of this context may use, after its own. As Service::post_window().
   Error post_window(WritableBytes window, std::uint64_t cookie = 0) noexcept {
     const ripc_status status = ripc_context_window_post(handle(), window.data(), window.size(), cookie);
     return status == RIPC_OK ? Error() : Error::from_last_call(status);
@@ -366,7 +368,7 @@ class Context {
   }
 
  private:
-  // What a visitor gathers. Exceptions must not cross the C interface, so a lack of memory waits here.
+  // Collects what a visitor gets. Exceptions must not cross the C interface, so a lack of memory waits here.
   template <typename Value>
   struct Collected {
     template <typename Make>

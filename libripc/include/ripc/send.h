@@ -16,20 +16,19 @@
 extern "C" {
 #endif
 
-/* How an item travels, and whose its memory is when the send has returned RIPC_OK. After any other status all memory is
- * the caller's, and nothing was sent.
+/* How an item travels, and whose its memory is after the send has returned RIPC_OK. After any other status all memory
+ * is the caller's, and nothing was sent.
  *
  *   AUTO, SHORT, RETURN  The caller's: it may be changed or freed at once.
  *   LONG                 On loan until the ticket completes. The receiver reads it where it lies, without a copy.
- *   GIVEN                The library's.
- */
+ *   GIVEN                The library's. */
 typedef enum ripc_item_kind {
-  RIPC_ITEM_AUTO = 0,   /* in the message if it fits, else pulled by the receiver from a copy in the pool: then the
+  RIPC_ITEM_AUTO = 0,   /* in the message if it fits, else pulled by the receiver from a copy in the pool. Then the
                            receiver needs a window for it, or the ticket ends with RIPC_NO_WINDOW; see ripc_send() */
   RIPC_ITEM_SHORT = 1,  /* in the message itself */
   RIPC_ITEM_LONG = 2,   /* pulled by the receiver from the caller's memory, whatever its size */
   RIPC_ITEM_RETURN = 3, /* replies only: written into return buffer `return_index` of the request */
-  RIPC_ITEM_GIVEN = 4   /* as RIPC_ITEM_SHORT, out of a leased buffer that is given away with the message */
+  RIPC_ITEM_GIVEN = 4   /* as RIPC_ITEM_SHORT, from a leased buffer that is given away with the message */
 } ripc_item_kind;
 
 /* One piece of a message in the caller's memory. */
@@ -40,25 +39,25 @@ typedef struct ripc_item {
   uint32_t return_index; /* for RIPC_ITEM_RETURN */
 } ripc_item;
 
-/* Memory the sender is willing to have written by the reply. It belongs to the library, until the reply was received
- * and released, or ripc_request_cancel() returned. */
+/* Memory that the reply may write. It belongs to the library until the reply was received and released, or
+ * ripc_request_cancel() returned. */
 typedef struct ripc_return_buffer {
   void *data;
   size_t size;
 } ripc_return_buffer;
 
-/* Runs once, when the ticket completes; not for a message of which nothing travels long, which has no ticket. */
+/* Runs once, when the ticket completes. A message of which nothing travels long has no ticket, and runs no callback. */
 typedef void (*ripc_ticket_callback)(void *user, ripc_status status);
 
 #define RIPC_MAX_ITEMS 64   /* items of one message */
 #define RIPC_MAX_RETURNS 16 /* return buffers of one message */
 
-/* What became of a message to a group; ripc_send() fills it. Set `missed` and `missed_capacity` before. */
+/* The outcome of a message to a group, which ripc_send() fills. Set `missed` and `missed_capacity` before. */
 typedef struct ripc_group_outcome {
   size_t size;
-  uint32_t members;        /* living ones that are known; 0 if the destination is not a group */
-  uint32_t taken;          /* of these, those that the message was sent to; the others missed it */
-  ripc_service_id *missed; /* NULL, or where the first `missed_capacity` IDs of those that missed it are written */
+  uint32_t members;        /* known living members; 0 if the destination is not a group */
+  uint32_t taken;          /* members that the message was sent to; the others missed it */
+  ripc_service_id *missed; /* NULL, or where the IDs of members that missed it are written, up to `missed_capacity` */
   size_t missed_capacity;
 } ripc_group_outcome;
 
@@ -66,100 +65,103 @@ RIPC_API void ripc_group_outcome_init(ripc_group_outcome *outcome);
 
 typedef struct ripc_send_options {
   size_t size;
-  uint32_t tag;                      /* given to the receiver as it is; what it means is the application's */
+  uint32_t tag;                      /* the receiver gets it unchanged; the application gives it a meaning */
   uint32_t return_count;             /* 0 to RIPC_MAX_RETURNS */
-  const ripc_return_buffer *returns; /* attached return buffers; the array is only read during the call */
+  const ripc_return_buffer *returns; /* attached return buffers; the array is read during the call only */
   uint64_t timeout;                  /* for the ticket; by default 30 seconds */
   ripc_ticket_callback callback;     /* NULL: none */
   void *user;                        /* for the callback */
   uint64_t *request_id;              /* out, may be NULL: names this request in its reply; 0 without return buffers */
-  ripc_group_outcome *outcome;       /* out, may be NULL: who of a group took the message */
+  ripc_group_outcome *outcome;       /* out, may be NULL: which members of a group took the message */
 } ripc_send_options;
 
 RIPC_API void ripc_send_options_init(ripc_send_options *options);
 
-/* Sends one message of `count` items (0 to RIPC_MAX_ITEMS) from `service` to the service `to`.
+/* Sends one message of `count` items (0 to RIPC_MAX_ITEMS) from `service` to the service `to`. options may be NULL.
  *
- * AUTO items travel in the message as far as it has room (ripc_short_limit). If there is too little, they travel long:
- * the largest first, the last of equal ones first, and only as many as must for the others to fit. So a small item
- * never travels long because of a large one. The call copies what travels long into a lease of the pool, also where the
- * item lies in a lease itself. The lease ends with the transfer.
+ * AUTO items travel in the message as far as it has room (ripc_short_limit). If there is too little, some travel long:
+ * the largest first, and the last of equal ones first. Only as many do as the others need to fit, so a small item never
+ * travels long because of a large one. The call copies these into a lease of the pool, even from a leased buffer. The
+ * lease ends with the transfer.
  *
- * What travels long needs a window of the receiver's (ripc_window_post), unless that receives with RIPC_RECEIVE_LEND.
- * Where there is none, the receiver gets the message with RIPC_VIEW_FAILED in the item's place, and the ticket ends
- * with RIPC_NO_WINDOW: without a ticket or a callback the sender hears nothing. So ask for a ticket if an AUTO item may
- * be large, or send RIPC_ITEM_SHORT, which is RIPC_TOO_LARGE at once.
+ * What travels long needs a window of the receiver (ripc_window_post), unless the receiver uses RIPC_RECEIVE_LEND.
+ * Without a window, the receiver gets the message with RIPC_VIEW_FAILED in the item's place, and the ticket ends with
+ * RIPC_NO_WINDOW. A sender without a ticket or a callback is not informed. So ask for a ticket if an AUTO item may be
+ * large, or send RIPC_ITEM_SHORT, which gives RIPC_TOO_LARGE at once.
  *
- * LONG items are lent. Their memory must stay mapped and unchanged until the ticket completes; a completed ticket is
- * the end of the loan. The loan of a leased buffer may also end by ripc_buffer_release(), which keeps the memory until
- * nobody reads it, and that of registered memory by ripc_memory_unregister(), which withdraws the message. Without
- * `ticket` and options->callback, LONG items must be leased or registered: else RIPC_INVALID_ARGUMENT.
+ * LONG items are lent. Their memory must stay mapped and unchanged until the ticket completes, which ends the loan. For
+ * a leased buffer ripc_buffer_release() may end the loan too: the memory is kept until nobody reads it. For registered
+ * memory ripc_memory_unregister() may end it: that withdraws the message. Without `ticket` and options->callback, LONG
+ * items must be leased or registered, else RIPC_INVALID_ARGUMENT.
  *
- * If anything travels long, *ticket tells when the receiver has it; else *ticket is NULL. `ticket` may be NULL. What
- * travels long is dropped if the ticket's time-out passes, or the sending service ends, before the receiver takes it.
- * options may be NULL.
+ * If anything travels long, *ticket reports when the receiver has it; else *ticket is NULL. `ticket` may be NULL. What
+ * travels long is dropped if, before the receiver takes it, the ticket's timeout passes or the sending service ends.
  *
- * Given items must lie in leased buffers. With RIPC_OK the leases that they lie in have ended, as by
- * ripc_buffer_release(); several items may lie in one. Their memory returns to the pool when nothing reads it any more:
- * so a device can gather them where they lie, without a copy. With any other status the leases stay the caller's.
+ * GIVEN items must lie in leased buffers; several may lie in one. With RIPC_OK these leases have ended, as by
+ * ripc_buffer_release(). The memory returns to the pool when nothing reads it any more, so a device can gather the
+ * items where they lie, without a copy. With any other status the leases stay the caller's.
  *
- * RIPC_AGAIN: the peer has no room, nothing was sent; RIPC_TOO_LARGE: the short part exceeds ripc_short_limit();
- * RIPC_NO_MEMORY (also if the pool has no room for a copy); RIPC_NO_SERVICE, RIPC_REFUSED, RIPC_PEER_DEAD (after asking
- * the resolver again), RIPC_TIMEOUT (the peer cannot be reached), RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT,
- * RIPC_NO_DESCRIPTORS, RIPC_LIMIT (max_peers processes are connected), RIPC_PERMISSION (the service's record may not be
- * read), RIPC_VERSION_MISMATCH.
+ * RIPC_AGAIN: the peer has no room, nothing was sent. RIPC_TOO_LARGE: the short part exceeds ripc_short_limit().
+ * RIPC_NO_MEMORY: also if the pool has no room for a copy. RIPC_PEER_DEAD: even after asking the resolver again.
+ * RIPC_TIMEOUT: the peer cannot be reached. RIPC_LIMIT: max_peers processes are connected. RIPC_PERMISSION: the
+ * service's record may not be read. RIPC_NO_SERVICE, RIPC_REFUSED, RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT,
+ * RIPC_NO_DESCRIPTORS, RIPC_VERSION_MISMATCH.
  *
- * `to` may be a group: every member is sent the message once, `service` too if it is one. Short items only. Members
- * that have no room, take smaller packets only or cannot be reached are left out and do not hold up the others; outcome
- * says which. RIPC_OK: at least one member was sent it. RIPC_AGAIN, RIPC_TOO_LARGE or another of the errors above: none
- * was, for this reason. RIPC_NO_SERVICE: it has no living member. RIPC_UNSUPPORTED: an item is LONG, or there are
- * return buffers. AUTO items are short ones here. */
+ * `to` may be a group. Every member is then sent the message once, also `service` if it is a member. All items are
+ * short, AUTO items too. Members that have no room, take only smaller packets or cannot be reached are left out. They
+ * do not delay the others, and options->outcome names them. RIPC_OK: at least one member was sent the message.
+ * RIPC_AGAIN, RIPC_TOO_LARGE or another of the errors above: none was, for this reason. RIPC_NO_SERVICE: the group has
+ * no living member. RIPC_UNSUPPORTED: an item is LONG, or there are return buffers. */
 RIPC_API ripc_status ripc_send(ripc_service *service, ripc_service_id to, const ripc_item *items, size_t count,
                                const ripc_send_options *options, ripc_ticket **ticket);
 
 /* One of several messages. */
 typedef struct ripc_outgoing {
-  const ripc_item *items; /* of any kind but RIPC_ITEM_RETURN; the array is read during the call */
+  const ripc_item *items; /* of any kind but RIPC_ITEM_RETURN; the array is read during the call only */
   uint32_t count;         /* of the items, 0 to RIPC_MAX_ITEMS */
-  uint32_t tag;           /* given to the receiver as it is */
+  uint32_t tag;           /* the receiver gets it unchanged */
 } ripc_outgoing;
 
-/* Sends `count` messages to one service, in their order, each as ripc_send() would, with fewer system calls where a
- * path needs them: several short ones after the other go together, and over RDMA several long ones. `sent` (may be
- * NULL): how many were sent, the first ones. RIPC_OK: all of them. Any other status says why the message after those
- * was not sent, as for ripc_send().
+/* Sends `count` messages to one service, in their order, each as ripc_send() would. It makes fewer system calls where a
+ * path needs them: several short messages in a row go together, and over RDMA several long ones. `sent` (may be NULL)
+ * is how many were sent, from the first on. RIPC_OK: all of them. Any other status says why the next message was not
+ * sent, as for ripc_send(). Any thread.
  *
- * `options` (may be NULL) are for each of them: the time-out of the tickets and their callback; what else they have
- * must be as ripc_send_options_init() leaves it. `tickets`: NULL, or where `count` of them are written; NULL for those
- * of which nothing travels long and those that were not sent. Given away are the buffers of the messages that were
- * sent. Any thread. */
+ * `options` (may be NULL) apply to each message: the timeout and the callback of the tickets. The other fields must be
+ * as ripc_send_options_init() leaves them. `tickets` is NULL, or where `count` tickets are written. The ticket of a
+ * message is NULL if nothing of it travels long, or if it was not sent. Only messages that were sent give buffers
+ * away. */
 RIPC_API ripc_status ripc_send_many(ripc_service *service, ripc_service_id to, const ripc_outgoing *messages,
                                     size_t count, const ripc_send_options *options, ripc_ticket **tickets,
                                     size_t *sent);
 
-/* Sends to the source of `message`, as the reply to it. Items of kind RIPC_ITEM_RETURN are written into the request's
- * return buffers during the call. One that does not fit, or whose buffer is gone or used, travels long from a copy
- * instead; one that this process may not write is pulled into its return buffer, likewise from a copy. The right to
- * write ends with the first reply. Otherwise like ripc_send(). The message stays the caller's: what it holds may
- * be sent, and it may be released at once if none of that is a LONG item. */
+/* Sends to the source of `message`, as the reply to it. Otherwise like ripc_send().
+ *
+ * Items of kind RIPC_ITEM_RETURN are written into the request's return buffers during the call. One that does not fit,
+ * or whose buffer is gone or used, travels long from a copy instead. One that this process may not write is pulled into
+ * its return buffer, also from a copy. The right to write ends with the first reply.
+ *
+ * The message stays the caller's. Its contents may be sent. It may be released at once if none of them is a LONG
+ * item. */
 RIPC_API ripc_status ripc_reply(ripc_service *service, const ripc_message *message, const ripc_item *items,
                                 size_t count, const ripc_send_options *options, ripc_ticket **ticket);
 
-/* Ends a request: when it returns, its return buffers are the caller's again and no reply writes to them; a write that
- * was going on has ended. RIPC_INVALID_ARGUMENT if the request is unknown or was answered already; RIPC_TIMEOUT if the
- * peer was stopped in the middle of a write: the request goes on then, without the buffers that it was not writing. */
+/* Ends a request. When it returns, its return buffers are the caller's again and no reply writes to them; a running
+ * write has ended. RIPC_INVALID_ARGUMENT: the request is unknown, or was answered already. RIPC_TIMEOUT: the peer was
+ * stopped in the middle of a write. The request then goes on, without the buffers that the peer was not writing. */
 RIPC_API ripc_status ripc_request_cancel(ripc_service *service, uint64_t request_id);
 
-/* How many bytes the short items of one message to `to` may have in all, if it has `items` items and no return buffers
- * or long items. Finds the path to the peer first if there is none: the errors of ripc_send(). Of a group: what all
- * members that can be reached take. */
+/* How many bytes the short items of one message to `to` may have together, if it has `items` items and no return
+ * buffers or long items. If there is no path to the peer, it finds one first; errors as for ripc_send(). For a group:
+ * what all members take that can be reached. */
 RIPC_API ripc_status ripc_short_limit(ripc_service *service, ripc_service_id to, size_t items, size_t *bytes);
 
-/* Waits until a message to `to` that gave RIPC_AGAIN may find room; of a group, at one member. RIPC_TIMEOUT,
- * RIPC_INTERRUPTED (as ripc_receive()), or the errors of ripc_send(); with timeout 0 RIPC_OK if no path is known. */
+/* Waits until a message to `to` that gave RIPC_AGAIN may find room; in a group, at one member. RIPC_TIMEOUT,
+ * RIPC_INTERRUPTED (as ripc_receive()), or the errors of ripc_send(). With timeout 0 RIPC_OK if no path is known. */
 RIPC_API ripc_status ripc_wait_room(ripc_service *service, ripc_service_id to, uint64_t timeout);
 
-/* The same for users of ripc_service_get_fd(), at once: it becomes readable when there is room, or no path is known. */
+/* The same for users of ripc_service_get_fd(). Returns at once. The descriptor becomes readable when there is room, or
+ * if no path is known. */
 RIPC_API ripc_status ripc_request_room_event(ripc_service *service, ripc_service_id to);
 
 #ifdef __cplusplus

@@ -18,14 +18,13 @@ typedef struct ripc_service ripc_service; /* a registered service ID with its re
 
 typedef uint64_t ripc_service_id; /* 0 is never a service */
 
-/* IDs come in kinds that cannot meet, told apart by the two top bits: of services, well-known numbers 1 to 2^62-1 (00),
- * names (10) and random ones (11); of groups, numbers and names (01). */
+/* Kinds of IDs cannot collide; the two top bits tell them apart. Services have well-known numbers 1 to 2^62-1 (00), IDs
+ * of names (10) or random IDs (11). Groups have numbers or IDs of names (01). */
 #define RIPC_WELL_KNOWN_MAX ((UINT64_C(1) << 62) - 1)
 #define RIPC_GROUP_NUMBER_MAX ((UINT64_C(1) << 61) - 1)
-#define RIPC_GROUP_ID(number)                                                             \
-  ((UINT64_C(1) << 62) | (number)) /* the group with a number up to RIPC_GROUP_NUMBER_MAX \
-                                    */
-#define RIPC_MAX_GROUPS 64         /* that one service is in at once */
+/* The group with a number up to RIPC_GROUP_NUMBER_MAX. */
+#define RIPC_GROUP_ID(number) ((UINT64_C(1) << 62) | (number))
+#define RIPC_MAX_GROUPS 64 /* groups of one service at once */
 
 typedef struct ripc_service_options {
   size_t size;
@@ -40,24 +39,28 @@ typedef struct ripc_service_options {
 
 RIPC_API void ripc_service_options_init(ripc_service_options *options);
 
-/* The ID of a name. RIPC_INVALID_ARGUMENT if it is not a valid name. */
+/* The ID of a name. RIPC_INVALID_ARGUMENT if the name is not valid. */
 RIPC_API ripc_status ripc_id_from_name(const char *name, ripc_service_id *id);
 
-/* Registers a service. options may be NULL: a random ID. When it returns, other processes can find it.
- * Takes about 30 ms where other hosts may have the ID: for many, ripc_service_register_many().
- * RIPC_ID_IN_USE if the ID has a living holder and takeover is 0; RIPC_NAME_COLLISION if the ID comes from the name and
- * a living service of another name (or without one) holds it, takeover or not; RIPC_LIMIT, RIPC_NO_DESCRIPTORS,
+/* Registers a service. options may be NULL: a random ID. When it returns, other processes can find the service. It
+ * takes about 30 ms where other hosts may have the ID; ripc_service_register_many() shares that time.
+ *
+ * RIPC_ID_IN_USE: the ID has a living holder, and takeover is 0. RIPC_NAME_COLLISION: the ID comes from the name, and a
+ * living service with another name, or with none, holds it, whatever takeover says. RIPC_LIMIT, RIPC_NO_DESCRIPTORS,
  * RIPC_NO_MEMORY, RIPC_SYSTEM. */
 RIPC_API ripc_status ripc_service_register(ripc_context *context, const ripc_service_options *options,
                                            ripc_service **service);
-/* Registers `count` services side by side: where other hosts are asked whether an ID is taken (30 ms each), the answers
- * are waited for together. `options`: an array, whose elements all have the `size` of the first; `services`: where as
- * many are written, in the same order. All or none: if one cannot be registered, its status is returned, the sentence
- * names it, and the others are unregistered again. */
+/* Registers `count` services together. Where other hosts are asked whether an ID is taken (30 ms each), the call waits
+ * for all answers together. `options` is an array, whose elements all have the `size` of the first. `services` is where
+ * `count` handles are written, in the same order.
+ *
+ * All or none: if one cannot be registered, the others are unregistered again. The call returns its status, and the
+ * sentence names it. */
 RIPC_API ripc_status ripc_service_register_many(ripc_context *context, const ripc_service_options *options,
                                                 size_t count, ripc_service **services);
-/* Withdraws the ID, ends the service's tickets with RIPC_CLOSED, frees it. Messages still held stay valid until they
- * are released. A thread that is blocked in receive must have returned first (ripc_interrupt). NULL is ignored. */
+/* Withdraws the ID, ends the service's tickets with RIPC_CLOSED, and frees the service. Messages still held stay valid
+ * until they are released. A thread that is blocked in receive must have returned first (ripc_interrupt). NULL is
+ * ignored. */
 RIPC_API void ripc_service_unregister(ripc_service *service);
 
 RIPC_API ripc_service_id ripc_service_get_id(const ripc_service *service);    /* 0 for NULL */
@@ -65,7 +68,7 @@ RIPC_API const char *ripc_service_get_name(const ripc_service *service);      /*
 RIPC_API uint64_t ripc_service_get_incarnation(const ripc_service *service);  /* grows with each registration */
 RIPC_API ripc_context *ripc_service_get_context(const ripc_service *service); /* borrowed */
 
-/* Since the service was registered. Cheap; values of running operations may be one behind. */
+/* Counters since the registration. Cheap to read; values of running operations may be one behind. */
 typedef struct ripc_service_statistics {
   size_t size;
   uint64_t messages_sent, messages_received;
@@ -81,8 +84,8 @@ typedef struct ripc_service_statistics {
   uint64_t payload_copies;    /* copies of payload made by the CPU, send and receive side */
   uint64_t resolutions;       /* times the resolver was asked */
   uint64_t senders;           /* queues open now */
-  uint64_t packets_late;      /* dropped because later ones of the same sender had come before */
-  uint64_t packets_duplicate; /* dropped because they had come before */
+  uint64_t packets_late;      /* dropped because later ones of the same sender came first */
+  uint64_t packets_duplicate; /* dropped because they had arrived already */
   uint64_t group_packets;     /* sent to several members of a group at once */
 } ripc_service_statistics;
 

@@ -18,24 +18,23 @@
 
 namespace libripc {
 
-// What became of a message to a group. `missed` is where the IDs of those that missed it are written, as far as they
-// fit.
+// The outcome of a message to a group. `missed` gets the IDs of members that missed it, as many as fit.
 struct GroupOutcome {
-  std::uint32_t members = 0;  // living ones that are known; 0 if the destination is not a group
-  std::uint32_t taken = 0;    // of these, those that the message was sent to
+  std::uint32_t members = 0;  // known living members; 0 if the destination is not a group
+  std::uint32_t taken = 0;    // members that the message was sent to
   std::span<ServiceId> missed = {};
 };
 
-// How one message is sent. All borrowed memory is only read during the call.
+// How one message is sent. Borrowed memory is read during the call only.
 struct SendOptions {
-  std::uint32_t tag = 0;                       // given to the receiver as it is; what it means is the application's
+  std::uint32_t tag = 0;                       // the receiver gets it unchanged
   std::span<const ReturnBuffer> returns = {};  // attached return buffers, at most RIPC_MAX_RETURNS
   Nanoseconds timeout = kDefaultTime;          // for the ticket: 30 seconds
   std::uint64_t* request_id = nullptr;         // out: names this request in its reply; 0 without return buffers
-  GroupOutcome* outcome = nullptr;             // out: who of a group took the message
+  GroupOutcome* outcome = nullptr;             // out: which members of a group took the message
 };
 
-// What a service is registered with. 0 and empty ask for the defaults of ripc_service_options.
+// How a service is registered. 0 and empty ask for the defaults of ripc_service_options.
 struct ServiceOptions {
   ServiceId id = 0;                  // a well-known number; 0: from the name if there is one, else random
   std::string name = {};             // 1 to 200 bytes of UTF-8 without '\0' or '/'
@@ -49,13 +48,13 @@ struct ServiceOptions {
 // Runs once in the responder thread, when the ticket of a message completes. Must be short and must not throw.
 using TicketCallback = std::function<void(ripc_status)>;
 
-// Runs in the responder thread for every notification. `items` and what they point to are valid during the call. Must
-// be short and must not throw; it may send.
+// Runs in the responder thread for every notification. `items`, and the memory that they point to, are valid during the
+// call. It must be short and must not throw. It may send.
 using NotificationCallback = std::function<void(ServiceId source, std::span<const ripc_item_view> items)>;
 
 namespace detail {
 
-// The callback goes after the registration has ended.
+// The callback must outlive the registration.
 struct NotificationUnregister {
   void operator()(ripc_service* service) const noexcept { (void)ripc_notification_unregister(service, &name); }
   ripc_notification name{};
@@ -66,20 +65,20 @@ struct NotificationUnregister {
 
 // ---- Notification --------------------------------------------------------------------------------------------
 
-// A registered callback. Destroying it unregisters: after that the callback does not run and never will again. It may
-// be destroyed inside its own callback; the run that is under way is then the last. It must be gone before its Service.
+// A registered callback. Destroying it unregisters: after that the callback does not run and never will again. Its own
+// callback may destroy it; the current run is then the last. It must be gone before its Service.
 class Notification {
  public:
   Notification() noexcept = default;
 
-  // Plain bytes that name the callback; peers invoke it with Service::notify(). Send them in a message.
+  // Plain bytes that name the callback. Send them in a message; peers run the callback with Service::notify().
   const ripc_notification& name() const noexcept { return owner_.get_deleter().name; }
   bool empty() const noexcept { return owner_ == nullptr; }
   void unregister() noexcept { owner_ = {}; }
 
  private:
   friend class Service;
-  // Shared with a run that is under way, so that a callback may destroy its own registration.
+  // Shared with the current run, so that a callback may destroy its own registration.
   struct Callback : std::enable_shared_from_this<Callback> {
     explicit Callback(NotificationCallback callback) : function(std::move(callback)) {}
     static void run(void* user, ServiceId source, const ripc_item_view* items, std::size_t count) noexcept {
@@ -97,9 +96,9 @@ class Notification {
 
 // ---- Service -------------------------------------------------------------------------------------------------
 
-// A registered service ID with its receive queue. Owns the registration: the destructor withdraws the ID. No thread may
-// be in receive() then (interrupt() it first), and its Notifications must be gone. Moving keeps the handle, so tickets,
-// messages and notifications are not disturbed. Made by Context::register_service(); must be gone before the Context.
+// A registered service ID with its receive queue. Made by Context::register_service(). The destructor withdraws the ID.
+// At that time no thread may be in receive() (interrupt() it first), and its Notifications must be gone. It must be
+// gone before the Context. Moving keeps the handle, so tickets, messages and notifications are not disturbed.
 //
 // Any thread may call anything, except that one thread at a time receives.
 class Service {
@@ -114,22 +113,24 @@ class Service {
   std::string_view name() const noexcept { return ripc_service_get_name(handle()); }
   // Grows with each registration of the ID.
   std::uint64_t incarnation() const noexcept { return ripc_service_get_incarnation(handle()); }
-  // The handle of the context it was registered with. Borrowed; nullptr if empty.
+  // The handle of its context. Borrowed; nullptr if empty.
   ripc_context* context_handle() const noexcept { return ripc_service_get_context(handle()); }
   // Withdraws the ID now. Messages that are still held stay valid.
   void unregister() noexcept { handle_.reset(); }
   // Borrowed, for calls into ripc.h.
   ripc_service* handle() const noexcept { return handle_.get(); }
 
-  // Sends one message; never allocates in this wrapper. When it returns, all memory is the caller's again, but that of
-  // borrow(), until the Ticket completes, and of given_item(). Of item()s the largest travel long, from copies, if they
-  // do not all fit into the message (ripc_send() has the rule). A program that borrows nothing may drop the Ticket.
+  // Sends one message; never allocates in this wrapper. When it returns, all memory is the caller's again, with two
+  // exceptions: that of borrow() until the Ticket completes, and that of given_item(). If the item()s do not all fit
+  // into the message, the largest travel long, from copies (ripc_send() has the rule). A program that borrows nothing
+  // may drop the Ticket.
+  //
   // RIPC_AGAIN (no room, nothing was sent: wait_room()), RIPC_TOO_LARGE, RIPC_NO_SERVICE, RIPC_REFUSED, RIPC_PEER_DEAD,
   // RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY, RIPC_VERSION_MISMATCH.
   //
   // To a group: every member is sent the message once, short items only. RIPC_OK: at least one was; options.outcome
-  // says who missed it. RIPC_NO_SERVICE: it has no living member. RIPC_UNSUPPORTED: an item is borrowed, or there are
-  // return buffers.
+  // names those that missed it. RIPC_NO_SERVICE: the group has no living member. RIPC_UNSUPPORTED: an item is borrowed,
+  // or there are return buffers.
   Result<Ticket> send(ServiceId to, std::span<const Item> items, const SendOptions& options = {}) noexcept {
     ripc_send_options c_options = to_c(options);
     ripc_ticket* ticket = nullptr;
@@ -156,16 +157,16 @@ class Service {
     return send(to, {item(bytes)}, options);
   }
   // Sends messages to one service, in their order, each as send() would, with fewer system calls where a path needs
-  // them. How many were sent, the first ones; the next call tells why the one after those was not. An error if none was
-  // sent. Errors as send().
+  // them. Returns how many were sent, from the first on. The next call says why the following one was not. An error if
+  // none was sent; errors as for send().
   Result<std::size_t> send_many(ServiceId to, std::span<const OutgoingMessage> messages) noexcept {
     std::size_t sent = 0;
     const ripc_status status = ripc_send_many(handle(), to, messages.data(), messages.size(), nullptr, nullptr, &sent);
     if (sent == 0 && status != RIPC_OK) return Error::from_last_call(status);
     return sent;
   }
-  // The same; the first of `tickets`, which are no fewer than the messages, become those of the messages that were
-  // sent. Of the options only the time-out. Allocates. Without tickets, what is borrowed must be leased or registered.
+  // The same with tickets, at least as many as messages. The first ones become those of the messages that were sent. Of
+  // the options only the timeout counts. Allocates. Without tickets, what is borrowed must be leased or registered.
   Result<std::size_t> send_many(ServiceId to, std::span<const OutgoingMessage> messages, std::span<Ticket> tickets,
                                 const SendOptions& options = {}) {
     std::vector<ripc_ticket*> handles(messages.size());
@@ -180,18 +181,19 @@ class Service {
     return sent;
   }
   // Like send(), and runs `callback` once when the ticket completes, also when the service or context ends first. A
-  // message that travels short is complete at once: the callback then runs in this call, with RIPC_OK. Not run if this
-  // returns an error. Allocates.
+  // message that travels short is complete at once: the callback then runs in this call, with RIPC_OK. It does not run
+  // if this returns an error. Allocates.
   Error send_then(ServiceId to, std::span<const Item> items, TicketCallback callback, const SendOptions& options = {}) {
     return with_callback(std::move(callback), options, [&](const ripc_send_options& c_options, ripc_ticket*& ticket) {
       return ripc_send(handle(), to, items.data(), items.size(), &c_options, &ticket);
     });
   }
 
-  // Sends to the source of `message`, as the reply to it. Items from return_item() are written into the request's
-  // return buffers; what does not fit, or has no buffer any more, travels long from a copy. The first reply ends the
-  // right to write. The message stays the caller's: what it holds may be sent, and it may go at once if none of that is
-  // borrowed. Errors as send().
+  // Sends to the source of `message`, as the reply to it. Errors as for send().
+  //
+  // Items from return_item() are written into the request's return buffers. What does not fit, or has no buffer any
+  // more, travels long from a copy. The first reply ends the right to write. The message stays the caller's. Its
+  // contents may be sent. It may be released at once if none of them is borrowed.
   Result<Ticket> reply(const Message& message, std::span<const Item> items, const SendOptions& options = {}) noexcept {
     const ripc_send_options c_options = to_c(options);
     ripc_ticket* ticket = nullptr;
@@ -206,7 +208,7 @@ class Service {
   Result<Ticket> reply(const Message& message, Bytes bytes, const SendOptions& options = {}) noexcept {
     return reply(message, {item(bytes)}, options);
   }
-  // reply() as send_then().
+  // As reply(), with a callback as in send_then().
   Error reply_then(const Message& message, std::span<const Item> items, TicketCallback callback,
                    const SendOptions& options = {}) {
     return with_callback(std::move(callback), options, [&](const ripc_send_options& c_options, ripc_ticket*& ticket) {
@@ -214,10 +216,10 @@ class Service {
     });
   }
 
-  // Ends a request: its return buffers are the caller's again. RIPC_INVALID_ARGUMENT if it is unknown or was answered.
+  // Ends a request: its return buffers are the caller's again. RIPC_INVALID_ARGUMENT: it is unknown or was answered.
   Error cancel_request(std::uint64_t request_id) noexcept { return finish(ripc_request_cancel(handle(), request_id)); }
-  // How many bytes the short items of a message to `to` may have in all, if it has `items` items and nothing else.
-  // Finds the path to the peer first if there is none: the errors of send().
+  // How many bytes the short items of a message to `to` may have together, if it has `items` items and nothing else. If
+  // there is no path to the peer, it finds one first; errors as for send().
   Result<std::size_t> short_limit(ServiceId to, std::size_t items = 1) noexcept {
     std::size_t bytes = 0;
     const ripc_status status = ripc_short_limit(handle(), to, items, &bytes);
@@ -228,13 +230,13 @@ class Service {
   Error wait_room(ServiceId to, Nanoseconds timeout = kForever) noexcept {
     return finish(ripc_wait_room(handle(), to, detail::to_c(timeout)));
   }
-  // The same for users of fd(): returns at once; the descriptor becomes readable when there is room.
+  // The same for users of fd(). Returns at once; the descriptor becomes readable when there is room.
   Error request_room_event(ServiceId to) noexcept { return finish(ripc_request_room_event(handle(), to)); }
 
-  // Makes the service a member of a group; RIPC_OK also if it is one. Sends of this context reach it when this returns,
-  // those of others as soon as they look again. Ends with leave(), the service, or when its ID is taken over.
-  // RIPC_INVALID_ARGUMENT: not a group; RIPC_LIMIT: it is in RIPC_MAX_GROUPS; RIPC_FENCED, RIPC_CLOSED, RIPC_TIMEOUT,
-  // RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
+  // Makes the service a member of a group. RIPC_OK also if it is one already. When this returns, sends of this context
+  // reach it; sends of others reach it when they next look. Membership ends with leave(), with the service, or when its
+  // ID is taken over. RIPC_INVALID_ARGUMENT: not a group. RIPC_LIMIT: it is in RIPC_MAX_GROUPS. RIPC_FENCED,
+  // RIPC_CLOSED, RIPC_TIMEOUT, RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
   Error join(ServiceId group) noexcept { return finish(ripc_group_join(handle(), group)); }
   Error leave(ServiceId group) noexcept { return finish(ripc_group_leave(handle(), group)); }
 
@@ -243,24 +245,25 @@ class Service {
   Error post_window(WritableBytes window, std::uint64_t cookie = 0) noexcept {
     return finish(ripc_window_post(handle(), window.data(), window.size(), cookie));
   }
-  // Takes back every window with this cookie that is not in use; how many.
+  // Takes back every window with this cookie that is not in use. Returns how many.
   Result<std::size_t> withdraw_windows(std::uint64_t cookie) noexcept {
     std::size_t count = 0;
     const ripc_status status = ripc_window_withdraw(handle(), cookie, &count);
     return finish(status, count);
   }
 
-  // Receives one message. kNoWait gives RIPC_EMPTY if there is none. RIPC_TIMEOUT, RIPC_INTERRUPTED (interrupt(), or a
-  // signal handler ran in this thread; never because the process was stopped and goes on), RIPC_FENCED, RIPC_CLOSED,
-  // RIPC_LIMIT (max_messages are held), RIPC_NO_MEMORY. `flags`: ripc_receive_flags. One thread at a time.
+  // Receives one message. With kNoWait RIPC_EMPTY means that there is none. RIPC_TIMEOUT, RIPC_FENCED, RIPC_CLOSED,
+  // RIPC_LIMIT (max_messages are held), RIPC_NO_MEMORY. RIPC_INTERRUPTED: interrupt(), or a signal handler ran in this
+  // thread; never because the process was stopped and continued. `flags`: ripc_receive_flags. One thread at a time.
   Result<Message> receive(Nanoseconds timeout = kForever, std::uint32_t flags = 0) noexcept {
     ripc_message* message = nullptr;
     const ripc_status status = ripc_receive(handle(), flags, detail::to_c(timeout), &message);
     if (status != RIPC_OK) return Error::from_last_call(status);
     return Message(message);
   }
-  // Receives up to messages.size() messages that are there now into the front of `messages` (what those owned is
-  // released); waits only for the first, which may come alone. How many. Errors as receive(). One thread at a time.
+  // Receives up to messages.size() messages that are there now into the front of `messages`, and returns how many. What
+  // those elements owned is released. It waits only for the first message, which may come alone. Errors as for
+  // receive(). One thread at a time.
   Result<std::size_t> receive_many(std::span<Message> messages, Nanoseconds timeout = kForever,
                                    std::uint32_t flags = 0) noexcept {
     constexpr std::size_t kBatch = 64;
@@ -279,13 +282,13 @@ class Service {
     }
     return total;
   }
-  // Makes the receive() or wait_room() that is running, or the next one, return RIPC_INTERRUPTED. Async-signal-safe.
+  // Makes the running receive() or wait_room(), or the next one, return RIPC_INTERRUPTED. Async-signal-safe.
   Error interrupt() noexcept {
     const ripc_status status = ripc_interrupt(handle());
     return status;
   }
-  // A descriptor for poll and epoll (level-triggered), readable when a message, an interrupt or requested room may be
-  // there since a receive gave RIPC_EMPTY. Borrowed from the service.
+  // A descriptor for poll and epoll (level-triggered). It becomes readable when, since a receive gave RIPC_EMPTY, a
+  // message, an interrupt or requested room may have arrived. Borrowed from the service.
   Result<int> fd() noexcept {
     int descriptor = -1;
     const ripc_status status = ripc_service_get_fd(handle(), &descriptor);
@@ -301,7 +304,7 @@ class Service {
     if (status != RIPC_OK) return Error::from_last_call(status);
     return Notification(std::unique_ptr<ripc_service, detail::NotificationUnregister>(handle(), std::move(end)));
   }
-  // Runs a peer's callback with up to short_limit() bytes of arguments. Unreliable, like a short message; errors as
+  // Runs a peer's callback with up to short_limit() bytes of arguments. Unreliable, like a short message. Errors as for
   // send().
   Error notify(const ripc_notification& notification, std::span<const Item> items = {}) noexcept {
     return finish(ripc_notify(handle(), &notification, items.data(), items.size()));

@@ -16,13 +16,13 @@ extern "C" {
 #define RIPC_API
 #endif
 
-/* Values are stable: new ones are added at the end, none is ever renumbered. */
+/* Values are stable: new ones are added at the end, and none is renumbered. */
 typedef enum ripc_status {
   RIPC_OK = 0,
   RIPC_AGAIN = 1,             /* the peer has no room now: ripc_wait_room(), then send again */
   RIPC_EMPTY = 2,             /* nothing to receive now */
   RIPC_PENDING = 3,           /* the ticket is not complete */
-  RIPC_TIMEOUT = 4,           /* the time given ran out */
+  RIPC_TIMEOUT = 4,           /* the given time is over */
   RIPC_INTERRUPTED = 5,       /* ripc_interrupt(), or a signal handler of the application, ended the wait */
   RIPC_TOO_LARGE = 6,         /* larger than the peer's short limit, or than a documented limit */
   RIPC_NO_SERVICE = 7,        /* no living service has this ID */
@@ -40,24 +40,25 @@ typedef enum ripc_status {
   RIPC_LIMIT = 19,            /* a documented limit is reached */
   RIPC_PERMISSION = 20,       /* the operating system forbids it */
   RIPC_VERSION_MISMATCH = 21, /* the peer speaks another protocol version */
-  RIPC_CANCELLED = 22,        /* ended by the caller */
+  RIPC_CANCELLED = 22,        /* the caller ended it */
   RIPC_REVOKED = 23,          /* the sender withdrew it before it was taken */
-  RIPC_CORRUPT = 24,          /* the peer sent something that breaks the protocol */
+  RIPC_CORRUPT = 24,          /* the peer broke the protocol */
   RIPC_UNSUPPORTED = 25,      /* this path cannot do it */
   RIPC_FORKED = 26,           /* the handle belongs to the parent process: make a new context after fork */
   RIPC_SYSTEM = 27            /* an operating system call failed in an unexpected way */
 } ripc_status;
 
-/* Times that are not nanoseconds. RIPC_DEFAULT_TIME is for options only: what the field says there. */
+/* Times with a special meaning. RIPC_DEFAULT_TIME is for options only: it stands for the default that the field
+ * names. */
 #define RIPC_FOREVER UINT64_MAX
 #define RIPC_DEFAULT_TIME (UINT64_MAX - 1)
 
 /* The short name of a status, such as "RIPC_AGAIN". Static; never NULL. */
 RIPC_API const char *ripc_status_name(ripc_status status);
-/* One sentence on what a status means and what to do. Static; never NULL. */
+/* One sentence that says what a status means and what to do. Static; never NULL. */
 RIPC_API const char *ripc_status_text(ripc_status status);
-/* The sentence for the last call of this thread that did not return RIPC_OK. Valid until the thread's next libripc
- * call; never NULL. */
+/* The sentence for this thread's last call that did not return RIPC_OK. Valid until the thread's next libripc call;
+ * never NULL. */
 RIPC_API const char *ripc_last_error(void);
 /* The version of these headers. While RIPC_VERSION_MAJOR is 0 a new minor version may change the interface; a new patch
  * never does (docs/deployment.md). */

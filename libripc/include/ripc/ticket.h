@@ -14,27 +14,27 @@ extern "C" {
 
 typedef struct ripc_ticket ripc_ticket; /* the completion of a long message */
 
-/* RIPC_PENDING, or the final status. It says what became of the message:
+/* RIPC_PENDING, or the final status, which says what became of the message:
  *
- *   delivered                 RIPC_OK: the peer has all of it. If the peer ends, or is cut off for good, in the very
- *                             moment in which it is told that all is well, it drops the message: only an answer of the
- *                             application says more.
- *   delivered, but not all    RIPC_NO_WINDOW, RIPC_WINDOW_TOO_SMALL, RIPC_NO_MEMORY: without the long items that found
- *                             no place; the first failure.
+ *   delivered                 RIPC_OK: the peer has all of it. One exception: the peer may end, or be cut off for good,
+ *                             in the very moment in which it is told that all is well. It then drops the message.
+ *                             Only an answer of the application says more.
+ *   delivered in part         RIPC_NO_WINDOW, RIPC_WINDOW_TOO_SMALL, RIPC_NO_MEMORY: without the long items that found
+ *                             no place. The status is the first failure.
  *   not delivered, and never  RIPC_PEER_DEAD, RIPC_REFUSED (given up: the bytes did not come in time), RIPC_LIMIT (no
- *   will be                   memory may be locked, RDMA), RIPC_TIMEOUT, RIPC_CANCELLED, RIPC_CLOSED (this side ended):
- *                             sending it again does not make it come twice. A pull under way is discarded by the peer.
+ *   will be                   memory may be locked, RDMA), RIPC_TIMEOUT, RIPC_CANCELLED, RIPC_CLOSED (this side ended).
+ *                             Sent again, it does not arrive twice. The peer discards a running pull.
  *   unknown                   RIPC_CORRUPT: the peer broke the protocol. RIPC_PEER_DEAD or RIPC_CLOSED while the peer
  *                             held a lent view: it has seen the bytes.
  *
- * A message that the peer took as a lent view in time is complete when the view is given back, however late. */
+ * If the peer took a message as a lent view in time, it is complete when the view is given back, however late. */
 RIPC_API ripc_status ripc_ticket_poll(ripc_ticket *ticket);
-/* Waits for the final status. RIPC_PENDING if `timeout` ran out first. */
+/* Waits for the final status. RIPC_PENDING if the timeout ran out first. */
 RIPC_API ripc_status ripc_ticket_wait(ripc_ticket *ticket, uint64_t timeout);
-/* Withdraws the message if the peer has not taken it yet: it is then never delivered, its short items neither. Returns
- * the final status, or RIPC_PENDING if the peer holds a lent view of it. */
+/* Withdraws the message if the peer has not taken it yet. Then nothing of it is ever delivered, its short items
+ * neither. Returns the final status, or RIPC_PENDING if the peer holds a lent view of it. */
 RIPC_API ripc_status ripc_ticket_cancel(ripc_ticket *ticket);
-/* Gives the handle back, complete or not; the message goes on. NULL is ignored. */
+/* Gives the handle back, complete or not. The message goes on. NULL is ignored. */
 RIPC_API void ripc_ticket_release(ripc_ticket *ticket);
 
 #ifdef __cplusplus
