@@ -150,39 +150,34 @@ Status LocalResolver::publish_as(std::list<Registration>& registration, spi::Ser
   withdraw_pending();
   const Deadline deadline = lock_deadline();
   for (;;) {
-    spi::ServiceRecord candidate = record;
-    spi::ServiceRecord holder;
-    bool has_holder = false;
     if (displaced != nullptr) displaced->reserve(displaced->size() + 1);
-    Status status;
+    spi::ServiceRecord holder;  // alive or not; without one its incarnation is 0
+    bool was_record = false;
+    bool is_held = false;
     Result<LockedRecord> locked = LockedRecord::lock(*directory_, record.id, deadline);
     if (locked.ok()) {
       Result<spi::ServiceRecord> old = decode_service_record(locked->text(), record.id);
       if (old.status() == RIPC_VERSION_MISMATCH) return old.status();
-      has_holder = old.ok() && is_alive(*old);
-      if (old.ok()) holder = std::move(*old);
-      if (has_holder) {
-        status = spi::check_holder(record, holder, takeover);
-        if (!status.ok()) return status;
+      was_record = old.ok();
+      if (was_record) holder = std::move(*old);
+      is_held = was_record && is_alive(holder);
+      if (is_held) {
+        if (Status status = spi::check_holder(record, holder, takeover); !status.ok()) return status;
       }
-      candidate.incarnation = spi::next_incarnation(record.incarnation, holder.incarnation);
-      const Result<std::string> text = encode_service_record(candidate);
-      if (!text.ok()) return text.status();
-      registration.front().incarnation = candidate.incarnation;
-      status = locked->replace(*text, old.ok());
-    } else if (locked.status() == RIPC_NO_SERVICE) {
-      candidate.incarnation = spi::next_incarnation(record.incarnation, 0);
-      const Result<std::string> text = encode_service_record(candidate);
-      if (!text.ok()) return text.status();
-      registration.front().incarnation = candidate.incarnation;
-      status = create_record(*directory_, record.id, *text);
-      // Somebody else was faster: see who.
-      if (status == RIPC_AGAIN && !deadline.expired()) continue;
-      if (status == RIPC_AGAIN)
-        return Status(RIPC_TIMEOUT, "Other processes keep registering and withdrawing " +
-                                        record_path(*directory_, record.id) + ": find out which, and try again.");
-    } else {
+    } else if (!(locked.status() == RIPC_NO_SERVICE)) {
       return refuse_locked_out(record, takeover, locked.status());
+    }
+    spi::ServiceRecord candidate = record;
+    candidate.incarnation = spi::next_incarnation(record.incarnation, holder.incarnation);
+    const Result<std::string> text = encode_service_record(candidate);
+    if (!text.ok()) return text.status();
+    registration.front().incarnation = candidate.incarnation;
+    Status status = locked.ok() ? locked->replace(*text, was_record) : create_record(*directory_, record.id, *text);
+    if (!locked.ok() && status == RIPC_AGAIN) {
+      // Somebody else was faster: see who.
+      if (!deadline.expired()) continue;
+      return Status(RIPC_TIMEOUT, "Other processes keep registering and withdrawing " +
+                                      record_path(*directory_, record.id) + ": find out which, and try again.");
     }
     if (!status.ok()) return status;
     record.incarnation = candidate.incarnation;
@@ -191,7 +186,7 @@ Status LocalResolver::publish_as(std::list<Registration>& registration, spi::Ser
       std::erase_if(published_, [&](const Registration& former) { return former.id == record.id; });
       published_.splice(published_.end(), registration);
     }
-    if (has_holder && displaced != nullptr) displaced->push_back(std::move(holder));
+    if (is_held && displaced != nullptr) displaced->push_back(std::move(holder));
     return {};
   }
 }
@@ -363,7 +358,7 @@ Status LocalResolver::visit_all(std::size_t& removed, Nanoseconds lock_timeout, 
   std::unordered_map<std::uint64_t, bool> alive;
   DirectoryReader reader(directory_->services_fd());
   while (const char* name = reader.next()) {
-    if (std::string_view(name).starts_with(kTemporaryPrefix)) {
+    if (std::string_view(name).starts_with(RuntimeDirectory::kTemporaryPrefix)) {
       if (remove_abandoned(*directory_, name)) ++removed;
       continue;
     }

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 
-#include "base/random.hpp"
 #include "resolver/local/service_record.hpp"
 
 namespace ripc::resolver {
@@ -23,8 +22,6 @@ constexpr Nanoseconds kLongestLockPause = 2'000'000;
 // Files here may be links, pipes or devices that somebody else put there: never follow, never block, never own a
 // terminal.
 constexpr int kCarefully = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-
-using TemporaryName = std::array<char, 32>;
 
 bool set_lock(int fd, short type) noexcept {
   struct flock lock {};
@@ -139,9 +136,7 @@ int is_current(int fd, int directory, const char* name) noexcept {
 int publish_text(const RuntimeDirectory& directory, const char* name, std::string_view text, bool replace) {
   const int services = directory.services_fd();
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    TemporaryName temporary{};
-    snprintf(temporary.data(), temporary.size(), "%s%016llx", kTemporaryPrefix.data(),
-             static_cast<unsigned long long>(random_u64()));
+    const RuntimeDirectory::TemporaryName temporary = RuntimeDirectory::temporary_name();
     ForkGuard guard;
     UniqueFd fd = ForkGuard::open(
         guard, [&] { return ::openat(services, temporary.data(), O_RDWR | O_CREAT | O_EXCL | kCarefully, 0600); });

@@ -28,8 +28,6 @@
 
 namespace ripc::resolver {
 
-inline constexpr std::string_view kTemporaryPrefix = ".new-";
-
 // A record file of a service, locked while the object lives. One thread.
 class LockedRecord {
  public:

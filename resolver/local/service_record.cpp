@@ -2,12 +2,12 @@
 #include "resolver/local/service_record.hpp"
 
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <limits>
 #include <optional>
 
 #include "base/plain_text.hpp"
+#include "base/runtime_directory.hpp"
 #include "resolver/local/json_value.hpp"
 
 namespace ripc::resolver {
@@ -17,18 +17,7 @@ constexpr unsigned kFormat = 1;
 constexpr unsigned kFormatWithGroups = 2;
 constexpr int kMaxDepth = 8;  // a record needs 4
 
-std::string to_hex(std::uint64_t number) {
-  std::string text(16, '0');
-  for (std::size_t i = 16; i-- > 0; number >>= 4) text[i] = "0123456789abcdef"[number & 15];
-  return text;
-}
-
-std::optional<std::uint64_t> from_hex(std::string_view text) noexcept {
-  if (text.size() != 16 || text.find_first_not_of("0123456789abcdef") != std::string_view::npos) return std::nullopt;
-  std::uint64_t number = 0;
-  std::from_chars(text.data(), text.data() + text.size(), number, 16);
-  return number;
-}
+std::string to_hex(std::uint64_t number) { return RuntimeDirectory::file_name(number).data(); }
 
 std::uint64_t fnv1a(std::string_view text) noexcept {
   std::uint64_t hash = 0xcbf29ce484222325;
@@ -38,7 +27,7 @@ std::uint64_t fnv1a(std::string_view text) noexcept {
 
 std::optional<std::uint64_t> hex_member(const JsonValue& object, std::string_view name) noexcept {
   const std::string* text = object.string_member(name);
-  return text == nullptr ? std::nullopt : from_hex(*text);
+  return text == nullptr ? std::nullopt : RuntimeDirectory::number_of(*text);
 }
 
 JsonValue parse(std::string_view text) {
@@ -123,7 +112,7 @@ Result<spi::ServiceRecord> from_json(const JsonValue& body, ripc_service_id id) 
       return corrupt("its groups are not a list of up to 64");
     for (const JsonValue& group : groups->elements()) {
       const std::string* text = group.string();
-      const std::optional<std::uint64_t> number = text == nullptr ? std::nullopt : from_hex(*text);
+      const std::optional<std::uint64_t> number = text == nullptr ? std::nullopt : RuntimeDirectory::number_of(*text);
       if (!number) return corrupt("a group is not an ID");
       record.groups.push_back(*number);
     }

@@ -18,15 +18,11 @@ ServiceCache::Learned ServiceCache::learn(const spi::ServiceRecord& record, bool
     if (is_same && entry.is_doubtful && !is_answer && !is_elsewhere) return Learned::doubtful;
     if (is_same && said < entry.said) return entry.is_doubtful ? Learned::doubtful : Learned::usable;
   }
-  store(record, now, said);
+  replace(record, now, said);
   return Learned::usable;
 }
 
 void ServiceCache::replace(const spi::ServiceRecord& record, Nanoseconds now, std::uint64_t said) {
-  store(record, now, said);
-}
-
-void ServiceCache::store(const spi::ServiceRecord& record, Nanoseconds now, std::uint64_t said) {
   // What takes memory comes first: an entry has its record and its place, or there is none.
   spi::ServiceRecord copy = record;
   std::list<ripc_service_id> place{record.id};

@@ -59,7 +59,6 @@ class ServiceCache {
     bool is_doubtful = false;
     std::list<ripc_service_id>::iterator order;
   };
-  void store(const spi::ServiceRecord& record, Nanoseconds now, std::uint64_t said);
 
   const std::size_t max_services_;
   const Nanoseconds max_age_;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups in the multicast resolver: what is asked when, and who counts as a member.
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "base/plain_text.hpp"
@@ -75,20 +74,13 @@ Status MulticastResolver::members(ripc_service_id group, Deadline deadline,
     const Nanoseconds started = interest.started;
     if (interest.asked.empty() || interest.asked.back() + kAskAgain < began) ask_for_members(group, began, lock);
     // Others may ask for so many groups meanwhile that this one is forgotten: then there is nothing to wait for.
-    for (;;) {
-      const Nanoseconds now = monotonic_now();
-      const auto known = interests_.find(group);
-      const Nanoseconds end = std::min(started + kFirstWait, deadline.at());
-      if (now >= end || known == interests_.end()) break;
-      const std::shared_ptr<Question> question = known->second.question;
-      if (question->rounds < kFirstRounds && now >= question->next_round) {
-        question->start_round(now);
-        ask(*question, lock);
-        continue;
-      }
-      const Nanoseconds until = question->rounds < kFirstRounds ? std::min(end, question->next_round) : end;
-      question->changed.wait_for(lock, std::chrono::nanoseconds(until - now));
-    }
+    const auto asked = interests_.find(group);
+    const std::shared_ptr<Question> question = asked == interests_.end() ? nullptr : asked->second.question;
+    const auto end = [&](Nanoseconds) {
+      if (question->rounds >= kFirstRounds) question->next_round = UINT64_MAX;
+      return interests_.count(group) == 0 ? 0 : std::min(started + kFirstWait, deadline.at());
+    };
+    if (question) ask_until(*question, {}, lock, end);
     const auto known = interests_.find(group);
     const bool is_judged = known != interests_.end() && known->second.asked.size() > kMaxSilence;
     for (const auto& [id, own] : published_) {

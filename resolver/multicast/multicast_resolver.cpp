@@ -189,6 +189,22 @@ void MulticastResolver::wait(Question& question, const Channel& channel, Nanosec
   lock.lock();
 }
 
+// Asks again and again, until there is an answer or the time that end(now) gives. The lock is held before and after.
+void MulticastResolver::ask_until(Question& question, const Channel& channel, std::unique_lock<std::mutex>& lock,
+                                  const std::function<Nanoseconds(Nanoseconds)>& end) {
+  while (!question.answer) {
+    const Nanoseconds now = monotonic_now();
+    const Nanoseconds until = end(now);
+    if (now >= until) return;
+    if (now >= question.next_round) {
+      question.start_round(now);
+      ask(question, lock);
+    } else {
+      wait(question, channel, std::min(until, question.next_round), lock);
+    }
+  }
+}
+
 // One who asks, under the lock, which it has again when this ends: the question is no longer among those that are asked
 // if nobody else waits for it, and its channel, if this one brought it, is kept for the next.
 class MulticastResolver::Asking {
@@ -256,22 +272,13 @@ Result<spi::ServiceRecord> MulticastResolver::ask_for(ripc_service_id id, Deadli
   if (under_way == resolving_.end()) resolving_[id] = question;
   Channel& channel = asking->channel;
   if (!deadline.expired()) channel = take_channel(*question);
-  while (!question->answer) {
-    const Nanoseconds now = monotonic_now();
-    if (!deadline.is_never() && now >= deadline.at()) break;
-    if (now >= question->next_round) {
-      if (question->older) {
-        cache_.replace(*question->older, now);
-        question->answer = std::move(question->older);
-        question->notify();
-        break;
-      }
-      question->start_round(now);
-      ask(*question, lock);
-      continue;
-    }
-    wait(*question, channel, std::min(deadline.at(), question->next_round), lock);
-  }
+  ask_until(*question, channel, lock, [&](Nanoseconds now) {
+    if (now < question->next_round || now >= deadline.at() || !question->older) return deadline.at();
+    cache_.replace(*question->older, now);
+    question->answer = std::move(question->older);
+    question->notify();
+    return now;
+  });
   asking.reset();
   if (question->answer) return *question->answer;
   return no_service(id, *question, monotonic_now() - started);
@@ -321,16 +328,7 @@ std::optional<spi::ServiceRecord> MulticastResolver::probe(const spi::ServiceRec
   std::unique_lock lock(mutex_);
   const Asking asking(*this, question, lock);
   probing_[candidate.id] = candidate;
-  while (!question->answer) {
-    const Nanoseconds now = monotonic_now();
-    if (now >= end) break;
-    if (now >= question->next_round) {
-      question->start_round(now);
-      ask(*question, lock);
-      continue;
-    }
-    question->changed.wait_for(lock, std::chrono::nanoseconds(std::min(end, question->next_round) - now));
-  }
+  ask_until(*question, {}, lock, [&](Nanoseconds) { return end; });
   return question->answer;
 }
 
@@ -411,24 +409,14 @@ Status MulticastResolver::list(const std::function<void(const spi::ServiceRecord
     std::unordered_set<std::uint64_t> expected;
     cache_.visit(0, [&](const spi::ServiceRecord& record) { expected.insert(record.context); });
     std::optional<Asking> asking(std::in_place, *this, question, lock);
-    for (;;) {
-      const Nanoseconds now = monotonic_now();
+    ask_until(*question, {}, lock, [&](Nanoseconds) {
       const bool complete =
           question->has_all_parts() && std::all_of(expected.begin(), expected.end(),
                                                    [&](auto context) { return question->parts.count(context) != 0; });
-      const Nanoseconds second_round = started + kShortList;
-      const Nanoseconds end =
-          complete ? std::max(started + kShortList, question->heard_last + kQuiet) : started + kLongList;
-      if (now >= end) break;
-      if (question->rounds == 0 || question->is_heard_by_more ||
-          (question->rounds == 1 && !complete && now >= second_round)) {
-        question->start_round(now);
-        ask(*question, lock);
-        continue;
-      }
-      const Nanoseconds until = question->rounds == 1 && !complete ? second_round : end;
-      question->changed.wait_for(lock, std::chrono::nanoseconds(until - now));
-    }
+      if (question->rounds != 0 && !question->is_heard_by_more)
+        question->next_round = question->rounds == 1 && !complete ? started + kShortList : UINT64_MAX;
+      return complete ? std::max(started + kShortList, question->heard_last + kQuiet) : started + kLongList;
+    });
     asking.reset();
     for (const auto& [id, own] : published_) {
       if (!own.is_superseded) found.push_back(own.record);

@@ -152,6 +152,8 @@ class MulticastResolver final : public spi::Resolver {
   void ask(const Question& question, std::unique_lock<std::mutex>& lock);
   Channel take_channel(Question& question);
   void wait(Question& question, const Channel& channel, Nanoseconds until, std::unique_lock<std::mutex>& lock);
+  void ask_until(Question& question, const Channel& channel, std::unique_lock<std::mutex>& lock,
+                 const std::function<Nanoseconds(Nanoseconds now)>& end);
   void forget(const Question& question) noexcept;
   class Asking;
   void schedule(const spi::ServiceRecord& record, bool is_gone);

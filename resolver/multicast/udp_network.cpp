@@ -234,19 +234,12 @@ Result<std::unique_ptr<spi::ReplyChannel>> UdpNetwork::open_channel() const {
 // ---- Interfaces ----------------------------------------------------------------------------------------------
 
 bool UdpNetwork::change_membership(const Membership& membership, bool join) noexcept {
-  const int fd = groups_[membership.group].get();
   const MulticastGroup& group = options_.groups[membership.group];
-  if (group.is_ipv6) {
-    ipv6_mreq request{};
-    request.ipv6mr_multiaddr = group.ipv6;
-    request.ipv6mr_interface = membership.interface.index;
-    return ::setsockopt(fd, IPPROTO_IPV6, join ? IPV6_JOIN_GROUP : IPV6_LEAVE_GROUP, &request, sizeof request) == 0 ||
-           errno == EADDRINUSE;
-  }
-  ip_mreqn request{};
-  request.imr_multiaddr = group.ipv4;
-  request.imr_ifindex = static_cast<int>(membership.interface.index);
-  return ::setsockopt(fd, IPPROTO_IP, join ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, &request, sizeof request) == 0 ||
+  group_req request{};
+  request.gr_interface = membership.interface.index;
+  request.gr_group = group_endpoint(group, 0).address;
+  return ::setsockopt(groups_[membership.group].get(), group.is_ipv6 ? IPPROTO_IPV6 : IPPROTO_IP,
+                      join ? MCAST_JOIN_GROUP : MCAST_LEAVE_GROUP, &request, sizeof request) == 0 ||
          errno == EADDRINUSE;
 }
 

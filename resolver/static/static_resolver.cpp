@@ -26,41 +26,37 @@ constexpr const char* kAdvice =
 
 }  // namespace
 
-StaticResolver::StaticResolver(std::string file, NameHash hash_name, NameHash hash_group)
-    : file_(std::move(file)), hash_name_(std::move(hash_name)), hash_group_(std::move(hash_group)) {}
+StaticResolver::StaticResolver(std::string file, NameHash hash_name, NameHash hash_group, Lookup lookup)
+    : file_(std::move(file)),
+      hash_name_(std::move(hash_name)),
+      hash_group_(std::move(hash_group)),
+      lookup_(std::move(lookup)) {}
 
 StaticResolver::~StaticResolver() = default;
 
-Result<spi::ServiceRecord> StaticResolver::resolve(ripc_service_id id, Deadline) {
+Result<spi::ServiceRecord> StaticResolver::resolve(ripc_service_id id, Deadline deadline) {
   const Result<std::shared_ptr<const Table>> current = table();
   if (!current.ok()) return current.status();
   const auto found = (*current)->by_id.find(id);
   if (found == (*current)->by_id.end())
     return Status(RIPC_NO_SERVICE,
                   "The service ID " + id_text(id) + " is not in " + file_ + ": add a line for it, or check the ID.");
-  return (*current)->records[found->second];
+  return lookup_((*current)->records[found->second], deadline);
 }
 
-Status StaticResolver::publish(spi::ServiceRecord&, bool, std::vector<spi::ServiceRecord>*) { return {}; }
-
-Status StaticResolver::update(const spi::ServiceRecord&) { return {}; }
-
-Status StaticResolver::members(ripc_service_id group, Deadline,
+Status StaticResolver::members(ripc_service_id group, Deadline deadline,
                                const std::function<void(const spi::ServiceRecord&)>& visit) {
-  return list([&](const spi::ServiceRecord& record) {
-    if (record.is_in(group)) visit(record);
-  });
-}
-
-void StaticResolver::withdraw(const spi::ServiceRecord&) noexcept {}
-
-void StaticResolver::invalidate(const spi::ServiceRecord&) noexcept {}
-
-Status StaticResolver::list(const std::function<void(const spi::ServiceRecord&)>& visit) {
   const Result<std::shared_ptr<const Table>> current = table();
   if (!current.ok()) return current.status();
-  for (const spi::ServiceRecord& record : (*current)->records) visit(record);
+  for (const spi::ServiceRecord& record : (*current)->records) {
+    if (group != 0 && !record.is_in(group)) continue;
+    if (const Result<spi::ServiceRecord> found = lookup_(record, deadline); found.ok()) visit(*found);
+  }
   return {};
+}
+
+Status StaticResolver::list(const std::function<void(const spi::ServiceRecord&)>& visit) {
+  return members(0, Deadline::after(0), visit);
 }
 
 bool StaticResolver::is_fresh(const struct stat& info) const noexcept {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The static resolver: services whose addresses somebody wrote into a file (static_file.hpp). It does not know whether
-// they are alive.
+// The static resolver: services whose addresses somebody wrote into a file (static_file.hpp).
 #pragma once
 
 #include <sys/stat.h>
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,32 +16,35 @@
 
 namespace ripc::resolver {
 
-// Thread-safe. The file is read when it is first needed and again when it was changed (one stat() for each resolve()).
-// While it is missing or has a mistake, resolve() and list() fail with a sentence that names the file, and the line.
+// Thread-safe. The file is read when it is first needed, and again after a change (one stat() for each resolve()).
+// While the file is missing or has a mistake, calls fail with a sentence that names the file, and the line.
 class StaticResolver final : public spi::Resolver {
  public:
-  // hash_name, hash_group: see static_file.hpp; called from any thread.
-  StaticResolver(std::string file, NameHash hash_name, NameHash hash_group);
+  // Completes a record of the file, or tells why it names no living service.
+  using Lookup = std::function<Result<spi::ServiceRecord>(spi::ServiceRecord, Deadline)>;
+
+  // hash_name, hash_group: see static_file.hpp. All functions are called from any thread.
+  StaticResolver(std::string file, NameHash hash_name, NameHash hash_group, Lookup lookup);
   ~StaticResolver() override;
 
   std::string_view name() const noexcept override { return "static"; }
 
-  // RIPC_NO_SERVICE: not in the file. RIPC_INVALID_ARGUMENT: a mistake in the file, or it is not a plain file.
-  // RIPC_LIMIT: it is larger than 16 MiB. RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_SYSTEM (such as: it is missing).
+  // What is wrong with the file. RIPC_INVALID_ARGUMENT: a mistake in it, or it is not a plain file. RIPC_LIMIT: it is
+  // larger than 16 MiB. RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_SYSTEM (such as: it is missing).
+  Status check() { return table().status(); }
+
+  // RIPC_NO_SERVICE: not in the file. Else the errors of check() and of the lookup.
   Result<spi::ServiceRecord> resolve(ripc_service_id id, Deadline deadline) override;
 
-  // Does nothing, RIPC_OK: the file is its author's.
-  Status publish(spi::ServiceRecord& record, bool takeover, std::vector<spi::ServiceRecord>* displaced) override;
-  Status update(const spi::ServiceRecord& record) override;
-  void withdraw(const spi::ServiceRecord& record) noexcept override;
-  // Does nothing: only an edit makes the file say something else, and that is noticed anyway.
-  void invalidate(const spi::ServiceRecord& record) noexcept override;
+  // The file is its author's, and edits are noticed anyway.
+  Status publish(spi::ServiceRecord&, bool, std::vector<spi::ServiceRecord>*) override { return {}; }
+  Status update(const spi::ServiceRecord&) override { return {}; }
+  void withdraw(const spi::ServiceRecord&) noexcept override {}
+  void invalidate(const spi::ServiceRecord&) noexcept override {}
 
-  // Visits the services of the file that have the group in their line, alive or not. The errors of resolve().
+  // Both visit what the lookup finds, in the order of the file. The errors of check().
   Status members(ripc_service_id group, Deadline deadline,
                  const std::function<void(const spi::ServiceRecord&)>& visit) override;
-
-  // Visits every service of the file in its order, alive or not. The errors of resolve().
   Status list(const std::function<void(const spi::ServiceRecord&)>& visit) override;
 
  private:
@@ -56,6 +59,7 @@ class StaticResolver final : public spi::Resolver {
   const std::string file_;
   const NameHash hash_name_;
   const NameHash hash_group_;
+  const Lookup lookup_;
   std::mutex mutex_;
   std::shared_ptr<const Table> table_;  // nullptr: not read, or a mistake in it (error_)
   Status error_;

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 
@@ -45,13 +46,6 @@ Status check_permissions(const std::string& path, const struct stat& info) {
   return {};
 }
 
-int digit_value(char c) noexcept {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
 std::string_view trimmed(std::string_view text) noexcept {
   constexpr std::string_view kBlank = " \t\r";
   const std::size_t first = text.find_first_not_of(kBlank);
@@ -66,15 +60,13 @@ Status parse_key(std::string_view line, std::array<std::byte, ClusterKeys::kKeyS
     return not_a_key(
         origin, number,
         "a key has 64 hexadecimal digits, but this line has " + std::to_string(line.size()) + " characters");
-  bool is_random = false;
-  for (std::size_t i = 0; i < key.size(); ++i) {
-    const int high = digit_value(line[2 * i]);
-    const int low = digit_value(line[2 * i + 1]);
-    if (high < 0 || low < 0) return not_a_key(origin, number, "there is something that is no hexadecimal digit");
-    key[i] = static_cast<std::byte>(high * 16 + low);
-    if (key[i] != key[0]) is_random = true;
-  }
-  if (!is_random) return not_a_key(origin, number, "all bytes of the key are the same, so it can be guessed");
+  std::size_t size = 0;
+  if (sodium_hex2bin(reinterpret_cast<unsigned char*>(key.data()), key.size(), line.data(), line.size(), nullptr, &size,
+                     nullptr) != 0 ||
+      size != key.size())
+    return not_a_key(origin, number, "there is something that is no hexadecimal digit");
+  if (std::all_of(key.begin(), key.end(), [&](std::byte byte) { return byte == key[0]; }))
+    return not_a_key(origin, number, "all bytes of the key are the same, so it can be guessed");
   return {};
 }
 

@@ -48,13 +48,10 @@ struct NewKey {
   std::array<char, 2 * ClusterKeys::kKeySize + 1> text{};
 
   NewKey() noexcept {
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    constexpr std::size_t kDigitsAtOnce = 16;
-    for (std::size_t at = 0; at + 1 < text.size(); at += kDigitsAtOnce) {
-      std::uint64_t number = random_u64();
-      for (std::size_t i = 0; i < kDigitsAtOnce; ++i, number >>= 4) text[at + i] = kDigits[number & 15];
-      sodium_memzero(&number, sizeof number);
-    }
+    std::array<std::uint64_t, ClusterKeys::kKeySize / sizeof(std::uint64_t)> secret;
+    for (std::uint64_t& word : secret) word = random_u64();
+    sodium_bin2hex(text.data(), text.size(), reinterpret_cast<const unsigned char*>(secret.data()), sizeof secret);
+    sodium_memzero(secret.data(), sizeof secret);
     text.back() = '\n';
   }
   ~NewKey() { sodium_memzero(text.data(), text.size()); }

@@ -26,16 +26,6 @@ constexpr int kBacklog = 512;
 // Another process's sweep may remove what is just being made: that is met by making it again. A sweep looks at a name
 // once, so a handful would do.
 constexpr int kAttempts = 64;
-constexpr std::string_view kTemporaryPrefix = ".new-";
-
-using TemporaryName = std::array<char, 32>;
-
-TemporaryName temporary_name() noexcept {
-  TemporaryName name{};
-  snprintf(name.data(), name.size(), "%s%016llx", kTemporaryPrefix.data(),
-           static_cast<unsigned long long>(random_u64()));
-  return name;
-}
 
 // The address of `name` in the directory behind `fd`. False if it does not fit.
 bool socket_address(bool through_proc, int fd, const std::string& path, const char* name,
@@ -93,6 +83,13 @@ Status create_error(int error, const std::string& path, int directory, const cha
 }  // namespace
 
 RuntimeDirectory::~RuntimeDirectory() = default;
+
+RuntimeDirectory::TemporaryName RuntimeDirectory::temporary_name() noexcept {
+  TemporaryName name{};
+  snprintf(name.data(), name.size(), "%s%016llx", kTemporaryPrefix.data(),
+           static_cast<unsigned long long>(random_u64()));
+  return name;
+}
 
 RuntimeDirectory::FileName RuntimeDirectory::file_name(std::uint64_t number) noexcept {
   FileName name{};

@@ -81,6 +81,11 @@ class RuntimeDirectory {
   // cannot judge.
   std::size_t sweep() noexcept;
 
+  // Of files that are just being made. Each call gives another one.
+  static constexpr std::string_view kTemporaryPrefix = ".new-";
+  using TemporaryName = std::array<char, 32>;
+  static TemporaryName temporary_name() noexcept;
+
   // File names: 16 lower-case hexadecimal digits.
   using FileName = std::array<char, 17>;
   static FileName file_name(std::uint64_t number) noexcept;

@@ -121,7 +121,7 @@ bool parse_proc(const char* text, std::uint8_t family, Address& address) noexcep
   return true;
 }
 
-void visit_proc(const char* name, std::uint8_t family, const std::function<void(const ProcLine&)>& visit) {
+void visit_list(const char* name, std::uint8_t family, const std::function<void(const ProcLine&)>& visit) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(name, "re"), &std::fclose);
   std::array<char, 512> line;
   while (file && std::fgets(line.data(), line.size(), file.get()) != nullptr) {
@@ -141,6 +141,12 @@ void visit_proc(const char* name, std::uint8_t family, const std::function<void(
 }
 // NOLINTEND(cert-err34-c)
 
+void visit_proc(std::uint8_t protocol, const std::function<void(const ProcLine&)>& visit) {
+  const bool is_tcp = protocol == IPPROTO_TCP;
+  visit_list(is_tcp ? "/proc/thread-self/net/tcp" : "/proc/thread-self/net/udp", AF_INET, visit);
+  visit_list(is_tcp ? "/proc/thread-self/net/tcp6" : "/proc/thread-self/net/udp6", AF_INET6, visit);
+}
+
 struct DiagnosisRequest {
   nlmsghdr header{};
   inet_diag_req_v2 body{};
@@ -156,6 +162,17 @@ DiagnosisRequest diagnosis(std::uint8_t family, std::uint8_t protocol, std::uint
   request.body.id.idiag_sport = port;
   request.body.id.idiag_cookie[0] = request.body.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
   return request;
+}
+
+// For ask(): calls look(entry) for each socket that the kernel tells of.
+template <typename Look>
+auto visit_diagnosis(const Look& look) noexcept {
+  return [&look](std::uint16_t type, std::span<const std::byte> body) {
+    inet_diag_msg said;
+    if (type != SOCK_DIAG_BY_FAMILY || body.size() < sizeof said) return;
+    std::memcpy(&said, body.data(), sizeof said);
+    look(entry_of(said, body.subspan(sizeof said)));
+  };
 }
 
 template <typename T>
@@ -274,17 +291,11 @@ std::optional<uid_t> SocketOwners::of_connection(const sockaddr& end, const sock
   request.body.id.idiag_if = local.scope;
   std::memcpy(static_cast<void*>(request.body.id.idiag_src), local.ip.data(), local.ip.size());
   std::memcpy(static_cast<void*>(request.body.id.idiag_dst), remote.ip.data(), remote.ip.size());
-  const int error = ask(diagnosis_, bytes_of(request), [&](std::uint16_t type, std::span<const std::byte> body) {
-    inet_diag_msg said;
-    if (type != SOCK_DIAG_BY_FAMILY || body.size() < sizeof said) return;
-    std::memcpy(&said, body.data(), sizeof said);
-    look(entry_of(said, body.subspan(sizeof said)));
-  });
+  const int error = ask(diagnosis_, bytes_of(request), visit_diagnosis(look));
   if (error == 0) diagnoses_tcp_.store(true, std::memory_order_relaxed);
   // ENOENT: there is no such connection, or the kernel cannot load the part that knows TCP.
   if (error != 0 && !diagnoses_tcp_.load(std::memory_order_relaxed)) {
-    visit_proc("/proc/thread-self/net/tcp", AF_INET, look);
-    visit_proc("/proc/thread-self/net/tcp6", AF_INET6, look);
+    visit_proc(IPPROTO_TCP, look);
   }
   return user;
 } catch (const std::bad_alloc&) {
@@ -318,20 +329,13 @@ std::vector<uid_t> SocketOwners::at_port(std::uint8_t protocol, bool listening, 
     if (source.family == AF_INET6 && family == AF_INET) continue;
     DiagnosisRequest request = diagnosis(family, protocol, source.port, true);
     if (listening) request.body.idiag_states = 1U << TCP_LISTEN;
-    const int failed = ask(diagnosis_, bytes_of(request), [&](std::uint16_t type, std::span<const std::byte> body) {
-      inet_diag_msg said;
-      if (type != SOCK_DIAG_BY_FAMILY || body.size() < sizeof said) return;
-      std::memcpy(&said, body.data(), sizeof said);
-      look(entry_of(said, body.subspan(sizeof said)));
-    });
+    const int failed = ask(diagnosis_, bytes_of(request), visit_diagnosis(look));
     if (failed != 0) error = failed;
   }
   if (error != 0) {
     users.clear();
     is_known = true;
-    const bool is_tcp = protocol == IPPROTO_TCP;
-    visit_proc(is_tcp ? "/proc/thread-self/net/tcp" : "/proc/thread-self/net/udp", AF_INET, look);
-    visit_proc(is_tcp ? "/proc/thread-self/net/tcp6" : "/proc/thread-self/net/udp6", AF_INET6, look);
+    visit_proc(protocol, look);
   }
   if (!is_known) users.clear();
   return users;

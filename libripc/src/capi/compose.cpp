@@ -17,8 +17,8 @@
 #include "capi/socket_options.hpp"
 #include "core/service_id.hpp"
 #include "resolver/chain/chain_resolver.hpp"
+#include "resolver/local/directory_lookup.hpp"
 #include "resolver/local/local_resolver.hpp"
-#include "resolver/local/referral_resolver.hpp"
 #include "resolver/multicast/multicast_resolver.hpp"
 #include "resolver/static/static_resolver.hpp"
 #include "transport/shm/shm_transport.hpp"
@@ -254,11 +254,13 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
   }
   std::vector<std::unique_ptr<spi::Resolver>> resolvers;
   if (!settings.static_resolver.empty()) {
-    auto known = std::make_unique<resolver::StaticResolver>(settings.static_resolver, id_of_name, id_of_group);
+    auto known = std::make_unique<resolver::StaticResolver>(
+        settings.static_resolver, id_of_name, id_of_group,
+        [lookup = std::make_shared<resolver::DirectoryLookup>(settings.peer_policy)](
+            spi::ServiceRecord record, Deadline deadline) { return lookup->find(std::move(record), deadline); });
     // A mistake in the file is told here, not at the first send.
-    Status readable = known->list([](const spi::ServiceRecord&) {});
-    if (!readable.ok()) return readable;
-    resolvers.push_back(std::make_unique<resolver::ReferralResolver>(std::move(known), settings.peer_policy));
+    if (Status status = known->check(); !status.ok()) return status;
+    resolvers.push_back(std::move(known));
   }
   auto local = std::make_unique<resolver::LocalResolver>(*directory, parts.id);
   if (std::find(settings.transports.begin(), settings.transports.end(), "shm") == settings.transports.end()) {

@@ -9,7 +9,6 @@
 // Everything here may be called from any thread.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "wire/fields.hpp"
 
 namespace ripc::wire::session_control {
 
@@ -25,31 +25,6 @@ inline constexpr std::uint8_t kProtocolVersion = 2;
 inline constexpr std::size_t kPrefixSize = 8;                   // the header
 inline constexpr std::size_t kMaxSize = std::size_t{64} << 10;  // of a frame
 inline constexpr std::size_t kMaxHandshakeSize = 256;           // of one of the first three types
-
-enum class Type : std::uint8_t {
-  hello = 1,
-  hello_reply = 2,
-  confirm = 3,
-  open = 4,
-  opened = 5,
-  close_link = 6,
-  link_closed = 7,
-  control = 8,
-  fence = 9,
-  fenced = 10,
-  heartbeat = 11,
-  want_bulk = 12,
-  bye = 13,
-  bulk_port = 14,
-  open_datagram = 15,
-  datagram_opened = 16,
-  hear = 17,
-  heard = 18,
-  hear_no_more = 19,
-  prove = 20,
-  proved = 21,
-  streamed = 22,
-};
 
 using Nonce = std::array<std::byte, 16>;
 using Mac = std::array<std::byte, 32>;  // all zero without a cluster key
@@ -64,48 +39,39 @@ enum class Role : std::uint32_t {
 
 // First frame of whoever connected.
 struct Hello {
-  static constexpr Type kType = Type::hello;
   std::uint64_t context = 0;   // the sender's context id; not 0
   std::uint64_t session = 0;   // the session's name, chosen at random by whoever began it; not 0
   std::uint64_t received = 0;  // role resume: frames of the session that the sender has received
   std::uint32_t role = 0;      // of Role
   std::uint32_t port = 0;      // where the sender listens; 1 to 65535
   Nonce nonce{};
-  friend bool operator==(const Hello&, const Hello&) = default;
 };
 
 // Its answer; the connection is refused unless status is RIPC_OK.
 struct HelloReply {
-  static constexpr Type kType = Type::hello_reply;
   std::uint64_t context = 0;
   std::uint64_t received = 0;
   ripc_status status = RIPC_OK;
   Nonce nonce{};
   Mac mac{};
-  friend bool operator==(const HelloReply&, const HelloReply&) = default;
 };
 
 // Ends the handshake.
 struct Confirm {
-  static constexpr Type kType = Type::confirm;
   Mac mac{};
-  friend bool operator==(const Confirm&, const Confirm&) = default;
 };
 
 // Asks for a link to a service of the receiver.
 struct Open {
-  static constexpr Type kType = Type::open;
   std::uint64_t request = 0;  // names the question in its answer
   std::uint64_t service = 0;
   std::uint64_t token = 0;  // goes into every datagram of the link
   std::uint32_t link = 0;   // the opener's name for the link; not 0
   std::uint32_t port = 0;   // the opener's UDP port; 1 to 65535
-  friend bool operator==(const Open&, const Open&) = default;
 };
 
 // Its answer. Unless status is RIPC_OK, all numbers but request and link are 0.
 struct Opened {
-  static constexpr Type kType = Type::opened;
   std::uint64_t request = 0;
   ripc_status status = RIPC_OK;
   std::uint32_t link = 0;  // as in Open
@@ -113,82 +79,58 @@ struct Opened {
   std::uint32_t port = 0;          // the receiver's UDP port; 1 to 65535
   std::uint32_t packet_limit = 0;  // bytes of the largest packet that the receiver takes
   std::uint32_t credit = 0;        // what may be spent before anything is granted
-  friend bool operator==(const Opened&, const Opened&) = default;
 };
 
 // From the opener: it will send no more over the link.
 struct CloseLink {
-  static constexpr Type kType = Type::close_link;
   std::uint32_t link = 0;
   std::uint32_t sequence = 0;  // of the last packet that it sent; 0: none
-  friend bool operator==(const CloseLink&, const CloseLink&) = default;
 };
 
 // From the receiving side: the link is gone.
 struct LinkClosed {
-  static constexpr Type kType = Type::link_closed;
   std::uint32_t link = 0;
   ripc_status status = RIPC_OK;
-  friend bool operator==(const LinkClosed&, const LinkClosed&) = default;
 };
 
 // A packet for a service of the receiver that goes to its responder instead of a queue.
 struct Control {
-  static constexpr Type kType = Type::control;
   std::uint32_t link = 0;
   std::uint64_t destination = 0;      // service id
   std::span<const std::byte> packet;  // borrowed: the caller's, or part of the decoded frame; not empty
-  friend bool operator==(const Control& left, const Control& right) {
-    return left.link == right.link && left.destination == right.destination &&
-           std::ranges::equal(left.packet, right.packet);
-  }
 };
 // The largest packet of a Control frame.
 inline constexpr std::size_t kMaxControlPacket = kMaxSize - kPrefixSize - sizeof(std::uint32_t) - sizeof(std::uint64_t);
 
 // The receiver's registration of this service, if it is this incarnation or an older one, has ended.
 struct Fence {
-  static constexpr Type kType = Type::fence;
   std::uint64_t request = 0;
   std::uint64_t service = 0;
   std::uint64_t incarnation = 0;
-  friend bool operator==(const Fence&, const Fence&) = default;
 };
 
 // Its answer.
 struct Fenced {
-  static constexpr Type kType = Type::fenced;
   std::uint64_t request = 0;
   ripc_status status = RIPC_OK;
-  friend bool operator==(const Fenced&, const Fenced&) = default;
 };
 
 // Sent when nothing else was for a while, and to acknowledge frames.
 struct Heartbeat {
-  static constexpr Type kType = Type::heartbeat;
   std::uint64_t received = 0;  // frames of the session that the sender has received so far
-  friend bool operator==(const Heartbeat&, const Heartbeat&) = default;
 };
 
 // Asks whoever began the session for one more bulk connection.
-struct WantBulk {
-  static constexpr Type kType = Type::want_bulk;
-  friend bool operator==(const WantBulk&, const WantBulk&) = default;
-};
+struct WantBulk {};
 
 // Last frame: the sender ends the session in good order.
-struct Bye {
-  static constexpr Type kType = Type::bye;
-  friend bool operator==(const Bye&, const Bye&) = default;
-};
+struct Bye {};
 
 // Sessions of the RDMA transport only, from whoever accepted the session, before anything else: where RDMA connections
 // are accepted, and what they must know.
 struct BulkPort {
-  static constexpr Type kType = Type::bulk_port;
   std::uint32_t port = 0;  // of RDMA_PS_TCP; 1 to 65535
   Nonce nonce{};
-  friend bool operator==(const BulkPort&, const BulkPort&) = default;
 };
 
 using Gid = std::array<std::byte, 16>;
@@ -196,7 +138,6 @@ using Gid = std::array<std::byte, 16>;
 // Sessions of the RDMA transport only. As Open, for a link over unreliable datagrams of the device: from there to here
 // comes only credit, to this queue pair.
 struct OpenDatagram {
-  static constexpr Type kType = Type::open_datagram;
   std::uint64_t request = 0;
   std::uint64_t service = 0;
   std::uint64_t token = 0;
@@ -206,12 +147,10 @@ struct OpenDatagram {
   std::uint32_t queue_pair = 0;  // less than 2^24, not 0
   std::uint32_t queue_key = 0;
   std::uint32_t mtu = 0;  // bytes of the largest datagram of the opener's port, headers of the device not included
-  friend bool operator==(const OpenDatagram&, const OpenDatagram&) = default;
 };
 
 // Its answer. Unless status is RIPC_OK, all but request and link is 0.
 struct DatagramOpened {
-  static constexpr Type kType = Type::datagram_opened;
   std::uint64_t request = 0;
   ripc_status status = RIPC_OK;
   std::uint32_t link = 0;
@@ -225,72 +164,60 @@ struct DatagramOpened {
   // At the same port, what answers greetings.
   std::uint32_t greeted_pair = 0;
   std::uint32_t greeted_key = 0;
-  friend bool operator==(const DatagramOpened&, const DatagramOpened&) = default;
 };
 
 // Sessions of the RDMA transport only, from the opener of a link over datagrams: what comes to the network's multicast
 // address of the group with this token is sent to the link's service too.
 struct Hear {
-  static constexpr Type kType = Type::hear;
   std::uint32_t link = 0;
   std::uint64_t token = 0;  // not 0; another for each question
   std::uint64_t group = 0;  // service id of a group
-  friend bool operator==(const Hear&, const Hear&) = default;
 };
 
 // Its answer, each time that a greeting with the token has come.
 struct Heard {
-  static constexpr Type kType = Type::heard;
   std::uint32_t link = 0;
   std::uint64_t token = 0;
-  friend bool operator==(const Heard&, const Heard&) = default;
 };
 
 // From whoever asked: no more is sent with this token.
 struct HearNoMore {
-  static constexpr Type kType = Type::hear_no_more;
   std::uint32_t link = 0;
   std::uint64_t token = 0;
-  friend bool operator==(const HearNoMore&, const HearNoMore&) = default;
 };
 
 // From the opener of a link over UDP: has a datagram of the link come since this was last asked? The receiver first
 // sends a greeting by the link's socket.
 struct Prove {
-  static constexpr Type kType = Type::prove;
   std::uint32_t link = 0;
-  friend bool operator==(const Prove&, const Prove&) = default;
 };
 
 // Its answer.
 struct Proved {
-  static constexpr Type kType = Type::proved;
   std::uint32_t link = 0;
   std::uint32_t arrived = 0;  // 0 or 1
-  friend bool operator==(const Proved&, const Proved&) = default;
 };
 
 // A whole datagram of a link over UDP, in either direction, where UDP does not get through.
 struct Streamed {
-  static constexpr Type kType = Type::streamed;
   std::uint32_t link = 0;
   std::span<const std::byte> datagram;  // borrowed, as Control's packet; not empty
-  friend bool operator==(const Streamed& left, const Streamed& right) {
-    return left.link == right.link && std::ranges::equal(left.datagram, right.datagram);
-  }
 };
 // The largest datagram of a Streamed frame.
 inline constexpr std::size_t kMaxStreamed = kMaxSize - kPrefixSize - sizeof(std::uint32_t);
 
-// In the order of their types.
+// The type of each in the header is its place here, from 1 on.
 using Frame = std::variant<Hello, HelloReply, Confirm, Open, Opened, CloseLink, LinkClosed, Control, Fence, Fenced,
                            Heartbeat, WantBulk, Bye, BulkPort, OpenDatagram, DatagramOpened, Hear, Heard, HearNoMore,
                            Prove, Proved, Streamed>;
 
+template <typename T>
+requires fields::IsAlternativeOf<T, Frame>
+bool operator==(const T& left, const T& right) noexcept { return fields::are_equal(left, right); }
+
 // Makes `out` exactly the frame of one of the structures above; its capacity is reused. RIPC_TOO_LARGE: more than
 // kMaxSize; RIPC_INVALID_ARGUMENT: a field has a value that decode() refuses. `out` is then empty.
-template <typename T>
-ripc_status encode(const T& frame, std::vector<std::byte>& out);
+ripc_status encode(const Frame& frame, std::vector<std::byte>& out);
 
 // How many bytes the frame has that starts with these kPrefixSize bytes. RIPC_VERSION_MISMATCH for another version;
 // RIPC_CORRUPT: less than kPrefixSize or more than kMaxSize.

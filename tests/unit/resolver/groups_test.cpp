@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include "core/service_id.hpp"
-#include "resolver/local/referral_resolver.hpp"
+#include "resolver/local/directory_lookup.hpp"
 #include "resolver/local/service_record.hpp"
 #include "resolver/static/static_resolver.hpp"
 #include "resolver_helpers.hpp"
@@ -233,11 +233,14 @@ TEST(StaticGroups, MembersAreFoundByTheGroupAndByWhereTheyRegister) {
   const std::string file = directory.path() + "/known";
   test::write_file(file, "1000 shm:" + directory.path() + " group:7\n1001 shm:" + directory.path() +
                              " group:7\n1002 socket:10.0.0.7:7000 group:8\n");
-  auto inner = std::make_unique<StaticResolver>(file, real_hash, real_group_hash);
-  EXPECT_EQ(members(*inner, kListedGroup).size(), 2u);
+  StaticResolver unresolved(file, real_hash, real_group_hash, test::as_written);
+  EXPECT_EQ(members(unresolved, kListedGroup).size(), 2u);
   ServiceRecord unpublishable = context.last;
-  EXPECT_TRUE(inner->update(unpublishable).ok());
-  ReferralResolver resolver(std::move(inner), RIPC_PEERS_SAME_USER);
+  EXPECT_TRUE(unresolved.update(unpublishable).ok());
+  DirectoryLookup lookup(RIPC_PEERS_SAME_USER);
+  StaticResolver resolver(file, real_hash, real_group_hash, [&](ServiceRecord record, Deadline deadline) {
+    return lookup.find(std::move(record), deadline);
+  });
   const std::vector<ServiceRecord> found = members(resolver, kListedGroup);
   ASSERT_EQ(found.size(), 1u) << "1001 has no living holder there";
   EXPECT_EQ(found[0].incarnation, context.last.incarnation);

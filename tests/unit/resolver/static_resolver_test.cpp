@@ -170,7 +170,7 @@ class StaticResolverTest : public ::testing::Test {
 
   const test::TemporaryDirectory temporary_;
   const std::string file_ = temporary_ / "known";
-  StaticResolver resolver_{file_, hash_name, hash_group};
+  StaticResolver resolver_{file_, hash_name, hash_group, test::as_written};
 };
 
 TEST_F(StaticResolverTest, AServiceInTheFileIsFoundByIdOrNamesId) {
