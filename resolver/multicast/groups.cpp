@@ -54,7 +54,7 @@ void MulticastResolver::ask_for_members(ripc_service_id group, Nanoseconds now, 
   if (interest.question) questions_.erase(interest.question->nonce);
   const auto question = std::make_shared<Question>();
   question->id = group;
-  question->pause = kFirstRepeat;
+  question->pause = Backoff(kFirstRepeat, kLongestPause);
   interest.question = question;
   interest.asked.push_back(now);
   if (interest.asked.size() > kMaxSilence + 1) interest.asked.pop_front();

@@ -323,7 +323,7 @@ std::optional<spi::ServiceRecord> MulticastResolver::probe(const spi::ServiceRec
   question->id = candidate.id;
   question->is_probe = true;
   question->incarnation = std::min(candidate.incarnation, spi::kMaxIncarnation);
-  question->pause = std::max<Nanoseconds>(options_.probe_time / 2, 1);
+  question->pause = Backoff(std::max<Nanoseconds>(options_.probe_time / 2, 1), kLongestPause);
   const Nanoseconds end = monotonic_now() + options_.probe_time;
   std::unique_lock lock(mutex_);
   const Asking asking(*this, question, lock);

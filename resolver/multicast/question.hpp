@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/backoff.hpp"
 #include "base/clock.hpp"
 #include "base/random.hpp"
 #include "spi/multicast_network.hpp"
@@ -29,7 +30,7 @@ struct Question {
 
   unsigned rounds = 0;         // sent so far
   Nanoseconds next_round = 0;  // monotonic; 0: at once
-  Nanoseconds pause = kFirstPause;
+  Backoff pause{kFirstPause, kLongestPause};
   bool is_heard_by_more = false;  // than the last round was: a group was joined meanwhile
 
   unsigned waiters = 0;
@@ -69,8 +70,8 @@ struct Question {
   void start_round(Nanoseconds now) noexcept {
     ++rounds;
     is_heard_by_more = false;
-    next_round = now + pause + random_u64() % (pause / 4 + 1);
-    pause = std::min(pause * 2, kLongestPause);
+    const Nanoseconds until_next = pause.next();
+    next_round = now + until_next + random_u64() % (until_next / 4 + 1);
   }
 
   bool has_all_parts() const noexcept {

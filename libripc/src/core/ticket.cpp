@@ -10,9 +10,6 @@ namespace ripc::core {
 
 namespace {
 
-constexpr Nanoseconds kFirstRetry = 5'000'000;
-constexpr Nanoseconds kLongestRetry = 1'000'000'000;
-
 bool overlap(spi::Bytes left, spi::Bytes right) noexcept {
   return left.data() < right.data() + right.size() && right.data() < left.data() + left.size();
 }
@@ -96,7 +93,7 @@ std::shared_ptr<Ticket> TicketKeeper::open(Prepared&& prepared, std::vector<memo
       !ticket->parts_.channel->watch_transfer(ticket->parts_.transfer)) {
     (void)try_finish(*ticket);
   }
-  pause_ = kFirstRetry;
+  pause_.reset();
   schedule();
   return ticket;
 }
@@ -128,7 +125,7 @@ bool TicketKeeper::try_end(Ticket& ticket, ripc_status status) noexcept {
   }
   if (ticket.parts_.channel->is_draining(ticket.parts_.transfer)) {
     keep_draining(ticket, false);
-    pause_ = kFirstRetry;
+    pause_.reset();
   } else {
     ticket.holds_.clear();
   }
@@ -207,7 +204,7 @@ void TicketKeeper::end_matching(Matches matches, ripc_status status) noexcept {
     keep_draining(ticket, true);
     complete(ticket, status);
   });
-  pause_ = kFirstRetry;
+  pause_.reset();
   schedule();
 }
 
@@ -246,7 +243,7 @@ void TicketKeeper::drain() noexcept {
 
 void TicketKeeper::schedule() noexcept {
   Nanoseconds at = deadlines_.empty() ? UINT64_MAX : deadlines_.begin()->first;
-  if (looked_for_ != 0 || draining_) at = std::min(at, monotonic_now() + pause_);
+  if (looked_for_ != 0 || draining_) at = std::min(at, monotonic_now() + pause_.peek());
   if (timer_at_ <= at && timer_at_ != UINT64_MAX) return;
   timer_at_ = at;
   loop_.set_timer(timer_, at);
@@ -265,7 +262,7 @@ void TicketKeeper::look() noexcept {
     ticket.parts_.deadline = UINT64_MAX;
   });
   drain();
-  pause_ = std::min(std::max(pause_ * 2, kFirstRetry), kLongestRetry);
+  (void)pause_.next();
   schedule();
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/backoff.hpp"
 #include "base/clock.hpp"
 #include "base/event_loop.hpp"
 #include "memory/pool.hpp"
@@ -150,7 +151,7 @@ class TicketKeeper {
   std::multimap<Nanoseconds, Ticket*> deadlines_;
   std::shared_ptr<Ticket> draining_;  // the first of those that ended while the peer may still be reading
   Nanoseconds timer_at_ = UINT64_MAX;
-  Nanoseconds pause_ = 0;  // until the next look
+  Backoff pause_{5'000'000, 1'000'000'000};  // until the next look
 };
 
 }  // namespace ripc::core

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/backoff.hpp"
 #include "base/futex.hpp"
 #include "base/loop_wait.hpp"
 #include "core/context.hpp"
@@ -50,7 +51,7 @@ class WatchTable::Watch {
   // The thread's.
   std::optional<Resolution> seen;  // the service that is there, as it was told
   ripc_status why = RIPC_OK;       // it may have ended; not told yet
-  Nanoseconds pause = kFirstLookPause;
+  Backoff pause{kFirstLookPause, kLongestLookPause};
 };
 
 // ---- Watches -------------------------------------------------------------------------------------------------
@@ -201,10 +202,9 @@ void WatchTable::run() noexcept {
     try {
       look(watch);
       if (!watch->seen) {
-        again = watch->pause;
-        watch->pause = std::min(watch->pause * 2, kLongestLookPause);
+        again = watch->pause.next();
       } else {
-        watch->pause = kFirstLookPause;
+        watch->pause.reset();
       }
     } catch (const std::bad_alloc&) {
       again = kMemoryPause;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything long of one session, as the session sees it: what this context exposes to the peer, what it pulls from it,
-// return buffers in both directions. What carries the bytes is the transport's: TCP connections, or RDMA.
+// Everything long of one session, as its links see it: what this context exposes to the peer, what it pulls from it,
+// and return buffers in both directions. Bulk holds what does not depend on what carries the bytes;
+// bulk_backend.hpp has the rest of what TCP connections and RDMA share.
 //
 // Threads: "any" and "receiver" as in spi/transport.hpp. No call waits for the network but push(). Locks of the caller
 // may be held during any call but push(), as hooks are called from the responder's loop only and never from inside a
 // call.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -14,16 +16,15 @@
 #include <string>
 
 #include "base/event_loop.hpp"
+#include "remote/bulk/announcer.hpp"
+#include "remote/bulk/exposure_table.hpp"
+#include "remote/bulk/finish_table.hpp"
+#include "remote/bulk/grant_table.hpp"
 #include "spi/shortage.hpp"
 #include "spi/transport.hpp"
-#include "wire/bulk.hpp"
 #include "wire/packet.hpp"
 
 namespace ripc::remote {
-
-// The bounds of bulk transfers, per session.
-inline constexpr std::size_t kMaxTransfers = 4096;  // exposed by one side
-inline constexpr std::size_t kMaxGrants = 1024;     // likewise
 
 // All are called in the responder, without locks held, and not after died() (one that runs may be finishing).
 struct BulkHooks {
@@ -32,28 +33,14 @@ struct BulkHooks {
   // One more connection is wanted. Answered at any time, from any thread, with a connection or dial_failed(); until
   // then it is not called again (a connection that the peer dialed is an answer too).
   std::function<void()> dial;
-  // A packet that told of a transfer of `owner` seems to be lost: it is to be sent once more.
-  std::function<void(std::uint64_t owner, spi::Bytes packet)> repeat;
-};
-
-// Where frames without payload are written. Any thread.
-class FrameSender {
- public:
-  // Sends the frames in this order. False: the connection is lost, or is going to be.
-  virtual bool send(std::span<const wire::bulk::Frame> frames) noexcept = 0;
-  bool send(const wire::bulk::Frame& frame) noexcept { return send(std::span(&frame, 1)); }
-  // The same for callers that hold locks which others want as soon as the frames are there: they may wait for flush(),
-  // which is to be called soon, without locks.
-  virtual bool enqueue(const wire::bulk::Frame& frame) noexcept { return send(frame); }
-  virtual void flush() noexcept {}
-
- protected:
-  ~FrameSender() = default;
+  // An announcement of a transfer of `owner` seems to be lost: it is to be sent once more.
+  Announcer::Repeat repeat;
 };
 
 class Bulk {
  public:
-  virtual ~Bulk() = default;
+  Bulk(const Bulk&) = delete;
+  Bulk& operator=(const Bulk&) = delete;
 
   // ---- Connections -------------------------------------------------------------------------------------------
 
@@ -75,41 +62,52 @@ class Bulk {
   // of a session at a time, then RIPC_AGAIN. RIPC_NO_MEMORY, RIPC_PEER_DEAD. The memory is read until the transfer is
   // gone (Channel::transfer_status, Channel::revoke).
   virtual ripc_status expose(std::uint64_t owner, std::span<const spi::Exposure> items,
-                             std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept = 0;
+                             std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept {
+    return transfers_.expose(owner, items, descriptors, transfer);
+  }
 
-  // Any. The peer will be told of a transfer by a packet of this size. RIPC_NO_MEMORY: that could not be repeated.
-  virtual ripc_status will_tell(std::uint64_t transfer, std::size_t size) noexcept = 0;
+  // Any. A packet of this size is going to announce a transfer. RIPC_NO_MEMORY: that could not be repeated.
+  ripc_status prepare_announcement(std::uint64_t transfer, std::size_t size) noexcept {
+    return transfers_.prepare_announcement(transfer, size);
+  }
 
-  // Any. After will_tell(): this packet told the peer of a transfer. It is repeated, with growing pauses, until the
-  // peer has asked for the transfer or it ends.
-  virtual void told(std::uint64_t transfer, spi::Gather packet) noexcept = 0;
+  // Any. After prepare_announcement(): this packet has announced a transfer. It is repeated, with growing pauses, until
+  // the peer has asked for the transfer or it ends.
+  void announced(std::uint64_t transfer, spi::Gather packet) noexcept { announcer_.announced(transfer, packet); }
 
   // Any. As Channel::transfer_status: one atomic load while it is pending. RIPC_CANCELLED: the memory could not be read
   // any more. RIPC_LIMIT: this process may not lock it for the device.
-  virtual ripc_status transfer_status(std::uint64_t transfer) noexcept = 0;
+  ripc_status transfer_status(std::uint64_t transfer) noexcept { return transfers_.status(transfer); }
 
   // Any. As Channel::watch_transfer.
-  virtual bool watch(std::uint64_t transfer) noexcept = 0;
+  bool watch(std::uint64_t transfer) noexcept { return transfers_.watch(transfer); }
 
   // Any. As Channel::revoke, never RIPC_PENDING (nothing is lent). Afterwards nothing reads the memory:
   // Channel::is_draining() is always false here.
-  virtual ripc_status revoke(std::uint64_t transfer) noexcept = 0;
+  virtual ripc_status revoke(std::uint64_t transfer) noexcept { return transfers_.revoke(transfer); }
 
   // Any. As Channel::grant. kMaxGrants of a session at a time, then RIPC_AGAIN. RIPC_NO_MEMORY,
   // RIPC_PEER_DEAD.
-  virtual ripc_status grant(std::uint64_t owner, std::span<std::byte> memory, wire::Grant& grant) noexcept = 0;
+  ripc_status grant(std::uint64_t owner, std::span<std::byte> memory, wire::Grant& grant) noexcept {
+    return grants_.grant(owner, memory, grant);
+  }
 
   // Any. As Channel::end_grant, never RIPC_PENDING: a write that is going on is cut off (RIPC_EMPTY, the memory has
   // then some of it), and nothing writes the memory any more.
-  virtual ripc_status end_grant(const wire::Grant& grant) noexcept = 0;
+  ripc_status end_grant(const wire::Grant& grant) noexcept { return grants_.end_grant(grant); }
 
   // Any. True if expose() or grant(), so many times, would not say RIPC_AGAIN.
-  virtual bool has_room(spi::Need need) const noexcept = 0;
+  bool has_room(spi::Need need) const noexcept {
+    return need.resource == spi::Resource::transfers ? transfers_.has_room() : grants_.has_room(need.count);
+  }
 
   // Any. The channel `owner` is lost while the session lives on: what it exposed ends with RIPC_PEER_DEAD unless it had
   // finished, its grants end; each is still to be collected by transfer_status(), revoke() or end_grant(). Nothing
   // touches their memory when it has returned. BulkHooks::finished is not called for them.
-  virtual void end_owner(std::uint64_t owner) noexcept = 0;
+  void end_owner(std::uint64_t owner) noexcept {
+    transfers_.end_owner(owner);
+    grants_.end_owner(owner);
+  }
 
   // ---- Pulling side: what Source needs -----------------------------------------------------------------------
 
@@ -125,7 +123,7 @@ class Bulk {
   virtual ripc_status pull(spi::Pull& pull, EventSet& events) noexcept = 0;
 
   // Receiver. As Source::is_worth_polling.
-  virtual bool is_worth_polling(const spi::Pull&, Nanoseconds, Nanoseconds) noexcept { return false; }
+  virtual bool is_worth_polling(const spi::Pull& pull, Nanoseconds now, Nanoseconds budget) noexcept = 0;
 
   // Receiver. As Source::abandon: when it has returned, nothing writes the destination any more.
   virtual void abandon(spi::Pull& pull) noexcept = 0;
@@ -143,6 +141,26 @@ class Bulk {
   // stall timeout: the requester may pull instead. `bytes` is not read any more when it has returned. RIPC_CANCELLED:
   // cannot be read.
   virtual ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept = 0;
+
+ protected:
+  Bulk(EventLoop& loop, BulkHooks hooks) noexcept : loop_(loop), hooks_(std::move(hooks)) {}
+  // What is shared calls died() no more: the classes that derive do, while they are whole.
+  virtual ~Bulk() = default;
+
+  bool is_dead() const noexcept { return dead_.load(std::memory_order_acquire); }
+  // Responder, without locks.
+  void tell(const ExposureTable::Watcher& watcher) noexcept {
+    if (watcher.watched && !is_dead()) hooks_.finished(watcher.owner, watcher.transfer);
+  }
+
+  EventLoop& loop_;
+  const BulkHooks hooks_;
+  std::atomic<bool> dead_{false};
+
+  ExposureTable transfers_;
+  Announcer announcer_{transfers_, hooks_.repeat};
+  GrantTable grants_;
+  FinishTable finishes_;
 };
 
 }  // namespace ripc::remote

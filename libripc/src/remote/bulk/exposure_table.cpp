@@ -14,9 +14,6 @@ constexpr std::uint64_t kTransferMask = kMaxTransfers - 1;
 static_assert((kMaxTransfers & kTransferMask) == 0);
 static_assert(RIPC_MAX_ITEMS <= 0x100);
 
-// A receiver that is slow to receive is not to be flooded.
-constexpr Nanoseconds kFirstRepeat = 100'000'000;
-constexpr Nanoseconds kLongestPause = 2'000'000'000;
 constexpr std::size_t kMostAtATime = 8;
 
 constexpr std::size_t kKeptPacket = 2048;
@@ -104,7 +101,7 @@ ripc_status ExposureTable::expose(std::uint64_t owner, std::span<const spi::Expo
   return RIPC_OK;
 }
 
-ripc_status ExposureTable::will_tell(std::uint64_t transfer, std::size_t size) noexcept try {
+ripc_status ExposureTable::prepare_announcement(std::uint64_t transfer, std::size_t size) noexcept try {
   Slot& slot = slot_of(transfer);
   const std::lock_guard lock(slot.mutex);
   slot.packet.reserve(size);
@@ -113,12 +110,12 @@ ripc_status ExposureTable::will_tell(std::uint64_t transfer, std::size_t size) n
   return RIPC_NO_MEMORY;
 }
 
-bool ExposureTable::told(std::uint64_t transfer, spi::Gather packet) noexcept {
+bool ExposureTable::announced(std::uint64_t transfer, spi::Gather packet) noexcept {
   Slot& slot = slot_of(transfer);
   const std::lock_guard lock(slot.mutex);
   if (!slot.is(State::exposed) || slot.is_heard) return false;
   for (const spi::Bytes range : packet) slot.packet.insert(slot.packet.end(), range.begin(), range.end());
-  slot.pause = kFirstRepeat;
+  slot.pause.reset();
   slot.repeat_at = 0;
   return true;
 }
@@ -130,11 +127,10 @@ bool ExposureTable::find_unheard(Nanoseconds now, std::vector<Unheard>& due) {
     if (!slot.is(State::exposed) || slot.is_heard || slot.packet.empty()) return;
     any = true;
     // Whoever tells does not read the clock: what it tells of mostly is heard before the first look.
-    if (slot.repeat_at == 0) slot.repeat_at = now + slot.pause;
+    if (slot.repeat_at == 0) slot.repeat_at = now + slot.pause.next();
     if (now < slot.repeat_at || due.size() == kMostAtATime) return;
     due.push_back({slot.owner, slot.packet});
-    slot.pause = std::min(2 * slot.pause, kLongestPause);
-    slot.repeat_at = now + slot.pause;
+    slot.repeat_at = now + slot.pause.next();
   });
   return any;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this side of a session exposes to the peer. The book is the one truth about a transfer: the peer may deliver
+// What this side of a session exposes to the peer. The table is the one truth about a transfer: the peer may deliver
 // what it pulled only if its Finish finds the transfer still exposed.
 //
 //   free -> exposed -> done(status)     the peer finished it; it could not be read; the session or its channel ended
@@ -20,9 +20,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/backoff.hpp"
 #include "base/clock.hpp"
 #include "remote/bulk/access.hpp"
-#include "remote/bulk/bulk.hpp"
+#include "remote/bulk/limits.hpp"
 #include "remote/bulk/slot_table.hpp"
 #include "ripc/ripc.h"
 #include "spi/outcome.hpp"
@@ -35,10 +36,9 @@ class ExposureTable {
   // ---- For the owner; any thread. As the calls of Bulk with these names. ----
   ripc_status expose(std::uint64_t owner, std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
                      std::uint64_t& transfer) noexcept;
-  // The peer will be told by a packet of this size. RIPC_NO_MEMORY.
-  ripc_status will_tell(std::uint64_t transfer, std::size_t size) noexcept;
+  ripc_status prepare_announcement(std::uint64_t transfer, std::size_t size) noexcept;
   // False: the peer has asked for it already.
-  bool told(std::uint64_t transfer, spi::Gather packet) noexcept;
+  bool announced(std::uint64_t transfer, spi::Gather packet) noexcept;
   ripc_status status(std::uint64_t transfer) noexcept;
   bool watch(std::uint64_t transfer) noexcept;
   ripc_status revoke(std::uint64_t transfer) noexcept;
@@ -52,13 +52,13 @@ class ExposureTable {
   void end_owner(std::uint64_t owner) noexcept;
   void died() noexcept;
 
-  // A packet to be sent again.
+  // An announcement to be sent again.
   struct Unheard {
     std::uint64_t owner = 0;
     std::vector<std::byte> packet;
   };
-  // In the responder. Those that are due, of the transfers that the peer was told of and has not asked for; true if
-  // there are any such transfers. Throws std::bad_alloc: some may have to wait for a later time.
+  // In the responder. Those that are due, of the transfers that were announced and not asked for; true if there are any
+  // such transfers. Throws std::bad_alloc: some may have to wait for a later time.
   bool find_unheard(Nanoseconds now, std::vector<Unheard>& due);
 
   // ---- For the peer's requests; in the responder ----
@@ -118,6 +118,9 @@ class ExposureTable {
   static Watcher complete(Ending&& ending) noexcept;
 
  private:
+  // A receiver that is slow to receive is not to be flooded.
+  static constexpr Nanoseconds kFirstRepeat = 100'000'000;
+  static constexpr Nanoseconds kLongestPause = 2'000'000'000;
   enum class State : std::uint8_t { free, exposed, done };
   struct Taken {
     std::uint64_t key = 0;
@@ -135,9 +138,9 @@ class ExposureTable {
     std::uint64_t nonce = 0;  // of the location
     std::vector<Item> items;
     std::vector<std::shared_ptr<DeviceRight>> rights;  // by item; empty: none was ever given
-    std::vector<std::byte> packet;                     // that told the peer of it; empty: not told yet
-    Nanoseconds repeat_at = 0;                         // 0: nobody has looked since the peer was told
-    Nanoseconds pause = 0;
+    std::vector<std::byte> packet;                     // that announced it; empty: none did
+    Nanoseconds repeat_at = 0;                         // 0: nobody has looked since it was announced
+    Backoff pause{kFirstRepeat, kLongestPause};
     std::list<Taken> remembered;  // a place in taken_, for when it is finished
 
     bool is(State state) const noexcept { return static_cast<State>(word.load(std::memory_order_relaxed)) == state; }

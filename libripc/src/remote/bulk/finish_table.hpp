@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "base/event_loop.hpp"
-#include "remote/bulk/bulk.hpp"
+#include "remote/bulk/frame_sender.hpp"
+#include "remote/bulk/limits.hpp"
 #include "wire/packet.hpp"
 
 namespace ripc::remote {

@@ -16,7 +16,7 @@
 #include <span>
 
 #include "remote/bulk/access.hpp"
-#include "remote/bulk/bulk.hpp"
+#include "remote/bulk/limits.hpp"
 #include "remote/bulk/slot_table.hpp"
 #include "ripc/ripc.h"
 #include "wire/bulk.hpp"

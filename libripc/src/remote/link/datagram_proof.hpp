@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/backoff.hpp"
 #include "base/clock.hpp"
 
 namespace ripc::remote {
@@ -39,8 +40,8 @@ class DatagramProof {
     step.greet = now >= greet_at_;
     if (step.ask) ask_at_ = kNever;
     if (step.greet) {
-      greet_at_ = ++greetings_ < kMostGreetings && !forward_ ? now + pause_ : kNever;
-      pause_ = std::min(2 * pause_, kLongestPause);
+      const Nanoseconds pause = pause_.next();
+      greet_at_ = ++greetings_ < kMostGreetings && !forward_ ? now + pause : kNever;
     }
     step.next = std::min(ask_at_, greet_at_);
     return step;
@@ -63,7 +64,7 @@ class DatagramProof {
       ask_at_ = now + silences_ * kFirstPause * kFirstPauses;
     } else {
       if (++denials_ == kMostDenials) verdict_ = Verdict::blocked;
-      pause_ = kFirstPause;
+      pause_.reset();
       greet_at_ = ask_at_ = now;
     }
     conclude();
@@ -85,7 +86,7 @@ class DatagramProof {
   Verdict verdict_ = Verdict::through;
   bool forward_ = false, backward_ = false;
   unsigned greetings_ = 0, denials_ = 0, silences_ = 0;
-  Nanoseconds pause_ = kFirstPause;
+  Backoff pause_{kFirstPause, kLongestPause};
   Nanoseconds greet_at_ = kNever, ask_at_ = kNever;
 };
 

@@ -31,7 +31,11 @@ constexpr unsigned bit_of(spi::Resource resource) noexcept { return 1u << static
 }  // namespace
 
 LinkChannel::LinkChannel(Parts parts, std::size_t packet_limit)
-    : parts_(std::move(parts)), packet_limit_(packet_limit), purse_(parts_.credit), budget_(parts_.credit) {}
+    : parts_(std::move(parts)),
+      packet_limit_(packet_limit),
+      purse_(parts_.credit),
+      budget_(parts_.credit),
+      probe_backoff_(kFirstProbe, kLastProbe) {}
 
 void LinkChannel::start() {
   const auto make = [this](StandingTimer& timer, void (LinkChannel::*task)() noexcept) {
@@ -71,9 +75,10 @@ ripc_status LinkChannel::send(spi::Gather packet) noexcept {
 
 ripc_status LinkChannel::send_telling(std::uint64_t transfer, spi::Gather packet) noexcept {
   const std::size_t size = size_of(packet);
-  if (const ripc_status status = parts_.session->bulk->will_tell(transfer, size); status != RIPC_OK) return status;
+  if (const ripc_status status = parts_.session->bulk->prepare_announcement(transfer, size); status != RIPC_OK)
+    return status;
   const ripc_status status = send(packet);
-  if (status == RIPC_OK) parts_.session->bulk->told(transfer, packet);
+  if (status == RIPC_OK) parts_.session->bulk->announced(transfer, packet);
   return status;
 }
 
@@ -136,7 +141,8 @@ bool LinkChannel::refresh_locked(std::uint32_t needed) noexcept {
 void LinkChannel::probe_locked() noexcept {
   const Nanoseconds now = monotonic_now();
   if (next_probe_ == 0) {
-    probe_pause_.store(kFirstProbe, std::memory_order_relaxed);
+    probe_backoff_.reset();
+    probe_pause_.store(probe_backoff_.next(), std::memory_order_relaxed);
     next_probe_ = now + kFirstProbe;
     return;
   }
@@ -146,7 +152,7 @@ void LinkChannel::probe_locked() noexcept {
     probes_since_ = purse_.spent();
     probes_there_ = 0;
   }
-  const Nanoseconds longer = std::min(2 * probe_pause_.load(std::memory_order_relaxed), kLastProbe);
+  const Nanoseconds longer = probe_backoff_.next();
   const bool are_many = ++probes_there_ >= kMostProbes;
   const Nanoseconds pause = are_many ? kRareProbe : longer;
   probe_pause_.store(pause, std::memory_order_relaxed);

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "base/backoff.hpp"
 #include "base/event_loop.hpp"
 #include "base/standing_timer.hpp"
 #include "remote/link/credit.hpp"
@@ -167,6 +168,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   const std::uint32_t budget_;
   bool interface_full_ = false;
   bool failing_ = false;
+  Backoff probe_backoff_;
   Nanoseconds next_probe_ = 0;               // 0: there was room when last looked at
   std::atomic<Nanoseconds> probe_pause_{0};  // also read by the responder, without the mutex
   std::uint32_t probes_since_ = 0;           // what was spent when the first of probes_there_ was sent

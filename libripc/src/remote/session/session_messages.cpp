@@ -286,18 +286,19 @@ void SessionTransport::on(const SessionPointer& session, const wire::session_con
               [&](UdpPort&, const auto& found) { source = std::dynamic_pointer_cast<UdpSource>(found); });
   if (!source) return;
   source->greet();
-  answer_proof(source, monotonic_now() + kProofPatience, kFirstLook);
+  answer_proof(source, monotonic_now() + kProofPatience, Backoff(kFirstLook, kProofPatience));
 }
 
-void SessionTransport::answer_proof(const std::shared_ptr<UdpSource>& source, Nanoseconds until, Nanoseconds pause) {
+void SessionTransport::answer_proof(const std::shared_ptr<UdpSource>& source, Nanoseconds until, Backoff pause) {
   const bool arrived = source->has_arrived();
   const Nanoseconds now = monotonic_now();
   if (arrived || now >= until) {
     source->session()->stream.tell(wire::session_control::Proved{.link = source->link(), .arrived = arrived ? 1u : 0u});
     return;
   }
-  loop_->add_timer(std::min(now + pause, until), [this, weak = std::weak_ptr<UdpSource>(source), until, pause] {
-    if (const auto strong = weak.lock()) answer_proof(strong, until, 2 * pause);
+  const Nanoseconds look_at = std::min(now + pause.next(), until);
+  loop_->add_timer(look_at, [this, weak = std::weak_ptr<UdpSource>(source), until, pause] {
+    if (const auto strong = weak.lock()) answer_proof(strong, until, pause);
   });
 }
 

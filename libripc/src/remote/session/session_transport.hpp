@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/backoff.hpp"
 #include "base/cluster_key.hpp"
 #include "base/peer_policy.hpp"
 #include "remote/link/udp_channel.hpp"
@@ -215,7 +216,7 @@ class SessionTransport : public spi::Transport {
   void on(const SessionPointer& session, const wire::session_control::Prove& frame);
   void on(const SessionPointer& session, const wire::session_control::Proved& frame);
   bool on(const SessionPointer& session, const wire::session_control::Streamed& frame);
-  void answer_proof(const std::shared_ptr<UdpSource>& source, Nanoseconds until, Nanoseconds pause);
+  void answer_proof(const std::shared_ptr<UdpSource>& source, Nanoseconds until, Backoff pause);
   template <typename Use>
   void with_source(const SessionPointer& session, std::uint32_t link, Use&& use);
   Result<UdpPort*> port_for(const SessionPointer& session, ripc_service_id service, std::uint32_t link);

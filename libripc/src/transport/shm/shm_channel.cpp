@@ -196,13 +196,12 @@ bool ShmChannel::request_room() noexcept {
 // Responder. The receiver mostly tells; it may just have missed the wish.
 void ShmChannel::look_for_room() noexcept {
   if (open_status() != RIPC_OK || writer_.has_room()) {
-    look_pause_ = kFirstLook;
+    look_pause_.reset();
     looking_.store(false, std::memory_order_release);
     parts_.host->room(*this);
     return;
   }
-  parts_.loop->set_timer(look_timer_, monotonic_now() + look_pause_);
-  look_pause_ = std::min(2 * look_pause_, kLastLook);
+  parts_.loop->set_timer(look_timer_, monotonic_now() + look_pause_.next());
 }
 
 void ShmChannel::slot_freed() noexcept {

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/backoff.hpp"
 #include "base/event_loop.hpp"
 #include "base/shared_memory.hpp"
 #include "base/unique_fd.hpp"
@@ -98,9 +99,6 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   bool has_room_for(spi::Need need) const noexcept;
   void slot_freed() noexcept;
   void look_for_room() noexcept;
-  // Between two looks for room where the receiver may not see at once that it is wanted.
-  static constexpr Nanoseconds kFirstLook = 1'000'000;
-  static constexpr Nanoseconds kLastLook = 128'000'000;
   // What the responder is to do soon.
   enum Errand : std::uint32_t { kLookForFinished = 1, kTellRoom = 2 };
   void send_on(Errand errand) noexcept;
@@ -119,7 +117,8 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   std::atomic<std::uint32_t> errands_{0};
   EventLoop::TimerId errand_timer_ = 0;
   EventLoop::TimerId look_timer_ = 0;
-  Nanoseconds look_pause_ = kFirstLook;  // the responder's
+  // The responder's: between two looks for room where the receiver may not see at once that it is wanted.
+  Backoff look_pause_{1'000'000, 128'000'000};
   alignas(kCacheLine) std::atomic<std::uint32_t> last_woken_{0};
   Mapping bounce_;
 };

@@ -21,7 +21,7 @@
 #include "base/event_loop.hpp"
 #include "base/unique_fd.hpp"
 #include "remote/bulk/access.hpp"
-#include "remote/bulk/bulk.hpp"
+#include "remote/bulk/frame_sender.hpp"
 #include "wire/bulk.hpp"
 
 namespace ripc::socket {
@@ -29,7 +29,7 @@ namespace ripc::socket {
 using remote::Destination;
 using remote::Reading;
 
-class OutgoingPush;
+class StreamPush;
 
 // Payload to send, cut into frames on the way.
 struct Job {
@@ -37,7 +37,7 @@ struct Job {
   std::uint64_t end = 0;    // offset behind the last byte
   std::uint64_t key = 0;    // data: of the item
   std::uint64_t location = 0;
-  std::shared_ptr<OutgoingPush> push;  // push only
+  std::shared_ptr<StreamPush> push;  // push only
 };
 
 // What the connections of one session did, written by them all.
@@ -89,6 +89,8 @@ class BulkConnection final : public remote::FrameSender, public std::enable_shar
   // want of memory too.
   bool send(std::span<const wire::bulk::Frame> frames) noexcept override;
   using FrameSender::send;
+  bool enqueue(const wire::bulk::Frame& frame) noexcept override { return send(frame); }
+  void flush() noexcept override {}  // send() writes at once what the socket takes
 
   // Pushes: any; data: from inside Handler::frame(), and begun when that is through. Queues payload. Pushes take turns
   // with the rest, data keeps its order. False as above.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/socket/socket_transport.hpp"
 
-#include "transport/socket/bulk_peer.hpp"
+#include "transport/socket/stream_bulk.hpp"
 
 namespace ripc::socket {
 
@@ -13,7 +13,7 @@ namespace {
 
 void adopt(const SessionPointer& session, GuardedSocket socket) {
   socket.guard.reset();
-  static_cast<BulkPeer&>(*session->bulk).adopt(std::move(socket.fd));
+  static_cast<StreamBulk&>(*session->bulk).adopt(std::move(socket.fd));
 }
 
 }  // namespace
@@ -22,7 +22,7 @@ SocketTransport::SocketTransport(TransportOptions options)
     : SessionTransport(options), bulk_connections_(options.bulk_connections) {}
 
 Result<std::shared_ptr<remote::Bulk>> SocketTransport::make_bulk(const SessionPointer&, remote::BulkHooks hooks) {
-  return std::shared_ptr<remote::Bulk>(BulkPeer::create(
+  return std::shared_ptr<remote::Bulk>(StreamBulk::create(
       loop(), std::move(hooks), {.connections = bulk_connections_, .stall_timeout = options().peer_timeout}));
 }
 

@@ -125,7 +125,7 @@ Status VerbsTransport::try_datagrams(const SessionPointer& session, DatagramChan
   Nanoseconds now = monotonic_now();
   const Nanoseconds began = now;
   Nanoseconds next = now;
-  Nanoseconds pause = kFirstGreeting;
+  Backoff pause(kFirstGreeting, kLongestGreeting);
   Nanoseconds give_up = 0;
   for (; !channel.was_greeted(); now = monotonic_now()) {
     if (give_up != 0 && now >= give_up) return avoid(session, "Datagrams do not get through");
@@ -134,8 +134,7 @@ Status VerbsTransport::try_datagrams(const SessionPointer& session, DatagramChan
                                       ": a firewall or a switch may stop RoCE (UDP port 4791).");
     if (now >= next) {
       channel.greet();
-      next = now + pause;
-      pause = std::min(2 * pause, kLongestGreeting);
+      next = now + pause.next();
     }
     if (give_up == 0 && now - began >= kGreetingPatience) {
       // Whoever answers this could have answered the greetings.

@@ -27,10 +27,6 @@ constexpr unsigned kMostRedials = 8;
 constexpr Nanoseconds kAvoidance = 60'000'000'000;
 constexpr std::size_t kMostAvoided = 1024;
 
-// When there are too many connections and all are in use.
-constexpr Nanoseconds kFirstLimitPause = 10'000'000;
-constexpr Nanoseconds kLongestLimitPause = 1'000'000'000;
-
 }  // namespace
 
 // A connection on its way: before the other side has agreed it is nobody else's.
@@ -408,10 +404,9 @@ void VerbsTransport::limit_connections(const Connection* newest) {
   if (idle.size() > excess) idle.resize(excess);
   for (const auto& [last_use, connection] : idle) connection->cut();
   if (idle.size() == excess) {
-    limit_pause_ = 0;
+    limit_pause_.reset();
   } else if (limit_timer_ == 0) {
-    limit_pause_ = std::clamp(2 * limit_pause_, kFirstLimitPause, kLongestLimitPause);
-    limit_timer_ = loop().add_timer(monotonic_now() + limit_pause_, [this] {
+    limit_timer_ = loop().add_timer(monotonic_now() + limit_pause_.next(), [this] {
       limit_timer_ = 0;
       limit_connections();
     });

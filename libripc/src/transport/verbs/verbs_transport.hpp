@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/backoff.hpp"
 #include "memory/pool.hpp"
 #include "remote/session/session_transport.hpp"
 #include "transport/verbs/bulk/connection_private_data.hpp"
@@ -150,7 +151,7 @@ class VerbsTransport final : public remote::SessionTransport {
   std::unique_ptr<ConnectionManager> manager_;
   // The responder's: when it looks whether one of too many connections has become idle.
   EventLoop::TimerId limit_timer_ = 0;
-  Nanoseconds limit_pause_ = 0;
+  Backoff limit_pause_{10'000'000, 1'000'000'000};
   std::mutex senders_mutex_;
   std::vector<Senders> senders_;
   const bool multicast_groups_;

@@ -24,20 +24,20 @@ class ToldTransfer : public ::testing::Test {
  protected:
   void SetUp() override {
     const spi::Exposure exposure{item_, nullptr};
-    ASSERT_EQ(book_.expose(kOwner, {&exposure, 1}, {&descriptor_, 1}, transfer_), RIPC_OK);
+    ASSERT_EQ(table_.expose(kOwner, {&exposure, 1}, {&descriptor_, 1}, transfer_), RIPC_OK);
   }
   bool tell() {
     const std::vector<spi::Bytes> ranges{spi::Bytes(packet_).first(10), spi::Bytes(packet_).subspan(10)};
-    return book_.told(transfer_, ranges);
+    return table_.announced(transfer_, ranges);
   }
   // What is to be sent again at that time from now; `waits`: whether the peer has still not asked.
   std::vector<ExposureTable::Unheard> due(Nanoseconds later, bool& waits) {
     std::vector<ExposureTable::Unheard> found;
-    waits = book_.find_unheard(monotonic_now() + later, found);
+    waits = table_.find_unheard(monotonic_now() + later, found);
     return found;
   }
 
-  ExposureTable book_;
+  ExposureTable table_;
   const std::vector<std::byte> item_ = pattern(1000);
   const std::vector<std::byte> packet_ = pattern(100);
   wire::Descriptor descriptor_{};
@@ -55,13 +55,13 @@ TEST_F(ToldTransfer, ThePacketIsRepeatedWithGrowingPausesUntilThePeerAsks) {
   EXPECT_EQ(first[0].packet, packet_);
   EXPECT_TRUE(due(1'000'000'000, waits).empty()) << "only just sent";
   EXPECT_EQ(due(kLong, waits).size(), 1u);
-  EXPECT_EQ(book_.read(descriptor_.key, descriptor_.location, 0, 1).status, RIPC_OK);
+  EXPECT_EQ(table_.read(descriptor_.key, descriptor_.location, 0, 1).status, RIPC_OK);
   EXPECT_TRUE(due(2 * kLong, waits).empty());
   EXPECT_FALSE(waits);
 }
 
 TEST_F(ToldTransfer, APeerThatAsksAtOnceIsNotToldAgain) {
-  EXPECT_EQ(book_.read(descriptor_.key, descriptor_.location, 0, 1).status, RIPC_OK);
+  EXPECT_EQ(table_.read(descriptor_.key, descriptor_.location, 0, 1).status, RIPC_OK);
   EXPECT_FALSE(tell());
   bool waits = true;
   EXPECT_TRUE(due(kLong, waits).empty());
@@ -70,7 +70,7 @@ TEST_F(ToldTransfer, APeerThatAsksAtOnceIsNotToldAgain) {
 
 TEST_F(ToldTransfer, WhatHasEndedIsNotToldAgain) {
   ASSERT_TRUE(tell());
-  EXPECT_EQ(book_.revoke(transfer_), RIPC_REVOKED);
+  EXPECT_EQ(table_.revoke(transfer_), RIPC_REVOKED);
   bool waits = true;
   EXPECT_TRUE(due(kLong, waits).empty());
   EXPECT_FALSE(waits);
@@ -89,7 +89,7 @@ class OpenTransfer : public ToldTransfer {
     ASSERT_EQ(admit(right_), RIPC_OK);
   }
   ripc_status admit(const std::shared_ptr<TransferRight>& right) {
-    return book_.admit<TransferRight>(
+    return table_.admit<TransferRight>(
         descriptor_.key, descriptor_.location, true,
         [&](const ExposureTable::Item&, const std::shared_ptr<TransferRight>&) { return Result(right); });
   }
@@ -98,37 +98,37 @@ class OpenTransfer : public ToldTransfer {
 };
 
 TEST_F(OpenTransfer, IsClosedToTheDeviceWhenThePeerHasFinishedIt) {
-  (void)book_.finish(descriptor_.key, descriptor_.location, RIPC_OK, [](ripc_status) {});
+  (void)table_.finish(descriptor_.key, descriptor_.location, RIPC_OK, [](ripc_status) {});
   EXPECT_TRUE(right_->has_ended);
-  EXPECT_EQ(book_.status(transfer_), RIPC_OK);
+  EXPECT_EQ(table_.status(transfer_), RIPC_OK);
 }
 
 // Answered first, so that an owner that exits as soon as it sees the end does not take the answer with it.
 TEST_F(OpenTransfer, EndsForItsOwnerOnlyWhenTheAnswerIsOnItsWay) {
   ExposureTable::Ending ending;
-  EXPECT_EQ(book_.answer_to(descriptor_.key, descriptor_.location, RIPC_OK, ending), RIPC_OK);
+  EXPECT_EQ(table_.answer_to(descriptor_.key, descriptor_.location, RIPC_OK, ending), RIPC_OK);
   EXPECT_TRUE(ending.holds(descriptor_.key));
   EXPECT_FALSE(ending.holds(descriptor_.key + 1));
   EXPECT_FALSE(right_->has_ended);
-  EXPECT_EQ(book_.status(transfer_), RIPC_PENDING);
+  EXPECT_EQ(table_.status(transfer_), RIPC_PENDING);
   EXPECT_FALSE(ExposureTable::complete(std::move(ending)).watched);
   EXPECT_TRUE(right_->has_ended);
   ExposureTable::Ending again;
-  EXPECT_EQ(book_.answer_to(descriptor_.key, descriptor_.location, RIPC_OK, again), RIPC_OK) << "the same answer";
+  EXPECT_EQ(table_.answer_to(descriptor_.key, descriptor_.location, RIPC_OK, again), RIPC_OK) << "the same answer";
   EXPECT_FALSE(again.holds(descriptor_.key)) << "with nothing to see";
   EXPECT_FALSE(ExposureTable::complete(std::move(again)).watched);
-  EXPECT_EQ(book_.status(transfer_), RIPC_OK);
+  EXPECT_EQ(table_.status(transfer_), RIPC_OK);
   ExposureTable::Ending other;
-  EXPECT_EQ(book_.answer_to(descriptor_.key + kMaxTransfers, descriptor_.location, RIPC_OK, other), RIPC_REVOKED);
+  EXPECT_EQ(table_.answer_to(descriptor_.key + kMaxTransfers, descriptor_.location, RIPC_OK, other), RIPC_REVOKED);
 }
 
 TEST_F(OpenTransfer, IsClosedToTheDeviceWhenItIsWithdrawn) {
-  EXPECT_EQ(book_.revoke(transfer_), RIPC_REVOKED);
+  EXPECT_EQ(table_.revoke(transfer_), RIPC_REVOKED);
   EXPECT_TRUE(right_->has_ended);
 }
 
 TEST_F(OpenTransfer, IsClosedToTheDeviceWhenTheSessionEnds) {
-  book_.died();
+  table_.died();
   EXPECT_TRUE(right_->has_ended);
 }
 

@@ -22,21 +22,23 @@ class Connection final : public FrameSender {
     sent.insert(sent.end(), frames.begin(), frames.end());
     return true;
   }
+  bool enqueue(const Frame& frame) noexcept override { return send(frame); }
+  void flush() noexcept override {}
   std::vector<Frame> sent;
   bool lost = false;
 };
 
 class Finishes : public testing::Test {
  protected:
-  void SetUp() override { ASSERT_EQ(book_.begin(kItem), RIPC_OK); }
+  void SetUp() override { ASSERT_EQ(table_.begin(kItem), RIPC_OK); }
   ripc_status finish(ripc_status status = RIPC_OK) {
     bool unsent = false;
-    const ripc_status outcome = book_.finish(kItem, status, events_, connection_, unsent);
+    const ripc_status outcome = table_.finish(kItem, status, events_, connection_, unsent);
     EXPECT_FALSE(unsent);
     return outcome;
   }
   void answer(ripc_status outcome) {
-    book_.answered({.type = Type::finished, .key = kItem.key, .location = kItem.location, .value = outcome});
+    table_.answered({.type = Type::finished, .key = kItem.key, .location = kItem.location, .value = outcome});
   }
   bool is_woken() const { return events_.wait(Deadline::after(0), monotonic_now()) == RIPC_OK; }
   void expect_told(std::vector<ripc_status> statuses) const {
@@ -53,7 +55,7 @@ class Finishes : public testing::Test {
   static constexpr wire::Descriptor kItem{.key = 1 << 12 | 3, .location = 0x500, .length = 10};
   EventSet events_ = EventSet::create().value();
   std::shared_ptr<Connection> connection_ = std::make_shared<Connection>();
-  FinishTable book_;
+  FinishTable table_;
 };
 
 TEST_F(Finishes, AreToldOnceAndTheAnswerWakes) {
@@ -67,15 +69,15 @@ TEST_F(Finishes, AreToldOnceAndTheAnswerWakes) {
 }
 
 TEST_F(Finishes, ToldEarlyAreNotToldAgain) {
-  ASSERT_TRUE(book_.tell_early(kItem, events_, *connection_));
-  EXPECT_FALSE(book_.tell_early(kItem, events_, *connection_));
-  EXPECT_TRUE(book_.is_owed(*connection_));
+  ASSERT_TRUE(table_.tell_early(kItem, events_, *connection_));
+  EXPECT_FALSE(table_.tell_early(kItem, events_, *connection_));
+  EXPECT_TRUE(table_.is_owed(*connection_));
   EXPECT_EQ(finish(), RIPC_PENDING);
   expect_told({RIPC_OK});
 }
 
 TEST_F(Finishes, ToldEarlyWakeWithTheOutcome) {
-  ASSERT_TRUE(book_.tell_early(kItem, events_, *connection_));
+  ASSERT_TRUE(table_.tell_early(kItem, events_, *connection_));
   answer(RIPC_REVOKED);
   EXPECT_TRUE(is_woken());
   EXPECT_EQ(finish(), RIPC_REVOKED);
@@ -83,20 +85,20 @@ TEST_F(Finishes, ToldEarlyWakeWithTheOutcome) {
 
 TEST_F(Finishes, CannotBeToldEarlyWhenTheyWereToldOrOverALostConnection) {
   connection_->lost = true;
-  EXPECT_FALSE(book_.tell_early(kItem, events_, *connection_));
+  EXPECT_FALSE(table_.tell_early(kItem, events_, *connection_));
   connection_->lost = false;
   EXPECT_EQ(finish(RIPC_NO_WINDOW), RIPC_PENDING);
-  EXPECT_FALSE(book_.tell_early(kItem, events_, *connection_));
+  EXPECT_FALSE(table_.tell_early(kItem, events_, *connection_));
   expect_told({RIPC_NO_WINDOW});
 }
 
 // The sender may not have heard it.
 TEST_F(Finishes, ToldEarlyAreToldAgainOverTheNextConnection) {
-  ASSERT_TRUE(book_.tell_early(kItem, events_, *connection_));
-  book_.connection_lost(*connection_);
-  EXPECT_TRUE(book_.has_backlog());
+  ASSERT_TRUE(table_.tell_early(kItem, events_, *connection_));
+  table_.connection_lost(*connection_);
+  EXPECT_TRUE(table_.has_backlog());
   const auto next = std::make_shared<Connection>();
-  book_.tell(*next);
+  table_.tell(*next);
   ASSERT_EQ(next->sent.size(), 1u);
   EXPECT_EQ(next->sent[0], connection_->sent[0]);
 }
@@ -104,17 +106,17 @@ TEST_F(Finishes, ToldEarlyAreToldAgainOverTheNextConnection) {
 // Which the connection that was lost has ended.
 TEST_F(Finishes, ToldEarlyEndARightOfTheirConnectionOnly) {
   constexpr std::uint32_t kRight = 0x1234;
-  ASSERT_TRUE(book_.tell_early(kItem, events_, *connection_, kRight));
+  ASSERT_TRUE(table_.tell_early(kItem, events_, *connection_, kRight));
   EXPECT_EQ(connection_->sent.at(0).id, kRight);
-  book_.connection_lost(*connection_);
+  table_.connection_lost(*connection_);
   const auto next = std::make_shared<Connection>();
-  book_.tell(*next);
+  table_.tell(*next);
   EXPECT_EQ(next->sent.at(0).id, 0u);
 }
 
 TEST_F(Finishes, OfAReceiverThatIsGoneWakeNobody) {
-  ASSERT_TRUE(book_.tell_early(kItem, events_, *connection_));
-  book_.forget(events_);
+  ASSERT_TRUE(table_.tell_early(kItem, events_, *connection_));
+  table_.forget(events_);
   answer(RIPC_OK);
   EXPECT_FALSE(is_woken());
 }

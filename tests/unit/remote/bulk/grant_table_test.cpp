@@ -21,8 +21,8 @@ class CountedRight final : public DeviceRight {
 class OpenGrant : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_EQ(book_.grant(kOwner, memory_, grant_), RIPC_OK);
-    const std::shared_ptr<Destination> destination = book_.begin_frame(&connection_, frame());
+    ASSERT_EQ(table_.grant(kOwner, memory_, grant_), RIPC_OK);
+    const std::shared_ptr<Destination> destination = table_.begin_frame(&connection_, frame());
     ASSERT_NE(destination, nullptr);
     const std::lock_guard lock(destination->mutex);
     destination->let_in(right_);
@@ -36,7 +36,7 @@ class OpenGrant : public testing::Test {
   }
 
   static constexpr std::uint64_t kOwner = 3;
-  GrantTable book_;
+  GrantTable table_;
   std::array<std::byte, 64> memory_{};
   const int connection_ = 0;
   wire::Grant grant_{};
@@ -44,20 +44,20 @@ class OpenGrant : public testing::Test {
 };
 
 TEST_F(OpenGrant, IsClosedToTheDeviceWhenTheOwnerEndsIt) {
-  EXPECT_EQ(book_.end_grant(grant_), RIPC_EMPTY);
+  EXPECT_EQ(table_.end_grant(grant_), RIPC_EMPTY);
   EXPECT_TRUE(right_->has_ended);
 }
 
 TEST_F(OpenGrant, IsClosedToTheDeviceWhenItIsWritten) {
-  EXPECT_EQ(book_.complete(&connection_, frame()), RIPC_OK);
+  EXPECT_EQ(table_.complete(&connection_, frame()), RIPC_OK);
   EXPECT_TRUE(right_->has_ended);
-  EXPECT_EQ(book_.end_grant(grant_), RIPC_OK);
+  EXPECT_EQ(table_.end_grant(grant_), RIPC_OK);
 }
 
 TEST_F(OpenGrant, IsClosedToTheDeviceBeforeAnotherConnectionMayClaimIt) {
-  book_.connection_lost(&connection_);
+  table_.connection_lost(&connection_);
   EXPECT_TRUE(right_->has_ended);
-  EXPECT_NE(book_.begin_frame(&right_, frame()), nullptr);
+  EXPECT_NE(table_.begin_frame(&right_, frame()), nullptr);
 }
 
 }  // namespace

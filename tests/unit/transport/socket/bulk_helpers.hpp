@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/socket/bulk_peer.hpp"
+#include "transport/socket/stream_bulk.hpp"
 #include "wire/bulk.hpp"
 
 namespace ripc::socket::testing {
@@ -74,19 +74,19 @@ class Side {
  public:
   explicit Side(const BulkOptions& options = {})
       : loop_(EventLoop::create().value()), events(EventSet::create().value()) {
-    peer = BulkPeer::create(*loop_,
-                            {.finished =
-                                 [this](std::uint64_t owner, std::uint64_t transfer) {
-                                   last_finished = {owner, transfer};
-                                   finished.open();
-                                 },
-                             .dial =
-                                 [this] {
-                                   dialed.open();
-                                   if (on_dial) on_dial();
-                                 },
-                             .repeat = [](std::uint64_t, spi::Bytes) {}},
-                            options);
+    peer = StreamBulk::create(*loop_,
+                              {.finished =
+                                   [this](std::uint64_t owner, std::uint64_t transfer) {
+                                     last_finished = {owner, transfer};
+                                     finished.open();
+                                   },
+                               .dial =
+                                   [this] {
+                                     dialed.open();
+                                     if (on_dial) on_dial();
+                                   },
+                               .repeat = [](std::uint64_t, spi::Bytes) {}},
+                              options);
     thread_ = std::thread([this] { loop_->run(); });
   }
   ~Side() {
@@ -161,7 +161,7 @@ class Side {
 
  public:
   EventSet events;
-  std::shared_ptr<BulkPeer> peer;
+  std::shared_ptr<StreamBulk> peer;
   Gate finished;
   Gate dialed;
   std::pair<std::uint64_t, std::uint64_t> last_finished;
@@ -205,7 +205,7 @@ class BulkPair {
   Side receiver;
 };
 
-// An end that is no BulkPeer.
+// An end that is no StreamBulk.
 class RawEnd {
  public:
   explicit RawEnd(UniqueFd socket) : socket_(std::move(socket)) {

@@ -27,7 +27,7 @@
 
 #include "base/event_loop.hpp"
 #include "base/fork_guard.hpp"
-#include "remote/bulk/bulk.hpp"
+#include "remote/bulk/frame_sender.hpp"
 #include "transport/verbs/bulk/remote_key.hpp"
 #include "transport/verbs/device/connection_manager.hpp"
 #include "transport/verbs/device/registrar.hpp"

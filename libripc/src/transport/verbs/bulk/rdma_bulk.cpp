@@ -17,26 +17,18 @@ constexpr std::size_t kMostOpen = 32;
 // What a receiver waits for, and nothing that ends tickets or opens memory.
 constexpr bool may_be_polled(const bulk::Frame& frame) noexcept {
   return frame.type == bulk::Type::offer || frame.type == bulk::Type::finished ||
-         (frame.type == bulk::Type::right && PullTable::is_own(frame.id));
+         (frame.type == bulk::Type::right && RdmaPullTable::is_own(frame.id));
 }
 
 }  // namespace
 
 RdmaBulk::RdmaBulk(std::shared_ptr<Registrar> registrar, memory::Pool& pool, EventLoop& loop, remote::BulkHooks hooks,
                    Nanoseconds stall_timeout)
-    : registrar_(std::move(registrar)),
+    : BulkBackend(loop, std::move(hooks), stall_timeout, 1, rdma_pulls_, rdma_pushes_),
+      registrar_(std::move(registrar)),
       pool_(pool),
-      loop_(loop),
-      hooks_(std::move(hooks)),
-      pulls_(registrar_, loop, finishes_),
-      pushes_(registrar_, loop, stall_timeout),
-      silence_watch_(loop, stall_timeout) {}
-
-void RdmaBulk::start() {
-  repeater_.start(weak_from_this());
-  dialling_.start(weak_from_this());
-  silence_watch_.start(weak_from_this());
-}
+      rdma_pulls_(registrar_, loop, finishes_),
+      rdma_pushes_(registrar_, loop, stall_timeout) {}
 
 std::string RdmaBulk::describe() const {
   const Device& device = *registrar_->device();
@@ -55,17 +47,14 @@ void RdmaBulk::adopt(std::shared_ptr<Connection> connection, bool dialed) noexce
   std::shared_ptr<Connection> former;
   {
     const std::lock_guard lock(mutex_);
-    dialling_.over();
-    if (dead_.load(std::memory_order_relaxed)) return;
+    dialing_ = false;
+    if (is_dead()) return;
     former = std::exchange(connection_, connection);
     proven_.store(false, std::memory_order_relaxed);
   }
   if (former) {
     former->close();
-    pulls_.connection_lost(*former);
-    finishes_.connection_lost(*former);
-    pushes_.connection_lost(*former);
-    grants_.connection_lost(former.get());
+    forget_connection(*former);
   }
   made_.fetch_add(1, std::memory_order_relaxed);
   if (!connection->start(weak_from_this(), dialed).ok()) {
@@ -73,9 +62,7 @@ void RdmaBulk::adopt(std::shared_ptr<Connection> connection, bool dialed) noexce
     return;
   }
   pulls_.connection_made(connection);
-  finishes_.tell(*connection);
-  pushes_.connection_made(connection);
-  connection->flush();
+  use(connection);
 }
 
 void RdmaBulk::lost(Connection& connection, bool violation) noexcept {
@@ -85,12 +72,9 @@ void RdmaBulk::lost(Connection& connection, bool violation) noexcept {
     if (connection_.get() != &connection) return;
     connection_.reset();
     // One that broke is replaced at once; those that break before anything has gone over them, with pauses.
-    if (violation || !proven_.load(std::memory_order_relaxed)) dialling_.back_off();
+    if (violation || !proven_.load(std::memory_order_relaxed)) back_off();
   }
-  pulls_.connection_lost(connection);
-  finishes_.connection_lost(connection);
-  pushes_.connection_lost(connection);
-  grants_.connection_lost(&connection);
+  forget_connection(connection);
   dial_if_needed();
 }
 
@@ -98,29 +82,16 @@ void RdmaBulk::prove() noexcept {
   if (proven_.load(std::memory_order_relaxed)) return;
   const std::lock_guard lock(mutex_);
   proven_.store(true, std::memory_order_relaxed);
-  dialling_.forgive();
+  forgive();
 }
 
-void RdmaBulk::dial_if_needed() noexcept {
-  if (!pulls_.has_backlog() && !finishes_.has_backlog() && !pushes_.has_backlog()) return;
-  std::optional<Nanoseconds> pause;
+void RdmaBulk::close_connections() noexcept {
+  std::shared_ptr<Connection> connection;
   {
     const std::lock_guard lock(mutex_);
-    if (connection_ || dead_.load(std::memory_order_relaxed)) return;
-    pause = dialling_.begin();
+    connection = std::move(connection_);
   }
-  if (pause) dialling_.ask(*pause);
-}
-
-void RdmaBulk::dial_failed() noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    dialling_.over();
-    dialling_.back_off();
-    if (connection_) return;
-  }
-  pushes_.no_connection();
-  dial_if_needed();
+  if (connection) connection->close();
 }
 
 // ---- Connections that are silent -----------------------------------------------------------------------------
@@ -130,28 +101,10 @@ void RdmaBulk::dial_failed() noexcept {
 void RdmaBulk::look_for_silence() noexcept {
   const std::shared_ptr<Connection> present = connection();
   const bool owed = present && (pulls_.busy() || finishes_.is_owed(*present));
-  if (watched_.lock() != present) silence_ = {};
+  if (watched_.lock() != present) silence_of_watched_ = {};
   watched_ = present;
-  if (present && silence_.look(owed, present->heard())) present->cut();
-  if (owed || pulls_.has_backlog() || finishes_.has_backlog()) silence_watch_.look_soon();
-}
-
-void RdmaBulk::died() noexcept {
-  std::shared_ptr<Connection> connection;
-  {
-    const std::lock_guard lock(mutex_);
-    dead_.store(true, std::memory_order_release);
-    connection = std::move(connection_);
-  }
-  if (connection) connection->close();
-  pulls_.died();
-  finishes_.died();
-  pushes_.died();
-  repeater_.stop();
-  dialling_.stop();
-  silence_watch_.stop();
-  transfers_.died();
-  grants_.died();
+  if (present && silence_of_watched_.look(owed, present->heard())) present->cut();
+  if (owed || pulls_.has_backlog() || finishes_.has_backlog()) silence_.look_soon();
 }
 
 bool RdmaBulk::idle() const noexcept {
@@ -181,9 +134,6 @@ void RdmaBulk::send_offers() const noexcept {
   if (const auto present = connection()) present->settle();
 }
 
-ripc_status RdmaBulk::transfer_status(std::uint64_t transfer) noexcept { return transfers_.status(transfer); }
-bool RdmaBulk::watch(std::uint64_t transfer) noexcept { return transfers_.watch(transfer); }
-
 // What was offered is taken back, so that the peer asks, and hears why it gets nothing: to read by a key that has ended
 // costs the connection.
 ripc_status RdmaBulk::revoke(std::uint64_t transfer) noexcept {
@@ -194,21 +144,6 @@ ripc_status RdmaBulk::revoke(std::uint64_t transfer) noexcept {
     if (present) (void)present->send({.type = bulk::Type::offer, .key = item.key, .location = item.location});
   }
   return status;
-}
-
-ripc_status RdmaBulk::grant(std::uint64_t owner, std::span<std::byte> memory, wire::Grant& grant) noexcept {
-  return grants_.grant(owner, memory, grant);
-}
-ripc_status RdmaBulk::end_grant(const wire::Grant& grant) noexcept { return grants_.end_grant(grant); }
-bool RdmaBulk::has_room(spi::Need need) const noexcept {
-  return need.resource == spi::Resource::transfers ? transfers_.has_room() : grants_.has_room(need.count);
-}
-void RdmaBulk::end_owner(std::uint64_t owner) noexcept {
-  transfers_.end_owner(owner);
-  grants_.end_owner(owner);
-}
-ripc_status RdmaBulk::begin(std::span<const wire::Descriptor> items, EventSet&) noexcept {
-  return finishes_.begin(items.front());
 }
 
 ripc_status RdmaBulk::pull(spi::Pull& pull, EventSet& events) noexcept {
@@ -231,7 +166,7 @@ ripc_status RdmaBulk::begin_pull(spi::Pull& pull, EventSet& events) noexcept {
 void RdmaBulk::start_pulls() noexcept {
   pulls_.start();
   if (const auto present = connection()) present->flush();
-  silence_watch_.look_soon();
+  silence_.look_soon();
   dial_if_needed();
 }
 
@@ -247,26 +182,9 @@ void RdmaBulk::look_if_polled() noexcept {
   if (const auto present = connection()) present->poll();
 }
 
-void RdmaBulk::abandon(spi::Pull& pull) noexcept { pulls_.abandon(pull); }
-
 ripc_status RdmaBulk::finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept {
   look_if_polled();
-  bool unsent = false;
-  std::shared_ptr<Connection> present = connection();
-  const ripc_status outcome = finishes_.finish(descriptor, status, events, present, unsent);
-  if (unsent) {
-    present = connection();
-    if (present) finishes_.tell(*present);
-    dial_if_needed();
-  }
-  if (present) present->flush();
-  if (outcome == RIPC_PENDING) silence_watch_.look_soon();
-  return outcome;
-}
-
-void RdmaBulk::forget(const EventSet& events) noexcept {
-  pulls_.forget(events);
-  finishes_.forget(events);
+  return BulkBackend::finish(descriptor, status, events);
 }
 
 ripc_status RdmaBulk::push(const wire::Grant& grant, spi::Bytes bytes) noexcept {
@@ -474,10 +392,6 @@ void RdmaBulk::operation_done(Connection& connection, std::uint64_t id, ripc_sta
       target.flush();
     });
   }
-}
-
-void RdmaBulk::tell(const remote::ExposureTable::Watcher& watcher) noexcept {
-  if (watcher.watched && !dead_.load(std::memory_order_acquire)) hooks_.finished(watcher.owner, watcher.transfer);
 }
 
 }  // namespace ripc::verbs

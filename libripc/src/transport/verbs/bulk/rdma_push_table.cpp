@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "base/loop_wait.hpp"
-
 namespace ripc::verbs {
 
 namespace {
@@ -18,158 +16,145 @@ constexpr std::size_t kMostWrites = 32;  // of one push under way
 
 // ---- The replier ---------------------------------------------------------------------------------------------
 
-RdmaPushTable::EntryPointer RdmaPushTable::begin(const wire::Grant& grant, spi::Bytes bytes) noexcept {
-  auto entry = std::make_shared<Entry>();
-  entry->grant = grant;
-  entry->bytes = bytes;
+RdmaPushTable::PushPointer RdmaPushTable::begin(const wire::Grant& grant, spi::Bytes bytes) noexcept {
+  LocalMemory registered;
+  ripc_status failure = RIPC_OK;
   if (!bytes.empty()) {
     Result<LocalMemory> memory = registrar_->local(bytes.data(), bytes.size(), false);
     if (memory.ok()) {
-      entry->memory = std::move(*memory);
+      registered = std::move(*memory);
     } else {
       // The requester's own pull finds out what is wrong, and says so to the sender.
-      entry->status = memory.status().code() == RIPC_CANCELLED ? RIPC_CANCELLED : RIPC_UNSUPPORTED;
+      failure = memory.status().code() == RIPC_CANCELLED ? RIPC_CANCELLED : RIPC_UNSUPPORTED;
     }
   }
+  PushPointer push;
   std::shared_ptr<Connection> connection;
   {
     const std::lock_guard lock(mutex_);
     if (dead_) return nullptr;
-    entry->id = next_id_;
+    push = std::make_shared<RdmaPush>(grant, bytes, next_id_);
+    push->memory = std::move(registered);
+    entries_.emplace(next_id_, push);
     next_id_ += 2;
-    entries_.emplace(entry->id, entry);
-    if (entry->status == RIPC_PENDING) place(*entry);
+    if (failure == RIPC_OK) {
+      place(*push);
+    } else {
+      push->end(failure);
+    }
     connection = connection_;
   }
   if (connection) connection->flush();
-  return entry;
+  return push;
 }
 
-bool RdmaPushTable::needs_connection(const Entry& entry) const noexcept {
+bool RdmaPushTable::needs_connection(const RdmaPush& push) const noexcept {
   const std::lock_guard lock(mutex_);
-  return entry.status == RIPC_PENDING && !connection_;
+  return push.is_pending() && !connection_;
 }
 
-ripc_status RdmaPushTable::wait(Entry& entry) noexcept {
-  std::unique_lock lock(mutex_);
-  while (entry.status == RIPC_PENDING) {
-    const std::uint64_t seen = entry.progress;
-    (void)wait_in(loop_, lock, changed_, Deadline::after(patience_), [&] { return entry.status != RIPC_PENDING; });
-    if (entry.status == RIPC_PENDING && entry.progress == seen) entry.status = RIPC_UNSUPPORTED;
-  }
+ripc_status RdmaPushTable::wait(RdmaPush& push) noexcept {
+  const ripc_status status = push.wait(loop_, patience_);
   // Whatever ended it, the device must be through with the bytes.
-  if (entry.writes != 0 && connection_) {
-    const std::shared_ptr<Connection> connection = connection_;
-    lock.unlock();
-    connection->cut();
-    lock.lock();
+  std::shared_ptr<Connection> connection;
+  {
+    const std::lock_guard lock(mutex_);
+    if (push.writes != 0) connection = connection_;
   }
-  const ripc_status status = entry.status;
-  entries_.erase(entry.id);
+  if (connection) connection->cut();
+  close(push);
   return status;
 }
 
 void RdmaPushTable::died() noexcept {
-  const std::lock_guard lock(mutex_);
-  dead_ = true;
-  connection_.reset();
-  writes_.clear();
-  for (auto& [id, entry] : entries_) {
-    entry->writes = 0;
-    end(*entry, RIPC_PEER_DEAD);
+  {
+    const std::lock_guard lock(mutex_);
+    dead_ = true;
+    connection_.reset();
+    writes_.clear();
+    for (auto& [id, push] : entries_) push->writes = 0;
   }
+  end_all(RIPC_PEER_DEAD, [](const RdmaPush&) { return true; });
 }
 
 // ---- Steps; with the lock held -------------------------------------------------------------------------------
 
-bulk::Frame RdmaPushTable::frame_of(const Entry& entry, bulk::Type type) const noexcept {
+bulk::Frame RdmaPushTable::frame_of(const RdmaPush& push, bulk::Type type) noexcept {
   return {.type = type,
-          .id = entry.id,
-          .key = entry.grant.key,
-          .location = entry.grant.location,
-          .value = entry.bytes.size()};
+          .id = push.id(),
+          .key = push.grant().key,
+          .location = push.grant().location,
+          .value = push.bytes().size()};
 }
 
-void RdmaPushTable::place(Entry& entry) noexcept {
+void RdmaPushTable::place(RdmaPush& push) noexcept {
   if (!connection_) return;
-  if (entry.bytes.empty()) {
-    tell(entry);
-  } else if (connection_->enqueue(frame_of(entry, bulk::Type::ask_write))) {
-    entry.step = Step::asked;
+  if (push.bytes().empty()) {
+    tell(push);
+  } else if (connection_->enqueue(frame_of(push, bulk::Type::ask_write))) {
+    push.step = Step::asked;
   }
+  if (push.step != Step::waiting) push.connection = connection_.get();
 }
 
-void RdmaPushTable::write_some(Entry& entry) noexcept {
+void RdmaPushTable::write_some(RdmaPush& push) noexcept {
   const std::uint32_t piece = std::min(kPushPiece, registrar_->device()->max_message);
-  while (entry.next != entry.bytes.size() && entry.writes < kMostWrites) {
-    const auto length = static_cast<std::uint32_t>(std::min<std::uint64_t>(piece, entry.bytes.size() - entry.next));
+  const spi::Bytes bytes = push.bytes();
+  while (push.next != bytes.size() && push.writes < kMostWrites) {
+    const auto length = static_cast<std::uint32_t>(std::min<std::uint64_t>(piece, bytes.size() - push.next));
     const std::uint64_t id = next_id_;
     // An RDMA write only reads here.
-    auto* const local = const_cast<std::byte*>(entry.bytes.data() + entry.next);
+    auto* const local = const_cast<std::byte*>(bytes.data() + push.next);
     if (!connection_->post({.write = true,
                             .local = local,
-                            .local_key = entry.memory.region->local_key(),
-                            .remote = entry.remote + entry.next,
-                            .remote_key = entry.remote_key,
+                            .local_key = push.memory.region->local_key(),
+                            .remote = push.remote + push.next,
+                            .remote_key = push.remote_key,
                             .length = length,
                             .id = id})) {
       // Others have the queue, or the connection is being lost: both are told of.
-      if (entry.writes == 0) end(entry, RIPC_UNSUPPORTED);
+      if (push.writes == 0) push.end(RIPC_UNSUPPORTED);
       return;
     }
     next_id_ += 2;
-    writes_.emplace(id, entries_.at(entry.id));
-    entry.next += length;
-    ++entry.writes;
+    writes_.emplace(id, entries_.at(push.id()));
+    push.next += length;
+    ++push.writes;
   }
   // What is sent after the writes arrives after them.
-  if (entry.next == entry.bytes.size() && entry.step == Step::writing) tell(entry);
+  if (push.next == bytes.size() && push.step == Step::writing) tell(push);
 }
 
-void RdmaPushTable::tell(Entry& entry) noexcept {
-  if (connection_->enqueue(frame_of(entry, bulk::Type::written))) entry.step = Step::told;
+void RdmaPushTable::tell(RdmaPush& push) noexcept {
+  if (connection_->enqueue(frame_of(push, bulk::Type::written))) push.step = Step::told;
 }
 
 // The answer may overtake the completions of what it answers, and a peer may give it before it has anything: until the
 // device says that it is through, it reads the bytes.
-void RdmaPushTable::settle(Entry& entry) noexcept {
-  if (entry.step == Step::answered && entry.writes == 0) end(entry, entry.answer);
-}
-
-void RdmaPushTable::end(Entry& entry, ripc_status status) noexcept {
-  if (entry.status != RIPC_PENDING) return;
-  entry.status = status;
-  changed_.notify_all();
+void RdmaPushTable::settle(RdmaPush& push) noexcept {
+  if (push.step == Step::answered && push.writes == 0) push.end(push.answer);
 }
 
 // ---- Connections and what they bring -------------------------------------------------------------------------
 
-void RdmaPushTable::connection_made(std::shared_ptr<Connection> connection) noexcept {
+void RdmaPushTable::place_all(const std::shared_ptr<Connection>& connection) noexcept {
   const std::lock_guard lock(mutex_);
   if (dead_) return;
-  connection_ = std::move(connection);
-  for (auto& [id, entry] : entries_) {
-    if (entry->status == RIPC_PENDING && entry->step == Step::waiting) place(*entry);
+  connection_ = connection;
+  for (auto& [id, push] : entries_) {
+    if (push->is_pending() && push->step == Step::waiting) place(*push);
   }
 }
 
-// A push is not repeated: the reply tells the requester to pull.
 void RdmaPushTable::connection_lost(const Connection& connection) noexcept {
   const std::lock_guard lock(mutex_);
   if (connection_.get() != &connection) return;
   connection_.reset();
   writes_.clear();
-  for (auto& [id, entry] : entries_) {
-    entry->writes = 0;
-    settle(*entry);
-    if (entry->step != Step::waiting) end(*entry, RIPC_UNSUPPORTED);
-  }
-}
-
-void RdmaPushTable::no_connection() noexcept {
-  const std::lock_guard lock(mutex_);
-  for (auto& [id, entry] : entries_) {
-    if (entry->step == Step::waiting) end(*entry, RIPC_UNSUPPORTED);
+  for (auto& [id, push] : entries_) {
+    push->writes = 0;
+    settle(*push);
+    if (push->step != Step::waiting) push->end(RIPC_UNSUPPORTED);
   }
 }
 
@@ -178,18 +163,18 @@ bool RdmaPushTable::answered(const Connection& connection, const bulk::Frame& fr
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(frame.id);
   if (found == entries_.end() || connection_.get() != &connection) return true;
-  Entry& entry = *found->second;
-  if (entry.step != Step::asked || entry.status != RIPC_PENDING) return true;
-  ++entry.progress;
+  RdmaPush& push = *found->second;
+  if (push.step != Step::asked || !push.is_pending()) return true;
+  push.note_progress();
   const auto status = static_cast<ripc_status>(frame.value);
   if (status != RIPC_OK) {
-    end(entry, status == RIPC_REVOKED ? RIPC_REVOKED : RIPC_UNSUPPORTED);
+    push.end(status == RIPC_REVOKED ? RIPC_REVOKED : RIPC_UNSUPPORTED);
     return true;
   }
-  entry.step = Step::writing;
-  entry.remote = frame.location;
-  entry.remote_key = static_cast<std::uint32_t>(frame.key);
-  write_some(entry);
+  push.step = Step::writing;
+  push.remote = frame.location;
+  push.remote_key = static_cast<std::uint32_t>(frame.key);
+  write_some(push);
   return true;
 }
 
@@ -197,35 +182,27 @@ void RdmaPushTable::pushed(const Connection& connection, const bulk::Frame& fram
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(frame.id);
   if (found == entries_.end() || connection_.get() != &connection || found->second->step != Step::told) return;
-  const auto status = static_cast<ripc_status>(frame.value);
-  Entry& entry = *found->second;
-  entry.step = Step::answered;
-  entry.answer = status == RIPC_OK ? RIPC_OK : RIPC_REVOKED;
-  ++entry.progress;
-  settle(entry);
+  RdmaPush& push = *found->second;
+  push.step = Step::answered;
+  push.answer = static_cast<ripc_status>(frame.value) == RIPC_OK ? RIPC_OK : RIPC_REVOKED;
+  push.note_progress();
+  settle(push);
 }
 
 void RdmaPushTable::write_done(const Connection& connection, std::uint64_t id, ripc_status status) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = writes_.find(id);
   if (found == writes_.end() || connection_.get() != &connection) return;
-  const EntryPointer entry = std::move(found->second);
+  const PushPointer push = std::move(found->second);
   writes_.erase(found);
-  --entry->writes;
-  ++entry->progress;
+  --push->writes;
+  push->note_progress();
   if (status == RIPC_OK) {
-    if (entry->status == RIPC_PENDING && entry->step == Step::writing) write_some(*entry);
-    settle(*entry);
+    if (push->is_pending() && push->step == Step::writing) write_some(*push);
+    settle(*push);
   } else if (status != RIPC_PEER_DEAD) {
-    end(*entry, status);
+    push->end(status);
   }
-}
-
-bool RdmaPushTable::has_backlog() const noexcept {
-  const std::lock_guard lock(mutex_);
-  return std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
-    return entry.second->status == RIPC_PENDING && entry.second->step == Step::waiting;
-  });
 }
 
 bool RdmaPushTable::busy() const noexcept {

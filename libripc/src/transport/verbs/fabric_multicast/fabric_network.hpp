@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/backoff.hpp"
 #include "base/clock.hpp"
 #include "base/fork_guard.hpp"
 #include "base/peer_judge.hpp"
@@ -66,12 +67,12 @@ class FabricNetwork final : public spi::MulticastNetwork {
   struct Membership {
     FabricPort port;  // without a device: this place is free
     remote::Endpoint group;
-    std::string name;                   // the port and its network interface, for people
-    std::shared_ptr<MulticastId> id;    // null: not joined, nor asked for
-    std::shared_ptr<GroupQueue> queue;  // null: not joined
-    std::string obstacle;               // why not
-    Nanoseconds retry_at = 0;           // 0: not at all
-    Nanoseconds pause = 0;              // before the next try
+    std::string name;                              // the port and its network interface, for people
+    std::shared_ptr<MulticastId> id;               // null: not joined, nor asked for
+    std::shared_ptr<GroupQueue> queue;             // null: not joined
+    std::string obstacle;                          // why not
+    Nanoseconds retry_at = 0;                      // 0: not at all
+    Backoff pause{1'000'000'000, 64'000'000'000};  // before the next try
   };
   struct Member {
     std::uint64_t number = 0;  // never used again, so that a peer of a queue that is gone is known for that

@@ -14,13 +14,6 @@
 
 namespace ripc::verbs {
 
-namespace {
-
-constexpr Nanoseconds kFirstPause = 1'000'000'000;
-constexpr Nanoseconds kLongestPause = 64'000'000'000;
-
-}  // namespace
-
 Status FabricNetwork::watch(int fd) {
   epoll_event event{};
   event.events = EPOLLIN;
@@ -69,8 +62,7 @@ void FabricNetwork::leave(Membership& membership) noexcept {
 
 void FabricNetwork::retry_later(Membership& membership, std::string why) {
   leave(membership);
-  membership.pause = membership.pause == 0 ? kFirstPause : std::min(membership.pause * 2, kLongestPause);
-  membership.retry_at = monotonic_now() + membership.pause;
+  membership.retry_at = monotonic_now() + membership.pause.next();
   const std::lock_guard lock(mutex_);
   membership.obstacle = std::move(why);
 }
@@ -109,7 +101,7 @@ void FabricNetwork::adopt(Membership& membership, Result<std::shared_ptr<GroupQu
   Status status = queue.ok() ? watch((*queue)->fd()) : queue.status();
   if (!status.ok()) return retry_later(membership, std::string(status.text()));
   (*queue)->arm();
-  membership.pause = 0;
+  membership.pause.reset();
   has_joined_ = true;
   const std::lock_guard lock(mutex_);
   membership.queue = std::move(*queue);

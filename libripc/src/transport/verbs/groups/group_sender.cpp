@@ -15,8 +15,6 @@ using wire::datagram::Header;
 using wire::datagram::Kind;
 
 constexpr Nanoseconds kAskPause = 60'000'000'000;
-constexpr Nanoseconds kFirstGroupGreeting = 1'000'000;
-constexpr Nanoseconds kLongestGroupGreeting = 64'000'000;
 // A member that has not heard for so long does not, and is asked again after the pause.
 constexpr Nanoseconds kHearing = 2'000'000'000;
 constexpr Nanoseconds kDeafPause = 60'000'000'000;
@@ -152,8 +150,7 @@ void GroupSender::begin_round_locked(ripc_service_id id, Group& group, Nanosecon
   Round round;
   round.token = random_u64() | 1;
   round.began = now;
-  round.greet_at = now + kFirstGroupGreeting;
-  round.greet_pause = kFirstGroupGreeting;
+  round.greet_at = now + round.greet_pause.next();
   for (const std::uint32_t link : candidates_) {
     const remote::SessionPointer& session = find_present_locked(link)->channel->session();
     round.members.push_back({.link = link, .session = session, .has_heard = false});
@@ -165,8 +162,7 @@ void GroupSender::begin_round_locked(ripc_service_id id, Group& group, Nanosecon
 
 void GroupSender::greet_locked(const Group& group, Round& round, Nanoseconds now) noexcept {
   if (now < round.greet_at) return;
-  round.greet_pause = std::min(2 * round.greet_pause, kLongestGroupGreeting);
-  round.greet_at = now + round.greet_pause;
+  round.greet_at = now + round.greet_pause.next();
   (void)sender_->send(group.route, {.kind = Kind::multicast, .token = round.token}, {});
 }
 

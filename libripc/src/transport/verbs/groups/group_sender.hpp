@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/backoff.hpp"
 #include "base/clock.hpp"
 #include "remote/session/session.hpp"
 #include "spi/transport.hpp"
@@ -52,7 +53,7 @@ class GroupSender final : public spi::Multicast, public std::enable_shared_from_
     std::uint32_t sequence = 0;   // of the last packet
     Nanoseconds began = 0;
     Nanoseconds greet_at = 0;
-    Nanoseconds greet_pause = 0;
+    Backoff greet_pause{1'000'000, 64'000'000};
   };
   struct Group {
     MembershipPointer membership;

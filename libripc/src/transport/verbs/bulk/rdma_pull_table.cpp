@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/verbs/bulk/pull_table.hpp"
+#include "transport/verbs/bulk/rdma_pull_table.hpp"
 
 #include <algorithm>
 #include <array>
@@ -19,55 +19,37 @@ constexpr Nanoseconds kReadPatience = 100'000'000;
 
 }  // namespace
 
-PullTable::Entry* PullTable::entry_of(const spi::Pull& pull) noexcept {
-  return reinterpret_cast<Entry*>(pull.progress);
-}
-
 // ---- The receiver --------------------------------------------------------------------------------------------
 
-ripc_status PullTable::pull(spi::Pull& pull, EventSet& events) noexcept {
-  if (pull.progress != 0) {
-    const Entry* entry = entry_of(pull);
-    const ripc_status status = entry->status.load(std::memory_order_acquire);
-    if (status == RIPC_PENDING) return pull.status = status;
-    const std::lock_guard lock(mutex_);
-    entries_.erase(entry_of(pull));
-    pull.progress = 0;
-    if (status == RIPC_OK) pull.copies = 1;
-    return pull.status = status;
-  }
+ripc_status RdmaPullTable::pull(spi::Pull& pull, EventSet& events) noexcept {
+  if (pull.progress != 0) return look_at(pull);
   if (pull.descriptor.length == 0) return pull.status = RIPC_OK;
   Result<LocalMemory> memory = registrar_->local(pull.destination, pull.descriptor.length, true);
   if (!memory.ok()) return pull.status = memory.status().code();
-  auto entry = std::make_shared<Entry>();
-  entry->descriptor = pull.descriptor;
+  const std::lock_guard lock(mutex_);
+  RdmaPull* const entry = begin_locked(pull, events);
+  if (entry == nullptr) return pull.status;
   entry->destination = pull.destination;
   entry->memory = std::move(*memory);
-  entry->events = &events;
-  entry->finishes = pull.finishes;
-  const std::lock_guard lock(mutex_);
-  if (dead_) return pull.status = RIPC_PEER_DEAD;
-  pull.progress = reinterpret_cast<std::uint64_t>(entry.get());
-  entries_.emplace(entry.get(), entry);
-  ask(entry);
-  return pull.status = RIPC_PENDING;
+  ask(*entry->place);
+  return RIPC_PENDING;
 }
 
-void PullTable::start() noexcept {
+void RdmaPullTable::start() noexcept {
   const std::lock_guard lock(mutex_);
   read_some();
 }
 
-bool PullTable::is_worth_polling(const spi::Pull& pull, Nanoseconds now, Nanoseconds budget) noexcept {
+bool RdmaPullTable::is_worth_polling(const spi::Pull& pull, Nanoseconds now, Nanoseconds budget) noexcept {
   if (pull.progress == 0) return false;
   const std::lock_guard lock(mutex_);
-  Entry& entry = *entry_of(pull);
-  if (entry.status.load(std::memory_order_relaxed) != RIPC_PENDING) return true;
+  RdmaPull& entry = *entry_of(pull);
+  if (!entry.is_pending()) return true;
   if (entry.began == 0) {
     std::uint64_t bytes = 0;
     std::size_t pending = 0;
-    for (const auto& [address, other] : entries_) {
-      if (other->status.load(std::memory_order_relaxed) != RIPC_PENDING) continue;
+    for (const EntryPointer& other : entries_) {
+      if (!other->is_pending()) continue;
       bytes += std::min(other->descriptor.length - other->landed, spi::kLongestPatience);
       ++pending;
     }
@@ -78,18 +60,13 @@ bool PullTable::is_worth_polling(const spi::Pull& pull, Nanoseconds now, Nanosec
   return entry.polled && now - entry.began < budget;
 }
 
-void PullTable::abandon(spi::Pull& pull) noexcept {
+void RdmaPullTable::abandon(spi::Pull& pull) noexcept {
   if (pull.progress == 0) return;
   std::unique_lock lock(mutex_);
-  const auto found = entries_.find(entry_of(pull));
-  pull.progress = 0;
-  if (found == entries_.end()) return;
-  const EntryPointer entry = std::move(found->second);
-  entries_.erase(found);
+  const EntryPointer entry = take_out_locked(pull);
   questions_.erase(entry->question);
   if (entry->ready) std::erase(ready_, entry);
   entry->ready = false;
-  entry->events = nullptr;
   if (entry->failure == RIPC_OK) entry->failure = RIPC_CANCELLED;
   const auto done = [&] { return entry->reads == 0; };
   if (!done() && !loop_.in_loop_thread()) (void)wait_in(loop_, lock, changed_, Deadline::after(kReadPatience), done);
@@ -103,15 +80,8 @@ void PullTable::abandon(spi::Pull& pull) noexcept {
   end(*entry, RIPC_CANCELLED);
 }
 
-void PullTable::forget(const EventSet& events) noexcept {
-  const std::lock_guard lock(mutex_);
-  for (auto& [address, entry] : entries_) {
-    if (entry->events == &events) entry->events = nullptr;
-  }
-}
-
 // The connection has ended before.
-void PullTable::died() noexcept {
+void RdmaPullTable::died() noexcept {
   const std::lock_guard lock(mutex_);
   dead_ = true;
   connection_.reset();
@@ -121,7 +91,7 @@ void PullTable::died() noexcept {
   reading_ = 0;
   questions_.clear();
   offers_.clear();
-  for (auto& [address, entry] : entries_) {
+  for (const EntryPointer& entry : entries_) {
     entry->ready = false;
     entry->reads = 0;
     end(*entry, RIPC_PEER_DEAD);
@@ -131,8 +101,8 @@ void PullTable::died() noexcept {
 
 // ---- Asking and reading; with the lock held ------------------------------------------------------------------
 
-void PullTable::open(const EntryPointer& entry, std::uint64_t remote, std::uint32_t remote_key,
-                     bool ends_key) noexcept {
+void RdmaPullTable::open(const EntryPointer& entry, std::uint64_t remote, std::uint32_t remote_key,
+                         bool ends_key) noexcept {
   entry->step = Step::open;
   entry->remote = remote;
   entry->remote_key = remote_key;
@@ -141,7 +111,7 @@ void PullTable::open(const EntryPointer& entry, std::uint64_t remote, std::uint3
   ready_.push_back(entry);
 }
 
-bool PullTable::take_offer(const EntryPointer& entry) noexcept {
+bool RdmaPullTable::take_offer(const EntryPointer& entry) noexcept {
   const wire::Descriptor& item = entry->descriptor;
   const auto found = std::find_if(offers_.begin(), offers_.end(),
                                   [&](const Offer& offer) { return offer.is_of(item.key, item.location); });
@@ -152,7 +122,7 @@ bool PullTable::take_offer(const EntryPointer& entry) noexcept {
   return true;
 }
 
-void PullTable::ask(const EntryPointer& entry) noexcept {
+void RdmaPullTable::ask(const EntryPointer& entry) noexcept {
   if (!connection_ || take_offer(entry)) return;
   const std::uint64_t id = next_id_;
   if (!connection_->enqueue({.type = bulk::Type::ask_read,
@@ -166,16 +136,14 @@ void PullTable::ask(const EntryPointer& entry) noexcept {
   questions_.emplace(id, entry);
 }
 
-void PullTable::ask_all() noexcept {
-  for (const auto& [address, entry] : entries_) {
-    if (entry->step == Step::waiting && entry->status.load(std::memory_order_relaxed) == RIPC_PENDING &&
-        entry->failure == RIPC_OK)
-      ask(entry);
+void RdmaPullTable::ask_all() noexcept {
+  for (const EntryPointer& entry : entries_) {
+    if (entry->step == Step::waiting && entry->is_pending() && entry->failure == RIPC_OK) ask(entry);
   }
   read_some();
 }
 
-void PullTable::read_some() noexcept {
+void RdmaPullTable::read_some() noexcept {
   while (connection_ && !ready_.empty() && lots_ < kLots && reads_.size() < registrar_->device()->read_depth) {
     if (lots_ != 0 && !has_ready(std::min(reading_, kLotBytes))) return;
     if (!read_lot()) return;
@@ -183,7 +151,7 @@ void PullTable::read_some() noexcept {
 }
 
 // Whether so many bytes could be read.
-bool PullTable::has_ready(std::uint64_t bytes) const noexcept {
+bool RdmaPullTable::has_ready(std::uint64_t bytes) const noexcept {
   return std::any_of(ready_.begin(), ready_.end(), [&](const EntryPointer& entry) {
     const std::uint64_t left = entry->descriptor.length - entry->next;
     bytes -= std::min(bytes, left);
@@ -193,7 +161,7 @@ bool PullTable::has_ready(std::uint64_t bytes) const noexcept {
 
 // False: there is no room for all of it, until room() is called; or the connection is being lost, and everything begins
 // anew.
-bool PullTable::read_lot() noexcept {
+bool RdmaPullTable::read_lot() noexcept {
   const std::size_t most = std::min(kLotReads, registrar_->device()->read_depth - reads_.size());
   const std::uint64_t piece = std::min(kPullPiece, registrar_->device()->max_message);
   std::array<Operation, kLotReads> operations;
@@ -231,7 +199,7 @@ bool PullTable::read_lot() noexcept {
 }
 
 // A read that was not posted comes first again; of those of one entry the last one is taken back first.
-void PullTable::take_back(const EntryPointer& entry, const Operation& operation) noexcept {
+void RdmaPullTable::take_back(const EntryPointer& entry, const Operation& operation) noexcept {
   if (entry->ready) std::erase(ready_, entry);
   entry->next -= operation.length;
   entry->ready = true;
@@ -239,7 +207,7 @@ void PullTable::take_back(const EntryPointer& entry, const Operation& operation)
 }
 
 // What was read is read again: pieces end in any order.
-void PullTable::restart(Entry& entry) noexcept {
+void RdmaPullTable::restart(RdmaPull& entry) noexcept {
   if (entry.ready) std::erase_if(ready_, [&](const auto& other) { return other.get() == &entry; });
   entry.ready = false;
   entry.step = Step::waiting;
@@ -248,33 +216,29 @@ void PullTable::restart(Entry& entry) noexcept {
 }
 
 // Ends it if it has failed and the device is through with it.
-void PullTable::settle(Entry& entry) noexcept {
+void RdmaPullTable::settle(RdmaPull& entry) noexcept {
   if (entry.reads == 0 && entry.failure != RIPC_OK) end(entry, entry.failure);
 }
 
-// The status comes last: whoever sees it may free the destination.
-void PullTable::end(Entry& entry, ripc_status status) noexcept {
+void RdmaPullTable::end(RdmaPull& entry, ripc_status status) noexcept {
   if (entry.ready) std::erase_if(ready_, [&](const auto& other) { return other.get() == &entry; });
   entry.ready = false;
-  if (entry.status.load(std::memory_order_relaxed) != RIPC_PENDING) return;
+  if (!entry.is_pending()) return;
   entry.memory = {};
   if (status == RIPC_OK && entry.alone) pace_.saw(entry.descriptor.length, monotonic_now() - entry.began);
-  EventSet* const events = entry.events;
-  entry.events = nullptr;
-  entry.status.store(status, std::memory_order_release);
-  if (events != nullptr) events->wake();
+  end_locked(entry, status);
 }
 
 // ---- Connections and what they bring -------------------------------------------------------------------------
 
-void PullTable::connection_made(std::shared_ptr<Connection> connection) noexcept {
+void RdmaPullTable::connection_made(std::shared_ptr<Connection> connection) noexcept {
   const std::lock_guard lock(mutex_);
   if (dead_) return;
   connection_ = std::move(connection);
   ask_all();
 }
 
-void PullTable::connection_lost(const Connection& connection) noexcept {
+void RdmaPullTable::connection_lost(const Connection& connection) noexcept {
   const std::lock_guard lock(mutex_);
   if (connection_.get() != &connection) return;
   connection_.reset();
@@ -284,16 +248,16 @@ void PullTable::connection_lost(const Connection& connection) noexcept {
   reads_.clear();
   lots_ = 0;
   reading_ = 0;
-  for (auto& [address, entry] : entries_) {
+  for (const EntryPointer& entry : entries_) {
     entry->ready = false;
     entry->reads = 0;
     settle(*entry);
-    if (entry->status.load(std::memory_order_relaxed) == RIPC_PENDING) restart(*entry);
+    if (entry->is_pending()) restart(*entry);
   }
   changed_.notify_all();
 }
 
-void PullTable::answered(const Connection& connection, const bulk::Frame& frame) noexcept {
+void RdmaPullTable::answered(const Connection& connection, const bulk::Frame& frame) noexcept {
   const std::lock_guard lock(mutex_);
   if (connection_.get() != &connection) return;
   const auto found = questions_.find(frame.id);
@@ -303,8 +267,7 @@ void PullTable::answered(const Connection& connection, const bulk::Frame& frame)
   entry->question = 0;
   const auto status = static_cast<ripc_status>(frame.value);
   if (status != RIPC_OK) {
-    // Whatever else the peer claims, what this means is that it does not hand out the bytes.
-    end(*entry, status == RIPC_CANCELLED ? RIPC_CANCELLED : RIPC_REVOKED);
+    end(*entry, refusal(status));
     return;
   }
   open(entry, frame.location, static_cast<std::uint32_t>(frame.key), frame.offset != 0);
@@ -312,7 +275,7 @@ void PullTable::answered(const Connection& connection, const bulk::Frame& frame)
 }
 
 // To an item that was asked for the answer comes too.
-void PullTable::offered(const Connection& connection, const bulk::Frame& frame) noexcept {
+void RdmaPullTable::offered(const Connection& connection, const bulk::Frame& frame) noexcept {
   const std::lock_guard lock(mutex_);
   if (connection_.get() != &connection) return;
   if (frame.value == 0) {
@@ -323,7 +286,7 @@ void PullTable::offered(const Connection& connection, const bulk::Frame& frame) 
   offers_.push_back({frame.key, frame.location, frame.value, static_cast<std::uint32_t>(frame.id), frame.offset != 0});
 }
 
-bool PullTable::read_done(const Connection& connection, std::uint64_t id, ripc_status status) noexcept {
+bool RdmaPullTable::read_done(const Connection& connection, std::uint64_t id, ripc_status status) noexcept {
   if (!is_own(id)) return false;
   const std::lock_guard lock(mutex_);
   const auto found = reads_.find(id);
@@ -332,17 +295,14 @@ bool PullTable::read_done(const Connection& connection, std::uint64_t id, ripc_s
   reads_.erase(found);
   if (read.ends_lot) --lots_;
   reading_ -= read.length;
-  Entry& entry = *read.entry;
+  RdmaPull& entry = *read.entry;
   --entry.reads;
   changed_.notify_all();
   if (status == RIPC_OK) {
     entry.landed += read.length;
     if (entry.landed == entry.descriptor.length) {
-      // The receiver has nothing to do before the answer, which wakes it.
       const std::uint32_t right = entry.ends_key && registrar_->device()->windows ? entry.remote_key : 0;
-      if (entry.finishes && entry.events != nullptr &&
-          finishes_.tell_early(entry.descriptor, *entry.events, *connection_, right))
-        entry.events = nullptr;
+      finish_early_locked(entry, *connection_, right);
       end(entry, RIPC_OK);
     }
   } else if (status != RIPC_PEER_DEAD && entry.failure == RIPC_OK) {
@@ -353,30 +313,29 @@ bool PullTable::read_done(const Connection& connection, std::uint64_t id, ripc_s
   return true;
 }
 
-void PullTable::room(const Connection& connection) noexcept {
+void RdmaPullTable::room(const Connection& connection) noexcept {
   const std::lock_guard lock(mutex_);
   if (connection_.get() == &connection) read_some();
 }
 
-bool PullTable::has_backlog() const noexcept {
+bool RdmaPullTable::has_backlog() const noexcept {
   const std::lock_guard lock(mutex_);
-  return std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
-    return entry.second->step == Step::waiting && entry.second->status.load(std::memory_order_relaxed) == RIPC_PENDING;
-  });
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [](const EntryPointer& entry) { return entry->step == Step::waiting && entry->is_pending(); });
 }
 
-bool PullTable::is_offered(const wire::Descriptor& item) const noexcept {
+bool RdmaPullTable::is_offered(const wire::Descriptor& item) const noexcept {
   const std::lock_guard lock(mutex_);
   return std::any_of(offers_.begin(), offers_.end(),
                      [&](const Offer& offer) { return offer.is_of(item.key, item.location); });
 }
 
-std::size_t PullTable::offers() const noexcept {
+std::size_t RdmaPullTable::offers() const noexcept {
   const std::lock_guard lock(mutex_);
   return offers_.size();
 }
 
-bool PullTable::busy() const noexcept {
+bool RdmaPullTable::busy() const noexcept {
   const std::lock_guard lock(mutex_);
   return !reads_.empty() || !questions_.empty() || !ready_.empty();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "remote/link/repeater.hpp"
+#include "remote/bulk/announcer.hpp"
 
 #include <utility>
 #include <vector>
@@ -13,28 +13,28 @@ constexpr Nanoseconds kLook = 50'000'000;
 
 }  // namespace
 
-void Repeater::start(std::weak_ptr<void> owner) {
-  timer_.make(loop_, [this, owner = std::move(owner)] {
+void Announcer::start(EventLoop& loop, std::weak_ptr<void> owner) {
+  timer_.make(loop, [this, owner = std::move(owner)] {
     if (const std::shared_ptr<void> alive = owner.lock()) repeat_what_is_due();
   });
 }
 
-void Repeater::told(std::uint64_t transfer, spi::Gather packet) noexcept {
-  if (transfers_.told(transfer, packet)) watch();
+void Announcer::announced(std::uint64_t transfer, spi::Gather packet) noexcept {
+  if (transfers_.announced(transfer, packet)) watch();
 }
 
-void Repeater::watch() noexcept {
+void Announcer::watch() noexcept {
   if (watching_.load(std::memory_order_relaxed) || watching_.exchange(true, std::memory_order_acq_rel)) return;
   timer_.set(monotonic_now() + kLook);
 }
 
-void Repeater::repeat_what_is_due() {
-  // What is told from now on starts the watch again.
+void Announcer::repeat_what_is_due() {
+  // What is announced from now on starts the watch again.
   watching_.store(false, std::memory_order_release);
   std::vector<ExposureTable::Unheard> due;
   if (transfers_.find_unheard(monotonic_now(), due)) watch();
   for (const ExposureTable::Unheard& unheard : due) {
-    if (!stopped_.load(std::memory_order_acquire)) hooks_.repeat(unheard.owner, unheard.packet);
+    if (!stopped_.load(std::memory_order_acquire)) repeat_(unheard.owner, unheard.packet);
   }
 }
 

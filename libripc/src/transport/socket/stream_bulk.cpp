@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/socket/bulk_session.hpp"
+#include "transport/socket/stream_bulk.hpp"
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -37,17 +37,22 @@ void prepare(int socket, Nanoseconds stall_timeout) noexcept {
 
 // ---- Connections ---------------------------------------------------------------------------------------------
 
-void BulkSession::start() {
+StreamBulk::StreamBulk(EventLoop& loop, remote::BulkHooks hooks, const BulkOptions& options)
+    : BulkBackend(loop, std::move(hooks), options.stall_timeout, options.connections, stream_pulls_, stream_pushes_),
+      stall_timeout_(options.stall_timeout) {
   connections_.reserve(kMaxBulkConnections);
-  repeater_.start(weak_from_this());
-  dialling_.start(weak_from_this());
-  silence_.start(weak_from_this());
 }
 
-void BulkSession::adopt(UniqueFd socket) noexcept {
-  prepare(socket.get(), options_.stall_timeout);
+std::shared_ptr<StreamBulk> StreamBulk::create(EventLoop& loop, remote::BulkHooks hooks, const BulkOptions& options) {
+  auto made = std::make_shared<StreamBulk>(loop, std::move(hooks), options);
+  made->start_as(made->weak_from_this());
+  return made;
+}
+
+void StreamBulk::adopt(UniqueFd socket) noexcept {
+  prepare(socket.get(), stall_timeout_);
   std::shared_ptr<BulkConnection> connection;
-  std::optional<PullScheduler::NewLane> lane;
+  std::optional<StreamPullTable::NewLane> lane;
   try {
     connection = std::make_shared<BulkConnection>(std::move(socket), loop_, weak_from_this(), tally_);
     lane.emplace(connection);
@@ -57,14 +62,13 @@ void BulkSession::adopt(UniqueFd socket) noexcept {
   }
   {
     const std::lock_guard lock(mutex_);
-    dialling_.over();
-    if (dead_.load(std::memory_order_relaxed) || connections_.size() == kMaxBulkConnections) return;
+    dialing_ = false;
+    if (is_dead() || connections_.size() == kMaxBulkConnections) return;
     connections_.push_back({.connection = connection});
   }
   connections_made_.fetch_add(1, std::memory_order_relaxed);
   pulls_.connection_made(std::move(*lane));
-  finishes_.tell(*connection);
-  pushes_.place_all(*connection);
+  use(connection);
   silence_.look_soon();
   if (!connection->start().ok()) {
     connection->close();
@@ -74,7 +78,7 @@ void BulkSession::adopt(UniqueFd socket) noexcept {
   dial_if_needed();
 }
 
-void BulkSession::lost(BulkConnection& connection, bool violation) noexcept {
+void StreamBulk::lost(BulkConnection& connection, bool violation) noexcept {
   if (violation) violations_.fetch_add(1, std::memory_order_relaxed);
   connections_lost_.fetch_add(1, std::memory_order_release);
   {
@@ -82,87 +86,33 @@ void BulkSession::lost(BulkConnection& connection, bool violation) noexcept {
     std::erase_if(connections_, [&](const Member& member) { return member.connection.get() == &connection; });
     // One that was good for something is replaced at once.
     if (connection.received() != 0 && !violation) {
-      dialling_.forgive();
+      forgive();
     } else {
-      dialling_.back_off();
+      back_off();
     }
   }
-  pulls_.connection_lost(connection);
-  finishes_.connection_lost(connection);
-  pushes_.connection_lost(connection);
-  grants_.connection_lost(&connection);
+  forget_connection(connection);
   recover();
 }
 
-// What has lost its connection, or met one that was being lost, goes to another one.
-void BulkSession::recover() noexcept {
-  if (const auto connection = choose()) {
-    finishes_.tell(*connection);
-    pushes_.place_all(*connection);
-  }
-  dial_if_needed();
-}
-
-std::shared_ptr<BulkConnection> BulkSession::choose() noexcept {
+std::shared_ptr<BulkConnection> StreamBulk::choose() noexcept {
   const std::lock_guard lock(mutex_);
   if (connections_.empty()) return nullptr;
   return connections_[turn_++ % connections_.size()].connection;
 }
 
-bool BulkSession::has_backlog() const noexcept {
-  return pulls_.has_backlog() || finishes_.has_backlog() || pushes_.has_backlog();
-}
-
-void BulkSession::dial_if_needed() noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    if (dialling_.under_way() || dead_.load(std::memory_order_relaxed)) return;
-    if (!connections_.empty() && connections_.size() >= options_.connections) return;
-  }
-  if (has_backlog()) dial();
-}
-
-void BulkSession::dial() noexcept {
-  std::optional<Nanoseconds> pause;
-  {
-    const std::lock_guard lock(mutex_);
-    pause = dialling_.begin();
-  }
-  if (pause) dialling_.ask(*pause);
-}
-
-void BulkSession::dial_failed() noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    dialling_.over();
-    dialling_.back_off();
-    if (!connections_.empty()) return;
-  }
-  pushes_.no_connection();
-  dial_if_needed();
-}
-
-void BulkSession::died() noexcept {
+void StreamBulk::close_connections() noexcept {
   std::vector<Member> connections;
   {
     const std::lock_guard lock(mutex_);
-    dead_.store(true, std::memory_order_release);
     connections.swap(connections_);
   }
   for (const Member& member : connections) member.connection->close();
-  pulls_.died();
-  finishes_.died();
-  pushes_.died();
-  repeater_.stop();
-  dialling_.stop();
-  silence_.stop();
-  transfers_.died();
-  grants_.died();
 }
 
 // ---- Half-open connections -----------------------------------------------------------------------------------
 
-void BulkSession::look_for_silence() {
+void StreamBulk::look_for_silence() {
   std::vector<std::shared_ptr<BulkConnection>> connections;
   {
     const std::lock_guard lock(mutex_);
@@ -188,15 +138,7 @@ void BulkSession::look_for_silence() {
 
 // ---- Pulling and pushing -------------------------------------------------------------------------------------
 
-ripc_status BulkSession::begin(std::span<const wire::Descriptor> items, EventSet& events) noexcept {
-  PullScheduler::Entries prepared;
-  if (const ripc_status status = PullScheduler::prepare(items, events, prepared); status != RIPC_OK) return status;
-  const ripc_status status = finishes_.begin(items.front());
-  if (status == RIPC_OK) pulls_.add_prepared(std::move(prepared));
-  return status;
-}
-
-ripc_status BulkSession::pull(spi::Pull& pull, EventSet& events) noexcept {
+ripc_status StreamBulk::pull(spi::Pull& pull, EventSet& events) noexcept {
   const bool is_new = pull.progress == 0;
   const ripc_status status = pulls_.pull(pull, events);
   if (is_new && status == RIPC_PENDING) {
@@ -206,35 +148,25 @@ ripc_status BulkSession::pull(spi::Pull& pull, EventSet& events) noexcept {
   return status;
 }
 
-ripc_status BulkSession::finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept {
-  bool unsent = false;
-  pulls_.drop_prepared(descriptor.key);
-  const ripc_status outcome = finishes_.finish(descriptor, status, events, choose(), unsent);
-  if (unsent) recover();
-  if (outcome == RIPC_PENDING) silence_.look_soon();
-  return outcome;
-}
-
-ripc_status BulkSession::push(const wire::Grant& grant, spi::Bytes bytes) noexcept {
+ripc_status StreamBulk::push(const wire::Grant& grant, spi::Bytes bytes) noexcept {
   if (bytes.size() > grant.length) return RIPC_TOO_LARGE;
-  std::shared_ptr<OutgoingPush> push;
+  std::shared_ptr<StreamPush> push;
   try {
     push = pushes_.open(grant, bytes);
   } catch (const std::bad_alloc&) {
     return RIPC_UNSUPPORTED;
   }
   if (!push) return RIPC_PEER_DEAD;
-  const std::shared_ptr<BulkConnection> connection = choose();
-  if (!connection || !pushes_.place(*push, *connection)) recover();
-  const ripc_status status = push->wait(loop_, options_.stall_timeout);
+  recover();
+  const ripc_status status = push->wait(loop_, stall_timeout_);
   pushes_.close(*push);
   return status;
 }
 
 // ---- Frames --------------------------------------------------------------------------------------------------
 
-bool BulkSession::frame(BulkConnection& connection, const bulk::Frame& frame,
-                        std::shared_ptr<Destination>& destination) noexcept {
+bool StreamBulk::frame(BulkConnection& connection, const bulk::Frame& frame,
+                       std::shared_ptr<Destination>& destination) noexcept {
   switch (frame.type) {
     case bulk::Type::pull_request:
       if (connection.job_count() >= kMaxJobs) return false;
@@ -275,7 +207,7 @@ bool BulkSession::frame(BulkConnection& connection, const bulk::Frame& frame,
   return false;
 }
 
-bool BulkSession::payload(BulkConnection& connection, const bulk::Frame& frame, ripc_status status) noexcept {
+bool StreamBulk::payload(BulkConnection& connection, const bulk::Frame& frame, ripc_status status) noexcept {
   if (frame.type == bulk::Type::data) return pulls_.end_data(connection, frame, status);
   const ripc_status outcome = grants_.end_frame(&connection, frame, status);
   if (outcome == RIPC_PENDING) return true;
@@ -283,14 +215,14 @@ bool BulkSession::payload(BulkConnection& connection, const bulk::Frame& frame, 
   return connection.send({.type = bulk::Type::pushed, .id = frame.id, .value = static_cast<std::uint64_t>(outcome)});
 }
 
-Reading BulkSession::read(const Job& job) noexcept {
+Reading StreamBulk::read(const Job& job) noexcept {
   if (job.push) return job.push->read(job.frame.offset, job.frame.length);
   Reading reading = transfers_.read(job.key, job.location, job.frame.offset, job.frame.length);
   if (reading.status != RIPC_OK) refused_.fetch_add(1, std::memory_order_relaxed);
   return reading;
 }
 
-void BulkSession::unreadable(const Job& job) noexcept {
+void StreamBulk::unreadable(const Job& job) noexcept {
   if (job.push) {
     job.push->end(RIPC_CANCELLED);
   } else {
@@ -298,7 +230,7 @@ void BulkSession::unreadable(const Job& job) noexcept {
   }
 }
 
-void BulkSession::unwritable(BulkConnection& connection, const bulk::Frame& frame) noexcept {
+void StreamBulk::unwritable(BulkConnection& connection, const bulk::Frame& frame) noexcept {
   if (frame.type == bulk::Type::data) {
     pulls_.unwritable(connection);
   } else {
@@ -306,18 +238,14 @@ void BulkSession::unwritable(BulkConnection& connection, const bulk::Frame& fram
   }
 }
 
-void BulkSession::tell(const remote::ExposureTable::Watcher& watcher) noexcept {
-  if (watcher.watched && !dead_.load(std::memory_order_acquire)) hooks_.finished(watcher.owner, watcher.transfer);
-}
-
 // ---- Figures -------------------------------------------------------------------------------------------------
 
-std::size_t BulkSession::connection_count() const noexcept {
+std::size_t StreamBulk::connection_count() const noexcept {
   const std::lock_guard lock(mutex_);
   return connections_.size();
 }
 
-BulkCounters BulkSession::counters() const noexcept {
+BulkCounters StreamBulk::counters() const noexcept {
   const auto read = [](const std::atomic<std::uint64_t>& count) { return count.load(std::memory_order_acquire); };
   return {.send_calls = read(tally_->send_calls),
           .receive_calls = read(tally_->receive_calls),

@@ -7,50 +7,64 @@
 // enqueued: the caller flushes the connection.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
-#include <vector>
 
 #include "base/event_loop.hpp"
-#include "remote/bulk/finish_table.hpp"
-#include "spi/transport.hpp"
+#include "remote/bulk/pull_table.hpp"
 #include "transport/verbs/bulk/connection.hpp"
 #include "transport/verbs/bulk/read_pace.hpp"
 
 namespace ripc::verbs {
 
-class PullTable {
+struct RdmaPull : remote::PullEntry<RdmaPull> {
+  enum class Step : std::uint8_t { waiting, asked, open };
+  using PullEntry::PullEntry;
+
+  std::byte* destination = nullptr;
+  LocalMemory memory;
+  Step step = Step::waiting;
+  std::uint64_t question = 0;
+  std::uint64_t remote = 0;
+  std::uint32_t remote_key = 0;
+  bool ends_key = false;          // of remote_key: the end of the transfer can end it
+  std::size_t reads = 0;          // under way
+  ripc_status failure = RIPC_OK;  // how it ends when no read is under way any more
+  bool ready = false;             // in ready_
+  Nanoseconds began = 0;          // for who may poll; 0: nobody has asked
+  bool polled = false;            // it is worth it
+  bool alone = false;             // nothing else was under way then
+};
+
+class RdmaPullTable : public remote::PullTable<RdmaPull> {
  public:
   // `registrar`: of the device that the session's connections are made over; `finishes`: of the same session.
-  PullTable(std::shared_ptr<Registrar> registrar, EventLoop& loop, remote::FinishTable& finishes)
-      : registrar_(std::move(registrar)), loop_(loop), finishes_(finishes) {}
+  RdmaPullTable(std::shared_ptr<Registrar> registrar, EventLoop& loop, remote::FinishTable& finishes)
+      : PullTable(finishes), registrar_(std::move(registrar)), loop_(loop) {}
 
-  // As remote::Bulk::pull, abandon, forget, died.
+  // As remote::Bulk::pull, abandon, died.
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept;
   // Enqueues the reads of what pull() has found open to this side: together, so that they make few lots.
   void start() noexcept;
-  // As remote::Bulk::is_worth_polling, for a pull of this book.
+  // As remote::Bulk::is_worth_polling, for a pull of this table.
   bool is_worth_polling(const spi::Pull& pull, Nanoseconds now, Nanoseconds budget) noexcept;
-  // Whether a question or an operation with this name is one of this book's.
+  // Whether a question or an operation with this name is one of this table's.
   static constexpr bool is_own(std::uint64_t id) noexcept { return id % 2 == 0; }
   void abandon(spi::Pull& pull) noexcept;
-  void forget(const EventSet& events) noexcept;
   void died() noexcept;
 
   // Responder; what a completion brings, the handler.
   void connection_made(std::shared_ptr<Connection> connection) noexcept;
   void connection_lost(const Connection& connection) noexcept;
-  // The peer's answer to a question of this book. One that nobody asked is not looked at.
+  // The peer's answer to a question of this table. One that nobody asked is not looked at.
   void answered(const Connection& connection, const wire::bulk::Frame& frame) noexcept;
   // The peer lets an item be read before it was asked; or, without an address, does so no more.
   void offered(const Connection& connection, const wire::bulk::Frame& frame) noexcept;
-  // A read of this book has ended. False: it is none of this book's.
+  // A read of this table has ended. False: it is none of this table's.
   bool read_done(const Connection& connection, std::uint64_t id, ripc_status status) noexcept;
   // The connection has refused a read for want of room, and now it has some.
   void room(const Connection& connection) noexcept;
@@ -64,31 +78,7 @@ class PullTable {
   bool is_offered(const wire::Descriptor& item) const noexcept;
 
  private:
-  enum class Step : std::uint8_t { waiting, asked, open };
-  // Between pull() and its end; the pull's `progress` is its address.
-  struct Entry {
-    std::atomic<ripc_status> status{RIPC_PENDING};
-    // For the rest, the book's lock.
-    wire::Descriptor descriptor{};
-    std::byte* destination = nullptr;
-    LocalMemory memory;
-    EventSet* events = nullptr;
-    Step step = Step::waiting;
-    std::uint64_t question = 0;
-    std::uint64_t remote = 0;
-    std::uint32_t remote_key = 0;
-    bool ends_key = false;          // of remote_key: the end of the transfer can end it
-    std::uint64_t next = 0;         // first byte that no read was posted for
-    std::uint64_t landed = 0;       // bytes that are there
-    std::size_t reads = 0;          // under way
-    ripc_status failure = RIPC_OK;  // how it ends when no read is under way any more
-    bool ready = false;             // in ready_
-    bool finishes = false;          // the transfer, when it ends well
-    Nanoseconds began = 0;          // for who may poll; 0: nobody has asked
-    bool polled = false;            // it is worth it
-    bool alone = false;             // nothing else was under way then
-  };
-  using EntryPointer = std::shared_ptr<Entry>;
+  using Step = RdmaPull::Step;
   // What the peer offered, and nobody has pulled so far.
   struct Offer {
     std::uint64_t key;
@@ -114,7 +104,6 @@ class PullTable {
   static constexpr std::uint64_t kLotBytes = std::uint64_t{4} << 20;
   static constexpr std::size_t kLotReads = 8;
 
-  static Entry* entry_of(const spi::Pull& pull) noexcept;
   void open(const EntryPointer& entry, std::uint64_t remote, std::uint32_t remote_key, bool ends_key) noexcept;
   bool take_offer(const EntryPointer& entry) noexcept;
   void ask(const EntryPointer& entry) noexcept;
@@ -123,18 +112,14 @@ class PullTable {
   bool has_ready(std::uint64_t bytes) const noexcept;
   bool read_lot() noexcept;
   void take_back(const EntryPointer& entry, const Operation& operation) noexcept;
-  void restart(Entry& entry) noexcept;
-  void settle(Entry& entry) noexcept;
-  void end(Entry& entry, ripc_status status) noexcept;
+  void restart(RdmaPull& entry) noexcept;
+  void settle(RdmaPull& entry) noexcept;
+  void end(RdmaPull& entry, ripc_status status) noexcept;
 
   const std::shared_ptr<Registrar> registrar_;
   EventLoop& loop_;
-  remote::FinishTable& finishes_;
-  mutable std::mutex mutex_;
   std::condition_variable changed_;  // a read has ended
-  bool dead_ = false;
   std::shared_ptr<Connection> connection_;
-  std::unordered_map<Entry*, EntryPointer> entries_;
   std::deque<Offer> offers_;                                   // the oldest first; at most kOffers
   std::unordered_map<std::uint64_t, EntryPointer> questions_;  // by their ids
   std::unordered_map<std::uint64_t, Read> reads_;              // likewise

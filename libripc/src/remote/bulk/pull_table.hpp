@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pulls of one session, as far as they do not depend on what carries the bytes: where each pull is kept, from the
+// begin of its transfer until the receiver has its status. What moves the bytes derives from it.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <iterator>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <span>
+#include <utility>
+
+#include "base/event_loop.hpp"
+#include "remote/bulk/finish_table.hpp"
+#include "spi/transport.hpp"
+
+namespace ripc::remote {
+
+// One pull; `Derived` is the class that derives from this one. Between prepare() and the end of the pull, whose
+// `progress` is its address.
+template <typename Derived>
+struct PullEntry {
+  PullEntry(const wire::Descriptor& item, EventSet& receiver) noexcept : descriptor(item), events(&receiver) {}
+
+  std::atomic<ripc_status> status{RIPC_PENDING};
+  // For the rest, the table's lock.
+  wire::Descriptor descriptor;
+  EventSet* events;
+  bool finishes = false;     // the transfer, when it ends well
+  std::uint64_t next = 0;    // first byte that was not asked for
+  std::uint64_t landed = 0;  // bytes that are there
+  typename std::list<std::shared_ptr<Derived>>::iterator place;
+
+  bool is_pending() const noexcept { return status.load(std::memory_order_relaxed) == RIPC_PENDING; }
+};
+
+// Any thread may call anything, unless a line says otherwise.
+template <typename Entry>
+class PullTable {
+ public:
+  using EntryPointer = std::shared_ptr<Entry>;
+  using Entries = std::list<EntryPointer>;
+
+  // `finishes`: of the same session.
+  explicit PullTable(FinishTable& finishes) noexcept : finishes_(finishes) {}
+
+  // Makes what the pulls of some items will need, so that these take no memory. RIPC_NO_MEMORY.
+  static ripc_status prepare(std::span<const wire::Descriptor> items, EventSet& events, Entries& prepared) noexcept
+      try {
+    for (const wire::Descriptor& item : items) add(prepared, item, events);
+    return RIPC_OK;
+  } catch (const std::bad_alloc&) {
+    return RIPC_NO_MEMORY;
+  }
+  void add_prepared(Entries prepared) noexcept {
+    const std::lock_guard lock(mutex_);
+    prepared_.splice(prepared_.end(), prepared);
+  }
+  // Items of this key will not be pulled any more, if they were not.
+  void drop_prepared(std::uint64_t key) noexcept {
+    const std::lock_guard lock(mutex_);
+    prepared_.remove_if([key](const auto& entry) { return entry->descriptor.key == key; });
+  }
+  // As Bulk::forget.
+  void forget(const EventSet& events) noexcept {
+    const std::lock_guard lock(mutex_);
+    prepared_.remove_if([&](const auto& entry) { return entry->events == &events; });
+    for (const auto& entry : entries_) {
+      if (entry->events == &events) entry->events = nullptr;
+    }
+  }
+
+ protected:
+  static Entry* entry_of(const spi::Pull& pull) noexcept { return reinterpret_cast<Entry*>(pull.progress); }
+
+  // A call of pull() that is not the first one of that pull.
+  ripc_status look_at(spi::Pull& pull) noexcept {
+    Entry* const entry = entry_of(pull);
+    const ripc_status status = entry->status.load(std::memory_order_acquire);
+    if (status == RIPC_PENDING) return pull.status = status;
+    const std::lock_guard lock(mutex_);
+    entries_.erase(entry->place);
+    pull.progress = 0;
+    if (status == RIPC_OK) pull.copies = 1;
+    return pull.status = status;
+  }
+
+  // ---- With the lock held ----
+  // The first call. Null: `pull.status` tells why.
+  Entry* begin_locked(spi::Pull& pull, EventSet& events) noexcept {
+    if (dead_) {
+      pull.status = RIPC_PEER_DEAD;
+      return nullptr;
+    }
+    auto place = std::find_if(prepared_.begin(), prepared_.end(), [&](const auto& entry) {
+      return entry->descriptor.key == pull.descriptor.key && entry->descriptor.location == pull.descriptor.location;
+    });
+    if (place == prepared_.end()) {
+      try {
+        add(prepared_, pull.descriptor, events);
+      } catch (const std::bad_alloc&) {
+        pull.status = RIPC_NO_MEMORY;
+        return nullptr;
+      }
+      place = std::prev(prepared_.end());
+    }
+    Entry& entry = **place;
+    entries_.splice(entries_.end(), prepared_, place);
+    entry.descriptor = pull.descriptor;
+    entry.events = &events;
+    entry.finishes = pull.finishes;
+    pull.progress = reinterpret_cast<std::uint64_t>(&entry);
+    pull.status = RIPC_PENDING;
+    return &entry;
+  }
+
+  // Nobody waits for it any more.
+  EntryPointer take_out_locked(spi::Pull& pull) noexcept {
+    const auto place = entry_of(pull)->place;
+    pull.progress = 0;
+    EntryPointer entry = std::move(*place);
+    entries_.erase(place);
+    entry->events = nullptr;
+    return entry;
+  }
+
+  // All bytes are there. The receiver has nothing to do before the answer to its Finish, which wakes it. `right` as in
+  // FinishTable::tell_early().
+  void finish_early_locked(Entry& entry, FrameSender& connection, std::uint32_t right = 0) noexcept {
+    if (entry.finishes && entry.events != nullptr &&
+        finishes_.tell_early(entry.descriptor, *entry.events, connection, right))
+      entry.events = nullptr;
+  }
+
+  // The status comes last: whoever sees it may free the destination.
+  static void end_locked(Entry& entry, ripc_status status) noexcept {
+    EventSet* const events = std::exchange(entry.events, nullptr);
+    entry.status.store(status, std::memory_order_release);
+    if (events != nullptr) events->wake();
+  }
+
+  // Whatever else the peer claims, what this means is that it does not hand out the bytes.
+  static ripc_status refusal(ripc_status told) noexcept {
+    return told == RIPC_CANCELLED ? RIPC_CANCELLED : RIPC_REVOKED;
+  }
+
+  FinishTable& finishes_;
+  mutable std::mutex mutex_;
+  bool dead_ = false;
+  Entries prepared_;
+  Entries entries_;
+
+ private:
+  static void add(Entries& entries, const wire::Descriptor& item, EventSet& events) {
+    auto entry = std::make_shared<Entry>(item, events);
+    Entry& added = *entry;
+    added.place = entries.insert(entries.end(), std::move(entry));
+  }
+};
+
+}  // namespace ripc::remote

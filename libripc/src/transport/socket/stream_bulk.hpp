@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything long of one session over TCP connections. docs/wire.md, "Bulk connections", has the frames.
+//
+// Pulls are split into segments that are asked for over whatever connections there are, so that many transfers share
+// them, one large transfer uses all of them, and the loss of a connection costs no more than what was under way on it.
+// Exposed memory goes from where it lies into the socket, and from the socket to where it belongs.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/unique_fd.hpp"
+#include "remote/bulk/bulk_backend.hpp"
+#include "transport/socket/bulk_connection.hpp"
+#include "transport/socket/stream_pull_table.hpp"
+#include "transport/socket/stream_push_table.hpp"
+
+namespace ripc::socket {
+
+struct BulkOptions {
+  // Connections that this side asks for when there is enough to pull; 1 to kMaxBulkConnections.
+  std::size_t connections = 1;
+  // A connection on which an answer is due is given up when nothing arrives for this long. So is a push.
+  Nanoseconds stall_timeout = 5'000'000'000;
+};
+
+// Since the start; what one call reads belongs together only while nothing moves.
+struct BulkCounters {
+  std::uint64_t send_calls = 0;       // system calls
+  std::uint64_t receive_calls = 0;    // likewise
+  std::uint64_t bytes_sent = 0;       // frames included
+  std::uint64_t bytes_received = 0;   // likewise
+  std::uint64_t bytes_requested = 0;  // asked of the peer; more than pulled where something was asked for again
+  std::uint64_t bytes_discarded = 0;  // arrived for nobody: abandoned, withdrawn or refused
+  std::uint64_t connections_made = 0;
+  std::uint64_t connections_lost = 0;  // by the network or the peer
+  std::uint64_t refused = 0;           // requests of the peer for what it has no right to, or no longer
+  std::uint64_t violations = 0;        // connections closed because the peer broke the protocol
+};
+
+class StreamBulk final : public remote::BulkBackend<BulkConnection, StreamPullTable, StreamPushTable>,
+                         public BulkConnection::Handler,
+                         public std::enable_shared_from_this<StreamBulk> {
+ public:
+  // `loop` is the responder's and outlives the bulk. Throws std::bad_alloc.
+  static std::shared_ptr<StreamBulk> create(EventLoop& loop, remote::BulkHooks hooks, const BulkOptions& options);
+  StreamBulk(EventLoop& loop, remote::BulkHooks hooks, const BulkOptions& options);
+  ~StreamBulk() { died(); }
+
+  // Any. A bulk connection of this session whose handshake is over: the next byte in both directions is the first of a
+  // frame. Also those that the peer dialed. Sets the socket options it needs. Closes it after died(), when there are
+  // kMaxBulkConnections already or the loop cannot take it.
+  void adopt(UniqueFd socket) noexcept;
+  // Any. Connections open now.
+  std::size_t connection_count() const noexcept;
+  BulkCounters counters() const noexcept;
+
+  // ---- remote::Bulk ----
+  std::string describe() const override { return "TCP for long items"; }
+  ripc_status pull(spi::Pull& pull, EventSet& events) noexcept override;
+  // The responder brings the bytes: polling does not.
+  bool is_worth_polling(const spi::Pull&, Nanoseconds, Nanoseconds) noexcept override { return false; }
+  ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept override;
+
+  // ---- BulkConnection::Handler ----
+  bool frame(BulkConnection& connection, const wire::bulk::Frame& frame,
+             std::shared_ptr<Destination>& destination) noexcept override;
+  bool payload(BulkConnection& connection, const wire::bulk::Frame& frame, ripc_status status) noexcept override;
+  Reading read(const Job& job) noexcept override;
+  void unreadable(const Job& job) noexcept override;
+  void unwritable(BulkConnection& connection, const wire::bulk::Frame& frame) noexcept override;
+  void lost(BulkConnection& connection, bool violation) noexcept override;
+
+  // Responder, for the watch over silent connections. Throws std::bad_alloc: look again.
+  void look_for_silence();
+
+ private:
+  struct Member {
+    std::shared_ptr<BulkConnection> connection;
+    remote::Silence silence{};
+  };
+
+  std::size_t connection_count_locked() const noexcept override { return connections_.size(); }
+  std::shared_ptr<BulkConnection> choose() noexcept override;
+  void close_connections() noexcept override;
+
+  const Nanoseconds stall_timeout_;
+  const std::shared_ptr<BulkTally> tally_ = std::make_shared<BulkTally>();
+  StreamPullTable stream_pulls_{finishes_};
+  StreamPushTable stream_pushes_;
+  std::vector<Member> connections_;  // under mutex_
+  std::size_t turn_ = 0;             // likewise
+  std::atomic<std::uint64_t> connections_made_{0};
+  std::atomic<std::uint64_t> connections_lost_{0};
+  std::atomic<std::uint64_t> refused_{0};
+  std::atomic<std::uint64_t> violations_{0};
+};
+
+}  // namespace ripc::socket
