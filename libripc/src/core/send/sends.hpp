@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sending half of a service: each message goes by the part that knows how.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "core/send/group_send.hpp"
+#include "core/send/long_send.hpp"
+#include "core/send/short_send.hpp"
+#include "core/state/service_life.hpp"
+
+namespace ripc::core {
+
+// Any thread.
+class Sends {
+ public:
+  struct Parts {
+    ripc_service_id id;
+    ServiceLife& life;
+    Paths& paths;
+    memory::Pool& pool;
+    TicketKeeper& tickets;
+    RequestTable& requests;
+    GroupTable& groups;
+    spi::Resolver& resolver;
+    Nanoseconds resolve_timeout;
+  };
+  explicit Sends(const Parts& parts) noexcept
+      : life_(parts.life),
+        paths_(parts.paths),
+        pool_(parts.pool),
+        short_(parts.id, parts.paths),
+        long_(parts.id, parts.paths, parts.pool, parts.tickets, parts.requests, short_.counters()),
+        group_(short_, parts.paths, parts.groups, parts.resolver, parts.resolve_timeout) {}
+
+  // A message of short items with no option but a tag, where the channel is known: no allocation, no lock.
+  // RIPC_PENDING: send() has to look at it.
+  [[gnu::always_inline]] ripc_status send_short(ripc_service_id to, std::uint32_t tag,
+                                                std::span<const ripc_item> items) noexcept {
+    return life_.status() == RIPC_OK ? short_.send_known(to, tag, items) : RIPC_PENDING;
+  }
+  Status send(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
+  // Adds to `sent` what was sent; not ok: why the next message was not.
+  // `each`: what is the same for all of them. `tickets`: empty, or one for each message.
+  Status send_many(const SendArguments& each, std::span<const ripc_outgoing> messages,
+                   std::span<std::shared_ptr<Ticket>> tickets, std::size_t& sent);
+  Status notify(ripc_service_id to, std::uint64_t handle, std::span<const ripc_item> items);
+  Result<std::size_t> short_limit(ripc_service_id to, std::size_t items);
+
+  GroupSend& groups() noexcept { return group_; }
+  SendCounters& counters() noexcept { return short_.counters(); }
+  const SendCounters& counters() const noexcept { return short_.counters(); }
+  // Ends what is under way.
+  void end() noexcept { long_.end(); }
+
+ private:
+  Status send_given(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
+  Status send_held(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
+
+  ServiceLife& life_;
+  Paths& paths_;
+  memory::Pool& pool_;
+  ShortSend short_;
+  LongSend long_;
+  GroupSend group_;
+};
+
+}  // namespace ripc::core
