@@ -10,8 +10,10 @@
 #include "core/context.hpp"
 #include "core/publication.hpp"
 #include "core/receive/receiver.hpp"
+#include "core/send/group_send.hpp"
+#include "core/send/long_send.hpp"
 #include "core/send/room.hpp"
-#include "core/send/sends.hpp"
+#include "core/send/short_send.hpp"
 #include "core/state/notification.hpp"
 #include "core/state/requests.hpp"
 #include "core/state/service_life.hpp"
@@ -40,21 +42,19 @@ class Service final {
   std::uint64_t incarnation() const noexcept { return publication_.incarnation(); }
 
   // ---- Any thread ----
+  // A message of short items with no option but a tag, where the channel is known: no allocation, no lock.
+  // RIPC_PENDING: send() has to look at it.
   [[gnu::always_inline]] ripc_status send_short(ripc_service_id to, std::uint32_t tag,
                                                 std::span<const ripc_item> items) noexcept {
-    return sends_.send_short(to, tag, items);
+    return life_.status() == RIPC_OK ? short_.send_known(to, tag, items) : RIPC_PENDING;
   }
-  Status send(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket) {
-    return sends_.send(arguments, ticket);
-  }
+  Status send(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
+  // Adds to `sent` what was sent; not ok: why the next message was not.
+  // `each`: what is the same for all of them. `tickets`: empty, or one for each message.
   Status send_many(const SendArguments& each, std::span<const ripc_outgoing> messages,
-                   std::span<std::shared_ptr<Ticket>> tickets, std::size_t& sent) {
-    return sends_.send_many(each, messages, tickets, sent);
-  }
-  Status notify(ripc_service_id to, std::uint64_t handle, std::span<const ripc_item> items) {
-    return sends_.notify(to, handle, items);
-  }
-  Result<std::size_t> short_limit(ripc_service_id to, std::size_t items) { return sends_.short_limit(to, items); }
+                   std::span<std::shared_ptr<Ticket>> tickets, std::size_t& sent);
+  Status notify(ripc_service_id to, std::uint64_t handle, std::span<const ripc_item> items);
+  Result<std::size_t> short_limit(ripc_service_id to, std::size_t items);
   Status cancel_request(std::uint64_t id);
   Status wait_room(ripc_service_id to, Deadline deadline) { return room_.wait(to, deadline); }
   Status request_room_event(ripc_service_id to) { return room_.request_event(to); }
@@ -73,6 +73,9 @@ class Service final {
   }
 
  private:
+  Status send_given(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
+  Status send_held(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
+
   Context& context_;
   const ServiceOptions options_;
   ServiceLife life_;
@@ -80,7 +83,9 @@ class Service final {
   RequestTable requests_;
   std::shared_ptr<NotificationTable> notifications_;
   Publication publication_;
-  Sends sends_;
+  ShortSend short_;
+  LongSend long_;
+  GroupSend group_;
   Room room_;
   Receiver receiver_;
 };

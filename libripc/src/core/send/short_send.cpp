@@ -3,6 +3,8 @@
 
 #include <array>
 
+#include "wire/packet.hpp"
+
 namespace ripc::core {
 
 namespace {
@@ -68,6 +70,33 @@ std::size_t ShortSend::send_batch(ripc_service_id to, std::span<const ripc_outgo
   for (std::size_t index = 0; index < sent; ++index) counters_.count_plain(thread, batch[index].bytes);
   counters_.count_wakes(thread, wakes);
   return sent;
+}
+
+Status ShortSend::notify(ripc_service_id to, std::uint64_t handle, std::span<const ripc_item> items) {
+  SendArguments arguments;
+  arguments.to = to;
+  arguments.items = items;
+  Status checked = check(arguments);
+  if (!checked.ok()) return checked;
+  if (is_group(to))
+    return Status(RIPC_INVALID_ARGUMENT, "A notification runs a callback of one service, not of a group.");
+  wire::Encoder encoder(wire::PacketKind::notification, 0, id_);
+  bool encodable = encoder.add_handle(handle);
+  for (const ripc_item& item : items) {
+    if (item.kind > RIPC_ITEM_SHORT) return Status(RIPC_INVALID_ARGUMENT, "A notification carries short items only.");
+    encodable = encoder.add_payload(bytes_of(item)) && encodable;
+  }
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    Result<std::shared_ptr<spi::Channel>> channel = paths_.channel_to(to, counters_.resolutions);
+    if (!channel.ok()) return channel.status();
+    if (!encodable || encoder.size() > (*channel)->packet_limit() + spi::kControlAllowance)
+      return too_large(encoder.size(), (*channel)->packet_limit() + spi::kControlAllowance);
+    const ripc_status status = (*channel)->send_control(encoder.finish());
+    if (status == RIPC_OK) add(counters_.notifications);
+    if (!is_gone(status)) return counters_.count_again(status);
+    paths_.drop(**channel);
+  }
+  return RIPC_PEER_DEAD;
 }
 
 }  // namespace ripc::core

@@ -33,6 +33,9 @@ class ShortSend {
   // How many of the first messages went; none also if the first is not plain, or its channel not known.
   std::size_t send_batch(ripc_service_id to, std::span<const ripc_outgoing> messages) noexcept;
 
+  // To the peer's responder.
+  Status notify(ripc_service_id to, std::uint64_t handle, std::span<const ripc_item> items);
+
   // In the thread's read section, in which the channel was found. Sends and counts.
   ripc_status send_by(spi::Channel& channel, const wire::Plain& message, const ThreadEpoch::Record& thread) noexcept {
     const std::uint64_t wakes = thread.wakes;
