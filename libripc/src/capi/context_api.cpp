@@ -175,14 +175,14 @@ ripc_status ripc_group_id_from_name(const char* name, ripc_service_id* group) {
 ripc_status ripc_group_join(ripc_service* service, ripc_service_id group) {
   return guarded([&]() -> Status {
     if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
-    return from(service)->join(group);
+    return from(service)->publication().join(group);
   });
 }
 
 ripc_status ripc_group_leave(ripc_service* service, ripc_service_id group) {
   return guarded([&]() -> Status {
     if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
-    return from(service)->leave(group);
+    return from(service)->publication().leave(group);
   });
 }
 
@@ -195,7 +195,7 @@ ripc_status ripc_service_register(ripc_context* context, const ripc_service_opti
     if (!read_sized(options, given)) return bad_size("ripc_service_options");
     Result<core::ServiceOptions> effective = read(given);
     if (!effective.ok()) return effective.status();
-    Result<core::Service*> registered = from(context)->register_service(*effective);
+    Result<core::Service*> registered = from(context)->services().add(*effective);
     if (!registered.ok()) return registered.status();
     *service = handle(*registered);
     return {};
@@ -228,7 +228,7 @@ ripc_status ripc_service_register_many(ripc_context* context, const ripc_service
 
 void ripc_service_unregister(ripc_service* service) {
   if (service == nullptr || !from(service)->context().usable()) return;
-  from(service)->context().unregister_service(from(service));
+  from(service)->context().services().remove(from(service));
 }
 
 ripc_service_id ripc_service_get_id(const ripc_service* service) {
@@ -253,7 +253,7 @@ ripc_status ripc_resolve(ripc_context* context, ripc_service_id id, ripc_service
     if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
     if (info == nullptr) return RIPC_INVALID_ARGUMENT;
     if (Status single = check_single(id); !single.ok()) return single;
-    return tell(from(context)->resolve(id), nullptr, info);
+    return tell(from(context)->paths().resolve(id), nullptr, info);
   });
 }
 
@@ -262,7 +262,7 @@ ripc_status ripc_find_path(ripc_context* context, ripc_service_id id, ripc_servi
     if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
     if (info == nullptr) return RIPC_INVALID_ARGUMENT;
     if (Status single = check_single(id); !single.ok()) return single;
-    return tell(from(context)->find_path(id), nullptr, info);
+    return tell(from(context)->paths().find_path(id), nullptr, info);
   });
 }
 
@@ -272,7 +272,7 @@ ripc_status ripc_resolve_name(ripc_context* context, const char* name, ripc_serv
     if (info == nullptr || name == nullptr) return RIPC_INVALID_ARGUMENT;
     Status valid = core::check_service_name(name);
     if (!valid.ok()) return valid;
-    return tell(from(context)->resolve(core::service_id_from_name(name)), name, info);
+    return tell(from(context)->paths().resolve(core::service_id_from_name(name)), name, info);
   });
 }
 
@@ -337,7 +337,7 @@ ripc_status ripc_list_services(ripc_context* context, ripc_service_visitor visit
   return guarded([&]() -> Status {
     if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
     if (visitor == nullptr) return RIPC_INVALID_ARGUMENT;
-    return from(context)->list([&](const spi::ServiceRecord& record) {
+    return from(context)->resolver().list([&](const spi::ServiceRecord& record) {
       const ripc_service_info info = describe(record);
       visitor(user, &info);
     });

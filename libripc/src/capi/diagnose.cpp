@@ -140,7 +140,7 @@ void check_context(Report& report, const ripc_context_options& options) {
     return;
   }
   std::size_t services = 0;
-  const Status listed = (*context)->list([&](const spi::ServiceRecord&) { ++services; });
+  const Status listed = (*context)->resolver().list([&](const spi::ServiceRecord&) { ++services; });
   if (listed.ok()) {
     report.add(Level::good, "services", std::to_string(services) + " can be found");
   } else {

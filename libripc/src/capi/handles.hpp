@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "core/context.hpp"
-#include "core/message.hpp"
 #include "core/service.hpp"
-#include "core/ticket.hpp"
+#include "core/state/message.hpp"
+#include "core/state/ticket.hpp"
 #include "core/watch.hpp"
 #include "ripc/ripc.h"
 

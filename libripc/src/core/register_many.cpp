@@ -62,7 +62,7 @@ class Registration {
     for (std::size_t index = next_++; index < wanted_.size(); index = next_++) {
       ripc_status status = RIPC_NO_MEMORY;
       try {
-        Result<Service*> registered = context_.register_service(wanted_[index]);
+        Result<Service*> registered = context_.services().add(wanted_[index]);
         if (registered.ok()) {
           services_[index] = *registered;
           continue;
@@ -102,7 +102,7 @@ Status register_services(Context& context, std::span<const ServiceOptions> wante
   Status status = Registration(context, wanted, services).run();
   if (status.ok()) return status;
   for (Service*& service : services) {
-    if (service != nullptr) context.unregister_service(service);
+    if (service != nullptr) context.services().remove(service);
     service = nullptr;
   }
   return status;

@@ -3,142 +3,209 @@
 
 #include <unistd.h>
 
-#include "core/assembly.hpp"
+#include <algorithm>
+#include <array>
+#include <utility>
 
 namespace ripc::core {
+
+namespace {
+
+spi::ServiceRecord record_of(const Context& context, const ServiceOptions& options) {
+  spi::ServiceRecord record;
+  record.id = options.id;
+  record.name = options.name;
+  record.context = context.id();
+  record.pid = static_cast<std::uint32_t>(getpid());
+  return record;
+}
+
+// The channel by which a thread collects what it sends.
+class Collecting {
+ public:
+  Collecting() = default;
+  ~Collecting() { end(); }
+  Collecting(const Collecting&) = delete;
+  Collecting& operator=(const Collecting&) = delete;
+
+  void begin(const std::shared_ptr<spi::Channel>& channel) noexcept {
+    if (channel_ == channel) return;
+    end();
+    channel_ = channel;
+    channel_->collect();
+  }
+  void end() noexcept {
+    if (channel_) std::exchange(channel_, nullptr)->send_collected();
+  }
+
+ private:
+  std::shared_ptr<spi::Channel> channel_;
+};
+
+}  // namespace
 
 Service::Service(Context& context, const ServiceOptions& options, EventSet events)
     : context_(context),
       options_(options),
-      events_(std::move(events)),
-      notifications_(std::make_shared<NotificationTable>(context.loop())) {
-  record_.id = options.id;
-  record_.name = options.name;
-  record_.context = context.id();
-  record_.pid = static_cast<std::uint32_t>(getpid());
-}
+      life_(std::move(events)),
+      notifications_(std::make_shared<NotificationTable>(context.loop())),
+      publication_(record_of(context, options), life_, context.paths(), context.groups(), context.resolver()),
+      short_(options.id, context.paths()),
+      long_(options.id, context.paths(), context.pool(), context.tickets(), requests_, short_.counters()),
+      group_(short_, context.paths(), context.groups(), context.resolver(), context.resolve_timeout()),
+      room_(life_, context.paths(), group_, short_.counters().resolutions, context.loop(), context.spin()),
+      receiver_({.life = life_,
+                 .routes = context.paths().routes(),
+                 .pool = context.pool(),
+                 .landings = {windows_, context.windows(), requests_},
+                 .spin = context.spin()}) {}
 
-Service::~Service() {
-  while (Message* message = ready_) {
-    ready_ = message->next;
-    MessagePool::release(message);
-  }
-  if (pool_ != nullptr) pool_->close();
-}
-
-Status Service::open(std::vector<std::unique_ptr<spi::Transport>>& transports, spi::Resolver& resolver) {
+Status Service::open(std::vector<std::unique_ptr<spi::Transport>>& transports) {
   const spi::PortOptions port_options{.id = options_.id,
                                       .queue_messages = options_.queue_messages,
                                       .queue_bytes = options_.queue_bytes,
                                       .max_senders = options_.max_senders};
-  std::size_t packet_limit = 0;
-  for (const auto& transport : transports) {
-    Result<std::unique_ptr<spi::Port>> port = transport->open_port(port_options, events_);
-    if (!port.ok()) return port.status();
-    packet_limit = std::max(packet_limit, (*port)->packet_limit());
-    ports_.push_back(std::move(*port));
-  }
-  record_.addresses = context_.addresses();
-  pool_ = new MessagePool(context_.message_pools(), packet_limit, options_.max_messages);
-  std::vector<spi::ServiceRecord> displaced;
-  Status status = resolver.publish(record_, options_.takeover, &displaced);
+  Status status = receiver_.open(transports, port_options, context_.message_pools(), options_.max_messages);
   if (!status.ok()) return status;
-  {
-    const std::lock_guard lock(record_mutex_);
-    published_ = true;
-  }
-  for (const auto& port : ports_) port->published(record_.incarnation);
-  for (const spi::ServiceRecord& former : displaced) context_.fence_former(former, record_.incarnation);
-  // They may have changed before the service was known to be published.
-  context_.publish_addresses(*this);
+  std::vector<spi::ServiceRecord> displaced;
+  status = publication_.open(options_.takeover, &displaced);
+  if (!status.ok()) return status;
+  receiver_.ports().published(incarnation());
+  for (const spi::ServiceRecord& former : displaced) context_.paths().fence_former(former, incarnation());
   return {};
 }
 
-Status Service::publish_addresses() {
-  const std::lock_guard lock(record_mutex_);
-  if (!published_ || usable() != RIPC_OK) return {};
-  // Read under the lock: of two that publish at once, the last one has the newest.
-  std::vector<spi::Address> addresses = context_.addresses();
-  if (record_.addresses == addresses) return {};
-  spi::ServiceRecord changed = record_;
-  changed.addresses = std::move(addresses);
-  Status status = context_.resolver().update(changed);
-  if (status.ok()) record_.addresses = std::move(changed.addresses);
-  return status;
-}
-
-void Service::close(spi::Resolver& resolver) noexcept {
-  const bool was_fenced = state_.exchange(RIPC_CLOSED, std::memory_order_acq_rel) == RIPC_FENCED;
-  {
-    const std::lock_guard lock(record_mutex_);
-    if (published_ && !was_fenced) resolver.withdraw(record_);
-    published_ = false;
-  }
-  close_ports();
+void Service::close() noexcept {
+  const bool was_fenced = life_.close();
+  publication_.close(!was_fenced);
+  receiver_.ports().close();
   notifications_->remove_all();
-  context_.tickets().end_sender(this);
-  for (std::uint64_t request = requests_.next(0); request != 0; request = requests_.next(request))
-    (void)cancel_request(request);
-  {
-    const std::lock_guard lock(assemblies_mutex_);
-    for (Assembly& assembly : assemblies_) drop(assembly, RIPC_CLOSED);
-    assemblies_.clear();
-  }
-  // The responder may be closing them still, because the service was fenced.
-  const std::lock_guard lock(ports_mutex_);
-  ports_.clear();
-}
-
-void Service::close_ports() noexcept {
-  const std::lock_guard lock(ports_mutex_);
-  for (const auto& port : ports_) port->close();
+  long_.end();
+  requests_.cancel_all();
+  receiver_.end();
 }
 
 void Service::fence() noexcept {
-  int open = RIPC_OK;
-  if (!state_.compare_exchange_strong(open, RIPC_FENCED, std::memory_order_acq_rel)) return;
-  close_ports();
-  events_.wake();
-  room_changed();
+  if (!life_.fence()) return;
+  receiver_.ports().close();
+  life_.events().wake();
+  room_.changed();
+}
+
+// ---- Sending -------------------------------------------------------------------------------------------------
+
+Status Service::send(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket) {
+  if (arguments.request_id != nullptr) *arguments.request_id = 0;
+  if (const ripc_status status = life_.status(); status != RIPC_OK) [[unlikely]]
+    return status;
+  Status checked = check(arguments);
+  if (!checked.ok()) [[unlikely]]
+    return checked;
+  return has_kind(arguments.items, RIPC_ITEM_GIVEN) ? send_given(arguments, ticket) : send_held(arguments, ticket);
+}
+
+// What is given is sent as short items in leases that are held. The holds are what a transport adds its own to, and
+// what says which leases end: each once, and none that another thread has got meanwhile.
+Status Service::send_given(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket) {
+  std::array<ripc_item, RIPC_MAX_ITEMS> items;
+  std::array<memory::Hold, RIPC_MAX_ITEMS> holds;
+  std::copy(arguments.items.begin(), arguments.items.end(), items.begin());
+  std::size_t held = 0;
+  for (ripc_item& item : std::span(items).first(arguments.items.size())) {
+    if (item.kind != RIPC_ITEM_GIVEN) continue;
+    Result<memory::Hold> hold = context_.pool().hold(item.data, item.size);
+    if (!hold.ok()) return hold.status();
+    if (hold->arena() == nullptr)
+      return Status(RIPC_INVALID_ARGUMENT, "An item that is given must lie in a leased buffer: send it as short.");
+    holds[held++] = std::move(*hold);
+    item.kind = RIPC_ITEM_SHORT;
+  }
+  SendArguments holding = arguments;
+  holding.items = std::span(items).first(arguments.items.size());
+  holding.holds_leases = true;
+  Status status = send_held(holding, ticket);
+  if (status.ok()) {
+    for (const memory::Hold& hold : std::span(holds).first(held)) context_.pool().release(hold);
+  }
+  return status;
+}
+
+Status Service::send_held(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket) {
+  if (is_group(arguments.to)) [[unlikely]]
+    return group_.send(arguments);
+  if (prefers_plain(arguments)) {
+    bool fits = true;
+    Status status = short_.send(arguments, fits);
+    if (fits) return status;
+  }
+  return long_.send(arguments, ticket);
+}
+
+Status Service::send_many(const SendArguments& each, std::span<const ripc_outgoing> messages,
+                          std::span<std::shared_ptr<Ticket>> tickets, std::size_t& sent) {
+  Collecting collecting;
+  while (sent < messages.size()) {
+    const ripc_outgoing& message = messages[sent];
+    if (message.items == nullptr && message.count != 0)
+      return Status(RIPC_INVALID_ARGUMENT, "A message has a count of items but no array.");
+    SendArguments arguments = each;
+    arguments.tag = message.tag;
+    arguments.items = {message.items, message.count};
+    if (!has_kind(arguments.items, RIPC_ITEM_LONG)) {
+      // Of which the channel makes few calls by itself.
+      collecting.end();
+      const bool is_open = life_.status() == RIPC_OK;
+      if (const std::size_t taken = is_open ? short_.send_batch(each.to, messages.subspan(sent)) : 0; taken != 0) {
+        sent += taken;
+        continue;
+      }
+    } else if (sent + 1 < messages.size() && !is_group(each.to)) {
+      if (const auto channel = context_.paths().channel_to(each.to, short_.counters().resolutions); channel.ok())
+        collecting.begin(*channel);
+    }
+    // What stands in the way of this one is a matter of an ordinary send.
+    Status status = send(arguments, tickets.empty() ? nullptr : &tickets[sent]);
+    if (!status.ok()) return status;
+    ++sent;
+  }
+  return {};
+}
+
+Status Service::notify(ripc_service_id to, std::uint64_t handle, std::span<const ripc_item> items) {
+  if (const ripc_status status = life_.status(); status != RIPC_OK) return status;
+  return short_.notify(to, handle, items);
+}
+
+Result<std::size_t> Service::short_limit(ripc_service_id to, std::size_t items) {
+  if (const ripc_status status = life_.status(); status != RIPC_OK) return status;
+  if (items > RIPC_MAX_ITEMS) return Status(RIPC_INVALID_ARGUMENT, "A message has at most 64 items.");
+  if (is_group(to)) return group_.short_limit(to, items);
+  Result<std::shared_ptr<spi::Channel>> channel = context_.paths().channel_to(to, short_.counters().resolutions);
+  if (!channel.ok()) return channel.status();
+  return (*channel)->packet_limit() - wire::packet_size(items, 0);
+}
+
+// ---- The rest ------------------------------------------------------------------------------------------------
+
+void Service::interrupt() noexcept {
+  life_.interrupt();
+  room_.wake_waiters();
+}
+
+Status Service::cancel_request(std::uint64_t id) {
+  Status status = requests_.cancel(id);
+  if (status == RIPC_INVALID_ARGUMENT && receiver_.cancel_answer(id)) return {};
+  return status;
 }
 
 void Service::fill_statistics(ripc_service_statistics& statistics) const noexcept {
-  const auto value = [](const std::atomic<std::uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
-  const Counters& from = counters_;
-  const std::uint64_t payload_messages = value(from.payload_messages_sent) + value(main_counters_.payload_messages);
-  statistics.messages_sent = payload_messages + value(from.other_messages_sent) + value(main_counters_.empty_messages);
-  const std::uint64_t payload_messages_received = value(from.payload_messages_received);
-  statistics.messages_received = payload_messages_received + value(from.other_messages_received);
-  statistics.short_bytes_sent = value(from.short_bytes_sent) + value(main_counters_.bytes);
-  statistics.short_bytes_received = value(from.short_bytes_received);
-  statistics.long_items_sent = value(from.long_items_sent);
-  statistics.long_items_received = value(from.long_items_received);
-  statistics.long_bytes_received = value(from.long_bytes_received);
-  statistics.items_lent = value(from.items_lent);
-  statistics.items_returned = value(from.items_returned);
-  statistics.items_discarded = value(from.items_discarded);
-  statistics.again = value(from.again);
-  statistics.wakes_sent = value(from.wakes_sent);
-  statistics.sleeps = value(from.sleeps);
-  statistics.packets_corrupt = value(from.packets_corrupt);
-  statistics.notifications_sent = value(from.notifications_sent);
+  statistics.payload_copies = statistics.senders = statistics.packets_corrupt = 0;
+  statistics.packets_lost = statistics.packets_late = statistics.packets_duplicate = 0;
+  short_.counters().add_to(statistics);
+  receiver_.counters().add_to(statistics);
+  receiver_.ports().add_to(statistics);
   statistics.notifications_run = notifications_->run_count();
   statistics.notifications_unknown = notifications_->unknown_count();
-  // A short message is gathered into the queue by one copy; an item in a return buffer is written by one.
-  statistics.payload_copies = payload_messages + value(from.items_returned) + value(from.send_copies) +
-                              payload_messages_received + value(from.receive_copies);
-  statistics.resolutions = value(from.resolutions);
-  statistics.group_packets = value(from.group_packets);
-  statistics.senders = 0;
-  statistics.packets_lost = statistics.packets_late = statistics.packets_duplicate = 0;
-  for (const auto& port : ports_) {
-    const spi::PortStatistics seen = port->statistics();
-    statistics.senders += port->source_count();
-    statistics.packets_lost += seen.lost;
-    statistics.packets_late += seen.late;
-    statistics.packets_duplicate += seen.duplicates;
-    statistics.packets_corrupt += seen.corrupt;
-  }
 }
 
 }  // namespace ripc::core

@@ -233,10 +233,10 @@ void WatchTable::look(const WatchPointer& watch) {
   if (watch->seen && watch->why == RIPC_OK && !is_displaced) return;
   if (is_displaced) watch->why = RIPC_FENCED;
   // A former holder that is stopped has not closed its channel, which stands in the way of a new one.
-  if (channel && is_displaced) context_.drop_channel(*channel);
+  if (channel && is_displaced) context_.paths().drop(*channel);
 
-  Result<Resolution> path = record.ok() ? context_.find_path(watch->id) : record.status();
-  std::shared_ptr<spi::Channel> found = path.ok() ? context_.known_channel(watch->id) : nullptr;
+  Result<Resolution> path = record.ok() ? context_.paths().find_path(watch->id) : record.status();
+  std::shared_ptr<spi::Channel> found = path.ok() ? context_.paths().known_channel(watch->id) : nullptr;
   {
     const std::lock_guard lock(mutex_);
     channel = std::exchange(watch->channel, watch->is_removed ? nullptr : found);

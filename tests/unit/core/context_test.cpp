@@ -60,7 +60,7 @@ TEST_F(Contexts, ATransportThatWasAskedForMustStart) {
 TEST_F(Contexts, AnOptionalTransportThatCannotStartIsLeftOut) {
   const Result<std::unique_ptr<Context>> context = make({"broken"});
   ASSERT_TRUE(context.ok()) << context.status().text();
-  const std::vector<spi::Address> addresses = (*context)->addresses();
+  const std::vector<spi::Address> addresses = (*context)->paths().own_addresses();
   ASSERT_EQ(addresses.size(), 1u);
   EXPECT_EQ(addresses.front().transport, "fake");
 }
@@ -105,21 +105,21 @@ TEST_F(Contexts, ATakeoverThatFailsLeavesTheHolderWhatItHas) {
   ASSERT_TRUE(context.ok());
   ServiceOptions options;
   options.id = 42;
-  Result<Service*> holder = (*context)->register_service(options);
+  Result<Service*> holder = (*context)->services().add(options);
   ASSERT_TRUE(holder.ok());
 
   resolver->publication = RIPC_TIMEOUT;
   options.takeover = true;
-  EXPECT_EQ((*context)->register_service(options).status().code(), RIPC_TIMEOUT);
+  EXPECT_EQ((*context)->services().add(options).status().code(), RIPC_TIMEOUT);
   std::array<Message*, 1> messages{};
   std::size_t count = 0;
   EXPECT_EQ((*holder)->receive(0, 0, messages, count), RIPC_EMPTY) << "not RIPC_FENCED";
   options.takeover = false;
   resolver->publication = {};
-  EXPECT_EQ((*context)->register_service(options).status().code(), RIPC_ID_IN_USE);
+  EXPECT_EQ((*context)->services().add(options).status().code(), RIPC_ID_IN_USE);
 
   options.takeover = true;
-  EXPECT_TRUE((*context)->register_service(options).ok());
+  EXPECT_TRUE((*context)->services().add(options).ok());
   EXPECT_EQ((*holder)->receive(0, 0, messages, count), RIPC_FENCED);
 }
 
@@ -128,18 +128,18 @@ TEST_F(Contexts, ARandomIdThatAnotherHasIsReplacedByAnotherOne) {
   Result<std::unique_ptr<Context>> context = make(resolver);
   ASSERT_TRUE(context.ok());
   resolver->taken = 2;
-  const Result<Service*> service = (*context)->register_service({});
+  const Result<Service*> service = (*context)->services().add({});
   ASSERT_TRUE(service.ok()) << service.status().text();
   ASSERT_EQ(resolver->published.size(), 3u);
   EXPECT_EQ(std::set(resolver->published.begin(), resolver->published.end()).size(), 3u) << "each time another one";
   EXPECT_EQ((*service)->id(), resolver->published.back());
 
   resolver->taken = SIZE_MAX;
-  EXPECT_EQ((*context)->register_service({}).status().code(), RIPC_ID_IN_USE) << "the tries come to an end";
+  EXPECT_EQ((*context)->services().add({}).status().code(), RIPC_ID_IN_USE) << "the tries come to an end";
   ServiceOptions fixed;
   fixed.id = 42;
   const std::size_t before = resolver->published.size();
-  EXPECT_EQ((*context)->register_service(fixed).status().code(), RIPC_ID_IN_USE);
+  EXPECT_EQ((*context)->services().add(fixed).status().code(), RIPC_ID_IN_USE);
   EXPECT_EQ(resolver->published.size(), before + 1) << "a number that was asked for stays what it is";
 }
 

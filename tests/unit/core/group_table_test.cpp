@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/group_table.hpp"
+#include "core/state/group_table.hpp"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/message.hpp"
+#include "core/state/message.hpp"
 
 namespace ripc::core {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/requests.hpp"
+#include "core/state/requests.hpp"
 
 #include <gtest/gtest.h>
 

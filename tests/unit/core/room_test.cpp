@@ -43,7 +43,7 @@ class Room : public testing::Test {
     Result<std::unique_ptr<Context>> context = Context::create(std::move(parts));
     ASSERT_TRUE(context.ok()) << context.status().text();
     context_ = std::move(*context);
-    const Result<Service*> service = context_->register_service({});
+    const Result<Service*> service = context_->services().add({});
     ASSERT_TRUE(service.ok()) << service.status().text();
     service_ = *service;
   }

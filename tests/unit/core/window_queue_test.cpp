@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/window_queue.hpp"
+#include "core/state/window_queue.hpp"
 
 #include <gtest/gtest.h>
 

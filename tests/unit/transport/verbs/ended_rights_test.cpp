@@ -8,7 +8,7 @@
 #include <string>
 
 #include "connected_ends.hpp"
-#include "core/ticket.hpp"
+#include "core/state/ticket.hpp"
 #include "transport/verbs/bulk/rdma_bulk.hpp"
 
 namespace ripc::verbs {

@@ -17,7 +17,7 @@ namespace {
 constexpr int kLooks = 10;                                // more than there are packets in any test
 constexpr std::uint64_t kLarge = std::uint64_t{9} << 20;  // more than may be under way before something else begins
 
-class Assembly : public testing::Test {
+class LongReceiving : public testing::Test {
  protected:
   void SetUp() override {
     ContextParts parts;
@@ -32,11 +32,11 @@ class Assembly : public testing::Test {
     ASSERT_NO_FATAL_FAILURE(open({}));
   }
   void TearDown() override {
-    if (service_ != nullptr) context_->unregister_service(service_);
+    if (service_ != nullptr) context_->services().remove(service_);
   }
   void open(const ServiceOptions& options) {
-    if (service_ != nullptr) context_->unregister_service(service_);
-    Result<Service*> service = context_->register_service(options);
+    if (service_ != nullptr) context_->services().remove(service_);
+    Result<Service*> service = context_->services().add(options);
     ASSERT_TRUE(service.ok()) << service.status().text();
     service_ = *service;
   }
@@ -118,7 +118,7 @@ class Assembly : public testing::Test {
   std::deque<std::vector<std::byte>> landings_;
 };
 
-TEST_F(Assembly, WhatComesWhileTheReceiverWaitsAwakeComesAloneAndTheRestAtOnce) {
+TEST_F(LongReceiving, WhatComesWhileTheReceiverWaitsAwakeComesAloneAndTheRestAtOnce) {
   FakeSource& source = peer();
   for (std::uint32_t tag = 1; tag <= 3; ++tag) source.send_short(tag);
   source.come_later();
@@ -126,7 +126,7 @@ TEST_F(Assembly, WhatComesWhileTheReceiverWaitsAwakeComesAloneAndTheRestAtOnce) 
   EXPECT_EQ(receive_many(0), (std::vector<std::uint32_t>{2, 3}));
 }
 
-TEST_F(Assembly, MessagesBehindOneThatIsNotCompleteArePulledBesideItAndComeInOrder) {
+TEST_F(LongReceiving, MessagesBehindOneThatIsNotCompleteArePulledBesideItAndComeInOrder) {
   FakeSource& source = peer();
   post(3);
   source.send_long(1, {11});
@@ -144,7 +144,7 @@ TEST_F(Assembly, MessagesBehindOneThatIsNotCompleteArePulledBesideItAndComeInOrd
 }
 
 // As when the limit of locked memory is reached.
-TEST_F(Assembly, AMessageIsDeliveredWithoutAnItemWhoseWindowCannotBeWritten) {
+TEST_F(LongReceiving, AMessageIsDeliveredWithoutAnItemWhoseWindowCannotBeWritten) {
   FakeSource& source = peer();
   post(2);
   source.send_long(1, {11, 12});
@@ -159,7 +159,7 @@ TEST_F(Assembly, AMessageIsDeliveredWithoutAnItemWhoseWindowCannotBeWritten) {
   EXPECT_EQ(source.finished(11), RIPC_NO_MEMORY);
 }
 
-TEST_F(Assembly, ShortMessagesKeepTheirPlaceBetweenLongOnes) {
+TEST_F(LongReceiving, ShortMessagesKeepTheirPlaceBetweenLongOnes) {
   FakeSource& source = peer();
   post(2);
   source.send_long(1, {11});
@@ -177,7 +177,7 @@ TEST_F(Assembly, ShortMessagesKeepTheirPlaceBetweenLongOnes) {
   EXPECT_EQ(receive().tag, 4u);
 }
 
-TEST_F(Assembly, TheItemsOfAMessageArePulledSideBySide) {
+TEST_F(LongReceiving, TheItemsOfAMessageArePulledSideBySide) {
   FakeSource& source = peer();
   post(2);
   source.send_long(1, {11, 12});
@@ -191,7 +191,7 @@ TEST_F(Assembly, TheItemsOfAMessageArePulledSideBySide) {
 }
 
 // There is nothing else that the receiver could say to its sender.
-TEST_F(Assembly, TheLastItemMayFinishTheTransferIfAllOthersAreThere) {
+TEST_F(LongReceiving, TheLastItemMayFinishTheTransferIfAllOthersAreThere) {
   post(3);
   FakeSource& source = peer();
   source.send_long(1, {11});
@@ -209,7 +209,7 @@ TEST_F(Assembly, TheLastItemMayFinishTheTransferIfAllOthersAreThere) {
   EXPECT_TRUE(source.may_finish(22));
 }
 
-TEST_F(Assembly, AnItemBesideOneWithoutAWindowDoesNotFinishTheTransfer) {
+TEST_F(LongReceiving, AnItemBesideOneWithoutAWindowDoesNotFinishTheTransfer) {
   post(1);
   FakeSource& source = peer();
   source.send_long(1, {11, 12});
@@ -219,7 +219,7 @@ TEST_F(Assembly, AnItemBesideOneWithoutAWindowDoesNotFinishTheTransfer) {
 }
 
 // The request may still be cancelled, and then the item fails.
-TEST_F(Assembly, AReplyIntoAReturnBufferDoesNotFinishTheTransfer) {
+TEST_F(LongReceiving, AReplyIntoAReturnBufferDoesNotFinishTheTransfer) {
   std::vector<std::byte> buffer(FakeSource::kLength);
   FakeSource& source = peer();
   const std::uint64_t request = ask(buffer);
@@ -234,7 +234,7 @@ TEST_F(Assembly, AReplyIntoAReturnBufferDoesNotFinishTheTransfer) {
   EXPECT_FALSE(source.may_finish(12));
 }
 
-TEST_F(Assembly, WhereThePathAllowsNoMoreOneMessageIsBegunAtATime) {
+TEST_F(LongReceiving, WhereThePathAllowsNoMoreOneMessageIsBegunAtATime) {
   FakeSource& source = peer(1);
   post(2);
   source.send_long(1, {11});
@@ -248,7 +248,7 @@ TEST_F(Assembly, WhereThePathAllowsNoMoreOneMessageIsBegunAtATime) {
   EXPECT_TRUE(source.is_pulling(12));
 }
 
-TEST_F(Assembly, NoMoreMessagesAreBegunThanThePathAllows) {
+TEST_F(LongReceiving, NoMoreMessagesAreBegunThanThePathAllows) {
   FakeSource& source = peer(3);
   post(10);
   for (std::uint32_t tag = 1; tag <= 5; ++tag) source.send_long(tag, {10 + tag});
@@ -257,7 +257,7 @@ TEST_F(Assembly, NoMoreMessagesAreBegunThanThePathAllows) {
   EXPECT_EQ(source.packets.size(), 2u);
 }
 
-TEST_F(Assembly, NothingIsBegunBehindMessagesThatFillThePath) {
+TEST_F(LongReceiving, NothingIsBegunBehindMessagesThatFillThePath) {
   FakeSource& source = peer();
   post(3, kLarge);
   source.send_long(1, {11}, kLarge);
@@ -266,7 +266,7 @@ TEST_F(Assembly, NothingIsBegunBehindMessagesThatFillThePath) {
   EXPECT_EQ(source.packets.size(), 1u);
 }
 
-TEST_F(Assembly, NothingIsBegunAheadWhileTheApplicationHoldsHalfOfItsMessages) {
+TEST_F(LongReceiving, NothingIsBegunAheadWhileTheApplicationHoldsHalfOfItsMessages) {
   ServiceOptions few;
   few.max_messages = 4;
   ASSERT_NO_FATAL_FAILURE(open(few));
@@ -279,7 +279,7 @@ TEST_F(Assembly, NothingIsBegunAheadWhileTheApplicationHoldsHalfOfItsMessages) {
 
 // ---- Windows -----------------------------------------------------------------------------------------------------
 
-TEST_F(Assembly, AMessageWithoutAWindowFailsOnlyInItsTurnAfterTheApplicationCouldPostOne) {
+TEST_F(LongReceiving, AMessageWithoutAWindowFailsOnlyInItsTurnAfterTheApplicationCouldPostOne) {
   FakeSource& source = peer();
   post(1);
   source.send_long(1, {11});
@@ -300,7 +300,7 @@ TEST_F(Assembly, AMessageWithoutAWindowFailsOnlyInItsTurnAfterTheApplicationCoul
   EXPECT_EQ(source.finished(13), RIPC_NO_WINDOW);
 }
 
-TEST_F(Assembly, WhatIsAheadLeavesAWindowForEachOtherSender) {
+TEST_F(LongReceiving, WhatIsAheadLeavesAWindowForEachOtherSender) {
   FakeSource& first = peer();
   FakeSource& second = peer();
   post(3);
@@ -313,7 +313,7 @@ TEST_F(Assembly, WhatIsAheadLeavesAWindowForEachOtherSender) {
   EXPECT_TRUE(second.is_pulling(24));
 }
 
-TEST_F(Assembly, ANewSenderWaitsForWindowsThatAreHeldAhead) {
+TEST_F(LongReceiving, ANewSenderWaitsForWindowsThatAreHeldAhead) {
   FakeSource& first = peer();
   post(2);
   first.send_long(1, {11});
@@ -333,7 +333,7 @@ TEST_F(Assembly, ANewSenderWaitsForWindowsThatAreHeldAhead) {
   expect_in_window(3, 2, 23);
 }
 
-TEST_F(Assembly, WindowsGoToTheMessagesOfASenderInTheirOrder) {
+TEST_F(LongReceiving, WindowsGoToTheMessagesOfASenderInTheirOrder) {
   FakeSource& source = peer();
   post(2);
   source.unprepared[11] = RIPC_PENDING;
@@ -349,7 +349,7 @@ TEST_F(Assembly, WindowsGoToTheMessagesOfASenderInTheirOrder) {
   expect_in_window(2, 1, 12);
 }
 
-TEST_F(Assembly, ContextWindowsAreNotTakenAhead) {
+TEST_F(LongReceiving, ContextWindowsAreNotTakenAhead) {
   FakeSource& source = peer();
   std::array<std::byte, 2 * FakeSource::kLength> memory;
   for (const std::size_t offset : {std::size_t{0}, std::size_t{FakeSource::kLength}})
@@ -363,7 +363,7 @@ TEST_F(Assembly, ContextWindowsAreNotTakenAhead) {
 
 // ---- Replies -----------------------------------------------------------------------------------------------------
 
-TEST_F(Assembly, AReplyIsNotBegunAheadOfItsTurn) {
+TEST_F(LongReceiving, AReplyIsNotBegunAheadOfItsTurn) {
   FakeSource& source = peer();
   post(2);
   std::vector<std::byte> buffer(FakeSource::kLength);
@@ -382,7 +382,7 @@ TEST_F(Assembly, AReplyIsNotBegunAheadOfItsTurn) {
   EXPECT_EQ(reply.first_byte, 12);
 }
 
-TEST_F(Assembly, CancellingARequestEndsThePullOfItsReply) {
+TEST_F(LongReceiving, CancellingARequestEndsThePullOfItsReply) {
   FakeSource& source = peer();
   std::vector<std::byte> buffer(FakeSource::kLength);
   const std::uint64_t request = ask(buffer);
@@ -400,7 +400,7 @@ TEST_F(Assembly, CancellingARequestEndsThePullOfItsReply) {
   EXPECT_EQ(service_->cancel_request(request).code(), RIPC_INVALID_ARGUMENT);
 }
 
-TEST_F(Assembly, AReturnBufferThatWasNotWrittenIsNotSaidToBeWhateverTheReplySays) {
+TEST_F(LongReceiving, AReturnBufferThatWasNotWrittenIsNotSaidToBeWhateverTheReplySays) {
   FakeSource& source = peer();
   std::vector<std::byte> buffer(FakeSource::kLength);
   source.send_returned(3, ask(buffer));
@@ -414,7 +414,7 @@ TEST_F(Assembly, AReturnBufferThatWasNotWrittenIsNotSaidToBeWhateverTheReplySays
 
 // ---- Lending, failures, the end ----------------------------------------------------------------------------------
 
-TEST_F(Assembly, LentMessagesNeedNoWindowsToBeAhead) {
+TEST_F(LongReceiving, LentMessagesNeedNoWindowsToBeAhead) {
   FakeSource& source = peer();
   source.send_long(1, {11});
   source.send_long(2, {12});
@@ -430,7 +430,7 @@ TEST_F(Assembly, LentMessagesNeedNoWindowsToBeAhead) {
   }
 }
 
-TEST_F(Assembly, WhatBeganToComeUnderTheFlagComesSoWithoutIt) {
+TEST_F(LongReceiving, WhatBeganToComeUnderTheFlagComesSoWithoutIt) {
   FakeSource& source = peer();
   post(1);
   source.send_long(1, {11});
@@ -439,7 +439,7 @@ TEST_F(Assembly, WhatBeganToComeUnderTheFlagComesSoWithoutIt) {
   EXPECT_EQ(receive().views.at(0).kind, static_cast<std::uint32_t>(RIPC_VIEW_LENT));
 }
 
-TEST_F(Assembly, OneThatIsWithdrawnIsNotDeliveredAndHoldsUpNothing) {
+TEST_F(LongReceiving, OneThatIsWithdrawnIsNotDeliveredAndHoldsUpNothing) {
   FakeSource& source = peer();
   post(3);
   for (std::uint32_t tag = 1; tag <= 3; ++tag) source.send_long(tag, {10 + tag});
@@ -456,7 +456,7 @@ TEST_F(Assembly, OneThatIsWithdrawnIsNotDeliveredAndHoldsUpNothing) {
   expect_in_window(4, 1, 14);
 }
 
-TEST_F(Assembly, OfASourceThatEndsWhatIsCompleteComesAndTheRestIsDropped) {
+TEST_F(LongReceiving, OfASourceThatEndsWhatIsCompleteComesAndTheRestIsDropped) {
   FakeSource& source = peer();
   const std::shared_ptr<FakeSource> kept = sources_.front();
   post(3);
@@ -472,7 +472,7 @@ TEST_F(Assembly, OfASourceThatEndsWhatIsCompleteComesAndTheRestIsDropped) {
   EXPECT_FALSE(kept->is_pulling(11));
 }
 
-TEST_F(Assembly, AServiceThatEndsTellsTheSendersOfWhatIsNotComplete) {
+TEST_F(LongReceiving, AServiceThatEndsTellsTheSendersOfWhatIsNotComplete) {
   FakeSource& source = peer();
   post(2);
   source.send_long(1, {11});
@@ -480,7 +480,7 @@ TEST_F(Assembly, AServiceThatEndsTellsTheSendersOfWhatIsNotComplete) {
   expect_nothing();
   source.complete(12);
   expect_nothing();
-  context_->unregister_service(std::exchange(service_, nullptr));
+  context_->services().remove(std::exchange(service_, nullptr));
   EXPECT_EQ(source.finished(11), RIPC_CLOSED);
   EXPECT_EQ(source.finished(12), RIPC_OK) << "that it is here was said before";
   EXPECT_FALSE(source.is_pulling(11));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A service as a member of groups, and as a sender to them.
+#include "core/send/group_send.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -8,10 +9,6 @@
 #include <memory_resource>
 #include <new>
 #include <vector>
-
-#include "core/sending.hpp"
-#include "core/service.hpp"
-#include "core/service_id.hpp"
 
 namespace ripc::core {
 
@@ -31,40 +28,9 @@ Status no_members(const GroupList& list) {
 
 }  // namespace
 
-// ---- Membership ----------------------------------------------------------------------------------------------
-
-Status Service::join(ripc_service_id group) { return change_groups(group, true); }
-Status Service::leave(ripc_service_id group) { return change_groups(group, false); }
-
-Status Service::change_groups(ripc_service_id group, bool join) {
-  if (const ripc_status status = usable(); status != RIPC_OK) return status;
-  if (Status valid = check_group(group); !valid.ok()) return valid;
-  const std::lock_guard lock(record_mutex_);
-  if (record_.is_in(group) == join) return {};
-  spi::ServiceRecord changed = record_;
-  if (!join) {
-    std::erase(changed.groups, group);
-  } else if (changed.groups.size() == kMaxGroups) {
-    return Status(RIPC_LIMIT, "The service is in 64 groups, which is the most: leave one that is not needed.");
-  } else {
-    changed.groups.insert(std::upper_bound(changed.groups.begin(), changed.groups.end(), group), group);
-  }
-  Status status = context_.resolver().update(changed);
-  if (!status.ok()) {
-    // Some of several resolvers may have taken it.
-    (void)context_.resolver().update(record_);
-    return status;
-  }
-  record_.groups = std::move(changed.groups);
-  context_.groups().outdate(group);
-  return {};
-}
-
-// ---- Sending -------------------------------------------------------------------------------------------------
-
 // One message on its way to the members of a group.
-struct Service::GroupSend {
-  GroupSend(ripc_service_id to, const wire::Plain& plain, Deadline until, ripc_group_outcome* told)
+struct GroupSend::Sending {
+  Sending(ripc_service_id to, const wire::Plain& plain, Deadline until, ripc_group_outcome* told)
       : group(to), message(plain), deadline(until), outcome(told) {}
 
   const ripc_service_id group;
@@ -122,7 +88,7 @@ struct Service::GroupSend {
   }
 };
 
-Status Service::send_to_group(const SendArguments& arguments) {
+Status GroupSend::send(const SendArguments& arguments) {
   const bool is_short = std::all_of(arguments.items.begin(), arguments.items.end(),
                                     [](const ripc_item& item) { return item.kind <= RIPC_ITEM_SHORT; });
   if (!is_short || !arguments.returns.empty())
@@ -130,13 +96,13 @@ Status Service::send_to_group(const SendArguments& arguments) {
                   "A group takes short items only: send a short message that says what to fetch, or send to each of "
                   "ripc_group_members().");
   wire::Plain message;
-  if (!describe(arguments.items, arguments.tag, message)) return RIPC_TOO_LARGE;
-  GroupSend sending(arguments.to, message, Deadline::after(context_.resolve_timeout()), arguments.outcome);
-  std::shared_ptr<const GroupList> list = context_.groups().members(arguments.to);
+  if (!make_plain(sender_.id(), arguments.items, arguments.tag, message)) return RIPC_TOO_LARGE;
+  Sending sending(arguments.to, message, Deadline::after(timeout_), arguments.outcome);
+  std::shared_ptr<const GroupList> list = groups_.members(arguments.to);
   send_to_members(*list, sending);
   if (sending.taken == 0 && is_gone(sending.failure.code())) {
     // All that were known are gone, so nobody has it yet: those that came in their place shall.
-    list = context_.groups().members(arguments.to);
+    list = groups_.members(arguments.to);
     sending.start();
     send_to_members(*list, sending);
   }
@@ -149,7 +115,7 @@ Status Service::send_to_group(const SendArguments& arguments) {
 }
 
 // Once some have it, want of memory only keeps others from it.
-void Service::send_to_members(const GroupList& list, GroupSend& sending) {
+void GroupSend::send_to_members(const GroupList& list, Sending& sending) {
   sending.reserve(list.members.size());
   for (const std::shared_ptr<GroupMember>& member : list.members) {
     const ripc_status status = send_to_member(*member, sending, false);
@@ -171,7 +137,7 @@ void Service::send_to_members(const GroupList& list, GroupSend& sending) {
   }
 }
 
-void Service::send_together(GroupSend& sending) noexcept {
+void GroupSend::send_together(Sending& sending) noexcept {
   auto& all = sending.together;
   std::sort(all.begin(), all.end(), [](const auto& one, const auto& other) {
     return std::less<>()(one.channel->multicast(), other.channel->multicast());
@@ -185,9 +151,9 @@ void Service::send_together(GroupSend& sending) noexcept {
     sent.assign(channels.size(), 0);
     if (channels.size() > 1) by->send(sending.group, channels, sending.message, sent);
     if (std::any_of(sent.begin(), sent.end(), [](std::uint8_t one) { return one != 0; }))
-      counters_.group_packets.fetch_add(1, std::memory_order_relaxed);
+      add(sender_.counters().group_packets);
     for (std::size_t index = 0; first != end; ++index, ++first) {
-      if (sent[index] != 0) count_sent(ThreadEpoch::current(), sending.message.bytes);
+      if (sent[index] != 0) sender_.counters().count_plain(ThreadEpoch::current(), sending.message.bytes);
       sending.settle(*first->member, sent[index] != 0 ? RIPC_OK : send_to_member(*first->member, sending));
     }
   }
@@ -195,14 +161,14 @@ void Service::send_together(GroupSend& sending) noexcept {
 
 // By the channel that there is. RIPC_NO_SERVICE: there is none; RIPC_PEER_DEAD, RIPC_CLOSED: it was of no use, and is
 // dropped. RIPC_PENDING, unless it is to be sent to alone: nothing was sent, it is in sending.together now.
-ripc_status Service::send_to_member(GroupMember& member, GroupSend& sending, bool alone) {
+ripc_status GroupSend::send_to_member(GroupMember& member, Sending& sending, bool alone) {
   const spi::ServiceRecord& record = member.record();
   std::shared_ptr<spi::Channel> useless;
   ripc_status status = RIPC_OK;
   {
     ThreadEpoch::Record& thread = ThreadEpoch::current();
     const ThreadEpoch::Section section(thread);
-    const std::shared_ptr<spi::Channel>* channel = context_.routes().find(record.id);
+    const std::shared_ptr<spi::Channel>* channel = paths_.routes().find(record.id);
     if (channel == nullptr) return RIPC_NO_SERVICE;
     if (leads_elsewhere(**channel, record)) {
       status = RIPC_CLOSED;
@@ -213,22 +179,22 @@ ripc_status Service::send_to_member(GroupMember& member, GroupSend& sending, boo
       sending.together.push_back({&member, *channel});
       return RIPC_PENDING;
     } else {
-      status = send_by(**channel, sending.message, thread);
+      status = sender_.send_by(**channel, sending.message, thread);
       if (is_gone(status)) useless = *channel;
     }
   }
-  if (useless) context_.drop_channel(*useless);
+  if (useless) paths_.drop(*useless);
   return status;
 }
 
-Status Service::connect_and_send(GroupMember& member, GroupSend& sending) {
+Status GroupSend::connect_and_send(GroupMember& member, Sending& sending) {
   const Nanoseconds now = monotonic_now();
   if (!member.may_try(now))
     return Status(RIPC_PEER_DEAD,
                   "No member of the group could be reached lately; they are tried again after a pause. Check that "
                   "their processes run and the network lets them be reached: `ripc resolve` with the group tells.");
   Result<std::shared_ptr<spi::Channel>> channel =
-      context_.connect_to(member.record(), Deadline::after(sending.deadline.remaining() / 2));
+      paths_.connect_to(member.record(), Deadline::after(sending.deadline.remaining() / 2));
   Status status = channel.ok() ? Status(send_to_member(member, sending)) : channel.status();
   if (status.ok()) {
     member.succeeded();
@@ -243,22 +209,22 @@ Status Service::connect_and_send(GroupMember& member, GroupSend& sending) {
   return status;
 }
 
-void Service::lose_member(const GroupMember& member, ripc_service_id group) {
-  context_.resolver().invalidate(member.record());
-  context_.groups().outdate(group);
+void GroupSend::lose_member(const GroupMember& member, ripc_service_id group) {
+  resolver_.invalidate(member.record());
+  groups_.outdate(group);
 }
 
-Result<std::size_t> Service::group_short_limit(ripc_service_id group, std::size_t items) {
-  const Deadline deadline = Deadline::after(context_.resolve_timeout());
-  const std::shared_ptr<const GroupList> list = context_.groups().members(group);
+Result<std::size_t> GroupSend::short_limit(ripc_service_id group, std::size_t items) {
+  const Deadline deadline = Deadline::after(timeout_);
+  const std::shared_ptr<const GroupList> list = groups_.members(group);
   std::size_t limit = SIZE_MAX;
   Status failure;
   for (const std::shared_ptr<GroupMember>& member : list->members) {
     const Nanoseconds now = monotonic_now();
-    std::shared_ptr<spi::Channel> channel = context_.known_channel(member->record().id);
+    std::shared_ptr<spi::Channel> channel = paths_.known_channel(member->record().id);
     if (!channel && member->may_try(now)) {
       Result<std::shared_ptr<spi::Channel>> made =
-          context_.connect_to(member->record(), Deadline::after(deadline.remaining() / 2));
+          paths_.connect_to(member->record(), Deadline::after(deadline.remaining() / 2));
       if (made.ok()) {
         channel = std::move(*made);
       } else {
@@ -274,13 +240,12 @@ Result<std::size_t> Service::group_short_limit(ripc_service_id group, std::size_
   return failure.ok() ? Status(RIPC_PEER_DEAD) : failure;
 }
 
-// Also true while no member has a channel: the next send looks for one.
-Result<bool> Service::group_room(ripc_service_id group, bool request) {
-  const std::shared_ptr<const GroupList> list = context_.groups().members(group);
+Result<bool> GroupSend::has_room(ripc_service_id group, bool request) {
+  const std::shared_ptr<const GroupList> list = groups_.members(group);
   if (list->members.empty()) return no_members(*list);
   bool any_channel = false;
   for (const std::shared_ptr<GroupMember>& member : list->members) {
-    const std::shared_ptr<spi::Channel> channel = context_.known_channel(member->record().id);
+    const std::shared_ptr<spi::Channel> channel = paths_.known_channel(member->record().id);
     if (!channel) continue;
     any_channel = true;
     if (request ? channel->request_room() : channel->has_room()) return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/route_table.hpp"
+#include "core/state/route_table.hpp"
 
 namespace ripc::core {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/notification.hpp"
+#include "core/state/notification.hpp"
 
 #include <array>
 #include <new>

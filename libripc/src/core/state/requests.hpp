@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/random.hpp"
+#include "base/status.hpp"
 #include "ripc/ripc.h"
 #include "spi/transport.hpp"
 
@@ -26,38 +26,25 @@ struct Request {
 // Any thread.
 class RequestTable {
  public:
-  std::uint64_t add(Request request) {
-    const std::lock_guard lock(mutex_);
-    std::uint64_t id = 0;
-    do {
-      id = random_u64();
-    } while (id == 0 || requests_.contains(id));
-    requests_.emplace(id, std::move(request));
-    return id;
-  }
+  std::uint64_t add(Request request);
 
   // A request that was taken out; empty() if there was none. Putting it back takes no memory.
   using Taken = std::map<std::uint64_t, Request>::node_type;
 
   // Takes a request out. With `from`, only if it went to that service.
-  Taken take(std::uint64_t id, ripc_service_id from = 0) noexcept {
-    const std::lock_guard lock(mutex_);
-    const auto found = requests_.find(id);
-    if (found == requests_.end() || (from != 0 && found->second.to != from)) return {};
-    return requests_.extract(found);
-  }
-
+  Taken take(std::uint64_t id, ripc_service_id from = 0) noexcept;
   void put_back(Taken&& request) noexcept {
     const std::lock_guard lock(mutex_);
     requests_.insert(std::move(request));
   }
 
+  // Takes a request out when nobody writes its return buffers any more. RIPC_INVALID_ARGUMENT: there is none.
+  // RIPC_TIMEOUT: the peer is writing and does not finish; the request stays.
+  Status cancel(std::uint64_t id);
+  void cancel_all() noexcept;
+
   // The one whose ID comes next after this one; 0: there is none.
-  std::uint64_t next(std::uint64_t id) const noexcept {
-    const std::lock_guard lock(mutex_);
-    const auto found = requests_.upper_bound(id);
-    return found == requests_.end() ? 0 : found->first;
-  }
+  std::uint64_t next(std::uint64_t id) const noexcept;
 
  private:
   mutable std::mutex mutex_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/message.hpp"
+#include "core/state/message.hpp"
 
 #include <new>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ticket.hpp"
+#include "core/state/ticket.hpp"
 
 #include <algorithm>
 #include <new>

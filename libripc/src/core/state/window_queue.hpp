@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <list>
 #include <mutex>
+#include <span>
 
 #include "base/status.hpp"
+#include "wire/packet.hpp"
 
 namespace ripc::core {
 
@@ -43,13 +45,12 @@ class WindowQueue {
     return taken;
   }
 
-  // Whether items of these sizes would each find a window now, in this order, with `spare` windows left.
-  template <typename Sizes>
-  bool has_room_for(const Sizes& sizes, std::size_t spare) const {
+  // Whether these items would each find a window now, in this order, with `spare` windows left.
+  bool has_room_for(std::span<const wire::Descriptor> items, std::size_t spare) const {
     const std::lock_guard lock(mutex_);
-    if (windows_.size() < spare || windows_.size() - spare < sizes.size()) return false;
-    return std::equal(sizes.begin(), sizes.end(), windows_.begin(),
-                      [](std::uint64_t size, const Window& window) { return size <= window.size; });
+    if (windows_.size() < spare || windows_.size() - spare < items.size()) return false;
+    return std::equal(items.begin(), items.end(), windows_.begin(),
+                      [](const wire::Descriptor& item, const Window& window) { return item.length <= window.size; });
   }
 
   // Puts back a window that was not used, at its old place.

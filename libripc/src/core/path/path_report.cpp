@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which path is taken to a service, and why, for people.
+#include <algorithm>
+#include <utility>
+
+#include "core/path/paths.hpp"
+
+namespace ripc::core {
+
+namespace {
+
+// What a reason ends with.
+std::string finder_of(const spi::ServiceRecord& record) {
+  return record.found_by.empty() ? std::string() : "; found by the " + std::string(record.found_by) + " resolver";
+}
+
+}  // namespace
+
+Result<Resolution> Paths::resolve(ripc_service_id id) const {
+  Result<spi::ServiceRecord> record = parts_.resolver->resolve(id, Deadline::after(parts_.resolve_timeout));
+  if (!record.ok()) return record.status();
+  Resolution resolution;
+  resolution.record = std::move(*record);
+  for (const auto& transport : parts_.transports) {
+    for (const spi::Address& address : resolution.record.addresses) {
+      if (address.transport != transport->name() || !resolution.address.transport.empty()) continue;
+      resolution.address = address;
+      resolution.reason = "the first of this context's transports (" + transport_names() + ") that the service is on";
+    }
+  }
+  if (resolution.address.transport.empty()) {
+    if (!resolution.record.addresses.empty()) resolution.address = resolution.record.addresses.front();
+    resolution.reason = "none: the service is on none of this context's transports (" + transport_names() + ")";
+  }
+  resolution.reason += finder_of(resolution.record);
+  return resolution;
+}
+
+Result<Resolution> Paths::find_path(ripc_service_id id) {
+  const Deadline deadline = Deadline::after(parts_.resolve_timeout);
+  Result<spi::ServiceRecord> record = parts_.resolver->resolve(id, deadline);
+  if (!record.ok()) return record.status();
+  Resolution path;
+  path.record = std::move(*record);
+  std::vector<std::pair<std::string_view, std::string>> others;
+  std::size_t missed = SIZE_MAX;  // among them: a meeting place where the service is not
+  std::string meeting_place;
+  Status failure = no_common_transport(path.record.addresses);
+  const std::vector<Way> ways = ways_to(path.record.addresses);
+  for (const auto& transport : parts_.transports) {
+    const auto way =
+        std::find_if(ways.begin(), ways.end(), [&](const Way& known) { return known.transport == transport.get(); });
+    if (way == ways.end()) {
+      others.emplace_back(transport->name(), "the service has no address there");
+      continue;
+    }
+    if (!path.address.transport.empty()) {
+      others.emplace_back(transport->name(), "comes after " + path.address.transport + " in this context's order");
+      continue;
+    }
+    std::size_t answered = 0;
+    Result<std::shared_ptr<spi::Channel>> channel = connect(*way, id, deadline, answered);
+    if (channel.ok()) {
+      path.address = way->addresses[answered];
+      (*channel)->prove(deadline);
+      path.reason = (*channel)->describe();
+      (void)routes_.insert(id, std::move(*channel));
+      if (missed != SIZE_MAX && transport->is_on_this_host(path.address))
+        others[missed].second = "The service runs on this host, but not with this process's runtime directory, " +
+                                meeting_place +
+                                ". Set RIPC_RUNTIME_DIR (or XDG_RUNTIME_DIR) to the same directory for both; `ripc "
+                                "doctor` looks for others.";
+    } else {
+      note_failure(failure, channel.status());
+      if (std::string place = transport->meeting_place(); !place.empty() && channel.status().code() == RIPC_PEER_DEAD) {
+        missed = others.size();
+        meeting_place = std::move(place);
+      }
+      others.emplace_back(transport->name(), channel.status().text());
+    }
+  }
+  if (!parts_.withheld.empty()) others.emplace_back("other hosts", "not asked, " + parts_.withheld_reason);
+  for (const spi::Address& address : path.record.addresses) {
+    if (transport(address.transport) == nullptr && !is_withheld({&address, 1}))
+      others.emplace_back(address.transport, "not among this context's transports (" + transport_names() + ")");
+  }
+  for (const auto& [name, why] : others) {
+    if (!path.others.empty()) path.others += "; ";
+    path.others.append(name).append(": ").append(why);
+  }
+  if (path.address.transport.empty()) return failure;
+  path.reason += finder_of(path.record);
+  return path;
+}
+
+}  // namespace ripc::core

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/path/paths.hpp"
+
+#include <time.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <new>
+#include <utility>
+
+#include "base/loop_wait.hpp"
+
+namespace ripc::core {
+
+namespace {
+
+// Between two looks at a service that is in the middle of restarting or moving.
+constexpr Nanoseconds kRetryPause = 2'000'000;
+constexpr Nanoseconds kReclaimPause = 10'000'000;
+constexpr Nanoseconds kFenceTimeout = 1'000'000'000;
+
+Deadline half_of(Deadline deadline) noexcept {
+  return deadline.is_never() ? deadline : Deadline::after(deadline.remaining() / 2);
+}
+
+}  // namespace
+
+Paths::Paths(const ContextParts& parts, EventLoop& loop)
+    : parts_(parts), loop_(loop), reclaim_timer_(loop.make_timer([this] {
+        reclaim_scheduled_.store(false, std::memory_order_release);
+        if (!epochs_.reclaim()) reclaim_soon();
+      })) {}
+
+spi::Transport* Paths::transport(const std::string& name) const noexcept {
+  const auto found = std::find_if(parts_.transports.begin(), parts_.transports.end(),
+                                  [&](const auto& transport) { return transport->name() == name; });
+  return found == parts_.transports.end() ? nullptr : found->get();
+}
+
+std::shared_ptr<spi::Channel> Paths::known_channel(ripc_service_id id) const noexcept {
+  const ThreadEpoch::Section section(ThreadEpoch::current());
+  const std::shared_ptr<spi::Channel>* channel = routes_.find(id);
+  return channel != nullptr && (*channel)->alive() ? *channel : nullptr;
+}
+
+Result<std::shared_ptr<spi::Channel>> Paths::channel_to(ripc_service_id id, Counter& resolutions) {
+  if (auto known = known_channel(id)) return known;
+  const Deadline deadline = Deadline::after(parts_.resolve_timeout);
+  // One thread looks, those that come meanwhile wait for what it finds.
+  std::shared_ptr<Search> search;
+  {
+    const std::lock_guard lock(searches_mutex_);
+    if (const auto running = searches_.find(id); running != searches_.end()) {
+      search = running->second;
+    } else {
+      searches_.emplace(id, std::make_shared<Search>());
+    }
+  }
+  if (search) return result_of(*search, deadline);
+  // An earlier search may have ended since the first look.
+  Result<std::shared_ptr<spi::Channel>> found = known_channel(id);
+  if (*found == nullptr) {
+    try {
+      found = find_channel(id, deadline, resolutions);
+    } catch (const std::bad_alloc&) {
+      // Those that wait must not wait for ever.
+      found = RIPC_NO_MEMORY;
+    }
+  }
+  {
+    const std::lock_guard lock(searches_mutex_);
+    const auto mine = searches_.find(id);
+    mine->second->result = found;
+    searches_.erase(mine);
+  }
+  searches_changed_.notify_all();
+  // The responder waits in its loop.
+  loop_.wake_from_elsewhere();
+  return found;
+}
+
+Result<std::shared_ptr<spi::Channel>> Paths::result_of(const Search& search, Deadline deadline) {
+  std::unique_lock lock(searches_mutex_);
+  const auto done = [&] { return search.result.has_value(); };
+  if (!wait_in(loop_, lock, searches_changed_, deadline, done)) return RIPC_TIMEOUT;
+  return *search.result;
+}
+
+Result<std::shared_ptr<spi::Channel>> Paths::find_channel(ripc_service_id id, Deadline deadline, Counter& resolutions) {
+  for (;;) {
+    resolutions.fetch_add(1, std::memory_order_relaxed);
+    std::optional<spi::Address> learned = routes_.learned(id);
+    // The way back to a service that no resolver knows takes time, too.
+    Result<spi::ServiceRecord> record = parts_.resolver->resolve(id, learned ? half_of(deadline) : deadline);
+    std::vector<spi::Address> addresses;
+    if (record.ok()) {
+      addresses = record->addresses;
+    } else {
+      if (record.status().code() != RIPC_NO_SERVICE) return record.status();
+      // What a service said of itself counts only where no resolver knows better.
+      if (learned) addresses.push_back(std::move(*learned));
+      if (addresses.empty()) return record.status();
+    }
+    Result<std::shared_ptr<spi::Channel>> channel = connect(addresses, id, deadline);
+    if (channel.ok()) return routes_.insert(id, std::move(*channel));
+    const ripc_status code = channel.status().code();
+    if (code != RIPC_PEER_DEAD && code != RIPC_NO_SERVICE) return channel.status();
+    if (!record.ok()) {
+      routes_.forget(id);
+      return record.status();
+    }
+    // The service was there a moment ago: it is ending, restarting or moving.
+    parts_.resolver->invalidate(*record);
+    if (deadline.expired()) return is_withheld(addresses) ? no_common_transport(addresses) : channel.status();
+    if (loop_.in_loop_thread()) {
+      (void)loop_.run_until([] { return false; }, Deadline::after(kRetryPause));
+    } else {
+      const timespec pause{0, static_cast<long>(kRetryPause)};
+      nanosleep(&pause, nullptr);
+    }
+  }
+}
+
+Result<std::shared_ptr<spi::Channel>> Paths::connect(const Way& way, ripc_service_id id, Deadline deadline,
+                                                     std::size_t& answered) {
+  return way.transport->connect_any(way.addresses, id, way.is_last ? deadline : half_of(deadline), answered);
+}
+
+Result<std::shared_ptr<spi::Channel>> Paths::connect(const std::vector<spi::Address>& addresses, ripc_service_id id,
+                                                     Deadline deadline) const {
+  const std::vector<Way> ways = ways_to(addresses);
+  if (ways.empty()) return no_common_transport(addresses);
+  Status failure;
+  for (const Way& way : ways) {
+    std::size_t answered = 0;
+    Result<std::shared_ptr<spi::Channel>> channel = connect(way, id, deadline, answered);
+    if (channel.ok()) return channel;
+    note_failure(failure, channel.status());
+  }
+  return failure;
+}
+
+void Paths::note_failure(Status& failure, const Status& latest) {
+  const ripc_status code = latest.code();
+  const bool is_silence = code == RIPC_PEER_DEAD || code == RIPC_NO_SERVICE || code == RIPC_TIMEOUT;
+  if (failure.code() != RIPC_REFUSED || !is_silence) failure = latest;
+}
+
+std::vector<Paths::Way> Paths::ways_to(const std::vector<spi::Address>& addresses) const {
+  std::vector<Way> ways;
+  for (const auto& transport : parts_.transports) {
+    Way way{.transport = transport.get(), .addresses = {}, .is_last = false};
+    std::copy_if(addresses.begin(), addresses.end(), std::back_inserter(way.addresses),
+                 [&](const spi::Address& address) { return address.transport == transport->name(); });
+    if (!way.addresses.empty()) ways.push_back(std::move(way));
+  }
+  if (!ways.empty()) ways.back().is_last = true;
+  return ways;
+}
+
+Result<std::shared_ptr<spi::Channel>> Paths::connect_to(const spi::ServiceRecord& record, Deadline deadline) {
+  Result<std::shared_ptr<spi::Channel>> channel = connect(record.addresses, record.id, deadline);
+  if (!channel.ok()) return channel;
+  return routes_.insert(record.id, std::move(*channel));
+}
+
+bool Paths::is_withheld(std::span<const spi::Address> addresses) const noexcept {
+  const auto& names = parts_.withheld;
+  return std::any_of(addresses.begin(), addresses.end(), [&](const spi::Address& address) {
+    return std::find(names.begin(), names.end(), address.transport) != names.end();
+  });
+}
+
+Status Paths::no_common_transport(const std::vector<spi::Address>& addresses) const {
+  if (is_withheld(addresses))
+    return Status(RIPC_REFUSED,
+                  "The service is known, but this context does not talk to other hosts, " + parts_.withheld_reason);
+  return Status(RIPC_NO_SERVICE, "The service has no address on a transport that this context may use (" +
+                                     transport_names() + "): check RIPC_TRANSPORTS on both sides.");
+}
+
+std::string Paths::transport_names() const {
+  std::string names;
+  for (const auto& transport : parts_.transports) {
+    if (!names.empty()) names += ',';
+    names += transport->name();
+  }
+  return names;
+}
+
+void Paths::drop(const spi::Channel& channel) noexcept {
+  routes_.remove(channel);
+  reclaim_soon();
+}
+
+void Paths::reclaim_soon() noexcept {
+  if (reclaim_scheduled_.exchange(true, std::memory_order_acq_rel)) return;
+  loop_.set_timer(reclaim_timer_, monotonic_now() + kReclaimPause);
+}
+
+void Paths::fence_former(const spi::ServiceRecord& former, std::uint64_t incarnation) const noexcept {
+  if (former.context == parts_.id) return;
+  for (const spi::Address& address : former.addresses) {
+    spi::Transport* transport = this->transport(address.transport);
+    // A former holder that is stopped or gone needs no answer: peers ask the resolver, and it learns when it runs
+    // again.
+    try {
+      if (transport != nullptr &&
+          transport->fence(address, former.id, incarnation, Deadline::after(kFenceTimeout)).ok())
+        return;
+    } catch (const std::bad_alloc&) {
+      // As one that does not answer.
+    }
+  }
+}
+
+std::vector<spi::Address> Paths::own_addresses() const {
+  std::vector<spi::Address> addresses;
+  for (const auto& transport : parts_.transports) {
+    spi::Address address = transport->address();
+    if (!address.locator.empty()) addresses.push_back(std::move(address));
+  }
+  return addresses;
+}
+
+}  // namespace ripc::core

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ways from one context to services: found, connected and remembered.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/event_loop.hpp"
+#include "base/thread_epoch.hpp"
+#include "core/state/context_parts.hpp"
+#include "core/state/counter.hpp"
+#include "core/state/route_table.hpp"
+
+namespace ripc::core {
+
+// Where a service was found, and by which path it would be reached.
+struct Resolution {
+  spi::ServiceRecord record;
+  spi::Address address;
+  std::string reason;
+  std::string others;  // what speaks against each of the other paths
+};
+
+// Any thread.
+class Paths {
+ public:
+  // `parts` outlive it, and so does the loop.
+  Paths(const ContextParts& parts, EventLoop& loop);
+  Paths(const Paths&) = delete;
+  Paths& operator=(const Paths&) = delete;
+
+  // The channel to a service; finds, connects and remembers it if there is none.
+  Result<std::shared_ptr<spi::Channel>> channel_to(ripc_service_id id, Counter& resolutions);
+  // The living channel that there is, or nullptr.
+  std::shared_ptr<spi::Channel> known_channel(ripc_service_id id) const noexcept;
+  // Makes the channel to this registration, whatever the route table says.
+  Result<std::shared_ptr<spi::Channel>> connect_to(const spi::ServiceRecord& record, Deadline deadline);
+  // This channel is of no use any more.
+  void drop(const spi::Channel& channel) noexcept;
+  RouteTable& routes() noexcept { return routes_; }
+
+  Result<Resolution> resolve(ripc_service_id id) const;
+  // The same, with the path that answers when it is tried.
+  Result<Resolution> find_path(ripc_service_id id);
+
+  // Where this context can be reached now, one address for each transport by which it can.
+  std::vector<spi::Address> own_addresses() const;
+  // Tells the former holder of an ID that it was taken over.
+  void fence_former(const spi::ServiceRecord& former, std::uint64_t incarnation) const noexcept;
+
+  // When nobody sends any more. Waits for those who read the route table.
+  void shut_down() noexcept { epochs_.reclaim_all(); }
+
+ private:
+  // What one thread finds for all that want the way to the same service at that time.
+  struct Search {
+    std::optional<Result<std::shared_ptr<spi::Channel>>> result;
+  };
+  // The addresses of a service on one transport.
+  struct Way {
+    spi::Transport* transport;
+    std::vector<spi::Address> addresses;
+    bool is_last;  // others must be left some time
+  };
+  Result<std::shared_ptr<spi::Channel>> result_of(const Search& search, Deadline deadline);
+  Result<std::shared_ptr<spi::Channel>> find_channel(ripc_service_id id, Deadline deadline, Counter& resolutions);
+  // Preferred first.
+  std::vector<Way> ways_to(const std::vector<spi::Address>& addresses) const;
+  static Result<std::shared_ptr<spi::Channel>> connect(const Way& way, ripc_service_id id, Deadline deadline,
+                                                       std::size_t& answered);
+  Result<std::shared_ptr<spi::Channel>> connect(const std::vector<spi::Address>& addresses, ripc_service_id id,
+                                                Deadline deadline) const;
+  // A refusal says more than that nobody answered elsewhere.
+  static void note_failure(Status& failure, const Status& latest);
+  spi::Transport* transport(const std::string& name) const noexcept;
+  void reclaim_soon() noexcept;
+  std::string transport_names() const;
+  // Whether one of them is on a transport that this context may not use.
+  bool is_withheld(std::span<const spi::Address> addresses) const noexcept;
+  Status no_common_transport(const std::vector<spi::Address>& addresses) const;
+
+  const ContextParts& parts_;
+  EventLoop& loop_;
+  EpochDomain epochs_;
+  RouteTable routes_{epochs_};
+  std::mutex searches_mutex_;
+  std::condition_variable searches_changed_;
+  std::unordered_map<ripc_service_id, std::shared_ptr<Search>> searches_;
+  EventLoop::TimerId reclaim_timer_;
+  std::atomic<bool> reclaim_scheduled_{false};
+};
+
+}  // namespace ripc::core

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where each item of a message that is received goes: into a window, a return buffer, a lease, or nowhere, lent where
+// it is. The other half of protocol/outgoing.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "core/state/message.hpp"
+#include "core/state/requests.hpp"
+#include "core/state/window_queue.hpp"
+#include "spi/transport.hpp"
+
+namespace ripc::core {
+
+// One item that is pulled.
+struct IncomingItem {
+  enum class Target : std::uint8_t { window, return_buffer, lent, lease };
+  std::size_t view = 0;  // index in the message
+  Target target = Target::window;
+  std::uint32_t return_index = 0;
+  WindowQueue::Taken window;
+  WindowQueue* home = nullptr;  // of the window
+  bool done = false;
+  spi::Pull pull;
+
+  bool is_lent() const noexcept { return target == Target::lent || target == Target::lease; }
+  void return_window() noexcept {
+    if (!window.empty()) home->give_back(std::move(window));
+  }
+  // What the application is shown when all is done.
+  ripc_item_view shown() const noexcept;
+};
+using IncomingItems = std::list<IncomingItem>;  // a pull must not move while it is under way
+
+// What a packet holds.
+struct PacketContents {
+  explicit PacketContents(const wire::Packet& packet) noexcept;
+  std::size_t views = 0;
+  std::size_t grants = 0;
+  bool is_reply = false;
+
+  // Of the items that are pulled.
+  std::span<const wire::Descriptor> pulled() const noexcept { return std::span(descriptors_).first(pulled_); }
+
+ private:
+  std::array<wire::Descriptor, RIPC_MAX_ITEMS> descriptors_;
+  std::size_t pulled_ = 0;
+};
+
+// Of an item that lies in its message.
+inline ripc_item_view short_view(const std::byte* data, std::size_t size) noexcept {
+  return {.data = data,
+          .size = size,
+          .kind = RIPC_VIEW_SHORT,
+          .status = RIPC_OK,
+          .cookie = 0,
+          .return_index = 0,
+          .copied = 1};
+}
+
+// What takes the items of one service's messages.
+struct Landings {
+  WindowQueue& windows;
+  WindowQueue& shared_windows;  // those of the context, taken when the service has none
+  RequestTable& requests;
+};
+
+struct Placed {
+  std::size_t short_bytes = 0;
+  std::size_t discarded = 0;  // items in return buffers that nobody waits for
+};
+// Decides where each item goes, and fills in the views of those that are here already. `items` are those that are
+// pulled, in the packet's order; `source` is who sent it. With `lend`, no windows are taken. Takes no memory.
+Placed place(const wire::Packet& packet, const std::shared_ptr<spi::Source>& source, bool lend, Landings landings,
+             Message& message, IncomingItems& items) noexcept;
+
+}  // namespace ripc::core

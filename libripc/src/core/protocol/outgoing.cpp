@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/protocol/outgoing.hpp"
+
+#include <bitset>
+#include <string>
+
+namespace ripc::core {
+
+Status check(const SendArguments& arguments) {
+  if (arguments.items.size() > RIPC_MAX_ITEMS)
+    return Status(RIPC_INVALID_ARGUMENT, "A message has at most 64 items: join some of them.");
+  if (arguments.returns.size() > RIPC_MAX_RETURNS)
+    return Status(RIPC_INVALID_ARGUMENT, "A message has at most 16 return buffers.");
+  if (arguments.to == 0) return Status(RIPC_INVALID_ARGUMENT, "0 is never a service ID.");
+  for (const ripc_item& item : arguments.items) {
+    if (item.data == nullptr && item.size != 0) return Status(RIPC_INVALID_ARGUMENT, "An item has a size but no data.");
+    if (item.kind > RIPC_ITEM_GIVEN) return Status(RIPC_INVALID_ARGUMENT, "An item has an unknown kind.");
+    if (item.kind == RIPC_ITEM_RETURN && arguments.reply_to == nullptr)
+      return Status(RIPC_INVALID_ARGUMENT, "RIPC_ITEM_RETURN is for ripc_reply(): only a request has return buffers.");
+  }
+  for (const ripc_return_buffer& buffer : arguments.returns) {
+    if (buffer.data == nullptr && buffer.size != 0)
+      return Status(RIPC_INVALID_ARGUMENT, "A return buffer has a size but no data.");
+  }
+  return {};
+}
+
+bool prefers_plain(const SendArguments& arguments) noexcept {
+  return arguments.returns.empty() && !arguments.is_reply() &&
+         std::all_of(arguments.items.begin(), arguments.items.end(),
+                     [](const ripc_item& item) { return item.kind <= RIPC_ITEM_SHORT; });
+}
+
+Status too_large(std::size_t size, std::size_t limit) {
+  return Status(RIPC_TOO_LARGE, "The short items make a packet of " + std::to_string(size) +
+                                    " bytes; this peer takes " + std::to_string(limit) +
+                                    ". Send the large items as RIPC_ITEM_AUTO or RIPC_ITEM_LONG, or give the receiving "
+                                    "service a larger queue_bytes.");
+}
+
+Status too_large(std::span<const ripc_item> items, std::size_t limit) {
+  std::size_t bytes = 0;
+  for (const ripc_item& item : items) bytes += item.size;
+  return too_large(wire::packet_size(items.size(), bytes), limit);
+}
+
+Status ItemPlan::choose(std::span<const ripc_item> items, std::size_t returns, std::size_t limit) {
+  const std::size_t entries = items.size() + returns + 1;
+  std::size_t body = returns * wire::kGrantSize + sizeof(std::uint64_t);
+  for (std::size_t index = 0; index < items.size(); ++index) {
+    const auto& [data, size, kind, return_index] = items[index];
+    const bool is_long = kind == RIPC_ITEM_LONG || (kind == RIPC_ITEM_AUTO && size > limit);
+    protocols_[index] = is_long ? Protocol::exposed : Protocol::payload;
+    body += is_long ? wire::kDescriptorSize : kind == RIPC_ITEM_RETURN ? wire::kDirectedSize : size;
+  }
+  while (wire::packet_size(entries, body) > limit) {
+    const ripc_item* largest = nullptr;
+    for (std::size_t index = 0; index < items.size(); ++index) {
+      const ripc_item& item = items[index];
+      if (item.kind == RIPC_ITEM_AUTO && protocols_[index] == Protocol::payload && item.size > wire::kDescriptorSize &&
+          (largest == nullptr || item.size >= largest->size))
+        largest = &item;
+    }
+    if (largest == nullptr) return too_large(wire::packet_size(entries, body), limit);
+    protocols_[static_cast<std::size_t>(largest - items.data())] = Protocol::exposed;
+    body -= largest->size - wire::kDescriptorSize;
+  }
+  return {};
+}
+
+void ItemPlan::choose_returns(std::span<const ripc_item> items, const Message& request, bool may_write) {
+  const Message::Attachments* attachments = request.attachments.get();
+  std::bitset<RIPC_MAX_RETURNS> used;
+  for (std::size_t index = 0; index < items.size(); ++index) {
+    const ripc_item& item = items[index];
+    if (item.kind != RIPC_ITEM_RETURN) continue;
+    protocols_[index] = Protocol::exposed;
+    const std::uint32_t target = item.return_index;
+    if (!may_write || target >= attachments->grants.size() || used[target]) continue;
+    const wire::Grant& grant = attachments->grants[target];
+    if (item.size > grant.length) continue;
+    const ripc_status status = attachments->source->push(grant, bytes_of(item));
+    if (status != RIPC_OK && status != RIPC_UNSUPPORTED) continue;
+    protocols_[index] = status == RIPC_OK ? Protocol::returned : Protocol::directed;
+    used.set(target);
+  }
+}
+
+ItemPlan::Encoded ItemPlan::encode(std::span<const ripc_item> items, std::span<const wire::Descriptor> descriptors,
+                                   wire::Encoder& encoder) const noexcept {
+  Encoded encoded;
+  for (std::size_t index = 0; index < items.size(); ++index) {
+    const ripc_item& item = items[index];
+    bool added = false;
+    switch (protocols_[index]) {
+      case Protocol::payload:
+        added = encoder.add_payload(bytes_of(item));
+        encoded.short_bytes += item.size;
+        break;
+      case Protocol::exposed:
+        added = encoder.add(descriptors[encoded.pulled++]);
+        break;
+      case Protocol::returned:
+        added = encoder.add(wire::Returned{item.return_index, item.size});
+        ++encoded.returned;
+        break;
+      case Protocol::directed:
+        added = encoder.add(wire::Directed{item.return_index, descriptors[encoded.pulled++]});
+        break;
+    }
+    encoded.ok = encoded.ok && added;
+  }
+  return encoded;
+}
+
+}  // namespace ripc::core

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// The choice of a protocol for each item of a message that is sent: in its packet (short), pulled by the receiver
+// (long), or written into the request's return buffers.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/status.hpp"
+#include "core/protocol/send_arguments.hpp"
+#include "spi/transport.hpp"
+#include "wire/plain.hpp"
+
+namespace ripc::core {
+
+inline spi::Bytes bytes_of(const ripc_item& item) noexcept {
+  return {static_cast<const std::byte*>(item.data), item.size};
+}
+
+// ---- A message as a whole ------------------------------------------------------------------------------------
+
+// Whether this makes a plain message, of short items only; of how many bytes.
+inline bool is_plain(std::span<const ripc_item> items, std::size_t& bytes) noexcept {
+  if (items.size() > RIPC_MAX_ITEMS) [[unlikely]]
+    return false;
+  for (const ripc_item& item : items) {
+    if (item.kind > RIPC_ITEM_SHORT || (item.data == nullptr && item.size != 0) || item.size > wire::kMaxItemBody)
+        [[unlikely]]
+      return false;
+    bytes += item.size;
+  }
+  return true;
+}
+// The same; if it does, `message` is that one.
+inline bool make_plain(ripc_service_id source, std::span<const ripc_item> items, std::uint32_t tag,
+                       wire::Plain& message) noexcept {
+  std::size_t bytes = 0;
+  if (!is_plain(items, bytes)) return false;
+  message = {.source = source, .tag = tag, .items = items, .bytes = bytes};
+  return true;
+}
+
+// RIPC_INVALID_ARGUMENT: no message is sent like this.
+Status check(const SendArguments& arguments);
+
+// Whether it travels as a plain message if it fits; if not, as a long one.
+bool prefers_plain(const SendArguments& arguments) noexcept;
+
+inline bool has_kind(std::span<const ripc_item> items, std::uint32_t kind) noexcept {
+  return std::any_of(items.begin(), items.end(), [kind](const ripc_item& item) { return item.kind == kind; });
+}
+// Whether some item may travel long instead.
+inline bool has_auto(std::span<const ripc_item> items) noexcept {
+  return std::any_of(items.begin(), items.end(),
+                     [](const ripc_item& item) { return item.kind == RIPC_ITEM_AUTO && item.size != 0; });
+}
+
+// What is said of a packet of `size` bytes to a peer that takes `limit`.
+Status too_large(std::size_t size, std::size_t limit);
+// Of a packet of these items and nothing else.
+Status too_large(std::span<const ripc_item> items, std::size_t limit);
+
+// ---- Item by item --------------------------------------------------------------------------------------------
+
+enum class Protocol : std::uint8_t {
+  payload,   // in the packet
+  exposed,   // pulled by the receiver, into a window
+  returned,  // written into a return buffer already
+  directed,  // pulled by the receiver, into a return buffer
+};
+
+// How each item of one message travels.
+class ItemPlan {
+ public:
+  // Which items travel in a packet of at most `limit` bytes: AUTO ones leave it, the largest first, until it fits.
+  // RIPC_TOO_LARGE: it cannot.
+  Status choose(std::span<const ripc_item> items, std::size_t returns, std::size_t limit);
+  // Of a reply. Writes what it returns, unless !may_write, and decides how each item that it returns travels.
+  void choose_returns(std::span<const ripc_item> items, const Message& request, bool may_write);
+
+  Protocol operator[](std::size_t index) const noexcept { return protocols_[index]; }
+  bool is_pulled(std::size_t index) const noexcept {
+    return protocols_[index] == Protocol::exposed || protocols_[index] == Protocol::directed;
+  }
+
+  struct Encoded {
+    bool ok = true;  // false: they are too many
+    std::size_t short_bytes = 0;
+    std::size_t pulled = 0;
+    std::size_t returned = 0;
+  };
+  // `descriptors`: of those that are pulled, in order.
+  Encoded encode(std::span<const ripc_item> items, std::span<const wire::Descriptor> descriptors,
+                 wire::Encoder& encoder) const noexcept;
+
+ private:
+  std::array<Protocol, RIPC_MAX_ITEMS> protocols_;
+};
+
+}  // namespace ripc::core

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// One send, whatever it is.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/clock.hpp"
+#include "core/state/message.hpp"
+#include "ripc/ripc.h"
+
+namespace ripc::core {
+
+struct SendArguments {
+  ripc_service_id to = 0;
+  std::span<const ripc_item> items;
+  std::uint32_t tag = 0;
+  std::span<const ripc_return_buffer> returns;
+  Nanoseconds timeout = 30'000'000'000;
+  ripc_ticket_callback callback = nullptr;
+  void* user = nullptr;
+  std::uint64_t* request_id = nullptr;
+  ripc_group_outcome* outcome = nullptr;
+  const Message* reply_to = nullptr;
+  bool holds_leases = false;  // the short items that lie in leases stay as they are while somebody holds those
+
+  bool is_reply() const noexcept { return reply_to != nullptr && reply_to->request != 0; }
+};
+
+}  // namespace ripc::core

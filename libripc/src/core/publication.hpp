@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What resolvers are told of one service: that it is there, where, and in which groups.
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "core/path/paths.hpp"
+#include "core/state/group_table.hpp"
+#include "core/state/service_life.hpp"
+#include "spi/resolver.hpp"
+
+namespace ripc::core {
+
+// Any thread.
+class Publication {
+ public:
+  Publication(spi::ServiceRecord record, ServiceLife& life, const Paths& paths, GroupTable& groups,
+              spi::Resolver& resolver) noexcept
+      : life_(life), paths_(paths), groups_(groups), resolver_(resolver), record_(std::move(record)) {}
+
+  // Makes the service findable; *displaced gets those that it has taken the ID from.
+  Status open(bool takeover, std::vector<spi::ServiceRecord>* displaced);
+  // Publishes the context's addresses, if others were published. The errors of Resolver::update().
+  Status publish_addresses();
+  Status join(ripc_service_id group) { return change_groups(group, true); }
+  Status leave(ripc_service_id group) { return change_groups(group, false); }
+  // Ends open(). `withdraws`: it is this service's to do.
+  void close(bool withdraws) noexcept;
+
+  // These do not change after open().
+  ripc_service_id id() const noexcept { return record_.id; }
+  const std::string& name() const noexcept { return record_.name; }
+  std::uint64_t incarnation() const noexcept { return record_.incarnation; }
+  // As it is published now.
+  spi::ServiceRecord record() const {
+    const std::lock_guard lock(mutex_);
+    return record_;
+  }
+
+ private:
+  Status change_groups(ripc_service_id group, bool join);
+
+  ServiceLife& life_;
+  const Paths& paths_;
+  GroupTable& groups_;
+  spi::Resolver& resolver_;
+  mutable std::mutex mutex_;  // the groups and addresses of record_, is_open_, and what the resolver was told
+  spi::ServiceRecord record_;
+  bool is_open_ = false;
+};
+
+}  // namespace ripc::core

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <new>
+
+#include "core/receive/long_receive.hpp"
+#include "spi/outcome.hpp"
+
+namespace ripc::core {
+
+namespace {
+
+// How long a message waits for its sender before it has windows.
+constexpr Nanoseconds kDeliveryTimeout = 30'000'000'000;
+// No message is begun behind others that have as many bytes: with so many under way, the path is not idle.
+constexpr std::uint64_t kMostAhead = 8 << 20;
+
+// What a sender hears about an item that its receiver could not take.
+ripc_status reported(ripc_status status) noexcept {
+  return status == RIPC_WINDOW_TOO_SMALL || status == RIPC_NO_MEMORY ? status : RIPC_NO_WINDOW;
+}
+
+}  // namespace
+
+std::uint64_t LongReceive::bytes(bool missing_only) const noexcept {
+  std::uint64_t sum = 0;
+  for (const IncomingItem& item : items) {
+    if (!missing_only || !item.done) sum += std::min(item.pull.descriptor.length, spi::kLongestPatience);
+  }
+  return sum;
+}
+
+bool LongReceive::ends_with(const IncomingItem& last) const noexcept {
+  return !any_lent && std::all_of(items.begin(), items.end(), [&](const IncomingItem& item) {
+    const bool is_there = &item == &last || (item.done && item.pull.status == RIPC_OK);
+    return is_there && item.target != IncomingItem::Target::return_buffer;
+  });
+}
+
+// ---- What may begin, and with which windows ------------------------------------------------------------------
+
+ripc_status LongReceives::begin(spi::Source& source, Message* message, const wire::Packet& packet, bool lend) {
+  const PacketContents contents(packet);
+  if (contents.views > message->item_capacity) return RIPC_CORRUPT;
+  std::list<LongReceive> made(1);
+  LongReceive& receive = made.front();
+  receive.source = source.shared_from_this();
+  receive.lend = lend;
+  receive.packet_size = packet.size();
+  for (const wire::Descriptor& descriptor : contents.pulled())
+    receive.items.emplace_back().pull.descriptor = descriptor;
+  const std::size_t lent = lend ? contents.pulled().size() : 0;
+  if (contents.grants != 0 || lent != 0) message->attach(contents.grants, lent);
+  if (!contents.pulled().empty()) {
+    receive.transfer = contents.pulled().front();
+    const ripc_status begun = source.begin(contents.pulled());
+    if (begun == RIPC_NO_MEMORY) throw std::bad_alloc();
+    if (begun != RIPC_OK) return begun;
+  }
+  // From here on nothing takes memory.
+  receive.message = message;
+  const std::lock_guard lock(mutex_);
+  if (progress(receive, &packet)) return RIPC_OK;
+  receives_.splice(receives_.end(), made);
+  parts_.inbox.pending = true;
+  return RIPC_OK;
+}
+
+LongReceives::Ahead LongReceives::look_ahead_of(const spi::Source& source, const LongReceive* until) const noexcept {
+  Ahead ahead;
+  for (const LongReceive& receive : receives_) {
+    if (&receive == until) break;
+    if (receive.source.get() != &source) continue;
+    ++ahead.messages;
+    ahead.bytes += receive.bytes();
+    ahead.placed = ahead.placed && receive.stage != LongReceive::Stage::prepare;
+  }
+  return ahead;
+}
+
+LongReceives::Turn LongReceives::turn_of(const spi::Source& source, const MessagePool& messages) const noexcept {
+  const Ahead ahead = look_ahead_of(source);
+  if (ahead.messages == 0) return Turn::now;
+  const bool may_begin = ahead.messages < source.messages_at_once() && ahead.bytes < kMostAhead && messages.is_roomy();
+  return may_begin ? Turn::long_only : Turn::later;
+}
+
+// Whether some window is held by a message that has to wait for another one.
+bool LongReceives::windows_are_ahead() const noexcept {
+  return std::any_of(receives_.begin(), receives_.end(), [&](const LongReceive& receive) {
+    return std::any_of(receive.items.begin(), receive.items.end(),
+                       [](const IncomingItem& item) { return !item.window.empty(); }) &&
+           look_ahead_of(*receive.source, &receive).messages != 0;
+  });
+}
+
+// A message in its turn takes the windows there are; if they are too few, only when the application has had what came
+// before, and so could post some, and when none are held ahead, which come back. One ahead of its turn takes them in
+// the order of its source's messages, if it finds all it needs and leaves one for each other source.
+bool LongReceives::may_place(const LongReceive& receive, const wire::Packet& packet) const noexcept {
+  const Ahead ahead = look_ahead_of(*receive.source, &receive);
+  if (!ahead.placed) return false;
+  const PacketContents contents(packet);
+  // Until it is delivered, the application may cancel the request, and have its return buffers back.
+  if (contents.is_reply && ahead.messages != 0) return false;
+  if (receive.lend || contents.pulled().empty()) return true;
+  const WindowQueue& windows = parts_.landings.windows;
+  if (ahead.messages == 0)
+    return windows.has_room_for(contents.pulled(), 0) || (!parts_.inbox.is_full() && !windows_are_ahead());
+  const std::size_t sources = parts_.ports.source_count();
+  return windows.has_room_for(contents.pulled(), sources - std::min<std::size_t>(sources, 1));
+}
+
+// ---- The stages ----------------------------------------------------------------------------------------------
+
+// One step of a message that may have to wait for its sender. RIPC_TIMEOUT: it was silent for too long.
+template <typename Step>
+ripc_status LongReceives::attempt(LongReceive& receive, Nanoseconds timeout, Step&& step) noexcept {
+  const ripc_status status = step();
+  if (status != RIPC_PENDING) return status;
+  const Nanoseconds now = parts_.clock.now();
+  if (receive.deadline.is_never()) receive.deadline = Deadline::after(timeout, now);
+  if (receive.deadline.remaining(now) != 0) return RIPC_PENDING;
+  // This process may have been stopped, or busy in a callback, and not have heard what the sender said. Once more,
+  // then; a sender that never stops talking is not waited for longer.
+  if (!receive.extended && receive.source->is_behind()) {
+    receive.extended = true;
+    receive.deadline = Deadline::after(timeout, now);
+    return RIPC_PENDING;
+  }
+  const ripc_status last = step();
+  return last == RIPC_PENDING ? RIPC_TIMEOUT : last;
+}
+
+// Goes on as far as the sender lets it, and the messages before it. True when nothing is left to wait for: the message
+// was delivered or dropped.
+bool LongReceives::progress(LongReceive& receive, const wire::Packet* packet) noexcept {
+  using Stage = LongReceive::Stage;
+  ripc_status status = RIPC_OK;
+  if (receive.stage == Stage::prepare) {
+    status = prepare(receive);
+    if (status == RIPC_OK) status = place_items(receive, packet);
+    if (status == RIPC_OK) receive.enter(Stage::pull);
+  }
+  if (status == RIPC_OK && receive.stage == Stage::pull) {
+    status = pull(receive);
+    if (status == RIPC_OK) receive.enter(Stage::finish);
+  }
+  if (status == RIPC_OK && receive.stage == Stage::finish) {
+    status = finish(receive);
+    if (status == RIPC_OK) receive.enter(Stage::deliver);
+  }
+  if (status == RIPC_PENDING) return false;
+  if (status != RIPC_OK) {
+    drop(receive, status);
+    return true;
+  }
+  if (look_ahead_of(*receive.source, &receive).messages != 0) return false;
+  increase(parts_.counters.other_messages);
+  parts_.inbox.add(receive.message);
+  return true;
+}
+
+ripc_status LongReceives::prepare(LongReceive& receive) noexcept {
+  for (IncomingItem& item : receive.items) {
+    const ripc_status status = attempt(receive, kDeliveryTimeout, [&] { return receive.source->prepare(item.pull); });
+    if (status != RIPC_OK) return status;
+  }
+  return RIPC_OK;
+}
+
+// RIPC_PENDING: it is not this message's turn.
+ripc_status LongReceives::place_items(LongReceive& receive, const wire::Packet* packet) noexcept {
+  wire::Packet again;
+  if (packet == nullptr) {
+    (void)again.decode({receive.message->storage, receive.packet_size});
+    packet = &again;
+  }
+  if (!may_place(receive, *packet)) return RIPC_PENDING;
+  const Placed placed = place(*packet, receive.source, receive.lend, parts_.landings, *receive.message, receive.items);
+  increase(parts_.counters.items_discarded, placed.discarded);
+  increase(parts_.counters.short_bytes, placed.short_bytes);
+  if (placed.short_bytes != 0) increase(parts_.counters.copies);
+  return RIPC_OK;
+}
+
+// Whole or not at all.
+ripc_status LongReceives::pull(LongReceive& receive) noexcept {
+  // How long the message may keep windows from others while its sender hands over the bytes piece by piece.
+  const Nanoseconds timeout = receive.source->patience(receive.bytes(true));
+  bool all_done = true;
+  for (IncomingItem& item : receive.items) {
+    if (item.done) continue;
+    const ripc_status status = pull_item(receive, item, timeout);
+    if (status == RIPC_PENDING) {
+      all_done = false;
+      // Another one would go on only while this process copies.
+      if (receive.source->messages_at_once() == 1) break;
+      continue;
+    }
+    // Its place is none that the transport can write to: the others are delivered.
+    if (status != RIPC_OK && status != RIPC_NO_MEMORY) return status;
+    item.done = true;
+    item.pull.status = status;
+  }
+  if (!all_done) return RIPC_PENDING;
+  for (const IncomingItem& item : receive.items) {
+    if (item.pull.status != RIPC_OK && receive.failure == RIPC_OK) receive.failure = reported(item.pull.status);
+  }
+  return RIPC_OK;
+}
+
+ripc_status LongReceives::pull_item(LongReceive& receive, IncomingItem& item, Nanoseconds timeout) noexcept {
+  if (item.target == IncomingItem::Target::lent) {
+    spi::Bytes bytes;
+    const ripc_status status = receive.source->lend(item.pull, bytes);
+    if (status == RIPC_OK) {
+      receive.any_lent = true;
+      item.pull.destination = const_cast<std::byte*>(bytes.data());
+    }
+    if (status != RIPC_UNSUPPORTED) return status;
+    Result<std::byte*> lease = parts_.pool.lease(static_cast<std::size_t>(item.pull.descriptor.length));
+    if (!lease.ok()) return RIPC_NO_MEMORY;
+    Message::Attachments& attachments = *receive.message->attachments;
+    attachments.pool = &parts_.pool;
+    attachments.leases.push_back(*lease);
+    item.target = IncomingItem::Target::lease;
+    item.pull.destination = *lease;
+  }
+  item.pull.finishes = receive.ends_with(item);
+  return attempt(receive, timeout, [&] { return receive.source->pull(item.pull); });
+}
+
+// Ends the transfer. RIPC_PENDING while the sender has not said whether the message may be delivered.
+ripc_status LongReceives::finish(LongReceive& receive) noexcept {
+  if (receive.transfer && !receive.any_lent) {
+    const ripc_status outcome = attempt(receive, receive.source->patience(0),
+                                        [&] { return receive.source->finish(*receive.transfer, receive.failure); });
+    if (outcome == RIPC_PENDING) return RIPC_PENDING;
+    if (outcome == RIPC_REVOKED || outcome == RIPC_TIMEOUT) {
+      receive.transfer.reset();
+      return RIPC_REVOKED;
+    }
+  }
+  show(receive);
+  receive.transfer.reset();
+  return RIPC_OK;
+}
+
+// Fills in the views.
+void LongReceives::show(LongReceive& receive) noexcept {
+  Message& message = *receive.message;
+  ReceiveCounters& counters = parts_.counters;
+  for (IncomingItem& item : receive.items) {
+    message.items[item.view] = item.shown();
+    if (item.pull.status != RIPC_OK) {
+      increase(counters.items_discarded);
+      item.return_window();
+      continue;
+    }
+    if (item.is_lent()) increase(counters.items_lent);
+    increase(counters.long_items);
+    increase(counters.long_bytes, item.pull.descriptor.length);
+    increase(counters.copies, item.pull.copies);
+    if (item.target == IncomingItem::Target::lent) message.attachments->views.push_back(std::move(item.pull.memory));
+  }
+  if (!receive.any_lent) return;
+  Message::Attachments& attachments = *message.attachments;
+  attachments.source = receive.source;
+  attachments.lent.push_back(*receive.transfer);
+  attachments.lent_status = receive.failure;
+}
+
+// The message will not be delivered: windows go back to their places, the sender hears why.
+void LongReceives::drop(LongReceive& receive, ripc_status status) noexcept {
+  for (IncomingItem& item : receive.items) {
+    if (item.pull.status == RIPC_PENDING) receive.source->abandon(item.pull);
+    item.return_window();
+    increase(parts_.counters.items_discarded);
+  }
+  if (receive.transfer)
+    (void)receive.source->finish(*receive.transfer, spi::drops_message(status) ? status : RIPC_REFUSED);
+  MessagePool::release(receive.message);
+  receive.message = nullptr;
+}
+
+// ---- All of them ---------------------------------------------------------------------------------------------
+
+void LongReceives::progress_all() noexcept {
+  const std::lock_guard lock(mutex_);
+  for (auto receive = receives_.begin(); receive != receives_.end();) {
+    const auto current = receive++;
+    if (progress(*current)) receives_.erase(current);
+  }
+}
+
+void LongReceives::source_gone(const spi::Source& source) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (auto receive = receives_.begin(); receive != receives_.end();) {
+    const auto current = receive++;
+    if (current->source.get() != &source) continue;
+    // What lies in mapped memory can still be had.
+    if (!progress(*current)) drop(*current, RIPC_PEER_DEAD);
+    receives_.erase(current);
+  }
+}
+
+bool LongReceives::are_worth_polling(Deadline deadline, Nanoseconds spin) noexcept {
+  if (receives_.empty() || spin == 0) return false;
+  const Nanoseconds now = parts_.clock.now();
+  if (poll_until_ == 0) poll_until_ = std::min(now + spin, deadline.at());
+  if (now >= poll_until_) return false;
+  const std::lock_guard lock(mutex_);
+  bool pending = false;
+  bool worth = true;
+  for (const LongReceive& receive : receives_) {
+    for (const IncomingItem& item : receive.items) {
+      if (item.done) continue;
+      pending = true;
+      worth = receive.source->is_worth_polling(item.pull, now, spin) && worth;
+    }
+  }
+  if (pending) polls_ = worth;
+  return polls_;
+}
+
+bool LongReceives::cancel_answer(std::uint64_t request) noexcept {
+  const std::lock_guard lock(mutex_);
+  bool found = false;
+  for (LongReceive& receive : receives_) {
+    if (receive.stage == LongReceive::Stage::prepare || receive.message->in_reply_to != request) continue;
+    for (IncomingItem& item : receive.items) {
+      if (item.target != IncomingItem::Target::return_buffer) continue;
+      if (!item.done) receive.source->abandon(item.pull);
+      item.done = true;
+      item.pull.status = RIPC_CANCELLED;
+      found = true;
+    }
+  }
+  return found;
+}
+
+void LongReceives::end() noexcept {
+  const std::lock_guard lock(mutex_);
+  for (LongReceive& receive : receives_) drop(receive, RIPC_CLOSED);
+  receives_.clear();
+}
+
+}  // namespace ripc::core

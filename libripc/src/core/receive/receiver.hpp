@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// The receiving half of a service: looks at its ports, makes messages of packets, and waits for some.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/thread_epoch.hpp"
+#include "core/receive/inbox.hpp"
+#include "core/receive/long_receive.hpp"
+#include "core/receive/ports.hpp"
+#include "core/receive/receive_counters.hpp"
+#include "core/state/message.hpp"
+#include "core/state/route_table.hpp"
+#include "core/state/service_life.hpp"
+
+namespace ripc::core {
+
+// One thread at a time receives.
+class Receiver final : private spi::PacketSink {
+ public:
+  struct Parts {
+    ServiceLife& life;
+    RouteTable& routes;  // learns addresses
+    memory::Pool& pool;
+    Landings landings;
+    Nanoseconds spin;  // how long a wait polls before it sleeps
+  };
+  explicit Receiver(const Parts& parts) noexcept
+      : life_(parts.life),
+        routes_(parts.routes),
+        spin_(parts.spin),
+        long_receives_({parts.landings, parts.pool, inbox_, clock_, ports_, counters_}) {}
+  ~Receiver() {
+    if (pool_ != nullptr) pool_->close();
+  }
+  Receiver(const Receiver&) = delete;
+  Receiver& operator=(const Receiver&) = delete;
+
+  // Before any other call.
+  Status open(std::vector<std::unique_ptr<spi::Transport>>& transports, const spi::PortOptions& options,
+              MessagePools& pools, std::uint32_t max_messages);
+  Ports& ports() noexcept { return ports_; }
+  const Ports& ports() const noexcept { return ports_; }
+  const ReceiveCounters& counters() const noexcept { return counters_; }
+
+  ripc_status receive(std::uint32_t flags, Nanoseconds timeout, std::span<Message*> messages,
+                      std::size_t& count) noexcept;
+
+  // Any thread.
+  bool cancel_answer(std::uint64_t request) noexcept { return long_receives_.cancel_answer(request); }
+  // When nobody receives any more.
+  void end() noexcept;
+
+ private:
+  spi::Delivery deliver(spi::Source& source, spi::Bytes bytes) noexcept override;
+  void source_gone(spi::Source& source) noexcept override { long_receives_.source_gone(source); }
+  [[gnu::noinline]] spi::Delivery deliver_plain(spi::Source& source, spi::Bytes bytes) noexcept;
+  spi::Delivery deliver_special(spi::Source& source, spi::Bytes bytes) noexcept;
+  spi::Delivery reject() noexcept;
+  // There is no memory for this packet now.
+  spi::Delivery starve() noexcept {
+    starved_ = !pool_->exhausted();
+    return spi::Delivery::stop;
+  }
+  void learn(spi::Source& source, ripc_service_id id) noexcept;
+  void learn_address(spi::Source& source, ripc_service_id id) noexcept;
+  void add_plain(Message* message, std::uint64_t source, std::uint32_t tag, std::size_t items,
+                 std::size_t bytes) noexcept {
+    message->item_count = static_cast<std::uint32_t>(items);
+    message->tag = tag;
+    message->source = source;
+    if (bytes != 0) [[likely]] {
+      increase(counters_.payload_messages);
+      increase(counters_.short_bytes, bytes);
+    } else {
+      increase(counters_.other_messages);
+    }
+    inbox_.add(message);
+  }
+
+  std::size_t poll_ports() noexcept {
+    if (inbox_.pending) [[unlikely]]
+      poll_pending();
+    took_ = false;
+    starved_ = false;
+    for (const auto& port : ports_) {
+      if (inbox_.is_full()) break;
+      if (port->poll(*this, inbox_.room()) != 0) took_ = true;
+    }
+    return inbox_.count();
+  }
+  void poll_pending() noexcept;
+  [[gnu::noinline]] ripc_status receive_later(Nanoseconds timeout, std::size_t& count) noexcept;
+  ripc_status receive_nothing(std::size_t& count) noexcept;
+  ripc_status sleep(Deadline deadline) noexcept;
+
+  ServiceLife& life_;
+  RouteTable& routes_;
+  const Nanoseconds spin_;
+  Ports ports_;
+  MessagePool* pool_ = nullptr;
+  std::uint32_t flags_ = 0;
+  bool took_ = false;     // the last look at the ports took packets, whether they made messages or not
+  bool starved_ = false;  // a packet stays where it is for want of memory
+  Inbox inbox_;
+  ReadClock clock_;
+  ReceiveCounters counters_;
+  LongReceives long_receives_;
+};
+
+[[gnu::always_inline]] inline ripc_status Receiver::receive(std::uint32_t flags, Nanoseconds timeout,
+                                                            std::span<Message*> messages, std::size_t& count) noexcept {
+  ports_.disarm();
+  inbox_.open(messages);
+  flags_ = flags;
+  clock_.forget();
+  pool_->enter(ThreadEpoch::current());
+  if (life_.status() != RIPC_OK || poll_ports() == 0) return receive_later(timeout, count);
+  count = inbox_.count();
+  return RIPC_OK;
+}
+
+}  // namespace ripc::core

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/send/long_send.hpp"
+
+#include <array>
+#include <string>
+
+#include "core/send/short_send.hpp"
+#include "wire/packet.hpp"
+
+namespace ripc::core {
+
+namespace {
+
+// The channel that had no room for the last copies that this thread made. A sender that tries again and again makes no
+// others before there is room.
+thread_local const spi::Channel* refused_copies = nullptr;
+
+// The turn to write into the return buffers of a request: one reply at a time. If it is not sent, it may be sent again,
+// and written anew.
+class ReplyTurn {
+ public:
+  explicit ReplyTurn(Message::Attachments* of) noexcept
+      : attachments_(of), is_first_(of != nullptr && !of->replied.exchange(true, std::memory_order_acq_rel)) {}
+  ~ReplyTurn() {
+    if (is_first_ && !sent) attachments_->replied.store(false, std::memory_order_release);
+  }
+  ReplyTurn(const ReplyTurn&) = delete;
+  ReplyTurn& operator=(const ReplyTurn&) = delete;
+  bool is_first() const noexcept { return is_first_; }
+  bool sent = false;
+
+ private:
+  Message::Attachments* attachments_;
+  bool is_first_;
+};
+
+}  // namespace
+
+// What was prepared for the items. Kept over attempts with different channels.
+struct LongSend::Prepared {
+  ItemPlan plan;
+  std::vector<memory::Hold> holds;  // one for each item that is pulled, in order
+  std::vector<spi::Exposure> exposures;
+  std::vector<spi::Bytes> ranges;
+  bool has_copies = false;  // of memory that is the caller's again when the call returns
+};
+
+Status LongSend::send(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket) {
+  Prepared prepared;
+  Result<std::shared_ptr<spi::Channel>> channel = paths_.channel_to(arguments.to, counters_.resolutions);
+  if (!channel.ok()) return channel.status();
+  Status planned = prepared.plan.choose(arguments.items, arguments.returns.size(), (*channel)->packet_limit());
+  if (!planned.ok()) return planned;
+  ReplyTurn turn(arguments.is_reply() ? arguments.reply_to->attachments.get() : nullptr);
+  if (arguments.reply_to != nullptr)
+    prepared.plan.choose_returns(arguments.items, *arguments.reply_to, turn.is_first());
+  Status status = send_prepared(arguments, prepared, std::move(*channel), ticket);
+  turn.sent = status.ok();
+  return status;
+}
+
+Status LongSend::send_prepared(const SendArguments& arguments, Prepared& prepared,
+                               std::shared_ptr<spi::Channel> channel, std::shared_ptr<Ticket>* ticket) {
+  for (std::size_t index = 0; index < arguments.items.size(); ++index) {
+    if (prepared.plan.is_pulled(index) && arguments.items[index].kind != RIPC_ITEM_LONG) prepared.has_copies = true;
+  }
+  if (prepared.has_copies && refused_copies == channel.get() && !channel->has_room())
+    return counters_.count_again(RIPC_AGAIN);
+  Status held = prepare(arguments, prepared, ticket != nullptr || arguments.callback != nullptr);
+  if (!held.ok()) return held;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (attempt > 0) {
+      Result<std::shared_ptr<spi::Channel>> found = paths_.channel_to(arguments.to, counters_.resolutions);
+      if (!found.ok()) return found.status();
+      channel = std::move(*found);
+    }
+    Status status = transmit(arguments, prepared, channel, ticket);
+    if (prepared.has_copies) refused_copies = status == RIPC_AGAIN ? channel.get() : nullptr;
+    if (!is_gone(status.code())) return status;
+    paths_.drop(*channel);
+  }
+  return RIPC_PEER_DEAD;
+}
+
+Status LongSend::prepare(const SendArguments& arguments, Prepared& prepared, bool is_told) {
+  for (std::size_t index = 0; index < arguments.items.size(); ++index) {
+    if (!prepared.plan.is_pulled(index)) continue;
+    const ripc_item& item = arguments.items[index];
+    Result<memory::Hold> hold = memory_of(item, is_told);
+    if (!hold.ok()) return hold.status();
+    const memory::Arena* arena = hold->arena();
+    prepared.ranges.push_back(arena == nullptr ? bytes_of(item) : spi::Bytes(arena->base + hold->offset(), item.size));
+    prepared.holds.push_back(std::move(*hold));
+  }
+  for (std::size_t index = 0; index < prepared.holds.size(); ++index)
+    prepared.exposures.push_back({prepared.ranges[index], &prepared.holds[index]});
+  return {};
+}
+
+// Memory that the peer reads after the call: lent by the caller, if somebody is told when the loan ends, else a copy.
+Result<memory::Hold> LongSend::memory_of(const ripc_item& item, bool is_told) {
+  if (item.kind != RIPC_ITEM_LONG && item.size != 0) {
+    Result<memory::Hold> copied = pool_.copy(bytes_of(item));
+    if (copied.status().code() == RIPC_NO_MEMORY) {
+      // Of messages that have ended, and nobody has looked.
+      tickets_.look();
+      copied = pool_.copy(bytes_of(item));
+    }
+    if (copied.status().code() == RIPC_NO_MEMORY)
+      return Status(RIPC_NO_MEMORY, std::string(copied.status().text()) +
+                                        " What does not fit into a packet travels as a copy: to do without, send it as "
+                                        "RIPC_ITEM_LONG.");
+    if (copied.ok()) add(counters_.copies);
+    return copied;
+  }
+  Result<memory::Hold> lent = pool_.hold(item.data, item.size);
+  if (lent.ok() && !is_told && item.size != 0 && lent->arena() == nullptr && !pool_.find(item.data).ok())
+    return Status(RIPC_INVALID_ARGUMENT,
+                  "Nothing would tell when the memory of a RIPC_ITEM_LONG is the caller's again: ask for the ticket or "
+                  "set a callback, lease or register the memory, or send a copy of it with RIPC_ITEM_AUTO.");
+  return lent;
+}
+
+// What one attempt has let the peer do. Taken back, unless the message was sent.
+class LongSend::Offer {
+ public:
+  Offer(RequestTable& requests, const std::shared_ptr<spi::Channel>& to_channel, ripc_service_id to)
+      : request{.channel = to_channel, .to = to, .grants = {}, .buffers = {}}, requests_(requests) {}
+  ~Offer() {
+    if (sent) return;
+    if (request_id != 0) (void)requests_.take(request_id);
+    for (const wire::Grant& grant : request.grants) (void)request.channel->end_grant(grant);
+    if (is_exposed) (void)request.channel->revoke(transfer);
+  }
+  Offer(const Offer&) = delete;
+  Offer& operator=(const Offer&) = delete;
+
+  ripc_status expose(std::span<const spi::Exposure> exposures, std::span<wire::Descriptor> descriptors) {
+    if (exposures.empty()) return RIPC_OK;
+    const ripc_status status = request.channel->expose(exposures, descriptors, transfer);
+    is_exposed = status == RIPC_OK;
+    return status;
+  }
+  ripc_status grant(std::span<const ripc_return_buffer> returns) {
+    request.grants.reserve(returns.size());
+    request.buffers.assign(returns.begin(), returns.end());
+    for (const ripc_return_buffer& buffer : returns) {
+      wire::Grant made{};
+      const ripc_status status = request.channel->grant({static_cast<std::byte*>(buffer.data), buffer.size}, made);
+      if (status != RIPC_OK) return status;
+      request.grants.push_back(made);
+    }
+    // The reply may come before the send returns: the request must be known by then.
+    if (!returns.empty()) request_id = requests_.add(request);
+    return RIPC_OK;
+  }
+
+  Request request;
+  std::uint64_t request_id = 0;
+  std::uint64_t transfer = 0;
+  bool is_exposed = false;
+  bool sent = false;
+
+ private:
+  RequestTable& requests_;
+};
+
+Status LongSend::transmit(const SendArguments& arguments, Prepared& prepared,
+                          const std::shared_ptr<spi::Channel>& channel, std::shared_ptr<Ticket>* ticket) {
+  std::array<wire::Descriptor, RIPC_MAX_ITEMS> descriptors;
+  const std::size_t exposed = prepared.exposures.size();
+  Offer offer(requests_, channel, arguments.to);
+  ripc_status status = offer.expose(prepared.exposures, std::span(descriptors).first(exposed));
+  if (status == RIPC_OK) status = offer.grant(arguments.returns);
+  TicketKeeper::Prepared to_open;
+  if (status == RIPC_OK && exposed != 0) {
+    to_open = tickets_.prepare({.channel = channel,
+                                .transfer = offer.transfer,
+                                .sender = this,
+                                .deadline = Deadline::after(arguments.timeout).at(),
+                                .callback = arguments.callback,
+                                .user = arguments.user});
+  }
+  if (status == RIPC_OK) status = transmit_packet(arguments, prepared.plan, descriptors, offer);
+  if (status != RIPC_OK) return counters_.count_again(status);
+  // It is sent: nothing fails from here on.
+  offer.sent = true;
+  if (arguments.request_id != nullptr) *arguments.request_id = offer.request_id;
+  if (exposed == 0) return {};
+  std::shared_ptr<Ticket> opened =
+      tickets_.open(std::move(to_open), std::move(prepared.holds), std::move(prepared.ranges));
+  if (ticket != nullptr) *ticket = std::move(opened);
+  return {};
+}
+
+ripc_status LongSend::transmit_packet(const SendArguments& arguments, const ItemPlan& plan,
+                                      std::span<const wire::Descriptor> descriptors, const Offer& offer) noexcept {
+  wire::Encoder encoder(wire::PacketKind::message, arguments.tag, id_);
+  const ItemPlan::Encoded encoded = plan.encode(arguments.items, descriptors, encoder);
+  if (offer.request_id != 0) {
+    encoder.add_request(offer.request_id);
+    for (const wire::Grant& grant : offer.request.grants) encoder.add(grant);
+  }
+  if (arguments.is_reply()) encoder.add_reply(arguments.reply_to->request);
+  spi::Channel& channel = *offer.request.channel;
+  if (!encoded.ok || encoder.size() > channel.packet_limit()) return RIPC_TOO_LARGE;
+  const ThreadEpoch::Record& thread = ThreadEpoch::current();
+  const std::uint64_t wakes = thread.wakes;
+  const ripc_status status =
+      offer.is_exposed ? channel.send_telling(offer.transfer, encoder.finish()) : channel.send(encoder.finish());
+  if (status != RIPC_OK) return status;
+  counters_.count_other(encoded.short_bytes, encoded.short_bytes != 0);
+  add(counters_.long_items, encoded.pulled);
+  add(counters_.items_returned, encoded.returned);
+  counters_.count_wakes(thread, wakes);
+  return RIPC_OK;
+}
+
+}  // namespace ripc::core

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sending messages with more than short items: long ones, return buffers, and replies to what has them.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/path/paths.hpp"
+#include "core/protocol/outgoing.hpp"
+#include "core/send/send_counters.hpp"
+#include "core/state/requests.hpp"
+#include "core/state/ticket.hpp"
+#include "memory/pool.hpp"
+
+namespace ripc::core {
+
+// Any thread.
+class LongSend {
+ public:
+  LongSend(ripc_service_id id, Paths& paths, memory::Pool& pool, TicketKeeper& tickets, RequestTable& requests,
+           SendCounters& counters) noexcept
+      : id_(id), paths_(paths), pool_(pool), tickets_(tickets), requests_(requests), counters_(counters) {}
+
+  // `ticket`: null if nobody wants it.
+  Status send(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
+  // Ends what is under way.
+  void end() noexcept { tickets_.end_sender(this); }
+
+ private:
+  struct Prepared;
+  class Offer;
+  Status send_prepared(const SendArguments& arguments, Prepared& prepared, std::shared_ptr<spi::Channel> channel,
+                       std::shared_ptr<Ticket>* ticket);
+  Status prepare(const SendArguments& arguments, Prepared& prepared, bool is_told);
+  Result<memory::Hold> memory_of(const ripc_item& item, bool is_told);
+  Status transmit(const SendArguments& arguments, Prepared& prepared, const std::shared_ptr<spi::Channel>& channel,
+                  std::shared_ptr<Ticket>* ticket);
+  ripc_status transmit_packet(const SendArguments& arguments, const ItemPlan& plan,
+                              std::span<const wire::Descriptor> descriptors, const Offer& offer) noexcept;
+
+  const ripc_service_id id_;
+  Paths& paths_;
+  memory::Pool& pool_;
+  TicketKeeper& tickets_;
+  RequestTable& requests_;
+  SendCounters& counters_;
+};
+
+}  // namespace ripc::core

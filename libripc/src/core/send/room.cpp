@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/send/room.hpp"
+
+#include "base/loop_wait.hpp"
+
+namespace ripc::core {
+
+namespace {
+
+// Between two looks at a full queue: each look takes a cache line away from the receiver.
+constexpr int kRoomPauses = 16;
+
+}  // namespace
+
+Status Room::wait(ripc_service_id to, Deadline deadline) {
+  const Nanoseconds spin_until = monotonic_now() + spin_;
+  const Search search = deadline.expired() ? Search::no : Search::yes;
+  for (;;) {
+    if (const ripc_status status = life_.status(); status != RIPC_OK) return status;
+    const std::uint32_t seen = changes_.load(std::memory_order_acquire);
+    Result<bool> room = is_at(to, false, search);
+    if (!room.ok()) return room.status();
+    if (life_.take_interrupt()) return RIPC_INTERRUPTED;
+    if (*room) return {};
+    if (deadline.expired()) return RIPC_TIMEOUT;
+    if (monotonic_now() < spin_until) {
+      for (int pause = 0; pause < kRoomPauses; ++pause) cpu_pause();
+      continue;
+    }
+    room = is_at(to, true, search);
+    if (!room.ok()) return room.status();
+    if (*room) return {};
+    if (sleep(seen, deadline) == RIPC_INTERRUPTED) return RIPC_INTERRUPTED;
+  }
+}
+
+// Whether a message may find room; `request`: if not, changed() will be called. Without a search for the peer it
+// may also be gone: the next send tells.
+Result<bool> Room::is_at(ripc_service_id to, bool request, Search search) {
+  if (is_group(to)) return groups_.has_room(to, request);
+  for (;;) {
+    Result<std::shared_ptr<spi::Channel>> channel = paths_.known_channel(to);
+    if (*channel == nullptr) {
+      if (search == Search::no) return true;
+      channel = paths_.channel_to(to, resolutions_);
+      if (!channel.ok()) return channel.status();
+    }
+    const bool room = request ? (*channel)->request_room() : (*channel)->has_room();
+    // A peer that has gone meanwhile has room, too: then another one is meant.
+    if (!room || search == Search::no || (*channel)->alive()) return room;
+  }
+}
+
+// Until changes_ is not `seen` any more, the deadline is over or a signal has come.
+ripc_status Room::sleep(std::uint32_t seen, Deadline deadline) {
+  waiters_.fetch_add(1, std::memory_order_seq_cst);
+  const ripc_status status = wait_for_change(loop_, changes_, seen, deadline);
+  waiters_.fetch_sub(1, std::memory_order_seq_cst);
+  return status;
+}
+
+// Also in signal handlers.
+void Room::wake_waiters() noexcept {
+  changes_.fetch_add(1, std::memory_order_seq_cst);
+  if (waiters_.load(std::memory_order_seq_cst) == 0) return;
+  futex_wake(changes_);
+  loop_.wake();
+}
+
+Status Room::request_event(ripc_service_id to) {
+  if (const ripc_status status = life_.status(); status != RIPC_OK) return status;
+  const Result<bool> room = is_at(to, true, Search::no);
+  if (!room.ok()) return room.status();
+  if (*room) life_.events().wake();
+  return {};
+}
+
+void Room::changed() noexcept {
+  wake_waiters();
+  if (life_.uses_fd()) life_.events().wake();
+}
+
+}  // namespace ripc::core

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/send/short_send.hpp"
+
+#include <array>
+
+#include "wire/packet.hpp"
+
+namespace ripc::core {
+
+namespace {
+
+// Messages that are handed to a channel at once.
+constexpr std::size_t kSendBatch = 64;
+
+}  // namespace
+
+Status ShortSend::send(const SendArguments& arguments, bool& fits) {
+  wire::Plain message;
+  const bool encodable = make_plain(id_, arguments.items, arguments.tag, message);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    std::shared_ptr<spi::Channel> lost;
+    {
+      ThreadEpoch::Record& thread = ThreadEpoch::current();
+      const ThreadEpoch::Section section(thread);
+      if (const std::shared_ptr<spi::Channel>* channel = paths_.routes().find(arguments.to)) {
+        if (!encodable || message.packet_size() > (*channel)->packet_limit()) [[unlikely]] {
+          fits = !has_auto(arguments.items);
+          return fits ? too_large(arguments.items, (*channel)->packet_limit()) : Status();
+        }
+        const ripc_status status =
+            arguments.holds_leases ? send_given_by(**channel, message, thread) : send_by(**channel, message, thread);
+        if (!is_gone(status)) return status;
+        lost = *channel;
+      }
+    }
+    if (lost) paths_.drop(*lost);
+    Result<std::shared_ptr<spi::Channel>> found = paths_.channel_to(arguments.to, counters_.resolutions);
+    if (!found.ok()) return found.status();
+  }
+  return RIPC_PEER_DEAD;
+}
+
+ripc_status ShortSend::send_given_by(spi::Channel& channel, const wire::Plain& message,
+                                     const ThreadEpoch::Record& thread) noexcept {
+  bool copied = true;
+  const std::uint64_t wakes = thread.wakes;
+  const ripc_status status = channel.send_given(message, copied);
+  if (status == RIPC_OK && copied) counters_.count_plain(thread, message.bytes);
+  if (status == RIPC_OK && !copied) counters_.count_other(message.bytes, false);
+  counters_.count_wakes(thread, wakes);
+  return counters_.count_again(status);
+}
+
+std::size_t ShortSend::send_batch(ripc_service_id to, std::span<const ripc_outgoing> messages) noexcept {
+  std::array<wire::Plain, kSendBatch> batch;
+  std::size_t count = 0;
+  for (const ripc_outgoing& message : messages.first(std::min(messages.size(), kSendBatch))) {
+    if ((message.items == nullptr && message.count != 0) ||
+        !make_plain(id_, {message.items, message.count}, message.tag, batch[count]))
+      break;
+    ++count;
+  }
+  ThreadEpoch::Record& thread = ThreadEpoch::current();
+  const ThreadEpoch::Section section(thread);
+  const std::shared_ptr<spi::Channel>* channel = count != 0 ? paths_.routes().find(to) : nullptr;
+  if (channel == nullptr) return 0;
+  std::size_t sent = 0;
+  const std::uint64_t wakes = thread.wakes;
+  (void)(*channel)->send_many(std::span(batch).first(count), sent);
+  for (std::size_t index = 0; index < sent; ++index) counters_.count_plain(thread, batch[index].bytes);
+  counters_.count_wakes(thread, wakes);
+  return sent;
+}
+
+Status ShortSend::notify(ripc_service_id to, std::uint64_t handle, std::span<const ripc_item> items) {
+  SendArguments arguments;
+  arguments.to = to;
+  arguments.items = items;
+  Status checked = check(arguments);
+  if (!checked.ok()) return checked;
+  if (is_group(to))
+    return Status(RIPC_INVALID_ARGUMENT, "A notification runs a callback of one service, not of a group.");
+  wire::Encoder encoder(wire::PacketKind::notification, 0, id_);
+  bool encodable = encoder.add_handle(handle);
+  for (const ripc_item& item : items) {
+    if (item.kind > RIPC_ITEM_SHORT) return Status(RIPC_INVALID_ARGUMENT, "A notification carries short items only.");
+    encodable = encoder.add_payload(bytes_of(item)) && encodable;
+  }
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    Result<std::shared_ptr<spi::Channel>> channel = paths_.channel_to(to, counters_.resolutions);
+    if (!channel.ok()) return channel.status();
+    if (!encodable || encoder.size() > (*channel)->packet_limit() + spi::kControlAllowance)
+      return too_large(encoder.size(), (*channel)->packet_limit() + spi::kControlAllowance);
+    const ripc_status status = (*channel)->send_control(encoder.finish());
+    if (status == RIPC_OK) add(counters_.notifications);
+    if (!is_gone(status)) return counters_.count_again(status);
+    paths_.drop(**channel);
+  }
+  return RIPC_PEER_DEAD;
+}
+
+}  // namespace ripc::core

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a context is made of; the caller has chosen and opened it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "memory/pool.hpp"
+#include "spi/resolver.hpp"
+#include "spi/transport.hpp"
+
+namespace ripc::core {
+
+struct ContextParts {
+  std::uint64_t id = 0;
+  std::unique_ptr<memory::Pool> pool;
+  std::vector<std::unique_ptr<spi::Transport>> transports;  // preferred first
+  std::vector<std::string> optional;                        // transports that are left out if they cannot start
+  std::vector<std::string> withheld;                        // transports that this context may not use
+  std::string withheld_reason;                              // "because ...", and what to do about it
+  std::unique_ptr<spi::Resolver> resolver;
+  Nanoseconds resolve_timeout = 1'000'000'000;
+  Nanoseconds spin = 50'000;
+  Nanoseconds group_refresh = 250'000'000;
+};
+
+}  // namespace ripc::core

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/state/requests.hpp"
+
+#include <thread>
+
+#include "base/clock.hpp"
+#include "base/random.hpp"
+
+namespace ripc::core {
+
+namespace {
+
+// A peer that is writing into a return buffer moves at memory speed; one that is stopped does not move.
+constexpr Nanoseconds kWritePatience = 2'000'000'000;
+
+}  // namespace
+
+std::uint64_t RequestTable::add(Request request) {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t id = 0;
+  do {
+    id = random_u64();
+  } while (id == 0 || requests_.contains(id));
+  requests_.emplace(id, std::move(request));
+  return id;
+}
+
+RequestTable::Taken RequestTable::take(std::uint64_t id, ripc_service_id from) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = requests_.find(id);
+  if (found == requests_.end() || (from != 0 && found->second.to != from)) return {};
+  return requests_.extract(found);
+}
+
+std::uint64_t RequestTable::next(std::uint64_t id) const noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = requests_.upper_bound(id);
+  return found == requests_.end() ? 0 : found->first;
+}
+
+Status RequestTable::cancel(std::uint64_t id) {
+  Taken taken = take(id);
+  if (taken.empty())
+    return Status(RIPC_INVALID_ARGUMENT,
+                  "There is no such request: it was answered or cancelled before, or never made.");
+  const Deadline deadline = Deadline::after(kWritePatience);
+  Request& request = taken.mapped();
+  for (const wire::Grant& grant : request.grants) {
+    while (request.channel->end_grant(grant) == RIPC_PENDING) {
+      if (deadline.expired()) {
+        request.cancelling = true;
+        put_back(std::move(taken));
+        return Status(
+            RIPC_TIMEOUT,
+            "The peer is writing into a return buffer and does not finish; is it stopped? The buffers stay the "
+            "library's: cancel again when it runs or is dead.");
+      }
+      std::this_thread::yield();
+    }
+  }
+  return {};
+}
+
+void RequestTable::cancel_all() noexcept {
+  for (std::uint64_t id = next(0); id != 0; id = next(id)) (void)cancel(id);
+}
+
+}  // namespace ripc::core
