@@ -31,10 +31,12 @@ struct Notice {
   std::atomic<bool> arrived{false};
 };
 
-// What the watch of the ID leaves likewise: which registration has ended last, and why.
-struct End {
-  std::atomic<std::uint64_t> incarnation{0};
-  std::atomic<ripc_status> status{RIPC_OK};
+// What the watch of the ID leaves likewise: which registration it sees, which one ended last, and why.
+struct Life {
+  std::atomic<bool> is_seen{false};
+  std::atomic<std::uint64_t> seen{0};
+  std::atomic<std::uint64_t> ended{0};
+  std::atomic<ripc_status> why{RIPC_OK};
 };
 
 const char* reason_of(ripc_status status) {
@@ -79,24 +81,31 @@ libripc::Error subscribe(file::Connection& connection, const ripc_notification& 
   return RIPC_INTERRUPTED;
 }
 
-int watch(const WatchOptions& options, file::Connection& connection, Notice& notice, const End& end,
+int watch(const WatchOptions& options, file::Connection& connection, Notice& notice, const Life& life,
           const ripc_notification& name, const StopOnSignal& stop) {
   constexpr std::uint64_t kLastWord = 250'000'000;
   const char* event = "watching";
   while (!stop.requested()) {
     connection.progress();
-    const std::uint64_t ended_before = end.incarnation.load();
+    const std::uint64_t ended_before = life.ended.load();
     const libripc::Error error = subscribe(connection, name, stop);
     if (error == RIPC_INTERRUPTED) break;
     if (!error.ok()) return fail(error);
-    print_event(options, connection, event, "");
-    event = "watching again";
+    const std::uint64_t known = connection.info().incarnation;  // 0: the static resolver knows none
     const auto is_over = [&] { return stop.requested() || notice.arrived.load(); };
     const auto has_ended = [&] {
-      const std::uint64_t ended = end.incarnation.load();
-      const std::uint64_t known = connection.info().incarnation;  // 0: the static resolver knows none
+      const std::uint64_t ended = life.ended.load();
       return known != 0 ? ended == known : ended != ended_before;
     };
+    // The watch reports the end only of what it has seen, and it may look later than this thread. A service that ends
+    // before that is found out by asking again.
+    const auto is_watched = [&] { return life.is_seen.load() && (known == 0 || life.seen.load() == known); };
+    if (!is_over() && !has_ended() && !is_watched()) {
+      (void)connection.service().receive(std::chrono::nanoseconds(kLastWord));
+      continue;
+    }
+    print_event(options, connection, event, "");
+    event = "watching again";
     while (!is_over() && !has_ended()) {
       const auto message = connection.service().receive();
       if (!message.ok() && message.code() != RIPC_INTERRUPTED) return fail(message.error());
@@ -105,7 +114,7 @@ int watch(const WatchOptions& options, file::Connection& connection, Notice& not
     const std::uint64_t until = monotonic_now() + kLastWord;
     while (!is_over() && monotonic_now() < until)
       (void)connection.service().receive(std::chrono::nanoseconds(kLastWord));
-    if (!is_over()) print_event(options, connection, "ended", reason_of(end.status.load()));
+    if (!is_over()) print_event(options, connection, "ended", reason_of(life.why.load()));
     if (notice.arrived.load()) {
       const std::lock_guard lock(notice.mutex);
       print_event(options, connection, "notified by", notice.text);
@@ -126,15 +135,20 @@ int run_watch(const WatchOptions& options) {
   file::Connection connection(client->context, std::move(client->service), *std::move(target),
                               to_timeout(options.timeout), options.timeout_given);
   Notice notice;
-  End end;
+  Life life;
   const StopOnSignal stop(connection.service());
-  auto life = client->context.watch(connection.target().id, [&](ripc_status status, const libripc::ServiceInfo& info) {
-    if (status == RIPC_OK) return;
-    end.status.store(status);
-    end.incarnation.store(info.incarnation);
-    (void)connection.service().interrupt();
-  });
-  if (!life.ok()) return fail(life.error());
+  auto watched =
+      client->context.watch(connection.target().id, [&](ripc_status status, const libripc::ServiceInfo& info) {
+        if (status == RIPC_OK) {
+          life.seen.store(info.incarnation);
+        } else {
+          life.why.store(status);
+          life.ended.store(info.incarnation);
+        }
+        life.is_seen.store(status == RIPC_OK);
+        (void)connection.service().interrupt();
+      });
+  if (!watched.ok()) return fail(watched.error());
   auto notification =
       connection.service().on_notification([&](libripc::ServiceId, std::span<const ripc_item_view> items) {
         {
@@ -145,7 +159,7 @@ int run_watch(const WatchOptions& options) {
         (void)connection.service().interrupt();
       });
   if (!notification.ok()) return fail(notification.error());
-  return watch(options, connection, notice, end, notification->name(), stop);
+  return watch(options, connection, notice, life, notification->name(), stop);
 }
 
 }  // namespace
