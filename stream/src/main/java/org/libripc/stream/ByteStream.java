@@ -128,7 +128,10 @@ public final class ByteStream implements AutoCloseable {
     return count;
   }
 
-  /** Runs a task once, as soon as {@link #read} would return something else than 0. */
+  /**
+   * Runs a task once, as soon as {@link #read} would return something else than 0. It replaces the
+   * one before. Null: no task any more.
+   */
   public void onReadable(Runnable task) {
     reader.set(task);
     if (!in.isReadable()) return;
