@@ -22,19 +22,17 @@ import org.libripc.stream.StreamOptions;
  */
 final class FilePieces extends IteratingNestedCallback {
   /** Where the bytes are from. */
-  private interface Reader extends Closeable {
+  private interface Reader {
     /** Some bytes from a position on; -1: there are none. */
     int read(ByteBuffer to, long position) throws IOException;
-
-    @Override
-    default void close() throws IOException {}
   }
 
   // Large enough that a message costs little beside it, and several fit into a window.
   private static final int MOST_PIECE = 256 << 10;
   private static final int PIECES_OF_WINDOW = 4;
 
-  private final Reader file;
+  private final Reader source;
+  private final Closeable file; // null: there is none
   private final RipcEndPoint endPoint;
   private final Content.Sink sink;
   private final boolean last;
@@ -45,7 +43,8 @@ final class FilePieces extends IteratingNestedCallback {
   private RegisteredBuffer piece; // that is being written
 
   private FilePieces(
-      Reader file,
+      Reader source,
+      Closeable file,
       RipcEndPoint endPoint,
       Content.Sink sink,
       boolean last,
@@ -53,6 +52,7 @@ final class FilePieces extends IteratingNestedCallback {
       long left,
       Callback callback) {
     super(callback);
+    this.source = source;
     this.file = file;
     this.endPoint = endPoint;
     this.sink = sink;
@@ -82,19 +82,7 @@ final class FilePieces extends IteratingNestedCallback {
     FileChannel file = FileChannel.open(path, StandardOpenOption.READ);
     try {
       long left = TypeUtil.checkOffsetLengthSize(offset, length, file.size());
-      Reader reader =
-          new Reader() {
-            @Override
-            public int read(ByteBuffer to, long from) throws IOException {
-              return file.read(to, from);
-            }
-
-            @Override
-            public void close() throws IOException {
-              file.close();
-            }
-          };
-      new FilePieces(reader, endPoint, sink, true, offset, left, callback).iterate();
+      new FilePieces(file::read, file, endPoint, sink, true, offset, left, callback).iterate();
     } catch (Throwable problem) {
       IO.close(file);
       throw problem;
@@ -114,8 +102,9 @@ final class FilePieces extends IteratingNestedCallback {
           to.put(mapped.slice((int) from, count));
           return count;
         };
-    new FilePieces(reader, endPoint, sink, last, mapped.position(), mapped.remaining(), callback)
-        .iterate();
+    int position = mapped.position();
+    int left = mapped.remaining();
+    new FilePieces(reader, null, endPoint, sink, last, position, left, callback).iterate();
   }
 
   @Override
@@ -129,7 +118,7 @@ final class FilePieces extends IteratingNestedCallback {
     piece = endPoint.getTransport().ripc().lease((int) Math.min(pieceBytes, left));
     ByteBuffer buffer = piece.buffer();
     while (buffer.hasRemaining() && !ended)
-      ended = file.read(buffer, position + buffer.position()) < 0;
+      ended = source.read(buffer, position + buffer.position()) < 0;
     buffer.flip();
     position += buffer.remaining();
     left -= buffer.remaining();

@@ -149,6 +149,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
 
   @Override
   protected void doClose() {
+    stream.onReadable(null); // Jetty tells its reader of the end
     stream.close();
   }
 

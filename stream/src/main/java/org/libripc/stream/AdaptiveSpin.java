@@ -2,30 +2,31 @@
 package org.libripc.stream;
 
 /**
- * Whether it is worth to look for the next message before a wait. Each look in vain is followed by
- * twice as many messages without one, until a look has found its message.
+ * Whether to spin for the next message before a wait. Each spin in vain is followed by twice as
+ * many messages without one, until a spin has found its message: so little is lost where others
+ * need the processor.
  *
  * <p>One thread at a time.
  */
 final class AdaptiveSpin {
-  /** Messages without a look, after looks in vain, at most. */
+  /** Messages without a spin, after spins in vain, at most. */
   static final int MOST_SKIPPED = 1024;
 
-  private int skips = 1; // after the next look in vain
-  private int left; // messages that come without a look
+  private int skips = 1; // after the next spin in vain
+  private int left; // messages that come without a spin
 
-  /** Whether to look now. */
+  /** Whether to spin now. */
   boolean maySpin() {
     return left == 0;
   }
 
-  /** A look has found nothing. */
+  /** A spin has found nothing. */
   void missed() {
     left = skips;
     skips = Math.min(2 * skips, MOST_SKIPPED);
   }
 
-  /** A look has found a message. */
+  /** A spin has found a message. */
   void hit() {
     skips = 1;
   }

@@ -44,6 +44,7 @@ public final class ByteStream implements AutoCloseable {
   private final Inbound in = new Inbound(this::finished);
   private final Outbound out;
   private final AtomicReference<Runnable> reader = new AtomicReference<>();
+  private final AtomicBoolean writes = new AtomicBoolean(); // a write() is not complete
   private volatile Runnable writer;
   private volatile Listener listener;
   private volatile long usedAt = System.nanoTime();
@@ -128,7 +129,10 @@ public final class ByteStream implements AutoCloseable {
     return count;
   }
 
-  /** Runs a task once, as soon as {@link #read} would return something else than 0. */
+  /**
+   * Runs a task once, as soon as {@link #read} would return something else than 0. It replaces the
+   * one before. Null: no task any more.
+   */
   public void onReadable(Runnable task) {
     reader.set(task);
     if (!in.isReadable()) return;
@@ -147,28 +151,39 @@ public final class ByteStream implements AutoCloseable {
    * Writes buffers, which stay as they are until the future is complete. It fails with the {@link
    * IOException} that has broken the stream. What depends on it may run in the thread that writes,
    * and later in one of the executor.
+   *
+   * @throws IllegalStateException if the write before is not complete
    */
   public CompletableFuture<Void> write(ByteBuffer... buffers) {
+    if (writes.getAndSet(true))
+      throw new IllegalStateException("The write before is not complete: wait for its future.");
     CompletableFuture<Void> written = new CompletableFuture<>();
     goOn(written, buffers);
     return written;
   }
 
   private void goOn(CompletableFuture<Void> written, ByteBuffer... buffers) {
+    Exception broken = null;
     try {
-      if (flush(true, buffers)) {
-        written.complete(null);
-      } else {
+      if (!flush(true, buffers)) {
         onWritable(() -> goOn(written, buffers));
+        return;
       }
-    } catch (IOException broken) {
+    } catch (IOException | RuntimeException problem) {
+      broken = problem;
+    }
+    writes.set(false);
+    if (broken == null) {
+      written.complete(null);
+    } else {
       written.completeExceptionally(broken);
     }
   }
 
   /**
    * Sends what can be sent now. The positions of the buffers move over what is the writer's again.
-   * The next call has the rest, after {@link #onWritable}.
+   * The next call has the same buffers with the rest, after {@link #onWritable}. Not beside {@link
+   * #write}.
    *
    * @param lent whether the buffers stay as they are until that call; else all that goes is copied
    * @return whether all is the writer's again

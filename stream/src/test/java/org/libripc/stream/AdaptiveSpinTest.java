@@ -10,7 +10,7 @@ import org.junit.jupiter.api.Test;
 class AdaptiveSpinTest {
   private final AdaptiveSpin spin = new AdaptiveSpin();
 
-  /** Messages that come without a look, until the next one. */
+  /** Messages that come without a spin, until the next one. */
   private int skipped() {
     int count = 0;
     for (; !spin.maySpin(); ++count) spin.waited();
@@ -18,7 +18,7 @@ class AdaptiveSpinTest {
   }
 
   @Test
-  void aLookThatFindsItsMessageIsFollowedByAnother() {
+  void aSpinThatFindsItsMessageIsFollowedByAnother() {
     for (int count = 0; count < 1000; ++count) {
       assertTrue(spin.maySpin());
       spin.hit();
@@ -26,7 +26,7 @@ class AdaptiveSpinTest {
   }
 
   @Test
-  void afterLooksInVainTwiceAsManyMessagesComeWithout() {
+  void afterSpinsInVainTwiceAsManyMessagesComeWithout() {
     for (int expected = 1; expected < AdaptiveSpin.MOST_SKIPPED; expected *= 2) {
       spin.missed();
       assertFalse(spin.maySpin());

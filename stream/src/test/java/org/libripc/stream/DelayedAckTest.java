@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import org.junit.jupiter.api.Test;
 
-/** Whether the other side is taken to go on by itself. */
+/** When the acknowledgement of an awaited message waits for the next message. */
 class DelayedAckTest {
   private final DelayedAck ack = new DelayedAck();
 
@@ -16,7 +16,7 @@ class DelayedAckTest {
   }
 
   @Test
-  void itIsAtFirst() {
+  void itIsNotDelayedAtFirst() {
     for (int count = 0; count < DelayedAck.ENOUGH; ++count) {
       exchange();
       assertFalse(ack.isDelayed());
@@ -24,7 +24,7 @@ class DelayedAckTest {
   }
 
   @Test
-  void itIsNotWhenItHasWaitedOftenEnough() {
+  void itIsDelayedAfterEnoughTurns() {
     for (int count = 0; count <= DelayedAck.ENOUGH; ++count) exchange();
     assertTrue(ack.isDelayed());
     exchange();
@@ -32,7 +32,7 @@ class DelayedAckTest {
   }
 
   @Test
-  void itIsAgainWhenItHasGoneOnOnce() {
+  void itIsNotDelayedAfterTheOtherSideWentOn() {
     for (int count = 0; count <= DelayedAck.ENOUGH; ++count) exchange();
     ack.received(true);
     assertFalse(ack.isDelayed());
@@ -41,7 +41,7 @@ class DelayedAckTest {
   }
 
   @Test
-  void messagesThatItDoesNotWaitForSayNothing() {
+  void messagesThatAreNotAwaitedChangeNothing() {
     for (int count = 0; count < 3 * DelayedAck.ENOUGH; ++count) {
       ack.sent();
       ack.received(false);

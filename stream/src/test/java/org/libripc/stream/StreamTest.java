@@ -193,6 +193,7 @@ class StreamTest {
       assertTrue(count < 100, "it stops");
       written = there.write(pattern(20_000));
     }
+    assertThrows(IllegalStateException.class, () -> there.write(pattern(1)));
     byte[] all = read(accepted(), (count + 1) * 20_000);
     assertEquals((count + 1) * 20_000, all.length);
     get(written);
