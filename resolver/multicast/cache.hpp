@@ -29,10 +29,10 @@ class ServiceCache {
   // `is_answer`: the holder said so just now, because we asked: ends the doubt about this incarnation, and so do other
   // addresses. `said`: when its context said so, by its own clock; what it had said before that about this incarnation
   // changes nothing any more.
-  Learned learn(const spi::ServiceRecord& record, bool is_answer, Nanoseconds now, std::uint64_t said = 0);
+  Learned learn(const spi::ServiceRecord& record, bool is_answer, Nanoseconds now, std::uint64_t timestamp = 0);
 
   // The record, whatever is known: it is the only one that anybody answers for.
-  void replace(const spi::ServiceRecord& record, Nanoseconds now, std::uint64_t said = 0);
+  void replace(const spi::ServiceRecord& record, Nanoseconds now, std::uint64_t timestamp = 0);
 
   // The usable record that is young enough, or nullptr. Valid until the next change.
   const spi::ServiceRecord* find(ripc_service_id id, Nanoseconds now) const;
@@ -54,8 +54,8 @@ class ServiceCache {
  private:
   struct Entry {
     spi::ServiceRecord record;
-    Nanoseconds heard = 0;
-    std::uint64_t said = 0;
+    Nanoseconds learned_at = 0;
+    std::uint64_t timestamp = 0;
     bool is_doubtful = false;
     std::list<ripc_service_id>::iterator order;
   };

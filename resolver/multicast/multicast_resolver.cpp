@@ -22,7 +22,7 @@ namespace ripc::resolver {
 namespace {
 
 // What a question tells of its asker's services.
-constexpr std::size_t kIntroduction = 512;
+constexpr std::size_t kAdvertised = 512;
 constexpr unsigned kAnnouncementRounds = 2;
 // A list is over when nothing came for kQuiet, but not before kShortList; if something is missing, at kLongList.
 constexpr Nanoseconds kQuiet = 60'000'000;
@@ -119,14 +119,14 @@ MulticastResolver::Bytes MulticastResolver::encode_question(const Question& ques
   header.nonce = question.nonce;
   header.id = question.id;
   header.number = question.incarnation;
-  PacketBuilder builder(header, options_.keys != nullptr, kIntroduction, common_limit_);
+  PacketBuilder builder(header, options_.keys != nullptr, kAdvertised, common_limit_);
   // The next services each time, so that in the end all were told.
-  auto position = published_.upper_bound(introduced_);
+  auto position = published_.upper_bound(last_advertised_);
   for (std::size_t i = 0; i < published_.size(); ++i, ++position) {
     if (position == published_.end()) position = published_.begin();
     if (position->second.is_superseded) continue;
     if (!builder.add(position->second.record, false)) break;
-    introduced_ = position->first;
+    last_advertised_ = position->first;
   }
   return builder.finish(options_.keys.get());
 }
@@ -292,7 +292,7 @@ Status MulticastResolver::no_service(ripc_service_id id, const Question& questio
   if (reaches_nobody())
     return Status(RIPC_NO_SERVICE, "Other hosts could not be asked for " + which + " (" + text() +
                                        "): bring a network interface up, or check interface= in RIPC_MULTICAST.");
-  if (question.strangers != 0)
+  if (question.other_key_replies != 0)
     return Status(RIPC_NO_SERVICE, std::string("Nobody answered for ") + which + ", but there are hosts " +
                                        (options_.keys ? "with another cluster key than this one's"
                                                       : "with a cluster key, and this context runs without one") +
@@ -415,7 +415,7 @@ Status MulticastResolver::list(const std::function<void(const spi::ServiceRecord
                                                    [&](auto context) { return question->parts.count(context) != 0; });
       if (question->rounds != 0 && !question->is_heard_by_more)
         question->next_round = question->rounds == 1 && !complete ? started + kShortList : UINT64_MAX;
-      return complete ? std::max(started + kShortList, question->heard_last + kQuiet) : started + kLongList;
+      return complete ? std::max(started + kShortList, question->last_received + kQuiet) : started + kLongList;
     });
     asking.reset();
     for (const auto& [id, own] : published_) {

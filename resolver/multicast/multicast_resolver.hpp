@@ -177,12 +177,12 @@ class MulticastResolver final : public spi::Resolver {
   void read_all(spi::MulticastNetwork& network, int fd);
   void ask_again();
   void process(spi::MulticastNetwork& network, const spi::ReceivedPacket& received);
-  bool is_welcome(const spi::ReceivedPacket& received, const PacketHeader& header);
+  bool is_expected(const spi::ReceivedPacket& received, const PacketHeader& header);
   bool is_fresh(const PacketHeader& header);
-  void meet_stranger(const PacketHeader& header, spi::MulticastNetwork& network, const spi::PeerAddress& from);
-  bool is_admitted(spi::MulticastNetwork& network, const spi::PeerAddress& from, Packet& packet);
+  void reply_without_key(const PacketHeader& header, spi::MulticastNetwork& network, const spi::PeerAddress& from);
+  bool is_authorized(spi::MulticastNetwork& network, const spi::PeerAddress& from, Packet& packet);
   void learn(const Packet& packet);
-  void learn_alive(const spi::ServiceRecord& record, Question* question, std::uint64_t said);
+  void learn_alive(const spi::ServiceRecord& record, Question* question, std::uint64_t timestamp);
   void claimed_by_other(Published& own, const spi::ServiceRecord& record);
   void end_of_list(const PacketHeader& header, Question& question);
   void reply(const Packet& packet, spi::MulticastNetwork& network, const spi::PeerAddress& to);
@@ -212,7 +212,7 @@ class MulticastResolver final : public spi::Resolver {
   MulticastCounters counters_;
   std::unordered_set<std::string> echoing_interfaces_;
   std::uint64_t last_timestamp_ = 0;
-  ripc_service_id introduced_ = 0;  // up to where questions have told our services
+  ripc_service_id last_advertised_ = 0;  // up to where questions have told our services
   Nanoseconds thread_wakes_at_ = 0;
   bool stopping_ = false;
 

@@ -50,8 +50,8 @@ struct Question {
     std::uint64_t count = 0;
   };
   std::unordered_map<std::uint64_t, Parts> parts;
-  Nanoseconds heard_last = 0;
-  unsigned strangers = 0;  // replies by hosts that do not have our cluster key, or have one where we have none
+  Nanoseconds last_received = 0;
+  unsigned other_key_replies = 0;  // replies by hosts that do not have our cluster key, or have one where we have none
 
   // Wakes all who wait.
   void notify() noexcept {

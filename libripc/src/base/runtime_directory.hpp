@@ -86,6 +86,9 @@ class RuntimeDirectory {
   using TemporaryName = std::array<char, 32>;
   static TemporaryName temporary_name() noexcept;
 
+  // What it means that a file in this open directory cannot be made.
+  static Status creation_error(int error, const std::string& what, int directory);
+
   // File names: 16 lower-case hexadecimal digits.
   using FileName = std::array<char, 17>;
   static FileName file_name(std::uint64_t number) noexcept;

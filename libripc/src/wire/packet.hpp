@@ -144,8 +144,9 @@ class Encoder {
     ++count_;
     body_size_ += length;
   }
-  // Room for the fixed-size body of a new item; nullptr if there is none.
-  std::byte* add_fixed(ItemType type, std::size_t size) noexcept;
+  // Adds an item whose body store(bytes) writes. False: no room.
+  template <typename Store>
+  bool add_fixed(ItemType type, std::size_t size, const Store& store) noexcept;
   bool add_number(ItemType type, std::uint64_t number) noexcept;
   const std::byte* join_leading(std::size_t head_size) noexcept;
 
