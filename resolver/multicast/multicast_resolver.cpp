@@ -62,7 +62,7 @@ Result<std::unique_ptr<MulticastResolver>> MulticastResolver::create(const Multi
   resolver->wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!resolver->wake_) return system_error(errno, "Making an event descriptor for the multicast resolver");
   if (options.udp) {
-    Result<std::unique_ptr<UdpNetwork>> udp = UdpNetwork::open(options, options.hears_itself ? 0 : own_context);
+    Result<std::unique_ptr<UdpNetwork>> udp = UdpNetwork::open(options, options.receives_own_packets ? 0 : own_context);
     if (!udp.ok()) return udp.status();
     resolver->networks_.push_back(std::move(*udp));
   }
@@ -413,7 +413,7 @@ Status MulticastResolver::list(const std::function<void(const spi::ServiceRecord
       const bool complete =
           question->has_all_parts() && std::all_of(expected.begin(), expected.end(),
                                                    [&](auto context) { return question->parts.count(context) != 0; });
-      if (question->rounds != 0 && !question->is_heard_by_more)
+      if (question->rounds != 0 && !question->reaches_more)
         question->next_round = question->rounds == 1 && !complete ? started + kShortList : UINT64_MAX;
       return complete ? std::max(started + kShortList, question->last_received + kQuiet) : started + kLongList;
     });
@@ -451,7 +451,7 @@ MulticastState MulticastResolver::state() const {
   const std::lock_guard lock(mutex_);
   for (MulticastState::Network& network : state.networks) {
     for (const std::string& interface : network.interfaces) {
-      if (options_.hears_itself && echoing_interfaces_.count(interface) == 0)
+      if (options_.receives_own_packets && echoing_interfaces_.count(interface) == 0)
         network.silent_interfaces.push_back(interface);
     }
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The multicast resolver's packets as UDP datagrams: for each group a socket that hears it, and for each address family
-// one from which everything is sent and to which replies come.
+// The multicast resolver's packets as UDP datagrams. Each group has a socket that receives from it. Each address family
+// has one that sends everything and receives the replies.
 //
 // Several contexts of one host share the group's port (SO_REUSEADDR: the kernel gives each a copy of every multicast
 // packet). Questions go out on each joined interface by its number, so no route is needed.

@@ -36,7 +36,7 @@ struct FabricNetworkOptions {
   std::vector<std::string> interfaces;  // network interfaces; empty: all that belong to a device
   unsigned hops = 1;                    // routers that a datagram to the group may pass, and one; at least 1
   PeerPolicy peers;                     // which users of this host are heard
-  bool hears_itself = false;            // what was sent to the group comes back
+  bool receives_own_packets = false;    // what was sent to the group comes back
 };
 
 class FabricNetwork final : public spi::MulticastNetwork {
