@@ -112,31 +112,34 @@ Status ChainResolver::publish(spi::ServiceRecord& record, bool takeover, std::ve
   return status;
 }
 
-Status ChainResolver::update(const spi::ServiceRecord& record) {
+template <typename AskOne>
+Status ChainResolver::ask_all(const AskOne& ask) {
   Status failure;
   for (const std::unique_ptr<spi::Resolver>& resolver : resolvers_) {
-    Status status = resolver->update(record);
+    Status status = ask(*resolver);
     if (failure.ok() && !status.ok()) failure = std::move(status);
   }
   return failure;
+}
+
+Status ChainResolver::update(const spi::ServiceRecord& record) {
+  return ask_all([&](spi::Resolver& resolver) { return resolver.update(record); });
 }
 
 Status ChainResolver::members(ripc_service_id group, Deadline deadline,
                               const std::function<void(const spi::ServiceRecord&)>& visit) {
   std::vector<spi::ServiceRecord> found;
   std::unordered_map<ripc_service_id, std::size_t> places;
-  Status failure;
-  for (const std::unique_ptr<spi::Resolver>& resolver : resolvers_) {
-    Status status = resolver->members(group, deadline, [&](const spi::ServiceRecord& record) {
+  Status failure = ask_all([&](spi::Resolver& resolver) {
+    return resolver.members(group, deadline, [&](const spi::ServiceRecord& record) {
       const auto [place, is_new] = places.try_emplace(record.id, found.size());
       if (is_new) found.emplace_back();
       spi::ServiceRecord& known = found[place->second];
       if (!is_new && record.incarnation <= known.incarnation) return;
       known = record;
-      known.found_by = resolver->name();
+      known.found_by = resolver.name();
     });
-    if (failure.ok() && !status.ok()) failure = std::move(status);
-  }
+  });
   for (const spi::ServiceRecord& record : found) visit(record);
   return failure;
 }
@@ -150,24 +153,16 @@ void ChainResolver::invalidate(const spi::ServiceRecord& record) noexcept {
 }
 
 Status ChainResolver::observe(EventLoop& loop, std::function<void(ripc_service_id)> changed) {
-  Status failure;
-  for (const std::unique_ptr<spi::Resolver>& resolver : resolvers_) {
-    Status status = resolver->observe(loop, changed);
-    if (failure.ok() && !status.ok()) failure = std::move(status);
-  }
-  return failure;
+  return ask_all([&](spi::Resolver& resolver) { return resolver.observe(loop, changed); });
 }
 
 Status ChainResolver::list(const std::function<void(const spi::ServiceRecord&)>& visit) {
   std::unordered_set<ripc_service_id> seen;
-  Status failure;
-  for (const std::unique_ptr<spi::Resolver>& resolver : resolvers_) {
-    Status status = resolver->list([&](const spi::ServiceRecord& record) {
+  return ask_all([&](spi::Resolver& resolver) {
+    return resolver.list([&](const spi::ServiceRecord& record) {
       if (seen.insert(record.id).second) visit(record);
     });
-    if (failure.ok() && !status.ok()) failure = std::move(status);
-  }
-  return failure;
+  });
 }
 
 }  // namespace ripc::resolver

@@ -57,6 +57,10 @@ class ChainResolver final : public spi::Resolver {
  private:
   using Ask = std::function<Result<spi::ServiceRecord>(spi::Resolver&)>;
   Result<spi::ServiceRecord> first_found(ripc_service_id id, const Ask& ask);
+  // Asks each, also after one has failed; the first failure.
+  template <typename AskOne>
+  Status ask_all(const AskOne& ask);
+
   const std::vector<std::unique_ptr<spi::Resolver>> resolvers_;
   const Hint hint_;
 };

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The local resolver: finds the services of one host without a daemon, by one record file for each in the runtime
-// directory. Costs: resolve() is one file read and one probe of the holder; no descriptor is kept, so 1,000 services
-// cost 1,000 small files. Only which services are in groups is remembered, as long as the directory does not change:
-// members() is then one stat() and one probe of each context that has members.
+// The local resolver finds the services of one host without a daemon: each has a record file in the runtime directory.
+// resolve() reads one file and probes one holder. No descriptor is kept, so 1,000 services cost 1,000 small files.
+// The resolver remembers only the services in groups, as long as the directory does not change. members() is then one
+// stat() and one probe of each context that has members.
 //
-// A record counts while its holder's context is alive (RuntimeDirectory::probe). What a dead process left is replaced
-// by whoever wants the ID next, and removed by whoever meets it. Records carry the incarnation max(wall clock in
-// nanoseconds, previous + 1): it grows even if the clock was set back while a record was there.
+// A record counts while its holder's context is alive (RuntimeDirectory::probe). The next user of the ID replaces the
+// record of a dead process, and whoever meets it removes it. The incarnation of a record is max(wall clock in
+// nanoseconds, previous + 1): with a record there, it grows even if the clock is set back.
 //
-// Who may do what follows from the permissions: a record has the file mode of its context's peer policy, so whoever the
-// policy admits may take an ID over, as ripc_service_options.takeover allows them anyway. In a sticky directory (mode
-// 1777) a record of another user with the policy "same user" cannot be replaced, not even after its death:
-// RIPC_PERMISSION.
+// Permissions decide who may do what. A record has the file mode of its context's peer policy. So whoever the policy
+// admits may take an ID over. In a sticky directory (mode 1777) nobody can replace a record of another user with the
+// policy "same user", not even after its death: RIPC_PERMISSION.
 #pragma once
 
 #include <sys/stat.h>
@@ -32,13 +31,13 @@
 
 namespace ripc::resolver {
 
-// Thread-safe. For a record that another process has locked a call waits a second at most (a lock is held for some
-// microseconds, unless its process is stopped); then it is RIPC_TIMEOUT, with a sentence that says where to look.
+// Thread-safe. A lock is held for some microseconds, unless its process is stopped. A call waits a second at most for
+// one; then it is RIPC_TIMEOUT, with a sentence that says where to look.
 class LocalResolver final : public spi::Resolver {
  public:
-  // own_context: the id of the context this resolver works for; it is taken for alive without asking. Its socket must
-  // be there before the first publish(), or others take its records for those of a dead process. Other contexts of this
-  // process are as foreign as those of other processes. Sweeps (see below).
+  // own_context: the context that this resolver works for; it counts as alive. Its socket must be there before the
+  // first publish(), or others take its records for those of a dead process. Other contexts of this process are as
+  // foreign as those of other processes. Sweeps (see below).
   LocalResolver(std::shared_ptr<RuntimeDirectory> directory, std::uint64_t own_context);
   ~LocalResolver() override;
 
@@ -53,12 +52,12 @@ class LocalResolver final : public spi::Resolver {
   // RIPC_NO_DESCRIPTORS, RIPC_SYSTEM.
   Result<spi::ServiceRecord> resolve(ripc_service_id id, Deadline deadline) override;
 
-  // The record's context must be alive. A record.incarnation that is not 0 and larger than that of the holder before is
-  // kept (a chain of resolvers needs the same one everywhere); a new registration passes 0. An ID that comes from a
-  // name (its two top bits are 10) is never taken from a living service of another name or without one, takeover or
-  // not. RIPC_ID_IN_USE, RIPC_NAME_COLLISION, RIPC_INVALID_ARGUMENT (no ID, no context, not UTF-8 ...), RIPC_LIMIT (too
-  // many addresses), RIPC_PERMISSION, RIPC_TIMEOUT, RIPC_NO_MEMORY (disk full), RIPC_NO_DESCRIPTORS, RIPC_CORRUPT (not
-  // a plain file), RIPC_VERSION_MISMATCH, RIPC_SYSTEM.
+  // The record's context must be alive. A new registration passes the incarnation 0. A larger one than that of the
+  // former holder is kept: a chain of resolvers needs the same one everywhere. The ID of a name has the
+  // two top bits 10; no takeover takes it from a living service without that name.
+  // RIPC_ID_IN_USE, RIPC_NAME_COLLISION, RIPC_INVALID_ARGUMENT (no ID, no context, not UTF-8 ...), RIPC_LIMIT (too many
+  // addresses), RIPC_PERMISSION, RIPC_TIMEOUT, RIPC_NO_MEMORY (disk full), RIPC_NO_DESCRIPTORS, RIPC_CORRUPT (not a
+  // plain file), RIPC_VERSION_MISMATCH, RIPC_SYSTEM.
   Status publish(spi::ServiceRecord& record, bool takeover, std::vector<spi::ServiceRecord>* displaced) override;
 
   // Removes the record if it has this context and incarnation. Should that fail (no descriptor left, locked), the next

@@ -60,12 +60,6 @@ Status file_error(int error, const char* call, const std::string& path) {
                         " is not allowed: it belongs to another user. Have that user's process end or "
                         "start again with RIPC_PEERS=group or RIPC_PEERS=any, have the file removed, or "
                         "take another ID.");
-    case ENOSPC:
-    case EDQUOT:
-      return Status(RIPC_NO_MEMORY,
-                    std::string(call) + " " + path +
-                        " failed: the disk, its inodes or a quota are used up. Free some space there, or "
-                        "set RIPC_RUNTIME_DIR to another directory.");
     case ENOLCK:
     case EOPNOTSUPP:
       return system_error(error, std::string(call) + " " + path,
@@ -80,17 +74,8 @@ Status locked_elsewhere(const std::string& path) {
                                   "` and see whether it is stopped, then try again.");
 }
 
-// A new file could not be made or named.
-Status publish_error(int error, const std::string& path) {
-  if (error == ENOENT)
-    return Status(RIPC_SYSTEM, "Writing " + path +
-                                   " failed: its directory was deleted while in use. Make a new context, "
-                                   "and keep whatever cleans up away from it.");
-  if (error == EACCES || error == EPERM || error == EROFS)
-    return Status(RIPC_PERMISSION, "Writing " + path +
-                                       " is not allowed: have the directory's owner let this user write there, or set "
-                                       "RIPC_RUNTIME_DIR to another directory.");
-  return file_error(error, "Writing", path);
+Status writing_error(int error, const RuntimeDirectory& directory, ripc_service_id id) {
+  return RuntimeDirectory::creation_error(error, "Writing " + record_path(directory, id), directory.services_fd());
 }
 
 // Up to kMaxRecordSize + 1 bytes: one more than a record may have tells a file that is too large. Most have some
@@ -228,7 +213,7 @@ Status LockedRecord::replace(std::string_view text, bool may_overwrite) {
   if (error == EPERM || error == EACCES) {
     status = overwrite(text, may_overwrite);
   } else if (error != 0) {
-    status = publish_error(error, record_path(*directory_, id_));
+    status = writing_error(error, *directory_, id_);
   }
   if (status.ok()) unlock();
   return status;
@@ -258,7 +243,7 @@ Status LockedRecord::overwrite(std::string_view text, bool allowed) {
   const int error = write_all(fd_.get(), padded);
   // As after a rename: whoever remembers what is in the directory sees that it has changed.
   static_cast<void>(::futimens(directory_->services_fd(), nullptr));
-  return error == 0 ? Status() : file_error(error, "Writing", record_path(*directory_, id_));
+  return error == 0 ? Status() : writing_error(error, *directory_, id_);
 }
 
 // ---- Without a lock ------------------------------------------------------------------------------------------
@@ -267,7 +252,7 @@ Status create_record(const RuntimeDirectory& directory, ripc_service_id id, std:
   const int error = publish_text(directory, RuntimeDirectory::file_name(id).data(), text, false);
   if (error == 0) return {};
   if (error == EEXIST) return RIPC_AGAIN;
-  return publish_error(error, record_path(directory, id));
+  return writing_error(error, directory, id);
 }
 
 Result<std::string> read_record(const RuntimeDirectory& directory, ripc_service_id id) {

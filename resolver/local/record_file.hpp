@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files that hold service records: made, replaced and removed so that a reader never sees half a record, two
-// writers never both win, and SIGKILL at any instruction leaves something the next process can use.
+// The files that hold service records. A reader never sees half a record, and two writers never both win. SIGKILL at
+// any instruction leaves files that the next process can use.
 //
-// How it works. Whoever changes or removes a file holds an exclusive lock on it (an OFD lock: it belongs to the open
-// file, not to the process, so threads exclude each other too, and it goes when the process dies), and has checked,
-// after getting the lock, that the name still leads to this very file. A change writes a new file under a temporary
-// name and renames it over the old one: readers, who lock nothing, see the old text or the new. A file that is not
-// there yet is made the same way with a rename that does not replace. Temporary files are locked while they are
-// written: one that can be locked has lost its writer, and anybody may remove it. If that hits a writer between
-// creating and locking, the rename fails and the writer starts again.
+// Whoever changes or removes a file holds an exclusive lock on it. After getting the lock, it checks that the name
+// still leads to this file. The lock is an OFD lock: it belongs to the open file, so it excludes threads too, and it
+// ends with the process. A change writes a new file under a temporary name and renames it over the old one. Readers,
+// who lock nothing, see the old text or the new. A new file is made the same way with a rename that does not replace.
+// Temporary files are locked while they are written: one that can be locked has lost its writer, and anybody may remove
+// it. If that hits a writer between creating and locking, the rename fails and the writer starts again.
 //
 // The rename is not allowed where the directory is sticky and the file another user's. If that user's policy lets this
-// process write the file, it is then overwritten in place with one write, padded with spaces to its old length so that
-// it need not be cut: a reader who sees both halves at once is told by the record's check sum, and asks again with the
-// lock. Locks are held for the time of a few system calls; no descriptor is kept.
+// process write the file, one write overwrites it in place. Spaces pad the text to its old length, so the file need
+// not be cut. A reader that sees both halves notices the wrong check sum, and reads again with the lock. Locks are held
+// for some system calls; no descriptor is kept.
 #pragma once
 
 #include <cstddef>

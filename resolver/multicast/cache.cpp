@@ -7,22 +7,22 @@
 namespace ripc::resolver {
 
 ServiceCache::Learned ServiceCache::learn(const spi::ServiceRecord& record, bool is_answer, Nanoseconds now,
-                                          std::uint64_t said) {
+                                          std::uint64_t timestamp) {
   const auto found = entries_.find(record.id);
   if (found != entries_.end()) {
     const Entry& entry = found->second;
     const bool is_same = entry.record.incarnation == record.incarnation && entry.record.context == record.context;
     if (!is_same && record.incarnation <= entry.record.incarnation) return Learned::outdated;
     // What failed was the way to the addresses that were known.
-    const bool is_elsewhere = said > entry.said && record.addresses != entry.record.addresses;
+    const bool is_elsewhere = timestamp > entry.timestamp && record.addresses != entry.record.addresses;
     if (is_same && entry.is_doubtful && !is_answer && !is_elsewhere) return Learned::doubtful;
-    if (is_same && said < entry.said) return entry.is_doubtful ? Learned::doubtful : Learned::usable;
+    if (is_same && timestamp < entry.timestamp) return entry.is_doubtful ? Learned::doubtful : Learned::usable;
   }
-  replace(record, now, said);
+  replace(record, now, timestamp);
   return Learned::usable;
 }
 
-void ServiceCache::replace(const spi::ServiceRecord& record, Nanoseconds now, std::uint64_t said) {
+void ServiceCache::replace(const spi::ServiceRecord& record, Nanoseconds now, std::uint64_t timestamp) {
   // What takes memory comes first: an entry has its record and its place, or there is none.
   spi::ServiceRecord copy = record;
   std::list<ripc_service_id> place{record.id};
@@ -35,8 +35,8 @@ void ServiceCache::replace(const spi::ServiceRecord& record, Nanoseconds now, st
     order_.splice(order_.end(), order_, entry.order);
   }
   entry.record = std::move(copy);
-  entry.heard = now;
-  entry.said = said;
+  entry.learned_at = now;
+  entry.timestamp = timestamp;
   entry.is_doubtful = false;
   if (entries_.size() <= max_services_) return;
   entries_.erase(order_.front());
@@ -45,7 +45,7 @@ void ServiceCache::replace(const spi::ServiceRecord& record, Nanoseconds now, st
 
 const spi::ServiceRecord* ServiceCache::find(ripc_service_id id, Nanoseconds now) const {
   const auto found = entries_.find(id);
-  if (found == entries_.end() || found->second.is_doubtful || found->second.heard + max_age_ < now) return nullptr;
+  if (found == entries_.end() || found->second.is_doubtful || found->second.learned_at + max_age_ < now) return nullptr;
   return &found->second.record;
 }
 
@@ -70,7 +70,7 @@ void ServiceCache::doubt(const spi::ServiceRecord& record) noexcept {
 void ServiceCache::visit(Nanoseconds since, const std::function<void(const spi::ServiceRecord&)>& visit) const {
   for (const ripc_service_id id : order_) {
     const Entry& entry = entries_.at(id);
-    if (!entry.is_doubtful && entry.heard >= since) visit(entry.record);
+    if (!entry.is_doubtful && entry.learned_at >= since) visit(entry.record);
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the multicast resolver has heard about services of other contexts.
+// What the multicast resolver has learned about services of other contexts.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace ripc::resolver {
 
-// Not thread-safe. Bounded: what was heard of longest ago makes room.
+// Not thread-safe. Bounded: the record learned longest ago makes room.
 //
 // Entries only move forward: a smaller incarnation never takes the place of a larger one, unless replace() says so. An
 // entry may be *doubtful*: it still says which incarnation was the last, but is not used any more.
@@ -26,18 +26,18 @@ class ServiceCache {
     doubtful,  // it is known already, and a send to it failed since then
     outdated,  // a larger incarnation is known, or an equal one of another context
   };
-  // `is_answer`: the holder said so just now, because we asked: ends the doubt about this incarnation, and so do other
-  // addresses. `said`: when its context said so, by its own clock; what it had said before that about this incarnation
-  // changes nothing any more.
-  Learned learn(const spi::ServiceRecord& record, bool is_answer, Nanoseconds now, std::uint64_t said = 0);
+  // `is_answer`: the holder replied to a question just now, which ends the doubt about this incarnation. So do other
+  // addresses. `timestamp`: of the packet, by the sender's clock. An older packet about the same incarnation changes
+  // nothing.
+  Learned learn(const spi::ServiceRecord& record, bool is_answer, Nanoseconds now, std::uint64_t timestamp = 0);
 
   // The record, whatever is known: it is the only one that anybody answers for.
-  void replace(const spi::ServiceRecord& record, Nanoseconds now, std::uint64_t said = 0);
+  void replace(const spi::ServiceRecord& record, Nanoseconds now, std::uint64_t timestamp = 0);
 
   // The usable record that is young enough, or nullptr. Valid until the next change.
   const spi::ServiceRecord* find(ripc_service_id id, Nanoseconds now) const;
 
-  // The incarnation heard of last, usable or not; 0: none.
+  // The incarnation learned last, usable or not; 0: none.
   std::uint64_t incarnation(ripc_service_id id) const noexcept;
 
   // Whether something is known about the ID that is not used any more.
@@ -46,7 +46,7 @@ class ServiceCache {
   // A send to this record failed, or its holder said that it is gone: doubtful, unless a newer one is known.
   void doubt(const spi::ServiceRecord& record) noexcept;
 
-  // Every usable record that was heard of at `since` or later.
+  // Every usable record that was learned at `since` or later.
   void visit(Nanoseconds since, const std::function<void(const spi::ServiceRecord&)>& visit) const;
 
   std::size_t size() const noexcept { return entries_.size(); }
@@ -54,8 +54,8 @@ class ServiceCache {
  private:
   struct Entry {
     spi::ServiceRecord record;
-    Nanoseconds heard = 0;
-    std::uint64_t said = 0;
+    Nanoseconds learned_at = 0;
+    std::uint64_t timestamp = 0;
     bool is_doubtful = false;
     std::list<ripc_service_id>::iterator order;
   };
@@ -63,7 +63,7 @@ class ServiceCache {
   const std::size_t max_services_;
   const Nanoseconds max_age_;
   std::unordered_map<ripc_service_id, Entry> entries_;
-  std::list<ripc_service_id> order_;  // heard of longest ago first
+  std::list<ripc_service_id> order_;  // learned longest ago first
 };
 
 }  // namespace ripc::resolver

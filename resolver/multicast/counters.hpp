@@ -17,7 +17,7 @@ struct MulticastCounters {
   std::uint64_t send_failures = 0;
   std::uint64_t packets_received = 0;  // without our own, which come back
   std::uint64_t bytes_received = 0;
-  std::uint64_t own_packets = 0;  // ours that came back; only with hears_itself
+  std::uint64_t own_packets = 0;  // ours that came back; only with receives_own_packets
   std::uint64_t copies = 0;       // without a key: the same packet by another way; with a key also: replayed
 
   // Dropped, and nothing was changed by it:

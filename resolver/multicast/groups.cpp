@@ -82,11 +82,11 @@ Status MulticastResolver::members(ripc_service_id group, Deadline deadline,
     };
     if (question) ask_until(*question, {}, lock, end);
     const auto known = interests_.find(group);
-    const bool is_judged = known != interests_.end() && known->second.asked.size() > kMaxSilence;
+    const bool may_be_gone = known != interests_.end() && known->second.asked.size() > kMaxSilence;
     for (const auto& [id, own] : published_) {
       if (!own.is_superseded && own.record.is_in(group)) found.push_back(own.record);
     }
-    cache_.visit(is_judged ? known->second.asked.front() : 0, [&](const spi::ServiceRecord& record) {
+    cache_.visit(may_be_gone ? known->second.asked.front() : 0, [&](const spi::ServiceRecord& record) {
       if (record.is_in(group)) found.push_back(record);
     });
   }

@@ -22,7 +22,7 @@ namespace ripc::resolver {
 namespace {
 
 // What a question tells of its asker's services.
-constexpr std::size_t kIntroduction = 512;
+constexpr std::size_t kAdvertised = 512;
 constexpr unsigned kAnnouncementRounds = 2;
 // A list is over when nothing came for kQuiet, but not before kShortList; if something is missing, at kLongList.
 constexpr Nanoseconds kQuiet = 60'000'000;
@@ -62,7 +62,7 @@ Result<std::unique_ptr<MulticastResolver>> MulticastResolver::create(const Multi
   resolver->wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!resolver->wake_) return system_error(errno, "Making an event descriptor for the multicast resolver");
   if (options.udp) {
-    Result<std::unique_ptr<UdpNetwork>> udp = UdpNetwork::open(options, options.hears_itself ? 0 : own_context);
+    Result<std::unique_ptr<UdpNetwork>> udp = UdpNetwork::open(options, options.receives_own_packets ? 0 : own_context);
     if (!udp.ok()) return udp.status();
     resolver->networks_.push_back(std::move(*udp));
   }
@@ -119,14 +119,14 @@ MulticastResolver::Bytes MulticastResolver::encode_question(const Question& ques
   header.nonce = question.nonce;
   header.id = question.id;
   header.number = question.incarnation;
-  PacketBuilder builder(header, options_.keys != nullptr, kIntroduction, common_limit_);
+  PacketBuilder builder(header, options_.keys != nullptr, kAdvertised, common_limit_);
   // The next services each time, so that in the end all were told.
-  auto position = published_.upper_bound(introduced_);
+  auto position = published_.upper_bound(last_advertised_);
   for (std::size_t i = 0; i < published_.size(); ++i, ++position) {
     if (position == published_.end()) position = published_.begin();
     if (position->second.is_superseded) continue;
     if (!builder.add(position->second.record, false)) break;
-    introduced_ = position->first;
+    last_advertised_ = position->first;
   }
   return builder.finish(options_.keys.get());
 }
@@ -292,7 +292,7 @@ Status MulticastResolver::no_service(ripc_service_id id, const Question& questio
   if (reaches_nobody())
     return Status(RIPC_NO_SERVICE, "Other hosts could not be asked for " + which + " (" + text() +
                                        "): bring a network interface up, or check interface= in RIPC_MULTICAST.");
-  if (question.strangers != 0)
+  if (question.other_key_replies != 0)
     return Status(RIPC_NO_SERVICE, std::string("Nobody answered for ") + which + ", but there are hosts " +
                                        (options_.keys ? "with another cluster key than this one's"
                                                       : "with a cluster key, and this context runs without one") +
@@ -413,9 +413,9 @@ Status MulticastResolver::list(const std::function<void(const spi::ServiceRecord
       const bool complete =
           question->has_all_parts() && std::all_of(expected.begin(), expected.end(),
                                                    [&](auto context) { return question->parts.count(context) != 0; });
-      if (question->rounds != 0 && !question->is_heard_by_more)
+      if (question->rounds != 0 && !question->reaches_more)
         question->next_round = question->rounds == 1 && !complete ? started + kShortList : UINT64_MAX;
-      return complete ? std::max(started + kShortList, question->heard_last + kQuiet) : started + kLongList;
+      return complete ? std::max(started + kShortList, question->last_received + kQuiet) : started + kLongList;
     });
     asking.reset();
     for (const auto& [id, own] : published_) {
@@ -451,7 +451,7 @@ MulticastState MulticastResolver::state() const {
   const std::lock_guard lock(mutex_);
   for (MulticastState::Network& network : state.networks) {
     for (const std::string& interface : network.interfaces) {
-      if (options_.hears_itself && echoing_interfaces_.count(interface) == 0)
+      if (options_.receives_own_packets && echoing_interfaces_.count(interface) == 0)
         network.silent_interfaces.push_back(interface);
     }
   }

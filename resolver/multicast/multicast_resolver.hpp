@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The multicast resolver: finds services on other hosts (and in other namespaces of this one) without a server. A
+// The multicast resolver finds services on other hosts (and in other namespaces of this one) without a server. A
 // question goes to a multicast group that every context has joined; the holder of the ID replies to the asker alone.
-// Packets travel by UDP, by the datagrams of RDMA devices, or by both: a question goes out on every network, and
-// whatever comes back by any feeds the one cache.
+// Packets travel by UDP, by the datagrams of RDMA devices, or by both: all networks feed the one cache.
 //
-// What keeps the traffic low: answers are cached until a send fails, so a living service is asked for once; threads
-// that want the same ID share one question; questions carry services of the asker, which everybody who hears them
-// learns; services that are published close together share announcements. When nothing changes nothing is sent.
+// Four things keep the traffic low. Answers are cached until a send fails, so a living service is asked for once.
+// Threads that want the same ID share one question. Questions carry services of the asker, which all receivers learn.
+// Services that are published close together share announcements. When nothing changes nothing is sent.
 //
 // One thread of its own receives and replies; it sleeps in poll(). docs/internals/multicast.md says more,
 // docs/security.md what holds with and without a cluster key.
@@ -43,13 +42,13 @@
 
 namespace ripc::resolver {
 
-// What the resolver hears and is heard by, for `ripc doctor`.
+// The resolver's networks and counters, for `ripc doctor`.
 struct MulticastState {
   struct Network {
     std::string_view name;                       // "udp", "fabric"
     std::string text;                            // groups and interfaces, for people
     std::vector<std::string> interfaces;         // joined
-    std::vector<std::string> silent_interfaces;  // with options.hears_itself: those from which nothing came back
+    std::vector<std::string> silent_interfaces;  // with options.receives_own_packets: nothing came back
   };
   std::vector<Network> networks;
   std::size_t contexts = 0;  // others whose services are known
@@ -85,8 +84,8 @@ class MulticastResolver final : public spi::Resolver {
   // Announces it. RIPC_FENCED: another context has the ID. RIPC_LIMIT, RIPC_INVALID_ARGUMENT as publish().
   Status update(const spi::ServiceRecord& record) override;
 
-  // Those of the cache and of this context. The first time a group is asked for it asks the network and waits for 100
-  // ms; later it asks every 10 s and does not wait. Of the groups asked for last, 1024 are remembered.
+  // Those of the cache and of this context. The first call for a group asks the network and waits for 100 ms. Later
+  // calls ask every 10 s and do not wait. The 1024 groups asked for last are remembered.
   Status members(ripc_service_id group, Deadline deadline,
                  const std::function<void(const spi::ServiceRecord&)>& visit) override;
 
@@ -129,7 +128,7 @@ class MulticastResolver final : public spi::Resolver {
   };
   // A group that was asked for.
   struct Interest {
-    std::shared_ptr<Question> question;  // the last one; its late replies are heard too
+    std::shared_ptr<Question> question;  // the last one; its late replies count too
     Nanoseconds started = 0;             // when the first question was asked
     std::deque<Nanoseconds> asked;       // when the last ones were, the last at the end
     Nanoseconds used = 0;
@@ -177,12 +176,12 @@ class MulticastResolver final : public spi::Resolver {
   void read_all(spi::MulticastNetwork& network, int fd);
   void ask_again();
   void process(spi::MulticastNetwork& network, const spi::ReceivedPacket& received);
-  bool is_welcome(const spi::ReceivedPacket& received, const PacketHeader& header);
+  bool is_expected(const spi::ReceivedPacket& received, const PacketHeader& header);
   bool is_fresh(const PacketHeader& header);
-  void meet_stranger(const PacketHeader& header, spi::MulticastNetwork& network, const spi::PeerAddress& from);
-  bool is_admitted(spi::MulticastNetwork& network, const spi::PeerAddress& from, Packet& packet);
+  void reply_without_key(const PacketHeader& header, spi::MulticastNetwork& network, const spi::PeerAddress& from);
+  bool is_authorized(spi::MulticastNetwork& network, const spi::PeerAddress& from, Packet& packet);
   void learn(const Packet& packet);
-  void learn_alive(const spi::ServiceRecord& record, Question* question, std::uint64_t said);
+  void learn_alive(const spi::ServiceRecord& record, Question* question, std::uint64_t timestamp);
   void claimed_by_other(Published& own, const spi::ServiceRecord& record);
   void end_of_list(const PacketHeader& header, Question& question);
   void reply(const Packet& packet, spi::MulticastNetwork& network, const spi::PeerAddress& to);
@@ -212,7 +211,7 @@ class MulticastResolver final : public spi::Resolver {
   MulticastCounters counters_;
   std::unordered_set<std::string> echoing_interfaces_;
   std::uint64_t last_timestamp_ = 0;
-  ripc_service_id introduced_ = 0;  // up to where questions have told our services
+  ripc_service_id last_advertised_ = 0;  // up to where questions have told our services
   Nanoseconds thread_wakes_at_ = 0;
   bool stopping_ = false;
 

@@ -8,9 +8,9 @@
 //   RIPC_MULTICAST=fabric                                 only the datagrams of RDMA devices, no UDP
 //   RIPC_MULTICAST=off                                    no multicast (read by whoever composes the context)
 //
-// Items are separated by commas, in any order: `udp` and `fabric` name the networks to use (without either: both, as
-// far as there are RDMA devices), a group is ADDRESS[:PORT][%INTERFACE] (an IPv6 address that a port follows stands in
-// brackets), an option is ttl=HOPS (0: this host only), interface=NAME or probe=MILLISECONDS.
+// Items are separated by commas, in any order. `udp` and `fabric` name the networks to use; without either, both are
+// used as far as there are RDMA devices. A group is ADDRESS[:PORT][%INTERFACE]; brackets enclose an IPv6 address before
+// a port. An option is ttl=HOPS (0: this host only), interface=NAME or probe=MILLISECONDS.
 #pragma once
 
 #include <netinet/in.h>
@@ -55,19 +55,19 @@ struct MulticastOptions {
   unsigned ttl = 1;                     // hops that a question may take
   // A service's name or fixed ID is asked for this long before it is published; 0: not at all.
   Nanoseconds probe_time = 30'000'000;
-  // What was heard this long ago is asked for again.
+  // What was learned this long ago is asked for again.
   Nanoseconds max_age = 300'000'000'000;
   std::size_t max_cached = 16384;  // services
   std::size_t max_peers = 4096;    // contexts whose packets are told apart from copies
   // With keys: packets whose time differs more than this from ours are refused.
   Nanoseconds clock_tolerance = 30'000'000'000;
   std::shared_ptr<const ClusterKeys> keys;  // nullptr: none, nothing is authenticated
-  PeerPolicy peers;                         // which users of this host are heard
-  // Names heard from peers are checked with it; called from any thread. Must be set.
+  PeerPolicy peers;                         // which users of this host are admitted
+  // Names from peers are checked with it; called from any thread. Must be set.
   NameHash hash_name;
   // Our own packets come back from the group. Only a self-check wants to see them (MulticastState::silent_interfaces);
   // otherwise the kernel drops them before they wake anybody.
-  bool hears_itself = false;
+  bool receives_own_packets = false;
 };
 
 // The options that the text asks for, the others with their defaults; "" and "on" ask for nothing. keys and hash_name

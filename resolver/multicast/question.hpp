@@ -31,7 +31,7 @@ struct Question {
   unsigned rounds = 0;         // sent so far
   Nanoseconds next_round = 0;  // monotonic; 0: at once
   Backoff pause{kFirstPause, kLongestPause};
-  bool is_heard_by_more = false;  // than the last round was: a group was joined meanwhile
+  bool reaches_more = false;  // than the last round did: a group was joined meanwhile
 
   unsigned waiters = 0;
   std::condition_variable changed;
@@ -40,8 +40,8 @@ struct Question {
   const spi::MulticastNetwork* channel_network = nullptr;
   std::thread::id channel_owner;
   std::optional<spi::ServiceRecord> answer;
-  // The only answer so far has a smaller incarnation than the last holder known. If nobody answers with a larger one
-  // until the next round, that holder is gone, and the clock of the new one's host is behind.
+  // The only answer so far, with a smaller incarnation than the last holder known. Without a larger one until the next
+  // round, that holder is gone, and the clock of the new one's host is behind.
   std::optional<spi::ServiceRecord> older;
 
   // A list: which packets of each context came, and how many there are (0: not known).
@@ -50,8 +50,8 @@ struct Question {
     std::uint64_t count = 0;
   };
   std::unordered_map<std::uint64_t, Parts> parts;
-  Nanoseconds heard_last = 0;
-  unsigned strangers = 0;  // replies by hosts that do not have our cluster key, or have one where we have none
+  Nanoseconds last_received = 0;
+  unsigned other_key_replies = 0;  // replies by hosts that do not have our cluster key, or have one where we have none
 
   // Wakes all who wait.
   void notify() noexcept {
@@ -61,7 +61,7 @@ struct Question {
 
   // The next round goes out now.
   void ask_again(Nanoseconds now) noexcept {
-    is_heard_by_more = true;
+    reaches_more = true;
     next_round = std::min(next_round, now);
     notify();
   }
@@ -69,7 +69,7 @@ struct Question {
   // Notes that a round goes out now. The pauses vary, or contexts that began together would collide every time.
   void start_round(Nanoseconds now) noexcept {
     ++rounds;
-    is_heard_by_more = false;
+    reaches_more = false;
     const Nanoseconds until_next = pause.next();
     next_round = now + until_next + random_u64() % (until_next / 4 + 1);
   }

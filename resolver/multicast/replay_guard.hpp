@@ -45,7 +45,7 @@ class ReplayGuard {
   const std::size_t max_contexts_;
   const Nanoseconds tolerance_;
   std::unordered_map<std::uint64_t, Context> contexts_;
-  std::list<std::uint64_t> order_;  // heard of longest ago first
+  std::list<std::uint64_t> order_;  // seen longest ago first
 };
 
 }  // namespace ripc::resolver

@@ -111,12 +111,12 @@ void MulticastResolver::ask_again() {
 
 // ---- What comes in -------------------------------------------------------------------------------------------
 
-// By the thread, and for replies also by whoever waits for them: only what is_welcome() refuses to others may touch the
-// replay guard.
+// By the thread, and for replies also by whoever waits for them: only what is_expected() refuses to others may touch
+// the replay guard.
 void MulticastResolver::process(spi::MulticastNetwork& network, const spi::ReceivedPacket& received) {
   PacketHeader header;
   const DecodeStatus decoded = decode_header(received.bytes, header);
-  bool is_strange = false;
+  bool has_other_key = false;
   {
     const std::lock_guard lock(mutex_);
     if (decoded == DecodeStatus::ok && header.context == own_context_) {
@@ -130,17 +130,17 @@ void MulticastResolver::process(spi::MulticastNetwork& network, const spi::Recei
       ++(decoded == DecodeStatus::other_version ? counters_.other_version : counters_.malformed);
       return;
     }
-    is_strange =
+    has_other_key =
         header.is_signed != (options_.keys != nullptr) && received.to_group != (header.type == PacketType::reply);
-    if (!is_welcome(received, header) && !is_strange) return;
+    if (!is_expected(received, header) && !has_other_key) return;
   }
-  if (!is_strange && header.is_signed && !verify_packet(received.bytes, *options_.keys)) {
+  if (!has_other_key && header.is_signed && !verify_packet(received.bytes, *options_.keys)) {
     const std::lock_guard lock(mutex_);
     ++counters_.forged;
-    is_strange = true;
+    has_other_key = true;
   }
-  if (is_strange) {
-    meet_stranger(header, network, received.from);
+  if (has_other_key) {
+    reply_without_key(header, network, received.from);
     return;
   }
   Packet packet;
@@ -149,7 +149,7 @@ void MulticastResolver::process(spi::MulticastNetwork& network, const spi::Recei
     ++counters_.malformed;
     return;
   }
-  if (!is_admitted(network, received.from, packet)) return;
+  if (!is_authorized(network, received.from, packet)) return;
   // Only now: what is not authentic must not make later packets look like copies.
   if (header.type != PacketType::reply)
     static_cast<void>(guard_.accept(header.context, header.timestamp, realtime_now()));
@@ -163,14 +163,14 @@ void MulticastResolver::process(spi::MulticastNetwork& network, const spi::Recei
 // Somebody who does not have our key, or has one where we have none. Who asks is told that there are others, and no
 // more: the same whatever is asked for, in less than 100 bytes, and seldom. The MAC is random, because a right one
 // would be a reply that somebody could use.
-void MulticastResolver::meet_stranger(const PacketHeader& header, spi::MulticastNetwork& network,
-                                      const spi::PeerAddress& from) {
+void MulticastResolver::reply_without_key(const PacketHeader& header, spi::MulticastNetwork& network,
+                                          const spi::PeerAddress& from) {
   Bytes hint;
   {
     const std::lock_guard lock(mutex_);
     if (header.type == PacketType::reply) {
       const auto question = questions_.find(header.nonce);
-      if (question != questions_.end() && question->second->id == header.id) ++question->second->strangers;
+      if (question != questions_.end() && question->second->id == header.id) ++question->second->other_key_replies;
       return;
     }
     if (header.type != PacketType::question || options_.keys == nullptr || published_.empty()) return;
@@ -188,11 +188,11 @@ void MulticastResolver::meet_stranger(const PacketHeader& header, spi::Multicast
   count(sent);
 }
 
-bool MulticastResolver::is_admitted(spi::MulticastNetwork& network, const spi::PeerAddress& from, Packet& packet) {
-  const PeerJudge::Verdict verdict = network.judge(from);
-  if (verdict == PeerJudge::Verdict::admitted) return true;
+bool MulticastResolver::is_authorized(spi::MulticastNetwork& network, const spi::PeerAddress& from, Packet& packet) {
+  const PeerAuthorizer::Verdict verdict = network.authorize(from);
+  if (verdict == PeerAuthorizer::Verdict::admitted) return true;
   const std::lock_guard lock(mutex_);
-  if (verdict == PeerJudge::Verdict::refused) {
+  if (verdict == PeerAuthorizer::Verdict::refused) {
     ++counters_.refused_users;
     return false;
   }
@@ -204,7 +204,7 @@ bool MulticastResolver::is_admitted(spi::MulticastNetwork& network, const spi::P
 }
 
 // Everything that can be said without looking at the MAC or the services, the cheapest first. The lock is held.
-bool MulticastResolver::is_welcome(const spi::ReceivedPacket& received, const PacketHeader& header) {
+bool MulticastResolver::is_expected(const spi::ReceivedPacket& received, const PacketHeader& header) {
   if (received.to_group == (header.type == PacketType::reply)) {
     ++counters_.malformed;
     return false;
@@ -259,7 +259,7 @@ void MulticastResolver::learn(const Packet& packet) {
   }
 }
 
-void MulticastResolver::learn_alive(const spi::ServiceRecord& record, Question* question, std::uint64_t said) {
+void MulticastResolver::learn_alive(const spi::ServiceRecord& record, Question* question, std::uint64_t timestamp) {
   const bool is_member = question != nullptr && record.is_in(question->id);
   const bool is_asked = question != nullptr && (question->id == 0 || question->id == record.id || is_member);
   if (is_asked && question->is_probe) {
@@ -270,11 +270,11 @@ void MulticastResolver::learn_alive(const spi::ServiceRecord& record, Question* 
   }
   if (const auto own = published_.find(record.id); own != published_.end()) claimed_by_other(own->second, record);
   const Nanoseconds now = monotonic_now();
-  const ServiceCache::Learned learned = cache_.learn(record, is_asked, now, said);
+  const ServiceCache::Learned learned = cache_.learn(record, is_asked, now, timestamp);
   if (learned == ServiceCache::Learned::outdated) ++counters_.outdated;
   // The holder that was known is gone, and the clock of the new one's host is behind.
   if (is_member && learned == ServiceCache::Learned::outdated && cache_.is_doubtful(record.id))
-    cache_.replace(record, now, said);
+    cache_.replace(record, now, timestamp);
   const auto waiting = resolving_.find(record.id);
   if (waiting == resolving_.end()) return;
   Question& asked = *waiting->second;
@@ -296,7 +296,7 @@ void MulticastResolver::claimed_by_other(Published& own, const spi::ServiceRecor
 }
 
 void MulticastResolver::end_of_list(const PacketHeader& header, Question& question) {
-  question.heard_last = monotonic_now();
+  question.last_received = monotonic_now();
   question.notify();
   std::size_t total = 0;
   for (const auto& [context, parts] : question.parts) total += parts.numbers.size() + 1;

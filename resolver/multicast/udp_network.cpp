@@ -342,9 +342,9 @@ spi::SentPackets UdpNetwork::send_to(const spi::PeerAddress& to, std::span<const
   return {0, 0, 1};
 }
 
-PeerJudge::Verdict UdpNetwork::judge(const spi::PeerAddress& from) {
+PeerAuthorizer::Verdict UdpNetwork::authorize(const spi::PeerAddress& from) {
   const auto sender = from.as<Endpoint>();
-  return judge_.judge_sender(reinterpret_cast<const sockaddr&>(sender.address));
+  return authorizer_.authorize_sender(reinterpret_cast<const sockaddr&>(sender.address));
 }
 
 std::vector<pollfd> UdpNetwork::descriptors() const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The multicast resolver's packets as UDP datagrams: for each group a socket that hears it, and for each address family
-// one from which everything is sent and to which replies come.
+// The multicast resolver's packets as UDP datagrams. Each group has a socket that receives from it. Each address family
+// has one that sends everything and receives the replies.
 //
 // Several contexts of one host share the group's port (SO_REUSEADDR: the kernel gives each a copy of every multicast
 // packet). Questions go out on each joined interface by its number, so no route is needed.
@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/peer_judge.hpp"
+#include "base/peer_authorizer.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 #include "resolver/multicast/interfaces.hpp"
@@ -44,7 +44,7 @@ class UdpNetwork final : public spi::MulticastNetwork {
   Result<std::unique_ptr<spi::ReplyChannel>> open_channel() const override;
   spi::SentPackets send_to_groups(std::span<const std::byte> bytes) noexcept override;
   spi::SentPackets send_to(const spi::PeerAddress& to, std::span<const std::byte> bytes) noexcept override;
-  PeerJudge::Verdict judge(const spi::PeerAddress& from) override;
+  PeerAuthorizer::Verdict authorize(const spi::PeerAddress& from) override;
   std::vector<pollfd> descriptors() const override;
   // News about interfaces are dealt with here: new ones are joined, those that are gone left.
   spi::Arrival receive(int fd, std::span<std::byte> buffer, spi::ReceivedPacket& received) override;
@@ -62,7 +62,7 @@ class UdpNetwork final : public spi::MulticastNetwork {
   class Channel;
 
   UdpNetwork(MulticastOptions options, std::uint64_t own_context)
-      : options_(std::move(options)), own_context_(own_context), judge_(options_.peers) {}
+      : options_(std::move(options)), own_context_(own_context), authorizer_(options_.peers) {}
   Status start();
   void refresh();
   spi::SentPackets send_to_groups(std::span<const std::byte> bytes, const UniqueFd& from4,
@@ -74,7 +74,7 @@ class UdpNetwork final : public spi::MulticastNetwork {
 
   const MulticastOptions options_;
   const std::uint64_t own_context_;
-  PeerJudge judge_;
+  PeerAuthorizer authorizer_;
   std::vector<UniqueFd> groups_;  // one for each of options_.groups
   UniqueFd sender4_;
   UniqueFd sender6_;

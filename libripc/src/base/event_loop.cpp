@@ -157,18 +157,14 @@ EventLoop::Prepared EventLoop::prepare(Task task) {
   return prepared;
 }
 
-void EventLoop::post(Prepared&& task) noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    tasks_.splice(tasks_.end(), task);
-  }
-  wake_from_elsewhere();
-}
+void EventLoop::post(Prepared&& task) noexcept { enqueue(tasks_, task); }
 
-void EventLoop::post_top_level(Prepared&& task) noexcept {
+void EventLoop::post_top_level(Prepared&& task) noexcept { enqueue(top_level_tasks_, task); }
+
+void EventLoop::enqueue(Prepared& queue, Prepared& task) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    top_level_tasks_.splice(top_level_tasks_.end(), task);
+    queue.splice(queue.end(), task);
   }
   wake_from_elsewhere();
 }

@@ -143,6 +143,7 @@ class EventLoop {
  private:
   EventLoop() = default;
   void run_once(Deadline deadline, bool nested);
+  void enqueue(Prepared& queue, Prepared& task) noexcept;
   bool run_tasks(bool nested);  // true if there were any
   void run_each(Prepared& tasks, Prepared& queue) noexcept;
   void run_timers();

@@ -12,8 +12,8 @@ inline bool same_time(const timespec& one, const timespec& other) noexcept {
   return one.tv_sec == other.tv_sec && one.tv_nsec == other.tv_nsec;
 }
 
-// Whether a file or directory that was read at `read_at` (wall clock), and changed at `changed` before, has another
-// time stamp if it was changed again: the clock that file systems use is coarse, 2 seconds on the coarsest.
+// Whether every later change gives the file another time stamp than `changed`. It was read at `read_at` (wall clock).
+// The clock of file systems is coarse, 2 seconds on the coarsest.
 inline bool is_settled(const timespec& changed, Nanoseconds read_at) noexcept {
   constexpr Nanoseconds kCoarsest = 2'000'000'000;
   const Nanoseconds time = changed.tv_sec < 0 ? 0

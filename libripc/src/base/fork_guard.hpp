@@ -2,9 +2,9 @@
 // Keeps a forked child from holding its parent's sockets and file locks open.
 //
 // A listening socket counts as alive, and a file lock as held, while any process has the descriptor. A program that
-// forks without exec would therefore keep a dead context "alive" in its child. Descriptors registered here are replaced
-// in the child by an inert placeholder: socket and lock end with the parent, and the descriptor number stays taken, so
-// that whatever object still thinks it owns the number can close it without hitting somebody else's file.
+// forks without exec would therefore keep a dead context "alive" in its child. In the child, an inert placeholder takes
+// the place of each descriptor registered here: socket and lock end with the parent. The descriptor number stays taken,
+// so an object that still owns it can close it without hitting another file.
 //
 // This registry is the library's only process-wide state. It has to be: fork handlers (pthread_atfork) are per process
 // and cannot be removed, and a fork concerns every context of the process at once. It holds descriptor numbers and a
@@ -47,8 +47,8 @@ class ForkGuard {
   // Ends the registration and closes the descriptor so that no fork can happen in between.
   void close(UniqueFd& fd) noexcept;
 
-  // Runs `open` (a callable that returns a new descriptor or -1 with errno) and registers what it returns so that no
-  // fork can happen in between. errno is that of `open`. `open` must be short: a fork in another thread waits for it.
+  // Runs `open`, which returns a new descriptor or -1 with errno, and registers the descriptor. No fork can happen in
+  // between. errno is that of `open`. `open` must be short: a fork in another thread waits for it.
   template <typename Open>
   static UniqueFd open(ForkGuard& guard, Open&& open) {
     guard.reset();

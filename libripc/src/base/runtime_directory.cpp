@@ -60,9 +60,11 @@ Status path_too_long(const std::string& path) {
                                 "runtime directory with a path of at most 60 bytes.");
 }
 
-// What it means when a file in the directory cannot be made.
-Status create_error(int error, const std::string& path, int directory, const char* call) {
-  const std::string what = std::string(call) + " in the runtime directory " + path;
+}  // namespace
+
+RuntimeDirectory::~RuntimeDirectory() = default;
+
+Status RuntimeDirectory::creation_error(int error, const std::string& what, int directory) {
   if (error == ENOSPC || error == EDQUOT)
     return Status(RIPC_NO_MEMORY,
                   what +
@@ -79,10 +81,6 @@ Status create_error(int error, const std::string& path, int directory, const cha
                                        "another directory.");
   return system_error(error, what);
 }
-
-}  // namespace
-
-RuntimeDirectory::~RuntimeDirectory() = default;
 
 RuntimeDirectory::TemporaryName RuntimeDirectory::temporary_name() noexcept {
   TemporaryName name{};
@@ -172,7 +170,7 @@ Result<UniqueFd> RuntimeDirectory::open_subdirectory(const char* name, mode_t mo
 Status RuntimeDirectory::create_subdirectory(const char* name, mode_t mode, gid_t group) {
   const TemporaryName temporary = temporary_name();
   if (::mkdirat(base_fd_.get(), temporary.data(), 0700) != 0)
-    return create_error(errno, path_, base_fd_.get(), "Creating a directory");
+    return creation_error(errno, "Creating a directory in the runtime directory " + path_, base_fd_.get());
   const UniqueFd fd(::openat(base_fd_.get(), temporary.data(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat info {};
   Status status;
@@ -180,12 +178,14 @@ Status RuntimeDirectory::create_subdirectory(const char* name, mode_t mode, gid_
   if (fd) static_cast<void>(::flock(fd.get(), LOCK_EX | LOCK_NB));
   if (!fd || ::fstat(fd.get(), &info) != 0) {
     // ENOENT: another process swept it away.
-    if (errno != ENOENT) status = create_error(errno, path_, base_fd_.get(), "Opening a new directory");
+    if (errno != ENOENT)
+      status = creation_error(errno, "Opening a new directory in the runtime directory " + path_, base_fd_.get());
   } else {
     // A member of the group may do this; anybody else must be content with the group of this process.
     if (info.st_gid != group) static_cast<void>(::fchown(fd.get(), static_cast<uid_t>(-1), group));
     if (::fchmod(fd.get(), mode) != 0) {
-      status = create_error(errno, path_, base_fd_.get(), "Setting the permissions of a directory");
+      status = creation_error(errno, "Setting the permissions of a directory in the runtime directory " + path_,
+                              base_fd_.get());
     } else if (::renameat2(base_fd_.get(), temporary.data(), base_fd_.get(), name, RENAME_NOREPLACE) == 0) {
       return {};
     } else if (errno == EINVAL || errno == ENOSYS) {
@@ -194,12 +194,13 @@ Status RuntimeDirectory::create_subdirectory(const char* name, mode_t mode, gid_
       if (::mkdirat(base_fd_.get(), name, mode & 0777) == 0) {
         const UniqueFd made(::openat(base_fd_.get(), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
         if (!made || ::fchmod(made.get(), mode) != 0)
-          status = create_error(errno, path_, base_fd_.get(), "Setting the permissions of a directory");
+          status = creation_error(errno, "Setting the permissions of a directory in the runtime directory " + path_,
+                                  base_fd_.get());
       } else if (errno != EEXIST) {
-        status = create_error(errno, path_, base_fd_.get(), "Creating a directory");
+        status = creation_error(errno, "Creating a directory in the runtime directory " + path_, base_fd_.get());
       }
     } else if (errno != EEXIST && errno != ENOENT) {
-      status = create_error(errno, path_, base_fd_.get(), "Renaming a new directory");
+      status = creation_error(errno, "Renaming a new directory in the runtime directory " + path_, base_fd_.get());
     }
   }
   ::unlinkat(base_fd_.get(), temporary.data(), AT_REMOVEDIR);
@@ -225,7 +226,7 @@ Result<UniqueFd> RuntimeDirectory::listen(std::uint64_t context, ForkGuard* guar
     if (!(status == RIPC_AGAIN)) return status;
     errno = error;
   }
-  return create_error(ENOENT, path_, contexts_fd_.get(), "Creating a socket");
+  return creation_error(ENOENT, "Creating a socket in the runtime directory " + path_, contexts_fd_.get());
 }
 
 // RIPC_AGAIN if the temporary name was swept away by another process: start again with a new socket.
@@ -237,7 +238,7 @@ Status RuntimeDirectory::bind_and_listen(int fd, std::uint64_t context, const ch
   if (::fchmod(fd, mode) != 0) return system_error(errno, "Setting the permissions of a socket");
   if (::bind(fd, generic(address), sizeof address) != 0) {
     if (errno == EADDRINUSE) return RIPC_AGAIN;
-    return create_error(errno, path_, contexts_fd_.get(), "Creating a socket");
+    return creation_error(errno, "Creating a socket in the runtime directory " + path_, contexts_fd_.get());
   }
   struct stat info {};
   if (::fstatat(contexts_fd_.get(), temporary, &info, AT_SYMLINK_NOFOLLOW) != 0) {
@@ -253,7 +254,7 @@ Status RuntimeDirectory::bind_and_listen(int fd, std::uint64_t context, const ch
   if (::listen(fd, kBacklog) != 0) return system_error(errno, "Listening on the socket of a context");
   if (::renameat(contexts_fd_.get(), temporary, contexts_fd_.get(), file_name(context).data()) != 0) {
     if (errno == ENOENT) return RIPC_AGAIN;
-    return create_error(errno, path_, contexts_fd_.get(), "Naming a socket");
+    return creation_error(errno, "Naming a socket in the runtime directory " + path_, contexts_fd_.get());
   }
   return {};
 }

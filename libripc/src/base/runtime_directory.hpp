@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The runtime directory: where the contexts of one host meet. It holds
 //
-//   contexts/<16 hex digits>   the Unix socket of a context, named by its id; there and listening while the context
-//   lives services/<16 hex digits>   the record of a service, named by its ID; what is in it is the local resolver's
-//   business .new-...                   in each of the three directories: something that is just being made
+//   contexts/<16 hex digits>   the Unix socket of a context, named by its id; it listens while the context lives
+//   services/<16 hex digits>   the record of a service, named by its ID; the local resolver writes it
+//   .new-...                   in each of the three directories: a file that is just being made
 //
 // Whether a context is alive is asked of the kernel, not written down: its socket is there and bound, or it is not. The
 // answer is right after kill -9, across PID and mount namespaces, and when process numbers are used again. A context id
@@ -40,9 +40,9 @@ class RuntimeDirectory {
  public:
   // path: NULL or "": $RIPC_RUNTIME_DIR, else $XDG_RUNTIME_DIR/ripc (if $XDG_RUNTIME_DIR is an absolute path of a
   // directory that belongs to this user), else /tmp/ripc-UID. A directory that is missing is created with mode 0700;
-  // its parent must exist. A default directory must be a directory, not a link, that belongs to this user and that
-  // others may write to only as far as `peer_policy` (ripc_peer_policy) admits them: RIPC_PERMISSION. A directory that
-  // was named is used as it is; contexts and services in it get its permission bits when they are made.
+  // its parent must exist. A default directory must belong to this user and be no link. Only users that `peer_policy`
+  // (ripc_peer_policy) admits may have the right to write to it. Else: RIPC_PERMISSION. A directory that was named is
+  // used as it is; contexts and services in it get its permission bits when they are made.
   // RIPC_PERMISSION, RIPC_INVALID_ARGUMENT, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY (disk full), RIPC_SYSTEM.
   static Result<std::shared_ptr<RuntimeDirectory>> open(const char* path, std::uint32_t peer_policy);
   ~RuntimeDirectory();
@@ -77,14 +77,17 @@ class RuntimeDirectory {
   void remove_context(std::uint64_t context) noexcept;
 
   // Removes what dead contexts left: sockets and half-made files and directories; returns how many. The records of
-  // their services are removed by LocalResolver::sweep(). Never touches what belongs to a living context, or what it
-  // cannot judge.
+  // their services are removed by LocalResolver::sweep(). Never touches what belongs to a living context, or to an
+  // unknown one.
   std::size_t sweep() noexcept;
 
   // Of files that are just being made. Each call gives another one.
   static constexpr std::string_view kTemporaryPrefix = ".new-";
   using TemporaryName = std::array<char, 32>;
   static TemporaryName temporary_name() noexcept;
+
+  // What it means that a file in this open directory cannot be made.
+  static Status creation_error(int error, const std::string& what, int directory);
 
   // File names: 16 lower-case hexadecimal digits.
   using FileName = std::array<char, 17>;

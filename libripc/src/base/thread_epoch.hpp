@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Read sections that cost two plain stores, for data that is read on every message and changed rarely.
 //
-// Each thread has a record with a counter that is odd while the thread is in a section. Whoever changes something that
-// sections read runs a barrier in all threads of the process (membarrier) and then waits, or looks again later, until
-// the sections that had begun before are over. Where the kernel has no membarrier, each section executes a fence.
+// Each thread has a record with a counter that is odd while the thread is in a section. A writer changes
+// what sections read, and runs a barrier in all threads of the process (membarrier). Then it waits, or looks again
+// later, until the sections that had begun before are over. Where the kernel has no membarrier, each section executes a
+// fence.
 #pragma once
 
 #include <atomic>

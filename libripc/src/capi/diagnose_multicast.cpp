@@ -54,7 +54,7 @@ void check_multicast(Report& report, const Settings& settings) {
     return;
   }
   resolver::MulticastOptions options = *settings.multicast;
-  options.hears_itself = true;
+  options.receives_own_packets = true;
   resolver::MulticastResolver::Networks networks;
 #ifdef RIPC_WITH_VERBS
   if (std::find(settings.transports.begin(), settings.transports.end(), "verbs") != settings.transports.end()) {

@@ -43,7 +43,7 @@ Result<resolver::MulticastResolver::Networks> fabric_networks(const resolver::Mu
                                      .interfaces = options.interfaces,
                                      .hops = options.ttl,
                                      .peers = options.peers,
-                                     .hears_itself = options.hears_itself};
+                                     .receives_own_packets = options.receives_own_packets};
   for (const resolver::MulticastGroup& group : options.groups) chosen.groups.push_back(endpoint_of(group));
   Result<std::unique_ptr<verbs::FabricNetwork>> network = verbs::FabricNetwork::open(fabric, chosen);
   if (!network.ok()) return network.status();

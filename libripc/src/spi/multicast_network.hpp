@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "base/peer_judge.hpp"
+#include "base/peer_authorizer.hpp"
 #include "base/status.hpp"
 
 namespace ripc::spi {
@@ -105,7 +105,7 @@ class MulticastNetwork {
   virtual SentPackets send_to(const PeerAddress& to, std::span<const std::byte> bytes) noexcept = 0;
 
   // Any thread. Whether the sender of a packet that came from there may be heard, as the peer policy says.
-  virtual PeerJudge::Verdict judge(const PeerAddress& from) = 0;
+  virtual PeerAuthorizer::Verdict authorize(const PeerAddress& from) = 0;
 
   // ---- One thread ----
   // What to poll; the same as long as the object lives.

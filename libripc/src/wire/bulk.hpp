@@ -65,10 +65,10 @@ constexpr bool has_payload(Type type) noexcept { return type == Type::data || ty
 // Writes a header that decode() accepts.
 void encode(const Frame& frame, std::span<std::byte, kHeaderSize> out) noexcept;
 
-// RIPC_VERSION_MISMATCH for another version; RIPC_CORRUPT for anything else that does not add up: an unknown type, a
-// field that must be 0 and is not, a length over its limit or, of a request, 0, offsets that overflow or leave a push,
-// a type that this carrier does not have, a status unknown to ripc.h or, in finished, impossible. What keys, locations
-// and ids mean is for the caller to check.
+// RIPC_VERSION_MISMATCH for another version; RIPC_CORRUPT for any other fault. Such are an unknown type, a type that
+// this carrier does not have, and a field that must be 0 and is not. Others are a length over its limit, a request for
+// 0 bytes, and an offset that overflows or leaves a push; or a status that is unknown or, in finished, impossible. The
+// caller checks what keys, locations and ids mean.
 Result<Frame> decode(std::span<const std::byte, kHeaderSize> bytes, Carrier carrier = Carrier::stream) noexcept;
 
 std::array<std::byte, kTrailerSize> encode_trailer(ripc_status status) noexcept;

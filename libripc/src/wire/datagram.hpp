@@ -34,7 +34,7 @@ struct Header {
   Kind kind = Kind::data;
   // data: of this packet on its link, from 1 on, modulo 2^32 (0 comes after the last); multicast: with its token
   std::uint32_t sequence = 0;
-  std::uint64_t token = 0;        // of the link that the datagram travels on; multicast: of a round (session.hpp, Hear)
+  std::uint64_t token = 0;        // of the link that the datagram travels on; multicast: of a JoinGroup
   std::uint32_t spent = 0;        // data and probe: what the sender has spent so far, modulo 2^32
   std::uint32_t credit_link = 0;  // the link that `credit` is for; 0: none. An answered greeting: its link
   std::uint32_t credit = 0;       // how far that link's sender may spend, modulo 2^32
@@ -54,8 +54,8 @@ inline void encode(const Header& header, HeaderBytes& bytes) noexcept {
 }
 
 // Any thread. Reads the header of a whole datagram; what follows it is not looked at. RIPC_VERSION_MISMATCH for another
-// version; RIPC_CORRUPT: shorter than a header, an unknown kind, a zero that is none, a data datagram without a packet,
-// or another one with bytes left over, or a credit datagram that names no link.
+// version. RIPC_CORRUPT: shorter than a header, an unknown kind or a zero that is none. Also a data datagram without a
+// packet, another one with bytes left over, and a credit datagram that names no link.
 inline ripc_status decode(std::span<const std::byte> bytes, Header& header) noexcept {
   if (bytes.empty()) return RIPC_CORRUPT;
   if (bytes[0] != std::byte{kVersion}) return RIPC_VERSION_MISMATCH;

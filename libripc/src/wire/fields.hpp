@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages as structures, for the codecs of control messages. The fields of a message are the members of its structure
-// in their order, and its type is its place in a variant of all messages, from 1 on. Fields are numbers of 32 and 64
+// in their order. Its type is its place in a variant of all messages, from 1 on. Fields are numbers of 32 and 64
 // bits, statuses, arrays of bytes, and, last in a message, all the bytes that are left. Little-endian, no padding.
 #pragma once
 

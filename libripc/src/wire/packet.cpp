@@ -14,14 +14,10 @@ constexpr std::array<std::uint32_t, 8> kBodySizes = {
     0,          kDescriptorSize,       kReturnedSize,         kDirectedSize,
     kGrantSize, sizeof(std::uint64_t), sizeof(std::uint64_t), sizeof(std::uint64_t)};
 
-void store_range(std::byte* bytes, std::uint64_t key, std::uint64_t location, std::uint64_t length) noexcept {
-  store_le<std::uint64_t>(bytes, key);
-  store_le<std::uint64_t>(bytes + 8, location);
-  store_le<std::uint64_t>(bytes + 16, length);
-}
-
 void store_descriptor(std::byte* bytes, const Descriptor& descriptor) noexcept {
-  store_range(bytes, descriptor.key, descriptor.location, descriptor.length);
+  store_le<std::uint64_t>(bytes, descriptor.key);
+  store_le<std::uint64_t>(bytes + 8, descriptor.location);
+  store_le<std::uint64_t>(bytes + 16, descriptor.length);
 }
 
 // How many items of each type a packet has, a byte for each: no packet has more than 255 items.
@@ -57,60 +53,51 @@ bool is_sound_notification(const TypeCounts& counts, std::size_t items, const De
 
 // ---- Encoder -------------------------------------------------------------------------------------------------
 
-std::byte* Encoder::add_fixed(ItemType type, std::size_t size) noexcept {
-  if (count_ == kMaxPacketItems) return nullptr;
+template <typename Store>
+bool Encoder::add_fixed(ItemType type, std::size_t size, const Store& store) noexcept {
+  if (count_ == kMaxPacketItems) return false;
   std::byte* body = fixed_.data() + kHeadCapacity + fixed_used_;
   fixed_offsets_[count_] = static_cast<std::uint16_t>(kHeadCapacity + fixed_used_);
   add_entry(type, size);
   fixed_used_ += size;
+  store(body);
+  Range& last = ranges_[range_count_ - 1];
   if (range_count_ == 1) {
     leading_ += size;
-    return body;
-  }
-  Range& last = ranges_[range_count_ - 1];
-  if (last.data() + last.size() == body) {
+  } else if (last.data() + last.size() == body) {
     last = Range(last.data(), last.size() + size);
   } else {
     std::construct_at(&ranges_[range_count_++], body, size);
   }
-  return body;
+  return true;
 }
 
 bool Encoder::add_number(ItemType type, std::uint64_t number) noexcept {
-  std::byte* body = add_fixed(type, sizeof(number));
-  if (body == nullptr) return false;
-  store_le<std::uint64_t>(body, number);
-  return true;
+  return add_fixed(type, sizeof(number), [&](std::byte* body) { store_le<std::uint64_t>(body, number); });
 }
 
 bool Encoder::add(const Descriptor& descriptor) noexcept {
-  std::byte* body = add_fixed(ItemType::descriptor, kDescriptorSize);
-  if (body == nullptr) return false;
-  store_descriptor(body, descriptor);
-  return true;
+  return add_fixed(ItemType::descriptor, kDescriptorSize, [&](std::byte* body) { store_descriptor(body, descriptor); });
 }
 
 bool Encoder::add(const Grant& grant) noexcept {
-  std::byte* body = add_fixed(ItemType::grant, kGrantSize);
-  if (body == nullptr) return false;
-  store_range(body, grant.key, grant.location, grant.length);
-  return true;
+  return add_fixed(ItemType::grant, kGrantSize, [&](std::byte* body) {
+    store_descriptor(body, {grant.key, grant.location, grant.length});
+  });
 }
 
 bool Encoder::add(const Returned& returned) noexcept {
-  std::byte* body = add_fixed(ItemType::returned, kReturnedSize);
-  if (body == nullptr) return false;
-  store_le<std::uint32_t>(body, returned.return_index);
-  store_le<std::uint64_t>(body + 4, returned.length);
-  return true;
+  return add_fixed(ItemType::returned, kReturnedSize, [&](std::byte* body) {
+    store_le<std::uint32_t>(body, returned.return_index);
+    store_le<std::uint64_t>(body + 4, returned.length);
+  });
 }
 
 bool Encoder::add(const Directed& directed) noexcept {
-  std::byte* body = add_fixed(ItemType::directed, kDirectedSize);
-  if (body == nullptr) return false;
-  store_le<std::uint32_t>(body, directed.return_index);
-  store_descriptor(body + 4, directed.descriptor);
-  return true;
+  return add_fixed(ItemType::directed, kDirectedSize, [&](std::byte* body) {
+    store_le<std::uint32_t>(body, directed.return_index);
+    store_descriptor(body + 4, directed.descriptor);
+  });
 }
 
 bool Encoder::add_request(std::uint64_t request) noexcept { return add_number(ItemType::request, request); }

@@ -26,8 +26,8 @@ namespace ripc::wire {
 inline constexpr std::uint8_t kVersion = 1;
 inline constexpr std::size_t kHeaderSize = 16;
 inline constexpr std::size_t kTableEntrySize = 4;
-// Items of one packet: RIPC_MAX_ITEMS of the application (payload, descriptor, returned, directed), RIPC_MAX_RETURNS
-// grants, one request and one reply item (a reply may attach return buffers of its own).
+// Items of one packet: RIPC_MAX_ITEMS of the application (payload, descriptor, returned, directed) and RIPC_MAX_RETURNS
+// grants. A request and a reply item come beside them: a reply may attach return buffers of its own.
 inline constexpr std::size_t kMaxPacketItems = RIPC_MAX_ITEMS + RIPC_MAX_RETURNS + 2;
 inline constexpr std::uint32_t kMaxItemBody = (1u << 28) - 1;
 
@@ -144,8 +144,9 @@ class Encoder {
     ++count_;
     body_size_ += length;
   }
-  // Room for the fixed-size body of a new item; nullptr if there is none.
-  std::byte* add_fixed(ItemType type, std::size_t size) noexcept;
+  // Adds an item whose body store(bytes) writes. False: no room.
+  template <typename Store>
+  bool add_fixed(ItemType type, std::size_t size, const Store& store) noexcept;
   bool add_number(ItemType type, std::uint64_t number) noexcept;
   const std::byte* join_leading(std::size_t head_size) noexcept;
 
@@ -179,13 +180,14 @@ class Packet {
  public:
   Packet() noexcept {}  // NOLINT(modernize-use-equals-default): then Packet{} would clear items_
 
-  // RIPC_VERSION_MISMATCH for another version; RIPC_CORRUPT for anything that does not add up: unknown kind or type,
-  // flags that are not zero, more items than allowed (in all, of the application, or grants), a fixed-size body of
-  // another size, a header, table or body that runs past the end, bytes left over, 4 GiB or more, a source of 0 or
-  // that is a group, grants without request, two request items or two reply items, a notification whose first item is
-  // not a handle or that has anything but payload after it, a message with a handle. After a failure there are no
-  // items, and the other values mean nothing. Never allocates. What the numbers in the items mean is for the caller to
-  // check.
+  // RIPC_VERSION_MISMATCH for another version. RIPC_CORRUPT for any other fault:
+  // - an unknown kind or type, flags that are not zero, a source that is 0 or a group;
+  // - more items than allowed (in all, of the application, or grants), or a fixed-size body of another size;
+  // - a header, table or body that runs past the end, bytes left over, 4 GiB or more;
+  // - grants without request, two request items or two reply items, a message with a handle;
+  // - a notification without a handle as its first item, or with anything but payload after it.
+  // After a failure there are no items, and the other values mean nothing. Never allocates. The caller checks what the
+  // numbers in the items mean.
   Status decode(std::span<const std::byte> bytes) noexcept;
 
   std::size_t size() const noexcept { return bytes_.size(); }

@@ -61,9 +61,8 @@ template <std::size_t Most = SIZE_MAX>
   }
 }
 
-// The same for one item: nearly every message has one. From its end to its beginning: a receiver that waits for the
-// first cache line takes it away between two writes to it, so nothing that has still to be fetched may come between
-// them.
+// The same for one item: nearly every message has one. It writes from the end to the beginning. A receiver that waits
+// for the first cache line takes it away between two writes to it, so no fetch may come between them.
 template <std::size_t Most = SIZE_MAX>
 [[gnu::always_inline]] inline void write_single(const Plain& plain, std::byte* to) noexcept {
   std::byte* table = to + kHeaderSize;
@@ -79,8 +78,8 @@ struct Single {
   std::span<const std::byte> body;
 };
 
-// False: PlainReader has to look at it, because it is not one of at most Most bytes from `known`, a source that
-// PlainReader has approved before, or 0.
+// True for a message of at most Most bytes from `known`, a source that PlainReader has approved before (0: none). Else
+// PlainReader has to look at it.
 template <std::size_t Most>
 [[gnu::always_inline]] inline bool read_single(std::span<const std::byte> packet, std::uint64_t known,
                                                Single& single) noexcept {

@@ -33,9 +33,9 @@ bool is_valid(const DatagramOpened& opened) noexcept {
     return opened.lid <= 65535 && is_queue_pair(opened.queue_pair) && is_queue_pair(opened.greeted_pair);
   return opened == DatagramOpened{.request = opened.request, .status = opened.status, .link = opened.link};
 }
-bool is_valid(const Hear& hear) noexcept { return hear.token != 0 && is_group(hear.group); }
-bool is_valid(const Heard& heard) noexcept { return heard.token != 0; }
-bool is_valid(const HearNoMore& hear) noexcept { return hear.token != 0; }
+bool is_valid(const JoinGroup& join) noexcept { return join.token != 0 && is_group(join.group); }
+bool is_valid(const GroupJoined& joined) noexcept { return joined.token != 0; }
+bool is_valid(const LeaveGroup& leave) noexcept { return leave.token != 0; }
 bool is_valid(const Control& control) noexcept { return !control.packet.empty(); }
 bool is_valid(const Proved& proved) noexcept { return proved.arrived <= 1; }
 bool is_valid(const Streamed& streamed) noexcept { return !streamed.datagram.empty(); }

@@ -166,22 +166,22 @@ struct DatagramOpened {
   std::uint32_t greeted_key = 0;
 };
 
-// Sessions of the RDMA transport only, from the opener of a link over datagrams: what comes to the network's multicast
-// address of the group with this token is sent to the link's service too.
-struct Hear {
+// Sessions of the RDMA transport only, from the opener of a link over datagrams: the link's service wants what comes to
+// the multicast address of the group with this token.
+struct JoinGroup {
   std::uint32_t link = 0;
   std::uint64_t token = 0;  // not 0; another for each question
   std::uint64_t group = 0;  // service id of a group
 };
 
 // Its answer, each time that a greeting with the token has come.
-struct Heard {
+struct GroupJoined {
   std::uint32_t link = 0;
   std::uint64_t token = 0;
 };
 
 // From whoever asked: no more is sent with this token.
-struct HearNoMore {
+struct LeaveGroup {
   std::uint32_t link = 0;
   std::uint64_t token = 0;
 };
@@ -208,8 +208,8 @@ inline constexpr std::size_t kMaxStreamed = kMaxSize - kPrefixSize - sizeof(std:
 
 // The type of each in the header is its place here, from 1 on.
 using Frame = std::variant<Hello, HelloReply, Confirm, Open, Opened, CloseLink, LinkClosed, Control, Fence, Fenced,
-                           Heartbeat, WantBulk, Bye, BulkPort, OpenDatagram, DatagramOpened, Hear, Heard, HearNoMore,
-                           Prove, Proved, Streamed>;
+                           Heartbeat, WantBulk, Bye, BulkPort, OpenDatagram, DatagramOpened, JoinGroup, GroupJoined,
+                           LeaveGroup, Prove, Proved, Streamed>;
 
 template <typename T>
 requires fields::IsAlternativeOf<T, Frame>
@@ -223,10 +223,10 @@ ripc_status encode(const Frame& frame, std::vector<std::byte>& out);
 // RIPC_CORRUPT: less than kPrefixSize or more than kMaxSize.
 Result<std::size_t> frame_size(std::span<const std::byte> prefix) noexcept;
 
-// Checks and reads one whole frame. RIPC_VERSION_MISMATCH for another version; RIPC_CORRUPT for anything else that does
-// not add up: unknown type, a size that is not the frame's, fields missing or bytes left
-// over, a value that the structure's comment excludes, a status unknown to ripc.h. Never allocates. A Control's packet
-// and a Streamed's datagram point into `bytes`; they are not decoded themselves.
+// Checks and reads one whole frame. RIPC_VERSION_MISMATCH for another version. RIPC_CORRUPT: an unknown type, a size
+// that is not the frame's, fields missing or bytes left over. Also a value that the structure's comment excludes, and a
+// status unknown to ripc.h. Never allocates. A Control's packet and a Streamed's datagram point into `bytes`; they are
+// not decoded themselves.
 Result<Frame> decode(std::span<const std::byte> bytes) noexcept;
 
 }  // namespace ripc::wire::session_control

@@ -155,10 +155,10 @@ bool operator==(const T& left, const T& right) noexcept { return fields::are_equ
 // value that decode() refuses. `out` is then empty.
 ripc_status encode(const Message& message, std::vector<std::byte>& out);
 
-// Checks and reads one whole datagram. RIPC_VERSION_MISMATCH for another version; RIPC_CORRUPT for anything else that
-// does not add up: unknown type, a size that is not the datagram's or over kMaxSize, fields missing or bytes left over,
-// a value that the structure's comment excludes, a status unknown to ripc.h. Never allocates. A Control's packet points
-// into `datagram`; the packet itself is not decoded.
+// Checks and reads one whole datagram. RIPC_VERSION_MISMATCH for another version. RIPC_CORRUPT: an unknown type, a size
+// that is not the datagram's or over kMaxSize, fields missing or bytes left over. Also a value that the structure's
+// comment excludes, and a status unknown to ripc.h. Never allocates. A Control's packet points into `datagram`; the
+// packet itself is not decoded.
 Result<Message> decode(std::span<const std::byte> datagram) noexcept;
 
 }  // namespace ripc::wire::shm_control

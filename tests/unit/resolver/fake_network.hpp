@@ -28,8 +28,8 @@ struct FakeWire {
   std::atomic<std::size_t> lost_questions = 0;  // so many packets to the group are lost from now on
   std::atomic<bool> loses_replies = false;
   std::atomic<bool> cannot_send = false;
-  std::atomic<bool> joins_at_first_question = false;                       // which itself is lost
-  std::atomic<PeerJudge::Verdict> verdict = PeerJudge::Verdict::admitted;  // on everybody
+  std::atomic<bool> joins_at_first_question = false;                                 // which itself is lost
+  std::atomic<PeerAuthorizer::Verdict> verdict = PeerAuthorizer::Verdict::admitted;  // on everybody
   std::atomic<std::size_t> to_group = 0;  // packets that arrived, with those for nobody
   std::atomic<std::size_t> to_one = 0;
 
@@ -76,7 +76,7 @@ class FakeNetwork final : public spi::MulticastNetwork {
     }
     return {1, bytes.size(), 0};
   }
-  PeerJudge::Verdict judge(const spi::PeerAddress&) override { return wire_.verdict; }
+  PeerAuthorizer::Verdict authorize(const spi::PeerAddress&) override { return wire_.verdict; }
   std::vector<pollfd> descriptors() const override { return {{event_.get(), POLLIN, 0}}; }
   spi::Arrival receive(int, std::span<std::byte> buffer, spi::ReceivedPacket& received) override {
     const std::lock_guard lock(wire_.mutex);

@@ -238,7 +238,7 @@ TEST_F(MulticastResolverTest, TheCacheIsBounded) {
 TEST_F(MulticastResolverTest, ItsOwnPacketsDoNotWakeItUnlessItWantsToHearThem) {
   MulticastContext quiet(options_);
   MulticastOptions hearing = options_;
-  hearing.hears_itself = true;
+  hearing.receives_own_packets = true;
   MulticastContext self_check(hearing);
   quiet.publish((ripc_service_id{3} << 62) | 1);
   self_check.publish((ripc_service_id{3} << 62) | 2);

@@ -11,7 +11,7 @@ using test::mentions;
 using test::MulticastContext;
 using test::MulticastOptions;
 using test::networks_on;
-using Verdict = PeerJudge::Verdict;
+using Verdict = PeerAuthorizer::Verdict;
 
 class MulticastUsers : public ::testing::Test {
  protected:

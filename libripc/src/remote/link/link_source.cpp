@@ -86,7 +86,7 @@ spi::Bytes LinkSource::accept_multicast(spi::Bytes datagram, ReplayWindow& windo
   const spi::Bytes packet = datagram.subspan(wire::datagram::kHeaderSize);
   hears_ = true;
   if (packet.empty()) [[unlikely]] {
-    parts_.session->stream.tell(wire::session_control::Heard{.link = parts_.link, .token = header.token});
+    parts_.session->stream.tell(wire::session_control::GroupJoined{.link = parts_.link, .token = header.token});
     return {};
   }
   const bool is_first = window.highest() == 0;

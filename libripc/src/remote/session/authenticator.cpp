@@ -59,8 +59,8 @@ std::size_t Authenticator::key_of(const Hello& hello, const HelloReply& reply) c
   return keys_->key_of(kReplyPurpose, {transcript.hello, transcript.reply}, reply.mac);
 }
 
-Status Authenticator::judge(int socket) {
-  Status status = judge_.judge_connection(socket);
+Status Authenticator::authorize(int socket) {
+  Status status = authorizer_.authorize_connection(socket);
   if (status == RIPC_REFUSED) count_refused();
   return status;
 }

@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "base/cluster_key.hpp"
-#include "base/peer_judge.hpp"
+#include "base/peer_authorizer.hpp"
 #include "wire/session_control.hpp"
 
 namespace ripc::remote {
@@ -18,7 +18,7 @@ namespace ripc::remote {
 class Authenticator {
  public:
   Authenticator(std::shared_ptr<const ClusterKeys> keys, PeerPolicy policy) noexcept
-      : keys_(std::move(keys)), judge_(policy) {}
+      : keys_(std::move(keys)), authorizer_(policy) {}
 
   bool has_keys() const noexcept { return keys_ != nullptr; }
 
@@ -28,11 +28,11 @@ class Authenticator {
   // The index of the key that a right proof was made with. Whoever answered has that one, and perhaps no other.
   std::size_t key_of(const wire::session_control::Hello& hello, const wire::session_control::HelloReply& reply) const;
 
-  // Whoever is connected to the socket and has sent something, as PeerJudge::judge_connection(). Counts what is
-  // refused.
-  Status judge(int socket);
+  // Whoever is connected to the socket and has sent something, as PeerAuthorizer::authorize_connection(). Counts what
+  // is refused.
+  Status authorize(int socket);
   // Why the other end has refused this one.
-  Status refused_by(int socket) { return judge_.refused_by(socket); }
+  Status refused_by(int socket) { return authorizer_.refused_by(socket); }
 
   // The proof of whoever asked, with the key that the answer was proven with.
   wire::session_control::Confirm confirm(const wire::session_control::Hello& hello,
@@ -47,7 +47,7 @@ class Authenticator {
 
  private:
   std::shared_ptr<const ClusterKeys> keys_;
-  PeerJudge judge_;
+  PeerAuthorizer authorizer_;
   std::atomic<std::uint64_t> refused_{0};
 };
 

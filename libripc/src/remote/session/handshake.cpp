@@ -251,7 +251,7 @@ void Handshake::on_frame() {
       finish(authenticator_.refused_by(greeted_.socket.fd.get()), true);
     } else if (greeted_.reply.status != RIPC_OK) {
       finish(believable_greeting(greeted_.reply.status), true);
-    } else if (Status admitted = authenticator_.judge(greeted_.socket.fd.get()); !admitted.ok()) {
+    } else if (Status admitted = authenticator_.authorize(greeted_.socket.fd.get()); !admitted.ok()) {
       const bool is_definite = admitted == RIPC_REFUSED;
       finish(std::move(admitted), is_definite);
     } else if (!send(authenticator_.confirm(greeted_.hello, greeted_.reply))) {

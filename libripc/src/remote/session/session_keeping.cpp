@@ -239,7 +239,7 @@ bool SessionTransport::knows(const Hello& hello) {
 HelloReply SessionTransport::answer(const Hello& hello, int socket) {
   HelloReply reply{.context = options_.context, .received = 0, .status = RIPC_OK, .nonce = {}, .mac = {}};
   // Before anything is done for it.
-  if (const Status admitted = authenticator_.judge(socket); !admitted.ok()) {
+  if (const Status admitted = authenticator_.authorize(socket); !admitted.ok()) {
     reply.status = admitted.code();
     return reply;
   }

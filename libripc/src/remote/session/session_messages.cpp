@@ -267,17 +267,18 @@ void SessionTransport::with_source(const SessionPointer& session, std::uint32_t 
   if (port != nullptr && !port->closed() && port->has(*source)) use(*port, source);
 }
 
-void SessionTransport::on(const SessionPointer& session, const wire::session_control::Hear& frame) {
-  with_source(session, frame.link, [&](UdpPort& port, const auto& source) { asked_to_hear(port, source, frame); });
-}
-
-void SessionTransport::on(const SessionPointer& session, const wire::session_control::HearNoMore& frame) {
+void SessionTransport::on(const SessionPointer& session, const wire::session_control::JoinGroup& frame) {
   with_source(session, frame.link,
-              [&](UdpPort& port, const auto& source) { asked_to_hear_no_more(port, *source, frame); });
+              [&](UdpPort& port, const auto& source) { asked_to_join_group(port, source, frame); });
 }
 
-void SessionTransport::on(const SessionPointer& session, const wire::session_control::Heard& frame) {
-  if (const auto channel = session->channel(frame.link)) heard(*channel, frame);
+void SessionTransport::on(const SessionPointer& session, const wire::session_control::LeaveGroup& frame) {
+  with_source(session, frame.link,
+              [&](UdpPort& port, const auto& source) { asked_to_leave_group(port, *source, frame); });
+}
+
+void SessionTransport::on(const SessionPointer& session, const wire::session_control::GroupJoined& frame) {
+  if (const auto channel = session->channel(frame.link)) peer_joined_group(*channel, frame);
 }
 
 void SessionTransport::on(const SessionPointer& session, const wire::session_control::Prove& frame) {

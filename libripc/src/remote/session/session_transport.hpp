@@ -97,10 +97,11 @@ class SessionTransport : public spi::Transport {
   }
   // The peer asks the service of one of its links to listen to a multicast group, or no more. With the transport's
   // mutex held.
-  virtual void asked_to_hear(UdpPort&, const std::shared_ptr<LinkSource>&, const wire::session_control::Hear&) {}
-  virtual void asked_to_hear_no_more(UdpPort&, const LinkSource&, const wire::session_control::HearNoMore&) {}
+  virtual void asked_to_join_group(UdpPort&, const std::shared_ptr<LinkSource>&,
+                                   const wire::session_control::JoinGroup&) {}
+  virtual void asked_to_leave_group(UdpPort&, const LinkSource&, const wire::session_control::LeaveGroup&) {}
   // The other end of a channel of this side has heard a greeting.
-  virtual void heard(LinkChannel&, const wire::session_control::Heard&) {}
+  virtual void peer_joined_group(LinkChannel&, const wire::session_control::GroupJoined&) {}
   // Calls `visit` for each port, with the transport's mutex held.
   void for_each_port(const std::function<void(UdpPort&)>& visit);
   // Any thread. The addresses of this machine that others may dial, best first.
@@ -210,9 +211,9 @@ class SessionTransport : public spi::Transport {
   bool on(const SessionPointer& session, const wire::session_control::BulkPort& frame);
   void on(const SessionPointer& session, const wire::session_control::OpenDatagram& frame);
   bool on(const SessionPointer& session, const wire::session_control::DatagramOpened& frame);
-  void on(const SessionPointer& session, const wire::session_control::Hear& frame);
-  void on(const SessionPointer& session, const wire::session_control::HearNoMore& frame);
-  void on(const SessionPointer& session, const wire::session_control::Heard& frame);
+  void on(const SessionPointer& session, const wire::session_control::JoinGroup& frame);
+  void on(const SessionPointer& session, const wire::session_control::LeaveGroup& frame);
+  void on(const SessionPointer& session, const wire::session_control::GroupJoined& frame);
   void on(const SessionPointer& session, const wire::session_control::Prove& frame);
   void on(const SessionPointer& session, const wire::session_control::Proved& frame);
   bool on(const SessionPointer& session, const wire::session_control::Streamed& frame);

@@ -224,23 +224,23 @@ std::shared_ptr<GroupSender> VerbsTransport::make_group_sender(const std::shared
       });
 }
 
-void VerbsTransport::asked_to_hear(remote::UdpPort& port, const std::shared_ptr<remote::LinkSource>& source,
-                                   const wire::session_control::Hear& frame) {
+void VerbsTransport::asked_to_join_group(remote::UdpPort& port, const std::shared_ptr<remote::LinkSource>& source,
+                                         const wire::session_control::JoinGroup& frame) {
   const auto datagrams = std::dynamic_pointer_cast<DatagramSource>(source);
   const std::optional<FabricPort> leaves_by = fabric_->port_of(source->session()->local.ip());
   if (!datagrams || !memberships_ || !leaves_by) return;
   if (MembershipPointer membership = memberships_->join(*leaves_by, frame.group))
-    static_cast<VerbsPort&>(port).hear(datagrams, frame.token, std::move(membership));
+    static_cast<VerbsPort&>(port).join_group(datagrams, frame.token, std::move(membership));
 }
 
-void VerbsTransport::asked_to_hear_no_more(remote::UdpPort& port, const remote::LinkSource& source,
-                                           const wire::session_control::HearNoMore& frame) {
-  static_cast<VerbsPort&>(port).hear_no_more(source, frame.token);
+void VerbsTransport::asked_to_leave_group(remote::UdpPort& port, const remote::LinkSource& source,
+                                          const wire::session_control::LeaveGroup& frame) {
+  static_cast<VerbsPort&>(port).leave_group(source, frame.token);
 }
 
-void VerbsTransport::heard(remote::LinkChannel& channel, const wire::session_control::Heard& frame) {
+void VerbsTransport::peer_joined_group(remote::LinkChannel& channel, const wire::session_control::GroupJoined& frame) {
   if (auto* const datagrams = dynamic_cast<DatagramChannel*>(&channel); datagrams != nullptr && datagrams->groups())
-    datagrams->groups()->heard(frame.link, frame.token);
+    datagrams->groups()->joined(frame.link, frame.token);
 }
 
 void VerbsTransport::groups_joined() {

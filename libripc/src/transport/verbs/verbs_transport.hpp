@@ -77,11 +77,11 @@ class VerbsTransport final : public remote::SessionTransport {
       const remote::SessionPointer& session, const wire::session_control::OpenDatagram& frame,
       remote::UdpPort& port) override;
   std::vector<std::string> own_ips() const override;
-  void asked_to_hear(remote::UdpPort& port, const std::shared_ptr<remote::LinkSource>& source,
-                     const wire::session_control::Hear& frame) override;
-  void asked_to_hear_no_more(remote::UdpPort& port, const remote::LinkSource& source,
-                             const wire::session_control::HearNoMore& frame) override;
-  void heard(remote::LinkChannel& channel, const wire::session_control::Heard& frame) override;
+  void asked_to_join_group(remote::UdpPort& port, const std::shared_ptr<remote::LinkSource>& source,
+                           const wire::session_control::JoinGroup& frame) override;
+  void asked_to_leave_group(remote::UdpPort& port, const remote::LinkSource& source,
+                            const wire::session_control::LeaveGroup& frame) override;
+  void peer_joined_group(remote::LinkChannel& channel, const wire::session_control::GroupJoined& frame) override;
 
  private:
   // What a session needs to make connections.

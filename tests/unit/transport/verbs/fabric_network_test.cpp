@@ -141,7 +141,7 @@ TEST_F(FabricMulticast, WhatIsSentToTheGroupIsHeardAndItsSenderIsAnsweredAlone) 
 
 TEST_F(FabricMulticast, OwnPacketsAreHeardOnlyByWhoeverWantsThem) {
   FabricNetworkOptions echoing = options_;
-  echoing.hears_itself = true;
+  echoing.receives_own_packets = true;
   End self_check(fabric_, echoing);
   End usual(fabric_, options_);
   ASSERT_TRUE(self_check.joins() && usual.joins());

@@ -45,8 +45,8 @@ class VerbsPort final : public remote::UdpPort {
                           const wire::session_control::Gid& gid);
   // What comes to the multicast group with the token counts as come by the link of this source, as soon as the group is
   // joined. If there is no room for that, never.
-  void hear(const std::shared_ptr<DatagramSource>& source, std::uint64_t token, MembershipPointer membership);
-  void hear_no_more(const remote::LinkSource& source, std::uint64_t token) noexcept;
+  void join_group(const std::shared_ptr<DatagramSource>& source, std::uint64_t token, MembershipPointer membership);
+  void leave_group(const remote::LinkSource& source, std::uint64_t token) noexcept;
   // Groups have been joined.
   void attach_joined();
   // Uses no queues any more that are on this device and broken, or on it at all, and makes others for the links that

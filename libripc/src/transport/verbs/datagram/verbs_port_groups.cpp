@@ -22,7 +22,8 @@ bool is_same(const ibv_gid& one, const ibv_gid& other) noexcept {
 
 }  // namespace
 
-void VerbsPort::hear(const std::shared_ptr<DatagramSource>& source, std::uint64_t token, MembershipPointer membership) {
+void VerbsPort::join_group(const std::shared_ptr<DatagramSource>& source, std::uint64_t token,
+                           MembershipPointer membership) {
   const std::lock_guard lock(mutex_);
   const auto tokens = std::count_if(hearings_.begin(), hearings_.end(),
                                     [&](const HearingPointer& hearing) { return hearing->source == source; });
@@ -32,7 +33,7 @@ void VerbsPort::hear(const std::shared_ptr<DatagramSource>& source, std::uint64_
   attach_joined_locked();
 }
 
-void VerbsPort::hear_no_more(const remote::LinkSource& source, std::uint64_t token) noexcept {
+void VerbsPort::leave_group(const remote::LinkSource& source, std::uint64_t token) noexcept {
   const std::lock_guard lock(mutex_);
   for (const HearingPointer& hearing : hearings_)
     hearing->is_over = hearing->is_over || (hearing->source.get() == &source && hearing->token == token);

@@ -223,7 +223,7 @@ spi::SentPackets FabricNetwork::send_to(const spi::PeerAddress& to, std::span<co
   return {0, 0, 1};
 }
 
-PeerJudge::Verdict FabricNetwork::judge(const spi::PeerAddress& from) {
+PeerAuthorizer::Verdict FabricNetwork::authorize(const spi::PeerAddress& from) {
   const GroupPeer sender = from.as<Peer>().peer;
   const std::vector<FabricPort> ports = fabric_->ports();
   const bool is_ours = std::any_of(ports.begin(), ports.end(), [&](const FabricPort& port) {
@@ -235,7 +235,8 @@ PeerJudge::Verdict FabricNetwork::judge(const spi::PeerAddress& from) {
   std::memcpy(&address.sin6_addr, sender.gid.data(), sender.gid.size());
   // On Ethernet every address of this host may be the source; nobody who is honest sends with one of the link's scope.
   const bool is_hidden = sender.lid == 0 && IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr);
-  return judge_.judge_device_sender(is_ours || is_hidden ? nullptr : reinterpret_cast<const sockaddr*>(&address));
+  return authorizer_.authorize_device_sender(is_ours || is_hidden ? nullptr
+                                                                  : reinterpret_cast<const sockaddr*>(&address));
 }
 
 std::vector<pollfd> FabricNetwork::descriptors() const { return {{epoll_.get(), POLLIN, 0}}; }

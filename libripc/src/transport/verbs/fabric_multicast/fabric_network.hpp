@@ -17,7 +17,7 @@
 #include "base/backoff.hpp"
 #include "base/clock.hpp"
 #include "base/fork_guard.hpp"
-#include "base/peer_judge.hpp"
+#include "base/peer_authorizer.hpp"
 #include "base/unique_fd.hpp"
 #include "remote/session/endpoint.hpp"
 #include "spi/multicast_network.hpp"
@@ -36,7 +36,7 @@ struct FabricNetworkOptions {
   std::vector<std::string> interfaces;  // network interfaces; empty: all that belong to a device
   unsigned hops = 1;                    // routers that a datagram to the group may pass, and one; at least 1
   PeerPolicy peers;                     // which users of this host are heard
-  bool hears_itself = false;            // what was sent to the group comes back
+  bool receives_own_packets = false;    // what was sent to the group comes back
 };
 
 class FabricNetwork final : public spi::MulticastNetwork {
@@ -52,7 +52,7 @@ class FabricNetwork final : public spi::MulticastNetwork {
   spi::SentPackets send_to_groups(std::span<const std::byte> bytes) noexcept override;
   spi::SentPackets send_to(const spi::PeerAddress& to, std::span<const std::byte> bytes) noexcept override;
   // A device does not tell whose queue pair has sent: from this host nobody is heard, unless everybody is admitted.
-  PeerJudge::Verdict judge(const spi::PeerAddress& from) override;
+  PeerAuthorizer::Verdict authorize(const spi::PeerAddress& from) override;
   std::vector<pollfd> descriptors() const override;
   spi::Arrival receive(int fd, std::span<std::byte> buffer, spi::ReceivedPacket& received) override;
   std::string_view name() const noexcept override { return "fabric"; }
@@ -92,7 +92,7 @@ class FabricNetwork final : public spi::MulticastNetwork {
   };
 
   FabricNetwork(std::shared_ptr<const Fabric> fabric, FabricNetworkOptions options)
-      : fabric_(std::move(fabric)), options_(std::move(options)), judge_(options_.peers) {}
+      : fabric_(std::move(fabric)), options_(std::move(options)), authorizer_(options_.peers) {}
   Status start();
   Status watch(int fd);
   void choose_ports();
@@ -119,7 +119,7 @@ class FabricNetwork final : public spi::MulticastNetwork {
 
   const std::shared_ptr<const Fabric> fabric_;
   const FabricNetworkOptions options_;
-  PeerJudge judge_;
+  PeerAuthorizer authorizer_;
   std::size_t packet_limit_ = 0;
   std::string no_port_;  // why there is none
   UniqueFd epoll_;

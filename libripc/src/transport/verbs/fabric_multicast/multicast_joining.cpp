@@ -74,7 +74,7 @@ void FabricNetwork::joined(Membership& membership, const rdma_ud_param& told) {
   // Registering memory and attaching takes the kernel some milliseconds, in which packets of other networks would wait.
   address_resolution_.run([this, index = static_cast<std::size_t>(&membership - memberships_.data()),
                            id = membership.id, port = membership.port, group] {
-    Made made{.membership = index, .id = id, .queue = GroupQueue::create(port, group, options_.hears_itself)};
+    Made made{.membership = index, .id = id, .queue = GroupQueue::create(port, group, options_.receives_own_packets)};
     {
       const std::lock_guard lock(mutex_);
       made_.push_back(std::move(made));

@@ -25,8 +25,8 @@ std::uint16_t lid_of(const FabricPort& port, const ibv_wc& completion) noexcept 
 }  // namespace
 
 Result<std::shared_ptr<GroupQueue>> GroupQueue::create(const FabricPort& port, const JoinedGroup& group,
-                                                       bool hears_itself) {
-  std::shared_ptr<GroupQueue> queue(new GroupQueue(port, group, hears_itself));
+                                                       bool receives_own_packets) {
+  std::shared_ptr<GroupQueue> queue(new GroupQueue(port, group, receives_own_packets));
   Status status = queue->make();
   if (!status.ok()) return status;
   return queue;
@@ -206,7 +206,7 @@ bool GroupQueue::accept(const ibv_wc& completion, std::span<std::byte> buffer, G
   const std::optional<DatagramEnds> ends = read_grh(std::span<const std::byte, kGrhSize>(slot, kGrhSize));
   if (!ends) return false;
   const bool is_own = completion.src_qp == queue_->pair()->qp_num && ends->source == own_gid_;
-  if (is_own && !hears_itself_) return false;
+  if (is_own && !receives_own_packets_) return false;
   const std::span<const std::byte> text(slot + kGrhSize, completion.byte_len - kGrhSize);
   std::copy(text.begin(), text.end(), buffer.begin());
   packet.bytes = buffer.first(text.size());

@@ -52,11 +52,11 @@ struct GroupPacket {
 // Any thread, but for create().
 class GroupQueue {
  public:
-  // Attaches it to the group, which must have been joined on this port. hears_itself: what it sends comes back, if the
-  // device sees to it; otherwise it is dropped. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY (the limit of locked memory, too),
-  // RIPC_SYSTEM.
+  // Attaches it to the group, which must have been joined on this port. receives_own_packets: what it sends comes back,
+  // if the device sees to it; otherwise it is dropped. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY (the limit of locked memory,
+  // too), RIPC_SYSTEM.
   static Result<std::shared_ptr<GroupQueue>> create(const FabricPort& port, const JoinedGroup& group,
-                                                    bool hears_itself);
+                                                    bool receives_own_packets);
   ~GroupQueue();
   GroupQueue(const GroupQueue&) = delete;
   GroupQueue& operator=(const GroupQueue&) = delete;
@@ -97,8 +97,8 @@ class GroupQueue {
   };
   using WayKey = std::tuple<wire::session_control::Gid, std::uint16_t, std::uint8_t>;
 
-  GroupQueue(FabricPort port, const JoinedGroup& group, bool hears_itself)
-      : port_(std::move(port)), group_(group), hears_itself_(hears_itself) {}
+  GroupQueue(FabricPort port, const JoinedGroup& group, bool receives_own_packets)
+      : port_(std::move(port)), group_(group), receives_own_packets_(receives_own_packets) {}
   Status make();
   bool accept(const ibv_wc& completion, std::span<std::byte> buffer, GroupPacket& packet) noexcept;
   bool post_send_locked(const AddressHandle& way, std::uint32_t queue_pair, std::span<const std::byte> bytes) noexcept;
@@ -113,7 +113,7 @@ class GroupQueue {
 
   const FabricPort port_;
   const JoinedGroup group_;
-  const bool hears_itself_;
+  const bool receives_own_packets_;
   wire::session_control::Gid own_gid_{};
   wire::session_control::Gid group_gid_{};
   std::unique_ptr<DatagramQueue> queue_;

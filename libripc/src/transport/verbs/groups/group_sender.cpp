@@ -31,7 +31,7 @@ template <typename Round>
 void end_round(Round& round) {
   for (const auto& member : round.members) {
     if (const auto session = member.session.lock())
-      (void)session->stream.send(wire::session_control::HearNoMore{.link = member.link, .token = round.token});
+      (void)session->stream.send(wire::session_control::LeaveGroup{.link = member.link, .token = round.token});
   }
   round = Round();
 }
@@ -154,7 +154,7 @@ void GroupSender::begin_round_locked(ripc_service_id id, Group& group, Nanosecon
   for (const std::uint32_t link : candidates_) {
     const remote::SessionPointer& session = find_present_locked(link)->channel->session();
     round.members.push_back({.link = link, .session = session, .has_heard = false});
-    (void)session->stream.send(wire::session_control::Hear{.link = link, .token = round.token, .group = id});
+    (void)session->stream.send(wire::session_control::JoinGroup{.link = link, .token = round.token, .group = id});
   }
   group.round_at = now + kRoundPause;
   group.pending = std::move(round);
@@ -166,7 +166,7 @@ void GroupSender::greet_locked(const Group& group, Round& round, Nanoseconds now
   (void)sender_->send(group.route, {.kind = Kind::multicast, .token = round.token}, {});
 }
 
-void GroupSender::heard(std::uint32_t link, std::uint64_t token) noexcept {
+void GroupSender::joined(std::uint32_t link, std::uint64_t token) noexcept {
   const std::lock_guard lock(mutex_);
   for (auto& [id, group] : groups_) {
     if (group.pending.token != token) continue;

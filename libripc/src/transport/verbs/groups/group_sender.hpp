@@ -39,7 +39,7 @@ class GroupSender final : public spi::Multicast, public std::enable_shared_from_
   void send(ripc_service_id group, std::span<spi::Channel* const> channels, const wire::Plain& message,
             std::span<std::uint8_t> sent) noexcept override;
   // The receiver of this link has heard a greeting with the token.
-  void heard(std::uint32_t link, std::uint64_t token) noexcept;
+  void joined(std::uint32_t link, std::uint64_t token) noexcept;
 
  private:
   struct Member {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/peer_judge.hpp"
+#include "base/peer_authorizer.hpp"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -58,7 +58,7 @@ class Neighbour {
   test::Child child_;
 };
 
-class Judge : public testing::Test {
+class Authorizer : public testing::Test {
  protected:
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "only root can be another user";
@@ -83,7 +83,7 @@ class Judge : public testing::Test {
   sockaddr_in where_{};
 };
 
-TEST_F(Judge, AConnectionIsJudgedByItsUser) {
+TEST_F(Authorizer, AConnectionIsAuthorizedByItsUser) {
   const struct {
     uid_t user;
     gid_t group;
@@ -96,29 +96,29 @@ TEST_F(Judge, AConnectionIsJudgedByItsUser) {
     SCOPED_TRACE(std::to_string(one.user) + ":" + std::to_string(one.group) + " " + std::to_string(one.policy));
     const Neighbour neighbour(one.user, one.group, [&] { return call(); });
     const UniqueFd accepted = accept();
-    const Status status = PeerJudge(PeerPolicy(one.policy)).judge_connection(accepted.get());
+    const Status status = PeerAuthorizer(PeerPolicy(one.policy)).authorize_connection(accepted.get());
     EXPECT_EQ(status.code(), one.status);
     if (status.ok()) continue;
     EXPECT_THAT(std::string(status.text()), AllOf(HasSubstr("user 65533"), HasSubstr("RIPC_PEERS=group")));
   }
 }
 
-TEST_F(Judge, WhoseEndNobodyHoldsIsRefusedUnlessEverybodyIsAdmitted) {
+TEST_F(Authorizer, WhoseEndNobodyHoldsIsRefusedUnlessEverybodyIsAdmitted) {
   const UniqueFd caller = call();  // nobody has accepted it
-  const Status status = PeerJudge(PeerPolicy()).judge_connection(caller.get());
+  const Status status = PeerAuthorizer(PeerPolicy()).authorize_connection(caller.get());
   EXPECT_EQ(status.code(), RIPC_REFUSED);
   EXPECT_THAT(std::string(status.text()), HasSubstr("RIPC_PEERS=any"));
-  EXPECT_TRUE(PeerJudge(PeerPolicy(RIPC_PEERS_ANY)).judge_connection(caller.get()).ok());
+  EXPECT_TRUE(PeerAuthorizer(PeerPolicy(RIPC_PEERS_ANY)).authorize_connection(caller.get()).ok());
 }
 
-TEST_F(Judge, WhoeverHasClosedTheConnectionIsDead) {
+TEST_F(Authorizer, WhoeverHasClosedTheConnectionIsDead) {
   UniqueFd caller = call();
   const UniqueFd accepted = accept();
   caller.reset();
-  EXPECT_EQ(PeerJudge(PeerPolicy()).judge_connection(accepted.get()).code(), RIPC_PEER_DEAD);
+  EXPECT_EQ(PeerAuthorizer(PeerPolicy()).authorize_connection(accepted.get()).code(), RIPC_PEER_DEAD);
 }
 
-TEST_F(Judge, ARefusalNamesBothUsers) {
+TEST_F(Authorizer, ARefusalNamesBothUsers) {
   listener_.reset();
   const Neighbour server(65533, 65533, [&] {
     UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -127,38 +127,40 @@ TEST_F(Judge, ARefusalNamesBothUsers) {
     return listens ? std::move(listener) : UniqueFd();
   });
   const UniqueFd caller = call();
-  const Status status = PeerJudge(PeerPolicy()).refused_by(caller.get());
+  const Status status = PeerAuthorizer(PeerPolicy()).refused_by(caller.get());
   EXPECT_EQ(status.code(), RIPC_REFUSED);
   EXPECT_THAT(std::string(status.text()), AllOf(HasSubstr("user 65533"), HasSubstr("user 0"), HasSubstr("RIPC_PEERS")));
 }
 
-TEST_F(Judge, ASenderIsJudgedByTheUserOfItsPort) {
-  PeerJudge judge{PeerPolicy()};
+TEST_F(Authorizer, ASenderIsAuthorizedByTheUserOfItsPort) {
+  PeerAuthorizer authorizer{PeerPolicy()};
   UniqueFd own = bind_datagrams(0);
   const sockaddr_in name = name_of(own);
-  EXPECT_EQ(judge.judge_sender(generic(name)), PeerJudge::Verdict::admitted);
+  EXPECT_EQ(authorizer.authorize_sender(generic(name)), PeerAuthorizer::Verdict::admitted);
   own.reset();
-  EXPECT_EQ(judge.judge_sender(generic(name)), PeerJudge::Verdict::unknown);
+  EXPECT_EQ(authorizer.authorize_sender(generic(name)), PeerAuthorizer::Verdict::unknown);
   // Nothing good is remembered: whoever gets the port next is another one.
   const Neighbour neighbour(65533, 65533, [&] { return bind_datagrams(ntohs(name.sin_port)); });
-  EXPECT_EQ(judge.judge_sender(generic(name)), PeerJudge::Verdict::refused);
-  EXPECT_EQ(PeerJudge(PeerPolicy(RIPC_PEERS_ANY)).judge_sender(generic(name)), PeerJudge::Verdict::admitted);
+  EXPECT_EQ(authorizer.authorize_sender(generic(name)), PeerAuthorizer::Verdict::refused);
+  EXPECT_EQ(PeerAuthorizer(PeerPolicy(RIPC_PEERS_ANY)).authorize_sender(generic(name)),
+            PeerAuthorizer::Verdict::admitted);
 }
 
-TEST_F(Judge, WhoeverComesFromAnotherHostIsNotJudged) {
+TEST_F(Authorizer, WhoeverComesFromAnotherHostIsNotAsked) {
   sockaddr_in far = loopback(9);
   ASSERT_EQ(::inet_pton(AF_INET, "192.0.2.1", &far.sin_addr), 1);
-  PeerJudge judge{PeerPolicy()};
-  EXPECT_EQ(judge.judge_sender(generic(far)), PeerJudge::Verdict::admitted);
-  EXPECT_EQ(judge.judge_device_sender(&generic(far)), PeerJudge::Verdict::admitted);
+  PeerAuthorizer authorizer{PeerPolicy()};
+  EXPECT_EQ(authorizer.authorize_sender(generic(far)), PeerAuthorizer::Verdict::admitted);
+  EXPECT_EQ(authorizer.authorize_device_sender(&generic(far)), PeerAuthorizer::Verdict::admitted);
 }
 
-TEST_F(Judge, WhoeverSendsByADeviceOfThisHostIsNotKnown) {
+TEST_F(Authorizer, WhoeverSendsByADeviceOfThisHostIsNotKnown) {
   const sockaddr_in here = loopback(9);
-  PeerJudge judge{PeerPolicy()};
-  EXPECT_EQ(judge.judge_device_sender(&generic(here)), PeerJudge::Verdict::unknown);
-  EXPECT_EQ(judge.judge_device_sender(nullptr), PeerJudge::Verdict::unknown);
-  EXPECT_EQ(PeerJudge(PeerPolicy(RIPC_PEERS_ANY)).judge_device_sender(nullptr), PeerJudge::Verdict::admitted);
+  PeerAuthorizer authorizer{PeerPolicy()};
+  EXPECT_EQ(authorizer.authorize_device_sender(&generic(here)), PeerAuthorizer::Verdict::unknown);
+  EXPECT_EQ(authorizer.authorize_device_sender(nullptr), PeerAuthorizer::Verdict::unknown);
+  EXPECT_EQ(PeerAuthorizer(PeerPolicy(RIPC_PEERS_ANY)).authorize_device_sender(nullptr),
+            PeerAuthorizer::Verdict::admitted);
 }
 
 }  // namespace

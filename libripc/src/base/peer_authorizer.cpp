@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/peer_judge.hpp"
+#include "base/peer_authorizer.hpp"
 
 #include <unistd.h>
 
@@ -45,7 +45,7 @@ constexpr const char* kAdmit = "RIPC_PEERS=group or RIPC_PEERS=any";
 
 }  // namespace
 
-Status PeerJudge::judge_connection(int socket) {
+Status PeerAuthorizer::authorize_connection(int socket) {
   if (policy_.admits_all()) return {};
   sockaddr_storage local{};
   sockaddr_storage remote{};
@@ -65,7 +65,7 @@ Status PeerJudge::judge_connection(int socket) {
                                   " if that user is trusted.");
 }
 
-Status PeerJudge::refused_by(int socket) {
+Status PeerAuthorizer::refused_by(int socket) {
   sockaddr_storage local{};
   sockaddr_storage remote{};
   if (!ask_for(::getsockname, socket, local) || !ask_for(::getpeername, socket, remote)) return RIPC_REFUSED;
@@ -84,7 +84,7 @@ Status PeerJudge::refused_by(int socket) {
                                                        "has that many peers."));
 }
 
-PeerJudge::Verdict PeerJudge::judge_sender(const sockaddr& from) {
+PeerAuthorizer::Verdict PeerAuthorizer::authorize_sender(const sockaddr& from) {
   if (policy_.admits_all()) return Verdict::admitted;
   Source source{};
   const std::size_t size = from.sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
@@ -107,7 +107,7 @@ PeerJudge::Verdict PeerJudge::judge_sender(const sockaddr& from) {
   return Verdict::refused;
 }
 
-PeerJudge::Verdict PeerJudge::judge_device_sender(const sockaddr* from) {
+PeerAuthorizer::Verdict PeerAuthorizer::authorize_device_sender(const sockaddr* from) {
   const bool is_heard = policy_.admits_all() || (from != nullptr && !owners_.is_own(*from));
   return is_heard ? Verdict::admitted : Verdict::unknown;
 }

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Applies the peer policy to peers on this host by the user of their socket, so that the policy holds on every path.
+// Peers on other hosts are always admitted: there the kernel knows no user.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "base/clock.hpp"
+#include "base/peer_policy.hpp"
+#include "base/socket_owners.hpp"
+#include "base/status.hpp"
+
+namespace ripc {
+
+// Any thread.
+class PeerAuthorizer {
+ public:
+  explicit PeerAuthorizer(PeerPolicy policy) noexcept : policy_(policy) {}
+
+  // The holder of the other end of a connected TCP socket. Call it after that end has sent something: nobody holds an
+  // end that a server has not accepted. RIPC_REFUSED says which user it is and what to do; also for a peer on this host
+  // whose user the kernel does not tell. RIPC_PEER_DEAD: the other end is closed.
+  Status authorize_connection(int socket);
+  // Why the process of a service at the other end may have refused this process.
+  Status refused_by(int socket);
+
+  enum class Verdict : std::uint8_t {
+    admitted,
+    refused,  // a user of this host that the policy does not admit
+    unknown,  // a user of this host, but the kernel does not tell which: the socket may be closed already
+  };
+  // The sender of a datagram from this address. Refusals are remembered for some milliseconds.
+  Verdict authorize_sender(const sockaddr& from);
+
+  // The sender of a datagram by a device. Nobody can tell its user if the address, null for a known one, is of this
+  // host.
+  Verdict authorize_device_sender(const sockaddr* from);
+
+ private:
+  using Source = std::array<std::byte, sizeof(sockaddr_in6)>;
+  struct Refusal {
+    Source source{};
+    Nanoseconds until = 0;
+  };
+  Refusal& place_of(std::uint16_t port) noexcept { return refusals_[port % refusals_.size()]; }
+
+  const PeerPolicy policy_;
+  SocketOwners owners_;
+  std::mutex mutex_;
+  std::array<Refusal, 64> refusals_{};
+};
+
+}  // namespace ripc
