@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "transport/verbs/bulk/rdma_bulk.hpp"
+#include "transport/verbs/datagram/verbs_port.hpp"
 
 namespace ripc::verbs {
 
@@ -15,10 +16,11 @@ constexpr unsigned kMostUnanswered = 4;
 
 }  // namespace
 
-DatagramChannel::DatagramChannel(Parts parts, std::shared_ptr<DatagramSender> sender,
+DatagramChannel::DatagramChannel(Parts parts, std::shared_ptr<RdmaBulk> bulk, std::shared_ptr<DatagramSender> sender,
                                  std::shared_ptr<GroupSender> groups, Routes routes, std::size_t packet_limit,
                                  std::function<void()> unreachable)
     : LinkChannel(std::move(parts), packet_limit),
+      bulk_(std::move(bulk)),
       sender_(std::move(sender)),
       groups_(std::move(groups)),
       routes_(std::move(routes)),
@@ -35,6 +37,11 @@ DatagramChannel::DatagramChannel(Parts parts, std::shared_ptr<DatagramSender> se
 DatagramChannel::~DatagramChannel() {
   sender_->unlisten(parts_.link);
   stop_watching();
+}
+
+void DatagramChannel::handle(const wire::session_control::Frame& frame) noexcept {
+  const auto* const heard = std::get_if<wire::session_control::Heard>(&frame);
+  if (heard != nullptr && groups_) groups_->heard(heard->link, heard->token);
 }
 
 void DatagramChannel::greet() noexcept {
@@ -110,7 +117,7 @@ void DatagramChannel::collect() noexcept {
 void DatagramChannel::send_collected() noexcept {
   if (!is_collecting()) return;
   collector_.store({}, std::memory_order_relaxed);
-  bulk().send_offers();
+  bulk_->send_offers();
   sender_->flush();
 }
 
@@ -118,11 +125,8 @@ ripc_status DatagramChannel::expose(std::span<const spi::Exposure> items, std::s
                                     std::uint64_t& transfer) noexcept {
   if (!is_collecting()) return LinkChannel::expose(items, descriptors, transfer);
   if (!alive()) return RIPC_PEER_DEAD;
-  return shortage_.note(bulk().expose_unsaid(parts_.link, items, descriptors, transfer), spi::Resource::transfers);
+  return shortage_.note(bulk_->expose_unsaid(parts_.link, items, descriptors, transfer), spi::Resource::transfers);
 }
-
-// The transport makes no others.
-RdmaBulk& DatagramChannel::bulk() const noexcept { return static_cast<RdmaBulk&>(*parts_.session->bulk); }
 
 bool DatagramChannel::send_together(std::span<DatagramChannel* const> channels, DatagramSender& sender,
                                     const DatagramRoute& route, const wire::datagram::Header& header,
@@ -144,19 +148,25 @@ bool DatagramChannel::send_together(std::span<DatagramChannel* const> channels, 
   return sent;
 }
 
+void DatagramSource::handle(const wire::session_control::Frame& frame) {
+  if (const auto* const hear = std::get_if<wire::session_control::Hear>(&frame)) {
+    port_.hear(std::shared_ptr<DatagramSource>(shared_from_this(), this), hear->token, hear->group);
+  } else if (const auto* const no_more = std::get_if<wire::session_control::HearNoMore>(&frame)) {
+    port_.hear_no_more(*this, no_more->token);
+  }
+}
+
 ripc_status DatagramSource::pull(spi::Pull& pull) noexcept {
   if (!collects_) return LinkSource::pull(pull);
-  // The transport makes no others.
-  auto& bulk = static_cast<RdmaBulk&>(*parts_.session->bulk);
   const bool is_new = pull.progress == 0;
-  const ripc_status status = bulk.begin_pull(pull, *parts_.events);
+  const ripc_status status = bulk_->begin_pull(pull, *parts_.events);
   has_collected_ = has_collected_ || (is_new && status == RIPC_PENDING);
   return status;
 }
 
 void DatagramSource::start_pulls() noexcept {
   collects_ = false;
-  if (std::exchange(has_collected_, false)) static_cast<RdmaBulk&>(*parts_.session->bulk).start_pulls();
+  if (std::exchange(has_collected_, false)) bulk_->start_pulls();
 }
 
 std::string DatagramChannel::describe() const {
