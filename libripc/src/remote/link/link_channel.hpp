@@ -49,7 +49,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   std::size_t packet_limit() const noexcept override { return packet_limit_.load(std::memory_order_relaxed); }
   std::uint64_t incarnation() const noexcept override { return parts_.incarnation; }
   ripc_status send(spi::Gather packet) noexcept override;
-  ripc_status send_telling(std::uint64_t transfer, spi::Gather packet) noexcept override;
+  ripc_status announce(std::uint64_t transfer, spi::Gather packet) noexcept override;
   ripc_status send_control(spi::Gather packet) noexcept override;
   bool has_room() const noexcept override;
   bool request_room() noexcept override;
@@ -130,7 +130,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
     if (const ripc_status status = room_locked(cost); status != RIPC_OK) [[unlikely]]
       return status;
     const std::uint64_t offer = take_offer();
-    const ripc_status status = transmit(header_locked(sequence_ + 1, purse_.spent() + cost, offer));
+    const ripc_status status = transmit(header_locked(sequence_ + 1, credit_.spent() + cost, offer));
     sent_locked(std::span(&cost, status == RIPC_OK ? 1 : 0), status);
     if (status != RIPC_OK) [[unlikely]]
       give_back(offer);
@@ -145,7 +145,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
 
   const Parts parts_;
   std::atomic<std::size_t> packet_limit_;
-  mutable Purse purse_;
+  mutable SenderCredit credit_;
   spi::Shortage shortage_;
   std::mutex mutex_;  // packets leave in the order of their numbers
   std::uint32_t sequence_ = 0;

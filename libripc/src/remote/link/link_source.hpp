@@ -106,7 +106,7 @@ class LinkSource : public spi::Source {
   void send_credit(PortCounters& counters) noexcept;
 
   std::list<std::weak_ptr<Session>> place_{parts_.session};
-  Granter granter_;
+  ReceiverCredit credit_;
   ReplayWindow window_;
   std::uint64_t offered_ = 0;          // what this source has left in Session::offered_credit
   bool asked_ = false;                 // the sender wants to know

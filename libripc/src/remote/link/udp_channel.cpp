@@ -108,7 +108,7 @@ ripc_status UdpChannel::send_many(std::span<const wire::Plain> messages, std::si
     costs[batch.size()] = cost;
     total += cost;
     const auto sequence = sequence_ + 1 + static_cast<std::uint32_t>(batch.size());
-    batch.add(header_locked(sequence, purse_.spent() + total, batch.size() == 0 ? offer : 0), message);
+    batch.add(header_locked(sequence, credit_.spent() + total, batch.size() == 0 ? offer : 0), message);
   }
   count_call();
   const ripc_status status = socket_.send(batch, segment_, sent);
@@ -131,7 +131,7 @@ bool UdpChannel::read_grants() noexcept {
       return true;
     }
     if (status != RIPC_OK || header.token != parts_.token) continue;
-    if (header.kind == Kind::credit && header.credit_link == parts_.link) (void)purse_.grant(header.credit);
+    if (header.kind == Kind::credit && header.credit_link == parts_.link) (void)credit_.grant(header.credit);
     if (header.kind == Kind::credit || header.kind == Kind::greeting) proof_.heard();
   }
 }
@@ -165,7 +165,7 @@ void UdpChannel::check_path() noexcept {
   const std::lock_guard lock(mutex_);
   if (way() == Way::stream || proof_.running() || !alive()) return;
   const bool is_proven = way() == Way::udp;
-  if (is_proven && sequence_ == looked_at_ && purse_.left() >= cost_of(packet_limit())) return;
+  if (is_proven && sequence_ == looked_at_ && credit_.left() >= cost_of(packet_limit())) return;
   looked_at_ = sequence_;
   proof_.begin(monotonic_now(), is_proven);
   go_on_locked();
@@ -238,7 +238,7 @@ void UdpChannel::refused_locked() noexcept {
 
 ripc_status UdpChannel::transmit_kept(const Header& header, spi::Gather packet) noexcept try {
   // What was granted since the beginning has come by UDP, for what went by UDP.
-  if (way() == Way::unproven && purse_.limit() != parts_.credit) settle_locked(Way::udp);
+  if (way() == Way::unproven && credit_.limit() != parts_.credit) settle_locked(Way::udp);
   if (way() != Way::stream) {
     if (way() == Way::udp || header.kind != Kind::data) return socket_.send(header, packet);
     kept_.push_back(whole_of(header, packet));

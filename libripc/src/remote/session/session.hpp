@@ -30,7 +30,7 @@ class LinkSource;
 class SessionLinks;
 
 // Where a link of the peer ends.
-struct Arrival {
+struct IncomingLink {
   std::shared_ptr<LinkSource> source;
   LinkPort* port = nullptr;
 };
@@ -58,8 +58,8 @@ struct Session {
   // ---- Under the transport's mutex ----
   bool greeted = false;
   bool lost = false;
-  Status failure;                                       // why it was lost
-  std::unordered_map<std::uint32_t, Arrival> arrivals;  // by the peer's link
+  Status failure;                                                  // why it was lost
+  std::unordered_map<std::uint32_t, IncomingLink> incoming_links;  // by the peer's link
 
   // ---- The responder's ----
   std::shared_ptr<Dialer> dialer;       // the control connection is being made

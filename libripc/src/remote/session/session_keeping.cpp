@@ -409,16 +409,12 @@ void SessionTransport::lose(const SessionPointer& session, Status reason) noexce
     std::erase(sessions_, session);
     if (const auto found = outgoing_.find(session->dialed_by); found != outgoing_.end() && found->second == session)
       outgoing_.erase(found);
-    for (const auto& [link, arrival] : session->arrivals) {
-      arrival.source->mark_dead();
-      arrival.port->nudge();
+    for (const auto& [link, incoming] : session->incoming_links) {
+      incoming.source->mark_dead();
+      incoming.port->nudge();
     }
-    session->arrivals.clear();
-    for (auto& [number, question] : questions_) {
-      if (question->session != session || question->answered) continue;
-      question->answered = true;
-      question->status = session->failure == RIPC_NO_MEMORY ? RIPC_NO_MEMORY : RIPC_PEER_DEAD;
-    }
+    session->incoming_links.clear();
+    questions_.end(session, session->failure == RIPC_NO_MEMORY ? RIPC_NO_MEMORY : RIPC_PEER_DEAD);
     changed_.notify_all();
   }
   session->stream.detach();

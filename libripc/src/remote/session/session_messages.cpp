@@ -96,10 +96,10 @@ Status SessionTransport::accept(const SessionPointer& session, std::uint32_t lin
   const std::lock_guard lock(mutex_);
   LinkPort* const port = ports_.find(service);
   if (port == nullptr || port->closed()) return RIPC_NO_SERVICE;
-  if (session->arrivals.contains(link)) return RIPC_CORRUPT;
+  if (session->incoming_links.contains(link)) return RIPC_CORRUPT;
   if (port->source_count() >= port->options().max_senders) return RIPC_REFUSED;
   // First the place: what the port has is found in the session.
-  const auto place = session->arrivals.try_emplace(link).first;
+  const auto place = session->incoming_links.try_emplace(link).first;
   Result<std::shared_ptr<LinkSource>> source = RIPC_NO_MEMORY;
   try {
     source = make(*port);
@@ -107,7 +107,7 @@ Status SessionTransport::accept(const SessionPointer& session, std::uint32_t lin
     // As it says.
   }
   if (!source.ok()) {
-    session->arrivals.erase(place);
+    session->incoming_links.erase(place);
     return source.status();
   }
   place->second = {.source = std::move(*source), .port = port};
@@ -128,7 +128,7 @@ Result<wire::session_control::Opened> SessionTransport::accept_link(const Sessio
         opened.incarnation = port.incarnation();
         opened.port = socket->port();
         opened.packet_limit = static_cast<std::uint32_t>(kMaxPacket);
-        opened.credit = Granter::first_credit(budget);
+        opened.credit = ReceiverCredit::first_credit(budget);
         auto source = std::make_shared<UdpSource>(LinkSource::Parts{.session = session,
                                                                     .link = frame.link,
                                                                     .token = frame.token,
@@ -147,16 +147,9 @@ Result<wire::session_control::Opened> SessionTransport::accept_link(const Sessio
 bool SessionTransport::answered(const SessionPointer& session, std::uint64_t request, ripc_status status,
                                 wire::session_control::Frame answer) {
   const std::lock_guard lock(mutex_);
-  const auto found = questions_.find(request);
-  // Nobody waits any more: the asker has closed the link already.
-  if (found == questions_.end()) return true;
-  Question& question = *found->second;
-  if (question.session != session || question.answered) return false;
-  question.answer = std::move(answer);
-  question.status = status;
-  question.answered = true;
   changed_.notify_all();
-  return true;
+  return questions_.answer(request, session, status,
+                           [&](wire::session_control::Frame& kept) { kept = std::move(answer); });
 }
 
 bool SessionTransport::on(const SessionPointer& session, const wire::session_control::Opened& frame) {
@@ -165,8 +158,8 @@ bool SessionTransport::on(const SessionPointer& session, const wire::session_con
 
 void SessionTransport::on(const SessionPointer& session, const wire::session_control::CloseLink& frame) {
   const std::lock_guard lock(mutex_);
-  const auto found = session->arrivals.find(frame.link);
-  if (found == session->arrivals.end()) return;
+  const auto found = session->incoming_links.find(frame.link);
+  if (found == session->incoming_links.end()) return;
   const Nanoseconds until = monotonic_now() + kPacketPatience;
   const ripc_service_id service = found->second.port->options().id;
   loop_->add_timer(until, [this, service] {
@@ -175,7 +168,7 @@ void SessionTransport::on(const SessionPointer& session, const wire::session_con
   });
   found->second.source->mark_closed(frame.sequence, until);
   nudge_port(service);
-  session->arrivals.erase(found);
+  session->incoming_links.erase(found);
 }
 
 void SessionTransport::on(const SessionPointer& session, const wire::session_control::LinkClosed& frame) {
@@ -190,8 +183,8 @@ void SessionTransport::on(const SessionPointer& session, const wire::session_con
   std::shared_ptr<LinkSource> source;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = session->arrivals.find(frame.link);
-    if (found == session->arrivals.end() || found->second.port->options().id != frame.destination) return;
+    const auto found = session->incoming_links.find(frame.link);
+    if (found == session->incoming_links.end() || found->second.port->options().id != frame.destination) return;
     source = found->second.source;
   }
   host_->control_packet(*source, frame.destination, frame.packet);
@@ -223,8 +216,8 @@ void SessionTransport::to_channel(const SessionPointer& session, const Frame& fr
 template <typename Frame>
 void SessionTransport::to_source(const SessionPointer& session, const Frame& frame) {
   const std::lock_guard lock(mutex_);
-  const auto found = session->arrivals.find(frame.link);
-  if (found != session->arrivals.end() && !found->second.port->closed()) found->second.source->handle(frame);
+  const auto found = session->incoming_links.find(frame.link);
+  if (found != session->incoming_links.end() && !found->second.port->closed()) found->second.source->handle(frame);
 }
 
 bool SessionTransport::on(const SessionPointer& session, const wire::session_control::Streamed& frame) {

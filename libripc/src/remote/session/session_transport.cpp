@@ -151,30 +151,27 @@ Result<std::unique_ptr<spi::Port>> SessionTransport::open_port(const spi::PortOp
     const std::lock_guard lock(mutex_);
     ports_.remove(id, closing);
     for (const SessionPointer& session : sessions_)
-      std::erase_if(session->arrivals, [&](const auto& entry) { return entry.second.port == &closing; });
+      std::erase_if(session->incoming_links, [&](const auto& entry) { return entry.second.port == &closing; });
   });
   const std::lock_guard lock(mutex_);
   ports_.add(options.id, *port);
   return std::unique_ptr<spi::Port>(std::move(port));
 }
 
-Result<std::uint64_t> SessionTransport::begin_question(const std::shared_ptr<Question>& question) {
+Result<std::uint64_t> SessionTransport::begin_question(const Questions::QuestionPointer& question) {
   const std::lock_guard lock(mutex_);
-  if (question->session->lost) return RIPC_PEER_DEAD;
-  const std::uint64_t request = next_request_++;
-  questions_[request] = question;
-  return request;
+  if (question->peer->lost) return RIPC_PEER_DEAD;
+  return questions_.add(question);
 }
 
-Result<wire::session_control::Frame> SessionTransport::await_answer(Question& question, std::uint64_t request,
-                                                                    ripc_status sent, Deadline deadline) {
+Result<wire::session_control::Frame> SessionTransport::await_answer(Questions::Question& question,
+                                                                    std::uint64_t request, ripc_status sent,
+                                                                    Deadline deadline) {
   const bool is_over = sent == RIPC_OK && wait([&] { return question.answered; }, deadline);
   const std::lock_guard lock(mutex_);
-  questions_.erase(request);
-  if (sent != RIPC_OK) return sent;
-  if (!is_over) return spi::not_answering();
-  if (!question.answered) return RIPC_CLOSED;
-  if (question.status != RIPC_OK) return question.status;
+  Status status = questions_.take_out(request, question, sent, is_over);
+  if (status == RIPC_TIMEOUT) return spi::not_answering();
+  if (!status.ok()) return status;
   return std::move(question.answer);
 }
 

@@ -28,6 +28,7 @@
 #include "remote/session/session.hpp"
 #include "remote/session/session_links.hpp"
 #include "spi/port_table.hpp"
+#include "spi/question_table.hpp"
 #include "spi/transport.hpp"
 #include "wire/session_control.hpp"
 
@@ -148,13 +149,7 @@ class SessionTransport : public spi::Transport {
   bool dual_stack() const noexcept { return listener_->dual_stack(); }
 
  private:
-  // A question to a peer and, later, its answer.
-  struct Question {
-    SessionPointer session;
-    bool answered = false;
-    ripc_status status = RIPC_PENDING;
-    wire::session_control::Frame answer;
-  };
+  using Questions = spi::QuestionTable<SessionPointer, wire::session_control::Frame>;
 
   // What a peer can honestly answer to the wish for a link. Anything else would be taken for a state of this process.
   static ripc_status believable_answer(ripc_status status) noexcept;
@@ -162,17 +157,16 @@ class SessionTransport : public spi::Transport {
                 wire::session_control::Frame answer);
   template <typename Ask>
   Result<wire::session_control::Frame> ask_frame(const SessionPointer& session, Ask& frame, Deadline deadline) {
-    const auto question = std::make_shared<Question>();
-    question->session = session;
+    const auto question = std::make_shared<Questions::Question>(session);
     const Result<std::uint64_t> request = begin_question(question);
     if (!request.ok()) return request.status();
     frame.request = *request;
     // No memory is needed to wait.
     return await_answer(*question, frame.request, session->stream.send(frame), deadline);
   }
-  Result<std::uint64_t> begin_question(const std::shared_ptr<Question>& question);
-  Result<wire::session_control::Frame> await_answer(Question& question, std::uint64_t request, ripc_status sent,
-                                                    Deadline deadline);
+  Result<std::uint64_t> begin_question(const Questions::QuestionPointer& question);
+  Result<wire::session_control::Frame> await_answer(Questions::Question& question, std::uint64_t request,
+                                                    ripc_status sent, Deadline deadline);
   Result<std::shared_ptr<spi::Channel>> connect_over(const SessionPointer& session, ripc_service_id id,
                                                      Deadline deadline);
 
@@ -246,11 +240,10 @@ class SessionTransport : public spi::Transport {
   spi::Address address_;
   std::condition_variable changed_;
   bool stopped_ = false;
-  std::uint64_t next_request_ = 1;
   std::uint32_t next_link_ = 1;
   std::vector<SessionPointer> sessions_;
   std::unordered_map<std::string, SessionPointer> outgoing_;  // by what they were dialed by
-  std::unordered_map<std::uint64_t, std::shared_ptr<Question>> questions_;
+  Questions questions_;
   spi::PortTable<LinkPort> ports_;
 };
 

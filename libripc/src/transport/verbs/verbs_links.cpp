@@ -236,7 +236,7 @@ wire::session_control::DatagramOpened VerbsTransport::accept_datagrams(
       answer.incarnation = port.incarnation();
       answer.packet_limit =
           std::min(accepted->packet_limit, frame.mtu - std::min<std::uint32_t>(frame.mtu, wire::datagram::kHeaderSize));
-      answer.credit = remote::Granter::first_credit(accepted->source->budget());
+      answer.credit = remote::ReceiverCredit::first_credit(accepted->source->budget());
       answer.greeted_pair = sender->address().queue_pair;
       answer.greeted_key = sender->address().queue_key;
       return std::shared_ptr<remote::LinkSource>(std::move(accepted->source));

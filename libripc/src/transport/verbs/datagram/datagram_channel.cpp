@@ -27,7 +27,7 @@ DatagramChannel::DatagramChannel(Parts parts, std::shared_ptr<RdmaBulk> bulk, st
       unreachable_(std::move(unreachable)) {
   sender_->listen(parts_.link, parts_.token, [this](const wire::datagram::Header& header) {
     if (header.kind == wire::datagram::Kind::credit) {
-      (void)purse_.grant(header.credit);
+      (void)credit_.grant(header.credit);
     } else {
       greeted_.store(true, std::memory_order_release);
     }
@@ -100,7 +100,7 @@ ripc_status DatagramChannel::send_many(std::span<const wire::Plain> messages, st
   const std::uint64_t offer = take_offer();
   sent = sender_->send_many(routes_.packets, messages.first(count), [&](std::size_t index) {
     const auto number = static_cast<std::uint32_t>(index) + 1;
-    return header_locked(sequence_ + number, purse_.spent() + number, index == 0 ? offer : 0);
+    return header_locked(sequence_ + number, credit_.spent() + number, index == 0 ? offer : 0);
   });
   sent_locked(std::span(kCosts).first(sent), sent != 0 ? RIPC_OK : RIPC_AGAIN);
   if (sent != 0) return RIPC_OK;
@@ -142,7 +142,7 @@ bool DatagramChannel::send_together(std::span<DatagramChannel* const> channels, 
   }
   const bool sent = has_room && sender.send(route, header, packet) == RIPC_OK;
   for (DatagramChannel* channel : channels.first(locked)) {
-    if (sent) channel->purse_.spend(1);
+    if (sent) channel->credit_.spend(1);
     channel->mutex_.unlock();
   }
   return sent;
