@@ -112,7 +112,7 @@ Result<SessionPointer> SessionTransport::begin_session(std::span<const Locator> 
   session->dialed_by = text;
   if (locators.size() == 1) session->locator = text;
   session->endpoints = std::move(endpoints);
-  EventLoop::Prepared dialling =
+  EventLoop::Prepared dialing =
       EventLoop::prepare([this, session] { dial(session, Deadline::after(options_.peer_timeout)); });
   outgoing_.emplace(text, session);
   try {
@@ -121,7 +121,7 @@ Result<SessionPointer> SessionTransport::begin_session(std::span<const Locator> 
     outgoing_.erase(text);
     throw;
   }
-  loop_->post(std::move(dialling));
+  loop_->post(std::move(dialing));
   return session;
 }
 
