@@ -33,7 +33,7 @@ Hostile::Hostile(const std::string& directory, std::uint64_t victim)
     if (result.ok()) socket = std::move(*result);
     return result.ok() || result.status().code() != RIPC_AGAIN;
   });
-  if (socket) connection_ = std::make_unique<shm::Connection>(std::move(socket));
+  if (socket) connection_ = std::make_unique<shm::ControlConnection>(std::move(socket));
 }
 
 bool Hostile::send_raw(const std::vector<std::byte>& bytes, std::span<const int> descriptors) {
@@ -56,8 +56,8 @@ bool Hostile::greet() {
 bool Hostile::closed() {
   while (!closed_) {
     const auto event = connection_->receive(received_);
-    if (event == shm::Connection::Event::nothing) break;
-    closed_ = event == shm::Connection::Event::closed;
+    if (event == shm::ControlConnection::Event::nothing) break;
+    closed_ = event == shm::ControlConnection::Event::closed;
   }
   return closed_;
 }

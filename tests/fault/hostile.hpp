@@ -12,7 +12,7 @@
 #include "base/runtime_directory.hpp"
 #include "base/shared_memory.hpp"
 #include "fault_support.hpp"
-#include "transport/shm/connection.hpp"
+#include "transport/shm/control_connection.hpp"
 #include "transport/shm/layout.hpp"
 #include "wire/packet.hpp"
 #include "wire/shm_control.hpp"
@@ -64,8 +64,8 @@ class Hostile {
           connection_->flush();
           while (!closed_ && !found) {
             const auto event = connection_->receive(received_);
-            if (event == shm::Connection::Event::closed) closed_ = true;
-            if (event != shm::Connection::Event::message) break;
+            if (event == shm::ControlConnection::Event::closed) closed_ = true;
+            if (event != shm::ControlConnection::Event::message) break;
             auto decoded = control::decode(std::span(received_.bytes).first(received_.size));
             if (!decoded.ok()) continue;
             if (const T* message = std::get_if<T>(&*decoded)) found = *message;
@@ -83,7 +83,7 @@ class Hostile {
 
  private:
   std::uint64_t context_;
-  std::unique_ptr<shm::Connection> connection_;
+  std::unique_ptr<shm::ControlConnection> connection_;
   shm::Received received_;
   bool closed_ = false;
 };

@@ -93,7 +93,7 @@ class Link {
   // When the peer is gone nothing is open any more.
   void end() {
     owner_.peer_died();
-    granter_.peer_died();
+    credit_.peer_died();
     for (const Key& key : exposed_) {
       ExposedItem item{};
       require(!owner_.find(key, item));
@@ -126,7 +126,7 @@ class Link {
   }
   void end_grant(unsigned slot) {
     const std::size_t index = slot % granted_.size();
-    if (granter_.end(granted_[index]) == RIPC_PENDING) return;
+    if (credit_.end(granted_[index]) == RIPC_PENDING) return;
     require(!taker_.begin_write(granted_[index]));
     granted_.erase(granted_.begin() + static_cast<std::ptrdiff_t>(index));
   }
@@ -136,11 +136,11 @@ class Link {
   }
   void grant() {
     Key key{};
-    if (granter_.grant(key) == RIPC_OK) {
+    if (credit_.grant(key) == RIPC_OK) {
       require(key.slot < kGrantSlots);
       granted_.push_back(key);
     } else {
-      require(!granter_.has_room(1));
+      require(!credit_.has_room(1));
     }
   }
   Key exposed_key(unsigned slot) const { return exposed_[slot % exposed_.size()]; }
@@ -148,7 +148,7 @@ class Link {
   std::unique_ptr<Control> control_ = std::make_unique<Control>();
   std::byte* base_ = reinterpret_cast<std::byte*>(control_.get());
   TransferOwner owner_{base_};
-  GrantOwner granter_{base_};
+  GrantOwner credit_{base_};
   TransferTaker taker_{base_};
   std::vector<Key> exposed_;
   std::vector<Key> draining_;

@@ -74,9 +74,9 @@ class Channel {
   // (the service was withdrawn or taken over; likewise).
   virtual ripc_status send(Gather packet) noexcept = 0;
 
-  // Any. As send(), for a packet that tells of a transfer. A path that loses packets repeats it until the peer asks for
-  // the transfer: long messages do not get lost.
-  virtual ripc_status send_telling(std::uint64_t /*transfer*/, Gather packet) noexcept { return send(packet); }
+  // Any. As send(), for a packet that announces a transfer. A path that loses packets repeats it until the peer asks
+  // for the transfer: long messages do not get lost.
+  virtual ripc_status announce(std::uint64_t /*transfer*/, Gather packet) noexcept { return send(packet); }
 
   // Any. From here on until send_collected(), which follows soon, what this thread exposes and sends may wait for what
   // it exposes and sends next, where less work does for all of it. What was sent by then counts as sent. One thread at

@@ -207,7 +207,7 @@ ripc_status LongSend::transmit_packet(const SendArguments& arguments, const Item
   const ThreadEpoch::Record& thread = ThreadEpoch::current();
   const std::uint64_t wakes = thread.wakes;
   const ripc_status status =
-      offer.is_exposed ? channel.send_telling(offer.transfer, encoder.finish()) : channel.send(encoder.finish());
+      offer.is_exposed ? channel.announce(offer.transfer, encoder.finish()) : channel.send(encoder.finish());
   if (status != RIPC_OK) return status;
   counters_.count_other(encoded.short_bytes, encoded.short_bytes != 0);
   add(counters_.long_items, encoded.pulled);

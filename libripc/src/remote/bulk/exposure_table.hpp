@@ -95,6 +95,7 @@ class ExposureTable {
       return RIPC_NO_MEMORY;
     }
     std::shared_ptr<DeviceRight>& right = slot->rights[item];
+    // All that the caller ever made are of this class; naming it here would name a transport.
     Result<std::shared_ptr<Right>> made = make(slot->items[item], std::static_pointer_cast<Right>(right));
     if (right && (!made.ok() || *made != right)) std::exchange(right, nullptr)->end();
     if (!made.ok()) return made.status().code();

@@ -33,9 +33,9 @@ constexpr std::uint32_t datagram_cost(std::size_t payload) noexcept {
 }
 
 // The sender's side: one thread spends, any may grant.
-class Purse {
+class SenderCredit {
  public:
-  explicit Purse(std::uint32_t limit) noexcept : limit_(limit) {}
+  explicit SenderCredit(std::uint32_t limit) noexcept : limit_(limit) {}
 
   std::uint32_t spent() const noexcept { return spent_.load(std::memory_order_relaxed); }
   // How much is left; 0 also if the receiver took something back.
@@ -61,12 +61,13 @@ class Purse {
 };
 
 // The receiver's side. One thread at a time.
-class Granter {
+class ReceiverCredit {
  public:
   // Credit is granted in portions of this part of the budget.
   static constexpr std::uint32_t kPortions = 4;
 
-  explicit Granter(std::uint32_t budget) noexcept : budget_(budget), granted_(first_credit(budget)), largest_(budget) {}
+  explicit ReceiverCredit(std::uint32_t budget) noexcept
+      : budget_(budget), granted_(first_credit(budget)), largest_(budget) {}
 
   // What the sender has before anything was granted: as much as it has at least whenever everything was consumed.
   static constexpr std::uint32_t first_credit(std::uint32_t budget) noexcept { return budget - budget / kPortions; }

@@ -33,7 +33,7 @@ constexpr unsigned bit_of(spi::Resource resource) noexcept { return 1u << static
 LinkChannel::LinkChannel(Parts parts, std::size_t packet_limit)
     : parts_(std::move(parts)),
       packet_limit_(packet_limit),
-      purse_(parts_.credit),
+      credit_(parts_.credit),
       budget_(parts_.credit),
       probe_backoff_(kFirstProbe, kLastProbe) {}
 
@@ -73,7 +73,7 @@ ripc_status LinkChannel::send(spi::Gather packet) noexcept {
   return send_one(size_of(packet), [&](const wire::datagram::Header& header) { return transmit(header, packet); });
 }
 
-ripc_status LinkChannel::send_telling(std::uint64_t transfer, spi::Gather packet) noexcept {
+ripc_status LinkChannel::announce(std::uint64_t transfer, spi::Gather packet) noexcept {
   const std::size_t size = size_of(packet);
   if (const ripc_status status = parts_.session->bulk->prepare_announcement(transfer, size); status != RIPC_OK)
     return status;
@@ -83,7 +83,7 @@ ripc_status LinkChannel::send_telling(std::uint64_t transfer, spi::Gather packet
 }
 
 void LinkChannel::sent_locked(std::span<const std::uint32_t> costs, ripc_status status) noexcept {
-  for (const std::uint32_t cost : costs) purse_.spend(cost);
+  for (const std::uint32_t cost : costs) credit_.spend(cost);
   sequence_ += static_cast<std::uint32_t>(costs.size());
   interface_full_ = status == RIPC_AGAIN;
   if (interface_full_) (void)shortage_.note(status, spi::Resource::queue);
@@ -95,7 +95,7 @@ ripc_status LinkChannel::room_locked(std::uint32_t cost) noexcept {
   // Whoever ends the channel asks for the last number under the mutex.
   if (const int ended = end_.load(std::memory_order_relaxed); ended != RIPC_OK) [[unlikely]]
     return static_cast<ripc_status>(ended);
-  if (purse_.left() < cost && !refresh_locked(cost)) [[unlikely]]
+  if (credit_.left() < cost && !refresh_locked(cost)) [[unlikely]]
     return failing_ ? RIPC_PEER_DEAD : shortage_.note(RIPC_AGAIN, spi::Resource::queue);
   return RIPC_OK;
 }
@@ -129,7 +129,7 @@ bool LinkChannel::refresh_locked(std::uint32_t needed) noexcept {
     fail_locked();
     return false;
   }
-  if (purse_.left() >= needed) {
+  if (credit_.left() >= needed) {
     next_probe_ = 0;
     return true;
   }
@@ -148,8 +148,8 @@ void LinkChannel::probe_locked() noexcept {
   }
   if (now < next_probe_) return;
   // The limit has passed two whole buffers since the first of them: they were read.
-  if (static_cast<std::int32_t>(purse_.limit() - 2 * budget_ - probes_since_) >= 0) {
-    probes_since_ = purse_.spent();
+  if (static_cast<std::int32_t>(credit_.limit() - 2 * budget_ - probes_since_) >= 0) {
+    probes_since_ = credit_.spent();
     probes_there_ = 0;
   }
   const Nanoseconds longer = probe_backoff_.next();
@@ -159,7 +159,7 @@ void LinkChannel::probe_locked() noexcept {
   next_probe_ = now + pause;
   probes_.fetch_add(1, std::memory_order_relaxed);
   const ripc_status status =
-      transmit({.kind = wire::datagram::Kind::probe, .token = parts_.token, .spent = purse_.spent()}, {});
+      transmit({.kind = wire::datagram::Kind::probe, .token = parts_.token, .spent = credit_.spent()}, {});
   if (status == RIPC_PEER_DEAD) fail_locked();
   if (are_many) doubt();
 }
@@ -204,7 +204,7 @@ bool LinkChannel::has_credit() const noexcept {
     if (!self->can_transmit()) return false;
     self->interface_full_ = false;
   }
-  return purse_.left() >= enough() || self->refresh_locked(enough());
+  return credit_.left() >= enough() || self->refresh_locked(enough());
 }
 
 bool LinkChannel::has_slot(spi::Need need) const noexcept {
@@ -223,7 +223,7 @@ bool LinkChannel::request_room() noexcept {
 }
 
 void LinkChannel::credit_arrived(std::uint32_t credit) noexcept {
-  if (purse_.grant(credit) && room_wanted_.load(std::memory_order_acquire)) send_on(kLook);
+  if (credit_.grant(credit) && room_wanted_.load(std::memory_order_acquire)) send_on(kLook);
 }
 
 // Responder. Waits for credit, and asks for it.

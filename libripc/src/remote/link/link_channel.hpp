@@ -19,6 +19,7 @@
 #include "spi/shortage.hpp"
 #include "spi/transport.hpp"
 #include "wire/datagram.hpp"
+#include "wire/session_control.hpp"
 
 namespace ripc::remote {
 
@@ -39,7 +40,8 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   template <typename Derived, typename... Arguments>
   static std::shared_ptr<Derived> make(Arguments&&... arguments) {
     auto channel = std::make_shared<Derived>(std::forward<Arguments>(arguments)...);
-    static_cast<LinkChannel&>(*channel).start();
+    LinkChannel& base = *channel;
+    base.start();
     return channel;
   }
   ~LinkChannel() override;
@@ -47,7 +49,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   std::size_t packet_limit() const noexcept override { return packet_limit_.load(std::memory_order_relaxed); }
   std::uint64_t incarnation() const noexcept override { return parts_.incarnation; }
   ripc_status send(spi::Gather packet) noexcept override;
-  ripc_status send_telling(std::uint64_t transfer, spi::Gather packet) noexcept override;
+  ripc_status announce(std::uint64_t transfer, spi::Gather packet) noexcept override;
   ripc_status send_control(spi::Gather packet) noexcept override;
   bool has_room() const noexcept override;
   bool request_room() noexcept override;
@@ -72,12 +74,13 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   // Any. The receiver grants room.
   void credit_arrived(std::uint32_t credit) noexcept;
 
-  // What channels over UDP do to find out whether it gets through. Responder, but for opened(): any.
-  virtual void opened() noexcept {}                                 // the session has the channel
-  virtual void look_at_way() noexcept {}                            // from time to time
-  virtual void proved(bool) noexcept {}                             // the other end says whether anything has come
-  virtual void leave() noexcept {}                                  // the session ends: nobody will find out any more
-  virtual void streamed(const wire::datagram::Header&) noexcept {}  // a datagram that came by the control connection
+  // Any. Sees to it that it is known whether datagrams get through: when the session has the channel, and then from
+  // time to time.
+  virtual void check_path() noexcept = 0;
+  // Responder. The session is about to end: what may not have come by datagrams goes by the control connection.
+  virtual void leave() noexcept = 0;
+  // Responder. A frame of the session that is about this link.
+  virtual void handle(const wire::session_control::Frame& frame) noexcept = 0;
 
   // Questions for room; for tests.
   std::uint64_t probes() const noexcept { return probes_.load(std::memory_order_relaxed); }
@@ -85,8 +88,8 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
  protected:
   // Once, before any other call. Throws std::bad_alloc.
   virtual void start();
-  // Responder. end() was called, for the first time.
-  virtual void ended() noexcept {}
+  // Responder. No more can be sent, or be waited for.
+  virtual void ended() noexcept = 0;
   LinkChannel(Parts parts, std::size_t packet_limit);
 
   // ---- What carries the datagrams; but for cost_of() with mutex_ held ----
@@ -105,7 +108,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   virtual void unwatch_grants() noexcept = 0;
   // Many questions for room were not answered, and another one goes out. Whoever receives may be busy, or not be
   // reached any more.
-  virtual void doubt() noexcept {}
+  virtual void doubt() noexcept = 0;
 
   // ---- For sending, with mutex_ held ----
   ripc_status room_locked(std::uint32_t cost) noexcept;
@@ -127,7 +130,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
     if (const ripc_status status = room_locked(cost); status != RIPC_OK) [[unlikely]]
       return status;
     const std::uint64_t offer = take_offer();
-    const ripc_status status = transmit(header_locked(sequence_ + 1, purse_.spent() + cost, offer));
+    const ripc_status status = transmit(header_locked(sequence_ + 1, credit_.spent() + cost, offer));
     sent_locked(std::span(&cost, status == RIPC_OK ? 1 : 0), status);
     if (status != RIPC_OK) [[unlikely]]
       give_back(offer);
@@ -142,7 +145,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
 
   const Parts parts_;
   std::atomic<std::size_t> packet_limit_;
-  mutable Purse purse_;
+  mutable SenderCredit credit_;
   spi::Shortage shortage_;
   std::mutex mutex_;  // packets leave in the order of their numbers
   std::uint32_t sequence_ = 0;

@@ -40,6 +40,22 @@ void LinkPort::insert_locked(std::shared_ptr<LinkSource> source) noexcept {
   events_.wake();
 }
 
+void LinkPort::make_place() {
+  const std::lock_guard lock(mutex_);
+  make_place_locked();
+}
+
+void LinkPort::insert(std::shared_ptr<LinkSource> source) noexcept {
+  const std::lock_guard lock(mutex_);
+  insert_locked(std::move(source));
+}
+
+void LinkPort::erase(LinkSource& source) noexcept {
+  remember_session_of(source);
+  const std::lock_guard lock(mutex_);
+  erase_locked(source);
+}
+
 void LinkPort::remember_session_of(LinkSource& source) noexcept {
   std::erase_if(former_sessions_, [&](const auto& weak) { return weak.expired() || weak.lock() == source.session(); });
   former_sessions_.splice(former_sessions_.end(), source.take_place());

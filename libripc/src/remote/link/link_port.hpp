@@ -17,6 +17,8 @@
 
 namespace ripc::remote {
 
+class UdpReceiver;
+
 class LinkPort : public spi::Port {
  public:
   std::size_t source_count() const noexcept override;
@@ -34,7 +36,18 @@ class LinkPort : public spi::Port {
   // A source has died or been closed: makes the receiver look.
   void nudge() noexcept;
 
-  const PortCounters& counters() const noexcept { return counters_; }
+  // What takes links over UDP.
+  virtual UdpReceiver& udp() noexcept = 0;
+
+  // ---- For what reads the datagrams of some of the sources ----
+  PortCounters& counters() noexcept { return counters_; }
+  // Changes with the sources, and with their deaths.
+  std::uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
+  // Responder. Makes what the next insert() needs. Throws std::bad_alloc.
+  void make_place();
+  void insert(std::shared_ptr<LinkSource> source) noexcept;
+  // Receiver.
+  void erase(LinkSource& source) noexcept;
 
  protected:
   // `loop`: the responder's. `closed` runs in leave(): the transport forgets the port there.
@@ -43,8 +56,8 @@ class LinkPort : public spi::Port {
   void leave() noexcept;
   // With mutex_ held.
   void insert_locked(std::shared_ptr<LinkSource> source) noexcept;
-  // With mutex_ held. What the next insert_locked() needs, and the receiver to poll it. Throws std::bad_alloc.
-  virtual void make_place_locked();
+  // With mutex_ held. As make_place().
+  void make_place_locked();
   // Receiver, without the mutex. A message of the source may still be about to end: while this port is there, the
   // events are.
   void remember_session_of(LinkSource& source) noexcept;

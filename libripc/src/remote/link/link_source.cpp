@@ -15,7 +15,7 @@ using wire::datagram::Kind;
 // Parts of the budget: from here on a packet that goes to the peer anyway may carry credit ...
 constexpr std::uint32_t kOfferPart = 16;
 // ... and from here on it gets a datagram of its own.
-constexpr std::uint32_t kSendPart = Granter::kPortions;
+constexpr std::uint32_t kSendPart = ReceiverCredit::kPortions;
 // Bytes in a second that a path which many transfers share must still give to each.
 constexpr std::uint64_t kSlowestRate = 64 << 10;
 
@@ -26,7 +26,7 @@ void increase(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) noexcep
 
 }  // namespace
 
-LinkSource::LinkSource(Parts parts) : parts_(std::move(parts)), granter_(parts_.budget) {}
+LinkSource::LinkSource(Parts parts) : parts_(std::move(parts)), credit_(parts_.budget) {}
 
 ripc_status LinkSource::begin(std::span<const wire::Descriptor> items) noexcept {
   const bool one_transfer =
@@ -63,7 +63,7 @@ spi::Bytes LinkSource::accept(spi::Bytes datagram, PortCounters& counters) noexc
   if (header.credit_link != 0) [[unlikely]]
     pass_credit(header.credit_link, header.credit);
   if (header.kind == Kind::probe) [[unlikely]] {
-    granter_.consumed(header.spent);
+    credit_.consumed(header.spent);
     asked_ = true;
     return {};
   }
@@ -73,7 +73,7 @@ spi::Bytes LinkSource::accept(spi::Bytes datagram, PortCounters& counters) noexc
   if (missing != 0) [[unlikely]]
     count_lost(missing, counters);
   if (hears_) multicast_told(header.spent - header.sequence, counters);
-  granter_.consumed(header.spent);
+  credit_.consumed(header.spent);
   return datagram.subspan(wire::datagram::kHeaderSize);
 }
 
@@ -101,7 +101,7 @@ spi::Bytes LinkSource::accept_multicast(spi::Bytes datagram, ReplayWindow& windo
   if (missing != 0) [[unlikely]]
     count_lost(missing, counters);
   multicast_ += missing + 1;
-  granter_.consumed_more(missing + 1);
+  credit_.consumed_more(missing + 1);
   return packet;
 }
 
@@ -159,18 +159,18 @@ void LinkSource::settle(PortCounters& counters) noexcept {
     // pages for small packets. Then there must be fewer under way.
     if (const std::uint32_t now_dropped = dropped(); now_dropped != dropped_) {
       dropped_ = now_dropped;
-      granter_.set_budget(std::max(granter_.budget() / 4 * 3, 2 * largest_cost()));
+      credit_.set_budget(std::max(credit_.budget() / 4 * 3, 2 * largest_cost()));
     }
   }
   std::atomic<std::uint64_t>& shelf = parts_.session->offered_credit;
   if (offered_ != 0 && shelf.load(std::memory_order_relaxed) != offered_) {
-    granter_.granted(static_cast<std::uint32_t>(offered_));
+    credit_.granted(static_cast<std::uint32_t>(offered_));
     offered_ = 0;
   }
-  const std::uint32_t due = granter_.due();
-  if (due < granter_.budget() / kOfferPart && !asked_) return;
-  if (due < granter_.budget() / kSendPart && !asked_) {
-    const std::uint64_t word = std::uint64_t{parts_.link} << 32 | granter_.credit();
+  const std::uint32_t due = credit_.due();
+  if (due < credit_.budget() / kOfferPart && !asked_) return;
+  if (due < credit_.budget() / kSendPart && !asked_) {
+    const std::uint64_t word = std::uint64_t{parts_.link} << 32 | credit_.credit();
     std::uint64_t present = offered_;
     if (word != offered_ && shelf.compare_exchange_strong(present, word, std::memory_order_acq_rel)) offered_ = word;
     return;
@@ -178,21 +178,21 @@ void LinkSource::settle(PortCounters& counters) noexcept {
   if (offered_ != 0) {
     std::uint64_t present = offered_;
     if (!shelf.compare_exchange_strong(present, 0, std::memory_order_acq_rel))
-      granter_.granted(static_cast<std::uint32_t>(offered_));
+      credit_.granted(static_cast<std::uint32_t>(offered_));
     offered_ = 0;
-    if (granter_.due() < granter_.budget() / kSendPart && !asked_) return;
+    if (credit_.due() < credit_.budget() / kSendPart && !asked_) return;
   }
   send_credit(counters);
 }
 
 void LinkSource::send_credit(PortCounters& counters) noexcept {
   asked_ = false;
-  const std::uint32_t credit = granter_.credit();
+  const std::uint32_t credit = credit_.credit();
   increase(counters.credit_calls);
   const ripc_status status =
       transmit({.kind = Kind::credit, .token = parts_.token, .credit_link = parts_.link, .credit = credit});
   // What could not be sent goes with the next batch, or the sender asks.
-  if (status == RIPC_OK) granter_.granted(credit);
+  if (status == RIPC_OK) credit_.granted(credit);
 }
 
 void LinkSource::mark_closed(std::uint32_t last_sequence, Nanoseconds patience_until) noexcept {

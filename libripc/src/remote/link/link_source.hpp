@@ -73,6 +73,8 @@ class LinkSource : public spi::Source {
   bool is_over() const noexcept;
 
   // ---- For the transport ----
+  // Responder, while the port is there. A frame of the session that is about this link.
+  virtual void handle(const wire::session_control::Frame& frame) = 0;
   std::uint32_t link() const noexcept { return parts_.link; }
   const SessionPointer& session() const noexcept { return parts_.session; }
   // Any. The peer is gone, or has closed the link after the packet of this number (it may still be on its way).
@@ -104,7 +106,7 @@ class LinkSource : public spi::Source {
   void send_credit(PortCounters& counters) noexcept;
 
   std::list<std::weak_ptr<Session>> place_{parts_.session};
-  Granter granter_;
+  ReceiverCredit credit_;
   ReplayWindow window_;
   std::uint64_t offered_ = 0;          // what this source has left in Session::offered_credit
   bool asked_ = false;                 // the sender wants to know

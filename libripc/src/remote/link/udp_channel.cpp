@@ -40,12 +40,12 @@ UdpChannel::UdpChannel(Parts parts, LinkSocket socket, std::uint32_t peer_packet
 
 void UdpChannel::start() {
   LinkChannel::start();
-  proof_timer_.make(*parts_.loop, [weak = weak_from_this()] {
-    if (const auto self = std::static_pointer_cast<UdpChannel>(weak.lock())) {
-      const std::lock_guard lock(self->mutex_);
-      if (!self->read_grants()) return self->fail_locked();
-      self->go_on_locked();
-    }
+  proof_timer_.make(*parts_.loop, [this, weak = weak_from_this()] {
+    const auto alive = weak.lock();
+    if (!alive) return;
+    const std::lock_guard lock(mutex_);
+    if (!read_grants()) return fail_locked();
+    go_on_locked();
   });
 }
 
@@ -108,7 +108,7 @@ ripc_status UdpChannel::send_many(std::span<const wire::Plain> messages, std::si
     costs[batch.size()] = cost;
     total += cost;
     const auto sequence = sequence_ + 1 + static_cast<std::uint32_t>(batch.size());
-    batch.add(header_locked(sequence, purse_.spent() + total, batch.size() == 0 ? offer : 0), message);
+    batch.add(header_locked(sequence, credit_.spent() + total, batch.size() == 0 ? offer : 0), message);
   }
   count_call();
   const ripc_status status = socket_.send(batch, segment_, sent);
@@ -131,7 +131,7 @@ bool UdpChannel::read_grants() noexcept {
       return true;
     }
     if (status != RIPC_OK || header.token != parts_.token) continue;
-    if (header.kind == Kind::credit && header.credit_link == parts_.link) (void)purse_.grant(header.credit);
+    if (header.kind == Kind::credit && header.credit_link == parts_.link) (void)credit_.grant(header.credit);
     if (header.kind == Kind::credit || header.kind == Kind::greeting) proof_.heard();
   }
 }
@@ -160,23 +160,20 @@ std::string UdpChannel::describe() const {
 
 // ---- Whether datagrams get through ---------------------------------------------------------------------------
 
-void UdpChannel::opened() noexcept {
-  const std::lock_guard lock(mutex_);
-  if (way() == Way::unproven && !proof_.running()) begin_proof_locked();
-}
-
 // A path that is filtered later shows in nothing either. So what is in use is proven again.
-void UdpChannel::look_at_way() noexcept {
+void UdpChannel::check_path() noexcept {
   const std::lock_guard lock(mutex_);
-  if (way() != Way::udp || proof_.running() || !alive()) return;
-  if (sequence_ == looked_at_ && purse_.left() >= cost_of(packet_limit())) return;
-  begin_proof_locked();
+  if (way() == Way::stream || proof_.running() || !alive()) return;
+  const bool is_proven = way() == Way::udp;
+  if (is_proven && sequence_ == looked_at_ && credit_.left() >= cost_of(packet_limit())) return;
+  looked_at_ = sequence_;
+  proof_.begin(monotonic_now(), is_proven);
+  go_on_locked();
 }
 
-void UdpChannel::begin_proof_locked() noexcept {
-  looked_at_ = sequence_;
-  proof_.begin(monotonic_now(), way() == Way::udp);
-  go_on_locked();
+void UdpChannel::handle(const wire::session_control::Frame& frame) noexcept {
+  if (const auto* const proof = std::get_if<wire::session_control::Proved>(&frame)) proved(proof->arrived != 0);
+  if (const auto* const by_stream = std::get_if<wire::session_control::Streamed>(&frame)) streamed(by_stream->datagram);
 }
 
 void UdpChannel::proved(bool arrived) noexcept {
@@ -241,7 +238,7 @@ void UdpChannel::refused_locked() noexcept {
 
 ripc_status UdpChannel::transmit_kept(const Header& header, spi::Gather packet) noexcept try {
   // What was granted since the beginning has come by UDP, for what went by UDP.
-  if (way() == Way::unproven && purse_.limit() != parts_.credit) settle_locked(Way::udp);
+  if (way() == Way::unproven && credit_.limit() != parts_.credit) settle_locked(Way::udp);
   if (way() != Way::stream) {
     if (way() == Way::udp || header.kind != Kind::data) return socket_.send(header, packet);
     kept_.push_back(whole_of(header, packet));
@@ -262,8 +259,10 @@ ripc_status UdpChannel::transmit_streamed(std::span<const std::byte> datagram) n
   return parts_.session->stream.send(wire::session_control::Streamed{.link = parts_.link, .datagram = datagram});
 }
 
-void UdpChannel::streamed(const Header& header) noexcept {
-  if (header.kind == Kind::credit && header.token == parts_.token && header.credit_link == parts_.link)
+void UdpChannel::streamed(std::span<const std::byte> datagram) noexcept {
+  Header header;
+  if (wire::datagram::decode(datagram, header) == RIPC_OK && header.kind == Kind::credit &&
+      header.token == parts_.token && header.credit_link == parts_.link)
     credit_arrived(header.credit);
 }
 

@@ -29,11 +29,9 @@ class UdpChannel final : public LinkChannel {
   void prove(Deadline deadline) noexcept override;
 
   // ---- For the transport ----
-  void opened() noexcept override;
-  void look_at_way() noexcept override;
-  void proved(bool arrived) noexcept override;
-  void streamed(const wire::datagram::Header& header) noexcept override;
+  void check_path() noexcept override;
   void leave() noexcept override;
+  void handle(const wire::session_control::Frame& frame) noexcept override;
 
   // System calls made to send packets; for tests.
   std::uint64_t send_calls() const noexcept { return send_calls_.load(std::memory_order_relaxed); }
@@ -49,6 +47,7 @@ class UdpChannel final : public LinkChannel {
   bool can_transmit() noexcept override;
   Status watch_grants(std::function<void()> look) override;
   void unwatch_grants() noexcept override { parts_.loop->remove(socket_.fd()); }
+  void doubt() noexcept override {}  // check_path() finds out
 
  private:
   enum class Way {
@@ -63,7 +62,8 @@ class UdpChannel final : public LinkChannel {
   // With mutex_ held.
   ripc_status transmit_kept(const wire::datagram::Header& header, spi::Gather packet) noexcept;
   ripc_status transmit_streamed(std::span<const std::byte> datagram) noexcept;
-  void begin_proof_locked() noexcept;
+  void proved(bool arrived) noexcept;
+  void streamed(std::span<const std::byte> datagram) noexcept;
   void go_on_locked() noexcept;
   void settle_locked(Way way) noexcept;
   void fall_back_locked() noexcept;

@@ -3,7 +3,10 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <utility>
+
+#include "remote/link/udp_receiver.hpp"
 
 namespace ripc::remote {
 
@@ -11,13 +14,36 @@ namespace {
 
 // As in a socket's buffer: probes need no credit.
 constexpr std::uint32_t kProbes = 48 * datagram_cost(wire::datagram::kHeaderSize);
+// How long a datagram may still be on its way when the question whether it has come is here; and between two looks.
+constexpr Nanoseconds kProofPatience = 100'000'000;
+constexpr Nanoseconds kFirstLook = 500'000;
 
 }  // namespace
 
-void UdpSource::greet() const noexcept {
-  (void)socket_.send({.kind = wire::datagram::Kind::greeting, .token = parts_.token}, {});
+void UdpSource::handle(const wire::session_control::Frame& frame) {
+  if (std::holds_alternative<wire::session_control::Prove>(frame)) {
+    // Shows the sender that datagrams get through to it.
+    (void)socket_.send({.kind = wire::datagram::Kind::greeting, .token = parts_.token}, {});
+    answer_proof(monotonic_now() + kProofPatience, Backoff(kFirstLook, kProofPatience));
+  } else if (const auto* const by_stream = std::get_if<wire::session_control::Streamed>(&frame)) {
+    receiver_.pass(*this, by_stream->datagram);
+  }
 }
 
+void UdpSource::answer_proof(Nanoseconds until, Backoff pause) {
+  const bool arrived = has_arrived();
+  const Nanoseconds now = monotonic_now();
+  if (arrived || now >= until) {
+    parts_.session->stream.tell(wire::session_control::Proved{.link = parts_.link, .arrived = arrived ? 1u : 0u});
+    return;
+  }
+  const Nanoseconds look_at = std::min(now + pause.next(), until);
+  loop_.add_timer(look_at, [this, weak = weak_from_this(), until, pause] {
+    if (const auto alive = weak.lock()) answer_proof(until, pause);
+  });
+}
+
+// Whether a datagram has come by UDP since this was last asked, as far as the system has it.
 // What the receiver has not read is in the socket. Is it from before, the receiver is busy, and there is no doubt.
 bool UdpSource::has_arrived() noexcept {
   pollfd readable{socket_.fd(), POLLIN, 0};

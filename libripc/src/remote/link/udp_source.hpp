@@ -9,24 +9,26 @@
 #include <mutex>
 #include <vector>
 
+#include "base/backoff.hpp"
 #include "remote/link/link_socket.hpp"
 #include "remote/link/link_source.hpp"
 
 namespace ripc::remote {
 
+class UdpReceiver;
+
 class UdpSource final : public LinkSource {
  public:
   using Datagrams = std::list<std::vector<std::byte>>;
 
-  UdpSource(Parts parts, LinkSocket socket) : LinkSource(std::move(parts)), socket_(std::move(socket)) {}
+  // `receiver`: what reads the socket; `loop`: the responder's.
+  UdpSource(Parts parts, LinkSocket socket, UdpReceiver& receiver, EventLoop& loop)
+      : LinkSource(std::move(parts)), socket_(std::move(socket)), receiver_(receiver), loop_(loop) {}
 
   const LinkSocket& socket() const noexcept { return socket_; }
 
   // ---- Responder ----
-  // Shows the sender that datagrams get through to it.
-  void greet() const noexcept;
-  // Whether a datagram has come by UDP since this was last asked, as far as the system has it.
-  bool has_arrived() noexcept;
+  void handle(const wire::session_control::Frame& frame) override;
   // A datagram that came by the control connection. Answers go the same way from now on. False: the sender has no
   // credit for it; it is dropped. Throws std::bad_alloc.
   bool keep(spi::Bytes datagram);
@@ -45,7 +47,12 @@ class UdpSource final : public LinkSource {
   std::uint32_t dropped() noexcept override { return socket_.dropped(); }
 
  private:
+  bool has_arrived() noexcept;
+  void answer_proof(Nanoseconds until, Backoff pause);
+
   const LinkSocket socket_;
+  UdpReceiver& receiver_;
+  EventLoop& loop_;
   std::atomic<bool> streams_{false};
   std::atomic<bool> has_kept_{false};
   std::mutex mutex_;

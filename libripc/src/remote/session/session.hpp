@@ -25,12 +25,14 @@ namespace ripc::remote {
 inline constexpr Nanoseconds kStreamPeriod = 60'000'000'000;
 
 class LinkChannel;
+class LinkPort;
 class LinkSource;
+class SessionLinks;
 
 // Where a link of the peer ends.
-struct Arrival {
+struct IncomingLink {
   std::shared_ptr<LinkSource> source;
-  ripc_service_id service = 0;
+  LinkPort* port = nullptr;
 };
 
 struct Session {
@@ -48,15 +50,16 @@ struct Session {
   std::string dialed_by;            // outgoing: the locators that led to it
   std::vector<Endpoint> endpoints;  // outgoing: all that the peer may be reached at
   std::size_t key = 0;              // outgoing: the index of the cluster key that the peer has
-  std::shared_ptr<Bulk> bulk;
+  std::shared_ptr<SessionLinks> links;
+  std::shared_ptr<Bulk> bulk;  // of the links
 
   ControlStream stream;
 
   // ---- Under the transport's mutex ----
   bool greeted = false;
   bool lost = false;
-  Status failure;                                       // why it was lost
-  std::unordered_map<std::uint32_t, Arrival> arrivals;  // by the peer's link
+  Status failure;                                                  // why it was lost
+  std::unordered_map<std::uint32_t, IncomingLink> incoming_links;  // by the peer's link
 
   // ---- The responder's ----
   std::shared_ptr<Dialer> dialer;       // the control connection is being made

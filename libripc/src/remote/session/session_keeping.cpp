@@ -112,7 +112,7 @@ Result<SessionPointer> SessionTransport::begin_session(std::span<const Locator> 
   session->dialed_by = text;
   if (locators.size() == 1) session->locator = text;
   session->endpoints = std::move(endpoints);
-  EventLoop::Prepared dialling =
+  EventLoop::Prepared dialing =
       EventLoop::prepare([this, session] { dial(session, Deadline::after(options_.peer_timeout)); });
   outgoing_.emplace(text, session);
   try {
@@ -121,7 +121,7 @@ Result<SessionPointer> SessionTransport::begin_session(std::span<const Locator> 
     outgoing_.erase(text);
     throw;
   }
-  loop_->post(std::move(dialling));
+  loop_->post(std::move(dialing));
   return session;
 }
 
@@ -175,28 +175,29 @@ Status SessionTransport::begin(const SessionPointer& session, GuardedSocket sock
     session->local = local;
     session->remote = remote;
     const std::weak_ptr<Session> weak = session;
-    Result<std::shared_ptr<Bulk>> bulk =
-        make_bulk(session, {.finished =
-                                [this, weak](std::uint64_t owner, std::uint64_t transfer) {
-                                  const SessionPointer strong = weak.lock();
-                                  if (!strong) return;
-                                  if (const auto channel = strong->channel(static_cast<std::uint32_t>(owner)))
-                                    host_->transfer_finished(*channel, transfer);
-                                },
-                            .dial =
-                                [this, weak] {
-                                  if (const SessionPointer strong = weak.lock()) dial_bulk(strong);
-                                },
-                            .repeat =
-                                [weak](std::uint64_t owner, spi::Bytes packet) {
-                                  const SessionPointer strong = weak.lock();
-                                  if (!strong) return;
-                                  // Without room, or with a limit that has shrunk, it is tried again later.
-                                  if (const auto channel = strong->channel(static_cast<std::uint32_t>(owner)))
-                                    (void)channel->send({&packet, 1});
-                                }});
-    if (!bulk.ok()) return bulk.status();
-    session->bulk = std::move(*bulk);
+    Result<std::shared_ptr<SessionLinks>> links =
+        make_links(session, {.finished =
+                                 [this, weak](std::uint64_t owner, std::uint64_t transfer) {
+                                   const SessionPointer strong = weak.lock();
+                                   if (!strong) return;
+                                   if (const auto channel = strong->channel(static_cast<std::uint32_t>(owner)))
+                                     host_->transfer_finished(*channel, transfer);
+                                 },
+                             .dial =
+                                 [this, weak] {
+                                   if (const SessionPointer strong = weak.lock()) dial_bulk(strong);
+                                 },
+                             .repeat =
+                                 [weak](std::uint64_t owner, spi::Bytes packet) {
+                                   const SessionPointer strong = weak.lock();
+                                   if (!strong) return;
+                                   // Without room, or with a limit that has shrunk, it is tried again later.
+                                   if (const auto channel = strong->channel(static_cast<std::uint32_t>(owner)))
+                                     (void)channel->send({&packet, 1});
+                                 }});
+    if (!links.ok()) return links.status();
+    session->links = std::move(*links);
+    session->bulk = session->links->bulk();
   }
   session->down_since = 0;
   session->dialer.reset();
@@ -281,7 +282,7 @@ void SessionTransport::accepted(Greeted greeted) {
   const SessionPointer session = incoming_session(greeted.hello.context, greeted.hello.session);
   if (!session) return;
   if (role == Role::bulk) {
-    bulk_accepted(session, std::move(greeted.socket));
+    session->links->adopt_bulk(session, std::move(greeted.socket));
     return;
   }
   or_lose(session, [&] {
@@ -408,16 +409,12 @@ void SessionTransport::lose(const SessionPointer& session, Status reason) noexce
     std::erase(sessions_, session);
     if (const auto found = outgoing_.find(session->dialed_by); found != outgoing_.end() && found->second == session)
       outgoing_.erase(found);
-    for (const auto& [link, arrival] : session->arrivals) {
-      arrival.source->mark_dead();
-      nudge_port(arrival.service);
+    for (const auto& [link, incoming] : session->incoming_links) {
+      incoming.source->mark_dead();
+      incoming.port->nudge();
     }
-    session->arrivals.clear();
-    for (auto& [number, question] : questions_) {
-      if (question->session != session || question->answered) continue;
-      question->answered = true;
-      question->status = session->failure == RIPC_NO_MEMORY ? RIPC_NO_MEMORY : RIPC_PEER_DEAD;
-    }
+    session->incoming_links.clear();
+    questions_.end(session, session->failure == RIPC_NO_MEMORY ? RIPC_NO_MEMORY : RIPC_PEER_DEAD);
     changed_.notify_all();
   }
   session->stream.detach();
@@ -449,7 +446,7 @@ void SessionTransport::lose_sessions_at(std::span<const std::string> ips, const 
 void SessionTransport::dial_bulk(const SessionPointer& session) {
   if (session->lost) return;
   if (!session->incoming) {
-    connect_bulk(session);
+    session->links->connect_bulk(session);
     return;
   }
   session->bulk_timer.set(monotonic_now() + options_.peer_timeout);
@@ -467,7 +464,7 @@ void SessionTransport::bulk_due(const SessionPointer& session) noexcept {
   if (session->incoming) {
     session->bulk->dial_failed();
   } else {
-    or_lose(session, [&] { connect_bulk(session); });
+    or_lose(session, [&] { session->links->connect_bulk(session); });
   }
 }
 

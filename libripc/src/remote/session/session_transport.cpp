@@ -7,7 +7,7 @@
 
 #include "base/interface_watch.hpp"
 #include "base/loop_wait.hpp"
-#include "base/random.hpp"
+#include "remote/link/udp_channel.hpp"
 
 namespace ripc::remote {
 
@@ -62,7 +62,7 @@ void SessionTransport::tick() {
     if (!session->stream.attached()) continue;
     (void)session->stream.send(wire::session_control::Heartbeat{.received = session->stream.received()});
     session->stream.note_acknowledgement();
-    for (const auto& channel : session->channels()) channel->look_at_way();
+    for (const auto& channel : session->channels()) channel->check_path();
   }
   timer_.set(monotonic_now() + options_.peer_timeout / kHeartbeats);
 }
@@ -145,48 +145,34 @@ bool SessionTransport::wait(const std::function<bool()>& done, Deadline deadline
 
 // ---- Links ---------------------------------------------------------------------------------------------------
 
-std::unique_ptr<UdpPort> SessionTransport::make_port(const spi::PortOptions& options, EventSet& events,
-                                                     std::function<void(LinkPort&)> closed) {
-  return std::make_unique<UdpPort>(options, events, *loop_, options_.receive_buffer, std::move(closed));
-}
-
 Result<std::unique_ptr<spi::Port>> SessionTransport::open_port(const spi::PortOptions& options, EventSet& events) {
   auto port = make_port(options, events, [this](LinkPort& closing) {
     const ripc_service_id id = closing.options().id;
     const std::lock_guard lock(mutex_);
-    ports_.remove(id, static_cast<UdpPort&>(closing));
-    // A service that took the ID over has a port of its own, and sources of its own.
-    for (const SessionPointer& session : sessions_) {
-      std::erase_if(session->arrivals,
-                    [&](const auto& entry) { return entry.second.service == id && closing.has(*entry.second.source); });
-    }
+    ports_.remove(id, closing);
+    for (const SessionPointer& session : sessions_)
+      std::erase_if(session->incoming_links, [&](const auto& entry) { return entry.second.port == &closing; });
   });
   const std::lock_guard lock(mutex_);
   ports_.add(options.id, *port);
   return std::unique_ptr<spi::Port>(std::move(port));
 }
 
-// Asks, and waits for the answer.
-template <typename T>
-Result<SessionTransport::QuestionPointer> SessionTransport::ask(const SessionPointer& session, T frame,
-                                                                Deadline deadline) {
-  auto question = std::make_shared<Question>();
-  question->session = session;
-  {
-    const std::lock_guard lock(mutex_);
-    if (session->lost) return RIPC_PEER_DEAD;
-    frame.request = next_request_++;
-    questions_[frame.request] = question;
-  }
-  // No memory is needed to wait.
-  const ripc_status sent = session->stream.send(frame);
-  const bool answered = sent == RIPC_OK && wait([&] { return question->answered; }, deadline);
+Result<std::uint64_t> SessionTransport::begin_question(const Questions::QuestionPointer& question) {
   const std::lock_guard lock(mutex_);
-  questions_.erase(frame.request);
-  if (sent != RIPC_OK) return sent;
-  if (!answered) return spi::not_answering();
-  if (!question->answered) return RIPC_CLOSED;
-  return question;
+  if (question->peer->lost) return RIPC_PEER_DEAD;
+  return questions_.add(question);
+}
+
+Result<wire::session_control::Frame> SessionTransport::await_answer(Questions::Question& question,
+                                                                    std::uint64_t request, ripc_status sent,
+                                                                    Deadline deadline) {
+  const bool is_over = sent == RIPC_OK && wait([&] { return question.answered; }, deadline);
+  const std::lock_guard lock(mutex_);
+  Status status = questions_.take_out(request, question, sent, is_over);
+  if (status == RIPC_TIMEOUT) return spi::not_answering();
+  if (!status.ok()) return status;
+  return std::move(question.answer);
 }
 
 std::uint32_t SessionTransport::next_link() {
@@ -255,7 +241,7 @@ Result<std::shared_ptr<spi::Channel>> SessionTransport::connect_any(std::span<co
 
 Result<std::shared_ptr<spi::Channel>> SessionTransport::connect_over(const SessionPointer& session, ripc_service_id id,
                                                                      Deadline deadline) {
-  Result<std::shared_ptr<LinkChannel>> channel = open_link(session, id, deadline);
+  Result<std::shared_ptr<LinkChannel>> channel = session->links->open(session, id, deadline);
   if (!channel.ok()) return channel.status();
   {
     const std::lock_guard lock(mutex_);
@@ -265,24 +251,18 @@ Result<std::shared_ptr<spi::Channel>> SessionTransport::connect_over(const Sessi
     }
     session->add_channel((*channel)->link(), *channel);
   }
-  (*channel)->opened();
+  (*channel)->check_path();
   return std::shared_ptr<spi::Channel>(std::move(*channel));
 }
 
-Result<std::shared_ptr<LinkChannel>> SessionTransport::open_link(const SessionPointer& session, ripc_service_id id,
-                                                                 Deadline deadline) {
+Result<std::shared_ptr<LinkChannel>> SessionTransport::open_udp_link(const SessionPointer& session, ripc_service_id id,
+                                                                     Deadline deadline) {
   Result<LinkSocket> socket = LinkSocket::open(session->local, options_.ports);
   if (!socket.ok()) return socket.status();
-  const wire::session_control::Open open{
-      .service = id, .token = random_u64(), .link = next_link(), .port = socket->port()};
-  Result<QuestionPointer> question = ask(session, open, deadline);
-  if (!question.ok()) {
-    if (question.status().code() == RIPC_TIMEOUT)
-      session->stream.tell(wire::session_control::CloseLink{.link = open.link});
-    return question.status();
-  }
-  if ((*question)->status != RIPC_OK) return (*question)->status;
-  const wire::session_control::Opened& opened = (*question)->opened;
+  wire::session_control::Open open{.service = id, .port = socket->port()};
+  const auto asked = ask_for_link<wire::session_control::Opened>(session, open, deadline);
+  if (!asked.ok()) return asked.status();
+  const wire::session_control::Opened& opened = *asked;
   const bool datagrams = socket->connect(session->remote.with_port(static_cast<std::uint16_t>(opened.port))).ok() &&
                          monotonic_now() >= session->no_datagrams_until.load(std::memory_order_relaxed);
   try {
@@ -295,20 +275,6 @@ Result<std::shared_ptr<LinkChannel>> SessionTransport::open_link(const SessionPo
   }
 }
 
-Result<wire::session_control::DatagramOpened> SessionTransport::ask_for_datagrams(
-    const SessionPointer& session, wire::session_control::OpenDatagram& question, Deadline deadline) {
-  question.token = random_u64();
-  question.link = next_link();
-  Result<QuestionPointer> asked = ask(session, question, deadline);
-  if (!asked.ok()) {
-    if (asked.status().code() == RIPC_TIMEOUT)
-      session->stream.tell(wire::session_control::CloseLink{.link = question.link});
-    return asked.status();
-  }
-  if ((*asked)->status != RIPC_OK) return (*asked)->status;
-  return (*asked)->datagram_opened;
-}
-
 Status SessionTransport::fence(const spi::Address& address, ripc_service_id id, std::uint64_t incarnation,
                                Deadline deadline) {
   // Sent at once, so that a holder that is stopped finds it when it runs again.
@@ -316,10 +282,9 @@ Status SessionTransport::fence(const spi::Address& address, ripc_service_id id, 
   if (!locator.ok()) return locator.status();
   Result<SessionPointer> session = session_with({&*locator, 1}, deadline, false);
   if (!session.ok()) return session.status();
-  Result<QuestionPointer> question =
-      ask(*session, wire::session_control::Fence{.service = id, .incarnation = incarnation}, deadline);
-  if (!question.ok()) return question.status();
-  return (*question)->status;
+  return ask<wire::session_control::Fenced>(
+             *session, wire::session_control::Fence{.service = id, .incarnation = incarnation}, deadline)
+      .status();
 }
 
 void SessionTransport::link_failed(LinkChannel& channel) noexcept {
@@ -329,7 +294,7 @@ void SessionTransport::link_failed(LinkChannel& channel) noexcept {
 }
 
 void SessionTransport::nudge_port(ripc_service_id service) noexcept {
-  ports_.for_each_of(service, [](UdpPort& port) { port.nudge(); });
+  ports_.for_each_of(service, [](LinkPort& port) { port.nudge(); });
 }
 
 }  // namespace ripc::remote

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the transports between hosts have in common: sessions of two contexts, each with a TCP connection for control,
-// and links over UDP. How long items travel is for those that derive from it, and they may have links of their own.
-// Protocol: docs/wire.md.
+// and links over UDP. For each session a transport hands over its SessionLinks, which carry long items and may have
+// links of their own. Protocol: docs/wire.md.
 #pragma once
 
 #include <condition_variable>
@@ -16,17 +16,19 @@
 #include <utility>
 #include <vector>
 
-#include "base/backoff.hpp"
 #include "base/cluster_key.hpp"
 #include "base/peer_policy.hpp"
-#include "remote/link/udp_channel.hpp"
-#include "remote/link/udp_port.hpp"
+#include "base/random.hpp"
+#include "remote/link/link_channel.hpp"
+#include "remote/link/link_port.hpp"
 #include "remote/session/authenticator.hpp"
 #include "remote/session/dialer.hpp"
 #include "remote/session/listener.hpp"
 #include "remote/session/locator.hpp"
 #include "remote/session/session.hpp"
+#include "remote/session/session_links.hpp"
 #include "spi/port_table.hpp"
+#include "spi/question_table.hpp"
 #include "spi/transport.hpp"
 #include "wire/session_control.hpp"
 
@@ -67,45 +69,48 @@ class SessionTransport : public spi::Transport {
  protected:
   explicit SessionTransport(SessionOptions options);
 
-  // ---- For those that derive from it; in the responder, without locks held ----
-  // The long side of a session whose control connection has just been made: session->local and ->remote are known.
-  virtual Result<std::shared_ptr<Bulk>> make_bulk(const SessionPointer& session, BulkHooks hooks) = 0;
-  // This side began the session and a bulk connection is wanted: makes one, unless one is being made. In the end the
-  // bulk has it, or Bulk::dial_failed() is called.
-  virtual void connect_bulk(const SessionPointer& session) = 0;
-  // The peer has made a bulk connection with a handshake like that of a control connection.
-  virtual void bulk_accepted(const SessionPointer& session, GuardedSocket socket) = 0;
-  // The peer has said where it accepts bulk connections. False: this transport has no use for it.
-  virtual bool bulk_port_told(const SessionPointer&, const wire::session_control::BulkPort&) { return false; }
+  // ---- What a transport hands over ----
+  // Responder, without locks held. For a session whose control connection has just been made: session->local and
+  // ->remote are known.
+  virtual Result<std::shared_ptr<SessionLinks>> make_links(const SessionPointer& session, BulkHooks hooks) = 0;
   // Any thread. The receive side of a service.
-  virtual std::unique_ptr<UdpPort> make_port(const spi::PortOptions& options, EventSet& events,
-                                             std::function<void(LinkPort&)> closed);
-  // Any thread. A link to a service of the peer.
-  virtual Result<std::shared_ptr<LinkChannel>> open_link(const SessionPointer& session, ripc_service_id id,
-                                                         Deadline deadline);
-  // The peer wants a link over datagrams of a device. What may take a moment is done here, without locks held. Not
-  // RIPC_OK: it is refused.
-  virtual Status prepare_datagrams(const SessionPointer&, const wire::session_control::OpenDatagram&) {
-    return RIPC_UNSUPPORTED;
-  }
-  // Then, that takes one more: the end of the link, which is in the port afterwards, and what the peer is told but
-  // for request, link and incarnation. With the transport's mutex held.
-  // RIPC_UNSUPPORTED: it should ask for UDP.
-  virtual Result<std::pair<std::shared_ptr<LinkSource>, wire::session_control::DatagramOpened>> accept_datagrams(
-      const SessionPointer&, const wire::session_control::OpenDatagram&, UdpPort&) {
-    return RIPC_UNSUPPORTED;
-  }
-  // The peer asks the service of one of its links to listen to a multicast group, or no more. With the transport's
-  // mutex held.
-  virtual void asked_to_join_group(UdpPort&, const std::shared_ptr<LinkSource>&,
-                                   const wire::session_control::JoinGroup&) {}
-  virtual void asked_to_leave_group(UdpPort&, const LinkSource&, const wire::session_control::LeaveGroup&) {}
-  // The other end of a channel of this side has heard a greeting.
-  virtual void peer_joined_group(LinkChannel&, const wire::session_control::GroupJoined&) {}
-  // Calls `visit` for each port, with the transport's mutex held.
-  void for_each_port(const std::function<void(UdpPort&)>& visit);
+  virtual std::unique_ptr<LinkPort> make_port(const spi::PortOptions& options, EventSet& events,
+                                              std::function<void(LinkPort&)> closed) = 0;
   // Any thread. The addresses of this machine that others may dial, best first.
   virtual std::vector<std::string> own_ips() const = 0;
+
+  // ---- What a transport and its links use ----
+  // Any thread. Opens a link over UDP.
+  Result<std::shared_ptr<LinkChannel>> open_udp_link(const SessionPointer& session, ripc_service_id id,
+                                                     Deadline deadline);
+  // Any thread. Sends a question and waits for the answer, which the peer gives with the frame that handle() passes to
+  // answered(). Not RIPC_OK: there is none, or what it says.
+  template <typename Answer, typename Ask>
+  Result<Answer> ask(const SessionPointer& session, Ask frame, Deadline deadline) {
+    Result<wire::session_control::Frame> answer = ask_frame(session, frame, deadline);
+    if (!answer.ok()) return answer.status();
+    if (const auto* const expected = std::get_if<Answer>(&*answer)) return *expected;
+    return RIPC_CORRUPT;
+  }
+  // The same for a link, whose number and token are filled in. If nobody answers, the link is closed.
+  template <typename Answer, typename Open>
+  Result<Answer> ask_for_link(const SessionPointer& session, Open& open, Deadline deadline) {
+    open.token = random_u64();
+    open.link = next_link();
+    Result<Answer> opened = ask<Answer>(session, open, deadline);
+    if (opened.status().code() == RIPC_TIMEOUT)
+      session->stream.tell(wire::session_control::CloseLink{.link = open.link});
+    return opened;
+  }
+  // Responder. An answer of the peer's. False: nobody can have given it.
+  template <typename Answer>
+  bool answered(const SessionPointer& session, const Answer& answer) {
+    return answered(session, answer.request, believable_answer(answer.status), answer);
+  }
+  // Responder. A port takes one more link of the peer's: make(port) puts its source into the port and returns it, with
+  // the transport's mutex held. RIPC_NO_MEMORY: neither the port nor the session has it.
+  using MakeSource = std::function<Result<std::shared_ptr<LinkSource>>(LinkPort&)>;
+  Status accept(const SessionPointer& session, std::uint32_t link, ripc_service_id service, const MakeSource& make);
 
   // Responder. own_ips() says something else than before.
   void own_ips_changed() noexcept { address_timer_.set(StandingTimer::kNow); }
@@ -138,31 +143,32 @@ class SessionTransport : public spi::Transport {
   const SessionOptions& options() const noexcept { return options_; }
   EventLoop& loop() const noexcept { return *loop_; }
   Authenticator& authenticator() noexcept { return authenticator_; }
-  // Any thread. Asks the peer for a link over datagrams; link and token of the question are filled in. Its answer, or
-  // why there is none.
-  Result<wire::session_control::DatagramOpened> ask_for_datagrams(const SessionPointer& session,
-                                                                  wire::session_control::OpenDatagram& question,
-                                                                  Deadline deadline);
   // The parts of a channel that are the same for every kind of link.
   LinkChannel::Parts parts_of(const SessionPointer& session, ripc_service_id id, std::uint32_t link,
                               std::uint64_t token, std::uint64_t incarnation, std::uint32_t credit);
   bool dual_stack() const noexcept { return listener_->dual_stack(); }
 
  private:
-  // A question to a peer and, later, its answer.
-  struct Question {
-    SessionPointer session;
-    bool answered = false;
-    ripc_status status = RIPC_PENDING;
-    wire::session_control::Opened opened;
-    wire::session_control::DatagramOpened datagram_opened;
-  };
-  using QuestionPointer = std::shared_ptr<Question>;
+  using Questions = spi::QuestionTable<SessionPointer, wire::session_control::Frame>;
 
+  // What a peer can honestly answer to the wish for a link. Anything else would be taken for a state of this process.
+  static ripc_status believable_answer(ripc_status status) noexcept;
+  bool answered(const SessionPointer& session, std::uint64_t request, ripc_status status,
+                wire::session_control::Frame answer);
+  template <typename Ask>
+  Result<wire::session_control::Frame> ask_frame(const SessionPointer& session, Ask& frame, Deadline deadline) {
+    const auto question = std::make_shared<Questions::Question>(session);
+    const Result<std::uint64_t> request = begin_question(question);
+    if (!request.ok()) return request.status();
+    frame.request = *request;
+    // No memory is needed to wait.
+    return await_answer(*question, frame.request, session->stream.send(frame), deadline);
+  }
+  Result<std::uint64_t> begin_question(const Questions::QuestionPointer& question);
+  Result<wire::session_control::Frame> await_answer(Questions::Question& question, std::uint64_t request,
+                                                    ripc_status sent, Deadline deadline);
   Result<std::shared_ptr<spi::Channel>> connect_over(const SessionPointer& session, ripc_service_id id,
                                                      Deadline deadline);
-  template <typename T>
-  Result<QuestionPointer> ask(const SessionPointer& session, T frame, Deadline deadline);
 
   // ---- Own addresses: responder ----
   spi::Address present_address() const;
@@ -208,28 +214,14 @@ class SessionTransport : public spi::Transport {
   void on(const SessionPointer& session, const wire::session_control::Heartbeat& frame);
   bool on(const SessionPointer& session, const wire::session_control::WantBulk& frame);
   void on(const SessionPointer& session, const wire::session_control::Bye& frame);
-  bool on(const SessionPointer& session, const wire::session_control::BulkPort& frame);
-  void on(const SessionPointer& session, const wire::session_control::OpenDatagram& frame);
-  bool on(const SessionPointer& session, const wire::session_control::DatagramOpened& frame);
-  void on(const SessionPointer& session, const wire::session_control::JoinGroup& frame);
-  void on(const SessionPointer& session, const wire::session_control::LeaveGroup& frame);
-  void on(const SessionPointer& session, const wire::session_control::GroupJoined& frame);
-  void on(const SessionPointer& session, const wire::session_control::Prove& frame);
-  void on(const SessionPointer& session, const wire::session_control::Proved& frame);
   bool on(const SessionPointer& session, const wire::session_control::Streamed& frame);
-  void answer_proof(const std::shared_ptr<UdpSource>& source, Nanoseconds until, Backoff pause);
-  template <typename Use>
-  void with_source(const SessionPointer& session, std::uint32_t link, Use&& use);
-  Result<UdpPort*> port_for(const SessionPointer& session, ripc_service_id service, std::uint32_t link);
-  template <typename Frame, typename Keep>
-  bool answered(const SessionPointer& session, const Frame& frame, Keep&& keep);
+  template <typename Frame>
+  void to_channel(const SessionPointer& session, const Frame& frame);
+  template <typename Frame>
+  void to_source(const SessionPointer& session, const Frame& frame);
   std::uint32_t next_link();
-  Status accept_datagram_link(const SessionPointer& session, const wire::session_control::OpenDatagram& frame,
-                              wire::session_control::DatagramOpened& answer);
   Result<wire::session_control::Opened> accept_link(const SessionPointer& session,
                                                     const wire::session_control::Open& frame);
-  template <typename Make>
-  static Status arrive(Session& session, std::uint32_t link, ripc_service_id service, Make&& make);
   void nudge_port(ripc_service_id service) noexcept;  // under the mutex
   void link_failed(LinkChannel& channel) noexcept;
 
@@ -248,12 +240,11 @@ class SessionTransport : public spi::Transport {
   spi::Address address_;
   std::condition_variable changed_;
   bool stopped_ = false;
-  std::uint64_t next_request_ = 1;
   std::uint32_t next_link_ = 1;
   std::vector<SessionPointer> sessions_;
   std::unordered_map<std::string, SessionPointer> outgoing_;  // by what they were dialed by
-  std::unordered_map<std::uint64_t, QuestionPointer> questions_;
-  spi::PortTable<UdpPort> ports_;
+  Questions questions_;
+  spi::PortTable<LinkPort> ports_;
 };
 
 }  // namespace ripc::remote

@@ -23,7 +23,7 @@ UniqueFd open_peer_process(int socket, pid_t pid) noexcept;
 // Whether one process may read and write another's memory, and if not, why. The numbers are those of docs/wire.md.
 enum class Reach : std::uint8_t {
   direct,
-  other_user,      // see Connection
+  other_user,      // see ControlConnection
   not_visible,     // it lives in another PID namespace
   not_traceable,   // the kernel forbids it: it is not dumpable, or has rights of its own; Yama; a security module
   no_system_call,  // process_vm_readv(2) is missing or forbidden

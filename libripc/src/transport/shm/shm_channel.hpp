@@ -14,7 +14,7 @@
 #include "base/unique_fd.hpp"
 #include "spi/shortage.hpp"
 #include "spi/transport.hpp"
-#include "transport/shm/connection.hpp"
+#include "transport/shm/control_connection.hpp"
 #include "transport/shm/layout.hpp"
 #include "transport/shm/queue.hpp"
 #include "transport/shm/transfer_table.hpp"
@@ -32,7 +32,7 @@ inline constexpr std::uint32_t kSenderMustFence = 1u << 31;
 class ShmChannel final : public spi::Channel, public std::enable_shared_from_this<ShmChannel> {
  public:
   struct Parts {
-    std::shared_ptr<Connection> connection;
+    std::shared_ptr<ControlConnection> connection;
     EventLoop* loop = nullptr;
     spi::Host* host = nullptr;
     ripc_service_id service = 0;

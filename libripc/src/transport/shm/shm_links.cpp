@@ -31,37 +31,39 @@ std::shared_ptr<ShmChannel> ShmTransport::open_channel(const Peer& peer, ripc_se
   return nullptr;
 }
 
-Result<std::shared_ptr<ShmChannel>> ShmTransport::open_link(const PeerPointer& peer, ripc_service_id id,
-                                                            Deadline deadline) {
-  auto question = std::make_shared<Question>();
-  question->peer = peer;
-  std::uint64_t request = 0;
-  std::uint64_t link = 0;
+template <typename Ask>
+Result<ShmTransport::Questions::QuestionPointer> ShmTransport::ask(const PeerPointer& peer, Ask message,
+                                                                   Deadline deadline) {
+  auto question = std::make_shared<Questions::Question>(peer);
   {
     const std::lock_guard lock(mutex_);
     if (peer->lost) return RIPC_PEER_DEAD;
-    request = next_number_++;
-    link = next_number_++;
-    questions_[request] = question;
+    message.request = questions_.add(question);
   }
-  const ripc_status sent = send_message(
-      *peer->connection,
-      wire::shm_control::Open{.request = request, .service = id, .link = link, .reserved = 0, .reserved2 = 0});
-  const bool answered = sent == RIPC_OK && wait([&] { return question->answered; }, deadline);
+  const ripc_status sent = send_message(*peer->connection, message);
+  const bool is_over = sent == RIPC_OK && wait([&] { return question->answered; }, deadline);
+  const std::lock_guard lock(mutex_);
+  Status status = questions_.take_out(message.request, *question, sent, is_over);
+  if (!status.ok()) return status;
+  return question;
+}
+
+Result<std::shared_ptr<ShmChannel>> ShmTransport::open_link(const PeerPointer& peer, ripc_service_id id,
+                                                            Deadline deadline) {
+  std::uint64_t link = 0;
   {
     const std::lock_guard lock(mutex_);
-    questions_.erase(request);
+    link = next_number_++;
   }
-  if (sent != RIPC_OK) return sent;
-  if (!answered) {
+  const auto opened = ask(peer, wire::shm_control::Open{.service = id, .link = link}, deadline);
+  if (opened.status() == RIPC_TIMEOUT) {
     (void)send_message(*peer->connection, wire::shm_control::CloseLink{.link = link});
     return spi::not_answering();
   }
-  if (!question->answered) return RIPC_CLOSED;
-  if (question->status != RIPC_OK) return question->status;
+  if (!opened.ok()) return opened.status();
   Result<std::shared_ptr<ShmChannel>> channel = RIPC_NO_MEMORY;
   try {
-    channel = make_channel(peer, id, *question);
+    channel = make_channel(peer, id, (*opened)->answer);
   } catch (const std::bad_alloc&) {
     // The peer must not keep a queue for it.
   }
@@ -70,8 +72,8 @@ Result<std::shared_ptr<ShmChannel>> ShmTransport::open_link(const PeerPointer& p
 }
 
 Result<std::shared_ptr<ShmChannel>> ShmTransport::make_channel(const PeerPointer& peer, ripc_service_id id,
-                                                               Question& question) {
-  const wire::shm_control::Opened& opened = question.opened;
+                                                               Answer& answer) {
+  const wire::shm_control::Opened& opened = answer.opened;
   ShmChannel::Parts parts;
   parts.connection = peer->connection;
   parts.loop = loop_;
@@ -82,16 +84,16 @@ Result<std::shared_ptr<ShmChannel>> ShmTransport::make_channel(const PeerPointer
   parts.geometry = {opened.cells, opened.data_bytes};
   if (!parts.geometry.valid() || opened.state_slot >= kServicesPerStatePage)
     return Status(RIPC_CORRUPT, "The peer offered a queue of impossible size.");
-  Result<Mapping> memory = map_foreign_memory(question.descriptors[0].get(), parts.geometry.total(), true);
+  Result<Mapping> memory = map_foreign_memory(answer.descriptors[0].get(), parts.geometry.total(), true);
   if (!memory.ok()) return memory.status();
-  Result<Mapping> state = map_foreign_memory(question.descriptors[2].get(), kStatePageSize, false);
+  Result<Mapping> state = map_foreign_memory(answer.descriptors[2].get(), kStatePageSize, false);
   if (!state.ok()) return state.status();
   parts.memory = std::move(*memory);
   parts.state_page = std::move(*state);
   parts.state_slot = opened.state_slot;
   parts.registration = opened.flags & ~kSenderMustFence;
   parts.must_fence = must_fence_ || (opened.flags & kSenderMustFence) != 0;
-  parts.doorbell = std::move(question.descriptors[1]);
+  parts.doorbell = std::move(answer.descriptors[1]);
   auto channel = std::make_shared<ShmChannel>(std::move(parts));
   channel->start();
   const std::lock_guard lock(mutex_);
@@ -109,23 +111,10 @@ Status ShmTransport::fence(const spi::Address& address, ripc_service_id id, std:
   // Sent at once, so that a holder that is stopped finds it when it runs again.
   Result<PeerPointer> peer = connect_peer(address.locator, deadline, false);
   if (!peer.ok()) return peer.status();
-  auto question = std::make_shared<Question>();
-  question->peer = *peer;
-  std::uint64_t request = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    if ((*peer)->lost) return RIPC_PEER_DEAD;
-    request = next_number_++;
-    questions_[request] = question;
-  }
-  const ripc_status sent = send_message(
-      *(*peer)->connection, wire::shm_control::Fence{.request = request, .service = id, .incarnation = incarnation});
-  const bool answered = sent == RIPC_OK && wait([&] { return question->answered; }, deadline);
-  const std::lock_guard lock(mutex_);
-  questions_.erase(request);
-  if (sent != RIPC_OK) return sent;
-  if (!answered) return Status(RIPC_TIMEOUT, "The former holder does not answer; it learns of it when it runs again.");
-  return question->status;
+  Status status = ask(*peer, wire::shm_control::Fence{.service = id, .incarnation = incarnation}, deadline).status();
+  if (status == RIPC_TIMEOUT)
+    return Status(RIPC_TIMEOUT, "The former holder does not answer; it learns of it when it runs again.");
+  return status;
 }
 
 }  // namespace ripc::shm

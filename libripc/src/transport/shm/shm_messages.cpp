@@ -215,18 +215,13 @@ bool ShmTransport::on(const PeerPointer& peer, const wire::shm_control::Arena& m
 
 bool ShmTransport::on(const PeerPointer& peer, const wire::shm_control::Opened& message, Received& received) {
   const std::lock_guard lock(mutex_);
-  const auto found = questions_.find(message.request);
-  // Nobody waits any more: the asker has closed the link already.
-  if (found == questions_.end()) return true;
-  Question& question = *found->second;
-  if (question.peer != peer || question.answered) return false;
-  question.opened = message;
-  question.status =
+  const ripc_status status =
       message.status == RIPC_OK && received.descriptors_lost ? RIPC_NO_DESCRIPTORS : believable(message.status);
-  question.descriptors = std::move(received.descriptors);
-  question.answered = true;
   changed_.notify_all();
-  return true;
+  return questions_.answer(message.request, peer, status, [&](Answer& answer) {
+    answer.opened = message;
+    answer.descriptors = std::move(received.descriptors);
+  });
 }
 
 void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::Room& message) {
@@ -290,14 +285,8 @@ void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::Fence& m
 
 bool ShmTransport::on(const PeerPointer& peer, const wire::shm_control::Fenced& message) {
   const std::lock_guard lock(mutex_);
-  const auto found = questions_.find(message.request);
-  if (found == questions_.end()) return true;
-  Question& question = *found->second;
-  if (question.peer != peer || question.answered) return false;
-  question.status = believable(message.status);
-  question.answered = true;
   changed_.notify_all();
-  return true;
+  return questions_.answer(message.request, peer, believable(message.status), [](Answer&) {});
 }
 
 }  // namespace ripc::shm

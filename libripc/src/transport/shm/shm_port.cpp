@@ -83,7 +83,7 @@ bool ShmPort::has(const ShmSource& source) const noexcept {
   return std::any_of(sources_.begin(), sources_.end(), [&](const auto& own) { return own.get() == &source; });
 }
 
-std::size_t ShmPort::sources_of(const Connection& connection) const noexcept {
+std::size_t ShmPort::sources_of(const ControlConnection& connection) const noexcept {
   const std::lock_guard lock(mutex_);
   return static_cast<std::size_t>(std::count_if(
       sources_.begin(), sources_.end(), [&](const auto& source) { return source->connection().get() == &connection; }));

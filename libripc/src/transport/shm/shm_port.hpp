@@ -40,7 +40,7 @@ class ShmPort final : public spi::Port {
   Status add_source(std::shared_ptr<ShmSource> source);
   bool has(const ShmSource& source) const noexcept;
   // Its sources, also those that are dead and not yet emptied by the receiver.
-  std::size_t sources_of(const Connection& connection) const noexcept;
+  std::size_t sources_of(const ControlConnection& connection) const noexcept;
   // Something about a source changed (it died, data for a pull arrived): makes the receiver look.
   void nudge() noexcept;
 

@@ -11,7 +11,7 @@
 #include "base/shared_memory.hpp"
 #include "base/unique_fd.hpp"
 #include "spi/transport.hpp"
-#include "transport/shm/connection.hpp"
+#include "transport/shm/control_connection.hpp"
 #include "transport/shm/layout.hpp"
 #include "transport/shm/queue.hpp"
 #include "transport/shm/transfer_table.hpp"
@@ -26,7 +26,7 @@ inline constexpr std::uint64_t kSlowestRate = 64;  // MiB in a second
 class ShmSource final : public spi::Source {
  public:
   struct Parts {
-    std::shared_ptr<Connection> connection;
+    std::shared_ptr<ControlConnection> connection;
     std::uint64_t context = 0;  // of the peer
     std::string locator;        // of the peer
     std::uint64_t link = 0;     // the peer's name for it
@@ -57,7 +57,7 @@ class ShmSource final : public spi::Source {
   // ---- For the transport ----
   std::uint64_t link() const noexcept { return parts_.link; }
   int doorbell() const noexcept { return parts_.doorbell.get(); }
-  const std::shared_ptr<Connection>& connection() const noexcept { return parts_.connection; }
+  const std::shared_ptr<ControlConnection>& connection() const noexcept { return parts_.connection; }
   // The peer is gone or closed the link. What it had sent before can still be received.
   void mark_dead() noexcept { dead_.store(true, std::memory_order_release); }
   bool dead() const noexcept { return dead_.load(std::memory_order_acquire); }

@@ -292,11 +292,7 @@ void ShmTransport::lose(const PeerPointer& peer, Status reason) noexcept {
       nudge_port(service_of(*peer, link));
     }
     peer->sources.clear();
-    for (auto& [number, question] : questions_) {
-      if (question->peer != peer || question->answered) continue;
-      question->answered = true;
-      question->status = RIPC_PEER_DEAD;
-    }
+    questions_.end(peer, RIPC_PEER_DEAD);
     changed_.notify_all();
   }
   loop_->remove(peer->connection->fd());
@@ -344,12 +340,12 @@ void ShmTransport::receive_all(const PeerPointer& peer) {
   Received& received = received_;
   for (int count = 0; count < kMessagesPerEvent; ++count) {
     switch (peer->connection->receive(received)) {
-      case Connection::Event::nothing:
+      case ControlConnection::Event::nothing:
         return;
-      case Connection::Event::closed:
+      case ControlConnection::Event::closed:
         lose(peer, Status(RIPC_PEER_DEAD, "The process that held the service is gone."));
         return;
-      case Connection::Event::message:
+      case ControlConnection::Event::message:
         if (!handle(peer, received)) {
           lose(peer, Status(RIPC_CORRUPT, "The peer broke the control protocol; its connection was closed."));
           return;

@@ -16,8 +16,9 @@
 #include "base/fork_guard.hpp"
 #include "base/runtime_directory.hpp"
 #include "spi/port_table.hpp"
+#include "spi/question_table.hpp"
 #include "spi/transport.hpp"
-#include "transport/shm/connection.hpp"
+#include "transport/shm/control_connection.hpp"
 #include "transport/shm/service_state.hpp"
 #include "transport/shm/shm_channel.hpp"
 #include "transport/shm/shm_port.hpp"
@@ -54,8 +55,8 @@ class ShmTransport final : public spi::Transport {
   // One connected context.
   struct Peer {
     Peer(UniqueFd socket, ForkGuard guard)
-        : connection(std::make_shared<Connection>(std::move(socket), std::move(guard))) {}
-    std::shared_ptr<Connection> connection;
+        : connection(std::make_shared<ControlConnection>(std::move(socket), std::move(guard))) {}
+    std::shared_ptr<ControlConnection> connection;
     bool incoming = false;
     bool greeted = false;  // Hello, or its answer, has arrived
     bool lost = false;
@@ -69,14 +70,15 @@ class ShmTransport final : public spi::Transport {
   };
   using PeerPointer = std::shared_ptr<Peer>;
 
-  // A question to a peer and, later, its answer.
-  struct Question {
-    PeerPointer peer;
-    bool answered = false;
-    ripc_status status = RIPC_PENDING;
+  // What a peer answers to Open; nothing to Fence.
+  struct Answer {
     wire::shm_control::Opened opened;
     std::array<UniqueFd, kMaxDescriptors> descriptors;
   };
+  using Questions = spi::QuestionTable<PeerPointer, Answer>;
+  // Any thread. Asks, and waits for the answer. RIPC_TIMEOUT: there is none in time.
+  template <typename Ask>
+  Result<Questions::QuestionPointer> ask(const PeerPointer& peer, Ask message, Deadline deadline);
 
   // The connected context, greeted. Without `greeted`, perhaps not yet: what is sent to it follows the greeting.
   Result<PeerPointer> connect_peer(const std::string& locator, Deadline deadline, bool greeted = true);
@@ -98,7 +100,7 @@ class ShmTransport final : public spi::Transport {
   bool wait(const std::function<bool()>& done, Deadline deadline);
   Result<std::shared_ptr<ShmChannel>> open_link(const PeerPointer& peer, ripc_service_id id, Deadline deadline);
   std::shared_ptr<ShmChannel> open_channel(const Peer& peer, ripc_service_id id) const;  // under the mutex
-  Result<std::shared_ptr<ShmChannel>> make_channel(const PeerPointer& peer, ripc_service_id id, Question& question);
+  Result<std::shared_ptr<ShmChannel>> make_channel(const PeerPointer& peer, ripc_service_id id, Answer& answer);
 
   // Messages. False: the peer broke the protocol.
   bool handle(const PeerPointer& peer, Received& received);
@@ -145,7 +147,7 @@ class ShmTransport final : public spi::Transport {
   std::uint64_t next_number_ = 1;  // of requests and links
   std::vector<PeerPointer> peers_;
   std::unordered_map<std::string, PeerPointer> outgoing_;  // by locator
-  std::unordered_map<std::uint64_t, std::shared_ptr<Question>> questions_;
+  Questions questions_;
   spi::PortTable<ShmPort> ports_;
   std::unordered_map<std::string, std::shared_ptr<RuntimeDirectory>> other_directories_;
 };

@@ -21,13 +21,15 @@ class SocketTransport final : public remote::SessionTransport {
   std::string_view name() const noexcept override { return "socket"; }
 
  protected:
-  Result<std::shared_ptr<remote::Bulk>> make_bulk(const remote::SessionPointer& session,
-                                                  remote::BulkHooks hooks) override;
-  void connect_bulk(const remote::SessionPointer& session) override;
-  void bulk_accepted(const remote::SessionPointer& session, remote::GuardedSocket socket) override;
+  Result<std::shared_ptr<remote::SessionLinks>> make_links(const remote::SessionPointer& session,
+                                                           remote::BulkHooks hooks) override;
+  std::unique_ptr<remote::LinkPort> make_port(const spi::PortOptions& port_options, EventSet& events,
+                                              std::function<void(remote::LinkPort&)> closed) override;
   std::vector<std::string> own_ips() const override;
 
  private:
+  class Links;
+
   const std::size_t bulk_connections_;
 };
 

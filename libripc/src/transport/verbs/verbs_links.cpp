@@ -25,9 +25,40 @@ constexpr Nanoseconds kLastLook = 5'000'000;
 
 // ---- Datagrams -----------------------------------------------------------------------------------------------
 
-std::unique_ptr<remote::UdpPort> VerbsTransport::make_port(const spi::PortOptions& port_options, EventSet& events,
-                                                           std::function<void(remote::LinkPort&)> closed) {
-  return std::make_unique<VerbsPort>(port_options, events, loop(), options().receive_buffer, std::move(closed));
+std::unique_ptr<remote::LinkPort> VerbsTransport::make_port(const spi::PortOptions& port_options, EventSet& events,
+                                                            std::function<void(remote::LinkPort&)> closed) {
+  auto port = std::make_unique<VerbsPort>(
+      port_options, events, loop(), options().receive_buffer,
+      [this](const std::string& local, ripc_service_id group) -> MembershipPointer {
+        const std::optional<FabricPort> leaves_by = fabric_->port_of(local);
+        return memberships_ && leaves_by ? memberships_->join(*leaves_by, group) : nullptr;
+      },
+      [this, closed = std::move(closed)](remote::LinkPort& closing) {
+        {
+          const std::lock_guard lock(ports_mutex_);
+          std::erase_if(own_ports_, [&](const VerbsPort* own) { return own == &closing; });
+        }
+        closed(closing);
+      });
+  const std::lock_guard lock(ports_mutex_);
+  own_ports_.push_back(port.get());
+  return port;
+}
+
+void VerbsTransport::for_each_port(const std::function<void(VerbsPort&)>& visit) {
+  const std::lock_guard lock(ports_mutex_);
+  for (VerbsPort* const port : own_ports_) visit(*port);
+}
+
+bool VerbsTransport::Peer::handle(const SessionPointer& session, const wire::session_control::Frame& frame) {
+  if (const auto* const opened = std::get_if<wire::session_control::DatagramOpened>(&frame))
+    return transport.answered(session, *opened);
+  if (const auto* const open = std::get_if<wire::session_control::OpenDatagram>(&frame)) {
+    session->stream.tell(transport.accept_datagrams(session, *this, *open));
+    return true;
+  }
+  const auto* const accepts_at = std::get_if<wire::session_control::BulkPort>(&frame);
+  return accepts_at != nullptr && transport.told_port(session, shared_from_this(), *accepts_at);
 }
 
 Result<VerbsTransport::Senders> VerbsTransport::senders_of(const std::string& ip) {
@@ -77,14 +108,14 @@ std::vector<ibv_qp*> VerbsTransport::datagram_pairs() {
   return pairs;
 }
 
-Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link(const SessionPointer& session,
+Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link(const SessionPointer& session, Peer& peer,
                                                                        ripc_service_id id, Deadline deadline) {
   // One that is being ended for that may still be found.
   if (Status reason = avoided(*session); !reason.ok()) return reason;
   Result<Senders> senders = senders_of(session->local.ip());
   if (!senders.ok()) return senders.status();
   const std::shared_ptr<DatagramSender>& sender = senders->datagrams;
-  if (!sender) return SessionTransport::open_link(session, id, deadline);
+  if (!sender) return open_udp_link(session, id, deadline);
   const DatagramAddress own = sender->address();
   wire::session_control::OpenDatagram question{.service = id,
                                                .gid = own.gid,
@@ -92,22 +123,22 @@ Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link(const Ses
                                                .queue_pair = own.queue_pair,
                                                .queue_key = own.queue_key,
                                                .mtu = sender->port().mtu};
-  Result<wire::session_control::DatagramOpened> opened = ask_for_datagrams(session, question, deadline);
+  const auto opened = ask_for_link<wire::session_control::DatagramOpened>(session, question, deadline);
   if (!opened.ok()) {
     // The peer's device has none.
-    if (opened.status().code() == RIPC_UNSUPPORTED) return SessionTransport::open_link(session, id, deadline);
+    if (opened.status().code() == RIPC_UNSUPPORTED) return open_udp_link(session, id, deadline);
     return opened.status();
   }
-  const Result<AddressHandle> way = way_to(session, *sender, opened->gid, opened->lid);
+  const Result<AddressHandle> way = way_to(session, peer, *sender, opened->gid, opened->lid);
   if (!way.ok()) {
     session->stream.tell(wire::session_control::CloseLink{.link = question.link});
-    if (way.status().code() == RIPC_UNSUPPORTED) return SessionTransport::open_link(session, id, deadline);
+    if (way.status().code() == RIPC_UNSUPPORTED) return open_udp_link(session, id, deadline);
     return way.status();
   }
   const std::size_t limit =
       std::min<std::size_t>(sender->port().mtu - wire::datagram::kHeaderSize, opened->packet_limit);
   auto channel = remote::LinkChannel::make<DatagramChannel>(
-      parts_of(session, id, question.link, question.token, opened->incarnation, opened->credit), sender,
+      parts_of(session, id, question.link, question.token, opened->incarnation, opened->credit), peer.rdma_bulk, sender,
       senders->groups,
       DatagramChannel::Routes{
           .packets = {.handle = *way, .queue_pair = opened->queue_pair, .queue_key = opened->queue_key},
@@ -138,7 +169,7 @@ Status VerbsTransport::try_datagrams(const SessionPointer& session, DatagramChan
     }
     if (give_up == 0 && now - began >= kGreetingPatience) {
       // Whoever answers this could have answered the greetings.
-      const Result<wire::session_control::DatagramOpened> sign = ask_for_datagrams(session, question, deadline);
+      const auto sign = ask_for_link<wire::session_control::DatagramOpened>(session, question, deadline);
       if (!sign.ok()) return sign.status();
       session->stream.tell(wire::session_control::CloseLink{.link = question.link});
       give_up = monotonic_now() + kGreetingPatience / 2;
@@ -152,13 +183,11 @@ Status VerbsTransport::try_datagrams(const SessionPointer& session, DatagramChan
 // A session goes to one port of the peer's, and has one way there, which is found once: whatever a peer says, it cannot
 // make this side look for others' addresses, nor for more than one. What was found ends with the session, because the
 // address may move to another machine.
-Result<AddressHandle> VerbsTransport::way_to(const SessionPointer& session, DatagramSender& sender,
+Result<AddressHandle> VerbsTransport::way_to(const SessionPointer& session, Peer& peer, DatagramSender& sender,
                                              const wire::session_control::Gid& gid, std::uint32_t lid) {
-  const std::shared_ptr<Peer> peer = peer_of(session);
-  if (!peer) return RIPC_PEER_DEAD;
   {
     const std::lock_guard lock(peers_mutex_);
-    if (const auto& way = peer->way) return way->gid == gid && way->lid == lid ? way->handle : RIPC_UNSUPPORTED;
+    if (const auto& way = peer.way) return way->gid == gid && way->lid == lid ? way->handle : RIPC_UNSUPPORTED;
   }
   const union ibv_gid expected = gid_of(session->remote);
   if (sender.port().ethernet && std::memcmp(expected.raw, gid.data(), gid.size()) != 0)
@@ -167,49 +196,62 @@ Result<AddressHandle> VerbsTransport::way_to(const SessionPointer& session, Data
   Result<AddressHandle> found = sender.find_way(gid, lid);
   const std::lock_guard lock(peers_mutex_);
   // Two links may have been opened at once.
-  if (!peer->way) peer->way = Peer::Way{.gid = gid, .lid = lid, .handle = std::move(found)};
-  return peer->way->gid == gid && peer->way->lid == lid ? peer->way->handle : RIPC_UNSUPPORTED;
+  if (!peer.way) peer.way = Peer::Way{.gid = gid, .lid = lid, .handle = std::move(found)};
+  return peer.way->gid == gid && peer.way->lid == lid ? peer.way->handle : RIPC_UNSUPPORTED;
 }
 
-Status VerbsTransport::prepare_datagrams(const SessionPointer& session,
-                                         const wire::session_control::OpenDatagram& frame) {
-  const Result<Senders> senders = senders_of(session->local.ip());
-  if (!senders.ok()) return senders.status();
-  if (!senders->datagrams) return RIPC_UNSUPPORTED;
-  return way_to(session, *senders->datagrams, frame.gid, frame.lid).ok() ? RIPC_OK : RIPC_UNSUPPORTED;
-}
-
-Result<std::pair<std::shared_ptr<remote::LinkSource>, wire::session_control::DatagramOpened>>
-VerbsTransport::accept_datagrams(const SessionPointer& session, const wire::session_control::OpenDatagram& frame,
-                                 remote::UdpPort& port) {
-  Result<Senders> senders = senders_of(session->local.ip());
-  if (!senders.ok()) return senders.status();
-  const std::shared_ptr<DatagramSender>& sender = senders->datagrams;
-  const Result<AddressHandle> way = way_to(session, *sender, frame.gid, frame.lid);  // known since prepare_datagrams()
-  if (!way.ok()) return RIPC_UNSUPPORTED;
-  const DatagramRoute back{.handle = *way, .queue_pair = frame.queue_pair, .queue_key = frame.queue_key};
-  Result<VerbsPort::Accepted> accepted =
-      static_cast<VerbsPort&>(port).accept({.session = session,
-                                            .link = frame.link,
-                                            .token = frame.token,
-                                            .budget = 0,
-                                            .events = &port.events(),
-                                            .peer_timeout = options().peer_timeout},
-                                           sender, registrar_of(session->local.ip()), back, frame.gid);
-  if (!accepted.ok()) return accepted.status();
-  const wire::session_control::DatagramOpened answer{
-      .status = RIPC_OK,
-      .gid = accepted->address.gid,
-      .lid = accepted->address.lid,
-      .queue_pair = accepted->address.queue_pair,
-      .queue_key = accepted->address.queue_key,
-      .packet_limit =
-          std::min(accepted->packet_limit, frame.mtu - std::min<std::uint32_t>(frame.mtu, wire::datagram::kHeaderSize)),
-      .credit = remote::Granter::first_credit(accepted->source->budget()),
-      .greeted_pair = sender->address().queue_pair,
-      .greeted_key = sender->address().queue_key};
-  return std::pair<std::shared_ptr<remote::LinkSource>, wire::session_control::DatagramOpened>(
-      std::move(accepted->source), answer);
+// What may take a moment is done first, without locks held. A refusal has only request, link and status;
+// RIPC_UNSUPPORTED: the peer should ask for UDP.
+wire::session_control::DatagramOpened VerbsTransport::accept_datagrams(
+    const SessionPointer& session, Peer& peer, const wire::session_control::OpenDatagram& frame) {
+  wire::session_control::DatagramOpened answer{.request = frame.request, .link = frame.link};
+  try {
+    const Result<Senders> senders = senders_of(session->local.ip());
+    if (!senders.ok()) {
+      answer.status = senders.status().code();
+      return answer;
+    }
+    const std::shared_ptr<DatagramSender>& sender = senders->datagrams;
+    const std::shared_ptr<Registrar> registrar = registrar_of(session->local.ip());
+    const Result<AddressHandle> way =
+        sender ? way_to(session, peer, *sender, frame.gid, frame.lid) : Result<AddressHandle>(RIPC_UNSUPPORTED);
+    if (!way.ok()) {
+      answer.status = RIPC_UNSUPPORTED;
+      return answer;
+    }
+    const DatagramRoute back{.handle = *way, .queue_pair = frame.queue_pair, .queue_key = frame.queue_key};
+    const auto take = [&](VerbsPort& port) -> Result<std::shared_ptr<remote::LinkSource>> {
+      Result<VerbsPort::Accepted> accepted = port.accept({.session = session,
+                                                          .link = frame.link,
+                                                          .token = frame.token,
+                                                          .budget = 0,
+                                                          .events = &port.events(),
+                                                          .peer_timeout = options().peer_timeout},
+                                                         peer.rdma_bulk, sender, registrar, back, frame.gid);
+      if (!accepted.ok()) return accepted.status();
+      answer.gid = accepted->address.gid;
+      answer.lid = accepted->address.lid;
+      answer.queue_pair = accepted->address.queue_pair;
+      answer.queue_key = accepted->address.queue_key;
+      answer.incarnation = port.incarnation();
+      answer.packet_limit =
+          std::min(accepted->packet_limit, frame.mtu - std::min<std::uint32_t>(frame.mtu, wire::datagram::kHeaderSize));
+      answer.credit = remote::ReceiverCredit::first_credit(accepted->source->budget());
+      answer.greeted_pair = sender->address().queue_pair;
+      answer.greeted_key = sender->address().queue_key;
+      return std::shared_ptr<remote::LinkSource>(std::move(accepted->source));
+    };
+    answer.status = accept(session, frame.link, frame.service, [&](remote::LinkPort& port) {
+                      Result<std::shared_ptr<remote::LinkSource>> source = RIPC_NO_SERVICE;  // if it ends just now
+                      for_each_port([&](VerbsPort& own) {
+                        if (&port == &own) source = take(own);
+                      });
+                      return source;
+                    }).code();
+  } catch (const std::bad_alloc&) {
+    answer.status = RIPC_NO_MEMORY;
+  }
+  return answer;
 }
 
 // ---- Groups --------------------------------------------------------------------------------------------------
@@ -224,27 +266,8 @@ std::shared_ptr<GroupSender> VerbsTransport::make_group_sender(const std::shared
       });
 }
 
-void VerbsTransport::asked_to_join_group(remote::UdpPort& port, const std::shared_ptr<remote::LinkSource>& source,
-                                         const wire::session_control::JoinGroup& frame) {
-  const auto datagrams = std::dynamic_pointer_cast<DatagramSource>(source);
-  const std::optional<FabricPort> leaves_by = fabric_->port_of(source->session()->local.ip());
-  if (!datagrams || !memberships_ || !leaves_by) return;
-  if (MembershipPointer membership = memberships_->join(*leaves_by, frame.group))
-    static_cast<VerbsPort&>(port).join_group(datagrams, frame.token, std::move(membership));
-}
-
-void VerbsTransport::asked_to_leave_group(remote::UdpPort& port, const remote::LinkSource& source,
-                                          const wire::session_control::LeaveGroup& frame) {
-  static_cast<VerbsPort&>(port).leave_group(source, frame.token);
-}
-
-void VerbsTransport::peer_joined_group(remote::LinkChannel& channel, const wire::session_control::GroupJoined& frame) {
-  if (auto* const datagrams = dynamic_cast<DatagramChannel*>(&channel); datagrams != nullptr && datagrams->groups())
-    datagrams->groups()->joined(frame.link, frame.token);
-}
-
 void VerbsTransport::groups_joined() {
-  for_each_port([](remote::UdpPort& port) { static_cast<VerbsPort&>(port).attach_joined(); });
+  for_each_port([](VerbsPort& port) { port.attach_joined(); });
 }
 
 }  // namespace ripc::verbs

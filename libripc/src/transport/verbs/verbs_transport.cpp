@@ -142,8 +142,8 @@ void VerbsTransport::queue_lost(const DevicePointer& device) {
       return is_lost;
     });
   }
-  for_each_port([&](remote::UdpPort& port) {
-    for (std::string& ip : static_cast<VerbsPort&>(port).give_up(*device, true)) ips.push_back(std::move(ip));
+  for_each_port([&](VerbsPort& port) {
+    for (std::string& ip : port.give_up(*device, true)) ips.push_back(std::move(ip));
   });
   if (!ips.empty())
     lose_sessions_at(ips, Status(RIPC_PEER_DEAD, "A queue of the RDMA device " + device->name +
@@ -158,14 +158,14 @@ void VerbsTransport::device_gone(const DevicePointer& device) {
     const std::lock_guard lock(senders_mutex_);
     std::erase_if(senders_, [&](const Senders& senders) { return senders.datagrams->port().device == device; });
   }
-  for_each_port([&](remote::UdpPort& port) { (void)static_cast<VerbsPort&>(port).give_up(*device, false); });
+  for_each_port([&](VerbsPort& port) { (void)port.give_up(*device, false); });
   {
     const std::lock_guard lock(registrars_mutex_);
     std::erase_if(registrars_, [&](const auto& registrar) { return registrar->device() == device; });
   }
   {
     const std::lock_guard lock(peers_mutex_);
-    std::erase_if(peers_, [&](const auto& entry) { return entry.second->bulk->registrar()->device() == device; });
+    std::erase_if(peers_, [&](const auto& entry) { return entry.second->rdma_bulk->registrar()->device() == device; });
   }
   (void)cache_->drop_idle();
 }
@@ -197,8 +197,8 @@ std::shared_ptr<Registrar> VerbsTransport::registrar_of(const std::string& ip) c
 
 // ---- Sessions ------------------------------------------------------------------------------------------------
 
-Result<std::shared_ptr<remote::Bulk>> VerbsTransport::make_bulk(const SessionPointer& session,
-                                                                remote::BulkHooks hooks) {
+Result<std::shared_ptr<remote::SessionLinks>> VerbsTransport::make_links(const SessionPointer& session,
+                                                                         remote::BulkHooks hooks) {
   const std::optional<FabricPort> port = fabric_->port_of(session->local.ip());
   if (!port)
     return Status(RIPC_PEER_DEAD, "The way to " + session->remote.ip() + " leaves by " + session->local.ip() +
@@ -208,10 +208,10 @@ Result<std::shared_ptr<remote::Bulk>> VerbsTransport::make_bulk(const SessionPoi
                                       ", by which the way to " + session->remote.ip() +
                                       " leaves, is down: check the cable and `ip link`.");
   if (Status reason = avoided(*session); !reason.ok()) return reason;
-  auto peer = std::make_shared<Peer>();
-  peer->bulk =
+  auto bulk =
       std::make_shared<RdmaBulk>(registrar_of(port->ip), pool_, loop(), std::move(hooks), options().peer_timeout);
-  peer->bulk->start();
+  bulk->start();
+  auto peer = std::make_shared<Peer>(*this, std::move(bulk));
   if (session->incoming) {
     peer->nonce = remote::random_nonce();
     session->stream.tell(
@@ -220,10 +220,10 @@ Result<std::shared_ptr<remote::Bulk>> VerbsTransport::make_bulk(const SessionPoi
   const std::lock_guard lock(peers_mutex_);
   std::erase_if(peers_, [](const auto& entry) { return entry.first.expired(); });
   peers_.emplace_back(session, peer);
-  return std::shared_ptr<remote::Bulk>(peer->bulk);
+  return std::shared_ptr<remote::SessionLinks>(std::move(peer));
 }
 
-std::shared_ptr<VerbsTransport::Peer> VerbsTransport::peer_of(const SessionPointer& session) {
+VerbsTransport::PeerPointer VerbsTransport::peer_of(const SessionPointer& session) {
   const std::lock_guard lock(peers_mutex_);
   const auto found =
       std::find_if(peers_.begin(), peers_.end(), [&](const auto& entry) { return entry.first.lock() == session; });
@@ -233,7 +233,7 @@ std::shared_ptr<VerbsTransport::Peer> VerbsTransport::peer_of(const SessionPoint
 std::vector<std::shared_ptr<RdmaBulk>> VerbsTransport::bulks() const {
   const std::lock_guard lock(peers_mutex_);
   std::vector<std::shared_ptr<RdmaBulk>> result;
-  for (const auto& [session, peer] : peers_) result.push_back(peer->bulk);
+  for (const auto& [session, peer] : peers_) result.push_back(peer->rdma_bulk);
   return result;
 }
 
@@ -245,24 +245,23 @@ std::size_t VerbsTransport::connection_count() const {
 
 // ---- Connections ---------------------------------------------------------------------------------------------
 
-bool VerbsTransport::bulk_port_told(const SessionPointer& session, const wire::session_control::BulkPort& frame) {
-  const std::shared_ptr<Peer> peer = peer_of(session);
-  if (!peer || peer->port != 0) return false;
+bool VerbsTransport::told_port(const SessionPointer& session, const PeerPointer& peer,
+                               const wire::session_control::BulkPort& frame) {
+  if (session->incoming || peer->port != 0) return false;
   peer->port = static_cast<std::uint16_t>(frame.port);
   peer->nonce = frame.nonce;
   if (peer->wanted) dial(session, peer);
   return true;
 }
 
-void VerbsTransport::connect_bulk(const SessionPointer& session) {
-  const std::shared_ptr<Peer> peer = peer_of(session);
-  if (!peer || peer->attempt != 0) return;
+void VerbsTransport::connect_bulk(const SessionPointer& session, const PeerPointer& peer) {
+  if (peer->attempt != 0) return;
   // A connection that only the other side has lost so far is as good as lost.
   peer->wanted = true;
   if (peer->port != 0) dial(session, peer);
 }
 
-void VerbsTransport::dial(const SessionPointer& session, const std::shared_ptr<Peer>& peer) {
+void VerbsTransport::dial(const SessionPointer& session, const PeerPointer& peer) {
   peer->wanted = false;
   const ClusterKeys* const keys = options().keys.get();
   const std::uint64_t number = ++peer->number;
@@ -273,7 +272,7 @@ void VerbsTransport::dial(const SessionPointer& session, const std::shared_ptr<P
   peer->attempt = manager_->dial(
       session->local, session->remote.with_port(peer->port),
       introduce(keys, Side::dialing, peer->nonce, session->id, number, session->key),
-      peer->bulk->registrar()->device()->read_depth, patience,
+      peer->rdma_bulk->registrar()->device()->read_depth, patience,
       {.prepare = [this, session, peer, making](const IdPointer& id) { return prepare(session, *peer, *making, id); },
        .accepted = [this, peer, making, number, keys](const IdPointer&, const PrivateData& words) -> Status {
          ConnectionPrivateData answer;
@@ -290,24 +289,23 @@ void VerbsTransport::dial(const SessionPointer& session, const std::shared_ptr<P
        .ended =
            [this, session, peer, making](Status reason) {
              making->end();
-             if (!making->is_made) dial_failed(session, *peer, reason);
+             if (!making->is_made) dial_failed(session, peer, reason);
            }});
 }
 
 // Whoever waits for the connection may be the peer, who would ask again much later only.
-void VerbsTransport::dial_failed(const SessionPointer& session, Peer& peer, const Status& reason) {
-  peer.attempt = 0;
-  ++peer.failures;
-  const std::uint64_t before = std::exchange(peer.heard, session->stream.received());
-  if (peer.heard != before) ++peer.doubts;
-  if (peer.doubts >= kMostDoubts) {
+void VerbsTransport::dial_failed(const SessionPointer& session, const PeerPointer& peer, const Status& reason) {
+  peer->attempt = 0;
+  ++peer->failures;
+  const std::uint64_t before = std::exchange(peer->heard, session->stream.received());
+  if (peer->heard != before) ++peer->doubts;
+  if (peer->doubts >= kMostDoubts) {
     (void)avoid(session, "No connection for long items can be made (" + std::string(reason.text()) + ")");
     return;
   }
-  peer.bulk->dial_failed();
-  loop().add_timer(monotonic_now() + kRedialPause, [this, session] {
-    const std::shared_ptr<Peer> again = session->lost ? nullptr : peer_of(session);
-    if (again && !again->bulk->connection() && again->failures < kMostRedials) connect_bulk(session);
+  peer->rdma_bulk->dial_failed();
+  loop().add_timer(monotonic_now() + kRedialPause, [this, session, peer] {
+    if (!session->lost && !peer->rdma_bulk->connection() && peer->failures < kMostRedials) connect_bulk(session, peer);
   });
 }
 
@@ -340,9 +338,10 @@ Status VerbsTransport::avoided(const remote::Session& session) {
 
 Result<ibv_qp*> VerbsTransport::prepare(const SessionPointer& session, const Peer& peer, Making& making,
                                         const IdPointer& id) {
-  if (!peer.bulk->registrar()->device()->is_of(*id->get()))
+  if (!peer.rdma_bulk->registrar()->device()->is_of(*id->get()))
     return Status(RIPC_PEER_DEAD, "The way to " + session->remote.ip() + " has changed to another RDMA device.");
-  Result<std::shared_ptr<Connection>> made = Connection::create(peer.bulk->registrar(), id, loop(), peer.bulk->tally());
+  Result<std::shared_ptr<Connection>> made =
+      Connection::create(peer.rdma_bulk->registrar(), id, loop(), peer.rdma_bulk->tally());
   if (!made.ok()) return made.status();
   making.connection = std::move(*made);
   return making.connection->pair();
@@ -355,7 +354,7 @@ Result<ConnectionManager::Welcome> VerbsTransport::requested(const IdPointer& id
     return RIPC_VERSION_MISMATCH;
   }
   const SessionPointer session = session_named(told.session);
-  const std::shared_ptr<Peer> peer = session ? peer_of(session) : nullptr;
+  const PeerPointer peer = session ? peer_of(session) : nullptr;
   if (!peer || !id->remote().same_ip(session->remote)) {
     authenticator().count_refused();
     return RIPC_REFUSED;
@@ -370,7 +369,7 @@ Result<ConnectionManager::Welcome> VerbsTransport::requested(const IdPointer& id
   auto making = std::make_shared<Making>();
   return ConnectionManager::Welcome{
       .words = introduce(keys, Side::accepting, peer->nonce, session->id, told.number),
-      .read_depth = peer->bulk->registrar()->device()->read_depth,
+      .read_depth = peer->rdma_bulk->registrar()->device()->read_depth,
       .from = peer.get(),
       .hooks = {.prepare = [this, session, peer,
                             making](const IdPointer& own) { return prepare(session, *peer, *making, own); },
@@ -384,7 +383,7 @@ Result<ConnectionManager::Welcome> VerbsTransport::requested(const IdPointer& id
 
 void VerbsTransport::made(const Peer& peer, Making& making, bool dialed) {
   const std::shared_ptr<Connection> connection = making.finish();
-  peer.bulk->adopt(connection, dialed);
+  peer.rdma_bulk->adopt(connection, dialed);
   limit_connections(connection.get());
 }
 

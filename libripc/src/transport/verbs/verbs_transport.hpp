@@ -29,6 +29,7 @@
 namespace ripc::verbs {
 
 class DatagramChannel;
+class VerbsPort;
 
 struct TransportOptions : remote::SessionOptions {
   std::size_t max_connections = 256;  // RDMA connections; more close the idle one that was used longest ago
@@ -62,31 +63,30 @@ class VerbsTransport final : public remote::SessionTransport {
   std::vector<std::shared_ptr<RdmaBulk>> bulks() const;
 
  protected:
-  Result<std::shared_ptr<remote::Bulk>> make_bulk(const remote::SessionPointer& session,
-                                                  remote::BulkHooks hooks) override;
-  void connect_bulk(const remote::SessionPointer& session) override;
-  void bulk_accepted(const remote::SessionPointer&, remote::GuardedSocket) override {}
-  bool bulk_port_told(const remote::SessionPointer& session, const wire::session_control::BulkPort& frame) override;
-  std::unique_ptr<remote::UdpPort> make_port(const spi::PortOptions& options, EventSet& events,
-                                             std::function<void(remote::LinkPort&)> closed) override;
-  Result<std::shared_ptr<remote::LinkChannel>> open_link(const remote::SessionPointer& session, ripc_service_id id,
-                                                         Deadline deadline) override;
-  Status prepare_datagrams(const remote::SessionPointer& session,
-                           const wire::session_control::OpenDatagram& frame) override;
-  Result<std::pair<std::shared_ptr<remote::LinkSource>, wire::session_control::DatagramOpened>> accept_datagrams(
-      const remote::SessionPointer& session, const wire::session_control::OpenDatagram& frame,
-      remote::UdpPort& port) override;
+  Result<std::shared_ptr<remote::SessionLinks>> make_links(const remote::SessionPointer& session,
+                                                           remote::BulkHooks hooks) override;
+  std::unique_ptr<remote::LinkPort> make_port(const spi::PortOptions& port_options, EventSet& events,
+                                              std::function<void(remote::LinkPort&)> closed) override;
   std::vector<std::string> own_ips() const override;
-  void asked_to_join_group(remote::UdpPort& port, const std::shared_ptr<remote::LinkSource>& source,
-                           const wire::session_control::JoinGroup& frame) override;
-  void asked_to_leave_group(remote::UdpPort& port, const remote::LinkSource& source,
-                            const wire::session_control::LeaveGroup& frame) override;
-  void peer_joined_group(remote::LinkChannel& channel, const wire::session_control::GroupJoined& frame) override;
 
  private:
-  // What a session needs to make connections.
-  struct Peer {
-    std::shared_ptr<RdmaBulk> bulk;
+  // What a session needs to make connections and links.
+  struct Peer final : remote::SessionLinks, std::enable_shared_from_this<Peer> {
+    Peer(VerbsTransport& of, std::shared_ptr<RdmaBulk> rdma) noexcept : transport(of), rdma_bulk(std::move(rdma)) {}
+    std::shared_ptr<remote::Bulk> bulk() const noexcept override { return rdma_bulk; }
+    Result<std::shared_ptr<remote::LinkChannel>> open(const remote::SessionPointer& session, ripc_service_id id,
+                                                      Deadline deadline) override {
+      return transport.open_link(session, *this, id, deadline);
+    }
+    void connect_bulk(const remote::SessionPointer& session) override {
+      transport.connect_bulk(session, shared_from_this());
+    }
+    // Connections for long items are RDMA's, and come by the connection manager: this one is closed.
+    void adopt_bulk(const remote::SessionPointer&, remote::GuardedSocket) override {}
+    bool handle(const remote::SessionPointer& session, const wire::session_control::Frame& frame) override;
+
+    VerbsTransport& transport;
+    const std::shared_ptr<RdmaBulk> rdma_bulk;
     wire::session_control::Nonce nonce{};  // of whoever accepts
     std::uint16_t port = 0;                // where the peer accepts; 0: not told yet
     bool wanted = false;                   // as soon as that is known
@@ -112,8 +112,21 @@ class VerbsTransport final : public remote::SessionTransport {
 
   struct Making;
 
+  using PeerPointer = std::shared_ptr<Peer>;
+
+  // ---- Links ----
+  Result<std::shared_ptr<remote::LinkChannel>> open_link(const remote::SessionPointer& session, Peer& peer,
+                                                         ripc_service_id id, Deadline deadline);
+  wire::session_control::DatagramOpened accept_datagrams(const remote::SessionPointer& session, Peer& peer,
+                                                         const wire::session_control::OpenDatagram& frame);
+  void for_each_port(const std::function<void(VerbsPort&)>& visit);
+
+  // ---- Connections ----
+  bool told_port(const remote::SessionPointer& session, const PeerPointer& peer,
+                 const wire::session_control::BulkPort& frame);
+  void connect_bulk(const remote::SessionPointer& session, const PeerPointer& peer);
   Result<ConnectionManager::Welcome> requested(const IdPointer& id, const PrivateData& words);
-  void dial(const remote::SessionPointer& session, const std::shared_ptr<Peer>& peer);
+  void dial(const remote::SessionPointer& session, const PeerPointer& peer);
   Result<ibv_qp*> prepare(const remote::SessionPointer& session, const Peer& peer, Making& making, const IdPointer& id);
   void made(const Peer& peer, Making& making, bool dialed);
   void limit_connections(const Connection* newest = nullptr);
@@ -122,14 +135,14 @@ class VerbsTransport final : public remote::SessionTransport {
   void device_gone(const DevicePointer& device);
   void ports_come();
   void groups_joined();
-  Result<AddressHandle> way_to(const remote::SessionPointer& session, DatagramSender& sender,
+  Result<AddressHandle> way_to(const remote::SessionPointer& session, Peer& peer, DatagramSender& sender,
                                const wire::session_control::Gid& gid, std::uint32_t lid);
   Status try_datagrams(const remote::SessionPointer& session, DatagramChannel& channel,
                        wire::session_control::OpenDatagram question, Deadline deadline);
-  void dial_failed(const remote::SessionPointer& session, Peer& peer, const Status& reason);
+  void dial_failed(const remote::SessionPointer& session, const PeerPointer& peer, const Status& reason);
   Status avoid(const remote::SessionPointer& session, const std::string& what);
   Status avoided(const remote::Session& session);
-  std::shared_ptr<Peer> peer_of(const remote::SessionPointer& session);
+  PeerPointer peer_of(const remote::SessionPointer& session);
   std::shared_ptr<Registrar> registrar_of(const std::string& ip) const;
   // What sends datagrams from one address of this machine.
   struct Senders {
@@ -158,8 +171,10 @@ class VerbsTransport final : public remote::SessionTransport {
   std::unique_ptr<GroupMemberships> memberships_;  // the responder's; null: not used
   // The responder's, but for reading the bulks, and the ways.
   mutable std::mutex peers_mutex_;
-  std::vector<std::pair<std::weak_ptr<remote::Session>, std::shared_ptr<Peer>>> peers_;
+  std::vector<std::pair<std::weak_ptr<remote::Session>, PeerPointer>> peers_;
   std::vector<Avoided> avoided_;  // under peers_mutex_, for any thread
+  std::mutex ports_mutex_;        // after the mutex of SessionTransport
+  std::vector<VerbsPort*> own_ports_;
 };
 
 }  // namespace ripc::verbs

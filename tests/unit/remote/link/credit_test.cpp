@@ -44,75 +44,75 @@ TEST(DatagramCost, IsNeverLessThanTheSystemCounts) {
   }
 }
 
-TEST(Purse, SpendsWhatItHasAndNoMore) {
-  Purse purse(100);
-  EXPECT_EQ(purse.left(), 100u);
-  purse.spend(60);
-  EXPECT_EQ(purse.left(), 40u);
-  purse.spend(40);
-  EXPECT_EQ(purse.left(), 0u);
-  EXPECT_TRUE(purse.grant(150));
-  EXPECT_EQ(purse.left(), 50u);
+TEST(SenderCredit, SpendsWhatItHasAndNoMore) {
+  SenderCredit sender(100);
+  EXPECT_EQ(sender.left(), 100u);
+  sender.spend(60);
+  EXPECT_EQ(sender.left(), 40u);
+  sender.spend(40);
+  EXPECT_EQ(sender.left(), 0u);
+  EXPECT_TRUE(sender.grant(150));
+  EXPECT_EQ(sender.left(), 50u);
 }
 
-TEST(Purse, OldGrantsChangeNothing) {
-  Purse purse(100);
-  EXPECT_TRUE(purse.grant(200));
-  EXPECT_FALSE(purse.grant(200));
-  EXPECT_FALSE(purse.grant(150));
-  EXPECT_EQ(purse.left(), 200u);
+TEST(SenderCredit, OldGrantsChangeNothing) {
+  SenderCredit sender(100);
+  EXPECT_TRUE(sender.grant(200));
+  EXPECT_FALSE(sender.grant(200));
+  EXPECT_FALSE(sender.grant(150));
+  EXPECT_EQ(sender.left(), 200u);
 }
 
 TEST(Credits, GoOnAfterTheLargestNumber) {
-  Purse purse(1000);
-  Granter granter(1000);
-  granter.granted(1000);
+  SenderCredit sender(1000);
+  ReceiverCredit receiver(1000);
+  receiver.granted(1000);
   std::uint32_t expected = 0;
   for (int step = 0; step < 9'000'000; ++step) {  // twice around
-    ASSERT_GE(purse.left(), 960u);
-    purse.spend(960);
+    ASSERT_GE(sender.left(), 960u);
+    sender.spend(960);
     expected += 960;
-    ASSERT_EQ(purse.spent(), expected);
-    granter.consumed(purse.spent());
-    ASSERT_EQ(granter.due(), 960u);
-    (void)purse.grant(granter.credit());
-    granter.granted(granter.credit());
+    ASSERT_EQ(sender.spent(), expected);
+    receiver.consumed(sender.spent());
+    ASSERT_EQ(receiver.due(), 960u);
+    (void)sender.grant(receiver.credit());
+    receiver.granted(receiver.credit());
   }
 }
 
-TEST(Granter, GrantsWhatWasConsumedAndTellsWhatItOwes) {
-  Granter granter(1000);
-  EXPECT_EQ(Granter::first_credit(1000), 750u);
-  EXPECT_EQ(granter.credit(), 1000u);
-  EXPECT_EQ(granter.due(), 250u);
-  granter.consumed(300);
-  EXPECT_EQ(granter.credit(), 1300u);
-  EXPECT_EQ(granter.due(), 550u);
-  granter.granted(1300);
-  EXPECT_EQ(granter.due(), 0u);
+TEST(ReceiverCredit, GrantsWhatWasConsumedAndTellsWhatItOwes) {
+  ReceiverCredit receiver(1000);
+  EXPECT_EQ(ReceiverCredit::first_credit(1000), 750u);
+  EXPECT_EQ(receiver.credit(), 1000u);
+  EXPECT_EQ(receiver.due(), 250u);
+  receiver.consumed(300);
+  EXPECT_EQ(receiver.credit(), 1300u);
+  EXPECT_EQ(receiver.due(), 550u);
+  receiver.granted(1300);
+  EXPECT_EQ(receiver.due(), 0u);
 }
 
-TEST(Granter, WhatASenderCannotHaveSpentIsIgnored) {
-  Granter granter(1000);
-  granter.consumed(751);
-  granter.consumed(0x80000000u);
-  granter.consumed(UINT32_MAX);
-  EXPECT_EQ(granter.credit(), 1000u);
-  granter.consumed(750);
-  EXPECT_EQ(granter.credit(), 1750u);
-  granter.consumed(500);
-  EXPECT_EQ(granter.credit(), 1750u) << "a packet that was overtaken";
+TEST(ReceiverCredit, WhatASenderCannotHaveSpentIsIgnored) {
+  ReceiverCredit receiver(1000);
+  receiver.consumed(751);
+  receiver.consumed(0x80000000u);
+  receiver.consumed(UINT32_MAX);
+  EXPECT_EQ(receiver.credit(), 1000u);
+  receiver.consumed(750);
+  EXPECT_EQ(receiver.credit(), 1750u);
+  receiver.consumed(500);
+  EXPECT_EQ(receiver.credit(), 1750u) << "a packet that was overtaken";
 }
 
-TEST(Granter, ASmallerBudgetTakesNothingBackAndGrantsAgainLater) {
-  Granter granter(1000);
-  granter.granted(1000);
-  granter.set_budget(400);
-  EXPECT_EQ(granter.due(), 0u);
-  granter.consumed(500);
-  EXPECT_EQ(granter.due(), 0u) << "the sender was told 1000";
-  granter.consumed(700);
-  EXPECT_EQ(granter.due(), 100u);
+TEST(ReceiverCredit, ASmallerBudgetTakesNothingBackAndGrantsAgainLater) {
+  ReceiverCredit receiver(1000);
+  receiver.granted(1000);
+  receiver.set_budget(400);
+  EXPECT_EQ(receiver.due(), 0u);
+  receiver.consumed(500);
+  EXPECT_EQ(receiver.due(), 0u) << "the sender was told 1000";
+  receiver.consumed(700);
+  EXPECT_EQ(receiver.due(), 100u);
 }
 
 }  // namespace

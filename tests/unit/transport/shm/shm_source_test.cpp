@@ -35,16 +35,16 @@ class Bounce : public testing::Test {
   void SetUp() override {
     int sockets[2] = {-1, -1};
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets), 0);
-    sender_ = std::make_shared<Connection>(UniqueFd(sockets[1]));
+    sender_ = std::make_shared<ControlConnection>(UniqueFd(sockets[1]));
     ShmSource::Parts parts;
-    parts.connection = receiver_ = std::make_shared<Connection>(UniqueFd(sockets[0]));
+    parts.connection = receiver_ = std::make_shared<ControlConnection>(UniqueFd(sockets[0]));
     parts.link = kLink;
     parts.geometry = kGeometry;
     parts.memory = some_memory(kGeometry.total());
     source_ = std::make_shared<ShmSource>(std::move(parts));
   }
   std::optional<control::BounceRequest> asked() {
-    if (sender_->receive(received_) != Connection::Event::message) return {};
+    if (sender_->receive(received_) != ControlConnection::Event::message) return {};
     auto decoded = control::decode(std::span(received_.bytes).first(received_.size));
     if (!decoded.ok() || !std::holds_alternative<control::BounceRequest>(*decoded)) return {};
     return std::get<control::BounceRequest>(*decoded);
@@ -68,8 +68,8 @@ class Bounce : public testing::Test {
     return std::make_shared<ShmChannel>(std::move(parts));
   }
 
-  std::shared_ptr<Connection> sender_;
-  std::shared_ptr<Connection> receiver_;
+  std::shared_ptr<ControlConnection> sender_;
+  std::shared_ptr<ControlConnection> receiver_;
   std::shared_ptr<ShmSource> source_;
   Received received_;
 };

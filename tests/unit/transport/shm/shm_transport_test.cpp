@@ -36,9 +36,10 @@ class PlayedPeer {
   bool meet() {
     do {
       if (!readable(listener_.get())) return false;
-      connection_ = std::make_unique<Connection>(UniqueFd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+      connection_ =
+          std::make_unique<ControlConnection>(UniqueFd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
       if (!readable(connection_->fd())) return false;
-    } while (connection_->receive(received_) == Connection::Event::closed);
+    } while (connection_->receive(received_) == ControlConnection::Event::closed);
     return received<control::Hello>().has_value();
   }
   // Waits for the transport to connect, and greets it.
@@ -50,10 +51,10 @@ class PlayedPeer {
   // The next message, if it is one of this type.
   template <typename T>
   std::optional<T> next() {
-    if (!readable(connection_->fd()) || connection_->receive(received_) != Connection::Event::message) return {};
+    if (!readable(connection_->fd()) || connection_->receive(received_) != ControlConnection::Event::message) return {};
     return received<T>();
   }
-  Connection& connection() { return *connection_; }
+  ControlConnection& connection() { return *connection_; }
 
  private:
   template <typename T>
@@ -69,7 +70,7 @@ class PlayedPeer {
 
   std::uint64_t context_;
   UniqueFd listener_;
-  std::unique_ptr<Connection> connection_;
+  std::unique_ptr<ControlConnection> connection_;
   Received received_;
 };
 
@@ -184,13 +185,13 @@ class ShmTransportOtherUsers : public ShmTransportTest {
       CHILD_CHECK(directory.ok());
       auto socket = (*directory)->connect(kOwn);
       CHILD_CHECK(socket.ok());
-      Connection connection(std::move(*socket));
+      ControlConnection connection(std::move(*socket));
       CHILD_CHECK(send_message(connection, control::Hello{.context = context, .pid = 1, .flags = 0}) == RIPC_OK);
       Received received;
       for (;;) {
         pollfd descriptor{connection.fd(), POLLIN, 0};
         CHILD_CHECK(::poll(&descriptor, 1, -1) == 1);
-        if (connection.receive(received) != Connection::Event::message) return 0;
+        if (connection.receive(received) != ControlConnection::Event::message) return 0;
         auto decoded = control::decode(std::span(received.bytes).first(received.size));
         CHILD_CHECK(decoded.ok());
         if (std::holds_alternative<control::HelloReply>(*decoded)) greeted.put();

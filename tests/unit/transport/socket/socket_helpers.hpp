@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "base/random.hpp"
+#include "remote/link/udp_channel.hpp"
+#include "remote/link/udp_port.hpp"
 #include "support/waiting.hpp"
 #include "transport/socket/socket_transport.hpp"
 

@@ -45,7 +45,7 @@ TEST_F(Collected, IsRungForOnceForAllThatIsOpenedAndOnceForAllThatIsSent) {
     items.push_back(expose());
     const std::string text(100 + index, static_cast<char>('b' + index));
     const spi::Bytes packet = std::as_bytes(std::span(text));
-    EXPECT_EQ(channel_->send_telling(items.back().transfer, std::span(&packet, 1)), RIPC_OK);
+    EXPECT_EQ(channel_->announce(items.back().transfer, std::span(&packet, 1)), RIPC_OK);
   }
   EXPECT_EQ(tally().doorbells, doorbells);
   EXPECT_EQ(counters().doorbells, sent.doorbells);

@@ -114,9 +114,9 @@ void RdmaPullTable::open(const EntryPointer& entry, std::uint64_t remote, std::u
 bool RdmaPullTable::take_offer(const EntryPointer& entry) noexcept {
   const wire::Descriptor& item = entry->descriptor;
   const auto found = std::find_if(offers_.begin(), offers_.end(),
-                                  [&](const Offer& offer) { return offer.is_of(item.key, item.location); });
+                                  [&](const OfferedItem& offer) { return offer.is_of(item.key, item.location); });
   if (found == offers_.end()) return false;
-  const Offer offer = *found;
+  const OfferedItem offer = *found;
   offers_.erase(found);
   open(entry, offer.remote, offer.remote_key, offer.ends_key);
   return true;
@@ -279,7 +279,7 @@ void RdmaPullTable::offered(const Connection& connection, const bulk::Frame& fra
   const std::lock_guard lock(mutex_);
   if (connection_.get() != &connection) return;
   if (frame.value == 0) {
-    std::erase_if(offers_, [&](const Offer& offer) { return offer.is_of(frame.key, frame.location); });
+    std::erase_if(offers_, [&](const OfferedItem& offer) { return offer.is_of(frame.key, frame.location); });
     return;
   }
   if (offers_.size() == kOffers) offers_.pop_front();
@@ -327,7 +327,7 @@ bool RdmaPullTable::has_backlog() const noexcept {
 bool RdmaPullTable::is_offered(const wire::Descriptor& item) const noexcept {
   const std::lock_guard lock(mutex_);
   return std::any_of(offers_.begin(), offers_.end(),
-                     [&](const Offer& offer) { return offer.is_of(item.key, item.location); });
+                     [&](const OfferedItem& offer) { return offer.is_of(item.key, item.location); });
 }
 
 std::size_t RdmaPullTable::offers() const noexcept {

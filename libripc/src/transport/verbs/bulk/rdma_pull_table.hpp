@@ -80,7 +80,7 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
  private:
   using Step = RdmaPull::Step;
   // What the peer offered, and nobody has pulled so far.
-  struct Offer {
+  struct OfferedItem {
     std::uint64_t key;
     std::uint64_t location;
     std::uint64_t remote;
@@ -120,7 +120,7 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   EventLoop& loop_;
   std::condition_variable changed_;  // a read has ended
   std::shared_ptr<Connection> connection_;
-  std::deque<Offer> offers_;                                   // the oldest first; at most kOffers
+  std::deque<OfferedItem> offers_;                             // the oldest first; at most kOffers
   std::unordered_map<std::uint64_t, EntryPointer> questions_;  // by their ids
   std::unordered_map<std::uint64_t, Read> reads_;              // likewise
   ReadPace pace_;

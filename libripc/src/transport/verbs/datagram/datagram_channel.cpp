@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "transport/verbs/bulk/rdma_bulk.hpp"
+#include "transport/verbs/datagram/verbs_port.hpp"
 
 namespace ripc::verbs {
 
@@ -15,17 +16,18 @@ constexpr unsigned kMostUnanswered = 4;
 
 }  // namespace
 
-DatagramChannel::DatagramChannel(Parts parts, std::shared_ptr<DatagramSender> sender,
+DatagramChannel::DatagramChannel(Parts parts, std::shared_ptr<RdmaBulk> bulk, std::shared_ptr<DatagramSender> sender,
                                  std::shared_ptr<GroupSender> groups, Routes routes, std::size_t packet_limit,
                                  std::function<void()> unreachable)
     : LinkChannel(std::move(parts), packet_limit),
+      bulk_(std::move(bulk)),
       sender_(std::move(sender)),
       groups_(std::move(groups)),
       routes_(std::move(routes)),
       unreachable_(std::move(unreachable)) {
   sender_->listen(parts_.link, parts_.token, [this](const wire::datagram::Header& header) {
     if (header.kind == wire::datagram::Kind::credit) {
-      (void)purse_.grant(header.credit);
+      (void)credit_.grant(header.credit);
     } else {
       greeted_.store(true, std::memory_order_release);
     }
@@ -35,6 +37,11 @@ DatagramChannel::DatagramChannel(Parts parts, std::shared_ptr<DatagramSender> se
 DatagramChannel::~DatagramChannel() {
   sender_->unlisten(parts_.link);
   stop_watching();
+}
+
+void DatagramChannel::handle(const wire::session_control::Frame& frame) noexcept {
+  const auto* const joined = std::get_if<wire::session_control::GroupJoined>(&frame);
+  if (joined != nullptr && groups_) groups_->joined(joined->link, joined->token);
 }
 
 void DatagramChannel::greet() noexcept {
@@ -93,7 +100,7 @@ ripc_status DatagramChannel::send_many(std::span<const wire::Plain> messages, st
   const std::uint64_t offer = take_offer();
   sent = sender_->send_many(routes_.packets, messages.first(count), [&](std::size_t index) {
     const auto number = static_cast<std::uint32_t>(index) + 1;
-    return header_locked(sequence_ + number, purse_.spent() + number, index == 0 ? offer : 0);
+    return header_locked(sequence_ + number, credit_.spent() + number, index == 0 ? offer : 0);
   });
   sent_locked(std::span(kCosts).first(sent), sent != 0 ? RIPC_OK : RIPC_AGAIN);
   if (sent != 0) return RIPC_OK;
@@ -110,7 +117,7 @@ void DatagramChannel::collect() noexcept {
 void DatagramChannel::send_collected() noexcept {
   if (!is_collecting()) return;
   collector_.store({}, std::memory_order_relaxed);
-  bulk().send_offers();
+  bulk_->send_offers();
   sender_->flush();
 }
 
@@ -118,11 +125,8 @@ ripc_status DatagramChannel::expose(std::span<const spi::Exposure> items, std::s
                                     std::uint64_t& transfer) noexcept {
   if (!is_collecting()) return LinkChannel::expose(items, descriptors, transfer);
   if (!alive()) return RIPC_PEER_DEAD;
-  return shortage_.note(bulk().expose_unsaid(parts_.link, items, descriptors, transfer), spi::Resource::transfers);
+  return shortage_.note(bulk_->expose_unsaid(parts_.link, items, descriptors, transfer), spi::Resource::transfers);
 }
-
-// The transport makes no others.
-RdmaBulk& DatagramChannel::bulk() const noexcept { return static_cast<RdmaBulk&>(*parts_.session->bulk); }
 
 bool DatagramChannel::send_together(std::span<DatagramChannel* const> channels, DatagramSender& sender,
                                     const DatagramRoute& route, const wire::datagram::Header& header,
@@ -138,25 +142,31 @@ bool DatagramChannel::send_together(std::span<DatagramChannel* const> channels, 
   }
   const bool sent = has_room && sender.send(route, header, packet) == RIPC_OK;
   for (DatagramChannel* channel : channels.first(locked)) {
-    if (sent) channel->purse_.spend(1);
+    if (sent) channel->credit_.spend(1);
     channel->mutex_.unlock();
   }
   return sent;
 }
 
+void DatagramSource::handle(const wire::session_control::Frame& frame) {
+  if (const auto* const join = std::get_if<wire::session_control::JoinGroup>(&frame)) {
+    port_.join_group(std::shared_ptr<DatagramSource>(shared_from_this(), this), join->token, join->group);
+  } else if (const auto* const leave = std::get_if<wire::session_control::LeaveGroup>(&frame)) {
+    port_.leave_group(*this, leave->token);
+  }
+}
+
 ripc_status DatagramSource::pull(spi::Pull& pull) noexcept {
   if (!collects_) return LinkSource::pull(pull);
-  // The transport makes no others.
-  auto& bulk = static_cast<RdmaBulk&>(*parts_.session->bulk);
   const bool is_new = pull.progress == 0;
-  const ripc_status status = bulk.begin_pull(pull, *parts_.events);
+  const ripc_status status = bulk_->begin_pull(pull, *parts_.events);
   has_collected_ = has_collected_ || (is_new && status == RIPC_PENDING);
   return status;
 }
 
 void DatagramSource::start_pulls() noexcept {
   collects_ = false;
-  if (std::exchange(has_collected_, false)) static_cast<RdmaBulk&>(*parts_.session->bulk).start_pulls();
+  if (std::exchange(has_collected_, false)) bulk_->start_pulls();
 }
 
 std::string DatagramChannel::describe() const {

@@ -20,6 +20,7 @@
 namespace ripc::verbs {
 
 class RdmaBulk;
+class VerbsPort;
 
 class DatagramChannel final : public remote::LinkChannel {
  public:
@@ -28,8 +29,9 @@ class DatagramChannel final : public remote::LinkChannel {
     DatagramRoute packets, greetings;
   };
   // `unreachable` is called by any thread, perhaps several times: the receiver's process lives, but nothing arrives.
-  DatagramChannel(Parts parts, std::shared_ptr<DatagramSender> sender, std::shared_ptr<GroupSender> groups,
-                  Routes routes, std::size_t packet_limit, std::function<void()> unreachable);
+  DatagramChannel(Parts parts, std::shared_ptr<RdmaBulk> bulk, std::shared_ptr<DatagramSender> sender,
+                  std::shared_ptr<GroupSender> groups, Routes routes, std::size_t packet_limit,
+                  std::function<void()> unreachable);
   ~DatagramChannel() override;
 
   ripc_status send_given(const wire::Plain& message, bool& copied) noexcept override;
@@ -42,7 +44,10 @@ class DatagramChannel final : public remote::LinkChannel {
   spi::Multicast* multicast() noexcept override { return groups_.get(); }
 
   const remote::SessionPointer& session() const noexcept { return parts_.session; }
-  const std::shared_ptr<GroupSender>& groups() const noexcept { return groups_; }
+  // Greetings prove the path before the channel is used, and doubt() later on: nothing else is kept or sent again.
+  void check_path() noexcept override {}
+  void leave() noexcept override {}
+  void handle(const wire::session_control::Frame& frame) noexcept override;
   // Asks the peer's responder for a sign, and whether one has come since the channel was made.
   void greet() noexcept;
   bool was_greeted() noexcept;
@@ -68,13 +73,14 @@ class DatagramChannel final : public remote::LinkChannel {
   Status watch_grants(std::function<void()> look) override { return sender_->watch(parts_.link, std::move(look)); }
   void unwatch_grants() noexcept override { sender_->unwatch(parts_.link); }
   void doubt() noexcept override;
+  void ended() noexcept override {}  // nobody waits in it
 
  private:
-  RdmaBulk& bulk() const noexcept;
   bool is_collecting() const noexcept {
     return collector_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
 
+  const std::shared_ptr<RdmaBulk> bulk_;
   const std::shared_ptr<DatagramSender> sender_;
   const std::shared_ptr<GroupSender> groups_;  // null: it sends to no groups
   const Routes routes_;
@@ -88,9 +94,15 @@ class DatagramChannel final : public remote::LinkChannel {
 
 class DatagramSource final : public remote::LinkSource {
  public:
-  DatagramSource(Parts parts, std::shared_ptr<DatagramSender> sender, DatagramRoute back,
-                 const wire::session_control::Gid& gid)
-      : LinkSource(std::move(parts)), sender_(std::move(sender)), back_(std::move(back)), gid_(gid) {
+  // `port`: what reads its datagrams.
+  DatagramSource(Parts parts, VerbsPort& port, std::shared_ptr<RdmaBulk> bulk, std::shared_ptr<DatagramSender> sender,
+                 DatagramRoute back, const wire::session_control::Gid& gid)
+      : LinkSource(std::move(parts)),
+        port_(port),
+        bulk_(std::move(bulk)),
+        sender_(std::move(sender)),
+        back_(std::move(back)),
+        gid_(gid) {
     sender_->answer(parts_.token, parts_.link, back_);
   }
   ~DatagramSource() override { sender_->answer_no_more(parts_.token, back_); }
@@ -100,6 +112,8 @@ class DatagramSource final : public remote::LinkSource {
   // The queue pair that its datagrams come from.
   std::uint32_t queue_pair() const noexcept { return back_.queue_pair; }
   const wire::session_control::Gid& gid() const noexcept { return gid_; }
+
+  void handle(const wire::session_control::Frame& frame) override;
 
   // Receiver. What is pulled from here on is read from start_pulls() on, together.
   void collect_pulls() noexcept { collects_ = true; }
@@ -113,6 +127,8 @@ class DatagramSource final : public remote::LinkSource {
   std::uint32_t largest_cost() const noexcept override { return 1; }
 
  private:
+  VerbsPort& port_;
+  const std::shared_ptr<RdmaBulk> bulk_;
   const std::shared_ptr<DatagramSender> sender_;
   const DatagramRoute back_;
   const wire::session_control::Gid gid_;  // of the port that they come from

@@ -110,7 +110,8 @@ std::uint32_t VerbsPort::budget_locked(const Receiver& receiver) const noexcept 
   return std::min(wanted, left / 2);
 }
 
-Result<VerbsPort::Accepted> VerbsPort::accept(remote::LinkSource::Parts parts, std::shared_ptr<DatagramSender> sender,
+Result<VerbsPort::Accepted> VerbsPort::accept(remote::LinkSource::Parts parts, std::shared_ptr<RdmaBulk> bulk,
+                                              std::shared_ptr<DatagramSender> sender,
                                               std::shared_ptr<Registrar> registrar, const DatagramRoute& back,
                                               const wire::session_control::Gid& gid) {
   const std::lock_guard lock(mutex_);
@@ -126,10 +127,11 @@ Result<VerbsPort::Accepted> VerbsPort::accept(remote::LinkSource::Parts parts, s
   }
   make_place_locked();
   const std::uint32_t budget = parts.budget;
-  Accepted accepted{.source = std::make_shared<DatagramSource>(std::move(parts), std::move(sender), back, gid),
+  Accepted accepted{.source = std::make_shared<DatagramSource>(std::move(parts), *this, std::move(bulk),
+                                                               std::move(sender), back, gid),
                     .address = receiver.own.queue->address(receiver.port),
                     .packet_limit = static_cast<std::uint32_t>(receiver.port.mtu - wire::datagram::kHeaderSize)};
-  at_[accepted.source.get()] = {&receiver, budget};
+  at_[accepted.source.get()] = {.source = accepted.source, .receiver = &receiver, .budget = budget};
   receiver.own.committed += budget;
   insert_locked(accepted.source);
   return accepted;
@@ -153,7 +155,7 @@ std::vector<std::string> VerbsPort::give_up(const Device& device, bool only_brok
 void VerbsPort::drop_given_up_locked() noexcept {
   std::erase_if(receivers_, [this](const auto& receiver) {
     const bool has_sources =
-        std::any_of(at_.begin(), at_.end(), [&](const auto& entry) { return entry.second.first == receiver.get(); });
+        std::any_of(at_.begin(), at_.end(), [&](const auto& entry) { return entry.second.receiver == receiver.get(); });
     if (!receiver->is_given_up || has_sources) return false;
     events_.remove(receiver->own.queue->fd());
     return true;
@@ -170,12 +172,9 @@ void VerbsPort::refresh() noexcept {
   dying_.clear();
   polled_receivers_.clear();
   for (const auto& receiver : receivers_) polled_receivers_.push_back(receiver.get());
-  for (const auto& source : sources_) {
-    auto datagrams = std::dynamic_pointer_cast<DatagramSource>(source);
-    if (!datagrams) continue;
-    if (datagrams->dead()) dying_.push_back(datagrams);
-    const std::uint64_t token = datagrams->token();
-    by_token_.emplace(token, Sender{std::move(datagrams), nullptr});
+  for (const auto& [address, place] : at_) {
+    if (place.source->dead()) dying_.push_back(place.source);
+    by_token_.emplace(place.source->token(), Sender{place.source, nullptr});
   }
   some_are_over_ = false;
   for (const HearingPointer& hearing : hearings_) {
@@ -187,7 +186,6 @@ void VerbsPort::refresh() noexcept {
 void VerbsPort::prepare_sleep() noexcept {
   if (version_.load(std::memory_order_acquire) != seen_version_) refresh();
   for (Receiver* receiver : polled_receivers_) receiver->own.queue->arm_if_taken();
-  UdpPort::prepare_sleep();
 }
 
 std::size_t VerbsPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept {
@@ -203,7 +201,7 @@ std::size_t VerbsPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept 
   // What a dead source had sent before has been taken in.
   if (taken == 0 && (!dying_.empty() || some_are_over_)) [[unlikely]]
     bury(sink);
-  return taken + UdpPort::poll(sink, budget - taken);
+  return taken + udp_.poll(sink, budget - taken);
 }
 
 std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, std::size_t budget,
@@ -374,7 +372,7 @@ void VerbsPort::bury(spi::PacketSink& sink) noexcept {
     const auto heard = forget_locked([&](const Hearing& hearing) { return hearing.source == source; });
     gone.insert(gone.end(), heard.begin(), heard.end());
     if (const auto found = at_.find(source.get()); found != at_.end()) {
-      found->second.first->own.committed -= found->second.second;
+      found->second.receiver->own.committed -= found->second.budget;
       at_.erase(found);
     }
     erase_locked(*source);

@@ -11,27 +11,35 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "remote/link/replay_window.hpp"
-#include "remote/link/udp_port.hpp"
+#include "remote/link/udp_receiver.hpp"
 #include "transport/verbs/datagram/datagram_channel.hpp"
 #include "transport/verbs/datagram/datagram_sender.hpp"
 #include "transport/verbs/groups/group_memberships.hpp"
 
 namespace ripc::verbs {
 
-class VerbsPort final : public remote::UdpPort {
+class VerbsPort final : public remote::LinkPort {
  public:
-  VerbsPort(const spi::PortOptions& options, EventSet& events, EventLoop& loop, std::size_t receive_buffer,
+  // Makes this machine a member of a multicast group, by the port with this address; null: it cannot.
+  using Join = std::function<MembershipPointer(const std::string& local, ripc_service_id group)>;
+
+  // As remote::LinkPort, and remote::UdpReceiver for links over UDP.
+  VerbsPort(const spi::PortOptions& options, EventSet& events, EventLoop& loop, std::size_t receive_buffer, Join join,
             std::function<void(LinkPort&)> closed)
-      : UdpPort(options, events, loop, receive_buffer, std::move(closed)) {}
+      : LinkPort(options, events, loop, std::move(closed)), join_(std::move(join)), udp_(*this, receive_buffer) {}
   ~VerbsPort() override;
 
   std::size_t poll(spi::PacketSink& sink, std::size_t budget) noexcept override;
   void prepare_sleep() noexcept override;
+  void cancel_sleep() noexcept override {}  // a queue stays armed
+  std::size_t packet_limit() const noexcept override { return remote::kMaxPacket; }
+  remote::UdpReceiver& udp() noexcept override { return udp_; }
 
   // ---- For the transport, in the responder ----
   struct Accepted {
@@ -40,12 +48,12 @@ class VerbsPort final : public remote::UdpPort {
     std::uint32_t packet_limit = 0;
   };
   // Takes a link whose datagrams come from `back`. RIPC_LIMIT: the device's queue has no room for one more sender.
-  Result<Accepted> accept(remote::LinkSource::Parts parts, std::shared_ptr<DatagramSender> sender,
-                          std::shared_ptr<Registrar> registrar, const DatagramRoute& back,
-                          const wire::session_control::Gid& gid);
+  Result<Accepted> accept(remote::LinkSource::Parts parts, std::shared_ptr<RdmaBulk> bulk,
+                          std::shared_ptr<DatagramSender> sender, std::shared_ptr<Registrar> registrar,
+                          const DatagramRoute& back, const wire::session_control::Gid& gid);
   // What comes to the multicast group with the token counts as come by the link of this source, as soon as the group is
   // joined. If there is no room for that, never.
-  void join_group(const std::shared_ptr<DatagramSource>& source, std::uint64_t token, MembershipPointer membership);
+  void join_group(const std::shared_ptr<DatagramSource>& source, std::uint64_t token, ripc_service_id group);
   void leave_group(const remote::LinkSource& source, std::uint64_t token) noexcept;
   // Groups have been joined.
   void attach_joined();
@@ -161,9 +169,18 @@ class VerbsPort final : public remote::UdpPort {
   void restart(Receiver& receiver) noexcept;
   void bury(spi::PacketSink& sink) noexcept;
 
-  std::deque<std::unique_ptr<Receiver>> receivers_;                                        // under mutex_
-  std::unordered_map<const remote::LinkSource*, std::pair<Receiver*, std::uint32_t>> at_;  // likewise: with budget
-  std::vector<HearingPointer> hearings_;                                                   // likewise
+  // Where a source's datagrams come.
+  struct Place {
+    std::shared_ptr<DatagramSource> source;
+    Receiver* receiver;
+    std::uint32_t budget;
+  };
+
+  const Join join_;
+  remote::UdpReceiver udp_;                                  // the links of peers whose devices have no datagrams
+  std::deque<std::unique_ptr<Receiver>> receivers_;          // under mutex_
+  std::unordered_map<const remote::LinkSource*, Place> at_;  // likewise
+  std::vector<HearingPointer> hearings_;                     // likewise
 
   // The receiving thread's own.
   std::uint64_t seen_version_ = 0;

@@ -22,8 +22,9 @@ bool is_same(const ibv_gid& one, const ibv_gid& other) noexcept {
 
 }  // namespace
 
-void VerbsPort::join_group(const std::shared_ptr<DatagramSource>& source, std::uint64_t token,
-                           MembershipPointer membership) {
+void VerbsPort::join_group(const std::shared_ptr<DatagramSource>& source, std::uint64_t token, ripc_service_id group) {
+  MembershipPointer membership = join_(source->session()->local.ip(), group);
+  if (!membership) return;
   const std::lock_guard lock(mutex_);
   const auto tokens = std::count_if(hearings_.begin(), hearings_.end(),
                                     [&](const HearingPointer& hearing) { return hearing->source == source; });
@@ -52,7 +53,7 @@ void VerbsPort::follow_locked(const Hearing& hearing) {
   if (!joined || at == at_.end()) return;
   const ibv_gid& gid = joined->way.grh.dgid;
   const std::uint16_t lid = joined->way.dlid;
-  for (auto& attachment : at->second.first->attachments) {
+  for (auto& attachment : at->second.receiver->attachments) {
     if (!is_same(attachment->gid, gid) || attachment->lid == lid) continue;
     const Library& library = attachment->library;
     ibv_qp* const pair = attachment->pair;
@@ -74,12 +75,12 @@ void VerbsPort::attach_joined_locked() {
 bool VerbsPort::attach_locked(Hearing& hearing) {
   const auto at = at_.find(hearing.source.get());
   if (at == at_.end()) return false;
-  Receiver& receiver = *at->second.first;
+  Receiver& receiver = *at->second.receiver;
   Buffers& groups = receiver.groups;
   const std::shared_ptr<const JoinedGroup> joined = hearing.membership->joined();
   if (!groups.queue && !open_groups(receiver, joined->queue_key).ok()) return false;
   if (receiver.groups_key != joined->queue_key) return false;
-  const std::uint32_t budget = hears_locked(*hearing.source) ? 0 : at->second.second;
+  const std::uint32_t budget = hears_locked(*hearing.source) ? 0 : at->second.budget;
   const std::uint32_t needed = groups.committed + budget + kReserve;
   if (needed > groups.slots) {
     const std::uint32_t missing = needed - groups.slots;
@@ -127,12 +128,12 @@ std::vector<VerbsPort::HearingPointer> VerbsPort::forget_locked(const std::funct
   for (const HearingPointer& hearing : gone) {
     const auto at = at_.find(hearing->source.get());
     if (!std::exchange(hearing->is_attached, false) || at == at_.end()) continue;
-    Receiver& receiver = *at->second.first;
+    Receiver& receiver = *at->second.receiver;
     const bool is_last =
         !hears_locked(*hearing->source) && std::none_of(gone.begin(), gone.end(), [&](const HearingPointer& other) {
           return other->is_attached && other->source == hearing->source;
         });
-    if (is_last) receiver.groups.committed -= at->second.second;
+    if (is_last) receiver.groups.committed -= at->second.budget;
   }
   for (const auto& receiver : receivers_) {
     std::erase_if(receiver->attachments, [&](const auto& attachment) {

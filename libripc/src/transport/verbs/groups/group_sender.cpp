@@ -100,6 +100,7 @@ bool GroupSender::is_ready_locked(ripc_service_id id, Group& group) {
 void GroupSender::take_present_locked(std::span<spi::Channel* const> channels) {
   present_.clear();
   for (std::size_t index = 0; index < channels.size(); ++index) {
+    // Core gives those whose multicast() this is, and no others have it.
     auto* const channel = static_cast<DatagramChannel*>(channels[index]);
     if (channel->alive()) present_.push_back({channel->link(), index, channel});
   }

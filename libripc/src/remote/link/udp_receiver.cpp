@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "remote/link/udp_port.hpp"
+#include "remote/link/udp_receiver.hpp"
 
 #include <errno.h>
 
@@ -21,33 +21,27 @@ constexpr int kMaxEmptyBatches = 8;
 
 }  // namespace
 
-UdpPort::UdpPort(const spi::PortOptions& options, EventSet& events, EventLoop& loop, std::size_t receive_buffer,
-                 std::function<void(LinkPort&)> closed)
-    : LinkPort(options, events, loop, std::move(closed)), receive_buffer_(receive_buffer) {}
-
-UdpPort::~UdpPort() {
-  leave();
-  for (const auto& source : sources_) {
-    if (const auto* udp = dynamic_cast<const UdpSource*>(source.get())) events_.remove(udp->socket().fd());
-  }
+UdpReceiver::~UdpReceiver() {
+  for (const auto& source : sources_) port_.events().remove(source->socket().fd());
 }
 
 // What the options ask for, in the money of the socket buffer: that many small messages, those bytes of larger ones
 // (which are rounded up by as much again), and the two largest packets, so that one can come while another is read.
-std::size_t UdpPort::wanted_buffer() const noexcept {
-  const std::size_t content = options_.queue_messages * datagram_bytes(128) + 2 * std::size_t{options_.queue_bytes} +
+std::size_t UdpReceiver::wanted_buffer() const noexcept {
+  const spi::PortOptions& options = port_.options();
+  const std::size_t content = options.queue_messages * datagram_bytes(128) + 2 * std::size_t{options.queue_bytes} +
                               2 * datagram_bytes(kMaxDatagram) + kControlReserve;
   return std::max(content + content / 2, receive_buffer_);
 }
 
 // The system gives the room of packets that were read back a quarter of the buffer at a time.
-std::uint32_t UdpPort::budget(std::size_t buffer) const noexcept {
+std::uint32_t UdpReceiver::budget(std::size_t buffer) const noexcept {
   const std::size_t usable = buffer - buffer / 4;
   const std::size_t least = 2 * datagram_bytes(kMaxDatagram);
   return static_cast<std::uint32_t>(std::max(usable - std::min(usable, kControlReserve), least) / kCreditUnit);
 }
 
-Status UdpPort::watch_locked(const UdpSource& source) noexcept {
+Status UdpReceiver::watch_locked(const UdpSource& source) noexcept {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.ptr = const_cast<UdpSource*>(&source);
@@ -55,25 +49,20 @@ Status UdpPort::watch_locked(const UdpSource& source) noexcept {
   return system_error(errno, "epoll_ctl", "raise fs.epoll.max_user_watches");
 }
 
-// The receiver has no way to say that there is no memory.
-void UdpPort::make_place_locked() {
-  LinkPort::make_place_locked();
-  const std::size_t count = sources_.size() + 1;
-  if (polled_capacity_ < count && spare_.capacity() < count) spare_.reserve(2 * count);
-}
-
-Status UdpPort::add_source(std::shared_ptr<UdpSource> source) {
+Status UdpReceiver::add_source(std::shared_ptr<UdpSource> source) {
   const std::lock_guard lock(mutex_);
-  make_place_locked();
+  // The receiver has no way to say that there is no memory.
+  port_.make_place();
+  const std::size_t count = sources_.size() + 1;
+  if (sources_.capacity() < count) sources_.reserve(2 * count);
+  if (polled_capacity_ < count && spare_.capacity() < count) spare_.reserve(2 * count);
   if (!buffers_) buffers_ = std::make_unique_for_overwrite<std::byte[]>(kBatch * kStride);  // not touched before need
   if (sources_.size() >= kDirect) {
     if (!ready_set_) {
       ready_set_.reset(epoll_create1(EPOLL_CLOEXEC));
       if (!ready_set_) return system_error(errno, "epoll_create1", "raise `ulimit -n`");
       for (const auto& present : sources_) {
-        const auto* udp = dynamic_cast<const UdpSource*>(present.get());
-        if (udp == nullptr) continue;
-        Status status = watch_locked(*udp);
+        Status status = watch_locked(*present);
         if (!status.ok()) return status;
       }
     }
@@ -82,32 +71,31 @@ Status UdpPort::add_source(std::shared_ptr<UdpSource> source) {
     Status status = watch_locked(*source);
     if (!status.ok()) return status;
   }
-  Status status = events_.add(source->socket().fd(), EventSet::Kind::packets);
+  Status status = port_.events().add(source->socket().fd(), EventSet::Kind::packets);
   if (!status.ok()) {
     if (ready_set_) (void)epoll_ctl(ready_set_.get(), EPOLL_CTL_DEL, source->socket().fd(), nullptr);
     return status;
   }
-  insert_locked(std::move(source));
+  sources_.push_back(source);
+  port_.insert(std::move(source));
   return {};
 }
 
-void UdpPort::pass(UdpSource& source, spi::Bytes datagram) {
+void UdpReceiver::pass(UdpSource& source, spi::Bytes datagram) {
   if (!source.keep(datagram)) return;
   passed_.store(true, std::memory_order_release);
-  events_.wake();
+  port_.events().wake();
 }
 
-void UdpPort::refresh() noexcept {
+void UdpReceiver::refresh() noexcept {
   const std::lock_guard lock(mutex_);
-  polled_version_ = version_.load(std::memory_order_relaxed);
-  polled_.clear();
+  polled_version_ = port_.version();
   if (polled_.capacity() < sources_.size()) {
+    polled_.clear();
     polled_.swap(spare_);
     polled_capacity_ = polled_.capacity();
   }
-  for (const auto& source : sources_) {
-    if (auto udp = std::dynamic_pointer_cast<UdpSource>(source)) polled_.push_back(std::move(udp));
-  }
+  polled_.assign(sources_.begin(), sources_.end());
   ready_fd_ = ready_set_.get();
   ready_next_ = ready_count_ = 0;
   unscanned_ = polled_.size();
@@ -119,8 +107,8 @@ void UdpPort::refresh() noexcept {
   }
 }
 
-std::size_t UdpPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept {
-  if (version_.load(std::memory_order_acquire) != polled_version_) [[unlikely]]
+std::size_t UdpReceiver::poll(spi::PacketSink& sink, std::size_t budget) noexcept {
+  if (port_.version() != polled_version_) [[unlikely]]
     refresh();
   if (polled_.empty()) return 0;
   // The system does not know of it, so each source is looked at once.
@@ -138,7 +126,7 @@ std::size_t UdpPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept {
 }
 
 // One round over the sources, or as far as the budget goes.
-std::size_t UdpPort::poll_all(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept {
+std::size_t UdpReceiver::poll_all(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept {
   const std::size_t count = polled_.size();
   std::size_t taken = 0;
   for (std::size_t visited = 0; visited < count && taken < budget && !stop; ++visited) {
@@ -151,7 +139,7 @@ std::size_t UdpPort::poll_all(spi::PacketSink& sink, std::size_t budget, bool& s
   return taken;
 }
 
-std::size_t UdpPort::poll_ready(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept {
+std::size_t UdpReceiver::poll_ready(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept {
   std::size_t taken = 0;
   // What is ready may turn out to be no packet; then the next ones are asked for.
   for (std::size_t asked = 0; taken == 0 && !stop && asked <= polled_.size(); asked += ready_.size()) {
@@ -164,9 +152,9 @@ std::size_t UdpPort::poll_ready(spi::PacketSink& sink, std::size_t budget, bool&
     }
     const bool last = !more && ready_count_ < ready_.size();
     while (ready_next_ < ready_count_ && taken < budget && !stop) {
-      auto* source = static_cast<UdpSource*>(ready_[ready_next_].data.ptr);
+      auto* const source = static_cast<UdpSource*>(ready_[ready_next_].data.ptr);  // as watch_locked() gave it
       ++ready_next_;
-      taken += poll_source(std::static_pointer_cast<UdpSource>(source->shared_from_this()), sink, budget - taken, stop);
+      taken += poll_source(std::shared_ptr<UdpSource>(source->shared_from_this(), source), sink, budget - taken, stop);
     }
     if (last) break;
   }
@@ -174,8 +162,8 @@ std::size_t UdpPort::poll_ready(spi::PacketSink& sink, std::size_t budget, bool&
 }
 
 // A turn of one source.
-std::size_t UdpPort::poll_source(const std::shared_ptr<UdpSource>& source, spi::PacketSink& sink, std::size_t budget,
-                                 bool& stop) noexcept {
+std::size_t UdpReceiver::poll_source(const std::shared_ptr<UdpSource>& source, spi::PacketSink& sink,
+                                     std::size_t budget, bool& stop) noexcept {
   // Its death is looked at first: what had come before that is found below.
   const bool over = source->is_over();
   std::size_t taken = 0;
@@ -203,7 +191,7 @@ std::size_t UdpPort::poll_source(const std::shared_ptr<UdpSource>& source, spi::
 }
 
 // Reads a batch. True if there is a packet in it; false only if nothing is left to read.
-bool UdpPort::fetch(UdpSource& source) noexcept {
+bool UdpReceiver::fetch(UdpSource& source) noexcept {
   batch_next_ = batch_count_ = 0;
   for (int round = 0; round < kMaxEmptyBatches; ++round) {
     const unsigned wanted = source.batch;
@@ -219,20 +207,20 @@ bool UdpPort::fetch(UdpSource& source) noexcept {
       const auto at = static_cast<std::size_t>(index);
       // Longer than any: what came of it is no packet of ours.
       const std::size_t size = headers_[at].msg_len > kMaxDatagram ? 0 : headers_[at].msg_len;
-      const spi::Bytes packet = source.accept({buffers_.get() + at * kStride, size}, counters_);
+      const spi::Bytes packet = source.accept({buffers_.get() + at * kStride, size}, port_.counters());
       if (!packet.empty()) batch_[batch_count_++] = packet;
     }
-    source.settle(counters_);
+    source.settle(port_.counters());
     if (batch_count_ != 0) return true;
     if (!filled) return false;
   }
   // Somebody floods the link with what is no packet. Others have a turn.
-  events_.wake();
+  port_.events().wake();
   return false;
 }
 
 // As recvmmsg().
-int UdpPort::read_batch(int fd, unsigned wanted) noexcept {
+int UdpReceiver::read_batch(int fd, unsigned wanted) noexcept {
   count_call();
   if (wanted != 1) return recvmmsg(fd, headers_.data(), wanted, MSG_DONTWAIT, nullptr);
   // The usual look of a receiver that waits; the plain call is quicker.
@@ -242,11 +230,12 @@ int UdpPort::read_batch(int fd, unsigned wanted) noexcept {
   return 1;
 }
 
-void UdpPort::count_call() noexcept {
-  counters_.receive_calls.store(counters_.receive_calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+void UdpReceiver::count_call() noexcept {
+  port_.counters().receive_calls.store(port_.counters().receive_calls.load(std::memory_order_relaxed) + 1,
+                                       std::memory_order_relaxed);
 }
 
-std::size_t UdpPort::deliver_batch(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept {
+std::size_t UdpReceiver::deliver_batch(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept {
   std::size_t taken = 0;
   while (batch_next_ < batch_count_ && taken < budget) {
     const spi::Delivery delivery = sink.deliver(*batch_source_, batch_[batch_next_]);
@@ -262,7 +251,7 @@ std::size_t UdpPort::deliver_batch(spi::PacketSink& sink, std::size_t budget, bo
 }
 
 // The rest of the batch waits; the buffers are for the other sources. False: there is no memory, the batch stays.
-bool UdpPort::set_aside() noexcept {
+bool UdpReceiver::set_aside() noexcept {
   std::list<std::vector<std::byte>> packets;
   try {
     for (std::size_t index = batch_next_; index < batch_count_; ++index)
@@ -277,20 +266,20 @@ bool UdpPort::set_aside() noexcept {
 }
 
 // Makes packets of what came by the control connection.
-void UdpPort::take_kept(UdpSource& source) noexcept {
+void UdpReceiver::take_kept(UdpSource& source) noexcept {
   UdpSource::Datagrams datagrams = source.take_kept();
   for (auto next = datagrams.begin(); next != datagrams.end();) {
     const auto datagram = next++;
-    if (source.accept(*datagram, counters_).empty()) continue;
+    if (source.accept(*datagram, port_.counters()).empty()) continue;
     datagram->erase(datagram->begin(), datagram->begin() + wire::datagram::kHeaderSize);
     source.backlog.splice(source.backlog.end(), datagrams, datagram);
   }
-  source.settle(counters_);
+  source.settle(port_.counters());
   if (!source.backlog.empty()) ++backlogged_;
 }
 
-std::size_t UdpPort::deliver_backlog(UdpSource& source, spi::PacketSink& sink, std::size_t budget,
-                                     bool& stop) noexcept {
+std::size_t UdpReceiver::deliver_backlog(UdpSource& source, spi::PacketSink& sink, std::size_t budget,
+                                         bool& stop) noexcept {
   std::size_t taken = 0;
   while (!source.backlog.empty() && taken < budget) {
     const spi::Delivery delivery = sink.deliver(source, source.backlog.front());
@@ -304,10 +293,9 @@ std::size_t UdpPort::deliver_backlog(UdpSource& source, spi::PacketSink& sink, s
   return taken;
 }
 
-void UdpPort::remove(const std::shared_ptr<UdpSource>& source) noexcept {
-  events_.remove(source->socket().fd());
+void UdpReceiver::remove(const std::shared_ptr<UdpSource>& source) noexcept {
+  port_.events().remove(source->socket().fd());
   if (batch_source_ == source) batch_source_.reset();
-  remember_session_of(*source);
   const std::lock_guard lock(mutex_);
   if (ready_set_) (void)epoll_ctl(ready_set_.get(), EPOLL_CTL_DEL, source->socket().fd(), nullptr);
   for (std::size_t index = ready_next_; index < ready_count_; ++index) {
@@ -316,7 +304,8 @@ void UdpPort::remove(const std::shared_ptr<UdpSource>& source) noexcept {
       break;
     }
   }
-  erase_locked(*source);
+  std::erase(sources_, source);
+  port_.erase(*source);
 }
 
 }  // namespace ripc::remote

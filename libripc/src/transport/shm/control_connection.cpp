@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/shm/connection.hpp"
+#include "transport/shm/control_connection.hpp"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -39,7 +39,8 @@ union DescriptorBuffer {
 
 }  // namespace
 
-Connection::Connection(UniqueFd socket, ForkGuard guard) : socket_(std::move(socket)), guard_(std::move(guard)) {
+ControlConnection::ControlConnection(UniqueFd socket, ForkGuard guard)
+    : socket_(std::move(socket)), guard_(std::move(guard)) {
   ucred peer{};
   socklen_t size = sizeof peer;
   if (getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0) {
@@ -54,18 +55,18 @@ Connection::Connection(UniqueFd socket, ForkGuard guard) : socket_(std::move(soc
   encoded_.reserve(kUsualMessage);
 }
 
-Connection::~Connection() {
+ControlConnection::~ControlConnection() {
   if (retry_timer_ != 0) loop_->cancel_timer(retry_timer_);
   guard_.close(socket_);
 }
 
-void Connection::attach(EventLoop& loop) {
+void ControlConnection::attach(EventLoop& loop) {
   const std::lock_guard lock(mutex_);
   loop_ = &loop;
   retry_timer_ = loop.make_timer([this] { (void)loop_->modify(socket_.get(), EPOLLIN | EPOLLOUT); });
 }
 
-ripc_status Connection::send_now(std::span<const std::byte> message, std::span<const int> descriptors) noexcept {
+ripc_status ControlConnection::send_now(std::span<const std::byte> message, std::span<const int> descriptors) noexcept {
   iovec part{const_cast<std::byte*>(message.data()), message.size()};
   msghdr header{};
   header.msg_iov = &part;
@@ -90,12 +91,13 @@ ripc_status Connection::send_now(std::span<const std::byte> message, std::span<c
   }
 }
 
-ripc_status Connection::send(std::span<const std::byte> message, std::span<const int> descriptors) noexcept {
+ripc_status ControlConnection::send(std::span<const std::byte> message, std::span<const int> descriptors) noexcept {
   const std::lock_guard lock(mutex_);
   return send_locked(message, descriptors);
 }
 
-ripc_status Connection::send_locked(std::span<const std::byte> message, std::span<const int> descriptors) noexcept {
+ripc_status ControlConnection::send_locked(std::span<const std::byte> message,
+                                           std::span<const int> descriptors) noexcept {
   ripc_status status = RIPC_OK;
   if (outbox_.empty()) {
     status = send_now(message, descriptors);
@@ -112,7 +114,7 @@ ripc_status Connection::send_locked(std::span<const std::byte> message, std::spa
   return RIPC_OK;
 }
 
-ripc_status Connection::queue_locked(std::span<const std::byte> message, std::span<const int> descriptors) {
+ripc_status ControlConnection::queue_locked(std::span<const std::byte> message, std::span<const int> descriptors) {
   Queued queued;
   queued.bytes.assign(message.begin(), message.end());
   queued.descriptors.reserve(descriptors.size());
@@ -126,23 +128,23 @@ ripc_status Connection::queue_locked(std::span<const std::byte> message, std::sp
   return RIPC_OK;
 }
 
-void Connection::added() noexcept {
+void ControlConnection::added() noexcept {
   const std::lock_guard lock(mutex_);
   if (!outbox_.empty() || !notices_.empty()) flush_later_locked(RIPC_AGAIN);
 }
 
-void Connection::flush_later_locked(ripc_status status) noexcept {
+void ControlConnection::flush_later_locked(ripc_status status) noexcept {
   if (loop_ == nullptr) return;
   (void)loop_->modify(socket_.get(), status == RIPC_LIMIT ? EPOLLIN : EPOLLIN | EPOLLOUT);
   if (status == RIPC_LIMIT) loop_->set_timer(retry_timer_, monotonic_now() + kReturnRetry);
 }
 
-void Connection::notify(std::span<const std::byte> message) noexcept {
+void ControlConnection::notify(std::span<const std::byte> message) noexcept {
   const std::lock_guard lock(mutex_);
   notify_locked(message);
 }
 
-void Connection::notify_locked(std::span<const std::byte> message) noexcept {
+void ControlConnection::notify_locked(std::span<const std::byte> message) noexcept {
   const ripc_status status = send_locked(message, {});
   if (status != RIPC_AGAIN && status != RIPC_NO_MEMORY) return;
   try {
@@ -154,7 +156,7 @@ void Connection::notify_locked(std::span<const std::byte> message) noexcept {
   }
 }
 
-void Connection::flush() noexcept {
+void ControlConnection::flush() noexcept {
   const std::lock_guard lock(mutex_);
   while (!outbox_.empty()) {
     std::array<int, kMaxDescriptors> descriptors{};
@@ -173,23 +175,23 @@ void Connection::flush() noexcept {
   if (loop_ != nullptr) (void)loop_->modify(socket_.get(), EPOLLIN);
 }
 
-bool Connection::has_room() const noexcept {
+bool ControlConnection::has_room() const noexcept {
   const std::lock_guard lock(mutex_);
   return outbox_.size() < kMaxQueued;
 }
 
-bool Connection::request_room() noexcept {
+bool ControlConnection::request_room() noexcept {
   const std::lock_guard lock(mutex_);
   room_wanted_ = outbox_.size() >= kMaxQueued;
   return !room_wanted_;
 }
 
-bool Connection::take_room() noexcept {
+bool ControlConnection::take_room() noexcept {
   const std::lock_guard lock(mutex_);
   return outbox_.size() < kMaxQueued && std::exchange(room_wanted_, false);
 }
 
-Connection::Event Connection::receive(Received& received) noexcept {
+ControlConnection::Event ControlConnection::receive(Received& received) noexcept {
   // Zeroing 64 KiB for each small message would cost more than the message.
   if (received.bytes.size() < kMaxControlMessage) received.bytes.resize(kMaxControlMessage);
   received.size = 0;
@@ -224,21 +226,21 @@ Connection::Event Connection::receive(Received& received) noexcept {
   return Event::message;
 }
 
-bool Connection::is_behind() const noexcept {
+bool ControlConnection::is_behind() const noexcept {
   pollfd descriptor{socket_.get(), POLLIN, 0};
   // In this order: what is not in the socket any more was taken by a responder that had said before that it is busy.
   return poll(&descriptor, 1, 0) != 0 || busy_.load(std::memory_order_acquire);
 }
 
-void Connection::shut_down() noexcept { ::shutdown(socket_.get(), SHUT_RDWR); }
+void ControlConnection::shut_down() noexcept { ::shutdown(socket_.get(), SHUT_RDWR); }
 
-void Connection::detach() noexcept {
+void ControlConnection::detach() noexcept {
   const std::lock_guard lock(mutex_);
   if (retry_timer_ != 0) loop_->cancel_timer(std::exchange(retry_timer_, 0));
   loop_ = nullptr;
 }
 
-ripc_status Connection::announce(const memory::Arena& arena) noexcept try {
+ripc_status ControlConnection::announce(const memory::Arena& arena) noexcept try {
   const std::lock_guard lock(mutex_);
   const auto [place, is_new] = announced_.insert(arena.id);
   if (!is_new) return RIPC_OK;
@@ -254,7 +256,7 @@ ripc_status Connection::announce(const memory::Arena& arena) noexcept try {
   return RIPC_NO_MEMORY;
 }
 
-void Connection::retract(std::uint32_t arena) noexcept {
+void ControlConnection::retract(std::uint32_t arena) noexcept {
   const std::lock_guard lock(mutex_);
   if (announced_.erase(arena) == 0) return;
   // A peer that is too busy to hear it keeps a mapping of unused memory until the connection ends: harmless.
@@ -262,7 +264,7 @@ void Connection::retract(std::uint32_t arena) noexcept {
     (void)send_locked(encoded_, {});
 }
 
-Status Connection::add_foreign_arena(std::uint32_t id, std::size_t size, bool huge_pages, int descriptor) {
+Status ControlConnection::add_foreign_arena(std::uint32_t id, std::size_t size, bool huge_pages, int descriptor) {
   {
     const std::lock_guard lock(mutex_);
     if (foreign_arenas_.size() >= kMaxForeignArenas)
@@ -284,7 +286,7 @@ Status Connection::add_foreign_arena(std::uint32_t id, std::size_t size, bool hu
   return {};
 }
 
-void Connection::remove_foreign_arena(std::uint32_t id) noexcept {
+void ControlConnection::remove_foreign_arena(std::uint32_t id) noexcept {
   std::shared_ptr<const Mapping> unmapped_outside_the_lock;
   const std::lock_guard lock(mutex_);
   const auto found = foreign_arenas_.find(id);
@@ -294,7 +296,7 @@ void Connection::remove_foreign_arena(std::uint32_t id) noexcept {
   foreign_arenas_.erase(found);
 }
 
-ripc_status Connection::foreign_arena(std::uint32_t id, std::shared_ptr<const Mapping>& mapping) const noexcept {
+ripc_status ControlConnection::foreign_arena(std::uint32_t id, std::shared_ptr<const Mapping>& mapping) const noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = foreign_arenas_.find(id);
   if (found == foreign_arenas_.end()) return RIPC_PENDING;

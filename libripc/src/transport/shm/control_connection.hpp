@@ -47,15 +47,15 @@ struct Received {
   bool descriptors_lost = false;  // this process had no room for all that came
 };
 
-class Connection {
+class ControlConnection {
  public:
   enum class Event { message, nothing, closed };
 
   // `guard`: the registration of the socket, so that it ends with this process though a child of it lives on.
-  explicit Connection(UniqueFd socket, ForkGuard guard = {});
-  ~Connection();
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
+  explicit ControlConnection(UniqueFd socket, ForkGuard guard = {});
+  ~ControlConnection();
+  ControlConnection(const ControlConnection&) = delete;
+  ControlConnection& operator=(const ControlConnection&) = delete;
 
   int fd() const noexcept { return socket_.get(); }
   const Credentials& credentials() const noexcept { return credentials_; }
@@ -164,15 +164,16 @@ class Connection {
   std::size_t foreign_bytes_ = 0;  // mapped
 };
 
-// Encodes and sends one control message. The statuses of Connection::send(), and of the encoder.
+// Encodes and sends one control message. The statuses of ControlConnection::send(), and of the encoder.
 template <typename T>
-ripc_status send_message(Connection& connection, const T& message, std::span<const int> descriptors = {}) noexcept {
+ripc_status send_message(ControlConnection& connection, const T& message,
+                         std::span<const int> descriptors = {}) noexcept {
   return connection.send_encoded([&](auto& bytes) { return wire::shm_control::encode(message, bytes); }, descriptors);
 }
 
 // The same for a notice.
 template <typename T>
-void send_notice(Connection& connection, const T& message) noexcept {
+void send_notice(ControlConnection& connection, const T& message) noexcept {
   connection.notify_encoded([&](auto& bytes) { return wire::shm_control::encode(message, bytes); });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/shm/connection.hpp"
+#include "transport/shm/control_connection.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace ripc::shm {
 namespace {
 
-using Event = Connection::Event;
+using Event = ControlConnection::Event;
 
 std::vector<std::byte> message(std::size_t size, int number) {
   return std::vector<std::byte>(size, static_cast<std::byte>(number));
@@ -26,8 +26,8 @@ class ConnectionTest : public testing::Test {
   void SetUp() override {
     int sockets[2] = {-1, -1};
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets), 0);
-    left_ = std::make_unique<Connection>(UniqueFd(sockets[0]));
-    right_ = std::make_unique<Connection>(UniqueFd(sockets[1]));
+    left_ = std::make_unique<ControlConnection>(UniqueFd(sockets[0]));
+    right_ = std::make_unique<ControlConnection>(UniqueFd(sockets[1]));
   }
   std::shared_ptr<const Mapping> find(std::uint32_t arena) const {
     std::shared_ptr<const Mapping> mapping;
@@ -40,7 +40,7 @@ class ConnectionTest : public testing::Test {
     return {received_.bytes.begin(), received_.bytes.begin() + static_cast<std::ptrdiff_t>(received_.size)};
   }
 
-  std::unique_ptr<Connection> left_, right_;
+  std::unique_ptr<ControlConnection> left_, right_;
   Received received_;
 };
 

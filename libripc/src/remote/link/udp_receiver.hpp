@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads the sockets of those sources of a port whose datagrams travel over UDP, in turns, a batch of datagrams at a
+// time.
+#pragma once
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/event_loop.hpp"
+#include "remote/link/link_port.hpp"
+#include "remote/link/udp_source.hpp"
+#include "spi/transport.hpp"
+
+namespace ripc::remote {
+
+class UdpReceiver {
+ public:
+  // `port`: what this is a part of. `receive_buffer`: bytes that each source's socket has at least, whatever the port's
+  // options ask for.
+  UdpReceiver(LinkPort& port, std::size_t receive_buffer) noexcept : port_(port), receive_buffer_(receive_buffer) {}
+  UdpReceiver(const UdpReceiver&) = delete;
+  UdpReceiver& operator=(const UdpReceiver&) = delete;
+  ~UdpReceiver();
+
+  // Receiver. As spi::Port::poll. The sockets are always among the port's events.
+  std::size_t poll(spi::PacketSink& sink, std::size_t budget) noexcept;
+
+  // ---- For the transport, in the responder ----
+  // How much a source's socket should hold, and how much of it may be granted if it holds `buffer` bytes.
+  std::size_t wanted_buffer() const noexcept;
+  std::uint32_t budget(std::size_t buffer) const noexcept;
+  Status add_source(std::shared_ptr<UdpSource> source);
+  // A datagram of one of the sources that came by its control connection. Throws std::bad_alloc.
+  void pass(UdpSource& source, spi::Bytes datagram);
+
+ private:
+  static constexpr unsigned kBatch = 16;
+  // With more sources than these, the system is asked which have something.
+  static constexpr std::size_t kDirect = 4;
+  // A datagram and, so that the first bytes of all do not meet in one cache set, a little more.
+  static constexpr std::size_t kStride = (std::size_t{64} << 10) + 256;
+
+  void refresh() noexcept;
+  std::size_t poll_all(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
+  std::size_t poll_ready(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
+  std::size_t poll_source(const std::shared_ptr<UdpSource>& source, spi::PacketSink& sink, std::size_t budget,
+                          bool& stop) noexcept;
+  bool fetch(UdpSource& source) noexcept;
+  std::size_t deliver_batch(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
+  std::size_t deliver_backlog(UdpSource& source, spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
+  bool set_aside() noexcept;
+  void take_kept(UdpSource& source) noexcept;
+  void remove(const std::shared_ptr<UdpSource>& source) noexcept;
+  Status watch_locked(const UdpSource& source) noexcept;
+  int read_batch(int fd, unsigned wanted) noexcept;
+  void count_call() noexcept;
+
+  LinkPort& port_;
+  const std::size_t receive_buffer_;
+  std::atomic<bool> passed_{false};  // a source may have kept something
+
+  std::mutex mutex_;  // taken before the port's
+  std::vector<std::shared_ptr<UdpSource>> sources_;
+  UniqueFd ready_set_;                             // an epoll of all sockets, once there are many
+  std::vector<std::shared_ptr<UdpSource>> spare_;  // as large as polled_ will have to be, if that is not
+  std::size_t polled_capacity_ = 0;                // of polled_
+  std::unique_ptr<std::byte[]> buffers_;           // of the receiving thread, once it has refreshed
+
+  // The receiving thread's own.
+  std::vector<std::shared_ptr<UdpSource>> polled_;
+  std::uint64_t polled_version_ = 0;
+  std::size_t next_ = 0;
+  std::size_t unscanned_ = 0;   // sources to look at before the ready ones are enough again
+  std::size_t backlogged_ = 0;  // sources with a backlog
+  int ready_fd_ = -1;
+  std::array<epoll_event, kBatch> ready_{};
+  std::size_t ready_next_ = 0, ready_count_ = 0;
+
+  std::array<mmsghdr, kBatch> headers_{};
+  std::array<iovec, kBatch> parts_{};
+  std::shared_ptr<UdpSource> batch_source_;
+  std::array<spi::Bytes, kBatch> batch_{};
+  std::size_t batch_next_ = 0, batch_count_ = 0;
+};
+
+}  // namespace ripc::remote

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a transport hands over for each session: how links to the peer's services are opened, and what carries long
+// items. The session asks it, and knows no transport.
+#pragma once
+
+#include <memory>
+
+#include "base/clock.hpp"
+#include "base/fork_guard.hpp"
+#include "base/status.hpp"
+#include "remote/session/session.hpp"
+#include "wire/session_control.hpp"
+
+namespace ripc::remote {
+
+class LinkChannel;
+
+class SessionLinks {
+ public:
+  virtual ~SessionLinks() = default;
+
+  // Constant.
+  virtual std::shared_ptr<Bulk> bulk() const noexcept = 0;
+  // Any thread. A link to a service of the peer.
+  virtual Result<std::shared_ptr<LinkChannel>> open(const SessionPointer& session, ripc_service_id id,
+                                                    Deadline deadline) = 0;
+
+  // ---- Responder, without locks held ----
+  // This side began the session and a bulk connection is wanted: makes one, unless one is being made. In the end the
+  // bulk has it, or Bulk::dial_failed() is called.
+  virtual void connect_bulk(const SessionPointer& session) = 0;
+  // The peer has made a bulk connection with a handshake like that of a control connection.
+  virtual void adopt_bulk(const SessionPointer& session, GuardedSocket socket) = 0;
+  // A frame that every transport gives a meaning of its own, or none. False: the peer broke the protocol.
+  virtual bool handle(const SessionPointer& session, const wire::session_control::Frame& frame) = 0;
+};
+
+}  // namespace ripc::remote
