@@ -23,7 +23,7 @@ constexpr int kMaxEmptyBatches = 8;
 
 UdpPort::UdpPort(const spi::PortOptions& options, EventSet& events, EventLoop& loop, std::size_t receive_buffer,
                  std::function<void(LinkPort&)> closed)
-    : LinkPort(options, events, loop, std::move(closed)), receive_buffer_(receive_buffer) {}
+    : LinkPort(options, kMaxPacket, events, loop, std::move(closed)), receive_buffer_(receive_buffer) {}
 
 UdpPort::~UdpPort() {
   leave();
@@ -35,7 +35,7 @@ UdpPort::~UdpPort() {
 // What the options ask for, in the money of the socket buffer: that many small messages, those bytes of larger ones
 // (which are rounded up by as much again), and the two largest packets, so that one can come while another is read.
 std::size_t UdpPort::wanted_buffer() const noexcept {
-  const std::size_t content = options_.queue_messages * datagram_bytes(128) + 2 * std::size_t{options_.queue_bytes} +
+  const std::size_t content = options().queue_messages * datagram_bytes(128) + 2 * std::size_t{options().queue_bytes} +
                               2 * datagram_bytes(kMaxDatagram) + kControlReserve;
   return std::max(content + content / 2, receive_buffer_);
 }

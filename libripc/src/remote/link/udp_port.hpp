@@ -28,9 +28,7 @@ class UdpPort : public LinkPort {
 
   std::size_t poll(spi::PacketSink& sink, std::size_t budget) noexcept override;
   // The sockets are always among the events: nothing to do.
-  void prepare_sleep() noexcept override {}
-  void cancel_sleep() noexcept override {}
-  std::size_t packet_limit() const noexcept override { return kMaxPacket; }
+  void arm(bool) noexcept override {}
 
   // ---- For the transport, in the responder ----
   // How much a source's socket should hold, and how much of it may be granted if it holds `buffer` bytes.

@@ -86,7 +86,7 @@ Result<UdpPort*> SessionTransport::port_for(const SessionPointer& session, ripc_
   UdpPort* const port = ports_.find(service);
   if (port == nullptr || port->closed()) return RIPC_NO_SERVICE;
   if (session->arrivals.contains(link)) return RIPC_CORRUPT;
-  if (port->source_count() >= port->options().max_senders) return RIPC_REFUSED;
+  if (port->statistics().sources >= port->options().max_senders) return RIPC_REFUSED;
   return port;
 }
 

@@ -19,7 +19,7 @@ void adopt(const SessionPointer& session, GuardedSocket socket) {
 }  // namespace
 
 SocketTransport::SocketTransport(TransportOptions options)
-    : SessionTransport(options), bulk_connections_(options.bulk_connections) {}
+    : SessionTransport("socket", options), bulk_connections_(options.bulk_connections) {}
 
 Result<std::shared_ptr<remote::Bulk>> SocketTransport::make_bulk(const SessionPointer&, remote::BulkHooks hooks) {
   return std::shared_ptr<remote::Bulk>(StreamBulk::create(

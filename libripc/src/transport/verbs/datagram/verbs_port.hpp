@@ -31,7 +31,7 @@ class VerbsPort final : public remote::UdpPort {
   ~VerbsPort() override;
 
   std::size_t poll(spi::PacketSink& sink, std::size_t budget) noexcept override;
-  void prepare_sleep() noexcept override;
+  void arm(bool on) noexcept override;
 
   // ---- For the transport, in the responder ----
   struct Accepted {
