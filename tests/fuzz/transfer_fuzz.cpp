@@ -60,7 +60,7 @@ class Link {
         find(Key::from(value));
         break;
       case 5:
-        if (!exposed_.empty()) end_if(slot, owner_.revoke(exposed_key(slot)));
+        if (!exposed_.empty()) revoke(slot);
         break;
       case 6:
         if (!exposed_.empty()) end_if(slot, owner_.status(exposed_key(slot)));
@@ -69,7 +69,7 @@ class Link {
         check(owner_.collect_finished());
         break;
       case 8:
-        if (!exposed_.empty()) (void)owner_.watch(exposed_key(slot));
+        if (!exposed_.empty()) owner_.watch(exposed_key(slot));
         break;
       case 9:
         grant();
@@ -84,7 +84,7 @@ class Link {
         (void)taker_.finish(Key::from(value), static_cast<ripc_status>(slot), tell);
         break;
       case 13:
-        for (const Key& key : draining_) (void)owner_.is_draining(key);
+        std::erase_if(draining_, [this](const Key& key) { return owner_.status(key) != RIPC_PENDING; });
         break;
       default:
         if (taker_.begin_write(Key::from(value))) taker_.end_write(Key::from(value), slot % 2 == 0);
@@ -115,12 +115,18 @@ class Link {
     ExposedItem item{};
     if (owner_.find(key, item)) require(is_exposed(item));
   }
+  void revoke(unsigned slot) {
+    const Key key = exposed_key(slot);
+    bool is_read = false;
+    const ripc_status status = owner_.revoke(key, is_read);
+    if (status == RIPC_REVOKED && is_read) draining_.push_back(key);
+    end_if(slot, status);
+  }
   // What its owner has seen the end of is never handed out again.
   void end_if(unsigned slot, ripc_status status) {
     if (status == RIPC_PENDING) return;
     const Key key = exposed_key(slot);
     exposed_.erase(exposed_.begin() + static_cast<std::ptrdiff_t>(slot % exposed_.size()));
-    if (status == RIPC_REVOKED) draining_.push_back(key);
     ExposedItem item{};
     require(!owner_.find(key, item));
   }
@@ -132,7 +138,8 @@ class Link {
   }
   static void check(const TransferOwner::Finished& finished) {
     require(finished.count <= kTransferSlots);
-    for (std::size_t index = 0; index < finished.count; ++index) require(finished.keys[index].slot < kTransferSlots);
+    for (std::size_t index = 0; index < finished.count; ++index)
+      require(finished.transfers[index].key.slot < kTransferSlots);
   }
   void grant() {
     Key key{};

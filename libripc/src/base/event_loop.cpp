@@ -246,6 +246,12 @@ bool EventLoop::run_until(const std::function<bool()>& done, Deadline deadline) 
   return true;
 }
 
+bool EventLoop::is_behind() const noexcept {
+  pollfd descriptor{epoll_.get(), POLLIN, 0};
+  // In this order: what is not there any more was taken by a loop that had said before that it is busy.
+  return poll(&descriptor, 1, 0) != 0 || handling_.load(std::memory_order_acquire);
+}
+
 void EventLoop::run_once(Deadline deadline, bool nested) {
   const bool tasks_ran = run_tasks(nested);
   // What ran may have made true what run_until() waits for: then nobody sleeps. Nor with work that it left behind.
@@ -262,7 +268,9 @@ void EventLoop::run_once(Deadline deadline, bool nested) {
   }
   const int timeout = pending ? 0 : deadline.remaining_milliseconds();
   std::array<epoll_event, 64> events;
+  handling_.store(false, std::memory_order_release);
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
+  handling_.store(true, std::memory_order_release);
   ++turn_;
   bool timers_are_due = false;
   for (int index = 0; index < count; ++index) {

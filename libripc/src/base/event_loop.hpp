@@ -134,6 +134,8 @@ class EventLoop {
   bool run_until(const std::function<bool()>& done, Deadline deadline);
   // In the loop thread. Grows with every look at the descriptors: an order of what happens there, without a clock.
   std::uint64_t turn() const noexcept { return turn_; }
+  // Any thread. True while something that a descriptor brings was not looked at, or not acted on, yet.
+  bool is_behind() const noexcept;
   // In the loop thread. How many signal handlers have ended a sleep of this loop.
   std::uint64_t signal_count() const noexcept { return signals_; }
   // Any thread, async-signal-safe. Makes run_until() look whether it is done.
@@ -161,6 +163,7 @@ class EventLoop {
   UniqueFd alarm_;  // a timerfd: so the loop needs no clock to sleep
   std::atomic<std::thread::id> thread_{};
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> handling_{false};  // events that were taken
   std::mutex mutex_;
   std::unordered_map<int, std::shared_ptr<Handler>> handlers_;
   Prepared tasks_;

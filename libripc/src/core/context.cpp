@@ -88,10 +88,6 @@ void Context::control_packet(spi::Source&, ripc_service_id destination, spi::Byt
   if (const std::shared_ptr<Service> target = services_.find(destination)) target->notifications().arrived(packet);
 }
 
-void Context::transfer_finished(spi::Channel& channel, std::uint64_t transfer) noexcept {
-  tickets_.transfer_finished(channel, transfer);
-}
-
 void Context::room(spi::Channel&) noexcept {
   services_.for_each([](Service& service) { service.room_changed(); });
 }

@@ -52,7 +52,9 @@ class Context final : public spi::Host {
 
   // spi::Host
   void control_packet(spi::Source& source, ripc_service_id destination, spi::Bytes packet) noexcept override;
-  void transfer_finished(spi::Channel& channel, std::uint64_t transfer) noexcept override;
+  bool transfer_finished(spi::Channel& channel, std::uint64_t transfer, ripc_status status) noexcept override {
+    return tickets_.transfer_finished(channel, transfer, status);
+  }
   void room(spi::Channel& channel) noexcept override;
   void channel_lost(spi::Channel& channel, ripc_status why) noexcept override;
   ripc_status fenced(ripc_service_id id, std::uint64_t incarnation) noexcept override {

@@ -20,28 +20,6 @@ spi::ServiceRecord record_of(const Context& context, const ServiceOptions& optio
   return record;
 }
 
-// The channel by which a thread collects what it sends.
-class Collecting {
- public:
-  Collecting() = default;
-  ~Collecting() { end(); }
-  Collecting(const Collecting&) = delete;
-  Collecting& operator=(const Collecting&) = delete;
-
-  void begin(const std::shared_ptr<spi::Channel>& channel) noexcept {
-    if (channel_ == channel) return;
-    end();
-    channel_ = channel;
-    channel_->collect();
-  }
-  void end() noexcept {
-    if (channel_) std::exchange(channel_, nullptr)->send_collected();
-  }
-
- private:
-  std::shared_ptr<spi::Channel> channel_;
-};
-
 }  // namespace
 
 Service::Service(Context& context, const ServiceOptions& options, EventSet events)
@@ -58,6 +36,7 @@ Service::Service(Context& context, const ServiceOptions& options, EventSet event
                  .routes = context.paths().routes(),
                  .pool = context.pool(),
                  .landings = {windows_, context.windows(), requests_},
+                 .loop = context.loop(),
                  .spin = context.spin()}) {}
 
 Status Service::open(std::vector<std::unique_ptr<spi::Transport>>& transports) {
@@ -143,30 +122,38 @@ Status Service::send_held(const SendArguments& arguments, std::shared_ptr<Ticket
 
 Status Service::send_many(const SendArguments& each, std::span<const ripc_outgoing> messages,
                           std::span<std::shared_ptr<Ticket>> tickets, std::size_t& sent) {
-  Collecting collecting;
+  const auto is_long = [&](std::size_t index) {
+    return index < messages.size() && messages[index].items != nullptr &&
+           has_kind({messages[index].items, messages[index].count}, RIPC_ITEM_LONG);
+  };
+  bool some_wait = false;  // of those that were sent, for more
   while (sent < messages.size()) {
     const ripc_outgoing& message = messages[sent];
-    if (message.items == nullptr && message.count != 0)
-      return Status(RIPC_INVALID_ARGUMENT, "A message has a count of items but no array.");
-    SendArguments arguments = each;
-    arguments.tag = message.tag;
-    arguments.items = {message.items, message.count};
-    if (!has_kind(arguments.items, RIPC_ITEM_LONG)) {
-      // Of which the channel makes few calls by itself.
-      collecting.end();
-      const bool is_open = life_.status() == RIPC_OK;
-      if (const std::size_t taken = is_open ? short_.send_batch(each.to, messages.subspan(sent)) : 0; taken != 0) {
+    Status status = RIPC_OK;
+    if (message.items == nullptr && message.count != 0) {
+      status = Status(RIPC_INVALID_ARGUMENT, "A message has a count of items but no array.");
+    } else {
+      const bool may_batch = !is_long(sent) && life_.status() == RIPC_OK;
+      if (const std::size_t taken = may_batch ? short_.send_batch(each.to, messages.subspan(sent)) : 0; taken != 0) {
         sent += taken;
         continue;
       }
-    } else if (sent + 1 < messages.size() && !is_group(each.to)) {
-      if (const auto channel = context_.paths().channel_to(each.to, short_.counters().resolutions); channel.ok())
-        collecting.begin(*channel);
+      // What stands in the way of this one is a matter of an ordinary send.
+      SendArguments arguments = each;
+      arguments.tag = message.tag;
+      arguments.items = {message.items, message.count};
+      arguments.more = is_long(sent) && is_long(sent + 1);
+      status = send(arguments, tickets.empty() ? nullptr : &tickets[sent]);
+      if (status.ok()) {
+        some_wait = arguments.more;
+        ++sent;
+        continue;
+      }
     }
-    // What stands in the way of this one is a matter of an ordinary send.
-    Status status = send(arguments, tickets.empty() ? nullptr : &tickets[sent]);
-    if (!status.ok()) return status;
-    ++sent;
+    std::size_t none = 0;
+    if (const auto channel = some_wait ? context_.paths().known_channel(each.to) : nullptr)
+      (void)channel->send_many({}, none);
+    return status;
   }
   return {};
 }

@@ -145,6 +145,28 @@ TEST_F(EventLoopTest, HandlerMayRemoveItself) {
   finish();
 }
 
+TEST_F(EventLoopTest, IsBehindUntilItHasActedOnWhatHasCome) {
+  const UniqueFd event = make_eventfd();
+  std::atomic<bool> holds{true}, entered{false};
+  ASSERT_TRUE(loop_
+                  ->add(event.get(), EPOLLIN,
+                        [&](std::uint32_t) {
+                          read_eventfd(event);
+                          entered = true;
+                          while (holds) std::this_thread::yield();
+                        })
+                  .ok());
+  EXPECT_FALSE(loop_->is_behind());
+  signal(event);
+  EXPECT_TRUE(loop_->is_behind()) << "nobody has looked";
+  start();
+  ASSERT_TRUE(eventually([&] { return entered.load(); }));
+  EXPECT_TRUE(loop_->is_behind()) << "it is not over";
+  holds = false;
+  EXPECT_TRUE(eventually([&] { return !loop_->is_behind(); }));
+  loop_->remove(event.get());
+}
+
 TEST_F(EventLoopTest, RefusesWhatIsNoDescriptor) {
   EXPECT_FALSE(loop_->add(-1, EPOLLIN, [](std::uint32_t) {}).ok());
 }

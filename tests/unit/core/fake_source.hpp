@@ -23,7 +23,11 @@ namespace ripc::core {
 // One peer. Its transfers are named by their keys. One thread.
 class FakeSource final : public spi::Source {
  public:
-  explicit FakeSource(std::size_t messages_at_once) : messages_at_once_(messages_at_once) {}
+  explicit FakeSource(std::size_t messages_at_once)
+      : Source({.context = 2,
+                .reply_address = {"fake", "peer"},
+                .messages_at_once = messages_at_once,
+                .patience = 60'000'000'000}) {}
 
   // ---- What the test, as the peer, does ----
 
@@ -81,17 +85,13 @@ class FakeSource final : public spi::Source {
 
   // ---- spi::Source ----
 
-  spi::Address reply_address() const override { return {"fake", "peer"}; }
-  std::uint64_t context() const noexcept override { return 2; }
-  std::size_t messages_at_once() const noexcept override { return messages_at_once_; }
   ripc_status begin(std::span<const wire::Descriptor>) noexcept override { return RIPC_OK; }
   ripc_status prepare(spi::Pull& pull) noexcept override {
     const auto found = unprepared.find(pull.descriptor.key);
     return found == unprepared.end() ? RIPC_OK : found->second;
   }
-  Nanoseconds patience(std::uint64_t) const noexcept override { return 60'000'000'000; }
-  bool is_behind() const noexcept override { return false; }
   ripc_status pull(spi::Pull& pull) noexcept override {
+    if (pull.lend) return RIPC_UNSUPPORTED;
     const std::uint64_t key = pull.descriptor.key;
     pulls_[key] = &pull;
     const auto found = outcomes_.find(key);
@@ -103,7 +103,7 @@ class FakeSource final : public spi::Source {
     return pull.status;
   }
   void abandon(spi::Pull& pull) noexcept override { pulls_.erase(pull.descriptor.key); }
-  ripc_status lend(spi::Pull&, spi::Bytes&) noexcept override { return RIPC_UNSUPPORTED; }
+  bool is_worth_polling(const spi::Pull&, Nanoseconds, Nanoseconds) noexcept override { return false; }
   ripc_status finish(const wire::Descriptor& descriptor, ripc_status status) noexcept override {
     finished_[descriptor.key] = status;
     return RIPC_OK;
@@ -119,7 +119,6 @@ class FakeSource final : public spi::Source {
     packets.push_back(std::move(packet));
   }
 
-  const std::size_t messages_at_once_;
   std::map<std::uint64_t, ripc_status> outcomes_, finished_;
   std::map<std::uint64_t, spi::Pull*> pulls_;
 };
@@ -129,7 +128,7 @@ using FakeSources = std::vector<std::shared_ptr<FakeSource>>;
 
 class FakePort final : public spi::Port {
  public:
-  explicit FakePort(FakeSources& sources) : sources_(sources) {}
+  FakePort(const spi::PortOptions& options, FakeSources& sources) : Port(options, 4096), sources_(sources) {}
   std::size_t poll(spi::PacketSink& sink, std::size_t budget) noexcept override {
     std::size_t taken = 0;
     for (const auto& source : sources_) {
@@ -146,11 +145,8 @@ class FakePort final : public spi::Port {
     std::erase_if(sources_, [](const auto& source) { return source->ended && source->packets.empty(); });
     return taken;
   }
-  void prepare_sleep() noexcept override {}
-  void cancel_sleep() noexcept override {}
-  std::size_t packet_limit() const noexcept override { return 4096; }
-  std::size_t source_count() const noexcept override { return sources_.size(); }
-  void published(std::uint64_t) noexcept override {}
+  void arm(bool) noexcept override {}
+  spi::PortStatistics statistics() const noexcept override { return {.sources = sources_.size()}; }
   void close() noexcept override {}
 
  private:
@@ -160,23 +156,21 @@ class FakePort final : public spi::Port {
 class FakeTransport : public spi::Transport {
  public:
   explicit FakeTransport(FakeSources& sources, std::string_view name = "fake", Status start = {})
-      : sources_(sources), name_(name), start_(std::move(start)) {}
-  std::string_view name() const noexcept override { return name_; }
+      : Transport(name), sources_(sources), start_(std::move(start)) {}
   Status start(spi::Host&, EventLoop&) override { return start_; }
   void stop() noexcept override {}
   spi::Address address() const override { return {"fake", "here"}; }
-  Result<std::unique_ptr<spi::Port>> open_port(const spi::PortOptions&, EventSet&) override {
-    return std::unique_ptr<spi::Port>(std::make_unique<FakePort>(sources_));
+  Result<std::unique_ptr<spi::Port>> open_port(const spi::PortOptions& options, EventSet&) override {
+    return std::unique_ptr<spi::Port>(std::make_unique<FakePort>(options, sources_));
   }
-  Result<std::shared_ptr<spi::Channel>> connect(const spi::Address&, ripc_service_id, Deadline) override {
-    return std::shared_ptr<spi::Channel>(std::make_shared<FakeChannel>());
+  Result<spi::Connected> connect(std::span<const spi::Address>, ripc_service_id, Deadline) override {
+    return spi::Connected{.channel = std::make_shared<FakeChannel>()};
   }
   Status fence(const spi::Address&, ripc_service_id, std::uint64_t, Deadline) override { return {}; }
   void arena_gone(std::uint32_t) noexcept override {}
 
  private:
   FakeSources& sources_;
-  const std::string_view name_;
   const Status start_;
 };
 

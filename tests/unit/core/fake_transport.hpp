@@ -17,6 +17,10 @@ class FakeChannel : public spi::Channel {
  public:
   enum class State { exposed, pulling, lent, done };
 
+  // tells_of_ends: as those of transports between hosts.
+  explicit FakeChannel(bool tells_of_ends = false)
+      : Channel({.incarnation = 1, .packet_limit = 4096, .tells_of_ends = tells_of_ends}) {}
+
   // ---- What the test, as the peer, does ----
 
   std::uint64_t make_transfer(State state = State::exposed) {
@@ -32,21 +36,31 @@ class FakeChannel : public spi::Channel {
     const std::lock_guard lock(mutex_);
     transfers_.at(transfer) = {State::done, status};
   }
+  // Tells of the end of this transfer, if it has finished.
+  template <typename Keeper>
+  void tell(Keeper& keeper, std::uint64_t transfer) {
+    ripc_status status = RIPC_PENDING;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = transfers_.find(transfer);
+      if (found != transfers_.end() && found->second.state == State::done) status = found->second.status;
+    }
+    if (status == RIPC_PENDING || !keeper.transfer_finished(*this, transfer, status)) return;
+    const std::lock_guard lock(mutex_);
+    transfers_.erase(transfer);
+  }
   void stop_draining(std::uint64_t transfer) {
     const std::lock_guard lock(mutex_);
     draining_.erase(transfer);
   }
   void die() {
     const std::lock_guard lock(mutex_);
-    alive_ = false;
+    (void)set_end(RIPC_PEER_DEAD);
     draining_.clear();
     for (auto& [name, transfer] : transfers_) {
       if (transfer.state != State::done) transfer = {State::done, RIPC_PEER_DEAD};
     }
   }
-
-  // From now on. Before any ticket.
-  void watch_for_free() { watches_for_free_ = true; }
 
   // ---- What the test asks ----
 
@@ -67,21 +81,24 @@ class FakeChannel : public spi::Channel {
 
   // ---- spi::Channel ----
 
-  std::size_t packet_limit() const noexcept override { return 4096; }
-  std::uint64_t incarnation() const noexcept override { return 1; }
-  ripc_status send(spi::Gather) noexcept override { return RIPC_OK; }
-  ripc_status send_control(spi::Gather) noexcept override { return RIPC_OK; }
-  bool has_room() const noexcept override { return true; }
-  bool request_room() noexcept override { return true; }
+  ripc_status send(const spi::Outgoing&) noexcept override { return RIPC_OK; }
+  ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept override {
+    sent = messages.size();
+    return RIPC_OK;
+  }
+  bool has_room(bool) noexcept override { return true; }
   ripc_status expose(std::span<const spi::Exposure>, std::span<wire::Descriptor>,
                      std::uint64_t& transfer) noexcept override {
     transfer = make_transfer();
     return RIPC_OK;
   }
-  ripc_status transfer_status(std::uint64_t transfer) noexcept override {
+  ripc_status look(std::uint64_t transfer, bool tell) noexcept override {
     const std::lock_guard lock(mutex_);
+    if (tell) watched_.insert(transfer);
     const auto found = transfers_.find(transfer);
     if (found == transfers_.end()) {
+      if (draining_.contains(transfer)) return RIPC_PENDING;
+      if (revoked_.erase(transfer) != 0) return RIPC_REVOKED;
       ++misuses_;
       return RIPC_CORRUPT;
     }
@@ -90,40 +107,28 @@ class FakeChannel : public spi::Channel {
     transfers_.erase(found);
     return status;
   }
-  bool watch_transfer(std::uint64_t transfer) noexcept override {
+  ripc_status revoke(std::uint64_t transfer, bool& is_read) noexcept override {
     const std::lock_guard lock(mutex_);
-    watched_.insert(transfer);
-    const auto found = transfers_.find(transfer);
-    return found != transfers_.end() && found->second.state != State::done;
-  }
-  bool watches_for_free() const noexcept override { return watches_for_free_; }
-  ripc_status revoke(std::uint64_t transfer) noexcept override {
-    const std::lock_guard lock(mutex_);
+    is_read = false;
     const auto found = transfers_.find(transfer);
     if (found == transfers_.end()) {
       ++misuses_;
       return RIPC_CORRUPT;
     }
+    is_read = found->second.state == State::lent || found->second.state == State::pulling;
     if (found->second.state == State::lent) return RIPC_PENDING;
     const ripc_status status = found->second.state == State::done ? found->second.status : RIPC_REVOKED;
-    if (found->second.state == State::pulling) draining_.insert(transfer);
+    if (is_read) draining_.insert(transfer);
+    if (is_read) revoked_.insert(transfer);
     transfers_.erase(found);
     return status;
-  }
-  bool is_draining(std::uint64_t transfer) noexcept override {
-    const std::lock_guard lock(mutex_);
-    return draining_.contains(transfer);
   }
   ripc_status grant(std::span<std::byte> memory, wire::Grant& grant) noexcept override {
     grant = {.key = 1, .location = 0, .length = memory.size()};
     return RIPC_OK;
   }
   ripc_status end_grant(const wire::Grant&) noexcept override { return RIPC_EMPTY; }
-  bool alive() const noexcept override {
-    const std::lock_guard lock(mutex_);
-    return alive_;
-  }
-  std::string describe() const override { return "fake"; }
+  std::string describe(Deadline) override { return "fake"; }
 
  private:
   struct Transfer {
@@ -132,10 +137,8 @@ class FakeChannel : public spi::Channel {
   };
   mutable std::mutex mutex_;
   std::map<std::uint64_t, Transfer> transfers_;
-  std::set<std::uint64_t> watched_, draining_;
+  std::set<std::uint64_t> watched_, draining_, revoked_;
   std::uint64_t last_ = 0;
-  bool alive_ = true;
-  bool watches_for_free_ = false;
   int misuses_ = 0;
 };
 

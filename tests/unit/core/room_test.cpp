@@ -12,20 +12,19 @@ namespace {
 // Full, and dead as soon as anybody looks for room there: from then on there is some.
 class DyingChannel final : public FakeChannel {
  public:
-  bool has_room() const noexcept override {
-    const_cast<DyingChannel*>(this)->die();
+  bool has_room(bool) noexcept override {
+    die();
     return true;
   }
-  bool request_room() noexcept override { return has_room(); }
 };
 
 // Finds the peer once; then there is none any more.
 class OncePeer final : public FakeTransport {
  public:
   using FakeTransport::FakeTransport;
-  Result<std::shared_ptr<spi::Channel>> connect(const spi::Address&, ripc_service_id, Deadline) override {
+  Result<spi::Connected> connect(std::span<const spi::Address>, ripc_service_id, Deadline) override {
     if (++attempts_ > 1) return Status(RIPC_PEER_DEAD, "the peer has gone");
-    return std::shared_ptr<spi::Channel>(std::make_shared<DyingChannel>());
+    return spi::Connected{.channel = std::make_shared<DyingChannel>()};
   }
 
  private:

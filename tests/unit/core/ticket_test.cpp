@@ -120,7 +120,7 @@ TEST_F(TicketTest, AWaitThatGoesToSleepAsksThePeerToTellAndHearsIt) {
   std::thread peer([&] {
     if (!eventually([&] { return channel_->is_watched(transfer); })) return;
     channel_->finish(transfer, RIPC_OK);
-    keeper_->transfer_finished(*channel_, transfer);
+    channel_->tell(*keeper_, transfer);
   });
   EXPECT_EQ(wait(*ticket), RIPC_OK);
   peer.join();
@@ -143,28 +143,28 @@ TEST_F(TicketTest, FinishesWithoutAnyWordBecauseTheKeeperLooks) {
 }
 
 TEST_F(TicketTest, OfAChannelThatTellsOfEachEndIsWatchedFromTheStartAndEndsByThat) {
-  channel_->watch_for_free();
+  channel_ = std::make_shared<FakeChannel>(true);
   const std::uint64_t transfer = channel_->make_transfer();
   const auto ticket = open_with_lease(transfer);
   EXPECT_TRUE(channel_->is_watched(transfer));
   EXPECT_EQ(ticket->poll(), RIPC_PENDING);
   channel_->finish(transfer, RIPC_OK);
   EXPECT_EQ(ticket->poll(), RIPC_PENDING) << "nobody looks";
-  keeper_->transfer_finished(*channel_, transfer);
+  channel_->tell(*keeper_, transfer);
   EXPECT_FALSE(memory_is_held());
   EXPECT_EQ(ticket->poll(), RIPC_OK);
   EXPECT_EQ(wait(*ticket), RIPC_OK);
 }
 
 TEST_F(TicketTest, OfAChannelThatTellsOfEachEndMayHaveEndedBeforeItWasOpened) {
-  channel_->watch_for_free();
+  channel_ = std::make_shared<FakeChannel>(true);
   const std::uint64_t transfer = channel_->make_transfer();
   channel_->finish(transfer, RIPC_REFUSED);
   EXPECT_EQ(open(transfer)->poll(), RIPC_REFUSED);
 }
 
 TEST_F(TicketTest, OfAChannelThatTellsOfEachEndTimesOutAndEndsWithTheChannel) {
-  channel_->watch_for_free();
+  channel_ = std::make_shared<FakeChannel>(true);
   const std::uint64_t late = channel_->make_transfer(), lost = channel_->make_transfer();
   const auto first = open(late, monotonic_now() + 2'000'000), second = open(lost);
   EXPECT_EQ(wait(*first), RIPC_TIMEOUT);
@@ -182,8 +182,8 @@ TEST_F(TicketTest, RunsTheCallbackOnce) {
   const auto ticket = open(transfer, UINT64_MAX, &outcome);
   EXPECT_TRUE(channel_->is_watched(transfer));
   channel_->finish(transfer, RIPC_REFUSED);
-  keeper_->transfer_finished(*channel_, transfer);
-  keeper_->transfer_finished(*channel_, transfer);
+  channel_->tell(*keeper_, transfer);
+  channel_->tell(*keeper_, transfer);
   EXPECT_TRUE(eventually([&] { return outcome.calls == 1; }));
   EXPECT_EQ(outcome.status, RIPC_REFUSED);
   EXPECT_EQ(ticket->poll(), RIPC_REFUSED);
@@ -318,13 +318,13 @@ TEST_F(TicketTest, CanBeWaitedForInACallback) {
   loop_->post_top_level([&] { status = wait(*ticket); });
   ASSERT_TRUE(eventually([&] { return channel_->is_watched(transfer); }));
   channel_->finish(transfer, RIPC_OK);
-  loop_->post([&] { keeper_->transfer_finished(*channel_, transfer); });
+  loop_->post([&] { channel_->tell(*keeper_, transfer); });
   EXPECT_TRUE(eventually([&] { return status >= 0; }));
   EXPECT_EQ(status, RIPC_OK);
 }
 
 TEST_F(TicketTest, AWaitInACallbackEndsWhenAnotherThreadEndsTheTicket) {
-  channel_->watch_for_free();
+  channel_ = std::make_shared<FakeChannel>(true);
   const auto ticket = open(channel_->make_transfer());
   std::atomic<pid_t> waiter{0};
   std::atomic<int> status{RIPC_PENDING};
@@ -348,11 +348,11 @@ TEST_F(TicketTest, WhoeverIsWokenFindsAllThatHaveFinishedTogether) {
   ASSERT_TRUE(eventually([&] { return channel_->is_watched(first); }));
   loop_->post([&] {
     channel_->finish(first, RIPC_OK);
-    keeper_->transfer_finished(*channel_, first);
+    channel_->tell(*keeper_, first);
     // Time for the other thread to run, if it is woken now.
     for (int yields = 0; yields < 10'000 && seen < 0; ++yields) std::this_thread::yield();
     channel_->finish(second, RIPC_OK);
-    keeper_->transfer_finished(*channel_, second);
+    channel_->tell(*keeper_, second);
   });
   waiter.join();
   EXPECT_EQ(seen, RIPC_OK);
@@ -366,7 +366,7 @@ TEST_F(TicketTest, CompletesOnceWhenEverythingHappensAtOnce) {
     ripc_status cancelled = RIPC_PENDING, waited = RIPC_PENDING;
     std::thread canceller([&] { cancelled = ticket->cancel(); });
     std::thread waiter([&] { waited = wait(*ticket); });
-    keeper_->transfer_finished(*channel_, transfer);
+    channel_->tell(*keeper_, transfer);
     canceller.join();
     waiter.join();
     EXPECT_EQ(cancelled, waited);

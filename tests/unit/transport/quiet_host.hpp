@@ -9,7 +9,7 @@ namespace ripc::test {
 class QuietHost final : public spi::Host {
  public:
   void control_packet(spi::Source&, ripc_service_id, spi::Bytes) noexcept override {}
-  void transfer_finished(spi::Channel&, std::uint64_t) noexcept override {}
+  bool transfer_finished(spi::Channel&, std::uint64_t, ripc_status) noexcept override { return false; }
   void room(spi::Channel&) noexcept override {}
   void channel_lost(spi::Channel&, ripc_status) noexcept override {}
   ripc_status fenced(ripc_service_id, std::uint64_t) noexcept override { return RIPC_OK; }

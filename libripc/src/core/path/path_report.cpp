@@ -58,25 +58,23 @@ Result<Resolution> Paths::find_path(ripc_service_id id) {
       others.emplace_back(transport->name(), "comes after " + path.address.transport + " in this context's order");
       continue;
     }
-    std::size_t answered = 0;
-    Result<std::shared_ptr<spi::Channel>> channel = connect(*way, id, deadline, answered);
-    if (channel.ok()) {
-      path.address = way->addresses[answered];
-      (*channel)->prove(deadline);
-      path.reason = (*channel)->describe();
-      (void)routes_.insert(id, std::move(*channel));
-      if (missed != SIZE_MAX && transport->is_on_this_host(path.address))
+    Result<spi::Connected> connected = connect(*way, id, deadline);
+    if (connected.ok()) {
+      path.address = way->addresses[connected->address];
+      path.reason = connected->channel->describe(deadline);
+      (void)routes_.insert(id, std::move(connected->channel));
+      if (missed != SIZE_MAX && connected->is_on_this_host)
         others[missed].second = "The service runs on this host, but not with this process's runtime directory, " +
                                 meeting_place +
                                 ". Set RIPC_RUNTIME_DIR (or XDG_RUNTIME_DIR) to the same directory for both; `ripc "
                                 "doctor` looks for others.";
     } else {
-      note_failure(failure, channel.status());
-      if (std::string place = transport->meeting_place(); !place.empty() && channel.status().code() == RIPC_PEER_DEAD) {
+      note_failure(failure, connected.status());
+      if (!transport->meeting_place().empty() && connected.status().code() == RIPC_PEER_DEAD) {
         missed = others.size();
-        meeting_place = std::move(place);
+        meeting_place = transport->meeting_place();
       }
-      others.emplace_back(transport->name(), channel.status().text());
+      others.emplace_back(transport->name(), connected.status().text());
     }
   }
   if (!parts_.withheld.empty()) others.emplace_back("other hosts", "not asked, " + parts_.withheld_reason);

@@ -122,9 +122,8 @@ Result<std::shared_ptr<spi::Channel>> Paths::find_channel(ripc_service_id id, De
   }
 }
 
-Result<std::shared_ptr<spi::Channel>> Paths::connect(const Way& way, ripc_service_id id, Deadline deadline,
-                                                     std::size_t& answered) {
-  return way.transport->connect_any(way.addresses, id, way.is_last ? deadline : half_of(deadline), answered);
+Result<spi::Connected> Paths::connect(const Way& way, ripc_service_id id, Deadline deadline) {
+  return way.transport->connect(way.addresses, id, way.is_last ? deadline : half_of(deadline));
 }
 
 Result<std::shared_ptr<spi::Channel>> Paths::connect(const std::vector<spi::Address>& addresses, ripc_service_id id,
@@ -133,10 +132,9 @@ Result<std::shared_ptr<spi::Channel>> Paths::connect(const std::vector<spi::Addr
   if (ways.empty()) return no_common_transport(addresses);
   Status failure;
   for (const Way& way : ways) {
-    std::size_t answered = 0;
-    Result<std::shared_ptr<spi::Channel>> channel = connect(way, id, deadline, answered);
-    if (channel.ok()) return channel;
-    note_failure(failure, channel.status());
+    Result<spi::Connected> connected = connect(way, id, deadline);
+    if (connected.ok()) return std::move(connected->channel);
+    note_failure(failure, connected.status());
   }
   return failure;
 }

@@ -73,8 +73,7 @@ class Paths {
   Result<std::shared_ptr<spi::Channel>> find_channel(ripc_service_id id, Deadline deadline, Counter& resolutions);
   // Preferred first.
   std::vector<Way> ways_to(const std::vector<spi::Address>& addresses) const;
-  static Result<std::shared_ptr<spi::Channel>> connect(const Way& way, ripc_service_id id, Deadline deadline,
-                                                       std::size_t& answered);
+  static Result<spi::Connected> connect(const Way& way, ripc_service_id id, Deadline deadline);
   Result<std::shared_ptr<spi::Channel>> connect(const std::vector<spi::Address>& addresses, ripc_service_id id,
                                                 Deadline deadline) const;
   // A refusal says more than that nobody answered elsewhere.

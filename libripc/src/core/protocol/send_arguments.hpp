@@ -22,6 +22,7 @@ struct SendArguments {
   std::uint64_t* request_id = nullptr;
   ripc_group_outcome* outcome = nullptr;
   const Message* reply_to = nullptr;
+  bool more = false;          // another long message to the same service is sent at once, by the same thread
   bool holds_leases = false;  // the short items that lie in leases stay as they are while somebody holds those
 
   bool is_reply() const noexcept { return reply_to != nullptr && reply_to->request != 0; }

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/clock.hpp"
+#include "base/event_loop.hpp"
 #include "core/protocol/incoming.hpp"
 #include "core/receive/inbox.hpp"
 #include "core/receive/ports.hpp"
@@ -52,6 +53,7 @@ class LongReceives {
   struct Parts {
     Landings landings;
     memory::Pool& pool;
+    const EventLoop& loop;  // in which transports hear what senders say
     Inbox& inbox;
     ReadClock& clock;
     const Ports& ports;

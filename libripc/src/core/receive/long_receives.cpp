@@ -80,7 +80,8 @@ LongReceives::Ahead LongReceives::look_ahead_of(const spi::Source& source, const
 LongReceives::Turn LongReceives::turn_of(const spi::Source& source, const MessagePool& messages) const noexcept {
   const Ahead ahead = look_ahead_of(source);
   if (ahead.messages == 0) return Turn::now;
-  const bool may_begin = ahead.messages < source.messages_at_once() && ahead.bytes < kMostAhead && messages.is_roomy();
+  const bool may_begin =
+      ahead.messages < source.facts().messages_at_once && ahead.bytes < kMostAhead && messages.is_roomy();
   return may_begin ? Turn::long_only : Turn::later;
 }
 
@@ -122,7 +123,7 @@ ripc_status LongReceives::attempt(LongReceive& receive, Nanoseconds timeout, Ste
   if (receive.deadline.remaining(now) != 0) return RIPC_PENDING;
   // This process may have been stopped, or busy in a callback, and not have heard what the sender said. Once more,
   // then; a sender that never stops talking is not waited for longer.
-  if (!receive.extended && receive.source->is_behind()) {
+  if (!receive.extended && parts_.loop.is_behind()) {
     receive.extended = true;
     receive.deadline = Deadline::after(timeout, now);
     return RIPC_PENDING;
@@ -194,7 +195,7 @@ ripc_status LongReceives::pull(LongReceive& receive) noexcept {
     if (status == RIPC_PENDING) {
       all_done = false;
       // Another one would go on only while this process copies.
-      if (receive.source->messages_at_once() == 1) break;
+      if (receive.source->facts().messages_at_once == 1) break;
       continue;
     }
     // Its place is none that the transport can write to: the others are delivered.
@@ -211,12 +212,10 @@ ripc_status LongReceives::pull(LongReceive& receive) noexcept {
 
 ripc_status LongReceives::pull_item(LongReceive& receive, IncomingItem& item, Nanoseconds timeout) noexcept {
   if (item.target == IncomingItem::Target::lent) {
-    spi::Bytes bytes;
-    const ripc_status status = receive.source->lend(item.pull, bytes);
-    if (status == RIPC_OK) {
-      receive.any_lent = true;
-      item.pull.destination = const_cast<std::byte*>(bytes.data());
-    }
+    item.pull.lend = true;
+    const ripc_status status = receive.source->pull(item.pull);
+    item.pull.lend = false;
+    receive.any_lent = receive.any_lent || status == RIPC_OK;
     if (status != RIPC_UNSUPPORTED) return status;
     Result<std::byte*> lease = parts_.pool.lease(static_cast<std::size_t>(item.pull.descriptor.length));
     if (!lease.ok()) return RIPC_NO_MEMORY;

@@ -23,7 +23,7 @@ std::size_t Ports::packet_limit() const noexcept {
 
 std::size_t Ports::source_count() const noexcept {
   std::size_t count = 0;
-  for (const auto& port : ports_) count += port->source_count();
+  for (const auto& port : ports_) count += port->statistics().sources;
   return count;
 }
 
@@ -34,7 +34,7 @@ void Ports::published(std::uint64_t incarnation) noexcept {
 void Ports::add_to(ripc_service_statistics& statistics) const noexcept {
   for (const auto& port : ports_) {
     const spi::PortStatistics seen = port->statistics();
-    statistics.senders += port->source_count();
+    statistics.senders += seen.sources;
     statistics.packets_lost += seen.lost;
     statistics.packets_late += seen.late;
     statistics.packets_duplicate += seen.duplicates;
@@ -44,12 +44,12 @@ void Ports::add_to(ripc_service_statistics& statistics) const noexcept {
 
 void Ports::arm() noexcept {
   is_armed_ = true;
-  for (const auto& port : ports_) port->prepare_sleep();
+  for (const auto& port : ports_) port->arm(true);
 }
 
 void Ports::disarm_each() noexcept {
   is_armed_ = false;
-  for (const auto& port : ports_) port->cancel_sleep();
+  for (const auto& port : ports_) port->arm(false);
 }
 
 void Ports::close() noexcept {

@@ -145,24 +145,24 @@ ripc_status Receiver::sleep(Deadline deadline) noexcept {
 // ---- Packets --------------------------------------------------------------------------------------------------
 
 inline void Receiver::learn(spi::Source& source, ripc_service_id id) noexcept {
-  if (source.learned_service != id) [[unlikely]]
+  if (source.sink_data != id) [[unlikely]]
     learn_address(source, id);
 }
 
 void Receiver::learn_address(spi::Source& source, ripc_service_id id) noexcept {
   try {
-    routes_.learn(id, source.reply_address());
+    routes_.learn(id, source.facts().reply_address);
   } catch (const std::bad_alloc&) {
     return;  // the next packet says it again
   }
-  source.learned_service = id;
+  source.sink_data = id;
 }
 
 // Nearly every packet. What it calls ends it, so that it has no registers to save.
 spi::Delivery Receiver::deliver(spi::Source& source, spi::Bytes bytes) noexcept {
   wire::Single packet;
   Message* message = nullptr;
-  if (inbox_.pending || !wire::read_single<MessagePool::kSingleStorage>(bytes, source.learned_service, packet) ||
+  if (inbox_.pending || !wire::read_single<MessagePool::kSingleStorage>(bytes, source.sink_data, packet) ||
       (message = pool_->take_single()) == nullptr) [[unlikely]]
     return deliver_plain(source, bytes);
   message->items[0] = short_view(message->storage, packet.body.size());

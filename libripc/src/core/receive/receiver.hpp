@@ -27,13 +27,14 @@ class Receiver final : private spi::PacketSink {
     RouteTable& routes;  // learns addresses
     memory::Pool& pool;
     Landings landings;
-    Nanoseconds spin;  // how long a wait polls before it sleeps
+    const EventLoop& loop;  // the responder's
+    Nanoseconds spin;       // how long a wait polls before it sleeps
   };
   explicit Receiver(const Parts& parts) noexcept
       : life_(parts.life),
         routes_(parts.routes),
         spin_(parts.spin),
-        long_receives_({parts.landings, parts.pool, inbox_, clock_, ports_, counters_}) {}
+        long_receives_({parts.landings, parts.pool, parts.loop, inbox_, clock_, ports_, counters_}) {}
   ~Receiver() {
     if (pool_ != nullptr) pool_->close();
   }
@@ -66,6 +67,7 @@ class Receiver final : private spi::PacketSink {
     starved_ = !pool_->exhausted();
     return spi::Delivery::stop;
   }
+  // The address of the service that the source leads to, which is its sink_data.
   void learn(spi::Source& source, ripc_service_id id) noexcept;
   void learn_address(spi::Source& source, ripc_service_id id) noexcept;
   void add_plain(Message* message, std::uint64_t source, std::uint32_t tag, std::size_t items,

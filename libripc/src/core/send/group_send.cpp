@@ -179,7 +179,7 @@ ripc_status GroupSend::send_to_member(GroupMember& member, Sending& sending, boo
       sending.together.push_back({&member, *channel});
       return RIPC_PENDING;
     } else {
-      status = sender_.send_by(**channel, sending.message, thread);
+      status = sender_.send_by(**channel, {.message = sending.message}, thread);
       if (is_gone(status)) useless = *channel;
     }
   }
@@ -248,7 +248,7 @@ Result<bool> GroupSend::has_room(ripc_service_id group, bool request) {
     const std::shared_ptr<spi::Channel> channel = paths_.known_channel(member->record().id);
     if (!channel) continue;
     any_channel = true;
-    if (request ? channel->request_room() : channel->has_room()) return true;
+    if (channel->has_room(request)) return true;
   }
   return !any_channel;
 }

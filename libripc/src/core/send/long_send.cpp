@@ -64,7 +64,7 @@ Status LongSend::send_prepared(const SendArguments& arguments, Prepared& prepare
   for (std::size_t index = 0; index < arguments.items.size(); ++index) {
     if (prepared.plan.is_pulled(index) && arguments.items[index].kind != RIPC_ITEM_LONG) prepared.has_copies = true;
   }
-  if (prepared.has_copies && refused_copies == channel.get() && !channel->has_room())
+  if (prepared.has_copies && refused_copies == channel.get() && !channel->has_room(false))
     return counters_.count_again(RIPC_AGAIN);
   Status held = prepare(arguments, prepared, ticket != nullptr || arguments.callback != nullptr);
   if (!held.ok()) return held;
@@ -130,7 +130,8 @@ class LongSend::Offer {
     if (sent) return;
     if (request_id != 0) (void)requests_.take(request_id);
     for (const wire::Grant& grant : request.grants) (void)request.channel->end_grant(grant);
-    if (is_exposed) (void)request.channel->revoke(transfer);
+    bool is_read = false;
+    if (is_exposed) (void)request.channel->revoke(transfer, is_read);
   }
   Offer(const Offer&) = delete;
   Offer& operator=(const Offer&) = delete;
@@ -206,8 +207,11 @@ ripc_status LongSend::transmit_packet(const SendArguments& arguments, const Item
   if (!encoded.ok || encoder.size() > channel.packet_limit()) return RIPC_TOO_LARGE;
   const ThreadEpoch::Record& thread = ThreadEpoch::current();
   const std::uint64_t wakes = thread.wakes;
-  const ripc_status status =
-      offer.is_exposed ? channel.announce(offer.transfer, encoder.finish()) : channel.send(encoder.finish());
+  using Kind = spi::Outgoing::Kind;
+  const ripc_status status = channel.send({.kind = offer.is_exposed ? Kind::announcement : Kind::packet,
+                                           .more = offer.is_exposed && arguments.more,
+                                           .packet = encoder.finish(),
+                                           .transfer = offer.transfer});
   if (status != RIPC_OK) return status;
   counters_.count_other(encoded.short_bytes, encoded.short_bytes != 0);
   add(counters_.long_items, encoded.pulled);

@@ -45,7 +45,7 @@ Result<bool> Room::is_at(ripc_service_id to, bool request, Search search) {
       channel = paths_.channel_to(to, resolutions_);
       if (!channel.ok()) return channel.status();
     }
-    const bool room = request ? (*channel)->request_room() : (*channel)->has_room();
+    const bool room = (*channel)->has_room(request);
     // A peer that has gone meanwhile has room, too: then another one is meant.
     if (!room || search == Search::no || (*channel)->alive()) return room;
   }

@@ -27,8 +27,8 @@ Status ShortSend::send(const SendArguments& arguments, bool& fits) {
           fits = !has_auto(arguments.items);
           return fits ? too_large(arguments.items, (*channel)->packet_limit()) : Status();
         }
-        const ripc_status status =
-            arguments.holds_leases ? send_given_by(**channel, message, thread) : send_by(**channel, message, thread);
+        const ripc_status status = arguments.holds_leases ? send_given_by(**channel, message, thread)
+                                                          : send_by(**channel, {.message = message}, thread);
         if (!is_gone(status)) return status;
         lost = *channel;
       }
@@ -44,7 +44,7 @@ ripc_status ShortSend::send_given_by(spi::Channel& channel, const wire::Plain& m
                                      const ThreadEpoch::Record& thread) noexcept {
   bool copied = true;
   const std::uint64_t wakes = thread.wakes;
-  const ripc_status status = channel.send_given(message, copied);
+  const ripc_status status = channel.send({.kind = spi::Outgoing::Kind::given, .message = message, .copied = &copied});
   if (status == RIPC_OK && copied) counters_.count_plain(thread, message.bytes);
   if (status == RIPC_OK && !copied) counters_.count_other(message.bytes, false);
   counters_.count_wakes(thread, wakes);
@@ -91,7 +91,7 @@ Status ShortSend::notify(ripc_service_id to, std::uint64_t handle, std::span<con
     if (!channel.ok()) return channel.status();
     if (!encodable || encoder.size() > (*channel)->packet_limit() + spi::kControlAllowance)
       return too_large(encoder.size(), (*channel)->packet_limit() + spi::kControlAllowance);
-    const ripc_status status = (*channel)->send_control(encoder.finish());
+    const ripc_status status = (*channel)->send({.kind = spi::Outgoing::Kind::control, .packet = encoder.finish()});
     if (status == RIPC_OK) add(counters_.notifications);
     if (!is_gone(status)) return counters_.count_again(status);
     paths_.drop(**channel);

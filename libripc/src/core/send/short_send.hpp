@@ -37,11 +37,12 @@ class ShortSend {
   Status notify(ripc_service_id to, std::uint64_t handle, std::span<const ripc_item> items);
 
   // In the thread's read section, in which the channel was found. Sends and counts.
-  ripc_status send_by(spi::Channel& channel, const wire::Plain& message, const ThreadEpoch::Record& thread) noexcept {
+  ripc_status send_by(spi::Channel& channel, const spi::Outgoing& outgoing,
+                      const ThreadEpoch::Record& thread) noexcept {
     const std::uint64_t wakes = thread.wakes;
-    const ripc_status status = channel.send_plain(message);
+    const ripc_status status = channel.send(outgoing);
     if (status == RIPC_OK) [[likely]]
-      counters_.count_plain(thread, message.bytes);
+      counters_.count_plain(thread, outgoing.message.bytes);
     counters_.count_wakes(thread, wakes);
     return counters_.count_again(status);
   }
@@ -64,13 +65,13 @@ class ShortSend {
   std::size_t bytes = 0;
   if (!is_plain(items, bytes)) [[unlikely]]
     return RIPC_PENDING;
-  const wire::Plain message{.source = id_, .tag = tag, .items = items, .bytes = bytes};
+  const spi::Outgoing outgoing{.message = {.source = id_, .tag = tag, .items = items, .bytes = bytes}};
   ThreadEpoch::Record& thread = ThreadEpoch::current();
   const ThreadEpoch::Section section(thread);
   const std::shared_ptr<spi::Channel>* channel = paths_.routes().find(to);
   if (channel == nullptr) [[unlikely]]
     return RIPC_PENDING;
-  const ripc_status status = send_by(**channel, message, thread);
+  const ripc_status status = send_by(**channel, outgoing, thread);
   return status == RIPC_OK || status == RIPC_AGAIN ? status : RIPC_PENDING;
 }
 

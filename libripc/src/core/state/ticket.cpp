@@ -19,7 +19,7 @@ bool overlap(spi::Bytes left, spi::Bytes right) noexcept {
 // ---- Ticket --------------------------------------------------------------------------------------------------
 
 Ticket::Ticket(TicketKeeper& keeper, Parts parts)
-    : keeper_(keeper), parts_(std::move(parts)), is_told_(parts_.channel->watches_for_free()) {
+    : keeper_(keeper), parts_(std::move(parts)), is_told_(parts_.channel->tells_of_ends()) {
   if (parts_.callback == nullptr) return;
   completion_ = std::make_shared<Completion>(Completion{parts_.callback, parts_.user});
   calls_back_ = EventLoop::prepare([told = completion_] { told->callback(told->user, told->status); });
@@ -48,9 +48,7 @@ ripc_status Ticket::wait(Deadline deadline, Nanoseconds spin) noexcept {
   }
   TicketKeeper::Section section(keeper_);
   // Who is told of several ends tells of one after the other: the others can be seen already.
-  if (status_.load(std::memory_order_relaxed) == RIPC_PENDING &&
-      (is_told_ || !parts_.channel->watch_transfer(parts_.transfer)))
-    (void)keeper_.try_finish(*this);
+  (void)keeper_.try_finish(*this, true);
   const int in_loop = keeper_.loop_.in_loop_thread() ? 1 : 0;
   keeper_.waits_in_loop_ += in_loop;
   (void)wait_in(keeper_.loop_, section.lock(), keeper_.changed_, deadline,
@@ -89,10 +87,7 @@ std::shared_ptr<Ticket> TicketKeeper::open(Prepared&& prepared, std::vector<memo
   tickets_.merge(prepared.ticket_);
   deadlines_.merge(prepared.deadline_);
   if (!ticket->is_told_) ++looked_for_;
-  if ((ticket->is_told_ || ticket->parts_.callback != nullptr) &&
-      !ticket->parts_.channel->watch_transfer(ticket->parts_.transfer)) {
-    (void)try_finish(*ticket);
-  }
+  if (ticket->is_told_ || ticket->parts_.callback != nullptr) (void)try_finish(*ticket, true);
   pause_.reset();
   schedule();
   return ticket;
@@ -106,9 +101,9 @@ void TicketKeeper::for_each(Visit visit) noexcept {
   }
 }
 
-bool TicketKeeper::try_finish(Ticket& ticket) noexcept {
+bool TicketKeeper::try_finish(Ticket& ticket, bool tell) noexcept {
   if (ticket.status_.load(std::memory_order_relaxed) != RIPC_PENDING) return true;
-  const ripc_status status = ticket.parts_.channel->transfer_status(ticket.parts_.transfer);
+  const ripc_status status = ticket.parts_.channel->look(ticket.parts_.transfer, tell);
   if (status == RIPC_PENDING) return false;
   ticket.holds_.clear();
   complete(ticket, status);
@@ -116,15 +111,16 @@ bool TicketKeeper::try_finish(Ticket& ticket) noexcept {
 }
 
 bool TicketKeeper::try_end(Ticket& ticket, ripc_status status) noexcept {
-  const ripc_status outcome = ticket.parts_.channel->revoke(ticket.parts_.transfer);
+  bool is_read = false;
+  const ripc_status outcome = ticket.parts_.channel->revoke(ticket.parts_.transfer, is_read);
   if (outcome == RIPC_PENDING) return false;
   if (outcome != RIPC_REVOKED) {
     ticket.holds_.clear();
     complete(ticket, outcome);
     return true;
   }
-  if (ticket.parts_.channel->is_draining(ticket.parts_.transfer)) {
-    keep_draining(ticket, false);
+  if (is_read) {
+    keep_draining(ticket);
     pause_.reset();
   } else {
     ticket.holds_.clear();
@@ -133,9 +129,8 @@ bool TicketKeeper::try_end(Ticket& ticket, ripc_status status) noexcept {
   return true;
 }
 
-void TicketKeeper::keep_draining(Ticket& ticket, bool is_lent) noexcept {
+void TicketKeeper::keep_draining(Ticket& ticket) noexcept {
   ticket.drains_ = true;
-  ticket.is_lent_ = is_lent;
   ticket.drains_next_ = std::exchange(draining_, ticket.shared_from_this());
 }
 
@@ -157,21 +152,25 @@ void TicketKeeper::complete(Ticket& ticket, ripc_status status) noexcept {
   if (ticket.completion_) loop_.post_top_level(std::move(ticket.calls_back_));
 }
 
-void TicketKeeper::transfer_finished(const spi::Channel& channel, std::uint64_t transfer) noexcept {
+bool TicketKeeper::transfer_finished(const spi::Channel& channel, std::uint64_t transfer, ripc_status status) noexcept {
   const Section section(*this);
-  if (const auto found = tickets_.find(Key{&channel, transfer}); found != tickets_.end()) {
+  const auto found = tickets_.find(Key{&channel, transfer});
+  const bool is_open = found != tickets_.end();
+  if (is_open) {
     const std::shared_ptr<Ticket> ticket = found->second;
-    (void)try_finish(*ticket);
+    ticket->holds_.clear();
+    complete(*ticket, status);
   }
   drain();
-  if (!completed_ || !loop_.in_loop_thread()) return;
+  if (!completed_ || !loop_.in_loop_thread()) return is_open;
   // Several may have finished together: whoever waits for one of them is woken when the loop has told of them all.
   try {
     loop_.post([this] { changed_.notify_all(); });
     completed_ = false;
   } catch (const std::bad_alloc&) {
-    return;  // woken by the end of the section
+    // Woken by the end of the section.
   }
+  return is_open;
 }
 
 void TicketKeeper::channel_lost(const spi::Channel& channel) noexcept {
@@ -201,7 +200,7 @@ void TicketKeeper::end_matching(Matches matches, ripc_status status) noexcept {
   for_each([&](Ticket& ticket) {
     if (!matches(ticket) || try_end(ticket, status)) return;
     // Lent: the peer reads on; the memory is kept until it gives the view back.
-    keep_draining(ticket, true);
+    keep_draining(ticket);
     complete(ticket, status);
   });
   pause_.reset();
@@ -228,10 +227,7 @@ void TicketKeeper::drain() noexcept {
   std::shared_ptr<Ticket>* place = &draining_;
   while (*place) {
     const std::shared_ptr<Ticket> ticket = *place;
-    const Ticket::Parts& parts = ticket->parts_;
-    const bool is_read = ticket->is_lent_ ? parts.channel->transfer_status(parts.transfer) == RIPC_PENDING
-                                          : parts.channel->is_draining(parts.transfer);
-    if (is_read) {
+    if (ticket->parts_.channel->look(ticket->parts_.transfer, false) == RIPC_PENDING) {
       place = &ticket->drains_next_;
       continue;
     }

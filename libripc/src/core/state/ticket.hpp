@@ -57,7 +57,6 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
   std::shared_ptr<Completion> completion_;
   EventLoop::Prepared calls_back_;       // posted when it completes
   bool drains_ = false;                  // it has ended, and the peer still reads
-  bool is_lent_ = false;                 // of those that drain
   std::shared_ptr<Ticket> drains_next_;  // in the keeper's list
   std::atomic<int> status_{RIPC_PENDING};
 };
@@ -88,8 +87,8 @@ class TicketKeeper {
   std::shared_ptr<Ticket> open(Prepared&& prepared, std::vector<memory::Hold>&& holds,
                                std::vector<spi::Bytes>&& ranges) noexcept;
 
-  // From the transport.
-  void transfer_finished(const spi::Channel& channel, std::uint64_t transfer) noexcept;
+  // From the transport. True: there was a ticket, which is complete.
+  bool transfer_finished(const spi::Channel& channel, std::uint64_t transfer, ripc_status status) noexcept;
   void channel_lost(const spi::Channel& channel) noexcept;
 
   // Ends the open tickets of a service (or those that expose memory overlapping a range) with `status`. When it returns
@@ -126,11 +125,12 @@ class TicketKeeper {
   };
 
   // All of them under the mutex.
-  bool try_finish(Ticket& ticket) noexcept;
+  // With `tell`: if it is not finished, word of its end is asked for.
+  bool try_finish(Ticket& ticket, bool tell = false) noexcept;
   bool try_end(Ticket& ticket, ripc_status status) noexcept;
   void complete(Ticket& ticket, ripc_status status) noexcept;
   // Its memory stays until the peer reads it no more.
-  void keep_draining(Ticket& ticket, bool is_lent) noexcept;
+  void keep_draining(Ticket& ticket) noexcept;
   // Calls `visit` for each open ticket, which may end it.
   template <typename Visit>
   void for_each(Visit visit) noexcept;

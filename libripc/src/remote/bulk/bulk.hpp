@@ -29,7 +29,7 @@ namespace ripc::remote {
 // All are called in the responder, without locks held, and not after died() (one that runs may be finishing).
 struct BulkHooks {
   // A watched transfer that was exposed for `owner` has finished.
-  std::function<void(std::uint64_t owner, std::uint64_t transfer)> finished;
+  std::function<void(std::uint64_t owner, std::uint64_t transfer, ripc_status status)> finished;
   // One more connection is wanted. Answered at any time, from any thread, with a connection or dial_failed(); until
   // then it is not called again (a connection that the peer dialed is an answer too).
   std::function<void()> dial;
@@ -60,14 +60,15 @@ class Bulk {
 
   // Any. As Channel::expose; `owner` is the caller's name for the channel. At most RIPC_MAX_ITEMS items; kMaxTransfers
   // of a session at a time, then RIPC_AGAIN. RIPC_NO_MEMORY, RIPC_PEER_DEAD. The memory is read until the transfer is
-  // gone (Channel::transfer_status, Channel::revoke).
+  // gone (transfer_status(), revoke()).
   virtual ripc_status expose(std::uint64_t owner, std::span<const spi::Exposure> items,
                              std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept {
     return transfers_.expose(owner, items, descriptors, transfer);
   }
 
-  // Any. A packet of this size is going to announce a transfer. RIPC_NO_MEMORY: that could not be repeated.
-  ripc_status prepare_announcement(std::uint64_t transfer, std::size_t size) noexcept {
+  // Any. A packet of this size is going to announce a transfer, at once or with `more` that follow. RIPC_NO_MEMORY: it
+  // could not be repeated.
+  virtual ripc_status prepare_announcement(std::uint64_t transfer, std::size_t size, bool /*more*/) noexcept {
     return transfers_.prepare_announcement(transfer, size);
   }
 
@@ -75,15 +76,14 @@ class Bulk {
   // the peer has asked for the transfer or it ends.
   void announced(std::uint64_t transfer, spi::Gather packet) noexcept { announcer_.announced(transfer, packet); }
 
-  // Any. As Channel::transfer_status: one atomic load while it is pending. RIPC_CANCELLED: the memory could not be read
-  // any more. RIPC_LIMIT: this process may not lock it for the device.
+  // Any. RIPC_PENDING, by one atomic load, or how the transfer ended, which is gone then. RIPC_CANCELLED: the memory
+  // could not be read any more. RIPC_LIMIT: this process may not lock it for the device.
   ripc_status transfer_status(std::uint64_t transfer) noexcept { return transfers_.status(transfer); }
 
-  // Any. As Channel::watch_transfer.
+  // Any. From now on BulkHooks::finished is called for the transfer. False: it has finished already.
   bool watch(std::uint64_t transfer) noexcept { return transfers_.watch(transfer); }
 
-  // Any. As Channel::revoke, never RIPC_PENDING (nothing is lent). Afterwards nothing reads the memory:
-  // Channel::is_draining() is always false here.
+  // Any. As Channel::revoke, never RIPC_PENDING (nothing is lent). Afterwards nothing reads the memory.
   virtual ripc_status revoke(std::uint64_t transfer) noexcept { return transfers_.revoke(transfer); }
 
   // Any. As Channel::grant. kMaxGrants of a session at a time, then RIPC_AGAIN. RIPC_NO_MEMORY,
@@ -150,7 +150,7 @@ class Bulk {
   bool is_dead() const noexcept { return dead_.load(std::memory_order_acquire); }
   // Responder, without locks.
   void tell(const ExposureTable::Watcher& watcher) noexcept {
-    if (watcher.watched && !is_dead()) hooks_.finished(watcher.owner, watcher.transfer);
+    if (watcher.watched && !is_dead()) hooks_.finished(watcher.owner, watcher.transfer, watcher.status);
   }
 
   EventLoop& loop_;

@@ -240,7 +240,7 @@ ExposureTable::Watcher ExposureTable::complete(Ending&& ending) noexcept {
 
 ExposureTable::Watcher ExposureTable::end(Slot& slot, ripc_status status) noexcept {
   slot.set(State::done, status);
-  return {slot.watched, slot.owner, name_of(slot)};
+  return {slot.watched, slot.owner, name_of(slot), status};
 }
 
 bool ExposureTable::was_taken(std::uint64_t key, std::uint64_t location) noexcept {

@@ -67,6 +67,7 @@ class ExposureTable {
     bool watched = false;
     std::uint64_t owner = 0;
     std::uint64_t transfer = 0;
+    ripc_status status = RIPC_OK;
   };
 
   // The part of an item. RIPC_REVOKED: it is not exposed to this peer, or not that long.

@@ -30,9 +30,12 @@ constexpr unsigned bit_of(spi::Resource resource) noexcept { return 1u << static
 
 }  // namespace
 
-LinkChannel::LinkChannel(Parts parts, std::size_t packet_limit)
-    : parts_(std::move(parts)),
-      packet_limit_(packet_limit),
+LinkChannel::LinkChannel(Parts parts, std::size_t packet_limit, spi::Multicast* multicast)
+    : Channel({.incarnation = parts.incarnation,
+               .packet_limit = packet_limit,
+               .tells_of_ends = true,
+               .multicast = multicast}),
+      parts_(std::move(parts)),
       credit_(parts_.credit),
       budget_(parts_.credit),
       probe_backoff_(kFirstProbe, kLastProbe) {}
@@ -65,20 +68,37 @@ void LinkChannel::run_errands() noexcept {
 LinkChannel::~LinkChannel() {
   parts_.session->remove_channel(parts_.link);
   parts_.session->bulk->end_owner(parts_.link);
-  if (end_.load(std::memory_order_relaxed) != RIPC_OK) return;
+  if (ended() != RIPC_OK) return;
   parts_.session->stream.tell(wire::session_control::CloseLink{.link = parts_.link, .sequence = sequence_});
 }
 
-ripc_status LinkChannel::send(spi::Gather packet) noexcept {
-  return send_one(size_of(packet), [&](const wire::datagram::Header& header) { return transmit(header, packet); });
+ripc_status LinkChannel::send(const spi::Outgoing& outgoing) noexcept {
+  using Kind = spi::Outgoing::Kind;
+  switch (outgoing.kind) {
+    case Kind::plain:
+    case Kind::given:
+      break;
+    case Kind::packet:
+      return send_packet(outgoing.packet, outgoing.more);
+    case Kind::announcement:
+      return send_announcement(outgoing);
+    case Kind::control:
+      return send_control(outgoing.packet);
+  }
+  wire::Encoder encoder(wire::PacketKind::message, outgoing.message.tag, outgoing.message.source);
+  return wire::add_items(outgoing.message, encoder) ? send_packet(encoder.finish(), false) : RIPC_TOO_LARGE;
 }
 
-ripc_status LinkChannel::announce(std::uint64_t transfer, spi::Gather packet) noexcept {
-  const std::size_t size = size_of(packet);
-  if (const ripc_status status = parts_.session->bulk->prepare_announcement(transfer, size); status != RIPC_OK)
-    return status;
-  const ripc_status status = send(packet);
-  if (status == RIPC_OK) parts_.session->bulk->announced(transfer, packet);
+ripc_status LinkChannel::send_packet(spi::Gather packet, bool more) noexcept {
+  return send_one(size_of(packet),
+                  [&](const wire::datagram::Header& header) { return transmit(header, packet, more); });
+}
+
+ripc_status LinkChannel::send_announcement(const spi::Outgoing& outgoing) noexcept {
+  Bulk& bulk = *parts_.session->bulk;
+  ripc_status status = bulk.prepare_announcement(outgoing.transfer, size_of(outgoing.packet), outgoing.more);
+  if (status == RIPC_OK) status = send_packet(outgoing.packet, outgoing.more);
+  if (status == RIPC_OK) bulk.announced(outgoing.transfer, outgoing.packet);
   return status;
 }
 
@@ -93,8 +113,8 @@ void LinkChannel::sent_locked(std::span<const std::uint32_t> costs, ripc_status 
 // Whether so much may be spent now.
 ripc_status LinkChannel::room_locked(std::uint32_t cost) noexcept {
   // Whoever ends the channel asks for the last number under the mutex.
-  if (const int ended = end_.load(std::memory_order_relaxed); ended != RIPC_OK) [[unlikely]]
-    return static_cast<ripc_status>(ended);
+  if (const ripc_status reason = ended(); reason != RIPC_OK) [[unlikely]]
+    return reason;
   if (credit_.left() < cost && !refresh_locked(cost)) [[unlikely]]
     return failing_ ? RIPC_PEER_DEAD : shortage_.note(RIPC_AGAIN, spi::Resource::queue);
   return RIPC_OK;
@@ -159,7 +179,7 @@ void LinkChannel::probe_locked() noexcept {
   next_probe_ = now + pause;
   probes_.fetch_add(1, std::memory_order_relaxed);
   const ripc_status status =
-      transmit({.kind = wire::datagram::Kind::probe, .token = parts_.token, .spent = credit_.spent()}, {});
+      transmit({.kind = wire::datagram::Kind::probe, .token = parts_.token, .spent = credit_.spent()}, {}, false);
   if (status == RIPC_PEER_DEAD) fail_locked();
   if (are_many) doubt();
 }
@@ -171,7 +191,7 @@ void LinkChannel::fail_locked() noexcept {
 }
 
 ripc_status LinkChannel::send_control(spi::Gather packet) noexcept try {
-  if (const int ended = end_.load(std::memory_order_relaxed); ended != RIPC_OK) return static_cast<ripc_status>(ended);
+  if (const ripc_status reason = ended(); reason != RIPC_OK) return reason;
   std::vector<std::byte> whole;
   for (const spi::Bytes range : packet) whole.insert(whole.end(), range.begin(), range.end());
   if (whole.size() > std::min(wire::session_control::kMaxControlPacket, packet_limit() + spi::kControlAllowance))
@@ -188,23 +208,22 @@ ripc_status LinkChannel::send_control(spi::Gather packet) noexcept try {
 // case the largest packet.
 std::uint32_t LinkChannel::enough() const noexcept { return std::max(budget_ / 4, cost_of(packet_limit())); }
 
-bool LinkChannel::has_room() const noexcept {
+bool LinkChannel::has_room_now() noexcept {
   if (!alive()) return true;
   const spi::Need need = shortage_.need();
   return need.resource == spi::Resource::queue ? has_credit() : has_slot(need);
 }
 
-bool LinkChannel::has_credit() const noexcept {
+bool LinkChannel::has_credit() noexcept {
   if (!alive()) return true;
-  auto* self = const_cast<LinkChannel*>(this);
-  const std::unique_lock lock(self->mutex_, std::try_to_lock);
+  const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return false;  // another thread sends: it finds out
-  if (self->failing_) return true;
+  if (failing_) return true;
   if (interface_full_) {
-    if (!self->can_transmit()) return false;
-    self->interface_full_ = false;
+    if (!can_transmit()) return false;
+    interface_full_ = false;
   }
-  return credit_.left() >= enough() || self->refresh_locked(enough());
+  return credit_.left() >= enough() || refresh_locked(enough());
 }
 
 bool LinkChannel::has_slot(spi::Need need) const noexcept {
@@ -212,11 +231,12 @@ bool LinkChannel::has_slot(spi::Need need) const noexcept {
   return parts_.session->bulk->has_room(need);
 }
 
-bool LinkChannel::request_room() noexcept {
-  if (has_room()) return true;
+bool LinkChannel::has_room(bool tell) noexcept {
+  if (has_room_now()) return true;
+  if (!tell) return false;
   if (const spi::Resource resource = shortage_.need().resource; resource != spi::Resource::queue) {
     request_slot(resource);
-    return has_room();
+    return has_room_now();
   }
   if (!room_wanted_.exchange(true, std::memory_order_acq_rel)) send_on(kWatch);
   return false;
@@ -289,15 +309,20 @@ ripc_status LinkChannel::expose(std::span<const spi::Exposure> items, std::span<
                         spi::Resource::transfers);
 }
 
-ripc_status LinkChannel::transfer_status(std::uint64_t transfer) noexcept {
-  const ripc_status status = parts_.session->bulk->transfer_status(transfer);
+ripc_status LinkChannel::look(std::uint64_t transfer, bool tell) noexcept {
+  Bulk& bulk = *parts_.session->bulk;
+  if (tell && bulk.watch(transfer)) return RIPC_PENDING;
+  const ripc_status status = bulk.transfer_status(transfer);
   if (status != RIPC_PENDING) slot_freed();
   return status;
 }
 
-bool LinkChannel::watch_transfer(std::uint64_t transfer) noexcept { return parts_.session->bulk->watch(transfer); }
+void LinkChannel::transfer_finished(std::uint64_t transfer, ripc_status status) noexcept {
+  if (parts_.host->transfer_finished(*this, transfer, status)) (void)look(transfer, false);
+}
 
-ripc_status LinkChannel::revoke(std::uint64_t transfer) noexcept {
+ripc_status LinkChannel::revoke(std::uint64_t transfer, bool& is_read) noexcept {
+  is_read = false;
   const ripc_status status = parts_.session->bulk->revoke(transfer);
   if (status != RIPC_PENDING) slot_freed();
   return status;
@@ -317,9 +342,8 @@ ripc_status LinkChannel::end_grant(const wire::Grant& grant) noexcept {
 // ---- The end -------------------------------------------------------------------------------------------------
 
 bool LinkChannel::end(ripc_status reason) noexcept {
-  int open = RIPC_OK;
-  if (!end_.compare_exchange_strong(open, reason, std::memory_order_acq_rel)) return false;
-  ended();
+  if (!set_end(reason)) return false;
+  on_end();
   stop_watching();
   // It may outlive the loop.
   for (StandingTimer* const timer : {&errand_timer_, &look_timer_, &slot_timer_}) timer->cancel();

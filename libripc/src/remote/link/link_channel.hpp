@@ -46,29 +46,22 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   }
   ~LinkChannel() override;
 
-  std::size_t packet_limit() const noexcept override { return packet_limit_.load(std::memory_order_relaxed); }
-  std::uint64_t incarnation() const noexcept override { return parts_.incarnation; }
-  ripc_status send(spi::Gather packet) noexcept override;
-  ripc_status announce(std::uint64_t transfer, spi::Gather packet) noexcept override;
-  ripc_status send_control(spi::Gather packet) noexcept override;
-  bool has_room() const noexcept override;
-  bool request_room() noexcept override;
+  ripc_status send(const spi::Outgoing& outgoing) noexcept override;
+  bool has_room(bool tell) noexcept override;
   ripc_status expose(std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
                      std::uint64_t& transfer) noexcept override;
-  ripc_status transfer_status(std::uint64_t transfer) noexcept override;
-  bool watch_transfer(std::uint64_t transfer) noexcept override;
-  bool watches_for_free() const noexcept override { return true; }
-  ripc_status revoke(std::uint64_t transfer) noexcept override;
-  bool is_draining(std::uint64_t) noexcept override { return false; }
+  ripc_status look(std::uint64_t transfer, bool tell) noexcept override;
+  ripc_status revoke(std::uint64_t transfer, bool& is_read) noexcept override;
   ripc_status grant(std::span<std::byte> memory, wire::Grant& grant) noexcept override;
   ripc_status end_grant(const wire::Grant& grant) noexcept override;
-  bool alive() const noexcept override { return end_.load(std::memory_order_acquire) == RIPC_OK; }
 
   // ---- For the transport and for sources ----
   std::uint32_t link() const noexcept { return parts_.link; }
   const SessionPointer& session() const noexcept { return parts_.session; }
   // Responder. No more can be sent: RIPC_PEER_DEAD or RIPC_CLOSED. True the first time.
   bool end(ripc_status reason) noexcept;
+  // Responder. One of its transfers has finished, and was watched.
+  void transfer_finished(std::uint64_t transfer, ripc_status status) noexcept;
   // Any. Of the last packet sent.
   std::uint32_t last_sequence() noexcept;
   // Any. The receiver grants room.
@@ -89,15 +82,15 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   // Once, before any other call. Throws std::bad_alloc.
   virtual void start();
   // Responder. No more can be sent, or be waited for.
-  virtual void ended() noexcept = 0;
-  LinkChannel(Parts parts, std::size_t packet_limit);
+  virtual void on_end() noexcept = 0;
+  LinkChannel(Parts parts, std::size_t packet_limit, spi::Multicast* multicast = nullptr);
 
   // ---- What carries the datagrams; but for cost_of() with mutex_ held ----
   // What the receiver counts for a datagram with a packet of this size.
   virtual std::uint32_t cost_of(std::size_t packet) const noexcept = 0;
-  // Sends one datagram, gathered during the call. RIPC_OK, RIPC_AGAIN (no room on this machine), RIPC_TOO_LARGE (then
-  // packet_limit_ is set), RIPC_PEER_DEAD (the other end of the link is gone).
-  virtual ripc_status transmit(const wire::datagram::Header& header, spi::Gather packet) noexcept = 0;
+  // Sends one datagram, gathered during the call; it may wait if `more` follow. RIPC_OK, RIPC_AGAIN (no room on this
+  // machine), RIPC_TOO_LARGE (then the packet limit is set), RIPC_PEER_DEAD (the other end of the link is gone).
+  virtual ripc_status transmit(const wire::datagram::Header& header, spi::Gather packet, bool more) noexcept = 0;
   // Takes in what the receiver has granted, with credit_arrived(). False: the other end of the link is gone.
   virtual bool read_grants() noexcept = 0;
   // Whether there is room again on this machine, after RIPC_AGAIN.
@@ -144,7 +137,6 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   void stop_watching() noexcept;
 
   const Parts parts_;
-  std::atomic<std::size_t> packet_limit_;
   mutable SenderCredit credit_;
   spi::Shortage shortage_;
   std::mutex mutex_;  // packets leave in the order of their numbers
@@ -154,10 +146,14 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   // What the responder is to do, a bit each.
   enum Errand : std::uint32_t { kWatch = 1, kLook = 2, kLookForSlots = 4, kTellRoom = 8, kFailed = 16 };
 
+  ripc_status send_packet(spi::Gather packet, bool more) noexcept;
+  ripc_status send_announcement(const spi::Outgoing& outgoing) noexcept;
+  ripc_status send_control(spi::Gather packet) noexcept;
   void send_on(Errand errand) noexcept;
   void run_errands() noexcept;
   std::uint32_t enough() const noexcept;
-  bool has_credit() const noexcept;
+  bool has_room_now() noexcept;
+  bool has_credit() noexcept;
   bool refresh_locked(std::uint32_t needed) noexcept;
   void probe_locked() noexcept;
   void look() noexcept;
@@ -167,7 +163,6 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   void look_for_slots() noexcept;
   void slot_freed() noexcept;
 
-  std::atomic<int> end_{RIPC_OK};
   const std::uint32_t budget_;
   bool interface_full_ = false;
   bool failing_ = false;

@@ -15,9 +15,9 @@ constexpr Nanoseconds kClosePatience = 250'000'000;
 
 }  // namespace
 
-LinkPort::LinkPort(const spi::PortOptions& options, EventSet& events, EventLoop& loop,
+LinkPort::LinkPort(const spi::PortOptions& options, std::size_t packet_limit, EventSet& events, EventLoop& loop,
                    std::function<void(LinkPort&)> closed)
-    : options_(options), events_(events), loop_(loop), closed_(std::move(closed)) {}
+    : Port(options, packet_limit), events_(events), loop_(loop), closed_(std::move(closed)) {}
 
 void LinkPort::leave() noexcept {
   if (!closed_) return;
@@ -98,14 +98,11 @@ bool LinkPort::has(const LinkSource& source) const noexcept {
   return std::any_of(sources_.begin(), sources_.end(), [&](const auto& own) { return own.get() == &source; });
 }
 
-std::size_t LinkPort::source_count() const noexcept {
-  const std::lock_guard lock(mutex_);
-  return sources_.size();
-}
-
 spi::PortStatistics LinkPort::statistics() const noexcept {
   const auto value = [](const std::atomic<std::uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
-  return {.lost = value(counters_.lost),
+  const std::lock_guard lock(mutex_);
+  return {.sources = sources_.size(),
+          .lost = value(counters_.lost),
           .late = value(counters_.late),
           .duplicates = value(counters_.duplicates),
           .corrupt = value(counters_.corrupt)};

@@ -21,15 +21,11 @@ class UdpReceiver;
 
 class LinkPort : public spi::Port {
  public:
-  std::size_t source_count() const noexcept override;
   spi::PortStatistics statistics() const noexcept override;
-  void published(std::uint64_t incarnation) noexcept override { incarnation_.store(incarnation); }
   // Waits a moment for the senders to hear of it, but not for those that did not answer before.
   void close() noexcept override;
 
   // ---- For the transport, in the responder ----
-  const spi::PortOptions& options() const noexcept { return options_; }
-  std::uint64_t incarnation() const noexcept { return incarnation_.load(); }
   EventSet& events() const noexcept { return events_; }
   bool has(const LinkSource& source) const noexcept;
   bool closed() const noexcept { return closing_.load(std::memory_order_acquire); }
@@ -51,7 +47,8 @@ class LinkPort : public spi::Port {
 
  protected:
   // `loop`: the responder's. `closed` runs in leave(): the transport forgets the port there.
-  LinkPort(const spi::PortOptions& options, EventSet& events, EventLoop& loop, std::function<void(LinkPort&)> closed);
+  LinkPort(const spi::PortOptions& options, std::size_t packet_limit, EventSet& events, EventLoop& loop,
+           std::function<void(LinkPort&)> closed);
   // Closes the port and lets go of the sources. The first thing that the destructors of derived classes do; once.
   void leave() noexcept;
   // With mutex_ held.
@@ -64,7 +61,6 @@ class LinkPort : public spi::Port {
   // Receiver, with mutex_ held.
   void erase_locked(const LinkSource& source) noexcept;
 
-  const spi::PortOptions options_;
   EventSet& events_;
   EventLoop& loop_;
   PortCounters counters_;
@@ -75,7 +71,6 @@ class LinkPort : public spi::Port {
 
  private:
   std::function<void(LinkPort&)> closed_;
-  std::atomic<std::uint64_t> incarnation_{0};
   std::atomic<bool> closing_{false};
   std::condition_variable changed_;
   std::list<std::weak_ptr<Session>> former_sessions_;  // the receiver's; of sources that are gone

@@ -18,6 +18,8 @@ constexpr std::uint32_t kOfferPart = 16;
 constexpr std::uint32_t kSendPart = ReceiverCredit::kPortions;
 // Bytes in a second that a path which many transfers share must still give to each.
 constexpr std::uint64_t kSlowestRate = 64 << 10;
+// Enough to hide the way there and back of one behind the bytes of the others.
+constexpr std::size_t kMessagesAtOnce = 8;
 
 void increase(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) noexcept {
   // One writer: no need for a locked instruction.
@@ -26,7 +28,14 @@ void increase(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) noexcep
 
 }  // namespace
 
-LinkSource::LinkSource(Parts parts) : parts_(std::move(parts)), credit_(parts_.budget) {}
+LinkSource::LinkSource(Parts parts)
+    : Source({.context = parts.session->context,
+              .reply_address = {std::string(parts.session->transport), parts.session->locator},
+              .messages_at_once = kMessagesAtOnce,
+              .patience = 2 * parts.peer_timeout,
+              .slowest_rate = kSlowestRate}),
+      parts_(std::move(parts)),
+      credit_(parts_.budget) {}
 
 ripc_status LinkSource::begin(std::span<const wire::Descriptor> items) noexcept {
   const bool one_transfer =
@@ -34,11 +43,9 @@ ripc_status LinkSource::begin(std::span<const wire::Descriptor> items) noexcept 
   return one_transfer ? parts_.session->bulk->begin(items, *parts_.events) : RIPC_CORRUPT;
 }
 
-Nanoseconds LinkSource::patience(std::uint64_t bytes) const noexcept {
-  return 2 * parts_.peer_timeout + bytes / kSlowestRate * 1'000'000'000;
+ripc_status LinkSource::pull(spi::Pull& pull) noexcept {
+  return pull.lend ? RIPC_UNSUPPORTED : parts_.session->bulk->pull(pull, *parts_.events);
 }
-
-ripc_status LinkSource::pull(spi::Pull& pull) noexcept { return parts_.session->bulk->pull(pull, *parts_.events); }
 
 void LinkSource::abandon(spi::Pull& pull) noexcept { parts_.session->bulk->abandon(pull); }
 

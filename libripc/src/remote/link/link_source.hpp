@@ -28,9 +28,6 @@ struct PortCounters {
 
 class LinkSource : public spi::Source {
  public:
-  // Enough to hide the way there and back of one behind the bytes of the others.
-  static constexpr std::size_t kMessagesAtOnce = 8;
-
   struct Parts {
     SessionPointer session;
     std::uint32_t link = 0;  // the peer's name for it
@@ -40,21 +37,13 @@ class LinkSource : public spi::Source {
     Nanoseconds peer_timeout = 0;
   };
 
-  spi::Address reply_address() const override {
-    return {std::string(parts_.session->transport), parts_.session->locator};
-  }
-  std::uint64_t context() const noexcept override { return parts_.session->context; }
-  std::size_t messages_at_once() const noexcept override { return kMessagesAtOnce; }
   ripc_status begin(std::span<const wire::Descriptor> items) noexcept override;
   ripc_status prepare(spi::Pull&) noexcept override { return RIPC_OK; }
-  Nanoseconds patience(std::uint64_t bytes) const noexcept override;
-  bool is_behind() const noexcept override { return false; }
   ripc_status pull(spi::Pull& pull) noexcept override;
   void abandon(spi::Pull& pull) noexcept override;
   bool is_worth_polling(const spi::Pull& pull, Nanoseconds now, Nanoseconds budget) noexcept override {
     return parts_.session->bulk->is_worth_polling(pull, now, budget);
   }
-  ripc_status lend(spi::Pull&, spi::Bytes&) noexcept override { return RIPC_UNSUPPORTED; }
   ripc_status finish(const wire::Descriptor& descriptor, ripc_status status) noexcept override;
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept override;
 

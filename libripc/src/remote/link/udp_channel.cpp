@@ -60,7 +60,7 @@ void UdpChannel::leave() noexcept {
   if (alive() && way() == Way::unproven) fall_back_locked();
 }
 
-void UdpChannel::ended() noexcept {
+void UdpChannel::on_end() noexcept {
   proof_timer_.cancel();
   const std::lock_guard lock(mutex_);
   proven_.notify_all();
@@ -71,11 +71,10 @@ void UdpChannel::count_call() noexcept {
 }
 
 void UdpChannel::note_limit(ripc_status status) noexcept {
-  if (status == RIPC_TOO_LARGE)
-    packet_limit_.store(std::min(socket_.packet_limit(), packet_limit()), std::memory_order_relaxed);
+  if (status == RIPC_TOO_LARGE) set_packet_limit(std::min(socket_.packet_limit(), packet_limit()));
 }
 
-ripc_status UdpChannel::transmit(const Header& header, spi::Gather packet) noexcept {
+ripc_status UdpChannel::transmit(const Header& header, spi::Gather packet, bool) noexcept {
   if (header.kind == Kind::data) [[likely]]
     count_call();
   if (way() != Way::udp) [[unlikely]]
@@ -94,7 +93,7 @@ ripc_status UdpChannel::send_many(std::span<const wire::Plain> messages, std::si
   };
   if (messages.empty()) return RIPC_OK;
   if (way() != Way::udp || !fits(messages.front())) {
-    const ripc_status status = send_plain(messages.front());
+    const ripc_status status = send({.message = messages.front()});
     if (status == RIPC_OK) sent = 1;
     return status;
   }
@@ -147,7 +146,11 @@ Status UdpChannel::watch_grants(std::function<void()> look) {
                           [look = std::move(look)](std::uint32_t) { look(); });
 }
 
-std::string UdpChannel::describe() const {
+std::string UdpChannel::describe(Deadline deadline) {
+  {
+    std::unique_lock lock(mutex_);
+    (void)wait_in(*parts_.loop, lock, proven_, deadline, [&] { return way() != Way::unproven || !alive(); });
+  }
   const Session& session = *parts_.session;
   const Way way = this->way();
   const std::string ends = session.local.ip() + " to " + session.remote.text();
@@ -215,7 +218,7 @@ void UdpChannel::settle_locked(Way way) noexcept {
 // What was sent and may not have come goes once more, with its numbers: what did come is dropped as a duplicate.
 void UdpChannel::fall_back_locked() noexcept {
   if (way() == Way::stream) return;
-  packet_limit_.store(std::min<std::size_t>(kMaxStreamedPacket, peer_packet_limit_), std::memory_order_relaxed);
+  set_packet_limit(std::min<std::size_t>(kMaxStreamedPacket, peer_packet_limit_));
   stream_kept();
   settle_locked(Way::stream);
   look_soon();
@@ -264,11 +267,6 @@ void UdpChannel::streamed(std::span<const std::byte> datagram) noexcept {
   if (wire::datagram::decode(datagram, header) == RIPC_OK && header.kind == Kind::credit &&
       header.token == parts_.token && header.credit_link == parts_.link)
     credit_arrived(header.credit);
-}
-
-void UdpChannel::prove(Deadline deadline) noexcept {
-  std::unique_lock lock(mutex_);
-  (void)wait_in(*parts_.loop, lock, proven_, deadline, [&] { return way() != Way::unproven || !alive(); });
 }
 
 }  // namespace ripc::remote

@@ -25,8 +25,7 @@ class UdpChannel final : public LinkChannel {
   ~UdpChannel() override;
 
   ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept override;
-  std::string describe() const override;
-  void prove(Deadline deadline) noexcept override;
+  std::string describe(Deadline deadline) override;
 
   // ---- For the transport ----
   void check_path() noexcept override;
@@ -38,11 +37,11 @@ class UdpChannel final : public LinkChannel {
 
  protected:
   void start() override;
-  void ended() noexcept override;
+  void on_end() noexcept override;
   std::uint32_t cost_of(std::size_t packet) const noexcept override {
     return datagram_cost(packet + wire::datagram::kHeaderSize);
   }
-  ripc_status transmit(const wire::datagram::Header& header, spi::Gather packet) noexcept override;
+  ripc_status transmit(const wire::datagram::Header& header, spi::Gather packet, bool more) noexcept override;
   bool read_grants() noexcept override;
   bool can_transmit() noexcept override;
   Status watch_grants(std::function<void()> look) override;

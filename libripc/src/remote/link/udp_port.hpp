@@ -11,14 +11,12 @@ class UdpPort final : public LinkPort {
   // As LinkPort and UdpReceiver.
   UdpPort(const spi::PortOptions& options, EventSet& events, EventLoop& loop, std::size_t receive_buffer,
           std::function<void(LinkPort&)> closed)
-      : LinkPort(options, events, loop, std::move(closed)), udp_(*this, receive_buffer) {}
+      : LinkPort(options, kMaxPacket, events, loop, std::move(closed)), udp_(*this, receive_buffer) {}
   ~UdpPort() override { leave(); }
 
   std::size_t poll(spi::PacketSink& sink, std::size_t budget) noexcept override { return udp_.poll(sink, budget); }
   // The sockets are always among the events: nothing to do.
-  void prepare_sleep() noexcept override {}
-  void cancel_sleep() noexcept override {}
-  std::size_t packet_limit() const noexcept override { return kMaxPacket; }
+  void arm(bool) noexcept override {}
   UdpReceiver& udp() noexcept override { return udp_; }
 
  private:

@@ -177,11 +177,11 @@ Status SessionTransport::begin(const SessionPointer& session, GuardedSocket sock
     const std::weak_ptr<Session> weak = session;
     Result<std::shared_ptr<SessionLinks>> links =
         make_links(session, {.finished =
-                                 [this, weak](std::uint64_t owner, std::uint64_t transfer) {
+                                 [weak](std::uint64_t owner, std::uint64_t transfer, ripc_status status) {
                                    const SessionPointer strong = weak.lock();
                                    if (!strong) return;
                                    if (const auto channel = strong->channel(static_cast<std::uint32_t>(owner)))
-                                     host_->transfer_finished(*channel, transfer);
+                                     channel->transfer_finished(transfer, status);
                                  },
                              .dial =
                                  [this, weak] {
@@ -193,7 +193,7 @@ Status SessionTransport::begin(const SessionPointer& session, GuardedSocket sock
                                    if (!strong) return;
                                    // Without room, or with a limit that has shrunk, it is tried again later.
                                    if (const auto channel = strong->channel(static_cast<std::uint32_t>(owner)))
-                                     (void)channel->send({&packet, 1});
+                                     (void)channel->send({.kind = spi::Outgoing::Kind::packet, .packet = {&packet, 1}});
                                  }});
     if (!links.ok()) return links.status();
     session->links = std::move(*links);

@@ -11,8 +11,8 @@ namespace ripc::remote {
 
 namespace {
 
-using wire::session_control::JoinGroup;
 using wire::session_control::GroupJoined;
+using wire::session_control::JoinGroup;
 using wire::session_control::LeaveGroup;
 using wire::session_control::Prove;
 using wire::session_control::Proved;
@@ -97,7 +97,7 @@ Status SessionTransport::accept(const SessionPointer& session, std::uint32_t lin
   LinkPort* const port = ports_.find(service);
   if (port == nullptr || port->closed()) return RIPC_NO_SERVICE;
   if (session->incoming_links.contains(link)) return RIPC_CORRUPT;
-  if (port->source_count() >= port->options().max_senders) return RIPC_REFUSED;
+  if (port->statistics().sources >= port->options().max_senders) return RIPC_REFUSED;
   // First the place: what the port has is found in the session.
   const auto place = session->incoming_links.try_emplace(link).first;
   Result<std::shared_ptr<LinkSource>> source = RIPC_NO_MEMORY;

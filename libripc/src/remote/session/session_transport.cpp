@@ -22,8 +22,9 @@ constexpr Nanoseconds kFarewell = 1'000'000'000;
 
 }  // namespace
 
-SessionTransport::SessionTransport(SessionOptions options)
-    : options_(std::move(options)),
+SessionTransport::SessionTransport(std::string_view name, SessionOptions options)
+    : Transport(name),
+      options_(std::move(options)),
       host_identity_(remote::host_identity()),
       authenticator_(options_.keys, options_.peers) {}
 
@@ -104,11 +105,6 @@ spi::Address SessionTransport::address() const {
   if (!watch_ && options_.bind_address.empty()) return present_address();
   const std::lock_guard lock(mutex_);
   return address_;
-}
-
-bool SessionTransport::is_on_this_host(const spi::Address& address) const {
-  const Result<Locator> locator = Locator::parse(address.locator);
-  return locator.ok() && !host_identity_.empty() && locator->host == host_identity_;
 }
 
 void SessionTransport::interfaces_changed() {
@@ -195,15 +191,8 @@ LinkChannel::Parts SessionTransport::parts_of(const SessionPointer& session, rip
           .failed = [this](LinkChannel& failed) { link_failed(failed); }};
 }
 
-Result<std::shared_ptr<spi::Channel>> SessionTransport::connect(const spi::Address& address, ripc_service_id id,
-                                                                Deadline deadline) {
-  std::size_t answered = 0;
-  return connect_any({&address, 1}, id, deadline, answered);
-}
-
-Result<std::shared_ptr<spi::Channel>> SessionTransport::connect_any(std::span<const spi::Address> addresses,
-                                                                    ripc_service_id id, Deadline deadline,
-                                                                    std::size_t& answered) {
+Result<spi::Connected> SessionTransport::connect(std::span<const spi::Address> addresses, ripc_service_id id,
+                                                 Deadline deadline) {
   std::vector<Locator> locators;
   std::vector<std::size_t> indices;
   Status failure = RIPC_NO_SERVICE;
@@ -223,12 +212,15 @@ Result<std::shared_ptr<spi::Channel>> SessionTransport::connect_any(std::span<co
       return locator.leads_to((*session)->context, (*session)->remote, host_identity_);
     };
     const auto chosen = std::find_if(locators.begin(), locators.end(), leads_there);
-    if (chosen != locators.end()) answered = indices[static_cast<std::size_t>(chosen - locators.begin())];
+    const bool is_known = chosen != locators.end();
     Result<std::shared_ptr<spi::Channel>> channel = connect_over(*session, id, deadline);
-    const ripc_status code = channel.status().code();
-    if (code != RIPC_NO_SERVICE && code != RIPC_PEER_DEAD) return channel;
+    if (channel.ok()) {
+      const std::size_t address = is_known ? indices[static_cast<std::size_t>(chosen - locators.begin())] : 0;
+      const bool is_here = is_known && !host_identity_.empty() && chosen->host == host_identity_;
+      return spi::Connected{.channel = std::move(*channel), .address = address, .is_on_this_host = is_here};
+    }
     failure = channel.status();
-    if (chosen == locators.end()) break;
+    if (!is_known || (failure.code() != RIPC_NO_SERVICE && failure.code() != RIPC_PEER_DEAD)) break;
     // Whoever answered first does not have it; perhaps somebody at another address does.
     for (std::size_t index = locators.size(); index-- != 0;) {
       if (!leads_there(locators[index])) continue;

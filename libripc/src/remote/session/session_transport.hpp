@@ -54,12 +54,9 @@ class SessionTransport : public spi::Transport {
   Status start(spi::Host& host, EventLoop& loop) override;
   void stop() noexcept override;
   spi::Address address() const override;
-  bool is_on_this_host(const spi::Address& address) const override;
   Result<std::unique_ptr<spi::Port>> open_port(const spi::PortOptions& options, EventSet& events) override;
-  Result<std::shared_ptr<spi::Channel>> connect(const spi::Address& address, ripc_service_id id,
-                                                Deadline deadline) override;
-  Result<std::shared_ptr<spi::Channel>> connect_any(std::span<const spi::Address> addresses, ripc_service_id id,
-                                                    Deadline deadline, std::size_t& answered) override;
+  Result<spi::Connected> connect(std::span<const spi::Address> addresses, ripc_service_id id,
+                                 Deadline deadline) override;
   Status fence(const spi::Address& address, ripc_service_id id, std::uint64_t incarnation, Deadline deadline) override;
   void arena_gone(std::uint32_t) noexcept override {}
 
@@ -67,7 +64,7 @@ class SessionTransport : public spi::Transport {
   std::uint64_t handshakes_refused() const noexcept { return authenticator_.refused(); }
 
  protected:
-  explicit SessionTransport(SessionOptions options);
+  SessionTransport(std::string_view name, SessionOptions options);
 
   // ---- What a transport hands over ----
   // Responder, without locks held. For a session whose control connection has just been made: session->local and

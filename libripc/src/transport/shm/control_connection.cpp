@@ -226,12 +226,6 @@ ControlConnection::Event ControlConnection::receive(Received& received) noexcept
   return Event::message;
 }
 
-bool ControlConnection::is_behind() const noexcept {
-  pollfd descriptor{socket_.get(), POLLIN, 0};
-  // In this order: what is not in the socket any more was taken by a responder that had said before that it is busy.
-  return poll(&descriptor, 1, 0) != 0 || busy_.load(std::memory_order_acquire);
-}
-
 void ControlConnection::shut_down() noexcept { ::shutdown(socket_.get(), SHUT_RDWR); }
 
 void ControlConnection::detach() noexcept {

@@ -110,11 +110,6 @@ class ControlConnection {
   // Responder.
   void flush() noexcept;
   Event receive(Received& received) noexcept;
-  // Says whether what was received is still being acted on.
-  void set_busy(bool busy) noexcept { busy_.store(busy, std::memory_order_release); }
-
-  // Any thread. True while something that the peer has sent was not received, or not acted on, yet.
-  bool is_behind() const noexcept;
 
   // Any thread. Ends both directions; the responder then sees Event::closed.
   void shut_down() noexcept;
@@ -150,7 +145,6 @@ class ControlConnection {
   bool peer_may_map_ = false;
   std::unique_ptr<PeerProcess> process_;
   std::atomic<Reach> reach_of_peer_{Reach::direct};
-  std::atomic<bool> busy_{false};
 
   mutable std::mutex mutex_;
   std::vector<std::byte> encoded_;  // the message that is being sent

@@ -32,11 +32,19 @@ std::string reason_of(Reach reach) {
   }
 }
 
+const ServiceLine* line_of(const ShmChannel::Parts& parts) noexcept {
+  return reinterpret_cast<const ServiceLine*>(parts.state_page.data()) + parts.state_slot;
+}
+
 }  // namespace
 
 ShmChannel::ShmChannel(Parts parts)
-    : parts_(std::move(parts)),
-      line_(reinterpret_cast<const ServiceLine*>(parts_.state_page.data()) + parts_.state_slot),
+    : Channel({.incarnation = parts.incarnation,
+               .packet_limit = parts.geometry.packet_limit(),
+               .registration_line = &line_of(parts)->registration,
+               .registration = parts.registration}),
+      parts_(std::move(parts)),
+      line_(line_of(parts_)),
       writer_(parts_.memory.data(), parts_.geometry),
       transfers_(parts_.memory.data()),
       grants_(parts_.memory.data()) {}
@@ -58,35 +66,44 @@ void ShmChannel::cancel_timers() noexcept {
 
 ShmChannel::~ShmChannel() {
   // With its peer lost it may outlive the loop.
-  if (dead_.load(std::memory_order_relaxed)) return;
+  if (ended() != RIPC_OK) return;
   cancel_timers();
   (void)send_message(*parts_.connection, wire::shm_control::CloseLink{.link = parts_.link});
 }
 
-ripc_status ShmChannel::send(spi::Gather packet) noexcept {
-  ripc_status status = open_status();
-  if (status == RIPC_OK) status = writer_.write(packet);
-  if (status == RIPC_OK) wake_receiver();
-  return shortage_.note(status, Resource::queue);
-}
-
-ripc_status ShmChannel::send_plain(const wire::Plain& message) noexcept {
+ripc_status ShmChannel::send(const spi::Outgoing& outgoing) noexcept {
+  const wire::Plain& message = outgoing.message;
   const std::size_t size = wire::packet_size(1, message.bytes);
   const auto write = [&](std::byte* to) { wire::write_single<kInlineCapacity>(message, to); };
+  // What is no plain message has no items.
   if (open_status() != RIPC_OK || message.items.size() != 1 || size > kInlineCapacity ||
       !writer_.write_next(size, write)) [[unlikely]]
-    return send_any(message);
+    return send_any(outgoing);
   wake_receiver();
   return RIPC_OK;
 }
 
-ripc_status ShmChannel::send_any(const wire::Plain& message) noexcept {
+ripc_status ShmChannel::send_any(const spi::Outgoing& outgoing) noexcept {
+  using Kind = spi::Outgoing::Kind;
   ripc_status status = open_status();
-  if (status == RIPC_OK)
-    status = writer_.write_with(message.packet_size(), [&](std::byte* to) { wire::write_plain(message, to); });
-  if (status == RIPC_AGAIN) return shortage_.note(status, Resource::queue);
-  if (status == RIPC_OK) wake_receiver();
-  return status;
+  if (status != RIPC_OK) return status;
+  switch (outgoing.kind) {
+    case Kind::plain:
+    case Kind::given:
+      status = writer_.write_with(outgoing.message.packet_size(),
+                                  [&](std::byte* to) { wire::write_plain(outgoing.message, to); });
+      if (status == RIPC_AGAIN) return shortage_.note(status, Resource::queue);
+      if (status == RIPC_OK) wake_receiver();
+      return status;
+    case Kind::packet:
+    case Kind::announcement:
+      status = writer_.write(outgoing.packet);
+      if (status == RIPC_OK) wake_receiver();
+      return shortage_.note(status, Resource::queue);
+    case Kind::control:
+      break;
+  }
+  return send_control(outgoing.packet);
 }
 
 // Those that fit into a cell each are written with one reservation, and wake the receiver once.
@@ -97,7 +114,7 @@ ripc_status ShmChannel::send_many(std::span<const wire::Plain> messages, std::si
   sent = 0;
   ripc_status status = RIPC_OK;
   if (count < 2) {
-    if (!messages.empty()) status = send_plain(messages.front());
+    if (!messages.empty()) status = send({.message = messages.front()});
     if (status == RIPC_OK) sent = std::min<std::size_t>(messages.size(), 1);
     return status;
   }
@@ -140,7 +157,6 @@ void ShmChannel::ring_doorbell(std::uint32_t epoch) noexcept {
 }
 
 ripc_status ShmChannel::send_control(spi::Gather packet) noexcept {
-  if (const ripc_status status = open_status(); status != RIPC_OK) return status;
   try {
     std::vector<std::byte> whole;
     for (const spi::Bytes range : packet) whole.insert(whole.end(), range.begin(), range.end());
@@ -159,7 +175,7 @@ ripc_status ShmChannel::send_control(spi::Gather packet) noexcept {
 
 // ---- Room ----------------------------------------------------------------------------------------------------
 
-bool ShmChannel::has_room() const noexcept { return open_status() != RIPC_OK || has_room_for(shortage_.need()); }
+bool ShmChannel::has_room_now() const noexcept { return open_status() != RIPC_OK || has_room_for(shortage_.need()); }
 
 bool ShmChannel::has_room_for(spi::Need need) const noexcept {
   switch (need.resource) {
@@ -174,13 +190,14 @@ bool ShmChannel::has_room_for(spi::Need need) const noexcept {
   }
 }
 
-bool ShmChannel::request_room() noexcept {
-  if (has_room()) return true;
+bool ShmChannel::has_room(bool tell) noexcept {
+  if (has_room_now()) return true;
+  if (!tell) return false;
   const spi::Need need = shortage_.need();
   if (need.resource == Resource::control) return parts_.connection->request_room();
   if (need.resource != Resource::queue) {
     slot_wanted_.store(true, std::memory_order_seq_cst);
-    if (has_room()) return true;
+    if (has_room_now()) return true;
     // Some may have finished, and nobody has looked.
     transfers_.watch_all();
     send_on(kLookForFinished);
@@ -190,7 +207,7 @@ bool ShmChannel::request_room() noexcept {
   // The receiver looks at the wish after each packet it takes, without a fence of its own.
   if ((parts_.must_fence || !process_barrier()) && !looking_.exchange(true, std::memory_order_acq_rel))
     parts_.loop->set_timer(look_timer_, monotonic_now());
-  return has_room();
+  return has_room_now();
 }
 
 // Responder. The receiver mostly tells; it may just have missed the wish.
@@ -224,7 +241,7 @@ void ShmChannel::run_errands() noexcept {
 
 ripc_status ShmChannel::expose(std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
                                std::uint64_t& transfer) noexcept {
-  if (dead_.load(std::memory_order_relaxed)) return RIPC_PEER_DEAD;
+  if (ended() != RIPC_OK) return RIPC_PEER_DEAD;
   std::array<ExposedItem, RIPC_MAX_ITEMS> exposed;
   const std::size_t count = std::min(items.size(), exposed.size());
   for (std::size_t index = 0; index < count; ++index) {
@@ -253,34 +270,28 @@ ripc_status ShmChannel::expose(std::span<const spi::Exposure> items, std::span<w
   return RIPC_OK;
 }
 
-ripc_status ShmChannel::transfer_status(std::uint64_t transfer) noexcept {
+ripc_status ShmChannel::look(std::uint64_t transfer, bool tell) noexcept {
+  if (tell) transfers_.watch(Key::from(transfer));
   const ripc_status status = transfers_.status(Key::from(transfer));
   if (status != RIPC_PENDING) slot_freed();
   return status;
 }
 
-bool ShmChannel::watch_transfer(std::uint64_t transfer) noexcept { return transfers_.watch(Key::from(transfer)); }
-
 void ShmChannel::transfers_finished() noexcept {
   const TransferOwner::Finished finished = transfers_.collect_finished();
-  for (const Key key : std::span(finished.keys).first(finished.count))
-    parts_.host->transfer_finished(*this, key.value());
+  for (const auto& [key, status] : std::span(finished.transfers).first(finished.count)) {
+    if (parts_.host->transfer_finished(*this, key.value(), status)) (void)look(key.value(), false);
+  }
 }
 
-ripc_status ShmChannel::revoke(std::uint64_t transfer) noexcept {
-  const ripc_status status = transfers_.revoke(Key::from(transfer));
-  if (status != RIPC_PENDING) slot_freed();
+ripc_status ShmChannel::revoke(std::uint64_t transfer, bool& is_read) noexcept {
+  const ripc_status status = transfers_.revoke(Key::from(transfer), is_read);
+  if (!is_read) slot_freed();
   return status;
 }
 
-bool ShmChannel::is_draining(std::uint64_t transfer) noexcept {
-  const bool draining = transfers_.is_draining(Key::from(transfer));
-  if (!draining) slot_freed();
-  return draining;
-}
-
 ripc_status ShmChannel::grant(std::span<std::byte> memory, wire::Grant& grant) noexcept {
-  if (dead_.load(std::memory_order_relaxed)) return RIPC_PEER_DEAD;
+  if (ended() != RIPC_OK) return RIPC_PEER_DEAD;
   Key key{};
   const ripc_status status = shortage_.note(grants_.grant(key), Resource::grants);
   if (status != RIPC_OK) return status;
@@ -296,9 +307,7 @@ ripc_status ShmChannel::end_grant(const wire::Grant& grant) noexcept {
   return status;
 }
 
-bool ShmChannel::alive() const noexcept { return !dead_.load(std::memory_order_acquire) && !service_ended(); }
-
-std::string ShmChannel::describe() const {
+std::string ShmChannel::describe(Deadline) {
   // The kernel knows no number here for a process of a PID namespace that this one cannot see.
   const pid_t pid = parts_.connection->credentials().pid;
   std::string text =
@@ -311,7 +320,7 @@ std::string ShmChannel::describe() const {
 }
 
 bool ShmChannel::mark_dead() noexcept {
-  if (dead_.exchange(true, std::memory_order_acq_rel)) return false;
+  if (!set_end(RIPC_PEER_DEAD)) return false;
   cancel_timers();
   transfers_.peer_died();
   grants_.peer_died();

@@ -51,24 +51,16 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   // Once, before it is used: makes what it asks of the responder later.
   void start();
 
-  std::size_t packet_limit() const noexcept override { return parts_.geometry.packet_limit(); }
-  std::uint64_t incarnation() const noexcept override { return parts_.incarnation; }
-  ripc_status send(spi::Gather packet) noexcept override;
-  ripc_status send_plain(const wire::Plain& message) noexcept override;
+  ripc_status send(const spi::Outgoing& outgoing) noexcept override;
   ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept override;
-  ripc_status send_control(spi::Gather packet) noexcept override;
-  bool has_room() const noexcept override;
-  bool request_room() noexcept override;
+  bool has_room(bool tell) noexcept override;
   ripc_status expose(std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
                      std::uint64_t& transfer) noexcept override;
-  ripc_status transfer_status(std::uint64_t transfer) noexcept override;
-  bool watch_transfer(std::uint64_t transfer) noexcept override;
-  ripc_status revoke(std::uint64_t transfer) noexcept override;
-  bool is_draining(std::uint64_t transfer) noexcept override;
+  ripc_status look(std::uint64_t transfer, bool tell) noexcept override;
+  ripc_status revoke(std::uint64_t transfer, bool& is_read) noexcept override;
   ripc_status grant(std::span<std::byte> memory, wire::Grant& grant) noexcept override;
   ripc_status end_grant(const wire::Grant& grant) noexcept override;
-  bool alive() const noexcept override;
-  std::string describe() const override;
+  std::string describe(Deadline deadline) override;
 
   // ---- For the transport, in the responder ----
   std::uint64_t link() const noexcept { return parts_.link; }
@@ -87,15 +79,17 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   }
   // RIPC_OK if sends make sense.
   ripc_status open_status() const noexcept {
-    if (dead_.load(std::memory_order_relaxed)) [[unlikely]]
+    if (ended() != RIPC_OK) [[unlikely]]
       return RIPC_PEER_DEAD;
     return service_ended() ? RIPC_CLOSED : RIPC_OK;
   }
-  // send_plain() where something stands in the way of the shortest one.
-  [[gnu::noinline]] ripc_status send_any(const wire::Plain& message) noexcept;
+  // send() where something stands in the way of the shortest one.
+  [[gnu::noinline]] ripc_status send_any(const spi::Outgoing& outgoing) noexcept;
+  ripc_status send_control(spi::Gather packet) noexcept;
   void wake_receiver() noexcept;
   [[gnu::noinline]] void wake_drowsy_receiver() noexcept;
   void ring_doorbell(std::uint32_t epoch) noexcept;
+  bool has_room_now() const noexcept;
   bool has_room_for(spi::Need need) const noexcept;
   void slot_freed() noexcept;
   void look_for_room() noexcept;
@@ -111,7 +105,6 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   TransferOwner transfers_;
   GrantOwner grants_;
   spi::Shortage shortage_;
-  std::atomic<bool> dead_{false};
   std::atomic<bool> slot_wanted_{false};  // of transfers or grants
   std::atomic<bool> looking_{false};      // look_for_room() will be called
   std::atomic<std::uint32_t> errands_{0};

@@ -7,20 +7,29 @@
 
 namespace ripc::shm {
 
-Result<std::shared_ptr<spi::Channel>> ShmTransport::connect(const spi::Address& address, ripc_service_id id,
-                                                            Deadline deadline) {
-  Result<PeerPointer> connected = connect_peer(address.locator, deadline);
+Result<spi::Connected> ShmTransport::connect(std::span<const spi::Address> addresses, ripc_service_id id,
+                                             Deadline deadline) {
+  Status failure = RIPC_NO_SERVICE;
+  for (std::size_t index = 0; index < addresses.size(); ++index) {
+    Result<std::shared_ptr<ShmChannel>> channel = connect_to(addresses[index].locator, id, deadline);
+    if (channel.ok()) return spi::Connected{.channel = std::move(*channel), .address = index, .is_on_this_host = true};
+    failure = channel.status();
+  }
+  return failure;
+}
+
+Result<std::shared_ptr<ShmChannel>> ShmTransport::connect_to(const std::string& locator, ripc_service_id id,
+                                                             Deadline deadline) {
+  Result<PeerPointer> connected = connect_peer(locator, deadline);
   if (!connected.ok()) return connected.status();
   const PeerPointer& peer = *connected;
   {
     const std::lock_guard lock(mutex_);
     if (stopped_) return RIPC_CLOSED;
     if (peer->lost) return RIPC_PEER_DEAD;
-    if (auto open = open_channel(*peer, id)) return std::shared_ptr<spi::Channel>(std::move(open));
+    if (auto open = open_channel(*peer, id)) return open;
   }
-  Result<std::shared_ptr<ShmChannel>> channel = open_link(peer, id, deadline);
-  if (!channel.ok()) return channel.status();
-  return std::shared_ptr<spi::Channel>(std::move(*channel));
+  return open_link(peer, id, deadline);
 }
 
 std::shared_ptr<ShmChannel> ShmTransport::open_channel(const Peer& peer, ripc_service_id id) const {

@@ -160,7 +160,7 @@ Result<wire::shm_control::Opened> ShmTransport::accept_link(const PeerPointer& p
   if (peer->sources.contains(message.link)) return RIPC_CORRUPT;
   ShmPort& port = *found;
   const spi::PortOptions& options = port.options();
-  if (port.source_count() >= options.max_senders || port.sources_of(*peer->connection) >= kMaxLinks)
+  if (port.statistics().sources >= options.max_senders || port.sources_of(*peer->connection) >= kMaxLinks)
     return RIPC_REFUSED;
 
   const Geometry geometry{options.queue_messages, options.queue_bytes};

@@ -35,7 +35,11 @@ inline void give_room_back(ShmSource& source) noexcept {
 
 ShmPort::ShmPort(const spi::PortOptions& options, EventSet& events, ServiceStateTable::Slot state,
                  std::function<void(ShmPort&)> closed)
-    : options_(options), events_(events), state_(std::move(state)), line_(&state_.line()), closed_(std::move(closed)) {
+    : Port(options, Geometry{options.queue_messages, options.queue_bytes}.packet_limit()),
+      events_(events),
+      state_(std::move(state)),
+      line_(&state_.line()),
+      closed_(std::move(closed)) {
   // A line may have served another service before; it starts awake.
   line_->sleep_epoch.fetch_and(~(kAsleep | kDrowsy), std::memory_order_seq_cst);
 }
@@ -73,9 +77,9 @@ void ShmPort::close() noexcept {
 
 void ShmPort::nudge() noexcept { events_.wake(); }
 
-std::size_t ShmPort::source_count() const noexcept {
+spi::PortStatistics ShmPort::statistics() const noexcept {
   const std::lock_guard lock(mutex_);
-  return sources_.size();
+  return {.sources = sources_.size()};
 }
 
 bool ShmPort::has(const ShmSource& source) const noexcept {
@@ -218,6 +222,14 @@ void ShmPort::remove(const std::shared_ptr<ShmSource>& source) noexcept {
   const std::lock_guard lock(mutex_);
   std::erase(sources_, source);
   version_.fetch_add(1, std::memory_order_release);
+}
+
+void ShmPort::arm(bool on) noexcept {
+  if (on) {
+    prepare_sleep();
+  } else {
+    cancel_sleep();
+  }
 }
 
 // A sender that sees kDrowsy executes a fence between its packet and its look at kAsleep, and so does this between

@@ -24,18 +24,11 @@ class ShmPort final : public spi::Port {
   ~ShmPort() override;
 
   std::size_t poll(spi::PacketSink& sink, std::size_t budget) noexcept override;
-  void prepare_sleep() noexcept override;
-  void cancel_sleep() noexcept override;
-  std::size_t packet_limit() const noexcept override {
-    return Geometry{options_.queue_messages, options_.queue_bytes}.packet_limit();
-  }
-  std::size_t source_count() const noexcept override;
-  void published(std::uint64_t incarnation) noexcept override { incarnation_.store(incarnation); }
+  void arm(bool on) noexcept override;
+  spi::PortStatistics statistics() const noexcept override;
   void close() noexcept override;
 
   // ---- For the transport, in the responder ----
-  const spi::PortOptions& options() const noexcept { return options_; }
-  std::uint64_t incarnation() const noexcept { return incarnation_.load(); }
   const ServiceStateTable::Slot& state() const noexcept { return state_; }
   Status add_source(std::shared_ptr<ShmSource> source);
   bool has(const ShmSource& source) const noexcept;
@@ -57,14 +50,14 @@ class ShmPort final : public spi::Port {
                           std::size_t budget, bool& stop) const noexcept;
   std::size_t bury(std::shared_ptr<ShmSource> source, spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
   void remove(const std::shared_ptr<ShmSource>& source) noexcept;
+  void prepare_sleep() noexcept;
+  void cancel_sleep() noexcept;
   void end_drowsiness() noexcept;
 
-  spi::PortOptions options_;
   EventSet& events_;
   ServiceStateTable::Slot state_;
   ServiceLine* line_;
   std::function<void(ShmPort&)> closed_;
-  std::atomic<std::uint64_t> incarnation_{0};
 
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<ShmSource>> sources_;  // the truth

@@ -11,7 +11,11 @@
 namespace ripc::shm {
 
 ShmSource::ShmSource(Parts parts)
-    : parts_(std::move(parts)),
+    : Source({.context = parts.context,
+              .reply_address = {"shm", parts.locator},
+              .patience = kPatience,
+              .slowest_rate = kSlowestRate}),
+      parts_(std::move(parts)),
       reader_(parts_.memory.data(), parts_.geometry),
       taker_(parts_.memory.data()),
       no_direct_access_(parts_.connection->process().reach() != Reach::direct) {}
@@ -54,6 +58,7 @@ ripc_status ShmSource::prepare_bounce(const spi::Pull& pull) noexcept {
 }
 
 ripc_status ShmSource::pull(spi::Pull& pull) noexcept {
+  if (pull.lend) return lend(pull);
   const std::uint64_t location = pull.descriptor.location;
   const auto length = static_cast<std::size_t>(pull.descriptor.length);
   if (length == 0) return pull.status = RIPC_OK;
@@ -139,12 +144,12 @@ void ShmSource::abandon(spi::Pull&) noexcept {
   bounce_ready_ = false;
 }
 
-ripc_status ShmSource::lend(spi::Pull& pull, spi::Bytes& bytes) noexcept {
+ripc_status ShmSource::lend(spi::Pull& pull) noexcept {
   const auto* arena = static_cast<const Mapping*>(pull.memory.get());
   if (arena == nullptr) return RIPC_UNSUPPORTED;
   if (!taker_.mark_lent(Key::from(pull.descriptor.key))) return RIPC_REVOKED;
-  bytes = {arena->data() + offset_of(pull.descriptor.location), static_cast<std::size_t>(pull.descriptor.length)};
-  return RIPC_OK;
+  pull.destination = const_cast<std::byte*>(arena->data()) + offset_of(pull.descriptor.location);
+  return pull.status = RIPC_OK;
 }
 
 ripc_status ShmSource::finish(const wire::Descriptor& descriptor, ripc_status status) noexcept {

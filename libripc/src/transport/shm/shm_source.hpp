@@ -21,7 +21,7 @@ namespace ripc::shm {
 
 // A sender on this host hands over what the receiver cannot fetch itself without delay, and at memory speed.
 inline constexpr Nanoseconds kPatience = 2'000'000'000;
-inline constexpr std::uint64_t kSlowestRate = 64;  // MiB in a second
+inline constexpr std::uint64_t kSlowestRate = 64 << 20;  // bytes in a second
 
 class ShmSource final : public spi::Source {
  public:
@@ -36,17 +36,12 @@ class ShmSource final : public spi::Source {
   };
   explicit ShmSource(Parts parts);
 
-  spi::Address reply_address() const override { return {"shm", parts_.locator}; }
-  std::uint64_t context() const noexcept override { return parts_.context; }
   ripc_status begin(std::span<const wire::Descriptor> items) noexcept override;
   ripc_status prepare(spi::Pull& pull) noexcept override;
-  Nanoseconds patience(std::uint64_t bytes) const noexcept override {
-    return kPatience + (bytes >> 20) * (1'000'000'000 / kSlowestRate);
-  }
-  bool is_behind() const noexcept override { return parts_.connection->is_behind(); }
   ripc_status pull(spi::Pull& pull) noexcept override;
   void abandon(spi::Pull& pull) noexcept override;
-  ripc_status lend(spi::Pull& pull, spi::Bytes& bytes) noexcept override;
+  // It copies itself.
+  bool is_worth_polling(const spi::Pull&, Nanoseconds, Nanoseconds) noexcept override { return false; }
   ripc_status finish(const wire::Descriptor& descriptor, ripc_status status) noexcept override;
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept override;
 
@@ -64,6 +59,7 @@ class ShmSource final : public spi::Source {
   void bounce_arrived(const wire::shm_control::BounceData& data) noexcept;
 
  private:
+  ripc_status lend(spi::Pull& pull) noexcept;
   ripc_status prepare_bounce(const spi::Pull& pull) noexcept;
   ripc_status pull_by_bounce(spi::Pull& pull) noexcept;
   ripc_status request_bounce(const spi::Pull& pull) noexcept;

@@ -50,7 +50,7 @@ std::string context_locator(std::uint64_t context) {
 }
 
 ShmTransport::ShmTransport(std::shared_ptr<RuntimeDirectory> directory, const TransportOptions& options)
-    : directory_(std::move(directory)), options_(options) {}
+    : Transport("shm", directory->path()), directory_(std::move(directory)), options_(options) {}
 
 ShmTransport::~ShmTransport() = default;
 
@@ -310,14 +310,12 @@ void ShmTransport::on_event(const PeerPointer& peer, std::uint32_t events) noexc
     if (peer->connection->take_room()) tell_room(*peer);
   }
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
-  peer->connection->set_busy(true);
   try {
     receive_all(peer);
   } catch (const std::bad_alloc&) {
     // The message is lost, half done perhaps. Both sides begin anew, as after a death.
     lose(peer, RIPC_NO_MEMORY);
   }
-  peer->connection->set_busy(false);
 }
 
 // There is room again for what goes to the peer's responder.

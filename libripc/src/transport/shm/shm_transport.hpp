@@ -40,14 +40,12 @@ class ShmTransport final : public spi::Transport {
   ShmTransport(std::shared_ptr<RuntimeDirectory> directory, const TransportOptions& options);
   ~ShmTransport() override;
 
-  std::string_view name() const noexcept override { return "shm"; }
   Status start(spi::Host& host, EventLoop& loop) override;
   void stop() noexcept override;
   spi::Address address() const override;
-  std::string meeting_place() const override { return directory_->path(); }
   Result<std::unique_ptr<spi::Port>> open_port(const spi::PortOptions& options, EventSet& events) override;
-  Result<std::shared_ptr<spi::Channel>> connect(const spi::Address& address, ripc_service_id id,
-                                                Deadline deadline) override;
+  Result<spi::Connected> connect(std::span<const spi::Address> addresses, ripc_service_id id,
+                                 Deadline deadline) override;
   Status fence(const spi::Address& address, ripc_service_id id, std::uint64_t incarnation, Deadline deadline) override;
   void arena_gone(std::uint32_t arena) noexcept override;
 
@@ -98,6 +96,7 @@ class ShmTransport final : public spi::Transport {
   void lose(const PeerPointer& peer, Status reason) noexcept;
   // Waits, in any thread, until `done` (checked under the mutex) or the deadline.
   bool wait(const std::function<bool()>& done, Deadline deadline);
+  Result<std::shared_ptr<ShmChannel>> connect_to(const std::string& locator, ripc_service_id id, Deadline deadline);
   Result<std::shared_ptr<ShmChannel>> open_link(const PeerPointer& peer, ripc_service_id id, Deadline deadline);
   std::shared_ptr<ShmChannel> open_channel(const Peer& peer, ripc_service_id id) const;  // under the mutex
   Result<std::shared_ptr<ShmChannel>> make_channel(const PeerPointer& peer, ripc_service_id id, Answer& answer);

@@ -56,15 +56,22 @@ ripc_status TransferOwner::expose(std::span<const ExposedItem> items, Key& key) 
 ripc_status TransferOwner::status(Key key) noexcept {
   const std::uint64_t value = control_->transfers[key.slot].load(std::memory_order_acquire);
   const bool ours = generation_of(value) == key.generation;
-  if (ours && state_of(value) != static_cast<std::uint8_t>(TransferState::done)) return RIPC_PENDING;
+  const auto state = static_cast<TransferState>(state_of(value));
+  if (ours && state != TransferState::done && state != TransferState::drained) return RIPC_PENDING;
   const std::lock_guard lock(mutex_);
+  if (ours && state == TransferState::drained && !slots_[key.slot].revoked) return RIPC_PENDING;
   free_slot(key.slot);
-  if (ours) return reported_status(value);
-  return dead_ ? RIPC_PEER_DEAD : RIPC_CORRUPT;
+  return outcome(key, value);
 }
 
-ripc_status TransferOwner::revoke(Key key) noexcept {
+ripc_status TransferOwner::outcome(Key key, std::uint64_t value) const noexcept {
+  if (generation_of(value) != key.generation) return dead_ ? RIPC_PEER_DEAD : RIPC_CORRUPT;
+  return slots_[key.slot].revoked ? RIPC_REVOKED : reported_status(value);
+}
+
+ripc_status TransferOwner::revoke(Key key, bool& is_read) noexcept {
   const std::lock_guard lock(mutex_);
+  is_read = false;
   std::atomic<std::uint64_t>& shared = control_->transfers[key.slot];
   std::uint64_t value = shared.load(std::memory_order_acquire);
   for (;;) {
@@ -77,28 +84,19 @@ ripc_status TransferOwner::revoke(Key key) noexcept {
         free_slot(key.slot);
         return reported_status(value);
       }
-      if (state_of(value) == static_cast<std::uint8_t>(TransferState::lent)) return RIPC_PENDING;
+      if (state_of(value) == static_cast<std::uint8_t>(TransferState::lent)) {
+        is_read = true;
+        return RIPC_PENDING;
+      }
     }
     const std::uint64_t revoked = word(key.generation, TransferState::revoked);
     if (shared.compare_exchange_weak(value, revoked, std::memory_order_seq_cst, std::memory_order_acquire)) break;
   }
-  if (generation_of(value) == key.generation && state_of(value) == static_cast<std::uint8_t>(TransferState::pulling)) {
-    slots_[key.slot].revoked = true;
-  } else {
-    free_slot(key.slot);
-  }
+  is_read =
+      generation_of(value) == key.generation && state_of(value) == static_cast<std::uint8_t>(TransferState::pulling);
+  slots_[key.slot].revoked = is_read;
+  if (!is_read) free_slot(key.slot);
   return RIPC_REVOKED;
-}
-
-bool TransferOwner::is_draining(Key key) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (dead_) return false;
-  if (!slots_[key.slot].used || slots_[key.slot].generation != key.generation || !slots_[key.slot].revoked)
-    return false;
-  if (control_->transfers[key.slot].load(std::memory_order_acquire) == word(key.generation, TransferState::revoked))
-    return true;
-  free_slot(key.slot);
-  return false;
 }
 
 void TransferOwner::peer_died() noexcept {
@@ -127,11 +125,10 @@ bool TransferOwner::is_finished(std::size_t slot) noexcept {
          state_of(value) == static_cast<std::uint8_t>(TransferState::done);
 }
 
-bool TransferOwner::watch(Key key) noexcept {
+void TransferOwner::watch(Key key) noexcept {
   const std::lock_guard lock(mutex_);
   set_watched(key.slot, true);
   control_->sender.transfers_watched.store(1, std::memory_order_seq_cst);
-  return !is_finished(key.slot);
 }
 
 void TransferOwner::watch_all() noexcept {
@@ -159,8 +156,10 @@ TransferOwner::Finished TransferOwner::collect_finished() noexcept {
     control_->sender.transfers_watched.store(1, std::memory_order_seq_cst);
   Finished finished;
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-    if (slots_[slot].used && is_finished(slot))
-      finished.keys[finished.count++] = {slots_[slot].generation, static_cast<std::uint16_t>(slot), 0};
+    if (!slots_[slot].used || !is_finished(slot)) continue;
+    const Key key{slots_[slot].generation, static_cast<std::uint16_t>(slot), 0};
+    finished.transfers[finished.count++] = {key,
+                                            outcome(key, control_->transfers[slot].load(std::memory_order_relaxed))};
   }
   return finished;
 }

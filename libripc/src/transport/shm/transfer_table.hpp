@@ -61,22 +61,25 @@ class TransferOwner {
 
   // RIPC_OK and the transfer's key (item 0), or RIPC_AGAIN.
   ripc_status expose(std::span<const ExposedItem> items, Key& key) noexcept;
-  ripc_status status(Key key) noexcept;  // as Channel::transfer_status
-  ripc_status revoke(Key key) noexcept;  // as Channel::revoke
-  bool is_draining(Key key) noexcept;    // as Channel::is_draining
+  ripc_status status(Key key) noexcept;                 // as Channel::look
+  ripc_status revoke(Key key, bool& is_read) noexcept;  // as Channel::revoke
   // The peer is gone: ends everything; nobody reads any more.
   void peer_died() noexcept;
   // What a peer that cannot map memory asks for. False unless it is exposed and being pulled.
   bool find(Key key, ExposedItem& item) noexcept;
-  // Asks the receiver to tell when this transfer finishes, and no other. False if it has finished already.
-  bool watch(Key key) noexcept;
+  // Asks the receiver to tell when this transfer finishes, and no other.
+  void watch(Key key) noexcept;
   // The same for all of them; a receiver that closes tells too.
   void watch_all() noexcept;
   // True if expose() finds a free slot, or tells of a death.
   bool has_room() const noexcept { return used_.load(std::memory_order_seq_cst) < kTransferSlots; }
   // The receiver has told that something finished: what has. Watched transfers that have not stay watched.
   struct Finished {
-    std::array<Key, kTransferSlots> keys{};
+    struct Transfer {
+      Key key;
+      ripc_status status;
+    };
+    std::array<Transfer, kTransferSlots> transfers{};
     std::size_t count = 0;
   };
   Finished collect_finished() noexcept;
@@ -90,6 +93,8 @@ class TransferOwner {
     std::vector<ExposedItem> items;
   };
   bool is_finished(std::size_t slot) noexcept;
+  // Of a transfer that is not pending; this is its word.
+  ripc_status outcome(Key key, std::uint64_t value) const noexcept;
   void set_watched(std::size_t slot, bool watched) noexcept;
   void free_slot(std::uint16_t slot) noexcept;
 

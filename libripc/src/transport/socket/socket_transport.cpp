@@ -51,7 +51,7 @@ class SocketTransport::Links final : public remote::SessionLinks {
 };
 
 SocketTransport::SocketTransport(TransportOptions options)
-    : SessionTransport(options), bulk_connections_(options.bulk_connections) {}
+    : SessionTransport("socket", options), bulk_connections_(options.bulk_connections) {}
 
 Result<std::shared_ptr<remote::SessionLinks>> SocketTransport::make_links(const SessionPointer&,
                                                                           remote::BulkHooks hooks) {

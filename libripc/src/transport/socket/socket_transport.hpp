@@ -18,8 +18,6 @@ class SocketTransport final : public remote::SessionTransport {
  public:
   explicit SocketTransport(TransportOptions options);
 
-  std::string_view name() const noexcept override { return "socket"; }
-
  protected:
   Result<std::shared_ptr<remote::SessionLinks>> make_links(const remote::SessionPointer& session,
                                                            remote::BulkHooks hooks) override;

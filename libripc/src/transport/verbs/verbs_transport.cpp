@@ -49,7 +49,7 @@ struct VerbsTransport::Making {
 };
 
 VerbsTransport::VerbsTransport(TransportOptions options, std::shared_ptr<const Fabric> fabric, memory::Pool& pool)
-    : SessionTransport(options),
+    : SessionTransport("verbs", options),
       max_connections_(options.max_connections),
       fabric_(std::move(fabric)),
       ports_(fabric_),

@@ -43,7 +43,6 @@ class VerbsTransport final : public remote::SessionTransport {
   VerbsTransport(TransportOptions options, std::shared_ptr<const Fabric> fabric, memory::Pool& pool);
   ~VerbsTransport() override;
 
-  std::string_view name() const noexcept override { return "verbs"; }
   Status start(spi::Host& host, EventLoop& loop) override;
   void stop() noexcept override;
   void arena_gone(std::uint32_t arena) noexcept override;

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "../spi_calls.hpp"
 #include "shm_helpers.hpp"
 #include "transport/shm/location.hpp"
 #include "transport/shm/shm_channel.hpp"
@@ -131,7 +132,7 @@ TEST_F(Bounce, AReceiverIsGivenNothingFromBeyondAnItem) {
   EXPECT_EQ(ask(kItem + 1, 1), RIPC_REVOKED);
   EXPECT_EQ(ask(UINT64_MAX, 2), RIPC_REVOKED) << "behind all memory, and round to its begin";
   EXPECT_EQ(ask(0, kBounceSize + 1), RIPC_REVOKED) << "more than its buffer holds";
-  EXPECT_EQ(channel->revoke(transfer), RIPC_REVOKED);
+  EXPECT_EQ(test::revoke(*channel, transfer), RIPC_REVOKED);
   EXPECT_EQ(ask(0, 1), RIPC_REVOKED);
 }
 
@@ -157,13 +158,14 @@ TEST_F(Bounce, ADescriptorThatReachesOutOfItsArenaIsCorrupt) {
 
 TEST_F(Bounce, ThePathSaysWhyTheBufferIsUsed) {
   const auto channel = make_channel();
-  EXPECT_EQ(channel->describe().find("bounced"), std::string::npos);
+  EXPECT_EQ(channel->describe(Deadline::after(0)).find("bounced"), std::string::npos);
   std::set<std::string> reasons;
   for (const Reach reach : {Reach::other_user, Reach::not_visible, Reach::not_traceable, Reach::no_system_call}) {
     sender_->set_reach_of_peer(reach);
-    reasons.insert(channel->describe());
-    EXPECT_NE(channel->describe().find("bounced"), std::string::npos);
-    EXPECT_LT(channel->describe().size(), sizeof(ripc_service_info::reason) - 32) << "something is added to it";
+    reasons.insert(channel->describe(Deadline::after(0)));
+    EXPECT_NE(channel->describe(Deadline::after(0)).find("bounced"), std::string::npos);
+    EXPECT_LT(channel->describe(Deadline::after(0)).size(), sizeof(ripc_service_info::reason) - 32)
+        << "something is added to it";
   }
   EXPECT_EQ(reasons.size(), 4u);
 }

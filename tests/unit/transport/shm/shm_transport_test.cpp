@@ -13,6 +13,7 @@
 
 #include "../../base/process_helpers.hpp"
 #include "../quiet_host.hpp"
+#include "../spi_calls.hpp"
 
 namespace ripc::shm {
 namespace {
@@ -136,7 +137,7 @@ TEST_F(ShmTransportTest, WhoEndsBeforeItHasGreetedIsGoneAndHasBrokenNothing) {
     ASSERT_EQ(send_message(peer_->connection(), control::Bye{}), RIPC_OK);
   });
   const Deadline deadline = Deadline::after(Nanoseconds{kPatienceMilliseconds} * 1'000'000);
-  EXPECT_EQ(transport_->connect(peer_address(), 7, deadline).status().code(), RIPC_PEER_DEAD);
+  EXPECT_EQ(test::connect(*transport_, peer_address(), 7, deadline).status().code(), RIPC_PEER_DEAD);
   player.join();
 }
 

@@ -76,7 +76,7 @@ class Side {
       : loop_(EventLoop::create().value()), events(EventSet::create().value()) {
     peer = StreamBulk::create(*loop_,
                               {.finished =
-                                   [this](std::uint64_t owner, std::uint64_t transfer) {
+                                   [this](std::uint64_t owner, std::uint64_t transfer, ripc_status) {
                                      last_finished = {owner, transfer};
                                      finished.open();
                                    },

@@ -82,7 +82,7 @@ class FullSystemTest : public ::testing::TestWithParam<int> {
   // As the core waits.
   bool room_comes() {
     const int before = sender_.host().rooms();
-    return channel_->has_room() || channel_->request_room() ||
+    return channel_->has_room(false) || channel_->has_room(true) ||
            eventually([&] { return sender_.host().rooms() > before; });
   }
 
@@ -148,10 +148,10 @@ TEST_P(FullSystemTest, CreditThatCannotBeSentIsSentLater) {
     ASSERT_TRUE(poll_until(sent));
     EXPECT_NE(full.refused(), 0u);
   }
-  EXPECT_FALSE(channel_->has_room());
+  EXPECT_FALSE(channel_->has_room(false));
   EXPECT_TRUE(eventually([&] {
     (void)port_->poll(sink_, 64);
-    return channel_->has_room();
+    return channel_->has_room(false);
   }));
   EXPECT_EQ(send_text(*channel_, "x"), RIPC_OK);
   EXPECT_EQ(port_->statistics().lost, 0u);

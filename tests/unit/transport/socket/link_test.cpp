@@ -22,7 +22,7 @@ TEST_F(LinkTest, PacketsArriveOnceWholeAndInOrder) {
   for (int number = 0; number < 100; ++number)
     EXPECT_EQ(sink_.packets[static_cast<std::size_t>(number)].second, std::to_string(number));
   EXPECT_EQ(port_->statistics().lost, 0u);
-  EXPECT_EQ(port_->source_count(), 1u);
+  EXPECT_EQ(port_->statistics().sources, 1u);
 }
 
 TEST_F(LinkTest, AMessageTakesOneSystemCallToSend) {
@@ -118,8 +118,8 @@ TEST_F(LinkTest, APollThatFindsNothingTakesOneSystemCall) {
 TEST_F(LinkTest, APortWithoutSourcesMakesNoSystemCall) {
   for (int look = 0; look < 10; ++look) {
     EXPECT_EQ(port_->poll(sink_, 1), 0u);
-    port_->prepare_sleep();
-    port_->cancel_sleep();
+    port_->arm(true);
+    port_->arm(false);
   }
   EXPECT_EQ(port_->counters().receive_calls.load(), 0u);
 }
@@ -131,11 +131,11 @@ TEST_F(LinkTest, AFullReceiverMakesTheSenderWaitAndLosesNothing) {
   std::size_t sent = 0;
   while (send_text(*channel, large) == RIPC_OK) ++sent;
   EXPECT_EQ(send_text(*channel, large), RIPC_AGAIN);
-  EXPECT_FALSE(channel->has_room());
+  EXPECT_FALSE(channel->has_room(false));
   ASSERT_TRUE(poll_until(sent));
   EXPECT_TRUE(eventually([&] {
     (void)port_->poll(sink_, 64);
-    return channel->has_room();
+    return channel->has_room(false);
   }));
   EXPECT_EQ(send_text(*channel, large), RIPC_OK);
   ASSERT_TRUE(poll_until(sent + 1));
@@ -152,7 +152,7 @@ TEST_F(LinkTest, TheLargestPacketsFillTheQueueWithoutLoss) {
     ASSERT_TRUE(poll_until(sent));
     ASSERT_TRUE(eventually([&] {
       (void)port_->poll(sink_, 64);
-      return channel->has_room();
+      return channel->has_room(false);
     }));
   }
   EXPECT_GE(sent, 20u);
@@ -170,7 +170,7 @@ TEST_F(LinkTest, EverySizeMayFillTheQueueWithoutLoss) {
     ASSERT_TRUE(poll_until(sent)) << size;
     ASSERT_TRUE(eventually([&] {
       (void)port_->poll(sink_, 64);
-      return channel->has_room();
+      return channel->has_room(false);
     })) << size;
   }
   EXPECT_EQ(port_->statistics().lost, 0u);
@@ -181,14 +181,14 @@ TEST_F(LinkTest, WhoAsksForRoomIsToldOnceThereIsSome) {
   ASSERT_NE(channel, nullptr);
   std::size_t sent = 0;
   while (send_text(*channel, "x") == RIPC_OK) ++sent;
-  ASSERT_FALSE(channel->request_room());
+  ASSERT_FALSE(channel->has_room(true));
   EXPECT_EQ(sender_.host().rooms(), 0);
   ASSERT_TRUE(poll_until(sent));
   EXPECT_TRUE(eventually([&] {
     (void)port_->poll(sink_, 64);
     return sender_.host().rooms() == 1;
   }));
-  EXPECT_TRUE(channel->has_room());
+  EXPECT_TRUE(channel->has_room(false));
 }
 
 TEST_F(LinkTest, ABlockedSourceKeepsItsPacketsInOrderAndOthersGoOn) {
@@ -234,7 +234,7 @@ TEST_F(LinkTest, ManySendersHaveTheirTurns) {
     channels.push_back(nodes.back()->channel(receiver_));
     ASSERT_NE(channels.back(), nullptr);
   }
-  EXPECT_EQ(port_->source_count(), kSenders);
+  EXPECT_EQ(port_->statistics().sources, kSenders);
   for (const auto& channel : channels) {
     for (std::size_t number = 0; number < kEach; ++number) ASSERT_EQ(send_text(*channel, "x"), RIPC_OK);
   }
@@ -256,7 +256,7 @@ TEST_F(LinkTest, AClosedChannelIsDrainedAndThenGone) {
     return sink_.gone == 1;
   }));
   EXPECT_EQ(sink_.packets.size(), 30u);
-  EXPECT_EQ(port_->source_count(), 0u);
+  EXPECT_EQ(port_->statistics().sources, 0u);
 }
 
 TEST_F(LinkTest, AClosedPortEndsItsChannels) {
@@ -274,7 +274,7 @@ TEST_F(LinkTest, NotificationsGoToTheResponder) {
   ASSERT_NE(channel, nullptr);
   const std::string text = "hello";
   const spi::Bytes bytes = std::as_bytes(std::span(text.data(), text.size()));
-  ASSERT_EQ(channel->send_control(std::span(&bytes, 1)), RIPC_OK);
+  ASSERT_EQ(channel->send({.kind = spi::Outgoing::Kind::control, .packet = std::span(&bytes, 1)}), RIPC_OK);
   ASSERT_TRUE(eventually([&] { return receiver_.host().control_packets().size() == 1; }));
   EXPECT_EQ(receiver_.host().control_packets()[0], (std::pair<ripc_service_id, std::string>(7, text)));
 }
@@ -284,11 +284,11 @@ TEST_F(LinkTest, AnythingThatCanBePolledWakesASleeper) {
   ASSERT_NE(channel, nullptr);
   (void)port_->poll(sink_, 1);
   events_.drain();
-  port_->prepare_sleep();
+  port_->arm(true);
   ASSERT_EQ(port_->poll(sink_, 1), 0u);
   ASSERT_EQ(send_text(*channel, "x"), RIPC_OK);
   EXPECT_EQ(events_.wait(Deadline::after(kLimit), monotonic_now()), RIPC_OK);
-  port_->cancel_sleep();
+  port_->arm(false);
   EXPECT_EQ(port_->poll(sink_, 1), 1u) << "waking reads nothing";
 }
 

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "../spi_calls.hpp"
 #include "socket_helpers.hpp"
 
 namespace ripc::socket {
@@ -20,7 +21,7 @@ using remote::open_socket;
 std::shared_ptr<const ClusterKeys> key(std::string_view digits) {
   std::string text;
   // 64 hexadecimal digits that are not all the same.
-  for (const char digit : digits) text += std::string(63, digit) + (digit == '1' ? "2\n" : "1\n");
+  for (const char digit : digits) text.append(63, digit).append(digit == '1' ? "2\n" : "1\n");
   Result<std::shared_ptr<const ClusterKeys>> keys = ClusterKeys::parse(text, "test");
   EXPECT_TRUE(keys.ok()) << keys.status().text();
   return keys.ok() ? *keys : nullptr;
@@ -97,7 +98,7 @@ TEST(Session, NobodyThereIsKnownAtOnce) {
   }
   Node client;
   const Nanoseconds start = monotonic_now();
-  EXPECT_EQ(client.transport().connect(address, 7, Deadline::after(kLimit)).status().code(), RIPC_PEER_DEAD);
+  EXPECT_EQ(test::connect(client.transport(), address, 7, Deadline::after(kLimit)).status().code(), RIPC_PEER_DEAD);
   EXPECT_LT(monotonic_now() - start, kLimit);
 }
 
@@ -108,7 +109,7 @@ TEST(Session, AnotherContextAtTheAddressIsNotTheOneThatWasWanted) {
   Node client;
   Locator locator = Locator::parse(server.transport().address().locator).value();
   locator.context ^= 1;
-  EXPECT_EQ(client.transport().connect({"socket", locator.text()}, 7, Deadline::after(kLimit)).status().code(),
+  EXPECT_EQ(test::connect(client.transport(), {"socket", locator.text()}, 7, Deadline::after(kLimit)).status().code(),
             RIPC_PEER_DEAD);
 }
 
@@ -118,8 +119,8 @@ TEST(Session, AnAddressWithoutAContextLeadsToWhoeverIsThere) {
   const auto port = server.open_port(events);
   Node client;
   const std::uint16_t listening = Locator::parse(server.transport().address().locator)->port;
-  EXPECT_TRUE(client.transport()
-                  .connect({"socket", "127.0.0.1:" + std::to_string(listening)}, 7, Deadline::after(kLimit))
+  EXPECT_TRUE(test::connect(client.transport(), {"socket", "127.0.0.1:" + std::to_string(listening)}, 7,
+                            Deadline::after(kLimit))
                   .ok());
 }
 
@@ -142,10 +143,9 @@ TEST(Session, OfSeveralAddressesTheOneThatWorksIsUsedThoughOneBeforeItIsSilent) 
   Node client;
   const std::vector<spi::Address> addresses{
       {"socket", Endpoint::local_of(silent->fd.get()).text()}, {"socket", "nonsense"}, written(server)};
-  std::size_t answered = 0;
-  const auto channel = client.transport().connect_any(addresses, 7, Deadline::after(kLimit), answered);
-  ASSERT_TRUE(channel.ok()) << channel.status().text();
-  EXPECT_EQ(answered, 2u);
+  const auto connected = client.transport().connect(addresses, 7, Deadline::after(kLimit));
+  ASSERT_TRUE(connected.ok()) << connected.status().text();
+  EXPECT_EQ(connected->address, 2u);
 }
 
 TEST(Session, OfSeveralContextsTheOneThatHasTheServiceIsUsed) {
@@ -154,12 +154,11 @@ TEST(Session, OfSeveralContextsTheOneThatHasTheServiceIsUsed) {
   EventSet events = make_events();
   const auto port = server.open_port(events);
   Node client;
-  std::size_t answered = 0;
   const std::vector<spi::Address> addresses{written(without), written(server)};
-  EXPECT_TRUE(client.transport().connect_any(addresses, 7, Deadline::after(kLimit), answered).ok());
-  EXPECT_EQ(answered, 1u);
-  EXPECT_EQ(client.transport().connect_any(addresses, 8, Deadline::after(kLimit), answered).status().code(),
-            RIPC_NO_SERVICE);
+  const auto connected = client.transport().connect(addresses, 7, Deadline::after(kLimit));
+  ASSERT_TRUE(connected.ok()) << connected.status().text();
+  EXPECT_EQ(connected->address, 1u);
+  EXPECT_EQ(client.transport().connect(addresses, 8, Deadline::after(kLimit)).status().code(), RIPC_NO_SERVICE);
 }
 
 TEST(Session, AServiceThatIsNotThereIsToldFromAPeerThatIsNot) {
@@ -194,8 +193,8 @@ TEST(Session, TheAddressASourceGivesLeadsBack) {
   CollectingSink sink;
   ASSERT_TRUE(eventually([&] { return port->poll(sink, 1) == 1; }));
   spi::Source& source = *sink.packets[0].first;
-  EXPECT_EQ(source.context(), client.context());
-  EXPECT_TRUE(server.transport().connect(source.reply_address(), 9, Deadline::after(kLimit)).ok());
+  EXPECT_EQ(source.facts().context, client.context());
+  EXPECT_TRUE(test::connect(server.transport(), source.facts().reply_address, 9, Deadline::after(kLimit)).ok());
 }
 
 TEST(Session, AnEndingPeerTakesItsChannelsAndSourcesAlong) {
@@ -252,7 +251,7 @@ TEST(Session, ALostControlConnectionIsMadeAgainAndNothingThatWasSaidIsLost) {
     for (int number = 0; number < 20; ++number, ++sent) {
       const std::string text = std::to_string(sent);
       const spi::Bytes bytes = std::as_bytes(std::span(text.data(), text.size()));
-      ASSERT_EQ(channel->send_control(std::span(&bytes, 1)), RIPC_OK);
+      ASSERT_EQ(channel->send({.kind = spi::Outgoing::Kind::control, .packet = std::span(&bytes, 1)}), RIPC_OK);
     }
     break_connections(server);
   }

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "../spi_calls.hpp"
 #include "base/random.hpp"
 #include "remote/link/udp_channel.hpp"
 #include "remote/link/udp_port.hpp"
@@ -35,7 +36,7 @@ class RecordingHost final : public spi::Host {
     control_packets_.emplace_back(destination,
                                   std::string(reinterpret_cast<const char*>(packet.data()), packet.size()));
   }
-  void transfer_finished(spi::Channel&, std::uint64_t) noexcept override {}
+  bool transfer_finished(spi::Channel&, std::uint64_t, ripc_status) noexcept override { return false; }
   void room(spi::Channel&) noexcept override { count(rooms_); }
   void channel_lost(spi::Channel&, ripc_status) noexcept override { count(losses_); }
   ripc_status fenced(ripc_service_id, std::uint64_t) noexcept override {
@@ -104,12 +105,12 @@ class Node {
     return std::unique_ptr<remote::UdpPort>(static_cast<remote::UdpPort*>(port->release()));
   }
   Result<std::shared_ptr<spi::Channel>> connect(Node& to, ripc_service_id id = 7) {
-    return transport_->connect(to.transport().address(), id, Deadline::after(kLimit));
+    return test::connect(*transport_, to.transport().address(), id, Deadline::after(kLimit));
   }
   std::shared_ptr<remote::UdpChannel> channel(Node& to, ripc_service_id id = 7) {
     Result<std::shared_ptr<spi::Channel>> made = connect(to, id);
     EXPECT_TRUE(made.ok()) << made.status().text();
-    if (made.ok()) (*made)->prove(Deadline::after(kLimit));
+    if (made.ok()) (void)(*made)->describe(Deadline::after(kLimit));
     return made.ok() ? std::static_pointer_cast<remote::UdpChannel>(*made) : nullptr;
   }
 
@@ -139,7 +140,7 @@ class CollectingSink final : public spi::PacketSink {
 
 inline ripc_status send_text(spi::Channel& channel, std::string_view text) {
   const spi::Bytes bytes = std::as_bytes(std::span(text.data(), text.size()));
-  return channel.send(std::span(&bytes, 1));
+  return test::send(channel, bytes);
 }
 
 }  // namespace ripc::socket

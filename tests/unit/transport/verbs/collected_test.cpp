@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "../spi_calls.hpp"
 #include "long_items.hpp"
 #include "transport/verbs/datagram/datagram_channel.hpp"
 
@@ -40,16 +41,19 @@ TEST_F(Collected, IsRungForOnceForAllThatIsOpenedAndOnceForAllThatIsSent) {
   const std::uint64_t doorbells = tally().doorbells;
   const std::uint64_t requests = tally().work_requests;
   std::vector<Item> items;
-  channel_->collect();
   for (std::size_t index = 0; index < kItems; ++index) {
-    items.push_back(expose());
+    items.push_back(expose(true));
     const std::string text(100 + index, static_cast<char>('b' + index));
     const spi::Bytes packet = std::as_bytes(std::span(text));
-    EXPECT_EQ(channel_->announce(items.back().transfer, std::span(&packet, 1)), RIPC_OK);
+    EXPECT_EQ(channel_->send({.kind = spi::Outgoing::Kind::announcement,
+                              .more = true,
+                              .packet = std::span(&packet, 1),
+                              .transfer = items.back().transfer}),
+              RIPC_OK);
   }
   EXPECT_EQ(tally().doorbells, doorbells);
   EXPECT_EQ(counters().doorbells, sent.doorbells);
-  channel_->send_collected();
+  test::flush(*channel_);
   EXPECT_EQ(tally().doorbells - doorbells, 1u);
   EXPECT_EQ(tally().work_requests - requests, kItems * (fabric_->devices().front()->windows ? 2 : 1));
   EXPECT_EQ(counters().doorbells - sent.doorbells, 1u);
@@ -65,39 +69,32 @@ TEST_F(Collected, IsRungForOnceForAllThatIsOpenedAndOnceForAllThatIsSent) {
 
 TEST_F(Collected, LargePacketsAndMoreThanFitAreSentToo) {
   const std::size_t size = channel_->packet_limit();
-  channel_->collect();
   for (std::size_t index = 0; index < DatagramSender::kMostMessages + 2; ++index)
-    ASSERT_EQ(send(index % 2 == 0 ? size : 16, static_cast<char>('0' + index)), RIPC_OK);
-  channel_->send_collected();
+    ASSERT_EQ(send(index % 2 == 0 ? size : 16, static_cast<char>('0' + index), true), RIPC_OK);
+  test::flush(*channel_);
   receive(1 + DatagramSender::kMostMessages + 2);
   for (std::size_t index = 0; index < DatagramSender::kMostMessages + 2; ++index)
     EXPECT_EQ(sink_.packets[1 + index], std::string(index % 2 == 0 ? size : 16, static_cast<char>('0' + index)));
 }
 
 TEST_F(Collected, DelaysNoOtherThreadAndKeepsTheOrder) {
-  channel_->collect();
-  ASSERT_EQ(send(8, 'b'), RIPC_OK);
-  std::thread([this] {
-    channel_->collect();
-    ASSERT_EQ(send(8, 'c'), RIPC_OK);
-    channel_->send_collected();
-  }).join();
+  ASSERT_EQ(send(8, 'b', true), RIPC_OK);
+  std::thread([this] { ASSERT_EQ(send(8, 'c'), RIPC_OK); }).join();
   receive(3);
   EXPECT_EQ(sink_.packets[1], std::string(8, 'b'));
   EXPECT_EQ(sink_.packets[2], std::string(8, 'c'));
-  ASSERT_EQ(send(8, 'd'), RIPC_OK);
-  channel_->send_collected();
+  ASSERT_EQ(send(8, 'd', true), RIPC_OK);
+  test::flush(*channel_);
   receive(4);
   EXPECT_EQ(sink_.packets[3], std::string(8, 'd'));
 }
 
 // Its window is bound by a request that the device has not seen.
 TEST_F(Collected, ATransferThatIsWithdrawnBeforeItsWindowIsBoundCostsNoConnection) {
-  channel_->collect();
-  const Item item = expose();
-  EXPECT_EQ(channel_->revoke(item.transfer), RIPC_REVOKED);
-  const Item next = expose();
-  channel_->send_collected();
+  const Item item = expose(true);
+  EXPECT_EQ(test::revoke(*channel_, item.transfer), RIPC_REVOKED);
+  const Item next = expose(true);
+  test::flush(*channel_);
   ASSERT_NO_FATAL_FAILURE(deliver(next));
   EXPECT_EQ(bulk_of(*client_).connections_made(), 1u);
   EXPECT_EQ(bulk_of(*client_).connections_lost(), 0u);

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "../spi_calls.hpp"
 #include "nodes.hpp"
 
 namespace ripc::verbs {
@@ -35,7 +36,7 @@ class ConnectionLimit : public Nodes {
     if (!peer.channel) return peer;
     const std::byte payload{1};
     const spi::Bytes bytes(&payload, 1);
-    EXPECT_EQ(peer.channel->send(std::span(&bytes, 1)), RIPC_OK);
+    EXPECT_EQ(test::send(*peer.channel, bytes), RIPC_OK);
     const std::size_t before = sink_.packets.size();
     receive(before + 1);
     peer.source = sink_.source;
@@ -56,7 +57,7 @@ class ConnectionLimit : public Nodes {
     ripc_status status = RIPC_PENDING;
     while (status == RIPC_PENDING && !deadline.expired()) status = peer.source->finish(pull.descriptor, RIPC_OK);
     ASSERT_EQ(status, RIPC_OK);
-    while (peer.channel->transfer_status(item.transfer) == RIPC_PENDING && !deadline.expired()) {
+    while (peer.channel->look(item.transfer, false) == RIPC_PENDING && !deadline.expired()) {
     }
   }
   static bool has_connection(const Peer& peer) {
@@ -100,10 +101,10 @@ class Reader {
     port_ = node_.transport()
                 .open_port({.id = 7, .queue_messages = 16, .queue_bytes = 8192, .max_senders = 16}, events_)
                 .value();
-    channel_ = client.transport().connect(node_.transport().address(), 7, Deadline::after(kLimit)).value();
+    channel_ = test::connect(client.transport(), node_.transport().address(), 7, Deadline::after(kLimit)).value();
     const std::byte payload{1};
     const spi::Bytes bytes(&payload, 1);
-    EXPECT_EQ(channel_->send(std::span(&bytes, 1)), RIPC_OK);
+    EXPECT_EQ(test::send(*channel_, bytes), RIPC_OK);
     const Deadline deadline = Deadline::after(kLimit);
     while (sink_.packets.empty() && !deadline.expired()) (void)port_->poll(sink_, 1);
     hold_ = client.pool().hold(bytes_.data(), kPulledBytes).value();
@@ -122,6 +123,7 @@ class Reader {
     is_finished_ = false;
     const spi::Exposure exposure{.bytes = bytes_, .hold = &hold_};
     ASSERT_EQ(channel_->expose(std::span(&exposure, 1), std::span(&descriptor_, 1), transfer_), RIPC_OK);
+    test::flush(*channel_);
     ASSERT_EQ(sink_.source->begin(std::span(&descriptor_, 1)), RIPC_OK);
     spi::Pull pull{.descriptor = descriptor_, .destination = window_.data()};
     const Deadline deadline = Deadline::after(kLimit);
@@ -134,7 +136,7 @@ class Reader {
     const Deadline deadline = Deadline::after(kLimit);
     while (sink_.source->finish(descriptor_, RIPC_OK) == RIPC_PENDING && !deadline.expired()) {
     }
-    while (channel_->transfer_status(transfer_) == RIPC_PENDING && !deadline.expired()) {
+    while (channel_->look(transfer_, false) == RIPC_PENDING && !deadline.expired()) {
     }
   }
   bool has_connection() const { return node_.transport().connection_count() != 0; }

@@ -27,7 +27,7 @@ class Datagrams : public Nodes {
     while (sink_.packets.empty() && !deadline.expired()) {
       (void)send(8, fill);
       // As a thread does that waits for room.
-      (void)channel_->request_room();
+      (void)channel_->has_room(true);
       (void)port_->poll(sink_, 64);
     }
     ASSERT_FALSE(sink_.packets.empty()) << "nothing arrives any more";
@@ -73,7 +73,7 @@ TEST_F(Datagrams, AGivenMessageIsGatheredWhereItLies) {
   const wire::Plain message{.source = 1, .tag = 0, .items = items, .bytes = 1500};
   const DatagramCounters before = counters();
   bool copied = true;
-  ASSERT_EQ(channel_->send_given(message, copied), RIPC_OK);
+  ASSERT_EQ(channel_->send({.kind = spi::Outgoing::Kind::given, .message = message, .copied = &copied}), RIPC_OK);
   EXPECT_FALSE(copied);
   receive(1);
   const DatagramCounters after = counters();
@@ -87,7 +87,10 @@ TEST_F(Datagrams, AGivenMessageIsGatheredWhereItLies) {
   // A small item in front of it, and what lies in no lease, go with the header.
   const std::string small = "in front";
   items[0] = {small.data(), small.size(), RIPC_ITEM_SHORT, 0};
-  ASSERT_EQ(channel_->send_given({.source = 1, .tag = 0, .items = items, .bytes = 508}, copied), RIPC_OK);
+  ASSERT_EQ(channel_->send({.kind = spi::Outgoing::Kind::given,
+                            .message = {.source = 1, .tag = 0, .items = items, .bytes = 508},
+                            .copied = &copied}),
+            RIPC_OK);
   EXPECT_TRUE(copied);
   receive(2);
   EXPECT_EQ(sink_.packets.back().substr(wire::packet_size(2, 0)), small + std::string(500, 'g'));
@@ -105,7 +108,9 @@ TEST_F(Datagrams, AGivenLeaseIsKeptWhileTheDeviceMayReadItAndFewAre) {
     std::fill_n(data, kSize, static_cast<std::byte>('a' + index % 26));
     const ripc_item item{data, kSize, RIPC_ITEM_SHORT, 0};
     bool copied = true;
-    ASSERT_EQ(channel_->send_given({.source = 1, .tag = 0, .items = std::span(&item, 1), .bytes = kSize}, copied),
+    ASSERT_EQ(channel_->send({.kind = spi::Outgoing::Kind::given,
+                              .message = {.source = 1, .tag = 0, .items = std::span(&item, 1), .bytes = kSize},
+                              .copied = &copied}),
               RIPC_OK)
         << index;
     ASSERT_FALSE(copied) << index;
@@ -128,7 +133,9 @@ TEST_F(Datagrams, WhatLiesInALargeLeaseIsCopied) {
   std::fill_n(data, 1000, std::byte{'l'});
   const ripc_item item{data, 1000, RIPC_ITEM_SHORT, 0};
   bool copied = false;
-  ASSERT_EQ(channel_->send_given({.source = 1, .tag = 0, .items = std::span(&item, 1), .bytes = 1000}, copied),
+  ASSERT_EQ(channel_->send({.kind = spi::Outgoing::Kind::given,
+                            .message = {.source = 1, .tag = 0, .items = std::span(&item, 1), .bytes = 1000},
+                            .copied = &copied}),
             RIPC_OK);
   EXPECT_TRUE(copied);
   ASSERT_TRUE(client_->pool().release(data).ok());
@@ -162,7 +169,7 @@ TEST_F(Datagrams, AReceiverThatDoesNotReadStopsItsSenderAndLosesNothing) {
   receive(sent);
   EXPECT_EQ(port_->statistics().lost, 0u);
   const Deadline deadline = Deadline::after(kLimit);
-  while (!channel_->has_room() && !deadline.expired()) (void)port_->poll(sink_, 64);
+  while (!channel_->has_room(false) && !deadline.expired()) (void)port_->poll(sink_, 64);
   EXPECT_EQ(send(8, 'c'), RIPC_OK) << "the room comes back";
 }
 

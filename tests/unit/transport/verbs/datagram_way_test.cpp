@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "../spi_calls.hpp"
 #include "nodes.hpp"
 #include "transport/verbs/datagram/datagram_channel.hpp"
 
@@ -85,7 +86,7 @@ TEST_F(Ways, NobodyIsMadeToLookForTheAddressOfAnotherMachine) {
   Liar liar(*fabric_, "239.1.2.3");
   const auto channel = connect(liar.node);
   ASSERT_NE(channel, nullptr) << "it gets a link by UDP";
-  EXPECT_EQ(std::dynamic_pointer_cast<DatagramChannel>(channel), nullptr) << channel->describe();
+  EXPECT_EQ(std::dynamic_pointer_cast<DatagramChannel>(channel), nullptr) << channel->describe(Deadline::after(0));
   EXPECT_EQ(handles_made, 2) << "that of the first session";
 }
 
@@ -94,9 +95,9 @@ TEST_F(Ways, AServerThatTellsOfAnotherMachineIsSentNoDatagrams) {
   Result<std::unique_ptr<spi::Port>> port = liar.node.transport().open_port(
       {.id = 8, .queue_messages = 1024, .queue_bytes = 8192, .max_senders = 16}, events_);
   ASSERT_TRUE(port.ok());
-  const auto channel = client_->transport().connect(liar.node.transport().address(), 8, Deadline::after(kLimit));
+  const auto channel = test::connect(client_->transport(), liar.node.transport().address(), 8, Deadline::after(kLimit));
   ASSERT_TRUE(channel.ok()) << channel.status().text();
-  EXPECT_EQ(std::dynamic_pointer_cast<DatagramChannel>(*channel), nullptr) << (*channel)->describe();
+  EXPECT_EQ(std::dynamic_pointer_cast<DatagramChannel>(*channel), nullptr) << (*channel)->describe(Deadline::after(0));
 }
 
 TEST_F(Ways, AllLinksOfASessionShareOneWayThatEndsWithIt) {

@@ -22,28 +22,28 @@ constexpr std::uint64_t kOwner = 1;
 // What a ticket needs of a channel.
 class BulkChannel final : public spi::Channel {
  public:
-  explicit BulkChannel(RdmaBulk& bulk) : bulk_(bulk) {}
-  std::size_t packet_limit() const noexcept override { return 0; }
-  std::uint64_t incarnation() const noexcept override { return 0; }
-  ripc_status send(spi::Gather) noexcept override { return RIPC_UNSUPPORTED; }
-  ripc_status send_control(spi::Gather) noexcept override { return RIPC_UNSUPPORTED; }
-  bool has_room() const noexcept override { return true; }
-  bool request_room() noexcept override { return true; }
+  explicit BulkChannel(RdmaBulk& bulk) : Channel({.tells_of_ends = true}), bulk_(bulk) {}
+  ripc_status send(const spi::Outgoing&) noexcept override { return RIPC_UNSUPPORTED; }
+  ripc_status send_many(std::span<const wire::Plain>, std::size_t&) noexcept override { return RIPC_UNSUPPORTED; }
+  bool has_room(bool) noexcept override { return true; }
   ripc_status expose(std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
                      std::uint64_t& transfer) noexcept override {
-    return bulk_.expose(kOwner, items, descriptors, transfer);
+    const ripc_status status = bulk_.expose(kOwner, items, descriptors, transfer);
+    bulk_.send_offers();
+    return status;
   }
-  ripc_status transfer_status(std::uint64_t transfer) noexcept override { return bulk_.transfer_status(transfer); }
-  bool watch_transfer(std::uint64_t transfer) noexcept override { return bulk_.watch(transfer); }
-  bool watches_for_free() const noexcept override { return true; }
-  ripc_status revoke(std::uint64_t transfer) noexcept override { return bulk_.revoke(transfer); }
-  bool is_draining(std::uint64_t) noexcept override { return false; }
+  ripc_status look(std::uint64_t transfer, bool tell) noexcept override {
+    return tell && bulk_.watch(transfer) ? RIPC_PENDING : bulk_.transfer_status(transfer);
+  }
+  ripc_status revoke(std::uint64_t transfer, bool& is_read) noexcept override {
+    is_read = false;
+    return bulk_.revoke(transfer);
+  }
   ripc_status grant(std::span<std::byte> memory, wire::Grant& grant) noexcept override {
     return bulk_.grant(kOwner, memory, grant);
   }
   ripc_status end_grant(const wire::Grant& grant) noexcept override { return bulk_.end_grant(grant); }
-  bool alive() const noexcept override { return true; }
-  std::string describe() const override { return {}; }
+  std::string describe(Deadline) override { return {}; }
 
  private:
   RdmaBulk& bulk_;
@@ -52,10 +52,13 @@ class BulkChannel final : public spi::Channel {
 class EndedRights : public ConnectedEnds {
  protected:
   Status start_owner() override {
-    remote::BulkHooks hooks{
-        .finished = [this](std::uint64_t, std::uint64_t transfer) { keeper_->transfer_finished(*channel_, transfer); },
-        .dial = [] {},
-        .repeat = [](std::uint64_t, spi::Bytes) {}};
+    remote::BulkHooks hooks{.finished =
+                                [this](std::uint64_t, std::uint64_t transfer, ripc_status status) {
+                                  if (keeper_->transfer_finished(*channel_, transfer, status))
+                                    (void)channel_->look(transfer, false);
+                                },
+                            .dial = [] {},
+                            .repeat = [](std::uint64_t, spi::Bytes) {}};
     bulk_ = std::make_shared<RdmaBulk>(registrar_, pool_, *loop_, std::move(hooks), kConnectionLimit);
     bulk_->start();
     channel_ = std::make_shared<BulkChannel>(*bulk_);
@@ -161,7 +164,7 @@ TEST_F(EndedRights, ReadNothingByAKeyThatThePeerHasEnded) {
     ASSERT_TRUE(is_full_of(*own_, std::byte{0x11}));
     ASSERT_TRUE(peer_->send(one.finish(one.key)));
     ASSERT_TRUE(peer_ends_->heard(2)) << "the answer";
-    EXPECT_EQ(channel_->transfer_status(one.transfer), RIPC_OK);
+    EXPECT_EQ(channel_->look(one.transfer, false), RIPC_OK);
 
     const Offered two = expose(second, 3);
     EXPECT_EQ(tally_->windows, 1u);
@@ -188,8 +191,8 @@ TEST_F(EndedRights, DoNotDependOnWhatThePeerSaysThatItHasEnded) {
       const Offered two = expose(second, 2);
       ASSERT_TRUE(peer_->send(one.finish(two.key)));
       ASSERT_TRUE(peer_ends_->heard(3));
-      EXPECT_EQ(channel_->transfer_status(one.transfer), RIPC_OK);
-      EXPECT_EQ(channel_->transfer_status(two.transfer), RIPC_PENDING);
+      EXPECT_EQ(channel_->look(one.transfer, false), RIPC_OK);
+      EXPECT_EQ(channel_->look(two.transfer, false), RIPC_PENDING);
       const Lease& memory = reads_the_first ? first : second;
       EXPECT_NE(operate(false, own_->data, *local_, memory.data, reads_the_first ? one.key : two.key, kRightBytes),
                 RIPC_OK);

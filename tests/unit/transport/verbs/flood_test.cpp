@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "../spi_calls.hpp"
 #include "nodes.hpp"
 #include "strangers.hpp"
 #include "support/waiting.hpp"
@@ -39,7 +40,7 @@ class Floods : public Nodes {
   }
   static ripc_status send_text(spi::Channel& channel, const std::string& text) {
     const spi::Bytes bytes = std::as_bytes(std::span(text));
-    return channel.send(std::span(&bytes, 1));
+    return test::send(channel, bytes);
   }
 
   AsyncEvents::ListenerId listener_ = 0;
@@ -55,7 +56,7 @@ TEST_F(Floods, OfManySendersFillNoCompletionQueueAndLoseNothing) {
   for (int sender = 0; sender < kSenders; ++sender) {
     nodes.push_back(std::make_unique<Node>(fabric_, options_));
     Result<std::shared_ptr<spi::Channel>> channel =
-        nodes.back()->transport().connect(server_->transport().address(), 8, Deadline::after(kLimit));
+        test::connect(nodes.back()->transport(), server_->transport().address(), 8, Deadline::after(kLimit));
     ASSERT_TRUE(channel.ok()) << channel.status().text();
     channels.push_back(std::move(*channel));
   }
@@ -90,7 +91,7 @@ TEST_F(Floods, ThatIgnoreTheCreditCostOthersDatagramsAndNothingElse) {
   const auto service = open(8, 16);
   ASSERT_NE(service, nullptr);
   Result<std::shared_ptr<spi::Channel>> honest =
-      client_->transport().connect(server_->transport().address(), 8, Deadline::after(kLimit));
+      test::connect(client_->transport(), server_->transport().address(), 8, Deadline::after(kLimit));
   ASSERT_TRUE(honest.ok()) << honest.status().text();
   ASSERT_EQ(send_text(**honest, "first"), RIPC_OK);
   while (sink_.packets.empty()) (void)service->poll(sink_, 64);
@@ -109,7 +110,7 @@ TEST_F(Floods, ThatIgnoreTheCreditCostOthersDatagramsAndNothingElse) {
   const auto reads_until = [&](const std::string& text) {
     return support::eventually([&] {
       (void)send_text(**honest, text);
-      (void)(*honest)->request_room();
+      (void)(*honest)->has_room(true);
       (void)service->poll(sink_, 64);
       return sink_.packets.back() == text;
     });

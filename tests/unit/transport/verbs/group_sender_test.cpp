@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 
+#include "../spi_calls.hpp"
 #include "nodes.hpp"
 #include "transport/verbs/datagram/datagram_channel.hpp"
 #include "transport/verbs/datagram/verbs_port.hpp"
@@ -44,7 +45,7 @@ class GroupSends : public Nodes {
     ASSERT_TRUE(port.ok()) << port.status().text();
     member.port = std::move(*port);
     Result<std::shared_ptr<spi::Channel>> channel =
-        client_->transport().connect(server_->transport().address(), id, Deadline::after(kLimit));
+        test::connect(client_->transport(), server_->transport().address(), id, Deadline::after(kLimit));
     ASSERT_TRUE(channel.ok()) << channel.status().text();
     member.channel = std::move(*channel);
   }
@@ -132,8 +133,8 @@ TEST_F(GroupSends, OneMemberWithoutRoomStopsItAndNoneIsLost) {
   ASSERT_LT(sent, 10'000u);
   const std::string text = "to one";
   const spi::Bytes bytes = std::as_bytes(std::span(text));
-  EXPECT_EQ(members_[3].channel->send(std::span(&bytes, 1)), RIPC_AGAIN) << "the room is that of the link";
-  EXPECT_EQ(members_[1].channel->send(std::span(&bytes, 1)), RIPC_OK);
+  EXPECT_EQ(test::send(*members_[3].channel, bytes), RIPC_AGAIN) << "the room is that of the link";
+  EXPECT_EQ(test::send(*members_[1].channel, bytes), RIPC_OK);
   const Deadline deadline = Deadline::after(kLimit);
   while (count_of(3, "filling") < sent && !deadline.expired()) poll();
   for (const auto& [id, member] : members_) {
@@ -151,7 +152,7 @@ TEST_F(GroupSends, MessagesToOneAndToAllComeInTheirOrder) {
     const std::string direct = "direct " + std::to_string(index);
     const spi::Bytes bytes = std::as_bytes(std::span(direct));
     ASSERT_EQ(send_together("together " + std::to_string(index)), 3u);
-    ASSERT_EQ(members_[2].channel->send(std::span(&bytes, 1)), RIPC_OK);
+    ASSERT_EQ(test::send(*members_[2].channel, bytes), RIPC_OK);
   }
   const Deadline deadline = Deadline::after(kLimit);
   while (members_[2].sink.packets.size() < 40 && !deadline.expired()) poll();
@@ -221,7 +222,7 @@ TEST_F(GroupSends, AServicesQueuePairsInErrorAreStartedAgainAndWhatTheyMissedIsC
   members_[1].sink.packets.clear();
   while (count_of(1, "again") == 0 && !deadline.expired()) {
     (void)send_together("again");
-    (void)members_[1].channel->request_room();
+    (void)members_[1].channel->has_room(true);
     poll();
   }
   EXPECT_GE(count_of(1, "again"), 1u);

@@ -75,6 +75,7 @@ class LockedMemory : public Nodes {
     wire::Descriptor descriptor{};
     std::uint64_t number = 0;
     EXPECT_EQ(channel_->expose(std::span(&exposure, 1), std::span(&descriptor, 1), number), RIPC_OK);
+    test::flush(*channel_);
     EXPECT_EQ(sink_.source->begin(std::span(&descriptor, 1)), RIPC_OK);
     spi::Pull pull{.descriptor = descriptor, .destination = window};
     const Deadline deadline = Deadline::after(kLimit);

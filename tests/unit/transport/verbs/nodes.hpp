@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "../quiet_host.hpp"
+#include "../spi_calls.hpp"
 #include "base/random.hpp"
 #include "transport/verbs/verbs_transport.hpp"
 
@@ -91,6 +92,7 @@ struct LongItem {
     hold = std::move(*held);
     const spi::Exposure exposure{.bytes = bytes, .hold = &hold};
     ASSERT_EQ(channel.expose(std::span(&exposure, 1), std::span(&pull.descriptor, 1), transfer), RIPC_OK);
+    test::flush(channel);
     pull.destination = window;
     ASSERT_EQ(source.begin(std::span(&pull.descriptor, 1)), RIPC_OK);
     ASSERT_EQ(source.prepare(pull), RIPC_OK);
@@ -131,13 +133,13 @@ class Nodes : public testing::Test {
   // A channel to the service; null: there is none.
   std::shared_ptr<spi::Channel> connect(Node& client) {
     Result<std::shared_ptr<spi::Channel>> channel =
-        client.transport().connect(server_->transport().address(), 7, Deadline::after(kLimit));
+        test::connect(client.transport(), server_->transport().address(), 7, Deadline::after(kLimit));
     return channel.ok() ? *channel : nullptr;
   }
-  ripc_status send(std::size_t size, char fill) {
+  ripc_status send(std::size_t size, char fill, bool more = false) {
     const std::string text(size, fill);
     const spi::Bytes bytes = std::as_bytes(std::span(text));
-    return channel_->send(std::span(&bytes, 1));
+    return test::send(*channel_, bytes, more);
   }
   void receive(std::size_t count) {
     const Deadline deadline = Deadline::after(kLimit);
@@ -148,7 +150,7 @@ class Nodes : public testing::Test {
   ripc_status outcome_of(std::uint64_t transfer) const {
     const Deadline deadline = Deadline::after(kLimit);
     ripc_status status = RIPC_PENDING;
-    while (status == RIPC_PENDING && !deadline.expired()) status = channel_->transfer_status(transfer);
+    while (status == RIPC_PENDING && !deadline.expired()) status = channel_->look(transfer, false);
     return status;
   }
   DatagramCounters counters() { return client_->transport().datagram_counters(); }

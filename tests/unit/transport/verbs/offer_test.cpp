@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "../spi_calls.hpp"
 #include "long_items.hpp"
 
 namespace ripc::verbs {
@@ -222,7 +223,7 @@ TEST_F(Offers, WakeThePeerWhenThereAreMany) {
   const std::uint64_t heard = server.connection()->heard();
   for (std::uint32_t count = 0; count < Connection::kReceives; ++count) {
     const Item item = expose(std::byte{1});
-    EXPECT_EQ(channel_->revoke(item.transfer), RIPC_REVOKED);
+    EXPECT_EQ(test::revoke(*channel_, item.transfer), RIPC_REVOKED);
   }
   EXPECT_TRUE(becomes([&] { return server.connection()->heard() - heard > Connection::kReceives; }));
   EXPECT_EQ(server.connections_made(), 1u);
@@ -292,7 +293,7 @@ TEST_F(Offers, AreTakenBackWithTheTransfer) {
   RdmaBulk& server = bulk_of(*server_);
   const Item item = expose(std::byte{2});
   ASSERT_TRUE(becomes([&] { return offers_to(server) == 1; }));
-  EXPECT_EQ(channel_->revoke(item.transfer), RIPC_REVOKED);
+  EXPECT_EQ(test::revoke(*channel_, item.transfer), RIPC_REVOKED);
   ASSERT_TRUE(becomes([&] { return offers_to(server) == 0; }));
   EXPECT_EQ(pull(item), RIPC_REVOKED);
   (void)finish(item, RIPC_REFUSED);

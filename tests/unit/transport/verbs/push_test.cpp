@@ -18,8 +18,9 @@ constexpr std::size_t kPushedBytes = std::size_t{16} << 20;
 class Pushes : public ConnectedEnds {
  protected:
   Status start_owner() override {
-    remote::BulkHooks hooks{
-        .finished = [](std::uint64_t, std::uint64_t) {}, .dial = [] {}, .repeat = [](std::uint64_t, spi::Bytes) {}};
+    remote::BulkHooks hooks{.finished = [](std::uint64_t, std::uint64_t, ripc_status) {},
+                            .dial = [] {},
+                            .repeat = [](std::uint64_t, spi::Bytes) {}};
     bulk_ = std::make_shared<RdmaBulk>(registrar_, pool_, *loop_, std::move(hooks), kConnectionLimit);
     bulk_->start();
     bulk_->adopt(owner_, false);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "../spi_calls.hpp"
 #include "nodes.hpp"
 #include "remote/link/link_source.hpp"
 #include "transport/verbs/datagram/datagram_channel.hpp"
@@ -28,7 +29,7 @@ class Reach : public Nodes {
     for (ibv_qp* pair : node.transport().datagram_pairs()) fail(pair, IBV_QPS_RESET);
   }
   Status connected(Node& client) {
-    return client.transport().connect(server_->transport().address(), 7, Deadline::after(kLimit)).status();
+    return test::connect(client.transport(), server_->transport().address(), 7, Deadline::after(kLimit)).status();
   }
 };
 
@@ -51,7 +52,7 @@ TEST_F(Reach, ALinkIsGivenUpWhenItsReceiverIsNotReachedAnyMoreButNotWhenItIsBusy
   auto& link = dynamic_cast<DatagramChannel&>(*channel_);
   const Deadline deadline = Deadline::after(2 * kLimit);
   const auto ask = [&] {
-    (void)channel_->request_room();
+    (void)channel_->has_room(true);
     std::this_thread::yield();
   };
   // As long as it takes to be given up, and longer.

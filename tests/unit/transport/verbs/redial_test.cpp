@@ -14,7 +14,7 @@ class Redials : public ConnectedEnds {
  protected:
   Status start_owner() override {
     if (!bulk_) {
-      remote::BulkHooks hooks{.finished = [](std::uint64_t, std::uint64_t) {},
+      remote::BulkHooks hooks{.finished = [](std::uint64_t, std::uint64_t, ripc_status) {},
                               .dial =
                                   [this] {
                                     const std::lock_guard lock(mutex_);

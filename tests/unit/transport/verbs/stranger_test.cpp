@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "../spi_calls.hpp"
 #include "base/cluster_key.hpp"
 #include "strangers.hpp"
 #include "support/waiting.hpp"
@@ -86,11 +87,11 @@ TEST_F(Strangers, WhoSendNonsenseToAServiceOrASenderAreNotHeard) {
     }
     ASSERT_TRUE(stranger.send(targets[count % targets.size()], bytes));
     (void)port_->poll(sink_, 64);
-    (void)channel_->request_room();
+    (void)channel_->has_room(true);
   }
   EXPECT_TRUE(support::eventually([&] {
     (void)port_->poll(sink_, 64);
-    (void)channel_->request_room();
+    (void)channel_->has_room(true);
     return strange() - before == kCount;
   })) << strange() - before;
   EXPECT_TRUE(sink_.packets.empty());
@@ -120,7 +121,7 @@ class KeyedStrangers : public Strangers {
 TEST_F(KeyedStrangers, WhoHaveAnotherClusterKeyAreRefused) {
   Node other(fabric_, with_key('b'));
   const Result<std::shared_ptr<spi::Channel>> channel =
-      other.transport().connect(server_->transport().address(), 7, Deadline::after(kLimit));
+      test::connect(other.transport(), server_->transport().address(), 7, Deadline::after(kLimit));
   EXPECT_FALSE(channel.ok());
   EXPECT_GE(server_->transport().handshakes_refused() + other.transport().handshakes_refused(), 1u);
   ASSERT_NO_FATAL_FAILURE(all_is_well());

@@ -34,6 +34,7 @@ class Transfers : public Nodes {
     if (hold.ok()) item.hold = std::move(*hold);
     const spi::Exposure exposure{.bytes = item.bytes, .hold = &item.hold};
     ASSERT_EQ(channel_->expose(std::span(&exposure, 1), std::span(&item.descriptor, 1), item.transfer), RIPC_OK);
+    test::flush(*channel_);
     ASSERT_EQ(sink_.source->begin(std::span(&item.descriptor, 1)), RIPC_OK);
   }
   spi::Pull pull_of(Item& item) const { return {.descriptor = item.descriptor, .destination = item.window.data()}; }

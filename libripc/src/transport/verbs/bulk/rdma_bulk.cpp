@@ -118,16 +118,15 @@ bool RdmaBulk::idle() const noexcept {
 
 ripc_status RdmaBulk::expose(std::uint64_t owner, std::span<const spi::Exposure> items,
                              std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept {
-  const ripc_status status = expose_unsaid(owner, items, descriptors, transfer);
-  if (status == RIPC_OK) send_offers();
-  return status;
-}
-
-ripc_status RdmaBulk::expose_unsaid(std::uint64_t owner, std::span<const spi::Exposure> items,
-                                    std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept {
   const ripc_status status = transfers_.expose(owner, items, descriptors, transfer);
   if (status == RIPC_OK) offer(descriptors.first(items.size()));
   return status;
+}
+
+ripc_status RdmaBulk::prepare_announcement(std::uint64_t transfer, std::size_t size, bool more) noexcept {
+  // What was opened first: whoever hears of an item looks for its offer at once.
+  if (!more) send_offers();
+  return Bulk::prepare_announcement(transfer, size, more);
 }
 
 void RdmaBulk::send_offers() const noexcept {

@@ -45,9 +45,7 @@ class RdmaBulk final : public remote::BulkBackend<Connection, RdmaPullTable, Rdm
   ripc_status begin_pull(spi::Pull& pull, EventSet& events) noexcept;
   void start_pulls() noexcept;
 
-  // Any. As expose(), but the offers are sent by send_offers(), which follows soon: those of several with one doorbell.
-  ripc_status expose_unsaid(std::uint64_t owner, std::span<const spi::Exposure> items,
-                            std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept;
+  // Any. What was exposed can be read without asking from then on: the offers of several go with one doorbell.
   void send_offers() const noexcept;
 
   // Items of the peer's that can be read without asking; for tests.
@@ -60,6 +58,7 @@ class RdmaBulk final : public remote::BulkBackend<Connection, RdmaPullTable, Rdm
   std::string describe() const override;
   ripc_status expose(std::uint64_t owner, std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
                      std::uint64_t& transfer) noexcept override;
+  ripc_status prepare_announcement(std::uint64_t transfer, std::size_t size, bool more) noexcept override;
   ripc_status revoke(std::uint64_t transfer) noexcept override;
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept override;
   bool is_worth_polling(const spi::Pull& pull, Nanoseconds now, Nanoseconds budget) noexcept override;

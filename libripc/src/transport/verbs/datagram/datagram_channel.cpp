@@ -19,7 +19,7 @@ constexpr unsigned kMostUnanswered = 4;
 DatagramChannel::DatagramChannel(Parts parts, std::shared_ptr<RdmaBulk> bulk, std::shared_ptr<DatagramSender> sender,
                                  std::shared_ptr<GroupSender> groups, Routes routes, std::size_t packet_limit,
                                  std::function<void()> unreachable)
-    : LinkChannel(std::move(parts), packet_limit),
+    : LinkChannel(std::move(parts), packet_limit, groups.get()),
       bulk_(std::move(bulk)),
       sender_(std::move(sender)),
       groups_(std::move(groups)),
@@ -67,19 +67,25 @@ void DatagramChannel::doubt() noexcept {
   greet();
 }
 
-ripc_status DatagramChannel::send_given(const wire::Plain& message, bool& copied) noexcept {
-  if (sender_->takes_inline(message.packet_size())) return send_plain(message);
-  return send_one(message.packet_size(), [&](const wire::datagram::Header& header) {
-    return sender_->send_given(routes_.packets, header, message, copied);
+ripc_status DatagramChannel::send(const spi::Outgoing& outgoing) noexcept {
+  const std::size_t size = outgoing.message.packet_size();
+  if (outgoing.kind != spi::Outgoing::Kind::given || sender_->takes_inline(size)) return LinkChannel::send(outgoing);
+  return send_one(size, [&](const wire::datagram::Header& header) {
+    return sender_->send_given(routes_.packets, header, outgoing.message, *outgoing.copied);
   });
 }
 
 ripc_status DatagramChannel::send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept {
   sent = 0;
-  if (messages.empty()) return RIPC_OK;
+  if (messages.empty()) {
+    // What was opened first: whoever is told of an item looks for its offer at once.
+    bulk_->send_offers();
+    sender_->flush();
+    return RIPC_OK;
+  }
   const std::size_t limit = packet_limit();
   if (messages.size() == 1 || messages.front().packet_size() > limit) {
-    const ripc_status status = send_plain(messages.front());
+    const ripc_status status = send({.message = messages.front()});
     if (status == RIPC_OK) sent = 1;
     return status;
   }
@@ -106,26 +112,6 @@ ripc_status DatagramChannel::send_many(std::span<const wire::Plain> messages, st
   if (sent != 0) return RIPC_OK;
   give_back(offer);
   return RIPC_AGAIN;
-}
-
-void DatagramChannel::collect() noexcept {
-  std::thread::id nobody;
-  (void)collector_.compare_exchange_strong(nobody, std::this_thread::get_id(), std::memory_order_relaxed);
-}
-
-// What was opened first: whoever is told of an item looks for its offer at once.
-void DatagramChannel::send_collected() noexcept {
-  if (!is_collecting()) return;
-  collector_.store({}, std::memory_order_relaxed);
-  bulk_->send_offers();
-  sender_->flush();
-}
-
-ripc_status DatagramChannel::expose(std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
-                                    std::uint64_t& transfer) noexcept {
-  if (!is_collecting()) return LinkChannel::expose(items, descriptors, transfer);
-  if (!alive()) return RIPC_PEER_DEAD;
-  return shortage_.note(bulk_->expose_unsaid(parts_.link, items, descriptors, transfer), spi::Resource::transfers);
 }
 
 bool DatagramChannel::send_together(std::span<DatagramChannel* const> channels, DatagramSender& sender,
@@ -169,7 +155,7 @@ void DatagramSource::start_pulls() noexcept {
   if (std::exchange(has_collected_, false)) bulk_->start_pulls();
 }
 
-std::string DatagramChannel::describe() const {
+std::string DatagramChannel::describe(Deadline) {
   const FabricPort& port = sender_->port();
   return "RDMA, " + port.device->name + " port " + std::to_string(port.number) + " (" + port.ip + ") to " +
          parts_.session->remote.ip() + "; datagrams of up to " + std::to_string(packet_limit()) + " bytes, " +

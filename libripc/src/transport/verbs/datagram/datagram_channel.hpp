@@ -9,7 +9,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "remote/link/link_channel.hpp"
@@ -34,14 +33,9 @@ class DatagramChannel final : public remote::LinkChannel {
                   std::function<void()> unreachable);
   ~DatagramChannel() override;
 
-  ripc_status send_given(const wire::Plain& message, bool& copied) noexcept override;
+  ripc_status send(const spi::Outgoing& outgoing) noexcept override;
   ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept override;
-  void collect() noexcept override;
-  void send_collected() noexcept override;
-  ripc_status expose(std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
-                     std::uint64_t& transfer) noexcept override;
-  std::string describe() const override;
-  spi::Multicast* multicast() noexcept override { return groups_.get(); }
+  std::string describe(Deadline deadline) override;
 
   const remote::SessionPointer& session() const noexcept { return parts_.session; }
   // Greetings prove the path before the channel is used, and doubt() later on: nothing else is kept or sent again.
@@ -60,9 +54,8 @@ class DatagramChannel final : public remote::LinkChannel {
  protected:
   // The receiver has a buffer of the same size for each.
   std::uint32_t cost_of(std::size_t) const noexcept override { return 1; }
-  ripc_status transmit(const wire::datagram::Header& header, spi::Gather packet) noexcept override {
-    return is_collecting() ? sender_->enqueue(routes_.packets, header, packet)
-                           : sender_->send(routes_.packets, header, packet);
+  ripc_status transmit(const wire::datagram::Header& header, spi::Gather packet, bool more) noexcept override {
+    return more ? sender_->enqueue(routes_.packets, header, packet) : sender_->send(routes_.packets, header, packet);
   }
   // A datagram to a queue pair that is gone vanishes: the session says so.
   bool read_grants() noexcept override {
@@ -73,20 +66,15 @@ class DatagramChannel final : public remote::LinkChannel {
   Status watch_grants(std::function<void()> look) override { return sender_->watch(parts_.link, std::move(look)); }
   void unwatch_grants() noexcept override { sender_->unwatch(parts_.link); }
   void doubt() noexcept override;
-  void ended() noexcept override {}  // nobody waits in it
+  void on_end() noexcept override {}  // nobody waits in it
 
  private:
-  bool is_collecting() const noexcept {
-    return collector_.load(std::memory_order_relaxed) == std::this_thread::get_id();
-  }
-
   const std::shared_ptr<RdmaBulk> bulk_;
   const std::shared_ptr<DatagramSender> sender_;
   const std::shared_ptr<GroupSender> groups_;  // null: it sends to no groups
   const Routes routes_;
   const std::function<void()> unreachable_;
   std::atomic<bool> greeted_{false};
-  std::atomic<std::thread::id> collector_{};  // none: nobody collects
   // Under mutex_.
   unsigned unanswered_ = 0;  // greetings
   std::uint64_t heard_ = 0;  // of the peer by the control connection, when the first of them was sent

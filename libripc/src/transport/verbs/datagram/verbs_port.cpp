@@ -104,7 +104,7 @@ void VerbsPort::post_used(Receiver& receiver, bool all) noexcept {
 // As many as the service's options ask for, and half as many again, because credit is granted in portions; less for
 // those that come when most of the queue is taken.
 std::uint32_t VerbsPort::budget_locked(const Receiver& receiver) const noexcept {
-  const std::uint32_t wanted = options_.queue_messages + options_.queue_messages / 2 + kLeastBudget;
+  const std::uint32_t wanted = options().queue_messages + options().queue_messages / 2 + kLeastBudget;
   const std::uint32_t left =
       receiver.depth - std::min(receiver.depth, receiver.own.committed + kReserve + receiver.groups.slots);
   return std::min(wanted, left / 2);
@@ -183,7 +183,8 @@ void VerbsPort::refresh() noexcept {
   }
 }
 
-void VerbsPort::prepare_sleep() noexcept {
+void VerbsPort::arm(bool on) noexcept {
+  if (!on) return;
   if (version_.load(std::memory_order_acquire) != seen_version_) refresh();
   for (Receiver* receiver : polled_receivers_) receiver->own.queue->arm_if_taken();
 }

@@ -32,13 +32,13 @@ class VerbsPort final : public remote::LinkPort {
   // As remote::LinkPort, and remote::UdpReceiver for links over UDP.
   VerbsPort(const spi::PortOptions& options, EventSet& events, EventLoop& loop, std::size_t receive_buffer, Join join,
             std::function<void(LinkPort&)> closed)
-      : LinkPort(options, events, loop, std::move(closed)), join_(std::move(join)), udp_(*this, receive_buffer) {}
+      : LinkPort(options, remote::kMaxPacket, events, loop, std::move(closed)),
+        join_(std::move(join)),
+        udp_(*this, receive_buffer) {}
   ~VerbsPort() override;
 
   std::size_t poll(spi::PacketSink& sink, std::size_t budget) noexcept override;
-  void prepare_sleep() noexcept override;
-  void cancel_sleep() noexcept override {}  // a queue stays armed
-  std::size_t packet_limit() const noexcept override { return remote::kMaxPacket; }
+  void arm(bool on) noexcept override;
   remote::UdpReceiver& udp() noexcept override { return udp_; }
 
   // ---- For the transport, in the responder ----

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sending side of a transport: the way from this context to one remote service.
+//
+// Words: a *packet* is one encoded message (wire/packet.hpp). A *transfer* is the exposed memory of one message's long
+// items; a *grant* is one return buffer. "Any" means any thread, also several at once.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/clock.hpp"
+#include "memory/pool.hpp"
+#include "ripc/ripc.h"
+#include "wire/packet.hpp"
+#include "wire/plain.hpp"
+
+namespace ripc::spi {
+
+using Bytes = std::span<const std::byte>;
+using Gather = std::span<const Bytes>;  // ranges that make up one packet, in order
+
+// A control packet may be larger than others by so much, for its handle, up to some 60 KiB.
+inline constexpr std::size_t kControlAllowance = 12;
+
+// One packet to be sent.
+struct Outgoing {
+  enum class Kind : std::uint8_t {
+    plain,         // `message`, written straight to where it travels
+    given,         // the same; where its bytes lie in leases, they stay as they are while somebody holds those
+                   // (memory::Hold): what has to be read after the call is held by the transport
+    packet,        // `packet`
+    announcement,  // `packet`, which tells of `transfer`: a path that loses packets repeats it until the peer asks for
+                   // the transfer
+    control,       // `packet`, to the peer's responder
+  };
+  Kind kind = Kind::plain;
+  // This thread sends more announcements on this channel at once, or send_many() of nothing: what is exposed and sent
+  // may wait for them, where less work does for all of it. It counts as sent.
+  bool more = false;
+  wire::Plain message{};  // has no items if there is a packet
+  Gather packet{};        // gathered from the caller's memory during the call
+  std::uint64_t transfer = 0;
+  bool* copied = nullptr;  // of what is given: becomes false if no payload was copied
+};
+
+// One long item to expose.
+struct Exposure {
+  Bytes bytes;
+  const memory::Hold* hold;  // tells pooled from foreign memory; stays with core
+};
+
+class Channel;
+
+// A network's way to send one packet to several channels at once.
+class Multicast {
+ public:
+  // Any. The message of `group` to these channels, whose multicast() this is: sent[i] becomes 1 for each that has it
+  // as if its send() had returned RIPC_OK. The others are sent to one by one, by whoever calls: they have no room, or
+  // cannot be reached together, now or ever.
+  virtual void send(ripc_service_id group, std::span<Channel* const> channels, const wire::Plain& message,
+                    std::span<std::uint8_t> sent) noexcept = 0;
+
+ protected:
+  ~Multicast() = default;
+};
+
+class Channel {
+ public:
+  struct Facts {
+    std::uint64_t incarnation = 0;  // the registration that it leads to; 0: unknown
+    std::size_t packet_limit = 0;
+    // The peer tells of each end of a transfer as it is: Host::transfer_finished() comes for each that was looked at
+    // with `tell`, which asks nothing of the peer. False: it is better looked at.
+    bool tells_of_ends = false;
+    // What can send to this channel and to others at once, those that have the same; null: nothing.
+    Multicast* multicast = nullptr;
+    // Where the peer shows which registration it serves, and the one that this channel leads to; null: it tells.
+    const std::atomic<std::uint32_t>* registration_line = nullptr;
+    std::uint32_t registration = 0;
+  };
+  virtual ~Channel() = default;
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  // Any. The largest packet. Changes only when the network's path does.
+  std::size_t packet_limit() const noexcept { return packet_limit_.load(std::memory_order_relaxed); }
+  std::uint64_t incarnation() const noexcept { return facts_.incarnation; }
+  bool tells_of_ends() const noexcept { return facts_.tells_of_ends; }
+  Multicast* multicast() const noexcept { return facts_.multicast; }
+  // Any. False once the peer is known to be gone.
+  bool alive() const noexcept {
+    return end_.load(std::memory_order_acquire) == RIPC_OK &&
+           (facts_.registration_line == nullptr ||
+            facts_.registration_line->load(std::memory_order_acquire) == facts_.registration);
+  }
+
+  // Any. RIPC_OK, RIPC_AGAIN (no room), RIPC_TOO_LARGE, RIPC_NO_MEMORY, RIPC_PEER_DEAD (nothing was sent; the channel
+  // is useless from now on), RIPC_CLOSED (the service was withdrawn or taken over; likewise).
+  virtual ripc_status send(const Outgoing& outgoing) noexcept = 0;
+
+  // Any. Several plain messages, in order. RIPC_OK: the first `sent` (at least one) were sent; call again for the
+  // others. Else none was, for the reason that send() gives. Of nothing: what waits for more goes.
+  virtual ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept = 0;
+
+  // Any. True if there is room enough to start sending again. Cheap enough to spin on. With `tell`: if not,
+  // Host::room() will be called, once, when that changes.
+  virtual bool has_room(bool tell) noexcept = 0;
+
+  // Any. Exposes the items of one message for the peer to pull; fills one descriptor for each. `transfer` names it from
+  // then on, until its end was told to Host::transfer_finished(), or look() or revoke() said it. RIPC_AGAIN if too many
+  // are under way, RIPC_NO_MEMORY, RIPC_PEER_DEAD.
+  virtual ripc_status expose(std::span<const Exposure> items, std::span<wire::Descriptor> descriptors,
+                             std::uint64_t& transfer) noexcept = 0;
+
+  // Any. RIPC_PENDING, or how the peer finished it. Cheap enough to spin on. With `tell`: if it is pending,
+  // Host::transfer_finished() will be called when it finishes (it may be called without).
+  virtual ripc_status look(std::uint64_t transfer, bool tell) noexcept = 0;
+
+  // Any. Ends the right to pull. RIPC_REVOKED: the peer has not taken the data and cannot deliver it any more; whoever
+  // still reads finds out that it was revoked. Else the status it had finished with. RIPC_PENDING: the peer holds a
+  // lent view. `is_read`: the peer may still be reading. Then the memory must stay mapped, and the transfer keeps its
+  // name, as long as look() says RIPC_PENDING.
+  virtual ripc_status revoke(std::uint64_t transfer, bool& is_read) noexcept = 0;
+
+  // Any. Lets the peer write into `memory` for one reply. RIPC_AGAIN if too many are under way, RIPC_NO_MEMORY.
+  virtual ripc_status grant(std::span<std::byte> memory, wire::Grant& grant) noexcept = 0;
+
+  // Any. Ends a grant. RIPC_OK: it had been written; RIPC_EMPTY: it had not; RIPC_PENDING: a write is going on, ask
+  // again (it runs at memory speed, and ends at once when the peer dies).
+  virtual ripc_status end_grant(const wire::Grant& grant) noexcept = 0;
+
+  // Any, also the responder. One line for people: which path and why. Where it is not known yet by which way packets
+  // get through, it waits for that until the deadline.
+  virtual std::string describe(Deadline deadline) = 0;
+
+ protected:
+  explicit Channel(const Facts& facts) noexcept : facts_(facts), packet_limit_(facts.packet_limit) {}
+
+  // Why no more can be sent; RIPC_OK: it can, as far as was told.
+  ripc_status ended() const noexcept { return static_cast<ripc_status>(end_.load(std::memory_order_relaxed)); }
+  // No more can be sent: RIPC_PEER_DEAD or RIPC_CLOSED. True the first time.
+  bool set_end(ripc_status reason) noexcept {
+    int open = RIPC_OK;
+    return end_.compare_exchange_strong(open, reason, std::memory_order_acq_rel);
+  }
+  void set_packet_limit(std::size_t limit) noexcept { packet_limit_.store(limit, std::memory_order_relaxed); }
+
+ private:
+  const Facts facts_;
+  std::atomic<std::size_t> packet_limit_;
+  std::atomic<int> end_{RIPC_OK};
+};
+
+}  // namespace ripc::spi

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The receive side of one local service on one transport.
+//
+// Threads: the *receiver* is the one thread that receives from the service at that time; "any" means any thread.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "spi/source.hpp"
+
+namespace ripc::spi {
+
+// What core does with a packet.
+enum class Delivery {
+  taken,    // go on
+  blocked,  // keep this packet, offer it again; go on with other sources
+  stop,     // keep this packet and stop polling: there is no room for messages, or no memory
+};
+
+class PacketSink {
+ public:
+  // Receiver, from inside Port::poll(). The bytes may be writable by the peer and are valid during the call.
+  virtual Delivery deliver(Source& source, Bytes packet) noexcept = 0;
+  // Receiver, from inside Port::poll(). No packet will come from this source any more. Core drops what it waits for.
+  virtual void source_gone(Source& source) noexcept = 0;
+
+ protected:
+  ~PacketSink() = default;
+};
+
+struct PortOptions {
+  ripc_service_id id = 0;
+  std::uint32_t queue_messages = 0;
+  std::uint32_t queue_bytes = 0;
+  std::uint32_t max_senders = 0;
+};
+
+// Of a port now, and of its sources' packets since it was opened. The path that neither loses nor reorders counts none.
+struct PortStatistics {
+  std::size_t sources = 0;       // open now
+  std::uint64_t lost = 0;        // missing: sent, and neither here nor refused by the sender's side
+  std::uint64_t late = 0;        // dropped, because later ones had come before; not among the lost
+  std::uint64_t duplicates = 0;  // dropped
+  std::uint64_t corrupt = 0;     // dropped: not what this transport sends
+};
+
+class Port {
+ public:
+  virtual ~Port() = default;
+  Port(const Port&) = delete;
+  Port& operator=(const Port&) = delete;
+
+  const PortOptions& options() const noexcept { return options_; }
+  // The largest packet that can arrive.
+  std::size_t packet_limit() const noexcept { return packet_limit_; }
+
+  // Any. The service was published as this registration; peers that connect from now on are told.
+  void published(std::uint64_t incarnation) noexcept { incarnation_.store(incarnation); }
+  std::uint64_t incarnation() const noexcept { return incarnation_.load(); }
+
+  // Receiver. Offers up to `budget` packets to the sink, fairly over the sources; returns how many were taken.
+  virtual std::size_t poll(PacketSink& sink, std::size_t budget) noexcept = 0;
+
+  // Receiver. From arm(true) on, whatever poll() could find makes the service's EventSet readable; the caller polls
+  // once more before it sleeps. arm(false) ends that.
+  virtual void arm(bool on) noexcept = 0;
+
+  // Any.
+  virtual PortStatistics statistics() const noexcept = 0;
+
+  // Any. The service has ended: sends of its peers fail from now on. What they had sent can still be polled.
+  virtual void close() noexcept = 0;
+
+ protected:
+  Port(const PortOptions& options, std::size_t packet_limit) noexcept
+      : options_(options), packet_limit_(packet_limit) {}
+
+ private:
+  const PortOptions options_;
+  const std::size_t packet_limit_;
+  std::atomic<std::uint64_t> incarnation_{0};
+};
+
+}  // namespace ripc::spi
