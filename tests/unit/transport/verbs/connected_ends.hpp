@@ -114,8 +114,7 @@ class ConnectedEnds : public testing::Test {
 
   // Connects both ends over this port; with a new registrar, or this one.
   void connect(const FabricPort& port, std::shared_ptr<Registrar> registrar = nullptr) {
-    registrar_ =
-        registrar ? std::move(registrar) : std::make_shared<Registrar>(device_ ? device_ : port.device, pool_, cache_);
+    registrar_ = registrar ? std::move(registrar) : std::make_shared<Registrar>(device_ ? device_ : port.device, pool_);
     remote::Endpoint here;
     ASSERT_TRUE(remote::Endpoint::parse(port.ip, 0, here));
     const auto make = [this](std::shared_ptr<Connection>& end, const IdPointer& id) -> Result<ibv_qp*> {
@@ -215,7 +214,6 @@ class ConnectedEnds : public testing::Test {
   std::shared_ptr<const Fabric> fabric_;
   std::unique_ptr<EventLoop> loop_;
   std::thread thread_;
-  std::shared_ptr<RegistrationCache> cache_ = std::make_shared<RegistrationCache>(RegistrationCache::Limits{});
   DevicePointer device_;  // null: that of the port
   std::uint32_t most_inline_ = Connection::kMostInline;
   std::shared_ptr<Registrar> registrar_;

@@ -19,7 +19,7 @@ class RefusedWindows : public ConnectedEnds {
     Lease exposed = lease(kRefusedBytes, std::byte{0x11});
     Lease own = lease(kRefusedBytes, std::byte{0x22});
     // Without what is altered: what the peer does by itself needs no windows.
-    Registrar registrar(port.device, pool_, cache_);
+    Registrar registrar(port.device, pool_);
     const RegionPointer local = registrar.local(own.data, kRefusedBytes, true)->region;
     const Result<std::shared_ptr<RemoteKey>> right = open(exposed.data, kRefusedBytes, exposed.hold.arena(), false);
     ASSERT_TRUE(right.ok()) << right.status().text();
