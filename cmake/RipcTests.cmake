@@ -295,9 +295,9 @@ function(ripc_tests_rdma_lab)
     ripc_add_test(lab.fabric lab 600 "${Python3_EXECUTABLE}" "${lab}/fabric_test.py")
     ripc_add_test(lab.unit lab 300 "${Python3_EXECUTABLE}" "${lab}/node" --
       "$<TARGET_FILE:ripc_unit_tests>"
-      "--gtest_filter=Rights.*:Datagrams.*:Transfers.*:FabricMulticast.*:RegisteredMemory.*:Ports.*:Offers.*\
-:ConnectionLimit.*:GroupSends.*:Ways.*:Reach.*:EndedRights.*:LockedMemory.*:Messages.*:Pushes.*:Redials.*:RefusedWindows.*:HalfMade.*\
-:BrokenQueues.*:Floods.*:Strangers.*:KeyedStrangers.*:Forked.*:Collected.*:VerbsWindows.*")
+      "--gtest_filter=RemoteKeys.*:Datagrams.*:Transfers.*:FabricMulticast.*:RegisteredMemory.*:Ports.*:Offers.*\
+:ConnectionLimit.*:GroupSends.*:Ways.*:Reach.*:EndedRemoteKeys.*:LockedMemory.*:Messages.*:Pushes.*:Redials.*:RefusedWindows.*:HalfMade.*\
+:BrokenQueues.*:Floods.*:Strangers.*:KeyedStrangers.*:Forked.*:Collected.*:MemoryWindows.*")
     # Those that use the first device that there is; with the other one.
     ripc_add_test(lab.unit.siw lab 300 "${Python3_EXECUTABLE}" "${lab}/node" --devices siw --
       "$<TARGET_FILE:ripc_unit_tests>"

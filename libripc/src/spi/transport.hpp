@@ -209,11 +209,6 @@ class Source : public std::enable_shared_from_this<Source> {
   virtual ripc_status pull(Pull& pull) noexcept = 0;
   virtual void abandon(Pull& pull) noexcept = 0;
 
-  // Receiver, once it has found the pull to be pending. Whether its bytes are worth polling for by who may poll for
-  // `budget` in all: then pull() and finish() look themselves at what has come, from now on. False: they are expected
-  // later, or others bring them; sleep.
-  virtual bool is_worth_polling(const Pull&, Nanoseconds /*now*/, Nanoseconds /*budget*/) noexcept { return false; }
-
   // Receiver. A read-only view of the sender's memory: unchanged until finish(), readable as long as pull.memory is
   // kept, whatever the sender does. RIPC_UNSUPPORTED: pull instead. RIPC_REVOKED.
   virtual ripc_status lend(Pull& pull, Bytes& bytes) noexcept = 0;

@@ -264,7 +264,7 @@ void VerbsTransport::dial(const SessionPointer& session, const PeerPointer& peer
   auto making = std::make_shared<Making>();
   peer->attempt = manager_->dial(
       session->local, session->remote.with_port(peer->port),
-      introduce(keys, Side::dialing, peer->nonce, session->id, number, session->key),
+      make_private_data(keys, Side::dialing, peer->nonce, session->id, number, session->key),
       peer->rdma_bulk->registrar()->device()->read_depth, patience,
       {.prepare = [this, session, peer, making](const IdPointer& id) { return prepare(session, *peer, *making, id); },
        .accepted = [this, peer, making, number, keys](const IdPointer&, const PrivateData& words) -> Status {
@@ -361,7 +361,7 @@ Result<ConnectionManager::Welcome> VerbsTransport::requested(const IdPointer& id
   peer->number = told.number;
   auto making = std::make_shared<Making>();
   return ConnectionManager::Welcome{
-      .words = introduce(keys, Side::accepting, peer->nonce, session->id, told.number),
+      .words = make_private_data(keys, Side::accepting, peer->nonce, session->id, told.number),
       .read_depth = peer->rdma_bulk->registrar()->device()->read_depth,
       .from = peer.get(),
       .hooks = {.prepare = [this, session, peer,

@@ -188,12 +188,12 @@ class ConnectedEnds : public testing::Test {
   // Opens memory of the owner to the peer.
   Result<std::shared_ptr<RemoteKey>> open(const std::byte* data, std::size_t size, const memory::Arena* arena,
                                           bool writable) {
-    Result<std::shared_ptr<RemoteKey>> right =
+    Result<std::shared_ptr<RemoteKey>> remote_key =
         owner_->open(std::span(data, size), arena, writable, [](const RemoteKey& opened) {
           return wire::bulk::Frame{.type = wire::bulk::Type::right, .id = 1, .key = opened.key()};
         });
     owner_->flush();
-    return right;
+    return remote_key;
   }
   // Only then the peer may use it.
   void let_the_peer_hear_of_it() { ASSERT_TRUE(peer_ends_->heard(1)); }

@@ -54,7 +54,7 @@ class Registrar {
   // What an arena is registered as; registers it if this is the first time. RIPC_NO_MEMORY (the limit of locked
   // memory; this arena is not tried again), RIPC_SYSTEM.
   Result<RegionPointer> arena(const memory::Arena& arena);
-  // A new registration of this range only, with these rights. RIPC_CANCELLED: it cannot be accessed like that. Else as
+  // A new registration of this range only, with this access. RIPC_CANCELLED: it cannot be accessed like that. Else as
   // above.
   Result<RegionPointer> range(const void* data, std::size_t size, unsigned access);
   // What a window is bound to that opens the range, or a part of it, on a device that has windows. Nothing remote by
@@ -70,7 +70,7 @@ class Registrar {
   void registration_gone(std::span<const std::byte> range) noexcept;
 
   const DevicePointer& device() const noexcept { return device_; }
-  // Whether rights are given by windows. No more once the device has refused to bind one.
+  // Whether memory is opened by windows. No more once the device has refused to bind one.
   bool has_windows() const noexcept { return has_windows_.load(std::memory_order_relaxed); }
   void give_up_windows() noexcept { has_windows_.store(false, std::memory_order_relaxed); }
   // Registrations made since the start: of arenas, of other ranges.
