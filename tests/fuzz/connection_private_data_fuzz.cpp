@@ -26,14 +26,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ConnectionPrivateData told;
   const ripc::wire::session_control::Nonce nonce{};
   if (!ripc::verbs::parse(words, told)) {
-    const PrivateData valid = ripc::verbs::introduce(nullptr, Side::dialing, nonce, {}, 0);
+    const PrivateData valid = ripc::verbs::make_private_data(nullptr, Side::dialing, nonce, {}, 0);
     require(!std::equal(words.begin(), words.begin() + 8, valid.begin()));
     return 0;
   }
   const bool is_proven = ripc::verbs::is_proven(nullptr, Side::dialing, nonce, told);
   const bool has_mac = std::any_of(words.begin() + 24, words.end(), [](std::byte byte) { return byte != std::byte{}; });
   require(is_proven == !has_mac);
-  const PrivateData again = ripc::verbs::introduce(nullptr, Side::dialing, nonce, told.session, told.number);
+  const PrivateData again = ripc::verbs::make_private_data(nullptr, Side::dialing, nonce, told.session, told.number);
   require(std::equal(again.begin(), again.begin() + 24, words.begin()));
   return 0;
 }

@@ -371,7 +371,7 @@ void write_bulk(const std::filesystem::path& folder) {
 
 #if RIPC_FUZZ_HAS_VERBS
 void write_private_data(const std::filesystem::path& folder) {
-  ripc::verbs::PrivateData words = ripc::verbs::introduce(nullptr, ripc::verbs::Side::dialing, {}, kSource, 3);
+  ripc::verbs::PrivateData words = ripc::verbs::make_private_data(nullptr, ripc::verbs::Side::dialing, {}, kSource, 3);
   write(folder / "without_key", words);
   std::fill(words.begin() + 24, words.end(), std::byte{0x5a});
   write(folder / "with_mac", words);

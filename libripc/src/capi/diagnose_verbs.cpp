@@ -16,8 +16,6 @@
 #include <span>
 #include <string>
 
-#include "memory/mapping_watch.hpp"
-
 namespace ripc::capi {
 
 namespace {
@@ -52,17 +50,6 @@ bool may_lock_anything() {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> sets{};
   return syscall(SYS_capget, &header, sets.data()) == 0 && (sets[0].effective >> CAP_IPC_LOCK & 1) != 0;
-}
-
-void check_registration_cache(Report& report) {
-  const Status status = memory::MappingWatch::available();
-  if (status.ok()) {
-    report.add(Level::good, "rdma cache", "registrations of memory outside of the pool are kept for the next use");
-  } else {
-    report.add(Level::limited, "rdma cache",
-               "memory outside of the pool is registered for each use: nobody tells when it is unmapped",
-               std::string(status.text()));
-  }
 }
 
 }  // namespace
@@ -134,7 +121,6 @@ void check_verbs(Report& report) {
     for (const PortInfo& port : device.ports) check_port(report, paths, device, port);
   }
   check_locked_memory(report);
-  check_registration_cache(report);
 }
 
 }  // namespace ripc::capi

@@ -16,8 +16,6 @@ Result<verbs::TransportOptions> read_verbs_options() {
   status = read_number("RIPC_VERBS_CONNECTIONS", 1, 65536, connections);
   if (!status.ok()) return status;
   options.max_connections = static_cast<std::size_t>(connections);
-  status = read_number("RIPC_VERBS_CACHE_BYTES", 0, std::uint64_t{1} << 46, options.cache.bytes);
-  if (!status.ok()) return status;
   status = read_switch("RIPC_VERBS_GROUPS", options.multicast_groups);
   if (!status.ok()) return status;
   return options;

@@ -7,8 +7,8 @@
 
 namespace ripc::capi {
 
-// As read_session_options(), RIPC_VERBS_CONNECTIONS and RIPC_VERBS_CACHE_BYTES (docs/tuning.md); the context id
-// and the keys are not set.
+// As read_session_options(), RIPC_VERBS_CONNECTIONS and RIPC_VERBS_GROUPS (docs/tuning.md); the context id and the
+// keys are not set.
 Result<verbs::TransportOptions> read_verbs_options();
 
 }  // namespace ripc::capi

@@ -182,6 +182,11 @@ void Pool::set_arena_observer(std::function<void(std::uint32_t)> observer) {
   implementation_->arena_observer = std::move(observer);
 }
 
+void Pool::set_registration_observer(std::function<void(std::span<std::byte>)> observer) {
+  const std::lock_guard lock(implementation_->mutex);
+  implementation_->registration_observer = std::move(observer);
+}
+
 Result<std::byte*> Pool::lease(std::size_t size) {
   Implementation& pool = *implementation_;
   size = std::max<std::size_t>(size, 1);
@@ -254,7 +259,9 @@ Status Pool::unregister_memory(void* data, std::span<std::byte>* ended) {
     const std::lock_guard guard(pool.mutex);
     removal = pool.registrations.remove(data, range);
   }
-  if (ended != nullptr) *ended = removal == Registrations::Removal::last ? range : std::span<std::byte>();
+  const bool is_last = removal == Registrations::Removal::last;
+  if (is_last && pool.registration_observer) pool.registration_observer(range);
+  if (ended != nullptr) *ended = is_last ? range : std::span<std::byte>();
   if (removal != Registrations::Removal::unknown) return RIPC_OK;
   return Status(RIPC_INVALID_ARGUMENT,
                 "No registered range starts at the address; unregister with the address that was registered, once for "
@@ -273,6 +280,13 @@ Result<std::span<std::byte>> Pool::find(const void* address) const {
   if (!range.empty()) return range;
   return Status(RIPC_INVALID_ARGUMENT,
                 "The address is in no leased buffer and in no registered memory; lease or register it first.");
+}
+
+std::span<std::byte> Pool::registration_of(const void* data, std::size_t size) const noexcept {
+  if (size == 0) return {};
+  const Implementation& pool = *implementation_;
+  const std::lock_guard guard(pool.mutex);
+  return pool.registrations.find(data, size);
 }
 
 Result<Hold> Pool::hold(const void* data, std::size_t size) {

@@ -85,6 +85,9 @@ class Pool {
   // RIPC_INVALID_ARGUMENT if there is none.
   Result<std::span<std::byte>> find(const void* address) const;
 
+  // The smallest registration that contains these bytes; empty: none does.
+  std::span<std::byte> registration_of(const void* data, std::size_t size) const noexcept;
+
   // Takes a hold on [data, data+size) for a transfer. The range must lie inside one lease (then it is pooled) or is
   // foreign memory, registered or not (an unregistered range is held as foreign memory too). Empty ranges are allowed
   // anywhere; they hold the lease they start in, if any. RIPC_INVALID_ARGUMENT if it starts in a lease and runs past
@@ -104,6 +107,8 @@ class Pool {
   // Called with the id of each arena that was freed, in the thread that caused it, without a lock held. Set before
   // other threads use the pool; an empty function ends it.
   void set_arena_observer(std::function<void(std::uint32_t)> observer);
+  // Likewise with each range whose last registration has ended, when registration_of() does not find it any more.
+  void set_registration_observer(std::function<void(std::span<std::byte>)> observer);
 
  private:
   friend class Hold;

@@ -27,8 +27,8 @@ Registrations::Removal Registrations::remove(const void* data, std::span<std::by
   return Removal::unknown;
 }
 
-std::span<std::byte> Registrations::find(const void* address) const noexcept {
-  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
+std::span<std::byte> Registrations::find(const void* data, std::size_t size) const noexcept {
+  const auto wanted = reinterpret_cast<std::uintptr_t>(data);
   for (std::size_t magnitude = 0; magnitude < by_magnitude_.size(); ++magnitude) {
     const Ranges& ranges = by_magnitude_[magnitude];
     if (ranges.empty()) continue;
@@ -36,9 +36,10 @@ std::span<std::byte> Registrations::find(const void* address) const noexcept {
     Key best{0, 0};
     for (auto position = ranges.upper_bound(Key{wanted, SIZE_MAX}); position != ranges.begin();) {
       --position;
-      const auto [start, size] = position->first;
-      if (wanted - start >= largest) break;  // nor can any that starts before reach the address
-      if (wanted - start < size && (best.second == 0 || size < best.second)) best = position->first;
+      const auto [start, reach] = position->first;
+      if (wanted - start >= largest) break;  // nor can any that starts before reach the bytes
+      const bool holds = wanted - start < reach && size <= reach - (wanted - start);
+      if (holds && (best.second == 0 || reach < best.second)) best = position->first;
     }
     if (best.second != 0) return {reinterpret_cast<std::byte*>(best.first), best.second};
   }

@@ -22,9 +22,9 @@ class Registrations {
   // Removes one registration of the smallest range that starts at `data`; `range` gets the range.
   Removal remove(const void* data, std::span<std::byte>& range) noexcept;
 
-  // The smallest range that contains the address; empty if none does. O(log n) for each power of two of sizes in use,
-  // and linear only in ranges of about the same size that overlap there.
-  std::span<std::byte> find(const void* address) const noexcept;
+  // The smallest range that contains these bytes, of which there is at least one; empty if none does. O(log n) for each
+  // power of two of sizes in use, and linear only in ranges of about the same size that overlap there.
+  std::span<std::byte> find(const void* data, std::size_t size = 1) const noexcept;
 
   std::size_t size() const noexcept { return size_; }  // different ranges
 

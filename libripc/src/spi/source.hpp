@@ -73,11 +73,6 @@ class Source : public std::enable_shared_from_this<Source> {
   virtual ripc_status pull(Pull& pull) noexcept = 0;
   virtual void abandon(Pull& pull) noexcept = 0;
 
-  // Receiver, once it has found the pull to be pending. Whether its bytes are worth polling for by who may poll for
-  // `budget` in all: then pull() and finish() look themselves at what has come, from now on. False: they are expected
-  // later, or others bring them; sleep.
-  virtual bool is_worth_polling(const Pull& pull, Nanoseconds now, Nanoseconds budget) noexcept = 0;
-
   // Any. Ends a transfer that was begun and tells the sender. RIPC_REVOKED: the sender had withdrawn it; what was
   // pulled must not be used, and nothing of the message be delivered. RIPC_PENDING, but not if drops_message(status):
   // the sender has been told; whether it had withdrawn the transfer is not known yet.

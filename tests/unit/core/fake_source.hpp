@@ -103,7 +103,6 @@ class FakeSource final : public spi::Source {
     return pull.status;
   }
   void abandon(spi::Pull& pull) noexcept override { pulls_.erase(pull.descriptor.key); }
-  bool is_worth_polling(const spi::Pull&, Nanoseconds, Nanoseconds) noexcept override { return false; }
   ripc_status finish(const wire::Descriptor& descriptor, ripc_status status) noexcept override {
     finished_[descriptor.key] = status;
     return RIPC_OK;

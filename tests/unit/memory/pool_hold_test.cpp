@@ -236,6 +236,38 @@ TEST(Registration, MayOverlapOthersAndTheSmallestIsFound) {
   EXPECT_EQ(size_at(600), 1000u);
 }
 
+TEST(Registration, IsFoundForAWholeRangeByTheSmallestThatHoldsIt) {
+  Pool pool(kAmpleLimit);
+  std::vector<std::byte> memory(4096);
+  std::byte* const data = memory.data();
+  ASSERT_TRUE(pool.register_memory(data, 4096).ok());
+  ASSERT_TRUE(pool.register_memory(data + 100, 1000).ok());
+  EXPECT_EQ(pool.registration_of(data + 100, 1000).size(), 1000u);
+  EXPECT_EQ(pool.registration_of(data + 100, 1001).size(), 4096u);
+  EXPECT_EQ(pool.registration_of(data + 1099, 1).size(), 1000u);
+  EXPECT_EQ(pool.registration_of(data + 1099, 2).size(), 4096u);
+  EXPECT_EQ(pool.registration_of(data, 4096).data(), data);
+  EXPECT_TRUE(pool.registration_of(data, 4097).empty());
+  EXPECT_TRUE(pool.registration_of(data + 10, SIZE_MAX).empty());
+  EXPECT_TRUE(pool.registration_of(data, 0).empty());
+}
+
+TEST(Registration, ThatWasTheLastOfItsRangeIsReported) {
+  Pool pool(kAmpleLimit);
+  std::vector<std::byte> memory(100);
+  std::vector<std::size_t> gone;
+  pool.set_registration_observer([&](std::span<std::byte> range) {
+    EXPECT_NE(pool.registration_of(range.data(), range.size()).size(), range.size());
+    gone.push_back(range.size());
+  });
+  for (const std::size_t size : {100u, 100u, 50u}) ASSERT_TRUE(pool.register_memory(memory.data(), size).ok());
+  for (const std::size_t count : {1u, 1u, 2u}) {
+    ASSERT_TRUE(pool.unregister_memory(memory.data()).ok());
+    EXPECT_EQ(gone.size(), count);
+  }
+  EXPECT_EQ(gone, (std::vector<std::size_t>{50, 100}));
+}
+
 TEST(Registration, OfNothingIsRefused) {
   Pool pool(kAmpleLimit);
   std::byte byte{};

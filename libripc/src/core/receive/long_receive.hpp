@@ -75,15 +75,6 @@ class LongReceives {
   // Nothing more comes from this source.
   void source_gone(const spi::Source& source) noexcept;
 
-  // Whether bytes that are on their way will be here within the time that a wait polls. What is left when they are, the
-  // answer that ends their transfer, is worth as much as they were.
-  bool are_worth_polling(Deadline deadline, Nanoseconds spin) noexcept;
-  // A wait begins.
-  void begin_wait() noexcept {
-    poll_until_ = 0;
-    polls_ = false;
-  }
-
   // Any thread. The request is cancelled while the reply to it is on its way into its return buffers: nothing writes
   // them any more when this has returned, and their items fail. False: there is no such reply.
   bool cancel_answer(std::uint64_t request) noexcept;
@@ -115,8 +106,6 @@ class LongReceives {
   const Parts parts_;
   std::list<LongReceive> receives_;  // written under mutex_
   std::mutex mutex_;                 // taken before any lock of a transport: cancel_answer() comes from other threads
-  Nanoseconds poll_until_ = 0;       // when polling for bytes that are on their way ends; 0: it has not begun
-  bool polls_ = false;               // they were worth it when last looked at
 };
 
 }  // namespace ripc::core

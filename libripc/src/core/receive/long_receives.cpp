@@ -303,25 +303,6 @@ void LongReceives::source_gone(const spi::Source& source) noexcept {
   }
 }
 
-bool LongReceives::are_worth_polling(Deadline deadline, Nanoseconds spin) noexcept {
-  if (receives_.empty() || spin == 0) return false;
-  const Nanoseconds now = parts_.clock.now();
-  if (poll_until_ == 0) poll_until_ = std::min(now + spin, deadline.at());
-  if (now >= poll_until_) return false;
-  const std::lock_guard lock(mutex_);
-  bool pending = false;
-  bool worth = true;
-  for (const LongReceive& receive : receives_) {
-    for (const IncomingItem& item : receive.items) {
-      if (item.done) continue;
-      pending = true;
-      worth = receive.source->is_worth_polling(item.pull, now, spin) && worth;
-    }
-  }
-  if (pending) polls_ = worth;
-  return polls_;
-}
-
 bool LongReceives::cancel_answer(std::uint64_t request) noexcept {
   const std::lock_guard lock(mutex_);
   bool found = false;

@@ -69,12 +69,11 @@ ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noe
     if (timeout == 0) return receive_nothing(count);
     const Nanoseconds now = clock_.now();
     if (first) {
-      long_receives_.begin_wait();
       deadline = Deadline::after(timeout, now);
       spin_until = std::min(now + spin_, deadline.at());
     }
     // Who spins while bytes are on their way takes the processor from the threads that move them.
-    if (long_receives_.empty() ? now >= spin_until : !long_receives_.are_worth_polling(deadline, spin_)) {
+    if (!long_receives_.empty() || now >= spin_until) {
       inbox_.open(all);
       const ripc_status status = sleep(deadline);
       if (inbox_.count() != 0) {
@@ -110,7 +109,7 @@ ripc_status Receiver::sleep(Deadline deadline) noexcept {
   bool slept = false;
   for (;;) {
     // What woke us usually is a message: then nothing needs to be armed.
-    if (slept && (poll_ports() != 0 || long_receives_.are_worth_polling(deadline, spin_))) break;
+    if (slept && poll_ports() != 0) break;
     // Armed anew after each event: a sender wakes a receiver only once for each arming.
     ports_.arm();
     if (poll_ports() != 0 || life_.is_interrupted() || life_.status() != RIPC_OK) break;

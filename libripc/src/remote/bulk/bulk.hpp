@@ -122,9 +122,6 @@ class Bulk {
   // RIPC_NO_MEMORY (the destination cannot be registered; nothing is pending then), RIPC_PEER_DEAD.
   virtual ripc_status pull(spi::Pull& pull, EventSet& events) noexcept = 0;
 
-  // Receiver. As Source::is_worth_polling.
-  virtual bool is_worth_polling(const spi::Pull& pull, Nanoseconds now, Nanoseconds budget) noexcept = 0;
-
   // Receiver. As Source::abandon: when it has returned, nothing writes the destination any more.
   virtual void abandon(spi::Pull& pull) noexcept = 0;
 

@@ -41,9 +41,6 @@ class LinkSource : public spi::Source {
   ripc_status prepare(spi::Pull&) noexcept override { return RIPC_OK; }
   ripc_status pull(spi::Pull& pull) noexcept override;
   void abandon(spi::Pull& pull) noexcept override;
-  bool is_worth_polling(const spi::Pull& pull, Nanoseconds now, Nanoseconds budget) noexcept override {
-    return parts_.session->bulk->is_worth_polling(pull, now, budget);
-  }
   ripc_status finish(const wire::Descriptor& descriptor, ripc_status status) noexcept override;
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept override;
 

@@ -41,7 +41,6 @@ class ShmSource final : public spi::Source {
   ripc_status pull(spi::Pull& pull) noexcept override;
   void abandon(spi::Pull& pull) noexcept override;
   // It copies itself.
-  bool is_worth_polling(const spi::Pull&, Nanoseconds, Nanoseconds) noexcept override { return false; }
   ripc_status finish(const wire::Descriptor& descriptor, ripc_status status) noexcept override;
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept override;
 

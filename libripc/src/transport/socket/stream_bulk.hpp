@@ -64,7 +64,6 @@ class StreamBulk final : public remote::BulkBackend<BulkConnection, StreamPullTa
   std::string describe() const override { return "TCP for long items"; }
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept override;
   // The responder brings the bytes: polling does not.
-  bool is_worth_polling(const spi::Pull&, Nanoseconds, Nanoseconds) noexcept override { return false; }
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept override;
 
   // ---- BulkConnection::Handler ----

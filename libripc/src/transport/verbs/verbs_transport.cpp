@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/verbs/verbs_transport.hpp"
 
-#include <sys/epoll.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -54,13 +52,16 @@ VerbsTransport::VerbsTransport(TransportOptions options, std::shared_ptr<const F
       fabric_(std::move(fabric)),
       ports_(fabric_),
       pool_(pool),
-      cache_(std::make_shared<RegistrationCache>(options.cache)),
       multicast_groups_(options.multicast_groups && !options.keys) {
   for (const DevicePointer& device : fabric_->devices())
-    registrars_.push_back(std::make_shared<Registrar>(device, pool, cache_));
+    registrars_.push_back(std::make_shared<Registrar>(device, pool));
+  pool_.set_registration_observer([this](std::span<std::byte> range) {
+    const std::lock_guard lock(registrars_mutex_);
+    for (const auto& registrar : registrars_) registrar->registration_gone(range);
+  });
 }
 
-VerbsTransport::~VerbsTransport() = default;
+VerbsTransport::~VerbsTransport() { pool_.set_registration_observer({}); }
 
 Status VerbsTransport::start(spi::Host& host, EventLoop& loop) {
   std::vector<std::string> ips;
@@ -70,11 +71,6 @@ Status VerbsTransport::start(spi::Host& host, EventLoop& loop) {
                                [this](const IdPointer& id, const PrivateData& words) { return requested(id, words); });
   if (!manager.ok()) return manager.status();
   manager_ = std::move(*manager);
-  if (cache_->changed_fd() >= 0) {
-    Status status = loop.add(cache_->changed_fd(), EPOLLIN, [this](std::uint32_t) { cache_->reap(); });
-    if (!status.ok()) return status;
-    cache_loop_ = &loop;
-  }
   if (multicast_groups_) {
     Result<std::unique_ptr<GroupMemberships>> memberships =
         GroupMemberships::start(fabric_->library(), loop, [this] { groups_joined(); });
@@ -96,8 +92,6 @@ Status VerbsTransport::start(spi::Host& host, EventLoop& loop) {
 void VerbsTransport::stop() noexcept {
   ports_.stop();
   SessionTransport::stop();
-  if (cache_loop_ != nullptr) cache_loop_->remove(cache_->changed_fd());
-  cache_loop_ = nullptr;
   memberships_.reset();
   if (limit_timer_ != 0) loop().cancel_timer(limit_timer_);
   limit_timer_ = 0;
@@ -167,7 +161,6 @@ void VerbsTransport::device_gone(const DevicePointer& device) {
     const std::lock_guard lock(peers_mutex_);
     std::erase_if(peers_, [&](const auto& entry) { return entry.second->rdma_bulk->registrar()->device() == device; });
   }
-  (void)cache_->drop_idle();
 }
 
 void VerbsTransport::ports_come() {
@@ -176,7 +169,7 @@ void VerbsTransport::ports_come() {
       const std::lock_guard lock(registrars_mutex_);
       if (std::none_of(registrars_.begin(), registrars_.end(),
                        [&](const auto& registrar) { return registrar->device() == port.device; }))
-        registrars_.push_back(std::make_shared<Registrar>(port.device, pool_, cache_));
+        registrars_.push_back(std::make_shared<Registrar>(port.device, pool_));
     }
     // Where it cannot be listened, peers that want to connect are connected to.
     remote::Endpoint address;
@@ -271,7 +264,7 @@ void VerbsTransport::dial(const SessionPointer& session, const PeerPointer& peer
   auto making = std::make_shared<Making>();
   peer->attempt = manager_->dial(
       session->local, session->remote.with_port(peer->port),
-      introduce(keys, Side::dialing, peer->nonce, session->id, number, session->key),
+      make_private_data(keys, Side::dialing, peer->nonce, session->id, number, session->key),
       peer->rdma_bulk->registrar()->device()->read_depth, patience,
       {.prepare = [this, session, peer, making](const IdPointer& id) { return prepare(session, *peer, *making, id); },
        .accepted = [this, peer, making, number, keys](const IdPointer&, const PrivateData& words) -> Status {
@@ -368,7 +361,7 @@ Result<ConnectionManager::Welcome> VerbsTransport::requested(const IdPointer& id
   peer->number = told.number;
   auto making = std::make_shared<Making>();
   return ConnectionManager::Welcome{
-      .words = introduce(keys, Side::accepting, peer->nonce, session->id, told.number),
+      .words = make_private_data(keys, Side::accepting, peer->nonce, session->id, told.number),
       .read_depth = peer->rdma_bulk->registrar()->device()->read_depth,
       .from = peer.get(),
       .hooks = {.prepare = [this, session, peer,

@@ -33,7 +33,6 @@ class VerbsPort;
 
 struct TransportOptions : remote::SessionOptions {
   std::size_t max_connections = 256;  // RDMA connections; more close the idle one that was used longest ago
-  RegistrationCache::Limits cache;    // of registrations of the application's memory
   bool multicast_groups = true;       // messages to groups by the network's multicast, unless there is a cluster key
 };
 
@@ -56,8 +55,6 @@ class VerbsTransport final : public remote::SessionTransport {
   std::vector<DatagramAddress> datagram_addresses();
   // Any. Where RDMA connections to this address of this machine are accepted; 0: nowhere. For tests.
   std::uint16_t connection_port(const remote::Endpoint& address) const { return manager_->port_at(address); }
-  // Any. What became of registrations of the application's memory; for tests.
-  RegistrationCache::Counters cache_counters() const { return cache_->counters(); }
   // Any. The bulk sides of all sessions so far; for tests.
   std::vector<std::shared_ptr<RdmaBulk>> bulks() const;
 
@@ -156,8 +153,6 @@ class VerbsTransport final : public remote::SessionTransport {
   const std::shared_ptr<const Fabric> fabric_;
   PortWatch ports_;
   memory::Pool& pool_;
-  const std::shared_ptr<RegistrationCache> cache_;
-  EventLoop* cache_loop_ = nullptr;  // where it waits for changes
   mutable std::mutex registrars_mutex_;
   std::vector<std::shared_ptr<Registrar>> registrars_;  // one for each device; under the mutex
   std::unique_ptr<ConnectionManager> manager_;

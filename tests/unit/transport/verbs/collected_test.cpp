@@ -22,7 +22,7 @@ class Collected : public LongItems {
     if (IsSkipped() || HasFatalFailure()) return;
     if (dynamic_cast<DatagramChannel*>(channel_.get()) == nullptr) GTEST_SKIP() << "this device has no datagrams";
     ASSERT_NO_FATAL_FAILURE(deliver(expose()));
-    ASSERT_EQ(tally().rights, 1u);
+    ASSERT_EQ(tally().remote_keys, 1u);
   }
 
   // From the server's begin to the end that the client sees.

@@ -114,8 +114,7 @@ class ConnectedEnds : public testing::Test {
 
   // Connects both ends over this port; with a new registrar, or this one.
   void connect(const FabricPort& port, std::shared_ptr<Registrar> registrar = nullptr) {
-    registrar_ =
-        registrar ? std::move(registrar) : std::make_shared<Registrar>(device_ ? device_ : port.device, pool_, cache_);
+    registrar_ = registrar ? std::move(registrar) : std::make_shared<Registrar>(device_ ? device_ : port.device, pool_);
     remote::Endpoint here;
     ASSERT_TRUE(remote::Endpoint::parse(port.ip, 0, here));
     const auto make = [this](std::shared_ptr<Connection>& end, const IdPointer& id) -> Result<ibv_qp*> {
@@ -189,12 +188,12 @@ class ConnectedEnds : public testing::Test {
   // Opens memory of the owner to the peer.
   Result<std::shared_ptr<RemoteKey>> open(const std::byte* data, std::size_t size, const memory::Arena* arena,
                                           bool writable) {
-    Result<std::shared_ptr<RemoteKey>> right =
+    Result<std::shared_ptr<RemoteKey>> remote_key =
         owner_->open(std::span(data, size), arena, writable, [](const RemoteKey& opened) {
           return wire::bulk::Frame{.type = wire::bulk::Type::right, .id = 1, .key = opened.key()};
         });
     owner_->flush();
-    return right;
+    return remote_key;
   }
   // Only then the peer may use it.
   void let_the_peer_hear_of_it() { ASSERT_TRUE(peer_ends_->heard(1)); }
@@ -215,7 +214,6 @@ class ConnectedEnds : public testing::Test {
   std::shared_ptr<const Fabric> fabric_;
   std::unique_ptr<EventLoop> loop_;
   std::thread thread_;
-  std::shared_ptr<RegistrationCache> cache_ = std::make_shared<RegistrationCache>(RegistrationCache::Limits{});
   DevicePointer device_;  // null: that of the port
   std::uint32_t most_inline_ = Connection::kMostInline;
   std::shared_ptr<Registrar> registrar_;

@@ -80,7 +80,7 @@ TEST_F(HalfMade, ConnectionsOfOnePeerAreOneAtATime) {
     if (port.device->iwarp) continue;  // whoever accepts completes it
     any = true;
     SCOPED_TRACE(port.device->name);
-    registrar_ = std::make_shared<Registrar>(port.device, pool_, cache_);
+    registrar_ = std::make_shared<Registrar>(port.device, pool_);
     remote::Endpoint here;
     ASSERT_TRUE(remote::Endpoint::parse(port.ip, 0, here));
     on_loop([&] {

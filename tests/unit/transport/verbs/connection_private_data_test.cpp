@@ -19,14 +19,14 @@ std::shared_ptr<const ClusterKeys> keys(char digit) {
 
 TEST(ConnectionPrivateData, SaysWhichSessionAndWhichAttempt) {
   ConnectionPrivateData said;
-  ASSERT_TRUE(parse(introduce(nullptr, Side::dialing, kNonce, 77, 5), said));
+  ASSERT_TRUE(parse(make_private_data(nullptr, Side::dialing, kNonce, 77, 5), said));
   EXPECT_EQ(said.session, 77u);
   EXPECT_EQ(said.number, 5u);
   EXPECT_TRUE(is_proven(nullptr, Side::dialing, kNonce, said));
 }
 
 TEST(ConnectionPrivateData, OfAnotherVersionIsNone) {
-  PrivateData words = introduce(nullptr, Side::dialing, kNonce, 77, 5);
+  PrivateData words = make_private_data(nullptr, Side::dialing, kNonce, 77, 5);
   words[0] = std::byte{1};
   ConnectionPrivateData said;
   EXPECT_FALSE(parse(words, said));
@@ -35,7 +35,7 @@ TEST(ConnectionPrivateData, OfAnotherVersionIsNone) {
 TEST(ConnectionPrivateData, ProvesTheKeyTheSideTheSessionAndTheNonce) {
   const auto key = keys('7');
   ConnectionPrivateData said;
-  ASSERT_TRUE(parse(introduce(key.get(), Side::dialing, kNonce, 77, 5), said));
+  ASSERT_TRUE(parse(make_private_data(key.get(), Side::dialing, kNonce, 77, 5), said));
   EXPECT_TRUE(is_proven(key.get(), Side::dialing, kNonce, said));
   EXPECT_FALSE(is_proven(key.get(), Side::accepting, kNonce, said)) << "it could be sent back as the answer";
   EXPECT_FALSE(is_proven(key.get(), Side::dialing, {}, said));
@@ -54,14 +54,14 @@ TEST(ConnectionPrivateData, IsProvenWithTheKeyThatTheOtherSideHas) {
       ClusterKeys::parse(std::string(63, '8') + "0\n" + std::string(63, '7') + "0", "test");
   ASSERT_TRUE(both.ok());
   ConnectionPrivateData said;
-  ASSERT_TRUE(parse(introduce(both->get(), Side::dialing, kNonce, 77, 5, 1), said));
+  ASSERT_TRUE(parse(make_private_data(both->get(), Side::dialing, kNonce, 77, 5, 1), said));
   EXPECT_TRUE(is_proven(keys('7').get(), Side::dialing, kNonce, said));
   EXPECT_FALSE(is_proven(keys('8').get(), Side::dialing, kNonce, said));
 }
 
 TEST(ConnectionPrivateData, WithoutProofIsRefusedByWhoeverHasAKey) {
   ConnectionPrivateData said;
-  ASSERT_TRUE(parse(introduce(nullptr, Side::dialing, kNonce, 77, 5), said));
+  ASSERT_TRUE(parse(make_private_data(nullptr, Side::dialing, kNonce, 77, 5), said));
   EXPECT_FALSE(is_proven(keys('7').get(), Side::dialing, kNonce, said));
 }
 

@@ -118,8 +118,7 @@ TEST_F(Ways, AWayToAGroupThatIsUsedNoMoreEnds) {
   const std::unique_ptr<EventLoop> loop = EventLoop::create().value();
   const FabricPort port = fabric_->ports().front();
   memory::Pool pool(std::uint64_t{64} << 20);
-  const auto registrar =
-      std::make_shared<Registrar>(port.device, pool, std::make_shared<RegistrationCache>(RegistrationCache::Limits()));
+  const auto registrar = std::make_shared<Registrar>(port.device, pool);
   Result<std::shared_ptr<DatagramSender>> sender = DatagramSender::create(port, registrar, *loop);
   ASSERT_TRUE(sender.ok()) << sender.status().text();
   ibv_ah_attr way{};

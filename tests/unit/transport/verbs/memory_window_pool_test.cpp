@@ -12,7 +12,7 @@
 namespace ripc::verbs {
 namespace {
 
-TEST(VerbsWindows, AreUsedAgainByEachOfTheirKeysOnce) {
+TEST(MemoryWindows, AreUsedAgainByEachOfTheirKeysOnce) {
   const Result<std::shared_ptr<const Fabric>> fabric = Fabric::open();
   if (!fabric.ok()) GTEST_SKIP() << fabric.status().text();
   bool any = false;

@@ -80,7 +80,7 @@ TEST_F(Offers, OneAfterTheOtherAreByOneWindow) {
   ASSERT_NO_FATAL_FAILURE(make_connection());
   RdmaBulk& client = bulk_of(*client_);
   const std::uint64_t windows = client.tally()->windows;
-  const std::uint64_t rights = client.tally()->rights;
+  const std::uint64_t remote_keys = client.tally()->remote_keys;
   constexpr std::size_t kItems = MemoryWindowPool::kKeys + 10;
   for (std::size_t index = 0; index < kItems; ++index) {
     const Item item = expose(static_cast<std::byte>(index));
@@ -90,7 +90,7 @@ TEST_F(Offers, OneAfterTheOtherAreByOneWindow) {
     ASSERT_EQ(finish(item), RIPC_OK);
     ASSERT_EQ(outcome_of(item.transfer), RIPC_OK);
   }
-  EXPECT_EQ(client.tally()->rights - rights, kItems);
+  EXPECT_EQ(client.tally()->remote_keys - remote_keys, kItems);
   EXPECT_EQ(client.tally()->windows - windows, has_windows ? 2u : 0u)
       << "the second one when the first had no more keys";
   EXPECT_EQ(client.connections_made(), 1u);
@@ -153,11 +153,13 @@ class PullingSink final : public spi::PacketSink {
 };
 
 // Eight under way cost the reader a doorbell and a completion for all reads that it finds together, and a doorbell for
-// all ends; the owner one for all answers.
+// all ends; the owner one for all answers. Links over UDP (iWARP) hand out each message by itself, however many a look
+// finds: there the first two reads have a completion each, and all others one.
 TEST_F(Offers, WhatComesTogetherIsReadEndedAndAnsweredTogether) {
   ASSERT_NO_FATAL_FAILURE(make_connection());
   RdmaBulk& server = bulk_of(*server_);
   RdmaBulk& client = bulk_of(*client_);
+  const bool is_by_udp = fabric_->devices().front()->iwarp;
   constexpr std::size_t kItems = 8;
   std::vector<Item> items;
   std::vector<spi::Pull> pulls;
@@ -179,7 +181,7 @@ TEST_F(Offers, WhatComesTogetherIsReadEndedAndAnsweredTogether) {
       const Node::Pause reading = server_->pause();
       while (sink.taken < kItems && !deadline.expired()) looks += port_->poll(sink, 64) != 0 ? 1u : 0u;
       ASSERT_EQ(sink.taken, kItems);
-      EXPECT_LE(server.tally()->doorbells - doorbells, looks);
+      EXPECT_LE(server.tally()->doorbells - doorbells, is_by_udp ? 2 : looks);
     }
     for (spi::Pull& pull : pulls) {
       while (sink_.source->pull(pull) == RIPC_PENDING && !deadline.expired()) {
@@ -187,8 +189,9 @@ TEST_F(Offers, WhatComesTogetherIsReadEndedAndAnsweredTogether) {
       EXPECT_EQ(pull.status, RIPC_OK);
     }
     ASSERT_TRUE(becomes([&] { return server.tally()->work_requests - requests == 2 * kItems; }));
-    EXPECT_LE(server.tally()->completions - completions, looks);
-    EXPECT_LE(server.tally()->doorbells - doorbells, 2 * looks);
+    const std::uint64_t lots = is_by_udp ? 3 : looks;
+    EXPECT_LE(server.tally()->completions - completions, lots);
+    EXPECT_LE(server.tally()->doorbells - doorbells, 2 * lots);
     ASSERT_NO_FATAL_FAILURE(pass_all_of(server));
   }
   for (const Item& item : items) {
@@ -229,59 +232,26 @@ TEST_F(Offers, WakeThePeerWhenThereAreMany) {
   EXPECT_EQ(server.connections_made(), 1u);
 }
 
-// Who has asked whether that is worth it, sees by itself what has come. The responder does nothing meanwhile.
-TEST_F(Offers, AReceiverThatPollsNeedsNoResponder) {
-  ASSERT_NO_FATAL_FAILURE(make_connection());
-  RdmaBulk& server = bulk_of(*server_);
-  const Item first = expose(std::byte{2});
-  ASSERT_TRUE(becomes([&] { return offers_to(server) == 1; }));
-  spi::Pull pull{.descriptor = first.descriptor, .destination = window_, .finishes = true};
-  const Node::Pause pause = server_->pause();
-  const std::uint64_t polled = server.tally()->polled;
-  const Deadline deadline = Deadline::after(kLimit);
-  ASSERT_EQ(sink_.source->pull(pull), RIPC_PENDING);
-  EXPECT_FALSE(sink_.source->is_worth_polling(pull, monotonic_now(), 0)) << "who may not poll sleeps";
-  for (int look = 0; look < 1000; ++look) ASSERT_EQ(sink_.source->pull(pull), RIPC_PENDING);
-  // The second one is the first that is asked for with time to poll.
-  const Item second = expose(std::byte{3});
-  std::byte* const other = server_->pool().lease(kSize).value();
-  spi::Pull polled_pull{.descriptor = second.descriptor, .destination = other, .finishes = true};
-  ASSERT_EQ(sink_.source->pull(polled_pull), RIPC_PENDING);
-  ASSERT_TRUE(sink_.source->is_worth_polling(polled_pull, monotonic_now(), kLimit)) << "nothing is known of it yet";
-  while (sink_.source->pull(polled_pull) == RIPC_PENDING && !deadline.expired()) {
-  }
-  EXPECT_EQ(polled_pull.status, RIPC_OK);
-  EXPECT_EQ(other[kSize - 1], std::byte{3});
-  EXPECT_EQ(sink_.source->pull(pull), RIPC_OK) << "was read on the way";
-  EXPECT_EQ(finish(second), RIPC_OK);
-  EXPECT_EQ(finish(first), RIPC_OK);
-  EXPECT_GE(server.tally()->polled - polled, 4u) << "two reads and two answers, at least";
-  EXPECT_EQ(outcome_of(second.transfer), RIPC_OK);
-  EXPECT_EQ(server_->pool().release(other).code(), RIPC_OK);
-}
-
-// What a receiver meets on the way and the responder alone may do, is done by that one.
-TEST_F(Offers, AReceiverThatPollsLeavesToTheResponderWhatIsThatOnes) {
+// What a receiver meets while it looks for an offer and the responder alone may do, is done by that one.
+TEST_F(Offers, AReceiverThatLooksForThemLeavesToTheResponderWhatIsThatOnes) {
   ASSERT_NO_FATAL_FAILURE(make_connection());
   RdmaBulk& server = bulk_of(*server_);
   RdmaBulk& client = bulk_of(*client_);
-  const Item item = expose(std::byte{2});
-  ASSERT_TRUE(becomes([&] { return offers_to(server) == 1; }));
+  Item item;
   // The client has a question for the server, as one of the server's long items that was not offered makes it.
   {
     const Node::Pause pause = server_->pause();
     const std::uint64_t polled = server.tally()->polled;
     ASSERT_TRUE(client.connection()->send({.type = wire::bulk::Type::ask_read, .id = 2, .key = 1, .location = 1}));
-    spi::Pull pull{.descriptor = item.descriptor, .destination = window_, .finishes = true};
-    ASSERT_EQ(sink_.source->pull(pull), RIPC_PENDING);
-    ASSERT_TRUE(sink_.source->is_worth_polling(pull, monotonic_now(), kLimit));
-    const Deadline deadline = Deadline::after(kLimit);
-    while (sink_.source->pull(pull) == RIPC_PENDING && !deadline.expired()) {
-    }
-    EXPECT_EQ(pull.status, RIPC_OK);
-    EXPECT_EQ(finish(item), RIPC_OK);
-    EXPECT_GE(server.tally()->polled - polled, 3u);
+    item = expose(std::byte{2});
+    ASSERT_TRUE(becomes([&] {
+      server.connection()->poll();
+      return server.tally()->polled - polled >= 2;
+    }));
+    EXPECT_EQ(server.offers(), 1u);
   }
+  EXPECT_EQ(pull(item), RIPC_OK);
+  EXPECT_EQ(finish(item), RIPC_OK);
   EXPECT_EQ(outcome_of(item.transfer), RIPC_OK);
   ASSERT_NO_FATAL_FAILURE(make_connection());
   EXPECT_EQ(server.connections_made(), 1u);

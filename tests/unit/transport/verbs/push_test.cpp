@@ -56,9 +56,9 @@ TEST_F(Pushes, AreNotOverBeforeTheDeviceHasReadTheBytesWhateverThePeerSays) {
         written = tally_->bytes_written - before;
       });
     });
-    std::shared_ptr<RemoteKey> right;
+    std::shared_ptr<RemoteKey> remote_key;
     if (peer_ends_->heard(1)) {
-      // The answer to what will be written comes with the right to write it.
+      // The answer to what will be written comes with the remote key to write it.
       on_loop([&] {
         const std::uint64_t id = peer_ends_->frames().front().id;
         Result<std::shared_ptr<RemoteKey>> made =
@@ -69,15 +69,15 @@ TEST_F(Pushes, AreNotOverBeforeTheDeviceHasReadTheBytesWhateverThePeerSays) {
                                  .location = reinterpret_cast<std::uint64_t>(buffer.data),
                                  .value = std::uint64_t{RIPC_OK}};
             });
-        if (made.ok()) right = std::move(*made);
+        if (made.ok()) remote_key = std::move(*made);
         (void)peer_->send({.type = bulk::Type::pushed, .id = id, .value = std::uint64_t{RIPC_OK}});
       });
     }
     replier.join();
-    ASSERT_NE(right, nullptr);
+    ASSERT_NE(remote_key, nullptr);
     EXPECT_EQ(status, RIPC_OK);
     EXPECT_EQ(written, kPushedBytes);
-    right->end();
+    remote_key->end();
     end();
   }
 }

@@ -15,17 +15,18 @@ constexpr std::size_t kRefusedBytes = 64 << 10;
 class RefusedWindows : public ConnectedEnds {
  protected:
   // The peer can read what the owner opens.
-  void expect_that_rights_work(const FabricPort& port) {
+  void expect_that_remote_keys_work(const FabricPort& port) {
     Lease exposed = lease(kRefusedBytes, std::byte{0x11});
     Lease own = lease(kRefusedBytes, std::byte{0x22});
     // Without what is altered: what the peer does by itself needs no windows.
-    Registrar registrar(port.device, pool_, cache_);
+    Registrar registrar(port.device, pool_);
     const RegionPointer local = registrar.local(own.data, kRefusedBytes, true)->region;
-    const Result<std::shared_ptr<RemoteKey>> right = open(exposed.data, kRefusedBytes, exposed.hold.arena(), false);
-    ASSERT_TRUE(right.ok()) << right.status().text();
-    EXPECT_EQ((*right)->window(), nullptr);
+    const Result<std::shared_ptr<RemoteKey>> remote_key =
+        open(exposed.data, kRefusedBytes, exposed.hold.arena(), false);
+    ASSERT_TRUE(remote_key.ok()) << remote_key.status().text();
+    EXPECT_EQ((*remote_key)->window(), nullptr);
     let_the_peer_hear_of_it();
-    EXPECT_EQ(operate(false, own.data, *local, exposed.data, (*right)->key(), kRefusedBytes), RIPC_OK);
+    EXPECT_EQ(operate(false, own.data, *local, exposed.data, (*remote_key)->key(), kRefusedBytes), RIPC_OK);
     EXPECT_EQ(own.data[kRefusedBytes - 1], std::byte{0x11});
   }
 };
@@ -38,7 +39,7 @@ TEST_F(RefusedWindows, WhenTheyCannotBeAllocatedLeaveRegistrations) {
     SCOPED_TRACE(port.device->name);
     device_ = with_narrow_windows(port.device);
     ASSERT_NO_FATAL_FAILURE(connect(port));
-    expect_that_rights_work(port);
+    expect_that_remote_keys_work(port);
     disconnect();
   }
   if (!any) GTEST_SKIP() << "each device here has windows";
@@ -55,12 +56,13 @@ TEST_F(RefusedWindows, WhenTheyCannotBeBoundLeaveRegistrationsOnTheNextConnectio
     // What is bound to has not got the range: this arena is not the one that it lies in.
     const Lease other = lease(kRefusedBytes, std::byte{0});
     const std::vector<std::byte> outside(kRefusedBytes, std::byte{0x11});
-    const Result<std::shared_ptr<RemoteKey>> right = open(outside.data(), kRefusedBytes, other.hold.arena(), false);
+    const Result<std::shared_ptr<RemoteKey>> remote_key =
+        open(outside.data(), kRefusedBytes, other.hold.arena(), false);
     ASSERT_TRUE(owner_ends_->lost());
     EXPECT_FALSE(registrar_->has_windows());
     disconnect();
     ASSERT_NO_FATAL_FAILURE(connect(port, registrar_));
-    expect_that_rights_work(port);
+    expect_that_remote_keys_work(port);
     disconnect();
   }
   if (!any) GTEST_SKIP() << "no device here has windows";
@@ -77,9 +79,10 @@ TEST_F(RefusedWindows, ThatHadEndedBeforeAreNotHeldAgainstTheDevice) {
     const std::vector<std::byte> outside(kRefusedBytes, std::byte{0x11});
     // The responder, which reads the completions, is busy meanwhile.
     on_loop([&] {
-      const Result<std::shared_ptr<RemoteKey>> right = open(outside.data(), kRefusedBytes, other.hold.arena(), false);
-      ASSERT_TRUE(right.ok()) << right.status().text();
-      (*right)->end();
+      const Result<std::shared_ptr<RemoteKey>> remote_key =
+          open(outside.data(), kRefusedBytes, other.hold.arena(), false);
+      ASSERT_TRUE(remote_key.ok()) << remote_key.status().text();
+      (*remote_key)->end();
     });
     ASSERT_TRUE(owner_ends_->lost());
     EXPECT_TRUE(registrar_->has_windows());

@@ -105,7 +105,7 @@ TEST_F(Strangers, WhoAskForAConnectionWithNonsenseAreRefused) {
     PrivateData words{};
     for (std::byte& byte : words) byte = static_cast<std::byte>(random());
     // The version is right.
-    if (count % 2 == 0) words = introduce(nullptr, Side::dialing, {}, random(), random());
+    if (count % 2 == 0) words = make_private_data(nullptr, Side::dialing, {}, random(), random());
     EXPECT_EQ(ask_for_connection(port(), door(), words).code(), RIPC_REFUSED);
     EXPECT_EQ(server_->transport().handshakes_refused(), count);
   }
@@ -135,7 +135,7 @@ TEST_F(KeyedStrangers, WhoKnowTheSessionButNotTheKeyGetNoConnectionOfIt) {
   ASSERT_NE(connected, nullptr);
   const std::uint64_t before = server_->transport().handshakes_refused();
   for (const auto& keys : {keys_of('b'), std::shared_ptr<const ClusterKeys>()}) {
-    const PrivateData words = introduce(keys.get(), Side::dialing, {}, session(), 1000);
+    const PrivateData words = make_private_data(keys.get(), Side::dialing, {}, session(), 1000);
     EXPECT_EQ(ask_for_connection(port(), door(), words).code(), RIPC_REFUSED);
   }
   EXPECT_EQ(server_->transport().handshakes_refused(), before + 2);

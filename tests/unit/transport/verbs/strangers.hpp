@@ -59,8 +59,7 @@ class StrangeSender {
 // Asks for an RDMA connection with these words; how it ends. RIPC_OK: it was accepted.
 inline Status ask_for_connection(const FabricPort& port, std::uint16_t at, const PrivateData& words) {
   memory::Pool pool(std::uint64_t{64} << 20);
-  const auto registrar =
-      std::make_shared<Registrar>(port.device, pool, std::make_shared<RegistrationCache>(RegistrationCache::Limits()));
+  const auto registrar = std::make_shared<Registrar>(port.device, pool);
   const std::unique_ptr<EventLoop> loop = EventLoop::create().value();
   remote::Endpoint here;
   EXPECT_TRUE(remote::Endpoint::parse(port.ip, 0, here));

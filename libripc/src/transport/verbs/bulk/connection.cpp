@@ -175,19 +175,19 @@ void Connection::cut() noexcept {
 
 void Connection::end_device_use() noexcept {
   const std::lock_guard polling(poll_mutex_);
-  std::vector<Given> rights;
+  std::vector<Given> remote_keys;
   {
     std::unique_lock lock(mutex_);
     open_ = false;
     if (ended_) return;
     ended_ = true;
-    rights.swap(rights_);
+    remote_keys.swap(remote_keys_);
     rung_.wait(lock, [this] { return ringing_.empty(); });
   }
   const Library& library = *device().library;
   // A window keeps the queue pair that it is bound to.
-  for (const Given& given : rights) {
-    if (const auto right = given.right.lock()) right->end();
+  for (const Given& given : remote_keys) {
+    if (const auto remote_key = given.remote_key.lock()) remote_key->end();
   }
   if (pair_ != nullptr) {
     device().events.forget(pair_);
@@ -330,7 +330,7 @@ bool Connection::on_message(Handler& handler, const ibv_wc& completion) noexcept
   if (wire::load_le<std::uint32_t>(message.data() + 4) != 0) return false;
   // Whatever it says: the device tells which of this side's windows is none any more.
   if ((completion.wc_flags & device().invalidated_flags) != 0) {
-    if (const auto right = right_of(completion.invalidated_rkey)) right->invalidated();
+    if (const auto remote_key = remote_key_of(completion.invalidated_rkey)) remote_key->invalidated();
   }
   {
     const std::lock_guard lock(mutex_);
@@ -374,10 +374,10 @@ void Connection::on_sent(Handler& handler, const ibv_wc& completion) noexcept {
     handler.operation_done(*this, one.id, status);
   }
   if (completion.status == IBV_WC_SUCCESS) return;
-  // The next connection would break on it, too. A window whose right has ended by now could not be bound any more.
+  // The next connection would break on it, too. A window whose remote key has ended by now could not be bound any more.
   if (count != 0 && done[count - 1].kind == Kind::bind && completion.status != IBV_WC_WR_FLUSH_ERR) {
-    const auto right = right_of(static_cast<std::uint32_t>(done[count - 1].id));
-    if (right && right->is_open(this)) registrar_->give_up_windows();
+    const auto remote_key = remote_key_of(static_cast<std::uint32_t>(done[count - 1].id));
+    if (remote_key && remote_key->is_open(this)) registrar_->give_up_windows();
   }
   fail(false);
 }

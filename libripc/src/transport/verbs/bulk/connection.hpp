@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // One RDMA connection (a connected pair of RC queue pairs) between two contexts: frames both ways, RDMA reads and
-// writes, and the rights that the peer has over it.
+// writes, and the remote keys that the peer has over it.
 //
 // A message is 8 bytes, u32 how many messages the sender has taken in so far | u32 zero, and perhaps a frame
 // (wire/bulk.hpp). The number says how many receive buffers the other side may count on: nothing is ever sent to a
 // queue pair that has none, which some devices answer by ending the connection.
 //
-// A Finish may end a right of the side that sends it: then it is a send that invalidates the window of the other side,
-// whose device tells of that with the message.
+// A Finish may end a remote key of the side that sends it: then it is a send that invalidates the window of the other
+// side, whose device tells of that with the message.
 //
 // An Offer wakes nobody: it is taken in with what comes next, or by who looks for it. All other messages, and one in
 // so many that do not, are solicited events.
@@ -43,9 +43,9 @@ struct Tally {
   Count completions{0};  // of the send queue
   Count bytes_read{0};
   Count bytes_written{0};
-  Count rights{0};   // given to the peer
-  Count windows{0};  // made for them
-  Count polled{0};   // completions of both queues that were taken by who polled for them
+  Count remote_keys{0};  // given to the peer
+  Count windows{0};      // made for them
+  Count polled{0};       // completions of both queues that were taken by who looked for an offer
 };
 
 // One RDMA operation to be posted.
@@ -66,8 +66,8 @@ class Connection final : public remote::FrameSender, public std::enable_shared_f
   // Of a message, in the work request itself; a device that takes less reads it out of registered memory.
   static constexpr std::uint32_t kMostInline = 8 + wire::bulk::kHeaderSize;
 
-  // What is done with what it brings. Called without locks held, by one thread at a time: the responder, or one that
-  // polls, from inside poll(); lost() by the responder only.
+  // What is done with what it brings. Called without locks held, by one thread at a time: the responder, or a
+  // receiver that looks for an offer, from inside poll(); lost() by the responder only.
   class Handler {
    public:
     // False: the peer breaks the protocol.
@@ -116,23 +116,23 @@ class Connection final : public remote::FrameSender, public std::enable_shared_f
   // Any. The same for several, of which the first ones are enqueued: how many. One completion tells of all of them.
   std::size_t post(std::span<const Operation> operations) noexcept;
 
-  // Any, for who waits for what it brings: handles what has come, unless another thread is at it. What came wakes the
+  // Any, for who looks for an offer: handles what has come, unless another thread is at it. What came wakes the
   // responder all the same.
   void poll() noexcept;
 
   // Any. Opens `bytes` to the peer, and enqueues the frame that tells it of it. `arena`, if not null: what
-  // the bytes lie in. The right ends with end(), the object, or the connection. RIPC_CANCELLED: the memory cannot be
-  // accessed; RIPC_AGAIN: too much is under way; RIPC_PEER_DEAD; RIPC_NO_MEMORY.
-  using Telling = std::function<wire::bulk::Frame(const RemoteKey& right)>;
+  // the bytes lie in. The remote key ends with end(), the object, or the connection. RIPC_CANCELLED: the memory cannot
+  // be accessed; RIPC_AGAIN: too much is under way; RIPC_PEER_DEAD; RIPC_NO_MEMORY.
+  using Telling = std::function<wire::bulk::Frame(const RemoteKey& remote_key)>;
   Result<std::shared_ptr<RemoteKey>> open(std::span<const std::byte> bytes, const memory::Arena* arena, bool writable,
                                           const Telling& telling);
 
-  // Any. Waits until the device was told of the request with this number, which the right was bound by; or until it
-  // will not be told any more.
+  // Any. Waits until the device was told of the request with this number, which the remote key was bound by; or until
+  // it will not be told any more.
   void settle(std::uint64_t request) noexcept;
 
-  // Any. Rights that have not ended.
-  std::size_t right_count() noexcept;
+  // Any. Remote keys that have not ended.
+  std::size_t remote_key_count() noexcept;
 
   // While it is open.
   ibv_qp* pair() const noexcept { return pair_; }
@@ -156,7 +156,7 @@ class Connection final : public remote::FrameSender, public std::enable_shared_f
   };
   struct Given {
     std::uint32_t key;
-    std::weak_ptr<RemoteKey> right;
+    std::weak_ptr<RemoteKey> remote_key;
   };
   // As the device wants it.
   struct Request {
@@ -185,7 +185,7 @@ class Connection final : public remote::FrameSender, public std::enable_shared_f
   std::size_t handle_some(Handler& handler) noexcept;
   bool on_message(Handler& handler, const ibv_wc& completion) noexcept;
   void on_sent(Handler& handler, const ibv_wc& completion) noexcept;
-  std::shared_ptr<RemoteKey> right_of(std::uint32_t key) noexcept;
+  std::shared_ptr<RemoteKey> remote_key_of(std::uint32_t key) noexcept;
   void fail(bool violation) noexcept;
   void fail_locked(bool violation) noexcept;
   void end_device_use() noexcept;
@@ -233,7 +233,7 @@ class Connection final : public remote::FrameSender, public std::enable_shared_f
   std::uint32_t told_ = 0;        // what the peer knows of that
   std::size_t operations_ = 0;
   bool room_wanted_ = false;  // post() was refused
-  std::vector<Given> rights_;
+  std::vector<Given> remote_keys_;
 
   std::atomic<std::uint64_t> last_use_{0};
   std::atomic<std::uint64_t> heard_{0};

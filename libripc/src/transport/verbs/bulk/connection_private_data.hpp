@@ -25,10 +25,10 @@ enum class Side : std::uint8_t { dialing, accepting };
 
 // The MAC is over the nonce that the accepting side has told over the control connection; zero without keys. `key`: the
 // index of the one that the other side has.
-PrivateData introduce(const ClusterKeys* keys, Side side, const wire::session_control::Nonce& nonce,
-                      std::uint64_t session, std::uint64_t number, std::size_t key = 0);
+PrivateData make_private_data(const ClusterKeys* keys, Side side, const wire::session_control::Nonce& nonce,
+                              std::uint64_t session, std::uint64_t number, std::size_t key = 0);
 // False: it is none, or of another version.
-bool parse(const PrivateData& words, ConnectionPrivateData& told);
+bool parse(const PrivateData& data, ConnectionPrivateData& told);
 bool is_proven(const ClusterKeys* keys, Side side, const wire::session_control::Nonce& nonce,
                const ConnectionPrivateData& told);
 

@@ -10,11 +10,11 @@ namespace {
 
 namespace bulk = wire::bulk;
 
-// Items of one message, and rights of one connection, beyond which the peer has to ask.
+// Items of one message, and remote keys of one connection, beyond which the peer has to ask.
 constexpr std::size_t kMostOffered = 4;
 constexpr std::size_t kMostOpen = 32;
 
-// What a receiver waits for, and nothing that ends tickets or opens memory.
+// What a receiver may meet when it looks for an offer, and handle itself: nothing that ends tickets or opens memory.
 constexpr bool may_be_polled(const bulk::Frame& frame) noexcept {
   return frame.type == bulk::Type::offer || frame.type == bulk::Type::finished ||
          (frame.type == bulk::Type::right && RdmaPullTable::is_own(frame.id));
@@ -108,9 +108,9 @@ void RdmaBulk::look_for_silence() noexcept {
 }
 
 bool RdmaBulk::idle() const noexcept {
-  // Whoever reads or writes over a right of ours makes no completion here.
+  // Whoever reads or writes over a remote key of ours makes no completion here.
   const std::shared_ptr<Connection> present = connection();
-  if (present && (present->right_count() != 0 || finishes_.is_owed(*present))) return false;
+  if (present && (present->remote_key_count() != 0 || finishes_.is_owed(*present))) return false;
   return !pulls_.busy() && !pushes_.busy() && !pulls_.has_backlog() && !finishes_.has_backlog();
 }
 
@@ -153,10 +153,8 @@ ripc_status RdmaBulk::pull(spi::Pull& pull, EventSet& events) noexcept {
 }
 
 ripc_status RdmaBulk::begin_pull(spi::Pull& pull, EventSet& events) noexcept {
-  if (pull.progress != 0) {
-    look_if_polled();
-  } else if (!pulls_.is_offered(pull.descriptor)) {
-    // An offer wakes nobody.
+  // An offer wakes nobody.
+  if (pull.progress == 0 && !pulls_.is_offered(pull.descriptor)) {
     if (const auto present = connection()) present->poll();
   }
   return pulls_.pull(pull, events);
@@ -167,23 +165,6 @@ void RdmaBulk::start_pulls() noexcept {
   if (const auto present = connection()) present->flush();
   silence_.look_soon();
   dial_if_needed();
-}
-
-// Whether or not this is the pull that was asked for last: all that come by this session are polled for together.
-bool RdmaBulk::is_worth_polling(const spi::Pull& pull, Nanoseconds now, Nanoseconds budget) noexcept {
-  const bool is_worth = pulls_.is_worth_polling(pull, now, budget);
-  polled_.store(is_worth, std::memory_order_relaxed);
-  return is_worth;
-}
-
-void RdmaBulk::look_if_polled() noexcept {
-  if (!polled_.load(std::memory_order_relaxed)) return;
-  if (const auto present = connection()) present->poll();
-}
-
-ripc_status RdmaBulk::finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept {
-  look_if_polled();
-  return BulkBackend::finish(descriptor, status, events);
 }
 
 ripc_status RdmaBulk::push(const wire::Grant& grant, spi::Bytes bytes) noexcept {
@@ -253,7 +234,8 @@ void RdmaBulk::on_finish(Connection& connection, const bulk::Frame& frame) noexc
   (void)connection.enqueue(answer);
 }
 
-// Whoever is woken finds all that has come together, and sleeps no more for the rest of it. Who polls is awake.
+// Whoever is woken finds all that has come together, and sleeps no more for the rest of it. Who looks for an offer is
+// awake.
 void RdmaBulk::on_finished(const bulk::Frame& frame) noexcept {
   EventSet::Waker waker = finishes_.answered(frame);
   if (waker && loop_.in_loop_thread()) wakers_.push_back(std::move(waker));
@@ -296,21 +278,21 @@ ripc_status RdmaBulk::open_item(Connection& connection, std::uint64_t key, std::
           return former;
         }
         return connection.open(item.bytes, item.arena, false,
-                               [&](const RemoteKey& right) { return telling(address, right); });
+                               [&](const RemoteKey& remote_key) { return telling(address, remote_key); });
       });
 }
 
 // So that the peer can read as soon as it knows of the message, without asking first. Enqueues.
 void RdmaBulk::offer(std::span<const wire::Descriptor> items) noexcept {
   const std::shared_ptr<Connection> present = connection();
-  if (!present || items.size() > kMostOffered || present->right_count() >= kMostOpen) return;
+  if (!present || items.size() > kMostOffered || present->remote_key_count() >= kMostOpen) return;
   for (const wire::Descriptor& item : items) {
-    (void)open_item(*present, item.key, item.location, false, [&](std::uint64_t address, const RemoteKey& right) {
+    (void)open_item(*present, item.key, item.location, false, [&](std::uint64_t address, const RemoteKey& remote_key) {
       return bulk::Frame{.type = bulk::Type::offer,
-                         .id = right.key(),
+                         .id = remote_key.key(),
                          .key = item.key,
                          .location = item.location,
-                         .offset = right.has_window() ? 1u : 0u,
+                         .offset = remote_key.has_window() ? 1u : 0u,
                          .value = address};
     });
   }
@@ -318,12 +300,12 @@ void RdmaBulk::offer(std::span<const wire::Descriptor> items) noexcept {
 
 bool RdmaBulk::on_ask_read(Connection& connection, const bulk::Frame& frame) noexcept {
   const ripc_status status =
-      open_item(connection, frame.key, frame.location, true, [&](std::uint64_t address, const RemoteKey& right) {
+      open_item(connection, frame.key, frame.location, true, [&](std::uint64_t address, const RemoteKey& remote_key) {
         return bulk::Frame{.type = bulk::Type::right,
                            .id = frame.id,
-                           .key = right.key(),
+                           .key = remote_key.key(),
                            .location = address,
-                           .offset = right.has_window() ? 1u : 0u,
+                           .offset = remote_key.has_window() ? 1u : 0u,
                            .value = static_cast<std::uint64_t>(RIPC_OK)};
       });
   // Answered; or the connection is being lost.
@@ -348,7 +330,7 @@ bool RdmaBulk::on_ask_write(Connection& connection, const bulk::Frame& frame) no
     if (destination->memory != nullptr) {
       const std::span<std::byte> memory(destination->memory, frame.value);
       const Result<memory::Hold> hold = pool_.hold(memory.data(), memory.size());
-      Result<std::shared_ptr<RemoteKey>> right =
+      Result<std::shared_ptr<RemoteKey>> remote_key =
           connection.open(memory, hold.ok() ? hold->arena() : nullptr, true, [&](const RemoteKey& opened) {
             return bulk::Frame{.type = bulk::Type::right,
                                .id = frame.id,
@@ -356,8 +338,8 @@ bool RdmaBulk::on_ask_write(Connection& connection, const bulk::Frame& frame) no
                                .location = reinterpret_cast<std::uint64_t>(memory.data()),
                                .value = static_cast<std::uint64_t>(RIPC_OK)};
           });
-      status = right.ok() ? RIPC_OK : right.status().code();
-      if (right.ok()) destination->let_in(std::move(*right));
+      status = remote_key.ok() ? RIPC_OK : remote_key.status().code();
+      if (remote_key.ok()) destination->let_in(std::move(*remote_key));
     }
   }
   if (status == RIPC_OK) return true;

@@ -61,8 +61,6 @@ class RdmaBulk final : public remote::BulkBackend<Connection, RdmaPullTable, Rdm
   ripc_status prepare_announcement(std::uint64_t transfer, std::size_t size, bool more) noexcept override;
   ripc_status revoke(std::uint64_t transfer) noexcept override;
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept override;
-  bool is_worth_polling(const spi::Pull& pull, Nanoseconds now, Nanoseconds budget) noexcept override;
-  ripc_status finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept override;
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept override;
 
   // ---- Connection::Handler ----
@@ -76,11 +74,10 @@ class RdmaBulk final : public remote::BulkBackend<Connection, RdmaPullTable, Rdm
   std::size_t connection_count_locked() const noexcept override { return connection_ ? 1 : 0; }
   std::shared_ptr<Connection> choose() noexcept override { return connection(); }
   void close_connections() noexcept override;
-  void look_if_polled() noexcept;
   void in_responder(Connection& connection, std::function<void(RdmaBulk&, Connection&)> task) noexcept;
   void prove() noexcept;
   void offer(std::span<const wire::Descriptor> items) noexcept;
-  using Telling = std::function<wire::bulk::Frame(std::uint64_t address, const RemoteKey& right)>;
+  using Telling = std::function<wire::bulk::Frame(std::uint64_t address, const RemoteKey& remote_key)>;
   ripc_status open_item(Connection& connection, std::uint64_t key, std::uint64_t location, bool asked,
                         const Telling& telling) noexcept;
   void ask_again(Connection& connection, const wire::bulk::Frame& frame) noexcept;
@@ -100,7 +97,6 @@ class RdmaBulk final : public remote::BulkBackend<Connection, RdmaPullTable, Rdm
   // Under mutex_.
   std::shared_ptr<Connection> connection_;
   std::atomic<bool> proven_{false};  // something has gone over it
-  std::atomic<bool> polled_{false};  // by a receiver that waits for bytes
   std::atomic<std::uint64_t> made_{0};
   std::atomic<std::uint64_t> lost_{0};
 

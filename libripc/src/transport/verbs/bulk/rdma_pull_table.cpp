@@ -40,26 +40,6 @@ void RdmaPullTable::start() noexcept {
   read_some();
 }
 
-bool RdmaPullTable::is_worth_polling(const spi::Pull& pull, Nanoseconds now, Nanoseconds budget) noexcept {
-  if (pull.progress == 0) return false;
-  const std::lock_guard lock(mutex_);
-  RdmaPull& entry = *entry_of(pull);
-  if (!entry.is_pending()) return true;
-  if (entry.began == 0) {
-    std::uint64_t bytes = 0;
-    std::size_t pending = 0;
-    for (const EntryPointer& other : entries_) {
-      if (!other->is_pending()) continue;
-      bytes += std::min(other->descriptor.length - other->landed, spi::kLongestPatience);
-      ++pending;
-    }
-    entry.began = now;
-    entry.alone = pending == 1;
-    entry.polled = pace_.is_worth_polling(bytes, budget);
-  }
-  return entry.polled && now - entry.began < budget;
-}
-
 void RdmaPullTable::abandon(spi::Pull& pull) noexcept {
   if (pull.progress == 0) return;
   std::unique_lock lock(mutex_);
@@ -225,7 +205,6 @@ void RdmaPullTable::end(RdmaPull& entry, ripc_status status) noexcept {
   entry.ready = false;
   if (!entry.is_pending()) return;
   entry.memory = {};
-  if (status == RIPC_OK && entry.alone) pace_.saw(entry.descriptor.length, monotonic_now() - entry.began);
   end_locked(entry, status);
 }
 
@@ -301,8 +280,8 @@ bool RdmaPullTable::read_done(const Connection& connection, std::uint64_t id, ri
   if (status == RIPC_OK) {
     entry.landed += read.length;
     if (entry.landed == entry.descriptor.length) {
-      const std::uint32_t right = entry.ends_key && registrar_->device()->windows ? entry.remote_key : 0;
-      finish_early_locked(entry, *connection_, right);
+      const std::uint32_t remote_key = entry.ends_key && registrar_->device()->windows ? entry.remote_key : 0;
+      finish_early_locked(entry, *connection_, remote_key);
       end(entry, RIPC_OK);
     }
   } else if (status != RIPC_PEER_DEAD && entry.failure == RIPC_OK) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pulls of one session over RDMA: asks the peer for the right to read each item, reads it in pieces that all pulls
+// The pulls of one session over RDMA: asks the peer for a remote key of each item, reads it in pieces that all pulls
 // take turns with, and asks anew over another connection for what a lost one has left undone.
 //
-// Any thread may call anything, unless a line says otherwise. "The handler" is the responder, or a receiver that polls
-// the connection; never both at a time. What pull(), start() and connection_made() send is
+// Any thread may call anything, unless a line says otherwise. "The handler" is the responder, or a receiver that looks
+// for an offer; never both at a time. What pull(), start() and connection_made() send is
 // enqueued: the caller flushes the connection.
 #pragma once
 
@@ -17,7 +17,6 @@
 #include "base/event_loop.hpp"
 #include "remote/bulk/pull_table.hpp"
 #include "transport/verbs/bulk/connection.hpp"
-#include "transport/verbs/bulk/read_pace.hpp"
 
 namespace ripc::verbs {
 
@@ -35,9 +34,6 @@ struct RdmaPull : remote::PullEntry<RdmaPull> {
   std::size_t reads = 0;          // under way
   ripc_status failure = RIPC_OK;  // how it ends when no read is under way any more
   bool ready = false;             // in ready_
-  Nanoseconds began = 0;          // for who may poll; 0: nobody has asked
-  bool polled = false;            // it is worth it
-  bool alone = false;             // nothing else was under way then
 };
 
 class RdmaPullTable : public remote::PullTable<RdmaPull> {
@@ -50,8 +46,6 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept;
   // Enqueues the reads of what pull() has found open to this side: together, so that they make few lots.
   void start() noexcept;
-  // As remote::Bulk::is_worth_polling, for a pull of this table.
-  bool is_worth_polling(const spi::Pull& pull, Nanoseconds now, Nanoseconds budget) noexcept;
   // Whether a question or an operation with this name is one of this table's.
   static constexpr bool is_own(std::uint64_t id) noexcept { return id % 2 == 0; }
   void abandon(spi::Pull& pull) noexcept;
@@ -123,11 +117,10 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   std::deque<OfferedItem> offers_;                             // the oldest first; at most kOffers
   std::unordered_map<std::uint64_t, EntryPointer> questions_;  // by their ids
   std::unordered_map<std::uint64_t, Read> reads_;              // likewise
-  ReadPace pace_;
-  std::size_t lots_ = 0;            // under way
-  std::uint64_t reading_ = 0;       // bytes that are under way
-  std::deque<EntryPointer> ready_;  // have something to read; taken in turns
-  std::uint64_t next_id_ = 2;       // even: pulls
+  std::size_t lots_ = 0;                                       // under way
+  std::uint64_t reading_ = 0;                                  // bytes that are under way
+  std::deque<EntryPointer> ready_;                             // have something to read; taken in turns
+  std::uint64_t next_id_ = 2;                                  // even: pulls
 };
 
 }  // namespace ripc::verbs

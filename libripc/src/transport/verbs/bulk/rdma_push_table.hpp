@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pushes of one session over RDMA: asks for the right to write each return buffer, writes, and says that all is
+// The pushes of one session over RDMA: asks for a remote key of each return buffer, writes, and says that all is
 // there.
 //
 // Any thread may call anything, unless a line says otherwise.
@@ -53,7 +53,7 @@ class RdmaPushTable : public remote::PushTable<RdmaPush> {
   // Responder. The caller of the first flushes the connection.
   void place_all(const std::shared_ptr<Connection>& connection) noexcept;
   void connection_lost(const Connection& connection) noexcept;
-  // The peer has answered the question for a right. False: no push asked it.
+  // The peer has answered the question for a remote key. False: no push asked it.
   bool answered(const Connection& connection, const wire::bulk::Frame& frame) noexcept;
   // The peer says how the push ended.
   void pushed(const Connection& connection, const wire::bulk::Frame& frame) noexcept;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The right of one peer to read or write one range of this process's memory, by RDMA over one connection. When it has
-// ended, the device refuses the key, whatever is still on its way.
+// A remote key: what lets one peer read or write one range of this process's memory, by RDMA over one connection. When
+// it has ended, the device refuses the key, whatever is still on its way.
 #pragma once
 
 #include <cstddef>

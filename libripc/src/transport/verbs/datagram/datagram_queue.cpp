@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/datagram/datagram_queue.hpp"
+
 #include <errno.h>
 #include <fcntl.h>
 
@@ -7,7 +9,6 @@
 #include <cstring>
 
 #include "base/random.hpp"
-#include "transport/verbs/datagram/datagram_sender.hpp"
 
 namespace ripc::verbs {
 

@@ -2,14 +2,11 @@
 #include "transport/verbs/datagram/datagram_sender.hpp"
 
 #include <errno.h>
-#include <sys/epoll.h>
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <utility>
-
-#include "transport/verbs/datagram/grh.hpp"
 
 namespace ripc::verbs {
 
@@ -334,125 +331,6 @@ DatagramCounters DatagramSender::counters() const noexcept {
   DatagramCounters counters = counters_;
   counters.strange = strange_.load(std::memory_order_relaxed);
   return counters;
-}
-
-// ---- Credit --------------------------------------------------------------------------------------------------
-
-// A datagram that is longer than its buffer would stop the queue pair, whoever has sent it.
-void DatagramSender::post_receive(std::uint32_t slot) noexcept {
-  const auto range = [this](std::size_t offset, std::size_t size) {
-    return ibv_sge{.addr = reinterpret_cast<std::uint64_t>(credits_.get() + offset),
-                   .length = static_cast<std::uint32_t>(size),
-                   .lkey = credits_region_->local_key()};
-  };
-  std::array<ibv_sge, 2> ranges{range(slot * kCreditSlot, kCreditSlot), range(kReceives * kCreditSlot, port_.mtu)};
-  ibv_recv_wr request{
-      .wr_id = slot, .next = nullptr, .sg_list = ranges.data(), .num_sge = static_cast<int>(ranges.size())};
-  ibv_recv_wr* bad = nullptr;
-  (void)ibv_post_recv(queue_->pair(), &request, &bad);
-}
-
-void DatagramSender::listen(std::uint32_t link, std::uint64_t token, Listener listener) {
-  const std::lock_guard lock(credits_mutex_);
-  listeners_[link] = {token, std::move(listener)};
-}
-
-void DatagramSender::unlisten(std::uint32_t link) noexcept {
-  const std::lock_guard lock(credits_mutex_);
-  listeners_.erase(link);
-}
-
-void DatagramSender::answer(std::uint64_t token, std::uint32_t link, const DatagramRoute& back) {
-  const std::lock_guard lock(credits_mutex_);
-  answers_.try_emplace({token, back.queue_pair}, Answer{.token = token, .link = link, .back = back});
-}
-
-void DatagramSender::answer_no_more(std::uint64_t token, const DatagramRoute& back) noexcept {
-  const std::lock_guard lock(credits_mutex_);
-  answers_.erase({token, back.queue_pair});
-}
-
-void DatagramSender::read_credits() noexcept {
-  bool failed = false;
-  std::vector<Answer> answers;
-  {
-    const std::lock_guard lock(credits_mutex_);
-    std::array<ibv_wc, 16> completions;
-    int count = 0;
-    do {
-      count = ibv_poll_cq(queue_->receives(), static_cast<int>(completions.size()), completions.data());
-      for (int index = 0; index < count; ++index) {
-        const ibv_wc& completion = completions[static_cast<std::size_t>(index)];
-        if (completion.status == IBV_WC_SUCCESS) {
-          on_datagram(completion, answers);
-        } else {
-          failed = true;
-        }
-      }
-    } while (count == static_cast<int>(completions.size()));
-  }
-  for (const Answer& answer : answers)
-    (void)send(answer.back, {.kind = Kind::greeting, .token = answer.token, .credit_link = answer.link}, {});
-  if (!failed) return;
-  const std::lock_guard lock(mutex_);
-  restart_locked();
-}
-
-void DatagramSender::on_datagram(const ibv_wc& completion, std::vector<Answer>& answers) noexcept {
-  const auto slot = static_cast<std::uint32_t>(completion.wr_id);
-  Header header;
-  const std::size_t length = std::min<std::size_t>(completion.byte_len, kCreditSlot);
-  const std::size_t size = length > kGrhSize ? length - kGrhSize : 0;
-  const spi::Bytes datagram(credits_.get() + slot * kCreditSlot + kGrhSize, size);
-  const bool is_known = wire::datagram::decode(datagram, header) == RIPC_OK &&
-                        (header.kind == Kind::credit || header.kind == Kind::greeting);
-  bool is_strange = true;
-  if (is_known && header.credit_link != 0) {
-    const auto found = listeners_.find(header.credit_link);
-    is_strange = found == listeners_.end() || found->second.token != header.token;
-    if (!is_strange) found->second.listener(header);
-  } else if (is_known) {
-    const auto found = answers_.find({header.token, completion.src_qp});
-    is_strange = found == answers_.end();
-    if (!is_strange && answers.size() < kMostAnswers) answers.push_back(found->second);
-  }
-  if (is_strange) strange_.fetch_add(1, std::memory_order_relaxed);
-  post_receive(slot);
-}
-
-Status DatagramSender::watch(std::uint32_t link, std::function<void()> look) {
-  {
-    const std::lock_guard lock(watchers_mutex_);
-    watchers_[link] = std::move(look);
-  }
-  if (Status status = watch_queue(); !status.ok()) return status;
-  queue_->arm();
-  return {};
-}
-
-// Responder.
-Status DatagramSender::watch_queue() {
-  if (watching_) return {};
-  Status status = loop_.add(queue_->fd(), EPOLLIN, [this](std::uint32_t) { on_event(); });
-  watching_ = status.ok();
-  return status;
-}
-
-void DatagramSender::unwatch(std::uint32_t link) noexcept {
-  const std::lock_guard lock(watchers_mutex_);
-  watchers_.erase(link);
-}
-
-// Credit wakes nobody while nobody waits for it.
-void DatagramSender::on_event() noexcept {
-  std::unordered_map<std::uint32_t, std::function<void()>> watchers;
-  {
-    const std::lock_guard lock(watchers_mutex_);
-    watchers = watchers_;
-  }
-  queue_->arm(watchers.empty());
-  read_credits();
-  for (const auto& [link, look] : watchers) look();
 }
 
 }  // namespace ripc::verbs

@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "base/event_loop.hpp"
-#include "base/fork_guard.hpp"
 #include "spi/transport.hpp"
+#include "transport/verbs/datagram/datagram_queue.hpp"
 #include "transport/verbs/datagram/given_memory.hpp"
 #include "transport/verbs/device/registrar.hpp"
 #include "wire/datagram.hpp"
@@ -28,19 +28,6 @@
 #include "wire/session_control.hpp"
 
 namespace ripc::verbs {
-
-// Where a queue pair for datagrams is.
-struct DatagramAddress {
-  wire::session_control::Gid gid{};
-  std::uint32_t lid = 0;
-  std::uint32_t queue_pair = 0;
-  std::uint32_t queue_key = 0;
-};
-
-// The way to a port; it goes when nobody has it any more. Shared with the work requests that use it.
-using AddressHandle = std::shared_ptr<ibv_ah>;
-// May wait for the network (ARP): a second, if nobody has that address. Null: errno says why.
-AddressHandle create_handle(const DevicePointer& device, ibv_ah_attr way);
 
 // The way to a queue pair.
 struct DatagramRoute {
@@ -58,74 +45,6 @@ struct DatagramCounters {
   std::uint64_t gathered = 0;     // datagrams of which a part was read by the device where it lay
   std::uint64_t restarts = 0;     // of queue pairs, after errors
   std::uint64_t strange = 0;      // datagrams that came and were from nobody, or made no sense
-};
-
-// A queue pair for datagrams with its completion queues; both directions. Any thread, but for the queues themselves.
-class DatagramQueue {
- public:
-  struct Sizes {
-    std::uint32_t sends = 1;
-    std::uint32_t receives = 1;
-    std::uint32_t ranges = 1;  // of one send
-    std::uint32_t receive_ranges = 1;
-    std::uint32_t inlined = 0;  // bytes wanted; what there is may be less
-    std::uint32_t key = 0;      // the queue key; 0: a random one
-    // Whose completions of receives these come among, in the order of arrival; it lives longer. Null: they have a queue
-    // of their own.
-    DatagramQueue* receives_of = nullptr;
-  };
-  static Result<std::unique_ptr<DatagramQueue>> create(const FabricPort& port, const DevicePointer& device,
-                                                       const Sizes& sizes);
-  ~DatagramQueue();
-  DatagramQueue(const DatagramQueue&) = delete;
-  DatagramQueue& operator=(const DatagramQueue&) = delete;
-
-  ibv_qp* pair() const noexcept { return pair_; }
-  ibv_cq* sends() const noexcept { return sends_; }
-  ibv_cq* receives() const noexcept { return receives_; }
-  int fd() const noexcept { return channel_->fd; }  // readable when arm() was called and something has come
-  // Makes the descriptor unreadable, though it may take several calls, and readable for what comes from now on; or only
-  // for what its sender wants to be noticed.
-  void arm(bool solicited_only = false) noexcept;
-  // For one thread that takes all that comes, and waits for the edges of the descriptor: takes completions of receives;
-  // and arms it unless it is armed still.
-  std::size_t take(std::span<ibv_wc> completions) noexcept;
-  void arm_if_taken() noexcept;
-  std::uint32_t inlined() const noexcept { return inlined_; }
-  DatagramAddress address(const FabricPort& port) const noexcept;
-  // After an error: forgets what was posted and what has completed, and works again under the same number. Nothing else
-  // may be done with the queue meanwhile.
-  Status restart();
-  // Any thread. Whether the device has said of it, since the last call, that it has stopped with an error, and it was
-  // not started again: then it is to be. Completions say so too, but only of what was asked to be told.
-  bool take_stopped() noexcept {
-    return stopped_.load(std::memory_order_relaxed) && stopped_.exchange(false, std::memory_order_relaxed) &&
-           is_stopped();
-  }
-  // Any thread. Whether the device has lost one of its completion queues: it will never work again.
-  bool is_broken() const noexcept { return broken_.load(std::memory_order_relaxed); }
-
- private:
-  explicit DatagramQueue(DevicePointer device) noexcept : device_(std::move(device)) {}
-  Status make(const FabricPort& port, const Sizes& sizes);
-  Status bring_up();
-  void watch_for_errors();
-  bool is_stopped() const noexcept;
-
-  const DevicePointer device_;
-  std::atomic<bool> stopped_{false};
-  std::atomic<bool> broken_{false};
-  bool shares_receives_ = false;
-  ibv_comp_channel* channel_ = nullptr;
-  ForkGuard guard_;
-  ibv_cq* sends_ = nullptr;
-  ibv_cq* receives_ = nullptr;
-  ibv_qp* pair_ = nullptr;
-  std::uint32_t key_ = 0;
-  std::uint32_t inlined_ = 0;
-  std::uint8_t port_number_ = 0;
-  bool armed_ = false;
-  bool taken_ = false;  // something, since it was armed
 };
 
 class DatagramSender : public std::enable_shared_from_this<DatagramSender> {

@@ -14,25 +14,7 @@ constexpr const char* kAdvice =
 
 }  // namespace
 
-Result<RegionPointer> Registrar::arena(const memory::Arena& arena) {
-  const std::lock_guard lock(arenas_mutex_);
-  const auto [entry, is_new] = arenas_.try_emplace(arena.id);
-  if (is_new) {
-    ibv_mr* const mr = make(arena.base, arena.size, own_access());
-    if (mr != nullptr) {
-      arena_count_.fetch_add(1, std::memory_order_relaxed);
-      entry->second = std::make_shared<const Region>(device_, mr);
-    } else if (errno != ENOMEM) {
-      arenas_.erase(entry);
-      return system_error(errno, "ibv_reg_mr", kAdvice);
-    }
-  }
-  // Each attempt would let go what is kept.
-  if (!entry->second) return system_error(ENOMEM, "ibv_reg_mr", kAdvice);
-  return entry->second;
-}
-
-// Null: see errno. What is only kept must not use up what may be locked.
+// Null: see errno. Parts, which can be registered again, must not use up what may be locked.
 ibv_mr* Registrar::make(const void* data, std::size_t size, unsigned access) noexcept {
   const auto attempt = [&] {
     ibv_mr* const mr = device_->library->reg_mr(device_->pd, const_cast<void*>(data), size, static_cast<int>(access));
@@ -42,7 +24,6 @@ ibv_mr* Registrar::make(const void* data, std::size_t size, unsigned access) noe
   };
   ibv_mr* const mr = attempt();
   if (mr != nullptr || errno != ENOMEM) return mr;
-  (void)cache_->drop_idle();
   drop_parts();
   return attempt();
 }
@@ -62,39 +43,39 @@ Result<RegionPointer> Registrar::range(const void* data, std::size_t size, unsig
   return RegionPointer(std::make_shared<const Region>(device_, mr));
 }
 
-// Whether it is not the first time, as far as that is remembered.
-bool Registrar::was_used(const void* data, std::size_t size) noexcept {
+// ---- Kept until the memory is gone -------------------------------------------------------------------------------
+
+Result<RegionPointer> Registrar::arena(const memory::Arena& arena) {
   const std::lock_guard lock(mutex_);
-  const std::pair range(data, size);
-  if (std::find(used_.begin(), used_.end(), range) != used_.end()) return true;
-  used_[next_used_] = range;
-  next_used_ = (next_used_ + 1) % used_.size();
-  return false;
+  return whole({arena.id, arena.base, arena.size});
 }
 
-// RIPC_UNSUPPORTED: this memory is not kept.
-Result<RegionPointer> Registrar::kept(const void* data, std::size_t size, bool exact) {
-  if (const auto found = cache_->find(device_->pd, data, size, exact))
-    return std::static_pointer_cast<const Region>(found);
-  // To keep memory costs several registrations, which memory that is used once would never bring back.
-  if (!was_used(data, size)) return RIPC_UNSUPPORTED;
-  const RegistrationCache::Making making = cache_->begin(device_->pd, data, size);
-  if (!making) return RIPC_UNSUPPORTED;
-  Result<RegionPointer> region = range(data, size, own_access());
-  if (!region.ok()) {
-    cache_->abandon(making);
-    return RIPC_UNSUPPORTED;
+// With mutex_ locked.
+Result<RegionPointer> Registrar::whole(const Extent& extent) {
+  const auto [entry, is_new] = wholes_.try_emplace(extent);
+  if (is_new) {
+    ibv_mr* const mr = make(extent.start, extent.size, own_access());
+    if (mr != nullptr) {
+      (extent.arena != 0 ? arena_count_ : range_count_).fetch_add(1, std::memory_order_relaxed);
+      entry->second = std::make_shared<const Region>(device_, mr);
+    } else if (errno != ENOMEM) {
+      const int error = errno;
+      wholes_.erase(entry);
+      return system_error(error, "ibv_reg_mr", kAdvice);
+    }
   }
-  cache_->commit(making, *region);
-  return region;
+  // Each attempt would let go of the parts.
+  if (!entry->second) return system_error(ENOMEM, "ibv_reg_mr", kAdvice);
+  return entry->second;
 }
 
-// What the pool has mapped stays mapped until it says so: nothing has to be watched.
-Result<RegionPointer> Registrar::part(const memory::Arena& arena, const void* data, std::size_t size) {
+// With mutex_ locked.
+Result<RegionPointer> Registrar::part(const Extent& extent, const void* data, std::size_t size) {
   {
-    const std::lock_guard lock(mutex_);
-    const auto found = std::find_if(parts_.begin(), parts_.end(),
-                                    [&](const Part& one) { return one.data == data && one.size == size; });
+    const std::lock_guard lock(parts_mutex_);
+    const auto found = std::find_if(parts_.begin(), parts_.end(), [&](const Part& one) {
+      return one.of == extent && one.data == data && one.size == size;
+    });
     if (found != parts_.end()) {
       parts_.splice(parts_.end(), parts_, found);
       return RegionPointer(parts_.back().region);
@@ -103,28 +84,35 @@ Result<RegionPointer> Registrar::part(const memory::Arena& arena, const void* da
   Result<RegionPointer> region = range(data, size, own_access());
   if (!region.ok()) return region;
   std::list<Part> oldest;  // let go without the lock
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(parts_mutex_);
   if (parts_.size() == kParts) oldest.splice(oldest.end(), parts_, parts_.begin());
-  parts_.push_back({arena.id, data, size, *region});
+  parts_.push_back({extent, data, size, *region});
   return region;
 }
 
-Result<RegionPointer> Registrar::arena_or_part(const memory::Arena& arena, const void* data, std::size_t size) {
-  Result<RegionPointer> whole = this->arena(arena);
-  return whole.ok() ? std::move(whole) : part(arena, data, size);
-}
-
-void Registrar::drop_parts() noexcept {
-  std::list<Part> dropped;  // let go without the lock
+// RIPC_UNSUPPORTED: neither the pool's nor registered.
+Result<RegionPointer> Registrar::kept(const void* data, std::size_t size, const memory::Arena* arena,
+                                      bool may_be_whole) {
   const std::lock_guard lock(mutex_);
-  dropped.swap(parts_);
+  Extent extent;
+  if (arena != nullptr) {
+    extent = {arena->id, arena->base, arena->size};
+  } else {
+    const std::span<const std::byte> range = pool_.registration_of(data, size);
+    if (range.empty()) return RIPC_UNSUPPORTED;
+    extent = {0, range.data(), range.size()};
+  }
+  if (may_be_whole || (extent.start == data && extent.size == size)) {
+    if (Result<RegionPointer> region = whole(extent); region.ok()) return region;
+  }
+  return part(extent, data, size);
 }
 
 Result<RegionPointer> Registrar::for_window(const void* data, std::size_t size, const memory::Arena* arena) {
   // A window that is no narrower than what it is bound to must be bound to no more than the range.
-  if (arena != nullptr) return device_->narrow_windows ? arena_or_part(*arena, data, size) : part(*arena, data, size);
-  Result<RegionPointer> region = kept(data, size, !device_->narrow_windows);
-  return region.ok() ? std::move(region) : range(data, size, own_access());
+  Result<RegionPointer> region = kept(data, size, arena, device_->narrow_windows);
+  if (region.status().code() != RIPC_UNSUPPORTED) return region;
+  return range(data, size, own_access());
 }
 
 Result<LocalMemory> Registrar::local(const void* data, std::size_t size, bool writable) {
@@ -133,12 +121,9 @@ Result<LocalMemory> Registrar::local(const void* data, std::size_t size, bool wr
   const bool opens_to_peer = device_->iwarp && writable;
   if (!opens_to_peer) {
     Result<memory::Hold> hold = pool_.hold(data, size);
-    if (hold.ok() && hold->arena() != nullptr) {
-      Result<RegionPointer> region = arena_or_part(*hold->arena(), data, size);
-      if (region.ok()) return LocalMemory{std::move(*region), std::move(*hold)};
-    } else if (Result<RegionPointer> region = kept(data, size, false); region.ok()) {
-      return LocalMemory{std::move(*region), {}};
-    }
+    const memory::Arena* const arena = hold.ok() ? hold->arena() : nullptr;
+    if (Result<RegionPointer> region = kept(data, size, arena, true); region.ok())
+      return LocalMemory{std::move(*region), arena != nullptr ? std::move(*hold) : memory::Hold()};
   }
   unsigned access = writable ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0u;
   if (opens_to_peer) access |= IBV_ACCESS_REMOTE_WRITE;
@@ -155,19 +140,36 @@ LocalMemory Registrar::leased(const void* data, std::size_t size) {
   return {std::move(*region), std::move(*hold)};
 }
 
-void Registrar::arena_gone(std::uint32_t id) noexcept {
-  std::list<Part> parts;  // let go without the lock
-  RegionPointer whole;    // likewise
-  const std::lock_guard arenas_lock(arenas_mutex_);
+// ---- Ends --------------------------------------------------------------------------------------------------------
+
+void Registrar::drop_parts() noexcept {
+  std::list<Part> dropped;  // let go without the lock
+  const std::lock_guard lock(parts_mutex_);
+  dropped.swap(parts_);
+}
+
+template <typename Is>
+void Registrar::gone(Is&& is) noexcept {
+  std::list<Part> parts;                   // let go without the locks
+  std::map<Extent, RegionPointer> wholes;  // likewise
   const std::lock_guard lock(mutex_);
+  const std::lock_guard parts_lock(parts_mutex_);
   for (auto next = parts_.begin(); next != parts_.end();) {
     const auto part = next++;
-    if (part->arena == id) parts.splice(parts.end(), parts_, part);
+    if (is(part->of)) parts.splice(parts.end(), parts_, part);
   }
-  const auto found = arenas_.find(id);
-  if (found == arenas_.end()) return;
-  whole = std::move(found->second);
-  arenas_.erase(found);
+  for (auto next = wholes_.begin(); next != wholes_.end();) {
+    const auto whole = next++;
+    if (is(whole->first)) wholes.insert(wholes_.extract(whole));
+  }
+}
+
+void Registrar::arena_gone(std::uint32_t id) noexcept {
+  gone([&](const Extent& extent) { return extent.arena == id; });
+}
+
+void Registrar::registration_gone(std::span<const std::byte> range) noexcept {
+  gone([&](const Extent& extent) { return extent == Extent{0, range.data(), range.size()}; });
 }
 
 }  // namespace ripc::verbs

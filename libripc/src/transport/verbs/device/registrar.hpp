@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory as a device needs to know it. A pool arena is registered once, when it is first used, and stays so until the
-// pool frees it; on a device whose windows reach further than they should, so are the parts of it that are opened.
-// Registrations of memory of the application are kept where the kernel tells when it is unmapped (registration_cache);
-// a registration that outlives its mapping would go on showing pages that nobody sees any more. Elsewhere they are made
-// for one use.
+// Memory as a device needs to know it. Two kinds stay what they are until somebody says that they end: the pool's
+// arenas, and what the application has registered. The device registers these once, at their first use, and keeps them
+// until that end. All other memory is registered for one use, because nobody tells when it is unmapped: a registration
+// that outlives its mapping goes on showing pages that nobody sees any more.
 #pragma once
 
-#include <array>
 #include <atomic>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
+#include <span>
 
 #include "base/status.hpp"
 #include "memory/pool.hpp"
-#include "spi/transport.hpp"
 #include "transport/verbs/device/fabric.hpp"
-#include "transport/verbs/device/registration_cache.hpp"
 
 namespace ripc::verbs {
 
@@ -50,14 +48,13 @@ struct LocalMemory {
 // Any thread.
 class Registrar {
  public:
-  // `cache`: may be that of other devices too.
-  Registrar(DevicePointer device, memory::Pool& pool, std::shared_ptr<RegistrationCache> cache)
-      : device_(std::move(device)), pool_(pool), cache_(std::move(cache)), has_windows_(device_->windows) {}
+  Registrar(DevicePointer device, memory::Pool& pool)
+      : device_(std::move(device)), pool_(pool), has_windows_(device_->windows) {}
 
   // What an arena is registered as; registers it if this is the first time. RIPC_NO_MEMORY (the limit of locked
   // memory; this arena is not tried again), RIPC_SYSTEM.
   Result<RegionPointer> arena(const memory::Arena& arena);
-  // A new registration of this range only, with these rights. RIPC_CANCELLED: it cannot be accessed like that. Else as
+  // A new registration of this range only, with this access. RIPC_CANCELLED: it cannot be accessed like that. Else as
   // above.
   Result<RegionPointer> range(const void* data, std::size_t size, unsigned access);
   // What a window is bound to that opens the range, or a part of it, on a device that has windows. Nothing remote by
@@ -68,21 +65,30 @@ class Registrar {
   // For the device to read out of a lease, without a registration of its own. No region: this is none, or its arena is
   // more than may be locked.
   LocalMemory leased(const void* data, std::size_t size);
-  // The pool freed it.
+  // The pool freed the arena; the last registration of the range has ended. What is in use ends with its use.
   void arena_gone(std::uint32_t id) noexcept;
+  void registration_gone(std::span<const std::byte> range) noexcept;
 
   const DevicePointer& device() const noexcept { return device_; }
-  // Whether rights are given by windows. No more once the device has refused to bind one.
+  // Whether memory is opened by windows. No more once the device has refused to bind one.
   bool has_windows() const noexcept { return has_windows_.load(std::memory_order_relaxed); }
   void give_up_windows() noexcept { has_windows_.store(false, std::memory_order_relaxed); }
-  // Registrations made since the start: of arenas, of ranges.
+  // Registrations made since the start: of arenas, of other ranges.
   std::uint64_t arena_count() const noexcept { return arena_count_.load(std::memory_order_relaxed); }
   std::uint64_t range_count() const noexcept { return range_count_.load(std::memory_order_relaxed); }
 
  private:
-  // A part of an arena that is registered by itself.
+  // An arena, or memory that the application has registered. An arena may lie where a former one did, and is told from
+  // it by its number.
+  struct Extent {
+    std::uint32_t arena = 0;  // 0: the application's
+    const std::byte* start = nullptr;
+    std::size_t size = 0;
+    friend auto operator<=>(const Extent&, const Extent&) = default;
+  };
+  // A part of one that is registered by itself.
   struct Part {
-    std::uint32_t arena;
+    Extent of;
     const void* data;
     std::size_t size;
     RegionPointer region;
@@ -90,24 +96,23 @@ class Registrar {
   static constexpr std::size_t kParts = 64;
 
   ibv_mr* make(const void* data, std::size_t size, unsigned access) noexcept;
-  Result<RegionPointer> kept(const void* data, std::size_t size, bool exact);
-  Result<RegionPointer> arena_or_part(const memory::Arena& arena, const void* data, std::size_t size);
-  Result<RegionPointer> part(const memory::Arena& arena, const void* data, std::size_t size);
+  Result<RegionPointer> kept(const void* data, std::size_t size, const memory::Arena* arena, bool may_be_whole);
+  Result<RegionPointer> whole(const Extent& extent);
+  Result<RegionPointer> part(const Extent& extent, const void* data, std::size_t size);
+  template <typename Is>
+  void gone(Is&& is) noexcept;
   void drop_parts() noexcept;
-  bool was_used(const void* data, std::size_t size) noexcept;
   unsigned own_access() const noexcept;
 
   const DevicePointer device_;
   memory::Pool& pool_;
-  const std::shared_ptr<RegistrationCache> cache_;
   std::atomic<bool> has_windows_;
-  std::mutex arenas_mutex_;                                  // taken before mutex_; for the next
-  std::unordered_map<std::uint32_t, RegionPointer> arenas_;  // by id; null: it is more than may be locked
-  std::mutex mutex_;                                         // for the following
-  std::list<Part> parts_;                                    // the one used last is the last; at most kParts
-  // Ranges that were registered for one use lately.
-  std::array<std::pair<const void*, std::size_t>, 64> used_{};
-  std::size_t next_used_ = 0;
+  // Taken before parts_mutex_ and the pool's lock. From the look-up of what the application registered until its region
+  // is noted: so what is unregistered meanwhile is found by registration_gone().
+  std::mutex mutex_;
+  std::map<Extent, RegionPointer> wholes_;  // under mutex_; null: it is more than may be locked
+  std::mutex parts_mutex_;
+  std::list<Part> parts_;  // under parts_mutex_; the one used last is the last; at most kParts
   std::atomic<std::uint64_t> arena_count_{0};
   std::atomic<std::uint64_t> range_count_{0};
 };

@@ -191,7 +191,7 @@ Result<std::shared_ptr<RemoteKey>> Connection::open(std::span<const std::byte> b
   }
   const unsigned remote = writable ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
   const unsigned local = writable ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0u;
-  std::shared_ptr<RemoteKey> right;
+  std::shared_ptr<RemoteKey> remote_key;
   RegionPointer bound;
   if (has_windows) {
     Result<RegionPointer> region = registrar_->for_window(bytes.data(), bytes.size(), arena);
@@ -201,52 +201,52 @@ Result<std::shared_ptr<RemoteKey>> Connection::open(std::span<const std::byte> b
       // A device may have no more of them: a registration opens the range as well.
       if (Result<std::shared_ptr<RemoteKey>> made = RemoteKey::by_window(*region, windows_, this); made.ok()) {
         bound = std::move(*region);
-        right = std::move(*made);
+        remote_key = std::move(*made);
       }
     }
   }
-  if (!right) {
+  if (!remote_key) {
     Result<RegionPointer> region = registrar_->range(bytes.data(), bytes.size(), remote | local);
     if (!region.ok()) return region.status();
-    right = RemoteKey::by_region(std::move(*region), this);
+    remote_key = RemoteKey::by_region(std::move(*region), this);
   }
-  const bulk::Frame frame = telling(*right);
-  ibv_mw* const window = right->window();
+  const bulk::Frame frame = telling(*remote_key);
+  ibv_mw* const window = remote_key->window();
   std::unique_lock lock(mutex_);
   if (!open_) return RIPC_PEER_DEAD;
   if (bound) {
-    Request* const added = enqueue_locked({.kind = Kind::bind, .id = right->key(), .bytes = 0, .write = false});
+    Request* const added = enqueue_locked({.kind = Kind::bind, .id = remote_key->key(), .bytes = 0, .write = false});
     if (added == nullptr) return RIPC_AGAIN;
     added->request.opcode = IBV_WR_BIND_MW;
-    right->is_bound_by(weak_from_this(), added->request.wr_id);
+    remote_key->is_bound_by(weak_from_this(), added->request.wr_id);
     added->request.bind_mw = {.mw = window,
-                              .rkey = right->key(),
+                              .rkey = remote_key->key(),
                               .bind_info = {.mr = bound->mr(),
                                             .addr = reinterpret_cast<std::uint64_t>(bytes.data()),
                                             .length = bytes.size(),
                                             .mw_access_flags = remote}};
   }
-  std::erase_if(rights_, [](const Given& given) { return given.right.expired(); });
-  rights_.push_back({right->key(), right});
-  tally_->rights.fetch_add(1, std::memory_order_relaxed);
-  if (enqueue_frames_locked(std::span(&frame, 1))) return right;
+  std::erase_if(remote_keys_, [](const Given& given) { return given.remote_key.expired(); });
+  remote_keys_.push_back({remote_key->key(), remote_key});
+  tally_->remote_keys.fetch_add(1, std::memory_order_relaxed);
+  if (enqueue_frames_locked(std::span(&frame, 1))) return remote_key;
   lock.unlock();
-  right->end();
+  remote_key->end();
   return RIPC_PEER_DEAD;
 }
 
-std::size_t Connection::right_count() noexcept {
+std::size_t Connection::remote_key_count() noexcept {
   const std::lock_guard lock(mutex_);
-  std::erase_if(rights_, [](const Given& given) { return given.right.expired(); });
-  return rights_.size();
+  std::erase_if(remote_keys_, [](const Given& given) { return given.remote_key.expired(); });
+  return remote_keys_.size();
 }
 
-// The newest right with this key, ended or not; null: nobody has it any more.
-std::shared_ptr<RemoteKey> Connection::right_of(std::uint32_t key) noexcept {
+// The newest remote key of this number, ended or not; null: nobody has it any more.
+std::shared_ptr<RemoteKey> Connection::remote_key_of(std::uint32_t key) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found =
-      std::find_if(rights_.rbegin(), rights_.rend(), [&](const Given& given) { return given.key == key; });
-  return found != rights_.rend() ? found->right.lock() : nullptr;
+      std::find_if(remote_keys_.rbegin(), remote_keys_.rend(), [&](const Given& given) { return given.key == key; });
+  return found != remote_keys_.rend() ? found->remote_key.lock() : nullptr;
 }
 
 }  // namespace ripc::verbs

@@ -49,7 +49,7 @@ class BulkChannel final : public spi::Channel {
   RdmaBulk& bulk_;
 };
 
-class EndedRights : public ConnectedEnds {
+class EndedRemoteKeys : public ConnectedEnds {
  protected:
   Status start_owner() override {
     remote::BulkHooks hooks{.finished =
@@ -120,7 +120,7 @@ class EndedRights : public ConnectedEnds {
   RegionPointer local_;
 };
 
-TEST_F(EndedRights, ReadNothingWhenTheTicketIsComplete) {
+TEST_F(EndedRemoteKeys, ReadNothingWhenTheTicketIsComplete) {
   for (const FabricPort& port : fabric_->ports()) {
     for (const ripc_status ending : {RIPC_OK, RIPC_TIMEOUT, RIPC_CANCELLED}) {
       SCOPED_TRACE(port.device->name + ", status " + std::to_string(ending));
@@ -151,7 +151,7 @@ TEST_F(EndedRights, ReadNothingWhenTheTicketIsComplete) {
 }
 
 // The peer ends them itself, and the window is bound again for the next transfer.
-TEST_F(EndedRights, ReadNothingByAKeyThatThePeerHasEnded) {
+TEST_F(EndedRemoteKeys, ReadNothingByAKeyThatThePeerHasEnded) {
   for (const FabricPort& port : fabric_->ports()) {
     if (!port.device->windows) continue;
     SCOPED_TRACE(port.device->name);
@@ -178,7 +178,7 @@ TEST_F(EndedRights, ReadNothingByAKeyThatThePeerHasEnded) {
 }
 
 // A key that was not ended by the peer is ended by this side; one that the peer has ended too early is not open.
-TEST_F(EndedRights, DoNotDependOnWhatThePeerSaysThatItHasEnded) {
+TEST_F(EndedRemoteKeys, DoNotDependOnWhatThePeerSaysThatItHasEnded) {
   for (const FabricPort& port : fabric_->ports()) {
     if (!port.device->windows) continue;
     for (const bool reads_the_first : {true, false}) {
@@ -203,7 +203,7 @@ TEST_F(EndedRights, DoNotDependOnWhatThePeerSaysThatItHasEnded) {
 }
 
 // Which is what the cancelling of a request does to each of its return buffers.
-TEST_F(EndedRights, WriteNothingWhenTheReturnBufferIsTakenBack) {
+TEST_F(EndedRemoteKeys, WriteNothingWhenTheReturnBufferIsTakenBack) {
   for (const FabricPort& port : fabric_->ports()) {
     SCOPED_TRACE(port.device->name);
     ASSERT_NO_FATAL_FAILURE(connect(port));
@@ -214,10 +214,10 @@ TEST_F(EndedRights, WriteNothingWhenTheReturnBufferIsTakenBack) {
     ASSERT_TRUE(peer_->send(
         {.type = bulk::Type::ask_write, .id = 1, .key = grant.key, .location = grant.location, .value = kRightBytes}));
     ASSERT_TRUE(peer_ends_->heard(1));
-    const bulk::Frame right = peer_ends_->frames().front();
-    ASSERT_EQ(right.type, bulk::Type::right);
-    ASSERT_EQ(right.value, std::uint64_t{RIPC_OK});
-    const auto key = static_cast<std::uint32_t>(right.key);
+    const bulk::Frame remote_key = peer_ends_->frames().front();
+    ASSERT_EQ(remote_key.type, bulk::Type::right);
+    ASSERT_EQ(remote_key.value, std::uint64_t{RIPC_OK});
+    const auto key = static_cast<std::uint32_t>(remote_key.key);
     ASSERT_EQ(operate(true, own_->data, *local_, buffer.data, key, kRightBytes / 2), RIPC_OK);
 
     ASSERT_EQ(channel_->end_grant(grant), RIPC_EMPTY);
