@@ -143,7 +143,7 @@ void DatagramSource::handle(const wire::session_control::Frame& frame) {
 }
 
 ripc_status DatagramSource::pull(spi::Pull& pull) noexcept {
-  if (!collects_) return LinkSource::pull(pull);
+  if (pull.lend || !collects_) return LinkSource::pull(pull);
   const bool is_new = pull.progress == 0;
   const ripc_status status = bulk_->begin_pull(pull, *parts_.events);
   has_collected_ = has_collected_ || (is_new && status == RIPC_PENDING);
