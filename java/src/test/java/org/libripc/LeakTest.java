@@ -17,6 +17,7 @@ import java.util.stream.Stream;
 import javax.management.JMException;
 import javax.management.ObjectName;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 
 /** Nothing grows over many cycles: native memory, threads, descriptors. */
 class LeakTest extends PairTest {
@@ -85,7 +86,10 @@ class LeakTest extends PairTest {
     staysAt("resident kilobytes", LeakTest::residentKilobytes, 40_000, resident);
   }
 
+  // Each context begins and ends with threads that wait for each other. With ten other threads for
+  // each processor, 600 contexts take more than two minutes.
   @Test
+  @Timeout(600)
   void contextsLeaveNothing() throws Throwable {
     cycles(
         300,
