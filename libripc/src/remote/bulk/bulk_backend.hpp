@@ -14,7 +14,7 @@
 #include "base/backoff.hpp"
 #include "base/standing_timer.hpp"
 #include "remote/bulk/bulk.hpp"
-#include "remote/session/silence.hpp"
+#include "remote/bulk/silence.hpp"
 
 namespace ripc::remote {
 

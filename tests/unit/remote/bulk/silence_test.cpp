@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "remote/session/silence.hpp"
+#include "remote/bulk/silence.hpp"
 
 #include <gtest/gtest.h>
 
