@@ -187,9 +187,9 @@ void write_sessions(const std::filesystem::path& folder) {
                                                                   .greeted_key = 11});
   write_frame(folder / "datagram_refused",
               session::DatagramOpened{.request = 1, .status = RIPC_UNSUPPORTED, .link = 6});
-  write_frame(folder / "hear", session::JoinGroup{.link = 6, .token = 11, .group = kSource >> 1});
-  write_frame(folder / "heard", session::GroupJoined{.link = 6, .token = 11});
-  write_frame(folder / "hear_no_more", session::LeaveGroup{.link = 6, .token = 11});
+  write_frame(folder / "join_group", session::JoinGroup{.link = 6, .token = 11, .group = kSource >> 1});
+  write_frame(folder / "group_joined", session::GroupJoined{.link = 6, .token = 11});
+  write_frame(folder / "leave_group", session::LeaveGroup{.link = 6, .token = 11});
   write_frame(folder / "prove", session::Prove{.link = 6});
   write_frame(folder / "proved", session::Proved{.link = 6, .arrived = 1});
   write_frame(folder / "streamed", session::Streamed{.link = 6, .datagram = packet});

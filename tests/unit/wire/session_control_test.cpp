@@ -86,10 +86,10 @@ std::vector<Sample> samples() {
                       .greeted_key = 10},
        std::string("01 00 00 00 00 00 00 00 00 00 00 00 02 00 00 00 03 00 00 00 00 00 00 00 ") + kNonce +
            " 04 00 00 00 05 00 00 00 06 00 00 00 07 00 00 00 08 00 00 00 09 00 00 00 0a 00 00 00"},
-      {"hear", JoinGroup{.link = 1, .token = 2, .group = ripc_service_id{1} << 62},
+      {"join_group", JoinGroup{.link = 1, .token = 2, .group = ripc_service_id{1} << 62},
        "01 00 00 00 02 00 00 00 00 00 00 00 00 00 00 00 00 00 00 40"},
-      {"heard", GroupJoined{.link = 1, .token = 2}, "01 00 00 00 02 00 00 00 00 00 00 00"},
-      {"hear_no_more", LeaveGroup{.link = 1, .token = 2}, "01 00 00 00 02 00 00 00 00 00 00 00"},
+      {"group_joined", GroupJoined{.link = 1, .token = 2}, "01 00 00 00 02 00 00 00 00 00 00 00"},
+      {"leave_group", LeaveGroup{.link = 1, .token = 2}, "01 00 00 00 02 00 00 00 00 00 00 00"},
       {"prove", Prove{.link = 1}, "01 00 00 00"},
       {"proved", Proved{.link = 1, .arrived = 1}, "01 00 00 00 01 00 00 00"},
       {"streamed", Streamed{.link = 1, .datagram = text("xyz")}, "01 00 00 00 78 79 7a"},

@@ -29,11 +29,11 @@ constexpr std::size_t kMostAvoided = 1024;
 
 // A connection on its way: before the other side has agreed it is nobody else's.
 struct VerbsTransport::Making {
-  std::shared_ptr<Connection> connection;
-  std::weak_ptr<Connection> made;
+  std::shared_ptr<QueuePairConnection> connection;
+  std::weak_ptr<QueuePairConnection> made;
   bool is_made = false;
 
-  std::shared_ptr<Connection> finish() {
+  std::shared_ptr<QueuePairConnection> finish() {
     is_made = true;
     made = connection;
     return std::move(connection);
@@ -333,8 +333,8 @@ Result<ibv_qp*> VerbsTransport::prepare(const SessionPointer& session, const Pee
                                         const IdPointer& id) {
   if (!peer.rdma_bulk->registrar()->device()->is_of(*id->get()))
     return Status(RIPC_PEER_DEAD, "The way to " + session->remote.ip() + " has changed to another RDMA device.");
-  Result<std::shared_ptr<Connection>> made =
-      Connection::create(peer.rdma_bulk->registrar(), id, loop(), peer.rdma_bulk->tally());
+  Result<std::shared_ptr<QueuePairConnection>> made =
+      QueuePairConnection::create(peer.rdma_bulk->registrar(), id, loop(), peer.rdma_bulk->tally());
   if (!made.ok()) return made.status();
   making.connection = std::move(*made);
   return making.connection->pair();
@@ -375,18 +375,18 @@ Result<ConnectionManager::Welcome> VerbsTransport::requested(const IdPointer& id
 }
 
 void VerbsTransport::made(const Peer& peer, Making& making, bool dialed) {
-  const std::shared_ptr<Connection> connection = making.finish();
+  const std::shared_ptr<QueuePairConnection> connection = making.finish();
   peer.rdma_bulk->adopt(connection, dialed);
   limit_connections(connection.get());
 }
 
 // Those that were used longest ago make room, if nothing goes over them; if there are too few of those now, later.
 // The newest stays, for what it was made for is only coming.
-void VerbsTransport::limit_connections(const Connection* newest) {
-  std::vector<std::pair<std::uint64_t, std::shared_ptr<Connection>>> idle;
+void VerbsTransport::limit_connections(const QueuePairConnection* newest) {
+  std::vector<std::pair<std::uint64_t, std::shared_ptr<QueuePairConnection>>> idle;
   std::size_t count = 0;
   for (const auto& bulk : bulks()) {
-    const std::shared_ptr<Connection> connection = bulk->connection();
+    const std::shared_ptr<QueuePairConnection> connection = bulk->connection();
     if (!connection) continue;
     ++count;
     if (connection.get() != newest && bulk->idle()) idle.emplace_back(connection->last_use(), connection);

@@ -125,7 +125,7 @@ class VerbsTransport final : public remote::SessionTransport {
   void dial(const remote::SessionPointer& session, const PeerPointer& peer);
   Result<ibv_qp*> prepare(const remote::SessionPointer& session, const Peer& peer, Making& making, const IdPointer& id);
   void made(const Peer& peer, Making& making, bool dialed);
-  void limit_connections(const Connection* newest = nullptr);
+  void limit_connections(const QueuePairConnection* newest = nullptr);
   void ports_changed(const std::vector<std::string>& ips, bool up);
   void queue_lost(const DevicePointer& device);
   void device_gone(const DevicePointer& device);

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "transport/verbs/bulk/connection.hpp"
+#include "transport/verbs/bulk/queue_pair_connection.hpp"
 #include "transport/verbs/device/connection_manager.hpp"
 #include "transport/verbs/device/fabric.hpp"
 
@@ -22,9 +22,9 @@ namespace ripc::verbs {
 inline constexpr Nanoseconds kConnectionLimit = 20'000'000'000;
 
 // Remembers how operations end.
-class Ends final : public Connection::Handler {
+class Ends final : public QueuePairConnection::Handler {
  public:
-  bool frame(Connection&, const wire::bulk::Frame& frame) noexcept override {
+  bool frame(QueuePairConnection&, const wire::bulk::Frame& frame) noexcept override {
     const std::lock_guard lock(mutex_);
     frames_.push_back(frame);
     changed_.notify_all();
@@ -41,13 +41,13 @@ class Ends final : public Connection::Handler {
     const std::lock_guard lock(mutex_);
     return frames_;
   }
-  void operation_done(Connection&, std::uint64_t id, ripc_status status) noexcept override {
+  void operation_done(QueuePairConnection&, std::uint64_t id, ripc_status status) noexcept override {
     const std::lock_guard lock(mutex_);
     ends_[id] = status;
     changed_.notify_all();
   }
-  void room(Connection&) noexcept override {}
-  void lost(Connection&, bool) noexcept override {
+  void room(QueuePairConnection&) noexcept override {}
+  void lost(QueuePairConnection&, bool) noexcept override {
     const std::lock_guard lock(mutex_);
     is_lost_ = true;
     changed_.notify_all();
@@ -117,8 +117,9 @@ class ConnectedEnds : public testing::Test {
     registrar_ = registrar ? std::move(registrar) : std::make_shared<Registrar>(device_ ? device_ : port.device, pool_);
     remote::Endpoint here;
     ASSERT_TRUE(remote::Endpoint::parse(port.ip, 0, here));
-    const auto make = [this](std::shared_ptr<Connection>& end, const IdPointer& id) -> Result<ibv_qp*> {
-      Result<std::shared_ptr<Connection>> made = Connection::create(registrar_, id, *loop_, tally_, most_inline_);
+    const auto make = [this](std::shared_ptr<QueuePairConnection>& end, const IdPointer& id) -> Result<ibv_qp*> {
+      Result<std::shared_ptr<QueuePairConnection>> made =
+          QueuePairConnection::create(registrar_, id, *loop_, tally_, most_inline_);
       if (!made.ok()) return made.status();
       end = *made;
       return end->pair();
@@ -215,11 +216,11 @@ class ConnectedEnds : public testing::Test {
   std::unique_ptr<EventLoop> loop_;
   std::thread thread_;
   DevicePointer device_;  // null: that of the port
-  std::uint32_t most_inline_ = Connection::kMostInline;
+  std::uint32_t most_inline_ = QueuePairConnection::kMostInline;
   std::shared_ptr<Registrar> registrar_;
   std::shared_ptr<Tally> tally_ = std::make_shared<Tally>();
   std::unique_ptr<ConnectionManager> manager_;
-  std::shared_ptr<Connection> owner_, peer_;
+  std::shared_ptr<QueuePairConnection> owner_, peer_;
   std::shared_ptr<Ends> owner_ends_ = std::make_shared<Ends>();
   std::shared_ptr<Ends> peer_ends_ = std::make_shared<Ends>();
   std::mutex mutex_;

@@ -14,13 +14,14 @@ class HalfMade : public ConnectedEnds {
  protected:
   // Takes all requests for those of one peer.
   Result<ConnectionManager::Welcome> welcome() {
-    auto made = std::make_shared<std::shared_ptr<Connection>>();
+    auto made = std::make_shared<std::shared_ptr<QueuePairConnection>>();
     return ConnectionManager::Welcome{
         .words = {},
         .read_depth = 1,
         .from = this,
         .hooks = {.prepare = [this, made](const IdPointer& id) -> Result<ibv_qp*> {
-                    Result<std::shared_ptr<Connection>> connection = Connection::create(registrar_, id, *loop_, tally_);
+                    Result<std::shared_ptr<QueuePairConnection>> connection =
+                        QueuePairConnection::create(registrar_, id, *loop_, tally_);
                     if (!connection.ok()) return connection.status();
                     *made = std::move(*connection);
                     const std::lock_guard lock(mutex_);
@@ -55,23 +56,23 @@ class Silent {
           return Result<ConnectionManager::Welcome>(RIPC_REFUSED);
         }).value();
     const auto stop = [this] { loop_->stop(); };
-    (void)manager_->dial(from, to, {}, 1, kConnectionLimit,
-                         {.prepare =
-                              [this, stop, registrar](const IdPointer& id) {
-                                connection_ =
-                                    Connection::create(registrar, id, *loop_, std::make_shared<Tally>()).value();
-                                stop();
-                                return Result<ibv_qp*>(connection_->pair());
-                              },
-                          .accepted = [](const IdPointer&, const PrivateData&) { return Status(); },
-                          .ended = [stop](Status) { stop(); }});
+    (void)manager_->dial(
+        from, to, {}, 1, kConnectionLimit,
+        {.prepare =
+             [this, stop, registrar](const IdPointer& id) {
+               connection_ = QueuePairConnection::create(registrar, id, *loop_, std::make_shared<Tally>()).value();
+               stop();
+               return Result<ibv_qp*>(connection_->pair());
+             },
+         .accepted = [](const IdPointer&, const PrivateData&) { return Status(); },
+         .ended = [stop](Status) { stop(); }});
     loop_->run();
   }
 
  private:
   std::unique_ptr<EventLoop> loop_ = EventLoop::create().value();
   std::unique_ptr<ConnectionManager> manager_;
-  std::shared_ptr<Connection> connection_;
+  std::shared_ptr<QueuePairConnection> connection_;
 };
 
 TEST_F(HalfMade, ConnectionsOfOnePeerAreOneAtATime) {

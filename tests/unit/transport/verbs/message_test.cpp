@@ -11,7 +11,7 @@ class Messages : public ConnectedEnds {
  protected:
   // Many times as many as there are buffers on either side.
   void expect_all_in_order() {
-    constexpr std::size_t kFrames = 8 * Connection::kSends;
+    constexpr std::size_t kFrames = 8 * QueuePairConnection::kSends;
     for (std::uint64_t id = 1; id <= kFrames; ++id)
       ASSERT_TRUE(owner_->send({.type = wire::bulk::Type::right, .id = id, .key = 7}));
     ASSERT_TRUE(peer_ends_->heard(kFrames));
@@ -23,7 +23,8 @@ class Messages : public ConnectedEnds {
 // A device may have less room in its work requests, or none.
 TEST_F(Messages, ComeInOrderHoweverLittleTheDeviceTakesInline) {
   for (const FabricPort& port : fabric_->ports()) {
-    for (const std::uint32_t most_inline : {Connection::kMostInline, Connection::kMostInline - 8, 0u}) {
+    for (const std::uint32_t most_inline :
+         {QueuePairConnection::kMostInline, QueuePairConnection::kMostInline - 8, 0u}) {
       SCOPED_TRACE(port.device->name + ", inline " + std::to_string(most_inline));
       most_inline_ = most_inline;
       ASSERT_NO_FATAL_FAILURE(connect(port));

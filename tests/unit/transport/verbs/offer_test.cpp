@@ -224,11 +224,11 @@ TEST_F(Offers, WakeThePeerWhenThereAreMany) {
   ASSERT_NO_FATAL_FAILURE(make_connection());
   RdmaBulk& server = bulk_of(*server_);
   const std::uint64_t heard = server.connection()->heard();
-  for (std::uint32_t count = 0; count < Connection::kReceives; ++count) {
+  for (std::uint32_t count = 0; count < QueuePairConnection::kReceives; ++count) {
     const Item item = expose(std::byte{1});
     EXPECT_EQ(test::revoke(*channel_, item.transfer), RIPC_REVOKED);
   }
-  EXPECT_TRUE(becomes([&] { return server.connection()->heard() - heard > Connection::kReceives; }));
+  EXPECT_TRUE(becomes([&] { return server.connection()->heard() - heard > QueuePairConnection::kReceives; }));
   EXPECT_EQ(server.connections_made(), 1u);
 }
 

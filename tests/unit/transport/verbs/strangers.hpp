@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "nodes.hpp"
-#include "transport/verbs/bulk/connection.hpp"
+#include "transport/verbs/bulk/queue_pair_connection.hpp"
 #include "transport/verbs/device/connection_manager.hpp"
 
 namespace ripc::verbs {
@@ -64,7 +64,7 @@ inline Status ask_for_connection(const FabricPort& port, std::uint16_t at, const
   remote::Endpoint here;
   EXPECT_TRUE(remote::Endpoint::parse(port.ip, 0, here));
   Status outcome(RIPC_TIMEOUT);
-  std::shared_ptr<Connection> connection;
+  std::shared_ptr<QueuePairConnection> connection;
   const std::unique_ptr<ConnectionManager> manager =
       ConnectionManager::start(port.device->library, *loop, {}, [](const IdPointer&, const PrivateData&) {
         return Result<ConnectionManager::Welcome>(RIPC_REFUSED);
@@ -75,7 +75,8 @@ inline Status ask_for_connection(const FabricPort& port, std::uint16_t at, const
   };
   (void)manager->dial(here, here.with_port(at), words, 1, kLimit,
                       {.prepare = [&](const IdPointer& id) -> Result<ibv_qp*> {
-                         connection = Connection::create(registrar, id, *loop, std::make_shared<Tally>()).value();
+                         connection =
+                             QueuePairConnection::create(registrar, id, *loop, std::make_shared<Tally>()).value();
                          return connection->pair();
                        },
                        .accepted = [&](const IdPointer&, const PrivateData&) -> Status {

@@ -38,13 +38,13 @@ std::string RdmaBulk::describe() const {
 
 // ---- Connections ---------------------------------------------------------------------------------------------
 
-std::shared_ptr<Connection> RdmaBulk::connection() const noexcept {
+std::shared_ptr<QueuePairConnection> RdmaBulk::connection() const noexcept {
   const std::lock_guard lock(mutex_);
   return connection_;
 }
 
-void RdmaBulk::adopt(std::shared_ptr<Connection> connection, bool dialed) noexcept {
-  std::shared_ptr<Connection> former;
+void RdmaBulk::adopt(std::shared_ptr<QueuePairConnection> connection, bool dialed) noexcept {
+  std::shared_ptr<QueuePairConnection> former;
   {
     const std::lock_guard lock(mutex_);
     dialing_ = false;
@@ -65,7 +65,7 @@ void RdmaBulk::adopt(std::shared_ptr<Connection> connection, bool dialed) noexce
   use(connection);
 }
 
-void RdmaBulk::lost(Connection& connection, bool violation) noexcept {
+void RdmaBulk::lost(QueuePairConnection& connection, bool violation) noexcept {
   lost_.fetch_add(1, std::memory_order_relaxed);
   {
     const std::lock_guard lock(mutex_);
@@ -86,7 +86,7 @@ void RdmaBulk::prove() noexcept {
 }
 
 void RdmaBulk::close_connections() noexcept {
-  std::shared_ptr<Connection> connection;
+  std::shared_ptr<QueuePairConnection> connection;
   {
     const std::lock_guard lock(mutex_);
     connection = std::move(connection_);
@@ -99,7 +99,7 @@ void RdmaBulk::close_connections() noexcept {
 // A device repeats what is not acknowledged, and says so when it gives up. Some forget to: rdma_rxe of Linux 6.1 now
 // and then, when packets of a read are lost.
 void RdmaBulk::look_for_silence() noexcept {
-  const std::shared_ptr<Connection> present = connection();
+  const std::shared_ptr<QueuePairConnection> present = connection();
   const bool owed = present && (pulls_.busy() || finishes_.is_owed(*present));
   if (watched_.lock() != present) silence_of_watched_ = {};
   watched_ = present;
@@ -109,7 +109,7 @@ void RdmaBulk::look_for_silence() noexcept {
 
 bool RdmaBulk::idle() const noexcept {
   // Whoever reads or writes over a remote key of ours makes no completion here.
-  const std::shared_ptr<Connection> present = connection();
+  const std::shared_ptr<QueuePairConnection> present = connection();
   if (present && (present->remote_key_count() != 0 || finishes_.is_owed(*present))) return false;
   return !pulls_.busy() && !pushes_.busy() && !pulls_.has_backlog() && !finishes_.has_backlog();
 }
@@ -138,7 +138,7 @@ void RdmaBulk::send_offers() const noexcept {
 ripc_status RdmaBulk::revoke(std::uint64_t transfer) noexcept {
   std::vector<remote::ExposureTable::Closed> closed;
   const ripc_status status = transfers_.revoke(transfer, closed);
-  const std::shared_ptr<Connection> present = closed.empty() ? nullptr : connection();
+  const std::shared_ptr<QueuePairConnection> present = closed.empty() ? nullptr : connection();
   for (const auto& item : closed) {
     if (present) (void)present->send({.type = bulk::Type::offer, .key = item.key, .location = item.location});
   }
@@ -175,7 +175,8 @@ ripc_status RdmaBulk::push(const wire::Grant& grant, spi::Bytes bytes) noexcept 
 // ---- What the connection brings ------------------------------------------------------------------------------
 
 // What a thread that polls must leave to the responder.
-void RdmaBulk::in_responder(Connection& connection, std::function<void(RdmaBulk&, Connection&)> task) noexcept {
+void RdmaBulk::in_responder(QueuePairConnection& connection,
+                            std::function<void(RdmaBulk&, QueuePairConnection&)> task) noexcept {
   loop_.post([self = weak_from_this(), again = connection.weak_from_this(), task = std::move(task)] {
     const auto alive = self.lock();
     const auto target = again.lock();
@@ -183,9 +184,9 @@ void RdmaBulk::in_responder(Connection& connection, std::function<void(RdmaBulk&
   });
 }
 
-bool RdmaBulk::frame(Connection& connection, const bulk::Frame& frame) noexcept {
+bool RdmaBulk::frame(QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
   if (!may_be_polled(frame) && !loop_.in_loop_thread()) {
-    in_responder(connection, [frame](RdmaBulk& self, Connection& target) {
+    in_responder(connection, [frame](RdmaBulk& self, QueuePairConnection& target) {
       if (!self.frame(target, frame)) target.cut();
       self.end_all(target);
       target.flush();
@@ -222,7 +223,7 @@ bool RdmaBulk::frame(Connection& connection, const bulk::Frame& frame) noexcept 
 }
 
 // All that have come together are answered with one doorbell. Only then may their owners see that they have ended.
-void RdmaBulk::on_finish(Connection& connection, const bulk::Frame& frame) noexcept {
+void RdmaBulk::on_finish(QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
   prove();
   if (std::any_of(endings_.begin(), endings_.end(), [&](const auto& ending) { return ending.holds(frame.key); }))
     end_all(connection);
@@ -241,13 +242,13 @@ void RdmaBulk::on_finished(const bulk::Frame& frame) noexcept {
   if (waker && loop_.in_loop_thread()) wakers_.push_back(std::move(waker));
 }
 
-void RdmaBulk::handled(Connection& connection) noexcept {
+void RdmaBulk::handled(QueuePairConnection& connection) noexcept {
   if (!loop_.in_loop_thread()) return;
   wakers_.clear();
   end_all(connection);
 }
 
-void RdmaBulk::end_all(Connection& connection) noexcept {
+void RdmaBulk::end_all(QueuePairConnection& connection) noexcept {
   if (endings_.empty()) return;
   connection.settle();
   std::vector<remote::ExposureTable::Watcher> watchers;
@@ -257,15 +258,15 @@ void RdmaBulk::end_all(Connection& connection) noexcept {
 }
 
 // The completions that make room are looked at before the loop comes to this.
-void RdmaBulk::ask_again(Connection& connection, const bulk::Frame& frame) noexcept {
-  in_responder(connection, [frame](RdmaBulk& self, Connection& target) {
+void RdmaBulk::ask_again(QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
+  in_responder(connection, [frame](RdmaBulk& self, QueuePairConnection& target) {
     (void)self.frame(target, frame);
     target.flush();
   });
 }
 
 // As admit(), and enqueues the frame that tells of it. An item that is open to the connection already stays so.
-ripc_status RdmaBulk::open_item(Connection& connection, std::uint64_t key, std::uint64_t location, bool asked,
+ripc_status RdmaBulk::open_item(QueuePairConnection& connection, std::uint64_t key, std::uint64_t location, bool asked,
                                 const Telling& telling) noexcept {
   return transfers_.admit<RemoteKey>(
       key, location, asked,
@@ -284,7 +285,7 @@ ripc_status RdmaBulk::open_item(Connection& connection, std::uint64_t key, std::
 
 // So that the peer can read as soon as it knows of the message, without asking first. Enqueues.
 void RdmaBulk::offer(std::span<const wire::Descriptor> items) noexcept {
-  const std::shared_ptr<Connection> present = connection();
+  const std::shared_ptr<QueuePairConnection> present = connection();
   if (!present || items.size() > kMostOffered || present->remote_key_count() >= kMostOpen) return;
   for (const wire::Descriptor& item : items) {
     (void)open_item(*present, item.key, item.location, false, [&](std::uint64_t address, const RemoteKey& remote_key) {
@@ -298,7 +299,7 @@ void RdmaBulk::offer(std::span<const wire::Descriptor> items) noexcept {
   }
 }
 
-bool RdmaBulk::on_ask_read(Connection& connection, const bulk::Frame& frame) noexcept {
+bool RdmaBulk::on_ask_read(QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
   const ripc_status status =
       open_item(connection, frame.key, frame.location, true, [&](std::uint64_t address, const RemoteKey& remote_key) {
         return bulk::Frame{.type = bulk::Type::right,
@@ -322,7 +323,7 @@ bool RdmaBulk::on_ask_read(Connection& connection, const bulk::Frame& frame) noe
   return true;
 }
 
-bool RdmaBulk::on_ask_write(Connection& connection, const bulk::Frame& frame) noexcept {
+bool RdmaBulk::on_ask_write(QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
   const std::shared_ptr<remote::Destination> destination = grants_.begin_frame(&connection, frame);
   ripc_status status = RIPC_REVOKED;
   if (destination) {
@@ -354,7 +355,7 @@ bool RdmaBulk::on_ask_write(Connection& connection, const bulk::Frame& frame) no
   return true;
 }
 
-bool RdmaBulk::on_written(Connection& connection, const bulk::Frame& frame) noexcept {
+bool RdmaBulk::on_written(QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
   prove();
   if (frame.value == 0) (void)grants_.begin_frame(&connection, frame);
   const ripc_status status = grants_.complete(&connection, frame);
@@ -362,13 +363,13 @@ bool RdmaBulk::on_written(Connection& connection, const bulk::Frame& frame) noex
   return true;
 }
 
-void RdmaBulk::operation_done(Connection& connection, std::uint64_t id, ripc_status status) noexcept {
+void RdmaBulk::operation_done(QueuePairConnection& connection, std::uint64_t id, ripc_status status) noexcept {
   if (status == RIPC_OK) prove();
   if (pulls_.read_done(connection, id, status)) return;
   if (loop_.in_loop_thread()) {
     pushes_.write_done(connection, id, status);
   } else {
-    in_responder(connection, [id, status](RdmaBulk& self, Connection& target) {
+    in_responder(connection, [id, status](RdmaBulk& self, QueuePairConnection& target) {
       self.pushes_.write_done(target, id, status);
       target.flush();
     });

@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "remote/bulk/bulk_backend.hpp"
-#include "transport/verbs/bulk/connection.hpp"
+#include "transport/verbs/bulk/queue_pair_connection.hpp"
 #include "transport/verbs/bulk/rdma_pull_table.hpp"
 #include "transport/verbs/bulk/rdma_push_table.hpp"
 
 namespace ripc::verbs {
 
-class RdmaBulk final : public remote::BulkBackend<Connection, RdmaPullTable, RdmaPushTable>,
-                       public Connection::Handler,
+class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullTable, RdmaPushTable>,
+                       public QueuePairConnection::Handler,
                        public std::enable_shared_from_this<RdmaBulk> {
  public:
   RdmaBulk(std::shared_ptr<Registrar> registrar, memory::Pool& pool, EventLoop& loop, remote::BulkHooks hooks,
@@ -29,11 +29,11 @@ class RdmaBulk final : public remote::BulkBackend<Connection, RdmaPullTable, Rdm
 
   // Responder. A connection of this session whose handshake is over, and whether this side dialed it. Takes the place
   // of one that is there.
-  void adopt(std::shared_ptr<Connection> connection, bool dialed) noexcept;
+  void adopt(std::shared_ptr<QueuePairConnection> connection, bool dialed) noexcept;
   // Any. Nothing is under way, on either side, so that the connection may go until it is needed again.
   bool idle() const noexcept;
   // Any. The connection; null: none.
-  std::shared_ptr<Connection> connection() const noexcept;
+  std::shared_ptr<QueuePairConnection> connection() const noexcept;
   const std::shared_ptr<Registrar>& registrar() const noexcept { return registrar_; }
   const std::shared_ptr<Tally>& tally() const noexcept { return tally_; }
   // Connections made and lost; for people and tests.
@@ -63,30 +63,31 @@ class RdmaBulk final : public remote::BulkBackend<Connection, RdmaPullTable, Rdm
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept override;
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept override;
 
-  // ---- Connection::Handler ----
-  bool frame(Connection& connection, const wire::bulk::Frame& frame) noexcept override;
-  void operation_done(Connection& connection, std::uint64_t id, ripc_status status) noexcept override;
-  void room(Connection& connection) noexcept override { pulls_.room(connection); }
-  void handled(Connection& connection) noexcept override;
-  void lost(Connection& connection, bool violation) noexcept override;
+  // ---- QueuePairConnection::Handler ----
+  bool frame(QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept override;
+  void operation_done(QueuePairConnection& connection, std::uint64_t id, ripc_status status) noexcept override;
+  void room(QueuePairConnection& connection) noexcept override { pulls_.room(connection); }
+  void handled(QueuePairConnection& connection) noexcept override;
+  void lost(QueuePairConnection& connection, bool violation) noexcept override;
 
  private:
   std::size_t connection_count_locked() const noexcept override { return connection_ ? 1 : 0; }
-  std::shared_ptr<Connection> choose() noexcept override { return connection(); }
+  std::shared_ptr<QueuePairConnection> choose() noexcept override { return connection(); }
   void close_connections() noexcept override;
-  void in_responder(Connection& connection, std::function<void(RdmaBulk&, Connection&)> task) noexcept;
+  void in_responder(QueuePairConnection& connection,
+                    std::function<void(RdmaBulk&, QueuePairConnection&)> task) noexcept;
   void prove() noexcept;
   void offer(std::span<const wire::Descriptor> items) noexcept;
   using Telling = std::function<wire::bulk::Frame(std::uint64_t address, const RemoteKey& remote_key)>;
-  ripc_status open_item(Connection& connection, std::uint64_t key, std::uint64_t location, bool asked,
+  ripc_status open_item(QueuePairConnection& connection, std::uint64_t key, std::uint64_t location, bool asked,
                         const Telling& telling) noexcept;
-  void ask_again(Connection& connection, const wire::bulk::Frame& frame) noexcept;
-  void on_finish(Connection& connection, const wire::bulk::Frame& frame) noexcept;
+  void ask_again(QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
+  void on_finish(QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
   void on_finished(const wire::bulk::Frame& frame) noexcept;
-  void end_all(Connection& connection) noexcept;
-  bool on_ask_read(Connection& connection, const wire::bulk::Frame& frame) noexcept;
-  bool on_ask_write(Connection& connection, const wire::bulk::Frame& frame) noexcept;
-  bool on_written(Connection& connection, const wire::bulk::Frame& frame) noexcept;
+  void end_all(QueuePairConnection& connection) noexcept;
+  bool on_ask_read(QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
+  bool on_ask_write(QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
+  bool on_written(QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
 
   const std::shared_ptr<Registrar> registrar_;
   memory::Pool& pool_;
@@ -95,7 +96,7 @@ class RdmaBulk final : public remote::BulkBackend<Connection, RdmaPullTable, Rdm
   RdmaPullTable rdma_pulls_;
   RdmaPushTable rdma_pushes_;
   // Under mutex_.
-  std::shared_ptr<Connection> connection_;
+  std::shared_ptr<QueuePairConnection> connection_;
   std::atomic<bool> proven_{false};  // something has gone over it
   std::atomic<std::uint64_t> made_{0};
   std::atomic<std::uint64_t> lost_{0};
@@ -106,7 +107,7 @@ class RdmaBulk final : public remote::BulkBackend<Connection, RdmaPullTable, Rdm
   std::vector<remote::ExposureTable::Ending> endings_;
 
   // The responder's: the connection that was looked at last.
-  std::weak_ptr<Connection> watched_;
+  std::weak_ptr<QueuePairConnection> watched_;
   remote::Silence silence_of_watched_;
 };
 

@@ -52,7 +52,7 @@ void RdmaPullTable::abandon(spi::Pull& pull) noexcept {
   if (!done() && !loop_.in_loop_thread()) (void)wait_in(loop_, lock, changed_, Deadline::after(kReadPatience), done);
   if (!done()) {
     // Nothing else keeps the device from writing there.
-    const std::shared_ptr<Connection> connection = connection_;
+    const std::shared_ptr<QueuePairConnection> connection = connection_;
     lock.unlock();
     if (connection) connection->cut();
     return;
@@ -210,14 +210,14 @@ void RdmaPullTable::end(RdmaPull& entry, ripc_status status) noexcept {
 
 // ---- Connections and what they bring -------------------------------------------------------------------------
 
-void RdmaPullTable::connection_made(std::shared_ptr<Connection> connection) noexcept {
+void RdmaPullTable::connection_made(std::shared_ptr<QueuePairConnection> connection) noexcept {
   const std::lock_guard lock(mutex_);
   if (dead_) return;
   connection_ = std::move(connection);
   ask_all();
 }
 
-void RdmaPullTable::connection_lost(const Connection& connection) noexcept {
+void RdmaPullTable::connection_lost(const QueuePairConnection& connection) noexcept {
   const std::lock_guard lock(mutex_);
   if (connection_.get() != &connection) return;
   connection_.reset();
@@ -236,7 +236,7 @@ void RdmaPullTable::connection_lost(const Connection& connection) noexcept {
   changed_.notify_all();
 }
 
-void RdmaPullTable::answered(const Connection& connection, const bulk::Frame& frame) noexcept {
+void RdmaPullTable::answered(const QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
   const std::lock_guard lock(mutex_);
   if (connection_.get() != &connection) return;
   const auto found = questions_.find(frame.id);
@@ -254,7 +254,7 @@ void RdmaPullTable::answered(const Connection& connection, const bulk::Frame& fr
 }
 
 // To an item that was asked for the answer comes too.
-void RdmaPullTable::offered(const Connection& connection, const bulk::Frame& frame) noexcept {
+void RdmaPullTable::offered(const QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
   const std::lock_guard lock(mutex_);
   if (connection_.get() != &connection) return;
   if (frame.value == 0) {
@@ -265,7 +265,7 @@ void RdmaPullTable::offered(const Connection& connection, const bulk::Frame& fra
   offers_.push_back({frame.key, frame.location, frame.value, static_cast<std::uint32_t>(frame.id), frame.offset != 0});
 }
 
-bool RdmaPullTable::read_done(const Connection& connection, std::uint64_t id, ripc_status status) noexcept {
+bool RdmaPullTable::read_done(const QueuePairConnection& connection, std::uint64_t id, ripc_status status) noexcept {
   if (!is_own(id)) return false;
   const std::lock_guard lock(mutex_);
   const auto found = reads_.find(id);
@@ -292,7 +292,7 @@ bool RdmaPullTable::read_done(const Connection& connection, std::uint64_t id, ri
   return true;
 }
 
-void RdmaPullTable::room(const Connection& connection) noexcept {
+void RdmaPullTable::room(const QueuePairConnection& connection) noexcept {
   const std::lock_guard lock(mutex_);
   if (connection_.get() == &connection) read_some();
 }

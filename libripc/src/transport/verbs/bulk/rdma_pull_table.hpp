@@ -16,7 +16,7 @@
 
 #include "base/event_loop.hpp"
 #include "remote/bulk/pull_table.hpp"
-#include "transport/verbs/bulk/connection.hpp"
+#include "transport/verbs/bulk/queue_pair_connection.hpp"
 
 namespace ripc::verbs {
 
@@ -52,16 +52,16 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   void died() noexcept;
 
   // Responder; what a completion brings, the handler.
-  void connection_made(std::shared_ptr<Connection> connection) noexcept;
-  void connection_lost(const Connection& connection) noexcept;
+  void connection_made(std::shared_ptr<QueuePairConnection> connection) noexcept;
+  void connection_lost(const QueuePairConnection& connection) noexcept;
   // The peer's answer to a question of this table. One that nobody asked is not looked at.
-  void answered(const Connection& connection, const wire::bulk::Frame& frame) noexcept;
+  void answered(const QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
   // The peer lets an item be read before it was asked; or, without an address, does so no more.
-  void offered(const Connection& connection, const wire::bulk::Frame& frame) noexcept;
+  void offered(const QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
   // A read of this table has ended. False: it is none of this table's.
-  bool read_done(const Connection& connection, std::uint64_t id, ripc_status status) noexcept;
+  bool read_done(const QueuePairConnection& connection, std::uint64_t id, ripc_status status) noexcept;
   // The connection has refused a read for want of room, and now it has some.
-  void room(const Connection& connection) noexcept;
+  void room(const QueuePairConnection& connection) noexcept;
 
   // Something waits for a connection.
   bool has_backlog() const noexcept;
@@ -113,7 +113,7 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   const std::shared_ptr<Registrar> registrar_;
   EventLoop& loop_;
   std::condition_variable changed_;  // a read has ended
-  std::shared_ptr<Connection> connection_;
+  std::shared_ptr<QueuePairConnection> connection_;
   std::deque<OfferedItem> offers_;                             // the oldest first; at most kOffers
   std::unordered_map<std::uint64_t, EntryPointer> questions_;  // by their ids
   std::unordered_map<std::uint64_t, Read> reads_;              // likewise

@@ -29,7 +29,7 @@ RdmaPushTable::PushPointer RdmaPushTable::begin(const wire::Grant& grant, spi::B
     }
   }
   PushPointer push;
-  std::shared_ptr<Connection> connection;
+  std::shared_ptr<QueuePairConnection> connection;
   {
     const std::lock_guard lock(mutex_);
     if (dead_) return nullptr;
@@ -56,7 +56,7 @@ bool RdmaPushTable::needs_connection(const RdmaPush& push) const noexcept {
 ripc_status RdmaPushTable::wait(RdmaPush& push) noexcept {
   const ripc_status status = push.wait(loop_, patience_);
   // Whatever ended it, the device must be through with the bytes.
-  std::shared_ptr<Connection> connection;
+  std::shared_ptr<QueuePairConnection> connection;
   {
     const std::lock_guard lock(mutex_);
     if (push.writes != 0) connection = connection_;
@@ -137,7 +137,7 @@ void RdmaPushTable::settle(RdmaPush& push) noexcept {
 
 // ---- Connections and what they bring -------------------------------------------------------------------------
 
-void RdmaPushTable::place_all(const std::shared_ptr<Connection>& connection) noexcept {
+void RdmaPushTable::place_all(const std::shared_ptr<QueuePairConnection>& connection) noexcept {
   const std::lock_guard lock(mutex_);
   if (dead_) return;
   connection_ = connection;
@@ -146,7 +146,7 @@ void RdmaPushTable::place_all(const std::shared_ptr<Connection>& connection) noe
   }
 }
 
-void RdmaPushTable::connection_lost(const Connection& connection) noexcept {
+void RdmaPushTable::connection_lost(const QueuePairConnection& connection) noexcept {
   const std::lock_guard lock(mutex_);
   if (connection_.get() != &connection) return;
   connection_.reset();
@@ -158,7 +158,7 @@ void RdmaPushTable::connection_lost(const Connection& connection) noexcept {
   }
 }
 
-bool RdmaPushTable::answered(const Connection& connection, const bulk::Frame& frame) noexcept {
+bool RdmaPushTable::answered(const QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
   if (frame.id % 2 == 0) return false;
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(frame.id);
@@ -178,7 +178,7 @@ bool RdmaPushTable::answered(const Connection& connection, const bulk::Frame& fr
   return true;
 }
 
-void RdmaPushTable::pushed(const Connection& connection, const bulk::Frame& frame) noexcept {
+void RdmaPushTable::pushed(const QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(frame.id);
   if (found == entries_.end() || connection_.get() != &connection || found->second->step != Step::told) return;
@@ -189,7 +189,7 @@ void RdmaPushTable::pushed(const Connection& connection, const bulk::Frame& fram
   settle(push);
 }
 
-void RdmaPushTable::write_done(const Connection& connection, std::uint64_t id, ripc_status status) noexcept {
+void RdmaPushTable::write_done(const QueuePairConnection& connection, std::uint64_t id, ripc_status status) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = writes_.find(id);
   if (found == writes_.end() || connection_.get() != &connection) return;

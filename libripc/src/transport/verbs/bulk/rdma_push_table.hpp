@@ -12,7 +12,7 @@
 
 #include "base/event_loop.hpp"
 #include "remote/bulk/push_table.hpp"
-#include "transport/verbs/bulk/connection.hpp"
+#include "transport/verbs/bulk/queue_pair_connection.hpp"
 
 namespace ripc::verbs {
 
@@ -51,14 +51,14 @@ class RdmaPushTable : public remote::PushTable<RdmaPush> {
   void died() noexcept;
 
   // Responder. The caller of the first flushes the connection.
-  void place_all(const std::shared_ptr<Connection>& connection) noexcept;
-  void connection_lost(const Connection& connection) noexcept;
+  void place_all(const std::shared_ptr<QueuePairConnection>& connection) noexcept;
+  void connection_lost(const QueuePairConnection& connection) noexcept;
   // The peer has answered the question for a remote key. False: no push asked it.
-  bool answered(const Connection& connection, const wire::bulk::Frame& frame) noexcept;
+  bool answered(const QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
   // The peer says how the push ended.
-  void pushed(const Connection& connection, const wire::bulk::Frame& frame) noexcept;
+  void pushed(const QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
   // A write of this table has ended.
-  void write_done(const Connection& connection, std::uint64_t id, ripc_status status) noexcept;
+  void write_done(const QueuePairConnection& connection, std::uint64_t id, ripc_status status) noexcept;
 
   // Something is under way.
   bool busy() const noexcept;
@@ -79,7 +79,7 @@ class RdmaPushTable : public remote::PushTable<RdmaPush> {
   const std::shared_ptr<Registrar> registrar_;
   EventLoop& loop_;
   const Nanoseconds patience_;
-  std::shared_ptr<Connection> connection_;
+  std::shared_ptr<QueuePairConnection> connection_;
   std::unordered_map<std::uint64_t, PushPointer> writes_;  // by the id of the operation
 };
 

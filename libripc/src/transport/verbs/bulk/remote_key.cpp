@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "transport/verbs/bulk/connection.hpp"
+#include "transport/verbs/bulk/queue_pair_connection.hpp"
 
 namespace ripc::verbs {
 

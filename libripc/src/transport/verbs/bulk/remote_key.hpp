@@ -14,7 +14,7 @@
 
 namespace ripc::verbs {
 
-class Connection;
+class QueuePairConnection;
 
 class RemoteKey final : public remote::DeviceRight {
  public:
@@ -42,7 +42,7 @@ class RemoteKey final : public remote::DeviceRight {
   bool has_window() const noexcept { return windows_ != nullptr; }
   std::uint32_t key() const noexcept { return key_; }
   // For who binds it, before anybody else knows of it: its window stays until the device was told of this request.
-  void is_bound_by(std::weak_ptr<Connection> connection, std::uint64_t request) noexcept {
+  void is_bound_by(std::weak_ptr<QueuePairConnection> connection, std::uint64_t request) noexcept {
     binder_ = std::move(connection);
     bind_ = request;
   }
@@ -60,7 +60,7 @@ class RemoteKey final : public remote::DeviceRight {
   const std::shared_ptr<MemoryWindowPool> windows_;  // null: the region itself is open
   const void* const connection_;
   const std::uint32_t key_;
-  std::weak_ptr<Connection> binder_;
+  std::weak_ptr<QueuePairConnection> binder_;
   std::uint64_t bind_ = 0;
   std::mutex mutex_;      // for the following
   RegionPointer region_;  // null: ended

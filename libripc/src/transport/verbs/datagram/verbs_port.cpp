@@ -177,9 +177,9 @@ void VerbsPort::refresh() noexcept {
     by_token_.emplace(place.source->token(), Sender{place.source, nullptr});
   }
   some_are_over_ = false;
-  for (const HearingPointer& hearing : hearings_) {
-    if (hearing->is_attached) by_token_.emplace(hearing->token, Sender{hearing->source, hearing});
-    some_are_over_ = some_are_over_ || hearing->is_over;
+  for (const GroupJoinPointer& join : group_joins_) {
+    if (join->is_attached) by_token_.emplace(join->token, Sender{join->source, join});
+    some_are_over_ = some_are_over_ || join->is_over;
   }
 }
 
@@ -236,8 +236,8 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
     // The header has been taken in when a packet is offered again.
     spi::Bytes packet = datagram.subspan(wire::datagram::kHeaderSize);
     if (!receiver.offered)
-      packet = sender->hearing ? source->accept_multicast(datagram, sender->hearing->window, counters_)
-                               : source->accept(datagram, counters_);
+      packet = sender->join ? source->accept_multicast(datagram, sender->join->window, counters_)
+                            : source->accept(datagram, counters_);
     receiver.offered = false;
     if (last != source.get()) settle(last);
     last = source.get();
@@ -278,7 +278,7 @@ const VerbsPort::Sender* VerbsPort::sender_of(const Slot& slot, const ibv_wc& co
   const bool is_known = found != by_token_.end();
   if (!is_known && slot.of->of_groups) return nullptr;
   bool is_right = is_known && found->second.source->queue_pair() == completion.src_qp &&
-                  (found->second.hearing != nullptr) == slot.of->of_groups;
+                  (found->second.join != nullptr) == slot.of->of_groups;
   if (is_right && slot.of->of_groups) {
     // Whoever listens to the group knows the token: the address must be right too.
     const std::optional<DatagramEnds> ends = (completion.wc_flags & IBV_WC_GRH) != 0
@@ -356,10 +356,10 @@ std::size_t VerbsPort::poll_backlogs(spi::PacketSink& sink, std::size_t budget, 
 
 void VerbsPort::bury(spi::PacketSink& sink) noexcept {
   // Groups are left without the lock.
-  std::vector<HearingPointer> gone;
+  std::vector<GroupJoinPointer> gone;
   if (some_are_over_) {
     const std::lock_guard lock(mutex_);
-    gone = forget_locked([](const Hearing& hearing) { return hearing.is_over; });
+    gone = forget_locked([](const GroupJoin& join) { return join.is_over; });
     some_are_over_ = false;
   }
   for (const auto& source : std::exchange(dying_, {})) {
@@ -370,8 +370,8 @@ void VerbsPort::bury(spi::PacketSink& sink) noexcept {
     sink.source_gone(*source);
     remember_session_of(*source);
     const std::lock_guard lock(mutex_);
-    const auto heard = forget_locked([&](const Hearing& hearing) { return hearing.source == source; });
-    gone.insert(gone.end(), heard.begin(), heard.end());
+    const auto left = forget_locked([&](const GroupJoin& join) { return join.source == source; });
+    gone.insert(gone.end(), left.begin(), left.end());
     if (const auto found = at_.find(source.get()); found != at_.end()) {
       found->second.receiver->own.committed -= found->second.budget;
       at_.erase(found);

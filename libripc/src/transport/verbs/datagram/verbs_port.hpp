@@ -133,7 +133,7 @@ class VerbsPort final : public remote::LinkPort {
     bool failed = false;   // a queue pair has stopped with an error
   };
   // A token that a peer sends with to a multicast group, for one of its links.
-  struct Hearing {
+  struct GroupJoin {
     std::shared_ptr<DatagramSource> source;
     std::uint64_t token;
     MembershipPointer membership;
@@ -142,11 +142,11 @@ class VerbsPort final : public remote::LinkPort {
     ibv_gid gid{};                  // likewise: the group's, once it is attached
     remote::ReplayWindow window{};  // the receiver's
   };
-  using HearingPointer = std::shared_ptr<Hearing>;
+  using GroupJoinPointer = std::shared_ptr<GroupJoin>;
   // What a datagram belongs to.
   struct Sender {
     std::shared_ptr<DatagramSource> source;
-    HearingPointer hearing;  // null: it came by the link itself
+    GroupJoinPointer join;  // null: it came by the link itself
   };
 
   Result<Receiver*> receiver_for(const FabricPort& port, const std::shared_ptr<Registrar>& registrar);
@@ -155,11 +155,11 @@ class VerbsPort final : public remote::LinkPort {
   static void post_used(Receiver& receiver, bool all) noexcept;
   const Sender* sender_of(const Slot& slot, const ibv_wc& completion, spi::Bytes datagram) noexcept;
   void attach_joined_locked();
-  void follow_locked(const Hearing& hearing);
-  bool attach_locked(Hearing& hearing);
+  void follow_locked(const GroupJoin& join);
+  bool attach_locked(GroupJoin& join);
   static Status open_groups(Receiver& receiver, std::uint32_t key);
-  bool hears_locked(const remote::LinkSource& source) const noexcept;
-  std::vector<HearingPointer> forget_locked(const std::function<bool(const Hearing&)>& goes);
+  bool has_joined_locked(const remote::LinkSource& source) const noexcept;
+  std::vector<GroupJoinPointer> forget_locked(const std::function<bool(const GroupJoin&)>& goes);
   std::uint32_t budget_locked(const Receiver& receiver) const noexcept;
   void refresh() noexcept;
   void drop_given_up_locked() noexcept;
@@ -180,13 +180,13 @@ class VerbsPort final : public remote::LinkPort {
   remote::UdpReceiver udp_;                                  // the links of peers whose devices have no datagrams
   std::deque<std::unique_ptr<Receiver>> receivers_;          // under mutex_
   std::unordered_map<const remote::LinkSource*, Place> at_;  // likewise
-  std::vector<HearingPointer> hearings_;                     // likewise
+  std::vector<GroupJoinPointer> group_joins_;                // likewise
 
   // The receiving thread's own.
   std::uint64_t seen_version_ = 0;
   std::vector<Receiver*> polled_receivers_;
   std::unordered_map<std::uint64_t, Sender> by_token_;
-  bool some_are_over_ = false;  // hearings
+  bool some_are_over_ = false;  // joins
   std::vector<std::shared_ptr<DatagramSource>> dying_;
   std::vector<std::shared_ptr<DatagramSource>> blocked_;  // have a backlog
 };

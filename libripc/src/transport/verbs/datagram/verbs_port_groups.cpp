@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a service hears what peers send to many at once. docs/internals/groups.md.
+// How a service receives what peers send to many at once. docs/internals/groups.md.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -26,18 +26,18 @@ void VerbsPort::join_group(const std::shared_ptr<DatagramSource>& source, std::u
   MembershipPointer membership = join_(source->session()->local.ip(), group);
   if (!membership) return;
   const std::lock_guard lock(mutex_);
-  const auto tokens = std::count_if(hearings_.begin(), hearings_.end(),
-                                    [&](const HearingPointer& hearing) { return hearing->source == source; });
+  const auto tokens = std::count_if(group_joins_.begin(), group_joins_.end(),
+                                    [&](const GroupJoinPointer& join) { return join->source == source; });
   if (!at_.contains(source.get()) || tokens >= kMostTokens) return;
-  hearings_.push_back(
-      std::make_shared<Hearing>(Hearing{.source = source, .token = token, .membership = std::move(membership)}));
+  group_joins_.push_back(
+      std::make_shared<GroupJoin>(GroupJoin{.source = source, .token = token, .membership = std::move(membership)}));
   attach_joined_locked();
 }
 
 void VerbsPort::leave_group(const remote::LinkSource& source, std::uint64_t token) noexcept {
   const std::lock_guard lock(mutex_);
-  for (const HearingPointer& hearing : hearings_)
-    hearing->is_over = hearing->is_over || (hearing->source.get() == &source && hearing->token == token);
+  for (const GroupJoinPointer& join : group_joins_)
+    join->is_over = join->is_over || (join->source.get() == &source && join->token == token);
   version_.fetch_add(1, std::memory_order_release);
 }
 
@@ -47,9 +47,9 @@ void VerbsPort::attach_joined() {
 }
 
 // A subnet manager that was told again who is in the group may have given it another number.
-void VerbsPort::follow_locked(const Hearing& hearing) {
-  const std::shared_ptr<const JoinedGroup> joined = hearing.membership->joined();
-  const auto at = at_.find(hearing.source.get());
+void VerbsPort::follow_locked(const GroupJoin& join) {
+  const std::shared_ptr<const JoinedGroup> joined = join.membership->joined();
+  const auto at = at_.find(join.source.get());
   if (!joined || at == at_.end()) return;
   const ibv_gid& gid = joined->way.grh.dgid;
   const std::uint16_t lid = joined->way.dlid;
@@ -62,25 +62,25 @@ void VerbsPort::follow_locked(const Hearing& hearing) {
 }
 
 void VerbsPort::attach_joined_locked() {
-  for (const HearingPointer& hearing : hearings_) {
-    if (hearing->is_attached) follow_locked(*hearing);
-    if (hearing->is_attached || hearing->is_over || !hearing->membership->joined()) continue;
-    hearing->is_attached = attach_locked(*hearing);
-    hearing->is_over = !hearing->is_attached;
+  for (const GroupJoinPointer& join : group_joins_) {
+    if (join->is_attached) follow_locked(*join);
+    if (join->is_attached || join->is_over || !join->membership->joined()) continue;
+    join->is_attached = attach_locked(*join);
+    join->is_over = !join->is_attached;
   }
   version_.fetch_add(1, std::memory_order_release);
 }
 
 // For each datagram that the source may send there is a buffer, by whichever way it comes.
-bool VerbsPort::attach_locked(Hearing& hearing) {
-  const auto at = at_.find(hearing.source.get());
+bool VerbsPort::attach_locked(GroupJoin& join) {
+  const auto at = at_.find(join.source.get());
   if (at == at_.end()) return false;
   Receiver& receiver = *at->second.receiver;
   Buffers& groups = receiver.groups;
-  const std::shared_ptr<const JoinedGroup> joined = hearing.membership->joined();
+  const std::shared_ptr<const JoinedGroup> joined = join.membership->joined();
   if (!groups.queue && !open_groups(receiver, joined->queue_key).ok()) return false;
   if (receiver.groups_key != joined->queue_key) return false;
-  const std::uint32_t budget = hears_locked(*hearing.source) ? 0 : at->second.budget;
+  const std::uint32_t budget = has_joined_locked(*join.source) ? 0 : at->second.budget;
   const std::uint32_t needed = groups.committed + budget + kReserve;
   if (needed > groups.slots) {
     const std::uint32_t missing = needed - groups.slots;
@@ -97,7 +97,7 @@ bool VerbsPort::attach_locked(Hearing& hearing) {
     receiver.attachments.push_back(std::make_unique<Attachment>(library, groups.queue->pair(), gid, joined->way.dlid));
   }
   groups.committed += budget;
-  hearing.gid = gid;
+  join.gid = gid;
   return true;
 }
 
@@ -112,33 +112,32 @@ Status VerbsPort::open_groups(Receiver& receiver, std::uint32_t key) {
   return {};
 }
 
-// Whether there is a hearing of the source for which buffers were committed.
-bool VerbsPort::hears_locked(const remote::LinkSource& source) const noexcept {
-  return std::any_of(hearings_.begin(), hearings_.end(), [&](const HearingPointer& hearing) {
-    return hearing->is_attached && hearing->source.get() == &source;
-  });
+// Whether there is a join of the source for which buffers were committed.
+bool VerbsPort::has_joined_locked(const remote::LinkSource& source) const noexcept {
+  return std::any_of(group_joins_.begin(), group_joins_.end(),
+                     [&](const GroupJoinPointer& join) { return join->is_attached && join->source.get() == &source; });
 }
 
-// Takes out the hearings for which goes(hearing) says so, with what nobody needs without them.
-std::vector<VerbsPort::HearingPointer> VerbsPort::forget_locked(const std::function<bool(const Hearing&)>& goes) {
-  const auto first = std::stable_partition(hearings_.begin(), hearings_.end(),
-                                           [&](const HearingPointer& hearing) { return !goes(*hearing); });
-  std::vector<HearingPointer> gone(std::make_move_iterator(first), std::make_move_iterator(hearings_.end()));
-  hearings_.erase(first, hearings_.end());
-  for (const HearingPointer& hearing : gone) {
-    const auto at = at_.find(hearing->source.get());
-    if (!std::exchange(hearing->is_attached, false) || at == at_.end()) continue;
+// Takes out the joins for which goes(join) says so, with what nobody needs without them.
+std::vector<VerbsPort::GroupJoinPointer> VerbsPort::forget_locked(const std::function<bool(const GroupJoin&)>& goes) {
+  const auto first = std::stable_partition(group_joins_.begin(), group_joins_.end(),
+                                           [&](const GroupJoinPointer& join) { return !goes(*join); });
+  std::vector<GroupJoinPointer> gone(std::make_move_iterator(first), std::make_move_iterator(group_joins_.end()));
+  group_joins_.erase(first, group_joins_.end());
+  for (const GroupJoinPointer& join : gone) {
+    const auto at = at_.find(join->source.get());
+    if (!std::exchange(join->is_attached, false) || at == at_.end()) continue;
     Receiver& receiver = *at->second.receiver;
     const bool is_last =
-        !hears_locked(*hearing->source) && std::none_of(gone.begin(), gone.end(), [&](const HearingPointer& other) {
-          return other->is_attached && other->source == hearing->source;
+        !has_joined_locked(*join->source) && std::none_of(gone.begin(), gone.end(), [&](const GroupJoinPointer& other) {
+          return other->is_attached && other->source == join->source;
         });
     if (is_last) receiver.groups.committed -= at->second.budget;
   }
   for (const auto& receiver : receivers_) {
     std::erase_if(receiver->attachments, [&](const auto& attachment) {
-      return std::none_of(hearings_.begin(), hearings_.end(), [&](const HearingPointer& hearing) {
-        return hearing->is_attached && is_same(attachment->gid, hearing->gid);
+      return std::none_of(group_joins_.begin(), group_joins_.end(), [&](const GroupJoinPointer& join) {
+        return join->is_attached && is_same(attachment->gid, join->gid);
       });
     });
   }

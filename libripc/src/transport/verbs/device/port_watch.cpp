@@ -37,7 +37,7 @@ void PortWatch::start(EventLoop& loop, Hooks hooks) {
   for (const DevicePointer& device : fabric_->devices()) watch(device);
   // Where it cannot be had, devices that are taken away say so themselves, if their drivers can.
   Result<std::unique_ptr<DeviceWatch>> devices =
-      DeviceWatch::start(loop, [this](const DeviceNews& news) { hear(news); });
+      DeviceWatch::start(loop, [this](const DeviceNews& news) { on_news(news); });
   if (devices.ok()) device_watch_ = std::move(*devices);
 }
 
@@ -132,7 +132,7 @@ void PortWatch::lose(const DevicePointer& device) {
   hooks_.gone(device);
 }
 
-void PortWatch::hear(const DeviceNews& news) {
+void PortWatch::on_news(const DeviceNews& news) {
   if (news.has_come) {
     look_for_devices();
     if (second_look_ != 0) loop_->cancel_timer(second_look_);

@@ -56,7 +56,7 @@ class PortWatch {
   void on_event(const DevicePointer& device, Reaction reaction, std::uint8_t number);
   void look(const Device& device, Reaction reaction, std::uint8_t number);
   void lose(const DevicePointer& device);
-  void hear(const DeviceNews& news);
+  void on_news(const DeviceNews& news);
   void look_for_devices();
 
   const std::shared_ptr<const Fabric> fabric_;

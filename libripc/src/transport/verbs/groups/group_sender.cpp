@@ -15,8 +15,8 @@ using wire::datagram::Header;
 using wire::datagram::Kind;
 
 constexpr Nanoseconds kAskPause = 60'000'000'000;
-// A member that has not heard for so long does not, and is asked again after the pause.
-constexpr Nanoseconds kHearing = 2'000'000'000;
+// A member that has not joined for so long does not, and is asked again after the pause.
+constexpr Nanoseconds kJoinPatience = 2'000'000'000;
 constexpr Nanoseconds kDeafPause = 60'000'000'000;
 // Between two rounds, while members come and go.
 constexpr Nanoseconds kRoundPause = 100'000'000;
@@ -130,7 +130,7 @@ void GroupSender::prepare_locked(ripc_service_id id, Group& group) {
     if (std::all_of(pending.members.begin(), pending.members.end(), [](const Member& one) { return one.has_heard; })) {
       end_round(group.active);
       group.active = std::exchange(pending, Round());
-    } else if (now - pending.began >= kHearing) {
+    } else if (now - pending.began >= kJoinPatience) {
       for (const Member& member : pending.members) {
         if (!member.has_heard)
           group.deaf.insert(std::lower_bound(group.deaf.begin(), group.deaf.end(), member.link), member.link);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One datagram for many: messages to groups whose members' links leave by one port of a device, by the network's
-// multicast. A *round* is a set of links that were asked to hear one token; nothing is sent with it before all of them
-// have heard a greeting, so that whoever is in a round is reached. docs/internals/groups.md has the picture.
+// multicast. A *round* is a set of links that were asked to join with one token; nothing is sent with it before all
+// of them have received a greeting, so that whoever is in a round is reached. docs/internals/groups.md has the picture.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ class GroupSender final : public spi::Multicast, public std::enable_shared_from_
 
   void send(ripc_service_id group, std::span<spi::Channel* const> channels, const wire::Plain& message,
             std::span<std::uint8_t> sent) noexcept override;
-  // The receiver of this link has heard a greeting with the token.
+  // The receiver of this link has received a greeting with the token.
   void joined(std::uint32_t link, std::uint64_t token) noexcept;
 
  private:
@@ -60,10 +60,10 @@ class GroupSender final : public spi::Multicast, public std::enable_shared_from_
     Nanoseconds ask_at = 0;                     // for the membership, not before
     std::shared_ptr<const JoinedGroup> joined;  // what `route` was made of
     DatagramRoute route;
-    Round active;                     // all have heard it; of use while all its links are present
+    Round active;                     // all have joined; of use while all its links are present
     Round pending;                    // not all have
     Nanoseconds round_at = 0;         // no new round before
-    std::vector<std::uint32_t> deaf;  // links that have not heard in time, in order
+    std::vector<std::uint32_t> deaf;  // links that have not joined in time, in order
     Nanoseconds deaf_until = 0;
     std::uint64_t last_use = 0;
   };

@@ -59,7 +59,7 @@ struct Operation {
   std::uint64_t id = 0;  // the caller's
 };
 
-class Connection final : public remote::FrameSender, public std::enable_shared_from_this<Connection> {
+class QueuePairConnection final : public remote::FrameSender, public std::enable_shared_from_this<QueuePairConnection> {
  public:
   static constexpr std::uint32_t kReceives = 256;  // buffers for messages of the peer
   static constexpr std::uint32_t kSends = 512;     // work requests under way
@@ -71,16 +71,16 @@ class Connection final : public remote::FrameSender, public std::enable_shared_f
   class Handler {
    public:
     // False: the peer breaks the protocol.
-    virtual bool frame(Connection& connection, const wire::bulk::Frame& frame) noexcept = 0;
+    virtual bool frame(QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept = 0;
     // An operation has ended. RIPC_OK; RIPC_REVOKED: the peer does not let us (any more); RIPC_CANCELLED: the memory of
     // this process; RIPC_PEER_DEAD: it may be tried again over another connection.
-    virtual void operation_done(Connection& connection, std::uint64_t id, ripc_status status) noexcept = 0;
+    virtual void operation_done(QueuePairConnection& connection, std::uint64_t id, ripc_status status) noexcept = 0;
     // post() was refused for want of room, and now there is some.
-    virtual void room(Connection& connection) noexcept = 0;
+    virtual void room(QueuePairConnection& connection) noexcept = 0;
     // All that had come was handled, for now.
-    virtual void handled(Connection& /*connection*/) noexcept {}
+    virtual void handled(QueuePairConnection& /*connection*/) noexcept {}
     // The connection has ended, by itself; once. Its operations have been reported.
-    virtual void lost(Connection& connection, bool violation) noexcept = 0;
+    virtual void lost(QueuePairConnection& connection, bool violation) noexcept = 0;
 
    protected:
     ~Handler() = default;
@@ -88,10 +88,10 @@ class Connection final : public remote::FrameSender, public std::enable_shared_f
 
   // With a queue pair of its own on the id, which has a device. `most_inline`: what the device is asked for.
   // RIPC_NO_MEMORY, RIPC_SYSTEM ...
-  static Result<std::shared_ptr<Connection>> create(std::shared_ptr<Registrar> registrar, IdPointer id, EventLoop& loop,
-                                                    std::shared_ptr<Tally> tally,
-                                                    std::uint32_t most_inline = kMostInline);
-  ~Connection() { close(); }
+  static Result<std::shared_ptr<QueuePairConnection>> create(std::shared_ptr<Registrar> registrar, IdPointer id,
+                                                             EventLoop& loop, std::shared_ptr<Tally> tally,
+                                                             std::uint32_t most_inline = kMostInline);
+  ~QueuePairConnection() { close(); }
 
   // Responder. The handshake is over: begins to work. Whoever dialed says the first word, as iWARP wants it.
   Status start(std::weak_ptr<Handler> handler, bool dialed);
@@ -165,7 +165,8 @@ class Connection final : public remote::FrameSender, public std::enable_shared_f
     std::array<std::byte, kMessage> message;  // that the range is, if it goes inline
   };
 
-  Connection(std::shared_ptr<Registrar> registrar, IdPointer id, EventLoop& loop, std::shared_ptr<Tally> tally);
+  QueuePairConnection(std::shared_ptr<Registrar> registrar, IdPointer id, EventLoop& loop,
+                      std::shared_ptr<Tally> tally);
   Status make(std::uint32_t most_inline);
   Status make_pair(std::uint32_t most_inline) noexcept;
   void watch_for_errors();
@@ -181,7 +182,7 @@ class Connection final : public remote::FrameSender, public std::enable_shared_f
   bool arm() noexcept;
   // What each of the two completion queues gives at once.
   using Completions = std::array<ibv_wc, 32>;
-  std::size_t take(ibv_cq* Connection::*queue, Completions& completions) noexcept;
+  std::size_t take(ibv_cq* QueuePairConnection::*queue, Completions& completions) noexcept;
   std::size_t handle_some(Handler& handler) noexcept;
   bool on_message(Handler& handler, const ibv_wc& completion) noexcept;
   void on_sent(Handler& handler, const ibv_wc& completion) noexcept;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "transport/verbs/bulk/connection.hpp"
+#include "transport/verbs/bulk/queue_pair_connection.hpp"
 #include "wire/bytes.hpp"
 
 namespace ripc::verbs {
@@ -15,18 +15,18 @@ namespace bulk = wire::bulk;
 // Messages without a frame need buffers, too: so many are left to them.
 constexpr std::uint32_t kForAcknowledgements = 8;
 // The peer is told that there are buffers again after this many.
-constexpr std::uint32_t kAcknowledgeAfter = Connection::kReceives / 4;
+constexpr std::uint32_t kAcknowledgeAfter = QueuePairConnection::kReceives / 4;
 // The peer is woken with one of so many messages, at least.
-constexpr std::uint32_t kMostQuiet = Connection::kReceives / 4;
+constexpr std::uint32_t kMostQuiet = QueuePairConnection::kReceives / 4;
 // One completion for so many work requests.
 constexpr std::uint32_t kSignalEvery = 64;
-static_assert(kSignalEvery <= Connection::kSends / 4);
+static_assert(kSignalEvery <= QueuePairConnection::kSends / 4);
 constexpr std::size_t kMostWaiting = 16384;
 
 }  // namespace
 
 // Null: too much is under way. The caller fills in what the device is to do.
-Connection::Request* Connection::enqueue_locked(const Posted& posted, bool with_completion) noexcept {
+QueuePairConnection::Request* QueuePairConnection::enqueue_locked(const Posted& posted, bool with_completion) noexcept {
   if (posted_.size() >= kSends) return nullptr;
   Request& added = queued_.emplace_back();
   added.request.wr_id = next_request_;
@@ -40,7 +40,7 @@ Connection::Request* Connection::enqueue_locked(const Posted& posted, bool with_
   return &added;
 }
 
-bool Connection::enqueue_message_locked(const bulk::Frame* frame) noexcept {
+bool QueuePairConnection::enqueue_message_locked(const bulk::Frame* frame) noexcept {
   Request* const added = enqueue_locked({.kind = Kind::message, .id = 0, .bytes = 0, .write = false});
   if (added == nullptr) return false;
   added->request.opcode = IBV_WR_SEND;
@@ -71,21 +71,21 @@ bool Connection::enqueue_message_locked(const bulk::Frame* frame) noexcept {
   return true;
 }
 
-void Connection::enqueue_waiting_locked() noexcept {
+void QueuePairConnection::enqueue_waiting_locked() noexcept {
   while (open_ && may_send_ && !waiting_.empty() && sent_ - peer_taken_ < kReceives - kForAcknowledgements) {
     if (!enqueue_message_locked(&waiting_.front())) return;
     waiting_.pop_front();
   }
 }
 
-void Connection::acknowledge_locked() noexcept {
+void QueuePairConnection::acknowledge_locked() noexcept {
   if (open_ && may_send_ && taken_ - told_ >= kAcknowledgeAfter && sent_ - peer_taken_ < kReceives)
     (void)enqueue_message_locked(nullptr);
 }
 
 // Tells the device of what is enqueued, with one doorbell. Meanwhile without the lock, because those whom it wakes by
 // that take it at once. If another thread is at it, that one goes on with what is ours; `wait`: until it has.
-bool Connection::hand_over(std::unique_lock<std::mutex> lock, bool wait) noexcept {
+bool QueuePairConnection::hand_over(std::unique_lock<std::mutex> lock, bool wait) noexcept {
   const std::uint64_t wanted = next_request_;
   bool rang = false;
   for (;;) {
@@ -110,7 +110,7 @@ bool Connection::hand_over(std::unique_lock<std::mutex> lock, bool wait) noexcep
   return is_open;
 }
 
-bool Connection::ring() noexcept {
+bool QueuePairConnection::ring() noexcept {
   for (std::size_t index = 0; index < ringing_.size(); ++index) {
     Request& one = ringing_[index];
     if ((one.request.send_flags & IBV_SEND_INLINE) != 0)
@@ -131,7 +131,7 @@ bool Connection::ring() noexcept {
   return true;
 }
 
-bool Connection::enqueue_frames_locked(std::span<const bulk::Frame> frames) noexcept {
+bool QueuePairConnection::enqueue_frames_locked(std::span<const bulk::Frame> frames) noexcept {
   if (!open_) return false;
   if (waiting_.size() + frames.size() > kMostWaiting) {
     fail_locked(true);
@@ -142,26 +142,26 @@ bool Connection::enqueue_frames_locked(std::span<const bulk::Frame> frames) noex
   return true;
 }
 
-bool Connection::send(std::span<const bulk::Frame> frames) noexcept {
+bool QueuePairConnection::send(std::span<const bulk::Frame> frames) noexcept {
   std::unique_lock lock(mutex_);
   return enqueue_frames_locked(frames) && hand_over(std::move(lock), true);
 }
 
-bool Connection::enqueue(const bulk::Frame& frame) noexcept {
+bool QueuePairConnection::enqueue(const bulk::Frame& frame) noexcept {
   const std::lock_guard lock(mutex_);
   return enqueue_frames_locked(std::span(&frame, 1));
 }
 
-void Connection::flush() noexcept { (void)hand_over(std::unique_lock(mutex_), false); }
+void QueuePairConnection::flush() noexcept { (void)hand_over(std::unique_lock(mutex_), false); }
 
-void Connection::settle() noexcept { (void)hand_over(std::unique_lock(mutex_), true); }
+void QueuePairConnection::settle() noexcept { (void)hand_over(std::unique_lock(mutex_), true); }
 
-void Connection::settle(std::uint64_t request) noexcept {
+void QueuePairConnection::settle(std::uint64_t request) noexcept {
   std::unique_lock lock(mutex_);
   if (handed_ <= request) (void)hand_over(std::move(lock), true);
 }
 
-std::size_t Connection::post(std::span<const Operation> operations) noexcept {
+std::size_t QueuePairConnection::post(std::span<const Operation> operations) noexcept {
   const std::lock_guard lock(mutex_);
   if (!open_) return 0;
   const std::size_t room = std::min(kSends / 2 - std::min<std::size_t>(operations_, kSends / 2),
@@ -180,8 +180,9 @@ std::size_t Connection::post(std::span<const Operation> operations) noexcept {
   return count;
 }
 
-Result<std::shared_ptr<RemoteKey>> Connection::open(std::span<const std::byte> bytes, const memory::Arena* arena,
-                                                    bool writable, const Telling& telling) {
+Result<std::shared_ptr<RemoteKey>> QueuePairConnection::open(std::span<const std::byte> bytes,
+                                                             const memory::Arena* arena, bool writable,
+                                                             const Telling& telling) {
   const bool has_windows = registrar_->has_windows();
   {
     // Before anything is registered for nothing.
@@ -235,14 +236,14 @@ Result<std::shared_ptr<RemoteKey>> Connection::open(std::span<const std::byte> b
   return RIPC_PEER_DEAD;
 }
 
-std::size_t Connection::remote_key_count() noexcept {
+std::size_t QueuePairConnection::remote_key_count() noexcept {
   const std::lock_guard lock(mutex_);
   std::erase_if(remote_keys_, [](const Given& given) { return given.remote_key.expired(); });
   return remote_keys_.size();
 }
 
 // The newest remote key of this number, ended or not; null: nobody has it any more.
-std::shared_ptr<RemoteKey> Connection::remote_key_of(std::uint32_t key) noexcept {
+std::shared_ptr<RemoteKey> QueuePairConnection::remote_key_of(std::uint32_t key) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found =
       std::find_if(remote_keys_.rbegin(), remote_keys_.rend(), [&](const Given& given) { return given.key == key; });
