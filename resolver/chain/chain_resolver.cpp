@@ -152,8 +152,8 @@ void ChainResolver::invalidate(const spi::ServiceRecord& record) noexcept {
   for (const std::unique_ptr<spi::Resolver>& resolver : resolvers_) resolver->invalidate(record);
 }
 
-Status ChainResolver::observe(EventLoop& loop, std::function<void(ripc_service_id)> changed) {
-  return ask_all([&](spi::Resolver& resolver) { return resolver.observe(loop, changed); });
+Status ChainResolver::observe(EventLoop& loop, spi::Observer observer, spi::Observe what) {
+  return ask_all([&](spi::Resolver& resolver) { return resolver.observe(loop, observer, what); });
 }
 
 Status ChainResolver::list(const std::function<void(const spi::ServiceRecord&)>& visit) {

@@ -48,7 +48,7 @@ class ChainResolver final : public spi::Resolver {
   void invalidate(const spi::ServiceRecord& record) noexcept override;
 
   // Lets each tell; returns the first failure.
-  Status observe(EventLoop& loop, std::function<void(ripc_service_id)> changed) override;
+  Status observe(EventLoop& loop, spi::Observer observer, spi::Observe what) override;
 
   // Visits each service once, as the first resolver that lists it knows it. If one fails, the others are still listed;
   // returns the first failure.

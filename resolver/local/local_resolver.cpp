@@ -307,7 +307,8 @@ Status LocalResolver::members(ripc_service_id group, Deadline,
 
 // ---- Changes -------------------------------------------------------------------------------------------------
 
-Status LocalResolver::observe(EventLoop& loop, std::function<void(ripc_service_id)> changed) {
+Status LocalResolver::observe(EventLoop& loop, spi::Observer observer, spi::Observe what) {
+  if (what != spi::Observe::everything) return {};
   UniqueFd changes(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
   if (!changes) return system_error(errno, "inotify_init1", "raise fs.inotify.max_user_instances");
   // A record takes its place whole (IN_MOVED_TO; IN_CREATE where it was linked there), is overwritten, or goes. Not
@@ -315,7 +316,7 @@ Status LocalResolver::observe(EventLoop& loop, std::function<void(ripc_service_i
   constexpr std::uint32_t kChanges = IN_CREATE | IN_MOVED_TO | IN_MODIFY | IN_DELETE;
   if (::inotify_add_watch(changes.get(), (directory_->path() + "/services").c_str(), kChanges | IN_ONLYDIR) < 0)
     return system_error(errno, "Watching " + directory_->path() + "/services", "raise fs.inotify.max_user_watches");
-  Status status = loop.add(changes.get(), EPOLLIN, [fd = changes.get(), changed = std::move(changed)](std::uint32_t) {
+  Status status = loop.add(changes.get(), EPOLLIN, [fd = changes.get(), observer = std::move(observer)](std::uint32_t) {
     alignas(inotify_event) std::array<char, 4096> buffer;
     for (;;) {
       const ssize_t count = ::read(fd, buffer.data(), buffer.size());
@@ -324,10 +325,10 @@ Status LocalResolver::observe(EventLoop& loop, std::function<void(ripc_service_i
         const auto* event = reinterpret_cast<const inotify_event*>(buffer.data() + at);
         at += static_cast<ssize_t>(sizeof *event + event->len);
         if ((event->mask & IN_Q_OVERFLOW) != 0) {
-          changed(0);
+          observer({});
         } else if (const std::optional<std::uint64_t> id =
                        event->len == 0 ? std::nullopt : RuntimeDirectory::number_of(event->name)) {
-          changed(*id);
+          observer({.id = *id});
         }
       }
     }

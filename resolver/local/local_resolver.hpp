@@ -76,7 +76,8 @@ class LocalResolver final : public spi::Resolver {
 
   // By inotify on the directory of the records, in the loop's thread. The loop must outlive the resolver.
   // RIPC_NO_DESCRIPTORS (also fs.inotify.max_user_instances), RIPC_NO_MEMORY, RIPC_SYSTEM.
-  Status observe(EventLoop& loop, std::function<void(ripc_service_id)> changed) override;
+  // Of nothing that it does not look for.
+  Status observe(EventLoop& loop, spi::Observer observer, spi::Observe what) override;
 
   // Visits in no particular order, without a lock held; removes the records of dead holders on the way.
   // RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_SYSTEM if the directory cannot be read; records that cannot be read are

@@ -309,9 +309,9 @@ void MulticastResolver::invalidate(const spi::ServiceRecord& record) noexcept {
   cache_.doubt(record);
 }
 
-Status MulticastResolver::observe(EventLoop&, std::function<void(ripc_service_id)> changed) {
+Status MulticastResolver::observe(EventLoop&, spi::Observer observer, spi::Observe) {
   const std::lock_guard lock(mutex_);
-  changed_ = std::move(changed);
+  observer_ = std::move(observer);
   return {};
 }
 

@@ -96,7 +96,7 @@ class MulticastResolver final : public spi::Resolver {
   void invalidate(const spi::ServiceRecord& record) noexcept override;
 
   // Of what others announce and tell of themselves in their questions.
-  Status observe(EventLoop& loop, std::function<void(ripc_service_id)> changed) override;
+  Status observe(EventLoop& loop, spi::Observer observer, spi::Observe what) override;
 
   // Asks everybody, and visits those who answer within some tenths of a second and the services of this context.
   Status list(const std::function<void(const spi::ServiceRecord&)>& visit) override;
@@ -207,7 +207,7 @@ class MulticastResolver final : public spi::Resolver {
   std::vector<ListReply> list_replies_;
   std::vector<Channel> idle_channels_;
   ServiceCache cache_;
-  std::function<void(ripc_service_id)> changed_;
+  spi::Observer observer_;
   MulticastCounters counters_;
   std::unordered_set<std::string> echoing_interfaces_;
   std::uint64_t last_timestamp_ = 0;

@@ -255,7 +255,7 @@ void MulticastResolver::learn(const Packet& packet) {
       learn_alive(service.record, question, packet.header.timestamp);
     }
     // Whoever asks sees the answer.
-    if (changed_ && question == nullptr) changed_(service.record.id);
+    if (observer_ && question == nullptr) observer_({.id = service.record.id});
   }
 }
 

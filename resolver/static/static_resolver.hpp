@@ -41,6 +41,7 @@ class StaticResolver final : public spi::Resolver {
   Status update(const spi::ServiceRecord&) override { return {}; }
   void withdraw(const spi::ServiceRecord&) noexcept override {}
   void invalidate(const spi::ServiceRecord&) noexcept override {}
+  Status observe(EventLoop&, spi::Observer, spi::Observe) override { return {}; }
 
   // Both visit what the lookup finds, in the order of the file. The errors of check().
   Status members(ripc_service_id group, Deadline deadline,

@@ -49,6 +49,9 @@ Status Context::start() {
   parts_.pool->set_arena_observer([this](std::uint32_t arena) {
     for (const auto& transport : parts_.transports) transport->arena_gone(arena);
   });
+  // Where one cannot tell of changes, a send that fails asks it.
+  (void)parts_.resolver->observe(
+      *loop_, [this](const spi::Change& change) { resolver_changed(change); }, spi::Observe::what_is_heard);
   responder_ = std::thread([this] { loop_->run(); });
   return {};
 }
@@ -63,6 +66,8 @@ Context::~Context() {
   } else {
     for (const auto& transport : parts_.transports) transport->stop();
   }
+  // It may tell of changes until it is gone.
+  parts_.resolver.reset();
   parts_.pool->set_arena_observer({});
   paths_.shut_down();
   // What it holds goes before the pool that its memory may be of.
@@ -73,6 +78,11 @@ Status Context::group_members(ripc_service_id group,
                               const std::function<void(const spi::ServiceRecord&)>& visit) const {
   if (Status valid = check_group(group); !valid.ok()) return valid;
   return parts_.resolver->members(group, Deadline::after(parts_.resolve_timeout), visit);
+}
+
+void Context::resolver_changed(const spi::Change& change) noexcept {
+  if (change.now != nullptr) paths_.follow(*change.now);
+  watches_->changed(change.id);
 }
 
 Status Context::unregister_memory(void* data) {

@@ -49,6 +49,8 @@ class Context final : public spi::Host {
   // Visits the living members. RIPC_INVALID_ARGUMENT: not a group.
   Status group_members(ripc_service_id group, const std::function<void(const spi::ServiceRecord&)>& visit) const;
   Status unregister_memory(void* data);
+  // Any thread. A resolver has learned something.
+  void resolver_changed(const spi::Change& change) noexcept;
 
   // spi::Host
   void control_packet(spi::Source& source, ripc_service_id destination, spi::Bytes packet) noexcept override;

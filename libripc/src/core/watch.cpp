@@ -75,7 +75,9 @@ Result<WatchTable::WatchPointer> WatchTable::add(ripc_service_id id, Callback ca
   auto watch = std::make_shared<Watch>(id, std::move(callback), where);
   // Resolvers call changed() with locks of their own. Where one cannot tell of changes, the looks now and then remain.
   std::call_once(observes_, [this] {
-    (void)context_.resolver().observe(context_.loop(), [this](ripc_service_id of) { changed(of); });
+    (void)context_.resolver().observe(
+        context_.loop(), [this](const spi::Change& change) { context_.resolver_changed(change); },
+        spi::Observe::everything);
   });
   const std::lock_guard lock(mutex_);
   if (Status started = start_locked(); !started.ok()) return started;

@@ -43,6 +43,18 @@ inline bool displaces(const ServiceRecord& record, const ServiceRecord& former) 
 // core's business.
 using NameHash = std::function<Result<ripc_service_id>(std::string_view)>;
 
+// What a resolver has learned without being asked.
+struct Change {
+  ripc_service_id id = 0;              // that may have appeared, moved or ended; 0: any of them
+  const ServiceRecord* now = nullptr;  // who holds it, where the resolver is sure of that; null: resolve() says
+};
+using Observer = std::function<void(const Change&)>;
+
+enum class Observe : std::uint8_t {
+  what_is_heard,  // what the resolver comes to know anyway
+  everything,     // and what it has to look for, at a price
+};
+
 class Resolver {
  public:
   virtual ~Resolver() = default;
@@ -82,10 +94,10 @@ class Resolver {
   virtual Status members(ripc_service_id group, Deadline deadline,
                          const std::function<void(const ServiceRecord&)>& visit) = 0;
 
-  // Calls `changed` from now on, in any thread, when a service may have appeared, moved or ended; 0: any of them. It is
-  // told early rather than late, and not of everything: what nobody announces is found by resolve() alone. Called once
-  // at most; `changed` must not call the resolver. An error: it cannot tell.
-  virtual Status observe(EventLoop& /*loop*/, std::function<void(ripc_service_id)> /*changed*/) { return {}; }
+  // Calls `observer` from now on, in any thread, when something changes. It is told early rather than late, and not of
+  // everything: what nobody announces is found by resolve() alone. Called for each of Observe once at most, the lesser
+  // first; the observer must not call the resolver. An error: it cannot tell.
+  virtual Status observe(EventLoop& loop, Observer observer, Observe what) = 0;
 
   // Visits every living service it can list.
   virtual Status list(const std::function<void(const ServiceRecord&)>& visit) = 0;

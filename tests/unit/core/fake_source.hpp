@@ -54,6 +54,16 @@ class FakeSource final : public spi::Source {
     encoder.add_reply(request);
     send(encoder);
   }
+  void send_reply(std::uint32_t tag, std::uint64_t request) {
+    wire::Encoder encoder(wire::PacketKind::message, tag, kService);
+    encoder.add_reply(request);
+    send(encoder);
+  }
+  void send_request(std::uint32_t tag, std::uint64_t request) {
+    wire::Encoder encoder(wire::PacketKind::message, tag, kService);
+    encoder.add_request(request);
+    send(encoder);
+  }
   void send_short(std::uint32_t tag) {
     const std::byte payload{1};
     wire::Encoder encoder(wire::PacketKind::message, tag, kService);
@@ -178,6 +188,7 @@ class FakeResolver : public spi::Resolver {
   Status publication;                      // what a service that wants to be published is told
   std::size_t taken = 0;                   // so many of those who want to be published meet a living holder first
   std::vector<ripc_service_id> published;  // who wanted to be
+  spi::Observer observe_with;              // who wants to be told of changes
 
   std::string_view name() const noexcept override { return "fake"; }
   Result<spi::ServiceRecord> resolve(ripc_service_id id, Deadline) override {
@@ -195,6 +206,10 @@ class FakeResolver : public spi::Resolver {
     return publication;
   }
   Status update(const spi::ServiceRecord&) override { return {}; }
+  Status observe(EventLoop&, spi::Observer observer, spi::Observe) override {
+    observe_with = std::move(observer);
+    return {};
+  }
   void withdraw(const spi::ServiceRecord&) noexcept override {}
   void invalidate(const spi::ServiceRecord&) noexcept override {}
   Status members(ripc_service_id, Deadline, const std::function<void(const spi::ServiceRecord&)>&) override {

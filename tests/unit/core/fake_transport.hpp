@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "spi/transport.hpp"
 
@@ -73,6 +74,11 @@ class FakeChannel : public spi::Channel {
     const std::lock_guard lock(mutex_);
     return transfers_.contains(transfer);
   }
+  // What was sent last; empty: a plain message.
+  std::vector<std::byte> last_packet() const {
+    const std::lock_guard lock(mutex_);
+    return last_packet_;
+  }
   // Transfers that were named after their end.
   int misuses() const {
     const std::lock_guard lock(mutex_);
@@ -81,7 +87,12 @@ class FakeChannel : public spi::Channel {
 
   // ---- spi::Channel ----
 
-  ripc_status send(const spi::Outgoing&) noexcept override { return RIPC_OK; }
+  ripc_status send(const spi::Outgoing& outgoing) noexcept override {
+    const std::lock_guard lock(mutex_);
+    last_packet_.clear();
+    for (const spi::Bytes range : outgoing.packet) last_packet_.insert(last_packet_.end(), range.begin(), range.end());
+    return RIPC_OK;
+  }
   ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept override {
     sent = messages.size();
     return RIPC_OK;
@@ -138,6 +149,7 @@ class FakeChannel : public spi::Channel {
   mutable std::mutex mutex_;
   std::map<std::uint64_t, Transfer> transfers_;
   std::set<std::uint64_t> watched_, draining_, revoked_;
+  std::vector<std::byte> last_packet_;
   std::uint64_t last_ = 0;
   int misuses_ = 0;
 };

@@ -26,6 +26,7 @@ class MembersResolver final : public spi::Resolver {
   }
   void withdraw(const spi::ServiceRecord&) noexcept override {}
   void invalidate(const spi::ServiceRecord&) noexcept override {}
+  Status observe(EventLoop&, spi::Observer, spi::Observe) override { return {}; }
   Status list(const std::function<void(const spi::ServiceRecord&)>&) override { return {}; }
 
   std::vector<spi::ServiceRecord> records;

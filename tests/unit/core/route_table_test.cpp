@@ -23,6 +23,12 @@ class RouteTableTest : public testing::Test {
     return channel == nullptr ? nullptr : channel->get();
   }
 
+  std::vector<const spi::Channel*> links(ripc_service_id id) {
+    std::vector<const spi::Channel*> found;
+    for (const auto& link : routes_.links(id)) found.push_back(link.get());
+    return found;
+  }
+
   EpochDomain epochs_;
   RouteTable routes_{epochs_};
 };
@@ -52,6 +58,30 @@ TEST_F(RouteTableTest, KeepsALivingChannelAndReplacesADeadOne) {
   EXPECT_EQ(routes_.insert(1, second), second);
   EXPECT_EQ(find(1), second.get());
   EXPECT_EQ(routes_.all().size(), 1u);
+}
+
+TEST_F(RouteTableTest, HoldsSeveralChannelsToAServiceInOrder) {
+  const auto first = make_channel(), second = make_channel(), third = make_channel();
+  EXPECT_TRUE(links(1).empty());
+  EXPECT_TRUE(routes_.add_link(1, first));
+  EXPECT_TRUE(routes_.add_link(1, second));
+  EXPECT_TRUE(routes_.add_link(1, third));
+  EXPECT_EQ(links(1), (std::vector<const spi::Channel*>{first.get(), second.get(), third.get()}));
+  EXPECT_EQ(find(1), first.get()) << "the first is the best";
+  EXPECT_EQ(routes_.insert(1, make_channel()), first);
+  routes_.remove(*second);
+  EXPECT_EQ(links(1), (std::vector<const spi::Channel*>{first.get(), third.get()}));
+  routes_.remove(*first);
+  EXPECT_EQ(find(1), third.get()) << "the next takes its place";
+  routes_.remove(*third);
+  EXPECT_EQ(find(1), nullptr);
+  EXPECT_TRUE(links(1).empty());
+}
+
+TEST_F(RouteTableTest, HoldsSoManyChannelsToAServiceAndNoMore) {
+  for (std::size_t count = 0; count < RouteTable::kMaxLinks; ++count) EXPECT_TRUE(routes_.add_link(1, make_channel()));
+  EXPECT_FALSE(routes_.add_link(1, make_channel()));
+  EXPECT_EQ(links(1).size(), RouteTable::kMaxLinks);
 }
 
 TEST_F(RouteTableTest, RemovesAChannelWhereverItIs) {

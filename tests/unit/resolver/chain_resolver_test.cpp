@@ -65,6 +65,11 @@ class FakeResolver final : public spi::Resolver {
     if (found != records.end() && found->second == record) records.erase(found);
   }
   void invalidate(const ServiceRecord&) noexcept override { calls.emplace_back("invalidate"); }
+  Status observe(EventLoop&, spi::Observer observer, spi::Observe what) override {
+    observers.emplace_back(what, std::move(observer));
+    return {};
+  }
+  std::vector<std::pair<spi::Observe, spi::Observer>> observers;
   Status list(const std::function<void(const ServiceRecord&)>& visit) override {
     calls.emplace_back("list");
     for (const auto& [id, record] : records) visit(record);

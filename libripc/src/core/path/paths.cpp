@@ -192,6 +192,11 @@ void Paths::drop(const spi::Channel& channel) noexcept {
   reclaim_soon();
 }
 
+void Paths::follow(const spi::ServiceRecord& now) noexcept {
+  const std::shared_ptr<spi::Channel> known = known_channel(now.id);
+  if (known && known->incarnation() != 0 && known->incarnation() < now.incarnation) drop(*known);
+}
+
 void Paths::reclaim_soon() noexcept {
   if (reclaim_scheduled_.exchange(true, std::memory_order_acq_rel)) return;
   loop_.set_timer(reclaim_timer_, monotonic_now() + kReclaimPause);

@@ -44,6 +44,8 @@ class Paths {
   Result<std::shared_ptr<spi::Channel>> connect_to(const spi::ServiceRecord& record, Deadline deadline);
   // This channel is of no use any more.
   void drop(const spi::Channel& channel) noexcept;
+  // Forgets the channels to this service's former registrations: the next send goes to the one that holds it now.
+  void follow(const spi::ServiceRecord& now) noexcept;
   RouteTable& routes() noexcept { return routes_; }
 
   Result<Resolution> resolve(ripc_service_id id) const;

@@ -19,7 +19,8 @@ struct SendArguments {
   Nanoseconds timeout = 30'000'000'000;
   ripc_ticket_callback callback = nullptr;
   void* user = nullptr;
-  std::uint64_t* request_id = nullptr;
+  bool expects_reply = false;           // names the request in its reply, also without return buffers
+  std::uint64_t* request_id = nullptr;  // gets the name; 0: it has none
   ripc_group_outcome* outcome = nullptr;
   const Message* reply_to = nullptr;
   bool more = false;          // another long message to the same service is sent at once, by the same thread

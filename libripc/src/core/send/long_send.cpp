@@ -142,7 +142,8 @@ class LongSend::Offer {
     is_exposed = status == RIPC_OK;
     return status;
   }
-  ripc_status grant(std::span<const ripc_return_buffer> returns) {
+  // Makes it a request, if a reply is expected.
+  ripc_status ask(std::span<const ripc_return_buffer> returns, bool expects_reply) {
     request.grants.reserve(returns.size());
     request.buffers.assign(returns.begin(), returns.end());
     for (const ripc_return_buffer& buffer : returns) {
@@ -152,7 +153,7 @@ class LongSend::Offer {
       request.grants.push_back(made);
     }
     // The reply may come before the send returns: the request must be known by then.
-    if (!returns.empty()) request_id = requests_.add(request);
+    if (!returns.empty() || expects_reply) request_id = requests_.add(request);
     return RIPC_OK;
   }
 
@@ -172,7 +173,7 @@ Status LongSend::transmit(const SendArguments& arguments, Prepared& prepared,
   const std::size_t exposed = prepared.exposures.size();
   Offer offer(requests_, channel, arguments.to);
   ripc_status status = offer.expose(prepared.exposures, std::span(descriptors).first(exposed));
-  if (status == RIPC_OK) status = offer.grant(arguments.returns);
+  if (status == RIPC_OK) status = offer.ask(arguments.returns, arguments.expects_reply);
   TicketKeeper::Prepared to_open;
   if (status == RIPC_OK && exposed != 0) {
     to_open = tickets_.prepare({.channel = channel,

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/state/route_table.hpp"
 
+#include <algorithm>
+#include <new>
+
 namespace ripc::core {
 
 namespace {
@@ -25,7 +28,7 @@ std::atomic<RouteTable::Route*>* RouteTable::locate(Table& table, ripc_service_i
   for (std::size_t position = start(id, table);; position = (position + 1) & table.mask) {
     const Route* route = table.slots[position].load(std::memory_order_relaxed);
     if (route == nullptr) return nullptr;
-    if (route->id == id && route->channel) return &table.slots[position];
+    if (route->id == id && route->first) return &table.slots[position];
   }
 }
 
@@ -36,8 +39,11 @@ void RouteTable::store(Table& table, Route* route) noexcept {
 }
 
 // What is made can be taken out again without memory.
-std::unique_ptr<RouteTable::Route> RouteTable::make_route(ripc_service_id id, std::shared_ptr<spi::Channel> channel) {
-  auto route = std::make_unique<Route>(Route{id, std::move(channel), {}});
+std::unique_ptr<RouteTable::Route> RouteTable::make_route(ripc_service_id id, Links links) {
+  auto route = std::make_unique<Route>();
+  route->id = id;
+  route->first = links.front();
+  route->links = std::move(links);
   route->end = EpochDomain::prepare([made = route.get()] { delete made; });
   return route;
 }
@@ -68,28 +74,61 @@ void RouteTable::make_room() {
   epochs_.retire(std::move(old->end));
 }
 
-std::shared_ptr<spi::Channel> RouteTable::insert(ripc_service_id id, std::shared_ptr<spi::Channel> channel) {
-  const std::lock_guard lock(mutex_);
-  Table* table = table_.load(std::memory_order_relaxed);
-  if (std::atomic<Route*>* slot = locate(*table, id)) {
-    Route* present = slot->load(std::memory_order_relaxed);
-    if (present->channel->alive()) return present->channel;
-    slot->store(make_route(id, channel).release(), std::memory_order_release);
-    epochs_.retire(std::move(present->end));
-    return channel;
-  }
-  std::unique_ptr<Route> route = make_route(id, channel);
+void RouteTable::replace(std::atomic<Route*>& slot, Links links) {
+  Route* former = slot.load(std::memory_order_relaxed);
+  slot.store(make_route(former->id, std::move(links)).release(), std::memory_order_release);
+  epochs_.retire(std::move(former->end));
+}
+
+void RouteTable::add_route(ripc_service_id id, Links links) {
+  std::unique_ptr<Route> route = make_route(id, std::move(links));
   make_room();
   store(*table_.load(std::memory_order_relaxed), route.release());
   ++used_;
+}
+
+std::shared_ptr<spi::Channel> RouteTable::insert(ripc_service_id id, std::shared_ptr<spi::Channel> channel) {
+  const std::lock_guard lock(mutex_);
+  std::atomic<Route*>* slot = locate(*table_.load(std::memory_order_relaxed), id);
+  if (slot == nullptr) {
+    add_route(id, {channel});
+    return channel;
+  }
+  if (const auto& present = slot->load(std::memory_order_relaxed)->first; present->alive()) return present;
+  replace(*slot, {channel});
   return channel;
+}
+
+bool RouteTable::add_link(ripc_service_id id, std::shared_ptr<spi::Channel> channel) {
+  const std::lock_guard lock(mutex_);
+  std::atomic<Route*>* slot = locate(*table_.load(std::memory_order_relaxed), id);
+  if (slot == nullptr) {
+    add_route(id, {std::move(channel)});
+    return true;
+  }
+  Links links = slot->load(std::memory_order_relaxed)->links;
+  if (links.size() == kMaxLinks) return false;
+  links.push_back(std::move(channel));
+  replace(*slot, std::move(links));
+  return true;
 }
 
 void RouteTable::remove(const spi::Channel& channel) noexcept {
   const std::lock_guard lock(mutex_);
+  const auto is_it = [&](const std::shared_ptr<spi::Channel>& link) { return link.get() == &channel; };
   for (auto& slot : table_.load(std::memory_order_relaxed)->slots) {
     Route* route = slot.load(std::memory_order_relaxed);
-    if (route == nullptr || route->channel.get() != &channel) continue;
+    if (route == nullptr || std::none_of(route->links.begin(), route->links.end(), is_it)) continue;
+    try {
+      Links others = route->links;
+      std::erase_if(others, is_it);
+      if (!others.empty()) {
+        replace(slot, std::move(others));
+        continue;
+      }
+    } catch (const std::bad_alloc&) {
+      // The others go with it.
+    }
     slot.store(&removed_, std::memory_order_release);
     epochs_.retire(std::move(route->end));
   }
@@ -124,12 +163,18 @@ std::optional<spi::Address> RouteTable::learned(ripc_service_id id) const {
   return found->second.address;
 }
 
+std::vector<std::shared_ptr<spi::Channel>> RouteTable::links(ripc_service_id id) const {
+  const std::lock_guard lock(mutex_);
+  const std::atomic<Route*>* slot = locate(*table_.load(std::memory_order_relaxed), id);
+  return slot != nullptr ? slot->load(std::memory_order_relaxed)->links : Links();
+}
+
 std::vector<std::pair<ripc_service_id, std::shared_ptr<spi::Channel>>> RouteTable::all() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::pair<ripc_service_id, std::shared_ptr<spi::Channel>>> channels;
   for (const auto& slot : table_.load(std::memory_order_relaxed)->slots) {
     const Route* route = slot.load(std::memory_order_relaxed);
-    if (route != nullptr && route->channel) channels.emplace_back(route->id, route->channel);
+    if (route != nullptr && route->first) channels.emplace_back(route->id, route->first);
   }
   return channels;
 }
