@@ -50,7 +50,7 @@ std::string what_is_missing(const PingOptions& options, const libripc::ServiceIn
            " were wanted. If the others were lost on the way, `ripc resolve` says which way that is; or wait longer.";
   if (!failure.ok()) return who + " is known, but cannot be reached: " + std::string(failure.text());
   return who +
-         " is there but does not answer pings. Only services that send a message with the tag \"ping\" back do, as "
+         " is there but does not answer pings. Only services that return messages tagged \"ping\" do, as "
          "`ripc serve` does; or its process hangs or is stopped.";
 }
 

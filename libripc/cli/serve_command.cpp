@@ -111,9 +111,10 @@ void add_serve_command(CLI::App& app, int& exit_code) {
       ->default_str("512M");
   command->add_flag("--verbose", options->verbose, "Say on standard error what is asked for and answered");
   command->add_flag("--json", options->json, "Print one JSON object when ready and one at the end");
-  command->footer(std::string("Example: ripc serve /srv/files --service files\n"
-                              "SIGINT or SIGTERM ends it: watchers are told (`ripc watch`), then it exits with 0.\n") +
-                  kExitCodeHelp);
+  command->footer(
+      std::string("Example: ripc serve /srv/files --service files\n"
+                  "SIGINT or SIGTERM ends it: watchers are notified (`ripc watch`), then it exits with 0.\n") +
+      kExitCodeHelp);
   command->callback([options, &exit_code] { exit_code = run_serve(*options); });
 }
 

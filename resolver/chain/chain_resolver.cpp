@@ -74,7 +74,7 @@ Status ChainResolver::publish(spi::ServiceRecord& record, bool takeover, std::ve
   const auto take_step = [&](std::size_t step) -> Status {
     if (step == kMostRounds * resolvers_.size()) {
       return Status(RIPC_SYSTEM, "The resolvers do not agree on an incarnation for the service ID " +
-                                     id_text(record.id) + ": another process keeps taking it. Find out which.");
+                                     id_text(record.id) + ": another process keeps taking it. Find and stop it.");
     }
     const std::uint64_t before = candidate.incarnation;
     const bool again = next < published.size();

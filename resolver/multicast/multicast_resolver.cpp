@@ -293,15 +293,16 @@ Status MulticastResolver::no_service(ripc_service_id id, const Question& questio
     return Status(RIPC_NO_SERVICE, "Other hosts could not be asked for " + which + " (" + text() +
                                        "): bring a network interface up, or check interface= in RIPC_MULTICAST.");
   if (question.other_key_replies != 0)
-    return Status(RIPC_NO_SERVICE, std::string("Nobody answered for ") + which + ", but there are hosts " +
+    return Status(RIPC_NO_SERVICE, std::string("No host answered for ") + which + ", but there are hosts " +
                                        (options_.keys ? "with another cluster key than this one's"
                                                       : "with a cluster key, and this context runs without one") +
                                        ": if the service is there, copy its host's key file to this host.");
   const std::uint64_t refused = counters_.refused_users;
-  return Status(RIPC_NO_SERVICE, "Nobody answered for " + which + " on " + text() + " within " + milliseconds(waited) +
-                                     " (asked " + std::to_string(question.rounds) +
-                                     " times): start the service, check the ID, or run `ripc doctor` on both hosts." +
-                                     (refused == 0 ? "" : " Other users of this host were not heard (RIPC_PEERS)."));
+  return Status(RIPC_NO_SERVICE,
+                "No host answered for " + which + " on " + text() + " within " + milliseconds(waited) + " (asked " +
+                    std::to_string(question.rounds) +
+                    " times): start the service, check the ID, or run `ripc doctor` on both hosts." +
+                    (refused == 0 ? "" : " Answers of other users of this host were ignored (RIPC_PEERS)."));
 }
 
 void MulticastResolver::invalidate(const spi::ServiceRecord& record) noexcept {

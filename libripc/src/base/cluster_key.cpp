@@ -64,7 +64,7 @@ Status parse_key(std::string_view line, std::array<std::byte, ClusterKeys::kKeyS
   if (sodium_hex2bin(reinterpret_cast<unsigned char*>(key.data()), key.size(), line.data(), line.size(), nullptr, &size,
                      nullptr) != 0 ||
       size != key.size())
-    return not_a_key(origin, number, "there is something that is no hexadecimal digit");
+    return not_a_key(origin, number, "it has a character that is not a hexadecimal digit");
   if (std::all_of(key.begin(), key.end(), [&](std::byte byte) { return byte == key[0]; }))
     return not_a_key(origin, number, "all bytes of the key are the same, so it can be guessed");
   return {};

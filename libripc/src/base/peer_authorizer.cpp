@@ -54,11 +54,10 @@ Status PeerAuthorizer::authorize_connection(int socket) {
   const std::optional<uid_t> user = owners_.of_connection(generic(remote), generic(local));
   if (!user && is_closed(socket)) return Status(RIPC_PEER_DEAD, "The peer closed the connection.");
   if (!user)
-    return Status(RIPC_REFUSED,
-                  "The peer at port " + std::to_string(port_of(remote)) +
-                      " of this host was refused: the kernel does not tell which user it belongs to, because "
-                      "an address translation or a user namespace hides it. Start " +
-                      own_user() + " with RIPC_PEERS=any if every user of this host is trusted.");
+    return Status(RIPC_REFUSED, "The peer at port " + std::to_string(port_of(remote)) +
+                                    " of this host was refused: the kernel does not report its user, because "
+                                    "an address translation or a user namespace hides it. Start " +
+                                    own_user() + " with RIPC_PEERS=any if every user of this host is trusted.");
   if (policy_.admits(*user)) return {};
   return Status(RIPC_REFUSED, "The peer is a process of user " + std::to_string(*user) + " of this host, whom " +
                                   own_user() + " does not admit: start this one with " + kAdmit +

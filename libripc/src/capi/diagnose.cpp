@@ -90,7 +90,7 @@ void check_socket(Report& report, const Settings& settings) {
   if (!remote::own_addresses(interface).empty()) return;
   report.add(Level::limited, "socket",
              "RIPC_SOCKET_INTERFACE is '" + interface +
-                 "': there is no such interface here, or it has no address, so that sockets reach nobody",
+                 "': there is no such interface here, or it has no address, so sockets cannot be reached",
              "name an interface that `ip address` shows, or unset it");
 }
 

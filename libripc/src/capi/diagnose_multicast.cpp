@@ -34,8 +34,8 @@ void check_refused(Report& report, const resolver::MulticastCounters& counters) 
       "compare the key files of the hosts; while the key is changed each needs both");
   add(counters.refused_users, " packets came from users of this host who are not admitted: they were ignored",
       "if those users are trusted, start every process with RIPC_PEERS=group or RIPC_PEERS=any");
-  add(counters.unknown_users, " packets came from processes of this host whose user cannot be told: they were ignored",
-      "processes that end make some; if there are more, see docs/security.md (Users of this host)");
+  add(counters.unknown_users, " packets came from unidentified users of this host: they were ignored",
+      "processes that end make some; if there are more, see docs/security.md (Users of one host)");
   add(counters.stale, " packets have a time that is too far from ours: they were ignored",
       "synchronise the clocks of the hosts (NTP): with a cluster key they may differ by 30 seconds");
   add(counters.other_version, " packets come from another version of libripc: they were ignored",

@@ -46,8 +46,7 @@ std::string NetworkAccess::advice() const {
 
 Status NetworkAccess::refuse(const std::string& what) const {
   std::string text = what + " is not allowed, " + reason() + ". " + advice();
-  if (mode == RIPC_NETWORK_KEY)
-    text += " In a network whose every user you trust, RIPC_NETWORK=open does without a key.";
+  if (mode == RIPC_NETWORK_KEY) text += " If you trust every user of the network, RIPC_NETWORK=open needs no key.";
   return Status(RIPC_PERMISSION, text);
 }
 

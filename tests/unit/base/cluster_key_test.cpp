@@ -97,7 +97,7 @@ TEST(ClusterKeys, BadTextIsRefusedWithFileLineAndRemedyAndWithoutTheSecret) {
   EXPECT_NE(refusal("#\n" + kOld.substr(1)).find("KEYFILE, line 2"), std::string::npos);
   EXPECT_NE(refusal(kOld + "0").find("65 characters"), std::string::npos);
   const std::string typo = refusal(kOld.substr(0, 63) + "g");
-  EXPECT_NE(typo.find("no hexadecimal digit"), std::string::npos);
+  EXPECT_NE(typo.find("not a hexadecimal digit"), std::string::npos);
   EXPECT_EQ(typo.find(kOld.substr(0, 8)), std::string::npos);
   EXPECT_NE(refusal(kOld + "\n" + kNew + "\n" + kOther).find("third key"), std::string::npos);
   EXPECT_NE(refusal(std::string(64, '0')).find("guessed"), std::string::npos);

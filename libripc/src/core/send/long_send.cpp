@@ -116,7 +116,7 @@ Result<memory::Hold> LongSend::memory_of(const ripc_item& item, bool is_told) {
   Result<memory::Hold> lent = pool_.hold(item.data, item.size);
   if (lent.ok() && !is_told && item.size != 0 && lent->arena() == nullptr && !pool_.find(item.data).ok())
     return Status(RIPC_INVALID_ARGUMENT,
-                  "Nothing would tell when the memory of a RIPC_ITEM_LONG is the caller's again: ask for the ticket or "
+                  "A RIPC_ITEM_LONG needs a way to report when its memory is free again: ask for the ticket or "
                   "set a callback, lease or register the memory, or send a copy of it with RIPC_ITEM_AUTO.");
   return lent;
 }

@@ -30,12 +30,13 @@ constexpr unsigned bit_of(spi::Resource resource) noexcept { return 1u << static
 
 }  // namespace
 
-LinkChannel::LinkChannel(Parts parts, std::size_t packet_limit, spi::Multicast* multicast)
+LinkChannel::LinkChannel(Parts parts, std::size_t packet_limit, bool holds_back, spi::Multicast* multicast)
     : Channel({.incarnation = parts.incarnation,
                .packet_limit = packet_limit,
                .tells_of_ends = true,
                .multicast = multicast}),
       parts_(std::move(parts)),
+      holds_back_(holds_back),
       credit_(parts_.credit),
       budget_(parts_.credit),
       probe_backoff_(kFirstProbe, kLastProbe) {}
@@ -96,8 +97,9 @@ ripc_status LinkChannel::send_packet(spi::Gather packet, bool more) noexcept {
 
 ripc_status LinkChannel::send_announcement(const spi::Outgoing& outgoing) noexcept {
   Bulk& bulk = *parts_.session->bulk;
-  ripc_status status = bulk.prepare_announcement(outgoing.transfer, size_of(outgoing.packet), outgoing.more);
-  if (status == RIPC_OK) status = send_packet(outgoing.packet, outgoing.more);
+  const bool more = outgoing.more && holds_back_;
+  ripc_status status = bulk.prepare_announcement(outgoing.transfer, size_of(outgoing.packet), more);
+  if (status == RIPC_OK) status = send_packet(outgoing.packet, more);
   if (status == RIPC_OK) bulk.announced(outgoing.transfer, outgoing.packet);
   return status;
 }

@@ -83,7 +83,8 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   virtual void start();
   // Responder. No more can be sent, or be waited for.
   virtual void on_end() noexcept = 0;
-  LinkChannel(Parts parts, std::size_t packet_limit, spi::Multicast* multicast = nullptr);
+  // `holds_back`: transmit() waits if more follow.
+  LinkChannel(Parts parts, std::size_t packet_limit, bool holds_back, spi::Multicast* multicast = nullptr);
 
   // ---- What carries the datagrams; but for cost_of() with mutex_ held ----
   // What the receiver counts for a datagram with a packet of this size.
@@ -137,6 +138,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   void stop_watching() noexcept;
 
   const Parts parts_;
+  const bool holds_back_;
   mutable SenderCredit credit_;
   spi::Shortage shortage_;
   std::mutex mutex_;  // packets leave in the order of their numbers

@@ -33,7 +33,8 @@ std::vector<std::byte> whole_of(const Header& header, spi::Gather packet) {
 
 UdpChannel::UdpChannel(Parts parts, LinkSocket socket, std::uint32_t peer_packet_limit, bool datagrams)
     : LinkChannel(std::move(parts),
-                  std::min<std::size_t>(datagrams ? socket.packet_limit() : kMaxStreamedPacket, peer_packet_limit)),
+                  std::min<std::size_t>(datagrams ? socket.packet_limit() : kMaxStreamedPacket, peer_packet_limit),
+                  false),
       socket_(std::move(socket)),
       peer_packet_limit_(peer_packet_limit),
       way_(datagrams ? Way::unproven : Way::stream) {}

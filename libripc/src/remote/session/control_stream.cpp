@@ -93,7 +93,7 @@ Status ControlStream::attach(GuardedSocket socket, std::uint64_t acknowledged, E
   // Either this sees it, or whoever breaks it off sees the connection.
   if (is_broken()) return RIPC_NO_MEMORY;
   if (acknowledged < first_ || acknowledged > first_ + kept_.size())
-    return Status(RIPC_CORRUPT, "The peer wants to go on with a session at a place where it cannot be.");
+    return Status(RIPC_CORRUPT, "The peer tries to resume a session at an impossible position.");
   next_ = kept_.end();
   drop_acknowledged_locked(acknowledged);
   next_ = kept_.begin();

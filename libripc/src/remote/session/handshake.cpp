@@ -223,7 +223,8 @@ void Handshake::on_frame() {
   const Result<wire::session_control::Frame> frame = wire::session_control::decode(std::span(frame_).first(have_));
   have_ = 0;
   if (!frame.ok()) {
-    finish(Status(RIPC_CORRUPT, "What answers is not the socket transport of libripc: check the address."), true);
+    finish(Status(RIPC_CORRUPT, "The process at this address is not a libripc socket transport: check the address."),
+           true);
     return;
   }
   if (step_ == Step::hello && std::holds_alternative<Hello>(*frame)) {

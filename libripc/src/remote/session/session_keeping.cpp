@@ -168,7 +168,7 @@ Status SessionTransport::begin(const SessionPointer& session, GuardedSocket sock
     return {};
   }
   if (!first && (!local.same_ip(session->local) || !remote.same_ip(session->remote)))
-    return Status(RIPC_PEER_DEAD, "The peer is reached by another address now: its links are made anew.");
+    return Status(RIPC_PEER_DEAD, "The peer has a new address; its links are reopened.");
   const auto patience = static_cast<unsigned>(options_.peer_timeout / 2'000'000);
   (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
   if (first) {

@@ -122,7 +122,7 @@ Status ShmTransport::fence(const spi::Address& address, ripc_service_id id, std:
   if (!peer.ok()) return peer.status();
   Status status = ask(*peer, wire::shm_control::Fence{.service = id, .incarnation = incarnation}, deadline).status();
   if (status == RIPC_TIMEOUT)
-    return Status(RIPC_TIMEOUT, "The former holder does not answer; it learns of it when it runs again.");
+    return Status(RIPC_TIMEOUT, "The former holder does not answer; it will be informed when it runs again.");
   return status;
 }
 

@@ -119,7 +119,7 @@ bool ShmTransport::on(const PeerPointer& peer, const wire::shm_control::HelloRep
     failure = Status(RIPC_PEER_DEAD, "Another process answers at the address of the service.");
   } else if (!admits(peer->connection->credentials())) {
     failure = Status(RIPC_REFUSED,
-                     "The service belongs to another user, whom this context does not admit: set RIPC_PEERS to group "
+                     "The service belongs to a user that this context does not admit: set RIPC_PEERS to group "
                      "or any if that user is trusted.");
   }
   if (!failure.ok()) {

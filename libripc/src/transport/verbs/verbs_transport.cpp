@@ -141,7 +141,7 @@ void VerbsTransport::queue_lost(const DevicePointer& device) {
   });
   if (!ips.empty())
     lose_sessions_at(ips, Status(RIPC_PEER_DEAD, "A queue of the RDMA device " + device->name +
-                                                     " has stopped with an error: it is made anew. See dmesg."));
+                                                     " has stopped with an error: it is recreated. See dmesg."));
 }
 
 // Its sessions have ended. Who still has something of it lets go when it notices that.

@@ -19,7 +19,7 @@ constexpr unsigned kMostUnanswered = 4;
 DatagramChannel::DatagramChannel(Parts parts, std::shared_ptr<RdmaBulk> bulk, std::shared_ptr<DatagramSender> sender,
                                  std::shared_ptr<GroupSender> groups, Routes routes, std::size_t packet_limit,
                                  std::function<void()> unreachable)
-    : LinkChannel(std::move(parts), packet_limit, groups.get()),
+    : LinkChannel(std::move(parts), packet_limit, true, groups.get()),
       bulk_(std::move(bulk)),
       sender_(std::move(sender)),
       groups_(std::move(groups)),
