@@ -7,9 +7,11 @@ import java.io.InputStreamReader;
 import java.io.PrintWriter;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 
 /**
  * A peer in another JVM ({@link PeerMain}), told what to do in lines. Killed, at the latest, when
@@ -64,13 +66,26 @@ final class PeerProcess implements AutoCloseable {
     }
   }
 
-  /** SIGSTOP: it lives, and does nothing any more. */
+  /** SIGSTOP, and waits until all its threads have stopped: it lives, and does nothing any more. */
   void stop() {
     try {
-      if (new ProcessBuilder("kill", "-STOP", String.valueOf(process.pid())).start().waitFor() != 0)
+      if (new ProcessBuilder("kill", "-STOP", String.valueOf(process.pid())).start().waitFor() != 0
+          || !PairTest.eventually(this::isStopped))
         throw new IllegalStateException("it does not stop");
     } catch (IOException | InterruptedException problem) {
       throw new IllegalStateException(problem);
+    }
+  }
+
+  private boolean isStopped() {
+    try (Stream<Path> tasks = Files.list(Path.of("/proc/" + process.pid() + "/task"))) {
+      for (Path task : (Iterable<Path>) tasks::iterator) {
+        String stat = Files.readString(task.resolve("stat"));
+        if (stat.charAt(stat.lastIndexOf(") ") + 2) != 'T') return false;
+      }
+      return true;
+    } catch (IOException aThreadEnded) {
+      return false;
     }
   }
 
