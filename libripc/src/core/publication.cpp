@@ -8,9 +8,14 @@
 namespace ripc::core {
 
 Status Publication::open(bool takeover, std::vector<spi::ServiceRecord>* displaced) {
-  record_.addresses = paths_.own_addresses();
-  Status status = resolver_.publish(record_, takeover, displaced);
+  // Others ask for the ID and the name meanwhile: a resolver gets a copy.
+  spi::ServiceRecord published = record_;
+  published.addresses = paths_.own_addresses();
+  Status status = resolver_.publish(published, takeover, displaced);
   const std::lock_guard lock(mutex_);
+  record_.incarnation = published.incarnation;
+  record_.addresses = std::move(published.addresses);
+  incarnation_.store(published.incarnation, std::memory_order_release);
   is_open_ = status.ok();
   return status;
 }

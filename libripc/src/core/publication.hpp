@@ -2,7 +2,11 @@
 // What resolvers are told of one service: that it is there, where, and in which groups.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <mutex>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/path/paths.hpp"
@@ -28,10 +32,10 @@ class Publication {
   // Ends open(). `withdraws`: it is this service's to do.
   void close(bool withdraws) noexcept;
 
-  // These do not change after open().
   ripc_service_id id() const noexcept { return record_.id; }
   const std::string& name() const noexcept { return record_.name; }
-  std::uint64_t incarnation() const noexcept { return record_.incarnation; }
+  // 0 until open() has returned; it does not change afterwards.
+  std::uint64_t incarnation() const noexcept { return incarnation_.load(std::memory_order_acquire); }
   // As it is published now.
   spi::ServiceRecord record() const {
     const std::lock_guard lock(mutex_);
@@ -45,8 +49,9 @@ class Publication {
   const Paths& paths_;
   GroupTable& groups_;
   spi::Resolver& resolver_;
-  mutable std::mutex mutex_;  // the groups and addresses of record_, is_open_, and what the resolver was told
+  mutable std::mutex mutex_;  // all of record_ but its ID and name, is_open_, and what the resolver was told
   spi::ServiceRecord record_;
+  std::atomic<std::uint64_t> incarnation_{0};
   bool is_open_ = false;
 };
 

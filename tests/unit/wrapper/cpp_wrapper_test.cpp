@@ -339,9 +339,9 @@ TEST_F(CppWrapper, AWatchOwnsItsCallbackWhichMayEndIt) {
     });
     ASSERT_TRUE(made.ok()) << made.error().text();
     watch = *std::move(made);
+    EXPECT_FALSE(watch.empty());
     kept.set_value();
   }
-  EXPECT_FALSE(watch.empty());
   EXPECT_EQ(first.get_future().get(), RIPC_OK);
   receiver_.unregister();
   EXPECT_EQ(second.get_future().get(), RIPC_CLOSED);
