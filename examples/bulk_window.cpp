@@ -18,14 +18,14 @@ constexpr const char* kName = "example-bulk";
 constexpr std::size_t kRows = 4;
 constexpr std::size_t kColumns = 1'000'000;
 
-int fail(const char* what, const libripc::Error& error) {
+int fail(const char* what, const ripc::Error& error) {
   const std::string text(error.text());
   std::fprintf(stderr, "bulk_window: %s: %s: %s\n", what, error.name(), text.c_str());
   return 1;
 }
 
 int receive_table() {
-  auto context = libripc::Context::create();
+  auto context = ripc::Context::create();
   if (!context) return fail("no context", context.error());
   std::vector<double> table(kRows * kColumns);
   auto service = context->register_service({.name = kName});
@@ -51,21 +51,21 @@ int receive_table() {
 }
 
 int send_table() {
-  auto context = libripc::Context::create();
+  auto context = ripc::Context::create();
   if (!context) return fail("no context", context.error());
   auto service = context->register_service();
   if (!service) return fail("no service", service.error());
-  auto server = libripc::id_from_name(kName);
+  auto server = ripc::id_from_name(kName);
   if (!server) return fail("no ID", server.error());
-  std::vector<libripc::Buffer> rows;
-  std::vector<libripc::Item> items;
+  std::vector<ripc::Buffer> rows;
+  std::vector<ripc::Item> items;
   for (std::size_t row = 0; row < kRows; ++row) {
     // Pool memory is mapped by the receiver and copied once, straight into the window.
     auto buffer = context->lease(kColumns * sizeof(double));
     if (!buffer) return fail("no buffer", buffer.error());
     auto* numbers = reinterpret_cast<double*>(buffer->data());
     for (std::size_t column = 0; column < kColumns; ++column) numbers[column] = static_cast<double>(row + 1);
-    items.push_back(libripc::borrow(buffer->bytes()));
+    items.push_back(ripc::borrow(buffer->bytes()));
     rows.push_back(std::move(*buffer));
   }
   auto ticket = service->send(*server, items);

@@ -13,14 +13,14 @@ namespace {
 
 constexpr const char* kRoom = "example-chat";
 
-int fail(const char* what, const libripc::Error& error) {
+int fail(const char* what, const ripc::Error& error) {
   const std::string text(error.text());
   std::fprintf(stderr, "chat: %s: %s: %s\n", what, error.name(), text.c_str());
   return 1;
 }
 
 // Prints what is heard. False at the end.
-bool hear(libripc::Service& service) {
+bool hear(ripc::Service& service) {
   auto message = service.receive(std::chrono::seconds(30));
   // Empty: somebody looks who is there.
   while (message && message->item(0).size() == 0) message = service.receive(std::chrono::seconds(30));
@@ -34,11 +34,11 @@ bool hear(libripc::Service& service) {
 }
 
 int run(int count, char** words) {
-  auto context = libripc::Context::create();
+  auto context = ripc::Context::create();
   if (!context) return fail("no context", context.error());
   auto service = context->register_service();
   if (!service) return fail("no service", service.error());
-  auto room = libripc::group_id_from_name(kRoom);
+  auto room = ripc::group_id_from_name(kRoom);
   if (!room) return fail("no ID", room.error());
   if (auto error = service->join(*room); !error.ok()) return fail("join", error);
   if (count == 0) {
@@ -49,14 +49,14 @@ int run(int count, char** words) {
     return 0;
   }
   // A member like others: what it says it hears too. So it waits for a second one.
-  libripc::GroupOutcome outcome;
+  ripc::GroupOutcome outcome;
   while (outcome.taken < 2) {
-    if (auto sent = service->send(*room, libripc::bytes_of(""), {.outcome = &outcome}); !sent)
+    if (auto sent = service->send(*room, ripc::bytes_of(""), {.outcome = &outcome}); !sent)
       return fail("looking who is there", sent.error());
     (void)service->receive(std::chrono::milliseconds(10));
   }
   for (int index = 0; index < count; ++index) {
-    if (auto sent = service->send(*room, libripc::bytes_of(words[index]), {.outcome = &outcome}); !sent)
+    if (auto sent = service->send(*room, ripc::bytes_of(words[index]), {.outcome = &outcome}); !sent)
       return fail("send", sent.error());
     if (!hear(*service)) break;
   }

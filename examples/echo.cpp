@@ -13,14 +13,14 @@ namespace {
 
 constexpr const char* kName = "example-echo";
 
-int fail(const char* what, const libripc::Error& error) {
+int fail(const char* what, const ripc::Error& error) {
   const std::string text(error.text());
   std::fprintf(stderr, "echo: %s: %s: %s\n", what, error.name(), text.c_str());
   return 1;
 }
 
 int serve() {
-  auto context = libripc::Context::create();
+  auto context = ripc::Context::create();
   if (!context) return fail("no context", context.error());
   auto service = context->register_service({.name = kName});
   if (!service) return fail("no service", service.error());
@@ -41,14 +41,14 @@ int serve() {
 }
 
 int talk(int count, char** words) {
-  auto context = libripc::Context::create();
+  auto context = ripc::Context::create();
   if (!context) return fail("no context", context.error());
   auto service = context->register_service();  // replies come to this one
   if (!service) return fail("no service", service.error());
-  auto server = libripc::id_from_name(kName);
+  auto server = ripc::id_from_name(kName);
   if (!server) return fail("no ID", server.error());
   for (int index = 0; index < count; ++index) {
-    if (auto sent = service->send(*server, libripc::bytes_of(words[index])); !sent) return fail("send", sent.error());
+    if (auto sent = service->send(*server, ripc::bytes_of(words[index])); !sent) return fail("send", sent.error());
     auto reply = service->receive(std::chrono::seconds(5));
     if (!reply) return fail("no reply", reply.error());
     const std::string text(reply->item(0).text());

@@ -17,33 +17,32 @@ namespace {
 constexpr const char* kName = "example-files";
 enum Tag : std::uint32_t { kContents = 1, kMissing = 2, kGoodbye = 3 };
 
-int fail(const char* what, const libripc::Error& error) {
+int fail(const char* what, const ripc::Error& error) {
   const std::string text(error.text());
   std::fprintf(stderr, "file_service: %s: %s: %s\n", what, error.name(), text.c_str());
   return 1;
 }
 
-libripc::Error answer(libripc::Context& context, libripc::Service& service, const libripc::Message& request,
-                      const std::filesystem::path& path) {
+ripc::Error answer(ripc::Context& context, ripc::Service& service, const ripc::Message& request,
+                   const std::filesystem::path& path) {
   std::error_code missing;
   const auto size = std::filesystem::file_size(path, missing);
   std::ifstream file(path, std::ios::binary);
-  if (missing || !file) return service.reply(request, libripc::Bytes(), {.tag = kMissing}).error();
+  if (missing || !file) return service.reply(request, ripc::Bytes(), {.tag = kMissing}).error();
   // Memory from the pool can be read by the client where it is, if it is lent.
   auto buffer = context.lease(size == 0 ? 1 : size);
   if (!buffer) return buffer.error();
   file.read(reinterpret_cast<char*>(buffer->data()), static_cast<std::streamsize>(size));
-  const auto contents = libripc::Bytes(buffer->bytes()).first(static_cast<std::size_t>(file.gcount()));
+  const auto contents = ripc::Bytes(buffer->bytes()).first(static_cast<std::size_t>(file.gcount()));
   const auto limit = service.short_limit(request.source());
   const bool is_short = limit.ok() && contents.size() <= *limit;
   // The lease ends with this function, so nobody waits for the ticket: the library keeps the memory until the client
   // has read it.
-  return service.reply(request, {is_short ? libripc::item(contents) : libripc::borrow(contents)}, {.tag = kContents})
-      .error();
+  return service.reply(request, {is_short ? ripc::item(contents) : ripc::borrow(contents)}, {.tag = kContents}).error();
 }
 
 int serve(const std::filesystem::path& directory) {
-  auto context = libripc::Context::create();
+  auto context = ripc::Context::create();
   if (!context) return fail("no context", context.error());
   auto service = context->register_service({.name = kName});
   if (!service) return fail("no service", service.error());
@@ -54,7 +53,7 @@ int serve(const std::filesystem::path& directory) {
     if (!request) return fail("receive", request.error());
     // Only plain names: what a client says must not lead out of the directory.
     const std::string name(request->item(0).text());
-    if (name == ".") return service->reply(*request, libripc::Bytes(), {.tag = kGoodbye}).ok() ? 0 : 1;
+    if (name == ".") return service->reply(*request, ripc::Bytes(), {.tag = kGoodbye}).ok() ? 0 : 1;
     const bool plain = !name.empty() && name != ".." && name.find('/') == std::string::npos;
     const auto error = answer(*context, *service, *request, plain ? directory / name : std::filesystem::path());
     // A client that has gone is no reason to stop.
@@ -63,13 +62,13 @@ int serve(const std::filesystem::path& directory) {
 }
 
 int fetch(const char* name, const char* output) {
-  auto context = libripc::Context::create();
+  auto context = ripc::Context::create();
   if (!context) return fail("no context", context.error());
   auto service = context->register_service();
   if (!service) return fail("no service", service.error());
-  auto server = libripc::id_from_name(kName);
+  auto server = ripc::id_from_name(kName);
   if (!server) return fail("no ID", server.error());
-  if (auto sent = service->send(*server, libripc::bytes_of(name)); !sent) return fail("send", sent.error());
+  if (auto sent = service->send(*server, ripc::bytes_of(name)); !sent) return fail("send", sent.error());
   auto reply = service->receive(std::chrono::seconds(5), RIPC_RECEIVE_LEND);
   if (!reply) return fail("no reply", reply.error());
   if (reply->tag() == kGoodbye) return std::puts("file_service: the server has ended") < 0;

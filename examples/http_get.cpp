@@ -32,7 +32,7 @@ constexpr auto kPatience = std::chrono::seconds(20);
 }
 
 template <typename Value>
-Value need(libripc::Result<Value> result, const char* what) {
+Value need(ripc::Result<Value> result, const char* what) {
   if (!result) die(std::string(what) + ": " + std::string(result.error().text()));
   return std::move(*result);
 }
@@ -46,7 +46,7 @@ Value load(const std::byte* at) {
 
 class Connection {
  public:
-  Connection(libripc::Context& context, libripc::ServiceId server)
+  Connection(ripc::Context& context, ripc::ServiceId server)
       : context_(context), server_(server), filler_(need(context.lease(64), "no memory")) {
     service_ = need(context.register_service({.queue_bytes = 64 << 10}), "no service");
     lossless_ = need(context.find_path(server), "no path").transport == "shm";
@@ -63,9 +63,9 @@ class Connection {
     if (awaited_ && ready_.find(next_) == ready_.end() && consumed_ != told_) send(kCredit, kFiller, {});
     while (ready_.find(next_) == ready_.end())
       take(need(service_.receive(kPatience, RIPC_RECEIVE_LEND), "the answer does not come"));
-    libripc::Message& message = ready_.at(next_);
+    ripc::Message& message = ready_.at(next_);
     awaited_ = (load<std::uint8_t>(message.item(0).bytes().data() + 2) & kAwaited) != 0;
-    const libripc::ItemView item = item_ < message.item_count() ? message.item(item_) : libripc::ItemView();
+    const ripc::ItemView item = item_ < message.item_count() ? message.item(item_) : ripc::ItemView();
     if (item_ < message.item_count() && !item.ok()) die("a part of the answer was lost");
     const std::size_t count = std::min(room, item.size() - offset_);
     if (count != 0) std::memcpy(to, item.bytes().data() + offset_, count);
@@ -84,7 +84,7 @@ class Connection {
   }
 
  private:
-  void take(libripc::Message message) {
+  void take(ripc::Message message) {
     if (message.tag() != kConnection || message.item_count() == 0 || message.item(0).size() != kHeader) return;
     const std::byte* header = message.item(0).bytes().data();
     switch (load<std::uint8_t>(header + 1)) {
@@ -111,29 +111,29 @@ class Connection {
     std::memcpy(&header[16], &window, 4);
     if (type == kData || type == kClose) ++sequence_;
     told_ = consumed_;
-    std::array<libripc::Item, 2> items{libripc::short_item(libripc::bytes_of(header))};
+    std::array<ripc::Item, 2> items{ripc::short_item(ripc::bytes_of(header))};
     std::size_t count = 1;
-    libripc::Buffer copy;
+    ripc::Buffer copy;
     if (!text.empty() && lossless_) {
-      items[count++] = libripc::short_item(libripc::bytes_of(text));
+      items[count++] = ripc::short_item(ripc::bytes_of(text));
     } else if (!text.empty()) {
       // Where short messages may get lost, a long item makes the message one that does not. The library keeps the copy.
       copy = need(context_.lease(text.size()), "no memory");
       std::memcpy(copy.data(), text.data(), text.size());
-      items[count++] = libripc::borrow(libripc::Bytes(copy.bytes()).first(text.size()));
+      items[count++] = ripc::borrow(ripc::Bytes(copy.bytes()).first(text.size()));
     } else if (type == kOpen || !lossless_) {
-      items[count++] = libripc::borrow(filler_.bytes());
+      items[count++] = ripc::borrow(filler_.bytes());
     }
     auto sent = service_.send(server_, std::span(items).first(count), {.tag = kConnection});
     if (!sent && type != kClose) die("not sent: " + std::string(sent.error().text()));
   }
 
-  libripc::Context& context_;
-  libripc::ServiceId server_;
-  libripc::Buffer filler_;
-  libripc::Service service_;
-  libripc::Message life_;
-  std::map<std::uint32_t, libripc::Message> ready_;  // by sequence number: they may come in another order
+  ripc::Context& context_;
+  ripc::ServiceId server_;
+  ripc::Buffer filler_;
+  ripc::Service service_;
+  ripc::Message life_;
+  std::map<std::uint32_t, ripc::Message> ready_;  // by sequence number: they may come in another order
   bool lossless_ = false;
   bool awaited_ = false;  // the last message read
   std::uint32_t sequence_ = 0, next_ = 0;
@@ -164,12 +164,12 @@ int fetch(Connection& connection, const std::string& path, std::vector<char>& bo
 
 int main(int argc, char** argv) {
   if (argc < 4) die("usage: http_get SERVICE PATH OUTPUT [COUNT]");
-  auto context = need(libripc::Context::create({.resolve_timeout = kPatience}), "no context");
+  auto context = need(ripc::Context::create({.resolve_timeout = kPatience}), "no context");
   std::vector<char> body;
   std::vector<double> times(argc > 4 ? std::strtoul(argv[4], nullptr, 10) : 1);
   int status = 0;
   {
-    Connection connection(context, need(libripc::id_from_name(argv[1]), "no ID"));
+    Connection connection(context, need(ripc::id_from_name(argv[1]), "no ID"));
     for (double& time : times) {
       const auto began = std::chrono::steady_clock::now();
       status = fetch(connection, argv[2], body);

@@ -17,14 +17,14 @@ namespace {
 constexpr const char* kName = "example-moving-service";
 constexpr auto kPatience = std::chrono::seconds(1);
 
-int fail(const char* what, const libripc::Error& error) {
+int fail(const char* what, const ripc::Error& error) {
   const std::string text(error.text());
   std::fprintf(stderr, "moving_service: %s: %s: %s\n", what, error.name(), text.c_str());
   return 1;
 }
 
 int serve() {
-  auto context = libripc::Context::create();
+  auto context = ripc::Context::create();
   if (!context) return fail("no context", context.error());
   auto service = context->register_service({.name = kName, .takeover = true});
   if (!service) return fail("no service", service.error());
@@ -37,21 +37,21 @@ int serve() {
     if (!message) return fail("receive", message.error());
     if (message->item(0).text() == "bye") return std::puts("moving_service: goodbye"), 0;
     // A client that is gone, or has no room, asks again if it wants to know.
-    (void)service->reply(*message, libripc::bytes_of(me));
+    (void)service->reply(*message, ripc::bytes_of(me));
   }
 }
 
 int ask(int count) {
-  auto context = libripc::Context::create();
+  auto context = ripc::Context::create();
   if (!context) return fail("no context", context.error());
   auto service = context->register_service();
   if (!service) return fail("no service", service.error());
-  auto server = libripc::id_from_name(kName);
+  auto server = ripc::id_from_name(kName);
   if (!server) return fail("no ID", server.error());
   std::string last;
   for (int servers = 0; servers < count;) {
     // Between the two servers there may be a moment without any: what was asked then is asked again.
-    auto sent = service->send(*server, libripc::bytes_of("who are you?"));
+    auto sent = service->send(*server, ripc::bytes_of("who are you?"));
     if (!sent && sent.code() != RIPC_NO_SERVICE) return fail("send", sent.error());
     auto reply = service->receive(kPatience);
     if (!reply && reply.code() != RIPC_TIMEOUT) return fail("receive", reply.error());
@@ -62,7 +62,7 @@ int ask(int count) {
     std::fflush(stdout);
     std::fprintf(stderr, "moving_service: it is %s\n", last.c_str());
   }
-  auto sent = service->send(*server, libripc::bytes_of("bye"));
+  auto sent = service->send(*server, ripc::bytes_of("bye"));
   return sent ? 0 : fail("send", sent.error());
 }
 

@@ -15,14 +15,14 @@ namespace {
 constexpr const char* kName = "example-jobs";
 constexpr int kSteps = 4;
 
-int fail(const char* what, const libripc::Error& error) {
+int fail(const char* what, const ripc::Error& error) {
   const std::string text(error.text());
   std::fprintf(stderr, "notification: %s: %s: %s\n", what, error.name(), text.c_str());
   return 1;
 }
 
 int serve() {
-  auto context = libripc::Context::create();
+  auto context = ripc::Context::create();
   if (!context) return fail("no context", context.error());
   auto service = context->register_service({.name = kName});
   if (!service) return fail("no service", service.error());
@@ -36,25 +36,25 @@ int serve() {
   std::memcpy(&progress, job->item(0).bytes().data(), sizeof progress);
   for (int step = 1; step <= kSteps; ++step) {
     const std::string text = "step " + std::to_string(step) + " of " + std::to_string(kSteps);
-    if (auto error = service->notify(progress, {libripc::item(libripc::bytes_of(text))}); !error.ok())
+    if (auto error = service->notify(progress, {ripc::item(ripc::bytes_of(text))}); !error.ok())
       return fail("notify", error);
   }
-  if (auto sent = service->reply(*job, libripc::bytes_of("done")); !sent) return fail("reply", sent.error());
+  if (auto sent = service->reply(*job, ripc::bytes_of("done")); !sent) return fail("reply", sent.error());
   return 0;
 }
 
 int order() {
-  auto context = libripc::Context::create();
+  auto context = ripc::Context::create();
   if (!context) return fail("no context", context.error());
   auto service = context->register_service();
   if (!service) return fail("no service", service.error());
-  auto server = libripc::id_from_name(kName);
+  auto server = ripc::id_from_name(kName);
   if (!server) return fail("no ID", server.error());
 
   std::atomic<int> steps{0};
   // Runs in the context's responder thread, whatever this thread does meanwhile.
-  auto progress = service->on_notification([&](libripc::ServiceId, std::span<const ripc_item_view> items) {
-    if (items.size() == 1) std::printf("notification: %s\n", std::string(libripc::ItemView(items[0]).text()).c_str());
+  auto progress = service->on_notification([&](ripc::ServiceId, std::span<const ripc_item_view> items) {
+    if (items.size() == 1) std::printf("notification: %s\n", std::string(ripc::ItemView(items[0]).text()).c_str());
     steps.fetch_add(1);
     steps.notify_one();
   });

@@ -16,14 +16,14 @@ namespace {
 constexpr const char* kName = "example-squares";
 constexpr std::uint32_t kCount = 100'000;
 
-int fail(const char* what, const libripc::Error& error) {
+int fail(const char* what, const ripc::Error& error) {
   const std::string text(error.text());
   std::fprintf(stderr, "return_buffer: %s: %s: %s\n", what, error.name(), text.c_str());
   return 1;
 }
 
 int serve() {
-  auto context = libripc::Context::create();
+  auto context = ripc::Context::create();
   if (!context) return fail("no context", context.error());
   auto service = context->register_service({.name = kName});
   if (!service) return fail("no service", service.error());
@@ -35,7 +35,7 @@ int serve() {
     std::vector<std::uint64_t> squares(request->tag());
     for (std::uint64_t number = 0; number < squares.size(); ++number) squares[number] = number * number;
     // Written into return buffer 0 if it fits, else pulled by the client into a window.
-    auto ticket = service->reply(*request, {libripc::return_item(libripc::bytes_of(squares), 0)});
+    auto ticket = service->reply(*request, {ripc::return_item(ripc::bytes_of(squares), 0)});
     if (!ticket) return fail("reply", ticket.error());
     // Before the context ends.
     if (auto error = ticket->wait(std::chrono::seconds(30)); !error.ok()) return fail("not taken", error);
@@ -43,14 +43,14 @@ int serve() {
   return 0;
 }
 
-int ask(libripc::Service& service, libripc::ServiceId server, std::vector<std::uint64_t>& room) {
-  const libripc::ReturnBuffer buffer = libripc::return_buffer(std::as_writable_bytes(std::span(room)));
+int ask(ripc::Service& service, ripc::ServiceId server, std::vector<std::uint64_t>& room) {
+  const ripc::ReturnBuffer buffer = ripc::return_buffer(std::as_writable_bytes(std::span(room)));
   std::uint64_t request = 0;
-  libripc::SendOptions options;
+  ripc::SendOptions options;
   options.tag = kCount;
   options.returns = std::span(&buffer, 1);
   options.request_id = &request;
-  if (auto sent = service.send(server, std::span<const libripc::Item>(), options); !sent)
+  if (auto sent = service.send(server, std::span<const ripc::Item>(), options); !sent)
     return fail("send", sent.error());
   // From here until the reply is released the room belongs to the library.
   auto reply = service.receive(std::chrono::seconds(5));
@@ -68,12 +68,12 @@ int ask(libripc::Service& service, libripc::ServiceId server, std::vector<std::u
 }
 
 int run_client() {
-  auto context = libripc::Context::create();
+  auto context = ripc::Context::create();
   if (!context) return fail("no context", context.error());
   std::vector<std::uint64_t> window(kCount);
   auto service = context->register_service();
   if (!service) return fail("no service", service.error());
-  auto server = libripc::id_from_name(kName);
+  auto server = ripc::id_from_name(kName);
   if (!server) return fail("no ID", server.error());
   std::vector<std::uint64_t> enough(kCount);
   std::vector<std::uint64_t> too_little(10);

@@ -31,55 +31,55 @@ void add_bench_command(CLI::App& app, int& exit_code);
 struct Target {
   std::string text;  // as given
   std::string name;  // of a service; empty: by ID
-  libripc::ServiceId id = 0;
+  ripc::ServiceId id = 0;
 
   bool is_group() const noexcept { return id >> 62 == 1; }
 
   // RIPC_INVALID_ARGUMENT with a sentence if it is neither.
-  static libripc::Result<Target> parse(const std::string& text);
+  static ripc::Result<Target> parse(const std::string& text);
   // The same, but a group is refused as well.
-  static libripc::Result<Target> parse_service(const std::string& text);
-  libripc::Result<libripc::ServiceInfo> resolve(libripc::Context& context) const;
+  static ripc::Result<Target> parse_service(const std::string& text);
+  ripc::Result<ripc::ServiceInfo> resolve(ripc::Context& context) const;
 };
 
 // A context, and a service to talk from.
 struct Client {
-  libripc::Context context;
-  libripc::Service service;
+  ripc::Context context;
+  ripc::Service service;
 
   // On these transports, separated by commas; empty: the default ones. Nothing that it looks for takes longer than
   // `timeout`; zero: than it takes.
-  static libripc::Result<Client> open(const std::string& transports, libripc::Nanoseconds timeout);
+  static ripc::Result<Client> open(const std::string& transports, ripc::Nanoseconds timeout);
 };
 
 // Adds "--timeout SECONDS" to a command: 0 or more, fractions allowed.
 CLI::Option* add_timeout(CLI::App& command, double& seconds, const std::string& what);
 // Seconds from the command line to a timeout; more than 10^9 is "for ever".
-libripc::Nanoseconds to_timeout(double seconds);
+ripc::Nanoseconds to_timeout(double seconds);
 
 // What is left of `timeout` of what began at `started` (monotonic_now()).
-libripc::Nanoseconds time_left(std::uint64_t started, libripc::Nanoseconds timeout);
+ripc::Nanoseconds time_left(std::uint64_t started, ripc::Nanoseconds timeout);
 
 // Resolves the target, again and again until it is there or the time is over (RIPC_NO_SERVICE then). Zero: once. The
 // last look begins early enough to end in time.
-libripc::Result<libripc::ServiceInfo> wait_for_service(libripc::Context& context, const Target& target,
-                                                       libripc::Nanoseconds timeout);
+ripc::Result<ripc::ServiceInfo> wait_for_service(ripc::Context& context, const Target& target,
+                                                 ripc::Nanoseconds timeout);
 
 // The living members of the group, again and again until there is one or the time is over (RIPC_NO_SERVICE then).
-libripc::Result<std::vector<libripc::ServiceInfo>> wait_for_members(libripc::Context& context, const Target& target,
-                                                                    libripc::Nanoseconds timeout);
+ripc::Result<std::vector<ripc::ServiceInfo>> wait_for_members(ripc::Context& context, const Target& target,
+                                                              ripc::Nanoseconds timeout);
 
 // "process 4711", or "process unknown" for 0.
 std::string process_text(std::uint32_t pid);
 
 // A service as one JSON object.
-Json to_json(const libripc::ServiceInfo& info);
+Json to_json(const ripc::ServiceInfo& info);
 
 // Makes SIGINT and SIGTERM set a flag and interrupt `service` (which then returns RIPC_INTERRUPTED from receive), while
 // this object lives. One at a time in a process.
 class StopOnSignal {
  public:
-  explicit StopOnSignal(libripc::Service& service);
+  explicit StopOnSignal(ripc::Service& service);
   ~StopOnSignal();
   StopOnSignal(const StopOnSignal&) = delete;
   StopOnSignal& operator=(const StopOnSignal&) = delete;

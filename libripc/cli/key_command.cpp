@@ -18,7 +18,7 @@ struct KeyOptions {
 };
 
 int run_new(const KeyOptions& options) {
-  const auto path = libripc::create_cluster_key(options.file, options.force);
+  const auto path = ripc::create_cluster_key(options.file, options.force);
   if (!path.ok()) return fail(path.error());
   if (options.json) {
     print_json({{"file", *path}});

@@ -9,7 +9,7 @@
 int main(int argc, char** argv) {
   try {
     CLI::App app("Message passing by service ID: serve and fetch files, look at services, measure.", "ripc");
-    app.set_version_flag("--version", libripc::version());
+    app.set_version_flag("--version", ripc::version());
     app.require_subcommand(1);
     app.footer(
         std::string("Example: ripc serve /srv/files --service files    and then    ripc get files README -o -\n") +

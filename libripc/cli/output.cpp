@@ -50,7 +50,7 @@ std::string format_count(double count) {
   if (!text.empty() && text.back() == ' ') text.pop_back();
   return text;
 }
-std::string format_id(libripc::ServiceId id) {
+std::string format_id(ripc::ServiceId id) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "0x%016" PRIx64, id);
   return text.data();
@@ -90,7 +90,7 @@ void print_error(std::string_view sentence) {
   std::fprintf(stderr, "ripc: %.*s\n", static_cast<int>(sentence.size()), sentence.data());
 }
 
-int fail(const libripc::Error& error) {
+int fail(const ripc::Error& error) {
   print_error(error.text());
   return exit_code_for(error.code());
 }

@@ -19,7 +19,7 @@ std::string format_bytes(std::uint64_t bytes);       // "64 B", "1.5 MiB"
 std::string format_nanoseconds(double nanoseconds);  // "512 ns", "1.25 ms"
 std::string format_rate(double bytes_per_second);    // "9.81 GB/s": decimal units, as rates usually are
 std::string format_count(double count);              // "12.4 M"
-std::string format_id(libripc::ServiceId id);        // "0x8000000000000001"
+std::string format_id(ripc::ServiceId id);           // "0x8000000000000001"
 
 // Text from a peer, fit for a terminal: control characters become '?'.
 std::string printable(std::string_view text);
@@ -33,7 +33,7 @@ void print_json(const Json& json, std::FILE* stream = stdout);
 // "ripc: sentence" on stderr.
 void print_error(std::string_view sentence);
 // The same for a failed call; returns the exit code for it.
-int fail(const libripc::Error& error);
+int fail(const ripc::Error& error);
 
 // "min", "p50", "p90", "p99", "p999", "max" and "mid_mean", the mean of the middle half, of samples, which are sorted
 // by this call. All 0 without samples.

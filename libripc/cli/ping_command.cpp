@@ -25,24 +25,24 @@ struct PingOptions {
 };
 
 // Waits for the answer to `number`. RIPC_TIMEOUT.
-libripc::Error await_ping(libripc::Service& service, std::uint64_t number, libripc::Nanoseconds timeout) {
+ripc::Error await_ping(ripc::Service& service, std::uint64_t number, ripc::Nanoseconds timeout) {
   const std::uint64_t started = monotonic_now();
   while (true) {
-    const libripc::Nanoseconds left = time_left(started, timeout);
-    if (left == libripc::kNoWait) return RIPC_TIMEOUT;
+    const ripc::Nanoseconds left = time_left(started, timeout);
+    if (left == ripc::kNoWait) return RIPC_TIMEOUT;
     auto message = service.receive(left);
     if (!message.ok()) {
       if (message.code() == RIPC_INTERRUPTED) continue;
       return message.error();
     }
-    const libripc::Bytes bytes = message->item(0).bytes();
+    const ripc::Bytes bytes = message->item(0).bytes();
     if (bytes.size() == sizeof(number) && std::memcmp(bytes.data(), &number, sizeof(number)) == 0) return {};
   }
 }
 
 // `failure`: why the last ping could not be sent.
-std::string what_is_missing(const PingOptions& options, const libripc::ServiceInfo& info, std::uint64_t sent,
-                            std::size_t answered, const libripc::Error& failure) {
+std::string what_is_missing(const PingOptions& options, const ripc::ServiceInfo& info, std::uint64_t sent,
+                            std::size_t answered, const ripc::Error& failure) {
   const std::string who = "'" + options.service + "' (" + process_text(info.pid) + ")";
   if (answered > 0)
     return who + " answered " + std::to_string(answered) + " of " + std::to_string(sent) + " pings within --timeout; " +
@@ -60,20 +60,20 @@ int run_ping(const PingOptions& options) {
     print_error(target.error().text());
     return kUsage;
   }
-  const libripc::Nanoseconds timeout = to_timeout(options.timeout);
+  const ripc::Nanoseconds timeout = to_timeout(options.timeout);
   auto client = Client::open(options.transport, timeout);
   if (!client.ok()) return fail(client.error());
 
   const std::uint64_t started = monotonic_now();
-  constexpr libripc::Nanoseconds kAskAgain = std::chrono::milliseconds(500);  // then an unanswered ping counts as lost
-  std::uint64_t number = (std::uint64_t{std::random_device{}()} << 32) + 1;   // not an answer to another process's ping
+  constexpr ripc::Nanoseconds kAskAgain = std::chrono::milliseconds(500);    // then an unanswered ping counts as lost
+  std::uint64_t number = (std::uint64_t{std::random_device{}()} << 32) + 1;  // not an answer to another process's ping
   std::vector<double> samples;
   std::uint64_t sent = 0;
-  libripc::Error failure;  // why the last ping could not be sent
-  libripc::ServiceInfo info;
+  ripc::Error failure;  // why the last ping could not be sent
+  ripc::ServiceInfo info;
   bool look = true;  // it may have restarted, or moved
   while (samples.size() < options.count) {
-    if (sent > 0 && time_left(started, timeout) == libripc::kNoWait) break;
+    if (sent > 0 && time_left(started, timeout) == ripc::kNoWait) break;
     if (look) {
       auto found = wait_for_service(client->context, *target, time_left(started, timeout));
       if (!found.ok()) return fail(found.error());
@@ -85,17 +85,16 @@ int run_ping(const PingOptions& options) {
       info = *std::move(found);
       info.transport = std::move(way);  // and not the first that the service has an address for
       look = false;
-      if (!failure.ok() && time_left(started, timeout) == libripc::kNoWait) break;
+      if (!failure.ok() && time_left(started, timeout) == ripc::kNoWait) break;
     }
     const std::uint64_t sent_at = monotonic_now();
     ++number;
-    libripc::SendOptions send_options;
+    ripc::SendOptions send_options;
     send_options.tag = static_cast<std::uint32_t>(file::Operation::ping);
-    auto ticket =
-        client->service.send(info.id, {libripc::short_item(std::as_bytes(std::span(&number, 1)))}, send_options);
+    auto ticket = client->service.send(info.id, {ripc::short_item(std::as_bytes(std::span(&number, 1)))}, send_options);
     ++sent;
     failure = ticket.error();
-    const libripc::Error outcome =
+    const ripc::Error outcome =
         ticket.ok() ? await_ping(client->service, number, std::min(kAskAgain, time_left(started, timeout))) : failure;
     if (outcome.ok()) {
       samples.push_back(static_cast<double>(monotonic_now() - sent_at));

@@ -37,7 +37,7 @@ Json counters_json(const file::FileServer& server) {
 }
 
 // Until the service ends; RIPC_INTERRUPTED is the orderly end.
-libripc::Error serve_until_stopped(libripc::Service& service, file::FileServer& server, const StopOnSignal& stop) {
+ripc::Error serve_until_stopped(ripc::Service& service, file::FileServer& server, const StopOnSignal& stop) {
   while (!stop.requested()) {
     auto message = service.receive();
     if (message.ok()) {
@@ -58,11 +58,11 @@ int run_serve(const ServeOptions& options) {
   auto directory = file::ServedDirectory::open(options.directory);
   if (!directory.ok()) return fail(directory.error());
 
-  libripc::ContextOptions context_options;
+  ripc::ContextOptions context_options;
   context_options.transports = options.transport;
-  auto context = libripc::Context::create(context_options);
+  auto context = ripc::Context::create(context_options);
   if (!context.ok()) return fail(context.error());
-  libripc::ServiceOptions service_options;
+  ripc::ServiceOptions service_options;
   service_options.name = target->name;
   service_options.id = target->name.empty() ? target->id : 0;
   service_options.takeover = options.takeover;
@@ -84,7 +84,7 @@ int run_serve(const ServeOptions& options) {
     std::fflush(stdout);
   }
 
-  const libripc::Error end = serve_until_stopped(*service, server, stop);
+  const ripc::Error end = serve_until_stopped(*service, server, stop);
   if (end.code() == RIPC_INTERRUPTED) server.notify_closing();
   if (options.json) {
     Json json = {{"event", "closed"}, {"service", options.service}, {"reason", end.name()}};

@@ -10,14 +10,14 @@
 namespace cli {
 namespace {
 
-libripc::Result<libripc::Context> make_context(const std::string& transport) {
-  libripc::ContextOptions options;
+ripc::Result<ripc::Context> make_context(const std::string& transport) {
+  ripc::ContextOptions options;
   options.transports = transport;
-  return libripc::Context::create(options);
+  return ripc::Context::create(options);
 }
 
 // With the path that is taken to it. A service that is there but cannot be reached is part of the answer.
-libripc::ServiceInfo with_path(libripc::Context& context, libripc::ServiceInfo info) {
+ripc::ServiceInfo with_path(ripc::Context& context, ripc::ServiceInfo info) {
   auto path = context.find_path(info.id);
   if (path.ok()) return *std::move(path);
   info.reason += "; no path works: " + std::string(path.error().text());
@@ -27,19 +27,19 @@ libripc::ServiceInfo with_path(libripc::Context& context, libripc::ServiceInfo i
 
 std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 
-std::string group_list(const libripc::ServiceInfo& info) {
+std::string group_list(const ripc::ServiceInfo& info) {
   std::string list;
-  for (const libripc::ServiceId group : info.groups) list += (list.empty() ? "" : " ") + format_id(group);
+  for (const ripc::ServiceId group : info.groups) list += (list.empty() ? "" : " ") + format_id(group);
   return or_dash(list);
 }
 
-int run_resolve_group(libripc::Context& context, const Target& target, double timeout, bool json) {
+int run_resolve_group(ripc::Context& context, const Target& target, double timeout, bool json) {
   auto members = wait_for_members(context, target, to_timeout(timeout));
   if (!members.ok()) return fail(members.error());
   Json list = Json::array();
   std::vector<std::vector<std::string>> rows = {{"MEMBER", "NAME", "PID", "PATH", "ADDRESS"}};
   for (const auto& member : *members) {
-    const libripc::ServiceInfo info = with_path(context, member);
+    const ripc::ServiceInfo info = with_path(context, member);
     if (json) list.push_back(to_json(info));
     rows.push_back({format_id(info.id), or_dash(info.name), info.pid == 0 ? "-" : std::to_string(info.pid),
                     info.transport, info.address});
@@ -65,7 +65,7 @@ int run_resolve(const std::string& name, double timeout, bool json) {
   if (target->is_group()) return run_resolve_group(*context, *target, timeout, json);
   auto found = wait_for_service(*context, *target, to_timeout(timeout));
   if (!found.ok()) return fail(found.error());
-  const libripc::ServiceInfo info = with_path(*context, *std::move(found));
+  const ripc::ServiceInfo info = with_path(*context, *std::move(found));
   if (json) {
     print_json(to_json(info));
     return kOk;
@@ -84,7 +84,7 @@ int run_resolve(const std::string& name, double timeout, bool json) {
 
 // Where nothing leaves this host: that, and how to join others.
 void print_network_limit() {
-  const auto findings = libripc::Context::diagnose();
+  const auto findings = ripc::Context::diagnose();
   if (!findings.ok()) return;
   for (const auto& finding : *findings) {
     if (finding.subject == "network" && finding.level == 0 && !finding.advice.empty())
@@ -117,7 +117,7 @@ int run_services(bool json) {
 }
 
 int run_doctor(bool json) {
-  auto findings = libripc::Context::diagnose();
+  auto findings = ripc::Context::diagnose();
   if (!findings.ok()) return fail(findings.error());
   constexpr const char* kLevels[] = {"good", "limited", "broken"};
   std::uint32_t worst = 0;
@@ -131,9 +131,9 @@ int run_doctor(bool json) {
     std::printf("%-8s %s: %s\n", kLevels[level], finding.subject.c_str(), finding.text.c_str());
     if (!finding.advice.empty()) std::printf("         -> %s\n", finding.advice.c_str());
   }
-  if (json) print_json({{"verdict", kLevels[worst]}, {"version", libripc::version()}, {"findings", list}});
+  if (json) print_json({{"verdict", kLevels[worst]}, {"version", ripc::version()}, {"findings", list}});
   if (!json)
-    std::printf("libripc %s: %s\n", libripc::version(),
+    std::printf("libripc %s: %s\n", ripc::version(),
                 worst == 0   ? "everything is good"
                 : worst == 1 ? "works, with the limits above"
                              : "something is broken, see above");

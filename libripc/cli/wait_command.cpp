@@ -24,11 +24,11 @@ int run_wait(const WaitOptions& options) {
     print_error(target.error().text());
     return kUsage;
   }
-  libripc::ContextOptions context_options;
+  ripc::ContextOptions context_options;
   context_options.transports = options.transport;
-  auto context = libripc::Context::create(context_options);
+  auto context = ripc::Context::create(context_options);
   if (!context.ok()) return fail(context.error());
-  const libripc::Nanoseconds timeout = to_timeout(options.timeout);
+  const ripc::Nanoseconds timeout = to_timeout(options.timeout);
   const auto info =
       target->name.empty() ? context->wait_service(target->id, timeout) : context->wait_service(target->name, timeout);
   if (!info.ok() && info.code() == RIPC_NO_SERVICE)

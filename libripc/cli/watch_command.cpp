@@ -60,13 +60,13 @@ void print_event(const WatchOptions& options, const file::Connection& connection
 }
 
 // Asks the service to run the notification, again until it has answered. RIPC_OK.
-libripc::Error subscribe(file::Connection& connection, const ripc_notification& name, const StopOnSignal& stop) {
+ripc::Error subscribe(file::Connection& connection, const ripc_notification& name, const StopOnSignal& stop) {
   while (!stop.requested()) {
-    if (const libripc::Error error = connection.find(); !error.ok()) return error;
+    if (const ripc::Error error = connection.find(); !error.ok()) return error;
     file::RequestHeader request;
     request.request = connection.next_request();
     Outcome outcome = connection.send(file::Operation::subscribe, request, file::encode(name));
-    libripc::Message message;
+    ripc::Message message;
     file::ReplyHeader header;
     while (outcome == Outcome::done && !stop.requested()) {
       outcome = connection.receive(message, header);
@@ -88,7 +88,7 @@ int watch(const WatchOptions& options, file::Connection& connection, Notice& not
   while (!stop.requested()) {
     connection.progress();
     const std::uint64_t ended_before = life.ended.load();
-    const libripc::Error error = subscribe(connection, name, stop);
+    const ripc::Error error = subscribe(connection, name, stop);
     if (error == RIPC_INTERRUPTED) break;
     if (!error.ok()) return fail(error);
     const std::uint64_t known = connection.info().incarnation;  // 0: the static resolver knows none
@@ -137,27 +137,25 @@ int run_watch(const WatchOptions& options) {
   Notice notice;
   Life life;
   const StopOnSignal stop(connection.service());
-  auto watched =
-      client->context.watch(connection.target().id, [&](ripc_status status, const libripc::ServiceInfo& info) {
-        if (status == RIPC_OK) {
-          life.seen.store(info.incarnation);
-        } else {
-          life.why.store(status);
-          life.ended.store(info.incarnation);
-        }
-        life.is_seen.store(status == RIPC_OK);
-        (void)connection.service().interrupt();
-      });
+  auto watched = client->context.watch(connection.target().id, [&](ripc_status status, const ripc::ServiceInfo& info) {
+    if (status == RIPC_OK) {
+      life.seen.store(info.incarnation);
+    } else {
+      life.why.store(status);
+      life.ended.store(info.incarnation);
+    }
+    life.is_seen.store(status == RIPC_OK);
+    (void)connection.service().interrupt();
+  });
   if (!watched.ok()) return fail(watched.error());
-  auto notification =
-      connection.service().on_notification([&](libripc::ServiceId, std::span<const ripc_item_view> items) {
-        {
-          const std::lock_guard lock(notice.mutex);
-          notice.text = items.empty() ? "" : std::string(libripc::ItemView(items[0]).text());
-        }
-        notice.arrived.store(true);
-        (void)connection.service().interrupt();
-      });
+  auto notification = connection.service().on_notification([&](ripc::ServiceId, std::span<const ripc_item_view> items) {
+    {
+      const std::lock_guard lock(notice.mutex);
+      notice.text = items.empty() ? "" : std::string(ripc::ItemView(items[0]).text());
+    }
+    notice.arrived.store(true);
+    (void)connection.service().interrupt();
+  });
   if (!notification.ok()) return fail(notification.error());
   return watch(options, connection, notice, life, notification->name(), stop);
 }

@@ -11,7 +11,7 @@
 
 #include "base/plain_text.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 namespace {
 
 bool is_same_registration(const spi::ServiceRecord& one, const spi::ServiceRecord& other) noexcept {
@@ -165,4 +165,4 @@ Status ChainResolver::list(const std::function<void(const spi::ServiceRecord&)>&
   });
 }
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

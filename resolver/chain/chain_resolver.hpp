@@ -10,7 +10,7 @@
 
 #include "spi/resolver.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 
 // As thread-safe as its resolvers. Owns them.
 class ChainResolver final : public spi::Resolver {
@@ -65,4 +65,4 @@ class ChainResolver final : public spi::Resolver {
   const Hint hint_;
 };
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

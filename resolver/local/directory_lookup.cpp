@@ -6,7 +6,7 @@
 
 #include "base/runtime_directory.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 
 Result<spi::ServiceRecord> DirectoryLookup::find(spi::ServiceRecord record, Deadline deadline) {
   Status failure = RIPC_NO_SERVICE;
@@ -49,4 +49,4 @@ Result<LocalResolver*> DirectoryLookup::directory(const std::string& path) {
   return known.get();
 }
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

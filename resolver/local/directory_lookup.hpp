@@ -12,7 +12,7 @@
 #include "resolver/local/local_resolver.hpp"
 #include "spi/resolver.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 
 // Thread-safe.
 class DirectoryLookup {
@@ -33,4 +33,4 @@ class DirectoryLookup {
   std::unordered_map<std::string, std::unique_ptr<LocalResolver>> directories_;  // by path; few, and they stay
 };
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

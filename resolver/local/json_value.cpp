@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 namespace {
 
 using Json = nlohmann::json;
@@ -143,4 +143,4 @@ void append_json_string(std::string_view text, std::string& to) {
   to += '"';
 }
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 
 class JsonValue {
  public:
@@ -50,4 +50,4 @@ class JsonValue {
 // Appends a JSON string.
 void append_json_string(std::string_view text, std::string& to);
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

@@ -24,7 +24,7 @@
 #include "resolver/local/service_record.hpp"
 #include "spi/holder_rules.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 namespace {
 
 // There may be no memory for one of them.
@@ -393,4 +393,4 @@ Status LocalResolver::visit_all(std::size_t& removed, Nanoseconds lock_timeout, 
   return {};
 }
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

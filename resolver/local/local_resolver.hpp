@@ -29,7 +29,7 @@
 #include "base/unique_fd.hpp"
 #include "spi/resolver.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 
 // Thread-safe. A lock is held for some microseconds, unless its process is stopped. A call waits a second at most for
 // one; then it is RIPC_TIMEOUT, with a sentence that says where to look.
@@ -124,4 +124,4 @@ class LocalResolver final : public spi::Resolver {
   EventLoop* observed_by_ = nullptr;
 };
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

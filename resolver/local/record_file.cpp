@@ -12,7 +12,7 @@
 
 #include "resolver/local/service_record.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 namespace {
 
 // Sweeps of other processes can make a writer start again; each sweep can do so once.
@@ -279,4 +279,4 @@ bool remove_abandoned(const RuntimeDirectory& directory, const char* name) noexc
   return removed;
 }
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

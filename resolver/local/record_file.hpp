@@ -25,7 +25,7 @@
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 
 // A record file of a service, locked while the object lives. One thread.
 class LockedRecord {
@@ -72,4 +72,4 @@ bool remove_abandoned(const RuntimeDirectory& directory, const char* name) noexc
 // For messages.
 std::string record_path(const RuntimeDirectory& directory, ripc_service_id id);
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

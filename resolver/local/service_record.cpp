@@ -10,7 +10,7 @@
 #include "base/runtime_directory.hpp"
 #include "resolver/local/json_value.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 namespace {
 
 constexpr unsigned kFormat = 1;
@@ -164,4 +164,4 @@ Result<spi::ServiceRecord> decode_record_body(std::string_view text, ripc_servic
   return from_json(parse(text), id);
 }
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

@@ -19,7 +19,7 @@
 #include "base/status.hpp"
 #include "spi/resolver.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 
 inline constexpr std::size_t kMaxRecordSize = std::size_t{64} << 10;  // bytes of the whole text
 inline constexpr std::size_t kMaxNameSize = 200;
@@ -39,4 +39,4 @@ Result<spi::ServiceRecord> decode_service_record(std::string_view text, ripc_ser
 // The inner object alone, without format and check.
 Result<spi::ServiceRecord> decode_record_body(std::string_view text, ripc_service_id id);
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

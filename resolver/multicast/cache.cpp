@@ -4,7 +4,7 @@
 #include <list>
 #include <utility>
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 
 ServiceCache::Learned ServiceCache::learn(const spi::ServiceRecord& record, bool is_answer, Nanoseconds now,
                                           std::uint64_t timestamp) {
@@ -74,4 +74,4 @@ void ServiceCache::visit(Nanoseconds since, const std::function<void(const spi::
   }
 }
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

@@ -11,7 +11,7 @@
 #include "base/clock.hpp"
 #include "spi/resolver.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 
 // Not thread-safe. Bounded: the record learned longest ago makes room.
 //
@@ -66,4 +66,4 @@ class ServiceCache {
   std::list<ripc_service_id> order_;  // learned longest ago first
 };
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

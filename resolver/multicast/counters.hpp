@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 
 // A snapshot. Packets are counted once for each interface that they leave by or come from.
 struct MulticastCounters {
@@ -36,4 +36,4 @@ struct MulticastCounters {
   std::uint64_t conflicts = 0;      // somebody else claims an ID of ours
 };
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

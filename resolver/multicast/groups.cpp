@@ -6,7 +6,7 @@
 #include "base/plain_text.hpp"
 #include "resolver/multicast/multicast_resolver.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 namespace {
 
 // The first question for a group is asked twice, and waited for this long.
@@ -94,4 +94,4 @@ Status MulticastResolver::members(ripc_service_id group, Deadline deadline,
   return {};
 }
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

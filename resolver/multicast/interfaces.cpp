@@ -11,7 +11,7 @@
 
 #include "base/interface_list.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 namespace {
 
 struct Found {
@@ -58,4 +58,4 @@ Result<std::vector<Interface>> usable_interfaces(const std::vector<std::string>&
   return usable;
 }
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

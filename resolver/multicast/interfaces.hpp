@@ -7,7 +7,7 @@
 
 #include "base/status.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 
 inline constexpr std::size_t kMaxInterfaces = 16;
 
@@ -25,4 +25,4 @@ struct Interface {
 // An empty list is no error: interfaces come and go. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
 Result<std::vector<Interface>> usable_interfaces(const std::vector<std::string>& wanted);
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

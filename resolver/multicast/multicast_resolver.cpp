@@ -18,7 +18,7 @@
 #include "resolver/multicast/udp_network.hpp"
 #include "spi/holder_rules.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 namespace {
 
 // What a question tells of its asker's services.
@@ -465,4 +465,4 @@ MulticastState MulticastResolver::state() const {
   return state;
 }
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

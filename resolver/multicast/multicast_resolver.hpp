@@ -40,7 +40,7 @@
 #include "spi/multicast_network.hpp"
 #include "spi/resolver.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 
 // The resolver's networks and counters, for `ripc doctor`.
 struct MulticastState {
@@ -223,4 +223,4 @@ class MulticastResolver final : public spi::Resolver {
   std::thread thread_;
 };
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

@@ -9,7 +9,7 @@
 #include <charconv>
 #include <optional>
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 namespace {
 
 constexpr std::uint64_t kMaxProbeMilliseconds = 10'000;
@@ -135,4 +135,4 @@ Result<MulticastOptions> parse_multicast_options(std::string_view text) {
   return options;
 }
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

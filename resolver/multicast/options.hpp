@@ -28,7 +28,7 @@
 #include "base/status.hpp"
 #include "spi/resolver.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 
 inline constexpr std::string_view kDefaultGroup4 = "239.255.82.73";    // organisation-local scope
 inline constexpr std::string_view kDefaultGroup6 = "ff12::5249:5043";  // link-local scope, not a registered group
@@ -74,4 +74,4 @@ struct MulticastOptions {
 // stay unset. RIPC_INVALID_ARGUMENT with the item that is wrong and what it may be.
 Result<MulticastOptions> parse_multicast_options(std::string_view text);
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

@@ -7,7 +7,7 @@
 #include "spi/holder_rules.hpp"
 #include "wire/bytes.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 namespace {
 
 constexpr std::string_view kPurpose = "ripc multicast 1";
@@ -276,4 +276,4 @@ bool verify_packet(std::span<const std::byte> bytes, const ClusterKeys& keys) no
   return keys.verify(kPurpose, {text}, bytes.subspan(text.size()));
 }
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

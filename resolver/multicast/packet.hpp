@@ -15,7 +15,7 @@
 #include "resolver/multicast/options.hpp"
 #include "spi/resolver.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 
 inline constexpr std::uint32_t kPacketMagic = 0x434d5052;  // "RPMC"
 inline constexpr std::uint8_t kPacketVersion = 2;
@@ -97,4 +97,4 @@ DecodeStatus decode_packet(std::span<const std::byte> bytes, const NameHash& has
 // Whether the MAC at the end of a signed packet, whose header was decoded, is right.
 bool verify_packet(std::span<const std::byte> bytes, const ClusterKeys& keys) noexcept;
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

@@ -16,7 +16,7 @@
 #include "spi/multicast_network.hpp"
 #include "spi/resolver.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 
 inline constexpr Nanoseconds kFirstPause = 20'000'000;
 inline constexpr Nanoseconds kLongestPause = 500'000'000;
@@ -81,4 +81,4 @@ struct Question {
   }
 };
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

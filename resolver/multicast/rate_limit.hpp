@@ -6,7 +6,7 @@
 
 #include "base/clock.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 
 // Not thread-safe.
 class RateLimit {
@@ -30,4 +30,4 @@ class RateLimit {
   Nanoseconds last_ = 0;
 };
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <list>
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 
 // A context may be forgotten when its packets would be stale anyway.
 bool ReplayGuard::may_forget_oldest(Nanoseconds now) const {
@@ -50,4 +50,4 @@ ReplayGuard::Verdict ReplayGuard::accept(std::uint64_t context, std::uint64_t ti
   return Verdict::fresh;
 }
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

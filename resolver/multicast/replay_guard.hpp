@@ -10,7 +10,7 @@
 
 #include "base/clock.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 
 // Not thread-safe. Remembers the newest time stamps of each context: with a tolerance, what is older than all of them
 // counts as seen.
@@ -48,4 +48,4 @@ class ReplayGuard {
   std::list<std::uint64_t> order_;  // seen longest ago first
 };
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

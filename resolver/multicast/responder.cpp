@@ -13,7 +13,7 @@
 #include "base/random.hpp"
 #include "resolver/multicast/multicast_resolver.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 namespace {
 
 // Packets of one socket before the next one has its turn.
@@ -475,4 +475,4 @@ void MulticastResolver::reply_lists_due() {
   }
 }
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

@@ -15,7 +15,7 @@
 #include "base/event_signal.hpp"
 #include "base/interface_watch.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 namespace {
 
 // Room for the replies of many contexts that are asked at once; the kernel gives what net.core.rmem_max allows.
@@ -417,4 +417,4 @@ spi::Arrival UdpNetwork::receive(int fd, std::span<std::byte> buffer, spi::Recei
   return spi::Arrival::nothing;
 }
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

@@ -25,7 +25,7 @@
 #include "resolver/multicast/packet.hpp"
 #include "spi/multicast_network.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 
 // A socket's address.
 struct Endpoint {
@@ -84,4 +84,4 @@ class UdpNetwork final : public spi::MulticastNetwork {
   std::shared_ptr<const Memberships> memberships_ = std::make_shared<Memberships>();
 };
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

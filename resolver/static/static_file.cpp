@@ -10,7 +10,7 @@
 
 #include "base/plain_text.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 namespace {
 
 constexpr std::string_view kGroupPrefix = "group:";
@@ -206,4 +206,4 @@ Result<std::vector<spi::ServiceRecord>> parse_static_file(std::string_view text,
   return records;
 }
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

@@ -19,7 +19,7 @@
 #include "base/status.hpp"
 #include "spi/resolver.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 
 inline constexpr std::size_t kMaxStaticFileSize = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxStaticAddresses = 64;
@@ -31,4 +31,4 @@ using spi::NameHash;
 Result<std::vector<spi::ServiceRecord>> parse_static_file(std::string_view text, std::string_view file,
                                                           const NameHash& hash_name, const NameHash& hash_group);
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

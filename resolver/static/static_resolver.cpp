@@ -11,7 +11,7 @@
 #include "base/plain_text.hpp"
 #include "base/unique_fd.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 namespace {
 
 constexpr int kReadAttempts = 8;
@@ -126,4 +126,4 @@ Status StaticResolver::read_file(std::string& text) {
   return {};
 }
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

@@ -14,7 +14,7 @@
 #include "resolver/static/static_file.hpp"
 #include "spi/resolver.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 
 // Thread-safe. The file is read when it is first needed, and again after a change (one stat() for each resolve()).
 // While the file is missing or has a mistake, calls fail with a sentence that names the file, and the line.
@@ -69,4 +69,4 @@ class StaticResolver final : public spi::Resolver {
   Nanoseconds read_at_ = 0;   // wall clock
 };
 
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

@@ -37,14 +37,14 @@ struct Share {
 };
 
 // Sends until it is ended.
-[[noreturn]] void send_for_ever(std::uint64_t index, libripc::ServiceId to, const libripc::ContextOptions& options) {
+[[noreturn]] void send_for_ever(std::uint64_t index, ripc::ServiceId to, const ripc::ContextOptions& options) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  auto context = libripc::Context::create(options);
+  auto context = ripc::Context::create(options);
   if (!context.ok()) _exit(1);
   auto service = context->register_service();
   if (!service.ok()) _exit(1);
   for (Payload payload{index, 0};;) {
-    const auto sent = service->send(to, {libripc::short_item(std::as_bytes(std::span(&payload, 1)))});
+    const auto sent = service->send(to, {ripc::short_item(std::as_bytes(std::span(&payload, 1)))});
     if (sent.ok()) {
       ++payload.sequence;
     } else if (sent.code() != RIPC_AGAIN || !service->wait_room(to, std::chrono::seconds(10)).ok()) {
@@ -56,9 +56,9 @@ struct Share {
 }
 
 // Counts for so long, from the first message of the last sender to have begun.
-libripc::Error count(libripc::Service& service, std::chrono::seconds duration, std::vector<Share>& shares,
-                     std::uint64_t& lost) {
-  std::vector<libripc::Message> messages(64);
+ripc::Error count(ripc::Service& service, std::chrono::seconds duration, std::vector<Share>& shares,
+                  std::uint64_t& lost) {
+  std::vector<ripc::Message> messages(64);
   std::size_t begun = 0;
   Clock::time_point end = Clock::now() + std::chrono::seconds(60);
   while (Clock::now() < end) {
@@ -77,7 +77,7 @@ libripc::Error count(libripc::Service& service, std::chrono::seconds duration, s
       ++share.received;
     }
   }
-  return begun == shares.size() ? libripc::Error() : libripc::Error(RIPC_TIMEOUT);
+  return begun == shares.size() ? ripc::Error() : ripc::Error(RIPC_TIMEOUT);
 }
 
 }  // namespace
@@ -86,16 +86,16 @@ int main(int argument_count, char** arguments) {
   support::use_cluster_key();
   const auto senders = static_cast<std::size_t>(argument_count > 1 ? std::atoi(arguments[1]) : 10);
   const std::chrono::seconds duration(argument_count > 2 ? std::atoi(arguments[2]) : 3);
-  libripc::ContextOptions options;
+  ripc::ContextOptions options;
   options.transports = argument_count > 3 ? arguments[3] : "socket";
   if (senders < 1 || senders > 1000 || duration.count() < 1) {
     std::fputs("usage: bench_fairness [SENDERS [SECONDS [TRANSPORT]]]\n", stderr);
     return 2;
   }
-  const libripc::ServiceId id = 1'000'000 + static_cast<libripc::ServiceId>(getpid());
+  const ripc::ServiceId id = 1'000'000 + static_cast<ripc::ServiceId>(getpid());
   std::vector<pid_t> children;
-  auto receiver = [&]() -> libripc::Error {
-    auto context = libripc::Context::create(options);
+  auto receiver = [&]() -> ripc::Error {
+    auto context = ripc::Context::create(options);
     if (!context.ok()) return context.error();
     auto service = context->register_service({.id = id});
     if (!service.ok()) return service.error();
@@ -130,7 +130,7 @@ int main(int argument_count, char** arguments) {
         sum / static_cast<double>(duration.count()), static_cast<unsigned long long>(least->received),
         static_cast<unsigned long long>(most->received),
         sum * sum / (static_cast<double>(senders) * std::max(squares, 1.0)), static_cast<unsigned long long>(lost));
-    return lost == 0 ? libripc::Error() : libripc::Error(RIPC_CORRUPT);
+    return lost == 0 ? ripc::Error() : ripc::Error(RIPC_CORRUPT);
   }();
   if (!receiver.ok()) std::fprintf(stderr, "bench_fairness: %s\n", std::string(receiver.text()).c_str());
   return receiver.ok() ? 0 : 1;

@@ -23,16 +23,16 @@
 namespace {
 
 constexpr std::size_t kLong = 4096;
-constexpr libripc::Nanoseconds kPatience = std::chrono::seconds(30);
+constexpr ripc::Nanoseconds kPatience = std::chrono::seconds(30);
 
-void check(const libripc::Error& error) {
+void check(const ripc::Error& error) {
   if (error.ok()) return;
   std::fprintf(stderr, "bench_first_message: %s\n", std::string(error.text()).c_str());
   std::exit(1);
 }
 
 template <typename T>
-T value(libripc::Result<T> result) {
+T value(ripc::Result<T> result) {
   check(result.error());
   return std::move(*result);
 }
@@ -42,10 +42,10 @@ using Times = std::map<std::string, std::vector<long long>>;
 
 class Contact {
  public:
-  Contact(const libripc::ContextOptions& options, Times& times)
+  Contact(const ripc::ContextOptions& options, Times& times)
       : options_(options),
         times_(times),
-        context_(value(libripc::Context::create(options))),
+        context_(value(ripc::Context::create(options))),
         service_(value(context_.register_service())),
         buffer_(value(context_.lease(kLong))) {
     std::memset(buffer_.bytes().data(), 1, kLong);
@@ -55,41 +55,41 @@ class Contact {
   void start_server() {
     server_.reset();
     server_context_.reset();
-    server_context_ = std::make_unique<libripc::Context>(value(libripc::Context::create(options_)));
-    libripc::ServiceOptions options;
+    server_context_ = std::make_unique<ripc::Context>(value(ripc::Context::create(options_)));
+    ripc::ServiceOptions options;
     options.id = 4711;
-    server_ = std::make_unique<libripc::Service>(value(server_context_->register_service(options)));
+    server_ = std::make_unique<ripc::Service>(value(server_context_->register_service(options)));
     window_.resize(kLong);
   }
 
   void send(const std::string& step, bool is_long) {
     if (is_long) check(server_->post_window(std::as_writable_bytes(std::span(window_)), 0));
-    const libripc::Item item =
-        is_long ? libripc::borrow(buffer_.bytes().first(kLong)) : libripc::short_item(buffer_.bytes().first(64));
+    const ripc::Item item =
+        is_long ? ripc::borrow(buffer_.bytes().first(kLong)) : ripc::short_item(buffer_.bytes().first(64));
     const auto start = std::chrono::steady_clock::now();
-    const libripc::Ticket ticket = value(service_.send(server_->id(), {item}));
-    const libripc::Message message = value(server_->receive(kPatience));
+    const ripc::Ticket ticket = value(service_.send(server_->id(), {item}));
+    const ripc::Message message = value(server_->receive(kPatience));
     const auto took = std::chrono::steady_clock::now() - start;
     if (message.item(0).bytes().size() != (is_long ? kLong : 64)) std::exit(1);
     times_[step].push_back(std::chrono::nanoseconds(took).count());
   }
 
  private:
-  const libripc::ContextOptions& options_;
+  const ripc::ContextOptions& options_;
   Times& times_;
   std::vector<std::byte> window_;
-  libripc::Context context_;
-  libripc::Service service_;
-  libripc::Buffer buffer_;
-  std::unique_ptr<libripc::Context> server_context_;
-  std::unique_ptr<libripc::Service> server_;
+  ripc::Context context_;
+  ripc::Service service_;
+  ripc::Buffer buffer_;
+  std::unique_ptr<ripc::Context> server_context_;
+  std::unique_ptr<ripc::Service> server_;
 };
 
 }  // namespace
 
 int main(int count, char** arguments) {
   support::use_cluster_key();
-  libripc::ContextOptions options;
+  ripc::ContextOptions options;
   options.transports = count > 1 ? arguments[1] : "verbs";
   const int rounds = count > 2 ? std::atoi(arguments[2]) : 20;
   Times times;

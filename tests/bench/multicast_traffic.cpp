@@ -34,13 +34,13 @@
 
 namespace {
 
-using ripc::Deadline;
-using ripc::Nanoseconds;
-using ripc::Result;
-using ripc::Status;
-using ripc::resolver::MulticastCounters;
-using ripc::resolver::MulticastOptions;
-using ripc::resolver::MulticastResolver;
+using ripc::internal::Deadline;
+using ripc::internal::Nanoseconds;
+using ripc::internal::Result;
+using ripc::internal::Status;
+using ripc::internal::resolver::MulticastCounters;
+using ripc::internal::resolver::MulticastOptions;
+using ripc::internal::resolver::MulticastResolver;
 
 constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr std::size_t kPublishers = 8;  // contexts that start at the same time
@@ -52,13 +52,14 @@ constexpr std::size_t kResolves = 500;
 }
 
 Result<ripc_service_id> hash_name(std::string_view name) {
-  if (Status status = ripc::core::check_service_name(name); !status.ok()) return status;
-  return ripc::core::service_id_from_name(name);
+  if (Status status = ripc::internal::core::check_service_name(name); !status.ok()) return status;
+  return ripc::internal::core::service_id_from_name(name);
 }
 
 MulticastOptions make_options() {
-  const std::string port = std::to_string(20000 + ripc::random_u64() % 12000);
-  Result<MulticastOptions> options = ripc::resolver::parse_multicast_options("239.255.82.73:" + port + "%lo,ttl=0");
+  const std::string port = std::to_string(20000 + ripc::internal::random_u64() % 12000);
+  Result<MulticastOptions> options =
+      ripc::internal::resolver::parse_multicast_options("239.255.82.73:" + port + "%lo,ttl=0");
   if (!options.ok()) fail(std::string(options.status().text()));
   options->hash_name = hash_name;
   return *options;
@@ -66,13 +67,13 @@ MulticastOptions make_options() {
 
 struct Context {
   explicit Context(const MulticastOptions& options, MulticastResolver::Networks networks = {})
-      : id(ripc::random_u64() | 1) {
+      : id(ripc::internal::random_u64() | 1) {
     Result<std::unique_ptr<MulticastResolver>> made = MulticastResolver::create(options, id, std::move(networks));
     if (!made.ok()) fail(std::string(made.status().text()));
     resolver = std::move(*made);
   }
-  ripc::spi::ServiceRecord publish(const std::string& name) const {
-    ripc::spi::ServiceRecord record;
+  ripc::internal::spi::ServiceRecord publish(const std::string& name) const {
+    ripc::internal::spi::ServiceRecord record;
     record.id = *hash_name(name);
     record.name = name;
     record.context = id;
@@ -149,7 +150,7 @@ std::string name_of(std::size_t service) { return "service-" + std::to_string(se
 
 void resolve_some(const Context& context, std::size_t services, std::size_t& found) {
   for (std::size_t i = 0; i < kResolves; ++i) {
-    const ripc_service_id id = *hash_name(name_of(ripc::random_u64() % services));
+    const ripc_service_id id = *hash_name(name_of(ripc::internal::random_u64() % services));
     if (context.resolver->resolve(id, Deadline::after(2 * kSecond)).ok()) ++found;
   }
 }
@@ -162,7 +163,7 @@ int run_traffic(std::size_t services, std::size_t count) {
 
   std::atomic<std::size_t> next = 0;
   std::vector<std::thread> publishers;
-  const Nanoseconds started = ripc::monotonic_now();
+  const Nanoseconds started = ripc::internal::monotonic_now();
   for (std::size_t i = 0; i < kPublishers; ++i)
     publishers.emplace_back([&] {
       for (std::size_t context = next++; context < count; context = next++) {
@@ -171,7 +172,7 @@ int run_traffic(std::size_t services, std::size_t count) {
       }
     });
   for (std::thread& publisher : publishers) publisher.join();
-  std::printf(",\n  \"start_seconds\": %.1f", static_cast<double>(ripc::monotonic_now() - started) * 1e-9);
+  std::printf(",\n  \"start_seconds\": %.1f", static_cast<double>(ripc::internal::monotonic_now() - started) * 1e-9);
   settle(contexts);
   const Traffic begun = traffic_of(contexts);
   print("start", {}, begun, services, count);
@@ -198,7 +199,7 @@ int run_traffic(std::size_t services, std::size_t count) {
   std::printf(",\n  \"resolved\": %zu, \"asked\": %zu", found, 2 * kResolves);
 
   std::size_t listed = 0;
-  const Status status = contexts.back()->resolver->list([&](const ripc::spi::ServiceRecord&) { ++listed; });
+  const Status status = contexts.back()->resolver->list([&](const ripc::internal::spi::ServiceRecord&) { ++listed; });
   if (!status.ok()) fail(std::string(status.text()));
   settle(contexts);
   const Traffic list = traffic_of(contexts);
@@ -214,16 +215,16 @@ template <typename Run>
 std::vector<Nanoseconds> measure(std::size_t iterations, const Run& run) {
   std::vector<Nanoseconds> times;
   for (std::size_t i = 0; i < iterations; ++i) {
-    const Nanoseconds started = ripc::monotonic_now();
+    const Nanoseconds started = ripc::internal::monotonic_now();
     run(i);
-    times.push_back(ripc::monotonic_now() - started);
+    times.push_back(ripc::internal::monotonic_now() - started);
   }
   std::sort(times.begin(), times.end());
   return times;
 }
 
-ripc::UniqueFd udp_socket(sockaddr_in& address) {
-  ripc::UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+ripc::internal::UniqueFd udp_socket(sockaddr_in& address) {
+  ripc::internal::UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   address = {};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -237,8 +238,8 @@ ripc::UniqueFd udp_socket(sockaddr_in& address) {
 std::vector<Nanoseconds> measure_udp(std::size_t iterations) {
   sockaddr_in client_address;
   sockaddr_in server_address;
-  const ripc::UniqueFd client = udp_socket(client_address);
-  const ripc::UniqueFd server = udp_socket(server_address);
+  const ripc::internal::UniqueFd client = udp_socket(client_address);
+  const ripc::internal::UniqueFd server = udp_socket(server_address);
   char byte = 'x';
   if (::connect(client.get(), reinterpret_cast<const sockaddr*>(&server_address), sizeof server_address) != 0 ||
       ::connect(server.get(), reinterpret_cast<const sockaddr*>(&client_address), sizeof client_address) != 0)
@@ -261,14 +262,14 @@ class FabricPair {
  public:
   explicit FabricPair(const MulticastOptions& usual) {
 #ifdef RIPC_WITH_VERBS
-    const Result<std::shared_ptr<const ripc::verbs::Fabric>> fabric = ripc::verbs::Fabric::open();
+    const Result<std::shared_ptr<const ripc::internal::verbs::Fabric>> fabric = ripc::internal::verbs::Fabric::open();
     if (!fabric.ok()) return;
     MulticastOptions options = usual;
     options.udp = false;
     options.ttl = 1;
     options.interfaces.clear();
     for (std::unique_ptr<Context>* context : {&holder_, &asker_}) {
-      Result<MulticastResolver::Networks> networks = ripc::capi::fabric_networks(options, *fabric);
+      Result<MulticastResolver::Networks> networks = ripc::internal::capi::fabric_networks(options, *fabric);
       if (!networks.ok()) fail(std::string(networks.status().text()));
       *context = std::make_unique<Context>(options, std::move(*networks));
     }
@@ -289,7 +290,7 @@ class FabricPair {
  private:
   std::unique_ptr<Context> holder_;
   std::unique_ptr<Context> asker_;
-  ripc::spi::ServiceRecord record_;
+  ripc::internal::spi::ServiceRecord record_;
   bool is_there_ = false;
 };
 
@@ -298,7 +299,7 @@ int run_latency() {
   const MulticastOptions options = make_options();
   const Context holder(options);
   const Context asker(options);
-  const ripc::spi::ServiceRecord record = holder.publish("files");
+  const ripc::internal::spi::ServiceRecord record = holder.publish("files");
   static_cast<void>(asker.resolver->resolve(record.id, Deadline::after(kSecond)));
   const FabricPair fabric(options);
   // Alternating, so that all see the same machine.

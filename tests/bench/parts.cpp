@@ -29,8 +29,8 @@
 
 namespace {
 
-using namespace ripc;       // NOLINT: a program of the library's own parts
-using namespace ripc::shm;  // NOLINT
+using namespace ripc::internal;       // NOLINT: a program of the library's own parts
+using namespace ripc::internal::shm;  // NOLINT
 
 constexpr int kTrips = 100'000;
 constexpr int kBarriers = 2000;

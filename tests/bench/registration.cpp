@@ -25,12 +25,12 @@
 
 namespace {
 
-using ripc::Nanoseconds;
+using ripc::internal::Nanoseconds;
 
 Nanoseconds time_of(const std::function<void()>& task) {
-  const Nanoseconds start = ripc::monotonic_now();
+  const Nanoseconds start = ripc::internal::monotonic_now();
   task();
-  return ripc::monotonic_now() - start;
+  return ripc::internal::monotonic_now() - start;
 }
 
 long long median(std::vector<Nanoseconds>& times) {
@@ -45,12 +45,13 @@ void* map(std::size_t size) {
   return memory;
 }
 
-[[noreturn]] void fail(const ripc::Status& status) {
+[[noreturn]] void fail(const ripc::internal::Status& status) {
   std::fprintf(stderr, "bench_registration: %s\n", std::string(status.text()).c_str());
   std::exit(77);
 }
 
-void measure(ripc::verbs::Registrar& registrar, ripc::memory::Pool& pool, std::size_t size, int rounds) {
+void measure(ripc::internal::verbs::Registrar& registrar, ripc::internal::memory::Pool& pool, std::size_t size,
+             int rounds) {
   std::vector<Nanoseconds> once, registered, pooled;
   void* const memory = map(size);
   const auto lease = pool.lease(size);
@@ -60,7 +61,7 @@ void measure(ripc::verbs::Registrar& registrar, ripc::memory::Pool& pool, std::s
     if (!local.ok()) fail(local.status());
   };
   for (int round = 0; round < rounds; ++round) once.push_back(time_of([&] { use(memory); }));
-  if (const ripc::Status status = pool.register_memory(memory, size); !status.ok()) fail(status);
+  if (const ripc::internal::Status status = pool.register_memory(memory, size); !status.ok()) fail(status);
   // The first use of each registers it.
   use(memory);
   use(*lease);
@@ -70,8 +71,8 @@ void measure(ripc::verbs::Registrar& registrar, ripc::memory::Pool& pool, std::s
     pooled.push_back(time_of([&] { use(*lease); }));
   }
   if (registrar.range_count() != made) fail(RIPC_UNSUPPORTED);
-  if (const ripc::Status status = pool.release(*lease); !status.ok()) fail(status);
-  if (const ripc::Status status = pool.unregister_memory(memory); !status.ok()) fail(status);
+  if (const ripc::internal::Status status = pool.release(*lease); !status.ok()) fail(status);
+  if (const ripc::internal::Status status = pool.unregister_memory(memory); !status.ok()) fail(status);
   ::munmap(memory, size);
   const double saved = static_cast<double>(median(once) - median(pooled)) / (static_cast<double>(size) / (1 << 20));
   std::printf(
@@ -84,10 +85,10 @@ void measure(ripc::verbs::Registrar& registrar, ripc::memory::Pool& pool, std::s
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 200;
-  const auto fabric = ripc::verbs::Fabric::open();
+  const auto fabric = ripc::internal::verbs::Fabric::open();
   if (!fabric.ok()) fail(fabric.status());
-  ripc::memory::Pool pool(std::uint64_t{256} << 20);
-  ripc::verbs::Registrar registrar((*fabric)->devices().front(), pool);
+  ripc::internal::memory::Pool pool(std::uint64_t{256} << 20);
+  ripc::internal::verbs::Registrar registrar((*fabric)->devices().front(), pool);
   for (const std::size_t size :
        {std::size_t{4} << 10, std::size_t{64} << 10, std::size_t{1} << 20, std::size_t{64} << 20})
     measure(registrar, pool, size, rounds);

@@ -17,8 +17,8 @@
 namespace conformance::natural {
 namespace {
 
-using libripc::bytes_of;
-using libripc::item;
+using ripc::bytes_of;
+using ripc::item;
 
 constexpr std::size_t kLarge =
     20'000;  // more than the client takes short, less than the server does over shared memory
@@ -30,7 +30,7 @@ struct Header {
   std::uint64_t length = 0;
 };
 
-libripc::Bytes bytes_of_header(const Header& header) { return std::as_bytes(std::span(&header, 1)); }
+ripc::Bytes bytes_of_header(const Header& header) { return std::as_bytes(std::span(&header, 1)); }
 
 std::string text_for(std::size_t number, std::size_t size) {
   std::string text(size, '\0');
@@ -42,28 +42,28 @@ class NaturalPrograms : public TransportTest {
  protected:
   // The server takes larger short messages than the client: what is asked short may have to be answered long.
   void SetUp() override {
-    client_context_ = libripc::Context(make_context().release());
-    server_context_ = libripc::Context(make_context().release());
+    client_context_ = ripc::Context(make_context().release());
+    server_context_ = ripc::Context(make_context().release());
     client_ = need(client_context_.register_service());
     server_ = need(server_context_.register_service({.queue_bytes = 1 << 18}));
   }
 
   template <typename Value>
-  static Value need(libripc::Result<Value> result) {
+  static Value need(ripc::Result<Value> result) {
     if (!result.ok()) throw std::runtime_error(std::string(result.error().text()));
     return *std::move(result);
   }
-  static libripc::Message take(libripc::Service& service) {
+  static ripc::Message take(ripc::Service& service) {
     return need(service.receive(std::chrono::nanoseconds(kLimit), RIPC_RECEIVE_LEND));
   }
-  static void expect_text(const libripc::Message& message, std::size_t index, const std::string& text) {
+  static void expect_text(const ripc::Message& message, std::size_t index, const std::string& text) {
     ASSERT_TRUE(message.item(index).ok()) << ripc_status_name(message.item(index).status());
     ASSERT_EQ(message.item(index).size(), text.size());
     EXPECT_TRUE(message.item(index).text() == text) << "other bytes";
   }
 
-  libripc::Context client_context_, server_context_;
-  libripc::Service client_, server_;
+  ripc::Context client_context_, server_context_;
+  ripc::Service client_, server_;
 };
 CONFORMANCE_SUITE(NaturalPrograms);
 
@@ -79,7 +79,7 @@ TEST_P(NaturalPrograms, AHeaderOnTheStackAndABodyAreSentByAFunctionThatReturns) 
   const std::array<std::size_t, 4> sizes = {10, kLarge, kHuge, std::size_t{2} << 20};
   for (std::uint64_t request = 0; request < sizes.size(); ++request) call(request, sizes[request]);
   for (std::uint64_t request = 0; request < sizes.size(); ++request) {
-    const libripc::Message message = take(server_);
+    const ripc::Message message = take(server_);
     ASSERT_EQ(message.item_count(), 2u);
     EXPECT_EQ(message.item(0).kind(), RIPC_VIEW_SHORT) << "a header does not travel long because of its body";
     Header header;
@@ -98,7 +98,7 @@ TEST_P(NaturalPrograms, TemporariesAreSent) {
     // Takes the memory that the temporaries had.
     const std::vector<std::string> others(8, std::string(size, '?'));
     expect_text(take(server_), 0, text_for(1, size));
-    const libripc::Message pair = take(server_);
+    const ripc::Message pair = take(server_);
     expect_text(pair, 0, std::to_string(size));
     expect_text(pair, 1, text_for(2, size));
   }
@@ -108,8 +108,7 @@ TEST_P(NaturalPrograms, OneBufferIsFilledAndSentAgainAndAgain) {
   constexpr std::size_t kCount = 8;
   const auto leased = need(client_context_.lease(kHuge));
   std::vector<std::byte> owned(kHuge);
-  for (const libripc::WritableBytes buffer :
-       {leased.bytes(), leased.bytes().first(kLarge), libripc::WritableBytes(owned)}) {
+  for (const ripc::WritableBytes buffer : {leased.bytes(), leased.bytes().first(kLarge), ripc::WritableBytes(owned)}) {
     for (std::size_t index = 0; index < kCount; ++index) {
       fill_pattern(buffer.data(), buffer.size(), static_cast<unsigned>(index));
       (void)need(client_.send(server_.id(), buffer));
@@ -122,12 +121,12 @@ TEST_P(NaturalPrograms, OneBufferIsFilledAndSentAgainAndAgain) {
 TEST_P(NaturalPrograms, SeveralMessagesAreSentTogetherOutOfBuffersThatAreUsedAgain) {
   constexpr std::size_t kCount = 6;
   std::array<std::string, kCount> texts;
-  std::array<libripc::Item, kCount> items;
-  std::vector<libripc::OutgoingMessage> messages;
+  std::array<ripc::Item, kCount> items;
+  std::vector<ripc::OutgoingMessage> messages;
   for (std::size_t index = 0; index < kCount; ++index) {
     texts[index] = text_for(index, index % 2 == 0 ? kHuge : 10);
     items[index] = item(bytes_of(texts[index]));
-    messages.push_back(libripc::outgoing_message({&items[index], 1}));
+    messages.push_back(ripc::outgoing_message({&items[index], 1}));
   }
   ASSERT_EQ(need(client_.send_many(server_.id(), messages)), kCount);
   for (std::string& text : texts) text.assign(text.size(), '?');
@@ -179,7 +178,7 @@ TEST_P(NaturalPrograms, AServerAnswersWithAHeaderOfItsOwnAndWhatItWasAsked) {
     }
     ASSERT_TRUE(eventually([&] { return need(server_.statistics()).messages_sent == first + kTogether; }));
     for (std::uint64_t request = first; request < first + kTogether; ++request) {
-      const libripc::Message reply = take(client_);
+      const ripc::Message reply = take(client_);
       Header header;
       ASSERT_EQ(reply.item(0).size(), sizeof header);
       std::memcpy(&header, reply.item(0).bytes().data(), sizeof header);
@@ -188,15 +187,15 @@ TEST_P(NaturalPrograms, AServerAnswersWithAHeaderOfItsOwnAndWhatItWasAsked) {
       expect_text(reply, 1, text_for(request, size_of(request)));
     }
   }
-  (void)need(client_.send(server_.id(), libripc::Bytes()));
+  (void)need(client_.send(server_.id(), ripc::Bytes()));
 }
 
 TEST_P(NaturalPrograms, AReplyThatDoesNotFitTheReturnBufferIsTheServersAgainAtOnce) {
   std::vector<std::byte> small(100);
-  const libripc::ReturnBuffer buffer = libripc::return_buffer(small);
-  (void)need(client_.send(server_.id(), std::span<const libripc::Item>(), {.returns = std::span(&buffer, 1)}));
+  const ripc::ReturnBuffer buffer = ripc::return_buffer(small);
+  (void)need(client_.send(server_.id(), std::span<const ripc::Item>(), {.returns = std::span(&buffer, 1)}));
   std::string answer = text_for(1, kHuge);
-  (void)need(server_.reply(take(server_), {libripc::return_item(bytes_of(answer))}));
+  (void)need(server_.reply(take(server_), {ripc::return_item(bytes_of(answer))}));
   answer.assign(kHuge, '?');
   expect_text(take(client_), 0, text_for(1, kHuge));
 }
@@ -205,7 +204,7 @@ TEST_P(NaturalPrograms, RegisteredMemoryMayGoAtOnce) {
   std::vector<std::byte> memory(kHuge);
   fill_pattern(memory.data(), memory.size(), 1);
   {
-    const libripc::Registration registration = need(client_context_.register_memory(memory));
+    const ripc::Registration registration = need(client_context_.register_memory(memory));
     (void)need(client_.send(server_.id(), memory));
   }
   memory.assign(kHuge, std::byte{0});
@@ -217,7 +216,7 @@ TEST_P(NaturalPrograms, ItemsLandInWindowsAsTheyWere) {
   ASSERT_TRUE(server_.post_window(window).ok());
   (void)need(client_.send(server_.id(), bytes_of(text_for(1, kHuge))));
   const std::vector<std::string> others(8, std::string(kHuge, '?'));
-  const libripc::Message message = need(server_.receive(std::chrono::nanoseconds(kLimit)));
+  const ripc::Message message = need(server_.receive(std::chrono::nanoseconds(kLimit)));
   EXPECT_EQ(message.item(0).kind(), RIPC_VIEW_WINDOW);
   expect_text(message, 0, text_for(1, kHuge));
 }
@@ -230,7 +229,7 @@ TEST_P(NaturalPrograms, ABorrowedBufferIsFilledAgainAfterItsTicket) {
   std::vector<std::byte> memory(kHuge);
   for (std::size_t index = 0; index < 10; ++index) {
     fill_pattern(memory.data(), memory.size(), static_cast<unsigned>(index));
-    auto ticket = client_.send(server_.id(), {libripc::borrow(memory)});
+    auto ticket = client_.send(server_.id(), {ripc::borrow(memory)});
     ASSERT_TRUE(ticket.ok());
     ASSERT_TRUE(ticket->wait(std::chrono::nanoseconds(kLimit)).ok());
   }

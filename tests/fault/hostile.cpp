@@ -25,9 +25,9 @@ void HostileLink::ring() const {
 
 Hostile::Hostile(const std::string& directory, std::uint64_t victim)
     : context_((static_cast<std::uint64_t>(getpid()) << 32) ^ now()) {
-  auto opened = ripc::RuntimeDirectory::open(directory.c_str(), RIPC_PEERS_SAME_USER);
+  auto opened = ripc::internal::RuntimeDirectory::open(directory.c_str(), RIPC_PEERS_SAME_USER);
   if (!opened.ok()) return;
-  ripc::UniqueFd socket;
+  ripc::internal::UniqueFd socket;
   eventually([&] {
     auto result = (*opened)->connect(victim);
     if (result.ok()) socket = std::move(*result);
@@ -72,7 +72,7 @@ std::optional<HostileLink> Hostile::open(ripc_service_id service, std::uint64_t 
   made.memory_fd = std::move(received_.descriptors[0]);
   made.doorbell = std::move(received_.descriptors[1]);
   made.state_fd = std::move(received_.descriptors[2]);
-  auto mapping = ripc::map_foreign_memory(made.memory_fd.get(), made.geometry.total(), true);
+  auto mapping = ripc::internal::map_foreign_memory(made.memory_fd.get(), made.geometry.total(), true);
   if (!mapping.ok()) return {};
   made.memory = std::move(*mapping);
   return made;
@@ -80,12 +80,12 @@ std::optional<HostileLink> Hostile::open(ripc_service_id service, std::uint64_t 
 
 std::uint64_t only_context(const std::string& directory) {
   const std::vector<std::string> names = names_in(directory + "/contexts");
-  return names.size() == 1 ? ripc::RuntimeDirectory::number_of(names.front()).value_or(0) : 0;
+  return names.size() == 1 ? ripc::internal::RuntimeDirectory::number_of(names.front()).value_or(0) : 0;
 }
 
 namespace {
 
-std::vector<std::byte> joined(ripc::wire::Encoder& encoder) {
+std::vector<std::byte> joined(ripc::internal::wire::Encoder& encoder) {
   std::vector<std::byte> packet;
   for (const auto& range : encoder.finish()) packet.insert(packet.end(), range.begin(), range.end());
   return packet;
@@ -94,19 +94,19 @@ std::vector<std::byte> joined(ripc::wire::Encoder& encoder) {
 }  // namespace
 
 std::vector<std::byte> short_packet(ripc_service_id source, std::span<const std::byte> item) {
-  ripc::wire::Encoder encoder(ripc::wire::PacketKind::message, 0, source);
+  ripc::internal::wire::Encoder encoder(ripc::internal::wire::PacketKind::message, 0, source);
   encoder.add_payload(item);
   return joined(encoder);
 }
 
-std::vector<std::byte> long_packet(ripc_service_id source, std::span<const ripc::wire::Descriptor> items) {
-  ripc::wire::Encoder encoder(ripc::wire::PacketKind::message, 0, source);
-  for (const ripc::wire::Descriptor& item : items) encoder.add(item);
+std::vector<std::byte> long_packet(ripc_service_id source, std::span<const ripc::internal::wire::Descriptor> items) {
+  ripc::internal::wire::Encoder encoder(ripc::internal::wire::PacketKind::message, 0, source);
+  for (const ripc::internal::wire::Descriptor& item : items) encoder.add(item);
   return joined(encoder);
 }
 
-ripc::UniqueFd make_memfd(std::size_t size, bool sealed) {
-  ripc::UniqueFd fd(memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+ripc::internal::UniqueFd make_memfd(std::size_t size, bool sealed) {
+  ripc::internal::UniqueFd fd(memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd || ftruncate(fd.get(), static_cast<off_t>(size)) != 0) return {};
   if (sealed && fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) return {};
   return fd;

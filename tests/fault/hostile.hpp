@@ -19,17 +19,17 @@
 
 namespace fault {
 
-namespace control = ripc::wire::shm_control;
-namespace shm = ripc::shm;
+namespace control = ripc::internal::wire::shm_control;
+namespace shm = ripc::internal::shm;
 
 // One end of a link that the hostile side has mapped.
 struct HostileLink {
   std::uint64_t link = 0;
   shm::Geometry geometry;
-  ripc::Mapping memory;
-  ripc::UniqueFd memory_fd, doorbell, state_fd;
-  ripc::Mapping state_page;  // of a hostile service only
-  std::uint32_t next = 0;    // packet
+  ripc::internal::Mapping memory;
+  ripc::internal::UniqueFd memory_fd, doorbell, state_fd;
+  ripc::internal::Mapping state_page;  // of a hostile service only
+  std::uint32_t next = 0;              // packet
 
   shm::Control& page() const { return *reinterpret_cast<shm::Control*>(memory.data()); }
   shm::Cell& cell(std::uint32_t index) const {
@@ -93,8 +93,8 @@ std::uint64_t only_context(const std::string& directory);
 // A packet with one short item, complete.
 std::vector<std::byte> short_packet(ripc_service_id source, std::span<const std::byte> item);
 // A packet with long items only, complete.
-std::vector<std::byte> long_packet(ripc_service_id source, std::span<const ripc::wire::Descriptor> items);
+std::vector<std::byte> long_packet(ripc_service_id source, std::span<const ripc::internal::wire::Descriptor> items);
 // A memfd; -1 size errors are failures of the program that uses it.
-ripc::UniqueFd make_memfd(std::size_t size, bool sealed);
+ripc::internal::UniqueFd make_memfd(std::size_t size, bool sealed);
 
 }  // namespace fault

@@ -68,7 +68,7 @@ int liar(const std::vector<std::string>& arguments) {
         hostile.send_raw(std::vector<std::byte>(50, std::byte{0x5a}));
         continue;
       }
-      ripc::UniqueFd keep;
+      ripc::internal::UniqueFd keep;
       if (lie == "broken pipe" || lie == "full pipe") {
         std::array<int, 2> ends{};
         if (pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) return 1;
@@ -85,9 +85,9 @@ int liar(const std::vector<std::string>& arguments) {
         if (::write(made.doorbell.get(), &most, sizeof most) != sizeof most) return 1;
         if (fcntl(made.doorbell.get(), F_SETFL, 0) != 0) return 1;
       }
-      auto memory = ripc::map_foreign_memory(made.memory_fd.get(), geometry.total(), true);
+      auto memory = ripc::internal::map_foreign_memory(made.memory_fd.get(), geometry.total(), true);
       if (memory.ok()) made.memory = std::move(*memory);
-      auto state = ripc::map_foreign_memory(made.state_fd.get(), 4096, true);
+      auto state = ripc::internal::map_foreign_memory(made.state_fd.get(), 4096, true);
       if (state.ok()) made.state_page = std::move(*state);
       // Asleep, so that the doorbell is rung.
       if (made.state_page) reinterpret_cast<shm::ServiceLine*>(made.state_page.data())->sleep_epoch.store(1);

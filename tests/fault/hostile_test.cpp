@@ -38,7 +38,7 @@ std::uint64_t odd_number(Random& random) {
     case 3:
       return std::uint64_t{1} << random.below(64);
     case 4:
-      return ripc::shm::pooled_location(static_cast<std::uint32_t>(random.below(4)), random.below(1 << 20));
+      return ripc::internal::shm::pooled_location(static_cast<std::uint32_t>(random.below(4)), random.below(1 << 20));
     case 5:
       return reinterpret_cast<std::uint64_t>(&random);
     default:
@@ -46,7 +46,7 @@ std::uint64_t odd_number(Random& random) {
   }
 }
 
-ripc::wire::Descriptor odd_descriptor(Random& random) {
+ripc::internal::wire::Descriptor odd_descriptor(Random& random) {
   const std::uint64_t key = random.below(3) << 32 | random.below(140) << 16 | random.below(3);
   return {.key = random.below(4) == 0 ? random.next() : key,
           .location = odd_number(random),
@@ -55,8 +55,8 @@ ripc::wire::Descriptor odd_descriptor(Random& random) {
 
 // A packet that may be right, half right or nothing at all.
 std::vector<std::byte> odd_packet(Random& random) {
-  ripc::wire::Encoder encoder(
-      random.below(8) == 0 ? ripc::wire::PacketKind::notification : ripc::wire::PacketKind::message,
+  ripc::internal::wire::Encoder encoder(
+      random.below(8) == 0 ? ripc::internal::wire::PacketKind::notification : ripc::internal::wire::PacketKind::message,
       static_cast<std::uint32_t>(random.next()), random.below(3) == 0 ? odd_number(random) : kLiar);
   const std::vector<std::byte> payload = make_item(24 + random.below(60), random.next());
   for (std::uint64_t count = random.below(5); count > 0; --count) {
@@ -70,14 +70,15 @@ std::vector<std::byte> odd_packet(Random& random) {
         encoder.add(odd_descriptor(random));
         break;
       case 4:
-        encoder.add(ripc::wire::Grant{odd_number(random), odd_number(random), odd_number(random)});
+        encoder.add(ripc::internal::wire::Grant{odd_number(random), odd_number(random), odd_number(random)});
         encoder.add_request(odd_number(random));
         break;
       case 5:
-        encoder.add(ripc::wire::Returned{static_cast<std::uint32_t>(odd_number(random)), odd_number(random)});
+        encoder.add(ripc::internal::wire::Returned{static_cast<std::uint32_t>(odd_number(random)), odd_number(random)});
         break;
       case 6:
-        encoder.add(ripc::wire::Directed{static_cast<std::uint32_t>(random.below(20)), odd_descriptor(random)});
+        encoder.add(
+            ripc::internal::wire::Directed{static_cast<std::uint32_t>(random.below(20)), odd_descriptor(random)});
         break;
       default:
         encoder.add_reply(random.below(2) == 0 ? random.below(50) : odd_number(random));
@@ -94,10 +95,10 @@ void put_odd_cell(HostileLink& link, Random& random) {
   // Mostly where the receiver looks next.
   const std::uint32_t consumed = link.page().receiver.head_cells.load();
   if (link.next - consumed >= link.geometry.cells) link.next = consumed;
-  ripc::shm::Cell& cell = link.cell(link.next);
+  ripc::internal::shm::Cell& cell = link.cell(link.next);
   std::vector<std::byte> packet = odd_packet(random);
   std::uint32_t length = static_cast<std::uint32_t>(packet.size());
-  if (packet.size() > ripc::shm::kInlineCapacity) {
+  if (packet.size() > ripc::internal::shm::kInlineCapacity) {
     std::uint32_t offset = static_cast<std::uint32_t>(random.below(link.geometry.data_bytes / 128)) * 64;
     std::memcpy(link.memory.data() + link.geometry.data_offset() + offset, packet.data(),
                 std::min<std::size_t>(packet.size(), link.geometry.data_bytes - offset));
@@ -173,7 +174,7 @@ int scribbler(const std::vector<std::string>& arguments) {
   for (std::uint64_t round = std::stoull(arguments.at(3)); round > 0; --round) {
     Hostile hostile(arguments.at(0), std::stoull(arguments.at(1)));
     if (!hostile.connected() || !hostile.greet()) return 1;
-    const ripc::UniqueFd arena = make_memfd(1 << 20, true);
+    const ripc::internal::UniqueFd arena = make_memfd(1 << 20, true);
     const std::array<int, 1> descriptor{arena.get()};
     hostile.send(control::Arena{.id = 1, .flags = 0, .size = 1 << 20}, descriptor);
     std::vector<HostileLink> links;
@@ -186,12 +187,12 @@ int scribbler(const std::vector<std::string>& arguments) {
       switch (random.below(10)) {
         case 0: {
           const std::uint64_t key = (random.below(3) << 32) | random.below(7);
-          link.page().transfers[random.below(ripc::shm::kTransferSlots)].store(random.below(3) == 0 ? random.next()
-                                                                                                    : key);
+          link.page().transfers[random.below(ripc::internal::shm::kTransferSlots)].store(
+              random.below(3) == 0 ? random.next() : key);
           break;
         }
         case 1:
-          link.page().grants[random.below(ripc::shm::kGrantSlots)].store(odd_number(random));
+          link.page().grants[random.below(ripc::internal::shm::kGrantSlots)].store(odd_number(random));
           break;
         case 2:
           link.page().sender.room_wanted.store(1);
@@ -236,14 +237,14 @@ int flooder(const std::vector<std::string>& arguments) {
     }
   } else if (kind == "arena") {
     for (std::uint32_t id = 1; id <= 3000; ++id) {
-      const ripc::UniqueFd arena = make_memfd(4096, true);
+      const ripc::internal::UniqueFd arena = make_memfd(4096, true);
       const std::array<int, 1> descriptor{arena.get()};
       if (!hostile.send(control::Arena{id, 0, 4096}, descriptor)) break;
     }
   } else if (kind == "huge arena") {
     for (std::uint32_t id = 1; id <= 127; ++id) {
       const std::size_t size = std::size_t{1} << 40;
-      const ripc::UniqueFd arena = make_memfd(size, true);
+      const ripc::internal::UniqueFd arena = make_memfd(size, true);
       const std::array<int, 1> descriptor{arena.get()};
       if (!hostile.send(control::Arena{id, 0, size}, descriptor)) break;
     }
@@ -432,10 +433,10 @@ TEST_F(HostileSender, ConnectionsThatNeverGreetAreHarmless) {
 }
 
 TEST_F(HostileSender, WrongArenaDescriptorsEndTheConnectionOnly) {
-  const ripc::UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  const ripc::UniqueFd folder(::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  const ripc::UniqueFd unsealed = make_memfd(1 << 20, false);
-  const ripc::UniqueFd small = make_memfd(4096, true);
+  const ripc::internal::UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  const ripc::internal::UniqueFd folder(::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const ripc::internal::UniqueFd unsealed = make_memfd(1 << 20, false);
+  const ripc::internal::UniqueFd small = make_memfd(4096, true);
   for (const int descriptor : {null.get(), folder.get(), unsealed.get(), small.get(), -1}) {
     Hostile hostile(directory_.path(), target_);
     ASSERT_TRUE(hostile.connected() && hostile.greet());

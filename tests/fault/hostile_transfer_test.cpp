@@ -38,7 +38,7 @@ class HostileTransfer : public testing::Test {
     ASSERT_EQ(exchange(service_, peer_, 1), "");
     hostile_ = std::make_unique<Hostile>(directory_.path(), target);
     ASSERT_TRUE(hostile_->connected() && hostile_->greet());
-    const ripc::UniqueFd arena = make_memfd(kArenaSize, true);
+    const ripc::internal::UniqueFd arena = make_memfd(kArenaSize, true);
     const std::array<int, 1> descriptor{arena.get()};
     ASSERT_TRUE(hostile_->send(control::Arena{kArena, 0, kArenaSize}, descriptor));
     link_ = hostile_->open(kService, 1);
@@ -53,7 +53,8 @@ class HostileTransfer : public testing::Test {
   // Sends a message of one item as transfer 0 of this generation.
   void send(std::uint64_t generation, std::uint64_t location, std::uint64_t length) {
     link_->page().transfers[0].store(generation << 32 | kExposed);
-    const std::array<ripc::wire::Descriptor, 1> items{ripc::wire::Descriptor{key_of(generation, 0), location, length}};
+    const std::array<ripc::internal::wire::Descriptor, 1> items{
+        ripc::internal::wire::Descriptor{key_of(generation, 0), location, length}};
     link_->commit(long_packet(kLiar, items));
   }
   // The service looks at everything that was sent; whatever it receives is dropped.
@@ -81,7 +82,7 @@ class HostileTransfer : public testing::Test {
 bool is_readable(const void* data) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return false;
-  const ripc::UniqueFd reader(ends[0]), writer(ends[1]);
+  const ripc::internal::UniqueFd reader(ends[0]), writer(ends[1]);
   return ::write(writer.get(), data, 1) == 1;
 }
 
@@ -109,9 +110,9 @@ TEST_F(HostileTransfer, ItemsOfSeveralTransfersInOneMessageAreRefused) {
     ++generation;
     link_->page().transfers[0].store(generation << 32 | kExposed);
     const std::uint64_t location = shm::pooled_location(kArena, 0);
-    const std::array<ripc::wire::Descriptor, 2> items{
-        ripc::wire::Descriptor{key_of(generation, 0), location, 64},
-        ripc::wire::Descriptor{second, location, 64},
+    const std::array<ripc::internal::wire::Descriptor, 2> items{
+        ripc::internal::wire::Descriptor{key_of(generation, 0), location, 64},
+        ripc::internal::wire::Descriptor{second, location, 64},
     };
     link_->commit(long_packet(kLiar, items));
     EXPECT_TRUE(eventually([&] {
@@ -175,7 +176,7 @@ TEST_F(HostileWindow, AMessageThatWaitedForItsArenaIsDeliveredInOrder) {
   send(1, shm::pooled_location(kArena + 1, 0), 5000);
   link_->commit(short_packet(kLiar, make_item(64, 7)));
   EXPECT_FALSE(receive(service_, 0)) << "what was sent later does not overtake it";
-  const ripc::UniqueFd arena = make_memfd(kArenaSize, true);
+  const ripc::internal::UniqueFd arena = make_memfd(kArenaSize, true);
   const std::array<int, 1> descriptor{arena.get()};
   ASSERT_TRUE(hostile_->send(control::Arena{kArena + 1, 0, kArenaSize}, descriptor));
   for (const ripc_view_kind kind : {RIPC_VIEW_WINDOW, RIPC_VIEW_SHORT}) {

@@ -15,7 +15,7 @@ namespace {
 
 using fuzz::require;
 
-namespace bulk = ripc::wire::bulk;
+namespace bulk = ripc::internal::wire::bulk;
 
 void check_trailer(std::span<const std::byte, bulk::kTrailerSize> bytes) {
   const std::optional<ripc_status> status = bulk::decode_trailer(bytes);
@@ -25,7 +25,7 @@ void check_trailer(std::span<const std::byte, bulk::kTrailerSize> bytes) {
 }
 
 void check_header(std::span<const std::byte, bulk::kHeaderSize> header, bulk::Carrier carrier) {
-  const ripc::Result<bulk::Frame> result = bulk::decode(header, carrier);
+  const ripc::internal::Result<bulk::Frame> result = bulk::decode(header, carrier);
   if (!result.ok()) {
     require(result.status() == RIPC_CORRUPT ||
             (result.status() == RIPC_VERSION_MISMATCH && header[0] != std::byte{bulk::kVersion}));

@@ -29,7 +29,7 @@ bool tells(std::string_view message, std::string_view text) {
 // NOLINTNEXTLINE(readability-identifier-naming): the name is libFuzzer's
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto keys = ripc::ClusterKeys::parse(text, "FILE");
+  const auto keys = ripc::internal::ClusterKeys::parse(text, "FILE");
   if (!keys.ok()) {
     require(keys.status() == RIPC_INVALID_ARGUMENT);
     require(!tells(keys.status().text(), text));

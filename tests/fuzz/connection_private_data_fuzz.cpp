@@ -12,9 +12,9 @@
 namespace {
 
 using fuzz::require;
-using ripc::verbs::ConnectionPrivateData;
-using ripc::verbs::PrivateData;
-using ripc::verbs::Side;
+using ripc::internal::verbs::ConnectionPrivateData;
+using ripc::internal::verbs::PrivateData;
+using ripc::internal::verbs::Side;
 
 }  // namespace
 
@@ -24,16 +24,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   PrivateData words{};
   std::transform(data, data + std::min(size, words.size()), words.begin(), [](auto byte) { return std::byte{byte}; });
   ConnectionPrivateData told;
-  const ripc::wire::session_control::Nonce nonce{};
-  if (!ripc::verbs::parse(words, told)) {
-    const PrivateData valid = ripc::verbs::make_private_data(nullptr, Side::dialing, nonce, {}, 0);
+  const ripc::internal::wire::session_control::Nonce nonce{};
+  if (!ripc::internal::verbs::parse(words, told)) {
+    const PrivateData valid = ripc::internal::verbs::make_private_data(nullptr, Side::dialing, nonce, {}, 0);
     require(!std::equal(words.begin(), words.begin() + 8, valid.begin()));
     return 0;
   }
-  const bool is_proven = ripc::verbs::is_proven(nullptr, Side::dialing, nonce, told);
+  const bool is_proven = ripc::internal::verbs::is_proven(nullptr, Side::dialing, nonce, told);
   const bool has_mac = std::any_of(words.begin() + 24, words.end(), [](std::byte byte) { return byte != std::byte{}; });
   require(is_proven == !has_mac);
-  const PrivateData again = ripc::verbs::make_private_data(nullptr, Side::dialing, nonce, told.session, told.number);
+  const PrivateData again =
+      ripc::internal::verbs::make_private_data(nullptr, Side::dialing, nonce, told.session, told.number);
   require(std::equal(again.begin(), again.begin() + 24, words.begin()));
   return 0;
 }

@@ -13,7 +13,7 @@ namespace {
 
 using fuzz::require;
 
-namespace datagram = ripc::wire::datagram;
+namespace datagram = ripc::internal::wire::datagram;
 
 }  // namespace
 

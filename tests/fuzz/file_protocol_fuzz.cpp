@@ -14,7 +14,7 @@ using fuzz::require;
 
 // `reserved`: bytes from 4 to 7, which a reader does not look at, and a writer leaves 0.
 template <typename Decoded>
-bool check(libripc::Bytes bytes, const Decoded& decoded, bool reserved) {
+bool check(ripc::Bytes bytes, const Decoded& decoded, bool reserved) {
   if (!decoded) return false;
   const auto again = cli::file::encode(*decoded);
   require(again.size() == bytes.size());
@@ -27,7 +27,7 @@ bool check(libripc::Bytes bytes, const Decoded& decoded, bool reserved) {
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name is libFuzzer's
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const libripc::Bytes bytes(reinterpret_cast<const std::byte*>(data), size);
+  const ripc::Bytes bytes(reinterpret_cast<const std::byte*>(data), size);
   const int understood = static_cast<int>(check(bytes, cli::file::decode_request(bytes), true)) +
                          static_cast<int>(check(bytes, cli::file::decode_reply(bytes), true)) +
                          static_cast<int>(check(bytes, cli::file::decode_notification(bytes), false));

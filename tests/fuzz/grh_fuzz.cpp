@@ -13,14 +13,14 @@
 namespace {
 
 using fuzz::require;
-using ripc::verbs::kGrhSize;
+using ripc::internal::verbs::kGrhSize;
 
-bool lies_at(const ripc::wire::session_control::Gid& gid, std::span<const std::byte, kGrhSize> header,
+bool lies_at(const ripc::internal::wire::session_control::Gid& gid, std::span<const std::byte, kGrhSize> header,
              std::size_t offset) {
   return std::equal(gid.begin(), gid.end(), header.begin() + static_cast<std::ptrdiff_t>(offset));
 }
 
-bool is_mapped(const ripc::wire::session_control::Gid& gid, std::span<const std::byte, kGrhSize> header,
+bool is_mapped(const ripc::internal::wire::session_control::Gid& gid, std::span<const std::byte, kGrhSize> header,
                std::size_t offset) {
   constexpr std::array kPrefix{std::byte{0xff}, std::byte{0xff}};
   return std::all_of(gid.begin(), gid.begin() + 10, [](std::byte byte) { return byte == std::byte{}; }) &&
@@ -34,7 +34,7 @@ bool is_mapped(const ripc::wire::session_control::Gid& gid, std::span<const std:
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::array<std::byte, kGrhSize> header{};
   std::transform(data, data + std::min(size, header.size()), header.begin(), [](auto byte) { return std::byte{byte}; });
-  const auto ends = ripc::verbs::read_grh(header);
+  const auto ends = ripc::internal::verbs::read_grh(header);
   const bool is_ipv6 = (header[0] & std::byte{0xf0}) == std::byte{0x60};
   const bool is_ipv4 = header[20] == std::byte{0x45};
   require(ends.has_value() == (is_ipv6 || is_ipv4));

@@ -12,21 +12,21 @@
 namespace {
 
 using fuzz::require;
-using ripc::remote::Endpoint;
-using ripc::remote::Locator;
+using ripc::internal::remote::Endpoint;
+using ripc::internal::remote::Locator;
 
 }  // namespace
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name is libFuzzer's
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
-  const ripc::Result<Locator> read = Locator::parse(text);
+  const ripc::internal::Result<Locator> read = Locator::parse(text);
   if (!read.ok()) {
     require(read.status() == RIPC_INVALID_ARGUMENT);
     return 0;
   }
-  require(read->port != 0 && !read->ips.empty() && read->ips.size() <= ripc::remote::kMaxIps);
-  const ripc::Result<Locator> again = Locator::parse(read->text());
+  require(read->port != 0 && !read->ips.empty() && read->ips.size() <= ripc::internal::remote::kMaxIps);
+  const ripc::internal::Result<Locator> again = Locator::parse(read->text());
   require(again.ok());
   require(again->context == read->context && again->host == read->host && again->port == read->port);
   require(again->ips == read->ips);

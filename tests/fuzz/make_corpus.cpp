@@ -34,11 +34,11 @@
 
 namespace {
 
-namespace control = ripc::wire::shm_control;
-namespace datagram = ripc::wire::datagram;
-namespace session = ripc::wire::session_control;
-using ripc::wire::Encoder;
-using ripc::wire::PacketKind;
+namespace control = ripc::internal::wire::shm_control;
+namespace datagram = ripc::internal::wire::datagram;
+namespace session = ripc::internal::wire::session_control;
+using ripc::internal::wire::Encoder;
+using ripc::internal::wire::PacketKind;
 using Bytes = std::vector<std::byte>;
 
 bool failed = false;
@@ -81,23 +81,24 @@ void write_packets(const std::filesystem::path& folder) {
   {
     Encoder encoder(PacketKind::message, 1, kSource);
     encoder.add_payload(text("take this"));
-    encoder.add(ripc::wire::Descriptor{.key = 1, .location = 4096, .length = 1 << 20});
-    encoder.add(ripc::wire::Descriptor{.key = 1, .location = 1 << 21, .length = 0});
+    encoder.add(ripc::internal::wire::Descriptor{.key = 1, .location = 4096, .length = 1 << 20});
+    encoder.add(ripc::internal::wire::Descriptor{.key = 1, .location = 1 << 21, .length = 0});
     write(folder / "long_two_descriptors", flatten(encoder));
   }
   {
     Encoder encoder(PacketKind::message, 2, kSource);
     encoder.add_request(99);
-    encoder.add(ripc::wire::Grant{.key = 2, .location = 64, .length = 65536});
-    encoder.add(ripc::wire::Grant{.key = 3, .location = 0, .length = 1});
+    encoder.add(ripc::internal::wire::Grant{.key = 2, .location = 64, .length = 65536});
+    encoder.add(ripc::internal::wire::Grant{.key = 3, .location = 0, .length = 1});
     encoder.add_payload(text("/etc/motd"));
     write(folder / "request_with_grants", flatten(encoder));
   }
   {
     Encoder encoder(PacketKind::message, 3, kSource);
     encoder.add_reply(99);
-    encoder.add(ripc::wire::Returned{.return_index = 0, .length = 4000});
-    encoder.add(ripc::wire::Directed{.return_index = 1, .descriptor = {.key = 4, .location = 128, .length = 2}});
+    encoder.add(ripc::internal::wire::Returned{.return_index = 0, .length = 4000});
+    encoder.add(
+        ripc::internal::wire::Directed{.return_index = 1, .descriptor = {.key = 4, .location = 128, .length = 2}});
     encoder.add_payload(text("done"));
     write(folder / "reply_filled", flatten(encoder));
   }
@@ -105,7 +106,7 @@ void write_packets(const std::filesystem::path& folder) {
     Encoder encoder(PacketKind::message, 4, kSource);
     encoder.add_reply(1);
     encoder.add_request(2);
-    encoder.add(ripc::wire::Grant{.key = 5, .location = 6, .length = 7});
+    encoder.add(ripc::internal::wire::Grant{.key = 5, .location = 6, .length = 7});
     write(folder / "reply_with_grants", flatten(encoder));
   }
   {
@@ -124,7 +125,7 @@ void write_packets(const std::filesystem::path& folder) {
     encoder.add_reply(1);
     encoder.add_request(2);
     for (std::uint64_t index = 0; index < RIPC_MAX_RETURNS; ++index)
-      encoder.add(ripc::wire::Grant{index, index, index});
+      encoder.add(ripc::internal::wire::Grant{index, index, index});
     for (std::size_t index = 0; index < RIPC_MAX_ITEMS; ++index) encoder.add_payload({});
     write(folder / "most_items", flatten(encoder));
   }
@@ -139,7 +140,7 @@ void write_packets(const std::filesystem::path& folder) {
   bytes[3] = std::byte{0xff};
   write(folder / "refused_item_count", bytes);
   bytes = short_message();
-  bytes[ripc::wire::kHeaderSize + 3] = std::byte{0x0f};
+  bytes[ripc::internal::wire::kHeaderSize + 3] = std::byte{0x0f};
   write(folder / "refused_long_length", bytes);
 }
 
@@ -275,16 +276,16 @@ void write_controls(const std::filesystem::path& folder) {
 }
 
 void write_multicast(const std::filesystem::path& folder) {
-  using ripc::resolver::PacketBuilder;
-  using ripc::resolver::PacketHeader;
-  using ripc::resolver::PacketType;
-  ripc::spi::ServiceRecord record;
+  using ripc::internal::resolver::PacketBuilder;
+  using ripc::internal::resolver::PacketHeader;
+  using ripc::internal::resolver::PacketType;
+  ripc::internal::spi::ServiceRecord record;
   record.id = 7;
   record.incarnation = 1'700'000'000'000'000'000;
   record.addresses = {{"socket", "ctx=c;port=1;ip=10.0.0.1"}, {"shm", "/run/ripc#12"}};
-  ripc::spi::ServiceRecord named = record;
+  ripc::internal::spi::ServiceRecord named = record;
   named.name = "files";
-  named.id = ripc::core::service_id_from_name(named.name);
+  named.id = ripc::internal::core::service_id_from_name(named.name);
   const PacketHeader question{.type = PacketType::question, .context = 12, .pid = 34, .timestamp = 56, .nonce = 78};
 
   write(folder / "question_all", PacketBuilder(question, false).finish(nullptr));
@@ -309,8 +310,8 @@ void write_multicast(const std::filesystem::path& folder) {
   write(folder / "refused_cut", bytes);
   bytes[4] = std::byte{1};
   write(folder / "refused_version", bytes);
-  ripc::spi::ServiceRecord member = record;
-  member.groups = {RIPC_GROUP_ID(7), ripc::core::group_id_from_name("caches")};
+  ripc::internal::spi::ServiceRecord member = record;
+  member.groups = {RIPC_GROUP_ID(7), ripc::internal::core::group_id_from_name("caches")};
   header.id = member.groups.front();
   PacketBuilder members(header, false);
   members.add(member, false);
@@ -323,8 +324,8 @@ void write_multicast(const std::filesystem::path& folder) {
   announces.add(named, false);
   announces.add(record, true);
   write(folder / "announcement_and_end", announces.finish(nullptr));
-  const auto keys =
-      ripc::ClusterKeys::parse("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f", "the corpus");
+  const auto keys = ripc::internal::ClusterKeys::parse(
+      "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f", "the corpus");
   if (!keys.ok()) failed = true;
   PacketBuilder is_signed(header, true);
   is_signed.add(named, false);
@@ -332,7 +333,7 @@ void write_multicast(const std::filesystem::path& folder) {
 }
 
 void write_bulk(const std::filesystem::path& folder) {
-  namespace bulk = ripc::wire::bulk;
+  namespace bulk = ripc::internal::wire::bulk;
   // A header, and behind it a trailer.
   const auto with_trailer = [](const bulk::Frame& frame, ripc_status status) {
     Bytes bytes(bulk::kHeaderSize);
@@ -371,7 +372,8 @@ void write_bulk(const std::filesystem::path& folder) {
 
 #if RIPC_FUZZ_HAS_VERBS
 void write_private_data(const std::filesystem::path& folder) {
-  ripc::verbs::PrivateData words = ripc::verbs::make_private_data(nullptr, ripc::verbs::Side::dialing, {}, kSource, 3);
+  ripc::internal::verbs::PrivateData words =
+      ripc::internal::verbs::make_private_data(nullptr, ripc::internal::verbs::Side::dialing, {}, kSource, 3);
   write(folder / "without_key", words);
   std::fill(words.begin() + 24, words.end(), std::byte{0x5a});
   write(folder / "with_mac", words);

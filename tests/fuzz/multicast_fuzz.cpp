@@ -15,31 +15,31 @@
 namespace {
 
 using fuzz::require;
-using namespace ripc::resolver;  // NOLINT: this program is about nothing else
-using ripc::Result;
-using ripc::Status;
+using namespace ripc::internal::resolver;  // NOLINT: this program is about nothing else
+using ripc::internal::Result;
+using ripc::internal::Status;
 
 Result<ripc_service_id> hash_name(std::string_view name) {
-  if (Status status = ripc::core::check_service_name(name); !status.ok()) return status;
-  return ripc::core::service_id_from_name(name);
+  if (Status status = ripc::internal::core::check_service_name(name); !status.ok()) return status;
+  return ripc::internal::core::service_id_from_name(name);
 }
 
 void check(const Packet& packet) {
   require(packet.header.context != 0 && packet.header.timestamp != 0);
-  require(!packet.header.is_probe || !ripc::is_group(packet.header.id));
+  require(!packet.header.is_probe || !ripc::internal::is_group(packet.header.id));
   require((packet.header.nonce == 0) == (packet.header.type == PacketType::announcement));
   require(packet.services.size() <= kMaxPacketServices);
   for (const PacketService& service : packet.services) {
-    const ripc::spi::ServiceRecord& record = service.record;
-    require(record.id != 0 && record.incarnation != 0 && record.incarnation <= ripc::spi::kMaxIncarnation);
+    const ripc::internal::spi::ServiceRecord& record = service.record;
+    require(record.id != 0 && record.incarnation != 0 && record.incarnation <= ripc::internal::spi::kMaxIncarnation);
     require(record.context == packet.header.context && record.pid == packet.header.pid);
     require(service.is_gone == record.addresses.empty());
-    require(!ripc::is_group(record.id) && ripc::is_group_list(record.groups));
+    require(!ripc::internal::is_group(record.id) && ripc::internal::is_group_list(record.groups));
     require(!service.is_gone || record.groups.empty());
     require(record.name.empty() || hash_name(record.name).ok());
     if (record.id >> 62 == 2 && !service.is_gone) require(*hash_name(record.name) == record.id);
-    for (const ripc::spi::Address& address : record.addresses)
-      require(!address.transport.empty() && !address.locator.empty() && ripc::is_plain_text(address.locator));
+    for (const ripc::internal::spi::Address& address : record.addresses)
+      require(!address.transport.empty() && !address.locator.empty() && ripc::internal::is_plain_text(address.locator));
   }
 }
 

@@ -14,9 +14,9 @@
 namespace {
 
 using fuzz::require;
-using ripc::Result;
-using ripc::resolver::MulticastGroup;
-using ripc::resolver::MulticastOptions;
+using ripc::internal::Result;
+using ripc::internal::resolver::MulticastGroup;
+using ripc::internal::resolver::MulticastOptions;
 
 std::string text_of(const MulticastOptions& options) {
   std::string text = "ttl=" + std::to_string(options.ttl) + ",probe=" + std::to_string(options.probe_time / 1'000'000);
@@ -36,17 +36,18 @@ bool is_multicast(const MulticastGroup& group) {
 // NOLINTNEXTLINE(readability-identifier-naming): the name is libFuzzer's
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
-  const Result<MulticastOptions> read = ripc::resolver::parse_multicast_options(text);
+  const Result<MulticastOptions> read = ripc::internal::resolver::parse_multicast_options(text);
   if (!read.ok()) {
     require(read.status() == RIPC_INVALID_ARGUMENT);
     require(read.status().text().starts_with("RIPC_MULTICAST: '"));
     return 0;
   }
   require(read->udp || read->fabric);
-  require(!read->groups.empty() && read->groups.size() <= ripc::resolver::kMaxMulticastGroups && read->ttl <= 255);
+  require(!read->groups.empty() && read->groups.size() <= ripc::internal::resolver::kMaxMulticastGroups &&
+          read->ttl <= 255);
   require(std::all_of(read->groups.begin(), read->groups.end(),
                       [](const MulticastGroup& group) { return group.port != 0 && is_multicast(group); }));
-  const Result<MulticastOptions> again = ripc::resolver::parse_multicast_options(text_of(*read));
+  const Result<MulticastOptions> again = ripc::internal::resolver::parse_multicast_options(text_of(*read));
   require(again.ok() && text_of(*again) == text_of(*read));
   return 0;
 }

@@ -14,10 +14,10 @@
 namespace {
 
 using fuzz::require;
-using ripc::wire::DecodedItem;
-using ripc::wire::Encoder;
-using ripc::wire::ItemType;
-using ripc::wire::Packet;
+using ripc::internal::wire::DecodedItem;
+using ripc::internal::wire::Encoder;
+using ripc::internal::wire::ItemType;
+using ripc::internal::wire::Packet;
 
 bool add_item(Encoder& encoder, const Packet& packet, const DecodedItem& item) {
   switch (item.type) {
@@ -42,7 +42,7 @@ bool add_item(Encoder& encoder, const Packet& packet, const DecodedItem& item) {
 }
 
 void check_items(const Packet& packet, std::span<const std::byte> bytes) {
-  std::size_t expected = ripc::wire::packet_size(packet.items().size(), 0);
+  std::size_t expected = ripc::internal::wire::packet_size(packet.items().size(), 0);
   for (const DecodedItem& item : packet.items()) {
     require(item.offset == expected);
     expected += item.length;
@@ -66,10 +66,10 @@ void check_encodes_again(const Packet& packet, std::span<const std::byte> bytes)
 
 // What the short way takes, the decoder takes too, and sees the same in it; and it takes all messages of payload only.
 void check_plain(const Packet* packet, std::span<const std::byte> bytes) {
-  const bool is_plain = packet != nullptr && packet->kind() == ripc::wire::PacketKind::message &&
+  const bool is_plain = packet != nullptr && packet->kind() == ripc::internal::wire::PacketKind::message &&
                         std::all_of(packet->items().begin(), packet->items().end(),
                                     [](const DecodedItem& item) { return item.type == ItemType::payload; });
-  ripc::wire::PlainReader reader;
+  ripc::internal::wire::PlainReader reader;
   std::size_t index = 0;
   const bool taken =
       reader.read_header(bytes, RIPC_MAX_ITEMS) && reader.visit_items([&](std::size_t offset, std::size_t length) {
@@ -88,7 +88,7 @@ void check_plain(const Packet* packet, std::span<const std::byte> bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
   Packet packet;
-  const ripc::Status status = packet.decode(bytes);
+  const ripc::internal::Status status = packet.decode(bytes);
   if (!status.ok()) {
     require(packet.items().empty());
     check_plain(nullptr, bytes);

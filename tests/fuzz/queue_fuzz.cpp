@@ -18,11 +18,11 @@
 namespace {
 
 using fuzz::require;
-using ripc::shm::Cell;
-using ripc::shm::Geometry;
-using ripc::shm::kCellSize;
-using ripc::shm::kControlSize;
-using ripc::shm::QueueReader;
+using ripc::internal::shm::Cell;
+using ripc::internal::shm::Geometry;
+using ripc::internal::shm::kCellSize;
+using ripc::internal::shm::kControlSize;
+using ripc::internal::shm::QueueReader;
 
 constexpr Geometry kGeometries[] = {{16, 4096}, {32, 4096}, {16, 8192}};
 constexpr std::size_t kCellHead = 16;

@@ -13,8 +13,8 @@
 namespace {
 
 using fuzz::require;
-using ripc::Result;
-using ripc::spi::ServiceRecord;
+using ripc::internal::Result;
+using ripc::internal::spi::ServiceRecord;
 
 // What follows the first "id":" in the text, so that mutations of the rest get past the comparison of IDs.
 std::uint64_t id_in(std::string_view text) {
@@ -36,18 +36,20 @@ void check(const Result<ServiceRecord>& record, std::uint64_t id, bool may_have_
     require(!record.status().text().empty());
     return;
   }
-  require(record->id == id && id != 0 && !ripc::is_group(id) && ripc::is_group_list(record->groups));
-  const Result<std::string> text = ripc::resolver::encode_service_record(*record);
+  require(record->id == id && id != 0 && !ripc::internal::is_group(id) &&
+          ripc::internal::is_group_list(record->groups));
+  const Result<std::string> text = ripc::internal::resolver::encode_service_record(*record);
   if (!text.ok()) {
     require(record.ok() && text.status() == RIPC_LIMIT);  // the body alone can be just below the limit
     return;
   }
-  const Result<ServiceRecord> again = ripc::resolver::decode_service_record(*text, id);
+  const Result<ServiceRecord> again = ripc::internal::resolver::decode_service_record(*text, id);
   require(again.ok());
   require(again->id == record->id && again->name == record->name && again->incarnation == record->incarnation &&
           again->context == record->context && again->pid == record->pid && again->addresses == record->addresses &&
           again->groups == record->groups);
-  require(!ripc::resolver::decode_service_record(std::string_view(*text).substr(0, text->size() - 2), id).ok());
+  require(
+      !ripc::internal::resolver::decode_service_record(std::string_view(*text).substr(0, text->size() - 2), id).ok());
 }
 
 }  // namespace
@@ -58,7 +60,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (std::size_t i = 0; i < id_size; ++i) id |= std::uint64_t{data[i]} << (8 * i);
   const std::string_view text(reinterpret_cast<const char*>(data) + id_size, size - id_size);
   if (id == 0) id = id_in(text);
-  check(ripc::resolver::decode_service_record(text, id), id, true);
-  check(ripc::resolver::decode_record_body(text, id), id, false);
+  check(ripc::internal::resolver::decode_service_record(text, id), id, true);
+  check(ripc::internal::resolver::decode_record_body(text, id), id, false);
   return 0;
 }

@@ -15,18 +15,19 @@ namespace {
 
 using fuzz::require;
 
-namespace session = ripc::wire::session_control;
+namespace session = ripc::internal::wire::session_control;
 
 }  // namespace
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name is libFuzzer's
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
-  const ripc::Result<std::size_t> announced = session::frame_size(bytes.first(std::min(size, session::kPrefixSize)));
+  const ripc::internal::Result<std::size_t> announced =
+      session::frame_size(bytes.first(std::min(size, session::kPrefixSize)));
   if (announced.ok()) require(*announced >= session::kPrefixSize && *announced <= session::kMaxSize);
-  const ripc::Result<session::Frame> result = session::decode(bytes);
+  const ripc::internal::Result<session::Frame> result = session::decode(bytes);
   if (!result.ok()) {
-    const ripc::Status& status = result.status();
+    const ripc::internal::Status& status = result.status();
     require(status == RIPC_CORRUPT ||
             (status == RIPC_VERSION_MISMATCH && bytes[4] != std::byte{session::kProtocolVersion}));
     return 0;

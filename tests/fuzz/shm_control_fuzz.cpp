@@ -15,16 +15,16 @@ namespace {
 
 using fuzz::require;
 
-namespace control = ripc::wire::shm_control;
+namespace control = ripc::internal::wire::shm_control;
 
 }  // namespace
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name is libFuzzer's
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
-  const ripc::Result<control::Message> result = control::decode(bytes);
+  const ripc::internal::Result<control::Message> result = control::decode(bytes);
   if (!result.ok()) {
-    const ripc::Status& status = result.status();
+    const ripc::internal::Status& status = result.status();
     require(status == RIPC_CORRUPT || (status == RIPC_VERSION_MISMATCH && bytes[0] != std::byte{1}));
     return 0;
   }

@@ -19,14 +19,14 @@
 namespace {
 
 using fuzz::require;
-using ripc::shm::Control;
-using ripc::shm::ExposedItem;
-using ripc::shm::GrantOwner;
-using ripc::shm::Key;
-using ripc::shm::kGrantSlots;
-using ripc::shm::kTransferSlots;
-using ripc::shm::TransferOwner;
-using ripc::shm::TransferTaker;
+using ripc::internal::shm::Control;
+using ripc::internal::shm::ExposedItem;
+using ripc::internal::shm::GrantOwner;
+using ripc::internal::shm::Key;
+using ripc::internal::shm::kGrantSlots;
+using ripc::internal::shm::kTransferSlots;
+using ripc::internal::shm::TransferOwner;
+using ripc::internal::shm::TransferTaker;
 
 constexpr std::size_t kStep = 10;
 constexpr std::array<std::byte, 64> kMemory{};

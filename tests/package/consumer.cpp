@@ -8,7 +8,7 @@
 
 namespace {
 
-int fail(const char* what, const libripc::Error& error) {
+int fail(const char* what, const ripc::Error& error) {
   std::fprintf(stderr, "%s: %s: %s\n", what, error.name(), std::string(error.text()).c_str());
   return 1;
 }
@@ -17,11 +17,11 @@ int fail(const char* what, const libripc::Error& error) {
 
 int main() {
   constexpr std::string_view kText = "hello";
-  auto context = libripc::Context::create();
+  auto context = ripc::Context::create();
   if (!context) return fail("create", context.error());
   auto service = context->register_service();
   if (!service) return fail("register_service", service.error());
-  const auto sent = service->send(service->id(), {libripc::item(libripc::bytes_of(kText))});
+  const auto sent = service->send(service->id(), {ripc::item(ripc::bytes_of(kText))});
   if (!sent) return fail("send", sent.error());
   const auto message = service->receive(std::chrono::seconds(10));
   if (!message) return fail("receive", message.error());
@@ -29,7 +29,7 @@ int main() {
     std::fprintf(stderr, "the message is not what was sent\n");
     return 1;
   }
-  std::printf("C++ consumer of libripc %s: service %llx works\n", libripc::version(),
+  std::printf("C++ consumer of libripc %s: service %llx works\n", ripc::version(),
               static_cast<unsigned long long>(service->id()));
   return 0;
 }

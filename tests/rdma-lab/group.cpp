@@ -27,7 +27,7 @@
 
 namespace {
 
-using libripc::Nanoseconds;
+using ripc::Nanoseconds;
 
 constexpr const char* kGroup = "lab-group";
 constexpr Nanoseconds kMoment{10'000'000};  // for an answer
@@ -40,14 +40,14 @@ constexpr std::uint32_t kSample = 20;         // messages
 constexpr int kMostLooks = 20'000;
 constexpr int kMostFailures = 100;  // of sends to members that were all there
 
-[[noreturn]] void fail(const char* what, const libripc::Error& error) {
+[[noreturn]] void fail(const char* what, const ripc::Error& error) {
   const std::string text(error.text());
   std::fprintf(stderr, "lab_group: %s: %s: %s\n", what, error.name(), text.c_str());
   std::exit(1);
 }
 
 template <typename T>
-T expect(const char* what, libripc::Result<T> result) {
+T expect(const char* what, ripc::Result<T> result) {
   if (!result.ok()) fail(what, result.error());
   return std::move(*result);
 }
@@ -59,11 +59,11 @@ std::string list(const std::vector<T>& values) {
   return "[" + text + "]";
 }
 
-int listen(libripc::Context& context, std::size_t members) {
-  std::vector<libripc::Service> services;
+int listen(ripc::Context& context, std::size_t members) {
+  std::vector<ripc::Service> services;
   for (std::size_t index = 0; index < members; ++index) {
     services.push_back(expect("no service", context.register_service()));
-    const auto joined = services.back().join(expect("no group", libripc::group_id_from_name(kGroup)));
+    const auto joined = services.back().join(expect("no group", ripc::group_id_from_name(kGroup)));
     if (!joined.ok()) fail("join", joined);
   }
   std::vector<std::uint32_t> goodbyes(members);
@@ -81,7 +81,7 @@ int listen(libripc::Context& context, std::size_t members) {
       }
       if (!is_goodbye) ++received[index];
       if (message->tag() != 0)
-        (void)services[index].reply(*message, std::span<const libripc::Item>(),
+        (void)services[index].reply(*message, std::span<const ripc::Item>(),
                                     {.tag = is_goodbye ? kGoodbye : kQuestion});
     }
   }
@@ -92,7 +92,7 @@ int listen(libripc::Context& context, std::size_t members) {
 
 class Sender {
  public:
-  Sender(libripc::Context& context, std::vector<libripc::ServiceId> members)
+  Sender(ripc::Context& context, std::vector<ripc::ServiceId> members)
       : members_(members.size()),
         known_(std::move(members)),
         service_(expect("no service", context.register_service())) {}
@@ -114,11 +114,11 @@ class Sender {
     return {after.full - before.full, after.together - before.together};
   }
   // Until each has answered, or is gone: the last answer may be lost.
-  void say_goodbye(libripc::Context& context) {
-    for (const libripc::ServiceInfo& member : expect("no members", context.members(group_))) {
+  void say_goodbye(ripc::Context& context) {
+    for (const ripc::ServiceInfo& member : expect("no members", context.members(group_))) {
       int failures = 0;
       for (std::uint32_t number = 1; failures < kMostFailures; ++number) {
-        const auto sent = service_.send(member.id, std::span<const libripc::Item>(), {.tag = kGoodbye | number});
+        const auto sent = service_.send(member.id, std::span<const ripc::Item>(), {.tag = kGoodbye | number});
         if (!sent.ok()) --number;
         failures = sent.ok() ? 0 : failures + 1;
         auto said = service_.receive(10 * kMoment);
@@ -135,10 +135,10 @@ class Sender {
 
   void send_one(std::uint32_t tag) {
     // A busy receiver gives no room for a while. With room for each, no copy has to go alone.
-    for (const libripc::ServiceId member : known_) (void)service_.wait_room(member, kMostWait);
+    for (const ripc::ServiceId member : known_) (void)service_.wait_room(member, kMostWait);
     for (int look = 0; look < kMostLooks; ++look) {
-      libripc::GroupOutcome outcome;
-      const auto sent = service_.send(group_, std::span<const libripc::Item>(), {.tag = tag, .outcome = &outcome});
+      ripc::GroupOutcome outcome;
+      const auto sent = service_.send(group_, std::span<const ripc::Item>(), {.tag = tag, .outcome = &outcome});
       if (sent.ok() && outcome.members == members_) {
         ++sent_;
         missed_ += outcome.members - outcome.taken;
@@ -153,22 +153,22 @@ class Sender {
   }
 
   const std::size_t members_;
-  const std::vector<libripc::ServiceId> known_;
-  const libripc::ServiceId group_ = expect("no group", libripc::group_id_from_name(kGroup));
-  libripc::Service service_;
+  const std::vector<ripc::ServiceId> known_;
+  const ripc::ServiceId group_ = expect("no group", ripc::group_id_from_name(kGroup));
+  ripc::Service service_;
   std::uint32_t sent_ = 0;
   std::uint64_t missed_ = 0;
   std::uint64_t full_ = 0;
 };
 
-int send(libripc::Context& context, std::size_t members, std::uint32_t count) {
-  const auto group = expect("no group", libripc::group_id_from_name(kGroup));
-  std::vector<libripc::ServiceId> known;
+int send(ripc::Context& context, std::size_t members, std::uint32_t count) {
+  const auto group = expect("no group", ripc::group_id_from_name(kGroup));
+  std::vector<ripc::ServiceId> known;
   for (int look = 0; known.size() < members; ++look) {
     if (look == kMostLooks) fail("there are not so many members", {});
     if (look != 0) usleep(1000);
     known.clear();
-    for (const libripc::ServiceInfo& member : expect("no members", context.members(group))) known.push_back(member.id);
+    for (const ripc::ServiceInfo& member : expect("no members", context.members(group))) known.push_back(member.id);
   }
   Sender sender(context, std::move(known));
   int looks = 0;
@@ -196,7 +196,7 @@ int main(int argc, char** argv) {
     std::fputs("usage: lab_group listen MEMBERS | lab_group send MEMBERS COUNT\n", stderr);
     return 2;
   }
-  auto context = expect("no context", libripc::Context::create());
+  auto context = expect("no context", ripc::Context::create());
   const std::size_t members = std::strtoul(argv[2], nullptr, 10);
   return role == "listen" ? listen(context, members)
                           : send(context, members, static_cast<std::uint32_t>(std::strtoul(argv[3], nullptr, 10)));

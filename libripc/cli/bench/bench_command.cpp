@@ -96,7 +96,7 @@ class OwnKey {
     std::string name = std::string(folder != nullptr ? folder : "/tmp") + "/ripc-bench-XXXXXX";
     if (mkdtemp(name.data()) == nullptr) return;
     folder_ = name;
-    const auto made = libripc::create_cluster_key(folder_ + "/cluster.key");
+    const auto made = ripc::create_cluster_key(folder_ + "/cluster.key");
     if (made.ok()) file_ = *made;
   }
   ~OwnKey() {
@@ -133,7 +133,7 @@ int run_bench(BenchOptions options) {
   json["size"] = options.size;
   json["iterations"] = runs.front()["iterations"];
   json["wait"] = options.wait;
-  json["version"] = libripc::version();
+  json["version"] = ripc::version();
   json.update(summary_of(runs));
   if (options.runs > 1) json["runs"] = runs;
 

@@ -20,15 +20,15 @@ class Floor {
   explicit Floor(const BenchOptions& options) : options_(options) {}
 
   // Before the fork.
-  libripc::Error open() { return is_socket() ? sockets_.open() : libripc::Error(); }
+  ripc::Error open() { return is_socket() ? sockets_.open() : ripc::Error(); }
 
   // The two sides: `count` round trips, whose times are appended to samples.
-  libripc::Error measure(Side& side, std::uint64_t count, std::vector<double>& samples, Tally& tally) {
+  ripc::Error measure(Side& side, std::uint64_t count, std::vector<double>& samples, Tally& tally) {
     if (is_socket()) return measure_datagrams(sockets_, size(), count, options_.wait == "spin", samples, tally);
     measure_cacheline(side, Lines::two_lines, count, samples);
     return {};
   }
-  libripc::Error answer(Side& side, std::uint64_t count) {
+  ripc::Error answer(Side& side, std::uint64_t count) {
     if (is_socket()) return answer_datagrams(sockets_, size(), count, options_.wait == "spin");
     answer_cacheline(side, Lines::two_lines, count);
     return {};

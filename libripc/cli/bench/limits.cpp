@@ -33,13 +33,13 @@ class SharedFile {
   SharedFile(const SharedFile&) = delete;
   SharedFile& operator=(const SharedFile&) = delete;
 
-  libripc::Error create() {
+  ripc::Error create() {
     fd_ = memfd_create("ripc-bench", MFD_CLOEXEC);
     if (fd_ < 0) return system_error("memfd_create");
-    return ftruncate(fd_, static_cast<off_t>(size_)) == 0 ? libripc::Error() : system_error("ftruncate");
+    return ftruncate(fd_, static_cast<off_t>(size_)) == 0 ? ripc::Error() : system_error("ftruncate");
   }
   // Never unmapped: it lives as long as the process.
-  libripc::Result<std::byte*> map(int protection) const {
+  ripc::Result<std::byte*> map(int protection) const {
     constexpr std::size_t kHuge = std::size_t{2} << 20;
     void* room = mmap(nullptr, size_ + kHuge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED) return system_error("mmap");
@@ -55,10 +55,10 @@ class SharedFile {
   int fd_ = -1;
 };
 
-libripc::Error limits_side(Side& side, const BenchOptions& options, const SharedFile& file, SocketPair& sockets) {
+ripc::Error limits_side(Side& side, const BenchOptions& options, const SharedFile& file, SocketPair& sockets) {
   pin_to(side.processor);
   while (const auto order = side.control.receive()) {
-    libripc::Error error;
+    ripc::Error error;
     if (order->kind == kFill) {
       auto memory = file.map(PROT_READ | PROT_WRITE);
       if (!memory.ok()) return memory.error();
@@ -131,7 +131,7 @@ class Limits {
   }
 
   // A gibibyte at the default number of iterations.
-  libripc::Result<double> stream() {
+  ripc::Result<double> stream() {
     const std::uint64_t buffers = std::clamp<std::uint64_t>(options_.iterations >> 5, 32, 4096);
     if (!order(kTcpStream, buffers + 1)) return other_side_ended();
     std::vector<std::byte> buffer(kStreamBuffer);
@@ -146,7 +146,7 @@ class Limits {
   }
 
   // Median over several blocks of copies.
-  libripc::Result<double> copy() {
+  ripc::Result<double> copy() {
     constexpr std::uint64_t kSeed = 0;
     if (!order(kFill, 1)) return other_side_ended();
     auto source = file_.map(PROT_READ);

@@ -32,8 +32,8 @@ struct BenchOptions {
   std::string key_file;  // of both sides; empty: what the environment says
 
   // Of a context on the path to measure.
-  libripc::ContextOptions context() const {
-    libripc::ContextOptions options;
+  ripc::ContextOptions context() const {
+    ripc::ContextOptions options;
     options.transports = transport;
     options.cluster_key_file = key_file;
     return options;
@@ -41,7 +41,7 @@ struct BenchOptions {
 };
 
 // One measurement: the fields of its JSON object.
-using BenchResult = libripc::Result<Json>;
+using BenchResult = ripc::Result<Json>;
 
 BenchResult run_pingpong(const BenchOptions& options);
 BenchResult run_rate(const BenchOptions& options);    // short: messages_per_second; others as run_stream()

@@ -22,7 +22,7 @@
 
 namespace cli::bench {
 
-libripc::Error system_error(const char* what) {
+ripc::Error system_error(const char* what) {
   return {RIPC_SYSTEM, std::string(what) + ": " + std::strerror(errno) + "."};
 }
 
@@ -74,7 +74,7 @@ std::invoke_result_t<Call> try_patiently(Library& library, Call call) {
   while (true) {
     auto sent = call();
     if (sent.code() != RIPC_AGAIN) return sent;
-    const libripc::Error error = library.service.wait_room(library.peer, kPatience);
+    const ripc::Error error = library.service.wait_room(library.peer, kPatience);
     if (!error.ok() && error.code() != RIPC_INTERRUPTED) return error;
   }
 }
@@ -115,7 +115,7 @@ void pin_to(int processor) noexcept {
   (void)sched_setaffinity(0, sizeof(set), &set);
 }
 
-BenchResult run_pair(const BenchOptions& options, const std::function<libripc::Error(Side&)>& other,
+BenchResult run_pair(const BenchOptions& options, const std::function<ripc::Error(Side&)>& other,
                      const std::function<BenchResult(Side&)>& measure) {
   std::array<int, 2> sockets{};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets.data()) != 0) return system_error("socketpair");
@@ -138,7 +138,7 @@ BenchResult run_pair(const BenchOptions& options, const std::function<libripc::E
     if (getppid() != parent) _exit(1);
     ::close(sockets[0]);
     Side side{Control(sockets[1]), shared, pin ? processors[1] : -1};
-    const libripc::Error error = other(side);
+    const ripc::Error error = other(side);
     if (!error.ok()) print_error("the other side: " + std::string(error.text()));
     std::fflush(stderr);
     _exit(error.ok() ? 0 : 1);
@@ -156,14 +156,14 @@ BenchResult run_pair(const BenchOptions& options, const std::function<libripc::E
   return result;
 }
 
-libripc::Result<Library> open_library(const Side& side, const BenchOptions& options) {
-  libripc::ContextOptions context_options = options.context();
+ripc::Result<Library> open_library(const Side& side, const BenchOptions& options) {
+  ripc::ContextOptions context_options = options.context();
   // Longer than any round trip, but not for ever: on a busy machine the two may be running at different times only.
   constexpr std::chrono::milliseconds kLongSpin{5};
-  context_options.spin = options.wait == "spin" ? kLongSpin : libripc::kNoWait;
-  auto context = libripc::Context::create(context_options);
+  context_options.spin = options.wait == "spin" ? kLongSpin : ripc::kNoWait;
+  auto context = ripc::Context::create(context_options);
   if (!context.ok()) return context.error();
-  libripc::ServiceOptions service_options;
+  ripc::ServiceOptions service_options;
   service_options.queue_messages = options.queue_messages;
   service_options.queue_bytes = options.queue_bytes;
   auto service = context->register_service(service_options);
@@ -182,18 +182,18 @@ libripc::Result<Library> open_library(const Side& side, const BenchOptions& opti
   return library;
 }
 
-libripc::Item payload_item(const BenchOptions& options, libripc::Bytes bytes) noexcept {
-  if (options.kind == "auto") return libripc::item(bytes);
-  return options.kind == "short" ? libripc::short_item(bytes) : libripc::borrow(bytes);
+ripc::Item payload_item(const BenchOptions& options, ripc::Bytes bytes) noexcept {
+  if (options.kind == "auto") return ripc::item(bytes);
+  return options.kind == "short" ? ripc::short_item(bytes) : ripc::borrow(bytes);
 }
 
-libripc::Result<libripc::Ticket> send_patiently(Library& library, std::span<const libripc::Item> items,
-                                                const libripc::SendOptions& options) {
+ripc::Result<ripc::Ticket> send_patiently(Library& library, std::span<const ripc::Item> items,
+                                          const ripc::SendOptions& options) {
   return try_patiently(library, [&] { return library.service.send(library.peer, items, options); });
 }
 
-libripc::Error send_many_patiently(Library& library, std::span<const libripc::OutgoingMessage> messages,
-                                   std::span<libripc::Ticket> tickets, const libripc::SendOptions& options) {
+ripc::Error send_many_patiently(Library& library, std::span<const ripc::OutgoingMessage> messages,
+                                std::span<ripc::Ticket> tickets, const ripc::SendOptions& options) {
   while (!messages.empty()) {
     const auto sent =
         try_patiently(library, [&] { return library.service.send_many(library.peer, messages, tickets, options); });
@@ -204,8 +204,8 @@ libripc::Error send_many_patiently(Library& library, std::span<const libripc::Ou
   return {};
 }
 
-libripc::Result<libripc::Ticket> reply_patiently(Library& library, const libripc::Message& message,
-                                                 std::span<const libripc::Item> items) {
+ripc::Result<ripc::Ticket> reply_patiently(Library& library, const ripc::Message& message,
+                                           std::span<const ripc::Item> items) {
   return try_patiently(library, [&] { return library.service.reply(message, items); });
 }
 
@@ -240,7 +240,7 @@ void answer_cacheline(const Side& side, Lines lines, std::uint64_t count) {
   }
 }
 
-libripc::Error other_side_ended() {
+ripc::Error other_side_ended() {
   return {RIPC_PEER_DEAD, "The other side of the measurement has ended: its own message is above."};
 }
 

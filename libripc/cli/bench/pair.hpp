@@ -14,7 +14,7 @@
 namespace cli::bench {
 
 // The failure of the system call `what`, as errno says it.
-libripc::Error system_error(const char* what);
+ripc::Error system_error(const char* what);
 
 // What the measuring side asks of the other.
 struct Order {
@@ -53,7 +53,7 @@ struct Side {
 
 // Runs `other` in a child process, which ends with it, and `measure` in this one. The other side should end when its
 // control says nothing any more.
-BenchResult run_pair(const BenchOptions& options, const std::function<libripc::Error(Side&)>& other,
+BenchResult run_pair(const BenchOptions& options, const std::function<ripc::Error(Side&)>& other,
                      const std::function<BenchResult(Side&)>& measure);
 
 // Runs the calling thread on one processor, if it is not negative.
@@ -61,24 +61,24 @@ void pin_to(int processor) noexcept;
 
 // The library on one side, with the way to the other side made. Pins the calling thread when all is set up.
 struct Library {
-  libripc::Context context;
-  libripc::Service service;
-  libripc::ServiceId peer = 0;
+  ripc::Context context;
+  ripc::Service service;
+  ripc::ServiceId peer = 0;
   std::string kind;  // how the payload travels: of kind `auto` short or long, by its size
 };
-libripc::Result<Library> open_library(const Side& side, const BenchOptions& options);
+ripc::Result<Library> open_library(const Side& side, const BenchOptions& options);
 
 // The payload, or its part that is sent at once.
-libripc::Item payload_item(const BenchOptions& options, libripc::Bytes bytes) noexcept;
+ripc::Item payload_item(const BenchOptions& options, ripc::Bytes bytes) noexcept;
 
 // Sends, waiting for room as long as it takes. Fails if there is none for some seconds.
-libripc::Result<libripc::Ticket> send_patiently(Library& library, std::span<const libripc::Item> items,
-                                                const libripc::SendOptions& options = {});
+ripc::Result<ripc::Ticket> send_patiently(Library& library, std::span<const ripc::Item> items,
+                                          const ripc::SendOptions& options = {});
 // The same for several, with as few calls as there is room for.
-libripc::Error send_many_patiently(Library& library, std::span<const libripc::OutgoingMessage> messages,
-                                   std::span<libripc::Ticket> tickets, const libripc::SendOptions& options);
-libripc::Result<libripc::Ticket> reply_patiently(Library& library, const libripc::Message& message,
-                                                 std::span<const libripc::Item> items);
+ripc::Error send_many_patiently(Library& library, std::span<const ripc::OutgoingMessage> messages,
+                                std::span<ripc::Ticket> tickets, const ripc::SendOptions& options);
+ripc::Result<ripc::Ticket> reply_patiently(Library& library, const ripc::Message& message,
+                                           std::span<const ripc::Item> items);
 
 // Round trips of bare cache lines between the two sides: the floor for anything over shared memory.
 //   two_lines  one line for each direction, each written by one side and read by the other, as in any pair of queues
@@ -89,6 +89,6 @@ void measure_cacheline(const Side& side, Lines lines, std::uint64_t count, std::
 void answer_cacheline(const Side& side, Lines lines, std::uint64_t count);
 
 // "The other side has ended": see its own message on standard error.
-libripc::Error other_side_ended();
+ripc::Error other_side_ended();
 
 }  // namespace cli::bench

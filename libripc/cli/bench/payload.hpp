@@ -19,7 +19,7 @@ inline std::uint64_t pattern_word(std::uint64_t seed, std::uint64_t index) noexc
 }
 
 // Word 0 is the seed itself, so that a receiver can read the sequence number.
-inline void fill_pattern(libripc::WritableBytes bytes, std::uint64_t seed) noexcept {
+inline void fill_pattern(ripc::WritableBytes bytes, std::uint64_t seed) noexcept {
   std::uint64_t word = seed;
   std::size_t offset = 0;
   for (std::uint64_t index = 1; offset + sizeof(word) <= bytes.size(); ++index, offset += sizeof(word)) {
@@ -29,7 +29,7 @@ inline void fill_pattern(libripc::WritableBytes bytes, std::uint64_t seed) noexc
   if (offset < bytes.size()) std::memcpy(bytes.data() + offset, &word, bytes.size() - offset);
 }
 
-inline bool check_pattern(libripc::Bytes bytes, std::uint64_t seed) noexcept {
+inline bool check_pattern(ripc::Bytes bytes, std::uint64_t seed) noexcept {
   std::uint64_t word = seed;
   std::uint64_t differences = 0;
   std::size_t offset = 0;
@@ -46,33 +46,33 @@ inline bool check_pattern(libripc::Bytes bytes, std::uint64_t seed) noexcept {
 // ---- Large payloads ------------------------------------------------------------------------------------------
 
 // The sequence number a short message carries in its first bytes; only the low bytes of it if it is shorter than 8.
-inline std::uint64_t sequence_of(libripc::Bytes bytes) noexcept {
+inline std::uint64_t sequence_of(ripc::Bytes bytes) noexcept {
   std::uint64_t sequence = 0;
   std::memcpy(&sequence, bytes.data(), bytes.size() < sizeof(sequence) ? bytes.size() : sizeof(sequence));
   return sequence;
 }
 
 // Once for each buffer that large messages are sent from.
-inline void prepare_large(libripc::WritableBytes bytes, std::uint64_t buffer) noexcept {
+inline void prepare_large(ripc::WritableBytes bytes, std::uint64_t buffer) noexcept {
   if (bytes.size() > kSmall) fill_pattern(bytes, buffer);
 }
 
 // Makes the buffer's content that of message `sequence`.
-inline void write_large(libripc::WritableBytes bytes, std::uint64_t sequence) noexcept {
+inline void write_large(ripc::WritableBytes bytes, std::uint64_t sequence) noexcept {
   if (bytes.size() <= kSmall) return fill_pattern(bytes, sequence);
   std::memcpy(bytes.data(), &sequence, sizeof(sequence));
   std::memcpy(bytes.data() + bytes.size() - sizeof(sequence), &sequence, sizeof(sequence));
 }
 
 // Every message: whole if it is small, else both ends.
-inline bool check_large(libripc::Bytes bytes, std::uint64_t sequence) noexcept {
+inline bool check_large(ripc::Bytes bytes, std::uint64_t sequence) noexcept {
   if (bytes.size() <= kSmall) return check_pattern(bytes, sequence);
   return std::memcmp(bytes.data(), &sequence, sizeof(sequence)) == 0 &&
          std::memcmp(bytes.data() + bytes.size() - sizeof(sequence), &sequence, sizeof(sequence)) == 0;
 }
 
 // Some messages: every byte.
-inline bool check_large_whole(libripc::Bytes bytes, std::uint64_t sequence, std::uint64_t buffer) noexcept {
+inline bool check_large_whole(ripc::Bytes bytes, std::uint64_t sequence, std::uint64_t buffer) noexcept {
   if (!check_large(bytes, sequence)) return false;
   if (bytes.size() <= kSmall) return true;
   std::uint64_t differences = 0;

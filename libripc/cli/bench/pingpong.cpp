@@ -18,7 +18,7 @@
 namespace cli::bench {
 namespace {
 
-using libripc::Item;
+using ripc::Item;
 
 enum PingpongCommand : std::uint64_t { kEcho = 1, kFloor = 2 };
 constexpr auto kReplyPatience = std::chrono::seconds(2);
@@ -28,10 +28,10 @@ constexpr std::uint64_t kWholeBytes = std::uint64_t{4} << 30;  // and about this
 
 // Buffers for large payloads, and the tickets of the messages last sent from them.
 struct Buffers {
-  std::array<libripc::Buffer, kBuffers> memory;
-  std::array<libripc::Ticket, kBuffers> tickets;
+  std::array<ripc::Buffer, kBuffers> memory;
+  std::array<ripc::Ticket, kBuffers> tickets;
 
-  libripc::Error make(libripc::Context& context, std::size_t size) {
+  ripc::Error make(ripc::Context& context, std::size_t size) {
     for (std::size_t index = 0; index < kBuffers; ++index) {
       auto lease = context.lease(size);
       if (!lease.ok()) return lease.error();
@@ -41,22 +41,22 @@ struct Buffers {
     return {};
   }
   // The buffer for message `sequence`, when the peer has what was sent from it before.
-  libripc::Result<libripc::WritableBytes> take(std::uint64_t sequence) {
+  ripc::Result<ripc::WritableBytes> take(std::uint64_t sequence) {
     const std::size_t index = sequence % kBuffers;
-    if (const libripc::Error error = tickets[index].wait(kReplyPatience); !error.ok()) return error;
+    if (const ripc::Error error = tickets[index].wait(kReplyPatience); !error.ok()) return error;
     return memory[index].bytes();
   }
 };
 
 // ---- The other side ------------------------------------------------------------------------------------------
 
-libripc::Error answer(Library& library, const BenchOptions& options, Buffers& buffers, std::uint64_t count,
-                      std::uint64_t first) {
+ripc::Error answer(Library& library, const BenchOptions& options, Buffers& buffers, std::uint64_t count,
+                   std::uint64_t first) {
   const bool is_short = library.kind == "short";
   const bool is_long = library.kind == "long";
   const bool is_return = library.kind == "return";
   for (std::uint64_t sequence = first; sequence < first + count; ++sequence) {
-    libripc::WritableBytes window;
+    ripc::WritableBytes window;
     if (is_long) {
       auto buffer = buffers.take(sequence);
       if (!buffer.ok()) return buffer.error();
@@ -70,19 +70,19 @@ libripc::Error answer(Library& library, const BenchOptions& options, Buffers& bu
     }
     auto message = library.service.receive(kReplyPatience);
     if (!message.ok()) return message.error();
-    const libripc::ItemView view = message->item(0);
+    const ripc::ItemView view = message->item(0);
     std::array<Item, 1> items;
     if (is_short) {
       items[0] = payload_item(options, view.bytes());
     } else if (is_long) {
-      if (view.kind() != RIPC_VIEW_WINDOW) return libripc::Error(view.status());
+      if (view.kind() != RIPC_VIEW_WINDOW) return ripc::Error(view.status());
       items[0] = payload_item(options, window);
     } else {
       const std::uint64_t asked = sequence_of(view.bytes());
       auto buffer = buffers.take(asked);
       if (!buffer.ok()) return buffer.error();
       write_large(*buffer, asked);
-      items[0] = is_return ? libripc::return_item(*buffer, 0) : payload_item(options, *buffer);
+      items[0] = is_return ? ripc::return_item(*buffer, 0) : payload_item(options, *buffer);
     }
     auto ticket = library.service.reply(*message, items);
     if (ticket.code() == RIPC_AGAIN) [[unlikely]]
@@ -93,7 +93,7 @@ libripc::Error answer(Library& library, const BenchOptions& options, Buffers& bu
   return {};
 }
 
-libripc::Error pingpong_side(Side& side, const BenchOptions& options, Floor& floor) {
+ripc::Error pingpong_side(Side& side, const BenchOptions& options, Floor& floor) {
   auto library = open_library(side, options);
   if (!library.ok()) return library.error();
   Buffers buffers;
@@ -111,7 +111,7 @@ libripc::Error pingpong_side(Side& side, const BenchOptions& options, Floor& flo
     if (!error.ok()) return error;
   }
   // What was sent last may be travelling still; the tickets go before the context in any case.
-  for (libripc::Ticket& ticket : buffers.tickets) (void)ticket.wait(kReplyPatience);
+  for (ripc::Ticket& ticket : buffers.tickets) (void)ticket.wait(kReplyPatience);
   return {};
 }
 
@@ -129,12 +129,12 @@ class Pinger {
     landing_.resize(library.kind == "long" || library.kind == "return" ? options.size : 0);
   }
 
-  libripc::Error prepare() {
-    return library_.kind == "long" ? buffers_.make(library_.context, options_.size) : libripc::Error();
+  ripc::Error prepare() {
+    return library_.kind == "long" ? buffers_.make(library_.context, options_.size) : ripc::Error();
   }
 
   // `count` round trips; the times of all but the first `warm_up` go to samples.
-  libripc::Error block(std::uint64_t count, std::uint64_t warm_up, std::vector<double>& samples) {
+  ripc::Error block(std::uint64_t count, std::uint64_t warm_up, std::vector<double>& samples) {
     if (const auto error = order(kEcho, count); !error.ok()) return error;
     const std::uint64_t end = sequence_ + count;
     for (std::uint64_t index = 0; sequence_ < end; ++sequence_, ++index) {
@@ -145,7 +145,7 @@ class Pinger {
     return {};
   }
 
-  libripc::Error floor_block(Floor& floor, std::uint64_t count, std::vector<double>& samples) {
+  ripc::Error floor_block(Floor& floor, std::uint64_t count, std::vector<double>& samples) {
     if (count == 0) return {};
     if (const auto error = order(kFloor, count); !error.ok()) return error;
     return floor.measure(side_, count, samples, tally_);
@@ -154,18 +154,18 @@ class Pinger {
   const Tally& tally() const noexcept { return tally_; }
 
  private:
-  libripc::Error order(std::uint64_t kind, std::uint64_t count) {
+  ripc::Error order(std::uint64_t kind, std::uint64_t count) {
     if (!side_.control.send({kind, count, sequence_}) || !side_.control.receive()) return other_side_ended();
     return {};
   }
 
-  libripc::Error round(bool is_edge, double& nanoseconds) {
+  ripc::Error round(bool is_edge, double& nanoseconds) {
     const bool is_large = library_.kind != "short" && options_.size > kSmall;
     const bool whole = is_large && (is_edge || sequence_ % whole_every_ == 0);
     if (whole) std::fill(landing_.begin(), landing_.end(), std::byte{0});
-    std::array<Item, 1> items = {options_.kind == "auto" ? libripc::item(request_) : libripc::short_item(request_)};
-    libripc::SendOptions send_options;
-    const libripc::ReturnBuffer landing = libripc::return_buffer(landing_);
+    std::array<Item, 1> items = {options_.kind == "auto" ? ripc::item(request_) : ripc::short_item(request_)};
+    ripc::SendOptions send_options;
+    const ripc::ReturnBuffer landing = ripc::return_buffer(landing_);
     if (library_.kind == "long") {
       auto buffer = buffers_.take(sequence_);
       if (!buffer.ok()) return buffer.error();
@@ -200,7 +200,7 @@ class Pinger {
     return {};
   }
 
-  void check(const libripc::ItemView& view, bool whole) {
+  void check(const ripc::ItemView& view, bool whole) {
     const bool arrived = view.ok() && view.size() == options_.size;
     if (!arrived) {
       ++tally_.lost;

@@ -31,7 +31,7 @@ double time_block(std::uint64_t count, Use use) {
 }  // namespace
 
 BenchResult run_pool(const BenchOptions& options) {
-  auto context = libripc::Context::create(options.context());
+  auto context = ripc::Context::create(options.context());
   if (!context.ok()) return context.error();
   const std::size_t size = options.size;
   std::uint64_t iterations = options.iterations;
@@ -77,7 +77,7 @@ BenchResult run_pool(const BenchOptions& options) {
     const double mapped = time_block(std::max<std::uint64_t>(per_block / 10, 1), map);
     const double registered = time_block(std::max<std::uint64_t>(per_block / 10, 1), allocate_and_register);
     if (leased < 0 || allocated < 0 || mapped < 0 || registered < 0)
-      return libripc::Error(RIPC_NO_MEMORY, "No memory for a buffer of this size: use a smaller --size.");
+      return ripc::Error(RIPC_NO_MEMORY, "No memory for a buffer of this size: use a smaller --size.");
     if (block == 0) continue;  // warm-up
     leases.push_back(leased);
     allocations.push_back(allocated);

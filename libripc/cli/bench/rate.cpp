@@ -26,16 +26,16 @@ bool has_bare(const BenchOptions& options) { return options.transport == "socket
 std::size_t bare_size(const BenchOptions& options) { return std::max(options.size, sizeof(std::uint64_t)); }
 
 // Messages `first` to `first` + `count`, options.batch with each call.
-libripc::Error send_all(Library& library, const BenchOptions& options, std::uint64_t first, std::uint64_t count) {
+ripc::Error send_all(Library& library, const BenchOptions& options, std::uint64_t first, std::uint64_t count) {
   std::vector<std::vector<std::byte>> payloads(options.batch, std::vector<std::byte>(options.size));
-  std::vector<libripc::Item> items;
-  std::vector<libripc::OutgoingMessage> messages;
-  for (const auto& payload : payloads) items.push_back(libripc::short_item(payload));
-  for (const libripc::Item& item : items) messages.push_back(libripc::outgoing_message({&item, 1}));
+  std::vector<ripc::Item> items;
+  std::vector<ripc::OutgoingMessage> messages;
+  for (const auto& payload : payloads) items.push_back(ripc::short_item(payload));
+  for (const ripc::Item& item : items) messages.push_back(ripc::outgoing_message({&item, 1}));
   for (std::uint64_t sent = 0; sent < count;) {
     const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(options.batch, count - sent));
     for (std::size_t index = 0; index < wanted; ++index) fill_pattern(payloads[index], first + sent + index);
-    std::span<const libripc::OutgoingMessage> rest = std::span(messages).first(wanted);
+    std::span<const ripc::OutgoingMessage> rest = std::span(messages).first(wanted);
     while (!rest.empty()) {
       if (options.batch == 1) {
         auto ticket = library.service.send(library.peer, {rest.front().items, 1});
@@ -58,7 +58,7 @@ libripc::Error send_all(Library& library, const BenchOptions& options, std::uint
   return {};
 }
 
-libripc::Error rate_side(Side& side, const BenchOptions& options, const SocketPair& sockets) {
+ripc::Error rate_side(Side& side, const BenchOptions& options, const SocketPair& sockets) {
   auto library = open_library(side, options);
   if (!library.ok()) return library.error();
   while (const auto order = side.control.receive()) {
@@ -78,9 +78,9 @@ struct Received {
 };
 
 // Takes `count` messages that begin with sequence number `first`.
-libripc::Result<Received> receive_all(Library& library, const BenchOptions& options, std::uint64_t first,
-                                      std::uint64_t count, Tally& tally) {
-  std::array<libripc::Message, kBatch> messages;
+ripc::Result<Received> receive_all(Library& library, const BenchOptions& options, std::uint64_t first,
+                                   std::uint64_t count, Tally& tally) {
+  std::array<ripc::Message, kBatch> messages;
   Received received;
   std::uint64_t expected = first;
   std::uint64_t started = 0;
@@ -105,7 +105,7 @@ libripc::Result<Received> receive_all(Library& library, const BenchOptions& opti
       part_messages = 0;
     }
     for (std::size_t index = 0; index < *batch; ++index) {
-      const libripc::ItemView view = messages[index].item(0);
+      const ripc::ItemView view = messages[index].item(0);
       bool good = view.ok() && view.size() == options.size && check_pattern(view.bytes(), expected);
       if (!good && view.ok() && view.size() == options.size && options.size >= sizeof(expected)) {
         // Not the next one. If it is whole, those between are lost.
@@ -127,8 +127,8 @@ libripc::Result<Received> receive_all(Library& library, const BenchOptions& opti
 }
 
 // Messages per second of bare datagrams that arrived.
-libripc::Result<double> bare_block(Side& side, const BenchOptions& options, const SocketPair& sockets,
-                                   std::uint64_t count, Tally& tally) {
+ripc::Result<double> bare_block(Side& side, const BenchOptions& options, const SocketPair& sockets, std::uint64_t count,
+                                Tally& tally) {
   if (!side.control.send({kBare, count, 0})) return other_side_ended();
   const auto arrived = receive_datagrams(
       sockets, bare_size(options), [&] { return side.control.has_said(); }, tally);

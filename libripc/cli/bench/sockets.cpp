@@ -23,7 +23,7 @@ constexpr std::size_t kPiece = std::size_t{256} << 10;  // of one read or write 
 constexpr std::size_t kDatagrams = 64;                  // datagrams of one call
 
 // Exactly `bytes`: one datagram, or as many reads of a stream as it takes.
-libripc::Error receive_exactly(int fd, libripc::WritableBytes bytes, bool spin) {
+ripc::Error receive_exactly(int fd, ripc::WritableBytes bytes, bool spin) {
   std::uint64_t started = 0;
   while (!bytes.empty()) {
     const ssize_t count = recv(fd, bytes.data(), std::min(bytes.size(), kPiece), spin ? MSG_DONTWAIT : 0);
@@ -41,7 +41,7 @@ libripc::Error receive_exactly(int fd, libripc::WritableBytes bytes, bool spin) 
   return {};
 }
 
-libripc::Error send_exactly(int fd, libripc::Bytes bytes) {
+ripc::Error send_exactly(int fd, ripc::Bytes bytes) {
   while (!bytes.empty()) {
     const ssize_t count = send(fd, bytes.data(), std::min(bytes.size(), kPiece), MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
@@ -51,8 +51,8 @@ libripc::Error send_exactly(int fd, libripc::Bytes bytes) {
   return {};
 }
 
-libripc::Error measure_round_trips(int fd, std::size_t size, std::uint64_t count, bool spin,
-                                   std::vector<double>& samples, Tally& tally) {
+ripc::Error measure_round_trips(int fd, std::size_t size, std::uint64_t count, bool spin, std::vector<double>& samples,
+                                Tally& tally) {
   const TickClock clock;
   std::vector<std::byte> out(size);
   std::vector<std::byte> in(size);
@@ -67,7 +67,7 @@ libripc::Error measure_round_trips(int fd, std::size_t size, std::uint64_t count
   return {};
 }
 
-libripc::Error answer_round_trips(int fd, std::size_t size, std::uint64_t count, bool spin) {
+ripc::Error answer_round_trips(int fd, std::size_t size, std::uint64_t count, bool spin) {
   std::vector<std::byte> bytes(size);
   for (std::uint64_t round = 0; round < count; ++round) {
     if (const auto error = receive_exactly(fd, bytes, spin); !error.ok()) return error;
@@ -108,7 +108,7 @@ SocketPair::~SocketPair() {
     if (fd >= 0) ::close(fd);
 }
 
-libripc::Error SocketPair::open() {
+ripc::Error SocketPair::open() {
   std::array<sockaddr_in, 2> addresses{};
   for (std::size_t end = 0; end < 2; ++end) {
     datagram[end] = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -136,26 +136,24 @@ libripc::Error SocketPair::open() {
   return {};
 }
 
-libripc::Error measure_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin,
-                                 std::vector<double>& samples, Tally& tally) {
+ripc::Error measure_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin,
+                              std::vector<double>& samples, Tally& tally) {
   return measure_round_trips(sockets.datagram[0], size, count, spin, samples, tally);
 }
-libripc::Error answer_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin) {
+ripc::Error answer_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin) {
   return answer_round_trips(sockets.datagram[1], size, count, spin);
 }
-libripc::Error measure_stream(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin,
-                              std::vector<double>& samples, Tally& tally) {
+ripc::Error measure_stream(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin,
+                           std::vector<double>& samples, Tally& tally) {
   return measure_round_trips(sockets.stream[0], size, count, spin, samples, tally);
 }
-libripc::Error answer_stream(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin) {
+ripc::Error answer_stream(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin) {
   return answer_round_trips(sockets.stream[1], size, count, spin);
 }
 
-libripc::Error send_stream(const SocketPair& sockets, libripc::Bytes bytes) {
-  return send_exactly(sockets.stream[1], bytes);
-}
+ripc::Error send_stream(const SocketPair& sockets, ripc::Bytes bytes) { return send_exactly(sockets.stream[1], bytes); }
 
-libripc::Error receive_stream(const SocketPair& sockets, libripc::WritableBytes bytes) {
+ripc::Error receive_stream(const SocketPair& sockets, ripc::WritableBytes bytes) {
   return receive_exactly(sockets.stream[0], bytes, false);
 }
 
@@ -172,7 +170,7 @@ struct Batch {
       headers[index].msg_hdr.msg_iovlen = 1;
     }
   }
-  libripc::WritableBytes payload(std::size_t index) const noexcept {
+  ripc::WritableBytes payload(std::size_t index) const noexcept {
     return {static_cast<std::byte*>(pieces[index].iov_base), pieces[index].iov_len};
   }
   std::vector<std::byte> memory;
@@ -182,7 +180,7 @@ struct Batch {
 
 }  // namespace
 
-libripc::Error send_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count) {
+ripc::Error send_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count) {
   Batch batch(size);
   for (std::uint64_t sent = 0; sent < count;) {
     const auto wanted = static_cast<unsigned>(std::min<std::uint64_t>(kDatagrams, count - sent));
@@ -197,8 +195,8 @@ libripc::Error send_datagrams(const SocketPair& sockets, std::size_t size, std::
   return {};
 }
 
-libripc::Result<Arrived> receive_datagrams(const SocketPair& sockets, std::size_t size,
-                                           const std::function<bool()>& is_over, Tally& tally) {
+ripc::Result<Arrived> receive_datagrams(const SocketPair& sockets, std::size_t size,
+                                        const std::function<bool()>& is_over, Tally& tally) {
   Batch batch(size);
   Arrived arrived;
   std::uint64_t started = 0;
@@ -214,7 +212,7 @@ libripc::Result<Arrived> receive_datagrams(const SocketPair& sockets, std::size_
         arrived.nanoseconds = now - started;
       }
       for (int index = 0; index < count; ++index) {
-        const libripc::Bytes payload = batch.payload(static_cast<std::size_t>(index));
+        const ripc::Bytes payload = batch.payload(static_cast<std::size_t>(index));
         tally.check(check_pattern(payload, sequence_of(payload)));
       }
     }

@@ -22,31 +22,31 @@ struct SocketPair {
   SocketPair(const SocketPair&) = delete;
   SocketPair& operator=(const SocketPair&) = delete;
   ~SocketPair();
-  libripc::Error open();
+  ripc::Error open();
 };
 
 // Round trips of `size` bytes each way: `count` on each side. Waiting is polling with MSG_DONTWAIT if `spin`, else a
 // blocking call.
-libripc::Error measure_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin,
-                                 std::vector<double>& samples, Tally& tally);
-libripc::Error answer_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin);
-libripc::Error measure_stream(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin,
+ripc::Error measure_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin,
                               std::vector<double>& samples, Tally& tally);
-libripc::Error answer_stream(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin);
+ripc::Error answer_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin);
+ripc::Error measure_stream(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin,
+                           std::vector<double>& samples, Tally& tally);
+ripc::Error answer_stream(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin);
 
 // One direction, to the measuring side, as fast as it goes.
-libripc::Error send_stream(const SocketPair& sockets, libripc::Bytes bytes);
-libripc::Error receive_stream(const SocketPair& sockets, libripc::WritableBytes bytes);
+ripc::Error send_stream(const SocketPair& sockets, ripc::Bytes bytes);
+ripc::Error receive_stream(const SocketPair& sockets, ripc::WritableBytes bytes);
 
 // Datagrams of `size` bytes (8 at least) one way, 64 for each sendmmsg() and recvmmsg(). What does not fit into the
 // socket's buffer is dropped by the kernel: they are not flow-controlled.
-libripc::Error send_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count);
+ripc::Error send_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count);
 // Those that arrive until `is_over` and no more are there: how many, and nanoseconds from the first batch to the last.
 struct Arrived {
   std::uint64_t messages = 0;  // after the first batch
   std::uint64_t nanoseconds = 0;
 };
-libripc::Result<Arrived> receive_datagrams(const SocketPair& sockets, std::size_t size,
-                                           const std::function<bool()>& is_over, Tally& tally);
+ripc::Result<Arrived> receive_datagrams(const SocketPair& sockets, std::size_t size,
+                                        const std::function<bool()>& is_over, Tally& tally);
 
 }  // namespace cli::bench

@@ -22,7 +22,7 @@
 namespace cli::bench {
 namespace {
 
-using libripc::Item;
+using ripc::Item;
 
 enum StreamCommand : std::uint64_t { kStream = 1, kLend = 2, kStreamTcp = 3 };
 constexpr auto kStreamPatience = std::chrono::seconds(10);
@@ -50,12 +50,12 @@ struct FreeMemory {
 // One of the buffers that are sent from in turn. Kept for the whole measurement, or got anew for every message and then
 // written whole, from the pool or from malloc.
 struct Slot {
-  libripc::Buffer lease;
+  ripc::Buffer lease;
   std::unique_ptr<std::byte, FreeMemory> heap;
-  libripc::WritableBytes bytes;
-  libripc::Ticket ticket;  // of the message last sent from it
+  ripc::WritableBytes bytes;
+  ripc::Ticket ticket;  // of the message last sent from it
 
-  libripc::Error renew(libripc::Context& context, const BenchOptions& options, std::uint64_t index) {
+  ripc::Error renew(ripc::Context& context, const BenchOptions& options, std::uint64_t index) {
     if (options.source == "malloc") {
       heap.reset();
       heap.reset(static_cast<std::byte*>(std::malloc(options.size)));
@@ -74,31 +74,30 @@ struct Slot {
 };
 
 // The slot of a message, when the last one that was sent from it is through.
-libripc::Error prepare(Library& library, const BenchOptions& options, std::vector<Slot>& slots,
-                       std::uint64_t sequence) {
+ripc::Error prepare(Library& library, const BenchOptions& options, std::vector<Slot>& slots, std::uint64_t sequence) {
   Slot& slot = slots[sequence % slots.size()];
   if (const auto error = slot.ticket.wait(kStreamPatience); !error.ok()) return error;
-  return options.source == "kept" ? libripc::Error() : slot.renew(library.context, options, sequence % slots.size());
+  return options.source == "kept" ? ripc::Error() : slot.renew(library.context, options, sequence % slots.size());
 }
 
 // As many with one call as there are slots whose messages are through, but no more than were asked for.
-libripc::Error send_longs(Library& library, const BenchOptions& options, std::vector<Slot>& slots, const Order& order) {
-  libripc::SendOptions send_options;
-  send_options.timeout = libripc::kForever;  // a lent view is held as long as the measurement likes
+ripc::Error send_longs(Library& library, const BenchOptions& options, std::vector<Slot>& slots, const Order& order) {
+  ripc::SendOptions send_options;
+  send_options.timeout = ripc::kForever;  // a lent view is held as long as the measurement likes
   const std::size_t most = std::min<std::size_t>(options.batch != 0 ? options.batch : slots.size(), slots.size());
   std::vector<Item> items(most);
-  std::vector<libripc::OutgoingMessage> messages(most);
-  std::vector<libripc::Ticket> tickets(most);
+  std::vector<ripc::OutgoingMessage> messages(most);
+  std::vector<ripc::Ticket> tickets(most);
   const auto slot_of = [&](std::uint64_t sequence) -> Slot& { return slots[sequence % slots.size()]; };
   const std::uint64_t end = order.first + order.count;
   for (std::uint64_t sequence = order.first; sequence < end;) {
     std::size_t count = 0;
     do {
       if (const auto error = prepare(library, options, slots, sequence + count); !error.ok()) return error;
-      const libripc::WritableBytes bytes = slot_of(sequence + count).bytes;
+      const ripc::WritableBytes bytes = slot_of(sequence + count).bytes;
       if (!options.one_buffer) write_large(bytes, sequence + count);
       items[count] = payload_item(options, bytes);
-      messages[count] = libripc::outgoing_message({&items[count], 1});
+      messages[count] = ripc::outgoing_message({&items[count], 1});
       ++count;
     } while (count < most && sequence + count < end && slot_of(sequence + count).ticket.poll().code() != RIPC_PENDING);
     if (const auto error = send_many_patiently(library, std::span(messages).first(count), tickets, send_options);
@@ -109,8 +108,7 @@ libripc::Error send_longs(Library& library, const BenchOptions& options, std::ve
   return {};
 }
 
-libripc::Error send_replies(Library& library, const BenchOptions& options, std::vector<Slot>& slots,
-                            const Order& order) {
+ripc::Error send_replies(Library& library, const BenchOptions& options, std::vector<Slot>& slots, const Order& order) {
   for (std::uint64_t sequence = order.first; sequence < order.first + order.count; ++sequence) {
     if (const auto error = prepare(library, options, slots, sequence); !error.ok()) return error;
     Slot& slot = slots[sequence % slots.size()];
@@ -118,7 +116,7 @@ libripc::Error send_replies(Library& library, const BenchOptions& options, std::
     if (!request.ok()) return request.error();
     const std::uint64_t asked = sequence_of(request->item(0).bytes());
     write_large(slot.bytes, asked);
-    const std::array<Item, 1> items = {libripc::return_item(slot.bytes, 0)};
+    const std::array<Item, 1> items = {ripc::return_item(slot.bytes, 0)};
     auto ticket = reply_patiently(library, *request, items);
     if (!ticket.ok()) return ticket.error();
     slot.ticket = *std::move(ticket);
@@ -126,8 +124,7 @@ libripc::Error send_replies(Library& library, const BenchOptions& options, std::
   return {};
 }
 
-libripc::Error send_stream(Library& library, const BenchOptions& options, std::vector<Slot>& slots,
-                           const Order& order) {
+ripc::Error send_stream(Library& library, const BenchOptions& options, std::vector<Slot>& slots, const Order& order) {
   if (options.one_buffer) write_large(slots.front().bytes, order.first);
   const auto send = options.kind == "return" ? send_replies : send_longs;
   if (const auto error = send(library, options, slots, order); !error.ok()) return error;
@@ -136,11 +133,11 @@ libripc::Error send_stream(Library& library, const BenchOptions& options, std::v
   return {};
 }
 
-libripc::Error stream_side(Side& side, const BenchOptions& options, const SocketPair& sockets) {
+ripc::Error stream_side(Side& side, const BenchOptions& options, const SocketPair& sockets) {
   auto library = open_library(side, options);
   if (!library.ok()) return library.error();
   std::vector<Slot> slots(options.depth);
-  std::vector<libripc::Ticket> lent;  // released with the views, at the end
+  std::vector<ripc::Ticket> lent;  // released with the views, at the end
   for (std::size_t index = 0; index < slots.size(); ++index) {
     if (options.one_buffer && index != 0) {
       slots[index].bytes = slots.front().bytes;
@@ -154,10 +151,10 @@ libripc::Error stream_side(Side& side, const BenchOptions& options, const Socket
       for (std::uint64_t index = 0; index < order->count; ++index)
         if (const auto error = send_stream(sockets, slots[index % slots.size()].bytes); !error.ok()) return error;
     } else if (order->kind == kLend) {
-      libripc::SendOptions send_options;
-      send_options.timeout = libripc::kForever;
+      ripc::SendOptions send_options;
+      send_options.timeout = ripc::kForever;
       for (const Slot& slot : slots) {
-        const std::array<Item, 1> items = {libripc::borrow(slot.bytes)};
+        const std::array<Item, 1> items = {ripc::borrow(slot.bytes)};
         auto ticket = send_patiently(*library, items, send_options);
         if (!ticket.ok()) return ticket.error();
         lent.push_back(*std::move(ticket));
@@ -174,9 +171,9 @@ libripc::Error stream_side(Side& side, const BenchOptions& options, const Socket
 
 // Where payloads land.
 struct Landing {
-  libripc::Buffer lease;
+  ripc::Buffer lease;
   std::vector<std::byte> heap;
-  libripc::WritableBytes bytes;
+  ripc::WritableBytes bytes;
 };
 
 class Receiver {
@@ -184,7 +181,7 @@ class Receiver {
   Receiver(Side& side, const BenchOptions& options, Library& library, const SocketPair& sockets)
       : side_(side), options_(options), library_(library), sockets_(sockets) {}
 
-  libripc::Error make_landings() {
+  ripc::Error make_landings() {
     // For what is under way, and for what is received at once: while those are received, as many more are sent, and a
     // window is posted again only after its message was looked at.
     windows_ = options_.depth + most_at_once();
@@ -204,23 +201,23 @@ class Receiver {
   }
 
   // The views that memcpy is measured with.
-  libripc::Error borrow_views() {
+  ripc::Error borrow_views() {
     if (!side_.control.send({kLend, options_.depth, 0})) return other_side_ended();
     for (std::uint64_t index = 0; index < options_.depth; ++index) {
       auto message = library_.service.receive(kStreamPatience, RIPC_RECEIVE_LEND);
       if (!message.ok()) return message.error();
-      if (!message->item(0).ok()) return libripc::Error(message->item(0).status());
+      if (!message->item(0).ok()) return ripc::Error(message->item(0).status());
       is_lent_ = message->item(0).kind() == RIPC_VIEW_LENT && message->item(0).copied() == 0;
       views_.push_back(*std::move(message));
     }
-    return side_.control.receive() ? libripc::Error() : other_side_ended();
+    return side_.control.receive() ? ripc::Error() : other_side_ended();
   }
 
   // Bytes per second of `count` copies.
   double copy_block(std::uint64_t count) {
     const std::uint64_t start = monotonic_now();
     for (std::uint64_t index = 0; index < count; ++index) {
-      const libripc::Bytes source = views_[index % views_.size()].item(0).bytes();
+      const ripc::Bytes source = views_[index % views_.size()].item(0).bytes();
       std::memcpy(landing_of(index).data(), source.data(), source.size());
       asm volatile("" ::: "memory");
     }
@@ -228,7 +225,7 @@ class Receiver {
   }
 
   // Bytes per second of `count` + 1 times the payload: the time runs from the end of the first to the end of the last.
-  libripc::Result<double> tcp_block(std::uint64_t count) {
+  ripc::Result<double> tcp_block(std::uint64_t count) {
     const std::uint64_t processor_started = processor_time();
     if (!side_.control.send({kStreamTcp, count + 1, 0})) return other_side_ended();
     std::uint64_t start = 0;
@@ -237,7 +234,7 @@ class Receiver {
       if (index == 0) start = monotonic_now();
     }
     const double rate = per_second(count, monotonic_now() - start);
-    return finish_block(processor_started, count + 1) ? libripc::Result<double>(rate) : other_side_ended();
+    return finish_block(processor_started, count + 1) ? ripc::Result<double>(rate) : other_side_ended();
   }
 
   // Seconds of processor time of both sides for each GB (10^9 bytes), in the block measured last.
@@ -245,7 +242,7 @@ class Receiver {
 
   // Messages per second of some more than `count` messages: the time runs from the end of those that came first,
   // together, to the end of the last. Long ones come by as many as are under way: so do the last.
-  libripc::Result<double> message_block(std::uint64_t count) {
+  ripc::Result<double> message_block(std::uint64_t count) {
     const bool is_long = library_.kind == "long";
     if (options_.size > kSmall)
       for (const Landing& landing : landings_) std::fill(landing.bytes.begin(), landing.bytes.end(), std::byte{0});
@@ -304,28 +301,26 @@ class Receiver {
   // Else it is looked at where it comes.
   bool lands() const { return library_.kind == "long" || library_.kind == "return"; }
   std::size_t most_at_once() const { return std::min<std::size_t>(options_.depth, kMostAtOnce); }
-  libripc::WritableBytes landing_of(std::uint64_t sequence) const {
-    return landings_[sequence % landings_.size()].bytes;
-  }
+  ripc::WritableBytes landing_of(std::uint64_t sequence) const { return landings_[sequence % landings_.size()].bytes; }
 
   // What its sender has written into the buffer of a message, and which that is.
   std::uint64_t written_of(std::uint64_t sequence) const { return options_.one_buffer ? first_ : sequence; }
   std::uint64_t slot_of(std::uint64_t sequence) const { return options_.one_buffer ? 0 : sequence % options_.depth; }
 
-  libripc::Error post(std::uint64_t sequence) { return library_.service.post_window(landing_of(sequence), sequence); }
+  ripc::Error post(std::uint64_t sequence) { return library_.service.post_window(landing_of(sequence), sequence); }
 
-  libripc::Error request(std::uint64_t sequence) {
-    const libripc::ReturnBuffer buffer = libripc::return_buffer(landing_of(sequence));
-    libripc::SendOptions send_options;
+  ripc::Error request(std::uint64_t sequence) {
+    const ripc::ReturnBuffer buffer = ripc::return_buffer(landing_of(sequence));
+    ripc::SendOptions send_options;
     send_options.returns = std::span(&buffer, 1);
-    const std::array<Item, 1> items = {libripc::short_item(std::as_bytes(std::span(&sequence, 1)))};
+    const std::array<Item, 1> items = {ripc::short_item(std::as_bytes(std::span(&sequence, 1)))};
     return send_patiently(library_, items, send_options).error();
   }
 
   // Those that have come, at least one and at most `most`: how many.
-  libripc::Result<std::size_t> take(std::uint64_t most) {
+  ripc::Result<std::size_t> take(std::uint64_t most) {
     const bool is_lend = options_.kind == "lend";
-    std::array<libripc::Message, kMostAtOnce> messages;
+    std::array<ripc::Message, kMostAtOnce> messages;
     auto count = library_.service.receive_many(std::span(messages).first(std::min<std::size_t>(most_at_once(), most)),
                                                kStreamPatience, is_lend ? std::uint32_t{RIPC_RECEIVE_LEND} : 0U);
     if (!count.ok()) return count;
@@ -333,7 +328,7 @@ class Receiver {
     return count;
   }
 
-  void check(const libripc::ItemView& view, std::uint64_t sequence) {
+  void check(const ripc::ItemView& view, std::uint64_t sequence) {
     if (!view.ok() || view.size() != options_.size) {
       ++tally_.lost;
       return;
@@ -357,7 +352,7 @@ class Receiver {
   Library& library_;
   const SocketPair& sockets_;
   std::vector<Landing> landings_;
-  std::vector<libripc::Message> views_;
+  std::vector<ripc::Message> views_;
   bool is_lent_ = false;
   double processor_seconds_ = 0;
   std::uint64_t windows_ = 0;  // posted at once
@@ -390,7 +385,7 @@ BenchResult measure_bandwidth(Side& side, const BenchOptions& options, const Soc
   std::vector<double> seconds;
   std::vector<double> bare_seconds;
   for (std::uint64_t block = 0; block <= blocks; ++block) {
-    libripc::Result<double> bare = baseline == Baseline::memcpy ? receiver.copy_block(per_block) : 0.0;
+    ripc::Result<double> bare = baseline == Baseline::memcpy ? receiver.copy_block(per_block) : 0.0;
     if (baseline == Baseline::tcp) bare = receiver.tcp_block(per_block);
     if (!bare.ok()) return bare.error();
     const double bare_processor = receiver.processor_seconds();
@@ -445,7 +440,7 @@ BenchResult measure_bandwidth(Side& side, const BenchOptions& options, const Soc
 BenchResult run_stream(const BenchOptions& options) {
   BenchOptions actual = options;
   if (actual.one_buffer && (actual.kind != "long" || actual.source != "kept"))
-    return libripc::Error(RIPC_INVALID_ARGUMENT, "--one-buffer is for --kind long and --source kept.");
+    return ripc::Error(RIPC_INVALID_ARGUMENT, "--one-buffer is for --kind long and --source kept.");
   if (actual.iterations == 0) {
     const std::uint64_t by_size = (std::uint64_t{8} << 30) / std::max<std::uint64_t>(options.size, 1);
     actual.iterations = std::clamp<std::uint64_t>(by_size, 100, options.wait == "spin" ? 100'000 : 20'000);

@@ -7,7 +7,7 @@
 
 namespace cli::file {
 
-FileStatus read_exactly(int fd, libripc::WritableBytes bytes, std::uint64_t offset) noexcept {
+FileStatus read_exactly(int fd, ripc::WritableBytes bytes, std::uint64_t offset) noexcept {
   while (!bytes.empty()) {
     const ssize_t count = pread(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
@@ -32,7 +32,7 @@ FileStatus ChunkCache::get(OpenFile& file, std::uint64_t offset, std::uint64_t l
     passing_ = {};
     const bool keep = file.is_settled && length <= limit_;
     if (keep) shrink_to(limit_ - length);
-    libripc::Buffer buffer;
+    ripc::Buffer buffer;
     if (const FileStatus status = read(file, key, buffer); status != FileStatus::ok) return status;
     if (keep) {
       entries_.push_front({key, {std::move(buffer), std::nullopt}});
@@ -57,7 +57,7 @@ void ChunkCache::shrink_to(std::uint64_t bytes) {
   }
 }
 
-FileStatus ChunkCache::read(OpenFile& file, const Key& key, libripc::Buffer& buffer) {
+FileStatus ChunkCache::read(OpenFile& file, const Key& key, ripc::Buffer& buffer) {
   auto lease = context_.lease(key.length);
   if (!lease.ok()) {
     shrink_to(0);

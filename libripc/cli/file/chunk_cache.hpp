@@ -16,12 +16,12 @@ namespace cli::file {
 class ChunkCache {
  public:
   struct Chunk {
-    libripc::Buffer buffer;
+    ripc::Buffer buffer;
     std::optional<std::array<std::byte, 16>> digest;
   };
 
   // limit: bytes kept at most; a piece larger than that is read, sent and dropped. The context must outlive the cache.
-  ChunkCache(libripc::Context& context, std::uint64_t limit) noexcept : context_(context), limit_(limit) {}
+  ChunkCache(ripc::Context& context, std::uint64_t limit) noexcept : context_(context), limit_(limit) {}
 
   // `length` bytes (not 0) from `offset` of the file, which must lie inside it. `chunk` is valid until the next call.
   FileStatus get(OpenFile& file, std::uint64_t offset, std::uint64_t length, bool with_digest, const Chunk*& chunk);
@@ -47,9 +47,9 @@ class ChunkCache {
   };
 
   void shrink_to(std::uint64_t bytes);
-  FileStatus read(OpenFile& file, const Key& key, libripc::Buffer& buffer);
+  FileStatus read(OpenFile& file, const Key& key, ripc::Buffer& buffer);
 
-  libripc::Context& context_;
+  ripc::Context& context_;
   std::uint64_t limit_;
   std::uint64_t used_ = 0;
   std::uint64_t hits_ = 0;
@@ -60,6 +60,6 @@ class ChunkCache {
 };
 
 // Reads exactly `bytes.size()` bytes. io_error, or changed if the file ends before.
-FileStatus read_exactly(int fd, libripc::WritableBytes bytes, std::uint64_t offset) noexcept;
+FileStatus read_exactly(int fd, ripc::WritableBytes bytes, std::uint64_t offset) noexcept;
 
 }  // namespace cli::file

@@ -15,8 +15,8 @@ constexpr std::uint64_t kLongestReplyPatience = 60'000'000'000;
 
 }  // namespace
 
-Connection::Connection(libripc::Context& context, libripc::Service service, Target target,
-                       libripc::Nanoseconds patience, bool wait_for_first)
+Connection::Connection(ripc::Context& context, ripc::Service service, Target target, ripc::Nanoseconds patience,
+                       bool wait_for_first)
     : context_(context),
       service_(std::move(service)),
       target_(std::move(target)),
@@ -26,7 +26,7 @@ Connection::Connection(libripc::Context& context, libripc::Service service, Targ
       last_request_(last_progress_),
       reply_patience_(kFirstReplyPatience) {}
 
-libripc::Error Connection::find() {
+ripc::Error Connection::find() {
   cycle_began_ = monotonic_now();
   if (info_.id != 0 && out_of_patience()) return gone();
   auto info = target_.resolve(context_);
@@ -47,7 +47,7 @@ libripc::Error Connection::find() {
   return {};
 }
 
-libripc::Error Connection::gone() const {
+ripc::Error Connection::gone() const {
   return {RIPC_NO_SERVICE, "'" + target_.text +
                                "' has ended or cannot be reached any more, and did not come back within --timeout. "
                                "Start it again, or check the network to its host."};
@@ -58,16 +58,16 @@ std::string Connection::transport() const {
   return path.ok() ? path->transport : info_.transport;
 }
 
-Connection::Outcome Connection::send(Operation operation, const RequestHeader& header, libripc::Bytes argument,
-                                     const libripc::SendOptions& options) {
-  libripc::SendOptions tagged = options;
+Connection::Outcome Connection::send(Operation operation, const RequestHeader& header, ripc::Bytes argument,
+                                     const ripc::SendOptions& options) {
+  ripc::SendOptions tagged = options;
   tagged.tag = static_cast<std::uint32_t>(operation);
   const auto head = encode(header);
-  const std::array<libripc::Item, 2> items = {libripc::short_item(head), libripc::short_item(argument)};
+  const std::array<ripc::Item, 2> items = {ripc::short_item(head), ripc::short_item(argument)};
   last_request_ = monotonic_now();
   while (true) {
     auto ticket = service_.send(info_.id, items, tagged);
-    libripc::Error error = ticket.error();
+    ripc::Error error = ticket.error();
     if (error == RIPC_AGAIN) {
       error = service_.wait_room(info_.id, kSlice);
       if (error.ok() || error == RIPC_TIMEOUT || error == RIPC_INTERRUPTED) {
@@ -91,12 +91,12 @@ Connection::Outcome Connection::send(Operation operation, const RequestHeader& h
   }
 }
 
-Connection::Outcome Connection::receive(libripc::Message& message, ReplyHeader& header) {
+Connection::Outcome Connection::receive(ripc::Message& message, ReplyHeader& header) {
   while (true) {
     auto received = service_.receive(kSlice);
     if (received.ok()) {
       message = *std::move(received);
-      const libripc::ItemView first = message.item(0);
+      const ripc::ItemView first = message.item(0);
       const auto decoded = first.kind() == RIPC_VIEW_SHORT ? decode_reply(first.bytes()) : std::nullopt;
       if (!decoded) {
         message.release();
@@ -139,16 +139,16 @@ bool Connection::may_look() const noexcept {
 
 bool Connection::another_would_be_late() const noexcept {
   const std::uint64_t now = monotonic_now();
-  return patience_ != libripc::kForever &&
+  return patience_ != ripc::kForever &&
          (now - last_progress_) + (now - cycle_began_) > static_cast<std::uint64_t>(patience_.count());
 }
 
 bool Connection::out_of_patience() const noexcept {
-  return patience_ != libripc::kForever &&
+  return patience_ != ripc::kForever &&
          monotonic_now() - last_progress_ > static_cast<std::uint64_t>(std::max<std::int64_t>(patience_.count(), 0));
 }
 
-Connection::Outcome Connection::fail(libripc::Error error) {
+Connection::Outcome Connection::fail(ripc::Error error) {
   error_ = std::move(error);
   return Outcome::failed;
 }

@@ -17,11 +17,11 @@ class Connection {
  public:
   // `patience`: how long the service may be away, or silent, before a request fails. `wait_for_first`: also before it
   // was ever seen.
-  Connection(libripc::Context& context, libripc::Service service, Target target, libripc::Nanoseconds patience,
+  Connection(ripc::Context& context, ripc::Service service, Target target, ripc::Nanoseconds patience,
              bool wait_for_first);
 
   // Finds the service, waiting for it as long as the patience lasts. RIPC_NO_SERVICE.
-  libripc::Error find();
+  ripc::Error find();
 
   enum class Outcome {
     done,
@@ -30,21 +30,21 @@ class Connection {
   };
 
   // Sends one request. The items' memory is only read during the call.
-  Outcome send(Operation operation, const RequestHeader& header, libripc::Bytes argument,
-               const libripc::SendOptions& options = {});
+  Outcome send(Operation operation, const RequestHeader& header, ripc::Bytes argument,
+               const ripc::SendOptions& options = {});
   // Waits for the next reply of the file protocol, whatever request it answers.
-  Outcome receive(libripc::Message& message, ReplyHeader& header);
+  Outcome receive(ripc::Message& message, ReplyHeader& header);
 
   // Called when something arrived that was waited for: the patience starts anew.
   void progress() noexcept;
   // Nothing has arrived for as long as the service may be silent.
   bool out_of_patience() const noexcept;
 
-  const libripc::Error& error() const noexcept { return error_; }
-  const libripc::ServiceInfo& info() const noexcept { return info_; }
+  const ripc::Error& error() const noexcept { return error_; }
+  const ripc::ServiceInfo& info() const noexcept { return info_; }
   // Of the path that is in use now: a service may have moved since find().
   std::string transport() const;
-  libripc::Service& service() noexcept { return service_; }
+  ripc::Service& service() noexcept { return service_; }
   const Target& target() const noexcept { return target_; }
   std::uint64_t next_request() noexcept { return ++request_; }
 
@@ -52,20 +52,20 @@ class Connection {
   bool has_moved();
 
  private:
-  Outcome fail(libripc::Error error);
-  libripc::Error gone() const;
+  Outcome fail(ripc::Error error);
+  ripc::Error gone() const;
   bool may_look() const noexcept;
   // Finding the service and failing to send once more, as it took this time, would end after the patience.
   bool another_would_be_late() const noexcept;
 
-  libripc::Context& context_;
-  libripc::Service service_;
+  ripc::Context& context_;
+  ripc::Service service_;
   Target target_;
-  libripc::Nanoseconds patience_;
+  ripc::Nanoseconds patience_;
   bool seen_;
   bool answered_ = false;  // at least once
-  libripc::ServiceInfo info_;
-  libripc::Error error_;
+  ripc::ServiceInfo info_;
+  ripc::Error error_;
   std::uint64_t request_ = 0;
   std::uint64_t last_progress_;
   std::uint64_t last_request_;

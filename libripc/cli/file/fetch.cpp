@@ -8,8 +8,8 @@
 
 namespace cli::file {
 
-using libripc::ItemView;
-using libripc::Message;
+using ripc::ItemView;
+using ripc::Message;
 
 FetchReport Fetch::run() {
   const std::uint64_t started = monotonic_now();
@@ -17,8 +17,7 @@ FetchReport Fetch::run() {
   constexpr int kMaxReopens = 5;
   int reopens = 0;
   Step step = Step::again;
-  if (const libripc::Error error = connection_.find(); !error.ok())
-    step = fail(exit_code_for(error.code()), error.text());
+  if (const ripc::Error error = connection_.find(); !error.ok()) step = fail(exit_code_for(error.code()), error.text());
   while (step == Step::again || step == Step::reopen) {
     if (step == Step::reopen && ++reopens > kMaxReopens) {
       step = refuse(FileStatus::changed);
@@ -43,7 +42,7 @@ Fetch::Step Fetch::open() {
   request.flags = static_cast<std::uint16_t>((options_.verify ? RequestHeader::kWantDigest : 0) |
                                              (options_.return_buffer ? RequestHeader::kNoInline : 0));
   request.request = connection_.next_request();
-  Step step = settle(connection_.send(Operation::open, request, libripc::bytes_of(path_)));
+  Step step = settle(connection_.send(Operation::open, request, ripc::bytes_of(path_)));
   if (step != Step::done) return step;
   Message message;
   ReplyHeader header;
@@ -62,7 +61,7 @@ Fetch::Step Fetch::open() {
     completed_ = 0;
     report_.chunks = 0;
     report_.travelled.clear();
-    if (const libripc::Error error = output_.prepare(size_, options_.chunk); !error.ok())
+    if (const ripc::Error error = output_.prepare(size_, options_.chunk); !error.ok())
       return fail(kFailure, error.text());
   }
   if (size_ == 0 || (!is_resumed && message.item_count() == 2)) {
@@ -72,7 +71,7 @@ Fetch::Step Fetch::open() {
     step = transfer();
   }
   if (step != Step::done) return step;
-  if (const libripc::Error error = output_.finish(); !error.ok()) return fail(kFailure, error.text());
+  if (const ripc::Error error = output_.finish(); !error.ok()) return fail(kFailure, error.text());
   report_.bytes = size_;
   report_.verified = options_.verify;
   return Step::done;
@@ -80,15 +79,15 @@ Fetch::Step Fetch::open() {
 
 // The whole file is in the reply to the first request.
 Fetch::Step Fetch::take_inline(const Message& message, const ReplyHeader& header) {
-  const libripc::Bytes content = message.item(1).bytes();
+  const ripc::Bytes content = message.item(1).bytes();
   if (content.size() != size_) return fail(kMismatch, "The service sent another size than it announced.");
   if (size_ > 0) {
-    const libripc::WritableBytes memory = output_.memory(0, size_);
+    const ripc::WritableBytes memory = output_.memory(0, size_);
     std::memcpy(memory.data(), content.data(), content.size());
     if (!check_digest(header, memory)) return fail(kMismatch, "The checksum of the content is wrong.");
   }
   note_travelled("short");
-  const libripc::Error error = output_.complete(0, size_);
+  const ripc::Error error = output_.complete(0, size_);
   return error.ok() ? Step::done : fail(kFailure, error.text());
 }
 
@@ -120,21 +119,21 @@ Fetch::Step Fetch::request_chunk(std::uint64_t index) {
   request.version = version_;
   request.offset = offset_of(index);
   request.length = length_of(index);
-  const libripc::WritableBytes memory = output_.memory(request.offset, request.length);
+  const ripc::WritableBytes memory = output_.memory(request.offset, request.length);
 
   pending_.push_back({request.request, index, false, 0, connection_.info().incarnation});
   Pending& pending = pending_.back();
-  libripc::SendOptions options;
-  const libripc::ReturnBuffer buffer = libripc::return_buffer(memory);
+  ripc::SendOptions options;
+  const ripc::ReturnBuffer buffer = ripc::return_buffer(memory);
   if (options_.return_buffer) {
     options.returns = std::span(&buffer, 1);
     options.request_id = &pending.return_request;
   } else {
-    if (const libripc::Error error = connection_.service().post_window(memory, request.request); !error.ok())
+    if (const ripc::Error error = connection_.service().post_window(memory, request.request); !error.ok())
       return fail(kFailure, error.text());
     pending.has_window = true;
   }
-  return settle(connection_.send(Operation::fetch, request, libripc::bytes_of(path_), options));
+  return settle(connection_.send(Operation::fetch, request, ripc::bytes_of(path_), options));
 }
 
 Fetch::Step Fetch::take_reply(Message& message, const ReplyHeader& header) {
@@ -158,7 +157,7 @@ Fetch::Step Fetch::take_reply(Message& message, const ReplyHeader& header) {
   pending_.pop_front();
   connection_.progress();
   ++completed_;
-  const libripc::Error error = output_.complete(offset_of(pending.index), length_of(pending.index));
+  const ripc::Error error = output_.complete(offset_of(pending.index), length_of(pending.index));
   return error.ok() ? Step::done : fail(kFailure, error.text());
 }
 
@@ -167,7 +166,7 @@ Fetch::Step Fetch::take_content(const Message& message, const ReplyHeader& heade
   const std::uint64_t length = length_of(pending.index);
   if (header.length != length || header.offset != offset_of(pending.index) || content.size() != length)
     return fail(kMismatch, "The service sent another piece of the file than was asked for.");
-  const libripc::WritableBytes memory = output_.memory(offset_of(pending.index), length);
+  const ripc::WritableBytes memory = output_.memory(offset_of(pending.index), length);
   switch (content.kind()) {
     case RIPC_VIEW_WINDOW:
       if (content.cookie() != pending.request) return Step::again;
@@ -206,7 +205,7 @@ Fetch::Step Fetch::content_failed(const ItemView& content) {
 
 // Takes back windows and return buffers of what is outstanding; when it returns the library uses none of them.
 Fetch::Step Fetch::give_up_pending() {
-  libripc::Service& service = connection_.service();
+  ripc::Service& service = connection_.service();
   const auto take_back = [&](Pending& pending) {
     if (pending.return_request != 0) (void)service.cancel_request(std::exchange(pending.return_request, 0));
     if (!pending.has_window) return true;
@@ -243,8 +242,7 @@ Fetch::Step Fetch::settle(Connection::Outcome outcome) {
   if (outcome == Connection::Outcome::failed)
     return fail(exit_code_for(connection_.error().code()), connection_.error().text());
   ++report_.retries;
-  if (const libripc::Error error = connection_.find(); !error.ok())
-    return fail(exit_code_for(error.code()), error.text());
+  if (const ripc::Error error = connection_.find(); !error.ok()) return fail(exit_code_for(error.code()), error.text());
   return Step::again;
 }
 
@@ -258,7 +256,7 @@ Fetch::Step Fetch::fail(int exit_code, std::string_view sentence) {
   return Step::failed;
 }
 
-bool Fetch::check_digest(const ReplyHeader& header, libripc::Bytes content) {
+bool Fetch::check_digest(const ReplyHeader& header, ripc::Bytes content) {
   if (!options_.verify) return true;
   if ((header.flags & ReplyHeader::kHasDigest) == 0) return false;
   const auto digest = digest_of(content);

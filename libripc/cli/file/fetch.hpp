@@ -52,17 +52,17 @@ class Fetch {
   };
 
   Step open();
-  Step take_inline(const libripc::Message& message, const ReplyHeader& header);
+  Step take_inline(const ripc::Message& message, const ReplyHeader& header);
   Step transfer();
   Step request_chunk(std::uint64_t index);
-  Step take_reply(libripc::Message& message, const ReplyHeader& header);
-  Step take_content(const libripc::Message& message, const ReplyHeader& header, const Pending& pending);
+  Step take_reply(ripc::Message& message, const ReplyHeader& header);
+  Step take_content(const ripc::Message& message, const ReplyHeader& header, const Pending& pending);
   Step give_up_pending();
   Step settle(Connection::Outcome outcome);
   Step refuse(FileStatus status);
   Step fail(int exit_code, std::string_view sentence);
-  Step content_failed(const libripc::ItemView& content);
-  bool check_digest(const ReplyHeader& header, libripc::Bytes content);
+  Step content_failed(const ripc::ItemView& content);
+  bool check_digest(const ReplyHeader& header, ripc::Bytes content);
   void note_travelled(const char* how);
   std::uint64_t offset_of(std::uint64_t index) const noexcept { return index * options_.chunk; }
   std::uint64_t length_of(std::uint64_t index) const noexcept;

@@ -74,7 +74,7 @@ std::array<std::byte, ReplyHeader::kSize> encode(const ReplyHeader& header) noex
   return bytes;
 }
 
-std::optional<RequestHeader> decode_request(libripc::Bytes bytes) noexcept {
+std::optional<RequestHeader> decode_request(ripc::Bytes bytes) noexcept {
   if (bytes.size() != RequestHeader::kSize || get(&bytes[0], 2) != kProtocolVersion) return std::nullopt;
   RequestHeader header;
   header.flags = static_cast<std::uint16_t>(get(&bytes[2], 2));
@@ -85,7 +85,7 @@ std::optional<RequestHeader> decode_request(libripc::Bytes bytes) noexcept {
   return header;
 }
 
-std::optional<ReplyHeader> decode_reply(libripc::Bytes bytes) noexcept {
+std::optional<ReplyHeader> decode_reply(ripc::Bytes bytes) noexcept {
   if (bytes.size() != ReplyHeader::kSize || get(&bytes[0], 2) != kProtocolVersion) return std::nullopt;
   ReplyHeader header;
   header.flags = static_cast<std::uint16_t>(get(&bytes[2], 2));
@@ -105,12 +105,12 @@ std::array<std::byte, kNotificationSize> encode(const ripc_notification& notific
   return bytes;
 }
 
-std::optional<ripc_notification> decode_notification(libripc::Bytes bytes) noexcept {
+std::optional<ripc_notification> decode_notification(ripc::Bytes bytes) noexcept {
   if (bytes.size() != kNotificationSize) return std::nullopt;
   return ripc_notification{get(&bytes[0], 8), get(&bytes[8], 8)};
 }
 
-std::array<std::byte, 16> digest_of(libripc::Bytes bytes) noexcept {
+std::array<std::byte, 16> digest_of(ripc::Bytes bytes) noexcept {
   XXH128_canonical_t canonical;
   XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes.data(), bytes.size()));
   std::array<std::byte, 16> digest{};

@@ -70,14 +70,14 @@ struct ReplyHeader {
 std::array<std::byte, RequestHeader::kSize> encode(const RequestHeader& header) noexcept;
 std::array<std::byte, ReplyHeader::kSize> encode(const ReplyHeader& header) noexcept;
 // Nothing if the size or the protocol version is another.
-std::optional<RequestHeader> decode_request(libripc::Bytes bytes) noexcept;
-std::optional<ReplyHeader> decode_reply(libripc::Bytes bytes) noexcept;
+std::optional<RequestHeader> decode_request(ripc::Bytes bytes) noexcept;
+std::optional<ReplyHeader> decode_reply(ripc::Bytes bytes) noexcept;
 
 constexpr std::size_t kNotificationSize = 16;
 std::array<std::byte, kNotificationSize> encode(const ripc_notification& notification) noexcept;
-std::optional<ripc_notification> decode_notification(libripc::Bytes bytes) noexcept;
+std::optional<ripc_notification> decode_notification(ripc::Bytes bytes) noexcept;
 
 // XXH3, 128 bits, canonical form.
-std::array<std::byte, 16> digest_of(libripc::Bytes bytes) noexcept;
+std::array<std::byte, 16> digest_of(ripc::Bytes bytes) noexcept;
 
 }  // namespace cli::file

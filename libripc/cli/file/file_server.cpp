@@ -12,16 +12,16 @@
 
 namespace cli::file {
 
-using libripc::Item;
-using libripc::ItemView;
-using libripc::Message;
+using ripc::Item;
+using ripc::ItemView;
+using ripc::Message;
 
 void FileServer::handle(const Message& message) {
   ++counters_.requests;
   if (message.tag() == static_cast<std::uint32_t>(Operation::ping)) {
     std::array<Item, RIPC_MAX_ITEMS> items;
     const std::size_t count = std::min<std::size_t>(message.item_count(), items.size());
-    for (std::size_t index = 0; index < count; ++index) items[index] = libripc::short_item(message.item(index).bytes());
+    for (std::size_t index = 0; index < count; ++index) items[index] = ripc::short_item(message.item(index).bytes());
     send(message, message.tag(), std::span(items).first(count));
     return;
   }
@@ -67,7 +67,7 @@ void FileServer::open(const Message& message, const RequestHeader& request) {
     counters_.bytes += file.size;
   }
   const auto head = encode(header);
-  const std::array<Item, 2> items = {libripc::short_item(head), libripc::short_item(small_)};
+  const std::array<Item, 2> items = {ripc::short_item(head), ripc::short_item(small_)};
   send(message, static_cast<std::uint32_t>(FileStatus::ok), std::span(items).first(is_inline ? 2 : 1));
 }
 
@@ -96,10 +96,9 @@ void FileServer::fetch(const Message& message, const RequestHeader& request) {
     header.digest = *chunk->digest;
   }
   const auto head = encode(header);
-  const libripc::Bytes content = chunk->buffer.bytes();
-  const std::array<Item, 2> items = {libripc::short_item(head), message.return_count() > 0
-                                                                    ? libripc::return_item(content, 0)
-                                                                    : libripc::borrow(content)};
+  const ripc::Bytes content = chunk->buffer.bytes();
+  const std::array<Item, 2> items = {
+      ripc::short_item(head), message.return_count() > 0 ? ripc::return_item(content, 0) : ripc::borrow(content)};
   ++counters_.chunks;
   counters_.bytes += request.length;
   send(message, static_cast<std::uint32_t>(FileStatus::ok), items);
@@ -116,14 +115,14 @@ void FileServer::subscribe(const Message& message, const RequestHeader& request)
   ReplyHeader header;
   header.request = request.request;
   const auto head = encode(header);
-  const std::array<Item, 1> items = {libripc::short_item(head)};
+  const std::array<Item, 1> items = {ripc::short_item(head)};
   send(message, static_cast<std::uint32_t>(FileStatus::ok), items);
 }
 
 void FileServer::notify_closing() {
   for (const ripc_notification& subscriber : subscribers_) {
     // Who is gone, or has no room, is not waited for: watchers also look whether the service is still there.
-    (void)service_.notify(subscriber, {libripc::short_item(libripc::bytes_of("closing"))});
+    (void)service_.notify(subscriber, {ripc::short_item(ripc::bytes_of("closing"))});
   }
   subscribers_.clear();
 }
@@ -133,13 +132,12 @@ void FileServer::refuse(const Message& message, std::uint64_t request, FileStatu
   ReplyHeader header;
   header.request = request;
   const auto head = encode(header);
-  const std::array<Item, 2> items = {libripc::short_item(head),
-                                     libripc::short_item(libripc::bytes_of(to_text(status)))};
+  const std::array<Item, 2> items = {ripc::short_item(head), ripc::short_item(ripc::bytes_of(to_text(status)))};
   send(message, static_cast<std::uint32_t>(status), items);
 }
 
 void FileServer::send(const Message& message, std::uint32_t tag, std::span<const Item> items) {
-  libripc::SendOptions options;
+  ripc::SendOptions options;
   options.tag = tag;
   options.timeout = std::chrono::seconds(60);
   look_at_tickets();
@@ -160,8 +158,8 @@ void FileServer::send(const Message& message, std::uint32_t tag, std::span<const
 }
 
 void FileServer::look_at_tickets() {
-  const auto is_over = [&](libripc::Ticket& ticket) {
-    const libripc::Error status = ticket.poll();
+  const auto is_over = [&](ripc::Ticket& ticket) {
+    const ripc::Error status = ticket.poll();
     if (status == RIPC_PENDING) return false;
     if (!status.ok()) ++counters_.not_taken;
     return true;

@@ -24,12 +24,12 @@ class FileServer {
     std::uint64_t not_taken = 0;   // contents that were sent and that the client did not take
   };
 
-  FileServer(libripc::Context& context, libripc::Service& service, ServedDirectory directory, std::uint64_t cache_limit,
+  FileServer(ripc::Context& context, ripc::Service& service, ServedDirectory directory, std::uint64_t cache_limit,
              bool verbose)
       : service_(service), directory_(std::move(directory)), cache_(context, cache_limit), verbose_(verbose) {}
 
   // Answers one message. What is no request of the file protocol, and no ping, is answered with bad_request.
-  void handle(const libripc::Message& message);
+  void handle(const ripc::Message& message);
 
   // Tells every subscriber that the service ends now.
   void notify_closing();
@@ -41,23 +41,23 @@ class FileServer {
   static constexpr std::size_t kMaxSubscribers = 4096;
   static constexpr std::size_t kMaxTickets = 1024;
 
-  void open(const libripc::Message& message, const RequestHeader& request);
-  void fetch(const libripc::Message& message, const RequestHeader& request);
-  void subscribe(const libripc::Message& message, const RequestHeader& request);
-  void refuse(const libripc::Message& message, std::uint64_t request, FileStatus status);
-  void send(const libripc::Message& message, std::uint32_t tag, std::span<const libripc::Item> items);
-  void log(const libripc::Message& message, std::uint32_t tag, ripc_status sent) const;
+  void open(const ripc::Message& message, const RequestHeader& request);
+  void fetch(const ripc::Message& message, const RequestHeader& request);
+  void subscribe(const ripc::Message& message, const RequestHeader& request);
+  void refuse(const ripc::Message& message, std::uint64_t request, FileStatus status);
+  void send(const ripc::Message& message, std::uint32_t tag, std::span<const ripc::Item> items);
+  void log(const ripc::Message& message, std::uint32_t tag, ripc_status sent) const;
 
   void look_at_tickets();
 
-  libripc::Service& service_;
+  ripc::Service& service_;
   ServedDirectory directory_;
   ChunkCache cache_;
   bool verbose_;
   Counters counters_;
   std::vector<std::byte> small_;  // content of a small file, until it is sent
   std::vector<ripc_notification> subscribers_;
-  std::deque<libripc::Ticket> tickets_;  // of contents under way
+  std::deque<ripc::Ticket> tickets_;  // of contents under way
 };
 
 }  // namespace cli::file

@@ -17,7 +17,7 @@
 namespace cli::file {
 namespace {
 
-libripc::Error system_error(const std::string& what, int error) {
+ripc::Error system_error(const std::string& what, int error) {
   return {RIPC_SYSTEM, what + ": " + std::strerror(error) + "."};
 }
 
@@ -42,8 +42,8 @@ class MappedMemory {
     if (!bytes_.empty()) munmap(bytes_.data(), bytes_.size());
     bytes_ = {};
   }
-  libripc::WritableBytes part(std::uint64_t offset, std::uint64_t length) const noexcept {
-    const libripc::WritableBytes result = bytes_.subspan(offset, length);
+  ripc::WritableBytes part(std::uint64_t offset, std::uint64_t length) const noexcept {
+    const ripc::WritableBytes result = bytes_.subspan(offset, length);
     // All pages in one call instead of one fault each; an old kernel does not know it, and then they fault.
     constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, Linux 5.14
     const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
@@ -54,7 +54,7 @@ class MappedMemory {
   }
 
  private:
-  libripc::WritableBytes bytes_;
+  ripc::WritableBytes bytes_;
 };
 
 // Two chunks of memory in turn, written out in order.
@@ -63,7 +63,7 @@ class StreamOutput final : public Output {
   // A descriptor that is not there: the bytes go nowhere.
   StreamOutput(Descriptor owned, int fd) noexcept : owned_(std::move(owned)), fd_(fd) {}
 
-  libripc::Error prepare(std::uint64_t size, std::uint64_t chunk) override {
+  ripc::Error prepare(std::uint64_t size, std::uint64_t chunk) override {
     if (written_ > 0 && fd_ >= 0)
       return {RIPC_SYSTEM, "The file changed at the service after part of it was written out: fetch it again."};
     written_ = 0;
@@ -71,13 +71,13 @@ class StreamOutput final : public Output {
     if (!memory_.map(std::min(size, chunk * kChunksAtOnce), -1)) return system_error("No memory for the chunks", errno);
     return {};
   }
-  libripc::WritableBytes memory(std::uint64_t offset, std::uint64_t length) override {
+  ripc::WritableBytes memory(std::uint64_t offset, std::uint64_t length) override {
     return memory_.part(offset / chunk_ % kChunksAtOnce * chunk_, length);
   }
-  libripc::Error complete(std::uint64_t offset, std::uint64_t length) override {
+  ripc::Error complete(std::uint64_t offset, std::uint64_t length) override {
     written_ += length;
     if (fd_ < 0) return {};
-    libripc::Bytes bytes = memory_.part(offset / chunk_ % kChunksAtOnce * chunk_, length);
+    ripc::Bytes bytes = memory_.part(offset / chunk_ % kChunksAtOnce * chunk_, length);
     while (!bytes.empty()) {
       const ssize_t count = write(fd_, bytes.data(), bytes.size());
       if (count < 0 && errno == EINTR) continue;
@@ -86,7 +86,7 @@ class StreamOutput final : public Output {
     }
     return {};
   }
-  libripc::Error finish() override { return {}; }
+  ripc::Error finish() override { return {}; }
 
  private:
   Descriptor owned_;
@@ -107,7 +107,7 @@ class FileOutput final : public Output {
   }
   ~FileOutput() override { remove_temporary(); }
 
-  libripc::Error prepare(std::uint64_t size, std::uint64_t) override {
+  ripc::Error prepare(std::uint64_t size, std::uint64_t) override {
     memory_.reset();
     remove_temporary();
     constexpr mode_t kMode = 0666;
@@ -123,11 +123,11 @@ class FileOutput final : public Output {
     if (!memory_.map(size, file_.get())) return system_error("Cannot map '" + path_ + "'", errno);
     return {};
   }
-  libripc::WritableBytes memory(std::uint64_t offset, std::uint64_t length) override {
+  ripc::WritableBytes memory(std::uint64_t offset, std::uint64_t length) override {
     return memory_.part(offset, length);
   }
-  libripc::Error complete(std::uint64_t, std::uint64_t) override { return {}; }
-  libripc::Error finish() override {
+  ripc::Error complete(std::uint64_t, std::uint64_t) override { return {}; }
+  ripc::Error finish() override {
     memory_.reset();
     if (!has_temporary_name_) {
       const std::string source = "/proc/self/fd/" + std::to_string(file_.get());
@@ -157,13 +157,13 @@ class FileOutput final : public Output {
 
 }  // namespace
 
-libripc::Result<std::unique_ptr<Output>> make_output(const std::string& path) {
+ripc::Result<std::unique_ptr<Output>> make_output(const std::string& path) {
   if (path.empty()) return std::unique_ptr<Output>(std::make_unique<StreamOutput>(Descriptor(), -1));
   if (path == "-") return std::unique_ptr<Output>(std::make_unique<StreamOutput>(Descriptor(), STDOUT_FILENO));
   struct stat status = {};
   const bool exists = stat(path.c_str(), &status) == 0;
   if (exists && S_ISDIR(status.st_mode))
-    return libripc::Error(RIPC_SYSTEM, "'" + path + "' is a directory: name the output file with -o.");
+    return ripc::Error(RIPC_SYSTEM, "'" + path + "' is a directory: name the output file with -o.");
   if (exists && !S_ISREG(status.st_mode)) {
     Descriptor stream(open(path.c_str(), O_WRONLY | O_CLOEXEC));
     if (!stream) return system_error("Cannot write to '" + path + "'", errno);

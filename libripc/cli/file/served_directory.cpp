@@ -51,16 +51,16 @@ std::uint64_t nanoseconds(const timespec& time) noexcept {
 
 }  // namespace
 
-libripc::Result<ServedDirectory> ServedDirectory::open(const std::string& path) {
+ripc::Result<ServedDirectory> ServedDirectory::open(const std::string& path) {
   Descriptor root(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!root)
-    return libripc::Error(RIPC_INVALID_ARGUMENT,
-                          "Cannot serve '" + path + "': " + std::strerror(errno) + ". Name a directory that exists.");
+    return ripc::Error(RIPC_INVALID_ARGUMENT,
+                       "Cannot serve '" + path + "': " + std::strerror(errno) + ". Name a directory that exists.");
   // O_PATH opens what this process may not enter, and then no file below it could be read.
   if (::faccessat(root.get(), ".", R_OK | X_OK, AT_EACCESS) != 0)
-    return libripc::Error(RIPC_PERMISSION, "Cannot serve '" + path + "': " + std::strerror(errno) +
-                                               ". Give this user the right to read and enter it (chmod u+rx), or run "
-                                               "as its owner.");
+    return ripc::Error(RIPC_PERMISSION, "Cannot serve '" + path + "': " + std::strerror(errno) +
+                                            ". Give this user the right to read and enter it (chmod u+rx), or run "
+                                            "as its owner.");
   return ServedDirectory(std::move(root));
 }
 

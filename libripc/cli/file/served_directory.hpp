@@ -22,7 +22,7 @@ struct OpenFile {
 class ServedDirectory {
  public:
   // Fails with a sentence if it cannot be opened as a directory.
-  static libripc::Result<ServedDirectory> open(const std::string& path);
+  static ripc::Result<ServedDirectory> open(const std::string& path);
 
   // Opens the regular file at `path`, relative to the directory. The path cannot leave it: not by "..", not by an
   // absolute path, not by a symbolic link. Links that stay inside are followed where the kernel has openat2

@@ -22,7 +22,7 @@
 
 #include "ripc/ripc.h"
 
-namespace libripc {
+namespace ripc {
 
 // ---- Time ----------------------------------------------------------------------------------------------------
 
@@ -123,4 +123,4 @@ class [[nodiscard]] Result {
   Error error_;
 };
 
-}  // namespace libripc
+}  // namespace ripc

@@ -6,7 +6,7 @@
 
 #include "ripc/ripc.h"
 
-namespace libripc::detail {
+namespace ripc::detail {
 
 template <auto End>
 struct Ender {
@@ -20,4 +20,4 @@ struct Ender {
 template <typename Handle, auto End>
 using Owner = std::unique_ptr<Handle, Ender<End>>;
 
-}  // namespace libripc::detail
+}  // namespace ripc::detail

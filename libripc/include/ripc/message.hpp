@@ -14,7 +14,7 @@
 #include "ripc/error.hpp"
 #include "ripc/handle.hpp"
 
-namespace libripc {
+namespace ripc {
 
 using ServiceId = ripc_service_id;
 using Bytes = std::span<const std::byte>;
@@ -111,21 +111,23 @@ class Message {
 
   bool empty() const noexcept { return handle_ == nullptr; }
   // The sender.
-  ServiceId source() const noexcept { return ripc_message_get_source(handle()); }
-  std::uint32_t tag() const noexcept { return ripc_message_get_tag(handle()); }
-  std::size_t item_count() const noexcept { return ripc_message_get_item_count(handle()); }
+  ServiceId source() const noexcept { return ripc_message_get_source(handle_.get()); }
+  std::uint32_t tag() const noexcept { return ripc_message_get_tag(handle_.get()); }
+  std::size_t item_count() const noexcept { return ripc_message_get_item_count(handle_.get()); }
   // O(1). A wrong index gives a view with kind RIPC_VIEW_FAILED and status RIPC_INVALID_ARGUMENT.
   ItemView item(std::size_t index) const noexcept {
     ripc_item_view view;
-    const ripc_status status = ripc_message_get_item(handle(), index, &view);
+    const ripc_status status = ripc_message_get_item(handle_.get(), index, &view);
     if (status != RIPC_OK) view = {nullptr, 0, RIPC_VIEW_FAILED, static_cast<std::uint32_t>(status), 0, 0, 0};
     return ItemView(view);
   }
   // The request this message answers (SendOptions::request_id); 0 if none.
-  std::uint64_t in_reply_to() const noexcept { return ripc_message_get_in_reply_to(handle()); }
+  std::uint64_t in_reply_to() const noexcept { return ripc_message_get_in_reply_to(handle_.get()); }
   // Return buffers attached by the sender, and the room in each.
-  std::size_t return_count() const noexcept { return ripc_message_get_return_count(handle()); }
-  std::size_t return_size(std::size_t index) const noexcept { return ripc_message_get_return_size(handle(), index); }
+  std::size_t return_count() const noexcept { return ripc_message_get_return_count(handle_.get()); }
+  std::size_t return_size(std::size_t index) const noexcept {
+    return ripc_message_get_return_size(handle_.get(), index);
+  }
   // Gives it back early. Its short items and lent views end here.
   void release() noexcept { handle_.reset(); }
   // Borrowed, for calls into ripc.h.
@@ -151,14 +153,14 @@ class [[nodiscard]] Ticket {
   bool empty() const noexcept { return handle_ == nullptr; }
   // RIPC_PENDING, or the final status. ripc_ticket_poll() in ripc/ticket.h says what each means for the message:
   // delivered, not delivered, or unknown.
-  Error poll() noexcept { return finish(empty() ? RIPC_OK : ripc_ticket_poll(handle())); }
+  Error poll() noexcept { return finish(empty() ? RIPC_OK : ripc_ticket_poll(handle_.get())); }
   // Waits for the final status. RIPC_PENDING if the timeout ran out first.
   Error wait(Nanoseconds timeout = kForever) noexcept {
-    return finish(empty() ? RIPC_OK : ripc_ticket_wait(handle(), detail::to_c(timeout)));
+    return finish(empty() ? RIPC_OK : ripc_ticket_wait(handle_.get(), detail::to_c(timeout)));
   }
   // Withdraws the message if the peer has not taken it yet. Returns the final status, or RIPC_PENDING if the peer holds
   // a lent view of it.
-  Error cancel() noexcept { return finish(empty() ? RIPC_OK : ripc_ticket_cancel(handle())); }
+  Error cancel() noexcept { return finish(empty() ? RIPC_OK : ripc_ticket_cancel(handle_.get())); }
   // Gives the handle back. The message goes on.
   void release() noexcept { handle_.reset(); }
   // Borrowed, for calls into ripc.h.
@@ -172,4 +174,4 @@ class [[nodiscard]] Ticket {
   detail::Owner<ripc_ticket, ripc_ticket_release> handle_;
 };
 
-}  // namespace libripc
+}  // namespace ripc

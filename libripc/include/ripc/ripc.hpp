@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // libripc for C++20: message passing by service ID. Header-only, over ripc.h and nothing else.
 //
-//   auto context = libripc::Context::create();
+//   auto context = ripc::Context::create();
 //   auto service = context->register_service({.name = "echo"});
 //   while (auto message = service->receive())
 //     (void)service->reply(*message, message->item(0).bytes());
@@ -35,7 +35,7 @@
 #include "ripc/message.hpp"
 #include "ripc/service.hpp"
 
-namespace libripc {
+namespace ripc {
 
 // The ID of a name. RIPC_INVALID_ARGUMENT if the name is not valid.
 inline Result<ServiceId> id_from_name(const std::string& name) noexcept {
@@ -231,7 +231,7 @@ class Context {
   Result<Service> register_service(const ServiceOptions& options = {}) noexcept {
     const ripc_service_options c_options = to_c(options);
     ripc_service* service = nullptr;
-    const ripc_status status = ripc_service_register(handle(), &c_options, &service);
+    const ripc_status status = ripc_service_register(handle_.get(), &c_options, &service);
     if (status != RIPC_OK) return Error::from_last_call(status);
     return Service(service);
   }
@@ -242,7 +242,8 @@ class Context {
     std::vector<ripc_service*> handles(options.size());
     std::vector<Service> services;
     services.reserve(options.size());
-    const ripc_status status = ripc_service_register_many(handle(), c_options.data(), c_options.size(), handles.data());
+    const ripc_status status =
+        ripc_service_register_many(handle_.get(), c_options.data(), c_options.size(), handles.data());
     if (status != RIPC_OK) return Error::from_last_call(status);
     for (ripc_service* each : handles) services.emplace_back(each);
     return services;
@@ -252,13 +253,13 @@ class Context {
   Result<ServiceInfo> resolve(ServiceId id) {
     ripc_service_info info;
     ripc_service_info_init(&info);
-    const ripc_status status = ripc_resolve(handle(), id, &info);
+    const ripc_status status = ripc_resolve(handle_.get(), id, &info);
     return finish(status, info);
   }
   Result<ServiceInfo> resolve(const std::string& name) {
     ripc_service_info info;
     ripc_service_info_init(&info);
-    const ripc_status status = ripc_resolve_name(handle(), name.c_str(), &info);
+    const ripc_status status = ripc_resolve_name(handle_.get(), name.c_str(), &info);
     return finish(status, info);
   }
   // Finds the path that a send to a living service takes, and connects if necessary. Errors as for resolve(). If no
@@ -266,7 +267,7 @@ class Context {
   Result<ServiceInfo> find_path(ServiceId id) {
     ripc_service_info info;
     ripc_service_info_init(&info);
-    const ripc_status status = ripc_find_path(handle(), id, &info);
+    const ripc_status status = ripc_find_path(handle_.get(), id, &info);
     return finish(status, info);
   }
   // Waits until a living service has this ID, or this name, and a path to it works. Returns at once if it is there;
@@ -275,13 +276,13 @@ class Context {
   Result<ServiceInfo> wait_service(ServiceId id, Nanoseconds timeout = kForever) {
     ripc_service_info info;
     ripc_service_info_init(&info);
-    const ripc_status status = ripc_wait_service(handle(), id, detail::to_c(timeout), &info);
+    const ripc_status status = ripc_wait_service(handle_.get(), id, detail::to_c(timeout), &info);
     return finish(status, info);
   }
   Result<ServiceInfo> wait_service(const std::string& name, Nanoseconds timeout = kForever) {
     ripc_service_info info;
     ripc_service_info_init(&info);
-    const ripc_status status = ripc_wait_service_name(handle(), name.c_str(), detail::to_c(timeout), &info);
+    const ripc_status status = ripc_wait_service_name(handle_.get(), name.c_str(), detail::to_c(timeout), &info);
     return finish(status, info);
   }
   // Runs the callback in turn when the service with this ID is there (also if it is already) and when it has ended. No
@@ -293,20 +294,20 @@ class Context {
   Result<Watch> watch(ServiceId id, WatchCallback callback) {
     auto shared = std::make_shared<Watch::Callback>(std::move(callback));
     ripc_watch* watch = nullptr;
-    const ripc_status status = ripc_service_watch(handle(), id, &Watch::Callback::run, shared.get(), &watch);
+    const ripc_status status = ripc_service_watch(handle_.get(), id, &Watch::Callback::run, shared.get(), &watch);
     if (status != RIPC_OK) return Error::from_last_call(status);
     return Watch(watch, std::move(shared));
   }
   // Every living service that the resolvers can list.
   Result<std::vector<ServiceInfo>> services() {
     Collected<ServiceInfo> collected;
-    const ripc_status status = ripc_list_services(handle(), &Context::collect, &collected);
+    const ripc_status status = ripc_list_services(handle_.get(), &Context::collect, &collected);
     return std::move(collected).finish(status);
   }
   // Every living member of a group. RIPC_INVALID_ARGUMENT: the ID is not a group's.
   Result<std::vector<ServiceInfo>> members(ServiceId group) {
     Collected<ServiceInfo> collected;
-    const ripc_status status = ripc_group_members(handle(), group, &Context::collect, &collected);
+    const ripc_status status = ripc_group_members(handle_.get(), group, &Context::collect, &collected);
     return std::move(collected).finish(status);
   }
 
@@ -314,40 +315,40 @@ class Context {
   // pool limit is reached.
   Result<Buffer> lease(std::size_t size) noexcept {
     void* data = nullptr;
-    const ripc_status status = ripc_buffer_lease(handle(), size, &data);
+    const ripc_status status = ripc_buffer_lease(handle_.get(), size, &data);
     if (status != RIPC_OK) return Error::from_last_call(status);
-    return Buffer(handle(), static_cast<std::byte*>(data), size);
+    return Buffer(handle_.get(), static_cast<std::byte*>(data), size);
   }
   // The lease or registration that holds `address`, borrowed. RIPC_INVALID_ARGUMENT if none does.
   Result<WritableBytes> find_buffer(const void* address) noexcept {
     void* data = nullptr;
     std::size_t size = 0;
-    const ripc_status status = ripc_buffer_find(handle(), address, &data, &size);
+    const ripc_status status = ripc_buffer_find(handle_.get(), address, &data, &size);
     if (status != RIPC_OK) return Error::from_last_call(status);
     return WritableBytes(static_cast<std::byte*>(data), size);
   }
   // Registers memory that the application owns, so that long sends from it need no set-up.
   Result<Registration> register_memory(WritableBytes memory) noexcept {
-    const ripc_status status = ripc_memory_register(handle(), memory.data(), memory.size());
+    const ripc_status status = ripc_memory_register(handle_.get(), memory.data(), memory.size());
     if (status != RIPC_OK) return Error::from_last_call(status);
-    return Registration(handle(), memory.data());
+    return Registration(handle_.get(), memory.data());
   }
   Result<ripc_pool_statistics> pool_statistics() noexcept {
     ripc_pool_statistics statistics;
     ripc_pool_statistics_init(&statistics);
-    const ripc_status status = ripc_pool_get_statistics(handle(), &statistics);
+    const ripc_status status = ripc_pool_get_statistics(handle_.get(), &statistics);
     if (status != RIPC_OK) return Error::from_last_call(status);
     return statistics;
   }
 
   // Posts a window that any service of this context may use, after its own. As Service::post_window().
   Error post_window(WritableBytes window, std::uint64_t cookie = 0) noexcept {
-    const ripc_status status = ripc_context_window_post(handle(), window.data(), window.size(), cookie);
+    const ripc_status status = ripc_context_window_post(handle_.get(), window.data(), window.size(), cookie);
     return status == RIPC_OK ? Error() : Error::from_last_call(status);
   }
   Result<std::size_t> withdraw_windows(std::uint64_t cookie) noexcept {
     std::size_t count = 0;
-    const ripc_status status = ripc_context_window_withdraw(handle(), cookie, &count);
+    const ripc_status status = ripc_context_window_withdraw(handle_.get(), cookie, &count);
     if (status != RIPC_OK) return Error::from_last_call(status);
     return count;
   }
@@ -429,4 +430,4 @@ class Context {
   detail::Owner<ripc_context, ripc_context_destroy> handle_;
 };
 
-}  // namespace libripc
+}  // namespace ripc

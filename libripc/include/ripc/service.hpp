@@ -16,7 +16,7 @@
 
 #include "ripc/message.hpp"
 
-namespace libripc {
+namespace ripc {
 
 // The outcome of a message to a group. `missed` gets the IDs of members that missed it, as many as fit.
 struct GroupOutcome {
@@ -108,13 +108,13 @@ class Service {
   explicit Service(ripc_service* handle) noexcept : handle_(handle) {}
 
   bool empty() const noexcept { return handle_ == nullptr; }
-  ServiceId id() const noexcept { return ripc_service_get_id(handle()); }
+  ServiceId id() const noexcept { return ripc_service_get_id(handle_.get()); }
   // "" if it has none. Valid as long as the service is registered.
-  std::string_view name() const noexcept { return ripc_service_get_name(handle()); }
+  std::string_view name() const noexcept { return ripc_service_get_name(handle_.get()); }
   // Grows with each registration of the ID.
-  std::uint64_t incarnation() const noexcept { return ripc_service_get_incarnation(handle()); }
+  std::uint64_t incarnation() const noexcept { return ripc_service_get_incarnation(handle_.get()); }
   // The handle of its context. Borrowed; nullptr if empty.
-  ripc_context* context_handle() const noexcept { return ripc_service_get_context(handle()); }
+  ripc_context* context_handle() const noexcept { return ripc_service_get_context(handle_.get()); }
   // Withdraws the ID now. Messages that are still held stay valid.
   void unregister() noexcept { handle_.reset(); }
   // Borrowed, for calls into ripc.h.
@@ -142,7 +142,7 @@ class Service {
       c_options.outcome = &outcome;
     }
     const ripc_status status =
-        ripc_send(handle(), to, items.data(), items.size(), is_default(options) ? nullptr : &c_options, &ticket);
+        ripc_send(handle_.get(), to, items.data(), items.size(), is_default(options) ? nullptr : &c_options, &ticket);
     if (options.outcome != nullptr) {
       options.outcome->members = outcome.members;
       options.outcome->taken = outcome.taken;
@@ -161,7 +161,8 @@ class Service {
   // none was sent; errors as for send().
   Result<std::size_t> send_many(ServiceId to, std::span<const OutgoingMessage> messages) noexcept {
     std::size_t sent = 0;
-    const ripc_status status = ripc_send_many(handle(), to, messages.data(), messages.size(), nullptr, nullptr, &sent);
+    const ripc_status status =
+        ripc_send_many(handle_.get(), to, messages.data(), messages.size(), nullptr, nullptr, &sent);
     if (sent == 0 && status != RIPC_OK) return Error::from_last_call(status);
     return sent;
   }
@@ -175,7 +176,7 @@ class Service {
     const ripc_status status =
         tickets.size() < messages.size()
             ? RIPC_INVALID_ARGUMENT
-            : ripc_send_many(handle(), to, messages.data(), messages.size(), &c_options, handles.data(), &sent);
+            : ripc_send_many(handle_.get(), to, messages.data(), messages.size(), &c_options, handles.data(), &sent);
     for (std::size_t index = 0; index < sent; ++index) tickets[index] = Ticket(handles[index]);
     if (sent == 0 && status != RIPC_OK) return Error::from_last_call(status);
     return sent;
@@ -185,7 +186,7 @@ class Service {
   // if this returns an error. Allocates.
   Error send_then(ServiceId to, std::span<const Item> items, TicketCallback callback, const SendOptions& options = {}) {
     return with_callback(std::move(callback), options, [&](const ripc_send_options& c_options, ripc_ticket*& ticket) {
-      return ripc_send(handle(), to, items.data(), items.size(), &c_options, &ticket);
+      return ripc_send(handle_.get(), to, items.data(), items.size(), &c_options, &ticket);
     });
   }
 
@@ -197,7 +198,7 @@ class Service {
   Result<Ticket> reply(const Message& message, std::span<const Item> items, const SendOptions& options = {}) noexcept {
     const ripc_send_options c_options = to_c(options);
     ripc_ticket* ticket = nullptr;
-    const ripc_status status = ripc_reply(handle(), message.handle(), items.data(), items.size(),
+    const ripc_status status = ripc_reply(handle_.get(), message.handle(), items.data(), items.size(),
                                           is_default(options) ? nullptr : &c_options, &ticket);
     return finish(status, Ticket(ticket));
   }
@@ -212,43 +213,45 @@ class Service {
   Error reply_then(const Message& message, std::span<const Item> items, TicketCallback callback,
                    const SendOptions& options = {}) {
     return with_callback(std::move(callback), options, [&](const ripc_send_options& c_options, ripc_ticket*& ticket) {
-      return ripc_reply(handle(), message.handle(), items.data(), items.size(), &c_options, &ticket);
+      return ripc_reply(handle_.get(), message.handle(), items.data(), items.size(), &c_options, &ticket);
     });
   }
 
   // Ends a request: its return buffers are the caller's again. RIPC_INVALID_ARGUMENT: it is unknown or was answered.
-  Error cancel_request(std::uint64_t request_id) noexcept { return finish(ripc_request_cancel(handle(), request_id)); }
+  Error cancel_request(std::uint64_t request_id) noexcept {
+    return finish(ripc_request_cancel(handle_.get(), request_id));
+  }
   // How many bytes the short items of a message to `to` may have together, if it has `items` items and nothing else. If
   // there is no path to the peer, it finds one first; errors as for send().
   Result<std::size_t> short_limit(ServiceId to, std::size_t items = 1) noexcept {
     std::size_t bytes = 0;
-    const ripc_status status = ripc_short_limit(handle(), to, items, &bytes);
+    const ripc_status status = ripc_short_limit(handle_.get(), to, items, &bytes);
     return finish(status, bytes);
   }
   // Waits until a message that gave RIPC_AGAIN may find room. RIPC_TIMEOUT, RIPC_INTERRUPTED (interrupt(), or a signal
   // handler ran in this thread), the errors of send().
   Error wait_room(ServiceId to, Nanoseconds timeout = kForever) noexcept {
-    return finish(ripc_wait_room(handle(), to, detail::to_c(timeout)));
+    return finish(ripc_wait_room(handle_.get(), to, detail::to_c(timeout)));
   }
   // The same for users of fd(). Returns at once; the descriptor becomes readable when there is room.
-  Error request_room_event(ServiceId to) noexcept { return finish(ripc_request_room_event(handle(), to)); }
+  Error request_room_event(ServiceId to) noexcept { return finish(ripc_request_room_event(handle_.get(), to)); }
 
   // Makes the service a member of a group. RIPC_OK also if it is one already. When this returns, sends of this context
   // reach it; sends of others reach it when they next look. Membership ends with leave(), with the service, or when its
   // ID is taken over. RIPC_INVALID_ARGUMENT: not a group. RIPC_LIMIT: it is in RIPC_MAX_GROUPS. RIPC_FENCED,
   // RIPC_CLOSED, RIPC_TIMEOUT, RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
-  Error join(ServiceId group) noexcept { return finish(ripc_group_join(handle(), group)); }
-  Error leave(ServiceId group) noexcept { return finish(ripc_group_leave(handle(), group)); }
+  Error join(ServiceId group) noexcept { return finish(ripc_group_join(handle_.get(), group)); }
+  Error leave(ServiceId group) noexcept { return finish(ripc_group_leave(handle_.get(), group)); }
 
   // Posts memory that one long item may be pulled into. It belongs to the library until the message that used it was
   // received, or the window was withdrawn. Items take windows in posting order. RIPC_LIMIT: more than 65536 windows.
   Error post_window(WritableBytes window, std::uint64_t cookie = 0) noexcept {
-    return finish(ripc_window_post(handle(), window.data(), window.size(), cookie));
+    return finish(ripc_window_post(handle_.get(), window.data(), window.size(), cookie));
   }
   // Takes back every window with this cookie that is not in use. Returns how many.
   Result<std::size_t> withdraw_windows(std::uint64_t cookie) noexcept {
     std::size_t count = 0;
-    const ripc_status status = ripc_window_withdraw(handle(), cookie, &count);
+    const ripc_status status = ripc_window_withdraw(handle_.get(), cookie, &count);
     return finish(status, count);
   }
 
@@ -257,7 +260,7 @@ class Service {
   // thread; never because the process was stopped and continued. `flags`: ripc_receive_flags. One thread at a time.
   Result<Message> receive(Nanoseconds timeout = kForever, std::uint32_t flags = 0) noexcept {
     ripc_message* message = nullptr;
-    const ripc_status status = ripc_receive(handle(), flags, detail::to_c(timeout), &message);
+    const ripc_status status = ripc_receive(handle_.get(), flags, detail::to_c(timeout), &message);
     if (status != RIPC_OK) return Error::from_last_call(status);
     return Message(message);
   }
@@ -272,8 +275,8 @@ class Service {
     while (total < messages.size()) {
       const std::size_t capacity = messages.size() - total < kBatch ? messages.size() - total : kBatch;
       std::size_t count = 0;
-      const ripc_status status =
-          ripc_receive_many(handle(), flags, total == 0 ? detail::to_c(timeout) : 0, handles.data(), capacity, &count);
+      const ripc_status status = ripc_receive_many(handle_.get(), flags, total == 0 ? detail::to_c(timeout) : 0,
+                                                   handles.data(), capacity, &count);
       if (status != RIPC_OK && total == 0) return Error::from_last_call(status);
       if (status != RIPC_OK) break;  // what is wrong shows in the next call; these messages are here
       for (std::size_t index = 0; index < count; ++index) messages[total + index] = Message(handles[index]);
@@ -284,14 +287,14 @@ class Service {
   }
   // Makes the running receive() or wait_room(), or the next one, return RIPC_INTERRUPTED. Async-signal-safe.
   Error interrupt() noexcept {
-    const ripc_status status = ripc_interrupt(handle());
+    const ripc_status status = ripc_interrupt(handle_.get());
     return status;
   }
   // A descriptor for poll and epoll (level-triggered). It becomes readable when, since a receive gave RIPC_EMPTY, a
   // message, an interrupt or requested room may have arrived. Borrowed from the service.
   Result<int> fd() noexcept {
     int descriptor = -1;
-    const ripc_status status = ripc_service_get_fd(handle(), &descriptor);
+    const ripc_status status = ripc_service_get_fd(handle_.get(), &descriptor);
     return finish(status, descriptor);
   }
 
@@ -300,14 +303,14 @@ class Service {
     const auto shared = std::make_shared<Notification::Callback>(std::move(callback));
     detail::NotificationUnregister end{.callback = shared};
     const ripc_status status =
-        ripc_notification_register(handle(), &Notification::Callback::run, shared.get(), &end.name);
+        ripc_notification_register(handle_.get(), &Notification::Callback::run, shared.get(), &end.name);
     if (status != RIPC_OK) return Error::from_last_call(status);
-    return Notification(std::unique_ptr<ripc_service, detail::NotificationUnregister>(handle(), std::move(end)));
+    return Notification(std::unique_ptr<ripc_service, detail::NotificationUnregister>(handle_.get(), std::move(end)));
   }
   // Runs a peer's callback with up to short_limit() bytes of arguments. Unreliable, like a short message. Errors as for
   // send().
   Error notify(const ripc_notification& notification, std::span<const Item> items = {}) noexcept {
-    return finish(ripc_notify(handle(), &notification, items.data(), items.size()));
+    return finish(ripc_notify(handle_.get(), &notification, items.data(), items.size()));
   }
   Error notify(const ripc_notification& notification, std::initializer_list<Item> items) noexcept {
     return notify(notification, std::span(items.begin(), items.size()));
@@ -317,7 +320,7 @@ class Service {
   Result<ripc_service_statistics> statistics() noexcept {
     ripc_service_statistics statistics;
     ripc_service_statistics_init(&statistics);
-    const ripc_status status = ripc_service_get_statistics(handle(), &statistics);
+    const ripc_status status = ripc_service_get_statistics(handle_.get(), &statistics);
     return finish(status, statistics);
   }
 
@@ -368,4 +371,4 @@ class Service {
   detail::Owner<ripc_service, ripc_service_unregister> handle_;
 };
 
-}  // namespace libripc
+}  // namespace ripc

@@ -6,7 +6,7 @@
 
 #include "base/clock.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 
 class Backoff {
  public:
@@ -29,4 +29,4 @@ class Backoff {
   Nanoseconds pause_ = first_;
 };
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-namespace ripc {
+namespace ripc::internal {
 
 using Nanoseconds = std::uint64_t;
 
@@ -68,4 +68,4 @@ inline void cpu_pause() noexcept {
 #endif
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -12,7 +12,7 @@
 
 #include "base/unique_fd.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 constexpr std::size_t kMaxFileSize = 4096;
@@ -146,4 +146,4 @@ std::size_t ClusterKeys::key_of(std::string_view purpose, Parts parts, std::span
   return found;
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

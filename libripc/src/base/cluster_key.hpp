@@ -17,7 +17,7 @@
 
 #include "base/status.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 
 // Immutable; any thread. The keys are overwritten when the object goes.
 class ClusterKeys {
@@ -64,4 +64,4 @@ class ClusterKeys {
   std::size_t size_ = 0;
 };
 
-}  // namespace ripc
+}  // namespace ripc::internal

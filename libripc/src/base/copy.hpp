@@ -8,7 +8,7 @@
 #include <cstring>
 #include <type_traits>
 
-namespace ripc {
+namespace ripc::internal {
 
 template <std::size_t Value>
 using FixedLength = std::integral_constant<std::size_t, Value>;
@@ -44,4 +44,4 @@ template <std::size_t Most = SIZE_MAX>
   }
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

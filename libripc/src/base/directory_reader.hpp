@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-namespace ripc {
+namespace ripc::internal {
 
 // One pass over a directory, in the kernel's order; needs one descriptor while it lives. Files that come or go during
 // the pass may be seen or not. Removing what was just read is allowed. One thread.
@@ -45,4 +45,4 @@ class DirectoryReader {
   int error_ = 0;
 };
 
-}  // namespace ripc
+}  // namespace ripc::internal

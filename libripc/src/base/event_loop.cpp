@@ -16,7 +16,7 @@
 
 #include "base/event_signal.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 
 namespace {
 
@@ -381,4 +381,4 @@ void EventLoop::wake_from_elsewhere() const noexcept {
   if (!in_loop_thread()) wake();
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -20,7 +20,7 @@
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 
 // Descriptors that wake the receiver of one service. Edge-triggered. Any thread; wait() and drain() by one at a time.
 class EventSet {
@@ -176,4 +176,4 @@ class EventLoop {
   std::uint64_t signals_ = 0;
 };
 
-}  // namespace ripc
+}  // namespace ripc::internal

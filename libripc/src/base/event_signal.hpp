@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace ripc {
+namespace ripc::internal {
 
 // Makes it readable. A full counter is readable already, so a failed write loses nothing.
 inline void signal_event(int fd) noexcept {
@@ -20,4 +20,4 @@ inline void clear_event(int fd) noexcept {
   [[maybe_unused]] const ssize_t size = ::read(fd, &count, sizeof count);
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -6,7 +6,7 @@
 
 #include "base/clock.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 
 inline bool same_time(const timespec& one, const timespec& other) noexcept {
   return one.tv_sec == other.tv_sec && one.tv_nsec == other.tv_nsec;
@@ -22,4 +22,4 @@ inline bool is_settled(const timespec& changed, Nanoseconds read_at) noexcept {
   return time + kCoarsest < read_at;
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <unordered_map>
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 struct Registry {
@@ -112,4 +112,4 @@ std::uint64_t ForkGuard::add_locked(int fd) {
   return token;
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

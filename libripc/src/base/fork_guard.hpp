@@ -20,7 +20,7 @@
 
 #include "base/unique_fd.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 
 // The registration of one descriptor; move-only. It does not own the descriptor. Any thread.
 class ForkGuard {
@@ -82,4 +82,4 @@ class ForkGuard {
   std::uint64_t token_ = 0;  // 0: none. Never re-used, so a guard copied by fork cannot remove a newer registration
 };
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-namespace ripc {
+namespace ripc::internal {
 
 namespace {
 constexpr Nanoseconds kSecond = 1'000'000'000;
@@ -31,4 +31,4 @@ void futex_wake(const std::atomic<std::uint32_t>& word) noexcept {
   syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -8,7 +8,7 @@
 #include "base/clock.hpp"
 #include "ripc/ripc.h"
 
-namespace ripc {
+namespace ripc::internal {
 
 // Any thread. Sleeps while the word is `seen`. RIPC_OK: it changed, or may have; RIPC_TIMEOUT; RIPC_INTERRUPTED: a
 // signal handler ran in this thread, with SA_RESTART or without.
@@ -17,4 +17,4 @@ ripc_status futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t see
 // Any thread, async-signal-safe. Wakes every thread that sleeps on the word; call it after changing it.
 void futex_wake(const std::atomic<std::uint32_t>& word) noexcept;
 
-}  // namespace ripc
+}  // namespace ripc::internal

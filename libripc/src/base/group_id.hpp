@@ -8,7 +8,7 @@
 
 #include "ripc/ripc.h"
 
-namespace ripc {
+namespace ripc::internal {
 
 inline constexpr std::size_t kMaxGroups = RIPC_MAX_GROUPS;  // of one service
 
@@ -23,4 +23,4 @@ constexpr bool is_group_list(std::span<const ripc_service_id> groups) noexcept {
   return true;
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -7,7 +7,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-namespace ripc {
+namespace ripc::internal {
 
 // What this thread did so far comes before whatever a thread does after happens_after() of the same object.
 inline void happens_before([[maybe_unused]] void* object) noexcept {
@@ -22,4 +22,4 @@ inline void happens_after([[maybe_unused]] void* object) noexcept {
 #endif
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-namespace ripc {
+namespace ripc::internal {
 
 // As getifaddrs() makes it, freed whatever happens to whoever goes through it. Null: errno says why.
 using InterfaceList = std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)>;
@@ -16,4 +16,4 @@ inline InterfaceList list_interfaces() noexcept {
   return {::getifaddrs(&list) == 0 ? list : nullptr, &::freeifaddrs};
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -8,7 +8,7 @@
 #include <array>
 #include <cerrno>
 
-namespace ripc {
+namespace ripc::internal {
 
 UniqueFd watch_interfaces() {
   UniqueFd fd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
@@ -27,4 +27,4 @@ void drain_watch(int fd) noexcept {
   }
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -19,7 +19,7 @@
 #include "base/random.hpp"
 #include "base/unique_fd.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 constexpr std::string_view kFile = "/ripc/cluster.key";
@@ -119,4 +119,4 @@ Status make_key_file(const std::string& path, bool replace) {
                     "program that still has the old one.");
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -6,7 +6,7 @@
 
 #include "base/status.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 
 // $XDG_CONFIG_HOME/ripc/cluster.key, else .config/ripc/cluster.key below $HOME, or below the home that the user
 // database names where $HOME is not set. Variables that hold no absolute path are ignored; a set-user-ID program
@@ -20,4 +20,4 @@ Status make_key_folders(const std::string& path);
 // `replace` is set, else RIPC_INVALID_ARGUMENT. RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
 Status make_key_file(const std::string& path, bool replace);
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -16,7 +16,7 @@
 #include "base/event_loop.hpp"
 #include "base/futex.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 
 // Any thread; `lock` is held, when it is called and when it returns. Waits until `done()`, which is called with the
 // lock held, or the deadline; true if done. The loop's thread runs the loop meanwhile (run_until), any other sleeps:
@@ -66,4 +66,4 @@ inline ripc_status wait_for_change(EventLoop& loop, const std::atomic<std::uint3
   return is_over ? RIPC_OK : RIPC_TIMEOUT;
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -11,7 +11,7 @@
 #include "base/runtime_directory.hpp"
 #include "ripc/ripc.h"
 
-namespace ripc {
+namespace ripc::internal {
 
 std::vector<OtherDirectory> other_runtime_directories(const std::string& own) {
   const std::string user = std::to_string(::geteuid());
@@ -51,4 +51,4 @@ std::string OtherDirectoriesHint::text() {
   return text_;
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -11,7 +11,7 @@
 
 #include "base/clock.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 
 struct OtherDirectory {
   std::string path;
@@ -36,4 +36,4 @@ class OtherDirectoriesHint {
   Nanoseconds valid_until_ = 0;
 };
 
-}  // namespace ripc
+}  // namespace ripc::internal

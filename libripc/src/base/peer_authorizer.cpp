@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace ripc {
+namespace ripc::internal {
 
 namespace {
 
@@ -111,4 +111,4 @@ PeerAuthorizer::Verdict PeerAuthorizer::authorize_device_sender(const sockaddr* 
   return is_heard ? Verdict::admitted : Verdict::unknown;
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

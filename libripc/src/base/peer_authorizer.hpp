@@ -16,7 +16,7 @@
 #include "base/socket_owners.hpp"
 #include "base/status.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 
 // Any thread.
 class PeerAuthorizer {
@@ -56,4 +56,4 @@ class PeerAuthorizer {
   std::array<Refusal, 64> refusals_{};
 };
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -11,7 +11,7 @@
 #include "base/directory_reader.hpp"
 #include "base/unique_fd.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 
 namespace {
 
@@ -55,4 +55,4 @@ bool PeerPolicy::admits(uid_t user) const noexcept {
   return policy_ == RIPC_PEERS_SAME_GROUP && runs_with_group(user, ::getegid());
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -8,7 +8,7 @@
 
 #include "ripc/ripc.h"
 
-namespace ripc {
+namespace ripc::internal {
 
 // Immutable; any thread.
 class PeerPolicy {
@@ -30,4 +30,4 @@ class PeerPolicy {
   std::uint32_t policy_ = RIPC_PEERS_SAME_USER;
 };
 
-}  // namespace ripc
+}  // namespace ripc::internal

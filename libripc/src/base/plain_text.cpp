@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdio>
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 // Length of the UTF-8 sequence at `position`, 0 if it is not one.
@@ -56,4 +56,4 @@ std::string id_text(std::uint64_t id) {
   return text.data();
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace ripc {
+namespace ripc::internal {
 
 // Whether the text is valid UTF-8 (no overlong forms, no surrogates) without control characters (U+0000 to U+001F,
 // U+007F to U+009F). True for no text.
@@ -15,4 +15,4 @@ bool is_plain_text(std::string_view text) noexcept;
 // A service or group ID as every text shows it: "0x" and 16 hexadecimal digits.
 std::string id_text(std::uint64_t id);
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -7,7 +7,7 @@
 
 #include <atomic>
 
-namespace ripc {
+namespace ripc::internal {
 
 namespace {
 
@@ -27,4 +27,4 @@ bool process_barrier() noexcept {
 
 std::uint64_t process_barriers() noexcept { return barriers.load(std::memory_order_relaxed); }
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace ripc {
+namespace ripc::internal {
 
 // Makes barriers of other processes reach this one. False where the kernel has no membarrier: this process must then
 // execute its own fence on the frequent side.
@@ -17,4 +17,4 @@ bool process_barrier() noexcept;
 // How often this process has called it: each interrupts the processors that run registered processes.
 std::uint64_t process_barriers() noexcept;
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -13,7 +13,7 @@
 #include "base/fork_guard.hpp"
 #include "base/unique_fd.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 constexpr int kRetryMilliseconds = 10;
@@ -61,4 +61,4 @@ std::uint64_t random_u64() noexcept {
   return value;
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

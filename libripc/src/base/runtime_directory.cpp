@@ -19,7 +19,7 @@
 #include "base/random.hpp"
 #include "base/runtime_path.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 constexpr int kBacklog = 512;
@@ -371,4 +371,4 @@ std::size_t RuntimeDirectory::sweep_base() noexcept {
   return removed;
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

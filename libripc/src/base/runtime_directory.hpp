@@ -27,7 +27,7 @@
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 
 enum class Liveness {
   alive,
@@ -113,4 +113,4 @@ class RuntimeDirectory {
   UniqueFd probe_socket_;  // never connected
 };
 
-}  // namespace ripc
+}  // namespace ripc::internal

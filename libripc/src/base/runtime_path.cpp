@@ -9,7 +9,7 @@
 
 #include <array>
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 constexpr mode_t kNewDirectoryMode = 0700;
@@ -110,4 +110,4 @@ Result<UniqueFd> open_runtime_path(const RuntimePath& chosen, std::uint32_t peer
   return fd;
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

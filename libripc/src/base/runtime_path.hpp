@@ -10,7 +10,7 @@
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 
 struct RuntimePath {
   std::string path;         // absolute
@@ -24,4 +24,4 @@ Result<RuntimePath> choose_runtime_path(const char* argument);
 // Opens the directory, made with mode 0700 if it is missing, after the checks that a default directory needs.
 Result<UniqueFd> open_runtime_path(const RuntimePath& chosen, std::uint32_t peer_policy, struct stat& info);
 
-}  // namespace ripc
+}  // namespace ripc::internal

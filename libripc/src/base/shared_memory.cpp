@@ -16,7 +16,7 @@
 #include <string>
 #include <utility>
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
@@ -173,4 +173,4 @@ Result<Mapping> map_foreign_memory(int fd, std::size_t size, bool writable, bool
   return mapping;
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -8,7 +8,7 @@
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 
 // A mapped range; unmapped on destruction.
 class Mapping {
@@ -48,4 +48,4 @@ Result<SharedMemory> create_shared_memory(const char* name, std::size_t size, Pe
 // `size` bytes and sealed against shrinking: otherwise its owner could make this process fault later.
 Result<Mapping> map_foreign_memory(int fd, std::size_t size, bool writable, bool advise_huge_pages = false);
 
-}  // namespace ripc
+}  // namespace ripc::internal

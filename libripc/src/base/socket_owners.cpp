@@ -18,7 +18,7 @@
 #include <memory>
 #include <string>
 
-namespace ripc {
+namespace ripc::internal {
 
 namespace {
 
@@ -341,4 +341,4 @@ std::vector<uid_t> SocketOwners::at_port(std::uint8_t protocol, bool listening, 
   return users;
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -17,7 +17,7 @@
 
 #include "base/unique_fd.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 
 // Any thread. Keeps two descriptors, so that it works when no other is left. A user is known only while a process holds
 // the socket, and not if it has no number in this process's user namespace.
@@ -50,4 +50,4 @@ class SocketOwners {
   std::uint32_t sequence_ = 0;
 };
 
-}  // namespace ripc
+}  // namespace ripc::internal

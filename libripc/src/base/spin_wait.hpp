@@ -5,7 +5,7 @@
 
 #include "base/clock.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 
 // In a loop that waits for a few instructions of another thread, which may have lost its processor: round 0, 1, 2, ...
 inline void spin_wait(unsigned round) noexcept {
@@ -16,4 +16,4 @@ inline void spin_wait(unsigned round) noexcept {
   }
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -7,7 +7,7 @@
 
 #include "base/event_loop.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 
 class StandingTimer {
  public:
@@ -41,4 +41,4 @@ class StandingTimer {
   EventLoop::TimerId id_ = 0;
 };
 
-}  // namespace ripc
+}  // namespace ripc::internal

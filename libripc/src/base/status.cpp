@@ -7,7 +7,7 @@
 
 #include "base/status_text.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 ripc_status code_of(int error) noexcept {
@@ -70,4 +70,4 @@ Status system_error(int error, std::string_view call, std::string_view advice) n
   return code_of(error);
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

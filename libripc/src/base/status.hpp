@@ -14,7 +14,7 @@
 
 #include "ripc/ripc.h"
 
-namespace ripc {
+namespace ripc::internal {
 
 // A status code and, for anything but ok, a sentence that says what happened and what to do. The sentence is either a
 // literal or shared text: a status can be copied, and one with a literal made, without memory.
@@ -70,4 +70,4 @@ class [[nodiscard]] Result {
   Status status_;
 };
 
-}  // namespace ripc
+}  // namespace ripc::internal

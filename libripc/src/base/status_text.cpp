@@ -4,7 +4,7 @@
 #include <array>
 #include <cstddef>
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 struct Entry {
@@ -104,4 +104,4 @@ const char* status_text(ripc_status status) noexcept {
                                  : "This status is not known to this version of libripc; update the older side.";
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

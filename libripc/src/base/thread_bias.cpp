@@ -3,7 +3,7 @@
 
 #include "base/spin_wait.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 
 constinit const ThreadEpoch::Record ThreadBias::kShared{}, ThreadBias::kEnding{};
 
@@ -30,4 +30,4 @@ void ThreadBias::end_bias(const ThreadEpoch::Record* owner) noexcept {
   for (unsigned round = 0; owner_.load(std::memory_order_acquire) != &kShared; ++round) spin_wait(round);
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -11,7 +11,7 @@
 
 #include "base/thread_epoch.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 
 class ThreadBias {
  public:
@@ -52,4 +52,4 @@ class ThreadBias {
   std::atomic<bool> busy_{false};                           // written by the owner
 };
 
-}  // namespace ripc
+}  // namespace ripc::internal

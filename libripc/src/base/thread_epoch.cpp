@@ -11,7 +11,7 @@
 
 #include "base/spin_wait.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 
 namespace {
 
@@ -150,4 +150,4 @@ void EpochDomain::reclaim_all() noexcept {
   }
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace ripc {
+namespace ripc::internal {
 
 class ThreadEpoch {
  public:
@@ -129,4 +129,4 @@ class EpochDomain {
   ThreadEpoch::Waiting waiting_;
 };
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-namespace ripc {
+namespace ripc::internal {
 
 class UniqueFd {
  public:
@@ -31,4 +31,4 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -27,7 +27,7 @@
 #include "capi/verbs_options.hpp"
 #endif
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 
 namespace {
 
@@ -307,4 +307,4 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
   return core::Context::create(std::move(parts));
 }
 
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi

@@ -17,7 +17,7 @@
 #include "transport/verbs/verbs_transport.hpp"
 #endif
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 
 // Options with the environment and the defaults filled in.
 struct Settings {
@@ -47,4 +47,4 @@ Result<Settings> read_settings(const ripc_context_options& options);
 
 Result<std::unique_ptr<core::Context>> compose(const Settings& settings);
 
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi

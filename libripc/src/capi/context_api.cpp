@@ -11,7 +11,7 @@
 #include "core/register_many.hpp"
 #include "core/service_id.hpp"
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 
 namespace {
 
@@ -93,10 +93,10 @@ Status tell(const Result<core::Resolution>& found, const char* name, ripc_servic
 
 }  // namespace
 
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi
 
-using namespace ripc;        // NOLINT: the C functions stand outside of any namespace
-using namespace ripc::capi;  // NOLINT
+using namespace ripc::internal;        // NOLINT: the C functions stand outside of any namespace
+using namespace ripc::internal::capi;  // NOLINT
 
 extern "C" {
 

@@ -17,7 +17,7 @@
 #include "capi/error.hpp"
 #include "remote/session/endpoint.hpp"
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 
 std::string first_line(const char* path) {
   std::ifstream file(path);
@@ -152,11 +152,11 @@ void check_context(Report& report, const ripc_context_options& options) {
 
 }  // namespace
 
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi
 
 extern "C" ripc_status ripc_diagnose(const ripc_context_options* options, ripc_finding_visitor visitor, void* user) {
-  using namespace ripc::capi;  // NOLINT: the C functions stand outside of any namespace
-  return guarded([&]() -> ripc::Status {
+  using namespace ripc::internal::capi;  // NOLINT: the C functions stand outside of any namespace
+  return guarded([&]() -> ripc::internal::Status {
     if (visitor == nullptr) return RIPC_INVALID_ARGUMENT;
     ripc_context_options effective;
     ripc_context_options_init(&effective);

@@ -9,7 +9,7 @@
 #include "capi/handles.hpp"
 #include "ripc/ripc.h"
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 
 enum class Level : std::uint32_t { good = 0, limited = 1, broken = 2 };
 
@@ -45,4 +45,4 @@ void check_multicast(Report& report, const Settings& settings);
 void check_verbs(Report& report);
 #endif
 
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi

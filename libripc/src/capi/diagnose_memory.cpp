@@ -11,7 +11,7 @@
 
 #include "capi/diagnose.hpp"
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 
 namespace {
 
@@ -83,4 +83,4 @@ void check_process_memory(Report& report) {
   }
 }
 
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi

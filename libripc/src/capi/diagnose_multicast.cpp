@@ -11,7 +11,7 @@
 #include "capi/fabric_multicast.hpp"
 #endif
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 
 namespace {
 
@@ -99,4 +99,4 @@ void check_multicast(Report& report, const Settings& settings) {
   check_refused(report, counters);
 }
 
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi

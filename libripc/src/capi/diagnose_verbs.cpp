@@ -16,7 +16,7 @@
 #include <span>
 #include <string>
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 
 namespace {
 
@@ -123,6 +123,6 @@ void check_verbs(Report& report) {
   check_locked_memory(report);
 }
 
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi
 
 #endif

@@ -8,7 +8,7 @@
 #include "transport/verbs/device/fabric.hpp"
 #include "transport/verbs/device/inventory.hpp"
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 
 // What a port can be used for. `paths`: all addresses that lead to devices.
 void check_port(Report& report, std::span<const verbs::FabricPort> paths, const verbs::DeviceInfo& device,
@@ -17,4 +17,4 @@ void check_port(Report& report, std::span<const verbs::FabricPort> paths, const 
 // Reports nothing if enough memory may be locked.
 void check_locked_memory(Report& report);
 
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi

@@ -11,7 +11,7 @@
 
 #include "base/status.hpp"
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 
 // The value of a variable; empty if it is not set. A set-user-ID program ignores the environment: whoever starts it
 // must not choose whom it talks to.
@@ -48,4 +48,4 @@ inline Status read_switch(const char* name, bool& choice) {
   return {};
 }
 
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi

@@ -5,7 +5,7 @@
 
 #include "base/status_text.hpp"
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 
 namespace {
 
@@ -38,17 +38,17 @@ ripc_status report(const Status& status) noexcept {
   return status.code();
 }
 
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi
 
 extern "C" {
 
-const char* ripc_status_name(ripc_status status) { return ripc::status_name(status); }
-const char* ripc_status_text(ripc_status status) { return ripc::status_text(status); }
+const char* ripc_status_name(ripc_status status) { return ripc::internal::status_name(status); }
+const char* ripc_status_text(ripc_status status) { return ripc::internal::status_text(status); }
 const char* ripc_version(void) { return RIPC_VERSION_STRING; }
 
 const char* ripc_last_error(void) {
-  const auto& error = ripc::capi::last_error();
-  return error.text.empty() ? ripc::status_text(error.code) : error.text.c_str();
+  const auto& error = ripc::internal::capi::last_error();
+  return error.text.empty() ? ripc::internal::status_text(error.code) : error.text.c_str();
 }
 
 }  // extern "C"

@@ -7,7 +7,7 @@
 
 #include "base/status.hpp"
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 
 // Remembers a failure for ripc_last_error() and returns its code.
 ripc_status report(const Status& status) noexcept;
@@ -33,4 +33,4 @@ ripc_status guarded(Call&& call) noexcept {
   }
 }
 
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi

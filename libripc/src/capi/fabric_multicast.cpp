@@ -10,7 +10,7 @@
 
 #include "transport/verbs/fabric_multicast/fabric_network.hpp"
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 
 namespace {
 
@@ -51,6 +51,6 @@ Result<resolver::MulticastResolver::Networks> fabric_networks(const resolver::Mu
   return networks;
 }
 
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi
 
 #endif

@@ -10,13 +10,13 @@
 #include "resolver/multicast/multicast_resolver.hpp"
 #include "transport/verbs/device/fabric.hpp"
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 
 // One network; or none, if the options leave it out, keep to this host (ttl=0), or have UDP too and no port of the
 // fabric has datagrams. The errors of verbs::FabricNetwork::open().
 Result<resolver::MulticastResolver::Networks> fabric_networks(const resolver::MulticastOptions& options,
                                                               const std::shared_ptr<const verbs::Fabric>& fabric);
 
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi
 
 #endif

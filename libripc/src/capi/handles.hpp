@@ -15,19 +15,19 @@
 #include "ripc/ripc.h"
 
 struct ripc_ticket {
-  ripc_ticket(std::shared_ptr<ripc::core::Ticket> of, ripc::Nanoseconds spins) noexcept
+  ripc_ticket(std::shared_ptr<ripc::internal::core::Ticket> of, ripc::internal::Nanoseconds spins) noexcept
       : ticket(std::move(of)), spin(spins) {}
-  std::shared_ptr<ripc::core::Ticket> ticket;
-  ripc::Nanoseconds spin;
+  std::shared_ptr<ripc::internal::core::Ticket> ticket;
+  ripc::internal::Nanoseconds spin;
 };
 
 struct ripc_watch {
-  explicit ripc_watch(ripc::core::Context* in) noexcept : context(in) {}
-  ripc::core::Context* context;
-  ripc::core::WatchTable::WatchPointer watch;
+  explicit ripc_watch(ripc::internal::core::Context* in) noexcept : context(in) {}
+  ripc::internal::core::Context* context;
+  ripc::internal::core::WatchTable::WatchPointer watch;
 };
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 
 inline core::Context* from(ripc_context* handle) noexcept { return reinterpret_cast<core::Context*>(handle); }
 inline core::Service* from(ripc_service* handle) noexcept { return reinterpret_cast<core::Service*>(handle); }
@@ -104,4 +104,4 @@ void copy_text(char (&to)[Size], std::string_view text) noexcept {
   to[length] = '\0';
 }
 
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi

@@ -6,7 +6,7 @@
 
 #include "capi/environment.hpp"
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 
 Result<std::optional<resolver::MulticastOptions>> read_multicast_options(const std::vector<std::string>& transports,
                                                                          const NetworkAccess& access,
@@ -28,4 +28,4 @@ Result<std::optional<resolver::MulticastOptions>> read_multicast_options(const s
   return chosen;
 }
 
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi

@@ -10,7 +10,7 @@
 #include "capi/network_access.hpp"
 #include "resolver/multicast/options.hpp"
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 
 // $RIPC_MULTICAST. Without it the multicast resolver is used if one of the transports leaves the host; "off" switches
 // it off (nullopt), anything else on. RIPC_INVALID_ARGUMENT. RIPC_PERMISSION: it is set, but there is no cluster key.
@@ -18,4 +18,4 @@ Result<std::optional<resolver::MulticastOptions>> read_multicast_options(const s
                                                                          const NetworkAccess& access,
                                                                          const spi::NameHash& hash_name);
 
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi

@@ -9,7 +9,7 @@
 #include "base/key_file.hpp"
 #include "capi/environment.hpp"
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 
 namespace {
 
@@ -74,4 +74,4 @@ Result<NetworkAccess> read_network_access(const ripc_context_options& options) {
   return access;
 }
 
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi

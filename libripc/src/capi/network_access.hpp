@@ -11,7 +11,7 @@
 #include "base/status.hpp"
 #include "ripc/ripc.h"
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 
 struct NetworkAccess {
   std::uint32_t mode = RIPC_NETWORK_KEY;    // ripc_network
@@ -33,4 +33,4 @@ inline bool leaves_the_host(std::string_view transport) noexcept { return transp
 // file that cannot be used is an error of ClusterKeys::load(), never "no key".
 Result<NetworkAccess> read_network_access(const ripc_context_options& options);
 
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi

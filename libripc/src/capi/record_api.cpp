@@ -9,8 +9,8 @@
 #include "capi/error.hpp"
 #include "capi/handles.hpp"
 
-using namespace ripc;        // NOLINT: the C functions stand outside of any namespace
-using namespace ripc::capi;  // NOLINT
+using namespace ripc::internal;        // NOLINT: the C functions stand outside of any namespace
+using namespace ripc::internal::capi;  // NOLINT
 
 namespace {
 

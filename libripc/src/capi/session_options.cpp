@@ -5,7 +5,7 @@
 
 #include "capi/environment.hpp"
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 
 namespace {
 
@@ -38,4 +38,4 @@ Status read_session_options(remote::SessionOptions& options) {
   return {};
 }
 
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi

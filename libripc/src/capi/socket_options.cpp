@@ -5,7 +5,7 @@
 #include "capi/session_options.hpp"
 #include "transport/socket/bulk_limits.hpp"
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 
 Result<socket::TransportOptions> read_socket_options() {
   socket::TransportOptions options;
@@ -20,4 +20,4 @@ Result<socket::TransportOptions> read_socket_options() {
   return options;
 }
 
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi

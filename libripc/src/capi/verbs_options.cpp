@@ -6,7 +6,7 @@
 #include "capi/environment.hpp"
 #include "capi/session_options.hpp"
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 
 Result<verbs::TransportOptions> read_verbs_options() {
   verbs::TransportOptions options;
@@ -21,6 +21,6 @@ Result<verbs::TransportOptions> read_verbs_options() {
   return options;
 }
 
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi
 
 #endif

@@ -7,7 +7,7 @@
 #include "core/service_id.hpp"
 #include "core/watch.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 Context::Context(ContextParts parts, std::unique_ptr<EventLoop> loop)
     : loop_(std::move(loop)),
@@ -109,4 +109,4 @@ void Context::channel_lost(spi::Channel& channel, ripc_status why) noexcept {
   services_.for_each([](Service& service) { service.room_changed(); });
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

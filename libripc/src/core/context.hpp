@@ -19,7 +19,7 @@
 #include "spi/resolver.hpp"
 #include "spi/transport.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 class WatchTable;
 
@@ -82,4 +82,4 @@ class Context final : public spi::Host {
   std::thread responder_;
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

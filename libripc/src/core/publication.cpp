@@ -5,7 +5,7 @@
 
 #include "core/service_id.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 Status Publication::open(bool takeover, std::vector<spi::ServiceRecord>* displaced) {
   // Others ask for the ID and the name meanwhile: a resolver gets a copy.
@@ -63,4 +63,4 @@ void Publication::close(bool withdraws) noexcept {
   is_open_ = false;
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

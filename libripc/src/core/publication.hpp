@@ -14,7 +14,7 @@
 #include "core/state/service_life.hpp"
 #include "spi/resolver.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 // Any thread.
 class Publication {
@@ -55,4 +55,4 @@ class Publication {
   bool is_open_ = false;
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -15,7 +15,7 @@
 #include "core/context.hpp"
 #include "core/service.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 namespace {
 
@@ -108,4 +108,4 @@ Status register_services(Context& context, std::span<const ServiceOptions> wante
   return status;
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

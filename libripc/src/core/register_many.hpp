@@ -6,7 +6,7 @@
 
 #include "base/status.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 class Context;
 class Service;
@@ -17,4 +17,4 @@ struct ServiceOptions;
 // none is, and its status is returned; its sentence begins with its name or number.
 Status register_services(Context& context, std::span<const ServiceOptions> wanted, std::span<Service*> services);
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -7,7 +7,7 @@
 #include <array>
 #include <utility>
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 namespace {
 
@@ -195,4 +195,4 @@ void Service::fill_statistics(ripc_service_statistics& statistics) const noexcep
   statistics.notifications_unknown = notifications_->unknown_count();
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -19,7 +19,7 @@
 #include "core/state/service_life.hpp"
 #include "core/state/window_queue.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 class Service final {
  public:
@@ -90,4 +90,4 @@ class Service final {
   Receiver receiver_;
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

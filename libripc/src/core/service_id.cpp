@@ -8,7 +8,7 @@
 #include "base/plain_text.hpp"
 #include "base/random.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 namespace {
 
@@ -44,4 +44,4 @@ ripc_service_id group_id_from_name(std::string_view name) noexcept {
 
 ripc_service_id random_service_id() noexcept { return kRandom | (random_u64() & kLowBits); }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -6,7 +6,7 @@
 
 #include "base/status.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 inline constexpr std::size_t kMaxNameLength = 200;
 
@@ -27,4 +27,4 @@ constexpr bool is_named(ripc_service_id id) noexcept { return id >> 62 == 2; }
 // The top bits 11, then 62 random bits.
 ripc_service_id random_service_id() noexcept;
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -8,7 +8,7 @@
 #include "core/service.hpp"
 #include "core/service_id.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 namespace {
 
@@ -187,4 +187,4 @@ ripc_status ServiceTable::fenced(ripc_service_id id, std::uint64_t incarnation) 
   return RIPC_NO_MEMORY;
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -15,7 +15,7 @@
 #include "base/status.hpp"
 #include "core/state/context_parts.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 class Context;
 class Service;
@@ -76,4 +76,4 @@ class ServiceTable {
   std::atomic<bool> publish_scheduled_{false};
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

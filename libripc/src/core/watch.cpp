@@ -16,7 +16,7 @@
 #include "base/loop_wait.hpp"
 #include "core/context.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 namespace {
 
@@ -286,4 +286,4 @@ void WatchTable::run_callback(const WatchPointer& watch, ripc_status status, con
   changed_.notify_all();
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -14,7 +14,7 @@
 #include "ripc/ripc.h"
 #include "spi/transport.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 class Context;
 struct Resolution;
@@ -68,4 +68,4 @@ class WatchTable {
   std::thread thread_;
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

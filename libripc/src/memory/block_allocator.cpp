@@ -3,7 +3,7 @@
 
 #include <bit>
 
-namespace ripc::memory {
+namespace ripc::internal::memory {
 namespace {
 
 std::size_t order_of(std::uint32_t units) noexcept { return static_cast<std::size_t>(std::countr_zero(units)); }
@@ -98,4 +98,4 @@ void BlockAllocator::unlink(Block& block) noexcept {
   block.kind = BlockKind::inside;
 }
 
-}  // namespace ripc::memory
+}  // namespace ripc::internal::memory

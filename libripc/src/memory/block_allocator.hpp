@@ -7,7 +7,7 @@
 
 #include "memory/pool_arena.hpp"
 
-namespace ripc::memory {
+namespace ripc::internal::memory {
 
 class BlockAllocator {
  public:
@@ -33,4 +33,4 @@ class BlockAllocator {
   std::uint32_t orders_with_free_ = 0;  // bit n: free_[n] is not empty
 };
 
-}  // namespace ripc::memory
+}  // namespace ripc::internal::memory

@@ -9,7 +9,7 @@
 
 #include "memory/pool_implementation.hpp"
 
-namespace ripc::memory {
+namespace ripc::internal::memory {
 namespace {
 
 std::uintptr_t address_of(const void* data) noexcept { return reinterpret_cast<std::uintptr_t>(data); }
@@ -344,4 +344,4 @@ void Pool::fill_statistics(ripc_pool_statistics& statistics) const {
   statistics.registration_hits = pool.registration_hits;
 }
 
-}  // namespace ripc::memory
+}  // namespace ripc::internal::memory

@@ -15,7 +15,7 @@
 
 #include "base/status.hpp"
 
-namespace ripc::memory {
+namespace ripc::internal::memory {
 
 inline constexpr std::size_t kArenaSize = std::size_t{64} << 20;  // normal arenas: 64 MiB of address space
 inline constexpr std::size_t kArenaAlignment = std::size_t{2} << 20;
@@ -116,4 +116,4 @@ class Pool {
   std::unique_ptr<Implementation> implementation_;
 };
 
-}  // namespace ripc::memory
+}  // namespace ripc::internal::memory

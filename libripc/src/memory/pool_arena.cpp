@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/pool_arena.hpp"
 
-namespace ripc::memory {
+namespace ripc::internal::memory {
 
 Piece piece_at(PoolArena& arena, std::uint64_t offset) noexcept {
   if (arena.blocks == nullptr) return Piece{&arena, nullptr, &arena.lease, 0};
@@ -25,4 +25,4 @@ Piece piece_at(PoolArena& arena, std::uint64_t offset) noexcept {
   return Piece{&arena, &block, &block.slab->leases[slot], start + std::uint64_t{slot} * block.slab->slot_size};
 }
 
-}  // namespace ripc::memory
+}  // namespace ripc::internal::memory

@@ -12,7 +12,7 @@
 #include "memory/pool.hpp"
 #include "memory/size_classes.hpp"
 
-namespace ripc::memory {
+namespace ripc::internal::memory {
 
 enum class LeaseState : std::uint8_t {
   free,
@@ -98,4 +98,4 @@ struct Piece {
 // The piece at this offset of the arena: O(log of the arena's units).
 Piece piece_at(PoolArena& arena, std::uint64_t offset) noexcept;
 
-}  // namespace ripc::memory
+}  // namespace ripc::internal::memory

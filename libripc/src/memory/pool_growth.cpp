@@ -6,7 +6,7 @@
 
 #include "memory/pool_implementation.hpp"
 
-namespace ripc::memory {
+namespace ripc::internal::memory {
 namespace {
 
 constexpr const char* kArenaName = "ripc-pool";
@@ -162,4 +162,4 @@ Status Pool::Implementation::limit_reached(std::size_t size) const {
                                     "; release buffers, or raise pool_limit.");
 }
 
-}  // namespace ripc::memory
+}  // namespace ripc::internal::memory

@@ -17,7 +17,7 @@
 #include "memory/registrations.hpp"
 #include "memory/slab_allocator.hpp"
 
-namespace ripc::memory {
+namespace ripc::internal::memory {
 
 struct Pool::Implementation {
   using Lock = std::unique_lock<std::mutex>;
@@ -86,4 +86,4 @@ struct Pool::Implementation {
   std::uint64_t registration_hits = 0;
 };
 
-}  // namespace ripc::memory
+}  // namespace ripc::internal::memory

@@ -3,7 +3,7 @@
 
 #include <bit>
 
-namespace ripc::memory {
+namespace ripc::internal::memory {
 
 bool Registrations::add(std::byte* data, std::size_t size) {
   Ranges& ranges = by_magnitude_[static_cast<std::size_t>(std::bit_width(size)) - 1];
@@ -46,4 +46,4 @@ std::span<std::byte> Registrations::find(const void* data, std::size_t size) con
   return {};
 }
 
-}  // namespace ripc::memory
+}  // namespace ripc::internal::memory

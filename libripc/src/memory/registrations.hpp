@@ -10,7 +10,7 @@
 #include <span>
 #include <utility>
 
-namespace ripc::memory {
+namespace ripc::internal::memory {
 
 class Registrations {
  public:
@@ -36,4 +36,4 @@ class Registrations {
   std::size_t size_ = 0;
 };
 
-}  // namespace ripc::memory
+}  // namespace ripc::internal::memory

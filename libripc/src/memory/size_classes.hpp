@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace ripc::memory {
+namespace ripc::internal::memory {
 
 inline constexpr std::size_t kUnitSize = std::size_t{64} << 10;  // arenas are divided into units
 
@@ -67,4 +67,4 @@ constexpr std::size_t stretch_for(std::size_t size) noexcept {
   return std::bit_ceil(units) * kUnitSize;
 }
 
-}  // namespace ripc::memory
+}  // namespace ripc::internal::memory

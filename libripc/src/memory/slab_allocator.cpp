@@ -3,7 +3,7 @@
 
 #include <utility>
 
-namespace ripc::memory {
+namespace ripc::internal::memory {
 
 Piece SlabAllocator::take(std::size_t slab_class) {
   Slab* slab = with_free_[slab_class];
@@ -86,4 +86,4 @@ void SlabAllocator::unlink(Slab& slab) noexcept {
   }
 }
 
-}  // namespace ripc::memory
+}  // namespace ripc::internal::memory

@@ -8,7 +8,7 @@
 #include "memory/block_allocator.hpp"
 #include "memory/pool_arena.hpp"
 
-namespace ripc::memory {
+namespace ripc::internal::memory {
 
 class SlabAllocator {
  public:
@@ -31,4 +31,4 @@ class SlabAllocator {
   std::array<Slab*, kSlabClasses> with_free_{};
 };
 
-}  // namespace ripc::memory
+}  // namespace ripc::internal::memory

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace ripc::spi {
+namespace ripc::internal::spi {
 
 struct Address {
   std::string transport;  // "shm", "socket", "verbs"
@@ -12,4 +12,4 @@ struct Address {
   friend bool operator==(const Address&, const Address&) = default;
 };
 
-}  // namespace ripc::spi
+}  // namespace ripc::internal::spi

@@ -17,7 +17,7 @@
 #include "wire/packet.hpp"
 #include "wire/plain.hpp"
 
-namespace ripc::spi {
+namespace ripc::internal::spi {
 
 using Bytes = std::span<const std::byte>;
 using Gather = std::span<const Bytes>;  // ranges that make up one packet, in order
@@ -154,4 +154,4 @@ class Channel {
   std::atomic<int> end_{RIPC_OK};
 };
 
-}  // namespace ripc::spi
+}  // namespace ripc::internal::spi

@@ -7,7 +7,7 @@
 #include "base/clock.hpp"
 #include "base/plain_text.hpp"
 
-namespace ripc::spi {
+namespace ripc::internal::spi {
 namespace {
 
 std::string holder_text(const ServiceRecord& holder) {
@@ -36,4 +36,4 @@ std::uint64_t next_incarnation(std::uint64_t wanted, std::uint64_t previous) noe
   return std::max<std::uint64_t>(realtime_now(), previous + 1);
 }
 
-}  // namespace ripc::spi
+}  // namespace ripc::internal::spi

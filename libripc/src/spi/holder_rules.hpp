@@ -7,7 +7,7 @@
 #include "base/status.hpp"
 #include "spi/resolver.hpp"
 
-namespace ripc::spi {
+namespace ripc::internal::spi {
 
 // Whether `record` may take its ID from `holder`, which is alive. RIPC_NAME_COLLISION: the ID was made from a name, and
 // the names differ. RIPC_ID_IN_USE: it was not asked for takeover.
@@ -20,4 +20,4 @@ std::uint64_t next_incarnation(std::uint64_t wanted, std::uint64_t previous) noe
 // No clock gives more for two centuries; whoever writes more wants to end the counting.
 inline constexpr std::uint64_t kMaxIncarnation = INT64_MAX;
 
-}  // namespace ripc::spi
+}  // namespace ripc::internal::spi

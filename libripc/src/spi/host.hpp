@@ -7,7 +7,7 @@
 #include "spi/channel.hpp"
 #include "spi/source.hpp"
 
-namespace ripc::spi {
+namespace ripc::internal::spi {
 
 // Called in the responder without locks held, unless a line says otherwise.
 class Host {
@@ -30,4 +30,4 @@ class Host {
   ~Host() = default;
 };
 
-}  // namespace ripc::spi
+}  // namespace ripc::internal::spi

@@ -20,7 +20,7 @@
 #include "base/peer_authorizer.hpp"
 #include "base/status.hpp"
 
-namespace ripc::spi {
+namespace ripc::internal::spi {
 
 // Where a packet came from, in the terms of the network that brought it; only that one can read it.
 class PeerAddress {
@@ -122,4 +122,4 @@ class MulticastNetwork {
   virtual std::vector<std::string> interfaces() const = 0;
 };
 
-}  // namespace ripc::spi
+}  // namespace ripc::internal::spi

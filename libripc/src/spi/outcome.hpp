@@ -4,7 +4,7 @@
 
 #include "ripc/ripc.h"
 
-namespace ripc::spi {
+namespace ripc::internal::spi {
 
 // What a receiver says when it drops a message: it need not know whether the sender had withdrawn it.
 constexpr bool drops_message(ripc_status status) noexcept {
@@ -29,4 +29,4 @@ constexpr ripc_status believed_outcome(ripc_status said) noexcept {
   }
 }
 
-}  // namespace ripc::spi
+}  // namespace ripc::internal::spi

@@ -10,7 +10,7 @@
 
 #include "spi/source.hpp"
 
-namespace ripc::spi {
+namespace ripc::internal::spi {
 
 // What core does with a packet.
 enum class Delivery {
@@ -83,4 +83,4 @@ class Port {
   std::atomic<std::uint64_t> incarnation_{0};
 };
 
-}  // namespace ripc::spi
+}  // namespace ripc::internal::spi

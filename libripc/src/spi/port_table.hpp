@@ -9,7 +9,7 @@
 
 #include "ripc/ripc.h"
 
-namespace ripc::spi {
+namespace ripc::internal::spi {
 
 // For the thread that holds the transport's mutex. Owns no port.
 template <typename P>
@@ -53,4 +53,4 @@ class PortTable {
   std::unordered_map<ripc_service_id, std::vector<P*>> ports_;
 };
 
-}  // namespace ripc::spi
+}  // namespace ripc::internal::spi

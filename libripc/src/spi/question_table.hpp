@@ -10,7 +10,7 @@
 #include "base/status.hpp"
 #include "ripc/ripc.h"
 
-namespace ripc::spi {
+namespace ripc::internal::spi {
 
 // For the thread that holds the transport's mutex. `Peer`: a pointer that tells peers apart.
 template <typename Peer, typename Answer>
@@ -69,4 +69,4 @@ class QuestionTable {
   std::unordered_map<std::uint64_t, QuestionPointer> questions_;
 };
 
-}  // namespace ripc::spi
+}  // namespace ripc::internal::spi

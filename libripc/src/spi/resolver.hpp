@@ -15,11 +15,11 @@
 #include "base/status.hpp"
 #include "spi/address.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 class EventLoop;
 }
 
-namespace ripc::spi {
+namespace ripc::internal::spi {
 
 // What a resolver knows about one service. Addresses are in the resolver's order of preference.
 struct ServiceRecord {
@@ -103,4 +103,4 @@ class Resolver {
   virtual Status list(const std::function<void(const ServiceRecord&)>& visit) = 0;
 };
 
-}  // namespace ripc::spi
+}  // namespace ripc::internal::spi

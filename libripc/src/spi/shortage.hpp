@@ -10,7 +10,7 @@
 
 #include "ripc/ripc.h"
 
-namespace ripc::spi {
+namespace ripc::internal::spi {
 
 enum class Resource : std::uint8_t {
   queue,      // room for packets
@@ -67,4 +67,4 @@ class Shortage {
   std::atomic<Need> latest_{};
 };
 
-}  // namespace ripc::spi
+}  // namespace ripc::internal::spi

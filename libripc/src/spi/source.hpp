@@ -14,7 +14,7 @@
 #include "spi/address.hpp"
 #include "spi/channel.hpp"
 
-namespace ripc::spi {
+namespace ripc::internal::spi {
 
 // Bytes of one item; for more, a receiver does not wait longer.
 inline constexpr std::uint64_t kLongestPatience = std::uint64_t{1} << 40;
@@ -93,4 +93,4 @@ class Source : public std::enable_shared_from_this<Source> {
   const Facts facts_;
 };
 
-}  // namespace ripc::spi
+}  // namespace ripc::internal::spi

@@ -18,7 +18,7 @@
 #include "spi/host.hpp"
 #include "spi/port.hpp"
 
-namespace ripc::spi {
+namespace ripc::internal::spi {
 
 // What every transport says of a process that is there and silent.
 inline Status not_answering() {
@@ -76,4 +76,4 @@ class Transport {
   const std::string meeting_place_;
 };
 
-}  // namespace ripc::spi
+}  // namespace ripc::internal::spi

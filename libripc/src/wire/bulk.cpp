@@ -3,7 +3,7 @@
 
 #include "wire/bytes.hpp"
 
-namespace ripc::wire::bulk {
+namespace ripc::internal::wire::bulk {
 
 namespace {
 
@@ -97,4 +97,4 @@ std::optional<ripc_status> decode_trailer(std::span<const std::byte, kTrailerSiz
   return static_cast<ripc_status>(value);
 }
 
-}  // namespace ripc::wire::bulk
+}  // namespace ripc::internal::wire::bulk

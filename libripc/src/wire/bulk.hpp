@@ -20,7 +20,7 @@
 
 #include "base/status.hpp"
 
-namespace ripc::wire::bulk {
+namespace ripc::internal::wire::bulk {
 
 inline constexpr std::uint8_t kVersion = 1;
 inline constexpr std::size_t kHeaderSize = 48;
@@ -76,4 +76,4 @@ std::array<std::byte, kTrailerSize> encode_trailer(ripc_status status) noexcept;
 // Nothing: a status unknown to ripc.h, or bytes that are not 0.
 std::optional<ripc_status> decode_trailer(std::span<const std::byte, kTrailerSize> bytes) noexcept;
 
-}  // namespace ripc::wire::bulk
+}  // namespace ripc::internal::wire::bulk

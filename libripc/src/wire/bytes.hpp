@@ -10,7 +10,7 @@
 #include <cstring>
 #include <span>
 
-namespace ripc::wire {
+namespace ripc::internal::wire {
 
 template <typename T>
 concept WireInteger = std::same_as<T, std::uint8_t> || std::same_as<T, std::uint16_t> ||
@@ -130,4 +130,4 @@ class Writer {
   bool ok_ = true;
 };
 
-}  // namespace ripc::wire
+}  // namespace ripc::internal::wire

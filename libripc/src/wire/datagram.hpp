@@ -15,7 +15,7 @@
 #include "ripc/ripc.h"
 #include "wire/bytes.hpp"
 
-namespace ripc::wire::datagram {
+namespace ripc::internal::wire::datagram {
 
 inline constexpr std::uint8_t kVersion = 1;
 inline constexpr std::size_t kHeaderSize = 28;
@@ -75,4 +75,4 @@ inline ripc_status decode(std::span<const std::byte> bytes, Header& header) noex
   return RIPC_OK;
 }
 
-}  // namespace ripc::wire::datagram
+}  // namespace ripc::internal::wire::datagram

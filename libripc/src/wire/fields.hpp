@@ -19,7 +19,7 @@
 #include "ripc/ripc.h"
 #include "wire/bytes.hpp"
 
-namespace ripc::wire::fields {
+namespace ripc::internal::wire::fields {
 
 // ---- Single fields -------------------------------------------------------------------------------------------
 
@@ -189,4 +189,4 @@ Result<Variant> decode(std::uint8_t type, Reader reader, const IsValid& is_valid
   return result;
 }
 
-}  // namespace ripc::wire::fields
+}  // namespace ripc::internal::wire::fields

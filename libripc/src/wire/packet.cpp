@@ -5,7 +5,7 @@
 
 #include "base/group_id.hpp"
 
-namespace ripc::wire {
+namespace ripc::internal::wire {
 
 namespace {
 
@@ -166,4 +166,4 @@ Status Packet::decode(std::span<const std::byte> bytes) noexcept {
   return RIPC_OK;
 }
 
-}  // namespace ripc::wire
+}  // namespace ripc::internal::wire

@@ -21,7 +21,7 @@
 #include "base/status.hpp"
 #include "wire/bytes.hpp"
 
-namespace ripc::wire {
+namespace ripc::internal::wire {
 
 inline constexpr std::uint8_t kVersion = 1;
 inline constexpr std::size_t kHeaderSize = 16;
@@ -224,4 +224,4 @@ class Packet {
   std::array<DecodedItem, kMaxPacketItems> items_;  // uninitialised beyond count_
 };
 
-}  // namespace ripc::wire
+}  // namespace ripc::internal::wire

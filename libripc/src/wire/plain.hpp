@@ -14,7 +14,7 @@
 #include "wire/bytes.hpp"
 #include "wire/packet.hpp"
 
-namespace ripc::wire {
+namespace ripc::internal::wire {
 
 // What a plain message is made of. `items` are RIPC_ITEM_SHORT or RIPC_ITEM_AUTO, at most RIPC_MAX_ITEMS; the data of
 // those that have a size is not null, and none is larger than kMaxItemBody.
@@ -152,4 +152,4 @@ class PlainReader {
   std::span<const std::byte> body_;
 };
 
-}  // namespace ripc::wire
+}  // namespace ripc::internal::wire

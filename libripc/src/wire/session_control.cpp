@@ -4,7 +4,7 @@
 #include "base/group_id.hpp"
 #include "wire/bytes.hpp"
 
-namespace ripc::wire::session_control {
+namespace ripc::internal::wire::session_control {
 
 namespace {
 
@@ -74,4 +74,4 @@ Result<Frame> decode(std::span<const std::byte> bytes) noexcept {
   return fields::decode<Frame>(type, reader, kIsValid);
 }
 
-}  // namespace ripc::wire::session_control
+}  // namespace ripc::internal::wire::session_control

@@ -19,7 +19,7 @@
 #include "base/status.hpp"
 #include "wire/fields.hpp"
 
-namespace ripc::wire::session_control {
+namespace ripc::internal::wire::session_control {
 
 inline constexpr std::uint8_t kProtocolVersion = 2;
 inline constexpr std::size_t kPrefixSize = 8;                   // the header
@@ -229,4 +229,4 @@ Result<std::size_t> frame_size(std::span<const std::byte> prefix) noexcept;
 // not decoded themselves.
 Result<Frame> decode(std::span<const std::byte> bytes) noexcept;
 
-}  // namespace ripc::wire::session_control
+}  // namespace ripc::internal::wire::session_control

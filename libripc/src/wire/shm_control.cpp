@@ -3,7 +3,7 @@
 
 #include "wire/bytes.hpp"
 
-namespace ripc::wire::shm_control {
+namespace ripc::internal::wire::shm_control {
 
 namespace {
 
@@ -52,4 +52,4 @@ Result<Message> decode(std::span<const std::byte> datagram) noexcept {
   return fields::decode<Message>(type, reader, kIsValid);
 }
 
-}  // namespace ripc::wire::shm_control
+}  // namespace ripc::internal::wire::shm_control

@@ -18,7 +18,7 @@
 #include "base/status.hpp"
 #include "wire/fields.hpp"
 
-namespace ripc::wire::shm_control {
+namespace ripc::internal::wire::shm_control {
 
 inline constexpr std::uint8_t kProtocolVersion = 1;
 inline constexpr std::size_t kPrefixSize = 8;                   // the header
@@ -161,4 +161,4 @@ ripc_status encode(const Message& message, std::vector<std::byte>& out);
 // packet itself is not decoded.
 Result<Message> decode(std::span<const std::byte> datagram) noexcept;
 
-}  // namespace ripc::wire::shm_control
+}  // namespace ripc::internal::wire::shm_control

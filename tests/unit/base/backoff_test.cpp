@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 TEST(Backoff, EachPauseIsTwiceAsLongUpToTheLongest) {
@@ -31,4 +31,4 @@ TEST(Backoff, PeekTakesNoPause) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -8,7 +8,7 @@
 
 #include "process_helpers.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 using test::mentions;
@@ -147,4 +147,4 @@ TEST(ClusterKeys, WhatIsNoPlainFileIsRefusedAndAMissingOneIsNamed) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

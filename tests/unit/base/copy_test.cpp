@@ -6,7 +6,7 @@
 #include <array>
 #include <cstddef>
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 using Copy = void (*)(std::byte*, const std::byte*, std::size_t) noexcept;
@@ -33,4 +33,4 @@ void expect_exact(Copy copy) {
 TEST(Copy, SmallCopiesEveryByteAndNoOther) { expect_exact(&copy_small); }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -12,7 +12,7 @@
 #include "eventfd_helpers.hpp"
 #include "support/waiting.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 using support::eventually;
@@ -442,4 +442,4 @@ TEST_F(EventLoopTest, TopLevelTasksNeverRunInANestedLoop) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -7,7 +7,7 @@
 #include "base/event_loop.hpp"
 #include "eventfd_helpers.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 class EventSetTest : public testing::Test {
@@ -94,4 +94,4 @@ TEST_F(EventSetTest, WakesAWaitingThread) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

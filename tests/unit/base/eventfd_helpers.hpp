@@ -11,7 +11,7 @@
 #include "base/clock.hpp"
 #include "base/unique_fd.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 
 inline constexpr Nanoseconds kPatience = 20'000'000'000;
 
@@ -27,4 +27,4 @@ inline void read_eventfd(const UniqueFd& fd) {
   ASSERT_EQ(::read(fd.get(), &value, sizeof value), static_cast<ssize_t>(sizeof value));
 }
 
-}  // namespace ripc
+}  // namespace ripc::internal

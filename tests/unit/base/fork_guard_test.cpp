@@ -8,7 +8,7 @@
 
 #include "process_helpers.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 using test::Child;
@@ -213,4 +213,4 @@ TEST(ForkGuard, NoForkFallsBetweenOpeningOrClosingAndTheRegistration) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 constexpr Nanoseconds kWakePatience = 20'000'000'000;
@@ -61,4 +61,4 @@ TEST(Futex, ASignalHandlerEndsTheWaitThoughItAsksForARestart) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

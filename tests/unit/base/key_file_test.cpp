@@ -17,7 +17,7 @@
 #include "base/cluster_key.hpp"
 #include "process_helpers.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 using test::Environment;
@@ -101,4 +101,4 @@ TEST(KeyFile, WhereNothingCanBeWrittenTheFolderIsNamed) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -6,7 +6,7 @@
 #include <future>
 #include <thread>
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 constexpr Nanoseconds kLoopPatience = 20'000'000'000;
@@ -80,4 +80,4 @@ TEST_F(LoopWaitTest, ADeadlineThatNeverComesIsWaitedFor) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -7,7 +7,7 @@
 #include "process_helpers.hpp"
 #include "support/waiting.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 using test::Environment;
@@ -68,4 +68,4 @@ TEST(OtherDirectories, NothingIsMade) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -8,7 +8,7 @@
 
 #include "process_helpers.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 using testing::AllOf;
@@ -164,4 +164,4 @@ TEST_F(Authorizer, WhoeverSendsByADeviceOfThisHostIsNotKnown) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

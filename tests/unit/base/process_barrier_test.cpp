@@ -9,7 +9,7 @@
 #include "base/clock.hpp"
 #include "process_helpers.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 TEST(ProcessBarrier, CanBeRegisteredTwiceAndThenWorks) {
@@ -62,4 +62,4 @@ TEST(ProcessBarrier, OrdersStoresAndLoadsOfBothProcesses) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -29,7 +29,7 @@
 #include "base/unique_fd.hpp"
 #include "support/temporary_directory.hpp"
 
-namespace ripc::test {
+namespace ripc::internal::test {
 
 inline bool mentions(const Status& status, std::string_view text) {
   return status.text().find(text) != std::string::npos;
@@ -188,4 +188,4 @@ inline bool become_nobody() {
     if (::geteuid() != 0) GTEST_SKIP() << "needs root: " << (why); \
   } while (false)
 
-}  // namespace ripc::test
+}  // namespace ripc::internal::test

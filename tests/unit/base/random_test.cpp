@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <set>
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 TEST(Random, NumbersDoNotRepeat) {
@@ -53,4 +53,4 @@ TEST(Random, ChildAfterForkDrawsOtherNumbersThanItsParent) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

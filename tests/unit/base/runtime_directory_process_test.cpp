@@ -8,7 +8,7 @@
 #include "base/runtime_directory.hpp"
 #include "process_helpers.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 using test::Child;
@@ -325,4 +325,4 @@ TEST_F(RuntimeDirectoryProcess, WithoutProcAShortPathWorksAndALongOneSaysWhy) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -11,7 +11,7 @@
 #include "base/random.hpp"
 #include "process_helpers.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 using test::Child;
@@ -459,4 +459,4 @@ TEST_F(RuntimeDirectoryTest, DirectoriesCanBeOpenedWhileOthersSweep) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

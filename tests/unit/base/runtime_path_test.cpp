@@ -3,7 +3,7 @@
 
 #include "process_helpers.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 using test::Environment;
@@ -191,4 +191,4 @@ TEST(RuntimePath, ADirectoryThatCannotBeMadeSaysWhatToDo) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

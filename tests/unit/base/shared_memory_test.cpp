@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 constexpr std::size_t kPage = 4096;
@@ -369,4 +369,4 @@ TEST(MapForeignMemory, ReadOnlyMemoryCannotBeMappedWritable) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -9,7 +9,7 @@
 
 #include "process_helpers.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 // An address with a port, as the calls want it.
@@ -127,4 +127,4 @@ TEST_P(Owners, APortOfTwoUsersBelongsToBoth) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -11,7 +11,7 @@
 
 #include "base/status_text.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 // Values past the last one that the enumeration can hold.
@@ -131,4 +131,4 @@ TEST(Result, GivesMoveOnlyValuesAway) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -6,7 +6,7 @@
 #include <array>
 #include <thread>
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 class ThreadBiasTest : public testing::Test {
@@ -114,4 +114,4 @@ TEST_F(ThreadBiasTest, NoChangeOfTheWordIsLostWhileItEnds) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 using Section = ThreadEpoch::Section;
@@ -211,4 +211,4 @@ TEST(EpochDomain, TakesRetirementsFromManyThreads) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

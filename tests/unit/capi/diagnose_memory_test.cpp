@@ -10,7 +10,7 @@
 #include "capi/diagnose.hpp"
 #include "support/forbidden_calls.hpp"
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 namespace {
 
 // In a child: whether there is one finding, of this level, with these words.
@@ -69,4 +69,4 @@ TEST(DiagnoseMemory, LeavesNoChildForTheApplicationToFind) {
 }
 
 }  // namespace
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi

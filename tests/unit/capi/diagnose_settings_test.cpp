@@ -10,7 +10,7 @@
 #include "ripc/ripc.h"
 #include "support/temporary_directory.hpp"
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 namespace {
 
 class Variable {
@@ -86,4 +86,4 @@ TEST(DiagnoseSettings, FindsEachVariableWithABadValue) {
 }
 
 }  // namespace
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi

@@ -15,7 +15,7 @@
 
 #include "../base/process_helpers.hpp"
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 namespace {
 
 std::vector<ripc_finding> findings_of(const std::function<void(Report&)>& check) {
@@ -95,4 +95,4 @@ TEST(DiagnoseLockedMemory, TheLimitCountsForRootWithoutTheRightToLockAnything) {
 }
 
 }  // namespace
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 namespace {
 
 TEST(CopiedText, IsWholeWhereThereIsRoom) {
@@ -19,4 +19,4 @@ TEST(CopiedText, ShowsThatItIsCut) {
 }
 
 }  // namespace
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi

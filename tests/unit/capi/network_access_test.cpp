@@ -18,7 +18,7 @@
 #include "capi/compose.hpp"
 #include "support/handles.hpp"
 
-namespace ripc::capi {
+namespace ripc::internal::capi {
 namespace {
 
 using support::Context;
@@ -283,4 +283,4 @@ TEST_F(OtherKeys, WhoHasAKeyIsToldThatTheServiceRunsOpen) {
 }
 
 }  // namespace
-}  // namespace ripc::capi
+}  // namespace ripc::internal::capi

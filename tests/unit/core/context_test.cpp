@@ -18,7 +18,7 @@
 #include "core/service.hpp"
 #include "fake_source.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 namespace {
 
 class Contexts : public testing::Test {
@@ -181,4 +181,4 @@ TEST_F(Contexts, ManyServicesAreRegisteredSideBySide) {
 }
 
 }  // namespace
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

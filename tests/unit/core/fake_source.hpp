@@ -18,7 +18,7 @@
 #include "spi/resolver.hpp"
 #include "spi/transport.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 // One peer. Its transfers are named by their keys. One thread.
 class FakeSource final : public spi::Source {
@@ -218,4 +218,4 @@ class FakeResolver : public spi::Resolver {
   Status list(const std::function<void(const spi::ServiceRecord&)>&) override { return {}; }
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -11,7 +11,7 @@
 
 #include "spi/transport.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 // Any thread.
 class FakeChannel : public spi::Channel {
@@ -154,4 +154,4 @@ class FakeChannel : public spi::Channel {
   int misuses_ = 0;
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ripc::core {
+namespace ripc::internal::core {
 namespace {
 
 constexpr ripc_service_id kGroup = RIPC_GROUP_ID(7);
@@ -157,4 +157,4 @@ TEST(GroupMember, IsLeftAloneForLongerAfterEachFailure) {
 }
 
 }  // namespace
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -10,7 +10,7 @@
 
 #include "fake_transport.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 namespace {
 
 constexpr ripc_service_id kPeer = 9;
@@ -125,4 +125,4 @@ TEST_F(Incoming, WhatClaimsToBeWrittenAndIsNotFails) {
 }
 
 }  // namespace
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -11,7 +11,7 @@
 
 #include "fake_source.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 namespace {
 
 constexpr int kLooks = 10;                                // more than there are packets in any test
@@ -487,4 +487,4 @@ TEST_F(LongReceiving, AServiceThatEndsTellsTheSendersOfWhatIsNotComplete) {
 }
 
 }  // namespace
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

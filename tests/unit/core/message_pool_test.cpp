@@ -10,7 +10,7 @@
 
 #include "core/state/message.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 namespace {
 
 constexpr std::size_t kPacketLimit = 4096;
@@ -281,4 +281,4 @@ TEST(MessagePools, FreeWhatWasNeverGivenBackOfOpenAndOfClosedPools) {
 }
 
 }  // namespace
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -14,7 +14,7 @@
 #include "support/waiting.hpp"
 #include "wire/packet.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 namespace {
 
 using support::eventually;
@@ -167,4 +167,4 @@ TEST_F(NotificationTest, DropsAndCountsWhatIsTooMuchForTheResponder) {
 }
 
 }  // namespace
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

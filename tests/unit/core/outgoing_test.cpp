@@ -7,7 +7,7 @@
 #include <array>
 #include <vector>
 
-namespace ripc::core {
+namespace ripc::internal::core {
 namespace {
 
 constexpr std::size_t kLimit = 1000;
@@ -110,4 +110,4 @@ TEST(Outgoing, AReplyToARequestIsNoPlainMessage) {
 }
 
 }  // namespace
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -12,7 +12,7 @@
 #include "core/send/send_counters.hpp"
 #include "core/state/service_life.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 namespace {
 
 bool is_readable(int fd) {
@@ -96,4 +96,4 @@ TEST(Inbox, KeepsTheOrderOfWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -8,7 +8,7 @@
 #include "core/service.hpp"
 #include "fake_source.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 namespace {
 
 class Requests : public testing::Test {
@@ -124,4 +124,4 @@ TEST_F(Requests, GoToTheNewHolderAsSoonAsAResolverSaysThatTheServiceHasMoved) {
 }
 
 }  // namespace
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

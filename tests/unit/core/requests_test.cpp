@@ -7,7 +7,7 @@
 
 #include "fake_transport.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 namespace {
 
 std::size_t count(const RequestTable& table) {
@@ -60,4 +60,4 @@ TEST(RequestTable, TakesARequestBackUnderItsName) {
 }
 
 }  // namespace
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

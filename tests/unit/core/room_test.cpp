@@ -6,7 +6,7 @@
 #include "core/service.hpp"
 #include "fake_source.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 namespace {
 
 // Full, and dead as soon as anybody looks for room there: from then on there is some.
@@ -63,4 +63,4 @@ TEST_F(Room, WithoutWaitingIsLeftToTheSend) {
 }
 
 }  // namespace
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -9,7 +9,7 @@
 
 #include "fake_transport.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 namespace {
 
 std::shared_ptr<FakeChannel> make_channel() { return std::make_shared<FakeChannel>(); }
@@ -217,4 +217,4 @@ TEST_F(RouteTableTest, CanBeReadByManyThreadsWhileItChanges) {
 }
 
 }  // namespace
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-namespace ripc::core {
+namespace ripc::internal::core {
 namespace {
 
 TEST(ServiceName, HasOneToTwoHundredBytes) {
@@ -61,4 +61,4 @@ TEST(ServiceId, ThatIsWellKnownIsNeitherNamedNorRandom) {
 }
 
 }  // namespace
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -13,7 +13,7 @@
 #include "support/process_state.hpp"
 #include "support/waiting.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 namespace {
 
 using support::eventually;
@@ -378,4 +378,4 @@ TEST_F(TicketTest, CompletesOnceWhenEverythingHappensAtOnce) {
 }
 
 }  // namespace
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

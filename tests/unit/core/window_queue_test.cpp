@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace ripc::core {
+namespace ripc::internal::core {
 namespace {
 
 std::vector<std::uint64_t> take_all(WindowQueue& queue) {
@@ -96,4 +96,4 @@ TEST(WindowQueue, GivesEachWindowToOneThread) {
 }
 
 }  // namespace
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -9,7 +9,7 @@
 
 #include "memory/pool.hpp"
 
-namespace ripc::memory {
+namespace ripc::internal::memory {
 
 inline constexpr std::size_t kMebi = std::size_t{1} << 20;
 inline constexpr std::size_t kKibi = std::size_t{1} << 10;
@@ -37,4 +37,4 @@ inline bool is_aligned(const void* data, std::size_t alignment) {
   return reinterpret_cast<std::uintptr_t>(data) % alignment == 0;
 }
 
-}  // namespace ripc::memory
+}  // namespace ripc::internal::memory

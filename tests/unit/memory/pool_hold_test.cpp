@@ -12,7 +12,7 @@
 #include "memory/pool.hpp"
 #include "pool_helpers.hpp"
 
-namespace ripc::memory {
+namespace ripc::internal::memory {
 namespace {
 
 constexpr std::uint64_t kAmpleLimit = std::uint64_t{1} << 30;
@@ -317,4 +317,4 @@ TEST(Registration, OfPoolMemoryThatIsNotOneLeaseIsRefused) {
 }
 
 }  // namespace
-}  // namespace ripc::memory
+}  // namespace ripc::internal::memory

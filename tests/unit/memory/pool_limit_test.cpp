@@ -9,7 +9,7 @@
 #include "memory/pool.hpp"
 #include "pool_helpers.hpp"
 
-namespace ripc::memory {
+namespace ripc::internal::memory {
 namespace {
 
 TEST(PoolLimit, LeasePastTheLimitIsRefusedWithASentenceAndCounted) {
@@ -178,4 +178,4 @@ TEST(PoolLimit, ArenaNumbersAreNotUsedAgain) {
 }
 
 }  // namespace
-}  // namespace ripc::memory
+}  // namespace ripc::internal::memory

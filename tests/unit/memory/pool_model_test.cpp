@@ -15,7 +15,7 @@
 #include "memory/pool.hpp"
 #include "pool_helpers.hpp"
 
-namespace ripc::memory {
+namespace ripc::internal::memory {
 namespace {
 
 class Model {
@@ -247,4 +247,4 @@ TEST(PoolModel, RandomSmallLeasesBehaveLikeTheModel) {
 }
 
 }  // namespace
-}  // namespace ripc::memory
+}  // namespace ripc::internal::memory

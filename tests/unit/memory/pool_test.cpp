@@ -19,7 +19,7 @@
 #include "memory/size_classes.hpp"
 #include "pool_helpers.hpp"
 
-namespace ripc::memory {
+namespace ripc::internal::memory {
 namespace {
 
 constexpr std::uint64_t kPlenty = std::uint64_t{2} << 30;
@@ -263,7 +263,7 @@ TEST(Pool, ArenasAreAlignedNumberedAndReachableThroughTheirDescriptor) {
     EXPECT_EQ(arena->base + hold.offset(), data);
     EXPECT_EQ(arena->size, size > kLargestPooled ? size : kArenaSize);
 
-    Result<ripc::Mapping> peer = map_foreign_memory(arena->fd, arena->size, false);
+    Result<ripc::internal::Mapping> peer = map_foreign_memory(arena->fd, arena->size, false);
     ASSERT_TRUE(peer.ok()) << peer.status().text();
     data[size - 1] = std::byte{0x77};
     EXPECT_EQ(peer->data()[hold.offset() + size - 1], std::byte{0x77});
@@ -357,4 +357,4 @@ TEST(Pool, StatisticsCountEveryEvent) {
 }
 
 }  // namespace
-}  // namespace ripc::memory
+}  // namespace ripc::internal::memory

@@ -17,7 +17,7 @@
 #include "memory/pool.hpp"
 #include "pool_helpers.hpp"
 
-namespace ripc::memory {
+namespace ripc::internal::memory {
 namespace {
 
 constexpr int kThreads = 4;
@@ -203,4 +203,4 @@ TEST(PoolThreads, RegistrationsAreCountedAcrossThreads) {
 }
 
 }  // namespace
-}  // namespace ripc::memory
+}  // namespace ripc::internal::memory

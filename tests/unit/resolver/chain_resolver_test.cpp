@@ -6,7 +6,7 @@
 #include "resolver/static/static_resolver.hpp"
 #include "resolver_helpers.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 namespace {
 
 using spi::ServiceRecord;
@@ -351,4 +351,4 @@ TEST_F(ChainResolverTest, AllAreToldOfTheGroupsThoughOneFails) {
 }
 
 }  // namespace
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

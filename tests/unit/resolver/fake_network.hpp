@@ -17,7 +17,7 @@
 #include "multicast_helpers.hpp"
 #include "spi/multicast_network.hpp"
 
-namespace ripc::test {
+namespace ripc::internal::test {
 
 class FakeNetwork;
 
@@ -138,4 +138,4 @@ inline MulticastOptions wire_options() {
   return options;
 }
 
-}  // namespace ripc::test
+}  // namespace ripc::internal::test

@@ -8,7 +8,7 @@
 #include "resolver/static/static_resolver.hpp"
 #include "resolver_helpers.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 namespace {
 
 using spi::ServiceRecord;
@@ -248,4 +248,4 @@ TEST(StaticGroups, MembersAreFoundByTheGroupAndByWhereTheyRegister) {
 }
 
 }  // namespace
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

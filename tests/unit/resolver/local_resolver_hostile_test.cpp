@@ -9,7 +9,7 @@
 #include "resolver/local/service_record.hpp"
 #include "resolver_helpers.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 namespace {
 
 using spi::ServiceRecord;
@@ -222,4 +222,4 @@ TEST_F(LocalResolverHostile, AWithdrawThatComesLateDoesNotHitTheNextHolder) {
 }
 
 }  // namespace
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

@@ -10,7 +10,7 @@
 #include "resolver/local/service_record.hpp"
 #include "resolver_helpers.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 namespace {
 
 using spi::ServiceRecord;
@@ -341,4 +341,4 @@ TEST_F(LocalResolverProcess, ServicesAreFoundAcrossMountAndPidNamespaces) {
 }
 
 }  // namespace
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

@@ -4,7 +4,7 @@
 #include "resolver/local/service_record.hpp"
 #include "resolver_helpers.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 namespace {
 
 using spi::ServiceRecord;
@@ -347,4 +347,4 @@ TEST_F(LocalResolverTest, ADirectoryDeletedWhileInUseIsNamedAsTheCause) {
 }
 
 }  // namespace
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

@@ -8,7 +8,7 @@
 #include "resolver/local/service_record.hpp"
 #include "resolver_helpers.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 namespace {
 
 using spi::ServiceRecord;
@@ -283,4 +283,4 @@ TEST_F(LocalResolverUsers, ADirectoryThatMayNotBeWrittenRefusesToPublishAndStill
 }
 
 }  // namespace
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

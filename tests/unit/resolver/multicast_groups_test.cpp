@@ -2,7 +2,7 @@
 // Groups in the multicast resolver: packets, and what contexts learn of each other's members.
 #include "multicast_helpers.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 using resolver::DecodeStatus;
@@ -222,4 +222,4 @@ TEST_F(MulticastGroups, ForgedAndUnaskedRepliesMakeNobodyAMember) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -17,7 +17,7 @@
 #include "resolver_helpers.hpp"
 #include "support/waiting.hpp"
 
-namespace ripc::test {
+namespace ripc::internal::test {
 
 using resolver::MulticastCounters;
 using resolver::MulticastOptions;
@@ -181,4 +181,4 @@ class MulticastTest : public ::testing::Test {
   }
 };
 
-}  // namespace ripc::test
+}  // namespace ripc::internal::test

@@ -2,7 +2,7 @@
 // Packets that lie, and what a cluster key changes: nothing that is forged, replayed or unsigned has any effect.
 #include "multicast_helpers.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 using test::eventually;
@@ -297,4 +297,4 @@ TEST_F(MulticastKeyed, AChangeOfTheKeyHasNoGap) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -6,7 +6,7 @@
 #include "multicast_helpers.hpp"
 #include "support/failing_allocation.hpp"
 
-namespace ripc::test {
+namespace ripc::internal::test {
 namespace {
 
 using support::FailingAllocation;
@@ -114,4 +114,4 @@ TEST_F(MulticastMemoryTest, TheThreadsSurvive) {
 }
 
 }  // namespace
-}  // namespace ripc::test
+}  // namespace ripc::internal::test

@@ -10,7 +10,7 @@
 #include "multicast_helpers.hpp"
 #include "support/command.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 using resolver::parse_multicast_options;
@@ -143,4 +143,4 @@ TEST_F(MulticastHosts, WithHalfOfThePacketsLostServicesAreStillFound) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

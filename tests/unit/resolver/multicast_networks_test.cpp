@@ -4,7 +4,7 @@
 
 #include "fake_network.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 using test::eventually;
@@ -149,4 +149,4 @@ TEST_F(MulticastNetworks, WithoutAnyWhatIsWrongIsSaid) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -2,7 +2,7 @@
 // The parts of the multicast resolver that need no network: its options, packets, cache and replay guard.
 #include "multicast_helpers.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 using resolver::DecodeStatus;
@@ -326,4 +326,4 @@ TEST(MulticastReplayGuard, WithoutAuthenticTimesOneFromTheFutureDoesNotSilenceIt
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -5,7 +5,7 @@
 
 #include "multicast_helpers.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 using test::eventually;
@@ -157,4 +157,4 @@ TEST_F(MulticastPublish, WhatFitsInNoPacketIsRefusedWithARemedy) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -7,7 +7,7 @@
 
 #include "multicast_helpers.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 using test::eventually;
@@ -260,4 +260,4 @@ TEST_F(MulticastResolverTest, WithoutAUsableInterfaceTheSentenceSaysSo) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

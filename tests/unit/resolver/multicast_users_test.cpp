@@ -2,7 +2,7 @@
 // Packets of users of this host whom the peer policy does not admit.
 #include "fake_network.hpp"
 
-namespace ripc {
+namespace ripc::internal {
 namespace {
 
 using test::eventually;
@@ -78,4 +78,4 @@ TEST_F(MulticastUsers, OfAnUnknownUserOnlyTheEndOfAServiceIsTaken) {
 }
 
 }  // namespace
-}  // namespace ripc
+}  // namespace ripc::internal

@@ -15,7 +15,7 @@
 #include "resolver/local/local_resolver.hpp"
 #include "tests/unit/base/process_helpers.hpp"
 
-namespace ripc::spi {
+namespace ripc::internal::spi {
 
 inline bool operator==(const ServiceRecord& one, const ServiceRecord& other) {
   return one.id == other.id && one.name == other.name && one.incarnation == other.incarnation &&
@@ -28,9 +28,9 @@ inline void PrintTo(const ServiceRecord& record, std::ostream* out) {
        << record.context << ", pid " << record.pid << ", " << record.addresses.size() << " addresses}";
 }
 
-}  // namespace ripc::spi
+}  // namespace ripc::internal::spi
 
-namespace ripc::test {
+namespace ripc::internal::test {
 
 inline void write_file(const std::string& path, std::string_view text) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
@@ -115,4 +115,4 @@ inline std::vector<spi::ServiceRecord> listed(spi::Resolver& resolver) {
   return records;
 }
 
-}  // namespace ripc::test
+}  // namespace ripc::internal::test

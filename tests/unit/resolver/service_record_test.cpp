@@ -5,7 +5,7 @@
 
 #include "resolver_helpers.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 namespace {
 
 using spi::ServiceRecord;
@@ -242,4 +242,4 @@ TEST(ServiceRecord, ARecordThatWouldBeTooLargeIsALimit) {
 }
 
 }  // namespace
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

@@ -9,7 +9,7 @@
 
 #include "resolver_helpers.hpp"
 
-namespace ripc::resolver {
+namespace ripc::internal::resolver {
 namespace {
 
 using spi::Address;
@@ -317,4 +317,4 @@ TEST_F(StaticResolverTest, ThreadsMayResolveWhileTheFileIsReplaced) {
 }
 
 }  // namespace
-}  // namespace ripc::resolver
+}  // namespace ripc::internal::resolver

@@ -5,7 +5,7 @@
 
 #include <set>
 
-namespace ripc::spi {
+namespace ripc::internal::spi {
 namespace {
 
 struct AnyPort {};
@@ -58,4 +58,4 @@ TEST(PortTable, AllAreVisited) {
 }
 
 }  // namespace
-}  // namespace ripc::spi
+}  // namespace ripc::internal::spi

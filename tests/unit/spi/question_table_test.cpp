@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-namespace ripc::spi {
+namespace ripc::internal::spi {
 namespace {
 
 using PeerPointer = std::shared_ptr<int>;
@@ -63,4 +63,4 @@ TEST_F(QuestionTableTest, TellsWhyThereIsNoAnswer) {
 }
 
 }  // namespace
-}  // namespace ripc::spi
+}  // namespace ripc::internal::spi

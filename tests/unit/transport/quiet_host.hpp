@@ -4,7 +4,7 @@
 
 #include "spi/transport.hpp"
 
-namespace ripc::test {
+namespace ripc::internal::test {
 
 class QuietHost final : public spi::Host {
  public:
@@ -16,4 +16,4 @@ class QuietHost final : public spi::Host {
   void address_changed() noexcept override {}
 };
 
-}  // namespace ripc::test
+}  // namespace ripc::internal::test

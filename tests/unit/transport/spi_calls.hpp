@@ -7,7 +7,7 @@
 
 #include "spi/transport.hpp"
 
-namespace ripc::test {
+namespace ripc::internal::test {
 
 inline Result<std::shared_ptr<spi::Channel>> connect(spi::Transport& transport, const spi::Address& address,
                                                      ripc_service_id id, Deadline deadline) {
@@ -31,4 +31,4 @@ inline ripc_status revoke(spi::Channel& channel, std::uint64_t transfer) noexcep
   return channel.revoke(transfer, is_read);
 }
 
-}  // namespace ripc::test
+}  // namespace ripc::internal::test

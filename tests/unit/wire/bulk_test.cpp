@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace ripc::wire::bulk {
+namespace ripc::internal::wire::bulk {
 namespace {
 
 using Header = std::array<std::byte, kHeaderSize>;
@@ -178,4 +178,4 @@ TEST(BulkTrailer, ComesBackOrIsRefused) {
 }
 
 }  // namespace
-}  // namespace ripc::wire::bulk
+}  // namespace ripc::internal::wire::bulk

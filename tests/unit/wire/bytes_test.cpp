@@ -8,7 +8,7 @@
 
 #include "wire_helpers.hpp"
 
-namespace ripc::wire {
+namespace ripc::internal::wire {
 namespace {
 
 using testing::Bytes;
@@ -168,4 +168,4 @@ TEST(WireWriter, WhatItWritesTheReaderReads) {
 }
 
 }  // namespace
-}  // namespace ripc::wire
+}  // namespace ripc::internal::wire

@@ -16,7 +16,7 @@
 #include "wire/shm_control.hpp"
 #include "wire_helpers.hpp"
 
-namespace ripc::wire {
+namespace ripc::internal::wire {
 namespace {
 
 namespace fs = std::filesystem;
@@ -78,6 +78,6 @@ TEST(FuzzCorpus, BulkSeedsAreUnderstoodUnlessTheirNameSaysRefused) {
 }
 
 }  // namespace
-}  // namespace ripc::wire
+}  // namespace ripc::internal::wire
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "wire_helpers.hpp"
 
-namespace ripc::wire::datagram {
+namespace ripc::internal::wire::datagram {
 namespace {
 
 using testing::Bytes;
@@ -92,4 +92,4 @@ TEST(Datagram, ACreditForNoLinkIsRefused) {
 }
 
 }  // namespace
-}  // namespace ripc::wire::datagram
+}  // namespace ripc::internal::wire::datagram

@@ -10,7 +10,7 @@
 #include "wire/packet.hpp"
 #include "wire_helpers.hpp"
 
-namespace ripc::wire {
+namespace ripc::internal::wire {
 namespace {
 
 using testing::Bytes;
@@ -286,4 +286,4 @@ TEST(PacketHostile, NoChangeOfFlagsItemCountOrTableLengthPasses) {
 }
 
 }  // namespace
-}  // namespace ripc::wire
+}  // namespace ripc::internal::wire

@@ -12,7 +12,7 @@
 
 #include "wire_helpers.hpp"
 
-namespace ripc::wire {
+namespace ripc::internal::wire {
 namespace {
 
 using testing::Bytes;
@@ -379,4 +379,4 @@ TEST(PacketRoundTrip, EveryMessageArrivesAsItWasSent) {
 }
 
 }  // namespace
-}  // namespace ripc::wire
+}  // namespace ripc::internal::wire

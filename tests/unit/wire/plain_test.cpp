@@ -9,7 +9,7 @@
 
 #include "wire_helpers.hpp"
 
-namespace ripc::wire {
+namespace ripc::internal::wire {
 namespace {
 
 using testing::Bytes;
@@ -133,4 +133,4 @@ TEST(PlainReader, RefusesWhatDoesNotAddUp) {
 }
 
 }  // namespace
-}  // namespace ripc::wire
+}  // namespace ripc::internal::wire

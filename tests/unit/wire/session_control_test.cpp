@@ -8,7 +8,7 @@
 #include "wire/bytes.hpp"
 #include "wire_helpers.hpp"
 
-namespace ripc::wire::session_control {
+namespace ripc::internal::wire::session_control {
 namespace {
 
 using testing::Bytes;
@@ -254,4 +254,4 @@ TEST(SessionFrame, TheLargestControlPacketFitsAndOneByteMoreDoesNot) {
 }
 
 }  // namespace
-}  // namespace ripc::wire::session_control
+}  // namespace ripc::internal::wire::session_control

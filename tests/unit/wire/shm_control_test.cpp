@@ -10,7 +10,7 @@
 #include "wire/bytes.hpp"
 #include "wire_helpers.hpp"
 
-namespace ripc::wire::shm_control {
+namespace ripc::internal::wire::shm_control {
 namespace {
 
 using testing::Bytes;
@@ -330,4 +330,4 @@ TEST(ControlHostile, EverySingleByteChangeIsRefusedOrUnderstoodExactly) {
 TEST(ControlHostile, AFailureHasASentence) { EXPECT_FALSE(decode({}).status().text().empty()); }
 
 }  // namespace
-}  // namespace ripc::wire::shm_control
+}  // namespace ripc::internal::wire::shm_control

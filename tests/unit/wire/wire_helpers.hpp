@@ -15,7 +15,7 @@
 
 #include "wire/packet.hpp"
 
-namespace ripc::wire::testing {
+namespace ripc::internal::wire::testing {
 
 using Bytes = std::vector<std::byte>;
 
@@ -73,4 +73,4 @@ class ExactBytes {
   std::size_t size_;
 };
 
-}  // namespace ripc::wire::testing
+}  // namespace ripc::internal::wire::testing

@@ -16,12 +16,12 @@
 
 namespace {
 
-using libripc::Bytes;
-using libripc::bytes_of;
-using libripc::Context;
-using libripc::Message;
-using libripc::Service;
-using libripc::Ticket;
+using ripc::Bytes;
+using ripc::bytes_of;
+using ripc::Context;
+using ripc::Message;
+using ripc::Service;
+using ripc::Ticket;
 
 constexpr auto kPatience = std::chrono::seconds(20);
 
@@ -29,17 +29,17 @@ static_assert(!std::is_copy_constructible_v<Context> && std::is_nothrow_move_con
 static_assert(!std::is_copy_constructible_v<Service> && std::is_nothrow_move_assignable_v<Service>);
 static_assert(!std::is_copy_constructible_v<Message> && std::is_nothrow_move_assignable_v<Message>);
 static_assert(!std::is_copy_constructible_v<Ticket> && std::is_nothrow_move_assignable_v<Ticket>);
-static_assert(!std::is_copy_constructible_v<libripc::Buffer> && !std::is_copy_constructible_v<libripc::Registration>);
-static_assert(!std::is_copy_constructible_v<libripc::Notification>);
-static_assert(!std::is_constructible_v<libripc::Result<std::size_t>, ripc_status>);
+static_assert(!std::is_copy_constructible_v<ripc::Buffer> && !std::is_copy_constructible_v<ripc::Registration>);
+static_assert(!std::is_copy_constructible_v<ripc::Notification>);
+static_assert(!std::is_constructible_v<ripc::Result<std::size_t>, ripc_status>);
 
 // borrow() takes what outlives the call: no temporary that owns its memory.
 template <typename Value>
 concept Borrowable = requires(Value&& value) {
-  libripc::borrow(std::forward<Value>(value));
+  ripc::borrow(std::forward<Value>(value));
 };
 static_assert(Borrowable<std::string&> && Borrowable<const std::vector<int>&> && Borrowable<Bytes> &&
-              Borrowable<libripc::WritableBytes> && Borrowable<std::string_view> && Borrowable<const char (&)[6]>);
+              Borrowable<ripc::WritableBytes> && Borrowable<std::string_view> && Borrowable<const char (&)[6]>);
 static_assert(!Borrowable<std::string> && !Borrowable<std::vector<std::byte>> && !Borrowable<const std::string> &&
               !Borrowable<std::array<std::byte, 8>> && !Borrowable<std::vector<std::string>&>);
 
@@ -47,7 +47,7 @@ static_assert(!Borrowable<std::string> && !Borrowable<std::vector<std::byte>> &&
 class CppWrapper : public testing::Test {
  protected:
   void SetUp() override {
-    libripc::ContextOptions options;
+    ripc::ContextOptions options;
     options.runtime_directory = folder_.path();
     auto here = Context::create(options);
     auto there = Context::create(options);
@@ -65,7 +65,7 @@ class CppWrapper : public testing::Test {
     there_.destroy();
   }
 
-  static Service registered(Context& context, const libripc::ServiceOptions& options) {
+  static Service registered(Context& context, const ripc::ServiceOptions& options) {
     auto service = context.register_service(options);
     EXPECT_TRUE(service.ok()) << service.error().text();
     return service.ok() ? *std::move(service) : Service();
@@ -79,7 +79,7 @@ class CppWrapper : public testing::Test {
 TEST_F(CppWrapper, EmptyObjectsGiveInvalidArgumentAndDoNothing) {
   Service service;
   EXPECT_EQ(service.send(1, bytes_of("x")).code(), RIPC_INVALID_ARGUMENT);
-  EXPECT_EQ(service.receive(libripc::kNoWait).code(), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(service.receive(ripc::kNoWait).code(), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(service.id(), 0u);
   EXPECT_EQ(service.name(), "");
   EXPECT_EQ(Context().lease(1).code(), RIPC_INVALID_ARGUMENT);
@@ -95,15 +95,15 @@ TEST_F(CppWrapper, ErrorsHaveACodeANameAndASentence) {
   EXPECT_EQ(failed.code(), RIPC_NO_SERVICE);
   EXPECT_STREQ(failed.error().name(), "RIPC_NO_SERVICE");
   EXPECT_GT(failed.error().text().size(), 10u);
-  EXPECT_TRUE(libripc::Error().ok());
-  EXPECT_EQ(libripc::Error(RIPC_CLOSED).text(), ripc_status_text(RIPC_CLOSED));
-  EXPECT_EQ(libripc::Error(RIPC_CLOSED, "why").text(), "why");
+  EXPECT_TRUE(ripc::Error().ok());
+  EXPECT_EQ(ripc::Error(RIPC_CLOSED).text(), ripc_status_text(RIPC_CLOSED));
+  EXPECT_EQ(ripc::Error(RIPC_CLOSED, "why").text(), "why");
 }
 
 TEST_F(CppWrapper, ShortMessageArrivesWithItsItemsAndTag) {
   const std::vector<int> numbers = {1, 2, 3};
-  auto sent = sender_.send(receiver_.id(), {libripc::short_item(bytes_of("text")), libripc::item(bytes_of(numbers))},
-                           {.tag = 7});
+  auto sent =
+      sender_.send(receiver_.id(), {ripc::short_item(bytes_of("text")), ripc::item(bytes_of(numbers))}, {.tag = 7});
   ASSERT_TRUE(sent.ok()) << sent.error().text();
   EXPECT_TRUE(sent->empty());
   auto message = receiver_.receive(kPatience);
@@ -126,7 +126,7 @@ TEST_F(CppWrapper, TicketIsPendingUntilTheLongItemIsInItsWindow) {
   buffer->bytes()[99'999] = std::byte{42};
   std::vector<std::byte> window(100'000);
   ASSERT_TRUE(receiver_.post_window(window, 5).ok());
-  auto ticket = sender_.send(receiver_.id(), {libripc::borrow(buffer->bytes())});
+  auto ticket = sender_.send(receiver_.id(), {ripc::borrow(buffer->bytes())});
   ASSERT_TRUE(ticket.ok()) << ticket.error().text();
   ASSERT_FALSE(ticket->empty());
   EXPECT_EQ(ticket->poll(), RIPC_PENDING);
@@ -141,7 +141,7 @@ TEST_F(CppWrapper, TicketIsPendingUntilTheLongItemIsInItsWindow) {
 
 TEST_F(CppWrapper, ReturnBufferIsFilledAndTheReplyNamesTheRequest) {
   std::vector<std::byte> landing(5000);
-  const std::array<libripc::ReturnBuffer, 1> returns = {libripc::return_buffer(landing)};
+  const std::array<ripc::ReturnBuffer, 1> returns = {ripc::return_buffer(landing)};
   std::uint64_t request = 0;
   ASSERT_TRUE(sender_.send(receiver_.id(), {}, {.returns = returns, .request_id = &request}).ok());
   EXPECT_NE(request, 0u);
@@ -150,7 +150,7 @@ TEST_F(CppWrapper, ReturnBufferIsFilledAndTheReplyNamesTheRequest) {
   ASSERT_EQ(message->return_count(), 1u);
   EXPECT_EQ(message->return_size(0), 5000u);
   const std::vector<std::byte> content(5000, std::byte{9});
-  ASSERT_TRUE(receiver_.reply(*message, {libripc::return_item(content)}).ok());
+  ASSERT_TRUE(receiver_.reply(*message, {ripc::return_item(content)}).ok());
   auto reply = sender_.receive(kPatience);
   ASSERT_TRUE(reply.ok());
   EXPECT_EQ(reply->in_reply_to(), request);
@@ -163,11 +163,11 @@ TEST_F(CppWrapper, SendManyGivesATicketForEachMessageThatIsLong) {
   const std::vector<std::byte> content(1 << 20, std::byte{5});
   std::vector<std::vector<std::byte>> windows(2, std::vector<std::byte>(content.size()));
   for (auto& window : windows) ASSERT_TRUE(receiver_.post_window(window).ok());
-  const std::array<libripc::Item, 2> items = {libripc::borrow(content), libripc::short_item(bytes_of("short"))};
-  const std::array<libripc::OutgoingMessage, 3> messages = {libripc::outgoing_message({&items[0], 1}, 1),
-                                                            libripc::outgoing_message({&items[1], 1}, 2),
-                                                            libripc::outgoing_message({&items[0], 1}, 3)};
-  std::array<libripc::Ticket, 3> tickets;
+  const std::array<ripc::Item, 2> items = {ripc::borrow(content), ripc::short_item(bytes_of("short"))};
+  const std::array<ripc::OutgoingMessage, 3> messages = {ripc::outgoing_message({&items[0], 1}, 1),
+                                                         ripc::outgoing_message({&items[1], 1}, 2),
+                                                         ripc::outgoing_message({&items[0], 1}, 3)};
+  std::array<ripc::Ticket, 3> tickets;
   EXPECT_EQ(sender_.send_many(receiver_.id(), messages, std::span(tickets).first(2)).code(), RIPC_INVALID_ARGUMENT);
   const auto sent = sender_.send_many(receiver_.id(), messages, tickets);
   ASSERT_TRUE(sent.ok()) << sent.error().text();
@@ -179,7 +179,7 @@ TEST_F(CppWrapper, SendManyGivesATicketForEachMessageThatIsLong) {
   }
   EXPECT_EQ(windows[1], content);
   EXPECT_TRUE(tickets[1].empty());
-  for (libripc::Ticket& ticket : tickets) EXPECT_TRUE(ticket.wait(kPatience).ok());
+  for (ripc::Ticket& ticket : tickets) EXPECT_TRUE(ticket.wait(kPatience).ok());
 }
 
 TEST_F(CppWrapper, SendThenRunsItsCallbackOnceForLongAndForShortMessages) {
@@ -189,7 +189,7 @@ TEST_F(CppWrapper, SendThenRunsItsCallbackOnceForLongAndForShortMessages) {
   const std::vector<std::byte> content(100'000);
   std::vector<std::byte> window(100'000);
   ASSERT_TRUE(receiver_.post_window(window).ok());
-  const std::array<libripc::Item, 1> items = {libripc::borrow(content)};
+  const std::array<ripc::Item, 1> items = {ripc::borrow(content)};
   ASSERT_TRUE(
       sender_.send_then(receiver_.id(), items, [&, token](ripc_status status) { completed.set_value(status); }).ok());
   ASSERT_TRUE(receiver_.receive(kPatience).ok());
@@ -213,7 +213,7 @@ TEST_F(CppWrapper, PendingCallbackRunsWhenTheServiceEnds) {
   std::promise<ripc_status> completed;
   auto future = completed.get_future();
   const std::vector<std::byte> content(100'000);
-  const std::array<libripc::Item, 1> items = {libripc::borrow(content)};
+  const std::array<ripc::Item, 1> items = {ripc::borrow(content)};
   ASSERT_TRUE(sender_.send_then(receiver_.id(), items, [&](ripc_status status) { completed.set_value(status); }).ok());
   sender_.unregister();
   ASSERT_EQ(future.wait_for(kPatience), std::future_status::ready);
@@ -234,18 +234,18 @@ TEST_F(CppWrapper, ReceiveManyFillsTheFrontOfTheArray) {
     total += *count;
   }
   EXPECT_EQ(total, 100u);
-  EXPECT_EQ(receiver_.receive_many(messages, libripc::kNoWait).code(), RIPC_EMPTY);
+  EXPECT_EQ(receiver_.receive_many(messages, ripc::kNoWait).code(), RIPC_EMPTY);
 }
 
 TEST_F(CppWrapper, NotificationRunsAndIsSilentAfterUnregister) {
   std::promise<std::string> text;
   auto future = text.get_future();
-  auto notification = receiver_.on_notification([&](libripc::ServiceId, std::span<const ripc_item_view> items) {
-    text.set_value(std::string(libripc::ItemView(items[0]).text()));
+  auto notification = receiver_.on_notification([&](ripc::ServiceId, std::span<const ripc_item_view> items) {
+    text.set_value(std::string(ripc::ItemView(items[0]).text()));
   });
   ASSERT_TRUE(notification.ok());
-  libripc::Notification moved = *std::move(notification);
-  ASSERT_TRUE(sender_.notify(moved.name(), {libripc::short_item(bytes_of("hello"))}).ok());
+  ripc::Notification moved = *std::move(notification);
+  ASSERT_TRUE(sender_.notify(moved.name(), {ripc::short_item(bytes_of("hello"))}).ok());
   ASSERT_EQ(future.wait_for(kPatience), std::future_status::ready);
   EXPECT_EQ(future.get(), "hello");
   const ripc_notification name = moved.name();
@@ -258,11 +258,11 @@ TEST_F(CppWrapper, NotificationRunsAndIsSilentAfterUnregister) {
 }
 
 TEST_F(CppWrapper, NotificationMayDestroyItselfInItsCallback) {
-  auto holder = std::make_unique<std::optional<libripc::Notification>>();
+  auto holder = std::make_unique<std::optional<ripc::Notification>>();
   auto token = std::make_shared<int>();
   std::promise<void> done;
   auto future = done.get_future();
-  auto notification = receiver_.on_notification([&, token](libripc::ServiceId, std::span<const ripc_item_view>) {
+  auto notification = receiver_.on_notification([&, token](ripc::ServiceId, std::span<const ripc_item_view>) {
     holder->reset();
     EXPECT_GE(token.use_count(), 2);  // the callback object lives until it returns
     done.set_value();
@@ -309,7 +309,7 @@ TEST_F(CppWrapper, ServicesAreFoundByNameAndInTheList) {
   auto info = here_.resolve("receiver");
   ASSERT_TRUE(info.ok()) << info.error().text();
   EXPECT_EQ(info->id, receiver_.id());
-  EXPECT_EQ(info->id, libripc::id_from_name("receiver").value());
+  EXPECT_EQ(info->id, ripc::id_from_name("receiver").value());
   EXPECT_EQ(info->incarnation, receiver_.incarnation());
   auto services = here_.services();
   ASSERT_TRUE(services.ok());
@@ -319,17 +319,17 @@ TEST_F(CppWrapper, ServicesAreFoundByNameAndInTheList) {
 TEST_F(CppWrapper, AServiceIsWaitedForByIdAndByName) {
   EXPECT_EQ(here_.wait_service("receiver").value().id, receiver_.id());
   EXPECT_EQ(here_.wait_service(receiver_.id(), kPatience).value().name, "receiver");
-  EXPECT_EQ(here_.wait_service("nobody", libripc::kNoWait).code(), RIPC_NO_SERVICE);
+  EXPECT_EQ(here_.wait_service("nobody", ripc::kNoWait).code(), RIPC_NO_SERVICE);
 }
 
 TEST_F(CppWrapper, AWatchOwnsItsCallbackWhichMayEndIt) {
   const auto alive = std::make_shared<int>(0);
   std::promise<ripc_status> first;
   std::promise<ripc_status> second;
-  libripc::Watch watch;
+  ripc::Watch watch;
   std::promise<void> kept;
   {
-    auto made = here_.watch(receiver_.id(), [&, alive](ripc_status status, const libripc::ServiceInfo& info) {
+    auto made = here_.watch(receiver_.id(), [&, alive](ripc_status status, const ripc::ServiceInfo& info) {
       EXPECT_EQ(info.name, "receiver");
       if (status == RIPC_OK) return first.set_value(status);
       // Callbacks may run before watch() has returned.
@@ -346,19 +346,19 @@ TEST_F(CppWrapper, AWatchOwnsItsCallbackWhichMayEndIt) {
   receiver_.unregister();
   EXPECT_EQ(second.get_future().get(), RIPC_CLOSED);
   EXPECT_TRUE(watch.empty());
-  EXPECT_FALSE(here_.watch(0, [alive](ripc_status, const libripc::ServiceInfo&) {}).ok());
+  EXPECT_FALSE(here_.watch(0, [alive](ripc_status, const ripc::ServiceInfo&) {}).ok());
 }
 
 TEST_F(CppWrapper, ManyServicesAreRegisteredAtOnceOrNone) {
   {
-    const std::array<libripc::ServiceOptions, 3> wanted{{{.name = "a"}, {.id = 7}, {}}};
+    const std::array<ripc::ServiceOptions, 3> wanted{{{.name = "a"}, {.id = 7}, {}}};
     auto services = here_.register_services(wanted);
     ASSERT_TRUE(services.ok()) << services.error().text();
     ASSERT_EQ(services->size(), 3u);
     EXPECT_EQ((*services)[0].name(), "a");
     EXPECT_EQ((*services)[1].id(), 7u);
   }
-  const std::array<libripc::ServiceOptions, 2> taken{{{.name = "b"}, {.name = "receiver"}}};
+  const std::array<ripc::ServiceOptions, 2> taken{{{.name = "b"}, {.name = "receiver"}}};
   EXPECT_EQ(here_.register_services(taken).code(), RIPC_ID_IN_USE);
   EXPECT_FALSE(here_.resolve("b").ok());
 }

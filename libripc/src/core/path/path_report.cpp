@@ -5,7 +5,7 @@
 
 #include "core/path/paths.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 namespace {
 
@@ -91,4 +91,4 @@ Result<Resolution> Paths::find_path(ripc_service_id id) {
   return path;
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

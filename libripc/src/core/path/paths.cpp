@@ -11,7 +11,7 @@
 
 #include "base/loop_wait.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 namespace {
 
@@ -227,4 +227,4 @@ std::vector<spi::Address> Paths::own_addresses() const {
   return addresses;
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -18,7 +18,7 @@
 #include "core/state/counter.hpp"
 #include "core/state/route_table.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 // Where a service was found, and by which path it would be reached.
 struct Resolution {
@@ -98,4 +98,4 @@ class Paths {
   std::atomic<bool> reclaim_scheduled_{false};
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -3,7 +3,7 @@
 
 #include <bitset>
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 namespace {
 
@@ -155,4 +155,4 @@ Placed place(const wire::Packet& packet, const std::shared_ptr<spi::Source>& sou
   return placed;
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -16,7 +16,7 @@
 #include "core/state/window_queue.hpp"
 #include "spi/transport.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 // One item that is pulled.
 struct IncomingItem {
@@ -80,4 +80,4 @@ struct Placed {
 Placed place(const wire::Packet& packet, const std::shared_ptr<spi::Source>& source, bool lend, Landings landings,
              Message& message, IncomingItems& items) noexcept;
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -4,7 +4,7 @@
 #include <bitset>
 #include <string>
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 Status check(const SendArguments& arguments) {
   if (arguments.items.size() > RIPC_MAX_ITEMS)
@@ -113,4 +113,4 @@ ItemPlan::Encoded ItemPlan::encode(std::span<const ripc_item> items, std::span<c
   return encoded;
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

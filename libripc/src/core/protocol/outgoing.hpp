@@ -14,7 +14,7 @@
 #include "spi/transport.hpp"
 #include "wire/plain.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 inline spi::Bytes bytes_of(const ripc_item& item) noexcept {
   return {static_cast<const std::byte*>(item.data), item.size};
@@ -100,4 +100,4 @@ class ItemPlan {
   std::array<Protocol, RIPC_MAX_ITEMS> protocols_;
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

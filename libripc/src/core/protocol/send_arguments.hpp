@@ -9,7 +9,7 @@
 #include "core/state/message.hpp"
 #include "ripc/ripc.h"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 struct SendArguments {
   ripc_service_id to = 0;
@@ -29,4 +29,4 @@ struct SendArguments {
   bool is_reply() const noexcept { return reply_to != nullptr && reply_to->request != 0; }
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

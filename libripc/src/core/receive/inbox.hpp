@@ -8,7 +8,7 @@
 #include "base/clock.hpp"
 #include "core/state/message.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 // The receiving thread's.
 class Inbox {
@@ -79,4 +79,4 @@ class ReadClock {
   Nanoseconds now_ = 0;
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

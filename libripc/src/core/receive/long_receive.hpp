@@ -16,7 +16,7 @@
 #include "core/receive/receive_counters.hpp"
 #include "memory/pool.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 // One of them.
 struct LongReceive {
@@ -108,4 +108,4 @@ class LongReceives {
   std::mutex mutex_;                 // taken before any lock of a transport: cancel_answer() comes from other threads
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

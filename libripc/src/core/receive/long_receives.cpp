@@ -5,7 +5,7 @@
 #include "core/receive/long_receive.hpp"
 #include "spi/outcome.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 namespace {
 
@@ -325,4 +325,4 @@ void LongReceives::end() noexcept {
   receives_.clear();
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

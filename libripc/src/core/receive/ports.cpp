@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 Status Ports::open(std::vector<std::unique_ptr<spi::Transport>>& transports, const spi::PortOptions& options,
                    EventSet& events) {
@@ -63,4 +63,4 @@ void Ports::clear() noexcept {
   ports_.clear();
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -9,7 +9,7 @@
 
 #include "spi/transport.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 class Ports {
  public:
@@ -48,4 +48,4 @@ class Ports {
   bool is_armed_ = false;
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

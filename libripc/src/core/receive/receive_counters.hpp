@@ -5,7 +5,7 @@
 #include "core/state/counter.hpp"
 #include "ripc/ripc.h"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 struct alignas(64) ReceiveCounters {
   // Those with payload only, which cost one copy each; the others.
@@ -26,4 +26,4 @@ struct alignas(64) ReceiveCounters {
   }
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -9,7 +9,7 @@
 #include "wire/packet.hpp"
 #include "wire/plain.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 namespace {
 
@@ -236,4 +236,4 @@ spi::Delivery Receiver::deliver_special(spi::Source& source, spi::Bytes bytes) n
   return begun == RIPC_CORRUPT ? reject() : spi::Delivery::taken;
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -17,7 +17,7 @@
 #include "core/state/route_table.hpp"
 #include "core/state/service_life.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 // One thread at a time receives.
 class Receiver final : private spi::PacketSink {
@@ -126,4 +126,4 @@ class Receiver final : private spi::PacketSink {
   return RIPC_OK;
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -10,7 +10,7 @@
 #include <new>
 #include <vector>
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 namespace {
 
@@ -253,4 +253,4 @@ Result<bool> GroupSend::has_room(ripc_service_id group, bool request) {
   return !any_channel;
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -9,7 +9,7 @@
 #include "core/send/short_send.hpp"
 #include "core/state/group_table.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 // Any thread.
 class GroupSend {
@@ -40,4 +40,4 @@ class GroupSend {
   const Nanoseconds timeout_;
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -7,7 +7,7 @@
 #include "core/send/short_send.hpp"
 #include "wire/packet.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 namespace {
 
@@ -221,4 +221,4 @@ ripc_status LongSend::transmit_packet(const SendArguments& arguments, const Item
   return RIPC_OK;
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

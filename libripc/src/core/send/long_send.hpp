@@ -13,7 +13,7 @@
 #include "core/state/ticket.hpp"
 #include "memory/pool.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 // Any thread.
 class LongSend {
@@ -47,4 +47,4 @@ class LongSend {
   SendCounters& counters_;
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -3,7 +3,7 @@
 
 #include "base/loop_wait.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 namespace {
 
@@ -80,4 +80,4 @@ void Room::changed() noexcept {
   if (life_.uses_fd()) life_.events().wake();
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -10,7 +10,7 @@
 #include "core/send/group_send.hpp"
 #include "core/state/service_life.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 // Any thread.
 class Room {
@@ -42,4 +42,4 @@ class Room {
   std::atomic<std::uint32_t> waiters_{0};
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

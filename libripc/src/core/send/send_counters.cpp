@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/send/send_counters.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 void SendCounters::count_plain_first(const ThreadEpoch::Record& thread, std::size_t bytes) noexcept {
   const ThreadEpoch::Record* main = nullptr;
@@ -24,4 +24,4 @@ void SendCounters::add_to(ripc_service_statistics& statistics) const noexcept {
   statistics.group_packets = value(group_packets);
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -9,7 +9,7 @@
 #include "core/state/counter.hpp"
 #include "ripc/ripc.h"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 class SendCounters {
  public:
@@ -57,4 +57,4 @@ class SendCounters {
   std::atomic<const ThreadEpoch::Record*> main_sender_{nullptr};
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -5,7 +5,7 @@
 
 #include "wire/packet.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 namespace {
 
@@ -99,4 +99,4 @@ Status ShortSend::notify(ripc_service_id to, std::uint64_t handle, std::span<con
   return RIPC_PEER_DEAD;
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -13,7 +13,7 @@
 #include "core/protocol/outgoing.hpp"
 #include "core/send/send_counters.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 // How often a send that meets a dead peer looks for its successor.
 constexpr int kAttempts = 3;
@@ -75,4 +75,4 @@ class ShortSend {
   return status == RIPC_OK || status == RIPC_AGAIN ? status : RIPC_PENDING;
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -12,7 +12,7 @@
 #include "spi/resolver.hpp"
 #include "spi/transport.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 struct ContextParts {
   std::uint64_t id = 0;
@@ -27,4 +27,4 @@ struct ContextParts {
   Nanoseconds group_refresh = 250'000'000;
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 using Counter = std::atomic<std::uint64_t>;
 
@@ -18,4 +18,4 @@ inline void add(Counter& counter, std::uint64_t by = 1) noexcept { counter.fetch
 
 inline std::uint64_t value(const Counter& counter) noexcept { return counter.load(std::memory_order_relaxed); }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

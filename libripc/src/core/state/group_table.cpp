@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 namespace {
 
@@ -96,4 +96,4 @@ void GroupTable::outdate(ripc_service_id group) {
   ++known->second.changes;
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -15,7 +15,7 @@
 #include "base/status.hpp"
 #include "spi/resolver.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 // One registration that is in a group. Shared by the lists of the group that it is in, so that what a send learned
 // about it outlives a list.
@@ -76,4 +76,4 @@ class GroupTable {
   std::unordered_map<ripc_service_id, Entry> entries_;
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -3,7 +3,7 @@
 
 #include <new>
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 namespace {
 
@@ -155,4 +155,4 @@ void MessagePool::one_is_back() noexcept {
   if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -18,7 +18,7 @@
 #include "spi/transport.hpp"
 #include "wire/packet.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 class MessagePool;
 
@@ -178,4 +178,4 @@ class MessagePool {
   std::atomic<std::int64_t> remaining_{0};                  // out after close(); negative before it has counted
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -7,7 +7,7 @@
 #include "base/random.hpp"
 #include "wire/packet.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 std::uint64_t NotificationTable::add(ripc_notification_callback callback, void* user) {
   const std::lock_guard lock(mutex_);
@@ -95,4 +95,4 @@ void NotificationTable::run(const std::vector<std::byte>& bytes) noexcept {
   idle_.notify_all();
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

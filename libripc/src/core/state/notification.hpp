@@ -14,7 +14,7 @@
 #include "ripc/ripc.h"
 #include "spi/transport.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 class NotificationTable : public std::enable_shared_from_this<NotificationTable> {
  public:
@@ -53,4 +53,4 @@ class NotificationTable : public std::enable_shared_from_this<NotificationTable>
   std::atomic<std::uint64_t> unknown_{0};
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

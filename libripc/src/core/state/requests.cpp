@@ -6,7 +6,7 @@
 #include "base/clock.hpp"
 #include "base/random.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 namespace {
 
@@ -65,4 +65,4 @@ void RequestTable::cancel_all() noexcept {
   for (std::uint64_t id = next(0); id != 0; id = next(id)) (void)cancel(id);
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -13,7 +13,7 @@
 #include "ripc/ripc.h"
 #include "spi/transport.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 struct Request {
   std::shared_ptr<spi::Channel> channel;
@@ -51,4 +51,4 @@ class RequestTable {
   std::map<std::uint64_t, Request> requests_;
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

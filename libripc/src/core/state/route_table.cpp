@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <new>
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 namespace {
 
@@ -179,4 +179,4 @@ std::vector<std::pair<ripc_service_id, std::shared_ptr<spi::Channel>>> RouteTabl
   return channels;
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

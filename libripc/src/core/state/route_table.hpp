@@ -14,7 +14,7 @@
 #include "base/thread_epoch.hpp"
 #include "spi/transport.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 class RouteTable {
  public:
@@ -93,4 +93,4 @@ class RouteTable {
   std::list<ripc_service_id> learned_order_;  // oldest first
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -8,7 +8,7 @@
 #include "base/event_loop.hpp"
 #include "ripc/ripc.h"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 // Any thread.
 class ServiceLife {
@@ -50,4 +50,4 @@ class ServiceLife {
   EventSet events_;
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -6,7 +6,7 @@
 
 #include "base/loop_wait.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 namespace {
 
@@ -262,4 +262,4 @@ void TicketKeeper::look() noexcept {
   schedule();
 }
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

@@ -17,7 +17,7 @@
 #include "memory/pool.hpp"
 #include "spi/transport.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 class TicketKeeper;
 
@@ -154,4 +154,4 @@ class TicketKeeper {
   Backoff pause_{5'000'000, 1'000'000'000};  // until the next look
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

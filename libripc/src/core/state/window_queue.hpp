@@ -12,7 +12,7 @@
 #include "base/status.hpp"
 #include "wire/packet.hpp"
 
-namespace ripc::core {
+namespace ripc::internal::core {
 
 struct Window {
   std::byte* data = nullptr;
@@ -72,4 +72,4 @@ class WindowQueue {
   std::uint64_t next_number_ = 0;
 };
 
-}  // namespace ripc::core
+}  // namespace ripc::internal::core

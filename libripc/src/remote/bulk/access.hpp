@@ -11,7 +11,7 @@
 #include "ripc/ripc.h"
 #include "spi/transport.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 // What lets the peer's device reach memory of this process.
 class DeviceRight {
@@ -49,4 +49,4 @@ struct Destination {
   }
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 namespace {
 
@@ -38,4 +38,4 @@ void Announcer::repeat_what_is_due() {
   }
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

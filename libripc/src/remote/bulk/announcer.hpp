@@ -12,7 +12,7 @@
 #include "base/standing_timer.hpp"
 #include "remote/bulk/exposure_table.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 class Announcer {
  public:
@@ -43,4 +43,4 @@ class Announcer {
   std::atomic<bool> stopped_{false};
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -24,7 +24,7 @@
 #include "spi/transport.hpp"
 #include "wire/packet.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 // All are called in the responder, without locks held, and not after died() (one that runs may be finishing).
 struct BulkHooks {
@@ -160,4 +160,4 @@ class Bulk {
   FinishTable finishes_;
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

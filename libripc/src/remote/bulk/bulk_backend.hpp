@@ -16,7 +16,7 @@
 #include "remote/bulk/bulk.hpp"
 #include "remote/bulk/silence.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 template <typename Connection, typename Pulls, typename Pushes>
 class BulkBackend : public Bulk {
@@ -160,4 +160,4 @@ class BulkBackend : public Bulk {
   StandingTimer dial_timer_;
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -6,7 +6,7 @@
 
 #include "base/random.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 namespace {
 
@@ -257,4 +257,4 @@ void ExposureTable::remember(Slot& slot) noexcept {
   if (taken_.size() > kMaxTransfers) slot.remembered.splice(slot.remembered.begin(), taken_, taken_.begin());
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

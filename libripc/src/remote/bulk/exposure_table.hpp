@@ -29,7 +29,7 @@
 #include "spi/outcome.hpp"
 #include "spi/transport.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 class ExposureTable {
  public:
@@ -192,4 +192,4 @@ ExposureTable::Watcher ExposureTable::finish(std::uint64_t key, std::uint64_t lo
   return complete(std::move(ending));
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -6,7 +6,7 @@
 
 #include "spi/outcome.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 namespace bulk = wire::bulk;
 
@@ -142,4 +142,4 @@ bool FinishTable::has_backlog() const noexcept {
   });
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -18,7 +18,7 @@
 #include "remote/bulk/limits.hpp"
 #include "wire/packet.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 class FinishTable {
  public:
@@ -69,4 +69,4 @@ class FinishTable {
   std::vector<std::uint64_t> begun_;
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -6,7 +6,7 @@
 
 #include "wire/bulk.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 class FrameSender {
  public:
@@ -22,4 +22,4 @@ class FrameSender {
   ~FrameSender() = default;
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -5,7 +5,7 @@
 
 #include "base/random.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 namespace {
 
@@ -128,4 +128,4 @@ void GrantTable::connection_lost(const void* connection) noexcept {
   });
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -22,7 +22,7 @@
 #include "wire/bulk.hpp"
 #include "wire/packet.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 class GrantTable {
  public:
@@ -76,4 +76,4 @@ class GrantTable {
   std::atomic<bool> dead_{false};
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

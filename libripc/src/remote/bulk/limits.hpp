@@ -4,9 +4,9 @@
 
 #include <cstddef>
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 inline constexpr std::size_t kMaxTransfers = 4096;  // exposed
 inline constexpr std::size_t kMaxGrants = 1024;
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -18,7 +18,7 @@
 #include "remote/bulk/finish_table.hpp"
 #include "spi/transport.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 // One pull; `Derived` is the class that derives from this one. Between prepare() and the end of the pull, whose
 // `progress` is its address.
@@ -162,4 +162,4 @@ class PullTable {
   }
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

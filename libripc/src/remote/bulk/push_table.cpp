@@ -3,7 +3,7 @@
 
 #include "base/loop_wait.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 void OutgoingPush::end(ripc_status status) noexcept {
   const std::lock_guard lock(mutex_);
@@ -27,4 +27,4 @@ ripc_status OutgoingPush::wait(EventLoop& loop, Nanoseconds patience) noexcept {
   return status();
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -15,7 +15,7 @@
 #include "remote/bulk/frame_sender.hpp"
 #include "spi/transport.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 // One push. What carries it derives from this.
 class OutgoingPush {
@@ -85,4 +85,4 @@ class PushTable {
   std::unordered_map<std::uint64_t, std::shared_ptr<Push>> entries_;
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -11,7 +11,7 @@
 #include "base/event_loop.hpp"
 #include "base/standing_timer.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 // Of one connection; one thread. It is looked at kLooks times in the time that is too long.
 class Silence {
@@ -64,4 +64,4 @@ class SilenceWatch {
   std::atomic<bool> due_{false};
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

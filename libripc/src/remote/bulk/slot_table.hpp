@@ -11,7 +11,7 @@
 #include <mutex>
 #include <vector>
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 // Any thread may call anything.
 template <typename Slot, std::size_t kLimit>
@@ -83,4 +83,4 @@ class SlotTable {
   std::vector<std::uint16_t> free_;
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

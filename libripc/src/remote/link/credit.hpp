@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 inline constexpr std::size_t kCreditUnit = 64;  // bytes
 
@@ -99,4 +99,4 @@ class ReceiverCredit {
   std::uint32_t largest_;
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -8,7 +8,7 @@
 #include "base/backoff.hpp"
 #include "base/clock.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 // One thread at a time.
 class DatagramProof {
@@ -90,4 +90,4 @@ class DatagramProof {
   Nanoseconds greet_at_ = kNever, ask_at_ = kNever;
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 void LinkBatch::add(const wire::datagram::Header& header, const wire::Plain& message) noexcept {
   auto& head = heads_[count_];
@@ -70,4 +70,4 @@ std::size_t LinkBatch::send_from(int fd, std::size_t first, bool segment) noexce
   return sent;
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -15,7 +15,7 @@
 #include "wire/datagram.hpp"
 #include "wire/plain.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 // One thread. Borrows the items of its messages.
 class LinkBatch {
@@ -48,4 +48,4 @@ class LinkBatch {
   std::array<std::uint32_t, kMost> sizes_;
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 namespace {
 
@@ -358,4 +358,4 @@ std::uint32_t LinkChannel::last_sequence() noexcept {
   return sequence_;
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -21,7 +21,7 @@
 #include "wire/datagram.hpp"
 #include "wire/session_control.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 class LinkChannel : public spi::Channel, public std::enable_shared_from_this<LinkChannel> {
  public:
@@ -186,4 +186,4 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   bool looking_for_slots_ = false;
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

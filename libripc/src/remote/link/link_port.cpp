@@ -6,7 +6,7 @@
 
 #include "base/loop_wait.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 namespace {
 
@@ -108,4 +108,4 @@ spi::PortStatistics LinkPort::statistics() const noexcept {
           .corrupt = value(counters_.corrupt)};
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -15,7 +15,7 @@
 #include "remote/link/link_source.hpp"
 #include "spi/transport.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 class UdpReceiver;
 
@@ -76,4 +76,4 @@ class LinkPort : public spi::Port {
   std::list<std::weak_ptr<Session>> former_sessions_;  // the receiver's; of sources that are gone
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

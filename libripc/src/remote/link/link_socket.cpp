@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <array>
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 namespace {
 
@@ -117,4 +117,4 @@ ripc_status LinkSocket::receive(wire::datagram::Header& header) const noexcept {
   }
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

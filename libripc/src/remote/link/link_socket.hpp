@@ -11,7 +11,7 @@
 #include "spi/transport.hpp"
 #include "wire/datagram.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 // The largest UDP payload over IPv4; IPv6 takes a little more.
 inline constexpr std::size_t kMaxDatagram = 65507;
@@ -47,4 +47,4 @@ class LinkSocket {
   GuardedSocket socket_;
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

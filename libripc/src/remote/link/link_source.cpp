@@ -5,7 +5,7 @@
 
 #include "remote/link/link_channel.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 namespace {
 
@@ -216,4 +216,4 @@ bool LinkSource::is_over() const noexcept {
   return missing <= 0 || monotonic_now() >= until;
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -17,7 +17,7 @@
 #include "spi/transport.hpp"
 #include "wire/datagram.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 // Counted by the receiving thread, read by any.
 struct PortCounters {
@@ -110,4 +110,4 @@ class LinkSource : public spi::Source {
   std::atomic<Nanoseconds> patience_until_{0};
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 // One thread at a time. Numbers count from 1, modulo 2^32.
 class ReplayWindow {
@@ -64,4 +64,4 @@ class ReplayWindow {
   }
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

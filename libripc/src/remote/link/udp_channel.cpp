@@ -10,7 +10,7 @@
 
 #include "base/loop_wait.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 namespace {
 
@@ -270,4 +270,4 @@ void UdpChannel::streamed(std::span<const std::byte> datagram) noexcept {
     credit_arrived(header.credit);
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

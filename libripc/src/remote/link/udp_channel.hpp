@@ -16,7 +16,7 @@
 #include "remote/link/link_channel.hpp"
 #include "remote/link/link_socket.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 class UdpChannel final : public LinkChannel {
  public:
@@ -82,4 +82,4 @@ class UdpChannel final : public LinkChannel {
   std::uint32_t looked_at_ = 0;  // the last number when it was last proven
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -4,7 +4,7 @@
 
 #include "remote/link/udp_receiver.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 class UdpPort final : public LinkPort {
  public:
@@ -23,4 +23,4 @@ class UdpPort final : public LinkPort {
   UdpReceiver udp_;
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

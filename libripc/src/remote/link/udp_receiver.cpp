@@ -7,7 +7,7 @@
 #include <list>
 #include <new>
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 namespace {
 
@@ -308,4 +308,4 @@ void UdpReceiver::remove(const std::shared_ptr<UdpSource>& source) noexcept {
   port_.erase(*source);
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

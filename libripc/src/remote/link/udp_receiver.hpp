@@ -18,7 +18,7 @@
 #include "remote/link/udp_source.hpp"
 #include "spi/transport.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 class UdpReceiver {
  public:
@@ -90,4 +90,4 @@ class UdpReceiver {
   std::size_t batch_next_ = 0, batch_count_ = 0;
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

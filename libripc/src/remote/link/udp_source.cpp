@@ -8,7 +8,7 @@
 
 #include "remote/link/udp_receiver.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 namespace {
 
@@ -78,4 +78,4 @@ ripc_status UdpSource::transmit(const wire::datagram::Header& header) noexcept {
   return parts_.session->stream.send(wire::session_control::Streamed{.link = parts_.link, .datagram = bytes});
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

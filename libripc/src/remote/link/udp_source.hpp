@@ -13,7 +13,7 @@
 #include "remote/link/link_socket.hpp"
 #include "remote/link/link_source.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 class UdpReceiver;
 
@@ -60,4 +60,4 @@ class UdpSource final : public LinkSource {
   std::uint32_t kept_cost_ = 0;
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -7,7 +7,7 @@
 
 #include "base/random.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 namespace {
 
@@ -91,4 +91,4 @@ wire::session_control::Nonce random_nonce() noexcept {
   return nonce;
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

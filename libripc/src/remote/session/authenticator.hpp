@@ -12,7 +12,7 @@
 #include "base/peer_authorizer.hpp"
 #include "wire/session_control.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 // Any thread.
 class Authenticator {
@@ -53,4 +53,4 @@ class Authenticator {
 
 wire::session_control::Nonce random_nonce() noexcept;
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

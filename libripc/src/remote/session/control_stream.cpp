@@ -9,7 +9,7 @@
 #include <cstring>
 #include <iterator>
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 namespace {
 
@@ -171,4 +171,4 @@ bool ControlStream::should_acknowledge() const noexcept {
   return received_ - told_ >= kAcknowledgeAfter || untold_bytes_ >= kAcknowledgeBytes;
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -18,7 +18,7 @@
 #include "remote/session/endpoint.hpp"
 #include "wire/session_control.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 class ControlStream {
  public:
@@ -106,4 +106,4 @@ class ControlStream {
   std::size_t untold_bytes_ = 0;
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -3,7 +3,7 @@
 
 #include <new>
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 namespace {
 
@@ -116,4 +116,4 @@ void Dialer::on_done(Greeted greeted) noexcept {
   next();
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

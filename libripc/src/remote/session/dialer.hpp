@@ -11,7 +11,7 @@
 #include "remote/session/endpoint.hpp"
 #include "remote/session/handshake.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 // Responder only. Lives until it has called `done`, once, or was cancelled.
 class Dialer : public std::enable_shared_from_this<Dialer> {
@@ -55,4 +55,4 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
   EventLoop::TimerId timer_ = 0;
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -15,7 +15,7 @@
 #include "base/interface_list.hpp"
 #include "base/random.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 bool Endpoint::parse(const std::string& ip, std::uint16_t port, Endpoint& endpoint) {
   endpoint = Endpoint();
@@ -185,4 +185,4 @@ std::string host_identity() {
   return identity + '.' + std::to_string(space.st_ino);
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

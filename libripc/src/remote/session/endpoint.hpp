@@ -13,7 +13,7 @@
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 // An IPv4 or IPv6 address and a port. An IPv4 address in IPv6 clothes (::ffff:a.b.c.d) counts as IPv4.
 class Endpoint {
@@ -90,4 +90,4 @@ std::vector<std::string> own_addresses(const std::string& interface);
 // loopback interface. Empty where the system does not tell.
 std::string host_identity();
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

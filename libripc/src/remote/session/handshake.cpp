@@ -10,7 +10,7 @@
 #include <cstring>
 #include <new>
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 namespace {
 
@@ -271,4 +271,4 @@ void Handshake::on_frame() {
   }
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -13,7 +13,7 @@
 #include "remote/session/endpoint.hpp"
 #include "wire/session_control.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 // How a handshake ended. Only what belongs to the handshake was read: the next byte is the first of what follows.
 struct Greeted {
@@ -75,4 +75,4 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   EventLoop::TimerId timer_ = 0;
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

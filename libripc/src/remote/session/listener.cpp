@@ -9,7 +9,7 @@
 
 #include <new>
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 namespace {
 
@@ -142,4 +142,4 @@ void Listener::look_for_descriptors() noexcept {
   (void)loop_.modify(socket_.fd.get(), EPOLLIN);
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

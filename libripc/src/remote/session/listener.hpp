@@ -12,7 +12,7 @@
 #include "remote/session/endpoint.hpp"
 #include "remote/session/handshake.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 // Responder only, but for port().
 class Listener {
@@ -54,4 +54,4 @@ class Listener {
   std::list<std::shared_ptr<Handshake>> handshakes_;
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <string_view>
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 namespace {
 
@@ -103,4 +103,4 @@ bool Locator::leads_to(std::uint64_t found, const Endpoint& at, const std::strin
                      [&](const Endpoint& endpoint) { return endpoint.port() == at.port() && endpoint.same_ip(at); });
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -14,7 +14,7 @@
 #include "base/status.hpp"
 #include "remote/session/endpoint.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 struct Locator {
   std::uint64_t context = 0;  // 0: whoever answers
@@ -35,4 +35,4 @@ struct Locator {
 
 inline constexpr std::size_t kMaxIps = 16;
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

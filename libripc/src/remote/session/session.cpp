@@ -3,7 +3,7 @@
 
 #include "remote/link/link_channel.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 std::shared_ptr<LinkChannel> Session::channel(std::uint32_t link) const {
   const std::lock_guard lock(mutex_);
@@ -38,4 +38,4 @@ void Session::remove_channel(std::uint32_t link) noexcept {
   channels_.erase(link);
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

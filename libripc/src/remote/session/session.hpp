@@ -19,7 +19,7 @@
 #include "remote/session/dialer.hpp"
 #include "remote/session/endpoint.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 // So long links do without UDP at once after one that found that it does not get through.
 inline constexpr Nanoseconds kStreamPeriod = 60'000'000'000;
@@ -103,4 +103,4 @@ struct Session {
 
 using SessionPointer = std::shared_ptr<Session>;
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -10,7 +10,7 @@
 #include "base/random.hpp"
 #include "remote/session/session_transport.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 namespace {
 
@@ -468,4 +468,4 @@ void SessionTransport::bulk_due(const SessionPointer& session) noexcept {
   }
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

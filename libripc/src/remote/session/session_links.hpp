@@ -11,7 +11,7 @@
 #include "remote/session/session.hpp"
 #include "wire/session_control.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 class LinkChannel;
 
@@ -35,4 +35,4 @@ class SessionLinks {
   virtual bool handle(const SessionPointer& session, const wire::session_control::Frame& frame) = 0;
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

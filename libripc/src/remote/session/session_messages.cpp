@@ -7,7 +7,7 @@
 #include "remote/link/udp_source.hpp"
 #include "remote/session/session_transport.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 namespace {
 
@@ -145,11 +145,10 @@ Result<wire::session_control::Opened> SessionTransport::accept_link(const Sessio
 }
 
 bool SessionTransport::answered(const SessionPointer& session, std::uint64_t request, ripc_status status,
-                                wire::session_control::Frame answer) {
+                                const wire::session_control::Frame& answer) {
   const std::lock_guard lock(mutex_);
   changed_.notify_all();
-  return questions_.answer(request, session, status,
-                           [&](wire::session_control::Frame& kept) { kept = std::move(answer); });
+  return questions_.answer(request, session, status, [&](wire::session_control::Frame& kept) { kept = answer; });
 }
 
 bool SessionTransport::on(const SessionPointer& session, const wire::session_control::Opened& frame) {
@@ -199,7 +198,7 @@ bool SessionTransport::on(const SessionPointer& session, const wire::session_con
   return answered(session, frame.request, frame.status, frame);
 }
 
-bool SessionTransport::on(const SessionPointer& session, const wire::session_control::WantBulk&) {
+bool SessionTransport::on(const SessionPointer& session, const wire::session_control::WantBulk&) const {
   if (session->incoming) return false;
   session->bulk_wanted_until = monotonic_now() + options_.peer_timeout;
   session->links->connect_bulk(session);
@@ -232,4 +231,4 @@ bool SessionTransport::on(const SessionPointer& session, const wire::session_con
   return true;
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -9,7 +9,7 @@
 #include "base/loop_wait.hpp"
 #include "remote/link/udp_channel.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 namespace {
 
@@ -168,7 +168,7 @@ Result<wire::session_control::Frame> SessionTransport::await_answer(Questions::Q
   Status status = questions_.take_out(request, question, sent, is_over);
   if (status == RIPC_TIMEOUT) return spi::not_answering();
   if (!status.ok()) return status;
-  return std::move(question.answer);
+  return question.answer;
 }
 
 std::uint32_t SessionTransport::next_link() {
@@ -289,4 +289,4 @@ void SessionTransport::nudge_port(ripc_service_id service) noexcept {
   ports_.for_each_of(service, [](LinkPort& port) { port.nudge(); });
 }
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -32,7 +32,7 @@
 #include "spi/transport.hpp"
 #include "wire/session_control.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 
 struct SessionOptions {
   std::uint64_t context = 0;  // this context's id
@@ -151,7 +151,7 @@ class SessionTransport : public spi::Transport {
   // What a peer can honestly answer to the wish for a link. Anything else would be taken for a state of this process.
   static ripc_status believable_answer(ripc_status status) noexcept;
   bool answered(const SessionPointer& session, std::uint64_t request, ripc_status status,
-                wire::session_control::Frame answer);
+                const wire::session_control::Frame& answer);
   template <typename Ask>
   Result<wire::session_control::Frame> ask_frame(const SessionPointer& session, Ask& frame, Deadline deadline) {
     const auto question = std::make_shared<Questions::Question>(session);
@@ -209,7 +209,7 @@ class SessionTransport : public spi::Transport {
   void on(const SessionPointer& session, const wire::session_control::Fence& frame);
   bool on(const SessionPointer& session, const wire::session_control::Fenced& frame);
   void on(const SessionPointer& session, const wire::session_control::Heartbeat& frame);
-  bool on(const SessionPointer& session, const wire::session_control::WantBulk& frame);
+  bool on(const SessionPointer& session, const wire::session_control::WantBulk& frame) const;
   void on(const SessionPointer& session, const wire::session_control::Bye& frame);
   bool on(const SessionPointer& session, const wire::session_control::Streamed& frame);
   template <typename Frame>
@@ -244,4 +244,4 @@ class SessionTransport : public spi::Transport {
   spi::PortTable<LinkPort> ports_;
 };
 
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <utility>
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 namespace {
 
@@ -298,4 +298,4 @@ ripc_status ControlConnection::foreign_arena(std::uint32_t id, std::shared_ptr<c
   return mapping ? RIPC_OK : RIPC_UNSUPPORTED;
 }
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

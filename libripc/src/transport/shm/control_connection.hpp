@@ -28,7 +28,7 @@
 #include "transport/shm/process_memory.hpp"
 #include "wire/shm_control.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 struct Credentials {
   pid_t pid = 0;  // in our PID namespace; 0: not visible
@@ -171,4 +171,4 @@ void send_notice(ControlConnection& connection, const T& message) noexcept {
   connection.notify_encoded([&](auto& bytes) { return wire::shm_control::encode(message, bytes); });
 }
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

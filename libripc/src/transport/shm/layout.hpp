@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::size_t kControlSize = 4096;
@@ -97,4 +97,4 @@ inline constexpr std::uint32_t kOneSleep = 4;
 inline constexpr std::size_t kStatePageSize = 4096;
 inline constexpr std::size_t kServicesPerStatePage = kStatePageSize / sizeof(ServiceLine);
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 inline constexpr std::uint64_t kNotTold = UINT64_MAX;
 inline constexpr std::uint64_t kPooledBit = std::uint64_t{1} << 63;
@@ -24,4 +24,4 @@ constexpr std::uint32_t arena_of(std::uint64_t location) noexcept {
 }
 constexpr std::uint64_t offset_of(std::uint64_t location) noexcept { return location & kMaxArenaOffset; }
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

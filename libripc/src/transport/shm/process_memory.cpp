@@ -18,7 +18,7 @@
 #define SO_PEERPIDFD 77
 #endif
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 namespace {
 // The kernel moves at most about 2 GiB in one call.
@@ -169,4 +169,4 @@ ripc_status copy_own_memory(std::byte* to, const std::byte* from, std::size_t si
   return copied == static_cast<ssize_t>(size) ? RIPC_OK : RIPC_CANCELLED;
 }
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

@@ -14,7 +14,7 @@
 #include "base/unique_fd.hpp"
 #include "wire/shm_control.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 // Opens a descriptor that names the process at the other end of a Unix socket, whatever happens to its number. Empty if
 // the process is not visible from here (another PID namespace) or gone.
@@ -58,4 +58,4 @@ class PeerProcess {
 // RIPC_NO_DESCRIPTORS, where the kernel forbids the way that needs none.
 ripc_status copy_own_memory(std::byte* to, const std::byte* from, std::size_t size) noexcept;
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

@@ -5,7 +5,7 @@
 
 #include "base/copy.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 namespace {
 
@@ -114,4 +114,4 @@ bool QueueReader::half_is_free() noexcept {
   return true;
 }
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

@@ -16,7 +16,7 @@
 #include "ripc/ripc.h"
 #include "transport/shm/layout.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 class QueueWriter {
  public:
@@ -249,4 +249,4 @@ class QueueReader {
   bool broken_ = false;
 };
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

@@ -4,7 +4,7 @@
 #include <bit>
 #include <utility>
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 Result<ServiceStateTable::Slot> ServiceStateTable::allocate() {
   const std::lock_guard lock(mutex_);
@@ -41,4 +41,4 @@ ServiceStateTable::Slot::~Slot() {
   table_->pages_[page_]->used &= ~(std::uint64_t{1} << index_);
 }
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

@@ -11,7 +11,7 @@
 #include "base/shared_memory.hpp"
 #include "transport/shm/layout.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 class ServiceStateTable {
  public:
@@ -53,4 +53,4 @@ class ServiceStateTable {
   std::vector<std::unique_ptr<Page>> pages_;
 };
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

@@ -12,7 +12,7 @@
 #include "base/thread_epoch.hpp"
 #include "transport/shm/location.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 namespace {
 
@@ -362,4 +362,4 @@ wire::shm_control::BounceData ShmChannel::serve_bounce(const wire::shm_control::
   return answer;
 }
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

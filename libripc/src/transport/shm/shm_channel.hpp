@@ -20,7 +20,7 @@
 #include "transport/shm/transfer_table.hpp"
 #include "wire/shm_control.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 // The piece of memory through which bytes go when neither side may reach into the other's.
 inline constexpr std::size_t kBounceSize = std::size_t{512} << 10;
@@ -116,4 +116,4 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   Mapping bounce_;
 };
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

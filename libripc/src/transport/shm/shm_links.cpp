@@ -5,7 +5,7 @@
 
 #include "transport/shm/shm_transport.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 Result<spi::Connected> ShmTransport::connect(std::span<const spi::Address> addresses, ripc_service_id id,
                                              Deadline deadline) {
@@ -126,4 +126,4 @@ Status ShmTransport::fence(const spi::Address& address, ripc_service_id id, std:
   return status;
 }
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

@@ -5,7 +5,7 @@
 
 #include "transport/shm/shm_transport.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 namespace {
 
@@ -289,4 +289,4 @@ bool ShmTransport::on(const PeerPointer& peer, const wire::shm_control::Fenced& 
   return questions_.answer(message.request, peer, believable(message.status), [](Answer&) {});
 }
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

@@ -7,7 +7,7 @@
 #include "base/process_barrier.hpp"
 #include "transport/shm/shm_channel.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 namespace {
 // Packets taken from one source before the next has its turn.
@@ -259,4 +259,4 @@ void ShmPort::end_drowsiness() noexcept {
   line_->sleep_epoch.store(epoch & ~(kAsleep | kDrowsy), std::memory_order_release);
 }
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

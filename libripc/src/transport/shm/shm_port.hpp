@@ -14,7 +14,7 @@
 #include "transport/shm/service_state.hpp"
 #include "transport/shm/shm_source.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 class ShmPort final : public spi::Port {
  public:
@@ -75,4 +75,4 @@ class ShmPort final : public spi::Port {
   std::size_t streak_ = 0;       // packets since the last look that found none
 };
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

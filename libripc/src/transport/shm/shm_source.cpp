@@ -8,7 +8,7 @@
 #include "transport/shm/location.hpp"
 #include "transport/shm/shm_channel.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 ShmSource::ShmSource(Parts parts)
     : Source({.context = parts.context,
@@ -174,4 +174,4 @@ ripc_status ShmSource::push(const wire::Grant& grant, spi::Bytes bytes) noexcept
 
 void ShmSource::tell_room() noexcept { send_notice(*parts_.connection, wire::shm_control::Room{.link = parts_.link}); }
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

@@ -17,7 +17,7 @@
 #include "transport/shm/transfer_table.hpp"
 #include "wire/shm_control.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 // A sender on this host hands over what the receiver cannot fetch itself without delay, and at memory speed.
 inline constexpr Nanoseconds kPatience = 2'000'000'000;
@@ -79,4 +79,4 @@ class ShmSource final : public spi::Source {
   wire::shm_control::BounceData bounce_data_;
 };
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

@@ -17,7 +17,7 @@
 #include "base/peer_policy.hpp"
 #include "base/process_barrier.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 namespace {
 
@@ -394,4 +394,4 @@ std::shared_ptr<ShmChannel> ShmTransport::channel(const PeerPointer& peer, std::
   return found == peer->channels.end() ? nullptr : found->second.lock();
 }
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

@@ -24,7 +24,7 @@
 #include "transport/shm/shm_port.hpp"
 #include "wire/shm_control.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 struct TransportOptions {
   std::uint64_t context = 0;  // this context's id
@@ -151,4 +151,4 @@ class ShmTransport final : public spi::Transport {
   std::unordered_map<std::string, std::shared_ptr<RuntimeDirectory>> other_directories_;
 };
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

@@ -6,7 +6,7 @@
 
 #include "spi/outcome.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 namespace {
 
@@ -279,4 +279,4 @@ void TransferTaker::end_write(Key grant, bool written) noexcept {
       std::memory_order_acquire);
 }
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

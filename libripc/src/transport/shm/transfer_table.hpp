@@ -25,7 +25,7 @@
 #include "spi/transport.hpp"
 #include "transport/shm/layout.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 // The `key` of a descriptor or grant.
 struct Key {
@@ -146,4 +146,4 @@ class TransferTaker {
   Control* control_;
 };
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

@@ -11,7 +11,7 @@
 
 #include "transport/socket/bulk_limits.hpp"
 
-namespace ripc::socket {
+namespace ripc::internal::socket {
 
 namespace {
 
@@ -391,4 +391,4 @@ BulkConnection::Outcome BulkConnection::write_payload(Handler& handler) noexcept
   return outcome;
 }
 
-}  // namespace ripc::socket
+}  // namespace ripc::internal::socket

@@ -24,7 +24,7 @@
 #include "remote/bulk/frame_sender.hpp"
 #include "wire/bulk.hpp"
 
-namespace ripc::socket {
+namespace ripc::internal::socket {
 
 using remote::Destination;
 using remote::Reading;
@@ -155,4 +155,4 @@ class BulkConnection final : public remote::FrameSender, public std::enable_shar
   std::list<Job> jobs_;
 };
 
-}  // namespace ripc::socket
+}  // namespace ripc::internal::socket

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace ripc::socket {
+namespace ripc::internal::socket {
 
 inline constexpr std::size_t kMaxBulkConnections = 16;  // whoever dialed them; more are closed
 
@@ -16,4 +16,4 @@ inline constexpr std::size_t kMaxJobs = 64;                            // that a
 // push and segment asks for one at a time.
 inline constexpr std::size_t kMaxOutbox = std::size_t{1} << 20;
 
-}  // namespace ripc::socket
+}  // namespace ripc::internal::socket

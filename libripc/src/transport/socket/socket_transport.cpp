@@ -4,7 +4,7 @@
 #include "remote/link/udp_port.hpp"
 #include "transport/socket/stream_bulk.hpp"
 
-namespace ripc::socket {
+namespace ripc::internal::socket {
 
 using remote::Greeted;
 using remote::GuardedSocket;
@@ -70,4 +70,4 @@ std::vector<std::string> SocketTransport::own_ips() const {
   return ips;
 }
 
-}  // namespace ripc::socket
+}  // namespace ripc::internal::socket

@@ -8,7 +8,7 @@
 
 #include "remote/session/session_transport.hpp"
 
-namespace ripc::socket {
+namespace ripc::internal::socket {
 
 struct TransportOptions : remote::SessionOptions {
   std::size_t bulk_connections = 1;
@@ -31,4 +31,4 @@ class SocketTransport final : public remote::SessionTransport {
   const std::size_t bulk_connections_;
 };
 
-}  // namespace ripc::socket
+}  // namespace ripc::internal::socket

@@ -10,7 +10,7 @@
 #include <new>
 #include <optional>
 
-namespace ripc::socket {
+namespace ripc::internal::socket {
 
 namespace {
 
@@ -259,4 +259,4 @@ BulkCounters StreamBulk::counters() const noexcept {
           .violations = read(violations_)};
 }
 
-}  // namespace ripc::socket
+}  // namespace ripc::internal::socket

@@ -20,7 +20,7 @@
 #include "transport/socket/stream_pull_table.hpp"
 #include "transport/socket/stream_push_table.hpp"
 
-namespace ripc::socket {
+namespace ripc::internal::socket {
 
 struct BulkOptions {
   // Connections that this side asks for when there is enough to pull; 1 to kMaxBulkConnections.
@@ -50,7 +50,7 @@ class StreamBulk final : public remote::BulkBackend<BulkConnection, StreamPullTa
   // `loop` is the responder's and outlives the bulk. Throws std::bad_alloc.
   static std::shared_ptr<StreamBulk> create(EventLoop& loop, remote::BulkHooks hooks, const BulkOptions& options);
   StreamBulk(EventLoop& loop, remote::BulkHooks hooks, const BulkOptions& options);
-  ~StreamBulk() { died(); }
+  ~StreamBulk() override { died(); }
 
   // Any. A bulk connection of this session whose handshake is over: the next byte in both directions is the first of a
   // frame. Also those that the peer dialed. Sets the socket options it needs. Closes it after died(), when there are
@@ -100,4 +100,4 @@ class StreamBulk final : public remote::BulkBackend<BulkConnection, StreamPullTa
   std::atomic<std::uint64_t> violations_{0};
 };
 
-}  // namespace ripc::socket
+}  // namespace ripc::internal::socket

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace ripc::socket {
+namespace ripc::internal::socket {
 
 namespace bulk = wire::bulk;
 
@@ -211,4 +211,4 @@ void StreamPullTable::end(StreamPull& entry, ripc_status status) noexcept {
   end_locked(entry, status);
 }
 
-}  // namespace ripc::socket
+}  // namespace ripc::internal::socket

@@ -19,7 +19,7 @@
 #include "transport/socket/bulk_connection.hpp"
 #include "transport/socket/bulk_limits.hpp"
 
-namespace ripc::socket {
+namespace ripc::internal::socket {
 
 struct ByteRange {
   std::uint64_t begin;
@@ -105,4 +105,4 @@ class StreamPullTable : public remote::PullTable<StreamPull> {
   std::atomic<std::uint64_t> bytes_requested_{0};
 };
 
-}  // namespace ripc::socket
+}  // namespace ripc::internal::socket

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/socket/stream_push_table.hpp"
 
-namespace ripc::socket {
+namespace ripc::internal::socket {
 
 namespace bulk = wire::bulk;
 
@@ -62,4 +62,4 @@ void StreamPushTable::answered(const BulkConnection& connection, const bulk::Fra
   found->second->end(status == RIPC_OK || status == RIPC_REVOKED ? status : RIPC_UNSUPPORTED);
 }
 
-}  // namespace ripc::socket
+}  // namespace ripc::internal::socket

@@ -11,7 +11,7 @@
 #include "remote/bulk/push_table.hpp"
 #include "transport/socket/bulk_connection.hpp"
 
-namespace ripc::socket {
+namespace ripc::internal::socket {
 
 class StreamPush final : public remote::OutgoingPush {
  public:
@@ -37,4 +37,4 @@ class StreamPushTable : public remote::PushTable<StreamPush> {
   void answered(const BulkConnection& connection, const wire::bulk::Frame& frame) noexcept;
 };
 
-}  // namespace ripc::socket
+}  // namespace ripc::internal::socket

@@ -8,7 +8,7 @@
 #include "transport/verbs/datagram/verbs_port.hpp"
 #include "transport/verbs/verbs_transport.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 using remote::SessionPointer;
 
@@ -270,4 +270,4 @@ void VerbsTransport::groups_joined() {
   for_each_port([](VerbsPort& port) { port.attach_joined(); });
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -8,7 +8,7 @@
 #include "transport/verbs/datagram/datagram_channel.hpp"
 #include "transport/verbs/datagram/verbs_port.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 using remote::SessionPointer;
 
@@ -405,4 +405,4 @@ void VerbsTransport::limit_connections(const QueuePairConnection* newest) {
   }
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

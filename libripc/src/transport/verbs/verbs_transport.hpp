@@ -26,7 +26,7 @@
 #include "transport/verbs/groups/group_memberships.hpp"
 #include "transport/verbs/groups/group_sender.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 class DatagramChannel;
 class VerbsPort;
@@ -171,4 +171,4 @@ class VerbsTransport final : public remote::SessionTransport {
   std::vector<VerbsPort*> own_ports_;
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

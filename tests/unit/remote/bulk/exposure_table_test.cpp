@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 namespace {
 
 std::vector<std::byte> pattern(std::size_t size) {
@@ -142,4 +142,4 @@ TEST_F(OpenTransfer, HasOneRightForEachItem) {
 }
 
 }  // namespace
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

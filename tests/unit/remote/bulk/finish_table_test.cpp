@@ -8,7 +8,7 @@
 
 #include "base/clock.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 namespace {
 
 using wire::bulk::Frame;
@@ -122,4 +122,4 @@ TEST_F(Finishes, OfAReceiverThatIsGoneWakeNobody) {
 }
 
 }  // namespace
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -7,7 +7,7 @@
 #include <array>
 #include <memory>
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 namespace {
 
 class CountedRight final : public DeviceRight {
@@ -61,4 +61,4 @@ TEST_F(OpenGrant, IsClosedToTheDeviceBeforeAnotherConnectionMayClaimIt) {
 }
 
 }  // namespace
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 namespace {
 
 // How many looks it takes, at most `most`; 0: more.
@@ -37,4 +37,4 @@ TEST(Silence, IsNoneWhileNothingIsOwed) {
 }
 
 }  // namespace
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

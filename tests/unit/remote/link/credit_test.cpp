@@ -11,7 +11,7 @@
 #include "remote/link/link_socket.hpp"
 #include "remote/session/endpoint.hpp"
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 namespace {
 
 // What one datagram of this size takes of a socket's buffer, as the system counts it.
@@ -116,4 +116,4 @@ TEST(ReceiverCredit, ASmallerBudgetTakesNothingBackAndGrantsAgainLater) {
 }
 
 }  // namespace
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -5,7 +5,7 @@
 
 #include <functional>
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 namespace {
 
 constexpr Nanoseconds kMillisecond = 1'000'000;
@@ -77,4 +77,4 @@ TEST_F(ProofTest, APeerThatSaysNothingIsNotJudgedAndNotFlooded) {
 }
 
 }  // namespace
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 namespace {
 
 using Verdict = ReplayWindow::Verdict;
@@ -76,4 +76,4 @@ TEST(ReplayWindow, NumbersThatNobodyCanHaveReachedChangeNothing) {
 }
 
 }  // namespace
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ripc::remote {
+namespace ripc::internal::remote {
 namespace {
 
 TEST(Locator, IsReadAsItWasWritten) {
@@ -78,4 +78,4 @@ TEST(HostIdentity, IsTheSameForWhoeverSharesMachineAndNetwork) {
 }
 
 }  // namespace
-}  // namespace ripc::remote
+}  // namespace ripc::internal::remote

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <vector>
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 namespace {
 
 using Event = ControlConnection::Event;
@@ -256,4 +256,4 @@ TEST_F(ConnectionTest, KnowsAnArenaWhoseDescriptorWasLostButCannotMapIt) {
 }
 
 }  // namespace
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 namespace {
 
 TEST(Location, KeepsArenaAndOffset) {
@@ -30,4 +30,4 @@ TEST(Location, ThatIsNotToldIsNoPooledLocationThatCanBe) {
 }
 
 }  // namespace
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

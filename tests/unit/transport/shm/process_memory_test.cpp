@@ -15,7 +15,7 @@
 #include "support/forbidden_calls.hpp"
 #include "support/waiting.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 namespace {
 
 constexpr std::size_t kPage = 4096;
@@ -246,4 +246,4 @@ TEST(CopyOwnMemory, WorksForAProcessThatNobodyMayTrace) {
 }
 
 }  // namespace
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

@@ -12,7 +12,7 @@
 #include "shm_helpers.hpp"
 #include "transport/shm/queue.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 using Bytes = std::span<const std::byte>;
 
@@ -45,4 +45,4 @@ struct Link {
   QueueReader reader;
 };
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

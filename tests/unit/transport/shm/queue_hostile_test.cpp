@@ -9,7 +9,7 @@
 
 #include "queue_helpers.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 namespace {
 
 struct ForgedCell {
@@ -141,4 +141,4 @@ TEST(QueueHostile, WriterStaysInsideItsMemoryWhileTheReceiverWritesIntoTheCells)
 }
 
 }  // namespace
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

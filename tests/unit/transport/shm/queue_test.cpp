@@ -11,7 +11,7 @@
 
 #include "queue_helpers.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 namespace {
 
 TEST(QueueGeometry, TakesPowersOfTwoWithinTheLimitsOnly) {
@@ -351,4 +351,4 @@ INSTANTIATE_TEST_SUITE_P(Queue, QueueThreads, testing::Values(true, false),
                          [](const auto& value) { return value.param ? "OneMapping" : "TwoMappings"; });
 
 }  // namespace
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 namespace {
 
 using Slot = ServiceStateTable::Slot;
@@ -92,4 +92,4 @@ TEST(ServiceState, MayBeUsedByManyThreads) {
 }
 
 }  // namespace
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

@@ -12,7 +12,7 @@
 #include "base/shared_memory.hpp"
 #include "transport/shm/layout.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 
 // The same memory at two addresses, as two processes see it.
 class LinkMemory {
@@ -53,4 +53,4 @@ class Sequence {
   std::uint64_t state_;
 };
 
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

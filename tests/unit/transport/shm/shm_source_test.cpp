@@ -17,7 +17,7 @@
 #include "transport/shm/location.hpp"
 #include "transport/shm/shm_channel.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 namespace {
 
 namespace control = wire::shm_control;
@@ -171,4 +171,4 @@ TEST_F(Bounce, ThePathSaysWhyTheBufferIsUsed) {
 }
 
 }  // namespace
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

@@ -15,7 +15,7 @@
 #include "../quiet_host.hpp"
 #include "../spi_calls.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 namespace {
 
 namespace control = wire::shm_control;
@@ -227,4 +227,4 @@ TEST_F(ShmTransportOtherUsers, AContextThatIsNowhereElseIsReachedOverItsOwnConne
 }
 
 }  // namespace
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

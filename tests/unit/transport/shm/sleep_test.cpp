@@ -10,7 +10,7 @@
 #include "ripc/ripc.h"
 #include "support/handles.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 namespace {
 
 constexpr std::uint64_t kMoment = 1'000'000;
@@ -99,4 +99,4 @@ TEST_F(ShmSleep, IsWithoutCostForTheSendersOfAReceiverThatWasAwakeForAWhile) {
 }
 
 }  // namespace
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

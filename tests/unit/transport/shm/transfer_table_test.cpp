@@ -10,7 +10,7 @@
 
 #include "shm_helpers.hpp"
 
-namespace ripc::shm {
+namespace ripc::internal::shm {
 namespace {
 
 constexpr std::array<ExposedItem, 1> kNothing{{{nullptr, 0, 0, 0}}};
@@ -420,4 +420,4 @@ TEST(Grant, IsWrittenOrEndedWhenBothHappenAtOnce) {
 }
 
 }  // namespace
-}  // namespace ripc::shm
+}  // namespace ripc::internal::shm

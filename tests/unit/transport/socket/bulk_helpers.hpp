@@ -22,7 +22,7 @@
 #include "transport/socket/stream_bulk.hpp"
 #include "wire/bulk.hpp"
 
-namespace ripc::socket::testing {
+namespace ripc::internal::socket::testing {
 
 namespace bulk = wire::bulk;
 
@@ -290,4 +290,4 @@ inline bool all_are(std::span<const std::byte> bytes, std::byte value) {
          (bytes.front() == value && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
 }
 
-}  // namespace ripc::socket::testing
+}  // namespace ripc::internal::socket::testing

@@ -7,7 +7,7 @@
 
 #include "bulk_helpers.hpp"
 
-namespace ripc::socket {
+namespace ripc::internal::socket {
 namespace {
 
 namespace bulk = wire::bulk;
@@ -293,4 +293,4 @@ TEST(BulkHostile, NoiseNeverHurtsMoreThanItsConnection) {
 }
 
 }  // namespace
-}  // namespace ripc::socket
+}  // namespace ripc::internal::socket

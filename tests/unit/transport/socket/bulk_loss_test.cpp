@@ -6,7 +6,7 @@
 
 #include "bulk_helpers.hpp"
 
-namespace ripc::socket {
+namespace ripc::internal::socket {
 namespace {
 
 namespace bulk = wire::bulk;
@@ -274,4 +274,4 @@ TEST(BulkLoss, ConnectionsAreBounded) {
 }
 
 }  // namespace
-}  // namespace ripc::socket
+}  // namespace ripc::internal::socket

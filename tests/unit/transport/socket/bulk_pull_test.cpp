@@ -8,7 +8,7 @@
 
 #include "bulk_helpers.hpp"
 
-namespace ripc::socket {
+namespace ripc::internal::socket {
 namespace {
 
 namespace bulk = wire::bulk;
@@ -290,4 +290,4 @@ TEST(BulkPull, ATransferIsBegunOnceHoweverOftenAndLateItIsToldOf) {
 }
 
 }  // namespace
-}  // namespace ripc::socket
+}  // namespace ripc::internal::socket

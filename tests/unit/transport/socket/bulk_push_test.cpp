@@ -7,7 +7,7 @@
 
 #include "bulk_helpers.hpp"
 
-namespace ripc::socket {
+namespace ripc::internal::socket {
 namespace {
 
 namespace bulk = wire::bulk;
@@ -234,4 +234,4 @@ TEST(BulkPush, GrantsAreBounded) {
 }
 
 }  // namespace
-}  // namespace ripc::socket
+}  // namespace ripc::internal::socket

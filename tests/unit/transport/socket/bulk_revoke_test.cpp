@@ -7,7 +7,7 @@
 
 #include "bulk_helpers.hpp"
 
-namespace ripc::socket {
+namespace ripc::internal::socket {
 namespace {
 
 namespace bulk = wire::bulk;
@@ -276,4 +276,4 @@ TEST(BulkRevoke, ALostChannelEndsWhatItExposedAndNotWhatOthersDid) {
 }
 
 }  // namespace
-}  // namespace ripc::socket
+}  // namespace ripc::internal::socket

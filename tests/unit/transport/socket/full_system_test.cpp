@@ -48,7 +48,7 @@ extern "C" int sendmmsg(int socket, mmsghdr* messages, unsigned count, int flags
   return taken;
 }
 
-namespace ripc::socket {
+namespace ripc::internal::socket {
 namespace {
 
 // While it lives, the system takes so many more messages from this thread.
@@ -158,4 +158,4 @@ TEST_P(FullSystemTest, CreditThatCannotBeSentIsSentLater) {
 }
 
 }  // namespace
-}  // namespace ripc::socket
+}  // namespace ripc::internal::socket

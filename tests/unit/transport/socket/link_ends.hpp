@@ -10,7 +10,7 @@
 
 #include "socket_helpers.hpp"
 
-namespace ripc::socket {
+namespace ripc::internal::socket {
 
 class LinkEnds : public ::testing::Test {
  protected:
@@ -31,4 +31,4 @@ class LinkEnds : public ::testing::Test {
   CollectingSink sink_;
 };
 
-}  // namespace ripc::socket
+}  // namespace ripc::internal::socket

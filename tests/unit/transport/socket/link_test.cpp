@@ -9,7 +9,7 @@
 
 #include "link_ends.hpp"
 
-namespace ripc::socket {
+namespace ripc::internal::socket {
 namespace {
 
 class LinkTest : public LinkEnds {};
@@ -293,4 +293,4 @@ TEST_F(LinkTest, AnythingThatCanBePolledWakesASleeper) {
 }
 
 }  // namespace
-}  // namespace ripc::socket
+}  // namespace ripc::internal::socket

@@ -8,7 +8,7 @@
 #include "../spi_calls.hpp"
 #include "socket_helpers.hpp"
 
-namespace ripc::socket {
+namespace ripc::internal::socket {
 namespace {
 
 using remote::bind_in_range;
@@ -265,4 +265,4 @@ TEST(Session, ALostControlConnectionIsMadeAgainAndNothingThatWasSaidIsLost) {
 }
 
 }  // namespace
-}  // namespace ripc::socket
+}  // namespace ripc::internal::socket

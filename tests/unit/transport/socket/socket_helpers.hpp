@@ -22,7 +22,7 @@
 #include "support/waiting.hpp"
 #include "transport/socket/socket_transport.hpp"
 
-namespace ripc::socket {
+namespace ripc::internal::socket {
 
 inline constexpr Nanoseconds kLimit = 10'000'000'000;
 
@@ -143,4 +143,4 @@ inline ripc_status send_text(spi::Channel& channel, std::string_view text) {
   return test::send(channel, bytes);
 }
 
-}  // namespace ripc::socket
+}  // namespace ripc::internal::socket

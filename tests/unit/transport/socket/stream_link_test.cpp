@@ -7,7 +7,7 @@
 
 #include "link_ends.hpp"
 
-namespace ripc::socket {
+namespace ripc::internal::socket {
 namespace {
 
 class StreamLink : public LinkEnds {
@@ -114,4 +114,4 @@ TEST_F(StreamLink, AReceiverThatReadsNothingForLongKeepsItsSendersOnUdp) {
 }
 
 }  // namespace
-}  // namespace ripc::socket
+}  // namespace ripc::internal::socket

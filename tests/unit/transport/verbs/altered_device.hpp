@@ -4,7 +4,7 @@
 
 #include "transport/verbs/device/fabric.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 // With windows that are as narrow as they should be.
 inline DevicePointer with_narrow_windows(const DevicePointer& device) {
@@ -26,4 +26,4 @@ inline DevicePointer with_narrow_windows(const DevicePointer& device) {
           }};
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

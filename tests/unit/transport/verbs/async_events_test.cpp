@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 ibv_async_event event_of(ibv_event_type type, int port = 0) {
@@ -98,4 +98,4 @@ TEST(AsyncEvents, OfAQueueAreToldToWhoeverHasIt) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

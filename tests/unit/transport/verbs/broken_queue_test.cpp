@@ -9,7 +9,7 @@
 #include "support/waiting.hpp"
 #include "transport/verbs/datagram/verbs_port.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 class BrokenQueues : public Nodes {
@@ -117,4 +117,4 @@ TEST_F(BrokenQueues, AQueuePairThatTheDeviceHasStoppedIsStartedAgainBeforeTheNex
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -12,7 +12,7 @@
 #include "long_items.hpp"
 #include "transport/verbs/datagram/datagram_channel.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 class Collected : public LongItems {
@@ -101,4 +101,4 @@ TEST_F(Collected, ATransferThatIsWithdrawnBeforeItsWindowIsBoundCostsNoConnectio
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

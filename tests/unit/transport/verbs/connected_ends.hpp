@@ -17,7 +17,7 @@
 #include "transport/verbs/device/connection_manager.hpp"
 #include "transport/verbs/device/fabric.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 inline constexpr Nanoseconds kConnectionLimit = 20'000'000'000;
 
@@ -229,4 +229,4 @@ class ConnectedEnds : public testing::Test {
   std::uint64_t last_id_ = 0;
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

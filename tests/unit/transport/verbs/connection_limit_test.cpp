@@ -9,7 +9,7 @@
 #include "../spi_calls.hpp"
 #include "nodes.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 constexpr std::size_t kPulledBytes = 64 << 10;
@@ -181,4 +181,4 @@ TEST_F(ConnectionLimit, TooManyThatAreAllInUseBecomeFewerWhenOneIsNotAnyMore) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

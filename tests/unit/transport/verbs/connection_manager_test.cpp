@@ -7,7 +7,7 @@
 
 #include "connected_ends.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 class HalfMade : public ConnectedEnds {
@@ -105,4 +105,4 @@ TEST_F(HalfMade, ConnectionsOfOnePeerAreOneAtATime) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

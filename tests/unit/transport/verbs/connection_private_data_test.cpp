@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 const wire::session_control::Nonce kNonce{std::byte{1}, std::byte{2}};
@@ -66,4 +66,4 @@ TEST(ConnectionPrivateData, WithoutProofIsRefusedByWhoeverHasAKey) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -9,7 +9,7 @@
 #include "nodes.hpp"
 #include "transport/verbs/datagram/verbs_port.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 class Datagrams : public Nodes {
@@ -191,4 +191,4 @@ TEST_F(Datagrams, AServicesQueuePairInErrorIsStartedAgain) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

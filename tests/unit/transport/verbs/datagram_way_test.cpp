@@ -11,7 +11,7 @@
 #include "nodes.hpp"
 #include "transport/verbs/datagram/datagram_channel.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 std::atomic<int> handles_made{0}, handles_ended{0};
@@ -138,4 +138,4 @@ TEST_F(Ways, AWayToAGroupThatIsUsedNoMoreEnds) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

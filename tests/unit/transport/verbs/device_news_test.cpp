@@ -6,7 +6,7 @@
 
 #include "transport/verbs/device/device_watch.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 std::string message(const std::string& action, const std::string& subsystem) {
@@ -37,4 +37,4 @@ TEST(News, OfAnythingElseAreNone) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

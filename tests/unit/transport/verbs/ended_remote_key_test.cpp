@@ -11,7 +11,7 @@
 #include "core/state/ticket.hpp"
 #include "transport/verbs/bulk/rdma_bulk.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 namespace bulk = wire::bulk;
@@ -230,4 +230,4 @@ TEST_F(EndedRemoteKeys, WriteNothingWhenTheReturnBufferIsTakenBack) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

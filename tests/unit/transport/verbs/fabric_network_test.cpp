@@ -15,7 +15,7 @@
 
 #include "tests/unit/resolver/multicast_helpers.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 constexpr Nanoseconds kPatience = 20'000'000'000;
@@ -281,4 +281,4 @@ TEST_F(FabricMulticast, AResolverFindsServicesOverItWithoutUdp) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

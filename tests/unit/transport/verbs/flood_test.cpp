@@ -13,7 +13,7 @@
 #include "support/waiting.hpp"
 #include "transport/verbs/datagram/verbs_port.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 class Floods : public Nodes {
@@ -126,4 +126,4 @@ TEST_F(Floods, ThatIgnoreTheCreditCostOthersDatagramsAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -14,7 +14,7 @@
 #include "nodes.hpp"
 #include "support/waiting.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 constexpr std::size_t kForkedBytes = std::size_t{16} << 20;
@@ -114,4 +114,4 @@ TEST_F(Forked, AChildThatRunsAnotherProgramDisturbsNobody) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

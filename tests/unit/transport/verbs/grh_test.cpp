@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <initializer_list>
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 using Header = std::array<std::byte, kGrhSize>;
@@ -79,4 +79,4 @@ TEST(Grh, AnythingElseIsRefused) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -14,7 +14,7 @@
 #include "transport/verbs/datagram/verbs_port.hpp"
 #include "transport/verbs/groups/group_memberships.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 constexpr ripc_service_id kGroup = (ripc_service_id{1} << 62) | 4711;
@@ -242,4 +242,4 @@ TEST(GroupAddresses, AreOfTheOrganizationAndTheSameForTheSameGroup) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

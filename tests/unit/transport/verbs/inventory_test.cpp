@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 // A made-up sysfs.
@@ -76,4 +76,4 @@ TEST_F(Inventory, APortThatIsDownAndAnIwarpDeviceAreToldApart) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -18,7 +18,7 @@
 #include "altered_device.hpp"
 #include "nodes.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 constexpr std::size_t kMebibyte = 1 << 20;
@@ -175,4 +175,4 @@ TEST_F(LockedMemory, ThatOnlyPartsUseGivesWayToAnArena) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -7,7 +7,7 @@
 #include "nodes.hpp"
 #include "transport/verbs/bulk/rdma_bulk.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 class LongItems : public Nodes {
  protected:
@@ -59,4 +59,4 @@ class LongItems : public Nodes {
   std::byte* window_ = nullptr;
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

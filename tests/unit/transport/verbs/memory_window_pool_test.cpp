@@ -9,7 +9,7 @@
 
 #include "transport/verbs/device/fabric.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 TEST(MemoryWindows, AreUsedAgainByEachOfTheirKeysOnce) {
@@ -42,4 +42,4 @@ TEST(MemoryWindows, AreUsedAgainByEachOfTheirKeysOnce) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -4,7 +4,7 @@
 
 #include "connected_ends.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 class Messages : public ConnectedEnds {
@@ -36,4 +36,4 @@ TEST_F(Messages, ComeInOrderHoweverLittleTheDeviceTakesInline) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -16,7 +16,7 @@
 #include "base/random.hpp"
 #include "transport/verbs/verbs_transport.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 inline constexpr Nanoseconds kLimit = 20'000'000'000;
 
@@ -171,4 +171,4 @@ class Nodes : public testing::Test {
   Sink sink_;
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -8,7 +8,7 @@
 #include "../spi_calls.hpp"
 #include "long_items.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 class Offers : public LongItems {
@@ -305,4 +305,4 @@ TEST_F(Offers, AreReadAsSoonAsAFullQueueHasRoom) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -14,7 +14,7 @@
 #include "support/command.hpp"
 #include "support/waiting.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 class Ports : public Nodes {
@@ -100,4 +100,4 @@ TEST_F(Ports, ThatAreDownFromTheBeginningAreNotPublished) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

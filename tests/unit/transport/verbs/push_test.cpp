@@ -7,7 +7,7 @@
 #include "connected_ends.hpp"
 #include "transport/verbs/bulk/rdma_bulk.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 namespace bulk = wire::bulk;
@@ -83,4 +83,4 @@ TEST_F(Pushes, AreNotOverBeforeTheDeviceHasReadTheBytesWhateverThePeerSays) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

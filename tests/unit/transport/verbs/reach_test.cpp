@@ -13,7 +13,7 @@
 #include "remote/link/link_source.hpp"
 #include "transport/verbs/datagram/datagram_channel.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 class Reach : public Nodes {
@@ -91,4 +91,4 @@ TEST_F(Reach, WhereNoConnectionCanBeMadeTheTransferEndsAndItsReceiverIsLetGo) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -5,7 +5,7 @@
 #include "connected_ends.hpp"
 #include "transport/verbs/bulk/rdma_bulk.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 constexpr std::size_t kRedialBytes = 64 << 10;
@@ -70,4 +70,4 @@ TEST_F(Redials, ComeWithPausesWhenNothingGoesOverTheConnections) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

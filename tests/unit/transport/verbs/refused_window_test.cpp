@@ -7,7 +7,7 @@
 #include "altered_device.hpp"
 #include "connected_ends.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 constexpr std::size_t kRefusedBytes = 64 << 10;
@@ -91,4 +91,4 @@ TEST_F(RefusedWindows, ThatHadEndedBeforeAreNotHeldAgainstTheDevice) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -9,7 +9,7 @@
 #include "nodes.hpp"
 #include "transport/verbs/bulk/rdma_bulk.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 constexpr std::size_t kRegisteredBytes = 64 << 10;
@@ -171,4 +171,4 @@ TEST_F(RegisteredMemory, IsRegisteredInThePartsThatAreOpenedWhereWindowsAreNot) 
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -8,7 +8,7 @@
 
 #include "connected_ends.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 class RemoteKeys : public ConnectedEnds {};
@@ -207,4 +207,4 @@ TEST_F(RemoteKeys, AnArenaIsRegisteredOnce) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

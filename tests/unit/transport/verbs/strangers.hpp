@@ -11,7 +11,7 @@
 #include "transport/verbs/bulk/queue_pair_connection.hpp"
 #include "transport/verbs/device/connection_manager.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 // Sends what it likes to a queue pair of this machine.
 class StrangeSender {
@@ -89,4 +89,4 @@ inline Status ask_for_connection(const FabricPort& port, std::uint16_t at, const
   return outcome;
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -9,7 +9,7 @@
 
 #include "nodes.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 namespace {
 
 constexpr std::size_t kTransferBytes = std::size_t{32} << 20;
@@ -98,4 +98,4 @@ TEST_F(Transfers, AQueuePairThatIsResetIsReplacedAndTheReadsAreDoneAgain) {
 }
 
 }  // namespace
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -6,7 +6,7 @@
 
 #include "wire/bytes.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 namespace {
 
@@ -52,4 +52,4 @@ bool is_proven(const ClusterKeys* keys, Side side, const wire::session_control::
   return keys->verify(purpose(side), {nonce, std::span(data).first<kHead>()}, told.mac);
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -13,7 +13,7 @@
 #include "transport/verbs/device/connection_manager.hpp"
 #include "wire/session_control.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 struct ConnectionPrivateData {
   std::uint64_t session = 0;
@@ -32,4 +32,4 @@ bool parse(const PrivateData& data, ConnectionPrivateData& told);
 bool is_proven(const ClusterKeys* keys, Side side, const wire::session_control::Nonce& nonce,
                const ConnectionPrivateData& told);
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 MemoryWindowPool::~MemoryWindowPool() {
   for (const Window& window : free_) unmake(window);
@@ -46,4 +46,4 @@ void MemoryWindowPool::give_back(const Window& window) noexcept {
 
 void MemoryWindowPool::unmake(const Window& window) noexcept { (void)ibv_dealloc_mw(window.window); }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -14,7 +14,7 @@
 #include "base/status.hpp"
 #include "transport/verbs/device/fabric.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 // Any thread.
 class MemoryWindowPool {
@@ -50,4 +50,4 @@ class MemoryWindowPool {
   std::vector<Window> free_;  // at most kMostFree; with the key that was their last one
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -8,7 +8,7 @@
 #include "transport/verbs/bulk/queue_pair_connection.hpp"
 #include "wire/bytes.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 namespace {
 
@@ -178,4 +178,4 @@ void QueuePairConnection::on_sent(Handler& handler, const ibv_wc& completion) no
   fail(false);
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -10,7 +10,7 @@
 
 #include "transport/verbs/device/queue_pair_states.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 // ---- Making --------------------------------------------------------------------------------------------------
 
@@ -212,4 +212,4 @@ void QueuePairConnection::fail_locked(bool violation) noexcept {
   });
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -33,7 +33,7 @@
 #include "transport/verbs/device/registrar.hpp"
 #include "wire/bulk.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 // What the connections of one session did, written by them all.
 struct Tally {
@@ -240,4 +240,4 @@ class QueuePairConnection final : public remote::FrameSender, public std::enable
   std::atomic<std::uint64_t> heard_{0};
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

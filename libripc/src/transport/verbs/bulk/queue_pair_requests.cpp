@@ -6,7 +6,7 @@
 #include "transport/verbs/bulk/queue_pair_connection.hpp"
 #include "wire/bytes.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 namespace {
 
@@ -250,4 +250,4 @@ std::shared_ptr<RemoteKey> QueuePairConnection::remote_key_of(std::uint32_t key)
   return found != remote_keys_.rend() ? found->remote_key.lock() : nullptr;
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 namespace {
 
@@ -376,4 +376,4 @@ void RdmaBulk::operation_done(QueuePairConnection& connection, std::uint64_t id,
   }
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -15,7 +15,7 @@
 #include "transport/verbs/bulk/rdma_pull_table.hpp"
 #include "transport/verbs/bulk/rdma_push_table.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullTable, RdmaPushTable>,
                        public QueuePairConnection::Handler,
@@ -23,7 +23,7 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
  public:
   RdmaBulk(std::shared_ptr<Registrar> registrar, memory::Pool& pool, EventLoop& loop, remote::BulkHooks hooks,
            Nanoseconds stall_timeout);
-  ~RdmaBulk() { died(); }
+  ~RdmaBulk() override { died(); }
   // Before any other call. Throws std::bad_alloc.
   void start() { start_as(weak_from_this()); }
 
@@ -111,4 +111,4 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   remote::Silence silence_of_watched_;
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -6,7 +6,7 @@
 
 #include "base/loop_wait.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 namespace {
 
@@ -319,4 +319,4 @@ bool RdmaPullTable::busy() const noexcept {
   return !reads_.empty() || !questions_.empty() || !ready_.empty();
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

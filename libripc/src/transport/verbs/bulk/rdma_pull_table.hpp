@@ -18,7 +18,7 @@
 #include "remote/bulk/pull_table.hpp"
 #include "transport/verbs/bulk/queue_pair_connection.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 struct RdmaPull : remote::PullEntry<RdmaPull> {
   enum class Step : std::uint8_t { waiting, asked, open };
@@ -123,4 +123,4 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   std::uint64_t next_id_ = 2;                                  // even: pulls
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

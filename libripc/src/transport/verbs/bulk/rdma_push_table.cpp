@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 namespace {
 
@@ -210,4 +210,4 @@ bool RdmaPushTable::busy() const noexcept {
   return !entries_.empty();
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -14,7 +14,7 @@
 #include "remote/bulk/push_table.hpp"
 #include "transport/verbs/bulk/queue_pair_connection.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 // For all but what OutgoingPush guards, the table's lock.
 class RdmaPush final : public remote::OutgoingPush {
@@ -83,4 +83,4 @@ class RdmaPushTable : public remote::PushTable<RdmaPush> {
   std::unordered_map<std::uint64_t, PushPointer> writes_;  // by the id of the operation
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

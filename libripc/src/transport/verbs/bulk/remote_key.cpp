@@ -5,7 +5,7 @@
 
 #include "transport/verbs/bulk/queue_pair_connection.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 Result<std::shared_ptr<RemoteKey>> RemoteKey::by_window(RegionPointer region,
                                                         const std::shared_ptr<MemoryWindowPool>& windows,
@@ -37,4 +37,4 @@ void RemoteKey::invalidated() noexcept {
   region_.reset();
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

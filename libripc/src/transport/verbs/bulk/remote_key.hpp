@@ -12,7 +12,7 @@
 #include "transport/verbs/bulk/memory_window_pool.hpp"
 #include "transport/verbs/device/registrar.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 class QueuePairConnection;
 
@@ -67,4 +67,4 @@ class RemoteKey final : public remote::DeviceRight {
   MemoryWindowPool::Window window_;
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

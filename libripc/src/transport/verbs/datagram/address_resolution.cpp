@@ -6,7 +6,7 @@
 #include <system_error>
 #include <utility>
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 Status AddressResolution::start() {
   try {
@@ -79,4 +79,4 @@ void AddressResolution::serve() {
   }
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

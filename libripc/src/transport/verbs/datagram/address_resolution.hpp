@@ -16,7 +16,7 @@
 
 #include "transport/verbs/groups/group_queue.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 class AddressResolution {
  public:
@@ -54,4 +54,4 @@ class AddressResolution {
   std::thread thread_;
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

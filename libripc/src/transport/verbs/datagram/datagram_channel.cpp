@@ -7,7 +7,7 @@
 #include "transport/verbs/bulk/rdma_bulk.hpp"
 #include "transport/verbs/datagram/verbs_port.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 namespace {
 
@@ -162,4 +162,4 @@ std::string DatagramChannel::describe(Deadline) {
          parts_.session->bulk->describe();
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

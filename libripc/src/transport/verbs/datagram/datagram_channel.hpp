@@ -16,7 +16,7 @@
 #include "transport/verbs/datagram/datagram_sender.hpp"
 #include "transport/verbs/groups/group_sender.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 class RdmaBulk;
 class VerbsPort;
@@ -124,4 +124,4 @@ class DatagramSource final : public remote::LinkSource {
   bool has_collected_ = false;
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

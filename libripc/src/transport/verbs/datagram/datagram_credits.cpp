@@ -8,7 +8,7 @@
 #include "transport/verbs/datagram/datagram_sender.hpp"
 #include "transport/verbs/datagram/grh.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 using wire::datagram::Header;
 using wire::datagram::Kind;
@@ -130,4 +130,4 @@ void DatagramSender::on_event() noexcept {
   for (const auto& [link, look] : watchers) look();
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

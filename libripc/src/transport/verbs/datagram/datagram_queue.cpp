@@ -10,7 +10,7 @@
 
 #include "base/random.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 AddressHandle create_handle(const DevicePointer& device, ibv_ah_attr way) {
   ibv_ah* const handle = device->library->create_ah(device->pd, &way);
@@ -152,4 +152,4 @@ DatagramAddress DatagramQueue::address(const FabricPort& port) const noexcept {
   return address;
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -13,7 +13,7 @@
 #include "transport/verbs/device/fabric.hpp"
 #include "wire/session_control.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 // Where a queue pair for datagrams is.
 struct DatagramAddress {
@@ -96,4 +96,4 @@ class DatagramQueue {
   bool taken_ = false;  // something, since it was armed
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <utility>
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 namespace {
 
@@ -333,4 +333,4 @@ DatagramCounters DatagramSender::counters() const noexcept {
   return counters;
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -27,7 +27,7 @@
 #include "wire/plain.hpp"
 #include "wire/session_control.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 // The way to a queue pair.
 struct DatagramRoute {
@@ -173,4 +173,4 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   bool watching_ = false;  // the responder's
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -10,7 +10,7 @@
 
 #include "transport/verbs/device/registrar.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 class GivenMemory {
  public:
@@ -53,4 +53,4 @@ class GivenMemory {
   std::size_t unsignalled_ = 0;
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 namespace {
 
@@ -48,4 +48,4 @@ std::optional<DatagramEnds> read_grh(std::span<const std::byte, kGrhSize> header
   return DatagramEnds{.source = gid_at(header.subspan<8>()), .destination = gid_at(header.subspan<24>())};
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

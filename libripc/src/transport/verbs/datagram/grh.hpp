@@ -9,7 +9,7 @@
 
 #include "wire/session_control.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 inline constexpr std::size_t kGrhSize = 40;
 
@@ -22,4 +22,4 @@ struct DatagramEnds {
 // buffer before must not look like one: the first byte must have been 0.
 std::optional<DatagramEnds> read_grh(std::span<const std::byte, kGrhSize> header) noexcept;
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

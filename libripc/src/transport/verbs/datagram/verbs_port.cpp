@@ -7,7 +7,7 @@
 
 #include "transport/verbs/datagram/grh.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 namespace {
 
@@ -380,4 +380,4 @@ void VerbsPort::bury(spi::PacketSink& sink) noexcept {
   }
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

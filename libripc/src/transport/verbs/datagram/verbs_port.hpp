@@ -22,7 +22,7 @@
 #include "transport/verbs/datagram/datagram_sender.hpp"
 #include "transport/verbs/groups/group_memberships.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 class VerbsPort final : public remote::LinkPort {
  public:
@@ -191,4 +191,4 @@ class VerbsPort final : public remote::LinkPort {
   std::vector<std::shared_ptr<DatagramSource>> blocked_;  // have a backlog
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -7,7 +7,7 @@
 
 #include "transport/verbs/datagram/verbs_port.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 namespace {
 
@@ -145,4 +145,4 @@ std::vector<VerbsPort::GroupJoinPointer> VerbsPort::forget_locked(const std::fun
   return gone;
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -7,7 +7,7 @@
 
 #include "transport/verbs/device/library.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 Reaction reaction_to(ibv_event_type type) noexcept {
   switch (type) {
@@ -110,4 +110,4 @@ bool AsyncEvents::read(const Library& library, ibv_context* context) {
   return false;
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

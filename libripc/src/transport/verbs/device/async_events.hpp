@@ -10,7 +10,7 @@
 #include <mutex>
 #include <unordered_map>
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 struct Library;
 
@@ -55,4 +55,4 @@ class AsyncEvents {
   std::unordered_map<const void*, std::function<void()>> queues_;
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

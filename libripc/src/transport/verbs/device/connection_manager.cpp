@@ -10,7 +10,7 @@
 
 #include "transport/verbs/device/queue_pair_states.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 namespace {
 
@@ -301,4 +301,4 @@ void ConnectionManager::on_request(const Event& event) {
   keep_time(name, attempt, kAcceptPatience);
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

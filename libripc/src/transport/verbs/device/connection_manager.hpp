@@ -20,7 +20,7 @@
 #include "remote/session/endpoint.hpp"
 #include "transport/verbs/device/fabric.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 // An event channel of librdmacm.
 class EventChannel {
@@ -149,4 +149,4 @@ class ConnectionManager {
   std::unordered_map<std::uint64_t, Attempt> attempts_;  // also those that have become connections
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <array>
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 namespace {
 
@@ -75,4 +75,4 @@ void DeviceWatch::read() {
   }
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -14,7 +14,7 @@
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 // A device for programs, by the name that ibv_device has for it, such as "uverbs0".
 struct DeviceNews {
@@ -43,4 +43,4 @@ class DeviceWatch {
   ForkGuard guard_;
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

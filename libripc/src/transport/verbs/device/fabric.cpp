@@ -12,7 +12,7 @@
 #include "base/unique_fd.hpp"
 #include "transport/verbs/device/inventory.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 namespace {
 
@@ -249,4 +249,4 @@ void Fabric::ignore(ListenerId id) const noexcept {
   listeners_.erase(id);
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -19,7 +19,7 @@
 #include "transport/verbs/device/async_events.hpp"
 #include "transport/verbs/device/library.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 // One device, opened for this alone: librdmacm's own context belongs to all in the process that use it, who would take
 // each other's events. Immutable; any thread.
@@ -102,4 +102,4 @@ class Fabric {
   mutable std::map<ListenerId, std::function<void()>> listeners_;
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

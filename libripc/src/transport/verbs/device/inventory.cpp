@@ -7,7 +7,7 @@
 #include <fstream>
 #include <system_error>
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 namespace {
 
@@ -93,4 +93,4 @@ std::string kind_of(const DeviceInfo& device, const PortInfo& port) {
   return port.link_layer == "Ethernet" ? "RoCE" : "InfiniBand";
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 struct GidInfo {
   unsigned index = 0;
@@ -37,4 +37,4 @@ std::vector<DeviceInfo> read_inventory(const std::string& sys = "/sys");
 // "RoCE", "InfiniBand" or "iWARP".
 std::string kind_of(const DeviceInfo& device, const PortInfo& port);
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 namespace {
 
@@ -49,4 +49,4 @@ Result<std::shared_ptr<const Library>> Library::load() {
   return std::shared_ptr<const Library>(std::move(library));
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

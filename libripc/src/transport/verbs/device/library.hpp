@@ -11,7 +11,7 @@
 
 #include "base/status.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 // Member, function. What verbs.h defines in line goes through the device's own table and is called as it is.
 #define RIPC_VERBS_FUNCTIONS(X)                     \
@@ -83,4 +83,4 @@ struct Library {
 #undef RIPC_MEMBER
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

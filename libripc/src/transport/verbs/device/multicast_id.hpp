@@ -9,7 +9,7 @@
 #include "remote/session/endpoint.hpp"
 #include "transport/verbs/device/connection_manager.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 // One thread at a time. The end of the id leaves the group: the kernel would, but librdmacm frees what it keeps of a
 // group only when it is told to leave it.
@@ -40,4 +40,4 @@ class MulticastId {
   std::optional<remote::Endpoint> group_;
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 namespace {
 
@@ -159,4 +159,4 @@ void PortWatch::look_for_devices() {
   hooks_.come();
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -17,7 +17,7 @@
 #include "transport/verbs/device/device_watch.hpp"
 #include "transport/verbs/device/fabric.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 // Responder only, but for is_up().
 class PortWatch {
@@ -70,4 +70,4 @@ class PortWatch {
   std::set<std::string> down_;  // IP addresses
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 namespace {
 
@@ -38,4 +38,4 @@ Status bring_up_pair(const Library& library, rdma_cm_id& id, ibv_qp& pair, const
   return {};
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -9,7 +9,7 @@
 #include "base/status.hpp"
 #include "transport/verbs/device/library.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 // RDMA reads that may be under way: of the peer's, and of this side's. What the handshake says, if there is nothing.
 struct ReadDepths {
@@ -21,4 +21,4 @@ Status prepare_pair(const Library& library, rdma_cm_id& id, ibv_qp& pair);
 // The peer is known: it sends and receives afterwards.
 Status bring_up_pair(const Library& library, rdma_cm_id& id, ibv_qp& pair, const ReadDepths& depths);
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

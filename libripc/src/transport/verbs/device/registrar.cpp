@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 namespace {
 
@@ -172,4 +172,4 @@ void Registrar::registration_gone(std::span<const std::byte> range) noexcept {
   gone([&](const Extent& extent) { return extent == Extent{0, range.data(), range.size()}; });
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -19,7 +19,7 @@
 #include "memory/pool.hpp"
 #include "transport/verbs/device/fabric.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 // One registration. Immutable; any thread.
 class Region {
@@ -84,7 +84,7 @@ class Registrar {
     std::uint32_t arena = 0;  // 0: the application's
     const std::byte* start = nullptr;
     std::size_t size = 0;
-    friend auto operator<=>(const Extent&, const Extent&) = default;
+    friend auto operator<=>(const Extent&, const Extent&) = default;  // NOLINT(modernize-use-nullptr): takes <=> for it
   };
   // A part of one that is registered by itself.
   struct Part {
@@ -117,4 +117,4 @@ class Registrar {
   std::atomic<std::uint64_t> range_count_{0};
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -17,7 +17,7 @@
 #include "base/event_signal.hpp"
 #include "base/interface_list.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 namespace {
 
@@ -331,4 +331,4 @@ std::vector<ibv_qp*> FabricNetwork::pairs() const {
   return pairs;
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

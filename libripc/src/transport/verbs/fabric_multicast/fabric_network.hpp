@@ -27,7 +27,7 @@
 #include "transport/verbs/device/multicast_id.hpp"
 #include "transport/verbs/groups/group_queue.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 struct FabricNetworkOptions {
   // Groups, with the port that keeps those apart who use the same group: it travels with each datagram. The IPv4 ones
@@ -143,4 +143,4 @@ class FabricNetwork final : public spi::MulticastNetwork {
   std::shared_ptr<const Members> members_ = std::make_shared<Members>();  // as memberships_, those without a queue too
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -12,7 +12,7 @@
 #include "base/event_signal.hpp"
 #include "transport/verbs/fabric_multicast/fabric_network.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 Status FabricNetwork::watch(int fd) {
   epoll_event event{};
@@ -182,4 +182,4 @@ std::shared_ptr<const FabricNetwork::Members> FabricNetwork::members() const {
   return members_;
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 namespace {
 
@@ -125,4 +125,4 @@ void GroupMemberships::on_events() {
   }
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -20,7 +20,7 @@
 #include "transport/verbs/device/multicast_id.hpp"
 #include "transport/verbs/groups/group_queue.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 // The address of a group ID, the same everywhere; several groups may have the same.
 remote::Endpoint multicast_address_of(ripc_service_id group);
@@ -88,4 +88,4 @@ class GroupMemberships {
   std::unordered_map<std::uint64_t, std::weak_ptr<GroupMembership>> by_number_;
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 namespace {
 
@@ -223,4 +223,4 @@ void GroupQueue::arm() noexcept {
   queue_->arm();
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

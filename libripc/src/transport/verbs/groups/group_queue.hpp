@@ -21,7 +21,7 @@
 #include "transport/verbs/device/registrar.hpp"
 #include "wire/session_control.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 // A group as librdmacm has told it when it was joined.
 struct JoinedGroup {
@@ -133,4 +133,4 @@ class GroupQueue {
   bool has_failed_ = false;
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

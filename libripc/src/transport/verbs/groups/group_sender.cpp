@@ -7,7 +7,7 @@
 #include "base/random.hpp"
 #include "transport/verbs/datagram/datagram_channel.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 namespace {
 
@@ -191,4 +191,4 @@ void GroupSender::send_round_locked(Group& group, const wire::Plain& message, st
   for (const Member& member : round.members) sent[find_present_locked(member.link)->index] = 1;
 }
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs

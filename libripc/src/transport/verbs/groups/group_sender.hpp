@@ -21,7 +21,7 @@
 #include "transport/verbs/datagram/datagram_sender.hpp"
 #include "transport/verbs/groups/group_memberships.hpp"
 
-namespace ripc::verbs {
+namespace ripc::internal::verbs {
 
 class DatagramChannel;
 
@@ -95,4 +95,4 @@ class GroupSender final : public spi::Multicast, public std::enable_shared_from_
   std::vector<DatagramChannel*> channels_;  // of the active round
 };
 
-}  // namespace ripc::verbs
+}  // namespace ripc::internal::verbs
