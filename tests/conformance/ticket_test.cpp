@@ -89,9 +89,11 @@ TEST_P(Tickets, ReleasedBeforeTheEndTheMessageGoesOn) {
 }
 
 TEST_P(Tickets, WithoutAPlaceForItTheLibraryKeepsTheTicket) {
-  post();
-  ASSERT_EQ(send(client_, server_id(), {item(data_, RIPC_ITEM_AUTO)}), RIPC_OK);
-  EXPECT_TRUE(holds(view_of(receive(server_), 0), RIPC_VIEW_WINDOW, data_));
+  const Bytes large = pattern(300'000, 8);  // travels long on every path
+  Bytes window(large.size());
+  ASSERT_EQ(ripc_window_post(server_.get(), window.data(), window.size(), 0), RIPC_OK);
+  ASSERT_EQ(send(client_, server_id(), {item(large, RIPC_ITEM_AUTO)}), RIPC_OK);
+  EXPECT_TRUE(holds(view_of(receive(server_), 0), RIPC_VIEW_WINDOW, large));
 }
 
 // ---- Callbacks ---------------------------------------------------------------------------------------------------

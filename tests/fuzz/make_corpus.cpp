@@ -154,7 +154,7 @@ void write_frame(const std::filesystem::path& file, const T& frame) {
 void write_sessions(const std::filesystem::path& folder) {
   write_frame(folder / "hello", session::Hello{.context = 1, .session = 2, .role = 1, .port = 7000, .nonce = {}});
   write_frame(folder / "hello_resume",
-              session::Hello{.context = 1, .session = 2, .received = 9, .role = 2, .port = 7000, .nonce = {}});
+              session::Hello{.context = 1, .session = 2, .number = 9, .role = 2, .port = 7000, .nonce = {}});
   write_frame(folder / "hello_reply", session::HelloReply{.context = 3, .nonce = {}, .mac = {}});
   write_frame(folder / "hello_refused", session::HelloReply{.status = RIPC_REFUSED, .nonce = {}, .mac = {}});
   write_frame(folder / "confirm", session::Confirm{});
@@ -194,6 +194,7 @@ void write_sessions(const std::filesystem::path& folder) {
   write_frame(folder / "prove", session::Prove{.link = 6});
   write_frame(folder / "proved", session::Proved{.link = 6, .arrived = 1});
   write_frame(folder / "streamed", session::Streamed{.link = 6, .datagram = packet});
+  write_frame(folder / "want_stream", session::WantStream{.link = 6});
 
   Bytes bytes;
   session::encode(session::Bye{}, bytes);

@@ -87,6 +87,8 @@ class Channel {
 
   // Any. The largest packet. Changes only when the network's path does.
   std::size_t packet_limit() const noexcept { return packet_limit_.load(std::memory_order_relaxed); }
+  // Any. Packets of up to so many bytes go at once; larger ones, up to the limit, after widen().
+  std::size_t ready_limit() const noexcept { return ready_limit_.load(std::memory_order_relaxed); }
   std::uint64_t incarnation() const noexcept { return facts_.incarnation; }
   bool tells_of_ends() const noexcept { return facts_.tells_of_ends; }
   Multicast* multicast() const noexcept { return facts_.multicast; }
@@ -97,8 +99,12 @@ class Channel {
             facts_.registration_line->load(std::memory_order_acquire) == facts_.registration);
   }
 
-  // Any. RIPC_OK, RIPC_AGAIN (no room), RIPC_TOO_LARGE, RIPC_NO_MEMORY, RIPC_PEER_DEAD (nothing was sent; the channel
-  // is useless from now on), RIPC_CLOSED (the service was withdrawn or taken over; likewise).
+  // Any, outside of a ThreadEpoch::Section: it may wait for the peer. Prepares the path for packets of this size.
+  // RIPC_OK; RIPC_TOO_LARGE: it cannot, and packet_limit() may be lower now; RIPC_PEER_DEAD, RIPC_CLOSED.
+  virtual ripc_status widen(std::size_t packet) noexcept = 0;
+
+  // Any. RIPC_OK, RIPC_AGAIN (no room), RIPC_TOO_LARGE (for ready_limit()), RIPC_NO_MEMORY, RIPC_PEER_DEAD (nothing was
+  // sent; the channel is useless from now on), RIPC_CLOSED (the service was withdrawn or taken over; likewise).
   virtual ripc_status send(const Outgoing& outgoing) noexcept = 0;
 
   // Any. Several plain messages, in order. RIPC_OK: the first `sent` (at least one) were sent; call again for the
@@ -137,7 +143,8 @@ class Channel {
   virtual std::string describe(Deadline deadline) = 0;
 
  protected:
-  explicit Channel(const Facts& facts) noexcept : facts_(facts), packet_limit_(facts.packet_limit) {}
+  explicit Channel(const Facts& facts) noexcept
+      : facts_(facts), packet_limit_(facts.packet_limit), ready_limit_(facts.packet_limit) {}
 
   // Why no more can be sent; RIPC_OK: it can, as far as was told.
   ripc_status ended() const noexcept { return static_cast<ripc_status>(end_.load(std::memory_order_relaxed)); }
@@ -147,10 +154,12 @@ class Channel {
     return end_.compare_exchange_strong(open, reason, std::memory_order_acq_rel);
   }
   void set_packet_limit(std::size_t limit) noexcept { packet_limit_.store(limit, std::memory_order_relaxed); }
+  void set_ready_limit(std::size_t limit) noexcept { ready_limit_.store(limit, std::memory_order_relaxed); }
 
  private:
   const Facts facts_;
   std::atomic<std::size_t> packet_limit_;
+  std::atomic<std::size_t> ready_limit_;
   std::atomic<int> end_{RIPC_OK};
 };
 

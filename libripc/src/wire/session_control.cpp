@@ -16,7 +16,7 @@ bool is_valid(const T&) noexcept {
 }
 bool is_valid(const Hello& hello) noexcept {
   return hello.context != 0 && hello.session != 0 && hello.role >= static_cast<std::uint32_t>(Role::control) &&
-         hello.role <= static_cast<std::uint32_t>(Role::check) && is_port(hello.port);
+         hello.role <= static_cast<std::uint32_t>(Role::peer_stream) && is_port(hello.port);
 }
 bool is_valid(const Open& open) noexcept { return open.link != 0 && is_port(open.port); }
 bool is_valid(const Opened& opened) noexcept {

@@ -21,7 +21,7 @@
 
 namespace ripc::internal::wire::session_control {
 
-inline constexpr std::uint8_t kProtocolVersion = 2;
+inline constexpr std::uint8_t kProtocolVersion = 3;
 inline constexpr std::size_t kPrefixSize = 8;                   // the header
 inline constexpr std::size_t kMaxSize = std::size_t{64} << 10;  // of a frame
 inline constexpr std::size_t kMaxHandshakeSize = 256;           // of one of the first three types
@@ -31,19 +31,22 @@ using Mac = std::array<std::byte, 32>;  // all zero without a cluster key
 
 // What a connection is for.
 enum class Role : std::uint32_t {
-  control = 1,  // the first connection of a session
-  resume = 2,   // takes the place of a control connection that was lost
-  bulk = 3,     // carries pulls and pushes of a session
-  check = 4,    // asks whether the context is there; closed after the handshake
+  control = 1,      // the first connection of a session
+  resume = 2,       // takes the place of a control connection that was lost
+  bulk = 3,         // carries pulls and pushes of a session
+  check = 4,        // asks whether the context is there; closed after the handshake
+  stream = 5,       // carries packets of a link that whoever connected has opened
+  peer_stream = 6,  // of a link that the other side has opened
 };
 
 // First frame of whoever connected.
 struct Hello {
-  std::uint64_t context = 0;   // the sender's context id; not 0
-  std::uint64_t session = 0;   // the session's name, chosen at random by whoever began it; not 0
-  std::uint64_t received = 0;  // role resume: frames of the session that the sender has received
-  std::uint32_t role = 0;      // of Role
-  std::uint32_t port = 0;      // where the sender listens; 1 to 65535
+  std::uint64_t context = 0;  // the sender's context id; not 0
+  std::uint64_t session = 0;  // the session's name, chosen at random by whoever began it; not 0
+  std::uint64_t number = 0;   // role resume: frames of the session that the sender has received; stream and
+                              // peer_stream: the link
+  std::uint32_t role = 0;     // of Role
+  std::uint32_t port = 0;     // where the sender listens; 1 to 65535
   Nonce nonce{};
 };
 
@@ -206,10 +209,15 @@ struct Streamed {
 // The largest datagram of a Streamed frame.
 inline constexpr std::size_t kMaxStreamed = kMaxSize - kPrefixSize - sizeof(std::uint32_t);
 
+// From the opener of a link over UDP, to whoever began the session: connect a stream for it.
+struct WantStream {
+  std::uint32_t link = 0;
+};
+
 // The type of each in the header is its place here, from 1 on.
 using Frame = std::variant<Hello, HelloReply, Confirm, Open, Opened, CloseLink, LinkClosed, Control, Fence, Fenced,
                            Heartbeat, WantBulk, Bye, BulkPort, OpenDatagram, DatagramOpened, JoinGroup, GroupJoined,
-                           LeaveGroup, Prove, Proved, Streamed>;
+                           LeaveGroup, Prove, Proved, Streamed, WantStream>;
 
 template <typename T>
 requires fields::IsAlternativeOf<T, Frame>

@@ -87,6 +87,7 @@ class FakeChannel : public spi::Channel {
 
   // ---- spi::Channel ----
 
+  ripc_status widen(std::size_t) noexcept override { return RIPC_OK; }
   ripc_status send(const spi::Outgoing& outgoing) noexcept override {
     const std::lock_guard lock(mutex_);
     last_packet_.clear();

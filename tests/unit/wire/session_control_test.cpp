@@ -36,8 +36,7 @@ std::string zeros(std::size_t count) {
 
 std::vector<Sample> samples() {
   return {
-      {"hello",
-       Hello{.context = 0x0102030405060708, .session = 2, .received = 3, .role = 4, .port = 5, .nonce = nonce()},
+      {"hello", Hello{.context = 0x0102030405060708, .session = 2, .number = 3, .role = 4, .port = 5, .nonce = nonce()},
        std::string("08 07 06 05 04 03 02 01 02 00 00 00 00 00 00 00 03 00 00 00 00 00 00 00 04 00 00 00 05 00 00 00 ") +
            kNonce},
       {"hello_reply", HelloReply{.context = 1, .received = 2, .status = RIPC_REFUSED, .nonce = nonce(), .mac = {}},
@@ -93,6 +92,7 @@ std::vector<Sample> samples() {
       {"prove", Prove{.link = 1}, "01 00 00 00"},
       {"proved", Proved{.link = 1, .arrived = 1}, "01 00 00 00 01 00 00 00"},
       {"streamed", Streamed{.link = 1, .datagram = text("xyz")}, "01 00 00 00 78 79 7a"},
+      {"want_stream", WantStream{.link = 7}, "07 00 00 00"},
   };
 }
 
@@ -122,7 +122,7 @@ TEST(SessionFrame, FieldsLieWhereTheSpecificationSays) {
     const Bytes bytes = encoded(sample.frame);
     ASSERT_GE(bytes.size(), kPrefixSize);
     EXPECT_EQ(load_le<std::uint32_t>(bytes.data()), bytes.size()) << sample.name;
-    EXPECT_EQ(bytes[4], std::byte{2}) << sample.name;
+    EXPECT_EQ(bytes[4], std::byte{kProtocolVersion}) << sample.name;
     EXPECT_EQ(std::to_integer<std::size_t>(bytes[5]), sample.frame.index() + 1) << sample.name;
     EXPECT_EQ(load_le<std::uint16_t>(bytes.data() + 6), 0u) << sample.name;
     EXPECT_EQ(to_hex(std::span(bytes).subspan(kPrefixSize)), sample.fields) << sample.name;
@@ -196,7 +196,7 @@ TEST(SessionFrame, UnknownTypesAndZerosThatAreNoneAreRefused) {
 }
 
 TEST(SessionFrame, ValuesThatTheirCommentsExcludeAreNeitherWrittenNorRead) {
-  const Hello hello{.context = 1, .session = 1, .received = 0, .role = 1, .port = 1, .nonce = {}};
+  const Hello hello{.context = 1, .session = 1, .number = 0, .role = 1, .port = 1, .nonce = {}};
   const auto changed = [](auto frame, auto change) {
     change(frame);
     return Frame(frame);
@@ -208,7 +208,7 @@ TEST(SessionFrame, ValuesThatTheirCommentsExcludeAreNeitherWrittenNorRead) {
       changed(hello, [](Hello& frame) { frame.context = 0; }),
       changed(hello, [](Hello& frame) { frame.session = 0; }),
       changed(hello, [](Hello& frame) { frame.role = 0; }),
-      changed(hello, [](Hello& frame) { frame.role = 5; }),
+      changed(hello, [](Hello& frame) { frame.role = 7; }),
       changed(hello, [](Hello& frame) { frame.port = 0; }),
       changed(hello, [](Hello& frame) { frame.port = 65536; }),
       changed(open, [](Open& frame) { frame.link = 0; }),

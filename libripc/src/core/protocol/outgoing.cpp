@@ -65,6 +65,7 @@ Status ItemPlan::choose(std::span<const ripc_item> items, std::size_t returns, s
     protocols_[static_cast<std::size_t>(largest - items.data())] = Protocol::exposed;
     body -= largest->size - wire::kDescriptorSize;
   }
+  packet_size_ = wire::packet_size(entries, body);
   return {};
 }
 

@@ -81,6 +81,9 @@ class ItemPlan {
   // Of a reply. Writes what it returns, unless !may_write, and decides how each item that it returns travels.
   void choose_returns(std::span<const ripc_item> items, const Message& request, bool may_write);
 
+  // Bytes of the packet, at most.
+  std::size_t packet_size() const noexcept { return packet_size_; }
+
   Protocol operator[](std::size_t index) const noexcept { return protocols_[index]; }
   bool is_pulled(std::size_t index) const noexcept {
     return protocols_[index] == Protocol::exposed || protocols_[index] == Protocol::directed;
@@ -98,6 +101,7 @@ class ItemPlan {
 
  private:
   std::array<Protocol, RIPC_MAX_ITEMS> protocols_;
+  std::size_t packet_size_ = 0;
 };
 
 }  // namespace ripc::internal::core

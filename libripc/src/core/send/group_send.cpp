@@ -164,6 +164,7 @@ void GroupSend::send_together(Sending& sending) noexcept {
 ripc_status GroupSend::send_to_member(GroupMember& member, Sending& sending, bool alone) {
   const spi::ServiceRecord& record = member.record();
   std::shared_ptr<spi::Channel> useless;
+  std::shared_ptr<spi::Channel> narrow;
   ripc_status status = RIPC_OK;
   {
     ThreadEpoch::Record& thread = ThreadEpoch::current();
@@ -175,6 +176,8 @@ ripc_status GroupSend::send_to_member(GroupMember& member, Sending& sending, boo
       if ((*channel)->incarnation() < record.incarnation) useless = *channel;
     } else if (sending.message.packet_size() > (*channel)->packet_limit()) {
       status = RIPC_TOO_LARGE;
+    } else if (sending.message.packet_size() > (*channel)->ready_limit()) {
+      narrow = *channel;
     } else if (!alone && (*channel)->multicast() != nullptr) {
       sending.together.push_back({&member, *channel});
       return RIPC_PENDING;
@@ -182,6 +185,11 @@ ripc_status GroupSend::send_to_member(GroupMember& member, Sending& sending, boo
       status = sender_.send_by(**channel, {.message = sending.message}, thread);
       if (is_gone(status)) useless = *channel;
     }
+  }
+  if (narrow) {
+    status = narrow->widen(sending.message.packet_size());
+    if (status == RIPC_OK) return send_to_member(member, sending, alone);
+    if (is_gone(status)) useless = narrow;
   }
   if (useless) paths_.drop(*useless);
   return status;

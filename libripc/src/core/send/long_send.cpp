@@ -49,8 +49,14 @@ Status LongSend::send(const SendArguments& arguments, std::shared_ptr<Ticket>* t
   Prepared prepared;
   Result<std::shared_ptr<spi::Channel>> channel = paths_.channel_to(arguments.to, counters_.resolutions);
   if (!channel.ok()) return channel.status();
-  Status planned = prepared.plan.choose(arguments.items, arguments.returns.size(), (*channel)->packet_limit());
-  if (!planned.ok()) return planned;
+  ripc_status wide = RIPC_TOO_LARGE;
+  for (int attempt = 0; attempt < kAttempts && wide == RIPC_TOO_LARGE; ++attempt) {
+    Status planned = prepared.plan.choose(arguments.items, arguments.returns.size(), (*channel)->packet_limit());
+    if (!planned.ok()) return planned;
+    // A path that cannot be prepared has a lower limit from then on. What is gone is found out below.
+    const std::size_t size = prepared.plan.packet_size();
+    wide = size <= (*channel)->ready_limit() ? RIPC_OK : (*channel)->widen(size);
+  }
   ReplyTurn turn(arguments.is_reply() ? arguments.reply_to->attachments.get() : nullptr);
   if (arguments.reply_to != nullptr)
     prepared.plan.choose_returns(arguments.items, *arguments.reply_to, turn.is_first());
@@ -205,7 +211,7 @@ ripc_status LongSend::transmit_packet(const SendArguments& arguments, const Item
   }
   if (arguments.is_reply()) encoder.add_reply(arguments.reply_to->request);
   spi::Channel& channel = *offer.request.channel;
-  if (!encoded.ok || encoder.size() > channel.packet_limit()) return RIPC_TOO_LARGE;
+  if (!encoded.ok || encoder.size() > channel.ready_limit()) return RIPC_TOO_LARGE;
   const ThreadEpoch::Record& thread = ThreadEpoch::current();
   const std::uint64_t wakes = thread.wakes;
   using Kind = spi::Outgoing::Kind;

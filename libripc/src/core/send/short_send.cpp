@@ -11,33 +11,39 @@ namespace {
 
 // Messages that are handed to a channel at once.
 constexpr std::size_t kSendBatch = 64;
+// The packet of a notification, whatever its path takes: it goes through the responders, which others wait for.
+constexpr std::size_t kMaxNotification = std::size_t{60} << 10;
 
 }  // namespace
 
 Status ShortSend::send(const SendArguments& arguments, bool& fits) {
   wire::Plain message;
   const bool encodable = make_plain(id_, arguments.items, arguments.tag, message);
+  const std::size_t size = message.packet_size();
+  ripc_status status = RIPC_PEER_DEAD;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    std::shared_ptr<spi::Channel> lost;
+    std::shared_ptr<spi::Channel> failed;
     {
       ThreadEpoch::Record& thread = ThreadEpoch::current();
       const ThreadEpoch::Section section(thread);
       if (const std::shared_ptr<spi::Channel>* channel = paths_.routes().find(arguments.to)) {
-        if (!encodable || message.packet_size() > (*channel)->packet_limit()) [[unlikely]] {
+        if (!encodable || size > (*channel)->packet_limit()) [[unlikely]] {
           fits = !has_auto(arguments.items);
           return fits ? too_large(arguments.items, (*channel)->packet_limit()) : Status();
         }
-        const ripc_status status = arguments.holds_leases ? send_given_by(**channel, message, thread)
-                                                          : send_by(**channel, {.message = message}, thread);
-        if (!is_gone(status)) return status;
-        lost = *channel;
+        status = arguments.holds_leases ? send_given_by(**channel, message, thread)
+                                        : send_by(**channel, {.message = message}, thread);
+        if (status != RIPC_TOO_LARGE && !is_gone(status)) [[likely]]
+          return status;
+        failed = *channel;
       }
     }
-    if (lost) paths_.drop(*lost);
+    if (failed && status == RIPC_TOO_LARGE) status = failed->widen(size);
+    if (failed && is_gone(status)) paths_.drop(*failed);
     Result<std::shared_ptr<spi::Channel>> found = paths_.channel_to(arguments.to, counters_.resolutions);
     if (!found.ok()) return found.status();
   }
-  return RIPC_PEER_DEAD;
+  return status == RIPC_TOO_LARGE ? status : RIPC_PEER_DEAD;
 }
 
 ripc_status ShortSend::send_given_by(spi::Channel& channel, const wire::Plain& message,
@@ -89,8 +95,8 @@ Status ShortSend::notify(ripc_service_id to, std::uint64_t handle, std::span<con
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     Result<std::shared_ptr<spi::Channel>> channel = paths_.channel_to(to, counters_.resolutions);
     if (!channel.ok()) return channel.status();
-    if (!encodable || encoder.size() > (*channel)->packet_limit() + spi::kControlAllowance)
-      return too_large(encoder.size(), (*channel)->packet_limit() + spi::kControlAllowance);
+    const std::size_t limit = std::min((*channel)->packet_limit() + spi::kControlAllowance, kMaxNotification);
+    if (!encodable || encoder.size() > limit) return too_large(encoder.size(), limit);
     const ripc_status status = (*channel)->send({.kind = spi::Outgoing::Kind::control, .packet = encoder.finish()});
     if (status == RIPC_OK) add(counters_.notifications);
     if (!is_gone(status)) return counters_.count_again(status);

@@ -208,7 +208,10 @@ ripc_status LinkChannel::send_control(spi::Gather packet) noexcept try {
 
 // What makes it worth starting again: a part of the budget, so that senders do not wake for each packet, and in any
 // case the largest packet.
-std::uint32_t LinkChannel::enough() const noexcept { return std::max(budget_ / 4, cost_of(packet_limit())); }
+std::uint32_t LinkChannel::enough() const noexcept {
+  const std::uint32_t largest = cost_of(ready_limit());
+  return largest == 0 ? 0 : std::max(budget_ / 4, largest);
+}
 
 bool LinkChannel::has_room_now() noexcept {
   if (!alive()) return true;

@@ -46,6 +46,8 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   }
   ~LinkChannel() override;
 
+  // All that go by datagrams alone are ready.
+  ripc_status widen(std::size_t) noexcept override { return RIPC_TOO_LARGE; }
   ripc_status send(const spi::Outgoing& outgoing) noexcept override;
   bool has_room(bool tell) noexcept override;
   ripc_status expose(std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
@@ -86,11 +88,11 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   // `holds_back`: transmit() waits if more follow.
   LinkChannel(Parts parts, std::size_t packet_limit, bool holds_back, spi::Multicast* multicast = nullptr);
 
-  // ---- What carries the datagrams; but for cost_of() with mutex_ held ----
-  // What the receiver counts for a datagram with a packet of this size.
+  // ---- What carries the datagrams; with mutex_ held ----
+  // What the receiver counts for a datagram with a packet of this size; 0 if no credit is needed.
   virtual std::uint32_t cost_of(std::size_t packet) const noexcept = 0;
   // Sends one datagram, gathered during the call; it may wait if `more` follow. RIPC_OK, RIPC_AGAIN (no room on this
-  // machine), RIPC_TOO_LARGE (then the packet limit is set), RIPC_PEER_DEAD (the other end of the link is gone).
+  // machine), RIPC_TOO_LARGE (then the ready limit is set), RIPC_PEER_DEAD (the other end of the link is gone).
   virtual ripc_status transmit(const wire::datagram::Header& header, spi::Gather packet, bool more) noexcept = 0;
   // Takes in what the receiver has granted, with credit_arrived(). False: the other end of the link is gone.
   virtual bool read_grants() noexcept = 0;
@@ -117,10 +119,10 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   // mutex_.
   template <typename Transmit>
   ripc_status send_one(std::size_t size, Transmit&& transmit) noexcept {
-    if (size > packet_limit()) [[unlikely]]
+    if (size > ready_limit()) [[unlikely]]
       return RIPC_TOO_LARGE;
-    const std::uint32_t cost = cost_of(size);
     const std::lock_guard lock(mutex_);
+    const std::uint32_t cost = cost_of(size);
     if (const ripc_status status = room_locked(cost); status != RIPC_OK) [[unlikely]]
       return status;
     const std::uint64_t offer = take_offer();

@@ -53,6 +53,8 @@ class LinkSource : public spi::Source {
   spi::Bytes accept_multicast(spi::Bytes datagram, ReplayWindow& window, PortCounters& counters) noexcept;
   // After each batch of datagrams: tells the sender of room, if it is time to.
   void settle(PortCounters& counters) noexcept;
+  // Whether no packet is missing before the one of this number.
+  bool is_next(std::uint32_t sequence) const noexcept { return window_.highest() + 1 == sequence; }
   // Packets that were read and cannot be delivered yet, first come first.
   std::list<std::vector<std::byte>> backlog;
   // The peer is gone or closed the link, and what it had sent before is here or will not come any more.

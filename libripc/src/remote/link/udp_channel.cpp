@@ -31,13 +31,22 @@ std::vector<std::byte> whole_of(const Header& header, spi::Gather packet) {
 
 }  // namespace
 
-UdpChannel::UdpChannel(Parts parts, LinkSocket socket, std::uint32_t peer_packet_limit, bool datagrams)
-    : LinkChannel(std::move(parts),
-                  std::min<std::size_t>(datagrams ? socket.packet_limit() : kMaxStreamedPacket, peer_packet_limit),
-                  false),
+UdpChannel::UdpChannel(Parts parts, LinkSocket socket, std::uint32_t peer_packet_limit, bool datagrams,
+                       ConnectStream connect_stream, Nanoseconds peer_timeout)
+    : LinkChannel(std::move(parts), peer_packet_limit, false),
       socket_(std::move(socket)),
       peer_packet_limit_(peer_packet_limit),
-      way_(datagrams ? Way::unproven : Way::stream) {}
+      way_(datagrams ? Way::unproven : Way::control),
+      connect_stream_(std::move(connect_stream)),
+      peer_timeout_(peer_timeout) {
+  set_ready_limit(limit_of(way()));
+}
+
+// Of a packet that goes this way.
+std::size_t UdpChannel::limit_of(Way way) const noexcept {
+  if (way == Way::connection) return peer_packet_limit_;
+  return std::min<std::size_t>(way == Way::control ? kMaxStreamedPacket : socket_.packet_limit(), peer_packet_limit_);
+}
 
 void UdpChannel::start() {
   LinkChannel::start();
@@ -48,10 +57,14 @@ void UdpChannel::start() {
     if (!read_grants()) return fail_locked();
     go_on_locked();
   });
+  stream_timer_.make(*parts_.loop, [this, weak = weak_from_this()] {
+    if (const auto alive = weak.lock()) stream_due();
+  });
 }
 
 UdpChannel::~UdpChannel() {
   stop_watching();
+  if (stream_) stream_->finish();
   // Nobody is left to find out whether it came by UDP.
   if (alive() && way() == Way::unproven) stream_kept();
 }
@@ -63,7 +76,9 @@ void UdpChannel::leave() noexcept {
 
 void UdpChannel::on_end() noexcept {
   proof_timer_.cancel();
+  stream_timer_.cancel();
   const std::lock_guard lock(mutex_);
+  if (stream_) stream_->finish();
   proven_.notify_all();
 }
 
@@ -72,12 +87,17 @@ void UdpChannel::count_call() noexcept {
 }
 
 void UdpChannel::note_limit(ripc_status status) noexcept {
-  if (status == RIPC_TOO_LARGE) set_packet_limit(std::min(socket_.packet_limit(), packet_limit()));
+  if (status == RIPC_TOO_LARGE) set_ready_limit(std::min(limit_of(Way::udp), ready_limit()));
 }
 
 ripc_status UdpChannel::transmit(const Header& header, spi::Gather packet, bool) noexcept {
   if (header.kind == Kind::data) [[likely]]
     count_call();
+  if (way() == Way::connection) {
+    const ripc_status status = stream_->send(header, packet, false);
+    if (status != RIPC_PEER_DEAD) return status;
+    drop_stream_locked();
+  }
   if (way() != Way::udp) [[unlikely]]
     return transmit_kept(header, packet);
   const ripc_status status = socket_.send(header, packet);
@@ -90,9 +110,10 @@ ripc_status UdpChannel::send_many(std::span<const wire::Plain> messages, std::si
   LinkBatch batch;
   std::array<std::uint32_t, LinkBatch::kMost> costs;
   const auto fits = [this](const wire::Plain& message) {
-    return message.packet_size() <= packet_limit() && message.items.size() <= LinkBatch::kMostItems;
+    return message.packet_size() <= ready_limit() && message.items.size() <= LinkBatch::kMostItems;
   };
   if (messages.empty()) return RIPC_OK;
+  if (way() == Way::connection) return send_by_stream(messages, sent);
   if (way() != Way::udp || !fits(messages.front())) {
     const ripc_status status = send({.message = messages.front()});
     if (status == RIPC_OK) sent = 1;
@@ -122,7 +143,7 @@ ripc_status UdpChannel::send_many(std::span<const wire::Plain> messages, std::si
 bool UdpChannel::read_grants() noexcept {
   Header header;
   for (;;) {
-    if (way() == Way::stream) return true;
+    if (way() >= Way::control) return true;
     const ripc_status status = socket_.receive(header);
     if (status == RIPC_EMPTY) return true;
     if (status == RIPC_PEER_DEAD) {
@@ -137,7 +158,8 @@ bool UdpChannel::read_grants() noexcept {
 }
 
 bool UdpChannel::can_transmit() noexcept {
-  if (way() == Way::stream) return parts_.session->stream.has_room();
+  if (way() == Way::connection) return stream_->has_room();
+  if (way() == Way::control) return parts_.session->stream.has_room();
   pollfd writable{socket_.fd(), POLLOUT, 0};
   return poll(&writable, 1, 0) > 0;
 }
@@ -156,10 +178,11 @@ std::string UdpChannel::describe(Deadline deadline) {
   const Way way = this->way();
   const std::string ends = session.local.ip() + " to " + session.remote.text();
   // What matters comes first: there is not room for all of it everywhere.
-  if (way == Way::stream) return "sockets; UDP does not get through: short messages go over TCP, " + ends;
+  if (way == Way::control) return "sockets; UDP does not get through: short messages go over TCP, " + ends;
+  if (way == Way::connection) return "sockets; messages go over TCP since one was larger than a datagram, " + ends;
   if (way == Way::unproven) return "sockets; the peer has not said whether UDP gets through, " + ends;
   return "sockets, " + Endpoint::local_of(socket_.fd()).text() + " to " + Endpoint::remote_of(socket_.fd()).text() +
-         "; UDP packets of up to " + std::to_string(packet_limit()) + " bytes, " + session.bulk->describe();
+         "; UDP packets of up to " + std::to_string(ready_limit()) + " bytes, " + session.bulk->describe();
 }
 
 // ---- Whether datagrams get through ---------------------------------------------------------------------------
@@ -167,9 +190,9 @@ std::string UdpChannel::describe(Deadline deadline) {
 // A path that is filtered later shows in nothing either. So what is in use is proven again.
 void UdpChannel::check_path() noexcept {
   const std::lock_guard lock(mutex_);
-  if (way() == Way::stream || proof_.running() || !alive()) return;
+  if (way() >= Way::control || proof_.running() || !alive()) return;
   const bool is_proven = way() == Way::udp;
-  if (is_proven && sequence_ == looked_at_ && credit_.left() >= cost_of(packet_limit())) return;
+  if (is_proven && sequence_ == looked_at_ && credit_.left() >= cost_of(ready_limit())) return;
   looked_at_ = sequence_;
   proof_.begin(monotonic_now(), is_proven);
   go_on_locked();
@@ -182,14 +205,14 @@ void UdpChannel::handle(const wire::session_control::Frame& frame) noexcept {
 
 void UdpChannel::proved(bool arrived) noexcept {
   const std::lock_guard lock(mutex_);
-  if (way() == Way::stream) return;
+  if (way() >= Way::control) return;
   if (!read_grants()) return fail_locked();
   proof_.told(arrived, monotonic_now());
   go_on_locked();
 }
 
 void UdpChannel::go_on_locked() noexcept {
-  if (way() == Way::stream || !alive()) return;
+  if (way() >= Way::control || !alive()) return;
   const DatagramProof::Step step = proof_.step(monotonic_now());
   if (step.greet) {
     const ripc_status status = socket_.send({.kind = Kind::greeting, .token = parts_.token}, {});
@@ -218,10 +241,10 @@ void UdpChannel::settle_locked(Way way) noexcept {
 
 // What was sent and may not have come goes once more, with its numbers: what did come is dropped as a duplicate.
 void UdpChannel::fall_back_locked() noexcept {
-  if (way() == Way::stream) return;
-  set_packet_limit(std::min<std::size_t>(kMaxStreamedPacket, peer_packet_limit_));
+  if (way() >= Way::control) return;
+  set_ready_limit(limit_of(Way::control));
   stream_kept();
-  settle_locked(Way::stream);
+  settle_locked(Way::control);
   look_soon();
 }
 
@@ -243,7 +266,7 @@ void UdpChannel::refused_locked() noexcept {
 ripc_status UdpChannel::transmit_kept(const Header& header, spi::Gather packet) noexcept try {
   // What was granted since the beginning has come by UDP, for what went by UDP.
   if (way() == Way::unproven && credit_.limit() != parts_.credit) settle_locked(Way::udp);
-  if (way() != Way::stream) {
+  if (way() != Way::control) {
     if (way() == Way::udp || header.kind != Kind::data) return socket_.send(header, packet);
     kept_.push_back(whole_of(header, packet));
     const ripc_status status = socket_.send(header, packet);
@@ -261,6 +284,126 @@ ripc_status UdpChannel::transmit_kept(const Header& header, spi::Gather packet) 
 ripc_status UdpChannel::transmit_streamed(std::span<const std::byte> datagram) noexcept {
   parts_.session->carries_messages.store(true, std::memory_order_relaxed);
   return parts_.session->stream.send(wire::session_control::Streamed{.link = parts_.link, .datagram = datagram});
+}
+
+// ---- A connection of its own ---------------------------------------------------------------------------------
+
+ripc_status UdpChannel::widen(std::size_t packet) noexcept {
+  std::unique_lock lock(mutex_);
+  if (packet > ready_limit() && packet <= packet_limit() && dial_ == Dial::none) {
+    dial_ = Dial::wanted;
+    stream_timer_.set(StandingTimer::kNow);
+  }
+  (void)wait_in(*parts_.loop, lock, proven_, Deadline::after(peer_timeout_),
+                [&] { return packet <= ready_limit() || packet > packet_limit() || !alive(); });
+  if (!alive()) return ended();
+  return packet <= ready_limit() ? RIPC_OK : RIPC_TOO_LARGE;
+}
+
+// Responder.
+void UdpChannel::stream_due() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stream_ || !alive()) return;
+    if (dial_ == Dial::under_way) return refuse_stream_locked();
+    if (dial_ == Dial::refused) {
+      dial_ = Dial::none;
+      set_packet_limit(peer_packet_limit_);
+    }
+    if (dial_ != Dial::wanted) return;
+    dial_ = Dial::under_way;
+    stream_timer_.set(monotonic_now() + peer_timeout_ / 2);
+  }
+  try {
+    connect_stream_(parts_.link, [this, weak = weak_from_this()](GuardedSocket socket) {
+      if (const auto alive = weak.lock()) adopt_stream(std::move(socket));
+    });
+  } catch (const std::bad_alloc&) {
+    // As if nobody had answered.
+  }
+}
+
+// For a while only what goes by datagrams is taken.
+void UdpChannel::refuse_stream_locked() noexcept {
+  dial_ = Dial::refused;
+  set_packet_limit(ready_limit());
+  stream_timer_.set(monotonic_now() + peer_timeout_);
+  proven_.notify_all();
+  parts_.loop->wake_from_elsewhere();
+}
+
+// Responder. Without a descriptor: it could not be made.
+void UdpChannel::adopt_stream(GuardedSocket socket) noexcept try {
+  std::shared_ptr<StreamSender> made;
+  if (socket.fd) {
+    auto created =
+        StreamSender::create(std::move(socket), peer_timeout_, *parts_.loop, [this, weak = weak_from_this()] {
+          if (const auto alive = weak.lock()) stream_event();
+        });
+    if (created.ok()) made = std::move(*created);
+  }
+  const std::lock_guard lock(mutex_);
+  if (dial_ != Dial::under_way || !alive()) {
+    if (made) made->finish();
+    return;
+  }
+  if (!made) return refuse_stream_locked();
+  // What may not have come by UDP goes first, with its numbers.
+  for (const auto& datagram : kept_) {
+    if (made->send_whole(datagram) == RIPC_OK) continue;
+    made->finish();
+    return refuse_stream_locked();
+  }
+  dial_ = Dial::none;
+  stream_timer_.set(StandingTimer::kNever);
+  former_way_ = way();
+  stream_ = std::move(made);
+  settle_locked(Way::connection);
+  set_ready_limit(limit_of(Way::connection));
+  look_soon();
+} catch (const std::bad_alloc&) {
+  // As if nobody had answered.
+}
+
+// Responder. There is room, or the connection is lost.
+void UdpChannel::stream_event() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (stream_ && stream_->lost()) drop_stream_locked();
+  look_soon();
+}
+
+// What was under way is lost. Packets go as before, until the next one that is too large for that.
+void UdpChannel::drop_stream_locked() noexcept {
+  stream_->finish();
+  stream_.reset();
+  way_.store(former_way_, std::memory_order_release);
+  set_ready_limit(limit_of(former_way_));
+}
+
+ripc_status UdpChannel::send_by_stream(std::span<const wire::Plain> messages, std::size_t& sent) noexcept {
+  const std::lock_guard lock(mutex_);
+  ripc_status status = ended();
+  for (const wire::Plain& message : messages) {
+    if (status != RIPC_OK || !stream_) break;
+    wire::Encoder encoder(wire::PacketKind::message, message.tag, message.source);
+    if (!wire::add_items(message, encoder) || encoder.size() > ready_limit()) {
+      status = RIPC_TOO_LARGE;
+      break;
+    }
+    const std::uint64_t offer = sent == 0 ? take_offer() : 0;
+    status = stream_->send(header_locked(sequence_ + 1, credit_.spent(), offer), encoder.finish(), true);
+    if (status != RIPC_OK) {
+      if (status == RIPC_AGAIN) sent_locked({}, status);
+      give_back(offer);
+      break;
+    }
+    ++sequence_;
+    ++sent;
+  }
+  count_call();
+  if (stream_) stream_->flush();
+  if (status == RIPC_PEER_DEAD && stream_) drop_stream_locked();
+  return sent != 0 ? RIPC_OK : status;
 }
 
 void UdpChannel::streamed(std::span<const std::byte> datagram) noexcept {

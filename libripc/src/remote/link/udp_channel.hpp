@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sending end of a link whose datagrams travel over UDP or, where that does not get through, as frames of the
-// session's control connection. docs/internals/remote.md, "When UDP is blocked".
+// session's control connection. docs/internals/remote.md, "When UDP is blocked". Once there was a packet too large for
+// that, all travel over a connection of the link's own: "Medium messages" there.
 #pragma once
 
 #include <atomic>
@@ -15,15 +16,22 @@
 #include "remote/link/datagram_proof.hpp"
 #include "remote/link/link_channel.hpp"
 #include "remote/link/link_socket.hpp"
+#include "remote/link/link_stream.hpp"
 
 namespace ripc::internal::remote {
 
 class UdpChannel final : public LinkChannel {
  public:
-  // `datagrams`: they may get through. False: it is known that they do not.
-  UdpChannel(Parts parts, LinkSocket socket, std::uint32_t peer_packet_limit, bool datagrams);
+  // Responder. Makes the connection of the link with this number, and calls `taker` there, with it or with none; or the
+  // peer does not answer.
+  using ConnectStream = std::function<void(std::uint32_t link, StreamTaker taker)>;
+  // `datagrams`: they may get through. False: it is known that they do not. A peer that does not take the connection is
+  // asked again only after `peer_timeout`.
+  UdpChannel(Parts parts, LinkSocket socket, std::uint32_t peer_packet_limit, bool datagrams,
+             ConnectStream connect_stream, Nanoseconds peer_timeout);
   ~UdpChannel() override;
 
+  ripc_status widen(std::size_t packet) noexcept override;
   ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept override;
   std::string describe(Deadline deadline) override;
 
@@ -39,7 +47,7 @@ class UdpChannel final : public LinkChannel {
   void start() override;
   void on_end() noexcept override;
   std::uint32_t cost_of(std::size_t packet) const noexcept override {
-    return datagram_cost(packet + wire::datagram::kHeaderSize);
+    return way() == Way::connection ? 0 : datagram_cost(packet + wire::datagram::kHeaderSize);
   }
   ripc_status transmit(const wire::datagram::Header& header, spi::Gather packet, bool more) noexcept override;
   bool read_grants() noexcept override;
@@ -52,10 +60,18 @@ class UdpChannel final : public LinkChannel {
   enum class Way {
     unproven,  // UDP, and what is sent is kept to be sent again by the stream
     udp,
-    stream,
+    control,     // the session's control connection
+    connection,  // the link's own
   };
 
   void count_call() noexcept;
+  void stream_due() noexcept;
+  void refuse_stream_locked() noexcept;
+  void adopt_stream(GuardedSocket socket) noexcept;
+  void stream_event() noexcept;
+  void drop_stream_locked() noexcept;
+  ripc_status send_by_stream(std::span<const wire::Plain> messages, std::size_t& sent) noexcept;
+  std::size_t limit_of(Way way) const noexcept;
   void note_limit(ripc_status status) noexcept;
   Way way() const noexcept { return way_.load(std::memory_order_acquire); }
   // With mutex_ held.
@@ -75,11 +91,17 @@ class UdpChannel final : public LinkChannel {
   std::atomic<std::uint64_t> send_calls_{0};
   std::atomic<Way> way_;
   StandingTimer proof_timer_;
+  const ConnectStream connect_stream_;
+  const Nanoseconds peer_timeout_;
+  StandingTimer stream_timer_;
   std::condition_variable proven_;
   // Under mutex_.
   DatagramProof proof_;
   std::vector<std::vector<std::byte>> kept_;
   std::uint32_t looked_at_ = 0;  // the last number when it was last proven
+  enum class Dial { none, wanted, under_way, refused } dial_ = Dial::none;
+  std::shared_ptr<StreamSender> stream_;
+  Way former_way_ = Way::unproven;  // where the connection is lost
 };
 
 }  // namespace ripc::internal::remote

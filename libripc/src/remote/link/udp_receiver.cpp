@@ -18,11 +18,16 @@ constexpr std::size_t kControlReserve = 48 * datagram_bytes(wire::datagram::kHea
 constexpr int kMaxErrors = 4;
 // Batches without a packet in them that are read in one turn.
 constexpr int kMaxEmptyBatches = 8;
+// How long datagrams that were sent before a connection was there may still be on their way.
+constexpr Nanoseconds kStragglers = 10'000'000;
 
 }  // namespace
 
 UdpReceiver::~UdpReceiver() {
-  for (const auto& source : sources_) port_.events().remove(source->socket().fd());
+  for (const auto& source : sources_) {
+    port_.events().remove(source->socket().fd());
+    if (source->stream_fd >= 0) port_.events().remove(source->stream_fd);
+  }
 }
 
 // What the options ask for, in the money of the socket buffer: that many small messages, those bytes of larger ones
@@ -41,11 +46,11 @@ std::uint32_t UdpReceiver::budget(std::size_t buffer) const noexcept {
   return static_cast<std::uint32_t>(std::max(usable - std::min(usable, kControlReserve), least) / kCreditUnit);
 }
 
-Status UdpReceiver::watch_locked(const UdpSource& source) noexcept {
+Status UdpReceiver::watch_locked(const UdpSource& source, int fd) noexcept {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.ptr = const_cast<UdpSource*>(&source);
-  if (epoll_ctl(ready_set_.get(), EPOLL_CTL_ADD, source.socket().fd(), &event) == 0) return {};
+  if (epoll_ctl(ready_set_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return {};
   return system_error(errno, "epoll_ctl", "raise fs.epoll.max_user_watches");
 }
 
@@ -62,13 +67,14 @@ Status UdpReceiver::add_source(std::shared_ptr<UdpSource> source) {
       ready_set_.reset(epoll_create1(EPOLL_CLOEXEC));
       if (!ready_set_) return system_error(errno, "epoll_create1", "raise `ulimit -n`");
       for (const auto& present : sources_) {
-        Status status = watch_locked(*present);
+        Status status = watch_locked(*present, present->socket().fd());
+        if (status.ok() && present->stream_fd >= 0) status = watch_locked(*present, present->stream_fd);
         if (!status.ok()) return status;
       }
     }
   }
   if (ready_set_) {
-    Status status = watch_locked(*source);
+    Status status = watch_locked(*source, source->socket().fd());
     if (!status.ok()) return status;
   }
   Status status = port_.events().add(source->socket().fd(), EventSet::Kind::packets);
@@ -79,6 +85,35 @@ Status UdpReceiver::add_source(std::shared_ptr<UdpSource> source) {
   sources_.push_back(source);
   port_.insert(std::move(source));
   return {};
+}
+
+void UdpReceiver::adopt_stream(const Session& session, std::uint32_t link, GuardedSocket socket) {
+  auto stream = std::make_unique<StreamReceiver>(std::move(socket), wanted_buffer());
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(sources_.begin(), sources_.end(), [&](const auto& source) {
+    return source->session().get() == &session && source->link() == link;
+  });
+  if (found == sources_.end()) return;
+  // Otherwise the sender finds the connection closed, and does as before.
+  UdpSource& source = **found;
+  if (!watch_stream(source, stream->fd()).ok()) return;
+  source.stream_fd = stream->fd();
+  if (const auto replaced = source.adopt(std::move(stream))) unwatch(replaced->fd());
+  passed_.store(true, std::memory_order_release);
+  port_.events().wake();
+}
+
+Status UdpReceiver::watch_stream(UdpSource& source, int fd) noexcept {
+  Status status = port_.events().add(fd, EventSet::Kind::packets);
+  if (!status.ok() || !ready_set_) return status;
+  status = watch_locked(source, fd);
+  if (!status.ok()) port_.events().remove(fd);
+  return status;
+}
+
+void UdpReceiver::unwatch(int fd) noexcept {
+  port_.events().remove(fd);
+  if (ready_set_) (void)epoll_ctl(ready_set_.get(), EPOLL_CTL_DEL, fd, nullptr);
 }
 
 void UdpReceiver::pass(UdpSource& source, spi::Bytes datagram) {
@@ -179,10 +214,13 @@ std::size_t UdpReceiver::poll_source(const std::shared_ptr<UdpSource>& source, s
     }
   if (taken != 0) [[unlikely]]
     return taken;
-  if (fetch(*source)) {
+  StreamReceiver* const stream = source->stream();
+  if ((stream == nullptr || !stream->is_due) && fetch(*source)) {
     batch_source_ = source;
     return deliver_batch(sink, budget, stop);
   }
+  if (stream != nullptr && is_due(*source, *stream)) taken = poll_stream(*source, *stream, sink, budget, stop);
+  if (taken != 0 || stop || source->has_record()) return taken;
   if (over) [[unlikely]] {
     sink.source_gone(*source);
     remove(source);
@@ -217,6 +255,75 @@ bool UdpReceiver::fetch(UdpSource& source) noexcept {
   // Somebody floods the link with what is no packet. Others have a turn.
   port_.events().wake();
   return false;
+}
+
+// Packets that went over UDP are delivered before those of the connection. What has not come soon is lost.
+bool UdpReceiver::is_due(UdpSource& source, StreamReceiver& stream) noexcept {
+  if (stream.is_due) return true;
+  spi::Bytes datagram;
+  if (stream.front(datagram) == RIPC_OK && datagram.empty() && !fill(source, stream)) return false;
+  wire::datagram::Header header;
+  if (stream.front(datagram) == RIPC_OK && datagram.empty()) return false;
+  const Nanoseconds now = monotonic_now();
+  if (stream.due_at == 0) stream.due_at = now + kStragglers;
+  stream.is_due =
+      wire::datagram::decode(datagram, header) != RIPC_OK || source.is_next(header.sequence) || now >= stream.due_at;
+  if (!stream.is_due) port_.events().wake();
+  return stream.is_due;
+}
+
+// False: there is nothing more to read now, or ever; then it is dropped.
+bool UdpReceiver::fill(UdpSource& source, StreamReceiver& stream) noexcept {
+  count_call();
+  const StreamReceiver::Outcome outcome = stream.fill();
+  if (outcome == StreamReceiver::Outcome::ended) end_stream(source);
+  return outcome == StreamReceiver::Outcome::data;
+}
+
+void UdpReceiver::end_stream(UdpSource& source) noexcept {
+  const std::lock_guard lock(mutex_);
+  const int fd = source.stream()->fd();
+  unwatch(fd);
+  if (source.stream_fd == fd) source.stream_fd = -1;
+  source.drop_stream();
+  // What came by UDP meanwhile has rung already.
+  port_.events().wake();
+}
+
+std::size_t UdpReceiver::poll_stream(UdpSource& source, StreamReceiver& stream, spi::PacketSink& sink,
+                                     std::size_t budget, bool& stop) noexcept {
+  std::size_t taken = 0;
+  spi::Bytes datagram;
+  while (taken < budget) {
+    if (stream.packet.empty()) {
+      if (stream.front(datagram) != RIPC_OK) {
+        port_.counters().corrupt.store(port_.counters().corrupt.load(std::memory_order_relaxed) + 1,
+                                       std::memory_order_relaxed);
+        end_stream(source);
+        return taken;
+      }
+      if (datagram.empty()) {
+        // What was just sent is not there yet: whoever waits for the first packet should have it now.
+        if (taken != 0 || !fill(source, stream)) return taken;
+        continue;
+      }
+      stream.packet = source.accept(datagram, port_.counters());
+      if (stream.packet.empty()) {
+        stream.pop();
+        continue;
+      }
+    }
+    const spi::Delivery delivery = sink.deliver(source, stream.packet);
+    if (delivery != spi::Delivery::taken) {
+      stop = delivery == spi::Delivery::stop;
+      break;
+    }
+    stream.pop();
+    ++taken;
+  }
+  // No event tells of what was read already.
+  unscanned_ = polled_.size();
+  return taken;
 }
 
 // As recvmmsg().
@@ -294,6 +401,7 @@ std::size_t UdpReceiver::deliver_backlog(UdpSource& source, spi::PacketSink& sin
 }
 
 void UdpReceiver::remove(const std::shared_ptr<UdpSource>& source) noexcept {
+  while (source->stream() != nullptr) end_stream(*source);
   port_.events().remove(source->socket().fd());
   if (batch_source_ == source) batch_source_.reset();
   const std::lock_guard lock(mutex_);

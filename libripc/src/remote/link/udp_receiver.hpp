@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the sockets of those sources of a port whose datagrams travel over UDP, in turns, a batch of datagrams at a
-// time.
+// time, and the connections that some of them have beside it.
 #pragma once
 
 #include <sys/epoll.h>
@@ -37,6 +37,8 @@ class UdpReceiver {
   std::size_t wanted_buffer() const noexcept;
   std::uint32_t budget(std::size_t buffer) const noexcept;
   Status add_source(std::shared_ptr<UdpSource> source);
+  // The connection of a link. Nothing happens if there is no such link. Throws std::bad_alloc.
+  void adopt_stream(const Session& session, std::uint32_t link, GuardedSocket socket);
   // A datagram of one of the sources that came by its control connection. Throws std::bad_alloc.
   void pass(UdpSource& source, spi::Bytes datagram);
 
@@ -53,18 +55,25 @@ class UdpReceiver {
   std::size_t poll_source(const std::shared_ptr<UdpSource>& source, spi::PacketSink& sink, std::size_t budget,
                           bool& stop) noexcept;
   bool fetch(UdpSource& source) noexcept;
+  std::size_t poll_stream(UdpSource& source, StreamReceiver& stream, spi::PacketSink& sink, std::size_t budget,
+                          bool& stop) noexcept;
+  bool is_due(UdpSource& source, StreamReceiver& stream) noexcept;
+  bool fill(UdpSource& source, StreamReceiver& stream) noexcept;
   std::size_t deliver_batch(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
   std::size_t deliver_backlog(UdpSource& source, spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
   bool set_aside() noexcept;
   void take_kept(UdpSource& source) noexcept;
   void remove(const std::shared_ptr<UdpSource>& source) noexcept;
-  Status watch_locked(const UdpSource& source) noexcept;
+  Status watch_locked(const UdpSource& source, int fd) noexcept;
+  Status watch_stream(UdpSource& source, int fd) noexcept;
+  void unwatch(int fd) noexcept;
+  void end_stream(UdpSource& source) noexcept;
   int read_batch(int fd, unsigned wanted) noexcept;
   void count_call() noexcept;
 
   LinkPort& port_;
   const std::size_t receive_buffer_;
-  std::atomic<bool> passed_{false};  // a source may have kept something
+  std::atomic<bool> passed_{false};  // a source may have kept something, or has a new connection
 
   std::mutex mutex_;  // taken before the port's
   std::vector<std::shared_ptr<UdpSource>> sources_;

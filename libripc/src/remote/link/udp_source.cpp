@@ -63,6 +63,19 @@ bool UdpSource::keep(spi::Bytes datagram) {
   return true;
 }
 
+std::unique_ptr<StreamReceiver> UdpSource::adopt(std::unique_ptr<StreamReceiver> stream) noexcept {
+  const std::lock_guard lock(mutex_);
+  next_.swap(stream);
+  has_next_.store(true, std::memory_order_release);
+  return stream;
+}
+
+void UdpSource::take_next() noexcept {
+  const std::lock_guard lock(mutex_);
+  stream_ = std::move(next_);
+  has_next_.store(false, std::memory_order_release);
+}
+
 UdpSource::Datagrams UdpSource::take_kept() noexcept {
   const std::lock_guard lock(mutex_);
   has_kept_.store(false, std::memory_order_release);
@@ -71,6 +84,8 @@ UdpSource::Datagrams UdpSource::take_kept() noexcept {
 }
 
 ripc_status UdpSource::transmit(const wire::datagram::Header& header) noexcept {
+  // A connection has its own flow control. Its sender asks for credit should it need any again.
+  if (stream_) return RIPC_OK;
   if (!streams_.load(std::memory_order_acquire)) [[likely]]
     return socket_.send(header, {});
   wire::datagram::HeaderBytes bytes;

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // The receiving end of a link whose datagrams travel over UDP or, where that does not get through, as frames of the
-// session's control connection.
+// session's control connection. Once a packet was too large for both, they travel over a connection of their own.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <vector>
 
 #include "base/backoff.hpp"
 #include "remote/link/link_socket.hpp"
 #include "remote/link/link_source.hpp"
+#include "remote/link/link_stream.hpp"
 
 namespace ripc::internal::remote {
 
@@ -32,11 +34,29 @@ class UdpSource final : public LinkSource {
   // A datagram that came by the control connection. Answers go the same way from now on. False: the sender has no
   // credit for it; it is dropped. Throws std::bad_alloc.
   bool keep(spi::Bytes datagram);
+  // A connection of its own, which the receiver watches already. It counts once the one before it was dropped; returns
+  // the one whose turn has not come, if there is such a one.
+  std::unique_ptr<StreamReceiver> adopt(std::unique_ptr<StreamReceiver> stream) noexcept;
 
   // ---- The receiver's ----
   // What keep() has kept, first come first.
   bool has_kept() const noexcept { return has_kept_.load(std::memory_order_acquire); }
   Datagrams take_kept() noexcept;
+  // The connection that is to be read, or null.
+  StreamReceiver* stream() noexcept {
+    if (!stream_ && has_next_.load(std::memory_order_acquire)) [[unlikely]]
+      take_next();
+    return stream_.get();
+  }
+  void drop_stream() noexcept { stream_.reset(); }
+  // Whether a packet that the connection has brought waits to be delivered.
+  bool has_record() const noexcept {
+    spi::Bytes datagram;
+    return stream_ && stream_->front(datagram) == RIPC_OK && !datagram.empty();
+  }
+
+  // Under the mutex of the UdpReceiver: the descriptor of the newest connection; -1: none.
+  int stream_fd = -1;
 
   // How many datagrams the next read asks for: one that finds no more than it asked for costs the system a second look.
   unsigned batch = 1;
@@ -48,6 +68,7 @@ class UdpSource final : public LinkSource {
 
  private:
   bool has_arrived() noexcept;
+  void take_next() noexcept;
   void answer_proof(Nanoseconds until, Backoff pause);
 
   const LinkSocket socket_;
@@ -55,7 +76,10 @@ class UdpSource final : public LinkSource {
   EventLoop& loop_;
   std::atomic<bool> streams_{false};
   std::atomic<bool> has_kept_{false};
+  std::unique_ptr<StreamReceiver> stream_;  // the receiver's
+  std::atomic<bool> has_next_{false};
   std::mutex mutex_;
+  std::unique_ptr<StreamReceiver> next_;
   Datagrams kept_;
   std::uint32_t kept_cost_ = 0;
 };

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -28,6 +29,9 @@ class LinkChannel;
 class LinkPort;
 class LinkSource;
 class SessionLinks;
+
+// Takes the connection of a link of this side's.
+using StreamTaker = std::function<void(GuardedSocket socket)>;
 
 // Where a link of the peer ends.
 struct IncomingLink {
@@ -70,7 +74,9 @@ struct Session {
   Nanoseconds bulk_wanted_until = 0;
   Nanoseconds down_since = 0;  // 0: the control connection is there
   Nanoseconds resume_until = 0;
-  StandingTimer timer;  // of the next attempt
+  StandingTimer timer;                                                        // of the next attempt
+  std::unordered_map<std::uint32_t, StreamTaker> stream_takers;               // of links that wait for a connection
+  std::unordered_map<std::uint32_t, std::shared_ptr<Dialer>> stream_dialers;  // by link, of whichever side
 
   // ---- Any thread ----
 

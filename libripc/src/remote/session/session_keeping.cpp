@@ -8,6 +8,7 @@
 #include <new>
 
 #include "base/random.hpp"
+#include "remote/link/udp_receiver.hpp"
 #include "remote/session/session_transport.hpp"
 
 namespace ripc::internal::remote {
@@ -21,6 +22,8 @@ using wire::session_control::Role;
 constexpr int kFramesPerEvent = 64;
 // Between two attempts to reach a peer again.
 constexpr Nanoseconds kRedialPause = 50'000'000;
+// Under way at once, for one session.
+constexpr std::size_t kMostStreamDialers = 64;
 
 // Nobody has refused: what is sent there vanishes, or lies in the buffers of a process that does not run.
 Status not_reached(const Session& session) {
@@ -42,10 +45,10 @@ std::string locator_of(const Session& session, const Endpoint& seen) {
 
 }  // namespace
 
-Hello SessionTransport::hello(const SessionPointer& session, Role role) const {
+Hello SessionTransport::hello(const SessionPointer& session, Role role, std::uint64_t number) const {
   return {.context = options_.context,
           .session = session->id,
-          .received = role == Role::resume ? session->stream.received() : 0,
+          .number = number,
           .role = static_cast<std::uint32_t>(role),
           .port = listener_->port(),
           .nonce = {}};
@@ -263,6 +266,8 @@ HelloReply SessionTransport::answer(const Hello& hello, int socket) {
       reply.received = session->stream.received();
       break;
     case Role::bulk:
+    case Role::stream:
+    case Role::peer_stream:
       if (!session) reply.status = RIPC_PEER_DEAD;
       break;
     case Role::check:
@@ -285,8 +290,13 @@ void SessionTransport::accepted(Greeted greeted) {
     session->links->adopt_bulk(session, std::move(greeted.socket));
     return;
   }
+  if (role != Role::resume) {
+    stream_made(session, static_cast<std::uint32_t>(greeted.hello.number), role == Role::peer_stream,
+                std::move(greeted.socket));
+    return;
+  }
   or_lose(session, [&] {
-    Status status = begin(session, std::move(greeted.socket), greeted.hello.received);
+    Status status = begin(session, std::move(greeted.socket), greeted.hello.number);
     if (!status.ok()) lose(session, status);
   });
 }
@@ -371,10 +381,11 @@ void SessionTransport::try_again(const SessionPointer& session) noexcept try {
   }
   const std::vector<Endpoint> endpoints =
       session->incoming ? session->endpoints : std::vector<Endpoint>{session->remote};
-  session->dialer =
-      Dialer::dial(*loop_, authenticator_, endpoints, hello(session, session->incoming ? Role::check : Role::resume),
-                   session->context, Deadline::after(session->resume_until - monotonic_now()),
-                   [this, session](Greeted greeted) { resumed(session, std::move(greeted)); });
+  session->dialer = Dialer::dial(
+      *loop_, authenticator_, endpoints,
+      session->incoming ? hello(session, Role::check) : hello(session, Role::resume, session->stream.received()),
+      session->context, Deadline::after(session->resume_until - monotonic_now()),
+      [this, session](Greeted greeted) { resumed(session, std::move(greeted)); });
 } catch (const std::bad_alloc&) {
   try_again_soon(session);
 }
@@ -420,6 +431,8 @@ void SessionTransport::lose(const SessionPointer& session, Status reason) noexce
   session->stream.detach();
   session->dialer.reset();
   session->bulk_dialer.reset();
+  session->stream_dialers.clear();
+  session->stream_takers.clear();
   session->timer.cancel();
   session->bulk_timer.cancel();
   if (session->bulk) session->bulk->died();
@@ -437,6 +450,51 @@ void SessionTransport::lose_sessions_at(std::span<const std::string> ips, const 
   }
   for (const SessionPointer& session : sessions) {
     if (std::find(ips.begin(), ips.end(), session->local.ip()) != ips.end()) lose(session, reason);
+  }
+}
+
+// ---- Connections of links ------------------------------------------------------------------------------------
+
+void SessionTransport::connect_stream(const SessionPointer& session, std::uint32_t link, StreamTaker taker) {
+  if (session->lost) return;
+  session->stream_takers[link] = std::move(taker);
+  // Whoever began the session makes them, so that only one side needs to be reachable.
+  if (session->incoming) {
+    session->stream.tell(wire::session_control::WantStream{.link = link});
+  } else {
+    dial_stream(session, link, Role::stream);
+  }
+}
+
+void SessionTransport::dial_stream(const SessionPointer& session, std::uint32_t link, Role role) {
+  auto& dialers = session->stream_dialers;
+  std::erase_if(dialers, [](const auto& entry) { return entry.second->over(); });
+  if (dialers.size() >= kMostStreamDialers) {
+    if (role == Role::stream) stream_made(session, link, true, {});
+    return;
+  }
+  dialers[link] = Dialer::dial(*loop_, authenticator_, {session->remote}, hello(session, role, link), session->context,
+                               Deadline::after(options_.peer_timeout), [this, session, link, role](Greeted greeted) {
+                                 if (!greeted.status.ok()) greeted.socket.close();
+                                 stream_made(session, link, role == Role::stream, std::move(greeted.socket));
+                               });
+}
+
+// `is_own`: of a link that this side opened. Without a descriptor: it could not be made.
+void SessionTransport::stream_made(const SessionPointer& session, std::uint32_t link, bool is_own,
+                                   GuardedSocket socket) {
+  if (is_own) {
+    if (auto taker = session->stream_takers.extract(link)) taker.mapped()(std::move(socket));
+    return;
+  }
+  if (!socket.fd) return;
+  const std::lock_guard lock(mutex_);
+  const auto found = session->incoming_links.find(link);
+  if (found == session->incoming_links.end() || found->second.port->closed()) return;
+  try {
+    found->second.port->udp().adopt_stream(*session, link, std::move(socket));
+  } catch (const std::bad_alloc&) {
+    // The sender finds the connection closed, and does as before.
   }
 }
 

@@ -127,7 +127,7 @@ Result<wire::session_control::Opened> SessionTransport::accept_link(const Sessio
         (void)socket->connect(session->remote.with_port(static_cast<std::uint16_t>(frame.port)));
         opened.incarnation = port.incarnation();
         opened.port = socket->port();
-        opened.packet_limit = static_cast<std::uint32_t>(kMaxPacket);
+        opened.packet_limit = static_cast<std::uint32_t>(kMaxStreamPacket);
         opened.credit = ReceiverCredit::first_credit(budget);
         auto source = std::make_shared<UdpSource>(LinkSource::Parts{.session = session,
                                                                     .link = frame.link,
@@ -217,6 +217,16 @@ void SessionTransport::to_source(const SessionPointer& session, const Frame& fra
   const std::lock_guard lock(mutex_);
   const auto found = session->incoming_links.find(frame.link);
   if (found != session->incoming_links.end() && !found->second.port->closed()) found->second.source->handle(frame);
+}
+
+bool SessionTransport::on(const SessionPointer& session, const wire::session_control::WantStream& frame) {
+  if (session->incoming) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!session->incoming_links.contains(frame.link)) return true;
+  }
+  dial_stream(session, frame.link, wire::session_control::Role::peer_stream);
+  return true;
 }
 
 bool SessionTransport::on(const SessionPointer& session, const wire::session_control::Streamed& frame) {

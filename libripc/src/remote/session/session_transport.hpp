@@ -136,7 +136,8 @@ class SessionTransport : public spi::Transport {
   void bulk_failed(const SessionPointer& session) noexcept;
   // The session that a peer began with this name; null: none.
   SessionPointer session_named(std::uint64_t id) const;
-  wire::session_control::Hello hello(const SessionPointer& session, wire::session_control::Role role) const;
+  wire::session_control::Hello hello(const SessionPointer& session, wire::session_control::Role role,
+                                     std::uint64_t number = 0) const;
   const SessionOptions& options() const noexcept { return options_; }
   EventLoop& loop() const noexcept { return *loop_; }
   Authenticator& authenticator() noexcept { return authenticator_; }
@@ -196,6 +197,9 @@ class SessionTransport : public spi::Transport {
   void try_again_soon(const SessionPointer& session) noexcept;
   void resumed(const SessionPointer& session, Greeted greeted) noexcept;
   void tick();
+  void connect_stream(const SessionPointer& session, std::uint32_t link, StreamTaker taker);
+  void dial_stream(const SessionPointer& session, std::uint32_t link, wire::session_control::Role role);
+  void stream_made(const SessionPointer& session, std::uint32_t link, bool is_own, GuardedSocket socket);
   void dial_bulk(const SessionPointer& session);
   void bulk_due(const SessionPointer& session) noexcept;
 
@@ -212,6 +216,7 @@ class SessionTransport : public spi::Transport {
   bool on(const SessionPointer& session, const wire::session_control::WantBulk& frame) const;
   void on(const SessionPointer& session, const wire::session_control::Bye& frame);
   bool on(const SessionPointer& session, const wire::session_control::Streamed& frame);
+  bool on(const SessionPointer& session, const wire::session_control::WantStream& frame);
   template <typename Frame>
   void to_channel(const SessionPointer& session, const Frame& frame);
   template <typename Frame>

@@ -145,7 +145,7 @@ TEST_F(LinkTest, AFullReceiverMakesTheSenderWaitAndLosesNothing) {
 TEST_F(LinkTest, TheLargestPacketsFillTheQueueWithoutLoss) {
   const auto channel = sender_.channel(receiver_);
   ASSERT_NE(channel, nullptr);
-  const std::string largest(channel->packet_limit(), 'x');
+  const std::string largest(channel->ready_limit(), 'x');
   std::size_t sent = 0;
   for (int round = 0; round < 20; ++round) {
     while (send_text(*channel, largest) == RIPC_OK) ++sent;

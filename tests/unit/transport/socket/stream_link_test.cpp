@@ -47,7 +47,7 @@ TEST_F(StreamLink, PacketsArriveOnceWholeAndInOrderAndCreditsDoNotRunOut) {
 TEST_F(StreamLink, TheLargestPacketFits) {
   const auto channel = stream_channel(sender_);
   ASSERT_NE(channel, nullptr);
-  const std::string largest(channel->packet_limit(), 'x');
+  const std::string largest(channel->ready_limit(), 'x');
   ASSERT_EQ(send_text(*channel, largest), RIPC_OK);
   EXPECT_EQ(send_text(*channel, largest + 'x'), RIPC_TOO_LARGE);
   ASSERT_TRUE(poll_until(1));

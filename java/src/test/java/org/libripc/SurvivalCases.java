@@ -18,7 +18,7 @@ final class SurvivalCases {
   private static final Class<? extends Throwable> ARGUMENT = IllegalArgumentException.class;
   private static final Class<? extends Throwable> STATE = IllegalStateException.class;
   private static final Class<? extends Throwable> CLOSED = RipcException.Closed.class;
-  private static final int LARGE = 100_000;
+  private static final int LARGE = 300_000;
 
   private SurvivalCases() {}
 

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "remote/link/link_stream.hpp"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+
+#include "wire/bytes.hpp"
+#include "wire/packet.hpp"
+
+namespace ripc::internal::remote {
+
+namespace {
+
+using Prefix = std::array<std::byte, kRecordPrefix>;
+
+Prefix prefix_of(std::size_t size) noexcept {
+  Prefix prefix;
+  wire::store_le<std::uint32_t>(prefix.data(), static_cast<std::uint32_t>(size));
+  return prefix;
+}
+
+}  // namespace
+
+// ---- The sender's end ----------------------------------------------------------------------------------------
+
+Result<std::shared_ptr<StreamSender>> StreamSender::create(GuardedSocket socket, Nanoseconds peer_timeout,
+                                                           EventLoop& loop, std::function<void()> notify) {
+  const int fd = socket.fd.get();
+  const int on = 1;
+  (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  const auto patience = static_cast<unsigned>(peer_timeout / 2'000'000);
+  (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
+  std::shared_ptr<StreamSender> made(new StreamSender(std::move(socket), loop, std::move(notify)));
+  made->out_.reserve(kMostWaiting);
+  // Edges: an event comes only after the socket was full, or when the connection ends.
+  Status status =
+      loop.add(fd, EPOLLOUT | EPOLLRDHUP | EPOLLET, [made](std::uint32_t events) { made->on_event(events); });
+  if (!status.ok()) return status;
+  return made;
+}
+
+ripc_status StreamSender::send(const wire::datagram::Header& header, spi::Gather packet, bool more) noexcept {
+  wire::datagram::HeaderBytes head;
+  wire::datagram::encode(header, head);
+  std::array<iovec, 2 + 2 * wire::kMaxPacketItems + 2> parts;  // not initialised: this is the way of every message
+  if (packet.size() + 2 > parts.size()) return RIPC_TOO_LARGE;
+  std::size_t size = head.size();
+  std::size_t count = 2;
+  for (const spi::Bytes range : packet) {
+    parts[count++] = {const_cast<std::byte*>(range.data()), range.size()};
+    size += range.size();
+  }
+  Prefix prefix = prefix_of(size);
+  parts[0] = {prefix.data(), prefix.size()};
+  parts[1] = {head.data(), head.size()};
+  size += prefix.size();
+
+  const std::lock_guard lock(mutex_);
+  if (lost_) return RIPC_PEER_DEAD;
+  if (waiting() + size > kMostWaiting) flush_locked();
+  if (lost_) return RIPC_PEER_DEAD;
+  if (waiting() + size > kMostWaiting) return RIPC_AGAIN;
+  std::size_t sent = 0;
+  if (waiting() == 0 && !more) {
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = count;
+    const ssize_t result = sendmsg(socket_.fd.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (result < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS && errno != ENOMEM) {
+      lose_locked();
+      return RIPC_PEER_DEAD;
+    }
+    if (result <= 0) return RIPC_AGAIN;
+    sent = static_cast<std::size_t>(result);
+  }
+  // Within what was reserved.
+  if (out_.size() + size - sent > out_.capacity()) {
+    out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(out_sent_));
+    out_sent_ = 0;
+  }
+  for (const iovec& part : std::span(parts).first(count)) {
+    const std::size_t skipped = std::min(sent, part.iov_len);
+    sent -= skipped;
+    const auto* const data = static_cast<const std::byte*>(part.iov_base);
+    out_.insert(out_.end(), data + skipped, data + part.iov_len);
+  }
+  return RIPC_OK;
+}
+
+ripc_status StreamSender::send_whole(spi::Bytes datagram) noexcept try {
+  const Prefix prefix = prefix_of(datagram.size());
+  const std::lock_guard lock(mutex_);
+  if (lost_) return RIPC_PEER_DEAD;
+  out_.reserve(out_.size() + prefix.size() + datagram.size());
+  out_.insert(out_.end(), prefix.begin(), prefix.end());
+  out_.insert(out_.end(), datagram.begin(), datagram.end());
+  flush_locked();
+  return lost_ ? RIPC_PEER_DEAD : RIPC_OK;
+} catch (const std::bad_alloc&) {
+  return RIPC_NO_MEMORY;
+}
+
+void StreamSender::flush() noexcept {
+  const std::lock_guard lock(mutex_);
+  flush_locked();
+}
+
+void StreamSender::flush_locked() noexcept {
+  while (!lost_ && waiting() != 0) {
+    const ssize_t result = ::send(socket_.fd.get(), out_.data() + out_sent_, waiting(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (result > 0) {
+      out_sent_ += static_cast<std::size_t>(result);
+    } else if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM) {
+      return;
+    } else if (errno != EINTR) {
+      lose_locked();
+    }
+  }
+  out_.clear();
+  out_sent_ = 0;
+}
+
+bool StreamSender::has_room() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (lost_) return true;
+  pollfd writable{socket_.fd.get(), POLLOUT, 0};
+  return waiting() == 0 && poll(&writable, 1, 0) > 0;
+}
+
+bool StreamSender::lost() noexcept {
+  const std::lock_guard lock(mutex_);
+  return lost_;
+}
+
+void StreamSender::on_event(std::uint32_t events) noexcept {
+  std::function<void()> notify;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!socket_.fd) return;
+    flush_locked();
+    // The peer sends nothing by it: that it is readable means its end.
+    if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) lose_locked();
+    if (finished_) {
+      if (lost_ || waiting() == 0) close_locked();
+      return;
+    }
+    if (lost_ || waiting() == 0) notify.swap(notify_);
+  }
+  if (!notify) return;
+  notify();
+  const std::lock_guard lock(mutex_);
+  if (!finished_) notify.swap(notify_);
+}
+
+void StreamSender::lose_locked() noexcept {
+  if (std::exchange(lost_, true)) return;
+  // The responder finds it closed, if it does not know.
+  (void)shutdown(socket_.fd.get(), SHUT_RDWR);
+}
+
+void StreamSender::finish() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(finished_, true)) return;
+  notify_ = nullptr;
+  flush_locked();
+  if (lost_ || waiting() == 0) close_locked();
+}
+
+void StreamSender::close_locked() noexcept {
+  if (!socket_.fd) return;
+  loop_.remove(socket_.fd.get());
+  socket_.close();
+  lost_ = true;
+}
+
+// ---- The receiver's end --------------------------------------------------------------------------------------
+
+StreamReceiver::StreamReceiver(GuardedSocket socket, std::size_t receive_buffer)
+    : socket_(std::move(socket)), buffer_(std::make_unique_for_overwrite<std::byte[]>(kBuffer)) {
+  // Without it, the system would let the buffer grow to megabytes for each link.
+  const int half = static_cast<int>(std::min<std::size_t>(receive_buffer / 2, 0x3fffffff));
+  (void)setsockopt(fd(), SOL_SOCKET, SO_RCVBUF, &half, sizeof half);
+}
+
+StreamReceiver::Outcome StreamReceiver::fill() noexcept {
+  if (begin_ == end_) {
+    begin_ = end_ = 0;
+  } else if (kBuffer - end_ < kMaxRecord) {
+    std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+  }
+  const ssize_t result = recv(fd(), buffer_.get() + end_, kBuffer - end_, MSG_DONTWAIT);
+  if (result > 0) {
+    end_ += static_cast<std::size_t>(result);
+    return Outcome::data;
+  }
+  return result < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOMEM) ? Outcome::nothing : Outcome::ended;
+}
+
+ripc_status StreamReceiver::front(spi::Bytes& datagram) const noexcept {
+  datagram = {};
+  const std::size_t present = end_ - begin_;
+  if (present < kRecordPrefix) return RIPC_OK;
+  const std::size_t size = wire::load_le<std::uint32_t>(buffer_.get() + begin_);
+  if (size <= wire::datagram::kHeaderSize || size > kMaxRecord - kRecordPrefix) return RIPC_CORRUPT;
+  if (present - kRecordPrefix >= size) datagram = {buffer_.get() + begin_ + kRecordPrefix, size};
+  return RIPC_OK;
+}
+
+void StreamReceiver::pop() noexcept {
+  begin_ += kRecordPrefix + wire::load_le<std::uint32_t>(buffer_.get() + begin_);
+  packet = {};
+}
+
+}  // namespace ripc::internal::remote

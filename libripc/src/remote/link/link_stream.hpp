@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// The TCP connection of one link. It carries the link's packets, in order, once one of them did not fit into a
+// datagram: the sender writes it in its own thread and the receiving thread reads it, so that no other thread of either
+// process runs for a message of medium size. docs/internals/remote.md, "Medium messages".
+//
+//   record   u32 size of what follows | a datagram of the link, header and packet (wire/datagram.hpp)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/event_loop.hpp"
+#include "remote/session/endpoint.hpp"
+#include "spi/channel.hpp"
+#include "wire/datagram.hpp"
+
+namespace ripc::internal::remote {
+
+// The largest packet. Above some 100 KiB, asking and answering costs less than a twentieth of what copying does.
+inline constexpr std::size_t kMaxStreamPacket = std::size_t{128} << 10;
+inline constexpr std::size_t kRecordPrefix = sizeof(std::uint32_t);
+inline constexpr std::size_t kMaxRecord = kRecordPrefix + wire::datagram::kHeaderSize + kMaxStreamPacket;
+
+// The sender's end. Any thread. What the socket does not take at once waits here, at most `kMostWaiting` bytes of it,
+// until the responder finds room.
+class StreamSender : public std::enable_shared_from_this<StreamSender> {
+ public:
+  // Responder. `notify` is called there whenever there is room again, and when the connection is lost; not after
+  // finish(). RIPC_NO_MEMORY and what EventLoop::add() says.
+  static Result<std::shared_ptr<StreamSender>> create(GuardedSocket socket, Nanoseconds peer_timeout, EventLoop& loop,
+                                                      std::function<void()> notify);
+
+  // Sends one datagram, gathered during the call; with `more`, perhaps only together with the next. RIPC_OK, RIPC_AGAIN
+  // (no room), RIPC_NO_MEMORY, RIPC_PEER_DEAD (the connection is lost).
+  ripc_status send(const wire::datagram::Header& header, spi::Gather packet, bool more) noexcept;
+  // The same for a whole one, which may exceed what may wait.
+  ripc_status send_whole(spi::Bytes datagram) noexcept;
+  // Sends what waits for more.
+  void flush() noexcept;
+  bool has_room() noexcept;
+  bool lost() noexcept;
+  // Nothing more is sent. The responder writes what waits, and closes the connection then.
+  void finish() noexcept;
+
+ private:
+  static constexpr std::size_t kMostWaiting = 2 * kMaxRecord;
+
+  StreamSender(GuardedSocket socket, EventLoop& loop, std::function<void()> notify)
+      : loop_(loop), socket_(std::move(socket)), notify_(std::move(notify)) {}
+  std::size_t waiting() const noexcept { return out_.size() - out_sent_; }
+  void on_event(std::uint32_t events) noexcept;
+  void flush_locked() noexcept;
+  void lose_locked() noexcept;
+  void close_locked() noexcept;
+
+  EventLoop& loop_;
+  std::mutex mutex_;
+  GuardedSocket socket_;
+  std::function<void()> notify_;
+  std::vector<std::byte> out_;
+  std::size_t out_sent_ = 0;
+  bool lost_ = false;
+  bool finished_ = false;
+};
+
+// The receiver's end. One thread at a time.
+class StreamReceiver {
+ public:
+  // `receive_buffer`: bytes of the socket's buffer. Throws std::bad_alloc.
+  StreamReceiver(GuardedSocket socket, std::size_t receive_buffer);
+
+  int fd() const noexcept { return socket_.fd.get(); }
+
+  enum class Outcome : std::uint8_t { data, nothing, ended };
+  // Reads what is there, as far as there is room: one system call. Ended: nothing will come any more.
+  Outcome fill() noexcept;
+  // The datagram of the first record; empty if it is not there as a whole. Valid until fill(). RIPC_CORRUPT: the peer
+  // does not send records.
+  ripc_status front(spi::Bytes& datagram) const noexcept;
+  void pop() noexcept;
+
+  // ---- For whoever delivers: they go with the connection ----
+  // The packet of the first record, once that was accepted; empty before.
+  spi::Bytes packet{};
+  // What was sent by other ways before this connection has come, or is given up for lost.
+  bool is_due = false;
+  // When it is given up; 0: not known yet.
+  Nanoseconds due_at = 0;
+
+ private:
+  static constexpr std::size_t kBuffer = 2 * kMaxRecord;
+
+  GuardedSocket socket_;
+  std::unique_ptr<std::byte[]> buffer_;  // not touched before need
+  std::size_t begin_ = 0, end_ = 0;
+};
+
+}  // namespace ripc::internal::remote

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Both ends of a link's connection, without a session.
+#include "remote/link/link_stream.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/waiting.hpp"
+#include "wire/bytes.hpp"
+
+namespace ripc::internal::remote {
+namespace {
+
+using support::eventually;
+using wire::datagram::Header;
+
+constexpr Nanoseconds kSecond = 1'000'000'000;
+
+class LinkStream : public ::testing::Test {
+ protected:
+  LinkStream() : loop_(std::move(EventLoop::create().value())), thread_([this] { loop_->run(); }) {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    GuardedSocket to;
+    GuardedSocket from;
+    to.fd.reset(ends[0]);
+    from.fd.reset(ends[1]);
+    receiver_ = std::make_unique<StreamReceiver>(std::move(from), std::size_t{64} << 10);
+    sender_ = StreamSender::create(std::move(to), 5 * kSecond, *loop_, [this] { ++told_; }).value();
+  }
+  ~LinkStream() override {
+    if (sender_) sender_->finish();
+    loop_->post([this] { loop_->stop(); });
+    thread_.join();
+  }
+
+  ripc_status send(std::uint32_t sequence, const std::string& packet, bool more = false) {
+    const spi::Bytes bytes = std::as_bytes(std::span(packet));
+    return sender_->send({.sequence = sequence, .token = 9}, {&bytes, 1}, more);
+  }
+  // The packets that have come, with their numbers checked.
+  std::size_t receive(std::vector<std::string>& packets) {
+    std::size_t count = 0;
+    spi::Bytes datagram;
+    for (;;) {
+      EXPECT_EQ(receiver_->front(datagram), RIPC_OK);
+      if (datagram.empty()) {
+        if (receiver_->fill() != StreamReceiver::Outcome::data) return count;
+        continue;
+      }
+      Header header;
+      EXPECT_EQ(wire::datagram::decode(datagram, header), RIPC_OK);
+      EXPECT_EQ(header.sequence, packets.size() + 1);
+      const spi::Bytes packet = datagram.subspan(wire::datagram::kHeaderSize);
+      packets.emplace_back(reinterpret_cast<const char*>(packet.data()), packet.size());
+      receiver_->pop();
+      ++count;
+    }
+  }
+  bool receive_until(std::vector<std::string>& packets, std::size_t count) {
+    return eventually([&] {
+      (void)receive(packets);
+      return packets.size() >= count;
+    });
+  }
+
+  std::unique_ptr<EventLoop> loop_;
+  std::thread thread_;
+  std::unique_ptr<StreamReceiver> receiver_;
+  std::shared_ptr<StreamSender> sender_;
+  std::atomic<int> told_{0};
+};
+
+TEST_F(LinkStream, WhatTheSocketDoesNotTakeWaitsWithinABoundAndNothingIsLostOrTorn) {
+  std::vector<std::string> sent;
+  for (;;) {
+    const auto number = static_cast<std::uint32_t>(sent.size() + 1);
+    std::string packet(number % 3 == 0 ? kMaxStreamPacket : number * 7919 % 20'000 + 1, static_cast<char>(number));
+    const ripc_status status = send(number, packet);
+    if (status == RIPC_AGAIN) break;
+    ASSERT_EQ(status, RIPC_OK);
+    sent.push_back(std::move(packet));
+    ASSERT_LT(sent.size(), 10'000u);
+  }
+  EXPECT_FALSE(sender_->has_room());
+  std::vector<std::string> received;
+  ASSERT_TRUE(receive_until(received, sent.size()));
+  EXPECT_EQ(received, sent);
+  ASSERT_TRUE(eventually([&] { return sender_->has_room(); }));
+  EXPECT_GE(told_.load(), 1) << "whoever waits for room is told";
+}
+
+TEST_F(LinkStream, WhatWaitsForMoreGoesWithTheFlush) {
+  ASSERT_EQ(send(1, "one", true), RIPC_OK);
+  ASSERT_EQ(send(2, "two", true), RIPC_OK);
+  EXPECT_EQ(receiver_->fill(), StreamReceiver::Outcome::nothing);
+  sender_->flush();
+  std::vector<std::string> received;
+  EXPECT_EQ(receive(received), 2u);
+  EXPECT_EQ(received, (std::vector<std::string>{"one", "two"}));
+}
+
+TEST_F(LinkStream, WhatWaitsIsWrittenAfterTheEndAndThenTheConnectionCloses) {
+  std::uint32_t sent = 0;
+  while (send(sent + 1, std::string(50'000, 'x')) == RIPC_OK) ++sent;
+  std::exchange(sender_, nullptr)->finish();
+  std::vector<std::string> received;
+  ASSERT_TRUE(receive_until(received, sent));
+  EXPECT_TRUE(eventually([&] { return receiver_->fill() == StreamReceiver::Outcome::ended; }));
+}
+
+TEST_F(LinkStream, ALostConnectionIsToldAndRefusesWhatComesAfter) {
+  receiver_.reset();
+  ASSERT_TRUE(eventually([&] { return told_.load() >= 1 && sender_->lost(); }));
+  EXPECT_EQ(send(1, "late"), RIPC_PEER_DEAD);
+}
+
+TEST_F(LinkStream, SizesThatNoRecordHasAreCorrupt) {
+  for (const std::uint32_t size : {std::uint32_t{0}, std::uint32_t{wire::datagram::kHeaderSize},
+                                   std::uint32_t{kMaxRecord - kRecordPrefix + 1}, UINT32_MAX}) {
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    const UniqueFd stranger(ends[0]);
+    GuardedSocket from;
+    from.fd.reset(ends[1]);
+    StreamReceiver receiver(std::move(from), 1 << 16);
+    std::array<std::byte, kRecordPrefix> prefix;
+    wire::store_le<std::uint32_t>(prefix.data(), size);
+    ASSERT_EQ(write(stranger.get(), prefix.data(), prefix.size()), static_cast<ssize_t>(prefix.size()));
+    ASSERT_EQ(receiver.fill(), StreamReceiver::Outcome::data);
+    spi::Bytes datagram;
+    EXPECT_EQ(receiver.front(datagram), RIPC_CORRUPT) << size;
+  }
+}
+
+}  // namespace
+}  // namespace ripc::internal::remote

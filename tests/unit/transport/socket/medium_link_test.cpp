@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// Links that get a connection of their own, for packets that are larger than a datagram.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "link_ends.hpp"
+
+namespace ripc::internal::socket {
+namespace {
+
+using remote::kMaxStreamPacket;
+
+bool grows(remote::UdpChannel& channel) { return channel.widen(kMaxStreamPacket) == RIPC_OK; }
+
+// The TCP sockets of this process.
+std::set<int> streams() {
+  constexpr int kMost = 1024;
+  std::set<int> result;
+  for (int fd = 0; fd < kMost; ++fd) {
+    sockaddr_storage peer{};
+    socklen_t size = sizeof peer;
+    int type = 0;
+    socklen_t type_size = sizeof type;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0 && peer.ss_family != AF_UNIX &&
+        getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_size) == 0 && type == SOCK_STREAM)
+      result.insert(fd);
+  }
+  return result;
+}
+
+class MediumLink : public LinkEnds {
+ protected:
+  // A channel that has grown; a packet was taken from its connection.
+  std::shared_ptr<remote::UdpChannel> grown() {
+    const auto channel = sender_.channel(receiver_);
+    if (!channel || !grows(*channel) || send_text(*channel, "first") != RIPC_OK || !poll_until(1)) return nullptr;
+    source_ = sink_.packets.back().first;
+    sink_.packets.clear();
+    return channel;
+  }
+  spi::Source* source_ = nullptr;  // of that channel
+};
+
+TEST_F(MediumLink, PacketsLargerThanADatagramGoOnceThePathIsPreparedForThem) {
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  EXPECT_EQ(channel->packet_limit(), kMaxStreamPacket);
+  ASSERT_LT(channel->ready_limit(), kMaxStreamPacket);
+  const std::string large(kMaxStreamPacket, 'x');
+  EXPECT_EQ(send_text(*channel, large), RIPC_TOO_LARGE);
+  EXPECT_EQ(channel->widen(kMaxStreamPacket + 1), RIPC_TOO_LARGE);
+  ASSERT_EQ(channel->widen(kMaxStreamPacket), RIPC_OK);
+  EXPECT_EQ(channel->ready_limit(), kMaxStreamPacket);
+  ASSERT_EQ(send_text(*channel, large), RIPC_OK);
+  EXPECT_EQ(send_text(*channel, large + 'x'), RIPC_TOO_LARGE);
+  ASSERT_TRUE(poll_until(1));
+  EXPECT_EQ(sink_.packets[0].second, large);
+  EXPECT_NE(channel->describe(Deadline::after(0)).find("messages go over TCP"), std::string::npos);
+}
+
+TEST_F(MediumLink, ThreadsThatWidenAtOnceShareOneConnection) {
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  const std::size_t before = streams().size();
+  std::vector<std::thread> threads;
+  std::atomic<int> done{0};
+  for (int count = 0; count < 4; ++count) threads.emplace_back([&] { done += grows(*channel) ? 1 : 0; });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(done.load(), 4);
+  EXPECT_EQ(streams().size(), before + 2) << "both ends are in this process";
+}
+
+// Nobody answers: the peer's responder does not run.
+TEST_F(MediumLink, APeerThatMakesNoConnectionLowersTheLimitForAWhile) {
+  TransportOptions options;
+  options.peer_timeout = 400'000'000;
+  Node impatient(options);
+  const auto channel = impatient.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  std::atomic<bool> halted{false};
+  std::atomic<bool> go_on{false};
+  receiver_.loop().post([&] {
+    halted = true;
+    while (!go_on) std::this_thread::yield();
+  });
+  ASSERT_TRUE(eventually([&] { return halted.load(); }));
+  EXPECT_EQ(channel->widen(kMaxStreamPacket), RIPC_TOO_LARGE);
+  EXPECT_EQ(channel->packet_limit(), channel->ready_limit());
+  EXPECT_EQ(send_text(*channel, "small"), RIPC_OK);
+  go_on = true;
+  ASSERT_TRUE(eventually([&] { return channel->packet_limit() == kMaxStreamPacket; }));
+  EXPECT_TRUE(grows(*channel));
+}
+
+TEST_F(MediumLink, SoDoLinksOfWhoeverAcceptedTheSession) {
+  const auto there = sender_.channel(receiver_);
+  ASSERT_NE(there, nullptr);
+  EventSet events(std::move(EventSet::create().value()));
+  const auto port = sender_.open_port(events, 8);
+  const auto back = receiver_.channel(sender_, 8);
+  ASSERT_NE(back, nullptr);
+  ASSERT_TRUE(back->session()->incoming) << "the same session";
+  ASSERT_TRUE(grows(*back));
+  const std::string large(100'000, 'y');
+  ASSERT_EQ(send_text(*back, large), RIPC_OK);
+  CollectingSink sink;
+  ASSERT_TRUE(eventually([&] {
+    (void)port->poll(sink, 64);
+    return sink.packets.size() == 1;
+  }));
+  EXPECT_EQ(sink.packets[0].second, large);
+}
+
+TEST_F(MediumLink, PacketsOfAllSizesArriveOnceWholeAndInOrderAlsoThoseFromBeforeTheConnection) {
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  constexpr std::size_t kCount = 3000;
+  const auto text_of = [](std::size_t number) {
+    return std::to_string(number) + std::string(number % 7 == 0 ? number * 37 % 60'000 : 10, 'x');
+  };
+  for (std::size_t number = 0; number < kCount; ++number) {
+    if (number == kCount / 3) {
+      ASSERT_TRUE(grows(*channel));
+    }
+    ASSERT_TRUE(eventually([&] {
+      const ripc_status status = send_text(*channel, text_of(number));
+      if (status == RIPC_AGAIN) (void)port_->poll(sink_, 64);
+      return status == RIPC_OK;
+    })) << number;
+  }
+  ASSERT_TRUE(poll_until(kCount));
+  for (std::size_t number = 0; number < kCount; ++number) ASSERT_EQ(sink_.packets[number].second, text_of(number));
+  const spi::PortStatistics statistics = port_->statistics();
+  EXPECT_EQ(statistics.lost + statistics.late + statistics.duplicates + statistics.corrupt, 0u);
+}
+
+TEST_F(MediumLink, AMediumMessageTakesOneSystemCallOnEachSide) {
+  const auto channel = grown();
+  ASSERT_NE(channel, nullptr);
+  const std::uint64_t sent = channel->send_calls();
+  const std::uint64_t received = port_->counters().receive_calls.load();
+  const std::uint64_t credits = port_->counters().credit_calls.load();
+  const std::string medium(16'000, 'z');
+  for (std::size_t number = 0; number < 20; ++number) {
+    ASSERT_EQ(send_text(*channel, medium), RIPC_OK);
+    // Over loopback it is there when the call returns.
+    ASSERT_EQ(port_->poll(sink_, 64), 1u);
+  }
+  EXPECT_EQ(channel->send_calls() - sent, 20u);
+  EXPECT_EQ(port_->counters().receive_calls.load() - received, 20u);
+  EXPECT_EQ(port_->counters().credit_calls.load(), credits);
+}
+
+TEST_F(MediumLink, ManyMessagesOfOneCallTakeOneSystemCallToSend) {
+  const auto channel = grown();
+  ASSERT_NE(channel, nullptr);
+  const std::string body(50, 'm');
+  const ripc_item item{body.data(), body.size(), RIPC_ITEM_SHORT, 0};
+  const std::vector<wire::Plain> messages(64, {.source = 1, .tag = 0, .items = {&item, 1}, .bytes = item.size});
+  const std::uint64_t before = channel->send_calls();
+  std::size_t sent = 0;
+  ASSERT_EQ(channel->send_many(messages, sent), RIPC_OK);
+  EXPECT_EQ(sent, 64u);
+  EXPECT_EQ(channel->send_calls() - before, 1u);
+  ASSERT_TRUE(poll_until(64));
+  for (const auto& [source, packet] : sink_.packets) EXPECT_EQ(packet.substr(wire::packet_size(1, 0)), body);
+}
+
+TEST_F(MediumLink, AFullConnectionTakesNothingMoreUntilTheReceiverReadsAndNothingIsLost) {
+  const auto channel = grown();
+  ASSERT_NE(channel, nullptr);
+  const std::string large(100'000, 'f');
+  std::size_t sent = 0;
+  while (send_text(*channel, large) == RIPC_OK) {
+    ASSERT_LT(++sent, 1000u) << "what lies in buffers has a bound";
+  }
+  EXPECT_FALSE(channel->has_room(true));
+  ASSERT_TRUE(poll_until(sent));
+  ASSERT_TRUE(eventually([&] { return sender_.host().rooms() == 1; }));
+  EXPECT_EQ(send_text(*channel, large), RIPC_OK);
+  ASSERT_TRUE(poll_until(sent + 1));
+  for (const auto& [source, packet] : sink_.packets) ASSERT_EQ(packet, large);
+  EXPECT_EQ(port_->statistics().lost, 0u);
+}
+
+TEST_F(MediumLink, WhatTheReceiverCannotTakeYetWaitsAndOthersHaveTheirTurn) {
+  const auto channel = grown();
+  const auto other = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  ASSERT_NE(other, nullptr);
+  sink_.refused = source_;
+  sink_.answer = spi::Delivery::blocked;
+  for (const char* text : {"one", "two", "three"}) ASSERT_EQ(send_text(*channel, text), RIPC_OK);
+  ASSERT_EQ(send_text(*other, "by the other"), RIPC_OK);
+  ASSERT_TRUE(poll_until(1));
+  sink_.answer = spi::Delivery::taken;
+  ASSERT_TRUE(poll_until(4));
+  std::vector<std::string> texts;
+  for (const auto& [source, text] : sink_.packets) texts.push_back(text);
+  EXPECT_EQ(texts, (std::vector<std::string>{"by the other", "one", "two", "three"}));
+}
+
+TEST_F(MediumLink, IsHeardBesideMoreLinksThanAreReadDirectly) {
+  std::vector<std::unique_ptr<Node>> others;
+  std::vector<std::shared_ptr<remote::UdpChannel>> channels;
+  for (int count = 0; count < 8; ++count) {
+    others.push_back(std::make_unique<Node>());
+    channels.push_back(others.back()->channel(receiver_));
+    ASSERT_NE(channels.back(), nullptr);
+    if (count % 2 == 0) {
+      ASSERT_TRUE(grows(*channels.back()));
+    }
+  }
+  for (int round = 0; round < 50; ++round) {
+    for (const auto& channel : channels) {
+      ASSERT_EQ(send_text(*channel, std::to_string(round)), RIPC_OK);
+    }
+    ASSERT_TRUE(poll_until(8 * static_cast<std::size_t>(round + 1))) << round;
+  }
+}
+
+TEST_F(MediumLink, WhatWasSentArrivesThoughTheSenderHasEnded) {
+  auto channel = grown();
+  ASSERT_NE(channel, nullptr);
+  const std::string large(100'000, 'e');
+  std::size_t sent = 0;
+  while (send_text(*channel, large) == RIPC_OK) ++sent;
+  channel.reset();
+  ASSERT_TRUE(poll_until(sent));
+  ASSERT_TRUE(eventually([&] {
+    (void)port_->poll(sink_, 64);
+    return sink_.gone == 1;
+  }));
+  EXPECT_EQ(sink_.packets.size(), sent);
+  EXPECT_EQ(port_->statistics().lost, 0u);
+}
+
+TEST_F(MediumLink, ALinkWhoseConnectionIsCutGoesOnByDatagramsAndGrowsAgain) {
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  const std::size_t limit = channel->ready_limit();
+  const std::set<int> before = streams();
+  ASSERT_TRUE(grows(*channel));
+  ASSERT_EQ(send_text(*channel, std::string(100'000, 'c')), RIPC_OK);
+  ASSERT_TRUE(poll_until(1));
+  for (const int fd : streams()) {
+    if (!before.contains(fd)) (void)shutdown(fd, SHUT_RDWR);
+  }
+  ASSERT_TRUE(eventually([&] { return channel->ready_limit() == limit; }));
+  EXPECT_EQ(send_text(*channel, std::string(100'000, 'c')), RIPC_TOO_LARGE);
+  ASSERT_EQ(send_text(*channel, "by datagram"), RIPC_OK);
+  ASSERT_TRUE(poll_until(2));
+  EXPECT_EQ(sink_.packets.back().second, "by datagram");
+  ASSERT_TRUE(grows(*channel));
+  ASSERT_EQ(send_text(*channel, std::string(100'000, 'd')), RIPC_OK);
+  ASSERT_TRUE(poll_until(3));
+  EXPECT_EQ(sink_.packets.back().second, std::string(100'000, 'd'));
+  EXPECT_EQ(port_->statistics().lost, 0u);
+}
+
+TEST_F(MediumLink, ASleepingReceiverIsWoken) {
+  const auto channel = grown();
+  ASSERT_NE(channel, nullptr);
+  for (int number = 0; number < 20; ++number) {
+    port_->arm(true);
+    while (port_->poll(sink_, 64) != 0) continue;
+    events_.drain();
+    ASSERT_EQ(send_text(*channel, std::string(30'000, 'w')), RIPC_OK);
+    ASSERT_EQ(events_.wait(Deadline::after(kLimit), monotonic_now()), RIPC_OK) << number;
+    port_->arm(false);
+    ASSERT_TRUE(poll_until(static_cast<std::size_t>(number) + 1));
+  }
+}
+
+}  // namespace
+}  // namespace ripc::internal::socket
