@@ -185,11 +185,15 @@ void StreamSender::close_locked() noexcept {
 
 // ---- The receiver's end --------------------------------------------------------------------------------------
 
-StreamReceiver::StreamReceiver(GuardedSocket socket, std::size_t receive_buffer)
-    : socket_(std::move(socket)), buffer_(std::make_unique_for_overwrite<std::byte[]>(kBuffer)) {
-  // Without it, the system would let the buffer grow to megabytes for each link.
-  const int half = static_cast<int>(std::min<std::size_t>(receive_buffer / 2, 0x3fffffff));
-  (void)setsockopt(fd(), SOL_SOCKET, SO_RCVBUF, &half, sizeof half);
+StreamReceiver::StreamReceiver(GuardedSocket socket)
+    : socket_(std::move(socket)), buffer_(std::make_unique_for_overwrite<std::byte[]>(kBuffer)) {}
+
+// Of the first record.
+std::size_t StreamReceiver::missing() const noexcept {
+  const std::size_t present = end_ - begin_;
+  if (present < kRecordPrefix) return kRecordPrefix - present;
+  const std::size_t size = kRecordPrefix + wire::load_le<std::uint32_t>(buffer_.get() + begin_);
+  return size > present ? size - present : 0;
 }
 
 StreamReceiver::Outcome StreamReceiver::fill() noexcept {
@@ -200,7 +204,8 @@ StreamReceiver::Outcome StreamReceiver::fill() noexcept {
     end_ -= begin_;
     begin_ = 0;
   }
-  const ssize_t result = recv(fd(), buffer_.get() + end_, kBuffer - end_, MSG_DONTWAIT);
+  const std::size_t most = std::min(kBuffer - end_, std::max(missing(), kRead));
+  const ssize_t result = recv(fd(), buffer_.get() + end_, most, MSG_DONTWAIT);
   if (result > 0) {
     end_ += static_cast<std::size_t>(result);
     return Outcome::data;

@@ -71,8 +71,9 @@ class StreamSender : public std::enable_shared_from_this<StreamSender> {
 // The receiver's end. One thread at a time.
 class StreamReceiver {
  public:
-  // `receive_buffer`: bytes of the socket's buffer. Throws std::bad_alloc.
-  StreamReceiver(GuardedSocket socket, std::size_t receive_buffer);
+  // The system sizes the socket's buffer by how fast it is read, within net.ipv4.tcp_rmem: the fixed size that an
+  // unprivileged process may ask for halves the rate of 64 KiB messages. Throws std::bad_alloc.
+  explicit StreamReceiver(GuardedSocket socket);
 
   int fd() const noexcept { return socket_.fd.get(); }
 
@@ -94,6 +95,9 @@ class StreamReceiver {
 
  private:
   static constexpr std::size_t kBuffer = 2 * kMaxRecord;
+  // Bytes of one read, unless the first record needs more: what lies in the cache is delivered at twice the speed.
+  static constexpr std::size_t kRead = std::size_t{64} << 10;
+  std::size_t missing() const noexcept;
 
   GuardedSocket socket_;
   std::unique_ptr<std::byte[]> buffer_;  // not touched before need

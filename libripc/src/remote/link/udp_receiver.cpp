@@ -88,7 +88,7 @@ Status UdpReceiver::add_source(std::shared_ptr<UdpSource> source) {
 }
 
 void UdpReceiver::adopt_stream(const Session& session, std::uint32_t link, GuardedSocket socket) {
-  auto stream = std::make_unique<StreamReceiver>(std::move(socket), wanted_buffer());
+  auto stream = std::make_unique<StreamReceiver>(std::move(socket));
   const std::lock_guard lock(mutex_);
   const auto found = std::find_if(sources_.begin(), sources_.end(), [&](const auto& source) {
     return source->session().get() == &session && source->link() == link;

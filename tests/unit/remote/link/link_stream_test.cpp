@@ -31,7 +31,7 @@ class LinkStream : public ::testing::Test {
     GuardedSocket from;
     to.fd.reset(ends[0]);
     from.fd.reset(ends[1]);
-    receiver_ = std::make_unique<StreamReceiver>(std::move(from), std::size_t{64} << 10);
+    receiver_ = std::make_unique<StreamReceiver>(std::move(from));
     sender_ = StreamSender::create(std::move(to), 5 * kSecond, *loop_, [this] { ++told_; }).value();
   }
   ~LinkStream() override {
@@ -129,7 +129,7 @@ TEST_F(LinkStream, SizesThatNoRecordHasAreCorrupt) {
     const UniqueFd stranger(ends[0]);
     GuardedSocket from;
     from.fd.reset(ends[1]);
-    StreamReceiver receiver(std::move(from), 1 << 16);
+    StreamReceiver receiver(std::move(from));
     std::array<std::byte, kRecordPrefix> prefix;
     wire::store_le<std::uint32_t>(prefix.data(), size);
     ASSERT_EQ(write(stranger.get(), prefix.data(), prefix.size()), static_cast<ssize_t>(prefix.size()));
