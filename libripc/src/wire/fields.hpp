@@ -189,4 +189,15 @@ Result<Variant> decode(std::uint8_t type, Reader reader, const IsValid& is_valid
   return result;
 }
 
+// What a handler of a message says of it: whether the peer may send that. One that says nothing accepts it.
+template <typename Handler>
+bool accepts(const Handler& handler) {
+  if constexpr (std::is_void_v<decltype(handler())>) {
+    handler();
+    return true;
+  } else {
+    return handler();
+  }
+}
+
 }  // namespace ripc::internal::wire::fields

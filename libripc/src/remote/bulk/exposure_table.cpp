@@ -64,12 +64,7 @@ ripc_status ExposureTable::expose(std::uint64_t owner, std::span<const spi::Expo
                                   std::span<wire::Descriptor> descriptors, std::uint64_t& transfer) noexcept {
   std::uint16_t index = 0;
   Slot* slot = nullptr;
-  try {
-    slot = slots_.acquire(index);
-  } catch (const std::bad_alloc&) {
-    return RIPC_NO_MEMORY;
-  }
-  if (slot == nullptr) return RIPC_AGAIN;
+  if (const ripc_status status = slots_.acquire(index, slot); status != RIPC_OK) return status;
   const std::lock_guard lock(slot->mutex);
   try {
     slot->items.reserve(items.size());

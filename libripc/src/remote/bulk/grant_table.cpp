@@ -23,12 +23,7 @@ void GrantTable::Slot::end() noexcept {
 ripc_status GrantTable::grant(std::uint64_t owner, std::span<std::byte> memory, wire::Grant& grant) noexcept {
   std::uint16_t index = 0;
   Slot* slot = nullptr;
-  try {
-    slot = slots_.acquire(index);
-  } catch (const std::bad_alloc&) {
-    return RIPC_NO_MEMORY;
-  }
-  if (slot == nullptr) return RIPC_AGAIN;
+  if (const ripc_status status = slots_.acquire(index, slot); status != RIPC_OK) return status;
   const std::lock_guard lock(slot->mutex);
   if (dead_.load(std::memory_order_acquire)) {
     slots_.release(index);

@@ -9,7 +9,10 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <vector>
+
+#include "ripc/ripc.h"
 
 namespace ripc::internal::remote {
 
@@ -34,14 +37,14 @@ class SlotTable {
     return chunk == nullptr ? nullptr : &(*chunk)[index % kChunk];
   }
 
-  // A slot that nobody else has; nullptr if all are taken. The one given back last comes first. Throws std::bad_alloc.
-  Slot* acquire(std::uint16_t& index) {
+  // A slot that nobody else has; the one given back last comes first. RIPC_AGAIN: all are taken; RIPC_NO_MEMORY.
+  ripc_status acquire(std::uint16_t& index, Slot*& slot) noexcept try {
     const std::lock_guard lock(mutex_);
     if (!free_.empty()) {
       index = free_.back();
       free_.pop_back();
     } else {
-      if (used_ == kLimit) return nullptr;
+      if (used_ == kLimit) return RIPC_AGAIN;
       if (used_ % kChunk == 0) {
         // To give one back takes no memory.
         free_.reserve(used_ + kChunk);
@@ -49,7 +52,10 @@ class SlotTable {
       }
       index = static_cast<std::uint16_t>(used_++);
     }
-    return find(index);
+    slot = find(index);
+    return RIPC_OK;
+  } catch (const std::bad_alloc&) {
+    return RIPC_NO_MEMORY;
   }
 
   // True if so many can be acquired.

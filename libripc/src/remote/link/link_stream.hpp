@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The TCP connection of one link. It carries the link's packets, in order, once one of them did not fit into a
 // datagram: the sender writes it in its own thread and the receiving thread reads it, so that no other thread of either
-// process runs for a message of medium size. docs/internals/remote.md, "Medium messages".
+// process runs for a message of medium size. docs/internals/links.md, "Medium messages".
 //
 //   record   u32 size of what follows | a datagram of the link, header and packet (wire/datagram.hpp)
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace ripc::internal::remote {
 
-// The largest packet. Above some 100 KiB, asking and answering costs less than a twentieth of what copying does.
+// The largest packet. Larger items are pulled, straight into the receiver's memory.
 inline constexpr std::size_t kMaxStreamPacket = std::size_t{128} << 10;
 inline constexpr std::size_t kRecordPrefix = sizeof(std::uint32_t);
 inline constexpr std::size_t kMaxRecord = kRecordPrefix + wire::datagram::kHeaderSize + kMaxStreamPacket;

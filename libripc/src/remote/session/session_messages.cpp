@@ -44,7 +44,7 @@ bool SessionTransport::handle(const SessionPointer& session, std::span<const std
   if (!decoded.ok()) return false;
   return std::visit(
       [&](const auto& message) -> bool {
-        const auto handler = [&] {
+        return wire::fields::accepts([&] {
           if constexpr (requires { on(session, message); }) {
             return on(session, message);
           } else if constexpr (is_any_of<decltype(message), Proved, GroupJoined>) {
@@ -54,13 +54,7 @@ bool SessionTransport::handle(const SessionPointer& session, std::span<const std
           } else {
             return session->links->handle(session, *decoded);
           }
-        };
-        if constexpr (std::is_void_v<decltype(handler())>) {
-          handler();
-          return true;
-        } else {
-          return handler();
-        }
+        });
       },
       *decoded);
 }

@@ -57,19 +57,13 @@ bool ShmTransport::handle(const PeerPointer& peer, Received& received) {
         // A context that ends says so to everyone who is connected, also to those that it has not greeted yet.
         constexpr bool kMayComeFirst = kGreeting || std::is_same_v<T, wire::shm_control::Bye>;
         if (!kMayComeFirst && !peer->greeted) return false;
-        const auto handler = [&] {
+        return wire::fields::accepts([&] {
           if constexpr (requires { on(peer, message, received); }) {
             return on(peer, message, received);
           } else {
             return on(peer, message);
           }
-        };
-        if constexpr (std::is_void_v<decltype(handler())>) {
-          handler();
-          return true;
-        } else {
-          return handler();
-        }
+        });
       },
       *decoded);
 }

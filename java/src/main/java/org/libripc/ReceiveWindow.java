@@ -2,6 +2,7 @@
 package org.libripc;
 
 import java.nio.ByteBuffer;
+import org.libripc.internal.AutoLock;
 
 /**
  * Memory that one long item may be received into. Made once, posted as often as wanted: {@link

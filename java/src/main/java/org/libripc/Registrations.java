@@ -6,6 +6,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.NavigableMap;
 import java.util.TreeMap;
+import org.libripc.internal.AutoLock;
 
 /**
  * What of the application's memory is registered with a context. Any thread; the native calls are

@@ -2,6 +2,7 @@
 package org.libripc;
 
 import java.nio.ByteBuffer;
+import org.libripc.internal.AutoLock;
 
 /**
  * Memory that the reply to a request may be written into: {@link Outgoing#attach}. From the send on

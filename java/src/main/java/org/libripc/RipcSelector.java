@@ -12,6 +12,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
+import org.libripc.internal.AutoLock;
 import org.libripc.internal.Epoll;
 import org.libripc.internal.Guard;
 import org.libripc.internal.InterruptHook;

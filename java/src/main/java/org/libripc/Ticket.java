@@ -3,6 +3,7 @@ package org.libripc;
 
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import org.libripc.internal.AutoLock;
 
 /**
  * Stands for a message that was sent, and is the end of the loan of what was {@link

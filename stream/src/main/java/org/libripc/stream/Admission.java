@@ -11,6 +11,7 @@ import org.libripc.Message;
 import org.libripc.RipcException;
 import org.libripc.ServiceId;
 import org.libripc.Status;
+import org.libripc.internal.AutoLock;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 

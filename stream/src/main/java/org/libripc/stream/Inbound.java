@@ -9,6 +9,7 @@ import java.util.NavigableMap;
 import java.util.TreeMap;
 import org.libripc.Message;
 import org.libripc.ViewKind;
+import org.libripc.internal.AutoLock;
 
 /**
  * The receiving half of a connection: messages in their order, until their bytes were read. Those

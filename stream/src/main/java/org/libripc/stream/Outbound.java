@@ -14,6 +14,7 @@ import org.libripc.Outgoing;
 import org.libripc.RegisteredBuffer;
 import org.libripc.RipcException;
 import org.libripc.Ticket;
+import org.libripc.internal.AutoLock;
 
 /**
  * The sending half of a connection: turns buffers into messages, as far as the other side gives

@@ -7,6 +7,7 @@ import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.locks.Condition;
+import org.libripc.internal.AutoLock;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 

@@ -6,6 +6,7 @@ import org.libripc.Outgoing;
 import org.libripc.RegisteredBuffer;
 import org.libripc.ReturnBuffer;
 import org.libripc.RipcException;
+import org.libripc.internal.AutoLock;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
