@@ -17,6 +17,9 @@ constexpr std::uint64_t kFlood = 5000;
 
 class BadCable : public RelayedHostTest {
  protected:
+  void TearDown() override { EXPECT_EQ(unsetenv("RIPC_SOCKET_STREAMS"), 0); }
+  // Links without a connection of their own, on both hosts. Before start().
+  static void use_datagrams_only() { ASSERT_EQ(setenv("RIPC_SOCKET_STREAMS", "off", 1), 0); }
   // A long message each way. What asks for the second one is short, and may be lost.
   void exchange(std::uint64_t seed, std::size_t size) {
     Ticket ticket;
@@ -76,6 +79,7 @@ TEST_F(BadCable, LongMessagesComeWholeThroughDelayReorderingAndDuplication) {
 }
 
 TEST_F(BadCable, ShortMessagesThatAreLostAreCountedAndCreditsDoNotRunOut) {
+  ASSERT_NO_FATAL_FAILURE(use_datagrams_only());
   ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
   Told told{};
   for (const std::uint64_t lost : {0u, 10u, 50u, 200u}) {
@@ -95,7 +99,22 @@ TEST_F(BadCable, ShortMessagesThatAreLostAreCountedAndCreditsDoNotRunOut) {
   EXPECT_EQ(told.duplicates, 0u);
 }
 
+TEST_F(BadCable, NothingIsLostOnceALinkHasAConnection) {
+  constexpr std::size_t kMedium = 5000;
+  ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
+  ASSERT_EQ(send_short(asker_->service(), kHolder, 1, kMedium, kIgnored), RIPC_OK) << ripc_last_error();
+  Told told{};
+  for (const std::uint64_t lost : {10u, 50u}) {
+    SCOPED_TRACE(std::to_string(lost) + " of 1000 packets are lost");
+    hosts_.relay().set({.lost = lost, .reordered = lost});
+    ASSERT_NO_FATAL_FAILURE(flood(kFlood, kPatience));
+    ASSERT_NO_FATAL_FAILURE(accounts_for_all(told));
+    EXPECT_EQ(told.lost + told.late, 0u);
+  }
+}
+
 TEST_F(BadCable, DuplicatesAreDroppedAndCounted) {
+  ASSERT_NO_FATAL_FAILURE(use_datagrams_only());
   ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
   hosts_.relay().set({.duplicated = 200});
   ASSERT_NO_FATAL_FAILURE(flood(kFlood, kPatience));
@@ -107,6 +126,7 @@ TEST_F(BadCable, DuplicatesAreDroppedAndCounted) {
 }
 
 TEST_F(BadCable, MessagesThatWereOvertakenAreDroppedAndCounted) {
+  ASSERT_NO_FATAL_FAILURE(use_datagrams_only());
   ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
   hosts_.relay().set({.reordered = 100, .delay = kMillisecond});
   ASSERT_NO_FATAL_FAILURE(flood(kFlood, kPatience));

@@ -158,8 +158,8 @@ struct BenchKind {
 
 constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
 constexpr BenchKind kBenches[] = {
-    {"pingpong", "Round trips, beside bare ones (cache line, or UDP) in the same run", "short,long,auto,return,lend",
-     64, "ripc bench pingpong --size 64 --runs 5 --json"},
+    {"pingpong", "Round trips, beside bare ones (cache line, UDP or TCP) in the same run",
+     "short,long,auto,return,lend", 64, "ripc bench pingpong --size 64 --runs 5 --json"},
     {"rate", "Messages per second, one sender to one receiver; sockets: beside bare datagrams",
      "short,long,auto,return,lend", 32, "ripc bench rate --size 32"},
     {"bandwidth", "Bytes per second, beside plain memcpy (sockets: bare TCP) in the same run",

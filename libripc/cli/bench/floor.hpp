@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What round trips are compared with, in the same run: bare cache-line round trips between the two processors for
-// shared memory, bare UDP round trips with as many bytes and the same way of waiting for sockets.
+// shared memory. For sockets, bare UDP round trips with as many bytes and the same way of waiting; for what does not
+// fit into a datagram of Ethernet, TCP ones.
 #pragma once
 
 #include <algorithm>
@@ -17,39 +18,50 @@ namespace cli::bench {
 
 class Floor {
  public:
-  explicit Floor(const BenchOptions& options) : options_(options) {}
+  explicit Floor(const BenchOptions& options) : options_(options), kind_(kind_of(options)) {}
 
   // Before the fork.
-  ripc::Error open() { return is_socket() ? sockets_.open() : ripc::Error(); }
+  ripc::Error open() { return kind_ == Kind::cacheline ? ripc::Error() : sockets_.open(); }
 
   // The two sides: `count` round trips, whose times are appended to samples.
   ripc::Error measure(Side& side, std::uint64_t count, std::vector<double>& samples, Tally& tally) {
-    if (is_socket()) return measure_datagrams(sockets_, size(), count, options_.wait == "spin", samples, tally);
+    if (kind_ == Kind::udp) return measure_datagrams(sockets_, size(), count, spins(), samples, tally);
+    if (kind_ == Kind::tcp) return measure_stream(sockets_, size(), count, spins(), samples, tally);
     measure_cacheline(side, Lines::two_lines, count, samples);
     return {};
   }
   ripc::Error answer(Side& side, std::uint64_t count) {
-    if (is_socket()) return answer_datagrams(sockets_, size(), count, options_.wait == "spin");
+    if (kind_ == Kind::udp) return answer_datagrams(sockets_, size(), count, spins());
+    if (kind_ == Kind::tcp) return answer_stream(sockets_, size(), count, spins());
     answer_cacheline(side, Lines::two_lines, count);
     return {};
   }
 
-  // Round trips of one block. A sleeping receiver's floor in shared memory is the scheduler, not the cache, and a UDP
-  // round trip needs no large number: one short look is enough for each.
+  // Round trips of one block. A sleeping receiver's floor in shared memory is the scheduler, not the cache, and a round
+  // trip of sockets needs no large number: one short look is enough for each.
   std::uint64_t rounds(std::uint64_t block_rounds, bool is_first) const {
-    if (is_socket()) return std::min<std::uint64_t>(block_rounds, 10'000);
-    return options_.wait == "spin" || is_first ? std::min<std::uint64_t>(block_rounds, 100'000) : 0;
+    if (kind_ != Kind::cacheline) return std::min<std::uint64_t>(block_rounds, 10'000);
+    return spins() || is_first ? std::min<std::uint64_t>(block_rounds, 100'000) : 0;
   }
   // Of the fields in the result.
-  std::string name() const { return is_socket() ? "udp" : "cacheline"; }
+  std::string name() const { return kind_ == Kind::udp ? "udp" : kind_ == Kind::tcp ? "tcp" : "cacheline"; }
 
  private:
-  bool is_socket() const { return options_.transport == "socket" && options_.kind == "short"; }
+  enum class Kind { cacheline, udp, tcp };
+  static Kind kind_of(const BenchOptions& options) {
+    constexpr std::size_t kDatagram = 1400;
+    // The others have a short request and a long reply.
+    const bool is_even = options.kind == "short" || options.kind == "auto" || options.kind == "long";
+    if (options.transport != "socket" || !is_even) return Kind::cacheline;
+    return options.size <= kDatagram && options.kind != "long" ? Kind::udp : Kind::tcp;
+  }
+  bool spins() const { return options_.wait == "spin"; }
 
   // An empty datagram would look like the end.
   std::size_t size() const { return std::max<std::size_t>(options_.size, 1); }
 
   const BenchOptions& options_;
+  const Kind kind_;
   SocketPair sockets_;
 };
 

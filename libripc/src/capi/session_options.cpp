@@ -35,7 +35,7 @@ Status read_session_options(remote::SessionOptions& options) {
   status = read_number("RIPC_SOCKET_RECEIVE_BUFFER", 4096, std::uint64_t{1} << 30, buffer);
   if (!status.ok()) return status;
   options.receive_buffer = static_cast<std::size_t>(buffer);
-  return {};
+  return read_switch("RIPC_SOCKET_STREAMS", options.streams);
 }
 
 }  // namespace ripc::internal::capi

@@ -70,6 +70,7 @@ TEST(DiagnoseSettings, FindsEachVariableWithABadValue) {
       {"RIPC_PEER_TIMEOUT_MS", "-1"},
       {"RIPC_SOCKET_PORTS", "9-1"},
       {"RIPC_SOCKET_RECEIVE_BUFFER", "1"},
+      {"RIPC_SOCKET_STREAMS", "maybe"},
       {"RIPC_SOCKET_BULK_CONNECTIONS", "0"},
       {"RIPC_SOCKET_ADDRESS", "no.address"},
       {"RIPC_SOCKET_ADDRESS", "192.0.2.1"},

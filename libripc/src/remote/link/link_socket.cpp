@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <linux/sock_diag.h>
 #include <netinet/ip.h>
-#include <netinet/udp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -99,11 +98,6 @@ ripc_status LinkSocket::send(const wire::datagram::Header& header, spi::Gather p
     if (sendmsg(fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return RIPC_OK;
     if (errno != EINTR) return status_of(errno);
   }
-}
-
-ripc_status LinkSocket::send(LinkBatch& batch, std::atomic<bool>& segment, std::size_t& sent) const noexcept {
-  sent = batch.send(fd(), segment);
-  return sent == batch.size() ? RIPC_OK : status_of(errno);
 }
 
 ripc_status LinkSocket::receive(wire::datagram::Header& header) const noexcept {

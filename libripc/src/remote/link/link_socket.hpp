@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "base/status.hpp"
-#include "remote/link/link_batch.hpp"
 #include "remote/session/endpoint.hpp"
 #include "spi/transport.hpp"
 #include "wire/datagram.hpp"
@@ -34,8 +33,6 @@ class LinkSocket {
   // Sends one datagram: header and packet. One system call, no copy. RIPC_OK, RIPC_AGAIN (no room in the network
   // interface, or no route now), RIPC_TOO_LARGE, RIPC_PEER_DEAD (nobody has the other socket any more).
   ripc_status send(const wire::datagram::Header& header, spi::Gather packet) const noexcept;
-  // Sends the datagrams of a batch, as many as go: `sent`. Not RIPC_OK: why the next did not, as for send().
-  ripc_status send(LinkBatch& batch, std::atomic<bool>& segment, std::size_t& sent) const noexcept;
   // Reads one datagram that has only a header. RIPC_OK, RIPC_EMPTY, RIPC_CORRUPT (was skipped), RIPC_PEER_DEAD.
   ripc_status receive(wire::datagram::Header& header) const noexcept;
 

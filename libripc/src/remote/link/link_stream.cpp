@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -66,12 +65,12 @@ ripc_status StreamSender::send(const wire::datagram::Header& header, spi::Gather
   size += prefix.size();
 
   const std::lock_guard lock(mutex_);
-  if (lost_) return RIPC_PEER_DEAD;
-  if (waiting() + size > kMostWaiting) flush_locked();
+  const bool waits = more && size < kTogether / 4;
+  if (!waits || waiting() + size > kMostWaiting) flush_locked();
   if (lost_) return RIPC_PEER_DEAD;
   if (waiting() + size > kMostWaiting) return RIPC_AGAIN;
   std::size_t sent = 0;
-  if (waiting() == 0 && !more) {
+  if (waiting() == 0 && !waits) {
     msghdr message{};
     message.msg_iov = parts.data();
     message.msg_iovlen = count;
@@ -80,8 +79,10 @@ ripc_status StreamSender::send(const wire::datagram::Header& header, spi::Gather
       lose_locked();
       return RIPC_PEER_DEAD;
     }
+    if (result < 0 && errno == EAGAIN) full_ = true;
     if (result <= 0) return RIPC_AGAIN;
     sent = static_cast<std::size_t>(result);
+    full_ = sent != size;
   }
   // Within what was reserved.
   if (out_.size() + size - sent > out_.capacity()) {
@@ -94,6 +95,7 @@ ripc_status StreamSender::send(const wire::datagram::Header& header, spi::Gather
     const auto* const data = static_cast<const std::byte*>(part.iov_base);
     out_.insert(out_.end(), data + skipped, data + part.iov_len);
   }
+  if (waits && waiting() >= kTogether) flush_locked();
   return RIPC_OK;
 }
 
@@ -121,6 +123,7 @@ void StreamSender::flush_locked() noexcept {
     if (result > 0) {
       out_sent_ += static_cast<std::size_t>(result);
     } else if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM) {
+      full_ = errno == EAGAIN;
       return;
     } else if (errno != EINTR) {
       lose_locked();
@@ -132,9 +135,7 @@ void StreamSender::flush_locked() noexcept {
 
 bool StreamSender::has_room() noexcept {
   const std::lock_guard lock(mutex_);
-  if (lost_) return true;
-  pollfd writable{socket_.fd.get(), POLLOUT, 0};
-  return waiting() == 0 && poll(&writable, 1, 0) > 0;
+  return lost_ || (!full_ && waiting() == 0);
 }
 
 bool StreamSender::lost() noexcept {
@@ -147,6 +148,7 @@ void StreamSender::on_event(std::uint32_t events) noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (!socket_.fd) return;
+    if ((events & EPOLLOUT) != 0) full_ = false;
     flush_locked();
     // The peer sends nothing by it: that it is readable means its end.
     if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) lose_locked();
@@ -186,7 +188,9 @@ void StreamSender::close_locked() noexcept {
 // ---- The receiver's end --------------------------------------------------------------------------------------
 
 StreamReceiver::StreamReceiver(GuardedSocket socket)
-    : socket_(std::move(socket)), buffer_(std::make_unique_for_overwrite<std::byte[]>(kBuffer)) {}
+    : socket_(std::move(socket)), buffer_(std::make_unique_for_overwrite<std::byte[]>(kBuffer)) {
+  (void)setsockopt(fd(), IPPROTO_TCP, TCP_WINDOW_CLAMP, &kWindow, sizeof kWindow);
+}
 
 // Of the first record.
 std::size_t StreamReceiver::missing() const noexcept {

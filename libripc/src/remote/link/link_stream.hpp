@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The TCP connection of one link. It carries the link's packets, in order, once one of them did not fit into a
 // datagram: the sender writes it in its own thread and the receiving thread reads it, so that no other thread of either
-// process runs for a message of medium size. docs/internals/links.md, "Medium messages".
+// process runs for a message of medium size. docs/internals/links.md, "Medium messages and bursts".
 //
 //   record   u32 size of what follows | a datagram of the link, header and packet (wire/datagram.hpp)
 #pragma once
@@ -35,8 +35,8 @@ class StreamSender : public std::enable_shared_from_this<StreamSender> {
   static Result<std::shared_ptr<StreamSender>> create(GuardedSocket socket, Nanoseconds peer_timeout, EventLoop& loop,
                                                       std::function<void()> notify);
 
-  // Sends one datagram, gathered during the call; with `more`, perhaps only together with the next. RIPC_OK, RIPC_AGAIN
-  // (no room), RIPC_NO_MEMORY, RIPC_PEER_DEAD (the connection is lost).
+  // Sends one datagram, gathered during the call; with `more`, a small one may wait for others, or for flush().
+  // RIPC_OK, RIPC_AGAIN (no room), RIPC_PEER_DEAD (the connection is lost).
   ripc_status send(const wire::datagram::Header& header, spi::Gather packet, bool more) noexcept;
   // The same for a whole one, which may exceed what may wait.
   ripc_status send_whole(spi::Bytes datagram) noexcept;
@@ -49,6 +49,8 @@ class StreamSender : public std::enable_shared_from_this<StreamSender> {
 
  private:
   static constexpr std::size_t kMostWaiting = 2 * kMaxRecord;
+  // Bytes of small packets that are worth a system call.
+  static constexpr std::size_t kTogether = std::size_t{16} << 10;
 
   StreamSender(GuardedSocket socket, EventLoop& loop, std::function<void()> notify)
       : loop_(loop), socket_(std::move(socket)), notify_(std::move(notify)) {}
@@ -64,6 +66,7 @@ class StreamSender : public std::enable_shared_from_this<StreamSender> {
   std::function<void()> notify_;
   std::vector<std::byte> out_;
   std::size_t out_sent_ = 0;
+  bool full_ = false;  // the socket took less than it was given, and will tell when there is room
   bool lost_ = false;
   bool finished_ = false;
 };
@@ -71,8 +74,7 @@ class StreamSender : public std::enable_shared_from_this<StreamSender> {
 // The receiver's end. One thread at a time.
 class StreamReceiver {
  public:
-  // The system sizes the socket's buffer by how fast it is read, within net.ipv4.tcp_rmem: the fixed size that an
-  // unprivileged process may ask for halves the rate of 64 KiB messages. Throws std::bad_alloc.
+  // Throws std::bad_alloc.
   explicit StreamReceiver(GuardedSocket socket);
 
   int fd() const noexcept { return socket_.fd.get(); }
@@ -95,6 +97,10 @@ class StreamReceiver {
 
  private:
   static constexpr std::size_t kBuffer = 2 * kMaxRecord;
+  // Bytes that the peer may send ahead. Without a bound the system lets tens of megabytes lie there for a receiver that
+  // does not read; the fixed buffer (SO_RCVBUF) that an unprivileged process may have halves the rate of 64 KiB
+  // messages.
+  static constexpr int kWindow = 1 << 20;
   // Bytes of one read, unless the first record needs more: what lies in the cache is delivered at twice the speed.
   static constexpr std::size_t kRead = std::size_t{64} << 10;
   std::size_t missing() const noexcept;

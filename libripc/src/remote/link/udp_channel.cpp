@@ -5,7 +5,6 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
-#include <array>
 #include <new>
 
 #include "base/loop_wait.hpp"
@@ -19,6 +18,14 @@ using wire::datagram::kHeaderSize;
 using wire::datagram::Kind;
 
 constexpr std::size_t kMaxStreamedPacket = wire::session_control::kMaxStreamed - kHeaderSize;
+
+// Messages of one call for which a connection is worth its while.
+constexpr std::size_t kMany = 8;
+// A burst is so many messages with no more than this between the end of one send and the next ...
+constexpr unsigned kBurst = 32;
+constexpr Nanoseconds kBurstGap = 2'000;
+// ... and its messages share system calls: they wait for each other no longer than this.
+constexpr Nanoseconds kFlushPause = 50'000;
 
 // Header and packet. Throws std::bad_alloc.
 std::vector<std::byte> whole_of(const Header& header, spi::Gather packet) {
@@ -39,7 +46,12 @@ UdpChannel::UdpChannel(Parts parts, LinkSocket socket, std::uint32_t peer_packet
       way_(datagrams ? Way::unproven : Way::control),
       connect_stream_(std::move(connect_stream)),
       peer_timeout_(peer_timeout) {
-  set_ready_limit(limit_of(way()));
+  set_limit(limit_of(way()));
+}
+
+void UdpChannel::set_limit(std::size_t limit) noexcept {
+  set_ready_limit(limit);
+  if (!connect_stream_) set_packet_limit(limit);
 }
 
 // Of a packet that goes this way.
@@ -60,6 +72,9 @@ void UdpChannel::start() {
   stream_timer_.make(*parts_.loop, [this, weak = weak_from_this()] {
     if (const auto alive = weak.lock()) stream_due();
   });
+  flush_timer_.make(*parts_.loop, [this, weak = weak_from_this()] {
+    if (const auto alive = weak.lock()) flush_due();
+  });
 }
 
 UdpChannel::~UdpChannel() {
@@ -77,6 +92,7 @@ void UdpChannel::leave() noexcept {
 void UdpChannel::on_end() noexcept {
   proof_timer_.cancel();
   stream_timer_.cancel();
+  flush_timer_.cancel();
   const std::lock_guard lock(mutex_);
   if (stream_) stream_->finish();
   proven_.notify_all();
@@ -87,57 +103,76 @@ void UdpChannel::count_call() noexcept {
 }
 
 void UdpChannel::note_limit(ripc_status status) noexcept {
-  if (status == RIPC_TOO_LARGE) set_ready_limit(std::min(limit_of(Way::udp), ready_limit()));
+  if (status == RIPC_TOO_LARGE) set_limit(std::min(limit_of(Way::udp), ready_limit()));
 }
 
 ripc_status UdpChannel::transmit(const Header& header, spi::Gather packet, bool) noexcept {
-  if (header.kind == Kind::data) [[likely]]
-    count_call();
+  const bool is_burst = header.kind == Kind::data && in_burst_locked();
   if (way() == Way::connection) {
-    const ripc_status status = stream_->send(header, packet, false);
+    const ripc_status status = stream_->send(header, packet, is_burst);
+    last_sent_ = monotonic_now();
+    if (status == RIPC_OK && is_burst) {
+      flush_soon_locked();
+    } else {
+      count_call();
+    }
     if (status != RIPC_PEER_DEAD) return status;
     drop_stream_locked();
   }
+  if (header.kind == Kind::data) [[likely]]
+    count_call();
+  if (is_burst && receiver_keeps_up()) want_stream_locked();
   if (way() != Way::udp) [[unlikely]]
     return transmit_kept(header, packet);
   const ripc_status status = socket_.send(header, packet);
+  last_sent_ = monotonic_now();
   note_limit(status);
   return status;
+}
+
+// Whether the sender has come back at once so many times that it is faster than the path.
+bool UdpChannel::in_burst_locked() noexcept {
+  const Nanoseconds now = monotonic_now();
+  burst_ = now - last_sent_ < kBurstGap ? burst_ + 1 : 0;
+  last_sent_ = now;
+  return burst_ >= kBurst;
+}
+
+// It has granted a whole budget since the beginning. A queue that is full stays so until it is read.
+bool UdpChannel::receiver_keeps_up() const noexcept { return credit_.limit() - parts_.credit >= parts_.credit; }
+
+void UdpChannel::flush_soon_locked() noexcept {
+  if (std::exchange(flushing_, true)) return;
+  flush_timer_.set(last_sent_ + kFlushPause);
+}
+
+// Responder.
+void UdpChannel::flush_due() noexcept {
+  const std::lock_guard lock(mutex_);
+  flushing_ = false;
+  if (!stream_) return;
+  // A sender that goes on flushes for itself, and would have to wait for this.
+  if (monotonic_now() - last_sent_ < kFlushPause) {
+    flush_soon_locked();
+  } else {
+    stream_->flush();
+  }
 }
 
 ripc_status UdpChannel::send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept {
   sent = 0;
-  LinkBatch batch;
-  std::array<std::uint32_t, LinkBatch::kMost> costs;
-  const auto fits = [this](const wire::Plain& message) {
-    return message.packet_size() <= ready_limit() && message.items.size() <= LinkBatch::kMostItems;
-  };
-  if (messages.empty()) return RIPC_OK;
   if (way() == Way::connection) return send_by_stream(messages, sent);
-  if (way() != Way::udp || !fits(messages.front())) {
-    const ripc_status status = send({.message = messages.front()});
-    if (status == RIPC_OK) sent = 1;
-    return status;
+  if (messages.size() >= kMany && receiver_keeps_up()) {
+    const std::lock_guard lock(mutex_);
+    want_stream_locked();
   }
-  const std::lock_guard lock(mutex_);
-  if (const ripc_status status = room_locked(cost_of(messages.front().packet_size())); status != RIPC_OK) return status;
-  const std::uint64_t offer = take_offer();
-  std::uint32_t total = 0;
+  ripc_status status = RIPC_OK;
   for (const wire::Plain& message : messages) {
-    const std::uint32_t cost = cost_of(message.packet_size());
-    if (batch.full() || !fits(message) || room_locked(total + cost) != RIPC_OK) break;
-    costs[batch.size()] = cost;
-    total += cost;
-    const auto sequence = sequence_ + 1 + static_cast<std::uint32_t>(batch.size());
-    batch.add(header_locked(sequence, credit_.spent() + total, batch.size() == 0 ? offer : 0), message);
+    status = send({.message = message});
+    if (status != RIPC_OK) break;
+    ++sent;
   }
-  count_call();
-  const ripc_status status = socket_.send(batch, segment_, sent);
-  note_limit(status);
-  sent_locked(std::span(costs).first(sent), status);
-  if (sent != 0) return RIPC_OK;
-  give_back(offer);
-  return status;
+  return sent != 0 ? RIPC_OK : status;
 }
 
 bool UdpChannel::read_grants() noexcept {
@@ -242,7 +277,7 @@ void UdpChannel::settle_locked(Way way) noexcept {
 // What was sent and may not have come goes once more, with its numbers: what did come is dropped as a duplicate.
 void UdpChannel::fall_back_locked() noexcept {
   if (way() >= Way::control) return;
-  set_ready_limit(limit_of(Way::control));
+  set_limit(limit_of(Way::control));
   stream_kept();
   settle_locked(Way::control);
   look_soon();
@@ -290,14 +325,17 @@ ripc_status UdpChannel::transmit_streamed(std::span<const std::byte> datagram) n
 
 ripc_status UdpChannel::widen(std::size_t packet) noexcept {
   std::unique_lock lock(mutex_);
-  if (packet > ready_limit() && packet <= packet_limit() && dial_ == Dial::none) {
-    dial_ = Dial::wanted;
-    stream_timer_.set(StandingTimer::kNow);
-  }
+  if (packet > ready_limit() && packet <= packet_limit()) want_stream_locked();
   (void)wait_in(*parts_.loop, lock, proven_, Deadline::after(peer_timeout_),
                 [&] { return packet <= ready_limit() || packet > packet_limit() || !alive(); });
   if (!alive()) return ended();
   return packet <= ready_limit() ? RIPC_OK : RIPC_TOO_LARGE;
+}
+
+void UdpChannel::want_stream_locked() noexcept {
+  if (dial_ != Dial::none || stream_ || !connect_stream_) return;
+  dial_ = Dial::wanted;
+  stream_timer_.set(StandingTimer::kNow);
 }
 
 // Responder.
@@ -359,7 +397,7 @@ void UdpChannel::adopt_stream(GuardedSocket socket) noexcept try {
   former_way_ = way();
   stream_ = std::move(made);
   settle_locked(Way::connection);
-  set_ready_limit(limit_of(Way::connection));
+  set_limit(limit_of(Way::connection));
   look_soon();
 } catch (const std::bad_alloc&) {
   // As if nobody had answered.
@@ -377,7 +415,7 @@ void UdpChannel::drop_stream_locked() noexcept {
   stream_->finish();
   stream_.reset();
   way_.store(former_way_, std::memory_order_release);
-  set_ready_limit(limit_of(former_way_));
+  set_limit(limit_of(former_way_));
 }
 
 ripc_status UdpChannel::send_by_stream(std::span<const wire::Plain> messages, std::size_t& sent) noexcept {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sending end of a link whose datagrams travel over UDP or, where that does not get through, as frames of the
 // session's control connection. docs/internals/links.md, "When UDP is blocked". Once there was a packet too large for
-// that, all travel over a connection of the link's own: "Medium messages" there.
+// that, all travel over a connection of the link's own: "Medium messages and bursts" there.
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,8 @@ class UdpChannel final : public LinkChannel {
   // Responder. Makes the connection of the link with this number, and calls `taker` there, with it or with none; or the
   // peer does not answer.
   using ConnectStream = std::function<void(std::uint32_t link, StreamTaker taker)>;
-  // `datagrams`: they may get through. False: it is known that they do not. A peer that does not take the connection is
-  // asked again only after `peer_timeout`.
+  // `connect_stream`: null: the link never has a connection. `datagrams`: they may get through. False: it is known that
+  // they do not. A peer that does not take the connection is asked again only after `peer_timeout`.
   UdpChannel(Parts parts, LinkSocket socket, std::uint32_t peer_packet_limit, bool datagrams,
              ConnectStream connect_stream, Nanoseconds peer_timeout);
   ~UdpChannel() override;
@@ -65,12 +65,18 @@ class UdpChannel final : public LinkChannel {
   };
 
   void count_call() noexcept;
+  bool in_burst_locked() noexcept;
+  bool receiver_keeps_up() const noexcept;
+  void flush_soon_locked() noexcept;
+  void flush_due() noexcept;
+  void want_stream_locked() noexcept;
   void stream_due() noexcept;
   void refuse_stream_locked() noexcept;
   void adopt_stream(GuardedSocket socket) noexcept;
   void stream_event() noexcept;
   void drop_stream_locked() noexcept;
   ripc_status send_by_stream(std::span<const wire::Plain> messages, std::size_t& sent) noexcept;
+  void set_limit(std::size_t limit) noexcept;
   std::size_t limit_of(Way way) const noexcept;
   void note_limit(ripc_status status) noexcept;
   Way way() const noexcept { return way_.load(std::memory_order_acquire); }
@@ -87,15 +93,18 @@ class UdpChannel final : public LinkChannel {
 
   const LinkSocket socket_;
   const std::uint32_t peer_packet_limit_;
-  std::atomic<bool> segment_{true};  // until the path turns out not to
   std::atomic<std::uint64_t> send_calls_{0};
   std::atomic<Way> way_;
   StandingTimer proof_timer_;
   const ConnectStream connect_stream_;
   const Nanoseconds peer_timeout_;
   StandingTimer stream_timer_;
+  StandingTimer flush_timer_;
   std::condition_variable proven_;
   // Under mutex_.
+  Nanoseconds last_sent_ = 0;  // when the last send was through
+  unsigned burst_ = 0;         // sends that followed each other at once
+  bool flushing_ = false;      // what waits is flushed soon
   DatagramProof proof_;
   std::vector<std::vector<std::byte>> kept_;
   std::uint32_t looked_at_ = 0;  // the last number when it was last proven

@@ -257,14 +257,16 @@ Result<std::shared_ptr<LinkChannel>> SessionTransport::open_udp_link(const Sessi
   const wire::session_control::Opened& opened = *asked;
   const bool datagrams = socket->connect(session->remote.with_port(static_cast<std::uint16_t>(opened.port))).ok() &&
                          monotonic_now() >= session->no_datagrams_until.load(std::memory_order_relaxed);
+  UdpChannel::ConnectStream connect;
+  if (options_.streams) {
+    connect = [this, weak = std::weak_ptr<Session>(session)](std::uint32_t link, StreamTaker taker) {
+      if (const SessionPointer strong = weak.lock()) connect_stream(strong, link, std::move(taker));
+    };
+  }
   try {
     return std::shared_ptr<LinkChannel>(LinkChannel::make<UdpChannel>(
         parts_of(session, id, open.link, open.token, opened.incarnation, opened.credit), std::move(*socket),
-        opened.packet_limit, datagrams,
-        [this, weak = std::weak_ptr<Session>(session)](std::uint32_t link, StreamTaker taker) {
-          if (const SessionPointer strong = weak.lock()) connect_stream(strong, link, std::move(taker));
-        },
-        options_.peer_timeout));
+        opened.packet_limit, datagrams, std::move(connect), options_.peer_timeout));
   } catch (const std::bad_alloc&) {
     session->stream.tell(wire::session_control::CloseLink{.link = open.link});
     return RIPC_NO_MEMORY;

@@ -43,6 +43,7 @@ struct SessionOptions {
   std::string interface;                                // whose addresses are told to others; empty: all
   std::shared_ptr<const ClusterKeys> keys;              // null: whoever can reach the port has it
   PeerPolicy peers;                                     // which users of this host are admitted
+  bool streams = true;                                  // links may have a connection of their own
   std::size_t receive_buffer = std::size_t{256} << 10;  // bytes that a link's socket buffer has at least
 };
 

@@ -14,7 +14,10 @@ namespace ripc::internal::socket {
 
 class LinkEnds : public ::testing::Test {
  protected:
-  LinkEnds() : events_(std::move(EventSet::create().value())), port_(receiver_.open_port(events_)) {}
+  explicit LinkEnds(bool streams = true)
+      : sender_(options(streams)),
+        events_(std::move(EventSet::create().value())),
+        port_(receiver_.open_port(events_)) {}
   ~LinkEnds() override { port_.reset(); }
 
   bool poll_until(std::size_t packets) {
@@ -22,6 +25,12 @@ class LinkEnds : public ::testing::Test {
       (void)port_->poll(sink_, 64);
       return sink_.packets.size() >= packets;
     });
+  }
+
+  static TransportOptions options(bool streams) {
+    TransportOptions chosen;
+    chosen.streams = streams;
+    return chosen;
   }
 
   Node receiver_;

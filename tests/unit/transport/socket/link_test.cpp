@@ -12,7 +12,11 @@
 namespace ripc::internal::socket {
 namespace {
 
-class LinkTest : public LinkEnds {};
+// By datagrams only.
+class LinkTest : public LinkEnds {
+ protected:
+  LinkTest() : LinkEnds(false) {}
+};
 
 TEST_F(LinkTest, PacketsArriveOnceWholeAndInOrder) {
   const auto channel = sender_.channel(receiver_);
@@ -46,23 +50,14 @@ struct Plains {
   std::vector<ripc_item> items_;
 };
 
-TEST_F(LinkTest, SixtyFourMessagesTakeOneSystemCallToSend) {
+TEST_F(LinkTest, ThatMayHaveNoConnectionTakesWhatFitsIntoADatagram) {
   const auto channel = sender_.channel(receiver_);
   ASSERT_NE(channel, nullptr);
-  std::vector<std::string> texts(30, "same");
-  for (int number = 0; number < 34; ++number) texts.emplace_back(static_cast<std::size_t>(number), 'x');
-  const Plains plains(texts);
-  std::size_t sent = 0;
-  ASSERT_EQ(channel->send_many(plains.messages, sent), RIPC_OK);
-  EXPECT_EQ(sent, 64u);
-  EXPECT_EQ(channel->send_calls(), 1u);
-  ASSERT_TRUE(poll_until(64));
-  for (std::size_t number = 0; number < 64; ++number)
-    EXPECT_EQ(sink_.packets[number].second.substr(wire::packet_size(1, 0)), texts[number]);
-  EXPECT_EQ(port_->statistics().lost, 0u);
+  EXPECT_EQ(channel->packet_limit(), channel->ready_limit());
+  EXPECT_EQ(channel->widen(channel->packet_limit() + 1), RIPC_TOO_LARGE);
 }
 
-TEST_F(LinkTest, NothingIsLostWhenTheSystemCutsWhatFillsTheCredit) {
+TEST_F(LinkTest, NothingIsLostOfManyMessagesThatFillTheCredit) {
   const auto channel = sender_.channel(receiver_);
   ASSERT_NE(channel, nullptr);
   const Plains plains(std::vector<std::string>(64, std::string(100, 'x')));
