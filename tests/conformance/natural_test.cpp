@@ -164,7 +164,8 @@ TEST_P(NaturalPrograms, AServerAnswersWithAHeaderOfItsOwnAndWhatItWasAsked) {
       Header header;
       std::memcpy(&header, message->item(0).bytes().data(), sizeof header);
       header.length = message->item(1).size();
-      ASSERT_TRUE(server_.reply(*message, {item(bytes_of_header(header)), item(message->item(1).bytes())}).ok());
+      const auto sent = server_.reply(*message, {item(bytes_of_header(header)), item(message->item(1).bytes())});
+      ASSERT_TRUE(sent.ok()) << sent.error().text();
     }
   });
   constexpr std::uint64_t kRounds = 100;

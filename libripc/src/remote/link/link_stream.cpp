@@ -75,13 +75,13 @@ ripc_status StreamSender::send(const wire::datagram::Header& header, spi::Gather
     message.msg_iov = parts.data();
     message.msg_iovlen = count;
     const ssize_t result = sendmsg(socket_.fd.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (result < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS && errno != ENOMEM) {
+    // What a full socket does not take waits here: no event tells when other shortages of the system are over.
+    if (result < 0 && errno != EAGAIN) {
+      if (errno == EINTR || errno == ENOBUFS || errno == ENOMEM) return RIPC_AGAIN;
       lose_locked();
       return RIPC_PEER_DEAD;
     }
-    if (result < 0 && errno == EAGAIN) full_ = true;
-    if (result <= 0) return RIPC_AGAIN;
-    sent = static_cast<std::size_t>(result);
+    sent = static_cast<std::size_t>(std::max<ssize_t>(result, 0));
     full_ = sent != size;
   }
   // Within what was reserved.
