@@ -214,7 +214,7 @@ std::string UdpChannel::describe(Deadline deadline) {
   const std::string ends = session.local.ip() + " to " + session.remote.text();
   // What matters comes first: there is not room for all of it everywhere.
   if (way == Way::control) return "sockets; UDP does not get through: short messages go over TCP, " + ends;
-  if (way == Way::connection) return "sockets; messages go over TCP since one was larger than a datagram, " + ends;
+  if (way == Way::connection) return "sockets; messages go over TCP, as large or many ones do, " + ends;
   if (way == Way::unproven) return "sockets; the peer has not said whether UDP gets through, " + ends;
   return "sockets, " + Endpoint::local_of(socket_.fd()).text() + " to " + Endpoint::remote_of(socket_.fd()).text() +
          "; UDP packets of up to " + std::to_string(ready_limit()) + " bytes, " + session.bulk->describe();
