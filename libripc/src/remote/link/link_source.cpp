@@ -21,11 +21,6 @@ constexpr std::uint64_t kSlowestRate = 64 << 10;
 // Enough to hide the way there and back of one behind the bytes of the others.
 constexpr std::size_t kMessagesAtOnce = 8;
 
-void increase(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) noexcept {
-  // One writer: no need for a locked instruction.
-  counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
-}
-
 }  // namespace
 
 LinkSource::LinkSource(Parts parts)

@@ -26,6 +26,11 @@ struct PortCounters {
   std::atomic<std::uint64_t> credit_calls{0};   // likewise to send credits
 };
 
+// One writer: no need for a locked instruction.
+inline void increase(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) noexcept {
+  counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+}
+
 class LinkSource : public spi::Source {
  public:
   struct Parts {

@@ -35,10 +35,7 @@ Prefix prefix_of(std::size_t size) noexcept {
 Result<std::shared_ptr<StreamSender>> StreamSender::create(GuardedSocket socket, Nanoseconds peer_timeout,
                                                            EventLoop& loop, std::function<void()> notify) {
   const int fd = socket.fd.get();
-  const int on = 1;
-  (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  const auto patience = static_cast<unsigned>(peer_timeout / 2'000'000);
-  (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
+  end_when_cut(fd, peer_timeout);
   std::shared_ptr<StreamSender> made(new StreamSender(std::move(socket), loop, std::move(notify)));
   made->out_.reserve(kMostWaiting);
   // Edges: an event comes only after the socket was full, or when the connection ends.

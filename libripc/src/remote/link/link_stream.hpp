@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The TCP connection of one link. It carries the link's packets, in order, once one of them did not fit into a
-// datagram: the sender writes it in its own thread and the receiving thread reads it, so that no other thread of either
-// process runs for a message of medium size. docs/internals/links.md, "Medium messages and bursts".
+// The TCP connection of one link. It carries the link's packets, in order, once one of them did not fit into a datagram
+// or many came together. The sending thread writes it and the receiving thread reads it, so no other thread of either
+// process runs for a message. docs/internals/links.md, "Medium messages and bursts".
 //
 //   record   u32 size of what follows | a datagram of the link, header and packet (wire/datagram.hpp)
 #pragma once
@@ -28,7 +28,7 @@ inline constexpr std::size_t kMaxRecord = kRecordPrefix + wire::datagram::kHeade
 
 // The sender's end. Any thread. What the socket does not take at once waits here, at most `kMostWaiting` bytes of it,
 // until the responder finds room.
-class StreamSender : public std::enable_shared_from_this<StreamSender> {
+class StreamSender {
  public:
   // Responder. `notify` is called there whenever there is room again, and when the connection is lost; not after
   // finish(). RIPC_NO_MEMORY and what EventLoop::add() says.

@@ -297,8 +297,7 @@ std::size_t UdpReceiver::poll_stream(UdpSource& source, StreamReceiver& stream, 
   while (taken < budget) {
     if (stream.packet.empty()) {
       if (stream.front(datagram) != RIPC_OK) {
-        port_.counters().corrupt.store(port_.counters().corrupt.load(std::memory_order_relaxed) + 1,
-                                       std::memory_order_relaxed);
+        increase(port_.counters().corrupt);
         end_stream(source);
         return taken;
       }
@@ -337,10 +336,7 @@ int UdpReceiver::read_batch(int fd, unsigned wanted) noexcept {
   return 1;
 }
 
-void UdpReceiver::count_call() noexcept {
-  port_.counters().receive_calls.store(port_.counters().receive_calls.load(std::memory_order_relaxed) + 1,
-                                       std::memory_order_relaxed);
-}
+void UdpReceiver::count_call() noexcept { increase(port_.counters().receive_calls); }
 
 std::size_t UdpReceiver::deliver_batch(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept {
   std::size_t taken = 0;

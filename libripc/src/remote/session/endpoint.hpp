@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/fork_guard.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
@@ -77,6 +78,8 @@ struct GuardedSocket {
   }
 };
 
+// A TCP connection ends when what it sends is not acknowledged for half of the peer time-out.
+void end_when_cut(int fd, Nanoseconds peer_timeout) noexcept;
 // A non-blocking socket of this type. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
 Result<GuardedSocket> open_socket(int family, int type);
 enum class PortOrder : std::uint8_t { any, lowest_first };

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the socket transport makes, keeps and loses its sessions. All but session_with() runs in the responder.
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -172,8 +171,7 @@ Status SessionTransport::begin(const SessionPointer& session, GuardedSocket sock
   }
   if (!first && (!local.same_ip(session->local) || !remote.same_ip(session->remote)))
     return Status(RIPC_PEER_DEAD, "The peer has a new address; its links are reopened.");
-  const auto patience = static_cast<unsigned>(options_.peer_timeout / 2'000'000);
-  (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
+  end_when_cut(fd, options_.peer_timeout);
   if (first) {
     session->local = local;
     session->remote = remote;
