@@ -182,4 +182,28 @@ std::size_t Hosts::connections() {
   return count;
 }
 
+std::uint64_t Hosts::dropped_there() const {
+  EXPECT_TRUE(enter(there_));
+  std::ifstream file("/proc/self/net/snmp");
+  EXPECT_TRUE(enter(here_));
+  std::string names;
+  std::uint64_t dropped = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("Udp:")) continue;
+    if (names.empty()) {
+      names = line;
+      continue;
+    }
+    std::istringstream columns(names);
+    std::istringstream values(line);
+    std::string name;
+    std::string value;
+    while (columns >> name && values >> value) {
+      if (name == "RcvbufErrors") dropped = std::stoull(value);
+    }
+    break;
+  }
+  return dropped;
+}
+
 }  // namespace fault

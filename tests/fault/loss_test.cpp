@@ -120,7 +120,9 @@ TEST_F(BadCable, DuplicatesAreDroppedAndCounted) {
   ASSERT_NO_FATAL_FAILURE(flood(kFlood, kPatience));
   Told told{};
   ASSERT_NO_FATAL_FAILURE(accounts_for_all(told));
-  EXPECT_EQ(told.taken, statistics_of(asker_->service()).messages_sent);
+  // Credits do not know of duplicates: where the receiver does not run, those take the room of others.
+  EXPECT_EQ(told.late, 0u);
+  EXPECT_LE(told.lost, hosts_.dropped_there());
   EXPECT_GT(told.duplicates, kFlood / 10);
   EXPECT_LE(told.duplicates, hosts_.relay().duplicated());
 }
