@@ -13,14 +13,13 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "support/command.hpp"
 
 namespace fault {
 
 namespace {
-
-constexpr const char* kCable = "cable";
 
 int space_of_this_process() { return open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC); }
 
@@ -30,7 +29,7 @@ bool ip(const std::string& arguments) { return support::run_command("ip " + argu
 int open_tun() {
   const int fd = open("/dev/net/tun", O_RDWR | O_CLOEXEC | O_NONBLOCK);
   ifreq request{};
-  std::strncpy(request.ifr_name, kCable, sizeof request.ifr_name - 1);
+  std::strncpy(request.ifr_name, Hosts::kCable, sizeof request.ifr_name - 1);
   request.ifr_flags = IFF_TUN | IFF_NO_PI;
   if (fd < 0 || ioctl(fd, TUNSETIFF, &request) == 0) return fd;
   close(fd);
@@ -38,11 +37,13 @@ int open_tun() {
 }
 
 // A column of the cable's line in /proc/net/dev.
-std::uint64_t cable_counter(int column) {
+std::uint64_t cable_counter(const char* cable, int column) {
   std::ifstream file("/proc/self/net/dev");
+  const std::string name = std::string(cable) + ':';
   for (std::string line; std::getline(file, line);) {
-    const std::size_t colon = line.find(':');
-    if (colon == std::string::npos || line.find(kCable) >= colon) continue;
+    const std::size_t start = line.find(name);
+    if (start == std::string::npos) continue;
+    const std::size_t colon = start + name.size() - 1;
     std::istringstream numbers(line.substr(colon + 1));
     std::uint64_t number = 0;
     for (int index = 0; index <= column; ++index) numbers >> number;
@@ -75,6 +76,7 @@ Hosts::Hosts(Cable cable) {
     // Long enough for all that credits allow: the relay alone decides what is lost.
     EXPECT_TRUE(ip(std::string("link set ") + kCable + " up txqueuelen 10000"));
   };
+  if (cable == Cable::two) lay_second_cable();
   set_up(third_, kThird);
   set_up(there_, ipv6 ? kThere6 : kThere);
   set_up(here_, ipv6 ? kHere6 : kHere);
@@ -112,6 +114,17 @@ bool Hosts::lay_cable(Cable cable) {
   }
 }
 
+// From this host, where it ends, too.
+void Hosts::lay_second_cable() const {
+  const std::string other_end = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(there_);
+  EXPECT_TRUE(ip(std::string("link add ") + kCable2 + " type veth peer name " + kCable2 + " netns " + other_end));
+  for (const auto& [space, address] : {std::pair(there_, "10.79.0.2"), std::pair(here_, "10.79.0.1")}) {
+    EXPECT_TRUE(enter(space));
+    EXPECT_TRUE(ip(std::string("address add ") + address + "/24 dev " + kCable2));
+    EXPECT_TRUE(ip(std::string("link set ") + kCable2 + " up"));
+  }
+}
+
 bool Hosts::plug_into_switch(int space) const {
   const std::string socket = "socket" + std::to_string(space);
   const std::string host = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(space);
@@ -142,10 +155,10 @@ void Hosts::there(const std::string& arguments, Host host) const {
   EXPECT_TRUE(enter(here_));
 }
 
-void Hosts::plug(bool up) const {
+void Hosts::plug(bool up, const char* cable) const {
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   ifreq request{};
-  std::strncpy(request.ifr_name, kCable, sizeof request.ifr_name - 1);
+  std::strncpy(request.ifr_name, cable, sizeof request.ifr_name - 1);
   EXPECT_EQ(ioctl(fd, SIOCGIFFLAGS, &request), 0) << std::strerror(errno);
   const int flags = up ? request.ifr_flags | IFF_UP : request.ifr_flags & ~IFF_UP;
   request.ifr_flags = static_cast<short>(flags);
@@ -160,8 +173,8 @@ Process Hosts::start_there(const std::string& role, const std::vector<std::strin
   return process;
 }
 
-std::uint64_t Hosts::received() { return cable_counter(0); }
-std::uint64_t Hosts::transmitted() { return cable_counter(8); }
+std::uint64_t Hosts::received() { return cable_counter(kCable, 0); }
+std::uint64_t Hosts::transmitted(const char* cable) { return cable_counter(cable, 8); }
 
 std::size_t Hosts::connections() {
   std::size_t count = 0;

@@ -19,11 +19,14 @@ class Hosts {
   static constexpr const char* kHere = "10.78.0.1";
   static constexpr const char* kThere = "10.78.0.2";
   static constexpr const char* kThird = "10.78.0.9";
+  static constexpr const char* kCable = "cable";
+  static constexpr const char* kCable2 = "cable2";
   // The addresses of hosts without IPv4.
   static constexpr const char* kHere6 = "fd78::1";
   static constexpr const char* kThere6 = "fd78::2";
 
-  enum class Cable { direct, direct_ipv6, relayed, three_on_a_switch };
+  // two: a second cable beside the direct one, whose interface is `cable2`, with addresses of 10.79.0.0/24.
+  enum class Cable { direct, direct_ipv6, relayed, three_on_a_switch, two };
   // Those beside the one that the test is on.
   enum class Host { there, third };
   explicit Hosts(Cable cable = Cable::direct);
@@ -37,15 +40,15 @@ class Hosts {
   // Arguments of the command `ip`, run on one of the hosts. A failure of the test if it fails.
   void here(const std::string& arguments) const;
   void there(const std::string& arguments, Host host = Host::there) const;
-  // Takes this host's end of the cable down or up.
-  void plug(bool up) const;
+  // Takes this host's end of a cable down or up.
+  void plug(bool up, const char* cable = kCable) const;
   // The weather on a relayed cable.
   Relay& relay() const { return *relay_; }
   Process start_there(const std::string& role, const std::vector<std::string>& arguments,
                       Host host = Host::there) const;
 
-  // What went over the cable, in bytes, with all headers.
-  static std::uint64_t transmitted();
+  // What went over a cable, in bytes, with all headers.
+  static std::uint64_t transmitted(const char* cable = kCable);
   static std::uint64_t received();
   // TCP connections of this host that its kernel believes in.
   static std::size_t connections();
@@ -58,6 +61,7 @@ class Hosts {
   bool make_spaces(Cable cable);
   bool lay_cable(Cable cable);
   bool lay_relayed_cable();
+  void lay_second_cable() const;
   bool plug_into_switch(int space) const;
 
   int home_ = -1;

@@ -48,12 +48,25 @@ bool contains(const std::array<std::string_view, Count>& list, std::string_view 
 
 // Every setting that the library reads. One that is set to nothing, as by a script whose own variable is empty, asks
 // for something that cannot be known; the default may be less than what was meant to be kept out.
-constexpr std::array kSettings{"RIPC_RUNTIME_DIR",     "RIPC_TRANSPORTS",        "RIPC_PEERS",
-                               "RIPC_NETWORK",         "RIPC_CLUSTER_KEY_FILE",  "RIPC_SPIN_US",
-                               "RIPC_MULTICAST",       "RIPC_GROUP_REFRESH_MS",  "RIPC_RESOLVER_FILE",
-                               "RIPC_SOCKET_PORTS",    "RIPC_SOCKET_ADDRESS",    "RIPC_SOCKET_INTERFACE",
-                               "RIPC_PEER_TIMEOUT_MS", "RIPC_VERBS_GROUPS",      "RIPC_SOCKET_RECEIVE_BUFFER",
-                               "RIPC_SOCKET_STREAMS",  "RIPC_VERBS_CONNECTIONS", "RIPC_SOCKET_BULK_CONNECTIONS"};
+constexpr std::array kSettings{"RIPC_RUNTIME_DIR",
+                               "RIPC_TRANSPORTS",
+                               "RIPC_PEERS",
+                               "RIPC_NETWORK",
+                               "RIPC_CLUSTER_KEY_FILE",
+                               "RIPC_SPIN_US",
+                               "RIPC_MULTICAST",
+                               "RIPC_GROUP_REFRESH_MS",
+                               "RIPC_RESOLVER_FILE",
+                               "RIPC_SOCKET_PORTS",
+                               "RIPC_SOCKET_ADDRESS",
+                               "RIPC_SOCKET_INTERFACE",
+                               "RIPC_PEER_TIMEOUT_MS",
+                               "RIPC_VERBS_GROUPS",
+                               "RIPC_SOCKET_RECEIVE_BUFFER",
+                               "RIPC_SOCKET_STREAMS",
+                               "RIPC_VERBS_CONNECTIONS",
+                               "RIPC_SOCKET_BULK_CONNECTIONS",
+                               "RIPC_RAILS"};
 
 Status check_settings() {
   for (const char* name : kSettings) {

@@ -71,6 +71,8 @@ TEST(DiagnoseSettings, FindsEachVariableWithABadValue) {
       {"RIPC_SOCKET_PORTS", "9-1"},
       {"RIPC_SOCKET_RECEIVE_BUFFER", "1"},
       {"RIPC_SOCKET_STREAMS", "maybe"},
+      {"RIPC_RAILS", "0"},
+      {"RIPC_RAILS", "no-such-interface"},
       {"RIPC_SOCKET_BULK_CONNECTIONS", "0"},
       {"RIPC_SOCKET_ADDRESS", "no.address"},
       {"RIPC_SOCKET_ADDRESS", "192.0.2.1"},

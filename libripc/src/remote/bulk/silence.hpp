@@ -16,15 +16,17 @@ namespace ripc::internal::remote {
 // Of one connection; one thread. It is looked at kLooks times in the time that is too long.
 class Silence {
  public:
-  static constexpr unsigned kLooks = 4;
+  static constexpr unsigned kLooks = 16;
+  // Too long for one beside which there is another that is not silent so long: that one takes over what is owed.
+  static constexpr unsigned kLooksBeside = kLooks / 4;
 
-  // owed: it should say something. heard: grows with everything that it says. True: nothing new at kLooks looks in a
-  // row, all that time something was owed.
-  bool look(bool owed, std::uint64_t heard) noexcept {
+  // owed: it should say something. heard: grows with everything that it says.
+  void look(bool owed, std::uint64_t heard) noexcept {
     looks_ = owed && heard == heard_ ? looks_ + 1 : 0;
     heard_ = heard;
-    return looks_ >= kLooks;
   }
+  // There was nothing new at so many looks in a row, all that time something was owed.
+  bool lasts(unsigned looks) const noexcept { return looks_ >= looks; }
 
  private:
   std::uint64_t heard_ = 0;

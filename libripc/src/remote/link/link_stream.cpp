@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <fstream>
 #include <new>
 
 #include "wire/bytes.hpp"
@@ -28,14 +29,26 @@ Prefix prefix_of(std::size_t size) noexcept {
   return prefix;
 }
 
+// Whether a process may have socket buffers of so many bytes.
+bool allows(int bytes) {
+  static const int most = [] {
+    int limit = 0;
+    std::ifstream("/proc/sys/net/core/rmem_max") >> limit;
+    return limit;
+  }();
+  return bytes <= most;
+}
+
 }  // namespace
 
 // ---- The sender's end ----------------------------------------------------------------------------------------
 
-Result<std::shared_ptr<StreamSender>> StreamSender::create(GuardedSocket socket, Nanoseconds peer_timeout,
-                                                           EventLoop& loop, std::function<void()> notify) {
+// Without a TCP_USER_TIMEOUT: that also ends connections whose receiver does not read. The session finds out that the
+// path is cut.
+Result<std::shared_ptr<StreamSender>> StreamSender::create(GuardedSocket socket, EventLoop& loop,
+                                                           std::function<void()> notify) {
   const int fd = socket.fd.get();
-  end_when_cut(fd, peer_timeout);
+  (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsent, sizeof kUnsent);
   std::shared_ptr<StreamSender> made(new StreamSender(std::move(socket), loop, std::move(notify)));
   made->out_.reserve(kMostWaiting);
   // Edges: an event comes only after the socket was full, or when the connection ends.
@@ -186,6 +199,8 @@ void StreamSender::close_locked() noexcept {
 
 StreamReceiver::StreamReceiver(GuardedSocket socket)
     : socket_(std::move(socket)), buffer_(std::make_unique_for_overwrite<std::byte[]>(kBuffer)) {
+  // A size that is set stays; the window alone would be forgotten when the kernel enlarges its buffer.
+  if (allows(kWindow)) (void)setsockopt(fd(), SOL_SOCKET, SO_RCVBUF, &kWindow, sizeof kWindow);
   (void)setsockopt(fd(), IPPROTO_TCP, TCP_WINDOW_CLAMP, &kWindow, sizeof kWindow);
 }
 

@@ -32,7 +32,7 @@ class StreamSender {
  public:
   // Responder. `notify` is called there whenever there is room again, and when the connection is lost; not after
   // finish(). RIPC_NO_MEMORY and what EventLoop::add() says.
-  static Result<std::shared_ptr<StreamSender>> create(GuardedSocket socket, Nanoseconds peer_timeout, EventLoop& loop,
+  static Result<std::shared_ptr<StreamSender>> create(GuardedSocket socket, EventLoop& loop,
                                                       std::function<void()> notify);
 
   // Sends one datagram, gathered during the call; with `more`, a small one may wait for others, or for flush().
@@ -49,6 +49,9 @@ class StreamSender {
 
  private:
   static constexpr std::size_t kMostWaiting = 2 * kMaxRecord;
+  // Bytes that the kernel keeps beside what the receiver's window lets out. Without a limit it keeps megabytes, and a
+  // sender learns late that nobody reads.
+  static constexpr int kUnsent = 1 << 20;
   // Bytes of small packets that are worth a system call.
   static constexpr std::size_t kTogether = std::size_t{16} << 10;
 
@@ -94,12 +97,13 @@ class StreamReceiver {
   bool is_due = false;
   // When it is given up; 0: not known yet.
   Nanoseconds due_at = 0;
+  // When this connection is given up because the sender has another one; 0: it has not been noticed.
+  Nanoseconds over_at = 0;
 
  private:
   static constexpr std::size_t kBuffer = 2 * kMaxRecord;
-  // Bytes that the peer may send ahead. Without a bound the system lets tens of megabytes lie there for a receiver that
-  // does not read; the fixed buffer (SO_RCVBUF) that an unprivileged process may have halves the rate of 64 KiB
-  // messages.
+  // Bytes that the peer may send ahead, if net.core.rmem_max allows a buffer of that size. A smaller one halves the
+  // rate of 64 KiB messages; then the kernel sizes it, up to net.ipv4.tcp_rmem.
   static constexpr int kWindow = 1 << 20;
   // Bytes of one read, unless the first record needs more: what lies in the cache is delivered at twice the speed.
   static constexpr std::size_t kRead = std::size_t{64} << 10;

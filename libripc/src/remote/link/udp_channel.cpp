@@ -45,7 +45,8 @@ UdpChannel::UdpChannel(Parts parts, LinkSocket socket, std::uint32_t peer_packet
       peer_packet_limit_(peer_packet_limit),
       way_(datagrams ? Way::unproven : Way::control),
       connect_stream_(std::move(connect_stream)),
-      peer_timeout_(peer_timeout) {
+      peer_timeout_(peer_timeout),
+      moves_(parts_.session->moves()) {
   set_limit(limit_of(way()));
 }
 
@@ -211,7 +212,7 @@ std::string UdpChannel::describe(Deadline deadline) {
   }
   const Session& session = *parts_.session;
   const Way way = this->way();
-  const std::string ends = session.local.ip() + " to " + session.remote.text();
+  const std::string ends = session.local().ip() + " to " + session.remote().text();
   // What matters comes first: there is not room for all of it everywhere.
   if (way == Way::control) return "sockets; UDP does not get through: short messages go over TCP, " + ends;
   if (way == Way::connection) return "sockets; messages go over TCP, as large or many ones do, " + ends;
@@ -225,7 +226,10 @@ std::string UdpChannel::describe(Deadline deadline) {
 // A path that is filtered later shows in nothing either. So what is in use is proven again.
 void UdpChannel::check_path() noexcept {
   const std::lock_guard lock(mutex_);
-  if (way() >= Way::control || proof_.running() || !alive()) return;
+  if (!alive()) return;
+  if (const std::uint32_t moves = parts_.session->moves(); std::exchange(moves_, moves) != moves)
+    return leave_path_locked();
+  if (way() >= Way::control || proof_.running()) return;
   const bool is_proven = way() == Way::udp;
   if (is_proven && sequence_ == looked_at_ && credit_.left() >= cost_of(ready_limit())) return;
   looked_at_ = sequence_;
@@ -281,6 +285,13 @@ void UdpChannel::fall_back_locked() noexcept {
   stream_kept();
   settle_locked(Way::control);
   look_soon();
+}
+
+// The pair of addresses that it uses has failed. A new connection of its own takes the session's new path.
+void UdpChannel::leave_path_locked() noexcept {
+  if (stream_) drop_stream_locked();
+  fall_back_locked();
+  want_stream_locked();
 }
 
 void UdpChannel::stream_kept() noexcept {
@@ -374,10 +385,9 @@ void UdpChannel::refuse_stream_locked() noexcept {
 void UdpChannel::adopt_stream(GuardedSocket socket) noexcept try {
   std::shared_ptr<StreamSender> made;
   if (socket.fd) {
-    auto created =
-        StreamSender::create(std::move(socket), peer_timeout_, *parts_.loop, [this, weak = weak_from_this()] {
-          if (const auto alive = weak.lock()) stream_event();
-        });
+    auto created = StreamSender::create(std::move(socket), *parts_.loop, [this, weak = weak_from_this()] {
+      if (const auto alive = weak.lock()) stream_event();
+    });
     if (created.ok()) made = std::move(*created);
   }
   const std::lock_guard lock(mutex_);

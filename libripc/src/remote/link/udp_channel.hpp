@@ -88,6 +88,7 @@ class UdpChannel final : public LinkChannel {
   void go_on_locked() noexcept;
   void settle_locked(Way way) noexcept;
   void fall_back_locked() noexcept;
+  void leave_path_locked() noexcept;
   void stream_kept() noexcept;
   void refused_locked() noexcept;
 
@@ -105,6 +106,7 @@ class UdpChannel final : public LinkChannel {
   Nanoseconds last_sent_ = 0;  // when the last send was through
   unsigned burst_ = 0;         // sends that followed each other at once
   bool flushing_ = false;      // what waits is flushed soon
+  std::uint32_t moves_;        // of the session, that it has followed
   DatagramProof proof_;
   std::vector<std::vector<std::byte>> kept_;
   std::uint32_t looked_at_ = 0;  // the last number when it was last proven

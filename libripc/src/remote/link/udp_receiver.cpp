@@ -276,8 +276,21 @@ bool UdpReceiver::is_due(UdpSource& source, StreamReceiver& stream) noexcept {
 bool UdpReceiver::fill(UdpSource& source, StreamReceiver& stream) noexcept {
   count_call();
   const StreamReceiver::Outcome outcome = stream.fill();
-  if (outcome == StreamReceiver::Outcome::ended) end_stream(source);
+  if (outcome == StreamReceiver::Outcome::ended ||
+      (outcome == StreamReceiver::Outcome::nothing && is_replaced(source, stream)))
+    end_stream(source);
   return outcome == StreamReceiver::Outcome::data;
+}
+
+// The sender has given up this connection. Its end may never come by a path that has failed.
+bool UdpReceiver::is_replaced(const UdpSource& source, StreamReceiver& stream) noexcept {
+  if (!source.has_next()) [[likely]]
+    return false;
+  const Nanoseconds now = monotonic_now();
+  if (stream.over_at == 0) stream.over_at = now + kStragglers;
+  if (now >= stream.over_at) return true;
+  port_.events().wake();
+  return false;
 }
 
 void UdpReceiver::end_stream(UdpSource& source) noexcept {

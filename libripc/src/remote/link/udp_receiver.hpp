@@ -59,6 +59,7 @@ class UdpReceiver {
                           bool& stop) noexcept;
   bool is_due(UdpSource& source, StreamReceiver& stream) noexcept;
   bool fill(UdpSource& source, StreamReceiver& stream) noexcept;
+  bool is_replaced(const UdpSource& source, StreamReceiver& stream) noexcept;
   std::size_t deliver_batch(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
   std::size_t deliver_backlog(UdpSource& source, spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
   bool set_aside() noexcept;

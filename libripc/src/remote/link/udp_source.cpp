@@ -84,8 +84,6 @@ UdpSource::Datagrams UdpSource::take_kept() noexcept {
 }
 
 ripc_status UdpSource::transmit(const wire::datagram::Header& header) noexcept {
-  // A connection has its own flow control. Its sender asks for credit should it need any again.
-  if (stream_) return RIPC_OK;
   if (!streams_.load(std::memory_order_acquire)) [[likely]]
     return socket_.send(header, {});
   wire::datagram::HeaderBytes bytes;

@@ -49,6 +49,8 @@ class UdpSource final : public LinkSource {
     return stream_.get();
   }
   void drop_stream() noexcept { stream_.reset(); }
+  // Whether the sender has made another one.
+  bool has_next() const noexcept { return has_next_.load(std::memory_order_acquire); }
   // Whether a packet that the connection has brought waits to be delivered.
   bool has_record() const noexcept {
     spi::Bytes datagram;

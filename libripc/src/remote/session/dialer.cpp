@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "remote/session/dialer.hpp"
 
+#include <algorithm>
 #include <new>
 
 namespace ripc::internal::remote {
@@ -44,6 +45,11 @@ std::shared_ptr<Dialer> Dialer::dial(EventLoop& loop, Authenticator& authenticat
 }
 
 Dialer::~Dialer() { cancel(); }
+
+bool Dialer::dials(const Endpoint& remote) const noexcept {
+  return !over_ && std::any_of(endpoints_.begin(), endpoints_.end(),
+                               [&](const Endpoint& endpoint) { return endpoint.same_ip(remote); });
+}
 
 void Dialer::cancel() noexcept {
   over_ = true;

@@ -24,6 +24,8 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
   ~Dialer();
   void cancel() noexcept;
   bool over() const noexcept { return over_; }
+  // Whether it is under way to this address.
+  bool dials(const Endpoint& remote) const noexcept;
 
  private:
   Dialer(EventLoop& loop, Authenticator& authenticator, std::vector<Endpoint> endpoints,

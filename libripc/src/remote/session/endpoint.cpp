@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
-#include <netinet/tcp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -123,11 +122,6 @@ std::string Endpoint::ip() const {
 std::string Endpoint::text() const {
   const std::string port_text = ':' + std::to_string(port());
   return family() == AF_INET6 ? '[' + ip() + ']' + port_text : ip() + port_text;
-}
-
-void end_when_cut(int fd, Nanoseconds peer_timeout) noexcept {
-  const auto milliseconds = static_cast<unsigned>(peer_timeout / 2'000'000);
-  (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
 }
 
 Result<GuardedSocket> open_socket(int family, int type) {

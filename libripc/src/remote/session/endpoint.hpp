@@ -78,8 +78,6 @@ struct GuardedSocket {
   }
 };
 
-// A TCP connection ends when what it sends is not acknowledged for half of the peer time-out.
-void end_when_cut(int fd, Nanoseconds peer_timeout) noexcept;
 // A non-blocking socket of this type. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
 Result<GuardedSocket> open_socket(int family, int type);
 enum class PortOrder : std::uint8_t { any, lowest_first };

@@ -5,6 +5,31 @@
 
 namespace ripc::internal::remote {
 
+Endpoint Session::local() const {
+  const std::lock_guard lock(mutex_);
+  return local_;
+}
+
+Endpoint Session::remote() const {
+  const std::lock_guard lock(mutex_);
+  return remote_;
+}
+
+void Session::set_ends(const Endpoint& local, const Endpoint& remote) {
+  const std::lock_guard lock(mutex_);
+  if (local_) moves_.fetch_add(1, std::memory_order_relaxed);
+  local_ = local;
+  remote_ = remote;
+}
+
+std::vector<Endpoint> Session::remotes() const {
+  std::vector<Endpoint> all{remote()};
+  for (const Endpoint& endpoint : endpoints) {
+    if (!endpoint.same_ip(all.front())) all.push_back(endpoint);
+  }
+  return all;
+}
+
 std::shared_ptr<LinkChannel> Session::channel(std::uint32_t link) const {
   const std::lock_guard lock(mutex_);
   const auto found = channels_.find(link);

@@ -48,7 +48,6 @@ struct Session {
   bool incoming = false;
   std::uint64_t id = 0;
   std::uint64_t context = 0;        // of the peer
-  Endpoint local, remote;           // of the control connection
   std::uint16_t peer_port = 0;      // where the peer listens
   std::string locator;              // of the peer
   std::string dialed_by;            // outgoing: the locators that led to it
@@ -66,19 +65,30 @@ struct Session {
   std::unordered_map<std::uint32_t, IncomingLink> incoming_links;  // by the peer's link
 
   // ---- The responder's ----
-  std::shared_ptr<Dialer> dialer;       // the control connection is being made
-  std::shared_ptr<Dialer> bulk_dialer;  // of the last bulk connection
+  std::shared_ptr<Dialer> dialer;                     // the control connection is being made
+  std::vector<std::shared_ptr<Dialer>> bulk_dialers;  // of bulk connections that are being made
   // Incoming: the peer has been asked to make a bulk connection, and has so long. Otherwise: of the next attempt to
   // make the one that the peer has asked for, who waits until then.
   StandingTimer bulk_timer;
   Nanoseconds bulk_wanted_until = 0;
   Nanoseconds down_since = 0;  // 0: the control connection is there
   Nanoseconds resume_until = 0;
-  StandingTimer timer;                                                        // of the next attempt
-  std::unordered_map<std::uint32_t, StreamTaker> stream_takers;               // of links that wait for a connection
-  std::unordered_map<std::uint32_t, std::shared_ptr<Dialer>> stream_dialers;  // by link, of whichever side
+  StandingTimer timer;                                           // of the next attempt
+  std::unordered_map<std::uint32_t, StreamTaker> stream_takers;  // of links that wait for a connection
+  // Of connections of links that are being made: links of this side and of the peer's, each by number.
+  std::unordered_map<std::uint32_t, std::shared_ptr<Dialer>> own_stream_dialers, peer_stream_dialers;
 
   // ---- Any thread ----
+
+  // The ends of the control connection, or of the last one; empty before the first.
+  Endpoint local() const;
+  Endpoint remote() const;
+  // Responder.
+  void set_ends(const Endpoint& local, const Endpoint& remote);
+  // Any thread. How often the ends have changed.
+  std::uint32_t moves() const noexcept { return moves_.load(std::memory_order_relaxed); }
+  // Responder. Where the peer may be reached, best first: as in remote(), then the other `endpoints`.
+  std::vector<Endpoint> remotes() const;
 
   // The channel of a link that this side opened; empty if it is gone.
   std::shared_ptr<LinkChannel> channel(std::uint32_t link) const;
@@ -104,6 +114,8 @@ struct Session {
 
  private:
   mutable std::mutex mutex_;
+  Endpoint local_, remote_;
+  std::atomic<std::uint32_t> moves_{0};
   std::unordered_map<std::uint32_t, std::weak_ptr<LinkChannel>> channels_;
 };
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the socket transport makes, keeps and loses its sessions. All but session_with() runs in the responder.
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -21,8 +23,8 @@ using wire::session_control::Role;
 constexpr int kFramesPerEvent = 64;
 // Between two attempts to reach a peer again.
 constexpr Nanoseconds kRedialPause = 50'000'000;
-// Under way at once, for one session.
-constexpr std::size_t kMostStreamDialers = 64;
+// Under way at once, for one session and side.
+constexpr std::size_t kMostStreamDialers = 32;
 
 // Nobody has refused: what is sent there vanishes, or lies in the buffers of a process that does not run.
 Status not_reached(const Session& session) {
@@ -31,6 +33,12 @@ Status not_reached(const Session& session) {
   return Status(RIPC_TIMEOUT, "No answer over TCP from " + where +
                                   (more == 0 ? "" : " or " + std::to_string(more) + " other addresses") +
                                   ": is the process stopped, or does a firewall drop TCP? See RIPC_SOCKET_PORTS.");
+}
+
+// The connection ends when what it sends is not acknowledged for half of the peer time-out.
+void end_when_cut(int fd, Nanoseconds peer_timeout) noexcept {
+  const auto milliseconds = static_cast<unsigned>(peer_timeout / 2'000'000);
+  (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
 }
 
 // Of a peer that was seen at this address.
@@ -162,19 +170,19 @@ Status SessionTransport::begin(const SessionPointer& session, GuardedSocket sock
   const int fd = socket.fd.get();
   const Endpoint local = Endpoint::local_of(fd);
   const Endpoint remote = Endpoint::remote_of(fd);
-  const bool first = !session->local;
+  const bool first = !session->local();
   if (!local || !remote) {
     // Lost again already.
     if (first) return RIPC_PEER_DEAD;
     try_again_soon(session);
     return {};
   }
-  if (!first && (!local.same_ip(session->local) || !remote.same_ip(session->remote)))
+  const bool has_moved = !first && (!local.same_ip(session->local()) || !remote.same_ip(session->remote()));
+  if (has_moved && !session->links->can_move())
     return Status(RIPC_PEER_DEAD, "The peer has a new address; its links are reopened.");
   end_when_cut(fd, options_.peer_timeout);
+  if (first || has_moved) session->set_ends(local, remote);
   if (first) {
-    session->local = local;
-    session->remote = remote;
     const std::weak_ptr<Session> weak = session;
     Result<std::shared_ptr<SessionLinks>> links =
         make_links(session, {.finished =
@@ -205,6 +213,9 @@ Status SessionTransport::begin(const SessionPointer& session, GuardedSocket sock
   session->timer.set(StandingTimer::kNever);
   Status status = session->stream.attach(std::move(socket), acknowledged,
                                          [this, session](std::uint32_t events) { on_event(session, events); });
+  if (has_moved) {
+    for (const auto& channel : session->channels()) channel->check_path();
+  }
   if (!status.ok() || !first) return status;
   const std::lock_guard lock(mutex_);
   session->greeted = true;
@@ -377,8 +388,7 @@ void SessionTransport::try_again(const SessionPointer& session) noexcept try {
     lose(session, Status(RIPC_PEER_DEAD, "The peer could not be reached any more."));
     return;
   }
-  const std::vector<Endpoint> endpoints =
-      session->incoming ? session->endpoints : std::vector<Endpoint>{session->remote};
+  const std::vector<Endpoint> endpoints = session->incoming ? session->endpoints : session->remotes();
   session->dialer = Dialer::dial(
       *loop_, authenticator_, endpoints,
       session->incoming ? hello(session, Role::check) : hello(session, Role::resume, session->stream.received()),
@@ -428,8 +438,9 @@ void SessionTransport::lose(const SessionPointer& session, Status reason) noexce
   }
   session->stream.detach();
   session->dialer.reset();
-  session->bulk_dialer.reset();
-  session->stream_dialers.clear();
+  session->bulk_dialers.clear();
+  session->own_stream_dialers.clear();
+  session->peer_stream_dialers.clear();
   session->stream_takers.clear();
   session->timer.cancel();
   session->bulk_timer.cancel();
@@ -447,7 +458,7 @@ void SessionTransport::lose_sessions_at(std::span<const std::string> ips, const 
     sessions = sessions_;
   }
   for (const SessionPointer& session : sessions) {
-    if (std::find(ips.begin(), ips.end(), session->local.ip()) != ips.end()) lose(session, reason);
+    if (std::find(ips.begin(), ips.end(), session->local().ip()) != ips.end()) lose(session, reason);
   }
 }
 
@@ -465,17 +476,18 @@ void SessionTransport::connect_stream(const SessionPointer& session, std::uint32
 }
 
 void SessionTransport::dial_stream(const SessionPointer& session, std::uint32_t link, Role role) {
-  auto& dialers = session->stream_dialers;
+  auto& dialers = role == Role::stream ? session->own_stream_dialers : session->peer_stream_dialers;
   std::erase_if(dialers, [](const auto& entry) { return entry.second->over(); });
   if (dialers.size() >= kMostStreamDialers) {
     if (role == Role::stream) stream_made(session, link, true, {});
     return;
   }
-  dialers[link] = Dialer::dial(*loop_, authenticator_, {session->remote}, hello(session, role, link), session->context,
-                               Deadline::after(options_.peer_timeout), [this, session, link, role](Greeted greeted) {
-                                 if (!greeted.status.ok()) greeted.socket.close();
-                                 stream_made(session, link, role == Role::stream, std::move(greeted.socket));
-                               });
+  dialers[link] =
+      Dialer::dial(*loop_, authenticator_, {session->remote()}, hello(session, role, link), session->context,
+                   Deadline::after(options_.peer_timeout), [this, session, link, role](Greeted greeted) {
+                     if (!greeted.status.ok()) greeted.socket.close();
+                     stream_made(session, link, role == Role::stream, std::move(greeted.socket));
+                   });
 }
 
 // `is_own`: of a link that this side opened. Without a descriptor: it could not be made.

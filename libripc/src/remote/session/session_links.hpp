@@ -21,6 +21,8 @@ class SessionLinks {
 
   // Constant.
   virtual std::shared_ptr<Bulk> bulk() const noexcept = 0;
+  // Constant. Whether links and long items go on when the control connection has moved to other addresses.
+  virtual bool can_move() const noexcept = 0;
   // Any thread. A link to a service of the peer.
   virtual Result<std::shared_ptr<LinkChannel>> open(const SessionPointer& session, ripc_service_id id,
                                                     Deadline deadline) = 0;

@@ -113,12 +113,12 @@ Result<wire::session_control::Opened> SessionTransport::accept_link(const Sessio
   wire::session_control::Opened opened{.request = frame.request, .status = RIPC_OK, .link = frame.link};
   Status status =
       accept(session, frame.link, frame.service, [&](LinkPort& port) -> Result<std::shared_ptr<LinkSource>> {
-        Result<LinkSocket> socket = LinkSocket::open(session->local, options_.ports);
+        Result<LinkSocket> socket = LinkSocket::open(session->local(), options_.ports);
         if (!socket.ok()) return socket.status();
         UdpReceiver& receiver = port.udp();
         const std::uint32_t budget = receiver.budget(socket->set_receive_buffer(receiver.wanted_buffer()));
         // Where there is no way for UDP, its sender finds that out.
-        (void)socket->connect(session->remote.with_port(static_cast<std::uint16_t>(frame.port)));
+        (void)socket->connect(session->remote().with_port(static_cast<std::uint16_t>(frame.port)));
         opened.incarnation = port.incarnation();
         opened.port = socket->port();
         opened.packet_limit = static_cast<std::uint32_t>(kMaxStreamPacket);

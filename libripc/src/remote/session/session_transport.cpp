@@ -209,7 +209,7 @@ Result<spi::Connected> SessionTransport::connect(std::span<const spi::Address> a
     Result<SessionPointer> session = session_with(locators, deadline);
     if (!session.ok()) return session.status();
     const auto leads_there = [&](const Locator& locator) {
-      return locator.leads_to((*session)->context, (*session)->remote, host_identity_);
+      return locator.leads_to((*session)->context, (*session)->remote(), host_identity_);
     };
     const auto chosen = std::find_if(locators.begin(), locators.end(), leads_there);
     const bool is_known = chosen != locators.end();
@@ -249,13 +249,13 @@ Result<std::shared_ptr<spi::Channel>> SessionTransport::connect_over(const Sessi
 
 Result<std::shared_ptr<LinkChannel>> SessionTransport::open_udp_link(const SessionPointer& session, ripc_service_id id,
                                                                      Deadline deadline) {
-  Result<LinkSocket> socket = LinkSocket::open(session->local, options_.ports);
+  Result<LinkSocket> socket = LinkSocket::open(session->local(), options_.ports);
   if (!socket.ok()) return socket.status();
   wire::session_control::Open open{.service = id, .port = socket->port()};
   const auto asked = ask_for_link<wire::session_control::Opened>(session, open, deadline);
   if (!asked.ok()) return asked.status();
   const wire::session_control::Opened& opened = *asked;
-  const bool datagrams = socket->connect(session->remote.with_port(static_cast<std::uint16_t>(opened.port))).ok() &&
+  const bool datagrams = socket->connect(session->remote().with_port(static_cast<std::uint16_t>(opened.port))).ok() &&
                          monotonic_now() >= session->no_datagrams_until.load(std::memory_order_relaxed);
   UdpChannel::ConnectStream connect;
   if (options_.streams) {

@@ -68,7 +68,7 @@ class SessionTransport : public spi::Transport {
   SessionTransport(std::string_view name, SessionOptions options);
 
   // ---- What a transport hands over ----
-  // Responder, without locks held. For a session whose control connection has just been made: session->local and
+  // Responder, without locks held. For a session whose control connection has just been made: session->local() and
   // ->remote are known.
   virtual Result<std::shared_ptr<SessionLinks>> make_links(const SessionPointer& session, BulkHooks hooks) = 0;
   // Any thread. The receive side of a service.

@@ -2,6 +2,8 @@
 #include "transport/socket/bulk_connection.hpp"
 
 #include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -88,6 +90,12 @@ void BulkConnection::close() noexcept {
 }
 
 void BulkConnection::shut_down() noexcept { ::shutdown(socket_.get(), SHUT_RDWR); }
+
+std::uint64_t BulkConnection::send_rate() const noexcept {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  return ::getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0 ? info.tcpi_delivery_rate : 0;
+}
 
 void BulkConnection::handle_events(std::uint32_t events) noexcept {
   const std::shared_ptr<BulkConnection> self = shared_from_this();
@@ -302,6 +310,7 @@ BulkConnection::Outcome BulkConnection::judge_send(ssize_t result, std::size_t w
   count(tally_->send_calls);
   if (result < 0) return would_block(error) ? Outcome::blocked : Outcome::lost;
   count(tally_->bytes_sent, static_cast<std::uint64_t>(result));
+  sent_.fetch_add(static_cast<std::uint64_t>(result), std::memory_order_relaxed);
   return static_cast<std::size_t>(result) == wanted ? Outcome::done : Outcome::blocked;
 }
 

@@ -100,6 +100,11 @@ class BulkConnection final : public remote::FrameSender, public std::enable_shar
   std::size_t job_count() const noexcept;
   // Any. Changes with every byte that arrives.
   std::uint64_t received() const noexcept { return received_.load(std::memory_order_relaxed); }
+  // Any. Bytes in both directions.
+  std::uint64_t moved() const noexcept { return received() + sent_.load(std::memory_order_relaxed); }
+  // Any. How fast the network took what was sent last, in bytes per second, as the kernel has measured it; 0: it does
+  // not tell.
+  std::uint64_t send_rate() const noexcept;
 
  private:
   enum class Outcome : std::uint8_t { done, blocked, more, lost, violation };
@@ -130,6 +135,7 @@ class BulkConnection final : public remote::FrameSender, public std::enable_shar
   const std::weak_ptr<Handler> handler_;
   const std::shared_ptr<BulkTally> tally_;
   std::atomic<std::uint64_t> received_{0};
+  std::atomic<std::uint64_t> sent_{0};
 
   // The frame that is being read.
   std::optional<wire::bulk::Frame> frame_;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/socket/socket_transport.hpp"
 
+#include <algorithm>
+
+#include "base/standing_timer.hpp"
 #include "remote/link/udp_port.hpp"
 #include "transport/socket/stream_bulk.hpp"
 
@@ -13,32 +16,46 @@ using remote::SessionPointer;
 // Links over UDP, long items over TCP.
 class SocketTransport::Links final : public remote::SessionLinks {
  public:
-  Links(SocketTransport& transport, remote::BulkHooks hooks)
+  Links(SocketTransport& transport, const SessionPointer& session, remote::BulkHooks hooks)
       : transport_(transport),
         bulk_(StreamBulk::create(
             transport.loop(), std::move(hooks),
-            {.connections = transport.bulk_connections_, .stall_timeout = transport.options().peer_timeout})) {}
+            {.connections = transport.bulk_connections_, .stall_timeout = transport.options().peer_timeout})) {
+    rail_timer_.make(transport.loop(), [this, weak = std::weak_ptr<remote::Session>(session)] {
+      // It owns this.
+      if (const SessionPointer strong = weak.lock()) look_at_rails(strong);
+    });
+  }
 
   std::shared_ptr<remote::Bulk> bulk() const noexcept override { return bulk_; }
+  bool can_move() const noexcept override { return true; }
   Result<std::shared_ptr<remote::LinkChannel>> open(const SessionPointer& session, ripc_service_id id,
                                                     Deadline deadline) override {
     return transport_.open_udp_link(session, id, deadline);
   }
+  // One over each rail that has too few.
   void connect_bulk(const SessionPointer& session) override {
-    // One at a time: the one that is being made serves both sides.
-    if (session->bulk_dialer && !session->bulk_dialer->over()) return;
-    session->bulk_dialer =
-        remote::Dialer::dial(transport_.loop(), transport_.authenticator(), {session->remote},
-                             transport_.hello(session, wire::session_control::Role::bulk), session->context,
-                             Deadline::after(transport_.options().peer_timeout), [this, session](Greeted greeted) {
-                               if (greeted.status.ok()) {
-                                 adopt_bulk(session, std::move(greeted.socket));
-                               } else {
-                                 transport_.bulk_failed(session);
-                               }
-                             });
+    is_asked_ = true;
+    dial_rails(session);
+    if (session->bulk_dialers.empty()) none_made(session);
+  }
+  void dial_rails(const SessionPointer& session) {
+    auto& dialers = session->bulk_dialers;
+    std::erase_if(dialers, [](const auto& dialer) { return dialer->over(); });
+    const std::vector<remote::Endpoint> remotes = session->remotes();
+    const std::vector<remote::Rail> rails = remote::find_rails(remotes, transport_.rails_);
+    for (const remote::Rail& rail : rails) {
+      const bool is_under_way =
+          std::any_of(dialers.begin(), dialers.end(), [&](const auto& dialer) { return dialer->dials(rail.remote); });
+      if (!is_under_way && bulk_->connections_to(rail.remote) < transport_.bulk_connections_)
+        dialers.push_back(dial(session, rail.remote));
+    }
+    // A rail whose interface is down is none now.
+    if (remotes.size() > 1 && transport_.rails_.most > 1)
+      rail_timer_.set(monotonic_now() + transport_.options().peer_timeout / kRailLooks);
   }
   void adopt_bulk(const SessionPointer& session, GuardedSocket socket) override {
+    is_asked_ = false;
     transport_.bulk_arrived(session);
     socket.guard.reset();
     bulk_->adopt(std::move(socket.fd));
@@ -46,16 +63,48 @@ class SocketTransport::Links final : public remote::SessionLinks {
   bool handle(const SessionPointer&, const wire::session_control::Frame&) override { return false; }  // there are none
 
  private:
+  // Within the peer time-out: how often a rail without a connection is tried again, while bytes move over others.
+  static constexpr Nanoseconds kRailLooks = 16;
+
+  std::shared_ptr<remote::Dialer> dial(const SessionPointer& session, const remote::Endpoint& remote) {
+    return remote::Dialer::dial(transport_.loop(), transport_.authenticator(), {remote},
+                                transport_.hello(session, wire::session_control::Role::bulk), session->context,
+                                Deadline::after(transport_.options().peer_timeout), [this, session](Greeted greeted) {
+                                  if (greeted.status.ok()) {
+                                    adopt_bulk(session, std::move(greeted.socket));
+                                  } else if (std::all_of(session->bulk_dialers.begin(), session->bulk_dialers.end(),
+                                                         [](const auto& dialer) { return dialer->over(); })) {
+                                    none_made(session);
+                                  }
+                                });
+  }
+  void none_made(const SessionPointer& session) {
+    if (std::exchange(is_asked_, false)) transport_.bulk_failed(session);
+  }
+  void look_at_rails(const SessionPointer& session) {
+    if (session->lost) return;
+    const BulkCounters counters = bulk_->counters();
+    const std::uint64_t moved = counters.bytes_sent + counters.bytes_received;
+    if (moved != std::exchange(moved_, moved)) {
+      transport_.or_lose(session, [&] { dial_rails(session); });
+    } else {
+      rail_timer_.set(monotonic_now() + transport_.options().peer_timeout / kRailLooks);
+    }
+  }
+
   SocketTransport& transport_;
   const std::shared_ptr<StreamBulk> bulk_;
+  StandingTimer rail_timer_;
+  bool is_asked_ = false;    // the bulk waits for an answer
+  std::uint64_t moved_ = 0;  // when the rails were last looked at
 };
 
 SocketTransport::SocketTransport(TransportOptions options)
-    : SessionTransport("socket", options), bulk_connections_(options.bulk_connections) {}
+    : SessionTransport("socket", options), bulk_connections_(options.bulk_connections), rails_(options.rails) {}
 
-Result<std::shared_ptr<remote::SessionLinks>> SocketTransport::make_links(const SessionPointer&,
+Result<std::shared_ptr<remote::SessionLinks>> SocketTransport::make_links(const SessionPointer& session,
                                                                           remote::BulkHooks hooks) {
-  return std::shared_ptr<remote::SessionLinks>(std::make_shared<Links>(*this, std::move(hooks)));
+  return std::shared_ptr<remote::SessionLinks>(std::make_shared<Links>(*this, session, std::move(hooks)));
 }
 
 std::unique_ptr<remote::LinkPort> SocketTransport::make_port(const spi::PortOptions& port_options, EventSet& events,

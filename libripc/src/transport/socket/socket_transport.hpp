@@ -6,12 +6,14 @@
 #include <cstddef>
 #include <string_view>
 
+#include "remote/session/rails.hpp"
 #include "remote/session/session_transport.hpp"
 
 namespace ripc::internal::socket {
 
 struct TransportOptions : remote::SessionOptions {
-  std::size_t bulk_connections = 1;
+  std::size_t bulk_connections = 1;  // per rail
+  remote::RailOptions rails;
 };
 
 class SocketTransport final : public remote::SessionTransport {
@@ -29,6 +31,7 @@ class SocketTransport final : public remote::SessionTransport {
   class Links;
 
   const std::size_t bulk_connections_;
+  const remote::RailOptions rails_;
 };
 
 }  // namespace ripc::internal::socket

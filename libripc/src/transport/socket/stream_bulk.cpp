@@ -2,8 +2,8 @@
 #include "transport/socket/stream_bulk.hpp"
 
 #include <fcntl.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -51,6 +51,7 @@ std::shared_ptr<StreamBulk> StreamBulk::create(EventLoop& loop, remote::BulkHook
 
 void StreamBulk::adopt(UniqueFd socket) noexcept {
   prepare(socket.get(), stall_timeout_);
+  const remote::Endpoint peer = remote::Endpoint::remote_of(socket.get());
   std::shared_ptr<BulkConnection> connection;
   std::optional<StreamPullTable::NewLane> lane;
   try {
@@ -64,7 +65,7 @@ void StreamBulk::adopt(UniqueFd socket) noexcept {
     const std::lock_guard lock(mutex_);
     dialing_ = false;
     if (is_dead() || connections_.size() == kMaxBulkConnections) return;
-    connections_.push_back({.connection = connection});
+    connections_.push_back({.connection = connection, .peer = peer});
   }
   connections_made_.fetch_add(1, std::memory_order_relaxed);
   pulls_.connection_made(std::move(*lane));
@@ -95,11 +96,7 @@ void StreamBulk::lost(BulkConnection& connection, bool violation) noexcept {
   recover();
 }
 
-std::shared_ptr<BulkConnection> StreamBulk::choose() noexcept {
-  const std::lock_guard lock(mutex_);
-  if (connections_.empty()) return nullptr;
-  return connections_[turn_++ % connections_.size()].connection;
-}
+std::shared_ptr<BulkConnection> StreamBulk::choose() noexcept { return pulls_.quickest(); }
 
 void StreamBulk::close_connections() noexcept {
   std::vector<Member> connections;
@@ -129,8 +126,14 @@ void StreamBulk::look_for_silence() {
     for (Member& member : connections_) {
       const auto found = std::find(connections.begin(), connections.end(), member.connection);
       if (found == connections.end()) continue;
-      const bool is_owed = owed[static_cast<std::size_t>(found - connections.begin())];
-      if (member.silence.look(is_owed, member.connection->received())) member.connection->shut_down();
+      member.silence.look(owed[static_cast<std::size_t>(found - connections.begin())], member.connection->received());
+    }
+    const bool is_any_heard = std::any_of(connections_.begin(), connections_.end(), [](const Member& member) {
+      return !member.silence.lasts(remote::Silence::kLooksBeside);
+    });
+    const unsigned too_long = is_any_heard ? remote::Silence::kLooksBeside : remote::Silence::kLooks;
+    for (const Member& member : connections_) {
+      if (member.silence.lasts(too_long)) member.connection->shut_down();
     }
   }
   if (any_owed) silence_.look_soon();
@@ -240,9 +243,43 @@ void StreamBulk::unwritable(BulkConnection& connection, const bulk::Frame& frame
 
 // ---- Figures -------------------------------------------------------------------------------------------------
 
+std::string StreamBulk::describe() const {
+  const std::vector<RailState> rails = this->rails();
+  if (rails.size() < 2) return "TCP for long items";
+  std::uint64_t moved = 0;
+  for (const RailState& rail : rails) moved += rail.moved;
+  std::string text = "long items over " + std::to_string(rails.size()) + " rails: ";
+  for (const RailState& rail : rails) {
+    if (&rail != &rails.front()) text += ", ";
+    text += rail.peer.ip() + ' ' + std::to_string(rail.rate / 1'000'000) + " MB/s " +
+            std::to_string(moved == 0 ? 0 : rail.moved * 100 / moved) + " %";
+  }
+  return text;
+}
+
+std::vector<RailState> StreamBulk::rails() const {
+  std::vector<RailState> rails;
+  const std::lock_guard lock(mutex_);
+  for (const Member& member : connections_) {
+    auto rail = std::find_if(rails.begin(), rails.end(),
+                             [&](const RailState& other) { return other.peer.same_ip(member.peer); });
+    if (rail == rails.end()) rail = rails.insert(rails.end(), {.peer = member.peer});
+    const BulkConnection& connection = *member.connection;
+    rail->rate += std::max(static_cast<std::uint64_t>(pulls_.rate_of(connection)), connection.send_rate());
+    rail->moved += connection.moved();
+  }
+  return rails;
+}
+
 std::size_t StreamBulk::connection_count() const noexcept {
   const std::lock_guard lock(mutex_);
   return connections_.size();
+}
+
+std::size_t StreamBulk::connections_to(const remote::Endpoint& peer) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::size_t>(std::count_if(connections_.begin(), connections_.end(),
+                                                [&](const Member& member) { return member.peer.same_ip(peer); }));
 }
 
 BulkCounters StreamBulk::counters() const noexcept {

@@ -16,6 +16,7 @@
 #include "base/clock.hpp"
 #include "base/unique_fd.hpp"
 #include "remote/bulk/bulk_backend.hpp"
+#include "remote/session/endpoint.hpp"
 #include "transport/socket/bulk_connection.hpp"
 #include "transport/socket/stream_pull_table.hpp"
 #include "transport/socket/stream_push_table.hpp"
@@ -43,6 +44,13 @@ struct BulkCounters {
   std::uint64_t violations = 0;        // connections closed because the peer broke the protocol
 };
 
+// What goes over the connections between one pair of addresses.
+struct RailState {
+  remote::Endpoint peer;
+  std::uint64_t rate = 0;   // bytes per second, when last measured; 0: not yet
+  std::uint64_t moved = 0;  // bytes in both directions, by the connections that are open
+};
+
 class StreamBulk final : public remote::BulkBackend<BulkConnection, StreamPullTable, StreamPushTable>,
                          public BulkConnection::Handler,
                          public std::enable_shared_from_this<StreamBulk> {
@@ -58,10 +66,14 @@ class StreamBulk final : public remote::BulkBackend<BulkConnection, StreamPullTa
   void adopt(UniqueFd socket) noexcept;
   // Any. Connections open now.
   std::size_t connection_count() const noexcept;
+  // Of those, the ones to this address.
+  std::size_t connections_to(const remote::Endpoint& peer) const noexcept;
+  // Any. Throws std::bad_alloc.
+  std::vector<RailState> rails() const;
   BulkCounters counters() const noexcept;
 
   // ---- remote::Bulk ----
-  std::string describe() const override { return "TCP for long items"; }
+  std::string describe() const override;
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept override;
   // The responder brings the bytes: polling does not.
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept override;
@@ -81,6 +93,7 @@ class StreamBulk final : public remote::BulkBackend<BulkConnection, StreamPullTa
  private:
   struct Member {
     std::shared_ptr<BulkConnection> connection;
+    remote::Endpoint peer;
     remote::Silence silence{};
   };
 
@@ -93,7 +106,6 @@ class StreamBulk final : public remote::BulkBackend<BulkConnection, StreamPullTa
   StreamPullTable stream_pulls_{finishes_};
   StreamPushTable stream_pushes_;
   std::vector<Member> connections_;  // under mutex_
-  std::size_t turn_ = 0;             // likewise
   std::atomic<std::uint64_t> connections_made_{0};
   std::atomic<std::uint64_t> connections_lost_{0};
   std::atomic<std::uint64_t> refused_{0};

@@ -14,17 +14,15 @@ StreamPull::StreamPull(const wire::Descriptor& item, EventSet& receiver) : PullE
   turn.push_back(this);
 }
 
-ByteRange StreamPull::take_unasked() noexcept {
-  ByteRange range{};
+ByteRange StreamPull::take_unasked(std::uint64_t segment) noexcept {
   if (!returned.empty()) {
-    range = returned.back();
+    const ByteRange range = returned.back();
     returned.pop_back();
     return range;
   }
-  range.begin = next;
-  range.end = next + std::min<std::uint64_t>(kSegmentSize, descriptor.length - next);
-  next = range.end;
-  return range;
+  if (descriptor.length <= kUndivided) segment = kUndivided;
+  const std::uint64_t begin = std::exchange(next, next + std::min(segment, descriptor.length - next));
+  return {.begin = begin, .end = next};
 }
 
 // ---- The receiver --------------------------------------------------------------------------------------------
@@ -74,16 +72,44 @@ void StreamPullTable::make_unready(StreamPull& entry) noexcept {
   entry.turn.splice(entry.turn.end(), ready_, std::find(ready_.begin(), ready_.end(), &entry));
 }
 
-// Hands out segments, each to the connection that owes least.
+// The one that is asked next; null: none, because the best one has enough to do.
+StreamPullTable::Lane* StreamPullTable::next_lane(Nanoseconds now) noexcept {
+  constexpr double kSpare = 4;  // times slower than the fastest
+  constexpr Nanoseconds kProbePause = 1'000'000'000;
+  double fastest = 0;
+  for (const Lane& lane : lanes_) fastest = std::max(fastest, lane.pace.rate());
+  const StreamPull& entry = *ready_.front();
+  const double time_for_rest = static_cast<double>(entry.descriptor.length - entry.next) / fastest;
+  Lane* best = nullptr;
+  double best_time = 0;
+  for (Lane& lane : lanes_) {
+    const double rate = lane.pace.rate();
+    const double time = lane.pace.time_for(lane.pace.segment(kSegmentSize));
+    const bool is_spare = rate != 0 && rate * kSpare < fastest;
+    if (is_spare && (now < lane.probe_at || time > time_for_rest)) continue;
+    if (best != nullptr && time >= best_time) continue;
+    best = &lane;
+    best_time = time;
+  }
+  if (best == nullptr || best->segments.size() >= kSegmentsAhead) return nullptr;
+  // One of unknown rate that has its first segment already.
+  if (lanes_.size() > 1 && best->pace.rate() == 0 && !best->segments.empty()) return nullptr;
+  if (best->pace.rate() * kSpare < fastest) best->probe_at = now + kProbePause;
+  return best;
+}
+
+// Hands out segments.
 void StreamPullTable::ask() noexcept {
-  while (!ready_.empty() && !lanes_.empty()) {
-    Lane& lane = *std::min_element(lanes_.begin(), lanes_.end(), [](const Lane& left, const Lane& right) {
-      return left.segments.size() < right.segments.size();
-    });
-    if (lane.segments.size() >= kSegmentsAhead) break;
+  if (ready_.empty() || lanes_.empty()) return;
+  const Nanoseconds now = monotonic_now();
+  while (!ready_.empty()) {
+    Lane* const next = next_lane(now);
+    if (next == nullptr) break;
+    Lane& lane = *next;
     const std::shared_ptr<StreamPull> entry = *ready_.front()->place;
     make_unready(*entry);
-    const ByteRange range = entry->take_unasked();
+    const ByteRange range = entry->take_unasked(lanes_.size() == 1 ? kSegmentSize : lane.pace.segment(kSegmentSize));
+    lane.pace.asked(range.end - range.begin, now);
     lane.requests.push_back({.type = bulk::Type::pull_request,
                              .length = static_cast<std::uint32_t>(range.end - range.begin),
                              .id = next_segment_,
@@ -106,6 +132,10 @@ void StreamPullTable::ask() noexcept {
 // ---- Connections ---------------------------------------------------------------------------------------------
 
 StreamPullTable::Lane* StreamPullTable::lane_of(const BulkConnection& connection) noexcept {
+  return const_cast<Lane*>(std::as_const(*this).lane_of(connection));
+}
+
+const StreamPullTable::Lane* StreamPullTable::lane_of(const BulkConnection& connection) const noexcept {
   const auto found = std::find_if(lanes_.begin(), lanes_.end(),
                                   [&](const Lane& lane) { return lane.connection.get() == &connection; });
   return found == lanes_.end() ? nullptr : &*found;
@@ -140,10 +170,23 @@ void StreamPullTable::connection_lost(const BulkConnection& connection) noexcept
 
 std::size_t StreamPullTable::owed(const BulkConnection& connection) const noexcept {
   const std::lock_guard lock(mutex_);
-  for (const Lane& lane : lanes_) {
-    if (lane.connection.get() == &connection) return lane.segments.size();
-  }
-  return 0;
+  const Lane* const lane = lane_of(connection);
+  return lane == nullptr ? 0 : lane->segments.size();
+}
+
+std::shared_ptr<BulkConnection> StreamPullTable::quickest() const noexcept {
+  constexpr std::uint64_t kSmall = 4096;
+  const std::lock_guard lock(mutex_);
+  const auto found = std::min_element(lanes_.begin(), lanes_.end(), [](const Lane& left, const Lane& right) {
+    return left.pace.time_for(kSmall) < right.pace.time_for(kSmall);
+  });
+  return found == lanes_.end() ? nullptr : found->connection;
+}
+
+double StreamPullTable::rate_of(const BulkConnection& connection) const noexcept {
+  const std::lock_guard lock(mutex_);
+  const Lane* const lane = lane_of(connection);
+  return lane == nullptr ? 0 : lane->pace.rate() * 1e9;
 }
 
 bool StreamPullTable::has_backlog() const noexcept {
@@ -164,6 +207,7 @@ bool StreamPullTable::begin_data(const BulkConnection& connection, const bulk::F
       frame.length > segment.rest.end - segment.rest.begin)
     return false;
   destination = segment.entry;
+  lane->pace.began(monotonic_now());
   return true;
 }
 
@@ -178,12 +222,14 @@ bool StreamPullTable::end_data(const BulkConnection& connection, const bulk::Fra
   const bool pending = entry.is_pending();
   if (status != RIPC_OK) {
     if (pending) end(entry, refusal(status));
+    lane->pace.forget(segment.rest.end - segment.rest.begin);
     lane->segment_over();
     ask();
     return true;
   }
   if (frame.length == 0) return false;
   segment.rest.begin += frame.length;
+  lane->pace.arrived(frame.length, monotonic_now());
   if (pending) entry.landed += frame.length;
   if (pending && entry.landed == entry.descriptor.length) {
     finish_early_locked(entry, *lane->connection);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pulls of one session over TCP: cuts them into segments, asks for these over the connections there are, in turns,
 // so that every pull gets its share and a large one uses all connections; and asks again for what a lost connection
-// still owed.
+// still owed. Of several connections, the one that will have a segment first is asked for it.
 //
 // Any thread may call anything, unless a line says otherwise. The lock is held while requests are written, never while
 // payload is read.
@@ -16,6 +16,7 @@
 
 #include "remote/bulk/access.hpp"
 #include "remote/bulk/pull_table.hpp"
+#include "remote/bulk/rail_pace.hpp"
 #include "transport/socket/bulk_connection.hpp"
 #include "transport/socket/bulk_limits.hpp"
 
@@ -36,7 +37,8 @@ struct StreamPull : remote::PullEntry<StreamPull>, Destination {
   bool ready = false;               // it does
 
   bool has_unasked() const noexcept { return next != descriptor.length || !returned.empty(); }
-  ByteRange take_unasked() noexcept;
+  // Up to `segment` bytes, or a whole small item.
+  ByteRange take_unasked(std::uint64_t segment) noexcept;
 };
 
 class StreamPullTable : public remote::PullTable<StreamPull> {
@@ -63,6 +65,10 @@ class StreamPullTable : public remote::PullTable<StreamPull> {
 
   // How many segments this connection owes.
   std::size_t owed(const BulkConnection& connection) const noexcept;
+  // The connection that brings something small first; null: there is none.
+  std::shared_ptr<BulkConnection> quickest() const noexcept;
+  // As RailPace tells, in bytes per second; 0: not known.
+  double rate_of(const BulkConnection& connection) const noexcept;
   // Something waits that no connection was asked for.
   bool has_backlog() const noexcept;
   std::uint64_t bytes_requested() const noexcept { return bytes_requested_.load(std::memory_order_relaxed); }
@@ -77,6 +83,8 @@ class StreamPullTable : public remote::PullTable<StreamPull> {
     std::shared_ptr<BulkConnection> connection;
     std::vector<Segment> segments;            // in the order of their answers; kSegmentsAhead at most
     std::vector<wire::bulk::Frame> requests;  // likewise
+    remote::RailPace pace;
+    Nanoseconds probe_at = 0;  // of a spare one: when it is tried again
 
     void segment_over() noexcept { segments.erase(segments.begin()); }
   };
@@ -94,6 +102,8 @@ class StreamPullTable : public remote::PullTable<StreamPull> {
 
  private:
   Lane* lane_of(const BulkConnection& connection) noexcept;
+  const Lane* lane_of(const BulkConnection& connection) const noexcept;
+  Lane* next_lane(Nanoseconds now) noexcept;
   void make_ready(StreamPull& entry) noexcept;
   void make_unready(StreamPull& entry) noexcept;
   void ask() noexcept;

@@ -112,7 +112,7 @@ Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link(const Ses
                                                                        ripc_service_id id, Deadline deadline) {
   // One that is being ended for that may still be found.
   if (Status reason = avoided(*session); !reason.ok()) return reason;
-  Result<Senders> senders = senders_of(session->local.ip());
+  Result<Senders> senders = senders_of(session->local().ip());
   if (!senders.ok()) return senders.status();
   const std::shared_ptr<DatagramSender>& sender = senders->datagrams;
   if (!sender) return open_udp_link(session, id, deadline);
@@ -161,7 +161,7 @@ Status VerbsTransport::try_datagrams(const SessionPointer& session, DatagramChan
   for (; !channel.was_greeted(); now = monotonic_now()) {
     if (give_up != 0 && now >= give_up) return avoid(session, "Datagrams do not get through");
     if (deadline.expired())
-      return Status(RIPC_TIMEOUT, "Datagrams of the RDMA device were not answered by " + session->remote.ip() +
+      return Status(RIPC_TIMEOUT, "Datagrams of the RDMA device were not answered by " + session->remote().ip() +
                                       ": a firewall or a switch may stop RoCE (UDP port 4791).");
     if (now >= next) {
       channel.greet();
@@ -189,10 +189,10 @@ Result<AddressHandle> VerbsTransport::way_to(const SessionPointer& session, Peer
     const std::lock_guard lock(peers_mutex_);
     if (const auto& way = peer.way) return way->gid == gid && way->lid == lid ? way->handle : RIPC_UNSUPPORTED;
   }
-  const union ibv_gid expected = gid_of(session->remote);
+  const union ibv_gid expected = gid_of(session->remote());
   if (sender.port().ethernet && std::memcmp(expected.raw, gid.data(), gid.size()) != 0)
     return Status(RIPC_UNSUPPORTED,
-                  "The peer tells of an address for datagrams that is not " + session->remote.ip() + ".");
+                  "The peer tells of an address for datagrams that is not " + session->remote().ip() + ".");
   Result<AddressHandle> found = sender.find_way(gid, lid);
   const std::lock_guard lock(peers_mutex_);
   // Two links may have been opened at once.
@@ -206,13 +206,13 @@ wire::session_control::DatagramOpened VerbsTransport::accept_datagrams(
     const SessionPointer& session, Peer& peer, const wire::session_control::OpenDatagram& frame) {
   wire::session_control::DatagramOpened answer{.request = frame.request, .link = frame.link};
   try {
-    const Result<Senders> senders = senders_of(session->local.ip());
+    const Result<Senders> senders = senders_of(session->local().ip());
     if (!senders.ok()) {
       answer.status = senders.status().code();
       return answer;
     }
     const std::shared_ptr<DatagramSender>& sender = senders->datagrams;
-    const std::shared_ptr<Registrar> registrar = registrar_of(session->local.ip());
+    const std::shared_ptr<Registrar> registrar = registrar_of(session->local().ip());
     const Result<AddressHandle> way =
         sender ? way_to(session, peer, *sender, frame.gid, frame.lid) : Result<AddressHandle>(RIPC_UNSUPPORTED);
     if (!way.ok()) {

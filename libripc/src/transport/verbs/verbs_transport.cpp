@@ -192,13 +192,13 @@ std::shared_ptr<Registrar> VerbsTransport::registrar_of(const std::string& ip) c
 
 Result<std::shared_ptr<remote::SessionLinks>> VerbsTransport::make_links(const SessionPointer& session,
                                                                          remote::BulkHooks hooks) {
-  const std::optional<FabricPort> port = fabric_->port_of(session->local.ip());
+  const std::optional<FabricPort> port = fabric_->port_of(session->local().ip());
   if (!port)
-    return Status(RIPC_PEER_DEAD, "The way to " + session->remote.ip() + " leaves by " + session->local.ip() +
+    return Status(RIPC_PEER_DEAD, "The way to " + session->remote().ip() + " leaves by " + session->local().ip() +
                                       ", which belongs to no RDMA device: check the routes (`ip route get`).");
   if (!ports_.is_up(*port))
     return Status(RIPC_PEER_DEAD, "Port " + std::to_string(port->number) + " of the RDMA device " + port->device->name +
-                                      ", by which the way to " + session->remote.ip() +
+                                      ", by which the way to " + session->remote().ip() +
                                       " leaves, is down: check the cable and `ip link`.");
   if (Status reason = avoided(*session); !reason.ok()) return reason;
   auto bulk =
@@ -208,7 +208,7 @@ Result<std::shared_ptr<remote::SessionLinks>> VerbsTransport::make_links(const S
   if (session->incoming) {
     peer->nonce = remote::random_nonce();
     session->stream.tell(
-        wire::session_control::BulkPort{.port = manager_->port_at(session->local), .nonce = peer->nonce});
+        wire::session_control::BulkPort{.port = manager_->port_at(session->local()), .nonce = peer->nonce});
   }
   const std::lock_guard lock(peers_mutex_);
   std::erase_if(peers_, [](const auto& entry) { return entry.first.expired(); });
@@ -263,7 +263,7 @@ void VerbsTransport::dial(const SessionPointer& session, const PeerPointer& peer
   if (peer->failures == 0) peer->heard = session->stream.received();
   auto making = std::make_shared<Making>();
   peer->attempt = manager_->dial(
-      session->local, session->remote.with_port(peer->port),
+      session->local(), session->remote().with_port(peer->port),
       make_private_data(keys, Side::dialing, peer->nonce, session->id, number, session->key),
       peer->rdma_bulk->registrar()->device()->read_depth, patience,
       {.prepare = [this, session, peer, making](const IdPointer& id) { return prepare(session, *peer, *making, id); },
@@ -304,8 +304,8 @@ void VerbsTransport::dial_failed(const SessionPointer& session, const PeerPointe
 
 // Any. RDMA does not get through, though TCP does: others are to be used for a while.
 Status VerbsTransport::avoid(const SessionPointer& session, const std::string& what) {
-  const std::string local = session->local.ip();
-  const std::string remote = session->remote.ip();
+  const std::string local = session->local().ip();
+  const std::string remote = session->remote().ip();
   const Status reason(RIPC_PEER_DEAD, what + " between " + local + " and " + remote +
                                           ", but TCP does: a firewall or a switch may stop RoCE (UDP port 4791). RDMA "
                                           "is not tried there again for a minute.");
@@ -324,7 +324,7 @@ Status VerbsTransport::avoid(const SessionPointer& session, const std::string& w
 Status VerbsTransport::avoided(const remote::Session& session) {
   const std::lock_guard lock(peers_mutex_);
   const auto found = std::find_if(avoided_.begin(), avoided_.end(), [&](const Avoided& one) {
-    return one.local == session.local.ip() && one.remote == session.remote.ip() && monotonic_now() < one.until;
+    return one.local == session.local().ip() && one.remote == session.remote().ip() && monotonic_now() < one.until;
   });
   return found == avoided_.end() ? Status() : found->reason;
 }
@@ -332,7 +332,7 @@ Status VerbsTransport::avoided(const remote::Session& session) {
 Result<ibv_qp*> VerbsTransport::prepare(const SessionPointer& session, const Peer& peer, Making& making,
                                         const IdPointer& id) {
   if (!peer.rdma_bulk->registrar()->device()->is_of(*id->get()))
-    return Status(RIPC_PEER_DEAD, "The way to " + session->remote.ip() + " has changed to another RDMA device.");
+    return Status(RIPC_PEER_DEAD, "The way to " + session->remote().ip() + " has changed to another RDMA device.");
   Result<std::shared_ptr<QueuePairConnection>> made =
       QueuePairConnection::create(peer.rdma_bulk->registrar(), id, loop(), peer.rdma_bulk->tally());
   if (!made.ok()) return made.status();
@@ -348,7 +348,7 @@ Result<ConnectionManager::Welcome> VerbsTransport::requested(const IdPointer& id
   }
   const SessionPointer session = session_named(told.session);
   const PeerPointer peer = session ? peer_of(session) : nullptr;
-  if (!peer || !id->remote().same_ip(session->remote)) {
+  if (!peer || !id->remote().same_ip(session->remote())) {
     authenticator().count_refused();
     return RIPC_REFUSED;
   }

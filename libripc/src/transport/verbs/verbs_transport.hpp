@@ -70,6 +70,7 @@ class VerbsTransport final : public remote::SessionTransport {
   struct Peer final : remote::SessionLinks, std::enable_shared_from_this<Peer> {
     Peer(VerbsTransport& of, std::shared_ptr<RdmaBulk> rdma) noexcept : transport(of), rdma_bulk(std::move(rdma)) {}
     std::shared_ptr<remote::Bulk> bulk() const noexcept override { return rdma_bulk; }
+    bool can_move() const noexcept override { return false; }  // its devices belong to the addresses
     Result<std::shared_ptr<remote::LinkChannel>> open(const remote::SessionPointer& session, ripc_service_id id,
                                                       Deadline deadline) override {
       return transport.open_link(session, *this, id, deadline);

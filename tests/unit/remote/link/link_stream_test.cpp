@@ -32,7 +32,7 @@ class LinkStream : public ::testing::Test {
     to.fd.reset(ends[0]);
     from.fd.reset(ends[1]);
     receiver_ = std::make_unique<StreamReceiver>(std::move(from));
-    sender_ = StreamSender::create(std::move(to), 5 * kSecond, *loop_, [this] { ++told_; }).value();
+    sender_ = StreamSender::create(std::move(to), *loop_, [this] { ++told_; }).value();
   }
   ~LinkStream() override {
     if (sender_) sender_->finish();

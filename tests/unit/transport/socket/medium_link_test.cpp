@@ -227,6 +227,39 @@ TEST_F(MediumLink, AFullConnectionTakesNothingMoreUntilTheReceiverReadsAndNothin
   EXPECT_EQ(port_->statistics().lost, 0u);
 }
 
+// The kernel makes a socket's buffer larger while it is read fast, and then lets the peer send more ahead.
+TEST_F(MediumLink, HowMuchLiesUnreadIsBoundedHoweverMuchWasReadBefore) {
+  const auto channel = grown();
+  ASSERT_NE(channel, nullptr);
+  const std::string small(40, 's');
+  constexpr std::size_t kMostBytes = std::size_t{4} << 20;
+  for (int round = 0; round < 30; ++round) {
+    std::size_t taken = 0;
+    while (send_text(*channel, small) == RIPC_OK) ++taken;
+    ASSERT_LT(taken * small.size(), kMostBytes) << "in round " << round;
+    ASSERT_TRUE(poll_until(taken));
+    ASSERT_TRUE(eventually([&] { return channel->has_room(false); }));
+    sink_.packets.clear();
+  }
+}
+
+TEST_F(MediumLink, AReceiverThatDoesNotReadForLongLosesNothing) {
+  constexpr Nanoseconds kTimeout = 100'000'000;
+  TransportOptions options;
+  options.peer_timeout = kTimeout;
+  Node impatient(options);
+  const auto channel = impatient.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  ASSERT_TRUE(grows(*channel));
+  std::size_t taken = 0;
+  while (send_text(*channel, "waits") == RIPC_OK) ++taken;
+  const Nanoseconds full = monotonic_now();
+  ASSERT_TRUE(eventually([&] { return monotonic_now() - full > 10 * kTimeout; }));
+  while (send_text(*channel, "waits") == RIPC_OK) ++taken;
+  ASSERT_TRUE(poll_until(taken));
+  EXPECT_EQ(port_->statistics().lost, 0u);
+}
+
 TEST_F(MediumLink, WhatTheReceiverCannotTakeYetWaitsAndOthersHaveTheirTurn) {
   const auto channel = grown();
   const auto other = sender_.channel(receiver_);

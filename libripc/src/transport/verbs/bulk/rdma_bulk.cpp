@@ -103,7 +103,8 @@ void RdmaBulk::look_for_silence() noexcept {
   const bool owed = present && (pulls_.busy() || finishes_.is_owed(*present));
   if (watched_.lock() != present) silence_of_watched_ = {};
   watched_ = present;
-  if (present && silence_of_watched_.look(owed, present->heard())) present->cut();
+  if (present) silence_of_watched_.look(owed, present->heard());
+  if (present && silence_of_watched_.lasts(remote::Silence::kLooks)) present->cut();
   if (owed || pulls_.has_backlog() || finishes_.has_backlog()) silence_.look_soon();
 }
 

@@ -23,7 +23,7 @@ bool is_same(const ibv_gid& one, const ibv_gid& other) noexcept {
 }  // namespace
 
 void VerbsPort::join_group(const std::shared_ptr<DatagramSource>& source, std::uint64_t token, ripc_service_id group) {
-  MembershipPointer membership = join_(source->session()->local.ip(), group);
+  MembershipPointer membership = join_(source->session()->local().ip(), group);
   if (!membership) return;
   const std::lock_guard lock(mutex_);
   const auto tokens = std::count_if(group_joins_.begin(), group_joins_.end(),

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// How fast one connection brings what it is asked for, and when it will be through. Of several, the next segment goes
+// to the one that will have it first: the dynamic weighted scheduler of MultiEdge (Passas, University of Crete, 2008),
+// with weights that are measured instead of configured.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "base/clock.hpp"
+
+namespace ripc::internal::remote {
+
+// One thread at a time.
+class RailPace {
+ public:
+  // A segment should not take longer than this: the slowest of several then ends this much later than the others at
+  // most, and no more is asked for again when it fails.
+  static constexpr Nanoseconds kSegmentTime = 20'000'000;
+  static constexpr std::uint64_t kLeastSegment = std::uint64_t{128} << 10;
+
+  void asked(std::uint64_t bytes, Nanoseconds now) noexcept {
+    if (owed_ == 0) begin(now);
+    is_first_ = is_first_ || owed_ == 0;
+    owed_ += bytes;
+  }
+  // The first bytes are there. How long the question took says nothing of the rate.
+  void began(Nanoseconds now) noexcept {
+    if (std::exchange(is_first_, false)) begin(now);
+  }
+  void arrived(std::uint64_t bytes, Nanoseconds now) noexcept {
+    owed_ -= std::min(owed_, bytes);
+    counted_ += bytes;
+    const Nanoseconds elapsed = now - since_;
+    if (owed_ != 0 && counted_ < kSampleBytes && elapsed < kSegmentTime) return;
+    const double sample = static_cast<double>(counted_) / static_cast<double>(std::max<Nanoseconds>(elapsed, 1));
+    rate_ = rate_ == 0 ? sample : rate_ + (sample - rate_) / kSmoothing;
+    begin(now);
+  }
+  // They will not come.
+  void forget(std::uint64_t bytes) noexcept { owed_ -= std::min(owed_, bytes); }
+
+  // Bytes per nanosecond; 0: not known yet.
+  double rate() const noexcept { return rate_; }
+  // Until so many more bytes than it owes would be there. One of unknown rate is tried at once, with one segment.
+  double time_for(std::uint64_t bytes) const noexcept {
+    if (rate_ == 0) return owed_ == 0 ? 0 : std::numeric_limits<double>::infinity();
+    return static_cast<double>(owed_ + bytes) / rate_;
+  }
+  // Of the next segment, at most `largest`.
+  std::uint64_t segment(std::uint64_t largest) const noexcept {
+    const auto fitting = static_cast<std::uint64_t>(rate_ * static_cast<double>(kSegmentTime));
+    return std::min(std::max(fitting, kLeastSegment), largest);
+  }
+
+ private:
+  static constexpr std::uint64_t kSampleBytes = std::uint64_t{4} << 20;
+  static constexpr double kSmoothing = 4;
+
+  void begin(Nanoseconds now) noexcept {
+    since_ = now;
+    counted_ = 0;
+  }
+
+  std::uint64_t owed_ = 0;
+  bool is_first_ = false;      // nothing has come since it owed nothing
+  std::uint64_t counted_ = 0;  // that came since ...
+  Nanoseconds since_ = 0;
+  double rate_ = 0;
+};
+
+}  // namespace ripc::internal::remote

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two hosts with two cables: long messages travel over both, and a cable that fails takes nothing with it.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdlib>
+#include <string>
+
+#include "hosts_fixture.hpp"
+
+namespace fault {
+namespace {
+
+constexpr std::uint64_t kPeerTimeout = 2 * kSecond;
+// Longer than any pause that a cable makes.
+constexpr std::uint64_t kPatience = 60 * kSecond;
+
+class Rails : public HostTest {
+ protected:
+  Rails() : HostTest(Hosts::Cable::two) {}
+  void TearDown() override { EXPECT_EQ(unsetenv("RIPC_RAILS"), 0); }
+
+  static std::array<std::uint64_t, 2> transmitted() {
+    return {Hosts::transmitted(), Hosts::transmitted(Hosts::kCable2)};
+  }
+  // Until bytes of a long message have gone over both cables.
+  void use_both() {
+    both_used_ = false;
+    for (int count = 0; !both_used_; ++count) {
+      ASSERT_LT(count, 100) << "one of the cables carries nothing";
+      const auto before = transmitted();
+      ASSERT_NO_FATAL_FAILURE(send_whole());
+      const auto after = transmitted();
+      both_used_ = after[0] - before[0] > kLong / 10 && after[1] - before[1] > kLong / 10;
+    }
+    ASSERT_NO_FATAL_FAILURE(counts());
+  }
+  void send(Ticket& ticket) {
+    ripc_status status = RIPC_AGAIN;
+    // No room: short messages of the session may still take the cable that is down.
+    while ((status = asker_->send_long(kLong, ++sent_, ticket)) == RIPC_AGAIN) {
+      --sent_;
+      ASSERT_EQ(ripc_wait_room(asker_->service().get(), kHolder, kPatience), RIPC_OK) << ripc_last_error();
+    }
+    ASSERT_EQ(status, RIPC_OK) << ripc_last_error();
+  }
+  void send_whole() {
+    Ticket ticket;
+    ASSERT_NO_FATAL_FAILURE(send(ticket));
+    ASSERT_EQ(ripc_ticket_wait(ticket.get(), kPatience), RIPC_OK) << ripc_last_error();
+  }
+  // Sends a long message and calls `fault` while it travels.
+  void send_while(Ticket& ticket, const std::function<void()>& fault) {
+    const auto before = transmitted();
+    ASSERT_NO_FATAL_FAILURE(send(ticket));
+    ASSERT_TRUE(eventually([&] {
+      const auto now = transmitted();
+      return now[0] + now[1] - before[0] - before[1] > kLong / 4;
+    }));
+    fault();
+  }
+  // All that was sent has come, once, with the bytes that were sent.
+  void counts() {
+    const std::optional<Told> told = asker_->ask(kPatience);
+    ASSERT_TRUE(told) << ripc_last_error();
+    EXPECT_EQ(told->whole, sent_);
+    EXPECT_EQ(told->torn, 0u);
+    EXPECT_EQ(told->most_copies, 1u);
+  }
+
+  bool both_used_ = false;
+  std::uint64_t sent_ = 0;
+};
+
+TEST_F(Rails, LongMessagesTravelOverBothCables) {
+  ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
+  ASSERT_NO_FATAL_FAILURE(use_both());
+  const ripc_service_info path = path_to_holder(asker_->context());
+  EXPECT_NE(std::string(path.reason).find("2 rails"), std::string::npos) << path.reason;
+}
+
+TEST_F(Rails, OneRailIsUsedIfThatIsWhatTheSettingSays) {
+  ASSERT_EQ(setenv("RIPC_RAILS", "1", 1), 0);
+  ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
+  for (int count = 0; count < 3; ++count) ASSERT_NO_FATAL_FAILURE(send_whole());
+  const auto [first, second] = transmitted();
+  EXPECT_LT(std::min(first, second), kLong / 10);
+  ASSERT_NO_FATAL_FAILURE(counts());
+}
+
+TEST_F(Rails, OnlyInterfacesThatTheSettingNamesAreUsed) {
+  ASSERT_EQ(setenv("RIPC_RAILS", Hosts::kCable2, 1), 0);
+  ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
+  for (int count = 0; count < 3; ++count) ASSERT_NO_FATAL_FAILURE(send_whole());
+  const auto [first, second] = transmitted();
+  EXPECT_LT(first, kLong / 10);
+  EXPECT_GT(second, 3 * kLong);
+}
+
+TEST_F(Rails, ACableThatFailsInTheMidstOfALongMessageLosesNothing) {
+  for (const char* const cable : {Hosts::kCable, Hosts::kCable2}) {
+    SCOPED_TRACE(cable);
+    sent_ = 0;
+    ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
+    ASSERT_NO_FATAL_FAILURE(use_both());
+    Ticket ticket;
+    ASSERT_NO_FATAL_FAILURE(send_while(ticket, [&] { hosts_.plug(false, cable); }));
+    EXPECT_EQ(ripc_ticket_wait(ticket.get(), kPatience), RIPC_OK) << ripc_last_error();
+    ASSERT_NO_FATAL_FAILURE(send_whole());
+    ASSERT_NO_FATAL_FAILURE(counts());
+    hosts_.plug(true, cable);
+    EXPECT_NO_FATAL_FAILURE(use_both()) << "it is taken up again";
+    asker_.reset();
+  }
+}
+
+TEST_F(Rails, EachCableMayFailInTurn) {
+  ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
+  ASSERT_NO_FATAL_FAILURE(use_both());
+  for (int round = 0; round < 2; ++round) {
+    for (const char* const cable : {Hosts::kCable, Hosts::kCable2}) {
+      SCOPED_TRACE(cable);
+      Ticket ticket;
+      ASSERT_NO_FATAL_FAILURE(send_while(ticket, [&] { hosts_.plug(false, cable); }));
+      EXPECT_EQ(ripc_ticket_wait(ticket.get(), kPatience), RIPC_OK) << ripc_last_error();
+      // The session has moved, if it used this cable, when both directions are heard again.
+      ASSERT_NO_FATAL_FAILURE(counts());
+      hosts_.plug(true, cable);
+      ASSERT_NO_FATAL_FAILURE(use_both());
+    }
+  }
+}
+
+// A ticket ends with the session.
+TEST_F(Rails, TheSessionOutlivesTheCableThatItUses) {
+  ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
+  ASSERT_NO_FATAL_FAILURE(use_both());
+  Ticket ticket;
+  // Nobody receives it before the cables have failed.
+  process_.signal(SIGSTOP);
+  ASSERT_NO_FATAL_FAILURE(send(ticket));
+  hosts_.plug(false);
+  process_.signal(SIGCONT);
+  EXPECT_EQ(ripc_ticket_wait(ticket.get(), kPatience), RIPC_OK) << ripc_last_error();
+  ASSERT_NO_FATAL_FAILURE(counts());
+}
+
+TEST_F(Rails, WithoutAnyCableThePeerIsDeadInTime) {
+  ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
+  ASSERT_NO_FATAL_FAILURE(use_both());
+  Ticket ticket;
+  ASSERT_NO_FATAL_FAILURE(send_while(ticket, [&] {
+    process_.signal(SIGSTOP);
+    hosts_.plug(false);
+    hosts_.plug(false, Hosts::kCable2);
+  }));
+  EXPECT_EQ(ripc_ticket_wait(ticket.get(), kPatience), RIPC_PEER_DEAD);
+  process_.signal(SIGCONT);
+}
+
+}  // namespace
+}  // namespace fault
+
+int main(int argc, char** argv) { return fault::run(argc, argv, {{"holder", fault::holder}}); }
