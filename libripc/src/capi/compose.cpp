@@ -223,7 +223,7 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
   parts.spin = settings.spin;
   parts.group_refresh = settings.group_refresh;
 #ifdef RIPC_WITH_VERBS
-  std::shared_ptr<const verbs::Fabric> used_fabric;
+  std::shared_ptr<const verbs::DeviceList> used_devices;
 #endif
   for (const std::string& name : settings.transports) {
     if (name == "shm") {
@@ -236,18 +236,18 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
       parts.transports.push_back(std::make_unique<socket::SocketTransport>(std::move(socket_options)));
 #ifdef RIPC_WITH_VERBS
     } else if (name == "verbs") {
-      Result<std::shared_ptr<const verbs::Fabric>> fabric = verbs::Fabric::open();
-      if (!fabric.ok()) {
+      Result<std::shared_ptr<const verbs::DeviceList>> devices = verbs::DeviceList::open();
+      if (!devices.ok()) {
         // Without a device the others do; `ripc doctor` says what is missing.
         const bool is_needed = settings.transports.size() == 1 || (settings.multicast && !settings.multicast->udp);
-        if ((fabric.status().code() == RIPC_UNSUPPORTED || settings.may_lack_rdma) && !is_needed) continue;
-        return fabric.status();
+        if ((devices.status().code() == RIPC_UNSUPPORTED || settings.may_lack_rdma) && !is_needed) continue;
+        return devices.status();
       }
-      used_fabric = *fabric;
+      used_devices = *devices;
       verbs::TransportOptions verbs_options = settings.verbs;
       verbs_options.context = parts.id;
       parts.transports.push_back(
-          std::make_unique<verbs::VerbsTransport>(std::move(verbs_options), std::move(*fabric), *parts.pool));
+          std::make_unique<verbs::VerbsTransport>(std::move(verbs_options), std::move(*devices), *parts.pool));
       if (settings.may_lack_rdma) parts.optional.push_back(name);
 #endif
     }
@@ -272,8 +272,8 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
   if (settings.multicast) {
     resolver::MulticastResolver::Networks networks;
 #ifdef RIPC_WITH_VERBS
-    if (used_fabric) {
-      Result<resolver::MulticastResolver::Networks> opened = fabric_networks(*settings.multicast, used_fabric);
+    if (used_devices) {
+      Result<resolver::MulticastResolver::Networks> opened = fabric_networks(*settings.multicast, used_devices);
       if (!opened.ok()) return opened.status();
       networks = std::move(*opened);
     }

@@ -29,14 +29,14 @@ remote::Endpoint endpoint_of(const resolver::MulticastGroup& group) {
   return remote::Endpoint::of(reinterpret_cast<const sockaddr&>(address));
 }
 
-bool has_datagrams(const verbs::FabricPort& port) { return port.mtu != 0; }
+bool has_datagrams(const verbs::DevicePort& port) { return port.mtu != 0; }
 
 }  // namespace
 
 Result<resolver::MulticastResolver::Networks> fabric_networks(const resolver::MulticastOptions& options,
-                                                              const std::shared_ptr<const verbs::Fabric>& fabric) {
+                                                              const std::shared_ptr<const verbs::DeviceList>& devices) {
   resolver::MulticastResolver::Networks networks;
-  const std::vector<verbs::FabricPort> ports = fabric->ports();
+  const std::vector<verbs::DevicePort> ports = devices->ports();
   const bool is_of_use = !options.udp || std::any_of(ports.begin(), ports.end(), has_datagrams);
   if (!options.fabric || options.ttl == 0 || !is_of_use) return networks;
   verbs::FabricNetworkOptions chosen{.groups = {},
@@ -45,7 +45,7 @@ Result<resolver::MulticastResolver::Networks> fabric_networks(const resolver::Mu
                                      .peers = options.peers,
                                      .receives_own_packets = options.receives_own_packets};
   for (const resolver::MulticastGroup& group : options.groups) chosen.groups.push_back(endpoint_of(group));
-  Result<std::unique_ptr<verbs::FabricNetwork>> network = verbs::FabricNetwork::open(fabric, chosen);
+  Result<std::unique_ptr<verbs::FabricNetwork>> network = verbs::FabricNetwork::open(devices, chosen);
   if (!network.ok()) return network.status();
   networks.push_back(std::move(*network));
   return networks;

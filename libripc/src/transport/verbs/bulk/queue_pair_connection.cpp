@@ -35,7 +35,7 @@ Result<std::shared_ptr<QueuePairConnection>> QueuePairConnection::create(std::sh
 }
 
 Status QueuePairConnection::make(std::uint32_t most_inline) {
-  const Library& library = *device().library;
+  const VerbsLibrary& library = *device().library;
   channel_ = library.create_comp_channel(device().context);
   if (channel_ == nullptr) return system_error(errno, "ibv_create_comp_channel", "raise `ulimit -n`");
   channel_guard_ = ForkGuard(channel_->fd);
@@ -162,7 +162,7 @@ void QueuePairConnection::end_device_use() noexcept {
     remote_keys.swap(remote_keys_);
     rung_.wait(lock, [this] { return ringing_.empty(); });
   }
-  const Library& library = *device().library;
+  const VerbsLibrary& library = *device().library;
   // A window keeps the queue pair that it is bound to.
   for (const Given& given : remote_keys) {
     if (const auto remote_key = given.remote_key.lock()) remote_key->end();

@@ -29,7 +29,7 @@ VerbsPort::~VerbsPort() {
 
 // ---- Links ---------------------------------------------------------------------------------------------------
 
-Result<VerbsPort::Receiver*> VerbsPort::receiver_for(const FabricPort& port,
+Result<VerbsPort::Receiver*> VerbsPort::receiver_for(const DevicePort& port,
                                                      const std::shared_ptr<Registrar>& registrar) {
   for (const auto& known : receivers_) {
     if (!known->is_given_up && known->port.device == port.device && known->port.number == port.number &&
