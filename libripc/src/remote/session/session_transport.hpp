@@ -198,6 +198,8 @@ class SessionTransport : public spi::Transport {
   void try_again_soon(const SessionPointer& session) noexcept;
   void resumed(const SessionPointer& session, Greeted greeted) noexcept;
   void tick();
+
+  // ---- Further connections (session_connections.cpp); responder ----
   void connect_stream(const SessionPointer& session, std::uint32_t link, StreamTaker taker);
   void dial_stream(const SessionPointer& session, std::uint32_t link, wire::session_control::Role role);
   void stream_made(const SessionPointer& session, std::uint32_t link, bool is_own, GuardedSocket socket);
@@ -227,6 +229,9 @@ class SessionTransport : public spi::Transport {
                                                     const wire::session_control::Open& frame);
   void nudge_port(ripc_service_id service) noexcept;  // under the mutex
   void link_failed(LinkChannel& channel) noexcept;
+
+  // Between two attempts to reach a peer again.
+  static constexpr Nanoseconds kReconnectPause = 50'000'000;
 
   SessionOptions options_;
   std::string host_identity_;
