@@ -24,7 +24,7 @@ inline constexpr std::size_t kContextOffset = 8;  // where the sender is in the 
 // addresses take more has a packet of its own, up to the maximum.
 inline constexpr std::size_t kFullPacket = 1200;
 inline constexpr std::size_t kMaxPacket = 8192;
-inline constexpr std::size_t kMaxPacketAddresses = 64;
+inline constexpr std::size_t kMaxPacketAddresses = spi::kMaxAddresses;  // of all its services
 inline constexpr std::size_t kMaxPacketServices = 256;
 
 enum class PacketType : std::uint8_t { question = 1, reply = 2, announcement = 3 };

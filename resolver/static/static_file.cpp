@@ -126,8 +126,8 @@ bool parse_address(std::string_view word, spi::ServiceRecord& record, std::strin
     fault = shown(word) + " is not an address: write TRANSPORT:LOCATOR, such as socket:10.0.0.7:7000.";
     return false;
   }
-  if (record.addresses.size() == kMaxStaticAddresses) {
-    fault = "the service has more than " + std::to_string(kMaxStaticAddresses) + " addresses. Leave some out.";
+  if (record.addresses.size() == spi::kMaxAddresses) {
+    fault = "the service has more than " + std::to_string(spi::kMaxAddresses) + " addresses. Leave some out.";
     return false;
   }
   record.addresses.push_back({std::string(word.substr(0, colon)), std::string(word.substr(colon + 1))});
