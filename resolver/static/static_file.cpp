@@ -2,12 +2,12 @@
 #include "resolver/static/static_file.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
+#include "base/parse_number.hpp"
 #include "base/plain_text.hpp"
 
 namespace ripc::internal::resolver {
@@ -65,8 +65,7 @@ std::optional<ripc_service_id> parse_id(std::string_view word) noexcept {
     base = 16;
   }
   ripc_service_id id = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id, base);
-  if (error != std::errc() || end != word.data() + word.size() || id == 0) return std::nullopt;
+  if (!parse_number(word, id, base) || id == 0) return std::nullopt;
   return id;
 }
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <string_view>
 
 #include "base/other_directories.hpp"
@@ -89,13 +88,9 @@ Result<std::optional<std::vector<std::string>>> read_transports(const char* opti
 Result<Nanoseconds> read_spin(std::uint64_t option) {
   // A year: sums of times do not overflow.
   if (option != RIPC_DEFAULT_TIME) return std::min<std::uint64_t>(option, 31'536'000'000'000'000);
-  const std::string text = environment("RIPC_SPIN_US");
-  if (text.empty()) return Nanoseconds{50'000};
-  std::uint64_t microseconds = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), microseconds);
-  if (error != std::errc() || end != text.data() + text.size() || microseconds > 60'000'000)
-    return Status(RIPC_INVALID_ARGUMENT,
-                  "RIPC_SPIN_US is '" + text + "': give microseconds as a whole number up to 60000000.");
+  std::uint64_t microseconds = 50;
+  Status status = read_number("RIPC_SPIN_US", 0, 60'000'000, microseconds);
+  if (!status.ok()) return status;
   return microseconds * 1000;
 }
 
