@@ -48,7 +48,6 @@ class FabricNetwork final : public spi::MulticastNetwork {
   ~FabricNetwork() override;
 
   std::size_t packet_limit() const noexcept override { return packet_limit_; }
-  Result<std::unique_ptr<spi::ReplyChannel>> open_channel() const override { return RIPC_UNSUPPORTED; }
   spi::SentPackets send_to_groups(std::span<const std::byte> bytes) noexcept override;
   spi::SentPackets send_to(const spi::PeerAddress& to, std::span<const std::byte> bytes) noexcept override;
   // A device does not tell whose queue pair has sent: from this host nobody is heard, unless everybody is admitted.
