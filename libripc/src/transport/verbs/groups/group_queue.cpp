@@ -146,25 +146,14 @@ Status GroupQueue::find_handle(const GroupPeer& peer, Nanoseconds now) {
 // ---- Receiving -----------------------------------------------------------------------------------------------
 
 void GroupQueue::post_receives_locked(std::span<const std::uint32_t> slots) noexcept {
-  std::array<ibv_sge, kPostAfter> ranges;
-  std::array<ibv_recv_wr, kPostAfter> requests;
-  for (std::size_t first = 0; first < slots.size(); first += kPostAfter) {
-    const std::size_t count = std::min(kPostAfter, slots.size() - first);
-    for (std::size_t index = 0; index < count; ++index) {
-      std::byte* const slot = receive_slot(slots[first + index]);
-      *slot = std::byte{0};  // read_grh()
-      ranges[index] = {.addr = reinterpret_cast<std::uint64_t>(slot),
-                       .length = static_cast<std::uint32_t>(kGrhSize + mtu()),
-                       .lkey = region_->local_key()};
-      requests[index] = {.wr_id = slots[first + index],
-                         .next = index + 1 == count ? nullptr : &requests[index + 1],
-                         .sg_list = &ranges[index],
-                         .num_sge = 1};
-    }
-    ibv_recv_wr* bad = nullptr;
-    // It can only fail for a device that is gone.
-    (void)ibv_post_recv(queue_->pair(), requests.data(), &bad);
-  }
+  queue_->post_receives(slots.size(), [&](std::size_t index, ibv_sge& range) {
+    std::byte* const slot = receive_slot(slots[index]);
+    *slot = std::byte{0};  // read_grh()
+    range = {.addr = reinterpret_cast<std::uint64_t>(slot),
+             .length = static_cast<std::uint32_t>(kGrhSize + mtu()),
+             .lkey = region_->local_key()};
+    return std::uint64_t{slots[index]};
+  });
 }
 
 // What was under way is lost, as datagrams may be.

@@ -89,7 +89,6 @@ class GroupQueue {
  private:
   static constexpr std::uint32_t kSends = 64;  // under way
   static constexpr std::uint32_t kReceives = 256;
-  static constexpr std::size_t kPostAfter = 16;  // buffers that were read
   struct CachedHandle {
     AddressHandle handle;
     Nanoseconds found = 0;
@@ -129,7 +128,7 @@ class GroupQueue {
   std::array<AddressHandle, kSends> in_use_;  // by work requests that are under way
   std::uint64_t posted_ = 0;
   std::uint64_t completed_ = 0;
-  std::array<std::uint32_t, kPostAfter> used_{};  // receive buffers to be posted again
+  std::array<std::uint32_t, DatagramQueue::kBatch> used_{};  // receive buffers to be posted again
   std::size_t used_count_ = 0;
   bool has_failed_ = false;
 };
