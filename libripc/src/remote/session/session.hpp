@@ -41,7 +41,6 @@ struct IncomingLink {
 
 struct Session {
   Session(EventLoop& loop, std::string_view name) : transport(name), stream(loop) {}
-  virtual ~Session() = default;
 
   // ---- Constant once greeted ----
   std::string_view transport;  // its name
@@ -49,7 +48,6 @@ struct Session {
   std::uint64_t id = 0;
   std::uint64_t context = 0;        // of the peer
   Endpoint local, remote;           // of the control connection
-  std::uint16_t peer_port = 0;      // where the peer listens
   std::string locator;              // of the peer
   std::string dialed_by;            // outgoing: the locators that led to it
   std::vector<Endpoint> endpoints;  // outgoing: all that the peer may be reached at
