@@ -13,7 +13,7 @@
 #include "base/runtime_directory.hpp"
 #include "capi/environment.hpp"
 #include "capi/multicast_options.hpp"
-#include "capi/socket_options.hpp"
+#include "capi/transport_options.hpp"
 #include "core/service_id.hpp"
 #include "resolver/chain/chain_resolver.hpp"
 #include "resolver/local/directory_lookup.hpp"
@@ -23,7 +23,6 @@
 #include "transport/shm/shm_transport.hpp"
 #ifdef RIPC_WITH_VERBS
 #include "capi/fabric_multicast.hpp"
-#include "capi/verbs_options.hpp"
 #endif
 
 namespace ripc::internal::capi {
@@ -184,22 +183,20 @@ Result<Settings> read_settings(const ripc_context_options& options) {
   if (!multicast.ok()) return multicast.status();
   settings.multicast = std::move(*multicast);
   if (settings.multicast) settings.multicast->peers = PeerPolicy(settings.peer_policy);
+  remote::SessionOptions sessions;
+  sessions.keys = settings.network.keys;
+  sessions.max_peers = settings.max_peers;
+  sessions.peers = PeerPolicy(settings.peer_policy);
   if (std::find(settings.transports.begin(), settings.transports.end(), "socket") != settings.transports.end()) {
-    Result<socket::TransportOptions> socket = read_socket_options();
+    Result<socket::TransportOptions> socket = read_socket_options(sessions);
     if (!socket.ok()) return socket.status();
     settings.socket = std::move(*socket);
-    settings.socket.keys = settings.network.keys;
-    settings.socket.max_peers = settings.max_peers;
-    settings.socket.peers = PeerPolicy(settings.peer_policy);
   }
 #ifdef RIPC_WITH_VERBS
   if (std::find(settings.transports.begin(), settings.transports.end(), "verbs") != settings.transports.end()) {
-    Result<verbs::TransportOptions> verbs = read_verbs_options();
+    Result<verbs::TransportOptions> verbs = read_verbs_options(sessions);
     if (!verbs.ok()) return verbs.status();
     settings.verbs = std::move(*verbs);
-    settings.verbs.keys = settings.network.keys;
-    settings.verbs.max_peers = settings.max_peers;
-    settings.verbs.peers = PeerPolicy(settings.peer_policy);
   }
 #endif
   return settings;

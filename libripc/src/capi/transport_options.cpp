@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capi/session_options.hpp"
+#include "capi/transport_options.hpp"
 
 #include <string>
 
 #include "capi/environment.hpp"
+#include "transport/socket/bulk_limits.hpp"
 
 namespace ripc::internal::capi {
 
@@ -22,8 +23,7 @@ Status read_ports(remote::PortRange& range) {
                 "RIPC_SOCKET_PORTS is '" + text + "': give a port or a range of ports, such as 7000-7999.");
 }
 
-}  // namespace
-
+// What all of them have.
 Status read_session_options(remote::SessionOptions& options) {
   Status status = read_ports(options.ports);
   if (!status.ok()) return status;
@@ -37,5 +37,35 @@ Status read_session_options(remote::SessionOptions& options) {
   options.receive_buffer = static_cast<std::size_t>(buffer);
   return read_switch("RIPC_SOCKET_STREAMS", options.streams);
 }
+
+}  // namespace
+
+Result<socket::TransportOptions> read_socket_options(const remote::SessionOptions& common) {
+  socket::TransportOptions options{common};
+  Status status = read_session_options(options);
+  if (!status.ok()) return status;
+  std::uint64_t connections = options.bulk_connections;
+  status = read_number("RIPC_SOCKET_BULK_CONNECTIONS", 1, socket::kMaxBulkConnections, connections);
+  if (!status.ok()) return status;
+  options.bulk_connections = static_cast<std::size_t>(connections);
+  options.bind_address = environment("RIPC_SOCKET_ADDRESS");
+  options.interface = environment("RIPC_SOCKET_INTERFACE");
+  return options;
+}
+
+#ifdef RIPC_WITH_VERBS
+Result<verbs::TransportOptions> read_verbs_options(const remote::SessionOptions& common) {
+  verbs::TransportOptions options{common};
+  Status status = read_session_options(options);
+  if (!status.ok()) return status;
+  std::uint64_t connections = options.max_connections;
+  status = read_number("RIPC_VERBS_CONNECTIONS", 1, 65536, connections);
+  if (!status.ok()) return status;
+  options.max_connections = static_cast<std::size_t>(connections);
+  status = read_switch("RIPC_VERBS_GROUPS", options.multicast_groups);
+  if (!status.ok()) return status;
+  return options;
+}
+#endif
 
 }  // namespace ripc::internal::capi
