@@ -176,12 +176,12 @@ class MulticastResolver final : public spi::Resolver {
   bool is_expected(const spi::ReceivedPacket& received, const PacketHeader& header);
   bool is_fresh(const PacketHeader& header);
   void reply_without_key(const PacketHeader& header, spi::MulticastNetwork& network, const spi::PeerAddress& from);
-  bool is_authorized(spi::MulticastNetwork& network, const spi::PeerAddress& from, Packet& packet);
-  void learn(const Packet& packet);
+  bool is_authorized(spi::MulticastNetwork& network, const spi::PeerAddress& from, MulticastPacket& packet);
+  void learn(const MulticastPacket& packet);
   void learn_alive(const spi::ServiceRecord& record, Question* question, std::uint64_t timestamp);
   void claimed_by_other(Published& own, const spi::ServiceRecord& record);
   void end_of_list(const PacketHeader& header, Question& question);
-  void reply(const Packet& packet, spi::MulticastNetwork& network, const spi::PeerAddress& to);
+  void reply(const MulticastPacket& packet, spi::MulticastNetwork& network, const spi::PeerAddress& to);
   void reply_with_list(const PacketHeader& asked, spi::MulticastNetwork& network, const spi::PeerAddress& to);
   void announce_due(bool is_last_chance);
   void reply_lists_due();

@@ -245,7 +245,7 @@ DecodeStatus decode_header(std::span<const std::byte> bytes, PacketHeader& heade
   return is_sized && zero == 0 && flags < 8 && is_valid(header) ? DecodeStatus::ok : DecodeStatus::malformed;
 }
 
-DecodeStatus decode_packet(std::span<const std::byte> bytes, const NameHash& hash_name, Packet& packet) {
+DecodeStatus decode_packet(std::span<const std::byte> bytes, const NameHash& hash_name, MulticastPacket& packet) {
   if (const DecodeStatus status = decode_header(bytes, packet.header); status != DecodeStatus::ok) return status;
   packet.services.clear();
   const std::size_t mac_size = packet.header.is_signed ? ClusterKeys::kMacSize : 0;

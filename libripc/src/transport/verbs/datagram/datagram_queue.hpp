@@ -2,8 +2,6 @@
 // A queue pair for datagrams, and where it is.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -53,25 +51,6 @@ class DatagramQueue {
   ibv_qp* pair() const noexcept { return pair_; }
   ibv_cq* sends() const noexcept { return sends_; }
   ibv_cq* receives() const noexcept { return receives_; }
-  static constexpr std::size_t kBatch = 16;  // receives that are posted at a time
-  // Posts so many receives: fill(index, range) sets the buffer of each, and returns the number of its work request.
-  template <typename Fill>
-  void post_receives(std::size_t count, const Fill& fill) noexcept {
-    std::array<ibv_sge, kBatch> ranges;
-    std::array<ibv_recv_wr, kBatch> requests;
-    for (std::size_t first = 0; first < count; first += kBatch) {
-      const std::size_t size = std::min(kBatch, count - first);
-      for (std::size_t index = 0; index < size; ++index) {
-        requests[index] = {.wr_id = fill(first + index, ranges[index]),
-                           .next = index + 1 == size ? nullptr : &requests[index + 1],
-                           .sg_list = &ranges[index],
-                           .num_sge = 1};
-      }
-      ibv_recv_wr* bad = nullptr;
-      // It can only fail for a device that is gone, which its users notice.
-      (void)ibv_post_recv(pair_, requests.data(), &bad);
-    }
-  }
   int fd() const noexcept { return channel_->fd; }  // readable when arm() was called and something has come
   // Makes the descriptor unreadable, though it may take several calls, and readable for what comes from now on; or only
   // for what its sender wants to be noticed.

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "transport/verbs/datagram/grh.hpp"
+#include "transport/verbs/device/post_receives.hpp"
 
 namespace ripc::internal::verbs {
 
@@ -70,7 +71,8 @@ Status VerbsPort::add_slots(const Receiver& receiver, Buffers& buffers, std::uin
 }
 
 void VerbsPort::post(const Receiver& receiver, Buffers& buffers, std::vector<Slot*>& slots) noexcept {
-  buffers.queue->post_receives(slots.size(), [&](std::size_t index, ibv_sge& range) {
+  // Where it fails the device is gone, which the sessions notice.
+  (void)post_receives(buffers.queue->pair(), slots.size(), [&](std::size_t index, ibv_sge& range) {
     Slot* const slot = slots[index];
     if (buffers.of_groups) *slot->memory = std::byte{0};  // read_grh()
     range = {.addr = reinterpret_cast<std::uint64_t>(slot->memory),
@@ -84,7 +86,7 @@ void VerbsPort::post(const Receiver& receiver, Buffers& buffers, std::vector<Slo
 // Buffers that were read; all, or where there are enough.
 void VerbsPort::post_used(Receiver& receiver, bool all) noexcept {
   for (Buffers* buffers : {&receiver.own, &receiver.groups}) {
-    if (buffers->used.size() >= DatagramQueue::kBatch || (all && !buffers->used.empty()))
+    if (buffers->used.size() >= kReceiveBatch || (all && !buffers->used.empty()))
       post(receiver, *buffers, buffers->used);
   }
 }

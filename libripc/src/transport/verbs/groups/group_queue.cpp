@@ -146,7 +146,8 @@ Status GroupQueue::find_handle(const GroupPeer& peer, Nanoseconds now) {
 // ---- Receiving -----------------------------------------------------------------------------------------------
 
 void GroupQueue::post_receives_locked(std::span<const std::uint32_t> slots) noexcept {
-  queue_->post_receives(slots.size(), [&](std::size_t index, ibv_sge& range) {
+  // Where it fails the device is gone.
+  (void)post_receives(queue_->pair(), slots.size(), [&](std::size_t index, ibv_sge& range) {
     std::byte* const slot = receive_slot(slots[index]);
     *slot = std::byte{0};  // read_grh()
     range = {.addr = reinterpret_cast<std::uint64_t>(slot),

@@ -18,6 +18,7 @@
 #include "transport/verbs/datagram/datagram_sender.hpp"
 #include "transport/verbs/datagram/grh.hpp"
 #include "transport/verbs/device/device_list.hpp"
+#include "transport/verbs/device/post_receives.hpp"
 #include "transport/verbs/device/registrar.hpp"
 #include "wire/session_control.hpp"
 
@@ -128,7 +129,7 @@ class GroupQueue {
   std::array<AddressHandle, kSends> in_use_;  // by work requests that are under way
   std::uint64_t posted_ = 0;
   std::uint64_t completed_ = 0;
-  std::array<std::uint32_t, DatagramQueue::kBatch> used_{};  // receive buffers to be posted again
+  std::array<std::uint32_t, kReceiveBatch> used_{};  // receive buffers to be posted again
   std::size_t used_count_ = 0;
   bool has_failed_ = false;
 };
