@@ -37,7 +37,7 @@ file(GLOB_RECURSE RIPC_LIBRARY_SOURCES CONFIGURE_DEPENDS
   "${PROJECT_SOURCE_DIR}/libripc/src/*.cpp"
   "${PROJECT_SOURCE_DIR}/resolver/*.cpp")
 if(NOT RIPC_WITH_VERBS)
-  list(FILTER RIPC_LIBRARY_SOURCES EXCLUDE REGEX "/(transport/verbs/|capi/verbs_options)")
+  list(FILTER RIPC_LIBRARY_SOURCES EXCLUDE REGEX "/transport/verbs/")
 endif()
 if(NOT RIPC_LIBRARY_SOURCES)
   message(FATAL_ERROR "no sources in libripc/src")

@@ -39,14 +39,14 @@ const char* find_fault(const spi::ServiceRecord& record) noexcept {
   if (record.id == 0) return "its ID is 0";
   if (is_group(record.id)) return "its ID is that of a group";
   if (!is_group_list(record.groups)) return "it is in more than 64 groups, or in something that is not a group";
-  if (record.name.size() > kMaxNameSize) return "its name is longer than 200 bytes";
+  if (record.name.size() > spi::kMaxNameSize) return "its name is longer than 200 bytes";
   if (!is_plain_text(record.name) || record.name.find('/') != std::string::npos)
     return "its name is not UTF-8, or has a '/' or a control character";
-  if (record.addresses.size() > kMaxAddresses) return "it has more than 64 addresses";
+  if (record.addresses.size() > spi::kMaxAddresses) return "it has more than 64 addresses";
   for (const spi::Address& address : record.addresses) {
-    if (address.transport.empty() || address.transport.size() > kMaxTransportSize)
+    if (address.transport.empty() || address.transport.size() > spi::kMaxTransportSize)
       return "the transport of an address has not 1 to 15 bytes";
-    if (address.locator.empty() || address.locator.size() > kMaxLocatorSize)
+    if (address.locator.empty() || address.locator.size() > spi::kMaxLocatorSize)
       return "the locator of an address has not 1 to 4096 bytes";
     if (address.transport.find('\0') != std::string::npos || address.locator.find('\0') != std::string::npos)
       return "an address has a zero byte";
@@ -91,7 +91,7 @@ Result<spi::ServiceRecord> from_json(const JsonValue& body, ripc_service_id id) 
   const JsonValue* addresses = body.member("addresses");
   if (name == nullptr || !incarnation || !context || !pid || *pid > std::numeric_limits<std::uint32_t>::max() ||
       addresses == nullptr || addresses->kind() != JsonValue::Kind::array ||
-      addresses->elements().size() > kMaxAddresses)
+      addresses->elements().size() > spi::kMaxAddresses)
     return corrupt("a member is missing or of the wrong type");
 
   spi::ServiceRecord record;

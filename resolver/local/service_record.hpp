@@ -22,10 +22,6 @@
 namespace ripc::internal::resolver {
 
 inline constexpr std::size_t kMaxRecordSize = std::size_t{64} << 10;  // bytes of the whole text
-inline constexpr std::size_t kMaxNameSize = 200;
-inline constexpr std::size_t kMaxAddresses = 64;
-inline constexpr std::size_t kMaxTransportSize = 15;
-inline constexpr std::size_t kMaxLocatorSize = 4096;
 
 // RIPC_INVALID_ARGUMENT if the record breaks a rule that decode_service_record() checks; RIPC_LIMIT if the text would
 // be larger than kMaxRecordSize.

@@ -64,6 +64,7 @@ Result<std::unique_ptr<MulticastResolver>> MulticastResolver::create(const Multi
   if (options.udp) {
     Result<std::unique_ptr<UdpNetwork>> udp = UdpNetwork::open(options, options.receives_own_packets ? 0 : own_context);
     if (!udp.ok()) return udp.status();
+    resolver->udp_ = udp->get();
     resolver->networks_.push_back(std::move(*udp));
   }
   for (auto& other : others) resolver->networks_.push_back(std::move(other));
@@ -135,8 +136,7 @@ MulticastResolver::Bytes MulticastResolver::encode_question(const Question& ques
 void MulticastResolver::ask(const Question& question, std::unique_lock<std::mutex>& lock) {
   // Only its owner may use the channel now: it can be gone as soon as the lock is given up.
   const bool is_owner = question.channel != nullptr && question.channel_owner == std::this_thread::get_id();
-  spi::ReplyChannel* const channel = is_owner ? question.channel : nullptr;
-  const spi::MulticastNetwork* const channel_network = is_owner ? question.channel_network : nullptr;
+  UdpNetwork::ReplyChannel* const channel = is_owner ? question.channel : nullptr;
   const bool is_repeated = question.rounds > 1;
   ++counters_.questions_sent;
   Bytes bytes;
@@ -146,51 +146,48 @@ void MulticastResolver::ask(const Question& question, std::unique_lock<std::mute
     // differ, and are answered by each, because an answer by the faster one may be what was lost.
     if (bytes.empty() || is_repeated) bytes = encode_question(question);
     lock.unlock();
-    sent += network.get() == channel_network ? channel->send_to_groups(bytes) : network->send_to_groups(bytes);
+    const bool by_channel = channel != nullptr && network.get() == udp_;
+    sent += by_channel ? channel->send_to_groups(bytes) : network->send_to_groups(bytes);
     lock.lock();
   }
   count(sent);
 }
 
-// For the first who asks, by the first network that has channels; none for the others, and where descriptors are short.
-// The lock is held.
-MulticastResolver::Channel MulticastResolver::take_channel(Question& question) {
-  Channel channel;
-  if (question.channel != nullptr) return channel;
+// For the first who asks; null for the others, without UDP, and where descriptors are short. The lock is held.
+MulticastResolver::ChannelPointer MulticastResolver::take_channel(Question& question) {
+  if (question.channel != nullptr || udp_ == nullptr) return nullptr;
+  ChannelPointer channel;
   if (!idle_channels_.empty()) {
     channel = std::move(idle_channels_.back());
     idle_channels_.pop_back();
+  } else {
+    channel = std::make_unique<UdpNetwork::ReplyChannel>(*udp_);
+    if (!channel->open().ok()) return nullptr;
   }
-  for (std::size_t i = 0; i < networks_.size() && !channel.channel; ++i) {
-    Result<std::unique_ptr<spi::ReplyChannel>> made = networks_[i]->open_channel();
-    if (made.ok()) channel = {std::move(*made), networks_[i].get()};
-  }
-  question.channel = channel.channel.get();
-  question.channel_network = channel.network;
+  question.channel = channel.get();
   question.channel_owner = std::this_thread::get_id();
   return channel;
 }
 
 // The lock is held before and after.
-void MulticastResolver::wait(Question& question, const Channel& channel, Nanoseconds until,
+void MulticastResolver::wait(Question& question, const ChannelPointer& channel, Nanoseconds until,
                              std::unique_lock<std::mutex>& lock) {
   const Nanoseconds now = monotonic_now();
   if (until <= now) return;
-  if (!channel.channel) {
+  if (!channel) {
     question.changed.wait_for(lock, std::chrono::nanoseconds(until - now));
     return;
   }
   lock.unlock();
-  channel.channel->wait(until - now);
+  channel->wait(until - now);
   spi::ReceivedPacket received;
   // Replies only: whoever waits at a channel answers nobody.
-  for (std::size_t i = 0; i < kAnswerBurst && channel.channel->receive(received); ++i)
-    process(*channel.network, received);
+  for (std::size_t i = 0; i < kAnswerBurst && channel->receive(received); ++i) process(*udp_, received);
   lock.lock();
 }
 
 // Asks again and again, until there is an answer or the time that end(now) gives. The lock is held before and after.
-void MulticastResolver::ask_until(Question& question, const Channel& channel, std::unique_lock<std::mutex>& lock,
+void MulticastResolver::ask_until(Question& question, const ChannelPointer& channel, std::unique_lock<std::mutex>& lock,
                                   const std::function<Nanoseconds(Nanoseconds)>& end) {
   while (!question.answer) {
     const Nanoseconds now = monotonic_now();
@@ -217,7 +214,7 @@ class MulticastResolver::Asking {
   ~Asking() {
     if (!lock_.owns_lock()) lock_.lock();
     --question_->waiters;
-    if (channel.channel) {
+    if (channel) {
       question_->channel = nullptr;
       auto& idle = resolver_.idle_channels_;
       if (idle.size() < kIdleChannels) idle.push_back(std::move(channel));
@@ -228,7 +225,7 @@ class MulticastResolver::Asking {
   Asking(const Asking&) = delete;
   Asking& operator=(const Asking&) = delete;
 
-  Channel channel;
+  ChannelPointer channel;
 
  private:
   MulticastResolver& resolver_;
@@ -270,7 +267,7 @@ Result<spi::ServiceRecord> MulticastResolver::ask_for(ripc_service_id id, Deadli
   question->id = id;
   std::optional<Asking> asking(std::in_place, *this, question, lock);
   if (under_way == resolving_.end()) resolving_[id] = question;
-  Channel& channel = asking->channel;
+  ChannelPointer& channel = asking->channel;
   if (!deadline.expired()) channel = take_channel(*question);
   ask_until(*question, channel, lock, [&](Nanoseconds now) {
     if (now < question->next_round || now >= deadline.at() || !question->older) return deadline.at();

@@ -133,10 +133,7 @@ class MulticastResolver final : public spi::Resolver {
     std::deque<Nanoseconds> asked;       // when the last ones were, the last at the end
     Nanoseconds used = 0;
   };
-  struct Channel {
-    std::unique_ptr<spi::ReplyChannel> channel;  // nullptr: none
-    spi::MulticastNetwork* network = nullptr;
-  };
+  using ChannelPointer = std::unique_ptr<UdpNetwork::ReplyChannel>;
   using Bytes = std::vector<std::byte>;
   // Registrations and withdrawals that come this close together share packets.
   static constexpr Nanoseconds kGather = 10'000'000;
@@ -149,9 +146,9 @@ class MulticastResolver final : public spi::Resolver {
   Bytes encode_question(const Question& question);
   PacketHeader new_header(PacketType type);
   void ask(const Question& question, std::unique_lock<std::mutex>& lock);
-  Channel take_channel(Question& question);
-  void wait(Question& question, const Channel& channel, Nanoseconds until, std::unique_lock<std::mutex>& lock);
-  void ask_until(Question& question, const Channel& channel, std::unique_lock<std::mutex>& lock,
+  ChannelPointer take_channel(Question& question);
+  void wait(Question& question, const ChannelPointer& channel, Nanoseconds until, std::unique_lock<std::mutex>& lock);
+  void ask_until(Question& question, const ChannelPointer& channel, std::unique_lock<std::mutex>& lock,
                  const std::function<Nanoseconds(Nanoseconds now)>& end);
   void forget(const Question& question) noexcept;
   class Asking;
@@ -179,12 +176,12 @@ class MulticastResolver final : public spi::Resolver {
   bool is_expected(const spi::ReceivedPacket& received, const PacketHeader& header);
   bool is_fresh(const PacketHeader& header);
   void reply_without_key(const PacketHeader& header, spi::MulticastNetwork& network, const spi::PeerAddress& from);
-  bool is_authorized(spi::MulticastNetwork& network, const spi::PeerAddress& from, Packet& packet);
-  void learn(const Packet& packet);
+  bool is_authorized(spi::MulticastNetwork& network, const spi::PeerAddress& from, MulticastPacket& packet);
+  void learn(const MulticastPacket& packet);
   void learn_alive(const spi::ServiceRecord& record, Question* question, std::uint64_t timestamp);
   void claimed_by_other(Published& own, const spi::ServiceRecord& record);
   void end_of_list(const PacketHeader& header, Question& question);
-  void reply(const Packet& packet, spi::MulticastNetwork& network, const spi::PeerAddress& to);
+  void reply(const MulticastPacket& packet, spi::MulticastNetwork& network, const spi::PeerAddress& to);
   void reply_with_list(const PacketHeader& asked, spi::MulticastNetwork& network, const spi::PeerAddress& to);
   void announce_due(bool is_last_chance);
   void reply_lists_due();
@@ -193,6 +190,7 @@ class MulticastResolver final : public spi::Resolver {
   const MulticastOptions options_;
   const std::uint64_t own_context_;
   Networks networks_;
+  UdpNetwork* udp_ = nullptr;               // one of them; null: it is not used
   std::size_t common_limit_ = kMaxPacket;   // bytes of a packet that every network carries
   std::size_t largest_limit_ = kMaxPacket;  // that one of them does
   UniqueFd wake_;
@@ -205,7 +203,7 @@ class MulticastResolver final : public spi::Resolver {
   std::map<ripc_service_id, Announcement> announcements_;
   std::unordered_map<ripc_service_id, Interest> interests_;  // by group
   std::vector<ListReply> list_replies_;
-  std::vector<Channel> idle_channels_;
+  std::vector<ChannelPointer> idle_channels_;
   ServiceCache cache_;
   spi::Observer observer_;
   MulticastCounters counters_;

@@ -6,8 +6,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
+
+#include "base/parse_number.hpp"
 
 namespace ripc::internal::resolver {
 namespace {
@@ -20,8 +21,7 @@ Status refuse(std::string_view item, const std::string& why) {
 
 std::optional<std::uint64_t> number(std::string_view text, std::uint64_t most) noexcept {
   std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size() || value > most) return std::nullopt;
+  if (!parse_number(text, value) || value > most) return std::nullopt;
   return value;
 }
 

@@ -17,9 +17,6 @@ constexpr std::uint8_t kLastFlag = 4;
 constexpr std::size_t kHeaderSize = 56;
 constexpr std::size_t kAddressOverhead = 3;
 constexpr std::size_t kServiceOverhead = 20;
-constexpr std::size_t kMaxTransport = 15;
-constexpr std::size_t kMaxLocator = 4096;
-constexpr std::size_t kMaxName = 200;
 
 std::span<const std::byte> bytes_of(std::string_view text) noexcept {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -35,11 +32,11 @@ std::size_t size_of(const spi::Address& address) noexcept {
 
 bool is_transport(std::string_view text) noexcept {
   const auto is_plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-'; };
-  return !text.empty() && text.size() <= kMaxTransport && std::all_of(text.begin(), text.end(), is_plain);
+  return !text.empty() && text.size() <= spi::kMaxTransportSize && std::all_of(text.begin(), text.end(), is_plain);
 }
 
 bool is_locator(std::string_view text) noexcept {
-  return !text.empty() && text.size() <= kMaxLocator && is_plain_text(text);
+  return !text.empty() && text.size() <= spi::kMaxLocatorSize && is_plain_text(text);
 }
 
 // An ID that was made from a name has that name: nobody can claim the ID of a name under another one.
@@ -104,7 +101,8 @@ bool read_service(wire::Reader& reader, const std::vector<spi::Address>& address
   if (service.is_gone)
     return header.type == PacketType::announcement && name.empty() && numbers.empty() && record.groups.empty();
   if (!is_group_list(record.groups)) return false;
-  if (state != 1 || numbers.empty() || name.size() > kMaxName || !is_name_of(name, record.id, hash_name)) return false;
+  if (state != 1 || numbers.empty() || name.size() > spi::kMaxNameSize || !is_name_of(name, record.id, hash_name))
+    return false;
   record.name = name;
   for (const std::byte number : numbers) {
     if (std::to_integer<std::size_t>(number) >= addresses.size()) return false;
@@ -203,7 +201,7 @@ Status check_packet_record(const spi::ServiceRecord& record, const NameHash& has
   if (record.id == 0 || record.context == 0) return refuse(RIPC_INVALID_ARGUMENT, "it or its context has the ID 0");
   if (is_group(record.id) || !is_group_list(record.groups))
     return refuse(RIPC_INVALID_ARGUMENT, "it has the ID of a group, or is in more than 64 or in none that is one");
-  if (record.name.size() > kMaxName || !is_name_of(record.name, record.id, hash_name))
+  if (record.name.size() > spi::kMaxNameSize || !is_name_of(record.name, record.id, hash_name))
     return refuse(RIPC_INVALID_ARGUMENT, "its name is not valid, or not the one that its ID was made from");
   if (record.addresses.empty())
     return refuse(RIPC_INVALID_ARGUMENT, "it has no address: choose a transport with RIPC_TRANSPORTS");
@@ -247,7 +245,7 @@ DecodeStatus decode_header(std::span<const std::byte> bytes, PacketHeader& heade
   return is_sized && zero == 0 && flags < 8 && is_valid(header) ? DecodeStatus::ok : DecodeStatus::malformed;
 }
 
-DecodeStatus decode_packet(std::span<const std::byte> bytes, const NameHash& hash_name, Packet& packet) {
+DecodeStatus decode_packet(std::span<const std::byte> bytes, const NameHash& hash_name, MulticastPacket& packet) {
   if (const DecodeStatus status = decode_header(bytes, packet.header); status != DecodeStatus::ok) return status;
   packet.services.clear();
   const std::size_t mac_size = packet.header.is_signed ? ClusterKeys::kMacSize : 0;

@@ -24,7 +24,7 @@ inline constexpr std::size_t kContextOffset = 8;  // where the sender is in the 
 // addresses take more has a packet of its own, up to the maximum.
 inline constexpr std::size_t kFullPacket = 1200;
 inline constexpr std::size_t kMaxPacket = 8192;
-inline constexpr std::size_t kMaxPacketAddresses = 64;
+inline constexpr std::size_t kMaxPacketAddresses = spi::kMaxAddresses;  // of all its services
 inline constexpr std::size_t kMaxPacketServices = 256;
 
 enum class PacketType : std::uint8_t { question = 1, reply = 2, announcement = 3 };
@@ -47,7 +47,7 @@ struct PacketService {
   spi::ServiceRecord record;
 };
 
-struct Packet {
+struct MulticastPacket {
   PacketHeader header;
   std::vector<PacketService> services;
 };
@@ -92,7 +92,7 @@ DecodeStatus decode_header(std::span<const std::byte> bytes, PacketHeader& heade
 
 // Any bytes are allowed. Every rule of docs/wire.md is checked but the MAC; names with hash_name. Signed or not, the
 // services are those of the sender: their context and pid are the header's.
-DecodeStatus decode_packet(std::span<const std::byte> bytes, const NameHash& hash_name, Packet& packet);
+DecodeStatus decode_packet(std::span<const std::byte> bytes, const NameHash& hash_name, MulticastPacket& packet);
 
 // Whether the MAC at the end of a signed packet, whose header was decoded, is right.
 bool verify_packet(std::span<const std::byte> bytes, const ClusterKeys& keys) noexcept;

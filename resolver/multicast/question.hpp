@@ -13,7 +13,7 @@
 #include "base/backoff.hpp"
 #include "base/clock.hpp"
 #include "base/random.hpp"
-#include "spi/multicast_network.hpp"
+#include "resolver/multicast/udp_network.hpp"
 #include "spi/resolver.hpp"
 
 namespace ripc::internal::resolver {
@@ -36,8 +36,7 @@ struct Question {
   unsigned waiters = 0;
   std::condition_variable changed;
   // The thread that asked first waits at a channel of its own, the others for `changed`.
-  spi::ReplyChannel* channel = nullptr;
-  const spi::MulticastNetwork* channel_network = nullptr;
+  UdpNetwork::ReplyChannel* channel = nullptr;
   std::thread::id channel_owner;
   std::optional<spi::ServiceRecord> answer;
   // The only answer so far, with a smaller incarnation than the last holder known. Without a larger one until the next

@@ -143,7 +143,7 @@ void MulticastResolver::process(spi::MulticastNetwork& network, const spi::Recei
     reply_without_key(header, network, received.from);
     return;
   }
-  Packet packet;
+  MulticastPacket packet;
   if (decode_packet(received.bytes, options_.hash_name, packet) != DecodeStatus::ok) {
     const std::lock_guard lock(mutex_);
     ++counters_.malformed;
@@ -188,7 +188,8 @@ void MulticastResolver::reply_without_key(const PacketHeader& header, spi::Multi
   count(sent);
 }
 
-bool MulticastResolver::is_authorized(spi::MulticastNetwork& network, const spi::PeerAddress& from, Packet& packet) {
+bool MulticastResolver::is_authorized(spi::MulticastNetwork& network, const spi::PeerAddress& from,
+                                      MulticastPacket& packet) {
   const PeerAuthorizer::Verdict verdict = network.authorize(from);
   if (verdict == PeerAuthorizer::Verdict::admitted) return true;
   const std::lock_guard lock(mutex_);
@@ -239,7 +240,7 @@ bool MulticastResolver::is_fresh(const PacketHeader& header) {
 }
 
 // The lock is held; the packet is authentic where there is a key.
-void MulticastResolver::learn(const Packet& packet) {
+void MulticastResolver::learn(const MulticastPacket& packet) {
   Question* question = nullptr;
   if (packet.header.type == PacketType::reply) {
     // It may have been answered since the header was looked at.
@@ -308,7 +309,8 @@ void MulticastResolver::end_of_list(const PacketHeader& header, Question& questi
 
 // ---- What goes out -------------------------------------------------------------------------------------------
 
-void MulticastResolver::reply(const Packet& packet, spi::MulticastNetwork& network, const spi::PeerAddress& to) {
+void MulticastResolver::reply(const MulticastPacket& packet, spi::MulticastNetwork& network,
+                              const spi::PeerAddress& to) {
   const PacketHeader& asked = packet.header;
   if (asked.id == 0 || is_group(asked.id)) {
     reply_with_list(asked, network, to);

@@ -49,27 +49,6 @@ void ignore_context(int fd, std::uint64_t context) noexcept {
   static_cast<void>(::setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter));
 }
 
-Endpoint group_endpoint(const MulticastGroup& group, unsigned interface) noexcept {
-  Endpoint endpoint;
-  if (group.is_ipv6) {
-    sockaddr_in6 address{};
-    address.sin6_family = AF_INET6;
-    address.sin6_port = htons(group.port);
-    address.sin6_addr = group.ipv6;
-    address.sin6_scope_id = interface;
-    std::memcpy(&endpoint.address, &address, sizeof address);
-    endpoint.size = sizeof address;
-  } else {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(group.port);
-    address.sin_addr = group.ipv4;
-    std::memcpy(&endpoint.address, &address, sizeof address);
-    endpoint.size = sizeof address;
-  }
-  return endpoint;
-}
-
 // Room for one control message that names an interface.
 union PacketInfo {
   cmsghdr header;
@@ -96,6 +75,27 @@ bool send(int fd, msghdr& message) noexcept {
 }
 
 }  // namespace
+
+SocketAddress group_address(const MulticastGroup& group, unsigned interface) noexcept {
+  SocketAddress socket_address;
+  if (group.is_ipv6) {
+    sockaddr_in6 address{};
+    address.sin6_family = AF_INET6;
+    address.sin6_port = htons(group.port);
+    address.sin6_addr = group.ipv6;
+    address.sin6_scope_id = interface;
+    std::memcpy(&socket_address.address, &address, sizeof address);
+    socket_address.size = sizeof address;
+  } else {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(group.port);
+    address.sin_addr = group.ipv4;
+    std::memcpy(&socket_address.address, &address, sizeof address);
+    socket_address.size = sizeof address;
+  }
+  return socket_address;
+}
 
 Result<std::unique_ptr<UdpNetwork>> UdpNetwork::open(const MulticastOptions& options, std::uint64_t own_context) {
   std::unique_ptr<UdpNetwork> network(new UdpNetwork(options, own_context));
@@ -137,8 +137,9 @@ Status UdpNetwork::open_group(const MulticastGroup& group) {
   // An IPv6 group of link scope can only be bound together with one interface; receive() looks at the destination.
   MulticastGroup bound = group;
   bound.ipv6 = in6addr_any;
-  const Endpoint endpoint = group_endpoint(bound, 0);
-  if (!prepared || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&endpoint.address), endpoint.size) != 0)
+  const SocketAddress socket_address = group_address(bound, 0);
+  if (!prepared ||
+      ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&socket_address.address), socket_address.size) != 0)
     return system_error(errno, "Listening to the multicast group " + group.text(), kAdvice);
   groups_.push_back(std::move(fd));
   return {};
@@ -162,8 +163,9 @@ Status UdpNetwork::open_sender(bool ipv6, UniqueFd& sender) const {
   any.is_ipv6 = ipv6;
   any.ipv6 = in6addr_any;
   any.port = 0;
-  const Endpoint endpoint = group_endpoint(any, 0);
-  if (!prepared || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&endpoint.address), endpoint.size) != 0)
+  const SocketAddress socket_address = group_address(any, 0);
+  if (!prepared ||
+      ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&socket_address.address), socket_address.size) != 0)
     return system_error(errno, "Opening the socket of the multicast resolver",
                         "allow it, or switch the multicast resolver off with RIPC_MULTICAST=off");
   static_cast<void>(set_option(fd.get(), SOL_SOCKET, SO_RCVBUF, kReceiveBuffer));
@@ -173,62 +175,44 @@ Status UdpNetwork::open_sender(bool ipv6, UniqueFd& sender) const {
 
 // ---- Channels ------------------------------------------------------------------------------------------------
 
-class UdpNetwork::Channel final : public spi::ReplyChannel {
- public:
-  explicit Channel(const UdpNetwork& network) : network_(network) {}
+Status UdpNetwork::ReplyChannel::open() {
+  wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_) return system_error(errno, "Making an event descriptor for the multicast resolver");
+  Status status;
+  if (network_.sender4_) status = network_.open_sender(false, sender4_);
+  if (status.ok() && network_.sender6_) status = network_.open_sender(true, sender6_);
+  buffer_.resize(kMaxPacket);
+  return status;
+}
 
-  Status open() {
-    wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!wake_) return system_error(errno, "Making an event descriptor for the multicast resolver");
-    Status status;
-    if (network_.sender4_) status = network_.open_sender(false, sender4_);
-    if (status.ok() && network_.sender6_) status = network_.open_sender(true, sender6_);
-    buffer_.resize(kMaxPacket);
-    return status;
+spi::SentPackets UdpNetwork::ReplyChannel::send_to_groups(std::span<const std::byte> bytes) noexcept {
+  return network_.send_to_groups(bytes, sender4_, sender6_);
+}
+
+void UdpNetwork::ReplyChannel::wait(Nanoseconds timeout) noexcept {
+  std::array<pollfd, 3> descriptors{
+      {{sender4_.get(), POLLIN, 0}, {sender6_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
+  const timespec time{static_cast<time_t>(timeout / 1'000'000'000), static_cast<long>(timeout % 1'000'000'000)};
+  static_cast<void>(::ppoll(descriptors.data(), descriptors.size(), &time, nullptr));
+  if (descriptors[2].revents != 0) clear_event(wake_.get());
+}
+
+void UdpNetwork::ReplyChannel::wake() noexcept { signal_event(wake_.get()); }
+
+bool UdpNetwork::ReplyChannel::receive(spi::ReceivedPacket& received) noexcept {
+  for (const UniqueFd* fd : {&sender4_, &sender6_}) {
+    if (!*fd) continue;
+    SocketAddress from;
+    from.size = sizeof from.address;
+    const ssize_t size = ::recvfrom(fd->get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT | MSG_TRUNC,
+                                    reinterpret_cast<sockaddr*>(&from.address), &from.size);
+    if (size < 0 || static_cast<std::size_t>(size) > buffer_.size()) continue;
+    received = {};
+    received.from = spi::PeerAddress::of(from);
+    received.bytes = std::span(buffer_).first(static_cast<std::size_t>(size));
+    return true;
   }
-
-  spi::SentPackets send_to_groups(std::span<const std::byte> bytes) noexcept override {
-    return network_.send_to_groups(bytes, sender4_, sender6_);
-  }
-
-  void wait(Nanoseconds timeout) noexcept override {
-    std::array<pollfd, 3> descriptors{
-        {{sender4_.get(), POLLIN, 0}, {sender6_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
-    const timespec time{static_cast<time_t>(timeout / 1'000'000'000), static_cast<long>(timeout % 1'000'000'000)};
-    static_cast<void>(::ppoll(descriptors.data(), descriptors.size(), &time, nullptr));
-    if (descriptors[2].revents != 0) clear_event(wake_.get());
-  }
-
-  void wake() noexcept override { signal_event(wake_.get()); }
-
-  bool receive(spi::ReceivedPacket& received) noexcept override {
-    for (const UniqueFd* fd : {&sender4_, &sender6_}) {
-      if (!*fd) continue;
-      Endpoint from;
-      from.size = sizeof from.address;
-      const ssize_t size = ::recvfrom(fd->get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT | MSG_TRUNC,
-                                      reinterpret_cast<sockaddr*>(&from.address), &from.size);
-      if (size < 0 || static_cast<std::size_t>(size) > buffer_.size()) continue;
-      received = {};
-      received.from = spi::PeerAddress::of(from);
-      received.bytes = std::span(buffer_).first(static_cast<std::size_t>(size));
-      return true;
-    }
-    return false;
-  }
-
- private:
-  const UdpNetwork& network_;
-  UniqueFd sender4_;  // invalid: no group of this family
-  UniqueFd sender6_;
-  UniqueFd wake_;
-  std::vector<std::byte> buffer_;
-};
-
-Result<std::unique_ptr<spi::ReplyChannel>> UdpNetwork::open_channel() const {
-  auto channel = std::make_unique<Channel>(*this);
-  if (Status status = channel->open(); !status.ok()) return status;
-  return std::unique_ptr<spi::ReplyChannel>(std::move(channel));
+  return false;
 }
 
 // ---- Interfaces ----------------------------------------------------------------------------------------------
@@ -237,7 +221,7 @@ bool UdpNetwork::change_membership(const Membership& membership, bool join) noex
   const MulticastGroup& group = options_.groups[membership.group];
   group_req request{};
   request.gr_interface = membership.interface.index;
-  request.gr_group = group_endpoint(group, 0).address;
+  request.gr_group = group_address(group, 0).address;
   return ::setsockopt(groups_[membership.group].get(), group.is_ipv6 ? IPPROTO_IPV6 : IPPROTO_IP,
                       join ? MCAST_JOIN_GROUP : MCAST_LEAVE_GROUP, &request, sizeof request) == 0 ||
          errno == EADDRINUSE;
@@ -303,7 +287,7 @@ spi::SentPackets UdpNetwork::send_to_groups(std::span<const std::byte> bytes, co
   const std::shared_ptr<const Memberships> current = memberships();
   for (const Membership& membership : *current) {
     const MulticastGroup& group = options_.groups[membership.group];
-    Endpoint to = group_endpoint(group, membership.interface.index);
+    SocketAddress to = group_address(group, membership.interface.index);
     iovec data{const_cast<std::byte*>(bytes.data()), bytes.size()};
     PacketInfo control{};
     msghdr message{};
@@ -331,7 +315,7 @@ spi::SentPackets UdpNetwork::send_to_groups(std::span<const std::byte> bytes, co
 }
 
 spi::SentPackets UdpNetwork::send_to(const spi::PeerAddress& to, std::span<const std::byte> bytes) noexcept {
-  auto peer = to.as<Endpoint>();
+  auto peer = to.as<SocketAddress>();
   iovec data{const_cast<std::byte*>(bytes.data()), bytes.size()};
   msghdr message{};
   message.msg_name = &peer.address;
@@ -343,7 +327,7 @@ spi::SentPackets UdpNetwork::send_to(const spi::PeerAddress& to, std::span<const
 }
 
 PeerAuthorizer::Verdict UdpNetwork::authorize(const spi::PeerAddress& from) {
-  const auto sender = from.as<Endpoint>();
+  const auto sender = from.as<SocketAddress>();
   return authorizer_.authorize_sender(reinterpret_cast<const sockaddr&>(sender.address));
 }
 
@@ -375,7 +359,7 @@ spi::Arrival UdpNetwork::receive(int fd, std::span<std::byte> buffer, spi::Recei
     received = {};
     iovec data{buffer.data(), buffer.size()};
     PacketInfo control{};
-    Endpoint from;
+    SocketAddress from;
     msghdr message{};
     message.msg_name = &from.address;
     message.msg_namelen = sizeof from.address;

@@ -28,20 +28,43 @@
 namespace ripc::internal::resolver {
 
 // A socket's address.
-struct Endpoint {
+struct SocketAddress {
   sockaddr_storage address{};
   socklen_t size = 0;
 };
+SocketAddress group_address(const MulticastGroup& group, unsigned interface) noexcept;
 
 class UdpNetwork final : public spi::MulticastNetwork {
  public:
+  // Sockets of one thread's own, from which it asks and where it waits for the reply itself: one thread less to wake.
+  // One thread at a time; wake() may be called by any. The network outlives it.
+  class ReplyChannel {
+   public:
+    explicit ReplyChannel(const UdpNetwork& network) : network_(network) {}
+    // Before any other call. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
+    Status open();
+    // As that of the network; replies come to the channel.
+    spi::SentPackets send_to_groups(std::span<const std::byte> bytes) noexcept;
+    // Until a packet is there, wake() was called, or the time is over.
+    void wait(Nanoseconds timeout) noexcept;
+    void wake() noexcept;
+    // The next packet, in a buffer of this object. False: there is none.
+    bool receive(spi::ReceivedPacket& received) noexcept;
+
+   private:
+    const UdpNetwork& network_;
+    UniqueFd sender4_;  // invalid: no group of this family
+    UniqueFd sender6_;
+    UniqueFd wake_;
+    std::vector<std::byte> buffer_;
+  };
+
   // Opens the sockets and joins the groups. What own_context sent to them is not received (0: everything is). That no
   // interface is usable is no error. RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM (such as:
   // another program has the port for itself).
   static Result<std::unique_ptr<UdpNetwork>> open(const MulticastOptions& options, std::uint64_t own_context);
 
   std::size_t packet_limit() const noexcept override { return kMaxPacket; }
-  Result<std::unique_ptr<spi::ReplyChannel>> open_channel() const override;
   spi::SentPackets send_to_groups(std::span<const std::byte> bytes) noexcept override;
   spi::SentPackets send_to(const spi::PeerAddress& to, std::span<const std::byte> bytes) noexcept override;
   PeerAuthorizer::Verdict authorize(const spi::PeerAddress& from) override;
@@ -59,7 +82,6 @@ class UdpNetwork final : public spi::MulticastNetwork {
     friend bool operator==(const Membership&, const Membership&) = default;
   };
   using Memberships = std::vector<Membership>;
-  class Channel;
 
   UdpNetwork(MulticastOptions options, std::uint64_t own_context)
       : options_(std::move(options)), own_context_(own_context), authorizer_(options_.peers) {}

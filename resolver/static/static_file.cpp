@@ -2,12 +2,12 @@
 #include "resolver/static/static_file.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
+#include "base/parse_number.hpp"
 #include "base/plain_text.hpp"
 
 namespace ripc::internal::resolver {
@@ -65,8 +65,7 @@ std::optional<ripc_service_id> parse_id(std::string_view word) noexcept {
     base = 16;
   }
   ripc_service_id id = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id, base);
-  if (error != std::errc() || end != word.data() + word.size() || id == 0) return std::nullopt;
+  if (!parse_number(word, id, base) || id == 0) return std::nullopt;
   return id;
 }
 
@@ -126,8 +125,8 @@ bool parse_address(std::string_view word, spi::ServiceRecord& record, std::strin
     fault = shown(word) + " is not an address: write TRANSPORT:LOCATOR, such as socket:10.0.0.7:7000.";
     return false;
   }
-  if (record.addresses.size() == kMaxStaticAddresses) {
-    fault = "the service has more than " + std::to_string(kMaxStaticAddresses) + " addresses. Leave some out.";
+  if (record.addresses.size() == spi::kMaxAddresses) {
+    fault = "the service has more than " + std::to_string(spi::kMaxAddresses) + " addresses. Leave some out.";
     return false;
   }
   record.addresses.push_back({std::string(word.substr(0, colon)), std::string(word.substr(colon + 1))});

@@ -22,7 +22,6 @@
 namespace ripc::internal::resolver {
 
 inline constexpr std::size_t kMaxStaticFileSize = std::size_t{16} << 20;
-inline constexpr std::size_t kMaxStaticAddresses = 64;
 
 using spi::NameHash;
 

@@ -262,14 +262,15 @@ class FabricPair {
  public:
   explicit FabricPair(const MulticastOptions& usual) {
 #ifdef RIPC_WITH_VERBS
-    const Result<std::shared_ptr<const ripc::internal::verbs::Fabric>> fabric = ripc::internal::verbs::Fabric::open();
-    if (!fabric.ok()) return;
+    const Result<std::shared_ptr<const ripc::internal::verbs::DeviceList>> devices =
+        ripc::internal::verbs::DeviceList::open();
+    if (!devices.ok()) return;
     MulticastOptions options = usual;
     options.udp = false;
     options.ttl = 1;
     options.interfaces.clear();
     for (std::unique_ptr<Context>* context : {&holder_, &asker_}) {
-      Result<MulticastResolver::Networks> networks = ripc::internal::capi::fabric_networks(options, *fabric);
+      Result<MulticastResolver::Networks> networks = ripc::internal::capi::fabric_networks(options, *devices);
       if (!networks.ok()) fail(std::string(networks.status().text()));
       *context = std::make_unique<Context>(options, std::move(*networks));
     }

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "transport/verbs/device/fabric.hpp"
+#include "transport/verbs/device/device_list.hpp"
 #include "transport/verbs/device/registrar.hpp"
 
 namespace {
@@ -85,10 +85,10 @@ void measure(ripc::internal::verbs::Registrar& registrar, ripc::internal::memory
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 200;
-  const auto fabric = ripc::internal::verbs::Fabric::open();
-  if (!fabric.ok()) fail(fabric.status());
+  const auto devices = ripc::internal::verbs::DeviceList::open();
+  if (!devices.ok()) fail(devices.status());
   ripc::internal::memory::Pool pool(std::uint64_t{256} << 20);
-  ripc::internal::verbs::Registrar registrar((*fabric)->devices().front(), pool);
+  ripc::internal::verbs::Registrar registrar((*devices)->devices().front(), pool);
   for (const std::size_t size :
        {std::size_t{4} << 10, std::size_t{64} << 10, std::size_t{1} << 20, std::size_t{64} << 20})
     measure(registrar, pool, size, rounds);

@@ -24,7 +24,7 @@ Result<ripc_service_id> hash_name(std::string_view name) {
   return ripc::internal::core::service_id_from_name(name);
 }
 
-void check(const Packet& packet) {
+void check(const MulticastPacket& packet) {
   require(packet.header.context != 0 && packet.header.timestamp != 0);
   require(!packet.header.is_probe || !ripc::internal::is_group(packet.header.id));
   require((packet.header.nonce == 0) == (packet.header.type == PacketType::announcement));
@@ -49,7 +49,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::span<const std::byte> bytes = std::as_bytes(std::span(data, size));
   PacketHeader header;
   const DecodeStatus status = decode_header(bytes, header);
-  Packet packet;
+  MulticastPacket packet;
   const DecodeStatus whole = decode_packet(bytes, hash_name, packet);
   if (status != DecodeStatus::ok) require(whole == status);
   if (whole != DecodeStatus::ok) return 0;
@@ -61,7 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const PacketService& service : packet.services) {
     if (!builder.add(service.record, service.is_gone)) return 0;
   }
-  Packet again;
+  MulticastPacket again;
   require(decode_packet(builder.finish(nullptr), hash_name, again) == DecodeStatus::ok);
   require(again.services.size() == packet.services.size());
   for (std::size_t i = 0; i < again.services.size(); ++i) {

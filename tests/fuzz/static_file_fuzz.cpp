@@ -41,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(!ripc::internal::is_group(record.id) && ripc::internal::is_group_list(record.groups));
     require(record.id != 0 && ids.insert(record.id).second);
     require(record.name.empty() || *hash_name(record.name) == record.id);
-    require(!record.addresses.empty() && record.addresses.size() <= ripc::internal::resolver::kMaxStaticAddresses);
+    require(!record.addresses.empty() && record.addresses.size() <= ripc::internal::spi::kMaxAddresses);
     for (const ripc::internal::spi::Address& address : record.addresses) {
       require(!address.transport.empty() && !address.locator.empty());
       require(text.find(address.transport + ":" + address.locator) != std::string::npos);

@@ -201,8 +201,8 @@ bool can_bind(const Address& address) noexcept {
 
 }  // namespace
 
-SocketOwners::SocketOwners(Way way) noexcept {
-  if (way == Way::proc) return;
+SocketOwners::SocketOwners(Method method) noexcept {
+  if (method == Method::proc) return;
   diagnosis_ = open_netlink(NETLINK_SOCK_DIAG);
   routes_ = open_netlink(NETLINK_ROUTE);
 }

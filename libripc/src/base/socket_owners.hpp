@@ -23,9 +23,9 @@ namespace ripc::internal {
 // the socket, and not if it has no number in this process's user namespace.
 class SocketOwners {
  public:
-  enum class Way : std::uint8_t { netlink, proc };
-  // Way::proc is for tests: as where netlink does not answer.
-  explicit SocketOwners(Way way = Way::netlink) noexcept;
+  enum class Method : std::uint8_t { netlink, proc };
+  // Method::proc is for tests: as where netlink does not answer.
+  explicit SocketOwners(Method method = Method::netlink) noexcept;
 
   // Whether this host has the address. True where the kernel does not say.
   bool is_own(const sockaddr& address) noexcept;

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <string_view>
 
 #include "base/other_directories.hpp"
@@ -14,7 +13,7 @@
 #include "base/runtime_directory.hpp"
 #include "capi/environment.hpp"
 #include "capi/multicast_options.hpp"
-#include "capi/socket_options.hpp"
+#include "capi/transport_options.hpp"
 #include "core/service_id.hpp"
 #include "resolver/chain/chain_resolver.hpp"
 #include "resolver/local/directory_lookup.hpp"
@@ -24,7 +23,6 @@
 #include "transport/shm/shm_transport.hpp"
 #ifdef RIPC_WITH_VERBS
 #include "capi/fabric_multicast.hpp"
-#include "capi/verbs_options.hpp"
 #endif
 
 namespace ripc::internal::capi {
@@ -102,13 +100,9 @@ Result<std::optional<std::vector<std::string>>> read_transports(const char* opti
 Result<Nanoseconds> read_spin(std::uint64_t option) {
   // A year: sums of times do not overflow.
   if (option != RIPC_DEFAULT_TIME) return std::min<std::uint64_t>(option, 31'536'000'000'000'000);
-  const std::string text = environment("RIPC_SPIN_US");
-  if (text.empty()) return Nanoseconds{50'000};
-  std::uint64_t microseconds = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), microseconds);
-  if (error != std::errc() || end != text.data() + text.size() || microseconds > 60'000'000)
-    return Status(RIPC_INVALID_ARGUMENT,
-                  "RIPC_SPIN_US is '" + text + "': give microseconds as a whole number up to 60000000.");
+  std::uint64_t microseconds = 50;
+  Status status = read_number("RIPC_SPIN_US", 0, 60'000'000, microseconds);
+  if (!status.ok()) return status;
   return microseconds * 1000;
 }
 
@@ -202,22 +196,20 @@ Result<Settings> read_settings(const ripc_context_options& options) {
   if (!multicast.ok()) return multicast.status();
   settings.multicast = std::move(*multicast);
   if (settings.multicast) settings.multicast->peers = PeerPolicy(settings.peer_policy);
+  remote::SessionOptions sessions;
+  sessions.keys = settings.network.keys;
+  sessions.max_peers = settings.max_peers;
+  sessions.peers = PeerPolicy(settings.peer_policy);
   if (std::find(settings.transports.begin(), settings.transports.end(), "socket") != settings.transports.end()) {
-    Result<socket::TransportOptions> socket = read_socket_options();
+    Result<socket::TransportOptions> socket = read_socket_options(sessions);
     if (!socket.ok()) return socket.status();
     settings.socket = std::move(*socket);
-    settings.socket.keys = settings.network.keys;
-    settings.socket.max_peers = settings.max_peers;
-    settings.socket.peers = PeerPolicy(settings.peer_policy);
   }
 #ifdef RIPC_WITH_VERBS
   if (std::find(settings.transports.begin(), settings.transports.end(), "verbs") != settings.transports.end()) {
-    Result<verbs::TransportOptions> verbs = read_verbs_options();
+    Result<verbs::TransportOptions> verbs = read_verbs_options(sessions);
     if (!verbs.ok()) return verbs.status();
     settings.verbs = std::move(*verbs);
-    settings.verbs.keys = settings.network.keys;
-    settings.verbs.max_peers = settings.max_peers;
-    settings.verbs.peers = PeerPolicy(settings.peer_policy);
   }
 #endif
   return settings;
@@ -236,7 +228,7 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
   parts.spin = settings.spin;
   parts.group_refresh = settings.group_refresh;
 #ifdef RIPC_WITH_VERBS
-  std::shared_ptr<const verbs::Fabric> used_fabric;
+  std::shared_ptr<const verbs::DeviceList> used_devices;
 #endif
   for (const std::string& name : settings.transports) {
     if (name == "shm") {
@@ -249,18 +241,18 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
       parts.transports.push_back(std::make_unique<socket::SocketTransport>(std::move(socket_options)));
 #ifdef RIPC_WITH_VERBS
     } else if (name == "verbs") {
-      Result<std::shared_ptr<const verbs::Fabric>> fabric = verbs::Fabric::open();
-      if (!fabric.ok()) {
+      Result<std::shared_ptr<const verbs::DeviceList>> devices = verbs::DeviceList::open();
+      if (!devices.ok()) {
         // Without a device the others do; `ripc doctor` says what is missing.
         const bool is_needed = settings.transports.size() == 1 || (settings.multicast && !settings.multicast->udp);
-        if ((fabric.status().code() == RIPC_UNSUPPORTED || settings.may_lack_rdma) && !is_needed) continue;
-        return fabric.status();
+        if ((devices.status().code() == RIPC_UNSUPPORTED || settings.may_lack_rdma) && !is_needed) continue;
+        return devices.status();
       }
-      used_fabric = *fabric;
+      used_devices = *devices;
       verbs::TransportOptions verbs_options = settings.verbs;
       verbs_options.context = parts.id;
       parts.transports.push_back(
-          std::make_unique<verbs::VerbsTransport>(std::move(verbs_options), std::move(*fabric), *parts.pool));
+          std::make_unique<verbs::VerbsTransport>(std::move(verbs_options), std::move(*devices), *parts.pool));
       if (settings.may_lack_rdma) parts.optional.push_back(name);
 #endif
     }
@@ -285,8 +277,8 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
   if (settings.multicast) {
     resolver::MulticastResolver::Networks networks;
 #ifdef RIPC_WITH_VERBS
-    if (used_fabric) {
-      Result<resolver::MulticastResolver::Networks> opened = fabric_networks(*settings.multicast, used_fabric);
+    if (used_devices) {
+      Result<resolver::MulticastResolver::Networks> opened = fabric_networks(*settings.multicast, used_devices);
       if (!opened.ok()) return opened.status();
       networks = std::move(*opened);
     }

@@ -173,17 +173,11 @@ ripc_status ripc_group_id_from_name(const char* name, ripc_service_id* group) {
 }
 
 ripc_status ripc_group_join(ripc_service* service, ripc_service_id group) {
-  return guarded([&]() -> Status {
-    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
-    return from(service)->publication().join(group);
-  });
+  return guarded_on(service, [&](auto& self) { return self.publication().join(group); });
 }
 
 ripc_status ripc_group_leave(ripc_service* service, ripc_service_id group) {
-  return guarded([&]() -> Status {
-    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
-    return from(service)->publication().leave(group);
-  });
+  return guarded_on(service, [&](auto& self) { return self.publication().leave(group); });
 }
 
 ripc_status ripc_service_register(ripc_context* context, const ripc_service_options* options, ripc_service** service) {
@@ -249,50 +243,45 @@ ripc_context* ripc_service_get_context(const ripc_service* service) {
 }
 
 ripc_status ripc_resolve(ripc_context* context, ripc_service_id id, ripc_service_info* info) {
-  return guarded([&]() -> Status {
-    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+  return guarded_on(context, [&](auto& self) -> Status {
     if (info == nullptr) return RIPC_INVALID_ARGUMENT;
     if (Status single = check_single(id); !single.ok()) return single;
-    return tell(from(context)->paths().resolve(id), nullptr, info);
+    return tell(self.paths().resolve(id), nullptr, info);
   });
 }
 
 ripc_status ripc_find_path(ripc_context* context, ripc_service_id id, ripc_service_info* info) {
-  return guarded([&]() -> Status {
-    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+  return guarded_on(context, [&](auto& self) -> Status {
     if (info == nullptr) return RIPC_INVALID_ARGUMENT;
     if (Status single = check_single(id); !single.ok()) return single;
-    return tell(from(context)->paths().find_path(id), nullptr, info);
+    return tell(self.paths().find_path(id), nullptr, info);
   });
 }
 
 ripc_status ripc_resolve_name(ripc_context* context, const char* name, ripc_service_info* info) {
-  return guarded([&]() -> Status {
-    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+  return guarded_on(context, [&](auto& self) -> Status {
     if (info == nullptr || name == nullptr) return RIPC_INVALID_ARGUMENT;
     Status valid = core::check_service_name(name);
     if (!valid.ok()) return valid;
-    return tell(from(context)->paths().resolve(core::service_id_from_name(name)), name, info);
+    return tell(self.paths().resolve(core::service_id_from_name(name)), name, info);
   });
 }
 
 ripc_status ripc_wait_service(ripc_context* context, ripc_service_id id, uint64_t timeout, ripc_service_info* info) {
-  return guarded([&]() -> Status {
-    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+  return guarded_on(context, [&](auto& self) -> Status {
     if (Status single = check_single(id); !single.ok()) return single;
-    const Result<core::Resolution> found = from(context)->watches().wait(id, Deadline::after(timeout));
+    const Result<core::Resolution> found = self.watches().wait(id, Deadline::after(timeout));
     return info == nullptr ? found.status() : tell(found, nullptr, info);
   });
 }
 
 ripc_status ripc_wait_service_name(ripc_context* context, const char* name, uint64_t timeout, ripc_service_info* info) {
-  return guarded([&]() -> Status {
-    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+  return guarded_on(context, [&](auto& self) -> Status {
     if (name == nullptr) return RIPC_INVALID_ARGUMENT;
     Status valid = core::check_service_name(name);
     if (!valid.ok()) return valid;
     auto unwanted = blank<ripc_service_info>();
-    return tell(from(context)->watches().wait(core::service_id_from_name(name), Deadline::after(timeout)), name,
+    return tell(self.watches().wait(core::service_id_from_name(name), Deadline::after(timeout)), name,
                 info != nullptr ? info : &unwanted);
   });
 }
@@ -323,10 +312,9 @@ void ripc_service_unwatch(ripc_watch* watch) {
 }
 
 ripc_status ripc_group_members(ripc_context* context, ripc_service_id group, ripc_service_visitor visitor, void* user) {
-  return guarded([&]() -> Status {
-    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+  return guarded_on(context, [&](auto& self) -> Status {
     if (visitor == nullptr) return RIPC_INVALID_ARGUMENT;
-    return from(context)->group_members(group, [&](const spi::ServiceRecord& record) {
+    return self.group_members(group, [&](const spi::ServiceRecord& record) {
       const ripc_service_info info = describe(record);
       visitor(user, &info);
     });
@@ -334,10 +322,9 @@ ripc_status ripc_group_members(ripc_context* context, ripc_service_id group, rip
 }
 
 ripc_status ripc_list_services(ripc_context* context, ripc_service_visitor visitor, void* user) {
-  return guarded([&]() -> Status {
-    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
+  return guarded_on(context, [&](auto& self) -> Status {
     if (visitor == nullptr) return RIPC_INVALID_ARGUMENT;
-    return from(context)->resolver().list([&](const spi::ServiceRecord& record) {
+    return self.resolver().list([&](const spi::ServiceRecord& record) {
       const ripc_service_info info = describe(record);
       visitor(user, &info);
     });

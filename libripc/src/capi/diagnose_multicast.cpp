@@ -58,9 +58,9 @@ void check_multicast(Report& report, const Settings& settings) {
   resolver::MulticastResolver::Networks networks;
 #ifdef RIPC_WITH_VERBS
   if (std::find(settings.transports.begin(), settings.transports.end(), "verbs") != settings.transports.end()) {
-    const Result<std::shared_ptr<const verbs::Fabric>> fabric = verbs::Fabric::open();
+    const Result<std::shared_ptr<const verbs::DeviceList>> devices = verbs::DeviceList::open();
     Result<resolver::MulticastResolver::Networks> opened =
-        fabric.ok() ? fabric_networks(options, *fabric) : fabric.status();
+        devices.ok() ? fabric_networks(options, *devices) : devices.status();
     // What is wrong with the devices is told elsewhere.
     if (opened.ok()) networks = std::move(*opened);
   }

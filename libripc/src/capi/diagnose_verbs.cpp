@@ -54,7 +54,7 @@ bool may_lock_anything() {
 
 }  // namespace
 
-void check_port(Report& report, std::span<const verbs::FabricPort> paths, const DeviceInfo& device,
+void check_port(Report& report, std::span<const verbs::DevicePort> paths, const DeviceInfo& device,
                 const PortInfo& port) {
   const std::string subject = "rdma " + device.name + ":" + std::to_string(port.number);
   const std::string kind = verbs::kind_of(device, port);
@@ -69,7 +69,7 @@ void check_port(Report& report, std::span<const verbs::FabricPort> paths, const 
   std::string addresses;
   std::string without_gid;
   bool windows = false;
-  for (const verbs::FabricPort& path : paths) {
+  for (const verbs::DevicePort& path : paths) {
     if (path.device->name != device.name || path.number != port.number) continue;
     addresses += (addresses.empty() ? "" : ", ") + path.ip;
     if (!device.iwarp && path.mtu == 0) without_gid += (without_gid.empty() ? "" : ", ") + path.ip;
@@ -107,15 +107,15 @@ void check_locked_memory(Report& report) {
 }
 
 void check_verbs(Report& report) {
-  const std::vector<DeviceInfo> devices = verbs::read_inventory();
+  const std::vector<DeviceInfo> devices = verbs::read_sysfs_devices();
   if (devices.empty()) {
     report.add(Level::good, "rdma", "this machine has no RDMA device; messages between hosts go over sockets");
     return;
   }
-  const Result<std::shared_ptr<const verbs::Fabric>> fabric = verbs::Fabric::open();
-  if (!fabric.ok())
-    report.add(Level::limited, "rdma", fabric.status().text(), "until then the socket transport is used; docs/rdma.md");
-  const std::vector<verbs::FabricPort> paths = fabric.ok() ? (*fabric)->ports() : std::vector<verbs::FabricPort>();
+  const Result<std::shared_ptr<const verbs::DeviceList>> opened = verbs::DeviceList::open();
+  if (!opened.ok())
+    report.add(Level::limited, "rdma", opened.status().text(), "until then the socket transport is used; docs/rdma.md");
+  const std::vector<verbs::DevicePort> paths = opened.ok() ? (*opened)->ports() : std::vector<verbs::DevicePort>();
   for (const DeviceInfo& device : devices) {
     check_permissions(report, device);
     for (const PortInfo& port : device.ports) check_port(report, paths, device, port);

@@ -4,11 +4,10 @@
 
 #include <stdlib.h>
 
-#include <charconv>
 #include <cstdint>
 #include <string>
-#include <string_view>
 
+#include "base/parse_number.hpp"
 #include "base/status.hpp"
 
 namespace ripc::internal::capi {
@@ -18,13 +17,6 @@ namespace ripc::internal::capi {
 inline std::string environment(const char* name) {
   const char* value = ::secure_getenv(name);
   return value == nullptr ? std::string() : std::string(value);
-}
-
-// Whether the whole text is a number, which is then in `number`.
-template <typename Number>
-bool parse_number(std::string_view text, Number& number) noexcept {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
 }
 
 // Sets `number` if the variable is set.

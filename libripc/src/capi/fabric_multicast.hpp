@@ -8,14 +8,14 @@
 
 #include "base/status.hpp"
 #include "resolver/multicast/multicast_resolver.hpp"
-#include "transport/verbs/device/fabric.hpp"
+#include "transport/verbs/device/device_list.hpp"
 
 namespace ripc::internal::capi {
 
 // One network; or none, if the options leave it out, keep to this host (ttl=0), or have UDP too and no port of the
 // fabric has datagrams. The errors of verbs::FabricNetwork::open().
 Result<resolver::MulticastResolver::Networks> fabric_networks(const resolver::MulticastOptions& options,
-                                                              const std::shared_ptr<const verbs::Fabric>& fabric);
+                                                              const std::shared_ptr<const verbs::DeviceList>& devices);
 
 }  // namespace ripc::internal::capi
 

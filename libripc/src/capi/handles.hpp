@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "capi/error.hpp"
 #include "core/context.hpp"
 #include "core/service.hpp"
 #include "core/state/message.hpp"
@@ -51,6 +52,15 @@ inline ripc_status check(core::Context* context) noexcept {
 inline ripc_status check(core::Service* service) noexcept {
   if (service == nullptr) return RIPC_INVALID_ARGUMENT;
   return service->context().usable() ? RIPC_OK : RIPC_FORKED;
+}
+
+// guarded() for a call on a handle: `call` gets the object, if check() says nothing against it.
+template <typename Handle, typename Call>
+ripc_status guarded_on(Handle* handle, const Call& call) noexcept {
+  return guarded([&]() -> Status {
+    if (const ripc_status status = check(from(handle)); status != RIPC_OK) return status;
+    return call(*from(handle));
+  });
 }
 
 // A structure with its size, all else zero.

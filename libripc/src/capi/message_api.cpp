@@ -187,35 +187,29 @@ ripc_status ripc_reply(ripc_service* service, const ripc_message* message, const
 }
 
 ripc_status ripc_request_cancel(ripc_service* service, uint64_t request_id) {
-  return guarded([&]() -> Status {
-    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
-    return from(service)->cancel_request(request_id);
-  });
+  return guarded_on(service, [&](auto& self) { return self.cancel_request(request_id); });
 }
 
 ripc_status ripc_short_limit(ripc_service* service, ripc_service_id to, size_t items, size_t* bytes) {
-  return guarded([&]() -> Status {
-    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
+  return guarded_on(service, [&](auto& self) -> Status {
     if (bytes == nullptr || to == 0) return RIPC_INVALID_ARGUMENT;
-    Result<std::size_t> limit = from(service)->short_limit(to, items);
+    Result<std::size_t> limit = self.short_limit(to, items);
     if (limit.ok()) *bytes = *limit;
     return limit.status();
   });
 }
 
 ripc_status ripc_wait_room(ripc_service* service, ripc_service_id to, uint64_t timeout) {
-  return guarded([&]() -> Status {
-    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
+  return guarded_on(service, [&](auto& self) -> Status {
     if (to == 0) return RIPC_INVALID_ARGUMENT;
-    return from(service)->wait_room(to, Deadline::after(timeout));
+    return self.wait_room(to, Deadline::after(timeout));
   });
 }
 
 ripc_status ripc_request_room_event(ripc_service* service, ripc_service_id to) {
-  return guarded([&]() -> Status {
-    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
+  return guarded_on(service, [&](auto& self) -> Status {
     if (to == 0) return RIPC_INVALID_ARGUMENT;
-    return from(service)->request_room_event(to);
+    return self.request_room_event(to);
   });
 }
 
@@ -243,31 +237,19 @@ void ripc_ticket_release(ripc_ticket* ticket) { delete ticket; }
 // ---- Windows -------------------------------------------------------------------------------------------------
 
 ripc_status ripc_window_post(ripc_service* service, void* data, size_t size, uint64_t cookie) {
-  return guarded([&]() -> Status {
-    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
-    return post_window(from(service)->windows(), data, size, cookie);
-  });
+  return guarded_on(service, [&](auto& self) { return post_window(self.windows(), data, size, cookie); });
 }
 
 ripc_status ripc_context_window_post(ripc_context* context, void* data, size_t size, uint64_t cookie) {
-  return guarded([&]() -> Status {
-    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
-    return post_window(from(context)->windows(), data, size, cookie);
-  });
+  return guarded_on(context, [&](auto& self) { return post_window(self.windows(), data, size, cookie); });
 }
 
 ripc_status ripc_window_withdraw(ripc_service* service, uint64_t cookie, size_t* count) {
-  return guarded([&]() -> Status {
-    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
-    return withdraw_windows(from(service)->windows(), cookie, count);
-  });
+  return guarded_on(service, [&](auto& self) { return withdraw_windows(self.windows(), cookie, count); });
 }
 
 ripc_status ripc_context_window_withdraw(ripc_context* context, uint64_t cookie, size_t* count) {
-  return guarded([&]() -> Status {
-    if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
-    return withdraw_windows(from(context)->windows(), cookie, count);
-  });
+  return guarded_on(context, [&](auto& self) { return withdraw_windows(self.windows(), cookie, count); });
 }
 
 // ---- Receive -------------------------------------------------------------------------------------------------
@@ -290,10 +272,9 @@ ripc_status ripc_interrupt(ripc_service* service) {
 }
 
 ripc_status ripc_service_get_fd(ripc_service* service, int* fd) {
-  return guarded([&]() -> Status {
-    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
+  return guarded_on(service, [&](auto& self) -> Status {
     if (fd == nullptr) return RIPC_INVALID_ARGUMENT;
-    *fd = from(service)->event_fd();
+    *fd = self.event_fd();
     return {};
   });
 }
@@ -347,20 +328,18 @@ void ripc_view_hold_release(ripc_view_hold* hold) { delete from(hold); }
 
 ripc_status ripc_notification_register(ripc_service* service, ripc_notification_callback callback, void* user,
                                        ripc_notification* notification) {
-  return guarded([&]() -> Status {
-    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
+  return guarded_on(service, [&](auto& self) -> Status {
     if (callback == nullptr || notification == nullptr) return RIPC_INVALID_ARGUMENT;
-    notification->service = from(service)->id();
-    notification->handle = from(service)->notifications().add(callback, user);
+    notification->service = self.id();
+    notification->handle = self.notifications().add(callback, user);
     return {};
   });
 }
 
 ripc_status ripc_notification_unregister(ripc_service* service, const ripc_notification* notification) {
-  return guarded([&]() -> Status {
-    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
-    if (notification == nullptr || notification->service != from(service)->id() ||
-        !from(service)->notifications().remove(notification->handle))
+  return guarded_on(service, [&](auto& self) -> Status {
+    if (notification == nullptr || notification->service != self.id() ||
+        !self.notifications().remove(notification->handle))
       return Status(RIPC_INVALID_ARGUMENT, "This notification is not registered with this service.");
     return {};
   });
@@ -368,11 +347,10 @@ ripc_status ripc_notification_unregister(ripc_service* service, const ripc_notif
 
 ripc_status ripc_notify(ripc_service* service, const ripc_notification* notification, const ripc_item* items,
                         size_t count) {
-  return guarded([&]() -> Status {
-    if (const ripc_status status = check(from(service)); status != RIPC_OK) return status;
+  return guarded_on(service, [&](auto& self) -> Status {
     if (notification == nullptr || notification->handle == 0 || (items == nullptr && count != 0))
       return RIPC_INVALID_ARGUMENT;
-    return from(service)->notify(notification->service, notification->handle, {items, count});
+    return self.notify(notification->service, notification->handle, {items, count});
   });
 }
 

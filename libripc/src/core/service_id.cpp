@@ -7,6 +7,7 @@
 #include "base/group_id.hpp"
 #include "base/plain_text.hpp"
 #include "base/random.hpp"
+#include "spi/resolver.hpp"
 
 namespace ripc::internal::core {
 
@@ -20,7 +21,7 @@ constexpr ripc_service_id kRandom = ripc_service_id{3} << 62;
 }  // namespace
 
 Status check_service_name(std::string_view name) {
-  if (name.empty() || name.size() > kMaxNameLength)
+  if (name.empty() || name.size() > spi::kMaxNameSize)
     return Status(RIPC_INVALID_ARGUMENT,
                   "A name has 1 to 200 bytes; this one has " + std::to_string(name.size()) + ".");
   if (!is_plain_text(name) || name.find('/') != std::string_view::npos)

@@ -8,8 +8,6 @@
 
 namespace ripc::internal::core {
 
-inline constexpr std::size_t kMaxNameLength = 200;
-
 // 1 to 200 bytes of valid UTF-8 without '/' and control characters.
 Status check_service_name(std::string_view name);
 // RIPC_OK for the ID of a group.

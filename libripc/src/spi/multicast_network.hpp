@@ -9,16 +9,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
-#include "base/clock.hpp"
 #include "base/peer_authorizer.hpp"
-#include "base/status.hpp"
 
 namespace ripc::internal::spi {
 
@@ -73,30 +70,12 @@ enum class Arrival : std::uint8_t {
   joined,  // from now on more contexts can be asked than before
 };
 
-// A place of one thread's own, from which it asks and where it waits for the reply itself: one thread less to wake.
-// One thread at a time; wake() may be called by any. The network outlives it.
-class ReplyChannel {
- public:
-  virtual ~ReplyChannel() = default;
-  // As that of its network; replies come to the channel.
-  virtual SentPackets send_to_groups(std::span<const std::byte> bytes) noexcept = 0;
-  // Until a packet is there, wake() was called, or the time is over.
-  virtual void wait(Nanoseconds timeout) noexcept = 0;
-  virtual void wake() noexcept = 0;
-  // The next packet, in a buffer of this object. False: there is none.
-  virtual bool receive(ReceivedPacket& received) noexcept = 0;
-};
-
 class MulticastNetwork {
  public:
   virtual ~MulticastNetwork() = default;
 
   // Any thread. Bytes of the largest packet that it carries; the same as long as the object lives.
   virtual std::size_t packet_limit() const noexcept = 0;
-
-  // Any thread. RIPC_UNSUPPORTED: this network has none, replies come to its descriptors. RIPC_NO_DESCRIPTORS,
-  // RIPC_NO_MEMORY, RIPC_SYSTEM.
-  virtual Result<std::unique_ptr<ReplyChannel>> open_channel() const = 0;
 
   // Any thread; never blocks. To everybody who has joined, on each interface; replies come to the network's own
   // descriptors.

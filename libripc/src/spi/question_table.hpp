@@ -12,6 +12,22 @@
 
 namespace ripc::internal::spi {
 
+// What a peer can honestly answer; anything else would be taken for a state of this process. `also`: what the protocol
+// allows besides.
+inline ripc_status believable_answer(ripc_status status, ripc_status also) noexcept {
+  switch (status) {
+    case RIPC_OK:
+    case RIPC_NO_SERVICE:
+    case RIPC_REFUSED:
+    case RIPC_NO_MEMORY:
+    case RIPC_NO_DESCRIPTORS:
+    case RIPC_LIMIT:
+      return status;
+    default:
+      return status == also ? status : RIPC_CORRUPT;
+  }
+}
+
 // For the thread that holds the transport's mutex. `Peer`: a pointer that tells peers apart.
 template <typename Peer, typename Answer>
 class QuestionTable {

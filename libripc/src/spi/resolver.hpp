@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -20,6 +21,9 @@ class EventLoop;
 }
 
 namespace ripc::internal::spi {
+
+inline constexpr std::size_t kMaxNameSize = 200;
+inline constexpr std::size_t kMaxAddresses = 64;  // of one service
 
 // What a resolver knows about one service. Addresses are in the resolver's order of preference.
 struct ServiceRecord {

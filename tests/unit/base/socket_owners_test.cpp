@@ -50,13 +50,13 @@ UniqueFd bound(int type, Name where, bool shared = false) {
   return socket;
 }
 
-class Owners : public testing::TestWithParam<SocketOwners::Way> {
+class Owners : public testing::TestWithParam<SocketOwners::Method> {
  protected:
   SocketOwners owners_{GetParam()};
 };
-INSTANTIATE_TEST_SUITE_P(, Owners, testing::Values(SocketOwners::Way::netlink, SocketOwners::Way::proc),
-                         [](const auto& way) {
-                           return std::string(way.param == SocketOwners::Way::netlink ? "Netlink" : "Proc");
+INSTANTIATE_TEST_SUITE_P(, Owners, testing::Values(SocketOwners::Method::netlink, SocketOwners::Method::proc),
+                         [](const auto& method) {
+                           return std::string(method.param == SocketOwners::Method::netlink ? "Netlink" : "Proc");
                          });
 
 TEST_P(Owners, TheAddressesOfThisHostAreKnown) {

@@ -39,7 +39,7 @@ class DiagnosePort : public testing::Test {
     path_.ip = "10.0.0.1";
     path_.mtu = 1024;
   }
-  ripc_finding finding(std::span<const verbs::FabricPort> paths) const {
+  ripc_finding finding(std::span<const verbs::DevicePort> paths) const {
     const auto findings = findings_of([&](Report& report) { check_port(report, paths, device_, port_); });
     EXPECT_EQ(findings.size(), 1u);
     return findings.empty() ? ripc_finding{} : findings.front();
@@ -47,7 +47,7 @@ class DiagnosePort : public testing::Test {
 
   verbs::DeviceInfo device_;
   verbs::PortInfo port_;
-  verbs::FabricPort path_;
+  verbs::DevicePort path_;
 };
 
 TEST_F(DiagnosePort, IsGoodWithAnAddressThatHasAGid) {

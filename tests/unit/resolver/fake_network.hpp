@@ -49,7 +49,6 @@ class FakeNetwork final : public spi::MulticastNetwork {
   }
 
   std::size_t packet_limit() const noexcept override { return wire_.packet_limit; }
-  Result<std::unique_ptr<spi::ReplyChannel>> open_channel() const override { return RIPC_UNSUPPORTED; }
   spi::SentPackets send_to_groups(std::span<const std::byte> bytes) noexcept override {
     if (wire_.cannot_send || bytes.size() > wire_.packet_limit) return {0, 0, 1};
     const std::lock_guard lock(wire_.mutex);

@@ -6,7 +6,7 @@ namespace ripc::internal {
 namespace {
 
 using resolver::DecodeStatus;
-using resolver::Packet;
+using resolver::MulticastPacket;
 using resolver::ServiceCache;
 using test::eventually;
 using test::hash_service_name;
@@ -64,12 +64,12 @@ std::vector<std::byte> encode(const spi::ServiceRecord& record, bool is_gone = f
   return builder.finish(nullptr);
 }
 
-DecodeStatus decode(const std::vector<std::byte>& bytes, Packet& packet) {
+DecodeStatus decode(const std::vector<std::byte>& bytes, MulticastPacket& packet) {
   return resolver::decode_packet(bytes, hash_service_name, packet);
 }
 
 TEST(MulticastGroupPacket, TheGroupsOfAServiceTravelWithIt) {
-  Packet packet;
+  MulticastPacket packet;
   ASSERT_EQ(decode(encode(make_record()), packet), DecodeStatus::ok);
   ASSERT_EQ(packet.services.size(), 1u);
   EXPECT_EQ(packet.services[0].record, make_record());
@@ -79,7 +79,7 @@ TEST(MulticastGroupPacket, TheGroupsOfAServiceTravelWithIt) {
 }
 
 TEST(MulticastGroupPacket, WhatIsNoListOfGroupsIsRefused) {
-  Packet packet;
+  MulticastPacket packet;
   spi::ServiceRecord record = make_record();
   for (const std::vector<ripc_service_id>& groups :
        {std::vector<ripc_service_id>{9}, {kOther, kGroup}, {kGroup, kGroup}, {0}}) {
@@ -99,7 +99,7 @@ TEST(MulticastGroupPacket, WhatIsNoListOfGroupsIsRefused) {
 
 TEST(MulticastGroupPacket, AGroupIsAskedForButNotProbed) {
   PacketHeader header{.type = PacketType::question, .context = 12, .timestamp = 56, .nonce = 1, .id = kGroup};
-  Packet packet;
+  MulticastPacket packet;
   EXPECT_EQ(decode(PacketBuilder(header, false).finish(nullptr), packet), DecodeStatus::ok);
   header.is_probe = true;
   EXPECT_EQ(decode(PacketBuilder(header, false).finish(nullptr), packet), DecodeStatus::malformed);

@@ -7,7 +7,7 @@ namespace {
 
 using resolver::DecodeStatus;
 using resolver::MulticastOptions;
-using resolver::Packet;
+using resolver::MulticastPacket;
 using resolver::PacketBuilder;
 using resolver::PacketHeader;
 using resolver::PacketType;
@@ -109,7 +109,7 @@ TEST(MulticastPacket, WhatIsWrittenIsRead) {
   const std::vector<std::byte> bytes = builder.finish(nullptr);
   // The layout of docs/wire.md: header, two addresses once, two services.
   EXPECT_EQ(bytes.size(), 56U + (3 + 6 + 12) + (3 + 3 + 7) + (20 + 5 + 2) + (20 + 2));
-  Packet packet;
+  MulticastPacket packet;
   ASSERT_EQ(resolver::decode_packet(bytes, hash_service_name, packet), DecodeStatus::ok);
   EXPECT_EQ(packet.header.nonce, 78U);
   ASSERT_EQ(packet.services.size(), 2U);
@@ -122,7 +122,7 @@ TEST(MulticastPacket, APacketThatIsCutOrHasMoreIsMalformed) {
   PacketBuilder builder(reply_header(), false);
   ASSERT_TRUE(builder.add(record, false));
   std::vector<std::byte> bytes = builder.finish(nullptr);
-  Packet packet;
+  MulticastPacket packet;
   for (std::size_t size = 0; size < bytes.size(); ++size)
     EXPECT_EQ(resolver::decode_packet(std::span(bytes).first(size), hash_service_name, packet), DecodeStatus::malformed)
         << size;
@@ -137,7 +137,7 @@ TEST(MulticastPacket, AServiceThatLiesIsMalformed) {
     if (type == PacketType::announcement) header = {.type = type, .context = 12, .timestamp = 56};
     PacketBuilder builder(header, false);
     EXPECT_TRUE(builder.add(record, is_gone));
-    Packet packet;
+    MulticastPacket packet;
     return resolver::decode_packet(builder.finish(nullptr), hash_service_name, packet);
   };
   EXPECT_EQ(decode(make_record(9)), DecodeStatus::ok);
@@ -208,7 +208,7 @@ TEST(MulticastPacket, SeedsOfTheFuzzerAreUnderstoodUnlessTheirNameSaysRefused) {
   for (const std::string& name : test::names_in(RIPC_SOURCE_DIR "/tests/fuzz/corpus/multicast")) {
     const std::string content = test::read_file(RIPC_SOURCE_DIR "/tests/fuzz/corpus/multicast/" + name);
     const auto bytes = std::as_bytes(std::span(content.data(), content.size()));
-    Packet packet;
+    MulticastPacket packet;
     const DecodeStatus status = resolver::decode_packet(bytes, hash_service_name, packet);
     EXPECT_EQ(status == DecodeStatus::ok, !name.starts_with("refused_")) << name;
     ++count;

@@ -50,9 +50,9 @@ TEST(ServiceRecord, ExtremesAreDecodedAgain) {
   record.incarnation = UINT64_MAX;
   record.context = UINT64_MAX;
   record.pid = UINT32_MAX;
-  record.name = std::string(kMaxNameSize, 'n');
-  for (std::size_t i = 0; i < kMaxAddresses; ++i)
-    record.addresses.push_back({std::string(kMaxTransportSize, 't'), std::string(500, 'l')});
+  record.name = std::string(spi::kMaxNameSize, 'n');
+  for (std::size_t i = 0; i < spi::kMaxAddresses; ++i)
+    record.addresses.push_back({std::string(spi::kMaxTransportSize, 't'), std::string(500, 'l')});
   EXPECT_EQ(*decode_service_record(encoded(record), record.id), record);
   ServiceRecord least;
   least.id = 1;
@@ -210,7 +210,8 @@ TEST(ServiceRecord, WhatCannotBeDecodedIsNotEncoded) {
   };
   EXPECT_EQ(status_with([](ServiceRecord&) {}), RIPC_OK);
   EXPECT_EQ(status_with([](ServiceRecord& r) { r.id = 0; }), RIPC_INVALID_ARGUMENT);
-  EXPECT_EQ(status_with([](ServiceRecord& r) { r.name = std::string(kMaxNameSize + 1, 'n'); }), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(status_with([](ServiceRecord& r) { r.name = std::string(spi::kMaxNameSize + 1, 'n'); }),
+            RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(status_with([](ServiceRecord& r) { r.name = "a/b"; }), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(status_with([](ServiceRecord& r) { r.name = std::string("a\0b", 3); }), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(status_with([](ServiceRecord& r) { r.name = "\xff"; }), RIPC_INVALID_ARGUMENT);
@@ -220,24 +221,24 @@ TEST(ServiceRecord, WhatCannotBeDecodedIsNotEncoded) {
             RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(status_with([](ServiceRecord& r) { r.addresses[0].locator = ""; }), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(status_with([](ServiceRecord& r) { r.addresses[0].locator = "\x80"; }), RIPC_INVALID_ARGUMENT);
-  EXPECT_EQ(status_with([](ServiceRecord& r) { r.addresses[0].locator = std::string(kMaxLocatorSize + 1, 'l'); }),
+  EXPECT_EQ(status_with([](ServiceRecord& r) { r.addresses[0].locator = std::string(spi::kMaxLocatorSize + 1, 'l'); }),
             RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(status_with([](ServiceRecord& r) {
-              r.addresses.resize(kMaxAddresses + 1, {"shm", "x"});
+              r.addresses.resize(spi::kMaxAddresses + 1, {"shm", "x"});
             }),
             RIPC_INVALID_ARGUMENT);
 }
 
 TEST(ServiceRecord, ARecordThatWouldBeTooLargeIsALimit) {
   ServiceRecord record = sample();
-  record.addresses.assign(17, {"shm", std::string(kMaxLocatorSize, 'x')});
+  record.addresses.assign(17, {"shm", std::string(spi::kMaxLocatorSize, 'x')});
   const Status status = encode_service_record(record).status();
   EXPECT_EQ(status.code(), RIPC_LIMIT);
   EXPECT_TRUE(mentions(status, "65536")) << status.text();
-  record.addresses.assign(15, {"shm", std::string(kMaxLocatorSize, 'x')});
+  record.addresses.assign(15, {"shm", std::string(spi::kMaxLocatorSize, 'x')});
   EXPECT_TRUE(encode_service_record(record).ok());
   // A quotation mark takes two bytes.
-  record.addresses.assign(15, {"shm", std::string(kMaxLocatorSize, '"')});
+  record.addresses.assign(15, {"shm", std::string(spi::kMaxLocatorSize, '"')});
   EXPECT_EQ(encode_service_record(record).status().code(), RIPC_LIMIT);
 }
 

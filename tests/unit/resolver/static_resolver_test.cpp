@@ -127,8 +127,8 @@ TEST(StaticFile, AMistakeIsShownWithoutBytesThatHarmATerminal) {
 
 TEST(StaticFile, TooManyAddressesAreRefused) {
   std::string text = "server";
-  for (std::size_t i = 0; i < kMaxStaticAddresses; ++i) text += " a:b";
-  EXPECT_EQ(record_of(text).addresses.size(), kMaxStaticAddresses);
+  for (std::size_t i = 0; i < spi::kMaxAddresses; ++i) text += " a:b";
+  EXPECT_EQ(record_of(text).addresses.size(), spi::kMaxAddresses);
   expect_fault(text + " a:b", "line 1:", "more than 64");
 }
 

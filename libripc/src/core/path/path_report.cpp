@@ -46,11 +46,11 @@ Result<Resolution> Paths::find_path(ripc_service_id id) {
   std::size_t missed = SIZE_MAX;  // among them: a meeting place where the service is not
   std::string meeting_place;
   Status failure = no_common_transport(path.record.addresses);
-  const std::vector<Way> ways = ways_to(path.record.addresses);
+  const std::vector<Candidate> candidates = candidates_for(path.record.addresses);
   for (const auto& transport : parts_.transports) {
-    const auto way =
-        std::find_if(ways.begin(), ways.end(), [&](const Way& known) { return known.transport == transport.get(); });
-    if (way == ways.end()) {
+    const auto candidate = std::find_if(candidates.begin(), candidates.end(),
+                                        [&](const Candidate& known) { return known.transport == transport.get(); });
+    if (candidate == candidates.end()) {
       others.emplace_back(transport->name(), "the service has no address there");
       continue;
     }
@@ -58,9 +58,9 @@ Result<Resolution> Paths::find_path(ripc_service_id id) {
       others.emplace_back(transport->name(), "comes after " + path.address.transport + " in this context's order");
       continue;
     }
-    Result<spi::Connected> connected = connect(*way, id, deadline);
+    Result<spi::Connected> connected = connect(*candidate, id, deadline);
     if (connected.ok()) {
-      path.address = way->addresses[connected->address];
+      path.address = candidate->addresses[connected->address];
       path.reason = connected->channel->describe(deadline);
       (void)routes_.insert(id, std::move(connected->channel));
       if (missed != SIZE_MAX && connected->is_on_this_host)

@@ -48,13 +48,13 @@ Result<std::shared_ptr<spi::Channel>> Paths::channel_to(ripc_service_id id, Coun
   if (auto known = known_channel(id)) return known;
   const Deadline deadline = Deadline::after(parts_.resolve_timeout);
   // One thread looks, those that come meanwhile wait for what it finds.
-  std::shared_ptr<Search> search;
+  std::shared_ptr<PendingSearch> search;
   {
     const std::lock_guard lock(searches_mutex_);
     if (const auto running = searches_.find(id); running != searches_.end()) {
       search = running->second;
     } else {
-      searches_.emplace(id, std::make_shared<Search>());
+      searches_.emplace(id, std::make_shared<PendingSearch>());
     }
   }
   if (search) return result_of(*search, deadline);
@@ -80,7 +80,7 @@ Result<std::shared_ptr<spi::Channel>> Paths::channel_to(ripc_service_id id, Coun
   return found;
 }
 
-Result<std::shared_ptr<spi::Channel>> Paths::result_of(const Search& search, Deadline deadline) {
+Result<std::shared_ptr<spi::Channel>> Paths::result_of(const PendingSearch& search, Deadline deadline) {
   std::unique_lock lock(searches_mutex_);
   const auto done = [&] { return search.result.has_value(); };
   if (!wait_in(loop_, lock, searches_changed_, deadline, done)) return RIPC_TIMEOUT;
@@ -122,17 +122,17 @@ Result<std::shared_ptr<spi::Channel>> Paths::find_channel(ripc_service_id id, De
   }
 }
 
-Result<spi::Connected> Paths::connect(const Way& way, ripc_service_id id, Deadline deadline) {
-  return way.transport->connect(way.addresses, id, way.is_last ? deadline : half_of(deadline));
+Result<spi::Connected> Paths::connect(const Candidate& candidate, ripc_service_id id, Deadline deadline) {
+  return candidate.transport->connect(candidate.addresses, id, candidate.is_last ? deadline : half_of(deadline));
 }
 
 Result<std::shared_ptr<spi::Channel>> Paths::connect(const std::vector<spi::Address>& addresses, ripc_service_id id,
                                                      Deadline deadline) const {
-  const std::vector<Way> ways = ways_to(addresses);
-  if (ways.empty()) return no_common_transport(addresses);
+  const std::vector<Candidate> candidates = candidates_for(addresses);
+  if (candidates.empty()) return no_common_transport(addresses);
   Status failure;
-  for (const Way& way : ways) {
-    Result<spi::Connected> connected = connect(way, id, deadline);
+  for (const Candidate& candidate : candidates) {
+    Result<spi::Connected> connected = connect(candidate, id, deadline);
     if (connected.ok()) return std::move(connected->channel);
     note_failure(failure, connected.status());
   }
@@ -145,16 +145,16 @@ void Paths::note_failure(Status& failure, const Status& latest) {
   if (failure.code() != RIPC_REFUSED || !is_silence) failure = latest;
 }
 
-std::vector<Paths::Way> Paths::ways_to(const std::vector<spi::Address>& addresses) const {
-  std::vector<Way> ways;
+std::vector<Paths::Candidate> Paths::candidates_for(const std::vector<spi::Address>& addresses) const {
+  std::vector<Candidate> candidates;
   for (const auto& transport : parts_.transports) {
-    Way way{.transport = transport.get(), .addresses = {}, .is_last = false};
-    std::copy_if(addresses.begin(), addresses.end(), std::back_inserter(way.addresses),
+    Candidate candidate{.transport = transport.get(), .addresses = {}, .is_last = false};
+    std::copy_if(addresses.begin(), addresses.end(), std::back_inserter(candidate.addresses),
                  [&](const spi::Address& address) { return address.transport == transport->name(); });
-    if (!way.addresses.empty()) ways.push_back(std::move(way));
+    if (!candidate.addresses.empty()) candidates.push_back(std::move(candidate));
   }
-  if (!ways.empty()) ways.back().is_last = true;
-  return ways;
+  if (!candidates.empty()) candidates.back().is_last = true;
+  return candidates;
 }
 
 Result<std::shared_ptr<spi::Channel>> Paths::connect_to(const spi::ServiceRecord& record, Deadline deadline) {

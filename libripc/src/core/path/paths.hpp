@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ways from one context to services: found, connected and remembered.
+// The candidates from one context to services: found, connected and remembered.
 #pragma once
 
 #include <atomic>
@@ -62,20 +62,20 @@ class Paths {
 
  private:
   // What one thread finds for all that want the way to the same service at that time.
-  struct Search {
+  struct PendingSearch {
     std::optional<Result<std::shared_ptr<spi::Channel>>> result;
   };
   // The addresses of a service on one transport.
-  struct Way {
+  struct Candidate {
     spi::Transport* transport;
     std::vector<spi::Address> addresses;
     bool is_last;  // others must be left some time
   };
-  Result<std::shared_ptr<spi::Channel>> result_of(const Search& search, Deadline deadline);
+  Result<std::shared_ptr<spi::Channel>> result_of(const PendingSearch& search, Deadline deadline);
   Result<std::shared_ptr<spi::Channel>> find_channel(ripc_service_id id, Deadline deadline, Counter& resolutions);
   // Preferred first.
-  std::vector<Way> ways_to(const std::vector<spi::Address>& addresses) const;
-  static Result<spi::Connected> connect(const Way& way, ripc_service_id id, Deadline deadline);
+  std::vector<Candidate> candidates_for(const std::vector<spi::Address>& addresses) const;
+  static Result<spi::Connected> connect(const Candidate& candidate, ripc_service_id id, Deadline deadline);
   Result<std::shared_ptr<spi::Channel>> connect(const std::vector<spi::Address>& addresses, ripc_service_id id,
                                                 Deadline deadline) const;
   // A refusal says more than that nobody answered elsewhere.
@@ -93,7 +93,7 @@ class Paths {
   RouteTable routes_{epochs_};
   std::mutex searches_mutex_;
   std::condition_variable searches_changed_;
-  std::unordered_map<ripc_service_id, std::shared_ptr<Search>> searches_;
+  std::unordered_map<ripc_service_id, std::shared_ptr<PendingSearch>> searches_;
   EventLoop::TimerId reclaim_timer_;
   std::atomic<bool> reclaim_scheduled_{false};
 };

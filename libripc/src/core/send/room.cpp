@@ -14,11 +14,11 @@ constexpr int kRoomPauses = 16;
 
 Status Room::wait(ripc_service_id to, Deadline deadline) {
   const Nanoseconds spin_until = monotonic_now() + spin_;
-  const Search search = deadline.expired() ? Search::no : Search::yes;
+  const Resolve resolve = deadline.expired() ? Resolve::no : Resolve::yes;
   for (;;) {
     if (const ripc_status status = life_.status(); status != RIPC_OK) return status;
     const std::uint32_t seen = changes_.load(std::memory_order_acquire);
-    Result<bool> room = is_at(to, false, search);
+    Result<bool> room = is_at(to, false, resolve);
     if (!room.ok()) return room.status();
     if (life_.take_interrupt()) return RIPC_INTERRUPTED;
     if (*room) return {};
@@ -27,7 +27,7 @@ Status Room::wait(ripc_service_id to, Deadline deadline) {
       for (int pause = 0; pause < kRoomPauses; ++pause) cpu_pause();
       continue;
     }
-    room = is_at(to, true, search);
+    room = is_at(to, true, resolve);
     if (!room.ok()) return room.status();
     if (*room) return {};
     if (sleep(seen, deadline) == RIPC_INTERRUPTED) return RIPC_INTERRUPTED;
@@ -36,18 +36,18 @@ Status Room::wait(ripc_service_id to, Deadline deadline) {
 
 // Whether a message may find room; `request`: if not, changed() will be called. Without a search for the peer it
 // may also be gone: the next send tells.
-Result<bool> Room::is_at(ripc_service_id to, bool request, Search search) {
+Result<bool> Room::is_at(ripc_service_id to, bool request, Resolve resolve) {
   if (is_group(to)) return groups_.has_room(to, request);
   for (;;) {
     Result<std::shared_ptr<spi::Channel>> channel = paths_.known_channel(to);
     if (*channel == nullptr) {
-      if (search == Search::no) return true;
+      if (resolve == Resolve::no) return true;
       channel = paths_.channel_to(to, resolutions_);
       if (!channel.ok()) return channel.status();
     }
     const bool room = (*channel)->has_room(request);
     // A peer that has gone meanwhile has room, too: then another one is meant.
-    if (!room || search == Search::no || (*channel)->alive()) return room;
+    if (!room || resolve == Resolve::no || (*channel)->alive()) return room;
   }
 }
 
@@ -69,7 +69,7 @@ void Room::wake_waiters() noexcept {
 
 Status Room::request_event(ripc_service_id to) {
   if (const ripc_status status = life_.status(); status != RIPC_OK) return status;
-  const Result<bool> room = is_at(to, true, Search::no);
+  const Result<bool> room = is_at(to, true, Resolve::no);
   if (!room.ok()) return room.status();
   if (*room) life_.events().wake();
   return {};

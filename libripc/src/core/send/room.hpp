@@ -28,8 +28,8 @@ class Room {
   void wake_waiters() noexcept;
 
  private:
-  enum class Search { no, yes };
-  Result<bool> is_at(ripc_service_id to, bool request, Search search);
+  enum class Resolve { no, yes };
+  Result<bool> is_at(ripc_service_id to, bool request, Resolve resolve);
   ripc_status sleep(std::uint32_t seen, Deadline deadline);
 
   ServiceLife& life_;

@@ -14,13 +14,13 @@
 namespace ripc::internal::remote {
 
 // What lets the peer's device reach memory of this process.
-class DeviceRight {
+class RemoteAccess {
  public:
   // Any. When it has returned, the device lets nobody in any more, whoever else still holds the object. Idempotent.
   virtual void end() noexcept = 0;
 
  protected:
-  ~DeviceRight() = default;
+  ~RemoteAccess() = default;
 };
 
 // May be read while the lock is held.
@@ -33,11 +33,11 @@ struct Reading {
 // May be written while the mutex is held.
 struct Destination {
   std::mutex mutex;
-  std::byte* memory = nullptr;         // null: not any more
-  std::shared_ptr<DeviceRight> right;  // lets the peer's device write it; null: none was given
+  std::byte* memory = nullptr;          // null: not any more
+  std::shared_ptr<RemoteAccess> right;  // lets the peer's device write it; null: none was given
 
   // With the mutex held.
-  void let_in(std::shared_ptr<DeviceRight> device) noexcept {
+  void let_in(std::shared_ptr<RemoteAccess> device) noexcept {
     if (right) right->end();
     right = std::move(device);
   }

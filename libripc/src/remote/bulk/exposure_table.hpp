@@ -79,7 +79,7 @@ class ExposureTable {
     const memory::Arena* arena = nullptr;  // what it lies in; null: memory of the application
   };
   // Calls make(item, former), which opens the memory to the peer's device, and keeps what it returns, a Result of a
-  // shared_ptr<Right>, a DeviceRight, until the transfer ends; then it ends the right. `former`: what is kept so far;
+  // shared_ptr<Right>, a RemoteAccess, until the transfer ends; then it ends the right. `former`: what is kept so far;
   // null: nothing. `asked`: the peer has asked for it. RIPC_REVOKED as for read(); else what make() fails with.
   template <typename Right, typename Make>
   ripc_status admit(std::uint64_t key, std::uint64_t location, bool asked, Make&& make) noexcept {
@@ -95,7 +95,7 @@ class ExposureTable {
     } catch (const std::bad_alloc&) {
       return RIPC_NO_MEMORY;
     }
-    std::shared_ptr<DeviceRight>& right = slot->rights[item];
+    std::shared_ptr<RemoteAccess>& right = slot->rights[item];
     // All that the caller ever made are of this class; naming it here would name a transport.
     Result<std::shared_ptr<Right>> made = make(slot->items[item], std::static_pointer_cast<Right>(right));
     if (right && (!made.ok() || *made != right)) std::exchange(right, nullptr)->end();
@@ -139,9 +139,9 @@ class ExposureTable {
     std::uint64_t key = 0;
     std::uint64_t nonce = 0;  // of the location
     std::vector<Item> items;
-    std::vector<std::shared_ptr<DeviceRight>> rights;  // by item; empty: none was ever given
-    std::vector<std::byte> packet;                     // that announced it; empty: none did
-    Nanoseconds repeat_at = 0;                         // 0: nobody has looked since it was announced
+    std::vector<std::shared_ptr<RemoteAccess>> rights;  // by item; empty: none was ever given
+    std::vector<std::byte> packet;                      // that announced it; empty: none did
+    Nanoseconds repeat_at = 0;                          // 0: nobody has looked since it was announced
     Backoff pause{kFirstRepeat, kLongestPause};
     std::list<Taken> remembered;  // a place in taken_, for when it is finished
 

@@ -43,11 +43,11 @@ UdpChannel::UdpChannel(Parts parts, LinkSocket socket, std::uint32_t peer_packet
     : LinkChannel(std::move(parts), peer_packet_limit, false),
       socket_(std::move(socket)),
       peer_packet_limit_(peer_packet_limit),
-      way_(datagrams ? Way::unproven : Way::control),
+      path_(datagrams ? Path::unproven : Path::control),
       connect_stream_(std::move(connect_stream)),
       peer_timeout_(peer_timeout),
       moves_(parts_.session->moves()) {
-  set_limit(limit_of(way()));
+  set_limit(limit_of(path()));
 }
 
 void UdpChannel::set_limit(std::size_t limit) noexcept {
@@ -56,9 +56,9 @@ void UdpChannel::set_limit(std::size_t limit) noexcept {
 }
 
 // Of a packet that goes this way.
-std::size_t UdpChannel::limit_of(Way way) const noexcept {
-  if (way == Way::connection) return peer_packet_limit_;
-  return std::min<std::size_t>(way == Way::control ? kMaxStreamedPacket : socket_.packet_limit(), peer_packet_limit_);
+std::size_t UdpChannel::limit_of(Path path) const noexcept {
+  if (path == Path::connection) return peer_packet_limit_;
+  return std::min<std::size_t>(path == Path::control ? kMaxStreamedPacket : socket_.packet_limit(), peer_packet_limit_);
 }
 
 void UdpChannel::start() {
@@ -82,12 +82,12 @@ UdpChannel::~UdpChannel() {
   stop_watching();
   if (stream_) stream_->finish();
   // Nobody is left to find out whether it came by UDP.
-  if (alive() && way() == Way::unproven) stream_kept();
+  if (alive() && path() == Path::unproven) stream_kept();
 }
 
 void UdpChannel::leave() noexcept {
   const std::lock_guard lock(mutex_);
-  if (alive() && way() == Way::unproven) fall_back_locked();
+  if (alive() && path() == Path::unproven) fall_back_locked();
 }
 
 void UdpChannel::on_end() noexcept {
@@ -104,12 +104,12 @@ void UdpChannel::count_call() noexcept {
 }
 
 void UdpChannel::note_limit(ripc_status status) noexcept {
-  if (status == RIPC_TOO_LARGE) set_limit(std::min(limit_of(Way::udp), ready_limit()));
+  if (status == RIPC_TOO_LARGE) set_limit(std::min(limit_of(Path::udp), ready_limit()));
 }
 
 ripc_status UdpChannel::transmit(const Header& header, spi::Gather packet, bool) noexcept {
   const bool is_burst = header.kind == Kind::data && in_burst_locked();
-  if (way() == Way::connection) {
+  if (path() == Path::connection) {
     const ripc_status status = stream_->send(header, packet, is_burst);
     last_sent_ = monotonic_now();
     if (status == RIPC_OK && is_burst) {
@@ -123,7 +123,7 @@ ripc_status UdpChannel::transmit(const Header& header, spi::Gather packet, bool)
   if (header.kind == Kind::data) [[likely]]
     count_call();
   if (is_burst && receiver_keeps_up()) want_stream_locked();
-  if (way() != Way::udp) [[unlikely]]
+  if (path() != Path::udp) [[unlikely]]
     return transmit_kept(header, packet);
   const ripc_status status = socket_.send(header, packet);
   last_sent_ = monotonic_now();
@@ -162,7 +162,7 @@ void UdpChannel::flush_due() noexcept {
 
 ripc_status UdpChannel::send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept {
   sent = 0;
-  if (way() == Way::connection) return send_by_stream(messages, sent);
+  if (path() == Path::connection) return send_by_stream(messages, sent);
   if (messages.size() >= kMany && receiver_keeps_up()) {
     const std::lock_guard lock(mutex_);
     want_stream_locked();
@@ -179,11 +179,11 @@ ripc_status UdpChannel::send_many(std::span<const wire::Plain> messages, std::si
 bool UdpChannel::read_grants() noexcept {
   Header header;
   for (;;) {
-    if (way() >= Way::control) return true;
+    if (path() >= Path::control) return true;
     const ripc_status status = socket_.receive(header);
     if (status == RIPC_EMPTY) return true;
     if (status == RIPC_PEER_DEAD) {
-      if (way() == Way::udp) return false;
+      if (path() == Path::udp) return false;
       refused_locked();
       return true;
     }
@@ -194,8 +194,8 @@ bool UdpChannel::read_grants() noexcept {
 }
 
 bool UdpChannel::can_transmit() noexcept {
-  if (way() == Way::connection) return stream_->has_room();
-  if (way() == Way::control) return parts_.session->stream.has_room();
+  if (path() == Path::connection) return stream_->has_room();
+  if (path() == Path::control) return parts_.session->stream.has_room();
   pollfd writable{socket_.fd(), POLLOUT, 0};
   return poll(&writable, 1, 0) > 0;
 }
@@ -208,15 +208,15 @@ Status UdpChannel::watch_grants(std::function<void()> look) {
 std::string UdpChannel::describe(Deadline deadline) {
   {
     std::unique_lock lock(mutex_);
-    (void)wait_in(*parts_.loop, lock, proven_, deadline, [&] { return way() != Way::unproven || !alive(); });
+    (void)wait_in(*parts_.loop, lock, proven_, deadline, [&] { return path() != Path::unproven || !alive(); });
   }
   const Session& session = *parts_.session;
-  const Way way = this->way();
+  const Path path = this->path();
   const std::string ends = session.local().ip() + " to " + session.remote().text();
   // What matters comes first: there is not room for all of it everywhere.
-  if (way == Way::control) return "sockets; UDP does not get through: short messages go over TCP, " + ends;
-  if (way == Way::connection) return "sockets; messages go over TCP, as large or many ones do, " + ends;
-  if (way == Way::unproven) return "sockets; the peer has not said whether UDP gets through, " + ends;
+  if (path == Path::control) return "sockets; UDP does not get through: short messages go over TCP, " + ends;
+  if (path == Path::connection) return "sockets; messages go over TCP, as large or many ones do, " + ends;
+  if (path == Path::unproven) return "sockets; the peer has not said whether UDP gets through, " + ends;
   return "sockets, " + Endpoint::local_of(socket_.fd()).text() + " to " + Endpoint::remote_of(socket_.fd()).text() +
          "; UDP packets of up to " + std::to_string(ready_limit()) + " bytes, " + session.bulk->describe();
 }
@@ -229,8 +229,8 @@ void UdpChannel::check_path() noexcept {
   if (!alive()) return;
   if (const std::uint32_t moves = parts_.session->moves(); std::exchange(moves_, moves) != moves)
     return leave_path_locked();
-  if (way() >= Way::control || proof_.running()) return;
-  const bool is_proven = way() == Way::udp;
+  if (path() >= Path::control || proof_.running()) return;
+  const bool is_proven = path() == Path::udp;
   if (is_proven && sequence_ == looked_at_ && credit_.left() >= cost_of(ready_limit())) return;
   looked_at_ = sequence_;
   proof_.begin(monotonic_now(), is_proven);
@@ -244,14 +244,14 @@ void UdpChannel::handle(const wire::session_control::Frame& frame) noexcept {
 
 void UdpChannel::proved(bool arrived) noexcept {
   const std::lock_guard lock(mutex_);
-  if (way() >= Way::control) return;
+  if (path() >= Path::control) return;
   if (!read_grants()) return fail_locked();
   proof_.told(arrived, monotonic_now());
   go_on_locked();
 }
 
 void UdpChannel::go_on_locked() noexcept {
-  if (way() >= Way::control || !alive()) return;
+  if (path() >= Path::control || !alive()) return;
   const DatagramProof::Step step = proof_.step(monotonic_now());
   if (step.greet) {
     const ripc_status status = socket_.send({.kind = Kind::greeting, .token = parts_.token}, {});
@@ -265,13 +265,13 @@ void UdpChannel::go_on_locked() noexcept {
   if (proof_.verdict() == DatagramProof::Verdict::blocked) {
     parts_.session->no_datagrams_until.store(monotonic_now() + kStreamPeriod, std::memory_order_relaxed);
     fall_back_locked();
-  } else if (proof_.verdict() == DatagramProof::Verdict::through && way() == Way::unproven) {
-    settle_locked(Way::udp);
+  } else if (proof_.verdict() == DatagramProof::Verdict::through && path() == Path::unproven) {
+    settle_locked(Path::udp);
   }
 }
 
-void UdpChannel::settle_locked(Way way) noexcept {
-  way_.store(way, std::memory_order_release);
+void UdpChannel::settle_locked(Path path) noexcept {
+  path_.store(path, std::memory_order_release);
   kept_ = {};
   proof_timer_.set(StandingTimer::kNever);
   proven_.notify_all();
@@ -280,10 +280,10 @@ void UdpChannel::settle_locked(Way way) noexcept {
 
 // What was sent and may not have come goes once more, with its numbers: what did come is dropped as a duplicate.
 void UdpChannel::fall_back_locked() noexcept {
-  if (way() >= Way::control) return;
-  set_limit(limit_of(Way::control));
+  if (path() >= Path::control) return;
+  set_limit(limit_of(Path::control));
   stream_kept();
-  settle_locked(Way::control);
+  settle_locked(Path::control);
   look_soon();
 }
 
@@ -302,7 +302,7 @@ void UdpChannel::stream_kept() noexcept {
 
 // By a firewall, or because the other end is gone. Of a link that was never proven the stream tells.
 void UdpChannel::refused_locked() noexcept {
-  if (way() == Way::unproven) {
+  if (path() == Path::unproven) {
     fall_back_locked();
   } else {
     fail_locked();
@@ -311,9 +311,9 @@ void UdpChannel::refused_locked() noexcept {
 
 ripc_status UdpChannel::transmit_kept(const Header& header, spi::Gather packet) noexcept try {
   // What was granted since the beginning has come by UDP, for what went by UDP.
-  if (way() == Way::unproven && credit_.limit() != parts_.credit) settle_locked(Way::udp);
-  if (way() != Way::control) {
-    if (way() == Way::udp || header.kind != Kind::data) return socket_.send(header, packet);
+  if (path() == Path::unproven && credit_.limit() != parts_.credit) settle_locked(Path::udp);
+  if (path() != Path::control) {
+    if (path() == Path::udp || header.kind != Kind::data) return socket_.send(header, packet);
     kept_.push_back(whole_of(header, packet));
     const ripc_status status = socket_.send(header, packet);
     note_limit(status);
@@ -404,10 +404,10 @@ void UdpChannel::adopt_stream(GuardedSocket socket) noexcept try {
   }
   dial_ = Dial::none;
   stream_timer_.set(StandingTimer::kNever);
-  former_way_ = way();
+  former_path_ = path();
   stream_ = std::move(made);
-  settle_locked(Way::connection);
-  set_limit(limit_of(Way::connection));
+  settle_locked(Path::connection);
+  set_limit(limit_of(Path::connection));
   look_soon();
 } catch (const std::bad_alloc&) {
   // As if nobody had answered.
@@ -424,8 +424,8 @@ void UdpChannel::stream_event() noexcept {
 void UdpChannel::drop_stream_locked() noexcept {
   stream_->finish();
   stream_.reset();
-  way_.store(former_way_, std::memory_order_release);
-  set_limit(limit_of(former_way_));
+  path_.store(former_path_, std::memory_order_release);
+  set_limit(limit_of(former_path_));
 }
 
 ripc_status UdpChannel::send_by_stream(std::span<const wire::Plain> messages, std::size_t& sent) noexcept {

@@ -47,7 +47,7 @@ class UdpChannel final : public LinkChannel {
   void start() override;
   void on_end() noexcept override;
   std::uint32_t cost_of(std::size_t packet) const noexcept override {
-    return way() == Way::connection ? 0 : datagram_cost(packet + wire::datagram::kHeaderSize);
+    return path() == Path::connection ? 0 : datagram_cost(packet + wire::datagram::kHeaderSize);
   }
   ripc_status transmit(const wire::datagram::Header& header, spi::Gather packet, bool more) noexcept override;
   bool read_grants() noexcept override;
@@ -57,7 +57,7 @@ class UdpChannel final : public LinkChannel {
   void doubt() noexcept override {}  // check_path() finds out
 
  private:
-  enum class Way {
+  enum class Path {
     unproven,  // UDP, and what is sent is kept to be sent again by the stream
     udp,
     control,     // the session's control connection
@@ -77,16 +77,16 @@ class UdpChannel final : public LinkChannel {
   void drop_stream_locked() noexcept;
   ripc_status send_by_stream(std::span<const wire::Plain> messages, std::size_t& sent) noexcept;
   void set_limit(std::size_t limit) noexcept;
-  std::size_t limit_of(Way way) const noexcept;
+  std::size_t limit_of(Path path) const noexcept;
   void note_limit(ripc_status status) noexcept;
-  Way way() const noexcept { return way_.load(std::memory_order_acquire); }
+  Path path() const noexcept { return path_.load(std::memory_order_acquire); }
   // With mutex_ held.
   ripc_status transmit_kept(const wire::datagram::Header& header, spi::Gather packet) noexcept;
   ripc_status transmit_streamed(std::span<const std::byte> datagram) noexcept;
   void proved(bool arrived) noexcept;
   void streamed(std::span<const std::byte> datagram) noexcept;
   void go_on_locked() noexcept;
-  void settle_locked(Way way) noexcept;
+  void settle_locked(Path path) noexcept;
   void fall_back_locked() noexcept;
   void leave_path_locked() noexcept;
   void stream_kept() noexcept;
@@ -95,7 +95,7 @@ class UdpChannel final : public LinkChannel {
   const LinkSocket socket_;
   const std::uint32_t peer_packet_limit_;
   std::atomic<std::uint64_t> send_calls_{0};
-  std::atomic<Way> way_;
+  std::atomic<Path> path_;
   StandingTimer proof_timer_;
   const ConnectStream connect_stream_;
   const Nanoseconds peer_timeout_;
@@ -112,7 +112,7 @@ class UdpChannel final : public LinkChannel {
   std::uint32_t looked_at_ = 0;  // the last number when it was last proven
   enum class Dial { none, wanted, under_way, refused } dial_ = Dial::none;
   std::shared_ptr<StreamSender> stream_;
-  Way former_way_ = Way::unproven;  // where the connection is lost
+  Path former_path_ = Path::unproven;  // where the connection is lost
 };
 
 }  // namespace ripc::internal::remote

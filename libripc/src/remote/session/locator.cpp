@@ -3,19 +3,14 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdio>
 #include <string_view>
+
+#include "base/parse_number.hpp"
 
 namespace ripc::internal::remote {
 
 namespace {
-
-template <typename Number>
-bool parse_number(std::string_view text, int base, Number& number) noexcept {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
-  return error == std::errc() && end == text.data() + text.size() && number != 0;
-}
 
 bool is_ip(std::string_view text) {
   Endpoint endpoint;
@@ -25,7 +20,8 @@ bool is_ip(std::string_view text) {
 // IP:PORT or [IPV6]:PORT.
 bool parse_short(std::string_view text, Locator& locator) {
   const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos || !parse_number(text.substr(colon + 1), 10, locator.port)) return false;
+  if (colon == std::string_view::npos || !parse_number(text.substr(colon + 1), locator.port) || locator.port == 0)
+    return false;
   std::string_view ip = text.substr(0, colon);
   if (ip.size() >= 2 && ip.front() == '[' && ip.back() == ']') {
     ip = ip.substr(1, ip.size() - 2);
@@ -45,11 +41,11 @@ bool parse_fields(std::string_view text, Locator& locator) {
     const std::string_view key = field.substr(0, equal);
     const std::string_view value = field.substr(equal + 1);
     if (key == "ctx") {
-      if (!parse_number(value, 16, locator.context)) return false;
+      if (!parse_number(value, locator.context, 16) || locator.context == 0) return false;
     } else if (key == "host") {
       locator.host = value;
     } else if (key == "port") {
-      if (!parse_number(value, 10, locator.port)) return false;
+      if (!parse_number(value, locator.port) || locator.port == 0) return false;
     } else if (key == "ip") {
       if (locator.ips.size() >= kMaxIps || !is_ip(value)) return false;
       locator.ips.emplace_back(value);

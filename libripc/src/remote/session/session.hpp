@@ -41,14 +41,12 @@ struct IncomingLink {
 
 struct Session {
   Session(EventLoop& loop, std::string_view name) : transport(name), stream(loop) {}
-  virtual ~Session() = default;
 
   // ---- Constant once greeted ----
   std::string_view transport;  // its name
   bool incoming = false;
   std::uint64_t id = 0;
   std::uint64_t context = 0;        // of the peer
-  std::uint16_t peer_port = 0;      // where the peer listens
   std::string locator;              // of the peer
   std::string dialed_by;            // outgoing: the locators that led to it
   std::vector<Endpoint> endpoints;  // outgoing: all that the peer may be reached at

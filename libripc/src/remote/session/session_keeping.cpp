@@ -21,10 +21,6 @@ using wire::session_control::HelloReply;
 using wire::session_control::Role;
 
 constexpr int kFramesPerEvent = 64;
-// Between two attempts to reach a peer again.
-constexpr Nanoseconds kRedialPause = 50'000'000;
-// Under way at once, for one session and side.
-constexpr std::size_t kMostStreamDialers = 32;
 
 // Nobody has refused: what is sent there vanishes, or lies in the buffers of a process that does not run.
 Status not_reached(const Session& session) {
@@ -416,7 +412,7 @@ void SessionTransport::resumed(const SessionPointer& session, Greeted greeted) n
 }
 
 void SessionTransport::try_again_soon(const SessionPointer& session) noexcept {
-  session->timer.set(monotonic_now() + kRedialPause);
+  session->timer.set(monotonic_now() + kReconnectPause);
 }
 
 void SessionTransport::lose(const SessionPointer& session, Status reason) noexcept {
@@ -459,80 +455,6 @@ void SessionTransport::lose_sessions_at(std::span<const std::string> ips, const 
   }
   for (const SessionPointer& session : sessions) {
     if (std::find(ips.begin(), ips.end(), session->local().ip()) != ips.end()) lose(session, reason);
-  }
-}
-
-// ---- Connections of links ------------------------------------------------------------------------------------
-
-void SessionTransport::connect_stream(const SessionPointer& session, std::uint32_t link, StreamTaker taker) {
-  if (session->lost) return;
-  session->stream_takers[link] = std::move(taker);
-  // Whoever began the session makes them, so that only one side needs to be reachable.
-  if (session->incoming) {
-    session->stream.tell(wire::session_control::WantStream{.link = link});
-  } else {
-    dial_stream(session, link, Role::stream);
-  }
-}
-
-void SessionTransport::dial_stream(const SessionPointer& session, std::uint32_t link, Role role) {
-  auto& dialers = role == Role::stream ? session->own_stream_dialers : session->peer_stream_dialers;
-  std::erase_if(dialers, [](const auto& entry) { return entry.second->over(); });
-  if (dialers.size() >= kMostStreamDialers) {
-    if (role == Role::stream) stream_made(session, link, true, {});
-    return;
-  }
-  dialers[link] =
-      Dialer::dial(*loop_, authenticator_, {session->remote()}, hello(session, role, link), session->context,
-                   Deadline::after(options_.peer_timeout), [this, session, link, role](Greeted greeted) {
-                     if (!greeted.status.ok()) greeted.socket.close();
-                     stream_made(session, link, role == Role::stream, std::move(greeted.socket));
-                   });
-}
-
-// `is_own`: of a link that this side opened. Without a descriptor: it could not be made.
-void SessionTransport::stream_made(const SessionPointer& session, std::uint32_t link, bool is_own,
-                                   GuardedSocket socket) {
-  if (is_own) {
-    if (auto taker = session->stream_takers.extract(link)) taker.mapped()(std::move(socket));
-    return;
-  }
-  if (!socket.fd) return;
-  const std::lock_guard lock(mutex_);
-  const auto found = session->incoming_links.find(link);
-  if (found == session->incoming_links.end() || found->second.port->closed()) return;
-  try {
-    found->second.port->udp().adopt_stream(*session, link, std::move(socket));
-  } catch (const std::bad_alloc&) {
-    // The sender finds the connection closed, and does as before.
-  }
-}
-
-// ---- Bulk connections ----------------------------------------------------------------------------------------
-
-// Whoever began the session makes them, so that only one side needs to be reachable.
-void SessionTransport::dial_bulk(const SessionPointer& session) {
-  if (session->lost) return;
-  if (!session->incoming) {
-    session->links->connect_bulk(session);
-    return;
-  }
-  session->bulk_timer.set(monotonic_now() + options_.peer_timeout);
-  if (session->stream.send(wire::session_control::WantBulk{}) != RIPC_OK) bulk_failed(session);
-}
-
-void SessionTransport::bulk_failed(const SessionPointer& session) noexcept {
-  const Nanoseconds again = monotonic_now() + kRedialPause;
-  session->bulk_timer.set(again < session->bulk_wanted_until ? again : StandingTimer::kNever);
-  session->bulk->dial_failed();
-}
-
-void SessionTransport::bulk_due(const SessionPointer& session) noexcept {
-  if (session->lost) return;
-  if (session->incoming) {
-    session->bulk->dial_failed();
-  } else {
-    or_lose(session, [&] { session->links->connect_bulk(session); });
   }
 }
 

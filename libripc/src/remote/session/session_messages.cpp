@@ -24,21 +24,6 @@ constexpr bool is_any_of = (std::is_same_v<std::remove_cvref_t<Frame>, Frames> |
 constexpr Nanoseconds kPacketPatience = 1'000'000'000;
 }  // namespace
 
-ripc_status SessionTransport::believable_answer(ripc_status status) noexcept {
-  switch (status) {
-    case RIPC_OK:
-    case RIPC_NO_SERVICE:
-    case RIPC_REFUSED:
-    case RIPC_NO_MEMORY:
-    case RIPC_NO_DESCRIPTORS:
-    case RIPC_LIMIT:
-    case RIPC_UNSUPPORTED:
-      return status;
-    default:
-      return RIPC_CORRUPT;
-  }
-}
-
 bool SessionTransport::handle(const SessionPointer& session, std::span<const std::byte> frame) {
   const Result<wire::session_control::Frame> decoded = wire::session_control::decode(frame);
   if (!decoded.ok()) return false;

@@ -103,7 +103,7 @@ class SessionTransport : public spi::Transport {
   // Responder. An answer of the peer's. False: nobody can have given it.
   template <typename Answer>
   bool answered(const SessionPointer& session, const Answer& answer) {
-    return answered(session, answer.request, believable_answer(answer.status), answer);
+    return answered(session, answer.request, spi::believable_answer(answer.status, RIPC_UNSUPPORTED), answer);
   }
   // Responder. A port takes one more link of the peer's: make(port) puts its source into the port and returns it, with
   // the transport's mutex held. RIPC_NO_MEMORY: neither the port nor the session has it.
@@ -150,8 +150,6 @@ class SessionTransport : public spi::Transport {
  private:
   using Questions = spi::QuestionTable<SessionPointer, wire::session_control::Frame>;
 
-  // What a peer can honestly answer to the wish for a link. Anything else would be taken for a state of this process.
-  static ripc_status believable_answer(ripc_status status) noexcept;
   bool answered(const SessionPointer& session, std::uint64_t request, ripc_status status,
                 const wire::session_control::Frame& answer);
   template <typename Ask>
@@ -198,6 +196,8 @@ class SessionTransport : public spi::Transport {
   void try_again_soon(const SessionPointer& session) noexcept;
   void resumed(const SessionPointer& session, Greeted greeted) noexcept;
   void tick();
+
+  // ---- Further connections (session_connections.cpp); responder ----
   void connect_stream(const SessionPointer& session, std::uint32_t link, StreamTaker taker);
   void dial_stream(const SessionPointer& session, std::uint32_t link, wire::session_control::Role role);
   void stream_made(const SessionPointer& session, std::uint32_t link, bool is_own, GuardedSocket socket);
@@ -227,6 +227,9 @@ class SessionTransport : public spi::Transport {
                                                     const wire::session_control::Open& frame);
   void nudge_port(ripc_service_id service) noexcept;  // under the mutex
   void link_failed(LinkChannel& channel) noexcept;
+
+  // Between two attempts to reach a peer again.
+  static constexpr Nanoseconds kReconnectPause = 50'000'000;
 
   SessionOptions options_;
   std::string host_identity_;

@@ -12,22 +12,8 @@ namespace {
 // From one context to one service. An honest one has one that is open; others may be closed, and not emptied yet.
 constexpr std::size_t kMaxLinks = 8;
 
-// What a peer can honestly answer to a greeting, to the wish for a link or to a fence. Anything else would be taken for
-// a state of this process.
-ripc_status believable(ripc_status status) noexcept {
-  switch (status) {
-    case RIPC_OK:
-    case RIPC_NO_SERVICE:
-    case RIPC_REFUSED:
-    case RIPC_NO_MEMORY:
-    case RIPC_NO_DESCRIPTORS:
-    case RIPC_LIMIT:
-    case RIPC_VERSION_MISMATCH:
-      return status;
-    default:
-      return RIPC_CORRUPT;
-  }
-}
+// To a greeting, to the wish for a link or to a fence.
+ripc_status believable(ripc_status status) noexcept { return spi::believable_answer(status, RIPC_VERSION_MISMATCH); }
 
 }  // namespace
 

@@ -9,11 +9,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <new>
+#include <string_view>
 
 #include "base/loop_wait.hpp"
+#include "base/parse_number.hpp"
 #include "base/peer_policy.hpp"
 #include "base/process_barrier.hpp"
 
@@ -36,9 +37,7 @@ bool parse_locator(const std::string& locator, std::string& directory, std::uint
   const std::size_t hash = locator.rfind('#');
   if (hash == std::string::npos) return false;
   directory = locator.substr(0, hash);
-  const char* end = locator.data() + locator.size();
-  const auto [stop, error] = std::from_chars(locator.data() + hash + 1, end, context, 16);
-  return error == std::errc() && stop == end && context != 0;
+  return parse_number(std::string_view(locator).substr(hash + 1), context, 16) && context != 0;
 }
 
 }  // namespace

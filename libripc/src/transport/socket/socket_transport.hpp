@@ -13,7 +13,7 @@ namespace ripc::internal::socket {
 
 struct TransportOptions : remote::SessionOptions {
   std::size_t bulk_connections = 1;  // per rail
-  remote::RailOptions rails;
+  remote::RailOptions rails = {};
 };
 
 class SocketTransport final : public remote::SessionTransport {

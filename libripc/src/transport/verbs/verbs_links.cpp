@@ -30,7 +30,7 @@ std::unique_ptr<remote::LinkPort> VerbsTransport::make_port(const spi::PortOptio
   auto port = std::make_unique<VerbsPort>(
       port_options, events, loop(), options().receive_buffer,
       [this](const std::string& local, ripc_service_id group) -> MembershipPointer {
-        const std::optional<FabricPort> leaves_by = fabric_->port_of(local);
+        const std::optional<DevicePort> leaves_by = devices_->port_of(local);
         return memberships_ && leaves_by ? memberships_->join(*leaves_by, group) : nullptr;
       },
       [this, closed = std::move(closed)](remote::LinkPort& closing) {
@@ -64,7 +64,7 @@ bool VerbsTransport::Peer::handle(const SessionPointer& session, const wire::ses
 Result<VerbsTransport::Senders> VerbsTransport::senders_of(const std::string& ip) {
   // With the lock, so that none is made for a device whose senders have been dropped.
   const std::lock_guard lock(senders_mutex_);
-  const std::optional<FabricPort> port = fabric_->port_of(ip);
+  const std::optional<DevicePort> port = devices_->port_of(ip);
   if (!port || port->mtu == 0) return Senders();
   for (const Senders& senders : senders_) {
     if (senders.datagrams->port().ip == ip) return senders;
@@ -129,11 +129,11 @@ Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link(const Ses
     if (opened.status().code() == RIPC_UNSUPPORTED) return open_udp_link(session, id, deadline);
     return opened.status();
   }
-  const Result<AddressHandle> way = way_to(session, peer, *sender, opened->gid, opened->lid);
-  if (!way.ok()) {
+  const Result<AddressHandle> handle = handle_to(session, peer, *sender, opened->gid, opened->lid);
+  if (!handle.ok()) {
     session->stream.tell(wire::session_control::CloseLink{.link = question.link});
-    if (way.status().code() == RIPC_UNSUPPORTED) return open_udp_link(session, id, deadline);
-    return way.status();
+    if (handle.status().code() == RIPC_UNSUPPORTED) return open_udp_link(session, id, deadline);
+    return handle.status();
   }
   const std::size_t limit =
       std::min<std::size_t>(sender->port().mtu - wire::datagram::kHeaderSize, opened->packet_limit);
@@ -141,8 +141,8 @@ Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link(const Ses
       parts_of(session, id, question.link, question.token, opened->incarnation, opened->credit), peer.rdma_bulk, sender,
       senders->groups,
       DatagramChannel::Routes{
-          .packets = {.handle = *way, .queue_pair = opened->queue_pair, .queue_key = opened->queue_key},
-          .greetings = {.handle = *way, .queue_pair = opened->greeted_pair, .queue_key = opened->greeted_key}},
+          .packets = {.handle = *handle, .queue_pair = opened->queue_pair, .queue_key = opened->queue_key},
+          .greetings = {.handle = *handle, .queue_pair = opened->greeted_pair, .queue_key = opened->greeted_key}},
       limit, [this, session] { (void)avoid(session, "Datagrams do not get through any more"); });
   if (Status status = try_datagrams(session, *channel, question, deadline); !status.ok()) return status;
   return std::shared_ptr<remote::LinkChannel>(std::move(channel));
@@ -180,24 +180,25 @@ Status VerbsTransport::try_datagrams(const SessionPointer& session, DatagramChan
   return {};
 }
 
-// A session goes to one port of the peer's, and has one way there, which is found once: whatever a peer says, it cannot
-// make this side look for others' addresses, nor for more than one. What was found ends with the session, because the
-// address may move to another machine.
-Result<AddressHandle> VerbsTransport::way_to(const SessionPointer& session, Peer& peer, DatagramSender& sender,
-                                             const wire::session_control::Gid& gid, std::uint32_t lid) {
+// A session goes to one port of the peer's, and has one route there, which is found once: whatever a peer says, it
+// cannot make this side look for others' addresses, nor for more than one. What was found ends with the session,
+// because the address may move to another machine.
+Result<AddressHandle> VerbsTransport::handle_to(const SessionPointer& session, Peer& peer, DatagramSender& sender,
+                                                const wire::session_control::Gid& gid, std::uint32_t lid) {
   {
     const std::lock_guard lock(peers_mutex_);
-    if (const auto& way = peer.way) return way->gid == gid && way->lid == lid ? way->handle : RIPC_UNSUPPORTED;
+    if (const auto& route = peer.route)
+      return route->gid == gid && route->lid == lid ? route->handle : RIPC_UNSUPPORTED;
   }
   const union ibv_gid expected = gid_of(session->remote());
   if (sender.port().ethernet && std::memcmp(expected.raw, gid.data(), gid.size()) != 0)
     return Status(RIPC_UNSUPPORTED,
                   "The peer tells of an address for datagrams that is not " + session->remote().ip() + ".");
-  Result<AddressHandle> found = sender.find_way(gid, lid);
+  Result<AddressHandle> found = sender.find_handle(gid, lid);
   const std::lock_guard lock(peers_mutex_);
   // Two links may have been opened at once.
-  if (!peer.way) peer.way = Peer::Way{.gid = gid, .lid = lid, .handle = std::move(found)};
-  return peer.way->gid == gid && peer.way->lid == lid ? peer.way->handle : RIPC_UNSUPPORTED;
+  if (!peer.route) peer.route = Peer::Route{.gid = gid, .lid = lid, .handle = std::move(found)};
+  return peer.route->gid == gid && peer.route->lid == lid ? peer.route->handle : RIPC_UNSUPPORTED;
 }
 
 // What may take a moment is done first, without locks held. A refusal has only request, link and status;
@@ -213,13 +214,13 @@ wire::session_control::DatagramOpened VerbsTransport::accept_datagrams(
     }
     const std::shared_ptr<DatagramSender>& sender = senders->datagrams;
     const std::shared_ptr<Registrar> registrar = registrar_of(session->local().ip());
-    const Result<AddressHandle> way =
-        sender ? way_to(session, peer, *sender, frame.gid, frame.lid) : Result<AddressHandle>(RIPC_UNSUPPORTED);
-    if (!way.ok()) {
+    const Result<AddressHandle> handle =
+        sender ? handle_to(session, peer, *sender, frame.gid, frame.lid) : Result<AddressHandle>(RIPC_UNSUPPORTED);
+    if (!handle.ok()) {
       answer.status = RIPC_UNSUPPORTED;
       return answer;
     }
-    const DatagramRoute back{.handle = *way, .queue_pair = frame.queue_pair, .queue_key = frame.queue_key};
+    const DatagramRoute back{.handle = *handle, .queue_pair = frame.queue_pair, .queue_key = frame.queue_key};
     const auto take = [&](VerbsPort& port) -> Result<std::shared_ptr<remote::LinkSource>> {
       Result<VerbsPort::Accepted> accepted = port.accept({.session = session,
                                                           .link = frame.link,

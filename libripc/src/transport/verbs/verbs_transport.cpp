@@ -46,14 +46,14 @@ struct VerbsTransport::Making {
   }
 };
 
-VerbsTransport::VerbsTransport(TransportOptions options, std::shared_ptr<const Fabric> fabric, memory::Pool& pool)
+VerbsTransport::VerbsTransport(TransportOptions options, std::shared_ptr<const DeviceList> devices, memory::Pool& pool)
     : SessionTransport("verbs", options),
       max_connections_(options.max_connections),
-      fabric_(std::move(fabric)),
-      ports_(fabric_),
+      devices_(std::move(devices)),
+      ports_(devices_),
       pool_(pool),
       multicast_groups_(options.multicast_groups && !options.keys) {
-  for (const DevicePointer& device : fabric_->devices())
+  for (const DevicePointer& device : devices_->devices())
     registrars_.push_back(std::make_shared<Registrar>(device, pool));
   pool_.set_registration_observer([this](std::span<std::byte> range) {
     const std::lock_guard lock(registrars_mutex_);
@@ -65,15 +65,15 @@ VerbsTransport::~VerbsTransport() { pool_.set_registration_observer({}); }
 
 Status VerbsTransport::start(spi::Host& host, EventLoop& loop) {
   std::vector<std::string> ips;
-  for (const FabricPort& port : fabric_->ports()) ips.push_back(port.ip);
+  for (const DevicePort& port : devices_->ports()) ips.push_back(port.ip);
   Result<std::unique_ptr<ConnectionManager>> manager =
-      ConnectionManager::start(fabric_->library(), loop, ips,
+      ConnectionManager::start(devices_->library(), loop, ips,
                                [this](const IdPointer& id, const PrivateData& words) { return requested(id, words); });
   if (!manager.ok()) return manager.status();
   manager_ = std::move(*manager);
   if (multicast_groups_) {
     Result<std::unique_ptr<GroupMemberships>> memberships =
-        GroupMemberships::start(fabric_->library(), loop, [this] { groups_joined(); });
+        GroupMemberships::start(devices_->library(), loop, [this] { groups_joined(); });
     if (!memberships.ok()) return memberships.status();
     memberships_ = std::move(*memberships);
   }
@@ -105,7 +105,7 @@ void VerbsTransport::arena_gone(std::uint32_t arena) noexcept {
 
 std::vector<std::string> VerbsTransport::own_ips() const {
   std::vector<std::string> ips;
-  for (const FabricPort& port : fabric_->ports()) {
+  for (const DevicePort& port : devices_->ports()) {
     const bool v4 = port.ip.find(':') == std::string::npos;
     if ((options().bind_address.empty() || options().bind_address == port.ip) && (v4 || dual_stack()) &&
         ports_.is_up(port))
@@ -164,7 +164,7 @@ void VerbsTransport::device_gone(const DevicePointer& device) {
 }
 
 void VerbsTransport::ports_come() {
-  for (const FabricPort& port : fabric_->ports()) {
+  for (const DevicePort& port : devices_->ports()) {
     {
       const std::lock_guard lock(registrars_mutex_);
       if (std::none_of(registrars_.begin(), registrars_.end(),
@@ -180,7 +180,7 @@ void VerbsTransport::ports_come() {
 }
 
 std::shared_ptr<Registrar> VerbsTransport::registrar_of(const std::string& ip) const {
-  const std::optional<FabricPort> port = fabric_->port_of(ip);
+  const std::optional<DevicePort> port = devices_->port_of(ip);
   if (!port) return nullptr;
   const std::lock_guard lock(registrars_mutex_);
   const auto found = std::find_if(registrars_.begin(), registrars_.end(),
@@ -192,7 +192,7 @@ std::shared_ptr<Registrar> VerbsTransport::registrar_of(const std::string& ip) c
 
 Result<std::shared_ptr<remote::SessionLinks>> VerbsTransport::make_links(const SessionPointer& session,
                                                                          remote::BulkHooks hooks) {
-  const std::optional<FabricPort> port = fabric_->port_of(session->local().ip());
+  const std::optional<DevicePort> port = devices_->port_of(session->local().ip());
   if (!port)
     return Status(RIPC_PEER_DEAD, "The way to " + session->remote().ip() + " leaves by " + session->local().ip() +
                                       ", which belongs to no RDMA device: check the routes (`ip route get`).");

@@ -20,8 +20,8 @@
 #include "transport/verbs/bulk/rdma_bulk.hpp"
 #include "transport/verbs/datagram/datagram_sender.hpp"
 #include "transport/verbs/device/connection_manager.hpp"
-#include "transport/verbs/device/fabric.hpp"
-#include "transport/verbs/device/port_watch.hpp"
+#include "transport/verbs/device/device_list.hpp"
+#include "transport/verbs/device/port_monitor.hpp"
 #include "transport/verbs/device/registrar.hpp"
 #include "transport/verbs/groups/group_memberships.hpp"
 #include "transport/verbs/groups/group_sender.hpp"
@@ -39,7 +39,7 @@ struct TransportOptions : remote::SessionOptions {
 class VerbsTransport final : public remote::SessionTransport {
  public:
   // `pool`: the context's, which outlives the transport.
-  VerbsTransport(TransportOptions options, std::shared_ptr<const Fabric> fabric, memory::Pool& pool);
+  VerbsTransport(TransportOptions options, std::shared_ptr<const DeviceList> devices, memory::Pool& pool);
   ~VerbsTransport() override;
 
   Status start(spi::Host& host, EventLoop& loop) override;
@@ -92,13 +92,13 @@ class VerbsTransport final : public remote::SessionTransport {
     unsigned failures = 0;                 // attempts since one succeeded
     unsigned doubts = 0;                   // those of them during which the peer was heard by the control connection
     std::uint64_t heard = 0;               // frames there, when the last attempt had ended or the first one began
-    // The way to the port of the peer's that the session goes to, or why there is none. Under peers_mutex_.
-    struct Way {
+    // The route to the peer's port that the session uses, or why there is none. Under peers_mutex_.
+    struct Route {
       wire::session_control::Gid gid{};
       std::uint32_t lid = 0;
       Result<AddressHandle> handle;
     };
-    std::optional<Way> way;
+    std::optional<Route> route;
   };
   // Two addresses between which TCP gets through and RDMA does not.
   struct Avoided {
@@ -132,8 +132,8 @@ class VerbsTransport final : public remote::SessionTransport {
   void device_gone(const DevicePointer& device);
   void ports_come();
   void groups_joined();
-  Result<AddressHandle> way_to(const remote::SessionPointer& session, Peer& peer, DatagramSender& sender,
-                               const wire::session_control::Gid& gid, std::uint32_t lid);
+  Result<AddressHandle> handle_to(const remote::SessionPointer& session, Peer& peer, DatagramSender& sender,
+                                  const wire::session_control::Gid& gid, std::uint32_t lid);
   Status try_datagrams(const remote::SessionPointer& session, DatagramChannel& channel,
                        wire::session_control::OpenDatagram question, Deadline deadline);
   void dial_failed(const remote::SessionPointer& session, const PeerPointer& peer, const Status& reason);
@@ -151,8 +151,8 @@ class VerbsTransport final : public remote::SessionTransport {
   std::shared_ptr<GroupSender> make_group_sender(const std::shared_ptr<DatagramSender>& datagrams);
 
   const std::size_t max_connections_;
-  const std::shared_ptr<const Fabric> fabric_;
-  PortWatch ports_;
+  const std::shared_ptr<const DeviceList> devices_;
+  PortMonitor ports_;
   memory::Pool& pool_;
   mutable std::mutex registrars_mutex_;
   std::vector<std::shared_ptr<Registrar>> registrars_;  // one for each device; under the mutex
@@ -164,7 +164,7 @@ class VerbsTransport final : public remote::SessionTransport {
   std::vector<Senders> senders_;
   const bool multicast_groups_;
   std::unique_ptr<GroupMemberships> memberships_;  // the responder's; null: not used
-  // The responder's, but for reading the bulks, and the ways.
+  // The responder's, but for reading the bulks, and the routes.
   mutable std::mutex peers_mutex_;
   std::vector<std::pair<std::weak_ptr<remote::Session>, PeerPointer>> peers_;
   std::vector<Avoided> avoided_;  // under peers_mutex_, for any thread

@@ -76,7 +76,7 @@ TEST_F(ToldTransfer, WhatHasEndedIsNotToldAgain) {
   EXPECT_FALSE(waits);
 }
 
-class TransferRight final : public DeviceRight {
+class TransferRight final : public RemoteAccess {
  public:
   void end() noexcept override { has_ended = true; }
   bool has_ended = false;

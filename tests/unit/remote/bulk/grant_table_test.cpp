@@ -10,7 +10,7 @@
 namespace ripc::internal::remote {
 namespace {
 
-class CountedRight final : public DeviceRight {
+class CountedRight final : public RemoteAccess {
  public:
   void end() noexcept override { has_ended = true; }
   bool has_ended = false;

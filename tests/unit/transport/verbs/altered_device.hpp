@@ -2,7 +2,7 @@
 // A device that claims something else than the real one that it is.
 #pragma once
 
-#include "transport/verbs/device/fabric.hpp"
+#include "transport/verbs/device/device_list.hpp"
 
 namespace ripc::internal::verbs {
 

@@ -37,7 +37,7 @@ class BrokenQueues : public Nodes {
     event.element.qp = pair;
     device().events.tell(event);
   }
-  const Device& device() const { return *fabric_->devices().front(); }
+  const Device& device() const { return *devices_->devices().front(); }
   std::vector<ibv_qp*> pairs_of_service() { return dynamic_cast<VerbsPort&>(*port_).pairs(); }
 
   // The link ends, and a new one gets through by other queues.
@@ -55,7 +55,7 @@ class BrokenQueues : public Nodes {
 };
 
 TEST_F(BrokenQueues, TheDeviceSaysThatACompletionQueueWasOverrun) {
-  const FabricPort port = fabric_->ports().front();
+  const DevicePort port = devices_->ports().front();
   Result<std::unique_ptr<DatagramQueue>> queue = DatagramQueue::create(port, port.device, {.sends = 1, .receives = 1});
   ASSERT_TRUE(queue.ok()) << queue.status().text();
   ibv_ah_attr attributes{};
@@ -63,14 +63,14 @@ TEST_F(BrokenQueues, TheDeviceSaysThatACompletionQueueWasOverrun) {
   attributes.is_global = 1;
   attributes.grh.sgid_index = port.gid_index;
   attributes.grh.dgid = port.gid;
-  const AddressHandle way = create_handle(port.device, attributes);
-  ASSERT_NE(way, nullptr);
+  const AddressHandle handle = create_handle(port.device, attributes);
+  ASSERT_NE(handle, nullptr);
   // Each is done before the next one, and none is taken out of the completion queue.
   const bool is_lost = support::eventually([&] {
     ibv_send_wr request{};
     request.opcode = IBV_WR_SEND;
     request.send_flags = IBV_SEND_SIGNALED;
-    request.wr.ud = {.ah = way.get(), .remote_qpn = 0xffffff, .remote_qkey = 1};
+    request.wr.ud = {.ah = handle.get(), .remote_qpn = 0xffffff, .remote_qkey = 1};
     ibv_send_wr* bad = nullptr;
     (void)ibv_post_send((*queue)->pair(), &request, &bad);
     return (*queue)->is_broken();
@@ -99,7 +99,7 @@ TEST_F(BrokenQueues, OfAServiceAreMadeAnewWithItsLinks) {
 }
 
 TEST_F(BrokenQueues, DoNotDisturbOthersOnTheSameDevice) {
-  Node other(fabric_, options_);
+  Node other(devices_, options_);
   const auto undisturbed = connect(other);
   ASSERT_NE(undisturbed, nullptr);
   lose(client_->transport().datagram_pairs().front()->send_cq);

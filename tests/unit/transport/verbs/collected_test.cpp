@@ -55,7 +55,7 @@ TEST_F(Collected, IsRungForOnceForAllThatIsOpenedAndOnceForAllThatIsSent) {
   EXPECT_EQ(counters().doorbells, sent.doorbells);
   test::flush(*channel_);
   EXPECT_EQ(tally().doorbells - doorbells, 1u);
-  EXPECT_EQ(tally().work_requests - requests, kItems * (fabric_->devices().front()->windows ? 2 : 1));
+  EXPECT_EQ(tally().work_requests - requests, kItems * (devices_->devices().front()->windows ? 2 : 1));
   EXPECT_EQ(counters().doorbells - sent.doorbells, 1u);
   EXPECT_EQ(counters().work_requests - sent.work_requests, kItems);
   EXPECT_EQ(counters().inlined - sent.inlined, kItems);

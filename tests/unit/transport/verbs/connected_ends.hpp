@@ -15,7 +15,7 @@
 
 #include "transport/verbs/bulk/queue_pair_connection.hpp"
 #include "transport/verbs/device/connection_manager.hpp"
-#include "transport/verbs/device/fabric.hpp"
+#include "transport/verbs/device/device_list.hpp"
 
 namespace ripc::internal::verbs {
 
@@ -76,9 +76,9 @@ class Ends final : public QueuePairConnection::Handler {
 class ConnectedEnds : public testing::Test {
  protected:
   void SetUp() override {
-    Result<std::shared_ptr<const Fabric>> fabric = Fabric::open();
-    if (!fabric.ok()) GTEST_SKIP() << fabric.status().text();
-    fabric_ = *fabric;
+    Result<std::shared_ptr<const DeviceList>> devices = DeviceList::open();
+    if (!devices.ok()) GTEST_SKIP() << devices.status().text();
+    devices_ = *devices;
     loop_ = EventLoop::create().value();
     thread_ = std::thread([this] { loop_->run(); });
   }
@@ -113,7 +113,7 @@ class ConnectedEnds : public testing::Test {
   virtual Status start_owner() { return owner_->start(owner_ends_, false); }
 
   // Connects both ends over this port; with a new registrar, or this one.
-  void connect(const FabricPort& port, std::shared_ptr<Registrar> registrar = nullptr) {
+  void connect(const DevicePort& port, std::shared_ptr<Registrar> registrar = nullptr) {
     registrar_ = registrar ? std::move(registrar) : std::make_shared<Registrar>(device_ ? device_ : port.device, pool_);
     remote::Endpoint here;
     ASSERT_TRUE(remote::Endpoint::parse(port.ip, 0, here));
@@ -133,7 +133,7 @@ class ConnectedEnds : public testing::Test {
     };
     on_loop([&] {
       Result<std::unique_ptr<ConnectionManager>> manager = ConnectionManager::start(
-          fabric_->library(), *loop_, {port.ip}, [=, this](const IdPointer&, const PrivateData&) {
+          devices_->library(), *loop_, {port.ip}, [=, this](const IdPointer&, const PrivateData&) {
             return Result<ConnectionManager::Welcome>(ConnectionManager::Welcome{
                 .words = {},
                 .read_depth = registrar_->device()->read_depth,
@@ -212,7 +212,7 @@ class ConnectedEnds : public testing::Test {
   }
 
   memory::Pool pool_{std::uint64_t{256} << 20};
-  std::shared_ptr<const Fabric> fabric_;
+  std::shared_ptr<const DeviceList> devices_;
   std::unique_ptr<EventLoop> loop_;
   std::thread thread_;
   DevicePointer device_;  // null: that of the port

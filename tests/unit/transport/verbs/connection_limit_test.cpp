@@ -31,7 +31,7 @@ class ConnectionLimit : public Nodes {
   };
   Peer make_peer() {
     Peer peer;
-    peer.node = std::make_unique<Node>(fabric_);
+    peer.node = std::make_unique<Node>(devices_);
     peer.channel = connect(*peer.node);
     if (!peer.channel) return peer;
     const std::byte payload{1};
@@ -97,7 +97,7 @@ TEST_F(ConnectionLimit, TheOneThatWasUsedLongestAgoMakesRoomAndIsMadeAgainWhenIt
 // A service of a context of its own, that pulls what the client exposes to it.
 class Reader {
  public:
-  Reader(const std::shared_ptr<const Fabric>& fabric, Node& client) : node_(fabric) {
+  Reader(const std::shared_ptr<const DeviceList>& devices, Node& client) : node_(devices) {
     port_ = node_.transport()
                 .open_port({.id = 7, .queue_messages = 16, .queue_bytes = 8192, .max_senders = 16}, events_)
                 .value();
@@ -156,9 +156,9 @@ class Reader {
 };
 
 TEST_F(ConnectionLimit, AConnectionThatThePeerReadsOverIsNotTheOneThatMakesRoom) {
-  Reader reading(fabric_, *client_);
-  Reader idle(fabric_, *client_);
-  Reader next(fabric_, *client_);
+  Reader reading(devices_, *client_);
+  Reader idle(devices_, *client_);
+  Reader next(devices_, *client_);
   ASSERT_NO_FATAL_FAILURE(reading.read());
   ASSERT_NO_FATAL_FAILURE(idle.read());
   idle.finish();
@@ -169,9 +169,9 @@ TEST_F(ConnectionLimit, AConnectionThatThePeerReadsOverIsNotTheOneThatMakesRoom)
 }
 
 TEST_F(ConnectionLimit, TooManyThatAreAllInUseBecomeFewerWhenOneIsNotAnyMore) {
-  Reader first(fabric_, *client_);
-  Reader second(fabric_, *client_);
-  Reader third(fabric_, *client_);
+  Reader first(devices_, *client_);
+  Reader second(devices_, *client_);
+  Reader third(devices_, *client_);
   for (Reader* reader : {&first, &second, &third}) ASSERT_NO_FATAL_FAILURE(reader->read());
   EXPECT_EQ(client_->transport().connection_count(), 3u);
   second.finish();

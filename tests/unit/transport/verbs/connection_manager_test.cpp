@@ -77,7 +77,7 @@ class Silent {
 
 TEST_F(HalfMade, ConnectionsOfOnePeerAreOneAtATime) {
   bool any = false;
-  for (const FabricPort& port : fabric_->ports()) {
+  for (const DevicePort& port : devices_->ports()) {
     if (port.device->iwarp) continue;  // whoever accepts completes it
     any = true;
     SCOPED_TRACE(port.device->name);
@@ -86,7 +86,7 @@ TEST_F(HalfMade, ConnectionsOfOnePeerAreOneAtATime) {
     ASSERT_TRUE(remote::Endpoint::parse(port.ip, 0, here));
     on_loop([&] {
       Result<std::unique_ptr<ConnectionManager>> manager = ConnectionManager::start(
-          fabric_->library(), *loop_, {port.ip}, [this](const IdPointer&, const PrivateData&) { return welcome(); });
+          devices_->library(), *loop_, {port.ip}, [this](const IdPointer&, const PrivateData&) { return welcome(); });
       ASSERT_TRUE(manager.ok()) << manager.status().text();
       manager_ = std::move(*manager);
     });

@@ -122,14 +122,14 @@ TEST_F(Datagrams, AGivenLeaseIsKeptWhileTheDeviceMayReadItAndFewAre) {
     EXPECT_EQ(sink_.packets.back().substr(wire::packet_size(1, 0)),
               std::string(kSize, static_cast<char>('a' + index % 26)));
   }
-  EXPECT_LE(most, GivenMemory::kMost + kSize);
+  EXPECT_LE(most, InFlightLeases::kMost + kSize);
   const DatagramCounters end = counters();
   EXPECT_LE(end.completions, kCount / 16) << "nobody waits for one";
 }
 
 // It would keep too much from the pool.
 TEST_F(Datagrams, WhatLiesInALargeLeaseIsCopied) {
-  std::byte* const data = client_->pool().lease(GivenMemory::kMostOfOne + 1).value();
+  std::byte* const data = client_->pool().lease(InFlightLeases::kMostOfOne + 1).value();
   std::fill_n(data, 1000, std::byte{'l'});
   const ripc_item item{data, 1000, RIPC_ITEM_SHORT, 0};
   bool copied = false;

@@ -122,7 +122,7 @@ class EndedRemoteKeys : public ConnectedEnds {
 };
 
 TEST_F(EndedRemoteKeys, ReadNothingWhenTheTicketIsComplete) {
-  for (const FabricPort& port : fabric_->ports()) {
+  for (const DevicePort& port : devices_->ports()) {
     for (const ripc_status ending : {RIPC_OK, RIPC_TIMEOUT, RIPC_CANCELLED}) {
       SCOPED_TRACE(port.device->name + ", status " + std::to_string(ending));
       ASSERT_NO_FATAL_FAILURE(connect(port));
@@ -153,7 +153,7 @@ TEST_F(EndedRemoteKeys, ReadNothingWhenTheTicketIsComplete) {
 
 // The peer ends them itself, and the window is bound again for the next transfer.
 TEST_F(EndedRemoteKeys, ReadNothingByAKeyThatThePeerHasEnded) {
-  for (const FabricPort& port : fabric_->ports()) {
+  for (const DevicePort& port : devices_->ports()) {
     if (!port.device->windows) continue;
     SCOPED_TRACE(port.device->name);
     ASSERT_NO_FATAL_FAILURE(connect(port));
@@ -180,7 +180,7 @@ TEST_F(EndedRemoteKeys, ReadNothingByAKeyThatThePeerHasEnded) {
 
 // A key that was not ended by the peer is ended by this side; one that the peer has ended too early is not open.
 TEST_F(EndedRemoteKeys, DoNotDependOnWhatThePeerSaysThatItHasEnded) {
-  for (const FabricPort& port : fabric_->ports()) {
+  for (const DevicePort& port : devices_->ports()) {
     if (!port.device->windows) continue;
     for (const bool reads_the_first : {true, false}) {
       SCOPED_TRACE(port.device->name);
@@ -205,7 +205,7 @@ TEST_F(EndedRemoteKeys, DoNotDependOnWhatThePeerSaysThatItHasEnded) {
 
 // Which is what the cancelling of a request does to each of its return buffers.
 TEST_F(EndedRemoteKeys, WriteNothingWhenTheReturnBufferIsTakenBack) {
-  for (const FabricPort& port : fabric_->ports()) {
+  for (const DevicePort& port : devices_->ports()) {
     SCOPED_TRACE(port.device->name);
     ASSERT_NO_FATAL_FAILURE(connect(port));
     prepare(std::byte{0x33});

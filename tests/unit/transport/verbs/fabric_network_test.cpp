@@ -36,8 +36,8 @@ class End {
     bool to_group = false;
     spi::PeerAddress from;
   };
-  End(const std::shared_ptr<const Fabric>& fabric, const FabricNetworkOptions& options) {
-    Result<std::unique_ptr<FabricNetwork>> network = FabricNetwork::open(fabric, options);
+  End(const std::shared_ptr<const DeviceList>& devices, const FabricNetworkOptions& options) {
+    Result<std::unique_ptr<FabricNetwork>> network = FabricNetwork::open(devices, options);
     EXPECT_TRUE(network.ok()) << network.status().text();
     if (network.ok()) network_ = std::move(*network);
   }
@@ -87,11 +87,11 @@ class End {
 class FabricMulticast : public testing::Test {
  protected:
   void SetUp() override {
-    Result<std::shared_ptr<const Fabric>> fabric = Fabric::open();
-    if (!fabric.ok()) GTEST_SKIP() << fabric.status().text();
-    fabric_ = *fabric;
-    const auto has_datagrams = [](const FabricPort& port) { return port.mtu != 0; };
-    const std::vector<FabricPort> ports = fabric_->ports();
+    Result<std::shared_ptr<const DeviceList>> devices = DeviceList::open();
+    if (!devices.ok()) GTEST_SKIP() << devices.status().text();
+    devices_ = *devices;
+    const auto has_datagrams = [](const DevicePort& port) { return port.mtu != 0; };
+    const std::vector<DevicePort> ports = devices_->ports();
     if (std::none_of(ports.begin(), ports.end(), has_datagrams)) GTEST_SKIP() << "no device has datagrams";
     options_ = options(26673);
   }
@@ -103,25 +103,25 @@ class FabricMulticast : public testing::Test {
   }
 
   // As librdmacm would tell it.
-  static JoinedGroup group_on(const FabricPort& port) {
+  static JoinedGroup group_on(const DevicePort& port) {
     JoinedGroup group{.queue_pair = 0xffffff, .queue_key = 0x01234567};
-    group.way.port_num = port.number;
-    group.way.is_global = 1;
-    group.way.grh.sgid_index = port.gid_index;
+    group.address.port_num = port.number;
+    group.address.is_global = 1;
+    group.address.grh.sgid_index = port.gid_index;
     remote::Endpoint address;
     EXPECT_TRUE(remote::Endpoint::parse("239.255.82.74", 1, address));
-    group.way.grh.dgid = gid_of(address);
+    group.address.grh.dgid = gid_of(address);
     return group;
   }
 
-  std::shared_ptr<const Fabric> fabric_;
+  std::shared_ptr<const DeviceList> devices_;
   FabricNetworkOptions options_;
 };
 
 TEST_F(FabricMulticast, WhatIsSentToTheGroupIsHeardAndItsSenderIsAnsweredAlone) {
-  End asker(fabric_, options_);
-  End holder(fabric_, options_);
-  End other(fabric_, options_);
+  End asker(devices_, options_);
+  End holder(devices_, options_);
+  End other(devices_, options_);
   ASSERT_TRUE(asker.joins() && holder.joins() && other.joins()) << asker->text();
   asker.send("question");
   const End::Heard question = holder.hear();
@@ -142,8 +142,8 @@ TEST_F(FabricMulticast, WhatIsSentToTheGroupIsHeardAndItsSenderIsAnsweredAlone) 
 TEST_F(FabricMulticast, OwnPacketsAreHeardOnlyByWhoeverWantsThem) {
   FabricNetworkOptions echoing = options_;
   echoing.receives_own_packets = true;
-  End self_check(fabric_, echoing);
-  End usual(fabric_, options_);
+  End self_check(devices_, echoing);
+  End usual(devices_, options_);
   ASSERT_TRUE(self_check.joins() && usual.joins());
   self_check.send("from the self-check");
   EXPECT_EQ(self_check.hear().text, "from the self-check");
@@ -155,9 +155,9 @@ TEST_F(FabricMulticast, OwnPacketsAreHeardOnlyByWhoeverWantsThem) {
 }
 
 TEST_F(FabricMulticast, WhoHasAnotherPortIsInAnotherWorld) {
-  End here(fabric_, options_);
-  End elsewhere(fabric_, options(26674));
-  End also_here(fabric_, options_);
+  End here(devices_, options_);
+  End elsewhere(devices_, options(26674));
+  End also_here(devices_, options_);
   ASSERT_TRUE(here.joins() && elsewhere.joins() && also_here.joins());
   elsewhere.send("not for you");
   also_here.send("for you");
@@ -166,16 +166,16 @@ TEST_F(FabricMulticast, WhoHasAnotherPortIsInAnotherWorld) {
 
 TEST_F(FabricMulticast, ABurstIsHeardToItsEnd) {
   constexpr std::size_t kCount = 200;  // less than there are buffers for
-  End sender(fabric_, options_);
-  End receiver(fabric_, options_);
+  End sender(devices_, options_);
+  End receiver(devices_, options_);
   ASSERT_TRUE(sender.joins() && receiver.joins());
   for (std::size_t index = 0; index < kCount; ++index) sender.send(std::to_string(index));
   for (std::size_t index = 0; index < kCount; ++index) ASSERT_EQ(receiver.hear().text, std::to_string(index));
 }
 
 TEST_F(FabricMulticast, WhatAPortDoesNotCarryIsRefused) {
-  End end(fabric_, options_);
-  End other(fabric_, options_);
+  End end(devices_, options_);
+  End other(devices_, options_);
   ASSERT_TRUE(end.joins() && other.joins());
   end.send(std::string(end->packet_limit(), 'x'));
   EXPECT_EQ(other.hear().text.size(), end->packet_limit());
@@ -186,13 +186,13 @@ TEST_F(FabricMulticast, WhatAPortDoesNotCarryIsRefused) {
 }
 
 TEST_F(FabricMulticast, AfterAnErrorOfTheQueuePairItWorksAgain) {
-  End sender(fabric_, options_);
-  End receiver(fabric_, options_);
+  End sender(devices_, options_);
+  End receiver(devices_, options_);
   ASSERT_TRUE(sender.joins() && receiver.joins());
   for (const End* broken : {&sender, &receiver}) {
     ibv_qp_attr change{};
     change.qp_state = IBV_QPS_ERR;
-    for (ibv_qp* pair : (*broken)->pairs()) ASSERT_EQ(fabric_->library()->modify_qp(pair, &change, IBV_QP_STATE), 0);
+    for (ibv_qp* pair : (*broken)->pairs()) ASSERT_EQ(devices_->library()->modify_qp(pair, &change, IBV_QP_STATE), 0);
     // What was under way is lost; the resolver asks again, too.
     const Deadline deadline = Deadline::after(kPatience);
     do {
@@ -205,8 +205,8 @@ TEST_F(FabricMulticast, AfterAnErrorOfTheQueuePairItWorksAgain) {
 
 TEST_F(FabricMulticast, ItGivesEverythingBack) {
   const auto use = [&] {
-    End one(fabric_, options_);
-    End other(fabric_, options_);
+    End one(devices_, options_);
+    End other(devices_, options_);
     ASSERT_TRUE(one.joins() && other.joins());
     one.send("question");
     const End::Heard question = other.hear();
@@ -223,36 +223,36 @@ TEST_F(FabricMulticast, ItGivesEverythingBack) {
 
 // The address may have moved to another machine meanwhile.
 TEST_F(FabricMulticast, AWayIsKeptForAWhileAndOnlySoMany) {
-  const std::vector<FabricPort> ports = fabric_->ports();
-  const auto port = std::find_if(ports.begin(), ports.end(), [](const FabricPort& one) { return one.mtu != 0; });
+  const std::vector<DevicePort> ports = devices_->ports();
+  const auto port = std::find_if(ports.begin(), ports.end(), [](const DevicePort& one) { return one.mtu != 0; });
   const Result<std::shared_ptr<GroupQueue>> queue = GroupQueue::create(*port, group_on(*port), false);
   ASSERT_TRUE(queue.ok()) << queue.status().text();
   GroupPeer peer{.queue_pair = 0xffffff};
   std::memcpy(peer.gid.data(), port->gid.raw, peer.gid.size());
   const std::string text = "for nobody";
   constexpr Nanoseconds kNow = 1'000'000'000'000;
-  EXPECT_EQ((*queue)->send_to(peer, bytes_of(text), kNow), GroupQueue::Sending::no_way);
-  ASSERT_TRUE((*queue)->find_way(peer, kNow).ok());
-  EXPECT_EQ((*queue)->send_to(peer, bytes_of(text), kNow + GroupQueue::kWayAge - 1), GroupQueue::Sending::sent);
-  EXPECT_EQ((*queue)->send_to(peer, bytes_of(text), kNow + GroupQueue::kWayAge), GroupQueue::Sending::no_way);
-  ASSERT_TRUE((*queue)->find_way(peer, kNow + GroupQueue::kWayAge).ok());
-  EXPECT_EQ((*queue)->ways(), 1U) << "it takes the place of the former one";
-  EXPECT_EQ((*queue)->send_to(peer, bytes_of(text), kNow + GroupQueue::kWayAge), GroupQueue::Sending::sent);
+  EXPECT_EQ((*queue)->send_to(peer, bytes_of(text), kNow), GroupQueue::Sending::no_handle);
+  ASSERT_TRUE((*queue)->find_handle(peer, kNow).ok());
+  EXPECT_EQ((*queue)->send_to(peer, bytes_of(text), kNow + GroupQueue::kHandleAge - 1), GroupQueue::Sending::sent);
+  EXPECT_EQ((*queue)->send_to(peer, bytes_of(text), kNow + GroupQueue::kHandleAge), GroupQueue::Sending::no_handle);
+  ASSERT_TRUE((*queue)->find_handle(peer, kNow + GroupQueue::kHandleAge).ok());
+  EXPECT_EQ((*queue)->handles(), 1U) << "it takes the place of the former one";
+  EXPECT_EQ((*queue)->send_to(peer, bytes_of(text), kNow + GroupQueue::kHandleAge), GroupQueue::Sending::sent);
 
   // On Ethernet a LID means nothing to the device.
-  for (std::size_t count = 0; count < 2 * GroupQueue::kMostWays; ++count) {
+  for (std::size_t count = 0; count < 2 * GroupQueue::kMostHandles; ++count) {
     GroupPeer another = peer;
     another.lid = static_cast<std::uint16_t>(count + 1);
-    ASSERT_TRUE((*queue)->find_way(another, kNow).ok());
+    ASSERT_TRUE((*queue)->find_handle(another, kNow).ok());
   }
-  EXPECT_EQ((*queue)->ways(), GroupQueue::kMostWays);
-  EXPECT_EQ((*queue)->send_to(peer, bytes_of(text), kNow + GroupQueue::kWayAge), GroupQueue::Sending::no_way);
+  EXPECT_EQ((*queue)->handles(), GroupQueue::kMostHandles);
+  EXPECT_EQ((*queue)->send_to(peer, bytes_of(text), kNow + GroupQueue::kHandleAge), GroupQueue::Sending::no_handle);
 }
 
 TEST_F(FabricMulticast, AnInterfaceThatNoDeviceHasGivesNoPortAndTheReason) {
   FabricNetworkOptions nowhere = options_;
   nowhere.interfaces = {"ripc-none0"};
-  End end(fabric_, nowhere);
+  End end(devices_, nowhere);
   EXPECT_TRUE(end->interfaces().empty());
   EXPECT_NE(end->text().find("no port"), std::string::npos) << end->text();
   EXPECT_EQ(end->send_to_groups(bytes_of("question")).packets, 0U);
@@ -265,7 +265,7 @@ TEST_F(FabricMulticast, AResolverFindsServicesOverItWithoutUdp) {
   options_.peers = options.peers = PeerPolicy(RIPC_PEERS_ANY);
   const auto over_the_fabric = [&] {
     resolver::MulticastResolver::Networks networks;
-    Result<std::unique_ptr<FabricNetwork>> network = FabricNetwork::open(fabric_, options_);
+    Result<std::unique_ptr<FabricNetwork>> network = FabricNetwork::open(devices_, options_);
     EXPECT_TRUE(network.ok()) << network.status().text();
     if (network.ok()) networks.push_back(std::move(*network));
     return networks;

@@ -31,7 +31,7 @@ class Floods : public Nodes {
     if (listener_ != 0) device().events.listen_no_more(listener_);
     Nodes::TearDown();
   }
-  const Device& device() const { return *fabric_->devices().front(); }
+  const Device& device() const { return *devices_->devices().front(); }
   std::unique_ptr<spi::Port> open(ripc_service_id id, std::uint32_t queue_messages) {
     Result<std::unique_ptr<spi::Port>> port = server_->transport().open_port(
         {.id = id, .queue_messages = queue_messages, .queue_bytes = 8192, .max_senders = 64}, events_);
@@ -54,7 +54,7 @@ TEST_F(Floods, OfManySendersFillNoCompletionQueueAndLoseNothing) {
   std::vector<std::unique_ptr<Node>> nodes;
   std::vector<std::shared_ptr<spi::Channel>> channels;
   for (int sender = 0; sender < kSenders; ++sender) {
-    nodes.push_back(std::make_unique<Node>(fabric_, options_));
+    nodes.push_back(std::make_unique<Node>(devices_, options_));
     Result<std::shared_ptr<spi::Channel>> channel =
         test::connect(nodes.back()->transport(), server_->transport().address(), 8, Deadline::after(kLimit));
     ASSERT_TRUE(channel.ok()) << channel.status().text();
@@ -96,7 +96,7 @@ TEST_F(Floods, ThatIgnoreTheCreditCostOthersDatagramsAndNothingElse) {
   ASSERT_EQ(send_text(**honest, "first"), RIPC_OK);
   while (sink_.packets.empty()) (void)service->poll(sink_, 64);
 
-  StrangeSender stranger(fabric_->ports().front());
+  StrangeSender stranger(devices_->ports().front());
   const DatagramAddress target = dynamic_cast<VerbsPort&>(*service).addresses().front();
   constexpr std::uint64_t kFlood = 2000;  // many times as many as there are buffers
   const std::string garbage(64, 'x');

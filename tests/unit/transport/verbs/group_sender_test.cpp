@@ -31,7 +31,7 @@ class GroupSends : public Nodes {
     Nodes::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
     if (client_->transport().datagram_pairs().empty()) GTEST_SKIP() << "this device has no datagrams";
-    if (fabric_->ports().front().ip.find(':') != std::string::npos) GTEST_SKIP() << "no address of IPv4";
+    if (devices_->ports().front().ip.find(':') != std::string::npos) GTEST_SKIP() << "no address of IPv4";
     for (ripc_service_id id = 1; id <= 3; ++id) add_member(id);
   }
   void TearDown() override {

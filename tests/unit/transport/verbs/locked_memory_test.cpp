@@ -104,7 +104,7 @@ class LockedMemory : public Nodes {
 
 TEST_F(LockedMemory, ThatIsShortForASenderEndsItsTicketWithAStatusOfItsOwn) {
   EXPECT_EXIT(go_on([this] {
-                if (fabric_->devices().front()->iwarp)
+                if (devices_->devices().front()->iwarp)
                   GTEST_SKIP() << "the receiver registers for each read, and first";
                 begin();
                 limit(0);
@@ -140,7 +140,7 @@ TEST_F(LockedMemory, ThatIsLessThanAnArenaIsEnoughForLeasedItems) {
                 const memory::Hold hold = client_->pool().hold(bytes_.data(), bytes_.size()).value();
                 ASSERT_GT(hold.arena()->size, 48 * kMebibyte);
                 memory::Pool& pool = client_->pool();
-                Registrar registrar(with_narrow_windows(fabric_->devices().front()), pool);
+                Registrar registrar(with_narrow_windows(devices_->devices().front()), pool);
                 const Result<RegionPointer> region = registrar.for_window(bytes_.data(), bytes_.size(), hold.arena());
                 ASSERT_TRUE(region.ok()) << region.status().text();
                 EXPECT_EQ((*region)->mr()->length, kLockedBytes);
@@ -152,7 +152,7 @@ TEST_F(LockedMemory, ThatIsLessThanAnArenaIsEnoughForLeasedItems) {
 TEST_F(LockedMemory, ThatOnlyPartsUseGivesWayToAnArena) {
   EXPECT_EXIT(go_on([this] {
                 memory::Pool pool(std::uint64_t{512} * kMebibyte);
-                Registrar registrar(fabric_->devices().front(), pool);
+                Registrar registrar(devices_->devices().front(), pool);
                 std::byte* const lease = pool.lease(16 * kMebibyte).value();
                 const memory::Hold hold = pool.hold(lease, 16 * kMebibyte).value();
                 // Of an arena that cannot be registered as a whole, parts are kept.

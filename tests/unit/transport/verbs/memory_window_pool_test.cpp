@@ -7,16 +7,16 @@
 #include <memory>
 #include <set>
 
-#include "transport/verbs/device/fabric.hpp"
+#include "transport/verbs/device/device_list.hpp"
 
 namespace ripc::internal::verbs {
 namespace {
 
 TEST(MemoryWindows, AreUsedAgainByEachOfTheirKeysOnce) {
-  const Result<std::shared_ptr<const Fabric>> fabric = Fabric::open();
-  if (!fabric.ok()) GTEST_SKIP() << fabric.status().text();
+  const Result<std::shared_ptr<const DeviceList>> devices = DeviceList::open();
+  if (!devices.ok()) GTEST_SKIP() << devices.status().text();
   bool any = false;
-  for (const DevicePointer& device : (*fabric)->devices()) {
+  for (const DevicePointer& device : (*devices)->devices()) {
     if (!device->windows) continue;
     any = true;
     SCOPED_TRACE(device->name);

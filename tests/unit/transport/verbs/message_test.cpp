@@ -22,7 +22,7 @@ class Messages : public ConnectedEnds {
 
 // A device may have less room in its work requests, or none.
 TEST_F(Messages, ComeInOrderHoweverLittleTheDeviceTakesInline) {
-  for (const FabricPort& port : fabric_->ports()) {
+  for (const DevicePort& port : devices_->ports()) {
     for (const std::uint32_t most_inline :
          {QueuePairConnection::kMostInline, QueuePairConnection::kMostInline - 8, 0u}) {
       SCOPED_TRACE(port.device->name + ", inline " + std::to_string(most_inline));

@@ -23,10 +23,10 @@ inline constexpr Nanoseconds kLimit = 20'000'000'000;
 // A transport with a responder of its own.
 class Node {
  public:
-  explicit Node(std::shared_ptr<const Fabric> fabric, TransportOptions options = {}) {
+  explicit Node(std::shared_ptr<const DeviceList> devices, TransportOptions options = {}) {
     loop_ = EventLoop::create().value();
     options.context = random_u64() | 1;
-    transport_ = std::make_unique<VerbsTransport>(options, std::move(fabric), pool_);
+    transport_ = std::make_unique<VerbsTransport>(options, std::move(devices), pool_);
     const Status started = transport_->start(host_, *loop_);
     EXPECT_TRUE(started.ok()) << started.text();
     thread_ = std::thread([this] { loop_->run(); });
@@ -109,11 +109,11 @@ class Nodes : public testing::Test {
   }
   explicit Nodes(TransportOptions options = {}) : options_(std::move(options)) {}
   void SetUp() override {
-    Result<std::shared_ptr<const Fabric>> fabric = Fabric::open();
-    if (!fabric.ok()) GTEST_SKIP() << fabric.status().text();
-    fabric_ = *fabric;
-    server_ = std::make_unique<Node>(*fabric, options_);
-    client_ = std::make_unique<Node>(*fabric, options_);
+    Result<std::shared_ptr<const DeviceList>> devices = DeviceList::open();
+    if (!devices.ok()) GTEST_SKIP() << devices.status().text();
+    devices_ = *devices;
+    server_ = std::make_unique<Node>(*devices, options_);
+    client_ = std::make_unique<Node>(*devices, options_);
     Result<std::unique_ptr<spi::Port>> port = server_->transport().open_port(
         {.id = 7, .queue_messages = 1024, .queue_bytes = 8192, .max_senders = 16}, events_);
     ASSERT_TRUE(port.ok()) << port.status().text();
@@ -159,11 +159,11 @@ class Nodes : public testing::Test {
   void fail(ibv_qp* pair, ibv_qp_state state = IBV_QPS_ERR) {
     ibv_qp_attr change{};
     change.qp_state = state;
-    ASSERT_EQ(fabric_->library()->modify_qp(pair, &change, IBV_QP_STATE), 0);
+    ASSERT_EQ(devices_->library()->modify_qp(pair, &change, IBV_QP_STATE), 0);
   }
 
   const TransportOptions options_;
-  std::shared_ptr<const Fabric> fabric_;
+  std::shared_ptr<const DeviceList> devices_;
   EventSet events_ = EventSet::create().value();
   std::unique_ptr<Node> server_, client_;
   std::unique_ptr<spi::Port> port_;

@@ -67,7 +67,7 @@ TEST_F(Offers, AreReadWithoutAskingAndALongMessageCostsThisMuch) {
   EXPECT_EQ(outcome_of(item.transfer), RIPC_OK);
   EXPECT_EQ(server.tally()->work_requests - reader, 2u) << "a read and the end";
   // The window, if the device has them, the offer, and the answer to the end.
-  const std::uint64_t windows = fabric_->devices().front()->windows ? 1 : 0;
+  const std::uint64_t windows = devices_->devices().front()->windows ? 1 : 0;
   EXPECT_EQ(client.tally()->work_requests - owner, windows + 2);
   // The read, the end; the window with the offer, the answer.
   EXPECT_EQ(server.tally()->doorbells + client.tally()->doorbells - doorbells, 4u);
@@ -76,7 +76,7 @@ TEST_F(Offers, AreReadWithoutAskingAndALongMessageCostsThisMuch) {
 
 // Each is read by another key of it, which the end of the transfer ends.
 TEST_F(Offers, OneAfterTheOtherAreByOneWindow) {
-  const bool has_windows = fabric_->devices().front()->windows;
+  const bool has_windows = devices_->devices().front()->windows;
   ASSERT_NO_FATAL_FAILURE(make_connection());
   RdmaBulk& client = bulk_of(*client_);
   const std::uint64_t windows = client.tally()->windows;
@@ -159,7 +159,7 @@ TEST_F(Offers, WhatComesTogetherIsReadEndedAndAnsweredTogether) {
   ASSERT_NO_FATAL_FAILURE(make_connection());
   RdmaBulk& server = bulk_of(*server_);
   RdmaBulk& client = bulk_of(*client_);
-  const bool is_by_udp = fabric_->devices().front()->iwarp;
+  const bool is_by_udp = devices_->devices().front()->iwarp;
   constexpr std::size_t kItems = 8;
   std::vector<Item> items;
   std::vector<spi::Pull> pulls;
@@ -210,7 +210,7 @@ TEST_F(Offers, WakeNobody) {
   ASSERT_NO_FATAL_FAILURE(pass_all_of(bulk_of(*client_)));
   // The responder has looked at all that there was, twice.
   for (int times = 0; times < 2; ++times) (void)server_->pause();
-  if (fabric_->devices().front()->context->device->transport_type == IBV_TRANSPORT_IB) {
+  if (devices_->devices().front()->context->device->transport_type == IBV_TRANSPORT_IB) {
     EXPECT_EQ(server.connection()->heard(), heard);
   }
   for (const Item& item : items) {

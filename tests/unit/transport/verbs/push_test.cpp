@@ -41,7 +41,7 @@ class Pushes : public ConnectedEnds {
 };
 
 TEST_F(Pushes, AreNotOverBeforeTheDeviceHasReadTheBytesWhateverThePeerSays) {
-  for (const FabricPort& port : fabric_->ports()) {
+  for (const DevicePort& port : devices_->ports()) {
     SCOPED_TRACE(port.device->name);
     ASSERT_NO_FATAL_FAILURE(connect(port));
     const Lease bytes = lease(kPushedBytes, std::byte{0x11});

@@ -35,7 +35,7 @@ class Reach : public Nodes {
 
 TEST_F(Reach, APeerThatDatagramsDoNotReachIsRefusedAndNotTriedAgainForAWhile) {
   deafen(*server_);
-  Node other(fabric_, options_);
+  Node other(devices_, options_);
   const Status first = connected(other);
   EXPECT_EQ(first.code(), RIPC_PEER_DEAD) << first.text();
   EXPECT_NE(std::string(first.text()).find("4791"), std::string::npos) << first.text();
@@ -67,7 +67,7 @@ TEST_F(Reach, ALinkIsGivenUpWhenItsReceiverIsNotReachedAnyMoreButNotWhenItIsBusy
 }
 
 TEST_F(Reach, WhereNoConnectionCanBeMadeTheTransferEndsAndItsReceiverIsLetGo) {
-  auto* const library = const_cast<Library*>(fabric_->library().get());
+  auto* const library = const_cast<VerbsLibrary*>(devices_->library().get());
   const auto connect_of_device = library->connect;
   library->connect = [](rdma_cm_id*, rdma_conn_param*) {
     errno = ENETUNREACH;

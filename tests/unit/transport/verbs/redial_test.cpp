@@ -48,7 +48,7 @@ class Redials : public ConnectedEnds {
 
 TEST_F(Redials, ComeWithPausesWhenNothingGoesOverTheConnections) {
   constexpr int kLosses = 6;  // then the pause is many times as long as what is done here in it
-  const FabricPort port = fabric_->ports().front();
+  const DevicePort port = devices_->ports().front();
   ASSERT_NO_FATAL_FAILURE(connect(port));
   // The peer never answers.
   std::vector<std::byte> window(kRedialBytes);

@@ -15,7 +15,7 @@ constexpr std::size_t kRefusedBytes = 64 << 10;
 class RefusedWindows : public ConnectedEnds {
  protected:
   // The peer can read what the owner opens.
-  void expect_that_remote_keys_work(const FabricPort& port) {
+  void expect_that_remote_keys_work(const DevicePort& port) {
     Lease exposed = lease(kRefusedBytes, std::byte{0x11});
     Lease own = lease(kRefusedBytes, std::byte{0x22});
     // Without what is altered: what the peer does by itself needs no windows.
@@ -33,7 +33,7 @@ class RefusedWindows : public ConnectedEnds {
 
 TEST_F(RefusedWindows, WhenTheyCannotBeAllocatedLeaveRegistrations) {
   bool any = false;
-  for (const FabricPort& port : fabric_->ports()) {
+  for (const DevicePort& port : devices_->ports()) {
     if (port.device->windows) continue;
     any = true;
     SCOPED_TRACE(port.device->name);
@@ -47,7 +47,7 @@ TEST_F(RefusedWindows, WhenTheyCannotBeAllocatedLeaveRegistrations) {
 
 TEST_F(RefusedWindows, WhenTheyCannotBeBoundLeaveRegistrationsOnTheNextConnection) {
   bool any = false;
-  for (const FabricPort& port : fabric_->ports()) {
+  for (const DevicePort& port : devices_->ports()) {
     if (!port.device->windows) continue;
     any = true;
     SCOPED_TRACE(port.device->name);
@@ -70,7 +70,7 @@ TEST_F(RefusedWindows, WhenTheyCannotBeBoundLeaveRegistrationsOnTheNextConnectio
 
 // The window of a transfer that was withdrawn at once: the device is right to refuse it.
 TEST_F(RefusedWindows, ThatHadEndedBeforeAreNotHeldAgainstTheDevice) {
-  for (const FabricPort& port : fabric_->ports()) {
+  for (const DevicePort& port : devices_->ports()) {
     if (!port.device->windows) continue;
     SCOPED_TRACE(port.device->name);
     device_ = with_narrow_windows(port.device);

@@ -53,7 +53,7 @@ class RegisteredMemory : public Nodes {
   void SetUp() override {
     Nodes::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    ASSERT_TRUE(fabric_->devices().front()->windows) << "without windows each transfer has a registration of its own";
+    ASSERT_TRUE(devices_->devices().front()->windows) << "without windows each transfer has a registration of its own";
     ASSERT_EQ(send(8, 'a'), RIPC_OK);
     receive(1);
   }
@@ -136,7 +136,7 @@ TEST_F(RegisteredMemory, ThatHadOnlyBeenReadShowsWhatIsWrittenLater) {
 }
 
 TEST_F(RegisteredMemory, IsRegisteredAsAWholeWhereWindowsAreNarrow) {
-  Registrar registrar(with_narrow_windows(fabric_->devices().front()), client_->pool());
+  Registrar registrar(with_narrow_windows(devices_->devices().front()), client_->pool());
   Memory memory(client_->pool(), std::byte{1});
   const auto part = [&](std::size_t start) { return *registrar.for_window(memory.data() + start, 4096, nullptr); };
   const std::weak_ptr<const Region> region = part(0);
@@ -153,8 +153,8 @@ TEST_F(RegisteredMemory, IsRegisteredAsAWholeWhereWindowsAreNarrow) {
 
 // Else the window would open more than its range.
 TEST_F(RegisteredMemory, IsRegisteredInThePartsThatAreOpenedWhereWindowsAreNot) {
-  ASSERT_FALSE(fabric_->devices().front()->narrow_windows);
-  Registrar registrar(fabric_->devices().front(), client_->pool());
+  ASSERT_FALSE(devices_->devices().front()->narrow_windows);
+  Registrar registrar(devices_->devices().front(), client_->pool());
   const Memory memory(client_->pool(), std::byte{1});
   for (int round = 0; round < 3; ++round) {
     for (const std::size_t start : {std::size_t{0}, std::size_t{8192}}) {

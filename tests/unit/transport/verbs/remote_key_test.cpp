@@ -16,7 +16,7 @@ class RemoteKeys : public ConnectedEnds {};
 constexpr std::size_t kAllowedBytes = 64 << 10;
 
 TEST_F(RemoteKeys, ALateReadFailsAndBringsNothing) {
-  for (const FabricPort& port : fabric_->ports()) {
+  for (const DevicePort& port : devices_->ports()) {
     for (const bool pooled : {true, false}) {
       SCOPED_TRACE(port.device->name + (pooled ? ", pool memory" : ", memory of the application"));
       connect(port);
@@ -43,7 +43,7 @@ TEST_F(RemoteKeys, ALateReadFailsAndBringsNothing) {
 }
 
 TEST_F(RemoteKeys, ALateWriteFailsAndTouchesNothing) {
-  for (const FabricPort& port : fabric_->ports()) {
+  for (const DevicePort& port : devices_->ports()) {
     for (const bool pooled : {true, false}) {
       SCOPED_TRACE(port.device->name + (pooled ? ", pool memory" : ", memory of the application"));
       connect(port);
@@ -71,7 +71,7 @@ TEST_F(RemoteKeys, ALateWriteFailsAndTouchesNothing) {
 }
 
 TEST_F(RemoteKeys, ReachNoFurtherThanTheirRangeAndTheirDirection) {
-  for (const FabricPort& port : fabric_->ports()) {
+  for (const DevicePort& port : devices_->ports()) {
     for (const int attempt : {0, 1, 2}) {
       SCOPED_TRACE(port.device->name + ", attempt " + std::to_string(attempt));
       connect(port);
@@ -102,7 +102,7 @@ TEST_F(RemoteKeys, ReachNoFurtherThanTheirRangeAndTheirDirection) {
 
 // What a naive cache would do, for comparison: the device keeps to the pages that were registered.
 TEST_F(RemoteKeys, ARegistrationThatOutlivesItsMappingShowsTheOldBytes) {
-  const FabricPort port = fabric_->ports().front();
+  const DevicePort port = devices_->ports().front();
   connect(port);
   if (HasFatalFailure()) return;
   const auto map = [](void* at) {
@@ -127,7 +127,7 @@ TEST_F(RemoteKeys, ARegistrationThatOutlivesItsMappingShowsTheOldBytes) {
 
 // The registration below the window stays; the remote key does not.
 TEST_F(RemoteKeys, AKeptRegistrationOpensNothingWhenTheRemoteKeyHasEnded) {
-  for (const FabricPort& port : fabric_->ports()) {
+  for (const DevicePort& port : devices_->ports()) {
     if (!port.device->windows) continue;
     SCOPED_TRACE(port.device->name);
     auto* const exposed = static_cast<std::byte*>(
@@ -170,7 +170,7 @@ TEST_F(RemoteKeys, AKeptRegistrationOpensNothingWhenTheRemoteKeyHasEnded) {
 
 // Or with its arena, where a window reaches no further than its range.
 TEST_F(RemoteKeys, APartOfAnArenaThatIsOpenedAgainAndAgainIsRegisteredOnce) {
-  for (const FabricPort& port : fabric_->ports()) {
+  for (const DevicePort& port : devices_->ports()) {
     if (!port.device->windows) continue;
     SCOPED_TRACE(port.device->name);
     connect(port);
@@ -193,7 +193,7 @@ TEST_F(RemoteKeys, APartOfAnArenaThatIsOpenedAgainAndAgainIsRegisteredOnce) {
 }
 
 TEST_F(RemoteKeys, AnArenaIsRegisteredOnce) {
-  connect(fabric_->ports().front());
+  connect(devices_->ports().front());
   if (HasFatalFailure()) return;
   Lease first = lease(kAllowedBytes, std::byte{1});
   Lease second = lease(kAllowedBytes, std::byte{2});

@@ -33,7 +33,7 @@ TransportOptions with_key(char digit) {
 class Strangers : public Nodes {
  protected:
   explicit Strangers(TransportOptions options = {}) : Nodes(std::move(options)) {}
-  FabricPort port() const { return fabric_->ports().front(); }
+  DevicePort port() const { return devices_->ports().front(); }
   std::uint16_t door() const {
     remote::Endpoint here;
     EXPECT_TRUE(remote::Endpoint::parse(port().ip, 0, here));
@@ -119,7 +119,7 @@ class KeyedStrangers : public Strangers {
 };
 
 TEST_F(KeyedStrangers, WhoHaveAnotherClusterKeyAreRefused) {
-  Node other(fabric_, with_key('b'));
+  Node other(devices_, with_key('b'));
   const Result<std::shared_ptr<spi::Channel>> channel =
       test::connect(other.transport(), server_->transport().address(), 7, Deadline::after(kLimit));
   EXPECT_FALSE(channel.ok());

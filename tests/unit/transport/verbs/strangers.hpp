@@ -17,16 +17,16 @@ namespace ripc::internal::verbs {
 class StrangeSender {
  public:
   static constexpr std::uint32_t kMost = 256;  // bytes of one
-  explicit StrangeSender(const FabricPort& port)
+  explicit StrangeSender(const DevicePort& port)
       : queue_(DatagramQueue::create(port, port.device, {.sends = kSends, .receives = 1, .inlined = kMost}).value()) {
-    ibv_ah_attr way{};
-    way.port_num = port.number;
-    way.is_global = 1;
-    way.grh.sgid_index = port.gid_index;
-    way.grh.dgid = port.gid;
-    way.grh.hop_limit = 1;
-    way_ = create_handle(port.device, way);
-    EXPECT_NE(way_, nullptr);
+    ibv_ah_attr address{};
+    address.port_num = port.number;
+    address.is_global = 1;
+    address.grh.sgid_index = port.gid_index;
+    address.grh.dgid = port.gid;
+    address.grh.hop_limit = 1;
+    handle_ = create_handle(port.device, address);
+    EXPECT_NE(handle_, nullptr);
   }
 
   // Returns when it is gone.
@@ -40,7 +40,7 @@ class StrangeSender {
     request.opcode = IBV_WR_SEND;
     // It wakes whoever sleeps.
     request.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE | IBV_SEND_SOLICITED;
-    request.wr.ud = {.ah = way_.get(), .remote_qpn = to.queue_pair, .remote_qkey = to.queue_key};
+    request.wr.ud = {.ah = handle_.get(), .remote_qpn = to.queue_pair, .remote_qkey = to.queue_key};
     ibv_send_wr* bad = nullptr;
     if (bytes.size() > queue_->inlined() || ibv_post_send(queue_->pair(), &request, &bad) != 0) return false;
     ibv_wc completion{};
@@ -53,11 +53,11 @@ class StrangeSender {
  private:
   static constexpr std::uint32_t kSends = 16;
   std::unique_ptr<DatagramQueue> queue_;
-  AddressHandle way_;
+  AddressHandle handle_;
 };
 
 // Asks for an RDMA connection with these words; how it ends. RIPC_OK: it was accepted.
-inline Status ask_for_connection(const FabricPort& port, std::uint16_t at, const PrivateData& words) {
+inline Status ask_for_connection(const DevicePort& port, std::uint16_t at, const PrivateData& words) {
   memory::Pool pool(std::uint64_t{64} << 20);
   const auto registrar = std::make_shared<Registrar>(port.device, pool);
   const std::unique_ptr<EventLoop> loop = EventLoop::create().value();

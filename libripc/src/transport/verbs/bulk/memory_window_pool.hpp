@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/status.hpp"
-#include "transport/verbs/device/fabric.hpp"
+#include "transport/verbs/device/device_list.hpp"
 
 namespace ripc::internal::verbs {
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/verbs/device/post_receives.hpp"
 #include "transport/verbs/device/queue_pair_states.hpp"
 
 namespace ripc::internal::verbs {
@@ -35,7 +36,7 @@ Result<std::shared_ptr<QueuePairConnection>> QueuePairConnection::create(std::sh
 }
 
 Status QueuePairConnection::make(std::uint32_t most_inline) {
-  const Library& library = *device().library;
+  const VerbsLibrary& library = *device().library;
   channel_ = library.create_comp_channel(device().context);
   if (channel_ == nullptr) return system_error(errno, "ibv_create_comp_channel", "raise `ulimit -n`");
   channel_guard_ = ForkGuard(channel_->fd);
@@ -89,27 +90,14 @@ void QueuePairConnection::watch_for_errors() {
 }
 
 Status QueuePairConnection::post_receives(std::uint32_t first, std::uint32_t count) noexcept {
-  std::array<ibv_sge, 64> ranges;
-  std::array<ibv_recv_wr, 64> requests;
-  while (count != 0) {
-    const std::uint32_t part = std::min<std::uint32_t>(count, ranges.size());
-    for (std::uint32_t index = 0; index < part; ++index) {
-      const std::uint32_t slot = (first + index) % kReceives;
-      ranges[index] = {.addr = reinterpret_cast<std::uint64_t>(buffers_.get() + slot * kSlot),
-                       .length = kSlot,
-                       .lkey = buffers_region_->local_key()};
-      requests[index] = {.wr_id = slot,
-                         .next = index + 1 == part ? nullptr : &requests[index + 1],
-                         .sg_list = &ranges[index],
-                         .num_sge = 1};
-    }
-    ibv_recv_wr* bad = nullptr;
-    if (const int error = ibv_post_recv(pair_, requests.data(), &bad); error != 0)
-      return system_error(error, "ibv_post_recv");
-    first += part;
-    count -= part;
-  }
-  return {};
+  const int error = verbs::post_receives(pair_, count, [&](std::size_t index, ibv_sge& range) {
+    const std::uint32_t slot = (first + static_cast<std::uint32_t>(index)) % kReceives;
+    range = {.addr = reinterpret_cast<std::uint64_t>(buffers_.get() + slot * kSlot),
+             .length = kSlot,
+             .lkey = buffers_region_->local_key()};
+    return std::uint64_t{slot};
+  });
+  return error == 0 ? Status() : system_error(error, "ibv_post_recv");
 }
 
 Status QueuePairConnection::start(std::weak_ptr<Handler> handler, bool dialed) {
@@ -162,7 +150,7 @@ void QueuePairConnection::end_device_use() noexcept {
     remote_keys.swap(remote_keys_);
     rung_.wait(lock, [this] { return ringing_.empty(); });
   }
-  const Library& library = *device().library;
+  const VerbsLibrary& library = *device().library;
   // A window keeps the queue pair that it is bound to.
   for (const Given& given : remote_keys) {
     if (const auto remote_key = given.remote_key.lock()) remote_key->end();

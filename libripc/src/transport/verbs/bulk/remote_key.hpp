@@ -16,7 +16,7 @@ namespace ripc::internal::verbs {
 
 class QueuePairConnection;
 
-class RemoteKey final : public remote::DeviceRight {
+class RemoteKey final : public remote::RemoteAccess {
  public:
   // By a type 2 window on the region, which the caller binds with key() afterwards. RIPC_NO_MEMORY, RIPC_SYSTEM.
   // `connection`: that the peer comes over, and `windows` are of.

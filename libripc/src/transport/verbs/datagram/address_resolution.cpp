@@ -14,7 +14,7 @@ Status AddressResolution::start() {
   } catch (const std::system_error& error) {
     return system_error(error.code().value(), "Starting a thread of the multicast resolver", "raise ulimit -u");
   }
-  ::pthread_setname_np(thread_.native_handle(), "ripc-fabric");
+  ::pthread_setname_np(thread_.native_handle(), "ripc-devices");
   return {};
 }
 
@@ -66,7 +66,7 @@ void AddressResolution::serve() {
       continue;
     }
     GroupQueue::Sending sending = job.queue->send_to(job.peer, job.bytes, monotonic_now());
-    if (sending == GroupQueue::Sending::no_way && job.queue->find_way(job.peer, monotonic_now()).ok())
+    if (sending == GroupQueue::Sending::no_handle && job.queue->find_handle(job.peer, monotonic_now()).ok())
       sending = job.queue->send_to(job.peer, job.bytes, monotonic_now());
     lock.lock();
     if (sending == GroupQueue::Sending::sent) continue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends datagrams to peers that the device does not know the way to yet. To find it may wait for the network (ARP), for
-// a second if nobody has that address; so a thread does that which has nothing else to do. It also does other work that
-// takes the kernel a while.
+// Sends datagrams to peers that the device has no address handle for yet. To find it may wait for the network (ARP),
+// for a second if nobody has that address; so a thread does that which has nothing else to do. It also does other work
+// that takes the kernel a while.
 #pragma once
 
 #include <condition_variable>
@@ -27,7 +27,7 @@ class AddressResolution {
 
   // Starts the thread. RIPC_SYSTEM.
   Status start();
-  // Drops what is not sent or begun yet; may wait for the way that is being found.
+  // Drops what is not sent or begun yet; may wait for the address that is being resolved.
   void stop() noexcept;
   // Any thread; never blocks. The thread calls it, in its turn.
   void run(std::function<void()> work);

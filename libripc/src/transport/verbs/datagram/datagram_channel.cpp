@@ -156,7 +156,7 @@ void DatagramSource::start_pulls() noexcept {
 }
 
 std::string DatagramChannel::describe(Deadline) {
-  const FabricPort& port = sender_->port();
+  const DevicePort& port = sender_->port();
   return "RDMA, " + port.device->name + " port " + std::to_string(port.number) + " (" + port.ip + ") to " +
          parts_.session->remote().ip() + "; datagrams of up to " + std::to_string(packet_limit()) + " bytes, " +
          parts_.session->bulk->describe();

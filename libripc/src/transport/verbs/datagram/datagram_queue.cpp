@@ -12,13 +12,13 @@
 
 namespace ripc::internal::verbs {
 
-AddressHandle create_handle(const DevicePointer& device, ibv_ah_attr way) {
-  ibv_ah* const handle = device->library->create_ah(device->pd, &way);
+AddressHandle create_handle(const DevicePointer& device, ibv_ah_attr address) {
+  ibv_ah* const handle = device->library->create_ah(device->pd, &address);
   if (handle == nullptr) return nullptr;
   return AddressHandle(handle, [device](ibv_ah* gone) { (void)device->library->destroy_ah(gone); });
 }
 
-Result<std::unique_ptr<DatagramQueue>> DatagramQueue::create(const FabricPort& port, const DevicePointer& device,
+Result<std::unique_ptr<DatagramQueue>> DatagramQueue::create(const DevicePort& port, const DevicePointer& device,
                                                              const Sizes& sizes) {
   std::unique_ptr<DatagramQueue> queue(new DatagramQueue(device));
   Status status = queue->make(port, sizes);
@@ -26,8 +26,8 @@ Result<std::unique_ptr<DatagramQueue>> DatagramQueue::create(const FabricPort& p
   return queue;
 }
 
-Status DatagramQueue::make(const FabricPort& port, const Sizes& sizes) {
-  const Library& library = *device_->library;
+Status DatagramQueue::make(const DevicePort& port, const Sizes& sizes) {
+  const VerbsLibrary& library = *device_->library;
   shares_receives_ = sizes.receives_of != nullptr;
   if (shares_receives_) {
     channel_ = sizes.receives_of->channel_;
@@ -82,7 +82,7 @@ bool DatagramQueue::is_stopped() const noexcept {
 }
 
 Status DatagramQueue::bring_up() {
-  const Library& library = *device_->library;
+  const VerbsLibrary& library = *device_->library;
   ibv_qp_attr change{};
   change.qp_state = IBV_QPS_INIT;
   change.port_num = port_number_;
@@ -113,7 +113,7 @@ Status DatagramQueue::restart() {
 }
 
 DatagramQueue::~DatagramQueue() {
-  const Library& library = *device_->library;
+  const VerbsLibrary& library = *device_->library;
   for (const void* queue : {static_cast<const void*>(pair_), static_cast<const void*>(sends_),
                             static_cast<const void*>(shares_receives_ ? nullptr : receives_)})
     device_->events.forget(queue);
@@ -146,7 +146,7 @@ void DatagramQueue::arm_if_taken() noexcept {
   if (!armed_ || taken_) arm();
 }
 
-DatagramAddress DatagramQueue::address(const FabricPort& port) const noexcept {
+DatagramAddress DatagramQueue::address(const DevicePort& port) const noexcept {
   DatagramAddress address{.gid = {}, .lid = port.lid, .queue_pair = pair_->qp_num, .queue_key = key_};
   std::memcpy(address.gid.data(), port.gid.raw, address.gid.size());
   return address;

@@ -10,7 +10,7 @@
 
 #include "base/fork_guard.hpp"
 #include "base/status.hpp"
-#include "transport/verbs/device/fabric.hpp"
+#include "transport/verbs/device/device_list.hpp"
 #include "wire/session_control.hpp"
 
 namespace ripc::internal::verbs {
@@ -23,10 +23,10 @@ struct DatagramAddress {
   std::uint32_t queue_key = 0;
 };
 
-// The way to a port; it goes when nobody has it any more. Shared with the work requests that use it.
+// The address handle of a port; it goes when nobody has it any more. Shared with the work requests that use it.
 using AddressHandle = std::shared_ptr<ibv_ah>;
 // May wait for the network (ARP): a second, if nobody has that address. Null: errno says why.
-AddressHandle create_handle(const DevicePointer& device, ibv_ah_attr way);
+AddressHandle create_handle(const DevicePointer& device, ibv_ah_attr address);
 
 // A queue pair for datagrams with its completion queues; both directions. Any thread, but for the queues themselves.
 class DatagramQueue {
@@ -42,7 +42,7 @@ class DatagramQueue {
     // of their own.
     DatagramQueue* receives_of = nullptr;
   };
-  static Result<std::unique_ptr<DatagramQueue>> create(const FabricPort& port, const DevicePointer& device,
+  static Result<std::unique_ptr<DatagramQueue>> create(const DevicePort& port, const DevicePointer& device,
                                                        const Sizes& sizes);
   ~DatagramQueue();
   DatagramQueue(const DatagramQueue&) = delete;
@@ -60,7 +60,7 @@ class DatagramQueue {
   std::size_t take(std::span<ibv_wc> completions) noexcept;
   void arm_if_taken() noexcept;
   std::uint32_t inlined() const noexcept { return inlined_; }
-  DatagramAddress address(const FabricPort& port) const noexcept;
+  DatagramAddress address(const DevicePort& port) const noexcept;
   // After an error: forgets what was posted and what has completed, and works again under the same number. Nothing else
   // may be done with the queue meanwhile.
   Status restart();
@@ -75,7 +75,7 @@ class DatagramQueue {
 
  private:
   explicit DatagramQueue(DevicePointer device) noexcept : device_(std::move(device)) {}
-  Status make(const FabricPort& port, const Sizes& sizes);
+  Status make(const DevicePort& port, const Sizes& sizes);
   Status bring_up();
   void watch_for_errors();
   bool is_stopped() const noexcept;

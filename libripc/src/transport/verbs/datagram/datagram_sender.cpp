@@ -29,7 +29,7 @@ std::size_t size_of(spi::Gather packet) noexcept {
 
 }  // namespace
 
-Result<std::shared_ptr<DatagramSender>> DatagramSender::create(const FabricPort& port,
+Result<std::shared_ptr<DatagramSender>> DatagramSender::create(const DevicePort& port,
                                                                std::shared_ptr<Registrar> registrar, EventLoop& loop) {
   std::shared_ptr<DatagramSender> sender(new DatagramSender(port, std::move(registrar), loop));
   Status status = sender->make();
@@ -70,7 +70,7 @@ DatagramSender::~DatagramSender() {
 
 // ---- Routes --------------------------------------------------------------------------------------------------
 
-Result<AddressHandle> DatagramSender::find_way(const wire::session_control::Gid& gid, std::uint32_t lid) {
+Result<AddressHandle> DatagramSender::find_handle(const wire::session_control::Gid& gid, std::uint32_t lid) {
   ibv_ah_attr attributes{};
   attributes.port_num = port_.number;
   attributes.dlid = static_cast<std::uint16_t>(lid);
@@ -81,13 +81,13 @@ Result<AddressHandle> DatagramSender::find_way(const wire::session_control::Gid&
   attributes.grh.sgid_index = port_.gid_index;
   attributes.grh.hop_limit = kDatagramHops;
   if (AddressHandle handle = create_handle(registrar_->device(), attributes)) return handle;
-  return Status(RIPC_PEER_DEAD, "The device " + registrar_->device()->name + " finds no way to the peer (" +
+  return Status(RIPC_PEER_DEAD, "The device " + registrar_->device()->name + " finds no route to the peer (" +
                                     std::strerror(errno) + "): check the addresses with `ripc doctor`.");
 }
 
-Result<DatagramRoute> DatagramSender::route_to_group(ibv_ah_attr way, std::uint32_t queue_pair,
+Result<DatagramRoute> DatagramSender::route_to_group(ibv_ah_attr address, std::uint32_t queue_pair,
                                                      std::uint32_t queue_key) {
-  AddressHandle handle = create_handle(registrar_->device(), way);
+  AddressHandle handle = create_handle(registrar_->device(), address);
   if (!handle) return system_error(errno, "ibv_create_ah", "see `ripc doctor`");
   return DatagramRoute{.handle = std::move(handle), .queue_pair = queue_pair, .queue_key = queue_key};
 }
@@ -115,7 +115,7 @@ void DatagramSender::poll_locked() noexcept {
                                    [](const ibv_wc& completion) { return completion.status != IBV_WC_SUCCESS; });
     completed_ = polled.back().wr_id + 1;
   }
-  given_.release_before(completed_);
+  in_flight_.release_before(completed_);
   if (failed) restart_locked();
 }
 
@@ -126,7 +126,7 @@ void DatagramSender::restart_locked() noexcept {
   // Only a device that is gone stays broken, which its sessions notice.
   if (!queue_->restart().ok()) return;
   completed_ = posted_;
-  given_.release_before(completed_);
+  in_flight_.release_before(completed_);
   for (std::uint32_t slot = 0; slot < kReceives; ++slot) post_receive(slot);
 }
 
@@ -249,7 +249,7 @@ ripc_status DatagramSender::send_given(const DatagramRoute& route, const Header&
     const ripc_item& item = message.items[index];
     if (item.size < kLeastGathered) continue;
     leased[count] = registrar_->leased(item.data, item.size);
-    if (GivenMemory::takes(leased[count])) items[count++] = index;
+    if (InFlightLeases::takes(leased[count])) items[count++] = index;
   }
   std::array<ibv_sge, kMostRanges> ranges;
   std::size_t used = 0;
@@ -261,7 +261,7 @@ ripc_status DatagramSender::send_given(const DatagramRoute& route, const Header&
   const std::lock_guard lock(mutex_);
   flush_locked();
   if (!reap_locked(1)) return RIPC_AGAIN;
-  if (count != 0 && !given_.has_room(leased.front())) poll_locked();
+  if (count != 0 && !in_flight_.has_room(leased.front())) poll_locked();
   prepare_locked(request, route, posted_);
   std::byte* start = slot_of(posted_);
   std::byte* at = wire::write_plain_head(message, std::copy(head.begin(), head.end(), start));
@@ -274,12 +274,12 @@ ripc_status DatagramSender::send_given(const DatagramRoute& route, const Header&
   };
   for (std::size_t index = 0; index < message.items.size(); ++index) {
     const ripc_item& item = message.items[index];
-    if (gathered < count && items[gathered] == index && given_.has_room(leased[gathered])) {
+    if (gathered < count && items[gathered] == index && in_flight_.has_room(leased[gathered])) {
       end_part();
       ranges[used++] = {.addr = reinterpret_cast<std::uint64_t>(item.data),
                         .length = static_cast<std::uint32_t>(item.size),
                         .lkey = leased[gathered].region->local_key()};
-      given_.add(posted_, std::move(leased[gathered]));
+      in_flight_.add(posted_, std::move(leased[gathered]));
       ++gathered;
     } else if (item.size != 0) {
       at = std::copy_n(static_cast<const std::byte*>(item.data), item.size, at);
@@ -289,8 +289,8 @@ ripc_status DatagramSender::send_given(const DatagramRoute& route, const Header&
   end_part();
   request.sg_list = ranges.data();
   request.num_sge = static_cast<int>(used);
-  if (given_.wants_completion()) request.send_flags |= IBV_SEND_SIGNALED;
-  if ((request.send_flags & IBV_SEND_SIGNALED) != 0) given_.has_completion();
+  if (in_flight_.wants_completion()) request.send_flags |= IBV_SEND_SIGNALED;
+  if ((request.send_flags & IBV_SEND_SIGNALED) != 0) in_flight_.has_completion();
   // What was not posted is released with the next one that is.
   if (!post_locked(request, 1)) return RIPC_AGAIN;
   copied = has_copied;

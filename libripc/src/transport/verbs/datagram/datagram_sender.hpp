@@ -21,7 +21,7 @@
 #include "base/event_loop.hpp"
 #include "spi/transport.hpp"
 #include "transport/verbs/datagram/datagram_queue.hpp"
-#include "transport/verbs/datagram/given_memory.hpp"
+#include "transport/verbs/datagram/in_flight_leases.hpp"
 #include "transport/verbs/device/registrar.hpp"
 #include "wire/datagram.hpp"
 #include "wire/plain.hpp"
@@ -29,7 +29,7 @@
 
 namespace ripc::internal::verbs {
 
-// The way to a queue pair.
+// The route to a queue pair.
 struct DatagramRoute {
   AddressHandle handle;
   std::uint32_t queue_pair = 0;
@@ -54,18 +54,18 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   static constexpr std::size_t kMostMessages = 32;   // of one send_many()
   static constexpr std::uint32_t kInline = 256;      // bytes that are copied into the work request, at most
 
-  static Result<std::shared_ptr<DatagramSender>> create(const FabricPort& port, std::shared_ptr<Registrar> registrar,
+  static Result<std::shared_ptr<DatagramSender>> create(const DevicePort& port, std::shared_ptr<Registrar> registrar,
                                                         EventLoop& loop);
   ~DatagramSender();
 
-  const FabricPort& port() const noexcept { return port_; }
+  const DevicePort& port() const noexcept { return port_; }
   // Where credit for its links goes.
   DatagramAddress address() const noexcept { return queue_->address(port_); }
-  // Any; takes no lock. The way to this port, as it is now. May wait for the network (ARP): a second, if nobody has
+  // Any; takes no lock. The route to this port, as it is now. May wait for the network (ARP): a second, if nobody has
   // that address.
-  Result<AddressHandle> find_way(const wire::session_control::Gid& gid, std::uint32_t lid);
-  // Any. The way to a multicast group, as librdmacm tells it.
-  Result<DatagramRoute> route_to_group(ibv_ah_attr way, std::uint32_t queue_pair, std::uint32_t queue_key);
+  Result<AddressHandle> find_handle(const wire::session_control::Gid& gid, std::uint32_t lid);
+  // Any. The route to a multicast group, as librdmacm tells it.
+  Result<DatagramRoute> route_to_group(ibv_ah_attr address, std::uint32_t queue_pair, std::uint32_t queue_key);
 
   // Any. RIPC_OK, RIPC_AGAIN (too many under way), RIPC_TOO_LARGE.
   ripc_status send(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet) noexcept;
@@ -123,7 +123,7 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
     DatagramRoute back;
   };
 
-  DatagramSender(FabricPort port, std::shared_ptr<Registrar> registrar, EventLoop& loop)
+  DatagramSender(DevicePort port, std::shared_ptr<Registrar> registrar, EventLoop& loop)
       : port_(std::move(port)), registrar_(std::move(registrar)), loop_(loop) {}
   Status make();
   std::byte* slot_of(std::uint64_t request) const noexcept {
@@ -140,12 +140,12 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   Status watch_queue();
   void on_event() noexcept;
 
-  const FabricPort port_;
+  const DevicePort port_;
   const std::shared_ptr<Registrar> registrar_;
   EventLoop& loop_;
   // Under mutex_. What work requests that are under way go by: a handle must not end before they have.
   std::array<AddressHandle, kSends> in_use_;
-  GivenMemory given_;
+  InFlightLeases in_flight_;
   std::unique_ptr<DatagramQueue> queue_;
   std::size_t stride_ = 0;
   std::unique_ptr<std::byte[]> slots_;  // kSends

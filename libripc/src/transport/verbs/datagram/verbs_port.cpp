@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "transport/verbs/datagram/grh.hpp"
+#include "transport/verbs/device/post_receives.hpp"
 
 namespace ripc::internal::verbs {
 
@@ -15,8 +16,6 @@ namespace {
 constexpr std::uint32_t kDepth = 32767;
 // A sender that gets less than this is better off elsewhere.
 constexpr std::uint32_t kLeastBudget = 8;
-// Buffers that were read are posted again so many at a time.
-constexpr std::size_t kPostAfter = 16;
 // So that the first bytes of all do not meet in one cache set.
 constexpr std::size_t kPadding = 88;
 
@@ -29,7 +28,7 @@ VerbsPort::~VerbsPort() {
 
 // ---- Links ---------------------------------------------------------------------------------------------------
 
-Result<VerbsPort::Receiver*> VerbsPort::receiver_for(const FabricPort& port,
+Result<VerbsPort::Receiver*> VerbsPort::receiver_for(const DevicePort& port,
                                                      const std::shared_ptr<Registrar>& registrar) {
   for (const auto& known : receivers_) {
     if (!known->is_given_up && known->port.device == port.device && known->port.number == port.number &&
@@ -72,32 +71,23 @@ Status VerbsPort::add_slots(const Receiver& receiver, Buffers& buffers, std::uin
 }
 
 void VerbsPort::post(const Receiver& receiver, Buffers& buffers, std::vector<Slot*>& slots) noexcept {
-  std::array<ibv_sge, kPostAfter> ranges;
-  std::array<ibv_recv_wr, kPostAfter> requests;
-  for (std::size_t first = 0; first < slots.size(); first += kPostAfter) {
-    const std::size_t count = std::min(kPostAfter, slots.size() - first);
-    for (std::size_t index = 0; index < count; ++index) {
-      Slot* const slot = slots[first + index];
-      if (buffers.of_groups) *slot->memory = std::byte{0};  // read_grh()
-      ranges[index] = {.addr = reinterpret_cast<std::uint64_t>(slot->memory),
-                       .length = static_cast<std::uint32_t>(receiver.stride - kPadding),
-                       .lkey = slot->local_key};
-      requests[index] = {.wr_id = reinterpret_cast<std::uint64_t>(slot),
-                         .next = index + 1 == count ? nullptr : &requests[index + 1],
-                         .sg_list = &ranges[index],
-                         .num_sge = 1};
-    }
-    ibv_recv_wr* bad = nullptr;
-    // It can only fail for a device that is gone, which its sessions notice.
-    (void)ibv_post_recv(buffers.queue->pair(), requests.data(), &bad);
-  }
+  // Where it fails the device is gone, which the sessions notice.
+  (void)post_receives(buffers.queue->pair(), slots.size(), [&](std::size_t index, ibv_sge& range) {
+    Slot* const slot = slots[index];
+    if (buffers.of_groups) *slot->memory = std::byte{0};  // read_grh()
+    range = {.addr = reinterpret_cast<std::uint64_t>(slot->memory),
+             .length = static_cast<std::uint32_t>(receiver.stride - kPadding),
+             .lkey = slot->local_key};
+    return reinterpret_cast<std::uint64_t>(slot);
+  });
   slots.clear();
 }
 
 // Buffers that were read; all, or where there are enough.
 void VerbsPort::post_used(Receiver& receiver, bool all) noexcept {
   for (Buffers* buffers : {&receiver.own, &receiver.groups}) {
-    if (buffers->used.size() >= kPostAfter || (all && !buffers->used.empty())) post(receiver, *buffers, buffers->used);
+    if (buffers->used.size() >= kReceiveBatch || (all && !buffers->used.empty()))
+      post(receiver, *buffers, buffers->used);
   }
 }
 

@@ -96,13 +96,13 @@ class VerbsPort final : public remote::LinkPort {
   };
   // A queue pair that is in a multicast group, for as long as this is there.
   struct Attachment {
-    Attachment(const Library& through, ibv_qp* attached, const ibv_gid& group, std::uint16_t group_lid) noexcept
+    Attachment(const VerbsLibrary& through, ibv_qp* attached, const ibv_gid& group, std::uint16_t group_lid) noexcept
         : library(through), pair(attached), gid(group), lid(group_lid) {}
     Attachment(const Attachment&) = delete;
     Attachment& operator=(const Attachment&) = delete;
     ~Attachment() { (void)library.detach_mcast(pair, &gid, lid); }
 
-    const Library& library;
+    const VerbsLibrary& library;
     ibv_qp* const pair;
     const ibv_gid gid;
     const std::uint16_t lid;
@@ -116,7 +116,7 @@ class VerbsPort final : public remote::LinkPort {
       return (groups.queue && groups.queue->take_stopped()) || own_stopped;
     }
 
-    FabricPort port;
+    DevicePort port;
     std::shared_ptr<Registrar> registrar;
     std::uint32_t depth = 0;  // of the completion queue
     std::size_t stride = 0;
@@ -149,7 +149,7 @@ class VerbsPort final : public remote::LinkPort {
     GroupJoinPointer join;  // null: it came by the link itself
   };
 
-  Result<Receiver*> receiver_for(const FabricPort& port, const std::shared_ptr<Registrar>& registrar);
+  Result<Receiver*> receiver_for(const DevicePort& port, const std::shared_ptr<Registrar>& registrar);
   static Status add_slots(const Receiver& receiver, Buffers& buffers, std::uint32_t count);
   static void post(const Receiver& receiver, Buffers& buffers, std::vector<Slot*>& slots) noexcept;
   static void post_used(Receiver& receiver, bool all) noexcept;

@@ -51,11 +51,11 @@ void VerbsPort::follow_locked(const GroupJoin& join) {
   const std::shared_ptr<const JoinedGroup> joined = join.membership->joined();
   const auto at = at_.find(join.source.get());
   if (!joined || at == at_.end()) return;
-  const ibv_gid& gid = joined->way.grh.dgid;
-  const std::uint16_t lid = joined->way.dlid;
+  const ibv_gid& gid = joined->address.grh.dgid;
+  const std::uint16_t lid = joined->address.dlid;
   for (auto& attachment : at->second.receiver->attachments) {
     if (!is_same(attachment->gid, gid) || attachment->lid == lid) continue;
-    const Library& library = attachment->library;
+    const VerbsLibrary& library = attachment->library;
     ibv_qp* const pair = attachment->pair;
     if (library.attach_mcast(pair, &gid, lid) == 0) attachment = std::make_unique<Attachment>(library, pair, gid, lid);
   }
@@ -88,13 +88,14 @@ bool VerbsPort::attach_locked(GroupJoin& join) {
         !add_slots(receiver, groups, missing).ok())
       return false;
   }
-  const ibv_gid& gid = joined->way.grh.dgid;
+  const ibv_gid& gid = joined->address.grh.dgid;
   const bool is_in = std::any_of(receiver.attachments.begin(), receiver.attachments.end(),
                                  [&](const auto& attachment) { return is_same(attachment->gid, gid); });
   if (!is_in) {
-    const Library& library = *receiver.port.device->library;
-    if (library.attach_mcast(groups.queue->pair(), &gid, joined->way.dlid) != 0) return false;
-    receiver.attachments.push_back(std::make_unique<Attachment>(library, groups.queue->pair(), gid, joined->way.dlid));
+    const VerbsLibrary& library = *receiver.port.device->library;
+    if (library.attach_mcast(groups.queue->pair(), &gid, joined->address.dlid) != 0) return false;
+    receiver.attachments.push_back(
+        std::make_unique<Attachment>(library, groups.queue->pair(), gid, joined->address.dlid));
   }
   groups.committed += budget;
   join.gid = gid;

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "transport/verbs/device/library.hpp"
+#include "transport/verbs/device/verbs_library.hpp"
 
 namespace ripc::internal::verbs {
 
@@ -95,7 +95,7 @@ void AsyncEvents::tell(const ibv_async_event& event) {
   }
 }
 
-bool AsyncEvents::read(const Library& library, ibv_context* context) {
+bool AsyncEvents::read(const VerbsLibrary& library, ibv_context* context) {
   ibv_async_event event{};
   while (library.get_async_event(context, &event) == 0) {
     // Before it is given back, because a queue cannot end while one of its events is held.

@@ -12,7 +12,7 @@
 
 namespace ripc::internal::verbs {
 
-struct Library;
+struct VerbsLibrary;
 
 // What is to be done about an event.
 enum class Reaction : std::uint8_t {
@@ -42,7 +42,7 @@ class AsyncEvents {
   void forget(const void* queue) noexcept;
 
   // Takes what the device has said and calls those whom it concerns. False: it is gone, which all listeners were told.
-  bool read(const Library& library, ibv_context* context);
+  bool read(const VerbsLibrary& library, ibv_context* context);
   // The same for one event; for read(), and tests.
   void tell(const ibv_async_event& event);
 

@@ -33,13 +33,13 @@ Status unreachable(std::string_view why) {
 
 // ---- Event channel -------------------------------------------------------------------------------------------
 
-Result<std::shared_ptr<EventChannel>> EventChannel::open(std::shared_ptr<const Library> library) {
+Result<std::shared_ptr<EventChannel>> EventChannel::open(std::shared_ptr<const VerbsLibrary> library) {
   rdma_event_channel* const channel = library->create_event_channel();
   if (channel == nullptr) return system_error(errno, "rdma_create_event_channel", "see `ripc doctor`");
   return std::shared_ptr<EventChannel>(new EventChannel(std::move(library), channel));
 }
 
-EventChannel::EventChannel(std::shared_ptr<const Library> library, rdma_event_channel* channel)
+EventChannel::EventChannel(std::shared_ptr<const VerbsLibrary> library, rdma_event_channel* channel)
     : library_(std::move(library)), channel_(channel), guard_(channel->fd) {
   (void)fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
 }
@@ -51,7 +51,7 @@ EventChannel::~EventChannel() {
 
 // ---- Begin and end -------------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<ConnectionManager>> ConnectionManager::start(std::shared_ptr<const Library> library,
+Result<std::unique_ptr<ConnectionManager>> ConnectionManager::start(std::shared_ptr<const VerbsLibrary> library,
                                                                     EventLoop& loop,
                                                                     const std::vector<std::string>& ips,
                                                                     Request request) {
@@ -71,7 +71,7 @@ Result<std::unique_ptr<ConnectionManager>> ConnectionManager::start(std::shared_
 
 // librdmacm chooses a port that is free among its own; devices with iWARP listen on TCP, where it may be taken.
 Status ConnectionManager::listen(const std::string& ip) {
-  const Library& library = channel_->library();
+  const VerbsLibrary& library = channel_->library();
   remote::Endpoint endpoint;
   (void)remote::Endpoint::parse(ip, 0, endpoint);
   for (int attempt = 1;; ++attempt) {
@@ -122,7 +122,7 @@ std::uint64_t ConnectionManager::dial(const remote::Endpoint& from, const remote
   attempt.words = words;
   attempt.read_depth = read_depth;
   attempt.patience = static_cast<int>(std::clamp<Nanoseconds>(patience / 1'000'000, 1, 60'000));
-  const Library& library = channel_->library();
+  const VerbsLibrary& library = channel_->library();
   rdma_cm_id* raw = nullptr;
   int error = library.create_id(channel_->get(), &raw, reinterpret_cast<void*>(name), RDMA_PS_TCP) == 0 ? 0 : errno;
   if (error == 0) {

@@ -18,25 +18,25 @@
 #include "base/fork_guard.hpp"
 #include "base/status.hpp"
 #include "remote/session/endpoint.hpp"
-#include "transport/verbs/device/fabric.hpp"
+#include "transport/verbs/device/device_list.hpp"
 
 namespace ripc::internal::verbs {
 
 // An event channel of librdmacm.
 class EventChannel {
  public:
-  static Result<std::shared_ptr<EventChannel>> open(std::shared_ptr<const Library> library);
+  static Result<std::shared_ptr<EventChannel>> open(std::shared_ptr<const VerbsLibrary> library);
   ~EventChannel();
   EventChannel(const EventChannel&) = delete;
   EventChannel& operator=(const EventChannel&) = delete;
 
   rdma_event_channel* get() const noexcept { return channel_; }
-  const Library& library() const noexcept { return *library_; }
+  const VerbsLibrary& library() const noexcept { return *library_; }
 
  private:
-  EventChannel(std::shared_ptr<const Library> library, rdma_event_channel* channel);
+  EventChannel(std::shared_ptr<const VerbsLibrary> library, rdma_event_channel* channel);
 
-  const std::shared_ptr<const Library> library_;
+  const std::shared_ptr<const VerbsLibrary> library_;
   rdma_event_channel* const channel_;
   ForkGuard guard_;
 };
@@ -86,7 +86,7 @@ class ConnectionManager {
 
   // Listens on each of these addresses of RDMA devices: some devices take nothing that comes in by another interface of
   // the machine, as connections to itself do, on a listener for all addresses.
-  static Result<std::unique_ptr<ConnectionManager>> start(std::shared_ptr<const Library> library, EventLoop& loop,
+  static Result<std::unique_ptr<ConnectionManager>> start(std::shared_ptr<const VerbsLibrary> library, EventLoop& loop,
                                                           const std::vector<std::string>& ips, Request request);
   ~ConnectionManager();
   ConnectionManager(const ConnectionManager&) = delete;

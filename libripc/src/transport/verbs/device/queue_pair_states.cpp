@@ -10,7 +10,7 @@ namespace {
 // Some kernels set bits that are their own.
 constexpr int kKnownAttributes = (static_cast<int>(IBV_QP_DEST_QPN) << 1) - 1;
 
-Status move(const Library& library, rdma_cm_id& id, ibv_qp& pair, ibv_qp_state state, const ReadDepths& depths) {
+Status move(const VerbsLibrary& library, rdma_cm_id& id, ibv_qp& pair, ibv_qp_state state, const ReadDepths& depths) {
   ibv_qp_attr attributes{};
   attributes.qp_state = state;
   int mask = 0;
@@ -25,11 +25,11 @@ Status move(const Library& library, rdma_cm_id& id, ibv_qp& pair, ibv_qp_state s
 
 }  // namespace
 
-Status prepare_pair(const Library& library, rdma_cm_id& id, ibv_qp& pair) {
+Status prepare_pair(const VerbsLibrary& library, rdma_cm_id& id, ibv_qp& pair) {
   return move(library, id, pair, IBV_QPS_INIT, {});
 }
 
-Status bring_up_pair(const Library& library, rdma_cm_id& id, ibv_qp& pair, const ReadDepths& depths) {
+Status bring_up_pair(const VerbsLibrary& library, rdma_cm_id& id, ibv_qp& pair, const ReadDepths& depths) {
   // What the peer may do was not known at the first time.
   for (const ibv_qp_state state : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
     Status status = move(library, id, pair, state, depths);

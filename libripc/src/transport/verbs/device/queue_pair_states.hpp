@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/status.hpp"
-#include "transport/verbs/device/library.hpp"
+#include "transport/verbs/device/verbs_library.hpp"
 
 namespace ripc::internal::verbs {
 
@@ -17,8 +17,8 @@ struct ReadDepths {
 };
 
 // A new queue pair for a connection of this id, which has a device: it takes receive requests afterwards.
-Status prepare_pair(const Library& library, rdma_cm_id& id, ibv_qp& pair);
+Status prepare_pair(const VerbsLibrary& library, rdma_cm_id& id, ibv_qp& pair);
 // The peer is known: it sends and receives afterwards.
-Status bring_up_pair(const Library& library, rdma_cm_id& id, ibv_qp& pair, const ReadDepths& depths);
+Status bring_up_pair(const VerbsLibrary& library, rdma_cm_id& id, ibv_qp& pair, const ReadDepths& depths);
 
 }  // namespace ripc::internal::verbs

@@ -17,7 +17,7 @@
 
 #include "base/status.hpp"
 #include "memory/pool.hpp"
-#include "transport/verbs/device/fabric.hpp"
+#include "transport/verbs/device/device_list.hpp"
 
 namespace ripc::internal::verbs {
 

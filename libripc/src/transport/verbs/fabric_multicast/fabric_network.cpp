@@ -45,9 +45,9 @@ bool contains(const std::vector<Item>& list, const Item& item) {
 
 // ---- Begin and end -------------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<FabricNetwork>> FabricNetwork::open(std::shared_ptr<const Fabric> fabric,
+Result<std::unique_ptr<FabricNetwork>> FabricNetwork::open(std::shared_ptr<const DeviceList> devices,
                                                            const FabricNetworkOptions& options) {
-  std::unique_ptr<FabricNetwork> network(new FabricNetwork(std::move(fabric), options));
+  std::unique_ptr<FabricNetwork> network(new FabricNetwork(std::move(devices), options));
   if (Status status = network->start(); !status.ok()) return status;
   return network;
 }
@@ -57,7 +57,7 @@ Status FabricNetwork::start() {
   if (!epoll_) return system_error(errno, "epoll_create1", "raise `ulimit -n`");
   timer_ = ForkGuard::open(timer_guard_, [] { return timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK); });
   if (!timer_) return system_error(errno, "timerfd_create", "raise `ulimit -n`");
-  Result<std::shared_ptr<EventChannel>> channel = EventChannel::open(fabric_->library());
+  Result<std::shared_ptr<EventChannel>> channel = EventChannel::open(devices_->library());
   if (!channel.ok()) return channel.status();
   channel_ = std::move(*channel);
   made_event_ = ForkGuard::open(made_guard_, [] { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); });
@@ -68,7 +68,7 @@ Status FabricNetwork::start() {
   if (Status status = address_resolution_.start(); !status.ok()) return status;
   choose_ports();
   listen_to_devices();
-  listener_ = fabric_->listen([this] {
+  listener_ = devices_->listen([this] {
     has_news_.store(true, std::memory_order_release);
     signal_event(made_event_.get());
   });
@@ -82,7 +82,7 @@ Status FabricNetwork::start() {
 }
 
 FabricNetwork::~FabricNetwork() {
-  if (listener_ != 0) fabric_->ignore(listener_);
+  if (listener_ != 0) devices_->ignore(listener_);
   for (const auto& [device, id] : listeners_) device->events.listen_no_more(id);
   address_resolution_.stop();
   for (Membership& membership : memberships_) leave(membership);
@@ -99,9 +99,9 @@ void FabricNetwork::choose_ports() {
     std::copy_if(options_.groups.begin(), options_.groups.end(), std::back_inserter(groups),
                  [&](const remote::Endpoint& group) { return group.family() == family; });
   }
-  std::vector<std::pair<const FabricPort*, std::string>> chosen;
-  const std::vector<FabricPort> ports = fabric_->ports();
-  for (const FabricPort& port : ports) {
+  std::vector<std::pair<const DevicePort*, std::string>> chosen;
+  const std::vector<DevicePort> ports = devices_->ports();
+  for (const DevicePort& port : ports) {
     const std::string interface = interface_of(port.ip);
     if (!options_.interfaces.empty() && !contains(options_.interfaces, interface)) continue;
     if (port.mtu == 0) {
@@ -160,7 +160,7 @@ void FabricNetwork::listen_to_devices() {
 
 // Queues that have stopped are made anew, devices that were taken away are let go, and those that have come are joined.
 void FabricNetwork::look_at_devices() {
-  const std::vector<DevicePointer> present = fabric_->devices();
+  const std::vector<DevicePointer> present = devices_->devices();
   std::erase_if(listeners_, [&](const auto& known) {
     if (contains(present, known.first)) return false;
     known.first->events.listen_no_more(known.second);
@@ -214,7 +214,7 @@ spi::SentPackets FabricNetwork::send_to(const spi::PeerAddress& to, std::span<co
   if (found == current->end() || !found->queue) return {0, 0, 1};
   GroupQueue::Sending sending = found->queue->send_to(peer.peer, bytes, monotonic_now());
   try {
-    if (sending == GroupQueue::Sending::no_way && address_resolution_.send(found->queue, peer.peer, bytes))
+    if (sending == GroupQueue::Sending::no_handle && address_resolution_.send(found->queue, peer.peer, bytes))
       sending = GroupQueue::Sending::sent;
   } catch (const std::bad_alloc&) {
     // It is lost, as packets are.
@@ -225,8 +225,8 @@ spi::SentPackets FabricNetwork::send_to(const spi::PeerAddress& to, std::span<co
 
 PeerAuthorizer::Verdict FabricNetwork::authorize(const spi::PeerAddress& from) {
   const GroupPeer sender = from.as<Peer>().peer;
-  const std::vector<FabricPort> ports = fabric_->ports();
-  const bool is_ours = std::any_of(ports.begin(), ports.end(), [&](const FabricPort& port) {
+  const std::vector<DevicePort> ports = devices_->ports();
+  const bool is_ours = std::any_of(ports.begin(), ports.end(), [&](const DevicePort& port) {
     return std::memcmp(port.gid.raw, sender.gid.data(), sender.gid.size()) == 0 ||
            (sender.lid != 0 && sender.lid == port.lid);
   });

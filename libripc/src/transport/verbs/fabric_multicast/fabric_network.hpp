@@ -23,7 +23,7 @@
 #include "spi/multicast_network.hpp"
 #include "transport/verbs/datagram/address_resolution.hpp"
 #include "transport/verbs/device/connection_manager.hpp"
-#include "transport/verbs/device/fabric.hpp"
+#include "transport/verbs/device/device_list.hpp"
 #include "transport/verbs/device/multicast_id.hpp"
 #include "transport/verbs/groups/group_queue.hpp"
 
@@ -43,12 +43,11 @@ class FabricNetwork final : public spi::MulticastNetwork {
  public:
   // Begins to join. That no port can be used, or not yet, is no error: text() says why, and what failed is tried again
   // after a while. RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
-  static Result<std::unique_ptr<FabricNetwork>> open(std::shared_ptr<const Fabric> fabric,
+  static Result<std::unique_ptr<FabricNetwork>> open(std::shared_ptr<const DeviceList> devices,
                                                      const FabricNetworkOptions& options);
   ~FabricNetwork() override;
 
   std::size_t packet_limit() const noexcept override { return packet_limit_; }
-  Result<std::unique_ptr<spi::ReplyChannel>> open_channel() const override { return RIPC_UNSUPPORTED; }
   spi::SentPackets send_to_groups(std::span<const std::byte> bytes) noexcept override;
   spi::SentPackets send_to(const spi::PeerAddress& to, std::span<const std::byte> bytes) noexcept override;
   // A device does not tell whose queue pair has sent: from this host nobody is heard, unless everybody is admitted.
@@ -65,7 +64,7 @@ class FabricNetwork final : public spi::MulticastNetwork {
  private:
   // One port in one group, or on the way there.
   struct Membership {
-    FabricPort port;  // without a device: this place is free
+    DevicePort port;  // without a device: this place is free
     remote::Endpoint group;
     std::string name;                              // the port and its network interface, for people
     std::shared_ptr<MulticastId> id;               // null: not joined, nor asked for
@@ -91,8 +90,8 @@ class FabricNetwork final : public spi::MulticastNetwork {
     GroupPeer peer;
   };
 
-  FabricNetwork(std::shared_ptr<const Fabric> fabric, FabricNetworkOptions options)
-      : fabric_(std::move(fabric)), options_(std::move(options)), authorizer_(options_.peers) {}
+  FabricNetwork(std::shared_ptr<const DeviceList> devices, FabricNetworkOptions options)
+      : devices_(std::move(devices)), options_(std::move(options)), authorizer_(options_.peers) {}
   Status start();
   Status watch(int fd);
   void choose_ports();
@@ -117,7 +116,7 @@ class FabricNetwork final : public spi::MulticastNetwork {
   void tell_members();
   std::shared_ptr<const Members> members() const;
 
-  const std::shared_ptr<const Fabric> fabric_;
+  const std::shared_ptr<const DeviceList> devices_;
   const FabricNetworkOptions options_;
   PeerAuthorizer authorizer_;
   std::size_t packet_limit_ = 0;
@@ -132,7 +131,7 @@ class FabricNetwork final : public spi::MulticastNetwork {
   std::atomic<bool> has_news_{false};  // of the devices
   bool has_joined_ = false;            // and has not told yet
   AddressResolution address_resolution_;
-  Fabric::ListenerId listener_ = 0;
+  DeviceList::ListenerId listener_ = 0;
   std::vector<std::pair<DevicePointer, AsyncEvents::ListenerId>> listeners_;  // of the devices
 
   // The receiving thread's; what others may see is changed with the lock.

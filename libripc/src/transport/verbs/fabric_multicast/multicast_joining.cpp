@@ -31,7 +31,7 @@ void FabricNetwork::join(Membership& membership) {
                           (own.family() == AF_INET6 ? "IPv4" : "IPv6") + ", on the interface";
     return;
   }
-  const Library& library = channel_->library();
+  const VerbsLibrary& library = channel_->library();
   const auto index = static_cast<std::uintptr_t>(&membership - memberships_.data());
   rdma_cm_id* raw = nullptr;
   if (library.create_id(channel_->get(), &raw, reinterpret_cast<void*>(index), RDMA_PS_UDP) != 0)
@@ -69,8 +69,8 @@ void FabricNetwork::retry_later(Membership& membership, std::string why) {
 
 void FabricNetwork::joined(Membership& membership, const rdma_ud_param& told) {
   JoinedGroup group{
-      .way = told.ah_attr, .queue_pair = told.qp_num, .queue_key = told.qkey, .world = membership.group.port()};
-  group.way.grh.hop_limit = static_cast<std::uint8_t>(std::clamp(options_.hops, 1U, 255U));
+      .address = told.ah_attr, .queue_pair = told.qp_num, .queue_key = told.qkey, .world = membership.group.port()};
+  group.address.grh.hop_limit = static_cast<std::uint8_t>(std::clamp(options_.hops, 1U, 255U));
   // Registering memory and attaching takes the kernel some milliseconds, in which packets of other networks would wait.
   address_resolution_.run([this, index = static_cast<std::size_t>(&membership - memberships_.data()),
                            id = membership.id, port = membership.port, group] {

@@ -29,7 +29,7 @@ remote::Endpoint multicast_address_of(ripc_service_id group) {
   return endpoint;
 }
 
-Result<std::unique_ptr<GroupMemberships>> GroupMemberships::start(std::shared_ptr<const Library> library,
+Result<std::unique_ptr<GroupMemberships>> GroupMemberships::start(std::shared_ptr<const VerbsLibrary> library,
                                                                   EventLoop& loop, std::function<void()> joined) {
   Result<std::shared_ptr<EventChannel>> channel = EventChannel::open(std::move(library));
   if (!channel.ok()) return channel.status();
@@ -42,7 +42,7 @@ Result<std::unique_ptr<GroupMemberships>> GroupMemberships::start(std::shared_pt
 
 GroupMemberships::~GroupMemberships() { loop_.remove(channel_->get()->fd); }
 
-MembershipPointer GroupMemberships::join(const FabricPort& port, ripc_service_id group) {
+MembershipPointer GroupMemberships::join(const DevicePort& port, ripc_service_id group) {
   remote::Endpoint own;
   // RoCE v2 has no groups of IPv6, and no others on a port without an address of IPv4.
   if (port.mtu == 0 || !remote::Endpoint::parse(port.ip, 0, own) || own.family() != AF_INET) return nullptr;
@@ -59,7 +59,7 @@ MembershipPointer GroupMemberships::join(const FabricPort& port, ripc_service_id
 }
 
 void GroupMemberships::begin(const MembershipPointer& membership) {
-  const Library& library = channel_->library();
+  const VerbsLibrary& library = channel_->library();
   by_number_.erase(membership->number_);
   membership->number_ = next_number_++;
   membership->retry_at_ = monotonic_now() + kJoinPause;
@@ -114,8 +114,8 @@ void GroupMemberships::on_events() {
     if (!membership || membership->number_ != number) continue;
     if (copy.event == RDMA_CM_EVENT_MULTICAST_JOIN) {
       JoinedGroup group{
-          .way = copy.param.ud.ah_attr, .queue_pair = copy.param.ud.qp_num, .queue_key = copy.param.ud.qkey};
-      group.way.grh.hop_limit = kGroupHops;
+          .address = copy.param.ud.ah_attr, .queue_pair = copy.param.ud.qp_num, .queue_key = copy.param.ud.qkey};
+      group.address.grh.hop_limit = kGroupHops;
       membership->set_joined(std::make_shared<const JoinedGroup>(group));
       joined_();
     } else if (copy.event == RDMA_CM_EVENT_MULTICAST_ERROR || copy.event == RDMA_CM_EVENT_ADDR_CHANGE ||

@@ -16,7 +16,7 @@
 #include "remote/session/endpoint.hpp"
 #include "ripc/ripc.h"
 #include "transport/verbs/device/connection_manager.hpp"
-#include "transport/verbs/device/fabric.hpp"
+#include "transport/verbs/device/device_list.hpp"
 #include "transport/verbs/device/multicast_id.hpp"
 #include "transport/verbs/groups/group_queue.hpp"
 
@@ -28,9 +28,9 @@ remote::Endpoint multicast_address_of(ripc_service_id group);
 // One port in one group, or on its way there. The port leaves when the last user lets go of it.
 class GroupMembership {
  public:
-  explicit GroupMembership(FabricPort port, const remote::Endpoint& group) : port_(std::move(port)), group_(group) {}
+  explicit GroupMembership(DevicePort port, const remote::Endpoint& group) : port_(std::move(port)), group_(group) {}
 
-  const FabricPort& port() const noexcept { return port_; }
+  const DevicePort& port() const noexcept { return port_; }
   // Any thread. What librdmacm has told; null while the group is not joined.
   std::shared_ptr<const JoinedGroup> joined() const {
     const std::lock_guard lock(mutex_);
@@ -44,7 +44,7 @@ class GroupMembership {
     joined_ = std::move(joined);
   }
 
-  const FabricPort port_;
+  const DevicePort port_;
   const remote::Endpoint group_;
   // The responder's.
   std::unique_ptr<MulticastId> id_;  // null: not joined, nor asked for
@@ -59,7 +59,7 @@ using MembershipPointer = std::shared_ptr<GroupMembership>;
 class GroupMemberships {
  public:
   // `joined` is called whenever a group has been joined.
-  static Result<std::unique_ptr<GroupMemberships>> start(std::shared_ptr<const Library> library, EventLoop& loop,
+  static Result<std::unique_ptr<GroupMemberships>> start(std::shared_ptr<const VerbsLibrary> library, EventLoop& loop,
                                                          std::function<void()> joined);
   ~GroupMemberships();
   GroupMemberships(const GroupMemberships&) = delete;
@@ -67,7 +67,7 @@ class GroupMemberships {
 
   // Begins to join unless the port is in the group, or on its way, or could not join a moment ago. Null: a port like
   // this one cannot be in such a group.
-  MembershipPointer join(const FabricPort& port, ripc_service_id group);
+  MembershipPointer join(const DevicePort& port, ripc_service_id group);
   // The network has forgotten that this port is in groups.
   void join_again(const Device& device, std::uint8_t port);
   // The device was taken away.

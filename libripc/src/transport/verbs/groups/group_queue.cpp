@@ -18,13 +18,13 @@ constexpr std::uint8_t kSingleHops = 64;  // of what goes to a single queue pair
 // Datagrams that are dropped at once before receive() gives others a turn.
 constexpr int kReceiveAttempts = 64;
 
-std::uint16_t lid_of(const FabricPort& port, const ibv_wc& completion) noexcept {
+std::uint16_t lid_of(const DevicePort& port, const ibv_wc& completion) noexcept {
   return port.ethernet ? std::uint16_t{0} : completion.slid;
 }
 
 }  // namespace
 
-Result<std::shared_ptr<GroupQueue>> GroupQueue::create(const FabricPort& port, const JoinedGroup& group,
+Result<std::shared_ptr<GroupQueue>> GroupQueue::create(const DevicePort& port, const JoinedGroup& group,
                                                        bool receives_own_packets) {
   std::shared_ptr<GroupQueue> queue(new GroupQueue(port, group, receives_own_packets));
   Status status = queue->make();
@@ -34,12 +34,12 @@ Result<std::shared_ptr<GroupQueue>> GroupQueue::create(const FabricPort& port, c
 
 Status GroupQueue::make() {
   const Device& device = *port_.device;
-  const Library& library = *device.library;
+  const VerbsLibrary& library = *device.library;
   union ibv_gid own {};
-  if (library.query_gid(device.context, port_.number, group_.way.grh.sgid_index, &own) != 0)
+  if (library.query_gid(device.context, port_.number, group_.address.grh.sgid_index, &own) != 0)
     return system_error(errno, "ibv_query_gid", "see `ripc doctor`");
   std::memcpy(own_gid_.data(), own.raw, own_gid_.size());
-  std::memcpy(group_gid_.data(), group_.way.grh.dgid.raw, group_gid_.size());
+  std::memcpy(group_gid_.data(), group_.address.grh.dgid.raw, group_gid_.size());
   Result<std::unique_ptr<DatagramQueue>> queue =
       DatagramQueue::create(port_, port_.device, {.sends = kSends, .receives = kReceives, .key = group_.queue_key});
   if (!queue.ok()) return queue.status();
@@ -50,21 +50,21 @@ Status GroupQueue::make() {
   if (mr == nullptr)
     return system_error(errno, "ibv_reg_mr", "raise the limit of locked memory: `ulimit -l unlimited`");
   region_ = std::make_shared<const Region>(port_.device, mr);
-  group_way_ = create_handle(port_.device, group_.way);
-  if (!group_way_) return system_error(errno, "ibv_create_ah", "see `ripc doctor`");
+  group_handle_ = create_handle(port_.device, group_.address);
+  if (!group_handle_) return system_error(errno, "ibv_create_ah", "see `ripc doctor`");
   std::array<std::uint32_t, kReceives> slots{};
   std::iota(slots.begin(), slots.end(), 0U);
   post_receives_locked(slots);
-  if (const int error = library.attach_mcast(queue_->pair(), &group_.way.grh.dgid, group_.way.dlid); error != 0)
+  if (const int error = library.attach_mcast(queue_->pair(), &group_.address.grh.dgid, group_.address.dlid); error != 0)
     return system_error(error, "ibv_attach_mcast", "see the limits of the device's groups: ibv_devinfo -v");
   is_attached_ = true;
   return {};
 }
 
 GroupQueue::~GroupQueue() {
-  const Library& library = *port_.device->library;
-  if (is_attached_) (void)library.detach_mcast(queue_->pair(), &group_.way.grh.dgid, group_.way.dlid);
-  // Before the ways that its sends may be going, and the memory that the device writes to.
+  const VerbsLibrary& library = *port_.device->library;
+  if (is_attached_) (void)library.detach_mcast(queue_->pair(), &group_.address.grh.dgid, group_.address.dlid);
+  // Before the handles that its sends may use, and the memory that the device writes to.
   queue_.reset();
 }
 
@@ -83,7 +83,7 @@ void GroupQueue::reap_locked() noexcept {
   if (has_failed_ || queue_->take_stopped()) restart_locked();
 }
 
-bool GroupQueue::post_send_locked(const AddressHandle& way, std::uint32_t queue_pair,
+bool GroupQueue::post_send_locked(const AddressHandle& handle, std::uint32_t queue_pair,
                                   std::span<const std::byte> bytes) noexcept {
   if (bytes.empty() || bytes.size() > mtu()) return false;
   reap_locked();
@@ -100,44 +100,44 @@ bool GroupQueue::post_send_locked(const AddressHandle& way, std::uint32_t queue_
   request.opcode = IBV_WR_SEND_WITH_IMM;
   request.send_flags = IBV_SEND_SIGNALED;
   request.imm_data = htonl(group_.world);
-  request.wr.ud = {.ah = way.get(), .remote_qpn = queue_pair, .remote_qkey = group_.queue_key};
+  request.wr.ud = {.ah = handle.get(), .remote_qpn = queue_pair, .remote_qkey = group_.queue_key};
   ibv_send_wr* bad = nullptr;
   if (ibv_post_send(queue_->pair(), &request, &bad) != 0) return false;
-  in_use_[posted_ % kSends] = way;
+  in_use_[posted_ % kSends] = handle;
   ++posted_;
   return true;
 }
 
 bool GroupQueue::send_to_group(std::span<const std::byte> bytes) noexcept {
   const std::lock_guard lock(mutex_);
-  return post_send_locked(group_way_, group_.queue_pair, bytes);
+  return post_send_locked(group_handle_, group_.queue_pair, bytes);
 }
 
 GroupQueue::Sending GroupQueue::send_to(const GroupPeer& peer, std::span<const std::byte> bytes,
                                         Nanoseconds now) noexcept {
   const std::lock_guard lock(mutex_);
-  const auto found = ways_.find({peer.gid, peer.lid, peer.service_level});
-  if (found == ways_.end() || now - found->second.found >= kWayAge) return Sending::no_way;
+  const auto found = handles_.find({peer.gid, peer.lid, peer.service_level});
+  if (found == handles_.end() || now - found->second.found >= kHandleAge) return Sending::no_handle;
   found->second.last_use = ++uses_;
   return post_send_locked(found->second.handle, peer.queue_pair, bytes) ? Sending::sent : Sending::failed;
 }
 
-Status GroupQueue::find_way(const GroupPeer& peer, Nanoseconds now) {
+Status GroupQueue::find_handle(const GroupPeer& peer, Nanoseconds now) {
   ibv_ah_attr attributes{};
   attributes.port_num = port_.number;
   attributes.dlid = peer.lid;
   attributes.sl = peer.service_level;
   attributes.is_global = 1;
   std::memcpy(attributes.grh.dgid.raw, peer.gid.data(), peer.gid.size());
-  attributes.grh.sgid_index = group_.way.grh.sgid_index;
+  attributes.grh.sgid_index = group_.address.grh.sgid_index;
   attributes.grh.hop_limit = kSingleHops;
   // Without the lock: the device may have to ask the network for the peer's address.
   AddressHandle handle = create_handle(port_.device, attributes);
   if (!handle) return system_error(errno, "ibv_create_ah", "check the addresses with `ripc doctor`");
   const std::lock_guard lock(mutex_);
-  ways_[{peer.gid, peer.lid, peer.service_level}] = {.handle = std::move(handle), .found = now, .last_use = ++uses_};
-  if (ways_.size() <= kMostWays) return {};
-  ways_.erase(std::min_element(ways_.begin(), ways_.end(), [](const auto& one, const auto& other) {
+  handles_[{peer.gid, peer.lid, peer.service_level}] = {.handle = std::move(handle), .found = now, .last_use = ++uses_};
+  if (handles_.size() <= kMostHandles) return {};
+  handles_.erase(std::min_element(handles_.begin(), handles_.end(), [](const auto& one, const auto& other) {
     return one.second.last_use < other.second.last_use;
   }));
   return {};
@@ -146,25 +146,15 @@ Status GroupQueue::find_way(const GroupPeer& peer, Nanoseconds now) {
 // ---- Receiving -----------------------------------------------------------------------------------------------
 
 void GroupQueue::post_receives_locked(std::span<const std::uint32_t> slots) noexcept {
-  std::array<ibv_sge, kPostAfter> ranges;
-  std::array<ibv_recv_wr, kPostAfter> requests;
-  for (std::size_t first = 0; first < slots.size(); first += kPostAfter) {
-    const std::size_t count = std::min(kPostAfter, slots.size() - first);
-    for (std::size_t index = 0; index < count; ++index) {
-      std::byte* const slot = receive_slot(slots[first + index]);
-      *slot = std::byte{0};  // read_grh()
-      ranges[index] = {.addr = reinterpret_cast<std::uint64_t>(slot),
-                       .length = static_cast<std::uint32_t>(kGrhSize + mtu()),
-                       .lkey = region_->local_key()};
-      requests[index] = {.wr_id = slots[first + index],
-                         .next = index + 1 == count ? nullptr : &requests[index + 1],
-                         .sg_list = &ranges[index],
-                         .num_sge = 1};
-    }
-    ibv_recv_wr* bad = nullptr;
-    // It can only fail for a device that is gone.
-    (void)ibv_post_recv(queue_->pair(), requests.data(), &bad);
-  }
+  // Where it fails the device is gone.
+  (void)post_receives(queue_->pair(), slots.size(), [&](std::size_t index, ibv_sge& range) {
+    std::byte* const slot = receive_slot(slots[index]);
+    *slot = std::byte{0};  // read_grh()
+    range = {.addr = reinterpret_cast<std::uint64_t>(slot),
+             .length = static_cast<std::uint32_t>(kGrhSize + mtu()),
+             .lkey = region_->local_key()};
+    return std::uint64_t{slots[index]};
+  });
 }
 
 // What was under way is lost, as datagrams may be.

@@ -17,7 +17,8 @@
 #include "base/clock.hpp"
 #include "transport/verbs/datagram/datagram_sender.hpp"
 #include "transport/verbs/datagram/grh.hpp"
-#include "transport/verbs/device/fabric.hpp"
+#include "transport/verbs/device/device_list.hpp"
+#include "transport/verbs/device/post_receives.hpp"
 #include "transport/verbs/device/registrar.hpp"
 #include "wire/session_control.hpp"
 
@@ -25,7 +26,7 @@ namespace ripc::internal::verbs {
 
 // A group as librdmacm has told it when it was joined.
 struct JoinedGroup {
-  ibv_ah_attr way{};
+  ibv_ah_attr address{};
   std::uint32_t queue_pair = 0;
   std::uint32_t queue_key = 0;
   // Told apart from others who use the group: travels with each datagram as its immediate data.
@@ -55,7 +56,7 @@ class GroupQueue {
   // Attaches it to the group, which must have been joined on this port. receives_own_packets: what it sends comes back,
   // if the device sees to it; otherwise it is dropped. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY (the limit of locked memory,
   // too), RIPC_SYSTEM.
-  static Result<std::shared_ptr<GroupQueue>> create(const FabricPort& port, const JoinedGroup& group,
+  static Result<std::shared_ptr<GroupQueue>> create(const DevicePort& port, const JoinedGroup& group,
                                                     bool receives_own_packets);
   ~GroupQueue();
   GroupQueue(const GroupQueue&) = delete;
@@ -63,12 +64,12 @@ class GroupQueue {
 
   // Never blocks. False: it is larger than the port's MTU, or the device takes nothing now.
   bool send_to_group(std::span<const std::byte> bytes) noexcept;
-  enum class Sending : std::uint8_t { sent, failed, no_way };
-  // Never blocks. no_way: find_way() must be called first, for the first time or again, because the address may have
-  // moved to another machine.
+  enum class Sending : std::uint8_t { sent, failed, no_handle };
+  // Never blocks. no_handle: find_handle() must be called first, for the first time or again, because the address may
+  // have moved to another machine.
   Sending send_to(const GroupPeer& peer, std::span<const std::byte> bytes, Nanoseconds now) noexcept;
-  // May take a second, if nobody has that address. The ways used last are kept, for a while.
-  Status find_way(const GroupPeer& peer, Nanoseconds now);
+  // May take a second, if nobody has that address. The handles used last are kept, for a while.
+  Status find_handle(const GroupPeer& peer, Nanoseconds now);
 
   // The next datagram; larger ones than the buffer are dropped. False: there is none.
   bool receive(std::span<std::byte> buffer, GroupPacket& packet) noexcept;
@@ -79,29 +80,29 @@ class GroupQueue {
 
   // For tests.
   ibv_qp* pair() const noexcept { return queue_->pair(); }
-  std::size_t ways() {
+  std::size_t handles() {
     const std::lock_guard lock(mutex_);
-    return ways_.size();
+    return handles_.size();
   }
-  static constexpr std::size_t kMostWays = 256;
-  static constexpr Nanoseconds kWayAge = 60'000'000'000;
+  static constexpr std::size_t kMostHandles = 256;
+  static constexpr Nanoseconds kHandleAge = 60'000'000'000;
 
  private:
   static constexpr std::uint32_t kSends = 64;  // under way
   static constexpr std::uint32_t kReceives = 256;
-  static constexpr std::size_t kPostAfter = 16;  // buffers that were read
-  struct Way {
+  struct CachedHandle {
     AddressHandle handle;
     Nanoseconds found = 0;
     std::uint64_t last_use = 0;
   };
-  using WayKey = std::tuple<wire::session_control::Gid, std::uint16_t, std::uint8_t>;
+  using HandleKey = std::tuple<wire::session_control::Gid, std::uint16_t, std::uint8_t>;
 
-  GroupQueue(FabricPort port, const JoinedGroup& group, bool receives_own_packets)
+  GroupQueue(DevicePort port, const JoinedGroup& group, bool receives_own_packets)
       : port_(std::move(port)), group_(group), receives_own_packets_(receives_own_packets) {}
   Status make();
   bool accept(const ibv_wc& completion, std::span<std::byte> buffer, GroupPacket& packet) noexcept;
-  bool post_send_locked(const AddressHandle& way, std::uint32_t queue_pair, std::span<const std::byte> bytes) noexcept;
+  bool post_send_locked(const AddressHandle& handle, std::uint32_t queue_pair,
+                        std::span<const std::byte> bytes) noexcept;
   void reap_locked() noexcept;
   void post_receives_locked(std::span<const std::uint32_t> slots) noexcept;
   void restart_locked() noexcept;
@@ -111,7 +112,7 @@ class GroupQueue {
   }
   std::size_t mtu() const noexcept { return port_.mtu; }
 
-  const FabricPort port_;
+  const DevicePort port_;
   const JoinedGroup group_;
   const bool receives_own_packets_;
   wire::session_control::Gid own_gid_{};
@@ -122,13 +123,13 @@ class GroupQueue {
   bool is_attached_ = false;
 
   std::mutex mutex_;
-  AddressHandle group_way_;
-  std::map<WayKey, Way> ways_;
-  std::uint64_t uses_ = 0;                    // of ways
+  AddressHandle group_handle_;
+  std::map<HandleKey, CachedHandle> handles_;
+  std::uint64_t uses_ = 0;                    // of handles
   std::array<AddressHandle, kSends> in_use_;  // by work requests that are under way
   std::uint64_t posted_ = 0;
   std::uint64_t completed_ = 0;
-  std::array<std::uint32_t, kPostAfter> used_{};  // receive buffers to be posted again
+  std::array<std::uint32_t, kReceiveBatch> used_{};  // receive buffers to be posted again
   std::size_t used_count_ = 0;
   bool has_failed_ = false;
 };

@@ -40,7 +40,7 @@ void end_round(Round& round) {
 
 void GroupSender::send(ripc_service_id group, std::span<spi::Channel* const> channels, const wire::Plain& message,
                        std::span<std::uint8_t> sent) noexcept {
-  const FabricPort& port = sender_->port();
+  const DevicePort& port = sender_->port();
   const std::size_t limit = port.ethernet ? port.mtu : std::min<std::size_t>(port.mtu, kMostOfGroup);
   if (message.packet_size() + wire::datagram::kHeaderSize > limit) return;
   try {
@@ -88,7 +88,7 @@ bool GroupSender::is_ready_locked(ripc_service_id id, Group& group) {
     return false;
   }
   if (joined == group.joined) return true;
-  const Result<DatagramRoute> route = sender_->route_to_group(joined->way, joined->queue_pair, joined->queue_key);
+  const Result<DatagramRoute> route = sender_->route_to_group(joined->address, joined->queue_pair, joined->queue_key);
   if (!route.ok()) return false;
   group.route = *route;
   group.joined = std::move(joined);

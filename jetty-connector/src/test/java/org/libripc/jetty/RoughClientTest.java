@@ -38,20 +38,20 @@ import org.libripc.stream.StreamOptions;
 @ParameterizedClass(name = "{0}")
 @ValueSource(strings = {"shm", "socket"})
 class RoughClientTest extends HttpPairTest {
-  private static Frame next(Service service, int connection) throws InterruptedException {
+  private static RawFrame next(Service service, int connection) throws InterruptedException {
     for (; ; ) {
       try (Message message = service.receive(LIMIT, TimeUnit.SECONDS)) {
         assertTrue(message != null, "an answer");
-        Frame frame = Frame.decode(message.item(0));
+        RawFrame frame = RawFrame.decode(message.item(0));
         // It gives back what it gets, and is asked whether it is still there.
-        boolean isProbe = frame.type() == Frame.Type.CREDIT;
+        boolean isProbe = frame.type() == RawFrame.Type.CREDIT;
         if (message.tag() == connection && !isProbe) return frame;
       }
     }
   }
 
   private void data(Service sender, int sequence, ByteBuffer bytes) throws Exception {
-    Frame data = new Frame(Frame.Type.DATA, 0, Frame.Reason.NONE, sequence, 0, 0);
+    RawFrame data = new RawFrame(RawFrame.Type.DATA, 0, RawFrame.Reason.NONE, sequence, 0, 0);
     Outgoing message = new Outgoing().tag(1).add(data.encode(), ItemKind.SHORT);
     sender.send(
         ServiceId.ofName(SERVICE), message.add(bytes, ItemKind.LONG), LIMIT, TimeUnit.SECONDS);
@@ -62,10 +62,11 @@ class RoughClientTest extends HttpPairTest {
     try (Ripc other = context();
         Service killed = other.service().name(name).register()) {
       killed.lending(true);
-      Frame open = new Frame(Frame.Type.OPEN, Frame.FILLER, Frame.Reason.NONE, 0, 0, 4096);
+      RawFrame open =
+          new RawFrame(RawFrame.Type.OPEN, RawFrame.FILLER, RawFrame.Reason.NONE, 0, 0, 4096);
       killed.send(
           ServiceId.ofName(SERVICE), new Outgoing().tag(1).add(open.encode(), ItemKind.SHORT));
-      assertEquals(Frame.Type.ACCEPT, next(killed, 1).type());
+      assertEquals(RawFrame.Type.ACCEPT, next(killed, 1).type());
     }
   }
 
@@ -82,30 +83,32 @@ class RoughClientTest extends HttpPairTest {
         rough.send(to, new Outgoing().tag(7));
       }
       // A message of a connection that there is not.
-      Frame data = new Frame(Frame.Type.DATA, 0, Frame.Reason.NONE, 0, 0, 0);
+      RawFrame data = new RawFrame(RawFrame.Type.DATA, 0, RawFrame.Reason.NONE, 0, 0, 0);
       rough.send(to, new Outgoing().tag(8).add(data.encode(), ItemKind.SHORT));
-      assertEquals(Frame.Reason.UNKNOWN, next(rough, 8).reason());
+      assertEquals(RawFrame.Reason.UNKNOWN, next(rough, 8).reason());
       // One that is opened, and then has a message from far ahead.
-      Frame open = new Frame(Frame.Type.OPEN, Frame.FILLER, Frame.Reason.NONE, 0, 0, 4096);
+      RawFrame open =
+          new RawFrame(RawFrame.Type.OPEN, RawFrame.FILLER, RawFrame.Reason.NONE, 0, 0, 4096);
       rough.send(to, new Outgoing().tag(9).add(open.encode(), ItemKind.SHORT));
-      assertEquals(Frame.Type.ACCEPT, next(rough, 9).type());
+      assertEquals(RawFrame.Type.ACCEPT, next(rough, 9).type());
       assertEquals(1, connector.getConnectedEndPoints().size());
-      Frame ahead = new Frame(Frame.Type.DATA, 0, Frame.Reason.NONE, 1 << 30, 0, 0);
+      RawFrame ahead = new RawFrame(RawFrame.Type.DATA, 0, RawFrame.Reason.NONE, 1 << 30, 0, 0);
       rough.send(to, new Outgoing().tag(9).add(ahead.encode(), ItemKind.SHORT));
-      assertEquals(Frame.Reason.PROTOCOL, next(rough, 9).reason());
+      assertEquals(RawFrame.Reason.PROTOCOL, next(rough, 9).reason());
       assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()));
       // And one that has read what was never sent.
       rough.send(to, new Outgoing().tag(10).add(open.encode(), ItemKind.SHORT));
-      assertEquals(Frame.Type.ACCEPT, next(rough, 10).type());
-      Frame greedy = new Frame(Frame.Type.CREDIT, 0, Frame.Reason.NONE, 0, 1L << 40, 0);
+      assertEquals(RawFrame.Type.ACCEPT, next(rough, 10).type());
+      RawFrame greedy = new RawFrame(RawFrame.Type.CREDIT, 0, RawFrame.Reason.NONE, 0, 1L << 40, 0);
       rough.send(to, new Outgoing().tag(10).add(greedy.encode(), ItemKind.SHORT));
-      assertEquals(Frame.Reason.PROTOCOL, next(rough, 10).reason());
+      assertEquals(RawFrame.Reason.PROTOCOL, next(rough, 10).reason());
       // And one that accepts what it has asked for itself.
       rough.send(to, new Outgoing().tag(11).add(open.encode(), ItemKind.SHORT));
-      assertEquals(Frame.Type.ACCEPT, next(rough, 11).type());
-      Frame accept = new Frame(Frame.Type.ACCEPT, Frame.FILLER, Frame.Reason.NONE, 0, 0, 4096);
+      assertEquals(RawFrame.Type.ACCEPT, next(rough, 11).type());
+      RawFrame accept =
+          new RawFrame(RawFrame.Type.ACCEPT, RawFrame.FILLER, RawFrame.Reason.NONE, 0, 0, 4096);
       rough.send(to, new Outgoing().tag(11).add(accept.encode(), ItemKind.SHORT));
-      assertEquals(Frame.Reason.PROTOCOL, next(rough, 11).reason());
+      assertEquals(RawFrame.Reason.PROTOCOL, next(rough, 11).reason());
     }
     try (RawConnection good = raw()) {
       good.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -119,10 +122,11 @@ class RoughClientTest extends HttpPairTest {
     clientContext = context();
     try (Service rough = clientContext.register()) {
       rough.lending(true);
-      Frame probe = new Frame(Frame.Type.CREDIT, Frame.FILLER, Frame.Reason.NONE, 0, 0, 0);
+      RawFrame probe =
+          new RawFrame(RawFrame.Type.CREDIT, RawFrame.FILLER, RawFrame.Reason.NONE, 0, 0, 0);
       rough.send(
           ServiceId.ofName(SERVICE), new Outgoing().tag(5).add(probe.encode(), ItemKind.SHORT));
-      assertEquals(Frame.Reason.UNKNOWN, next(rough, 5).reason());
+      assertEquals(RawFrame.Reason.UNKNOWN, next(rough, 5).reason());
     }
   }
 
@@ -150,10 +154,11 @@ class RoughClientTest extends HttpPairTest {
     clientContext = context();
     try (Service stuck = clientContext.register()) {
       stuck.lending(true);
-      Frame open = new Frame(Frame.Type.OPEN, Frame.FILLER, Frame.Reason.NONE, 0, 0, 1 << 20);
+      RawFrame open =
+          new RawFrame(RawFrame.Type.OPEN, RawFrame.FILLER, RawFrame.Reason.NONE, 0, 0, 1 << 20);
       stuck.send(
           ServiceId.ofName(SERVICE), new Outgoing().tag(1).add(open.encode(), ItemKind.SHORT));
-      assertEquals(Frame.Type.ACCEPT, next(stuck, 1).type());
+      assertEquals(RawFrame.Type.ACCEPT, next(stuck, 1).type());
       if (!request.isEmpty()) {
         data(stuck, 0, ByteBuffer.wrap(request.getBytes(StandardCharsets.US_ASCII)));
         assertTrue(eventually(() -> answers.get() == 1), "the answer is written");
@@ -172,10 +177,10 @@ class RoughClientTest extends HttpPairTest {
         late -> {
           assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()), "it stops");
           ByteArrayOutputStream answer = new ByteArrayOutputStream();
-          for (Frame.Type last = null; last != Frame.Type.CLOSE; ) {
+          for (RawFrame.Type last = null; last != RawFrame.Type.CLOSE; ) {
             try (Message message = late.receive(LIMIT, TimeUnit.SECONDS)) {
-              last = Frame.decode(message.item(0)).type();
-              for (int item = 1; last == Frame.Type.DATA && item < message.itemCount(); ++item) {
+              last = RawFrame.decode(message.item(0)).type();
+              for (int item = 1; last == RawFrame.Type.DATA && item < message.itemCount(); ++item) {
                 byte[] bytes = new byte[(int) message.size(item)];
                 message.copyTo(item, 0, ByteBuffer.wrap(bytes));
                 answer.write(bytes);
@@ -237,9 +242,10 @@ class RoughClientTest extends HttpPairTest {
     ServiceId to = ServiceId.ofName(SERVICE);
     try (Service sender = clientContext.register()) {
       sender.lending(true);
-      Frame open = new Frame(Frame.Type.OPEN, Frame.FILLER, Frame.Reason.NONE, 0, 0, 1 << 20);
+      RawFrame open =
+          new RawFrame(RawFrame.Type.OPEN, RawFrame.FILLER, RawFrame.Reason.NONE, 0, 0, 1 << 20);
       sender.send(to, new Outgoing().tag(1).add(open.encode(), ItemKind.SHORT));
-      assertEquals(Frame.Type.ACCEPT, next(sender, 1).type());
+      assertEquals(RawFrame.Type.ACCEPT, next(sender, 1).type());
       String head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: " + size + "\r\n\r\n";
       data(sender, 0, StandardCharsets.US_ASCII.encode(head));
       for (int index = 0; index < size; ++index) {
@@ -272,11 +278,12 @@ class RoughClientTest extends HttpPairTest {
     ServiceId to = ServiceId.ofName(SERVICE);
     try (Service greedy = clientContext.register()) {
       greedy.lending(true);
-      Frame open =
-          new Frame(Frame.Type.OPEN, Frame.FILLER, Frame.Reason.NONE, 0, 0, Integer.MAX_VALUE);
+      RawFrame open =
+          new RawFrame(
+              RawFrame.Type.OPEN, RawFrame.FILLER, RawFrame.Reason.NONE, 0, 0, Integer.MAX_VALUE);
       greedy.send(to, new Outgoing().tag(1).add(open.encode(), ItemKind.SHORT));
-      assertEquals(Frame.Type.ACCEPT, next(greedy, 1).type());
-      Frame data = new Frame(Frame.Type.DATA, 0, Frame.Reason.NONE, 0, 0, 0);
+      assertEquals(RawFrame.Type.ACCEPT, next(greedy, 1).type());
+      RawFrame data = new RawFrame(RawFrame.Type.DATA, 0, RawFrame.Reason.NONE, 0, 0, 0);
       ByteBuffer request = StandardCharsets.US_ASCII.encode("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
       greedy.send(
           to, new Outgoing().tag(1).add(data.encode(), ItemKind.SHORT).add(request, ItemKind.LONG));
@@ -290,14 +297,15 @@ class RoughClientTest extends HttpPairTest {
   void aClientThatEndsWithoutAWordIsForgottenAtOnce() throws Exception {
     startServer(ok(), changed -> changed.setIdleTimeout(600_000)); // it is not what ends them
     clientContext = context();
-    Frame open = new Frame(Frame.Type.OPEN, Frame.FILLER, Frame.Reason.NONE, 0, 0, 4096);
+    RawFrame open =
+        new RawFrame(RawFrame.Type.OPEN, RawFrame.FILLER, RawFrame.Reason.NONE, 0, 0, 4096);
     for (boolean withContext : new boolean[] {false, true}) {
       Service mute = clientContext.register();
       mute.lending(true);
       mute.send(
           ServiceId.ofName(SERVICE), new Outgoing().tag(1).add(open.encode(), ItemKind.SHORT));
       try (Message life = mute.receive(LIMIT, TimeUnit.SECONDS)) {
-        assertEquals(Frame.Type.ACCEPT, Frame.decode(life.item(0)).type());
+        assertEquals(RawFrame.Type.ACCEPT, RawFrame.decode(life.item(0)).type());
         assertTrue(eventually(() -> connector.getConnectedEndPoints().size() == 1));
         if (withContext) {
           clientContext.close();

@@ -5,7 +5,7 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
 /** The header of a message of a stream, as docs/wire.md has it: written once more, for tests. */
-record Frame(Type type, int flags, Reason reason, int sequence, long consumed, int window) {
+record RawFrame(Type type, int flags, Reason reason, int sequence, long consumed, int window) {
   enum Type {
     OPEN,
     ACCEPT,
@@ -41,9 +41,9 @@ record Frame(Type type, int flags, Reason reason, int sequence, long consumed, i
         .flip();
   }
 
-  static Frame decode(ByteBuffer item) {
+  static RawFrame decode(ByteBuffer item) {
     ByteBuffer bytes = item.slice().order(ByteOrder.LITTLE_ENDIAN);
-    return new Frame(
+    return new RawFrame(
         Type.values()[bytes.get(1) - 1],
         bytes.get(2),
         Reason.values()[bytes.get(3)],

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "transport/verbs/device/device_watch.hpp"
+#include "transport/verbs/device/uevent_monitor.hpp"
 
 namespace ripc::internal::verbs {
 namespace {
@@ -18,22 +18,22 @@ std::string message(const std::string& action, const std::string& subsystem) {
   return text + '\0';
 }
 
-TEST(News, OfDevicesThatComeAndGoHaveTheirNames) {
-  const DeviceNews come = parse_device_news(message("add", "infiniband_verbs"));
+TEST(Uevent, OfDevicesThatComeAndGoHaveTheirNames) {
+  const Uevent come = parse_uevent(message("add", "infiniband_verbs"));
   EXPECT_TRUE(come.has_come);
   EXPECT_EQ(come.name, "uverbs3");
-  const DeviceNews going = parse_device_news(message("remove", "infiniband_verbs"));
+  const Uevent going = parse_uevent(message("remove", "infiniband_verbs"));
   EXPECT_FALSE(going.has_come);
   EXPECT_EQ(going.name, "uverbs3");
 }
 
-TEST(News, OfAnythingElseAreNone) {
-  EXPECT_EQ(parse_device_news(message("change", "infiniband_verbs")).name, "");
-  EXPECT_EQ(parse_device_news(message("add", "net")).name, "");
-  EXPECT_EQ(parse_device_news("").name, "");
-  EXPECT_EQ(parse_device_news(std::string("libudev\0garbage", 15)).name, "");
-  EXPECT_EQ(parse_device_news(std::string(9000, '\0')).name, "");
-  EXPECT_EQ(parse_device_news("ACTION=add").name, "");
+TEST(Uevent, OfAnythingElseAreNone) {
+  EXPECT_EQ(parse_uevent(message("change", "infiniband_verbs")).name, "");
+  EXPECT_EQ(parse_uevent(message("add", "net")).name, "");
+  EXPECT_EQ(parse_uevent("").name, "");
+  EXPECT_EQ(parse_uevent(std::string("libudev\0garbage", 15)).name, "");
+  EXPECT_EQ(parse_uevent(std::string(9000, '\0')).name, "");
+  EXPECT_EQ(parse_uevent("ACTION=add").name, "");
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ struct DeviceInfo {
 };
 
 // By name. `sys`: where sysfs is mounted.
-std::vector<DeviceInfo> read_inventory(const std::string& sys = "/sys");
+std::vector<DeviceInfo> read_sysfs_devices(const std::string& sys = "/sys");
 
 // "RoCE", "InfiniBand" or "iWARP".
 std::string kind_of(const DeviceInfo& device, const PortInfo& port);

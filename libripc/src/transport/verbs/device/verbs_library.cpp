@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/verbs/device/library.hpp"
+#include "transport/verbs/device/verbs_library.hpp"
 
 #include <dlfcn.h>
 
@@ -27,12 +27,12 @@ Status missing(const char* function) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Library>> Library::load() {
+Result<std::shared_ptr<const VerbsLibrary>> VerbsLibrary::load() {
   const Result<void*> verbs = open(kVerbs);
   if (!verbs.ok()) return verbs.status();
   const Result<void*> rdmacm = open(kRdmacm);
   if (!rdmacm.ok()) return rdmacm.status();
-  auto library = std::make_shared<Library>();
+  auto library = std::make_shared<VerbsLibrary>();
   // POSIX has functions and data in one address space, C++ does not know it.
   // NOLINTBEGIN(bugprone-macro-parentheses): names that are declared
 #define RIPC_LOAD(handle, member, function)                                             \
@@ -46,7 +46,7 @@ Result<std::shared_ptr<const Library>> Library::load() {
 #undef RIPC_LOAD_RDMACM
 #undef RIPC_LOAD_VERBS
 #undef RIPC_LOAD
-  return std::shared_ptr<const Library>(std::move(library));
+  return std::shared_ptr<const VerbsLibrary>(std::move(library));
 }
 
 }  // namespace ripc::internal::verbs

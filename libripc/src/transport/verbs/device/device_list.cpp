@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/verbs/device/fabric.hpp"
+#include "transport/verbs/device/device_list.hpp"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "base/unique_fd.hpp"
-#include "transport/verbs/device/inventory.hpp"
+#include "transport/verbs/device/sysfs_devices.hpp"
 
 namespace ripc::internal::verbs {
 
@@ -29,7 +29,7 @@ bool lacks_descriptors(int error) noexcept { return error == EMFILE || error == 
 Status unusable(const std::string& why) { return Status(RIPC_UNSUPPORTED, why); }
 
 // Opens the device that librdmacm has found for the id, and reads what it can do.
-Result<DevicePointer> open_device(const std::shared_ptr<const Library>& library, const rdma_cm_id& id) {
+Result<DevicePointer> open_device(const std::shared_ptr<const VerbsLibrary>& library, const rdma_cm_id& id) {
   auto device = std::make_shared<Device>();
   device->library = library;
   device->context = library->open_device(id.verbs->device);
@@ -60,7 +60,7 @@ Result<DevicePointer> open_device(const std::shared_ptr<const Library>& library,
 
 using ChannelPointer = std::unique_ptr<rdma_event_channel, decltype(&rdma_destroy_event_channel)>;
 
-Result<ChannelPointer> open_channel(const Library& library) {
+Result<ChannelPointer> open_channel(const VerbsLibrary& library) {
   ChannelPointer channel(library.create_event_channel(), library.destroy_event_channel);
   if (channel) return channel;
   if (lacks_descriptors(errno)) return system_error(errno, "rdma_create_event_channel", "raise `ulimit -n`");
@@ -69,7 +69,7 @@ Result<ChannelPointer> open_channel(const Library& library) {
 }
 
 // The GID that stands for this IP address; of several the one that routers forward.
-bool find_gid(const DeviceInfo* info, const Library& library, const remote::Endpoint& ip, FabricPort& port) {
+bool find_gid(const DeviceInfo* info, const VerbsLibrary& library, const remote::Endpoint& ip, DevicePort& port) {
   const union ibv_gid wanted = gid_of(ip);
   if (info == nullptr) return false;
   bool found = false;
@@ -89,39 +89,39 @@ bool find_gid(const DeviceInfo* info, const Library& library, const remote::Endp
 }
 
 // What datagrams over this port need to know.
-void prepare_datagrams(const std::vector<DeviceInfo>& inventory, const Library& library, const remote::Endpoint& ip,
-                       FabricPort& port) {
+void prepare_datagrams(const std::vector<DeviceInfo>& listed, const VerbsLibrary& library, const remote::Endpoint& ip,
+                       DevicePort& port) {
   if (port.device->iwarp) return;
   ibv_port_attr attributes{};
   if (!library.read_port(port.device->context, port.number, attributes)) return;
   port.ethernet = attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
   port.lid = attributes.lid;
   (void)library.query_pkey(port.device->context, port.number, 0, &port.partition);
-  const auto info = std::find_if(inventory.begin(), inventory.end(),
+  const auto info = std::find_if(listed.begin(), listed.end(),
                                  [&](const DeviceInfo& device) { return device.name == port.device->name; });
-  const bool addressed = port.ethernet ? find_gid(info == inventory.end() ? nullptr : &*info, library, ip, port)
+  const bool addressed = port.ethernet ? find_gid(info == listed.end() ? nullptr : &*info, library, ip, port)
                                        : library.query_gid(port.device->context, port.number, 0, &port.gid) == 0;
   if (addressed) port.mtu = 128u << attributes.active_mtu;
 }
 
 // The device that has this address, or why there is none. Null: no device has it.
-Result<DevicePointer> device_of(const std::shared_ptr<const Library>& library, const std::vector<FabricPort>& ports,
-                                const rdma_cm_id& id) {
+Result<DevicePointer> device_of(const std::shared_ptr<const VerbsLibrary>& library,
+                                const std::vector<DevicePort>& ports, const rdma_cm_id& id) {
   if (id.verbs == nullptr) return DevicePointer();
   const auto known =
-      std::find_if(ports.begin(), ports.end(), [&](const FabricPort& port) { return port.device->is_of(id); });
+      std::find_if(ports.begin(), ports.end(), [&](const DevicePort& port) { return port.device->is_of(id); });
   return known == ports.end() ? open_device(library, id) : known->device;
 }
 
 // Adds the ports of addresses that are not among them.
-Status find_ports(const std::shared_ptr<const Library>& library, std::vector<FabricPort>& ports) {
-  const std::vector<DeviceInfo> inventory = read_inventory();
+Status find_ports(const std::shared_ptr<const VerbsLibrary>& library, std::vector<DevicePort>& ports) {
+  const std::vector<DeviceInfo> listed = read_sysfs_devices();
   ChannelPointer channel(nullptr, library->destroy_event_channel);
   std::string why = "No interface of an RDMA device has an IP address: give it one (`ip address add`).";
   for (const std::string& ip : remote::own_addresses({})) {
     remote::Endpoint endpoint;
     if (!remote::Endpoint::parse(ip, 0, endpoint) || endpoint.is_loopback()) continue;
-    if (std::any_of(ports.begin(), ports.end(), [&](const FabricPort& port) { return port.ip == ip; })) continue;
+    if (std::any_of(ports.begin(), ports.end(), [&](const DevicePort& port) { return port.ip == ip; })) continue;
     if (!channel) {
       Result<ChannelPointer> opened = open_channel(*library);
       if (!opened.ok()) return opened.status();
@@ -139,11 +139,11 @@ Status find_ports(const std::shared_ptr<const Library>& library, std::vector<Fab
       if (device.status().code() == RIPC_NO_DESCRIPTORS) return device.status();
       why = device.status().text();
     } else if (*device) {
-      FabricPort port;
+      DevicePort port;
       port.device = std::move(*device);
       port.number = raw->port_num;
       port.ip = ip;
-      prepare_datagrams(inventory, *library, endpoint, port);
+      prepare_datagrams(listed, *library, endpoint, port);
       ports.push_back(std::move(port));
     }
   }
@@ -174,7 +174,7 @@ Device::~Device() {
   }
 }
 
-Result<std::shared_ptr<const Fabric>> Fabric::open() {
+Result<std::shared_ptr<const DeviceList>> DeviceList::open() {
   // The libraries do not say when it is for want of descriptors that they find no device.
   if (access("/sys/class/infiniband", F_OK) == 0) {
     std::array<UniqueFd, kDescriptors> probes;
@@ -183,37 +183,37 @@ Result<std::shared_ptr<const Fabric>> Fabric::open() {
       if (!probe && lacks_descriptors(errno)) return system_error(errno, "open", "raise `ulimit -n`");
     }
   }
-  if (read_inventory().empty()) return unusable("This machine has no RDMA device (`ls /sys/class/infiniband`).");
-  Result<std::shared_ptr<const Library>> library = Library::load();
+  if (read_sysfs_devices().empty()) return unusable("This machine has no RDMA device (`ls /sys/class/infiniband`).");
+  Result<std::shared_ptr<const VerbsLibrary>> library = VerbsLibrary::load();
   if (!library.ok()) return library.status();
-  std::vector<FabricPort> ports;
+  std::vector<DevicePort> ports;
   Status status = find_ports(*library, ports);
   if (!status.ok()) return status;
-  return std::shared_ptr<const Fabric>(std::make_shared<Fabric>(std::move(*library), std::move(ports)));
+  return std::shared_ptr<const DeviceList>(std::make_shared<DeviceList>(std::move(*library), std::move(ports)));
 }
 
 // ---- What there is -------------------------------------------------------------------------------------------
 
-std::vector<FabricPort> Fabric::ports() const {
+std::vector<DevicePort> DeviceList::ports() const {
   const std::lock_guard lock(mutex_);
   return ports_;
 }
 
-std::optional<FabricPort> Fabric::port_of(const std::string& ip) const {
+std::optional<DevicePort> DeviceList::port_of(const std::string& ip) const {
   const std::lock_guard lock(mutex_);
-  const auto found = std::find_if(ports_.begin(), ports_.end(), [&](const FabricPort& port) { return port.ip == ip; });
+  const auto found = std::find_if(ports_.begin(), ports_.end(), [&](const DevicePort& port) { return port.ip == ip; });
   return found == ports_.end() ? std::nullopt : std::optional(*found);
 }
 
-std::vector<DevicePointer> Fabric::devices() const {
+std::vector<DevicePointer> DeviceList::devices() const {
   std::vector<DevicePointer> devices;
-  for (const FabricPort& port : ports()) {
+  for (const DevicePort& port : ports()) {
     if (std::find(devices.begin(), devices.end(), port.device) == devices.end()) devices.push_back(port.device);
   }
   return devices;
 }
 
-void Fabric::set_ports(std::vector<FabricPort> ports) const {
+void DeviceList::set_ports(std::vector<DevicePort> ports) const {
   {
     const std::lock_guard lock(mutex_);
     ports_.swap(ports);
@@ -222,15 +222,15 @@ void Fabric::set_ports(std::vector<FabricPort> ports) const {
   for (const auto& [id, changed] : listeners_) changed();
 }
 
-void Fabric::forget(const Device& device) const {
+void DeviceList::forget(const Device& device) const {
   device.is_gone.store(true, std::memory_order_relaxed);
-  std::vector<FabricPort> left = ports();
-  std::erase_if(left, [&](const FabricPort& port) { return port.device.get() == &device; });
+  std::vector<DevicePort> left = ports();
+  std::erase_if(left, [&](const DevicePort& port) { return port.device.get() == &device; });
   set_ports(std::move(left));
 }
 
-bool Fabric::look_again() const {
-  std::vector<FabricPort> found = ports();
+bool DeviceList::look_again() const {
+  std::vector<DevicePort> found = ports();
   const std::size_t before = found.size();
   (void)find_ports(library_, found);
   if (found.size() == before) return false;
@@ -238,13 +238,13 @@ bool Fabric::look_again() const {
   return true;
 }
 
-Fabric::ListenerId Fabric::listen(std::function<void()> changed) const {
+DeviceList::ListenerId DeviceList::listen(std::function<void()> changed) const {
   const std::lock_guard lock(listeners_mutex_);
   listeners_[++last_id_] = std::move(changed);
   return last_id_;
 }
 
-void Fabric::ignore(ListenerId id) const noexcept {
+void DeviceList::ignore(ListenerId id) const noexcept {
   const std::lock_guard lock(listeners_mutex_);
   listeners_.erase(id);
 }

@@ -17,28 +17,28 @@
 namespace ripc::internal::verbs {
 
 // A device for programs, by the name that ibv_device has for it, such as "uverbs0".
-struct DeviceNews {
+struct Uevent {
   bool has_come = false;  // else it is going
   std::string name;
 };
 // What is in a message of the kernel's (a kobject's uevent); an empty name: something else.
-DeviceNews parse_device_news(std::string_view message);
+Uevent parse_uevent(std::string_view message);
 
 // Responder only, but for the creation.
-class DeviceWatch {
+class UeventMonitor {
  public:
   // `told` is called from the loop. RIPC_NO_DESCRIPTORS, RIPC_SYSTEM: nothing is heard here.
-  static Result<std::unique_ptr<DeviceWatch>> start(EventLoop& loop, std::function<void(const DeviceNews&)> told);
-  ~DeviceWatch();
-  DeviceWatch(const DeviceWatch&) = delete;
-  DeviceWatch& operator=(const DeviceWatch&) = delete;
+  static Result<std::unique_ptr<UeventMonitor>> start(EventLoop& loop, std::function<void(const Uevent&)> told);
+  ~UeventMonitor();
+  UeventMonitor(const UeventMonitor&) = delete;
+  UeventMonitor& operator=(const UeventMonitor&) = delete;
 
  private:
-  DeviceWatch(EventLoop& loop, std::function<void(const DeviceNews&)> told) : loop_(loop), told_(std::move(told)) {}
+  UeventMonitor(EventLoop& loop, std::function<void(const Uevent&)> told) : loop_(loop), told_(std::move(told)) {}
   void read();
 
   EventLoop& loop_;
-  const std::function<void(const DeviceNews&)> told_;
+  const std::function<void(const Uevent&)> told_;
   UniqueFd socket_;
   ForkGuard guard_;
 };

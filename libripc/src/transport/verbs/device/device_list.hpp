@@ -17,7 +17,7 @@
 #include "base/status.hpp"
 #include "remote/session/endpoint.hpp"
 #include "transport/verbs/device/async_events.hpp"
-#include "transport/verbs/device/library.hpp"
+#include "transport/verbs/device/verbs_library.hpp"
 
 namespace ripc::internal::verbs {
 
@@ -32,7 +32,7 @@ struct Device {
   // Whether librdmacm has found this device for the id.
   bool is_of(const rdma_cm_id& id) const noexcept { return id.verbs != nullptr && id.verbs->device == context->device; }
 
-  std::shared_ptr<const Library> library;
+  std::shared_ptr<const VerbsLibrary> library;
   ibv_context* context = nullptr;
   ibv_pd* pd = nullptr;
   ibv_device_attr attributes{};
@@ -51,7 +51,7 @@ struct Device {
 using DevicePointer = std::shared_ptr<const Device>;
 
 // Where an IP address of this machine leads.
-struct FabricPort {
+struct DevicePort {
   DevicePointer device;
   std::uint8_t number = 0;
   std::string ip;
@@ -68,18 +68,18 @@ struct FabricPort {
 union ibv_gid gid_of(const remote::Endpoint& ip) noexcept;
 
 // Any thread, but for what changes it.
-class Fabric {
+class DeviceList {
  public:
   // Opens what there is. RIPC_UNSUPPORTED: no device, or none that can be used, with the reason; quick and silent.
-  static Result<std::shared_ptr<const Fabric>> open();
-  Fabric(std::shared_ptr<const Library> library, std::vector<FabricPort> ports)
+  static Result<std::shared_ptr<const DeviceList>> open();
+  DeviceList(std::shared_ptr<const VerbsLibrary> library, std::vector<DevicePort> ports)
       : library_(std::move(library)), ports_(std::move(ports)) {}
 
-  const std::shared_ptr<const Library>& library() const noexcept { return library_; }
+  const std::shared_ptr<const VerbsLibrary>& library() const noexcept { return library_; }
   // As they are now, in the order in which they were found, which begins as that of the system's addresses.
-  std::vector<FabricPort> ports() const;
+  std::vector<DevicePort> ports() const;
   // Nothing: this address of this machine does not belong to an RDMA device.
-  std::optional<FabricPort> port_of(const std::string& ip) const;
+  std::optional<DevicePort> port_of(const std::string& ip) const;
   std::vector<DevicePointer> devices() const;
 
   // ---- What there is changes; one thread at a time ----
@@ -87,16 +87,16 @@ class Fabric {
   void forget(const Device& device) const;
   // Opens devices that have come, and finds addresses that are new. Whether there is anything.
   bool look_again() const;
-  void set_ports(std::vector<FabricPort> ports) const;
+  void set_ports(std::vector<DevicePort> ports) const;
   // `changed` is called after each change, by the thread that makes it. Until ignore() has returned.
   using ListenerId = std::uint64_t;
   ListenerId listen(std::function<void()> changed) const;
   void ignore(ListenerId id) const noexcept;
 
  private:
-  const std::shared_ptr<const Library> library_;
+  const std::shared_ptr<const VerbsLibrary> library_;
   mutable std::mutex mutex_;
-  mutable std::vector<FabricPort> ports_;
+  mutable std::vector<DevicePort> ports_;
   mutable std::mutex listeners_mutex_;
   mutable ListenerId last_id_ = 0;
   mutable std::map<ListenerId, std::function<void()>> listeners_;

@@ -66,9 +66,9 @@ namespace ripc::internal::verbs {
   X(establish, rdma_establish)
 
 // Immutable; any thread. Stays loaded until the process ends: both libraries keep state of their own.
-struct Library {
+struct VerbsLibrary {
   // RIPC_UNSUPPORTED: the libraries are not installed, or too old.
-  static Result<std::shared_ptr<const Library>> load();
+  static Result<std::shared_ptr<const VerbsLibrary>> load();
 
   // What a device says of a port. False, with errno: it does not answer. The plain function fills in the first part of
   // the structure, which is all that is looked at.

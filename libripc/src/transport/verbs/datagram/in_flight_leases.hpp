@@ -12,7 +12,7 @@
 
 namespace ripc::internal::verbs {
 
-class GivenMemory {
+class InFlightLeases {
  public:
   static constexpr std::size_t kMost = std::size_t{256} << 10;      // bytes of leases
   static constexpr std::size_t kMostOfOne = std::size_t{64} << 10;  // bytes of a lease

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ways that datagrams go by: whose addresses are looked for, how many there are, and how long they are used.
+// The routes of datagrams: whose addresses are looked for, how many there are, and how long they are used.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -38,16 +38,16 @@ union ibv_gid address_of(const std::string& ip) {
 // Says of its ports that datagrams for them go to this address.
 class Liar {
  public:
-  Liar(const Fabric& fabric, const std::string& ip)
-      : fabric_(std::make_shared<const Fabric>(fabric.library(), fabric.ports())), node(fabric_) {
+  Liar(const DeviceList& devices, const std::string& ip)
+      : devices_(std::make_shared<const DeviceList>(devices.library(), devices.ports())), node(devices_) {
     // Not before it has compared them with the device's.
-    std::vector<FabricPort> ports = fabric_->ports();
-    for (FabricPort& port : ports) port.gid = address_of(ip);
-    fabric_->set_ports(std::move(ports));
+    std::vector<DevicePort> ports = devices_->ports();
+    for (DevicePort& port : ports) port.gid = address_of(ip);
+    devices_->set_ports(std::move(ports));
   }
 
  private:
-  std::shared_ptr<const Fabric> fabric_;
+  std::shared_ptr<const DeviceList> devices_;
 
  public:
   Node node;
@@ -59,8 +59,8 @@ class Ways : public Nodes {
     Nodes::SetUp();
     if (IsSkipped()) return;
     if (client_->transport().datagram_pairs().empty()) GTEST_SKIP() << "this device has no datagrams";
-    if (!fabric_->ports().front().ethernet) GTEST_SKIP() << "here no address follows from another";
-    library_ = const_cast<Library*>(fabric_->library().get());
+    if (!devices_->ports().front().ethernet) GTEST_SKIP() << "here no address follows from another";
+    library_ = const_cast<VerbsLibrary*>(devices_->library().get());
     create_of_device = library_->create_ah;
     destroy_of_device = library_->destroy_ah;
     library_->create_ah = counted_create;
@@ -78,12 +78,12 @@ class Ways : public Nodes {
     library_->destroy_ah = destroy_of_device;
   }
 
-  Library* library_ = nullptr;
+  VerbsLibrary* library_ = nullptr;
 };
 
 TEST_F(Ways, NobodyIsMadeToLookForTheAddressOfAnotherMachine) {
   // There is a way to this one, which nobody has to look for.
-  Liar liar(*fabric_, "239.1.2.3");
+  Liar liar(*devices_, "239.1.2.3");
   const auto channel = connect(liar.node);
   ASSERT_NE(channel, nullptr) << "it gets a link by UDP";
   EXPECT_EQ(std::dynamic_pointer_cast<DatagramChannel>(channel), nullptr) << channel->describe(Deadline::after(0));
@@ -91,7 +91,7 @@ TEST_F(Ways, NobodyIsMadeToLookForTheAddressOfAnotherMachine) {
 }
 
 TEST_F(Ways, AServerThatTellsOfAnotherMachineIsSentNoDatagrams) {
-  Liar liar(*fabric_, "239.1.2.3");
+  Liar liar(*devices_, "239.1.2.3");
   Result<std::unique_ptr<spi::Port>> port = liar.node.transport().open_port(
       {.id = 8, .queue_messages = 1024, .queue_bytes = 8192, .max_senders = 16}, events_);
   ASSERT_TRUE(port.ok());
@@ -103,7 +103,7 @@ TEST_F(Ways, AServerThatTellsOfAnotherMachineIsSentNoDatagrams) {
 TEST_F(Ways, AllLinksOfASessionShareOneWayThatEndsWithIt) {
   for (int round = 0; round < 3; ++round) {
     SCOPED_TRACE(round);
-    Node other(fabric_, options_);
+    Node other(devices_, options_);
     const int before = handles_made;
     std::vector<std::shared_ptr<spi::Channel>> links;
     for (int count = 0; count < 4; ++count) {
@@ -116,19 +116,19 @@ TEST_F(Ways, AllLinksOfASessionShareOneWayThatEndsWithIt) {
 
 TEST_F(Ways, AWayToAGroupThatIsUsedNoMoreEnds) {
   const std::unique_ptr<EventLoop> loop = EventLoop::create().value();
-  const FabricPort port = fabric_->ports().front();
+  const DevicePort port = devices_->ports().front();
   memory::Pool pool(std::uint64_t{64} << 20);
   const auto registrar = std::make_shared<Registrar>(port.device, pool);
   Result<std::shared_ptr<DatagramSender>> sender = DatagramSender::create(port, registrar, *loop);
   ASSERT_TRUE(sender.ok()) << sender.status().text();
-  ibv_ah_attr way{};
-  way.port_num = port.number;
-  way.is_global = 1;
-  way.grh.sgid_index = port.gid_index;
-  way.grh.dgid = address_of("239.1.2.3");
+  ibv_ah_attr address{};
+  address.port_num = port.number;
+  address.is_global = 1;
+  address.grh.sgid_index = port.gid_index;
+  address.grh.dgid = address_of("239.1.2.3");
   const int before = handles();
   for (int count = 0; count < 1000; ++count) {
-    const Result<DatagramRoute> route = (*sender)->route_to_group(way, 0xffffff, 7);
+    const Result<DatagramRoute> route = (*sender)->route_to_group(address, 0xffffff, 7);
     ASSERT_TRUE(route.ok()) << route.status().text();
     ASSERT_EQ((*sender)->send(*route, {.kind = wire::datagram::Kind::multicast, .token = 1}, {}), RIPC_OK);
   }

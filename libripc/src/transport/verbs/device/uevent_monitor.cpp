@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/verbs/device/device_watch.hpp"
+#include "transport/verbs/device/uevent_monitor.hpp"
 
 #include <errno.h>
 #include <linux/netlink.h>
@@ -19,8 +19,8 @@ constexpr std::size_t kMostText = 8192;
 }  // namespace
 
 // "ACTION@PATH", then "KEY=VALUE", each with a zero at its end.
-DeviceNews parse_device_news(std::string_view message) {
-  DeviceNews news;
+Uevent parse_uevent(std::string_view message) {
+  Uevent uevent;
   std::string_view action, subsystem, path;
   using Key = std::pair<std::string_view, std::string_view&>;
   const std::array<Key, 3> keys{Key{"ACTION=", action}, Key{"SUBSYSTEM=", subsystem}, Key{"DEVPATH=", path}};
@@ -31,14 +31,14 @@ DeviceNews parse_device_news(std::string_view message) {
       if (line.starts_with(key)) value = line.substr(key.size());
     }
   }
-  if (subsystem != "infiniband_verbs" || (action != "add" && action != "remove")) return news;
-  news.has_come = action == "add";
-  news.name = path.substr(path.rfind('/') + 1);
-  return news;
+  if (subsystem != "infiniband_verbs" || (action != "add" && action != "remove")) return uevent;
+  uevent.has_come = action == "add";
+  uevent.name = path.substr(path.rfind('/') + 1);
+  return uevent;
 }
 
-Result<std::unique_ptr<DeviceWatch>> DeviceWatch::start(EventLoop& loop, std::function<void(const DeviceNews&)> told) {
-  std::unique_ptr<DeviceWatch> watch(new DeviceWatch(loop, std::move(told)));
+Result<std::unique_ptr<UeventMonitor>> UeventMonitor::start(EventLoop& loop, std::function<void(const Uevent&)> told) {
+  std::unique_ptr<UeventMonitor> watch(new UeventMonitor(loop, std::move(told)));
   watch->socket_ = ForkGuard::open(watch->guard_, [] {
     return ::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_KOBJECT_UEVENT);
   });
@@ -53,13 +53,13 @@ Result<std::unique_ptr<DeviceWatch>> DeviceWatch::start(EventLoop& loop, std::fu
   return watch;
 }
 
-DeviceWatch::~DeviceWatch() {
+UeventMonitor::~UeventMonitor() {
   if (!socket_) return;
   loop_.remove(socket_.get());
   guard_.close(socket_);
 }
 
-void DeviceWatch::read() {
+void UeventMonitor::read() {
   std::array<char, kMostText> text;
   for (;;) {
     sockaddr_nl from{};
@@ -70,8 +70,8 @@ void DeviceWatch::read() {
     // Some were lost, as when very many devices of all kinds come at once. A device that went makes itself felt.
     if (length < 0) continue;
     if (from.nl_pid != 0) continue;  // not the kernel
-    const DeviceNews news = parse_device_news({text.data(), static_cast<std::size_t>(length)});
-    if (!news.name.empty()) told_(news);
+    const Uevent uevent = parse_uevent({text.data(), static_cast<std::size_t>(length)});
+    if (!uevent.name.empty()) told_(uevent);
   }
 }
 

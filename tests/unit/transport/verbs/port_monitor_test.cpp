@@ -25,7 +25,7 @@ class Ports : public Nodes {
     if (std::getenv("RIPC_TEST_MAY_CUT") == nullptr) GTEST_SKIP() << "cuts the network: for the RDMA lab";
     Nodes::SetUp();
     if (IsSkipped()) return;
-    ip_ = fabric_->ports().front().ip;
+    ip_ = devices_->ports().front().ip;
     ifaddrs* list = nullptr;
     ASSERT_EQ(getifaddrs(&list), 0);
     for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
@@ -78,7 +78,7 @@ TEST_F(Ports, ThatGoDownEndTheirSessionsAndAreNotPublishedUntilTheyAreUpAgain) {
 // The port stays up, with one GID less; the peer's time-out is an hour. Given back, the address may have another place
 // in the table of GIDs, which contexts that are opened from then on find.
 TEST_F(Ports, WhoseAddressIsTakenAwayEndTheirSessionsAndAreNotPublished) {
-  if (fabric_->devices().front()->iwarp) GTEST_SKIP() << "its datagrams are of the network, not of the device";
+  if (devices_->devices().front()->iwarp) GTEST_SKIP() << "its datagrams are of the network, not of the device";
   ASSERT_EQ(send(100, 'a'), RIPC_OK);
   ASSERT_NO_FATAL_FAILURE(receive(1));
   address("del");
@@ -87,15 +87,15 @@ TEST_F(Ports, WhoseAddressIsTakenAwayEndTheirSessionsAndAreNotPublished) {
   EXPECT_TRUE(support::eventually([&] { return !is_published(*server_); }));
   address("add");
   EXPECT_TRUE(support::eventually([&] {
-    const Result<std::shared_ptr<const Fabric>> fabric = Fabric::open();
-    return fabric.ok() && is_published(Node(*fabric));
+    const Result<std::shared_ptr<const DeviceList>> devices = DeviceList::open();
+    return devices.ok() && is_published(Node(*devices));
   }));
 }
 
 TEST_F(Ports, ThatAreDownFromTheBeginningAreNotPublished) {
   set("down");
   EXPECT_TRUE(support::eventually([&] { return !is_published(*server_); }));
-  const Node late(fabric_);
+  const Node late(devices_);
   EXPECT_EQ(late.transport().address().locator.find("ip=" + ip_), std::string::npos);
 }
 

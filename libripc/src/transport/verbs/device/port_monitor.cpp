@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/verbs/device/port_watch.hpp"
+#include "transport/verbs/device/port_monitor.hpp"
 
 #include <sys/epoll.h>
 
@@ -13,10 +13,10 @@ namespace {
 // librdmacm and the kernel's own users hear of a device that has come one after the other.
 constexpr Nanoseconds kSecondLook = 1'000'000'000;
 
-// Whether the device says now that the port works and has what it had when the fabric was opened: queue pairs and
+// Whether the device says now that the port works and has what it had when the devices were opened: queue pairs and
 // address handles are made for that.
-bool works(const FabricPort& port) {
-  const Library& library = *port.device->library;
+bool works(const DevicePort& port) {
+  const VerbsLibrary& library = *port.device->library;
   ibv_context* const context = port.device->context;
   ibv_port_attr attributes{};
   if (!library.read_port(context, port.number, attributes) || attributes.state != IBV_PORT_ACTIVE) return false;
@@ -30,18 +30,18 @@ bool works(const FabricPort& port) {
 
 }  // namespace
 
-void PortWatch::start(EventLoop& loop, Hooks hooks) {
+void PortMonitor::start(EventLoop& loop, Hooks hooks) {
   loop_ = &loop;
   hooks_ = std::move(hooks);
   running_ = std::make_shared<const bool>(true);
-  for (const DevicePointer& device : fabric_->devices()) watch(device);
+  for (const DevicePointer& device : devices_->devices()) watch(device);
   // Where it cannot be had, devices that are taken away say so themselves, if their drivers can.
-  Result<std::unique_ptr<DeviceWatch>> devices =
-      DeviceWatch::start(loop, [this](const DeviceNews& news) { on_news(news); });
-  if (devices.ok()) device_watch_ = std::move(*devices);
+  Result<std::unique_ptr<UeventMonitor>> devices =
+      UeventMonitor::start(loop, [this](const Uevent& uevent) { on_uevent(uevent); });
+  if (devices.ok()) uevents_ = std::move(*devices);
 }
 
-void PortWatch::watch(const DevicePointer& device) {
+void PortMonitor::watch(const DevicePointer& device) {
   // Others may use the same device, and each event is read by one.
   const auto listen = [this, raw = device.get(), running = std::weak_ptr(running_)](Reaction reaction,
                                                                                     std::uint8_t number) {
@@ -56,7 +56,7 @@ void PortWatch::watch(const DevicePointer& device) {
   (void)loop_->add(device->context->async_fd, EPOLLIN, [this, raw = device.get()](std::uint32_t) {
     if (!raw->events.read(*raw->library, raw->context)) loop_->remove(raw->context->async_fd);
   });
-  for (const FabricPort& port : fabric_->ports()) {
+  for (const DevicePort& port : devices_->ports()) {
     if (port.device != device) continue;
     const bool is_up = works(port);
     const std::lock_guard lock(mutex_);
@@ -68,26 +68,26 @@ void PortWatch::watch(const DevicePointer& device) {
   }
 }
 
-void PortWatch::ignore(Watched& watched) noexcept {
+void PortMonitor::ignore(Watched& watched) noexcept {
   watched.device->events.listen_no_more(watched.listener);
   loop_->remove(watched.device->context->async_fd);
 }
 
-void PortWatch::stop() noexcept {
+void PortMonitor::stop() noexcept {
   running_.reset();
-  device_watch_.reset();
+  uevents_.reset();
   if (second_look_ != 0) loop_->cancel_timer(second_look_);
   second_look_ = 0;
   for (Watched& watched : watched_) ignore(watched);
   watched_.clear();
 }
 
-bool PortWatch::is_up(const FabricPort& port) const {
+bool PortMonitor::is_up(const DevicePort& port) const {
   const std::lock_guard lock(mutex_);
   return !down_.contains(port.ip);
 }
 
-void PortWatch::on_event(const DevicePointer& device, Reaction reaction, std::uint8_t number) {
+void PortMonitor::on_event(const DevicePointer& device, Reaction reaction, std::uint8_t number) {
   switch (reaction) {
     case Reaction::lose_queue:
       hooks_.queue_lost(device);
@@ -104,11 +104,11 @@ void PortWatch::on_event(const DevicePointer& device, Reaction reaction, std::ui
   }
 }
 
-void PortWatch::look(const Device& device, Reaction reaction, std::uint8_t number) {
+void PortMonitor::look(const Device& device, Reaction reaction, std::uint8_t number) {
   // Another address of a port makes no difference to those that it had, nor does a port that is up already.
   std::vector<std::string> up;
   std::vector<std::string> down;
-  for (const FabricPort& port : fabric_->ports()) {
+  for (const DevicePort& port : devices_->ports()) {
     if (port.device.get() != &device || (number != 0 && port.number != number)) continue;
     const bool is_up = reaction == Reaction::look_at_port && works(port);
     const std::lock_guard lock(mutex_);
@@ -121,19 +121,19 @@ void PortWatch::look(const Device& device, Reaction reaction, std::uint8_t numbe
 
 // ---- Devices that come and go --------------------------------------------------------------------------------
 
-void PortWatch::lose(const DevicePointer& device) {
+void PortMonitor::lose(const DevicePointer& device) {
   const auto watched =
       std::find_if(watched_.begin(), watched_.end(), [&](const Watched& one) { return one.device == device; });
   if (watched == watched_.end()) return;
   look(*device, Reaction::lose_device, 0);
   ignore(*watched);
   watched_.erase(watched);
-  fabric_->forget(*device);
+  devices_->forget(*device);
   hooks_.gone(device);
 }
 
-void PortWatch::on_news(const DeviceNews& news) {
-  if (news.has_come) {
+void PortMonitor::on_uevent(const Uevent& uevent) {
+  if (uevent.has_come) {
     look_for_devices();
     if (second_look_ != 0) loop_->cancel_timer(second_look_);
     second_look_ = loop_->add_timer(monotonic_now() + kSecondLook, [this] {
@@ -142,17 +142,17 @@ void PortWatch::on_news(const DeviceNews& news) {
     });
     return;
   }
-  for (const DevicePointer& device : fabric_->devices()) {
+  for (const DevicePointer& device : devices_->devices()) {
     // Whoever else uses it is told, too.
     ibv_async_event event{};
     event.event_type = IBV_EVENT_DEVICE_FATAL;
-    if (news.name == device->context->device->dev_name) device->events.tell(event);
+    if (uevent.name == device->context->device->dev_name) device->events.tell(event);
   }
 }
 
-void PortWatch::look_for_devices() {
-  if (!fabric_->look_again()) return;
-  for (const DevicePointer& device : fabric_->devices()) {
+void PortMonitor::look_for_devices() {
+  if (!devices_->look_again()) return;
+  for (const DevicePointer& device : devices_->devices()) {
     if (std::none_of(watched_.begin(), watched_.end(), [&](const Watched& one) { return one.device == device; }))
       watch(device);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/verbs/device/inventory.hpp"
+#include "transport/verbs/device/sysfs_devices.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -65,7 +65,7 @@ PortInfo read_port(const std::string& path, unsigned number) {
 
 }  // namespace
 
-std::vector<DeviceInfo> read_inventory(const std::string& sys) {
+std::vector<DeviceInfo> read_sysfs_devices(const std::string& sys) {
   std::vector<DeviceInfo> devices;
   const std::string root = sys + "/class/infiniband";
   const std::string nodes = sys + "/class/infiniband_verbs";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/verbs/device/inventory.hpp"
+#include "transport/verbs/device/sysfs_devices.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,10 +12,10 @@ namespace ripc::internal::verbs {
 namespace {
 
 // A made-up sysfs.
-class Inventory : public testing::Test {
+class SysfsDevices : public testing::Test {
  protected:
   void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "ripc-inventory-XXXXXX").string();
+    std::string name = (std::filesystem::temp_directory_path() / "ripc-sysfs-XXXXXX").string();
     ASSERT_NE(mkdtemp(name.data()), nullptr);
     root_ = name;
   }
@@ -31,9 +31,9 @@ class Inventory : public testing::Test {
   std::filesystem::path root_;
 };
 
-TEST_F(Inventory, AMachineWithoutDevicesHasNone) { EXPECT_TRUE(read_inventory(root_.string()).empty()); }
+TEST_F(SysfsDevices, AMachineWithoutDevicesHasNone) { EXPECT_TRUE(read_sysfs_devices(root_.string()).empty()); }
 
-TEST_F(Inventory, ADeviceHasItsPortsWithTheGidsThatAreNotZero) {
+TEST_F(SysfsDevices, ADeviceHasItsPortsWithTheGidsThatAreNotZero) {
   const std::string device = "class/infiniband/mlx5_0/";
   write(device + "node_type", "1: CA");
   write(device + "ports/1/state", "4: ACTIVE");
@@ -44,7 +44,7 @@ TEST_F(Inventory, ADeviceHasItsPortsWithTheGidsThatAreNotZero) {
   write(device + "ports/1/gid_attrs/types/1", "RoCE v2");
   write(device + "ports/1/gid_attrs/ndevs/1", "eth0");
   write("class/infiniband_verbs/uverbs3/ibdev", "mlx5_0");
-  const std::vector<DeviceInfo> devices = read_inventory(root_.string());
+  const std::vector<DeviceInfo> devices = read_sysfs_devices(root_.string());
   ASSERT_EQ(devices.size(), 1u);
   EXPECT_EQ(devices[0].name, "mlx5_0");
   EXPECT_FALSE(devices[0].iwarp);
@@ -59,14 +59,14 @@ TEST_F(Inventory, ADeviceHasItsPortsWithTheGidsThatAreNotZero) {
   EXPECT_EQ(port.gids[1].netdev, "eth0");
 }
 
-TEST_F(Inventory, APortThatIsDownAndAnIwarpDeviceAreToldApart) {
+TEST_F(SysfsDevices, APortThatIsDownAndAnIwarpDeviceAreToldApart) {
   write("class/infiniband/siw0/node_type", "4: RNIC");
   write("class/infiniband/siw0/ports/1/state", "1: DOWN");
   write("class/infiniband/siw0/ports/1/link_layer", "Ethernet");
   write("class/infiniband/ibp1/node_type", "1: CA");
   write("class/infiniband/ibp1/ports/1/state", "2: INIT");
   write("class/infiniband/ibp1/ports/1/link_layer", "InfiniBand");
-  const std::vector<DeviceInfo> devices = read_inventory(root_.string());
+  const std::vector<DeviceInfo> devices = read_sysfs_devices(root_.string());
   ASSERT_EQ(devices.size(), 2u);
   EXPECT_EQ(kind_of(devices[0], devices[0].ports.at(0)), "InfiniBand");
   EXPECT_FALSE(devices[0].ports.at(0).active());

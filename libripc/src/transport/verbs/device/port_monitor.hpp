@@ -14,13 +14,13 @@
 
 #include "base/event_loop.hpp"
 #include "transport/verbs/device/async_events.hpp"
-#include "transport/verbs/device/device_watch.hpp"
-#include "transport/verbs/device/fabric.hpp"
+#include "transport/verbs/device/device_list.hpp"
+#include "transport/verbs/device/uevent_monitor.hpp"
 
 namespace ripc::internal::verbs {
 
 // Responder only, but for is_up().
-class PortWatch {
+class PortMonitor {
  public:
   // Called from the loop.
   struct Hooks {
@@ -36,14 +36,14 @@ class PortWatch {
     std::function<void(const DevicePointer& device, std::uint8_t port)> join_again;
   };
 
-  explicit PortWatch(std::shared_ptr<const Fabric> fabric) : fabric_(std::move(fabric)) {}
+  explicit PortMonitor(std::shared_ptr<const DeviceList> devices) : devices_(std::move(devices)) {}
 
   // Looks at all ports, and then listens to their devices, until stop(). Also before the loop runs.
   void start(EventLoop& loop, Hooks hooks);
   void stop() noexcept;
 
   // Any thread. Before start() every port is up.
-  bool is_up(const FabricPort& port) const;
+  bool is_up(const DevicePort& port) const;
 
  private:
   // A device that is listened to.
@@ -56,14 +56,14 @@ class PortWatch {
   void on_event(const DevicePointer& device, Reaction reaction, std::uint8_t number);
   void look(const Device& device, Reaction reaction, std::uint8_t number);
   void lose(const DevicePointer& device);
-  void on_news(const DeviceNews& news);
+  void on_uevent(const Uevent& uevent);
   void look_for_devices();
 
-  const std::shared_ptr<const Fabric> fabric_;
+  const std::shared_ptr<const DeviceList> devices_;
   EventLoop* loop_ = nullptr;
   Hooks hooks_;
   std::vector<Watched> watched_;
-  std::unique_ptr<DeviceWatch> device_watch_;  // null: nothing is heard of devices that come or go
+  std::unique_ptr<UeventMonitor> uevents_;  // null: nothing is heard of devices that come or go
   EventLoop::TimerId second_look_ = 0;
   std::shared_ptr<const bool> running_;  // for what is about to run in the loop
   mutable std::mutex mutex_;

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capi/transport_options.hpp"
+
+#include <net/if.h>
+
+#include <algorithm>
+#include <string>
+
+#include "capi/environment.hpp"
+#include "transport/socket/bulk_limits.hpp"
+
+namespace ripc::internal::capi {
+
+namespace {
+
+// "7000" or "7000-7999".
+Status read_ports(remote::PortRange& range) {
+  const std::string text = environment("RIPC_SOCKET_PORTS");
+  if (text.empty()) return {};
+  const std::size_t dash = text.find('-');
+  const bool good = parse_number(std::string_view(text).substr(0, dash), range.first) &&
+                    (dash == std::string::npos || parse_number(std::string_view(text).substr(dash + 1), range.last));
+  if (dash == std::string::npos) range.last = range.first;
+  if (good && range.first != 0 && range.first <= range.last) return {};
+  return Status(RIPC_INVALID_ARGUMENT,
+                "RIPC_SOCKET_PORTS is '" + text + "': give a port or a range of ports, such as 7000-7999.");
+}
+
+// What all of them have.
+Status read_session_options(remote::SessionOptions& options) {
+  Status status = read_ports(options.ports);
+  if (!status.ok()) return status;
+  std::uint64_t timeout = options.peer_timeout / 1'000'000;
+  status = read_number("RIPC_PEER_TIMEOUT_MS", 100, 3'600'000, timeout);
+  if (!status.ok()) return status;
+  options.peer_timeout = timeout * 1'000'000;
+  std::uint64_t buffer = options.receive_buffer;
+  status = read_number("RIPC_SOCKET_RECEIVE_BUFFER", 4096, std::uint64_t{1} << 30, buffer);
+  if (!status.ok()) return status;
+  options.receive_buffer = static_cast<std::size_t>(buffer);
+  return read_switch("RIPC_SOCKET_STREAMS", options.streams);
+}
+
+// "auto", a number of rails, or the interfaces that they leave by.
+Status read_rails(remote::RailOptions& rails) {
+  const std::string text = environment("RIPC_RAILS");
+  if (text.empty() || text == "auto") return {};
+  std::size_t most = 0;
+  if (parse_number(text, most)) {
+    if (most < 1 || most > remote::kMaxRails)
+      return Status(RIPC_INVALID_ARGUMENT, "RIPC_RAILS is '" + text + "': give auto, a number from 1 to " +
+                                               std::to_string(remote::kMaxRails) + ", or names of interfaces.");
+    rails.most = most;
+    return {};
+  }
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t end = std::min(text.find(',', start), text.size());
+    const std::string name = text.substr(start, end - start);
+    start = end + 1;
+    if (::if_nametoindex(name.c_str()) == 0)
+      return Status(RIPC_INVALID_ARGUMENT,
+                    "RIPC_RAILS names '" + name + "', which is no network interface here: see `ip link`.");
+    rails.interfaces.push_back(name);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<socket::TransportOptions> read_socket_options(const remote::SessionOptions& common) {
+  socket::TransportOptions options{common};
+  Status status = read_session_options(options);
+  if (!status.ok()) return status;
+  std::uint64_t connections = options.bulk_connections;
+  status = read_number("RIPC_SOCKET_BULK_CONNECTIONS", 1, socket::kMaxBulkConnections, connections);
+  if (!status.ok()) return status;
+  options.bulk_connections = static_cast<std::size_t>(connections);
+  options.bind_address = environment("RIPC_SOCKET_ADDRESS");
+  options.interface = environment("RIPC_SOCKET_INTERFACE");
+  status = read_rails(options.rails);
+  if (!status.ok()) return status;
+  // What leaves by one address or interface has one rail.
+  if (!options.bind_address.empty() || !options.interface.empty()) options.rails = {.most = 1, .interfaces = {}};
+  return options;
+}
+
+#ifdef RIPC_WITH_VERBS
+Result<verbs::TransportOptions> read_verbs_options(const remote::SessionOptions& common) {
+  verbs::TransportOptions options{common};
+  Status status = read_session_options(options);
+  if (!status.ok()) return status;
+  std::uint64_t connections = options.max_connections;
+  status = read_number("RIPC_VERBS_CONNECTIONS", 1, 65536, connections);
+  if (!status.ok()) return status;
+  options.max_connections = static_cast<std::size_t>(connections);
+  status = read_switch("RIPC_VERBS_GROUPS", options.multicast_groups);
+  if (!status.ok()) return status;
+  return options;
+}
+#endif
+
+}  // namespace ripc::internal::capi

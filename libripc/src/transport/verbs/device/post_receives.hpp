@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+namespace ripc::internal::verbs {
+
+inline constexpr std::size_t kReceiveBatch = 16;  // receives that are posted at a time
+
+// Posts so many receives: fill(index, range) sets the buffer of each, and returns the number of its work request. 0, or
+// an errno; only a device that is gone fails.
+template <typename Fill>
+int post_receives(ibv_qp* pair, std::size_t count, const Fill& fill) noexcept {
+  std::array<ibv_sge, kReceiveBatch> ranges;
+  std::array<ibv_recv_wr, kReceiveBatch> requests;
+  for (std::size_t first = 0; first < count; first += kReceiveBatch) {
+    const std::size_t size = std::min(kReceiveBatch, count - first);
+    for (std::size_t index = 0; index < size; ++index) {
+      requests[index] = {.wr_id = fill(first + index, ranges[index]),
+                         .next = index + 1 == size ? nullptr : &requests[index + 1],
+                         .sg_list = &ranges[index],
+                         .num_sge = 1};
+    }
+    ibv_recv_wr* bad = nullptr;
+    if (const int error = ibv_post_recv(pair, requests.data(), &bad); error != 0) return error;
+  }
+  return 0;
+}
+
+}  // namespace ripc::internal::verbs

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a context owns and what it leaves behind: independence, descriptors, threads, and a fork.
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <iterator>
+#include <set>
+
+#include "puppet.hpp"
+
+namespace conformance {
+namespace {
+
+using Contexts = PairTest;
+CONFORMANCE_SUITE(Contexts);
+
+TEST_P(Contexts, TwoContextsOfOneProcessAreIndependent) {
+  ASSERT_EQ(send_text(client_, server_id(), "hello"), RIPC_OK);
+  EXPECT_EQ(text_of(receive(server_)), "hello");
+  const Context third_context = make_context();
+  const Service third = make_service(third_context);
+  server_.reset();
+  server_context_.reset();
+  ASSERT_EQ(send_text(client_, id_of(third), "still here"), RIPC_OK);
+  EXPECT_EQ(text_of(receive(third)), "still here");
+}
+
+TEST_P(Contexts, ContextsLeaveNothingBehind) {
+  const auto count_in = [](const char* directory) {
+    return std::distance(std::filesystem::directory_iterator(directory), std::filesystem::directory_iterator());
+  };
+  const auto round = [&] {
+    const Context one = make_context();
+    const Context other = make_context();
+    const Service from = make_service(one);
+    const Service to = make_service(other);
+    ASSERT_EQ(send_text(from, id_of(to), "hello"), RIPC_OK);
+    receive(to);
+    const auto data = lease(one, 100'000);
+    const Ticket ticket = send_long(from, id_of(to), {item_at(data.get(), 100'000, RIPC_ITEM_LONG)});
+    receive(to, RIPC_RECEIVE_LEND);
+  };
+  round();
+  const auto descriptors = count_in("/proc/self/fd");
+  const auto threads = count_in("/proc/self/task");
+  for (int count = 0; count < 10; ++count) round();
+  EXPECT_EQ(count_in("/proc/self/fd"), descriptors);
+  EXPECT_EQ(count_in("/proc/self/task"), threads);
+}
+
+TEST_P(Contexts, WithoutDescriptorsTheStatusSaysSo) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer itself needs descriptors";
+#endif
+  rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
+  const auto allow = [&](rlim_t more) {
+    const auto used = std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+    rlimit few{static_cast<rlim_t>(used) + more, usual.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  };
+  const ripc_context_options options = context_options();
+  std::set<ripc_status> outcomes;
+  for (rlim_t more = 0; more < 40; ++more) {
+    allow(more);
+    ripc_context* context = nullptr;
+    ripc_service* service = nullptr;
+    ripc_status status = ripc_context_create(&options, &context);
+    if (status == RIPC_OK) status = ripc_service_register(context, nullptr, &service);
+    if (status == RIPC_OK) status = send(client_, ripc_service_get_id(service), {});
+    if (status == RIPC_OK) status = send(server_, ripc_service_get_id(service), {});
+    outcomes.insert(status);
+    ripc_service_unregister(service);
+    ripc_context_destroy(context);
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &usual), 0);
+  }
+  EXPECT_TRUE(outcomes.contains(RIPC_OK) && outcomes.contains(RIPC_NO_DESCRIPTORS));
+  // Both ends share one table of descriptors here: an end that cannot even answer is one that does not answer.
+  outcomes.erase(RIPC_TIMEOUT);
+  EXPECT_EQ(outcomes, (std::set<ripc_status>{RIPC_OK, RIPC_NO_DESCRIPTORS}));
+  ASSERT_EQ(send_text(client_, server_id(), "well again"), RIPC_OK);
+  EXPECT_EQ(text_of(receive(server_)), "well again");
+}
+
+TEST_P(Contexts, DestroyingAContextEndsWhatItStillOwns) {
+  Bytes window(100);
+  ASSERT_EQ(ripc_window_post(client_.get(), window.data(), window.size(), 1), RIPC_OK);
+  void* data = nullptr;
+  ASSERT_EQ(ripc_buffer_lease(client_context_.get(), 5000, &data), RIPC_OK);
+  ASSERT_EQ(send(server_, client_id(), {}), RIPC_OK);
+  ripc_message* message = nullptr;
+  ASSERT_EQ(ripc_receive(client_.get(), 0, kLimit, &message), RIPC_OK);  // becomes invalid with its context
+  const ripc_service_id id = client_id();
+  static_cast<void>(client_.release());
+  client_context_.reset();
+  EXPECT_TRUE(is_gone(server_, id));
+}
+
+TEST_P(Contexts, AfterForkTheParentsHandlesSaySoAndAContextOfItsOwnWorks) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ThreadSanitizer does not support new threads in a child of a process that has threads";
+#endif
+  const bool in_children = traits().in_children;
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::alarm(20);
+    ripc_message* message = nullptr;
+    void* data = nullptr;
+    if (ripc_send(client_.get(), server_id(), nullptr, 0, nullptr, nullptr) != RIPC_FORKED) ::_exit(1);
+    if (ripc_receive(client_.get(), 0, 0, &message) != RIPC_FORKED) ::_exit(2);
+    if (ripc_service_register(client_context_.get(), nullptr, nullptr) == RIPC_OK) ::_exit(3);
+    if (ripc_buffer_lease(client_context_.get(), 100, &data) != RIPC_FORKED) ::_exit(4);
+    ripc_context* context = nullptr;
+    if (in_children) {
+      const ripc_context_options options = context_options();
+      if (ripc_context_create(&options, &context) != RIPC_OK) ::_exit(5);
+      ripc_service* service = nullptr;
+      if (ripc_service_register(context, nullptr, &service) != RIPC_OK) ::_exit(6);
+      const std::string_view text = "from the child";
+      const ripc_item one = item(text);
+      if (ripc_send(service, server_id(), &one, 1, nullptr, nullptr) != RIPC_OK) ::_exit(7);
+      if (ripc_receive(service, 0, kLimit, &message) != RIPC_OK) ::_exit(8);
+    }
+    // As destructors do that run when the child ends: nothing of the parent's may be touched.
+    ripc_service_unregister(client_.get());
+    ripc_context_destroy(client_context_.get());
+    ripc_context_destroy(context);
+    ::_exit(0);
+  }
+  if (in_children) {
+    const Message message = receive(server_);
+    EXPECT_EQ(text_of(message), "from the child");
+    EXPECT_EQ(ripc_reply(server_.get(), message.get(), nullptr, 0, nullptr, nullptr), RIPC_OK);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "the step that failed in the child";
+  ASSERT_EQ(send_text(client_, server_id(), "the parent goes on"), RIPC_OK);
+  EXPECT_EQ(text_of(receive(server_)), "the parent goes on");
+}
+
+}  // namespace
+}  // namespace conformance
