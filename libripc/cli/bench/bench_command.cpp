@@ -18,6 +18,8 @@ namespace {
 using bench::BenchOptions;
 using bench::BenchResult;
 
+constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
+
 bool has_kinds(const BenchOptions& options) {
   return options.bench == "pingpong" || options.bench == "rate" || options.bench == "bandwidth";
 }
@@ -80,15 +82,15 @@ void print_result(const Json& json) {
 }
 
 std::string problem_with(const BenchOptions& options) {
-  if (options.size == 0 && (options.kind != "short" || !has_kinds(options))) return "--size must be at least 1 here.";
-  if (options.bench == "service" && options.size < sizeof(std::uint64_t))
+  const bool is_service = options.bench == "service";
+  const bool is_short = is_service || (has_kinds(options) && options.kind == "short");
+  if (is_service && options.size < sizeof(std::uint64_t))
     return "--size must be at least 8 here: a request has a number.";
+  if (options.size == 0 && !is_short) return "--size must be at least 1 here.";
   if (options.kind == "lend" && options.source != "kept") return "--source is for --kind long, auto and return.";
-  if (has_kinds(options) || options.bench == "protocols" || options.bench == "service") {
-    if (options.kind != "short" && options.size > (std::uint64_t{4} << 30)) return "--size takes 4G at most.";
-    if (options.kind == "short" && options.size > (std::uint64_t{1} << 20))
-      return "--size takes 1M at most for short messages; use --kind long.";
-  }
+  if (is_short && options.size > kMebibyte) return "--size takes 1M at most for short messages; use --kind long.";
+  if ((has_kinds(options) || options.bench == "protocols") && options.size > (std::uint64_t{4} << 30))
+    return "--size takes 4G at most.";
   return {};
 }
 
@@ -167,7 +169,6 @@ struct BenchKind {
   const char* example;
 };
 
-constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
 constexpr BenchKind kBenches[] = {
     {"pingpong", "Round trips, beside bare ones (cache line, UDP or TCP) in the same run",
      "short,long,auto,return,lend", "spin,block,adaptive", 64, "ripc bench pingpong --size 64 --runs 5 --json"},
