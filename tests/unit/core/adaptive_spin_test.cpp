@@ -52,6 +52,7 @@ TEST_F(AdaptiveSpinTest, WhereOthersWantItWaitsEndSoonUntilTheyDoNot) {
   waits_for_processor = AdaptiveSpin::kLongWait + 1;
   now_ += AdaptiveSpin::kInterval;
   for (int wait = 0; wait < 10'000; ++wait) EXPECT_EQ(looks_in_vain(spin_), kFew);
+  EXPECT_TRUE(spin_.is_short());
   waits_for_processor = 0;
   now_ += AdaptiveSpin::kInterval;
   EXPECT_EQ(looks_in_vain(spin_), kAll);

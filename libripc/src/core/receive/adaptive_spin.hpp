@@ -26,6 +26,8 @@ class AdaptiveSpin {
       : spin_(spin), mean_wait_(mean_wait) {}
 
   bool is_off() const noexcept { return spin_.time == 0; }
+  // Until it asks again.
+  bool is_short() const noexcept { return is_busy_; }
   // A wait begins to spin: until when it may.
   Nanoseconds begin(Nanoseconds now) noexcept {
     if (now >= ask_at_ && spin_.adapts) [[unlikely]]
