@@ -16,9 +16,9 @@ namespace {
 constexpr Nanoseconds kTime = 50'000;
 constexpr Nanoseconds kLook = 1000;  // between two readings of the clock
 
-Nanoseconds waits_for_processor = 0;
+unsigned waits_for_processor = 0;  // percent
 int questions = 0;
-Nanoseconds fake_mean_wait() noexcept {
+unsigned fake_percent(Nanoseconds) noexcept {
   ++questions;
   return waits_for_processor;
 }
@@ -39,23 +39,28 @@ class AdaptiveSpinTest : public testing::Test {
   static constexpr int kAll = static_cast<int>(kTime / kLook);
   static constexpr int kFew = static_cast<int>(AdaptiveSpin::kBusyTime / kLook);
   Nanoseconds now_ = 1'000'000'000;
-  AdaptiveSpin spin_{Spin{.time = kTime, .adapts = true}, fake_mean_wait};
+  AdaptiveSpin spin_{Spin{.time = kTime, .adapts = true}, fake_percent};
 };
 
 TEST_F(AdaptiveSpinTest, OnACalmProcessorEachWaitSpinsForTheWholeTime) {
-  waits_for_processor = AdaptiveSpin::kLongWait;
+  waits_for_processor = AdaptiveSpin::kMuch;
   for (int wait = 0; wait < 1000; ++wait) EXPECT_EQ(looks_in_vain(spin_), kAll);
 }
 
 TEST_F(AdaptiveSpinTest, WhereOthersWantItWaitsEndSoonUntilTheyDoNot) {
   EXPECT_EQ(looks_in_vain(spin_), kAll);
-  waits_for_processor = AdaptiveSpin::kLongWait + 1;
+  waits_for_processor = AdaptiveSpin::kMuch + 1;
   now_ += AdaptiveSpin::kInterval;
-  for (int wait = 0; wait < 10'000; ++wait) EXPECT_EQ(looks_in_vain(spin_), kFew);
+  questions = 0;
+  constexpr int kIntervals = 10;
+  for (const Nanoseconds end = now_ + kIntervals * AdaptiveSpin::kBusyInterval; now_ < end;)
+    EXPECT_EQ(looks_in_vain(spin_), kFew);
   EXPECT_TRUE(spin_.is_short());
+  EXPECT_EQ(questions, kIntervals) << "fewer than on a calm one";
   waits_for_processor = 0;
-  now_ += AdaptiveSpin::kInterval;
+  now_ += AdaptiveSpin::kBusyInterval;
   EXPECT_EQ(looks_in_vain(spin_), kAll);
+  EXPECT_FALSE(spin_.is_short());
 }
 
 TEST_F(AdaptiveSpinTest, TheSystemIsAskedOnceInAnInterval) {
@@ -66,15 +71,15 @@ TEST_F(AdaptiveSpinTest, TheSystemIsAskedOnceInAnInterval) {
 }
 
 TEST_F(AdaptiveSpinTest, WhoHasSaidHowLongGetsThat) {
-  waits_for_processor = 10 * AdaptiveSpin::kLongWait;
-  AdaptiveSpin fixed(Spin{.time = kTime, .adapts = false}, fake_mean_wait);
+  waits_for_processor = 100;
+  AdaptiveSpin fixed(Spin{.time = kTime, .adapts = false}, fake_percent);
   for (int wait = 0; wait < 1000; ++wait) EXPECT_EQ(looks_in_vain(fixed), kAll);
   EXPECT_EQ(questions, 0);
   EXPECT_TRUE(AdaptiveSpin(Spin{.time = 0, .adapts = false}).is_off());
 }
 
 // Two threads that compute on one processor: each waits for the other's turn to end.
-TEST(MeanProcessorWait, IsLongBesideAThreadThatComputes) {
+TEST(PercentWaited, IsMuchBesideAThreadThatComputes) {
   if (access("/proc/thread-self/schedstat", R_OK) != 0) GTEST_SKIP() << "this system does not tell of waits";
   cpu_set_t before, one;
   ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
@@ -88,14 +93,14 @@ TEST(MeanProcessorWait, IsLongBesideAThreadThatComputes) {
     while (!ends.load(std::memory_order_relaxed)) {
     }
   });
-  (void)mean_processor_wait();
+  (void)percent_waited(monotonic_now());
   const Nanoseconds deadline = monotonic_now() + 60'000'000'000;
-  Nanoseconds wait = 0;
-  while (wait <= AdaptiveSpin::kLongWait && monotonic_now() < deadline) wait = mean_processor_wait();
+  unsigned percent = 0;
+  while (percent <= AdaptiveSpin::kMuch && monotonic_now() < deadline) percent = percent_waited(monotonic_now());
   ends = true;
   neighbour.join();
   EXPECT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
-  EXPECT_GT(wait, AdaptiveSpin::kLongWait);
+  EXPECT_GT(percent, AdaptiveSpin::kMuch);
 }
 
 }  // namespace

@@ -4,9 +4,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdint>
 
 #include "base/unique_fd.hpp"
 
@@ -14,37 +14,28 @@ namespace ripc::internal::core {
 
 namespace {
 
-// Since the thread began.
-struct ProcessorWaits {
-  std::uint64_t nanoseconds = 0;
-  std::uint64_t times = 0;
-};
-
-// The kernel writes the time that the thread has run, the time that it waited, and how often it has run.
-ProcessorWaits processor_waits() noexcept {
+// Since the thread began. The kernel writes the time that it has run, and then the time that it waited.
+Nanoseconds time_waited() noexcept {
   const UniqueFd file(open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC));
   std::array<char, 96> text{};
   const ssize_t size = file ? read(file.get(), text.data(), text.size()) : 0;
   const char* const end = text.data() + std::max<ssize_t>(size, 0);
-  std::array<std::uint64_t, 3> numbers{};
-  const char* next = text.data();
-  for (std::uint64_t& number : numbers) {
-    const auto [after, error] = std::from_chars(next, end, number);
-    if (error != std::errc()) return {};
-    next = std::min(after + 1, end);
-  }
-  return {numbers[1], numbers[2]};
+  const char* const second = std::find(static_cast<const char*>(text.data()), end, ' ');
+  Nanoseconds waited = 0;
+  if (second != end) (void)std::from_chars(second + 1, end, waited);
+  return waited;
 }
 
 }  // namespace
 
-Nanoseconds mean_processor_wait() noexcept {
-  static thread_local ProcessorWaits before;
-  const ProcessorWaits now = processor_waits();
-  const std::uint64_t times = now.times - before.times;
-  const Nanoseconds waited = now.nanoseconds - before.nanoseconds;
-  before = now;
-  return times == 0 ? 0 : waited / times;
+unsigned percent_waited(Nanoseconds now) noexcept {
+  static thread_local Nanoseconds asked = 0;
+  static thread_local Nanoseconds before = 0;
+  const Nanoseconds waited = time_waited();
+  const Nanoseconds percent = 100 * (waited - before) / std::max<Nanoseconds>(now - asked, 1);
+  asked = now;
+  before = waited;
+  return static_cast<unsigned>(std::min<Nanoseconds>(percent, 100));
 }
 
 }  // namespace ripc::internal::core

@@ -10,20 +10,22 @@
 
 namespace ripc::internal::core {
 
-// How long the calling thread waited on average for a processor that it could have used, each time since it asked last.
-// 0 if the system does not say. Some system calls.
-Nanoseconds mean_processor_wait() noexcept;
+// The part of its time, in percent, that the calling thread waited for a processor that it could have used, since it
+// asked last. 0 if the system does not say. Some system calls.
+unsigned percent_waited(Nanoseconds now) noexcept;
 
-// The receiving thread's. Now and then it asks whether the thread gets a processor at once. If not, it spins no longer
-// than a sleep would cost.
+// The receiving thread's. Now and then it asks whether the thread gets a processor when it wants one. If not, it spins
+// no longer than a sleep would cost.
 class AdaptiveSpin {
  public:
-  static constexpr Nanoseconds kBusyTime = 10'000;      // about the processor time of a sleep and what wakes from it
-  static constexpr Nanoseconds kLongWait = 20'000;      // below it: interrupts, and what the system does for itself
-  static constexpr Nanoseconds kInterval = 20'000'000;  // between two questions, at least
+  static constexpr Nanoseconds kBusyTime = 10'000;  // about the processor time of a sleep and what wakes from it
+  static constexpr unsigned kMuch = 10;             // percent
+  // Between two questions, at least. Turns of others are rare and long, so they are missed in a short time.
+  static constexpr Nanoseconds kInterval = 20'000'000;
+  static constexpr Nanoseconds kBusyInterval = 200'000'000;
 
-  explicit AdaptiveSpin(Spin spin, Nanoseconds (*mean_wait)() noexcept = mean_processor_wait) noexcept
-      : spin_(spin), mean_wait_(mean_wait) {}
+  explicit AdaptiveSpin(Spin spin, unsigned (*percent)(Nanoseconds) noexcept = percent_waited) noexcept
+      : spin_(spin), percent_(percent) {}
 
   bool is_off() const noexcept { return spin_.time == 0; }
   // Until it asks again.
@@ -37,12 +39,12 @@ class AdaptiveSpin {
 
  private:
   [[gnu::cold]] void ask(Nanoseconds now) noexcept {
-    is_busy_ = mean_wait_() > kLongWait;
-    ask_at_ = now + kInterval;
+    is_busy_ = percent_(now) > kMuch;
+    ask_at_ = now + (is_busy_ ? kBusyInterval : kInterval);
   }
 
   const Spin spin_;
-  Nanoseconds (*const mean_wait_)() noexcept;
+  unsigned (*const percent_)(Nanoseconds) noexcept;
   Nanoseconds ask_at_ = 0;
   bool is_busy_ = false;
 };
