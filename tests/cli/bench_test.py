@@ -92,6 +92,47 @@ class Bench(CliTest):
         self.assertGreater(result["lease_release_ns"], 0)
         self.assertGreater(result["malloc_free_ns"], 0)
 
+    def test_service_answers_by_each_way_to_wait(self):
+        for wait in ("adaptive", "spin", "block", "thread"):
+            for rate in ("0", "2000"):
+                with self.subTest(wait=wait, rate=rate):
+                    result = self.bench(
+                        "service", "--transport", TRANSPORT, "--wait", wait, "--rate", rate, "--service-time", "5",
+                        "--clients", "2", "--neighbours", "1", "--duration", "0.2")
+                    self.assertEqual((result["wait"], result["clients"], result["neighbours"]), (wait, 2, 1))
+                    self.assertGreater(result["messages_per_second"], 0)
+                    self.assertGreater(result["payloads_checked"], 0)
+                    figures = result["latency_ns"]
+                    self.assertGreaterEqual(figures["min"], 5000, "the service computes")
+                    self.assertLessEqual(figures["p50"], figures["p999"])
+                    for field in ("service_processor_share", "client_processor_share", "service_processor_ns",
+                                  "client_processor_ns"):
+                        self.assertGreater(result[field], 0)
+
+    def test_protocols_mark_what_auto_takes(self):
+        result = self.bench("protocols", "--transport", TRANSPORT, "--size", "64K", "--iterations", "10", "--runs", "2")
+        self.assertEqual([point["size"] for point in result["points"]], [4**power for power in range(9)])
+        for point in result["points"]:
+            times = point["message_ns"]
+            self.assertEqual(set(times), {"auto", "short", "long", "return", "lend"})
+            self.assertGreater(times[point["chosen"]], 0)
+            if point["chosen"] == "long":
+                self.assertIsNone(times["short"], "it does not fit")
+            best = min(times["long"], times["short"] or times["long"])
+            self.assertEqual(point["size"] in result["not_within_10_percent"], times[point["chosen"]] > 1.1 * best)
+        self.assertEqual((result["points"][0]["chosen"], result["points"][-1]["chosen"]), ("short", "long"))
+        text = self.ripc("bench", "protocols", "--transport", TRANSPORT, "--size", "4", "--iterations", "10")[0].decode()
+        self.assertRegex(text, r"(?m)^4 B .* \*")
+        self.assertIn("what AUTO takes", text)
+
+    def test_bad_options_are_refused(self):
+        for arguments in (("service", "--wait", "never"), ("service", "--size", "7"), ("service", "--size", "2M"),
+                          ("service", "--rate", "-1"), ("service", "--clients", "0"), ("service", "--duration", "0"),
+                          ("service", "--kind", "long", "--depth", "2"), ("protocols", "--size", "0"),
+                          ("protocols", "--wait", "thread"), ("pingpong", "--wait", "thread")):
+            with self.subTest(arguments=arguments):
+                self.ripc("bench", *arguments, code=2)
+
     def test_text_output_has_a_line_for_each_figure(self):
         text = self.ripc("bench", "rate", "--transport", TRANSPORT, "--iterations", "1000")[0].decode()
         self.assertIn("messages_per_second", text)

@@ -114,7 +114,7 @@ bool Hosts::lay_cable(Cable cable) {
   }
 }
 
-// From this host, where it ends, too.
+// Both cables get a rate: without one, the processor decides what goes where. From this host, where it ends, too.
 void Hosts::lay_second_cable() const {
   const std::string other_end = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(there_);
   EXPECT_TRUE(ip(std::string("link add ") + kCable2 + " type veth peer name " + kCable2 + " netns " + other_end));
@@ -122,6 +122,9 @@ void Hosts::lay_second_cable() const {
     EXPECT_TRUE(enter(space));
     EXPECT_TRUE(ip(std::string("address add ") + address + "/24 dev " + kCable2));
     EXPECT_TRUE(ip(std::string("link set ") + kCable2 + " up"));
+    for (const char* const cable : {kCable, kCable2})
+      EXPECT_TRUE(support::run_command(std::string("tc qdisc add dev ") + cable +
+                                       " root tbf rate 1gbit burst 256kb latency 50ms"));
   }
 }
 

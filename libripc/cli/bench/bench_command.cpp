@@ -18,10 +18,18 @@ namespace {
 using bench::BenchOptions;
 using bench::BenchResult;
 
+constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
+
+bool has_kinds(const BenchOptions& options) {
+  return options.bench == "pingpong" || options.bench == "rate" || options.bench == "bandwidth";
+}
+
 BenchResult run_once(const BenchOptions& options) {
   if (options.bench == "limits") return bench::run_limits(options);
   if (options.bench == "pool") return bench::run_pool(options);
   if (options.bench == "pingpong") return bench::run_pingpong(options);
+  if (options.bench == "service") return bench::run_service(options);
+  if (options.bench == "protocols") return bench::run_protocols(options);
   return options.kind == "short" ? bench::run_rate(options) : bench::run_stream(options);
 }
 
@@ -74,14 +82,15 @@ void print_result(const Json& json) {
 }
 
 std::string problem_with(const BenchOptions& options) {
-  if (options.size == 0 && (options.kind != "short" || options.bench == "limits" || options.bench == "pool"))
-    return "--size must be at least 1 here.";
+  const bool is_service = options.bench == "service";
+  const bool is_short = is_service || (has_kinds(options) && options.kind == "short");
+  if (is_service && options.size < sizeof(std::uint64_t))
+    return "--size must be at least 8 here: a request has a number.";
+  if (options.size == 0 && !is_short) return "--size must be at least 1 here.";
   if (options.kind == "lend" && options.source != "kept") return "--source is for --kind long, auto and return.";
-  if (options.bench == "rate" || options.bench == "bandwidth" || options.bench == "pingpong") {
-    if (options.kind != "short" && options.size > (std::uint64_t{4} << 30)) return "--size takes 4G at most.";
-    if (options.kind == "short" && options.size > (std::uint64_t{1} << 20))
-      return "--size takes 1M at most for short messages; use --kind long.";
-  }
+  if (is_short && options.size > kMebibyte) return "--size takes 1M at most for short messages; use --kind long.";
+  if ((has_kinds(options) || options.bench == "protocols") && options.size > (std::uint64_t{4} << 30))
+    return "--size takes 4G at most.";
   return {};
 }
 
@@ -121,24 +130,27 @@ int run_bench(BenchOptions options) {
   const OwnKey key;
   options.key_file = key.file();
   std::vector<Json> runs;
-  for (std::uint64_t run = 0; run < options.runs; ++run) {
+  // Rounds of its own.
+  const std::uint64_t count = options.bench == "protocols" ? 1 : options.runs;
+  for (std::uint64_t run = 0; run < count; ++run) {
     auto result = run_once(options);
     if (!result.ok()) return fail(result.error());
     runs.push_back(*std::move(result));
   }
   Json json = {{"bench", options.bench}};
-  const bool is_pair = options.bench != "limits" && options.bench != "pool";
   json["transport"] = options.bench == "limits" ? Json(nullptr) : Json(options.transport);
-  json["kind"] = is_pair ? Json(options.kind) : Json(nullptr);
+  json["kind"] = has_kinds(options) ? Json(options.kind) : Json(nullptr);
   json["size"] = options.size;
   json["iterations"] = runs.front()["iterations"];
   json["wait"] = options.wait;
   json["version"] = ripc::version();
   json.update(summary_of(runs));
-  if (options.runs > 1) json["runs"] = runs;
+  if (count > 1) json["runs"] = runs;
 
   if (options.json) {
     print_json(json);
+  } else if (options.bench == "protocols") {
+    bench::print_protocols(json);
   } else {
     print_result(json);
   }
@@ -151,32 +163,59 @@ int run_bench(BenchOptions options) {
 struct BenchKind {
   const char* name;
   const char* description;
-  const char* kinds;   // "" if it has none
+  const char* kinds;   // of payloads; the first one is the default; "" if it has none
+  const char* waits;   // the same for --wait
   std::uint64_t size;  // default
   const char* example;
 };
 
-constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
 constexpr BenchKind kBenches[] = {
     {"pingpong", "Round trips, beside bare ones (cache line, UDP or TCP) in the same run",
-     "short,long,auto,return,lend", 64, "ripc bench pingpong --size 64 --runs 5 --json"},
+     "short,long,auto,return,lend", "spin,block,adaptive", 64, "ripc bench pingpong --size 64 --runs 5 --json"},
     {"rate", "Messages per second, one sender to one receiver; sockets: beside bare datagrams",
-     "short,long,auto,return,lend", 32, "ripc bench rate --size 32"},
+     "short,long,auto,return,lend", "spin,block", 32, "ripc bench rate --size 32"},
     {"bandwidth", "Bytes per second, beside plain memcpy (sockets: bare TCP) in the same run",
-     "long,auto,return,lend,short", kMebibyte, "ripc bench bandwidth --kind long --size 64M"},
-    {"limits", "What this machine can do without libripc: cache line, memcpy, UDP, TCP", "", kMebibyte,
+     "long,auto,return,lend,short", "spin,block", kMebibyte, "ripc bench bandwidth --kind long --size 64M"},
+    {"service", "Requests to a service that computes for each, at a given rate: throughput, latency, processor time",
+     "", "adaptive,spin,block,thread", 64, "ripc bench service --service-time 5 --rate 20000 --neighbours 2"},
+    {"protocols", "Time of a message over its size, for each way that a payload can travel; marks what AUTO takes", "",
+     "spin,block,adaptive", 64 * kMebibyte, "ripc bench protocols --transport socket --size 1M"},
+    {"limits", "What this machine can do without libripc: cache line, memcpy, UDP, TCP", "", "spin,block", kMebibyte,
      "ripc bench limits --wait block --json"},
-    {"pool", "Leasing and releasing pool memory, beside malloc and free", "", kMebibyte, "ripc bench pool --size 16M"},
+    {"pool", "Leasing and releasing pool memory, beside malloc and free", "", "", kMebibyte,
+     "ripc bench pool --size 16M"},
 };
+
+void add_service_options(CLI::App& command, BenchOptions& options) {
+  command.add_option("--service-time", options.service_time, "Microseconds that the service computes for a request")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  command
+      .add_option("--rate", options.rate,
+                  "Requests per second of all clients, sent by the clock; 0: each client waits for its answer")
+      ->check(CLI::Range(0.0, 1e8))
+      ->capture_default_str();
+  command.add_option("--clients", options.clients, "Threads that send requests")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{64}))
+      ->capture_default_str();
+  command
+      .add_option("--neighbours", options.neighbours,
+                  "Processes that compute all the time, one pinned to each processor in turn")
+      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1024}))
+      ->capture_default_str();
+  command.add_option("--duration", options.duration, "Seconds of one run; the first tenth is not measured")
+      ->check(CLI::Range(0.01, 600.0))
+      ->capture_default_str();
+}
 
 void add_bench(CLI::App& parent, const BenchKind& kind, int& exit_code) {
   auto options = std::make_shared<BenchOptions>();
   options->bench = kind.name;
   CLI::App* command = parent.add_subcommand(kind.name, kind.description);
   const std::vector<std::string> kinds = CLI::detail::split(kind.kinds, ',');
+  const std::vector<std::string> waits = CLI::detail::split(kind.waits, ',');
   const bool has_kind = kind.kinds[0] != '\0';
-  const bool is_pair = options->bench != "pool";
-  options->kind = kinds.front();
+  if (has_kind) options->kind = kinds.front();
   command->add_option("--transport", options->transport, "Path to measure")->capture_default_str();
   if (has_kind) {
     command
@@ -187,8 +226,9 @@ void add_bench(CLI::App& parent, const BenchKind& kind, int& exit_code) {
   } else {
     command->add_option("--kind", options->kind, "Accepted, as by the other benchmarks; means nothing here");
   }
+  if (options->bench == "service") add_service_options(*command, *options);
   options->size = kind.size;
-  command->add_option("--size", options->size, "Bytes of payload, such as 64 or 1M")
+  command->add_option("--size", options->size, "Bytes of payload, such as 64 or 1M; protocols: of the largest one")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
   command->add_option("--iterations", options->iterations, "Messages, round trips or buffers of one run; 0: by size")
@@ -196,9 +236,13 @@ void add_bench(CLI::App& parent, const BenchKind& kind, int& exit_code) {
   command->add_option("--runs", options->runs, "Measure so many times, with new processes; print the medians")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1000}))
       ->capture_default_str();
-  if (is_pair) {
-    command->add_option("--wait", options->wait, "Poll while waiting, or sleep at once")
-        ->check(CLI::IsMember({"spin", "block"}))
+  if (kind.waits[0] != '\0') {
+    options->wait = waits.front();
+    command
+        ->add_option("--wait", options->wait,
+                     "Poll while waiting; sleep at once; adaptive: the library's default; thread: a thread receives, "
+                     "and hands over to the one that computes")
+        ->check(CLI::IsMember(waits))
         ->capture_default_str();
     command->add_flag("!--no-pin", options->pin, "Leave the two processes where the scheduler puts them");
   }

@@ -12,12 +12,13 @@
 namespace cli::bench {
 
 struct BenchOptions {
-  std::string bench;              // pingpong, rate, bandwidth, limits, pool
+  std::string bench;              // pingpong, rate, bandwidth, service, protocols, limits, pool
   std::string transport = "shm";  // for the context
   std::string kind = "short";     // short, long, auto, return, lend
   std::uint64_t size = 64;        // bytes of payload
   std::uint64_t iterations = 0;   // of one run; 0: chosen by size
-  std::string wait = "spin";      // or block: sleep at once
+  // block: sleep at once; adaptive: as the library does by default; thread: another one receives and hands over
+  std::string wait = "spin";
   std::uint64_t runs = 1;
   std::uint64_t depth = 2;  // messages under way at once, for long, return and lent streams
   // Messages of one send call; 0: 64 short ones, as bare datagrams, or as many long ones as there is room for.
@@ -29,7 +30,13 @@ struct BenchOptions {
   std::uint32_t queue_bytes = 0;
   bool pin = true;
   bool json = false;
-  std::string key_file;  // of both sides; empty: what the environment says
+  // The service that is asked for by clients.
+  double service_time = 0;  // microseconds that it computes for each request
+  double rate = 0;          // requests per second of all clients; 0: each sends when the last one is answered
+  std::uint64_t clients = 1;
+  std::uint64_t neighbours = 0;  // processes that compute all the time, one on each processor in turn
+  double duration = 2;           // seconds
+  std::string key_file;          // of both sides; empty: what the environment says
 
   // Of a context on the path to measure.
   ripc::ContextOptions context() const {
@@ -46,6 +53,9 @@ using BenchResult = ripc::Result<Json>;
 BenchResult run_pingpong(const BenchOptions& options);
 BenchResult run_rate(const BenchOptions& options);    // short: messages_per_second; others as run_stream()
 BenchResult run_stream(const BenchOptions& options);  // all but short: bytes_per_second against memcpy
+BenchResult run_service(const BenchOptions& options);
+BenchResult run_protocols(const BenchOptions& options);  // up to options.size, options.runs rounds
+void print_protocols(const Json& json);
 BenchResult run_limits(const BenchOptions& options);
 BenchResult run_pool(const BenchOptions& options);
 

@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <new>
 #include <type_traits>
 #include <vector>
@@ -29,16 +30,6 @@ ripc::Error system_error(const char* what) {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(5);
-
-std::vector<int> allowed_processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> result;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return result;
-  for (int processor = 0; processor < CPU_SETSIZE; ++processor)
-    if (CPU_ISSET(static_cast<std::size_t>(processor), &set)) result.push_back(processor);
-  return result;
-}
 
 // Reaps the child; ends it first if it does not end by itself.
 bool wait_for_child(pid_t child) {
@@ -107,6 +98,22 @@ void Control::close() noexcept {
   fd_ = -1;
 }
 
+std::vector<int> allowed_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> result;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return result;
+  for (int processor = 0; processor < CPU_SETSIZE; ++processor)
+    if (CPU_ISSET(static_cast<std::size_t>(processor), &set)) result.push_back(processor);
+  return result;
+}
+
+std::uint64_t processor_time() noexcept {
+  timespec time{};
+  (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
+}
+
 void pin_to(int processor) noexcept {
   if (processor < 0) return;
   cpu_set_t set;
@@ -160,7 +167,8 @@ ripc::Result<Library> open_library(const Side& side, const BenchOptions& options
   ripc::ContextOptions context_options = options.context();
   // Longer than any round trip, but not for ever: on a busy machine the two may be running at different times only.
   constexpr std::chrono::milliseconds kLongSpin{5};
-  context_options.spin = options.wait == "spin" ? kLongSpin : ripc::kNoWait;
+  if (options.wait == "spin") context_options.spin = kLongSpin;
+  if (options.wait == "block") context_options.spin = ripc::kNoWait;
   auto context = ripc::Context::create(context_options);
   if (!context.ok()) return context.error();
   ripc::ServiceOptions service_options;

@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "bench/options.hpp"
 
@@ -55,6 +56,12 @@ struct Side {
 // control says nothing any more.
 BenchResult run_pair(const BenchOptions& options, const std::function<ripc::Error(Side&)>& other,
                      const std::function<BenchResult(Side&)>& measure);
+
+// Those that this process may use.
+std::vector<int> allowed_processors();
+
+// Of all threads of this process, in nanoseconds.
+std::uint64_t processor_time() noexcept;
 
 // Runs the calling thread on one processor, if it is not negative.
 void pin_to(int processor) noexcept;

@@ -247,6 +247,7 @@ BenchResult measure_pingpong(Side& side, const BenchOptions& options, Floor& flo
     if (const auto error = pinger.block(warm_up + count, warm_up, samples); !error.ok()) return error;
   }
   Json json;
+  json["travels"] = library->kind;
   json["rtt_ns"] = percentiles(samples);
   const double p50 = json["rtt_ns"]["p50"].get<double>();
   const Json bare_figures = percentiles(bare);

@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <memory>
 #include <vector>
 
@@ -32,13 +31,6 @@ enum class Baseline { none, memcpy, tcp };
 Baseline baseline_of(const BenchOptions& options) {
   if (options.kind == "lend") return Baseline::none;
   return options.transport == "socket" ? Baseline::tcp : Baseline::memcpy;
-}
-
-// Of all threads of this process, in nanoseconds.
-std::uint64_t processor_time() {
-  timespec time{};
-  (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
 // ---- The sending side ----------------------------------------------------------------------------------------

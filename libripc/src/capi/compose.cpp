@@ -97,13 +97,14 @@ Result<std::optional<std::vector<std::string>>> read_transports(const char* opti
   return std::optional(std::move(transports));
 }
 
-Result<Nanoseconds> read_spin(std::uint64_t option) {
+Result<Spin> read_spin(std::uint64_t option) {
   // A year: sums of times do not overflow.
-  if (option != RIPC_DEFAULT_TIME) return std::min<std::uint64_t>(option, 31'536'000'000'000'000);
-  std::uint64_t microseconds = 50;
+  if (option != RIPC_DEFAULT_TIME) return Spin{std::min<std::uint64_t>(option, 31'536'000'000'000'000), false};
+  if (environment("RIPC_SPIN_US").empty()) return Spin{};
+  std::uint64_t microseconds = 0;
   Status status = read_number("RIPC_SPIN_US", 0, 60'000'000, microseconds);
   if (!status.ok()) return status;
-  return microseconds * 1000;
+  return Spin{microseconds * 1000, false};
 }
 
 Result<std::uint32_t> read_policy(std::uint32_t option) {
@@ -180,7 +181,7 @@ Result<Settings> read_settings(const ripc_context_options& options) {
       options.static_resolver != nullptr ? options.static_resolver : environment("RIPC_RESOLVER_FILE");
   settings.pool_limit = options.pool_limit != 0 ? options.pool_limit : default_pool_limit();
   settings.resolve_timeout = options.resolve_timeout != RIPC_DEFAULT_TIME ? options.resolve_timeout : 1'000'000'000;
-  Result<Nanoseconds> spin = read_spin(options.spin);
+  Result<Spin> spin = read_spin(options.spin);
   if (!spin.ok()) return spin.status();
   settings.spin = *spin;
   std::uint64_t refresh = 250;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/spin.hpp"
 #include "base/status.hpp"
 #include "capi/network_access.hpp"
 #include "core/context.hpp"
@@ -31,7 +32,7 @@ struct Settings {
   std::optional<resolver::MulticastOptions> multicast;
   std::uint64_t pool_limit = 0;
   Nanoseconds resolve_timeout = 0;
-  Nanoseconds spin = 0;
+  Spin spin;
   Nanoseconds group_refresh = 0;
   std::uint32_t peer_policy = 0;
   std::uint32_t max_peers = 0;

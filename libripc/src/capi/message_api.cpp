@@ -44,7 +44,7 @@ struct Sending {
 
 // For a ticket of this service's.
 std::unique_ptr<ripc_ticket> make_ticket(ripc_service* service) {
-  return std::make_unique<ripc_ticket>(nullptr, from(service)->context().spin());
+  return std::make_unique<ripc_ticket>(nullptr, from(service)->context().spin().time);
 }
 
 Status send_message(const Sending& sending) {

@@ -8,6 +8,7 @@
 
 #include "base/event_loop.hpp"
 #include "base/fork_guard.hpp"
+#include "base/spin.hpp"
 #include "core/path/paths.hpp"
 #include "core/service_table.hpp"
 #include "core/state/context_parts.hpp"
@@ -41,7 +42,7 @@ class Context final : public spi::Host {
   EventLoop& loop() const noexcept { return *loop_; }
   spi::Resolver& resolver() const noexcept { return *parts_.resolver; }
   Nanoseconds resolve_timeout() const noexcept { return parts_.resolve_timeout; }
-  Nanoseconds spin() const noexcept { return parts_.spin; }
+  Spin spin() const noexcept { return parts_.spin; }
   std::uint64_t id() const noexcept { return parts_.id; }
   // False in a process forked from the one that made the context.
   bool usable() const noexcept { return ForkGuard::known_generation() == fork_generation_; }

@@ -31,7 +31,7 @@ Service::Service(Context& context, const ServiceOptions& options, EventSet event
       short_(options.id, context.paths()),
       long_(options.id, context.paths(), context.pool(), context.tickets(), requests_, short_.counters()),
       group_(short_, context.paths(), context.groups(), context.resolver(), context.resolve_timeout()),
-      room_(life_, context.paths(), group_, short_.counters().resolutions, context.loop(), context.spin()),
+      room_(life_, context.paths(), group_, short_.counters().resolutions, context.loop(), context.spin().time),
       receiver_({.life = life_,
                  .routes = context.paths().routes(),
                  .pool = context.pool(),

@@ -15,6 +15,8 @@ namespace {
 
 // How often the spin loop looks at anything but the queues.
 constexpr unsigned kRoundsPerCheck = 32;
+// Where a spin is to be short: over sockets each round is a system call.
+constexpr unsigned kRoundsPerCheckBusy = 4;
 // While bytes are on their way, the receiver looks at least this often.
 constexpr Nanoseconds kLongReceiveSlice = 20'000'000;
 
@@ -55,7 +57,9 @@ ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noe
     if (const ripc_status status = life_.status(); status != RIPC_OK) [[unlikely]]
       return status;
     // The rest is looked at less often: every instruction in this loop adds to the latency.
-    const unsigned rounds = timeout == 0 || spin_ == 0 ? 1 : kRoundsPerCheck;
+    const unsigned rounds = timeout == 0 || spin_.is_off() ? 1
+                            : spin_.is_short()             ? kRoundsPerCheckBusy
+                                                           : kRoundsPerCheck;
     for (unsigned round = first ? 1 : 0; round < rounds; ++round) {
       if (poll_ports() != 0) {
         count = inbox_.count();
@@ -70,7 +74,7 @@ ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noe
     const Nanoseconds now = clock_.now();
     if (first) {
       deadline = Deadline::after(timeout, now);
-      spin_until = std::min(now + spin_, deadline.at());
+      spin_until = std::min(spin_.begin(now), deadline.at());
     }
     // Who spins while bytes are on their way takes the processor from the threads that move them.
     if (!long_receives_.empty() || now >= spin_until) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/thread_epoch.hpp"
+#include "core/receive/adaptive_spin.hpp"
 #include "core/receive/inbox.hpp"
 #include "core/receive/long_receive.hpp"
 #include "core/receive/ports.hpp"
@@ -28,7 +29,7 @@ class Receiver final : private spi::PacketSink {
     memory::Pool& pool;
     Landings landings;
     const EventLoop& loop;  // the responder's
-    Nanoseconds spin;       // how long a wait polls before it sleeps
+    Spin spin;
   };
   explicit Receiver(const Parts& parts) noexcept
       : life_(parts.life),
@@ -102,7 +103,7 @@ class Receiver final : private spi::PacketSink {
 
   ServiceLife& life_;
   RouteTable& routes_;
-  const Nanoseconds spin_;
+  AdaptiveSpin spin_;
   Ports ports_;
   MessagePool* pool_ = nullptr;
   std::uint32_t flags_ = 0;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/spin.hpp"
 #include "memory/pool.hpp"
 #include "spi/resolver.hpp"
 #include "spi/transport.hpp"
@@ -23,7 +24,7 @@ struct ContextParts {
   std::string withheld_reason;                              // "because ...", and what to do about it
   std::unique_ptr<spi::Resolver> resolver;
   Nanoseconds resolve_timeout = 1'000'000'000;
-  Nanoseconds spin = 50'000;
+  Spin spin;
   Nanoseconds group_refresh = 250'000'000;
 };
 

@@ -49,9 +49,10 @@ class RailPace {
     if (rate_ == 0) return owed_ == 0 ? 0 : std::numeric_limits<double>::infinity();
     return static_cast<double>(owed_ + bytes) / rate_;
   }
-  // Of the next segment, at most `largest`.
-  std::uint64_t segment(std::uint64_t largest) const noexcept {
-    const auto fitting = static_cast<std::uint64_t>(rate_ * static_cast<double>(kSegmentTime));
+  // Of the next segment, at most `largest`. One that is not known to be faster is tried with what would suit `rate`: a
+  // small segment beside large ones of others says nothing of its rate.
+  std::uint64_t segment(double rate, std::uint64_t largest) const noexcept {
+    const auto fitting = static_cast<std::uint64_t>(std::max(rate_, rate) * static_cast<double>(kSegmentTime));
     return std::min(std::max(fitting, kLeastSegment), largest);
   }
 

@@ -48,7 +48,6 @@ bool allows(int bytes) {
 Result<std::shared_ptr<StreamSender>> StreamSender::create(GuardedSocket socket, EventLoop& loop,
                                                            std::function<void()> notify) {
   const int fd = socket.fd.get();
-  (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsent, sizeof kUnsent);
   std::shared_ptr<StreamSender> made(new StreamSender(std::move(socket), loop, std::move(notify)));
   made->out_.reserve(kMostWaiting);
   // Edges: an event comes only after the socket was full, or when the connection ends.

@@ -49,9 +49,6 @@ class StreamSender {
 
  private:
   static constexpr std::size_t kMostWaiting = 2 * kMaxRecord;
-  // Bytes that the kernel keeps beside what the receiver's window lets out. Without a limit it keeps megabytes, and a
-  // sender learns late that nobody reads.
-  static constexpr int kUnsent = 1 << 20;
   // Bytes of small packets that are worth a system call.
   static constexpr std::size_t kTogether = std::size_t{16} << 10;
 

@@ -72,30 +72,36 @@ void StreamPullTable::make_unready(StreamPull& entry) noexcept {
   entry.turn.splice(entry.turn.end(), ready_, std::find(ready_.begin(), ready_.end(), &entry));
 }
 
-// The one that is asked next; null: none, because the best one has enough to do.
-StreamPullTable::Lane* StreamPullTable::next_lane(Nanoseconds now) noexcept {
+// The one that is asked next, and for how much; null: none, because the best one has enough to do.
+std::pair<StreamPullTable::Lane*, std::uint64_t> StreamPullTable::next_lane(Nanoseconds now) noexcept {
   constexpr double kSpare = 4;  // times slower than the fastest
   constexpr Nanoseconds kProbePause = 1'000'000'000;
+  if (lanes_.size() == 1) {
+    Lane& only = lanes_.front();
+    return {only.segments.size() < kSegmentsAhead ? &only : nullptr, kSegmentSize};
+  }
   double fastest = 0;
   for (const Lane& lane : lanes_) fastest = std::max(fastest, lane.pace.rate());
   const StreamPull& entry = *ready_.front();
   const double time_for_rest = static_cast<double>(entry.descriptor.length - entry.next) / fastest;
   Lane* best = nullptr;
+  std::uint64_t best_segment = 0;
   double best_time = 0;
   for (Lane& lane : lanes_) {
-    const double rate = lane.pace.rate();
-    const double time = lane.pace.time_for(lane.pace.segment(kSegmentSize));
-    const bool is_spare = rate != 0 && rate * kSpare < fastest;
+    const std::uint64_t segment = lane.pace.segment(fastest / kSpare, kSegmentSize);
+    const double time = lane.pace.time_for(segment);
+    const bool is_spare = lane.pace.rate() != 0 && lane.pace.rate() * kSpare < fastest;
     if (is_spare && (now < lane.probe_at || time > time_for_rest)) continue;
     if (best != nullptr && time >= best_time) continue;
     best = &lane;
+    best_segment = segment;
     best_time = time;
   }
-  if (best == nullptr || best->segments.size() >= kSegmentsAhead) return nullptr;
-  // One of unknown rate that has its first segment already.
-  if (lanes_.size() > 1 && best->pace.rate() == 0 && !best->segments.empty()) return nullptr;
+  // One of unknown rate has a single segment.
+  const std::size_t most = best != nullptr && best->pace.rate() == 0 ? 1 : kSegmentsAhead;
+  if (best == nullptr || best->segments.size() >= most) return {};
   if (best->pace.rate() * kSpare < fastest) best->probe_at = now + kProbePause;
-  return best;
+  return {best, best_segment};
 }
 
 // Hands out segments.
@@ -103,12 +109,12 @@ void StreamPullTable::ask() noexcept {
   if (ready_.empty() || lanes_.empty()) return;
   const Nanoseconds now = monotonic_now();
   while (!ready_.empty()) {
-    Lane* const next = next_lane(now);
+    const auto [next, segment] = next_lane(now);
     if (next == nullptr) break;
     Lane& lane = *next;
     const std::shared_ptr<StreamPull> entry = *ready_.front()->place;
     make_unready(*entry);
-    const ByteRange range = entry->take_unasked(lanes_.size() == 1 ? kSegmentSize : lane.pace.segment(kSegmentSize));
+    const ByteRange range = entry->take_unasked(segment);
     lane.pace.asked(range.end - range.begin, now);
     lane.requests.push_back({.type = bulk::Type::pull_request,
                              .length = static_cast<std::uint32_t>(range.end - range.begin),

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "remote/bulk/access.hpp"
@@ -103,7 +104,7 @@ class StreamPullTable : public remote::PullTable<StreamPull> {
  private:
   Lane* lane_of(const BulkConnection& connection) noexcept;
   const Lane* lane_of(const BulkConnection& connection) const noexcept;
-  Lane* next_lane(Nanoseconds now) noexcept;
+  std::pair<Lane*, std::uint64_t> next_lane(Nanoseconds now) noexcept;
   void make_ready(StreamPull& entry) noexcept;
   void make_unready(StreamPull& entry) noexcept;
   void ask() noexcept;

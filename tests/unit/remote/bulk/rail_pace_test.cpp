@@ -23,7 +23,7 @@ RailPace pace_of(std::uint64_t bytes, Nanoseconds time, Nanoseconds delay = 0) {
 TEST(RailPace, OneThatIsNotKnownIsTriedAtOnceAndOnce) {
   RailPace pace;
   EXPECT_EQ(pace.time_for(kPiece), 0);
-  EXPECT_EQ(pace.segment(kPiece), RailPace::kLeastSegment);
+  EXPECT_EQ(pace.segment(0, kPiece), RailPace::kLeastSegment);
   pace.asked(RailPace::kLeastSegment, 1);
   EXPECT_EQ(pace.time_for(kPiece), std::numeric_limits<double>::infinity());
 }
@@ -46,9 +46,15 @@ TEST(RailPace, WhatIsOwedCountsForWhenItIsThrough) {
 
 TEST(RailPace, SegmentsTakeTheSameTimeOnSlowAndFastOnes) {
   const RailPace slow = pace_of(kPiece, 80 * kTick);
-  EXPECT_EQ(slow.segment(kPiece), kPiece / 4);
-  EXPECT_EQ(pace_of(kPiece, 1000 * kTick).segment(kPiece), RailPace::kLeastSegment);
-  EXPECT_EQ(pace_of(kPiece, kTick).segment(kPiece), kPiece);
+  EXPECT_EQ(slow.segment(0, kPiece), kPiece / 4);
+  EXPECT_EQ(pace_of(kPiece, 1000 * kTick).segment(0, kPiece), RailPace::kLeastSegment);
+  EXPECT_EQ(pace_of(kPiece, kTick).segment(0, kPiece), kPiece);
+}
+
+TEST(RailPace, OneThatIsNotKnownIsTriedWithWhatWouldSuitTheOthers) {
+  const double rate = static_cast<double>(kPiece) / (40 * kTick);
+  EXPECT_EQ(RailPace().segment(rate, kPiece), kPiece / 2);
+  EXPECT_EQ(pace_of(kPiece, 800 * kTick).segment(rate, kPiece), kPiece / 2);
 }
 
 TEST(RailPace, FollowsARateThatChanges) {

@@ -232,7 +232,7 @@ TEST_F(MediumLink, HowMuchLiesUnreadIsBoundedHoweverMuchWasReadBefore) {
   const auto channel = grown();
   ASSERT_NE(channel, nullptr);
   const std::string small(40, 's');
-  constexpr std::size_t kMostBytes = std::size_t{4} << 20;
+  constexpr std::size_t kMostBytes = std::size_t{12} << 20;
   for (int round = 0; round < 30; ++round) {
     std::size_t taken = 0;
     while (send_text(*channel, small) == RIPC_OK) ++taken;
