@@ -26,6 +26,8 @@ if not os.access(RIPC, os.X_OK):
 class CliTest(unittest.TestCase):
     """A test with its own runtime directory and temporary folder; ends the processes it started."""
 
+    prefix = []  # what runs the command elsewhere
+
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="ripc-cli-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
@@ -47,7 +49,7 @@ class CliTest(unittest.TestCase):
 
     def ripc(self, *arguments, code=0, input=None):
         """Runs the command; its exit code must be `code`. Returns (stdout, stderr) as bytes."""
-        done = subprocess.run([RIPC, *arguments], env=self.environment, input=input, capture_output=True, timeout=PATIENCE)
+        done = subprocess.run([*self.prefix, RIPC, *arguments], env=self.environment, input=input, capture_output=True, timeout=PATIENCE)
         self.assertEqual(
             done.returncode, code, f"ripc {' '.join(arguments)}\n{done.stdout[-2000:]!r}\n{done.stderr.decode()[-2000:]}")
         return done.stdout, done.stderr
@@ -60,7 +62,7 @@ class CliTest(unittest.TestCase):
     def start(self, *arguments, **options):
         """Starts the command in the background."""
         options.setdefault("stdout", subprocess.PIPE)
-        process = subprocess.Popen([RIPC, *arguments], env=self.environment, **options)
+        process = subprocess.Popen([*self.prefix, RIPC, *arguments], env=self.environment, **options)
         self.addCleanup(self._end, process)
         return process
 

@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import stat
+import subprocess
 import sys
 import unittest
 
@@ -214,6 +215,34 @@ class NewKey(NetworkTest):
         self.assertIn("another cluster key", self.errors("resolve", "files", code=3))
         shutil.copy2(self.key, key)
         self.assertEqual(self.ripc_json("resolve", "files")["transport"], "socket")
+
+
+class SlowNetwork(CliTest):
+    """Over the loopback interface of a namespace, which is given a rate."""
+
+    RATE = 24_000_000  # bits per second
+
+    def setUp(self):
+        super().setUp()
+        name = f"ripc-slow-{os.getpid()}"
+        commands = [["ip", "netns", "add", name], ["ip", "-n", name, "link", "set", "lo", "mtu", "1500", "up"],
+                    ["tc", "-n", name, "qdisc", "add", "dev", "lo", "root", "tbf", "rate", f"{self.RATE}bit", "burst",
+                     "64kb", "latency", "50ms"]]
+        self.addCleanup(subprocess.run, ["ip", "netns", "del", name], capture_output=True)
+        for command in commands:
+            done = subprocess.run(command, capture_output=True, text=True) if shutil.which(command[0]) else None
+            if done is None or done.returncode != 0:
+                self.skipTest(f"{' '.join(command)}: {done.stderr if done else 'not installed'}")
+        self.prefix = ["ip", "netns", "exec", name]
+        self.environment["RIPC_TRANSPORTS"] = "socket"
+
+    def test_pieces_become_smaller_where_one_takes_too_long(self):
+        # As one piece it takes 8 seconds; after 5 a request counts as lost.
+        content = self.write("large", random.randbytes(24 << 20))
+        self.serve("files")
+        report = self.ripc_json("get", "files", "large", "-o", self.fetched, "--verify")
+        self.assert_fetched(content)
+        self.assertEqual((report["retries"], report["chunks"]), (1, 3))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,8 @@ class Hosts {
   static constexpr const char* kHere6 = "fd78::1";
   static constexpr const char* kThere6 = "fd78::2";
 
-  // two: a second cable beside the direct one, whose interface is `cable2`, with addresses of 10.79.0.0/24; 1 Gb/s each.
+  // two: a second cable beside the direct one, whose interface is `cable2`, with addresses of 10.79.0.0/24; 1 Gb/s
+  // each.
   enum class Cable { direct, direct_ipv6, relayed, three_on_a_switch, two };
   // Those beside the one that the test is on.
   enum class Host { there, third };

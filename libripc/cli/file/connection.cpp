@@ -115,7 +115,7 @@ Connection::Outcome Connection::receive(ripc::Message& message, ReplyHeader& hea
                                                   "and not stopped?")});
     if (monotonic_now() - last_request_ > reply_patience_) {
       reply_patience_ = std::min(reply_patience_ * 2, kLongestReplyPatience);
-      return Outcome::lost;
+      return has_moved() ? Outcome::lost : Outcome::late;
     }
     if (may_look() && has_moved()) return Outcome::lost;
   }

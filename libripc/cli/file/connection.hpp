@@ -26,6 +26,7 @@ class Connection {
   enum class Outcome {
     done,
     lost,    // the request, the reply or the service was lost: find() and ask again
+    late,    // no reply in time, though the service is there: as above, perhaps for less
     failed,  // error() says why; asking again would not help
   };
 

@@ -101,12 +101,18 @@ Fetch::Step Fetch::transfer() {
       step = request_chunk(completed_ + pending_.size());
     Message message;
     ReplyHeader header;
-    if (step == Step::done) step = settle(connection_.receive(message, header));
+    bool is_late = false;
+    if (step == Step::done) {
+      const Connection::Outcome outcome = connection_.receive(message, header);
+      is_late = outcome == Connection::Outcome::late;
+      step = settle(outcome);
+    }
     if (step == Step::done) step = take_reply(message, header);
     message.release();
     progress.update(std::min(offset_of(completed_), size_), size_);
     if (step == Step::done) continue;
     const Step given_up = give_up_pending();
+    if (is_late) ask_for_less();
     return given_up == Step::failed && step != Step::failed ? given_up : step;
   }
   return Step::done;
@@ -234,6 +240,16 @@ Fetch::Step Fetch::give_up_pending() {
     if (waited > kPatience && !pending_.empty() && connection_.out_of_patience())
       return fail(kFailure, "A transfer that was given up keeps its window: restart the service.");
   }
+}
+
+// The network may be too slow for pieces of this size. What is there already stays a whole number of them.
+void Fetch::ask_for_less() {
+  constexpr std::uint64_t kParts = 8;
+  constexpr std::uint64_t kLeast = std::uint64_t{1} << 20;
+  const std::uint64_t smaller = options_.chunk / kParts;
+  if (smaller < kLeast || options_.chunk % kParts != 0) return;
+  options_.chunk = smaller;
+  completed_ *= kParts;
 }
 
 // What an outcome of the connection means here; finds the service again if it was lost.

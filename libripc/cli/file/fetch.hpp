@@ -58,6 +58,7 @@ class Fetch {
   Step take_reply(ripc::Message& message, const ReplyHeader& header);
   Step take_content(const ripc::Message& message, const ReplyHeader& header, const Pending& pending);
   Step give_up_pending();
+  void ask_for_less();
   Step settle(Connection::Outcome outcome);
   Step refuse(FileStatus status);
   Step fail(int exit_code, std::string_view sentence);

@@ -72,12 +72,12 @@ class StreamOutput final : public Output {
     return {};
   }
   ripc::WritableBytes memory(std::uint64_t offset, std::uint64_t length) override {
-    return memory_.part(offset / chunk_ % kChunksAtOnce * chunk_, length);
+    return memory_.part(place_of(offset), length);
   }
   ripc::Error complete(std::uint64_t offset, std::uint64_t length) override {
     written_ += length;
     if (fd_ < 0) return {};
-    ripc::Bytes bytes = memory_.part(offset / chunk_ % kChunksAtOnce * chunk_, length);
+    ripc::Bytes bytes = memory_.part(place_of(offset), length);
     while (!bytes.empty()) {
       const ssize_t count = write(fd_, bytes.data(), bytes.size());
       if (count < 0 && errno == EINTR) continue;
@@ -89,6 +89,9 @@ class StreamOutput final : public Output {
   ripc::Error finish() override { return {}; }
 
  private:
+  // Chunks may become smaller by a whole factor, so none of them goes over the end.
+  std::uint64_t place_of(std::uint64_t offset) const noexcept { return offset % (chunk_ * kChunksAtOnce); }
+
   Descriptor owned_;
   int fd_;
   std::uint64_t chunk_ = 1;
