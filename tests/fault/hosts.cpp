@@ -122,10 +122,14 @@ void Hosts::lay_second_cable() const {
     EXPECT_TRUE(enter(space));
     EXPECT_TRUE(ip(std::string("address add ") + address + "/24 dev " + kCable2));
     EXPECT_TRUE(ip(std::string("link set ") + kCable2 + " up"));
-    for (const char* const cable : {kCable, kCable2})
-      EXPECT_TRUE(support::run_command(std::string("tc qdisc add dev ") + cable +
-                                       " root tbf rate 1gbit burst 256kb latency 50ms"));
+    shape(kCable, "1gbit");
+    shape(kCable2, "1gbit");
   }
+}
+
+void Hosts::shape(const std::string& cable, const std::string& rate) {
+  EXPECT_TRUE(
+      support::run_command("tc qdisc replace dev " + cable + " root tbf rate " + rate + " burst 256kb latency 50ms"));
 }
 
 bool Hosts::plug_into_switch(int space) const {

@@ -43,6 +43,8 @@ class Hosts {
   void there(const std::string& arguments, Host host = Host::there) const;
   // Takes this host's end of a cable down or up.
   void plug(bool up, const char* cable = kCable) const;
+  // Limits what leaves by a cable from where this thread is, in the words of tc.
+  static void shape(const std::string& cable, const std::string& rate);
   // The weather on a relayed cable.
   Relay& relay() const { return *relay_; }
   Process start_there(const std::string& role, const std::vector<std::string>& arguments,

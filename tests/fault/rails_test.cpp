@@ -3,8 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
+#include <functional>
+#include <mutex>
 #include <string>
+#include <thread>
 
 #include "hosts_fixture.hpp"
 
@@ -129,6 +134,42 @@ TEST_F(Rails, EachCableMayFailInTurn) {
       ASSERT_NO_FATAL_FAILURE(use_both());
     }
   }
+}
+
+TEST_F(Rails, ACableThatComesAndGoesLosesNothing) {
+  ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
+  ASSERT_NO_FATAL_FAILURE(use_both());
+  constexpr auto kTurn = std::chrono::milliseconds(300);
+  std::mutex mutex;
+  std::condition_variable ended;
+  bool is_over = false;
+  std::thread flapping([&] {
+    std::unique_lock lock(mutex);
+    for (bool up = false; !ended.wait_for(lock, kTurn, [&] { return is_over; }); up = !up)
+      hosts_.plug(up, Hosts::kCable2);
+  });
+  for (int count = 0; count < 10 && !HasFatalFailure(); ++count) send_whole();
+  {
+    const std::lock_guard lock(mutex);
+    is_over = true;
+  }
+  ended.notify_one();
+  flapping.join();
+  hosts_.plug(true, Hosts::kCable2);
+  ASSERT_NO_FATAL_FAILURE(counts());
+  EXPECT_NO_FATAL_FAILURE(use_both()) << "it is taken up again";
+}
+
+TEST_F(Rails, ACableThatIsTenTimesSlowerCarriesLittle) {
+  ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
+  Hosts::shape(Hosts::kCable2, "100mbit");
+  // The first ones find out.
+  for (int count = 0; count < 3; ++count) ASSERT_NO_FATAL_FAILURE(send_whole());
+  const auto before = transmitted();
+  for (int count = 0; count < 3; ++count) ASSERT_NO_FATAL_FAILURE(send_whole());
+  const auto after = transmitted();
+  EXPECT_LT(after[1] - before[1], (after[0] - before[0]) / 5);
+  ASSERT_NO_FATAL_FAILURE(counts());
 }
 
 // A ticket ends with the session.
