@@ -78,10 +78,11 @@ class BulkBackend : public Bulk {
   }
 
  protected:
-  // `most`: connections that this side asks for.
-  BulkBackend(EventLoop& loop, BulkHooks hooks, Nanoseconds stall_timeout, std::size_t most, Pulls& pulls,
+  // `look_pause`: between two looks for connections that owe something and are silent. `most`: connections that this
+  // side asks for.
+  BulkBackend(EventLoop& loop, BulkHooks hooks, Nanoseconds look_pause, std::size_t most, Pulls& pulls,
               Pushes& pushes) noexcept
-      : Bulk(loop, std::move(hooks)), pulls_(pulls), pushes_(pushes), most_(most), silence_(loop, stall_timeout) {}
+      : Bulk(loop, std::move(hooks)), pulls_(pulls), pushes_(pushes), most_(most), silence_(loop, look_pause) {}
 
   // Before any other call. Throws std::bad_alloc.
   template <typename Self>

@@ -13,13 +13,9 @@
 
 namespace ripc::internal::remote {
 
-// Of one connection; one thread. It is looked at kLooks times in the time that is too long.
+// Of one connection; one thread.
 class Silence {
  public:
-  static constexpr unsigned kLooks = 16;
-  // Too long for one beside which there is another that is not silent so long: that one takes over what is owed.
-  static constexpr unsigned kLooksBeside = kLooks / 4;
-
   // owed: it should say something. heard: grows with everything that it says.
   void look(bool owed, std::uint64_t heard) noexcept {
     looks_ = owed && heard == heard_ ? looks_ + 1 : 0;
@@ -36,8 +32,7 @@ class Silence {
 // When to look, from the loop.
 class SilenceWatch {
  public:
-  // too_long: how long a connection may say nothing.
-  SilenceWatch(EventLoop& loop, Nanoseconds too_long) noexcept : loop_(loop), pause_(too_long / Silence::kLooks) {}
+  SilenceWatch(EventLoop& loop, Nanoseconds pause) noexcept : loop_(loop), pause_(pause) {}
 
   // Before any other call. `owner` is what this is a part of.
   template <typename Owner>

@@ -16,6 +16,11 @@ namespace {
 
 namespace bulk = wire::bulk;
 
+// Looks within the stall timeout.
+constexpr unsigned kLooks = 16;
+// Too many for a connection beside which there is another that is not silent so long: that one takes over what is owed.
+constexpr unsigned kLooksBeside = kLooks / 4;
+
 void set_option(int socket, int level, int name, int value) noexcept {
   // Without any of them it works, only worse.
   (void)::setsockopt(socket, level, name, &value, sizeof value);
@@ -38,7 +43,8 @@ void prepare(int socket, Nanoseconds stall_timeout) noexcept {
 // ---- Connections ---------------------------------------------------------------------------------------------
 
 StreamBulk::StreamBulk(EventLoop& loop, remote::BulkHooks hooks, const BulkOptions& options)
-    : BulkBackend(loop, std::move(hooks), options.stall_timeout, options.connections, stream_pulls_, stream_pushes_),
+    : BulkBackend(loop, std::move(hooks), options.stall_timeout / kLooks, options.connections, stream_pulls_,
+                  stream_pushes_),
       stall_timeout_(options.stall_timeout) {
   connections_.reserve(kMaxBulkConnections);
 }
@@ -128,10 +134,9 @@ void StreamBulk::look_for_silence() {
       if (found == connections.end()) continue;
       member.silence.look(owed[static_cast<std::size_t>(found - connections.begin())], member.connection->received());
     }
-    const bool is_any_heard = std::any_of(connections_.begin(), connections_.end(), [](const Member& member) {
-      return !member.silence.lasts(remote::Silence::kLooksBeside);
-    });
-    const unsigned too_long = is_any_heard ? remote::Silence::kLooksBeside : remote::Silence::kLooks;
+    const bool is_any_heard = std::any_of(connections_.begin(), connections_.end(),
+                                          [](const Member& member) { return !member.silence.lasts(kLooksBeside); });
+    const unsigned too_long = is_any_heard ? kLooksBeside : kLooks;
     for (const Member& member : connections_) {
       if (member.silence.lasts(too_long)) member.connection->shut_down();
     }

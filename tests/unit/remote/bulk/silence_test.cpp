@@ -6,11 +6,13 @@
 namespace ripc::internal::remote {
 namespace {
 
+constexpr unsigned kLooks = 4;
+
 // How many looks it takes, at most `most`; 0: more.
 unsigned looks_until_silent(Silence& silence, bool owed, std::uint64_t heard, unsigned most = 20) {
   for (unsigned look = 1; look <= most; ++look) {
     silence.look(owed, heard);
-    if (silence.lasts(Silence::kLooks)) return look;
+    if (silence.lasts(kLooks)) return look;
   }
   return 0;
 }
@@ -19,7 +21,7 @@ TEST(Silence, IsTooLongAfterSoManyLooksWithoutNews) {
   Silence silence;
   silence.look(true, 7);
   EXPECT_FALSE(silence.lasts(1)) << "what it said before the first look is news";
-  EXPECT_EQ(looks_until_silent(silence, true, 7), Silence::kLooks);
+  EXPECT_EQ(looks_until_silent(silence, true, 7), kLooks);
 }
 
 TEST(Silence, IsNoneWhileThereIsNews) {
@@ -28,17 +30,17 @@ TEST(Silence, IsNoneWhileThereIsNews) {
     silence.look(true, heard);
     EXPECT_FALSE(silence.lasts(1));
   }
-  EXPECT_EQ(looks_until_silent(silence, true, 100), Silence::kLooks);
+  EXPECT_EQ(looks_until_silent(silence, true, 100), kLooks);
 }
 
 TEST(Silence, IsNoneWhileNothingIsOwed) {
   Silence silence;
   EXPECT_EQ(looks_until_silent(silence, false, 0), 0u);
-  EXPECT_EQ(looks_until_silent(silence, true, 0), Silence::kLooks) << "it counts from when something is owed";
+  EXPECT_EQ(looks_until_silent(silence, true, 0), kLooks) << "it counts from when something is owed";
   Silence other;
-  EXPECT_EQ(looks_until_silent(other, true, 0, Silence::kLooks - 1), 0u);
+  EXPECT_EQ(looks_until_silent(other, true, 0, kLooks - 1), 0u);
   other.look(false, 0);
-  EXPECT_EQ(looks_until_silent(other, true, 0), Silence::kLooks) << "and begins anew";
+  EXPECT_EQ(looks_until_silent(other, true, 0), kLooks) << "and begins anew";
 }
 
 }  // namespace

@@ -14,6 +14,11 @@ namespace bulk = wire::bulk;
 constexpr std::size_t kMostOffered = 4;
 constexpr std::size_t kMostOpen = 32;
 
+// A connection that owes something may be silent at so many looks, so many of which are in the stall timeout. That is
+// longer than a session outlives its peer: to cut the connection to a dead host blocks for a minute over siw.
+constexpr unsigned kMostLooks = 6;
+constexpr unsigned kLooks = 4;
+
 // What a receiver may meet when it looks for an offer, and handle itself: nothing that ends tickets or opens memory.
 constexpr bool may_be_polled(const bulk::Frame& frame) noexcept {
   return frame.type == bulk::Type::offer || frame.type == bulk::Type::finished ||
@@ -24,7 +29,7 @@ constexpr bool may_be_polled(const bulk::Frame& frame) noexcept {
 
 RdmaBulk::RdmaBulk(std::shared_ptr<Registrar> registrar, memory::Pool& pool, EventLoop& loop, remote::BulkHooks hooks,
                    Nanoseconds stall_timeout)
-    : BulkBackend(loop, std::move(hooks), stall_timeout, 1, rdma_pulls_, rdma_pushes_),
+    : BulkBackend(loop, std::move(hooks), stall_timeout / kLooks, 1, rdma_pulls_, rdma_pushes_),
       registrar_(std::move(registrar)),
       pool_(pool),
       rdma_pulls_(registrar_, loop, finishes_),
@@ -104,7 +109,7 @@ void RdmaBulk::look_for_silence() noexcept {
   if (watched_.lock() != present) silence_of_watched_ = {};
   watched_ = present;
   if (present) silence_of_watched_.look(owed, present->heard());
-  if (present && silence_of_watched_.lasts(remote::Silence::kLooks)) present->cut();
+  if (present && silence_of_watched_.lasts(kMostLooks)) present->cut();
   if (owed || pulls_.has_backlog() || finishes_.has_backlog()) silence_.look_soon();
 }
 
