@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long a wait polls before it sleeps. Where others want the processor, polling takes the time of the thread that is
-// waited for, and one's own: who has just used more than its share is not woken at once.
+// waited for. It also delays the next wake: the kernel does not wake a thread at once that has just used its share.
 #pragma once
 
 #include <algorithm>

@@ -51,8 +51,7 @@ class SocketTransport::Links final : public remote::SessionLinks {
         dialers.push_back(dial(session, rail.remote));
     }
     // A rail whose interface is down is none now.
-    if (remotes.size() > 1 && transport_.rails_.most > 1)
-      rail_timer_.set(monotonic_now() + transport_.options().peer_timeout / kRailLooks);
+    if (remotes.size() > 1 && transport_.rails_.most > 1) look_again();
   }
   void adopt_bulk(const SessionPointer& session, GuardedSocket socket) override {
     is_asked_ = false;
@@ -88,9 +87,10 @@ class SocketTransport::Links final : public remote::SessionLinks {
     if (moved != std::exchange(moved_, moved)) {
       transport_.or_lose(session, [&] { dial_rails(session); });
     } else {
-      rail_timer_.set(monotonic_now() + transport_.options().peer_timeout / kRailLooks);
+      look_again();
     }
   }
+  void look_again() noexcept { rail_timer_.set(monotonic_now() + transport_.options().peer_timeout / kRailLooks); }
 
   SocketTransport& transport_;
   const std::shared_ptr<StreamBulk> bulk_;

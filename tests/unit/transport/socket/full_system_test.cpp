@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -116,23 +117,20 @@ TEST_P(FullSystemTest, AMessageThatIsNotTakenIsSentAgainAndNothingIsLost) {
 TEST_P(FullSystemTest, OfSeveralMessagesThoseThatAreTakenCount) {
   std::vector<std::string> texts;
   for (std::size_t size = 1; size <= 5; ++size) texts.emplace_back(size, 'x');
-  std::vector<ripc_item> items;
-  for (const std::string& text : texts) items.push_back({text.data(), text.size(), RIPC_ITEM_SHORT, 0});
-  std::vector<wire::Plain> messages;
-  for (const ripc_item& item : items)
-    messages.push_back({.source = 1, .tag = 0, .items = {&item, 1}, .bytes = item.size});
+  const Plains plains(texts);
+  const std::span messages(plains.messages);
   std::size_t sent = 0;
   {
     const FullSystem full(GetParam(), 2);
     EXPECT_EQ(channel_->send_many(messages, sent), RIPC_OK);
     EXPECT_EQ(sent, 2u);
     std::size_t more = 0;
-    EXPECT_EQ(channel_->send_many(std::span(messages).subspan(sent), more), RIPC_AGAIN);
+    EXPECT_EQ(channel_->send_many(messages.subspan(sent), more), RIPC_AGAIN);
     EXPECT_EQ(more, 0u);
   }
   ASSERT_TRUE(room_comes());
   std::size_t rest = 0;
-  ASSERT_EQ(channel_->send_many(std::span(messages).subspan(sent), rest), RIPC_OK);
+  ASSERT_EQ(channel_->send_many(messages.subspan(sent), rest), RIPC_OK);
   ASSERT_EQ(sent + rest, messages.size());
   ASSERT_TRUE(poll_until(messages.size()));
   for (std::size_t index = 0; index < texts.size(); ++index)

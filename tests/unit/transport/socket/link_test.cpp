@@ -36,20 +36,6 @@ TEST_F(LinkTest, AMessageTakesOneSystemCallToSend) {
   EXPECT_EQ(channel->send_calls(), 50u);
 }
 
-// Messages with one item each.
-struct Plains {
-  explicit Plains(std::vector<std::string> texts) : texts_(std::move(texts)) {
-    for (const std::string& text : texts_) items_.push_back({text.data(), text.size(), RIPC_ITEM_SHORT, 0});
-    for (const ripc_item& item : items_)
-      messages.push_back({.source = 1, .tag = 0, .items = {&item, 1}, .bytes = item.size});
-  }
-  std::vector<wire::Plain> messages;
-
- private:
-  std::vector<std::string> texts_;
-  std::vector<ripc_item> items_;
-};
-
 TEST_F(LinkTest, ThatMayHaveNoConnectionTakesWhatFitsIntoADatagram) {
   const auto channel = sender_.channel(receiver_);
   ASSERT_NE(channel, nullptr);

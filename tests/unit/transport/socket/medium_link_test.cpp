@@ -161,11 +161,10 @@ TEST_F(MediumLink, ManyMessagesOfOneCallTakeOneSystemCallToSend) {
   const auto channel = grown();
   ASSERT_NE(channel, nullptr);
   const std::string body(50, 'm');
-  const ripc_item item{body.data(), body.size(), RIPC_ITEM_SHORT, 0};
-  const std::vector<wire::Plain> messages(64, {.source = 1, .tag = 0, .items = {&item, 1}, .bytes = item.size});
+  const Plains plains(std::vector<std::string>(64, body));
   const std::uint64_t before = channel->send_calls();
   std::size_t sent = 0;
-  ASSERT_EQ(channel->send_many(messages, sent), RIPC_OK);
+  ASSERT_EQ(channel->send_many(plains.messages, sent), RIPC_OK);
   EXPECT_EQ(sent, 64u);
   EXPECT_EQ(channel->send_calls() - before, 1u);
   ASSERT_TRUE(poll_until(64));
@@ -179,13 +178,9 @@ TEST_F(MediumLink, ManyMessagesOfOneCallMakeAConnectionAndNoneIsLostOnTheWayToIt
   const auto send_batch = [&] {
     std::vector<std::string> texts;
     for (std::size_t number = 0; number < 16; ++number) texts.push_back(std::to_string(taken + number));
-    std::vector<ripc_item> items;
-    for (const std::string& text : texts) items.push_back({text.data(), text.size(), RIPC_ITEM_SHORT, 0});
-    std::vector<wire::Plain> messages;
-    for (const ripc_item& item : items)
-      messages.push_back({.source = 1, .tag = 0, .items = {&item, 1}, .bytes = item.size});
+    const Plains plains(std::move(texts));
     std::size_t sent = 0;
-    (void)channel->send_many(messages, sent);
+    (void)channel->send_many(plains.messages, sent);
     taken += sent;
     (void)port_->poll(sink_, 64);
   };

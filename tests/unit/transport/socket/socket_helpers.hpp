@@ -138,6 +138,23 @@ class CollectingSink final : public spi::PacketSink {
   int gone = 0;
 };
 
+// Messages with one item each.
+struct Plains {
+  explicit Plains(std::vector<std::string> texts) : texts_(std::move(texts)) {
+    for (const std::string& text : texts_) items_.push_back({text.data(), text.size(), RIPC_ITEM_SHORT, 0});
+    for (const ripc_item& item : items_)
+      messages.push_back({.source = 1, .tag = 0, .items = {&item, 1}, .bytes = item.size});
+  }
+  Plains(const Plains&) = delete;
+  Plains& operator=(const Plains&) = delete;
+
+  std::vector<wire::Plain> messages;
+
+ private:
+  std::vector<std::string> texts_;
+  std::vector<ripc_item> items_;
+};
+
 inline ripc_status send_text(spi::Channel& channel, std::string_view text) {
   const spi::Bytes bytes = std::as_bytes(std::span(text.data(), text.size()));
   return test::send(channel, bytes);

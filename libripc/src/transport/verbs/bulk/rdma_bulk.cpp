@@ -14,10 +14,10 @@ namespace bulk = wire::bulk;
 constexpr std::size_t kMostOffered = 4;
 constexpr std::size_t kMostOpen = 32;
 
-// A connection that owes something may be silent at so many looks, so many of which are in the stall timeout. That is
-// longer than a session outlives its peer: to cut the connection to a dead host blocks for a minute over siw.
+constexpr unsigned kLooks = 4;  // within the stall timeout
+// A connection that owes something is cut after so many looks without news. By then the session with a dead peer has
+// ended: over siw, cutting the connection to a dead host blocks for a minute.
 constexpr unsigned kMostLooks = 6;
-constexpr unsigned kLooks = 4;
 
 // What a receiver may meet when it looks for an offer, and handle itself: nothing that ends tickets or opens memory.
 constexpr bool may_be_polled(const bulk::Frame& frame) noexcept {
