@@ -67,6 +67,7 @@ class GuestTest extends ReceivingThreadsFixture {
 
   @Test
   void aGuestRunsWhatItWaitsForAndNobodyElseIsWoken() throws Exception {
+    tasks.stopTime();
     for (int count = 0; count < 100; ++count) {
       CompletableFuture<Thread> answer = new CompletableFuture<>();
       CompletableFuture<Thread> end = guest(answer);
@@ -74,11 +75,13 @@ class GuestTest extends ReceivingThreadsFixture {
       assertEquals(get(end), get(answer));
     }
     assertEquals(0, tasks.wakes.get());
+    tasks.letTimePass();
     assertOthersReceive();
   }
 
   @Test
   void whoSendsWhatItWaitsForReceivesHoweverEarlyTheAnswerIs() throws Exception {
+    tasks.stopTime();
     int before = tasks.wakes.get();
     for (int count = 0; count < 100; ++count) {
       awaitFollowers();
@@ -93,6 +96,7 @@ class GuestTest extends ReceivingThreadsFixture {
       assertSame(Thread.currentThread(), runner);
     }
     assertEquals(before, tasks.wakes.get());
+    tasks.letTimePass();
     assertOthersReceive();
   }
 

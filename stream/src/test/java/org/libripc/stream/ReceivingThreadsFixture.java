@@ -28,6 +28,8 @@ abstract class ReceivingThreadsFixture {
     private boolean paused; // guarded by this
     volatile boolean needed; // by those that wait
     final AtomicInteger wakes = new AtomicInteger();
+    private boolean timeStandsStill; // guarded by this
+    private Runnable held; // a look that is due when time goes on; guarded by this
     private final AtomicInteger inside = new AtomicInteger();
 
     void offer(Runnable task) {
@@ -94,7 +96,26 @@ abstract class ReceivingThreadsFixture {
 
     @Override
     public void later(Runnable look) {
+      synchronized (this) {
+        if (timeStandsStill) held = look;
+        if (timeStandsStill) return;
+      }
       CompletableFuture.delayedExecutor(1, TimeUnit.MILLISECONDS).execute(look);
+    }
+
+    /** No thread is away for too long meanwhile, however late the system runs it. */
+    synchronized void stopTime() {
+      timeStandsStill = true;
+    }
+
+    void letTimePass() {
+      Runnable look;
+      synchronized (this) {
+        timeStandsStill = false;
+        look = held;
+        held = null;
+      }
+      if (look != null) later(look);
     }
   }
 
