@@ -32,6 +32,7 @@ class Stage {
     if (verb == "leave") return name_of(ripc_group_leave(service_.get(), number(words)));
     if (verb == "destroy") return message_.reset(), ticket_.reset(), service_.reset(), context_.reset(), "ok";
     if (verb == "send") return send_text(words);
+    if (verb == "send_unordered") return send_text(words, RIPC_SEND_UNORDERED);
     if (verb == "send_long") return send_long(words);
     if (verb == "ticket") return name_of(ripc_ticket_poll(ticket_.get()));
     if (verb == "wait") return name_of(ripc_ticket_wait(ticket_.get(), kLimit / 2));
@@ -80,10 +81,11 @@ class Stage {
     return name_of(status) + " " + std::to_string(ripc_service_get_incarnation(service));
   }
 
-  std::string send_text(std::istringstream& words) {
+  std::string send_text(std::istringstream& words, std::uint32_t flags = 0) {
     const ripc_service_id to = number(words);
     ripc_send_options options = send_options();
     options.tag = static_cast<std::uint32_t>(number(words));
+    options.flags = flags;
     const std::string text = rest(words);
     const ripc_item one = item(text);
     return name_of(ripc_send(service_.get(), to, &one, 1, &options, nullptr));

@@ -7,6 +7,7 @@
 //   join GROUP / leave GROUP     STATUS
 //   destroy                      ok               ends the context
 //   send TO TAG TEXT             STATUS           one AUTO item
+//   send_unordered TO TAG TEXT   STATUS           the same with RIPC_SEND_UNORDERED
 //   send_long TO SIZE SEED pool|foreign TIMEOUT_MS   STATUS   a pattern; the ticket is kept
 //   ticket / wait                STATUS           of the ticket kept
 //   request TO SIZE              STATUS ADDRESS   an empty message with one return buffer, which is there

@@ -162,7 +162,7 @@ std::vector<std::byte> odd_datagram(Random& random) {
       if (random.below(20) == 0) {
         bytes.resize(1 + random.below(100));
         for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next());
-        if (random.below(2) == 0) bytes.front() = std::byte{1};
+        if (random.below(2) == 0) bytes.front() = std::byte{control::kProtocolVersion};
       }
   }
   return bytes;

@@ -79,6 +79,11 @@ void write_packets(const std::filesystem::path& folder) {
   }
   write(folder / "short_two_items", short_message());
   {
+    Encoder encoder(PacketKind::message, 7, kSource, ripc::internal::wire::kUnordered);
+    encoder.add_payload(text("first"));
+    write(folder / "unordered", flatten(encoder));
+  }
+  {
     Encoder encoder(PacketKind::message, 1, kSource);
     encoder.add_payload(text("take this"));
     encoder.add(ripc::internal::wire::Descriptor{.key = 1, .location = 4096, .length = 1 << 20});
@@ -134,7 +139,7 @@ void write_packets(const std::filesystem::path& folder) {
   bytes.pop_back();
   write(folder / "refused_truncated", bytes);
   bytes = short_message();
-  bytes[0] = std::byte{2};
+  bytes[0] = std::byte{3};
   write(folder / "refused_version", bytes);
   bytes = short_message();
   bytes[3] = std::byte{0xff};
@@ -272,7 +277,7 @@ void write_controls(const std::filesystem::path& folder) {
   control::encode(control::Bye{}, bytes);
   bytes[1] = std::byte{17};
   write(folder / "refused_type", bytes);
-  bytes[0] = std::byte{2};
+  bytes[0] = std::byte{3};
   write(folder / "refused_version", bytes);
 }
 

@@ -53,7 +53,8 @@ void check_items(const Packet& packet, std::span<const std::byte> bytes) {
 }
 
 void check_encodes_again(const Packet& packet, std::span<const std::byte> bytes) {
-  Encoder encoder(packet.kind(), packet.tag(), packet.source());
+  Encoder encoder(packet.kind(), packet.tag(), packet.source(),
+                  packet.is_unordered() ? ripc::internal::wire::kUnordered : 0);
   for (const DecodedItem& item : packet.items()) require(add_item(encoder, packet, item));
   require(encoder.size() == bytes.size() && encoder.item_count() == packet.items().size());
   std::vector<std::byte> again;
@@ -92,7 +93,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!status.ok()) {
     require(packet.items().empty());
     check_plain(nullptr, bytes);
-    require(status == RIPC_CORRUPT || (status == RIPC_VERSION_MISMATCH && bytes[0] != std::byte{1}));
+    require(status == RIPC_CORRUPT ||
+            (status == RIPC_VERSION_MISMATCH && bytes[0] != std::byte{ripc::internal::wire::kVersion}));
     return 0;
   }
   require(packet.source() != 0);

@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const ripc::internal::Result<control::Message> result = control::decode(bytes);
   if (!result.ok()) {
     const ripc::internal::Status& status = result.status();
-    require(status == RIPC_CORRUPT || (status == RIPC_VERSION_MISMATCH && bytes[0] != std::byte{1}));
+    require(status == RIPC_CORRUPT || (status == RIPC_VERSION_MISMATCH && bytes[0] != std::byte{2}));
     return 0;
   }
   require(size <= control::kMaxSize && std::to_integer<std::size_t>(bytes[1]) == result.value().index() + 1);

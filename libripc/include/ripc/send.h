@@ -63,6 +63,12 @@ typedef struct ripc_group_outcome {
 
 RIPC_API void ripc_group_outcome_init(ripc_group_outcome *outcome);
 
+typedef enum ripc_send_flags {
+  RIPC_SEND_UNORDERED = 1 /* the message is delivered as soon as it is complete. It does not wait for earlier messages
+                             of its sender whose long items are on their way, and later ones do not wait for it. The
+                             limits are in docs/guarantees.md */
+} ripc_send_flags;
+
 typedef struct ripc_send_options {
   size_t size;
   uint32_t tag;                      /* the receiver gets it unchanged; the application gives it a meaning */
@@ -73,6 +79,7 @@ typedef struct ripc_send_options {
   void *user;                        /* for the callback */
   uint64_t *request_id;              /* out, may be NULL: names this request in its reply; 0 without return buffers */
   ripc_group_outcome *outcome;       /* out, may be NULL: which members of a group took the message */
+  uint32_t flags;                    /* ripc_send_flags */
 } ripc_send_options;
 
 RIPC_API void ripc_send_options_init(ripc_send_options *options);
@@ -111,7 +118,7 @@ RIPC_API void ripc_send_options_init(ripc_send_options *options);
  * short, AUTO items too. Members that have no room, take only smaller packets or cannot be reached are left out. They
  * do not delay the others, and options->outcome names them. RIPC_OK: at least one member was sent the message.
  * RIPC_AGAIN, RIPC_TOO_LARGE or another of the errors above: none was, for this reason. RIPC_NO_SERVICE: the group has
- * no living member. RIPC_UNSUPPORTED: an item is LONG, or there are return buffers. */
+ * no living member. RIPC_UNSUPPORTED: an item is LONG, there are return buffers, or the message is unordered. */
 RIPC_API ripc_status ripc_send(ripc_service *service, ripc_service_id to, const ripc_item *items, size_t count,
                                const ripc_send_options *options, ripc_ticket **ticket);
 
@@ -127,10 +134,10 @@ typedef struct ripc_outgoing {
  * is how many were sent, from the first on. RIPC_OK: all of them. Any other status says why the next message was not
  * sent, as for ripc_send(). Any thread.
  *
- * `options` (may be NULL) apply to each message: the timeout and the callback of the tickets. The other fields must be
- * as ripc_send_options_init() leaves them. `tickets` is NULL, or where `count` tickets are written. The ticket of a
- * message is NULL if nothing of it travels long, or if it was not sent. Only messages that were sent give buffers
- * away. */
+ * `options` (may be NULL) apply to each message: the timeout and the callback of the tickets, and the flags. The other
+ * fields must be as ripc_send_options_init() leaves them. `tickets` is NULL, or where `count` tickets are written. The
+ * ticket of a message is NULL if nothing of it travels long, or if it was not sent. Only messages that were sent give
+ * buffers away. */
 RIPC_API ripc_status ripc_send_many(ripc_service *service, ripc_service_id to, const ripc_outgoing *messages,
                                     size_t count, const ripc_send_options *options, ripc_ticket **tickets,
                                     size_t *sent);

@@ -32,6 +32,7 @@ struct SendOptions {
   Nanoseconds timeout = kDefaultTime;          // for the ticket: 30 seconds
   std::uint64_t* request_id = nullptr;         // out: names this request in its reply; 0 without return buffers
   GroupOutcome* outcome = nullptr;             // out: which members of a group took the message
+  bool unordered = false;                      // RIPC_SEND_UNORDERED
 };
 
 // How a service is registered. 0 and empty ask for the defaults of ripc_service_options.
@@ -130,7 +131,7 @@ class Service {
   //
   // To a group: every member is sent the message once, short items only. RIPC_OK: at least one was; options.outcome
   // names those that missed it. RIPC_NO_SERVICE: the group has no living member. RIPC_UNSUPPORTED: an item is borrowed,
-  // or there are return buffers.
+  // there are return buffers, or the message is unordered.
   Result<Ticket> send(ServiceId to, std::span<const Item> items, const SendOptions& options = {}) noexcept {
     ripc_send_options c_options = to_c(options);
     ripc_ticket* ticket = nullptr;
@@ -167,7 +168,8 @@ class Service {
     return sent;
   }
   // The same with tickets, at least as many as messages. The first ones become those of the messages that were sent. Of
-  // the options only the timeout counts. Allocates. Without tickets, what is borrowed must be leased or registered.
+  // the options only the timeout and the order count. Allocates. Without tickets, what is borrowed must be leased or
+  // registered.
   Result<std::size_t> send_many(ServiceId to, std::span<const OutgoingMessage> messages, std::span<Ticket> tickets,
                                 const SendOptions& options = {}) {
     std::vector<ripc_ticket*> handles(messages.size());
@@ -327,7 +329,7 @@ class Service {
  private:
   static bool is_default(const SendOptions& options) noexcept {
     return options.tag == 0 && options.returns.empty() && options.timeout == kDefaultTime &&
-           options.request_id == nullptr && options.outcome == nullptr;
+           options.request_id == nullptr && options.outcome == nullptr && !options.unordered;
   }
   static ripc_send_options to_c(const SendOptions& options) noexcept {
     ripc_send_options result{};
@@ -337,6 +339,7 @@ class Service {
     result.returns = options.returns.data();
     result.timeout = detail::to_c(options.timeout);
     result.request_id = options.request_id;
+    result.flags = options.unordered ? RIPC_SEND_UNORDERED : 0;
     return result;
   }
   static Error finish(ripc_status status) noexcept {

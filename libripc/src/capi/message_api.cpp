@@ -32,7 +32,8 @@ struct Sending {
   std::uint32_t tag = 0;
   if (const ripc_send_options* options = sending.options; options != nullptr) {
     if (options->size != sizeof *options || options->returns != nullptr || options->return_count != 0 ||
-        options->callback != nullptr || options->request_id != nullptr || options->outcome != nullptr)
+        options->callback != nullptr || options->request_id != nullptr || options->outcome != nullptr ||
+        options->flags != 0)
       return RIPC_PENDING;
     tag = options->tag;
   }
@@ -46,6 +47,11 @@ struct Sending {
 std::unique_ptr<ripc_ticket> make_ticket(ripc_service* service) {
   return std::make_unique<ripc_ticket>(nullptr, from(service)->context().spin().time);
 }
+
+bool has_unknown_flag(const ripc_send_options& options) noexcept {
+  return (options.flags & ~std::uint32_t{RIPC_SEND_UNORDERED}) != 0;
+}
+Status unknown_flag() { return Status(RIPC_INVALID_ARGUMENT, "The only flag of a send is RIPC_SEND_UNORDERED."); }
 
 Status send_message(const Sending& sending) {
   const auto& [service, to, reply_to, items, count, options, ticket] = sending;
@@ -66,12 +72,14 @@ Status send_message(const Sending& sending) {
     if (!read_sized(options, given)) return bad_size("ripc_send_options");
     if (given.returns == nullptr && given.return_count != 0)
       return Status(RIPC_INVALID_ARGUMENT, "There is a count of return buffers but no array.");
+    if (has_unknown_flag(given)) return unknown_flag();
     arguments.tag = given.tag;
     arguments.returns = {given.returns, given.return_count};
     arguments.timeout = given.timeout != RIPC_DEFAULT_TIME ? given.timeout : kDefaultTicketTimeout;
     arguments.callback = given.callback;
     arguments.user = given.user;
     arguments.request_id = given.request_id;
+    arguments.unordered = given.flags != 0;
     outcome_to = given.outcome;
     if (outcome_to != nullptr) {
       if (!read_sized(outcome_to, outcome)) return bad_size("ripc_group_outcome");
@@ -156,10 +164,12 @@ ripc_status ripc_send_many(ripc_service* service, ripc_service_id to, const ripc
       if (!read_sized(options, given)) return bad_size("ripc_send_options");
       if (given.tag != 0 || given.return_count != 0 || given.request_id != nullptr || given.outcome != nullptr)
         return Status(RIPC_INVALID_ARGUMENT,
-                      "Of the options of ripc_send_many() only the time-out and the callback may be set.");
+                      "Of the options of ripc_send_many() only the time-out, the callback and the flags may be set.");
+      if (has_unknown_flag(given)) return unknown_flag();
       if (given.timeout != RIPC_DEFAULT_TIME) each.timeout = given.timeout;
       each.callback = given.callback;
       each.user = given.user;
+      each.unordered = given.flags != 0;
     }
     // Before anything is sent, which nothing may fail after.
     std::vector<std::unique_ptr<ripc_ticket>> made(tickets != nullptr ? count : 0);

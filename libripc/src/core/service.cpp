@@ -133,7 +133,7 @@ Status Service::send_many(const SendArguments& each, std::span<const ripc_outgoi
     if (message.items == nullptr && message.count != 0) {
       status = Status(RIPC_INVALID_ARGUMENT, "A message has a count of items but no array.");
     } else {
-      const bool may_batch = !is_long(sent) && life_.status() == RIPC_OK;
+      const bool may_batch = !is_long(sent) && !each.unordered && life_.status() == RIPC_OK;
       if (const std::size_t taken = may_batch ? short_.send_batch(each.to, messages.subspan(sent)) : 0; taken != 0) {
         sent += taken;
         continue;

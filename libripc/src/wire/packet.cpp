@@ -138,7 +138,8 @@ Status Packet::decode(std::span<const std::byte> bytes) noexcept {
   const auto source = load_le<std::uint64_t>(start + 8);
   const bool is_message = kind == static_cast<std::uint8_t>(PacketKind::message);
   if (!is_message && kind != static_cast<std::uint8_t>(PacketKind::notification)) return RIPC_CORRUPT;
-  if (flags != 0 || source == 0 || is_group(source) || items > kMaxPacketItems) return RIPC_CORRUPT;
+  if ((flags & ~(is_message ? kUnordered : 0)) != 0 || source == 0 || is_group(source) || items > kMaxPacketItems)
+    return RIPC_CORRUPT;
 
   // 64 bits hold the sum of all lengths a table can name, and what does not fit 32 is larger than any packet.
   std::uint64_t offset = packet_size(items, 0);
@@ -161,6 +162,7 @@ Status Packet::decode(std::span<const std::byte> bytes) noexcept {
   bytes_ = bytes;
   count_ = items;
   kind_ = static_cast<PacketKind>(kind);
+  is_unordered_ = flags != 0;
   tag_ = load_le<std::uint32_t>(start + 4);
   source_ = source;
   return RIPC_OK;

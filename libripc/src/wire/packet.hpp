@@ -23,7 +23,7 @@
 
 namespace ripc::internal::wire {
 
-inline constexpr std::uint8_t kVersion = 1;
+inline constexpr std::uint8_t kVersion = 2;
 inline constexpr std::size_t kHeaderSize = 16;
 inline constexpr std::size_t kTableEntrySize = 4;
 // Items of one packet: RIPC_MAX_ITEMS of the application (payload, descriptor, returned, directed) and RIPC_MAX_RETURNS
@@ -32,6 +32,9 @@ inline constexpr std::size_t kMaxPacketItems = RIPC_MAX_ITEMS + RIPC_MAX_RETURNS
 inline constexpr std::uint32_t kMaxItemBody = (1u << 28) - 1;
 
 enum class PacketKind : std::uint8_t { message = 1, notification = 2 };
+
+// The flag of a message that is delivered as soon as it is complete.
+inline constexpr std::uint8_t kUnordered = 1;
 
 enum class ItemType : std::uint8_t {
   payload = 0,     // any length: a short item
@@ -84,8 +87,9 @@ constexpr std::size_t packet_size(std::size_t items, std::size_t body) noexcept 
 }
 
 // The first eight bytes of a packet without the count of its items, which comes in at bit 24.
-constexpr std::uint64_t first_word(PacketKind kind, std::uint32_t tag) noexcept {
-  return kVersion | std::uint64_t{static_cast<std::uint8_t>(kind)} << 8 | std::uint64_t{tag} << 32;
+constexpr std::uint64_t first_word(PacketKind kind, std::uint32_t tag, std::uint8_t flags = 0) noexcept {
+  return kVersion | std::uint64_t{static_cast<std::uint8_t>(kind)} << 8 | std::uint64_t{flags} << 16 |
+         std::uint64_t{tag} << 32;
 }
 
 // Writes the header, the table and the bodies of all items that are not payload. What a transport sends is the list of
@@ -94,7 +98,8 @@ constexpr std::uint64_t first_word(PacketKind kind, std::uint32_t tag) noexcept 
 // live. It does not check what only the decoder can refuse, such as grants without a request.
 class Encoder {
  public:
-  Encoder(PacketKind kind, std::uint32_t tag, std::uint64_t source) noexcept : first_word_(first_word(kind, tag)) {
+  Encoder(PacketKind kind, std::uint32_t tag, std::uint64_t source, std::uint8_t flags = 0) noexcept
+      : first_word_(first_word(kind, tag, flags)) {
     store_le<std::uint64_t>(head_.data() + 8, source);
   }
   Encoder(const Encoder&) = delete;
@@ -181,7 +186,7 @@ class Packet {
   Packet() noexcept {}  // NOLINT(modernize-use-equals-default): then Packet{} would clear items_
 
   // RIPC_VERSION_MISMATCH for another version. RIPC_CORRUPT for any other fault:
-  // - an unknown kind or type, flags that are not zero, a source that is 0 or a group;
+  // - an unknown kind, flag or type, a source that is 0 or a group;
   // - more items than allowed (in all, of the application, or grants), or a fixed-size body of another size;
   // - a header, table or body that runs past the end, bytes left over, 4 GiB or more;
   // - grants without request, two request items or two reply items, a message with a handle;
@@ -192,6 +197,7 @@ class Packet {
 
   std::size_t size() const noexcept { return bytes_.size(); }
   PacketKind kind() const noexcept { return kind_; }
+  bool is_unordered() const noexcept { return is_unordered_; }
   std::uint32_t tag() const noexcept { return tag_; }
   std::uint64_t source() const noexcept { return source_; }
   std::span<const DecodedItem> items() const noexcept { return {items_.data(), count_}; }
@@ -219,6 +225,7 @@ class Packet {
   std::span<const std::byte> bytes_;
   std::size_t count_ = 0;
   PacketKind kind_ = PacketKind::message;
+  bool is_unordered_ = false;
   std::uint32_t tag_ = 0;
   std::uint64_t source_ = 0;
   std::array<DecodedItem, kMaxPacketItems> items_;  // uninitialised beyond count_

@@ -104,6 +104,11 @@ inline bool add_items(const Plain& plain, Encoder& encoder) noexcept {
   });
 }
 
+// Whether a packet, which the peer may be changing, says that it is a message out of order.
+inline bool is_unordered(std::span<const std::byte> packet) noexcept {
+  return packet.size() >= kHeaderSize && (load_once_le<std::uint64_t>(packet.data()) >> 16 & kUnordered) != 0;
+}
+
 // Reads a packet that the peer may be changing meanwhile. Every byte of the header and the table is read once.
 class PlainReader {
  public:
@@ -117,8 +122,9 @@ class PlainReader {
     tag_ = static_cast<std::uint32_t>(word >> 32);
     table_ = packet.data() + kHeaderSize;
     const std::size_t head = packet_size(count_, 0);
-    if ((word & 0xffffffU) != first_word(PacketKind::message, 0) || count_ > most_items || count_ > RIPC_MAX_ITEMS ||
-        source_ == 0 || is_group(source_) || head > packet.size())
+    const std::uint64_t start = word & 0xffffffU;
+    if ((start != first_word(PacketKind::message, 0) && start != first_word(PacketKind::message, 0, kUnordered)) ||
+        count_ > most_items || count_ > RIPC_MAX_ITEMS || source_ == 0 || is_group(source_) || head > packet.size())
       return false;
     body_ = packet.subspan(head);
     return true;

@@ -32,15 +32,16 @@ class FakeSource final : public spi::Source {
   // ---- What the test, as the peer, does ----
 
   // A message with a long item for each key; the bytes of each are the key.
-  void send_long(std::uint32_t tag, std::initializer_list<std::uint64_t> keys, std::uint64_t length = kLength) {
-    wire::Encoder encoder(wire::PacketKind::message, tag, kService);
+  void send_long(std::uint32_t tag, std::initializer_list<std::uint64_t> keys, std::uint64_t length = kLength,
+                 std::uint8_t flags = 0) {
+    wire::Encoder encoder(wire::PacketKind::message, tag, kService, flags);
     for (const std::uint64_t key : keys) encoder.add(wire::Descriptor{.key = key, .location = 0, .length = length});
     send(encoder);
   }
   // The same, as the reply to a request, for its first return buffer; the others are for windows.
   void send_directed(std::uint32_t tag, std::uint64_t request, std::uint64_t key,
-                     std::initializer_list<std::uint64_t> others = {}) {
-    wire::Encoder encoder(wire::PacketKind::message, tag, kService);
+                     std::initializer_list<std::uint64_t> others = {}, std::uint8_t flags = 0) {
+    wire::Encoder encoder(wire::PacketKind::message, tag, kService, flags);
     encoder.add(wire::Directed{0, {.key = key, .location = 0, .length = kLength}});
     for (const std::uint64_t other : others)
       encoder.add(wire::Descriptor{.key = other, .location = 0, .length = kLength});
@@ -59,14 +60,14 @@ class FakeSource final : public spi::Source {
     encoder.add_reply(request);
     send(encoder);
   }
-  void send_request(std::uint32_t tag, std::uint64_t request) {
-    wire::Encoder encoder(wire::PacketKind::message, tag, kService);
+  void send_request(std::uint32_t tag, std::uint64_t request, std::uint8_t flags = 0) {
+    wire::Encoder encoder(wire::PacketKind::message, tag, kService, flags);
     encoder.add_request(request);
     send(encoder);
   }
-  void send_short(std::uint32_t tag) {
+  void send_short(std::uint32_t tag, std::uint8_t flags = 0) {
     const std::byte payload{1};
-    wire::Encoder encoder(wire::PacketKind::message, tag, kService);
+    wire::Encoder encoder(wire::PacketKind::message, tag, kService, flags);
     encoder.add_payload({&payload, 1});
     send(encoder);
   }

@@ -93,7 +93,7 @@ struct Entry {
 };
 
 struct Raw {
-  std::uint8_t version = 1;
+  std::uint8_t version = kVersion;
   std::uint8_t kind = 1;
   std::uint8_t flags = 0;
   std::vector<Entry> table = {};
@@ -138,13 +138,15 @@ TEST(PacketHostile, EachRejectionReasonIsRecognised) {
        {.table = {reply, request, grant, payload, descriptor, returned, directed}},
        RIPC_OK},
       {"nothing wrong: notification", {.kind = 2, .table = {handle, payload}}, RIPC_OK},
-      {"older version", {.version = 0}, RIPC_VERSION_MISMATCH},
-      {"newer version", {.version = 2}, RIPC_VERSION_MISMATCH},
+      {"older version", {.version = kVersion - 1}, RIPC_VERSION_MISMATCH},
+      {"newer version", {.version = kVersion + 1}, RIPC_VERSION_MISMATCH},
       {"newer version, else corrupt", {.version = 255, .kind = 9, .flags = 9, .source = 0}, RIPC_VERSION_MISMATCH},
       {"kind 0", {.kind = 0}, RIPC_CORRUPT},
       {"kind 3", {.kind = 3}, RIPC_CORRUPT},
       {"kind 255", {.kind = 255}, RIPC_CORRUPT},
-      {"flags", {.flags = 1}, RIPC_CORRUPT},
+      {"nothing wrong: out of order", {.flags = kUnordered}, RIPC_OK},
+      {"a notification out of order", {.kind = 2, .flags = kUnordered, .table = {handle}}, RIPC_CORRUPT},
+      {"another flag", {.flags = 2}, RIPC_CORRUPT},
       {"highest flag", {.flags = 0x80}, RIPC_CORRUPT},
       {"source 0", {.source = 0}, RIPC_CORRUPT},
       {"type 8", {.table = {{8, 8}}}, RIPC_CORRUPT},
@@ -208,7 +210,7 @@ TEST(PacketHostile, AHeaderThatIsCutOffIsCorrupt) {
 }
 
 TEST(PacketHostile, AnotherVersionIsNamedEvenIfItsHeaderIsShorter) {
-  EXPECT_EQ(decode_and_check(testing::to_bytes({2})), RIPC_VERSION_MISMATCH);
+  EXPECT_EQ(decode_and_check(testing::to_bytes({kVersion + 1})), RIPC_VERSION_MISMATCH);
 }
 
 TEST(PacketHostile, APacketOfFourGibibytesIsRefusedInsteadOfWrappingItsOffsets) {
@@ -255,7 +257,7 @@ TEST(PacketHostile, EverySingleByteChangeIsRefusedOrStaysInside) {
         Bytes bytes = sample.bytes;
         bytes[at] = static_cast<std::byte>(value);
         const ripc_status status = decode_and_check(bytes);
-        if (at == 0 && value != 1) {
+        if (at == 0 && value != kVersion) {
           ASSERT_EQ(status, RIPC_VERSION_MISMATCH);
         } else {
           ASSERT_TRUE(status == RIPC_OK || status == RIPC_CORRUPT) << at << " " << value;
@@ -278,6 +280,7 @@ TEST(PacketHostile, NoChangeOfFlagsItemCountOrTableLengthPasses) {
         if (bytes[at] == static_cast<std::byte>(value)) continue;
         const bool is_type = at >= kHeaderSize && (at - kHeaderSize) % kTableEntrySize == 3;
         if (is_type && (static_cast<std::byte>(value) & std::byte{0x0f}) == std::byte{0}) continue;
+        if (at == 2 && value == kUnordered && sample.bytes[1] == std::byte{1}) continue;
         bytes[at] = static_cast<std::byte>(value);
         ASSERT_EQ(decode_and_check(bytes), RIPC_CORRUPT) << at << " " << value;
       }

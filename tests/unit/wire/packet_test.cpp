@@ -30,7 +30,7 @@ TEST(PacketEncoder, TheShortExampleIsByteForByteAsSpecified) {
   ASSERT_TRUE(encoder.add_payload(text("ping")));
   ASSERT_TRUE(encoder.add_payload(text("42")));
   const Bytes bytes = flatten(encoder);
-  EXPECT_EQ(bytes, to_bytes({1,    1,    0,    2,    7,    0,   0, 0,     // version, kind, flags, items, tag
+  EXPECT_EQ(bytes, to_bytes({2,    1,    0,    2,    7,    0,   0, 0,     // version, kind, flags, items, tag
                              1,    1,    0,    0,    0,    0,   0, 0x80,  // source
                              4,    0,    0,    0,    2,    0,   0, 0,     // table
                              0x70, 0x69, 0x6e, 0x67, 0x34, 0x32}));

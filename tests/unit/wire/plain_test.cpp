@@ -107,6 +107,16 @@ TEST(PlainReader, LeavesEverythingElseToThePacketDecoder) {
   EXPECT_FALSE(reads(packet, 1)) << "more items than asked for";
 }
 
+TEST(PlainReader, ReadsMessagesOutOfOrderToo) {
+  const Bytes ordered = Payloads({3, 4}).written();
+  Bytes unordered = ordered;
+  unordered[2] = std::byte{kUnordered};
+  EXPECT_TRUE(reads(unordered));
+  EXPECT_TRUE(is_unordered(unordered));
+  EXPECT_FALSE(is_unordered(ordered));
+  EXPECT_FALSE(is_unordered(std::span(unordered).first(kHeaderSize - 1)));
+}
+
 TEST(PlainReader, RefusesWhatDoesNotAddUp) {
   const Bytes good = Payloads({3, 4}).written();
   for (std::size_t size = 0; size < good.size(); ++size)
@@ -120,9 +130,9 @@ TEST(PlainReader, RefusesWhatDoesNotAddUp) {
     bytes[at] = std::byte{to};
     return bytes;
   };
-  EXPECT_FALSE(reads(changed(0, 2))) << "another version";
+  EXPECT_FALSE(reads(changed(0, 1))) << "another version";
   EXPECT_FALSE(reads(changed(1, 9))) << "an unknown kind";
-  EXPECT_FALSE(reads(changed(2, 1))) << "a flag";
+  EXPECT_FALSE(reads(changed(2, 2))) << "an unknown flag";
   EXPECT_FALSE(reads(changed(3, 255))) << "more items than there are bytes";
   EXPECT_FALSE(reads(changed(16, 200))) << "an item past the end";
   EXPECT_FALSE(reads(changed(19, 0x0f))) << "a length of many MiB";

@@ -91,7 +91,7 @@ TEST(ControlCodec, EachMessageIsByteForByteAsSpecified) {
     SCOPED_TRACE(sample.name);
     const Bytes bytes = encoded(sample.message);
     ASSERT_GE(bytes.size(), kPrefixSize);
-    EXPECT_EQ(bytes[0], std::byte{1});
+    EXPECT_EQ(bytes[0], std::byte{kProtocolVersion});
     EXPECT_EQ(std::to_integer<std::size_t>(bytes[1]), sample.message.index() + 1);
     EXPECT_EQ(load_le<std::uint16_t>(bytes.data() + 2), 0u);
     EXPECT_EQ(load_le<std::uint32_t>(bytes.data() + 4), bytes.size());
@@ -233,20 +233,20 @@ TEST(ControlHostile, EachRejectionReasonIsRecognised) {
     ripc_status status;
   };
   const Case cases[] = {
-      {"older version", changed<std::uint8_t>(bye, 0, 0), RIPC_VERSION_MISMATCH},
-      {"newer version", changed<std::uint8_t>(bye, 0, 2), RIPC_VERSION_MISMATCH},
-      {"newer version, cut off", to_bytes({2}), RIPC_VERSION_MISMATCH},
+      {"older version", changed<std::uint8_t>(bye, 0, 1), RIPC_VERSION_MISMATCH},
+      {"newer version", changed<std::uint8_t>(bye, 0, 3), RIPC_VERSION_MISMATCH},
+      {"newer version, cut off", to_bytes({3}), RIPC_VERSION_MISMATCH},
       {"empty", {}, RIPC_CORRUPT},
-      {"header cut off", to_bytes({1, 16, 0, 0, 7, 0, 0}), RIPC_CORRUPT},
+      {"header cut off", to_bytes({2, 16, 0, 0, 7, 0, 0}), RIPC_CORRUPT},
       {"type 0", changed<std::uint8_t>(bye, 1, 0), RIPC_CORRUPT},
       {"type 17", changed<std::uint8_t>(bye, 1, 17), RIPC_CORRUPT},
       {"type 255", changed<std::uint8_t>(bye, 1, 255), RIPC_CORRUPT},
       {"zero field", changed<std::uint16_t>(bye, 2, 0x0100), RIPC_CORRUPT},
       {"size too small", changed<std::uint32_t>(room, 4, 15), RIPC_CORRUPT},
       {"size too large", changed<std::uint32_t>(room, 4, 17), RIPC_CORRUPT},
-      {"a field missing", to_bytes({1, 5, 0, 0, 12, 0, 0, 0, 1, 0, 0, 0}), RIPC_CORRUPT},
-      {"all fields missing", to_bytes({1, 5, 0, 0, 8, 0, 0, 0}), RIPC_CORRUPT},
-      {"bytes left over", to_bytes({1, 16, 0, 0, 9, 0, 0, 0, 0}), RIPC_CORRUPT},
+      {"a field missing", to_bytes({2, 5, 0, 0, 12, 0, 0, 0, 1, 0, 0, 0}), RIPC_CORRUPT},
+      {"all fields missing", to_bytes({2, 5, 0, 0, 8, 0, 0, 0}), RIPC_CORRUPT},
+      {"bytes left over", to_bytes({2, 16, 0, 0, 9, 0, 0, 0, 0}), RIPC_CORRUPT},
       {"hello flags", changed<std::uint32_t>(hello, 20, 5), RIPC_CORRUPT},
       {"hello_reply flags", changed<std::uint32_t>(hello_reply, 20, 5), RIPC_CORRUPT},
       {"hello_reply status", changed<std::uint32_t>(hello_reply, 24, kUnknownStatus), RIPC_CORRUPT},
@@ -266,7 +266,7 @@ TEST(ControlHostile, EachRejectionReasonIsRecognised) {
       {"bounce_request length 0", changed<std::uint64_t>(bounce_request, 32, 0), RIPC_CORRUPT},
       {"bounce_request reserved", changed<std::uint32_t>(bounce_request, 44, 1), RIPC_CORRUPT},
       {"bounce_data status", changed<std::uint32_t>(bounce_data, 32, kUnknownStatus), RIPC_CORRUPT},
-      {"control without packet", to_bytes({1, 13, 0, 0, 24, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0}),
+      {"control without packet", to_bytes({2, 13, 0, 0, 24, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0}),
        RIPC_CORRUPT},
       {"fenced status", changed<std::uint32_t>(fenced, 16, kUnknownStatus), RIPC_CORRUPT},
   };
@@ -315,7 +315,7 @@ TEST(ControlHostile, EverySingleByteChangeIsRefusedOrUnderstoodExactly) {
         Bytes bytes = original;
         bytes[at] = static_cast<std::byte>(value);
         const ripc_status status = decode_status(bytes);
-        if (at == 0 && value != 1) {
+        if (at == 0 && value != kProtocolVersion) {
           ASSERT_EQ(status, RIPC_VERSION_MISMATCH);
         } else if (status == RIPC_OK) {
           ASSERT_EQ(encoded(decode(bytes).value()), bytes) << at << " " << value;

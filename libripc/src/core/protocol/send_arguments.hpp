@@ -23,6 +23,7 @@ struct SendArguments {
   std::uint64_t* request_id = nullptr;  // gets the name; 0: it has none
   ripc_group_outcome* outcome = nullptr;
   const Message* reply_to = nullptr;
+  bool unordered = false;     // delivered as soon as it is complete
   bool more = false;          // another long message to the same service is sent at once, by the same thread
   bool holds_leases = false;  // the short items that lie in leases stay as they are while somebody holds those
 

@@ -30,6 +30,7 @@ struct LongReceive {
   std::optional<wire::Descriptor> transfer;  // names the message's transfer; empty: nothing to pull
   std::size_t packet_size = 0;               // of the packet in the message's storage
   bool lend = false;
+  bool unordered = false;  // neither waits for others of its source nor lets them wait
   bool any_lent = false;
   ripc_status failure = RIPC_OK;          // of the first item that was discarded
   Deadline deadline = Deadline::never();  // set when there is something to wait for
@@ -64,10 +65,12 @@ class LongReceives {
   bool empty() const noexcept { return receives_.empty(); }
 
   // Takes over the message, unless there is no memory for all that it may need on its way (std::bad_alloc): then
-  // nothing has happened. RIPC_CORRUPT: the packet, which lies in the message, says what cannot be.
-  ripc_status begin(spi::Source& source, Message* message, const wire::Packet& packet, bool lend);
-  // Whether a packet of this source may be looked at: what it sends stays in order. A short message waits for all that
-  // are before it; a long one may go on beside some of them.
+  // nothing has happened. RIPC_CORRUPT: the packet, which lies in the message, says what cannot be. RIPC_AGAIN: it is
+  // unordered, and the source has as many such messages under way as it may.
+  ripc_status begin(spi::Source& source, Message* message, const wire::Packet& packet, bool lend,
+                    const MessagePool& messages);
+  // Whether an ordered packet of this source may be looked at. A short message waits for all that are before it; a long
+  // one may go on beside some of them.
   enum class Turn { now, long_only, later };
   Turn turn_of(const spi::Source& source, const MessagePool& messages) const noexcept;
   // Goes on with each as far as its sender lets it.
@@ -83,13 +86,20 @@ class LongReceives {
 
  private:
   // Messages of one source.
-  struct Ahead {
+  struct Some {
     std::size_t messages = 0;
     std::uint64_t bytes = 0;
     bool placed = true;  // all of them have their windows
   };
+  struct Ahead {
+    Some ordered;
+    Some unordered;
+  };
+  static bool may_begin_beside(const Some& others, const spi::Source& source, const MessagePool& messages) noexcept;
   // Of all, or of those that come before one of them.
   Ahead look_ahead_of(const spi::Source& source, const LongReceive* until = nullptr) const noexcept;
+  // Whether it is delivered only after another one.
+  bool must_wait(const LongReceive& receive) const noexcept;
   bool windows_are_ahead() const noexcept;
   bool may_place(const LongReceive& receive, const wire::Packet& packet) const noexcept;
   bool progress(LongReceive& receive, const wire::Packet* packet = nullptr) noexcept;

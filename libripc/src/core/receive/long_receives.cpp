@@ -38,19 +38,29 @@ bool LongReceive::ends_with(const IncomingItem& last) const noexcept {
 
 // ---- What may begin, and with which windows ------------------------------------------------------------------
 
-ripc_status LongReceives::begin(spi::Source& source, Message* message, const wire::Packet& packet, bool lend) {
+ripc_status LongReceives::begin(spi::Source& source, Message* message, const wire::Packet& packet, bool lend,
+                                const MessagePool& messages) {
   const PacketContents contents(packet);
   if (contents.views > message->item_capacity) return RIPC_CORRUPT;
+  // Where messages are pulled one at a time, they are in order.
+  const bool is_pulled = !contents.pulled().empty();
+  const bool unordered = packet.is_unordered() && (!is_pulled || source.facts().messages_at_once > 1);
+  if (packet.is_unordered() && is_pulled) {
+    const Ahead ahead = look_ahead_of(source);
+    const Some& others = unordered ? ahead.unordered : ahead.ordered;
+    if (others.messages != 0 && !may_begin_beside(others, source, messages)) return RIPC_AGAIN;
+  }
   std::list<LongReceive> made(1);
   LongReceive& receive = made.front();
   receive.source = source.shared_from_this();
   receive.lend = lend;
+  receive.unordered = unordered;
   receive.packet_size = packet.size();
   for (const wire::Descriptor& descriptor : contents.pulled())
     receive.items.emplace_back().pull.descriptor = descriptor;
   const std::size_t lent = lend ? contents.pulled().size() : 0;
   if (contents.grants != 0 || lent != 0) message->attach(contents.grants, lent);
-  if (!contents.pulled().empty()) {
+  if (is_pulled) {
     receive.transfer = contents.pulled().front();
     const ripc_status begun = source.begin(contents.pulled());
     if (begun == RIPC_NO_MEMORY) throw std::bad_alloc();
@@ -70,19 +80,27 @@ LongReceives::Ahead LongReceives::look_ahead_of(const spi::Source& source, const
   for (const LongReceive& receive : receives_) {
     if (&receive == until) break;
     if (receive.source.get() != &source) continue;
-    ++ahead.messages;
-    ahead.bytes += receive.bytes();
-    ahead.placed = ahead.placed && receive.stage != LongReceive::Stage::prepare;
+    Some& some = receive.unordered ? ahead.unordered : ahead.ordered;
+    ++some.messages;
+    some.bytes += receive.bytes();
+    some.placed = some.placed && receive.stage != LongReceive::Stage::prepare;
   }
   return ahead;
 }
 
 LongReceives::Turn LongReceives::turn_of(const spi::Source& source, const MessagePool& messages) const noexcept {
-  const Ahead ahead = look_ahead_of(source);
+  const Some ahead = look_ahead_of(source).ordered;
   if (ahead.messages == 0) return Turn::now;
-  const bool may_begin =
-      ahead.messages < source.facts().messages_at_once && ahead.bytes < kMostAhead && messages.is_roomy();
-  return may_begin ? Turn::long_only : Turn::later;
+  return may_begin_beside(ahead, source, messages) ? Turn::long_only : Turn::later;
+}
+
+bool LongReceives::may_begin_beside(const Some& others, const spi::Source& source,
+                                    const MessagePool& messages) noexcept {
+  return others.messages < source.facts().messages_at_once && others.bytes < kMostAhead && messages.is_roomy();
+}
+
+bool LongReceives::must_wait(const LongReceive& receive) const noexcept {
+  return !receive.unordered && look_ahead_of(*receive.source, &receive).ordered.messages != 0;
 }
 
 // Whether some window is held by a message that has to wait for another one.
@@ -90,22 +108,24 @@ bool LongReceives::windows_are_ahead() const noexcept {
   return std::any_of(receives_.begin(), receives_.end(), [&](const LongReceive& receive) {
     return std::any_of(receive.items.begin(), receive.items.end(),
                        [](const IncomingItem& item) { return !item.window.empty(); }) &&
-           look_ahead_of(*receive.source, &receive).messages != 0;
+           must_wait(receive);
   });
 }
 
 // A message in its turn takes the windows there are; if they are too few, only when the application has had what came
 // before, and so could post some, and when none are held ahead, which come back. One ahead of its turn takes them in
-// the order of its source's messages, if it finds all it needs and leaves one for each other source.
+// the order of its source's messages, if it finds all it needs and leaves one for each other source. So does one that
+// is unordered: without windows, it waits rather than fail.
 bool LongReceives::may_place(const LongReceive& receive, const wire::Packet& packet) const noexcept {
   const Ahead ahead = look_ahead_of(*receive.source, &receive);
-  if (!ahead.placed) return false;
   const PacketContents contents(packet);
+  const bool needs_windows = !receive.lend && !contents.pulled().empty();
+  if (!ahead.ordered.placed && (needs_windows || !receive.unordered)) return false;
   // Until it is delivered, the application may cancel the request, and have its return buffers back.
-  if (contents.is_reply && ahead.messages != 0) return false;
-  if (receive.lend || contents.pulled().empty()) return true;
+  if (contents.is_reply && must_wait(receive)) return false;
+  if (!needs_windows) return true;
   const WindowQueue& windows = parts_.landings.windows;
-  if (ahead.messages == 0)
+  if (ahead.ordered.messages + ahead.unordered.messages == 0)
     return windows.has_room_for(contents.pulled(), 0) || (!parts_.inbox.is_full() && !windows_are_ahead());
   const std::size_t sources = parts_.ports.source_count();
   return windows.has_room_for(contents.pulled(), sources - std::min<std::size_t>(sources, 1));
@@ -155,7 +175,7 @@ bool LongReceives::progress(LongReceive& receive, const wire::Packet* packet) no
     drop(receive, status);
     return true;
   }
-  if (look_ahead_of(*receive.source, &receive).messages != 0) return false;
+  if (must_wait(receive)) return false;
   increase(parts_.counters.other_messages);
   parts_.inbox.add(receive.message);
   return true;

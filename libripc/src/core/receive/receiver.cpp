@@ -175,16 +175,18 @@ spi::Delivery Receiver::deliver(spi::Source& source, spi::Bytes bytes) noexcept 
 }
 
 spi::Delivery Receiver::deliver_plain(spi::Source& source, spi::Bytes bytes) noexcept {
+  bool overtakes = false;
   if (!long_receives_.empty()) [[unlikely]] {
     // What a source sends stays in order: what comes behind a message that is not complete waits its turn.
-    const LongReceives::Turn turn = long_receives_.turn_of(source, *pool_);
+    overtakes = wire::is_unordered(bytes);
+    const LongReceives::Turn turn = overtakes ? LongReceives::Turn::now : long_receives_.turn_of(source, *pool_);
     if (turn != LongReceives::Turn::now)
-      return turn == LongReceives::Turn::long_only ? deliver_special(source, bytes) : spi::Delivery::blocked;
+      return turn == LongReceives::Turn::long_only ? deliver_special(source, bytes, false) : spi::Delivery::blocked;
   }
   // The peer can change the bytes at any time: each is read once.
   wire::PlainReader packet;
   if (!packet.read_header(bytes, RIPC_MAX_ITEMS)) [[unlikely]]
-    return deliver_special(source, bytes);
+    return deliver_special(source, bytes, overtakes);
   const spi::Bytes body = packet.body();
   Message* message = pool_->take(body.size(), packet.count());
   if (message == nullptr) [[unlikely]]
@@ -195,7 +197,7 @@ spi::Delivery Receiver::deliver_plain(spi::Source& source, spi::Bytes bytes) noe
         *view++ = short_view(message->storage + offset, length);
       })) [[unlikely]] {
     MessagePool::release(message);
-    return fits ? deliver_special(source, bytes) : reject();
+    return fits ? deliver_special(source, bytes, overtakes) : reject();
   }
   copy_small(message->storage, body.data(), body.size());
   learn(source, packet.source());
@@ -209,7 +211,7 @@ spi::Delivery Receiver::reject() noexcept {
 }
 
 // A message that has more than payload, or is no message at all: a copy of it is looked at.
-spi::Delivery Receiver::deliver_special(spi::Source& source, spi::Bytes bytes) noexcept {
+spi::Delivery Receiver::deliver_special(spi::Source& source, spi::Bytes bytes, bool overtakes) noexcept {
   if (bytes.size() < wire::kHeaderSize) return reject();
   // A hint about the room needed.
   Message* message = pool_->take(bytes.size(), static_cast<std::size_t>(bytes[3]));
@@ -218,7 +220,8 @@ spi::Delivery Receiver::deliver_special(spi::Source& source, spi::Bytes bytes) n
   bool sound = bytes.size() <= message->storage_size;
   if (sound) {
     std::memcpy(message->storage, bytes.data(), bytes.size());
-    sound = packet.decode({message->storage, bytes.size()}).ok() && packet.kind() == wire::PacketKind::message;
+    sound = packet.decode({message->storage, bytes.size()}).ok() && packet.kind() == wire::PacketKind::message &&
+            (packet.is_unordered() || !overtakes);
   }
   if (!sound) {
     MessagePool::release(message);
@@ -229,13 +232,14 @@ spi::Delivery Receiver::deliver_special(spi::Source& source, spi::Bytes bytes) n
   learn(source, message->source);
   ripc_status begun = RIPC_NO_MEMORY;
   try {
-    begun = long_receives_.begin(source, message, packet, (flags_ & RIPC_RECEIVE_LEND) != 0);
+    begun = long_receives_.begin(source, message, packet, (flags_ & RIPC_RECEIVE_LEND) != 0, *pool_);
   } catch (const std::bad_alloc&) {
     // The packet stays where it is.
   }
   if (begun == RIPC_OK) return spi::Delivery::taken;
   MessagePool::release(message);
   if (begun == RIPC_NO_MEMORY) return starve();
+  if (begun == RIPC_AGAIN) return spi::Delivery::blocked;
   // Withdrawn before it was taken: the sender knows, and for the receiver it never came.
   return begun == RIPC_CORRUPT ? reject() : spi::Delivery::taken;
 }

@@ -61,7 +61,8 @@ class Receiver final : private spi::PacketSink {
   spi::Delivery deliver(spi::Source& source, spi::Bytes bytes) noexcept override;
   void source_gone(spi::Source& source) noexcept override { long_receives_.source_gone(source); }
   [[gnu::noinline]] spi::Delivery deliver_plain(spi::Source& source, spi::Bytes bytes) noexcept;
-  spi::Delivery deliver_special(spi::Source& source, spi::Bytes bytes) noexcept;
+  // overtakes: it is offered before its turn, because it said that it is unordered.
+  spi::Delivery deliver_special(spi::Source& source, spi::Bytes bytes, bool overtakes) noexcept;
   spi::Delivery reject() noexcept;
   // There is no memory for this packet now.
   spi::Delivery starve() noexcept {

@@ -95,6 +95,9 @@ Status GroupSend::send(const SendArguments& arguments) {
     return Status(RIPC_UNSUPPORTED,
                   "A group takes short items only: send a short message that says what to fetch, or send to each of "
                   "ripc_group_members().");
+  if (arguments.unordered)
+    return Status(RIPC_UNSUPPORTED,
+                  "A group takes no RIPC_SEND_UNORDERED: leave it out, or send to each of ripc_group_members().");
   wire::Plain message;
   if (!make_plain(sender_.id(), arguments.items, arguments.tag, message)) return RIPC_TOO_LARGE;
   Sending sending(arguments.to, message, Deadline::after(timeout_), arguments.outcome);

@@ -203,7 +203,7 @@ Status LongSend::transmit(const SendArguments& arguments, Prepared& prepared,
 
 ripc_status LongSend::transmit_packet(const SendArguments& arguments, const ItemPlan& plan,
                                       std::span<const wire::Descriptor> descriptors, const Offer& offer) noexcept {
-  wire::Encoder encoder(wire::PacketKind::message, arguments.tag, id_);
+  wire::Encoder encoder(wire::PacketKind::message, arguments.tag, id_, arguments.unordered ? wire::kUnordered : 0);
   const ItemPlan::Encoded encoded = plan.encode(arguments.items, descriptors, encoder);
   if (offer.request_id != 0) {
     encoder.add_request(offer.request_id);

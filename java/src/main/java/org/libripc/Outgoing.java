@@ -94,6 +94,7 @@ public final class Outgoing {
   private int returnCount;
   private boolean referring;
   private boolean quiet;
+  private boolean unordered;
   private int inlineUsed;
   private int tag;
   private long timeout = Layout.DEFAULT_TIME;
@@ -120,6 +121,7 @@ public final class Outgoing {
     if (returnCount != 0) Arrays.fill(attached, 0, returnCount, null);
     referring = false;
     quiet = false;
+    unordered = false;
     count = 0;
     returnCount = 0;
     inlineUsed = 0;
@@ -131,6 +133,16 @@ public final class Outgoing {
   /** A number for the receiver; what it means is the application's. Returns this. */
   public Outgoing tag(int number) {
     tag = number;
+    return this;
+  }
+
+  /**
+   * Lets it be delivered as soon as it is complete: it does not wait for earlier messages of its
+   * sender whose long items are on their way, nor do later ones wait for it. Not for groups.
+   * Returns this.
+   */
+  public Outgoing unordered() {
+    unordered = true;
     return this;
   }
 
@@ -270,9 +282,9 @@ public final class Outgoing {
 
   // ---- For the sender ----
 
-  /** Whether nothing but what is in here is needed: short items, no return buffers. */
+  /** Whether nothing but what is in here is needed: short items in order, no return buffers. */
   boolean isPlain() {
-    return returnCount == 0 && !referring;
+    return returnCount == 0 && !referring && !unordered;
   }
 
   int tagNumber() {
@@ -388,6 +400,7 @@ public final class Outgoing {
     memory.putLong(
         OPTIONS + SendOptions.REQUEST_ID, buffers.length == 0 ? 0 : block.address + REQUEST);
     memory.putLong(OPTIONS + SendOptions.OUTCOME, group ? block.address + OUTCOME : 0);
+    memory.putInt(OPTIONS + SendOptions.FLAGS, unordered ? SendOptions.UNORDERED : 0);
     memory.putLong(TICKET, 0);
     memory.putLong(REQUEST, 0);
     memory.putLong(OUTCOME, Outcome.BYTES);

@@ -294,7 +294,7 @@ final class Sender {
       Outgoing message = messages[first + index];
       if (!message.isPlain()) {
         throw new IllegalArgumentException(
-            "sendMany() takes messages of short items, at most 4 KiB in all, without return buffers: send() takes any");
+            "sendMany() takes messages of short items, at most 4 KiB in all, in order and without return buffers: send() takes any");
       }
       int items = message.preparePlain();
       block.bytes.putLong(

@@ -324,6 +324,8 @@ class HeaderTest {
             "callback",
             "timeout",
             "user",
-            "timeout"));
+            "timeout",
+            "flags",
+            "unordered"));
   }
 }

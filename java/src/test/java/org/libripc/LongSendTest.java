@@ -59,6 +59,30 @@ class LongSendTest extends PairTest {
     assertTrue(first.isPosted(), "a window may be posted again");
   }
 
+  /** What overtakes what is a matter of the library's own tests. */
+  @Test
+  void unorderedMessagesArriveButNotAtGroups() throws Exception {
+    post(100_000);
+    Outgoing message = new Outgoing().unordered().tag(1).add(pattern(100_000, 1), ItemKind.LONG);
+    Ticket ticket = client.send(server.id(), message);
+    try (Message received = receive(server)) {
+      assertEquals(pattern(100_000, 1), received.item(0));
+    }
+    assertEquals(Status.OK, finalStatus(ticket));
+    message.clear().unordered().add(bytes("short"));
+    assertTrue(client.send(server.id(), message).isDone());
+    try (Message received = receive(server)) {
+      assertEquals("short", text(received.item(0)));
+    }
+    assertThrows(
+        IllegalArgumentException.class,
+        () -> client.sendMany(server.id(), new Outgoing[] {message}, 1));
+    ServiceId group = ServiceId.ofGroup("unordered " + System.nanoTime());
+    server.join(group);
+    RipcException refused = assertThrows(RipcException.class, () -> client.send(group, message));
+    assertEquals(Status.UNSUPPORTED, refused.status());
+  }
+
   @Test
   void autoIsLongWhenItDoesNotFit() throws Exception {
     post(1 << 20);

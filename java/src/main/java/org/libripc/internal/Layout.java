@@ -100,7 +100,7 @@ public final class Layout {
   public static final class SendOptions {
     private SendOptions() {}
 
-    public static final int BYTES = 64;
+    public static final int BYTES = 72;
     public static final int TAG = 8;
     public static final int RETURN_COUNT = 12;
     public static final int RETURNS = 16;
@@ -109,6 +109,9 @@ public final class Layout {
     public static final int USER = 40;
     public static final int REQUEST_ID = 48;
     public static final int OUTCOME = 56;
+    public static final int FLAGS = 64;
+
+    public static final int UNORDERED = 1;
   }
 
   /** ripc_item_view. */
