@@ -33,6 +33,46 @@ class Allocations : public PairTest {
 };
 CONFORMANCE_SUITE(Allocations);
 
+// ---- Rails -------------------------------------------------------------------------------------------------------
+
+TEST_P(Statistics, TellOfTheRailsThatLongItemsTake) {
+  const auto rails = [&] {
+    std::vector<ripc_rail_info> found;
+    const auto add = [](void* to, const ripc_rail_info* rail) {
+      EXPECT_EQ(rail->size, sizeof *rail);
+      static_cast<std::vector<ripc_rail_info>*>(to)->push_back(*rail);
+    };
+    EXPECT_EQ(ripc_list_rails(server_context_.get(), client_id(), add, &found), RIPC_OK) << ripc_last_error();
+    return found;
+  };
+  EXPECT_TRUE(rails().empty()) << "nothing long has come yet";
+  const Bytes data = pattern(300'000, 1);
+  Bytes window(data.size());
+  ASSERT_EQ(ripc_window_post(server_.get(), window.data(), window.size(), 1), RIPC_OK);
+  const Ticket ticket = send_long(client_, server_id(), {item(data, RIPC_ITEM_LONG)});
+  EXPECT_TRUE(holds(view_of(receive(server_), 0), RIPC_VIEW_WINDOW, data));
+  const std::vector<ripc_rail_info> after = rails();
+  if (GetParam() == "shm") {
+    EXPECT_TRUE(after.empty());
+    return;
+  }
+  ASSERT_EQ(after.size(), 1u) << "the process is on this host";
+  EXPECT_NE(std::string_view(after[0].device), "");
+  EXPECT_NE(std::string_view(after[0].local), "");
+  EXPECT_NE(std::string_view(after[0].peer), "");
+  EXPECT_GE(after[0].bytes_received, data.size());
+  EXPECT_GE(after[0].connections, 1u);
+  EXPECT_EQ(after[0].spare, 0u);
+}
+
+TEST_P(Statistics, OfRailsNeedAServiceThatIsThere) {
+  const auto none = [](void*, const ripc_rail_info*) { FAIL(); };
+  EXPECT_EQ(ripc_list_rails(server_context_.get(), client_id(), nullptr, nullptr), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(ripc_list_rails(nullptr, client_id(), none, nullptr), RIPC_INVALID_ARGUMENT);
+  const Context hasty = make_context([](ripc_context_options& options) { options.resolve_timeout = 0; });
+  EXPECT_EQ(ripc_list_rails(hasty.get(), 12345, none, nullptr), RIPC_NO_SERVICE);
+}
+
 // ---- Counters ----------------------------------------------------------------------------------------------------
 
 TEST_P(Statistics, StartAtZero) {

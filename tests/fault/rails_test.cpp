@@ -7,9 +7,11 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <tuple>
 
 #include "hosts_fixture.hpp"
 
@@ -82,6 +84,26 @@ TEST_F(Rails, LongMessagesTravelOverBothCables) {
   ASSERT_NO_FATAL_FAILURE(use_both());
   const ripc_service_info path = path_to_holder(asker_->context());
   EXPECT_NE(std::string(path.reason).find("2 rails"), std::string::npos) << path.reason;
+
+  std::map<std::string, ripc_rail_info> rails;
+  const auto add = [](void* to, const ripc_rail_info* rail) {
+    static_cast<std::map<std::string, ripc_rail_info>*>(to)->emplace(rail->device, *rail);
+  };
+  ASSERT_EQ(ripc_list_rails(asker_->context().get(), kHolder, add, &rails), RIPC_OK) << ripc_last_error();
+  ASSERT_EQ(rails.size(), 2u);
+  const auto carried = transmitted();
+  for (const auto& [cable, local, peer, bytes] : {std::tuple(Hosts::kCable, Hosts::kHere, Hosts::kThere, carried[0]),
+                                                  std::tuple(Hosts::kCable2, "10.79.0.1", "10.79.0.2", carried[1])}) {
+    SCOPED_TRACE(cable);
+    const ripc_rail_info& rail = rails[cable];
+    EXPECT_EQ(std::string_view(rail.local), local);
+    EXPECT_EQ(std::string_view(rail.peer), peer);
+    EXPECT_GT(rail.bytes_sent, bytes / 2);
+    EXPECT_LT(rail.bytes_sent, bytes) << "with the headers of the network";
+    EXPECT_GT(rail.rate, 0u);
+    EXPECT_EQ(rail.spare, 0u);
+    EXPECT_EQ(rail.connections, 1u);
+  }
 }
 
 TEST_F(Rails, OneRailIsUsedIfThatIsWhatTheSettingSays) {

@@ -102,6 +102,18 @@ struct ServiceInfo {
   }
 };
 
+// One of the ways that long items take to another host, as Context::rails() returns it.
+struct RailInfo {
+  std::string device;  // of this host: a network interface, or an RDMA device
+  std::string local;   // addresses
+  std::string peer;
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  std::uint64_t rate = 0;         // bytes per second, when last measured; 0: not yet
+  bool spare = false;             // slower than a quarter of the fastest
+  std::uint32_t connections = 0;  // open over it
+};
+
 // One finding of diagnose().
 struct Finding {
   std::uint32_t level = 0;  // 0 good, 1 works but slower or limited, 2 broken
@@ -304,6 +316,12 @@ class Context {
     const ripc_status status = ripc_list_services(handle_.get(), &Context::collect, &collected);
     return std::move(collected).finish(status);
   }
+  // Every rail that leads to the process of a living service, as ripc_list_rails() tells. Errors as for find_path().
+  Result<std::vector<RailInfo>> rails(ServiceId id) {
+    Collected<RailInfo> collected;
+    const ripc_status status = ripc_list_rails(handle_.get(), id, &Context::collect_rail, &collected);
+    return std::move(collected).finish(status);
+  }
   // Every living member of a group. RIPC_INVALID_ARGUMENT: the ID is not a group's.
   Result<std::vector<ServiceInfo>> members(ServiceId group) {
     Collected<ServiceInfo> collected;
@@ -391,6 +409,13 @@ class Context {
 
   static void collect(void* user, const ripc_service_info* info) {
     static_cast<Collected<ServiceInfo>*>(user)->add([&] { return ServiceInfo::from_c(*info); });
+  }
+
+  static void collect_rail(void* user, const ripc_rail_info* rail) {
+    static_cast<Collected<RailInfo>*>(user)->add([&] {
+      return RailInfo{rail->device,         rail->local, rail->peer,       rail->bytes_sent,
+                      rail->bytes_received, rail->rate,  rail->spare != 0, rail->connections};
+    });
   }
 
   // These borrow the strings of `options`.

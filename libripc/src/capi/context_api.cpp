@@ -82,6 +82,19 @@ ripc_service_info describe(const core::Resolution& found) {
   return info;
 }
 
+ripc_rail_info describe(const spi::Rail& rail) {
+  auto info = blank<ripc_rail_info>();
+  copy_text(info.device, rail.device);
+  copy_text(info.local, rail.local);
+  copy_text(info.peer, rail.peer);
+  info.bytes_sent = rail.bytes_sent;
+  info.bytes_received = rail.bytes_received;
+  info.rate = rail.rate;
+  info.spare = rail.is_spare ? 1 : 0;
+  info.connections = rail.connections;
+  return info;
+}
+
 Status tell(const Result<core::Resolution>& found, const char* name, ripc_service_info* out) {
   if (!found.ok()) return found.status();
   if (name != nullptr && !found->record.name.empty() && found->record.name != name)
@@ -255,6 +268,20 @@ ripc_status ripc_find_path(ripc_context* context, ripc_service_id id, ripc_servi
     if (info == nullptr) return RIPC_INVALID_ARGUMENT;
     if (Status single = check_single(id); !single.ok()) return single;
     return tell(self.paths().find_path(id), nullptr, info);
+  });
+}
+
+ripc_status ripc_list_rails(ripc_context* context, ripc_service_id id, ripc_rail_visitor visitor, void* user) {
+  return guarded_on(context, [&](auto& self) -> Status {
+    if (visitor == nullptr) return RIPC_INVALID_ARGUMENT;
+    if (Status single = check_single(id); !single.ok()) return single;
+    const Result<std::vector<spi::Rail>> rails = self.paths().rails(id);
+    if (!rails.ok()) return rails.status();
+    for (const spi::Rail& rail : *rails) {
+      const ripc_rail_info info = describe(rail);
+      visitor(user, &info);
+    }
+    return {};
   });
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "memory/pool.hpp"
@@ -24,6 +25,18 @@ using Gather = std::span<const Bytes>;  // ranges that make up one packet, in or
 
 // A control packet may be larger than others by so much, for its handle, up to some 60 KiB.
 inline constexpr std::size_t kControlAllowance = 12;
+
+// One of the ways that long items take to another host, by the connections that are open now.
+struct Rail {
+  std::string device = {};  // of this host: a network interface, or an RDMA device
+  std::string local = {};   // addresses
+  std::string peer = {};
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  std::uint64_t rate = 0;  // bytes per second, when last measured; 0: not yet
+  bool is_spare = false;   // too slow beside the others
+  std::uint32_t connections = 0;
+};
 
 // One packet to be sent.
 struct Outgoing {
@@ -141,6 +154,9 @@ class Channel {
   // Any, also the responder. One line for people: which path and why. Where it is not known yet by which way packets
   // get through, it waits for that until the deadline.
   virtual std::string describe(Deadline deadline) = 0;
+
+  // Any. What its long items take; none within this host. Throws std::bad_alloc.
+  virtual std::vector<Rail> rails() const = 0;
 
  protected:
   explicit Channel(const Facts& facts) noexcept

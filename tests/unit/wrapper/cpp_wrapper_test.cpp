@@ -114,7 +114,7 @@ TEST_F(CppWrapper, ShortMessageArrivesWithItsItemsAndTag) {
   EXPECT_EQ(message->item(0).text(), "text");
   EXPECT_EQ(message->item(1).size(), sizeof(int) * numbers.size());
   EXPECT_EQ(message->item(2).kind(), RIPC_VIEW_FAILED);
-  ASSERT_TRUE(receiver_.reply(*message, bytes_of("answer")).ok());
+  ASSERT_TRUE(receiver_.reply(*message, bytes_of("answer"), {.unordered = true}).ok());
   auto reply = sender_.receive(kPatience);
   ASSERT_TRUE(reply.ok());
   EXPECT_EQ(reply->item(0).text(), "answer");
@@ -314,6 +314,10 @@ TEST_F(CppWrapper, ServicesAreFoundByNameAndInTheList) {
   auto services = here_.services();
   ASSERT_TRUE(services.ok());
   EXPECT_EQ(services->size(), 2u);
+  auto rails = here_.rails(receiver_.id());
+  ASSERT_TRUE(rails.ok());
+  EXPECT_TRUE(rails->empty()) << "shared memory has none";
+  EXPECT_FALSE(here_.rails(12345).ok());
 }
 
 TEST_F(CppWrapper, AServiceIsWaitedForByIdAndByName) {

@@ -56,6 +56,7 @@
   C5(ripc_service_watch, I, J, J, J, J, J)         \
   C1(ripc_service_unwatch, V, J)                   \
   C3(ripc_list_services, I, J, J, J)               \
+  C4(ripc_list_rails, I, J, J, J, J)               \
   C4(ripc_group_members, I, J, J, J, J)            \
   C3(ripc_diagnose, I, J, J, J)
 

@@ -91,4 +91,11 @@ Result<Resolution> Paths::find_path(ripc_service_id id) {
   return path;
 }
 
+Result<std::vector<spi::Rail>> Paths::rails(ripc_service_id id) {
+  Counter resolutions;
+  Result<std::shared_ptr<spi::Channel>> channel = channel_to(id, resolutions);
+  if (!channel.ok()) return channel.status();
+  return (*channel)->rails();
+}
+
 }  // namespace ripc::internal::core

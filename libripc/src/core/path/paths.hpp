@@ -51,6 +51,8 @@ class Paths {
   Result<Resolution> resolve(ripc_service_id id) const;
   // The same, with the path that answers when it is tried.
   Result<Resolution> find_path(ripc_service_id id);
+  // What long items take to it; finds the path if there is none.
+  Result<std::vector<spi::Rail>> rails(ripc_service_id id);
 
   // Where this context can be reached now, one address for each transport by which it can.
   std::vector<spi::Address> own_addresses() const;

@@ -20,6 +20,8 @@ class RailPace {
   // most, and no more is asked for again when it fails.
   static constexpr Nanoseconds kSegmentTime = 20'000'000;
   static constexpr std::uint64_t kLeastSegment = std::uint64_t{128} << 10;
+  // So many times slower than the fastest one, it is a spare.
+  static constexpr double kSpare = 4;
 
   void asked(std::uint64_t bytes, Nanoseconds now) noexcept {
     if (owed_ == 0) begin(now);

@@ -56,6 +56,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   ripc_status revoke(std::uint64_t transfer, bool& is_read) noexcept override;
   ripc_status grant(std::span<std::byte> memory, wire::Grant& grant) noexcept override;
   ripc_status end_grant(const wire::Grant& grant) noexcept override;
+  std::vector<spi::Rail> rails() const override;
 
   // ---- For the transport and for sources ----
   std::uint32_t link() const noexcept { return parts_.link; }

@@ -32,6 +32,8 @@ bool contains(const std::vector<std::string>& list, const std::string& text) {
 
 }  // namespace
 
+std::string interface_of(const Endpoint& local) { return interface_of(local, list_interfaces().get()); }
+
 std::vector<Rail> find_rails(std::span<const Endpoint> remotes, const RailOptions& options) {
   std::vector<Rail> rails;
   if (remotes.empty()) return rails;

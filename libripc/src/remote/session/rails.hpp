@@ -30,4 +30,7 @@ struct Rail {
 // the options say. Never empty unless `remotes` is: without a rail that the options allow, it has the first address.
 std::vector<Rail> find_rails(std::span<const Endpoint> remotes, const RailOptions& options);
 
+// The interface of this machine that has an address; "": none.
+std::string interface_of(const Endpoint& local);
+
 }  // namespace ripc::internal::remote

@@ -100,8 +100,8 @@ class BulkConnection final : public remote::FrameSender, public std::enable_shar
   std::size_t job_count() const noexcept;
   // Any. Changes with every byte that arrives.
   std::uint64_t received() const noexcept { return received_.load(std::memory_order_relaxed); }
-  // Any. Bytes in both directions.
-  std::uint64_t moved() const noexcept { return received() + sent_.load(std::memory_order_relaxed); }
+  // Any. All bytes that were sent.
+  std::uint64_t sent() const noexcept { return sent_.load(std::memory_order_relaxed); }
   // Any. How fast the network took what was sent last, in bytes per second, as the kernel has measured it; 0: it does
   // not tell.
   std::uint64_t send_rate() const noexcept;

@@ -57,6 +57,7 @@ std::shared_ptr<StreamBulk> StreamBulk::create(EventLoop& loop, remote::BulkHook
 
 void StreamBulk::adopt(UniqueFd socket) noexcept {
   prepare(socket.get(), stall_timeout_);
+  const remote::Endpoint local = remote::Endpoint::local_of(socket.get());
   const remote::Endpoint peer = remote::Endpoint::remote_of(socket.get());
   std::shared_ptr<BulkConnection> connection;
   std::optional<StreamPullTable::NewLane> lane;
@@ -71,7 +72,7 @@ void StreamBulk::adopt(UniqueFd socket) noexcept {
     const std::lock_guard lock(mutex_);
     dialing_ = false;
     if (is_dead() || connections_.size() == kMaxBulkConnections) return;
-    connections_.push_back({.connection = connection, .peer = peer});
+    connections_.push_back({.connection = connection, .local = local, .peer = peer});
   }
   connections_made_.fetch_add(1, std::memory_order_relaxed);
   pulls_.connection_made(std::move(*lane));
@@ -249,30 +250,45 @@ void StreamBulk::unwritable(BulkConnection& connection, const bulk::Frame& frame
 // ---- Figures -------------------------------------------------------------------------------------------------
 
 std::string StreamBulk::describe() const {
-  const std::vector<RailState> rails = this->rails();
+  const std::vector<spi::Rail> rails = this->rails();
+  const auto moved_by = [](const spi::Rail& rail) { return rail.bytes_sent + rail.bytes_received; };
   if (rails.size() < 2) return "TCP for long items";
   std::uint64_t moved = 0;
-  for (const RailState& rail : rails) moved += rail.moved;
+  for (const spi::Rail& rail : rails) moved += moved_by(rail);
   std::string text = "long items over " + std::to_string(rails.size()) + " rails: ";
-  for (const RailState& rail : rails) {
+  for (const spi::Rail& rail : rails) {
     if (&rail != &rails.front()) text += ", ";
-    text += rail.peer.ip() + ' ' + std::to_string(rail.rate / 1'000'000) + " MB/s " +
-            std::to_string(moved == 0 ? 0 : rail.moved * 100 / moved) + " %";
+    text += rail.peer + ' ' + std::to_string(rail.rate / 1'000'000) + " MB/s " +
+            std::to_string(moved == 0 ? 0 : moved_by(rail) * 100 / moved) + " %";
   }
   return text;
 }
 
-std::vector<RailState> StreamBulk::rails() const {
-  std::vector<RailState> rails;
-  const std::lock_guard lock(mutex_);
-  for (const Member& member : connections_) {
-    auto rail = std::find_if(rails.begin(), rails.end(),
-                             [&](const RailState& other) { return other.peer.same_ip(member.peer); });
-    if (rail == rails.end()) rail = rails.insert(rails.end(), {.peer = member.peer});
-    const BulkConnection& connection = *member.connection;
-    rail->rate += std::max(static_cast<std::uint64_t>(pulls_.rate_of(connection)), connection.send_rate());
-    rail->moved += connection.moved();
+std::vector<spi::Rail> StreamBulk::rails() const {
+  std::vector<spi::Rail> rails;
+  std::uint64_t fastest = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Member& member : connections_) {
+      const std::string peer = member.peer.ip();
+      auto rail = std::find_if(rails.begin(), rails.end(), [&](const spi::Rail& other) { return other.peer == peer; });
+      if (rail == rails.end()) {
+        rail = rails.insert(rails.end(), spi::Rail());
+        rail->device = remote::interface_of(member.local);
+        rail->local = member.local.ip();
+        rail->peer = peer;
+      }
+      const BulkConnection& connection = *member.connection;
+      rail->rate += std::max(static_cast<std::uint64_t>(pulls_.rate_of(connection)), connection.send_rate());
+      rail->bytes_sent += connection.sent();
+      rail->bytes_received += connection.received();
+      ++rail->connections;
+      fastest = std::max(fastest, rail->rate);
+    }
   }
+  for (spi::Rail& rail : rails)
+    rail.is_spare =
+        rail.rate != 0 && static_cast<double>(rail.rate) * remote::RailPace::kSpare < static_cast<double>(fastest);
   return rails;
 }
 

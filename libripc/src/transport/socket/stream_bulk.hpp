@@ -44,13 +44,6 @@ struct BulkCounters {
   std::uint64_t violations = 0;        // connections closed because the peer broke the protocol
 };
 
-// What goes over the connections between one pair of addresses.
-struct RailState {
-  remote::Endpoint peer;
-  std::uint64_t rate = 0;   // bytes per second, when last measured; 0: not yet
-  std::uint64_t moved = 0;  // bytes in both directions, by the connections that are open
-};
-
 class StreamBulk final : public remote::BulkBackend<BulkConnection, StreamPullTable, StreamPushTable>,
                          public BulkConnection::Handler,
                          public std::enable_shared_from_this<StreamBulk> {
@@ -68,12 +61,11 @@ class StreamBulk final : public remote::BulkBackend<BulkConnection, StreamPullTa
   std::size_t connection_count() const noexcept;
   // Of those, the ones to this address.
   std::size_t connections_to(const remote::Endpoint& peer) const noexcept;
-  // Any. Throws std::bad_alloc.
-  std::vector<RailState> rails() const;
   BulkCounters counters() const noexcept;
 
   // ---- remote::Bulk ----
   std::string describe() const override;
+  std::vector<spi::Rail> rails() const override;
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept override;
   // The responder brings the bytes: polling does not.
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept override;
@@ -93,6 +85,7 @@ class StreamBulk final : public remote::BulkBackend<BulkConnection, StreamPullTa
  private:
   struct Member {
     std::shared_ptr<BulkConnection> connection;
+    remote::Endpoint local;
     remote::Endpoint peer;
     remote::Silence silence{};
   };

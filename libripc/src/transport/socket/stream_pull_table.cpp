@@ -74,7 +74,7 @@ void StreamPullTable::make_unready(StreamPull& entry) noexcept {
 
 // The one that is asked next, and for how much; null: none, because the best one has enough to do.
 std::pair<StreamPullTable::Lane*, std::uint64_t> StreamPullTable::next_lane(Nanoseconds now) noexcept {
-  constexpr double kSpare = 4;  // times slower than the fastest
+  constexpr double kSpare = remote::RailPace::kSpare;
   constexpr Nanoseconds kProbePause = 1'000'000'000;
   if (lanes_.size() == 1) {
     Lane& only = lanes_.front();

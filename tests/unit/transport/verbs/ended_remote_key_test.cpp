@@ -45,6 +45,7 @@ class BulkChannel final : public spi::Channel {
   }
   ripc_status end_grant(const wire::Grant& grant) noexcept override { return bulk_.end_grant(grant); }
   std::string describe(Deadline) override { return {}; }
+  std::vector<spi::Rail> rails() const override { return bulk_.rails(); }
 
  private:
   RdmaBulk& bulk_;

@@ -41,6 +41,15 @@ std::string RdmaBulk::describe() const {
          (registrar_->has_windows() ? ", by memory windows" : ", by registrations");
 }
 
+std::vector<spi::Rail> RdmaBulk::rails() const {
+  if (!connection()) return {};
+  const Device& device = *registrar_->device();
+  return {{.device = device.name,
+           .bytes_sent = tally_->bytes_written.load(std::memory_order_relaxed),
+           .bytes_received = tally_->bytes_read.load(std::memory_order_relaxed),
+           .connections = 1}};
+}
+
 // ---- Connections ---------------------------------------------------------------------------------------------
 
 std::shared_ptr<QueuePairConnection> RdmaBulk::connection() const noexcept {

@@ -56,6 +56,8 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
 
   // ---- remote::Bulk ----
   std::string describe() const override;
+  // What this side reads and writes: the peer does so without it.
+  std::vector<spi::Rail> rails() const override;
   ripc_status expose(std::uint64_t owner, std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
                      std::uint64_t& transfer) noexcept override;
   ripc_status prepare_announcement(std::uint64_t transfer, std::size_t size, bool more) noexcept override;

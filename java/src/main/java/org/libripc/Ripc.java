@@ -11,6 +11,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.function.Function;
 import java.util.function.LongConsumer;
 import java.util.function.ToIntFunction;
 import org.libripc.internal.Binding;
@@ -220,11 +221,29 @@ public final class Ripc implements AutoCloseable {
         user -> RipcException.check(binding.groupMembers(core.handle(), group.value(), user)));
   }
 
+  /**
+   * The rails that lead to the process of a living service, by the connections that are open now.
+   * None on one host over shared memory, and before the first long item. A rail that has failed is
+   * not among them until it is back. Finds the path if there is none.
+   *
+   * @throws RipcException as {@link #findPath}
+   */
+  public List<RailInfo> rails(ServiceId id) {
+    return collect(
+        Layout.Rail.BYTES,
+        RailInfo::read,
+        user -> RipcException.check(binding.listRails(core.handle(), id.value(), user)));
+  }
+
   private List<ServiceInfo> infos(LongConsumer call) {
-    List<ServiceInfo> found = new ArrayList<>();
+    return collect(Layout.Info.BYTES, ServiceInfo::read, call);
+  }
+
+  private <T> List<T> collect(int size, Function<ByteBuffer, T> reader, LongConsumer call) {
+    List<T> found = new ArrayList<>();
     core.enter();
     try {
-      visit(Layout.Info.BYTES, bytes -> found.add(ServiceInfo.read(bytes)), call);
+      visit(size, bytes -> found.add(reader.apply(bytes)), call);
     } finally {
       core.leave(this);
     }

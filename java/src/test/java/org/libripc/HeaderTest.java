@@ -216,6 +216,7 @@ class HeaderTest {
     "ripc_record, Record",
     "ripc_notification, NotificationName",
     "ripc_service_info, Info",
+    "ripc_rail_info, Rail",
     "ripc_finding, Finding"
   })
   void everyFieldIsWhereItIs(String name, String layout) throws Exception {
@@ -248,6 +249,7 @@ class HeaderTest {
             "ripc_record",
             "ripc_notification",
             "ripc_service_info",
+            "ripc_rail_info",
             "ripc_finding",
             "ripc_pool_statistics",
             "ripc_service_statistics");
@@ -292,6 +294,7 @@ class HeaderTest {
     info.remove("groupCount");
     assertEquals(info, components(ServiceInfo.class));
     assertEquals(fields("ripc_finding"), components(Finding.class));
+    assertEquals(fields("ripc_rail_info"), components(RailInfo.class));
     List<String> outcome = new ArrayList<>(fields("ripc_group_outcome"));
     outcome.remove("missedCapacity");
     assertEquals(outcome, components(GroupOutcome.class));

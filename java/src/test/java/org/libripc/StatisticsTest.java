@@ -2,9 +2,11 @@
 package org.libripc;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.ByteBuffer;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 
 /** Each counter is under its name. */
@@ -45,6 +47,23 @@ class StatisticsTest extends PairTest {
     assertEquals(0, received.packetsLost());
     assertEquals(0, received.packetsCorrupt());
     if (isShm()) assertTrue(received.payloadCopies() > 0);
+  }
+
+  @Test
+  void railsAreToldByTheirInterfaces() throws Exception {
+    server.post(new ReceiveWindow(ByteBuffer.allocateDirect(300_000)));
+    client.send(server.id(), new Outgoing().add(pattern(300_000, 1), ItemKind.LONG));
+    receive(server).close();
+    List<RailInfo> rails = serverContext.rails(client.id());
+    if (isShm()) {
+      assertTrue(rails.isEmpty());
+      return;
+    }
+    assertEquals(1, rails.size());
+    assertFalse(rails.get(0).device().isEmpty());
+    assertFalse(rails.get(0).peer().isEmpty());
+    assertTrue(rails.get(0).bytesReceived() >= 300_000);
+    assertTrue(rails.get(0).connections() > 0);
   }
 
   @Test

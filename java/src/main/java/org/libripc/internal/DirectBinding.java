@@ -262,6 +262,11 @@ abstract class DirectBinding implements NativeBinding {
   }
 
   @Override
+  public int listRails(long context, long id, long user) {
+    return NativeCalls.ripc_list_rails(context, id, visitorFunction(), user);
+  }
+
+  @Override
   public int groupMembers(long context, long group, long user) {
     return NativeCalls.ripc_group_members(context, group, visitorFunction(), user);
   }

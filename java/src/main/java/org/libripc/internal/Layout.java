@@ -177,6 +177,21 @@ public final class Layout {
     public static final int GROUPS = 1840;
   }
 
+  /** ripc_rail_info. */
+  public static final class Rail {
+    private Rail() {}
+
+    public static final int BYTES = 232;
+    public static final int DEVICE = 8;
+    public static final int LOCAL = 72;
+    public static final int PEER = 136;
+    public static final int BYTES_SENT = 200;
+    public static final int BYTES_RECEIVED = 208;
+    public static final int RATE = 216;
+    public static final int SPARE = 224;
+    public static final int CONNECTIONS = 228;
+  }
+
   /** ripc_finding. */
   public static final class Finding {
     private Finding() {}

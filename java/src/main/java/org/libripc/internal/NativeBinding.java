@@ -147,6 +147,8 @@ public interface NativeBinding {
 
   int listServices(long context, long user);
 
+  int listRails(long context, long id, long user);
+
   int groupMembers(long context, long group, long user);
 
   int diagnose(long options, long user);

@@ -113,6 +113,8 @@ final class NativeCalls {
 
   static native int ripc_list_services(long context, long visitor, long user);
 
+  static native int ripc_list_rails(long context, long id, long visitor, long user);
+
   static native int ripc_group_members(long context, long group, long visitor, long user);
 
   static native int ripc_diagnose(long options, long visitor, long user);

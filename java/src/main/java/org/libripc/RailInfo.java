@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import java.nio.ByteBuffer;
+import org.libripc.internal.Layout.Rail;
+import org.libripc.internal.NativeBlock;
+
+/**
+ * One of the ways that long items take to another host, from {@link Ripc#rails}. Immutable.
+ *
+ * @param device of this host: a network interface, or an RDMA device
+ * @param local its address
+ * @param peer the other host's address
+ * @param bytesSent over RDMA only what this side writes itself
+ * @param bytesReceived over RDMA only what this side reads itself
+ * @param rate bytes per second, when last measured; 0: not yet
+ * @param spare 1: slower than a quarter of the fastest, and so not used but to look at it
+ * @param connections open over it
+ */
+public record RailInfo(
+    String device,
+    String local,
+    String peer,
+    long bytesSent,
+    long bytesReceived,
+    long rate,
+    int spare,
+    int connections) {
+
+  static RailInfo read(ByteBuffer bytes) {
+    return new RailInfo(
+        NativeBlock.text(bytes, Rail.DEVICE, Rail.LOCAL - Rail.DEVICE),
+        NativeBlock.text(bytes, Rail.LOCAL, Rail.PEER - Rail.LOCAL),
+        NativeBlock.text(bytes, Rail.PEER, Rail.BYTES_SENT - Rail.PEER),
+        bytes.getLong(Rail.BYTES_SENT),
+        bytes.getLong(Rail.BYTES_RECEIVED),
+        bytes.getLong(Rail.RATE),
+        bytes.getInt(Rail.SPARE),
+        bytes.getInt(Rail.CONNECTIONS));
+  }
+}
