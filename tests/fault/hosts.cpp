@@ -76,7 +76,7 @@ Hosts::Hosts(Cable cable) {
     // Long enough for all that credits allow: the relay alone decides what is lost.
     EXPECT_TRUE(ip(std::string("link set ") + kCable + " up txqueuelen 10000"));
   };
-  if (cable == Cable::two) lay_second_cable();
+  if (cable == Cable::two || cable == Cable::relayed_and_direct) lay_second_cable();
   set_up(third_, kThird);
   set_up(there_, ipv6 ? kThere6 : kThere);
   set_up(here_, ipv6 ? kHere6 : kHere);
@@ -103,6 +103,7 @@ bool Hosts::make_spaces(Cable cable) {
 bool Hosts::lay_cable(Cable cable) {
   switch (cable) {
     case Cable::relayed:
+    case Cable::relayed_and_direct:
       return lay_relayed_cable();
     case Cable::three_on_a_switch:
       return enter(switch_) && ip("link add switch type bridge") && ip("link set switch up") &&

@@ -26,8 +26,8 @@ class Hosts {
   static constexpr const char* kThere6 = "fd78::2";
 
   // two: a second cable beside the direct one, whose interface is `cable2`, with addresses of 10.79.0.0/24; 1 Gb/s
-  // each.
-  enum class Cable { direct, direct_ipv6, relayed, three_on_a_switch, two };
+  // each. relayed_and_direct: the same beside a relayed one.
+  enum class Cable { direct, direct_ipv6, relayed, three_on_a_switch, two, relayed_and_direct };
   // Those beside the one that the test is on.
   enum class Host { there, third };
   explicit Hosts(Cable cable = Cable::direct);
