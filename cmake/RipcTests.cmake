@@ -151,6 +151,10 @@ function(ripc_tests_conformance)
     ripc_add_test(conformance.socket_ethernet conformance 600
       "${PROJECT_SOURCE_DIR}/tests/conformance/ethernet-mtu" "$<TARGET_FILE:ripc_conformance_tests>")
     set_property(TEST conformance.socket_ethernet APPEND PROPERTY ENVIRONMENT "RIPC_TEST_TRANSPORTS=socket")
+    # With the peers on another host, long items take all rails.
+    ripc_add_test(conformance.socket_two_rails conformance 600
+      "${PROJECT_SOURCE_DIR}/tests/conformance/two-rails" "$<TARGET_FILE:ripc_conformance_tests>")
+    set_property(TEST conformance.socket_two_rails APPEND PROPERTY ENVIRONMENT "RIPC_TEST_TRANSPORTS=socket")
   endif()
 endfunction()
 

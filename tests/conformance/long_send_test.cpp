@@ -122,18 +122,21 @@ TEST_P(LongSend, SizesAroundPagesAndBeyondArrive) {
   }
 }
 
+// Large enough that each rail between two hosts gets some.
 TEST_P(LongSend, BothDirectionsBetweenProcesses) {
+  constexpr std::size_t kSize = 12'000'000;
+  const std::string size = std::to_string(kSize);
   Puppet puppet(peer_setup());
   ASSERT_EQ(puppet.register_id(77), "RIPC_OK");
   for (const char* memory : {"pool", "foreign"}) {
-    const Bytes expected = pattern(3'000'000, 22);
+    const Bytes expected = pattern(kSize, 22);
     Bytes window(expected.size());
     post(window, 1);
-    ASSERT_EQ(puppet.call("send_long " + std::to_string(server_id()) + " 3000000 22 " + memory + " 0"), "RIPC_OK");
+    ASSERT_EQ(puppet.call("send_long " + std::to_string(server_id()) + " " + size + " 22 " + memory + " 0"), "RIPC_OK");
     EXPECT_TRUE(holds(view_of(receive(server_), 0), RIPC_VIEW_WINDOW, expected)) << memory;
     EXPECT_EQ(puppet.call("wait"), "RIPC_OK");
 
-    ASSERT_EQ(puppet.call("post 3000000 1"), "RIPC_OK");
+    ASSERT_EQ(puppet.call("post " + size + " 1"), "RIPC_OK");
     const Ticket ticket = send_long(server_, 77, {item(expected, RIPC_ITEM_LONG)});
     EXPECT_EQ(puppet.call("receive"), "RIPC_OK " + describe(RIPC_VIEW_WINDOW, expected));
     EXPECT_EQ(final_status(ticket), RIPC_OK);
