@@ -345,7 +345,6 @@ ClientSession& Client::session_of(ripc_service_id to) {
 // Before a call: an idle session may lead nowhere by now, without anybody having been told.
 void Client::prepare(ClientSession& session, Nanoseconds now) {
   if (session.state == ClientSession::State::closed) {
-    session.without_since = now;
     open(session, now);
   } else if (session.state == ClientSession::State::open && session.is_idle() && session.queue.empty()) {
     const bool is_old = now - session.used_at > wire::call::kSessionTime / 2;
@@ -357,7 +356,7 @@ void Client::prepare(ClientSession& session, Nanoseconds now) {
 void Client::find_path(ClientSession& session) noexcept {
   if (session.state != ClientSession::State::finding) {
     session.state = ClientSession::State::finding;
-    session.without_since = messenger_.now();
+    session.finding_since = messenger_.now();
     for (Call* call = session.queue.front(); call != nullptr; call = call->next) set_timer(*call);
   }
   if (session.search) return;
@@ -380,7 +379,6 @@ void Client::open(ClientSession& session, Nanoseconds now) noexcept {
   if (session.state != ClientSession::State::opening) {
     session.nonce = static_cast<std::uint32_t>(random_u64());
     session.open_pause = RoundTrip::kFirst;
-    if (session.state == ClientSession::State::open) session.without_since = now;
   }
   session.state = ClientSession::State::opening;
   session.search.reset();
@@ -605,8 +603,8 @@ void Client::set_timer(Call& call) noexcept {
   Nanoseconds due = call.deadline;
   if (call.state == Call::State::queued) {
     const ClientSession& session = *call.session;
-    if (session.state != ClientSession::State::open)
-      due = std::min(due, std::max(call.begun, session.without_since) + messenger_.resolve_timeout());
+    if (session.state == ClientSession::State::finding)
+      due = std::min(due, std::max(call.begun, session.finding_since) + messenger_.resolve_timeout());
   } else {
     due = std::min(due, call.repeat_at);
   }
@@ -618,8 +616,8 @@ void Client::call_due(Call& call, Nanoseconds now) noexcept {
   const ClientSession& session = *call.session;
   if (now >= call.deadline) return give_up(call, RIPC_TIMEOUT);
   if (call.state == Call::State::queued) {
-    const bool has_none = session.state != ClientSession::State::open;
-    if (has_none && now >= std::max(call.begun, session.without_since) + messenger_.resolve_timeout())
+    const bool has_no_path = session.state == ClientSession::State::finding;
+    if (has_no_path && now >= std::max(call.begun, session.finding_since) + messenger_.resolve_timeout())
       return finish(call, RIPC_CALL_DID_NOT_RUN, session.failure);
   } else if (now >= call.repeat_at) {
     repeat(call, now);

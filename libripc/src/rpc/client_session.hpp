@@ -37,8 +37,8 @@ struct ClientSession : TimerWheel::Timer {
   std::vector<Slot> slots;
   std::vector<std::uint16_t> free_slots;
   CallQueue queue;
-  Nanoseconds used_at = 0;                // when something was last sent or came
-  Nanoseconds without_since = 0;          // since when there is no session that calls could go to
+  Nanoseconds used_at = 0;  // when something was last sent or came
+  Nanoseconds finding_since = 0;
   ripc_status failure = RIPC_NO_SERVICE;  // why the path was not found
   Nanoseconds open_pause = 0;
   RoundTrip round_trip;

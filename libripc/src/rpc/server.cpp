@@ -5,6 +5,7 @@
 #include <array>
 #include <new>
 
+#include "base/random.hpp"
 #include "core/protocol/outgoing.hpp"
 
 namespace ripc::internal::rpc {
@@ -94,6 +95,8 @@ void Server::open(const core::Message& message, const Header& header) {
   if (free_sessions_.empty()) {
     free_sessions_.reserve(sessions_.size() + 1);
     sessions_.push_back(std::make_unique<ServerSession>());
+    // A late answer of a former registration of this service must not fit a session of this one.
+    sessions_.back()->generation = static_cast<std::uint32_t>(random_u64());
     free_sessions_.push_back(static_cast<std::uint32_t>(sessions_.size() - 1));
   }
   const std::uint32_t index = free_sessions_.back();
@@ -101,7 +104,8 @@ void Server::open(const core::Message& message, const Header& header) {
   session.slots = std::vector<Slot>(header.code);
   for (std::uint32_t number = 0; number < header.code; ++number) session.slots[number].number = number;
   free_sessions_.pop_back();
-  session.name = std::uint64_t{++session.generation} << 32 | index;
+  session.generation += session.generation == UINT32_MAX ? 2 : 1;  // never 0
+  session.name = std::uint64_t{session.generation} << 32 | index;
   session.client = message.source;
   session.used_at = messenger_.now();
   look_at_ = std::min(look_at_, session.used_at + wire::call::kSessionTime);
@@ -199,17 +203,33 @@ void Server::tell_of_known(ServerSession& session, Slot& slot) noexcept {
 }
 
 void Server::tell(ripc_service_id client, const Header& header) noexcept {
+  if (send_header(client, header) == RIPC_AGAIN) wait_for_room(client, header);
+}
+
+ripc_status Server::send_header(ripc_service_id client, const Header& header) noexcept {
   const auto bytes = wire::call::encode(header);
   const ripc_item item{bytes.data(), bytes.size(), RIPC_ITEM_SHORT, 0};
-  if (messenger_.send_short(client, {&item, 1}) != RIPC_PENDING) return;
+  const ripc_status status = messenger_.send_short(client, {&item, 1});
+  if (status != RIPC_PENDING) return status;
   // The first message to this client: the path is found now.
   core::SendArguments arguments;
   arguments.to = client;
   arguments.items = {&item, 1};
   try {
-    (void)messenger_.send(arguments, nullptr);
-  } catch (const std::bad_alloc&) {  // the client asks again, or its time ends
+    return messenger_.send(arguments, nullptr).code();
+  } catch (const std::bad_alloc&) {
+    return RIPC_NO_MEMORY;
   }
+}
+
+void Server::wait_for_room(ripc_service_id client, const Header& header) noexcept {
+  try {
+    waiting_.push_back({client, header});
+  } catch (const std::bad_alloc&) {
+    return;  // the time of the call ends it
+  }
+  messenger_.ask_for_room(client);
+  send_at_ = std::min(send_at_, messenger_.now() + TimerWheel::kTick);
 }
 
 void Server::tell_state(const ServerSession& session, const Slot& slot) noexcept {
@@ -298,10 +318,8 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
       if (waits && !is_kept) return RIPC_AGAIN;
     }
     if (waits) {
-      waiting_.push_back({request.session, request.number});
+      wait_for_room(session.client, {.kind = Kind::answer, .number = request.number, .session = request.session});
       messenger_.release_given(items);
-      messenger_.ask_for_room(session.client);
-      send_at_ = now;
     }
     slot->state = waits ? Slot::State::waiting : Slot::State::answered;
     slot->request = nullptr;
@@ -410,32 +428,37 @@ Nanoseconds Server::next_due() const noexcept {
 
 void Server::progress(Nanoseconds now) noexcept {
   const std::lock_guard lock(mutex_);
-  if (now >= send_at_) send_waiting(now);
+  if (now >= send_at_) {
+    std::erase_if(waiting_, [this](const Waiting& waiting) { return send_waiting(waiting); });
+    send_at_ = waiting_.empty() ? UINT64_MAX : now + TimerWheel::kTick;
+  }
   if (now >= look_at_) look_at_sessions(now);
 }
 
-void Server::send_waiting(Nanoseconds now) noexcept {
-  std::erase_if(waiting_, [&](const Waiting& waiting) {
-    ServerSession* const session = session_of(waiting.session);
-    if (session == nullptr) return true;
-    Slot& slot = session->slot(waiting.number);
-    if (slot.number != waiting.number || slot.state != Slot::State::waiting) return true;
-    Status status = RIPC_NO_MEMORY;
-    try {
-      status = send_kept(*session, slot);
-    } catch (const std::bad_alloc&) {
-      return false;
-    }
-    if (status == RIPC_AGAIN) {
-      messenger_.ask_for_room(session->client);
-      return false;
-    }
-    slot.state = Slot::State::answered;
-    if (!status.ok() || !messenger_.path(session->client).loses) forget(*session, slot);
-    if (!status.ok()) end(*session, slot, State::may_have_run, status.code());
-    return true;
-  });
-  send_at_ = waiting_.empty() ? UINT64_MAX : now + TimerWheel::kTick;
+bool Server::send_waiting(const Waiting& waiting) noexcept {
+  if (waiting.header.kind != Kind::answer) {
+    if (send_header(waiting.client, waiting.header) != RIPC_AGAIN) return true;
+    messenger_.ask_for_room(waiting.client);
+    return false;
+  }
+  ServerSession* const session = session_of(waiting.header.session);
+  if (session == nullptr) return true;
+  Slot& slot = session->slot(waiting.header.number);
+  if (slot.number != waiting.header.number || slot.state != Slot::State::waiting) return true;
+  Status status = RIPC_NO_MEMORY;
+  try {
+    status = send_kept(*session, slot);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  if (status == RIPC_AGAIN) {
+    messenger_.ask_for_room(session->client);
+    return false;
+  }
+  slot.state = Slot::State::answered;
+  if (!status.ok() || !messenger_.path(session->client).loses) forget(*session, slot);
+  if (!status.ok()) end(*session, slot, State::may_have_run, status.code());
+  return true;
 }
 
 void Server::look_at_sessions(Nanoseconds now) noexcept {

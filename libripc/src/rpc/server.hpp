@@ -73,10 +73,10 @@ class Server : public std::enable_shared_from_this<Server> {
 
  private:
   using Slot = ServerSession::Slot;
-  // An answer that waits for room.
+  // What waits for room: an answer that is kept, or anything else that is all header.
   struct Waiting {
-    std::uint64_t session;
-    std::uint32_t number;
+    ripc_service_id client;
+    wire::call::Header header;
   };
 
   // All of these under the mutex.
@@ -93,7 +93,10 @@ class Server : public std::enable_shared_from_this<Server> {
   // Of an answer: false if it is too much.
   bool keep(ServerSession& session, Slot& slot, std::span<const ripc_item> items, Nanoseconds now);
   Status send_kept(const ServerSession& session, const Slot& slot);
-  void send_waiting(Nanoseconds now) noexcept;
+  void wait_for_room(ripc_service_id client, const wire::call::Header& header) noexcept;
+  ripc_status send_header(ripc_service_id client, const wire::call::Header& header) noexcept;
+  // False: there is no room yet.
+  bool send_waiting(const Waiting& waiting) noexcept;
   void look_at_sessions(Nanoseconds now) noexcept;
   void tell(ripc_service_id client, const wire::call::Header& header) noexcept;
   void tell_state(const ServerSession& session, const Slot& slot) noexcept;
@@ -106,7 +109,7 @@ class Server : public std::enable_shared_from_this<Server> {
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<ServerSession>> sessions_;  // a name is an index, and how often that was used
   std::vector<std::uint32_t> free_sessions_;
-  std::vector<Waiting> waiting_;
+  std::vector<Waiting> waiting_;      // in order
   Nanoseconds send_at_ = UINT64_MAX;  // what waits
   Nanoseconds look_at_ = UINT64_MAX;  // for sessions that nobody uses, and answers that nobody asks for
   ripc_request* free_ = nullptr;
