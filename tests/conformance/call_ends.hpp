@@ -98,8 +98,7 @@ inline Outcome call(const Rpc& rpc, ripc_service_id to, std::uint32_t method, It
                     const ripc_call_options& options = call_options()) {
   ripc_call_result result;
   ripc_call_result_init(&result);
-  const ripc_status begun =
-      ripc_rpc_call_wait(rpc.get(), to, method, items.begin(), items.size(), &options, &result);
+  const ripc_status begun = ripc_rpc_call_wait(rpc.get(), to, method, items.begin(), items.size(), &options, &result);
   if (begun != RIPC_OK) return {.begun = begun};
   return outcome_of(result);
 }

@@ -21,8 +21,8 @@ Outcome ended(ripc_call_outcome outcome, ripc_status status) {
 }
 
 TEST_P(RemoteCalls, AreAnsweredWithACodeAndItems) {
-  const Outcome outcome =
-      call(rpc_, server_.id(), CallServer::kEcho, {item(std::string("one")), item(std::string()), item(std::string("3"))});
+  const Outcome outcome = call(rpc_, server_.id(), CallServer::kEcho,
+                               {item(std::string("one")), item(std::string()), item(std::string("3"))});
   EXPECT_EQ(outcome.outcome, kAnswered);
   EXPECT_EQ(outcome.status, RIPC_OK);
   EXPECT_EQ(outcome.code, 7u);
@@ -34,12 +34,14 @@ TEST_P(RemoteCalls, TakeAsManyItemsAsTheyMay) {
   std::vector<ripc_item> items(RIPC_RPC_MAX_ITEMS, item(text));
   ripc_call_result result;
   ripc_call_result_init(&result);
-  ASSERT_EQ(ripc_rpc_call_wait(rpc_.get(), server_.id(), CallServer::kEcho, items.data(), items.size(), nullptr, &result),
-            RIPC_OK);
+  ASSERT_EQ(
+      ripc_rpc_call_wait(rpc_.get(), server_.id(), CallServer::kEcho, items.data(), items.size(), nullptr, &result),
+      RIPC_OK);
   EXPECT_EQ(outcome_of(result).items.size(), items.size());
   items.push_back(items.front());
-  EXPECT_EQ(ripc_rpc_call_wait(rpc_.get(), server_.id(), CallServer::kEcho, items.data(), items.size(), nullptr, &result),
-            RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(
+      ripc_rpc_call_wait(rpc_.get(), server_.id(), CallServer::kEcho, items.data(), items.size(), nullptr, &result),
+      RIPC_INVALID_ARGUMENT);
 }
 
 TEST_P(RemoteCalls, OfAnUnknownMethodDoNotRun) {
@@ -47,7 +49,9 @@ TEST_P(RemoteCalls, OfAnUnknownMethodDoNotRun) {
   EXPECT_EQ(statistics_of(server_.rpc()).requests_refused, 1u);
 }
 
-TEST_P(RemoteCalls, ToNobodyDoNotRun) { EXPECT_EQ(call(rpc_, 4711, CallServer::kEcho), ended(kDidNotRun, RIPC_NO_SERVICE)); }
+TEST_P(RemoteCalls, ToNobodyDoNotRun) {
+  EXPECT_EQ(call(rpc_, 4711, CallServer::kEcho), ended(kDidNotRun, RIPC_NO_SERVICE));
+}
 
 TEST_P(RemoteCalls, EndAtTheirDeadlineAndTheHandlerSeesIt) {
   Begun late(rpc_, server_.id(), CallServer::kKeep, {}, call_options(100 * kMillisecond));

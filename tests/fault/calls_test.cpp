@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls whose server is killed at any moment, and calls over a cable that loses, doubles and reorders packets. The server
-// logs in shared memory what ran, which outlives it; the client logs what it was told. Both logs must agree: nothing
-// runs twice, and each outcome is true. RIPC_FAULT_ROUNDS sets the number of kills, RIPC_FAULT_SEED the moments.
+// Calls whose server is killed at any moment, and calls over a cable that loses, doubles and reorders packets. The
+// server logs in shared memory what ran, which outlives it; the client logs what it was told. Both logs must agree:
+// nothing runs twice, and each outcome is true. RIPC_FAULT_ROUNDS sets the number of kills, RIPC_FAULT_SEED the
+// moments.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -149,7 +150,8 @@ class Caller {
     ripc_call_options_init(&options);
     options.timeout = timeout;
     ++under_way_;
-    ASSERT_EQ(ripc_rpc_call(rpc_.get(), kServer, kMethod, &argument, 1, &options, &Caller::done, &end, nullptr), RIPC_OK)
+    ASSERT_EQ(ripc_rpc_call(rpc_.get(), kServer, kMethod, &argument, 1, &options, &Caller::done, &end, nullptr),
+              RIPC_OK)
         << ripc_last_error();
   }
   static void done(void* user, const ripc_call_result* result) {
@@ -175,7 +177,8 @@ class Caller {
 };
 
 class CallsAndKills : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Over, CallsAndKills, testing::Values("shm", "socket"), [](const auto& one) { return one.param; });
+INSTANTIATE_TEST_SUITE_P(Over, CallsAndKills, testing::Values("shm", "socket"),
+                         [](const auto& one) { return one.param; });
 
 TEST_P(CallsAndKills, RunAtMostOnceAndEndWithATrueOutcome) {
   const auto [rounds, seed] = rounds_from_environment(4);

@@ -384,11 +384,9 @@ void write_call(const std::filesystem::path& folder) {
   write_header("answer", {.kind = call::Kind::answer, .number = 8, .session = 7, .incarnation = 1, .code = 200});
   write_header("cancel", {.kind = call::Kind::cancel, .number = 8, .session = 7, .incarnation = 9});
   write_header("ask", {.kind = call::Kind::ask, .number = 8, .session = 7, .incarnation = 9});
-  write_header("state", {.kind = call::Kind::state,
-                         .state = call::State::not_run,
-                         .number = 8,
-                         .session = 7,
-                         .code = RIPC_UNSUPPORTED});
+  write_header(
+      "state",
+      {.kind = call::Kind::state, .state = call::State::not_run, .number = 8, .session = 7, .code = RIPC_UNSUPPORTED});
   write_header("refused_slots", {.kind = call::Kind::open, .number = 0x5eed, .code = 3});
 }
 

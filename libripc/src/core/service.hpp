@@ -68,6 +68,8 @@ class Service final {
   WindowQueue& windows() noexcept { return windows_; }
   NotificationTable& notifications() noexcept { return *notifications_; }
   void interrupt() noexcept;
+  // Ends the receive that waits, or the next one that would, with RIPC_TIMEOUT.
+  void hurry() noexcept { life_.hurry(); }
   int event_fd() noexcept { return life_.use_fd(); }
   void fill_statistics(ripc_service_statistics& statistics) const noexcept;
 

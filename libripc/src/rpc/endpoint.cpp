@@ -70,7 +70,6 @@ Status Endpoint::run_some(Deadline deadline, std::size_t& events) {
     ripc_status status = RIPC_OK;
     events += receive(until == UINT64_MAX ? until : until > now ? until - now : 0, status);
     if (events != 0) return {};
-    if (status == RIPC_INTERRUPTED && messenger_.take_wake()) continue;
     if (status == RIPC_FENCED || status == RIPC_CLOSED) {
       // No answer finds its way here any more.
       events += client_->end_all(status);

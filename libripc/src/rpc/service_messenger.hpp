@@ -2,8 +2,6 @@
 // The messages of calls, sent by a service.
 #pragma once
 
-#include <atomic>
-
 #include "core/service.hpp"
 #include "rpc/messenger.hpp"
 
@@ -27,16 +25,10 @@ class ServiceMessenger final : public Messenger {
   void ask_for_room(ripc_service_id to) noexcept override { (void)service_.request_room_event(to); }
   void end_request(std::uint64_t request) noexcept override { (void)service_.cancel_request(request); }
   Search find_path(ripc_service_id to, std::function<void(ripc_status)> tell) override;
-  void wake() noexcept override {
-    woken_.store(true);
-    service_.interrupt();
-  }
-  // The thread that receives: whether it was wake() that ended its wait.
-  bool take_wake() noexcept { return woken_.exchange(false); }
+  void wake() noexcept override { service_.hurry(); }
 
  private:
   core::Service& service_;
-  std::atomic<bool> woken_{false};
 };
 
 }  // namespace ripc::internal::rpc

@@ -38,7 +38,8 @@ TEST(CallHeader, HasTheBytesOfTheSpecification) {
                                     0x14, 0x15, 0x16, 0x17, 0x18, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26,
                                     0x27, 0x28, 0x31, 0x32, 0x33, 0x34, 0x41, 0x42, 0x43, 0x44};
   ASSERT_EQ(bytes.size(), sizeof expected);
-  for (std::size_t index = 0; index < bytes.size(); ++index) EXPECT_EQ(bytes[index], std::byte{expected[index]}) << index;
+  for (std::size_t index = 0; index < bytes.size(); ++index)
+    EXPECT_EQ(bytes[index], std::byte{expected[index]}) << index;
 }
 
 TEST(CallHeader, OfAnotherVersionIsRefusedAsThat) {
