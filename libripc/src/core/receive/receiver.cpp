@@ -66,7 +66,10 @@ ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noe
         return RIPC_OK;
       }
     }
-    if (life_.take_interrupt()) return RIPC_INTERRUPTED;
+    if (life_.is_signalled()) [[unlikely]] {
+      if (life_.take_interrupt()) return RIPC_INTERRUPTED;
+      if (life_.take_hurry()) return RIPC_TIMEOUT;
+    }
     if (pool_->exhausted()) return RIPC_LIMIT;
     if (starved_) [[unlikely]]
       return RIPC_NO_MEMORY;
@@ -116,7 +119,7 @@ ripc_status Receiver::sleep(Deadline deadline) noexcept {
     if (slept && poll_ports() != 0) break;
     // Armed anew after each event: a sender wakes a receiver only once for each arming.
     ports_.arm();
-    if (poll_ports() != 0 || life_.is_interrupted() || life_.status() != RIPC_OK) break;
+    if (poll_ports() != 0 || life_.is_signalled() || life_.status() != RIPC_OK) break;
     // It would not be told of again.
     if (starved_) {
       status = RIPC_NO_MEMORY;

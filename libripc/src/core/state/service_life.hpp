@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <utility>
 
 #include "base/event_loop.hpp"
@@ -26,14 +27,12 @@ class ServiceLife {
   bool close() noexcept { return status_.exchange(RIPC_CLOSED, std::memory_order_acq_rel) == RIPC_FENCED; }
 
   // Async-signal-safe. One call that waits, or the next one that would, ends.
-  void interrupt() noexcept {
-    interrupted_.store(true, std::memory_order_release);
-    events_.wake();
-  }
-  bool is_interrupted() const noexcept { return interrupted_.load(std::memory_order_acquire); }
-  bool take_interrupt() noexcept {
-    return interrupted_.load(std::memory_order_relaxed) && interrupted_.exchange(false, std::memory_order_acq_rel);
-  }
+  void interrupt() noexcept { signal(kInterrupt); }
+  bool take_interrupt() noexcept { return take(kInterrupt); }
+  // The receive that waits, or the next one that would, ends as if its time were over. Takes no interrupt away.
+  void hurry() noexcept { signal(kHurry); }
+  bool take_hurry() noexcept { return take(kHurry); }
+  bool is_signalled() const noexcept { return signals_.load(std::memory_order_acquire) != 0; }
 
   EventSet& events() noexcept { return events_; }
   // The application polls it: from now on events that no call waits for make it readable, too.
@@ -44,8 +43,19 @@ class ServiceLife {
   bool uses_fd() const noexcept { return uses_fd_.load(std::memory_order_relaxed); }
 
  private:
+  static constexpr std::uint8_t kInterrupt = 1;
+  static constexpr std::uint8_t kHurry = 2;
+  void signal(std::uint8_t which) noexcept {
+    signals_.fetch_or(which, std::memory_order_release);
+    events_.wake();
+  }
+  bool take(std::uint8_t which) noexcept {
+    if ((signals_.load(std::memory_order_relaxed) & which) == 0) return false;
+    return (signals_.fetch_and(static_cast<std::uint8_t>(~which), std::memory_order_acq_rel) & which) != 0;
+  }
+
   std::atomic<int> status_{RIPC_OK};
-  std::atomic<bool> interrupted_{false};
+  std::atomic<std::uint8_t> signals_{0};
   std::atomic<bool> uses_fd_{false};
   EventSet events_;
 };

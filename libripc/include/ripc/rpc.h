@@ -1,0 +1,186 @@
+/* Calls: a request, its answer, and one known outcome. docs/calls.md introduces them.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * An endpoint makes calls from one service and answers calls to it. It takes over that service's receiving: nobody else
+ * receives from it, and messages that are no calls are dropped and counted. Both sides of a call need an endpoint.
+ *
+ *   At most once   A handler runs at most once for each call, whatever is lost, repeated or reordered on the way.
+ *   One end        A call ends exactly once, at its deadline at the latest, with one ripc_call_outcome.
+ *   Progress       ripc_rpc_run() receives, runs handlers and ends calls. One thread at a time is in it.
+ *   Order          Calls may run and end in any order.
+ *
+ * The model is the RPC layer of eRPC (Kalia, Kaminsky, Andersen: Datacenter RPCs can be General and Fast, NSDI 2019).
+ */
+#ifndef RIPC_RPC_H
+#define RIPC_RPC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ripc/message.h"
+#include "ripc/send.h"
+#include "ripc/service.h"
+#include "ripc/status.h"
+#include "ripc/ticket.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ripc_rpc ripc_rpc;         /* an endpoint */
+typedef struct ripc_request ripc_request; /* a call that has come and is not answered yet */
+
+#define RIPC_RPC_MAX_ITEMS (RIPC_MAX_ITEMS - 1) /* arguments of one call, or items of one answer */
+#define RIPC_RPC_MAX_SLOTS 256
+
+typedef struct ripc_rpc_options {
+  size_t size;
+  uint32_t slots;        /* calls under way to one server at once, a power of 2 up to RIPC_RPC_MAX_SLOTS; 0: 8 */
+  uint32_t queue;        /* calls to one server that wait for a slot or for the path; 0: 1024 */
+  uint32_t max_sessions; /* clients served at once; 0: 65536 */
+  uint32_t workers;      /* threads for handlers that are registered with RIPC_RPC_WORKER, up to 1024; 0: none */
+  uint32_t worker_queue; /* requests that wait for a worker; 0: 1024 */
+} ripc_rpc_options;
+
+RIPC_API void ripc_rpc_options_init(ripc_rpc_options *options);
+
+/* Makes the endpoint of `service`, which must have none yet and outlive it. options may be NULL. RIPC_ID_IN_USE: the
+ * service has an endpoint. RIPC_NO_MEMORY, RIPC_SYSTEM (no thread can be started). */
+RIPC_API ripc_status ripc_rpc_create(ripc_service *service, const ripc_rpc_options *options, ripc_rpc **rpc);
+/* Ends all calls in this thread: those that were sent may have run, the others did not; their status is RIPC_CLOSED.
+ * Waits for running handlers of workers. Requests that are still held stay valid, and their replies give RIPC_CLOSED.
+ * No thread may be in ripc_rpc_run(). NULL is ignored. */
+RIPC_API void ripc_rpc_destroy(ripc_rpc *rpc);
+
+/* ---- Answering calls --------------------------------------------------------------------------------------- */
+
+/* Gets a request, which it owns until it replies, fails or drops it: in the call or later, in any thread. */
+typedef void (*ripc_rpc_handler)(void *user, ripc_request *request);
+
+typedef enum ripc_rpc_handler_flags {
+  RIPC_RPC_WORKER = 1 /* runs in a worker thread, where it may block; without it, in the thread of ripc_rpc_run() */
+} ripc_rpc_handler_flags;
+
+/* Registers the handler of a method, before the first ripc_rpc_run(). A call to a method without a handler is refused
+ * with RIPC_UNSUPPORTED. RIPC_INVALID_ARGUMENT: it has one, or RIPC_RPC_WORKER is set and there are no workers. */
+RIPC_API ripc_status ripc_rpc_handle(ripc_rpc *rpc, uint32_t method, uint32_t flags, ripc_rpc_handler handler,
+                                     void *user);
+
+RIPC_API ripc_service_id ripc_request_get_source(const ripc_request *request);
+RIPC_API uint32_t ripc_request_get_method(const ripc_request *request);
+/* The arguments. Views are valid until the request is answered. Long arguments are lent, as by RIPC_RECEIVE_LEND. */
+RIPC_API size_t ripc_request_get_item_count(const ripc_request *request);
+RIPC_API ripc_status ripc_request_get_item(const ripc_request *request, size_t index, ripc_item_view *view);
+/* The caller's return buffers, for items of kind RIPC_ITEM_RETURN in the answer. */
+RIPC_API size_t ripc_request_get_return_count(const ripc_request *request);
+RIPC_API size_t ripc_request_get_return_size(const ripc_request *request, size_t index);
+/* What is left of the caller's time in nanoseconds. 0: it is over, or the caller has cancelled; no answer is awaited.
+ */
+RIPC_API uint64_t ripc_request_time_left(const ripc_request *request);
+
+/* Answers with a code of the application's choice and up to RIPC_RPC_MAX_ITEMS items, of any kind that ripc_reply()
+ * takes. With RIPC_OK the request is gone, and its views with it. The items may point into the request, except LONG
+ * ones. `ticket` is as for ripc_send().
+ *
+ * An answer of items that are copied never meets RIPC_AGAIN: it waits in the endpoint for room. With LONG or RETURN
+ * items RIPC_AGAIN leaves the request as it was. RIPC_OK also if the caller does not wait any more. Any other status
+ * says why no answer can be sent, as for ripc_send(), and leaves the request as it was. RIPC_CLOSED: the endpoint is
+ * gone. */
+RIPC_API ripc_status ripc_request_reply(ripc_request *request, uint32_t code, const ripc_item *items, size_t count,
+                                        ripc_ticket **ticket);
+/* Ends a request without an answer: its call may have run, and has this status. NULL is ignored. */
+RIPC_API void ripc_request_drop(ripc_request *request, ripc_status status);
+
+/* ---- Making calls ------------------------------------------------------------------------------------------ */
+
+typedef enum ripc_call_outcome {
+  RIPC_CALL_ANSWERED = 0,    /* the handler ran and replied */
+  RIPC_CALL_DID_NOT_RUN = 1, /* no handler ran or will run: it is safe to call again */
+  RIPC_CALL_MAY_HAVE_RUN = 2 /* nobody knows */
+} ripc_call_outcome;
+
+/* How a call ended. `items` are valid until `message` is released. */
+typedef struct ripc_call_result {
+  size_t size;
+  uint32_t outcome;            /* ripc_call_outcome */
+  uint32_t status;             /* ripc_status: RIPC_OK if it was answered, else why not */
+  uint32_t code;               /* the handler's */
+  uint32_t item_count;         /* of the answer */
+  const ripc_item_view *items; /* the answer's; long ones are lent, as by RIPC_RECEIVE_LEND */
+  ripc_message *message;       /* holds the answer, and is the receiver's to release; NULL if there is none */
+} ripc_call_result;
+
+RIPC_API void ripc_call_result_init(ripc_call_result *result);
+
+/* Runs once for each call that was begun, in the thread that is in ripc_rpc_run(), in ripc_rpc_cancel() or in
+ * ripc_rpc_destroy(). *result is valid during the call. It may make calls and send; it must not block. */
+typedef void (*ripc_call_done)(void *user, const ripc_call_result *result);
+
+typedef struct ripc_call_options {
+  size_t size;
+  uint64_t timeout;                  /* of the whole call; by default 5 seconds */
+  uint32_t return_count;             /* 0 to RIPC_MAX_RETURNS */
+  const ripc_return_buffer *returns; /* memory for the answer; the library's until the call has ended */
+  const ripc_request *parent;        /* the call is made for this one: it gets no more time than that has left */
+  ripc_ticket_callback loan_ended;   /* runs once, in any thread, when LONG arguments are the caller's again: after the
+                                        server has let go of the request, which may be later than the call ends. NULL:
+                                        LONG arguments must be leased or registered */
+  void *loan_user;                   /* for loan_ended */
+} ripc_call_options;
+
+RIPC_API void ripc_call_options_init(ripc_call_options *options);
+
+/* Begins a call of up to RIPC_RPC_MAX_ITEMS arguments, of any kind but RIPC_ITEM_RETURN; options may be NULL. *call
+ * (may be NULL) names it for ripc_rpc_cancel(). Never waits for the network. With RIPC_OK `done` (may be NULL) will
+ * run; with any other status nothing was sent, and neither it nor loan_ended will. Memory is as for ripc_send().
+ *
+ * RIPC_AGAIN: as many calls to this server wait as options.queue allows; run, then call again. RIPC_TIMEOUT: the parent
+ * has no time left. RIPC_TOO_LARGE: short items exceed ripc_short_limit(). RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY,
+ * RIPC_FENCED, RIPC_CLOSED. Otherwise the result's status says how the call ended:
+ *
+ *   did not run   RIPC_NO_SERVICE (no path was found within the context's resolve_timeout), RIPC_UNSUPPORTED (no such
+ *                 method), RIPC_AGAIN (the server's workers are busy), RIPC_LIMIT (max_sessions), RIPC_TIMEOUT,
+ *                 RIPC_CANCELLED, RIPC_PEER_DEAD or RIPC_CLOSED (before it was sent), RIPC_FENCED (the server
+ *                 restarted), or what ripc_send() gives
+ *   may have run  RIPC_TIMEOUT, RIPC_CANCELLED, RIPC_PEER_DEAD, RIPC_CLOSED (the server ended), and any status that a
+ *                 handler dropped the request with */
+RIPC_API ripc_status ripc_rpc_call(ripc_rpc *rpc, ripc_service_id to, uint32_t method, const ripc_item *items,
+                                   size_t count, const ripc_call_options *options, ripc_call_done done, void *user,
+                                   uint64_t *call);
+/* The same, and waits for the end, which it writes to *result. It runs the endpoint meanwhile, unless another thread
+ * does. RIPC_OK: the call ended, see *result, whose message is the caller's. RIPC_INVALID_ARGUMENT also in a handler
+ * or a `done` that runs in ripc_rpc_run(), which it would wait for. */
+RIPC_API ripc_status ripc_rpc_call_wait(ripc_rpc *rpc, ripc_service_id to, uint32_t method, const ripc_item *items,
+                                        size_t count, const ripc_call_options *options, ripc_call_result *result);
+/* Ends a call. `done` runs in this call, with RIPC_CANCELLED, and the return buffers are the caller's again. The server
+ * is told; a handler that runs sees it in ripc_request_time_left(). Any thread. RIPC_INVALID_ARGUMENT: the call is
+ * unknown or has ended; its `done` has run, or runs in another thread. */
+RIPC_API ripc_status ripc_rpc_cancel(ripc_rpc *rpc, uint64_t call);
+
+/* Receives, runs handlers and ends calls until at least one of these has happened, or the time is over. *events (may be
+ * NULL): how many have happened. With timeout 0 it does what there is to do, and RIPC_EMPTY means nothing.
+ * RIPC_TIMEOUT, RIPC_INTERRUPTED, RIPC_AGAIN (another thread is in it), and the errors of ripc_receive(). */
+RIPC_API ripc_status ripc_rpc_run(ripc_rpc *rpc, uint64_t timeout, size_t *events);
+
+/* Counters since ripc_rpc_create(). */
+typedef struct ripc_rpc_statistics {
+  size_t size;
+  uint64_t calls; /* begun; those that ended are in the next three */
+  uint64_t answered, did_not_run, may_have_run;
+  uint64_t repeats;          /* requests and questions sent again, on paths that lose packets */
+  uint64_t requests_run;     /* handed to a handler */
+  uint64_t requests_refused; /* unknown method, busy workers, no session */
+  uint64_t requests_expired; /* not run, because the caller's time was over or it had cancelled */
+  uint64_t duplicates;       /* requests that had come already */
+  uint64_t answers_repeated; /* kept answers sent again */
+  uint64_t sessions_opened, sessions_served;
+  uint64_t dropped; /* messages that are no calls, or of no session */
+} ripc_rpc_statistics;
+
+RIPC_API void ripc_rpc_statistics_init(ripc_rpc_statistics *statistics);
+RIPC_API ripc_status ripc_rpc_get_statistics(ripc_rpc *rpc, ripc_rpc_statistics *statistics);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
