@@ -35,7 +35,7 @@ typedef struct ripc_request ripc_request; /* a call that has come and is not ans
 
 typedef struct ripc_rpc_options {
   size_t size;
-  uint32_t slots;        /* calls under way to one server at once, 1 to RIPC_RPC_MAX_SLOTS; 0: 8 */
+  uint32_t slots;        /* calls under way to one server at once, a power of 2 up to RIPC_RPC_MAX_SLOTS; 0: 8 */
   uint32_t queue;        /* calls to one server that wait for a slot or for the path; 0: 1024 */
   uint32_t max_sessions; /* clients served at once; 0: 65536 */
   uint32_t workers;      /* threads for handlers that are registered with RIPC_RPC_WORKER, up to 1024; 0: none */
@@ -74,7 +74,8 @@ RIPC_API ripc_status ripc_request_get_item(const ripc_request *request, size_t i
 /* The caller's return buffers, for items of kind RIPC_ITEM_RETURN in the answer. */
 RIPC_API size_t ripc_request_get_return_count(const ripc_request *request);
 RIPC_API size_t ripc_request_get_return_size(const ripc_request *request, size_t index);
-/* What is left of the caller's time in nanoseconds. 0: it is over, or the caller has cancelled; no answer is awaited. */
+/* What is left of the caller's time in nanoseconds. 0: it is over, or the caller has cancelled; no answer is awaited.
+ */
 RIPC_API uint64_t ripc_request_time_left(const ripc_request *request);
 
 /* Answers with a code of the application's choice and up to RIPC_RPC_MAX_ITEMS items, of any kind that ripc_reply()
@@ -121,14 +122,17 @@ typedef struct ripc_call_options {
   uint32_t return_count;             /* 0 to RIPC_MAX_RETURNS */
   const ripc_return_buffer *returns; /* memory for the answer; the library's until the call has ended */
   const ripc_request *parent;        /* the call is made for this one: it gets no more time than that has left */
-  ripc_ticket **ticket;              /* out, may be NULL: the ticket of LONG arguments, as for ripc_send() */
+  ripc_ticket_callback loan_ended;   /* runs once, in any thread, when LONG arguments are the caller's again: after the
+                                        server has let go of the request, which may be later than the call ends. NULL:
+                                        LONG arguments must be leased or registered */
+  void *loan_user;                   /* for loan_ended */
 } ripc_call_options;
 
 RIPC_API void ripc_call_options_init(ripc_call_options *options);
 
-/* Begins a call of up to RIPC_RPC_MAX_ITEMS arguments, of any kind but RIPC_ITEM_RETURN; options may be NULL. *call (may
- * be NULL) names it for ripc_rpc_cancel(). Never waits for the network. With RIPC_OK `done` (may be NULL) will run;
- * with any other status nothing was sent, and it will not. Memory is as for ripc_send().
+/* Begins a call of up to RIPC_RPC_MAX_ITEMS arguments, of any kind but RIPC_ITEM_RETURN; options may be NULL. *call
+ * (may be NULL) names it for ripc_rpc_cancel(). Never waits for the network. With RIPC_OK `done` (may be NULL) will
+ * run; with any other status nothing was sent, and neither it nor loan_ended will. Memory is as for ripc_send().
  *
  * RIPC_AGAIN: as many calls to this server wait as options.queue allows; run, then call again. RIPC_TIMEOUT: the parent
  * has no time left. RIPC_TOO_LARGE: short items exceed ripc_short_limit(). RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY,
@@ -161,7 +165,7 @@ RIPC_API ripc_status ripc_rpc_run(ripc_rpc *rpc, uint64_t timeout, size_t *event
 /* Counters since ripc_rpc_create(). */
 typedef struct ripc_rpc_statistics {
   size_t size;
-  uint64_t calls;            /* begun; those that ended are in the next three */
+  uint64_t calls; /* begun; those that ended are in the next three */
   uint64_t answered, did_not_run, may_have_run;
   uint64_t repeats;          /* requests and questions sent again, on paths that lose packets */
   uint64_t requests_run;     /* handed to a handler */
@@ -170,7 +174,7 @@ typedef struct ripc_rpc_statistics {
   uint64_t duplicates;       /* requests that had come already */
   uint64_t answers_repeated; /* kept answers sent again */
   uint64_t sessions_opened, sessions_served;
-  uint64_t dropped;          /* messages that are no calls, or of no session */
+  uint64_t dropped; /* messages that are no calls, or of no session */
 } ripc_rpc_statistics;
 
 RIPC_API void ripc_rpc_statistics_init(ripc_rpc_statistics *statistics);

@@ -99,14 +99,14 @@ void Context::control_packet(spi::Source&, ripc_service_id destination, spi::Byt
 }
 
 void Context::room(spi::Channel&) noexcept {
-  services_.for_each([](Service& service) { service.room_changed(); });
+  services_.for_each([](Service& service) { service.changed(); });
 }
 
 void Context::channel_lost(spi::Channel& channel, ripc_status why) noexcept {
   tickets_.channel_lost(channel);
   paths_.drop(channel);
   watches_->channel_lost(channel, why);
-  services_.for_each([](Service& service) { service.room_changed(); });
+  services_.for_each([](Service& service) { service.changed(); });
 }
 
 }  // namespace ripc::internal::core

@@ -174,6 +174,21 @@ Result<std::size_t> Service::short_limit(ripc_service_id to, std::size_t items) 
 
 // ---- The rest ------------------------------------------------------------------------------------------------
 
+void Service::changed() noexcept {
+  room_.changed();
+  std::unique_lock lock(observer_mutex_);
+  const auto observer = observer_;
+  lock.unlock();
+  if (observer) (*observer)();
+}
+
+bool Service::observe(std::shared_ptr<const std::function<void()>> observer) noexcept {
+  const std::lock_guard lock(observer_mutex_);
+  if (observer && observer_) return false;
+  observer_ = std::move(observer);
+  return true;
+}
+
 void Service::interrupt() noexcept {
   life_.interrupt();
   room_.wake_waiters();

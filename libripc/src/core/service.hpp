@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 
@@ -58,7 +60,10 @@ class Service final {
   Status cancel_request(std::uint64_t id);
   Status wait_room(ripc_service_id to, Deadline deadline) { return room_.wait(to, deadline); }
   Status request_room_event(ripc_service_id to) { return room_.request_event(to); }
-  void room_changed() noexcept { room_.changed(); }
+  // The responder: paths were lost, or there may be room.
+  void changed() noexcept;
+  // Runs with every change from now on; null: none does. False: another one does.
+  bool observe(std::shared_ptr<const std::function<void()>> observer) noexcept;
 
   WindowQueue& windows() noexcept { return windows_; }
   NotificationTable& notifications() noexcept { return *notifications_; }
@@ -88,6 +93,8 @@ class Service final {
   GroupSend group_;
   Room room_;
   Receiver receiver_;
+  std::mutex observer_mutex_;
+  std::shared_ptr<const std::function<void()>> observer_;
 };
 
 }  // namespace ripc::internal::core

@@ -71,6 +71,10 @@ Result<WatchTable::WatchPointer> WatchTable::add(ripc_service_id id, Callback ca
   return add(id, std::move(callback), Where::responder);
 }
 
+Result<WatchTable::WatchPointer> WatchTable::seek(ripc_service_id id, Callback callback) {
+  return add(id, std::move(callback), Where::table_thread);
+}
+
 Result<WatchTable::WatchPointer> WatchTable::add(ripc_service_id id, Callback callback, Where where) {
   auto watch = std::make_shared<Watch>(id, std::move(callback), where);
   // Resolvers call changed() with locks of their own. Where one cannot tell of changes, the looks now and then remain.
@@ -114,7 +118,7 @@ Result<Resolution> WatchTable::wait(ripc_service_id id, Deadline deadline) {
     futex_wake(found->changes);
     loop.wake();
   };
-  Result<WatchPointer> watch = add(id, tell, Where::table_thread);
+  Result<WatchPointer> watch = seek(id, tell);
   if (!watch.ok()) return watch.status();
   Result<Resolution> result = RIPC_NO_SERVICE;
   for (;;) {

@@ -35,6 +35,9 @@ class WatchTable {
 
   // Any thread. The callback runs in the responder, outside of nested loops. RIPC_NO_MEMORY, RIPC_SYSTEM (no thread).
   Result<WatchPointer> add(ripc_service_id id, Callback callback);
+  // Any thread. The callback runs in the table's thread after each look, also at what is not there, until the watch is
+  // removed; it may run once more meanwhile.
+  Result<WatchPointer> seek(ripc_service_id id, Callback callback);
   // Any thread. When it returns the callback does not run and never will; from inside it, the run that is under way is
   // the last.
   void remove(const WatchPointer& watch) noexcept;

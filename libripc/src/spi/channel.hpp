@@ -72,6 +72,8 @@ class Channel {
   struct Facts {
     std::uint64_t incarnation = 0;  // the registration that it leads to; 0: unknown
     std::size_t packet_limit = 0;
+    // A packet that was sent may not arrive, though the peer lives.
+    bool loses = true;
     // The peer tells of each end of a transfer as it is: Host::transfer_finished() comes for each that was looked at
     // with `tell`, which asks nothing of the peer. False: it is better looked at.
     bool tells_of_ends = false;
@@ -90,6 +92,7 @@ class Channel {
   // Any. Packets of up to so many bytes go at once; larger ones, up to the limit, after widen().
   std::size_t ready_limit() const noexcept { return ready_limit_.load(std::memory_order_relaxed); }
   std::uint64_t incarnation() const noexcept { return facts_.incarnation; }
+  bool loses() const noexcept { return facts_.loses; }
   bool tells_of_ends() const noexcept { return facts_.tells_of_ends; }
   Multicast* multicast() const noexcept { return facts_.multicast; }
   // Any. False once the peer is known to be gone.

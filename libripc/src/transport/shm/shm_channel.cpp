@@ -41,6 +41,7 @@ const ServiceLine* line_of(const ShmChannel::Parts& parts) noexcept {
 ShmChannel::ShmChannel(Parts parts)
     : Channel({.incarnation = parts.incarnation,
                .packet_limit = parts.geometry.packet_limit(),
+               .loses = false,
                .registration_line = &line_of(parts)->registration,
                .registration = parts.registration}),
       parts_(std::move(parts)),

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls, of the C interface.
+#include <algorithm>
+#include <memory>
+#include <new>
+
+#include "capi/error.hpp"
+#include "capi/handles.hpp"
+#include "ripc/rpc.h"
+#include "rpc/endpoint.hpp"
+
+using namespace ripc::internal;        // NOLINT: the C functions stand outside of any namespace
+using namespace ripc::internal::capi;  // NOLINT
+
+namespace {
+
+constexpr Nanoseconds kDefaultCallTimeout = 5'000'000'000;
+constexpr std::uint32_t kMaxWorkers = 1024;
+
+rpc::Endpoint* from(ripc_rpc* handle) noexcept { return reinterpret_cast<rpc::Endpoint*>(handle); }
+
+// guarded() for a call on an endpoint.
+template <typename Call>
+ripc_status on_endpoint(ripc_rpc* handle, const Call& call) noexcept {
+  return guarded([&]() -> Status {
+    if (handle == nullptr) return RIPC_INVALID_ARGUMENT;
+    if (!from(handle)->service().context().usable()) return RIPC_FORKED;
+    return call(*from(handle));
+  });
+}
+
+std::uint32_t or_default(std::uint32_t given, std::uint32_t value) noexcept { return given != 0 ? given : value; }
+
+Status read_options(const ripc_rpc_options* given, rpc::Endpoint::Options& options) {
+  auto known = blank<ripc_rpc_options>();
+  if (!read_sized(given, known)) return bad_size("ripc_rpc_options");
+  options.client.slots = or_default(known.slots, options.client.slots);
+  options.client.queue = or_default(known.queue, options.client.queue);
+  options.server.max_sessions = or_default(known.max_sessions, options.server.max_sessions);
+  options.workers = known.workers;
+  options.worker_queue = or_default(known.worker_queue, options.worker_queue);
+  if (!std::has_single_bit(options.client.slots) || options.client.slots > RIPC_RPC_MAX_SLOTS)
+    return Status(RIPC_INVALID_ARGUMENT, "slots is a power of 2, from 1 to 256.");
+  if (options.workers > kMaxWorkers) return Status(RIPC_INVALID_ARGUMENT, "An endpoint has at most 1024 workers.");
+  return {};
+}
+
+Status make_request(rpc::Endpoint& endpoint, ripc_service_id to, std::uint32_t method, const ripc_item* items,
+                    std::size_t count, const ripc_call_options* given, rpc::CallRequest& request) {
+  if (items == nullptr && count != 0)
+    return Status(RIPC_INVALID_ARGUMENT, "There is a count of arguments but no array.");
+  ripc_call_options options;
+  ripc_call_options_init(&options);
+  if (!read_sized(given, options)) return bad_size("ripc_call_options");
+  if (options.returns == nullptr && options.return_count != 0)
+    return Status(RIPC_INVALID_ARGUMENT, "There is a count of return buffers but no array.");
+  Nanoseconds timeout = options.timeout != RIPC_DEFAULT_TIME ? options.timeout : kDefaultCallTimeout;
+  if (options.parent != nullptr) {
+    timeout = std::min(timeout, ripc_request_time_left(options.parent));
+    if (timeout == 0) return Status(RIPC_TIMEOUT, "The call that this one is made for has no time left: end it.");
+  }
+  request.to = to;
+  request.method = method;
+  request.items = {items, count};
+  request.returns = {options.returns, options.return_count};
+  request.deadline = Deadline::after(timeout, endpoint.now()).at();
+  request.loan_ended = options.loan_ended;
+  request.loan_user = options.loan_user;
+  return {};
+}
+
+}  // namespace
+
+extern "C" {
+
+void ripc_rpc_options_init(ripc_rpc_options* options) { init(options); }
+void ripc_call_result_init(ripc_call_result* result) { init(result); }
+void ripc_rpc_statistics_init(ripc_rpc_statistics* statistics) { init(statistics); }
+void ripc_call_options_init(ripc_call_options* options) {
+  if (options == nullptr) return;
+  *options = blank<ripc_call_options>();
+  options->timeout = RIPC_DEFAULT_TIME;
+}
+
+ripc_status ripc_rpc_create(ripc_service* service, const ripc_rpc_options* options, ripc_rpc** rpc) {
+  return guarded_on(service, [&](core::Service& self) -> Status {
+    if (rpc == nullptr) return RIPC_INVALID_ARGUMENT;
+    *rpc = nullptr;
+    rpc::Endpoint::Options read;
+    if (Status status = read_options(options, read); !status.ok()) return status;
+    Result<std::unique_ptr<rpc::Endpoint>> endpoint = rpc::Endpoint::create(self, read);
+    if (!endpoint.ok()) return endpoint.status();
+    *rpc = reinterpret_cast<ripc_rpc*>(endpoint->release());
+    return {};
+  });
+}
+
+void ripc_rpc_destroy(ripc_rpc* rpc) { delete from(rpc); }
+
+// ---- Answering -----------------------------------------------------------------------------------------------
+
+ripc_status ripc_rpc_handle(ripc_rpc* rpc, uint32_t method, uint32_t flags, ripc_rpc_handler handler, void* user) {
+  return on_endpoint(rpc, [&](rpc::Endpoint& self) -> Status {
+    if (handler == nullptr || (flags & ~std::uint32_t{RIPC_RPC_WORKER}) != 0) return RIPC_INVALID_ARGUMENT;
+    return self.handle(method, {handler, user, (flags & RIPC_RPC_WORKER) != 0});
+  });
+}
+
+ripc_service_id ripc_request_get_source(const ripc_request* request) {
+  return request == nullptr ? 0 : request->message->source;
+}
+
+uint32_t ripc_request_get_method(const ripc_request* request) { return request == nullptr ? 0 : request->method; }
+
+size_t ripc_request_get_item_count(const ripc_request* request) {
+  return request == nullptr ? 0 : request->message->item_count - 1;
+}
+
+ripc_status ripc_request_get_item(const ripc_request* request, size_t index, ripc_item_view* view) {
+  if (request == nullptr || view == nullptr || index >= ripc_request_get_item_count(request))
+    return report(RIPC_INVALID_ARGUMENT);
+  *view = request->message->items[index + 1];
+  return RIPC_OK;
+}
+
+size_t ripc_request_get_return_count(const ripc_request* request) {
+  return request == nullptr ? 0 : ripc_message_get_return_count(reinterpret_cast<ripc_message*>(request->message));
+}
+
+size_t ripc_request_get_return_size(const ripc_request* request, size_t index) {
+  if (request == nullptr) return 0;
+  return ripc_message_get_return_size(reinterpret_cast<ripc_message*>(request->message), index);
+}
+
+uint64_t ripc_request_time_left(const ripc_request* request) {
+  return request == nullptr ? 0 : request->server->time_left(*request);
+}
+
+ripc_status ripc_request_reply(ripc_request* request, uint32_t code, const ripc_item* items, size_t count,
+                               ripc_ticket** ticket) {
+  return guarded([&]() -> Status {
+    if (ticket != nullptr) *ticket = nullptr;
+    if (request == nullptr || (items == nullptr && count != 0)) return RIPC_INVALID_ARGUMENT;
+    std::unique_ptr<ripc_ticket> made;
+    if (ticket != nullptr) made = std::make_unique<ripc_ticket>(nullptr, Spin().time);
+    const std::shared_ptr<rpc::Server> server = request->server;
+    Status status = server->reply(*request, code, {items, count}, made ? &made->ticket : nullptr);
+    if (status.ok() && made && made->ticket) *ticket = made.release();
+    return status;
+  });
+}
+
+void ripc_request_drop(ripc_request* request, ripc_status status) {
+  if (request == nullptr) return;
+  const std::shared_ptr<rpc::Server> server = request->server;
+  server->drop(*request, status != RIPC_OK ? status : RIPC_CANCELLED, wire::call::State::may_have_run);
+}
+
+// ---- Calling -------------------------------------------------------------------------------------------------
+
+ripc_status ripc_rpc_call(ripc_rpc* rpc, ripc_service_id to, uint32_t method, const ripc_item* items, size_t count,
+                          const ripc_call_options* options, ripc_call_done done, void* user, uint64_t* call) {
+  return on_endpoint(rpc, [&](rpc::Endpoint& self) -> Status {
+    rpc::CallRequest request;
+    if (Status made = make_request(self, to, method, items, count, options, request); !made.ok()) return made;
+    request.done = done;
+    request.user = user;
+    return self.call(request, call);
+  });
+}
+
+ripc_status ripc_rpc_call_wait(ripc_rpc* rpc, ripc_service_id to, uint32_t method, const ripc_item* items, size_t count,
+                               const ripc_call_options* options, ripc_call_result* result) {
+  return on_endpoint(rpc, [&](rpc::Endpoint& self) -> Status {
+    auto ended = blank<ripc_call_result>();
+    if (!write_sized(ended, result)) return bad_size("ripc_call_result");
+    rpc::CallRequest request;
+    if (Status made = make_request(self, to, method, items, count, options, request); !made.ok()) return made;
+    if (Status status = self.call_and_wait(request, ended); !status.ok()) return status;
+    (void)write_sized(ended, result);
+    return {};
+  });
+}
+
+ripc_status ripc_rpc_cancel(ripc_rpc* rpc, uint64_t call) {
+  return on_endpoint(rpc, [&](rpc::Endpoint& self) { return self.cancel(call); });
+}
+
+ripc_status ripc_rpc_run(ripc_rpc* rpc, uint64_t timeout, size_t* events) {
+  return on_endpoint(rpc, [&](rpc::Endpoint& self) -> Status {
+    std::size_t count = 0;
+    Status status = self.run(timeout, count);
+    if (events != nullptr) *events = count;
+    return status;
+  });
+}
+
+ripc_status ripc_rpc_get_statistics(ripc_rpc* rpc, ripc_rpc_statistics* statistics) {
+  return on_endpoint(rpc, [&](rpc::Endpoint& self) -> Status {
+    if (!write_sized(self.statistics(), statistics)) return bad_size("ripc_rpc_statistics");
+    return {};
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// One call of a client, from its begin to its end.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/state/ticket.hpp"
+#include "ripc/rpc.h"
+#include "rpc/kept_items.hpp"
+#include "rpc/timer_wheel.hpp"
+
+namespace ripc::internal::rpc {
+
+struct ClientSession;
+
+struct CallRequest {
+  ripc_service_id to = 0;
+  std::uint32_t method = 0;
+  std::span<const ripc_item> items;
+  std::span<const ripc_return_buffer> returns;
+  Nanoseconds deadline = UINT64_MAX;
+  ripc_ticket_callback loan_ended = nullptr;
+  void* loan_user = nullptr;
+  ripc_call_done done = nullptr;
+  void* user = nullptr;
+};
+
+struct Call : TimerWheel::Timer {
+  Call() noexcept : Timer(Of::call) {}
+  enum class State : std::uint8_t {
+    free,
+    queued,   // waits for the path, a session, a slot or room
+    sending,  // a thread is in Messenger::send()
+    sent,
+    ended,  // `result` is to be told
+  };
+  State state = State::free;
+  bool is_in_send = false;      // a thread is in Messenger::send(); it frees the call if that was told of meanwhile
+  bool is_kept = false;         // `arguments` are all that would have to be sent again
+  bool is_with_server = false;  // which said so
+  bool owes_loan = false;       // LONG arguments were not sent: loan_ended is ours to run
+  std::uint32_t index = 0;
+  std::uint32_t generation = 1;  // of the index; both make the name of the call
+  std::uint32_t number = 0;      // in its session, once it has a slot
+  std::uint32_t method = 0;
+  std::uint32_t repeats = 0;
+  ClientSession* session = nullptr;
+  Nanoseconds deadline = UINT64_MAX;
+  Nanoseconds begun = 0;
+  Nanoseconds sent_at = 0;
+  Nanoseconds repeat_at = UINT64_MAX;
+  Nanoseconds repeat_pause = 0;
+  KeptItems arguments;  // while it waits, and of what may have to be repeated
+  std::vector<ripc_return_buffer> returns;
+  std::uint64_t request = 0;             // names the return buffers in core; 0: there are none
+  std::shared_ptr<core::Ticket> ticket;  // of what travels long
+  ripc_ticket_callback loan_ended = nullptr;
+  void* loan_user = nullptr;
+  ripc_call_done done = nullptr;
+  void* user = nullptr;
+  ripc_call_result result{};
+  Call* next = nullptr;  // in the list it is in
+
+  std::uint64_t name() const noexcept { return std::uint64_t{generation} << 32 | index; }
+};
+
+// First in, first out. Owns nothing.
+class CallQueue {
+ public:
+  bool empty() const noexcept { return first_ == nullptr; }
+  std::size_t size() const noexcept { return size_; }
+  Call* front() const noexcept { return first_; }
+  void push(Call& call) noexcept {
+    call.next = nullptr;
+    (last_ == nullptr ? first_ : last_->next) = &call;
+    last_ = &call;
+    ++size_;
+  }
+  void push_front(Call& call) noexcept {
+    call.next = first_;
+    first_ = &call;
+    if (last_ == nullptr) last_ = &call;
+    ++size_;
+  }
+  // Nothing happens if it is not in it.
+  void remove(Call& call) noexcept {
+    Call* before = nullptr;
+    Call* at = first_;
+    for (; at != &call && at != nullptr; at = at->next) before = at;
+    if (at == nullptr) return;
+    (before == nullptr ? first_ : before->next) = call.next;
+    if (last_ == &call) last_ = before;
+    call.next = nullptr;
+    --size_;
+  }
+
+ private:
+  Call* first_ = nullptr;
+  Call* last_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace ripc::internal::rpc

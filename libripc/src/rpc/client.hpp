@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calling half of an endpoint: gives calls to sessions, repeats what may be lost, and ends each call once.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/state/message.hpp"
+#include "rpc/client_session.hpp"
+#include "wire/call.hpp"
+
+namespace ripc::internal::rpc {
+
+class Client : public std::enable_shared_from_this<Client> {
+ public:
+  struct Options {
+    std::uint32_t slots = 8;
+    std::uint32_t queue = 1024;
+  };
+  // `messenger` outlives the endpoint.
+  Client(Messenger& messenger, Options options) : messenger_(messenger), options_(options) {}
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  // ---- Any thread ----
+  // RIPC_OK: `done` will run. *name (may be null) is written before anything is sent.
+  Status begin(const CallRequest& request, std::uint64_t* name);
+  Status cancel(std::uint64_t name);
+  // Paths were lost, or there is room.
+  void changed() noexcept;
+  void add_to(ripc_rpc_statistics& statistics) const noexcept;
+
+  // ---- The thread that runs the endpoint ----
+  // A message that a server sent; `message` is the client's now. Returns how many calls were told of their end.
+  std::size_t received(core::Message* message, const wire::call::Header& header);
+  // What is due, and what other threads left to do. The same.
+  std::size_t progress(Nanoseconds now);
+  // When progress() has something to do at the latest; the endpoint sleeps until then. begin() wakes it for an earlier
+  // time.
+  Nanoseconds sleep_until() noexcept;
+  // Ends every call that there is.
+  std::size_t end_all(ripc_status why);
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  struct Found {
+    ripc_service_id to;
+    ripc_status status;
+  };
+
+  // All of these under the mutex; those that take the lock let go of it meanwhile.
+  Call& make(const CallRequest& request, ClientSession& session);
+  void free(Call& call) noexcept;
+  Call* find(std::uint64_t name) noexcept;
+  ClientSession& session_of(ripc_service_id to);
+  Status enqueue(Call& call, std::span<const ripc_item> items);
+  // RIPC_OK: sent. RIPC_PENDING: it has to wait, without a slot.
+  Status dispatch(Lock& lock, Call& call, std::span<const ripc_item> items);
+  Status send_any(Lock& lock, Call& call, std::span<const ripc_item> items);
+  void note_sent(Call& call, Nanoseconds now) noexcept;
+  void pump(Lock& lock, ClientSession& session);
+  void lack_room(ClientSession& session, Nanoseconds now) noexcept;
+  void give_up(Call& call, ripc_status why) noexcept;
+  void finish(Call& call, ripc_call_outcome outcome, ripc_status status) noexcept;
+  void tell(Lock& lock, Call& call);
+  std::size_t tell_ended(Lock& lock);
+
+  void prepare(ClientSession& session, Nanoseconds now);
+  void find_path(ClientSession& session) noexcept;
+  void open(ClientSession& session, Nanoseconds now) noexcept;
+  void close(ClientSession& session) noexcept;
+  void end_sent(ClientSession& session, ripc_status why) noexcept;
+  void path_found(ClientSession& session, ripc_status status, Nanoseconds now) noexcept;
+  void check_path(ClientSession& session, Nanoseconds now) noexcept;
+
+  // True: the message is with the call.
+  bool answered(ClientSession& session, core::Message& message, const wire::call::Header& header) noexcept;
+  void opened(ClientSession& session, const wire::call::Header& header);
+  // A call whose request has to be sent again; or nullptr.
+  Call* told(ClientSession& session, const wire::call::Header& header) noexcept;
+  void call_due(Call& call, Nanoseconds now) noexcept;
+  // False: it was forgotten.
+  bool session_due(ClientSession& session, Nanoseconds now) noexcept;
+  void repeat(Call& call, Nanoseconds now) noexcept;
+  void send_again(Lock& lock, Call& call);
+  void set_timer(Call& call) noexcept;
+  void note_changed() noexcept;
+  ripc_status send_header(const ClientSession& session, const wire::call::Header& header) noexcept;
+
+  Messenger& messenger_;
+  const Options options_;
+  mutable std::mutex mutex_;
+  std::condition_variable sent_;
+  TimerWheel timers_;
+  Nanoseconds sleeping_until_ = 0;  // 0: the endpoint is awake
+  std::unordered_map<ripc_service_id, std::unique_ptr<ClientSession>> sessions_;
+  std::vector<std::unique_ptr<Call>> calls_;
+  Call* free_ = nullptr;
+  CallQueue ended_;           // to be told
+  std::vector<Found> found_;  // by other threads
+  bool changed_ = false;      // the same
+  std::vector<ClientSession*> changed_sessions_;
+  bool is_closed_ = false;
+  ripc_rpc_statistics counters_{};
+};
+
+}  // namespace ripc::internal::rpc

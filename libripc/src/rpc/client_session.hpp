@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a client knows of one server: its path, the session, which slots are free, and how long answers take.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "rpc/call.hpp"
+#include "rpc/messenger.hpp"
+#include "rpc/round_trip.hpp"
+
+namespace ripc::internal::rpc {
+
+// Guarded by the client's mutex. Its timer repeats the question for a session, and looks again for room.
+struct ClientSession : TimerWheel::Timer {
+  enum class State : std::uint8_t {
+    closed,   // no session, and nobody looks for one
+    finding,  // looks for the path; the session, if there is one, goes on if it leads to the same server
+    opening,  // asked for a session
+    open,
+  };
+  struct Slot {
+    Call* call = nullptr;
+    std::uint32_t next_number = 0;  // numbers of slot s are s modulo the number of slots, so they find it
+  };
+
+  explicit ClientSession(ripc_service_id of) noexcept : Timer(Of::session), to(of) {}
+
+  const ripc_service_id to;
+  State state = State::closed;
+  bool may_lose = false;    // the path loses messages
+  bool needs_room = false;  // the last message had none
+  bool is_stale = false;    // the server knows the session no more: a new one comes when its calls have ended
+  std::uint32_t nonce = 0;
+  std::uint64_t name = 0;         // the server's, of the session; 0: there is none
+  std::uint64_t incarnation = 0;  // of the server
+  std::vector<Slot> slots;
+  std::vector<std::uint16_t> free_slots;
+  CallQueue queue;
+  Nanoseconds used_at = 0;  // when something was last sent or came
+  Nanoseconds finding_since = 0;
+  ripc_status failure = RIPC_NO_SERVICE;  // why the path was not found
+  Nanoseconds open_pause = 0;
+  RoundTrip round_trip;
+  Messenger::Search search;
+
+  bool takes_calls() const noexcept { return state == State::open && !is_stale && !needs_room && !free_slots.empty(); }
+  bool is_idle() const noexcept { return free_slots.size() == slots.size(); }
+  Call* call(std::uint32_t number) const noexcept {
+    if (slots.empty()) return nullptr;
+    Call* const call = slots[number % slots.size()].call;
+    return call != nullptr && call->number == number ? call : nullptr;
+  }
+  void start(std::uint64_t session, std::uint64_t server, std::uint32_t slot_count);
+  // Puts the call into a free slot, which gives it its number.
+  void take_slot(Call& called) noexcept;
+  void give_slot_back(const Call& called) noexcept;
+};
+
+}  // namespace ripc::internal::rpc

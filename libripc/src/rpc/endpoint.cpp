@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/endpoint.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace ripc::internal::rpc {
+
+namespace {
+
+// Messages that are received together.
+constexpr std::size_t kBatch = 32;
+
+}  // namespace
+
+Endpoint::Endpoint(core::Service& service, const Options& options)
+    : service_(service),
+      messenger_(service),
+      workers_(options.workers != 0 ? std::make_unique<Workers>(options.workers, options.worker_queue) : nullptr),
+      client_(std::make_shared<Client>(messenger_, options.client)),
+      server_(std::make_shared<Server>(messenger_, workers_.get(), options.server)) {}
+
+Result<std::unique_ptr<Endpoint>> Endpoint::create(core::Service& service, const Options& options) {
+  std::unique_ptr<Endpoint> endpoint(new Endpoint(service, options));
+  auto observer = std::make_shared<const std::function<void()>>(
+      [client = std::weak_ptr(endpoint->client_), server = std::weak_ptr(endpoint->server_)] {
+        if (const auto to = client.lock()) to->changed();
+        if (const auto to = server.lock()) to->changed();
+      });
+  if (!service.observe(std::move(observer)))
+    return Status(RIPC_ID_IN_USE, "The service has an endpoint already: use that one, or destroy it first.");
+  endpoint->observes_ = true;
+  if (endpoint->workers_) {
+    if (Status started = endpoint->workers_->start(); !started.ok()) return started;
+  }
+  return endpoint;
+}
+
+Endpoint::~Endpoint() {
+  if (observes_) service_.observe(nullptr);
+  if (workers_) workers_->stop();
+  (void)client_->end_all(RIPC_CLOSED);
+  server_->close();
+}
+
+// ---- The thread that runs it ---------------------------------------------------------------------------------
+
+Status Endpoint::run(Nanoseconds timeout, std::size_t& events) {
+  events = 0;
+  std::thread::id none{};
+  if (!runner_.compare_exchange_strong(none, std::this_thread::get_id()))
+    return Status(RIPC_AGAIN, "Another thread runs this endpoint: one is enough.");
+  const Status status = run_some(Deadline::after(timeout), events);
+  leave();
+  return status;
+}
+
+void Endpoint::leave() noexcept {
+  const std::lock_guard lock(turn_mutex_);
+  runner_ = std::thread::id{};
+  turn_changed_.notify_all();
+}
+
+Status Endpoint::run_some(Deadline deadline, std::size_t& events) {
+  for (;;) {
+    const Nanoseconds now = messenger_.now();
+    server_->progress(now);
+    events += client_->progress(now);
+    const Nanoseconds until = events != 0 ? 0 : std::min({deadline.at(), client_->sleep_until(), server_->next_due()});
+    ripc_status status = RIPC_OK;
+    events += receive(until == UINT64_MAX ? until : until > now ? until - now : 0, status);
+    if (events != 0) return {};
+    if (status == RIPC_INTERRUPTED && messenger_.take_wake()) continue;
+    if (status == RIPC_FENCED || status == RIPC_CLOSED) {
+      // No answer finds its way here any more.
+      events += client_->end_all(status);
+      if (events != 0) return {};
+    }
+    if (status != RIPC_OK && status != RIPC_EMPTY && status != RIPC_TIMEOUT) return status;
+    if (deadline.at() == 0 || deadline.expired()) return deadline.at() == 0 ? RIPC_EMPTY : RIPC_TIMEOUT;
+  }
+}
+
+std::size_t Endpoint::receive(Nanoseconds timeout, ripc_status& status) {
+  std::array<core::Message*, kBatch> messages;
+  std::size_t count = 0;
+  status = service_.receive(RIPC_RECEIVE_LEND, timeout, messages, count);
+  std::size_t events = 0;
+  for (core::Message* message : std::span(messages).first(count)) events += receive_one(message);
+  return events;
+}
+
+std::size_t Endpoint::receive_one(core::Message* message) {
+  if (message->item_count != 0 && message->items[0].kind == RIPC_VIEW_SHORT) {
+    const ripc_item_view& first = message->items[0];
+    const Result<wire::call::Header> header =
+        wire::call::decode({static_cast<const std::byte*>(first.data), first.size});
+    if (header.ok()) {
+      return is_for_client(header->kind) ? client_->received(message, *header) : server_->received(message, *header);
+    }
+  }
+  dropped_.fetch_add(1, std::memory_order_relaxed);
+  core::MessagePool::release(message);
+  return 0;
+}
+
+// ---- Waiting -------------------------------------------------------------------------------------------------
+
+Status Endpoint::call_and_wait(const CallRequest& request, ripc_call_result& result) {
+  if (runner_.load() == std::this_thread::get_id())
+    return Status(RIPC_INVALID_ARGUMENT,
+                  "This thread runs the endpoint, and would wait for itself: use ripc_rpc_call(), or a worker.");
+  struct Wait {
+    Endpoint& endpoint;
+    ripc_call_result& result;
+    bool is_over = false;  // under turn_mutex_
+  } wait{*this, result};
+  CallRequest waited = request;
+  waited.user = &wait;
+  waited.done = [](void* user, const ripc_call_result* ended) {
+    Wait& self = *static_cast<Wait*>(user);
+    const std::lock_guard lock(self.endpoint.turn_mutex_);
+    self.result = *ended;
+    self.is_over = true;
+    self.endpoint.turn_changed_.notify_all();
+  };
+  if (Status begun = client_->begin(waited, nullptr); !begun.ok()) return begun;
+  for (;;) {
+    {
+      std::unique_lock lock(turn_mutex_);
+      turn_changed_.wait(lock, [&] { return wait.is_over || runner_.load() == std::thread::id{}; });
+      if (wait.is_over) return {};
+      std::thread::id none{};
+      if (!runner_.compare_exchange_strong(none, std::this_thread::get_id())) continue;
+    }
+    std::size_t events = 0;
+    // Every call ends; what keeps the service from receiving ends all of them.
+    (void)run_some(Deadline::never(), events);
+    leave();
+  }
+}
+
+ripc_rpc_statistics Endpoint::statistics() const noexcept {
+  ripc_rpc_statistics statistics{};
+  statistics.size = sizeof statistics;
+  statistics.dropped = dropped_.load(std::memory_order_relaxed);
+  client_->add_to(statistics);
+  server_->add_to(statistics);
+  return statistics;
+}
+
+}  // namespace ripc::internal::rpc

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls from and to one service: the client half, the server half, and the thread that runs both.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+
+#include "core/service.hpp"
+#include "rpc/client.hpp"
+#include "rpc/server.hpp"
+#include "rpc/service_messenger.hpp"
+
+namespace ripc::internal::rpc {
+
+class Endpoint {
+ public:
+  struct Options {
+    Client::Options client;
+    Server::Options server;
+    std::uint32_t workers = 0;
+    std::uint32_t worker_queue = 1024;
+  };
+  // RIPC_ID_IN_USE: the service has one.
+  static Result<std::unique_ptr<Endpoint>> create(core::Service& service, const Options& options);
+  ~Endpoint();
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  Status handle(std::uint32_t method, const Handler& handler) { return server_->handle(method, handler); }
+  // Any thread.
+  Status call(const CallRequest& request, std::uint64_t* name) { return client_->begin(request, name); }
+  Status call_and_wait(const CallRequest& request, ripc_call_result& result);
+  Status cancel(std::uint64_t name) { return client_->cancel(name); }
+  Nanoseconds now() const noexcept { return messenger_.now(); }
+  ripc_rpc_statistics statistics() const noexcept;
+  core::Service& service() noexcept { return service_; }
+
+  // One thread at a time; RIPC_AGAIN for others.
+  Status run(Nanoseconds timeout, std::size_t& events);
+
+ private:
+  Endpoint(core::Service& service, const Options& options);
+  Status run_some(Deadline deadline, std::size_t& events);
+  void leave() noexcept;
+  std::size_t receive(Nanoseconds timeout, ripc_status& status);
+  std::size_t receive_one(core::Message* message);
+
+  core::Service& service_;
+  ServiceMessenger messenger_;
+  std::unique_ptr<Workers> workers_;  // null: none
+  const std::shared_ptr<Client> client_;
+  const std::shared_ptr<Server> server_;
+  bool observes_ = false;                  // the service
+  std::atomic<std::thread::id> runner_{};  // the thread in run()
+  std::mutex turn_mutex_;
+  std::condition_variable turn_changed_;  // somebody has left run(), or a call that is waited for has ended
+  std::atomic<std::uint64_t> dropped_{0};
+};
+
+}  // namespace ripc::internal::rpc

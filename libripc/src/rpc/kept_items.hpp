@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies of items, for calls that wait and for what may have to be sent again.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "ripc/ripc.h"
+
+namespace ripc::internal::rpc {
+
+// Keeps its memory when it is emptied, so that using it again takes none; release() gives it back.
+class KeptItems {
+ public:
+  // Copies the items. LONG ones are not copied, but stay where they are. May throw std::bad_alloc; then it is empty.
+  // What was GIVEN becomes AUTO: the copy is an ordinary one.
+  void assign(std::span<const ripc_item> items);
+  void clear() noexcept {
+    items_.clear();
+    bytes_.clear();
+  }
+  void release() noexcept { *this = KeptItems(); }
+
+  std::span<ripc_item> items() noexcept { return items_; }
+  std::span<const ripc_item> items() const noexcept { return items_; }
+  std::size_t bytes() const noexcept { return bytes_.size(); }
+
+ private:
+  std::vector<ripc_item> items_;
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace ripc::internal::rpc

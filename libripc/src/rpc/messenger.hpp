@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What calls need of the messages below them: one service's sending, its paths, and the clock. Tests have one of their
+// own.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "base/clock.hpp"
+#include "base/status.hpp"
+#include "core/protocol/send_arguments.hpp"
+#include "core/state/ticket.hpp"
+
+namespace ripc::internal::rpc {
+
+// Any thread, unless it says otherwise.
+class Messenger {
+ public:
+  struct Path {
+    bool is_known = false;          // messages can be sent without waiting
+    bool loses = false;             // a message may be lost on the way
+    std::uint64_t incarnation = 0;  // of the service that it leads to; 0: unknown
+  };
+  virtual ~Messenger() = default;
+
+  virtual std::uint64_t incarnation() const noexcept = 0;
+  virtual Nanoseconds now() const noexcept = 0;
+  // For finding a path.
+  virtual Nanoseconds resolve_timeout() const noexcept = 0;
+  virtual Path path(ripc_service_id to) noexcept = 0;
+
+  // A message of AUTO and SHORT items, where the path is known: no allocation. RIPC_PENDING: send() has to do it.
+  virtual ripc_status send_short(ripc_service_id to, std::span<const ripc_item> items) noexcept = 0;
+  // Any message. Finds the path first, if there is none.
+  virtual Status send(const core::SendArguments& arguments, std::shared_ptr<core::Ticket>* ticket) = 0;
+  // Ends the lease of what was given.
+  virtual void release_given(std::span<const ripc_item> items) noexcept = 0;
+  // A message to this service had no room: changed() of the endpoint is called when it may have some.
+  virtual void ask_for_room(ripc_service_id to) noexcept = 0;
+  // Gives return buffers back. May wait for the peer that is writing one.
+  virtual void end_request(std::uint64_t request) noexcept = 0;
+
+  // Looks for the path to a service until it is found, or the result is gone. `tell` runs in another thread after each
+  // look: RIPC_OK, or why it was not found; it may run once more while the result goes.
+  using Search = std::shared_ptr<void>;
+  virtual Search find_path(ripc_service_id to, std::function<void(ripc_status)> tell) = 0;
+
+  // Ends the wait of the thread that receives.
+  virtual void wake() noexcept = 0;
+};
+
+}  // namespace ripc::internal::rpc

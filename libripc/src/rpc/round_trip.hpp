@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// After which time an answer is overdue.
+#pragma once
+
+#include <algorithm>
+
+#include "base/clock.hpp"
+
+namespace ripc::internal::rpc {
+
+// The estimator of TCP (RFC 6298). What is measured contains the time that handlers take, so slow servers are not asked
+// again and again.
+class RoundTrip {
+ public:
+  static constexpr Nanoseconds kFirst = 5'000'000;
+  static constexpr Nanoseconds kShortest = 2'000'000;
+  static constexpr Nanoseconds kLongest = 200'000'000;  // also of the pauses that double
+
+  // Of a call that was sent once: of a repeated one nobody knows which message was answered (Karn's rule).
+  void add(Nanoseconds sample) noexcept {
+    sample = std::min(sample, kLongest);
+    if (mean_ == 0) {
+      mean_ = sample;
+      deviation_ = sample / 2;
+      return;
+    }
+    const Nanoseconds difference = sample > mean_ ? sample - mean_ : mean_ - sample;
+    deviation_ += difference / 4;
+    deviation_ -= deviation_ / 4;
+    mean_ += sample / 8;
+    mean_ -= mean_ / 8;
+  }
+  Nanoseconds overdue() const noexcept {
+    return mean_ == 0 ? kFirst : std::clamp(mean_ + 4 * deviation_, kShortest, kLongest);
+  }
+
+ private:
+  Nanoseconds mean_ = 0;  // 0: nothing was measured
+  Nanoseconds deviation_ = 0;
+};
+
+}  // namespace ripc::internal::rpc

@@ -1,0 +1,505 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/server.hpp"
+
+#include <algorithm>
+#include <array>
+#include <new>
+
+#include "base/random.hpp"
+#include "core/protocol/outgoing.hpp"
+
+namespace ripc::internal::rpc {
+
+using wire::call::Header;
+using wire::call::Kind;
+using wire::call::State;
+
+namespace {
+
+// Answers are kept for one to two of these. Clients ask at least five times in it.
+constexpr Nanoseconds kAnswerAge = 500'000'000;
+// What the answers of one session may take. Of more, clients are told that they ran.
+constexpr std::size_t kMaxKept = std::size_t{256} << 10;
+
+// Whether items of this answer stay with the application, so that it cannot wait.
+bool is_borrowed(std::span<const ripc_item> items) noexcept {
+  return core::has_kind(items, RIPC_ITEM_LONG) || core::has_kind(items, RIPC_ITEM_RETURN);
+}
+
+}  // namespace
+
+Server::~Server() {
+  while (free_ != nullptr) delete std::exchange(free_, free_->next);
+}
+
+Status Server::handle(std::uint32_t method, const Handler& handler) {
+  if (handler.is_for_workers && workers_ == nullptr)
+    return Status(RIPC_INVALID_ARGUMENT, "The endpoint has no workers: set ripc_rpc_options.workers.");
+  if (!handlers_.emplace(method, handler).second)
+    return Status(RIPC_INVALID_ARGUMENT, "The method has a handler already: give each method one number.");
+  return {};
+}
+
+// ---- Messages ------------------------------------------------------------------------------------------------
+
+std::size_t Server::received(core::Message* message, const Header& header) {
+  ripc_request* request = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (header.kind == Kind::open) {
+      open(*message, header);
+    } else if (ServerSession* session = session_of(*message, header); session == nullptr) {
+      ++counters_.requests_refused;
+      const bool is_other = header.incarnation != messenger_.incarnation();
+      const ripc_status why = is_other ? RIPC_FENCED : RIPC_CLOSED;
+      tell(message->source, {.kind = Kind::state,
+                             .state = State::no_session,
+                             .number = header.number,
+                             .session = header.session,
+                             .code = static_cast<std::uint32_t>(why)});
+    } else {
+      session->used_at = messenger_.now();
+      request = take(*message, header);
+    }
+  }
+  if (request == nullptr) {
+    core::MessagePool::release(message);
+    return 0;
+  }
+  if (!request->handler->is_for_workers) {
+    request->handler->run(request->handler->user, request);
+  } else if (!workers_->push(*request)) {
+    drop(*request, RIPC_AGAIN, State::not_run);
+  }
+  return 1;
+}
+
+ServerSession* Server::session_of(std::uint64_t name) noexcept {
+  const auto index = static_cast<std::uint32_t>(name);
+  if (index >= sessions_.size() || sessions_[index]->name != name) return nullptr;
+  return sessions_[index].get();
+}
+
+ServerSession* Server::session_of(const core::Message& message, const Header& header) noexcept {
+  if (header.incarnation != messenger_.incarnation()) return nullptr;
+  ServerSession* const session = session_of(header.session);
+  return session != nullptr && session->client == message.source ? session : nullptr;
+}
+
+void Server::open(const core::Message& message, const Header& header) {
+  if (sessions_.size() - free_sessions_.size() >= options_.max_sessions) {
+    ++counters_.requests_refused;
+    tell(message.source, {.kind = Kind::state, .state = State::not_run, .number = header.number, .code = RIPC_LIMIT});
+    return;
+  }
+  if (free_sessions_.empty()) {
+    free_sessions_.reserve(sessions_.size() + 1);
+    sessions_.push_back(std::make_unique<ServerSession>());
+    // A late answer of a former registration of this service must not fit a session of this one.
+    sessions_.back()->generation = static_cast<std::uint32_t>(random_u64());
+    free_sessions_.push_back(static_cast<std::uint32_t>(sessions_.size() - 1));
+  }
+  const std::uint32_t index = free_sessions_.back();
+  ServerSession& session = *sessions_[index];
+  session.slots = std::vector<Slot>(header.code);
+  for (std::uint32_t number = 0; number < header.code; ++number) session.slots[number].number = number;
+  free_sessions_.pop_back();
+  session.generation += session.generation == UINT32_MAX ? 2 : 1;  // never 0
+  session.name = std::uint64_t{session.generation} << 32 | index;
+  session.client = message.source;
+  session.used_at = messenger_.now();
+  look_at_ = std::min(look_at_, session.used_at + wire::call::kSessionTime);
+  ++counters_.sessions_served;
+  tell(message.source, {.kind = Kind::opened,
+                        .number = header.number,
+                        .session = session.name,
+                        .incarnation = messenger_.incarnation(),
+                        .code = header.code});
+}
+
+ripc_request* Server::take(core::Message& message, const Header& header) {
+  ServerSession& session = *session_of(header.session);
+  Slot& slot = session.slot(header.number);
+  const auto newer = static_cast<std::int32_t>(header.number - slot.number);
+  if (newer < 0) return nullptr;  // the client does not wait for it any more
+  if (newer == 0) {
+    if (header.kind == Kind::request) ++counters_.duplicates;
+    if (header.kind != Kind::cancel) {
+      tell_of_known(session, slot);
+    } else if (slot.request != nullptr) {
+      slot.request->is_abandoned = true;
+    }
+    return nullptr;
+  }
+  if (header.kind == Kind::ask) {
+    tell(session.client,
+         {.kind = Kind::state, .state = State::unseen, .number = header.number, .session = header.session});
+    return nullptr;
+  }
+  // Whatever happens now, this number does not run again.
+  abandon(session, slot);
+  forget(session, slot);
+  slot.number = header.number;
+  if (header.kind == Kind::cancel) {
+    end(session, slot, State::not_run, RIPC_CANCELLED);
+    return nullptr;
+  }
+  const auto handler = handlers_.find(header.code);
+  if (handler == handlers_.end() || header.time == 0) {
+    ++(header.time == 0 ? counters_.requests_expired : counters_.requests_refused);
+    end(session, slot, State::not_run, header.time == 0 ? RIPC_TIMEOUT : RIPC_UNSUPPORTED);
+    tell_state(session, slot);
+    return nullptr;
+  }
+  if (free_ == nullptr) free_ = new (std::nothrow) ripc_request;
+  if (free_ == nullptr) {
+    end(session, slot, State::not_run, RIPC_NO_MEMORY);
+    tell_state(session, slot);
+    return nullptr;
+  }
+  ripc_request& request = *std::exchange(free_, free_->next);
+  request.server = shared_from_this();
+  request.message = &message;
+  request.session = session.name;
+  request.number = header.number;
+  request.method = header.code;
+  request.deadline = Deadline::after(wire::call::to_nanoseconds(header.time), session.used_at).at();
+  request.is_abandoned = false;
+  request.handler = &handler->second;
+  request.next = nullptr;
+  slot.state = Slot::State::running;
+  slot.request = &request;
+  ++session.running;
+  ++counters_.requests_run;
+  return &request;
+}
+
+// A call that has come before.
+void Server::tell_of_known(ServerSession& session, Slot& slot) noexcept {
+  const Header running{.kind = Kind::state, .state = State::running, .number = slot.number, .session = session.name};
+  switch (slot.state) {
+    case Slot::State::unused:
+      return;
+    case Slot::State::running:
+    case Slot::State::waiting:
+      return tell(session.client, running);
+    case Slot::State::ended:
+      return tell_state(session, slot);
+    case Slot::State::answered:
+      break;
+  }
+  if (slot.is_kept) {
+    ++counters_.answers_repeated;
+    (void)send_kept(session, slot);
+    return;
+  }
+  const ripc_status status = slot.ticket ? slot.ticket->poll() : RIPC_TIMEOUT;
+  if (status == RIPC_PENDING || status == RIPC_OK) return tell(session.client, running);
+  tell(session.client, {.kind = Kind::state,
+                        .state = State::may_have_run,
+                        .number = slot.number,
+                        .session = session.name,
+                        .code = static_cast<std::uint32_t>(status)});
+}
+
+void Server::tell(ripc_service_id client, const Header& header) noexcept {
+  if (send_header(client, header) == RIPC_AGAIN) wait_for_room(client, header);
+}
+
+ripc_status Server::send_header(ripc_service_id client, const Header& header) noexcept {
+  const auto bytes = wire::call::encode(header);
+  const ripc_item item{bytes.data(), bytes.size(), RIPC_ITEM_SHORT, 0};
+  const ripc_status status = messenger_.send_short(client, {&item, 1});
+  if (status != RIPC_PENDING) return status;
+  // The first message to this client: the path is found now.
+  core::SendArguments arguments;
+  arguments.to = client;
+  arguments.items = {&item, 1};
+  try {
+    return messenger_.send(arguments, nullptr).code();
+  } catch (const std::bad_alloc&) {
+    return RIPC_NO_MEMORY;
+  }
+}
+
+void Server::wait_for_room(ripc_service_id client, const Header& header) noexcept {
+  try {
+    waiting_.push_back({client, header});
+  } catch (const std::bad_alloc&) {
+    return;  // the time of the call ends it
+  }
+  messenger_.ask_for_room(client);
+  send_at_ = std::min(send_at_, messenger_.now() + TimerWheel::kTick);
+}
+
+void Server::tell_state(const ServerSession& session, const Slot& slot) noexcept {
+  tell(session.client,
+       {.kind = Kind::state, .state = slot.outcome, .number = slot.number, .session = session.name, .code = slot.code});
+}
+
+// ---- The ends of a request -----------------------------------------------------------------------------------
+
+Server::Slot* Server::slot_of(const ripc_request& request) noexcept {
+  ServerSession* const session = session_of(request.session);
+  if (session == nullptr) return nullptr;
+  Slot& slot = session->slot(request.number);
+  return slot.request == &request ? &slot : nullptr;
+}
+
+// The client has used the slot again, so it does not wait for what is in it.
+void Server::abandon(ServerSession& session, Slot& slot) noexcept {
+  if (slot.request == nullptr) return;
+  slot.request->is_abandoned = true;
+  slot.request = nullptr;
+  --session.running;
+}
+
+void Server::forget(ServerSession& session, Slot& slot) noexcept {
+  if (slot.is_kept) {
+    session.kept_bytes -= slot.answer->bytes();
+    slot.answer->clear();
+  }
+  slot.is_kept = false;
+  slot.ticket.reset();
+}
+
+void Server::end(ServerSession& session, Slot& slot, State outcome, ripc_status status) noexcept {
+  if (slot.request != nullptr) --session.running;
+  slot.request = nullptr;
+  slot.state = Slot::State::ended;
+  slot.outcome = outcome;
+  slot.code = static_cast<std::uint32_t>(status);
+}
+
+Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const ripc_item> items,
+                     std::shared_ptr<core::Ticket>* ticket) {
+  if (items.size() > RIPC_RPC_MAX_ITEMS)
+    return Status(RIPC_INVALID_ARGUMENT, "An answer has at most 63 items: join some of them.");
+  core::SendArguments arguments;
+  arguments.reply_to = request.message;
+  arguments.to = request.message->source;
+  arguments.items = items;
+  if (Status valid = core::check(arguments); !valid.ok()) return valid;
+
+  const std::shared_ptr<Server> self = request.server;
+  std::unique_lock lock(mutex_);
+  if (is_closed_) return Status(RIPC_CLOSED, "The endpoint of this request is gone: drop the request.");
+  const auto header =
+      wire::call::encode({.kind = Kind::answer, .number = request.number, .session = request.session, .code = code});
+  std::array<ripc_item, RIPC_MAX_ITEMS> all;
+  all[0] = {header.data(), header.size(), RIPC_ITEM_SHORT, 0};
+  std::copy(items.begin(), items.end(), all.begin() + 1);
+  arguments.items = {all.data(), items.size() + 1};
+
+  Status status = RIPC_OK;
+  std::shared_ptr<core::Ticket> own_ticket;
+  if (slot_of(request) == nullptr) {
+    messenger_.release_given(items);  // nobody waits
+  } else {
+    status = RIPC_PENDING;
+    if (request.message->request == 0) status = messenger_.send_short(arguments.to, arguments.items);
+    if (status == RIPC_PENDING) {
+      lock.unlock();
+      status = messenger_.send(arguments, &own_ticket);
+      lock.lock();
+      if (is_closed_) status = RIPC_CLOSED;
+    }
+  }
+  const bool waits = status == RIPC_AGAIN && !is_borrowed(items);
+  if (!status.ok() && !waits) return status;
+  if (Slot* const slot = slot_of(request); slot != nullptr) {
+    ServerSession& session = *session_of(request.session);
+    const Nanoseconds now = messenger_.now();
+    const bool may_be_lost = !own_ticket && messenger_.path(session.client).loses;
+    slot->code = code;
+    slot->ticket = own_ticket;
+    if (waits || may_be_lost) {
+      const bool is_kept = keep(session, *slot, items, now);
+      if (waits && !is_kept) return RIPC_AGAIN;
+    }
+    if (waits) {
+      wait_for_room(session.client, {.kind = Kind::answer, .number = request.number, .session = request.session});
+      messenger_.release_given(items);
+    }
+    slot->state = waits ? Slot::State::waiting : Slot::State::answered;
+    slot->request = nullptr;
+    --session.running;
+    session.used_at = now;
+  }
+  if (ticket != nullptr) *ticket = std::move(own_ticket);
+  free(request);
+  if (waits) messenger_.wake();
+  return {};
+}
+
+bool Server::keep(ServerSession& session, Slot& slot, std::span<const ripc_item> items, Nanoseconds now) {
+  std::array<std::array<std::byte, wire::call::kReturnedSize>, RIPC_MAX_RETURNS> returned;
+  std::array<ripc_item, RIPC_RPC_MAX_ITEMS> kept;
+  std::size_t bytes = 0;
+  std::size_t count = 0;
+  slot.returned = 0;
+  for (std::size_t index = 0; index < items.size(); ++index) {
+    kept[index] = items[index];
+    if (items[index].kind == RIPC_ITEM_RETURN) {
+      if (count == returned.size()) return false;
+      returned[count] = wire::call::encode_returned({items[index].return_index, items[index].size});
+      kept[index] = {returned[count].data(), wire::call::kReturnedSize, RIPC_ITEM_SHORT, 0};
+      slot.returned |= std::uint64_t{1} << index;
+      ++count;
+    }
+    bytes += kept[index].size;
+  }
+  if (session.kept_bytes + bytes > kMaxKept && slot.returned == 0 && session.kept_bytes != 0) return false;
+  if (!slot.answer) slot.answer = std::make_unique<KeptItems>();
+  slot.answer->assign(std::span(kept).first(items.size()));
+  slot.is_kept = true;
+  slot.kept_at = now;
+  session.kept_bytes += slot.answer->bytes();
+  look_at_ = std::min(look_at_, now + kAnswerAge);
+  return true;
+}
+
+Status Server::send_kept(const ServerSession& session, const Slot& slot) {
+  const auto header = wire::call::encode({.kind = Kind::answer,
+                                          .number = slot.number,
+                                          .session = session.name,
+                                          .incarnation = slot.returned,
+                                          .code = slot.code});
+  std::array<ripc_item, RIPC_MAX_ITEMS> all;
+  all[0] = {header.data(), header.size(), RIPC_ITEM_SHORT, 0};
+  const std::span<const ripc_item> items = std::as_const(*slot.answer).items();
+  std::copy(items.begin(), items.end(), all.begin() + 1);
+  const std::span<const ripc_item> message(all.data(), items.size() + 1);
+  const ripc_status status = messenger_.send_short(session.client, message);
+  if (status != RIPC_PENDING) return status;
+  core::SendArguments arguments;
+  arguments.to = session.client;
+  arguments.items = message;
+  return messenger_.send(arguments, nullptr);
+}
+
+void Server::drop(ripc_request& request, ripc_status status, State outcome) noexcept {
+  const std::shared_ptr<Server> self = request.server;
+  const std::lock_guard lock(mutex_);
+  if (outcome == State::not_run) {
+    --counters_.requests_run;
+    ++(status == RIPC_AGAIN ? counters_.requests_refused : counters_.requests_expired);
+  }
+  if (Slot* const slot = slot_of(request); slot != nullptr && !is_closed_) {
+    ServerSession& session = *session_of(request.session);
+    end(session, *slot, outcome, status);
+    tell_state(session, *slot);
+  }
+  free(request);
+}
+
+void Server::run(ripc_request& request) noexcept {
+  if (time_left(request) == 0) return drop(request, RIPC_TIMEOUT, State::not_run);
+  request.handler->run(request.handler->user, &request);
+}
+
+void Server::free(ripc_request& request) noexcept {
+  core::MessagePool::release(std::exchange(request.message, nullptr));
+  request.server.reset();
+  request.next = std::exchange(free_, &request);
+}
+
+Nanoseconds Server::time_left(const ripc_request& request) const noexcept {
+  if (request.is_abandoned.load(std::memory_order_relaxed)) return 0;
+  if (request.deadline == UINT64_MAX) return UINT64_MAX;
+  const std::lock_guard lock(mutex_);
+  const Nanoseconds now = is_closed_ ? UINT64_MAX : messenger_.now();
+  return request.deadline > now ? request.deadline - now : 0;
+}
+
+// ---- Time ----------------------------------------------------------------------------------------------------
+
+void Server::changed() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (waiting_.empty()) return;
+  send_at_ = 0;
+  messenger_.wake();
+}
+
+Nanoseconds Server::next_due() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return std::min(look_at_, send_at_);
+}
+
+void Server::progress(Nanoseconds now) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (now >= send_at_) {
+    std::erase_if(waiting_, [this](const Waiting& waiting) { return send_waiting(waiting); });
+    send_at_ = waiting_.empty() ? UINT64_MAX : now + TimerWheel::kTick;
+  }
+  if (now >= look_at_) look_at_sessions(now);
+}
+
+bool Server::send_waiting(const Waiting& waiting) noexcept {
+  if (waiting.header.kind != Kind::answer) {
+    if (send_header(waiting.client, waiting.header) != RIPC_AGAIN) return true;
+    messenger_.ask_for_room(waiting.client);
+    return false;
+  }
+  ServerSession* const session = session_of(waiting.header.session);
+  if (session == nullptr) return true;
+  Slot& slot = session->slot(waiting.header.number);
+  if (slot.number != waiting.header.number || slot.state != Slot::State::waiting) return true;
+  Status status = RIPC_NO_MEMORY;
+  try {
+    status = send_kept(*session, slot);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  if (status == RIPC_AGAIN) {
+    messenger_.ask_for_room(session->client);
+    return false;
+  }
+  slot.state = Slot::State::answered;
+  if (!status.ok() || !messenger_.path(session->client).loses) forget(*session, slot);
+  if (!status.ok()) end(*session, slot, State::may_have_run, status.code());
+  return true;
+}
+
+void Server::look_at_sessions(Nanoseconds now) noexcept {
+  look_at_ = UINT64_MAX;
+  for (std::size_t index = 0; index < sessions_.size(); ++index) {
+    ServerSession& session = *sessions_[index];
+    if (session.name == 0) continue;
+    if (session.running == 0 && now - session.used_at >= wire::call::kSessionTime) {
+      session.name = 0;
+      session.slots = std::vector<Slot>();
+      free_sessions_.push_back(static_cast<std::uint32_t>(index));
+      continue;
+    }
+    if (session.kept_bytes != 0) {
+      for (Slot& slot : session.slots) {
+        if (!slot.is_kept || slot.state == Slot::State::waiting) continue;
+        if (now - slot.kept_at < kAnswerAge) {
+          look_at_ = std::min(look_at_, now + kAnswerAge);
+        } else {
+          forget(session, slot);
+          slot.answer.reset();
+        }
+      }
+    }
+    look_at_ = std::min(look_at_, std::max(now + kAnswerAge, session.used_at + wire::call::kSessionTime));
+  }
+}
+
+void Server::add_to(ripc_rpc_statistics& statistics) const noexcept {
+  const std::lock_guard lock(mutex_);
+  statistics.requests_run += counters_.requests_run;
+  statistics.requests_refused += counters_.requests_refused;
+  statistics.requests_expired += counters_.requests_expired;
+  statistics.duplicates += counters_.duplicates;
+  statistics.answers_repeated += counters_.answers_repeated;
+  statistics.sessions_served += counters_.sessions_served;
+}
+
+void Server::close() noexcept {
+  const std::lock_guard lock(mutex_);
+  is_closed_ = true;
+}
+
+}  // namespace ripc::internal::rpc

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// The answering half of an endpoint: runs each call once, and keeps answers that may be lost until the client has them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "core/state/message.hpp"
+#include "rpc/messenger.hpp"
+#include "rpc/server_session.hpp"
+#include "rpc/workers.hpp"
+
+namespace ripc::internal::rpc {
+
+class Server;
+
+}  // namespace ripc::internal::rpc
+
+// One call that a handler has. Its arguments are the items of the message from the second on.
+struct ripc_request {
+  std::shared_ptr<ripc::internal::rpc::Server> server;
+  ripc::internal::core::Message* message = nullptr;
+  std::uint64_t session = 0;
+  std::uint32_t number = 0;
+  std::uint32_t method = 0;
+  ripc::internal::Nanoseconds deadline = UINT64_MAX;
+  std::atomic<bool> is_abandoned{false};  // nobody waits for the answer
+  const ripc::internal::rpc::Handler* handler = nullptr;
+  ripc_request* next = nullptr;
+};
+
+namespace ripc::internal::rpc {
+
+class Server : public std::enable_shared_from_this<Server> {
+ public:
+  struct Options {
+    std::uint32_t max_sessions = 65536;
+  };
+  // `messenger` and `workers` (may be null) outlive the endpoint.
+  Server(Messenger& messenger, Workers* workers, Options options)
+      : messenger_(messenger), workers_(workers), options_(options) {}
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // Before the endpoint runs.
+  Status handle(std::uint32_t method, const Handler& handler);
+
+  // ---- The thread that runs the endpoint ----
+  // A message that a client sent; `message` is the server's now. Returns how many handlers ran, or were given the call.
+  std::size_t received(core::Message* message, const wire::call::Header& header);
+  // What is due, and what other threads left to do.
+  void progress(Nanoseconds now) noexcept;
+  Nanoseconds next_due() const noexcept;
+
+  // ---- Any thread ----
+  // There may be room for answers.
+  void changed() noexcept;
+  // RIPC_OK: the request is gone.
+  Status reply(ripc_request& request, std::uint32_t code, std::span<const ripc_item> items,
+               std::shared_ptr<core::Ticket>* ticket);
+  void drop(ripc_request& request, ripc_status status, wire::call::State outcome) noexcept;
+  // By a worker: runs the handler, unless nobody waits for the answer any more.
+  void run(ripc_request& request) noexcept;
+  Nanoseconds time_left(const ripc_request& request) const noexcept;
+  void add_to(ripc_rpc_statistics& statistics) const noexcept;
+  // No message is sent from here on.
+  void close() noexcept;
+
+ private:
+  using Slot = ServerSession::Slot;
+  // What waits for room: an answer that is kept, or anything else that is all header.
+  struct Waiting {
+    ripc_service_id client;
+    wire::call::Header header;
+  };
+
+  // All of these under the mutex.
+  ServerSession* session_of(std::uint64_t name) noexcept;
+  ServerSession* session_of(const core::Message& message, const wire::call::Header& header) noexcept;
+  Slot* slot_of(const ripc_request& request) noexcept;
+  void open(const core::Message& message, const wire::call::Header& header);
+  // A request to be run; nullptr: it is none. Then the message is still the caller's.
+  ripc_request* take(core::Message& message, const wire::call::Header& header);
+  void tell_of_known(ServerSession& session, Slot& slot) noexcept;
+  static void abandon(ServerSession& session, Slot& slot) noexcept;
+  static void forget(ServerSession& session, Slot& slot) noexcept;
+  void end(ServerSession& session, Slot& slot, wire::call::State outcome, ripc_status status) noexcept;
+  // Of an answer: false if it is too much.
+  bool keep(ServerSession& session, Slot& slot, std::span<const ripc_item> items, Nanoseconds now);
+  Status send_kept(const ServerSession& session, const Slot& slot);
+  void wait_for_room(ripc_service_id client, const wire::call::Header& header) noexcept;
+  ripc_status send_header(ripc_service_id client, const wire::call::Header& header) noexcept;
+  // False: there is no room yet.
+  bool send_waiting(const Waiting& waiting) noexcept;
+  void look_at_sessions(Nanoseconds now) noexcept;
+  void tell(ripc_service_id client, const wire::call::Header& header) noexcept;
+  void tell_state(const ServerSession& session, const Slot& slot) noexcept;
+  void free(ripc_request& request) noexcept;
+
+  Messenger& messenger_;
+  Workers* const workers_;
+  const Options options_;
+  std::unordered_map<std::uint32_t, Handler> handlers_;
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<ServerSession>> sessions_;  // a name is an index, and how often that was used
+  std::vector<std::uint32_t> free_sessions_;
+  std::vector<Waiting> waiting_;      // in order
+  Nanoseconds send_at_ = UINT64_MAX;  // what waits
+  Nanoseconds look_at_ = UINT64_MAX;  // for sessions that nobody uses, and answers that nobody asks for
+  ripc_request* free_ = nullptr;
+  bool is_closed_ = false;
+  ripc_rpc_statistics counters_{};
+};
+
+}  // namespace ripc::internal::rpc

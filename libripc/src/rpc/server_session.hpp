@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a server knows of one client: which calls have come, and how they ended.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "core/state/ticket.hpp"
+#include "ripc/rpc.h"
+#include "rpc/kept_items.hpp"
+#include "wire/call.hpp"
+
+namespace ripc::internal::rpc {
+
+// Guarded by the server's mutex.
+struct ServerSession {
+  // Call n lives in slot n modulo the number of slots. The next call of the slot acknowledges its answer.
+  struct Slot {
+    enum class State : std::uint8_t {
+      unused,
+      running,   // a handler has it
+      waiting,   // the answer is kept, and waits for room
+      answered,  // the answer was sent; it is kept if the path may lose it
+      ended,     // without an answer: `outcome` and `code` say how
+    };
+    State state = State::unused;
+    wire::call::State outcome{};
+    bool is_kept = false;  // `answer` is
+    std::uint32_t number = 0;
+    std::uint32_t code = 0;  // of the answer, or a status
+    ripc_request* request = nullptr;
+    std::uint64_t returned = 0;  // which items of the answer were written into return buffers
+    Nanoseconds kept_at = 0;
+    std::unique_ptr<KeptItems> answer;     // made once it is needed
+    std::shared_ptr<core::Ticket> ticket;  // of an answer that travels long
+  };
+
+  ripc_service_id client = 0;
+  std::uint64_t name = 0;        // 0: nobody's
+  std::uint32_t generation = 0;  // of the name
+  std::vector<Slot> slots;
+  std::uint32_t running = 0;
+  std::size_t kept_bytes = 0;
+  Nanoseconds used_at = 0;
+
+  Slot& slot(std::uint32_t number) noexcept { return slots[number % slots.size()]; }
+};
+
+}  // namespace ripc::internal::rpc

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The messages of calls, sent by a service.
+#pragma once
+
+#include <atomic>
+
+#include "core/service.hpp"
+#include "rpc/messenger.hpp"
+
+namespace ripc::internal::rpc {
+
+class ServiceMessenger final : public Messenger {
+ public:
+  explicit ServiceMessenger(core::Service& service) noexcept : service_(service) {}
+
+  std::uint64_t incarnation() const noexcept override { return service_.incarnation(); }
+  Nanoseconds now() const noexcept override { return monotonic_now(); }
+  Nanoseconds resolve_timeout() const noexcept override { return service_.context().resolve_timeout(); }
+  Path path(ripc_service_id to) noexcept override;
+  ripc_status send_short(ripc_service_id to, std::span<const ripc_item> items) noexcept override {
+    return service_.send_short(to, 0, items);
+  }
+  Status send(const core::SendArguments& arguments, std::shared_ptr<core::Ticket>* ticket) override {
+    return service_.send(arguments, ticket);
+  }
+  void release_given(std::span<const ripc_item> items) noexcept override;
+  void ask_for_room(ripc_service_id to) noexcept override { (void)service_.request_room_event(to); }
+  void end_request(std::uint64_t request) noexcept override { (void)service_.cancel_request(request); }
+  Search find_path(ripc_service_id to, std::function<void(ripc_status)> tell) override;
+  void wake() noexcept override {
+    woken_.store(true);
+    service_.interrupt();
+  }
+  // The thread that receives: whether it was wake() that ended its wait.
+  bool take_wake() noexcept { return woken_.exchange(false); }
+
+ private:
+  core::Service& service_;
+  std::atomic<bool> woken_{false};
+};
+
+}  // namespace ripc::internal::rpc

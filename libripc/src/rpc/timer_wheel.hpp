@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// One timer for everything that waits: adding and removing take constant time, and no memory.
+//
+// A hashed timing wheel (Varghese, Lauck: Hashed and Hierarchical Timing Wheels, SOSP 1987, scheme 6): calls nearly
+// always end long before their time is over, so what counts is the cost of adding and removing.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/clock.hpp"
+
+namespace ripc::internal::rpc {
+
+// One thread at a time.
+class TimerWheel {
+ public:
+  static constexpr Nanoseconds kTick = 1'000'000;
+
+  // The base of what waits. Removed before it is destroyed.
+  class Timer {
+   public:
+    enum class Of : std::uint8_t { call, session };
+    explicit Timer(Of what) noexcept : of_(what) {}
+    Of of() const noexcept { return of_; }
+    bool is_set() const noexcept { return next_ != nullptr; }
+    Nanoseconds due() const noexcept { return due_; }
+
+   private:
+    friend class TimerWheel;
+    const Of of_;
+    Timer* next_ = nullptr;
+    Timer* previous_ = nullptr;
+    Nanoseconds due_ = UINT64_MAX;
+  };
+
+  TimerWheel() noexcept;
+  TimerWheel(const TimerWheel&) = delete;
+  TimerWheel& operator=(const TimerWheel&) = delete;
+
+  // Sets the timer anew. UINT64_MAX: never, which is as remove().
+  void set(Timer& timer, Nanoseconds due) noexcept;
+  void remove(Timer& timer) noexcept;
+
+  // Takes one timer that is due; nullptr: none is any more. It may come up to a tick late, and never early.
+  Timer* take_due(Nanoseconds now) noexcept;
+  // When to ask again. Nothing is due before, but perhaps nothing is due then either.
+  Nanoseconds next_due() const noexcept { return earliest_; }
+
+ private:
+  static constexpr std::size_t kSlots = 512;  // half a second around; later ones are passed by
+  struct Slot {
+    Timer head{Timer::Of::call};  // of a ring
+    Nanoseconds earliest = UINT64_MAX;
+  };
+  static std::size_t slot_of(Nanoseconds due) noexcept { return static_cast<std::size_t>(due / kTick) % kSlots; }
+  void find_earliest() noexcept;
+
+  std::array<Slot, kSlots> slots_;
+  Nanoseconds earliest_ = UINT64_MAX;  // at most the first due one
+};
+
+}  // namespace ripc::internal::rpc

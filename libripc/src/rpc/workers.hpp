@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Handlers, and the threads of those that may block.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/status.hpp"
+#include "ripc/rpc.h"
+
+namespace ripc::internal::rpc {
+
+struct Handler {
+  ripc_rpc_handler run = nullptr;
+  void* user = nullptr;
+  bool is_for_workers = false;
+};
+
+// A bounded queue and its threads.
+class Workers {
+ public:
+  Workers(std::uint32_t threads, std::uint32_t queue) : threads_wanted_(threads), queue_limit_(queue) {}
+  ~Workers() { stop(); }
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+  // RIPC_SYSTEM: a thread cannot be started.
+  Status start();
+  // Waits for the handlers that run, and drops the requests that no worker has taken.
+  void stop() noexcept;
+
+  // Any thread. False: the queue is full.
+  bool push(ripc_request& request) noexcept;
+
+ private:
+  void work() noexcept;
+
+  const std::uint32_t threads_wanted_;
+  const std::uint32_t queue_limit_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  ripc_request* first_ = nullptr;
+  ripc_request* last_ = nullptr;
+  std::uint32_t size_ = 0;
+  bool is_stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace ripc::internal::rpc

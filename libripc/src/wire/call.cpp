@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "wire/call.hpp"
+
+#include <bit>
+
+#include "wire/bytes.hpp"
+
+namespace ripc::internal::wire::call {
+
+namespace {
+
+bool is_slot_count(std::uint32_t count) noexcept { return std::has_single_bit(count) && count <= kMaxSlots; }
+
+bool is_valid(const Header& header) noexcept {
+  const bool is_state = header.kind == Kind::state;
+  if (is_state != (header.state != State{})) return false;
+  if (header.time != 0 && header.kind != Kind::request) return false;
+  const bool names_call = header.session != 0 && header.incarnation != 0;
+  switch (header.kind) {
+    case Kind::open:
+      return header.session == 0 && header.incarnation == 0 && is_slot_count(header.code);
+    case Kind::opened:
+      return names_call && is_slot_count(header.code);
+    case Kind::request:
+      return names_call;
+    case Kind::answer:
+      return header.session != 0;
+    case Kind::cancel:
+    case Kind::ask:
+      return names_call && header.code == 0;
+    case Kind::state:
+      return header.incarnation == 0 && header.state <= State::unseen && header.code <= RIPC_SYSTEM &&
+             (header.state == State::running || header.state == State::unseen) == (header.code == RIPC_OK);
+  }
+  return false;
+}
+
+}  // namespace
+
+std::array<std::byte, kHeaderSize> encode(const Header& header) noexcept {
+  std::array<std::byte, kHeaderSize> bytes;
+  bytes[0] = std::byte{kVersion};
+  bytes[1] = static_cast<std::byte>(header.kind);
+  store_le(bytes.data() + 2, static_cast<std::uint16_t>(header.state));
+  store_le(bytes.data() + 4, header.number);
+  store_le(bytes.data() + 8, header.session);
+  store_le(bytes.data() + 16, header.incarnation);
+  store_le(bytes.data() + 24, header.code);
+  store_le(bytes.data() + 28, header.time);
+  return bytes;
+}
+
+Result<Header> decode(std::span<const std::byte> bytes) noexcept {
+  if (bytes.size() != kHeaderSize) return RIPC_CORRUPT;
+  if (bytes[0] != std::byte{kVersion}) return RIPC_VERSION_MISMATCH;
+  Header header;
+  header.kind = static_cast<Kind>(bytes[1]);
+  header.state = static_cast<State>(load_le<std::uint16_t>(bytes.data() + 2));
+  header.number = load_le<std::uint32_t>(bytes.data() + 4);
+  header.session = load_le<std::uint64_t>(bytes.data() + 8);
+  header.incarnation = load_le<std::uint64_t>(bytes.data() + 16);
+  header.code = load_le<std::uint32_t>(bytes.data() + 24);
+  header.time = load_le<std::uint32_t>(bytes.data() + 28);
+  if (!is_valid(header)) return RIPC_CORRUPT;
+  return header;
+}
+
+std::array<std::byte, kReturnedSize> encode_returned(Returned returned) noexcept {
+  std::array<std::byte, kReturnedSize> bytes;
+  store_le(bytes.data(), returned.index);
+  store_le(bytes.data() + 4, returned.size);
+  return bytes;
+}
+
+Result<Returned> decode_returned(std::span<const std::byte> bytes) noexcept {
+  if (bytes.size() != kReturnedSize) return RIPC_CORRUPT;
+  return Returned{load_le<std::uint32_t>(bytes.data()), load_le<std::uint64_t>(bytes.data() + 4)};
+}
+
+std::uint32_t time_left(Nanoseconds nanoseconds) noexcept {
+  const Nanoseconds microseconds = nanoseconds / 1000 + (nanoseconds % 1000 != 0 ? 1 : 0);
+  return microseconds < kNoTimeLimit ? static_cast<std::uint32_t>(microseconds) : kNoTimeLimit;
+}
+
+Nanoseconds to_nanoseconds(std::uint32_t time) noexcept {
+  return time == kNoTimeLimit ? UINT64_MAX : Nanoseconds{time} * 1000;
+}
+
+}  // namespace ripc::internal::wire::call

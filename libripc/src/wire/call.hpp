@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// The header of a call's messages: their first item. docs/wire.md is the specification. Little-endian, versioned; the
+// decoder trusts nothing.
+//
+//   32 bytes   u8 version | u8 kind | u16 flags | u32 number | u64 session | u64 incarnation | u32 code | u32 time
+//
+// Everything here may be called from any thread. Nothing allocates.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/clock.hpp"
+#include "base/status.hpp"
+
+namespace ripc::internal::wire::call {
+
+inline constexpr std::uint8_t kVersion = 1;
+inline constexpr std::size_t kHeaderSize = 32;
+inline constexpr std::uint32_t kMaxSlots = 256;  // a power of two, as each number of slots
+inline constexpr std::uint32_t kNoTimeLimit = UINT32_MAX;
+
+// A session that is not used for so long is forgotten by its server. Its client opens another one after half of that,
+// so no call is repeated in a session that is forgotten.
+inline constexpr Nanoseconds kSessionTime = 10'000'000'000;
+
+enum class Kind : std::uint8_t {
+  open = 1,     // the client wants a session: `number` is its nonce, `code` how many slots
+  opened = 2,   // the answer: the session, the server's incarnation, `code` slots
+  request = 3,  // call `number` of the session: `code` is the method, `time` what is left, in microseconds
+  answer = 4,   // of call `number`: `code` is the handler's. Repeated, `incarnation` has bit i set if item i only tells
+                // which return buffer was written: u32 index | u64 size
+  cancel = 5,   // the client does not wait for call `number` any more
+  ask = 6,      // what became of call `number`?
+  state = 7,    // that: flags, `code` is a status. Without a session: of the nonce `number`, whose session was refused
+};
+
+// Whether it goes to the calling side.
+constexpr bool is_for_client(Kind kind) noexcept {
+  return kind == Kind::opened || kind == Kind::answer || kind == Kind::state;
+}
+
+// What a state tells.
+enum class State : std::uint16_t {
+  running = 1,       // the handler has it, or its answer is under way
+  not_run = 2,       // it was refused, and never will run
+  may_have_run = 3,  // it has ended without an answer, or the answer is not kept any more
+  no_session = 4,    // this message changed nothing: its session is unknown, or another server's
+  unseen = 5,        // the request has not come: send it again
+};
+
+// Fields that a kind has no use for are 0.
+struct Header {
+  Kind kind = Kind::open;
+  State state = {};
+  std::uint32_t number = 0;
+  std::uint64_t session = 0;
+  std::uint64_t incarnation = 0;
+  std::uint32_t code = 0;
+  std::uint32_t time = 0;
+  friend bool operator==(const Header&, const Header&) = default;
+};
+
+// Writes a header that decode() accepts.
+std::array<std::byte, kHeaderSize> encode(const Header& header) noexcept;
+
+// RIPC_VERSION_MISMATCH for another version; RIPC_CORRUPT for any other fault: another size, an unknown kind or state,
+// a field that must be 0 and is not or the other way round, a number of slots that is none, an unknown status. The
+// caller checks what sessions and numbers mean.
+Result<Header> decode(std::span<const std::byte> bytes) noexcept;
+
+// One return buffer that was written, as a repeated answer tells of it.
+struct Returned {
+  std::uint32_t index = 0;
+  std::uint64_t size = 0;
+};
+inline constexpr std::size_t kReturnedSize = 12;
+std::array<std::byte, kReturnedSize> encode_returned(Returned returned) noexcept;
+// RIPC_CORRUPT: another size.
+Result<Returned> decode_returned(std::span<const std::byte> bytes) noexcept;
+
+// What is left of a call's time, in the unit of the header: rounded up, so that no call ends early.
+std::uint32_t time_left(Nanoseconds nanoseconds) noexcept;
+// The other way round; UINT64_MAX: no limit.
+Nanoseconds to_nanoseconds(std::uint32_t time) noexcept;
+
+}  // namespace ripc::internal::wire::call

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// A network, a clock and endpoints' halves without services, for tests of calls. One thread; nothing waits.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <queue>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "core/protocol/incoming.hpp"
+#include "core/state/message.hpp"
+#include "rpc/client.hpp"
+#include "rpc/server.hpp"
+
+namespace ripc::internal::rpc {
+
+// What may happen to messages, in percent, and how long they take.
+struct Weather {
+  int lost = 0;
+  int doubled = 0;
+  int without_room = 0;
+  Nanoseconds longest_delay = 0;
+  bool loses() const { return lost != 0; }
+};
+
+class FakeNode;
+
+class FakeNetwork {
+ public:
+  explicit FakeNetwork(unsigned seed, Weather in = {}) : random(seed), weather(in) {}
+
+  void send(ripc_service_id from, ripc_service_id to, std::span<const ripc_item> items);
+  // The time of what happens next, if it is before `until`; and lets it happen.
+  bool step(Nanoseconds until);
+  void run(Nanoseconds time) {
+    const Nanoseconds until = now + time;
+    while (step(until)) {
+    }
+    now = until;
+  }
+  core::Message* take_message() {
+    pool_->enter(ThreadEpoch::current());
+    return pool_->take(kPacketLimit, RIPC_MAX_ITEMS);
+  }
+  bool chance(int percent) { return static_cast<int>(random() % 100) < percent; }
+  Nanoseconds up_to(Nanoseconds longest) { return longest == 0 ? 0 : random() % longest; }
+
+  std::mt19937_64 random;
+  Weather weather;
+  Nanoseconds now = 1'000'000'000;
+  std::map<ripc_service_id, FakeNode*> nodes;
+  std::uint64_t messages = 0;
+  std::uint64_t last_incarnation = 100;
+
+ private:
+  struct Packet {
+    Nanoseconds at;
+    std::uint64_t order;
+    ripc_service_id from, to;
+    std::vector<std::vector<std::byte>> items;
+    bool operator<(const Packet& other) const { return std::pair(other.at, other.order) < std::pair(at, order); }
+  };
+  static constexpr std::size_t kPacketLimit = 4096;
+  std::priority_queue<Packet> packets_;
+  core::MessagePools pools_;  // owns the pool
+  core::MessagePool* const pool_ = new core::MessagePool(pools_, kPacketLimit, 65536);
+};
+
+// One service with both halves of an endpoint. Killed when it is destroyed.
+class FakeNode final : public Messenger {
+ public:
+  FakeNode(FakeNetwork& network, ripc_service_id id, Client::Options options = {})
+      : network_(network), id_(id), incarnation_(++network.last_incarnation) {
+    client = std::make_shared<Client>(*this, options);
+    server = std::make_shared<Server>(*this, nullptr, Server::Options{});
+    network.nodes[id] = this;
+  }
+  ~FakeNode() override {
+    network_.nodes.erase(id_);
+    for (auto& [id, node] : network_.nodes) {
+      if (node->connected_.erase(id_) != 0) node->client->changed();
+    }
+    (void)client->end_all(RIPC_CLOSED);
+    server->close();
+  }
+
+  void received(ripc_service_id from, const std::vector<std::vector<std::byte>>& items) {
+    core::Message* const message = network_.take_message();
+    message->source = from;
+    std::byte* to = message->storage;
+    for (const auto& item : items) {
+      message->items[message->item_count++] = core::short_view(to, item.size());
+      to = std::copy(item.begin(), item.end(), to);
+    }
+    const ripc_item_view& first = message->items[0];
+    const auto header = wire::call::decode({static_cast<const std::byte*>(first.data), first.size});
+    if (wire::call::is_for_client(header->kind)) {
+      client->received(message, *header);
+    } else {
+      server->received(message, *header);
+    }
+  }
+  void progress() {
+    // Like a resolver: says what there is.
+    for (const auto& [to, tell] : std::map(searches_)) {
+      if (network_.nodes.contains(to)) connected_.insert(to);
+      if (const auto still = searches_.find(to); still != searches_.end() && network_.now >= next_look_)
+        (*still->second)(network_.nodes.contains(to) ? RIPC_OK : RIPC_NO_SERVICE);
+    }
+    if (network_.now >= next_look_) next_look_ = network_.now + 10'000'000;
+    server->progress(network_.now);
+    client->progress(network_.now);
+  }
+  Nanoseconds next_due() {
+    return std::min({client->sleep_until(), server->next_due(), searches_.empty() ? UINT64_MAX : next_look_});
+  }
+
+  std::uint64_t incarnation() const noexcept override { return incarnation_; }
+  Nanoseconds now() const noexcept override { return network_.now; }
+  Nanoseconds resolve_timeout() const noexcept override { return 1'000'000'000; }
+  Path path(ripc_service_id to) noexcept override {
+    if (!connected_.contains(to) || !network_.nodes.contains(to)) return {};
+    return {true, network_.weather.loses(), network_.nodes.at(to)->incarnation_};
+  }
+  ripc_status send_short(ripc_service_id to, std::span<const ripc_item> items) noexcept override {
+    if (!path(to).is_known) return RIPC_PENDING;
+    if (network_.chance(network_.weather.without_room)) return RIPC_AGAIN;
+    network_.send(id_, to, items);
+    return RIPC_OK;
+  }
+  Status send(const core::SendArguments& arguments, std::shared_ptr<core::Ticket>*) override {
+    if (!network_.nodes.contains(arguments.to)) return RIPC_NO_SERVICE;
+    connected_.insert(arguments.to);
+    return send_short(arguments.to, arguments.items);
+  }
+  void release_given(std::span<const ripc_item>) noexcept override {}
+  void ask_for_room(ripc_service_id) noexcept override {}
+  void end_request(std::uint64_t) noexcept override {}
+  Search find_path(ripc_service_id to, std::function<void(ripc_status)> tell) override {
+    auto kept = std::make_shared<std::function<void(ripc_status)>>(std::move(tell));
+    searches_[to] = kept;
+    next_look_ = std::min(next_look_, network_.now);
+    return {kept.get(),
+            [this, to, kept](void*) { std::erase_if(searches_, [&](auto& one) { return one.second == kept; }); }};
+  }
+  void wake() noexcept override {}
+
+  // The path is gone, though the peer lives.
+  void disconnect(ripc_service_id to) {
+    connected_.erase(to);
+    client->changed();
+  }
+
+  std::shared_ptr<Client> client;
+  std::shared_ptr<Server> server;
+
+ private:
+  FakeNetwork& network_;
+  const ripc_service_id id_;
+  const std::uint64_t incarnation_;
+  std::set<ripc_service_id> connected_;
+  std::map<ripc_service_id, std::shared_ptr<std::function<void(ripc_status)>>> searches_;
+  Nanoseconds next_look_ = 0;
+};
+
+inline void FakeNetwork::send(ripc_service_id from, ripc_service_id to, std::span<const ripc_item> items) {
+  Packet packet{now, ++messages, from, to, {}};
+  for (const ripc_item& item : items) {
+    const auto* const bytes = static_cast<const std::byte*>(item.data);
+    packet.items.emplace_back(bytes, bytes + item.size);
+  }
+  for (int copies = chance(weather.lost) ? 0 : chance(weather.doubled) ? 2 : 1; copies != 0; --copies) {
+    packet.at = now + up_to(weather.longest_delay);
+    packets_.push(packet);
+  }
+}
+
+inline bool FakeNetwork::step(Nanoseconds until) {
+  Nanoseconds next = packets_.empty() ? UINT64_MAX : packets_.top().at;
+  for (const auto& [id, node] : nodes) next = std::min(next, node->next_due());
+  if (next > until) return false;
+  now = std::max(now, next);
+  while (!packets_.empty() && packets_.top().at <= now) {
+    const Packet packet = packets_.top();
+    packets_.pop();
+    if (const auto to = nodes.find(packet.to); to != nodes.end()) to->second->received(packet.from, packet.items);
+  }
+  for (const auto& [id, node] : std::map(nodes)) node->progress();
+  return true;
+}
+
+}  // namespace ripc::internal::rpc

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random schedules of calls, losses, restarts and cancels against what calls promise: a handler runs at most once, each
+// call ends once and in time, and its outcome is true.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+#include "fake_network.hpp"
+
+namespace ripc::internal::rpc {
+namespace {
+
+constexpr ripc_service_id kClient = 1;
+constexpr ripc_service_id kServer = 2;
+constexpr Nanoseconds kMillisecond = 1'000'000;
+
+// What is known of one call, by whoever knows everything.
+struct Known {
+  int runs = 0;
+  int ends = 0;
+  ripc_call_result result{};
+  std::uint64_t answer = 0;
+  Nanoseconds deadline = 0;
+  Nanoseconds ended_at = 0;
+};
+
+class Schedule {
+ public:
+  Schedule(unsigned seed, Weather weather) : network_(seed, weather), client_(network_, kClient, {.slots = 4}) {
+    start_server();
+  }
+  ~Schedule() { end_requests(); }
+  Schedule(const Schedule&) = delete;
+  Schedule& operator=(const Schedule&) = delete;
+
+  void run(int steps) {
+    for (int step = 0; step < steps; ++step) {
+      const auto what = network_.random() % 100;
+      if (what < 40) begin();
+      if (what >= 40 && what < 70) answer_one();
+      if (what >= 70 && what < 74) cancel_one();
+      if (what >= 74 && what < 76) client_.disconnect(kServer);
+      if (what == 76) restart();
+      network_.run(network_.up_to(5 * kMillisecond));
+    }
+    while (!requests_.empty()) answer_one();
+    // Until the last deadline, and until nothing that was sent can still arrive.
+    network_.run(60'000 * kMillisecond);
+  }
+
+  // How many calls were answered; 0 after a failure.
+  int check() const {
+    int answered = 0;
+    for (const auto& [number, call] : calls_) {
+      SCOPED_TRACE("call " + std::to_string(number));
+      const bool is_answered = call.result.outcome == RIPC_CALL_ANSWERED;
+      EXPECT_EQ(call.ends, 1);
+      EXPECT_LE(call.ended_at, call.deadline + 2 * TimerWheel::kTick);
+      EXPECT_EQ(call.result.status == RIPC_OK, is_answered);
+      EXPECT_EQ(call.answer, is_answered ? ~number : 0);
+      EXPECT_GE(call.runs, is_answered ? 1 : 0);
+      EXPECT_LE(call.runs, call.result.outcome == RIPC_CALL_DID_NOT_RUN ? 0 : 1);
+      if (testing::Test::HasFailure()) return 0;
+      answered += is_answered ? 1 : 0;
+    }
+    return answered;
+  }
+
+ private:
+  struct Begun {
+    Schedule* schedule;
+    std::uint64_t number;
+  };
+
+  void start_server() {
+    server_ = std::make_unique<FakeNode>(network_, kServer);
+    ASSERT_TRUE(server_->server->handle(1, {&Schedule::handle, this, false}).ok());
+  }
+  void restart() {
+    server_.reset();
+    end_requests();
+    network_.run(network_.up_to(300 * kMillisecond));
+    start_server();
+  }
+  void end_requests() {
+    for (ripc_request* request : requests_)
+      request->server->drop(*request, RIPC_CANCELLED, wire::call::State::may_have_run);
+    requests_.clear();
+  }
+
+  void begin() {
+    const std::uint64_t number = ++last_;
+    Known& call = calls_[number];
+    begun_.push_back(std::make_unique<Begun>(Begun{this, number}));
+    const ripc_item argument{&number, sizeof number, RIPC_ITEM_AUTO, 0};
+    CallRequest request;
+    request.to = kServer;
+    request.method = 1;
+    request.items = {&argument, 1};
+    request.deadline = network_.now + 1 + network_.up_to(2000 * kMillisecond);
+    request.done = &Schedule::done;
+    request.user = begun_.back().get();
+    call.deadline = request.deadline;
+    std::uint64_t name = 0;
+    ASSERT_TRUE(client_.client->begin(request, &name).ok());
+    names_.push_back(name);
+  }
+  void cancel_one() {
+    if (!names_.empty()) (void)client_.client->cancel(names_[network_.random() % names_.size()]);
+  }
+  void answer_one() {
+    if (requests_.empty()) return;
+    const std::size_t index = network_.random() % requests_.size();
+    ripc_request& request = *requests_[index];
+    requests_.erase(requests_.begin() + static_cast<std::ptrdiff_t>(index));
+    if (network_.chance(5)) return request.server->drop(request, RIPC_CANCELLED, wire::call::State::may_have_run);
+    const std::uint64_t answer = ~number_of(request);
+    const ripc_item item{&answer, sizeof answer, RIPC_ITEM_AUTO, 0};
+    if (!request.server->reply(request, 0, {&item, 1}, nullptr).ok())
+      request.server->drop(request, RIPC_CANCELLED, wire::call::State::may_have_run);
+  }
+  static std::uint64_t number_of(const ripc_request& request) {
+    std::uint64_t number = 0;
+    std::memcpy(&number, request.message->items[1].data, sizeof number);
+    return number;
+  }
+
+  static void handle(void* user, ripc_request* request) {
+    auto& self = *static_cast<Schedule*>(user);
+    ++self.calls_.at(number_of(*request)).runs;
+    self.requests_.push_back(request);
+    if (self.network_.chance(50)) self.answer_one();
+  }
+  static void done(void* user, const ripc_call_result* result) {
+    const Begun& begun = *static_cast<Begun*>(user);
+    Known& call = begun.schedule->calls_.at(begun.number);
+    ++call.ends;
+    call.result = *result;
+    call.ended_at = begun.schedule->network_.now;
+    if (result->item_count == 1) std::memcpy(&call.answer, result->items[0].data, sizeof call.answer);
+    ripc_message_release(result->message);
+  }
+
+  FakeNetwork network_;
+  FakeNode client_;
+  std::unique_ptr<FakeNode> server_;
+  std::uint64_t last_ = 0;
+  std::map<std::uint64_t, Known> calls_;
+  std::vector<std::unique_ptr<Begun>> begun_;
+  std::vector<std::uint64_t> names_;
+  std::vector<ripc_request*> requests_;
+};
+
+void run_schedules(unsigned count, Weather weather) {
+  int answered = 0;
+  for (unsigned seed = 1; seed <= count; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Schedule schedule(seed, weather);
+    schedule.run(120);
+    answered += schedule.check();
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(answered, static_cast<int>(count));
+}
+
+TEST(CallModel, HoldsWhereNothingIsLost) { run_schedules(1000, {.longest_delay = 3 * kMillisecond}); }
+
+TEST(CallModel, HoldsWhereMessagesFindNoRoom) {
+  run_schedules(1000, {.without_room = 30, .longest_delay = 3 * kMillisecond});
+}
+
+TEST(CallModel, HoldsUnderLossDuplicationAndReordering) {
+  run_schedules(2000, {.lost = 10, .doubled = 10, .without_room = 5, .longest_delay = 30 * kMillisecond});
+}
+
+TEST(CallModel, HoldsWhereMostIsLost) { run_schedules(500, {.lost = 60, .doubled = 5, .longest_delay = kMillisecond}); }
+
+TEST(CallModel, EveryCallToALivingServerIsAnsweredInTimeDespiteLosses) {
+  FakeNetwork network(7, {.lost = 20, .doubled = 10, .longest_delay = kMillisecond});
+  FakeNode client(network, kClient);
+  FakeNode server(network, kServer);
+  ASSERT_TRUE(server.server
+                  ->handle(1, {[](void*, ripc_request* request) {
+                                 EXPECT_TRUE(request->server->reply(*request, 3, {}, nullptr).ok());
+                               },
+                               nullptr, false})
+                  .ok());
+  int answered = 0;
+  for (int call = 0; call < 200; ++call) {
+    CallRequest request;
+    request.to = kServer;
+    request.method = 1;
+    request.deadline = network.now + 5000 * kMillisecond;
+    request.user = &answered;
+    request.done = [](void* user, const ripc_call_result* result) {
+      *static_cast<int*>(user) += result->outcome == RIPC_CALL_ANSWERED && result->code == 3;
+      ripc_message_release(result->message);
+    };
+    ASSERT_TRUE(client.client->begin(request, nullptr).ok());
+  }
+  network.run(5000 * kMillisecond);
+  EXPECT_EQ(answered, 200);
+  ripc_rpc_statistics statistics{};
+  server.server->add_to(statistics);
+  EXPECT_EQ(statistics.requests_run, 200u);
+  EXPECT_GT(statistics.duplicates, 0u);
+  EXPECT_GT(statistics.answers_repeated, 0u);
+}
+
+}  // namespace
+}  // namespace ripc::internal::rpc
