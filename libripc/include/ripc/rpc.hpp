@@ -155,12 +155,15 @@ struct CallOptions {
   Nanoseconds timeout = kDefaultTime;          // of the whole call: 5 seconds
   std::span<const ReturnBuffer> returns = {};  // memory for the answer, at most RIPC_MAX_RETURNS
   const Request* parent = nullptr;             // the call is made for this one: it gets no more time than that has left
-  Ticket* ticket = nullptr;                    // out: of what borrow() lends to the call
+  // Runs once, in any thread, when what borrow() lends is the caller's again: later than the call ends, if the server
+  // still holds the request. Without it, only leased or registered memory is lent.
+  ripc_ticket_callback loan_ended = nullptr;
+  void* loan_user = nullptr;  // for loan_ended
 };
 
 namespace detail {
 
-// begin(options for the C interface), and the ticket if it asks for one.
+// begin(options for the C interface).
 template <typename Begin>
 ripc_status with_options(const CallOptions& options, Begin begin) noexcept {
   ripc_call_options c_options;
@@ -169,11 +172,9 @@ ripc_status with_options(const CallOptions& options, Begin begin) noexcept {
   c_options.return_count = static_cast<std::uint32_t>(options.returns.size());
   c_options.returns = options.returns.data();
   c_options.parent = options.parent == nullptr ? nullptr : options.parent->handle();
-  ripc_ticket* ticket = nullptr;
-  if (options.ticket != nullptr) c_options.ticket = &ticket;
-  const ripc_status status = begin(c_options);
-  if (options.ticket != nullptr) *options.ticket = Ticket(ticket);
-  return status;
+  c_options.loan_ended = options.loan_ended;
+  c_options.loan_user = options.loan_user;
+  return begin(c_options);
 }
 
 inline ripc_status begin_call(ripc_rpc* rpc, ServiceId to, std::uint32_t method, std::span<const Item> items,
@@ -250,7 +251,7 @@ using CallCallback = std::function<void(CallResult)>;
 
 // How an endpoint is made. 0 asks for the default of ripc_rpc_options.
 struct RpcOptions {
-  std::uint32_t slots = 0;         // calls under way to one server at once: 8
+  std::uint32_t slots = 0;         // calls under way to one server at once, a power of 2: 8
   std::uint32_t queue = 0;         // calls to one server that wait: 1024
   std::uint32_t max_sessions = 0;  // clients served at once: 65536
   std::uint32_t workers = 0;       // threads for handlers with RIPC_RPC_WORKER: none
