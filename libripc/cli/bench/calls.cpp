@@ -28,7 +28,7 @@ constexpr std::uint64_t kCheckWholeEvery = 16;  // of large payloads
 
 // Of run(): nothing has happened, which is no failure.
 bool is_quiet(const ripc::Error& error) {
-  return error == RIPC_TIMEOUT || error == RIPC_EMPTY || error == RIPC_INTERRUPTED;
+  return error.code() == RIPC_TIMEOUT || error.code() == RIPC_EMPTY || error.code() == RIPC_INTERRUPTED;
 }
 
 // ---- The other side ------------------------------------------------------------------------------------------

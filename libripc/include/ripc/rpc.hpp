@@ -79,10 +79,14 @@ class Request {
 
   // Answers with items and a code that the application gives a meaning. After that the request is empty. Items may
   // point into the request, unless they are borrowed. RIPC_AGAIN only with items of borrow() or return_item(): then,
-  // and after any other error, the request is as it was. The rest is as for Service::reply().
+  // and after any other error, the request is as it was. Without such items the Ticket is empty. The rest is as for
+  // Service::reply().
   Result<Ticket> reply(std::span<const Item> items, std::uint32_t code = 0) noexcept {
+    bool is_lent = false;
+    for (const Item& each : items) is_lent = is_lent || each.kind == RIPC_ITEM_LONG || each.kind == RIPC_ITEM_RETURN;
     ripc_ticket* ticket = nullptr;
-    const ripc_status status = ripc_request_reply(handle_.get(), code, items.data(), items.size(), &ticket);
+    const ripc_status status =
+        ripc_request_reply(handle_.get(), code, items.data(), items.size(), is_lent ? &ticket : nullptr);
     if (status != RIPC_OK) return Error::from_last_call(status);
     (void)handle_.release();
     return Ticket(ticket);
