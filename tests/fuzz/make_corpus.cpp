@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the seed files of the fuzzers with the real encoders:
 //
-//   make_corpus FOLDER        writes FOLDER/packet/*, control/*, session/*, datagram/*, bulk/*,
+//   make_corpus FOLDER        writes FOLDER/packet/*, control/*, session/*, datagram/*, bulk/*, call/*,
 //                             multicast/*, file_protocol/* and, with an RDMA transport, connection_private_data/*
 //
 // Run it again when a wire format changes; the files it writes are kept in the tree.
@@ -21,6 +21,7 @@
 #include "libripc/cli/file/file_protocol.hpp"
 #include "resolver/multicast/packet.hpp"
 #include "wire/bulk.hpp"
+#include "wire/call.hpp"
 #include "wire/datagram.hpp"
 #include "wire/packet.hpp"
 #include "wire/session_control.hpp"
@@ -371,6 +372,26 @@ void write_bulk(const std::filesystem::path& folder) {
   write(folder / "refused_push_length", with_trailer(refused, RIPC_OK));
 }
 
+void write_call(const std::filesystem::path& folder) {
+  namespace call = ripc::internal::wire::call;
+  const auto write_header = [&](const char* name, const call::Header& header) {
+    const auto bytes = call::encode(header);
+    write(folder / name, Bytes(bytes.begin(), bytes.end()));
+  };
+  write_header("open", {.kind = call::Kind::open, .number = 0x5eed, .code = 8});
+  write_header("opened", {.kind = call::Kind::opened, .number = 0x5eed, .session = 7, .incarnation = 9, .code = 8});
+  write_header("request", {.kind = call::Kind::request, .number = 8, .session = 7, .incarnation = 9, .time = 5000000});
+  write_header("answer", {.kind = call::Kind::answer, .number = 8, .session = 7, .incarnation = 1, .code = 200});
+  write_header("cancel", {.kind = call::Kind::cancel, .number = 8, .session = 7, .incarnation = 9});
+  write_header("ask", {.kind = call::Kind::ask, .number = 8, .session = 7, .incarnation = 9});
+  write_header("state", {.kind = call::Kind::state,
+                         .state = call::State::not_run,
+                         .number = 8,
+                         .session = 7,
+                         .code = RIPC_UNSUPPORTED});
+  write_header("refused_slots", {.kind = call::Kind::open, .number = 0x5eed, .code = 3});
+}
+
 #if RIPC_FUZZ_HAS_VERBS
 void write_private_data(const std::filesystem::path& folder) {
   ripc::internal::verbs::PrivateData words =
@@ -423,6 +444,7 @@ int main(int argc, char** argv) {
   write_datagrams(folder / "datagram");
   write_multicast(folder / "multicast");
   write_bulk(folder / "bulk");
+  write_call(folder / "call");
   std::filesystem::create_directories(folder / "file_protocol", error);
   write_file_protocol(folder / "file_protocol");
 #if RIPC_FUZZ_HAS_VERBS

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "wire/bulk.hpp"
+#include "wire/call.hpp"
 #include "wire/datagram.hpp"
 #include "wire/packet.hpp"
 #include "wire/session_control.hpp"
@@ -73,6 +74,13 @@ TEST(FuzzCorpus, BulkSeedsAreUnderstoodUnlessTheirNameSaysRefused) {
     const bool understood =
         bulk::decode(header, bulk::Carrier::stream).ok() || bulk::decode(header, bulk::Carrier::rdma).ok();
     EXPECT_EQ(understood, !is_refused) << name;
+  });
+  EXPECT_GT(count, 0u);
+}
+
+TEST(FuzzCorpus, CallSeedsAreUnderstoodUnlessTheirNameSaysRefused) {
+  const std::size_t count = for_each_seed("call", [](auto bytes, bool is_refused, const std::string& name) {
+    EXPECT_EQ(call::decode(bytes).ok(), !is_refused) << name;
   });
   EXPECT_GT(count, 0u);
 }

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls: how arguments and answers travel, workers, peers that die, and what a call costs.
+#include "allocation_counter.hpp"
+#include "call_ends.hpp"
+
+namespace conformance {
+namespace {
+
+constexpr std::size_t kLarge = std::size_t{1} << 20;
+
+class CallItems : public CallTest {
+ protected:
+  CallItems() : server_(make_context(), with_workers()) { server_.start(); }
+  static ripc_rpc_options with_workers() {
+    ripc_rpc_options options = rpc_options();
+    options.workers = 2;
+    options.worker_queue = 2;
+    return options;
+  }
+  CallServer server_;
+};
+CONFORMANCE_SUITE(CallItems);
+
+std::string large(unsigned seed) {
+  const Bytes bytes = pattern(kLarge, seed);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+TEST_P(CallItems, OfAnySizeAreTheCallersWhenTheCallHasBegun) {
+  const std::string expected = large(1);
+  for (int round = 0; round < 2; ++round) {  // waiting for a session, and sent at once
+    std::string argument = expected;
+    Begun begun(rpc_, server_.id(), CallServer::kEcho, {item(argument), item(std::string("tail"))});
+    argument.assign(argument.size(), '!');
+    const Outcome& outcome = begun.end(rpc_);
+    EXPECT_EQ(outcome.outcome, RIPC_CALL_ANSWERED) << ripc_status_name(outcome.status);
+    EXPECT_TRUE(outcome.items == (std::vector<std::string>{expected, "tail"}));
+  }
+}
+
+TEST_P(CallItems, ThatAreLentComeBackOnce) {
+  const std::string expected = large(2);
+  for (int round = 0; round < 2; ++round) {
+    std::atomic<int> ends{0};
+    ripc_call_options options = call_options();
+    options.loan_ended = [](void* user, ripc_status) { ++*static_cast<std::atomic<int>*>(user); };
+    options.loan_user = &ends;
+    Begun begun(rpc_, server_.id(), CallServer::kEcho, {item(expected, RIPC_ITEM_LONG)}, options);
+    EXPECT_TRUE(begun.end(rpc_).items == std::vector<std::string>{expected});
+    EXPECT_TRUE(eventually([&] { return ends == 1; }));
+  }
+}
+
+TEST_P(CallItems, ThatAreLentComeBackFromACallThatWasNotSent) {
+  const std::string expected = large(3);
+  std::atomic<int> ends{0};
+  ripc_call_options options = call_options(50 * kMillisecond);
+  options.loan_ended = [](void* user, ripc_status status) {
+    EXPECT_EQ(status, RIPC_TIMEOUT);
+    ++*static_cast<std::atomic<int>*>(user);
+  };
+  options.loan_user = &ends;
+  Begun begun(rpc_, 4711, CallServer::kEcho, {item(expected, RIPC_ITEM_LONG)}, options);
+  EXPECT_EQ(begun.end(rpc_).outcome, RIPC_CALL_DID_NOT_RUN);
+  EXPECT_EQ(ends, 1);
+}
+
+TEST_P(CallItems, ThatAreGivenAreTheLibrarysAndAreTakenBack) {
+  for (int round = 0; round < 2; ++round) {
+    auto buffer = lease(context_, 4096);
+    std::fill_n(buffer.get(), 100, static_cast<unsigned char>('g'));
+    Begun begun(rpc_, server_.id(), CallServer::kEcho, {item_at(buffer.get(), 100, RIPC_ITEM_GIVEN)});
+    ASSERT_EQ(begun.begun, RIPC_OK);
+    (void)buffer.release();
+    EXPECT_EQ(begun.end(rpc_).items, std::vector<std::string>{std::string(100, 'g')});
+  }
+  EXPECT_TRUE(eventually([this] { return pool_statistics_of(context_).leased == 0; }));
+}
+
+TEST_P(CallItems, OfAnAnswerLandInTheCallersMemory) {
+  for (int round = 0; round < 2; ++round) {
+    Bytes memory(kLarge);
+    const ripc_return_buffer buffer{memory.data(), memory.size()};
+    ripc_call_options options = call_options();
+    options.returns = &buffer;
+    options.return_count = 1;
+    Begun begun(rpc_, server_.id(), CallServer::kKeep, {}, options);
+    std::thread answers([this] {
+      ripc_request* const request = server_.take();
+      EXPECT_EQ(ripc_request_get_return_count(request), 1u);
+      EXPECT_EQ(ripc_request_get_return_size(request, 0), kLarge);
+      const Bytes answer = pattern(kLarge, 4);
+      const ripc_item items[] = {item(answer, RIPC_ITEM_RETURN, 0), item(std::string("tail"))};
+      EXPECT_EQ(ripc_request_reply(request, 5, items, 2, nullptr), RIPC_OK) << ripc_last_error();
+    });
+    const Outcome& outcome = begun.end(rpc_);
+    answers.join();
+    ASSERT_EQ(outcome.outcome, RIPC_CALL_ANSWERED) << ripc_status_name(outcome.status);
+    EXPECT_EQ(outcome.code, 5u);
+    ASSERT_EQ(outcome.kinds.size(), 2u);
+    EXPECT_EQ(outcome.kinds[0], static_cast<std::uint32_t>(RIPC_VIEW_RETURNED));
+    EXPECT_TRUE(memory == pattern(kLarge, 4));
+    EXPECT_EQ(outcome.items[1], "tail");
+  }
+}
+
+TEST_P(CallItems, OfACancelledCallAreNotWrittenAnyMore) {
+  Bytes memory(kLarge);
+  const ripc_return_buffer buffer{memory.data(), memory.size()};
+  ripc_call_options options = call_options();
+  options.returns = &buffer;
+  options.return_count = 1;
+  Begun begun(rpc_, server_.id(), CallServer::kKeep, {}, options);
+  ripc_request* const request = server_.take(rpc_);
+  ASSERT_EQ(ripc_rpc_cancel(rpc_.get(), begun.name), RIPC_OK);
+  const Bytes answer = pattern(kLarge, 5);
+  const ripc_item late = item(answer, RIPC_ITEM_RETURN, 0);
+  if (ripc_request_reply(request, 0, &late, 1, nullptr) != RIPC_OK) ripc_request_drop(request, RIPC_CANCELLED);
+  EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho).outcome, RIPC_CALL_ANSWERED);
+  EXPECT_TRUE(memory == Bytes(kLarge));
+  EXPECT_EQ(begun.ends(), 1);
+}
+
+TEST_P(CallItems, WaitForWorkersWhileOthersAreAnswered) {
+  std::deque<Begun> busy;
+  for (int number = 0; number < 2; ++number) busy.emplace_back(rpc_, server_.id(), CallServer::kWork);
+  while (statistics_of(server_.rpc()).requests_run < 2) (void)ripc_rpc_run(rpc_.get(), kMillisecond, nullptr);
+  ASSERT_TRUE(server_.wait_until_working(2));
+  Begun expired(rpc_, server_.id(), CallServer::kWork, {}, call_options(50 * kMillisecond));
+  Begun queued(rpc_, server_.id(), CallServer::kWork);
+  EXPECT_EQ(call(rpc_, server_.id(), CallServer::kWork).status, RIPC_AGAIN);  // and it did not run
+  EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho).code, 7u);
+  EXPECT_EQ(expired.end(rpc_).status, RIPC_TIMEOUT);
+  server_.release();
+  for (Begun& one : busy) EXPECT_EQ(one.end(rpc_).code, 9u);
+  EXPECT_EQ(queued.end(rpc_).code, 9u);
+  const ripc_rpc_statistics statistics = statistics_of(server_.rpc());
+  EXPECT_EQ(statistics.requests_expired, 1u);
+  EXPECT_EQ(statistics.requests_run, 4u);  // two that were busy, one that waited, and the echo
+}
+
+TEST_P(CallItems, CostNoAllocationOnceWarm) {
+  if (!can_count_allocations()) GTEST_SKIP() << "a sanitizer has its own malloc";
+  struct Loop {
+    const Rpc& rpc;
+    ripc_service_id to;
+    std::uint64_t left = 0;
+    static void done(void* user, const ripc_call_result* result) {
+      Loop& self = *static_cast<Loop*>(user);
+      EXPECT_EQ(result->outcome, static_cast<std::uint32_t>(RIPC_CALL_ANSWERED));
+      ripc_message_release(result->message);
+      if (self.left == 0) return;
+      --self.left;
+      self.begin();
+    }
+    void begin() {
+      constexpr char kArgument[32] = "argument";
+      const ripc_item argument = item_at(kArgument, sizeof kArgument, RIPC_ITEM_AUTO);
+      EXPECT_EQ(ripc_rpc_call(rpc.get(), to, 10, &argument, 1, nullptr, &Loop::done, this, nullptr), RIPC_OK);
+    }
+    void run(std::uint64_t calls) {
+      left = calls;
+      begin();
+      begin();
+      while (statistics_of(rpc).calls != ended()) (void)ripc_rpc_run(rpc.get(), 10 * kMillisecond, nullptr);
+    }
+    std::uint64_t ended() const {
+      const ripc_rpc_statistics statistics = statistics_of(rpc);
+      return statistics.answered + statistics.did_not_run + statistics.may_have_run;
+    }
+  };
+  CallServer server(make_context());
+  ASSERT_EQ(ripc_rpc_handle(
+                server.rpc().get(), 10, 0,
+                [](void*, ripc_request* request) {
+                  ripc_item_view view;
+                  EXPECT_EQ(ripc_request_get_item(request, 0, &view), RIPC_OK);
+                  const ripc_item answer = item_at(view.data, view.size, RIPC_ITEM_AUTO);
+                  EXPECT_EQ(ripc_request_reply(request, 0, &answer, 1, nullptr), RIPC_OK);
+                },
+                nullptr),
+            RIPC_OK);
+  server.start();
+  Loop loop{rpc_, server.id()};
+  loop.run(2000);
+  const std::uint64_t before = allocation_count();
+  loop.run(5000);
+  // Between hosts, the resolver and sessions do something now and then.
+  EXPECT_LE(allocation_count() - before, traits().exact_costs ? 0u : 100u);
+}
+
+}  // namespace
+}  // namespace conformance

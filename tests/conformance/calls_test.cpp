@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls: outcomes, deadlines, cancelling, slots and the line before them.
+#include "call_ends.hpp"
+
+namespace conformance {
+namespace {
+
+class RemoteCalls : public CallTest {
+ protected:
+  RemoteCalls() : server_(make_context()) { server_.start(); }
+  CallServer server_;
+};
+CONFORMANCE_SUITE(RemoteCalls);
+
+constexpr auto kAnswered = RIPC_CALL_ANSWERED;
+constexpr auto kDidNotRun = RIPC_CALL_DID_NOT_RUN;
+constexpr auto kMayHaveRun = RIPC_CALL_MAY_HAVE_RUN;
+
+Outcome ended(ripc_call_outcome outcome, ripc_status status) {
+  return {.begun = RIPC_OK, .outcome = outcome, .status = status};
+}
+
+TEST_P(RemoteCalls, AreAnsweredWithACodeAndItems) {
+  const Outcome outcome =
+      call(rpc_, server_.id(), CallServer::kEcho, {item(std::string("one")), item(std::string()), item(std::string("3"))});
+  EXPECT_EQ(outcome.outcome, kAnswered);
+  EXPECT_EQ(outcome.status, RIPC_OK);
+  EXPECT_EQ(outcome.code, 7u);
+  EXPECT_EQ(outcome.items, (std::vector<std::string>{"one", "", "3"}));
+}
+
+TEST_P(RemoteCalls, TakeAsManyItemsAsTheyMay) {
+  const std::string text = "x";
+  std::vector<ripc_item> items(RIPC_RPC_MAX_ITEMS, item(text));
+  ripc_call_result result;
+  ripc_call_result_init(&result);
+  ASSERT_EQ(ripc_rpc_call_wait(rpc_.get(), server_.id(), CallServer::kEcho, items.data(), items.size(), nullptr, &result),
+            RIPC_OK);
+  EXPECT_EQ(outcome_of(result).items.size(), items.size());
+  items.push_back(items.front());
+  EXPECT_EQ(ripc_rpc_call_wait(rpc_.get(), server_.id(), CallServer::kEcho, items.data(), items.size(), nullptr, &result),
+            RIPC_INVALID_ARGUMENT);
+}
+
+TEST_P(RemoteCalls, OfAnUnknownMethodDoNotRun) {
+  EXPECT_EQ(call(rpc_, server_.id(), 77), ended(kDidNotRun, RIPC_UNSUPPORTED));
+  EXPECT_EQ(statistics_of(server_.rpc()).requests_refused, 1u);
+}
+
+TEST_P(RemoteCalls, ToNobodyDoNotRun) { EXPECT_EQ(call(rpc_, 4711, CallServer::kEcho), ended(kDidNotRun, RIPC_NO_SERVICE)); }
+
+TEST_P(RemoteCalls, EndAtTheirDeadlineAndTheHandlerSeesIt) {
+  Begun late(rpc_, server_.id(), CallServer::kKeep, {}, call_options(100 * kMillisecond));
+  ripc_request* const request = server_.take(rpc_);
+  ASSERT_NE(request, nullptr);
+  EXPECT_EQ(late.end(rpc_), ended(kMayHaveRun, RIPC_TIMEOUT));
+  EXPECT_EQ(ripc_request_time_left(request), 0u);
+  EXPECT_EQ(ripc_request_reply(request, 0, nullptr, 0, nullptr), RIPC_OK);
+  EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho).outcome, kAnswered);
+  EXPECT_EQ(late.ends(), 1);
+}
+
+TEST_P(RemoteCalls, ThatHaveNoTimeDoNotRun) {
+  EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho, {}, call_options(0)).begun, RIPC_TIMEOUT);
+}
+
+TEST_P(RemoteCalls, TellTheHandlerHowMuchTimeIsLeft) {
+  Begun one(rpc_, server_.id(), CallServer::kKeep, {}, call_options(kLimit));
+  Begun other(rpc_, server_.id(), CallServer::kKeep, {}, call_options(RIPC_FOREVER));
+  ASSERT_FALSE(one.has_ended());
+  std::thread runs([&] {
+    one.end(rpc_);
+    other.end(rpc_);
+  });
+  ripc_request* const first = server_.take();
+  ripc_request* const second = server_.take();
+  EXPECT_GT(ripc_request_time_left(first), 0u);
+  EXPECT_LE(ripc_request_time_left(first), kLimit);
+  EXPECT_EQ(ripc_request_time_left(second), RIPC_FOREVER);
+  EXPECT_EQ(ripc_request_reply(first, 0, nullptr, 0, nullptr), RIPC_OK);
+  EXPECT_EQ(ripc_request_reply(second, 0, nullptr, 0, nullptr), RIPC_OK);
+  runs.join();
+}
+
+TEST_P(RemoteCalls, AreCancelledAtOnceAndTheHandlerSeesIt) {
+  EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho).outcome, kAnswered);
+  Begun cancelled(rpc_, server_.id(), CallServer::kKeep);
+  ripc_request* const request = server_.take(rpc_);
+  EXPECT_EQ(ripc_rpc_cancel(rpc_.get(), cancelled.name), RIPC_OK);
+  EXPECT_EQ(cancelled.outcome, ended(kMayHaveRun, RIPC_CANCELLED));
+  EXPECT_EQ(cancelled.ends(), 1);
+  EXPECT_TRUE(eventually([&] { return ripc_request_time_left(request) == 0; }));
+  EXPECT_EQ(ripc_rpc_cancel(rpc_.get(), cancelled.name), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(ripc_request_reply(request, 0, nullptr, 0, nullptr), RIPC_OK);
+}
+
+TEST_P(RemoteCalls, ThatWaitAreCancelledWithoutHavingRun) {
+  Begun cancelled(rpc_, server_.id(), CallServer::kEcho);  // no session yet
+  EXPECT_EQ(ripc_rpc_cancel(rpc_.get(), cancelled.name), RIPC_OK);
+  EXPECT_EQ(cancelled.outcome, ended(kDidNotRun, RIPC_CANCELLED));
+}
+
+TEST_P(RemoteCalls, EndInAnyOrder) {
+  Begun first(rpc_, server_.id(), CallServer::kKeep);
+  Begun second(rpc_, server_.id(), CallServer::kKeep);
+  std::thread answers([this] {
+    ripc_request* const one = server_.take();
+    ripc_request* const two = server_.take();
+    EXPECT_EQ(CallServer::echo_to(two, 2), RIPC_OK);
+    EXPECT_EQ(CallServer::echo_to(one, 1), RIPC_OK);
+  });
+  EXPECT_EQ(second.end(rpc_).code, 2u);
+  EXPECT_EQ(first.end(rpc_).code, 1u);
+  answers.join();
+}
+
+TEST_P(RemoteCalls, BeyondTheSlotsWaitInOrderAndBeyondTheLineAreRefused) {
+  ripc_rpc_options options = rpc_options();
+  options.slots = 2;
+  options.queue = 2;
+  const Service service = make_service(context_);
+  const Rpc rpc = make_rpc(service, options);
+  EXPECT_EQ(call(rpc, server_.id(), CallServer::kEcho).outcome, kAnswered);
+  const std::string texts[] = {"0", "1", "2", "3"};
+  std::deque<Begun> calls;
+  for (const std::string& text : texts) calls.emplace_back(rpc, server_.id(), CallServer::kKeep, Items{item(text)});
+  EXPECT_EQ(Begun(rpc, server_.id(), CallServer::kKeep).begun, RIPC_AGAIN);
+  std::thread answers([this] {
+    for (std::uint32_t code = 0; code < 4; ++code) EXPECT_EQ(CallServer::echo_to(server_.take(), code), RIPC_OK);
+  });
+  for (std::uint32_t code = 0; code < 4; ++code) {
+    const Outcome& outcome = calls[code].end(rpc);
+    EXPECT_EQ(outcome.code, code);
+    EXPECT_EQ(outcome.items, std::vector<std::string>{texts[code]});
+  }
+  answers.join();
+}
+
+TEST_P(RemoteCalls, WhoseRequestIsDroppedMayHaveRun) {
+  Begun dropped(rpc_, server_.id(), CallServer::kKeep);
+  std::thread drops([this] { ripc_request_drop(server_.take(), RIPC_PERMISSION); });
+  EXPECT_EQ(dropped.end(rpc_), ended(kMayHaveRun, RIPC_PERMISSION));
+  drops.join();
+}
+
+TEST_P(RemoteCalls, ThatAreMadeForAnotherHaveNoMoreTimeThanThat) {
+  Begun outer(rpc_, server_.id(), CallServer::kKeep, {}, call_options(200 * kMillisecond));
+  ripc_request* const request = server_.take(rpc_);
+  CallServer inner(make_context());
+  inner.start();
+  ripc_call_options options = call_options(RIPC_FOREVER);
+  options.parent = request;
+  Begun nested(rpc_, inner.id(), CallServer::kKeep, {}, options);
+  ripc_request* const at_inner = inner.take(rpc_);
+  EXPECT_LE(ripc_request_time_left(at_inner), 200 * kMillisecond);
+  EXPECT_EQ(outer.end(rpc_).status, RIPC_TIMEOUT);
+  EXPECT_EQ(nested.end(rpc_).status, RIPC_TIMEOUT);
+  EXPECT_EQ(Begun(rpc_, inner.id(), CallServer::kEcho, {}, options).begun, RIPC_TIMEOUT);
+  ripc_request_drop(request, RIPC_CANCELLED);
+  ripc_request_drop(at_inner, RIPC_CANCELLED);
+}
+
+TEST_P(RemoteCalls, AreMadeByManyThreads) {
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([this, thread] {
+      for (int round = 0; round < 200; ++round) {
+        const std::string text = std::to_string(thread) + " " + std::to_string(round);
+        const Outcome outcome = call(rpc_, server_.id(), CallServer::kEcho, {item(text)});
+        ASSERT_EQ(outcome.outcome, kAnswered) << ripc_status_name(outcome.status);
+        ASSERT_EQ(outcome.items, std::vector<std::string>{text});
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(statistics_of(rpc_).answered, 800u);
+  EXPECT_EQ(statistics_of(server_.rpc()).requests_run, 800u);
+}
+
+TEST_P(RemoteCalls, MeetRoomThatComesLater) {
+  // More answers than the client's queue has room for, while it does not receive.
+  ripc_rpc_options options = rpc_options();
+  options.slots = RIPC_RPC_MAX_SLOTS;
+  const Service service = make_service(context_, [](ripc_service_options& small) { small.queue_messages = 16; });
+  const Rpc rpc = make_rpc(service, options);
+  EXPECT_EQ(call(rpc, server_.id(), CallServer::kEcho).outcome, kAnswered);
+  const std::string text(50, 'x');
+  std::deque<Begun> calls;
+  for (int number = 0; number < 200; ++number)
+    calls.emplace_back(rpc, server_.id(), CallServer::kEcho, Items{item(text)});
+  EXPECT_TRUE(eventually([this] { return statistics_of(server_.rpc()).requests_run >= 100; }));
+  for (Begun& one : calls) {
+    const Outcome& outcome = one.end(rpc);
+    EXPECT_EQ(outcome.outcome, kAnswered) << ripc_status_name(outcome.status);
+    EXPECT_EQ(outcome.items, std::vector<std::string>{text});
+  }
+}
+
+TEST_P(RemoteCalls, EndWithTheEndpoint) {
+  EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho).outcome, kAnswered);
+  Begun sent(rpc_, server_.id(), CallServer::kKeep);
+  Begun waits(rpc_, 4711, CallServer::kKeep);
+  ripc_request* const request = server_.take(rpc_);
+  rpc_.reset();
+  EXPECT_EQ(sent.outcome, ended(kMayHaveRun, RIPC_CLOSED));
+  EXPECT_EQ(waits.outcome, ended(kDidNotRun, RIPC_CLOSED));
+  ripc_request_drop(request, RIPC_CANCELLED);
+}
+
+TEST_P(RemoteCalls, LeaveRequestsThatOutliveTheirEndpoint) {
+  Begun sent(rpc_, server_.id(), CallServer::kKeep, {item(std::string("kept"))});
+  ripc_request* const request = server_.take(rpc_);
+  server_.stop();
+  server_.rpc().reset();
+  ripc_item_view view;
+  EXPECT_EQ(ripc_request_get_item(request, 0, &view), RIPC_OK);
+  EXPECT_EQ(text_of(view), "kept");
+  EXPECT_EQ(ripc_request_reply(request, 0, nullptr, 0, nullptr), RIPC_CLOSED);
+  EXPECT_EQ(ripc_request_time_left(request), 0u);
+  ripc_request_drop(request, RIPC_CANCELLED);
+  server_.service().reset();
+  const Outcome& outcome = sent.end(rpc_);
+  EXPECT_EQ(outcome.outcome, kMayHaveRun);
+  EXPECT_TRUE(outcome.status == RIPC_PEER_DEAD || outcome.status == RIPC_TIMEOUT) << ripc_status_name(outcome.status);
+}
+
+TEST_P(RemoteCalls, FindAServerThatCameAgain) {
+  constexpr ripc_service_id kId = 815;
+  for (int round = 0; round < 3; ++round) {
+    CallServer server(make_context(), rpc_options(), kId);
+    server.start();
+    EXPECT_EQ(call(rpc_, kId, CallServer::kEcho).outcome, kAnswered) << round;
+  }
+}
+
+TEST_P(RemoteCalls, WaitForAServerThatComesInTime) {
+  constexpr ripc_service_id kId = 816;
+  Begun early(rpc_, kId, CallServer::kEcho);
+  CallServer server(make_context(), rpc_options(), kId);
+  server.start();
+  EXPECT_EQ(early.end(rpc_).outcome, kAnswered);
+}
+
+TEST_P(RemoteCalls, AreNotDisturbedByOtherMessages) {
+  const Service stranger = make_service(context_);
+  EXPECT_EQ(send_text(stranger, server_.id(), "not a call"), RIPC_OK);
+  EXPECT_EQ(send(stranger, server_.id(), {}), RIPC_OK);
+  EXPECT_EQ(send(stranger, server_.id(), {item(Bytes(32, 1))}), RIPC_OK);
+  EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho).outcome, kAnswered);
+  EXPECT_TRUE(eventually([this] { return statistics_of(server_.rpc()).dropped == 3; }));
+}
+
+TEST_P(RemoteCalls, SayWhatIsWrongWithThem) {
+  ripc_rpc* none = nullptr;
+  EXPECT_EQ(ripc_rpc_create(nullptr, nullptr, &none), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(ripc_rpc_create(service_.get(), nullptr, &none), RIPC_ID_IN_USE);
+  ripc_rpc_options options = rpc_options();
+  options.slots = 3;
+  EXPECT_EQ(ripc_rpc_create(service_.get(), &options, &none), RIPC_INVALID_ARGUMENT);
+  const auto nothing = [](void*, ripc_request* request) { ripc_request_drop(request, RIPC_CANCELLED); };
+  EXPECT_EQ(ripc_rpc_handle(rpc_.get(), 1, RIPC_RPC_WORKER, nothing, nullptr), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(ripc_rpc_handle(rpc_.get(), 1, 0, nothing, nullptr), RIPC_OK);
+  EXPECT_EQ(ripc_rpc_handle(rpc_.get(), 1, 0, nothing, nullptr), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(ripc_rpc_handle(rpc_.get(), 2, 0, nullptr, nullptr), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(call(rpc_, 0, 1).begun, RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(call(rpc_, server_.id(), 1, {item(std::string("x"), RIPC_ITEM_RETURN)}).begun, RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(ripc_rpc_cancel(rpc_.get(), 12345), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(ripc_rpc_run(rpc_.get(), 0, nullptr), RIPC_EMPTY);
+  EXPECT_EQ(ripc_rpc_run(rpc_.get(), kMillisecond, nullptr), RIPC_TIMEOUT);
+  ripc_interrupt(service_.get());
+  EXPECT_EQ(ripc_rpc_run(rpc_.get(), kLimit, nullptr), RIPC_INTERRUPTED);
+  ripc_call_result unset{};
+  EXPECT_EQ(ripc_rpc_call_wait(rpc_.get(), server_.id(), 1, nullptr, 0, nullptr, &unset), RIPC_INVALID_ARGUMENT);
+}
+
+TEST_P(RemoteCalls, ThatWouldWaitForThemselvesAreRefused) {
+  ripc_status refused = RIPC_PENDING;
+  Begun outer(rpc_, server_.id(), CallServer::kEcho);
+  outer.then = [&] { refused = call(rpc_, server_.id(), CallServer::kEcho).begun; };
+  outer.end(rpc_);
+  EXPECT_EQ(refused, RIPC_INVALID_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace conformance

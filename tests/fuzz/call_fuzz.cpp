@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fuzzes the decoder of calls: any header is either refused or understood, and what is understood keeps every limit and
+// encodes to the same bytes again.
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "require.hpp"
+#include "wire/call.hpp"
+
+using fuzz::require;
+namespace call = ripc::internal::wire::call;
+
+// NOLINTNEXTLINE(readability-identifier-naming): the name is libFuzzer's
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::span bytes(reinterpret_cast<const std::byte*>(data), size);
+  const ripc::internal::Result<call::Returned> returned = call::decode_returned(bytes);
+  require(returned.ok() == (size == call::kReturnedSize));
+  if (returned.ok()) require(std::ranges::equal(call::encode_returned(*returned), bytes));
+  const ripc::internal::Result<call::Header> header = call::decode(bytes);
+  if (!header.ok()) {
+    require(header.status() == RIPC_CORRUPT ||
+            (header.status() == RIPC_VERSION_MISMATCH && bytes[0] != std::byte{call::kVersion}));
+    return 0;
+  }
+  require(size == call::kHeaderSize);
+  const bool is_open = header->kind == call::Kind::open || header->kind == call::Kind::opened;
+  if (is_open) require(std::has_single_bit(header->code) && header->code <= call::kMaxSlots);
+  require((header->kind == call::Kind::state) == (header->state != call::State{}));
+  if (header->kind == call::Kind::state) require(header->code <= RIPC_SYSTEM);
+  require(header->time == 0 || header->kind == call::Kind::request);
+  require(std::ranges::equal(call::encode(*header), bytes));
+  return 0;
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "wire/call.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace ripc::internal::wire::call {
+namespace {
+
+std::vector<Header> one_of_each() {
+  return {{.kind = Kind::open, .number = 5, .code = 256},
+          {.kind = Kind::opened, .number = 5, .session = 7, .incarnation = 9, .code = 1},
+          {.kind = Kind::request, .number = 8, .session = 7, .incarnation = 9, .code = 0xffffffff, .time = 1},
+          {.kind = Kind::answer, .number = 8, .session = 7, .incarnation = 3, .code = 0xffffffff},
+          {.kind = Kind::cancel, .number = 8, .session = 7, .incarnation = 9},
+          {.kind = Kind::ask, .number = 8, .session = 7, .incarnation = 9},
+          {.kind = Kind::state, .state = State::running, .number = 8, .session = 7},
+          {.kind = Kind::state, .state = State::not_run, .number = 8, .code = RIPC_LIMIT}};
+}
+
+TEST(CallHeader, ComesBackAsItWas) {
+  for (const Header& header : one_of_each()) {
+    const Result<Header> decoded = decode(encode(header));
+    ASSERT_TRUE(decoded.ok()) << static_cast<int>(header.kind);
+    EXPECT_EQ(*decoded, header);
+  }
+}
+
+TEST(CallHeader, HasTheBytesOfTheSpecification) {
+  const auto bytes = encode({.kind = Kind::request,
+                             .number = 0x04030201,
+                             .session = 0x1817161514131211,
+                             .incarnation = 0x2827262524232221,
+                             .code = 0x34333231,
+                             .time = 0x44434241});
+  const unsigned char expected[] = {1,    3,    0,    0,    0x01, 0x02, 0x03, 0x04, 0x11, 0x12, 0x13,
+                                    0x14, 0x15, 0x16, 0x17, 0x18, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26,
+                                    0x27, 0x28, 0x31, 0x32, 0x33, 0x34, 0x41, 0x42, 0x43, 0x44};
+  ASSERT_EQ(bytes.size(), sizeof expected);
+  for (std::size_t index = 0; index < bytes.size(); ++index) EXPECT_EQ(bytes[index], std::byte{expected[index]}) << index;
+}
+
+TEST(CallHeader, OfAnotherVersionIsRefusedAsThat) {
+  auto bytes = encode(one_of_each().front());
+  bytes[0] = std::byte{kVersion + 1};
+  EXPECT_EQ(decode(bytes).status(), RIPC_VERSION_MISMATCH);
+}
+
+TEST(CallHeader, ThatIsNoneIsRefused) {
+  for (const Header& header : one_of_each()) {
+    const auto bytes = encode(header);
+    EXPECT_EQ(decode(std::span(bytes).first(kHeaderSize - 1)).status(), RIPC_CORRUPT);
+  }
+  const std::vector<Header> wrong = {
+      {.kind = static_cast<Kind>(0), .number = 1},
+      {.kind = static_cast<Kind>(8), .number = 1, .session = 1, .incarnation = 1},
+      {.kind = Kind::open, .code = 0},
+      {.kind = Kind::open, .code = 3},
+      {.kind = Kind::open, .code = 512},
+      {.kind = Kind::open, .session = 1, .code = 8},
+      {.kind = Kind::opened, .incarnation = 1, .code = 8},
+      {.kind = Kind::opened, .session = 1, .code = 8},
+      {.kind = Kind::request, .incarnation = 1},
+      {.kind = Kind::request, .session = 1},
+      {.kind = Kind::request, .state = State::running, .session = 1, .incarnation = 1},
+      {.kind = Kind::answer},
+      {.kind = Kind::answer, .session = 1, .time = 1},
+      {.kind = Kind::cancel, .session = 1, .incarnation = 1, .code = 1},
+      {.kind = Kind::ask, .session = 1},
+      {.kind = Kind::state, .session = 1},
+      {.kind = Kind::state, .state = static_cast<State>(6), .session = 1},
+      {.kind = Kind::state, .state = State::running, .session = 1, .code = RIPC_TIMEOUT},
+      {.kind = Kind::state, .state = State::not_run, .session = 1},
+      {.kind = Kind::state, .state = State::not_run, .session = 1, .code = RIPC_SYSTEM + 1},
+      {.kind = Kind::state, .state = State::not_run, .session = 1, .incarnation = 1, .code = RIPC_LIMIT}};
+  for (std::size_t index = 0; index < wrong.size(); ++index)
+    EXPECT_EQ(decode(encode(wrong[index])).status(), RIPC_CORRUPT) << index;
+}
+
+TEST(CallHeader, TellsTimeThatIsNeverShorterThanItIs) {
+  EXPECT_EQ(time_left(0), 0u);
+  EXPECT_EQ(time_left(1), 1u);
+  EXPECT_EQ(time_left(1000), 1u);
+  EXPECT_EQ(time_left(1001), 2u);
+  EXPECT_EQ(time_left(UINT64_MAX), kNoTimeLimit);
+  EXPECT_EQ(to_nanoseconds(2), 2000u);
+  EXPECT_EQ(to_nanoseconds(kNoTimeLimit), UINT64_MAX);
+}
+
+TEST(CallHeader, TellsWhichReturnBufferWasWritten) {
+  const Result<Returned> returned = decode_returned(encode_returned({15, std::uint64_t{1} << 40}));
+  ASSERT_TRUE(returned.ok());
+  EXPECT_EQ(returned->index, 15u);
+  EXPECT_EQ(returned->size, std::uint64_t{1} << 40);
+  EXPECT_EQ(decode_returned({}).status(), RIPC_CORRUPT);
+}
+
+}  // namespace
+}  // namespace ripc::internal::wire::call
