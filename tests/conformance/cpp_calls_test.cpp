@@ -76,7 +76,7 @@ TEST_P(CppCalls, CallbackGetsTheAnswerOnceAndIsGoneAfterThat) {
   EXPECT_EQ(end->item(1).status(), RIPC_INVALID_ARGUMENT);
   const CallResult moved = *std::move(end);
   EXPECT_EQ(text_of(moved), "hello");
-  EXPECT_EQ(end->item_count(), 0u);
+  EXPECT_EQ(end->item_count(), 0u);  // NOLINT(bugprone-use-after-move): a moved-from result is empty
   EXPECT_EQ(token.use_count(), 1);
   EXPECT_EQ(client_.cancel(*call), RIPC_INVALID_ARGUMENT);
 }

@@ -70,7 +70,7 @@ class TaskPromise<void> : public TaskPromiseBase {
 template <typename T = void>
 class [[nodiscard]] Task {
  public:
-  class promise_type : public detail::TaskPromise<T> {
+  class promise_type : public detail::TaskPromise<T> {  // NOLINT(readability-identifier-naming): the language's
    public:
     Task get_return_object() noexcept { return Task(Handle::from_promise(*this)); }
   };
