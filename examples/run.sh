@@ -131,6 +131,13 @@ if try return_buffer; then
     "return_buffer: 800000 bytes in the window, the last square is 9999800001"
 fi
 
+if try calls; then
+  run_client calls cake rolls nothing || fail calls "the client failed"
+  sort -o "$work/client" "$work/client"  # they end in any order
+  finish calls "calls: serving" "calls: 3 requests" -- \
+    "calls: cake: 1 x 4" "calls: nothing: 1 x 7" "calls: rolls: 12 x 5"
+fi
+
 if try notification; then
   run_client notification || fail notification "the client failed"
   finish notification "notification: serving" -- \

@@ -16,6 +16,8 @@ class Option;
 namespace cli {
 
 void add_serve_command(CLI::App& app, int& exit_code);
+void add_serve_calls_command(CLI::App& app, int& exit_code);
+void add_call_command(CLI::App& app, int& exit_code);
 void add_get_command(CLI::App& app, int& exit_code);
 void add_wait_command(CLI::App& app, int& exit_code);
 void add_watch_command(CLI::App& app, int& exit_code);

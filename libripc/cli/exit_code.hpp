@@ -8,12 +8,12 @@ namespace cli {
 
 enum ExitCode : int {
   kOk = 0,
-  kFailure = 1,      // anything without a code of its own
-  kUsage = 2,        // the command line is wrong; nothing was done
-  kNoService = 3,    // no living service has this name or ID
-  kTimeout = 4,      // the service is there, but did not answer in time
-  kFileRefused = 5,  // the service answered: no such file, no permission, not a regular file, ...
-  kMismatch = 6,     // data arrived that is not what was sent: a checksum or benchmark payload was wrong
+  kFailure = 1,    // anything without a code of its own
+  kUsage = 2,      // the command line is wrong; nothing was done
+  kNoService = 3,  // no living service has this name or ID
+  kTimeout = 4,    // the service is there, but did not answer in time
+  kRefused = 5,    // the service refused: no such file, no permission, no such method, an answer with a code, ...
+  kMismatch = 6,   // data arrived that is not what was sent: a checksum or benchmark payload was wrong
 };
 
 inline ExitCode exit_code_for(ripc_status status) noexcept {
@@ -32,7 +32,7 @@ inline ExitCode exit_code_for(ripc_status status) noexcept {
 }
 
 inline constexpr const char* kExitCodeHelp =
-    "Exit codes: 0 done, 1 failure, 2 wrong usage, 3 no such service, 4 timed out, 5 the service refused the file,\n"
+    "Exit codes: 0 done, 1 failure, 2 wrong usage, 3 no such service, 4 timed out, 5 the service refused,\n"
     "6 data did not match.\n"
     "Environment: RIPC_TRANSPORTS, RIPC_RUNTIME_DIR, RIPC_RESOLVER_FILE, RIPC_PEERS, RIPC_SPIN_US, RIPC_MULTICAST,\n"
     "RIPC_NETWORK, RIPC_CLUSTER_KEY_FILE, RIPC_GROUP_REFRESH_MS, RIPC_PEER_TIMEOUT_MS; RIPC_SOCKET_PORTS,\n"

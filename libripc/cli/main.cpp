@@ -8,7 +8,7 @@
 
 int main(int argc, char** argv) {
   try {
-    CLI::App app("Message passing by service ID: serve and fetch files, look at services, measure.", "ripc");
+    CLI::App app("Message passing by service ID: serve and fetch files, call services, look at them, measure.", "ripc");
     app.set_version_flag("--version", ripc::version());
     app.require_subcommand(1);
     app.footer(
@@ -17,6 +17,8 @@ int main(int argc, char** argv) {
     int exit_code = cli::kOk;
     cli::add_serve_command(app, exit_code);
     cli::add_get_command(app, exit_code);
+    cli::add_serve_calls_command(app, exit_code);
+    cli::add_call_command(app, exit_code);
     cli::add_wait_command(app, exit_code);
     cli::add_watch_command(app, exit_code);
     cli::add_ping_command(app, exit_code);

@@ -74,6 +74,21 @@ class Bench(CliTest):
                       "tcp_processor_seconds_per_gigabyte"):
             self.assertGreater(result[field], 0)
 
+    def test_calls_are_all_answered(self):
+        for wait in ("spin", "block"):
+            for size, window, answer in (("0", "1", "0"), ("5", "1", "5"), ("32", "8", "32"), ("5000", "4", "100"), ("1M", "3", "1M")):
+                with self.subTest(wait=wait, size=size, window=window):
+                    result = self.bench(
+                        "calls", "--transport", TRANSPORT, "--size", size, "--window", window, "--answer", answer,
+                        "--iterations", "100", "--wait", wait)
+                    self.assertEqual((result["window"], result["did_not_run"], result["may_have_run"]), (int(window), 0, 0))
+                    self.assertGreaterEqual(result["answered"], 100)
+                    self.assertEqual(result["payloads_checked"], result["answered"])
+                    self.assertGreater(result["calls_per_second"], 0)
+                    self.assertLessEqual(result["rtt_ns"]["min"], result["rtt_ns"]["p999"])
+        self.ripc("bench", "calls", "--window", "0", code=2)
+        self.ripc("bench", "calls", "--window", "257", code=2)
+
     def test_runs_are_listed_and_their_medians_reported(self):
         result = self.bench("rate", "--transport", TRANSPORT, "--iterations", "5000", "--runs", "3")
         rates = sorted(run["messages_per_second"] for run in result["runs"])

@@ -12,8 +12,8 @@ sys.dont_write_bytecode = True
 
 from harness import PATIENCE, CliTest  # noqa: E402
 
-COMMANDS = ["serve", "get", "wait", "watch", "ping", "resolve", "services", "doctor", "key", "bench"]
-BENCHES = ["pingpong", "rate", "bandwidth", "limits", "pool"]
+COMMANDS = ["serve", "get", "serve-calls", "call", "wait", "watch", "ping", "resolve", "services", "doctor", "key", "bench"]
+BENCHES = ["pingpong", "rate", "bandwidth", "limits", "pool", "calls"]
 
 
 class Help(CliTest):
@@ -69,7 +69,7 @@ class Groups(CliTest):
     def test_a_group_is_no_service(self):
         for name in ("id:0x4000000000000007", "group:room"):
             for command in (["ping", name], ["get", name, "x"], ["wait", name], ["watch", name],
-                            ["serve", self.served, "--service", name]):
+                            ["serve", self.served, "--service", name], ["call", name, "0"], ["serve-calls", name]):
                 with self.subTest(command=command):
                     errors = self.ripc(*command, code=2)[1].decode()
                     self.assertIn("is a group", errors)
@@ -93,6 +93,11 @@ class Usage(CliTest):
             ["resolve", "group:7x"],
             ["ping", "files", "--count", "0"],
             ["wait"],
+            ["call", "files"],
+            ["call", "files", "echo"],
+            ["call", "files", "-1"],
+            ["call", "files", "0", "--data", "x", "--file", "y"],
+            ["serve-calls"],
             ["bench"],
             ["bench", "rate", "--kind", "pigeon"],
             ["bench", "bandwidth", "--kind", "long", "--size", "0"],
@@ -103,7 +108,7 @@ class Usage(CliTest):
 
 
     def test_a_wrong_timeout_is_answered_by_what_is_right(self):
-        for command in (["ping", "files"], ["get", "files", "x"], ["wait", "files"], ["watch", "files"], ["resolve", "files"]):
+        for command in (["ping", "files"], ["get", "files", "x"], ["wait", "files"], ["watch", "files"], ["resolve", "files"], ["call", "files", "0"]):
             for timeout in ("-1", "soon", "nan"):
                 with self.subTest(command=command, timeout=timeout):
                     errors = self.ripc(*command, f"--timeout={timeout}", code=2)[1].decode()
@@ -119,6 +124,7 @@ class Services(CliTest):
             ["ping", "nobody", "--timeout", "0"],
             ["get", "nobody", "file", "-o", self.fetched],
             ["watch", "nobody"],
+            ["call", "nobody", "0", "--timeout", "0"],
         ):
             with self.subTest(arguments=arguments):
                 self.assertIn("ripc services", self.ripc(*arguments, code=3)[1].decode())

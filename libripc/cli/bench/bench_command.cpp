@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "bench/options.hpp"
 #include "command.hpp"
 #include "exit_code.hpp"
+#include "ripc/rpc.h"
 
 namespace cli {
 namespace {
@@ -28,12 +30,18 @@ BenchResult run_once(const BenchOptions& options) {
   if (options.bench == "limits") return bench::run_limits(options);
   if (options.bench == "pool") return bench::run_pool(options);
   if (options.bench == "pingpong") return bench::run_pingpong(options);
+  if (options.bench == "calls") return bench::run_calls(options);
   if (options.bench == "service") return bench::run_service(options);
   if (options.bench == "protocols") return bench::run_protocols(options);
   return options.kind == "short" ? bench::run_rate(options) : bench::run_stream(options);
 }
 
-// The medians of the runs, field by field; what was lost or corrupt is added up.
+bool is_count(const std::string& key) {
+  constexpr std::array kCounts = {"lost", "corrupt", "answered", "did_not_run", "may_have_run", "repeats"};
+  return std::ranges::find(kCounts, key) != kCounts.end() || key.starts_with("payloads_checked");
+}
+
+// The medians of the runs, field by field; counts are added up.
 Json summary_of(const std::vector<Json>& runs) {
   Json summary = runs.front();
   for (auto& [key, value] : summary.items()) {
@@ -41,7 +49,7 @@ Json summary_of(const std::vector<Json>& runs) {
       std::vector<Json> parts;
       for (const Json& run : runs) parts.push_back(run[key]);
       value = summary_of(parts);
-    } else if (key == "lost" || key == "corrupt" || key.starts_with("payloads_checked")) {
+    } else if (is_count(key)) {
       std::uint64_t sum = 0;
       for (const Json& run : runs) sum += run[key].get<std::uint64_t>();
       value = sum;
@@ -64,9 +72,9 @@ std::string describe(const std::string& key, const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_number()) return value.dump();
   const double number = value.get<double>();
-  if (key == "size") return format_bytes(value.get<std::uint64_t>());
+  if (key == "size" || key == "answer") return format_bytes(value.get<std::uint64_t>());
   if (key.ends_with("bytes_per_second")) return format_rate(number);
-  if (key.ends_with("messages_per_second")) return format_count(number) + "/s";
+  if (key.ends_with("messages_per_second") || key == "calls_per_second") return format_count(number) + "/s";
   if (key.ends_with("_ns") || key.starts_with("nanoseconds")) return format_nanoseconds(number);
   if (!value.is_number_float()) return value.dump();
   std::array<char, 32> text{};
@@ -86,10 +94,11 @@ std::string problem_with(const BenchOptions& options) {
   const bool is_short = is_service || (has_kinds(options) && options.kind == "short");
   if (is_service && options.size < sizeof(std::uint64_t))
     return "--size must be at least 8 here: a request has a number.";
-  if (options.size == 0 && !is_short) return "--size must be at least 1 here.";
+  const bool is_calls = options.bench == "calls";
+  if (options.size == 0 && !is_short && !is_calls) return "--size must be at least 1 here.";
   if (options.kind == "lend" && options.source != "kept") return "--source is for --kind long, auto and return.";
   if (is_short && options.size > kMebibyte) return "--size takes 1M at most for short messages; use --kind long.";
-  if ((has_kinds(options) || options.bench == "protocols") && options.size > (std::uint64_t{4} << 30))
+  if ((has_kinds(options) || is_calls || options.bench == "protocols") && options.size > (std::uint64_t{4} << 30))
     return "--size takes 4G at most.";
   return {};
 }
@@ -176,6 +185,8 @@ constexpr BenchKind kBenches[] = {
      "short,long,auto,return,lend", "spin,block", 32, "ripc bench rate --size 32"},
     {"bandwidth", "Bytes per second, beside plain memcpy (sockets: bare TCP) in the same run",
      "long,auto,return,lend,short", "spin,block", kMebibyte, "ripc bench bandwidth --kind long --size 64M"},
+    {"calls", "Calls, answered by their payload or its beginning: a window of them is under way", "",
+     "spin,block,adaptive", 32, "ripc bench calls --size 32 --window 8"},
     {"service", "Requests to a service that computes for each, at a given rate: throughput, latency, processor time",
      "", "adaptive,spin,block,thread", 64, "ripc bench service --service-time 5 --rate 20000 --neighbours 2"},
     {"protocols", "Time of a message over its size, for each way that a payload can travel; marks what AUTO takes", "",
@@ -208,6 +219,14 @@ void add_service_options(CLI::App& command, BenchOptions& options) {
       ->capture_default_str();
 }
 
+void add_calls_options(CLI::App& command, BenchOptions& options) {
+  command.add_option("--window", options.window, "Calls under way at once")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{RIPC_RPC_MAX_SLOTS}))
+      ->capture_default_str();
+  command.add_option("--answer", options.answer, "Bytes of the answer, at most the size, which is the default")
+      ->transform(CLI::AsSizeValue(false));
+}
+
 void add_bench(CLI::App& parent, const BenchKind& kind, int& exit_code) {
   auto options = std::make_shared<BenchOptions>();
   options->bench = kind.name;
@@ -226,6 +245,7 @@ void add_bench(CLI::App& parent, const BenchKind& kind, int& exit_code) {
   } else {
     command->add_option("--kind", options->kind, "Accepted, as by the other benchmarks; means nothing here");
   }
+  if (options->bench == "calls") add_calls_options(*command, *options);
   if (options->bench == "service") add_service_options(*command, *options);
   options->size = kind.size;
   command->add_option("--size", options->size, "Bytes of payload, such as 64 or 1M; protocols: of the largest one")

@@ -12,7 +12,7 @@
 namespace cli::bench {
 
 struct BenchOptions {
-  std::string bench;              // pingpong, rate, bandwidth, service, protocols, limits, pool
+  std::string bench;              // pingpong, rate, bandwidth, calls, service, protocols, limits, pool
   std::string transport = "shm";  // for the context
   std::string kind = "short";     // short, long, auto, return, lend
   std::uint64_t size = 64;        // bytes of payload
@@ -36,7 +36,10 @@ struct BenchOptions {
   std::uint64_t clients = 1;
   std::uint64_t neighbours = 0;  // processes that compute all the time, one on each processor in turn
   double duration = 2;           // seconds
-  std::string key_file;          // of both sides; empty: what the environment says
+  // Calls.
+  std::uint64_t window = 1;           // under way at once
+  std::uint64_t answer = UINT64_MAX;  // bytes of the answer, at most the size
+  std::string key_file;               // of both sides; empty: what the environment says
 
   // Of a context on the path to measure.
   ripc::ContextOptions context() const {
@@ -53,6 +56,7 @@ using BenchResult = ripc::Result<Json>;
 BenchResult run_pingpong(const BenchOptions& options);
 BenchResult run_rate(const BenchOptions& options);    // short: messages_per_second; others as run_stream()
 BenchResult run_stream(const BenchOptions& options);  // all but short: bytes_per_second against memcpy
+BenchResult run_calls(const BenchOptions& options);
 BenchResult run_service(const BenchOptions& options);
 BenchResult run_protocols(const BenchOptions& options);  // up to options.size, options.runs rounds
 void print_protocols(const Json& json);

@@ -263,7 +263,7 @@ Fetch::Step Fetch::settle(Connection::Outcome outcome) {
 }
 
 Fetch::Step Fetch::refuse(FileStatus status) {
-  return fail(kFileRefused, "'" + path_ + "': " + std::string(to_text(status)));
+  return fail(kRefused, "'" + path_ + "': " + std::string(to_text(status)));
 }
 
 Fetch::Step Fetch::fail(int exit_code, std::string_view sentence) {

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls: a window of them is under way all the time. The payload travels there and, or its beginning, back: in the
+// message if it fits, else lent from leased buffers, and back into return buffers. Every payload is checked.
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "bench/options.hpp"
+#include "bench/pair.hpp"
+#include "bench/payload.hpp"
+#include "bench/tally.hpp"
+#include "bench/ticks.hpp"
+#include "ripc/rpc.hpp"
+
+namespace cli::bench {
+namespace {
+
+constexpr std::uint32_t kEchoMethod = 0;
+constexpr std::uint32_t kGoodCode = 0;
+constexpr std::uint32_t kBadCode = 1;  // the request was not what was sent
+constexpr auto kTurn = std::chrono::milliseconds(10);
+constexpr auto kCallTimeout = std::chrono::seconds(30);
+constexpr std::uint64_t kCheckWholeEvery = 16;  // of large payloads
+
+// Of run(): nothing has happened, which is no failure.
+bool is_quiet(const ripc::Error& error) {
+  return error.code() == RIPC_TIMEOUT || error.code() == RIPC_EMPTY || error.code() == RIPC_INTERRUPTED;
+}
+
+// ---- The other side ------------------------------------------------------------------------------------------
+
+ripc::Error calls_side(Side& side, const BenchOptions& options) {
+  auto library = open_library(side, options);
+  if (!library.ok()) return library.error();
+  auto rpc = ripc::Rpc::create(library->service);
+  if (!rpc.ok()) return rpc.error();
+  ripc::Error failure;
+  const auto error = rpc->on(kEchoMethod, [&](ripc::Request request) {
+    const ripc::Bytes bytes = request.item(0).bytes();
+    const bool good = bytes.size() == options.size && check_large(bytes, sequence_of(bytes));
+    const ripc::Bytes back = bytes.first(std::min<std::size_t>(bytes.size(), options.answer));
+    const ripc::Item item = request.return_count() > 0 ? ripc::return_item(back) : ripc::item(back);
+    auto ticket = request.reply({item}, good ? kGoodCode : kBadCode);
+    if (!ticket.ok()) failure = ticket.error();
+  });
+  if (!error.ok()) return error;
+  while (side.control.receive()) {
+    if (!side.control.send({})) break;  // ready
+    // Until the block is over: an answer may have to be sent again.
+    while (true) {
+      const auto events = rpc->run(kTurn);
+      if (!failure.ok()) return failure;
+      if (events.ok()) continue;
+      if (!is_quiet(events.error())) return events.error();
+      if (side.control.has_said()) break;
+    }
+  }
+  return {};
+}
+
+// ---- The measuring side --------------------------------------------------------------------------------------
+
+class Caller {
+ public:
+  Caller(Side& side, const BenchOptions& options, Library& library, ripc::Rpc& rpc)
+      : side_(side), options_(options), library_(library), rpc_(rpc) {}
+
+  ripc::Error prepare() {
+    const bool is_returned = library_.kind == "long" && options_.answer > kSmall;
+    for (std::uint64_t index = 0; index < options_.window; ++index) {
+      slots_.push_back(std::make_unique<Slot>());
+      Slot& slot = *slots_.back();
+      slot.owner = this;
+      slot.index = index;
+      auto lease = library_.context.lease(std::max<std::size_t>(options_.size, 1));
+      if (!lease.ok()) return lease.error();
+      slot.lease = *std::move(lease);
+      slot.payload = slot.lease.bytes().first(options_.size);
+      prepare_large(slot.payload, index);
+      if (is_returned) slot.landing.resize(options_.answer);
+      slot.returned = {slot.landing.data(), slot.landing.size()};
+    }
+    return {};
+  }
+
+  // `count` calls, whose times are appended to samples. Returns how long they took, in nanoseconds.
+  ripc::Result<double> block(std::uint64_t count, std::vector<double>& samples) {
+    if (!side_.control.send({}) || !side_.control.receive()) return other_side_ended();
+    samples_ = &samples;
+    end_ = next_ + count;
+    const std::uint64_t start = clock_.now();
+    for (const auto& slot : slots_)
+      if (next_ < end_) begin(*slot);
+    while ((under_way_ > 0 || !still_lent_.empty()) && failure_.ok()) {
+      const auto events = rpc_.run(still_lent_.empty() ? ripc::Nanoseconds(kCallTimeout) : ripc::kNoWait);
+      if (!events.ok() && !is_quiet(events.error())) return events.error();
+      begin_with_what_came_back();
+    }
+    const double nanoseconds = clock_.nanoseconds(clock_.now() - start);
+    if (!failure_.ok()) return failure_;
+    return nanoseconds;
+  }
+
+  void put(Json& json) {
+    json["answered"] = answered_;
+    json["did_not_run"] = did_not_run_;
+    json["may_have_run"] = may_have_run_;
+    if (const auto statistics = rpc_.statistics(); statistics.ok()) json["repeats"] = statistics->repeats;
+    tally_.put(json);
+  }
+
+ private:
+  // One of the calls of the window.
+  struct Slot {
+    Caller* owner = nullptr;
+    std::uint64_t index = 0;
+    ripc::Buffer lease;
+    ripc::WritableBytes payload;
+    std::vector<std::byte> landing;
+    ripc::ReturnBuffer returned{};
+    std::atomic<bool> lent{false};
+    std::uint64_t sequence = 0;
+    std::uint64_t start = 0;
+  };
+
+  static void end(void* user, const ripc_call_result* result) noexcept {
+    Slot& slot = *static_cast<Slot*>(user);
+    slot.owner->ended(slot, ripc::CallResult(*result));
+  }
+
+  void begin(Slot& slot) {
+    slot.sequence = next_++;
+    write_large(slot.payload, slot.sequence);
+    const ripc::Item item = library_.kind == "long" ? ripc::borrow(slot.payload) : ripc::item(slot.payload);
+    ripc_call_options call_options;
+    ripc_call_options_init(&call_options);
+    call_options.timeout = static_cast<std::uint64_t>(ripc::Nanoseconds(kCallTimeout).count());
+    call_options.return_count = slot.landing.empty() ? 0 : 1;
+    call_options.returns = &slot.returned;
+    if (library_.kind == "long") {
+      slot.lent = true;
+      call_options.loan_ended = [](void* user, ripc_status) { static_cast<Slot*>(user)->lent = false; };
+      call_options.loan_user = &slot;
+    }
+    slot.start = clock_.now();
+    const ripc_status status =
+        ripc_rpc_call(rpc_.handle(), library_.peer, kEchoMethod, &item, 1, &call_options, &Caller::end, &slot, nullptr);
+    if (status != RIPC_OK) return fail_with(ripc::Error::from_last_call(status));
+    ++under_way_;
+  }
+
+  void ended(Slot& slot, const ripc::CallResult& result) {
+    const double nanoseconds = clock_.nanoseconds(clock_.now() - slot.start);
+    --under_way_;
+    if (result.answered()) {
+      ++answered_;
+      samples_->push_back(nanoseconds);
+      check(slot, result);
+    } else {
+      ++(result.outcome() == RIPC_CALL_DID_NOT_RUN ? did_not_run_ : may_have_run_);
+      ++tally_.lost;
+    }
+    if (slot.lent)
+      still_lent_.push_back(&slot);
+    else if (next_ < end_ && failure_.ok())
+      begin(slot);
+  }
+
+  // The server lets go of a request soon after its answer.
+  void begin_with_what_came_back() {
+    std::erase_if(still_lent_, [&](Slot* slot) {
+      if (slot->lent) return false;
+      if (next_ < end_ && failure_.ok()) begin(*slot);
+      return true;
+    });
+  }
+
+  void check(const Slot& slot, const ripc::CallResult& result) {
+    const ripc::ItemView view = result.item(0);
+    const ripc::Bytes bytes = view.bytes();
+    if (result.code() != kGoodCode || !view.ok() || bytes.size() != options_.answer) {
+      tally_.check(false);
+    } else if (options_.size <= kSmall) {
+      tally_.check(check_pattern(bytes, slot.sequence));
+    } else if (options_.answer < options_.size) {
+      // The beginning of a large payload: its number, and what was prepared once.
+      scratch_.assign(bytes.begin(), bytes.end());
+      const bool good = sequence_of(bytes) == slot.sequence || bytes.size() < sizeof(slot.sequence);
+      std::memcpy(scratch_.data(), &slot.index, std::min(scratch_.size(), sizeof(slot.index)));
+      tally_.check(good && check_pattern(scratch_, slot.index));
+    } else if (slot.sequence % kCheckWholeEvery == 0) {
+      ++tally_.checked;
+      tally_.check_whole(check_large_whole(bytes, slot.sequence, slot.index));
+    } else {
+      tally_.check(check_large(bytes, slot.sequence));
+    }
+  }
+
+  void fail_with(const ripc::Error& error) {
+    if (failure_.ok()) failure_ = error;
+  }
+
+  Side& side_;
+  const BenchOptions& options_;
+  Library& library_;
+  ripc::Rpc& rpc_;
+  TickClock clock_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<Slot*> still_lent_;
+  std::vector<std::byte> scratch_;
+  std::vector<double>* samples_ = nullptr;
+  std::uint64_t next_ = 0;  // sequence number
+  std::uint64_t end_ = 0;
+  std::uint64_t under_way_ = 0;
+  std::uint64_t answered_ = 0, did_not_run_ = 0, may_have_run_ = 0;
+  ripc::Error failure_;
+  Tally tally_;
+};
+
+BenchResult measure_calls(Side& side, const BenchOptions& options) {
+  auto library = open_library(side, options);
+  if (!library.ok()) return library.error();
+  ripc::RpcOptions rpc_options;
+  rpc_options.slots = static_cast<std::uint32_t>(std::bit_ceil(options.window));
+  // Outlives the endpoint, which ends calls.
+  std::unique_ptr<Caller> caller;
+  auto rpc = ripc::Rpc::create(library->service, rpc_options);
+  if (!rpc.ok()) return rpc.error();
+  caller = std::make_unique<Caller>(side, options, *library, *rpc);
+  if (const auto error = caller->prepare(); !error.ok()) return error;
+  std::vector<double> samples;
+  samples.reserve(options.iterations);
+  const std::uint64_t warm_up = std::max<std::uint64_t>(options.iterations / 20, 1);
+  if (const auto warm = caller->block(warm_up, samples); !warm.ok()) return warm.error();
+  samples.clear();
+  const auto nanoseconds = caller->block(options.iterations, samples);
+  if (!nanoseconds.ok()) return nanoseconds.error();
+  Json json;
+  json["travels"] = library->kind;
+  json["window"] = options.window;
+  json["answer"] = options.answer;
+  const double rate = static_cast<double>(samples.size()) * 1e9 / std::max(*nanoseconds, 1.0);
+  json["rtt_ns"] = percentiles(samples);
+  json["calls_per_second"] = rate;
+  json["bytes_per_second"] = rate * static_cast<double>(options.size + options.answer);
+  caller->put(json);
+  return json;
+}
+
+}  // namespace
+
+BenchResult run_calls(const BenchOptions& options) {
+  BenchOptions actual = options;
+  actual.kind = "auto";
+  actual.answer = std::min(options.answer, options.size);
+  if (actual.iterations == 0) {
+    const std::uint64_t by_size = (std::uint64_t{4} << 30) / std::max<std::uint64_t>(options.size, 1);
+    actual.iterations = std::clamp<std::uint64_t>(by_size, 50, options.transport == "shm" ? 500'000 : 50'000);
+  }
+  auto result = run_pair(
+      actual, [&](Side& side) { return calls_side(side, actual); },
+      [&](Side& side) { return measure_calls(side, actual); });
+  if (result.ok()) (*result)["iterations"] = actual.iterations;
+  return result;
+}
+
+}  // namespace cli::bench

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// ripc call: calls a method of a service and prints the answer.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "command.hpp"
+#include "exit_code.hpp"
+#include "ripc/rpc.hpp"
+
+namespace cli {
+namespace {
+
+struct CallCommandOptions {
+  std::string service;
+  std::uint32_t method = 0;
+  std::string data;
+  std::string file;
+  std::string transport;
+  double timeout = 5;
+  bool json = false;
+};
+
+struct CloseFile {
+  void operator()(std::FILE* file) const noexcept { (void)std::fclose(file); }
+};
+
+// Standard input for "-".
+ripc::Result<std::vector<std::byte>> read_file(const std::string& path) {
+  const auto failed = [&] { return ripc::Error(RIPC_SYSTEM, path + ": " + std::strerror(errno) + "."); };
+  const bool is_input = path == "-";
+  const std::unique_ptr<std::FILE, CloseFile> opened(is_input ? nullptr : std::fopen(path.c_str(), "rb"));
+  std::FILE* file = is_input ? stdin : opened.get();
+  if (file == nullptr) return failed();
+  std::vector<std::byte> bytes;
+  std::array<std::byte, std::size_t{1} << 16> part{};
+  while (const std::size_t count = std::fread(part.data(), 1, part.size(), file))
+    bytes.insert(bytes.end(), part.begin(), part.begin() + static_cast<std::ptrdiff_t>(count));
+  if (std::ferror(file) != 0) return failed();
+  return bytes;
+}
+
+const char* outcome_name(ripc_call_outcome outcome) {
+  switch (outcome) {
+    case RIPC_CALL_ANSWERED:
+      return "answered";
+    case RIPC_CALL_DID_NOT_RUN:
+      return "did not run";
+    default:
+      return "may have run";
+  }
+}
+
+// The first item that is missing in an answer says why.
+ripc_status status_of(const ripc::CallResult& result) {
+  for (std::size_t index = 0; index < result.item_count(); ++index)
+    if (const ripc::ItemView view = result.item(index); !view.ok()) return view.status();
+  return result.status();
+}
+
+int exit_code_of(const ripc::CallResult& result) {
+  if (status_of(result) == RIPC_UNSUPPORTED || (result.answered() && result.code() != 0)) return kRefused;
+  return exit_code_for(status_of(result));
+}
+
+std::string what_happened(const CallCommandOptions& options, const ripc::CallResult& result) {
+  const std::string who = "'" + options.service + "' ";
+  if (result.answered() && status_of(result) != RIPC_OK)
+    return who + "answered, but not all of the answer arrived: " + ripc_status_text(status_of(result));
+  if (result.answered()) return who + "answered with code " + std::to_string(result.code()) + ".";
+  const std::string why = std::string(result.error().text());
+  if (result.status() == RIPC_UNSUPPORTED)
+    return who + "has no method " + std::to_string(options.method) + ". The call did not run.";
+  if (result.outcome() == RIPC_CALL_DID_NOT_RUN) return "The call did not run; to call again is safe. " + why;
+  return "The call may have run: " + who + "did not say how it ended. " + why;
+}
+
+Json result_json(const CallCommandOptions& options, const ripc::ServiceInfo& info, const ripc::CallResult& result,
+                 std::uint64_t nanoseconds) {
+  Json items = Json::array();
+  for (std::size_t index = 0; index < result.item_count(); ++index) {
+    const ripc::ItemView view = result.item(index);
+    items.push_back({{"size", view.size()}, {"status", ripc_status_name(view.status())}, {"text", view.text()}});
+  }
+  return {{"service", options.service},
+          {"id", format_id(info.id)},
+          {"method", options.method},
+          {"outcome", outcome_name(result.outcome())},
+          {"status", ripc_status_name(result.status())},
+          {"code", result.code()},
+          {"nanoseconds", nanoseconds},
+          {"items", std::move(items)}};
+}
+
+int run_call(const CallCommandOptions& options) {
+  auto target = Target::parse_service(options.service);
+  if (!target.ok()) {
+    print_error(target.error().text());
+    return kUsage;
+  }
+  std::vector<std::byte> content;
+  if (!options.file.empty()) {
+    auto read = read_file(options.file);
+    if (!read.ok()) return fail(read.error());
+    content = *std::move(read);
+  }
+  const ripc::Bytes argument = options.file.empty() ? ripc::bytes_of(options.data) : ripc::Bytes(content);
+
+  const ripc::Nanoseconds timeout = to_timeout(options.timeout);
+  const std::uint64_t started = monotonic_now();
+  auto client = Client::open(options.transport, timeout);
+  if (!client.ok()) return fail(client.error());
+  auto rpc = ripc::Rpc::create(client->service);
+  if (!rpc.ok()) return fail(rpc.error());
+  auto info = wait_for_service(client->context, *target, timeout);
+  if (!info.ok()) return fail(info.error());
+
+  const std::uint64_t called = monotonic_now();
+  const ripc::CallResult result =
+      rpc->call_wait(info->id, options.method, argument, {.timeout = time_left(started, timeout)});
+  const std::uint64_t nanoseconds = monotonic_now() - called;
+  const int exit_code = exit_code_of(result);
+  if (options.json) {
+    print_json(result_json(options, *info, result, nanoseconds));
+  } else {
+    for (std::size_t index = 0; index < result.item_count(); ++index) {
+      const std::string_view text = result.item(index).text();
+      (void)std::fwrite(text.data(), 1, text.size(), stdout);
+    }
+    if (result.item_count() > 0 && isatty(STDOUT_FILENO) == 1) (void)std::fputc('\n', stdout);
+    if (std::fflush(stdout) != 0) return fail({RIPC_SYSTEM, std::string("standard output: ") + std::strerror(errno)});
+  }
+  if (exit_code != kOk) print_error(what_happened(options, result));
+  return exit_code;
+}
+
+}  // namespace
+
+void add_call_command(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<CallCommandOptions>();
+  CLI::App* command = app.add_subcommand("call", "Call a method of a service and print its answer");
+  command->add_option("NAME", options->service, "The service: a name, or id:NUMBER")->required();
+  command->add_option("METHOD", options->method, "The number of the method")->required();
+  CLI::Option* data = command->add_option("--data", options->data, "The argument: this text");
+  command->add_option("--file", options->file, "The argument: what is in this file; - is standard input")
+      ->excludes(data);
+  add_timeout(*command, options->timeout, "Seconds for the whole call, also for a service that is not there yet");
+  command->add_option("--transport", options->transport, "Paths to use, such as shm or shm,socket");
+  command->add_flag("--json", options->json, "Print one JSON object instead of the answer itself");
+  command->footer(std::string("Example: ripc call demo 0 --data hello    with    ripc serve-calls demo\n") +
+                  kExitCodeHelp);
+  command->callback([options, &exit_code] { exit_code = run_call(*options); });
+}
+
+}  // namespace cli

@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0
+// libripc for C++: calls. Header-only, over ripc/rpc.h, which says what a call promises; docs/calls.md introduces them.
+// Not part of ripc/ripc.hpp: include it beside that.
+//
+//   auto rpc = ripc::Rpc::create(*service);
+//   (void)rpc->on(kEcho, [](ripc::Request request) { (void)request.reply(request.item(0).bytes()); });
+//   while (true) (void)rpc->run();
+//
+//   ripc::Task<> greet(ripc::Rpc& rpc, ripc::ServiceId to) {
+//     auto answer = co_await rpc.call(to, kEcho, ripc::bytes_of("hello"));
+//     if (answer.answered()) std::puts("it is there");
+//   }
+//
+// The rules of ripc/ripc.hpp hold here too. Nothing throws, but for std::bad_alloc where the comment says "allocates".
+//
+//   Ownership  Rpc, Request, CallResult and Task are move-only owners. An Rpc is gone before its Service.
+//   Threads    One thread at a time is in run(). Any thread may make, cancel and answer calls.
+//   Callbacks  Handlers and callbacks run in run(), unless it says otherwise. They must not throw or block.
+#pragma once
+
+#include <atomic>
+#include <concepts>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <new>
+#include <span>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "ripc/error.hpp"
+#include "ripc/handle.hpp"
+#include "ripc/message.hpp"
+#include "ripc/rpc.h"
+#include "ripc/service.hpp"
+#include "ripc/task.hpp"
+
+namespace ripc {
+
+// ---- Request -------------------------------------------------------------------------------------------------
+
+// A call that has come: its arguments, and the right to answer it once, now or later, in any thread. Destroying it
+// without an answer drops it with RIPC_CANCELLED. An empty one, such as an answered one, has no items.
+class Request {
+ public:
+  Request() noexcept = default;
+  // Takes ownership of what a ripc_rpc_handler gets.
+  explicit Request(ripc_request* handle) noexcept : handle_(handle) {}
+
+  bool empty() const noexcept { return handle_ == nullptr; }
+  // The caller.
+  ServiceId source() const noexcept { return ripc_request_get_source(handle_.get()); }
+  std::uint32_t method() const noexcept { return ripc_request_get_method(handle_.get()); }
+  // The arguments. What they point to ends with the request. A wrong index gives a view with status
+  // RIPC_INVALID_ARGUMENT.
+  std::size_t item_count() const noexcept { return ripc_request_get_item_count(handle_.get()); }
+  ItemView item(std::size_t index) const noexcept {
+    ripc_item_view view;
+    const ripc_status status = ripc_request_get_item(handle_.get(), index, &view);
+    if (status != RIPC_OK) view = {nullptr, 0, RIPC_VIEW_FAILED, static_cast<std::uint32_t>(status), 0, 0, 0};
+    return ItemView(view);
+  }
+  // The caller's return buffers, for return_item(), and the room in each.
+  std::size_t return_count() const noexcept { return ripc_request_get_return_count(handle_.get()); }
+  std::size_t return_size(std::size_t index) const noexcept {
+    return ripc_request_get_return_size(handle_.get(), index);
+  }
+  // What is left of the caller's time. Zero: it is over, or the caller has cancelled. Nobody awaits the answer then.
+  Nanoseconds time_left() const noexcept {
+    const std::uint64_t left = ripc_request_time_left(handle_.get());
+    return left < static_cast<std::uint64_t>(kForever.count()) ? Nanoseconds(static_cast<std::int64_t>(left))
+                                                               : kForever;
+  }
+
+  // Answers with items and a code that the application gives a meaning. After that the request is empty. Items may
+  // point into the request, unless they are borrowed. RIPC_AGAIN only with items of borrow() or return_item(): then,
+  // and after any other error, the request is as it was. Without such items the Ticket is empty. The rest is as for
+  // Service::reply().
+  Result<Ticket> reply(std::span<const Item> items, std::uint32_t code = 0) noexcept {
+    bool is_lent = false;
+    for (const Item& each : items) is_lent = is_lent || each.kind == RIPC_ITEM_LONG || each.kind == RIPC_ITEM_RETURN;
+    ripc_ticket* ticket = nullptr;
+    const ripc_status status =
+        ripc_request_reply(handle_.get(), code, items.data(), items.size(), is_lent ? &ticket : nullptr);
+    if (status != RIPC_OK) return Error::from_last_call(status);
+    (void)handle_.release();
+    return Ticket(ticket);
+  }
+  Result<Ticket> reply(std::initializer_list<Item> items, std::uint32_t code = 0) noexcept {
+    return reply(std::span(items.begin(), items.size()), code);
+  }
+  // One item().
+  Result<Ticket> reply(Bytes bytes, std::uint32_t code = 0) noexcept { return reply({ripc::item(bytes)}, code); }
+  // Ends it without an answer: the call may have run, and has this status.
+  void drop(ripc_status status) noexcept { ripc_request_drop(handle_.release(), status); }
+  // Borrowed, for calls into ripc/rpc.h.
+  ripc_request* handle() const noexcept { return handle_.get(); }
+
+ private:
+  struct Drop {
+    void operator()(ripc_request* request) const noexcept { ripc_request_drop(request, RIPC_CANCELLED); }
+  };
+  std::unique_ptr<ripc_request, Drop> handle_;
+};
+
+// ---- CallResult ----------------------------------------------------------------------------------------------
+
+// How a call ended, with the answer if there is one. A default-made one did not run, with RIPC_INVALID_ARGUMENT.
+class CallResult {
+ public:
+  CallResult() noexcept = default;
+  // A call that could not begin.
+  explicit CallResult(Error why) noexcept : error_(std::move(why)) {}
+  // Takes ownership of the message.
+  explicit CallResult(const ripc_call_result& result) noexcept
+      : outcome_(static_cast<ripc_call_outcome>(result.outcome)),
+        code_(result.code),
+        count_(result.item_count),
+        items_(result.items),
+        error_(static_cast<ripc_status>(result.status)),
+        message_(result.message) {}
+
+  // RIPC_CALL_ANSWERED, RIPC_CALL_DID_NOT_RUN (also if it could not begin: to call again is safe), or
+  // RIPC_CALL_MAY_HAVE_RUN.
+  ripc_call_outcome outcome() const noexcept { return outcome_; }
+  bool answered() const noexcept { return outcome_ == RIPC_CALL_ANSWERED; }
+  // RIPC_OK if it was answered, else why not: ripc_rpc_call() lists what each means.
+  const Error& error() const noexcept { return error_; }
+  ripc_status status() const noexcept { return error_.code(); }
+  // The code of the answer; 0 without one.
+  std::uint32_t code() const noexcept { return code_; }
+  // The answer. What views point to ends with this object, but for bytes in return buffers. A wrong index gives a view
+  // with status RIPC_INVALID_ARGUMENT.
+  std::size_t item_count() const noexcept { return message_.empty() ? 0 : count_; }
+  ItemView item(std::size_t index) const noexcept {
+    if (index < item_count()) return ItemView(items_[index]);
+    return ItemView({nullptr, 0, RIPC_VIEW_FAILED, RIPC_INVALID_ARGUMENT, 0, 0, 0});
+  }
+
+ private:
+  ripc_call_outcome outcome_ = RIPC_CALL_DID_NOT_RUN;
+  std::uint32_t code_ = 0;
+  std::size_t count_ = 0;
+  const ripc_item_view* items_ = nullptr;  // in message_
+  Error error_ = RIPC_INVALID_ARGUMENT;
+  Message message_;
+};
+
+// ---- Calls ---------------------------------------------------------------------------------------------------
+
+// How one call is made. Read while the call begins, but for the memory of the return buffers: that is the library's
+// until the call has ended.
+struct CallOptions {
+  Nanoseconds timeout = kDefaultTime;          // of the whole call: 5 seconds
+  std::span<const ReturnBuffer> returns = {};  // memory for the answer, at most RIPC_MAX_RETURNS
+  const Request* parent = nullptr;             // the call is made for this one: it gets no more time than that has left
+  // Runs once, in any thread, when what borrow() lends is the caller's again: later than the call ends, if the server
+  // still holds the request. Without it, only leased or registered memory is lent.
+  ripc_ticket_callback loan_ended = nullptr;
+  void* loan_user = nullptr;  // for loan_ended
+};
+
+namespace detail {
+
+// begin(options for the C interface).
+template <typename Begin>
+ripc_status with_options(const CallOptions& options, Begin begin) noexcept {
+  ripc_call_options c_options;
+  ripc_call_options_init(&c_options);
+  c_options.timeout = to_c(options.timeout);
+  c_options.return_count = static_cast<std::uint32_t>(options.returns.size());
+  c_options.returns = options.returns.data();
+  c_options.parent = options.parent == nullptr ? nullptr : options.parent->handle();
+  c_options.loan_ended = options.loan_ended;
+  c_options.loan_user = options.loan_user;
+  return begin(c_options);
+}
+
+inline ripc_status begin_call(ripc_rpc* rpc, ServiceId to, std::uint32_t method, std::span<const Item> items,
+                              const CallOptions& options, ripc_call_done done, void* user,
+                              std::uint64_t* call) noexcept {
+  return with_options(options, [&](const ripc_call_options& c_options) {
+    return ripc_rpc_call(rpc, to, method, items.data(), items.size(), &c_options, done, user, call);
+  });
+}
+
+}  // namespace detail
+
+// A call under way, to be awaited once: co_await gives its CallResult. It has begun when this object is made, so
+// several can be under way before the first is awaited. It allocates nothing. Destroying it cancels the call: after
+// that its return buffers are the caller's, and no coroutine goes on because of it. Neither copied nor moved.
+//
+// Any thread makes and awaits it. It is destroyed where Task says.
+class [[nodiscard]] Call {
+ public:
+  // As Rpc::call(), which makes it.
+  Call(ripc_rpc* rpc, ServiceId to, std::uint32_t method, std::span<const Item> items,
+       const CallOptions& options) noexcept
+      : rpc_(rpc) {
+    const ripc_status status = detail::begin_call(rpc, to, method, items, options, &Call::end, this, &id_);
+    if (status == RIPC_OK) return;
+    result_ = CallResult(Error::from_last_call(status));
+    state_.store(this, std::memory_order_release);
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  ~Call() {
+    void* awaiting = state_.load(std::memory_order_acquire);
+    if (awaiting == this || !state_.compare_exchange_strong(awaiting, std::noop_coroutine().address())) return;
+    (void)ripc_rpc_cancel(rpc_, id_);
+    // If another thread was ending the call, it is about to be done with this object.
+    while (!done()) std::this_thread::yield();
+  }
+
+  // It has ended.
+  bool done() const noexcept { return state_.load(std::memory_order_acquire) == this; }
+  // Ends it in this call, with RIPC_CANCELLED; who awaits it goes on in here. RIPC_INVALID_ARGUMENT: it has ended.
+  Error cancel() noexcept {
+    const ripc_status status = ripc_rpc_cancel(rpc_, id_);
+    return status == RIPC_OK ? Error() : Error::from_last_call(status);
+  }
+
+  bool await_ready() const noexcept { return done(); }
+  bool await_suspend(std::coroutine_handle<> awaiting) noexcept {
+    void* nobody = nullptr;
+    return state_.compare_exchange_strong(nobody, awaiting.address(), std::memory_order_acq_rel);
+  }
+  CallResult await_resume() noexcept { return std::move(result_); }
+
+ private:
+  static void end(void* user, const ripc_call_result* result) noexcept {
+    auto* self = static_cast<Call*>(user);
+    self->result_ = CallResult(*result);
+    // From here on the object may be gone.
+    if (void* awaiting = self->state_.exchange(self, std::memory_order_acq_rel))
+      std::coroutine_handle<>::from_address(awaiting).resume();
+  }
+
+  ripc_rpc* rpc_;
+  std::uint64_t id_ = 0;
+  CallResult result_;
+  // Who waits, if anybody; this object itself when the call has ended.
+  std::atomic<void*> state_{nullptr};
+};
+
+// Gets the end of a call, in the thread that ends it. May make calls.
+using CallCallback = std::function<void(CallResult)>;
+
+// ---- Rpc -----------------------------------------------------------------------------------------------------
+
+// How an endpoint is made. 0 asks for the default of ripc_rpc_options.
+struct RpcOptions {
+  std::uint32_t slots = 0;         // calls under way to one server at once, a power of 2: 8
+  std::uint32_t queue = 0;         // calls to one server that wait: 1024
+  std::uint32_t max_sessions = 0;  // clients served at once: 65536
+  std::uint32_t workers = 0;       // threads for handlers with RIPC_RPC_WORKER: none
+  std::uint32_t worker_queue = 0;  // requests that wait for a worker: 1024
+};
+
+namespace detail {
+
+// Handlers outlive the endpoint.
+struct RpcDestroy {
+  void operator()(ripc_rpc* rpc) const noexcept { ripc_rpc_destroy(rpc); }
+  std::vector<std::shared_ptr<void>> handlers{};
+};
+
+}  // namespace detail
+
+// An endpoint: makes calls from its service, and answers calls to it. It alone receives from the service.
+//
+// The destructor ends all calls in its thread, with RIPC_CLOSED: coroutines go on in there, and callbacks run. At that
+// time no thread may be in run(). Moving it disturbs nothing.
+class Rpc {
+ public:
+  // The service must have no endpoint yet, and outlive it. RIPC_ID_IN_USE, RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY,
+  // RIPC_SYSTEM.
+  static Result<Rpc> create(Service& service, const RpcOptions& options = {}) noexcept {
+    ripc_rpc_options c_options;
+    ripc_rpc_options_init(&c_options);
+    c_options.slots = options.slots;
+    c_options.queue = options.queue;
+    c_options.max_sessions = options.max_sessions;
+    c_options.workers = options.workers;
+    c_options.worker_queue = options.worker_queue;
+    ripc_rpc* rpc = nullptr;
+    const ripc_status status = ripc_rpc_create(service.handle(), &c_options, &rpc);
+    if (status != RIPC_OK) return Error::from_last_call(status);
+    return Rpc(rpc);
+  }
+
+  Rpc() noexcept = default;
+  // Takes ownership of a handle from ripc_rpc_create().
+  explicit Rpc(ripc_rpc* handle) noexcept : handle_(handle) {}
+
+  bool empty() const noexcept { return handle_ == nullptr; }
+  // Ends the endpoint now, as the destructor.
+  void destroy() noexcept { handle_ = {}; }
+  // Borrowed, for calls into ripc/rpc.h.
+  ripc_rpc* handle() const noexcept { return handle_.get(); }
+
+  // Answers a method, from before the first run() on. The handler takes a Request, and is a function or a coroutine
+  // that returns Task<>. It is kept until the endpoint is gone. flags: RIPC_RPC_WORKER lets it run in a worker thread,
+  // several at once, where it may block; a coroutine only until it first waits. RIPC_INVALID_ARGUMENT. Allocates.
+  //
+  // A coroutine allocates its frame for each call. Without memory for it the request is dropped.
+  template <typename Handler>
+  requires std::invocable<Handler&, Request> Error on(std::uint32_t method, Handler handler, std::uint32_t flags = 0) {
+    auto owned = std::make_shared<Handler>(std::move(handler));
+    auto& handlers = handle_.get_deleter().handlers;
+    handlers.push_back(owned);
+    const ripc_status status = ripc_rpc_handle(handle_.get(), method, flags, &Rpc::run_handler<Handler>, owned.get());
+    if (status == RIPC_OK) return {};
+    handlers.pop_back();
+    return Error::from_last_call(status);
+  }
+
+  // Begins a call, to be awaited: auto result = co_await rpc.call(...). It never waits for the network. A call that
+  // cannot begin has ended when this returns: RIPC_AGAIN (too many wait: run(), then call again), RIPC_TIMEOUT (the
+  // parent has no time left), RIPC_TOO_LARGE, RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY. Memory
+  // is as for Service::send().
+  //
+  // Several items: std::array{ripc::item(a), ripc::item(b)}. GCC 12 takes no {a, b} in a co_await.
+  Call call(ServiceId to, std::uint32_t method, std::span<const Item> items = {},
+            const CallOptions& options = {}) noexcept {
+    return {handle_.get(), to, method, items, options};
+  }
+  // One item().
+  Call call(ServiceId to, std::uint32_t method, Bytes bytes, const CallOptions& options = {}) noexcept {
+    const Item one = item(bytes);
+    return {handle_.get(), to, method, std::span(&one, 1), options};
+  }
+
+  // The same, and runs `callback` once when the call has ended. Returns the call's number, for cancel(). With an error,
+  // one of those above, it does not run. Allocates.
+  Result<std::uint64_t> call_then(ServiceId to, std::uint32_t method, std::span<const Item> items,
+                                  CallCallback callback, const CallOptions& options = {}) {
+    auto state = std::make_unique<CallCallback>(std::move(callback));
+    constexpr auto kEnd = [](void* user, const ripc_call_result* result) noexcept {
+      const std::unique_ptr<CallCallback> owned(static_cast<CallCallback*>(user));
+      (*owned)(CallResult(*result));
+    };
+    std::uint64_t id = 0;
+    const ripc_status status = detail::begin_call(handle_.get(), to, method, items, options, kEnd, state.get(), &id);
+    if (status != RIPC_OK) return Error::from_last_call(status);
+    (void)state.release();  // the callback owns it, and may have run already
+    return id;
+  }
+  Result<std::uint64_t> call_then(ServiceId to, std::uint32_t method, std::initializer_list<Item> items,
+                                  CallCallback callback, const CallOptions& options = {}) {
+    return call_then(to, method, std::span(items.begin(), items.size()), std::move(callback), options);
+  }
+  Result<std::uint64_t> call_then(ServiceId to, std::uint32_t method, Bytes bytes, CallCallback callback,
+                                  const CallOptions& options = {}) {
+    return call_then(to, method, {item(bytes)}, std::move(callback), options);
+  }
+  // The same, and waits for the end. It runs the endpoint meanwhile, unless another thread does. Not in what run()
+  // runs: RIPC_INVALID_ARGUMENT.
+  CallResult call_wait(ServiceId to, std::uint32_t method, std::span<const Item> items = {},
+                       const CallOptions& options = {}) noexcept {
+    ripc_call_result result;
+    ripc_call_result_init(&result);
+    const ripc_status status = detail::with_options(options, [&](const ripc_call_options& c_options) {
+      return ripc_rpc_call_wait(handle_.get(), to, method, items.data(), items.size(), &c_options, &result);
+    });
+    return status == RIPC_OK ? CallResult(result) : CallResult(Error::from_last_call(status));
+  }
+  CallResult call_wait(ServiceId to, std::uint32_t method, std::initializer_list<Item> items,
+                       const CallOptions& options = {}) noexcept {
+    return call_wait(to, method, std::span(items.begin(), items.size()), options);
+  }
+  CallResult call_wait(ServiceId to, std::uint32_t method, Bytes bytes, const CallOptions& options = {}) noexcept {
+    return call_wait(to, method, {item(bytes)}, options);
+  }
+  // Ends a call: its callback runs in this call, with RIPC_CANCELLED, and its return buffers are the caller's again.
+  // RIPC_INVALID_ARGUMENT: it has ended, or another thread is running its callback.
+  Error cancel(std::uint64_t call) noexcept {
+    const ripc_status status = ripc_rpc_cancel(handle_.get(), call);
+    return status == RIPC_OK ? Error() : Error::from_last_call(status);
+  }
+
+  // Starts a coroutine that owns itself, and ends by itself.
+  static void spawn(Task<> task) noexcept {
+    if (task.done()) return;
+    Task<>::promise_type& promise = *task.frame_.release();
+    promise.owns_itself = true;
+    if (!std::exchange(promise.started, true)) Task<>::Handle::from_promise(promise).resume();
+  }
+
+  // Receives, runs handlers and ends calls, until at least one of these has happened; returns how many. With kNoWait
+  // RIPC_EMPTY means that there was nothing to do. RIPC_TIMEOUT, RIPC_INTERRUPTED (Service::interrupt()), RIPC_AGAIN
+  // (another thread is in it), and the errors of Service::receive().
+  Result<std::size_t> run(Nanoseconds timeout = kForever) noexcept {
+    std::size_t events = 0;
+    const ripc_status status = ripc_rpc_run(handle_.get(), detail::to_c(timeout), &events);
+    if (status != RIPC_OK) return Error::from_last_call(status);
+    return events;
+  }
+
+  // Counters since it was made.
+  Result<ripc_rpc_statistics> statistics() noexcept {
+    ripc_rpc_statistics statistics;
+    ripc_rpc_statistics_init(&statistics);
+    const ripc_status status = ripc_rpc_get_statistics(handle_.get(), &statistics);
+    if (status != RIPC_OK) return Error::from_last_call(status);
+    return statistics;
+  }
+
+ private:
+  template <typename Handler>
+  static void run_handler(void* user, ripc_request* request) noexcept {
+    Handler& handler = *static_cast<Handler*>(user);
+    if constexpr (std::is_same_v<std::invoke_result_t<Handler&, Request>, Task<>>) {
+      try {
+        spawn(handler(Request(request)));
+      } catch (const std::bad_alloc&) {
+      }
+    } else {
+      handler(Request(request));
+    }
+  }
+
+  std::unique_ptr<ripc_rpc, detail::RpcDestroy> handle_;
+};
+
+}  // namespace ripc

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ripc serve-calls and ripc call: answers, outcomes, exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+
+from harness import PATIENCE, CliTest  # noqa: E402
+
+
+class Calls(CliTest):
+    def serve_calls(self, name="demo", *arguments, **options):
+        process = self.start("serve-calls", name, *arguments, **options)
+        self.assertIn(b"serving", process.stdout.readline())
+        return process
+
+    def test_echo_returns_text_and_files_byte_by_byte(self):
+        self.serve_calls()
+        self.assertEqual(self.ripc("call", "demo", "0", "--data", "hello")[0], b"hello")
+        self.assertEqual(self.ripc("call", "demo", "0")[0], b"")
+        for size in (0, 1, 100_000, 3_000_000):
+            content = os.urandom(size)
+            self.write("argument", content)
+            file = os.path.join(self.served, "argument")
+            self.assertTrue(self.ripc("call", "demo", "0", "--file", file)[0] == content)
+            self.assertTrue(self.ripc("call", "demo", "0", "--file", "-", input=content)[0] == content)
+
+    def test_over_sockets_too(self):
+        for transport in ("shm", "socket"):
+            with self.subTest(transport=transport):
+                self.environment["RIPC_TRANSPORTS"] = transport
+                service = self.serve_calls(transport)
+                content = os.urandom(200_000)
+                self.assertTrue(self.ripc("call", transport, "0", "--file", "-", input=content)[0] == content)
+                service.terminate()
+                self.assertEqual(service.wait(PATIENCE), 0)
+
+    def test_time_is_a_time(self):
+        self.serve_calls()
+        self.assertRegex(self.ripc("call", "demo", "1")[0].decode(), r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+
+    def test_json_has_the_outcome_and_the_items(self):
+        self.serve_calls()
+        answer = self.ripc_json("call", "demo", "0", "--data", "hello")
+        self.assertEqual((answer["outcome"], answer["status"], answer["code"]), ("answered", "RIPC_OK", 0))
+        self.assertEqual(answer["items"], [{"size": 5, "status": "RIPC_OK", "text": "hello"}])
+        self.assertGreater(answer["nanoseconds"], 0)
+
+    def test_an_unknown_method_is_refused_with_5(self):
+        self.serve_calls()
+        self.assertIn("has no method 7", self.ripc("call", "demo", "7", code=5)[1].decode())
+        answer = self.ripc_json("call", "demo", "7", code=5)
+        self.assertEqual((answer["outcome"], answer["status"]), ("did not run", "RIPC_UNSUPPORTED"))
+
+    def test_a_stopped_service_times_out_with_4(self):
+        service = self.serve_calls()
+        service.send_signal(signal.SIGSTOP)
+        self.assertIn("call", self.ripc("call", "demo", "0", "--timeout", "0.5", code=4)[1].decode())
+
+    def test_a_service_without_calls_does_not_answer_them(self):
+        self.serve()
+        answer = self.ripc_json("call", "files", "0", "--timeout", "0.5", code=4)
+        self.assertEqual(answer["status"], "RIPC_TIMEOUT")
+
+    def test_waits_for_a_service_that_appears(self):
+        caller = self.start("call", "later", "0", "--data", "x", "--timeout", str(PATIENCE))
+        self.serve_calls("later")
+        out, _ = caller.communicate(timeout=PATIENCE)
+        self.assertEqual((caller.returncode, out), (0, b"x"))
+
+    def test_a_file_that_cannot_be_read_is_named(self):
+        errors = self.ripc("call", "demo", "0", "--file", os.path.join(self.folder, "missing"), code=1)[1].decode()
+        self.assertIn("missing", errors)
+
+    def test_serve_calls_prints_json_when_ready_and_at_the_end(self):
+        service = self.start("serve-calls", "demo", "--json")
+        self.assertEqual(json.loads(service.stdout.readline())["pid"], service.pid)
+        self.ripc("call", "demo", "0")
+        self.ripc("call", "demo", "7", code=5)
+        service.terminate()
+        end = json.loads(service.stdout.readline())
+        self.assertEqual((end["event"], end["requests_run"], end["requests_refused"]), ("closed", 1, 1))
+        self.assertEqual(service.wait(PATIENCE), 0)
+
+    def test_an_id_in_use_is_refused_and_takeover_fences_the_holder(self):
+        first = self.serve_calls(stderr=subprocess.PIPE)
+        self.assertIn("takeover", self.ripc("serve-calls", "demo", code=1)[1].decode())
+        self.serve_calls("demo", "--takeover")
+        self.assertEqual(first.wait(PATIENCE), 1)
+        self.assertEqual(self.ripc("call", "demo", "0", "--data", "x")[0], b"x")
+
+
+if __name__ == "__main__":
+    unittest.main()
