@@ -30,7 +30,8 @@ def make_library(folder, compiler, work):
     functions += [f"void takes_{name}({name} *value)" for name in re.findall(r"typedef (?:enum|struct) (\w+) \{", text)]
     source, library = work / "stub.c", work / "libripc.so"
     bodies = "".join(f"{declaration} {{ __builtin_trap(); }}\n" for declaration in functions)
-    source.write_text(f'#include "ripc/ripc.h"\n{bodies}', encoding="utf-8")
+    includes = "".join(f'#include "ripc/{header.name}"\n' for header in sorted(folder.glob("ripc/*.h")))
+    source.write_text(includes + bodies, encoding="utf-8")
     subprocess.run([compiler, "-g", "-shared", "-fPIC", f"-I{folder}", str(source), "-o", str(library)], check=True)
     return library
 
