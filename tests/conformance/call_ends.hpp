@@ -72,7 +72,7 @@ class Begun {
   bool has_ended() const { return ends_ != 0; }
   int ends() const { return ends_; }
   // Runs the endpoint until the call has ended, unless another thread does.
-  const Outcome& end(const Rpc& rpc) {
+  const Outcome& end(const Rpc& rpc) const {
     const std::uint64_t limit = now() + kLimit;
     while (!has_ended() && now() < limit) (void)ripc_rpc_run(rpc.get(), 10 * kMillisecond, nullptr);
     EXPECT_TRUE(has_ended());
@@ -111,7 +111,7 @@ class CallServer {
   static constexpr std::uint32_t kKeep = 2;
   static constexpr std::uint32_t kWork = 3;
 
-  CallServer(Context context, ripc_rpc_options options = rpc_options(), ripc_service_id id = 0)
+  explicit CallServer(Context context, ripc_rpc_options options = rpc_options(), ripc_service_id id = 0)
       : context_(std::move(context)), service_(make_service(context_, id)) {
     ripc_rpc* made = nullptr;
     EXPECT_EQ(ripc_rpc_create(service_.get(), &options, &made), RIPC_OK) << ripc_last_error();

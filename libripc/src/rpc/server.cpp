@@ -7,6 +7,7 @@
 
 #include "base/random.hpp"
 #include "core/protocol/outgoing.hpp"
+#include "rpc/timer_wheel.hpp"
 
 namespace ripc::internal::rpc {
 

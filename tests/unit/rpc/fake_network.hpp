@@ -144,7 +144,7 @@ class FakeNode final : public Messenger {
     searches_[to] = kept;
     next_look_ = std::min(next_look_, network_.now);
     return {kept.get(),
-            [this, to, kept](void*) { std::erase_if(searches_, [&](auto& one) { return one.second == kept; }); }};
+            [this, kept](void*) { std::erase_if(searches_, [&](auto& one) { return one.second == kept; }); }};
   }
   void wake() noexcept override {}
 
