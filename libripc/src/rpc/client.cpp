@@ -127,7 +127,7 @@ Status Client::begin(const CallRequest& request, std::uint64_t* name) {
   ++counters_.calls;
   if (name != nullptr) *name = call.name();
   Status status = RIPC_PENDING;
-  if (session.takes_calls() && session.queue.empty()) status = dispatch(lock, call, request.items);
+  if (session.takes_calls() && session.queue.empty()) status = dispatch(lock, call, request.items, now);
   if (status == RIPC_PENDING) {
     try {
       status = enqueue(call, request.items);
@@ -183,20 +183,22 @@ Status Client::enqueue(Call& call, std::span<const ripc_item> items) {
   return {};
 }
 
-Status Client::dispatch(Lock& lock, Call& call, std::span<const ripc_item> items) {
+Status Client::dispatch(Lock& lock, Call& call, std::span<const ripc_item> items, Nanoseconds now) {
   ClientSession& session = *call.session;
-  const Nanoseconds now = messenger_.now();
   session.take_slot(call);
   const RequestMessage message(call, items, now);
-  Status status = RIPC_PENDING;
-  if (call.returns.empty()) status = messenger_.send_short(session.to, message.items());
-  if (status == RIPC_PENDING) status = send_any(lock, call, message.items());
-  if (call.state == Call::State::ended || call.state == Call::State::free)
-    return {};  // answered before send() returned
-  if (!status.ok()) {
+  ripc_status status = call.returns.empty() ? messenger_.send_short(session.to, message.items()) : RIPC_PENDING;
+  Status failure;
+  if (status == RIPC_PENDING) {
+    failure = send_any(lock, call, message.items());
+    status = failure.code();
+    if (call.state == Call::State::ended || call.state == Call::State::free)
+      return {};  // answered before send() returned
+  }
+  if (status != RIPC_OK) {
     session.give_slot_back(call);
     call.state = Call::State::queued;
-    if (status != RIPC_AGAIN) return status;
+    if (status != RIPC_AGAIN) return failure.ok() ? Status(status) : failure;
     lack_room(session, now);
     return RIPC_PENDING;
   }
@@ -273,7 +275,7 @@ void Client::pump(Lock& lock, ClientSession& session) {
   while (session.takes_calls() && !session.queue.empty()) {
     Call& call = *session.queue.front();
     session.queue.remove(call);
-    const Status status = dispatch(lock, call, call.arguments.items());
+    const Status status = dispatch(lock, call, call.arguments.items(), messenger_.now());
     if (status == RIPC_PENDING) {
       session.queue.push_front(call);
       set_timer(call);
@@ -450,7 +452,7 @@ void Client::check_path(ClientSession& session, Nanoseconds now) noexcept {
 
 // ---- Messages ------------------------------------------------------------------------------------------------
 
-std::size_t Client::received(core::Message* message, const Header& header) {
+std::size_t Client::received(core::Message* message, const Header& header, Nanoseconds now) {
   Lock lock(mutex_);
   const auto found = sessions_.find(message->source);
   bool is_kept = false;
@@ -459,23 +461,22 @@ std::size_t Client::received(core::Message* message, const Header& header) {
   } else {
     ClientSession& session = *found->second;
     if (header.kind == Kind::answer) {
-      is_kept = answered(session, *message, header);
+      is_kept = answered(session, *message, header, now);
     } else if (header.kind == Kind::opened) {
-      opened(session, header);
-    } else if (Call* const unseen = told(session, header)) {
+      opened(session, header, now);
+    } else if (Call* const unseen = told(session, header, now)) {
       send_again(lock, *unseen);
     }
-    if (session.is_stale) check_path(session, messenger_.now());
+    if (session.is_stale) check_path(session, now);
     pump(lock, session);
   }
   if (!is_kept) core::MessagePool::release(message);
   return tell_ended(lock);
 }
 
-bool Client::answered(ClientSession& session, core::Message& message, const Header& header) noexcept {
+bool Client::answered(ClientSession& session, core::Message& message, const Header& header, Nanoseconds now) noexcept {
   Call* const call = session.name == header.session ? session.call(header.number) : nullptr;
   if (call == nullptr) return false;  // it has ended
-  const Nanoseconds now = messenger_.now();
   session.used_at = now;
   if (session.may_lose && call->repeats == 0) session.round_trip.add(now - call->sent_at);
   if (message.in_reply_to == call->request) call->request = 0;  // it has ended with its answer
@@ -505,18 +506,18 @@ bool Client::answered(ClientSession& session, core::Message& message, const Head
   return true;
 }
 
-void Client::opened(ClientSession& session, const Header& header) {
+void Client::opened(ClientSession& session, const Header& header, Nanoseconds now) {
   if (session.state != ClientSession::State::opening || header.number != session.nonce) return;
   // A thread is still sending a call of the former session, whose slots it holds.
-  if (!session.is_idle()) return timers_.set(session, messenger_.now() + TimerWheel::kTick);
+  if (!session.is_idle()) return timers_.set(session, now + TimerWheel::kTick);
   session.start(header.session, header.incarnation, header.code);
   session.state = ClientSession::State::open;
-  session.used_at = messenger_.now();
-  timers_.set(session, session.used_at + wire::call::kSessionTime);
+  session.used_at = now;
+  timers_.set(session, now + wire::call::kSessionTime);
   ++counters_.sessions_opened;
 }
 
-Call* Client::told(ClientSession& session, const Header& header) noexcept {
+Call* Client::told(ClientSession& session, const Header& header, Nanoseconds now) noexcept {
   const auto why = static_cast<ripc_status>(header.code);
   if (header.session == 0) {
     if (session.state != ClientSession::State::opening || header.number != session.nonce) return nullptr;
@@ -526,7 +527,7 @@ Call* Client::told(ClientSession& session, const Header& header) noexcept {
   }
   Call* const call = session.name == header.session ? session.call(header.number) : nullptr;
   if (call == nullptr || call->is_in_send) return nullptr;
-  session.used_at = messenger_.now();
+  session.used_at = now;
   switch (header.state) {
     case wire::call::State::running:
       call->is_with_server = true;

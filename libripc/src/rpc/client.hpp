@@ -37,7 +37,7 @@ class Client : public std::enable_shared_from_this<Client> {
 
   // ---- The thread that runs the endpoint ----
   // A message that a server sent; `message` is the client's now. Returns how many calls were told of their end.
-  std::size_t received(core::Message* message, const wire::call::Header& header);
+  std::size_t received(core::Message* message, const wire::call::Header& header, Nanoseconds now);
   // What is due, and what other threads left to do. The same.
   std::size_t progress(Nanoseconds now);
   // When progress() has something to do at the latest; the endpoint sleeps until then. begin() wakes it for an earlier
@@ -60,7 +60,7 @@ class Client : public std::enable_shared_from_this<Client> {
   ClientSession& session_of(ripc_service_id to);
   Status enqueue(Call& call, std::span<const ripc_item> items);
   // RIPC_OK: sent. RIPC_PENDING: it has to wait, without a slot.
-  Status dispatch(Lock& lock, Call& call, std::span<const ripc_item> items);
+  Status dispatch(Lock& lock, Call& call, std::span<const ripc_item> items, Nanoseconds now);
   Status send_any(Lock& lock, Call& call, std::span<const ripc_item> items);
   void note_sent(Call& call, Nanoseconds now) noexcept;
   void pump(Lock& lock, ClientSession& session);
@@ -79,10 +79,11 @@ class Client : public std::enable_shared_from_this<Client> {
   void check_path(ClientSession& session, Nanoseconds now) noexcept;
 
   // True: the message is with the call.
-  bool answered(ClientSession& session, core::Message& message, const wire::call::Header& header) noexcept;
-  void opened(ClientSession& session, const wire::call::Header& header);
+  bool answered(ClientSession& session, core::Message& message, const wire::call::Header& header,
+                Nanoseconds now) noexcept;
+  void opened(ClientSession& session, const wire::call::Header& header, Nanoseconds now);
   // A call whose request has to be sent again; or nullptr.
-  Call* told(ClientSession& session, const wire::call::Header& header) noexcept;
+  Call* told(ClientSession& session, const wire::call::Header& header, Nanoseconds now) noexcept;
   void call_due(Call& call, Nanoseconds now) noexcept;
   // False: it was forgotten.
   bool session_due(ClientSession& session, Nanoseconds now) noexcept;

@@ -84,18 +84,21 @@ std::size_t Endpoint::receive(Nanoseconds timeout, ripc_status& status) {
   std::array<core::Message*, kBatch> messages;
   std::size_t count = 0;
   status = service_.receive(RIPC_RECEIVE_LEND, timeout, messages, count);
+  if (count == 0) return 0;
   std::size_t events = 0;
-  for (core::Message* message : std::span(messages).first(count)) events += receive_one(message);
+  const Nanoseconds now = messenger_.now();
+  for (core::Message* message : std::span(messages).first(count)) events += receive_one(message, now);
   return events;
 }
 
-std::size_t Endpoint::receive_one(core::Message* message) {
+std::size_t Endpoint::receive_one(core::Message* message, Nanoseconds now) {
   if (message->item_count != 0 && message->items[0].kind == RIPC_VIEW_SHORT) {
     const ripc_item_view& first = message->items[0];
     const Result<wire::call::Header> header =
         wire::call::decode({static_cast<const std::byte*>(first.data), first.size});
     if (header.ok()) {
-      return is_for_client(header->kind) ? client_->received(message, *header) : server_->received(message, *header);
+      return is_for_client(header->kind) ? client_->received(message, *header, now)
+                                         : server_->received(message, *header, now);
     }
   }
   dropped_.fetch_add(1, std::memory_order_relaxed);

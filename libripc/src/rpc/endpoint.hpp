@@ -48,7 +48,7 @@ class Endpoint {
   Status run_some(Deadline deadline, std::size_t& events);
   void leave() noexcept;
   std::size_t receive(Nanoseconds timeout, ripc_status& status);
-  std::size_t receive_one(core::Message* message);
+  std::size_t receive_one(core::Message* message, Nanoseconds now);
 
   core::Service& service_;
   ServiceMessenger messenger_;

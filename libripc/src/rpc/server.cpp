@@ -43,12 +43,12 @@ Status Server::handle(std::uint32_t method, const Handler& handler) {
 
 // ---- Messages ------------------------------------------------------------------------------------------------
 
-std::size_t Server::received(core::Message* message, const Header& header) {
+std::size_t Server::received(core::Message* message, const Header& header, Nanoseconds now) {
   ripc_request* request = nullptr;
   {
     const std::lock_guard lock(mutex_);
     if (header.kind == Kind::open) {
-      open(*message, header);
+      open(*message, header, now);
     } else if (ServerSession* session = session_of(*message, header); session == nullptr) {
       ++counters_.requests_refused;
       const bool is_other = header.incarnation != messenger_.incarnation();
@@ -59,7 +59,7 @@ std::size_t Server::received(core::Message* message, const Header& header) {
                              .session = header.session,
                              .code = static_cast<std::uint32_t>(why)});
     } else {
-      session->used_at = messenger_.now();
+      session->used_at = received_at_ = now;
       request = take(*message, header);
     }
   }
@@ -68,7 +68,9 @@ std::size_t Server::received(core::Message* message, const Header& header) {
     return 0;
   }
   if (!request->handler->is_for_workers) {
+    in_handler_.store(request, std::memory_order_relaxed);
     request->handler->run(request->handler->user, request);
+    in_handler_.store(nullptr, std::memory_order_relaxed);
   } else if (!workers_->push(*request)) {
     drop(*request, RIPC_AGAIN, State::not_run);
   }
@@ -87,7 +89,7 @@ ServerSession* Server::session_of(const core::Message& message, const Header& he
   return session != nullptr && session->client == message.source ? session : nullptr;
 }
 
-void Server::open(const core::Message& message, const Header& header) {
+void Server::open(const core::Message& message, const Header& header, Nanoseconds now) {
   if (sessions_.size() - free_sessions_.size() >= options_.max_sessions) {
     ++counters_.requests_refused;
     tell(message.source, {.kind = Kind::state, .state = State::not_run, .number = header.number, .code = RIPC_LIMIT});
@@ -108,7 +110,7 @@ void Server::open(const core::Message& message, const Header& header) {
   session.generation += session.generation == UINT32_MAX ? 2 : 1;  // never 0
   session.name = std::uint64_t{session.generation} << 32 | index;
   session.client = message.source;
-  session.used_at = messenger_.now();
+  session.used_at = now;
   look_at_ = std::min(look_at_, session.used_at + wire::call::kSessionTime);
   ++counters_.sessions_served;
   tell(message.source, {.kind = Kind::opened,
@@ -292,28 +294,30 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
   std::copy(items.begin(), items.end(), all.begin() + 1);
   arguments.items = {all.data(), items.size() + 1};
 
-  Status status = RIPC_OK;
+  ripc_status status = RIPC_OK;
   std::shared_ptr<core::Ticket> own_ticket;
   if (slot_of(request) == nullptr) {
     messenger_.release_given(items);  // nobody waits
   } else {
-    status = RIPC_PENDING;
-    if (request.message->request == 0) status = messenger_.send_short(arguments.to, arguments.items);
+    status = request.message->request == 0 ? messenger_.send_short(arguments.to, arguments.items) : RIPC_PENDING;
     if (status == RIPC_PENDING) {
       lock.unlock();
-      status = messenger_.send(arguments, &own_ticket);
+      const Status sent = messenger_.send(arguments, &own_ticket);
       lock.lock();
-      if (is_closed_) status = RIPC_CLOSED;
+      status = is_closed_ ? RIPC_CLOSED : sent.code();
+      if (!sent.ok() && status != RIPC_AGAIN) return sent;
     }
   }
   const bool waits = status == RIPC_AGAIN && !is_borrowed(items);
-  if (!status.ok() && !waits) return status;
+  if (status != RIPC_OK && !waits) return status;
   if (Slot* const slot = slot_of(request); slot != nullptr) {
     ServerSession& session = *session_of(request.session);
-    const Nanoseconds now = messenger_.now();
+    // An answer within the handler needs no clock: that of its request is as good.
+    const bool is_prompt = in_handler_.load(std::memory_order_relaxed) == &request;
+    const Nanoseconds now = is_prompt ? received_at_ : messenger_.now();
     const bool may_be_lost = !own_ticket && messenger_.path(session.client).loses;
     slot->code = code;
-    slot->ticket = own_ticket;
+    if (own_ticket) slot->ticket = own_ticket;
     if (waits || may_be_lost) {
       const bool is_kept = keep(session, *slot, items, now);
       if (waits && !is_kept) return RIPC_AGAIN;

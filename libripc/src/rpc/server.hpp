@@ -52,7 +52,7 @@ class Server : public std::enable_shared_from_this<Server> {
 
   // ---- The thread that runs the endpoint ----
   // A message that a client sent; `message` is the server's now. Returns how many handlers ran, or were given the call.
-  std::size_t received(core::Message* message, const wire::call::Header& header);
+  std::size_t received(core::Message* message, const wire::call::Header& header, Nanoseconds now);
   // What is due, and what other threads left to do.
   void progress(Nanoseconds now) noexcept;
   Nanoseconds next_due() const noexcept;
@@ -83,7 +83,7 @@ class Server : public std::enable_shared_from_this<Server> {
   ServerSession* session_of(std::uint64_t name) noexcept;
   ServerSession* session_of(const core::Message& message, const wire::call::Header& header) noexcept;
   Slot* slot_of(const ripc_request& request) noexcept;
-  void open(const core::Message& message, const wire::call::Header& header);
+  void open(const core::Message& message, const wire::call::Header& header, Nanoseconds now);
   // A request to be run; nullptr: it is none. Then the message is still the caller's.
   ripc_request* take(core::Message& message, const wire::call::Header& header);
   void tell_of_known(ServerSession& session, Slot& slot) noexcept;
@@ -114,6 +114,8 @@ class Server : public std::enable_shared_from_this<Server> {
   Nanoseconds look_at_ = UINT64_MAX;  // for sessions that nobody uses, and answers that nobody asks for
   ripc_request* free_ = nullptr;
   bool is_closed_ = false;
+  std::atomic<const ripc_request*> in_handler_{nullptr};  // in the thread that runs the endpoint
+  Nanoseconds received_at_ = 0;                           // what that is about
   ripc_rpc_statistics counters_{};
 };
 

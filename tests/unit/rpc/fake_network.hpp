@@ -98,9 +98,9 @@ class FakeNode final : public Messenger {
     const ripc_item_view& first = message->items[0];
     const auto header = wire::call::decode({static_cast<const std::byte*>(first.data), first.size});
     if (wire::call::is_for_client(header->kind)) {
-      client->received(message, *header);
+      client->received(message, *header, network_.now);
     } else {
-      server->received(message, *header);
+      server->received(message, *header, network_.now);
     }
   }
   void progress() {
