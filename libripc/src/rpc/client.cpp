@@ -185,6 +185,7 @@ Status Client::enqueue(Call& call, std::span<const ripc_item> items) {
 
 Status Client::dispatch(Lock& lock, Call& call, std::span<const ripc_item> items, Nanoseconds now) {
   ClientSession& session = *call.session;
+  const std::uint64_t name = session.name;
   session.take_slot(call);
   const RequestMessage message(call, items, now);
   ripc_status status = call.returns.empty() ? messenger_.send_short(session.to, message.items()) : RIPC_PENDING;
@@ -201,6 +202,12 @@ Status Client::dispatch(Lock& lock, Call& call, std::span<const ripc_item> items
     if (status != RIPC_AGAIN) return failure.ok() ? Status(status) : failure;
     lack_room(session, now);
     return RIPC_PENDING;
+  }
+  // The session was lost while another thread ran the endpoint.
+  if (session.name != name) {
+    finish(call, RIPC_CALL_MAY_HAVE_RUN, RIPC_PEER_DEAD);
+    note_changed();
+    return {};
   }
   // What travels long is not lost.
   if (session.may_lose && !call.ticket && !call.is_kept) {
@@ -272,6 +279,7 @@ void Client::lack_room(ClientSession& session, Nanoseconds now) noexcept {
 }
 
 void Client::pump(Lock& lock, ClientSession& session) {
+  if (session.is_stale && session.is_idle()) check_path(session, messenger_.now());
   while (session.takes_calls() && !session.queue.empty()) {
     Call& call = *session.queue.front();
     session.queue.remove(call);
@@ -467,7 +475,6 @@ std::size_t Client::received(core::Message* message, const Header& header, Nanos
     } else if (Call* const unseen = told(session, header, now)) {
       send_again(lock, *unseen);
     }
-    if (session.is_stale) check_path(session, now);
     pump(lock, session);
   }
   if (!is_kept) core::MessagePool::release(message);
@@ -560,7 +567,8 @@ ripc_status Client::send_header(const ClientSession& session, const Header& head
 
 void Client::note_changed() noexcept {
   changed_ = true;
-  if (sleeping_until_ != 0) messenger_.wake();
+  // Whoever tells of changes may hold this longer than the endpoint, and its messenger, exist.
+  if (sleeping_until_ != 0 && !is_closed_) messenger_.wake();
 }
 
 void Client::changed() noexcept {
@@ -696,6 +704,7 @@ std::size_t Client::end_all(ripc_status why) {
     while (call->is_in_send) sent_.wait(lock);
     if (call->state == Call::State::queued || call->state == Call::State::sent) give_up(*call, why);
   }
+  for (const auto& [to, session] : sessions_) session->search.reset();
   return tell_ended(lock);
 }
 

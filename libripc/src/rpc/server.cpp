@@ -421,7 +421,7 @@ Nanoseconds Server::time_left(const ripc_request& request) const noexcept {
 
 void Server::changed() noexcept {
   const std::lock_guard lock(mutex_);
-  if (waiting_.empty()) return;
+  if (waiting_.empty() || is_closed_) return;
   send_at_ = 0;
   messenger_.wake();
 }
