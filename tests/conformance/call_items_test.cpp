@@ -185,8 +185,8 @@ TEST_P(CallItems, CostNoAllocationOnceWarm) {
   loop.run(2000);
   const std::uint64_t before = allocation_count();
   loop.run(5000);
-  // Between hosts, the resolver and sessions do something now and then.
-  EXPECT_LE(allocation_count() - before, traits().exact_costs ? 0u : 100u);
+  // Between hosts, sessions send control messages now and then: fewer than one for 20 calls.
+  EXPECT_LE(allocation_count() - before, traits().exact_costs ? 0u : 250u);
 }
 
 }  // namespace
