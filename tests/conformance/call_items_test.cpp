@@ -90,7 +90,8 @@ TEST_P(CallItems, OfAnAnswerLandInTheCallersMemory) {
       EXPECT_EQ(ripc_request_get_return_count(request), 1u);
       EXPECT_EQ(ripc_request_get_return_size(request, 0), kLarge);
       const Bytes answer = pattern(kLarge, 4);
-      const ripc_item items[] = {item(answer, RIPC_ITEM_RETURN, 0), item(std::string("tail"))};
+      const std::string tail = "tail";
+      const ripc_item items[] = {item(answer, RIPC_ITEM_RETURN, 0), item(tail)};
       EXPECT_EQ(ripc_request_reply(request, 5, items, 2, nullptr), RIPC_OK) << ripc_last_error();
     });
     const Outcome& outcome = begun.end(rpc_);
