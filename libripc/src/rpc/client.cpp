@@ -2,10 +2,9 @@
 #include "rpc/client.hpp"
 
 #include <algorithm>
-#include <array>
 
-#include "base/random.hpp"
 #include "core/protocol/outgoing.hpp"
+#include "rpc/call_message.hpp"
 
 namespace ripc::internal::rpc {
 
@@ -24,33 +23,14 @@ Nanoseconds left(Nanoseconds deadline, Nanoseconds now) noexcept {
   return deadline > now ? deadline - now : 0;
 }
 
-ripc_item header_item(const std::array<std::byte, wire::call::kHeaderSize>& header) noexcept {
-  return {header.data(), header.size(), RIPC_ITEM_SHORT, 0};
+Header request_header(const Call& call, Nanoseconds now) noexcept {
+  return {.kind = Kind::request,
+          .number = call.number,
+          .session = call.session->name,
+          .incarnation = call.session->incarnation,
+          .code = call.method,
+          .time = wire::call::time_left(left(call.deadline, now))};
 }
-
-// The items of a request: its header, and the arguments where they lie.
-class RequestMessage {
- public:
-  RequestMessage(const Call& call, std::span<const ripc_item> arguments, Nanoseconds now) noexcept
-      : header_(wire::call::encode({.kind = Kind::request,
-                                    .number = call.number,
-                                    .session = call.session->name,
-                                    .incarnation = call.session->incarnation,
-                                    .code = call.method,
-                                    .time = wire::call::time_left(left(call.deadline, now))})),
-        count_(arguments.size() + 1) {
-    items_[0] = header_item(header_);
-    std::copy(arguments.begin(), arguments.end(), items_.begin() + 1);
-  }
-  RequestMessage(const RequestMessage&) = delete;
-  RequestMessage& operator=(const RequestMessage&) = delete;
-  std::span<const ripc_item> items() const noexcept { return {items_.data(), count_}; }
-
- private:
-  std::array<std::byte, wire::call::kHeaderSize> header_;
-  std::array<ripc_item, RIPC_MAX_ITEMS> items_;
-  std::size_t count_;
-};
 
 }  // namespace
 
@@ -187,7 +167,7 @@ Status Client::dispatch(Lock& lock, Call& call, std::span<const ripc_item> items
   ClientSession& session = *call.session;
   const std::uint64_t name = session.name;
   session.take_slot(call);
-  const RequestMessage message(call, items, now);
+  const CallMessage message(request_header(call, now), items);
   ripc_status status = call.returns.empty() ? messenger_.send_short(session.to, message.items()) : RIPC_PENDING;
   Status failure;
   if (status == RIPC_PENDING) {
@@ -344,225 +324,6 @@ std::size_t Client::tell_ended(Lock& lock) {
   return count;
 }
 
-// ---- Sessions ------------------------------------------------------------------------------------------------
-
-ClientSession& Client::session_of(ripc_service_id to) {
-  std::unique_ptr<ClientSession>& session = sessions_[to];
-  if (!session) session = std::make_unique<ClientSession>(to);
-  return *session;
-}
-
-// Before a call: an idle session may lead nowhere by now, without anybody having been told.
-void Client::prepare(ClientSession& session, Nanoseconds now) {
-  if (session.state == ClientSession::State::closed) {
-    open(session, now);
-  } else if (session.state == ClientSession::State::open && session.is_idle() && session.queue.empty()) {
-    const bool is_old = now - session.used_at > wire::call::kSessionTime / 2;
-    if (is_old) session.is_stale = true;
-    check_path(session, now);
-  }
-}
-
-void Client::find_path(ClientSession& session) noexcept {
-  if (session.state != ClientSession::State::finding) {
-    session.state = ClientSession::State::finding;
-    session.finding_since = messenger_.now();
-    for (Call* call = session.queue.front(); call != nullptr; call = call->next) set_timer(*call);
-  }
-  if (session.search) return;
-  try {
-    session.search = messenger_.find_path(session.to, [weak = weak_from_this(), to = session.to](ripc_status status) {
-      const std::shared_ptr<Client> self = weak.lock();
-      if (!self) return;
-      const Lock lock(self->mutex_);
-      self->found_.push_back({to, status});
-      self->note_changed();
-    });
-  } catch (const std::bad_alloc&) {
-    timers_.set(session, messenger_.now() + TimerWheel::kTick);
-  }
-}
-
-void Client::open(ClientSession& session, Nanoseconds now) noexcept {
-  const Messenger::Path path = messenger_.path(session.to);
-  if (!path.is_known) return find_path(session);
-  if (session.state != ClientSession::State::opening) {
-    session.nonce = static_cast<std::uint32_t>(random_u64());
-    session.open_pause = RoundTrip::kFirst;
-  }
-  session.state = ClientSession::State::opening;
-  session.search.reset();
-  session.may_lose = path.loses;
-  session.name = 0;
-  session.is_stale = false;
-  const ripc_status status =
-      send_header(session, {.kind = Kind::open, .number = session.nonce, .code = options_.slots});
-  if (status == RIPC_PENDING) return find_path(session);
-  session.used_at = now;
-  timers_.set(session, path.loses || status != RIPC_OK ? now + session.open_pause : UINT64_MAX);
-}
-
-void Client::close(ClientSession& session) noexcept {
-  session.state = ClientSession::State::closed;
-  session.name = 0;
-  session.is_stale = false;
-  session.search.reset();
-  session.used_at = messenger_.now();
-  timers_.set(session, session.used_at + wire::call::kSessionTime);
-}
-
-// What was sent may have run, and nobody will say.
-void Client::end_sent(ClientSession& session, ripc_status why) noexcept {
-  for (const ClientSession::Slot& slot : session.slots) {
-    if (slot.call != nullptr && !slot.call->is_in_send) finish(*slot.call, RIPC_CALL_MAY_HAVE_RUN, why);
-  }
-}
-
-void Client::path_found(ClientSession& session, ripc_status status, Nanoseconds now) noexcept {
-  if (session.state != ClientSession::State::finding) return;
-  if (status != RIPC_OK) {
-    session.failure = status;
-    // Whoever held the service is gone. Calls that were not sent wait for the next one.
-    end_sent(session, RIPC_PEER_DEAD);
-    session.name = 0;
-    if (session.queue.empty() && session.is_idle()) close(session);
-    return;
-  }
-  session.search.reset();
-  const Messenger::Path path = messenger_.path(session.to);
-  if (!path.is_known) return find_path(session);
-  const bool is_same = path.incarnation == 0 || path.incarnation == session.incarnation;
-  if (session.name != 0 && is_same) {
-    // The same server by another path: what is under way may have been lost with the former one.
-    session.state = ClientSession::State::open;
-    session.may_lose = path.loses;
-    for (const ClientSession::Slot& slot : session.slots) {
-      if (slot.call == nullptr || slot.call->state != Call::State::sent) continue;
-      slot.call->is_with_server = true;  // asked for, as nobody knows whether it still has its arguments
-      slot.call->repeat_at = now;
-      set_timer(*slot.call);
-    }
-    timers_.set(session, now + wire::call::kSessionTime);
-    return;
-  }
-  end_sent(session, RIPC_PEER_DEAD);
-  open(session, now);
-}
-
-void Client::check_path(ClientSession& session, Nanoseconds now) noexcept {
-  if (session.state != ClientSession::State::open && session.state != ClientSession::State::opening) return;
-  const Messenger::Path path = messenger_.path(session.to);
-  const bool is_same = path.incarnation == 0 || session.name == 0 || path.incarnation == session.incarnation;
-  if (!path.is_known || !is_same) return find_path(session);
-  session.may_lose = path.loses;
-  if (session.is_stale && session.is_idle()) open(session, now);
-}
-
-// ---- Messages ------------------------------------------------------------------------------------------------
-
-std::size_t Client::received(core::Message* message, const Header& header, Nanoseconds now) {
-  Lock lock(mutex_);
-  const auto found = sessions_.find(message->source);
-  bool is_kept = false;
-  if (found == sessions_.end()) {
-    ++counters_.dropped;
-  } else {
-    ClientSession& session = *found->second;
-    if (header.kind == Kind::answer) {
-      is_kept = answered(session, *message, header, now);
-    } else if (header.kind == Kind::opened) {
-      opened(session, header, now);
-    } else if (Call* const unseen = told(session, header, now)) {
-      send_again(lock, *unseen);
-    }
-    pump(lock, session);
-  }
-  if (!is_kept) core::MessagePool::release(message);
-  return tell_ended(lock);
-}
-
-bool Client::answered(ClientSession& session, core::Message& message, const Header& header, Nanoseconds now) noexcept {
-  Call* const call = session.name == header.session ? session.call(header.number) : nullptr;
-  if (call == nullptr) return false;  // it has ended
-  session.used_at = now;
-  if (session.may_lose && call->repeats == 0) session.round_trip.add(now - call->sent_at);
-  if (message.in_reply_to == call->request) call->request = 0;  // it has ended with its answer
-  const std::size_t count = message.item_count - 1;
-  for (std::size_t index = 0; index < count && index < RIPC_RPC_MAX_ITEMS; ++index) {
-    if ((header.incarnation >> index & 1) == 0) continue;
-    ripc_item_view& view = message.items[index + 1];
-    const auto bytes = std::span(static_cast<const std::byte*>(view.data), view.size);
-    const Result<wire::call::Returned> returned = wire::call::decode_returned(bytes);
-    view = {};
-    view.kind = RIPC_VIEW_FAILED;
-    view.status = RIPC_CORRUPT;
-    if (!returned.ok() || returned->index >= call->returns.size()) continue;
-    const ripc_return_buffer& buffer = call->returns[returned->index];
-    if (returned->size > buffer.size) continue;
-    view.data = buffer.data;
-    view.size = static_cast<std::size_t>(returned->size);
-    view.kind = RIPC_VIEW_RETURNED;
-    view.status = RIPC_OK;
-    view.return_index = returned->index;
-  }
-  call->result.code = header.code;
-  call->result.item_count = static_cast<std::uint32_t>(count);
-  call->result.items = message.items + 1;
-  call->result.message = reinterpret_cast<ripc_message*>(&message);
-  finish(*call, RIPC_CALL_ANSWERED, RIPC_OK);
-  return true;
-}
-
-void Client::opened(ClientSession& session, const Header& header, Nanoseconds now) {
-  if (session.state != ClientSession::State::opening || header.number != session.nonce) return;
-  // A thread is still sending a call of the former session, whose slots it holds.
-  if (!session.is_idle()) return timers_.set(session, now + TimerWheel::kTick);
-  session.start(header.session, header.incarnation, header.code);
-  session.state = ClientSession::State::open;
-  session.used_at = now;
-  timers_.set(session, now + wire::call::kSessionTime);
-  ++counters_.sessions_opened;
-}
-
-Call* Client::told(ClientSession& session, const Header& header, Nanoseconds now) noexcept {
-  const auto why = static_cast<ripc_status>(header.code);
-  if (header.session == 0) {
-    if (session.state != ClientSession::State::opening || header.number != session.nonce) return nullptr;
-    while (!session.queue.empty()) finish(*session.queue.front(), RIPC_CALL_DID_NOT_RUN, why);
-    close(session);
-    return nullptr;
-  }
-  Call* const call = session.name == header.session ? session.call(header.number) : nullptr;
-  if (call == nullptr || call->is_in_send) return nullptr;
-  session.used_at = now;
-  switch (header.state) {
-    case wire::call::State::running:
-      call->is_with_server = true;
-      break;
-    case wire::call::State::not_run:
-      finish(*call, RIPC_CALL_DID_NOT_RUN, why);
-      break;
-    case wire::call::State::may_have_run:
-      finish(*call, RIPC_CALL_MAY_HAVE_RUN, why);
-      break;
-    case wire::call::State::no_session:
-      // True of this message. Of a call that was sent several times, an earlier one may have run.
-      session.is_stale = true;
-      finish(*call, call->repeats == 0 ? RIPC_CALL_DID_NOT_RUN : RIPC_CALL_MAY_HAVE_RUN, why);
-      break;
-    case wire::call::State::unseen:
-      // What travels long is on its way.
-      return call->is_kept && !call->ticket ? call : nullptr;
-  }
-  return nullptr;
-}
-
-ripc_status Client::send_header(const ClientSession& session, const Header& header) noexcept {
-  const auto bytes = wire::call::encode(header);
-  const ripc_item item = header_item(bytes);
-  return messenger_.send_short(session.to, {&item, 1});
-}
-
 // ---- Time ----------------------------------------------------------------------------------------------------
 
 void Client::note_changed() noexcept {
@@ -652,7 +413,7 @@ void Client::repeat(Call& call, Nanoseconds now) noexcept {
   ++call.repeats;
   ++counters_.repeats;
   if (call.is_kept && call.returns.empty() && !call.is_with_server) {
-    (void)messenger_.send_short(session.to, RequestMessage(call, call.arguments.items(), now).items());
+    (void)messenger_.send_short(session.to, CallMessage(request_header(call, now), call.arguments.items()).items());
   } else {
     (void)send_header(
         session,
@@ -665,7 +426,7 @@ void Client::send_again(Lock& lock, Call& call) {
   ++call.repeats;
   ++counters_.repeats;
   call.is_with_server = false;
-  const RequestMessage message(call, call.arguments.items(), messenger_.now());
+  const CallMessage message(request_header(call, messenger_.now()), call.arguments.items());
   if (call.returns.empty()) {
     (void)messenger_.send_short(call.session->to, message.items());
     return;
@@ -673,28 +434,6 @@ void Client::send_again(Lock& lock, Call& call) {
   // Without room or path, the next question leads here again.
   (void)send_any(lock, call, message.items());
   if (call.state == Call::State::sending) call.state = Call::State::sent;
-}
-
-bool Client::session_due(ClientSession& session, Nanoseconds now) noexcept {
-  session.needs_room = false;
-  switch (session.state) {
-    case ClientSession::State::finding:
-      find_path(session);
-      return true;
-    case ClientSession::State::opening:
-      session.open_pause = std::min(2 * session.open_pause, RoundTrip::kLongest);
-      open(session, now);
-      return true;
-    default:
-      break;
-  }
-  const bool is_used = !session.is_idle() || !session.queue.empty();
-  if (is_used || now - session.used_at < wire::call::kSessionTime) {
-    timers_.set(session, std::max(now, session.used_at) + wire::call::kSessionTime);
-    return true;
-  }
-  sessions_.erase(session.to);
-  return false;
 }
 
 std::size_t Client::end_all(ripc_status why) {

@@ -210,19 +210,21 @@ void Server::tell(ripc_service_id client, const Header& header) noexcept {
 }
 
 ripc_status Server::send_header(ripc_service_id client, const Header& header) noexcept {
-  const auto bytes = wire::call::encode(header);
-  const ripc_item item{bytes.data(), bytes.size(), RIPC_ITEM_SHORT, 0};
-  const ripc_status status = messenger_.send_short(client, {&item, 1});
-  if (status != RIPC_PENDING) return status;
-  // The first message to this client: the path is found now.
-  core::SendArguments arguments;
-  arguments.to = client;
-  arguments.items = {&item, 1};
   try {
-    return messenger_.send(arguments, nullptr).code();
+    return send(client, CallMessage(header)).code();
   } catch (const std::bad_alloc&) {
     return RIPC_NO_MEMORY;
   }
+}
+
+Status Server::send(ripc_service_id client, const CallMessage& message) {
+  const ripc_status status = messenger_.send_short(client, message.items());
+  if (status != RIPC_PENDING) return status;
+  // The first message to this client, whose path is found now; or one that does not fit.
+  core::SendArguments arguments;
+  arguments.to = client;
+  arguments.items = message.items();
+  return messenger_.send(arguments, nullptr);
 }
 
 void Server::wait_for_room(ripc_service_id client, const Header& header) noexcept {
@@ -287,12 +289,9 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
   const std::shared_ptr<Server> self = request.server;
   std::unique_lock lock(mutex_);
   if (is_closed_) return Status(RIPC_CLOSED, "The endpoint of this request is gone: drop the request.");
-  const auto header =
-      wire::call::encode({.kind = Kind::answer, .number = request.number, .session = request.session, .code = code});
-  std::array<ripc_item, RIPC_MAX_ITEMS> all;
-  all[0] = {header.data(), header.size(), RIPC_ITEM_SHORT, 0};
-  std::copy(items.begin(), items.end(), all.begin() + 1);
-  arguments.items = {all.data(), items.size() + 1};
+  const CallMessage message({.kind = Kind::answer, .number = request.number, .session = request.session, .code = code},
+                            items);
+  arguments.items = message.items();
 
   ripc_status status = RIPC_OK;
   std::shared_ptr<core::Ticket> own_ticket;
@@ -365,22 +364,12 @@ bool Server::keep(ServerSession& session, Slot& slot, std::span<const ripc_item>
 }
 
 Status Server::send_kept(const ServerSession& session, const Slot& slot) {
-  const auto header = wire::call::encode({.kind = Kind::answer,
-                                          .number = slot.number,
-                                          .session = session.name,
-                                          .incarnation = slot.returned,
-                                          .code = slot.code});
-  std::array<ripc_item, RIPC_MAX_ITEMS> all;
-  all[0] = {header.data(), header.size(), RIPC_ITEM_SHORT, 0};
-  const std::span<const ripc_item> items = std::as_const(*slot.answer).items();
-  std::copy(items.begin(), items.end(), all.begin() + 1);
-  const std::span<const ripc_item> message(all.data(), items.size() + 1);
-  const ripc_status status = messenger_.send_short(session.client, message);
-  if (status != RIPC_PENDING) return status;
-  core::SendArguments arguments;
-  arguments.to = session.client;
-  arguments.items = message;
-  return messenger_.send(arguments, nullptr);
+  const Header header{.kind = Kind::answer,
+                      .number = slot.number,
+                      .session = session.name,
+                      .incarnation = slot.returned,
+                      .code = slot.code};
+  return send(session.client, CallMessage(header, std::as_const(*slot.answer).items()));
 }
 
 void Server::drop(ripc_request& request, ripc_status status, State outcome) noexcept {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/state/message.hpp"
+#include "rpc/call_message.hpp"
 #include "rpc/messenger.hpp"
 #include "rpc/server_session.hpp"
 #include "rpc/workers.hpp"
@@ -94,6 +95,7 @@ class Server : public std::enable_shared_from_this<Server> {
   bool keep(ServerSession& session, Slot& slot, std::span<const ripc_item> items, Nanoseconds now);
   Status send_kept(const ServerSession& session, const Slot& slot);
   void wait_for_room(ripc_service_id client, const wire::call::Header& header) noexcept;
+  Status send(ripc_service_id client, const CallMessage& message);
   ripc_status send_header(ripc_service_id client, const wire::call::Header& header) noexcept;
   // False: there is no room yet.
   bool send_waiting(const Waiting& waiting) noexcept;

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// What servers send to a client.
+#include "rpc/call_message.hpp"
+#include "rpc/client.hpp"
+
+namespace ripc::internal::rpc {
+
+using wire::call::Header;
+using wire::call::Kind;
+
+std::size_t Client::received(core::Message* message, const Header& header, Nanoseconds now) {
+  Lock lock(mutex_);
+  const auto found = sessions_.find(message->source);
+  bool is_kept = false;
+  if (found == sessions_.end()) {
+    ++counters_.dropped;
+  } else {
+    ClientSession& session = *found->second;
+    if (header.kind == Kind::answer) {
+      is_kept = answered(session, *message, header, now);
+    } else if (header.kind == Kind::opened) {
+      opened(session, header, now);
+    } else if (Call* const unseen = told(session, header, now)) {
+      send_again(lock, *unseen);
+    }
+    pump(lock, session);
+  }
+  if (!is_kept) core::MessagePool::release(message);
+  return tell_ended(lock);
+}
+
+bool Client::answered(ClientSession& session, core::Message& message, const Header& header, Nanoseconds now) noexcept {
+  Call* const call = session.name == header.session ? session.call(header.number) : nullptr;
+  if (call == nullptr) return false;  // it has ended
+  session.used_at = now;
+  if (session.may_lose && call->repeats == 0) session.round_trip.add(now - call->sent_at);
+  if (message.in_reply_to == call->request) call->request = 0;  // it has ended with its answer
+  const std::size_t count = message.item_count - 1;
+  for (std::size_t index = 0; index < count && index < RIPC_RPC_MAX_ITEMS; ++index) {
+    if ((header.incarnation >> index & 1) == 0) continue;
+    ripc_item_view& view = message.items[index + 1];
+    const auto bytes = std::span(static_cast<const std::byte*>(view.data), view.size);
+    const Result<wire::call::Returned> returned = wire::call::decode_returned(bytes);
+    view = {};
+    view.kind = RIPC_VIEW_FAILED;
+    view.status = RIPC_CORRUPT;
+    if (!returned.ok() || returned->index >= call->returns.size()) continue;
+    const ripc_return_buffer& buffer = call->returns[returned->index];
+    if (returned->size > buffer.size) continue;
+    view.data = buffer.data;
+    view.size = static_cast<std::size_t>(returned->size);
+    view.kind = RIPC_VIEW_RETURNED;
+    view.status = RIPC_OK;
+    view.return_index = returned->index;
+  }
+  call->result.code = header.code;
+  call->result.item_count = static_cast<std::uint32_t>(count);
+  call->result.items = message.items + 1;
+  call->result.message = reinterpret_cast<ripc_message*>(&message);
+  finish(*call, RIPC_CALL_ANSWERED, RIPC_OK);
+  return true;
+}
+
+Call* Client::told(ClientSession& session, const Header& header, Nanoseconds now) noexcept {
+  const auto why = static_cast<ripc_status>(header.code);
+  if (header.session == 0) {
+    if (session.state != ClientSession::State::opening || header.number != session.nonce) return nullptr;
+    while (!session.queue.empty()) finish(*session.queue.front(), RIPC_CALL_DID_NOT_RUN, why);
+    close(session);
+    return nullptr;
+  }
+  Call* const call = session.name == header.session ? session.call(header.number) : nullptr;
+  if (call == nullptr || call->is_in_send) return nullptr;
+  session.used_at = now;
+  switch (header.state) {
+    case wire::call::State::running:
+      call->is_with_server = true;
+      break;
+    case wire::call::State::not_run:
+      finish(*call, RIPC_CALL_DID_NOT_RUN, why);
+      break;
+    case wire::call::State::may_have_run:
+      finish(*call, RIPC_CALL_MAY_HAVE_RUN, why);
+      break;
+    case wire::call::State::no_session:
+      // True of this message. Of a call that was sent several times, an earlier one may have run.
+      session.is_stale = true;
+      finish(*call, call->repeats == 0 ? RIPC_CALL_DID_NOT_RUN : RIPC_CALL_MAY_HAVE_RUN, why);
+      break;
+    case wire::call::State::unseen:
+      // What travels long is on its way.
+      return call->is_kept && !call->ticket ? call : nullptr;
+  }
+  return nullptr;
+}
+
+ripc_status Client::send_header(const ClientSession& session, const Header& header) noexcept {
+  return messenger_.send_short(session.to, CallMessage(header).items());
+}
+
+}  // namespace ripc::internal::rpc

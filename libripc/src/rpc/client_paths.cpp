@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// The paths and sessions of a client.
+#include <algorithm>
+
+#include "base/random.hpp"
+#include "rpc/client.hpp"
+
+namespace ripc::internal::rpc {
+
+using wire::call::Header;
+using wire::call::Kind;
+
+ClientSession& Client::session_of(ripc_service_id to) {
+  std::unique_ptr<ClientSession>& session = sessions_[to];
+  if (!session) session = std::make_unique<ClientSession>(to);
+  return *session;
+}
+
+// Before a call: an idle session may lead nowhere by now, without anybody having been told.
+void Client::prepare(ClientSession& session, Nanoseconds now) {
+  if (session.state == ClientSession::State::closed) {
+    open(session, now);
+  } else if (session.state == ClientSession::State::open && session.is_idle() && session.queue.empty()) {
+    const bool is_old = now - session.used_at > wire::call::kSessionTime / 2;
+    if (is_old) session.is_stale = true;
+    check_path(session, now);
+  }
+}
+
+void Client::find_path(ClientSession& session) noexcept {
+  if (session.state != ClientSession::State::finding) {
+    session.state = ClientSession::State::finding;
+    session.finding_since = messenger_.now();
+    for (Call* call = session.queue.front(); call != nullptr; call = call->next) set_timer(*call);
+  }
+  if (session.search) return;
+  try {
+    session.search = messenger_.find_path(session.to, [weak = weak_from_this(), to = session.to](ripc_status status) {
+      const std::shared_ptr<Client> self = weak.lock();
+      if (!self) return;
+      const Lock lock(self->mutex_);
+      self->found_.push_back({to, status});
+      self->note_changed();
+    });
+  } catch (const std::bad_alloc&) {
+    timers_.set(session, messenger_.now() + TimerWheel::kTick);
+  }
+}
+
+void Client::open(ClientSession& session, Nanoseconds now) noexcept {
+  const Messenger::Path path = messenger_.path(session.to);
+  if (!path.is_known) return find_path(session);
+  if (session.state != ClientSession::State::opening) {
+    session.nonce = static_cast<std::uint32_t>(random_u64());
+    session.open_pause = RoundTrip::kFirst;
+  }
+  session.state = ClientSession::State::opening;
+  session.search.reset();
+  session.may_lose = path.loses;
+  session.name = 0;
+  session.is_stale = false;
+  const ripc_status status =
+      send_header(session, {.kind = Kind::open, .number = session.nonce, .code = options_.slots});
+  if (status == RIPC_PENDING) return find_path(session);
+  session.used_at = now;
+  timers_.set(session, path.loses || status != RIPC_OK ? now + session.open_pause : UINT64_MAX);
+}
+
+void Client::close(ClientSession& session) noexcept {
+  session.state = ClientSession::State::closed;
+  session.name = 0;
+  session.is_stale = false;
+  session.search.reset();
+  session.used_at = messenger_.now();
+  timers_.set(session, session.used_at + wire::call::kSessionTime);
+}
+
+// What was sent may have run, and nobody will say.
+void Client::end_sent(ClientSession& session, ripc_status why) noexcept {
+  for (const ClientSession::Slot& slot : session.slots) {
+    if (slot.call != nullptr && !slot.call->is_in_send) finish(*slot.call, RIPC_CALL_MAY_HAVE_RUN, why);
+  }
+}
+
+void Client::path_found(ClientSession& session, ripc_status status, Nanoseconds now) noexcept {
+  if (session.state != ClientSession::State::finding) return;
+  if (status != RIPC_OK) {
+    session.failure = status;
+    // Whoever held the service is gone. Calls that were not sent wait for the next one.
+    end_sent(session, RIPC_PEER_DEAD);
+    session.name = 0;
+    if (session.queue.empty() && session.is_idle()) close(session);
+    return;
+  }
+  session.search.reset();
+  const Messenger::Path path = messenger_.path(session.to);
+  if (!path.is_known) return find_path(session);
+  const bool is_same = path.incarnation == 0 || path.incarnation == session.incarnation;
+  if (session.name != 0 && is_same) {
+    // The same server by another path: what is under way may have been lost with the former one.
+    session.state = ClientSession::State::open;
+    session.may_lose = path.loses;
+    for (const ClientSession::Slot& slot : session.slots) {
+      if (slot.call == nullptr || slot.call->state != Call::State::sent) continue;
+      slot.call->is_with_server = true;  // asked for, as nobody knows whether it still has its arguments
+      slot.call->repeat_at = now;
+      set_timer(*slot.call);
+    }
+    timers_.set(session, now + wire::call::kSessionTime);
+    return;
+  }
+  end_sent(session, RIPC_PEER_DEAD);
+  open(session, now);
+}
+
+void Client::check_path(ClientSession& session, Nanoseconds now) noexcept {
+  if (session.state != ClientSession::State::open && session.state != ClientSession::State::opening) return;
+  const Messenger::Path path = messenger_.path(session.to);
+  const bool is_same = path.incarnation == 0 || session.name == 0 || path.incarnation == session.incarnation;
+  if (!path.is_known || !is_same) return find_path(session);
+  session.may_lose = path.loses;
+  if (session.is_stale && session.is_idle()) open(session, now);
+}
+
+void Client::opened(ClientSession& session, const Header& header, Nanoseconds now) {
+  if (session.state != ClientSession::State::opening || header.number != session.nonce) return;
+  // A thread is still sending a call of the former session, whose slots it holds.
+  if (!session.is_idle()) return timers_.set(session, now + TimerWheel::kTick);
+  session.start(header.session, header.incarnation, header.code);
+  session.state = ClientSession::State::open;
+  session.used_at = now;
+  timers_.set(session, now + wire::call::kSessionTime);
+  ++counters_.sessions_opened;
+}
+
+bool Client::session_due(ClientSession& session, Nanoseconds now) noexcept {
+  session.needs_room = false;
+  switch (session.state) {
+    case ClientSession::State::finding:
+      find_path(session);
+      return true;
+    case ClientSession::State::opening:
+      session.open_pause = std::min(2 * session.open_pause, RoundTrip::kLongest);
+      open(session, now);
+      return true;
+    default:
+      break;
+  }
+  const bool is_used = !session.is_idle() || !session.queue.empty();
+  if (is_used || now - session.used_at < wire::call::kSessionTime) {
+    timers_.set(session, std::max(now, session.used_at) + wire::call::kSessionTime);
+    return true;
+  }
+  sessions_.erase(session.to);
+  return false;
+}
+
+}  // namespace ripc::internal::rpc
