@@ -285,5 +285,56 @@ TEST_P(RemoteCalls, ThatWouldWaitForThemselvesAreRefused) {
   EXPECT_EQ(refused, RIPC_INVALID_ARGUMENT);
 }
 
+TEST_P(RemoteCalls, AreCountedAndTimedByMethod) {
+  using Methods = std::map<std::uint32_t, ripc_rpc_method_statistics>;
+  const auto methods_of = [](const Rpc& rpc) {
+    Methods methods;
+    const ripc_rpc_method_visitor visitor = [](void* user, const ripc_rpc_method_statistics* method) {
+      EXPECT_EQ(method->size, sizeof *method);
+      EXPECT_TRUE(static_cast<Methods*>(user)->emplace(method->method, *method).second);
+    };
+    EXPECT_EQ(ripc_rpc_list_methods(rpc.get(), visitor, &methods), RIPC_OK);
+    return methods;
+  };
+  EXPECT_EQ(ripc_rpc_list_methods(rpc_.get(), nullptr, nullptr), RIPC_INVALID_ARGUMENT);
+  EXPECT_TRUE(methods_of(rpc_).empty());
+  for (int round = 0; round < 40; ++round)
+    ASSERT_EQ(call(rpc_, server_.id(), CallServer::kEcho).outcome, RIPC_CALL_ANSWERED);
+  EXPECT_EQ(call(rpc_, server_.id(), 4711).outcome, RIPC_CALL_DID_NOT_RUN);
+
+  const Methods made = methods_of(rpc_);
+  ASSERT_EQ(made.size(), 2u);
+  const ripc_rpc_method_statistics& echo = made.at(CallServer::kEcho);
+  EXPECT_EQ(echo.calls, 40u);
+  EXPECT_EQ(echo.answered, 40u);
+  EXPECT_EQ(echo.statuses[RIPC_OK], 40u);
+  EXPECT_EQ(echo.call_time.count, 40u);
+  EXPECT_GT(echo.call_time.minimum, 0u);
+  EXPECT_LE(echo.call_time.minimum, echo.call_time.p50);
+  EXPECT_LE(echo.call_time.p50, echo.call_time.p99);
+  EXPECT_LE(echo.call_time.p99, echo.call_time.maximum);
+  EXPECT_EQ(made.at(4711).did_not_run, 1u);
+  EXPECT_EQ(made.at(4711).statuses[RIPC_UNSUPPORTED], 1u);
+  EXPECT_EQ(made.at(4711).call_time.count, 0u);
+
+  const ripc_rpc_method_statistics run = methods_of(server_.rpc()).at(CallServer::kEcho);
+  EXPECT_EQ(run.requests_run, 40u);
+  EXPECT_EQ(run.calls, 0u);
+  // One in 16 of those that are answered within the handler.
+  EXPECT_EQ(run.request_time.count, 2u);
+}
+
+TEST_P(RemoteCalls, OfManyMethodsAreCountedTogether) {
+  for (std::uint32_t method = 0; method < RIPC_RPC_MAX_METHODS + 10; ++method)
+    (void)call(rpc_, server_.id(), 1000 + method);
+  std::size_t count = 0;
+  const ripc_rpc_method_visitor visitor = [](void* user, const ripc_rpc_method_statistics*) {
+    ++*static_cast<std::size_t*>(user);
+  };
+  EXPECT_EQ(ripc_rpc_list_methods(rpc_.get(), visitor, &count), RIPC_OK);
+  EXPECT_EQ(count, std::size_t{RIPC_RPC_MAX_METHODS});
+  EXPECT_EQ(statistics_of(rpc_).calls, RIPC_RPC_MAX_METHODS + 10u);
+}
+
 }  // namespace
 }  // namespace conformance

@@ -8,6 +8,7 @@
  *   One end        A call ends exactly once, at its deadline at the latest, with one ripc_call_outcome.
  *   Progress       ripc_rpc_run() receives, runs handlers and ends calls. One thread at a time is in it.
  *   Order          Calls may run and end in any order.
+ *   Groups         A call to a group goes to one of its members.
  *
  * The model is the RPC layer of eRPC (Kalia, Kaminsky, Andersen: Datacenter RPCs can be General and Fast, NSDI 2019).
  */
@@ -122,15 +123,22 @@ typedef struct ripc_call_options {
   uint32_t return_count;             /* 0 to RIPC_MAX_RETURNS */
   const ripc_return_buffer *returns; /* memory for the answer; the library's until the call has ended */
   const ripc_request *parent;        /* the call is made for this one: it gets no more time than that has left */
-  ripc_ticket_callback loan_ended;   /* runs once, in any thread, when LONG arguments are the caller's again: after the
-                                        server has let go of the request, which may be later than the call ends. NULL:
-                                        LONG arguments must be leased or registered */
+  ripc_ticket_callback loan_ended;   /* runs once, in any thread, when LONG arguments are the caller's again: the call
+                                        has ended, and the server has let go of the request. NULL: LONG arguments must
+                                        be leased or registered */
   void *loan_user;                   /* for loan_ended */
+  uint32_t idempotent; /* 1: running twice does no harm. A call to a group then goes to another member also
+                          where it may have run. Otherwise 0 */
 } ripc_call_options;
 
 RIPC_API void ripc_call_options_init(ripc_call_options *options);
 
-/* Begins a call of up to RIPC_RPC_MAX_ITEMS arguments, of any kind but RIPC_ITEM_RETURN; options may be NULL. *call
+/* A call to a group goes to one living member: of two picked at random, the one with less under way, weighed with the
+ * time that it took to answer. If that member dies or refuses before the call ran, another one gets the call, within
+ * the same time. So it runs at most once, unless it is idempotent. It ends as that of a single service when every
+ * member has refused it; RIPC_NO_SERVICE: there was no living member for the context's resolve_timeout.
+ *
+ * Begins a call of up to RIPC_RPC_MAX_ITEMS arguments, of any kind but RIPC_ITEM_RETURN; options may be NULL. *call
  * (may be NULL) names it for ripc_rpc_cancel(). Never waits for the network. With RIPC_OK `done` (may be NULL) will
  * run; with any other status nothing was sent, and neither it nor loan_ended will. Memory is as for ripc_send().
  *
@@ -179,6 +187,33 @@ typedef struct ripc_rpc_statistics {
 
 RIPC_API void ripc_rpc_statistics_init(ripc_rpc_statistics *statistics);
 RIPC_API ripc_status ripc_rpc_get_statistics(ripc_rpc *rpc, ripc_rpc_statistics *statistics);
+
+/* Times in nanoseconds, at most 1.6 % too large. All are 0 if count is. */
+typedef struct ripc_latency {
+  uint64_t count, minimum, mean, p50, p90, p99, p999, maximum;
+} ripc_latency;
+
+#define RIPC_RPC_STATUSES 32     /* more than there are values of ripc_status */
+#define RIPC_RPC_MAX_METHODS 256 /* that are told apart in statistics; others count in ripc_rpc_statistics only */
+
+/* Counters of one method since ripc_rpc_create(). */
+typedef struct ripc_rpc_method_statistics {
+  size_t size;
+  uint32_t method;
+  /* Calls to it that this endpoint made. */
+  uint64_t calls, answered, did_not_run, may_have_run, repeats;
+  uint64_t statuses[RIPC_RPC_STATUSES]; /* how many calls ended with each ripc_status */
+  ripc_latency call_time;               /* of calls that were answered, from their begin */
+  /* Requests for it that came to this endpoint. */
+  uint64_t requests_run, requests_refused, requests_expired;
+  ripc_latency request_time; /* of requests that were answered: waiting for a worker, and the handler */
+} ripc_rpc_method_statistics;
+
+/* *method is valid during the call. It must not call functions of the endpoint. */
+typedef void (*ripc_rpc_method_visitor)(void *user, const ripc_rpc_method_statistics *method);
+
+/* Visits the methods that were called or have a handler, in ascending order, in the calling thread. RIPC_NO_MEMORY. */
+RIPC_API ripc_status ripc_rpc_list_methods(ripc_rpc *rpc, ripc_rpc_method_visitor visitor, void *user);
 
 #ifdef __cplusplus
 }

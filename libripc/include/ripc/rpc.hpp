@@ -159,10 +159,12 @@ struct CallOptions {
   Nanoseconds timeout = kDefaultTime;          // of the whole call: 5 seconds
   std::span<const ReturnBuffer> returns = {};  // memory for the answer, at most RIPC_MAX_RETURNS
   const Request* parent = nullptr;             // the call is made for this one: it gets no more time than that has left
-  // Runs once, in any thread, when what borrow() lends is the caller's again: later than the call ends, if the server
-  // still holds the request. Without it, only leased or registered memory is lent.
+  // Runs once, in any thread, when what borrow() lends is the caller's again: the call has ended, and the server has
+  // let go of the request. Without it, only leased or registered memory is lent.
   ripc_ticket_callback loan_ended = nullptr;
   void* loan_user = nullptr;  // for loan_ended
+  // Running twice does no harm: a call to a group goes to another member also where it may have run.
+  bool idempotent = false;
 };
 
 namespace detail {
@@ -178,6 +180,7 @@ ripc_status with_options(const CallOptions& options, Begin begin) noexcept {
   c_options.parent = options.parent == nullptr ? nullptr : options.parent->handle();
   c_options.loan_ended = options.loan_ended;
   c_options.loan_user = options.loan_user;
+  c_options.idempotent = options.idempotent ? 1 : 0;
   return begin(c_options);
 }
 
@@ -320,10 +323,10 @@ class Rpc {
     return Error::from_last_call(status);
   }
 
-  // Begins a call, to be awaited: auto result = co_await rpc.call(...). It never waits for the network. A call that
-  // cannot begin has ended when this returns: RIPC_AGAIN (too many wait: run(), then call again), RIPC_TIMEOUT (the
-  // parent has no time left), RIPC_TOO_LARGE, RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY. Memory
-  // is as for Service::send().
+  // Begins a call to a service, or to one member of a group (ripc_rpc_call() says which), to be awaited: auto result =
+  // co_await rpc.call(...). It never waits for the network. A call that cannot begin has ended when this returns:
+  // RIPC_AGAIN (too many wait: run(), then call again), RIPC_TIMEOUT (the parent has no time left), RIPC_TOO_LARGE,
+  // RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY. Memory is as for Service::send().
   //
   // Several items: std::array{ripc::item(a), ripc::item(b)}. GCC 12 takes no {a, b} in a co_await.
   Call call(ServiceId to, std::uint32_t method, std::span<const Item> items = {},
@@ -409,6 +412,18 @@ class Rpc {
     const ripc_status status = ripc_rpc_get_statistics(handle_.get(), &statistics);
     if (status != RIPC_OK) return Error::from_last_call(status);
     return statistics;
+  }
+
+  // Counters and latencies of each method that was called or has a handler, in ascending order. Allocates.
+  Result<std::vector<ripc_rpc_method_statistics>> methods() {
+    std::vector<ripc_rpc_method_statistics> methods;
+    constexpr auto kAdd = [](void* user, const ripc_rpc_method_statistics* method) noexcept {
+      static_cast<std::vector<ripc_rpc_method_statistics>*>(user)->push_back(*method);
+    };
+    methods.reserve(2 * std::size_t{RIPC_RPC_MAX_METHODS});
+    const ripc_status status = ripc_rpc_list_methods(handle_.get(), kAdd, &methods);
+    if (status != RIPC_OK) return Error::from_last_call(status);
+    return methods;
   }
 
  private:

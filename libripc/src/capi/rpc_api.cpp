@@ -45,6 +45,17 @@ Status read_options(const ripc_rpc_options* given, rpc::Endpoint::Options& optio
   return {};
 }
 
+// Only then is there a ticket.
+bool may_travel_long(std::span<const ripc_item> items) noexcept {
+  constexpr std::size_t kSurelyShort = 1024;  // on every path
+  std::size_t size = 0;
+  for (const ripc_item& item : items) {
+    if (item.kind == RIPC_ITEM_LONG || item.kind == RIPC_ITEM_RETURN) return true;
+    size += item.size;
+  }
+  return size > kSurelyShort;
+}
+
 Status make_request(rpc::Endpoint& endpoint, ripc_service_id to, std::uint32_t method, const ripc_item* items,
                     std::size_t count, const ripc_call_options* given, rpc::CallRequest& request) {
   if (items == nullptr && count != 0)
@@ -64,6 +75,7 @@ Status make_request(rpc::Endpoint& endpoint, ripc_service_id to, std::uint32_t m
   request.items = {items, count};
   request.returns = {options.returns, options.return_count};
   request.deadline = Deadline::after(timeout, endpoint.now()).at();
+  request.is_idempotent = options.idempotent != 0;
   request.loan_ended = options.loan_ended;
   request.loan_user = options.loan_user;
   return {};
@@ -142,7 +154,8 @@ ripc_status ripc_request_reply(ripc_request* request, uint32_t code, const ripc_
     if (ticket != nullptr) *ticket = nullptr;
     if (request == nullptr || (items == nullptr && count != 0)) return RIPC_INVALID_ARGUMENT;
     std::unique_ptr<ripc_ticket> made;
-    if (ticket != nullptr) made = std::make_unique<ripc_ticket>(nullptr, Spin().time);
+    if (ticket != nullptr && may_travel_long({items, count}))
+      made = std::make_unique<ripc_ticket>(nullptr, Spin().time);
     const std::shared_ptr<rpc::Server> server = request->server;
     Status status = server->reply(*request, code, {items, count}, made ? &made->ticket : nullptr);
     if (status.ok() && made && made->ticket) *ticket = made.release();
@@ -198,6 +211,14 @@ ripc_status ripc_rpc_run(ripc_rpc* rpc, uint64_t timeout, size_t* events) {
 ripc_status ripc_rpc_get_statistics(ripc_rpc* rpc, ripc_rpc_statistics* statistics) {
   return on_endpoint(rpc, [&](rpc::Endpoint& self) -> Status {
     if (!write_sized(self.statistics(), statistics)) return bad_size("ripc_rpc_statistics");
+    return {};
+  });
+}
+
+ripc_status ripc_rpc_list_methods(ripc_rpc* rpc, ripc_rpc_method_visitor visitor, void* user) {
+  return on_endpoint(rpc, [&](rpc::Endpoint& self) -> Status {
+    if (visitor == nullptr) return RIPC_INVALID_ARGUMENT;
+    for (const auto& [method, statistics] : self.methods()) visitor(user, &statistics);
     return {};
   });
 }

@@ -13,6 +13,7 @@
 
 #include "base/backoff.hpp"
 #include "base/futex.hpp"
+#include "base/group_id.hpp"
 #include "base/loop_wait.hpp"
 #include "core/context.hpp"
 
@@ -228,6 +229,7 @@ void WatchTable::run() noexcept {
 
 // May throw std::bad_alloc: what was told by then is noted, the rest is told by the next look.
 void WatchTable::look(const WatchPointer& watch) {
+  if (is_group(watch->id)) return look_at_group(watch);
   std::shared_ptr<spi::Channel> channel;
   {
     const std::lock_guard lock(mutex_);
@@ -268,6 +270,13 @@ void WatchTable::look(const WatchPointer& watch) {
     watch->seen = std::move(*path);
   }
   watch->why = RIPC_OK;
+}
+
+void WatchTable::look_at_group(const WatchPointer& watch) {
+  context_.groups().outdate(watch->id);
+  if (context_.groups().members(watch->id)->members.empty()) return;
+  tell(watch, RIPC_OK, {});
+  watch->seen.emplace();
 }
 
 void WatchTable::tell(const WatchPointer& watch, ripc_status status, const Resolution& resolution) {

@@ -36,7 +36,7 @@ class WatchTable {
   // Any thread. The callback runs in the responder, outside of nested loops. RIPC_NO_MEMORY, RIPC_SYSTEM (no thread).
   Result<WatchPointer> add(ripc_service_id id, Callback callback);
   // Any thread. The callback runs in the table's thread after each look, also at what is not there, until the watch is
-  // removed; it may run once more meanwhile.
+  // removed; it may run once more meanwhile. Of a group, it tells whether there are members.
   Result<WatchPointer> seek(ripc_service_id id, Callback callback);
   // Any thread. When it returns the callback does not run and never will; from inside it, the run that is under way is
   // the last.
@@ -59,6 +59,7 @@ class WatchTable {
   Status start_locked();
   void run() noexcept;
   void look(const WatchPointer& watch);
+  void look_at_group(const WatchPointer& watch);
   void tell(const WatchPointer& watch, ripc_status status, const Resolution& resolution);
   void run_callback(const WatchPointer& watch, ripc_status status, const Resolution& resolution);
 

@@ -9,6 +9,8 @@
 #include "core/state/ticket.hpp"
 #include "ripc/rpc.h"
 #include "rpc/kept_items.hpp"
+#include "rpc/loan.hpp"
+#include "rpc/method_record.hpp"
 #include "rpc/timer_wheel.hpp"
 
 namespace ripc::internal::rpc {
@@ -21,6 +23,7 @@ struct CallRequest {
   std::span<const ripc_item> items;
   std::span<const ripc_return_buffer> returns;
   Nanoseconds deadline = UINT64_MAX;
+  bool is_idempotent = false;
   ripc_ticket_callback loan_ended = nullptr;
   void* loan_user = nullptr;
   ripc_call_done done = nullptr;
@@ -40,13 +43,19 @@ struct Call : TimerWheel::Timer {
   bool is_in_send = false;      // a thread is in Messenger::send(); it frees the call if that was told of meanwhile
   bool is_kept = false;         // `arguments` are all that would have to be sent again
   bool is_with_server = false;  // which said so
-  bool owes_loan = false;       // LONG arguments were not sent: loan_ended is ours to run
+  bool is_idempotent = false;
+  bool perhaps_ran = false;  // with a member of the group that it left
+  bool is_final = false;     // no other member gets it
   std::uint32_t index = 0;
   std::uint32_t generation = 1;  // of the index; both make the name of the call
   std::uint32_t number = 0;      // in its session, once it has a slot
   std::uint32_t method = 0;
   std::uint32_t repeats = 0;
   ClientSession* session = nullptr;
+  ripc_service_id group = 0;              // that it was made to; 0: none
+  std::vector<ripc_service_id> tried;     // members of the group that it left
+  MethodRecord* record = nullptr;         // of its method; nullptr: there are too many
+  ripc_status refusal = RIPC_NO_SERVICE;  // by the last member that it left
   Nanoseconds deadline = UINT64_MAX;
   Nanoseconds begun = 0;
   Nanoseconds sent_at = 0;
@@ -56,8 +65,7 @@ struct Call : TimerWheel::Timer {
   std::vector<ripc_return_buffer> returns;
   std::uint64_t request = 0;             // names the return buffers in core; 0: there are none
   std::shared_ptr<core::Ticket> ticket;  // of what travels long
-  ripc_ticket_callback loan_ended = nullptr;
-  void* loan_user = nullptr;
+  Loan* loan = nullptr;                  // of LONG arguments; nullptr: nobody asks
   ripc_call_done done = nullptr;
   void* user = nullptr;
   ripc_call_result result{};

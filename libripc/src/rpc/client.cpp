@@ -50,16 +50,20 @@ Call& Client::make(const CallRequest& request, ClientSession& session) {
   }
   Call& call = *free_;
   call.returns.assign(request.returns.begin(), request.returns.end());
+  if (request.loan_ended != nullptr && core::has_kind(request.items, RIPC_ITEM_LONG))
+    call.loan = new Loan(request.loan_ended, request.loan_user);
   free_ = std::exchange(call.next, nullptr);
   call.state = Call::State::queued;
   call.method = request.method;
   call.session = &session;
+  call.group = session.is_group() ? session.to : 0;
+  call.tried.clear();
+  call.refusal = RIPC_NO_SERVICE;
   call.deadline = request.deadline;
   call.done = request.done;
   call.user = request.user;
-  call.loan_ended = request.loan_ended;
-  call.loan_user = request.loan_user;
-  call.owes_loan = request.loan_ended != nullptr && core::has_kind(request.items, RIPC_ITEM_LONG);
+  call.is_idempotent = request.is_idempotent;
+  call.perhaps_ran = call.is_final = false;
   call.repeats = 0;
   call.repeat_at = UINT64_MAX;
   call.is_kept = false;
@@ -72,6 +76,7 @@ Call& Client::make(const CallRequest& request, ClientSession& session) {
 
 void Client::free(Call& call) noexcept {
   timers_.remove(call);
+  delete std::exchange(call.loan, nullptr);
   call.arguments.clear();
   call.ticket.reset();
   call.state = Call::State::free;
@@ -83,7 +88,7 @@ Call* Client::find(std::uint64_t name) noexcept {
   const auto index = static_cast<std::uint32_t>(name);
   if (index >= calls_.size()) return nullptr;
   Call& call = *calls_[index];
-  const bool is_under_way = call.state != Call::State::free && call.state != Call::State::ended;
+  const bool is_under_way = call.state != Call::State::free && (call.state != Call::State::ended || may_move(call));
   return call.name() == name && is_under_way ? &call : nullptr;
 }
 
@@ -102,24 +107,38 @@ Status Client::begin(const CallRequest& request, std::uint64_t* name) {
   if (is_closed_) return RIPC_CLOSED;
   ClientSession& session = session_of(request.to);
   prepare(session, now);
+  MethodRecord* const record = record_of(request.method);
   Call& call = make(request, session);
+  call.record = record;
   call.begun = now;
   ++counters_.calls;
   if (name != nullptr) *name = call.name();
   Status status = RIPC_PENDING;
-  if (session.takes_calls() && session.queue.empty()) status = dispatch(lock, call, request.items, now);
-  if (status == RIPC_PENDING) {
-    try {
-      status = enqueue(call, request.items);
-    } catch (const std::bad_alloc&) {
-      status = RIPC_NO_MEMORY;
+  try {
+    bool is_copied = true;
+    if (session.is_group()) {
+      keep(call, request.items);  // another member may get them
+      status = place(lock, call);
+    } else if (session.takes_calls() && session.queue.empty()) {
+      status = dispatch(lock, call, request.items, now);
+      is_copied = false;
     }
+    if (status == RIPC_PENDING) {
+      keep(call, request.items);
+      is_copied = true;
+      status = enqueue(call, session);
+    }
+    if (status.ok() && is_copied && core::has_kind(request.items, RIPC_ITEM_GIVEN))
+      messenger_.release_given(request.items);
+  } catch (const std::bad_alloc&) {
+    status = RIPC_NO_MEMORY;
   }
   if (!status.ok()) {
     free(call);
     --counters_.calls;
     return status;
   }
+  if (record != nullptr) ++record->counters.calls;
   if (timers_.next_due() < sleeping_until_) messenger_.wake();
   return {};
 }
@@ -133,7 +152,12 @@ Status Client::cancel(std::uint64_t name) {
   }
   if (call == nullptr)
     return Status(RIPC_INVALID_ARGUMENT, "There is no such call under way: it has ended, or never began.");
-  give_up(*call, RIPC_CANCELLED);
+  if (call->state == Call::State::ended) {
+    call->is_final = true;  // it was about to move to another member
+    call->result.status = RIPC_CANCELLED;
+  } else {
+    give_up(*call, RIPC_CANCELLED);
+  }
   ended_.remove(*call);
   // Its slot may be what another one waits for.
   if (!call->session->queue.empty()) note_changed();
@@ -148,16 +172,31 @@ void Client::give_up(Call& call, ripc_status why) noexcept {
     (void)send_header(
         session,
         {.kind = Kind::cancel, .number = call.number, .session = session.name, .incarnation = session.incarnation});
+  call.is_final = true;
   finish(call, was_sent ? RIPC_CALL_MAY_HAVE_RUN : RIPC_CALL_DID_NOT_RUN, why);
 }
 
-Status Client::enqueue(Call& call, std::span<const ripc_item> items) {
-  ClientSession& session = *call.session;
-  if (session.queue.size() >= options_.queue)
-    return Status(RIPC_AGAIN, "As many calls to this server wait as the endpoint allows: run it, then call again.");
+MethodRecord* Client::record_of(std::uint32_t method) {
+  if (last_record_ != nullptr && last_record_->counters.method == method) return last_record_;
+  auto found = records_.find(method);
+  if (found == records_.end()) {
+    if (records_.size() >= RIPC_RPC_MAX_METHODS) return nullptr;
+    found = records_.emplace(method, std::make_unique<MethodRecord>()).first;
+    found->second->counters.method = method;
+  }
+  return last_record_ = found->second.get();
+}
+
+void Client::keep(Call& call, std::span<const ripc_item> items) {
+  if (!items.empty() && items.data() == call.arguments.items().data()) return;  // they are kept already
   call.arguments.assign(items);
   call.is_kept = !core::has_kind(items, RIPC_ITEM_LONG);
-  if (core::has_kind(items, RIPC_ITEM_GIVEN)) messenger_.release_given(items);
+}
+
+Status Client::enqueue(Call& call, ClientSession& session) {
+  if (session.queue.size() >= options_.queue)
+    return Status(RIPC_AGAIN, "As many calls to this server wait as the endpoint allows: run it, then call again.");
+  call.session = &session;
   session.queue.push(call);
   set_timer(call);
   return {};
@@ -192,8 +231,7 @@ Status Client::dispatch(Lock& lock, Call& call, std::span<const ripc_item> items
   // What travels long is not lost.
   if (session.may_lose && !call.ticket && !call.is_kept) {
     try {
-      call.arguments.assign(items);
-      call.is_kept = true;
+      keep(call, items);
     } catch (const std::bad_alloc&) {
     }
   }
@@ -215,8 +253,12 @@ Status Client::send_any(Lock& lock, Call& call, std::span<const ripc_item> items
   arguments.timeout = left(call.deadline, messenger_.now());
   std::uint64_t request_name = 0;
   arguments.request_id = &request_name;
-  arguments.callback = call.owes_loan ? call.loan_ended : nullptr;
-  arguments.user = call.loan_user;
+  Loan* const loan = call.loan;
+  if (loan != nullptr) {
+    loan->hold();
+    arguments.callback = &Loan::release;
+    arguments.user = loan;
+  }
   call.state = Call::State::sending;
   call.is_in_send = true;
   std::shared_ptr<core::Ticket> ticket;
@@ -229,11 +271,11 @@ Status Client::send_any(Lock& lock, Call& call, std::span<const ripc_item> items
   } catch (const std::bad_alloc&) {
     status = RIPC_NO_MEMORY;
   }
+  if (loan != nullptr && !status.ok()) Loan::release(loan, status.code());
   lock.lock();
   call.is_in_send = false;
   call.request = request_name;
   sent_.notify_all();
-  if (status.ok()) call.owes_loan = false;
   if (call.state == Call::State::free) {  // told of already, and left to this thread
     free(call);
     return {};
@@ -259,6 +301,11 @@ void Client::lack_room(ClientSession& session, Nanoseconds now) noexcept {
 }
 
 void Client::pump(Lock& lock, ClientSession& session) {
+  while (session.is_group() && session.takes_calls() && !session.queue.empty()) {
+    Call& call = *session.queue.front();
+    session.queue.remove(call);
+    place_begun(lock, call);
+  }
   if (session.is_stale && session.is_idle()) check_path(session, messenger_.now());
   while (session.takes_calls() && !session.queue.empty()) {
     Call& call = *session.queue.front();
@@ -282,23 +329,35 @@ void Client::finish(Call& call, ripc_call_outcome outcome, ripc_status status) n
   }
   timers_.remove(call);
   call.state = Call::State::ended;
+  if (call.perhaps_ran && outcome == RIPC_CALL_DID_NOT_RUN) outcome = RIPC_CALL_MAY_HAVE_RUN;
   call.result.outcome = outcome;
   call.result.status = status;
-  ++(outcome == RIPC_CALL_ANSWERED      ? counters_.answered
-     : outcome == RIPC_CALL_DID_NOT_RUN ? counters_.did_not_run
-                                        : counters_.may_have_run);
   ended_.push(call);
+}
+
+void Client::count(const Call& call) noexcept {
+  const auto add_to = [&](auto& counters) {
+    ++(call.result.outcome == RIPC_CALL_ANSWERED      ? counters.answered
+       : call.result.outcome == RIPC_CALL_DID_NOT_RUN ? counters.did_not_run
+                                                      : counters.may_have_run);
+  };
+  add_to(counters_);
+  if (call.record == nullptr) return;
+  add_to(call.record->counters);
+  if (call.result.status < RIPC_RPC_STATUSES) ++call.record->counters.statuses[call.result.status];
 }
 
 // Of a call that has ended and is in no list.
 void Client::tell(Lock& lock, Call& call) {
+  if (may_move(call)) return move(lock, call);
+  count(call);
   const bool is_answered = call.result.outcome == RIPC_CALL_ANSWERED;
-  const bool owes_loan = call.owes_loan && !call.is_in_send;
+  Loan* const loan = std::exchange(call.loan, nullptr);
   lock.unlock();
   // Memory is the caller's again before it is told.
   if (call.request != 0) messenger_.end_request(call.request);
   if (call.ticket && !is_answered) (void)call.ticket->cancel();
-  if (owes_loan) call.loan_ended(call.loan_user, static_cast<ripc_status>(call.result.status));
+  if (loan != nullptr) Loan::release(loan, static_cast<ripc_status>(call.result.status));
   if (call.done != nullptr) {
     call.done(call.user, &call.result);
   } else {
@@ -410,8 +469,7 @@ void Client::repeat(Call& call, Nanoseconds now) noexcept {
   // A question that is not lost is asked once.
   if (!session.may_lose) call.repeat_at = UINT64_MAX;
   if (!session.may_lose && !call.is_with_server) return;
-  ++call.repeats;
-  ++counters_.repeats;
+  note_repeated(call);
   if (call.is_kept && call.returns.empty() && !call.is_with_server) {
     (void)messenger_.send_short(session.to, CallMessage(request_header(call, now), call.arguments.items()).items());
   } else {
@@ -421,10 +479,15 @@ void Client::repeat(Call& call, Nanoseconds now) noexcept {
   }
 }
 
-// The server has not seen it.
-void Client::send_again(Lock& lock, Call& call) {
+void Client::note_repeated(Call& call) noexcept {
   ++call.repeats;
   ++counters_.repeats;
+  if (call.record != nullptr) ++call.record->counters.repeats;
+}
+
+// The server has not seen it.
+void Client::send_again(Lock& lock, Call& call) {
+  note_repeated(call);
   call.is_with_server = false;
   const CallMessage message(request_header(call, messenger_.now()), call.arguments.items());
   if (call.returns.empty()) {
@@ -456,6 +519,21 @@ void Client::add_to(ripc_rpc_statistics& statistics) const noexcept {
   statistics.repeats += counters_.repeats;
   statistics.sessions_opened += counters_.sessions_opened;
   statistics.dropped += counters_.dropped;
+}
+
+void Client::add_to(std::map<std::uint32_t, ripc_rpc_method_statistics>& methods) const {
+  const Lock lock(mutex_);
+  for (const auto& [method, record] : records_) {
+    ripc_rpc_method_statistics& to = methods[method];
+    const ripc_rpc_method_statistics& from = record->counters;
+    to.calls = from.calls;
+    to.answered = from.answered;
+    to.did_not_run = from.did_not_run;
+    to.may_have_run = from.may_have_run;
+    to.repeats = from.repeats;
+    std::copy(std::begin(from.statuses), std::end(from.statuses), to.statuses);
+    to.call_time = record->latency();
+  }
 }
 
 }  // namespace ripc::internal::rpc

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "base/random.hpp"
 #include "core/state/message.hpp"
 #include "rpc/client_session.hpp"
 #include "wire/call.hpp"
@@ -34,6 +37,7 @@ class Client : public std::enable_shared_from_this<Client> {
   // Paths were lost, or there is room.
   void changed() noexcept;
   void add_to(ripc_rpc_statistics& statistics) const noexcept;
+  void add_to(std::map<std::uint32_t, ripc_rpc_method_statistics>& methods) const;
 
   // ---- The thread that runs the endpoint ----
   // A message that a server sent; `message` is the client's now. Returns how many calls were told of their end.
@@ -58,7 +62,9 @@ class Client : public std::enable_shared_from_this<Client> {
   void free(Call& call) noexcept;
   Call* find(std::uint64_t name) noexcept;
   ClientSession& session_of(ripc_service_id to);
-  Status enqueue(Call& call, std::span<const ripc_item> items);
+  MethodRecord* record_of(std::uint32_t method);
+  void keep(Call& call, std::span<const ripc_item> items);
+  Status enqueue(Call& call, ClientSession& session);
   // RIPC_OK: sent. RIPC_PENDING: it has to wait, without a slot.
   Status dispatch(Lock& lock, Call& call, std::span<const ripc_item> items, Nanoseconds now);
   Status send_any(Lock& lock, Call& call, std::span<const ripc_item> items);
@@ -67,8 +73,20 @@ class Client : public std::enable_shared_from_this<Client> {
   void lack_room(ClientSession& session, Nanoseconds now) noexcept;
   void give_up(Call& call, ripc_status why) noexcept;
   void finish(Call& call, ripc_call_outcome outcome, ripc_status status) noexcept;
+  void count(const Call& call) noexcept;
   void tell(Lock& lock, Call& call);
   std::size_t tell_ended(Lock& lock);
+
+  // ---- Calls to groups ----
+  // Gives the call to a member, or lets it wait for one. Any error: nobody takes it.
+  Status place(Lock& lock, Call& call);
+  // The same, of a call that has begun: an error ends it.
+  void place_begun(Lock& lock, Call& call) noexcept;
+  ClientSession* choose_member(const Call& call, Nanoseconds now);
+  Status wait_for_member(Call& call, Nanoseconds now);
+  bool may_move(const Call& call) const noexcept;
+  void move(Lock& lock, Call& call) noexcept;
+  void members_found(ClientSession& group, ripc_status status, Nanoseconds now) noexcept;
 
   void prepare(ClientSession& session, Nanoseconds now);
   void find_path(ClientSession& session) noexcept;
@@ -88,6 +106,7 @@ class Client : public std::enable_shared_from_this<Client> {
   // False: it was forgotten.
   bool session_due(ClientSession& session, Nanoseconds now) noexcept;
   void repeat(Call& call, Nanoseconds now) noexcept;
+  void note_repeated(Call& call) noexcept;
   void send_again(Lock& lock, Call& call);
   void set_timer(Call& call) noexcept;
   void note_changed() noexcept;
@@ -108,6 +127,9 @@ class Client : public std::enable_shared_from_this<Client> {
   std::vector<ClientSession*> changed_sessions_;
   bool is_closed_ = false;
   ripc_rpc_statistics counters_{};
+  std::unordered_map<std::uint32_t, std::unique_ptr<MethodRecord>> records_;
+  MethodRecord* last_record_ = nullptr;                                    // that was used
+  std::minstd_rand random_{static_cast<std::uint32_t>(random_u64() | 1)};  // which members are compared
 };
 
 }  // namespace ripc::internal::rpc

@@ -34,6 +34,8 @@ bool Client::answered(ClientSession& session, core::Message& message, const Head
   if (call == nullptr) return false;  // it has ended
   session.used_at = now;
   if (session.may_lose && call->repeats == 0) session.round_trip.add(now - call->sent_at);
+  if (call->group != 0) session.note_answer_time(now - call->sent_at, now);
+  if (call->record != nullptr) call->record->time.add(now - call->begun);
   if (message.in_reply_to == call->request) call->request = 0;  // it has ended with its answer
   const std::size_t count = message.item_count - 1;
   for (std::size_t index = 0; index < count && index < RIPC_RPC_MAX_ITEMS; ++index) {

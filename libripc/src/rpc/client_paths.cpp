@@ -10,6 +10,13 @@ namespace ripc::internal::rpc {
 using wire::call::Header;
 using wire::call::Kind;
 
+namespace {
+
+// As long as a list of members may name one that is gone.
+constexpr Nanoseconds kAvoidTime = 250'000'000;
+
+}  // namespace
+
 ClientSession& Client::session_of(ripc_service_id to) {
   std::unique_ptr<ClientSession>& session = sessions_[to];
   if (!session) session = std::make_unique<ClientSession>(to);
@@ -20,7 +27,8 @@ ClientSession& Client::session_of(ripc_service_id to) {
 void Client::prepare(ClientSession& session, Nanoseconds now) {
   if (session.state == ClientSession::State::closed) {
     open(session, now);
-  } else if (session.state == ClientSession::State::open && session.is_idle() && session.queue.empty()) {
+  } else if (session.state == ClientSession::State::open && !session.is_group() && session.is_idle() &&
+             session.queue.empty()) {
     const bool is_old = now - session.used_at > wire::call::kSessionTime / 2;
     if (is_old) session.is_stale = true;
     check_path(session, now);
@@ -84,8 +92,16 @@ void Client::end_sent(ClientSession& session, ripc_status why) noexcept {
 
 void Client::path_found(ClientSession& session, ripc_status status, Nanoseconds now) noexcept {
   if (session.state != ClientSession::State::finding) return;
+  if (session.is_group()) return members_found(session, status, now);
   if (status != RIPC_OK) {
     session.failure = status;
+    session.avoid_until = now + kAvoidTime;
+    // Calls of groups go to other members.
+    for (Call* call = session.queue.front(); call != nullptr;) {
+      Call* const next = call->next;
+      if (call->group != 0) finish(*call, RIPC_CALL_DID_NOT_RUN, status);
+      call = next;
+    }
     // Whoever held the service is gone. Calls that were not sent wait for the next one.
     end_sent(session, RIPC_PEER_DEAD);
     session.name = 0;
@@ -114,6 +130,7 @@ void Client::path_found(ClientSession& session, ripc_status status, Nanoseconds 
 }
 
 void Client::check_path(ClientSession& session, Nanoseconds now) noexcept {
+  if (session.is_group()) return;
   if (session.state != ClientSession::State::open && session.state != ClientSession::State::opening) return;
   const Messenger::Path path = messenger_.path(session.to);
   const bool is_same = path.incarnation == 0 || session.name == 0 || path.incarnation == session.incarnation;

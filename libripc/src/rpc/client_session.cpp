@@ -30,4 +30,22 @@ void ClientSession::give_slot_back(const Call& called) noexcept {
   free_slots.push_back(static_cast<std::uint16_t>(slot));
 }
 
+void ClientSession::note_answer_time(Nanoseconds time, Nanoseconds now) noexcept {
+  answered_at = now;
+  answer_time = answer_time == 0 ? time : answer_time - answer_time / 8 + time / 8;
+}
+
+int ClientSession::compare_load(const ClientSession& other, Nanoseconds now) const noexcept {
+  // Otherwise a member that was slow once would never be asked again.
+  constexpr Nanoseconds kRemembered = 1'000'000'000;
+  const auto is_known = [&](const ClientSession& session) { return now - session.answered_at < kRemembered; };
+  const bool are_known = is_known(*this) && is_known(other);
+  const auto load = [&](const ClientSession& session) {
+    return (session.under_way() + 1) * (are_known ? session.answer_time + 1 : 1);
+  };
+  const Nanoseconds here = load(*this);
+  const Nanoseconds there = load(other);
+  return here < there ? -1 : here > there ? 1 : 0;
+}
+
 }  // namespace ripc::internal::rpc

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client knows of one server: its path, the session, which slots are free, and how long answers take.
+// What a client knows of one server: its path, the session, which slots are free, and how long answers take. Also of
+// one group: then the calls in its queue wait for a member, and it is open while members are known.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "base/group_id.hpp"
 #include "rpc/call.hpp"
 #include "rpc/messenger.hpp"
 #include "rpc/round_trip.hpp"
@@ -43,8 +45,15 @@ struct ClientSession : TimerWheel::Timer {
   Nanoseconds open_pause = 0;
   RoundTrip round_trip;
   Messenger::Search search;
+  Nanoseconds answer_time = 0;  // of calls of groups, smoothed; 0: unknown
+  Nanoseconds answered_at = 0;  // the last of them
+  Nanoseconds avoid_until = 0;  // by calls of groups: no path was found
 
-  bool takes_calls() const noexcept { return state == State::open && !is_stale && !needs_room && !free_slots.empty(); }
+  bool is_group() const noexcept { return internal::is_group(to); }
+  bool takes_calls() const noexcept {
+    return state == State::open && !is_stale && !needs_room && (is_group() || !free_slots.empty());
+  }
+  std::size_t under_way() const noexcept { return slots.size() - free_slots.size() + queue.size(); }
   bool is_idle() const noexcept { return free_slots.size() == slots.size(); }
   Call* call(std::uint32_t number) const noexcept {
     if (slots.empty()) return nullptr;
@@ -55,6 +64,9 @@ struct ClientSession : TimerWheel::Timer {
   // Puts the call into a free slot, which gives it its number.
   void take_slot(Call& called) noexcept;
   void give_slot_back(const Call& called) noexcept;
+  void note_answer_time(Nanoseconds time, Nanoseconds now) noexcept;
+  // What calls of groups compare: less than 0 if another call is likely to end sooner here than with `other`.
+  int compare_load(const ClientSession& other, Nanoseconds now) const noexcept;
 };
 
 }  // namespace ripc::internal::rpc

@@ -151,4 +151,15 @@ ripc_rpc_statistics Endpoint::statistics() const noexcept {
   return statistics;
 }
 
+std::map<std::uint32_t, ripc_rpc_method_statistics> Endpoint::methods() const {
+  std::map<std::uint32_t, ripc_rpc_method_statistics> methods;
+  client_->add_to(methods);
+  server_->add_to(methods);
+  for (auto& [method, statistics] : methods) {
+    statistics.size = sizeof statistics;
+    statistics.method = method;
+  }
+  return methods;
+}
+
 }  // namespace ripc::internal::rpc

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -38,6 +39,8 @@ class Endpoint {
   Status cancel(std::uint64_t name) { return client_->cancel(name); }
   Nanoseconds now() const noexcept { return messenger_.now(); }
   ripc_rpc_statistics statistics() const noexcept;
+  // By method.
+  std::map<std::uint32_t, ripc_rpc_method_statistics> methods() const;
   core::Service& service() noexcept { return service_; }
 
   // One thread at a time; RIPC_AGAIN for others.

@@ -10,6 +10,7 @@
 #include "base/clock.hpp"
 #include "base/status.hpp"
 #include "core/protocol/send_arguments.hpp"
+#include "core/state/group_table.hpp"
 #include "core/state/ticket.hpp"
 
 namespace ripc::internal::rpc {
@@ -41,8 +42,12 @@ class Messenger {
   // Gives return buffers back. May wait for the peer that is writing one.
   virtual void end_request(std::uint64_t request) noexcept = 0;
 
-  // Looks for the path to a service until it is found, or the result is gone. `tell` runs in another thread after each
-  // look: RIPC_OK, or why it was not found; it may run once more while the result goes.
+  // The living members of a group, as far as is known without asking other hosts; nullptr: find_path() of the group was
+  // never told RIPC_OK.
+  virtual std::shared_ptr<const core::GroupList> members(ripc_service_id group) = 0;
+
+  // Looks for the path to a service, or for members of a group, until it is found, or the result is gone. `tell` runs
+  // in another thread after each look: RIPC_OK, or why it was not found; it may run once more while the result goes.
   using Search = std::shared_ptr<void>;
   virtual Search find_path(ripc_service_id to, std::function<void(ripc_status)> tell) = 0;
 

@@ -19,6 +19,8 @@ namespace {
 
 // Answers are kept for one to two of these. Clients ask at least five times in it.
 constexpr Nanoseconds kAnswerAge = 500'000'000;
+// Every so manieth request that is answered within its handler is measured: the clock costs 25 ns.
+constexpr std::uint64_t kMeasured = 16;
 // What the answers of one session may take. Of more, clients are told that they ran.
 constexpr std::size_t kMaxKept = std::size_t{256} << 10;
 
@@ -33,9 +35,10 @@ Server::~Server() {
   while (free_ != nullptr) delete std::exchange(free_, free_->next);
 }
 
-Status Server::handle(std::uint32_t method, const Handler& handler) {
+Status Server::handle(std::uint32_t method, Handler handler) {
   if (handler.is_for_workers && workers_ == nullptr)
     return Status(RIPC_INVALID_ARGUMENT, "The endpoint has no workers: set ripc_rpc_options.workers.");
+  handler.record.counters.method = method;
   if (!handlers_.emplace(method, handler).second)
     return Status(RIPC_INVALID_ARGUMENT, "The method has a handler already: give each method one number.");
   return {};
@@ -150,6 +153,7 @@ ripc_request* Server::take(core::Message& message, const Header& header) {
   const auto handler = handlers_.find(header.code);
   if (handler == handlers_.end() || header.time == 0) {
     ++(header.time == 0 ? counters_.requests_expired : counters_.requests_refused);
+    if (handler != handlers_.end()) ++handler->second.record.counters.requests_expired;
     end(session, slot, State::not_run, header.time == 0 ? RIPC_TIMEOUT : RIPC_UNSUPPORTED);
     tell_state(session, slot);
     return nullptr;
@@ -166,6 +170,7 @@ ripc_request* Server::take(core::Message& message, const Header& header) {
   request.session = session.name;
   request.number = header.number;
   request.method = header.code;
+  request.came_at = session.used_at;
   request.deadline = Deadline::after(wire::call::to_nanoseconds(header.time), session.used_at).at();
   request.is_abandoned = false;
   request.handler = &handler->second;
@@ -174,6 +179,7 @@ ripc_request* Server::take(core::Message& message, const Header& header) {
   slot.request = &request;
   ++session.running;
   ++counters_.requests_run;
+  ++handler->second.record.counters.requests_run;
   return &request;
 }
 
@@ -311,19 +317,26 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
   if (status != RIPC_OK && !waits) return status;
   if (Slot* const slot = slot_of(request); slot != nullptr) {
     ServerSession& session = *session_of(request.session);
-    // An answer within the handler needs no clock: that of its request is as good.
+    MethodRecord& record = request.handler->record;
+    // An answer within the handler needs no clock: that of its request is as good, but for some that are measured.
     const bool is_prompt = in_handler_.load(std::memory_order_relaxed) == &request;
-    const Nanoseconds now = is_prompt ? received_at_ : messenger_.now();
+    const bool is_measured = !is_prompt || record.counters.requests_run % kMeasured == 0;
+    const Nanoseconds now = is_measured ? messenger_.now() : received_at_;
+    if (is_measured) record.time.add(now - request.came_at);
     const bool may_be_lost = !own_ticket && messenger_.path(session.client).loses;
     slot->code = code;
     if (own_ticket) slot->ticket = own_ticket;
-    if (waits || may_be_lost) {
-      const bool is_kept = keep(session, *slot, items, now);
-      if (waits && !is_kept) return RIPC_AGAIN;
-    }
     if (waits) {
+      if (!keep(session, *slot, items, now)) return RIPC_AGAIN;
       wait_for_room(session.client, {.kind = Kind::answer, .number = request.number, .session = request.session});
       messenger_.release_given(items);
+    }
+    if (!waits && may_be_lost) {
+      try {
+        (void)keep(session, *slot, items, now);
+      } catch (const std::bad_alloc&) {
+        // It was sent. If it is lost, the client learns that its call ran.
+      }
     }
     slot->state = waits ? Slot::State::waiting : Slot::State::answered;
     slot->request = nullptr;
@@ -376,8 +389,12 @@ void Server::drop(ripc_request& request, ripc_status status, State outcome) noex
   const std::shared_ptr<Server> self = request.server;
   const std::lock_guard lock(mutex_);
   if (outcome == State::not_run) {
-    --counters_.requests_run;
-    ++(status == RIPC_AGAIN ? counters_.requests_refused : counters_.requests_expired);
+    const auto take_back = [&](auto& counters) {
+      --counters.requests_run;
+      ++(status == RIPC_AGAIN ? counters.requests_refused : counters.requests_expired);
+    };
+    take_back(counters_);
+    take_back(request.handler->record.counters);
   }
   if (Slot* const slot = slot_of(request); slot != nullptr && !is_closed_) {
     ServerSession& session = *session_of(request.session);
@@ -489,6 +506,18 @@ void Server::add_to(ripc_rpc_statistics& statistics) const noexcept {
   statistics.duplicates += counters_.duplicates;
   statistics.answers_repeated += counters_.answers_repeated;
   statistics.sessions_served += counters_.sessions_served;
+}
+
+void Server::add_to(std::map<std::uint32_t, ripc_rpc_method_statistics>& methods) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [method, handler] : handlers_) {
+    ripc_rpc_method_statistics& to = methods[method];
+    const ripc_rpc_method_statistics& from = handler.record.counters;
+    to.requests_run = from.requests_run;
+    to.requests_refused = from.requests_refused;
+    to.requests_expired = from.requests_expired;
+    to.request_time = handler.record.latency();
+  }
 }
 
 void Server::close() noexcept {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -28,9 +29,10 @@ struct ripc_request {
   std::uint64_t session = 0;
   std::uint32_t number = 0;
   std::uint32_t method = 0;
+  ripc::internal::Nanoseconds came_at = 0;
   ripc::internal::Nanoseconds deadline = UINT64_MAX;
   std::atomic<bool> is_abandoned{false};  // nobody waits for the answer
-  const ripc::internal::rpc::Handler* handler = nullptr;
+  ripc::internal::rpc::Handler* handler = nullptr;
   ripc_request* next = nullptr;
 };
 
@@ -49,7 +51,7 @@ class Server : public std::enable_shared_from_this<Server> {
   Server& operator=(const Server&) = delete;
 
   // Before the endpoint runs.
-  Status handle(std::uint32_t method, const Handler& handler);
+  Status handle(std::uint32_t method, Handler handler);
 
   // ---- The thread that runs the endpoint ----
   // A message that a client sent; `message` is the server's now. Returns how many handlers ran, or were given the call.
@@ -69,6 +71,7 @@ class Server : public std::enable_shared_from_this<Server> {
   void run(ripc_request& request) noexcept;
   Nanoseconds time_left(const ripc_request& request) const noexcept;
   void add_to(ripc_rpc_statistics& statistics) const noexcept;
+  void add_to(std::map<std::uint32_t, ripc_rpc_method_statistics>& methods) const;
   // No message is sent from here on.
   void close() noexcept;
 

@@ -10,6 +10,7 @@
 
 #include "base/status.hpp"
 #include "ripc/rpc.h"
+#include "rpc/method_record.hpp"
 
 namespace ripc::internal::rpc {
 
@@ -17,6 +18,7 @@ struct Handler {
   ripc_rpc_handler run = nullptr;
   void* user = nullptr;
   bool is_for_workers = false;
+  MethodRecord record{};  // of its requests
 };
 
 // A bounded queue and its threads.

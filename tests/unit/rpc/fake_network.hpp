@@ -52,6 +52,7 @@ class FakeNetwork {
   Weather weather;
   Nanoseconds now = 1'000'000'000;
   std::map<ripc_service_id, FakeNode*> nodes;
+  std::map<ripc_service_id, std::set<ripc_service_id>> groups;  // dead members are listed too
   std::uint64_t messages = 0;
   std::uint64_t last_incarnation = 100;
 
@@ -106,9 +107,10 @@ class FakeNode final : public Messenger {
   void progress() {
     // Like a resolver: says what there is.
     for (const auto& [to, tell] : std::map(searches_)) {
-      if (network_.nodes.contains(to)) connected_.insert(to);
+      const bool is_there = network_.nodes.contains(to) || network_.groups.contains(to);
+      if (is_there && !is_group(to)) connected_.insert(to);
       if (const auto still = searches_.find(to); still != searches_.end() && network_.now >= next_look_)
-        (*still->second)(network_.nodes.contains(to) ? RIPC_OK : RIPC_NO_SERVICE);
+        (*still->second)(is_there ? RIPC_OK : RIPC_NO_SERVICE);
     }
     if (network_.now >= next_look_) next_look_ = network_.now + 10'000'000;
     server->progress(network_.now);
@@ -139,6 +141,15 @@ class FakeNode final : public Messenger {
   void release_given(std::span<const ripc_item>) noexcept override {}
   void ask_for_room(ripc_service_id) noexcept override {}
   void end_request(std::uint64_t) noexcept override {}
+  std::shared_ptr<const core::GroupList> members(ripc_service_id group) override {
+    auto list = std::make_shared<core::GroupList>();
+    for (const ripc_service_id id : network_.groups[group]) {
+      spi::ServiceRecord record;
+      record.id = id;
+      list->members.push_back(std::make_shared<core::GroupMember>(record));
+    }
+    return list;
+  }
   Search find_path(ripc_service_id to, std::function<void(ripc_status)> tell) override {
     auto kept = std::make_shared<std::function<void(ripc_status)>>(std::move(tell));
     searches_[to] = kept;

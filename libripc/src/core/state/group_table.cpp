@@ -61,6 +61,15 @@ std::shared_ptr<const GroupList> GroupTable::members(ripc_service_id group) {
   return list;
 }
 
+std::shared_ptr<const GroupList> GroupTable::known(ripc_service_id group) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = entries_.find(group);
+    if (known == entries_.end() || !known->second.list) return nullptr;
+  }
+  return members(group);
+}
+
 std::shared_ptr<const GroupList> GroupTable::ask(ripc_service_id group, const std::shared_ptr<const GroupList>& former,
                                                  Deadline deadline) {
   auto list = std::make_shared<GroupList>();

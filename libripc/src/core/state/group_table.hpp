@@ -55,6 +55,9 @@ class GroupTable {
   // Never nullptr. Asks the resolver, in this thread, if the list is too old or missing.
   std::shared_ptr<const GroupList> members(ripc_service_id group);
 
+  // The same, but never waits for other hosts: nullptr if the group was not asked for before.
+  std::shared_ptr<const GroupList> known(ripc_service_id group);
+
   // The next members() asks.
   void outdate(ripc_service_id group);
 

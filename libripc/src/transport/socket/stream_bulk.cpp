@@ -10,6 +10,8 @@
 #include <new>
 #include <optional>
 
+#include "remote/session/rails.hpp"
+
 namespace ripc::internal::socket {
 
 namespace {

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// How often which times were seen, in memory of a fixed size.
+//
+// Each power of two is divided into 64 ranges of the same width (the scheme of HdrHistogram), so that a time is known
+// to 1.6 % whatever its size is.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/clock.hpp"
+
+namespace ripc::internal {
+
+// One thread at a time.
+class Histogram {
+ public:
+  static constexpr unsigned kBitsOfLargest = 40;
+  static constexpr Nanoseconds kLargest =
+      (Nanoseconds{1} << kBitsOfLargest) - 1;  // 18 minutes; longer ones count as this
+
+  void add(Nanoseconds time) noexcept {
+    time = std::min(time, kLargest);
+    ++counts_[range_of(time)];
+    ++count_;
+    sum_ += time;
+    smallest_ = std::min(smallest_, time);
+    largest_ = std::max(largest_, time);
+  }
+  std::uint64_t count() const noexcept { return count_; }
+  // 0 if nothing was added, as for the others.
+  Nanoseconds minimum() const noexcept { return count_ == 0 ? 0 : smallest_; }
+  Nanoseconds maximum() const noexcept { return largest_; }
+  Nanoseconds mean() const noexcept { return count_ == 0 ? 0 : sum_ / count_; }
+  // The time that `share` (0 to 1) of all do not exceed.
+  Nanoseconds at(double share) const noexcept {
+    if (count_ == 0) return 0;
+    const double exact = share * static_cast<double>(count_);
+    auto rank = static_cast<std::uint64_t>(exact);
+    if (static_cast<double>(rank) < exact) ++rank;
+    std::size_t range = 0;
+    for (std::uint64_t seen = counts_[0]; seen < rank && range + 1 < counts_.size(); seen += counts_[++range]) {
+    }
+    return std::clamp(end_of(range), smallest_, largest_);
+  }
+
+ private:
+  static constexpr unsigned kBits = 6;  // of the ranges of one power of two
+  static constexpr std::size_t kRanges = std::size_t{1} << kBits;
+
+  static constexpr std::size_t range_of(Nanoseconds time) noexcept {
+    if (time < 2 * kRanges) return static_cast<std::size_t>(time);
+    const unsigned shift = static_cast<unsigned>(std::bit_width(time)) - kBits - 1;
+    return shift * kRanges + static_cast<std::size_t>(time >> shift);
+  }
+  // The largest time in it.
+  static constexpr Nanoseconds end_of(std::size_t range) noexcept {
+    if (range < 2 * kRanges) return range;
+    const std::size_t shift = range / kRanges - 1;
+    return ((Nanoseconds{range} - shift * kRanges + 1) << shift) - 1;
+  }
+
+  std::array<std::uint64_t, (kBitsOfLargest - kBits + 1) * kRanges> counts_{};
+  std::uint64_t count_ = 0;
+  Nanoseconds sum_ = 0;
+  Nanoseconds smallest_ = UINT64_MAX;
+  Nanoseconds largest_ = 0;
+};
+
+}  // namespace ripc::internal

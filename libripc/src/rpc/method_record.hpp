@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an endpoint counts of one method: of its calls, or of its requests.
+#pragma once
+
+#include "base/histogram.hpp"
+#include "ripc/rpc.h"
+
+namespace ripc::internal::rpc {
+
+struct MethodRecord {
+  ripc_rpc_method_statistics counters{};
+  Histogram time;
+
+  ripc_latency latency() const noexcept {
+    return {time.count(), time.minimum(), time.mean(),    time.at(0.5),
+            time.at(0.9), time.at(0.99),  time.at(0.999), time.maximum()};
+  }
+};
+
+}  // namespace ripc::internal::rpc
