@@ -74,7 +74,8 @@ Status make_request(rpc::Endpoint& endpoint, ripc_service_id to, std::uint32_t m
   request.method = method;
   request.items = {items, count};
   request.returns = {options.returns, options.return_count};
-  request.deadline = Deadline::after(timeout, endpoint.now()).at();
+  request.now = endpoint.now();
+  request.deadline = Deadline::after(timeout, request.now).at();
   request.is_idempotent = options.idempotent != 0;
   request.loan_ended = options.loan_ended;
   request.loan_user = options.loan_user;
@@ -156,8 +157,7 @@ ripc_status ripc_request_reply(ripc_request* request, uint32_t code, const ripc_
     std::unique_ptr<ripc_ticket> made;
     if (ticket != nullptr && may_travel_long({items, count}))
       made = std::make_unique<ripc_ticket>(nullptr, Spin().time);
-    const std::shared_ptr<rpc::Server> server = request->server;
-    Status status = server->reply(*request, code, {items, count}, made ? &made->ticket : nullptr);
+    Status status = request->server->reply(*request, code, {items, count}, made ? &made->ticket : nullptr);
     if (status.ok() && made && made->ticket) *ticket = made.release();
     return status;
   });
@@ -165,8 +165,7 @@ ripc_status ripc_request_reply(ripc_request* request, uint32_t code, const ripc_
 
 void ripc_request_drop(ripc_request* request, ripc_status status) {
   if (request == nullptr) return;
-  const std::shared_ptr<rpc::Server> server = request->server;
-  server->drop(*request, status != RIPC_OK ? status : RIPC_CANCELLED, wire::call::State::may_have_run);
+  request->server->drop(*request, status != RIPC_OK ? status : RIPC_CANCELLED, wire::call::State::may_have_run);
 }
 
 // ---- Calling -------------------------------------------------------------------------------------------------

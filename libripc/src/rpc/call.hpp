@@ -22,6 +22,7 @@ struct CallRequest {
   std::uint32_t method = 0;
   std::span<const ripc_item> items;
   std::span<const ripc_return_buffer> returns;
+  Nanoseconds now = 0;
   Nanoseconds deadline = UINT64_MAX;
   bool is_idempotent = false;
   ripc_ticket_callback loan_ended = nullptr;

@@ -100,7 +100,7 @@ Status Client::begin(const CallRequest& request, std::uint64_t* name) {
   if (Status valid = core::check(arguments); !valid.ok()) return valid;
   if (request.items.size() > RIPC_RPC_MAX_ITEMS)
     return Status(RIPC_INVALID_ARGUMENT, "A call has at most 63 arguments: join some of them.");
-  const Nanoseconds now = messenger_.now();
+  const Nanoseconds now = request.now;
   if (now >= request.deadline) return Status(RIPC_TIMEOUT, "The call has no time: its deadline has passed.");
 
   Lock lock(mutex_);
@@ -113,26 +113,7 @@ Status Client::begin(const CallRequest& request, std::uint64_t* name) {
   call.begun = now;
   ++counters_.calls;
   if (name != nullptr) *name = call.name();
-  Status status = RIPC_PENDING;
-  try {
-    bool is_copied = true;
-    if (session.is_group()) {
-      keep(call, request.items);  // another member may get them
-      status = place(lock, call);
-    } else if (session.takes_calls() && session.queue.empty()) {
-      status = dispatch(lock, call, request.items, now);
-      is_copied = false;
-    }
-    if (status == RIPC_PENDING) {
-      keep(call, request.items);
-      is_copied = true;
-      status = enqueue(call, session);
-    }
-    if (status.ok() && is_copied && core::has_kind(request.items, RIPC_ITEM_GIVEN))
-      messenger_.release_given(request.items);
-  } catch (const std::bad_alloc&) {
-    status = RIPC_NO_MEMORY;
-  }
+  const Status status = start(lock, call, request.items, now);
   if (!status.ok()) {
     free(call);
     --counters_.calls;
@@ -141,6 +122,22 @@ Status Client::begin(const CallRequest& request, std::uint64_t* name) {
   if (record != nullptr) ++record->counters.calls;
   if (timers_.next_due() < sleeping_until_) messenger_.wake();
   return {};
+}
+
+Status Client::start(Lock& lock, Call& call, std::span<const ripc_item> items, Nanoseconds now) noexcept {
+  try {
+    ClientSession& session = *call.session;
+    if (!session.is_group() && session.takes_calls() && session.queue.empty()) {
+      Status status = dispatch(lock, call, items, now);
+      if (status != RIPC_PENDING) return status;
+    }
+    keep(call, items);  // until it can be sent, or for other members
+    Status status = session.is_group() ? place(lock, call) : enqueue(call, session);
+    if (status.ok() && core::has_kind(items, RIPC_ITEM_GIVEN)) messenger_.release_given(items);
+    return status;
+  } catch (const std::bad_alloc&) {
+    return RIPC_NO_MEMORY;
+  }
 }
 
 Status Client::cancel(std::uint64_t name) {
@@ -373,12 +370,29 @@ void Client::tell(Lock& lock, Call& call) {
 
 std::size_t Client::tell_ended(Lock& lock) {
   std::size_t count = 0;
-  for (; !ended_.empty(); ++count) {
+  while (!ended_.empty()) {
+    ++count;
     Call& call = *ended_.front();
     ended_.remove(call);
     ClientSession& session = *call.session;
-    tell(lock, call);
+    const bool holds_nothing = call.request == 0 && !call.ticket && call.loan == nullptr && !call.is_in_send;
+    if (!holds_nothing || call.done == nullptr || may_move(call)) {
+      tell(lock, call);
+      pump(lock, session);
+      continue;
+    }
+    // Most calls: the lock is taken no second time for them.
+    this->count(call);
+    const ripc_call_done done = call.done;
+    void* const user = call.user;
+    const ripc_call_result result = call.result;
+    free(call);
     pump(lock, session);
+    const bool is_last = ended_.empty();
+    lock.unlock();
+    done(user, &result);
+    if (is_last) return count;
+    lock.lock();
   }
   return count;
 }
@@ -394,12 +408,6 @@ void Client::note_changed() noexcept {
 void Client::changed() noexcept {
   const Lock lock(mutex_);
   note_changed();
-}
-
-Nanoseconds Client::sleep_until() noexcept {
-  const Lock lock(mutex_);
-  sleeping_until_ = changed_ || !ended_.empty() ? 0 : timers_.next_due();
-  return sleeping_until_;
 }
 
 std::size_t Client::progress(Nanoseconds now) {
@@ -425,7 +433,9 @@ std::size_t Client::progress(Nanoseconds now) {
       pump(lock, session);
     }
   }
-  return tell_ended(lock);
+  const std::size_t told = tell_ended(lock);
+  if (told == 0) sleeping_until_ = changed_ ? 0 : timers_.next_due();
+  return told;
 }
 
 void Client::set_timer(Call& call) noexcept {

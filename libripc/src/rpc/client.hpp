@@ -44,9 +44,9 @@ class Client : public std::enable_shared_from_this<Client> {
   std::size_t received(core::Message* message, const wire::call::Header& header, Nanoseconds now);
   // What is due, and what other threads left to do. The same.
   std::size_t progress(Nanoseconds now);
-  // When progress() has something to do at the latest; the endpoint sleeps until then. begin() wakes it for an earlier
-  // time.
-  Nanoseconds sleep_until() noexcept;
+  // When progress(), which told nobody, has something to do at the latest; the endpoint sleeps until then. begin()
+  // wakes it for an earlier time.
+  Nanoseconds sleep_until() const noexcept { return sleeping_until_; }
   // Ends every call that there is.
   std::size_t end_all(ripc_status why);
 
@@ -64,6 +64,7 @@ class Client : public std::enable_shared_from_this<Client> {
   ClientSession& session_of(ripc_service_id to);
   MethodRecord* record_of(std::uint32_t method);
   void keep(Call& call, std::span<const ripc_item> items);
+  Status start(Lock& lock, Call& call, std::span<const ripc_item> items, Nanoseconds now) noexcept;
   Status enqueue(Call& call, ClientSession& session);
   // RIPC_OK: sent. RIPC_PENDING: it has to wait, without a slot.
   Status dispatch(Lock& lock, Call& call, std::span<const ripc_item> items, Nanoseconds now);
@@ -75,6 +76,7 @@ class Client : public std::enable_shared_from_this<Client> {
   void finish(Call& call, ripc_call_outcome outcome, ripc_status status) noexcept;
   void count(const Call& call) noexcept;
   void tell(Lock& lock, Call& call);
+  // Of all of them. The lock may be gone afterwards.
   std::size_t tell_ended(Lock& lock);
 
   // ---- Calls to groups ----
@@ -117,7 +119,7 @@ class Client : public std::enable_shared_from_this<Client> {
   mutable std::mutex mutex_;
   std::condition_variable sent_;
   TimerWheel timers_;
-  Nanoseconds sleeping_until_ = 0;  // 0: the endpoint is awake
+  Nanoseconds sleeping_until_ = 0;  // 0: the endpoint is awake. Written by the thread that runs it
   std::unordered_map<ripc_service_id, std::unique_ptr<ClientSession>> sessions_;
   std::vector<std::unique_ptr<Call>> calls_;
   Call* free_ = nullptr;

@@ -114,7 +114,7 @@ void Server::open(const core::Message& message, const Header& header, Nanosecond
   session.name = std::uint64_t{session.generation} << 32 | index;
   session.client = message.source;
   session.used_at = now;
-  look_at_ = std::min(look_at_, session.used_at + wire::call::kSessionTime);
+  lower(look_at_, session.used_at + wire::call::kSessionTime);
   ++counters_.sessions_served;
   tell(message.source, {.kind = Kind::opened,
                         .number = header.number,
@@ -240,7 +240,7 @@ void Server::wait_for_room(ripc_service_id client, const Header& header) noexcep
     return;  // the time of the call ends it
   }
   messenger_.ask_for_room(client);
-  send_at_ = std::min(send_at_, messenger_.now() + TimerWheel::kTick);
+  lower(send_at_, messenger_.now() + TimerWheel::kTick);
 }
 
 void Server::tell_state(const ServerSession& session, const Slot& slot) noexcept {
@@ -292,7 +292,7 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
   arguments.items = items;
   if (Status valid = core::check(arguments); !valid.ok()) return valid;
 
-  const std::shared_ptr<Server> self = request.server;
+  std::shared_ptr<Server> self;  // keeps it until the lock is gone
   std::unique_lock lock(mutex_);
   if (is_closed_) return Status(RIPC_CLOSED, "The endpoint of this request is gone: drop the request.");
   const CallMessage message({.kind = Kind::answer, .number = request.number, .session = request.session, .code = code},
@@ -344,7 +344,7 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
     session.used_at = now;
   }
   if (ticket != nullptr) *ticket = std::move(own_ticket);
-  free(request);
+  self = free(request);
   if (waits) messenger_.wake();
   return {};
 }
@@ -372,7 +372,7 @@ bool Server::keep(ServerSession& session, Slot& slot, std::span<const ripc_item>
   slot.is_kept = true;
   slot.kept_at = now;
   session.kept_bytes += slot.answer->bytes();
-  look_at_ = std::min(look_at_, now + kAnswerAge);
+  lower(look_at_, now + kAnswerAge);
   return true;
 }
 
@@ -386,7 +386,7 @@ Status Server::send_kept(const ServerSession& session, const Slot& slot) {
 }
 
 void Server::drop(ripc_request& request, ripc_status status, State outcome) noexcept {
-  const std::shared_ptr<Server> self = request.server;
+  std::shared_ptr<Server> self;  // keeps it until the lock is gone
   const std::lock_guard lock(mutex_);
   if (outcome == State::not_run) {
     const auto take_back = [&](auto& counters) {
@@ -401,7 +401,7 @@ void Server::drop(ripc_request& request, ripc_status status, State outcome) noex
     end(session, *slot, outcome, status);
     tell_state(session, *slot);
   }
-  free(request);
+  self = free(request);
 }
 
 void Server::run(ripc_request& request) noexcept {
@@ -409,10 +409,10 @@ void Server::run(ripc_request& request) noexcept {
   request.handler->run(request.handler->user, &request);
 }
 
-void Server::free(ripc_request& request) noexcept {
+std::shared_ptr<Server> Server::free(ripc_request& request) noexcept {
   core::MessagePool::release(std::exchange(request.message, nullptr));
-  request.server.reset();
   request.next = std::exchange(free_, &request);
+  return std::move(request.server);
 }
 
 Nanoseconds Server::time_left(const ripc_request& request) const noexcept {
@@ -432,12 +432,8 @@ void Server::changed() noexcept {
   messenger_.wake();
 }
 
-Nanoseconds Server::next_due() const noexcept {
-  const std::lock_guard lock(mutex_);
-  return std::min(look_at_, send_at_);
-}
-
 void Server::progress(Nanoseconds now) noexcept {
+  if (now < next_due()) return;
   const std::lock_guard lock(mutex_);
   if (now >= send_at_) {
     std::erase_if(waiting_, [this](const Waiting& waiting) { return send_waiting(waiting); });
@@ -487,14 +483,14 @@ void Server::look_at_sessions(Nanoseconds now) noexcept {
       for (Slot& slot : session.slots) {
         if (!slot.is_kept || slot.state == Slot::State::waiting) continue;
         if (now - slot.kept_at < kAnswerAge) {
-          look_at_ = std::min(look_at_, now + kAnswerAge);
+          lower(look_at_, now + kAnswerAge);
         } else {
           forget(session, slot);
           slot.answer.reset();
         }
       }
     }
-    look_at_ = std::min(look_at_, std::max(now + kAnswerAge, session.used_at + wire::call::kSessionTime));
+    lower(look_at_, std::max(now + kAnswerAge, session.used_at + wire::call::kSessionTime));
   }
 }
 

@@ -2,6 +2,7 @@
 // The answering half of an endpoint: runs each call once, and keeps answers that may be lost until the client has them.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -58,7 +59,9 @@ class Server : public std::enable_shared_from_this<Server> {
   std::size_t received(core::Message* message, const wire::call::Header& header, Nanoseconds now);
   // What is due, and what other threads left to do.
   void progress(Nanoseconds now) noexcept;
-  Nanoseconds next_due() const noexcept;
+  Nanoseconds next_due() const noexcept {
+    return std::min(look_at_.load(std::memory_order_relaxed), send_at_.load(std::memory_order_relaxed));
+  }
 
   // ---- Any thread ----
   // There may be room for answers.
@@ -91,6 +94,9 @@ class Server : public std::enable_shared_from_this<Server> {
   // A request to be run; nullptr: it is none. Then the message is still the caller's.
   ripc_request* take(core::Message& message, const wire::call::Header& header);
   void tell_of_known(ServerSession& session, Slot& slot) noexcept;
+  static void lower(std::atomic<Nanoseconds>& due, Nanoseconds at) noexcept {
+    if (at < due.load(std::memory_order_relaxed)) due.store(at, std::memory_order_relaxed);
+  }
   static void abandon(ServerSession& session, Slot& slot) noexcept;
   static void forget(ServerSession& session, Slot& slot) noexcept;
   void end(ServerSession& session, Slot& slot, wire::call::State outcome, ripc_status status) noexcept;
@@ -105,7 +111,8 @@ class Server : public std::enable_shared_from_this<Server> {
   void look_at_sessions(Nanoseconds now) noexcept;
   void tell(ripc_service_id client, const wire::call::Header& header) noexcept;
   void tell_state(const ServerSession& session, const Slot& slot) noexcept;
-  void free(ripc_request& request) noexcept;
+  // Returns what kept the server.
+  std::shared_ptr<Server> free(ripc_request& request) noexcept;
 
   Messenger& messenger_;
   Workers* const workers_;
@@ -114,9 +121,10 @@ class Server : public std::enable_shared_from_this<Server> {
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<ServerSession>> sessions_;  // a name is an index, and how often that was used
   std::vector<std::uint32_t> free_sessions_;
-  std::vector<Waiting> waiting_;      // in order
-  Nanoseconds send_at_ = UINT64_MAX;  // what waits
-  Nanoseconds look_at_ = UINT64_MAX;  // for sessions that nobody uses, and answers that nobody asks for
+  std::vector<Waiting> waiting_;  // in order
+  // Written under the mutex; the thread that runs the endpoint reads them without it.
+  std::atomic<Nanoseconds> send_at_{UINT64_MAX};  // what waits
+  std::atomic<Nanoseconds> look_at_{UINT64_MAX};  // for sessions that nobody uses, and answers that nobody asks for
   ripc_request* free_ = nullptr;
   bool is_closed_ = false;
   std::atomic<const ripc_request*> in_handler_{nullptr};  // in the thread that runs the endpoint

@@ -105,6 +105,7 @@ class FakeNode final : public Messenger {
     }
   }
   void progress() {
+    is_woken_ = false;
     // Like a resolver: says what there is.
     for (const auto& [to, tell] : std::map(searches_)) {
       const bool is_there = network_.nodes.contains(to) || network_.groups.contains(to);
@@ -117,6 +118,7 @@ class FakeNode final : public Messenger {
     client->progress(network_.now);
   }
   Nanoseconds next_due() {
+    if (is_woken_) return network_.now;
     return std::min({client->sleep_until(), server->next_due(), searches_.empty() ? UINT64_MAX : next_look_});
   }
 
@@ -157,7 +159,7 @@ class FakeNode final : public Messenger {
     return {kept.get(),
             [this, kept](void*) { std::erase_if(searches_, [&](auto& one) { return one.second == kept; }); }};
   }
-  void wake() noexcept override {}
+  void wake() noexcept override { is_woken_ = true; }
 
   // The path is gone, though the peer lives.
   void disconnect(ripc_service_id to) {
@@ -175,6 +177,7 @@ class FakeNode final : public Messenger {
   std::set<ripc_service_id> connected_;
   std::map<ripc_service_id, std::shared_ptr<std::function<void(ripc_status)>>> searches_;
   Nanoseconds next_look_ = 0;
+  bool is_woken_ = true;
 };
 
 inline void FakeNetwork::send(ripc_service_id from, ripc_service_id to, std::span<const ripc_item> items) {

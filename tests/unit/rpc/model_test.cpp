@@ -118,6 +118,7 @@ class Schedule {
     request.method = 1;
     request.items = {&argument, 1};
     request.is_idempotent = call.is_idempotent = to_ == kGroup && network_.chance(50);
+    request.now = network_.now;
     request.deadline = network_.now + 1 + network_.up_to(2000 * kMillisecond);
     request.done = &Schedule::done;
     request.user = begun_.back().get();
@@ -227,6 +228,7 @@ TEST(CallModel, EveryCallToALivingServerIsAnsweredInTimeDespiteLosses) {
     CallRequest request;
     request.to = kServer;
     request.method = 1;
+    request.now = network.now;
     request.deadline = network.now + 5000 * kMillisecond;
     request.user = &answered;
     request.done = [](void* user, const ripc_call_result* result) {
