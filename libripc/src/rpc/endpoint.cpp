@@ -10,6 +10,11 @@ namespace {
 
 // Messages that are received together.
 constexpr std::size_t kBatch = 32;
+// Handlers that one run() starts, so that it returns.
+constexpr std::size_t kMostRuns = 64;
+// While handlers run, messages are taken at least so often. So the time that a request waits is known, and it does not
+// start when that is over or the caller has cancelled.
+constexpr Nanoseconds kTakePause = 20'000;
 
 }  // namespace
 
@@ -66,7 +71,8 @@ Status Endpoint::run_some(Deadline deadline, std::size_t& events) {
     const Nanoseconds now = messenger_.now();
     server_->progress(now);
     events += client_->progress(now);
-    const Nanoseconds until = events != 0 ? 0 : std::min({deadline.at(), client_->sleep_until(), server_->next_due()});
+    const bool is_due = events != 0 || server_->has_ready();
+    const Nanoseconds until = is_due ? 0 : std::min({deadline.at(), client_->sleep_until(), server_->next_due()});
     ripc_status status = RIPC_OK;
     events += receive(until == UINT64_MAX ? until : until > now ? until - now : 0, status);
     if (events != 0) return {};
@@ -81,13 +87,28 @@ Status Endpoint::run_some(Deadline deadline, std::size_t& events) {
 }
 
 std::size_t Endpoint::receive(Nanoseconds timeout, ripc_status& status) {
+  std::size_t events = take_messages(timeout, status);
+  for (std::size_t runs = 0; server_->has_ready() && runs < kMostRuns; ++runs) {
+    const Nanoseconds now = runs == 0 && received_at_ != 0 ? received_at_ : messenger_.now();
+    server_->run_next(now);
+    ++events;
+    if (now - received_at_ < kTakePause) continue;
+    received_at_ = now;
+    ripc_status ignored = RIPC_OK;
+    events += take_messages(0, ignored);
+  }
+  received_at_ = 0;
+  return events;
+}
+
+std::size_t Endpoint::take_messages(Nanoseconds timeout, ripc_status& status) {
   std::array<core::Message*, kBatch> messages;
   std::size_t count = 0;
   status = service_.receive(RIPC_RECEIVE_LEND, timeout, messages, count);
   if (count == 0) return 0;
   std::size_t events = 0;
-  const Nanoseconds now = messenger_.now();
-  for (core::Message* message : std::span(messages).first(count)) events += receive_one(message, now);
+  received_at_ = messenger_.now();
+  for (core::Message* message : std::span(messages).first(count)) events += receive_one(message, received_at_);
   return events;
 }
 

@@ -51,6 +51,7 @@ class Endpoint {
   Status run_some(Deadline deadline, std::size_t& events);
   void leave() noexcept;
   std::size_t receive(Nanoseconds timeout, ripc_status& status);
+  std::size_t take_messages(Nanoseconds timeout, ripc_status& status);
   std::size_t receive_one(core::Message* message, Nanoseconds now);
 
   core::Service& service_;
@@ -59,6 +60,7 @@ class Endpoint {
   const std::shared_ptr<Client> client_;
   const std::shared_ptr<Server> server_;
   bool observes_ = false;                  // the service
+  Nanoseconds received_at_ = 0;            // of the messages that came last; the thread's that runs it
   std::atomic<std::thread::id> runner_{};  // the thread in run()
   std::mutex turn_mutex_;
   std::condition_variable turn_changed_;  // somebody has left run(), or a call that is waited for has ended

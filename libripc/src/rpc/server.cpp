@@ -62,7 +62,7 @@ std::size_t Server::received(core::Message* message, const Header& header, Nanos
                              .session = header.session,
                              .code = static_cast<std::uint32_t>(why)});
     } else {
-      session->used_at = received_at_ = now;
+      session->used_at = now;
       request = take(*message, header);
     }
   }
@@ -71,13 +71,22 @@ std::size_t Server::received(core::Message* message, const Header& header, Nanos
     return 0;
   }
   if (!request->handler->is_for_workers) {
-    in_handler_.store(request, std::memory_order_relaxed);
-    request->handler->run(request->handler->user, request);
-    in_handler_.store(nullptr, std::memory_order_relaxed);
-  } else if (!workers_->push(*request)) {
-    drop(*request, RIPC_AGAIN, State::not_run);
+    (first_ready_ == nullptr ? first_ready_ : last_ready_->next) = request;
+    last_ready_ = request;
+    return 0;
   }
+  if (!workers_->push(*request)) drop(*request, RIPC_AGAIN, State::not_run);
   return 1;
+}
+
+void Server::run_next(Nanoseconds now) noexcept {
+  ripc_request& request = *std::exchange(first_ready_, first_ready_->next);
+  if (request.is_abandoned.load(std::memory_order_relaxed) || now >= request.deadline)
+    return drop(request, RIPC_TIMEOUT, State::not_run);
+  handler_began_at_ = now;
+  in_handler_.store(&request, std::memory_order_relaxed);
+  request.handler->run(request.handler->user, &request);
+  in_handler_.store(nullptr, std::memory_order_relaxed);
 }
 
 ServerSession* Server::session_of(std::uint64_t name) noexcept {
@@ -321,7 +330,7 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
     // An answer within the handler needs no clock: that of its request is as good, but for some that are measured.
     const bool is_prompt = in_handler_.load(std::memory_order_relaxed) == &request;
     const bool is_measured = !is_prompt || record.counters.requests_run % kMeasured == 0;
-    const Nanoseconds now = is_measured ? messenger_.now() : received_at_;
+    const Nanoseconds now = is_measured ? messenger_.now() : handler_began_at_;
     if (is_measured) record.time.add(now - request.came_at);
     const bool may_be_lost = !own_ticket && messenger_.path(session.client).loses;
     slot->code = code;
@@ -517,6 +526,7 @@ void Server::add_to(std::map<std::uint32_t, ripc_rpc_method_statistics>& methods
 }
 
 void Server::close() noexcept {
+  while (first_ready_ != nullptr) drop(*std::exchange(first_ready_, first_ready_->next), RIPC_CLOSED, State::not_run);
   const std::lock_guard lock(mutex_);
   is_closed_ = true;
 }

@@ -55,8 +55,12 @@ class Server : public std::enable_shared_from_this<Server> {
   Status handle(std::uint32_t method, Handler handler);
 
   // ---- The thread that runs the endpoint ----
-  // A message that a client sent; `message` is the server's now. Returns how many handlers ran, or were given the call.
+  // A message that a client sent; `message` is the server's now. A request is ready then, or with the workers; returns
+  // how many are with them.
   std::size_t received(core::Message* message, const wire::call::Header& header, Nanoseconds now);
+  bool has_ready() const noexcept { return first_ready_ != nullptr; }
+  // Runs the handler of the request that is ready for the longest time, unless nobody waits for it any more.
+  void run_next(Nanoseconds now) noexcept;
   // What is due, and what other threads left to do.
   void progress(Nanoseconds now) noexcept;
   Nanoseconds next_due() const noexcept {
@@ -75,7 +79,7 @@ class Server : public std::enable_shared_from_this<Server> {
   Nanoseconds time_left(const ripc_request& request) const noexcept;
   void add_to(ripc_rpc_statistics& statistics) const noexcept;
   void add_to(std::map<std::uint32_t, ripc_rpc_method_statistics>& methods) const;
-  // No message is sent from here on.
+  // Refuses what is ready. No message is sent from here on.
   void close() noexcept;
 
  private:
@@ -126,9 +130,11 @@ class Server : public std::enable_shared_from_this<Server> {
   std::atomic<Nanoseconds> send_at_{UINT64_MAX};  // what waits
   std::atomic<Nanoseconds> look_at_{UINT64_MAX};  // for sessions that nobody uses, and answers that nobody asks for
   ripc_request* free_ = nullptr;
+  ripc_request* first_ready_ = nullptr;  // both are of the thread that runs the endpoint
+  ripc_request* last_ready_ = nullptr;
   bool is_closed_ = false;
   std::atomic<const ripc_request*> in_handler_{nullptr};  // in the thread that runs the endpoint
-  Nanoseconds received_at_ = 0;                           // what that is about
+  Nanoseconds handler_began_at_ = 0;                      // that one
   ripc_rpc_statistics counters_{};
 };
 

@@ -102,6 +102,7 @@ class FakeNode final : public Messenger {
       client->received(message, *header, network_.now);
     } else {
       server->received(message, *header, network_.now);
+      while (server->has_ready()) server->run_next(network_.now);
     }
   }
   void progress() {
