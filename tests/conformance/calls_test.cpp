@@ -192,7 +192,8 @@ TEST_P(RemoteCalls, MeetRoomThatComesLater) {
   std::deque<Begun> calls;
   for (int number = 0; number < 200; ++number)
     calls.emplace_back(rpc, server_.id(), CallServer::kEcho, Items{item(text)});
-  EXPECT_TRUE(eventually([this] { return statistics_of(server_.rpc()).requests_run >= 100; }));
+  // On a path that loses, no more are under way at first.
+  EXPECT_TRUE(eventually([this] { return statistics_of(server_.rpc()).requests_run >= 8; }));
   for (Begun& one : calls) {
     const Outcome& outcome = one.end(rpc);
     EXPECT_EQ(outcome.outcome, kAnswered) << ripc_status_name(outcome.status);

@@ -244,6 +244,8 @@ void WatchTable::look(const WatchPointer& watch) {
   if (channel && is_displaced) context_.paths().drop(*channel);
 
   Result<Resolution> path = record.ok() ? context_.paths().find_path(watch->id) : record.status();
+  if (path.status() == RIPC_NO_SERVICE && !record.ok() && watch->where == Where::table_thread)
+    path = context_.paths().find_way_back(watch->id, Deadline::after(kAskTime));
   std::shared_ptr<spi::Channel> found = path.ok() ? context_.paths().known_channel(watch->id) : nullptr;
   {
     const std::lock_guard lock(mutex_);

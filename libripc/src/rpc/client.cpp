@@ -466,7 +466,7 @@ void Client::call_due(Call& call, Nanoseconds now) noexcept {
 }
 
 void Client::repeat(Call& call, Nanoseconds now) noexcept {
-  const ClientSession& session = *call.session;
+  ClientSession& session = *call.session;
   call.repeat_at = now + call.repeat_pause;
   call.repeat_pause = std::min(2 * call.repeat_pause, RoundTrip::kLongest);
   if (call.ticket) {
@@ -479,6 +479,10 @@ void Client::repeat(Call& call, Nanoseconds now) noexcept {
   // A question that is not lost is asked once.
   if (!session.may_lose) call.repeat_at = UINT64_MAX;
   if (!session.may_lose && !call.is_with_server) return;
+  if (call.repeats == 0 && session.may_lose) {
+    session.window.lost(now, session.round_trip.overdue());
+    session.round_trip.back_off();
+  }
   note_repeated(call);
   if (call.is_kept && call.returns.empty() && !call.is_with_server) {
     (void)messenger_.send_short(session.to, CallMessage(request_header(call, now), call.arguments.items()).items());
@@ -498,7 +502,7 @@ void Client::note_repeated(Call& call) noexcept {
 // The server has not seen it.
 void Client::send_again(Lock& lock, Call& call) {
   note_repeated(call);
-  call.is_with_server = false;
+  call.session->set_with_server(call, false);
   const CallMessage message(request_header(call, messenger_.now()), call.arguments.items());
   if (call.returns.empty()) {
     (void)messenger_.send_short(call.session->to, message.items());

@@ -33,7 +33,10 @@ bool Client::answered(ClientSession& session, core::Message& message, const Head
   Call* const call = session.name == header.session ? session.call(header.number) : nullptr;
   if (call == nullptr) return false;  // it has ended
   session.used_at = now;
-  if (session.may_lose && call->repeats == 0) session.round_trip.add(now - call->sent_at);
+  if (session.may_lose && call->repeats == 0) {
+    session.round_trip.add(now - call->sent_at);
+    session.window.answered(now - call->sent_at);
+  }
   if (call->group != 0) session.note_answer_time(now - call->sent_at, now);
   if (call->record != nullptr) call->record->time.add(now - call->begun);
   if (message.in_reply_to == call->request) call->request = 0;  // it has ended with its answer
@@ -76,7 +79,7 @@ Call* Client::told(ClientSession& session, const Header& header, Nanoseconds now
   session.used_at = now;
   switch (header.state) {
     case wire::call::State::running:
-      call->is_with_server = true;
+      session.set_with_server(*call, true);
       break;
     case wire::call::State::not_run:
       finish(*call, RIPC_CALL_DID_NOT_RUN, why);

@@ -118,7 +118,7 @@ void Client::path_found(ClientSession& session, ripc_status status, Nanoseconds 
     session.may_lose = path.loses;
     for (const ClientSession::Slot& slot : session.slots) {
       if (slot.call == nullptr || slot.call->state != Call::State::sent) continue;
-      slot.call->is_with_server = true;  // asked for, as nobody knows whether it still has its arguments
+      session.set_with_server(*slot.call, true);  // asked for, as nobody knows whether it still has its arguments
       slot.call->repeat_at = now;
       set_timer(*slot.call);
     }

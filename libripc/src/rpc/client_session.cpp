@@ -12,6 +12,8 @@ void ClientSession::start(std::uint64_t session, std::uint64_t server, std::uint
     slots[slot].next_number = slot + slot_count;
     free_slots.push_back(static_cast<std::uint16_t>(slot));
   }
+  window.start(slot_count);
+  in_flight = 0;
   name = session;
   incarnation = server;
 }
@@ -21,13 +23,21 @@ void ClientSession::take_slot(Call& called) noexcept {
   free_slots.pop_back();
   slot.call = &called;
   called.number = slot.next_number;
+  ++in_flight;
   slot.next_number += static_cast<std::uint32_t>(slots.size());
 }
 
 void ClientSession::give_slot_back(const Call& called) noexcept {
   const std::size_t slot = called.number % slots.size();
   slots[slot].call = nullptr;
+  if (!called.is_with_server) --in_flight;
   free_slots.push_back(static_cast<std::uint16_t>(slot));
+}
+
+void ClientSession::set_with_server(Call& called, bool is_there) noexcept {
+  if (called.is_with_server == is_there) return;
+  called.is_with_server = is_there;
+  in_flight = is_there ? in_flight - 1 : in_flight + 1;
 }
 
 void ClientSession::note_answer_time(Nanoseconds time, Nanoseconds now) noexcept {

@@ -8,6 +8,7 @@
 
 #include "base/group_id.hpp"
 #include "rpc/call.hpp"
+#include "rpc/call_window.hpp"
 #include "rpc/messenger.hpp"
 #include "rpc/round_trip.hpp"
 
@@ -38,12 +39,14 @@ struct ClientSession : TimerWheel::Timer {
   std::uint64_t incarnation = 0;  // of the server
   std::vector<Slot> slots;
   std::vector<std::uint16_t> free_slots;
+  std::size_t in_flight = 0;  // calls with a slot of which the server has said nothing; only those count in the window
   CallQueue queue;
   Nanoseconds used_at = 0;  // when something was last sent or came
   Nanoseconds finding_since = 0;
   ripc_status failure = RIPC_NO_SERVICE;  // why the path was not found
   Nanoseconds open_pause = 0;
   RoundTrip round_trip;
+  CallWindow window;
   Messenger::Search search;
   Nanoseconds answer_time = 0;  // of calls of groups, smoothed; 0: unknown
   Nanoseconds answered_at = 0;  // the last of them
@@ -51,7 +54,8 @@ struct ClientSession : TimerWheel::Timer {
 
   bool is_group() const noexcept { return internal::is_group(to); }
   bool takes_calls() const noexcept {
-    return state == State::open && !is_stale && !needs_room && (is_group() || !free_slots.empty());
+    if (state != State::open || is_stale || needs_room) return false;
+    return is_group() || (!free_slots.empty() && (!may_lose || window.admits(in_flight)));
   }
   std::size_t under_way() const noexcept { return slots.size() - free_slots.size() + queue.size(); }
   bool is_idle() const noexcept { return free_slots.size() == slots.size(); }
@@ -64,6 +68,8 @@ struct ClientSession : TimerWheel::Timer {
   // Puts the call into a free slot, which gives it its number.
   void take_slot(Call& called) noexcept;
   void give_slot_back(const Call& called) noexcept;
+  // Whether the server has the call, which has a slot.
+  void set_with_server(Call& called, bool is_there) noexcept;
   void note_answer_time(Nanoseconds time, Nanoseconds now) noexcept;
   // What calls of groups compare: less than 0 if another call is likely to end sooner here than with `other`.
   int compare_load(const ClientSession& other, Nanoseconds now) const noexcept;

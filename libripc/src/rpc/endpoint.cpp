@@ -94,8 +94,9 @@ std::size_t Endpoint::receive(Nanoseconds timeout, ripc_status& status) {
     ++events;
     if (now - received_at_ < kTakePause) continue;
     received_at_ = now;
-    ripc_status ignored = RIPC_OK;
-    events += take_messages(0, ignored);
+    ripc_status nothing_came = RIPC_OK;
+    events += take_messages(0, nothing_came);
+    if (nothing_came == RIPC_INTERRUPTED) service_.interrupt();  // is for the next run()
   }
   received_at_ = 0;
   return events;

@@ -18,6 +18,7 @@ class RoundTrip {
 
   // Of a call that was sent once: of a repeated one nobody knows which message was answered (Karn's rule).
   void add(Nanoseconds sample) noexcept {
+    backed_off_ = 0;
     sample = std::min(sample, kLongest);
     if (mean_ == 0) {
       mean_ = sample;
@@ -30,11 +31,15 @@ class RoundTrip {
     mean_ += sample / 8;
     mean_ -= mean_ / 8;
   }
+  // A call was overdue: if the path has become slower, all will be, and none can be measured. So the next ones are
+  // given more time, until one is measured.
+  void back_off() noexcept { backed_off_ = std::min(2 * overdue(), kLongest); }
   Nanoseconds overdue() const noexcept {
-    return mean_ == 0 ? kFirst : std::clamp(mean_ + 4 * deviation_, kShortest, kLongest);
+    return std::max(backed_off_, mean_ == 0 ? kFirst : std::clamp(mean_ + 4 * deviation_, kShortest, kLongest));
   }
 
  private:
+  Nanoseconds backed_off_ = 0;
   Nanoseconds mean_ = 0;  // 0: nothing was measured
   Nanoseconds deviation_ = 0;
 };

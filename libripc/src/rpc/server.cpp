@@ -235,11 +235,38 @@ ripc_status Server::send_header(ripc_service_id client, const Header& header) no
 Status Server::send(ripc_service_id client, const CallMessage& message) {
   const ripc_status status = messenger_.send_short(client, message.items());
   if (status != RIPC_PENDING) return status;
-  // The first message to this client, whose path is found now; or one that does not fit.
+  if (!messenger_.path(client).is_known) return find_path(client);
+  // It does not fit.
   core::SendArguments arguments;
   arguments.to = client;
   arguments.items = message.items();
   return messenger_.send(arguments, nullptr);
+}
+
+// The first message to a client, or its path was lost. It may be dead, so nobody waits for it.
+ripc_status Server::find_path(ripc_service_id client) noexcept {
+  const Nanoseconds now = messenger_.now();
+  try {
+    const auto [found, is_new] = lost_paths_.try_emplace(client);
+    LostPath& lost = found->second;
+    if (is_new) lost.since = now;
+    if (now - lost.since >= messenger_.resolve_timeout()) {
+      lost_paths_.erase(found);
+      return RIPC_NO_SERVICE;
+    }
+    if (!lost.search) {
+      lost.search = messenger_.find_path(client, [weak = weak_from_this()](ripc_status) {
+        if (const auto self = weak.lock()) self->changed();
+      });
+    }
+  } catch (const std::bad_alloc&) {
+    // The next attempt tries again.
+  }
+  return RIPC_AGAIN;
+}
+
+void Server::ask_for_room(ripc_service_id client) noexcept {
+  if (messenger_.path(client).is_known) messenger_.ask_for_room(client);
 }
 
 void Server::wait_for_room(ripc_service_id client, const Header& header) noexcept {
@@ -248,7 +275,7 @@ void Server::wait_for_room(ripc_service_id client, const Header& header) noexcep
   } catch (const std::bad_alloc&) {
     return;  // the time of the call ends it
   }
-  messenger_.ask_for_room(client);
+  ask_for_room(client);
   lower(send_at_, messenger_.now() + TimerWheel::kTick);
 }
 
@@ -314,6 +341,8 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
     messenger_.release_given(items);  // nobody waits
   } else {
     status = request.message->request == 0 ? messenger_.send_short(arguments.to, arguments.items) : RIPC_PENDING;
+    if (status == RIPC_PENDING && !is_borrowed(items) && !messenger_.path(arguments.to).is_known)
+      status = find_path(arguments.to);
     if (status == RIPC_PENDING) {
       lock.unlock();
       const Status sent = messenger_.send(arguments, &own_ticket);
@@ -447,6 +476,8 @@ void Server::progress(Nanoseconds now) noexcept {
   if (now >= send_at_) {
     std::erase_if(waiting_, [this](const Waiting& waiting) { return send_waiting(waiting); });
     send_at_ = waiting_.empty() ? UINT64_MAX : now + TimerWheel::kTick;
+    std::erase_if(lost_paths_, [this](const auto& lost) { return messenger_.path(lost.first).is_known; });
+    if (waiting_.empty()) lost_paths_.clear();
   }
   if (now >= look_at_) look_at_sessions(now);
 }
@@ -454,7 +485,7 @@ void Server::progress(Nanoseconds now) noexcept {
 bool Server::send_waiting(const Waiting& waiting) noexcept {
   if (waiting.header.kind != Kind::answer) {
     if (send_header(waiting.client, waiting.header) != RIPC_AGAIN) return true;
-    messenger_.ask_for_room(waiting.client);
+    ask_for_room(waiting.client);
     return false;
   }
   ServerSession* const session = session_of(waiting.header.session);
@@ -468,7 +499,7 @@ bool Server::send_waiting(const Waiting& waiting) noexcept {
     return false;
   }
   if (status == RIPC_AGAIN) {
-    messenger_.ask_for_room(session->client);
+    ask_for_room(session->client);
     return false;
   }
   slot.state = Slot::State::answered;
@@ -529,6 +560,7 @@ void Server::close() noexcept {
   while (first_ready_ != nullptr) drop(*std::exchange(first_ready_, first_ready_->next), RIPC_CLOSED, State::not_run);
   const std::lock_guard lock(mutex_);
   is_closed_ = true;
+  lost_paths_.clear();
 }
 
 }  // namespace ripc::internal::rpc

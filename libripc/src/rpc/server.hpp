@@ -84,10 +84,15 @@ class Server : public std::enable_shared_from_this<Server> {
 
  private:
   using Slot = ServerSession::Slot;
-  // What waits for room: an answer that is kept, or anything else that is all header.
+  // What waits for room or a path: an answer that is kept, or anything else that is all header.
   struct Waiting {
     ripc_service_id client;
     wire::call::Header header;
+  };
+
+  struct LostPath {
+    Messenger::Search search{};
+    Nanoseconds since = 0;
   };
 
   // All of these under the mutex.
@@ -107,10 +112,13 @@ class Server : public std::enable_shared_from_this<Server> {
   // Of an answer: false if it is too much.
   bool keep(ServerSession& session, Slot& slot, std::span<const ripc_item> items, Nanoseconds now);
   Status send_kept(const ServerSession& session, const Slot& slot);
+  // RIPC_AGAIN while it is looked for, without waiting; RIPC_NO_SERVICE if that took the resolve timeout.
+  ripc_status find_path(ripc_service_id client) noexcept;
+  void ask_for_room(ripc_service_id client) noexcept;
   void wait_for_room(ripc_service_id client, const wire::call::Header& header) noexcept;
   Status send(ripc_service_id client, const CallMessage& message);
   ripc_status send_header(ripc_service_id client, const wire::call::Header& header) noexcept;
-  // False: there is no room yet.
+  // False: there is no room or path yet.
   bool send_waiting(const Waiting& waiting) noexcept;
   void look_at_sessions(Nanoseconds now) noexcept;
   void tell(ripc_service_id client, const wire::call::Header& header) noexcept;
@@ -125,7 +133,8 @@ class Server : public std::enable_shared_from_this<Server> {
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<ServerSession>> sessions_;  // a name is an index, and how often that was used
   std::vector<std::uint32_t> free_sessions_;
-  std::vector<Waiting> waiting_;  // in order
+  std::vector<Waiting> waiting_;                              // in order
+  std::unordered_map<ripc_service_id, LostPath> lost_paths_;  // that are looked for
   // Written under the mutex; the thread that runs the endpoint reads them without it.
   std::atomic<Nanoseconds> send_at_{UINT64_MAX};  // what waits
   std::atomic<Nanoseconds> look_at_{UINT64_MAX};  // for sessions that nobody uses, and answers that nobody asks for

@@ -122,6 +122,18 @@ Result<std::shared_ptr<spi::Channel>> Paths::find_channel(ripc_service_id id, De
   }
 }
 
+Result<Resolution> Paths::find_way_back(ripc_service_id id, Deadline deadline) {
+  std::optional<spi::Address> learned = routes_.learned(id);
+  if (!learned) return RIPC_NO_SERVICE;
+  Result<std::shared_ptr<spi::Channel>> channel = connect({*learned}, id, deadline);
+  if (!channel.ok()) return channel.status();
+  (void)routes_.insert(id, std::move(*channel));
+  Resolution found;
+  found.record.id = id;
+  found.address = std::move(*learned);
+  return found;
+}
+
 Result<spi::Connected> Paths::connect(const Candidate& candidate, ripc_service_id id, Deadline deadline) {
   return candidate.transport->connect(candidate.addresses, id, candidate.is_last ? deadline : half_of(deadline));
 }

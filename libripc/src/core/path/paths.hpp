@@ -51,6 +51,8 @@ class Paths {
   Result<Resolution> resolve(ripc_service_id id) const;
   // The same, with the path that answers when it is tried.
   Result<Resolution> find_path(ripc_service_id id);
+  // The way back to a service that has sent to this context and that no resolver knows. RIPC_NO_SERVICE: there is none.
+  Result<Resolution> find_way_back(ripc_service_id id, Deadline deadline);
   // What long items take to it; finds the path if there is none.
   Result<std::vector<spi::Rail>> rails(ripc_service_id id);
 

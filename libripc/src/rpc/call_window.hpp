@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many calls are under way at once on a path that loses.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "base/clock.hpp"
+
+namespace ripc::internal::rpc {
+
+// Halved when a call has to be repeated. With each answer it grows; or it shrinks as much, if the round trip is many
+// times the shortest one, so that queues become shorter before they overflow. Slow handlers that are few change little.
+// Additive increase and multiplicative decrease are those of Chiu and Jain (1989), slow start that of RFC 5681. What
+// it is worth: docs/performance/calls.md.
+class CallWindow {
+ public:
+  static constexpr double kFirst = 8;
+  static constexpr Nanoseconds kRisen = 8;  // times the shortest round trip
+
+  void start(std::size_t limit) noexcept {
+    limit_ = static_cast<double>(limit);
+    size_ = std::min(limit_, kFirst);
+    is_starting_ = true;
+    shortest_ = UINT64_MAX;
+  }
+  bool admits(std::size_t under_way) const noexcept { return static_cast<double>(under_way + 1) <= size_; }
+  // A call that was sent once.
+  void answered(Nanoseconds round_trip) noexcept {
+    shortest_ = std::min(shortest_, round_trip);
+    if (round_trip / kRisen <= shortest_) {
+      size_ = std::min(limit_, size_ + (is_starting_ ? 1 : 1 / size_));
+    } else {
+      is_starting_ = false;
+      size_ = std::max(1.0, size_ - 1 / size_);
+    }
+  }
+  // Once in a round trip: what is lost together counts once.
+  void lost(Nanoseconds now, Nanoseconds round_trip) noexcept {
+    if (now < counts_again_at_) return;
+    counts_again_at_ = now + round_trip;
+    size_ = std::max(1.0, size_ / 2);
+    is_starting_ = false;
+  }
+
+ private:
+  double limit_ = 0;
+  double size_ = 0;
+  bool is_starting_ = true;
+  Nanoseconds shortest_ = UINT64_MAX;
+  Nanoseconds counts_again_at_ = 0;
+};
+
+}  // namespace ripc::internal::rpc
