@@ -4,14 +4,14 @@
 //   bench_call_load serve WORD=NUMBER...      until its input ends
 //     servers=1     services "load 0" to "load N-1", each with an endpoint, in one thread
 //     work=0        microseconds that a handler spins
-//     slow=0        how many of 1,000 requests take so many microseconds instead:
-//     slow_work=50
-//     workers=0     threads for handlers; 0: they run in the thread of the endpoint
+//     slow_work=50  the same of slow calls
+//     workers=0     threads for slow calls; 0: they run in the thread of the endpoint, as the others do
 //   bench_call_load load WORD=NUMBER...
 //     clients=1     endpoints, in one thread
 //     servers=1     as of the other process; calls go to all of them in turn
 //     window=8      calls under way at once, of each client; with a rate: at most
 //     rate=0        calls a second of all clients together; 0: as many as the window allows
+//     slow=0        how many of 1,000 calls are slow; their times do not count
 //     size=32       bytes of the argument; the answer has 8
 //     timeout=5000  milliseconds that a call has
 //     seconds=3     how long, after one more that does not count
@@ -43,6 +43,7 @@ using Json = nlohmann::ordered_json;
 using std::chrono::microseconds;
 
 constexpr std::uint32_t kMethod = 1;
+constexpr std::uint32_t kSlowMethod = 2;
 
 std::map<std::string, std::uint64_t> words;
 std::uint64_t word(const std::string& name) { return words.at(name); }
@@ -113,18 +114,22 @@ int serve() {
   if (!context.ok()) fail("context", context.error());
   std::atomic<std::uint64_t> late{0};
   std::atomic<std::uint64_t> count{0};
-  const auto handler = [&, slow = word("slow"), slow_work = microseconds(word("slow_work")),
-                        work = microseconds(word("work"))](ripc::Request request) {
-    if (request.time_left() == ripc::Nanoseconds::zero()) ++late;
-    const std::uint64_t number = ++count;
-    spin(number * 7919 % 1000 < slow ? slow_work : work);
-    (void)request.reply(std::as_bytes(std::span(&number, 1)));
+  const auto handler = [&](microseconds work) {
+    return [&, work](ripc::Request request) {
+      if (request.time_left() == ripc::Nanoseconds::zero()) ++late;
+      const std::uint64_t number = ++count;
+      spin(work);
+      (void)request.reply(std::as_bytes(std::span(&number, 1)));
+    };
   };
   std::vector<End> ends;
   const auto workers = static_cast<std::uint32_t>(word("workers"));
   for (std::uint64_t index = 0; index < word("servers"); ++index) {
     ends.push_back(make_end(*context, "load " + std::to_string(index), {.workers = workers}));
-    if (const auto error = ends.back().rpc.on(kMethod, handler, workers != 0 ? RIPC_RPC_WORKER : 0); !error.ok())
+    ripc::Rpc& rpc = ends.back().rpc;
+    if (const auto error = rpc.on(kMethod, handler(microseconds(word("work")))); !error.ok()) fail("on", error);
+    const auto slow = handler(microseconds(word("slow_work")));
+    if (const auto error = rpc.on(kSlowMethod, slow, workers != 0 ? RIPC_RPC_WORKER : 0); !error.ok())
       fail("on", error);
   }
   std::puts("ready");
@@ -172,8 +177,9 @@ class Client {
     ripc_call_options options;
     ripc_call_options_init(&options);
     options.timeout = timeout_;
+    const std::uint32_t method = ++calls_ * 7919 % 1000 < slow_ ? kSlowMethod : kMethod;
     const ripc_status status =
-        ripc_rpc_call(end_.rpc.handle(), to, kMethod, &item, 1, &options, &Client::done, this, nullptr);
+        ripc_rpc_call(end_.rpc.handle(), to, method, &item, 1, &options, &Client::done, this, nullptr);
     if (status == RIPC_OK) {
       ++under_way_;
     } else if (status != RIPC_AGAIN) {
@@ -206,6 +212,8 @@ class Client {
   std::uint64_t next_server_;
   std::uint64_t under_way_ = 0;
   const std::uint64_t servers_ = word("servers");
+  const std::uint64_t slow_ = word("slow");
+  std::uint64_t calls_ = 0;
   const std::uint64_t window_ = word("window");
   const std::uint64_t timeout_ = word("timeout") * 1'000'000;
   std::vector<std::byte> argument_;
@@ -288,14 +296,14 @@ int main(int count, char** given) {
   const auto rest =
       std::span(given, static_cast<std::size_t>(count)).subspan(count > 2 ? 2 : static_cast<std::size_t>(count));
   if (role == "serve") {
-    if (!read_words(rest, {{"servers", 1}, {"work", 0}, {"slow", 0}, {"slow_work", 50}, {"workers", 0}})) return 2;
+    if (!read_words(rest, {{"servers", 1}, {"work", 0}, {"slow_work", 50}, {"workers", 0}})) return 2;
     return serve();
   }
   if (role == "load") {
     if (!read_words(rest, {{"clients", 1},
                            {"servers", 1},
                            {"window", 8},
-                           {"rate", 0},
+                           {"rate", 0}, {"slow", 0},
                            {"size", 32},
                            {"timeout", 5000},
                            {"seconds", 3},
